@@ -1,0 +1,1 @@
+//! The middleware a user programs against: blobs, keys, programs, samples and sessions.

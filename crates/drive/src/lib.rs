@@ -1,0 +1,1 @@
+//! The computational drive: bridge between host, SSD and engine, secure computing metadata, paging to the SSD.

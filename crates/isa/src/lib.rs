@@ -1,0 +1,1 @@
+//! Secure computing programs: instructions, assembler, disassembler, binary form and verifier.

@@ -1,0 +1,1 @@
+//! NVMe commands, completions, status codes and namespaces with metadata.

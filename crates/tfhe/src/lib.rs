@@ -1,0 +1,1 @@
+//! The TFHE scheme: parameter sets, keys, samples, bootstrapping, noise and serialization.
