@@ -1,0 +1,142 @@
+//! The one run-time choice of instruction set for every kernel of this workspace.
+//!
+//! [`Isa::best`] looks at the processor once; the environment variable `TOROID_ISA` (`portable`, `avx2`, `avx512`)
+//! lowers the choice, never raises it. Kernels are either written by instruction set (folders `avx512/`, `avx2/`)
+//! or are plain loops compiled three times by [`multiversion!`](crate::multiversion).
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::OnceLock;
+
+/// An instruction set that the kernels are compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Isa {
+    /// Plain Rust, any processor.
+    Portable,
+    /// x86-64 with AVX2 and FMA.
+    Avx2,
+    /// x86-64 with AVX-512 F, DQ, BW, VL (and what [`Isa::Avx2`] has).
+    Avx512,
+}
+
+impl Isa {
+    /// All instruction sets, slowest first.
+    pub const ALL: [Isa; 3] = [Isa::Portable, Isa::Avx2, Isa::Avx512];
+
+    /// Whether this processor can run kernels of this instruction set.
+    #[must_use]
+    pub fn is_available(self) -> bool {
+        match self {
+            Isa::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => {
+                Isa::Avx2.is_available()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vl")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => false,
+        }
+    }
+
+    /// The instruction sets that this processor can run, slowest first.
+    pub fn available() -> impl Iterator<Item = Isa> {
+        Isa::ALL.into_iter().filter(|isa| isa.is_available())
+    }
+
+    /// The fastest available instruction set, or the slower one that `TOROID_ISA` names.
+    #[must_use]
+    pub fn best() -> Isa {
+        static BEST: OnceLock<Isa> = OnceLock::new();
+        *BEST.get_or_init(|| {
+            let widest = Isa::available().last().unwrap_or(Isa::Portable);
+            std::env::var("TOROID_ISA")
+                .ok()
+                .and_then(|name| name.parse().ok())
+                .map_or(widest, |asked: Isa| {
+                    Isa::available()
+                        .filter(|isa| *isa <= asked)
+                        .last()
+                        .unwrap_or(Isa::Portable)
+                })
+        })
+    }
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Isa::Portable => "portable",
+            Isa::Avx2 => "avx2",
+            Isa::Avx512 => "avx512",
+        })
+    }
+}
+
+impl FromStr for Isa {
+    type Err = crate::RingError;
+
+    fn from_str(name: &str) -> Result<Isa, Self::Err> {
+        Isa::ALL
+            .into_iter()
+            .find(|isa| isa.to_string() == name)
+            .ok_or_else(|| crate::RingError::UnknownIsa(name.to_owned()))
+    }
+}
+
+/// Compiles one plain loop for every instruction set and chooses at run time.
+///
+/// The body is inlined into a function per instruction set, where the compiler vectorizes it; write it as straight
+/// loops over slices of equal length, without early exits. The first argument of the generated function is the
+/// [`Isa`] to use; it must be available.
+///
+/// ```
+/// toroid_ring::multiversion! {
+///     /// Adds `b` to `a`, word by word, modulo 2^32.
+///     pub fn add_words(a: &mut [u32], b: &[u32]) {
+///         for (x, y) in a.iter_mut().zip(b) {
+///             *x = x.wrapping_add(*y);
+///         }
+///     }
+/// }
+/// let mut a = [1, 2];
+/// add_words(toroid_ring::simd::Isa::best(), &mut a, &[3, u32::MAX]);
+/// assert_eq!(a, [4, 1]);
+/// ```
+#[macro_export]
+macro_rules! multiversion {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident $(<$($gen:ident : $bound:path),+>)? ($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
+        $(#[$meta])*
+        #[allow(clippy::too_many_arguments)]
+        $vis fn $name $(<$($gen: $bound),+>)? (isa: $crate::simd::Isa, $($arg: $ty),*) $(-> $ret)? {
+            #[inline(always)]
+            #[allow(clippy::too_many_arguments)]
+            fn body $(<$($gen: $bound),+>)? ($($arg: $ty),*) $(-> $ret)? $body
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+            #[allow(clippy::too_many_arguments)]
+            fn avx512 $(<$($gen: $bound),+>)? ($($arg: $ty),*) $(-> $ret)? { body($($arg),*) }
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+            #[allow(clippy::too_many_arguments)]
+            fn avx2 $(<$($gen: $bound),+>)? ($($arg: $ty),*) $(-> $ret)? { body($($arg),*) }
+
+            debug_assert!(isa.is_available());
+            match isa {
+                // SAFETY: an `Isa` other than `Portable` is used only on a processor that has its features.
+                #[cfg(target_arch = "x86_64")]
+                $crate::simd::Isa::Avx512 => unsafe { avx512($($arg),*) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                $crate::simd::Isa::Avx2 => unsafe { avx2($($arg),*) },
+                _ => body($($arg),*),
+            }
+        }
+    };
+}
