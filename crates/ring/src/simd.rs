@@ -127,12 +127,12 @@ macro_rules! multiversion {
             #[allow(clippy::too_many_arguments)]
             fn avx2 $(<$($gen: $bound),+>)? ($($arg: $ty),*) $(-> $ret)? { body($($arg),*) }
 
-            debug_assert!(isa.is_available());
+            assert!(isa.is_available(), "this processor cannot run {isa} kernels");
             match isa {
-                // SAFETY: an `Isa` other than `Portable` is used only on a processor that has its features.
+                // SAFETY: the assertion above checked the features of this processor.
                 #[cfg(target_arch = "x86_64")]
                 $crate::simd::Isa::Avx512 => unsafe { avx512($($arg),*) },
-                // SAFETY: as above.
+                // SAFETY: the assertion above holds.
                 #[cfg(target_arch = "x86_64")]
                 $crate::simd::Isa::Avx2 => unsafe { avx2($($arg),*) },
                 _ => body($($arg),*),
