@@ -1,0 +1,281 @@
+//! Noise formulas and failure probabilities.
+//!
+//! Variances are over the torus (q = 1), for uniform binary keys, each term an independent Gaussian. The formulas are
+//! those of Chillotti, Gama, Georgieva and Izabachène (TFHE, J. Cryptology 2020) in their average-case form; the
+//! constant of the f64 FFT is our own, fitted to measurement. Tests hold each of them against measured noise.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::params::{Gadget, ModulusSwitch, ParamSet};
+
+/// Which arithmetic an external product is done in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Path {
+    /// Integers: no noise of its own.
+    Exact,
+    /// f64 FFT: adds rounding noise.
+    Fast,
+}
+
+/// Mean square of a signed digit of base 2^b, uniform over [-B/2, B/2).
+fn digit_mean_square(log2_base: u32) -> f64 {
+    let base = f64::from(log2_base).exp2();
+    (base * base + 2.0) / 12.0
+}
+
+/// Variance of the part of a uniform word that a gadget drops: q^2/(12 B^(2l)), over the torus.
+fn dropped_variance(gadget: Gadget) -> f64 {
+    (-2.0 * gadget.levels as f64 * f64::from(gadget.log2_base)).exp2() / 12.0
+}
+
+/// Variance that the f64 FFT adds in one external product.
+///
+/// A transform of N points errs by about 2^-53 sqrt(log2 N) relative to its output's norm; a product of a digit
+/// polynomial (mean square B^2/12) and a uniform key polynomial (1/12) has N terms, (k+1)·l products are summed.
+fn fft_variance(params: &ParamSet) -> f64 {
+    /// Square of the constant before 2^-53 sqrt(log2 N).
+    const FITTED: f64 = 1.0;
+    let n = params.ring_degree as f64;
+    FITTED
+        * (-106.0f64).exp2()
+        * n.log2()
+        * params.trgsw_rows() as f64
+        * n
+        * digit_mean_square(params.gadget.log2_base)
+        / 12.0
+}
+
+/// Variance added by one CMux (external product with a bootstrapping key sample).
+#[must_use]
+pub fn cmux_variance(params: &ParamSet, path: Path) -> f64 {
+    let n = params.ring_degree as f64;
+    let key = params.trgsw_rows() as f64
+        * n
+        * digit_mean_square(params.gadget.log2_base)
+        * params.glwe_variance();
+    let dropped =
+        (1.0 + params.extracted_dimension() as f64 / 2.0) * dropped_variance(params.gadget);
+    // A blind rotation's key bits are uniform: the dropped part counts only where the bit is 1.
+    let fft = match path {
+        Path::Exact => 0.0,
+        Path::Fast => fft_variance(params),
+    };
+    key + dropped / 2.0 + fft
+}
+
+/// Variance after blind rotation and sample extraction, of a noiseless test vector.
+#[must_use]
+pub fn blind_rotation_variance(params: &ParamSet, path: Path) -> f64 {
+    params.lwe_dimension as f64 * cmux_variance(params, path)
+}
+
+/// Variance added by the public functional key switch back to dimension n.
+#[must_use]
+pub fn key_switch_variance(params: &ParamSet) -> f64 {
+    let dimension = params.extracted_dimension() as f64;
+    dimension
+        * (params.key_switch.levels as f64
+            * digit_mean_square(params.key_switch.log2_base)
+            * params.lwe_variance()
+            + dropped_variance(params.key_switch) / 2.0)
+}
+
+/// Variance of a bootstrapped sample: blind rotation and key switch.
+#[must_use]
+pub fn bootstrap_output_variance(params: &ParamSet, path: Path) -> f64 {
+    blind_rotation_variance(params, path) + key_switch_variance(params)
+}
+
+/// Variance of the modulus switch to 2N, over the torus.
+#[must_use]
+pub fn modulus_switch_variance(params: &ParamSet) -> f64 {
+    let n = params.lwe_dimension as f64;
+    let steps = match params.modulus_switch {
+        ModulusSwitch::Nearest => (1.0 + n / 2.0) / 12.0,
+        ModulusSwitch::MeanCompensated => 1.0 / 12.0 + n / 48.0,
+    };
+    steps / (2.0 * params.ring_degree as f64).powi(2)
+}
+
+/// Half the distance between two messages of p bits plus padding: 2^-(p+2) of the torus.
+#[must_use]
+pub fn half_step(message_bits: u32) -> f64 {
+    (-f64::from(message_bits + 2)).exp2()
+}
+
+/// log2 of the probability that a centred Gaussian of this variance leaves [-margin, margin].
+///
+/// Exact to a few percent of the probability for any size of tail (asymptotic series beyond 6 sigma).
+#[must_use]
+pub fn log2_tail(margin: f64, variance: f64) -> f64 {
+    if variance <= 0.0 {
+        return f64::NEG_INFINITY;
+    }
+    let z = margin / variance.sqrt();
+    if z < 6.0 {
+        return two_sided_tail(z).log2();
+    }
+    let z2 = z * z;
+    let series = 1.0 - 1.0 / z2 + 3.0 / (z2 * z2) - 15.0 / (z2 * z2 * z2);
+    -z2 / 2.0 * std::f64::consts::LOG2_E + (series * (2.0 / std::f64::consts::PI).sqrt() / z).log2()
+}
+
+/// 2·(1 - Phi(z)) for 0 <= z < 6 by Simpson's rule on the density.
+fn two_sided_tail(z: f64) -> f64 {
+    const STEPS: usize = 4000;
+    const END: f64 = 14.0;
+    let h = (END - z) / STEPS as f64;
+    let density = |x: f64| (-x * x / 2.0).exp();
+    let inner: f64 = (1..STEPS)
+        .map(|i| density(z + h * i as f64) * if i % 2 == 1 { 4.0 } else { 2.0 })
+        .sum();
+    let integral = (density(z) + density(END) + inner) * h / 3.0;
+    (integral * (2.0 / std::f64::consts::PI).sqrt()).min(1.0)
+}
+
+/// log2(2^a + 2^b), the union bound of two failure probabilities.
+#[must_use]
+pub fn log2_add(a: f64, b: f64) -> f64 {
+    let (high, low) = if a > b { (a, b) } else { (b, a) };
+    if low == f64::NEG_INFINITY {
+        return high;
+    }
+    high + (low - high).exp2().ln_1p() * std::f64::consts::LOG2_E
+}
+
+/// The noise of a sample as a combination of independent sources, and the failure probability behind it.
+///
+/// Each fresh encryption and each bootstrap is a source of its own, so that `x + x` has four times the variance of `x`,
+/// and `(x + y) - (x - y)` that of `2y`. Beyond [`Noise::MAX_SOURCES`] the sources are replaced by one whose standard
+/// deviation is the sum of theirs in any combination that follows: never too small.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Noise {
+    terms: BTreeMap<u64, Term>,
+    /// Standard deviation of what was merged; adds up linearly, whatever the signs.
+    merged: f64,
+    log2_failure: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Term {
+    coefficient: f64,
+    variance: f64,
+}
+
+impl Noise {
+    /// How many sources a sample's noise keeps apart.
+    pub const MAX_SOURCES: usize = 256;
+
+    /// Noise of a new, independent sample of this variance with no failure behind it.
+    #[must_use]
+    pub fn fresh(variance: f64) -> Noise {
+        Noise::with_failure(variance, f64::NEG_INFINITY)
+    }
+
+    /// Noise of a new, independent sample of this variance, with a failure probability behind it.
+    #[must_use]
+    pub fn with_failure(variance: f64, log2_failure: f64) -> Noise {
+        static NEXT_SOURCE: AtomicU64 = AtomicU64::new(0);
+        let source = NEXT_SOURCE.fetch_add(1, Ordering::Relaxed);
+        Noise {
+            terms: BTreeMap::from([(
+                source,
+                Term {
+                    coefficient: 1.0,
+                    variance,
+                },
+            )]),
+            merged: 0.0,
+            log2_failure,
+        }
+    }
+
+    /// Noise of a freshly encrypted TLWE sample.
+    #[must_use]
+    pub fn encryption(params: &ParamSet) -> Noise {
+        Noise::fresh(params.lwe_variance())
+    }
+
+    /// Variance over the torus.
+    #[must_use]
+    pub fn variance(&self) -> f64 {
+        let independent: f64 = self
+            .terms
+            .values()
+            .map(|term| term.coefficient * term.coefficient * term.variance)
+            .sum();
+        (independent.sqrt() + self.merged)
+            .powi(2)
+            .max(if self.merged == 0.0 { independent } else { 0.0 })
+    }
+
+    /// log2 of the probability that some bootstrap behind this sample failed (union bound).
+    #[must_use]
+    pub fn log2_failure(&self) -> f64 {
+        self.log2_failure
+    }
+
+    /// log2 of the probability that decoding p bits goes wrong, here or in any bootstrap behind this sample.
+    #[must_use]
+    pub fn log2_decoding_failure(&self, message_bits: u32) -> f64 {
+        log2_add(
+            self.log2_failure,
+            log2_tail(half_step(message_bits), self.variance()),
+        )
+    }
+
+    /// Noise of `self + factor·other`.
+    #[must_use]
+    pub fn plus(&self, other: &Noise, factor: f64) -> Noise {
+        let mut sum = self.clone();
+        for (source, term) in &other.terms {
+            let entry = sum.terms.entry(*source).or_insert(Term {
+                coefficient: 0.0,
+                variance: term.variance,
+            });
+            entry.coefficient += factor * term.coefficient;
+            if entry.coefficient == 0.0 {
+                sum.terms.remove(source);
+            }
+        }
+        sum.merged += factor.abs() * other.merged;
+        sum.log2_failure = log2_add(sum.log2_failure, other.log2_failure);
+        if sum.terms.len() > Self::MAX_SOURCES {
+            sum.merged = sum.variance().sqrt();
+            sum.terms.clear();
+        }
+        sum
+    }
+
+    /// Noise of `factor` times the sample.
+    #[must_use]
+    pub fn times(&self, factor: f64) -> Noise {
+        let mut product = self.clone();
+        for term in product.terms.values_mut() {
+            term.coefficient *= factor;
+        }
+        product.terms.retain(|_, term| term.coefficient != 0.0);
+        product.merged *= factor.abs();
+        product
+    }
+
+    /// Noise of the sample after a bootstrap of a function of p bits (`message_bits` = 0: a Boolean gate, whose
+    /// messages ±1/8 leave a margin of 1/8).
+    #[must_use]
+    pub fn bootstrapped(&self, params: &ParamSet, message_bits: u32, path: Path) -> Noise {
+        let margin = if message_bits == 0 {
+            GATE_MARGIN
+        } else {
+            half_step(message_bits)
+        };
+        let failure = log2_tail(margin, self.variance() + modulus_switch_variance(params));
+        Noise::with_failure(
+            bootstrap_output_variance(params, path),
+            log2_add(self.log2_failure, failure),
+        )
+    }
+}
+
+/// Margin of a Boolean gate on messages ±1/8: the sum ±1/8 ± 1/8 ± 1/8 is 1/8 away from a change of sign.
+pub const GATE_MARGIN: f64 = 0.125;

@@ -1,0 +1,366 @@
+//! Parameter sets: dimensions, noise, security with its source, message width, and the sizes that follow.
+//!
+//! Security figures come from the lattice-estimator (commit 27a581bb8e9d of 2026-06-06, cost model MATZOV, binary
+//! uniform secrets, Gaussian noise, unlimited samples; minimum over usvp, bdd, dual and dual_hybrid). The LWE noise of
+//! every set but `paper` and the `tiny` ones is the smallest multiple of 2^-0.25 that lies on or above the 128-bit line
+//! log2 alpha = 2.67593 - 0.0256968 n, which stays on the safe side of every crossing found for 450 <= n <= 2048;
+//! GLWE noise follows the same line at dimension k·N, and never falls below sigma = 4 units of the modulus.
+
+use crate::noise;
+
+/// The ciphertext modulus q of a parameter set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ModulusKind {
+    /// q = 2^32, the 32-bit torus of the platform paper.
+    Torus32,
+    /// q = p = 2^64 - 2^32 + 1, one modulus for keys, exact arithmetic and hardware.
+    Goldilocks,
+}
+
+impl ModulusKind {
+    /// Bytes of one ciphertext word: 4 or 8.
+    #[must_use]
+    pub const fn word_bytes(self) -> usize {
+        match self {
+            ModulusKind::Torus32 => 4,
+            ModulusKind::Goldilocks => 8,
+        }
+    }
+
+    /// log2 q, to the accuracy that noise formulas need: 32 or 64.
+    #[must_use]
+    pub const fn log2(self) -> f64 {
+        match self {
+            ModulusKind::Torus32 => 32.0,
+            ModulusKind::Goldilocks => 64.0,
+        }
+    }
+}
+
+/// How a TLWE sample is brought to the modulus 2N before blind rotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ModulusSwitch {
+    /// Every word is rounded on its own: standard deviation sqrt((1 + n/2)/12) steps of 1/2N for a uniform binary key.
+    Nearest,
+    /// The mean of the rounding errors, known without the key, is taken off the body: what stays is
+    /// sum u_i (s_i - 1/2), standard deviation sqrt(1/12 + n/48) steps whatever the key's weight.
+    MeanCompensated,
+}
+
+/// A gadget: `levels` signed digits in base 2^`log2_base`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Gadget {
+    /// Number of digits (l of the bootstrapping key, t of the key-switching key).
+    pub levels: usize,
+    /// log2 of the base.
+    pub log2_base: u32,
+}
+
+/// A security estimate and where it comes from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Security {
+    /// Bits of classical security; 0 marks a set for tests that protects nothing.
+    pub bits: u32,
+    /// Source of the estimate.
+    pub source: &'static str,
+}
+
+/// Everything that defines an instance of the scheme.
+#[derive(Debug, PartialEq)]
+pub struct ParamSet {
+    /// Identifier in files and in secure computing metadata; never reused.
+    pub id: u16,
+    /// Name on the command line.
+    pub name: &'static str,
+    /// What the set is for, one line.
+    pub purpose: &'static str,
+    /// Ciphertext modulus.
+    pub modulus: ModulusKind,
+    /// n, dimension of a TLWE sample.
+    pub lwe_dimension: usize,
+    /// N, degree of the ring.
+    pub ring_degree: usize,
+    /// k, dimension of a TRLWE sample.
+    pub glwe_dimension: usize,
+    /// Gadget of the bootstrapping key (l, B).
+    pub gadget: Gadget,
+    /// Gadget of the key-switching key (t digits).
+    pub key_switch: Gadget,
+    /// log2 of the standard deviation of TLWE noise, as a fraction of the torus.
+    pub log2_lwe_noise: f64,
+    /// log2 of the standard deviation of TRLWE noise, as a fraction of the torus.
+    pub log2_glwe_noise: f64,
+    /// Form of the modulus switch.
+    pub modulus_switch: ModulusSwitch,
+    /// p: message bits, beside one bit of padding, for which the set is made; 0 for Boolean gates.
+    pub message_bits: u32,
+    /// Security with its source.
+    pub security: Security,
+}
+
+const ESTIMATOR_LINE: &str =
+    "lattice-estimator 27a581bb8e9d (2026-06-06), MATZOV; on or above its 128-bit line";
+
+/// The platform paper's set (section 6): n = 800, N = 16384, k = 1, l = 5, t = 7, 32-bit torus, alpha = 2^-19.
+/// The paper leaves B_g (here 2^6, since five digits of nine bits do not fit 32 bits), the key-switching base (here
+/// signed digits of base 2^3) and the TRLWE noise (here sigma = 4 units; at k·N = 16384 any noise is secure) open.
+pub static PAPER: ParamSet = ParamSet {
+    id: 1,
+    name: "paper",
+    purpose: "the platform paper's parameters: comparison of time and size, exact for 4 message bits",
+    modulus: ModulusKind::Torus32,
+    lwe_dimension: 800,
+    ring_degree: 16384,
+    glwe_dimension: 1,
+    gadget: Gadget {
+        levels: 5,
+        log2_base: 6,
+    },
+    key_switch: Gadget {
+        levels: 7,
+        log2_base: 3,
+    },
+    log2_lwe_noise: -19.0,
+    log2_glwe_noise: -30.0,
+    modulus_switch: ModulusSwitch::Nearest,
+    message_bits: 4,
+    security: Security {
+        bits: 122,
+        source: "lattice-estimator 27a581bb8e9d (2026-06-06), MATZOV, all attacks at n = 800, alpha = 2^-19; the paper says 128",
+    },
+};
+
+/// Seven message bits plus padding; failure at most 2^-60 for the sum of two bootstrapped samples.
+pub static MESSAGE7: ParamSet = ParamSet {
+    id: 2,
+    name: "message7",
+    purpose: "exact functions of 7 message bits; the demo's default",
+    modulus: ModulusKind::Goldilocks,
+    lwe_dimension: 1140,
+    ring_degree: 16384,
+    glwe_dimension: 1,
+    gadget: Gadget {
+        levels: 1,
+        log2_base: 24,
+    },
+    key_switch: Gadget {
+        levels: 3,
+        log2_base: 7,
+    },
+    log2_lwe_noise: -26.5,
+    log2_glwe_noise: -62.0,
+    modulus_switch: ModulusSwitch::MeanCompensated,
+    message_bits: 7,
+    security: Security {
+        bits: 128,
+        source: ESTIMATOR_LINE,
+    },
+};
+
+/// 2 + 2 bits (message and carry) plus padding; failure at most 2^-128 for 4·x + y of bootstrapped samples.
+pub static MESSAGE4: ParamSet = ParamSet {
+    id: 3,
+    name: "message4",
+    purpose: "2 + 2 bits (message and carry) at failure below 2^-128",
+    modulus: ModulusKind::Goldilocks,
+    lwe_dimension: 1020,
+    ring_degree: 2048,
+    glwe_dimension: 1,
+    gadget: Gadget {
+        levels: 1,
+        log2_base: 23,
+    },
+    key_switch: Gadget {
+        levels: 4,
+        log2_base: 5,
+    },
+    log2_lwe_noise: -23.5,
+    log2_glwe_noise: -49.75,
+    modulus_switch: ModulusSwitch::MeanCompensated,
+    message_bits: 4,
+    security: Security {
+        bits: 128,
+        source: ESTIMATOR_LINE,
+    },
+};
+
+/// Boolean gates with messages ±1/8; failure at most 2^-128 a gate.
+pub static GATE: ParamSet = ParamSet {
+    id: 4,
+    name: "gate",
+    purpose: "Boolean gates at failure below 2^-128",
+    modulus: ModulusKind::Torus32,
+    lwe_dimension: 690,
+    ring_degree: 1024,
+    glwe_dimension: 1,
+    gadget: Gadget {
+        levels: 3,
+        log2_base: 6,
+    },
+    key_switch: Gadget {
+        levels: 4,
+        log2_base: 3,
+    },
+    log2_lwe_noise: -15.0,
+    log2_glwe_noise: -23.5,
+    modulus_switch: ModulusSwitch::MeanCompensated,
+    message_bits: 0,
+    security: Security {
+        bits: 128,
+        source: ESTIMATOR_LINE,
+    },
+};
+
+/// For tests over the Goldilocks modulus: fast and insecure.
+pub static TINY: ParamSet = ParamSet {
+    id: 5,
+    name: "tiny",
+    purpose: "tests only: INSECURE, Goldilocks modulus",
+    modulus: ModulusKind::Goldilocks,
+    lwe_dimension: 32,
+    ring_degree: 512,
+    glwe_dimension: 1,
+    gadget: Gadget {
+        levels: 1,
+        log2_base: 20,
+    },
+    key_switch: Gadget {
+        levels: 3,
+        log2_base: 6,
+    },
+    log2_lwe_noise: -25.0,
+    log2_glwe_noise: -50.0,
+    modulus_switch: ModulusSwitch::MeanCompensated,
+    message_bits: 4,
+    security: Security {
+        bits: 0,
+        source: "none: for tests",
+    },
+};
+
+/// For tests over the 32-bit torus with k = 2: fast and insecure.
+pub static TINY32: ParamSet = ParamSet {
+    id: 6,
+    name: "tiny32",
+    purpose: "tests only: INSECURE, 32-bit torus, k = 2",
+    modulus: ModulusKind::Torus32,
+    lwe_dimension: 32,
+    ring_degree: 256,
+    glwe_dimension: 2,
+    gadget: Gadget {
+        levels: 3,
+        log2_base: 7,
+    },
+    key_switch: Gadget {
+        levels: 5,
+        log2_base: 4,
+    },
+    log2_lwe_noise: -25.0,
+    log2_glwe_noise: -28.0,
+    modulus_switch: ModulusSwitch::Nearest,
+    message_bits: 3,
+    security: Security {
+        bits: 0,
+        source: "none: for tests",
+    },
+};
+
+impl ParamSet {
+    /// Every set, in the order of their identifiers.
+    pub const ALL: [&'static ParamSet; 6] = [&PAPER, &MESSAGE7, &MESSAGE4, &GATE, &TINY, &TINY32];
+
+    /// The set with this identifier.
+    #[must_use]
+    pub fn by_id(id: u16) -> Option<&'static ParamSet> {
+        Self::ALL.into_iter().find(|set| set.id == id)
+    }
+
+    /// The set with this name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<&'static ParamSet> {
+        Self::ALL.into_iter().find(|set| set.name == name)
+    }
+
+    /// Whether the set protects nothing and is for tests alone.
+    #[must_use]
+    pub fn is_insecure(&self) -> bool {
+        self.security.bits == 0
+    }
+
+    /// Words of a TLWE sample: n + 1.
+    #[must_use]
+    pub const fn tlwe_words(&self) -> usize {
+        self.lwe_dimension + 1
+    }
+
+    /// Bytes of a TLWE sample: (n+1)·w.
+    #[must_use]
+    pub const fn tlwe_bytes(&self) -> usize {
+        self.tlwe_words() * self.modulus.word_bytes()
+    }
+
+    /// Words of a TRLWE sample or test vector: (k+1)·N.
+    #[must_use]
+    pub const fn trlwe_words(&self) -> usize {
+        (self.glwe_dimension + 1) * self.ring_degree
+    }
+
+    /// Bytes of a test vector: (k+1)·N·w.
+    #[must_use]
+    pub const fn test_vector_bytes(&self) -> usize {
+        self.trlwe_words() * self.modulus.word_bytes()
+    }
+
+    /// Dimension k·N of the sample that sample extraction yields.
+    #[must_use]
+    pub const fn extracted_dimension(&self) -> usize {
+        self.glwe_dimension * self.ring_degree
+    }
+
+    /// Rows of one TRGSW sample: l·(k+1).
+    #[must_use]
+    pub const fn trgsw_rows(&self) -> usize {
+        self.gadget.levels * (self.glwe_dimension + 1)
+    }
+
+    /// Words (u64) of one TRGSW sample in the NTT domain: l·(k+1)^2·N.
+    #[must_use]
+    pub const fn trgsw_words(&self) -> usize {
+        self.trgsw_rows() * (self.glwe_dimension + 1) * self.ring_degree
+    }
+
+    /// Bytes of the bootstrapping key in the NTT domain (BKNTT of Table 3): n·N·l·(k+1)^2·8.
+    #[must_use]
+    pub const fn bootstrapping_key_bytes(&self) -> u64 {
+        self.lwe_dimension as u64 * self.trgsw_words() as u64 * 8
+    }
+
+    /// Bytes of the key-switching key (KSK of Table 3): (n+1)·t·k·N·w.
+    #[must_use]
+    pub const fn key_switching_key_bytes(&self) -> u64 {
+        self.tlwe_bytes() as u64 * self.key_switch.levels as u64 * self.extracted_dimension() as u64
+    }
+
+    /// Variance of TLWE noise over the torus.
+    #[must_use]
+    pub fn lwe_variance(&self) -> f64 {
+        (2.0 * self.log2_lwe_noise).exp2()
+    }
+
+    /// Variance of TRLWE noise over the torus.
+    #[must_use]
+    pub fn glwe_variance(&self) -> f64 {
+        (2.0 * self.log2_glwe_noise).exp2()
+    }
+
+    /// log2 of the probability that a bootstrap of a p-bit function fails, when its input is a combination of
+    /// bootstrapped samples whose squared coefficients sum to `norm2` (1 for a bootstrapped sample as it is).
+    #[must_use]
+    pub fn log2_failure(&self, message_bits: u32, norm2: f64) -> f64 {
+        let input = norm2 * noise::bootstrap_output_variance(self, noise::Path::Fast);
+        noise::log2_tail(
+            noise::half_step(message_bits),
+            input + noise::modulus_switch_variance(self),
+        )
+    }
+}
