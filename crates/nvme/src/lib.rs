@@ -1,1 +1,28 @@
-//! NVMe commands, completions, status codes and namespaces with metadata.
+//! NVMe as a library: the structures of the base specification and of the NVM command set, and the [`Host`] trait through
+//! which a program submits commands to a controller.
+//!
+//! What it is: submission and completion entries, status codes, Identify structures, namespaces with metadata, and helpers
+//! that split reads and writes at the controller's limits. Names and numbers follow NVM Express Base Specification 2.x.
+//!
+//! What it is not: a driver, a transport, or anything that knows of encrypted data. A [`Request`] carries its buffers by
+//! value, so PRP lists, SGLs and doorbells have no place here.
+//!
+//! Open `host.rs` first; `command.rs` and `status.rs` say what travels through it.
+
+mod command;
+mod completion;
+mod host;
+mod identify;
+mod namespace;
+mod status;
+pub mod testing;
+
+pub use command::{Command, DsmRange, Io, Sqe, opcode};
+pub use completion::Cqe;
+pub use host::{
+    Blocks, ControllerInfo, Host, NvmeError, Request, Response, VendorStatus, flush, read_blocks,
+    write_blocks, write_zeroes,
+};
+pub use identify::{IdentifyController, IdentifyError, IdentifyNamespace, LbaFormat};
+pub use namespace::{BROADCAST_NSID, Namespace, NamespaceError};
+pub use status::{Status, StatusCodeType};
