@@ -1,1 +1,397 @@
-//! fft
+//! Negacyclic Fourier transform in f64 for the ring Z\[X\]/(X^N + 1).
+//!
+//! X^N + 1 = (X^M - i)(X^M + i) with M = N/2, and a real polynomial is determined by its residue modulo X^M - i, the
+//! complex polynomial with coefficients z_j = a_j + i·a_{j+M}. The transform divides X^M - i into linear factors as
+//! one divides X^L - c into the R factors X^{L/R} - d·ω^k (d^R = c, ω = exp(2πi/R)): multiply the R residues by
+//! powers of d, then take a discrete Fourier transform of R points. So the twist by ζ = exp(iπ/N) costs nothing, and
+//! one set of factors serves a whole node of the tree. The forward transform reads its input in order and leaves the
+//! spectrum in the order of the leaves; the inverse walks the same tree upwards, so nothing is ever bit-reversed.
+//!
+//! The tree is cut into passes of radix 8, 4 or 2 ([`FftPlan`] holds their factors) down to nodes of 64 points, which
+//! stay in registers: radix 8 across vectors, a transpose, radix 8 again. The walk is depth first, so that from the
+//! second or third pass on a node fits into the first level of cache. The kernels are written once, in `fft/kernel.rs`,
+//! over a vector of eight lanes; `fft/portable.rs`, `fft/avx2.rs` and `fft/avx512.rs` say what such a vector is.
+
+mod aligned;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod kernel;
+mod portable;
+mod small;
+
+pub use aligned::AlignedVec;
+
+use crate::RingError;
+use crate::simd::Isa;
+use kernel::NODE;
+use std::f64::consts::PI;
+
+/// Complex points in a block of the spectrum: eight real parts, then eight imaginary parts.
+const LANES: usize = 8;
+
+/// What [`FftPlan`] needs to transform polynomials of one degree: the instruction set and the factors.
+///
+/// A polynomial is a slice of N coefficients. Its spectrum is a slice of N numbers that hold N/2 complex points in
+/// blocks of eight: eight real parts, then eight imaginary parts. [`FftPlan::natural_index`] says which point is where;
+/// the order depends on N alone, not on the instruction set. Every method panics when a slice does not have the
+/// length that it states. Slices that start on a multiple of 64 bytes ([`AlignedVec`]) are faster to work on.
+#[derive(Clone, Debug)]
+pub struct FftPlan {
+    degree: usize,
+    isa: Isa,
+    /// The passes above the nodes of 64 points, the root first. Not used for degrees below 128.
+    passes: Vec<Pass>,
+    /// For degrees from 128: the factors of every pass, then of every node of 64 points, in the order of their use.
+    /// For degrees below 128: those of `small`.
+    twiddles: AlignedVec,
+    /// Where the factors of the nodes of 64 points start in `twiddles`.
+    node_twiddles: usize,
+}
+
+/// A pass over all nodes of one depth of the tree.
+#[derive(Clone, Copy, Debug)]
+struct Pass {
+    /// Into how many nodes each node is divided: 8, 4, 2, or 1 to copy.
+    radix: usize,
+    /// Complex points of a node.
+    size: usize,
+    /// Where the factors of the first node start: for each node the powers d, d^2, …, d^(radix-1), each as real and
+    /// imaginary part.
+    twiddles: usize,
+}
+
+/// The angle of `c` in the node X^L - c, as the fraction `num / den` of a turn.
+#[derive(Clone, Copy, Debug)]
+struct Angle {
+    num: usize,
+    den: usize,
+}
+
+impl Angle {
+    /// X^M - i, a quarter of a turn.
+    const ROOT: Angle = Angle { num: 1, den: 4 };
+
+    /// The angle of child `k` of `radix`; child 0 has the angle of the factor d.
+    fn child(self, radix: usize, k: usize) -> Angle {
+        Angle {
+            num: self.num + k * self.den,
+            den: self.den * radix,
+        }
+    }
+
+    fn power(self, exponent: usize) -> (f64, f64) {
+        turn(self.num * exponent, self.den)
+    }
+}
+
+impl FftPlan {
+    /// The smallest degree of a plan.
+    pub const MIN_DEGREE: usize = 16;
+    /// The largest degree of a plan.
+    pub const MAX_DEGREE: usize = 1 << 17;
+
+    /// A plan for polynomials of `degree` coefficients (N) on the best instruction set, [`Isa::best`].
+    ///
+    /// # Errors
+    /// [`RingError::Degree`] unless `degree` is a power of two from [`Self::MIN_DEGREE`] to [`Self::MAX_DEGREE`].
+    pub fn new(degree: usize) -> Result<Self, RingError> {
+        Self::with_isa(degree, Isa::best())
+    }
+
+    /// A plan for polynomials of `degree` coefficients (N) on the instruction set `isa`.
+    ///
+    /// # Errors
+    /// [`RingError::Degree`] as in [`Self::new`]; [`RingError::IsaUnavailable`] if this processor cannot run `isa`.
+    pub fn with_isa(degree: usize, isa: Isa) -> Result<Self, RingError> {
+        if !degree.is_power_of_two() || !(Self::MIN_DEGREE..=Self::MAX_DEGREE).contains(&degree) {
+            return Err(RingError::Degree {
+                found: degree,
+                min: Self::MIN_DEGREE,
+                max: Self::MAX_DEGREE,
+            });
+        }
+        if !isa.is_available() {
+            return Err(RingError::IsaUnavailable(isa));
+        }
+        let points = degree / 2;
+        let mut plan = FftPlan {
+            degree,
+            isa,
+            passes: Vec::new(),
+            twiddles: AlignedVec::zeroed(0),
+            node_twiddles: 0,
+        };
+        if points < NODE {
+            plan.twiddles = small::twiddles(points);
+            return Ok(plan);
+        }
+
+        let mut factors: Vec<f64> = Vec::new();
+        let mut nodes = vec![Angle::ROOT];
+        let mut size = points;
+        for radix in radices(points / NODE) {
+            plan.passes.push(Pass {
+                radix,
+                size,
+                twiddles: factors.len(),
+            });
+            for node in &nodes {
+                let d = node.child(radix, 0);
+                for power in 1..radix {
+                    let (re, im) = d.power(power);
+                    factors.extend([re, im]);
+                }
+            }
+            nodes = nodes
+                .iter()
+                .flat_map(|node| (0..radix).map(|k| node.child(radix, k)))
+                .collect();
+            size /= radix;
+        }
+        plan.node_twiddles = factors.len().next_multiple_of(LANES);
+        factors.resize(plan.node_twiddles, 0.0);
+        for node in &nodes {
+            factors.extend(kernel::node_twiddles(*node));
+        }
+        plan.twiddles = AlignedVec::from_slice(&factors);
+        Ok(plan)
+    }
+
+    /// The degree N: the coefficients of a polynomial, and the numbers of a spectrum.
+    #[must_use]
+    pub fn degree(&self) -> usize {
+        self.degree
+    }
+
+    /// The instruction set of this plan.
+    #[must_use]
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// Which value of the polynomial is in `slot`: `e` says that point `slot` of the spectrum is the value of the
+    /// polynomial at ζ^(4e+1), ζ = exp(iπ/N). Its real part is number `slot / 8 * 16 + slot % 8` of the spectrum, its
+    /// imaginary part stands eight numbers further. A permutation of 0 … N/2-1.
+    ///
+    /// # Panics
+    /// If `slot` is not below N/2.
+    #[must_use]
+    pub fn natural_index(&self, slot: usize) -> usize {
+        let points = self.degree / 2;
+        assert!(
+            slot < points,
+            "slot {slot} of a spectrum of {points} points"
+        );
+        let mut angle = Angle::ROOT;
+        let mut size = points;
+        let mut rest = slot;
+        let mut descend = |size: &mut usize, radix: usize| {
+            *size /= radix;
+            angle = angle.child(radix, rest / *size);
+            rest %= *size;
+        };
+        if points < NODE {
+            while size > 1 {
+                descend(&mut size, 2);
+            }
+        } else {
+            for pass in &self.passes {
+                descend(&mut size, pass.radix);
+            }
+            angle = angle.child(8, rest % 8).child(8, rest / 8);
+        }
+        (angle.num - 1) / 4
+    }
+
+    /// The spectrum of the polynomial `coeffs`. Both have N numbers.
+    ///
+    /// # Panics
+    /// If a slice has another length.
+    pub fn forward(&self, coeffs: &[f64], spectrum: &mut [f64]) {
+        self.check("coefficients", coeffs.len());
+        self.check("spectrum", spectrum.len());
+        if self.degree / 2 < NODE {
+            return small::forward(&self.twiddles, coeffs, spectrum);
+        }
+        // SAFETY: the lengths are checked above; the processor runs `self.isa`, checked when the plan was made.
+        unsafe {
+            match self.isa {
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 => avx512::forward(self, coeffs.as_ptr(), spectrum.as_mut_ptr()),
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 => avx2::forward(self, coeffs.as_ptr(), spectrum.as_mut_ptr()),
+                _ => portable::forward(self, coeffs.as_ptr(), spectrum.as_mut_ptr()),
+            }
+        }
+    }
+
+    /// N/2 times the polynomial whose spectrum is given, so that `inverse(forward(x)) = (N/2)·x`. Both slices have N
+    /// numbers; the spectrum serves as scratch and holds nothing of use afterwards.
+    ///
+    /// # Panics
+    /// If a slice has another length.
+    pub fn inverse(&self, spectrum: &mut [f64], coeffs: &mut [f64]) {
+        self.check("spectrum", spectrum.len());
+        self.check("coefficients", coeffs.len());
+        if self.degree / 2 < NODE {
+            return small::inverse(&self.twiddles, spectrum, coeffs);
+        }
+        // SAFETY: the lengths are checked above; the processor runs `self.isa`, checked when the plan was made.
+        unsafe {
+            match self.isa {
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 => avx512::inverse(self, spectrum.as_mut_ptr(), coeffs.as_mut_ptr()),
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 => avx2::inverse(self, spectrum.as_mut_ptr(), coeffs.as_mut_ptr()),
+                _ => portable::inverse(self, spectrum.as_mut_ptr(), coeffs.as_mut_ptr()),
+            }
+        }
+    }
+
+    /// `out = a·b`, point by point; all are spectra of N numbers.
+    ///
+    /// # Panics
+    /// If a slice has another length.
+    pub fn mul_into(&self, out: &mut [f64], a: &[f64], b: &[f64]) {
+        self.mul_rows::<false>(out, &[a], &[b]);
+    }
+
+    /// `acc += a·b`, point by point; all are spectra of N numbers.
+    ///
+    /// # Panics
+    /// If a slice has another length.
+    pub fn mul_add_assign(&self, acc: &mut [f64], a: &[f64], b: &[f64]) {
+        self.mul_rows::<true>(acc, &[a], &[b]);
+    }
+
+    /// `acc += Σ rows[i]·keys[i]`, point by point; all are spectra of N numbers. `acc` is read and written once.
+    ///
+    /// # Panics
+    /// If a slice has another length, or there are not as many keys as rows.
+    pub fn mul_add_rows(&self, acc: &mut [f64], rows: &[&[f64]], keys: &[&[f64]]) {
+        self.mul_rows::<true>(acc, rows, keys);
+    }
+
+    fn mul_rows<const ADD: bool>(&self, acc: &mut [f64], rows: &[&[f64]], keys: &[&[f64]]) {
+        assert_eq!(
+            rows.len(),
+            keys.len(),
+            "{} rows to multiply by {} keys",
+            rows.len(),
+            keys.len()
+        );
+        self.check("accumulator", acc.len());
+        for operand in rows.iter().chain(keys) {
+            self.check("operand", operand.len());
+        }
+        // SAFETY: the lengths are checked above; the processor runs `self.isa`, checked when the plan was made.
+        unsafe {
+            match self.isa {
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 => avx512::mul_rows::<ADD>(acc, rows, keys),
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 => avx2::mul_rows::<ADD>(acc, rows, keys),
+                _ => portable::mul_rows::<ADD>(acc, rows, keys),
+            }
+        }
+    }
+
+    fn check(&self, what: &str, len: usize) {
+        let degree = self.degree;
+        assert!(
+            len == degree,
+            "{what} of {len} numbers given to a transform of degree {degree}"
+        );
+    }
+}
+
+/// The radices of the passes that divide `count` nodes (a power of two) off the root. As many of 8 as possible,
+/// largest first, so that the nodes get small early; a single 1 stands for the pass that only folds the input.
+fn radices(count: usize) -> Vec<usize> {
+    let levels = count.trailing_zeros() as usize;
+    match levels {
+        0 => vec![1],
+        1 => vec![2],
+        _ => {
+            let (eights, fours) = match levels % 3 {
+                0 => (levels / 3, 0),
+                1 => (levels / 3 - 1, 2),
+                _ => (levels / 3, 1),
+            };
+            let mut radices = vec![8; eights];
+            radices.resize(eights + fours, 4);
+            radices
+        }
+    }
+}
+
+/// `exp(2πi·num/den)` as (real, imaginary), each within one unit in the last place; `den` is a power of two.
+///
+/// The angle is reduced exactly to an eighth of a turn, and the rounding of the product by π is carried along.
+fn turn(num: usize, den: usize) -> (f64, f64) {
+    /// π - `PI`.
+    const PI_LOW: f64 = 1.224_646_799_147_353_2e-16;
+    let num = num % den;
+    // In eighths of a turn: which one, and how far into it.
+    let octant = 8 * num / den;
+    let within = 8 * num % den;
+    let from_axis = if octant % 2 == 0 {
+        within
+    } else {
+        den - within
+    };
+    let half_turns = from_axis as f64 / (4 * den) as f64;
+    let high = PI * half_turns;
+    let low = f64::mul_add(PI, half_turns, -high) + PI_LOW * half_turns;
+    let (s, c) = high.sin_cos();
+    let (sin, cos) = (f64::mul_add(low, c, s), f64::mul_add(-low, s, c));
+    match octant {
+        0 => (cos, sin),
+        1 => (sin, cos),
+        2 => (-sin, cos),
+        3 => (-cos, sin),
+        4 => (-cos, -sin),
+        5 => (-sin, -cos),
+        6 => (sin, -cos),
+        _ => (cos, -sin),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_exact_on_the_axes_and_diagonals() {
+        let half = std::f64::consts::FRAC_1_SQRT_2;
+        for den in [8, 64, 1 << 18] {
+            let eighth = den / 8;
+            let expected = [
+                (1.0, 0.0),
+                (half, half),
+                (0.0, 1.0),
+                (-half, half),
+                (-1.0, 0.0),
+                (-half, -half),
+                (0.0, -1.0),
+                (half, -half),
+            ];
+            for (k, (re, im)) in expected.into_iter().enumerate() {
+                let (c, s) = turn(k * eighth + 3 * den, den);
+                assert!(
+                    (c - re).abs() <= 2e-16 && (s - im).abs() <= 2e-16,
+                    "{k}/8: {c} {s}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn radices_multiply_to_the_number_of_nodes() {
+        for levels in 0..=10 {
+            assert_eq!(radices(1 << levels).iter().product::<usize>(), 1 << levels);
+        }
+    }
+}

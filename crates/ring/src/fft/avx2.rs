@@ -1,0 +1,168 @@
+//! The vector of AVX2 with FMA: two registers.
+
+use super::kernel::{self, Simd8};
+use std::arch::x86_64::{
+    __m256d, _mm256_add_pd, _mm256_fmadd_pd, _mm256_fmsub_pd, _mm256_fnmadd_pd, _mm256_loadu_pd,
+    _mm256_mul_pd, _mm256_permute2f128_pd, _mm256_set1_pd, _mm256_storeu_pd, _mm256_sub_pd,
+    _mm256_unpackhi_pd, _mm256_unpacklo_pd,
+};
+
+#[derive(Clone, Copy)]
+struct Lanes(__m256d, __m256d);
+
+// SAFETY of every block in this impl: the functions below are the only way here, and they require AVX2 and FMA.
+impl Simd8 for Lanes {
+    #[inline(always)]
+    unsafe fn load(from: *const f64) -> Self {
+        // SAFETY: above, and the caller's promise.
+        unsafe { Lanes(_mm256_loadu_pd(from), _mm256_loadu_pd(from.add(4))) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f64) {
+        // SAFETY: above, and the caller's promise.
+        unsafe {
+            _mm256_storeu_pd(to, self.0);
+            _mm256_storeu_pd(to.add(4), self.1);
+        }
+    }
+
+    #[inline(always)]
+    fn splat(value: f64) -> Self {
+        // SAFETY: above.
+        let half = unsafe { _mm256_set1_pd(value) };
+        Lanes(half, half)
+    }
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        // SAFETY: above.
+        unsafe {
+            Lanes(
+                _mm256_add_pd(self.0, other.0),
+                _mm256_add_pd(self.1, other.1),
+            )
+        }
+    }
+
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        // SAFETY: above.
+        unsafe {
+            Lanes(
+                _mm256_sub_pd(self.0, other.0),
+                _mm256_sub_pd(self.1, other.1),
+            )
+        }
+    }
+
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        // SAFETY: above.
+        unsafe {
+            Lanes(
+                _mm256_mul_pd(self.0, other.0),
+                _mm256_mul_pd(self.1, other.1),
+            )
+        }
+    }
+
+    #[inline(always)]
+    fn mul_add(self, factor: Self, addend: Self) -> Self {
+        // SAFETY: above.
+        unsafe {
+            Lanes(
+                _mm256_fmadd_pd(self.0, factor.0, addend.0),
+                _mm256_fmadd_pd(self.1, factor.1, addend.1),
+            )
+        }
+    }
+
+    #[inline(always)]
+    fn mul_sub(self, factor: Self, subtrahend: Self) -> Self {
+        // SAFETY: above.
+        unsafe {
+            Lanes(
+                _mm256_fmsub_pd(self.0, factor.0, subtrahend.0),
+                _mm256_fmsub_pd(self.1, factor.1, subtrahend.1),
+            )
+        }
+    }
+
+    #[inline(always)]
+    fn neg_mul_add(self, factor: Self, addend: Self) -> Self {
+        // SAFETY: above.
+        unsafe {
+            Lanes(
+                _mm256_fnmadd_pd(self.0, factor.0, addend.0),
+                _mm256_fnmadd_pd(self.1, factor.1, addend.1),
+            )
+        }
+    }
+
+    #[inline(always)]
+    fn transpose(r: [Self; 8]) -> [Self; 8] {
+        // SAFETY: above.
+        unsafe {
+            let a = quarter([r[0].0, r[1].0, r[2].0, r[3].0]);
+            let b = quarter([r[0].1, r[1].1, r[2].1, r[3].1]);
+            let c = quarter([r[4].0, r[5].0, r[6].0, r[7].0]);
+            let d = quarter([r[4].1, r[5].1, r[6].1, r[7].1]);
+            [
+                Lanes(a[0], c[0]),
+                Lanes(a[1], c[1]),
+                Lanes(a[2], c[2]),
+                Lanes(a[3], c[3]),
+                Lanes(b[0], d[0]),
+                Lanes(b[1], d[1]),
+                Lanes(b[2], d[2]),
+                Lanes(b[3], d[3]),
+            ]
+        }
+    }
+}
+
+/// Transposes 4 × 4 numbers.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+unsafe fn quarter(r: [__m256d; 4]) -> [__m256d; 4] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let a = _mm256_unpacklo_pd(r[0], r[1]);
+        let b = _mm256_unpackhi_pd(r[0], r[1]);
+        let c = _mm256_unpacklo_pd(r[2], r[3]);
+        let d = _mm256_unpackhi_pd(r[2], r[3]);
+        [
+            _mm256_permute2f128_pd::<0x20>(a, c),
+            _mm256_permute2f128_pd::<0x20>(b, d),
+            _mm256_permute2f128_pd::<0x31>(a, c),
+            _mm256_permute2f128_pd::<0x31>(b, d),
+        ]
+    }
+}
+
+/// # Safety
+/// See [`kernel::forward`].
+#[target_feature(enable = "avx2,fma")]
+pub(super) unsafe fn forward(plan: &super::FftPlan, coeffs: *const f64, spectrum: *mut f64) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::forward::<Lanes>(plan, coeffs, spectrum) }
+}
+
+/// # Safety
+/// See [`kernel::inverse`].
+#[target_feature(enable = "avx2,fma")]
+pub(super) unsafe fn inverse(plan: &super::FftPlan, spectrum: *mut f64, coeffs: *mut f64) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::inverse::<Lanes>(plan, spectrum, coeffs) }
+}
+
+/// # Safety
+/// See [`kernel::mul_rows`].
+#[target_feature(enable = "avx2,fma")]
+pub(super) unsafe fn mul_rows<const ADD: bool>(acc: &mut [f64], rows: &[&[f64]], keys: &[&[f64]]) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::mul_rows::<Lanes, ADD>(acc, rows, keys) }
+}

@@ -1,0 +1,144 @@
+//! The vector of AVX-512: one register.
+
+use super::kernel::{self, Simd8};
+use std::arch::x86_64::{
+    __m512d, _mm512_add_pd, _mm512_fmadd_pd, _mm512_fmsub_pd, _mm512_fnmadd_pd, _mm512_loadu_pd,
+    _mm512_mul_pd, _mm512_set1_pd, _mm512_shuffle_f64x2, _mm512_storeu_pd, _mm512_sub_pd,
+    _mm512_unpackhi_pd, _mm512_unpacklo_pd,
+};
+
+#[derive(Clone, Copy)]
+struct Lanes(__m512d);
+
+// SAFETY of every block in this impl: the functions below are the only way here, and they require AVX-512 F.
+impl Simd8 for Lanes {
+    #[inline(always)]
+    unsafe fn load(from: *const f64) -> Self {
+        // SAFETY: above, and the caller's promise.
+        Lanes(unsafe { _mm512_loadu_pd(from) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f64) {
+        // SAFETY: above, and the caller's promise.
+        unsafe { _mm512_storeu_pd(to, self.0) }
+    }
+
+    #[inline(always)]
+    fn splat(value: f64) -> Self {
+        // SAFETY: above.
+        Lanes(unsafe { _mm512_set1_pd(value) })
+    }
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        // SAFETY: above.
+        Lanes(unsafe { _mm512_add_pd(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        // SAFETY: above.
+        Lanes(unsafe { _mm512_sub_pd(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        // SAFETY: above.
+        Lanes(unsafe { _mm512_mul_pd(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn mul_add(self, factor: Self, addend: Self) -> Self {
+        // SAFETY: above.
+        Lanes(unsafe { _mm512_fmadd_pd(self.0, factor.0, addend.0) })
+    }
+
+    #[inline(always)]
+    fn mul_sub(self, factor: Self, subtrahend: Self) -> Self {
+        // SAFETY: above.
+        Lanes(unsafe { _mm512_fmsub_pd(self.0, factor.0, subtrahend.0) })
+    }
+
+    #[inline(always)]
+    fn neg_mul_add(self, factor: Self, addend: Self) -> Self {
+        // SAFETY: above.
+        Lanes(unsafe { _mm512_fnmadd_pd(self.0, factor.0, addend.0) })
+    }
+
+    #[inline(always)]
+    fn transpose(r: [Self; 8]) -> [Self; 8] {
+        // SAFETY: above.
+        unsafe {
+            // Pairs of rows interleaved: `even` holds the even columns, a pair in each quarter, `odd` the odd ones.
+            let even = [
+                _mm512_unpacklo_pd(r[0].0, r[1].0),
+                _mm512_unpacklo_pd(r[2].0, r[3].0),
+                _mm512_unpacklo_pd(r[4].0, r[5].0),
+                _mm512_unpacklo_pd(r[6].0, r[7].0),
+            ];
+            let odd = [
+                _mm512_unpackhi_pd(r[0].0, r[1].0),
+                _mm512_unpackhi_pd(r[2].0, r[3].0),
+                _mm512_unpackhi_pd(r[4].0, r[5].0),
+                _mm512_unpackhi_pd(r[6].0, r[7].0),
+            ];
+            // Then 4 × 4 quarters are transposed: 0x88 takes quarters 0 and 2 of both, 0xdd quarters 1 and 3.
+            let [c0, c2, c4, c6] = quarters(even);
+            let [c1, c3, c5, c7] = quarters(odd);
+            [
+                Lanes(c0),
+                Lanes(c1),
+                Lanes(c2),
+                Lanes(c3),
+                Lanes(c4),
+                Lanes(c5),
+                Lanes(c6),
+                Lanes(c7),
+            ]
+        }
+    }
+}
+
+/// # Safety
+/// The processor has AVX-512 F.
+#[inline(always)]
+unsafe fn quarters(t: [__m512d; 4]) -> [__m512d; 4] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let a = _mm512_shuffle_f64x2::<0x88>(t[0], t[1]);
+        let b = _mm512_shuffle_f64x2::<0xdd>(t[0], t[1]);
+        let c = _mm512_shuffle_f64x2::<0x88>(t[2], t[3]);
+        let d = _mm512_shuffle_f64x2::<0xdd>(t[2], t[3]);
+        [
+            _mm512_shuffle_f64x2::<0x88>(a, c),
+            _mm512_shuffle_f64x2::<0x88>(b, d),
+            _mm512_shuffle_f64x2::<0xdd>(a, c),
+            _mm512_shuffle_f64x2::<0xdd>(b, d),
+        ]
+    }
+}
+
+/// # Safety
+/// See [`kernel::forward`].
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
+pub(super) unsafe fn forward(plan: &super::FftPlan, coeffs: *const f64, spectrum: *mut f64) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::forward::<Lanes>(plan, coeffs, spectrum) }
+}
+
+/// # Safety
+/// See [`kernel::inverse`].
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
+pub(super) unsafe fn inverse(plan: &super::FftPlan, spectrum: *mut f64, coeffs: *mut f64) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::inverse::<Lanes>(plan, spectrum, coeffs) }
+}
+
+/// # Safety
+/// See [`kernel::mul_rows`].
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
+pub(super) unsafe fn mul_rows<const ADD: bool>(acc: &mut [f64], rows: &[&[f64]], keys: &[&[f64]]) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::mul_rows::<Lanes, ADD>(acc, rows, keys) }
+}

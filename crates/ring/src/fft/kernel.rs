@@ -1,0 +1,560 @@
+//! The kernels of the transform, written once over a vector of eight lanes.
+//!
+//! Everything here is `#[inline(always)]`: it becomes part of the functions in `portable.rs`, `avx2.rs` and
+//! `avx512.rs`, which are compiled for their instruction set.
+//!
+//! The inverse runs on points with real and imaginary part exchanged: w̄·z exchanged is w times z exchanged, and the
+//! same holds for the discrete Fourier transforms. So both directions share their factors and their butterflies.
+
+use super::{Angle, FftPlan, LANES, Pass};
+
+/// Complex points of the nodes that are transformed in registers.
+pub(super) const NODE: usize = 64;
+
+/// Numbers that describe a node of 64 points X^64 - c: d, …, d^7 with d^8 = c, each as real and imaginary part, and
+/// two zeros; then for r = 1 … 7 the r-th powers of the factors d_k of its children k = 0 … 7, eight real parts and
+/// eight imaginary parts.
+pub(super) const NODE_TWIDDLES: usize = 128;
+
+pub(super) fn node_twiddles(node: Angle) -> [f64; NODE_TWIDDLES] {
+    let mut out = [0.0; NODE_TWIDDLES];
+    for r in 1..8 {
+        (out[2 * r - 2], out[2 * r - 1]) = node.child(8, 0).power(r);
+        for k in 0..8 {
+            let (re, im) = node.child(8, k).child(8, 0).power(r);
+            out[16 * r + k] = re;
+            out[16 * r + k + LANES] = im;
+        }
+    }
+    out
+}
+
+/// Eight f64. The methods of the x86 implementations may only be reached from a function that is compiled for, and
+/// runs on a processor with, the instruction set of the implementation.
+pub(super) trait Simd8: Copy {
+    /// # Safety
+    /// `from` points to eight numbers.
+    unsafe fn load(from: *const f64) -> Self;
+    /// # Safety
+    /// `to` points to eight writable numbers.
+    unsafe fn store(self, to: *mut f64);
+    fn splat(value: f64) -> Self;
+    fn add(self, other: Self) -> Self;
+    fn sub(self, other: Self) -> Self;
+    fn mul(self, other: Self) -> Self;
+    /// `self·factor + addend`
+    fn mul_add(self, factor: Self, addend: Self) -> Self;
+    /// `self·factor - subtrahend`
+    fn mul_sub(self, factor: Self, subtrahend: Self) -> Self;
+    /// `addend - self·factor`
+    fn neg_mul_add(self, factor: Self, addend: Self) -> Self;
+    /// Lane j of vector i becomes lane i of vector j.
+    fn transpose(rows: [Self; 8]) -> [Self; 8];
+}
+
+/// Eight complex numbers.
+#[derive(Clone, Copy)]
+struct Complex<V> {
+    re: V,
+    im: V,
+}
+
+impl<V: Simd8> Complex<V> {
+    #[inline(always)]
+    fn add(self, b: Self) -> Self {
+        Complex {
+            re: self.re.add(b.re),
+            im: self.im.add(b.im),
+        }
+    }
+
+    #[inline(always)]
+    fn sub(self, b: Self) -> Self {
+        Complex {
+            re: self.re.sub(b.re),
+            im: self.im.sub(b.im),
+        }
+    }
+
+    /// `self + i·b`
+    #[inline(always)]
+    fn add_i(self, b: Self) -> Self {
+        Complex {
+            re: self.re.sub(b.im),
+            im: self.im.add(b.re),
+        }
+    }
+
+    /// `self - i·b`
+    #[inline(always)]
+    fn sub_i(self, b: Self) -> Self {
+        Complex {
+            re: self.re.add(b.im),
+            im: self.im.sub(b.re),
+        }
+    }
+
+    #[inline(always)]
+    fn mul(self, w: Self) -> Self {
+        Complex {
+            re: self.re.mul_sub(w.re, self.im.mul(w.im)),
+            im: self.re.mul_add(w.im, self.im.mul(w.re)),
+        }
+    }
+
+    /// `self·w + addend`
+    #[inline(always)]
+    fn mul_add(self, w: Self, addend: Self) -> Self {
+        Complex {
+            re: self.im.neg_mul_add(w.im, self.re.mul_add(w.re, addend.re)),
+            im: self.im.mul_add(w.re, self.re.mul_add(w.im, addend.im)),
+        }
+    }
+
+    /// `2·self - b`: with b = self + x this is self - x, on the multipliers instead of the adders, which the
+    /// butterflies load more.
+    #[inline(always)]
+    fn twice_sub(self, b: Self) -> Self {
+        let two = V::splat(2.0);
+        Complex {
+            re: self.re.mul_sub(two, b.re),
+            im: self.im.mul_sub(two, b.im),
+        }
+    }
+
+    /// `self + scale·b`
+    #[inline(always)]
+    fn add_scaled(self, scale: V, b: Self) -> Self {
+        Complex {
+            re: b.re.mul_add(scale, self.re),
+            im: b.im.mul_add(scale, self.im),
+        }
+    }
+
+    /// `self - scale·b`
+    #[inline(always)]
+    fn sub_scaled(self, scale: V, b: Self) -> Self {
+        Complex {
+            re: b.re.neg_mul_add(scale, self.re),
+            im: b.im.neg_mul_add(scale, self.im),
+        }
+    }
+}
+
+/// The second half of a Fourier transform of 8 points: `a[r]` and `b[r]` are sum and difference of points r and r+4.
+#[inline(always)]
+fn dft8_halves<V: Simd8>(a: [Complex<V>; 4], b: [Complex<V>; 4]) -> [Complex<V>; 8] {
+    let (s0, t0) = (a[0].add(a[2]), a[0].sub(a[2]));
+    let (s1, t1) = (a[1].add(a[3]), a[1].sub(a[3]));
+    let (u0, u1) = (b[0].add_i(b[2]), b[0].sub_i(b[2]));
+    let (p, m) = (b[1].add(b[3]), b[1].sub(b[3]));
+    // b1·ω + b3·ω^3 and b1·ω^3 + b3·ω with ω = (1+i)/√2, up to the factor 1/√2 and, for g, the sign.
+    let (f, g) = (m.add_i(p), m.sub_i(p));
+    let h = V::splat(std::f64::consts::FRAC_1_SQRT_2);
+    [
+        s0.add(s1),
+        u0.add_scaled(h, f),
+        t0.add_i(t1),
+        u1.sub_scaled(h, g),
+        s0.sub(s1),
+        u0.sub_scaled(h, f),
+        t0.sub_i(t1),
+        u1.add_scaled(h, g),
+    ]
+}
+
+/// Divides a node: point r is multiplied by w_r (w_0 = 1), then a Fourier transform of `R` points.
+trait Divide<V> {
+    fn divide(self, w: impl Factors<V>) -> Self;
+    /// The transpose of [`Self::divide`]: a Fourier transform, then the factors.
+    fn unite(self, w: impl Factors<V>) -> Self;
+}
+
+/// The factors w_1, w_2, … of a butterfly; read as late as possible, since the registers are full.
+trait Factors<V>: Copy {
+    fn get(self, r: usize) -> Complex<V>;
+}
+
+/// The same factor for all lanes: pairs of real and imaginary part at `0`, which points to all that are asked for.
+#[derive(Clone, Copy)]
+struct Broadcast(*const f64);
+
+/// A factor for each lane: eight real parts and eight imaginary parts for each r, w_1 first.
+#[derive(Clone, Copy)]
+struct PerLane(*const f64);
+
+impl<V: Simd8> Factors<V> for Broadcast {
+    #[inline(always)]
+    fn get(self, r: usize) -> Complex<V> {
+        // SAFETY: whoever made `self` promised this factor.
+        let (re, im) = unsafe { (*self.0.add(2 * r - 2), *self.0.add(2 * r - 1)) };
+        Complex {
+            re: V::splat(re),
+            im: V::splat(im),
+        }
+    }
+}
+
+impl<V: Simd8> Factors<V> for PerLane {
+    #[inline(always)]
+    fn get(self, r: usize) -> Complex<V> {
+        // SAFETY: whoever made `self` promised this factor.
+        unsafe {
+            let at = self.0.add(16 * (r - 1));
+            Complex {
+                re: V::load(at),
+                im: V::load(at.add(LANES)),
+            }
+        }
+    }
+}
+
+impl<V: Simd8> Divide<V> for [Complex<V>; 8] {
+    #[inline(always)]
+    fn divide(self, w: impl Factors<V>) -> Self {
+        let x = self;
+        let a0 = x[4].mul_add(w.get(4), x[0]);
+        let b0 = x[0].twice_sub(a0);
+        let (x2, x6) = (x[2].mul(w.get(2)), x[6].mul(w.get(6)));
+        let (x1, x5) = (x[1].mul(w.get(1)), x[5].mul(w.get(5)));
+        let (x3, x7) = (x[3].mul(w.get(3)), x[7].mul(w.get(7)));
+        dft8_halves(
+            [a0, x1.add(x5), x2.add(x6), x3.add(x7)],
+            [b0, x1.sub(x5), x2.sub(x6), x3.sub(x7)],
+        )
+    }
+
+    #[inline(always)]
+    fn unite(self, w: impl Factors<V>) -> Self {
+        let y = self;
+        let (a0, a2) = (y[0].add(y[4]), y[2].add(y[6]));
+        let x = dft8_halves(
+            [a0, y[1].add(y[5]), a2, y[3].add(y[7])],
+            [
+                y[0].twice_sub(a0),
+                y[1].sub(y[5]),
+                y[2].twice_sub(a2),
+                y[3].sub(y[7]),
+            ],
+        );
+        [
+            x[0],
+            x[1].mul(w.get(1)),
+            x[2].mul(w.get(2)),
+            x[3].mul(w.get(3)),
+            x[4].mul(w.get(4)),
+            x[5].mul(w.get(5)),
+            x[6].mul(w.get(6)),
+            x[7].mul(w.get(7)),
+        ]
+    }
+}
+
+impl<V: Simd8> Divide<V> for [Complex<V>; 4] {
+    #[inline(always)]
+    fn divide(self, w: impl Factors<V>) -> Self {
+        let x = self;
+        let a0 = x[2].mul_add(w.get(2), x[0]);
+        let b0 = x[0].twice_sub(a0);
+        let (x1, x3) = (x[1].mul(w.get(1)), x[3].mul(w.get(3)));
+        let (a1, b1) = (x1.add(x3), x1.sub(x3));
+        [a0.add(a1), b0.add_i(b1), a0.sub(a1), b0.sub_i(b1)]
+    }
+
+    #[inline(always)]
+    fn unite(self, w: impl Factors<V>) -> Self {
+        let y = self;
+        let (a0, b0) = (y[0].add(y[2]), y[0].sub(y[2]));
+        let (a1, b1) = (y[1].add(y[3]), y[1].sub(y[3]));
+        [
+            a0.add(a1),
+            b0.add_i(b1).mul(w.get(1)),
+            a0.sub(a1).mul(w.get(2)),
+            b0.sub_i(b1).mul(w.get(3)),
+        ]
+    }
+}
+
+impl<V: Simd8> Divide<V> for [Complex<V>; 2] {
+    #[inline(always)]
+    fn divide(self, w: impl Factors<V>) -> Self {
+        let sum = self[1].mul_add(w.get(1), self[0]);
+        [sum, self[0].twice_sub(sum)]
+    }
+
+    #[inline(always)]
+    fn unite(self, w: impl Factors<V>) -> Self {
+        [self[0].add(self[1]), self[0].sub(self[1]).mul(w.get(1))]
+    }
+}
+
+impl<V: Simd8> Divide<V> for [Complex<V>; 1] {
+    #[inline(always)]
+    fn divide(self, _: impl Factors<V>) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    fn unite(self, _: impl Factors<V>) -> Self {
+        self
+    }
+}
+
+/// Where complex points lie: vector `j/8` of them has its real parts at `re + stride·j`, its imaginary parts at
+/// `im + stride·j`.
+#[derive(Clone, Copy)]
+struct Points {
+    re: *mut f64,
+    im: *mut f64,
+    stride: usize,
+}
+
+impl Points {
+    /// A spectrum, in blocks of eight points.
+    #[inline(always)]
+    fn spectrum(at: *mut f64) -> Points {
+        Points {
+            re: at,
+            im: at.wrapping_add(LANES),
+            stride: 2,
+        }
+    }
+
+    /// The polynomial of `degree` coefficients at `at`, folded to half as many points.
+    #[inline(always)]
+    fn folded(at: *mut f64, degree: usize) -> Points {
+        Points {
+            re: at,
+            im: at.wrapping_add(degree / 2),
+            stride: 1,
+        }
+    }
+
+    #[inline(always)]
+    fn from(self, point: usize) -> Points {
+        Points {
+            re: self.re.wrapping_add(self.stride * point),
+            im: self.im.wrapping_add(self.stride * point),
+            stride: self.stride,
+        }
+    }
+
+    #[inline(always)]
+    fn exchanged(self) -> Points {
+        Points {
+            re: self.im,
+            im: self.re,
+            stride: self.stride,
+        }
+    }
+
+    /// # Safety
+    /// Eight points from number `point` on can be read.
+    #[inline(always)]
+    unsafe fn load<V: Simd8>(self, point: usize) -> Complex<V> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            Complex {
+                re: V::load(self.re.add(self.stride * point)),
+                im: V::load(self.im.add(self.stride * point)),
+            }
+        }
+    }
+
+    /// # Safety
+    /// Eight points from number `point` on can be written.
+    #[inline(always)]
+    unsafe fn store<V: Simd8>(self, point: usize, value: Complex<V>) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            value.re.store(self.re.add(self.stride * point));
+            value.im.store(self.im.add(self.stride * point));
+        }
+    }
+}
+
+/// Divides (or, with `UNITE`, puts together again) one node of `size` points into `R`, column by column.
+///
+/// # Safety
+/// `size` points can be read at `from` and written at `to`; `factors` points to R-1 factors.
+#[inline(always)]
+unsafe fn columns<V: Simd8, const R: usize, const UNITE: bool>(
+    from: Points,
+    to: Points,
+    size: usize,
+    factors: *const f64,
+) where
+    [Complex<V>; R]: Divide<V>,
+{
+    let step = size / R;
+    let mut at = 0;
+    while at < step {
+        // SAFETY: at + r·step < size, in steps of eight; the rest is the caller's promise.
+        unsafe {
+            let mut x = [from.load(at); R];
+            for (r, x) in x.iter_mut().enumerate() {
+                *x = from.load(at + r * step);
+            }
+            let y = if UNITE {
+                x.unite(Broadcast(factors))
+            } else {
+                x.divide(Broadcast(factors))
+            };
+            for (r, y) in y.into_iter().enumerate() {
+                to.store(at + r * step, y);
+            }
+        }
+        at += LANES;
+    }
+}
+
+/// One node of a pass.
+///
+/// # Safety
+/// `pass.size` points can be read at `from` and written at `to`; `factors` points to the factors of the pass.
+#[inline(always)]
+unsafe fn run_pass<V: Simd8, const UNITE: bool>(
+    pass: &Pass,
+    node: usize,
+    from: Points,
+    to: Points,
+    twiddles: *const f64,
+) {
+    // SAFETY: the caller's promise; each node of the pass has 2·(radix-1) numbers.
+    unsafe {
+        let factors = twiddles.add(pass.twiddles + 2 * (pass.radix - 1) * node);
+        match pass.radix {
+            8 => columns::<V, 8, UNITE>(from, to, pass.size, factors),
+            4 => columns::<V, 4, UNITE>(from, to, pass.size, factors),
+            2 => columns::<V, 2, UNITE>(from, to, pass.size, factors),
+            _ => columns::<V, 1, UNITE>(from, to, pass.size, factors),
+        }
+    }
+}
+
+#[inline(always)]
+fn transpose<V: Simd8>(x: [Complex<V>; 8]) -> [Complex<V>; 8] {
+    let re = V::transpose([
+        x[0].re, x[1].re, x[2].re, x[3].re, x[4].re, x[5].re, x[6].re, x[7].re,
+    ]);
+    let im = V::transpose([
+        x[0].im, x[1].im, x[2].im, x[3].im, x[4].im, x[5].im, x[6].im, x[7].im,
+    ]);
+    let mut out = x;
+    for (out, (re, im)) in out.iter_mut().zip(re.into_iter().zip(im)) {
+        *out = Complex { re, im };
+    }
+    out
+}
+
+/// Takes a node of 64 points down to its leaves, or with `UNITE` back from them.
+///
+/// # Safety
+/// 64 points can be read and written at `at`; `factors` points to [`NODE_TWIDDLES`] numbers.
+#[inline(always)]
+unsafe fn node64<V: Simd8, const UNITE: bool>(at: Points, factors: *const f64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let across = Broadcast(factors);
+        let within = PerLane(factors.add(16));
+        let mut x = [at.load(0); 8];
+        for (r, x) in x.iter_mut().enumerate() {
+            *x = at.load(LANES * r);
+        }
+        let y = if UNITE {
+            transpose::<V>(x.unite(within)).unite(across)
+        } else {
+            transpose::<V>(x.divide(across)).divide(within)
+        };
+        for (r, y) in y.into_iter().enumerate() {
+            at.store(LANES * r, y);
+        }
+    }
+}
+
+/// # Safety
+/// `plan` is for a degree from 128; `coeffs` can be read and `spectrum` written, N numbers each; the processor runs V.
+#[inline(always)]
+pub(super) unsafe fn forward<V: Simd8>(plan: &FftPlan, coeffs: *const f64, spectrum: *mut f64) {
+    let twiddles = plan.twiddles.as_ptr();
+    let points = Points::spectrum(spectrum);
+    let (first, rest) = plan
+        .passes
+        .split_first()
+        .expect("a plan from degree 128 has a pass");
+    // SAFETY: the caller's promise, and the tables were made for N/2 points.
+    unsafe {
+        let folded = Points::folded(coeffs.cast_mut(), plan.degree);
+        run_pass::<V, false>(first, 0, folded, points, twiddles);
+        for block in 0..plan.degree / 2 / NODE {
+            let start = block * NODE;
+            for pass in rest {
+                if start.is_multiple_of(pass.size) {
+                    let node = points.from(start);
+                    run_pass::<V, false>(pass, start / pass.size, node, node, twiddles);
+                }
+            }
+            let factors = twiddles.add(plan.node_twiddles + block * NODE_TWIDDLES);
+            node64::<V, false>(points.from(start), factors);
+        }
+    }
+}
+
+/// # Safety
+/// `plan` is for a degree from 128; N numbers can be written at `spectrum` and `coeffs`, and read at `spectrum`; the
+/// processor runs V.
+#[inline(always)]
+pub(super) unsafe fn inverse<V: Simd8>(plan: &FftPlan, spectrum: *mut f64, coeffs: *mut f64) {
+    let twiddles = plan.twiddles.as_ptr();
+    let points = Points::spectrum(spectrum).exchanged();
+    let (first, rest) = plan
+        .passes
+        .split_first()
+        .expect("a plan from degree 128 has a pass");
+    // SAFETY: the caller's promise, and the tables were made for N/2 points.
+    unsafe {
+        for block in 0..plan.degree / 2 / NODE {
+            let factors = twiddles.add(plan.node_twiddles + block * NODE_TWIDDLES);
+            node64::<V, true>(points.from(block * NODE), factors);
+            let end = (block + 1) * NODE;
+            for pass in rest.iter().rev() {
+                if end.is_multiple_of(pass.size) {
+                    let node = points.from(end - pass.size);
+                    run_pass::<V, true>(pass, end / pass.size - 1, node, node, twiddles);
+                }
+            }
+        }
+        let folded = Points::folded(coeffs, plan.degree).exchanged();
+        run_pass::<V, true>(first, 0, points, folded, twiddles);
+    }
+}
+
+/// `acc = Σ rows[i]·keys[i]`, plus what `acc` was before with `ADD`.
+///
+/// # Safety
+/// All slices have the length of `acc`, a multiple of 16, and there are as many rows as keys; the processor runs V.
+#[inline(always)]
+pub(super) unsafe fn mul_rows<V: Simd8, const ADD: bool>(
+    acc: &mut [f64],
+    rows: &[&[f64]],
+    keys: &[&[f64]],
+) {
+    let points = acc.len() / 2;
+    let acc = Points::spectrum(acc.as_mut_ptr());
+    let zero = Complex {
+        re: V::splat(0.0),
+        im: V::splat(0.0),
+    };
+    for at in (0..points).step_by(LANES) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut sum = if ADD { acc.load(at) } else { zero };
+            for (row, key) in rows.iter().zip(keys) {
+                let row = Points::spectrum(row.as_ptr().cast_mut());
+                let key = Points::spectrum(key.as_ptr().cast_mut());
+                sum = row.load::<V>(at).mul_add(key.load(at), sum);
+            }
+            acc.store(at, sum);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The vector of plain Rust. Products and sums are rounded one by one, since a fused operation is a slow call where
+//! the processor has none.
+
+use super::kernel::{self, Simd8};
+
+#[derive(Clone, Copy)]
+struct Lanes([f64; 8]);
+
+impl Lanes {
+    #[inline(always)]
+    fn zip(mut self, other: Self, op: impl Fn(f64, f64) -> f64) -> Self {
+        for (a, b) in self.0.iter_mut().zip(other.0) {
+            *a = op(*a, b);
+        }
+        self
+    }
+}
+
+impl Simd8 for Lanes {
+    #[inline(always)]
+    unsafe fn load(from: *const f64) -> Self {
+        // SAFETY: the caller's promise.
+        Lanes(unsafe { from.cast::<[f64; 8]>().read() })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f64) {
+        // SAFETY: the caller's promise.
+        unsafe { to.cast::<[f64; 8]>().write(self.0) }
+    }
+
+    #[inline(always)]
+    fn splat(value: f64) -> Self {
+        Lanes([value; 8])
+    }
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        self.zip(other, |a, b| a + b)
+    }
+
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        self.zip(other, |a, b| a - b)
+    }
+
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        self.zip(other, |a, b| a * b)
+    }
+
+    #[inline(always)]
+    fn mul_add(self, factor: Self, addend: Self) -> Self {
+        self.mul(factor).add(addend)
+    }
+
+    #[inline(always)]
+    fn mul_sub(self, factor: Self, subtrahend: Self) -> Self {
+        self.mul(factor).sub(subtrahend)
+    }
+
+    #[inline(always)]
+    fn neg_mul_add(self, factor: Self, addend: Self) -> Self {
+        addend.sub(self.mul(factor))
+    }
+
+    #[inline(always)]
+    fn transpose(rows: [Self; 8]) -> [Self; 8] {
+        let mut out = rows;
+        for (j, out) in out.iter_mut().enumerate() {
+            for (out, row) in out.0.iter_mut().zip(rows) {
+                *out = row.0[j];
+            }
+        }
+        out
+    }
+}
+
+/// # Safety
+/// See [`kernel::forward`].
+pub(super) unsafe fn forward(plan: &super::FftPlan, coeffs: *const f64, spectrum: *mut f64) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::forward::<Lanes>(plan, coeffs, spectrum) }
+}
+
+/// # Safety
+/// See [`kernel::inverse`].
+pub(super) unsafe fn inverse(plan: &super::FftPlan, spectrum: *mut f64, coeffs: *mut f64) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::inverse::<Lanes>(plan, spectrum, coeffs) }
+}
+
+/// # Safety
+/// See [`kernel::mul_rows`].
+pub(super) unsafe fn mul_rows<const ADD: bool>(acc: &mut [f64], rows: &[&[f64]], keys: &[&[f64]]) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::mul_rows::<Lanes, ADD>(acc, rows, keys) }
+}
