@@ -120,22 +120,22 @@ macro_rules! multiversion {
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
             #[allow(clippy::too_many_arguments)]
-            fn avx512 $(<$($gen: $bound),+>)? ($($arg: $ty),*) $(-> $ret)? { body($($arg),*) }
+            fn avx512 $(<$($gen: $bound),+>)? ($($arg: $ty),*) $(-> $ret)? { body $(::<$($gen),+>)? ($($arg),*) }
 
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
             #[allow(clippy::too_many_arguments)]
-            fn avx2 $(<$($gen: $bound),+>)? ($($arg: $ty),*) $(-> $ret)? { body($($arg),*) }
+            fn avx2 $(<$($gen: $bound),+>)? ($($arg: $ty),*) $(-> $ret)? { body $(::<$($gen),+>)? ($($arg),*) }
 
             assert!(isa.is_available(), "this processor cannot run {isa} kernels");
             match isa {
                 // SAFETY: the assertion above checked the features of this processor.
                 #[cfg(target_arch = "x86_64")]
-                $crate::simd::Isa::Avx512 => unsafe { avx512($($arg),*) },
+                $crate::simd::Isa::Avx512 => unsafe { avx512 $(::<$($gen),+>)? ($($arg),*) },
                 // SAFETY: the assertion above holds.
                 #[cfg(target_arch = "x86_64")]
-                $crate::simd::Isa::Avx2 => unsafe { avx2($($arg),*) },
-                _ => body($($arg),*),
+                $crate::simd::Isa::Avx2 => unsafe { avx2 $(::<$($gen),+>)? ($($arg),*) },
+                _ => body $(::<$($gen),+>)? ($($arg),*),
             }
         }
     };

@@ -2,7 +2,24 @@
 //!
 //! Parameter sets, keys, TLWE/TRLWE/TRGSW samples, programmable and gate bootstrapping on an exact (NTT) and a fast
 //! (f64 FFT) path, noise with failure probabilities, serialization. Not here: transforms (`toroid-ring`), programs
-//! (`toroid-isa`), storage. Open [`params`] first and [`noise`].
+//! (`toroid-isa`), storage. Open [`params`] first, then [`bootstrap`] and [`noise`].
 
+#[cfg(target_endian = "big")]
+compile_error!("words are kept as they stand on the wire: little-endian");
+
+pub mod bootstrap;
+pub mod encoding;
+mod error;
+pub mod gates;
+pub mod glwe;
+pub mod key_switch;
+pub mod keys;
+pub mod lwe;
+mod memory;
+pub mod modulus;
 pub mod noise;
 pub mod params;
+pub mod product;
+pub mod random;
+
+pub use error::TfheError;

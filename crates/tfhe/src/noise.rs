@@ -205,9 +205,7 @@ impl Noise {
             .values()
             .map(|term| term.coefficient * term.coefficient * term.variance)
             .sum();
-        (independent.sqrt() + self.merged)
-            .powi(2)
-            .max(if self.merged == 0.0 { independent } else { 0.0 })
+        (independent.sqrt() + self.merged).powi(2)
     }
 
     /// log2 of the probability that some bootstrap behind this sample failed (union bound).

@@ -1,0 +1,274 @@
+//! Programmable bootstrapping: modulus switch, blind rotation by CMux, sample extraction, key switch.
+//!
+//! One blind rotation step is `ACC += BK_i ⊡ (X^a_i·ACC - ACC)` (CMux of the platform paper's section 4.5 with d0 = ACC and
+//! d1 = X^a_i·ACC), its products done by an [`Arithmetic`]. The key is read once, front to back.
+
+use rayon::prelude::*;
+use toroid_ring::goldilocks;
+use toroid_ring::simd::Isa;
+
+use crate::TfheError;
+use crate::glwe;
+use crate::key_switch::KeySwitchingKey;
+use crate::memory::Buffer;
+use crate::modulus::Modulus;
+use crate::params::{ModulusSwitch, ParamSet};
+use crate::product::Arithmetic;
+
+/// A bootstrapping key, loaded for one [`Arithmetic`]: n TRGSW samples of l·(k+1) rows of k+1 polynomials.
+pub struct BootstrappingKey<M: Modulus, A: Arithmetic<M>> {
+    params: &'static ParamSet,
+    arithmetic: A,
+    isa: Isa,
+    words: Buffer,
+    modulus: std::marker::PhantomData<M>,
+}
+
+/// Takes a bootstrapping key's canonical bytes (BKNTT of Table 3) in order and converts them in place, so that the key
+/// exists once in memory.
+pub struct BootstrappingKeyLoader<M: Modulus, A: Arithmetic<M>> {
+    key: BootstrappingKey<M, A>,
+    filled: usize,
+    converted: usize,
+}
+
+impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
+    /// Room for the key of a parameter set, with the kernels of `isa`.
+    ///
+    /// # Errors
+    /// [`TfheError::ModulusMismatch`], or the system's refusal of memory.
+    pub fn new(params: &'static ParamSet, isa: Isa) -> Result<Self, TfheError> {
+        if params.modulus != M::KIND {
+            return Err(TfheError::ModulusMismatch(params.name));
+        }
+        Ok(BootstrappingKeyLoader {
+            key: BootstrappingKey {
+                params,
+                arithmetic: A::new(params, isa)?,
+                isa,
+                words: Buffer::new(params.lwe_dimension * params.trgsw_words())?,
+                modulus: std::marker::PhantomData,
+            },
+            filled: 0,
+            converted: 0,
+        })
+    }
+
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    /// [`TfheError::Length`] for bytes beyond the end, [`TfheError::NotCanonical`] for a word not below p.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), TfheError> {
+        let end = self.filled + bytes.len();
+        let room = self.key.words.bytes_mut();
+        let Some(target) = room.get_mut(self.filled..end) else {
+            return Err(self.wrong_length(end as u64));
+        };
+        target.copy_from_slice(bytes);
+        self.filled = end;
+        let degree = self.key.params.ring_degree;
+        let complete = end / (degree * 8) * degree;
+        let fresh = &mut self.key.words.words_mut()[self.converted..complete];
+        if let Some(index) = fresh.iter().position(|word| *word >= goldilocks::P) {
+            return Err(TfheError::NotCanonical {
+                what: "the bootstrapping key",
+                index: (self.converted + index) as u64,
+            });
+        }
+        let arithmetic = &self.key.arithmetic;
+        fresh
+            .par_chunks_exact_mut(degree)
+            .for_each(|polynomial| arithmetic.load(polynomial));
+        self.converted = complete;
+        Ok(())
+    }
+
+    /// The key, once all bytes are there.
+    ///
+    /// # Errors
+    /// [`TfheError::Length`] where bytes are missing.
+    pub fn finish(self) -> Result<BootstrappingKey<M, A>, TfheError> {
+        if self.filled as u64 != self.key.params.bootstrapping_key_bytes() {
+            return Err(self.wrong_length(self.filled as u64));
+        }
+        Ok(self.key)
+    }
+
+    fn wrong_length(&self, found: u64) -> TfheError {
+        TfheError::Length {
+            what: "the bootstrapping key",
+            params: self.key.params.name,
+            expected: self.key.params.bootstrapping_key_bytes(),
+            found,
+        }
+    }
+}
+
+/// A TLWE sample brought to exponents modulo 2N: those of the mask, then that of the body.
+pub(crate) fn modulus_switch<M: Modulus>(
+    params: &ParamSet,
+    sample: &[M::Word],
+) -> (Vec<usize>, usize) {
+    let log2_order = params.ring_degree.trailing_zeros() + 1;
+    let shift = 64 - log2_order;
+    let half = 1u64 << (shift - 1);
+    let nearest = |word: u64| (word.wrapping_add(half) >> shift) as usize;
+    let (mask, body) = sample.split_at(params.lwe_dimension);
+    let exponents: Vec<usize> = mask.iter().map(|a| nearest(M::to_u64_torus(*a))).collect();
+    let correction = match params.modulus_switch {
+        ModulusSwitch::Nearest => 0,
+        ModulusSwitch::MeanCompensated => {
+            let errors: i64 = mask
+                .iter()
+                .zip(&exponents)
+                .map(|(a, exponent)| {
+                    M::to_u64_torus(*a)
+                        .wrapping_sub((*exponent as u64) << shift)
+                        .cast_signed()
+                })
+                .sum();
+            errors >> 1
+        }
+    };
+    let body = nearest(M::to_u64_torus(body[0]).wrapping_sub(correction.cast_unsigned()));
+    (exponents, body)
+}
+
+impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
+    /// The parameter set.
+    #[must_use]
+    pub fn params(&self) -> &'static ParamSet {
+        self.params
+    }
+
+    /// Bytes of memory that the key holds.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        self.words.bytes().len() as u64
+    }
+
+    /// Rotates `test_vector` ((k+1)·N words) by the phase of `sample` (n+1 words) and extracts the constant coefficient
+    /// into `out` (k·N + 1 words). `cancelled` is asked at every step.
+    ///
+    /// # Errors
+    /// [`TfheError::Cancelled`].
+    pub fn blind_rotate(
+        &self,
+        test_vector: &[M::Word],
+        sample: &[M::Word],
+        out: &mut [M::Word],
+        cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), TfheError> {
+        let params = self.params;
+        let n = params.ring_degree;
+        let (exponents, body) = modulus_switch::<M>(params, sample);
+        let mut acc = vec![M::Word::default(); params.trlwe_words()];
+        let back = (2 * n - body) % (2 * n);
+        for (acc, tv) in acc.chunks_exact_mut(n).zip(test_vector.chunks_exact(n)) {
+            glwe::rotate::<M>(acc, tv, back);
+        }
+        let mut work = Workspace::new(params);
+        let keys: &[A::Scalar] = bytemuck::cast_slice(self.words.words());
+        for (key, exponent) in keys.chunks_exact(params.trgsw_words()).zip(exponents) {
+            if cancelled() {
+                return Err(TfheError::Cancelled);
+            }
+            if exponent != 0 {
+                self.cmux(key, exponent, &mut acc, &mut work);
+            }
+        }
+        glwe::sample_extract::<M>(params, &acc, out);
+        Ok(())
+    }
+
+    /// acc += key ⊡ (X^exponent·acc - acc).
+    fn cmux(
+        &self,
+        key: &[A::Scalar],
+        exponent: usize,
+        acc: &mut [M::Word],
+        work: &mut Workspace<M, A>,
+    ) {
+        let n = self.params.ring_degree;
+        let columns = self.params.glwe_dimension + 1;
+        work.sums.fill(A::Scalar::default());
+        let mut rows = key.chunks_exact(columns * n);
+        for component in acc.chunks_exact(n) {
+            glwe::rotate_sub::<M>(self.isa, &mut work.difference, component, exponent);
+            for (level, row) in (0..self.params.gadget.levels).zip(&mut rows) {
+                self.arithmetic.digits(
+                    &work.difference,
+                    level,
+                    &mut work.scratch,
+                    &mut work.digits,
+                );
+                for (sum, key) in work.sums.chunks_exact_mut(n).zip(row.chunks_exact(n)) {
+                    self.arithmetic.mul_add(sum, &work.digits, key);
+                }
+            }
+        }
+        for (sum, words) in work.sums.chunks_exact_mut(n).zip(acc.chunks_exact_mut(n)) {
+            self.arithmetic.inverse_add(sum, &mut work.scratch, words);
+        }
+    }
+}
+
+/// Buffers of one blind rotation.
+struct Workspace<M: Modulus, A: Arithmetic<M>> {
+    difference: Vec<M::Word>,
+    digits: Vec<A::Scalar>,
+    scratch: Vec<A::Scalar>,
+    sums: Vec<A::Scalar>,
+}
+
+impl<M: Modulus, A: Arithmetic<M>> Workspace<M, A> {
+    fn new(params: &ParamSet) -> Self {
+        let n = params.ring_degree;
+        Workspace {
+            difference: vec![M::Word::default(); n],
+            digits: vec![A::Scalar::default(); n],
+            scratch: vec![A::Scalar::default(); n],
+            sums: vec![A::Scalar::default(); params.trlwe_words()],
+        }
+    }
+}
+
+/// Programmable bootstrap: `sample` (n+1 words) becomes a fresh sample of the test vector's function of its message.
+///
+/// # Errors
+/// [`TfheError::ParamsMismatch`] for keys of different sets, [`TfheError::Length`] for a sample or test vector of another
+/// length, [`TfheError::Cancelled`]; `sample` is unchanged then.
+pub fn bootstrap<M: Modulus, A: Arithmetic<M>>(
+    bootstrapping: &BootstrappingKey<M, A>,
+    key_switching: &KeySwitchingKey<M>,
+    test_vector: &[M::Word],
+    sample: &mut [M::Word],
+    cancelled: &(dyn Fn() -> bool + Sync),
+) -> Result<(), TfheError> {
+    let params = bootstrapping.params;
+    if key_switching.params() != params {
+        return Err(TfheError::ParamsMismatch {
+            what: "the key-switching key",
+            expected: params.name.to_owned(),
+            found: key_switching.params().name.to_owned(),
+        });
+    }
+    let word = size_of::<M::Word>() as u64;
+    for (what, found, expected) in [
+        ("a test vector", test_vector.len(), params.trlwe_words()),
+        ("a TLWE sample", sample.len(), params.tlwe_words()),
+    ] {
+        if found != expected {
+            return Err(TfheError::Length {
+                what,
+                params: params.name,
+                expected: expected as u64 * word,
+                found: found as u64 * word,
+            });
+        }
+    }
+    let mut extracted = vec![M::Word::default(); params.extracted_dimension() + 1];
+    bootstrapping.blind_rotate(test_vector, sample, &mut extracted, cancelled)?;
+    key_switching.switch(&extracted, sample);
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! Encoding of integers of p bits, signed or unsigned, with one bit of padding.
+//!
+//! A message m stands at m/2^(p+1) of the torus. Unsigned messages lie in [0, 2^p); signed ones in
+//! [-2^(p-1), 2^(p-1)), so that sums and differences of samples are sums and differences of messages, negative ones
+//! too, as long as they stay in the range. After the last bootstrap the padding bit may carry value: decoding over
+//! the whole torus reads p + 1 bits.
+
+use crate::TfheError;
+use crate::modulus::Modulus;
+
+/// The largest message width that an encoding takes.
+pub const MAX_MESSAGE_BITS: u32 = 16;
+
+/// Message width and signedness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Encoding {
+    bits: u32,
+    signed: bool,
+}
+
+impl Encoding {
+    /// Messages of `bits` bits, 1 to [`MAX_MESSAGE_BITS`].
+    ///
+    /// # Errors
+    /// [`TfheError::MessageBits`] outside that range.
+    pub fn new(bits: u32, signed: bool) -> Result<Encoding, TfheError> {
+        if bits == 0 || bits > MAX_MESSAGE_BITS {
+            return Err(TfheError::MessageBits(bits));
+        }
+        Ok(Encoding { bits, signed })
+    }
+
+    /// p, the message width without the padding bit.
+    #[must_use]
+    pub fn bits(self) -> u32 {
+        self.bits
+    }
+
+    /// Whether messages are signed.
+    #[must_use]
+    pub fn is_signed(self) -> bool {
+        self.signed
+    }
+
+    /// The messages, smallest to largest.
+    #[must_use]
+    pub fn messages(self) -> std::ops::Range<i64> {
+        let count = 1i64 << self.bits;
+        if self.signed {
+            -count / 2..count / 2
+        } else {
+            0..count
+        }
+    }
+
+    /// What decoding over the whole torus yields: one bit more than [`Encoding::messages`].
+    #[must_use]
+    pub fn outputs(self) -> std::ops::Range<i64> {
+        let count = 2i64 << self.bits;
+        if self.signed {
+            -count / 2..count / 2
+        } else {
+            0..count
+        }
+    }
+
+    /// The word of a message.
+    ///
+    /// # Errors
+    /// [`TfheError::MessageRange`] for a message outside [`Encoding::messages`].
+    pub fn encode<M: Modulus>(self, message: i64) -> Result<M::Word, TfheError> {
+        if !self.messages().contains(&message) {
+            return Err(TfheError::MessageRange {
+                message,
+                range: self.messages(),
+            });
+        }
+        Ok(M::encode(message, self.bits + 1))
+    }
+
+    /// The message nearest to a phase, in [`Encoding::outputs`].
+    #[must_use]
+    pub fn decode<M: Modulus>(self, phase: M::Word) -> i64 {
+        let count = 2i64 << self.bits;
+        let value = M::decode(phase, self.bits + 1).cast_signed();
+        // Arithmetic, not a branch: the value is secret.
+        let wrap = i64::from(self.signed) * (value >> self.bits) * count;
+        value - wrap
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::modulus::{Goldilocks, Torus32};
+
+    #[test]
+    fn every_message_round_trips() {
+        for bits in 1..=MAX_MESSAGE_BITS {
+            for signed in [false, true] {
+                let encoding = Encoding::new(bits, signed).unwrap();
+                for m in encoding.messages() {
+                    assert_eq!(
+                        encoding.decode::<Torus32>(encoding.encode::<Torus32>(m).unwrap()),
+                        m
+                    );
+                    assert_eq!(
+                        encoding.decode::<Goldilocks>(encoding.encode::<Goldilocks>(m).unwrap()),
+                        m
+                    );
+                }
+                let range = encoding.messages();
+                assert!(encoding.encode::<Torus32>(range.end).is_err());
+                assert!(encoding.encode::<Torus32>(range.start - 1).is_err());
+            }
+        }
+        assert!(Encoding::new(0, true).is_err());
+        assert!(Encoding::new(17, true).is_err());
+    }
+
+    #[test]
+    fn decoding_reads_the_padding_bit_too() {
+        let encoding = Encoding::new(3, true).unwrap();
+        for m in encoding.outputs() {
+            assert_eq!(encoding.decode::<Torus32>(Torus32::encode(m, 4)), m);
+        }
+    }
+}

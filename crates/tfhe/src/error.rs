@@ -1,0 +1,89 @@
+//! What can go wrong in the scheme.
+
+use std::ops::Range;
+
+/// Errors of this crate.
+#[derive(Debug, thiserror::Error)]
+pub enum TfheError {
+    /// The operating system gave no entropy.
+    #[error("the operating system's random generator failed: {0}")]
+    Entropy(String),
+    /// A message width that no encoding takes.
+    #[error("a message has 1 to 16 bits, not {0}")]
+    MessageBits(u32),
+    /// A message outside the range of its encoding.
+    #[error("message {message} is outside {}..={}", range.start, range.end - 1)]
+    MessageRange {
+        /// The message.
+        message: i64,
+        /// The messages that the encoding takes.
+        range: Range<i64>,
+    },
+    /// A message width that the ring is too small for.
+    #[error(
+        "a function of {bits} bits needs a ring of degree {needed} at least; {params} has {found}"
+    )]
+    FunctionTooWide {
+        /// Bits asked for.
+        bits: u32,
+        /// Degree needed.
+        needed: usize,
+        /// Degree of the set.
+        found: usize,
+        /// Name of the set.
+        params: &'static str,
+    },
+    /// Something has the wrong length for its parameter set.
+    #[error("{what} of {params} takes {expected} bytes, not {found}")]
+    Length {
+        /// What it is.
+        what: &'static str,
+        /// Name of the parameter set.
+        params: &'static str,
+        /// Bytes expected.
+        expected: u64,
+        /// Bytes found.
+        found: u64,
+    },
+    /// A word is not below the modulus.
+    #[error("{what}: word {index} is not below the modulus")]
+    NotCanonical {
+        /// What it is.
+        what: &'static str,
+        /// Position of the word.
+        index: u64,
+    },
+    /// Two objects belong to different parameter sets.
+    #[error("{what} is for parameter set {found}, not {expected}")]
+    ParamsMismatch {
+        /// What it is.
+        what: &'static str,
+        /// The set expected.
+        expected: String,
+        /// The set found.
+        found: String,
+    },
+    /// The set's modulus does not fit the type that was asked for.
+    #[error("parameter set {0} has another ciphertext modulus")]
+    ModulusMismatch(&'static str),
+    /// The operation does not exist for this parameter set.
+    #[error("{params} has no {what}")]
+    Unsupported {
+        /// What was asked for.
+        what: &'static str,
+        /// Name of the parameter set.
+        params: &'static str,
+    },
+    /// The caller asked to stop.
+    #[error("cancelled")]
+    Cancelled,
+    /// Reading or writing failed.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// A file or stream is not what it should be.
+    #[error("{0}")]
+    Format(String),
+    /// From the transforms.
+    #[error(transparent)]
+    Ring(#[from] toroid_ring::RingError),
+}

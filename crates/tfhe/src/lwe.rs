@@ -1,0 +1,168 @@
+//! TLWE samples and their secret key.
+//!
+//! A sample is n mask words a, then the body b = <a, s> + m + e.
+
+use toroid_ring::multiversion;
+use toroid_ring::simd::Isa;
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use crate::TfheError;
+use crate::modulus::Modulus;
+use crate::params::ParamSet;
+use crate::random::Csprng;
+
+/// A binary TLWE secret key: n words of 0 or 1.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct LweSecretKey {
+    bits: Vec<u64>,
+}
+
+impl LweSecretKey {
+    /// A uniform key of this dimension.
+    #[must_use]
+    pub fn generate(dimension: usize, rng: &mut Csprng) -> LweSecretKey {
+        let mut bits = vec![0; dimension];
+        rng.fill_bits(&mut bits);
+        LweSecretKey { bits }
+    }
+
+    /// A key from its bits; anything but 0 and 1 is refused.
+    pub(crate) fn from_bits(bits: Vec<u64>) -> Option<LweSecretKey> {
+        let key = LweSecretKey { bits };
+        (key.bits.iter().fold(0, |seen, bit| seen | bit) <= 1).then_some(key)
+    }
+
+    /// n.
+    #[must_use]
+    pub fn dimension(&self) -> usize {
+        self.bits.len()
+    }
+
+    pub(crate) fn bits(&self) -> &[u64] {
+        &self.bits
+    }
+
+    /// <a, s>, without secret-dependent branches or indices.
+    fn mask_product<M: Modulus>(&self, mask: &[M::Word]) -> M::Word {
+        mask.iter()
+            .zip(&self.bits)
+            .fold(M::Word::default(), |sum, (a, bit)| {
+                M::add(sum, M::select(*a, *bit))
+            })
+    }
+
+    /// Encrypts a word into `sample` (n + 1 words).
+    pub fn encrypt_into<M: Modulus>(
+        &self,
+        sample: &mut [M::Word],
+        message: M::Word,
+        log2_noise: f64,
+        rng: &mut Csprng,
+    ) {
+        let (mask, body) = sample.split_at_mut(self.dimension());
+        rng.fill_uniform::<M>(mask);
+        body[0] = message;
+        rng.add_noise::<M>(log2_noise, &mut body[..1]);
+        body[0] = M::add(body[0], self.mask_product::<M>(mask));
+    }
+
+    /// Encrypts one word for each entry of `messages` into consecutive samples, drawing the noise in one batch.
+    pub(crate) fn encrypt_many<M: Modulus>(
+        &self,
+        samples: &mut [M::Word],
+        messages: &mut [M::Word],
+        log2_noise: f64,
+        rng: &mut Csprng,
+    ) {
+        rng.add_noise::<M>(log2_noise, messages);
+        let words = self.dimension() + 1;
+        for (sample, message) in samples.chunks_exact_mut(words).zip(messages.iter()) {
+            let (mask, body) = sample.split_at_mut(words - 1);
+            rng.fill_uniform::<M>(mask);
+            body[0] = M::add(*message, self.mask_product::<M>(mask));
+        }
+    }
+
+    /// b - <a, s>, the message with its noise.
+    #[must_use]
+    pub fn phase<M: Modulus>(&self, sample: &[M::Word]) -> M::Word {
+        let (mask, body) = sample.split_at(self.dimension());
+        M::sub(body[0], self.mask_product::<M>(mask))
+    }
+}
+
+multiversion! {
+    fn add_words<M: Modulus>(a: &mut [M::Word], b: &[M::Word]) {
+        for (x, y) in a.iter_mut().zip(b) {
+            *x = M::add(*x, *y);
+        }
+    }
+}
+multiversion! {
+    fn sub_words<M: Modulus>(a: &mut [M::Word], b: &[M::Word]) {
+        for (x, y) in a.iter_mut().zip(b) {
+            *x = M::sub(*x, *y);
+        }
+    }
+}
+multiversion! {
+    fn mul_words<M: Modulus>(a: &mut [M::Word], v: i32) {
+        for x in a.iter_mut() {
+            *x = M::mul_signed(*x, v);
+        }
+    }
+}
+
+/// a += b (ADD32_VR of the paper's Table 1).
+pub fn add_assign<M: Modulus>(a: &mut [M::Word], b: &[M::Word]) {
+    add_words::<M>(Isa::best(), a, b);
+}
+
+/// a -= b (SUB32_VR).
+pub fn sub_assign<M: Modulus>(a: &mut [M::Word], b: &[M::Word]) {
+    sub_words::<M>(Isa::best(), a, b);
+}
+
+/// a *= v (INT_MULT32).
+pub fn mul_assign<M: Modulus>(a: &mut [M::Word], v: i32) {
+    mul_words::<M>(Isa::best(), a, v);
+}
+
+/// The trivial sample of a word: zero mask, no noise, no secrecy.
+#[must_use]
+pub fn trivial<M: Modulus>(params: &ParamSet, message: M::Word) -> Vec<M::Word> {
+    let mut sample = vec![M::Word::default(); params.tlwe_words()];
+    if let Some(body) = sample.last_mut() {
+        *body = message;
+    }
+    sample
+}
+
+/// Words of a sample, test vector or key from little-endian bytes; refuses words that are not below q.
+///
+/// # Errors
+/// [`TfheError::Length`] and [`TfheError::NotCanonical`].
+pub fn words_from_bytes<M: Modulus>(
+    what: &'static str,
+    params: &ParamSet,
+    bytes: &[u8],
+    expected_words: usize,
+) -> Result<Vec<M::Word>, TfheError> {
+    let expected = (expected_words * size_of::<M::Word>()) as u64;
+    if bytes.len() as u64 != expected {
+        return Err(TfheError::Length {
+            what,
+            params: params.name,
+            expected,
+            found: bytes.len() as u64,
+        });
+    }
+    let words: Vec<M::Word> = bytemuck::pod_collect_to_vec(bytes);
+    match words.iter().position(|word| !M::is_canonical(*word)) {
+        Some(index) => Err(TfheError::NotCanonical {
+            what,
+            index: index as u64,
+        }),
+        None => Ok(words),
+    }
+}

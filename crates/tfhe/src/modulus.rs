@@ -1,0 +1,344 @@
+//! Ciphertext moduli: 2^32 and the Goldilocks prime, behind one trait.
+
+use std::fmt::Debug;
+
+use bytemuck::Pod;
+use toroid_ring::goldilocks;
+use zeroize::Zeroize;
+
+use crate::params::{Gadget, ModulusKind};
+
+/// 1.5·2^52: adding it to a small f64 leaves the nearest integer in the low bits of the sum.
+const ROUND: f64 = 6_755_399_441_055_744.0;
+
+/// The integer nearest to `x`, for |x| < 2^51, as an f64.
+#[inline(always)]
+fn nearest(x: f64) -> f64 {
+    (x + ROUND) - ROUND
+}
+
+/// The integer nearest to `x`, for |x| < 2^51.
+#[inline(always)]
+pub(crate) fn nearest_i64(x: f64) -> i64 {
+    (x + ROUND)
+        .to_bits()
+        .wrapping_sub(ROUND.to_bits())
+        .cast_signed()
+}
+
+/// Arithmetic modulo q on single words. Words are canonical: in [0, q).
+pub trait Modulus: Copy + Debug + Send + Sync + 'static {
+    /// A word: `u32` or `u64`, little-endian on every border.
+    type Word: Pod + Eq + Default + Debug + Send + Sync + Zeroize;
+    /// Which modulus this is.
+    const KIND: ModulusKind;
+
+    /// a + b.
+    fn add(a: Self::Word, b: Self::Word) -> Self::Word;
+    /// a - b.
+    fn sub(a: Self::Word, b: Self::Word) -> Self::Word;
+    /// -a.
+    fn neg(a: Self::Word) -> Self::Word;
+    /// a·v for a signed integer v.
+    fn mul_signed(a: Self::Word, v: i32) -> Self::Word;
+    /// `a` if `bit` is 1, 0 if it is 0, without a branch.
+    fn select(a: Self::Word, bit: u64) -> Self::Word;
+    /// v mod q, for |v| < q/2.
+    fn from_signed(v: i64) -> Self::Word;
+    /// The representative of least absolute value.
+    fn centered(a: Self::Word) -> i64;
+    /// Whether `a` is in [0, q).
+    fn is_canonical(a: Self::Word) -> bool;
+    /// round(m·q / 2^bits) mod q, for 1 <= bits <= 20.
+    fn encode(m: i64, bits: u32) -> Self::Word;
+    /// round(a·2^bits / q) mod 2^bits.
+    fn decode(a: Self::Word, bits: u32) -> u64;
+    /// A uniform word from 64 uniform bits, or `None` (with probability 2^-32 at most) where these do not give one.
+    fn uniform(bits: u64) -> Option<Self::Word>;
+    /// The word in units of the top of a u64: floor(a·2^64/q) to within 2^-32 of the torus.
+    fn to_u64_torus(a: Self::Word) -> u64;
+    /// Centred lift to the Goldilocks field, the domain of the exact product.
+    fn to_goldilocks(a: Self::Word) -> u64;
+    /// Back from the field, for a value whose centred representative is a true integer result.
+    fn from_goldilocks(a: u64) -> Self::Word;
+    /// Factor that brings centred words to the unit of the f64 path.
+    const F64_UNIT: f64;
+    /// The word nearest to `x` units of the f64 path, modulo q.
+    fn from_f64(x: f64) -> Self::Word;
+    /// Digit `level` (0 = most significant) of the balanced decomposition of `a` in the gadget's base, in [-B/2, B/2].
+    ///
+    /// Adding half of every digit's range first turns the balanced digits into plain bit fields, without carries.
+    fn digit(a: Self::Word, gadget: Gadget, level: usize) -> i32;
+    /// The gadget's value at `level`: 2^(w - beta·(level+1)) as a word, w = 32 or 64.
+    fn gadget_value(gadget: Gadget, level: usize) -> Self::Word;
+}
+
+/// q = 2^32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Torus32;
+
+/// Sum over the digits of half their range, and half of the last digit's unit: turns rounding and balancing into one
+/// addition. For words of `width` bits.
+#[inline(always)]
+fn digit_offset(width: u32, gadget: Gadget) -> u64 {
+    let mut offset = 0u64;
+    let mut shift = width;
+    for _ in 0..gadget.levels {
+        shift -= gadget.log2_base;
+        offset = offset.wrapping_add(1u64 << (shift + gadget.log2_base - 1));
+    }
+    if shift > 0 {
+        offset = offset.wrapping_add(1u64 << (shift - 1));
+    }
+    offset
+}
+
+impl Modulus for Torus32 {
+    type Word = u32;
+    const KIND: ModulusKind = ModulusKind::Torus32;
+    const F64_UNIT: f64 = 1.0;
+
+    #[inline(always)]
+    fn add(a: u32, b: u32) -> u32 {
+        a.wrapping_add(b)
+    }
+    #[inline(always)]
+    fn sub(a: u32, b: u32) -> u32 {
+        a.wrapping_sub(b)
+    }
+    #[inline(always)]
+    fn neg(a: u32) -> u32 {
+        a.wrapping_neg()
+    }
+    #[inline(always)]
+    fn mul_signed(a: u32, v: i32) -> u32 {
+        a.wrapping_mul(v.cast_unsigned())
+    }
+    #[inline(always)]
+    fn select(a: u32, bit: u64) -> u32 {
+        a & (bit as u32).wrapping_neg()
+    }
+    #[inline(always)]
+    fn from_signed(v: i64) -> u32 {
+        v as u32
+    }
+    #[inline(always)]
+    fn centered(a: u32) -> i64 {
+        i64::from(a.cast_signed())
+    }
+    #[inline(always)]
+    fn is_canonical(_: u32) -> bool {
+        true
+    }
+    #[inline(always)]
+    fn encode(m: i64, bits: u32) -> u32 {
+        (m << (32 - bits)) as u32
+    }
+    #[inline(always)]
+    fn decode(a: u32, bits: u32) -> u64 {
+        let rounded = (u64::from(a) + (1 << (31 - bits))) >> (32 - bits);
+        rounded & ((1 << bits) - 1)
+    }
+    #[inline(always)]
+    fn uniform(bits: u64) -> Option<u32> {
+        Some(bits as u32)
+    }
+    #[inline(always)]
+    fn to_u64_torus(a: u32) -> u64 {
+        u64::from(a) << 32
+    }
+    #[inline(always)]
+    fn to_goldilocks(a: u32) -> u64 {
+        goldilocks::from_signed(Self::centered(a))
+    }
+    #[inline(always)]
+    fn from_goldilocks(a: u64) -> u32 {
+        // The centred representative is a or a - p, and p = 1 mod 2^32.
+        (a as u32).wrapping_sub(u32::from(a > goldilocks::P / 2))
+    }
+    #[inline(always)]
+    fn from_f64(x: f64) -> u32 {
+        const TWO32: f64 = 4_294_967_296.0;
+        nearest_i64(x - nearest(x * (1.0 / TWO32)) * TWO32) as u32
+    }
+    #[inline(always)]
+    fn digit(a: u32, gadget: Gadget, level: usize) -> i32 {
+        let beta = gadget.log2_base;
+        let shifted = a.wrapping_add(digit_offset(32, gadget) as u32);
+        let field = (shifted >> (32 - beta * (level as u32 + 1))) & ((1 << beta) - 1);
+        field.cast_signed() - (1 << (beta - 1))
+    }
+    #[inline(always)]
+    fn gadget_value(gadget: Gadget, level: usize) -> u32 {
+        1 << (32 - gadget.log2_base * (level as u32 + 1))
+    }
+}
+
+/// q = p = 2^64 - 2^32 + 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Goldilocks;
+
+impl Modulus for Goldilocks {
+    type Word = u64;
+    const KIND: ModulusKind = ModulusKind::Goldilocks;
+    /// 1/p: the f64 path works on the torus itself.
+    const F64_UNIT: f64 = 1.0 / goldilocks::P as f64;
+
+    #[inline(always)]
+    fn add(a: u64, b: u64) -> u64 {
+        goldilocks::add(a, b)
+    }
+    #[inline(always)]
+    fn sub(a: u64, b: u64) -> u64 {
+        goldilocks::sub(a, b)
+    }
+    #[inline(always)]
+    fn neg(a: u64) -> u64 {
+        goldilocks::neg(a)
+    }
+    #[inline(always)]
+    fn mul_signed(a: u64, v: i32) -> u64 {
+        goldilocks::mul(a, goldilocks::from_signed(i64::from(v)))
+    }
+    #[inline(always)]
+    fn select(a: u64, bit: u64) -> u64 {
+        a & bit.wrapping_neg()
+    }
+    #[inline(always)]
+    fn from_signed(v: i64) -> u64 {
+        goldilocks::from_signed(v)
+    }
+    #[inline(always)]
+    fn centered(a: u64) -> i64 {
+        goldilocks::to_centered(a)
+    }
+    #[inline(always)]
+    fn is_canonical(a: u64) -> bool {
+        a < goldilocks::P
+    }
+    #[inline(always)]
+    fn encode(m: i64, bits: u32) -> u64 {
+        let m = u128::from(m.cast_unsigned() & ((1 << bits) - 1));
+        let scaled = (m * u128::from(goldilocks::P) + (1 << (bits - 1))) >> bits;
+        scaled as u64
+    }
+    #[inline(always)]
+    fn decode(a: u64, bits: u32) -> u64 {
+        let p = u128::from(goldilocks::P);
+        let rounded = ((u128::from(a) << bits) + p / 2) / p;
+        rounded as u64 & ((1 << bits) - 1)
+    }
+    #[inline(always)]
+    fn uniform(bits: u64) -> Option<u64> {
+        (bits < goldilocks::P).then_some(bits)
+    }
+    #[inline(always)]
+    fn to_u64_torus(a: u64) -> u64 {
+        a
+    }
+    #[inline(always)]
+    fn to_goldilocks(a: u64) -> u64 {
+        a
+    }
+    #[inline(always)]
+    fn from_goldilocks(a: u64) -> u64 {
+        a
+    }
+    #[inline(always)]
+    fn from_f64(x: f64) -> u64 {
+        const TWO32: f64 = 4_294_967_296.0;
+        // The fraction of x times p, in two halves of 32 bits, each exact in an f64.
+        let units = (x - nearest(x)) * goldilocks::P as f64;
+        let high = nearest(units * (1.0 / TWO32));
+        let low = nearest_i64(units - high * TWO32);
+        let value = (nearest_i64(high) << 32).wrapping_add(low);
+        // |value| <= p/2 up to the rounding of the last operations, which stays far below p.
+        value
+            .cast_unsigned()
+            .wrapping_add(goldilocks::P & ((value >> 63).cast_unsigned()))
+    }
+    #[inline(always)]
+    fn digit(a: u64, gadget: Gadget, level: usize) -> i32 {
+        // Centred first: the gadget is a power of two, and 2^64 is not 0 modulo p.
+        let beta = gadget.log2_base;
+        let shifted = Self::centered(a)
+            .cast_unsigned()
+            .wrapping_add(digit_offset(64, gadget));
+        let field = (shifted >> (64 - beta * (level as u32 + 1))) & ((1 << beta) - 1);
+        field as i32 - (1 << (beta - 1))
+    }
+    #[inline(always)]
+    fn gadget_value(gadget: Gadget, level: usize) -> u64 {
+        1 << (64 - gadget.log2_base * (level as u32 + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn recompose<M: Modulus>(a: M::Word, gadget: Gadget) -> i128 {
+        (0..gadget.levels)
+            .map(|level| {
+                i128::from(M::digit(a, gadget, level))
+                    * i128::from(M::centered(M::gadget_value(gadget, level)))
+            })
+            .sum()
+    }
+
+    fn digits_recompose<M: Modulus>(a: M::Word, gadget: Gadget, width: u32) {
+        let half = 1 << (gadget.log2_base - 1);
+        for level in 0..gadget.levels {
+            let digit = M::digit(a, gadget, level);
+            assert!((-half..=half).contains(&digit));
+        }
+        let unit = 1i128 << (width - gadget.levels as u32 * gadget.log2_base);
+        let modulus = 1i128 << width;
+        let error = (recompose::<M>(a, gadget) - i128::from(M::centered(a))).rem_euclid(modulus);
+        let error = error.min(modulus - error);
+        assert!(error <= unit / 2, "error {error} of {unit}");
+    }
+
+    proptest! {
+        #[test]
+        fn digits_stay_within_half_a_unit(a: u32, b: u64, levels in 1usize..5, log2_base in 2u32..7) {
+            let gadget = Gadget { levels, log2_base };
+            digits_recompose::<Torus32>(a, gadget, 32);
+            digits_recompose::<Goldilocks>(b % goldilocks::P, gadget, 64);
+            digits_recompose::<Goldilocks>(b % goldilocks::P, Gadget { levels: 1, log2_base: 24 }, 64);
+        }
+
+        #[test]
+        fn encoding_round_trips(m in 0i64..1 << 20, bits in 1u32..=20, shift in -1000i64..1000) {
+            let m = m & ((1 << bits) - 1);
+            let expected = m.cast_unsigned();
+            prop_assert_eq!(Torus32::decode(Torus32::add(Torus32::encode(m, bits), Torus32::from_signed(shift)), bits), expected);
+            prop_assert_eq!(Goldilocks::decode(Goldilocks::add(Goldilocks::encode(m, bits), Goldilocks::from_signed(shift)), bits), expected);
+        }
+
+        #[test]
+        fn f64_conversion_is_the_nearest_word(value in -(1i64 << 50)..1 << 50, wraps in -1000i64..1000) {
+            let expected = Torus32::from_signed(value);
+            prop_assert_eq!(Torus32::from_f64(value as f64), expected);
+            let x = value as f64 * Goldilocks::F64_UNIT + wraps as f64;
+            let found = Goldilocks::from_f64(x);
+            prop_assert!(Goldilocks::is_canonical(found));
+            let error = Goldilocks::centered(Goldilocks::sub(found, Goldilocks::from_signed(value)));
+            // x keeps 53 bits, ten of them for the wraps.
+            prop_assert!(error.abs() <= 1 << 22, "off by {error}");
+        }
+
+        #[test]
+        fn goldilocks_lift_round_trips(a: u32) {
+            prop_assert_eq!(Torus32::from_goldilocks(Torus32::to_goldilocks(a)), a);
+        }
+    }
+
+    #[test]
+    fn f64_conversion_at_the_edges() {
+        for x in [0.5, -0.5, 0.499_999_999_999_999_9, -0.0, 1.5, 12_345.5] {
+            assert!(Goldilocks::is_canonical(Goldilocks::from_f64(x)), "{x}");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Randomness: a ChaCha20 generator seeded by the operating system, uniform words and Gaussian noise.
+//!
+//! The Gaussian sampler (Box and Muller) evaluates polynomials only: no branch and no table index depends on the noise.
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::{OsRng, RngCore, SeedableRng, TryRngCore};
+use toroid_ring::multiversion;
+use toroid_ring::simd::Isa;
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::modulus::{Modulus, nearest_i64};
+use crate::{TfheError, params::ModulusKind};
+
+/// A cryptographic generator: ChaCha20.
+pub struct Csprng(ChaCha20Rng);
+
+/// How many samples are drawn at a time.
+const BATCH: usize = 512;
+
+impl Csprng {
+    /// Seeded by the operating system.
+    ///
+    /// # Errors
+    /// [`TfheError::Entropy`] where the system's generator fails.
+    pub fn from_os() -> Result<Csprng, TfheError> {
+        let mut seed = Zeroizing::new([0u8; 32]);
+        OsRng
+            .try_fill_bytes(seed.as_mut())
+            .map_err(|error| TfheError::Entropy(error.to_string()))?;
+        Ok(Csprng(ChaCha20Rng::from_seed(*seed)))
+    }
+
+    /// Seeded by the caller: for reproducible tests. Never use a known seed for keys that protect something.
+    #[must_use]
+    pub fn from_seed(seed: [u8; 32]) -> Csprng {
+        Csprng(ChaCha20Rng::from_seed(seed))
+    }
+
+    /// A new generator, seeded by this one, for a task that runs side by side.
+    pub fn fork(&mut self) -> Csprng {
+        let mut seed = Zeroizing::new([0u8; 32]);
+        self.0.fill_bytes(seed.as_mut());
+        Csprng(ChaCha20Rng::from_seed(*seed))
+    }
+
+    /// 64 uniform bits.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    /// Fills a buffer with uniform bytes.
+    pub fn fill_bytes(&mut self, bytes: &mut [u8]) {
+        self.0.fill_bytes(bytes);
+    }
+
+    /// Fills a buffer with uniform bits, one a word.
+    pub fn fill_bits(&mut self, bits: &mut [u64]) {
+        for chunk in bits.chunks_mut(64) {
+            let word = Zeroizing::new(self.0.next_u64());
+            for (i, bit) in chunk.iter_mut().enumerate() {
+                *bit = (*word >> i) & 1;
+            }
+        }
+    }
+
+    /// Fills a buffer with uniform words modulo q.
+    pub fn fill_uniform<M: Modulus>(&mut self, words: &mut [M::Word]) {
+        self.0.fill_bytes(bytemuck::cast_slice_mut(words));
+        if M::KIND == ModulusKind::Goldilocks {
+            for word in words.iter_mut() {
+                while !M::is_canonical(*word) {
+                    if let Some(fresh) = M::uniform(self.0.next_u64()) {
+                        *word = fresh;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds rounded Gaussian noise of standard deviation `2^log2_sigma` (a fraction of the torus) to every word.
+    pub fn add_noise<M: Modulus>(&mut self, log2_sigma: f64, words: &mut [M::Word]) {
+        let sigma = (log2_sigma + M::KIND.log2()).exp2();
+        let mut uniform = [0u64; BATCH];
+        let mut normal = [0f64; BATCH];
+        for chunk in words.chunks_mut(BATCH) {
+            self.0.fill_bytes(bytemuck::cast_slice_mut(&mut uniform));
+            box_muller(Isa::best(), &uniform, &mut normal);
+            for (word, x) in chunk.iter_mut().zip(&normal) {
+                *word = M::add(*word, M::from_signed(nearest_i64(x * sigma)));
+            }
+        }
+        uniform.zeroize();
+        normal.zeroize();
+    }
+}
+
+/// ln(x) for a positive, normal x: exponent and mantissa apart, then the series of 2·artanh. Error below 1e-12.
+#[inline(always)]
+fn ln(x: f64) -> f64 {
+    // Mantissa in [sqrt(1/2), sqrt(2)), so that the argument of artanh stays below 0.172.
+    const SQRT_HALF_BITS: u64 = 0x3fe6_a09e_667f_3bcd;
+    let shifted = x.to_bits().wrapping_sub(SQRT_HALF_BITS);
+    let exponent = (shifted.cast_signed() >> 52) as i32;
+    let mantissa = f64::from_bits((shifted & ((1 << 52) - 1)).wrapping_add(SQRT_HALF_BITS));
+    let s = (mantissa - 1.0) / (mantissa + 1.0);
+    let s2 = s * s;
+    let mut series = 0.0;
+    let mut k = 15;
+    while k > 0 {
+        series = series * s2 + 1.0 / f64::from(k);
+        k -= 2;
+    }
+    f64::from(exponent) * std::f64::consts::LN_2 + 2.0 * s * series
+}
+
+/// 1/(k·(k+1)) for k = first, first + 2, …: the ratios between the terms of the series of sine and cosine.
+const fn ratios(first: u32) -> [f64; 14] {
+    let mut ratios = [0.0; 14];
+    let mut i = 0;
+    while i < ratios.len() {
+        let k = first + 2 * i as u32;
+        ratios[i] = 1.0 / (k * (k + 1)) as f64;
+        i += 1;
+    }
+    ratios
+}
+
+const SIN_RATIOS: [f64; 14] = ratios(2);
+const COS_RATIOS: [f64; 14] = ratios(1);
+
+/// (sin, cos) of 2·pi·w for w in [-1/2, 1/2) by their Taylor series. Error below 1e-12.
+#[inline(always)]
+fn sin_cos_turn(w: f64) -> (f64, f64) {
+    let x = w * std::f64::consts::TAU;
+    let x2 = x * x;
+    let (mut sin, mut cos) = (1.0, 1.0);
+    for i in (0..SIN_RATIOS.len()).rev() {
+        sin = 1.0 - sin * (x2 * SIN_RATIOS[i]);
+        cos = 1.0 - cos * (x2 * COS_RATIOS[i]);
+    }
+    (x * sin, cos)
+}
+
+multiversion! {
+    /// Pairs of uniform words to pairs of standard normal values. Both slices have `BATCH` entries.
+    fn box_muller(uniform: &[u64; BATCH], normal: &mut [f64; BATCH]) {
+        const UNIT: f64 = 1.0 / (1u64 << 53) as f64;
+        for i in 0..BATCH / 2 {
+            let u = ((uniform[i] >> 11) + 1) as f64 * UNIT;
+            let w = (uniform[BATCH / 2 + i] >> 11) as f64 * UNIT - 0.5;
+            let radius = (-2.0 * ln(u)).sqrt();
+            let (sin, cos) = sin_cos_turn(w);
+            normal[i] = radius * cos;
+            normal[BATCH / 2 + i] = radius * sin;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::modulus::{Goldilocks, Torus32};
+
+    #[test]
+    fn elementary_functions_match_the_standard_library() {
+        let mut rng = Csprng::from_seed([1; 32]);
+        for _ in 0..10_000 {
+            let u = ((rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+            assert!((ln(u) - u.ln()).abs() < 1e-12, "ln {u}");
+            let (sin, cos) = sin_cos_turn(u - 0.5);
+            let (s, c) = ((u - 0.5) * std::f64::consts::TAU).sin_cos();
+            assert!(
+                (sin - s).abs() < 1e-12 && (cos - c).abs() < 1e-12,
+                "sin, cos {u}"
+            );
+        }
+        assert!(ln(1.0).abs() < 1e-15);
+        assert!((ln(1.0 / (1u64 << 53) as f64) + 53.0 * std::f64::consts::LN_2).abs() < 1e-12);
+    }
+
+    /// Mean, variance and kurtosis within 5 standard errors, tails as a Gaussian has them.
+    fn moments<M: Modulus>(log2_sigma: f64) {
+        const COUNT: usize = 1 << 20;
+        let mut rng = Csprng::from_seed([2; 32]);
+        let mut words = vec![M::Word::default(); COUNT];
+        rng.add_noise::<M>(log2_sigma, &mut words);
+        let sigma = (log2_sigma + M::KIND.log2()).exp2();
+        let z: Vec<f64> = words
+            .iter()
+            .map(|w| M::centered(*w) as f64 / sigma)
+            .collect();
+        let n = COUNT as f64;
+        let mean = z.iter().sum::<f64>() / n;
+        let variance = z.iter().map(|x| x * x).sum::<f64>() / n;
+        let fourth = z.iter().map(|x| x.powi(4)).sum::<f64>() / n;
+        assert!(mean.abs() < 5.0 / n.sqrt(), "mean {mean}");
+        // Rounding to integers adds 1/12 of a unit.
+        let expected = 1.0 + 1.0 / (12.0 * sigma * sigma);
+        assert!(
+            (variance - expected).abs() < 5.0 * (2.0 / n).sqrt(),
+            "variance {variance}"
+        );
+        assert!(
+            (fourth - 3.0 * expected * expected).abs() < 5.0 * (96.0 / n).sqrt(),
+            "kurtosis {fourth}"
+        );
+        let beyond3 = z.iter().filter(|x| x.abs() > 3.0).count() as f64;
+        assert!(
+            (beyond3 / n - 0.0027).abs() < 0.0005,
+            "{beyond3} beyond 3 sigma"
+        );
+    }
+
+    #[test]
+    fn noise_has_the_moments_of_a_gaussian() {
+        moments::<Torus32>(-19.0);
+        moments::<Torus32>(-27.0);
+        moments::<Goldilocks>(-23.5);
+        moments::<Goldilocks>(-58.0);
+    }
+
+    #[test]
+    fn uniform_words_are_canonical_and_spread() {
+        let mut rng = Csprng::from_seed([3; 32]);
+        let mut words = vec![0u64; 1 << 16];
+        rng.fill_uniform::<Goldilocks>(&mut words);
+        assert!(words.iter().all(|w| Goldilocks::is_canonical(*w)));
+        let mean =
+            words.iter().map(|w| *w as f64).sum::<f64>() / words.len() as f64 / 2f64.powi(64);
+        assert!((mean - 0.5).abs() < 5.0 * (1.0 / 12.0f64).sqrt() / 256.0);
+        let mut bits = vec![0u64; 1 << 16];
+        rng.fill_bits(&mut bits);
+        assert!(bits.iter().all(|b| *b < 2));
+        let ones = bits.iter().sum::<u64>() as f64;
+        assert!((ones - 32768.0).abs() < 5.0 * 128.0);
+    }
+}
