@@ -1,1 +1,3 @@
 //! The computational drive: bridge between host, SSD and engine, secure computing metadata, paging to the SSD.
+
+pub mod metadata;
