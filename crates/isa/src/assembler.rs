@@ -1,0 +1,1038 @@
+//! Text to program. `docs/isa.md` describes the language.
+//!
+//! One pass reads statements, a line each, and keeps operands as they are written; then test vectors without a data id are
+//! given theirs, and names are looked up. So a name may stand before its declaration, and every error of a text is found at once.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::diagnostic::{AssembleErrors, Diagnostic, Diagnostics, Position};
+use crate::expression::Expression;
+use crate::lexer::{Lexeme, Lexer, Token};
+use crate::program::{Instruction, MAX_INSTRUCTIONS, Program};
+use crate::test_vector::{MAX_INPUT_BITS, MAX_OUTPUT_BITS, TestVector, TestVectorSource};
+use crate::vr::{VrNumber, VrType};
+
+/// The longest text that [`assemble`] takes, in bytes.
+pub const MAX_SOURCE_BYTES: usize = 1 << 24;
+
+/// What an assembly text says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Assembly {
+    /// The program.
+    pub program: Program,
+    /// The registers that `.reg` names.
+    pub registers: BTreeMap<String, VrNumber>,
+    /// The test vectors that `.tv` declares, in the order of the text.
+    pub test_vectors: Vec<TestVector>,
+    /// The line of each instruction, from 1.
+    pub lines: Vec<u32>,
+}
+
+impl Assembly {
+    /// Every name of the text, of registers and of test vectors, with its register: what [`crate::disassemble`] takes.
+    pub fn names(&self) -> BTreeMap<String, VrNumber> {
+        let test_vectors = self.test_vectors.iter().map(|tv| (tv.name.clone(), tv.vr));
+        self.registers
+            .iter()
+            .map(|(name, vr)| (name.clone(), *vr))
+            .chain(test_vectors)
+            .collect()
+    }
+}
+
+/// Assembles a program with the declarations that go with it. Whether the program can run is for [`crate::verify`] to say.
+///
+/// # Errors
+/// Everything that is wrong with the text, each with line, column and reason, up to [`crate::MAX_ERRORS`].
+pub fn assemble(source: &str) -> Result<Assembly, AssembleErrors> {
+    let mut assembler = Assembler::new(source)?;
+    assembler.read();
+    let assembly = assembler.link();
+    assembler.diagnostics.into_result(source, assembly)
+}
+
+/// Reads the function of a test vector alone.
+pub(crate) fn parse_source(source: &str) -> Result<TestVectorSource, AssembleErrors> {
+    let mut assembler = Assembler::new(source)?;
+    let parsed = assembler.test_vector_source().and_then(|(parsed, _)| {
+        while assembler.lexer.peek()?.token == Token::Newline {
+            assembler.lexer.bump();
+        }
+        let rest = assembler.lexer.peek()?;
+        if rest.token == Token::End {
+            Ok(parsed)
+        } else {
+            Err(unexpected(&rest, "the end of the text"))
+        }
+    });
+    let parsed = parsed.unwrap_or_else(|diagnostic| {
+        assembler.diagnostics.push(diagnostic);
+        TestVectorSource::Table(Vec::new())
+    });
+    assembler.diagnostics.into_result(source, parsed)
+}
+
+#[derive(Clone, Copy)]
+enum Mnemonic {
+    Return,
+    Move,
+    Push,
+    Pop,
+    Bootstrap,
+    HomAdd,
+    HomSub,
+    HomIntMult,
+}
+
+const MNEMONICS: [(&str, Mnemonic); 8] = [
+    ("return", Mnemonic::Return),
+    ("mov", Mnemonic::Move),
+    ("push", Mnemonic::Push),
+    ("pop", Mnemonic::Pop),
+    ("bootstrap", Mnemonic::Bootstrap),
+    ("homadd", Mnemonic::HomAdd),
+    ("homsub", Mnemonic::HomSub),
+    ("homintmult", Mnemonic::HomIntMult),
+];
+
+const DIRECTIVES: [&str; 3] = ["key", "reg", "tv"];
+
+#[derive(Clone, Copy)]
+enum Operand<'a> {
+    Register(VrNumber),
+    Name(&'a str, Position),
+}
+
+/// An instruction whose names are not looked up yet.
+#[derive(Clone, Copy)]
+enum Statement<'a> {
+    One(fn(VrNumber) -> Instruction, Operand<'a>),
+    Two(
+        fn(VrNumber, VrNumber) -> Instruction,
+        Operand<'a>,
+        Operand<'a>,
+    ),
+    Factor(Operand<'a>, i32),
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy)]
+enum Meaning {
+    Register(VrNumber),
+    /// The index of a test vector.
+    TestVector(usize),
+    /// The declaration is wrong and has been reported; so uses of the name are not.
+    Unknown,
+}
+
+/// A `.tv` whose data id may be missing yet.
+struct Declaration<'a> {
+    name: &'a str,
+    key_id: u32,
+    data_id: Option<(u32, Position)>,
+    options: Options,
+    source: TestVectorSource,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Options {
+    signed: Option<bool>,
+    p_in: Option<u32>,
+    p_out: Option<u32>,
+}
+
+struct Assembler<'a> {
+    lexer: Lexer<'a>,
+    diagnostics: Diagnostics,
+    /// The key id that `.key` set last.
+    key_id: u32,
+    names: HashMap<&'a str, (Meaning, Position)>,
+    registers: BTreeMap<String, VrNumber>,
+    declarations: Vec<Declaration<'a>>,
+    /// Key and data ids of the test vectors that the text names by number.
+    taken: BTreeSet<(u32, u32)>,
+    statements: Vec<Statement<'a>>,
+    lines: Vec<u32>,
+}
+
+fn unexpected(lexeme: &Lexeme<'_>, expected: &str) -> Diagnostic {
+    Diagnostic::new(
+        lexeme.position,
+        format!("expected {expected}, found {}", lexeme.token.describe()),
+    )
+}
+
+impl<'a> Assembler<'a> {
+    fn new(source: &'a str) -> Result<Assembler<'a>, AssembleErrors> {
+        if source.len() > MAX_SOURCE_BYTES {
+            let start = Position {
+                line: 1,
+                line_start: 0,
+                offset: 0,
+            };
+            let message = format!(
+                "the text has {} bytes, at most {MAX_SOURCE_BYTES} expected",
+                source.len()
+            );
+            let errors = vec![Diagnostic::new(start, message).locate(source)];
+            return Err(AssembleErrors {
+                errors,
+                stopped: false,
+            });
+        }
+        Ok(Assembler {
+            lexer: Lexer::new(source),
+            diagnostics: Diagnostics::default(),
+            key_id: 0,
+            names: HashMap::new(),
+            registers: BTreeMap::new(),
+            declarations: Vec::new(),
+            taken: BTreeSet::new(),
+            statements: Vec::new(),
+            lines: Vec::new(),
+        })
+    }
+
+    fn read(&mut self) {
+        while !self.diagnostics.is_full() {
+            let result = match self.lexer.peek() {
+                Ok(lexeme) if lexeme.token == Token::End => return,
+                Ok(lexeme) => self.line(lexeme),
+                Err(diagnostic) => Err(diagnostic),
+            };
+            if let Err(diagnostic) = result {
+                self.diagnostics.push(diagnostic);
+                self.lexer.skip_line();
+            }
+        }
+    }
+
+    fn line(&mut self, first: Lexeme<'a>) -> Result<(), Diagnostic> {
+        match first.token {
+            Token::Newline => {
+                self.lexer.bump();
+                return Ok(());
+            }
+            Token::Directive(name) => {
+                self.lexer.bump();
+                match name.to_ascii_lowercase().as_str() {
+                    "key" => self.key_directive()?,
+                    "reg" => self.reg_directive()?,
+                    "tv" => self.tv_directive()?,
+                    _ => {
+                        return Err(Diagnostic::new(
+                            first.position,
+                            format!(
+                                "unknown directive `.{name}` (expected `.key`, `.reg` or `.tv`)"
+                            ),
+                        )
+                        .with_suggestion(name, DIRECTIVES));
+                    }
+                }
+            }
+            Token::Name(name) => {
+                self.lexer.bump();
+                self.instruction(name, first.position)?;
+            }
+            _ => return Err(unexpected(&first, "an instruction or a directive")),
+        }
+        let rest = self.lexer.peek()?;
+        if rest.token.ends_line() {
+            Ok(())
+        } else {
+            Err(unexpected(&rest, "the end of the line"))
+        }
+    }
+
+    fn instruction(&mut self, name: &'a str, position: Position) -> Result<(), Diagnostic> {
+        let Some((_, mnemonic)) = MNEMONICS
+            .into_iter()
+            .find(|(text, _)| text.eq_ignore_ascii_case(name))
+        else {
+            let error = Diagnostic::new(position, format!("unknown instruction `{name}`"));
+            return Err(match self.lexer.peek().map(|lexeme| lexeme.token) {
+                Ok(Token::Symbol(":")) => {
+                    error.with_help("programs are straight lines: there are no labels and no jumps")
+                }
+                Ok(Token::Symbol("=")) => error.with_help(format!(
+                    "a register is named with `.reg {name} = cor:KEY:DATA`"
+                )),
+                _ => error.with_suggestion(name, MNEMONICS.map(|(text, _)| text)),
+            });
+        };
+        let statement = match mnemonic {
+            Mnemonic::Return => Statement::One(|n| Instruction::Return { n }, self.operand()?),
+            Mnemonic::Push => Statement::One(|n| Instruction::Push { n }, self.operand()?),
+            Mnemonic::Pop => Statement::One(|n| Instruction::Pop { n }, self.operand()?),
+            Mnemonic::Move => self.two(|dst, src| Instruction::Move { dst, src })?,
+            Mnemonic::Bootstrap => self.two(|tv, n| Instruction::Bootstrap { tv, n })?,
+            Mnemonic::HomAdd => self.two(|dst, src| Instruction::HomAdd { dst, src })?,
+            Mnemonic::HomSub => self.two(|dst, src| Instruction::HomSub { dst, src })?,
+            Mnemonic::HomIntMult => {
+                let n = self.operand()?;
+                self.comma()?;
+                let (value, position) = self.signed_integer("a factor")?;
+                let v = i32::try_from(value).map_err(|_| {
+                    Diagnostic::new(position, format!("the factor {value} does not fit 32 bits (-2147483648 to 2147483647 expected)"))
+                })?;
+                Statement::Factor(n, v)
+            }
+        };
+        if self.statements.len() >= MAX_INSTRUCTIONS {
+            return Err(Diagnostic::new(
+                position,
+                format!("the program has more than {MAX_INSTRUCTIONS} instructions"),
+            ));
+        }
+        self.statements.push(statement);
+        self.lines.push(position.line);
+        Ok(())
+    }
+
+    fn two(
+        &mut self,
+        make: fn(VrNumber, VrNumber) -> Instruction,
+    ) -> Result<Statement<'a>, Diagnostic> {
+        let first = self.operand()?;
+        self.comma()?;
+        Ok(Statement::Two(make, first, self.operand()?))
+    }
+
+    fn comma(&mut self) -> Result<(), Diagnostic> {
+        self.lexer
+            .expect_symbol(",", "and a second operand")
+            .map(drop)
+    }
+
+    fn operand(&mut self) -> Result<Operand<'a>, Diagnostic> {
+        let (name, position) = self.name("a register")?;
+        if self.lexer.take_symbol(":")? {
+            return self.register(name, position).map(Operand::Register);
+        }
+        Ok(Operand::Name(name, position))
+    }
+
+    fn name(&mut self, expected: &str) -> Result<(&'a str, Position), Diagnostic> {
+        let lexeme = self.lexer.peek()?;
+        let Token::Name(name) = lexeme.token else {
+            return Err(unexpected(&lexeme, expected));
+        };
+        self.lexer.bump();
+        Ok((name, lexeme.position))
+    }
+
+    /// The rest of a register literal whose type and first colon have been read.
+    fn register(&mut self, ty: &str, position: Position) -> Result<VrNumber, Diagnostic> {
+        let ty = VrType::from_name(ty).ok_or_else(|| {
+            Diagnostic::new(
+                position,
+                format!("unknown register type `{ty}` (expected prg, tv, key, cor or cow)"),
+            )
+            .with_suggestion(ty, VrType::ALL.map(VrType::name))
+        })?;
+        let (first, first_position) = self.integer_u32("a key id or data id")?;
+        let (key_id, data_id) = if self.lexer.take_symbol(":")? {
+            (first, self.integer_u32("a data id")?.0)
+        } else {
+            (self.key_id, first)
+        };
+        let vr = VrNumber::new(ty, key_id, data_id)
+            .map_err(|error| Diagnostic::new(first_position, error.to_string()))?;
+        if ty == VrType::Tv {
+            self.taken.insert((key_id, data_id));
+        }
+        Ok(vr)
+    }
+
+    fn integer(&mut self, expected: &str) -> Result<(u64, Position), Diagnostic> {
+        let lexeme = self.lexer.peek()?;
+        let Token::Integer(value) = lexeme.token else {
+            return Err(unexpected(&lexeme, expected));
+        };
+        self.lexer.bump();
+        Ok((value, lexeme.position))
+    }
+
+    fn integer_u32(&mut self, expected: &str) -> Result<(u32, Position), Diagnostic> {
+        let (value, position) = self.integer(expected)?;
+        match u32::try_from(value) {
+            Ok(value) => Ok((value, position)),
+            Err(_) => Err(Diagnostic::new(
+                position,
+                format!(
+                    "{value} is too large for {expected} (at most {} expected)",
+                    u32::MAX
+                ),
+            )),
+        }
+    }
+
+    fn signed_integer(&mut self, expected: &str) -> Result<(i128, Position), Diagnostic> {
+        let position = self.lexer.peek()?.position;
+        let negative = self.lexer.take_symbol("-")?;
+        let value = i128::from(self.integer(expected)?.0);
+        Ok((if negative { -value } else { value }, position))
+    }
+
+    fn key_directive(&mut self) -> Result<(), Diagnostic> {
+        let (key_id, position) = self.integer_u32("a key id")?;
+        VrNumber::program(key_id).map_err(|error| Diagnostic::new(position, error.to_string()))?;
+        self.key_id = key_id;
+        Ok(())
+    }
+
+    fn reg_directive(&mut self) -> Result<(), Diagnostic> {
+        let (name, position) = self.name("the name of a register")?;
+        match self.reg_definition() {
+            Ok(vr) => {
+                self.declare(name, position, Meaning::Register(vr))?;
+                self.registers.insert(name.to_owned(), vr);
+                Ok(())
+            }
+            Err(diagnostic) => {
+                self.names
+                    .entry(name)
+                    .or_insert((Meaning::Unknown, position));
+                Err(diagnostic)
+            }
+        }
+    }
+
+    fn reg_definition(&mut self) -> Result<VrNumber, Diagnostic> {
+        self.lexer.expect_symbol("=", "after the register's name")?;
+        let (ty, position) = self.name("a register such as `cor:0:1`")?;
+        self.lexer.expect_symbol(":", "after the register's type")?;
+        self.register(ty, position)
+    }
+
+    fn declare(
+        &mut self,
+        name: &'a str,
+        position: Position,
+        meaning: Meaning,
+    ) -> Result<(), Diagnostic> {
+        if let Some((_, first)) = self.names.get(name) {
+            return Err(Diagnostic::new(
+                position,
+                format!("`{name}` is already declared in line {}", first.line),
+            ));
+        }
+        self.names.insert(name, (meaning, position));
+        Ok(())
+    }
+
+    fn tv_directive(&mut self) -> Result<(), Diagnostic> {
+        let (name, position) = self.name("the name of a test vector")?;
+        match self.tv_definition(name) {
+            Ok(declaration) => {
+                self.declare(name, position, Meaning::TestVector(self.declarations.len()))?;
+                self.declarations.push(declaration);
+                Ok(())
+            }
+            Err(diagnostic) => {
+                self.names
+                    .entry(name)
+                    .or_insert((Meaning::Unknown, position));
+                Err(diagnostic)
+            }
+        }
+    }
+
+    fn tv_definition(&mut self, name: &'a str) -> Result<Declaration<'a>, Diagnostic> {
+        let mut options = Options::default();
+        let mut data_id: Option<(u32, Position)> = None;
+        loop {
+            let lexeme = self.lexer.peek()?;
+            let repeated = match lexeme.token {
+                Token::Symbol("=") => {
+                    self.lexer.bump();
+                    break;
+                }
+                Token::Symbol("@") => {
+                    self.lexer.bump();
+                    let id = self.integer_u32("a data id")?.0;
+                    data_id.replace((id, lexeme.position)).is_some()
+                }
+                Token::Name(option) => {
+                    self.lexer.bump();
+                    match option.to_ascii_lowercase().as_str() {
+                        "signed" => options.signed.replace(true).is_some(),
+                        "unsigned" => options.signed.replace(false).is_some(),
+                        "in" => options
+                            .p_in
+                            .replace(self.width("in", MAX_INPUT_BITS)?)
+                            .is_some(),
+                        "out" => options
+                            .p_out
+                            .replace(self.width("out", MAX_OUTPUT_BITS)?)
+                            .is_some(),
+                        _ => {
+                            return Err(unexpected(
+                                &lexeme,
+                                "`=`, `@`, `signed`, `unsigned`, `in=` or `out=`",
+                            )
+                            .with_suggestion(option, ["signed", "unsigned", "in", "out"]));
+                        }
+                    }
+                }
+                _ => {
+                    return Err(unexpected(
+                        &lexeme,
+                        "`=` and the function of the test vector",
+                    ));
+                }
+            };
+            if repeated {
+                return Err(Diagnostic::new(
+                    lexeme.position,
+                    "this is said twice of the test vector",
+                ));
+            }
+        }
+        let (source, position) = self.test_vector_source()?;
+        if let (TestVectorSource::Table(values), Some(p_in)) = (&source, options.p_in)
+            && values.len() != 1 << p_in
+        {
+            return Err(Diagnostic::new(
+                position,
+                format!(
+                    "the table has {} values, {} expected for an input of {p_in} bits",
+                    values.len(),
+                    1u32 << p_in
+                ),
+            ));
+        }
+        Ok(Declaration {
+            name,
+            key_id: self.key_id,
+            data_id,
+            options,
+            source,
+        })
+    }
+
+    fn width(&mut self, option: &str, largest: u32) -> Result<u32, Diagnostic> {
+        self.lexer
+            .expect_symbol("=", &format!("after `{option}`"))?;
+        let (bits, position) = self.integer_u32("a number of bits")?;
+        if !(1..=largest).contains(&bits) {
+            return Err(Diagnostic::new(
+                position,
+                format!("`{option}` is {bits} bits, 1 to {largest} expected"),
+            ));
+        }
+        Ok(bits)
+    }
+
+    /// The function of a test vector, and where it begins.
+    fn test_vector_source(&mut self) -> Result<(TestVectorSource, Position), Diagnostic> {
+        let start = self.lexer.peek()?.position;
+        let source = if self.lexer.take_symbol("[")? {
+            TestVectorSource::Table(self.table(start)?)
+        } else {
+            TestVectorSource::Expression(Expression::parse(&mut self.lexer)?)
+        };
+        Ok((source, start))
+    }
+
+    /// The values of a table whose bracket at `open` has been read. They may stand in several lines.
+    fn table(&mut self, open: Position) -> Result<Vec<i64>, Diagnostic> {
+        let mut values = Vec::new();
+        loop {
+            let lexeme = self.peek_in_table(open)?;
+            if self.lexer.take_symbol("]")? {
+                break;
+            }
+            if !values.is_empty() {
+                if !self.lexer.take_symbol(",")? {
+                    return Err(unexpected(
+                        &lexeme,
+                        &format!("`,` or `]` in the table that begins in line {}", open.line),
+                    ));
+                }
+                self.peek_in_table(open)?;
+                if self.lexer.take_symbol("]")? {
+                    break;
+                }
+            }
+            if values.len() >= 1 << MAX_INPUT_BITS {
+                return Err(Diagnostic::new(
+                    lexeme.position,
+                    format!("the table has more than {} values", 1 << MAX_INPUT_BITS),
+                ));
+            }
+            let (value, position) = self.signed_integer(&format!(
+                "a value in the table that begins in line {}",
+                open.line
+            ))?;
+            values.push(
+                i64::try_from(value).map_err(|_| {
+                    Diagnostic::new(position, format!("{value} does not fit 64 bits"))
+                })?,
+            );
+        }
+        if values.len() < 2 || !values.len().is_power_of_two() {
+            return Err(Diagnostic::new(
+                open,
+                format!(
+                    "the table has {} values, a power of two from 2 to {} expected",
+                    values.len(),
+                    1 << MAX_INPUT_BITS
+                ),
+            ));
+        }
+        Ok(values)
+    }
+
+    fn peek_in_table(&mut self, open: Position) -> Result<Lexeme<'a>, Diagnostic> {
+        loop {
+            let lexeme = self.lexer.peek()?;
+            match lexeme.token {
+                Token::Newline => self.lexer.bump(),
+                Token::End => return Err(Diagnostic::new(open, "the table has no `]`")),
+                _ => return Ok(lexeme),
+            }
+        }
+    }
+
+    /// Gives test vectors their data ids and looks the names up.
+    fn link(&mut self) -> Assembly {
+        let test_vectors = self.test_vectors();
+        let statements = std::mem::take(&mut self.statements);
+        let mut instructions = Vec::with_capacity(statements.len());
+        for statement in statements {
+            let instruction = match statement {
+                Statement::One(make, n) => self.look_up(n, &test_vectors).map(make),
+                Statement::Two(make, first, second) => {
+                    let first = self.look_up(first, &test_vectors);
+                    let second = self.look_up(second, &test_vectors);
+                    first.zip(second).map(|(first, second)| make(first, second))
+                }
+                Statement::Factor(n, v) => self
+                    .look_up(n, &test_vectors)
+                    .map(|n| Instruction::HomIntMult { n, v }),
+            };
+            instructions.extend(instruction);
+            if self.diagnostics.is_full() {
+                break;
+            }
+        }
+        Assembly {
+            // The limit has been checked statement by statement.
+            program: Program::new(instructions).unwrap_or_default(),
+            registers: std::mem::take(&mut self.registers),
+            test_vectors,
+            lines: std::mem::take(&mut self.lines),
+        }
+    }
+
+    fn test_vectors(&mut self) -> Vec<TestVector> {
+        let declarations = std::mem::take(&mut self.declarations);
+        let mut owners: HashMap<(u32, u32), &str> = HashMap::new();
+        for declaration in &declarations {
+            let Some((data_id, position)) = declaration.data_id else {
+                continue;
+            };
+            if let Some(owner) = owners.insert((declaration.key_id, data_id), declaration.name) {
+                self.diagnostics.push(Diagnostic::new(
+                    position,
+                    format!(
+                        "data id {data_id} of key {} already belongs to the test vector `{owner}`",
+                        declaration.key_id
+                    ),
+                ));
+            }
+            self.taken.insert((declaration.key_id, data_id));
+        }
+        // The next data id to try, for each key id.
+        let mut next: HashMap<u32, u32> = HashMap::new();
+        let mut test_vectors = Vec::with_capacity(declarations.len());
+        for declaration in declarations {
+            let key_id = declaration.key_id;
+            let data_id = declaration.data_id.map_or_else(
+                || {
+                    let next = next.entry(key_id).or_insert(0);
+                    // A text is too short to take every data id.
+                    while self.taken.contains(&(key_id, *next)) {
+                        *next = next.wrapping_add(1);
+                    }
+                    let data_id = *next;
+                    *next = next.wrapping_add(1);
+                    data_id
+                },
+                |(data_id, _)| data_id,
+            );
+            // `.key` lets no other key ids through.
+            let Ok(vr) = VrNumber::new(VrType::Tv, key_id, data_id) else {
+                continue;
+            };
+            test_vectors.push(TestVector {
+                name: declaration.name.to_owned(),
+                vr,
+                signed: declaration.options.signed.unwrap_or(true),
+                p_in: declaration.options.p_in,
+                p_out: declaration.options.p_out,
+                source: declaration.source,
+            });
+        }
+        test_vectors
+    }
+
+    /// The register that the operand means; none if that is unknown, which then has been reported.
+    fn look_up(&mut self, operand: Operand<'a>, test_vectors: &[TestVector]) -> Option<VrNumber> {
+        let (name, position) = match operand {
+            Operand::Register(vr) => return Some(vr),
+            Operand::Name(name, position) => (name, position),
+        };
+        match self.names.get(name) {
+            Some((Meaning::Register(vr), _)) => Some(*vr),
+            Some((Meaning::TestVector(index), _)) => test_vectors.get(*index).map(|tv| tv.vr),
+            Some((Meaning::Unknown, _)) => None,
+            None => {
+                let error = Diagnostic::new(position, format!("`{name}` is not declared"))
+                    .with_help(format!("declare it with `.reg {name} = cor:KEY:DATA`, or write the register itself, such as `cor:0:1`"));
+                self.diagnostics
+                    .push(error.with_suggestion(name, self.names.keys().copied()));
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vr(text: &str) -> VrNumber {
+        text.parse().unwrap()
+    }
+
+    /// The first error as `line:column: message`, and its help.
+    fn first_error(source: &str) -> (String, Option<String>) {
+        let error = assemble(source).unwrap_err().errors.remove(0);
+        (
+            format!("{}:{}: {}", error.line, error.column, error.message),
+            error.help,
+        )
+    }
+
+    #[test]
+    fn every_instruction_in_every_spelling() {
+        let assembly = assemble(
+            "
+            .reg a = cor:0:1   ; comments
+            .reg b = cow:2     # of every
+            .tv  f = x         // kind
+            mov a, b
+            PUSH a
+            Pop cor:3
+            bootstrap f, a
+            homadd a, COW:0:2
+            homsub a, b
+            homintmult a, -0x8000_0000
+            return a",
+        )
+        .unwrap();
+        let (a, b) = (vr("cor:0:1"), vr("cow:0:2"));
+        assert_eq!(
+            assembly.program.instructions(),
+            [
+                Instruction::Move { dst: a, src: b },
+                Instruction::Push { n: a },
+                Instruction::Pop { n: vr("cor:0:3") },
+                Instruction::Bootstrap {
+                    tv: vr("tv:0:0"),
+                    n: a
+                },
+                Instruction::HomAdd { dst: a, src: b },
+                Instruction::HomSub { dst: a, src: b },
+                Instruction::HomIntMult { n: a, v: i32::MIN },
+                Instruction::Return { n: a },
+            ]
+        );
+        assert_eq!(assembly.lines, [5, 6, 7, 8, 9, 10, 11, 12]);
+        assert_eq!(
+            assembly.registers,
+            BTreeMap::from([("a".to_owned(), a), ("b".to_owned(), b)])
+        );
+        assert_eq!(assembly.names()["f"], vr("tv:0:0"));
+    }
+
+    #[test]
+    fn the_default_key_holds_for_what_follows() {
+        let assembly = assemble(
+            ".reg a = cor:1\n.key 7\n.reg b = cor:1\n.tv t = x\n.reg c = cor:0:1\npush cor:2",
+        )
+        .unwrap();
+        assert_eq!(assembly.registers["a"], vr("cor:0:1"));
+        assert_eq!(assembly.registers["b"], vr("cor:7:1"));
+        assert_eq!(assembly.registers["c"], vr("cor:0:1"));
+        assert_eq!(assembly.test_vectors[0].vr, vr("tv:7:0"));
+        assert_eq!(
+            assembly.program.instructions(),
+            [Instruction::Push { n: vr("cor:7:2") }]
+        );
+    }
+
+    #[test]
+    fn test_vectors_with_every_option() {
+        let assembly = assemble(
+            ".tv a = x*x/4
+             .tv b @1 unsigned in=2 out=3 = [0, 1,
+                -2, ; within a table
+                3,
+             ]
+             .tv c out=5 signed = [1, 2]
+             .tv d = x + 1 ; not this
+             .reg other = tv:0:0
+             .key 1
+             .tv e = x",
+        )
+        .unwrap();
+        let [a, b, c, d, e] = assembly.test_vectors.as_slice() else {
+            panic!("five test vectors expected")
+        };
+        // 0 and 1 are named in the text.
+        assert_eq!(
+            [a.vr, b.vr, c.vr, d.vr, e.vr],
+            ["tv:0:2", "tv:0:1", "tv:0:3", "tv:0:4", "tv:1:0"].map(vr)
+        );
+        assert_eq!((a.signed, a.p_in, a.p_out), (true, None, None));
+        assert_eq!((b.signed, b.p_in, b.p_out), (false, Some(2), Some(3)));
+        assert_eq!((c.signed, c.p_in, c.p_out), (true, None, Some(5)));
+        assert_eq!(b.source, TestVectorSource::Table(vec![0, 1, -2, 3]));
+        let TestVectorSource::Expression(expression) = &d.source else {
+            panic!("an expression expected")
+        };
+        assert_eq!(expression.to_string(), "x + 1");
+    }
+
+    #[test]
+    fn names_may_stand_before_their_declaration() {
+        let assembly = assemble("return tv\n.reg tv = cor:1").unwrap();
+        assert_eq!(
+            assembly.program.instructions(),
+            [Instruction::Return { n: vr("cor:0:1") }]
+        );
+    }
+
+    #[test]
+    fn every_error_has_its_place_and_reason() {
+        for (source, expected) in [
+            (
+                "1",
+                "1:1: expected an instruction or a directive, found `1`",
+            ),
+            ("\n  jump x", "2:3: unknown instruction `jump`"),
+            (
+                ".foo",
+                "1:1: unknown directive `.foo` (expected `.key`, `.reg` or `.tv`)",
+            ),
+            (
+                "push",
+                "1:5: expected a register, found the end of the text",
+            ),
+            ("push a\n", "1:6: `a` is not declared"),
+            (
+                "push cor:1 cor:2",
+                "1:12: expected the end of the line, found `cor`",
+            ),
+            (
+                "mov cor:1",
+                "1:10: expected `,` and a second operand, found the end of the text",
+            ),
+            (
+                "mov cor:1, \n",
+                "1:12: expected a register, found the end of the line",
+            ),
+            (
+                "push foo:0:1",
+                "1:6: unknown register type `foo` (expected prg, tv, key, cor or cow)",
+            ),
+            (
+                "push cor:",
+                "1:10: expected a key id or data id, found the end of the text",
+            ),
+            ("push cor:1:y", "1:12: expected a data id, found `y`"),
+            (
+                "push cor:4294967296",
+                "1:10: 4294967296 is too large for a key id or data id (at most 4294967295 expected)",
+            ),
+            (
+                "push cor:16777216:0",
+                "1:10: key id 16777216 is too large (expected at most 16777215)",
+            ),
+            ("homintmult cor:1, a", "1:19: expected a factor, found `a`"),
+            (
+                "homintmult cor:1, 2147483648",
+                "1:19: the factor 2147483648 does not fit 32 bits (-2147483648 to 2147483647 expected)",
+            ),
+            (
+                "homintmult cor:1, 1 2",
+                "1:21: expected the end of the line, found `2`",
+            ),
+            (".key", "1:5: expected a key id, found the end of the text"),
+            (
+                ".key 16777216",
+                "1:6: key id 16777216 is too large (expected at most 16777215)",
+            ),
+            (".reg 1", "1:6: expected the name of a register, found `1`"),
+            (
+                ".reg a cor:1",
+                "1:8: expected `=` after the register's name, found `cor`",
+            ),
+            (
+                ".reg a = b",
+                "1:11: expected `:` after the register's type, found the end of the text",
+            ),
+            (
+                ".reg a = cor:1\n.reg a = cor:1",
+                "2:6: `a` is already declared in line 1",
+            ),
+            (
+                ".tv a = x\n.reg a = cor:1",
+                "2:6: `a` is already declared in line 1",
+            ),
+            (
+                ".tv =",
+                "1:5: expected the name of a test vector, found `=`",
+            ),
+            (
+                ".tv a 5",
+                "1:7: expected `=` and the function of the test vector, found `5`",
+            ),
+            (
+                ".tv a odd = x",
+                "1:7: expected `=`, `@`, `signed`, `unsigned`, `in=` or `out=`, found `odd`",
+            ),
+            (
+                ".tv a signed unsigned = x",
+                "1:14: this is said twice of the test vector",
+            ),
+            (".tv a in=17 = x", "1:10: `in` is 17 bits, 1 to 16 expected"),
+            (".tv a out=0 = x", "1:11: `out` is 0 bits, 1 to 32 expected"),
+            (
+                ".tv a out 5 = x",
+                "1:11: expected `=` after `out`, found `5`",
+            ),
+            (
+                ".tv a =",
+                "1:8: expected a number, `x`, a function or `(`, found the end of the text",
+            ),
+            (
+                ".tv a = x x",
+                "1:11: expected the end of the line, found `x`",
+            ),
+            (".tv a = [1, 2", "1:9: the table has no `]`"),
+            (
+                ".tv a = [1, 2\nmov cor:1, cor:2",
+                "2:1: expected `,` or `]` in the table that begins in line 1, found `mov`",
+            ),
+            (
+                ".tv a = [1, 2,\nmov cor:1, cor:2",
+                "2:1: expected a value in the table that begins in line 1, found `mov`",
+            ),
+            (
+                ".tv a = []",
+                "1:9: the table has 0 values, a power of two from 2 to 65536 expected",
+            ),
+            (
+                ".tv a = [1, 2, 3]",
+                "1:9: the table has 3 values, a power of two from 2 to 65536 expected",
+            ),
+            (
+                ".tv a in=2 = [1, 2]",
+                "1:14: the table has 2 values, 4 expected for an input of 2 bits",
+            ),
+            (
+                ".tv a = [1, -9223372036854775809]",
+                "1:13: -9223372036854775809 does not fit 64 bits",
+            ),
+            (
+                ".tv a @1 = x\n.tv b @1 = x",
+                "2:7: data id 1 of key 0 already belongs to the test vector `a`",
+            ),
+            ("push $", "1:6: unexpected character '$'"),
+        ] {
+            assert_eq!(first_error(source).0, expected, "{source:?}");
+        }
+        let table = format!(".tv a = [{}]", "0,".repeat(65_537));
+        assert!(
+            first_error(&table)
+                .0
+                .contains("the table has more than 65536 values")
+        );
+        let long = "push cor:1\n".repeat(MAX_INSTRUCTIONS + 1);
+        assert!(
+            first_error(&long)
+                .0
+                .contains("more than 1048576 instructions")
+        );
+        let endless = " ".repeat(MAX_SOURCE_BYTES + 1);
+        assert!(
+            first_error(&endless)
+                .0
+                .contains("the text has 16777217 bytes, at most 16777216 expected")
+        );
+        assert!(assemble(&endless[1..]).is_ok());
+    }
+
+    #[test]
+    fn misspelt_names_get_a_suggestion() {
+        for (source, expected) in [
+            ("hommadd cor:1, cor:2", Some("did you mean `homadd`?")),
+            (".rge a = cor:1", Some("did you mean `reg`?")),
+            (
+                ".reg total = cor:1\nreturn totla",
+                Some("did you mean `total`?"),
+            ),
+            ("return cro:0:1", Some("did you mean `cor`?")),
+            (".tv a unsined = x", Some("did you mean `unsigned`?")),
+            (".tv a = asb(x)", Some("did you mean `abs`?")),
+            (
+                "loop: push cor:1",
+                Some("programs are straight lines: there are no labels and no jumps"),
+            ),
+            (
+                "y = cor:1",
+                Some("a register is named with `.reg y = cor:KEY:DATA`"),
+            ),
+            (
+                "return qqq",
+                Some(
+                    "declare it with `.reg qqq = cor:KEY:DATA`, or write the register itself, such as `cor:0:1`",
+                ),
+            ),
+            ("jump cor:1", None),
+        ] {
+            assert_eq!(first_error(source).1.as_deref(), expected, "{source:?}");
+        }
+    }
+
+    #[test]
+    fn all_errors_are_found_in_order_and_few_are_shown() {
+        let errors = assemble(".reg a = corr:1\nreturn b\npush a\njump\nreturn c").unwrap_err();
+        // The use of `a` is no error of its own.
+        assert_eq!(
+            errors
+                .errors
+                .iter()
+                .map(|error| error.line)
+                .collect::<Vec<_>>(),
+            [1, 2, 4, 5]
+        );
+        assert!(!errors.stopped);
+        let errors = assemble(&"jump\n".repeat(1000)).unwrap_err();
+        assert_eq!((errors.errors.len(), errors.stopped), (20, true));
+        assert!(errors.to_string().ends_with("stopped after 20 errors"));
+    }
+
+    #[test]
+    fn errors_show_the_line() {
+        let errors = assemble(".reg total = cor:1\n\treturn totla ; the sum").unwrap_err();
+        assert_eq!(
+            errors.to_string(),
+            "line 2, column 9: `totla` is not declared\n  2 |  return totla ; the sum\n    |         ^\n  help: did you mean `total`?"
+        );
+    }
+}
