@@ -253,7 +253,9 @@ impl RowMaker<'_> {
         if !noisy_body {
             self.add_message_to_mask::<M>(&mut masks[component * n..(component + 1) * n], message);
         }
-        self.plan.scale_assign(out, self.scale);
+        for polynomial in out.chunks_exact_mut(n) {
+            self.plan.scale_assign(polynomial, self.scale);
+        }
     }
 
     /// Adds a constant polynomial, which is the same constant at every point of the transform. Over the 32-bit torus the

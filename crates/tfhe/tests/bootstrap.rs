@@ -1,0 +1,119 @@
+//! Bootstrapping: bit-exact with the oracle, right plaintexts on every path and instruction set, gates.
+
+mod common;
+
+use common::{Server, decrypt, encrypt, function};
+use toroid_ring::simd::Isa;
+use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::gates::{self, Gate};
+use toroid_tfhe::keys::ClientKey;
+use toroid_tfhe::lwe::words_from_bytes;
+use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
+use toroid_tfhe::params::{ParamSet, TINY, TINY32};
+use toroid_tfhe::product::{Arithmetic, Exact, Fast, Naive};
+use toroid_tfhe::random::Csprng;
+
+fn client(params: &'static ParamSet, seed: u8) -> (ClientKey, Csprng) {
+    let mut rng = Csprng::from_seed([seed; 32]);
+    (ClientKey::generate(params, &mut rng), rng)
+}
+
+/// The exact path on every instruction set, against schoolbook products, word for word.
+fn exact_is_the_oracle<M: Modulus>(params: &'static ParamSet)
+where
+    Exact: Arithmetic<M>,
+    Naive: Arithmetic<M>,
+{
+    let (client, mut rng) = client(params, 1);
+    let encoding = Encoding::new(params.message_bits, true).unwrap();
+    let oracle = Server::<M, Naive>::new(&client, 2, Isa::Portable);
+    let tv = function::<M>(params, encoding, |m| m / 2 - 1);
+    // A test vector with a mask, too: any TRLWE sample may be rotated.
+    let mut masked = tv.clone();
+    rng.fill_uniform::<M>(&mut masked[..params.extracted_dimension()]);
+    let samples: Vec<_> = [-2, 3]
+        .into_iter()
+        .map(|m| encrypt::<M>(&client, m, encoding, &mut rng))
+        .collect();
+    let expected: Vec<_> = samples
+        .iter()
+        .flat_map(|s| [oracle.apply(&tv, s), oracle.apply(&masked, s)])
+        .collect();
+    for isa in Isa::available() {
+        let exact = Server::<M, Exact>::new(&client, 2, isa);
+        let found: Vec<_> = samples
+            .iter()
+            .flat_map(|s| [exact.apply(&tv, s), exact.apply(&masked, s)])
+            .collect();
+        assert!(found == expected, "{isa}");
+    }
+}
+
+#[test]
+fn the_exact_path_is_bit_exact_with_the_naive_oracle() {
+    exact_is_the_oracle::<Goldilocks>(&TINY);
+    exact_is_the_oracle::<Torus32>(&TINY32);
+}
+
+/// Every message, signed and unsigned, on one path.
+fn every_message<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet, isa: Isa) {
+    let (client, mut rng) = client(params, 3);
+    let server = Server::<M, A>::new(&client, 4, isa);
+    for signed in [false, true] {
+        let encoding = Encoding::new(params.message_bits, signed).unwrap();
+        let f = |m: i64| (m * m * 3 + 5 * m + 1) % (1 << params.message_bits);
+        let tv = function::<M>(params, encoding, f);
+        for m in encoding.messages() {
+            let sample = encrypt::<M>(&client, m, encoding, &mut rng);
+            let result = server.apply(&tv, &sample);
+            let expected = decrypt::<M>(
+                &client,
+                &toroid_tfhe::lwe::trivial::<M>(params, M::encode(f(m), encoding.bits() + 1)),
+                encoding,
+            );
+            assert_eq!(
+                decrypt::<M>(&client, &result, encoding),
+                expected,
+                "f({m}), {isa}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_message_of_the_small_sets_on_both_paths() {
+    for isa in Isa::available() {
+        every_message::<Goldilocks, Exact>(&TINY, isa);
+        every_message::<Goldilocks, Fast>(&TINY, isa);
+        every_message::<Torus32, Exact>(&TINY32, isa);
+        every_message::<Torus32, Fast>(&TINY32, isa);
+    }
+}
+
+fn every_gate<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet) {
+    let (client, mut rng) = client(params, 5);
+    let server = Server::<M, A>::new(&client, 6, Isa::best());
+    let words = |bytes: &[u8]| {
+        words_from_bytes::<M>("a sample", params, bytes, params.tlwe_words()).unwrap()
+    };
+    for gate in Gate::ALL {
+        for (a, b) in [(false, false), (false, true), (true, false), (true, true)] {
+            let x = words(&client.encrypt_bit(a, &mut rng).unwrap());
+            let y = words(&client.encrypt_bit(b, &mut rng).unwrap());
+            let mut z = gates::evaluate(gate, &server.bootstrapping, &server.key_switching, &x, &y)
+                .unwrap();
+            let bit = |z: &[M::Word]| client.decrypt_bit(bytemuck::cast_slice(z)).unwrap();
+            assert_eq!(bit(&z), gate.plain(a, b), "{gate:?} {a} {b}");
+            gates::not::<M>(&mut z);
+            assert_eq!(bit(&z), !gate.plain(a, b));
+        }
+    }
+}
+
+#[test]
+fn every_gate_on_both_moduli_and_paths() {
+    every_gate::<Torus32, Exact>(&TINY32);
+    every_gate::<Torus32, Fast>(&TINY32);
+    every_gate::<Goldilocks, Exact>(&TINY);
+    every_gate::<Goldilocks, Fast>(&TINY);
+}

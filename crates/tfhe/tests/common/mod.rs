@@ -1,0 +1,97 @@
+//! What the tests of bootstrapping share.
+
+use std::ops::ControlFlow;
+
+use toroid_ring::simd::Isa;
+use toroid_tfhe::bootstrap::{BootstrappingKey, BootstrappingKeyLoader, bootstrap};
+use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::glwe;
+use toroid_tfhe::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
+use toroid_tfhe::keys::ClientKey;
+use toroid_tfhe::lwe::words_from_bytes;
+use toroid_tfhe::modulus::Modulus;
+use toroid_tfhe::params::ParamSet;
+use toroid_tfhe::product::Arithmetic;
+use toroid_tfhe::random::Csprng;
+
+/// Keys of one arithmetic, from a client key.
+pub struct Server<M: Modulus, A: Arithmetic<M>> {
+    pub bootstrapping: BootstrappingKey<M, A>,
+    pub key_switching: KeySwitchingKey<M>,
+}
+
+impl<M: Modulus, A: Arithmetic<M>> Server<M, A> {
+    /// The same seed gives the same keys, for every arithmetic.
+    pub fn new(client: &ClientKey, seed: u8, isa: Isa) -> Server<M, A> {
+        let mut rng = Csprng::from_seed([seed; 32]);
+        let mut loader = BootstrappingKeyLoader::new(client.params(), isa).unwrap();
+        client
+            .bootstrapping_key(
+                &mut rng,
+                &mut |_, _| ControlFlow::Continue(()),
+                &mut |bytes| loader.write(bytes),
+            )
+            .unwrap();
+        let bootstrapping = loader.finish().unwrap();
+        let mut loader = KeySwitchingKeyLoader::new(client.params(), isa).unwrap();
+        client
+            .key_switching_key(
+                &mut rng,
+                &mut |_, _| ControlFlow::Continue(()),
+                &mut |bytes| loader.write(bytes),
+            )
+            .unwrap();
+        Server {
+            bootstrapping,
+            key_switching: loader.finish().unwrap(),
+        }
+    }
+
+    pub fn apply(&self, test_vector: &[M::Word], sample: &[M::Word]) -> Vec<M::Word> {
+        let mut sample = sample.to_vec();
+        bootstrap(
+            &self.bootstrapping,
+            &self.key_switching,
+            test_vector,
+            &mut sample,
+            &|| false,
+        )
+        .unwrap();
+        sample
+    }
+}
+
+pub fn encrypt<M: Modulus>(
+    client: &ClientKey,
+    message: i64,
+    encoding: Encoding,
+    rng: &mut Csprng,
+) -> Vec<M::Word> {
+    let bytes = client.encrypt(message, encoding, rng).unwrap();
+    words_from_bytes::<M>(
+        "a sample",
+        client.params(),
+        &bytes,
+        client.params().tlwe_words(),
+    )
+    .unwrap()
+}
+
+pub fn decrypt<M: Modulus>(client: &ClientKey, sample: &[M::Word], encoding: Encoding) -> i64 {
+    client
+        .decrypt(bytemuck::cast_slice(sample), encoding)
+        .unwrap()
+}
+
+/// Test vector of a function, outputs in the same encoding.
+pub fn function<M: Modulus>(
+    params: &'static ParamSet,
+    encoding: Encoding,
+    f: impl Fn(i64) -> i64,
+) -> Vec<M::Word> {
+    let table: Vec<M::Word> = encoding
+        .messages()
+        .map(|m| M::encode(f(m), encoding.bits() + 1))
+        .collect();
+    glwe::test_vector::<M>(params, encoding, &table).unwrap()
+}
