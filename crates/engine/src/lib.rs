@@ -1,1 +1,36 @@
-//! The secure computing engine: virtual registers, pages, stack, processor and the arithmetic back ends.
+//! The secure computing engine: what holds virtual registers and runs programs on them.
+//!
+//! An [`Engine`] keeps keys, test vectors and programs in a persistent area and TLWE samples in a paged area that
+//! overflows to a [`Swap`] area, behind 38-bit virtual addresses; its processor runs the program of a key id as a
+//! transaction (platform paper, sections 4 to 4.4). The arithmetic sits behind the [`Backend`] trait.
+//!
+//! What it is not: it knows nothing of NVMe, of secure computing metadata or of files (`toroid-drive` translates), and it
+//! holds no secret key.
+//!
+//! Open `engine.rs` first, then `paging.rs` and `processor.rs`.
+
+pub mod backend;
+
+mod address;
+mod cancel;
+mod engine;
+mod error;
+mod extents;
+mod paging;
+mod processor;
+mod register;
+mod store;
+mod swap;
+mod table;
+
+pub use address::{AddressError, PAGE_BYTES, PageTableEntry, VirtualAddress};
+pub use backend::{Backend, BackendError, KeySink, LoadedKey};
+pub use cancel::CancelToken;
+pub use engine::{Engine, EngineConfig, Sample};
+pub use error::EngineError;
+pub use paging::{PagingStatistics, ReplacementPolicy};
+pub use processor::{InstructionTiming, RunOutcome};
+pub use register::{Attributes, RegisterInfo, register_bytes};
+pub use store::{Part, StoreOutcome};
+pub use swap::{MemorySwap, PagingContext, Swap, SwapError, SwapSlot};
+pub use toroid_isa::KeyKind;

@@ -1,0 +1,119 @@
+//! The arithmetic behind the processor.
+//!
+//! Objects cross this border in the byte forms of `docs/architecture.md`: little-endian words, keys as Table 3 orders them.
+
+pub mod testing;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use toroid_isa::KeyKind;
+use toroid_tfhe::noise::Path;
+use toroid_tfhe::params::ParamSet;
+
+use crate::cancel::CancelToken;
+
+/// Why a back end did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BackendError {
+    /// The cancellation token was set.
+    #[error("cancelled")]
+    Cancelled,
+    /// The bytes of a key are not what they should be.
+    #[error("malformed key: {reason}")]
+    MalformedKey {
+        /// What is wrong, with the place.
+        reason: String,
+    },
+    /// The back end cannot do this for the parameter set.
+    #[error("the back end does not support this: {reason}")]
+    Unsupported {
+        /// What it lacks.
+        reason: String,
+    },
+    /// The back end failed.
+    #[error("the back end failed: {reason}")]
+    Failed {
+        /// How.
+        reason: String,
+    },
+}
+
+/// Arithmetic on TLWE samples. Every method may be called from several threads at a time.
+///
+/// The engine promises that samples have [`ParamSet::tlwe_bytes`] bytes, test vectors [`ParamSet::test_vector_bytes`], that
+/// all their words are canonical (below the modulus), and that keys come from this back end and belong to `params`.
+/// A back end gives canonical words back.
+pub trait Backend: Send + Sync {
+    /// A short name, for example `cpu`.
+    fn name(&self) -> &'static str;
+
+    /// The arithmetic of its bootstraps, for the noise formulas.
+    fn path(&self) -> Path;
+
+    /// Starts a key, whose bytes then come in order, in pieces of any length.
+    ///
+    /// Memory should be taken as the bytes come: at this moment the key that is replaced is still there.
+    ///
+    /// # Errors
+    /// [`BackendError::Unsupported`] or [`BackendError::Failed`].
+    fn begin_key(
+        &self,
+        params: &'static ParamSet,
+        kind: KeyKind,
+    ) -> Result<Box<dyn KeySink>, BackendError>;
+
+    /// Bootstraps `sample` in place with `test_vector`: blind rotation, sample extraction, key switch. Looks at `cancel`
+    /// every few milliseconds.
+    ///
+    /// # Errors
+    /// [`BackendError::Cancelled`] or a failure; `sample` then holds anything.
+    fn bootstrap(
+        &self,
+        params: &'static ParamSet,
+        bootstrapping: &dyn LoadedKey,
+        key_switching: &dyn LoadedKey,
+        test_vector: &[u8],
+        sample: &mut [u8],
+        cancel: &CancelToken,
+    ) -> Result<(), BackendError>;
+
+    /// `dst <- dst + src`, word by word.
+    fn hom_add(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]);
+
+    /// `dst <- dst - src`, word by word.
+    fn hom_sub(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]);
+
+    /// `dst <- dst · v`, word by word.
+    fn hom_int_mult(&self, params: &'static ParamSet, dst: &mut [u8], v: i32);
+}
+
+/// Takes the bytes of a key as they come, in the form of Table 3, so that the key never exists twice.
+pub trait KeySink: Send {
+    /// Takes the next bytes. A piece may end in the middle of a word.
+    ///
+    /// # Errors
+    /// [`BackendError::MalformedKey`] for a word that is not canonical; the sink is dropped after an error.
+    fn write(&mut self, bytes: &[u8]) -> Result<(), BackendError>;
+
+    /// Ends the key after exactly as many bytes as Table 3 says.
+    ///
+    /// # Errors
+    /// [`BackendError::MalformedKey`] or [`BackendError::Failed`].
+    fn finish(self: Box<Self>) -> Result<Arc<dyn LoadedKey>, BackendError>;
+}
+
+/// A key in the form in which its back end uses it.
+pub trait LoadedKey: Any + Send + Sync {
+    /// The parameter set of the key.
+    fn params(&self) -> &'static ParamSet;
+
+    /// Which key it is.
+    fn kind(&self) -> KeyKind;
+
+    /// Memory that it holds, in bytes.
+    fn bytes(&self) -> u64;
+
+    /// For the back end that made it, to find its own type again.
+    fn as_any(&self) -> &dyn Any;
+}

@@ -1,0 +1,257 @@
+//! A back end without cryptography, for tests of everything above the arithmetic.
+//!
+//! Samples are trivial encryptions: a mask of zeros and an encoded message as body. Linear operations are the real ones;
+//! a bootstrap reads the test vector at the place that blind rotation would come to. Keys are counted, not used.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use toroid_isa::KeyKind;
+use toroid_tfhe::noise::Path;
+use toroid_tfhe::params::{ModulusKind, ParamSet};
+
+use super::{Backend, BackendError, KeySink, LoadedKey};
+use crate::cancel::CancelToken;
+
+/// p = 2^64 - 2^32 + 1.
+const GOLDILOCKS: u128 = 0xffff_ffff_0000_0001;
+
+fn modulus(params: &ParamSet) -> u128 {
+    match params.modulus {
+        ModulusKind::Torus32 => 1 << 32,
+        ModulusKind::Goldilocks => GOLDILOCKS,
+    }
+}
+
+fn words(params: &ParamSet, bytes: &[u8]) -> Vec<u128> {
+    let word = |chunk: &[u8]| {
+        chunk
+            .iter()
+            .rev()
+            .fold(0, |word, byte| word << 8 | u128::from(*byte))
+    };
+    bytes
+        .chunks(params.modulus.word_bytes())
+        .map(word)
+        .collect()
+}
+
+fn put_words(params: &ParamSet, words: &[u128], bytes: &mut [u8]) {
+    for (chunk, word) in bytes.chunks_mut(params.modulus.word_bytes()).zip(words) {
+        let width = chunk.len();
+        chunk.copy_from_slice(&word.to_le_bytes()[..width]);
+    }
+}
+
+/// The torus element `numerator`/2^`bits` in the set's modulus.
+fn fraction(params: &ParamSet, numerator: u64, bits: u32) -> u128 {
+    ((u128::from(numerator) * modulus(params) + (1 << bits >> 1)) >> bits) % modulus(params)
+}
+
+/// The trivial sample of `message`, taken modulo 2^(`message_bits`+1), of the torus position message/2^(`message_bits`+1).
+#[must_use]
+pub fn encode_sample(params: &ParamSet, message: i64, message_bits: u32) -> Vec<u8> {
+    let numerator = message.rem_euclid(2 << message_bits) as u64;
+    let mut words = vec![0; params.tlwe_words()];
+    if let Some(body) = words.last_mut() {
+        *body = fraction(params, numerator, message_bits + 1);
+    }
+    let mut bytes = vec![0; params.tlwe_bytes()];
+    put_words(params, &words, &mut bytes);
+    bytes
+}
+
+/// The message of a trivial sample, below 2^(`message_bits`+1).
+#[must_use]
+pub fn decode_sample(params: &ParamSet, bytes: &[u8], message_bits: u32) -> u64 {
+    let body = words(params, bytes).last().copied().unwrap_or_default();
+    let q = modulus(params);
+    (((body << (message_bits + 1)) + q / 2) / q % (2 << message_bits)) as u64
+}
+
+/// The test vector of the function `f` on messages of `message_bits` bits.
+#[must_use]
+pub fn test_vector(params: &ParamSet, message_bits: u32, f: impl Fn(u64) -> u64) -> Vec<u8> {
+    let degree = params.ring_degree;
+    let block = (degree >> message_bits).max(1);
+    let mut words = vec![0; params.trlwe_words()];
+    let mask = params.glwe_dimension * degree;
+    for (index, word) in words[mask..].iter_mut().enumerate() {
+        let message = (index + block / 2) / block;
+        // The last half block belongs to message 0, whose lower half wraps round with the sign changed.
+        let negate = message >> message_bits != 0;
+        let message = if negate { 0 } else { message };
+        let value = fraction(
+            params,
+            f(message as u64) % (2 << message_bits),
+            message_bits + 1,
+        );
+        *word = if negate {
+            (modulus(params) - value) % modulus(params)
+        } else {
+            value
+        };
+    }
+    let mut bytes = vec![0; params.test_vector_bytes()];
+    put_words(params, &words, &mut bytes);
+    bytes
+}
+
+/// The back end.
+#[derive(Debug, Default)]
+pub struct PlaintextBackend {
+    bootstraps: AtomicU64,
+}
+
+impl PlaintextBackend {
+    /// A back end.
+    #[must_use]
+    pub fn new() -> PlaintextBackend {
+        PlaintextBackend::default()
+    }
+
+    /// How many bootstraps it has done.
+    #[must_use]
+    pub fn bootstraps(&self) -> u64 {
+        self.bootstraps.load(Ordering::Relaxed)
+    }
+
+    fn zip(params: &ParamSet, dst: &mut [u8], src: &[u8], f: impl Fn(u128, u128) -> u128) {
+        let combined: Vec<u128> = words(params, dst)
+            .into_iter()
+            .zip(words(params, src))
+            .map(|(a, b)| f(a, b))
+            .collect();
+        put_words(params, &combined, dst);
+    }
+}
+
+impl Backend for PlaintextBackend {
+    fn name(&self) -> &'static str {
+        "plaintext"
+    }
+
+    fn path(&self) -> Path {
+        Path::Exact
+    }
+
+    fn begin_key(
+        &self,
+        params: &'static ParamSet,
+        kind: KeyKind,
+    ) -> Result<Box<dyn KeySink>, BackendError> {
+        Ok(Box::new(CountedKey {
+            params,
+            kind,
+            bytes: 0,
+        }))
+    }
+
+    fn bootstrap(
+        &self,
+        params: &'static ParamSet,
+        bootstrapping: &dyn LoadedKey,
+        key_switching: &dyn LoadedKey,
+        test_vector: &[u8],
+        sample: &mut [u8],
+        cancel: &CancelToken,
+    ) -> Result<(), BackendError> {
+        if cancel.is_cancelled() {
+            return Err(BackendError::Cancelled);
+        }
+        for (key, kind) in [
+            (bootstrapping, KeyKind::Bootstrapping),
+            (key_switching, KeyKind::KeySwitching),
+        ] {
+            if key.params().id != params.id
+                || key.kind() != kind
+                || !key.as_any().is::<CountedKey>()
+            {
+                return Err(BackendError::Failed {
+                    reason: format!("not a {kind} of parameter set {}", params.name),
+                });
+            }
+        }
+        self.bootstraps.fetch_add(1, Ordering::Relaxed);
+        let q = modulus(params);
+        let body = words(params, sample).last().copied().unwrap_or_default();
+        let degree = params.ring_degree;
+        let rotation = (body * 2 * degree as u128 + q / 2) / q % (2 * degree as u128);
+        let polynomial = &words(params, test_vector)[params.glwe_dimension * degree..];
+        let coefficient = polynomial[rotation as usize % degree];
+        let mut result = vec![0; params.tlwe_words()];
+        if let Some(body) = result.last_mut() {
+            *body = if rotation < degree as u128 {
+                coefficient
+            } else {
+                (q - coefficient) % q
+            };
+        }
+        put_words(params, &result, sample);
+        Ok(())
+    }
+
+    fn hom_add(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]) {
+        let q = modulus(params);
+        Self::zip(params, dst, src, |a, b| (a + b) % q);
+    }
+
+    fn hom_sub(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]) {
+        let q = modulus(params);
+        Self::zip(params, dst, src, |a, b| (a + q - b) % q);
+    }
+
+    fn hom_int_mult(&self, params: &'static ParamSet, dst: &mut [u8], v: i32) {
+        let q = modulus(params);
+        let factor = i128::from(v).rem_euclid(q as i128) as u128;
+        let product: Vec<u128> = words(params, dst)
+            .into_iter()
+            .map(|a| a * factor % q)
+            .collect();
+        put_words(params, &product, dst);
+    }
+}
+
+/// A key of which only the length is kept; its own sink.
+#[derive(Debug)]
+struct CountedKey {
+    params: &'static ParamSet,
+    kind: KeyKind,
+    bytes: u64,
+}
+
+impl KeySink for CountedKey {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), BackendError> {
+        // All ones is not canonical in any modulus that has such a thing.
+        if bytes.len() >= 8 && bytes[..8] == [0xff; 8] {
+            return Err(BackendError::MalformedKey {
+                reason: format!("all ones at byte {}", self.bytes),
+            });
+        }
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<Arc<dyn LoadedKey>, BackendError> {
+        Ok(Arc::from(self as Box<dyn LoadedKey>))
+    }
+}
+
+impl LoadedKey for CountedKey {
+    fn params(&self) -> &'static ParamSet {
+        self.params
+    }
+
+    fn kind(&self) -> KeyKind {
+        self.kind
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

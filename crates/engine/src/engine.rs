@@ -1,0 +1,184 @@
+//! The engine: memory areas, back end and swap area in one place.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use toroid_isa::VrNumber;
+use toroid_tfhe::noise::Noise;
+use toroid_tfhe::params::ParamSet;
+
+use crate::backend::Backend;
+use crate::error::EngineError;
+use crate::paging::{PageIo, PagedMemory, PagingStatistics, ReplacementPolicy};
+use crate::processor::RunLock;
+use crate::register::RegisterInfo;
+use crate::swap::{PagingContext, Swap};
+use crate::table::{Content, Table, info};
+
+/// Sizes of the engine's memory areas. Sizes in bytes count in whole units of 4096.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineConfig {
+    /// Most that keys, test vectors and programs may take, in bytes.
+    pub persistent_bytes: u64,
+    /// Size of the paged area in bytes: main memory for TLWE samples.
+    pub paged_bytes: u64,
+    /// Slots of the stack region, each for one TLWE sample.
+    pub stack_slots: usize,
+    /// Size of the swap area in bytes.
+    pub swap_bytes: u64,
+    /// Which pages leave main memory when it is full.
+    pub replacement: ReplacementPolicy,
+}
+
+impl Default for EngineConfig {
+    /// 4 GiB for keys, 64 MiB for samples, 256 stack slots, 1 GiB of swap, CLOCK.
+    fn default() -> EngineConfig {
+        EngineConfig {
+            persistent_bytes: 4 << 30,
+            paged_bytes: 64 << 20,
+            stack_slots: 256,
+            swap_bytes: 1 << 30,
+            replacement: ReplacementPolicy::Clock,
+        }
+    }
+}
+
+/// A TLWE sample read from its register.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// Its parameter set.
+    pub params: &'static ParamSet,
+    /// The n mask words and the body, little-endian.
+    pub bytes: Vec<u8>,
+    /// Message bits; 0: unknown, or a Boolean gate's.
+    pub message_bits: u32,
+    /// Whether messages are signed.
+    pub signed: bool,
+    /// Whether a program wrote it.
+    pub computed: bool,
+    /// Its noise and failure probability.
+    pub noise: Noise,
+}
+
+/// The secure computing engine. All methods may be called from any thread at any time; one program runs at a time.
+pub struct Engine {
+    pub(crate) config: EngineConfig,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) memory: PagedMemory,
+    /// Taken before the lock inside `memory`, never the other way round.
+    table: Mutex<Table>,
+    pub(crate) run_lock: RunLock,
+}
+
+impl Engine {
+    /// An engine without content.
+    pub fn new(config: EngineConfig, backend: Arc<dyn Backend>, swap: Arc<dyn Swap>) -> Engine {
+        Engine {
+            config,
+            backend,
+            memory: PagedMemory::new(
+                config.paged_bytes,
+                config.swap_bytes,
+                swap,
+                config.replacement,
+            ),
+            table: Mutex::new(Table::new(config.persistent_bytes)),
+            run_lock: RunLock::default(),
+        }
+    }
+
+    pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The sizes that the engine was made with.
+    pub fn config(&self) -> &EngineConfig {
+        &self.config
+    }
+
+    /// The arithmetic behind the processor.
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    /// Removes a register, and the parts of an object for it that is not complete. A program under way keeps what it
+    /// began with. Says whether the register had content.
+    pub fn remove(&self, vr: VrNumber) -> bool {
+        self.table().remove(&self.memory, vr)
+    }
+
+    /// Removes every register of a key id, which may then be used with another parameter set. Says how many had content.
+    pub fn clear_key_id(&self, key_id: u32) -> usize {
+        self.table().clear_key_id(&self.memory, key_id)
+    }
+
+    /// The parameter set that a key id is in use with.
+    pub fn params_of(&self, key_id: u32) -> Option<&'static ParamSet> {
+        self.table().params_of(key_id)
+    }
+
+    /// Every register with content, in the order of their numbers.
+    pub fn list(&self) -> Vec<RegisterInfo> {
+        self.table().list(&self.memory)
+    }
+
+    /// One register, if it has content.
+    pub fn info(&self, vr: VrNumber) -> Option<RegisterInfo> {
+        self.table()
+            .get(vr)
+            .map(|register| info(&self.memory, vr, register))
+    }
+
+    /// The TLWE sample in a register.
+    ///
+    /// # Errors
+    /// [`EngineError::NotASample`], [`EngineError::NoSuchRegister`], and whatever fails when it must be paged in.
+    pub fn read_sample(&self, context: PagingContext, vr: VrNumber) -> Result<Sample, EngineError> {
+        if !vr.ty().is_sample() {
+            return Err(EngineError::NotASample { vr });
+        }
+        let (page, mut sample) = {
+            let table = self.table();
+            let register = table.get(vr).ok_or(EngineError::NoSuchRegister { vr })?;
+            let Content::Sample { page, noise } = &register.content else {
+                return Err(EngineError::NotASample { vr });
+            };
+            // Another command may replace the register while the page comes in.
+            self.memory.retain(*page);
+            let sample = Sample {
+                params: register.params,
+                bytes: Vec::new(),
+                message_bits: register.message_bits,
+                signed: register.signed,
+                computed: register.computed,
+                noise: noise.clone(),
+            };
+            (*page, sample)
+        };
+        let bytes = self
+            .memory
+            .read(&mut PageIo::new(context), page, sample.params.tlwe_bytes());
+        self.memory.release(page);
+        sample.bytes = bytes?;
+        Ok(sample)
+    }
+
+    /// Counters and state of the paged area.
+    pub fn paging(&self) -> PagingStatistics {
+        self.memory.statistics()
+    }
+
+    /// Bytes of the persistent area in use, and in all.
+    pub fn persistent_bytes(&self) -> (u64, u64) {
+        self.table().persistent_bytes()
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("config", &self.config)
+            .field("backend", &self.backend.name())
+            .finish_non_exhaustive()
+    }
+}

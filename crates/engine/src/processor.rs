@@ -1,0 +1,580 @@
+//! The processor: runs a program as a transaction on virtual registers (platform paper, section 4.4).
+//!
+//! A run sees the registers as they were when it began. Its writes go to pages of its own, which are paged like any other,
+//! and change hands at the end: the run comes before every store that happened meanwhile, so that a register stored or
+//! removed during the run keeps what the store or removal left. On any error the pages go and the registers stay.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use toroid_isa::{Environment, Instruction, KeyKind, Program, VrNumber, verify};
+use toroid_tfhe::noise::Noise;
+use toroid_tfhe::params::ParamSet;
+
+use crate::backend::{BackendError, LoadedKey};
+use crate::cancel::CancelToken;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::paging::{PageId, PageIo};
+use crate::store::{Accepted, Part, StagedSample};
+use crate::swap::PagingContext;
+use crate::table::{Content, Register};
+
+/// How often a run that waits for another looks at its cancellation token.
+const CANCEL_POLL: Duration = Duration::from_millis(10);
+
+/// What one instruction took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstructionTiming {
+    /// The instruction.
+    pub instruction: Instruction,
+    /// Wall time, page I/O included.
+    pub duration: Duration,
+    /// Pages that it read from the swap area.
+    pub page_ins: u64,
+    /// Pages that it wrote to the swap area.
+    pub page_outs: u64,
+}
+
+/// The result of a program.
+#[derive(Clone, Debug)]
+pub struct RunOutcome {
+    /// The register that was returned.
+    pub returned: VrNumber,
+    /// The parameter set of its sample.
+    pub params: &'static ParamSet,
+    /// The sample: n mask words and the body, little-endian.
+    pub bytes: Vec<u8>,
+    /// Noise of the sample and failure probability of every bootstrap behind it.
+    pub noise: Noise,
+    /// Message bits of the sample; 0: unknown, or a Boolean gate's.
+    pub message_bits: u32,
+    /// Whether its messages are signed.
+    pub signed: bool,
+    /// Every instruction in the order of execution.
+    pub instructions: Vec<InstructionTiming>,
+    /// Wall time of all of it, without waiting for another run.
+    pub duration: Duration,
+    /// Pages read from the swap area.
+    pub page_ins: u64,
+    /// Pages written to the swap area.
+    pub page_outs: u64,
+}
+
+/// Lets one program run at a time.
+#[derive(Debug, Default)]
+pub(crate) struct RunLock {
+    running: Mutex<bool>,
+    ended: Condvar,
+}
+
+struct RunGuard<'a>(&'a RunLock);
+
+impl RunLock {
+    fn acquire(&self, cancel: &CancelToken) -> Result<RunGuard<'_>, EngineError> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if cancel.is_cancelled() {
+                return Err(EngineError::Cancelled);
+            }
+            if !*running {
+                *running = true;
+                return Ok(RunGuard(self));
+            }
+            (running, _) = self
+                .ended
+                .wait_timeout(running, CANCEL_POLL)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for RunGuard<'_> {
+    fn drop(&mut self) {
+        *self
+            .0
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = false;
+        self.0.ended.notify_one();
+    }
+}
+
+/// A sample with what is known of it.
+#[derive(Clone)]
+struct Value {
+    params: &'static ParamSet,
+    noise: Noise,
+    message_bits: u32,
+    signed: bool,
+}
+
+impl Value {
+    /// What is known of a sum or difference of this and `other`.
+    fn combined(&self, other: &Value, factor: f64) -> Value {
+        Value {
+            params: self.params,
+            noise: self.noise.plus(&other.noise, factor),
+            message_bits: self.message_bits.max(other.message_bits),
+            signed: self.signed || other.signed,
+        }
+    }
+}
+
+/// A register as the run sees it. Holds its page.
+struct Working {
+    page: PageId,
+    value: Value,
+    /// To appear in the register at the end.
+    written: bool,
+    computed: bool,
+}
+
+#[derive(Clone)]
+struct TestVector {
+    bytes: Arc<[u8]>,
+    message_bits: u32,
+    signed: bool,
+}
+
+/// Everything that a run works on; gives all pages back when dropped.
+struct Transaction<'e> {
+    engine: &'e Engine,
+    program: VrNumber,
+    registers: HashMap<VrNumber, Working>,
+    /// Of the registers that were there at the start.
+    versions: HashMap<VrNumber, u64>,
+    test_vectors: HashMap<VrNumber, TestVector>,
+    keys: HashMap<VrNumber, Arc<dyn LoadedKey>>,
+    stack: Vec<(Vec<u8>, Value)>,
+    io: PageIo,
+}
+
+impl Environment for Transaction<'_> {
+    fn has_register(&self, vr: VrNumber) -> bool {
+        self.registers.contains_key(&vr)
+    }
+
+    fn has_test_vector(&self, vr: VrNumber) -> bool {
+        self.test_vectors.contains_key(&vr)
+    }
+
+    fn has_key(&self, key_id: u32, kind: KeyKind) -> bool {
+        VrNumber::key(key_id, kind).is_ok_and(|vr| self.keys.contains_key(&vr))
+    }
+
+    fn stack_slots(&self) -> usize {
+        self.engine.config.stack_slots
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        for working in self.registers.values() {
+            self.engine.memory.release(working.page);
+        }
+        self.engine.table().end_watch();
+    }
+}
+
+impl Engine {
+    /// Runs the program of the trigger's key id and gives its result.
+    ///
+    /// The program is verified against the registers there are before its first instruction. All its writes appear at the
+    /// end, at once, or none. `cancel` is honoured while waiting for another run, between instructions and in bootstraps.
+    ///
+    /// # Errors
+    /// [`EngineError::NotASample`] for a trigger of another type, [`EngineError::NoSuchRegister`] if there is no program,
+    /// [`EngineError::Verify`], [`EngineError::Cancelled`], page I/O that failed, no room, or a failure of the back end.
+    /// No register has changed then.
+    pub fn run(
+        &self,
+        context: PagingContext,
+        trigger: VrNumber,
+        cancel: &CancelToken,
+    ) -> Result<RunOutcome, EngineError> {
+        if !trigger.ty().is_sample() {
+            return Err(EngineError::NotASample { vr: trigger });
+        }
+        self.execute(context, trigger, None, cancel)
+    }
+
+    /// Stores a part of a TLWE sample; if it is the last, runs the program of its key id on the new sample in the same
+    /// transaction: when the run fails, the sample's register keeps what it held before. `None` if parts are still to come.
+    ///
+    /// This is compute-on-write, and compute-on-read where the sample comes from the SSD.
+    ///
+    /// # Errors
+    /// Those of [`Engine::store_part`] and [`Engine::run`].
+    pub fn store_part_and_run(
+        &self,
+        part: &Part<'_>,
+        cancel: &CancelToken,
+    ) -> Result<Option<RunOutcome>, EngineError> {
+        if !part.vr.ty().is_sample() {
+            return Err(EngineError::NotASample { vr: part.vr });
+        }
+        match self.accept(part)? {
+            Accepted::Sample(sample) => self
+                .execute(part.context, part.vr, Some(sample), cancel)
+                .map(Some),
+            Accepted::Incomplete | Accepted::Stored => Ok(None),
+        }
+    }
+
+    fn execute(
+        &self,
+        context: PagingContext,
+        trigger: VrNumber,
+        staged: Option<StagedSample>,
+        cancel: &CancelToken,
+    ) -> Result<RunOutcome, EngineError> {
+        let _guard = self.run_lock.acquire(cancel)?;
+        let start = Instant::now();
+        let program_vr = VrNumber::program(trigger.key_id())
+            .map_err(|_| EngineError::NoSuchRegister { vr: trigger })?;
+        let (program, mut transaction) = Transaction::begin(self, context, program_vr, staged)?;
+        verify(&program, &transaction, None).map_err(|errors| EngineError::Verify {
+            vr: program_vr,
+            errors,
+        })?;
+        let mut instructions = Vec::with_capacity(program.len());
+        let mut result = None;
+        for instruction in program.instructions() {
+            if cancel.is_cancelled() {
+                return Err(EngineError::Cancelled);
+            }
+            let (begun, ins, outs) = (
+                Instant::now(),
+                transaction.io.page_ins,
+                transaction.io.page_outs,
+            );
+            if let Instruction::Return { n } = *instruction {
+                result = Some((n, transaction.read(n)?));
+            } else {
+                transaction.step(*instruction, cancel)?;
+            }
+            instructions.push(InstructionTiming {
+                instruction: *instruction,
+                duration: begun.elapsed(),
+                page_ins: transaction.io.page_ins - ins,
+                page_outs: transaction.io.page_outs - outs,
+            });
+        }
+        let (returned, (bytes, value)) = result.ok_or(EngineError::Execution {
+            vr: program_vr,
+            what: "ends without a return",
+        })?;
+        let (page_ins, page_outs) = (transaction.io.page_ins, transaction.io.page_outs);
+        transaction.commit();
+        let duration = start.elapsed();
+        tracing::debug!(%program_vr, instructions = instructions.len(), ?duration, page_ins, page_outs, "program ran");
+        Ok(RunOutcome {
+            returned,
+            params: value.params,
+            bytes,
+            noise: value.noise,
+            message_bits: value.message_bits,
+            signed: value.signed,
+            instructions,
+            duration,
+            page_ins,
+            page_outs,
+        })
+    }
+}
+
+impl<'e> Transaction<'e> {
+    /// Takes hold of everything that the program names, as it is now.
+    fn begin(
+        engine: &'e Engine,
+        context: PagingContext,
+        program_vr: VrNumber,
+        staged: Option<StagedSample>,
+    ) -> Result<(Arc<Program>, Transaction<'e>), EngineError> {
+        let mut transaction = Transaction {
+            engine,
+            program: program_vr,
+            registers: HashMap::new(),
+            versions: HashMap::new(),
+            test_vectors: HashMap::new(),
+            keys: HashMap::new(),
+            stack: Vec::new(),
+            io: PageIo::new(context),
+        };
+        if let Some(sample) = staged {
+            let page = engine.memory.create(&mut transaction.io, &sample.bytes)?;
+            let value = Value {
+                params: sample.params,
+                noise: sample.noise(),
+                message_bits: sample.attributes.message_bits,
+                signed: sample.attributes.signed,
+            };
+            transaction.registers.insert(
+                sample.vr,
+                Working {
+                    page,
+                    value,
+                    written: true,
+                    computed: false,
+                },
+            );
+        }
+        let mut table = engine.table();
+        for (vr, working) in &transaction.registers {
+            table.check_params(*vr, working.value.params)?;
+        }
+        let program = match table.get(program_vr).map(|register| &register.content) {
+            Some(Content::Program(program)) => Arc::clone(program),
+            _ => return Err(EngineError::NoSuchRegister { vr: program_vr }),
+        };
+        let mut operands: BTreeSet<VrNumber> = program
+            .instructions()
+            .iter()
+            .flat_map(Instruction::operands)
+            .collect();
+        let key_ids: BTreeSet<u32> = operands.iter().map(|vr| vr.key_id()).collect();
+        operands.extend(transaction.registers.keys());
+        for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
+            operands.extend(
+                key_ids
+                    .iter()
+                    .filter_map(|id| VrNumber::key(*id, kind).ok()),
+            );
+        }
+        for vr in operands {
+            let Some(register) = table.get(vr) else {
+                continue;
+            };
+            if let Some(version) = table.version(vr) {
+                transaction.versions.insert(vr, version);
+            }
+            transaction.hold(vr, register);
+        }
+        table.watch_clears();
+        drop(table);
+        Ok((program, transaction))
+    }
+
+    fn hold(&mut self, vr: VrNumber, register: &Register) {
+        match &register.content {
+            Content::Program(_) => {}
+            Content::TestVector(bytes) => {
+                let bytes = Arc::clone(bytes);
+                let (message_bits, signed) = (register.message_bits, register.signed);
+                self.test_vectors.insert(
+                    vr,
+                    TestVector {
+                        bytes,
+                        message_bits,
+                        signed,
+                    },
+                );
+            }
+            Content::Key(key) => {
+                self.keys.insert(vr, Arc::clone(key));
+            }
+            // A sample that came with the run takes the place of the stored one.
+            Content::Sample { .. } if self.registers.contains_key(&vr) => {}
+            Content::Sample { page, noise } => {
+                self.engine.memory.retain(*page);
+                let value = Value {
+                    params: register.params,
+                    noise: noise.clone(),
+                    message_bits: register.message_bits,
+                    signed: register.signed,
+                };
+                self.registers.insert(
+                    vr,
+                    Working {
+                        page: *page,
+                        value,
+                        written: false,
+                        computed: register.computed,
+                    },
+                );
+            }
+        }
+    }
+
+    fn working(&self, vr: VrNumber) -> Result<&Working, EngineError> {
+        self.registers
+            .get(&vr)
+            .ok_or(EngineError::NoSuchRegister { vr })
+    }
+
+    /// The sample in a register, copied to the processor's cache memory.
+    fn read(&mut self, vr: VrNumber) -> Result<(Vec<u8>, Value), EngineError> {
+        let working = self.working(vr)?;
+        let (page, value) = (working.page, working.value.clone());
+        let bytes = self
+            .engine
+            .memory
+            .read(&mut self.io, page, value.params.tlwe_bytes())?;
+        Ok((bytes, value))
+    }
+
+    fn write(&mut self, vr: VrNumber, bytes: &[u8], value: Value) -> Result<(), EngineError> {
+        let page = match self.registers.get(&vr) {
+            Some(working) => self
+                .engine
+                .memory
+                .replace(&mut self.io, working.page, bytes)?,
+            None => self.engine.memory.create(&mut self.io, bytes)?,
+        };
+        self.registers.insert(
+            vr,
+            Working {
+                page,
+                value,
+                written: true,
+                computed: true,
+            },
+        );
+        Ok(())
+    }
+
+    /// A key of the key id of the sample in `n`.
+    fn key(&self, n: VrNumber, kind: KeyKind) -> Result<Arc<dyn LoadedKey>, EngineError> {
+        let vr =
+            VrNumber::key(n.key_id(), kind).map_err(|_| EngineError::NoSuchRegister { vr: n })?;
+        self.keys
+            .get(&vr)
+            .map(Arc::clone)
+            .ok_or(EngineError::NoSuchRegister { vr })
+    }
+
+    /// Executes an instruction other than Return.
+    fn step(&mut self, instruction: Instruction, cancel: &CancelToken) -> Result<(), EngineError> {
+        let backend = &*self.engine.backend;
+        match instruction {
+            Instruction::Return { .. } => Ok(()),
+            Instruction::Move { dst, src } => {
+                let source = self.working(src)?;
+                let (page, value) = (source.page, source.value.clone());
+                // Both registers hold the page until one of them is written.
+                self.engine.memory.retain(page);
+                let moved = Working {
+                    page,
+                    value,
+                    written: true,
+                    computed: true,
+                };
+                if let Some(old) = self.registers.insert(dst, moved) {
+                    self.engine.memory.release(old.page);
+                }
+                Ok(())
+            }
+            Instruction::Push { n } => {
+                let slots = self.engine.config.stack_slots;
+                if self.stack.len() >= slots {
+                    return Err(EngineError::StackOverflow {
+                        vr: self.program,
+                        slots,
+                    });
+                }
+                let sample = self.read(n)?;
+                self.stack.push(sample);
+                Ok(())
+            }
+            Instruction::Pop { n } => {
+                let (bytes, value) = self.stack.pop().ok_or(EngineError::Execution {
+                    vr: self.program,
+                    what: "pops from an empty stack",
+                })?;
+                self.write(n, &bytes, value)
+            }
+            Instruction::Bootstrap { tv, n } => {
+                let test_vector = self
+                    .test_vectors
+                    .get(&tv)
+                    .cloned()
+                    .ok_or(EngineError::NoSuchRegister { vr: tv })?;
+                let bootstrapping = self.key(n, KeyKind::Bootstrapping)?;
+                let key_switching = self.key(n, KeyKind::KeySwitching)?;
+                let (mut bytes, value) = self.read(n)?;
+                let params = value.params;
+                backend
+                    .bootstrap(
+                        params,
+                        &*bootstrapping,
+                        &*key_switching,
+                        &test_vector.bytes,
+                        &mut bytes,
+                        cancel,
+                    )
+                    .map_err(|source| match source {
+                        BackendError::Cancelled => EngineError::Cancelled,
+                        source => EngineError::Backend { vr: n, source },
+                    })?;
+                // Without the function's width the set's own decides; that is 0, a gate, for sets made for gates.
+                let message_bits = if test_vector.message_bits == 0 {
+                    params.message_bits
+                } else {
+                    test_vector.message_bits
+                };
+                let noise = value
+                    .noise
+                    .bootstrapped(params, message_bits, backend.path());
+                self.write(
+                    n,
+                    &bytes,
+                    Value {
+                        params,
+                        noise,
+                        message_bits,
+                        signed: test_vector.signed,
+                    },
+                )
+            }
+            Instruction::HomAdd { dst, src } => {
+                let (addend, other) = self.read(src)?;
+                let (mut bytes, value) = self.read(dst)?;
+                backend.hom_add(value.params, &mut bytes, &addend);
+                self.write(dst, &bytes, value.combined(&other, 1.0))
+            }
+            Instruction::HomSub { dst, src } => {
+                let (subtrahend, other) = self.read(src)?;
+                let (mut bytes, value) = self.read(dst)?;
+                backend.hom_sub(value.params, &mut bytes, &subtrahend);
+                self.write(dst, &bytes, value.combined(&other, -1.0))
+            }
+            Instruction::HomIntMult { n, v } => {
+                let (mut bytes, mut value) = self.read(n)?;
+                backend.hom_int_mult(value.params, &mut bytes, v);
+                value.noise = value.noise.times(f64::from(v));
+                self.write(n, &bytes, value)
+            }
+        }
+    }
+
+    /// Makes every write appear, but for registers that were stored, removed or cleared meanwhile.
+    fn commit(mut self) {
+        let engine = self.engine;
+        let mut table = engine.table();
+        let cleared = table.end_watch();
+        for (vr, working) in std::mem::take(&mut self.registers) {
+            let untouched = table.version(vr) == self.versions.get(&vr).copied()
+                && !cleared.contains(&vr.key_id())
+                && table.check_params(vr, working.value.params).is_ok();
+            if !working.written || !untouched {
+                engine.memory.release(working.page);
+                continue;
+            }
+            let register = Register {
+                params: working.value.params,
+                bytes: working.value.params.tlwe_bytes() as u64,
+                message_bits: working.value.message_bits,
+                signed: working.value.signed,
+                computed: working.computed,
+                content: Content::Sample {
+                    page: working.page,
+                    noise: working.value.noise,
+                },
+                reservation: None,
+            };
+            table.insert(&engine.memory, vr, register);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What is known of a virtual register beside its content.
+
+use toroid_isa::{HEADER_BYTES, KeyKind, MAX_ENCODED_BYTES, VrNumber, VrType};
+use toroid_tfhe::noise::Noise;
+use toroid_tfhe::params::{ModulusKind, ParamSet};
+
+use crate::address::{PageTableEntry, VirtualAddress};
+use crate::error::EngineError;
+
+/// What the metadata of a test vector or sample says of it; ignored for keys and programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Attributes {
+    /// Message bits of a sample, or of a test vector's input; 0: unknown, or a Boolean gate's.
+    pub message_bits: u32,
+    /// Whether messages are signed.
+    pub signed: bool,
+    /// log2 of a sample's noise variance over the torus; without it, that of a fresh encryption.
+    pub log2_variance: Option<f64>,
+    /// log2 of the probability that some bootstrap behind a sample failed; without it, none did.
+    pub log2_failure: Option<f64>,
+}
+
+impl Attributes {
+    pub(crate) fn check(&self, vr: VrNumber) -> Result<(), EngineError> {
+        // Half of the torus is the largest error there is, and probabilities are at most 1.
+        for (what, value) in [
+            ("log2 variance", self.log2_variance),
+            ("log2 failure probability", self.log2_failure),
+        ] {
+            if let Some(found) = value
+                && !(found.is_finite() && found <= 0.0)
+            {
+                return Err(EngineError::Attribute {
+                    vr,
+                    what,
+                    expected: "a number that is at most 0",
+                    found,
+                });
+            }
+        }
+        if self.message_bits > MAX_MESSAGE_BITS {
+            return Err(EngineError::Attribute {
+                vr,
+                what: "message bits",
+                expected: "at most 32",
+                found: f64::from(self.message_bits),
+            });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn noise(&self, params: &ParamSet) -> Noise {
+        Noise::with_failure(
+            self.log2_variance
+                .map_or_else(|| params.lwe_variance(), f64::exp2),
+            self.log2_failure.unwrap_or(f64::NEG_INFINITY),
+        )
+    }
+}
+
+const MAX_MESSAGE_BITS: u32 = 32;
+
+/// A virtual register as [`crate::Engine::list`] shows it.
+#[derive(Clone, Debug)]
+pub struct RegisterInfo {
+    /// Its number.
+    pub vr: VrNumber,
+    /// Its parameter set.
+    pub params: &'static ParamSet,
+    /// Size of its content in the form of Table 3, bytes.
+    pub bytes: u64,
+    /// Where it begins in the virtual address space.
+    pub address: VirtualAddress,
+    /// Its page table entry, if it is a sample.
+    pub page: Option<PageTableEntry>,
+    /// Message bits; 0: unknown, or a Boolean gate's.
+    pub message_bits: u32,
+    /// Whether messages are signed.
+    pub signed: bool,
+    /// Whether a program wrote it.
+    pub computed: bool,
+    /// Noise and failure probability, if it is a sample.
+    pub noise: Option<Noise>,
+}
+
+/// Which key the register holds, if Table 3 has a key with its data id.
+pub(crate) fn key_kind(vr: VrNumber) -> Option<KeyKind> {
+    [KeyKind::Bootstrapping, KeyKind::KeySwitching]
+        .into_iter()
+        .find(|kind| vr.ty() == VrType::Key && kind.data_id() == vr.data_id())
+}
+
+/// Size of a register's content in bytes (Table 3); `None` for programs, whose size is their own, and for data ids that the
+/// table does not have.
+#[must_use]
+pub fn register_bytes(vr: VrNumber, params: &ParamSet) -> Option<u64> {
+    match vr.ty() {
+        VrType::Prg => None,
+        VrType::Tv => Some(params.test_vector_bytes() as u64),
+        VrType::Key => key_kind(vr).map(|kind| match kind {
+            KeyKind::Bootstrapping => params.bootstrapping_key_bytes(),
+            KeyKind::KeySwitching => params.key_switching_key_bytes(),
+        }),
+        VrType::TlweCor | VrType::TlweCow => Some(params.tlwe_bytes() as u64),
+    }
+}
+
+/// Checks that the register exists and that its content can have this size.
+pub(crate) fn check_size(vr: VrNumber, params: &ParamSet, found: u64) -> Result<(), EngineError> {
+    if vr.ty() == VrType::Prg {
+        if vr.data_id() != 0 {
+            return Err(EngineError::DataId {
+                vr,
+                expected: "a program's data id is 0",
+            });
+        }
+        let (least, most) = (HEADER_BYTES as u64, MAX_ENCODED_BYTES as u64);
+        if !(least..=most).contains(&found) {
+            return Err(EngineError::ProgramSize {
+                vr,
+                least,
+                most,
+                found,
+            });
+        }
+        return Ok(());
+    }
+    let Some(expected) = register_bytes(vr, params) else {
+        return Err(EngineError::DataId {
+            vr,
+            expected: "the data id of a key is 1 (bootstrapping key) or 2 (key-switching key)",
+        });
+    };
+    if found != expected {
+        return Err(EngineError::Size {
+            vr,
+            params: params.name,
+            expected,
+            found,
+        });
+    }
+    Ok(())
+}
+
+/// Checks that every word of a sample or test vector is below the modulus.
+pub(crate) fn check_words(
+    vr: VrNumber,
+    params: &ParamSet,
+    bytes: &[u8],
+) -> Result<(), EngineError> {
+    /// p = 2^64 - 2^32 + 1.
+    const GOLDILOCKS: u64 = 0xffff_ffff_0000_0001;
+    match params.modulus {
+        ModulusKind::Torus32 => Ok(()),
+        ModulusKind::Goldilocks => {
+            let (words, _) = bytes.as_chunks::<8>();
+            match words
+                .iter()
+                .map(|word| u64::from_le_bytes(*word))
+                .enumerate()
+                .find(|(_, word)| *word >= GOLDILOCKS)
+            {
+                Some((index, found)) => Err(EngineError::NotCanonical { vr, index, found }),
+                None => Ok(()),
+            }
+        }
+    }
+}

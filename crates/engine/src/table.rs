@@ -1,0 +1,395 @@
+//! The VR table (platform paper, section 4.2): which registers there are, and where.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use toroid_isa::{Program, VrNumber, VrType};
+use toroid_tfhe::noise::Noise;
+use toroid_tfhe::params::ParamSet;
+
+use crate::address::{PAGE_BYTES, PAGE_NUMBERS, VirtualAddress, units_of};
+use crate::backend::LoadedKey;
+use crate::error::EngineError;
+use crate::extents::Extents;
+use crate::paging::{PAGED_PAGE_NUMBERS, PageId, PagedMemory};
+use crate::register::RegisterInfo;
+use crate::store::Partial;
+
+/// What a register holds.
+#[derive(Clone)]
+pub(crate) enum Content {
+    Program(Arc<Program>),
+    TestVector(Arc<[u8]>),
+    Key(Arc<dyn LoadedKey>),
+    Sample { page: PageId, noise: Noise },
+}
+
+/// Page numbers and bytes taken from the persistent area.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    first_page: u64,
+    pages: u64,
+    /// Units of memory; a loaded key may hold more or less than its Table 3 form.
+    units: u64,
+}
+
+impl Reservation {
+    fn address(&self) -> VirtualAddress {
+        VirtualAddress::of_page(self.first_page)
+    }
+}
+
+pub(crate) struct Register {
+    pub(crate) params: &'static ParamSet,
+    pub(crate) bytes: u64,
+    pub(crate) message_bits: u32,
+    pub(crate) signed: bool,
+    pub(crate) computed: bool,
+    pub(crate) content: Content,
+    /// For everything but samples.
+    pub(crate) reservation: Option<Reservation>,
+}
+
+struct Entry {
+    register: Register,
+    version: u64,
+}
+
+/// An object whose parts are still coming.
+pub(crate) struct PartialEntry {
+    pub(crate) partial: Arc<Mutex<Partial>>,
+    pub(crate) params: &'static ParamSet,
+    pub(crate) reservation: Option<Reservation>,
+}
+
+pub(crate) struct Table {
+    registers: BTreeMap<VrNumber, Entry>,
+    partials: BTreeMap<VrNumber, PartialEntry>,
+    page_numbers: Extents,
+    used_units: u64,
+    total_units: u64,
+    last_version: u64,
+    /// The key ids that were cleared while a program runs.
+    cleared: Option<BTreeSet<u32>>,
+}
+
+impl Table {
+    pub(crate) fn new(persistent_bytes: u64) -> Table {
+        Table {
+            registers: BTreeMap::new(),
+            partials: BTreeMap::new(),
+            page_numbers: Extents::new(PAGED_PAGE_NUMBERS, PAGE_NUMBERS - PAGED_PAGE_NUMBERS),
+            used_units: 0,
+            total_units: persistent_bytes / PAGE_BYTES as u64,
+            last_version: 0,
+            cleared: None,
+        }
+    }
+
+    pub(crate) fn get(&self, vr: VrNumber) -> Option<&Register> {
+        self.registers.get(&vr).map(|entry| &entry.register)
+    }
+
+    /// Changes whenever the register is stored, written or removed and stored again.
+    pub(crate) fn version(&self, vr: VrNumber) -> Option<u64> {
+        self.registers.get(&vr).map(|entry| entry.version)
+    }
+
+    fn registers_of(&self, key_id: u32) -> impl Iterator<Item = (VrNumber, &Register)> {
+        VrType::ALL.into_iter().flat_map(move |ty| {
+            bounds(ty, key_id)
+                .into_iter()
+                .flat_map(|(first, last)| self.registers.range(first..=last))
+                .map(|(vr, entry)| (*vr, &entry.register))
+        })
+    }
+
+    fn partials_of(&self, key_id: u32) -> impl Iterator<Item = (VrNumber, &PartialEntry)> {
+        VrType::ALL.into_iter().flat_map(move |ty| {
+            bounds(ty, key_id)
+                .into_iter()
+                .flat_map(|(first, last)| self.partials.range(first..=last))
+                .map(|(vr, entry)| (*vr, entry))
+        })
+    }
+
+    /// The parameter set that the key id is in use with.
+    pub(crate) fn params_of(&self, key_id: u32) -> Option<&'static ParamSet> {
+        let registers = self
+            .registers_of(key_id)
+            .map(|(_, register)| register.params);
+        registers
+            .chain(self.partials_of(key_id).map(|(_, partial)| partial.params))
+            .next()
+    }
+
+    /// Checks that an object of this set can be stored, whatever part of the same object has come before.
+    pub(crate) fn check_params(&self, vr: VrNumber, params: &ParamSet) -> Result<(), EngineError> {
+        // All registers of a key id have one set, and so have all partial objects: the first of each speaks for the rest.
+        let register = self
+            .registers_of(vr.key_id())
+            .map(|(_, register)| register.params)
+            .next();
+        let mut partials = self
+            .partials_of(vr.key_id())
+            .filter(|(other, _)| *other != vr);
+        let partial = partials.next().map(|(_, partial)| partial.params);
+        match register
+            .into_iter()
+            .chain(partial)
+            .find(|set| set.id != params.id)
+        {
+            Some(set) => Err(EngineError::ParamsMismatch {
+                vr,
+                expected: set.name,
+                found: params.name,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes room in the persistent area; `returning` units count as free already.
+    fn reserve(
+        &mut self,
+        vr: VrNumber,
+        bytes: u64,
+        returning: u64,
+    ) -> Result<Reservation, EngineError> {
+        let units = units_of(bytes);
+        let available = (self.total_units + returning).saturating_sub(self.used_units);
+        if units > available {
+            let unit = PAGE_BYTES as u64;
+            return Err(EngineError::PersistentAreaFull {
+                vr,
+                needed: units * unit,
+                available: available * unit,
+                total: self.total_units * unit,
+            });
+        }
+        let first_page = self
+            .page_numbers
+            .allocate(units)
+            .ok_or(EngineError::VirtualSpaceFull { needed: units })?;
+        self.used_units += units;
+        Ok(Reservation {
+            first_page,
+            pages: units,
+            units,
+        })
+    }
+
+    pub(crate) fn free(&mut self, reservation: Option<Reservation>) {
+        if let Some(reservation) = reservation {
+            self.page_numbers
+                .release(reservation.first_page, reservation.pages);
+            self.used_units = self.used_units.saturating_sub(reservation.units);
+        }
+    }
+
+    /// Starts an object of `bytes` bytes, in place of what has come of it before. A key counts the key that it replaces as
+    /// free memory.
+    pub(crate) fn begin(
+        &mut self,
+        vr: VrNumber,
+        params: &'static ParamSet,
+        bytes: u64,
+        partial: Arc<Mutex<Partial>>,
+        limit: usize,
+    ) -> Result<(), EngineError> {
+        self.check_params(vr, params)?;
+        if self.partials.len() >= limit && !self.partials.contains_key(&vr) {
+            return Err(EngineError::TooManyPartialObjects);
+        }
+        let reservation = if vr.ty().is_sample() {
+            None
+        } else {
+            let units = |reservation: Option<&Reservation>| {
+                reservation.map_or(0, |reservation| reservation.units)
+            };
+            let mut returning = units(
+                self.partials
+                    .get(&vr)
+                    .and_then(|partial| partial.reservation.as_ref()),
+            );
+            if vr.ty() == VrType::Key {
+                returning += units(
+                    self.get(vr)
+                        .and_then(|register| register.reservation.as_ref()),
+                );
+            }
+            Some(self.reserve(vr, bytes, returning)?)
+        };
+        if let Some(old) = self.partials.insert(
+            vr,
+            PartialEntry {
+                partial,
+                params,
+                reservation,
+            },
+        ) {
+            self.free(old.reservation);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn partial(&self, vr: VrNumber) -> Option<Arc<Mutex<Partial>>> {
+        self.partials
+            .get(&vr)
+            .map(|entry| Arc::clone(&entry.partial))
+    }
+
+    pub(crate) fn is_current(&self, vr: VrNumber, partial: &Arc<Mutex<Partial>>) -> bool {
+        self.partials
+            .get(&vr)
+            .is_some_and(|entry| Arc::ptr_eq(&entry.partial, partial))
+    }
+
+    /// Takes the partial object out, if it is still this one.
+    pub(crate) fn take_partial(
+        &mut self,
+        vr: VrNumber,
+        partial: &Arc<Mutex<Partial>>,
+    ) -> Option<PartialEntry> {
+        if self.is_current(vr, partial) {
+            self.partials.remove(&vr)
+        } else {
+            None
+        }
+    }
+
+    /// Corrects the room of a loaded key to what it really takes. On an error the reservation is freed.
+    pub(crate) fn correct(
+        &mut self,
+        vr: VrNumber,
+        reservation: Option<Reservation>,
+        bytes: u64,
+    ) -> Result<Option<Reservation>, EngineError> {
+        let Some(mut reservation) = reservation else {
+            return Ok(None);
+        };
+        let units = units_of(bytes);
+        let others = self.used_units.saturating_sub(reservation.units);
+        if units > reservation.units && others + units > self.total_units {
+            let unit = PAGE_BYTES as u64;
+            self.free(Some(reservation));
+            return Err(EngineError::PersistentAreaFull {
+                vr,
+                needed: units * unit,
+                available: self.total_units.saturating_sub(others) * unit,
+                total: self.total_units * unit,
+            });
+        }
+        self.used_units = others + units;
+        reservation.units = units;
+        Ok(Some(reservation))
+    }
+
+    /// Puts a register in, in place of an old one.
+    pub(crate) fn insert(&mut self, memory: &PagedMemory, vr: VrNumber, register: Register) {
+        self.last_version += 1;
+        let version = self.last_version;
+        if let Some(old) = self.registers.insert(vr, Entry { register, version }) {
+            self.dispose(memory, old.register);
+        }
+    }
+
+    fn dispose(&mut self, memory: &PagedMemory, register: Register) {
+        self.free(register.reservation);
+        if let Content::Sample { page, .. } = register.content {
+            memory.release(page);
+        }
+    }
+
+    /// Removes the register's content, but not what has come of a new one.
+    pub(crate) fn remove_content(&mut self, memory: &PagedMemory, vr: VrNumber) -> bool {
+        match self.registers.remove(&vr) {
+            Some(entry) => {
+                self.dispose(memory, entry.register);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Removes a register and what has come of a new content.
+    pub(crate) fn remove(&mut self, memory: &PagedMemory, vr: VrNumber) -> bool {
+        if let Some(partial) = self.partials.remove(&vr) {
+            self.free(partial.reservation);
+        }
+        self.remove_content(memory, vr)
+    }
+
+    /// Removes every register of a key id; says how many had content.
+    pub(crate) fn clear_key_id(&mut self, memory: &PagedMemory, key_id: u32) -> usize {
+        let partials: Vec<VrNumber> = self.partials_of(key_id).map(|(vr, _)| vr).collect();
+        let registers: Vec<VrNumber> = self.registers_of(key_id).map(|(vr, _)| vr).collect();
+        for vr in partials.into_iter().chain(registers.iter().copied()) {
+            self.remove(memory, vr);
+        }
+        if let Some(cleared) = &mut self.cleared {
+            cleared.insert(key_id);
+        }
+        registers.len()
+    }
+
+    /// From now on, remembers which key ids are cleared.
+    pub(crate) fn watch_clears(&mut self) {
+        self.cleared = Some(BTreeSet::new());
+    }
+
+    /// The key ids cleared since [`Table::watch_clears`], which ends here.
+    pub(crate) fn end_watch(&mut self) -> BTreeSet<u32> {
+        self.cleared.take().unwrap_or_default()
+    }
+
+    /// Bytes of the persistent area in use, and in all.
+    pub(crate) fn persistent_bytes(&self) -> (u64, u64) {
+        (
+            self.used_units * PAGE_BYTES as u64,
+            self.total_units * PAGE_BYTES as u64,
+        )
+    }
+
+    pub(crate) fn list(&self, memory: &PagedMemory) -> Vec<RegisterInfo> {
+        self.registers
+            .iter()
+            .map(|(vr, entry)| info(memory, *vr, &entry.register))
+            .collect()
+    }
+}
+
+/// A register as users see it.
+pub(crate) fn info(memory: &PagedMemory, vr: VrNumber, register: &Register) -> RegisterInfo {
+    let (address, page, noise) = match &register.content {
+        Content::Sample { page, noise } => {
+            (page.address(), memory.entry(*page), Some(noise.clone()))
+        }
+        _ => (
+            register
+                .reservation
+                .as_ref()
+                .map_or(VirtualAddress::of_page(0), Reservation::address),
+            None,
+            None,
+        ),
+    };
+    RegisterInfo {
+        vr,
+        params: register.params,
+        bytes: register.bytes,
+        address,
+        page,
+        message_bits: register.message_bits,
+        signed: register.signed,
+        computed: register.computed,
+        noise,
+    }
+}
+
+/// The first and last register number of a type and key id.
+fn bounds(ty: VrType, key_id: u32) -> Option<(VrNumber, VrNumber)> {
+    Some((
+        VrNumber::new(ty, key_id, 0).ok()?,
+        VrNumber::new(ty, key_id, u32::MAX).ok()?,
+    ))
+}
