@@ -1,1 +1,3 @@
 //! The middleware a user programs against: blobs, keys, programs, samples and sessions.
+
+pub mod blob;

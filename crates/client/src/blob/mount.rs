@@ -1,0 +1,341 @@
+//! Format and mount: the only code that reads the metadata region.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, RwLock};
+
+use rand_core::{OsRng, TryRngCore};
+use tokio::sync::Mutex;
+use toroid_drive::metadata::ScMetadata;
+use toroid_nvme::{self as nvme, Host, Namespace, NvmeError};
+
+use super::clusters::Clusters;
+use super::layout::{
+    FIRST_PAGE_LBA, FORMAT_VERSION, Page, PageHeader, PageKind, Record, SUPER_BLOCK_LBAS,
+    SuperBlock, SuperBlockFault,
+};
+use super::store::{Inner, Pages, Version};
+use super::{BlobError, BlobId, ScCarrier};
+
+/// Most metadata pages that format sets aside unless told otherwise.
+const MAX_DEFAULT_PAGES: u64 = 1 << 16;
+/// Blocks of metadata read at a time during mount.
+const SCAN_BLOCKS: u64 = 256;
+
+/// How to format a store.
+#[derive(Clone, Debug)]
+pub struct FormatOptions {
+    /// Bytes of a cluster, the unit in which blobs take space: a power of two, at least one logical block.
+    pub cluster_bytes: u64,
+    /// Metadata pages, one logical block each. A blob takes one, a much fragmented one more; a change needs the
+    /// pages of the new version beside those of the old. `None`: 5 for every 4 clusters and 64 more, but at most 65536 and at most
+    /// a quarter of the blocks for data.
+    pub metadata_pages: Option<u32>,
+}
+
+impl Default for FormatOptions {
+    fn default() -> Self {
+        Self {
+            cluster_bytes: 1 << 20,
+            metadata_pages: None,
+        }
+    }
+}
+
+/// How to mount a store.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MountOptions {
+    /// What to do with metadata pages that the medium has damaged. Normally mount fails with [`BlobError::Corrupt`] and leaves
+    /// the store as it is; if set, they are cleared and the blobs whose records they held are lost.
+    pub drop_damaged: bool,
+}
+
+fn namespace(host: &dyn Host, nsid: u32) -> Result<&Namespace, BlobError> {
+    host.controller()
+        .namespace(nsid)
+        .ok_or(NvmeError::UnknownNamespace { nsid }.into())
+}
+
+fn carrier(ns: &Namespace) -> Result<(ScCarrier, u64), BlobError> {
+    match ns.metadata_size() {
+        64 => Ok((ScCarrier::NvmeMetadata, ns.blocks())),
+        0 if ns.blocks().is_power_of_two() => Ok((ScCarrier::SecondHalf, ns.blocks() / 2)),
+        0 => Err(BlobError::Unsuitable(format!(
+            "{} blocks; without NVMe metadata the number of blocks must be a power of two",
+            ns.blocks()
+        ))),
+        n => Err(BlobError::Unsuitable(format!(
+            "{n} bytes of metadata a block; expected 64 or none"
+        ))),
+    }
+}
+
+pub(super) async fn format(
+    host: Arc<dyn Host>,
+    nsid: u32,
+    options: FormatOptions,
+) -> Result<(), BlobError> {
+    let ns = namespace(&*host, nsid)?;
+    let (carrier, data_blocks) = carrier(ns)?;
+    let block_bytes = ns.block_size();
+    let cluster_blocks = options.cluster_bytes / u64::from(block_bytes);
+    let unsuitable_cluster = || {
+        BlobError::Unsuitable(format!(
+            "clusters of {} bytes; expected a power of two of at least a block of {block_bytes} bytes",
+            options.cluster_bytes
+        ))
+    };
+    if !options.cluster_bytes.is_power_of_two() || cluster_blocks == 0 {
+        return Err(unsuitable_cluster());
+    }
+    let cluster_blocks = u32::try_from(cluster_blocks).map_err(|_| unsuitable_cluster())?;
+    let clusters = data_blocks / u64::from(cluster_blocks);
+    let metadata_pages = options.metadata_pages.unwrap_or(
+        (clusters + clusters / 4 + 64).min(MAX_DEFAULT_PAGES.min(data_blocks / 4)) as u32,
+    );
+    let mut uuid = [0; 16];
+    OsRng
+        .try_fill_bytes(&mut uuid)
+        .map_err(|e| BlobError::Random(e.to_string()))?;
+    let mut sb = SuperBlock {
+        sequence: 1,
+        uuid,
+        carrier,
+        block_bytes,
+        cluster_blocks,
+        namespace_blocks: ns.blocks(),
+        data_blocks,
+        metadata_pages,
+    };
+    if !sb.is_possible() {
+        return Err(BlobError::Unsuitable(format!(
+            "{} blocks of {block_bytes} bytes do not hold {metadata_pages} metadata pages and 1 to 2^32 - 1 clusters of {} bytes",
+            data_blocks, options.cluster_bytes
+        )));
+    }
+    let host = &*host;
+    // A store that an interrupted format has half erased must not be mounted again.
+    nvme::write_zeroes(host, nsid, 0, FIRST_PAGE_LBA).await?;
+    nvme::flush(host, nsid).await?;
+    nvme::write_zeroes(host, nsid, FIRST_PAGE_LBA, u64::from(metadata_pages)).await?;
+    if carrier == ScCarrier::SecondHalf {
+        nvme::write_zeroes(host, nsid, data_blocks, data_blocks).await?;
+    }
+    nvme::flush(host, nsid).await?;
+    for lba in SUPER_BLOCK_LBAS {
+        nvme::write_blocks(host, nsid, lba, &sb.encode(), &[], false).await?;
+        sb.sequence += 1;
+    }
+    nvme::flush(host, nsid).await?;
+    Ok(())
+}
+
+/// Reads the newer sound copy of the super block; the other one is to be rewritten if the second value says so.
+async fn read_super_block(
+    host: &dyn Host,
+    nsid: u32,
+) -> Result<(SuperBlock, Option<u64>), BlobError> {
+    let mut sound: Vec<(u64, SuperBlock)> = Vec::new();
+    let mut bad = None;
+    let mut damaged = false;
+    for lba in SUPER_BLOCK_LBAS {
+        let block = nvme::read_blocks(host, nsid, lba, 1).await?.data;
+        match SuperBlock::decode(&block) {
+            Ok(sb) => sound.push((lba, sb)),
+            Err(SuperBlockFault::TooNew(found)) => {
+                return Err(BlobError::VersionTooNew {
+                    found,
+                    supported: FORMAT_VERSION,
+                });
+            }
+            Err(fault) => {
+                damaged |= fault == SuperBlockFault::Damaged;
+                bad = Some(lba);
+            }
+        }
+    }
+    match sound.into_iter().max_by_key(|(_, sb)| sb.sequence) {
+        Some((_, sb)) => Ok((sb, bad)),
+        None if damaged => Err(BlobError::Corrupt {
+            what: "neither copy of the super block is sound; the first",
+            lba: SUPER_BLOCK_LBAS[0],
+        }),
+        None => Err(BlobError::NotFormatted { nsid }),
+    }
+}
+
+/// A metadata page that is in use: its header and its payload.
+type Used = HashMap<u32, (PageHeader, Vec<u8>)>;
+
+pub(super) async fn mount(
+    host: Arc<dyn Host>,
+    nsid: u32,
+    options: MountOptions,
+) -> Result<Inner, BlobError> {
+    let ns = namespace(&*host, nsid)?;
+    let (mut sb, bad_copy) = read_super_block(&*host, nsid).await?;
+    let (carrier, data_blocks) = carrier(ns)?;
+    if (sb.carrier, sb.data_blocks) != (carrier, data_blocks)
+        || (sb.block_bytes, sb.namespace_blocks) != (ns.block_size(), ns.blocks())
+    {
+        return Err(BlobError::Unsuitable(format!(
+            "formatted with {} blocks of {} bytes ({:?}), but the namespace has {} of {} ({carrier:?})",
+            sb.namespace_blocks,
+            sb.block_bytes,
+            sb.carrier,
+            ns.blocks(),
+            ns.block_size(),
+        )));
+    }
+    if let Some(lba) = bad_copy {
+        sb.sequence += 1;
+        nvme::write_blocks(&*host, nsid, lba, &sb.encode(), &[], false).await?;
+        nvme::flush(&*host, nsid).await?;
+    }
+
+    let mut used = Used::new();
+    let mut next_sequence = 1;
+    // Pages that mount must mark free before anything relies on their records being gone.
+    let mut stale = Vec::new();
+    let pages = u64::from(sb.metadata_pages);
+    for first in (0..pages).step_by(SCAN_BLOCKS as usize) {
+        let count = SCAN_BLOCKS.min(pages - first);
+        let lba = FIRST_PAGE_LBA + first;
+        let blocks = nvme::read_blocks(&*host, nsid, lba, count).await?.data;
+        for (i, block) in blocks.chunks_exact(sb.block_bytes as usize).enumerate() {
+            let page = first as u32 + i as u32;
+            match Page::decode(block, &sb) {
+                Page::Blank => {}
+                Page::Damaged if options.drop_damaged => stale.push(page),
+                Page::Damaged => {
+                    return Err(BlobError::Corrupt {
+                        what: "damaged metadata page",
+                        lba: sb.page_lba(page),
+                    });
+                }
+                Page::Used(header, payload) => {
+                    next_sequence = next_sequence.max(header.sequence.saturating_add(1));
+                    if header.kind != PageKind::Free {
+                        used.insert(page, (header, payload.to_vec()));
+                    }
+                }
+            }
+        }
+    }
+
+    // The complete record with the highest sequence number is a blob's current one.
+    let mut current: BTreeMap<BlobId, (u64, Vec<u32>, Vec<u8>)> = BTreeMap::new();
+    for (&head, (header, _)) in &used {
+        if header.kind != PageKind::Head {
+            continue;
+        }
+        let Some((chain, payload)) = follow(&used, head) else {
+            stale.push(head);
+            continue;
+        };
+        match current.get(&header.blob) {
+            Some((sequence, ..)) if *sequence == header.sequence => {
+                return Err(BlobError::Corrupt {
+                    what: "second record of the same version of a blob",
+                    lba: sb.page_lba(head),
+                });
+            }
+            Some((sequence, ..)) if *sequence > header.sequence => stale.push(head),
+            _ => {
+                let newest = (header.sequence, chain, payload);
+                if let Some((_, older, _)) = current.insert(header.blob, newest) {
+                    stale.push(older[0]);
+                }
+            }
+        }
+    }
+
+    let clusters = Clusters::new(sb.first_cluster() as u32, sb.total_clusters() as u32);
+    let mut table = BTreeMap::new();
+    let mut page_is_free = vec![true; sb.metadata_pages as usize];
+    for (id, (sequence, chain, payload)) in current {
+        let lba = sb.page_lba(chain[0]);
+        let corrupt = |what| BlobError::Corrupt { what, lba };
+        let record = Record::decode(&payload, &sb).map_err(corrupt)?;
+        let sc = match record.sc {
+            Some(bytes) => match ScMetadata::from_bytes(&bytes) {
+                Ok(Some(sc)) => Some(sc),
+                _ => return Err(corrupt("unreadable secure computing metadata of a blob")),
+            },
+            None => None,
+        };
+        let lease = clusters
+            .claim(&record.extents)
+            .map_err(|cluster| BlobError::Corrupt {
+                what: "cluster that two blobs own",
+                lba: sb.cluster_lba(cluster),
+            })?;
+        for &page in &chain {
+            page_is_free[page as usize] = false;
+        }
+        let version = Version {
+            id,
+            sequence,
+            name: record.name,
+            sc,
+            size: record.size,
+            written: record.written,
+            data_crc: record.data_crc,
+            lease: Arc::new(lease),
+            pages: chain,
+        };
+        table.insert(id, Arc::new(version));
+    }
+
+    let marker = PageHeader::free(&sb, BlobId(0), next_sequence);
+    for &page in &stale {
+        nvme::write_blocks(&*host, nsid, sb.page_lba(page), &marker, &[], false).await?;
+    }
+    // Also covers what an earlier mount, or the store before it, may have left in the drive's cache.
+    nvme::flush(&*host, nsid).await?;
+
+    // Low pages first: taken from the end.
+    let free = (0..sb.metadata_pages)
+        .rev()
+        .filter(|&page| page_is_free[page as usize])
+        .collect();
+    Ok(Inner {
+        host,
+        nsid,
+        sb,
+        clusters,
+        table: RwLock::new(table),
+        pages: Mutex::new(Pages {
+            free,
+            next_sequence: next_sequence.saturating_add(1),
+            replaced: Vec::new(),
+        }),
+        in_doubt: AtomicBool::new(false),
+    })
+}
+
+/// The pages and the payload of the record that starts at `head`; `None` where a page of it is missing, as a commit that did not
+/// finish leaves it.
+fn follow(used: &Used, head: u32) -> Option<(Vec<u32>, Vec<u8>)> {
+    let (first, payload) = used.get(&head)?;
+    let mut chain = vec![head];
+    let mut payload = payload.clone();
+    let mut next = first.next;
+    for index in 1..first.pages {
+        let page = next?;
+        let (header, part) = used.get(&page)?;
+        let expected = PageHeader {
+            kind: PageKind::Continuation,
+            index,
+            next: header.next,
+            ..*first
+        };
+        if *header != expected {
+            return None;
+        }
+        chain.push(page);
+        payload.extend_from_slice(part);
+        next = header.next;
+    }
+    (first.index == 0 && next.is_none()).then_some((chain, payload))
+}

@@ -1,0 +1,498 @@
+//! The mounted store: the table of blobs, and the commit that changes it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tokio::sync::Mutex;
+use toroid_drive::metadata::ScMetadata;
+use toroid_isa::VrNumber;
+use toroid_nvme::{self as nvme, Host};
+
+use super::clusters::{Clusters, Lease};
+use super::layout::{FORMAT_VERSION, MAX_NAME_BYTES, PageHeader, Record, SuperBlock};
+use super::{
+    BlobData, BlobError, BlobId, BlobReader, BlobStat, BlobWriter, FormatOptions, MountOptions,
+    NewBlob, ScCarrier, StoreInfo, Transfer,
+};
+
+/// A mounted blob store. Clones are handles of the same store; a namespace must be mounted only once at a time.
+#[derive(Clone)]
+pub struct BlobStore {
+    pub(super) inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub host: Arc<dyn Host>,
+    pub nsid: u32,
+    pub sb: SuperBlock,
+    pub clusters: Clusters,
+    /// The current version of every blob. Locked for moments only, never across an await.
+    pub table: RwLock<BTreeMap<BlobId, Arc<Version>>>,
+    /// Held from the first to the last command of a change of metadata.
+    pub pages: Mutex<Pages>,
+    /// Set once a failure leaves open what the medium holds: a failed Flush may have dropped blocks that an earlier change
+    /// relies on.
+    pub in_doubt: AtomicBool,
+}
+
+/// One version of a blob; immutable. Readers keep it, and with it its clusters, alive.
+pub(super) struct Version {
+    pub id: BlobId,
+    pub sequence: u64,
+    pub name: String,
+    pub sc: Option<ScMetadata>,
+    pub size: u64,
+    pub written: bool,
+    pub data_crc: Option<u32>,
+    pub lease: Arc<Lease>,
+    /// Metadata pages of the record, head first.
+    pub pages: Vec<u32>,
+}
+
+/// The metadata region.
+pub(super) struct Pages {
+    pub free: Vec<u32>,
+    pub next_sequence: u64,
+    /// Versions replaced since the last flush. The markers on their heads are written but maybe not durable, so
+    /// their pages and clusters must not be reused yet.
+    pub replaced: Vec<Arc<Version>>,
+}
+
+/// What a commit puts in place of a blob's current version.
+pub(super) struct Content {
+    pub sc: Option<ScMetadata>,
+    pub size: u64,
+    pub data_crc: Option<u32>,
+    pub lease: Arc<Lease>,
+}
+
+impl Version {
+    fn stat(&self) -> BlobStat {
+        BlobStat {
+            id: self.id,
+            name: self.name.clone(),
+            size: self.size,
+            written: self.written,
+            sc: self.sc,
+            clusters: self.lease.len(),
+            crc32c: self.data_crc,
+            sequence: self.sequence,
+        }
+    }
+
+    fn record(&self) -> Record {
+        Record {
+            name: self.name.clone(),
+            sc: self.sc.map(|sc| sc.to_bytes()),
+            size: self.size,
+            written: self.written,
+            data_crc: self.data_crc,
+            extents: self.lease.extents().to_vec(),
+        }
+    }
+}
+
+/// Whether the drive may replace data of this type by a program's result, so that the store cannot know its checksum.
+pub(super) fn drive_may_replace(sc: Option<&ScMetadata>) -> bool {
+    sc.is_some_and(|sc| sc.vr().ty().is_sample())
+}
+
+/// Runs `future` to its end even if the caller goes away meanwhile: a command under way must never
+/// meet clusters or pages that have found another owner.
+pub(super) async fn to_the_end<T: Send + 'static>(
+    future: impl Future<Output = Result<T, BlobError>> + Send + 'static,
+) -> Result<T, BlobError> {
+    match tokio::spawn(future).await {
+        Ok(result) => result,
+        Err(e) => match e.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(BlobError::Cancelled),
+        },
+    }
+}
+
+impl Inner {
+    pub fn version(&self, id: BlobId) -> Result<Arc<Version>, BlobError> {
+        self.table
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&id)
+            .cloned()
+            .ok_or(BlobError::NoSuchBlob(id))
+    }
+
+    fn replace(&self, id: BlobId, version: Option<Arc<Version>>) -> Option<Arc<Version>> {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        match version {
+            Some(version) => table.insert(id, version),
+            None => table.remove(&id),
+        }
+    }
+
+    pub async fn flush(&self) -> Result<(), BlobError> {
+        let flushed = nvme::flush(&*self.host, self.nsid).await;
+        if flushed.is_err() {
+            self.in_doubt.store(true, Ordering::SeqCst);
+        }
+        Ok(flushed?)
+    }
+
+    fn check_not_in_doubt(&self) -> Result<(), BlobError> {
+        if self.in_doubt.load(Ordering::SeqCst) {
+            Err(BlobError::InDoubt)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub async fn write(&self, lba: u64, data: &[u8], metadata: &[u8]) -> Result<(), BlobError> {
+        Ok(nvme::write_blocks(&*self.host, self.nsid, lba, data, metadata, false).await?)
+    }
+
+    pub async fn write_zeroes(&self, lba: u64, blocks: u64) -> Result<(), BlobError> {
+        Ok(nvme::write_zeroes(&*self.host, self.nsid, lba, blocks).await?)
+    }
+
+    /// The LBA of the block that carries the metadata of a cluster in the second-half form.
+    pub fn second_half_lba(&self, cluster: u32) -> u64 {
+        self.sb.cluster_lba(cluster) + self.sb.data_blocks
+    }
+
+    /// Bytes of one data command: MDTS, but no more than a cluster, so that clusters are a multiple of it.
+    pub fn command_bytes(&self) -> u64 {
+        u64::from(self.host.controller().mdts_bytes)
+            .min(self.sb.cluster_bytes())
+            .max(u64::from(self.sb.block_bytes))
+    }
+
+    /// Leases clusters for `size` bytes, if need be those that a flush sets free.
+    pub async fn take_clusters(self: &Arc<Self>, size: u64) -> Result<Lease, BlobError> {
+        let needed = size.div_ceil(self.sb.cluster_bytes());
+        let count = u32::try_from(needed).unwrap_or(u32::MAX);
+        if let Some(lease) = self.clusters.take(count) {
+            return Ok(lease);
+        }
+        let this = self.clone();
+        to_the_end(async move {
+            let mut pages = this.pages.lock().await;
+            this.settle(&mut pages).await
+        })
+        .await?;
+        self.clusters.take(count).ok_or(BlobError::NoSpace {
+            needed: needed.saturating_mul(self.sb.cluster_bytes()),
+            free: u64::from(self.clusters.free()) * self.sb.cluster_bytes(),
+        })
+    }
+
+    /// Makes everything written so far durable and sets the pages and clusters of replaced versions free.
+    async fn settle(&self, pages: &mut Pages) -> Result<(), BlobError> {
+        self.flush().await?;
+        self.release_replaced(pages).await
+    }
+
+    /// To be called when a flush has covered the markers on the replaced versions.
+    async fn release_replaced(&self, pages: &mut Pages) -> Result<(), BlobError> {
+        self.check_not_in_doubt()?;
+        for version in std::mem::take(&mut pages.replaced) {
+            pages.free.extend_from_slice(&version.pages);
+            self.release(version).await;
+        }
+        Ok(())
+    }
+
+    /// Gives up a version whose record is durably gone. Unless a reader still holds it, its metadata in the second half is zeroed, so
+    /// that a free cluster means nothing to the drive. The clusters' next owner does the same again before
+    /// it writes, and must, since this zeroing may be skipped, fail, or be lost.
+    async fn release(&self, version: Arc<Version>) {
+        if self.sb.carrier == ScCarrier::SecondHalf
+            && version.sc.is_some()
+            && Arc::strong_count(&version) == 1
+        {
+            for cluster in version.lease.iter() {
+                if let Err(error) = self.write_zeroes(self.second_half_lba(cluster), 1).await {
+                    tracing::warn!(%error, cluster, "metadata of a freed cluster not zeroed");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Creates a blob, durably.
+    async fn create(&self, name: String, sc: Option<ScMetadata>) -> Result<BlobStat, BlobError> {
+        let mut pages = self.pages.lock().await;
+        let sequence = pages.next_sequence;
+        let version = Version {
+            id: BlobId(sequence),
+            sequence,
+            name,
+            sc,
+            size: 0,
+            written: false,
+            data_crc: None,
+            lease: Arc::new(self.clusters.none()),
+            pages: Vec::new(),
+        };
+        self.commit(&mut pages, version).await
+    }
+
+    /// Gives a blob new content, durably. The data must be in its clusters and flushed.
+    pub async fn commit_content(
+        &self,
+        id: BlobId,
+        content: Content,
+    ) -> Result<BlobStat, BlobError> {
+        let mut pages = self.pages.lock().await;
+        let version = Version {
+            id,
+            sequence: pages.next_sequence,
+            name: self.version(id)?.name.clone(),
+            sc: content.sc,
+            size: content.size,
+            written: true,
+            data_crc: content.data_crc,
+            lease: content.lease,
+            pages: Vec::new(),
+        };
+        self.commit(&mut pages, version).await
+    }
+
+    /// Puts `version`, which has no pages yet, in place of its blob's current one.
+    async fn commit(&self, pages: &mut Pages, mut version: Version) -> Result<BlobStat, BlobError> {
+        self.check_not_in_doubt()?;
+        let sequence = version.sequence;
+        let record = version.record();
+        let needed = record.pages_needed(&self.sb);
+        if pages.free.len() < needed {
+            self.settle(pages).await?;
+        }
+        let free = pages.free.len();
+        let Some(rest) = free.checked_sub(needed) else {
+            return Err(BlobError::NoMetadataPages {
+                needed: needed as u32,
+                free: free as u32,
+            });
+        };
+        version.pages = pages.free.split_off(rest);
+        pages.next_sequence += 1;
+        if let Err(error) = self.write_record(&version, &record).await {
+            // The record may have become durable even so. Unless it is certainly gone, its pages and clusters must stay
+            // untouched, and no later change may rely on it being absent.
+            let head = PageHeader::free(&self.sb, version.id, sequence);
+            let lba = self.sb.page_lba(version.pages[0]);
+            let mut revoked = self.check_not_in_doubt();
+            if revoked.is_ok() {
+                revoked = self.write(lba, &head, &[]).await;
+            }
+            if revoked.is_ok() {
+                revoked = self.flush().await;
+            }
+            match revoked {
+                Ok(()) => pages.free.extend_from_slice(&version.pages),
+                Err(_) => self.keep_in_doubt(pages, Arc::new(version)),
+            }
+            return Err(error);
+        }
+        let version = Arc::new(version);
+        let stat = version.stat();
+        let old = self.replace(version.id, Some(version));
+        // The flush within write_record covered the markers of earlier changes as well. Where the store is in doubt nothing becomes
+        // free, but this change is durable all the same.
+        let _ = self.release_replaced(pages).await;
+        if let Some(old) = old {
+            let marker = PageHeader::free(&self.sb, old.id, sequence);
+            match self
+                .write(self.sb.page_lba(old.pages[0]), &marker, &[])
+                .await
+            {
+                Ok(()) => pages.replaced.push(old),
+                Err(_) => self.keep_in_doubt(pages, old),
+            }
+        }
+        Ok(stat)
+    }
+
+    async fn write_record(&self, version: &Version, record: &Record) -> Result<(), BlobError> {
+        let blocks = record.encode(&self.sb, version.id, version.sequence, &version.pages);
+        for (page, block) in version.pages.iter().zip(&blocks) {
+            self.write(self.sb.page_lba(*page), block, &[]).await?;
+        }
+        self.flush().await
+    }
+
+    /// Refuses further changes, and keeps pages and clusters that the medium may still refer to from ever being free.
+    fn keep_in_doubt(&self, pages: &mut Pages, version: Arc<Version>) {
+        tracing::error!(
+            blob = version.id.0,
+            "metadata in doubt; the store refuses changes"
+        );
+        self.in_doubt.store(true, Ordering::SeqCst);
+        pages.replaced.push(version);
+    }
+
+    async fn delete(&self, id: BlobId) -> Result<(), BlobError> {
+        let mut pages = self.pages.lock().await;
+        self.check_not_in_doubt()?;
+        let version = self.version(id)?;
+        if !pages.replaced.is_empty() {
+            // An older record of this blob must be gone for good before its newest one goes.
+            self.settle(&mut pages).await?;
+        }
+        let sequence = pages.next_sequence;
+        pages.next_sequence += 1;
+        let marker = PageHeader::free(&self.sb, id, sequence);
+        let lba = self.sb.page_lba(version.pages[0]);
+        let done = match self.write(lba, &marker, &[]).await {
+            Ok(()) => self.flush().await,
+            failed => failed,
+        };
+        if let Err(error) = done {
+            self.keep_in_doubt(&mut pages, version);
+            return Err(error);
+        }
+        self.replace(id, None);
+        pages.free.extend_from_slice(&version.pages);
+        self.release(version).await;
+        Ok(())
+    }
+}
+
+impl BlobStore {
+    /// Makes an empty store in namespace `nsid` of `host` and mounts it. Everything in the namespace is lost.
+    ///
+    /// A namespace with 64 bytes of metadata a block gets [`ScCarrier::NvmeMetadata`], one without [`ScCarrier::SecondHalf`];
+    /// the latter must have a power of two of blocks. Fails with [`BlobError::Unsuitable`] where the sizes do
+    /// not allow a store.
+    pub async fn format(
+        host: Arc<dyn Host>,
+        nsid: u32,
+        options: FormatOptions,
+    ) -> Result<Self, BlobError> {
+        super::mount::format(host.clone(), nsid, options).await?;
+        Self::mount(host, nsid, MountOptions::default()).await
+    }
+
+    /// Mounts the store in namespace `nsid` of `host`; changes that a crash interrupted are undone or found complete.
+    pub async fn mount(
+        host: Arc<dyn Host>,
+        nsid: u32,
+        options: MountOptions,
+    ) -> Result<Self, BlobError> {
+        let inner = to_the_end(super::mount::mount(host, nsid, options)).await?;
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// Creates a blob without data (Table 7: `create_blob`).
+    pub async fn create_blob(&self, blob: NewBlob) -> Result<BlobId, BlobError> {
+        if blob.name.len() > MAX_NAME_BYTES {
+            return Err(BlobError::NameTooLong(blob.name.len()));
+        }
+        let inner = self.inner.clone();
+        let stat = to_the_end(async move { inner.create(blob.name, blob.sc).await }).await?;
+        Ok(stat.id)
+    }
+
+    /// Deletes a blob (Table 7: `delete_blob`). Readers that are under way finish.
+    pub async fn delete_blob(&self, id: BlobId) -> Result<(), BlobError> {
+        let inner = self.inner.clone();
+        to_the_end(async move { inner.delete(id).await }).await
+    }
+
+    /// Replaces the content of a blob by `data` (Table 7: `write_blob2`).
+    pub async fn write_blob(
+        &self,
+        id: BlobId,
+        data: &[u8],
+        transfer: &Transfer,
+    ) -> Result<BlobStat, BlobError> {
+        let mut writer = self
+            .writer(id, data.len() as u64)
+            .await?
+            .with_transfer(transfer.clone());
+        writer.write(data).await?;
+        writer.commit().await
+    }
+
+    /// Reads the content of a blob (Table 7: `read_blob2`).
+    pub async fn read_blob(&self, id: BlobId, transfer: &Transfer) -> Result<BlobData, BlobError> {
+        let mut reader = self.reader(id)?.with_transfer(transfer.clone());
+        let size = reader.size();
+        let mut data = Vec::new();
+        usize::try_from(size)
+            .ok()
+            .and_then(|size| data.try_reserve_exact(size).ok())
+            .ok_or(BlobError::OutOfMemory(size))?;
+        while let Some(chunk) = reader.next_chunk().await? {
+            data.extend_from_slice(&chunk);
+        }
+        Ok(BlobData {
+            data,
+            sc: reader.sc(),
+        })
+    }
+
+    /// Starts replacing the content of a blob by `size` bytes that are given piece by piece. Nothing changes until
+    /// [`BlobWriter::commit`].
+    ///
+    /// Fails with [`BlobError::SizeMismatch`] if the blob's metadata states another size.
+    pub async fn writer(&self, id: BlobId, size: u64) -> Result<BlobWriter, BlobError> {
+        let sc = self.inner.version(id)?.sc;
+        BlobWriter::new(self.inner.clone(), id, size, sc).await
+    }
+
+    /// The same with other secure computing metadata, which the blob gets together with the new content.
+    pub async fn writer_with_sc(
+        &self,
+        id: BlobId,
+        size: u64,
+        sc: Option<ScMetadata>,
+    ) -> Result<BlobWriter, BlobError> {
+        self.inner.version(id)?;
+        BlobWriter::new(self.inner.clone(), id, size, sc).await
+    }
+
+    /// Starts reading the content that a blob has now.
+    pub fn reader(&self, id: BlobId) -> Result<BlobReader, BlobError> {
+        Ok(BlobReader::new(self.inner.clone(), self.inner.version(id)?))
+    }
+
+    /// All blobs, in the order of their creation.
+    pub fn list(&self) -> Vec<BlobStat> {
+        let table = self.inner.table.read();
+        let table = table.unwrap_or_else(PoisonError::into_inner);
+        table.values().map(|v| v.stat()).collect()
+    }
+
+    /// What the store knows of a blob.
+    pub fn stat(&self, id: BlobId) -> Result<BlobStat, BlobError> {
+        Ok(self.inner.version(id)?.stat())
+    }
+
+    /// The blobs whose data belongs into this virtual register, in the order of their creation.
+    pub fn find_by_sc(&self, vr: VrNumber) -> Vec<BlobStat> {
+        let mut found = self.list();
+        found.retain(|stat| stat.sc.is_some_and(|sc| sc.vr() == vr));
+        found
+    }
+
+    /// Size and use of the store.
+    pub async fn info(&self) -> StoreInfo {
+        let free_metadata_pages = self.inner.pages.lock().await.free.len() as u32;
+        let sb = &self.inner.sb;
+        let table = self.inner.table.read();
+        StoreInfo {
+            uuid: sb.uuid,
+            version: FORMAT_VERSION,
+            carrier: sb.carrier,
+            block_bytes: sb.block_bytes,
+            cluster_bytes: sb.cluster_bytes(),
+            clusters: (sb.total_clusters() - sb.first_cluster()) as u32,
+            free_clusters: self.inner.clusters.free(),
+            metadata_pages: sb.metadata_pages,
+            free_metadata_pages,
+            blobs: table.unwrap_or_else(PoisonError::into_inner).len(),
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Writing and reading of a blob's data piece by piece, with buffers of one command.
+
+use std::sync::Arc;
+
+use toroid_drive::metadata::ScMetadata;
+use toroid_nvme as nvme;
+
+use super::clusters::Lease;
+use super::store::{Content, Inner, Version, drive_may_replace, to_the_end};
+use super::{BlobError, BlobId, BlobStat, ScCarrier, Transfer};
+
+/// Takes the new content of a blob piece by piece; [`commit`](Self::commit) puts it in place of the old. Dropped without a commit, it
+/// leaves the old content.
+pub struct BlobWriter {
+    inner: Arc<Inner>,
+    id: BlobId,
+    sc: Option<ScMetadata>,
+    size: u64,
+    lease: Arc<Lease>,
+    clusters: Vec<u32>,
+    /// Bytes that went to the drive.
+    sent: u64,
+    /// Bytes of the next command so far.
+    buffer: Vec<u8>,
+    crc: u32,
+    /// A piece may be missing: a command failed, or the call that sent it was abandoned.
+    failed: bool,
+    transfer: Transfer,
+}
+
+impl BlobWriter {
+    pub(super) async fn new(
+        inner: Arc<Inner>,
+        id: BlobId,
+        size: u64,
+        sc: Option<ScMetadata>,
+    ) -> Result<Self, BlobError> {
+        check_size(sc.as_ref(), size)?;
+        let lease = inner.take_clusters(size).await?;
+        Ok(Self {
+            id,
+            sc,
+            size,
+            clusters: lease.iter().collect(),
+            lease: Arc::new(lease),
+            sent: 0,
+            buffer: Vec::new(),
+            crc: 0,
+            failed: false,
+            transfer: Transfer::default(),
+            inner,
+        })
+    }
+
+    /// Sets progress report and cancellation.
+    pub fn with_transfer(mut self, transfer: Transfer) -> Self {
+        self.transfer = transfer;
+        self
+    }
+
+    /// Appends `data`. After an error other than [`BlobError::SizeMismatch`] the writer is of no more use.
+    pub async fn write(&mut self, mut data: &[u8]) -> Result<(), BlobError> {
+        let given = self.sent + self.buffer.len() as u64 + data.len() as u64;
+        if given > self.size {
+            return Err(BlobError::SizeMismatch {
+                expected: self.size,
+                found: given,
+            });
+        }
+        let command_bytes = self.inner.command_bytes() as usize;
+        while !data.is_empty() {
+            let (now, later) = data.split_at(data.len().min(command_bytes - self.buffer.len()));
+            self.buffer.extend_from_slice(now);
+            data = later;
+            if self.buffer.len() == command_bytes {
+                self.send().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the content that of the blob, durably; gives what the store then knows of the blob.
+    ///
+    /// Fails with [`BlobError::SizeMismatch`] if not all bytes were given, and with [`BlobError::NoSuchBlob`] if the blob was deleted
+    /// meanwhile.
+    pub async fn commit(mut self) -> Result<BlobStat, BlobError> {
+        let given = self.sent + self.buffer.len() as u64;
+        if given != self.size {
+            return Err(BlobError::SizeMismatch {
+                expected: self.size,
+                found: given,
+            });
+        }
+        if !self.buffer.is_empty() {
+            self.send().await?;
+        }
+        if self.failed {
+            return Err(BlobError::WriterFailed);
+        }
+        self.transfer.check()?;
+        let content = Content {
+            data_crc: (!drive_may_replace(self.sc.as_ref())).then_some(self.crc),
+            sc: self.sc,
+            size: self.size,
+            lease: self.lease.clone(),
+        };
+        let (inner, id) = (self.inner.clone(), self.id);
+        to_the_end(async move {
+            inner.flush().await?;
+            inner.commit_content(id, content).await
+        })
+        .await
+    }
+
+    /// Sends the buffer as one command, preceded by what its cluster needs.
+    async fn send(&mut self) -> Result<(), BlobError> {
+        if self.failed {
+            return Err(BlobError::WriterFailed);
+        }
+        self.failed = true;
+        self.transfer.check()?;
+        let inner = self.inner.clone();
+        let block_bytes = u64::from(inner.sb.block_bytes);
+        let cluster_bytes = inner.sb.cluster_bytes();
+        let offset = self.sent;
+        let within = offset % cluster_bytes;
+        let Some(&cluster) = self.clusters.get((offset / cluster_bytes) as usize) else {
+            return Err(BlobError::WriterFailed);
+        };
+        let mut data = std::mem::take(&mut self.buffer);
+        let bytes = data.len() as u64;
+        self.crc = crc32c::crc32c_append(self.crc, &data);
+        data.resize((bytes.div_ceil(block_bytes) * block_bytes) as usize, 0);
+
+        let mut before = None;
+        let mut metadata = Vec::new();
+        let sc_at = |offset, blocks| match self.sc {
+            Some(sc) => Ok(Some(sc.with_offset(offset)?.with_blocks(blocks).to_bytes())),
+            None => Ok::<_, BlobError>(None),
+        };
+        match inner.sb.carrier {
+            ScCarrier::NvmeMetadata => {
+                for block in 0..bytes.div_ceil(block_bytes) {
+                    if let Some(sc) = sc_at(offset + block * block_bytes, 0)? {
+                        metadata.extend_from_slice(&sc);
+                    }
+                }
+            }
+            ScCarrier::SecondHalf if within == 0 => {
+                let covered = (self.size - offset).min(cluster_bytes);
+                before = Some(sc_at(offset, covered.div_ceil(block_bytes) as u32)?);
+            }
+            ScCarrier::SecondHalf => {}
+        }
+        let lba = inner.sb.cluster_lba(cluster) + within / block_bytes;
+        let lease = self.lease.clone();
+        to_the_end(async move {
+            match before {
+                Some(Some(sc)) => {
+                    let mut block = vec![0; block_bytes as usize];
+                    block[..ScMetadata::SIZE].copy_from_slice(&sc);
+                    let lba = inner.second_half_lba(cluster);
+                    inner.write(lba, &block, &[]).await?;
+                }
+                Some(None) => {
+                    let lba = inner.second_half_lba(cluster);
+                    inner.write_zeroes(lba, 1).await?;
+                }
+                None => {}
+            }
+            inner.write(lba, &data, &metadata).await?;
+            // Kept to here, so that the clusters find no other owner while the commands are under way.
+            drop(lease);
+            Ok(())
+        })
+        .await?;
+        self.sent += bytes;
+        self.failed = false;
+        self.transfer.report(self.sent, self.size);
+        Ok(())
+    }
+}
+
+fn check_size(sc: Option<&ScMetadata>, size: u64) -> Result<(), BlobError> {
+    match sc {
+        Some(sc) if sc.size() != size => Err(BlobError::SizeMismatch {
+            expected: sc.size(),
+            found: size,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Gives the content that a blob had when the reader was made, piece by piece.
+pub struct BlobReader {
+    inner: Arc<Inner>,
+    version: Arc<Version>,
+    clusters: Vec<u32>,
+    done: u64,
+    crc: u32,
+    sc: Option<ScMetadata>,
+    transfer: Transfer,
+}
+
+impl BlobReader {
+    pub(super) fn new(inner: Arc<Inner>, version: Arc<Version>) -> Self {
+        Self {
+            clusters: version.lease.iter().collect(),
+            inner,
+            version,
+            done: 0,
+            crc: 0,
+            sc: None,
+            transfer: Transfer::default(),
+        }
+    }
+
+    /// Sets progress report and cancellation.
+    pub fn with_transfer(mut self, transfer: Transfer) -> Self {
+        self.transfer = transfer;
+        self
+    }
+
+    /// Bytes of the content.
+    pub fn size(&self) -> u64 {
+        self.version.size
+    }
+
+    /// The next piece, at most one command long; `None` after the last.
+    ///
+    /// The last piece comes only if the checksum of the whole content is right, where there is one; otherwise the call fails with
+    /// [`BlobError::Corrupt`].
+    pub async fn next_chunk(&mut self) -> Result<Option<Vec<u8>>, BlobError> {
+        let left = self.version.size - self.done;
+        if left == 0 {
+            return Ok(None);
+        }
+        self.transfer.check()?;
+        let sb = &self.inner.sb;
+        let block_bytes = u64::from(sb.block_bytes);
+        let cluster_bytes = sb.cluster_bytes();
+        let bytes = left.min(self.inner.command_bytes());
+        let corrupt = |what, lba| BlobError::Corrupt { what, lba };
+        let Some(&cluster) = self.clusters.get((self.done / cluster_bytes) as usize) else {
+            return Err(corrupt("extents of a blob that do not match its size", 0));
+        };
+        let lba = sb.cluster_lba(cluster) + self.done % cluster_bytes / block_bytes;
+        let host = &*self.inner.host;
+        let nsid = self.inner.nsid;
+        let read = nvme::read_blocks(host, nsid, lba, bytes.div_ceil(block_bytes)).await?;
+        if self.done == 0 && self.version.sc.is_some() {
+            // In the second half, what belongs to the data is there only after the data was read.
+            let (sc, at) = match sb.carrier {
+                ScCarrier::NvmeMetadata => (read.metadata, lba),
+                ScCarrier::SecondHalf => {
+                    let at = self.inner.second_half_lba(cluster);
+                    (nvme::read_blocks(host, nsid, at, 1).await?.data, at)
+                }
+            };
+            self.sc = sc
+                .get(..ScMetadata::SIZE)
+                .and_then(|bytes| ScMetadata::from_bytes(bytes).ok())
+                .ok_or(corrupt("unreadable secure computing metadata", at))?;
+        }
+        let mut data = read.data;
+        data.truncate(bytes as usize);
+        self.crc = crc32c::crc32c_append(self.crc, &data);
+        self.done += bytes;
+        if self.done == self.version.size && self.version.data_crc.is_some_and(|c| c != self.crc) {
+            return Err(corrupt(
+                "wrong checksum of the data of a blob that ends",
+                lba,
+            ));
+        }
+        self.transfer.report(self.done, self.version.size);
+        Ok(Some(data))
+    }
+
+    /// The metadata that came back from the drive with the first piece; `None` before it, and for plain data.
+    pub fn sc(&self) -> Option<ScMetadata> {
+        self.sc
+    }
+}
