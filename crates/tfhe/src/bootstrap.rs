@@ -272,3 +272,54 @@ pub fn bootstrap<M: Modulus, A: Arithmetic<M>>(
     key_switching.switch(&extracted, sample);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::modulus::{Goldilocks, Torus32};
+    use crate::noise;
+    use crate::params::{MESSAGE4, PAPER};
+    use crate::random::Csprng;
+
+    /// Variance of the modulus switch over 50 keys of 200 samples: 5 standard errors of sqrt(2/10000) allowed.
+    fn modulus_switch_noise<M: Modulus>(params: &'static ParamSet) {
+        let mut rng = Csprng::from_seed([9; 32]);
+        let (keys, samples) = (50, 200);
+        let mut squares = 0.0;
+        let mut key = vec![0u64; params.lwe_dimension];
+        let mut sample = vec![M::Word::default(); params.tlwe_words()];
+        let order = 2.0 * params.ring_degree as f64;
+        for _ in 0..keys {
+            rng.fill_bits(&mut key);
+            for _ in 0..samples {
+                rng.fill_uniform::<M>(&mut sample);
+                let (mask, body) = modulus_switch::<M>(params, &sample);
+                let turn = |word: M::Word| M::to_u64_torus(word) as f64 / 2f64.powi(64);
+                let error = turn(sample[params.lwe_dimension])
+                    - body as f64 / order
+                    - key
+                        .iter()
+                        .zip(&sample)
+                        .zip(&mask)
+                        .map(|((bit, word), exponent)| {
+                            *bit as f64 * (turn(*word) - *exponent as f64 / order)
+                        })
+                        .sum::<f64>();
+                squares += (error - error.round()).powi(2);
+            }
+        }
+        let count = f64::from(keys * samples);
+        let ratio = squares / count / noise::modulus_switch_variance(params);
+        assert!(
+            (ratio - 1.0).abs() < 5.0 * (2.0 / count).sqrt(),
+            "{}: {ratio}",
+            params.name
+        );
+    }
+
+    #[test]
+    fn both_modulus_switches_have_the_variance_of_their_formula() {
+        modulus_switch_noise::<Torus32>(&PAPER);
+        modulus_switch_noise::<Goldilocks>(&MESSAGE4);
+    }
+}

@@ -21,5 +21,6 @@ pub mod noise;
 pub mod params;
 pub mod product;
 pub mod random;
+pub mod serialize;
 
 pub use error::TfheError;

@@ -1,8 +1,6 @@
 //! Bootstrapping: bit-exact with the oracle, right plaintexts on every path and instruction set, gates.
 
-mod common;
-
-use common::{Server, decrypt, encrypt, function};
+use crate::common::{Server, decrypt, encrypt, function};
 use toroid_ring::simd::Isa;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::gates::{self, Gate};
