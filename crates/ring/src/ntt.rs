@@ -21,13 +21,67 @@ use crate::RingError;
 use crate::goldilocks;
 use crate::simd::Isa;
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod limbs;
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod tables;
+
 /// The twiddles of one ring degree and the choice of kernel.
 #[derive(Clone, Debug)]
 pub struct NttPlan {
     degree: usize,
     isa: Isa,
-    forward: Vec<u64>,
-    inverse: Vec<u64>,
+    kernel: Kernel,
+}
+
+/// Each kernel with its twiddles, forward and inverse.
+#[derive(Clone, Debug)]
+enum Kernel {
+    Portable {
+        forward: Vec<u64>,
+        inverse: Vec<u64>,
+    },
+    #[cfg(target_arch = "x86_64")]
+    Avx2 {
+        forward: tables::Tables,
+        inverse: tables::Tables,
+    },
+    #[cfg(target_arch = "x86_64")]
+    Avx512 {
+        forward: tables::Tables,
+        inverse: tables::Tables,
+    },
+}
+
+impl Kernel {
+    fn new(isa: Isa, forward: Vec<u64>, inverse: Vec<u64>) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if forward.len() >= tables::MIN_DEGREE {
+            let tables = |lanes| {
+                (
+                    tables::Tables::new(&forward, lanes),
+                    tables::Tables::new(&inverse, lanes),
+                )
+            };
+            match isa {
+                Isa::Avx512 => {
+                    let (forward, inverse) = tables(avx512::LANES);
+                    return Kernel::Avx512 { forward, inverse };
+                }
+                Isa::Avx2 => {
+                    let (forward, inverse) = tables(avx2::LANES);
+                    return Kernel::Avx2 { forward, inverse };
+                }
+                Isa::Portable => {}
+            }
+        }
+        Kernel::Portable { forward, inverse }
+    }
 }
 
 impl NttPlan {
@@ -39,7 +93,7 @@ impl NttPlan {
         Self::with_isa(n, Isa::best())
     }
 
-    /// A plan with the kernel of an instruction set.
+    /// A plan with the kernel of an instruction set; below N = 64 that is always the portable one.
     ///
     /// # Errors
     /// [`RingError::Degree`] as for [`NttPlan::new`], [`RingError::IsaUnavailable`] where the processor lacks `isa`.
@@ -48,11 +102,12 @@ impl NttPlan {
         if !isa.is_available() {
             return Err(RingError::IsaUnavailable(isa));
         }
+        let forward = powers_bit_reversed(psi, n);
+        let inverse = powers_bit_reversed(goldilocks::inv(psi), n);
         Ok(Self {
             degree: n,
             isa,
-            forward: powers_bit_reversed(psi, n),
-            inverse: powers_bit_reversed(goldilocks::inv(psi), n),
+            kernel: Kernel::new(isa, forward, inverse),
         })
     }
 
@@ -62,7 +117,7 @@ impl NttPlan {
         self.degree
     }
 
-    /// The instruction set of the kernels.
+    /// The instruction set that the plan was made for.
     #[must_use]
     pub fn isa(&self) -> Isa {
         self.isa
@@ -75,7 +130,15 @@ impl NttPlan {
     /// If `a` is not N elements long.
     pub fn forward(&self, a: &mut [u64]) {
         self.check(a);
-        portable::forward(a, &self.forward);
+        match &self.kernel {
+            Kernel::Portable { forward, .. } => portable::forward(a, forward),
+            // SAFETY: `with_isa` made sure of the instruction set and of tables for N, and `check` of the length.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 { forward, .. } => unsafe { avx2::forward(a, forward) },
+            // SAFETY: likewise.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 { forward, .. } => unsafe { avx512::forward(a, forward) },
+        }
     }
 
     /// INTT in place: N canonical values in bit-reversed order to N canonical coefficients in natural order, times N.
@@ -84,7 +147,15 @@ impl NttPlan {
     /// If `a` is not N elements long.
     pub fn inverse(&self, a: &mut [u64]) {
         self.check(a);
-        portable::inverse(a, &self.inverse);
+        match &self.kernel {
+            Kernel::Portable { inverse, .. } => portable::inverse(a, inverse),
+            // SAFETY: as in `forward`.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 { inverse, .. } => unsafe { avx2::inverse(a, inverse) },
+            // SAFETY: likewise.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 { inverse, .. } => unsafe { avx512::inverse(a, inverse) },
+        }
     }
 
     /// `acc += a ⊙ b`, position by position; all canonical.
@@ -95,8 +166,14 @@ impl NttPlan {
         self.check(acc);
         self.check(a);
         self.check(b);
-        for ((acc, &a), &b) in acc.iter_mut().zip(a).zip(b) {
-            *acc = goldilocks::reduce(u128::from(a) * u128::from(b) + u128::from(*acc));
+        match &self.kernel {
+            Kernel::Portable { .. } => portable::mul_add_assign(acc, a, b),
+            // SAFETY: `with_isa` made sure of the instruction set, `check` of N elements, a multiple of the lanes.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 { .. } => unsafe { avx2::mul_add_assign(acc, a, b) },
+            // SAFETY: likewise.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 { .. } => unsafe { avx512::mul_add_assign(acc, a, b) },
         }
     }
 
@@ -107,8 +184,14 @@ impl NttPlan {
     pub fn mul_assign(&self, a: &mut [u64], b: &[u64]) {
         self.check(a);
         self.check(b);
-        for (a, &b) in a.iter_mut().zip(b) {
-            *a = goldilocks::mul(*a, b);
+        match &self.kernel {
+            Kernel::Portable { .. } => portable::mul_assign(a, b),
+            // SAFETY: as in `mul_add_assign`.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 { .. } => unsafe { avx2::mul_assign(a, b) },
+            // SAFETY: likewise.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 { .. } => unsafe { avx512::mul_assign(a, b) },
         }
     }
 
@@ -118,8 +201,14 @@ impl NttPlan {
     /// If `a` is not N elements long.
     pub fn scale_assign(&self, a: &mut [u64], c: u64) {
         self.check(a);
-        for a in a {
-            *a = goldilocks::mul(*a, c);
+        match &self.kernel {
+            Kernel::Portable { .. } => portable::scale_assign(a, c),
+            // SAFETY: as in `mul_add_assign`.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 { .. } => unsafe { avx2::scale_assign(a, c) },
+            // SAFETY: likewise.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 { .. } => unsafe { avx512::scale_assign(a, c) },
         }
     }
 
@@ -143,40 +232,4 @@ fn powers_bit_reversed(root: u64, n: usize) -> Vec<u64> {
         power = goldilocks::mul(power, root);
     }
     powers
-}
-
-/// The transforms row by row, in plain Rust.
-mod portable {
-    use crate::goldilocks::{add, mul, sub};
-
-    /// Algorithm 1's loops with the Cooley-Tukey butterfly; `twiddles` are powers of psi in bit-reversed order.
-    pub fn forward(a: &mut [u64], twiddles: &[u64]) {
-        let mut blocks = 1;
-        while blocks < a.len() {
-            let length = a.len() / blocks;
-            for (block, &w) in a.chunks_exact_mut(length).zip(&twiddles[blocks..]) {
-                let (low, high) = block.split_at_mut(length / 2);
-                for (t, u) in low.iter_mut().zip(high) {
-                    let product = mul(*u, w);
-                    (*t, *u) = (add(*t, product), sub(*t, product));
-                }
-            }
-            blocks *= 2;
-        }
-    }
-
-    /// Algorithm 2's loops with the Gentleman-Sande butterfly; `twiddles` are powers of 1/psi in bit-reversed order.
-    pub fn inverse(a: &mut [u64], twiddles: &[u64]) {
-        let mut blocks = a.len() / 2;
-        while blocks > 0 {
-            let length = a.len() / blocks;
-            for (block, &w) in a.chunks_exact_mut(length).zip(&twiddles[blocks..]) {
-                let (low, high) = block.split_at_mut(length / 2);
-                for (t, u) in low.iter_mut().zip(high) {
-                    (*t, *u) = (add(*t, *u), mul(sub(*t, *u), w));
-                }
-            }
-            blocks /= 2;
-        }
-    }
 }

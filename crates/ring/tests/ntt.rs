@@ -1,4 +1,5 @@
 //! One suite for every kernel of the NTT: the definition, the portable kernel bit for bit, and the ring's own laws.
+#![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
 use toroid_ring::RingError;
