@@ -2,6 +2,7 @@
 //!
 //! Objects cross this border in the byte forms of `docs/architecture.md`: little-endian words, keys as Table 3 orders them.
 
+pub mod cpu;
 pub mod testing;
 
 use std::any::Any;

@@ -1,0 +1,260 @@
+//! The CPU back end: `toroid-tfhe` on the exact (NTT) or the fast (f64 FFT) path.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use toroid_isa::KeyKind;
+use toroid_ring::simd::Isa;
+use toroid_tfhe::TfheError;
+use toroid_tfhe::bootstrap::{BootstrappingKey, BootstrappingKeyLoader, bootstrap};
+use toroid_tfhe::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
+use toroid_tfhe::lwe::{self, words_from_bytes};
+use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
+use toroid_tfhe::noise::Path;
+use toroid_tfhe::params::{ModulusKind, ParamSet};
+use toroid_tfhe::product::{Arithmetic, Exact, Fast};
+
+use super::{Backend, BackendError, KeySink, LoadedKey};
+use crate::cancel::CancelToken;
+
+/// Runs everything on the processor of this machine, with the kernels of one instruction set.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuBackend {
+    path: Path,
+    isa: Isa,
+}
+
+impl CpuBackend {
+    /// A back end on this path, with the fastest kernels that the processor has.
+    #[must_use]
+    pub fn new(path: Path) -> CpuBackend {
+        CpuBackend {
+            path,
+            isa: Isa::best(),
+        }
+    }
+}
+
+impl From<TfheError> for BackendError {
+    fn from(error: TfheError) -> BackendError {
+        match error {
+            TfheError::Cancelled => BackendError::Cancelled,
+            TfheError::NotCanonical { .. } | TfheError::Length { .. } => {
+                BackendError::MalformedKey {
+                    reason: error.to_string(),
+                }
+            }
+            _ => BackendError::Failed {
+                reason: error.to_string(),
+            },
+        }
+    }
+}
+
+/// Calls a generic function with the modulus and the arithmetic of a parameter set and a path.
+macro_rules! dispatch {
+    ($params:expr, $path:expr, $function:ident ( $($arg:expr),* $(,)? )) => {
+        match ($params.modulus, $path) {
+            (ModulusKind::Torus32, Path::Exact) => $function::<Torus32, Exact>($($arg),*),
+            (ModulusKind::Torus32, Path::Fast) => $function::<Torus32, Fast>($($arg),*),
+            (ModulusKind::Goldilocks, Path::Exact) => $function::<Goldilocks, Exact>($($arg),*),
+            (ModulusKind::Goldilocks, Path::Fast) => $function::<Goldilocks, Fast>($($arg),*),
+        }
+    };
+}
+
+impl Backend for CpuBackend {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn path(&self) -> Path {
+        self.path
+    }
+
+    fn begin_key(
+        &self,
+        params: &'static ParamSet,
+        kind: KeyKind,
+    ) -> Result<Box<dyn KeySink>, BackendError> {
+        dispatch!(params, self.path, begin(params, kind, self.isa))
+    }
+
+    fn bootstrap(
+        &self,
+        params: &'static ParamSet,
+        bootstrapping: &dyn LoadedKey,
+        key_switching: &dyn LoadedKey,
+        test_vector: &[u8],
+        sample: &mut [u8],
+        cancel: &CancelToken,
+    ) -> Result<(), BackendError> {
+        dispatch!(
+            params,
+            self.path,
+            run(
+                params,
+                bootstrapping,
+                key_switching,
+                test_vector,
+                sample,
+                cancel
+            )
+        )
+    }
+
+    fn hom_add(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]) {
+        match params.modulus {
+            ModulusKind::Torus32 => {
+                linear::<Torus32>(dst, |d| lwe::add_assign::<Torus32>(d, &words(src)))
+            }
+            ModulusKind::Goldilocks => {
+                linear::<Goldilocks>(dst, |d| lwe::add_assign::<Goldilocks>(d, &words(src)))
+            }
+        }
+    }
+
+    fn hom_sub(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]) {
+        match params.modulus {
+            ModulusKind::Torus32 => {
+                linear::<Torus32>(dst, |d| lwe::sub_assign::<Torus32>(d, &words(src)))
+            }
+            ModulusKind::Goldilocks => {
+                linear::<Goldilocks>(dst, |d| lwe::sub_assign::<Goldilocks>(d, &words(src)))
+            }
+        }
+    }
+
+    fn hom_int_mult(&self, params: &'static ParamSet, dst: &mut [u8], v: i32) {
+        match params.modulus {
+            ModulusKind::Torus32 => linear::<Torus32>(dst, |d| lwe::mul_assign::<Torus32>(d, v)),
+            ModulusKind::Goldilocks => {
+                linear::<Goldilocks>(dst, |d| lwe::mul_assign::<Goldilocks>(d, v))
+            }
+        }
+    }
+}
+
+/// Words of a sample whose length and canonicity the engine has checked. Copies: a VR need not be aligned.
+fn words<W: bytemuck::Pod>(bytes: &[u8]) -> Vec<W> {
+    bytemuck::pod_collect_to_vec(bytes)
+}
+
+fn linear<M: Modulus>(sample: &mut [u8], operation: impl FnOnce(&mut [M::Word])) {
+    let mut sample_words = words::<M::Word>(sample);
+    operation(&mut sample_words);
+    sample.copy_from_slice(bytemuck::cast_slice(&sample_words));
+}
+
+/// A loaded key with what the trait asks of it.
+struct Loaded<K> {
+    key: K,
+    params: &'static ParamSet,
+    kind: KeyKind,
+    bytes: u64,
+}
+
+impl<K: Send + Sync + 'static> LoadedKey for Loaded<K> {
+    fn params(&self) -> &'static ParamSet {
+        self.params
+    }
+
+    fn kind(&self) -> KeyKind {
+        self.kind
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn loaded<K: 'static>(key: &dyn LoadedKey) -> Result<&K, BackendError> {
+    key.as_any()
+        .downcast_ref::<Loaded<K>>()
+        .map(|loaded| &loaded.key)
+        .ok_or_else(|| BackendError::Failed {
+            reason: "the key was loaded by another back end".to_owned(),
+        })
+}
+
+struct BootstrappingSink<M: Modulus, A: Arithmetic<M>>(
+    BootstrappingKeyLoader<M, A>,
+    PhantomData<M>,
+);
+
+impl<M: Modulus, A: Arithmetic<M>> KeySink for BootstrappingSink<M, A> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), BackendError> {
+        Ok(self.0.write(bytes)?)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Arc<dyn LoadedKey>, BackendError> {
+        let key = self.0.finish()?;
+        Ok(Arc::new(Loaded {
+            params: key.params(),
+            kind: KeyKind::Bootstrapping,
+            bytes: key.memory(),
+            key,
+        }))
+    }
+}
+
+struct KeySwitchingSink<M: Modulus>(KeySwitchingKeyLoader<M>);
+
+impl<M: Modulus> KeySink for KeySwitchingSink<M> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), BackendError> {
+        Ok(self.0.write(bytes)?)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Arc<dyn LoadedKey>, BackendError> {
+        let key = self.0.finish()?;
+        Ok(Arc::new(Loaded {
+            params: key.params(),
+            kind: KeyKind::KeySwitching,
+            bytes: key.memory(),
+            key,
+        }))
+    }
+}
+
+fn begin<M: Modulus, A: Arithmetic<M>>(
+    params: &'static ParamSet,
+    kind: KeyKind,
+    isa: Isa,
+) -> Result<Box<dyn KeySink>, BackendError> {
+    Ok(match kind {
+        KeyKind::Bootstrapping => Box::new(BootstrappingSink(
+            BootstrappingKeyLoader::<M, A>::new(params, isa)?,
+            PhantomData,
+        )),
+        KeyKind::KeySwitching => Box::new(KeySwitchingSink(KeySwitchingKeyLoader::<M>::new(
+            params, isa,
+        )?)),
+    })
+}
+
+fn run<M: Modulus, A: Arithmetic<M>>(
+    params: &'static ParamSet,
+    bootstrapping: &dyn LoadedKey,
+    key_switching: &dyn LoadedKey,
+    test_vector: &[u8],
+    sample: &mut [u8],
+    cancel: &CancelToken,
+) -> Result<(), BackendError> {
+    let test_vector =
+        words_from_bytes::<M>("a test vector", params, test_vector, params.trlwe_words())?;
+    let mut result = words_from_bytes::<M>("a TLWE sample", params, sample, params.tlwe_words())?;
+    bootstrap(
+        loaded::<BootstrappingKey<M, A>>(bootstrapping)?,
+        loaded::<KeySwitchingKey<M>>(key_switching)?,
+        &test_vector,
+        &mut result,
+        &|| cancel.is_cancelled(),
+    )?;
+    sample.copy_from_slice(bytemuck::cast_slice(&result));
+    Ok(())
+}
