@@ -1,0 +1,567 @@
+//! The drive image: one sparse file that is the whole SSD of a drive.
+//!
+//! In order, in blocks: a header (block 0), the namespace's blocks, 64 bytes of metadata for each of them (where the namespace
+//! has metadata), and the swap area for paging. All integers are little-endian, and every area's place follows from the
+//! sizes, so that the header's copy of it is a check.
+
+mod layout;
+mod size;
+
+use std::borrow::Cow;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use rand_core::{OsRng, TryRngCore};
+use thiserror::Error;
+use toroid_nvme::NamespaceError;
+
+use crate::metadata::ScMetadata;
+use crate::ssd::{FileSsd, Ssd, SsdError};
+
+use layout::{HEADER_SIZE, Header, Layout};
+
+pub use layout::{ImageInfo, MetadataMode};
+pub use size::{SizeError, display_size, parse_size};
+
+/// Why an image cannot be made or opened.
+#[derive(Debug, Error)]
+pub enum ImageError {
+    /// The operating system refused.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// A drive has the file open.
+    #[error("{} is in use by another drive", path.display())]
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A directory, a device or the like.
+    #[error("{} is not a regular file", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file does not start with an image's magic number.
+    #[error("not a drive image: no header at its start")]
+    Foreign,
+    /// Written by a later version.
+    #[error("drive image of format version {found}; this program knows version 1")]
+    Version {
+        /// The version in the header.
+        found: u32,
+    },
+    /// The header's checksum does not match.
+    #[error("the header is damaged: checksum {stored:#010x}, but its bytes give {computed:#010x}")]
+    Checksum {
+        /// The checksum in the header.
+        stored: u32,
+        /// CRC-32C of the header's other bytes.
+        computed: u32,
+    },
+    /// A field of the header contradicts the others.
+    #[error("the header is inconsistent: {reason}")]
+    Header {
+        /// Which field, and how.
+        reason: String,
+    },
+    /// The file is shorter than its header says.
+    #[error("the image is cut off: {found} bytes; expected {expected}")]
+    Truncated {
+        /// Bytes that the header tells of.
+        expected: u64,
+        /// Bytes of the file.
+        found: u64,
+    },
+    /// A size that an image cannot have.
+    #[error("cannot make such an image: {reason}")]
+    Options {
+        /// Which, and what is expected.
+        reason: String,
+    },
+    /// A block size or capacity that a namespace cannot have.
+    #[error("cannot make such an image")]
+    Namespace(#[from] NamespaceError),
+    /// The operating system gave no random bytes for the identifier.
+    #[error("no random bytes for the image's identifier: {0}")]
+    Random(rand_core::OsError),
+    /// The SSD failed.
+    #[error(transparent)]
+    Ssd(#[from] SsdError),
+}
+
+/// What an image is to be like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormatOptions {
+    /// Bytes a logical block: a power of two from 512 to 65536.
+    pub block_size: u32,
+    /// Bytes for the user's data: a multiple of the cluster size, and with [`MetadataMode::SecondHalf`] a power of two. The
+    /// second half of the LBA space comes on top.
+    pub size: u64,
+    /// How secure computing metadata reaches the drive.
+    pub metadata_mode: MetadataMode,
+    /// Logical blocks a cluster: a power of two.
+    pub cluster_blocks: u32,
+    /// Bytes of the swap area, rounded up to whole blocks.
+    pub swap: u64,
+    /// A name for people: up to 64 bytes without control characters.
+    pub label: String,
+    /// Whether a file that is there already is replaced.
+    pub overwrite: bool,
+}
+
+impl Default for FormatOptions {
+    /// 8 GiB of 4096-byte blocks with NVMe metadata, clusters of 64 KiB, 1 GiB of swap.
+    fn default() -> FormatOptions {
+        FormatOptions {
+            block_size: 4096,
+            size: 8 << 30,
+            metadata_mode: MetadataMode::NvmeMetadata,
+            cluster_blocks: 16,
+            swap: 1 << 30,
+            label: String::new(),
+            overwrite: false,
+        }
+    }
+}
+
+/// Makes an image at `path`. It is sparse: nothing but the header takes space.
+///
+/// # Errors
+/// Fails, and leaves the file as it was, when a size is impossible, when the file exists and is not to be replaced, or when a
+/// drive has it open.
+pub fn format(path: &Path, options: &FormatOptions) -> Result<ImageInfo, ImageError> {
+    let info = describe(options)?;
+    let layout = info.layout()?;
+    let failed = |action| at(action, path);
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(options.overwrite)
+        .create_new(!options.overwrite)
+        .open(path)
+        .map_err(failed("create"))?;
+    lock(&file, path)?;
+    let written = (|| {
+        file.set_len(0).map_err(failed("empty"))?;
+        file.set_len(layout.total * u64::from(info.block_size()))
+            .map_err(failed("set the size of"))?;
+        let ssd = FileSsd::new(
+            file.try_clone().map_err(failed("open"))?,
+            info.block_size(),
+            layout.total,
+        )
+        .map_err(failed("open"))?;
+        write_header(&ssd, &info, &layout)?;
+        file.sync_all().map_err(failed("write"))?;
+        sync_directory(path).map_err(failed("write the directory of"))
+    })();
+    if written.is_err() && !options.overwrite {
+        // The file is ours alone, and useless; that it may stay is no reason to hide the first error.
+        let _ = std::fs::remove_file(path);
+    }
+    written.map(|()| info)
+}
+
+/// Reads the header of the image at `path` without locking it, so that a drive may have it open.
+pub fn info(path: &Path) -> Result<ImageInfo, ImageError> {
+    let file = OpenOptions::new()
+        .read(true)
+        .open(path)
+        .map_err(at("open", path))?;
+    read_info(&file, path)
+}
+
+fn at<'a>(action: &'static str, path: &'a Path) -> impl Fn(io::Error) -> ImageError + use<'a> {
+    move |source| ImageError::Io {
+        action,
+        path: path.to_owned(),
+        source,
+    }
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), ImageError> {
+    let kind = file.metadata().map_err(at("open", path))?.file_type();
+    if !kind.is_file() {
+        return Err(ImageError::NotAFile {
+            path: path.to_owned(),
+        });
+    }
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(ImageError::Locked {
+            path: path.to_owned(),
+        }),
+        Err(TryLockError::Error(source)) => Err(at("lock", path)(source)),
+    }
+}
+
+/// Makes the file's name durable.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    File::open(directory)?.sync_all()
+}
+
+fn describe(options: &FormatOptions) -> Result<ImageInfo, ImageError> {
+    let mut nguid = [0; 16];
+    OsRng
+        .try_fill_bytes(&mut nguid)
+        .map_err(ImageError::Random)?;
+    ImageInfo::new(options, nguid)
+}
+
+fn write_header(ssd: &dyn Ssd, info: &ImageInfo, layout: &Layout) -> Result<(), ImageError> {
+    let mut block = vec![0; info.block_size() as usize];
+    block[..HEADER_SIZE].copy_from_slice(&Header::new(info, layout).to_bytes());
+    Ok(ssd.write(0, &block, true)?)
+}
+
+fn read_info(file: &File, path: &Path) -> Result<ImageInfo, ImageError> {
+    use std::os::unix::fs::FileExt;
+    let metadata = file.metadata().map_err(at("open", path))?;
+    if !metadata.is_file() {
+        return Err(ImageError::NotAFile {
+            path: path.to_owned(),
+        });
+    }
+    if metadata.len() < HEADER_SIZE as u64 {
+        return Err(ImageError::Foreign);
+    }
+    let mut header = [0; HEADER_SIZE];
+    file.read_exact_at(&mut header, 0)
+        .map_err(at("read", path))?;
+    let (info, layout) = Header::parse(&header)?;
+    let expected = layout.total * u64::from(info.block_size());
+    if metadata.len() < expected {
+        return Err(ImageError::Truncated {
+            expected,
+            found: metadata.len(),
+        });
+    }
+    Ok(info)
+}
+
+/// An open image: the namespace's blocks with their metadata, and the swap area.
+///
+/// Commands on the namespace are atomic towards each other: a read never sees half of a write. A write puts down the data,
+/// then the metadata. When either fails, the old content of both is restored, so that a failed write has no effect; only if
+/// the medium refuses that too (it is then logged) are the blocks of the write unspecified.
+///
+/// A kill of the process between the two leaves new data with old metadata. A power loss before a flush may leave any of old
+/// and new data with any of old and new metadata, block by block, for the medium may store a volatile write in any order.
+/// A completed flush, and FUA for the blocks of its own write, make both durable together.
+pub struct Image {
+    ssd: Box<dyn Ssd>,
+    info: ImageInfo,
+    layout: Layout,
+    namespace: RwLock<()>,
+    swap: RwLock<()>,
+}
+
+impl Image {
+    /// Opens the image at `path` and locks it, until the image is dropped, against being opened or formatted a second time.
+    pub fn open(path: &Path) -> Result<Image, ImageError> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(at("open", path))?;
+        lock(&file, path)?;
+        let info = read_info(&file, path)?;
+        let layout = info.layout()?;
+        let ssd = FileSsd::new(file, info.block_size(), layout.total).map_err(at("open", path))?;
+        Ok(Image::assemble(Box::new(ssd), info, layout))
+    }
+
+    /// Makes an image on `ssd`, whose block size is the option's and whose blocks suffice, and opens it. Old content of the
+    /// SSD shows through: it should be all zero.
+    pub fn format_on(ssd: Box<dyn Ssd>, options: &FormatOptions) -> Result<Image, ImageError> {
+        let info = describe(options)?;
+        let layout = info.layout()?;
+        check_ssd(ssd.as_ref(), &info, &layout)?;
+        write_header(ssd.as_ref(), &info, &layout)?;
+        Ok(Image::assemble(ssd, info, layout))
+    }
+
+    /// Opens the image on `ssd`.
+    pub fn open_on(ssd: Box<dyn Ssd>) -> Result<Image, ImageError> {
+        let mut block = vec![0; ssd.block_size() as usize];
+        ssd.read(0, &mut block)?;
+        let header = block.first_chunk().ok_or(ImageError::Foreign)?;
+        let (info, layout) = Header::parse(header)?;
+        check_ssd(ssd.as_ref(), &info, &layout)?;
+        Ok(Image::assemble(ssd, info, layout))
+    }
+
+    fn assemble(ssd: Box<dyn Ssd>, info: ImageInfo, layout: Layout) -> Image {
+        Image {
+            ssd,
+            info,
+            layout,
+            namespace: RwLock::new(()),
+            swap: RwLock::new(()),
+        }
+    }
+
+    /// Geometry and identity of the image.
+    pub fn info(&self) -> &ImageInfo {
+        &self.info
+    }
+
+    /// Reads logical blocks from `lba` on: fills `data`, a whole number of blocks, and `metadata`, 64 bytes a block (empty
+    /// where the namespace has none).
+    pub fn read_blocks(
+        &self,
+        lba: u64,
+        data: &mut [u8],
+        metadata: &mut [u8],
+    ) -> Result<(), SsdError> {
+        self.check_buffers(lba, data.len(), metadata.len())?;
+        let _shared = read(&self.namespace);
+        self.ssd.read(self.layout.namespace + lba, data)?;
+        self.read_bytes(self.layout.metadata, lba * METADATA_SIZE, metadata)
+    }
+
+    /// Writes logical blocks from `lba` on: `data`, a whole number of blocks, and `metadata`, 64 bytes a block (empty where the
+    /// namespace has none). With `fua` both are on non-volatile media on return.
+    pub fn write_blocks(
+        &self,
+        lba: u64,
+        data: &[u8],
+        metadata: &[u8],
+        fua: bool,
+    ) -> Result<(), SsdError> {
+        self.check_buffers(lba, data.len(), metadata.len())?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let _exclusive = write(&self.namespace);
+        let data_offset = lba * u64::from(self.info.block_size());
+        let mut extents = vec![self.extent(self.layout.namespace, data_offset, data)?];
+        if !metadata.is_empty() {
+            let extent = self.extent(self.layout.metadata, lba * METADATA_SIZE, metadata)?;
+            // Plain data over plain data is common, and need not fill the metadata area with zeroes.
+            if fua || extent.new != extent.old {
+                extents.push(extent);
+            }
+        }
+        for (i, extent) in extents.iter().enumerate() {
+            if let Err(error) = self.ssd.write(extent.block, &extent.new, fua) {
+                for undo in &extents[..=i] {
+                    if let Err(undo_error) = self.ssd.write(undo.block, &undo.old, false) {
+                        tracing::error!(%error, %undo_error, block = undo.block, "a failed write could not be undone");
+                    }
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets `count` logical blocks from `lba` on, and their metadata, to zero, and gives their space back. On failure any part
+    /// of them may have become zero.
+    pub fn write_zeroes(&self, lba: u64, count: u64, fua: bool) -> Result<(), SsdError> {
+        self.check_range(lba, count)?;
+        let exclusive = write(&self.namespace);
+        self.ssd.write_zeroes(self.layout.namespace + lba, count)?;
+        if self.info.metadata_size() != 0 {
+            self.zero_metadata(lba * METADATA_SIZE, (lba + count) * METADATA_SIZE)?;
+        }
+        drop(exclusive);
+        if fua { self.ssd.flush() } else { Ok(()) }
+    }
+
+    /// Makes every completed write non-volatile, those to the swap area included.
+    pub fn flush(&self) -> Result<(), SsdError> {
+        self.ssd.flush()
+    }
+
+    /// Bytes of the swap area.
+    pub fn swap_len(&self) -> u64 {
+        self.layout.swap_blocks * u64::from(self.info.block_size())
+    }
+
+    /// Reads from the swap area at byte `offset`. Fastest at multiples of the block size.
+    pub fn swap_read(&self, offset: u64, buf: &mut [u8]) -> Result<(), SsdError> {
+        self.check_swap(offset, buf.len())?;
+        let _shared = read(&self.swap);
+        self.read_bytes(self.layout.swap, offset, buf)
+    }
+
+    /// Writes to the swap area at byte `offset`, volatile until a flush. Fastest at multiples of the block size. On failure the
+    /// blocks touched are unspecified.
+    pub fn swap_write(&self, offset: u64, data: &[u8]) -> Result<(), SsdError> {
+        self.check_swap(offset, data.len())?;
+        if self.is_aligned(offset, data.len()) {
+            let _shared = read(&self.swap);
+            return self
+                .ssd
+                .write(self.layout.swap + self.block_of(offset), data, false);
+        }
+        let _exclusive = write(&self.swap);
+        let extent = self.extent(self.layout.swap, offset, data)?;
+        self.ssd.write(extent.block, &extent.new, false)
+    }
+
+    /// Sets the whole swap area to zero and gives its space back. Its content means nothing to a later run of the drive.
+    pub fn swap_clear(&self) -> Result<(), SsdError> {
+        let _exclusive = write(&self.swap);
+        self.ssd
+            .write_zeroes(self.layout.swap, self.layout.swap_blocks)
+    }
+
+    fn check_range(&self, lba: u64, count: u64) -> Result<(), SsdError> {
+        let blocks = self.info.blocks();
+        match lba.checked_add(count) {
+            Some(end) if end <= blocks => Ok(()),
+            _ => Err(SsdError::OutOfRange { lba, count, blocks }),
+        }
+    }
+
+    fn check_buffers(&self, lba: u64, data: usize, metadata: usize) -> Result<(), SsdError> {
+        let block_size = self.info.block_size() as usize;
+        if !data.is_multiple_of(block_size) {
+            return Err(SsdError::BufferLength {
+                expected: format!("a multiple of {block_size}"),
+                found: data,
+            });
+        }
+        let count = data / block_size;
+        let expected = count * usize::from(self.info.metadata_size());
+        if metadata != expected {
+            return Err(SsdError::BufferLength {
+                expected: format!("{expected} for the metadata of {count} blocks"),
+                found: metadata,
+            });
+        }
+        self.check_range(lba, count as u64)
+    }
+
+    fn check_swap(&self, offset: u64, len: usize) -> Result<(), SsdError> {
+        match offset.checked_add(len as u64) {
+            Some(end) if end <= self.swap_len() => Ok(()),
+            _ => Err(SsdError::OutOfRange {
+                lba: self.block_of(offset),
+                count: (len as u64).div_ceil(u64::from(self.info.block_size())),
+                blocks: self.layout.swap_blocks,
+            }),
+        }
+    }
+
+    fn is_aligned(&self, offset: u64, len: usize) -> bool {
+        let block_size = u64::from(self.info.block_size());
+        offset.is_multiple_of(block_size) && (len as u64).is_multiple_of(block_size)
+    }
+
+    /// Block, within an area, that byte `offset` of the area lies in.
+    fn block_of(&self, offset: u64) -> u64 {
+        offset / u64::from(self.info.block_size())
+    }
+
+    /// Fills `buf` from byte `offset` of the area that starts at block `area`.
+    fn read_bytes(&self, area: u64, offset: u64, buf: &mut [u8]) -> Result<(), SsdError> {
+        if self.is_aligned(offset, buf.len()) {
+            return self.ssd.read(area + self.block_of(offset), buf);
+        }
+        let extent = self.extent(area, offset, buf)?;
+        buf.copy_from_slice(&extent.old[extent.from..][..buf.len()]);
+        Ok(())
+    }
+
+    /// The blocks that `bytes` at byte `offset` of an area lie in, as they are and as they are to be.
+    fn extent<'a>(&self, area: u64, offset: u64, bytes: &'a [u8]) -> Result<Extent<'a>, SsdError> {
+        let block_size = u64::from(self.info.block_size());
+        let first = self.block_of(offset);
+        let end = (offset + bytes.len() as u64).div_ceil(block_size);
+        let block = area + first;
+        let from = (offset - first * block_size) as usize;
+        let mut old = vec![0; ((end - first) * block_size) as usize];
+        self.ssd.read(block, &mut old)?;
+        let new = if old.len() == bytes.len() {
+            Cow::Borrowed(bytes)
+        } else {
+            let mut new = old.clone();
+            new[from..from + bytes.len()].copy_from_slice(bytes);
+            Cow::Owned(new)
+        };
+        Ok(Extent {
+            block,
+            from,
+            old,
+            new,
+        })
+    }
+
+    /// Sets the bytes of the metadata area in `start..end` to zero.
+    fn zero_metadata(&self, start: u64, end: u64) -> Result<(), SsdError> {
+        let block_size = u64::from(self.info.block_size());
+        let inner_start = start.next_multiple_of(block_size).min(end);
+        let inner_end = (end - end % block_size).max(inner_start);
+        for (from, to) in [(start, inner_start), (inner_end, end)] {
+            if from < to {
+                let zeroes = vec![0; (to - from) as usize];
+                let extent = self.extent(self.layout.metadata, from, &zeroes)?;
+                if extent.new != extent.old {
+                    self.ssd.write(extent.block, &extent.new, false)?;
+                }
+            }
+        }
+        let (first, last) = (self.block_of(inner_start), self.block_of(inner_end));
+        if first < last {
+            self.ssd
+                .write_zeroes(self.layout.metadata + first, last - first)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whole blocks around a run of bytes.
+struct Extent<'a> {
+    block: u64,
+    /// Where the run starts in the blocks.
+    from: usize,
+    old: Vec<u8>,
+    new: Cow<'a, [u8]>,
+}
+
+const METADATA_SIZE: u64 = ScMetadata::SIZE as u64;
+
+fn check_ssd(ssd: &dyn Ssd, info: &ImageInfo, layout: &Layout) -> Result<(), ImageError> {
+    if ssd.block_size() != info.block_size() {
+        return Err(ImageError::Options {
+            reason: format!(
+                "block size {} on an SSD with blocks of {}",
+                info.block_size(),
+                ssd.block_size()
+            ),
+        });
+    }
+    if ssd.blocks() < layout.total {
+        return Err(ImageError::Truncated {
+            expected: layout.total * u64::from(info.block_size()),
+            found: ssd.blocks() * u64::from(info.block_size()),
+        });
+    }
+    Ok(())
+}
+
+// The locks guard no data that a panic could leave half-changed, so poison means nothing here.
+
+fn read(lock: &RwLock<()>) -> RwLockReadGuard<'_, ()> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write(lock: &RwLock<()>) -> RwLockWriteGuard<'_, ()> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
