@@ -146,7 +146,7 @@ struct Assembler<'a> {
     diagnostics: Diagnostics,
     /// The key id that `.key` set last.
     key_id: u32,
-    names: HashMap<&'a str, (Meaning, Position)>,
+    names: BTreeMap<&'a str, (Meaning, Position)>,
     registers: BTreeMap<String, VrNumber>,
     declarations: Vec<Declaration<'a>>,
     /// Key and data ids of the test vectors that the text names by number.
@@ -184,7 +184,7 @@ impl<'a> Assembler<'a> {
             lexer: Lexer::new(source),
             diagnostics: Diagnostics::default(),
             key_id: 0,
-            names: HashMap::new(),
+            names: BTreeMap::new(),
             registers: BTreeMap::new(),
             declarations: Vec::new(),
             taken: BTreeSet::new(),
@@ -690,7 +690,7 @@ impl<'a> Assembler<'a> {
             Some((Meaning::Unknown, _)) => None,
             None => {
                 let error = Diagnostic::new(position, format!("`{name}` is not declared"))
-                    .with_help(format!("declare it with `.reg {name} = cor:KEY:DATA`, or write the register itself, such as `cor:0:1`"));
+                    .with_help(format!("declare it with `.reg {name} = cor:KEY:DATA` or, if it is a test vector, with `.tv {name} = FUNCTION`"));
                 self.diagnostics
                     .push(error.with_suggestion(name, self.names.keys().copied()));
                 None
@@ -1000,7 +1000,7 @@ mod tests {
             (
                 "return qqq",
                 Some(
-                    "declare it with `.reg qqq = cor:KEY:DATA`, or write the register itself, such as `cor:0:1`",
+                    "declare it with `.reg qqq = cor:KEY:DATA` or, if it is a test vector, with `.tv qqq = FUNCTION`",
                 ),
             ),
             ("jump cor:1", None),

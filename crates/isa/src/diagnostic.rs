@@ -213,7 +213,7 @@ fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Opt
             )
         })
         .filter(|&(edits, candidate)| edits <= limit && edits < candidate.len())
-        .min_by_key(|&(edits, _)| edits)
+        .min()
         .map(|(_, candidate)| candidate)
 }
 

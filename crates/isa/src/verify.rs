@@ -158,7 +158,7 @@ pub enum VerifyReason {
         slots: usize,
     },
     /// Samples are left on the stack at the Return.
-    #[error("the stack still holds {depth} samples at the return (0 expected)")]
+    #[error("the stack is not empty at the return: {depth} left on it, 0 expected")]
     StackNotEmpty {
         /// The number of samples.
         depth: usize,
@@ -573,7 +573,7 @@ mod tests {
             (
                 "push cor:1\nreturn cor:1",
                 &[
-                    "line 2, `return cor:0:1`: the stack still holds 1 samples at the return (0 expected)",
+                    "line 2, `return cor:0:1`: the stack is not empty at the return: 1 left on it, 0 expected",
                 ],
             ),
             (

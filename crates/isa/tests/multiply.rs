@@ -63,3 +63,16 @@ fn the_plain_form_of_a_test_vector() {
         ("sq4", vr("tv:0:0"), true, None, None)
     );
 }
+
+#[test]
+fn the_manual_shows_the_same_program() {
+    let manual = include_str!("../../../docs/isa.md");
+    let start = manual.find(".key 0").unwrap();
+    let length = manual[start..].find("```").unwrap();
+    let shown = assemble(&manual[start..start + length]).unwrap();
+    let example = assemble(include_str!("../examples/multiply.tasm")).unwrap();
+    assert_eq!(
+        (shown.program, shown.test_vectors, shown.registers),
+        (example.program, example.test_vectors, example.registers)
+    );
+}
