@@ -10,6 +10,8 @@
 //!
 //! Bounds below are in units of φ = 2^32 unless they say otherwise.
 
+use std::hint::black_box;
+
 use super::tables::{Pass, Tables};
 
 /// 2^64 - p = 2^32 - 1; also the mask of the low half of a lane.
@@ -19,7 +21,7 @@ pub const EPSILON: u64 = 0xffff_ffff;
 /// bits of `BIAS` gives its two limbs as signed 32-bit integers.
 pub const BIAS: u64 = 0x8000_0000_8000_0000;
 
-/// Zero modulo p as limbs, with a high limb so large that adding it makes any high limb within ±2^59 positive:
+/// Zero modulo p as limbs, with a high limb so large that an element plus it has a positive one:
 /// 2^28 + (2^60 - 2^28)·φ, since 2^60·φ = 2^28·φ^2 = 2^28·φ - 2^28.
 const ZERO: [u64; 2] = [1 << 28, (1 << 60) - (1 << 28)];
 
@@ -155,14 +157,28 @@ impl<V: Vector> Limbs<V> {
         }
     }
 
-    /// A word congruent to an element whose high limb, after the carry of the low one, is in `[0, 2^61)`.
+    /// A word congruent to an element within 3·2^25 of `ZERO`: `lo + 2^32·(hi mod 2^32) + (2^32 - 1)·(hi / 2^32)`.
+    ///
+    /// With `hi` in `[5·2^57 - 2^28, 11·2^57)` and `lo` within 3·2^57 + 2^32, the last term and `lo` make a sum in
+    /// `[0, 2^61)`.
     #[inline(always)]
     fn word(self, c: &Constants<V>) -> V {
-        let hi = self.hi.add(self.lo.high_signed());
-        self.lo
-            .join(hi)
-            .add_modulo(hi.high().mul_unsigned(c.epsilon))
+        let small = self.hi.high().mul_unsigned(c.epsilon).add(self.lo);
+        self.hi.shift_left::<32>().add_modulo(small)
     }
+}
+
+/// A loop over at most eight slots as straight code, so that the slots stay in registers.
+macro_rules! unroll {
+    ($slot:ident in $from:literal..$to:tt $body:block) => {
+        unroll!(@ $slot $from $to $body 0 1 2 3 4 5 6 7)
+    };
+    (@ $slot:ident $from:literal $to:tt $body:block $($i:literal)*) => {
+        $({
+            let $slot: usize = $i;
+            if ($from..$to).contains(&$slot) $body
+        })*
+    };
 }
 
 /// Constants that a pass keeps in registers.
@@ -180,7 +196,8 @@ impl<V: Vector> Constants<V> {
         // SAFETY: the caller's promise.
         unsafe {
             Constants {
-                epsilon: V::splat(EPSILON),
+                // Opaque, or else the compiler makes two operations of a multiplication by this constant.
+                epsilon: V::splat(black_box(EPSILON)),
                 bias: V::splat(BIAS),
                 wide_zero: Limbs::splat(WIDE_ZERO),
             }
@@ -227,7 +244,7 @@ fn small_product<V: Vector>(limbs: V, w: Twiddle<V>, c: &Constants<V>) -> Limbs<
 /// The DFT of eight elements, outputs in bit-reversed order: the rows of the portable kernel with twiddles 1;
 /// 1, 2^48; 1, 2^48, 2^24, 2^72.
 ///
-/// From limbs within 2 the outputs are within 2^27: the first row gives 4, a product by 2^48 in the second 7·2^16,
+/// From limbs within 2 the outputs are within 3·2^25: the first row gives 4, a product by 2^48 in the second 7·2^16,
 /// and 2^24 in the third at most 4·2^24 + 8·2^8, since it acts on the first row's results: 2^24·(s5 + 2^48·s7) =
 /// 2^24·s5 + 2^72·s7 and 2^72·(s5 - 2^48·s7) = 2^72·s5 + 2^24·s7. Slot 0 is never shifted.
 #[inline(always)]
@@ -357,21 +374,17 @@ unsafe fn forward_pass<V: Vector, const R: usize, const FIRST: bool>(
         for j in (0..stride).step_by(V::LANES) {
             let first = c.split(V::load(a.add(j))).add(offset);
             let mut z = [first; R];
-            let mut q = 1;
-            while q < R {
+            unroll!(q in 1..R {
                 let mut word = V::load(a.add(q * stride + j));
                 if FIRST {
                     word = c.bias.add_modulo(word);
                 }
                 z[q] = small_product(word.xor(c.bias), splat_twiddle(twiddles, q), &c);
-                q += 1;
-            }
+            });
             dft(&mut z);
-            let mut q = 0;
-            while q < R {
+            unroll!(q in 0..R {
                 z[q].word(&c).store(a.add(q * stride + j));
-                q += 1;
-            }
+            });
         }
     }
 }
@@ -394,14 +407,11 @@ unsafe fn inverse_pass<V: Vector, const R: usize, const LAST: bool>(
         let bias = Limbs::<V>::splat([1 << 31; 2]);
         for j in (0..stride).step_by(V::LANES) {
             let mut z = [c.split(V::load(a.add(j))).add(offset); R];
-            let mut q = 1;
-            while q < R {
+            unroll!(q in 1..R {
                 z[q] = c.split(V::load(a.add(q * stride + j)));
-                q += 1;
-            }
+            });
             inverse_dft(&mut z);
-            let mut q = 0;
-            while q < R {
+            unroll!(q in 0..R {
                 let mut word = if q == 0 {
                     z[q].sub(bias).word(&c)
                 } else {
@@ -411,8 +421,7 @@ unsafe fn inverse_pass<V: Vector, const R: usize, const LAST: bool>(
                     word = word.canonical();
                 }
                 word.store(a.add(q * stride + j));
-                q += 1;
-            }
+            });
         }
     }
 }
@@ -453,18 +462,14 @@ unsafe fn forward_last<V: Vector>(a: *mut u64, groups: usize, twiddles: *const u
             let twiddles = twiddles.add(14 * V::LANES * group);
             let words = V::transpose(load8(a));
             let mut z = [c.split(words[0]).add(offset); 8];
-            let mut q = 1;
-            while q < 8 {
+            unroll!(q in 1..8 {
                 z[q] = small_product(words[q].xor(c.bias), load_twiddle(twiddles, q), &c);
-                q += 1;
-            }
+            });
             let z = dft8(z);
             let mut words = words;
-            let mut q = 0;
-            while q < 8 {
+            unroll!(q in 0..8 {
                 words[q] = z[q].word(&c).canonical();
-                q += 1;
-            }
+            });
             store8(V::transpose_back(words), a);
         }
     }
@@ -486,18 +491,14 @@ unsafe fn inverse_first<V: Vector>(a: *mut u64, groups: usize, twiddles: *const 
             let twiddles = twiddles.add(14 * V::LANES * group);
             let mut words = V::transpose(load8(a));
             let mut z = [c.split(words[0]).add(offset); 8];
-            let mut q = 1;
-            while q < 8 {
+            unroll!(q in 1..8 {
                 z[q] = c.split(words[q]);
-                q += 1;
-            }
+            });
             let z = inverse_dft8(z);
             words[0] = z[0].sub(bias).word(&c);
-            let mut q = 1;
-            while q < 8 {
+            unroll!(q in 1..8 {
                 words[q] = word_product(z[q].word(&c), load_twiddle(twiddles, q), &c);
-                q += 1;
-            }
+            });
             store8(V::transpose_back(words), a);
         }
     }
@@ -510,11 +511,9 @@ unsafe fn load8<V: Vector>(from: *const u64) -> [V; 8] {
     // SAFETY: the caller's promise.
     unsafe {
         let mut vectors = [V::load(from); 8];
-        let mut i = 1;
-        while i < 8 {
+        unroll!(i in 1..8 {
             vectors[i] = V::load(from.add(i * V::LANES));
-            i += 1;
-        }
+        });
         vectors
     }
 }
@@ -525,11 +524,9 @@ unsafe fn load8<V: Vector>(from: *const u64) -> [V; 8] {
 unsafe fn store8<V: Vector>(vectors: [V; 8], to: *mut u64) {
     // SAFETY: the caller's promise.
     unsafe {
-        let mut i = 0;
-        while i < 8 {
+        unroll!(i in 0..8 {
             vectors[i].store(to.add(i * V::LANES));
-            i += 1;
-        }
+        });
     }
 }
 
@@ -662,7 +659,7 @@ fn multiply_add<V: Vector>(a: V, b: V, addend: V, epsilon: V) -> V {
 pub unsafe fn mul_add_assign<V: Vector>(acc: &mut [u64], a: &[u64], b: &[u64]) {
     // SAFETY: the caller's promise.
     unsafe {
-        let epsilon = V::splat(EPSILON);
+        let epsilon = V::splat(black_box(EPSILON));
         for i in (0..acc.len()).step_by(V::LANES) {
             let (x, y) = (V::load(a.as_ptr().add(i)), V::load(b.as_ptr().add(i)));
             let at = acc.as_mut_ptr().add(i);
@@ -679,7 +676,7 @@ pub unsafe fn mul_add_assign<V: Vector>(acc: &mut [u64], a: &[u64], b: &[u64]) {
 pub unsafe fn mul_assign<V: Vector>(a: &mut [u64], b: &[u64]) {
     // SAFETY: the caller's promise.
     unsafe {
-        let (epsilon, zero) = (V::splat(EPSILON), V::splat(0));
+        let (epsilon, zero) = (V::splat(black_box(EPSILON)), V::splat(0));
         for i in (0..a.len()).step_by(V::LANES) {
             let at = a.as_mut_ptr().add(i);
             let y = V::load(b.as_ptr().add(i));
@@ -696,7 +693,7 @@ pub unsafe fn mul_assign<V: Vector>(a: &mut [u64], b: &[u64]) {
 pub unsafe fn scale_assign<V: Vector>(a: &mut [u64], c: u64) {
     // SAFETY: the caller's promise.
     unsafe {
-        let (epsilon, zero, c) = (V::splat(EPSILON), V::splat(0), V::splat(c));
+        let (epsilon, zero, c) = (V::splat(black_box(EPSILON)), V::splat(0), V::splat(c));
         for i in (0..a.len()).step_by(V::LANES) {
             let at = a.as_mut_ptr().add(i);
             multiply_add(V::load(at), c, zero, epsilon).store(at);
