@@ -6,7 +6,8 @@
 //!
 //! Inside a pass an element is a pair of signed limbs, `lo + hi·φ` with φ = 2^32 and φ^2 = φ - 1, in 64-bit lanes that
 //! leave room for the sums and shifts of the DFT without carries. Products by twiddles take four signed 32-bit
-//! multiplications. Between passes an element is one word, any `u64` congruent to it.
+//! multiplications. Between passes an element is one word, any `u64` congruent to it plus a constant, which saves
+//! operations: [`BIAS`] in the forward transform, -2^31 in the inverse.
 //!
 //! Bounds below are in units of φ = 2^32 unless they say otherwise.
 
@@ -17,8 +18,8 @@ use super::tables::{Pass, Tables};
 /// 2^64 - p = 2^32 - 1; also the mask of the low half of a lane.
 pub const EPSILON: u64 = 0xffff_ffff;
 
-/// Between passes of the forward transform a word is the element plus `BIAS`, 2^31 on each limb, so that flipping the
-/// bits of `BIAS` gives its two limbs as signed 32-bit integers.
+/// 2^31 on each limb: flipping these bits in a word congruent to an element plus `BIAS` gives the element's two limbs as
+/// signed 32-bit integers.
 pub const BIAS: u64 = 0x8000_0000_8000_0000;
 
 /// Zero modulo p as limbs, with a high limb so large that an element plus it has a positive one:
@@ -303,14 +304,25 @@ fn inverse_dft4<V: Vector>(y: [Limbs<V>; 4]) -> [Limbs<V>; 4] {
     [z0, z1, z2, z3]
 }
 
-/// The product of a twiddle and a word plus [`BIAS`], as a word without it.
+/// The product of a twiddle and a word plus [`BIAS`], as a word without it; too small by 2^31 unless `EXACT`.
 ///
-/// Adding `WIDE_ZERO` makes the high limb, with the carry of the low one, a `u64`.
+/// Adding `WIDE_ZERO` makes the high limb, with the carry of the low one, a `u64`. Its low limb is what may be left out.
 #[inline(always)]
-fn word_product<V: Vector>(word: V, w: Twiddle<V>, c: &Constants<V>) -> V {
-    let Limbs { lo, hi } = product(word.xor(c.bias), w).add(c.wide_zero);
-    let hi = hi.add(lo.high_signed());
+fn word_product<V: Vector, const EXACT: bool>(word: V, w: Twiddle<V>, c: &Constants<V>) -> V {
+    let Limbs { mut lo, hi } = product(word.xor(c.bias), w);
+    if EXACT {
+        lo = lo.add(c.wide_zero.lo);
+    }
+    let hi = hi.add(lo.high_signed()).add(c.wide_zero.hi);
     lo.join(hi).add_modulo(hi.high().mul_unsigned(c.epsilon))
+}
+
+/// Limbs to subtract from slot 0 of an inverse DFT of `radix` elements, which has no product: the bias that the other
+/// slots needed, less 2^31 for each word of the input that is too small by it, plus 2^31 to make the output so.
+const fn slot_0_excess(radix: usize, input_exact: bool, output_exact: bool) -> [u64; 2] {
+    let input = if input_exact { 0 } else { radix as i64 };
+    let output = if output_exact { 0 } else { 1 };
+    [((1 + output - input) << 31) as u64, 1 << 31]
 }
 
 /// The twiddles of slots 1 to R - 1, the same in every lane.
@@ -389,7 +401,8 @@ unsafe fn forward_pass<V: Vector, const R: usize, const FIRST: bool>(
     }
 }
 
-/// One radix-8 or radix-4 pass of the inverse transform, as [`forward_pass`]; words without bias, canonical in the end.
+/// One radix-8 or radix-4 pass of the inverse transform, as [`forward_pass`]: from words too small by 2^31 to the same,
+/// in the last pass to canonical words.
 ///
 /// # Safety
 /// As for [`forward_pass`].
@@ -404,7 +417,7 @@ unsafe fn inverse_pass<V: Vector, const R: usize, const LAST: bool>(
     unsafe {
         let c = Constants::<V>::new();
         let offset = Limbs::<V>::splat(const { offset(false, true) });
-        let bias = Limbs::<V>::splat([1 << 31; 2]);
+        let excess = Limbs::<V>::splat(const { slot_0_excess(R, false, LAST) });
         for j in (0..stride).step_by(V::LANES) {
             let mut z = [c.split(V::load(a.add(j))).add(offset); R];
             unroll!(q in 1..R {
@@ -413,9 +426,9 @@ unsafe fn inverse_pass<V: Vector, const R: usize, const LAST: bool>(
             inverse_dft(&mut z);
             unroll!(q in 0..R {
                 let mut word = if q == 0 {
-                    z[q].sub(bias).word(&c)
+                    z[q].sub(excess).word(&c)
                 } else {
-                    word_product(z[q].word(&c), splat_twiddle(twiddles, q), &c)
+                    word_product::<V, LAST>(z[q].word(&c), splat_twiddle(twiddles, q), &c)
                 };
                 if LAST {
                     word = word.canonical();
@@ -475,7 +488,8 @@ unsafe fn forward_last<V: Vector>(a: *mut u64, groups: usize, twiddles: *const u
     }
 }
 
-/// The first pass of the inverse transform, the mirror image of [`forward_last`]; from canonical words to words.
+/// The first pass of the inverse transform, the mirror image of [`forward_last`]; from canonical words to words
+/// too small by 2^31.
 ///
 /// # Safety
 /// As for [`forward_last`].
@@ -485,7 +499,7 @@ unsafe fn inverse_first<V: Vector>(a: *mut u64, groups: usize, twiddles: *const 
     unsafe {
         let c = Constants::<V>::new();
         let offset = Limbs::<V>::splat(const { offset(false, true) });
-        let bias = Limbs::<V>::splat([1 << 31; 2]);
+        let excess = Limbs::<V>::splat(const { slot_0_excess(8, true, false) });
         for group in 0..groups {
             let a = a.add(8 * V::LANES * group);
             let twiddles = twiddles.add(14 * V::LANES * group);
@@ -495,9 +509,9 @@ unsafe fn inverse_first<V: Vector>(a: *mut u64, groups: usize, twiddles: *const 
                 z[q] = c.split(words[q]);
             });
             let z = inverse_dft8(z);
-            words[0] = z[0].sub(bias).word(&c);
+            words[0] = z[0].sub(excess).word(&c);
             unroll!(q in 1..8 {
-                words[q] = word_product(z[q].word(&c), load_twiddle(twiddles, q), &c);
+                words[q] = word_product::<V, false>(z[q].word(&c), load_twiddle(twiddles, q), &c);
             });
             store8(V::transpose_back(words), a);
         }
