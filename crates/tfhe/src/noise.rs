@@ -32,12 +32,14 @@ fn dropped_variance(gadget: Gadget) -> f64 {
 /// Variance that the f64 FFT adds in one external product.
 ///
 /// A transform of N points errs by about 2^-53 sqrt(log2 N) relative to its output's norm; a product of a digit
-/// polynomial (mean square B^2/12) and a uniform key polynomial (1/12) has N terms, (k+1)·l products are summed.
+/// polynomial (mean square B^2/12) and a uniform key polynomial (1/12) has N terms, (k+1)·l products are summed. The error
+/// of a mask polynomial reaches the phase through the k·N/2 ones of the key.
 fn fft_variance(params: &ParamSet) -> f64 {
     /// Square of the constant before 2^-53 sqrt(log2 N).
-    const FITTED: f64 = 1.0;
+    const FITTED: f64 = 2.0;
     let n = params.ring_degree as f64;
     FITTED
+        * (1.0 + params.extracted_dimension() as f64 / 2.0)
         * (-106.0f64).exp2()
         * n.log2()
         * params.trgsw_rows() as f64

@@ -1,0 +1,174 @@
+//! Bootstraps of the full parameter sets: success, measured noise against the formulas, time.
+//!
+//! `cargo run --release -p toroid-tfhe --example measure [-- SET[:RUNS][:exact] …]`; prints a Markdown table.
+//! Without arguments: gate and message4 1000 runs, message7 and paper 50, and 10 of message7 on the exact path.
+//!
+//! The interval is that of 99.9 % for the mean square of R independent Gaussian samples of the formula's variance:
+//! 1 ± 3.29 sqrt(2/R).
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use toroid_ring::simd::Isa;
+use toroid_tfhe::TfheError;
+use toroid_tfhe::bootstrap::BootstrappingKeyLoader;
+use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::gates;
+use toroid_tfhe::glwe;
+use toroid_tfhe::key_switch::KeySwitchingKeyLoader;
+use toroid_tfhe::keys::ClientKey;
+use toroid_tfhe::lwe::{self, words_from_bytes};
+use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
+use toroid_tfhe::noise::{self, Path};
+use toroid_tfhe::params::{ModulusKind, ParamSet};
+use toroid_tfhe::product::{Arithmetic, Exact, Fast};
+use toroid_tfhe::random::Csprng;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut requests: Vec<String> = std::env::args().skip(1).collect();
+    if requests.is_empty() {
+        requests = [
+            "gate:1000",
+            "message4:1000",
+            "message7:50",
+            "paper:50",
+            "message7:10:exact",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+    }
+    println!(
+        "| set, path | runs | wrong | key generation and loading | bootstrap: median, best | extracted noise: measured/formula | output noise: measured/formula | 99.9 % interval |"
+    );
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
+    for request in requests {
+        let mut parts = request.split(':');
+        let name = parts.next().unwrap_or_default();
+        let params = ParamSet::by_name(name).ok_or_else(|| format!("no parameter set {name}"))?;
+        let runs = parts.next().map_or(Ok(20), str::parse)?;
+        let path = match parts.next() {
+            Some("exact") => Path::Exact,
+            _ => Path::Fast,
+        };
+        match (params.modulus, path) {
+            (ModulusKind::Torus32, Path::Fast) => measure::<Torus32, Fast>(params, runs)?,
+            (ModulusKind::Torus32, Path::Exact) => measure::<Torus32, Exact>(params, runs)?,
+            (ModulusKind::Goldilocks, Path::Fast) => measure::<Goldilocks, Fast>(params, runs)?,
+            (ModulusKind::Goldilocks, Path::Exact) => measure::<Goldilocks, Exact>(params, runs)?,
+        }
+    }
+    Ok(())
+}
+
+fn measure<M: Modulus, A: Arithmetic<M>>(
+    params: &'static ParamSet,
+    runs: usize,
+) -> Result<(), TfheError> {
+    let mut rng = Csprng::from_os()?;
+    let started = Instant::now();
+    let client = ClientKey::generate(params, &mut rng);
+    let mut loader = BootstrappingKeyLoader::<M, A>::new(params, Isa::best())?;
+    client.bootstrapping_key(&mut rng, &mut |_, _| ControlFlow::Continue(()), &mut |b| {
+        loader.write(b)
+    })?;
+    let bootstrapping = loader.finish()?;
+    let mut loader = KeySwitchingKeyLoader::<M>::new(params, Isa::best())?;
+    client.key_switching_key(&mut rng, &mut |_, _| ControlFlow::Continue(()), &mut |b| {
+        loader.write(b)
+    })?;
+    let key_switching = loader.finish()?;
+    let key_time = started.elapsed();
+
+    let gate = params.message_bits == 0;
+    let encoding = Encoding::new(params.message_bits.max(1), true)?;
+    let function = |m: i64| (3 * m * m + 7 * m + 1).rem_euclid(2 << params.message_bits);
+    let test_vector = if gate {
+        gates::test_vector::<M>(params)
+    } else {
+        let table: Vec<M::Word> = encoding
+            .messages()
+            .map(|m| M::encode(function(m), encoding.bits() + 1))
+            .collect();
+        glwe::test_vector::<M>(params, encoding, &table)?
+    };
+    let extracted_key = client
+        .glwe()
+        .extracted_key()
+        .ok_or_else(|| TfheError::Format("not a binary key".to_owned()))?;
+    let fraction = |word: M::Word| M::centered(word) as f64 / M::KIND.log2().exp2();
+
+    let (mut wrong, mut times) = (0, Vec::<Duration>::new());
+    let (mut extracted_squares, mut output_squares) = (0.0, 0.0);
+    let mut extracted = vec![M::Word::default(); params.extracted_dimension() + 1];
+    let mut output = vec![M::Word::default(); params.tlwe_words()];
+    for _ in 0..runs {
+        let (bytes, expected, decoded_bits) = if gate {
+            let (a, b) = (rng.next_u64() & 1 == 1, rng.next_u64() & 1 == 1);
+            let mut sample = words_from_bytes::<M>(
+                "a",
+                params,
+                &client.encrypt_bit(a, &mut rng)?,
+                params.tlwe_words(),
+            )?;
+            let other = words_from_bytes::<M>(
+                "b",
+                params,
+                &client.encrypt_bit(b, &mut rng)?,
+                params.tlwe_words(),
+            )?;
+            // NAND.
+            lwe::add_assign::<M>(&mut sample, &other);
+            lwe::mul_assign::<M>(&mut sample, -1);
+            lwe::add_assign::<M>(&mut sample, &lwe::trivial::<M>(params, M::encode(1, 3)));
+            let expected = M::encode(2 * i64::from(!(a && b)) - 1, 3);
+            (bytemuck::cast_slice(&sample).to_vec(), expected, 2)
+        } else {
+            let range = encoding.messages();
+            let m = range.start
+                + (rng.next_u64() % (range.end - range.start).cast_unsigned()).cast_signed();
+            let expected = M::encode(function(m), encoding.bits() + 1);
+            (
+                client.encrypt(m, encoding, &mut rng)?,
+                expected,
+                encoding.bits() + 1,
+            )
+        };
+        let sample = words_from_bytes::<M>("a sample", params, &bytes, params.tlwe_words())?;
+        let started = Instant::now();
+        bootstrapping.blind_rotate(&test_vector, &sample, &mut extracted, &|| false)?;
+        key_switching.switch(&extracted, &mut output);
+        times.push(started.elapsed());
+        let extracted_error = M::sub(extracted_key.phase::<M>(&extracted), expected);
+        let output_error = M::sub(client.lwe().phase::<M>(&output), expected);
+        extracted_squares += fraction(extracted_error).powi(2);
+        output_squares += fraction(output_error).powi(2);
+        wrong += usize::from(M::decode(output_error, decoded_bits) != 0);
+    }
+    times.sort();
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let ratio = |squares: f64, formula: f64| squares / runs as f64 / formula;
+    println!(
+        "| {}, {} | {runs} | {wrong} | {:.2} s | {:.1} ms, {:.1} ms | {:.3} (formula 2^{:.2}) | {:.3} (2^{:.2}) | 1 ± {:.3} |",
+        params.name,
+        if A::PATH == Path::Exact {
+            "exact"
+        } else {
+            "fast"
+        },
+        key_time.as_secs_f64(),
+        ms(times[runs / 2]),
+        ms(times[0]),
+        ratio(
+            extracted_squares,
+            noise::blind_rotation_variance(params, A::PATH)
+        ),
+        noise::blind_rotation_variance(params, A::PATH).log2() / 2.0,
+        ratio(
+            output_squares,
+            noise::bootstrap_output_variance(params, A::PATH)
+        ),
+        noise::bootstrap_output_variance(params, A::PATH).log2() / 2.0,
+        3.29 * (2.0 / runs as f64).sqrt(),
+    );
+    Ok(())
+}
