@@ -68,6 +68,8 @@ pub struct Engine {
     /// Taken before the lock inside `memory`, never the other way round.
     table: Mutex<Table>,
     pub(crate) run_lock: RunLock,
+    /// Held from the last check of an effect until it has appeared. Taken before the lock of the table.
+    effects: Mutex<()>,
 }
 
 impl Engine {
@@ -84,7 +86,13 @@ impl Engine {
             ),
             table: Mutex::new(Table::new(config.persistent_bytes)),
             run_lock: RunLock::default(),
+            effects: Mutex::new(()),
         }
+    }
+
+    /// Keeps other effects from appearing, so that what was checked stays true.
+    pub(crate) fn begin_effect(&self) -> MutexGuard<'_, ()> {
+        self.effects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {

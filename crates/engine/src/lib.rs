@@ -31,6 +31,6 @@ pub use error::EngineError;
 pub use paging::{PagingStatistics, ReplacementPolicy};
 pub use processor::{InstructionTiming, RunOutcome};
 pub use register::{Attributes, RegisterInfo, register_bytes};
-pub use store::{Part, StoreOutcome};
+pub use store::{BeforeEffect, Part, Refusal, StoreOutcome};
 pub use swap::{MemorySwap, PagingContext, Swap, SwapError, SwapSlot};
 pub use toroid_isa::KeyKind;

@@ -17,7 +17,7 @@ use crate::cancel::CancelToken;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::paging::{PageId, PageIo};
-use crate::store::{Accepted, Part, StagedSample};
+use crate::store::{Accepted, BeforeEffect, Part, StagedSample};
 use crate::swap::PagingContext;
 use crate::table::{Content, Register};
 
@@ -197,7 +197,7 @@ impl Engine {
         if !trigger.ty().is_sample() {
             return Err(EngineError::NotASample { vr: trigger });
         }
-        self.execute(context, trigger, None, cancel)
+        self.execute(context, trigger, None, cancel, &mut |_| Ok(()))
     }
 
     /// Stores a part of a TLWE sample; if it is the last, runs the program of its key id on the new sample in the same
@@ -212,12 +212,25 @@ impl Engine {
         part: &Part<'_>,
         cancel: &CancelToken,
     ) -> Result<Option<RunOutcome>, EngineError> {
+        self.store_part_and_run_after(part, cancel, &mut |_| Ok(()))
+    }
+
+    /// [`Engine::store_part_and_run`] with a step before its effect.
+    ///
+    /// # Errors
+    /// Those of [`Engine::store_part_and_run`], and [`EngineError::Refused`].
+    pub fn store_part_and_run_after(
+        &self,
+        part: &Part<'_>,
+        cancel: &CancelToken,
+        before: &mut BeforeEffect<'_>,
+    ) -> Result<Option<RunOutcome>, EngineError> {
         if !part.vr.ty().is_sample() {
             return Err(EngineError::NotASample { vr: part.vr });
         }
-        match self.accept(part)? {
+        match self.accept(part, before)? {
             Accepted::Sample(sample) => self
-                .execute(part.context, part.vr, Some(sample), cancel)
+                .execute(part.context, part.vr, Some(sample), cancel, before)
                 .map(Some),
             Accepted::Incomplete | Accepted::Stored => Ok(None),
         }
@@ -229,6 +242,7 @@ impl Engine {
         trigger: VrNumber,
         staged: Option<StagedSample>,
         cancel: &CancelToken,
+        before: &mut BeforeEffect<'_>,
     ) -> Result<RunOutcome, EngineError> {
         let _guard = self.run_lock.acquire(cancel)?;
         let start = Instant::now();
@@ -266,11 +280,7 @@ impl Engine {
             vr: program_vr,
             what: "ends without a return",
         })?;
-        let (page_ins, page_outs) = (transaction.io.page_ins, transaction.io.page_outs);
-        transaction.commit();
-        let duration = start.elapsed();
-        tracing::debug!(%program_vr, instructions = instructions.len(), ?duration, page_ins, page_outs, "program ran");
-        Ok(RunOutcome {
+        let outcome = RunOutcome {
             returned,
             params: value.params,
             bytes,
@@ -278,10 +288,22 @@ impl Engine {
             message_bits: value.message_bits,
             signed: value.signed,
             instructions,
-            duration,
-            page_ins,
-            page_outs,
-        })
+            duration: start.elapsed(),
+            page_ins: transaction.io.page_ins,
+            page_outs: transaction.io.page_outs,
+        };
+        let _effect = self.begin_effect();
+        before(Some(&outcome)).map_err(EngineError::Refused)?;
+        transaction.commit();
+        tracing::debug!(
+            %program_vr,
+            instructions = outcome.instructions.len(),
+            duration = ?outcome.duration,
+            page_ins = outcome.page_ins,
+            page_outs = outcome.page_outs,
+            "program ran"
+        );
+        Ok(outcome)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Storing objects in virtual registers, part by part.
 
+use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use toroid_isa::{VrNumber, VrType, decode};
@@ -10,6 +11,7 @@ use crate::backend::{BackendError, KeySink};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::paging::PageIo;
+use crate::processor::RunOutcome;
 use crate::register::{Attributes, check_size, check_words, key_kind};
 use crate::swap::PagingContext;
 use crate::table::{Content, PartialEntry, Register};
@@ -35,6 +37,14 @@ pub struct Part<'a> {
     /// What is known of the object; the same in every part.
     pub attributes: Attributes,
 }
+
+/// Why a step before the effect failed.
+pub type Refusal = Box<dyn Error + Send + Sync>;
+
+/// A step that comes before the effect of a store or run, when nothing but this step can still fail: the write of the same
+/// data to the SSD. It is given the outcome of the run, if there was one. When it fails, the register keeps what it held,
+/// and the parts that had come of the object are dropped. It must not come back to the engine.
+pub type BeforeEffect<'a> = dyn FnMut(Option<&RunOutcome>) -> Result<(), Refusal> + 'a;
 
 /// What a part led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,11 +104,23 @@ impl Engine {
     /// failed. After [`EngineError::PartOrder`], [`EngineError::PartContradicts`] and errors in the content, the parts that
     /// had come are dropped.
     pub fn store_part(&self, part: &Part<'_>) -> Result<StoreOutcome, EngineError> {
-        match self.accept(part)? {
+        self.store_part_after(part, &mut |_| Ok(()))
+    }
+
+    /// [`Engine::store_part`] with a step before its effect.
+    ///
+    /// # Errors
+    /// Those of [`Engine::store_part`], and [`EngineError::Refused`].
+    pub fn store_part_after(
+        &self,
+        part: &Part<'_>,
+        before: &mut BeforeEffect<'_>,
+    ) -> Result<StoreOutcome, EngineError> {
+        match self.accept(part, before)? {
             Accepted::Incomplete => Ok(StoreOutcome { complete: false }),
             Accepted::Stored => Ok(StoreOutcome { complete: true }),
             Accepted::Sample(sample) => {
-                self.store_sample(part.context, sample)?;
+                self.store_sample(part.context, sample, before)?;
                 Ok(StoreOutcome { complete: true })
             }
         }
@@ -108,15 +130,19 @@ impl Engine {
         &self,
         context: PagingContext,
         sample: StagedSample,
+        before: &mut BeforeEffect<'_>,
     ) -> Result<(), EngineError> {
         let page = self
             .memory
             .create(&mut PageIo::new(context), &sample.bytes)?;
-        let mut table = self.table();
-        if let Err(error) = table.check_params(sample.vr, sample.params) {
+        let _effect = self.begin_effect();
+        let checked = self.table().check_params(sample.vr, sample.params);
+        let checked = checked.and_then(|()| before(None).map_err(EngineError::Refused));
+        if let Err(error) = checked {
             self.memory.release(page);
             return Err(error);
         }
+        let mut table = self.table();
         let register = Register {
             params: sample.params,
             bytes: sample.bytes.len() as u64,
@@ -133,8 +159,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes a part; stores a complete object, unless it is a sample, which the caller stores.
-    pub(crate) fn accept(&self, part: &Part<'_>) -> Result<Accepted, EngineError> {
+    /// Takes a part; stores a complete object, unless it is a sample, which the caller stores after the step `before`.
+    pub(crate) fn accept(
+        &self,
+        part: &Part<'_>,
+        before: &mut BeforeEffect<'_>,
+    ) -> Result<Accepted, EngineError> {
         let Part {
             vr, params, offset, ..
         } = *part;
@@ -163,13 +193,22 @@ impl Engine {
             })?
         };
         let mut partial = lock(&shared);
-        if let Err(error) = self.append(&shared, &mut partial, part) {
+        let mut taken = self.append(&mut partial, part);
+        let complete = partial.received == partial.total_size;
+        if !complete {
+            taken = taken.and_then(|()| before(None).map_err(EngineError::Refused));
+        }
+        if let Err(error) = taken {
             let mut table = self.table();
             let entry = table.take_partial(vr, &shared);
             table.free(entry.and_then(|entry| entry.reservation));
             return Err(error);
         }
-        if partial.received < partial.total_size {
+        if !complete {
+            let mut table = self.table();
+            if vr.ty() == VrType::Key && offset == 0 && table.is_current(vr, &shared) {
+                table.remove_content(&self.memory, vr);
+            }
             return Ok(Accepted::Incomplete);
         }
         let entry = self
@@ -177,7 +216,7 @@ impl Engine {
             .take_partial(vr, &shared)
             .ok_or(EngineError::Superseded { vr })?;
         let body = std::mem::replace(&mut partial.body, Body::Empty);
-        self.complete(part, entry, body)
+        self.complete(part, entry, body, before)
     }
 
     /// Everything about a part that can be said without what came before.
@@ -209,12 +248,7 @@ impl Engine {
         Ok(())
     }
 
-    fn append(
-        &self,
-        shared: &Arc<Mutex<Partial>>,
-        partial: &mut Partial,
-        part: &Part<'_>,
-    ) -> Result<(), EngineError> {
+    fn append(&self, partial: &mut Partial, part: &Part<'_>) -> Result<(), EngineError> {
         let vr = part.vr;
         for (what, same) in [
             ("size", partial.total_size == part.total_size),
@@ -242,10 +276,6 @@ impl Engine {
                     let mut sink = self.backend.begin_key(part.params, kind).map_err(failed)?;
                     sink.write(part.bytes).map_err(failed)?;
                     partial.body = Body::Key(sink);
-                    let mut table = self.table();
-                    if table.is_current(vr, shared) {
-                        table.remove_content(&self.memory, vr);
-                    }
                 }
             },
         }
@@ -258,6 +288,7 @@ impl Engine {
         part: &Part<'_>,
         entry: PartialEntry,
         body: Body,
+        before: &mut BeforeEffect<'_>,
     ) -> Result<Accepted, EngineError> {
         let Part { vr, params, .. } = *part;
         let mut reservation = entry.reservation;
@@ -288,6 +319,7 @@ impl Engine {
                 },
             }),
         };
+        let _effect = self.begin_effect();
         let mut table = self.table();
         let checked = content.and_then(|content| table.check_params(vr, params).map(|()| content));
         let content = match checked {
@@ -299,6 +331,13 @@ impl Engine {
         };
         if let Content::Key(key) = &content {
             reservation = table.correct(vr, reservation, key.bytes())?;
+        }
+        drop(table);
+        let allowed = before(None);
+        let mut table = self.table();
+        if let Err(refusal) = allowed {
+            table.free(reservation);
+            return Err(EngineError::Refused(refusal));
         }
         let register = Register {
             params,

@@ -268,7 +268,12 @@ impl Table {
             return Ok(None);
         };
         let units = units_of(bytes);
-        let others = self.used_units.saturating_sub(reservation.units);
+        // The key that this one replaces may still be there.
+        let replaced = self
+            .get(vr)
+            .and_then(|register| register.reservation.as_ref())
+            .map_or(0, |old| old.units);
+        let others = self.used_units.saturating_sub(reservation.units + replaced);
         if units > reservation.units && others + units > self.total_units {
             let unit = PAGE_BYTES as u64;
             self.free(Some(reservation));
@@ -279,7 +284,7 @@ impl Table {
                 total: self.total_units * unit,
             });
         }
-        self.used_units = others + units;
+        self.used_units = others + replaced + units;
         reservation.units = units;
         Ok(Some(reservation))
     }
