@@ -19,12 +19,25 @@ fn cases() -> impl Iterator<Item = (usize, Isa)> + Clone {
         .filter(|(_, isa)| isa.is_available())
 }
 
-/// N canonical words, aligned to the lines of the cache: how the library keeps its polynomials.
-fn polynomial(n: usize) -> Vec<[u64; 8]> {
-    let word = |i: usize| (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) % P;
-    (0..n / 8)
-        .map(|i| std::array::from_fn(|j| word(8 * i + j)))
-        .collect()
+/// A line of the cache: vectors that cross two lines would be slower.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u64; 8]);
+
+/// N canonical words in lines.
+struct Polynomial(Vec<Line>);
+
+impl Polynomial {
+    fn new(n: usize) -> Self {
+        let word = |i: usize| (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) % P;
+        let line = |i: usize| Line(std::array::from_fn(|j| word(8 * i + j)));
+        Self((0..n / 8).map(line).collect())
+    }
+
+    fn words(&mut self) -> &mut [u64] {
+        // SAFETY: a line is eight words without padding.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), 8 * self.0.len()) }
+    }
 }
 
 #[divan::bench(args = cases().map(Case))]
@@ -41,10 +54,10 @@ fn transform(bencher: Bencher, &Case((n, isa)): &Case, run: fn(&NttPlan, &mut [u
     let Ok(plan) = NttPlan::with_isa(n, isa) else {
         return;
     };
-    let mut a = polynomial(n);
+    let mut a = Polynomial::new(n);
     bencher
         .counter(ItemsCount::new(n))
-        .bench_local(|| run(&plan, a.as_flattened_mut()));
+        .bench_local(|| run(&plan, a.words()));
 }
 
 #[divan::bench(args = cases().map(Case))]
@@ -52,10 +65,10 @@ fn mul_add_assign(bencher: Bencher, &Case((n, isa)): &Case) {
     let Ok(plan) = NttPlan::with_isa(n, isa) else {
         return;
     };
-    let (mut acc, a, b) = (polynomial(n), polynomial(n), polynomial(n));
-    bencher.counter(ItemsCount::new(n)).bench_local(|| {
-        plan.mul_add_assign(acc.as_flattened_mut(), a.as_flattened(), b.as_flattened())
-    });
+    let (mut acc, mut a, mut b) = (Polynomial::new(n), Polynomial::new(n), Polynomial::new(n));
+    bencher
+        .counter(ItemsCount::new(n))
+        .bench_local(|| plan.mul_add_assign(acc.words(), a.words(), b.words()));
 }
 
 struct Case((usize, Isa));

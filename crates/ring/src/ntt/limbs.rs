@@ -550,7 +550,7 @@ unsafe fn store8<V: Vector>(vectors: [V; 8], to: *mut u64) {
 /// As for [`Vector::splat`]; `tables` must have been made for `a.len()` and `V::LANES`.
 #[inline(always)]
 pub unsafe fn forward<V: Vector>(a: &mut [u64], tables: &Tables) {
-    let (passes, last) = (&tables.passes[..], &tables.last[..]);
+    let (passes, last) = (&tables.passes[..], tables.last.as_ptr().cast::<u64>());
     let n = a.len();
     let a = a.as_mut_ptr();
     // SAFETY: the blocks of a pass tile `a`; a pass has twiddles for each of its blocks, the last pass for all of `a`.
@@ -569,7 +569,7 @@ pub unsafe fn forward<V: Vector>(a: &mut [u64], tables: &Tables) {
             }
             let groups = length / (8 * V::LANES);
             let done = chunk * length;
-            forward_last::<V>(a.add(done), groups, last.as_ptr().add(done / 8 * 14));
+            forward_last::<V>(a.add(done), groups, last.add(done / 8 * 14));
         }
     }
 }
@@ -580,7 +580,7 @@ pub unsafe fn forward<V: Vector>(a: &mut [u64], tables: &Tables) {
 /// As for [`forward`].
 #[inline(always)]
 pub unsafe fn inverse<V: Vector>(a: &mut [u64], tables: &Tables) {
-    let (passes, first) = (&tables.passes[..], &tables.last[..]);
+    let (passes, first) = (&tables.passes[..], tables.last.as_ptr().cast::<u64>());
     let n = a.len();
     let a = a.as_mut_ptr();
     // SAFETY: as in `forward`.
@@ -592,7 +592,7 @@ pub unsafe fn inverse<V: Vector>(a: &mut [u64], tables: &Tables) {
         for chunk in 0..chunks {
             let groups = length / (8 * V::LANES);
             let done = chunk * length;
-            inverse_first::<V>(a.add(done), groups, first.as_ptr().add(done / 8 * 14));
+            inverse_first::<V>(a.add(done), groups, first.add(done / 8 * 14));
             for pass in small.iter().rev() {
                 let blocks = pass.blocks / chunks;
                 inverse_blocks::<V>(a, n, pass, chunk * blocks, blocks);

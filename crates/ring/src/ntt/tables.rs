@@ -18,13 +18,18 @@ pub struct Pass {
     pub twiddles: Vec<u64>,
 }
 
+/// Eight words that fill a line of the cache, so that no load of a vector touches two.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub struct Line([u64; 8]);
+
 /// The passes of one direction, in the order of the forward transform.
 #[derive(Clone, Debug)]
 pub struct Tables {
     pub passes: Vec<Pass>,
     /// The twiddles of the pass on blocks of eight consecutive elements. For each group of `lanes` blocks and each slot
     /// from 1 to 7: a vector of the limbs of `w`, two in a word, then a vector of those of 2^32·w.
-    pub last: Vec<u64>,
+    pub last: Vec<Line>,
 }
 
 impl Tables {
@@ -61,6 +66,12 @@ impl Tables {
                 last.extend(limbs.map(|w| pack(w[2], w[3])));
             }
         }
+        let last = last
+            .as_chunks()
+            .0
+            .iter()
+            .map(|&words| Line(words))
+            .collect();
         Self { passes, last }
     }
 }
