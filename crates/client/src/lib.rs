@@ -1,3 +1,4 @@
 //! The middleware a user programs against: blobs, keys, programs, samples and sessions.
 
 pub mod blob;
+pub mod session;

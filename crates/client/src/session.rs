@@ -1,0 +1,456 @@
+//! Sessions: keys, test vectors, programs and samples on a drive, addressed by the virtual registers they land in.
+//!
+//! Every object is one blob whose secure computing metadata names its register; writing the blob again replaces it.
+//! Table 6 of the platform paper is [`Session::generate_key`] twice, [`Session::put_test_vector`],
+//! [`Session::put_program`], [`Session::put_sample`] of x, and the trigger: `put_sample` of y into a TLWE-CoW register,
+//! whose result [`Session::get_sample`] fetches.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use toroid_drive::metadata::{MetadataError, ScMetadata};
+use toroid_isa::{KeyKind, Program, TableError, TestVector, VrError, VrNumber, VrType};
+use toroid_nvme::Host;
+use toroid_tfhe::TfheError;
+use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::glwe;
+use toroid_tfhe::keys::ClientKey;
+use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
+use toroid_tfhe::noise;
+use toroid_tfhe::params::{ModulusKind, ParamSet};
+use toroid_tfhe::random::Csprng;
+use toroid_tfhe::serialize::{Kind, ObjectReader};
+
+use crate::blob::{
+    BlobError, BlobId, BlobStat, BlobStore, FormatOptions, MountOptions, NewBlob, Transfer,
+};
+
+/// Why a session's call did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// From the blob store or the drive.
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+    /// From the scheme.
+    #[error(transparent)]
+    Tfhe(#[from] TfheError),
+    /// Metadata that cannot exist.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    /// A register number that cannot exist.
+    #[error(transparent)]
+    Register(#[from] VrError),
+    /// A test vector's expression or table.
+    #[error("test vector {name}: {source}")]
+    TestVector {
+        /// Its name in the program.
+        name: String,
+        /// What is wrong.
+        source: TableError,
+    },
+    /// Nothing is stored for this register.
+    #[error("nothing is stored for {0}")]
+    Missing(VrNumber),
+    /// The register is not of the type that the call is for.
+    #[error("{0} is not a register for {1}")]
+    WrongType(VrNumber, &'static str),
+    /// What the drive gave back is not what was stored.
+    #[error("the drive returned {found} for {vr}, expected {expected}")]
+    Unexpected {
+        /// Register.
+        vr: VrNumber,
+        /// Expected.
+        expected: String,
+        /// Found.
+        found: String,
+    },
+    /// The generating task was lost.
+    #[error("key generation stopped: {0}")]
+    Task(#[from] tokio::task::JoinError),
+}
+
+/// A TLWE sample as it stands on the drive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredSample {
+    /// Its parameter set.
+    pub params: &'static ParamSet,
+    /// The n mask words and the body.
+    pub bytes: Vec<u8>,
+    /// Its metadata; after a program, with the result's noise and failure probability.
+    pub sc: ScMetadata,
+}
+
+impl StoredSample {
+    /// log2 of the noise variance over the torus: what the drive states, else that of a fresh encryption.
+    #[must_use]
+    pub fn log2_variance(&self) -> f64 {
+        self.sc
+            .log2_variance()
+            .map_or(2.0 * self.params.log2_lwe_noise, f64::from)
+    }
+
+    /// log2 of the probability that decoding over the whole torus of `encoding` goes wrong, in this sample or in any
+    /// bootstrap behind it.
+    #[must_use]
+    pub fn log2_failure(&self, encoding: Encoding) -> f64 {
+        let behind = self.sc.log2_p_fail().map_or(f64::NEG_INFINITY, f64::from);
+        noise::log2_add(
+            behind,
+            noise::log2_tail(
+                noise::half_step(encoding.bits()),
+                self.log2_variance().exp2(),
+            ),
+        )
+    }
+
+    /// The encoding that the metadata states.
+    ///
+    /// # Errors
+    /// [`TfheError::MessageBits`] where it states none.
+    pub fn encoding(&self) -> Result<Encoding, TfheError> {
+        Encoding::new(u32::from(self.sc.message_bits()), self.sc.signed())
+    }
+}
+
+/// What became of a test vector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestVectorReport {
+    /// Its name in the program.
+    pub name: String,
+    /// Its register.
+    pub vr: VrNumber,
+    /// Input messages whose value leaves the output's range (padding bit included) and stands there modulo 2^(p+1).
+    pub wrapped: usize,
+    /// Input messages.
+    pub entries: usize,
+    /// Bits of the input and of the output.
+    pub bits: (u32, u32),
+}
+
+/// A drive with a blob store on it.
+pub struct Session {
+    store: BlobStore,
+}
+
+impl Session {
+    /// Formats a namespace: all that it held is lost.
+    ///
+    /// # Errors
+    /// [`SessionError::Blob`].
+    pub async fn format(
+        host: Arc<dyn Host>,
+        nsid: u32,
+        options: FormatOptions,
+    ) -> Result<Session, SessionError> {
+        let store = BlobStore::format(host, nsid, options).await?;
+        Ok(Session { store })
+    }
+
+    /// Opens the store on a namespace.
+    ///
+    /// # Errors
+    /// [`SessionError::Blob`].
+    pub async fn open(host: Arc<dyn Host>, nsid: u32) -> Result<Session, SessionError> {
+        let store = BlobStore::mount(host, nsid, MountOptions::default()).await?;
+        Ok(Session { store })
+    }
+
+    /// The store under this session.
+    #[must_use]
+    pub fn store(&self) -> &BlobStore {
+        &self.store
+    }
+
+    /// The blob that belongs into a register.
+    #[must_use]
+    pub fn find(&self, vr: VrNumber) -> Option<BlobStat> {
+        self.store.find_by_sc(vr).pop()
+    }
+
+    /// The register's blob, or a new one.
+    async fn blob(&self, vr: VrNumber) -> Result<BlobId, SessionError> {
+        match self.find(vr) {
+            Some(stat) => Ok(stat.id),
+            None => Ok(self
+                .store
+                .create_blob(NewBlob {
+                    name: vr.to_string(),
+                    sc: None,
+                })
+                .await?),
+        }
+    }
+
+    async fn put(
+        &self,
+        sc: ScMetadata,
+        data: &[u8],
+        transfer: &Transfer,
+    ) -> Result<BlobStat, SessionError> {
+        let id = self.blob(sc.vr()).await?;
+        let mut writer = self
+            .store
+            .writer_with_sc(id, data.len() as u64, Some(sc))
+            .await?
+            .with_transfer(transfer.clone());
+        writer.write(data).await?;
+        Ok(writer.commit().await?)
+    }
+
+    /// Generates a public key on all cores and writes it to the drive as it comes: a few megabytes are in memory.
+    ///
+    /// # Errors
+    /// Those of generation and of the store; [`BlobError::Cancelled`] leaves the old key on the drive.
+    pub async fn generate_key(
+        &self,
+        key_id: u32,
+        client: &ClientKey,
+        kind: KeyKind,
+        transfer: &Transfer,
+    ) -> Result<BlobStat, SessionError> {
+        let params = client.params();
+        let sc = key_metadata(key_id, params, kind)?;
+        let id = self.blob(sc.vr()).await?;
+        let mut writer = self
+            .store
+            .writer_with_sc(id, sc.size(), Some(sc))
+            .await?
+            .with_transfer(transfer.clone());
+        let (sender, mut receiver) = mpsc::channel::<Vec<u8>>(1);
+        let client = client.clone();
+        let task = tokio::task::spawn_blocking(move || {
+            let mut rng = Csprng::from_os()?;
+            // The store's writer looks at the cancellation token; when it stops, the channel closes.
+            let mut progress = |_, _| std::ops::ControlFlow::Continue(());
+            let mut sink = |bytes: &[u8]| {
+                sender
+                    .blocking_send(bytes.to_vec())
+                    .map_err(|_| TfheError::Cancelled)
+            };
+            match kind {
+                KeyKind::Bootstrapping => {
+                    client.bootstrapping_key(&mut rng, &mut progress, &mut sink)
+                }
+                KeyKind::KeySwitching => {
+                    client.key_switching_key(&mut rng, &mut progress, &mut sink)
+                }
+            }
+        });
+        while let Some(bytes) = receiver.recv().await {
+            writer.write(&bytes).await?;
+        }
+        task.await??;
+        Ok(writer.commit().await?)
+    }
+
+    /// Writes a public key from its file.
+    ///
+    /// # Errors
+    /// Those of the file and of the store.
+    pub async fn put_key<R: Read>(
+        &self,
+        key_id: u32,
+        mut reader: ObjectReader<R>,
+        transfer: &Transfer,
+    ) -> Result<BlobStat, SessionError> {
+        let kind = match reader.header().kind {
+            Kind::BootstrappingKey => KeyKind::Bootstrapping,
+            Kind::KeySwitchingKey => KeyKind::KeySwitching,
+            other => {
+                return Err(
+                    TfheError::Format(format!("a {} is not a public key", other.name())).into(),
+                );
+            }
+        };
+        let sc = key_metadata(key_id, reader.header().params, kind)?;
+        let id = self.blob(sc.vr()).await?;
+        let mut writer = self
+            .store
+            .writer_with_sc(id, sc.size(), Some(sc))
+            .await?
+            .with_transfer(transfer.clone());
+        while let Some(chunk) = reader.next_chunk()? {
+            writer.write(chunk).await?;
+        }
+        Ok(writer.commit().await?)
+    }
+
+    /// Builds a program's test vector for a parameter set and writes it.
+    ///
+    /// # Errors
+    /// [`SessionError::TestVector`] where the expression fails at some input, and those of the store.
+    pub async fn put_test_vector(
+        &self,
+        params: &'static ParamSet,
+        vector: &TestVector,
+    ) -> Result<TestVectorReport, SessionError> {
+        let (bytes, input, report) = test_vector_bytes(params, vector)?;
+        let sc = ScMetadata::new(vector.vr, params.id, bytes.len() as u64)?
+            .with_message(input.bits() as u8, input.is_signed())?;
+        self.put(sc, &bytes, &Transfer::default()).await?;
+        Ok(report)
+    }
+
+    /// Writes a program into the program register of its key id.
+    ///
+    /// # Errors
+    /// Those of the store; the drive refuses a program that it cannot run when it is triggered.
+    pub async fn put_program(
+        &self,
+        key_id: u32,
+        params: &'static ParamSet,
+        program: &Program,
+    ) -> Result<BlobStat, SessionError> {
+        let bytes = toroid_isa::encode(program);
+        let sc = ScMetadata::new(VrNumber::program(key_id)?, params.id, bytes.len() as u64)?;
+        self.put(sc, &bytes, &Transfer::default()).await
+    }
+
+    /// Writes a sample into its register. A TLWE-CoW sample runs the program; the result then stands in its place.
+    ///
+    /// # Errors
+    /// Those of the store; with the drive's reason where the program failed.
+    pub async fn put_sample(
+        &self,
+        vr: VrNumber,
+        params: &'static ParamSet,
+        bytes: &[u8],
+        encoding: Encoding,
+        log2_noise: (Option<f64>, Option<f64>),
+    ) -> Result<BlobStat, SessionError> {
+        if !vr.ty().is_sample() {
+            return Err(SessionError::WrongType(vr, "TLWE samples"));
+        }
+        let sc = ScMetadata::new(vr, params.id, bytes.len() as u64)?
+            .with_message(encoding.bits() as u8, encoding.is_signed())?
+            .with_noise(log2_noise.0, log2_noise.1);
+        self.put(sc, bytes, &Transfer::default()).await
+    }
+
+    /// Reads a sample. A TLWE-CoR sample runs the program, if the drive has one; what comes back is the result.
+    ///
+    /// # Errors
+    /// [`SessionError::Missing`], and those of the store.
+    pub async fn get_sample(&self, vr: VrNumber) -> Result<StoredSample, SessionError> {
+        if !vr.ty().is_sample() {
+            return Err(SessionError::WrongType(vr, "TLWE samples"));
+        }
+        let stat = self.find(vr).ok_or(SessionError::Missing(vr))?;
+        let blob = self.store.read_blob(stat.id, &Transfer::default()).await?;
+        let unexpected = |found: String| SessionError::Unexpected {
+            vr,
+            expected: "a sample with its metadata".to_owned(),
+            found,
+        };
+        let sc = blob
+            .sc
+            .filter(|sc| sc.vr() == vr)
+            .ok_or_else(|| unexpected("data without metadata".to_owned()))?;
+        let params = ParamSet::by_id(sc.params())
+            .filter(|params| params.tlwe_bytes() == blob.data.len())
+            .ok_or_else(|| {
+                unexpected(format!(
+                    "{} bytes of parameter set {}",
+                    blob.data.len(),
+                    sc.params()
+                ))
+            })?;
+        Ok(StoredSample {
+            params,
+            bytes: blob.data,
+            sc,
+        })
+    }
+
+    /// Has the drive fill its registers of a key id from what is stored, as after a restart: keys, test vectors and samples
+    /// first, the program last, so that no read runs it. Returns the bytes read.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn load(&self, key_id: u32, transfer: &Transfer) -> Result<u64, SessionError> {
+        let mut blobs: Vec<BlobStat> = self.store.list();
+        blobs.retain(|blob| blob.written && blob.sc.is_some_and(|sc| sc.vr().key_id() == key_id));
+        blobs.sort_by_key(|blob| blob.sc.is_some_and(|sc| sc.vr().ty() == VrType::Prg));
+        let total: u64 = blobs.iter().map(|blob| blob.size).sum();
+        let mut done = 0;
+        for blob in blobs {
+            let mut reader = self.store.reader(blob.id)?;
+            while let Some(chunk) = reader.next_chunk().await? {
+                if transfer.cancel.is_cancelled() {
+                    return Err(BlobError::Cancelled.into());
+                }
+                done += chunk.len() as u64;
+                if let Some(progress) = &transfer.progress {
+                    progress(done, total);
+                }
+            }
+        }
+        Ok(done)
+    }
+}
+
+fn key_metadata(
+    key_id: u32,
+    params: &'static ParamSet,
+    kind: KeyKind,
+) -> Result<ScMetadata, SessionError> {
+    let size = match kind {
+        KeyKind::Bootstrapping => params.bootstrapping_key_bytes(),
+        KeyKind::KeySwitching => params.key_switching_key_bytes(),
+    };
+    Ok(ScMetadata::new(
+        VrNumber::key(key_id, kind)?,
+        params.id,
+        size,
+    )?)
+}
+
+/// The bytes of a program's test vector for a parameter set, and its input encoding.
+///
+/// # Errors
+/// [`SessionError::TestVector`] where the expression fails, [`TfheError`] where the widths do not fit the set.
+pub fn test_vector_bytes(
+    params: &'static ParamSet,
+    vector: &TestVector,
+) -> Result<(Vec<u8>, Encoding, TestVectorReport), SessionError> {
+    let failed = |source| SessionError::TestVector {
+        name: vector.name.clone(),
+        source,
+    };
+    let p_in = vector.p_in.unwrap_or(params.message_bits);
+    let p_out = vector.p_out.unwrap_or(params.message_bits);
+    let input = Encoding::new(p_in, vector.signed)?;
+    Encoding::new(p_out, vector.signed)?;
+    let table = vector.source.table(p_in, vector.signed).map_err(failed)?;
+    let wrapped = vector
+        .source
+        .wrap_count(p_in, p_out, vector.signed)
+        .map_err(failed)?;
+    let bytes = match params.modulus {
+        ModulusKind::Torus32 => expand::<Torus32>(params, input, &table, p_out)?,
+        ModulusKind::Goldilocks => expand::<Goldilocks>(params, input, &table, p_out)?,
+    };
+    let report = TestVectorReport {
+        name: vector.name.clone(),
+        vr: vector.vr,
+        wrapped,
+        entries: table.len(),
+        bits: (p_in, p_out),
+    };
+    Ok((bytes, input, report))
+}
+
+/// Values modulo 2^(p_out + 1), spread over the windows of the ring's degree.
+fn expand<M: Modulus>(
+    params: &'static ParamSet,
+    input: Encoding,
+    table: &[i64],
+    p_out: u32,
+) -> Result<Vec<u8>, TfheError> {
+    let words: Vec<M::Word> = table
+        .iter()
+        .map(|value| M::encode(value.rem_euclid(2 << p_out), p_out + 1))
+        .collect();
+    Ok(bytemuck::cast_slice(&glwe::test_vector::<M>(params, input, &words)?).to_vec())
+}
