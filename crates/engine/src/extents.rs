@@ -8,6 +8,7 @@ pub(crate) struct Extents {
     /// Start and length of every free run; never adjacent, never empty.
     free: BTreeMap<u64, u64>,
     capacity: u64,
+    taken: u64,
 }
 
 impl Extents {
@@ -16,12 +17,21 @@ impl Extents {
         if capacity > 0 {
             free.insert(base, capacity);
         }
-        Extents { free, capacity }
+        Extents {
+            free,
+            capacity,
+            taken: 0,
+        }
     }
 
     /// How many units there are, free or not.
     pub(crate) fn capacity(&self) -> u64 {
         self.capacity
+    }
+
+    /// How many units are not free.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
     }
 
     /// The lowest free run of this length, taken.
@@ -42,6 +52,7 @@ impl Extents {
             return;
         };
         debug_assert!(start + units <= run + length, "claimed units are free");
+        self.taken += units;
         self.free.remove(&run);
         if run < start {
             self.free.insert(run, start - run);
@@ -54,6 +65,7 @@ impl Extents {
 
     /// Gives a run back.
     pub(crate) fn release(&mut self, start: u64, units: u64) {
+        self.taken = self.taken.saturating_sub(units);
         let (mut start, mut end) = (start, start + units);
         if let Some((&before, &length)) = self.free.range(..start).next_back() {
             debug_assert!(before + length <= start, "released units are not free");
@@ -121,6 +133,7 @@ mod tests {
                     taken[start as usize..(start + units) as usize].fill(false);
                 }
                 let free: u64 = extents.free_within(0, CAPACITY).iter().map(|run| run.1).sum();
+                prop_assert_eq!(free, CAPACITY - extents.taken());
                 prop_assert_eq!(free, taken.iter().filter(|unit| !**unit).count() as u64);
             }
         }

@@ -79,6 +79,10 @@ impl PageId {
 /// Samples have the lower half of the page numbers, everything persistent the upper half.
 pub(crate) const PAGED_PAGE_NUMBERS: u64 = PAGE_NUMBERS / 2;
 
+/// How many pages fewer than main memory and the swap area could hold together are let in once main memory is full: the
+/// page-ins under way at a time need as many free places for the pages that they push out.
+const SPARE_PAGES: u64 = 8;
+
 #[derive(Debug)]
 struct Page {
     entry: PageTableEntry,
@@ -162,6 +166,16 @@ impl State {
         }
         self.numbers.release(id.0, page.units);
         self.pages.remove(&id);
+    }
+
+    /// Checks that with one more page there would be room to exchange pages between the full areas.
+    fn admit(&self, units: u64) -> Result<(), EngineError> {
+        let (memory, swap) = (self.units.capacity(), self.slots.capacity());
+        let pages = self.numbers.taken() + units;
+        if pages > memory && pages + SPARE_PAGES * units > memory + swap {
+            return Err(swap_full(units, swap));
+        }
+        Ok(())
     }
 
     fn settle(&mut self, id: PageId) {
@@ -346,6 +360,7 @@ impl PagedMemory {
         let units = units_of(content.len() as u64);
         self.check_fits(content.len() as u64)?;
         let mut state = self.lock();
+        state.admit(units)?;
         let id = PageId(
             state
                 .numbers
@@ -634,17 +649,11 @@ impl PagedMemory {
             return (state, Ok(()));
         }
         let Some(slot) = state.allocate_slot(units) else {
-            let total = state.slots.capacity() * PAGE_BYTES as u64;
+            let total = state.slots.capacity();
             if let Some(page) = state.pages.get_mut(&id) {
                 page.data = data;
             }
-            return (
-                state,
-                Err(EngineError::SwapFull {
-                    needed: units * PAGE_BYTES as u64,
-                    total,
-                }),
-            );
+            return (state, Err(swap_full(units, total)));
         };
         drop(state);
         let result = self
@@ -694,10 +703,143 @@ impl PagedMemory {
     }
 }
 
+fn swap_full(needed: u64, total: u64) -> EngineError {
+    EngineError::SwapFull {
+        needed: needed * PAGE_BYTES as u64,
+        total: total * PAGE_BYTES as u64,
+    }
+}
+
 /// The content, zero-extended to whole units.
 fn padded(content: &[u8]) -> Box<[u8]> {
     let mut data = Vec::with_capacity(content.len().next_multiple_of(PAGE_BYTES));
     data.extend_from_slice(content);
     data.resize(content.len().next_multiple_of(PAGE_BYTES), 0);
     data.into_boxed_slice()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::swap::MemorySwap;
+    use proptest::prelude::*;
+
+    fn state(capacity: u64) -> State {
+        let memory = PagedMemory::new(
+            capacity * PAGE_BYTES as u64,
+            0,
+            Arc::new(MemorySwap::new()),
+            ReplacementPolicy::Clock,
+        );
+        memory.state.into_inner().unwrap()
+    }
+
+    /// Lays frames out one after the other: units, and (busy, referenced, last use) of its page or nothing for a gap.
+    fn lay_out(layout: &[(u64, Option<(bool, bool, u64)>)]) -> State {
+        let capacity = layout.iter().map(|(units, _)| units).sum();
+        let mut state = state(capacity);
+        let mut start = 0;
+        for (units, page) in layout {
+            if let Some((busy, referenced, last_use)) = *page {
+                state.units.claim(start, *units);
+                let id = PageId(start);
+                state.frames.insert(
+                    start,
+                    Frame {
+                        units: *units,
+                        page: Some(id),
+                    },
+                );
+                let entry = PageTableEntry::in_main_memory(start * PAGE_BYTES as u64);
+                let page = Page {
+                    entry,
+                    units: *units,
+                    data: None,
+                    slot: None,
+                    holders: 1,
+                    busy,
+                    referenced,
+                    last_use,
+                };
+                state.pages.insert(id, page);
+            }
+            start += units;
+        }
+        state
+    }
+
+    fn usable(state: &State, start: u64, units: u64) -> bool {
+        start + units <= state.units.capacity()
+            && state
+                .overlapping(start, units)
+                .all(|(_, frame)| state.evictable(frame).is_some())
+    }
+
+    #[test]
+    fn clock_gives_referenced_pages_another_round() {
+        let mut state = lay_out(&[
+            (1, Some((false, true, 1))),
+            (1, Some((false, false, 2))),
+            (1, Some((false, false, 3))),
+        ]);
+        assert_eq!(state.clock_window(1), Some(1));
+        assert_eq!(state.clock_window(1), Some(2), "the hand has moved on");
+        assert_eq!(
+            state.clock_window(1),
+            Some(0),
+            "its reference bit was cleared"
+        );
+    }
+
+    #[test]
+    fn the_oldest_window_is_the_one_whose_latest_use_is_oldest() {
+        let page = |last_use| Some((false, true, last_use));
+        let state = lay_out(&[
+            (1, page(1)),
+            (1, page(9)),
+            (2, page(5)),
+            (1, page(3)),
+            (1, page(4)),
+        ]);
+        assert_eq!(state.oldest_window(1), Some(0));
+        assert_eq!(state.oldest_window(2), Some(4));
+        assert_eq!(
+            state.oldest_window(3),
+            Some(2),
+            "both units of the large page, or one with both of the last"
+        );
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn both_policies_find_a_window_exactly_if_there_is_one(
+            layout in prop::collection::vec(
+                (1u64..4, prop::option::weighted(0.8, (prop::bool::weighted(0.3), any::<bool>(), 0u64..10))), 1..12),
+            units in 1u64..6,
+            hand in any::<prop::sample::Index>(),
+        ) {
+            let mut state = lay_out(&layout);
+            let capacity = state.units.capacity();
+            prop_assume!(units <= capacity);
+            state.hand = hand.index(capacity as usize + 1) as u64;
+            let exists = (0..capacity).any(|start| usable(&state, start, units));
+            let latest = |state: &State, start: u64| {
+                state.overlapping(start, units).map(|(_, frame)| state.evictable(frame).map_or(0, |page| page.last_use)).max()
+            };
+            let best = (0..capacity).filter(|start| usable(&state, *start, units)).map(|start| latest(&state, start)).min();
+            let oldest = state.oldest_window(units);
+            prop_assert_eq!(oldest.is_some(), exists);
+            if let Some(start) = oldest {
+                prop_assert!(usable(&state, start, units));
+                prop_assert_eq!(Some(latest(&state, start).unwrap_or(0)), best.map(|best| best.unwrap_or(0)));
+            }
+            let clock = state.clock_window(units);
+            prop_assert_eq!(clock.is_some(), exists);
+            if let Some(start) = clock {
+                prop_assert!(usable(&state, start, units));
+            }
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! What is known of a virtual register beside its content.
 
+use std::cmp::Ordering;
+
 use toroid_isa::{HEADER_BYTES, KeyKind, MAX_ENCODED_BYTES, VrNumber, VrType};
 use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::{ModulusKind, ParamSet};
@@ -28,7 +30,10 @@ impl Attributes {
             ("log2 failure probability", self.log2_failure),
         ] {
             if let Some(found) = value
-                && !(found.is_finite() && found <= 0.0)
+                && !matches!(
+                    found.partial_cmp(&0.0),
+                    Some(Ordering::Less | Ordering::Equal)
+                )
             {
                 return Err(EngineError::Attribute {
                     vr,

@@ -1,0 +1,403 @@
+//! What is stored, what is refused, and what a refusal leaves.
+
+mod common;
+
+use common::*;
+use toroid_engine::backend::testing::{decode_sample, encode_sample, test_vector};
+use toroid_engine::{
+    Attributes, EngineConfig, EngineError, KeyKind, MemorySwap, Part, register_bytes,
+};
+use toroid_isa::{Instruction, Program, VrNumber, encode};
+use toroid_tfhe::params::{MESSAGE7, PAPER, ParamSet, TINY, TINY32};
+
+fn part<'a>(of: &Part<'a>, offset: usize, length: usize) -> Part<'a> {
+    Part {
+        offset: offset as u64,
+        bytes: &of.bytes[offset..offset + length],
+        ..*of
+    }
+}
+
+#[test]
+fn sizes_are_those_of_table_3() {
+    let size = |text: &str, params: &ParamSet| register_bytes(vr(text), params);
+    assert_eq!(size("tv:0:7", &PAPER), Some(2 * 16384 * 4));
+    assert_eq!(size("key:0:1", &PAPER), Some(800 * 16384 * 5 * 4 * 8));
+    assert_eq!(size("key:0:2", &PAPER), Some(801 * 7 * 16384 * 4));
+    assert_eq!(size("cor:0:9", &PAPER), Some(801 * 4));
+    assert_eq!(
+        size("cow:0:9", &MESSAGE7),
+        Some(8 * (MESSAGE7.lwe_dimension as u64 + 1))
+    );
+    assert_eq!(size("prg:0:0", &PAPER), None);
+    assert_eq!(size("key:0:3", &PAPER), None);
+}
+
+#[test]
+fn wrong_sizes_and_numbers_change_nothing() {
+    let engine = engine(1 << 20);
+    for (text, total) in [
+        ("cor:0:1", 263),
+        ("cow:0:1", 265),
+        ("tv:0:0", 8191),
+        ("key:0:1", 1),
+        ("key:0:2", u64::MAX),
+    ] {
+        let part = Part {
+            total_size: total,
+            ..whole(vr(text), &TINY, &[0], bits(4))
+        };
+        let error = engine.store_part(&part).unwrap_err();
+        assert!(
+            matches!(error, EngineError::Size { found, .. } if found == total),
+            "{error}"
+        );
+        assert!(error.to_string().starts_with(text), "{error}");
+    }
+    for text in ["key:0:0", "key:0:3", "prg:0:1"] {
+        assert!(matches!(
+            store(&engine, vr(text), &TINY, &[0; 16]),
+            Err(EngineError::DataId { .. })
+        ));
+    }
+    for total in [0, 15, 1 << 40] {
+        let part = Part {
+            total_size: total,
+            ..whole(vr("prg:0:0"), &TINY, &[0], bits(4))
+        };
+        assert!(matches!(
+            engine.store_part(&part),
+            Err(EngineError::ProgramSize { .. })
+        ));
+    }
+    assert!(engine.list().is_empty() && engine.params_of(0).is_none());
+    assert_eq!(engine.persistent_bytes().0, 0);
+}
+
+#[test]
+fn parts_come_in_order() {
+    let engine = engine(1 << 20);
+    let x = cor(0, 1);
+    let (old, new) = (encode_sample(&TINY, 1, 4), encode_sample(&TINY, 2, 4));
+    store(&engine, x, &TINY, &old).unwrap();
+    let all = whole(x, &TINY, &new, bits(4));
+    let is_old = || engine.read_sample(COMMAND, x).unwrap().bytes == old;
+    let order = |part: &Part<'_>, expected: u64| {
+        let error = engine.store_part(part).unwrap_err();
+        assert!(
+            matches!(error, EngineError::PartOrder { expected: e, .. } if e == expected),
+            "{error}"
+        );
+        assert!(is_old());
+    };
+    order(&part(&all, 1, 5), 0);
+    for wrong in [99, 101] {
+        assert!(!engine.store_part(&part(&all, 0, 100)).unwrap().complete);
+        order(&part(&all, wrong, 10), 100);
+        // The wrong part dropped what had come.
+        order(&part(&all, 100, 10), 0);
+    }
+    for (what, wrong) in [
+        (
+            "attributes",
+            Part {
+                attributes: bits(3),
+                ..part(&all, 100, 10)
+            },
+        ),
+        (
+            "attributes",
+            Part {
+                attributes: Attributes {
+                    signed: true,
+                    ..bits(4)
+                },
+                ..part(&all, 100, 10)
+            },
+        ),
+    ] {
+        engine.store_part(&part(&all, 0, 100)).unwrap();
+        let error = engine.store_part(&wrong).unwrap_err();
+        assert!(
+            matches!(error, EngineError::PartContradicts { what: w, .. } if w == what),
+            "{error}"
+        );
+        order(&part(&all, 100, 10), 0);
+    }
+    assert!(matches!(
+        engine.store_part(&Part { bytes: &[], ..all }),
+        Err(EngineError::EmptyPart { .. })
+    ));
+    assert!(matches!(
+        engine.store_part(&Part { offset: 1, ..all }),
+        Err(EngineError::PartTooLong { .. })
+    ));
+    assert!(matches!(
+        engine.store_part(&Part {
+            offset: u64::MAX,
+            ..all
+        }),
+        Err(EngineError::PartTooLong { .. })
+    ));
+    // Offset 0 starts anew.
+    engine.store_part(&part(&all, 0, 50)).unwrap();
+    engine.store_part(&part(&all, 0, 100)).unwrap();
+    engine.store_part(&part(&all, 100, 3)).unwrap();
+    assert!(is_old());
+    assert!(engine.store_part(&part(&all, 103, 161)).unwrap().complete);
+    assert_eq!(engine.read_sample(COMMAND, x).unwrap().bytes, new);
+}
+
+#[test]
+fn every_type_may_come_byte_by_byte() {
+    let engine = engine(1 << 20);
+    let program = Program::new(vec![Instruction::Return { n: cor(0, 1) }]).unwrap();
+    let objects = [
+        (vr("prg:0:0"), encode(&program)),
+        (vr("tv:0:0"), test_vector(&TINY32, 3, |m| m)),
+        (vr("cow:0:1"), encode_sample(&TINY32, 1, 3)),
+    ];
+    for (vr, bytes) in &objects {
+        let all = whole(*vr, &TINY32, bytes, bits(3));
+        for offset in 0..bytes.len() {
+            assert!(engine.info(*vr).is_none());
+            let outcome = engine.store_part(&part(&all, offset, 1)).unwrap();
+            assert_eq!(outcome.complete, offset + 1 == bytes.len());
+        }
+        assert_eq!(engine.info(*vr).unwrap().bytes, bytes.len() as u64);
+    }
+}
+
+#[test]
+fn words_must_be_canonical() {
+    let engine = engine(1 << 20);
+    let (x, tv) = (cor(0, 1), vr("tv:0:0"));
+    for (vr, mut bytes) in [
+        (x, encode_sample(&TINY, 1, 4)),
+        (tv, test_vector(&TINY, 4, |m| m)),
+    ] {
+        store(&engine, vr, &TINY, &bytes).unwrap();
+        let index = bytes.len() / 8 - 2;
+        bytes[8 * index..8 * index + 8].copy_from_slice(&0xffff_ffff_0000_0000u64.to_le_bytes());
+        store(&engine, vr, &TINY, &bytes).unwrap();
+        bytes[8 * index..8 * index + 8].copy_from_slice(&0xffff_ffff_0000_0001u64.to_le_bytes());
+        let error = store(&engine, vr, &TINY, &bytes).unwrap_err();
+        assert!(
+            matches!(error, EngineError::NotCanonical { index: i, .. } if i == index),
+            "{error}"
+        );
+        assert!(engine.info(vr).is_some());
+    }
+    assert_ne!(
+        engine.read_sample(COMMAND, x).unwrap().bytes[256 - 8..256],
+        0xffff_ffff_0000_0001u64.to_le_bytes()
+    );
+    // Every word of the 32-bit torus is canonical.
+    store(
+        &engine,
+        cor(1, 1),
+        &TINY32,
+        &vec![0xff; TINY32.tlwe_bytes()],
+    )
+    .unwrap();
+}
+
+#[test]
+fn attributes_are_checked() {
+    let engine = engine(1 << 20);
+    let bytes = encode_sample(&TINY, 1, 4);
+    for attributes in [
+        Attributes {
+            log2_variance: Some(f64::NAN),
+            ..bits(4)
+        },
+        Attributes {
+            log2_variance: Some(0.5),
+            ..bits(4)
+        },
+        Attributes {
+            log2_failure: Some(f64::INFINITY),
+            ..bits(4)
+        },
+        bits(33),
+    ] {
+        let error = engine
+            .store_part(&whole(cor(0, 1), &TINY, &bytes, attributes))
+            .unwrap_err();
+        assert!(matches!(error, EngineError::Attribute { .. }), "{error}");
+    }
+    assert!(engine.list().is_empty());
+    let attributes = Attributes {
+        message_bits: 3,
+        signed: true,
+        log2_variance: Some(-30.0),
+        log2_failure: Some(-64.0),
+    };
+    engine
+        .store_part(&whole(cor(0, 1), &TINY, &bytes, attributes))
+        .unwrap();
+    let info = engine.info(cor(0, 1)).unwrap();
+    let noise = info.noise.unwrap();
+    assert_eq!(
+        (noise.variance().log2(), noise.log2_failure()),
+        (-30.0, -64.0)
+    );
+    assert_eq!(
+        (info.message_bits, info.signed, info.computed),
+        (3, true, false)
+    );
+}
+
+#[test]
+fn a_key_id_has_one_parameter_set() {
+    let engine = engine(1 << 20);
+    store_message(&engine, cor(0, 1), &TINY, 1);
+    let error = store(&engine, cor(0, 2), &TINY32, &encode_sample(&TINY32, 1, 3)).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            EngineError::ParamsMismatch {
+                expected: "tiny",
+                found: "tiny32",
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert_eq!(
+        error.to_string(),
+        "cor:0:2 is of parameter set tiny32, but key id 0 is in use with tiny; clear the key id first"
+    );
+    // So has one that holds only the first part of an object.
+    let vector = test_vector(&TINY32, 3, |m| m);
+    let all = whole(vr("tv:1:0"), &TINY32, &vector, bits(3));
+    engine.store_part(&part(&all, 0, 1)).unwrap();
+    assert!(store(&engine, cor(1, 2), &TINY, &encode_sample(&TINY, 1, 4)).is_err());
+    // An object may be started anew with another set if nothing else is there.
+    let other = test_vector(&TINY, 4, |m| m);
+    store(&engine, vr("tv:1:0"), &TINY, &other).unwrap();
+    assert_eq!(engine.clear_key_id(0), 1);
+    store(&engine, cor(0, 2), &TINY32, &encode_sample(&TINY32, 1, 3)).unwrap();
+}
+
+#[test]
+fn a_replaced_key_goes_with_the_first_part() {
+    let engine = engine(1 << 20);
+    store_keys(&engine, 0, &TINY);
+    let used = engine.persistent_bytes().0;
+    let key = VrNumber::key(0, KeyKind::Bootstrapping).unwrap();
+    let bytes = vec![1; TINY.bootstrapping_key_bytes() as usize];
+    let all = whole(key, &TINY, &bytes, bits(0));
+    // A first part that is refused leaves the key.
+    let malformed = vec![0xff; bytes.len()];
+    let refused = engine.store_part(&Part {
+        bytes: &malformed[..64],
+        ..all
+    });
+    assert!(matches!(refused, Err(EngineError::Backend { .. })));
+    assert!(engine.info(key).is_some());
+    assert_eq!(engine.persistent_bytes().0, used);
+    engine.store_part(&part(&all, 0, 1000)).unwrap();
+    assert!(engine.info(key).is_none(), "both may not fit");
+    assert_eq!(engine.persistent_bytes().0, used);
+    engine
+        .store_part(&part(&all, 1000, bytes.len() - 1000))
+        .unwrap();
+    assert!(engine.info(key).is_some());
+    assert_eq!(engine.persistent_bytes().0, used);
+}
+
+#[test]
+fn the_persistent_area_is_limited() {
+    let key_bytes = TINY.bootstrapping_key_bytes();
+    let limited = EngineConfig {
+        persistent_bytes: key_bytes + 8192,
+        ..config(1 << 20)
+    };
+    let engine = engine_on(limited, std::sync::Arc::new(MemorySwap::new()));
+    let key = vec![0; key_bytes as usize];
+    store(&engine, vr("key:0:1"), &TINY, &key).unwrap();
+    // The replacement fits only because the old key makes room.
+    store(&engine, vr("key:0:1"), &TINY, &key).unwrap();
+    assert!(matches!(
+        store(&engine, vr("key:1:1"), &TINY, &key),
+        Err(EngineError::PersistentAreaFull { .. })
+    ));
+    store_function(&engine, vr("tv:0:0"), &TINY, |m| m);
+    let error = store(&engine, vr("tv:0:1"), &TINY, &test_vector(&TINY, 4, |m| m)).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            EngineError::PersistentAreaFull {
+                needed: 8192,
+                available: 0,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert_eq!(engine.list().len(), 2);
+    // Samples are elsewhere.
+    store_message(&engine, cor(0, 0), &TINY, 1);
+    engine.remove(vr("key:0:1"));
+    store(&engine, vr("key:0:1"), &TINY, &key).unwrap();
+}
+
+#[test]
+fn malformed_programs_are_refused() {
+    let engine = engine(1 << 20);
+    store_message(&engine, cor(0, 1), &TINY, 1);
+    store_program(&engine, 0, &TINY, &[Instruction::Return { n: cor(0, 1) }]);
+    let good = encode(&Program::new(vec![Instruction::Return { n: cor(0, 1) }]).unwrap());
+    for index in 0..good.len() {
+        let mut bad = good.clone();
+        bad[index] ^= 0x55;
+        let error = store(&engine, vr("prg:0:0"), &TINY, &bad).unwrap_err();
+        assert!(matches!(error, EngineError::Program { .. }), "{error}");
+    }
+    assert_eq!(decode_sample(&TINY, &run(&engine, 0).unwrap().bytes, 4), 1);
+    assert_eq!(engine.persistent_bytes().0, 4096);
+}
+
+#[test]
+fn incomplete_objects_are_limited_and_can_be_removed() {
+    let engine = engine(1 << 20);
+    let bytes = encode_sample(&TINY, 1, 4);
+    let begin =
+        |index: u32| engine.store_part(&part(&whole(cor(0, index), &TINY, &bytes, bits(4)), 0, 8));
+    let begun = (0..5000).take_while(|index| begin(*index).is_ok()).count();
+    assert_eq!(begun, 1024);
+    assert!(matches!(
+        begin(5000),
+        Err(EngineError::TooManyPartialObjects)
+    ));
+    assert!(begin(7).is_ok(), "one that is there may start anew");
+    assert!(!engine.remove(cor(0, 3)));
+    assert!(begin(5000).is_ok());
+    assert_eq!(engine.clear_key_id(0), 0);
+    assert!(begin(5000).is_ok());
+}
+
+#[test]
+fn list_shows_registers_in_order() {
+    let engine = engine(1 << 20);
+    store_message(&engine, vr("cow:0:2"), &TINY, 1);
+    store_message(&engine, cor(3, 1), &TINY32, 1);
+    store_function(&engine, vr("tv:0:9"), &TINY, |m| m);
+    let list = engine.list();
+    let names: Vec<String> = list.iter().map(|info| info.vr.to_string()).collect();
+    assert_eq!(names, ["tv:0:9", "cor:3:1", "cow:0:2"]);
+    assert_eq!(list[0].bytes, 8192);
+    assert!(list[0].page.is_none() && list[0].noise.is_none());
+    assert_ne!(list[0].address, list[1].address);
+    assert!(engine.remove(cor(3, 1)));
+    assert!(!engine.remove(cor(3, 1)));
+    assert!(matches!(
+        engine.read_sample(COMMAND, cor(3, 1)),
+        Err(EngineError::NoSuchRegister { .. })
+    ));
+    assert!(matches!(
+        engine.read_sample(COMMAND, vr("tv:0:9")),
+        Err(EngineError::NotASample { .. })
+    ));
+}
