@@ -1,5 +1,56 @@
 //! The store's structures on the medium: super block, metadata pages, and the blob record that a chain of pages carries.
 //!
+//! | blocks | content |
+//! | --- | --- |
+//! | LBA 0, LBA 1 | the super block, twice; the sound copy with the higher sequence number counts |
+//! | LBA 2 to LBA 1 + M | M metadata pages of one block each |
+//! | the rest, from a multiple of the cluster size on | clusters; cluster c starts at LBA c · (blocks a cluster) |
+//! | 2^(L-1) to 2^L - 1, second-half form only | at a + 2^(L-1), the `ScMetadata` of the cluster at a, then zeros |
+//!
+//! All integers are little-endian, every checksum is CRC-32C. Super block (128 bytes, the rest of the block is 0):
+//!
+//! | bytes | field |
+//! | --- | --- |
+//! | 0-7 | `TOROIDBS` |
+//! | 8-11 | version, 1 |
+//! | 12-15 | carrier of secure computing metadata: 0 NVMe metadata, 1 second half |
+//! | 16-23 | sequence number |
+//! | 24-39 | identifier of the store, random |
+//! | 40-43, 44-47 | bytes a block, blocks a cluster |
+//! | 48-55, 56-63 | blocks of the namespace, blocks for data (all, or half of them) |
+//! | 64-67 | metadata pages |
+//! | 68-123 | 0 |
+//! | 124-127 | checksum of bytes 0-123 |
+//!
+//! Metadata page; one that is all zero was never used:
+//!
+//! | bytes | field |
+//! | --- | --- |
+//! | 0-3 | `TBMP` |
+//! | 4 | 1 head of a record, 2 continuation, 3 free |
+//! | 5-7 | 0 |
+//! | 8-23 | identifier of the store |
+//! | 24-31 | blob |
+//! | 32-39 | sequence number of the change that wrote this page |
+//! | 40-43, 44-47 | index of this page in its record, pages of the record |
+//! | 48-51 | number of the record's next page; 2^32 - 1 after the last |
+//! | 52-55 | bytes of payload |
+//! | 56-59 | 0 |
+//! | 60-63 | checksum of the block without these four bytes |
+//! | 64- | payload, then 0 |
+//!
+//! Record, cut into the payloads of its pages:
+//!
+//! | bytes | field |
+//! | --- | --- |
+//! | 0-3 | flags: bit 0 has secure computing metadata, bit 1 was written, bit 2 has a checksum of its data |
+//! | 4-7 | checksum of the data, or 0 |
+//! | 8-15 | size of the data in bytes |
+//! | 16-19, 20-23 | bytes of the name, number of extents |
+//! | 24-31 | 0 |
+//! | 32-95 | `ScMetadata` as the client gave it, or 0 |
+//! | 96- | name, then the extents in the order of the data: first cluster (u32) and number of clusters (u32) |
+//!
 //! Nothing here does I/O. Decoders take untrusted blocks: they check the checksum first, then every field, and never
 //! panic.
 

@@ -135,13 +135,21 @@ async fn read_super_block(
     host: &dyn Host,
     nsid: u32,
 ) -> Result<(SuperBlock, Option<u64>), BlobError> {
-    let mut sound: Vec<(u64, SuperBlock)> = Vec::new();
+    let mut sound = Vec::new();
     let mut bad = None;
     let mut damaged = false;
+    let mut unreadable = None;
     for lba in SUPER_BLOCK_LBAS {
-        let block = nvme::read_blocks(host, nsid, lba, 1).await?.data;
+        let block = match nvme::read_blocks(host, nsid, lba, 1).await {
+            Ok(block) => block.data,
+            Err(error) => {
+                unreadable = Some(error);
+                bad = Some(lba);
+                continue;
+            }
+        };
         match SuperBlock::decode(&block) {
-            Ok(sb) => sound.push((lba, sb)),
+            Ok(sb) => sound.push(sb),
             Err(SuperBlockFault::TooNew(found)) => {
                 return Err(BlobError::VersionTooNew {
                     found,
@@ -154,13 +162,14 @@ async fn read_super_block(
             }
         }
     }
-    match sound.into_iter().max_by_key(|(_, sb)| sb.sequence) {
-        Some((_, sb)) => Ok((sb, bad)),
-        None if damaged => Err(BlobError::Corrupt {
+    match (sound.into_iter().max_by_key(|sb| sb.sequence), unreadable) {
+        (Some(sb), _) => Ok((sb, bad)),
+        (None, Some(error)) => Err(error.into()),
+        (None, None) if damaged => Err(BlobError::Corrupt {
             what: "neither copy of the super block is sound; the first",
             lba: SUPER_BLOCK_LBAS[0],
         }),
-        None => Err(BlobError::NotFormatted { nsid }),
+        (None, None) => Err(BlobError::NotFormatted { nsid }),
     }
 }
 

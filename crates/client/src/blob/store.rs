@@ -159,10 +159,14 @@ impl Inner {
         self.sb.cluster_lba(cluster) + self.sb.data_blocks
     }
 
-    /// Bytes of one data command: MDTS, but no more than a cluster, so that clusters are a multiple of it.
+    /// Bytes of one data command: a power of two up to MDTS, but no more than a cluster, so that clusters are a
+    /// multiple of it.
     pub fn command_bytes(&self) -> u64 {
-        u64::from(self.host.controller().mdts_bytes)
-            .min(self.sb.cluster_bytes())
+        let mdts = self.host.controller().mdts_bytes;
+        let mdts = mdts.checked_ilog2().map_or(0, |log2| 1 << log2);
+        self.sb
+            .cluster_bytes()
+            .min(mdts)
             .max(u64::from(self.sb.block_bytes))
     }
 
