@@ -58,7 +58,7 @@ struct Pass {
     /// Complex points of a node.
     size: usize,
     /// Where the factors of the first node start: for each node the powers d, d^2, …, d^(radix-1), each as real and
-    /// imaginary part.
+    /// imaginary part, and each of these eight times over, a whole vector.
     twiddles: usize,
 }
 
@@ -141,7 +141,8 @@ impl FftPlan {
                 let d = node.child(radix, 0);
                 for power in 1..radix {
                     let (re, im) = d.power(power);
-                    factors.extend([re, im]);
+                    factors.extend([re; LANES]);
+                    factors.extend([im; LANES]);
                 }
             }
             nodes = nodes
@@ -150,8 +151,7 @@ impl FftPlan {
                 .collect();
             size /= radix;
         }
-        plan.node_twiddles = factors.len().next_multiple_of(LANES);
-        factors.resize(plan.node_twiddles, 0.0);
+        plan.node_twiddles = factors.len();
         for node in &nodes {
             factors.extend(kernel::node_twiddles(*node));
         }
@@ -307,24 +307,20 @@ impl FftPlan {
     }
 }
 
-/// The radices of the passes that divide `count` nodes (a power of two) off the root. As many of 8 as possible,
-/// largest first, so that the nodes get small early; a single 1 stands for the pass that only folds the input.
+/// The radices of the passes that divide `count` nodes (a power of two) off the root; a single 1 stands for the pass
+/// that only folds the input. Larger radices come last: the first pass of a large transform streams from memory, and
+/// with radix 8 it would read 16 lines that share a set of the first level of cache.
 fn radices(count: usize) -> Vec<usize> {
     let levels = count.trailing_zeros() as usize;
-    match levels {
-        0 => vec![1],
-        1 => vec![2],
-        _ => {
-            let (eights, fours) = match levels % 3 {
-                0 => (levels / 3, 0),
-                1 => (levels / 3 - 1, 2),
-                _ => (levels / 3, 1),
-            };
-            let mut radices = vec![8; eights];
-            radices.resize(eights + fours, 4);
-            radices
-        }
-    }
+    let (first, eights): (&[usize], _) = match (levels, levels % 3) {
+        (0, _) => (&[1], 0),
+        (1, _) => (&[2], 0),
+        (3, _) => (&[8], 0),
+        (_, 0) => (&[2, 4], levels / 3 - 1),
+        (_, 1) => (&[4, 4], levels / 3 - 1),
+        _ => (&[4], levels / 3),
+    };
+    [first, &vec![8; eights]].concat()
 }
 
 /// `exp(2πi·num/den)` as (real, imaginary), each within one unit in the last place; `den` is a power of two.

@@ -101,45 +101,51 @@ impl Simd8 for Lanes {
     }
 
     #[inline(always)]
-    fn transpose(r: [Self; 8]) -> [Self; 8] {
+    fn even_lanes(self, other: Self) -> Self {
         // SAFETY: above.
         unsafe {
-            let a = quarter([r[0].0, r[1].0, r[2].0, r[3].0]);
-            let b = quarter([r[0].1, r[1].1, r[2].1, r[3].1]);
-            let c = quarter([r[4].0, r[5].0, r[6].0, r[7].0]);
-            let d = quarter([r[4].1, r[5].1, r[6].1, r[7].1]);
-            [
-                Lanes(a[0], c[0]),
-                Lanes(a[1], c[1]),
-                Lanes(a[2], c[2]),
-                Lanes(a[3], c[3]),
-                Lanes(b[0], d[0]),
-                Lanes(b[1], d[1]),
-                Lanes(b[2], d[2]),
-                Lanes(b[3], d[3]),
-            ]
+            Lanes(
+                _mm256_unpacklo_pd(self.0, other.0),
+                _mm256_unpacklo_pd(self.1, other.1),
+            )
         }
     }
-}
 
-/// Transposes 4 × 4 numbers.
-///
-/// # Safety
-/// The processor has AVX2.
-#[inline(always)]
-unsafe fn quarter(r: [__m256d; 4]) -> [__m256d; 4] {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let a = _mm256_unpacklo_pd(r[0], r[1]);
-        let b = _mm256_unpackhi_pd(r[0], r[1]);
-        let c = _mm256_unpacklo_pd(r[2], r[3]);
-        let d = _mm256_unpackhi_pd(r[2], r[3]);
-        [
-            _mm256_permute2f128_pd::<0x20>(a, c),
-            _mm256_permute2f128_pd::<0x20>(b, d),
-            _mm256_permute2f128_pd::<0x31>(a, c),
-            _mm256_permute2f128_pd::<0x31>(b, d),
-        ]
+    #[inline(always)]
+    fn odd_lanes(self, other: Self) -> Self {
+        // SAFETY: above.
+        unsafe {
+            Lanes(
+                _mm256_unpackhi_pd(self.0, other.0),
+                _mm256_unpackhi_pd(self.1, other.1),
+            )
+        }
+    }
+
+    #[inline(always)]
+    fn transpose_pairs(t: [Self; 4]) -> [Self; 4] {
+        // SAFETY: above.
+        unsafe {
+            // 0x20 takes the lower pairs of both operands, 0x31 the upper ones.
+            [
+                Lanes(
+                    _mm256_permute2f128_pd::<0x20>(t[0].0, t[1].0),
+                    _mm256_permute2f128_pd::<0x20>(t[2].0, t[3].0),
+                ),
+                Lanes(
+                    _mm256_permute2f128_pd::<0x31>(t[0].0, t[1].0),
+                    _mm256_permute2f128_pd::<0x31>(t[2].0, t[3].0),
+                ),
+                Lanes(
+                    _mm256_permute2f128_pd::<0x20>(t[0].1, t[1].1),
+                    _mm256_permute2f128_pd::<0x20>(t[2].1, t[3].1),
+                ),
+                Lanes(
+                    _mm256_permute2f128_pd::<0x31>(t[0].1, t[1].1),
+                    _mm256_permute2f128_pd::<0x31>(t[2].1, t[3].1),
+                ),
+            ]
+        }
     }
 }
 

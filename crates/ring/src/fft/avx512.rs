@@ -67,55 +67,33 @@ impl Simd8 for Lanes {
     }
 
     #[inline(always)]
-    fn transpose(r: [Self; 8]) -> [Self; 8] {
+    fn even_lanes(self, other: Self) -> Self {
+        // SAFETY: above.
+        Lanes(unsafe { _mm512_unpacklo_pd(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn odd_lanes(self, other: Self) -> Self {
+        // SAFETY: above.
+        Lanes(unsafe { _mm512_unpackhi_pd(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn transpose_pairs(t: [Self; 4]) -> [Self; 4] {
         // SAFETY: above.
         unsafe {
-            // Pairs of rows interleaved: `even` holds the even columns, a pair in each quarter, `odd` the odd ones.
-            let even = [
-                _mm512_unpacklo_pd(r[0].0, r[1].0),
-                _mm512_unpacklo_pd(r[2].0, r[3].0),
-                _mm512_unpacklo_pd(r[4].0, r[5].0),
-                _mm512_unpacklo_pd(r[6].0, r[7].0),
-            ];
-            let odd = [
-                _mm512_unpackhi_pd(r[0].0, r[1].0),
-                _mm512_unpackhi_pd(r[2].0, r[3].0),
-                _mm512_unpackhi_pd(r[4].0, r[5].0),
-                _mm512_unpackhi_pd(r[6].0, r[7].0),
-            ];
-            // Then 4 × 4 quarters are transposed: 0x88 takes quarters 0 and 2 of both, 0xdd quarters 1 and 3.
-            let [c0, c2, c4, c6] = quarters(even);
-            let [c1, c3, c5, c7] = quarters(odd);
+            // 0x88 takes pairs 0 and 2 of both operands, 0xdd pairs 1 and 3.
+            let a = _mm512_shuffle_f64x2::<0x88>(t[0].0, t[1].0);
+            let b = _mm512_shuffle_f64x2::<0xdd>(t[0].0, t[1].0);
+            let c = _mm512_shuffle_f64x2::<0x88>(t[2].0, t[3].0);
+            let d = _mm512_shuffle_f64x2::<0xdd>(t[2].0, t[3].0);
             [
-                Lanes(c0),
-                Lanes(c1),
-                Lanes(c2),
-                Lanes(c3),
-                Lanes(c4),
-                Lanes(c5),
-                Lanes(c6),
-                Lanes(c7),
+                Lanes(_mm512_shuffle_f64x2::<0x88>(a, c)),
+                Lanes(_mm512_shuffle_f64x2::<0x88>(b, d)),
+                Lanes(_mm512_shuffle_f64x2::<0xdd>(a, c)),
+                Lanes(_mm512_shuffle_f64x2::<0xdd>(b, d)),
             ]
         }
-    }
-}
-
-/// # Safety
-/// The processor has AVX-512 F.
-#[inline(always)]
-unsafe fn quarters(t: [__m512d; 4]) -> [__m512d; 4] {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let a = _mm512_shuffle_f64x2::<0x88>(t[0], t[1]);
-        let b = _mm512_shuffle_f64x2::<0xdd>(t[0], t[1]);
-        let c = _mm512_shuffle_f64x2::<0x88>(t[2], t[3]);
-        let d = _mm512_shuffle_f64x2::<0xdd>(t[2], t[3]);
-        [
-            _mm512_shuffle_f64x2::<0x88>(a, c),
-            _mm512_shuffle_f64x2::<0x88>(b, d),
-            _mm512_shuffle_f64x2::<0xdd>(a, c),
-            _mm512_shuffle_f64x2::<0xdd>(b, d),
-        ]
     }
 }
 

@@ -48,8 +48,12 @@ pub(super) trait Simd8: Copy {
     fn mul_sub(self, factor: Self, subtrahend: Self) -> Self;
     /// `addend - self·factor`
     fn neg_mul_add(self, factor: Self, addend: Self) -> Self;
-    /// Lane j of vector i becomes lane i of vector j.
-    fn transpose(rows: [Self; 8]) -> [Self; 8];
+    /// Lanes 0 of `self` and `other`, then lanes 2 of both, 4, 6.
+    fn even_lanes(self, other: Self) -> Self;
+    /// Lanes 1 of `self` and `other`, then lanes 3 of both, 5, 7.
+    fn odd_lanes(self, other: Self) -> Self;
+    /// Pair j of lanes of vector i becomes pair i of vector j.
+    fn transpose_pairs(rows: [Self; 4]) -> [Self; 4];
 }
 
 /// Eight complex numbers.
@@ -122,6 +126,21 @@ impl<V: Simd8> Complex<V> {
         }
     }
 
+    #[inline(always)]
+    fn every_other_lane<const ODD: bool>(self, b: Self) -> Self {
+        if ODD {
+            Complex {
+                re: self.re.odd_lanes(b.re),
+                im: self.im.odd_lanes(b.im),
+            }
+        } else {
+            Complex {
+                re: self.re.even_lanes(b.re),
+                im: self.im.even_lanes(b.im),
+            }
+        }
+    }
+
     /// `self + scale·b`
     #[inline(always)]
     fn add_scaled(self, scale: V, b: Self) -> Self {
@@ -141,25 +160,42 @@ impl<V: Simd8> Complex<V> {
     }
 }
 
-/// The second half of a Fourier transform of 8 points: `a[r]` and `b[r]` are sum and difference of points r and r+4.
+/// Points 0, 2, 4, 6 of eight, multiplied by their factors and transformed.
 #[inline(always)]
-fn dft8_halves<V: Simd8>(a: [Complex<V>; 4], b: [Complex<V>; 4]) -> [Complex<V>; 8] {
-    let (s0, t0) = (a[0].add(a[2]), a[0].sub(a[2]));
-    let (s1, t1) = (a[1].add(a[3]), a[1].sub(a[3]));
-    let (u0, u1) = (b[0].add_i(b[2]), b[0].sub_i(b[2]));
-    let (p, m) = (b[1].add(b[3]), b[1].sub(b[3]));
-    // b1·ω + b3·ω^3 and b1·ω^3 + b3·ω with ω = (1+i)/√2, up to the factor 1/√2 and, for g, the sign.
-    let (f, g) = (m.add_i(p), m.sub_i(p));
+fn divide_even<V: Simd8>(x: [Complex<V>; 4], w: impl Factors<V>) -> [Complex<V>; 4] {
+    let a0 = x[2].mul_add(w.get(4), x[0]);
+    let b0 = x[0].twice_sub(a0);
+    let (x1, x3) = (x[1].mul(w.get(2)), x[3].mul(w.get(6)));
+    let (a1, b1) = (x1.add(x3), x1.sub(x3));
+    [a0.add(a1), b0.add_i(b1), a0.sub(a1), b0.sub_i(b1)]
+}
+
+/// Points 1, 3, 5, 7 of eight, multiplied by their factors and transformed.
+#[inline(always)]
+fn divide_odd<V: Simd8>(x: [Complex<V>; 4], w: impl Factors<V>) -> [Complex<V>; 4] {
+    let (x0, x2) = (x[0].mul(w.get(1)), x[2].mul(w.get(5)));
+    let (a0, b0) = (x0.add(x2), x0.sub(x2));
+    let (x1, x3) = (x[1].mul(w.get(3)), x[3].mul(w.get(7)));
+    let (a1, b1) = (x1.add(x3), x1.sub(x3));
+    [a0.add(a1), b0.add_i(b1), a0.sub(a1), b0.sub_i(b1)]
+}
+
+/// The transform of eight points from those of the even and of the odd ones: e[k] ± ω^k·o[k].
+#[inline(always)]
+fn combine<V: Simd8>(e: [Complex<V>; 4], o: [Complex<V>; 4]) -> [Complex<V>; 8] {
+    // ω·o[1] and ω^3·o[3] with ω = (1+i)/√2, up to the factor 1/√2 and, for g, the sign.
     let h = V::splat(std::f64::consts::FRAC_1_SQRT_2);
+    let f = o[1].add_i(o[1]);
+    let g = o[3].sub_i(o[3]);
     [
-        s0.add(s1),
-        u0.add_scaled(h, f),
-        t0.add_i(t1),
-        u1.sub_scaled(h, g),
-        s0.sub(s1),
-        u0.sub_scaled(h, f),
-        t0.sub_i(t1),
-        u1.add_scaled(h, g),
+        e[0].add(o[0]),
+        e[1].add_scaled(h, f),
+        e[2].add_i(o[2]),
+        e[3].sub_scaled(h, g),
+        e[0].sub(o[0]),
+        e[1].sub_scaled(h, f),
+        e[2].sub_i(o[2]),
+        e[3].add_scaled(h, g),
     ]
 }
 
@@ -176,6 +212,8 @@ trait Factors<V>: Copy {
 }
 
 /// The same factor for all lanes: pairs of real and imaginary part at `0`, which points to all that are asked for.
+/// Compact, but to spread a number over a register takes an arithmetic slot on some processors (Zen 4 for one): for
+/// nodes that use their factors once.
 #[derive(Clone, Copy)]
 struct Broadcast(*const f64);
 
@@ -213,14 +251,9 @@ impl<V: Simd8> Divide<V> for [Complex<V>; 8] {
     #[inline(always)]
     fn divide(self, w: impl Factors<V>) -> Self {
         let x = self;
-        let a0 = x[4].mul_add(w.get(4), x[0]);
-        let b0 = x[0].twice_sub(a0);
-        let (x2, x6) = (x[2].mul(w.get(2)), x[6].mul(w.get(6)));
-        let (x1, x5) = (x[1].mul(w.get(1)), x[5].mul(w.get(5)));
-        let (x3, x7) = (x[3].mul(w.get(3)), x[7].mul(w.get(7)));
-        dft8_halves(
-            [a0, x1.add(x5), x2.add(x6), x3.add(x7)],
-            [b0, x1.sub(x5), x2.sub(x6), x3.sub(x7)],
+        combine(
+            divide_even([x[0], x[2], x[4], x[6]], w),
+            divide_odd([x[1], x[3], x[5], x[7]], w),
         )
     }
 
@@ -228,24 +261,25 @@ impl<V: Simd8> Divide<V> for [Complex<V>; 8] {
     fn unite(self, w: impl Factors<V>) -> Self {
         let y = self;
         let (a0, a2) = (y[0].add(y[4]), y[2].add(y[6]));
-        let x = dft8_halves(
-            [a0, y[1].add(y[5]), a2, y[3].add(y[7])],
-            [
-                y[0].twice_sub(a0),
-                y[1].sub(y[5]),
-                y[2].twice_sub(a2),
-                y[3].sub(y[7]),
-            ],
-        );
+        let (b0, b2) = (y[0].twice_sub(a0), y[2].twice_sub(a2));
+        let (a1, b1) = (y[1].add(y[5]), y[1].sub(y[5]));
+        let (a3, b3) = (y[3].add(y[7]), y[3].sub(y[7]));
+        let (s0, t0) = (a0.add(a2), a0.sub(a2));
+        let (s1, t1) = (a1.add(a3), a1.sub(a3));
+        let (u0, u1) = (b0.add_i(b2), b0.sub_i(b2));
+        let (p, m) = (b1.add(b3), b1.sub(b3));
+        // b1·ω + b3·ω^3 and b1·ω^3 + b3·ω with ω = (1+i)/√2, up to the factor 1/√2 and, for g, the sign.
+        let (f, g) = (m.add_i(p), m.sub_i(p));
+        let h = V::splat(std::f64::consts::FRAC_1_SQRT_2);
         [
-            x[0],
-            x[1].mul(w.get(1)),
-            x[2].mul(w.get(2)),
-            x[3].mul(w.get(3)),
-            x[4].mul(w.get(4)),
-            x[5].mul(w.get(5)),
-            x[6].mul(w.get(6)),
-            x[7].mul(w.get(7)),
+            s0.add(s1),
+            u0.add_scaled(h, f).mul(w.get(1)),
+            t0.add_i(t1).mul(w.get(2)),
+            u1.sub_scaled(h, g).mul(w.get(3)),
+            s0.sub(s1).mul(w.get(4)),
+            u0.sub_scaled(h, f).mul(w.get(5)),
+            t0.sub_i(t1).mul(w.get(6)),
+            u1.add_scaled(h, g).mul(w.get(7)),
         ]
     }
 }
@@ -376,7 +410,7 @@ impl Points {
 /// Divides (or, with `UNITE`, puts together again) one node of `size` points into `R`, column by column.
 ///
 /// # Safety
-/// `size` points can be read at `from` and written at `to`; `factors` points to R-1 factors.
+/// `size` points can be read at `from` and written at `to`; `factors` points to R-1 factors for each lane.
 #[inline(always)]
 unsafe fn columns<V: Simd8, const R: usize, const UNITE: bool>(
     from: Points,
@@ -396,9 +430,9 @@ unsafe fn columns<V: Simd8, const R: usize, const UNITE: bool>(
                 *x = from.load(at + r * step);
             }
             let y = if UNITE {
-                x.unite(Broadcast(factors))
+                x.unite(PerLane(factors))
             } else {
-                x.divide(Broadcast(factors))
+                x.divide(PerLane(factors))
             };
             for (r, y) in y.into_iter().enumerate() {
                 to.store(at + r * step, y);
@@ -420,9 +454,9 @@ unsafe fn run_pass<V: Simd8, const UNITE: bool>(
     to: Points,
     twiddles: *const f64,
 ) {
-    // SAFETY: the caller's promise; each node of the pass has 2·(radix-1) numbers.
+    // SAFETY: the caller's promise; each node of the pass has radix-1 factors for every lane.
     unsafe {
-        let factors = twiddles.add(pass.twiddles + 2 * (pass.radix - 1) * node);
+        let factors = twiddles.add(pass.twiddles + 2 * LANES * (pass.radix - 1) * node);
         match pass.radix {
             8 => columns::<V, 8, UNITE>(from, to, pass.size, factors),
             4 => columns::<V, 4, UNITE>(from, to, pass.size, factors),
@@ -432,15 +466,18 @@ unsafe fn run_pass<V: Simd8, const UNITE: bool>(
     }
 }
 
+/// Vectors 0, 2, 4, 6 of the transpose of `x`; with `ODD` vectors 1, 3, 5, 7.
 #[inline(always)]
-fn transpose<V: Simd8>(x: [Complex<V>; 8]) -> [Complex<V>; 8] {
-    let re = V::transpose([
-        x[0].re, x[1].re, x[2].re, x[3].re, x[4].re, x[5].re, x[6].re, x[7].re,
-    ]);
-    let im = V::transpose([
-        x[0].im, x[1].im, x[2].im, x[3].im, x[4].im, x[5].im, x[6].im, x[7].im,
-    ]);
-    let mut out = x;
+fn half_transpose<V: Simd8, const ODD: bool>(x: [Complex<V>; 8]) -> [Complex<V>; 4] {
+    let p = [
+        x[0].every_other_lane::<ODD>(x[1]),
+        x[2].every_other_lane::<ODD>(x[3]),
+        x[4].every_other_lane::<ODD>(x[5]),
+        x[6].every_other_lane::<ODD>(x[7]),
+    ];
+    let re = V::transpose_pairs([p[0].re, p[1].re, p[2].re, p[3].re]);
+    let im = V::transpose_pairs([p[0].im, p[1].im, p[2].im, p[3].im]);
+    let mut out = p;
     for (out, (re, im)) in out.iter_mut().zip(re.into_iter().zip(im)) {
         *out = Complex { re, im };
     }
@@ -462,9 +499,15 @@ unsafe fn node64<V: Simd8, const UNITE: bool>(at: Points, factors: *const f64) {
             *x = at.load(LANES * r);
         }
         let y = if UNITE {
-            transpose::<V>(x.unite(within)).unite(across)
+            let y: [Complex<V>; 8] = x.unite(within);
+            let (e, o) = (half_transpose::<V, false>(y), half_transpose::<V, true>(y));
+            [e[0], o[0], e[1], o[1], e[2], o[2], e[3], o[3]].unite(across)
         } else {
-            transpose::<V>(x.divide(across)).divide(within)
+            // The arithmetic of the even half runs beside the shuffles of the odd half.
+            let y: [Complex<V>; 8] = x.divide(across);
+            let even = divide_even(half_transpose::<V, false>(y), within);
+            let odd = divide_odd(half_transpose::<V, true>(y), within);
+            combine(even, odd)
         };
         for (r, y) in y.into_iter().enumerate() {
             at.store(LANES * r, y);

@@ -65,11 +65,24 @@ impl Simd8 for Lanes {
     }
 
     #[inline(always)]
-    fn transpose(rows: [Self; 8]) -> [Self; 8] {
+    fn even_lanes(self, other: Self) -> Self {
+        let (a, b) = (self.0, other.0);
+        Lanes([a[0], b[0], a[2], b[2], a[4], b[4], a[6], b[6]])
+    }
+
+    #[inline(always)]
+    fn odd_lanes(self, other: Self) -> Self {
+        let (a, b) = (self.0, other.0);
+        Lanes([a[1], b[1], a[3], b[3], a[5], b[5], a[7], b[7]])
+    }
+
+    #[inline(always)]
+    fn transpose_pairs(rows: [Self; 4]) -> [Self; 4] {
         let mut out = rows;
         for (j, out) in out.iter_mut().enumerate() {
-            for (out, row) in out.0.iter_mut().zip(rows) {
-                *out = row.0[j];
+            for (i, row) in rows.iter().enumerate() {
+                out.0[2 * i] = row.0[2 * j];
+                out.0[2 * i + 1] = row.0[2 * j + 1];
             }
         }
         out
