@@ -2,7 +2,8 @@
 //!
 //! `power_cuts` runs in memory: the controller stops at a random command, each unflushed block survives in a random version,
 //! and the store is mounted again. `kill_a_few` and `kill_200` kill a real process with SIGKILL while it works on a file.
-//! The long one is run by `cargo test -p toroid-client --release --test crash -- --ignored kill_200`.
+//! The long one is run by `cargo test -p toroid-client --release --test crash -- --ignored --nocapture kill_200`.
+//! `a_key_of_two_gigabytes` streams one object of that size through a store in a file, which needs 2.2 GB of disk.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -435,8 +436,9 @@ fn power_cuts_with(seed: u64, cuts: u64) -> u64 {
         block_on(async {
             let store = BlobStore::mount(ram.clone(), 1, Default::default()).await;
             let store = store.unwrap_or_else(|e| panic!("{what}: {e}"));
-            let mut model = model.lock().unwrap();
-            verify(&store, &mut model, &what).await;
+            let mut after = std::mem::take(&mut *model.lock().unwrap());
+            verify(&store, &mut after, &what).await;
+            *model.lock().unwrap() = after;
             if metadata_size == 0 {
                 verify_second_half(&ram, &store, &what).await;
             }
@@ -465,7 +467,11 @@ struct FileHost {
 
 impl FileHost {
     fn open(dir: &Path, metadata_size: u16) -> Arc<FileHost> {
-        let info = info(1 << 14, metadata_size, 16 << 10);
+        FileHost::with_info(dir, info(1 << 14, metadata_size, 16 << 10))
+    }
+
+    fn with_info(dir: &Path, info: ControllerInfo) -> Arc<FileHost> {
+        let metadata_size = info.namespaces[0].metadata_size();
         let blocks = info.namespaces[0].blocks();
         let open = |name: &str, block_size: u32| {
             let mut options = OpenOptions::new();
@@ -636,4 +642,64 @@ fn kill_a_few() {
 fn kill_200() {
     kill(120, 0);
     kill(120, 64);
+}
+
+/// Peak of the resident memory of this process, MiB.
+#[cfg(target_os = "linux")]
+fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|l| l.starts_with("VmHWM")).unwrap();
+    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib >> 10
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "writes 2.1 GB"]
+fn a_key_of_two_gigabytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut info = info(1 << 23, 0, 1 << 20);
+    info.namespaces = vec![toroid_nvme::Namespace::new(1, 4096, 1 << 21, 0).unwrap()];
+    let host = FileHost::with_info(dir.path(), info);
+    let size: u64 = 800 * 16_384 * 5 * 4 * 8;
+    let piece = pattern(1, 3_000_001);
+    block_on(async {
+        let store = format(&host, 1 << 20).await;
+        let before = peak_memory();
+        let blob = NewBlob {
+            name: "bootstrapping key".into(),
+            sc: Some(sc(VrType::Key, 1, size)),
+        };
+        let start = std::time::Instant::now();
+        let id = store.create_blob(blob).await.unwrap();
+        let mut writer = store.writer(id, size).await.unwrap();
+        let mut left = size as usize;
+        while left > 0 {
+            let now = left.min(piece.len());
+            writer.write(&piece[..now]).await.unwrap();
+            left -= now;
+        }
+        let stat = writer.commit().await.unwrap();
+        let written = start.elapsed();
+        assert_eq!(
+            (stat.size, u64::from(stat.clusters)),
+            (size, size.div_ceil(1 << 20))
+        );
+        let start = std::time::Instant::now();
+        let store = mount(&host).await;
+        let mut reader = store.reader(id).unwrap();
+        let mut seen = 0;
+        // The reader checks the content against the checksum.
+        while let Some(chunk) = reader.next_chunk().await.unwrap() {
+            seen += chunk.len() as u64;
+        }
+        assert_eq!(seen, size);
+        let read = start.elapsed();
+        let grown = peak_memory() - before;
+        println!(
+            "{size} bytes written in {written:.1?}, read in {read:.1?}, {grown} MiB of memory"
+        );
+        assert!(grown < 32, "{grown} MiB");
+        store.delete_blob(id).await.unwrap();
+    });
 }
