@@ -1,5 +1,7 @@
 //! Times of the f64 transform on every instruction set of this processor: `cargo bench -p toroid-ring --bench fft`.
 
+#![allow(clippy::unwrap_used)]
+
 use divan::{Bencher, black_box};
 use toroid_ring::fft::{AlignedVec, FftPlan};
 use toroid_ring::simd::Isa;

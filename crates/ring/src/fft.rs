@@ -333,7 +333,7 @@ fn turn(num: usize, den: usize) -> (f64, f64) {
     // In eighths of a turn: which one, and how far into it.
     let octant = 8 * num / den;
     let within = 8 * num % den;
-    let from_axis = if octant % 2 == 0 {
+    let from_axis = if octant.is_multiple_of(2) {
         within
     } else {
         den - within

@@ -1,5 +1,7 @@
 //! One suite for the f64 transform on every instruction set of this processor.
 
+#![allow(clippy::unwrap_used)]
+
 use proptest::prelude::*;
 use toroid_ring::RingError;
 use toroid_ring::fft::{AlignedVec, FftPlan};
