@@ -148,7 +148,7 @@ impl Engine {
         let (page, mut sample) = {
             let table = self.table();
             let register = table.get(vr).ok_or(EngineError::NoSuchRegister { vr })?;
-            let Content::Sample { page, noise } = &register.content else {
+            let Content::Sample { page, noise, .. } = &register.content else {
                 return Err(EngineError::NotASample { vr });
             };
             // Another command may replace the register while the page comes in.

@@ -734,8 +734,11 @@ mod tests {
         memory.state.into_inner().unwrap()
     }
 
-    /// Lays frames out one after the other: units, and (busy, referenced, last use) of its page or nothing for a gap.
-    fn lay_out(layout: &[(u64, Option<(bool, bool, u64)>)]) -> State {
+    /// Units, and (busy, referenced, last use) of the page there or nothing for a gap.
+    type Place = (u64, Option<(bool, bool, u64)>);
+
+    /// Lays frames out one after the other.
+    fn lay_out(layout: &[Place]) -> State {
         let capacity = layout.iter().map(|(units, _)| units).sum();
         let mut state = state(capacity);
         let mut start = 0;

@@ -17,6 +17,7 @@ use crate::cancel::CancelToken;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::paging::{PageId, PageIo};
+use crate::register::fingerprint;
 use crate::store::{Accepted, BeforeEffect, Part, StagedSample};
 use crate::swap::PagingContext;
 use crate::table::{Content, Register};
@@ -126,6 +127,7 @@ impl Value {
 struct Working {
     page: PageId,
     value: Value,
+    fingerprint: u64,
     /// To appear in the register at the end.
     written: bool,
     computed: bool,
@@ -338,14 +340,17 @@ impl<'e> Transaction<'e> {
                 Working {
                     page,
                     value,
+                    fingerprint: fingerprint(&sample.bytes),
                     written: true,
-                    computed: false,
+                    computed: sample.attributes.computed,
                 },
             );
         }
         let mut table = engine.table();
-        for (vr, working) in &transaction.registers {
+        for (vr, working) in &mut transaction.registers {
             table.check_params(*vr, working.value.params)?;
+            let stated = working.value.noise.clone();
+            working.value.noise = table.noise_of(vr.key_id(), working.fingerprint, stated);
         }
         let program = match table.get(program_vr).map(|register| &register.content) {
             Some(Content::Program(program)) => Arc::clone(program),
@@ -399,7 +404,11 @@ impl<'e> Transaction<'e> {
             }
             // A sample that came with the run takes the place of the stored one.
             Content::Sample { .. } if self.registers.contains_key(&vr) => {}
-            Content::Sample { page, noise } => {
+            Content::Sample {
+                page,
+                noise,
+                fingerprint,
+            } => {
                 self.engine.memory.retain(*page);
                 let value = Value {
                     params: register.params,
@@ -412,6 +421,7 @@ impl<'e> Transaction<'e> {
                     Working {
                         page: *page,
                         value,
+                        fingerprint: *fingerprint,
                         written: false,
                         computed: register.computed,
                     },
@@ -450,6 +460,7 @@ impl<'e> Transaction<'e> {
             Working {
                 page,
                 value,
+                fingerprint: fingerprint(bytes),
                 written: true,
                 computed: true,
             },
@@ -474,12 +485,14 @@ impl<'e> Transaction<'e> {
             Instruction::Return { .. } => Ok(()),
             Instruction::Move { dst, src } => {
                 let source = self.working(src)?;
-                let (page, value) = (source.page, source.value.clone());
+                let (page, value, fingerprint) =
+                    (source.page, source.value.clone(), source.fingerprint);
                 // Both registers hold the page until one of them is written.
                 self.engine.memory.retain(page);
                 let moved = Working {
                     page,
                     value,
+                    fingerprint,
                     written: true,
                     computed: true,
                 };
@@ -593,6 +606,7 @@ impl<'e> Transaction<'e> {
                 content: Content::Sample {
                     page: working.page,
                     noise: working.value.noise,
+                    fingerprint: working.fingerprint,
                 },
                 reservation: None,
             };

@@ -1,6 +1,7 @@
 //! What is known of a virtual register beside its content.
 
 use std::cmp::Ordering;
+use std::hash::{DefaultHasher, Hasher};
 
 use toroid_isa::{HEADER_BYTES, KeyKind, MAX_ENCODED_BYTES, VrNumber, VrType};
 use toroid_tfhe::noise::Noise;
@@ -16,6 +17,8 @@ pub struct Attributes {
     pub message_bits: u32,
     /// Whether messages are signed.
     pub signed: bool,
+    /// Whether a program made a sample.
+    pub computed: bool,
     /// log2 of a sample's noise variance over the torus; without it, that of a fresh encryption.
     pub log2_variance: Option<f64>,
     /// log2 of the probability that some bootstrap behind a sample failed; without it, none did.
@@ -61,6 +64,19 @@ impl Attributes {
             self.log2_failure.unwrap_or(f64::NEG_INFINITY),
         )
     }
+}
+
+/// Stands for a sample's bytes where samples are compared.
+pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+/// Whether two statements of noise are the same but for the rounding of metadata.
+pub(crate) fn same_statement(a: &Noise, b: &Noise) -> bool {
+    let close = |a: f64, b: f64| a == b || (a - b).abs() < 1e-3;
+    close(a.variance().log2(), b.variance().log2()) && close(a.log2_failure(), b.log2_failure())
 }
 
 const MAX_MESSAGE_BITS: u32 = 32;

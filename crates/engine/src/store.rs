@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::paging::PageIo;
 use crate::processor::RunOutcome;
-use crate::register::{Attributes, check_size, check_words, key_kind};
+use crate::register::{Attributes, check_size, check_words, fingerprint, key_kind};
 use crate::swap::PagingContext;
 use crate::table::{Content, PartialEntry, Register};
 
@@ -142,16 +142,18 @@ impl Engine {
             self.memory.release(page);
             return Err(error);
         }
+        let fingerprint = fingerprint(&sample.bytes);
         let mut table = self.table();
         let register = Register {
             params: sample.params,
             bytes: sample.bytes.len() as u64,
             message_bits: sample.attributes.message_bits,
             signed: sample.attributes.signed,
-            computed: false,
+            computed: sample.attributes.computed,
             content: Content::Sample {
                 page,
-                noise: sample.noise(),
+                noise: table.noise_of(sample.vr.key_id(), fingerprint, sample.noise()),
+                fingerprint,
             },
             reservation: None,
         };

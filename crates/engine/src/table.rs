@@ -1,6 +1,6 @@
 //! The VR table (platform paper, section 4.2): which registers there are, and where.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
 use toroid_isa::{Program, VrNumber, VrType};
@@ -12,7 +12,7 @@ use crate::backend::LoadedKey;
 use crate::error::EngineError;
 use crate::extents::Extents;
 use crate::paging::{PAGED_PAGE_NUMBERS, PageId, PagedMemory};
-use crate::register::RegisterInfo;
+use crate::register::{RegisterInfo, same_statement};
 use crate::store::Partial;
 
 /// What a register holds.
@@ -21,7 +21,11 @@ pub(crate) enum Content {
     Program(Arc<Program>),
     TestVector(Arc<[u8]>),
     Key(Arc<dyn LoadedKey>),
-    Sample { page: PageId, noise: Noise },
+    Sample {
+        page: PageId,
+        noise: Noise,
+        fingerprint: u64,
+    },
 }
 
 /// Page numbers and bytes taken from the persistent area.
@@ -64,6 +68,8 @@ pub(crate) struct PartialEntry {
 
 pub(crate) struct Table {
     registers: BTreeMap<VrNumber, Entry>,
+    /// A register that holds a sample, by key id and fingerprint.
+    samples: HashMap<(u32, u64), VrNumber>,
     partials: BTreeMap<VrNumber, PartialEntry>,
     page_numbers: Extents,
     used_units: u64,
@@ -77,6 +83,7 @@ impl Table {
     pub(crate) fn new(persistent_bytes: u64) -> Table {
         Table {
             registers: BTreeMap::new(),
+            samples: HashMap::new(),
             partials: BTreeMap::new(),
             page_numbers: Extents::new(PAGED_PAGE_NUMBERS, PAGE_NUMBERS - PAGED_PAGE_NUMBERS),
             used_units: 0,
@@ -293,23 +300,42 @@ impl Table {
     pub(crate) fn insert(&mut self, memory: &PagedMemory, vr: VrNumber, register: Register) {
         self.last_version += 1;
         let version = self.last_version;
-        if let Some(old) = self.registers.insert(vr, Entry { register, version }) {
-            self.dispose(memory, old.register);
+        self.remove_content(memory, vr);
+        if let Content::Sample { fingerprint, .. } = register.content {
+            self.samples.insert((vr.key_id(), fingerprint), vr);
         }
+        self.registers.insert(vr, Entry { register, version });
     }
 
-    fn dispose(&mut self, memory: &PagedMemory, register: Register) {
-        self.free(register.reservation);
-        if let Content::Sample { page, .. } = register.content {
-            memory.release(page);
+    /// The noise of a sample that comes in with this statement of its noise. If a register of the key id holds the same
+    /// sample with the same statement, its noise is the same too, and not independent: a sample that is read from the SSD
+    /// again and again does not average out.
+    pub(crate) fn noise_of(&self, key_id: u32, fingerprint: u64, stated: Noise) -> Noise {
+        let known = self
+            .samples
+            .get(&(key_id, fingerprint))
+            .and_then(|vr| self.get(*vr));
+        match known.map(|register| &register.content) {
+            Some(Content::Sample { noise, .. }) if same_statement(noise, &stated) => noise.clone(),
+            _ => stated,
         }
     }
 
     /// Removes the register's content, but not what has come of a new one.
     pub(crate) fn remove_content(&mut self, memory: &PagedMemory, vr: VrNumber) -> bool {
         match self.registers.remove(&vr) {
-            Some(entry) => {
-                self.dispose(memory, entry.register);
+            Some(Entry { register, .. }) => {
+                self.free(register.reservation);
+                if let Content::Sample {
+                    page, fingerprint, ..
+                } = register.content
+                {
+                    memory.release(page);
+                    let key = (vr.key_id(), fingerprint);
+                    if self.samples.get(&key) == Some(&vr) {
+                        self.samples.remove(&key);
+                    }
+                }
                 true
             }
             None => false,
@@ -366,7 +392,7 @@ impl Table {
 /// A register as users see it.
 pub(crate) fn info(memory: &PagedMemory, vr: VrNumber, register: &Register) -> RegisterInfo {
     let (address, page, noise) = match &register.content {
-        Content::Sample { page, noise } => {
+        Content::Sample { page, noise, .. } => {
             (page.address(), memory.entry(*page), Some(noise.clone()))
         }
         _ => (

@@ -1,4 +1,5 @@
 //! Commands beside a run, and beside each other.
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod common;
 

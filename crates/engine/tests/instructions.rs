@@ -1,4 +1,5 @@
 //! What each instruction does, and what a run reports.
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod common;
 
@@ -440,4 +441,51 @@ fn key_ids_stand_side_by_side() {
     assert_eq!(engine.clear_key_id(2), 5);
     assert!(engine.params_of(2).is_none());
     assert_eq!(engine.list().len(), 10);
+}
+
+#[test]
+fn a_sample_that_comes_again_is_no_new_source_of_noise() {
+    let engine = engine(1 << 20);
+    let (sum, x) = (cor(0, 0), cor(0, 1));
+    store_message(&engine, sum, &TINY, 0);
+    let program = [
+        Instruction::HomAdd { dst: sum, src: x },
+        Instruction::Return { n: sum },
+    ];
+    store_program(&engine, 0, &TINY, &program);
+    let bytes = encode_sample(&TINY, 1, 4);
+    for _ in 0..3 {
+        engine
+            .store_part_and_run(&whole(x, &TINY, &bytes, bits(4)), &CancelToken::new())
+            .unwrap();
+    }
+    let fresh = TINY.lwe_variance();
+    let variance = |vr| engine.info(vr).unwrap().noise.unwrap().variance();
+    assert!(
+        close(variance(sum), (1.0 + 9.0) * fresh),
+        "x came three times, one source"
+    );
+    // The result, read back with the statement that metadata can carry, is the result.
+    let result = engine.read_sample(COMMAND, sum).unwrap();
+    let stated = f64::from(result.noise.variance().log2() as f32);
+    let attributes = Attributes {
+        log2_variance: Some(stated),
+        computed: true,
+        ..bits(4)
+    };
+    let y = cor(0, 2);
+    engine
+        .store_part(&whole(y, &TINY, &result.bytes, attributes))
+        .unwrap();
+    assert_eq!(engine.info(y).unwrap().noise.unwrap(), result.noise);
+    assert!(engine.info(y).unwrap().computed);
+    // With another statement it is another sample.
+    let attributes = Attributes {
+        log2_variance: Some(stated + 1.0),
+        ..bits(4)
+    };
+    engine
+        .store_part(&whole(y, &TINY, &result.bytes, attributes))
+        .unwrap();
+    assert_ne!(engine.info(y).unwrap().noise.unwrap(), result.noise);
 }

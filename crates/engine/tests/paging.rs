@@ -1,4 +1,5 @@
 //! Paging changes nothing but the time.
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! What is stored, what is refused, and what a refusal leaves.
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod common;
 
@@ -230,6 +231,7 @@ fn attributes_are_checked() {
     let attributes = Attributes {
         message_bits: 3,
         signed: true,
+        computed: false,
         log2_variance: Some(-30.0),
         log2_failure: Some(-64.0),
     };

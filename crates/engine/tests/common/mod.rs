@@ -1,5 +1,6 @@
 //! What the tests of the engine share.
 #![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
