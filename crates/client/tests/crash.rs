@@ -481,7 +481,7 @@ impl FileHost {
             FileSsd::new(file, block_size, blocks).unwrap()
         };
         Arc::new(FileHost {
-            data: open("data", BLOCK),
+            data: open("data", info.namespaces[0].block_size()),
             metadata: (metadata_size > 0).then(|| open("metadata", u32::from(metadata_size))),
             info,
         })
@@ -658,7 +658,7 @@ fn peak_memory() -> u64 {
 #[ignore = "writes 2.1 GB"]
 fn a_key_of_two_gigabytes() {
     let dir = tempfile::tempdir().unwrap();
-    let mut info = info(1 << 23, 0, 1 << 20);
+    let mut info = info(1, 0, 1 << 20);
     info.namespaces = vec![toroid_nvme::Namespace::new(1, 4096, 1 << 21, 0).unwrap()];
     let host = FileHost::with_info(dir.path(), info);
     let size: u64 = 800 * 16_384 * 5 * 4 * 8;
