@@ -6,7 +6,7 @@ mod common;
 use common::*;
 use toroid_engine::backend::testing::{decode_sample, encode_sample, test_vector};
 use toroid_engine::{
-    Attributes, EngineConfig, EngineError, KeyKind, MemorySwap, Part, register_bytes,
+    Attributes, CancelToken, EngineConfig, EngineError, KeyKind, MemorySwap, Part, register_bytes,
 };
 use toroid_isa::{Instruction, Program, VrNumber, encode};
 use toroid_tfhe::params::{MESSAGE7, PAPER, ParamSet, TINY, TINY32};
@@ -402,4 +402,82 @@ fn list_shows_registers_in_order() {
         engine.read_sample(COMMAND, vr("tv:0:9")),
         Err(EngineError::NotASample { .. })
     ));
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the SSD refuses")]
+struct SsdRefuses;
+
+#[test]
+fn a_step_that_fails_before_the_effect_prevents_it() {
+    let engine = engine(1 << 20);
+    let x = cor(0, 1);
+    store_keys(&engine, 0, &TINY);
+    store_message(&engine, x, &TINY, 1);
+    store_function(&engine, vr("tv:0:0"), &TINY, |m| m);
+    store_program(
+        &engine,
+        0,
+        &TINY,
+        &[
+            Instruction::HomAdd { dst: x, src: x },
+            Instruction::Return { n: x },
+        ],
+    );
+    let (before, used) = (samples(&engine), engine.persistent_bytes());
+    let registers = engine.list().len();
+    let key = vec![0; TINY.bootstrapping_key_bytes() as usize];
+    let objects = [
+        (x, encode_sample(&TINY, 2, 4)),
+        (vr("tv:0:0"), test_vector(&TINY, 4, |m| 15 - m)),
+        (vr("tv:0:1"), test_vector(&TINY, 4, |m| 15 - m)),
+        (vr("prg:0:0"), encode(&Program::new(vec![]).unwrap())),
+        (vr("key:0:1"), key),
+    ];
+    for (vr, bytes) in &objects {
+        let all = whole(*vr, &TINY, bytes, bits(4));
+        for attempt in [all, part(&all, 0, 8)] {
+            let refused = engine.store_part_after(&attempt, &mut |outcome| {
+                assert!(outcome.is_none());
+                Err(SsdRefuses.into())
+            });
+            match refused {
+                Err(EngineError::Refused(cause)) => {
+                    assert!(cause.downcast_ref::<SsdRefuses>().is_some())
+                }
+                other => panic!("{vr}: {other:?}"),
+            }
+            // What had come is gone with it.
+            let next = Part {
+                offset: 8,
+                bytes: &bytes[8..9],
+                ..all
+            };
+            assert!(
+                matches!(
+                    engine.store_part(&next),
+                    Err(EngineError::PartOrder { expected: 0, .. })
+                ),
+                "{vr}"
+            );
+        }
+    }
+    let bytes = encode_sample(&TINY, 2, 4);
+    let trigger = whole(x, &TINY, &bytes, bits(4));
+    let cancel = CancelToken::new();
+    let refused = engine.store_part_and_run_after(&trigger, &cancel, &mut |outcome| {
+        assert_eq!(decode_sample(&TINY, &outcome.unwrap().bytes, 4), 4);
+        Err(SsdRefuses.into())
+    });
+    assert!(matches!(refused, Err(EngineError::Refused(_))));
+    assert_eq!(samples(&engine), before);
+    assert_eq!(
+        (engine.persistent_bytes(), engine.list().len()),
+        (used, registers)
+    );
+    assert_eq!(
+        decode_sample(&TINY, &run(&engine, 0).unwrap().bytes, 4),
+        2,
+        "the old program is there"
+    );
 }
