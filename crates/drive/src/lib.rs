@@ -1,5 +1,20 @@
-//! The computational drive: bridge between host, SSD and engine, secure computing metadata, paging to the SSD.
+//! The computational drive: an NVMe controller that computes on encrypted data where it is stored.
+//!
+//! A [`Drive`] takes NVMe commands, keeps blocks on an SSD (a file, [`image`]), and bridges commands that carry secure
+//! computing metadata ([`metadata`]) to the engine: samples, keys, test vectors and programs land in virtual registers as they are
+//! written and read, and writes and reads of samples can trigger programs (platform paper, sections 3 to 5). The engine pages
+//! to the SSD through the drive.
+//!
+//! What it is not: it knows nothing of blobs, sessions and secret keys (`toroid-client`), nor of transports, and it does no
+//! arithmetic.
+//!
+//! Open `bridge.rs` first, then `drive.rs`.
 
+pub mod bridge;
+mod drive;
 pub mod image;
 pub mod metadata;
 pub mod ssd;
+
+pub use bridge::SWAP_NSID;
+pub use drive::{Drive, DriveConfig, DriveError};

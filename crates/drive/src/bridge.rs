@@ -1,0 +1,795 @@
+//! The bridge: what each command does to the SSD and to the engine (platform paper, sections 3 and 4.1, Fig. 3).
+//!
+//! A command on blocks without secure computing metadata is passed on to the SSD. With metadata:
+//!
+//! | command | type | what happens |
+//! | --- | --- | --- |
+//! | write | 0-3 | the data goes to the SSD and into the virtual register |
+//! | write | 4 | the data goes into the register; the program of the key id runs; its result goes to the SSD |
+//! | read | 0-2, 4 | the data goes to the host and into the register |
+//! | read | 3 | the data goes into the register; the program of the key id runs; its result goes to the host |
+//!
+//! Where virtual register (0, key id, 0) holds no program, a write of type 4 is like one of type 3, and a read of type 3 like
+//! one of type 4: samples can be stored, loaded and fetched before there is a program.
+//!
+//! **Writes** take effect in the order: checks, staging in the engine (and the run), SSD, registers. If the SSD refuses, the
+//! registers stay as they were. One exception is the engine's: the first part of a key drops the key that it replaces.
+//!
+//! **Reads** that only load a register deliver their data even where the engine cannot take it (a part out of order, no
+//! room, a key id in use with another parameter set): storage comes first. The completion's dword 0 ([`Effect`]) and the
+//! error log tell. A read fails where its metadata is invalid or its blocks belong to different objects, and where the
+//! program that it triggers fails, since the stored sample must not pass for a result.
+//!
+//! **The result's metadata** has the flag "computed by the drive", the noise, the failure probability and the message bits
+//! of the result. As NVMe metadata it travels with the data. In the second half, that of a write replaces the first 64 bytes
+//! of the block that registered the data; that of a read is shown in that block, without being stored, to reads that
+//! follow, until the run is read or written again or the drive is closed: on the SSD it would describe data that are not
+//! there.
+//!
+//! **Power loss.** A completed write is safe after a flush, or with FUA. A write under way can be torn: some of its blocks
+//! new; data new and NVMe metadata old; in the second-half form a result stored, but its metadata still that of the host's
+//! sample (the data is written first). Only the host can know, as with any drive: the command has not completed.
+
+mod log;
+mod second_half;
+mod ssd_side;
+pub mod status;
+mod workers;
+
+use std::sync::Arc;
+
+use toroid_engine::{
+    Attributes, CancelToken, Engine, EngineError, PagingContext, Part, RunOutcome, StoreOutcome,
+    register_bytes,
+};
+use toroid_isa::{Instruction, VrNumber, VrType};
+use toroid_nvme::{Command, ControllerInfo, Cqe, DsmRange, Io, Request, Sqe, Status};
+use toroid_tfhe::params::ParamSet;
+
+use crate::image::MetadataMode;
+use crate::metadata::ScMetadata;
+
+pub use log::{
+    DriveStatistics, ErrorLogEntry, ProgramRun, ProgramStatistics, TraceEvent, TraceKind,
+};
+pub use ssd_side::SWAP_NSID;
+
+pub(crate) use log::Log;
+pub(crate) use ssd_side::{NSID, SsdSide};
+pub(crate) use status::Fault;
+pub(crate) use workers::{Queue, Workers};
+
+use second_half::{RunView, SecondHalf};
+use ssd_side::Transfer;
+use status::{METADATA_INVALID, METADATA_MISMATCH, PROGRAM_REFUSED, TRIGGER_SPLIT};
+
+/// What a successful command did in the engine, as dword 0 of its completion tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Effect {
+    /// Nothing: plain data.
+    None = 0,
+    /// A part of an object was taken; others are to come.
+    PartTaken = 1,
+    /// The virtual register holds the object.
+    Stored = 2,
+    /// The program ran, and its result is in the data.
+    Computed = 3,
+    /// A read delivered its data, but the engine could not take them; the error log says why.
+    NotLoaded = 4,
+}
+
+impl Effect {
+    /// The effect that a completion of a Read or Write of the drive tells of, if it succeeded.
+    pub fn of(cqe: &Cqe) -> Option<Effect> {
+        if !cqe.status().is_success() {
+            return None;
+        }
+        [
+            Effect::None,
+            Effect::PartTaken,
+            Effect::Stored,
+            Effect::Computed,
+            Effect::NotLoaded,
+        ]
+        .into_iter()
+        .find(|effect| *effect as u32 == cqe.dw0.get())
+    }
+
+    fn stored(outcome: StoreOutcome) -> Effect {
+        if outcome.complete {
+            Effect::Stored
+        } else {
+            Effect::PartTaken
+        }
+    }
+}
+
+/// What a command brings back.
+pub(crate) struct Reply {
+    pub(crate) data: Vec<u8>,
+    pub(crate) metadata: Vec<u8>,
+    pub(crate) effect: Effect,
+}
+
+impl Reply {
+    fn of(effect: Effect) -> Reply {
+        Reply {
+            data: Vec::new(),
+            metadata: Vec::new(),
+            effect,
+        }
+    }
+}
+
+/// A command on its way.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) sqe: Sqe,
+    /// Unique, unlike the command identifier.
+    pub(crate) serial: u64,
+    pub(crate) cancel: CancelToken,
+    /// The register that the command is for, once it is known.
+    pub(crate) vr: Option<VrNumber>,
+}
+
+impl Context {
+    fn cid(&self) -> u16 {
+        self.sqe.cid.get()
+    }
+}
+
+/// What is left of a command.
+pub(crate) enum Step {
+    Done(Reply),
+    /// A program must run.
+    Run(Box<Trigger>),
+}
+
+/// A command that triggers a program: a write of type 4, or a read of type 3 with the data from the SSD.
+pub(crate) struct Trigger {
+    write: bool,
+    io: Io,
+    object: Object,
+    data: Vec<u8>,
+    metadata: Vec<u8>,
+}
+
+/// The part of an object that a command carries.
+#[derive(Clone, Copy)]
+struct Object {
+    /// With the offset of the command's first byte.
+    sc: ScMetadata,
+    params: &'static ParamSet,
+    /// Bytes of the object in the command; what follows in the last block is padding.
+    len: usize,
+    /// In the second half: the run that the command lies in.
+    run: Option<RunView>,
+}
+
+pub(crate) struct Bridge {
+    pub(crate) info: ControllerInfo,
+    pub(crate) engine: Engine,
+    pub(crate) ssd: Arc<SsdSide>,
+    pub(crate) log: Arc<Log>,
+    /// Where metadata is in the second half.
+    second_half: Option<SecondHalf>,
+    block_size: usize,
+}
+
+impl Bridge {
+    pub(crate) fn new(
+        info: ControllerInfo,
+        engine: Engine,
+        ssd: Arc<SsdSide>,
+        log: Arc<Log>,
+    ) -> Bridge {
+        let image = ssd.image().info();
+        let second_half = match image.metadata_mode() {
+            MetadataMode::NvmeMetadata => None,
+            MetadataMode::SecondHalf => Some(SecondHalf::new(
+                image.data_blocks(),
+                image.cluster_blocks(),
+                image.block_size(),
+            )),
+        };
+        Bridge {
+            info,
+            engine,
+            block_size: image.block_size() as usize,
+            ssd,
+            log,
+            second_half,
+        }
+    }
+
+    /// Does everything of a command but running a program.
+    pub(crate) fn start(&self, context: &mut Context, request: Request) -> Result<Step, Fault> {
+        if context.cancel.is_cancelled() {
+            return Err(Fault::cancelled());
+        }
+        let command = self
+            .info
+            .check(&request)
+            .map_err(|status| Fault::new(status, self.describe(status, &request)))?;
+        let done = match command {
+            Command::Read(io) => return self.read(context, io),
+            Command::Write(io) => return self.write(context, io, request),
+            Command::Flush { .. } => {
+                self.ssd
+                    .submit(Sqe::flush(context.cid(), NSID), Transfer::None)?;
+                self.log.count(|statistics| statistics.flushes += 1);
+                return Ok(Step::Done(Reply::of(Effect::None)));
+            }
+            Command::Compare(io) => self.compare(context, io, &request),
+            Command::WriteZeroes { io, .. } => {
+                self.zero(&[(io.slba, io.blocks)], context.sqe, Transfer::None)
+            }
+            Command::DatasetManagement { deallocate, .. } => {
+                let ranges: Vec<(u64, u32)> = DsmRange::list(&request.data)
+                    .iter()
+                    .map(|range| (range.slba.get(), range.blocks.get()))
+                    .filter(|_| deallocate)
+                    .collect();
+                let data = &request.data;
+                let transfer = Transfer::Out {
+                    data,
+                    metadata: &[],
+                };
+                if ranges.is_empty() {
+                    Ok(())
+                } else {
+                    self.zero(&ranges, context.sqe, transfer)
+                }
+            }
+        };
+        done?;
+        self.log.count(|statistics| statistics.others += 1);
+        Ok(Step::Done(Reply::of(Effect::None)))
+    }
+
+    /// Why the controller refuses a request at once, for people.
+    fn describe(&self, status: Status, request: &Request) -> String {
+        let command = request.sqe;
+        match (status, Command::parse(&command)) {
+            (
+                Status::INVALID_FIELD,
+                Ok(Command::Read(io) | Command::Write(io) | Command::Compare(io)),
+            ) => {
+                format!(
+                    "{command} transfers {} bytes; expected at most {} (MDTS)",
+                    u64::from(io.blocks) * self.block_size as u64,
+                    self.info.mdts_bytes
+                )
+            }
+            (Status::LBA_OUT_OF_RANGE, _) => {
+                let blocks = self.ssd.image().info().blocks();
+                format!("{command} is beyond the {blocks} blocks of the namespace")
+            }
+            (Status::INVALID_NAMESPACE, _) => {
+                format!("namespace {} does not exist; expected {NSID}", command.nsid)
+            }
+            (Status::DATA_SGL_LENGTH_INVALID, _) => format!(
+                "{command} with {} bytes of data, which is not what it needs",
+                request.data.len()
+            ),
+            (Status::METADATA_SGL_LENGTH_INVALID, _) => format!(
+                "{command} with {} bytes of metadata, which is not what it needs",
+                request.metadata.len()
+            ),
+            _ => format!("{command}: {status}"),
+        }
+    }
+
+    fn read(&self, context: &mut Context, io: Io) -> Result<Step, Fault> {
+        let run = self.find_run(context, io)?;
+        let (mut data, metadata) = self.fetch(context, io)?;
+        if let Some(second_half) = &self.second_half
+            && second_half.contains(io.slba, u64::from(io.blocks))?
+        {
+            second_half.overlay(io.slba, &mut data);
+        }
+        let Some(object) = self.object(context, io, run, &metadata, false)? else {
+            return Ok(Step::Done(self.was_read(data, metadata, Effect::None)));
+        };
+        if object.sc.vr().ty() == VrType::TlweCor && self.has_program(object.sc.vr()) {
+            object.check_whole()?;
+            return Ok(Step::Run(Box::new(Trigger {
+                write: false,
+                io,
+                object,
+                data,
+                metadata,
+            })));
+        }
+        let effect = match self.engine.store_part(&object.part(context, &data)) {
+            Ok(outcome) => {
+                self.stored(&object);
+                Effect::stored(outcome)
+            }
+            Err(error) => {
+                let reason = Fault::from(error).detail;
+                self.log
+                    .error(context.sqe, Status::SUCCESS, context.vr, reason);
+                Effect::NotLoaded
+            }
+        };
+        if let (Some(second_half), Some(run)) = (&self.second_half, &object.run) {
+            second_half.delivered(run, None);
+        }
+        Ok(Step::Done(self.was_read(data, metadata, effect)))
+    }
+
+    fn was_read(&self, data: Vec<u8>, metadata: Vec<u8>, effect: Effect) -> Reply {
+        self.log.count(|statistics| {
+            statistics.reads += 1;
+            statistics.bytes_read += data.len() as u64;
+        });
+        Reply {
+            data,
+            metadata,
+            effect,
+        }
+    }
+
+    fn write(&self, context: &mut Context, io: Io, request: Request) -> Result<Step, Fault> {
+        let Request { data, metadata, .. } = request;
+        if let Some(second_half) = &self.second_half
+            && second_half.contains(io.slba, u64::from(io.blocks))?
+        {
+            self.register(context, second_half, io, &data)?;
+            return Ok(Step::Done(self.was_written(&data, Effect::None)));
+        }
+        let run = self.find_run(context, io)?;
+        let Some(object) = self.object(context, io, run, &metadata, true)? else {
+            self.put(context, io, &data, &metadata)?;
+            return Ok(Step::Done(self.was_written(&data, Effect::None)));
+        };
+        if object.sc.vr().ty() == VrType::TlweCow && self.has_program(object.sc.vr()) {
+            object.check_whole()?;
+            return Ok(Step::Run(Box::new(Trigger {
+                write: true,
+                io,
+                object,
+                data,
+                metadata,
+            })));
+        }
+        let outcome = self
+            .engine
+            .store_part_after(&object.part(context, &data), &mut |_| {
+                Ok(self.put_object(context, io, &data, &metadata, &object, None)?)
+            })?;
+        self.stored(&object);
+        Ok(Step::Done(self.was_written(&data, Effect::stored(outcome))))
+    }
+
+    fn was_written(&self, data: &[u8], effect: Effect) -> Reply {
+        self.log.count(|statistics| {
+            statistics.writes += 1;
+            statistics.bytes_written += data.len() as u64;
+        });
+        Reply::of(effect)
+    }
+
+    fn stored(&self, object: &Object) {
+        self.log
+            .count(|statistics| statistics.bytes_stored += object.len as u64);
+    }
+
+    /// Runs the program that a command triggers, and ends the command.
+    pub(crate) fn run(&self, context: &Context, trigger: Trigger) -> Result<Reply, Fault> {
+        let Trigger {
+            write,
+            io,
+            object,
+            mut data,
+            mut metadata,
+        } = trigger;
+        let vr = object.sc.vr();
+        let cid = context.cid();
+        let program = VrNumber::program(vr.key_id())
+            .map_err(|error| Fault::new(METADATA_INVALID, error.to_string()))?;
+        self.log.trace(TraceKind::ProgramStarted {
+            cid,
+            program,
+            trigger: vr,
+        });
+        let sample = data.clone();
+        let part = object.part(context, &sample);
+        let mut ended = false;
+        let mut result = None;
+        let run = self
+            .engine
+            .store_part_and_run_after(&part, &context.cancel, &mut |outcome| {
+                let Some(outcome) = outcome else {
+                    return Err(Fault::new(TRIGGER_SPLIT, "the sample came in parts").into());
+                };
+                let sc = object.result(outcome)?;
+                data[..object.len].copy_from_slice(&outcome.bytes);
+                if self.second_half.is_none() {
+                    metadata = self.nvme_metadata(&sc, io.blocks)?;
+                }
+                self.log.trace(TraceKind::ProgramEnded {
+                    cid,
+                    program,
+                    status: Status::SUCCESS,
+                });
+                ended = true;
+                if write {
+                    self.put_object(context, io, &data, &metadata, &object, Some(sc))?;
+                }
+                result = Some(sc);
+                Ok(())
+            })
+            .map_err(Fault::from);
+        let outcome = match run {
+            Ok(Some(outcome)) => outcome,
+            Ok(None) => {
+                return Err(Fault::new(TRIGGER_SPLIT, "the sample came in parts"));
+            }
+            Err(fault) => {
+                if !ended {
+                    let status = fault.status;
+                    self.log.trace(TraceKind::ProgramEnded {
+                        cid,
+                        program,
+                        status,
+                    });
+                }
+                self.log.count(|statistics| {
+                    statistics.programs.entry(vr.key_id()).or_default().failures += 1;
+                });
+                return Err(fault);
+            }
+        };
+        self.stored(&object);
+        self.program_ran(cid, vr, &outcome);
+        if write {
+            return Ok(self.was_written(&data, Effect::Computed));
+        }
+        if let (Some(second_half), Some(run)) = (&self.second_half, &object.run) {
+            second_half.delivered(run, result);
+        }
+        Ok(self.was_read(data, metadata, Effect::Computed))
+    }
+
+    fn program_ran(&self, cid: u16, trigger: VrNumber, outcome: &RunOutcome) {
+        let bootstraps = outcome
+            .instructions
+            .iter()
+            .filter(|timing| matches!(timing.instruction, Instruction::Bootstrap { .. }))
+            .count() as u64;
+        self.log.count(|statistics| {
+            statistics.bootstraps += bootstraps;
+            let program = statistics.programs.entry(trigger.key_id()).or_default();
+            program.runs += 1;
+            program.total += outcome.duration;
+            program.longest = program.longest.max(outcome.duration);
+        });
+        self.log.program_ran(ProgramRun {
+            cid,
+            trigger,
+            returned: outcome.returned,
+            duration: outcome.duration,
+            instructions: outcome.instructions.clone(),
+            variance: outcome.noise.variance(),
+            log2_failure: outcome.noise.log2_failure(),
+            page_ins: outcome.page_ins,
+            page_outs: outcome.page_outs,
+        });
+    }
+
+    fn has_program(&self, vr: VrNumber) -> bool {
+        VrNumber::program(vr.key_id()).is_ok_and(|program| self.engine.info(program).is_some())
+    }
+
+    /// Reads blocks and their NVMe metadata.
+    fn fetch(&self, context: &Context, io: Io) -> Result<(Vec<u8>, Vec<u8>), Fault> {
+        let blocks = io.blocks as usize;
+        let mut data = vec![0; blocks * self.block_size];
+        let metadata_size = usize::from(self.ssd.image().info().metadata_size());
+        let mut metadata = vec![0; blocks * metadata_size];
+        let transfer = Transfer::In {
+            data: &mut data,
+            metadata: &mut metadata,
+        };
+        let sqe = Sqe::read(context.cid(), NSID, io.slba, (io.blocks - 1) as u16);
+        self.ssd.submit(sqe, transfer)?;
+        Ok((data, metadata))
+    }
+
+    /// Writes blocks and their NVMe metadata.
+    fn put(&self, context: &Context, io: Io, data: &[u8], metadata: &[u8]) -> Result<(), Fault> {
+        let sqe = Sqe::write(context.cid(), NSID, io.slba, (io.blocks - 1) as u16);
+        let sqe = if io.fua { sqe.with_fua() } else { sqe };
+        self.ssd.submit(sqe, Transfer::Out { data, metadata })?;
+        Ok(())
+    }
+
+    /// Writes an object's part, or the `result` that takes its place, with what describes it.
+    fn put_object(
+        &self,
+        context: &Context,
+        io: Io,
+        data: &[u8],
+        metadata: &[u8],
+        object: &Object,
+        result: Option<ScMetadata>,
+    ) -> Result<(), Fault> {
+        let (Some(second_half), Some(run)) = (&self.second_half, &object.run) else {
+            return self.put(context, io, data, metadata);
+        };
+        let _update = second_half.begin_update();
+        if !second_half.is_current(run) {
+            return Err(Fault::passing(
+                METADATA_MISMATCH,
+                format!(
+                    "the metadata at LBA {} changed while the command was under way",
+                    second_half.metadata_lba(run.start)
+                ),
+            ));
+        }
+        let stored = result.unwrap_or(run.registered);
+        if stored == run.stored {
+            self.put(context, io, data, metadata)?;
+        } else {
+            let (old, _) = self.fetch(context, io)?;
+            self.put(context, io, data, metadata)?;
+            let lba = second_half.metadata_lba(run.start);
+            if let Err(fault) = self.put_metadata_block(context, lba, io.fua, &stored) {
+                if let Err(undo) = self.put(context, io, &old, &[]) {
+                    tracing::error!(%fault, %undo, lba = io.slba, "a failed write could not be undone");
+                }
+                return Err(fault);
+            }
+        }
+        second_half.data_written(run.start, stored);
+        Ok(())
+    }
+
+    /// Puts metadata into the head of a block of the second half.
+    fn put_metadata_block(
+        &self,
+        context: &Context,
+        slba: u64,
+        fua: bool,
+        sc: &ScMetadata,
+    ) -> Result<(), Fault> {
+        let io = Io {
+            nsid: NSID,
+            slba,
+            blocks: 1,
+            fua,
+        };
+        let (mut block, _) = self.fetch(context, io)?;
+        block[..ScMetadata::SIZE].copy_from_slice(&sc.to_bytes());
+        self.put(context, io, &block, &[])
+    }
+
+    /// Writes to the second half.
+    fn register(
+        &self,
+        context: &Context,
+        second_half: &SecondHalf,
+        io: Io,
+        data: &[u8],
+    ) -> Result<(), Fault> {
+        let registered =
+            second_half.check_write(io.slba, data, |sc| check(sc).map(|_params| ()))?;
+        let _update = second_half.begin_update();
+        self.put(context, io, data, &[])?;
+        second_half.written(io.slba, registered);
+        Ok(())
+    }
+
+    fn compare(&self, context: &Context, io: Io, request: &Request) -> Result<(), Fault> {
+        let (data, metadata) = self.fetch(context, io)?;
+        if data != request.data || metadata != request.metadata {
+            return Err(Fault::passing(
+                Status::COMPARE_FAILURE,
+                format!("{} holds something else", request.sqe),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Has the SSD set blocks to zero by the host's own command.
+    fn zero(&self, ranges: &[(u64, u32)], sqe: Sqe, transfer: Transfer<'_>) -> Result<(), Fault> {
+        let Some(second_half) = &self.second_half else {
+            return Ok(self.ssd.submit(sqe, transfer)?);
+        };
+        let _update = second_half.begin_update();
+        self.ssd.submit(sqe, transfer)?;
+        for (lba, blocks) in ranges {
+            second_half.zeroed(*lba, u64::from(*blocks));
+        }
+        Ok(())
+    }
+
+    /// In the second-half form: the run that a data command lies in.
+    fn find_run(&self, context: &Context, io: Io) -> Result<Option<RunView>, Fault> {
+        let Some(second_half) = &self.second_half else {
+            return Ok(None);
+        };
+        let blocks = u64::from(io.blocks);
+        if second_half.contains(io.slba, blocks)? {
+            return Ok(None);
+        }
+        second_half.load(io.slba, blocks, |slba, data| {
+            let blocks = (data.len() / self.block_size) as u64;
+            let sqe = Sqe::read(context.cid(), NSID, slba, blocks.saturating_sub(1) as u16);
+            let metadata = &mut [][..];
+            Ok(self.ssd.submit(sqe, Transfer::In { data, metadata })?)
+        })?;
+        second_half.lookup(io.slba, blocks)
+    }
+
+    /// The part of an object that a command carries; `None` for plain data.
+    fn object(
+        &self,
+        context: &mut Context,
+        io: Io,
+        run: Option<RunView>,
+        metadata: &[u8],
+        write: bool,
+    ) -> Result<Option<Object>, Fault> {
+        let sc = if self.second_half.is_some() {
+            let Some(run) = &run else {
+                return Ok(None);
+            };
+            let sc = if write { run.registered } else { run.stored };
+            let skipped = (io.slba - run.start) * self.block_size as u64;
+            sc.with_offset(sc.offset() + skipped)?
+        } else {
+            let Some(sc) = self.common_metadata(metadata, io.blocks)? else {
+                return Ok(None);
+            };
+            sc
+        };
+        context.vr = Some(sc.vr());
+        let params = check(&sc)?;
+        let bytes = io.blocks as usize * self.block_size;
+        Ok(Some(Object {
+            sc,
+            params,
+            len: usize::try_from(sc.remaining()).map_or(bytes, |left| left.min(bytes)),
+            run,
+        }))
+    }
+
+    /// The metadata of the first block, if that of the others continues it block by block; `None` if all is zero.
+    fn common_metadata(&self, metadata: &[u8], blocks: u32) -> Result<Option<ScMetadata>, Fault> {
+        let first = metadata.get(..ScMetadata::SIZE).unwrap_or(metadata);
+        let Some(sc) = ScMetadata::from_bytes(first)? else {
+            if metadata.iter().all(|byte| *byte == 0) {
+                return Ok(None);
+            }
+            return Err(Fault::new(
+                METADATA_MISMATCH,
+                "the first block is plain data, but others have secure computing metadata",
+            ));
+        };
+        if sc.blocks() != 0 {
+            return Err(Fault::new(
+                METADATA_INVALID,
+                format!(
+                    "the blocks field is {}; expected 0 in NVMe metadata",
+                    sc.blocks()
+                ),
+            ));
+        }
+        if self.nvme_metadata(&sc, blocks)? != metadata {
+            return Err(Fault::new(
+                METADATA_MISMATCH,
+                format!("the blocks do not continue {sc} block by block"),
+            ));
+        }
+        Ok(Some(sc))
+    }
+
+    /// NVMe metadata for blocks that hold one part of an object.
+    fn nvme_metadata(&self, first: &ScMetadata, blocks: u32) -> Result<Vec<u8>, Fault> {
+        let mut metadata = Vec::with_capacity(blocks as usize * ScMetadata::SIZE);
+        for block in 0..u64::from(blocks) {
+            let offset = first.offset() + block * self.block_size as u64;
+            let sc = first.with_offset(offset).map_err(|error| {
+                Fault::new(
+                    METADATA_MISMATCH,
+                    format!("the object ends before the command: {error}"),
+                )
+            })?;
+            metadata.extend_from_slice(&sc.to_bytes());
+        }
+        Ok(metadata)
+    }
+}
+
+/// Checks what the metadata says of the object as a whole; gives its parameter set.
+fn check(sc: &ScMetadata) -> Result<&'static ParamSet, Fault> {
+    let params = ParamSet::by_id(sc.params()).ok_or_else(|| {
+        Fault::new(
+            status::WRONG_PARAMETERS,
+            format!("parameter set {} of {} is unknown", sc.params(), sc.vr()),
+        )
+    })?;
+    match register_bytes(sc.vr(), params) {
+        Some(expected) if expected != sc.size() => Err(EngineError::Size {
+            vr: sc.vr(),
+            params: params.name,
+            expected,
+            found: sc.size(),
+        }
+        .into()),
+        _ => Ok(params),
+    }
+}
+
+impl Object {
+    /// The part as the engine takes it. `data` are the blocks of the command.
+    fn part<'a>(&self, context: &Context, data: &'a [u8]) -> Part<'a> {
+        let sc = &self.sc;
+        Part {
+            context: PagingContext {
+                command_id: context.cid(),
+                queue: context.serial,
+            },
+            vr: sc.vr(),
+            params: self.params,
+            total_size: sc.size(),
+            offset: sc.offset(),
+            bytes: &data[..self.len],
+            attributes: Attributes {
+                message_bits: sc.message_bits().into(),
+                signed: sc.signed(),
+                log2_variance: sc.log2_variance().map(f64::from),
+                log2_failure: sc.log2_p_fail().map(f64::from),
+                computed: sc.computed(),
+            },
+        }
+    }
+
+    /// A program's result can only take the place of a sample that is all there.
+    fn check_whole(&self) -> Result<(), Fault> {
+        if self.sc.offset() == 0 && self.len as u64 == self.sc.size() {
+            return Ok(());
+        }
+        Err(Fault::new(
+            TRIGGER_SPLIT,
+            format!(
+                "{} bytes from byte {} of {}; a sample that triggers a program must come whole, {} bytes",
+                self.len,
+                self.sc.offset(),
+                self.sc.vr(),
+                self.sc.size()
+            ),
+        ))
+    }
+
+    /// Metadata of the result that takes the sample's place.
+    fn result(&self, outcome: &RunOutcome) -> Result<ScMetadata, Fault> {
+        if outcome.bytes.len() != self.len || outcome.params.id != self.params.id {
+            return Err(Fault::passing(
+                PROGRAM_REFUSED,
+                format!(
+                    "the program returned {} of parameter set {}; expected {}, like {}",
+                    outcome.returned,
+                    outcome.params.name,
+                    self.params.name,
+                    self.sc.vr()
+                ),
+            ));
+        }
+        let bits = u8::try_from(outcome.message_bits).unwrap_or(0);
+        // A logarithm of 0 would read as "not stated", which is the opposite of what it says.
+        let stated = |log2: f64| Some(log2.min(-f64::from(f32::EPSILON)));
+        Ok(self
+            .sc
+            .with_message(bits, outcome.signed)?
+            .with_noise(
+                stated(outcome.noise.variance().log2()),
+                stated(outcome.noise.log2_failure()),
+            )
+            .with_computed(true))
+    }
+}

@@ -1,0 +1,346 @@
+//! Secure computing metadata in the second half of the LBA space (platform paper, section 5, Fig. 10).
+//!
+//! A block written at a + 2^(L-1) whose first bytes are an `ScMetadata` registers it for the *run* of its `blocks` logical
+//! blocks from a on. A run lies within one cluster of the image and ends, at the latest, where the next one begins. An
+//! all-zero block, and any block without the magic number, takes the registration away. The SSD holds the truth; memory holds
+//! what was read of it, cluster by cluster, when first needed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use super::status::{Fault, METADATA_INVALID, METADATA_MISMATCH};
+use crate::metadata::{MetadataError, ScMetadata};
+
+/// The run that a command lies in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunView {
+    /// First LBA of the run.
+    pub(crate) start: u64,
+    /// What the block in the second half says: the truth of the stored data.
+    pub(crate) stored: ScMetadata,
+    /// What the host registered: the truth of data that it writes. Differs from `stored` where the drive has put a result
+    /// in the place of the host's data.
+    pub(crate) registered: ScMetadata,
+}
+
+struct Run {
+    stored: ScMetadata,
+    registered: ScMetadata,
+    /// What describes the data that the last read of the run delivered, where a program computed it.
+    delivered: Option<ScMetadata>,
+}
+
+enum Entry {
+    Run(Run),
+    /// The block claims to be metadata, but is not valid.
+    Damaged(MetadataError),
+}
+
+#[derive(Default)]
+struct State {
+    /// One bit a cluster, 64 clusters an entry: those whose part of the second half has been read.
+    loaded: HashMap<u64, u64>,
+    /// By the first LBA.
+    entries: BTreeMap<u64, Entry>,
+}
+
+/// The metadata of the first half's blocks.
+pub(crate) struct SecondHalf {
+    /// 2^(L-1): blocks of each half.
+    half: u64,
+    cluster: u64,
+    block_size: usize,
+    /// Held by who changes the second half on the SSD or reads it into memory, so that memory and SSD agree.
+    updates: Mutex<()>,
+    state: RwLock<State>,
+}
+
+impl State {
+    fn is_loaded(&self, cluster: u64) -> bool {
+        let word = self.loaded.get(&(cluster / 64)).copied().unwrap_or(0);
+        word >> (cluster % 64) & 1 != 0
+    }
+
+    fn set_loaded(&mut self, cluster: u64) {
+        *self.loaded.entry(cluster / 64).or_default() |= 1 << (cluster % 64);
+    }
+
+    fn put(&mut self, lba: u64, parsed: Result<Option<ScMetadata>, MetadataError>) {
+        match parsed {
+            Ok(Some(metadata)) => {
+                let run = Run {
+                    stored: metadata,
+                    registered: metadata,
+                    delivered: None,
+                };
+                self.entries.insert(lba, Entry::Run(run));
+            }
+            Ok(None) => {
+                self.entries.remove(&lba);
+            }
+            Err(error) => {
+                self.entries.insert(lba, Entry::Damaged(error));
+            }
+        }
+    }
+}
+
+impl SecondHalf {
+    pub(crate) fn new(data_blocks: u64, cluster_blocks: u32, block_size: u32) -> SecondHalf {
+        SecondHalf {
+            half: data_blocks,
+            cluster: u64::from(cluster_blocks),
+            block_size: block_size as usize,
+            updates: Mutex::new(()),
+            state: RwLock::default(),
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// To be held while the second half changes, on the SSD and here.
+    pub(crate) fn begin_update(&self) -> MutexGuard<'_, ()> {
+        self.updates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the blocks lie in the second half.
+    ///
+    /// # Errors
+    /// [`METADATA_MISMATCH`] for blocks in both halves.
+    pub(crate) fn contains(&self, lba: u64, blocks: u64) -> Result<bool, Fault> {
+        if lba < self.half && lba + blocks > self.half {
+            return Err(Fault::new(
+                METADATA_MISMATCH,
+                format!(
+                    "{blocks} blocks at LBA {lba} reach from data into metadata, which begins at LBA {}",
+                    self.half
+                ),
+            ));
+        }
+        Ok(lba >= self.half)
+    }
+
+    /// The LBA of the metadata of the run that begins at `start`.
+    pub(crate) fn metadata_lba(&self, start: u64) -> u64 {
+        start + self.half
+    }
+
+    /// Reads the clusters of the blocks into memory that are not there yet. `read` reads blocks of the namespace.
+    pub(crate) fn load(
+        &self,
+        lba: u64,
+        blocks: u64,
+        read: impl Fn(u64, &mut [u8]) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let clusters = lba / self.cluster..(lba + blocks).div_ceil(self.cluster);
+        {
+            let state = self.read();
+            if clusters.clone().all(|cluster| state.is_loaded(cluster)) {
+                return Ok(());
+            }
+        }
+        let _update = self.begin_update();
+        // A block of bytes for each block of metadata is much, so no more than a cluster at a time.
+        let mut bytes = vec![0; self.cluster as usize * self.block_size];
+        for cluster in clusters {
+            if self.read().is_loaded(cluster) {
+                continue;
+            }
+            let first = cluster * self.cluster;
+            read(self.metadata_lba(first), &mut bytes)?;
+            let mut state = self.write();
+            for (lba, block) in (first..).zip(bytes.chunks_exact(self.block_size)) {
+                state.put(lba, parse(block));
+            }
+            state.set_loaded(cluster);
+        }
+        Ok(())
+    }
+
+    /// The run that the blocks, which are loaded, lie in; `None` for plain data.
+    ///
+    /// # Errors
+    /// [`METADATA_MISMATCH`] where a run begins or ends within them, [`METADATA_INVALID`] where its metadata is damaged.
+    pub(crate) fn lookup(&self, lba: u64, blocks: u64) -> Result<Option<RunView>, Fault> {
+        let state = self.read();
+        let end = lba + blocks;
+        if let Some((start, _)) = state.entries.range(lba + 1..end).next() {
+            return Err(Fault::new(
+                METADATA_MISMATCH,
+                format!(
+                    "{blocks} blocks at LBA {lba} reach into the object part that begins at LBA {start}"
+                ),
+            ));
+        }
+        let Some((&start, entry)) = state.entries.range(..=lba).next_back() else {
+            return Ok(None);
+        };
+        let cluster_end = (start / self.cluster + 1) * self.cluster;
+        let run = match entry {
+            Entry::Run(run) => run,
+            Entry::Damaged(_) if lba >= cluster_end => return Ok(None),
+            Entry::Damaged(error) => {
+                return Err(Fault::new(
+                    METADATA_INVALID,
+                    format!("{error} (at LBA {})", self.metadata_lba(start)),
+                ));
+            }
+        };
+        let run_end = start + u64::from(run.stored.blocks());
+        if lba >= run_end {
+            return Ok(None);
+        }
+        if end > run_end {
+            return Err(Fault::new(
+                METADATA_MISMATCH,
+                format!(
+                    "{blocks} blocks at LBA {lba} reach beyond the object part at LBA {start} of {} blocks",
+                    run.stored.blocks()
+                ),
+            ));
+        }
+        Ok(Some(RunView {
+            start,
+            stored: run.stored,
+            registered: run.registered,
+        }))
+    }
+
+    /// Checks what a host wants to write to the second half from `lba` on, and gives what each block registers.
+    ///
+    /// # Errors
+    /// Whatever is wrong with a block that begins with the magic number.
+    pub(crate) fn check_write(
+        &self,
+        lba: u64,
+        data: &[u8],
+        check: impl Fn(&ScMetadata) -> Result<(), Fault>,
+    ) -> Result<Vec<Option<ScMetadata>>, Fault> {
+        (lba - self.half..)
+            .zip(data.chunks_exact(self.block_size))
+            .map(|(start, block)| {
+                let Some(metadata) = parse(block)? else {
+                    return Ok(None);
+                };
+                self.check_run(start, &metadata)?;
+                check(&metadata)?;
+                Ok(Some(metadata))
+            })
+            .collect()
+    }
+
+    fn check_run(&self, start: u64, metadata: &ScMetadata) -> Result<(), Fault> {
+        let blocks = u64::from(metadata.blocks());
+        let left = self.cluster - start % self.cluster;
+        if blocks == 0 || blocks > left {
+            return Err(Fault::new(
+                METADATA_INVALID,
+                format!(
+                    "metadata for {blocks} blocks from LBA {start} on; expected 1 to {left}, to the end of the cluster"
+                ),
+            ));
+        }
+        let needed = metadata.remaining().div_ceil(self.block_size as u64);
+        if blocks > needed {
+            return Err(Fault::new(
+                METADATA_INVALID,
+                format!(
+                    "metadata for {blocks} blocks from LBA {start} on, but the object ends after {needed}"
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The host has written these blocks of the second half, from `lba` on. The caller holds the update lock.
+    pub(crate) fn written(&self, lba: u64, registered: Vec<Option<ScMetadata>>) {
+        let mut state = self.write();
+        for (start, metadata) in (lba - self.half..).zip(registered) {
+            // What is not loaded yet will be read from the SSD when needed.
+            if state.is_loaded(start / self.cluster) {
+                state.put(start, Ok(metadata));
+            }
+        }
+    }
+
+    /// Blocks of the namespace are zero now, in either half. The caller holds the update lock.
+    pub(crate) fn zeroed(&self, lba: u64, blocks: u64) {
+        let mut state = self.write();
+        let end = lba + blocks;
+        let starts = lba.max(self.half) - self.half..end.max(self.half) - self.half;
+        let gone: Vec<u64> = state
+            .entries
+            .range(starts)
+            .map(|(start, _)| *start)
+            .collect();
+        for start in gone {
+            state.entries.remove(&start);
+        }
+        let first = lba - lba % self.cluster;
+        for (_, entry) in state
+            .entries
+            .range_mut(first..end.clamp(first, self.half.max(first)))
+        {
+            if let Entry::Run(run) = entry {
+                run.delivered = None;
+            }
+        }
+    }
+
+    /// Whether the run still is as the caller saw it. The caller holds the update lock if it acts on it.
+    pub(crate) fn is_current(&self, view: &RunView) -> bool {
+        matches!(
+            self.read().entries.get(&view.start),
+            Some(Entry::Run(run)) if run.stored == view.stored && run.registered == view.registered
+        )
+    }
+
+    /// The data of the run has been written, and `stored` describes it. The caller holds the update lock.
+    pub(crate) fn data_written(&self, start: u64, stored: ScMetadata) {
+        if let Some(Entry::Run(run)) = self.write().entries.get_mut(&start) {
+            run.stored = stored;
+            run.delivered = None;
+        }
+    }
+
+    /// A read of the run delivered what `delivered` describes; `None`: the stored data.
+    pub(crate) fn delivered(&self, view: &RunView, delivered: Option<ScMetadata>) {
+        if let Some(Entry::Run(run)) = self.write().entries.get_mut(&view.start)
+            && run.stored == view.stored
+        {
+            run.delivered = delivered;
+        }
+    }
+
+    /// Puts the metadata of delivered results into blocks of the second half that a host reads from `lba` on.
+    pub(crate) fn overlay(&self, lba: u64, data: &mut [u8]) {
+        let state = self.read();
+        let first = lba - self.half;
+        let blocks = (data.len() / self.block_size) as u64;
+        for (start, entry) in state.entries.range(first..first + blocks) {
+            if let Entry::Run(Run {
+                delivered: Some(delivered),
+                ..
+            }) = entry
+            {
+                let at = (start - first) as usize * self.block_size;
+                data[at..at + ScMetadata::SIZE].copy_from_slice(&delivered.to_bytes());
+            }
+        }
+    }
+}
+
+/// What a block of the second half says; a block without the magic number is plain data.
+fn parse(block: &[u8]) -> Result<Option<ScMetadata>, MetadataError> {
+    let bytes = block.get(..ScMetadata::SIZE).unwrap_or(block);
+    match ScMetadata::from_bytes(bytes) {
+        Err(MetadataError::Magic { .. }) => Ok(None),
+        parsed => parsed,
+    }
+}

@@ -1,0 +1,191 @@
+//! Status codes of the bridge, and from which failures they come.
+
+use std::error::Error;
+
+use thiserror::Error;
+use toroid_engine::{BackendError, EngineError};
+use toroid_isa::VerifyReason;
+use toroid_nvme::{Status, VendorStatus};
+
+use crate::metadata::MetadataError;
+use crate::ssd::SsdError;
+
+macro_rules! statuses {
+    ($($name:ident = $sc:literal, $meaning:literal;)*) => {
+        $(
+            #[doc = concat!("Vendor-specific status ", stringify!($sc), ": ", $meaning, ".")]
+            pub const $name: Status = Status::vendor($sc);
+        )*
+
+        /// Every vendor-specific status of the drive.
+        pub const VENDOR_STATUSES: &[VendorStatus] =
+            &[$(VendorStatus { sc: $sc, meaning: $meaning }),*];
+    };
+}
+
+statuses! {
+    METADATA_INVALID = 0xC0, "the secure computing metadata is invalid";
+    METADATA_MISMATCH = 0xC1, "the blocks of the command do not belong to one part of one object";
+    WRONG_PARAMETERS = 0xC2, "the parameter set is unknown, or not the one that the key id is in use with";
+    WRONG_SIZE = 0xC3, "the object does not have the size of its virtual register";
+    PART_ORDER = 0xC4, "the part does not continue the object; send it again from its beginning";
+    MALFORMED_WORDS = 0xC5, "the object has words that are not below the modulus";
+    PROGRAM_MALFORMED = 0xC6, "the bytes are no secure computing program";
+    REGISTER_EMPTY = 0xC7, "a sample, test vector or program that is needed is not loaded";
+    KEY_MISSING = 0xC8, "a key that the program needs is not loaded";
+    PROGRAM_REFUSED = 0xC9, "the program cannot run, or its result does not fit the command";
+    TRIGGER_SPLIT = 0xCA, "a sample that triggers a program must come whole in one command";
+    NO_ROOM = 0xCB, "the drive has no room for the virtual register";
+    PAGING_FAILED = 0xCC, "a page could not be moved to or from the swap area";
+    BACKEND_FAILED = 0xCD, "the arithmetic back end failed";
+}
+
+/// Why a command failed: the status for the host, and the reason for the error log.
+#[derive(Debug, Error)]
+#[error("{detail}")]
+pub(crate) struct Fault {
+    pub(crate) status: Status,
+    /// The same command is expected to fail again.
+    pub(crate) do_not_retry: bool,
+    pub(crate) detail: String,
+}
+
+impl Fault {
+    /// A failure that comes again with the same command.
+    pub(crate) fn new(status: Status, detail: impl Into<String>) -> Fault {
+        Fault {
+            status,
+            do_not_retry: true,
+            detail: detail.into(),
+        }
+    }
+
+    /// A failure that may pass.
+    pub(crate) fn passing(status: Status, detail: impl Into<String>) -> Fault {
+        Fault {
+            do_not_retry: false,
+            ..Fault::new(status, detail)
+        }
+    }
+
+    pub(crate) fn cancelled() -> Fault {
+        Fault::passing(Status::ABORT_REQUESTED, "the command was cancelled")
+    }
+}
+
+/// The message of an error and of everything behind it.
+fn with_sources(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+impl From<SsdError> for Fault {
+    fn from(error: SsdError) -> Fault {
+        Fault::passing(error.status(), with_sources(&error))
+    }
+}
+
+impl From<MetadataError> for Fault {
+    fn from(error: MetadataError) -> Fault {
+        Fault::new(METADATA_INVALID, error.to_string())
+    }
+}
+
+impl From<EngineError> for Fault {
+    fn from(error: EngineError) -> Fault {
+        let detail = with_sources(&error);
+        let (status, do_not_retry) = match error {
+            EngineError::Refused(refusal) => {
+                return match refusal.downcast::<Fault>() {
+                    Ok(fault) => *fault,
+                    Err(_) => Fault::passing(Status::INTERNAL_ERROR, detail),
+                };
+            }
+            EngineError::Cancelled
+            | EngineError::Backend {
+                source: BackendError::Cancelled,
+                ..
+            } => return Fault::cancelled(),
+            EngineError::NoSuchRegister { .. } => (REGISTER_EMPTY, false),
+            EngineError::DataId { .. }
+            | EngineError::EmptyPart { .. }
+            | EngineError::PartTooLong { .. }
+            | EngineError::Attribute { .. } => (METADATA_INVALID, true),
+            EngineError::Size { .. } | EngineError::ProgramSize { .. } => (WRONG_SIZE, true),
+            EngineError::ParamsMismatch { .. } => (WRONG_PARAMETERS, false),
+            EngineError::PartOrder { .. }
+            | EngineError::PartContradicts { .. }
+            | EngineError::Superseded { .. } => (PART_ORDER, true),
+            EngineError::NotCanonical { .. }
+            | EngineError::Backend {
+                source: BackendError::MalformedKey { .. },
+                ..
+            } => (MALFORMED_WORDS, true),
+            EngineError::Program { .. } => (PROGRAM_MALFORMED, true),
+            EngineError::Verify { ref errors, .. } => {
+                let any = |wanted: fn(&VerifyReason) -> bool| {
+                    errors.iter().any(|error| wanted(&error.reason))
+                };
+                if any(|reason| matches!(reason, VerifyReason::MissingKey { .. })) {
+                    (KEY_MISSING, false)
+                } else if any(|reason| {
+                    matches!(
+                        reason,
+                        VerifyReason::UnknownRegister { .. }
+                            | VerifyReason::MissingTestVector { .. }
+                    )
+                }) {
+                    (REGISTER_EMPTY, false)
+                } else {
+                    (PROGRAM_REFUSED, false)
+                }
+            }
+            EngineError::NotASample { .. }
+            | EngineError::Execution { .. }
+            | EngineError::StackOverflow { .. } => (PROGRAM_REFUSED, false),
+            EngineError::TooManyPartialObjects
+            | EngineError::PersistentAreaFull { .. }
+            | EngineError::PagedAreaTooSmall { .. }
+            | EngineError::SwapFull { .. }
+            | EngineError::VirtualSpaceFull { .. } => (NO_ROOM, false),
+            EngineError::PageOut(_) | EngineError::PageIn(_) => (PAGING_FAILED, false),
+            EngineError::Backend { .. } => (BACKEND_FAILED, false),
+        };
+        Fault {
+            status,
+            do_not_retry,
+            detail,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn vendor_statuses_are_distinct_and_in_the_vendors_range() {
+        let codes: HashSet<u8> = VENDOR_STATUSES.iter().map(|status| status.sc).collect();
+        assert_eq!(codes.len(), VENDOR_STATUSES.len());
+        assert!(codes.iter().all(|code| *code >= 0xC0));
+    }
+
+    #[test]
+    fn a_refusal_keeps_its_fault() {
+        let fault = Fault::passing(Status::WRITE_FAULT, "the medium is worn");
+        let back = Fault::from(EngineError::Refused(Box::new(fault)));
+        assert_eq!(back.status, Status::WRITE_FAULT);
+        assert_eq!(back.detail, "the medium is worn");
+        assert!(!back.do_not_retry);
+    }
+}
