@@ -162,22 +162,22 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         let params = self.params;
         let n = params.ring_degree;
         let (exponents, body) = modulus_switch::<M>(params, sample);
-        let mut acc = vec![M::Word::default(); params.trlwe_words()];
+        let mut memory = Workspace::<M, A>::memory(params)?;
+        let (acc, mut work) = Workspace::<M, A>::new(params, &mut memory);
         let back = (2 * n - body) % (2 * n);
         for (acc, tv) in acc.chunks_exact_mut(n).zip(test_vector.chunks_exact(n)) {
             glwe::rotate::<M>(acc, tv, back);
         }
-        let mut work = Workspace::new(params);
         let keys: &[A::Scalar] = bytemuck::cast_slice(self.words.words());
         for (key, exponent) in keys.chunks_exact(params.trgsw_words()).zip(exponents) {
             if cancelled() {
                 return Err(TfheError::Cancelled);
             }
             if exponent != 0 {
-                self.cmux(key, exponent, &mut acc, &mut work);
+                self.cmux(key, exponent, acc, &mut work);
             }
         }
-        glwe::sample_extract::<M>(params, &acc, out);
+        glwe::sample_extract::<M>(params, acc, out);
         Ok(())
     }
 
@@ -187,14 +187,14 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         key: &[A::Scalar],
         exponent: usize,
         acc: &mut [M::Word],
-        work: &mut Workspace<M, A>,
+        work: &mut Workspace<'_, M, A>,
     ) {
         let n = self.params.ring_degree;
         let columns = self.params.glwe_dimension + 1;
         work.sums.fill(A::Scalar::default());
         let mut rows = key.chunks_exact(columns * n);
         for component in acc.chunks_exact(n) {
-            glwe::rotate_sub::<M>(self.isa, &mut work.difference, component, exponent);
+            glwe::rotate_sub::<M>(self.isa, work.difference, component, exponent);
             for (level, row) in (0..self.params.gadget.levels).zip(&mut rows) {
                 self.arithmetic.digits(
                     &work.difference,
@@ -203,33 +203,49 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
                     &mut work.digits,
                 );
                 for (sum, key) in work.sums.chunks_exact_mut(n).zip(row.chunks_exact(n)) {
-                    self.arithmetic.mul_add(sum, &work.digits, key);
+                    self.arithmetic.mul_add(sum, work.digits, key);
                 }
             }
         }
         for (sum, words) in work.sums.chunks_exact_mut(n).zip(acc.chunks_exact_mut(n)) {
-            self.arithmetic.inverse_add(sum, &mut work.scratch, words);
+            self.arithmetic.inverse_add(sum, work.scratch, words);
         }
     }
 }
 
-/// Buffers of one blind rotation.
-struct Workspace<M: Modulus, A: Arithmetic<M>> {
-    difference: Vec<M::Word>,
-    digits: Vec<A::Scalar>,
-    scratch: Vec<A::Scalar>,
-    sums: Vec<A::Scalar>,
+/// Slices of one blind rotation's working memory, each on a line of the cache.
+struct Workspace<'a, M: Modulus, A: Arithmetic<M>> {
+    difference: &'a mut [M::Word],
+    digits: &'a mut [A::Scalar],
+    scratch: &'a mut [A::Scalar],
+    sums: &'a mut [A::Scalar],
 }
 
-impl<M: Modulus, A: Arithmetic<M>> Workspace<M, A> {
-    fn new(params: &ParamSet) -> Self {
+impl<'a, M: Modulus, A: Arithmetic<M>> Workspace<'a, M, A> {
+    /// Memory for an accumulator and a workspace.
+    fn memory(params: &ParamSet) -> Result<Buffer, TfheError> {
+        let polynomials = 2 * (params.glwe_dimension + 1) + 3;
+        Buffer::new(polynomials * params.ring_degree)
+    }
+
+    /// The accumulator of (k+1)·N words, and the workspace.
+    fn new(params: &ParamSet, memory: &'a mut Buffer) -> (&'a mut [M::Word], Self) {
         let n = params.ring_degree;
-        Workspace {
-            difference: vec![M::Word::default(); n],
-            digits: vec![A::Scalar::default(); n],
-            scratch: vec![A::Scalar::default(); n],
-            sums: vec![A::Scalar::default(); params.trlwe_words()],
-        }
+        let (scalars, words) = memory
+            .words_mut()
+            .split_at_mut(params.trlwe_words() + 2 * n);
+        let scalars: &mut [A::Scalar] = bytemuck::cast_slice_mut(scalars);
+        let (digits, scalars) = scalars.split_at_mut(n);
+        let (scratch, sums) = scalars.split_at_mut(n);
+        let words: &mut [M::Word] = bytemuck::cast_slice_mut(words);
+        let (difference, words) = words.split_at_mut(n);
+        let work = Workspace {
+            difference,
+            digits,
+            scratch,
+            sums,
+        };
+        (&mut words[..params.trlwe_words()], work)
     }
 }
 

@@ -11,7 +11,7 @@ use toroid_ring::simd::Isa;
 use crate::TfheError;
 use crate::lwe;
 use crate::memory::Buffer;
-use crate::modulus::Modulus;
+use crate::modulus::{DigitField, Modulus};
 use crate::params::{ModulusKind, ParamSet};
 
 /// A key-switching key: [k·N][t] TLWE samples of n+1 words.
@@ -164,13 +164,21 @@ impl<M: Modulus> KeySwitchingKey<M> {
     fn partial(&self, mask: &[M::Word], rows: &[M::Word]) -> Vec<M::Word> {
         let gadget = self.params.key_switch;
         let words = self.params.tlwe_words();
+        let fields: Vec<DigitField> = (0..gadget.levels)
+            .map(|level| DigitField::new(M::KIND, gadget, level))
+            .collect();
+        let decompose = |a: M::Word, digits: &mut [i32]| {
+            for (digit, field) in digits.iter_mut().zip(&fields) {
+                *digit = M::digit(a, *field);
+            }
+        };
         let mut digits = vec![0i32; gadget.levels];
         let indices = mask.iter().zip(rows.chunks_exact(gadget.levels * words));
         let mut sums = vec![M::Word::default(); words];
         match M::KIND {
             ModulusKind::Torus32 => {
                 for (a, rows) in indices {
-                    decompose::<M>(*a, self.params, &mut digits);
+                    decompose(*a, &mut digits);
                     accumulate32(
                         self.isa,
                         bytemuck::cast_slice_mut(&mut sums),
@@ -183,7 +191,7 @@ impl<M: Modulus> KeySwitchingKey<M> {
                 // Halves of 32 bits times digits of at most 7 bits, 2^17 terms at most: below 2^56.
                 let (mut low, mut high) = (vec![0i64; words], vec![0i64; words]);
                 for (a, rows) in indices {
-                    decompose::<M>(*a, self.params, &mut digits);
+                    decompose(*a, &mut digits);
                     accumulate64(
                         self.isa,
                         &mut low,
@@ -200,11 +208,5 @@ impl<M: Modulus> KeySwitchingKey<M> {
             }
         }
         sums
-    }
-}
-
-fn decompose<M: Modulus>(a: M::Word, params: &ParamSet, digits: &mut [i32]) {
-    for (level, digit) in digits.iter_mut().enumerate() {
-        *digit = M::digit(a, params.key_switch, level);
     }
 }

@@ -65,10 +65,8 @@ pub trait Modulus: Copy + Debug + Send + Sync + 'static {
     const F64_UNIT: f64;
     /// The word nearest to `x` units of the f64 path, modulo q.
     fn from_f64(x: f64) -> Self::Word;
-    /// Digit `level` (0 = most significant) of the balanced decomposition of `a` in the gadget's base, in [-B/2, B/2].
-    ///
-    /// Adding half of every digit's range first turns the balanced digits into plain bit fields, without carries.
-    fn digit(a: Self::Word, gadget: Gadget, level: usize) -> i32;
+    /// The digit of `a` that `field` describes, in [-B/2, B/2].
+    fn digit(a: Self::Word, field: DigitField) -> i32;
     /// The gadget's value at `level`: 2^(w - beta·(level+1)) as a word, w = 32 or 64.
     fn gadget_value(gadget: Gadget, level: usize) -> Self::Word;
 }
@@ -77,20 +75,40 @@ pub trait Modulus: Copy + Debug + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Torus32;
 
-/// Sum over the digits of half their range, and half of the last digit's unit: turns rounding and balancing into one
-/// addition. For words of `width` bits.
-#[inline(always)]
-fn digit_offset(width: u32, gadget: Gadget) -> u64 {
-    let mut offset = 0u64;
-    let mut shift = width;
-    for _ in 0..gadget.levels {
-        shift -= gadget.log2_base;
-        offset = offset.wrapping_add(1u64 << (shift + gadget.log2_base - 1));
+/// One digit of the balanced decomposition in a gadget's base.
+///
+/// Adding half of every digit's range (and half a unit of the last digit, to round) first turns the balanced digits into
+/// plain bit fields, without carries; half the base is then taken off the field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DigitField {
+    offset: u64,
+    shift: u32,
+    mask: u32,
+    half: i32,
+}
+
+impl DigitField {
+    /// Digit `level` (0 = most significant) of words modulo `modulus`.
+    #[must_use]
+    pub fn new(modulus: ModulusKind, gadget: Gadget, level: usize) -> DigitField {
+        let beta = gadget.log2_base;
+        let mut shift = 8 * modulus.word_bytes() as u32;
+        let top = shift;
+        let mut offset = 0u64;
+        for _ in 0..gadget.levels {
+            offset += 1u64 << (shift - 1);
+            shift -= beta;
+        }
+        if shift > 0 {
+            offset = offset.wrapping_add(1u64 << (shift - 1));
+        }
+        DigitField {
+            offset,
+            shift: top - beta * (level as u32 + 1),
+            mask: (1 << beta) - 1,
+            half: 1 << (beta - 1),
+        }
     }
-    if shift > 0 {
-        offset = offset.wrapping_add(1u64 << (shift - 1));
-    }
-    offset
 }
 
 impl Modulus for Torus32 {
@@ -162,11 +180,9 @@ impl Modulus for Torus32 {
         nearest_i64(x - nearest(x * (1.0 / TWO32)) * TWO32) as u32
     }
     #[inline(always)]
-    fn digit(a: u32, gadget: Gadget, level: usize) -> i32 {
-        let beta = gadget.log2_base;
-        let shifted = a.wrapping_add(digit_offset(32, gadget) as u32);
-        let field = (shifted >> (32 - beta * (level as u32 + 1))) & ((1 << beta) - 1);
-        field.cast_signed() - (1 << (beta - 1))
+    fn digit(a: u32, field: DigitField) -> i32 {
+        let shifted = a.wrapping_add(field.offset as u32) >> field.shift;
+        (shifted & field.mask).cast_signed() - field.half
     }
     #[inline(always)]
     fn gadget_value(gadget: Gadget, level: usize) -> u32 {
@@ -258,14 +274,10 @@ impl Modulus for Goldilocks {
             .wrapping_add(goldilocks::P & ((value >> 63).cast_unsigned()))
     }
     #[inline(always)]
-    fn digit(a: u64, gadget: Gadget, level: usize) -> i32 {
+    fn digit(a: u64, field: DigitField) -> i32 {
         // Centred first: the gadget is a power of two, and 2^64 is not 0 modulo p.
-        let beta = gadget.log2_base;
-        let shifted = Self::centered(a)
-            .cast_unsigned()
-            .wrapping_add(digit_offset(64, gadget));
-        let field = (shifted >> (64 - beta * (level as u32 + 1))) & ((1 << beta) - 1);
-        field as i32 - (1 << (beta - 1))
+        let shifted = Self::centered(a).cast_unsigned().wrapping_add(field.offset) >> field.shift;
+        (shifted as u32 & field.mask).cast_signed() - field.half
     }
     #[inline(always)]
     fn gadget_value(gadget: Gadget, level: usize) -> u64 {
@@ -281,7 +293,7 @@ mod tests {
     fn recompose<M: Modulus>(a: M::Word, gadget: Gadget) -> i128 {
         (0..gadget.levels)
             .map(|level| {
-                i128::from(M::digit(a, gadget, level))
+                i128::from(M::digit(a, DigitField::new(M::KIND, gadget, level)))
                     * i128::from(M::centered(M::gadget_value(gadget, level)))
             })
             .sum()
@@ -290,7 +302,7 @@ mod tests {
     fn digits_recompose<M: Modulus>(a: M::Word, gadget: Gadget, width: u32) {
         let half = 1 << (gadget.log2_base - 1);
         for level in 0..gadget.levels {
-            let digit = M::digit(a, gadget, level);
+            let digit = M::digit(a, DigitField::new(M::KIND, gadget, level));
             assert!((-half..=half).contains(&digit));
         }
         let unit = 1i128 << (width - gadget.levels as u32 * gadget.log2_base);

@@ -16,7 +16,7 @@ use toroid_ring::ntt::NttPlan;
 use toroid_ring::simd::Isa;
 
 use crate::TfheError;
-use crate::modulus::Modulus;
+use crate::modulus::{DigitField, Modulus};
 use crate::noise::Path;
 use crate::params::{Gadget, ModulusKind, ParamSet};
 
@@ -73,19 +73,19 @@ pub struct Naive {
 }
 
 multiversion! {
-    /// Digit `level` of every word as field elements.
-    fn field_digits<M: Modulus>(words: &[M::Word], gadget: Gadget, level: usize, out: &mut [u64]) {
+    /// A digit of every word as field elements.
+    fn field_digits<M: Modulus>(words: &[M::Word], field: DigitField, out: &mut [u64]) {
         for (digit, word) in out.iter_mut().zip(words) {
-            *digit = toroid_ring::goldilocks::from_signed(i64::from(M::digit(*word, gadget, level)));
+            *digit = toroid_ring::goldilocks::from_signed(i64::from(M::digit(*word, field)));
         }
     }
 }
 
 multiversion! {
-    /// Digit `level` of every word as f64.
-    fn f64_digits<M: Modulus>(words: &[M::Word], gadget: Gadget, level: usize, out: &mut [f64]) {
+    /// A digit of every word as f64.
+    fn f64_digits<M: Modulus>(words: &[M::Word], field: DigitField, out: &mut [f64]) {
         for (digit, word) in out.iter_mut().zip(words) {
-            *digit = f64::from(M::digit(*word, gadget, level));
+            *digit = f64::from(M::digit(*word, field));
         }
     }
 }
@@ -122,7 +122,8 @@ impl<M: Modulus> Arithmetic<M> for Exact {
     fn load(&self, _: &mut [u64]) {}
 
     fn digits(&self, words: &[M::Word], level: usize, _: &mut [u64], out: &mut [u64]) {
-        field_digits::<M>(self.plan.isa(), words, self.gadget, level, out);
+        let field = DigitField::new(M::KIND, self.gadget, level);
+        field_digits::<M>(self.plan.isa(), words, field, out);
         self.plan.forward(out);
     }
 
@@ -161,7 +162,8 @@ impl<M: Modulus> Arithmetic<M> for Fast {
     }
 
     fn digits(&self, words: &[M::Word], level: usize, scratch: &mut [f64], out: &mut [f64]) {
-        f64_digits::<M>(self.plan.isa(), words, self.gadget, level, scratch);
+        let field = DigitField::new(M::KIND, self.gadget, level);
+        f64_digits::<M>(self.plan.isa(), words, field, scratch);
         self.plan.forward(scratch, out);
     }
 
@@ -191,13 +193,8 @@ impl<M: Modulus> Arithmetic<M> for Naive {
     }
 
     fn digits(&self, words: &[M::Word], level: usize, _: &mut [u64], out: &mut [u64]) {
-        for (digit, word) in out.iter_mut().zip(words) {
-            *digit = toroid_ring::goldilocks::from_signed(i64::from(M::digit(
-                *word,
-                self.gadget,
-                level,
-            )));
-        }
+        let field = DigitField::new(M::KIND, self.gadget, level);
+        field_digits::<M>(Isa::Portable, words, field, out);
     }
 
     fn mul_add(&self, acc: &mut [u64], a: &[u64], key: &[u64]) {
