@@ -1,2 +1,89 @@
-//! The command line of Toroid.
-fn main() {}
+//! The command line of Toroid: keys, samples, programs and drives; `toroid demo` shows all of it at work.
+//!
+//! Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted. With `--json` every command prints one JSON object.
+//! Open `commands/demo.rs` to see the whole platform in use.
+
+mod commands;
+mod host;
+mod interrupt;
+mod machine;
+mod output;
+mod progress;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{demo, drive, keys, objects, params, program, run, sample};
+use crate::output::Output;
+
+/// Compute on encrypted data where it is stored.
+#[derive(Parser)]
+#[command(name = "toroid", version, about, propagate_version = true)]
+struct Cli {
+    /// Print one JSON object instead of text.
+    #[arg(long, global = true)]
+    json: bool,
+    /// No progress bars.
+    #[arg(long, short, global = true)]
+    quiet: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Multiply two encrypted integers on a drive: the whole platform in one command.
+    Demo(demo::Args),
+    /// Show the parameter sets: dimensions, noise, security, failure probability.
+    Params(params::Args),
+    /// Generate keys, or show what a key file holds.
+    #[command(subcommand)]
+    Keys(keys::Command),
+    /// Encrypt an integer.
+    Encrypt(sample::EncryptArgs),
+    /// Decrypt a sample.
+    Decrypt(sample::DecryptArgs),
+    /// Assemble and check a program.
+    Asm(program::AsmArgs),
+    /// Show the text of a binary program.
+    Disasm(program::DisasmArgs),
+    /// Format a drive image, or show what it holds.
+    #[command(subcommand)]
+    Drive(drive::Command),
+    /// Write keys, programs, test vectors or samples to a drive.
+    Put(objects::PutArgs),
+    /// Fetch a sample from a drive.
+    Get(objects::GetArgs),
+    /// Run the program on a drive by compute-on-write or compute-on-read.
+    Run(run::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let output = Output::new(cli.json, cli.quiet);
+    let result = interrupt::install().and_then(|()| match cli.command {
+        Command::Demo(args) => demo::run(&args, &output),
+        Command::Params(args) => params::run(&args, &output),
+        Command::Keys(command) => keys::run(&command, &output),
+        Command::Encrypt(args) => sample::encrypt(&args, &output),
+        Command::Decrypt(args) => sample::decrypt(&args, &output),
+        Command::Asm(args) => program::assemble(&args, &output),
+        Command::Disasm(args) => program::disassemble(&args, &output),
+        Command::Drive(command) => drive::run(&command, &output),
+        Command::Put(args) => objects::put(&args, &output),
+        Command::Get(args) => objects::get(&args, &output),
+        Command::Run(args) => run::run(&args, &output),
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output.failure(&error);
+            if interrupt::token().is_cancelled() {
+                ExitCode::from(130)
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+    }
+}

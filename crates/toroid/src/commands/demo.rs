@@ -1,0 +1,522 @@
+//! `toroid demo`: Tables 5 and 6 of the platform paper, from keys to the decrypted product.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use serde_json::json;
+use toroid_drive::image::{FormatOptions, display_size};
+use toroid_isa::{Instruction, KeyKind, VrNumber, VrType};
+use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::keys::ClientKey;
+use toroid_tfhe::noise;
+use toroid_tfhe::params::ParamSet;
+use toroid_tfhe::random::Csprng;
+
+use super::drive::Metadata;
+use super::parse_param_set;
+use crate::host::{self, Issued, Opened, Purpose};
+use crate::machine;
+use crate::output::{Output, power_of_two};
+use crate::progress;
+
+/// Arguments of `toroid demo`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// First factor; random if not given.
+    #[arg(short, allow_negative_numbers = true)]
+    x: Option<i64>,
+    /// Second factor; random if not given.
+    #[arg(short, allow_negative_numbers = true)]
+    y: Option<i64>,
+    /// Parameter set (see `toroid params`).
+    #[arg(long, default_value = "message7", value_parser = parse_param_set)]
+    params: &'static ParamSet,
+    /// Exact integer arithmetic (NTT) instead of the f64 FFT.
+    #[arg(long)]
+    exact: bool,
+    /// How secure computing metadata reaches the drive.
+    #[arg(long, value_enum, default_value_t = Metadata::SecondHalf)]
+    metadata: Metadata,
+    /// Where to make the drive image; a temporary file, removed at the end, if not given.
+    #[arg(long)]
+    image: Option<PathBuf>,
+}
+
+/// The program of Table 5 with the registers of Table 6.
+const PROGRAM: &str = "\
+.reg r1 = cor:0:0   ; temporary register, then the result
+.reg r2 = cor:0:1   ; x
+.reg r3 = cow:0:2   ; y, whose write triggers the program
+.tv sq4 @0 = x*x/4
+mov r1, r2
+homadd r1, r3
+bootstrap sq4, r1
+homsub r2, r3
+bootstrap sq4, r2
+homsub r1, r2
+return r1
+";
+
+/// Times of the platform paper, milliseconds: Tables 11 to 13.
+const PAPER_BOOTSTRAP: f64 = 249.96;
+const PAPER_HOM_ADD: f64 = 0.124;
+const PAPER_HOM_SUB: f64 = 0.124;
+const PAPER_PROGRAM: f64 = 500.39;
+const PAPER_TOTAL: f64 = 502.28;
+const PAPER_RYZEN: f64 = 3970.0;
+
+/// What a set can multiply: the sum and the difference enter a function of p bits, the product leaves over the whole torus.
+struct Ranges {
+    sums: RangeInclusive<i64>,
+    products: RangeInclusive<i64>,
+}
+
+impl Ranges {
+    fn new(encoding: Encoding) -> Ranges {
+        let inclusive = |range: std::ops::Range<i64>| range.start..=range.end - 1;
+        Ranges {
+            sums: inclusive(encoding.messages()),
+            products: inclusive(encoding.outputs()),
+        }
+    }
+
+    fn check(&self, x: i64, y: i64, params: &ParamSet) -> anyhow::Result<()> {
+        let whole = |what: &str, value: i128, range: &RangeInclusive<i64>| {
+            anyhow::ensure!(
+                i64::try_from(value).is_ok_and(|value| range.contains(&value)),
+                "{what} = {value} is outside {}..={}, the range of parameter set {}",
+                range.start(),
+                range.end(),
+                params.name
+            );
+            Ok(())
+        };
+        let (x, y) = (i128::from(x), i128::from(y));
+        whole("x", x, &self.sums)?;
+        whole("y", y, &self.sums)?;
+        whole("x + y", x + y, &self.sums)?;
+        whole("x - y", x - y, &self.sums)?;
+        whole("x * y", x * y, &self.products)
+    }
+}
+
+/// The factors: as given, or random ones that the set can multiply.
+fn factors(args: &Args, ranges: &Ranges, rng: &mut Csprng) -> anyhow::Result<(i64, i64)> {
+    let one = |given: Option<i64>, rng: &mut Csprng| {
+        given.unwrap_or_else(|| {
+            let count = (ranges.sums.end() - ranges.sums.start() + 1).cast_unsigned();
+            ranges.sums.start() + (rng.next_u64() % count).cast_signed()
+        })
+    };
+    if let (Some(x), Some(y)) = (args.x, args.y) {
+        ranges.check(x, y, args.params)?;
+        return Ok((x, y));
+    }
+    /// Tries after which a given factor is taken to have no partner.
+    const TRIES: usize = 10_000;
+    for _ in 0..TRIES {
+        let (x, y) = (one(args.x, rng), one(args.y, rng));
+        if ranges.check(x, y, args.params).is_ok() {
+            return Ok((x, y));
+        }
+    }
+    // Zero goes with everything in the range: the given factor itself is outside.
+    ranges.check(args.x.unwrap_or(0), args.y.unwrap_or(0), args.params)?;
+    Ok((args.x.unwrap_or(0), args.y.unwrap_or(0)))
+}
+
+/// Commands of one kind of a step of Table 6.
+#[derive(Default)]
+struct Sum {
+    commands: usize,
+    bytes: u64,
+    time: Duration,
+}
+
+impl Sum {
+    fn of(issued: &[Issued], purpose: Purpose) -> Sum {
+        issued
+            .iter()
+            .filter(|issued| issued.purpose == purpose)
+            .fold(Sum::default(), |sum, issued| Sum {
+                commands: sum.commands + 1,
+                bytes: sum.bytes + issued.bytes,
+                time: sum.time + issued.duration,
+            })
+    }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// Prints steps of Table 6 as they are done, and keeps them.
+struct Table<'a> {
+    output: &'a Output,
+    metadata: Metadata,
+    number: usize,
+    rows: Vec<serde_json::Value>,
+}
+
+impl Table<'_> {
+    /// Two commands of Table 6: the metadata's and the data's.
+    fn step(&mut self, verb: &str, metadata: &str, data: &str, comment: &str, issued: &[Issued]) {
+        let sums = [
+            (
+                format!("{verb}({metadata})"),
+                Sum::of(issued, Purpose::Metadata),
+                "metadata",
+            ),
+            (
+                format!("{verb}({data})"),
+                Sum::of(issued, Purpose::Data),
+                comment,
+            ),
+        ];
+        for (command, sum, comment) in sums {
+            self.number += 1;
+            let carried = self.metadata == Metadata::Nvme && comment == "metadata";
+            let figures = if carried {
+                "travels with the data".to_owned()
+            } else {
+                format!(
+                    "{:>6} × {:>10} {:>10.3} ms",
+                    sum.commands,
+                    display_size(sum.bytes.checked_div(sum.commands as u64).unwrap_or(0)),
+                    milliseconds(sum.time)
+                )
+            };
+            self.output.line(format!(
+                "{:>3}  {command:<17} {comment:<38} {figures}",
+                self.number
+            ));
+            self.rows.push(json!({
+                "number": self.number,
+                "command": command,
+                "comment": comment,
+                "nvme_commands": sum.commands,
+                "bytes": sum.bytes,
+                "ms": milliseconds(sum.time),
+            }));
+        }
+    }
+}
+
+/// Mean time of the program's instructions of one kind.
+fn mean(
+    instructions: &[toroid_engine::InstructionTiming],
+    wanted: impl Fn(&Instruction) -> bool,
+) -> Option<f64> {
+    let times: Vec<f64> = instructions
+        .iter()
+        .filter(|timing| wanted(&timing.instruction))
+        .map(|timing| milliseconds(timing.duration))
+        .collect();
+    (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64)
+}
+
+/// Runs the demo.
+pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let params = args.params;
+    anyhow::ensure!(
+        params.message_bits > 0,
+        "parameter set {} is for Boolean gates; the demo multiplies integers: take message7, message4, paper or tiny",
+        params.name
+    );
+    let encoding = Encoding::new(params.message_bits, true)?;
+    let ranges = Ranges::new(encoding);
+    let mut rng = Csprng::from_os()?;
+    let (x, y) = factors(args, &ranges, &mut rng)?;
+    let expected = x * y;
+
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let image = args
+        .image
+        .clone()
+        .unwrap_or_else(|| folder.path().join("demo.img"));
+    let security = if params.is_insecure() {
+        "INSECURE".to_owned()
+    } else {
+        format!("{}-bit security", params.security.bits)
+    };
+    output.line(format!(
+        "x = {x}, y = {y}; parameter set {} ({security}, n = {}, N = {}); {}",
+        params.name,
+        params.lwe_dimension,
+        params.ring_degree,
+        machine::describe()
+    ));
+    let keys = params.bootstrapping_key_bytes() + params.key_switching_key_bytes();
+    let options = FormatOptions {
+        // A power of two that holds the keys and leaves room for the rest.
+        size: (keys + (256 << 20)).next_power_of_two(),
+        metadata_mode: args.metadata.into(),
+        label: "toroid demo".to_owned(),
+        ..FormatOptions::default()
+    };
+    host::format(&image, options)?;
+    let path = if args.exact {
+        noise::Path::Exact
+    } else {
+        noise::Path::Fast
+    };
+    let opened = Opened::open(&image, path)?;
+    let outcome = multiply(args, output, &opened, (x, y), encoding, &mut rng);
+    opened.close()?;
+    let outcome = outcome?;
+
+    let total_ms = milliseconds(started.elapsed());
+    let log2_p_fail = outcome.log2_p_fail;
+    let value = json!({
+        "x": x,
+        "y": y,
+        "result": outcome.result,
+        "expected": expected,
+        "correct": outcome.result == expected,
+        "p_fail": log2_p_fail.exp2(),
+        "log2_p_fail": log2_p_fail,
+        "params": params.name,
+        "security_bits": params.security.bits,
+        "path": if args.exact { "exact" } else { "fast" },
+        "bootstrap_ms": outcome.bootstrap_ms,
+        "hom_add_ms": outcome.hom_add_ms,
+        "hom_sub_ms": outcome.hom_sub_ms,
+        "program_ms": outcome.program_ms,
+        "trigger_ms": outcome.trigger_ms,
+        "total_ms": total_ms,
+        "peak_rss_mb": machine::peak_rss_mib(),
+        "machine": machine::describe(),
+        "commands": outcome.rows,
+        "paper": {
+            "bootstrap_ms": PAPER_BOOTSTRAP,
+            "hom_add_ms": PAPER_HOM_ADD,
+            "hom_sub_ms": PAPER_HOM_SUB,
+            "program_ms": PAPER_PROGRAM,
+            "trigger_ms": PAPER_TOTAL,
+            "bootstrap_ryzen_9_5950x_ms": PAPER_RYZEN,
+        },
+    });
+    output.result(&value, || {
+        let row = |what: &str, ours: Option<f64>, paper: f64| {
+            let ours = ours.map_or("-".to_owned(), |ours| format!("{ours:.3} ms"));
+            format!("\n{what:<42} {ours:>14} {paper:>11.3} ms")
+        };
+        let mut text = format!("\n{:<42} {:>14} {:>14}", "time", "here", "paper (FPGA)");
+        text += &row(
+            "Bootstrap (Tables 11, 12)",
+            outcome.bootstrap_ms,
+            PAPER_BOOTSTRAP,
+        );
+        text += &row("HomAdd (Table 11)", outcome.hom_add_ms, PAPER_HOM_ADD);
+        text += &row("HomSub (Table 11)", outcome.hom_sub_ms, PAPER_HOM_SUB);
+        text += &row(
+            "program of Table 5 (Table 13)",
+            Some(outcome.program_ms),
+            PAPER_PROGRAM,
+        );
+        text += &row(
+            "the Write that triggers it (Table 13)",
+            Some(outcome.trigger_ms),
+            PAPER_TOTAL,
+        );
+        text += &format!(
+            "\nthe paper's software (TFHEpp, Ryzen 9 5950X, 16 cores): {:.2} s a Bootstrap",
+            PAPER_RYZEN / 1e3
+        );
+        text += &format!(
+            "\n\ndecrypted: {x} × {y} = {}{}",
+            outcome.result,
+            if outcome.result == expected {
+                ""
+            } else {
+                "  WRONG"
+            }
+        );
+        text += &format!("\nfailure probability {}", power_of_two(log2_p_fail));
+        text += &format!("\n{:.1} s in all", total_ms / 1e3);
+        if let Some(peak) = machine::peak_rss_mib() {
+            text += &format!(", peak memory {peak:.0} MiB");
+        }
+        text
+    })?;
+    anyhow::ensure!(
+        outcome.result == expected,
+        "the decrypted result {} is not {x} · {y} = {expected}",
+        outcome.result
+    );
+    Ok(())
+}
+
+struct Outcome {
+    result: i64,
+    log2_p_fail: f64,
+    bootstrap_ms: Option<f64>,
+    hom_add_ms: Option<f64>,
+    hom_sub_ms: Option<f64>,
+    program_ms: f64,
+    trigger_ms: f64,
+    rows: Vec<serde_json::Value>,
+}
+
+fn multiply(
+    args: &Args,
+    output: &Output,
+    opened: &Opened,
+    (x, y): (i64, i64),
+    encoding: Encoding,
+    rng: &mut Csprng,
+) -> anyhow::Result<Outcome> {
+    let params = args.params;
+    let session = &opened.session;
+    let client = ClientKey::generate(params, rng);
+    let assembly = toroid_isa::assemble(PROGRAM).context("the program of Table 5")?;
+    opened.recorder.take();
+    let mut table = Table {
+        output,
+        metadata: args.metadata,
+        number: 0,
+        rows: Vec::new(),
+    };
+    output.line("\nTable 6, command by command; keys are generated as they are written:");
+
+    for (kind, metadata, data, comment, message) in [
+        (
+            KeyKind::Bootstrapping,
+            "MD(2,0,1)",
+            "k0",
+            "BKNTT: bootstrapping key",
+            "bootstrapping key",
+        ),
+        (
+            KeyKind::KeySwitching,
+            "MD(2,0,2)",
+            "k1",
+            "KSK: key-switching key",
+            "key-switching key",
+        ),
+    ] {
+        let bar = progress::bar(output, message);
+        opened.wait(session.generate_key(0, &client, kind, &progress::transfer(&bar)))?;
+        bar.finish_and_clear();
+        table.step("Write", metadata, data, comment, &opened.recorder.take());
+    }
+    for vector in &assembly.test_vectors {
+        opened.wait(session.put_test_vector(params, vector))?;
+    }
+    table.step(
+        "Write",
+        "MD(1,0,0)",
+        "v0",
+        "TV1: test vector of f(x) = x²/4",
+        &opened.recorder.take(),
+    );
+    opened.wait(session.put_program(0, params, &assembly.program))?;
+    table.step(
+        "Write",
+        "MD(0,0,0)",
+        "p",
+        "PRG: the program of Table 5",
+        &opened.recorder.take(),
+    );
+
+    let x_register = VrNumber::new(VrType::TlweCor, 0, 1)?;
+    let y_register = VrNumber::new(VrType::TlweCow, 0, 2)?;
+    let sample = client.encrypt(x, encoding, rng)?;
+    opened.wait(session.put_sample(x_register, params, &sample, encoding, (None, None)))?;
+    table.step(
+        "Write",
+        "MD(3,0,1)",
+        "s1",
+        "TLWE-CoR: x",
+        &opened.recorder.take(),
+    );
+    let sample = client.encrypt(y, encoding, rng)?;
+    opened.wait(session.put_sample(y_register, params, &sample, encoding, (None, None)))?;
+    let issued = opened.recorder.take();
+    let trigger_ms = milliseconds(Sum::of(&issued, Purpose::Data).time);
+    table.step(
+        "Write",
+        "MD(4,0,2)",
+        "s2",
+        "TLWE-CoW: y; runs the program",
+        &issued,
+    );
+    let stored = opened.wait(session.get_sample(y_register))?;
+    table.step(
+        "Read",
+        "MD(4,0,2)",
+        "s2",
+        "TLWE-CoW: the result",
+        &opened.recorder.take(),
+    );
+
+    let run = opened
+        .drive
+        .program_runs()
+        .pop()
+        .context("the drive ran no program")?;
+    Ok(Outcome {
+        result: client.decrypt(&stored.bytes, encoding)?,
+        log2_p_fail: stored.log2_failure(encoding),
+        bootstrap_ms: mean(&run.instructions, |i| {
+            matches!(i, Instruction::Bootstrap { .. })
+        }),
+        hom_add_ms: mean(&run.instructions, |i| {
+            matches!(i, Instruction::HomAdd { .. })
+        }),
+        hom_sub_ms: mean(&run.instructions, |i| {
+            matches!(i, Instruction::HomSub { .. })
+        }),
+        program_ms: milliseconds(run.duration),
+        trigger_ms,
+        rows: table.rows,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toroid_tfhe::params::{MESSAGE7, PAPER};
+
+    #[test]
+    fn ranges_are_those_of_the_message_width() {
+        let ranges = Ranges::new(Encoding::new(7, true).unwrap());
+        assert!(ranges.check(7, -5, &MESSAGE7).is_ok());
+        assert!(ranges.check(-16, 8, &MESSAGE7).is_ok());
+        assert!(
+            ranges.check(16, 8, &MESSAGE7).is_err(),
+            "128 is the first product too large"
+        );
+        assert!(ranges.check(40, 24, &MESSAGE7).is_err());
+        assert!(ranges.check(i64::MAX, i64::MIN, &MESSAGE7).is_err());
+        let ranges = Ranges::new(Encoding::new(4, true).unwrap());
+        assert!(ranges.check(5, -3, &PAPER).is_ok());
+        assert!(ranges.check(7, 7, &PAPER).is_err());
+    }
+
+    #[test]
+    fn random_factors_are_in_range() {
+        let args = |x, y| Args {
+            x,
+            y,
+            params: &MESSAGE7,
+            exact: false,
+            metadata: Metadata::SecondHalf,
+            image: None,
+        };
+        let ranges = Ranges::new(Encoding::new(7, true).unwrap());
+        let mut rng = Csprng::from_seed([1; 32]);
+        for _ in 0..200 {
+            let (x, y) = factors(&args(None, None), &ranges, &mut rng).unwrap();
+            ranges.check(x, y, &MESSAGE7).unwrap();
+            let (x, y) = factors(&args(Some(60), None), &ranges, &mut rng).unwrap();
+            assert_eq!(x, 60);
+            ranges.check(x, y, &MESSAGE7).unwrap();
+        }
+        assert!(factors(&args(Some(70), None), &ranges, &mut rng).is_err());
+        assert!(factors(&args(None, Some(-70)), &ranges, &mut rng).is_err());
+    }
+}

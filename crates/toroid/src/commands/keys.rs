@@ -1,0 +1,214 @@
+//! `toroid keys`: generation and inspection.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::Context;
+use serde_json::json;
+use toroid_tfhe::keys::{ClientKey, Progress, Sink};
+use toroid_tfhe::params::ParamSet;
+use toroid_tfhe::random::Csprng;
+use toroid_tfhe::serialize::{self, Header, Kind, ObjectReader, ObjectWriter};
+
+use super::{open, parse_param_set, write_file};
+use crate::interrupt;
+use crate::output::Output;
+use crate::progress;
+
+/// Subcommands of `toroid keys`.
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// Make a client key and the public keys that a drive computes with.
+    Generate(GenerateArgs),
+    /// Show what a file holds, and check it.
+    Info(InfoArgs),
+}
+
+/// Arguments of `toroid keys generate`.
+#[derive(clap::Args)]
+pub struct GenerateArgs {
+    /// Parameter set (see `toroid params`).
+    #[arg(long, default_value = "message7", value_parser = parse_param_set)]
+    params: &'static ParamSet,
+    /// Folder for client.key, bootstrapping.key and key-switching.key; made if it is not there.
+    #[arg(long, short, default_value = "keys")]
+    out: PathBuf,
+    /// The client key alone.
+    #[arg(long)]
+    client_only: bool,
+    /// Replace existing files.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Arguments of `toroid keys info`.
+#[derive(clap::Args)]
+pub struct InfoArgs {
+    /// A file of this program: key, sample or test vector.
+    file: PathBuf,
+}
+
+/// Runs a subcommand.
+pub fn run(command: &Command, output: &Output) -> anyhow::Result<()> {
+    match command {
+        Command::Generate(args) => generate(args, output),
+        Command::Info(args) => info(args, output),
+    }
+}
+
+/// Reads a client key.
+pub fn read_client_key(path: &Path) -> anyhow::Result<ClientKey> {
+    serialize::read_client_key(open(path)?).with_context(|| path.display().to_string())
+}
+
+/// The tag for people.
+pub fn tag_text(tag: &[u8]) -> String {
+    tag.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn generate(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
+    std::fs::create_dir_all(&args.out)
+        .with_context(|| format!("cannot make {}", args.out.display()))?;
+    let started = Instant::now();
+    let mut rng = Csprng::from_os()?;
+    let client = ClientKey::generate(args.params, &mut rng);
+    let client_path = args.out.join("client.key");
+    let mut files = vec![client_path.clone()];
+    let public = [
+        (
+            Kind::BootstrappingKey,
+            "bootstrapping.key",
+            "bootstrapping key",
+        ),
+        (
+            Kind::KeySwitchingKey,
+            "key-switching.key",
+            "key-switching key",
+        ),
+    ];
+    // Refused before the work, not after it.
+    for path in public
+        .iter()
+        .map(|(_, name, _)| args.out.join(name))
+        .chain([client_path.clone()])
+    {
+        anyhow::ensure!(
+            args.force || !path.exists(),
+            "{} exists; --force replaces it",
+            path.display()
+        );
+    }
+    if !args.client_only {
+        for (kind, name, message) in public {
+            let path = args.out.join(name);
+            write_file(&path, args.force, false, |writer| {
+                let header = Header::new(kind, args.params, *client.tag());
+                let mut object = ObjectWriter::new(writer, &header)?;
+                let bar = progress::bar(output, message);
+                let mut report = |done, total| {
+                    progress::advance(&bar, done, total);
+                    if interrupt::token().is_cancelled() {
+                        ControlFlow::Break(())
+                    } else {
+                        ControlFlow::Continue(())
+                    }
+                };
+                generate_public(&client, kind, &mut rng, &mut report, &mut |bytes| {
+                    object.write(bytes)
+                })?;
+                object.finish()?;
+                bar.finish();
+                Ok(())
+            })?;
+            files.push(path);
+        }
+    }
+    write_file(&client_path, args.force, true, |writer| {
+        serialize::write_client_key(writer, &client)?;
+        Ok(())
+    })?;
+    let seconds = started.elapsed().as_secs_f64();
+    let names: Vec<String> = files
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    let value = json!({
+        "params": args.params.name,
+        "tag": tag_text(client.tag()),
+        "files": names,
+        "seconds": seconds,
+        "security_bits": args.params.security.bits,
+    });
+    output.result(&value, || {
+        let warning = if args.params.is_insecure() {
+            "\nwarning: this set is for tests and protects nothing"
+        } else {
+            ""
+        };
+        format!(
+            "{} in {seconds:.1} s, parameter set {}, tag {}{warning}\nKeep {} secret; the others are for the drive.",
+            names.join(", "),
+            args.params.name,
+            tag_text(client.tag()),
+            client_path.display()
+        )
+    })
+}
+
+fn generate_public(
+    client: &ClientKey,
+    kind: Kind,
+    rng: &mut Csprng,
+    progress: &mut Progress<'_>,
+    sink: &mut Sink<'_>,
+) -> anyhow::Result<()> {
+    match kind {
+        Kind::BootstrappingKey => client.bootstrapping_key(rng, progress, sink)?,
+        _ => client.key_switching_key(rng, progress, sink)?,
+    }
+    Ok(())
+}
+
+fn info(args: &InfoArgs, output: &Output) -> anyhow::Result<()> {
+    let shown = args.file.display();
+    let mut reader = ObjectReader::new(open(&args.file)?).with_context(|| shown.to_string())?;
+    let header = reader.header().clone();
+    let total = header.kind.payload_bytes(header.params);
+    let bar = progress::bar(output, "checking");
+    let mut done = 0;
+    while let Some(chunk) = reader.next_chunk().with_context(|| shown.to_string())? {
+        anyhow::ensure!(!interrupt::token().is_cancelled(), "cancelled");
+        done += chunk.len() as u64;
+        progress::advance(&bar, done, total);
+    }
+    bar.finish_and_clear();
+    let value = json!({
+        "file": shown.to_string(),
+        "kind": header.kind.name(),
+        "params": header.params.name,
+        "tag": tag_text(&header.tag),
+        "payload_bytes": total,
+        "message_bits": header.encoding.map(|encoding| encoding.bits()),
+        "signed": header.encoding.map(|encoding| encoding.is_signed()),
+        "log2_variance": header.log2_variance,
+        "log2_p_fail": header.log2_failure,
+    });
+    output.result(&value, || {
+        let mut text = format!(
+            "{shown}: {} of parameter set {}, {total} bytes, tag {}; all checksums match",
+            header.kind.name(),
+            header.params.name,
+            tag_text(&header.tag)
+        );
+        if let Some(encoding) = header.encoding {
+            let sign = if encoding.is_signed() {
+                "signed"
+            } else {
+                "unsigned"
+            };
+            text += &format!("\n{sign} messages of {} bits", encoding.bits());
+        }
+        text
+    })
+}

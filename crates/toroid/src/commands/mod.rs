@@ -1,0 +1,81 @@
+//! One file a command.
+
+pub mod demo;
+pub mod drive;
+pub mod keys;
+pub mod objects;
+pub mod params;
+pub mod program;
+pub mod run;
+pub mod sample;
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use toroid_tfhe::params::ParamSet;
+
+/// The parameter set of this name.
+pub fn param_set(name: &str) -> anyhow::Result<&'static ParamSet> {
+    let names: Vec<_> = ParamSet::ALL.iter().map(|set| set.name).collect();
+    ParamSet::by_name(name)
+        .with_context(|| format!("no parameter set {name:?}; there are {}", names.join(", ")))
+}
+
+/// Parses a parameter set for the command line.
+pub fn parse_param_set(name: &str) -> Result<&'static ParamSet, String> {
+    param_set(name).map_err(|error| error.to_string())
+}
+
+/// Opens a file to read.
+pub fn open(path: &Path) -> anyhow::Result<BufReader<File>> {
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    Ok(BufReader::with_capacity(1 << 20, file))
+}
+
+/// Writes a file beside its place and moves it there when it is complete: never half a file.
+///
+/// An existing file is replaced only with `force`. A secret file is readable by its owner alone.
+pub fn write_file(
+    path: &Path,
+    force: bool,
+    secret: bool,
+    write: impl FnOnce(&mut BufWriter<&File>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let shown = path.display();
+    if !force && path.exists() {
+        bail!("{shown} exists; --force replaces it");
+    }
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let temporary = tempfile::NamedTempFile::new_in(directory)
+        .with_context(|| format!("cannot write in {}", directory.display()))?;
+    {
+        let mut writer = BufWriter::with_capacity(1 << 20, temporary.as_file());
+        write(&mut writer)?;
+        writer
+            .flush()
+            .with_context(|| format!("cannot write {shown}"))?;
+    }
+    #[cfg(unix)]
+    if !secret {
+        use std::os::unix::fs::PermissionsExt;
+        temporary
+            .as_file()
+            .set_permissions(std::fs::Permissions::from_mode(0o644))
+            .with_context(|| format!("cannot set the permissions of {shown}"))?;
+    }
+    temporary
+        .as_file()
+        .sync_all()
+        .with_context(|| format!("cannot write {shown}"))?;
+    if force {
+        temporary.persist(path).map(drop)
+    } else {
+        temporary.persist_noclobber(path).map(drop)
+    }
+    .with_context(|| format!("cannot write {shown}"))
+}

@@ -1,0 +1,273 @@
+//! `toroid put` and `toroid get`.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use serde_json::json;
+use toroid_client::session::StoredSample;
+use toroid_isa::{VrNumber, VrType};
+use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::noise;
+use toroid_tfhe::params::ParamSet;
+use toroid_tfhe::serialize::{self, HEADER_BYTES, Header, Kind, ObjectReader};
+
+use super::program::assemble_file;
+use super::{open, parse_param_set, write_file};
+use crate::host::Opened;
+use crate::output::{Output, power_of_two};
+use crate::progress;
+
+/// Arguments of `toroid put`.
+#[derive(clap::Args)]
+pub struct PutArgs {
+    /// The drive image.
+    image: PathBuf,
+    /// Keys, samples, programs (text or binary), in any number.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Register of a sample, such as cor:0:1 or cow:0:2 (type, key id, data id).
+    #[arg(long = "as")]
+    register: Option<VrNumber>,
+    /// Key id for keys and programs.
+    #[arg(long, default_value_t = 0)]
+    key_id: u32,
+    /// Parameter set of a program; that of the key id's objects on the drive if not given.
+    #[arg(long, value_parser = parse_param_set)]
+    params: Option<&'static ParamSet>,
+}
+
+/// Arguments of `toroid get`.
+#[derive(clap::Args)]
+pub struct GetArgs {
+    /// The drive image.
+    image: PathBuf,
+    /// Register of the sample, such as cow:0:2.
+    register: VrNumber,
+    /// File for the sample.
+    #[arg(long, short)]
+    out: PathBuf,
+    /// Replace an existing file.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Reads a sample's file.
+pub fn read_sample(path: &Path) -> anyhow::Result<(Header, Vec<u8>)> {
+    let shown = || path.display().to_string();
+    let reader = ObjectReader::new(open(path)?).with_context(shown)?;
+    reader.header().expect(Kind::Sample).with_context(shown)?;
+    let (header, bytes) = reader.read_all().with_context(shown)?;
+    Ok((header, bytes.to_vec()))
+}
+
+/// The message encoding of a sample's header.
+pub fn sample_encoding(header: &Header, path: &Path) -> anyhow::Result<Encoding> {
+    header
+        .encoding
+        .with_context(|| format!("{} states no message width", path.display()))
+}
+
+/// Noise figures of a header as a session takes them.
+pub fn header_noise(header: &Header) -> (Option<f64>, Option<f64>) {
+    (
+        header.log2_variance.map(f64::from),
+        header.log2_failure.map(f64::from),
+    )
+}
+
+/// Writes a stored sample to a file, with its noise and failure probability.
+pub fn save_sample(path: &Path, force: bool, sample: &StoredSample) -> anyhow::Result<()> {
+    let header = Header {
+        encoding: sample.encoding().ok(),
+        log2_variance: sample.sc.log2_variance(),
+        log2_failure: sample.sc.log2_p_fail(),
+        ..Header::new(Kind::Sample, sample.params, [0; 16])
+    };
+    write_file(path, force, false, |writer| {
+        serialize::write_object(writer, &header, &sample.bytes)?;
+        Ok(())
+    })
+}
+
+enum Content {
+    Object(Kind),
+    BinaryProgram,
+    Text,
+}
+
+fn content(path: &Path) -> anyhow::Result<Content> {
+    let mut start = Vec::new();
+    open(path)?
+        .take(HEADER_BYTES as u64)
+        .read_to_end(&mut start)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    if start.starts_with(b"TOROIDOB") {
+        let bytes: [u8; HEADER_BYTES] = start
+            .try_into()
+            .map_err(|_| anyhow::anyhow!("{}: the file ends in its header", path.display()))?;
+        let header = Header::from_bytes(&bytes).with_context(|| path.display().to_string())?;
+        Ok(Content::Object(header.kind))
+    } else if start.starts_with(b"TSCP") {
+        Ok(Content::BinaryProgram)
+    } else {
+        Ok(Content::Text)
+    }
+}
+
+/// The parameter set that a key id is in use with on the drive.
+fn params_on_drive(opened: &Opened, key_id: u32) -> anyhow::Result<&'static ParamSet> {
+    opened
+        .session
+        .store()
+        .list()
+        .iter()
+        .filter_map(|blob| blob.sc)
+        .find(|sc| sc.vr().key_id() == key_id)
+        .and_then(|sc| ParamSet::by_id(sc.params()))
+        .with_context(|| format!("the drive holds nothing of key id {key_id} yet: give --params"))
+}
+
+/// Runs `toroid put`.
+pub fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
+    // All that can be refused without the drive is refused before anything is written.
+    let contents = args
+        .files
+        .iter()
+        .map(|path| Ok((path, content(path)?)))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let opened = Opened::open(&args.image, noise::Path::Fast)?;
+    let mut stored = Vec::new();
+    for (path, content) in contents {
+        let shown = path.display().to_string();
+        put_file(args, &opened, path, content, output, &mut stored).with_context(|| shown)?;
+    }
+    opened.close()?;
+    let value = json!({ "stored": stored });
+    output.result(&value, || {
+        let lines: Vec<String> = stored
+            .iter()
+            .map(|row| {
+                format!(
+                    "{} <- {}",
+                    row["register"].as_str().unwrap_or(""),
+                    row["file"].as_str().unwrap_or("")
+                )
+            })
+            .collect();
+        lines.join("\n")
+    })
+}
+
+fn put_file(
+    args: &PutArgs,
+    opened: &Opened,
+    path: &Path,
+    content: Content,
+    output: &Output,
+    stored: &mut Vec<serde_json::Value>,
+) -> anyhow::Result<()> {
+    let mut note = |register: VrNumber| {
+        stored
+            .push(json!({ "file": path.display().to_string(), "register": register.to_string() }));
+    };
+    let session = &opened.session;
+    match content {
+        Content::Object(Kind::BootstrappingKey | Kind::KeySwitchingKey) => {
+            let reader = ObjectReader::new(open(path)?)?;
+            let bar = progress::bar(output, reader.header().kind.name());
+            let stat =
+                opened.wait(session.put_key(args.key_id, reader, &progress::transfer(&bar)))?;
+            bar.finish_and_clear();
+            if let Some(sc) = stat.sc {
+                note(sc.vr());
+            }
+        }
+        Content::Object(Kind::Sample) => {
+            let register = args
+                .register
+                .context("a sample needs its register: give --as, such as --as cor:0:1")?;
+            let (header, bytes) = read_sample(path)?;
+            let encoding = sample_encoding(&header, path)?;
+            opened.wait(session.put_sample(
+                register,
+                header.params,
+                &bytes,
+                encoding,
+                header_noise(&header),
+            ))?;
+            note(register);
+        }
+        Content::Object(kind @ (Kind::ClientKey | Kind::TestVector)) => {
+            bail!("a {} does not go to a drive", kind.name());
+        }
+        Content::BinaryProgram => {
+            let params = args
+                .params
+                .map_or_else(|| params_on_drive(opened, args.key_id), Ok)?;
+            let program = toroid_isa::decode(&std::fs::read(path)?)?;
+            opened.wait(session.put_program(args.key_id, params, &program))?;
+            note(VrNumber::program(args.key_id)?);
+        }
+        Content::Text => {
+            let params = args
+                .params
+                .map_or_else(|| params_on_drive(opened, args.key_id), Ok)?;
+            let assembly = assemble_file(path)?;
+            for vector in &assembly.test_vectors {
+                opened.wait(session.put_test_vector(params, vector))?;
+                note(vector.vr);
+            }
+            opened.wait(session.put_program(args.key_id, params, &assembly.program))?;
+            note(VrNumber::program(args.key_id)?);
+        }
+    }
+    Ok(())
+}
+
+/// Runs `toroid get`.
+pub fn get(args: &GetArgs, output: &Output) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        matches!(args.register.ty(), VrType::TlweCor | VrType::TlweCow),
+        "{} is no register of a sample: only samples are fetched",
+        args.register
+    );
+    anyhow::ensure!(
+        args.force || !args.out.exists(),
+        "{} exists; --force replaces it",
+        args.out.display()
+    );
+    let opened = Opened::open(&args.image, noise::Path::Fast)?;
+    let sample = opened.wait(opened.session.get_sample(args.register))?;
+    opened.close()?;
+    save_sample(&args.out, args.force, &sample)?;
+    report_sample(&args.out, &sample, output)
+}
+
+/// Prints where a sample went and what its decryption may be trusted.
+pub fn report_sample(path: &Path, sample: &StoredSample, output: &Output) -> anyhow::Result<()> {
+    let shown = path.display().to_string();
+    let log2_p_fail = sample
+        .encoding()
+        .ok()
+        .map(|encoding| sample.log2_failure(encoding));
+    let value = json!({
+        "file": shown,
+        "register": sample.sc.vr().to_string(),
+        "params": sample.params.name,
+        "computed": sample.sc.computed(),
+        "log2_variance": sample.log2_variance(),
+        "log2_p_fail": log2_p_fail,
+    });
+    output.result(&value, || {
+        let origin = if sample.sc.computed() {
+            "computed by the drive"
+        } else {
+            "as it was stored"
+        };
+        let trust = log2_p_fail.map_or(String::new(), |log2| {
+            format!(", failure probability {}", power_of_two(log2))
+        });
+        format!("{shown}: the sample of {}, {origin}{trust}", sample.sc.vr())
+    })
+}

@@ -1,0 +1,128 @@
+//! `toroid encrypt` and `toroid decrypt`.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use serde_json::json;
+use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::noise;
+use toroid_tfhe::random::Csprng;
+use toroid_tfhe::serialize::{self, Header, Kind, ObjectReader};
+
+use super::keys::{read_client_key, tag_text};
+use super::{open, write_file};
+use crate::output::{Output, power_of_two};
+
+/// Arguments of `toroid encrypt`.
+#[derive(clap::Args)]
+pub struct EncryptArgs {
+    /// The integer.
+    #[arg(allow_negative_numbers = true)]
+    message: i64,
+    /// The client key.
+    #[arg(long, short, default_value = "keys/client.key")]
+    key: PathBuf,
+    /// Message bits beside the padding bit; the parameter set's width if not given.
+    #[arg(long, short)]
+    bits: Option<u32>,
+    /// Unsigned messages, 0 to 2^bits - 1, instead of signed ones.
+    #[arg(long)]
+    unsigned: bool,
+    /// File for the sample.
+    #[arg(long, short)]
+    out: PathBuf,
+    /// Replace an existing file.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Arguments of `toroid decrypt`.
+#[derive(clap::Args)]
+pub struct DecryptArgs {
+    /// A sample's file.
+    sample: PathBuf,
+    /// The client key.
+    #[arg(long, short, default_value = "keys/client.key")]
+    key: PathBuf,
+    /// Message bits; what the file states if not given.
+    #[arg(long, short)]
+    bits: Option<u32>,
+    /// Unsigned messages; what the file states if not given.
+    #[arg(long)]
+    unsigned: bool,
+}
+
+/// Encrypts a message into a file.
+pub fn encrypt(args: &EncryptArgs, output: &Output) -> anyhow::Result<()> {
+    let client = read_client_key(&args.key)?;
+    let params = client.params();
+    let bits = args.bits.unwrap_or(params.message_bits.max(1));
+    let encoding = Encoding::new(bits, !args.unsigned)?;
+    let sample = client.encrypt(args.message, encoding, &mut Csprng::from_os()?)?;
+    let header = Header {
+        encoding: Some(encoding),
+        ..Header::new(Kind::Sample, params, *client.tag())
+    };
+    write_file(&args.out, args.force, false, |writer| {
+        serialize::write_object(writer, &header, &sample)?;
+        Ok(())
+    })?;
+    let shown = args.out.display().to_string();
+    let value = json!({ "file": shown, "params": params.name, "message_bits": bits, "signed": !args.unsigned });
+    output.result(&value, || {
+        format!(
+            "{shown}: a sample of {} bytes, parameter set {}",
+            sample.len(),
+            params.name
+        )
+    })
+}
+
+/// Decrypts a sample's file.
+pub fn decrypt(args: &DecryptArgs, output: &Output) -> anyhow::Result<()> {
+    let client = read_client_key(&args.key)?;
+    let shown = args.sample.display().to_string();
+    let reader = ObjectReader::new(open(&args.sample)?).with_context(|| shown.clone())?;
+    let header = reader.header().clone();
+    header.expect(Kind::Sample).with_context(|| shown.clone())?;
+    anyhow::ensure!(
+        header.params == client.params(),
+        "{shown} is of parameter set {}, the key of {}",
+        header.params.name,
+        client.params().name
+    );
+    anyhow::ensure!(
+        header.tag == *client.tag(),
+        "{shown} belongs to the key with tag {}, this key has tag {}",
+        tag_text(&header.tag),
+        tag_text(client.tag())
+    );
+    let (_, bytes) = reader.read_all().with_context(|| shown.clone())?;
+    let stated = header.encoding;
+    let bits = args
+        .bits
+        .or(stated.map(Encoding::bits))
+        .context("the file states no message width: give --bits")?;
+    let signed = !args.unsigned && stated.is_none_or(Encoding::is_signed);
+    let encoding = Encoding::new(bits, signed)?;
+    let message = client.decrypt(&bytes, encoding)?;
+    let variance = header.log2_variance.map_or_else(
+        || client.params().lwe_variance(),
+        |log2| f64::from(log2).exp2(),
+    );
+    let behind = header.log2_failure.map_or(f64::NEG_INFINITY, f64::from);
+    let log2_p_fail = noise::log2_add(behind, noise::log2_tail(noise::half_step(bits), variance));
+    let value = json!({
+        "message": message,
+        "message_bits": bits,
+        "signed": signed,
+        "p_fail": log2_p_fail.exp2(),
+        "log2_p_fail": log2_p_fail,
+    });
+    output.result(&value, || {
+        format!(
+            "{message} (failure probability {})",
+            power_of_two(log2_p_fail)
+        )
+    })
+}

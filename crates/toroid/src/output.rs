@@ -1,0 +1,75 @@
+//! Text for people, or one JSON object for scripts.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+/// Where results go.
+pub struct Output {
+    json: bool,
+    quiet: bool,
+}
+
+impl Output {
+    pub fn new(json: bool, quiet: bool) -> Output {
+        Output { json, quiet }
+    }
+
+    /// Whether progress bars are wanted.
+    pub fn shows_progress(&self) -> bool {
+        !self.json && !self.quiet
+    }
+
+    /// A line for people on the way to the result.
+    pub fn line(&self, text: impl AsRef<str>) {
+        if !self.json {
+            print_line(text.as_ref());
+        }
+    }
+
+    /// A remark that is not part of the result.
+    pub fn note(&self, text: impl AsRef<str>) {
+        if !self.quiet {
+            eprintln!("note: {}", text.as_ref());
+        }
+    }
+
+    /// The result: as JSON, or as the text.
+    pub fn result(
+        &self,
+        value: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
+        if self.json {
+            print_line(&serde_json::to_string(value)?);
+        } else {
+            print_line(&text());
+        }
+        Ok(())
+    }
+
+    /// The reason of a failure, on the standard error stream.
+    pub fn failure(&self, error: &anyhow::Error) {
+        // `{:#}` prints the chain of causes on one line.
+        let reason = format!("{error:#}");
+        if self.json {
+            eprintln!("{}", serde_json::json!({ "error": reason }));
+        } else {
+            eprintln!("error: {reason}");
+        }
+    }
+}
+
+/// Prints a line; a reader that closed the pipe (`| head`) is no failure.
+fn print_line(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// A probability for people: 2^-64, or "0" where there is none.
+pub fn power_of_two(log2: f64) -> String {
+    if log2 == f64::NEG_INFINITY {
+        "0".to_owned()
+    } else {
+        format!("2^{log2:.1}")
+    }
+}
