@@ -1,0 +1,370 @@
+//! Bootstraps and gates, with keys. Every side's result is decrypted and checked.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use tfhe::boolean::prelude::BinaryBooleanGates;
+use tfhe::core_crypto::commons::math::ntt::ntt64::Ntt64;
+use tfhe::core_crypto::fft_impl::fft64::math::fft::setup_custom_fft_plan;
+use tfhe::core_crypto::prelude::*;
+use tfhe::shortint::parameters::PARAM_MESSAGE_2_CARRY_2_KS_PBS;
+use toroid_ring::simd::Isa;
+use toroid_tfhe::bootstrap::{BootstrappingKey, bootstrap};
+use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::gates::{self, Gate};
+use toroid_tfhe::glwe;
+use toroid_tfhe::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
+use toroid_tfhe::keys::ClientKey;
+use toroid_tfhe::lwe::words_from_bytes;
+use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
+use toroid_tfhe::params::{GATE, MESSAGE4, PAPER, ParamSet};
+use toroid_tfhe::product::{Arithmetic, Exact, Fast};
+use toroid_tfhe::random::Csprng;
+
+use super::keys::{bootstrapping_key, fourier};
+use super::transform::best_peer_fft;
+use super::{Row, Settings};
+use crate::Error;
+use crate::measure::{Measurement, interleave, peak_memory, reset_peak_memory, timed};
+use crate::peer_key::{self, Shape, Word};
+
+/// Message bits of the bootstraps at `paper`, beside the bit of padding: few enough that no run fails.
+const BITS: u32 = 3;
+const MESSAGE: u64 = 5;
+
+/// The function that the bootstraps compute.
+fn function(message: u64) -> u64 {
+    (3 * message + 2) % (1 << BITS)
+}
+
+fn check(side: &str, found: u64, expected: u64) -> Result<(), Error> {
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("{side} decrypts to {found} instead of {expected}").into())
+    }
+}
+
+/// Our side of a PBS without key switch on the 32-bit torus.
+struct Ours<A: Arithmetic<Torus32>> {
+    client: ClientKey,
+    key: BootstrappingKey<Torus32, A>,
+    test_vector: Vec<u32>,
+    sample: Vec<u32>,
+    out: Vec<u32>,
+    peak: Option<u64>,
+}
+
+impl<A: Arithmetic<Torus32>> Ours<A> {
+    fn new(params: &'static ParamSet) -> Result<Self, Error> {
+        reset_peak_memory();
+        let mut rng = Csprng::from_os()?;
+        let client = ClientKey::generate(params, &mut rng);
+        let encoding = Encoding::new(BITS, false)?;
+        let table: Vec<u32> = encoding
+            .messages()
+            .map(|m| Torus32::encode(function(m.cast_unsigned()).cast_signed(), BITS + 1))
+            .collect();
+        let bytes = client.encrypt(MESSAGE.cast_signed(), encoding, &mut rng)?;
+        let mut ours = Ours {
+            key: bootstrapping_key(params, &client, &mut rng)?,
+            test_vector: glwe::test_vector::<Torus32>(params, encoding, &table)?,
+            sample: words_from_bytes::<Torus32>("a sample", params, &bytes, params.tlwe_words())?,
+            out: vec![0; params.extracted_dimension() + 1],
+            client,
+            peak: None,
+        };
+        ours.run()?;
+        ours.peak = peak_memory();
+        let secret = ours
+            .client
+            .glwe()
+            .extracted_key()
+            .ok_or("not a binary key")?;
+        let phase = secret.phase::<Torus32>(&ours.out);
+        check(
+            "ours",
+            encoding.decode::<Torus32>(phase).cast_unsigned(),
+            function(MESSAGE),
+        )?;
+        Ok(ours)
+    }
+
+    fn run(&mut self) -> Result<Duration, Error> {
+        let (time, result) = timed(|| {
+            self.key
+                .blind_rotate(&self.test_vector, &self.sample, &mut self.out, &|| false)
+        });
+        result?;
+        Ok(time)
+    }
+}
+
+/// The peer's secret keys, input, accumulator and output of a PBS.
+struct Peer<W: Word> {
+    lwe: LweSecretKeyOwned<W>,
+    glwe: GlweSecretKeyOwned<W>,
+    sample: LweCiphertextOwned<W>,
+    accumulator: GlweCiphertextOwned<W>,
+    out: LweCiphertextOwned<W>,
+    delta: W,
+}
+
+impl<W: Word + CastFrom<usize> + CastFrom<u64> + CastInto<u64>> Peer<W> {
+    fn new(shape: Shape, seeder: &mut dyn Seeder) -> Self {
+        let mut secret = SecretRandomGenerator::<DefaultRandomGenerator>::new(seeder.seed());
+        let lwe = LweSecretKey::generate_new_binary(shape.lwe_dimension, &mut secret);
+        let glwe = GlweSecretKey::generate_new_binary(
+            GlweDimension(1),
+            shape.polynomial_size,
+            &mut secret,
+        );
+        let delta = W::ONE << (W::BITS - 1 - BITS as usize);
+        let mut generator =
+            EncryptionRandomGenerator::<DefaultRandomGenerator>::new(seeder.seed(), seeder);
+        let sample = allocate_and_encrypt_new_lwe_ciphertext(
+            &lwe,
+            Plaintext(W::cast_from(MESSAGE) * delta),
+            shape.lwe_noise,
+            W::modulus(),
+            &mut generator,
+        );
+        Peer {
+            accumulator: generate_programmable_bootstrap_glwe_lut(
+                shape.polynomial_size,
+                GlweSize(2),
+                1 << BITS,
+                W::modulus(),
+                delta,
+                |message: W| W::cast_from(function(message.cast_into())),
+            ),
+            out: LweCiphertext::new(W::ZERO, LweSize(shape.polynomial_size.0 + 1), W::modulus()),
+            lwe,
+            glwe,
+            sample,
+            delta,
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let secret = self.glwe.clone().into_lwe_secret_key();
+        let plaintext = decrypt_lwe_ciphertext(&secret, &self.out);
+        let message: u64 = divide_round(plaintext.0, self.delta).cast_into();
+        check("the peer", message % (1 << BITS), function(MESSAGE))
+    }
+}
+
+const KEY_NOTE: &str = "the peer's bootstrapping key holds real samples, but was made with our NTT, since its own \
+                        generation takes minutes (see the row keygen)";
+
+/// PBS at `paper` by f64 FFT.
+pub fn paper_f64(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
+    let mut ours = Ours::<Fast>::new(&PAPER)?;
+    let shape = Shape::of(&PAPER)?;
+    let mut seeder = new_seeder();
+    let mut peer = Peer::<u32>::new(shape, seeder.as_mut());
+    setup_custom_fft_plan(best_peer_fft(shape.polynomial_size.0));
+    let key = fourier(&peer_key::standard(
+        shape,
+        &peer.lwe,
+        &peer.glwe,
+        seeder.as_mut(),
+    )?);
+    let fft = Fft::new(shape.polynomial_size);
+    let fft = fft.as_view();
+    let mut buffers = ComputationBuffers::new();
+    buffers.resize(
+        programmable_bootstrap_lwe_ciphertext_mem_optimized_requirement::<u32>(
+            GlweSize(2),
+            shape.polynomial_size,
+            fft,
+        )
+        .unaligned_bytes_required(),
+    );
+    let mut run = || {
+        timed(|| {
+            programmable_bootstrap_lwe_ciphertext_mem_optimized(
+                &peer.sample,
+                &mut peer.out,
+                &peer.accumulator,
+                &key,
+                fft,
+                buffers.stack(),
+            );
+        })
+        .0
+    };
+    run();
+    let mut measurement = interleave(row.runs(settings), || ours.run(), || Ok(run()))?;
+    peer.check()?;
+    measurement.our_peak = ours.peak;
+    measurement.note = KEY_NOTE.to_owned();
+    Ok(measurement)
+}
+
+/// PBS at `paper` by NTT.
+pub fn paper_exact(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
+    let mut ours = Ours::<Exact>::new(&PAPER)?;
+    let shape = Shape::of(&PAPER)?;
+    let mut seeder = new_seeder();
+    let mut peer = Peer::<u64>::new(shape, seeder.as_mut());
+    let standard = peer_key::standard(shape, &peer.lwe, &peer.glwe, seeder.as_mut())?;
+    let mut key = NttLweBootstrapKey::new(
+        0u64,
+        shape.lwe_dimension,
+        GlweSize(2),
+        shape.polynomial_size,
+        shape.base_log,
+        shape.level_count,
+        u64::modulus(),
+    );
+    convert_standard_lwe_bootstrap_key_to_ntt64(
+        &standard,
+        &mut key,
+        NttLweBootstrapKeyOption::Normalize,
+    );
+    drop(standard);
+    let ntt = Ntt64::new(u64::modulus(), shape.polynomial_size);
+    let ntt = ntt.as_view();
+    let mut buffers = ComputationBuffers::new();
+    buffers.resize(
+        programmable_bootstrap_ntt64_lwe_ciphertext_mem_optimized_requirement(
+            GlweSize(2),
+            shape.polynomial_size,
+            ntt,
+        )
+        .unaligned_bytes_required(),
+    );
+    let mut run = || {
+        timed(|| {
+            programmable_bootstrap_ntt64_lwe_ciphertext_mem_optimized(
+                &peer.sample,
+                &mut peer.out,
+                &peer.accumulator,
+                &key,
+                ntt,
+                buffers.stack(),
+            );
+        })
+        .0
+    };
+    run();
+    let mut measurement = interleave(row.runs(settings), || ours.run(), || Ok(run()))?;
+    peer.check()?;
+    measurement.our_peak = ours.peak;
+    measurement.note = KEY_NOTE.to_owned();
+    Ok(measurement)
+}
+
+/// Our key-switching key, loaded.
+fn key_switching_key<M: Modulus>(
+    params: &'static ParamSet,
+    client: &ClientKey,
+    rng: &mut Csprng,
+) -> Result<KeySwitchingKey<M>, Error> {
+    let mut loader = KeySwitchingKeyLoader::<M>::new(params, Isa::best())?;
+    client.key_switching_key(rng, &mut |_, _| ControlFlow::Continue(()), &mut |bytes| {
+        loader.write(bytes)
+    })?;
+    Ok(loader.finish()?)
+}
+
+/// Key switch and PBS of four bits.
+pub fn message4(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
+    let params = &MESSAGE4;
+    let (message, four_bits) = (11u64, |message: u64| (message * message + 3) % 16);
+    let mut rng = Csprng::from_os()?;
+    let client = ClientKey::generate(params, &mut rng);
+    let key = bootstrapping_key::<Goldilocks, Fast>(params, &client, &mut rng)?;
+    let switch = key_switching_key::<Goldilocks>(params, &client, &mut rng)?;
+    let encoding = Encoding::new(params.message_bits, false)?;
+    let table: Vec<u64> = encoding
+        .messages()
+        .map(|m| {
+            Goldilocks::encode(
+                four_bits(m.cast_unsigned()).cast_signed(),
+                encoding.bits() + 1,
+            )
+        })
+        .collect();
+    let test_vector = glwe::test_vector::<Goldilocks>(params, encoding, &table)?;
+    let bytes = client.encrypt(message.cast_signed(), encoding, &mut rng)?;
+    let sample = words_from_bytes::<Goldilocks>("a sample", params, &bytes, params.tlwe_words())?;
+    let mut out = sample.clone();
+    let mut ours = || {
+        out.copy_from_slice(&sample);
+        let (time, result) = timed(|| bootstrap(&key, &switch, &test_vector, &mut out, &|| false));
+        result?;
+        Ok(time)
+    };
+
+    setup_custom_fft_plan(best_peer_fft(
+        PARAM_MESSAGE_2_CARRY_2_KS_PBS.polynomial_size.0,
+    ));
+    let (peer_client, server) = tfhe::shortint::gen_keys(PARAM_MESSAGE_2_CARRY_2_KS_PBS);
+    let lookup = server.generate_lookup_table(four_bits);
+    let ciphertext = peer_client.unchecked_encrypt(message);
+    let mut peer_out = server.apply_lookup_table(&ciphertext, &lookup);
+    let mut peer = || {
+        let (time, result) = timed(|| server.apply_lookup_table(&ciphertext, &lookup));
+        peer_out = result;
+        time
+    };
+
+    ours()?;
+    let measurement = interleave(row.runs(settings), ours, || Ok(peer()))?;
+    let found = encoding.decode::<Goldilocks>(client.lwe().phase::<Goldilocks>(&out));
+    check("ours", found.cast_unsigned(), four_bits(message))?;
+    check(
+        "the peer",
+        peer_client.decrypt_message_and_carry(&peer_out),
+        four_bits(message),
+    )?;
+    Ok(measurement)
+}
+
+/// One gate.
+pub fn nand(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
+    let params = &GATE;
+    let mut rng = Csprng::from_os()?;
+    let client = ClientKey::generate(params, &mut rng);
+    let key = bootstrapping_key::<Torus32, Fast>(params, &client, &mut rng)?;
+    let switch = key_switching_key::<Torus32>(params, &client, &mut rng)?;
+    let mut encrypt = |bit: bool| -> Result<Vec<u32>, Error> {
+        let bytes = client.encrypt_bit(bit, &mut rng)?;
+        Ok(words_from_bytes::<Torus32>(
+            "a sample",
+            params,
+            &bytes,
+            params.tlwe_words(),
+        )?)
+    };
+    let (a, b) = (encrypt(true)?, encrypt(true)?);
+    let mut out = Vec::new();
+    let mut ours = || {
+        let (time, result) = timed(|| gates::evaluate(Gate::Nand, &key, &switch, &a, &b));
+        out = result?;
+        Ok(time)
+    };
+
+    setup_custom_fft_plan(best_peer_fft(
+        tfhe::boolean::parameters::DEFAULT_PARAMETERS
+            .polynomial_size
+            .0,
+    ));
+    let (peer_client, server) = tfhe::boolean::gen_keys();
+    let (peer_a, peer_b) = (peer_client.encrypt(true), peer_client.encrypt(true));
+    let mut peer_out = server.nand(&peer_a, &peer_b);
+    let mut peer = || {
+        let (time, result) = timed(|| server.nand(&peer_a, &peer_b));
+        peer_out = result;
+        time
+    };
+
+    ours()?;
+    let measurement = interleave(row.runs(settings), ours, || Ok(peer()))?;
+    let bytes: Vec<u8> = out.iter().flat_map(|word| word.to_le_bytes()).collect();
+    check("ours", u64::from(client.decrypt_bit(&bytes)?), 0)?;
+    check("the peer", u64::from(peer_client.decrypt(&peer_out)), 0)?;
+    Ok(measurement)
+}
