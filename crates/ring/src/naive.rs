@@ -94,11 +94,14 @@ pub fn fft_definition(coeffs: &[f64]) -> Vec<(f64, f64)> {
     let n = coeffs.len();
     (0..n / 2)
         .map(|e| {
-            coeffs.iter().enumerate().fold((0.0, 0.0), |(re, im), (j, &a)| {
-                let half_turns = (j * (4 * e + 1) % (2 * n)) as f64 / n as f64;
-                let (sin, cos) = (std::f64::consts::PI * half_turns).sin_cos();
-                (re + a * cos, im + a * sin)
-            })
+            coeffs
+                .iter()
+                .enumerate()
+                .fold((0.0, 0.0), |(re, im), (j, &a)| {
+                    let half_turns = (j * (4 * e + 1) % (2 * n)) as f64 / n as f64;
+                    let (sin, cos) = (std::f64::consts::PI * half_turns).sin_cos();
+                    (re + a * cos, im + a * sin)
+                })
         })
         .collect()
 }

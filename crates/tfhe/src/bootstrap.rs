@@ -196,12 +196,8 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         for component in acc.chunks_exact(n) {
             glwe::rotate_sub::<M>(self.isa, work.difference, component, exponent);
             for (level, row) in (0..self.params.gadget.levels).zip(&mut rows) {
-                self.arithmetic.digits(
-                    &work.difference,
-                    level,
-                    &mut work.scratch,
-                    &mut work.digits,
-                );
+                self.arithmetic
+                    .digits(work.difference, level, work.scratch, work.digits);
                 for (sum, key) in work.sums.chunks_exact_mut(n).zip(row.chunks_exact(n)) {
                     self.arithmetic.mul_add(sum, work.digits, key);
                 }
