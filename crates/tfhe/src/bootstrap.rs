@@ -76,9 +76,10 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
             });
         }
         let arithmetic = &self.key.arithmetic;
-        fresh
-            .par_chunks_exact_mut(degree)
-            .for_each(|polynomial| arithmetic.load(polynomial));
+        fresh.par_chunks_exact_mut(degree).for_each_init(
+            || vec![A::Scalar::default(); degree],
+            |scratch, polynomial| arithmetic.load(polynomial, scratch),
+        );
         self.converted = complete;
         Ok(())
     }

@@ -176,6 +176,12 @@ pub fn test_vector<M: Modulus>(
     Ok(vector)
 }
 
+/// Secret polynomials on the way to a row.
+struct RowScratch<M: Modulus> {
+    words: zeroize::Zeroizing<Vec<M::Word>>,
+    spectrum: zeroize::Zeroizing<Vec<u64>>,
+}
+
 /// Transforms needed to make rows of a TRGSW sample.
 pub(crate) struct RowMaker<'a> {
     pub(crate) params: &'static ParamSet,
@@ -193,10 +199,14 @@ impl RowMaker<'_> {
         let params = self.params;
         let n = params.ring_degree;
         let row_words = (params.glwe_dimension + 1) * n;
+        let mut scratch = RowScratch {
+            words: zeroize::Zeroizing::new(vec![M::Word::default(); n]),
+            spectrum: zeroize::Zeroizing::new(vec![0; n]),
+        };
         for (row, out) in out.chunks_exact_mut(row_words).enumerate() {
             let component = row / params.gadget.levels;
             let gadget = M::gadget_value(params.gadget, row % params.gadget.levels);
-            self.row::<M>(component, M::select(gadget, bit), out, rng);
+            self.row::<M>(component, M::select(gadget, bit), out, &mut scratch, rng);
         }
     }
 
@@ -205,10 +215,11 @@ impl RowMaker<'_> {
         component: usize,
         message: M::Word,
         out: &mut [u64],
+        scratch: &mut RowScratch<M>,
         rng: &mut Csprng,
     ) {
         let n = self.params.ring_degree;
-        let mut words = zeroize::Zeroizing::new(vec![M::Word::default(); n]);
+        let RowScratch { words, spectrum } = scratch;
         let (masks, body) = out.split_at_mut(self.params.glwe_dimension * n);
         body.fill(0);
         // Masks are drawn where they are cheapest: in the NTT domain if q = p (uniform there and here alike).
@@ -218,8 +229,8 @@ impl RowMaker<'_> {
                     rng.fill_uniform::<crate::modulus::Goldilocks>(mask)
                 }
                 crate::params::ModulusKind::Torus32 => {
-                    rng.fill_uniform::<M>(&mut words);
-                    lift::<M>(&words, mask);
+                    rng.fill_uniform::<M>(words);
+                    lift::<M>(words, mask);
                     self.plan.forward(mask);
                 }
             }
@@ -235,16 +246,15 @@ impl RowMaker<'_> {
         } else {
             words.fill(M::Word::default());
         }
-        rng.add_noise::<M>(self.params.log2_glwe_noise, &mut words);
+        rng.add_noise::<M>(self.params.log2_glwe_noise, words);
         let noisy_body = component == self.params.glwe_dimension;
         if noisy_body {
             words[0] = M::add(words[0], message);
         }
-        let mut spectrum = zeroize::Zeroizing::new(vec![0; n]);
-        lift::<M>(&words, &mut spectrum);
-        self.plan.forward(&mut spectrum);
+        lift::<M>(words, spectrum);
+        self.plan.forward(spectrum);
         if M::KIND == crate::params::ModulusKind::Torus32 {
-            body.copy_from_slice(&spectrum);
+            body.copy_from_slice(spectrum);
         } else {
             for (value, term) in body.iter_mut().zip(spectrum.iter()) {
                 *value = goldilocks::add(*value, *term);

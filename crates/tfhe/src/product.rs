@@ -32,8 +32,9 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
     /// # Errors
     /// [`TfheError::Ring`] for a degree that the transform does not support.
     fn new(params: &'static ParamSet, isa: Isa) -> Result<Self, TfheError>;
-    /// Converts one canonical BKNTT polynomial, in place (the result's bits stand in the u64 words).
-    fn load(&self, polynomial: &mut [u64]);
+    /// Converts one canonical BKNTT polynomial, in place (the result's bits stand in the u64 words); `scratch` has N
+    /// entries.
+    fn load(&self, polynomial: &mut [u64], scratch: &mut [Self::Scalar]);
     /// Transforms digit `level` of every word; `scratch` has N entries.
     fn digits(
         &self,
@@ -91,6 +92,15 @@ multiversion! {
 }
 
 multiversion! {
+    /// Centred field elements as f64, scaled.
+    fn scaled_f64(out: &mut [f64], values: &[u64], scale: f64) {
+        for (o, value) in out.iter_mut().zip(values) {
+            *o = toroid_ring::goldilocks::to_centered(*value) as f64 * scale;
+        }
+    }
+}
+
+multiversion! {
     /// words += values, converted from the field.
     fn add_field<M: Modulus>(words: &mut [M::Word], values: &[u64]) {
         for (word, value) in words.iter_mut().zip(values) {
@@ -119,7 +129,7 @@ impl<M: Modulus> Arithmetic<M> for Exact {
         })
     }
 
-    fn load(&self, _: &mut [u64]) {}
+    fn load(&self, _: &mut [u64], _: &mut [u64]) {}
 
     fn digits(&self, words: &[M::Word], level: usize, _: &mut [u64], out: &mut [u64]) {
         let field = DigitField::new(M::KIND, self.gadget, level);
@@ -149,16 +159,13 @@ impl<M: Modulus> Arithmetic<M> for Fast {
         })
     }
 
-    fn load(&self, polynomial: &mut [u64]) {
+    fn load(&self, polynomial: &mut [u64], scratch: &mut [f64]) {
         self.ntt.inverse(polynomial);
         // The inverse FFT multiplies by N/2.
         let scale = 2.0 / polynomial.len() as f64 * M::F64_UNIT;
-        let coefficients: Vec<f64> = polynomial
-            .iter()
-            .map(|word| toroid_ring::goldilocks::to_centered(*word) as f64 * scale)
-            .collect();
+        scaled_f64(self.plan.isa(), scratch, polynomial, scale);
         self.plan
-            .forward(&coefficients, bytemuck::cast_slice_mut(polynomial));
+            .forward(scratch, bytemuck::cast_slice_mut(polynomial));
     }
 
     fn digits(&self, words: &[M::Word], level: usize, scratch: &mut [f64], out: &mut [f64]) {
@@ -188,7 +195,7 @@ impl<M: Modulus> Arithmetic<M> for Naive {
         })
     }
 
-    fn load(&self, polynomial: &mut [u64]) {
+    fn load(&self, polynomial: &mut [u64], _: &mut [u64]) {
         self.ntt.inverse(polynomial);
     }
 

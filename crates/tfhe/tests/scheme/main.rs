@@ -1,5 +1,8 @@
 //! The scheme as a whole: bootstrapping and noise.
 
+// A failed set-up is a failed test.
+#![allow(clippy::unwrap_used)]
+
 mod bootstrap;
 mod common;
 mod noise;
