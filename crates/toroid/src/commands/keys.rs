@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use serde_json::json;
-use toroid_tfhe::keys::{ClientKey, Progress, Sink};
+use toroid_tfhe::keys::{ClientKey, KeyTag, Progress, Sink};
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::serialize::{self, Header, Kind, ObjectReader, ObjectWriter};
@@ -62,8 +62,14 @@ pub fn read_client_key(path: &Path) -> anyhow::Result<ClientKey> {
     serialize::read_client_key(open(path)?).with_context(|| path.display().to_string())
 }
 
+/// Stands in a file that does not say which client key it belongs to: a sample that a drive gave back.
+pub const NO_TAG: KeyTag = [0; 16];
+
 /// The tag for people.
-pub fn tag_text(tag: &[u8]) -> String {
+pub fn tag_text(tag: &KeyTag) -> String {
+    if *tag == NO_TAG {
+        return "not stated".to_owned();
+    }
     tag.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

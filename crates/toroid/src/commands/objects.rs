@@ -8,10 +8,12 @@ use serde_json::json;
 use toroid_client::session::StoredSample;
 use toroid_isa::{VrNumber, VrType};
 use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::keys::KeyTag;
 use toroid_tfhe::noise;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::serialize::{self, HEADER_BYTES, Header, Kind, ObjectReader};
 
+use super::keys::NO_TAG;
 use super::program::assemble_file;
 use super::{open, parse_param_set, write_file};
 use crate::host::Opened;
@@ -76,13 +78,19 @@ pub fn header_noise(header: &Header) -> (Option<f64>, Option<f64>) {
     )
 }
 
-/// Writes a stored sample to a file, with its noise and failure probability.
-pub fn save_sample(path: &Path, force: bool, sample: &StoredSample) -> anyhow::Result<()> {
+/// Writes a stored sample to a file, with its noise and failure probability, and with the tag of its client key where
+/// the caller knows it: a drive keeps no tags.
+pub fn save_sample(
+    path: &Path,
+    force: bool,
+    sample: &StoredSample,
+    tag: KeyTag,
+) -> anyhow::Result<()> {
     let header = Header {
         encoding: sample.encoding().ok(),
         log2_variance: sample.sc.log2_variance(),
         log2_failure: sample.sc.log2_p_fail(),
-        ..Header::new(Kind::Sample, sample.params, [0; 16])
+        ..Header::new(Kind::Sample, sample.params, tag)
     };
     write_file(path, force, false, |writer| {
         serialize::write_object(writer, &header, &sample.bytes)?;
@@ -240,7 +248,7 @@ pub fn get(args: &GetArgs, output: &Output) -> anyhow::Result<()> {
     let opened = Opened::open(&args.image, noise::Path::Fast)?;
     let sample = opened.wait(opened.session.get_sample(args.register))?;
     opened.close()?;
-    save_sample(&args.out, args.force, &sample)?;
+    save_sample(&args.out, args.force, &sample, NO_TAG)?;
     report_sample(&args.out, &sample, output)
 }
 

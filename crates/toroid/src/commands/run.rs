@@ -6,6 +6,7 @@ use anyhow::Context;
 use toroid_isa::{VrNumber, VrType};
 use toroid_tfhe::noise;
 
+use super::keys::NO_TAG;
 use super::objects::{header_noise, read_sample, report_sample, sample_encoding, save_sample};
 use crate::host::Opened;
 use crate::output::Output;
@@ -72,7 +73,9 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         "the drive has no program for key id {}: put one there first",
         register.key_id()
     );
+    let mut tag = NO_TAG;
     if let Some((path, (header, bytes))) = trigger {
+        tag = header.tag;
         let encoding = sample_encoding(&header, path)?;
         opened.wait(session.put_sample(
             register,
@@ -95,6 +98,6 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         ));
     }
     opened.close()?;
-    save_sample(&args.out, args.force, &result)?;
+    save_sample(&args.out, args.force, &result, tag)?;
     report_sample(&args.out, &result, output)
 }

@@ -9,7 +9,7 @@ use toroid_tfhe::noise;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::serialize::{self, Header, Kind, ObjectReader};
 
-use super::keys::{read_client_key, tag_text};
+use super::keys::{NO_TAG, read_client_key, tag_text};
 use super::{open, write_file};
 use crate::output::{Output, power_of_two};
 
@@ -92,7 +92,7 @@ pub fn decrypt(args: &DecryptArgs, output: &Output) -> anyhow::Result<()> {
         client.params().name
     );
     anyhow::ensure!(
-        header.tag == *client.tag(),
+        [NO_TAG, *client.tag()].contains(&header.tag),
         "{shown} belongs to the key with tag {}, this key has tag {}",
         tag_text(&header.tag),
         tag_text(client.tag())
