@@ -25,7 +25,7 @@ pub use aligned::AlignedVec;
 
 use crate::RingError;
 use crate::simd::Isa;
-use kernel::NODE;
+use kernel::{Keep, Leaf, MulAdd, NODE};
 use std::f64::consts::PI;
 
 /// Complex points in a block of the spectrum: eight real parts, then eight imaginary parts.
@@ -215,14 +215,73 @@ impl FftPlan {
         if self.degree / 2 < NODE {
             return small::forward(&self.twiddles, coeffs, spectrum);
         }
-        // SAFETY: the lengths are checked above; the processor runs `self.isa`, checked when the plan was made.
+        // SAFETY: the lengths are checked above.
+        unsafe { self.forward_with(coeffs, spectrum, Keep) }
+    }
+
+    /// `sums[c] += spectrum(coeffs)·keys[c]`, point by point, for columns c = 0, 1, …; without `ADD`, `sums` is
+    /// overwritten. `coeffs` has N numbers; `keys` and `sums` hold the columns' spectra in a row, N numbers each;
+    /// `scratch` has N numbers and holds the spectrum afterwards.
+    ///
+    /// The products are made while each part of the spectrum is in the first level of cache, and keys are asked for
+    /// ahead, so that reading them from memory overlaps the transform.
+    ///
+    /// # Panics
+    /// If a slice has another length.
+    pub fn forward_mul_add<const ADD: bool>(
+        &self,
+        coeffs: &[f64],
+        scratch: &mut [f64],
+        keys: &[f64],
+        sums: &mut [f64],
+    ) {
+        self.check("coefficients", coeffs.len());
+        self.check("scratch", scratch.len());
+        assert_eq!(
+            keys.len(),
+            sums.len(),
+            "{} numbers of keys for {} numbers of sums",
+            keys.len(),
+            sums.len()
+        );
+        assert!(
+            sums.len().is_multiple_of(self.degree),
+            "columns have {} numbers each, not {} together",
+            self.degree,
+            sums.len()
+        );
+        if self.degree / 2 < NODE {
+            small::forward(&self.twiddles, coeffs, scratch);
+            for (sum, key) in sums
+                .chunks_exact_mut(self.degree)
+                .zip(keys.chunks_exact(self.degree))
+            {
+                self.mul_rows::<ADD>(sum, &[scratch], &[key]);
+            }
+            return;
+        }
+        let leaf = MulAdd::<ADD> {
+            keys: keys.as_ptr(),
+            sums: sums.as_mut_ptr(),
+            columns: sums.len() / self.degree,
+            degree: self.degree,
+        };
+        // SAFETY: the lengths are checked above.
+        unsafe { self.forward_with(coeffs, scratch, leaf) }
+    }
+
+    /// # Safety
+    /// Both slices have N numbers, N >= 128; what `leaf` points to has the lengths that it states.
+    unsafe fn forward_with(&self, coeffs: &[f64], spectrum: &mut [f64], leaf: impl Leaf) {
+        let (coeffs, spectrum) = (coeffs.as_ptr(), spectrum.as_mut_ptr());
+        // SAFETY: the caller's promise; the processor runs `self.isa`, checked when the plan was made.
         unsafe {
             match self.isa {
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => avx512::forward(self, coeffs.as_ptr(), spectrum.as_mut_ptr()),
+                Isa::Avx512 => avx512::forward(self, coeffs, spectrum, leaf),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => avx2::forward(self, coeffs.as_ptr(), spectrum.as_mut_ptr()),
-                _ => portable::forward(self, coeffs.as_ptr(), spectrum.as_mut_ptr()),
+                Isa::Avx2 => avx2::forward(self, coeffs, spectrum, leaf),
+                _ => portable::forward(self, coeffs, spectrum, leaf),
             }
         }
     }

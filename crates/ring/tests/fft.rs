@@ -376,3 +376,46 @@ proptest! {
         }
     }
 }
+
+/// The fused transform and product is the transform, then the product, up to the last roundings of the sums.
+#[test]
+fn transform_and_product_in_one() {
+    for degree in degrees(1 << 14) {
+        let coeffs = noise(degree, 1);
+        let keys = noise(3 * degree, 2);
+        for plan in plans(degree) {
+            let spectrum = forward(&plan, &coeffs);
+            let mut expected = AlignedVec::zeroed(3 * degree);
+            let mut found = noise(3 * degree, 3);
+            let mut scratch = AlignedVec::zeroed(degree);
+            for round in 0..2 {
+                for (sum, key) in expected
+                    .chunks_exact_mut(degree)
+                    .zip(keys.chunks_exact(degree))
+                {
+                    if round == 0 {
+                        plan.mul_into(sum, &spectrum, key);
+                    } else {
+                        plan.mul_add_assign(sum, &spectrum, key);
+                    }
+                }
+                if round == 0 {
+                    plan.forward_mul_add::<false>(&coeffs, &mut scratch, &keys, &mut found);
+                } else {
+                    plan.forward_mul_add::<true>(&coeffs, &mut scratch, &keys, &mut found);
+                }
+                assert!(scratch[..] == spectrum[..], "{degree}, {}", plan.isa());
+                let error = distance(&found, &expected) / norm(&expected);
+                assert!(error <= 4.0 * UNIT, "{degree}, {}: {error:e}", plan.isa());
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "numbers of keys")]
+fn panics_on_keys_for_other_columns() {
+    let plan = FftPlan::new(128).unwrap();
+    let mut scratch = vec![0.0; 128];
+    plan.forward_mul_add::<true>(&[0.0; 128], &mut scratch, &[0.0; 128], &mut [0.0; 256]);
+}

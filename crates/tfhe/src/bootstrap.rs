@@ -192,20 +192,23 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
     ) {
         let n = self.params.ring_degree;
         let columns = self.params.glwe_dimension + 1;
-        work.sums.fill(A::Scalar::default());
-        let mut rows = key.chunks_exact(columns * n);
+        let mut rows = key.chunks_exact(columns * n).enumerate();
         for component in acc.chunks_exact(n) {
             glwe::rotate_sub::<M>(self.isa, work.difference, component, exponent);
-            for (level, row) in (0..self.params.gadget.levels).zip(&mut rows) {
-                self.arithmetic
-                    .digits(work.difference, level, work.scratch, work.digits);
-                for (sum, key) in work.sums.chunks_exact_mut(n).zip(row.chunks_exact(n)) {
-                    self.arithmetic.mul_add(sum, work.digits, key);
-                }
+            for (level, (index, row)) in (0..self.params.gadget.levels).zip(&mut rows) {
+                self.arithmetic.mul_add_digits(
+                    work.difference,
+                    level,
+                    row,
+                    work.scratch,
+                    work.sums,
+                    index == 0,
+                );
             }
         }
         for (sum, words) in work.sums.chunks_exact_mut(n).zip(acc.chunks_exact_mut(n)) {
-            self.arithmetic.inverse_add(sum, work.scratch, words);
+            self.arithmetic
+                .inverse_add(sum, &mut work.scratch[..n], words);
         }
     }
 }
@@ -213,7 +216,6 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
 /// Slices of one blind rotation's working memory, each on a line of the cache.
 struct Workspace<'a, M: Modulus, A: Arithmetic<M>> {
     difference: &'a mut [M::Word],
-    digits: &'a mut [A::Scalar],
     scratch: &'a mut [A::Scalar],
     sums: &'a mut [A::Scalar],
 }
@@ -232,13 +234,11 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Workspace<'a, M, A> {
             .words_mut()
             .split_at_mut(params.trlwe_words() + 2 * n);
         let scalars: &mut [A::Scalar] = bytemuck::cast_slice_mut(scalars);
-        let (digits, scalars) = scalars.split_at_mut(n);
-        let (scratch, sums) = scalars.split_at_mut(n);
+        let (scratch, sums) = scalars.split_at_mut(2 * n);
         let words: &mut [M::Word] = bytemuck::cast_slice_mut(words);
         let (difference, words) = words.split_at_mut(n);
         let work = Workspace {
             difference,
-            digits,
             scratch,
             sums,
         };

@@ -35,16 +35,17 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
     /// Converts one canonical BKNTT polynomial, in place (the result's bits stand in the u64 words); `scratch` has N
     /// entries.
     fn load(&self, polynomial: &mut [u64], scratch: &mut [Self::Scalar]);
-    /// Transforms digit `level` of every word; `scratch` has N entries.
-    fn digits(
+    /// sums\[c\] += digits ⊙ row\[c\] for the k+1 polynomials of a TRGSW row, where `digits` is the transform of digit
+    /// `level` of every word; with `first`, `sums` is overwritten. `scratch` has 2·N entries.
+    fn mul_add_digits(
         &self,
         words: &[M::Word],
         level: usize,
+        row: &[Self::Scalar],
         scratch: &mut [Self::Scalar],
-        out: &mut [Self::Scalar],
+        sums: &mut [Self::Scalar],
+        first: bool,
     );
-    /// acc += a ⊙ key.
-    fn mul_add(&self, acc: &mut [Self::Scalar], a: &[Self::Scalar], key: &[Self::Scalar]);
     /// words += inverse transform of `spectrum`, which is destroyed.
     fn inverse_add(
         &self,
@@ -118,6 +119,36 @@ multiversion! {
     }
 }
 
+/// The polynomials of `sums` beside those of a row.
+fn columns<'a, T>(
+    sums: &'a mut [T],
+    row: &'a [T],
+    degree: usize,
+) -> impl Iterator<Item = (&'a mut [T], &'a [T])> {
+    sums.chunks_exact_mut(degree).zip(row.chunks_exact(degree))
+}
+
+/// acc += a·key by the schoolbook.
+fn naive_mul_add(modulus: ModulusKind, acc: &mut [u64], a: &[u64], key: &[u64]) {
+    match modulus {
+        ModulusKind::Goldilocks => {
+            for (sum, term) in acc.iter_mut().zip(naive::negacyclic_mul_goldilocks(a, key)) {
+                *sum = toroid_ring::goldilocks::add(*sum, term);
+            }
+        }
+        // On the torus itself, modulo 2^32, so that the oracle does not lean on the lift to the field.
+        ModulusKind::Torus32 => {
+            let centered = |value: &u64| toroid_ring::goldilocks::to_centered(*value);
+            let key: Vec<u32> = key.iter().map(|c| centered(c) as u32).collect();
+            let digits: Vec<i64> = a.iter().map(centered).collect();
+            let product = naive::negacyclic_mul_wrapping_u32(&key, &digits);
+            for (sum, term) in acc.iter_mut().zip(product) {
+                *sum = u64::from((*sum as u32).wrapping_add(term));
+            }
+        }
+    }
+}
+
 impl<M: Modulus> Arithmetic<M> for Exact {
     type Scalar = u64;
     const PATH: Path = Path::Exact;
@@ -131,14 +162,25 @@ impl<M: Modulus> Arithmetic<M> for Exact {
 
     fn load(&self, _: &mut [u64], _: &mut [u64]) {}
 
-    fn digits(&self, words: &[M::Word], level: usize, _: &mut [u64], out: &mut [u64]) {
+    fn mul_add_digits(
+        &self,
+        words: &[M::Word],
+        level: usize,
+        row: &[u64],
+        scratch: &mut [u64],
+        sums: &mut [u64],
+        first: bool,
+    ) {
+        let digits = &mut scratch[..words.len()];
         let field = DigitField::new(M::KIND, self.gadget, level);
-        field_digits::<M>(self.plan.isa(), words, field, out);
-        self.plan.forward(out);
-    }
-
-    fn mul_add(&self, acc: &mut [u64], a: &[u64], key: &[u64]) {
-        self.plan.mul_add_assign(acc, a, key);
+        field_digits::<M>(self.plan.isa(), words, field, digits);
+        self.plan.forward(digits);
+        if first {
+            sums.fill(0);
+        }
+        for (sum, key) in columns(sums, row, words.len()) {
+            self.plan.mul_add_assign(sum, digits, key);
+        }
     }
 
     fn inverse_add(&self, spectrum: &mut [u64], _: &mut [u64], words: &mut [M::Word]) {
@@ -168,14 +210,25 @@ impl<M: Modulus> Arithmetic<M> for Fast {
             .forward(scratch, bytemuck::cast_slice_mut(polynomial));
     }
 
-    fn digits(&self, words: &[M::Word], level: usize, scratch: &mut [f64], out: &mut [f64]) {
+    fn mul_add_digits(
+        &self,
+        words: &[M::Word],
+        level: usize,
+        row: &[f64],
+        scratch: &mut [f64],
+        sums: &mut [f64],
+        first: bool,
+    ) {
+        let (digits, spectrum) = scratch.split_at_mut(words.len());
         let field = DigitField::new(M::KIND, self.gadget, level);
-        f64_digits::<M>(self.plan.isa(), words, field, scratch);
-        self.plan.forward(scratch, out);
-    }
-
-    fn mul_add(&self, acc: &mut [f64], a: &[f64], key: &[f64]) {
-        self.plan.mul_add_assign(acc, a, key);
+        f64_digits::<M>(self.plan.isa(), words, field, digits);
+        if first {
+            self.plan
+                .forward_mul_add::<false>(digits, spectrum, row, sums);
+        } else {
+            self.plan
+                .forward_mul_add::<true>(digits, spectrum, row, sums);
+        }
     }
 
     fn inverse_add(&self, spectrum: &mut [f64], scratch: &mut [f64], words: &mut [M::Word]) {
@@ -199,35 +252,23 @@ impl<M: Modulus> Arithmetic<M> for Naive {
         self.ntt.inverse(polynomial);
     }
 
-    fn digits(&self, words: &[M::Word], level: usize, _: &mut [u64], out: &mut [u64]) {
+    fn mul_add_digits(
+        &self,
+        words: &[M::Word],
+        level: usize,
+        row: &[u64],
+        scratch: &mut [u64],
+        sums: &mut [u64],
+        first: bool,
+    ) {
+        let digits = &mut scratch[..words.len()];
         let field = DigitField::new(M::KIND, self.gadget, level);
-        field_digits::<M>(Isa::Portable, words, field, out);
-    }
-
-    fn mul_add(&self, acc: &mut [u64], a: &[u64], key: &[u64]) {
-        match M::KIND {
-            ModulusKind::Goldilocks => {
-                for (sum, term) in acc.iter_mut().zip(naive::negacyclic_mul_goldilocks(a, key)) {
-                    *sum = toroid_ring::goldilocks::add(*sum, term);
-                }
-            }
-            // On the torus itself, modulo 2^32, so that the oracle does not lean on the lift to the field.
-            ModulusKind::Torus32 => {
-                let key: Vec<u32> = key
-                    .iter()
-                    .map(|c| toroid_ring::goldilocks::to_centered(*c) as u32)
-                    .collect();
-                let digits: Vec<i64> = a
-                    .iter()
-                    .map(|d| toroid_ring::goldilocks::to_centered(*d))
-                    .collect();
-                for (sum, term) in acc
-                    .iter_mut()
-                    .zip(naive::negacyclic_mul_wrapping_u32(&key, &digits))
-                {
-                    *sum = u64::from((*sum as u32).wrapping_add(term));
-                }
-            }
+        field_digits::<M>(Isa::Portable, words, field, digits);
+        if first {
+            sums.fill(0);
+        }
+        for (sum, key) in columns(sums, row, words.len()) {
+            naive_mul_add(M::KIND, sum, digits, key);
         }
     }
 

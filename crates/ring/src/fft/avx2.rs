@@ -2,9 +2,9 @@
 
 use super::kernel::{self, Simd8};
 use std::arch::x86_64::{
-    __m256d, _mm256_add_pd, _mm256_fmadd_pd, _mm256_fmsub_pd, _mm256_fnmadd_pd, _mm256_loadu_pd,
-    _mm256_mul_pd, _mm256_permute2f128_pd, _mm256_set1_pd, _mm256_storeu_pd, _mm256_sub_pd,
-    _mm256_unpackhi_pd, _mm256_unpacklo_pd,
+    __m256d, _MM_HINT_T0, _mm_prefetch, _mm256_add_pd, _mm256_fmadd_pd, _mm256_fmsub_pd,
+    _mm256_fnmadd_pd, _mm256_loadu_pd, _mm256_mul_pd, _mm256_permute2f128_pd, _mm256_set1_pd,
+    _mm256_storeu_pd, _mm256_sub_pd, _mm256_unpackhi_pd, _mm256_unpacklo_pd,
 };
 
 #[derive(Clone, Copy)]
@@ -123,6 +123,12 @@ impl Simd8 for Lanes {
     }
 
     #[inline(always)]
+    fn prefetch(at: *const f64) {
+        // SAFETY: a prefetch never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+
+    #[inline(always)]
     fn transpose_pairs(t: [Self; 4]) -> [Self; 4] {
         // SAFETY: above.
         unsafe {
@@ -152,9 +158,14 @@ impl Simd8 for Lanes {
 /// # Safety
 /// See [`kernel::forward`].
 #[target_feature(enable = "avx2,fma")]
-pub(super) unsafe fn forward(plan: &super::FftPlan, coeffs: *const f64, spectrum: *mut f64) {
+pub(super) unsafe fn forward(
+    plan: &super::FftPlan,
+    coeffs: *const f64,
+    spectrum: *mut f64,
+    leaf: impl kernel::Leaf,
+) {
     // SAFETY: the caller's promise.
-    unsafe { kernel::forward::<Lanes>(plan, coeffs, spectrum) }
+    unsafe { kernel::forward::<Lanes>(plan, coeffs, spectrum, leaf) }
 }
 
 /// # Safety

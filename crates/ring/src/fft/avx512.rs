@@ -2,9 +2,9 @@
 
 use super::kernel::{self, Simd8};
 use std::arch::x86_64::{
-    __m512d, _mm512_add_pd, _mm512_fmadd_pd, _mm512_fmsub_pd, _mm512_fnmadd_pd, _mm512_loadu_pd,
-    _mm512_mul_pd, _mm512_set1_pd, _mm512_shuffle_f64x2, _mm512_storeu_pd, _mm512_sub_pd,
-    _mm512_unpackhi_pd, _mm512_unpacklo_pd,
+    __m512d, _MM_HINT_T0, _mm_prefetch, _mm512_add_pd, _mm512_fmadd_pd, _mm512_fmsub_pd,
+    _mm512_fnmadd_pd, _mm512_loadu_pd, _mm512_mul_pd, _mm512_set1_pd, _mm512_shuffle_f64x2,
+    _mm512_storeu_pd, _mm512_sub_pd, _mm512_unpackhi_pd, _mm512_unpacklo_pd,
 };
 
 #[derive(Clone, Copy)]
@@ -79,6 +79,12 @@ impl Simd8 for Lanes {
     }
 
     #[inline(always)]
+    fn prefetch(at: *const f64) {
+        // SAFETY: a prefetch never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+
+    #[inline(always)]
     fn transpose_pairs(t: [Self; 4]) -> [Self; 4] {
         // SAFETY: above.
         unsafe {
@@ -100,9 +106,14 @@ impl Simd8 for Lanes {
 /// # Safety
 /// See [`kernel::forward`].
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
-pub(super) unsafe fn forward(plan: &super::FftPlan, coeffs: *const f64, spectrum: *mut f64) {
+pub(super) unsafe fn forward(
+    plan: &super::FftPlan,
+    coeffs: *const f64,
+    spectrum: *mut f64,
+    leaf: impl kernel::Leaf,
+) {
     // SAFETY: the caller's promise.
-    unsafe { kernel::forward::<Lanes>(plan, coeffs, spectrum) }
+    unsafe { kernel::forward::<Lanes>(plan, coeffs, spectrum, leaf) }
 }
 
 /// # Safety

@@ -54,6 +54,8 @@ pub(super) trait Simd8: Copy {
     fn odd_lanes(self, other: Self) -> Self;
     /// Pair j of lanes of vector i becomes pair i of vector j.
     fn transpose_pairs(rows: [Self; 4]) -> [Self; 4];
+    /// Asks for the line of the cache at `at`, which need not be readable.
+    fn prefetch(at: *const f64);
 }
 
 /// Eight complex numbers.
@@ -337,7 +339,7 @@ impl<V: Simd8> Divide<V> for [Complex<V>; 1] {
 /// Where complex points lie: vector `j/8` of them has its real parts at `re + stride·j`, its imaginary parts at
 /// `im + stride·j`.
 #[derive(Clone, Copy)]
-struct Points {
+pub(super) struct Points {
     re: *mut f64,
     im: *mut f64,
     stride: usize,
@@ -515,10 +517,71 @@ unsafe fn node64<V: Simd8, const UNITE: bool>(at: Points, factors: *const f64) {
     }
 }
 
+/// What becomes of a part of the spectrum as soon as it is there.
+pub(super) trait Leaf: Copy {
+    /// # Safety
+    /// The [`NODE`] points of the spectrum from number `start` on are there; the processor runs V.
+    unsafe fn ready<V: Simd8>(self, spectrum: Points, start: usize);
+}
+
+/// Nothing more: the spectrum is the result.
+#[derive(Clone, Copy)]
+pub(super) struct Keep;
+
+impl Leaf for Keep {
+    #[inline(always)]
+    unsafe fn ready<V: Simd8>(self, _: Points, _: usize) {}
+}
+
+/// `sums[c] += spectrum·keys[c]` (or `=` without `ADD`) for each of `columns` polynomials of `degree` numbers in a row.
+#[derive(Clone, Copy)]
+pub(super) struct MulAdd<const ADD: bool> {
+    pub(super) keys: *const f64,
+    pub(super) sums: *mut f64,
+    pub(super) columns: usize,
+    pub(super) degree: usize,
+}
+
+/// How many nodes ahead a key is asked for: its memory's latency, in the time that a node takes.
+const NODES_AHEAD: usize = 6;
+
+impl<const ADD: bool> Leaf for MulAdd<ADD> {
+    #[inline(always)]
+    unsafe fn ready<V: Simd8>(self, spectrum: Points, start: usize) {
+        for column in 0..self.columns {
+            let keys = self.keys.wrapping_add(column * self.degree);
+            let sums = self.sums.wrapping_add(column * self.degree);
+            let (keys, sums) = (Points::spectrum(keys.cast_mut()), Points::spectrum(sums));
+            let ahead = keys.from(start + NODES_AHEAD * NODE);
+            for at in (0..NODE).step_by(LANES) {
+                V::prefetch(ahead.from(at).re);
+                V::prefetch(ahead.from(at).im);
+                let at = start + at;
+                // SAFETY: the promise of whoever made `self`, and the caller's.
+                unsafe {
+                    let (point, key) = (spectrum.load::<V>(at), keys.load(at));
+                    let sum = if ADD {
+                        point.mul_add(key, sums.load(at))
+                    } else {
+                        point.mul(key)
+                    };
+                    sums.store(at, sum);
+                }
+            }
+        }
+    }
+}
+
 /// # Safety
-/// `plan` is for a degree from 128; `coeffs` can be read and `spectrum` written, N numbers each; the processor runs V.
+/// `plan` is for a degree from 128; `coeffs` can be read and `spectrum` written, N numbers each; what `leaf` points to has
+/// the lengths that it states; the processor runs V.
 #[inline(always)]
-pub(super) unsafe fn forward<V: Simd8>(plan: &FftPlan, coeffs: *const f64, spectrum: *mut f64) {
+pub(super) unsafe fn forward<V: Simd8>(
+    plan: &FftPlan,
+    coeffs: *const f64,
+    spectrum: *mut f64,
+    leaf: impl Leaf,
+) {
     let twiddles = plan.twiddles.as_ptr();
     let points = Points::spectrum(spectrum);
     let (first, rest) = plan
@@ -539,6 +602,7 @@ pub(super) unsafe fn forward<V: Simd8>(plan: &FftPlan, coeffs: *const f64, spect
             }
             let factors = twiddles.add(plan.node_twiddles + block * NODE_TWIDDLES);
             node64::<V, false>(points.from(start), factors);
+            leaf.ready::<V>(points, start);
         }
     }
 }

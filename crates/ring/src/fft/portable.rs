@@ -77,6 +77,9 @@ impl Simd8 for Lanes {
     }
 
     #[inline(always)]
+    fn prefetch(_: *const f64) {}
+
+    #[inline(always)]
     fn transpose_pairs(rows: [Self; 4]) -> [Self; 4] {
         let mut out = rows;
         for (j, out) in out.iter_mut().enumerate() {
@@ -91,9 +94,14 @@ impl Simd8 for Lanes {
 
 /// # Safety
 /// See [`kernel::forward`].
-pub(super) unsafe fn forward(plan: &super::FftPlan, coeffs: *const f64, spectrum: *mut f64) {
+pub(super) unsafe fn forward(
+    plan: &super::FftPlan,
+    coeffs: *const f64,
+    spectrum: *mut f64,
+    leaf: impl kernel::Leaf,
+) {
     // SAFETY: the caller's promise.
-    unsafe { kernel::forward::<Lanes>(plan, coeffs, spectrum) }
+    unsafe { kernel::forward::<Lanes>(plan, coeffs, spectrum, leaf) }
 }
 
 /// # Safety
