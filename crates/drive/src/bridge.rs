@@ -10,7 +10,8 @@
 //! | read | 3 | the data goes into the register; the program of the key id runs; its result goes to the host |
 //!
 //! Where virtual register (0, key id, 0) holds no program, a write of type 4 is like one of type 3, and a read of type 3 like
-//! one of type 4: samples can be stored, loaded and fetched before there is a program.
+//! one of type 4: samples can be stored, loaded and fetched before there is a program. After a restart, samples that a
+//! program only uses are therefore read before the program is.
 //!
 //! **Writes** take effect in the order: checks, staging in the engine (and the run), SSD, registers. If the SSD refuses, the
 //! registers stay as they were. One exception is the engine's: the first part of a key drops the key that it replaces.
@@ -187,11 +188,7 @@ impl Bridge {
         let image = ssd.image().info();
         let second_half = match image.metadata_mode() {
             MetadataMode::NvmeMetadata => None,
-            MetadataMode::SecondHalf => Some(SecondHalf::new(
-                image.data_blocks(),
-                image.cluster_blocks(),
-                image.block_size(),
-            )),
+            MetadataMode::SecondHalf => Some(SecondHalf::new(image, info.mdts_bytes)),
         };
         Bridge {
             info,
@@ -282,8 +279,11 @@ impl Bridge {
     }
 
     fn read(&self, context: &mut Context, io: Io) -> Result<Step, Fault> {
-        let run = self.find_run(context, io)?;
+        self.load_metadata(context, io)?;
+        let shared = self.second_half.as_ref().map(SecondHalf::begin_read);
+        let run = self.find_run(io)?;
         let (mut data, metadata) = self.fetch(context, io)?;
+        drop(shared);
         if let Some(second_half) = &self.second_half
             && second_half.contains(io.slba, u64::from(io.blocks))?
         {
@@ -340,7 +340,8 @@ impl Bridge {
             self.register(context, second_half, io, &data)?;
             return Ok(Step::Done(self.was_written(&data, Effect::None)));
         }
-        let run = self.find_run(context, io)?;
+        self.load_metadata(context, io)?;
+        let run = self.find_run(io)?;
         let Some(object) = self.object(context, io, run, &metadata, true)? else {
             self.put(context, io, &data, &metadata)?;
             return Ok(Step::Done(self.was_written(&data, Effect::None)));
@@ -607,22 +608,32 @@ impl Bridge {
         Ok(())
     }
 
-    /// In the second-half form: the run that a data command lies in.
-    fn find_run(&self, context: &Context, io: Io) -> Result<Option<RunView>, Fault> {
-        let Some(second_half) = &self.second_half else {
-            return Ok(None);
-        };
+    /// In the second-half form: makes sure that the metadata of a data command is in memory.
+    fn load_metadata(&self, context: &Context, io: Io) -> Result<(), Fault> {
         let blocks = u64::from(io.blocks);
+        let Some(second_half) = &self.second_half else {
+            return Ok(());
+        };
         if second_half.contains(io.slba, blocks)? {
-            return Ok(None);
+            return Ok(());
         }
         second_half.load(io.slba, blocks, |slba, data| {
             let blocks = (data.len() / self.block_size) as u64;
             let sqe = Sqe::read(context.cid(), NSID, slba, blocks.saturating_sub(1) as u16);
             let metadata = &mut [][..];
             Ok(self.ssd.submit(sqe, Transfer::In { data, metadata })?)
-        })?;
-        second_half.lookup(io.slba, blocks)
+        })
+    }
+
+    /// In the second-half form: the run that a data command lies in.
+    fn find_run(&self, io: Io) -> Result<Option<RunView>, Fault> {
+        let blocks = u64::from(io.blocks);
+        match &self.second_half {
+            Some(second_half) if !second_half.contains(io.slba, blocks)? => {
+                second_half.lookup(io.slba, blocks)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// The part of an object that a command carries; `None` for plain data.

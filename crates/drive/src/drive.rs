@@ -260,8 +260,12 @@ impl Drive {
 
     fn cancel_where(&self, wanted: impl Fn(u16) -> bool) -> usize {
         let in_flight = self.in_flight.lock();
-        let tokens = in_flight.values().filter(|(cid, _)| wanted(*cid));
-        tokens.map(|(_, token)| token.cancel()).count()
+        let mut cancelled = 0;
+        for (_, token) in in_flight.values().filter(|(cid, _)| wanted(*cid)) {
+            token.cancel();
+            cancelled += 1;
+        }
+        cancelled
     }
 
     /// Refuses further commands, waits for those under way, and flushes. Blocks; a second call does nothing more.

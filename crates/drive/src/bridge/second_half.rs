@@ -6,9 +6,10 @@
 //! what was read of it, cluster by cluster, when first needed.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::status::{Fault, METADATA_INVALID, METADATA_MISMATCH};
+use crate::image::ImageInfo;
 use crate::metadata::{MetadataError, ScMetadata};
 
 /// The run that a command lies in.
@@ -50,8 +51,11 @@ pub(crate) struct SecondHalf {
     half: u64,
     cluster: u64,
     block_size: usize,
-    /// Held by who changes the second half on the SSD or reads it into memory, so that memory and SSD agree.
-    updates: Mutex<()>,
+    /// Blocks of the second half read at a time.
+    chunk: u64,
+    /// Held exclusively by who changes the second half on the SSD or reads it into memory, so that memory and SSD agree;
+    /// shared by who reads data that must fit its metadata.
+    updates: RwLock<()>,
     state: RwLock<State>,
 }
 
@@ -86,12 +90,16 @@ impl State {
 }
 
 impl SecondHalf {
-    pub(crate) fn new(data_blocks: u64, cluster_blocks: u32, block_size: u32) -> SecondHalf {
+    /// For an image of this geometry, whose second half is read at most `mdts` bytes at a time.
+    pub(crate) fn new(image: &ImageInfo, mdts: u32) -> SecondHalf {
+        let cluster = u64::from(image.cluster_blocks());
+        let most = u64::from(mdts / image.block_size()).clamp(1, 1 << 16);
         SecondHalf {
-            half: data_blocks,
-            cluster: u64::from(cluster_blocks),
-            block_size: block_size as usize,
-            updates: Mutex::new(()),
+            half: image.data_blocks(),
+            cluster,
+            block_size: image.block_size() as usize,
+            chunk: cluster.min(most),
+            updates: RwLock::new(()),
             state: RwLock::default(),
         }
     }
@@ -105,8 +113,13 @@ impl SecondHalf {
     }
 
     /// To be held while the second half changes, on the SSD and here.
-    pub(crate) fn begin_update(&self) -> MutexGuard<'_, ()> {
-        self.updates.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn begin_update(&self) -> RwLockWriteGuard<'_, ()> {
+        self.updates.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// To be held while data and metadata are looked up that must fit each other.
+    pub(crate) fn begin_read(&self) -> RwLockReadGuard<'_, ()> {
+        self.updates.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the blocks lie in the second half.
@@ -146,19 +159,21 @@ impl SecondHalf {
             }
         }
         let _update = self.begin_update();
-        // A block of bytes for each block of metadata is much, so no more than a cluster at a time.
-        let mut bytes = vec![0; self.cluster as usize * self.block_size];
+        let mut bytes = vec![0; self.chunk as usize * self.block_size];
         for cluster in clusters {
             if self.read().is_loaded(cluster) {
                 continue;
             }
             let first = cluster * self.cluster;
-            read(self.metadata_lba(first), &mut bytes)?;
-            let mut state = self.write();
-            for (lba, block) in (first..).zip(bytes.chunks_exact(self.block_size)) {
-                state.put(lba, parse(block));
+            // Both are powers of two.
+            for start in (first..first + self.cluster).step_by(self.chunk as usize) {
+                read(self.metadata_lba(start), &mut bytes)?;
+                let mut state = self.write();
+                for (lba, block) in (start..).zip(bytes.chunks_exact(self.block_size)) {
+                    state.put(lba, parse(block));
+                }
             }
-            state.set_loaded(cluster);
+            self.write().set_loaded(cluster);
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 
 use futures::executor::block_on;
 use toroid_drive::bridge::Effect;
@@ -25,7 +25,7 @@ pub const BLOCK: usize = 512;
 /// Blocks a cluster.
 pub const CLUSTER: u64 = 64;
 /// Blocks of data: of the namespace, or of its first half.
-pub const BLOCKS: u64 = 2048;
+pub const BLOCKS: u64 = 4096;
 
 pub const X: &str = "cor:0:1";
 pub const Y: &str = "cow:0:2";
@@ -35,7 +35,9 @@ pub const Y_LBA: u64 = CLUSTER;
 pub const TV_LBA: u64 = 2 * CLUSTER;
 pub const PROGRAM_LBA: u64 = 3 * CLUSTER;
 pub const KSK_LBA: u64 = 4 * CLUSTER;
-pub const BKNTT_LBA: u64 = 16 * CLUSTER;
+pub const BKNTT_LBA: u64 = 32 * CLUSTER;
+/// 15 clusters that nothing else uses.
+pub const FREE_LBA: u64 = 17 * CLUSTER;
 
 /// Table 5: x·y = (x+y)²/4 - (x-y)²/4, for x >= y since messages are unsigned here.
 pub const TABLE_5: &str = "
@@ -52,17 +54,13 @@ pub const TABLE_5: &str = "
     return r1
 ";
 
-/// The same without a write to x.
-pub const GENTLE: &str = "
-    .reg r1 = cor:0:9
-    .reg r2 = cor:0:1
-    .reg r3 = cow:0:2
-    .tv square4 = x*x/4
-    mov r1, r2
-    homadd r1, r3
-    bootstrap square4, r1
-    return r1
-";
+/// First block of the swap area.
+pub fn swap_start(mode: MetadataMode) -> u64 {
+    match mode {
+        MetadataMode::NvmeMetadata => 1 + BLOCKS + BLOCKS * 64 / BLOCK as u64,
+        MetadataMode::SecondHalf => 1 + 2 * BLOCKS,
+    }
+}
 
 /// A memory SSD that the test can still reach when an image has it.
 pub struct Shared(pub Arc<dyn Ssd>);
@@ -131,6 +129,9 @@ pub fn memory_ssd() -> Arc<MemSsd> {
         3 * BLOCKS + (4 << 20) / BLOCK as u64,
     ))
 }
+
+/// Registers (number, content, what is known of them), data and metadata.
+pub type State = (Vec<(VrNumber, Vec<u8>, String)>, Vec<u8>, Vec<u8>);
 
 /// A drive on an SSD in memory, with what Table 6 needs.
 pub struct Bench {
@@ -334,7 +335,7 @@ impl Bench {
     }
 
     /// Everything that a failed command must leave as it was: registers, and every block of the namespace.
-    pub fn state(&self) -> (Vec<(VrNumber, Vec<u8>, String)>, Vec<u8>, Vec<u8>) {
+    pub fn state(&self) -> State {
         let engine = self.drive.engine();
         let registers = engine.list().into_iter().map(|info| {
             let bytes = if info.vr.ty().is_sample() {
@@ -374,4 +375,68 @@ pub fn second_half(lba: u64, head: &[u8]) -> Request {
         data,
         metadata: Vec::new(),
     }
+}
+
+/// An SSD on which writes from a block on wait while it is closed.
+pub struct SlowSsd {
+    inner: Arc<MemSsd>,
+    from: u64,
+    closed: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl SlowSsd {
+    pub fn new(inner: Arc<MemSsd>, from: u64) -> SlowSsd {
+        SlowSsd {
+            inner,
+            from,
+            closed: Mutex::new(false),
+            changed: Condvar::new(),
+        }
+    }
+
+    pub fn close(&self) {
+        *self.closed.lock().unwrap() = true;
+    }
+
+    pub fn open(&self) {
+        *self.closed.lock().unwrap() = false;
+        self.changed.notify_all();
+    }
+}
+
+impl Ssd for SlowSsd {
+    fn block_size(&self) -> u32 {
+        self.inner.block_size()
+    }
+    fn blocks(&self) -> u64 {
+        self.inner.blocks()
+    }
+    fn read(&self, lba: u64, buf: &mut [u8]) -> Result<(), SsdError> {
+        self.inner.read(lba, buf)
+    }
+    fn write(&self, lba: u64, data: &[u8], fua: bool) -> Result<(), SsdError> {
+        if lba >= self.from {
+            let closed = self.closed.lock().unwrap();
+            drop(self.changed.wait_while(closed, |closed| *closed).unwrap());
+        }
+        self.inner.write(lba, data, fua)
+    }
+    fn flush(&self) -> Result<(), SsdError> {
+        self.inner.flush()
+    }
+    fn write_zeroes(&self, lba: u64, count: u64) -> Result<(), SsdError> {
+        self.inner.write_zeroes(lba, count)
+    }
+}
+
+/// Waits for something that another thread brings about.
+pub fn wait_until(mut done: impl FnMut() -> bool) {
+    for _ in 0..600_000 {
+        if done() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_micros(100));
+    }
+    panic!("it never happened");
 }
