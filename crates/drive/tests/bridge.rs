@@ -756,7 +756,10 @@ fn cancelled_commands_have_no_effect() {
         assert!(!response.cqe.do_not_retry());
     }
     assert!(bench.state() == before);
-    assert_eq!(bench.drive.statistics().programs[&0].failures, 2);
+    // The second may have been cancelled before it was known to be a trigger.
+    let statistics = bench.drive.statistics();
+    assert_eq!(statistics.failed, 2);
+    assert!(statistics.programs[&0].failures >= 1);
     bench.drive.shutdown().unwrap();
     assert_eq!(
         bench.fail(Request::new(Sqe::flush(CID, 1))),

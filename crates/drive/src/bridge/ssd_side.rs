@@ -11,7 +11,7 @@ use crate::ssd::SsdError;
 
 /// Namespace of the host's blocks, on both sides of the bridge.
 pub(crate) const NSID: u32 = 1;
-/// Namespace of the swap area on the SSD's side. Its logical blocks have [`SWAP_BLOCK`] bytes whatever the image's have.
+/// Namespace of the swap area on the SSD's side. Its logical blocks have 4096 bytes whatever the image's have.
 pub const SWAP_NSID: u32 = 2;
 /// Bytes of a swap area's block: the engine's unit of paging.
 pub(crate) const SWAP_BLOCK: u64 = 4096;
