@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use toroid_client::blob;
 use toroid_client::session::Session;
 use toroid_drive::bridge::Effect;
-use toroid_drive::image::{self, FormatOptions, Image};
+use toroid_drive::image::{self, FormatOptions, Image, ImageError};
 use toroid_drive::{Drive, DriveConfig};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_nvme::{Command, ControllerInfo, Host, Request, Response};
@@ -113,7 +113,7 @@ pub struct Opened {
 pub fn format(path: &Path, mut options: FormatOptions) -> anyhow::Result<()> {
     options.cluster_blocks = (CLUSTER_BYTES / u64::from(options.block_size)) as u32;
     let shown = path.display();
-    image::format(path, &options).with_context(|| format!("cannot format {shown}"))?;
+    image::format(path, &options).map_err(of_image(path))?;
     let (drive, recorder, runtime) = start(path, noise::Path::Fast)?;
     let store = blob::FormatOptions {
         cluster_bytes: CLUSTER_BYTES,
@@ -126,12 +126,22 @@ pub fn format(path: &Path, mut options: FormatOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Says which image an error is of, where it does not say so itself.
+pub fn of_image(path: &Path) -> impl FnOnce(ImageError) -> anyhow::Error {
+    move |error| match error {
+        ImageError::Io { .. } | ImageError::Locked { .. } | ImageError::NotAFile { .. } => {
+            error.into()
+        }
+        _ => anyhow::Error::new(error).context(path.display().to_string()),
+    }
+}
+
 fn start(
     path: &Path,
     arithmetic: noise::Path,
 ) -> anyhow::Result<(Arc<Drive>, Arc<Recorder>, tokio::runtime::Runtime)> {
     let shown = path.display();
-    let image = Image::open(path).with_context(|| format!("cannot open {shown}"))?;
+    let image = Image::open(path).map_err(of_image(path))?;
     let config = DriveConfig::new(Arc::new(CpuBackend::new(arithmetic)));
     let drive =
         Arc::new(Drive::open(image, config).with_context(|| format!("cannot open {shown}"))?);

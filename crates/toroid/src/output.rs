@@ -65,10 +65,10 @@ fn print_line(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-/// A probability for people: 2^-64, or "0" where there is none.
+/// A probability or a deviation for people: 2^-64. What is negligible by any measure is not told apart from 0.
 pub fn power_of_two(log2: f64) -> String {
-    if log2 == f64::NEG_INFINITY {
-        "0".to_owned()
+    if log2 < -1000.0 {
+        "below 2^-1000".to_owned()
     } else {
         format!("2^{log2:.1}")
     }

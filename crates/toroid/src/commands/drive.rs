@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use serde_json::json;
 use toroid_drive::image::{self, FormatOptions, MetadataMode, display_size, parse_size};
 use toroid_tfhe::noise;
@@ -88,6 +87,11 @@ fn format(args: &FormatArgs, output: &Output) -> anyhow::Result<()> {
         overwrite: args.force,
         ..FormatOptions::default()
     };
+    anyhow::ensure!(
+        args.force || !args.image.exists(),
+        "{} exists; --force replaces it",
+        args.image.display()
+    );
     host::format(&args.image, options)?;
     let shown = args.image.display().to_string();
     let value = json!({ "image": shown, "size": args.size, "swap": args.swap });
@@ -102,7 +106,7 @@ fn format(args: &FormatArgs, output: &Output) -> anyhow::Result<()> {
 
 fn info(args: &InfoArgs, output: &Output) -> anyhow::Result<()> {
     let shown = args.image.display().to_string();
-    let header = image::info(&args.image).with_context(|| shown.clone())?;
+    let header = image::info(&args.image).map_err(host::of_image(&args.image))?;
     let opened = Opened::open(&args.image, noise::Path::Fast)?;
     let store = opened
         .wait(async { Ok::<_, std::convert::Infallible>(opened.session.store().info().await) })?;
@@ -137,7 +141,7 @@ fn info(args: &InfoArgs, output: &Output) -> anyhow::Result<()> {
     opened.close()?;
     output.result(&value, || {
         let mut text = format!(
-            "{shown}: {}, blocks of {} bytes, {} free of {}\nmetadata in the {mode}",
+            "{shown}: {}, blocks of {} bytes, {} free of {}\nsecure computing metadata: {mode}",
             header.uuid(),
             header.block_size(),
             display_size(free),

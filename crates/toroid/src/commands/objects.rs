@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde_json::json;
 use toroid_client::session::StoredSample;
-use toroid_isa::{VrNumber, VrType};
+use toroid_isa::{Instruction, Program, TestVector, VrNumber, VrType};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::KeyTag;
 use toroid_tfhe::noise;
@@ -98,13 +98,15 @@ pub fn save_sample(
     })
 }
 
+/// A file that can go to a drive, with what can be checked without the drive checked.
 enum Content {
-    Object(Kind),
-    BinaryProgram,
-    Text,
+    Key,
+    Sample(VrNumber),
+    Program(Program, Vec<TestVector>),
 }
 
-fn content(path: &Path) -> anyhow::Result<Content> {
+fn content(path: &Path, args: &PutArgs) -> anyhow::Result<Content> {
+    let shown = || path.display().to_string();
     let mut start = Vec::new();
     open(path)?
         .take(HEADER_BYTES as u64)
@@ -114,13 +116,45 @@ fn content(path: &Path) -> anyhow::Result<Content> {
         let bytes: [u8; HEADER_BYTES] = start
             .try_into()
             .map_err(|_| anyhow::anyhow!("{}: the file ends in its header", path.display()))?;
-        let header = Header::from_bytes(&bytes).with_context(|| path.display().to_string())?;
-        Ok(Content::Object(header.kind))
-    } else if start.starts_with(b"TSCP") {
-        Ok(Content::BinaryProgram)
-    } else {
-        Ok(Content::Text)
+        let header = Header::from_bytes(&bytes).with_context(shown)?;
+        return match header.kind {
+            Kind::BootstrappingKey | Kind::KeySwitchingKey => Ok(Content::Key),
+            Kind::Sample => {
+                let register = args.register.with_context(|| {
+                    format!(
+                        "{}: a sample needs its register: give --as, such as --as cor:0:1",
+                        path.display()
+                    )
+                })?;
+                Ok(Content::Sample(register))
+            }
+            kind @ (Kind::ClientKey | Kind::TestVector) => {
+                bail!(
+                    "{}: a {} does not go to a drive",
+                    path.display(),
+                    kind.name()
+                )
+            }
+        };
     }
+    let (program, test_vectors) = if start.starts_with(b"TSCP") {
+        let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", shown()))?;
+        (toroid_isa::decode(&bytes).with_context(shown)?, Vec::new())
+    } else {
+        let assembly = assemble_file(path)?;
+        (assembly.program, assembly.test_vectors)
+    };
+    if let Some(Instruction::Return { n }) = program.instructions().last() {
+        anyhow::ensure!(
+            n.key_id() == args.key_id,
+            "{}: the program returns {n}, but is put for key id {}: give --key-id {}, or begin its text with .key {}",
+            path.display(),
+            args.key_id,
+            n.key_id(),
+            args.key_id
+        );
+    }
+    Ok(Content::Program(program, test_vectors))
 }
 
 /// The parameter set that a key id is in use with on the drive.
@@ -142,8 +176,16 @@ pub fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
     let contents = args
         .files
         .iter()
-        .map(|path| Ok((path, content(path)?)))
+        .map(|path| Ok((path, content(path, args)?)))
         .collect::<anyhow::Result<Vec<_>>>()?;
+    let samples = contents
+        .iter()
+        .filter(|(_, content)| matches!(content, Content::Sample(_)))
+        .count();
+    anyhow::ensure!(
+        samples <= 1,
+        "{samples} samples for one register: put them one by one"
+    );
     let opened = Opened::open(&args.image, noise::Path::Fast)?;
     let mut stored = Vec::new();
     for (path, content) in contents {
@@ -181,7 +223,7 @@ fn put_file(
     };
     let session = &opened.session;
     match content {
-        Content::Object(Kind::BootstrappingKey | Kind::KeySwitchingKey) => {
+        Content::Key => {
             let reader = ObjectReader::new(open(path)?)?;
             let bar = progress::bar(output, reader.header().kind.name());
             let stat =
@@ -191,10 +233,7 @@ fn put_file(
                 note(sc.vr());
             }
         }
-        Content::Object(Kind::Sample) => {
-            let register = args
-                .register
-                .context("a sample needs its register: give --as, such as --as cor:0:1")?;
+        Content::Sample(register) => {
             let (header, bytes) = read_sample(path)?;
             let encoding = sample_encoding(&header, path)?;
             opened.wait(session.put_sample(
@@ -206,27 +245,15 @@ fn put_file(
             ))?;
             note(register);
         }
-        Content::Object(kind @ (Kind::ClientKey | Kind::TestVector)) => {
-            bail!("a {} does not go to a drive", kind.name());
-        }
-        Content::BinaryProgram => {
+        Content::Program(program, test_vectors) => {
             let params = args
                 .params
                 .map_or_else(|| params_on_drive(opened, args.key_id), Ok)?;
-            let program = toroid_isa::decode(&std::fs::read(path)?)?;
-            opened.wait(session.put_program(args.key_id, params, &program))?;
-            note(VrNumber::program(args.key_id)?);
-        }
-        Content::Text => {
-            let params = args
-                .params
-                .map_or_else(|| params_on_drive(opened, args.key_id), Ok)?;
-            let assembly = assemble_file(path)?;
-            for vector in &assembly.test_vectors {
+            for vector in &test_vectors {
                 opened.wait(session.put_test_vector(params, vector))?;
                 note(vector.vr);
             }
-            opened.wait(session.put_program(args.key_id, params, &assembly.program))?;
+            opened.wait(session.put_program(args.key_id, params, &program))?;
             note(VrNumber::program(args.key_id)?);
         }
     }
