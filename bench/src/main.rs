@@ -1,8 +1,8 @@
 //! Toroid measured against its peers: tfhe-rs and its transforms tfhe-fft and tfhe-ntt.
 //!
-//! Both sides run in one process, on one thread, in turn (ours, peer, ours, peer, …), so that whatever else the machine
-//! does falls on both alike. Every side decrypts and checks its result before it is timed. Open [`rows`] for what is
-//! measured, [`measure`] for how, [`peer_key`] for the peer's keys.
+//! Both sides of a row run in one process, on one thread, in turn (ours, peer, ours, peer, …), so that whatever else the
+//! machine does falls on both alike; every row has processes of its own, so that no row inherits another's memory. Both
+//! results are checked. Open [`rows`] for what is measured, [`measure`] for how, [`peer_key`] for the peer's keys.
 
 mod measure;
 mod peer_key;
@@ -10,10 +10,11 @@ mod report;
 mod rows;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
 use clap::Parser;
 
+use crate::measure::Measurement;
 use crate::report::{Machine, Outcome};
 use crate::rows::{Row, Settings};
 
@@ -27,7 +28,7 @@ struct Arguments {
     /// Rows to measure, separated by commas: names of --list or their beginnings; all without this
     #[arg(long, value_delimiter = ',')]
     rows: Vec<String>,
-    /// Runs of every row instead of the row's own number
+    /// Runs of each side in a launch instead of the row's own number
     #[arg(long)]
     runs: Option<usize>,
     /// A quarter of the runs, and key generation of the peer on a tenth of the key, scaled
@@ -42,6 +43,9 @@ struct Arguments {
     /// Print the rows and stop
     #[arg(long)]
     list: bool,
+    /// Measure one row in this process and print its times as JSON
+    #[arg(long, hide = true)]
+    launch: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -52,15 +56,10 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    report::ask_for_huge_pages();
-    // Both libraries share their work among rayon's threads where they can: one thread for both. The row runs on that
-    // thread itself, so that no hand-over is timed.
-    let outcome = rayon::ThreadPoolBuilder::new()
-        .num_threads(1)
-        .stack_size(64 << 20)
-        .build()
-        .map_err(Error::from)
-        .and_then(|pool| pool.install(|| run(&arguments)));
+    let outcome = match &arguments.launch {
+        Some(name) => launched(name, &arguments),
+        None => run(&arguments),
+    };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -70,19 +69,18 @@ fn main() -> ExitCode {
     }
 }
 
+/// Measures the chosen rows, each in processes of its own, and reports.
 fn run(arguments: &Arguments) -> Result<(), Error> {
-    let settings = Settings {
-        runs: arguments.runs,
-        quick: arguments.quick,
-    };
     let chosen = choose(&arguments.rows)?;
     let mut machine = Machine::look();
     print!("{}", report::machine_lines(&machine));
     let mut outcomes = Vec::new();
     for row in chosen {
         eprintln!("measuring {} …", row.name);
-        let measurement =
-            (row.measure)(row, &settings).map_err(|error| format!("{}: {error}", row.name))?;
+        let mut measurement = Measurement::default();
+        for _ in 0..row.launches {
+            measurement.extend(launch(row, arguments)?);
+        }
         let outcome = Outcome::new(row, measurement);
         eprintln!("{}", outcome.line());
         outcomes.push(outcome);
@@ -98,6 +96,47 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
         std::fs::write(path, report::json(&outcomes)?)
             .map_err(|error| format!("{}: {error}", path.display()))?;
     }
+    Ok(())
+}
+
+/// Runs this program for one row.
+fn launch(row: &Row, arguments: &Arguments) -> Result<Measurement, Error> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["--launch", row.name]);
+    if let Some(runs) = arguments.runs {
+        command.args(["--runs", &runs.to_string()]);
+    }
+    if arguments.quick {
+        command.arg("--quick");
+    }
+    let output = command
+        .envs(report::launch_environment())
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        return Err(format!("{}: {}", row.name, output.status).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// The inside of [`launch`]: prints the measurement of one row.
+fn launched(name: &str, arguments: &Arguments) -> Result<(), Error> {
+    let settings = Settings {
+        runs: arguments.runs,
+        quick: arguments.quick,
+    };
+    let row = rows::ALL
+        .iter()
+        .find(|row| row.name == name)
+        .ok_or_else(|| format!("no row {name:?}"))?;
+    // Both libraries share their work among rayon's threads where they can: one thread for both. The row runs on that
+    // thread itself, so that no hand-over is timed.
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(1)
+        .stack_size(64 << 20)
+        .build()?;
+    let measurement = pool.install(|| (row.measure)(row, &settings))?;
+    println!("{}", serde_json::to_string(&measurement)?);
     Ok(())
 }
 

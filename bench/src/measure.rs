@@ -1,21 +1,48 @@
 //! Timing: two sides in turn.
+//!
+//! Times are those that the thread spent on a processor (its CPU clock). Every row is the work of one thread that never
+//! sleeps, so on a quiet machine that is the time on the wall; on a busy one it leaves out the waiting for a processor,
+//! which would otherwise enter every run longer than a time slice.
 
 use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
 /// What one row measured.
+#[derive(Default, Serialize, Deserialize)]
 pub struct Measurement {
     /// Seconds of every run of ours.
     pub ours: Vec<f64>,
     /// Seconds of every run of the peer.
     pub peer: Vec<f64>,
-    /// Share of the time in which this thread was ready to run and had no processor: how busy the machine was.
-    pub waited: f64,
+    /// Seconds on the wall for all runs.
+    pub wall: f64,
+    /// Seconds of them on a processor.
+    pub processor: f64,
     /// Peak resident bytes of making our key and one run, where the row looks.
     pub our_peak: Option<u64>,
     /// What a reader must know about the figures.
     pub note: String,
+}
+
+impl Measurement {
+    /// Adds the runs of another launch.
+    pub fn extend(&mut self, other: Measurement) {
+        self.ours.extend(other.ours);
+        self.peer.extend(other.peer);
+        self.wall += other.wall;
+        self.processor += other.processor;
+        self.our_peak = self.our_peak.max(other.our_peak);
+        self.note = other.note;
+    }
+
+    /// Share of the time in which the thread had no processor: how busy the machine was.
+    pub fn waited(&self) -> f64 {
+        1.0 - self.processor / self.wall
+    }
 }
 
 /// Runs both sides in turn, `runs` times each. A side returns the time of one operation.
@@ -24,28 +51,28 @@ pub fn interleave(
     mut ours: impl FnMut() -> Result<Duration, Error>,
     mut peer: impl FnMut() -> Result<Duration, Error>,
 ) -> Result<Measurement, Error> {
-    let mut measurement = Measurement {
-        ours: Vec::with_capacity(runs),
-        peer: Vec::with_capacity(runs),
-        waited: 0.0,
-        our_peak: None,
-        note: String::new(),
-    };
-    let (started, waiting) = (Instant::now(), waiting_nanoseconds());
+    let mut measurement = Measurement::default();
+    let (wall, processor) = (Instant::now(), processor_time());
     for _ in 0..runs {
         measurement.ours.push(ours()?.as_secs_f64());
         measurement.peer.push(peer()?.as_secs_f64());
     }
-    let waited = waiting_nanoseconds().saturating_sub(waiting) as f64;
-    measurement.waited = waited / started.elapsed().as_nanos() as f64;
+    measurement.wall = wall.elapsed().as_secs_f64();
+    measurement.processor = processor_time().saturating_sub(processor).as_secs_f64();
     Ok(measurement)
 }
 
-/// Time of one call.
+/// Time of one call on the processor.
 pub fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
-    let started = Instant::now();
+    let started = processor_time();
     let value = work();
-    (started.elapsed(), value)
+    (processor_time().saturating_sub(started), value)
+}
+
+/// Time that this thread has spent on a processor.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
 /// The smallest value.
@@ -63,20 +90,6 @@ pub fn median(seconds: &[f64]) -> f64 {
         length if length % 2 == 1 => sorted[middle],
         _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
     }
-}
-
-/// Nanoseconds that this thread has waited on a run queue; 0 where the kernel does not say.
-fn waiting_nanoseconds() -> u64 {
-    std::fs::read_to_string("/proc/thread-self/schedstat")
-        .ok()
-        .and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
-        .unwrap_or(0)
-}
-
-/// Lowers the kernel's record of peak memory to what the process holds now.
-pub fn reset_peak_memory() {
-    // Without the permission the peak is that of the whole run: an upper bound.
-    let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
 /// Peak resident memory in bytes (VmHWM).

@@ -13,22 +13,11 @@ const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 /// glibc (2.35 and later) then asks for huge pages for everything that it allocates.
 const TUNABLE: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
 
-/// Starts this program again with an allocator that asks for huge pages, where the kernel gives them only when asked:
-/// our keys ask for themselves, and the peer's must have the same.
-pub fn ask_for_huge_pages() {
-    #[cfg(target_os = "linux")]
-    if chosen(&read(HUGE_PAGES)) == "madvise" && std::env::var_os(TUNABLE.0).is_none() {
-        use std::os::unix::process::CommandExt;
-        if let Ok(program) = std::env::current_exe() {
-            let failure = std::process::Command::new(program)
-                .args(std::env::args_os().skip(1))
-                .env(TUNABLE.0, TUNABLE.1)
-                .exec();
-            eprintln!(
-                "bench: cannot start again with huge pages, the peer goes without: {failure}"
-            );
-        }
-    }
+/// What a launch needs in its environment: where the kernel gives huge pages only when asked, an allocator that asks. Our
+/// keys ask for themselves, and the peer's must have the same.
+pub fn launch_environment() -> Option<(&'static str, &'static str)> {
+    let wanted = chosen(&read(HUGE_PAGES)) == "madvise" && std::env::var_os(TUNABLE.0).is_none();
+    wanted.then_some(TUNABLE)
 }
 
 /// What the figures depend on.
@@ -59,7 +48,10 @@ impl Machine {
                 )
             })
             .unwrap_or_else(|| "unknown".to_owned());
-        let tunable = std::env::var(TUNABLE.0).unwrap_or_default();
+        let tunable = launch_environment()
+            .map(|(_, value)| value.to_owned())
+            .or_else(|| std::env::var(TUNABLE.0).ok())
+            .unwrap_or_default();
         Machine {
             processor,
             processors: std::thread::available_parallelism().map_or(1, usize::from),
@@ -134,7 +126,7 @@ impl Outcome {
             Unit::Milliseconds => ("ms", 1e3),
             Unit::Microseconds => ("us", 1e6),
         };
-        let Measurement { ours, peer, .. } = &measurement;
+        let (ours, peer) = (&measurement.ours, &measurement.peer);
         let ratio = best(ours) / best(peer);
         Outcome {
             row: row.name,
@@ -149,7 +141,7 @@ impl Outcome {
             peer_median: median(peer) * scale,
             ratio_of_medians: median(ours) / median(peer),
             runs: ours.len(),
-            waited: measurement.waited,
+            waited: measurement.waited(),
             our_peak_bytes: measurement.our_peak,
             note: measurement.note,
             title: row.title,
@@ -246,9 +238,8 @@ pub fn markdown(machine: &Machine, outcomes: &[Outcome]) -> String {
     format!(
         "# CPU benchmarks against peers\n\n\
          Written by `bench` (see `bench/README.md`). Both sides ran in one process, on one thread, in turn; a ratio below 1 \
-         says that ours is faster. \"Waited\" is the share of the time in which the thread was ready and had no processor: \
-         above a few percent the machine was not quiet, and the best values count for more than the medians. \
-         \"Bar\" is the ratio of bests to reach.\n\n{}{}{}",
+         says that ours is faster. Times are those of the thread on a processor. \"Waited\" is the share of the time in which \
+         it had none: above a few percent the machine was not quiet. \"Bar\" is the ratio of bests to reach.\n\n{}{}{}",
         machine_lines(machine),
         table(outcomes),
         notes(machine, outcomes),
@@ -284,9 +275,7 @@ mod tests {
                 Measurement {
                     ours: vec![9.0, ours],
                     peer: vec![1.0, 5.0],
-                    waited: 0.0,
-                    our_peak: None,
-                    note: String::new(),
+                    ..Measurement::default()
                 },
             )
         };

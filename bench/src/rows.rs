@@ -9,7 +9,7 @@ use crate::measure::Measurement;
 
 /// How a row is to be measured.
 pub struct Settings {
-    /// Runs of every row instead of its own number.
+    /// Runs of every launch instead of the row's own number.
     pub runs: Option<usize>,
     /// Fewer runs, and a part of the longest key generation.
     pub quick: bool,
@@ -34,7 +34,9 @@ pub struct Row {
     pub unit: Unit,
     /// The largest ratio, best of ours over best of the peer, that meets the target.
     pub bar: Option<f64>,
-    /// Runs of each side.
+    /// Launches of the program: the place of buffers in memory, and what the peer chooses by measuring, differ.
+    pub launches: usize,
+    /// Runs of each side in a launch.
     pub runs: usize,
     pub measure: fn(&Row, &Settings) -> Result<Measurement, Error>,
 }
@@ -59,6 +61,7 @@ pub static ALL: &[Row] = &[
         peer: "tfhe-rs 1.8.2 core_crypto, u32 torus, same parameters",
         unit: Unit::Milliseconds,
         bar: Some(1.0),
+        launches: 1,
         runs: 16,
         measure: bootstrap::paper_f64,
     },
@@ -68,6 +71,7 @@ pub static ALL: &[Row] = &[
         peer: "tfhe-rs 1.8.2 ntt64, q = 2^64-2^32+1, same parameters",
         unit: Unit::Milliseconds,
         bar: Some(0.4),
+        launches: 1,
         runs: 10,
         measure: bootstrap::paper_exact,
     },
@@ -77,7 +81,8 @@ pub static ALL: &[Row] = &[
         peer: "tfhe-rs 1.8.2 shortint PARAM_MESSAGE_2_CARRY_2_KS_PBS (TUNIFORM_2M128)",
         unit: Unit::Milliseconds,
         bar: Some(0.7),
-        runs: 100,
+        launches: 4,
+        runs: 25,
         measure: bootstrap::message4,
     },
     Row {
@@ -86,7 +91,8 @@ pub static ALL: &[Row] = &[
         peer: "tfhe-rs 1.8.2 boolean DEFAULT_PARAMETERS",
         unit: Unit::Milliseconds,
         bar: Some(0.7),
-        runs: 100,
+        launches: 4,
+        runs: 25,
         measure: bootstrap::nand,
     },
     Row {
@@ -95,7 +101,8 @@ pub static ALL: &[Row] = &[
         peer: "tfhe-ntt 0.7.1 prime64",
         unit: Unit::Microseconds,
         bar: Some(0.5),
-        runs: 400,
+        launches: 4,
+        runs: 100,
         measure: transform::ntt::<16384>,
     },
     Row {
@@ -104,7 +111,8 @@ pub static ALL: &[Row] = &[
         peer: "tfhe-ntt 0.7.1 prime64",
         unit: Unit::Microseconds,
         bar: None,
-        runs: 400,
+        launches: 4,
+        runs: 100,
         measure: transform::ntt::<2048>,
     },
     Row {
@@ -113,7 +121,8 @@ pub static ALL: &[Row] = &[
         peer: "tfhe-ntt 0.7.1 prime64",
         unit: Unit::Microseconds,
         bar: None,
-        runs: 400,
+        launches: 4,
+        runs: 100,
         measure: transform::ntt::<1024>,
     },
     Row {
@@ -122,7 +131,8 @@ pub static ALL: &[Row] = &[
         peer: "tfhe-ntt 0.7.1 prime64",
         unit: Unit::Microseconds,
         bar: None,
-        runs: 400,
+        launches: 4,
+        runs: 100,
         measure: transform::intt::<16384>,
     },
     Row {
@@ -131,7 +141,8 @@ pub static ALL: &[Row] = &[
         peer: "tfhe-fft 0.10.1 unordered",
         unit: Unit::Microseconds,
         bar: Some(0.95),
-        runs: 400,
+        launches: 4,
+        runs: 100,
         measure: transform::fft::<16384>,
     },
     Row {
@@ -140,7 +151,8 @@ pub static ALL: &[Row] = &[
         peer: "tfhe-fft 0.10.1 unordered",
         unit: Unit::Microseconds,
         bar: None,
-        runs: 400,
+        launches: 4,
+        runs: 100,
         measure: transform::fft::<2048>,
     },
     Row {
@@ -149,7 +161,8 @@ pub static ALL: &[Row] = &[
         peer: "tfhe-fft 0.10.1 unordered",
         unit: Unit::Microseconds,
         bar: None,
-        runs: 400,
+        launches: 4,
+        runs: 100,
         measure: transform::fft::<1024>,
     },
     Row {
@@ -158,7 +171,8 @@ pub static ALL: &[Row] = &[
         peer: "tfhe-fft 0.10.1 unordered",
         unit: Unit::Microseconds,
         bar: None,
-        runs: 400,
+        launches: 4,
+        runs: 100,
         measure: transform::ifft::<16384>,
     },
     Row {
@@ -168,6 +182,7 @@ pub static ALL: &[Row] = &[
         unit: Unit::Seconds,
         // 6 s, where the peer takes 110 s on a quiet Zen 4 core.
         bar: Some(0.055),
+        launches: 1,
         runs: 1,
         measure: keys::paper,
     },

@@ -25,7 +25,7 @@ use super::keys::{bootstrapping_key, fourier};
 use super::transform::best_peer_fft;
 use super::{Row, Settings};
 use crate::Error;
-use crate::measure::{Measurement, interleave, peak_memory, reset_peak_memory, timed};
+use crate::measure::{Measurement, interleave, peak_memory, timed};
 use crate::peer_key::{self, Shape, Word};
 
 /// Message bits of the bootstraps at `paper`, beside the bit of padding: few enough that no run fails.
@@ -57,7 +57,6 @@ struct Ours<A: Arithmetic<Torus32>> {
 
 impl<A: Arithmetic<Torus32>> Ours<A> {
     fn new(params: &'static ParamSet) -> Result<Self, Error> {
-        reset_peak_memory();
         let mut rng = Csprng::from_os()?;
         let client = ClientKey::generate(params, &mut rng);
         let encoding = Encoding::new(BITS, false)?;
