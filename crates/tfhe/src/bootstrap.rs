@@ -54,7 +54,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
         })
     }
 
-    /// Takes the next bytes.
+    /// Takes the next bytes; refused ones do not count.
     ///
     /// # Errors
     /// [`TfheError::Length`] for bytes beyond the end, [`TfheError::NotCanonical`] for a word not below p.
@@ -65,7 +65,6 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
             return Err(self.wrong_length(end as u64));
         };
         target.copy_from_slice(bytes);
-        self.filled = end;
         let degree = self.key.params.ring_degree;
         let complete = end / (degree * 8) * degree;
         let fresh = &mut self.key.words.words_mut()[self.converted..complete];
@@ -80,6 +79,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
             || vec![A::Scalar::default(); degree],
             |scratch, polynomial| arithmetic.load(polynomial, scratch),
         );
+        self.filled = end;
         self.converted = complete;
         Ok(())
     }

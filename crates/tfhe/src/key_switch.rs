@@ -51,7 +51,7 @@ impl<M: Modulus> KeySwitchingKeyLoader<M> {
         })
     }
 
-    /// Takes the next bytes.
+    /// Takes the next bytes; refused ones do not count.
     ///
     /// # Errors
     /// [`TfheError::Length`] for bytes beyond the end, [`TfheError::NotCanonical`] for a word not below q.
@@ -61,7 +61,6 @@ impl<M: Modulus> KeySwitchingKeyLoader<M> {
             return Err(self.wrong_length(end as u64));
         }
         self.key.words.bytes_mut()[self.filled..end].copy_from_slice(bytes);
-        self.filled = end;
         let complete = end / size_of::<M::Word>();
         let all = bytemuck::cast_slice::<u8, M::Word>(self.key.words.bytes());
         if let Some(index) = all[self.checked..complete]
@@ -73,6 +72,7 @@ impl<M: Modulus> KeySwitchingKeyLoader<M> {
                 index: (self.checked + index) as u64,
             });
         }
+        self.filled = end;
         self.checked = complete;
         Ok(())
     }

@@ -5,4 +5,5 @@
 
 mod bootstrap;
 mod common;
+mod loaders;
 mod noise;

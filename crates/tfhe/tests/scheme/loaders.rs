@@ -1,0 +1,54 @@
+//! Keys from bytes that are not keys.
+
+use toroid_ring::simd::Isa;
+use toroid_tfhe::TfheError;
+use toroid_tfhe::bootstrap::BootstrappingKeyLoader;
+use toroid_tfhe::key_switch::KeySwitchingKeyLoader;
+use toroid_tfhe::modulus::Goldilocks;
+use toroid_tfhe::params::TINY;
+use toroid_tfhe::product::Exact;
+
+/// Bytes that are refused do not count as part of the key, and others can take their place.
+fn refused_bytes_leave_no_trace<L, K>(
+    key_bytes: u64,
+    new: impl Fn() -> Result<L, TfheError>,
+    write: impl Fn(&mut L, &[u8]) -> Result<(), TfheError>,
+    finish: impl Fn(L) -> Result<K, TfheError>,
+) {
+    let last = TINY.ring_degree * 8;
+    let most = key_bytes as usize - last;
+    for corrected in [false, true] {
+        let mut loader = new().unwrap();
+        write(&mut loader, &vec![0; most]).unwrap();
+        let refused = write(&mut loader, &vec![0xFF; last]);
+        assert!(matches!(refused, Err(TfheError::NotCanonical { .. })));
+        let refused = write(&mut loader, &vec![0; last + 1]);
+        assert!(matches!(refused, Err(TfheError::Length { .. })));
+        if corrected {
+            write(&mut loader, &vec![0; last]).unwrap();
+        }
+        assert_eq!(finish(loader).is_ok(), corrected);
+    }
+}
+
+#[test]
+fn refused_bytes_leave_no_trace_in_a_bootstrapping_key() {
+    type Loader = BootstrappingKeyLoader<Goldilocks, Exact>;
+    refused_bytes_leave_no_trace(
+        TINY.bootstrapping_key_bytes(),
+        || Loader::new(&TINY, Isa::best()),
+        Loader::write,
+        Loader::finish,
+    );
+}
+
+#[test]
+fn refused_bytes_leave_no_trace_in_a_key_switching_key() {
+    type Loader = KeySwitchingKeyLoader<Goldilocks>;
+    refused_bytes_leave_no_trace(
+        TINY.key_switching_key_bytes(),
+        || Loader::new(&TINY, Isa::best()),
+        Loader::write,
+        Loader::finish,
+    );
+}
