@@ -1,0 +1,167 @@
+//! Samples and keys from arbitrary bytes: words that are not below q and wrong lengths are refused, in whatever pieces the
+//! bytes come, and nothing else is.
+#![no_main]
+
+use std::sync::OnceLock;
+
+use libfuzzer_sys::fuzz_target;
+use toroid_fuzz::{Input, repeat};
+use toroid_ring::simd::Isa;
+use toroid_tfhe::TfheError;
+use toroid_tfhe::bootstrap::BootstrappingKeyLoader;
+use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::key_switch::KeySwitchingKeyLoader;
+use toroid_tfhe::keys::ClientKey;
+use toroid_tfhe::lwe::words_from_bytes;
+use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
+use toroid_tfhe::params::{ModulusKind, ParamSet, TINY, TINY32};
+use toroid_tfhe::product::{Arithmetic, Exact, Fast};
+use toroid_tfhe::random::Csprng;
+
+const P: u64 = 0xFFFF_FFFF_0000_0001;
+/// Most pieces that a key comes in.
+const MAX_PIECES: usize = 64;
+
+fn canonical(modulus: ModulusKind, bytes: &[u8]) -> bool {
+    match modulus {
+        ModulusKind::Torus32 => true,
+        ModulusKind::Goldilocks => bytes
+            .chunks_exact(8)
+            .all(|word| word.try_into().map(u64::from_le_bytes).is_ok_and(|w| w < P)),
+    }
+}
+
+fn words<M: Modulus>(params: &ParamSet, bytes: &[u8]) {
+    let word = size_of::<M::Word>();
+    let expected = bytes.len().is_multiple_of(word) && canonical(M::KIND, bytes);
+    let read = words_from_bytes::<M>("a sample", params, bytes, bytes.len() / word);
+    assert_eq!(read.is_ok(), expected);
+    assert!(read.is_err() || read.is_ok_and(|words| words.len() == bytes.len() / word));
+    let sample = words_from_bytes::<M>("a TLWE sample", params, bytes, params.tlwe_words());
+    assert_eq!(
+        sample.is_ok(),
+        expected && bytes.len() == params.tlwe_bytes()
+    );
+}
+
+fn decrypt(params: &'static ParamSet, keys: &OnceLock<ClientKey>, input: &mut Input) {
+    let key = keys.get_or_init(|| ClientKey::generate(params, &mut Csprng::from_seed([7; 32])));
+    let (bits, signed, whole) = (input.u8(), input.u8() & 1 != 0, input.u8() & 1 != 0);
+    let bytes = input.rest();
+    let sample = if whole {
+        repeat(bytes, params.tlwe_bytes())
+    } else {
+        bytes.to_vec()
+    };
+    let expected = sample.len() == params.tlwe_bytes() && canonical(params.modulus, &sample);
+    match key.phase(&sample) {
+        Ok(phase) => assert!(expected && (-0.5..=0.5).contains(&phase)),
+        Err(_) => assert!(!expected),
+    }
+    assert_eq!(key.decrypt_bit(&sample).is_ok(), expected);
+    let Ok(encoding) = Encoding::new(bits.into(), signed) else {
+        return;
+    };
+    match key.decrypt(&sample, encoding) {
+        Ok(message) => assert!(expected && encoding.outputs().contains(&message)),
+        Err(_) => assert!(!expected),
+    }
+}
+
+/// Feeds a loader in pieces. It must take exactly the canonical bytes that have room, refuse a piece without any trace of
+/// it, and give the key if and only if the bytes that it took are the whole key.
+fn load<L, K>(
+    mut loader: L,
+    key_bytes: u64,
+    modulus: ModulusKind,
+    input: &mut Input,
+    write: fn(&mut L, &[u8]) -> Result<(), TfheError>,
+    finish: fn(L) -> Result<K, TfheError>,
+) {
+    let key_bytes = key_bytes as usize;
+    let mut taken: Vec<u8> = Vec::new();
+    for _ in 0..MAX_PIECES {
+        if input.is_empty() {
+            break;
+        }
+        let choice = input.u8();
+        let left = key_bytes - taken.len();
+        let len = match choice & 7 {
+            0 => left,
+            1 => left + 1,
+            2 => left.saturating_sub(1 + usize::from(choice >> 5)),
+            3 => usize::from(input.u16()) * 16,
+            4 => usize::from(input.u16()),
+            _ => usize::from(input.u8()),
+        };
+        let piece = match choice >> 3 & 3 {
+            0 => vec![0; len],
+            1 => vec![0xFF; len],
+            _ => {
+                let pattern = usize::from(input.u8());
+                repeat(input.bytes(pattern), len)
+            }
+        };
+        let before = taken.len();
+        taken.extend_from_slice(&piece);
+        match write(&mut loader, &piece) {
+            Ok(()) => assert!(taken.len() <= key_bytes),
+            Err(TfheError::Length { .. }) => {
+                assert!(taken.len() > key_bytes);
+                taken.truncate(before);
+            }
+            Err(TfheError::NotCanonical { .. }) => {
+                // The piece may have completed a word that began in an earlier one.
+                assert!(!canonical(modulus, &taken));
+                taken.truncate(before);
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    let whole = taken.len() == key_bytes;
+    assert_eq!(finish(loader).is_ok(), whole);
+    assert!(!whole || canonical(modulus, &taken));
+}
+
+fn bootstrapping<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet, input: &mut Input) {
+    let loader = BootstrappingKeyLoader::<M, A>::new(params, Isa::best());
+    load(
+        loader.expect("the modulus is the set's"),
+        params.bootstrapping_key_bytes(),
+        // In the NTT domain, whatever the modulus of the samples.
+        ModulusKind::Goldilocks,
+        input,
+        BootstrappingKeyLoader::write,
+        BootstrappingKeyLoader::finish,
+    );
+}
+
+fn key_switching<M: Modulus>(params: &'static ParamSet, input: &mut Input) {
+    let loader = KeySwitchingKeyLoader::<M>::new(params, Isa::best());
+    load(
+        loader.expect("the modulus is the set's"),
+        params.key_switching_key_bytes(),
+        M::KIND,
+        input,
+        KeySwitchingKeyLoader::write,
+        KeySwitchingKeyLoader::finish,
+    );
+}
+
+static KEY: OnceLock<ClientKey> = OnceLock::new();
+static KEY32: OnceLock<ClientKey> = OnceLock::new();
+
+fuzz_target!(|data: &[u8]| {
+    let input = &mut Input::new(data);
+    match input.u8() % 10 {
+        0 => words::<Goldilocks>(&TINY, input.rest()),
+        1 => words::<Torus32>(&TINY32, input.rest()),
+        2 | 3 => decrypt(&TINY, &KEY, input),
+        4 => decrypt(&TINY32, &KEY32, input),
+        5 => bootstrapping::<Goldilocks, Exact>(&TINY, input),
+        6 => bootstrapping::<Torus32, Exact>(&TINY32, input),
+        7 => bootstrapping::<Goldilocks, Fast>(&TINY, input),
+        8 => key_switching::<Goldilocks>(&TINY, input),
+        _ => key_switching::<Torus32>(&TINY32, input),
+    }
+});

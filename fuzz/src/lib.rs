@@ -1,0 +1,58 @@
+//! What the targets share: a reader that cuts an input into values.
+
+/// Cuts an input into values, from its front; beyond its end there are zeroes.
+pub struct Input<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    pub fn new(data: &'a [u8]) -> Input<'a> {
+        Input { rest: data }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// At most `count` bytes: fewer only at the end.
+    pub fn bytes(&mut self, count: usize) -> &'a [u8] {
+        let (now, later) = self.rest.split_at(count.min(self.rest.len()));
+        self.rest = later;
+        now
+    }
+
+    pub fn array<const COUNT: usize>(&mut self) -> [u8; COUNT] {
+        let mut array = [0; COUNT];
+        let bytes = self.bytes(COUNT);
+        array[..bytes.len()].copy_from_slice(bytes);
+        array
+    }
+
+    pub fn u8(&mut self) -> u8 {
+        u8::from_le_bytes(self.array())
+    }
+
+    pub fn u16(&mut self) -> u16 {
+        u16::from_le_bytes(self.array())
+    }
+
+    pub fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.array())
+    }
+
+    pub fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.array())
+    }
+
+    pub fn rest(&mut self) -> &'a [u8] {
+        self.bytes(self.rest.len())
+    }
+}
+
+/// `len` bytes that repeat `pattern`; zeroes if that is empty.
+pub fn repeat(pattern: &[u8], len: usize) -> Vec<u8> {
+    if pattern.is_empty() {
+        return vec![0; len];
+    }
+    pattern.iter().copied().cycle().take(len).collect()
+}
