@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde_json::json;
 use toroid_client::session::StoredSample;
-use toroid_isa::{Instruction, Program, TestVector, VrNumber, VrType};
+use toroid_isa::{Instruction, KeyKind, Program, TestVector, VrNumber, VrType};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::KeyTag;
 use toroid_tfhe::noise;
@@ -100,7 +100,7 @@ pub fn save_sample(
 
 /// A file that can go to a drive, with what can be checked without the drive checked.
 enum Content {
-    Key,
+    Key(VrNumber),
     Sample(VrNumber),
     Program(Program, Vec<TestVector>),
 }
@@ -118,7 +118,14 @@ fn content(path: &Path, args: &PutArgs) -> anyhow::Result<Content> {
             .map_err(|_| anyhow::anyhow!("{}: the file ends in its header", path.display()))?;
         let header = Header::from_bytes(&bytes).with_context(shown)?;
         return match header.kind {
-            Kind::BootstrappingKey | Kind::KeySwitchingKey => Ok(Content::Key),
+            Kind::BootstrappingKey => Ok(Content::Key(VrNumber::key(
+                args.key_id,
+                KeyKind::Bootstrapping,
+            )?)),
+            Kind::KeySwitchingKey => Ok(Content::Key(VrNumber::key(
+                args.key_id,
+                KeyKind::KeySwitching,
+            )?)),
             Kind::Sample => {
                 let register = args.register.with_context(|| {
                     format!(
@@ -168,6 +175,29 @@ fn params_on_drive(opened: &Opened, key_id: u32) -> anyhow::Result<&'static Para
         .find(|sc| sc.vr().key_id() == key_id)
         .and_then(|sc| ParamSet::by_id(sc.params()))
         .with_context(|| format!("the drive holds nothing of key id {key_id} yet: give --params"))
+}
+
+/// Refuses an object of another parameter set than the one that its key id is in use with on the drive: the registers
+/// are empty when a command opens the drive, so that it would not notice before the program is run.
+fn check_params(opened: &Opened, register: VrNumber, params: &ParamSet) -> anyhow::Result<()> {
+    let other = opened
+        .session
+        .store()
+        .list()
+        .iter()
+        .filter_map(|blob| blob.sc)
+        .filter(|sc| sc.vr().key_id() == register.key_id() && sc.vr() != register)
+        .filter_map(|sc| ParamSet::by_id(sc.params()))
+        .find(|set| set.id != params.id);
+    if let Some(other) = other {
+        bail!(
+            "{register} would be of parameter set {}, but key id {} is in use with {} on this drive",
+            params.name,
+            register.key_id(),
+            other.name
+        );
+    }
+    Ok(())
 }
 
 /// Runs `toroid put`.
@@ -223,19 +253,18 @@ fn put_file(
     };
     let session = &opened.session;
     match content {
-        Content::Key => {
+        Content::Key(register) => {
             let reader = ObjectReader::new(open(path)?)?;
+            check_params(opened, register, reader.header().params)?;
             let bar = progress::bar(output, reader.header().kind.name());
-            let stat =
-                opened.wait(session.put_key(args.key_id, reader, &progress::transfer(&bar)))?;
+            opened.wait(session.put_key(args.key_id, reader, &progress::transfer(&bar)))?;
             bar.finish_and_clear();
-            if let Some(sc) = stat.sc {
-                note(sc.vr());
-            }
+            note(register);
         }
         Content::Sample(register) => {
             let (header, bytes) = read_sample(path)?;
             let encoding = sample_encoding(&header, path)?;
+            check_params(opened, register, header.params)?;
             opened.wait(session.put_sample(
                 register,
                 header.params,
@@ -249,12 +278,15 @@ fn put_file(
             let params = args
                 .params
                 .map_or_else(|| params_on_drive(opened, args.key_id), Ok)?;
+            let register = VrNumber::program(args.key_id)?;
+            check_params(opened, register, params)?;
             for vector in &test_vectors {
+                check_params(opened, vector.vr, params)?;
                 opened.wait(session.put_test_vector(params, vector))?;
                 note(vector.vr);
             }
             opened.wait(session.put_program(args.key_id, params, &program))?;
-            note(VrNumber::program(args.key_id)?);
+            note(register);
         }
     }
     Ok(())

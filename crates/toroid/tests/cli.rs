@@ -1,0 +1,590 @@
+//! The program as its users see it: every command, and what happens when something is wrong.
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A folder to run the program in.
+struct Place(TempDir);
+
+/// What the program said.
+struct Said {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Said {
+        Said {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+fn example(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path)
+}
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    /// With keys of `tiny` in `keys`, a drive `d.img` that holds the public ones, and samples of 3 and -2.
+    fn prepared(metadata: &str) -> Place {
+        let place = Place::new();
+        place.ok("keys generate --params tiny");
+        place.ok(&format!(
+            "drive format d.img --size 64MiB --swap 16MiB --metadata {metadata}"
+        ));
+        place.ok("put d.img keys/bootstrapping.key keys/key-switching.key");
+        place.ok("encrypt 3 --out three.ct");
+        place.ok("encrypt -2 --out minus_two.ct");
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toroid"));
+        command
+            .args(line.split_whitespace())
+            .current_dir(self.0.path());
+        command
+    }
+
+    fn run(&self, line: &str) -> Said {
+        self.command(line).output().unwrap().into()
+    }
+
+    /// Runs a line that must succeed; its standard output.
+    fn ok(&self, line: &str) -> String {
+        let said = self.run(line);
+        assert_eq!(said.code, Some(0), "toroid {line}: {}", said.err);
+        said.out
+    }
+
+    fn json(&self, line: &str) -> Value {
+        serde_json::from_str(&self.ok(&format!("--json {line}"))).unwrap()
+    }
+
+    /// Runs a line that must fail with this exit code and with these words.
+    fn fails(&self, code: i32, line: &str, words: &[&str]) {
+        let said = self.run(line);
+        assert_eq!(said.code, Some(code), "toroid {line}: {}", said.err);
+        for word in words {
+            assert!(
+                said.err.contains(word),
+                "toroid {line}: {:?} is not in {:?}",
+                word,
+                said.err
+            );
+        }
+        assert!(
+            !said.err.contains("panicked"),
+            "toroid {line}: {}",
+            said.err
+        );
+    }
+
+    fn copy_example(&self, path: &str) -> String {
+        let from = example(path);
+        let name = from.file_name().unwrap().to_str().unwrap().to_owned();
+        fs::copy(&from, self.path(&name)).unwrap();
+        name
+    }
+
+    fn decrypted(&self, file: &str) -> i64 {
+        self.json(&format!("decrypt {file}"))["message"]
+            .as_i64()
+            .unwrap()
+    }
+
+    /// Registers that hold something on the drive.
+    fn registers(&self, image: &str) -> Vec<String> {
+        let info = self.json(&format!("drive info {image}"));
+        info["blobs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|blob| Some(blob["register"].as_str()?.to_owned()))
+            .collect()
+    }
+}
+
+fn check_demo(place: &Place, options: &str, x: i64, y: i64) {
+    let value = place.json(&format!("demo {options} -x {x} -y {y}"));
+    assert_eq!(value["x"], x);
+    assert_eq!(value["y"], y);
+    assert_eq!(value["expected"], x * y, "{options}");
+    assert_eq!(value["result"], x * y, "{options} {x} {y}");
+    assert_eq!(value["correct"], true);
+    let positive = |field: &str| {
+        let figure = value[field].as_f64();
+        assert!(
+            figure.is_some_and(|figure| figure > 0.0),
+            "{field}: {value}"
+        );
+    };
+    for field in ["bootstrap_ms", "program_ms", "trigger_ms", "total_ms"] {
+        positive(field);
+    }
+    if cfg!(target_os = "linux") {
+        positive("peak_rss_mb");
+    }
+    let log2_p_fail = value["log2_p_fail"].as_f64().unwrap();
+    assert!(log2_p_fail < -60.0 && value["p_fail"].as_f64().unwrap() < 1e-18);
+    assert!(value["program_ms"].as_f64() <= value["trigger_ms"].as_f64());
+    assert_eq!(value["commands"].as_array().unwrap().len(), 14);
+}
+
+#[test]
+fn demo_multiplies() {
+    let place = Place::new();
+    for (x, y) in [(3, 2), (-3, 2), (-4, -1), (0, 7), (-8, 0)] {
+        check_demo(&place, "--params tiny", x, y);
+    }
+    for (x, y) in [(1, 2), (-2, 1), (-1, -3), (-4, 0)] {
+        check_demo(&place, "--params tiny32", x, y);
+    }
+    for options in [
+        "--params tiny --exact",
+        "--params tiny --metadata nvme",
+        "--params tiny32 --exact --metadata nvme",
+        "--params tiny32 --metadata second-half",
+    ] {
+        check_demo(&place, options, -2, 1);
+    }
+}
+
+#[test]
+fn demo_picks_factors_and_explains_itself() {
+    let place = Place::new();
+    for _ in 0..5 {
+        let value = place.json("demo --params tiny32");
+        assert_eq!(value["correct"], true, "{value}");
+        let value = place.json("demo --params tiny -x -7");
+        assert_eq!(value["x"], -7);
+        assert_eq!(value["correct"], true, "{value}");
+    }
+    let text = place.ok("demo --params tiny -x 3 -y -2");
+    for words in [
+        "decrypted: 3 × -2 = -6",
+        "failure probability",
+        "INSECURE",
+        "Write(MD(4,0,2))",
+    ] {
+        assert!(text.contains(words), "{words} is not in {text}");
+    }
+    place.ok("demo --params tiny --image kept.img");
+    assert!(place.registers("kept.img").contains(&"cow:0:2".to_owned()));
+    place.fails(
+        1,
+        "demo --params tiny --image kept.img",
+        &["kept.img", "exists"],
+    );
+}
+
+#[test]
+fn demo_refuses_what_does_not_fit() {
+    let place = Place::new();
+    for (line, words) in [
+        ("-x 8 -y 0", "x = 8 is outside -8..=7"),
+        ("-x 5 -y 4", "x + y = 9 is outside -8..=7"),
+        ("-x -5 -y 4", "x - y = -9 is outside -8..=7"),
+        ("-x -4 -y -4", "x * y = 16 is outside -16..=15"),
+        ("-x 9223372036854775807 -y -9223372036854775808", "outside"),
+        ("-y 100", "y = 100 is outside -8..=7"),
+    ] {
+        place.fails(1, &format!("demo --params tiny {line}"), &[words, "tiny"]);
+    }
+    place.fails(1, "demo --params gate", &["Boolean gates"]);
+    place.fails(
+        2,
+        "demo --params huge",
+        &["no parameter set \"huge\"", "message7"],
+    );
+    place.fails(2, "demo -x three", &["three"]);
+    place.fails(2, "demo --metadata elsewhere", &["second-half"]);
+    place.fails(
+        1,
+        "demo --params tiny --image no/such/folder/d.img",
+        &["no/such/folder"],
+    );
+}
+
+#[test]
+fn parameter_sets_are_shown() {
+    let place = Place::new();
+    let sets = place.json("params");
+    let names: Vec<_> = sets["sets"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|set| set["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        ["paper", "message7", "message4", "gate", "tiny", "tiny32"]
+    );
+    let paper = place.json("params paper");
+    assert_eq!(paper["bootstrapping_key_bytes"], 2_097_152_000u64);
+    assert_eq!(paper["key_switching_key_bytes"], 367_460_352u64);
+    assert_eq!(paper["security_bits"], 122);
+    assert!(place.ok("params").contains("INSECURE"));
+    assert!(place.ok("params message7").contains("128"));
+    place.fails(2, "params huge", &["no parameter set"]);
+}
+
+#[test]
+fn a_written_sample_is_computed_with() {
+    for (metadata, exact) in [("second-half", ""), ("nvme", "--exact")] {
+        let place = Place::prepared(metadata);
+        let multiply = place.copy_example("crates/isa/examples/multiply.tasm");
+        place.ok(&format!("put d.img {multiply}"));
+        place.ok("put d.img three.ct --as cor:0:1");
+        let line = format!("run d.img cow:0:2 --write minus_two.ct --out product.ct {exact}");
+        assert_eq!(place.json(&line)["computed"], true);
+        assert_eq!(place.decrypted("product.ct"), -6);
+        // The result has taken the place of y; x is as it was, so that the program can run again.
+        place.ok("get d.img cow:0:2 --out again.ct");
+        assert_eq!(place.decrypted("again.ct"), -6);
+        place.ok("get d.img cor:0:1 --out x.ct");
+        assert_eq!(place.decrypted("x.ct"), 3);
+        place.ok(&format!("{line} --force"));
+        assert_eq!(place.decrypted("product.ct"), -6);
+        assert_eq!(
+            place.registers("d.img"),
+            [
+                "key:0:1", "key:0:2", "tv:0:0", "prg:0:0", "cor:0:1", "cow:0:2"
+            ]
+        );
+    }
+}
+
+#[test]
+fn a_read_sample_is_computed_with() {
+    let place = Place::prepared("second-half");
+    let level = place.copy_example("examples/level.tasm");
+    place.ok(&format!("put d.img {level}"));
+    for (x, expected) in [(-8, 0), (-3, 0), (-2, 1), (3, 1), (4, 2), (7, 2)] {
+        place.ok(&format!("encrypt {x} --out x.ct --force"));
+        place.ok("put d.img x.ct --as cor:0:1");
+        let run = place.json("run d.img cor:0:1 --out level.ct --force");
+        assert_eq!(run["computed"], true);
+        assert!(run["log2_p_fail"].as_f64().unwrap() < -60.0);
+        assert_eq!(place.decrypted("level.ct"), expected, "level of {x}");
+        // The SSD keeps the value.
+        place.ok("get d.img cor:0:1 --out x.ct --force");
+        assert_eq!(place.decrypted("x.ct"), x);
+    }
+}
+
+#[test]
+fn key_ids_keep_clients_apart() {
+    let place = Place::prepared("nvme");
+    let maximum = place.copy_example("examples/maximum.tasm");
+    place.ok("keys generate --params tiny32 --out others");
+    place.ok("put d.img others/bootstrapping.key others/key-switching.key --key-id 5");
+    place.fails(
+        1,
+        &format!("put d.img {maximum} --key-id 5"),
+        &["cor:0:1", "key id 5", ".key 5"],
+    );
+    let text = fs::read_to_string(place.path(&maximum)).unwrap();
+    fs::write(place.path("five.tasm"), format!(".key 5\n{text}")).unwrap();
+    place.ok("put d.img five.tasm --key-id 5");
+    place.ok(&format!("put d.img {maximum}"));
+    place.ok("encrypt -1 --key others/client.key --out x5.ct");
+    place.ok("encrypt 2 --key others/client.key --out y5.ct");
+    place.ok("put d.img x5.ct --as cor:5:1");
+    place.ok("put d.img three.ct --as cor:0:1");
+    place.ok("run d.img cow:5:2 --write y5.ct --out r5.ct");
+    place.ok("run d.img cow:0:2 --write minus_two.ct --out r0.ct");
+    assert_eq!(place.decrypted("r5.ct --key others/client.key"), 2);
+    assert_eq!(place.decrypted("r0.ct"), 3);
+    // Another set's sample, and a key of another set, are refused.
+    place.fails(1, "put d.img x5.ct --as cor:0:1", &["tiny32", "tiny"]);
+    place.fails(
+        1,
+        "put d.img others/bootstrapping.key",
+        &["tiny32", "key id 0"],
+    );
+}
+
+#[test]
+fn files_say_what_they_are() {
+    let place = Place::prepared("second-half");
+    let key = place.json("keys info keys/bootstrapping.key");
+    assert_eq!(key["kind"], "bootstrapping key");
+    assert_eq!(key["params"], "tiny");
+    assert_eq!(key["payload_bytes"], 524_288);
+    let sample = place.json("keys info three.ct");
+    assert_eq!(sample["kind"], "TLWE sample");
+    assert_eq!(sample["tag"], key["tag"]);
+    assert_eq!(sample["message_bits"], 4);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = fs::metadata(place.path("keys/client.key"))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600, "the secret key is for its owner alone");
+    }
+    place.ok("encrypt 9 --bits 5 --unsigned --out nine.ct");
+    assert_eq!(place.decrypted("nine.ct"), 9);
+    let multiply = place.copy_example("crates/isa/examples/multiply.tasm");
+    let asm = place.json(&format!("asm {multiply} --params tiny --out multiply.tscp"));
+    assert_eq!(asm["instructions"], 7);
+    assert_eq!(asm["bootstraps"], 2);
+    let text = place.ok("disasm multiply.tscp");
+    fs::write(place.path("back.tasm"), text).unwrap();
+    place.ok("asm back.tasm --out back.tscp");
+    assert_eq!(
+        fs::read(place.path("multiply.tscp")).unwrap(),
+        fs::read(place.path("back.tscp")).unwrap()
+    );
+    let info = place.json("drive info d.img");
+    assert_eq!(info["metadata"], "second half of the LBA space");
+    assert_eq!(info["block_bytes"], 4096);
+}
+
+#[test]
+fn what_is_missing_or_wrong_is_named() {
+    let place = Place::prepared("second-half");
+    place.ok("keys generate --params tiny --out others");
+    place.ok("keys generate --params tiny32 --client-only --out others32");
+    fs::write(
+        place.path("typo.tasm"),
+        ".reg x = cor:1\n hommadd x, x\n return x\n",
+    )
+    .unwrap();
+    fs::write(place.path("endless.tasm"), ".reg x = cor:1\n mov x, x\n").unwrap();
+    for (code, line, words) in [
+        (1, "decrypt none.ct", &["none.ct", "No such file"][..]),
+        (1, "decrypt three.ct --key none.key", &["none.key"]),
+        (
+            1,
+            "decrypt three.ct --key others/client.key",
+            &["three.ct", "tag"],
+        ),
+        (1, "decrypt three.ct --key others32/client.key", &["tiny32"]),
+        (
+            1,
+            "decrypt three.ct --key keys/bootstrapping.key",
+            &["client key"],
+        ),
+        (1, "decrypt keys/client.key", &["TLWE sample"]),
+        (1, "encrypt 8 --out eight.ct", &["8", "-8..=7"]),
+        (1, "encrypt 1 --bits 17 --out one.ct", &["17"]),
+        (
+            1,
+            "encrypt 1 --out three.ct",
+            &["three.ct exists", "--force"],
+        ),
+        (1, "keys generate --params tiny", &["exists", "--force"]),
+        (2, "keys generate --params huge", &["no parameter set"]),
+        (1, "keys info none.key", &["none.key"]),
+        (1, "keys info d.img", &["not a Toroid file"]),
+        (1, "drive info three.ct", &["three.ct", "not a drive image"]),
+        (1, "drive info keys", &["keys is not a regular file"]),
+        (1, "drive info none.img", &["cannot open none.img"]),
+        (1, "drive format d.img", &["d.img exists", "--force"]),
+        (1, "drive format e.img --size 100", &["e.img"]),
+        (2, "drive format e.img --size many", &["many"]),
+        (1, "put none.img three.ct --as cor:0:1", &["none.img"]),
+        (1, "put d.img none.ct", &["none.ct"]),
+        (1, "put d.img three.ct", &["--as"]),
+        (1, "put d.img three.ct --as tv:0:1", &["tv:0:1"]),
+        (
+            1,
+            "put d.img three.ct minus_two.ct --as cor:0:1",
+            &["one by one"],
+        ),
+        (2, "put d.img three.ct --as cor:0:1:2", &["cor:0:1:2"]),
+        (
+            1,
+            "put d.img keys/client.key",
+            &["client key does not go to a drive"],
+        ),
+        (1, "put d.img typo.tasm", &["line 2", "hommadd", "homadd"]),
+        (
+            1,
+            "asm typo.tasm",
+            &["typo.tasm", "line 2", "hommadd", "homadd"],
+        ),
+        (1, "asm endless.tasm", &["line 2", "no return"]),
+        (1, "asm none.tasm", &["none.tasm"]),
+        (1, "disasm three.ct", &["three.ct", "not a program"]),
+        (
+            1,
+            "get d.img cor:0:9 --out nine.ct",
+            &["nothing is stored for cor:0:9"],
+        ),
+        (1, "get d.img key:0:1 --out key.ct", &["key:0:1"]),
+        (1, "run d.img cow:0:2 --out r.ct", &["--write"]),
+        (
+            1,
+            "run d.img cor:0:1 --write three.ct --out r.ct",
+            &["--write"],
+        ),
+        (
+            1,
+            "run d.img tv:0:1 --out r.ct",
+            &["tv:0:1", "cow:KEY:DATA"],
+        ),
+        (
+            1,
+            "run d.img cow:0:2 --write three.ct --out r.ct",
+            &["no program"],
+        ),
+        (
+            1,
+            "run d.img cow:0:2 --write three.ct --out minus_two.ct",
+            &["exists"],
+        ),
+        (2, "run d.img", &["--out"]),
+        (2, "", &["Usage"]),
+    ] {
+        place.fails(code, line, words);
+    }
+    let said = place.run("--json drive info three.ct");
+    let error: Value = serde_json::from_str(&said.err).unwrap();
+    assert!(
+        error["error"]
+            .as_str()
+            .unwrap()
+            .contains("not a drive image")
+    );
+    assert_eq!(said.out, "");
+    assert_eq!(place.registers("d.img"), ["key:0:1", "key:0:2"]);
+}
+
+#[test]
+fn a_put_that_is_wrong_writes_nothing() {
+    let place = Place::prepared("nvme");
+    let multiply = place.copy_example("crates/isa/examples/multiply.tasm");
+    for wrong in ["keys/client.key", "three.ct", "none.ct"] {
+        place.fails(1, &format!("put d.img {multiply} {wrong}"), &[wrong]);
+    }
+    assert_eq!(place.registers("d.img"), ["key:0:1", "key:0:2"]);
+}
+
+#[test]
+fn a_program_that_cannot_run_changes_nothing() {
+    let place = Place::prepared("nvme");
+    let multiply = place.copy_example("crates/isa/examples/multiply.tasm");
+    place.ok(&format!("put d.img {multiply}"));
+    // x is missing.
+    place.fails(
+        1,
+        "run d.img cow:0:2 --write three.ct --out r.ct",
+        &["cor:0:1", "mov"],
+    );
+    assert!(!place.path("r.ct").exists());
+    assert!(!place.registers("d.img").contains(&"cow:0:2".to_owned()));
+    // So are the keys.
+    place.ok("drive format e.img --size 64MiB --swap 16MiB");
+    place.ok(&format!("put e.img {multiply} --params tiny"));
+    place.ok("put e.img three.ct --as cor:0:1");
+    place.fails(
+        1,
+        "run e.img cow:0:2 --write minus_two.ct --out r.ct",
+        &["key"],
+    );
+    assert!(!place.path("r.ct").exists());
+}
+
+#[test]
+fn damaged_files_are_found() {
+    let place = Place::prepared("second-half");
+    let damage = |name: &str, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = fs::read(place.path(name)).unwrap();
+        change(&mut bytes);
+        fs::write(place.path("damaged"), bytes).unwrap();
+    };
+    let flipped = |at: usize| move |bytes: &mut Vec<u8>| bytes[at] ^= 1;
+    for at in [0, 10, 40, 64, 3000, 524_290] {
+        damage("keys/bootstrapping.key", &flipped(at));
+        place.fails(1, "keys info damaged", &["damaged"]);
+        place.fails(1, "put d.img damaged", &["damaged"]);
+    }
+    damage("keys/client.key", &flipped(80));
+    place.fails(1, "encrypt 1 --key damaged --out one.ct", &["checksum"]);
+    damage("three.ct", &flipped(100));
+    place.fails(1, "decrypt damaged", &["checksum"]);
+    place.fails(1, "put d.img damaged --as cor:0:1", &["checksum"]);
+    damage("three.ct", &|bytes| bytes.truncate(50));
+    place.fails(1, "decrypt damaged", &["damaged"]);
+    damage("keys/key-switching.key", &|bytes| bytes.truncate(4096));
+    place.fails(1, "put d.img damaged", &["damaged"]);
+    damage("three.ct", &|bytes| bytes.push(0));
+    place.fails(1, "decrypt damaged", &["damaged"]);
+    let multiply = place.copy_example("crates/isa/examples/multiply.tasm");
+    place.ok(&format!("asm {multiply} --out multiply.tscp"));
+    damage("multiply.tscp", &flipped(30));
+    place.fails(1, "disasm damaged", &["damaged", "CRC-32C"]);
+    damage("d.img", &flipped(20));
+    place.fails(1, "drive info damaged", &["header is damaged"]);
+    damage("d.img", &|bytes| bytes.truncate(1 << 20));
+    place.fails(1, "drive info damaged", &["cut off"]);
+    // The keys that were there before all this still work.
+    place.ok(&format!("put d.img {multiply}"));
+    place.ok("put d.img three.ct --as cor:0:1");
+}
+
+#[test]
+fn an_image_has_one_drive_at_a_time() {
+    let place = Place::prepared("second-half");
+    let held = toroid_drive::image::Image::open(&place.path("d.img")).unwrap();
+    for line in [
+        "put d.img three.ct --as cor:0:1",
+        "get d.img cor:0:1 --out x.ct",
+        "drive info d.img",
+        "drive format d.img --force",
+    ] {
+        place.fails(1, line, &["d.img is in use by another drive"]);
+    }
+    drop(held);
+    place.ok("put d.img three.ct --as cor:0:1");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_leaves_no_half_file() {
+    let place = Place::new();
+    // A key of a gigabyte: far more work than the time to the signal.
+    let child = place
+        .command("keys generate --params message7")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let keys = place.path("keys");
+    let begun = || fs::read_dir(&keys).is_ok_and(|mut files| files.next().is_some());
+    while !begun() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let signalled = Command::new("sh")
+        .args(["-c", &format!("kill -INT {}", child.id())])
+        .status()
+        .unwrap();
+    assert!(signalled.success());
+    let said = Said::from(child.wait_with_output().unwrap());
+    assert_eq!(said.code, Some(130), "{}", said.err);
+    assert!(said.err.contains("cancelled"), "{}", said.err);
+    assert_eq!(fs::read_dir(&keys).unwrap().count(), 0);
+}
