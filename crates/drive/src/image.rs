@@ -13,7 +13,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use rand_core::{OsRng, TryRngCore};
 use thiserror::Error;
 use toroid_nvme::NamespaceError;
 
@@ -92,7 +91,7 @@ pub enum ImageError {
     Namespace(#[from] NamespaceError),
     /// The operating system gave no random bytes for the identifier.
     #[error("no random bytes for the image's identifier: {0}")]
-    Random(rand_core::OsError),
+    Random(getrandom::Error),
     /// The SSD failed.
     #[error(transparent)]
     Ssd(#[from] SsdError),
@@ -215,9 +214,7 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 
 fn describe(options: &FormatOptions) -> Result<ImageInfo, ImageError> {
     let mut nguid = [0; 16];
-    OsRng
-        .try_fill_bytes(&mut nguid)
-        .map_err(ImageError::Random)?;
+    getrandom::fill(&mut nguid).map_err(ImageError::Random)?;
     ImageInfo::new(options, nguid)
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The Gaussian sampler (Box and Muller) evaluates polynomials only: no branch and no table index depends on the noise.
 
-use rand_chacha::ChaCha20Rng;
-use rand_core::{OsRng, RngCore, SeedableRng, TryRngCore};
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 use toroid_ring::multiversion;
 use toroid_ring::simd::Isa;
 use zeroize::{Zeroize, Zeroizing};
@@ -11,7 +11,7 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::modulus::{Modulus, nearest_i64};
 use crate::{TfheError, params::ModulusKind};
 
-/// A cryptographic generator: ChaCha20.
+/// A cryptographic generator: ChaCha20; its state is zeroized when it is dropped.
 pub struct Csprng(ChaCha20Rng);
 
 /// How many samples are drawn at a time.
@@ -24,9 +24,7 @@ impl Csprng {
     /// [`TfheError::Entropy`] where the system's generator fails.
     pub fn from_os() -> Result<Csprng, TfheError> {
         let mut seed = Zeroizing::new([0u8; 32]);
-        OsRng
-            .try_fill_bytes(seed.as_mut())
-            .map_err(|error| TfheError::Entropy(error.to_string()))?;
+        getrandom::fill(seed.as_mut()).map_err(|error| TfheError::Entropy(error.to_string()))?;
         Ok(Csprng(ChaCha20Rng::from_seed(*seed)))
     }
 

@@ -4,15 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 
-use rand_core::{OsRng, TryRngCore};
 use tokio::sync::Mutex;
 use toroid_drive::metadata::ScMetadata;
 use toroid_nvme::{self as nvme, Host, Namespace, NvmeError};
 
 use super::clusters::Clusters;
 use super::layout::{
-    FIRST_PAGE_LBA, FORMAT_VERSION, Page, PageHeader, PageKind, Record, SUPER_BLOCK_LBAS,
-    SuperBlock, SuperBlockFault,
+    FIRST_PAGE_LBA, FORMAT_VERSION, MAX_SEQUENCE, Page, PageHeader, PageKind, Record,
+    SUPER_BLOCK_LBAS, SuperBlock, SuperBlockFault,
 };
 use super::store::{Inner, Pages, Version};
 use super::{BlobError, BlobId, ScCarrier};
@@ -94,9 +93,7 @@ pub(super) async fn format(
         (clusters + clusters / 4 + 64).min(MAX_DEFAULT_PAGES.min(data_blocks / 4)) as u32,
     );
     let mut uuid = [0; 16];
-    OsRng
-        .try_fill_bytes(&mut uuid)
-        .map_err(|e| BlobError::Random(e.to_string()))?;
+    getrandom::fill(&mut uuid).map_err(|e| BlobError::Random(e.to_string()))?;
     let mut sb = SuperBlock {
         sequence: 1,
         uuid,
@@ -197,7 +194,7 @@ pub(super) async fn mount(
         )));
     }
     if let Some(lba) = bad_copy {
-        sb.sequence += 1;
+        sb.sequence = MAX_SEQUENCE.min(sb.sequence + 1);
         nvme::write_blocks(&*host, nsid, lba, &sb.encode(), &[], false).await?;
         nvme::flush(&*host, nsid).await?;
     }
@@ -223,7 +220,7 @@ pub(super) async fn mount(
                     });
                 }
                 Page::Used(header, payload) => {
-                    next_sequence = next_sequence.max(header.sequence.saturating_add(1));
+                    next_sequence = next_sequence.max(header.sequence + 1);
                     if header.kind != PageKind::Free {
                         used.insert(page, (header, payload.to_vec()));
                     }
@@ -296,7 +293,7 @@ pub(super) async fn mount(
         table.insert(id, Arc::new(version));
     }
 
-    let marker = PageHeader::free(&sb, BlobId(0), next_sequence);
+    let marker = PageHeader::free(&sb, BlobId(0), next_sequence.min(MAX_SEQUENCE));
     for &page in &stale {
         nvme::write_blocks(&*host, nsid, sb.page_lba(page), &marker, &[], false).await?;
     }
@@ -316,7 +313,7 @@ pub(super) async fn mount(
         table: RwLock::new(table),
         pages: Mutex::new(Pages {
             free,
-            next_sequence: next_sequence.saturating_add(1),
+            next_sequence: next_sequence + 1,
             replaced: Vec::new(),
         }),
         in_doubt: AtomicBool::new(false),
