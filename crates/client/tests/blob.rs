@@ -674,6 +674,37 @@ async fn one_bad_copy_of_the_super_block_is_repaired() {
     ));
 }
 
+/// A medium may claim any sequence number; the next one must neither overflow nor count as older.
+#[tokio::test]
+async fn without_a_next_sequence_number_the_store_only_reads() {
+    let host = host(0);
+    let store = format(&host, CLUSTER).await;
+    let id = put(&store, plain("x"), b"content").await;
+    drop(store);
+    for lba in 2..10 {
+        let mut page = nvme::read_blocks(&*host, 1, lba, 1).await.unwrap().data;
+        let is_head = page[4] == 1;
+        if is_head {
+            page[32..40].copy_from_slice(&(u64::MAX >> 1).to_le_bytes());
+            let crc = crc32c::crc32c_append(crc32c::crc32c(&page[..60]), &page[64..]);
+            page[60..64].copy_from_slice(&crc.to_le_bytes());
+            nvme::write_blocks(&*host, 1, lba, &page, &[], true)
+                .await
+                .unwrap();
+        }
+    }
+    for _ in 0..2 {
+        let store = mount(&host).await;
+        let created = store.create_blob(plain("y")).await.map(drop);
+        let written = store.write_blob(id, b"new", &Transfer::default()).await;
+        let deleted = store.delete_blob(id).await;
+        for refused in [created, written.map(drop), deleted] {
+            assert!(matches!(refused, Err(BlobError::NoSequenceNumber)));
+        }
+        assert_eq!(get(&store, id).await, b"content");
+    }
+}
+
 #[tokio::test]
 async fn unsuitable_namespaces_and_options_are_refused() {
     let odd: Arc<dyn Host> = Arc::new(ram(1000, 0, MDTS));

@@ -75,6 +75,9 @@ pub enum BlobError {
     /// the store is mounted again.
     #[error("the store refuses changes after a failed one; mount it again")]
     InDoubt,
+    /// The store has made as many changes as its format can count.
+    #[error("no sequence number is left for a change; copy the blobs to a new store")]
+    NoSequenceNumber,
     /// The data does not fit into memory; use the streaming or the file form.
     #[error("no memory for a blob of {0} bytes")]
     OutOfMemory(u64),

@@ -30,8 +30,8 @@
 //! | 4 | 1 head of a record, 2 continuation, 3 free |
 //! | 5-7 | 0 |
 //! | 8-23 | identifier of the store |
-//! | 24-31 | blob |
-//! | 32-39 | sequence number of the change that wrote this page |
+//! | 24-31 | blob: the sequence number of the change that created it |
+//! | 32-39 | sequence number of the change that wrote this page, at most 2^63 - 1 |
 //! | 40-43, 44-47 | index of this page in its record, pages of the record |
 //! | 48-51 | number of the record's next page; 2^32 - 1 after the last |
 //! | 52-55 | bytes of payload |
@@ -69,6 +69,9 @@ pub(super) const SUPER_BLOCK_LBAS: [u64; 2] = [0, 1];
 pub(super) const FIRST_PAGE_LBA: u64 = 2;
 /// Longest name of a blob, bytes of UTF-8.
 pub(super) const MAX_NAME_BYTES: usize = 255;
+
+/// Highest sequence number on a sound medium: no store makes so many changes, and counting on from it does not overflow.
+pub(super) const MAX_SEQUENCE: u64 = u64::MAX >> 1;
 
 const SUPER_MAGIC: [u8; 8] = *b"TOROIDBS";
 const PAGE_MAGIC: [u8; 4] = *b"TBMP";
@@ -223,7 +226,8 @@ impl SuperBlock {
         }
     }
 
-    /// Whether sizes are powers of two where they must be and at least one data cluster is left.
+    /// Whether sizes are powers of two where they must be, at least one data cluster is left and the sequence number can count
+    /// on.
     pub fn is_possible(&self) -> bool {
         let halves = match self.carrier {
             ScCarrier::NvmeMetadata => self.data_blocks <= self.namespace_blocks,
@@ -236,6 +240,7 @@ impl SuperBlock {
             && self.block_bytes.is_power_of_two()
             && (512..=1 << 16).contains(&self.block_bytes)
             && self.cluster_blocks.is_power_of_two()
+            && self.sequence <= MAX_SEQUENCE
             && self.metadata_pages > 0
             && self.metadata_pages < NO_PAGE
             && self.total_clusters() <= u64::from(u32::MAX)
@@ -441,7 +446,7 @@ pub(super) enum Page<'a> {
     Blank,
     /// A sound page of this store.
     Used(PageHeader, &'a [u8]),
-    /// Anything else: the medium has changed it.
+    /// Anything else: the medium has changed it, or no store has written it.
     Damaged,
 }
 
@@ -506,6 +511,8 @@ impl<'a> Page<'a> {
             Some(payload)
                 if raw.magic == PAGE_MAGIC
                     && raw.uuid == sb.uuid
+                    && raw.blob.get() <= raw.sequence.get()
+                    && raw.sequence.get() <= MAX_SEQUENCE
                     && raw.crc.get() == page_crc(block) =>
             {
                 let next = raw.next.get();
@@ -611,6 +618,30 @@ mod tests {
             payload.extend_from_slice(part);
         }
         assert_eq!(Record::decode(&payload, &sb), Ok(record));
+    }
+
+    /// They would overflow, or give a new blob the identifier of one that is there.
+    #[test]
+    fn numbers_that_no_store_counts_to_are_damage() {
+        let sb = sb();
+        for (blob, sequence, sound) in [
+            (MAX_SEQUENCE, MAX_SEQUENCE, true),
+            (1, MAX_SEQUENCE + 1, false),
+            (1, u64::MAX, false),
+            (6, 5, false),
+        ] {
+            let block = record(1)
+                .encode(&sb, BlobId(blob), sequence, &[5])
+                .remove(0);
+            let used = matches!(Page::decode(&block, &sb), Page::Used(..));
+            assert_eq!(used, sound, "blob {blob}, sequence number {sequence}");
+        }
+        let sb = SuperBlock {
+            sequence: u64::MAX,
+            ..sb
+        };
+        let decoded = SuperBlock::decode(&sb.encode());
+        assert_eq!(decoded, Err(SuperBlockFault::Damaged));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use toroid_isa::VrNumber;
 use toroid_nvme::{self as nvme, Host};
 
 use super::clusters::{Clusters, Lease};
-use super::layout::{FORMAT_VERSION, MAX_NAME_BYTES, PageHeader, Record, SuperBlock};
+use super::layout::{FORMAT_VERSION, MAX_NAME_BYTES, MAX_SEQUENCE, PageHeader, Record, SuperBlock};
 use super::{
     BlobData, BlobError, BlobId, BlobReader, BlobStat, BlobWriter, FormatOptions, MountOptions,
     NewBlob, ScCarrier, StoreInfo, Transfer,
@@ -57,6 +57,16 @@ pub(super) struct Pages {
     /// Versions replaced since the last flush. The markers on their heads are written but maybe not durable, so
     /// their pages and clusters must not be reused yet.
     pub replaced: Vec<Arc<Version>>,
+}
+
+impl Pages {
+    /// The sequence number of the next change.
+    fn sequence(&self) -> Result<u64, BlobError> {
+        if self.next_sequence > MAX_SEQUENCE {
+            return Err(BlobError::NoSequenceNumber);
+        }
+        Ok(self.next_sequence)
+    }
 }
 
 /// What a commit puts in place of a blob's current version.
@@ -225,7 +235,7 @@ impl Inner {
     /// Creates a blob, durably.
     async fn create(&self, name: String, sc: Option<ScMetadata>) -> Result<BlobStat, BlobError> {
         let mut pages = self.pages.lock().await;
-        let sequence = pages.next_sequence;
+        let sequence = pages.sequence()?;
         let version = Version {
             id: BlobId(sequence),
             sequence,
@@ -249,7 +259,7 @@ impl Inner {
         let mut pages = self.pages.lock().await;
         let version = Version {
             id,
-            sequence: pages.next_sequence,
+            sequence: pages.sequence()?,
             name: self.version(id)?.name.clone(),
             sc: content.sc,
             size: content.size,
@@ -342,7 +352,7 @@ impl Inner {
             // An older record of this blob must be gone for good before its newest one goes.
             self.settle(&mut pages).await?;
         }
-        let sequence = pages.next_sequence;
+        let sequence = pages.sequence()?;
         pages.next_sequence += 1;
         let marker = PageHeader::free(&self.sb, id, sequence);
         let lba = self.sb.page_lba(version.pages[0]);
