@@ -9,7 +9,7 @@ mod peer_key;
 mod report;
 mod rows;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use clap::Parser;
@@ -89,14 +89,20 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
     print!("{}", report::table(&outcomes));
     print!("{}", report::notes(&machine, &outcomes));
     if let Some(path) = &arguments.markdown {
-        std::fs::write(path, report::markdown(&machine, &outcomes))
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+        write(path, &report::markdown(&machine, &outcomes))?;
     }
     if let Some(path) = &arguments.json {
-        std::fs::write(path, report::json(&outcomes)?)
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+        write(path, &report::json(&outcomes)?)?;
     }
     Ok(())
+}
+
+/// Writes a file, and the folders above it where there are none.
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    path.parent()
+        .map_or(Ok(()), std::fs::create_dir_all)
+        .and_then(|()| std::fs::write(path, text))
+        .map_err(|error| format!("{}: {error}", path.display()).into())
 }
 
 /// Runs this program for one row.
