@@ -95,13 +95,7 @@ impl StoredSample {
     #[must_use]
     pub fn log2_failure(&self, encoding: Encoding) -> f64 {
         let behind = self.sc.log2_p_fail().map_or(f64::NEG_INFINITY, f64::from);
-        noise::log2_add(
-            behind,
-            noise::log2_tail(
-                noise::half_step(encoding.bits()),
-                self.log2_variance().exp2(),
-            ),
-        )
+        noise::log2_decoding_failure(encoding.bits(), self.log2_variance().exp2(), behind)
     }
 
     /// The encoding that the metadata states.
@@ -198,7 +192,8 @@ impl Session {
         Ok(writer.commit().await?)
     }
 
-    /// Generates a public key on all cores and writes it to the drive as it comes: a few megabytes are in memory.
+    /// Generates a public key on all cores and writes it to the drive as it comes. A few TRGSW samples a thread are in
+    /// memory at a time, never the key.
     ///
     /// # Errors
     /// Those of generation and of the store; [`BlobError::Cancelled`] leaves the old key on the drive.
@@ -287,7 +282,8 @@ impl Session {
     ) -> Result<TestVectorReport, SessionError> {
         let (bytes, input, report) = test_vector_bytes(params, vector)?;
         let sc = ScMetadata::new(vector.vr, params.id, bytes.len() as u64)?
-            .with_message(input.bits() as u8, input.is_signed())?;
+            .with_message(input.bits() as u8, input.is_signed())?
+            .with_output_bits(report.bits.1 as u8)?;
         self.put(sc, &bytes, &Transfer::default()).await?;
         Ok(report)
     }

@@ -752,6 +752,7 @@ impl Object {
             bytes: &data[..self.len],
             attributes: Attributes {
                 message_bits: sc.message_bits().into(),
+                output_bits: sc.output_bits().into(),
                 signed: sc.signed(),
                 log2_variance: sc.log2_variance().map(f64::from),
                 log2_failure: sc.log2_p_fail().map(f64::from),

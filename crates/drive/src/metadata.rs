@@ -30,7 +30,8 @@ struct Raw {
     blocks: U32,
     message_bits: u8,
     flags: u8,
-    reserved_38: [u8; 2],
+    output_bits: u8,
+    reserved_39: u8,
     log2_variance: F32,
     log2_p_fail: F32,
     reserved_48: [u8; 12],
@@ -50,6 +51,7 @@ pub struct ScMetadata {
     offset: u64,
     blocks: u32,
     message_bits: u8,
+    output_bits: u8,
     signed: bool,
     computed: bool,
     log2_variance: Option<f32>,
@@ -185,6 +187,7 @@ impl ScMetadata {
             offset: 0,
             blocks: 0,
             message_bits: 0,
+            output_bits: 0,
             signed: false,
             computed: false,
             log2_variance: None,
@@ -223,6 +226,21 @@ impl ScMetadata {
         }
         self.message_bits = bits;
         self.signed = signed;
+        Ok(self)
+    }
+
+    /// The same with the width of a test vector's output values where it is not that of its input; 0: the same. Ignored for
+    /// other types.
+    ///
+    /// # Errors
+    /// [`MetadataError::MessageBits`] above 64.
+    pub fn with_output_bits(mut self, bits: u8) -> Result<ScMetadata, MetadataError> {
+        if bits > 64 {
+            return Err(MetadataError::MessageBits { found: bits });
+        }
+        if self.vr.ty() == VrType::Tv {
+            self.output_bits = bits;
+        }
         Ok(self)
     }
 
@@ -279,6 +297,11 @@ impl ScMetadata {
         self.message_bits
     }
 
+    /// Width of a test vector's output values; 0: that of its input.
+    pub fn output_bits(&self) -> u8 {
+        self.output_bits
+    }
+
     /// Whether messages are signed.
     pub fn signed(&self) -> bool {
         self.signed
@@ -313,7 +336,8 @@ impl ScMetadata {
             blocks: self.blocks.into(),
             message_bits: self.message_bits,
             flags: if self.computed { COMPUTED } else { 0 } | if self.signed { SIGNED } else { 0 },
-            reserved_38: [0; 2],
+            output_bits: self.output_bits,
+            reserved_39: 0,
             log2_variance: self.log2_variance.unwrap_or(0.0).into(),
             log2_p_fail: self.log2_p_fail.unwrap_or(0.0).into(),
             reserved_48: [0; 12],
@@ -364,7 +388,7 @@ impl Raw {
         if self.flags & !(COMPUTED | SIGNED) != 0 {
             return Err(MetadataError::Reserved { bytes: "37" });
         }
-        if self.reserved_38 != [0; 2] {
+        if self.reserved_39 != 0 || (self.output_bits != 0 && ty != VrType::Tv) {
             return Err(MetadataError::Reserved { bytes: "38-39" });
         }
         if self.reserved_48 != [0; 12] {
@@ -374,6 +398,7 @@ impl Raw {
             .with_offset(self.offset.get())?
             .with_blocks(self.blocks.get())
             .with_message(self.message_bits, self.flags & SIGNED != 0)?
+            .with_output_bits(self.output_bits)?
             .with_computed(self.flags & COMPUTED != 0);
         Ok(ScMetadata {
             log2_variance: logarithm("log2 variance", self.log2_variance.get())?,

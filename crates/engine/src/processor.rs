@@ -137,6 +137,7 @@ struct Working {
 struct TestVector {
     bytes: Arc<[u8]>,
     message_bits: u32,
+    output_bits: u32,
     signed: bool,
 }
 
@@ -387,14 +388,15 @@ impl<'e> Transaction<'e> {
     fn hold(&mut self, vr: VrNumber, register: &Register) {
         match &register.content {
             Content::Program(_) => {}
-            Content::TestVector(bytes) => {
-                let bytes = Arc::clone(bytes);
+            Content::TestVector { bytes, output_bits } => {
+                let (bytes, output_bits) = (Arc::clone(bytes), *output_bits);
                 let (message_bits, signed) = (register.message_bits, register.signed);
                 self.test_vectors.insert(
                     vr,
                     TestVector {
                         bytes,
                         message_bits,
+                        output_bits,
                         signed,
                     },
                 );
@@ -530,6 +532,7 @@ impl<'e> Transaction<'e> {
                 let key_switching = self.key(n, KeyKind::KeySwitching)?;
                 let (mut bytes, value) = self.read(n)?;
                 let params = value.params;
+                let input = fingerprint(&bytes);
                 backend
                     .bootstrap(
                         params,
@@ -551,14 +554,18 @@ impl<'e> Transaction<'e> {
                 };
                 let noise = value
                     .noise
-                    .bootstrapped(params, message_bits, backend.path());
+                    .bootstrapped(params, message_bits, backend.path(), input);
+                let output_bits = match test_vector.output_bits {
+                    0 => message_bits,
+                    bits => bits,
+                };
                 self.write(
                     n,
                     &bytes,
                     Value {
                         params,
                         noise,
-                        message_bits,
+                        message_bits: output_bits,
                         signed: test_vector.signed,
                     },
                 )

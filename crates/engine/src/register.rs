@@ -15,6 +15,8 @@ use crate::error::EngineError;
 pub struct Attributes {
     /// Message bits of a sample, or of a test vector's input; 0: unknown, or a Boolean gate's.
     pub message_bits: u32,
+    /// Message bits of a test vector's output values; 0: those of its input.
+    pub output_bits: u32,
     /// Whether messages are signed.
     pub signed: bool,
     /// Whether a program made a sample.
@@ -46,12 +48,12 @@ impl Attributes {
                 });
             }
         }
-        if self.message_bits > MAX_MESSAGE_BITS {
+        if self.message_bits.max(self.output_bits) > MAX_MESSAGE_BITS {
             return Err(EngineError::Attribute {
                 vr,
                 what: "message bits",
                 expected: "at most 32",
-                found: f64::from(self.message_bits),
+                found: f64::from(self.message_bits.max(self.output_bits)),
             });
         }
         Ok(())

@@ -307,7 +307,10 @@ impl Engine {
                         attributes: part.attributes,
                     }));
                 }
-                Ok(()) => Ok(Content::TestVector(bytes.into())),
+                Ok(()) => Ok(Content::TestVector {
+                    bytes: bytes.into(),
+                    output_bits: part.attributes.output_bits,
+                }),
                 Err(error) => Err(error),
             },
             Body::Key(sink) => sink

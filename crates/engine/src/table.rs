@@ -19,7 +19,11 @@ use crate::store::Partial;
 #[derive(Clone)]
 pub(crate) enum Content {
     Program(Arc<Program>),
-    TestVector(Arc<[u8]>),
+    TestVector {
+        bytes: Arc<[u8]>,
+        /// Message bits of the output values; 0: those of the input.
+        output_bits: u32,
+    },
     Key(Arc<dyn LoadedKey>),
     Sample {
         page: PageId,

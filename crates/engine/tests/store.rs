@@ -230,6 +230,7 @@ fn attributes_are_checked() {
     assert!(engine.list().is_empty());
     let attributes = Attributes {
         message_bits: 3,
+        output_bits: 0,
         signed: true,
         computed: false,
         log2_variance: Some(-30.0),

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 pub enum Isa {
     /// Plain Rust, any processor.
     Portable,
-    /// x86-64 with AVX2 and FMA.
+    /// x86-64 with AVX2, FMA, BMI1, BMI2, LZCNT and POPCNT.
     Avx2,
     /// x86-64 with AVX-512 F, DQ, BW, VL (and what [`Isa::Avx2`] has).
     Avx512,
@@ -29,7 +29,14 @@ impl Isa {
         match self {
             Isa::Portable => true,
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            Isa::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("fma")
+                    && is_x86_feature_detected!("bmi1")
+                    && is_x86_feature_detected!("bmi2")
+                    && is_x86_feature_detected!("lzcnt")
+                    && is_x86_feature_detected!("popcnt")
+            }
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => {
                 Isa::Avx2.is_available()
@@ -48,15 +55,26 @@ impl Isa {
         Isa::ALL.into_iter().filter(|isa| isa.is_available())
     }
 
+    /// The instruction set that `TOROID_ISA` names, if it is set.
+    ///
+    /// # Errors
+    /// [`RingError::UnknownIsa`](crate::RingError::UnknownIsa) for another name; [`Isa::best`] ignores it.
+    pub fn requested() -> Result<Option<Isa>, crate::RingError> {
+        std::env::var("TOROID_ISA")
+            .ok()
+            .map(|name| name.parse())
+            .transpose()
+    }
+
     /// The fastest available instruction set, or the slower one that `TOROID_ISA` names.
     #[must_use]
     pub fn best() -> Isa {
         static BEST: OnceLock<Isa> = OnceLock::new();
         *BEST.get_or_init(|| {
             let widest = Isa::available().last().unwrap_or(Isa::Portable);
-            std::env::var("TOROID_ISA")
+            Isa::requested()
                 .ok()
-                .and_then(|name| name.parse().ok())
+                .flatten()
                 .map_or(widest, |asked: Isa| {
                     Isa::available()
                         .filter(|isa| *isa <= asked)

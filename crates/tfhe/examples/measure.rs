@@ -136,7 +136,7 @@ fn measure<M: Modulus, A: Arithmetic<M>>(
         let sample = words_from_bytes::<M>("a sample", params, &bytes, params.tlwe_words())?;
         let started = Instant::now();
         bootstrapping.blind_rotate(&test_vector, &sample, &mut extracted, &|| false)?;
-        key_switching.switch(&extracted, &mut output);
+        key_switching.switch(&extracted, &mut output)?;
         times.push(started.elapsed());
         let extracted_error = M::sub(extracted_key.phase::<M>(&extracted), expected);
         let output_error = M::sub(client.lwe().phase::<M>(&output), expected);

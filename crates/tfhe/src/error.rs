@@ -66,14 +66,6 @@ pub enum TfheError {
     /// The set's modulus does not fit the type that was asked for.
     #[error("parameter set {0} has another ciphertext modulus")]
     ModulusMismatch(&'static str),
-    /// The operation does not exist for this parameter set.
-    #[error("{params} has no {what}")]
-    Unsupported {
-        /// What was asked for.
-        what: &'static str,
-        /// Name of the parameter set.
-        params: &'static str,
-    },
     /// The caller asked to stop.
     #[error("cancelled")]
     Cancelled,

@@ -152,8 +152,8 @@ pub fn test_vector<M: Modulus>(
         return Err(TfheError::Length {
             what: "the table of a test vector",
             params: params.name,
-            expected: count as u64,
-            found: table.len() as u64,
+            expected: (count * size_of::<M::Word>()) as u64,
+            found: size_of_val(table) as u64,
         });
     }
     let first = input.messages().start;

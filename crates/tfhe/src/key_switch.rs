@@ -9,6 +9,7 @@ use toroid_ring::multiversion;
 use toroid_ring::simd::Isa;
 
 use crate::TfheError;
+use crate::bootstrap::check_words;
 use crate::lwe;
 use crate::memory::Buffer;
 use crate::modulus::{DigitField, Modulus};
@@ -37,6 +38,9 @@ impl<M: Modulus> KeySwitchingKeyLoader<M> {
     pub fn new(params: &'static ParamSet, isa: Isa) -> Result<Self, TfheError> {
         if params.modulus != M::KIND {
             return Err(TfheError::ModulusMismatch(params.name));
+        }
+        if !isa.is_available() {
+            return Err(toroid_ring::RingError::IsaUnavailable(isa).into());
         }
         let bytes = params.key_switching_key_bytes() as usize;
         Ok(KeySwitchingKeyLoader {
@@ -137,7 +141,13 @@ impl<M: Modulus> KeySwitchingKey<M> {
     }
 
     /// Switches `extracted` (k·N + 1 words) into `out` (n + 1 words), shared among the threads of the current pool.
-    pub fn switch(&self, extracted: &[M::Word], out: &mut [M::Word]) {
+    ///
+    /// # Errors
+    /// [`TfheError::Length`] for a slice of another length.
+    pub fn switch(&self, extracted: &[M::Word], out: &mut [M::Word]) -> Result<(), TfheError> {
+        let dimension = self.params.extracted_dimension();
+        check_words::<M>(self.params, "an extracted sample", extracted, dimension + 1)?;
+        check_words::<M>(self.params, "a TLWE sample", out, self.params.tlwe_words())?;
         let (mask, body) = extracted.split_at(self.params.extracted_dimension());
         let rows = bytemuck::cast_slice::<u8, M::Word>(
             &self.words.bytes()[..self.params.key_switching_key_bytes() as usize],
@@ -158,6 +168,7 @@ impl<M: Modulus> KeySwitchingKey<M> {
         out.fill(M::Word::default());
         out[self.params.lwe_dimension] = body[0];
         lwe::sub_assign::<M>(out, &sum);
+        Ok(())
     }
 
     /// sum_i sum_j d_ij·KSK_ij over some of the indices.

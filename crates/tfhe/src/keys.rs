@@ -265,14 +265,13 @@ impl ClientKey {
         const INDICES: usize = 64;
         let gadget = self.params.key_switch;
         let make = |bits: &[u64], words: &mut [M::Word], rng: &mut Csprng| {
-            let mut messages = Zeroizing::new(
-                bits.iter()
-                    .flat_map(|bit| {
-                        (0..gadget.levels)
-                            .map(|level| M::select(M::gadget_value(gadget, level), *bit))
-                    })
-                    .collect::<Vec<_>>(),
-            );
+            // Room for all from the start: a vector that grows leaves secrets behind.
+            let mut messages = Zeroizing::new(Vec::with_capacity(bits.len() * gadget.levels));
+            for bit in bits {
+                messages.extend(
+                    (0..gadget.levels).map(|level| M::select(M::gadget_value(gadget, level), *bit)),
+                );
+            }
             self.lwe
                 .encrypt_many::<M>(words, &mut messages, self.params.log2_lwe_noise, rng);
         };

@@ -2,7 +2,7 @@
 //!
 //! Security figures come from the lattice-estimator (commit 27a581bb8e9d of 2026-06-06, cost model MATZOV, binary
 //! uniform secrets, Gaussian noise, unlimited samples; minimum over usvp, bdd, dual and dual_hybrid). The LWE noise of
-//! every set but `paper` and the `tiny` ones is the smallest multiple of 2^-0.25 that lies on or above the 128-bit line
+//! every set but `paper` and the `tiny` ones has the smallest log2 alpha, in steps of 0.25, on or above the 128-bit line
 //! log2 alpha = 2.67593 - 0.0256968 n, which stays on the safe side of every crossing found for 450 <= n <= 2048;
 //! GLWE noise follows the same line at dimension k·N, and never falls below sigma = 4 units of the modulus.
 
@@ -40,10 +40,10 @@ impl ModulusKind {
 /// How a TLWE sample is brought to the modulus 2N before blind rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModulusSwitch {
-    /// Every word is rounded on its own: standard deviation sqrt((1 + n/2)/12) steps of 1/2N for a uniform binary key.
+    /// Every mask word is rounded on its own: standard deviation sqrt(n/24) steps of 1/2N for a uniform binary key.
     Nearest,
     /// The mean of the rounding errors, known without the key, is taken off the body: what stays is
-    /// sum u_i (s_i - 1/2), standard deviation sqrt(1/12 + n/48) steps whatever the key's weight.
+    /// sum u_i (s_i - 1/2), standard deviation sqrt(n/48) steps whatever the key's weight.
     MeanCompensated,
 }
 
@@ -356,13 +356,14 @@ impl ParamSet {
         (2.0 * self.log2_glwe_noise).exp2()
     }
 
-    /// log2 of the probability that a bootstrap of a p-bit function fails, when its input is a combination of
-    /// bootstrapped samples whose squared coefficients sum to `norm2` (1 for a bootstrapped sample as it is).
+    /// log2 of the probability that a bootstrap of a p-bit function (0: a gate) fails, when its input is a combination of
+    /// independent bootstrapped samples whose squared coefficients sum to `norm2` (1 for a bootstrapped sample as it is; a
+    /// gate's sum of two: 2).
     #[must_use]
     pub fn log2_failure(&self, message_bits: u32, norm2: f64) -> f64 {
         let input = norm2 * noise::bootstrap_output_variance(self, noise::Path::Fast);
         noise::log2_tail(
-            noise::half_step(message_bits),
+            noise::margin(message_bits),
             input + noise::modulus_switch_variance(self),
         )
     }

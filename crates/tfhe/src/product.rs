@@ -5,7 +5,7 @@
 //! domain (BKNTT). [`Arithmetic::load`] turns a polynomial of it, in place, into what the form wants.
 //!
 //! Exactness of the NTT path over the 32-bit torus: a sum of (k+1)·l products of N terms, digits at most B/2 and centred
-//! words at most 2^31, stays below 2^53.3 for the largest set (`paper`), far below p/2, so the centred representative
+//! words at most 2^31 (2^31 + 2^(32-beta) in one coefficient of a mask that carries the message), stays below 2^53.3 for the largest set (`paper`), far below p/2, so the centred representative
 //! is the integer itself. Over the Goldilocks modulus the field is the ring of coefficients and every result is exact.
 
 use bytemuck::Pod;

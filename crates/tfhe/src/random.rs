@@ -76,8 +76,16 @@ impl Csprng {
     }
 
     /// Adds rounded Gaussian noise of standard deviation `2^log2_sigma` (a fraction of the torus) to every word.
+    ///
+    /// # Panics
+    /// If the standard deviation is above 2^47 units of the modulus, for which the rounding is not made.
     pub fn add_noise<M: Modulus>(&mut self, log2_sigma: f64, words: &mut [M::Word]) {
-        let sigma = (log2_sigma + M::KIND.log2()).exp2();
+        let log2_units = log2_sigma + M::KIND.log2();
+        assert!(
+            log2_units <= 47.0,
+            "noise of 2^{log2_units} units is too wide"
+        );
+        let sigma = log2_units.exp2();
         let mut uniform = [0u64; BATCH];
         let mut normal = [0f64; BATCH];
         for chunk in words.chunks_mut(BATCH) {

@@ -111,14 +111,20 @@ fn format_error(text: impl Into<String>) -> TfheError {
     TfheError::Format(text.into())
 }
 
-/// A finite, non-zero figure, or nothing.
+/// A logarithm of a variance or probability as a header states it: below 0 and finite. A probability of 1 is stated as
+/// just below, since 0 stands for nothing.
+fn statement(log2: Option<f32>) -> f32 {
+    log2.map_or(0.0, |log2| log2.clamp(f32::MIN, -f32::MIN_POSITIVE))
+}
+
+/// A finite figure below 0, or nothing.
 fn stated(bytes: [u8; 4]) -> Result<Option<f32>, TfheError> {
     let value = f32::from_le_bytes(bytes);
     match value {
         0.0 => Ok(None),
-        _ if value.is_finite() => Ok(Some(value)),
+        _ if value.is_finite() && value < 0.0 => Ok(Some(value)),
         _ => Err(format_error(
-            "the header states a noise figure that is not finite",
+            "the header states a noise figure that is not a finite number below 0",
         )),
     }
 }
@@ -151,8 +157,8 @@ impl Header {
             .map_or(0, |encoding| u8::from(encoding.is_signed()));
         bytes[16..24].copy_from_slice(&self.kind.payload_bytes(self.params).to_le_bytes());
         bytes[24..40].copy_from_slice(&self.tag);
-        bytes[40..44].copy_from_slice(&self.log2_variance.unwrap_or(0.0).to_le_bytes());
-        bytes[44..48].copy_from_slice(&self.log2_failure.unwrap_or(0.0).to_le_bytes());
+        bytes[40..44].copy_from_slice(&statement(self.log2_variance).to_le_bytes());
+        bytes[44..48].copy_from_slice(&statement(self.log2_failure).to_le_bytes());
         let crc = crc32c::crc32c(&bytes[..60]);
         bytes[60..].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -360,10 +366,10 @@ impl<R: Read> ObjectReader<R> {
     /// [`TfheError::Io`], [`TfheError::Format`].
     pub fn next_chunk(&mut self) -> Result<Option<&[u8]>, TfheError> {
         if self.left == 0 {
-            let mut beyond = [0];
-            return match self.inner.read(&mut beyond)? {
-                0 => Ok(None),
-                _ => Err(format_error("bytes follow the end of the object")),
+            return match read_exact(&mut self.inner, &mut [0], "nothing") {
+                Err(TfheError::Format(_)) => Ok(None),
+                Err(error) => Err(error),
+                Ok(()) => Err(format_error("bytes follow the end of the object")),
             };
         }
         let bytes = self.left.min(CHUNK_BYTES as u64) as usize;

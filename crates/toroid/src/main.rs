@@ -12,6 +12,7 @@ mod progress;
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{demo, drive, keys, objects, params, program, run, sample};
@@ -62,7 +63,10 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let output = Output::new(cli.json, cli.quiet);
-    let result = interrupt::install().and_then(|()| match cli.command {
+    let checked = toroid_ring::simd::Isa::requested()
+        .context("TOROID_ISA")
+        .and_then(|_| interrupt::install());
+    let result = checked.and_then(|()| match cli.command {
         Command::Demo(args) => demo::run(&args, &output),
         Command::Params(args) => params::run(&args, &output),
         Command::Keys(command) => keys::run(&command, &output),

@@ -40,15 +40,20 @@ impl From<TfheError> for BackendError {
     fn from(error: TfheError) -> BackendError {
         match error {
             TfheError::Cancelled => BackendError::Cancelled,
-            TfheError::NotCanonical { .. } | TfheError::Length { .. } => {
-                BackendError::MalformedKey {
-                    reason: error.to_string(),
-                }
-            }
             _ => BackendError::Failed {
                 reason: error.to_string(),
             },
         }
+    }
+}
+
+/// What a key's loader refuses is the key's fault.
+fn refused_key(error: TfheError) -> BackendError {
+    match error {
+        TfheError::NotCanonical { .. } | TfheError::Length { .. } => BackendError::MalformedKey {
+            reason: error.to_string(),
+        },
+        _ => error.into(),
     }
 }
 
@@ -189,11 +194,11 @@ struct BootstrappingSink<M: Modulus, A: Arithmetic<M>>(
 
 impl<M: Modulus, A: Arithmetic<M>> KeySink for BootstrappingSink<M, A> {
     fn write(&mut self, bytes: &[u8]) -> Result<(), BackendError> {
-        Ok(self.0.write(bytes)?)
+        self.0.write(bytes).map_err(refused_key)
     }
 
     fn finish(self: Box<Self>) -> Result<Arc<dyn LoadedKey>, BackendError> {
-        let key = self.0.finish()?;
+        let key = self.0.finish().map_err(refused_key)?;
         Ok(Arc::new(Loaded {
             params: key.params(),
             kind: KeyKind::Bootstrapping,
@@ -207,11 +212,11 @@ struct KeySwitchingSink<M: Modulus>(KeySwitchingKeyLoader<M>);
 
 impl<M: Modulus> KeySink for KeySwitchingSink<M> {
     fn write(&mut self, bytes: &[u8]) -> Result<(), BackendError> {
-        Ok(self.0.write(bytes)?)
+        self.0.write(bytes).map_err(refused_key)
     }
 
     fn finish(self: Box<Self>) -> Result<Arc<dyn LoadedKey>, BackendError> {
-        let key = self.0.finish()?;
+        let key = self.0.finish().map_err(refused_key)?;
         Ok(Arc::new(Loaded {
             params: key.params(),
             kind: KeyKind::KeySwitching,

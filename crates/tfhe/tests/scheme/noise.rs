@@ -9,7 +9,7 @@ use toroid_ring::simd::Isa;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
-use toroid_tfhe::noise::{self, Path};
+use toroid_tfhe::noise::{self, Noise, Path};
 use toroid_tfhe::params::{ParamSet, TINY, TINY32};
 use toroid_tfhe::product::{Arithmetic, Exact, Fast};
 use toroid_tfhe::random::Csprng;
@@ -55,7 +55,7 @@ fn stages<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet) {
                 .unwrap();
             let phase = extracted_key.phase::<M>(&extracted);
             rotated.push(fraction::<M>(M::sub(phase, expected)).powi(2));
-            server.key_switching.switch(&extracted, &mut out);
+            server.key_switching.switch(&extracted, &mut out).unwrap();
             let after = client.lwe().phase::<M>(&out);
             switched.push(fraction::<M>(M::sub(after, phase)).powi(2));
             whole.push(fraction::<M>(M::sub(after, expected)).powi(2));
@@ -108,13 +108,8 @@ fn the_stated_failure_probabilities_hold() {
         let found = params.log2_failure(bits, norm2);
         assert!(found <= bound, "{}: 2^{found} for {bits} bits", params.name);
     }
-    let gate = ParamSet::by_name("gate").unwrap();
-    // XOR: twice the sum of two bootstrapped samples, against a margin of 1/4: the same ratio as the others.
-    let input = 2.0 * noise::bootstrap_output_variance(gate, Path::Fast);
-    let failure = noise::log2_tail(
-        noise::GATE_MARGIN,
-        input + noise::modulus_switch_variance(gate),
-    );
+    // AND of two independent bootstrapped samples; XOR doubles sum and margin, which is more favourable.
+    let failure = ParamSet::by_name("gate").unwrap().log2_failure(0, 2.0);
     assert!(failure <= -128.0, "gate: 2^{failure}");
 }
 
@@ -136,4 +131,114 @@ fn tails_are_those_of_the_normal_distribution() {
             expected.log2()
         );
     }
+}
+
+/// One CMux on the fast path against the same on the exact path: the difference is the FFT's rounding alone.
+///
+/// The constant is fitted to kernels without FMA; those with it stay below. Sharp on neither side: 0.4 to 1.2.
+#[test]
+fn the_fft_adds_the_variance_of_its_formula() {
+    let params = &TINY;
+    let mut rng = Csprng::from_seed([77; 32]);
+    let client = ClientKey::generate(params, &mut rng);
+    let key = client.glwe().extracted_key().unwrap();
+    let mut extracted = vec![0; params.extracted_dimension() + 1];
+    for isa in Isa::available() {
+        let exact = Server::<Goldilocks, Exact>::new(&client, 78, isa);
+        let fast = Server::<Goldilocks, Fast>::new(&client, 78, isa);
+        let mut squares = 0.0;
+        let runs = 2000;
+        for _ in 0..runs {
+            // A uniform accumulator, so that the digits are uniform, and one mask word, so that there is one CMux.
+            let mut test_vector = vec![0; params.trlwe_words()];
+            rng.fill_uniform::<Goldilocks>(&mut test_vector);
+            let mut sample = vec![0; params.tlwe_words()];
+            sample[3] = 1 << 60;
+            let mut phase = |bootstrapping: &dyn Fn(&mut [u64])| {
+                bootstrapping(&mut extracted);
+                key.phase::<Goldilocks>(&extracted)
+            };
+            let a = phase(&|out| {
+                exact
+                    .bootstrapping
+                    .blind_rotate(&test_vector, &sample, out, &|| false)
+                    .unwrap()
+            });
+            let b = phase(&|out| {
+                fast.bootstrapping
+                    .blind_rotate(&test_vector, &sample, out, &|| false)
+                    .unwrap()
+            });
+            squares += fraction::<Goldilocks>(Goldilocks::sub(a, b)).powi(2);
+        }
+        let ratio = squares / f64::from(runs) / noise::fft_variance(params);
+        assert!(
+            (0.4..1.2).contains(&ratio),
+            "{isa}: measured/formula {ratio}"
+        );
+    }
+}
+
+/// What bootstrapped samples under one key share: the square of the mean over samples, averaged over keys.
+#[test]
+fn sums_of_bootstrapped_samples_have_the_variance_of_their_formula() {
+    let params = &TINY32;
+    let (keys, terms) = (400u16, 40);
+    let mut squares = Vec::new();
+    for seed in 0..keys {
+        let mut bytes = [9; 32];
+        bytes[..2].copy_from_slice(&seed.to_le_bytes());
+        let mut rng = Csprng::from_seed(bytes);
+        let client = ClientKey::generate(params, &mut rng);
+        let server = Server::<Torus32, Fast>::new(&client, seed as u8, Isa::best());
+        let extracted_key = client.glwe().extracted_key().unwrap();
+        let mut sum = 0.0;
+        // The key switch alone: its part of what is shared is by far the larger one.
+        let mut extracted = vec![0; params.extracted_dimension() + 1];
+        let mut out = vec![0; params.tlwe_words()];
+        for _ in 0..terms {
+            rng.fill_uniform::<Torus32>(&mut extracted);
+            server.key_switching.switch(&extracted, &mut out).unwrap();
+            let before = extracted_key.phase::<Torus32>(&extracted);
+            let after = client.lwe().phase::<Torus32>(&out);
+            sum += fraction::<Torus32>(Torus32::sub(after, before));
+        }
+        squares.push(sum * sum);
+    }
+    let own = noise::key_switch_variance(params) - noise::shared_variance(params);
+    let formula =
+        f64::from(terms) * own + f64::from(terms * terms) * noise::shared_variance(params);
+    check("sum of 40 switched samples", &squares, formula);
+}
+
+#[test]
+fn noise_of_combinations() {
+    let (p, path) = (&TINY, Path::Exact);
+    let x = Noise::fresh(1.0);
+    let y = Noise::fresh(4.0);
+    let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-9 * b.abs().max(1e-300), "{a} {b}");
+    close(x.plus(&y, 1.0).variance(), 5.0);
+    close(x.plus(&x, 1.0).variance(), 4.0);
+    close(
+        x.plus(&y, 1.0).plus(&x.plus(&y, -1.0), -1.0).variance(),
+        16.0,
+    );
+    close(x.times(-3.0).variance(), 9.0);
+    // Two bootstraps of one sample count as fully correlated, of two samples as independent but for the shared part.
+    let output = noise::bootstrap_output_variance(p, path);
+    let shared = noise::shared_variance(p);
+    let f = x.bootstrapped(p, 4, path, 7);
+    close(f.variance(), output);
+    let g = x.bootstrapped(p, 4, path, 7);
+    close(f.plus(&g, 1.0).variance(), 4.0 * output);
+    close(f.plus(&g, -1.0).variance(), 4.0 * (output - shared));
+    let h = y.bootstrapped(p, 4, path, 8);
+    close(f.plus(&h, 1.0).variance(), 2.0 * output + 2.0 * shared);
+    // Merging never makes it smaller, and a probability stays one.
+    let many = (0..400)
+        .map(|_| Noise::fresh(1.0))
+        .reduce(|a, b| a.plus(&b, 1.0))
+        .unwrap();
+    assert!(many.variance() >= 400.0);
+    assert_eq!(noise::log2_add(-0.1, -0.1), 0.0);
 }

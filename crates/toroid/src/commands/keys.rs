@@ -1,5 +1,6 @@
 //! `toroid keys`: generation and inspection.
 
+use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -59,7 +60,9 @@ pub fn run(command: &Command, output: &Output) -> anyhow::Result<()> {
 
 /// Reads a client key.
 pub fn read_client_key(path: &Path) -> anyhow::Result<ClientKey> {
-    serialize::read_client_key(open(path)?).with_context(|| path.display().to_string())
+    // Unbuffered: a buffer would keep the key after use.
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    serialize::read_client_key(file).with_context(|| path.display().to_string())
 }
 
 /// Stands in a file that does not say which client key it belongs to: a sample that a drive gave back.

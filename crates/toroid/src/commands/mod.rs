@@ -54,7 +54,9 @@ pub fn write_file(
     let temporary = tempfile::NamedTempFile::new_in(directory)
         .with_context(|| format!("cannot write in {}", directory.display()))?;
     {
-        let mut writer = BufWriter::with_capacity(1 << 20, temporary.as_file());
+        // A secret passes through no buffer that would keep it.
+        let capacity = if secret { 0 } else { 1 << 20 };
+        let mut writer = BufWriter::with_capacity(capacity, temporary.as_file());
         write(&mut writer)?;
         writer
             .flush()

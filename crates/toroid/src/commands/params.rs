@@ -60,28 +60,21 @@ fn deviation(variance: f64) -> f64 {
 }
 
 fn row(set: &'static ParamSet) -> Row {
-    let failure = if set.message_bits == 0 {
-        let input = 2.0 * noise::bootstrap_output_variance(set, Path::Fast);
-        vec![Failure {
-            message_bits: 0,
-            norm2: 2.0,
-            log2_p_fail: noise::log2_tail(
-                noise::GATE_MARGIN,
-                input + noise::modulus_switch_variance(set),
-            ),
-        }]
+    let bits: Vec<u32> = if set.message_bits == 0 {
+        vec![0]
     } else {
-        let widest = (set.message_bits + 2).min(set.ring_degree.trailing_zeros());
-        (1..=widest)
-            .flat_map(|bits| {
-                [1.0, 2.0, 17.0].map(|norm2| Failure {
-                    message_bits: bits,
-                    norm2,
-                    log2_p_fail: set.log2_failure(bits, norm2),
-                })
-            })
-            .collect()
+        (1..=(set.message_bits + 2).min(set.ring_degree.trailing_zeros())).collect()
     };
+    let failure = bits
+        .into_iter()
+        .flat_map(|bits| {
+            [1.0, 2.0, 17.0].map(|norm2| Failure {
+                message_bits: bits,
+                norm2,
+                log2_p_fail: set.log2_failure(bits, norm2),
+            })
+        })
+        .collect();
     Row {
         name: set.name,
         id: set.id,
@@ -141,7 +134,10 @@ fn summary(rows: &[Row]) -> String {
         let p_fail = row
             .failure
             .iter()
-            .find(|f| f.message_bits == row.message_bits)
+            .find(|f| {
+                f.norm2 == if row.message_bits == 0 { 2.0 } else { 1.0 }
+                    && f.message_bits == row.message_bits
+            })
             .map_or(f64::NAN, |f| f.log2_p_fail);
         text += &format!(
             "\n{:<9} {:<12} {:>5} {:>6} {:>2} {:>2} {:>8} {:>9} {:>9}  {}",

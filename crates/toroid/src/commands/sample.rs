@@ -111,7 +111,7 @@ pub fn decrypt(args: &DecryptArgs, output: &Output) -> anyhow::Result<()> {
         |log2| f64::from(log2).exp2(),
     );
     let behind = header.log2_failure.map_or(f64::NEG_INFINITY, f64::from);
-    let log2_p_fail = noise::log2_add(behind, noise::log2_tail(noise::half_step(bits), variance));
+    let log2_p_fail = noise::log2_decoding_failure(bits, variance, behind);
     let value = json!({
         "message": message,
         "message_bits": bits,
