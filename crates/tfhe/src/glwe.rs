@@ -1,6 +1,6 @@
 //! TRLWE secret keys, test vectors and operations on ring elements.
 //!
-//! A TRLWE sample is k mask polynomials a_i, then the body b = sum a_i·s_i + m + e, in Z_q[X]/(X^N+1).
+//! A TRLWE sample is k mask polynomials a_i, then the body b = sum a_i·s_i + m + e, in Z_q\[X\]/(X^N+1).
 
 use toroid_ring::goldilocks;
 use toroid_ring::multiversion;

@@ -15,7 +15,7 @@ use crate::memory::Buffer;
 use crate::modulus::{DigitField, Modulus};
 use crate::params::{ModulusKind, ParamSet};
 
-/// A key-switching key: [k·N][t] TLWE samples of n+1 words.
+/// A key-switching key: `[k·N][t]` TLWE samples of n+1 words.
 pub struct KeySwitchingKey<M: Modulus> {
     params: &'static ParamSet,
     words: Buffer,

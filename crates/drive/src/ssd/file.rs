@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{Ssd, SsdError, check_buffer, check_range};
@@ -91,6 +91,19 @@ impl FileSsd {
     }
 }
 
+impl FileSsd {
+    /// Whether nothing was ever written in this range. To read a hole would fill the page cache with zeroes, and cost more
+    /// than the write that the reading of old content precedes.
+    ///
+    /// Moves the file's position, which nothing here uses.
+    fn is_hole(&self, offset: u64, len: u64) -> bool {
+        match rustix::fs::seek(&self.file, SeekFrom::Data(offset)) {
+            Ok(data) => data >= offset + len,
+            Err(errno) => errno == Errno::NXIO,
+        }
+    }
+}
+
 impl Ssd for FileSsd {
     fn block_size(&self) -> u32 {
         self.block_size
@@ -102,6 +115,10 @@ impl Ssd for FileSsd {
 
     fn read(&self, lba: u64, buf: &mut [u8]) -> Result<(), SsdError> {
         check_buffer(lba, buf.len(), self.block_size, self.blocks)?;
+        if self.is_hole(self.offset(lba), buf.len() as u64) {
+            buf.fill(0);
+            return Ok(());
+        }
         self.file
             .read_exact_at(buf, self.offset(lba))
             .map_err(|source| SsdError::Read { lba, source })
