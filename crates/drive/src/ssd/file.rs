@@ -99,7 +99,12 @@ impl FileSsd {
     fn is_hole(&self, offset: u64, len: u64) -> bool {
         match rustix::fs::seek(&self.file, SeekFrom::Data(offset)) {
             Ok(data) => data >= offset + len,
-            Err(errno) => errno == Errno::NXIO,
+            // No data up to the end of the file, which may have been cut short.
+            Err(Errno::NXIO) => self
+                .file
+                .metadata()
+                .is_ok_and(|metadata| metadata.len() >= offset + len),
+            Err(_) => false,
         }
     }
 }
