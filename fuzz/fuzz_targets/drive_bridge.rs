@@ -342,6 +342,7 @@ fn metadata_of(vr: VrNumber, params: &ParamSet, size: u64, choice: u8) -> Option
     };
     let sc = ScMetadata::new(vr, params.id, size).ok()?;
     let sc = sc.with_message(bits, choice & 0x80 != 0).ok()?;
+    let sc = sc.with_output_bits(choice >> 4 & 3).ok()?;
     Some(sc.with_noise((choice & 0x40 != 0).then(|| -f64::from(choice)), None))
 }
 

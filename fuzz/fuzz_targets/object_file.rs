@@ -43,12 +43,16 @@ fn set_crc(header: &mut [u8; HEADER_BYTES]) {
     header[60..].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// The header in the form that is written: noise figures that are not stated are positive zeroes.
+/// The header in the form that is written: noise figures that are not stated are positive zeroes, and none is nearer to 0
+/// than the least normal number.
 fn written_form(mut header: [u8; HEADER_BYTES]) -> [u8; HEADER_BYTES] {
     for at in [40, 44] {
-        if header[at..at + 4] == (-0.0f32).to_le_bytes() {
-            header[at + 3] = 0;
-        }
+        let figure = f32::from_le_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
+        let figure = match figure {
+            0.0 => 0.0,
+            _ => figure.min(-f32::MIN_POSITIVE),
+        };
+        header[at..at + 4].copy_from_slice(&figure.to_le_bytes());
     }
     set_crc(&mut header);
     header

@@ -7,13 +7,15 @@
 use libfuzzer_sys::fuzz_target;
 use toroid_drive::metadata::ScMetadata;
 use toroid_fuzz::Input;
+use toroid_isa::VrType;
 
 fn check_rules(metadata: &ScMetadata) {
     assert!(metadata.vr().key_id() < 1 << 24);
     assert!((1..=ScMetadata::MAX_OBJECT).contains(&metadata.size()));
     assert!(metadata.offset() < metadata.size());
     assert_eq!(metadata.remaining(), metadata.size() - metadata.offset());
-    assert!(metadata.message_bits() <= 64);
+    assert!(metadata.message_bits() <= 64 && metadata.output_bits() <= 64);
+    assert!(metadata.output_bits() == 0 || metadata.vr().ty() == VrType::Tv);
     for figure in [metadata.log2_variance(), metadata.log2_p_fail()] {
         assert!(figure.is_none_or(|log2| log2.is_finite() && log2 < 0.0));
     }
@@ -60,7 +62,7 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     while !input.is_empty() {
-        let changed = match input.u8() % 5 {
+        let changed = match input.u8() % 6 {
             0 => metadata.with_offset(input.u64()),
             1 => metadata.with_message(input.u8(), input.u8() & 1 != 0),
             2 => {
@@ -71,6 +73,7 @@ fuzz_target!(|data: &[u8]| {
                 Ok(metadata.with_noise(log2(), log2()))
             }
             3 => Ok(metadata.with_blocks(input.u32())),
+            4 => metadata.with_output_bits(input.u8()),
             _ => Ok(metadata.with_computed(input.u8() & 1 != 0)),
         };
         if let Ok(changed) = changed {
