@@ -82,12 +82,13 @@ pub struct StoredSample {
 }
 
 impl StoredSample {
-    /// log2 of the noise variance over the torus: what the drive states, else that of a fresh encryption.
+    /// log2 of the noise variance over the torus: what the drive states, but at least that of a fresh encryption.
     #[must_use]
     pub fn log2_variance(&self) -> f64 {
+        let fresh = 2.0 * self.params.log2_lwe_noise;
         self.sc
             .log2_variance()
-            .map_or(2.0 * self.params.log2_lwe_noise, f64::from)
+            .map_or(fresh, |stated| f64::from(stated).max(fresh))
     }
 
     /// log2 of the probability that decoding over the whole torus of `encoding` goes wrong, in this sample or in any
@@ -159,18 +160,22 @@ impl Session {
     /// The blob that belongs into a register.
     #[must_use]
     pub fn find(&self, vr: VrNumber) -> Option<BlobStat> {
-        self.store.find_by_sc(vr).pop()
+        self.store
+            .find_by_sc(vr)
+            .into_iter()
+            .rfind(|blob| blob.written)
     }
 
     /// The register's blob, or a new one.
-    async fn blob(&self, vr: VrNumber) -> Result<BlobId, SessionError> {
-        match self.find(vr) {
+    async fn blob(&self, sc: ScMetadata) -> Result<BlobId, SessionError> {
+        // One that a failed first write left counts too.
+        match self.store.find_by_sc(sc.vr()).pop() {
             Some(stat) => Ok(stat.id),
             None => Ok(self
                 .store
                 .create_blob(NewBlob {
-                    name: vr.to_string(),
-                    sc: None,
+                    name: sc.vr().to_string(),
+                    sc: Some(sc),
                 })
                 .await?),
         }
@@ -182,7 +187,7 @@ impl Session {
         data: &[u8],
         transfer: &Transfer,
     ) -> Result<BlobStat, SessionError> {
-        let id = self.blob(sc.vr()).await?;
+        let id = self.blob(sc).await?;
         let mut writer = self
             .store
             .writer_with_sc(id, data.len() as u64, Some(sc))
@@ -196,7 +201,8 @@ impl Session {
     /// memory at a time, never the key.
     ///
     /// # Errors
-    /// Those of generation and of the store; [`BlobError::Cancelled`] leaves the old key on the drive.
+    /// Those of generation and of the store; [`BlobError::Cancelled`] leaves the old key stored. The drive has dropped it from
+    /// its register by then: [`Session::load`] brings it back.
     pub async fn generate_key(
         &self,
         key_id: u32,
@@ -206,7 +212,7 @@ impl Session {
     ) -> Result<BlobStat, SessionError> {
         let params = client.params();
         let sc = key_metadata(key_id, params, kind)?;
-        let id = self.blob(sc.vr()).await?;
+        let id = self.blob(sc).await?;
         let mut writer = self
             .store
             .writer_with_sc(id, sc.size(), Some(sc))
@@ -259,7 +265,7 @@ impl Session {
             }
         };
         let sc = key_metadata(key_id, reader.header().params, kind)?;
-        let id = self.blob(sc.vr()).await?;
+        let id = self.blob(sc).await?;
         let mut writer = self
             .store
             .writer_with_sc(id, sc.size(), Some(sc))
@@ -357,6 +363,15 @@ impl Session {
             bytes: blob.data,
             sc,
         })
+    }
+
+    /// Deletes what is stored for a register. The register itself keeps its content until the drive is opened anew.
+    ///
+    /// # Errors
+    /// [`SessionError::Missing`], and those of the store.
+    pub async fn delete(&self, vr: VrNumber) -> Result<(), SessionError> {
+        let stat = self.find(vr).ok_or(SessionError::Missing(vr))?;
+        Ok(self.store.delete_blob(stat.id).await?)
     }
 
     /// Has the drive fill its registers of a key id from what is stored, as after a restart: keys, test vectors and samples

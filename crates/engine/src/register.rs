@@ -60,10 +60,12 @@ impl Attributes {
     }
 
     pub(crate) fn noise(&self, params: &ParamSet) -> Noise {
-        Noise::with_failure(
+        Noise::stored(
+            params,
             self.log2_variance
                 .map_or_else(|| params.lwe_variance(), f64::exp2),
             self.log2_failure.unwrap_or(f64::NEG_INFINITY),
+            self.computed,
         )
     }
 }

@@ -72,8 +72,8 @@ pub(crate) struct PartialEntry {
 
 pub(crate) struct Table {
     registers: BTreeMap<VrNumber, Entry>,
-    /// A register that holds a sample, by key id and fingerprint.
-    samples: HashMap<(u32, u64), VrNumber>,
+    /// The registers that hold a sample, by key id and fingerprint.
+    samples: HashMap<(u32, u64), BTreeSet<VrNumber>>,
     partials: BTreeMap<VrNumber, PartialEntry>,
     page_numbers: Extents,
     used_units: u64,
@@ -306,7 +306,10 @@ impl Table {
         let version = self.last_version;
         self.remove_content(memory, vr);
         if let Content::Sample { fingerprint, .. } = register.content {
-            self.samples.insert((vr.key_id(), fingerprint), vr);
+            self.samples
+                .entry((vr.key_id(), fingerprint))
+                .or_default()
+                .insert(vr);
         }
         self.registers.insert(vr, Entry { register, version });
     }
@@ -318,6 +321,7 @@ impl Table {
         let known = self
             .samples
             .get(&(key_id, fingerprint))
+            .and_then(BTreeSet::first)
             .and_then(|vr| self.get(*vr));
         match known.map(|register| &register.content) {
             Some(Content::Sample { noise, .. }) if same_statement(noise, &stated) => noise.clone(),
@@ -336,8 +340,11 @@ impl Table {
                 {
                     memory.release(page);
                     let key = (vr.key_id(), fingerprint);
-                    if self.samples.get(&key) == Some(&vr) {
-                        self.samples.remove(&key);
+                    if let Some(holders) = self.samples.get_mut(&key) {
+                        holders.remove(&vr);
+                        if holders.is_empty() {
+                            self.samples.remove(&key);
+                        }
                     }
                 }
                 true

@@ -229,6 +229,22 @@ impl Noise {
         }
     }
 
+    /// Noise of a sample that comes back from where its sources are not known, with what is stated of it. No sample under a
+    /// set's keys has less noise than a fresh encryption, whatever is stated. A computed one may share its sources with
+    /// any other: its standard deviation adds up linearly.
+    #[must_use]
+    pub fn stored(params: &ParamSet, variance: f64, log2_failure: f64, computed: bool) -> Noise {
+        let variance = variance.max(params.lwe_variance());
+        if !computed {
+            return Noise::with_failure(variance, log2_failure);
+        }
+        Noise {
+            terms: BTreeMap::new(),
+            merged: variance.sqrt(),
+            log2_failure,
+        }
+    }
+
     /// Noise of a freshly encrypted TLWE sample.
     #[must_use]
     pub fn encryption(params: &ParamSet) -> Noise {

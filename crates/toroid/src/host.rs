@@ -186,10 +186,14 @@ impl Opened {
             tokio::pin!(call);
             tokio::select! {
                 result = &mut call => result,
-                () = cancelled.cancelled() => {
+                () = cancelled.cancelled() => loop {
+                    // Again and again: the call may be between two commands.
                     self.drive.cancel_all();
-                    call.await
-                }
+                    let pause = std::time::Duration::from_millis(50);
+                    if let Ok(result) = tokio::time::timeout(pause, &mut call).await {
+                        break result;
+                    }
+                },
             }
         });
         result.map_err(|error| {

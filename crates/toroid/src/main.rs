@@ -56,6 +56,8 @@ enum Command {
     Put(objects::PutArgs),
     /// Fetch a sample from a drive.
     Get(objects::GetArgs),
+    /// Delete what a drive stores for a register.
+    Delete(objects::DeleteArgs),
     /// Run the program on a drive by compute-on-write or compute-on-read.
     Run(run::Args),
 }
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         Command::Drive(command) => drive::run(&command, &output),
         Command::Put(args) => objects::put(&args, &output),
         Command::Get(args) => objects::get(&args, &output),
+        Command::Delete(args) => objects::delete(&args, &output),
         Command::Run(args) => run::run(&args, &output),
     });
     match result {

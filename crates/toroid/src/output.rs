@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use anyhow::Context;
 use serde::Serialize;
 
 /// Where results go.
@@ -23,7 +24,8 @@ impl Output {
     /// A line for people on the way to the result.
     pub fn line(&self, text: impl AsRef<str>) {
         if !self.json {
-            print_line(text.as_ref());
+            // A line on the way may be lost; the result may not.
+            let _ = print_line(text.as_ref());
         }
     }
 
@@ -41,9 +43,9 @@ impl Output {
         text: impl FnOnce() -> String,
     ) -> anyhow::Result<()> {
         if self.json {
-            print_line(&serde_json::to_string(value)?);
+            print_line(&serde_json::to_string(value)?)?;
         } else {
-            print_line(&text());
+            print_line(&text())?;
         }
         Ok(())
     }
@@ -61,8 +63,13 @@ impl Output {
 }
 
 /// Prints a line; a reader that closed the pipe (`| head`) is no failure.
-fn print_line(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
+fn print_line(text: &str) -> anyhow::Result<()> {
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot print the result")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A probability or a deviation for people: 2^-64. What is negligible by any measure is not told apart from 0.

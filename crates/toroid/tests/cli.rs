@@ -271,6 +271,16 @@ fn a_written_sample_is_computed_with() {
                 "key:0:1", "key:0:2", "tv:0:0", "prg:0:0", "cor:0:1", "cow:0:2"
             ]
         );
+        place.ok("delete d.img cow:0:2 prg:0:0");
+        assert_eq!(
+            place.registers("d.img"),
+            ["key:0:1", "key:0:2", "tv:0:0", "cor:0:1"]
+        );
+        place.fails(
+            1,
+            "delete d.img cow:0:2",
+            &["nothing is stored for cow:0:2"],
+        );
     }
 }
 

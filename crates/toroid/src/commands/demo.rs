@@ -265,8 +265,9 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
     };
     let opened = Opened::open(&image, path)?;
     let outcome = multiply(args, output, &opened, (x, y), encoding, &mut rng);
-    opened.close()?;
+    let closed = opened.close();
     let outcome = outcome?;
+    closed?;
 
     let total_ms = milliseconds(started.elapsed());
     let log2_p_fail = outcome.log2_p_fail;

@@ -110,7 +110,9 @@ fn info(args: &InfoArgs, output: &Output) -> anyhow::Result<()> {
     let opened = Opened::open(&args.image, noise::Path::Fast)?;
     let store = opened
         .wait(async { Ok::<_, std::convert::Infallible>(opened.session.store().info().await) })?;
-    let blobs = opened.session.store().list();
+    let mut blobs = opened.session.store().list();
+    // A write that failed leaves a blob without content, for the next write to use.
+    blobs.retain(|blob| blob.written);
     let rows: Vec<_> = blobs
         .iter()
         .map(|blob| {

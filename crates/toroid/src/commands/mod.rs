@@ -51,7 +51,15 @@ pub fn write_file(
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let temporary = tempfile::NamedTempFile::new_in(directory)
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    if !secret {
+        use std::os::unix::fs::PermissionsExt;
+        // What the process' umask leaves of it.
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    let temporary = builder
+        .tempfile_in(directory)
         .with_context(|| format!("cannot write in {}", directory.display()))?;
     {
         // A secret passes through no buffer that would keep it.
@@ -62,14 +70,6 @@ pub fn write_file(
             .flush()
             .with_context(|| format!("cannot write {shown}"))?;
     }
-    #[cfg(unix)]
-    if !secret {
-        use std::os::unix::fs::PermissionsExt;
-        temporary
-            .as_file()
-            .set_permissions(std::fs::Permissions::from_mode(0o644))
-            .with_context(|| format!("cannot set the permissions of {shown}"))?;
-    }
     temporary
         .as_file()
         .sync_all()
@@ -79,5 +79,8 @@ pub fn write_file(
     } else {
         temporary.persist_noclobber(path).map(drop)
     }
-    .with_context(|| format!("cannot write {shown}"))
+    .with_context(|| format!("cannot write {shown}"))?;
+    File::open(directory)
+        .and_then(|directory| directory.sync_all())
+        .with_context(|| format!("cannot make {shown} durable"))
 }

@@ -54,6 +54,16 @@ pub struct GetArgs {
     force: bool,
 }
 
+/// Arguments of `toroid delete`.
+#[derive(clap::Args)]
+pub struct DeleteArgs {
+    /// The drive image.
+    image: PathBuf,
+    /// Registers, such as cow:0:2, tv:0:0, prg:0:0 or key:0:1.
+    #[arg(required = true)]
+    registers: Vec<VrNumber>,
+}
+
 /// Reads a sample's file.
 pub fn read_sample(path: &Path) -> anyhow::Result<(Header, Vec<u8>)> {
     let shown = || path.display().to_string();
@@ -290,6 +300,19 @@ fn put_file(
         }
     }
     Ok(())
+}
+
+/// Runs `toroid delete`.
+pub fn delete(args: &DeleteArgs, output: &Output) -> anyhow::Result<()> {
+    let opened = Opened::open(&args.image, noise::Path::Fast)?;
+    for register in &args.registers {
+        opened.wait(opened.session.delete(*register))?;
+    }
+    opened.close()?;
+    let names: Vec<String> = args.registers.iter().map(ToString::to_string).collect();
+    output.result(&json!({ "deleted": names }), || {
+        format!("deleted {}", names.join(", "))
+    })
 }
 
 /// Runs `toroid get`.

@@ -66,6 +66,9 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         .wait(session.load(register.key_id(), &progress::transfer(&bar)))
         .context("cannot load the drive's registers")?;
     bar.finish_and_clear();
+    if let Some(entry) = opened.drive.error_log().first() {
+        anyhow::bail!("the drive could not load a register: {}", entry.reason);
+    }
     anyhow::ensure!(
         session
             .find(VrNumber::program(register.key_id())?)

@@ -106,10 +106,10 @@ pub fn decrypt(args: &DecryptArgs, output: &Output) -> anyhow::Result<()> {
     let signed = !args.unsigned && stated.is_none_or(Encoding::is_signed);
     let encoding = Encoding::new(bits, signed)?;
     let message = client.decrypt(&bytes, encoding)?;
-    let variance = header.log2_variance.map_or_else(
-        || client.params().lwe_variance(),
-        |log2| f64::from(log2).exp2(),
-    );
+    let variance = header
+        .log2_variance
+        .map_or(0.0, |log2| f64::from(log2).exp2())
+        .max(client.params().lwe_variance());
     let behind = header.log2_failure.map_or(f64::NEG_INFINITY, f64::from);
     let log2_p_fail = noise::log2_decoding_failure(bits, variance, behind);
     let value = json!({
