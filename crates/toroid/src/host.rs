@@ -114,14 +114,22 @@ pub fn format(path: &Path, mut options: FormatOptions) -> anyhow::Result<()> {
     options.cluster_blocks = (CLUSTER_BYTES / u64::from(options.block_size)) as u32;
     let shown = path.display();
     image::format(path, &options).map_err(of_image(path))?;
+    let made = make_store(path).with_context(|| format!("cannot format {shown}"));
+    if made.is_err() && !options.overwrite {
+        // Of no use to anybody, and in the way of the next try.
+        let _ = std::fs::remove_file(path);
+    }
+    made
+}
+
+/// Makes the blob store on a fresh image.
+fn make_store(path: &Path) -> anyhow::Result<()> {
     let (drive, recorder, runtime) = start(path, noise::Path::Fast)?;
     let store = blob::FormatOptions {
         cluster_bytes: CLUSTER_BYTES,
         ..blob::FormatOptions::default()
     };
-    runtime
-        .block_on(Session::format(recorder, NSID, store))
-        .with_context(|| format!("cannot format {shown}"))?;
+    runtime.block_on(Session::format(recorder, NSID, store))?;
     drive.shutdown()?;
     Ok(())
 }

@@ -83,7 +83,7 @@ fn generate(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
     let mut rng = Csprng::from_os()?;
     let client = ClientKey::generate(args.params, &mut rng);
     let client_path = args.out.join("client.key");
-    let mut files = vec![client_path.clone()];
+    let mut files = Vec::new();
     let public = [
         (
             Kind::BootstrappingKey,
@@ -108,35 +108,47 @@ fn generate(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
             path.display()
         );
     }
-    if !args.client_only {
-        for (kind, name, message) in public {
-            let path = args.out.join(name);
-            write_file(&path, args.force, false, |writer| {
-                let header = Header::new(kind, args.params, *client.tag());
-                let mut object = ObjectWriter::new(writer, &header)?;
-                let bar = progress::bar(output, message);
-                let mut report = |done, total| {
-                    progress::advance(&bar, done, total);
-                    if interrupt::token().is_cancelled() {
-                        ControlFlow::Break(())
-                    } else {
-                        ControlFlow::Continue(())
-                    }
-                };
-                generate_public(&client, kind, &mut rng, &mut report, &mut |bytes| {
-                    object.write(bytes)
+    let mut make = || -> anyhow::Result<()> {
+        write_file(&client_path, args.force, true, |writer| {
+            serialize::write_client_key(writer, &client)?;
+            Ok(())
+        })?;
+        files.push(client_path.clone());
+        if !args.client_only {
+            for (kind, name, message) in public {
+                let path = args.out.join(name);
+                write_file(&path, args.force, false, |writer| {
+                    let header = Header::new(kind, args.params, *client.tag());
+                    let mut object = ObjectWriter::new(writer, &header)?;
+                    let bar = progress::bar(output, message);
+                    let mut report = |done, total| {
+                        progress::advance(&bar, done, total);
+                        if interrupt::token().is_cancelled() {
+                            ControlFlow::Break(())
+                        } else {
+                            ControlFlow::Continue(())
+                        }
+                    };
+                    generate_public(&client, kind, &mut rng, &mut report, &mut |bytes| {
+                        object.write(bytes)
+                    })?;
+                    object.finish()?;
+                    bar.finish();
+                    Ok(())
                 })?;
-                object.finish()?;
-                bar.finish();
-                Ok(())
-            })?;
-            files.push(path);
+                files.push(path);
+            }
+        }
+        Ok(())
+    };
+    let made = make();
+    if made.is_err() {
+        // Keys are of use together only, and in the way of the next try.
+        for path in &files {
+            let _ = std::fs::remove_file(path);
         }
     }
-    write_file(&client_path, args.force, true, |writer| {
-        serialize::write_client_key(writer, &client)?;
-        Ok(())
-    })?;
+    made?;
     let seconds = started.elapsed().as_secs_f64();
     let names: Vec<String> = files
         .iter()
