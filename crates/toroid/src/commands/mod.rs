@@ -10,7 +10,7 @@ pub mod run;
 pub mod sample;
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -32,6 +32,21 @@ pub fn parse_param_set(name: &str) -> Result<&'static ParamSet, String> {
 pub fn open(path: &Path) -> anyhow::Result<BufReader<File>> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     Ok(BufReader::with_capacity(1 << 20, file))
+}
+
+/// Reads a file of at most `limit` bytes whole.
+pub fn read_limited(path: &Path, limit: usize) -> anyhow::Result<Vec<u8>> {
+    let shown = path.display();
+    let mut bytes = Vec::new();
+    open(path)?
+        .take(limit as u64 + 1)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("cannot read {shown}"))?;
+    anyhow::ensure!(
+        bytes.len() <= limit,
+        "{shown} is longer than {limit} bytes, the most that a program has"
+    );
+    Ok(bytes)
 }
 
 /// Writes a file beside its place and moves it there when it is complete: never half a file.

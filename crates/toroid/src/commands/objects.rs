@@ -15,7 +15,7 @@ use toroid_tfhe::serialize::{self, HEADER_BYTES, Header, Kind, ObjectReader};
 
 use super::keys::NO_TAG;
 use super::program::assemble_file;
-use super::{open, parse_param_set, write_file};
+use super::{open, parse_param_set, read_limited, write_file};
 use crate::host::Opened;
 use crate::output::{Output, power_of_two};
 use crate::progress;
@@ -155,7 +155,7 @@ fn content(path: &Path, args: &PutArgs) -> anyhow::Result<Content> {
         };
     }
     let (program, test_vectors) = if start.starts_with(b"TSCP") {
-        let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", shown()))?;
+        let bytes = read_limited(path, toroid_isa::MAX_ENCODED_BYTES)?;
         (toroid_isa::decode(&bytes).with_context(shown)?, Vec::new())
     } else {
         let assembly = assemble_file(path)?;

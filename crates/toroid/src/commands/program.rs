@@ -9,7 +9,7 @@ use toroid_client::session::test_vector_bytes;
 use toroid_isa::{Assembly, AssumePresent};
 use toroid_tfhe::params::ParamSet;
 
-use super::{parse_param_set, write_file};
+use super::{parse_param_set, read_limited, write_file};
 use crate::output::Output;
 
 /// Stack slots that a program may count on everywhere: the engine's default.
@@ -40,8 +40,9 @@ pub struct DisasmArgs {
 
 /// Assembles a source file and verifies the program as far as it goes without a drive.
 pub fn assemble_file(path: &Path) -> anyhow::Result<Assembly> {
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let bytes = read_limited(path, toroid_isa::MAX_SOURCE_BYTES)?;
+    let text = String::from_utf8(bytes)
+        .with_context(|| format!("{} is no text of a program", path.display()))?;
     let assembly = match toroid_isa::assemble(&text) {
         Ok(assembly) => assembly,
         Err(errors) => bail!("{}:\n{errors}", path.display()),
@@ -107,7 +108,7 @@ pub fn assemble(args: &AsmArgs, output: &Output) -> anyhow::Result<()> {
 /// Runs `toroid disasm`.
 pub fn disassemble(args: &DisasmArgs, output: &Output) -> anyhow::Result<()> {
     let shown = args.program.display();
-    let bytes = std::fs::read(&args.program).with_context(|| format!("cannot read {shown}"))?;
+    let bytes = read_limited(&args.program, toroid_isa::MAX_ENCODED_BYTES)?;
     let program = toroid_isa::decode(&bytes).with_context(|| shown.to_string())?;
     let text = toroid_isa::disassemble(&program, &Default::default());
     output.result(&json!({ "text": text }), || text.trim_end().to_owned())
