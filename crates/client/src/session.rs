@@ -23,7 +23,8 @@ use toroid_tfhe::random::Csprng;
 use toroid_tfhe::serialize::{Kind, ObjectReader};
 
 use crate::blob::{
-    BlobError, BlobId, BlobStat, BlobStore, FormatOptions, MountOptions, NewBlob, Transfer,
+    BlobError, BlobId, BlobStat, BlobStore, BlobWriter, FormatOptions, MountOptions, NewBlob,
+    Transfer,
 };
 
 /// Why a session's call did not succeed.
@@ -181,18 +182,24 @@ impl Session {
         }
     }
 
+    /// Starts replacing what is stored for the metadata's register.
+    async fn writer(
+        &self,
+        sc: ScMetadata,
+        transfer: &Transfer,
+    ) -> Result<BlobWriter, SessionError> {
+        let id = self.blob(sc).await?;
+        let writer = self.store.writer_with_sc(id, sc.size(), Some(sc)).await?;
+        Ok(writer.with_transfer(transfer.clone()))
+    }
+
     async fn put(
         &self,
         sc: ScMetadata,
         data: &[u8],
         transfer: &Transfer,
     ) -> Result<BlobStat, SessionError> {
-        let id = self.blob(sc).await?;
-        let mut writer = self
-            .store
-            .writer_with_sc(id, data.len() as u64, Some(sc))
-            .await?
-            .with_transfer(transfer.clone());
+        let mut writer = self.writer(sc, transfer).await?;
         writer.write(data).await?;
         Ok(writer.commit().await?)
     }
@@ -212,12 +219,7 @@ impl Session {
     ) -> Result<BlobStat, SessionError> {
         let params = client.params();
         let sc = key_metadata(key_id, params, kind)?;
-        let id = self.blob(sc).await?;
-        let mut writer = self
-            .store
-            .writer_with_sc(id, sc.size(), Some(sc))
-            .await?
-            .with_transfer(transfer.clone());
+        let mut writer = self.writer(sc, transfer).await?;
         let (sender, mut receiver) = mpsc::channel::<Vec<u8>>(1);
         let client = client.clone();
         let task = tokio::task::spawn_blocking(move || {
@@ -265,12 +267,7 @@ impl Session {
             }
         };
         let sc = key_metadata(key_id, reader.header().params, kind)?;
-        let id = self.blob(sc).await?;
-        let mut writer = self
-            .store
-            .writer_with_sc(id, sc.size(), Some(sc))
-            .await?
-            .with_transfer(transfer.clone());
+        let mut writer = self.writer(sc, transfer).await?;
         while let Some(chunk) = reader.next_chunk()? {
             writer.write(chunk).await?;
         }
