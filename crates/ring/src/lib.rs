@@ -8,6 +8,8 @@ pub mod fft;
 pub mod goldilocks;
 pub mod naive;
 pub mod ntt;
+pub mod prime;
+pub mod prime_ntt;
 pub mod simd;
 
 /// What can be wrong with a request to this crate.
@@ -26,6 +28,27 @@ pub enum RingError {
     /// The instruction set is not available on this processor.
     #[error("this processor cannot run {0} kernels")]
     IsaUnavailable(simd::Isa),
+    /// The modulus is not a prime.
+    #[error("the modulus must be a prime, and {0} is not")]
+    NotPrime(u64),
+    /// The modulus is too large for the kind of transform.
+    #[error("the modulus must be below 2^{bits}, not {found}")]
+    ModulusTooLarge {
+        /// The modulus asked for.
+        found: u64,
+        /// The moduli are below 2 to this power.
+        bits: u32,
+    },
+    /// There is no element of order twice the degree modulo the prime.
+    #[error(
+        "a transform of degree {degree} needs a prime that is 1 modulo twice the degree, not {modulus}"
+    )]
+    NoRoot {
+        /// The prime asked for.
+        modulus: u64,
+        /// The degree asked for.
+        degree: usize,
+    },
     /// Not the name of an instruction set.
     #[error("unknown instruction set {0:?}: expected portable, avx2 or avx512")]
     UnknownIsa(String),

@@ -1,0 +1,256 @@
+//! Residues as f64, for primes below 2^50: integers of at most 53 bits, so that sums and differences are exact.
+//!
+//! A product x·w is h + l with h = fl(x·w) and l = x·w - h, both exact, from two multiplications (fused, the second).
+//! The quotient c is the integer nearest to x·(w/q), with w/q rounded beforehand: adding 1.5·2^52 to a number below 2^51
+//! rounds it to an integer. Then x·w - c·q = (h - c·q) + l, where h - c·q is one more fused operation, exact again since
+//! the result is small. So a butterfly takes four multiplications and four additions; it takes an integer unit of
+//! 52-bit products (IFMA) three multiplications and six simple operations, because residues have to be kept
+//! non-negative and below 2^52 = 4·q, where these may be anything within 2^52.
+//!
+//! Bounds: with |w| <= q/2 and |x| <= 2^52, |x·w/q| is below 2^51, and w/q, rounded to within 2^-55, puts c off by at
+//! most 1/8 more than the rounding. So products are within (1/2 + |x|/2^55)·q, at most 5/8·q, and in the forward
+//! transform elements grow by as much a level; [`super::tables`] counts, and says which passes have to [`settle`] the
+//! terms x of their first butterflies `x ± w·y` first. The sums x + y of the inverse transform double; there it is
+//! fixed which of them are settled: from elements within q, no difference exceeds 4·q.
+//!
+//! [`settle`]: Field::settle
+
+use super::kernel::{Field, Finish, Start, Twiddle, VECTORS, Vector, WordOf};
+use super::tables::Modulus;
+
+/// 1.5·2^52: the double in whose binade the unit is 1, up and down by 2^51.
+pub(super) const ROUND: f64 = 6_755_399_441_055_744.0;
+
+/// The largest element that may be multiplied.
+pub(super) const LIMIT: f64 = 4_503_599_627_370_496.0;
+
+/// Lanes of f64; as [`Vector`], of their bits.
+pub trait Doubles: Vector<Word = u64> {
+    fn add(self, other: Self) -> Self;
+    fn sub(self, other: Self) -> Self;
+    fn mul(self, other: Self) -> Self;
+    /// `self·factor + addend`, rounded once.
+    fn mul_add(self, factor: Self, addend: Self) -> Self;
+    /// `self·factor - subtrahend`, rounded once.
+    fn mul_sub(self, factor: Self, subtrahend: Self) -> Self;
+    /// `addend - self·factor`, rounded once.
+    fn neg_mul_add(self, factor: Self, addend: Self) -> Self;
+    /// From signed words within 2^51.
+    fn from_words(self) -> Self;
+    /// To signed words, from integers within 2^51.
+    fn to_words(self) -> Self;
+    /// On signed words: `self`, or `self + q` where it is negative.
+    fn lift(self, q: Self) -> Self;
+    /// On unsigned words below 2^63: `self`, or `self - q` where that is not negative.
+    fn lower(self, q: Self) -> Self;
+    /// On words.
+    fn add_words(self, other: Self) -> Self;
+}
+
+/// A twiddle: w in [-q/2, q/2] and w/q, as bits.
+pub(super) fn twiddle(w: u64, q: u64) -> [u64; 2] {
+    let centered = centered(w, q);
+    [centered.to_bits(), (centered / q as f64).to_bits()]
+}
+
+/// The representative of `w` nearest to zero.
+fn centered(w: u64, q: u64) -> f64 {
+    if w > q / 2 {
+        -((q - w) as f64)
+    } else {
+        w as f64
+    }
+}
+
+/// The arithmetic. The working form is an integer within 2^52.
+#[derive(Clone, Copy)]
+pub(super) struct Residues<V> {
+    q: V,
+    /// q as a word.
+    q_word: V,
+    /// 1/q
+    inverse: V,
+    round: V,
+}
+
+impl<V: Doubles> Residues<V> {
+    /// `x·y - c·q` for a quotient `c`.
+    #[inline(always)]
+    fn remainder(self, x: V, y: V, quotient: V) -> V {
+        let high = x.mul(y);
+        let low = x.mul_sub(y, high);
+        quotient.neg_mul_add(self.q, high).add(low)
+    }
+
+    /// `w·y`
+    #[inline(always)]
+    fn times(self, y: V, w: Twiddle<V>) -> V {
+        let quotient = y.mul_add(w[1], self.round).sub(self.round);
+        self.remainder(y, w[0], quotient)
+    }
+
+    /// `x·y + sum` within 1.5·q, where |x·y| is within 2.3/2·q^2 and the sum within 1.5·q.
+    ///
+    /// The quotient is that of h, with an error of 0.3 since h and 1/q are rounded, plus the sum's own.
+    #[inline(always)]
+    fn product_and_sum(self, x: V, y: V, sum: V) -> V {
+        let high = x.mul(y);
+        let low = x.mul_sub(y, high);
+        let own = sum.mul_add(self.inverse, self.round);
+        let quotient = high.mul_add(self.inverse, own).sub(self.round);
+        quotient.neg_mul_add(self.q, high).add(low).add(sum)
+    }
+
+    /// Of the product of canonical words.
+    #[inline(always)]
+    fn product(self, x: V, y: V) -> V {
+        let quotient = x.mul(y).mul_add(self.inverse, self.round).sub(self.round);
+        self.remainder(x, y, quotient)
+    }
+}
+
+impl<V: Doubles> Field for Residues<V> {
+    type Vector = V;
+    const SETTLES: bool = true;
+
+    #[inline(always)]
+    unsafe fn new(modulus: &Modulus<u64>) -> Self {
+        let q = modulus.q as f64;
+        // SAFETY: the caller's promise.
+        unsafe {
+            Residues {
+                q: V::splat(q.to_bits()),
+                q_word: V::splat(modulus.q),
+                inverse: V::splat((1.0 / q).to_bits()),
+                round: V::splat(ROUND.to_bits()),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn enter(self, words: V) -> V {
+        words.from_words()
+    }
+
+    #[inline(always)]
+    fn leave(self, x: V) -> V {
+        self.settle(x).to_words().lift(self.q_word)
+    }
+
+    #[inline(always)]
+    fn settle(self, x: V) -> V {
+        let quotient = x.mul_add(self.inverse, self.round).sub(self.round);
+        quotient.neg_mul_add(self.q, x)
+    }
+
+    #[inline(always)]
+    fn butterfly(self, x: V, y: V, w: Twiddle<V>) -> (V, V) {
+        let y = self.times(y, w);
+        (x.add(y), x.sub(y))
+    }
+
+    #[inline(always)]
+    fn inverse_butterfly(self, x: V, y: V, w: Twiddle<V>) -> (V, V) {
+        (x.add(y), self.times(x.sub(y), w))
+    }
+
+    #[inline(always)]
+    fn mul(self, a: V, b: V) -> V {
+        self.leave(self.product(self.settle(a.from_words()), b.from_words()))
+    }
+
+    #[inline(always)]
+    fn scale(self, a: V, w: Twiddle<V>) -> V {
+        self.leave(self.times(a.from_words(), w))
+    }
+
+    #[inline(always)]
+    fn add(self, a: V, b: V) -> V {
+        a.add_words(b).lower(self.q_word)
+    }
+}
+
+/// `sums[c] += values·keys[c]` (or `=` without `ADD`) for each of `columns` polynomials of `degree` words in a row.
+///
+/// Keys and sums are f64 in the order of the leaves' columns; keys within q/2, sums within 1.5·q.
+#[derive(Clone, Copy)]
+pub(super) struct MulAdd<const ADD: bool> {
+    pub(super) keys: *const u64,
+    pub(super) sums: *mut u64,
+    pub(super) columns: usize,
+    pub(super) degree: usize,
+}
+
+/// How many leaves ahead a key is asked for: its memory's latency, in the time that a leaf takes.
+const LEAVES_AHEAD: usize = 6;
+
+impl<V: Doubles, const ADD: bool> Finish<Residues<V>> for MulAdd<ADD> {
+    #[inline(always)]
+    fn settled(self) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    unsafe fn finish(self, f: Residues<V>, _: *mut u64, start: usize, columns: [V; 8]) {
+        for column in 0..self.columns {
+            let at = column * self.degree + start;
+            for (r, x) in columns.into_iter().enumerate() {
+                let at = at + r * V::LANES;
+                V::prefetch(
+                    self.keys
+                        .wrapping_add(at + LEAVES_AHEAD * VECTORS * V::LANES),
+                );
+                // SAFETY: the promise of whoever made `self`, and the caller's.
+                unsafe {
+                    let key = V::load(self.keys.add(at));
+                    let sum = if ADD {
+                        f.product_and_sum(x, key, V::load(self.sums.add(at)))
+                    } else {
+                        f.product(x, key)
+                    };
+                    sum.store(self.sums.add(at));
+                }
+            }
+        }
+    }
+}
+
+/// Reads sums of [`MulAdd`].
+#[derive(Clone, Copy)]
+pub(super) struct Sums;
+
+impl<V: Doubles> Start<Residues<V>> for Sums {
+    #[inline(always)]
+    unsafe fn start(self, f: Residues<V>, a: *const u64, start: usize) -> [V; 8] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut x = [V::load(a.add(start)); VECTORS];
+            for (r, x) in x.iter_mut().enumerate() {
+                *x = f.settle(V::load(a.add(start + r * V::LANES)));
+            }
+            x
+        }
+    }
+}
+
+/// Canonical words in their places to f64 within q/2 in the order of the leaves' columns.
+///
+/// # Safety
+/// The length of `key` is a multiple of `8·LANES`; the processor runs `V`.
+#[inline(always)]
+pub(super) unsafe fn prepare_key<V: Doubles>(
+    modulus: &Modulus<WordOf<Residues<V>>>,
+    key: &mut [u64],
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let f = Residues::<V>::new(modulus);
+        for start in (0..key.len()).step_by(VECTORS * V::LANES) {
+            let at = key.as_mut_ptr().add(start);
+            let columns = super::kernel::load_leaf(f, at);
+            for (r, x) in columns.into_iter().enumerate() {
+                f.settle(x).store(at.add(r * V::LANES));
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Twiddles in the order of their use, and the passes that use them.
+
+use super::word::Word;
+use crate::fft::AlignedVec;
+use crate::prime;
+
+/// A modulus with what the kernels derive from it.
+#[derive(Clone, Copy, Debug)]
+pub struct Modulus<W> {
+    pub(super) q: W,
+    /// 1/q modulo R, R = 2^B for words of B bits.
+    pub(super) inverse: W,
+    /// R mod q, as a twiddle.
+    pub(super) r: [W; 2],
+}
+
+impl<W: Word> Modulus<W> {
+    /// Of an odd `q` that fits into a word.
+    pub(super) fn new(q: u64) -> Self {
+        // Newton's iteration doubles the low bits that are right, 3 at first.
+        let inverse = (0..5).fold(q, |x, _| {
+            x.wrapping_mul(2u64.wrapping_sub(q.wrapping_mul(x)))
+        });
+        Modulus {
+            q: W::truncate(q.into()),
+            inverse: W::truncate(inverse.into()),
+            r: shoup(((1u128 << W::BITS) % u128::from(q)) as u64, q),
+        }
+    }
+}
+
+/// A twiddle `w` below q with the companion `floor(w·2^B/q)`, after Shoup.
+pub(super) fn shoup<W: Word>(w: u64, q: u64) -> [W; 2] {
+    [
+        W::truncate(w.into()),
+        W::truncate((u128::from(w) << W::BITS) / u128::from(q)),
+    ]
+}
+
+/// A pass over all nodes of one depth of the tree.
+#[derive(Clone, Copy, Debug)]
+pub struct Pass {
+    /// Into how many nodes each node is divided: 8, 4 or 2.
+    pub(super) radix: usize,
+    /// Elements of a node.
+    pub(super) size: usize,
+    /// Where the twiddles of the first node start; each node has radix - 1 pairs of words.
+    pub(super) twiddles: usize,
+    /// Whether the forward pass settles the elements that it multiplies by nothing.
+    pub(super) settle: bool,
+}
+
+/// The passes and twiddles of one direction for one number of lanes.
+#[derive(Clone, Debug)]
+pub struct Tables<W> {
+    pub(super) degree: usize,
+    pub(super) passes: Vec<Pass>,
+    /// Where the twiddles of the leaves start, and how many words each leaf has.
+    pub(super) leaves: usize,
+    pub(super) leaf_words: usize,
+    /// As [`Pass::settle`], for the leaves.
+    pub(super) settle_leaves: bool,
+    storage: AlignedVec,
+    words: std::marker::PhantomData<W>,
+}
+
+/// What the tables need to know of the vectors and the arithmetic.
+pub struct Layout<W> {
+    pub(super) lanes: usize,
+    pub(super) block_of_lane: fn(usize) -> usize,
+    /// A number below q as a twiddle.
+    pub(super) twiddle: fn(u64, u64) -> [W; 2],
+    /// The largest element that may be multiplied, in units of q; infinite where butterflies keep to their range.
+    pub(super) limit: f64,
+}
+
+impl<W: Word> Tables<W> {
+    /// Tables for a degree from `16·lanes`; `roots` are the powers of psi (or of its inverse) in bit-reversed order.
+    pub(super) fn new(roots: &[u64], q: u64, layout: &Layout<W>) -> Self {
+        let degree = roots.len();
+        let lanes = layout.lanes;
+        let leaf_levels = if lanes > 8 { 4 } else { 3 };
+        let mut words: Vec<W> = Vec::new();
+        let mut passes = Vec::new();
+        let mut nodes = 1;
+        let mut growth = Growth::new(layout.limit);
+        for radix in radices(degree.trailing_zeros() - leaf_levels) {
+            passes.push(Pass {
+                radix,
+                size: degree / nodes,
+                twiddles: words.len(),
+                settle: growth.pass(radix.trailing_zeros()),
+            });
+            for node in 0..nodes {
+                for twiddle in 1..radix {
+                    // Level l of the pass has the twiddles 2^l … 2^(l+1) - 1.
+                    let level = twiddle.ilog2();
+                    let at = (nodes << level) + (node << level) + (twiddle - (1 << level));
+                    words.extend((layout.twiddle)(roots[at], q));
+                }
+            }
+            nodes *= radix;
+        }
+        let settle_leaves = growth.pass(leaf_levels);
+
+        let leaves = words.len();
+        let mut per_lane = |index: &dyn Fn(usize) -> usize| {
+            let twiddles: Vec<[W; 2]> = (0..lanes)
+                .map(|lane| (layout.twiddle)(roots[index(lane)], q))
+                .collect();
+            words.extend(twiddles.iter().map(|w| w[0]));
+            words.extend(twiddles.iter().map(|w| w[1]));
+        };
+        for leaf in 0..degree / (8 * lanes) {
+            if lanes > 8 {
+                // Blocks of 16: lanes of the first vector of a pair, then lanes of the second.
+                for pair in 0..4 {
+                    per_lane(&|lane| degree / 16 + 8 * leaf + 2 * pair + lane / 8);
+                }
+            }
+            for twiddle in 1..8usize {
+                let level = twiddle.ilog2();
+                per_lane(&|lane| {
+                    let block = lanes * leaf + (layout.block_of_lane)(lane);
+                    (degree / 8 << level) + (block << level) + (twiddle - (1 << level))
+                });
+            }
+        }
+        let leaf_words = (words.len() - leaves) / (degree / (8 * lanes));
+
+        let mut storage = AlignedVec::zeroed(size_of_val(words.as_slice()).div_ceil(8));
+        bytemuck::cast_slice_mut::<f64, W>(&mut storage)[..words.len()].copy_from_slice(&words);
+        Tables {
+            degree,
+            passes,
+            leaves,
+            leaf_words,
+            settle_leaves,
+            storage,
+            words: std::marker::PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn words(&self) -> &[W] {
+        bytemuck::cast_slice(&self.storage)
+    }
+}
+
+/// How large the elements of the forward transform of [`super::double`] become, in units of q.
+struct Growth {
+    bound: f64,
+    limit: f64,
+}
+
+impl Growth {
+    /// Canonical elements.
+    fn new(limit: f64) -> Self {
+        Growth { bound: 1.0, limit }
+    }
+
+    /// A product is within this.
+    fn product(&self, bound: f64) -> f64 {
+        0.5 + 0.125 * bound / self.limit
+    }
+
+    /// Takes `levels` further levels; whether they have to start with settled elements.
+    fn pass(&mut self, levels: u32) -> bool {
+        let grow = |from: f64, levels| (0..levels).fold(from, |b, _| b + self.product(b));
+        let free = grow(self.bound, levels);
+        let settle = free > self.limit;
+        self.bound = if settle {
+            grow(0.5 + 1e-6 + self.product(self.bound), levels - 1)
+        } else {
+            free
+        };
+        settle
+    }
+}
+
+/// The radices of the passes over `levels` levels, from 3. The last is 8, so that a node is no smaller than a leaf's
+/// `8·LANES` elements. Smaller radices come first: with radix 8 the first pass of a large transform would read 8 lines
+/// that share a set of the first level of cache.
+fn radices(levels: u32) -> Vec<usize> {
+    let (first, eights): (&[usize], u32) = match (levels, levels % 3) {
+        (_, 0) => (&[], levels / 3),
+        (4, _) => (&[2], 1),
+        (_, 1) => (&[4, 4], levels / 3 - 1),
+        _ => (&[4], levels / 3),
+    };
+    [first, &vec![8; eights as usize]].concat()
+}
+
+/// `root^rev(i) mod q` for `i` below `n`, where `rev` reverses the log2(n) bits of `i`.
+pub(super) fn powers_bit_reversed(root: u64, n: usize, q: u64) -> Vec<u64> {
+    let shift = usize::BITS - n.trailing_zeros();
+    let mut powers = vec![0; n];
+    let mut power = 1;
+    for i in 0..n {
+        powers[i.reverse_bits() >> shift] = power;
+        power = prime::mul(power, root, q);
+    }
+    powers
+}

@@ -1,0 +1,160 @@
+//! What a plan asks of the vector kernels, as values that run over any [`Field`].
+
+use super::double::{self, Doubles, MulAdd, Residues, Sums};
+use super::kernel::{self, Field, Keep, Vector};
+use super::tables::{Modulus, Tables};
+use super::word::Word;
+
+/// Runs on the words of a field.
+pub trait Task<W: Word> {
+    /// # Safety
+    /// The processor runs `F`; pointers and slices are as the kernel of the task asks.
+    unsafe fn run<F: Field>(self)
+    where
+        F::Vector: Vector<Word = W>;
+}
+
+/// Runs on the vectors of [`double`] alone.
+pub trait DoublesTask {
+    /// # Safety
+    /// As for [`Task::run`].
+    unsafe fn run<V: Doubles>(self);
+}
+
+/// [`kernel::forward`] to canonical values.
+pub(super) struct Forward<'a, W> {
+    pub(super) modulus: &'a Modulus<W>,
+    pub(super) tables: &'a Tables<W>,
+    pub(super) a: &'a mut [W],
+}
+
+impl<W: Word> Task<W> for Forward<'_, W> {
+    #[inline(always)]
+    unsafe fn run<F: Field>(self)
+    where
+        F::Vector: Vector<Word = W>,
+    {
+        // SAFETY: the caller's promise.
+        unsafe { kernel::forward::<F>(self.modulus, self.tables, self.a.as_mut_ptr(), Keep) }
+    }
+}
+
+/// [`kernel::inverse`] from canonical values.
+pub(super) struct Inverse<'a, W> {
+    pub(super) modulus: &'a Modulus<W>,
+    pub(super) tables: &'a Tables<W>,
+    pub(super) a: &'a mut [W],
+}
+
+impl<W: Word> Task<W> for Inverse<'_, W> {
+    #[inline(always)]
+    unsafe fn run<F: Field>(self)
+    where
+        F::Vector: Vector<Word = W>,
+    {
+        // SAFETY: the caller's promise.
+        unsafe { kernel::inverse::<F>(self.modulus, self.tables, self.a.as_mut_ptr(), Keep) }
+    }
+}
+
+/// [`kernel::mul_assign`]
+pub(super) struct MulAssign<'a, W> {
+    pub(super) modulus: &'a Modulus<W>,
+    pub(super) a: &'a mut [W],
+    pub(super) b: &'a [W],
+}
+
+impl<W: Word> Task<W> for MulAssign<'_, W> {
+    #[inline(always)]
+    unsafe fn run<F: Field>(self)
+    where
+        F::Vector: Vector<Word = W>,
+    {
+        // SAFETY: the caller's promise.
+        unsafe { kernel::mul_assign::<F>(self.modulus, self.a, self.b) }
+    }
+}
+
+/// [`kernel::mul_add_assign`]
+pub(super) struct MulAddAssign<'a, W> {
+    pub(super) modulus: &'a Modulus<W>,
+    pub(super) acc: &'a mut [W],
+    pub(super) a: &'a [W],
+    pub(super) b: &'a [W],
+}
+
+impl<W: Word> Task<W> for MulAddAssign<'_, W> {
+    #[inline(always)]
+    unsafe fn run<F: Field>(self)
+    where
+        F::Vector: Vector<Word = W>,
+    {
+        // SAFETY: the caller's promise.
+        unsafe { kernel::mul_add_assign::<F>(self.modulus, self.acc, self.a, self.b) }
+    }
+}
+
+/// [`kernel::scale_assign`]
+pub(super) struct ScaleAssign<'a, W> {
+    pub(super) modulus: &'a Modulus<W>,
+    pub(super) a: &'a mut [W],
+    pub(super) w: [W; 2],
+}
+
+impl<W: Word> Task<W> for ScaleAssign<'_, W> {
+    #[inline(always)]
+    unsafe fn run<F: Field>(self)
+    where
+        F::Vector: Vector<Word = W>,
+    {
+        // SAFETY: the caller's promise.
+        unsafe { kernel::scale_assign::<F>(self.modulus, self.a, self.w) }
+    }
+}
+
+/// [`kernel::forward`] with the products of [`MulAdd`].
+pub(super) struct ForwardMulAdd<'a, const ADD: bool> {
+    pub(super) modulus: &'a Modulus<u64>,
+    pub(super) tables: &'a Tables<u64>,
+    pub(super) a: &'a mut [u64],
+    pub(super) finish: MulAdd<ADD>,
+}
+
+impl<const ADD: bool> DoublesTask for ForwardMulAdd<'_, ADD> {
+    #[inline(always)]
+    unsafe fn run<V: Doubles>(self) {
+        let a = self.a.as_mut_ptr();
+        // SAFETY: the caller's promise.
+        unsafe { kernel::forward::<Residues<V>>(self.modulus, self.tables, a, self.finish) }
+    }
+}
+
+/// [`kernel::inverse`] from [`Sums`].
+pub(super) struct InverseSum<'a> {
+    pub(super) modulus: &'a Modulus<u64>,
+    pub(super) tables: &'a Tables<u64>,
+    pub(super) a: &'a mut [u64],
+}
+
+impl DoublesTask for InverseSum<'_> {
+    #[inline(always)]
+    unsafe fn run<V: Doubles>(self) {
+        let a = self.a.as_mut_ptr();
+        // SAFETY: the caller's promise.
+        unsafe { kernel::inverse::<Residues<V>>(self.modulus, self.tables, a, Sums) }
+    }
+}
+
+/// [`double::prepare_key`]
+pub(super) struct PrepareKey<'a> {
+    pub(super) modulus: &'a Modulus<u64>,
+    pub(super) key: &'a mut [u64],
+}
+
+impl DoublesTask for PrepareKey<'_> {
+    #[inline(always)]
+    unsafe fn run<V: Doubles>(self) {
+        // SAFETY: the caller's promise.
+        unsafe { double::prepare_key::<V>(self.modulus, self.key) }
+    }
+}
