@@ -4,6 +4,7 @@
 //! once at run time by [`simd::Isa`]. Not here: ciphertexts, keys, noise (see `toroid-tfhe`).
 //! Open [`goldilocks`] first, then [`ntt`] and [`fft`].
 
+pub mod dft;
 pub mod fft;
 pub mod goldilocks;
 pub mod naive;
@@ -24,6 +25,34 @@ pub enum RingError {
         min: usize,
         /// The largest supported degree.
         max: usize,
+    },
+    /// The length of a discrete Fourier transform is not one that there are plans for.
+    #[error("the length of a transform must be from 1 to {max}, not {found}")]
+    DftLength {
+        /// The length asked for.
+        found: usize,
+        /// The greatest length.
+        max: usize,
+    },
+    /// The modulus does not have the roots of unity of a discrete Fourier transform.
+    #[error(
+        "a transform of {length} points needs a prime modulus that is 1 modulo {length}, which {modulus} is not"
+    )]
+    DftModulus {
+        /// The modulus asked for.
+        modulus: u32,
+        /// The length asked for.
+        length: usize,
+    },
+    /// Not a root of unity of the order that a discrete Fourier transform needs.
+    #[error("{root} is not a primitive root of unity of order {length} modulo {modulus}")]
+    DftRoot {
+        /// The root given.
+        root: u32,
+        /// The length, so the order that the root must have.
+        length: usize,
+        /// The modulus.
+        modulus: u32,
     },
     /// The instruction set is not available on this processor.
     #[error("this processor cannot run {0} kernels")]
