@@ -4,6 +4,7 @@
 //! once at run time by [`simd::Isa`]. Not here: ciphertexts, keys, noise (see `toroid-tfhe`).
 //! Open [`goldilocks`] first, then [`ntt`] and [`fft`].
 
+pub mod cyclotomic;
 pub mod dft;
 pub mod fft;
 pub mod goldilocks;
@@ -53,6 +54,14 @@ pub enum RingError {
         length: usize,
         /// The modulus.
         modulus: u32,
+    },
+    /// The index of a cyclotomic polynomial is not one that is calculated.
+    #[error("the index of a cyclotomic polynomial must be from 1 to {max}, not {found}")]
+    CyclotomicIndex {
+        /// The index asked for.
+        found: usize,
+        /// The greatest index.
+        max: usize,
     },
     /// The instruction set is not available on this processor.
     #[error("this processor cannot run {0} kernels")]

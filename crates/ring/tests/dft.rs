@@ -142,10 +142,11 @@ fn inverse(plan: &DftPlan, x: &[u32]) -> Vec<u32> {
 /// Forward and inverse against the definition, on every instruction set.
 fn check_definition(length: usize, q: u32, algorithm: Algorithm, inputs: &[Vec<u32>]) {
     let root = DftPlan::new(length, q).unwrap().root();
-    let inverse_root = pow(root, u64::from(q) - 2, q);
     for (i, x) in inputs.iter().enumerate() {
         let values = definition(x, root, q);
-        let inverse_values = definition(x, inverse_root, q);
+        // Value k at 1/w is value -k at w.
+        let mut inverse_values = values.clone();
+        inverse_values[1..].reverse();
         for plan in plans(length, q) {
             let isa = plan.isa();
             assert_eq!(plan.algorithm(), algorithm);

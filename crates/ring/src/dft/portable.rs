@@ -67,11 +67,9 @@ impl Vector for Word {
 
     #[inline(always)]
     fn add_where_less(self, a: Self, b: Self, addend: Self) -> Self {
-        Word(if a.0 < b.0 {
-            self.0.wrapping_add(addend.0)
-        } else {
-            self.0
-        })
+        // By a mask: what is less is unpredictable.
+        let mask = u32::from(a.0 < b.0).wrapping_neg();
+        Word(self.0.wrapping_add(addend.0 & mask))
     }
 
     #[inline(always)]
