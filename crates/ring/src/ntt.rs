@@ -22,6 +22,9 @@ use crate::goldilocks;
 use crate::simd::Isa;
 
 #[cfg(target_arch = "x86_64")]
+use limbs::Vector;
+
+#[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -64,8 +67,8 @@ impl Kernel {
         if forward.len() >= tables::MIN_DEGREE {
             let tables = |lanes| {
                 (
-                    tables::Tables::new(&forward, lanes),
-                    tables::Tables::new(&inverse, lanes),
+                    tables::Tables::forward(&forward, lanes),
+                    tables::Tables::inverse(&inverse, lanes),
                 )
             };
             match isa {
@@ -134,10 +137,14 @@ impl NttPlan {
             Kernel::Portable { forward, .. } => portable::forward(a, forward),
             // SAFETY: `with_isa` made sure of the instruction set and of tables for N, and `check` of the length.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2 { forward, .. } => unsafe { avx2::forward(a, forward) },
+            Kernel::Avx2 { forward, .. } => unsafe {
+                limbs::forward::<avx2::Lanes4>(a, forward, limbs::Keep)
+            },
             // SAFETY: likewise.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 { forward, .. } => unsafe { avx512::forward(a, forward) },
+            Kernel::Avx512 { forward, .. } => unsafe {
+                limbs::forward::<avx512::Lanes8>(a, forward, limbs::Keep)
+            },
         }
     }
 
@@ -151,10 +158,63 @@ impl NttPlan {
             Kernel::Portable { inverse, .. } => portable::inverse(a, inverse),
             // SAFETY: as in `forward`.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2 { inverse, .. } => unsafe { avx2::inverse(a, inverse) },
+            Kernel::Avx2 { inverse, .. } => unsafe { limbs::inverse::<avx2::Lanes4>(a, inverse) },
             // SAFETY: likewise.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 { inverse, .. } => unsafe { avx512::inverse(a, inverse) },
+            Kernel::Avx512 { inverse, .. } => unsafe {
+                limbs::inverse::<avx512::Lanes8>(a, inverse)
+            },
+        }
+    }
+
+    /// `sums[c] += NTT(a) ⊙ keys[c]` for columns c = 0, 1, …; without `ADD`, `sums` is overwritten. All are canonical;
+    /// `keys` and `sums` hold the columns in a row, N elements each. `a` serves as scratch and holds nothing of use
+    /// afterwards.
+    ///
+    /// The products are made while each part of the transform is in the first level of cache, and keys are asked for
+    /// ahead, so that reading them from memory overlaps the transform.
+    ///
+    /// # Panics
+    /// If `a` is not N elements long, or `keys` and `sums` not equally many times N.
+    pub fn forward_mul_add<const ADD: bool>(&self, a: &mut [u64], keys: &[u64], sums: &mut [u64]) {
+        self.check(a);
+        assert!(
+            keys.len() == sums.len() && sums.len().is_multiple_of(self.degree),
+            "columns of {} elements each, {} of keys and {} of sums",
+            self.degree,
+            keys.len(),
+            sums.len()
+        );
+        #[cfg(target_arch = "x86_64")]
+        let leaf = limbs::Accumulate::<ADD> {
+            keys: keys.as_ptr(),
+            sums: sums.as_mut_ptr(),
+            columns: sums.len() / self.degree,
+            degree: self.degree,
+        };
+        match &self.kernel {
+            Kernel::Portable { forward, .. } => {
+                portable::forward(a, forward);
+                for (sum, key) in sums
+                    .chunks_exact_mut(self.degree)
+                    .zip(keys.chunks_exact(self.degree))
+                {
+                    if !ADD {
+                        sum.fill(0);
+                    }
+                    portable::mul_add_assign(sum, a, key);
+                }
+            }
+            // SAFETY: as in `forward`; the lengths that `leaf` states are checked.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 { forward, .. } => unsafe {
+                limbs::forward::<avx2::Lanes4>(a, forward, leaf)
+            },
+            // SAFETY: likewise.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 { forward, .. } => unsafe {
+                limbs::forward::<avx512::Lanes8>(a, forward, leaf)
+            },
         }
     }
 
@@ -170,10 +230,12 @@ impl NttPlan {
             Kernel::Portable { .. } => portable::mul_add_assign(acc, a, b),
             // SAFETY: `with_isa` made sure of the instruction set, `check` of N elements, a multiple of the lanes.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2 { .. } => unsafe { avx2::mul_add_assign(acc, a, b) },
+            Kernel::Avx2 { .. } => unsafe { avx2::Lanes4::call(limbs::MulAddAssign { acc, a, b }) },
             // SAFETY: likewise.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 { .. } => unsafe { avx512::mul_add_assign(acc, a, b) },
+            Kernel::Avx512 { .. } => unsafe {
+                avx512::Lanes8::call(limbs::MulAddAssign { acc, a, b })
+            },
         }
     }
 
@@ -188,10 +250,10 @@ impl NttPlan {
             Kernel::Portable { .. } => portable::mul_assign(a, b),
             // SAFETY: as in `mul_add_assign`.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2 { .. } => unsafe { avx2::mul_assign(a, b) },
+            Kernel::Avx2 { .. } => unsafe { avx2::Lanes4::call(limbs::MulAssign { a, b }) },
             // SAFETY: likewise.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 { .. } => unsafe { avx512::mul_assign(a, b) },
+            Kernel::Avx512 { .. } => unsafe { avx512::Lanes8::call(limbs::MulAssign { a, b }) },
         }
     }
 
@@ -205,10 +267,10 @@ impl NttPlan {
             Kernel::Portable { .. } => portable::scale_assign(a, c),
             // SAFETY: as in `mul_add_assign`.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2 { .. } => unsafe { avx2::scale_assign(a, c) },
+            Kernel::Avx2 { .. } => unsafe { avx2::Lanes4::call(limbs::ScaleAssign { a, c }) },
             // SAFETY: likewise.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 { .. } => unsafe { avx512::scale_assign(a, c) },
+            Kernel::Avx512 { .. } => unsafe { avx512::Lanes8::call(limbs::ScaleAssign { a, c }) },
         }
     }
 

@@ -257,6 +257,47 @@ fn pointwise_operations() {
     }
 }
 
+#[test]
+fn a_transform_fused_with_its_products() {
+    for n in degrees(MAX_DEGREE) {
+        let oracle = NttPlan::with_isa(n, Isa::Portable).unwrap();
+        for columns in [1, 2, 3] {
+            let many = |seed: u64| (0..columns).flat_map(|c| random(n, seed + c)).collect();
+            let (mut keys, mut sums): (Vec<u64>, Vec<u64>) = (many(20), many(30));
+            for (i, edge) in extremes(1).concat().into_iter().cycle().enumerate().take(n) {
+                keys[i] = edge;
+                sums[i] = [P - 1, 0, edge][i / 16 % 3];
+            }
+            for a in [random(n, 40), vec![P - 1; n]] {
+                let values = forward(&oracle, &a);
+                let mut expected = sums.clone();
+                for (sum, key) in expected.chunks_mut(n).zip(keys.chunks(n)) {
+                    oracle.mul_add_assign(sum, &values, key);
+                }
+                let mut overwritten = vec![0; sums.len()];
+                for (sum, key) in overwritten.chunks_mut(n).zip(keys.chunks(n)) {
+                    oracle.mul_add_assign(sum, &values, key);
+                }
+                for plan in plans(n) {
+                    let (mut added, mut set) = (sums.clone(), sums.clone());
+                    plan.forward_mul_add::<true>(&mut a.clone(), &keys, &mut added);
+                    plan.forward_mul_add::<false>(&mut a.clone(), &keys, &mut set);
+                    assert!(added == expected, "N = {n}, {}", plan.isa());
+                    assert!(set == overwritten, "N = {n}, {}", plan.isa());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "columns of 8 elements each, 8 of keys and 16 of sums")]
+fn sums_without_keys() {
+    NttPlan::new(8)
+        .unwrap()
+        .forward_mul_add::<true>(&mut [0; 8], &[0; 8], &mut [0; 16]);
+}
+
 /// The transform of the platform paper's appendix (equations of A.1.1, natural order) is the transposed of ours; it is
 /// the reason that the roles of the two butterflies are exchanged here.
 #[test]

@@ -2,14 +2,13 @@
 
 use std::arch::x86_64::*;
 
-use super::limbs::{self, EPSILON, Vector};
-use super::tables::Tables;
+use super::limbs::{EPSILON, Kernel, Vector};
 use crate::goldilocks::P;
 
 pub const LANES: usize = 4;
 
 #[derive(Clone, Copy)]
-struct Lanes4(__m256i);
+pub struct Lanes4(__m256i);
 
 /// A mask of the lanes in which `a` is below `b`, unsigned.
 ///
@@ -51,6 +50,14 @@ fn transpose4(rows: [Lanes4; 4]) -> [Lanes4; 4] {
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Vector for Lanes4 {
     const LANES: usize = LANES;
+
+    unsafe fn call(kernel: impl Kernel) {
+        #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+        unsafe fn call(kernel: impl Kernel) {
+            unsafe { kernel.run::<Lanes4>() }
+        }
+        unsafe { call(kernel) }
+    }
 
     #[inline(always)]
     unsafe fn splat(x: u64) -> Self {
@@ -98,8 +105,18 @@ impl Vector for Lanes4 {
     }
 
     #[inline(always)]
-    fn shift_left<const BITS: u32>(self) -> Self {
-        unsafe { Self(_mm256_sll_epi64(self.0, _mm_cvtsi64_si128(i64::from(BITS)))) }
+    fn shift_left(self, bits: u32) -> Self {
+        unsafe { Self(_mm256_sll_epi64(self.0, _mm_cvtsi64_si128(i64::from(bits)))) }
+    }
+
+    #[inline(always)]
+    fn shift_right(self, bits: u32) -> Self {
+        unsafe { Self(_mm256_srl_epi64(self.0, _mm_cvtsi64_si128(i64::from(bits)))) }
+    }
+
+    #[inline(always)]
+    fn shift_left_low(self, bits: u32) -> Self {
+        self.shift_left(bits).and(unsafe { Self::splat(EPSILON) })
     }
 
     #[inline(always)]
@@ -158,6 +175,11 @@ impl Vector for Lanes4 {
     }
 
     #[inline(always)]
+    fn prefetch(at: *const u64) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+
+    #[inline(always)]
     fn transpose(rows: [Self; 8]) -> [Self; 8] {
         let [r0, r1, r2, r3, r4, r5, r6, r7] = rows;
         let [c0, c1, c2, c3] = transpose4([r0, r2, r4, r6]);
@@ -172,23 +194,4 @@ impl Vector for Lanes4 {
         let [r1, r3, r5, r7] = transpose4([c4, c5, c6, c7]);
         [r0, r1, r2, r3, r4, r5, r6, r7]
     }
-}
-
-macro_rules! kernels {
-    ($($name:ident($($arg:ident: $ty:ty),*);)*) => {$(
-        #[doc = concat!("[`limbs::", stringify!($name), "`] with AVX2.\n\n# Safety\nAs there.")]
-        #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-        pub unsafe fn $name($($arg: $ty),*) {
-            // SAFETY: this function has the instruction set; the rest is the caller's promise.
-            unsafe { limbs::$name::<Lanes4>($($arg),*) }
-        }
-    )*};
-}
-
-kernels! {
-    forward(a: &mut [u64], tables: &Tables);
-    inverse(a: &mut [u64], tables: &Tables);
-    mul_add_assign(acc: &mut [u64], a: &[u64], b: &[u64]);
-    mul_assign(a: &mut [u64], b: &[u64]);
-    scale_assign(a: &mut [u64], c: u64);
 }

@@ -2,19 +2,28 @@
 
 use std::arch::x86_64::*;
 
-use super::limbs::{self, EPSILON, Vector};
-use super::tables::Tables;
+use super::limbs::{EPSILON, Kernel, Vector};
 use crate::goldilocks::P;
 
 pub const LANES: usize = 8;
 
 #[derive(Clone, Copy)]
-struct Lanes8(__m512i);
+pub struct Lanes8(__m512i);
 
 // SAFETY (of every block below): a value of this type exists only where AVX-512 does, as `Vector` says.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Vector for Lanes8 {
     const LANES: usize = LANES;
+
+    unsafe fn call(kernel: impl Kernel) {
+        #[target_feature(
+            enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt"
+        )]
+        unsafe fn call(kernel: impl Kernel) {
+            unsafe { kernel.run::<Lanes8>() }
+        }
+        unsafe { call(kernel) }
+    }
 
     #[inline(always)]
     unsafe fn splat(x: u64) -> Self {
@@ -62,8 +71,21 @@ impl Vector for Lanes8 {
     }
 
     #[inline(always)]
-    fn shift_left<const BITS: u32>(self) -> Self {
-        unsafe { Self(_mm512_slli_epi64::<BITS>(self.0)) }
+    fn shift_left(self, bits: u32) -> Self {
+        unsafe { Self(_mm512_sll_epi64(self.0, _mm_cvtsi64_si128(i64::from(bits)))) }
+    }
+
+    #[inline(always)]
+    fn shift_right(self, bits: u32) -> Self {
+        unsafe { Self(_mm512_srl_epi64(self.0, _mm_cvtsi64_si128(i64::from(bits)))) }
+    }
+
+    #[inline(always)]
+    fn shift_left_low(self, bits: u32) -> Self {
+        unsafe {
+            let bits = _mm_cvtsi64_si128(i64::from(bits));
+            Self(_mm512_maskz_sll_epi32(0x5555, self.0, bits))
+        }
     }
 
     #[inline(always)]
@@ -120,6 +142,11 @@ impl Vector for Lanes8 {
             let less = _mm512_sub_epi64(self.0, _mm512_set1_epi64(P as i64));
             Self(_mm512_min_epu64(self.0, less))
         }
+    }
+
+    #[inline(always)]
+    fn prefetch(at: *const u64) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }
 
     #[inline(always)]
@@ -181,23 +208,4 @@ unsafe fn quarters(a: __m512i, b: __m512i) -> (__m512i, __m512i) {
             _mm512_shuffle_i64x2::<0xdd>(a, b),
         )
     }
-}
-
-macro_rules! kernels {
-    ($($name:ident($($arg:ident: $ty:ty),*);)*) => {$(
-        #[doc = concat!("[`limbs::", stringify!($name), "`] with AVX-512.\n\n# Safety\nAs there.")]
-        #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-        pub unsafe fn $name($($arg: $ty),*) {
-            // SAFETY: this function has the instruction set; the rest is the caller's promise.
-            unsafe { limbs::$name::<Lanes8>($($arg),*) }
-        }
-    )*};
-}
-
-kernels! {
-    forward(a: &mut [u64], tables: &Tables);
-    inverse(a: &mut [u64], tables: &Tables);
-    mul_add_assign(acc: &mut [u64], a: &[u64], b: &[u64]);
-    mul_assign(a: &mut [u64], b: &[u64]);
-    scale_assign(a: &mut [u64], c: u64);
 }

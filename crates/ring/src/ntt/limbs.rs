@@ -13,7 +13,7 @@
 
 use std::hint::black_box;
 
-use super::tables::{Pass, Tables};
+use super::tables::{Pass, Tables, Twiddles, exponent};
 
 /// 2^64 - p = 2^32 - 1; also the mask of the low half of a lane.
 pub const EPSILON: u64 = 0xffff_ffff;
@@ -26,9 +26,6 @@ pub const BIAS: u64 = 0x8000_0000_8000_0000;
 /// 2^28 + (2^60 - 2^28)·φ, since 2^60·φ = 2^28·φ^2 = 2^28·φ - 2^28.
 const ZERO: [u64; 2] = [1 << 28, (1 << 60) - (1 << 28)];
 
-/// Zero modulo p as limbs, with a high limb of about 2^63: 2^31 + (2^63 - 2^31)·φ.
-pub const WIDE_ZERO: [u64; 2] = [1 << 31, (1 << 63) - (1 << 31)];
-
 /// A block of at most this many elements stays in the first-level cache through all its remaining passes.
 const CACHED: usize = 2048;
 
@@ -36,6 +33,11 @@ const CACHED: usize = 2048;
 /// [`splat`](Vector::splat) and [`load`](Vector::load) ask of their callers; the other methods rely on it.
 pub trait Vector: Copy {
     const LANES: usize;
+    /// Runs a kernel as a function compiled for the instruction set of this vector.
+    ///
+    /// # Safety
+    /// As for [`Kernel::run`].
+    unsafe fn call(kernel: impl Kernel);
     /// # Safety
     /// The processor must have the instruction set of this vector.
     unsafe fn splat(x: u64) -> Self;
@@ -53,7 +55,10 @@ pub trait Vector: Copy {
     fn mul_signed(self, other: Self) -> Self;
     /// Product of the low halves as unsigned integers.
     fn mul_unsigned(self, other: Self) -> Self;
-    fn shift_left<const BITS: u32>(self) -> Self;
+    fn shift_left(self, bits: u32) -> Self;
+    fn shift_right(self, bits: u32) -> Self;
+    /// The low half of a lane shifted left: the low half of the result, zero-extended.
+    fn shift_left_low(self, bits: u32) -> Self;
     /// The high half, zero-extended.
     fn high(self) -> Self;
     /// The high half, sign-extended.
@@ -66,10 +71,20 @@ pub trait Vector: Copy {
     fn sub_modulo(self, other: Self) -> Self;
     /// The canonical form of any word.
     fn canonical(self) -> Self;
+    /// Asks for the line of the cache at `at`, which need not be readable.
+    fn prefetch(at: *const u64);
     /// From `LANES` consecutive blocks of eight words to vectors of their words `0`, `1`, ... `7`.
     fn transpose(rows: [Self; 8]) -> [Self; 8];
     /// Undoes [`Vector::transpose`].
     fn transpose_back(columns: [Self; 8]) -> [Self; 8];
+}
+
+/// A part of the kernel that is compiled into a function of its own for each instruction set. Whoever makes a value
+/// promises that what it points to is there.
+pub trait Kernel {
+    /// # Safety
+    /// As for [`Vector::splat`]; the promise that the type states must hold.
+    unsafe fn run<V: Vector>(self);
 }
 
 /// `lo + hi·φ`, limbs signed.
@@ -117,8 +132,8 @@ impl<V: Vector> Limbs<V> {
     /// `(self + 2^48·other, self - 2^48·other)`; 2^48 = 2^16·φ, and φ·(lo + hi·φ) = -hi + (lo + hi)·φ.
     #[inline(always)]
     fn butterfly_48(self, other: Self) -> (Self, Self) {
-        let lo = other.hi.shift_left::<16>();
-        let hi = other.lo.add(other.hi).shift_left::<16>();
+        let lo = other.hi.shift_left(16);
+        let hi = other.lo.add(other.hi).shift_left(16);
         (
             Limbs {
                 lo: self.lo.sub(lo),
@@ -141,8 +156,8 @@ impl<V: Vector> Limbs<V> {
     fn times_48(self) -> Self {
         let sum = self.lo.add(self.hi);
         Limbs {
-            lo: self.lo.sub(sum).shift_left::<16>(),
-            hi: sum.shift_left::<16>(),
+            lo: self.lo.sub(sum).shift_left(16),
+            hi: sum.shift_left(16),
         }
     }
 
@@ -152,9 +167,9 @@ impl<V: Vector> Limbs<V> {
         Limbs {
             lo: self
                 .lo
-                .shift_left::<24>()
-                .sub(other.lo.add(other.hi).shift_left::<8>()),
-            hi: self.hi.shift_left::<24>().add(other.lo.shift_left::<8>()),
+                .shift_left(24)
+                .sub(other.lo.add(other.hi).shift_left(8)),
+            hi: self.hi.shift_left(24).add(other.lo.shift_left(8)),
         }
     }
 
@@ -165,7 +180,7 @@ impl<V: Vector> Limbs<V> {
     #[inline(always)]
     fn word(self, c: &Constants<V>) -> V {
         let small = self.hi.high().mul_unsigned(c.epsilon).add(self.lo);
-        self.hi.shift_left::<32>().add_modulo(small)
+        self.hi.shift_left(32).add_modulo(small)
     }
 }
 
@@ -186,7 +201,7 @@ macro_rules! unroll {
 struct Constants<V> {
     epsilon: V,
     bias: V,
-    wide_zero: Limbs<V>,
+    zero: V,
 }
 
 impl<V: Vector> Constants<V> {
@@ -200,7 +215,7 @@ impl<V: Vector> Constants<V> {
                 // Opaque, or else the compiler makes two operations of a multiplication by this constant.
                 epsilon: V::splat(black_box(EPSILON)),
                 bias: V::splat(BIAS),
-                wide_zero: Limbs::splat(WIDE_ZERO),
+                zero: V::splat(0),
             }
         }
     }
@@ -264,16 +279,6 @@ fn dft8<V: Vector>(z: [Limbs<V>; 8]) -> [Limbs<V>; 8] {
     [y0, y1, y2, y3, y4, y5, y6, y7]
 }
 
-/// The DFT of four elements, outputs in bit-reversed order; from limbs within 2 to limbs within 7·2^16 + 4.
-#[inline(always)]
-fn dft4<V: Vector>(z: [Limbs<V>; 4]) -> [Limbs<V>; 4] {
-    let (a0, a2) = z[0].butterfly(z[2]);
-    let (a1, a3) = z[1].butterfly(z[3]);
-    let (y0, y1) = a0.butterfly(a1);
-    let (y2, y3) = a2.butterfly_48(a3);
-    [y0, y1, y2, y3]
-}
-
 /// Eight times the inverse of [`dft8`]; from limbs within 1 to limbs within 2^25. Slot 0 is never shifted.
 ///
 /// With `d = y5 - y4` and `e = y7 - y6` the slots 5 and 7 of the second row are 2^72·d + 2^24·e and, as 2^120 = -2^24,
@@ -294,46 +299,61 @@ fn inverse_dft8<V: Vector>(y: [Limbs<V>; 8]) -> [Limbs<V>; 8] {
     [z0, z1, z2, z3, z4, z5, z6, z7]
 }
 
-/// Four times the inverse of [`dft4`]; from limbs within 1 to limbs within 2^19.
-#[inline(always)]
-fn inverse_dft4<V: Vector>(y: [Limbs<V>; 4]) -> [Limbs<V>; 4] {
-    let (a0, a1) = y[0].butterfly(y[1]);
-    let (a2, a3) = y[2].inverse_butterfly_48(y[3]);
-    let (z0, z2) = a0.butterfly(a2);
-    let (z1, z3) = a1.butterfly(a3);
-    [z0, z1, z2, z3]
-}
-
-/// The product of a twiddle and a word plus [`BIAS`], as a word without it; too small by 2^31 unless `EXACT`.
+/// `2^exponent` times any word, with limbs within 2.
 ///
-/// Adding `WIDE_ZERO` makes the high limb, with the carry of the low one, a `u64`. Its low limb is what may be left out.
+/// Shifted by less than 32 bits the word is `low + mid·φ + top·φ^2`, each part below 1, and φ^2 = φ - 1; φ^3 = -1.
 #[inline(always)]
-fn word_product<V: Vector, const EXACT: bool>(word: V, w: Twiddle<V>, c: &Constants<V>) -> V {
-    let Limbs { mut lo, hi } = product(word.xor(c.bias), w);
-    if EXACT {
-        lo = lo.add(c.wide_zero.lo);
-    }
-    let hi = hi.add(lo.high_signed()).add(c.wide_zero.hi);
-    lo.join(hi).add_modulo(hi.high().mul_unsigned(c.epsilon))
+fn shifted<V: Vector>(word: V, exponent: usize, c: &Constants<V>) -> Limbs<V> {
+    let bits = (exponent % 32) as u32;
+    let low = word.shift_left_low(bits);
+    let (mid, top) = if bits == 0 {
+        (word.high(), c.zero)
+    } else {
+        let mid = word.shift_right(32 - bits).and(c.epsilon);
+        (mid, word.shift_right(64 - bits))
+    };
+    let (lo, hi) = match exponent / 32 % 6 {
+        0 => (low.sub(top), mid.add(top)),
+        1 => (c.zero.sub(mid.add(top)), low.add(mid)),
+        2 => (c.zero.sub(low.add(mid)), low.sub(top)),
+        3 => (top.sub(low), c.zero.sub(mid.add(top))),
+        4 => (mid.add(top), c.zero.sub(low.add(mid))),
+        _ => (low.add(mid), top.sub(low)),
+    };
+    Limbs { lo, hi }
 }
 
-/// Limbs to subtract from slot 0 of an inverse DFT of `radix` elements, which has no product: the bias that the other
-/// slots needed, less 2^31 for each word of the input that is too small by it, plus 2^31 to make the output so.
-const fn slot_0_excess(radix: usize, input_exact: bool, output_exact: bool) -> [u64; 2] {
-    let input = if input_exact { 0 } else { radix as i64 };
-    let output = if output_exact { 0 } else { 1 };
-    [((1 + output - input) << 31) as u64, 1 << 31]
+/// The exponent of 2 whose power is `z^power`, where z = 2^3 is a primitive 64th root of unity.
+const fn root_64(power: usize) -> usize {
+    3 * (power % 64)
 }
 
-/// The twiddles of slots 1 to R - 1, the same in every lane.
+/// The first pass of radix 4: the four remainders that [`dft8`] would give of a polynomial whose upper half is `z`.
+/// From limbs below 1 to limbs within 3·2^25.
+#[inline(always)]
+fn first4<V: Vector>(z: [Limbs<V>; 4]) -> [Limbs<V>; 4] {
+    let (b0, b2) = z[0].butterfly_48(z[2]);
+    let (y0, y1) = b0.butterfly(z[1].mix_24_72(z[3]));
+    let (y2, y3) = b2.butterfly(z[3].mix_24_72(z[1]));
+    [y0, y1, y2, y3]
+}
+
+/// Four times the inverse of [`first4`]; from limbs within 2 to limbs within 2^27.
+#[inline(always)]
+fn inverse_first4<V: Vector>(y: [Limbs<V>; 4]) -> [Limbs<V>; 4] {
+    let (z0, z2) = y[0].add(y[1]).inverse_butterfly_48(y[2].add(y[3]));
+    let (d, e) = (y[1].sub(y[0]), y[3].sub(y[2]));
+    [z0, e.mix_24_72(d), z2, d.mix_24_72(e)]
+}
+
+/// The four limbs of a twiddle, the same in every lane.
 ///
 /// # Safety
-/// As for [`Vector::splat`], and `4 * (R - 1)` words must be readable at `from`.
+/// As for [`Vector::splat`], and four words must be readable at `from`.
 #[inline(always)]
-unsafe fn splat_twiddle<V: Vector>(from: *const u64, slot: usize) -> Twiddle<V> {
+unsafe fn splat_twiddle<V: Vector>(from: *const u64) -> Twiddle<V> {
     // SAFETY: the caller's promise.
     unsafe {
-        let from = from.add(4 * (slot - 1));
         [
             V::splat(*from),
             V::splat(*from.add(1)),
@@ -343,17 +363,24 @@ unsafe fn splat_twiddle<V: Vector>(from: *const u64, slot: usize) -> Twiddle<V> 
     }
 }
 
-/// The twiddle of one slot of `LANES` blocks: a vector of limbs of `w`, and one of limbs of `φ·w`.
+/// Twiddles of `LANES` elements: from a vector of limbs of `w`, and one of limbs of `φ·w`.
+///
+/// The high limbs are loaded as the low halves of the vectors half a word further on: a processor has loads to spare,
+/// but no shifts.
 ///
 /// # Safety
-/// As for [`Vector::splat`], and `14 * LANES` words must be readable at `from`.
+/// As for [`Vector::splat`], and `2 * LANES + 1` words must be readable at `from`.
 #[inline(always)]
-unsafe fn load_twiddle<V: Vector>(from: *const u64, slot: usize) -> Twiddle<V> {
+unsafe fn load_twiddle<V: Vector>(from: *const u64) -> Twiddle<V> {
     // SAFETY: the caller's promise.
     unsafe {
-        let w = V::load(from.add(2 * (slot - 1) * V::LANES));
-        let square = V::load(from.add((2 * slot - 1) * V::LANES));
-        [w, w.high(), square, square.high()]
+        let square = from.add(V::LANES);
+        [
+            V::load(from),
+            V::load(from.byte_add(4)),
+            V::load(square),
+            V::load(square.byte_add(4)),
+        ]
     }
 }
 
@@ -367,153 +394,461 @@ const fn offset(input_biased: bool, output_biased: bool) -> [u64; 2] {
     }
 }
 
-/// One radix-8 or radix-4 pass of the forward transform over a block of `length` elements, `length / R` a multiple of
-/// `LANES`. The first pass takes canonical words, the others words plus `BIAS`; all give words plus `BIAS`.
-///
-/// # Safety
-/// As for [`Vector::splat`]; `a` must be valid for `length` words, and `twiddles` for `4 * (R - 1)`.
-#[inline(always)]
-unsafe fn forward_pass<V: Vector, const R: usize, const FIRST: bool>(
-    a: *mut u64,
-    length: usize,
+/// Eight words of a block, one for each slot: the word of slot `q` is `q * stride` words after the first.
+#[derive(Clone, Copy)]
+struct Columns {
+    first: *mut u64,
+    stride: usize,
+    /// How many words each slot has, a multiple of the lanes.
+    count: usize,
+}
+
+/// Several [`Columns`] with twiddles of their own: ranges of the columns of one block, or one block after another.
+#[derive(Clone, Copy)]
+struct Ranges {
+    /// The first of them.
+    columns: Columns,
+    ranges: usize,
+    /// From the first word of one to that of the next.
+    step: usize,
     twiddles: *const u64,
-) {
-    let stride = length / R;
-    // SAFETY: the caller's promise; the largest index is (R - 1)·stride + stride - 1 < length.
-    unsafe {
-        let c = Constants::<V>::new();
-        let offset = Limbs::<V>::splat(const { offset(!FIRST, true) });
-        for j in (0..stride).step_by(V::LANES) {
-            let first = c.split(V::load(a.add(j))).add(offset);
-            let mut z = [first; R];
-            unroll!(q in 1..R {
-                let mut word = V::load(a.add(q * stride + j));
-                if FIRST {
-                    word = c.bias.add_modulo(word);
-                }
-                z[q] = small_product(word.xor(c.bias), splat_twiddle(twiddles, q), &c);
-            });
-            dft(&mut z);
-            unroll!(q in 0..R {
-                z[q].word(&c).store(a.add(q * stride + j));
-            });
+}
+
+impl Columns {
+    /// All columns of a block.
+    ///
+    /// # Safety
+    /// `a` must be valid for `n` words, the pass made for `n`, and `block` below its number of blocks.
+    unsafe fn new(a: *mut u64, n: usize, pass: &Pass, block: usize) -> Self {
+        let length = n / pass.blocks;
+        let stride = length / pass.radix;
+        Self {
+            // SAFETY: the caller's promise.
+            first: unsafe { a.add(block * length) },
+            stride,
+            count: stride,
+        }
+    }
+
+    /// Several equal ranges, `count / ranges` a multiple of the lanes.
+    fn ranges(self, ranges: usize, twiddles: *const u64) -> Ranges {
+        let step = self.count / ranges;
+        Ranges {
+            columns: Self {
+                count: step,
+                ..self
+            },
+            ranges,
+            step,
+            twiddles,
+        }
+    }
+
+    /// One of several equal ranges.
+    ///
+    /// # Safety
+    /// `range` must be below `ranges`, and `count / ranges` a multiple of the lanes.
+    #[inline(always)]
+    unsafe fn range(self, range: usize, ranges: usize) -> Self {
+        let count = self.count / ranges;
+        Self {
+            // SAFETY: the caller's promise.
+            first: unsafe { self.first.add(range * count) },
+            count,
+            ..self
         }
     }
 }
 
-/// One radix-8 or radix-4 pass of the inverse transform, as [`forward_pass`]: from words too small by 2^31 to the same,
-/// in the last pass to canonical words.
+/// A radix-8 pass of the forward transform with full twiddles, over some columns of a block; from words plus `BIAS`.
+/// `ALL`: slot 0 has a twiddle too.
 ///
-/// # Safety
-/// As for [`forward_pass`].
-#[inline(always)]
-unsafe fn inverse_pass<V: Vector, const R: usize, const LAST: bool>(
-    a: *mut u64,
-    length: usize,
-    twiddles: *const u64,
-) {
-    let stride = length / R;
-    // SAFETY: the caller's promise; the largest index is (R - 1)·stride + stride - 1 < length.
-    unsafe {
-        let c = Constants::<V>::new();
-        let offset = Limbs::<V>::splat(const { offset(false, true) });
-        let excess = Limbs::<V>::splat(const { slot_0_excess(R, false, LAST) });
-        for j in (0..stride).step_by(V::LANES) {
-            let mut z = [c.split(V::load(a.add(j))).add(offset); R];
-            unroll!(q in 1..R {
-                z[q] = c.split(V::load(a.add(q * stride + j)));
-            });
-            inverse_dft(&mut z);
-            unroll!(q in 0..R {
-                let mut word = if q == 0 {
-                    z[q].sub(excess).word(&c)
-                } else {
-                    word_product::<V, LAST>(z[q].word(&c), splat_twiddle(twiddles, q), &c)
-                };
-                if LAST {
-                    word = word.canonical();
+/// The columns must be valid, and four words of `twiddles` for each slot that has one.
+#[derive(Clone, Copy)]
+struct ForwardFull<const ALL: bool, const OUT_BIASED: bool>(Ranges);
+
+impl<const ALL: bool, const OUT_BIASED: bool> Kernel for ForwardFull<ALL, OUT_BIASED> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Ranges {
+            columns,
+            ranges,
+            step,
+            mut twiddles,
+        } = self.0;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let c = Constants::<V>::new();
+            let offset = Limbs::<V>::splat(const { offset(!ALL, OUT_BIASED) });
+            for range in 0..ranges {
+                for j in (0..columns.count).step_by(V::LANES) {
+                    let a = columns.first.add(range * step + j);
+                    let word = V::load(a);
+                    let mut z = [c.split(word); 8];
+                    if ALL {
+                        z[0] = small_product(word.xor(c.bias), splat_twiddle(twiddles), &c);
+                    }
+                    z[0] = z[0].add(offset);
+                    unroll!(q in 1..8 {
+                        let w = splat_twiddle(twiddles.add(4 * (q - 1 + ALL as usize)));
+                        z[q] = small_product(V::load(a.add(q * columns.stride)).xor(c.bias), w, &c);
+                    });
+                    let z = dft8(z);
+                    unroll!(q in 0..8 {
+                        z[q].word(&c).store(a.add(q * columns.stride));
+                    });
                 }
-                word.store(a.add(q * stride + j));
-            });
+                twiddles = twiddles.add(28 + 4 * ALL as usize);
+            }
         }
     }
 }
 
-/// The DFT of 8 or 4 elements, by the length of `z`.
-#[inline(always)]
-fn dft<V: Vector, const R: usize>(z: &mut [Limbs<V>; R]) {
-    if let Some(z) = z.first_chunk_mut::<8>() {
-        *z = dft8(*z);
-    } else if let Some(z) = z.first_chunk_mut::<4>() {
-        *z = dft4(*z);
+/// A radix-8 pass of the forward transform whose twiddle in slot `q` is the 64th root of unity to the `K·q`; from any
+/// words to words plus `BIAS`.
+///
+/// The columns must be valid.
+#[derive(Clone, Copy)]
+struct ForwardShifts<const K: usize> {
+    columns: Columns,
+}
+
+impl<const K: usize> Kernel for ForwardShifts<K> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Self { columns } = self;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let c = Constants::<V>::new();
+            let offset = Limbs::<V>::splat(const { offset(false, true) });
+            for j in (0..columns.count).step_by(V::LANES) {
+                let a = columns.first.add(j);
+                let mut z = [c.split(V::load(a)).add(offset); 8];
+                unroll!(q in 1..8 {
+                    z[q] = shifted(V::load(a.add(q * columns.stride)), root_64(K * q), &c);
+                });
+                let z = dft8(z);
+                unroll!(q in 0..8 {
+                    z[q].word(&c).store(a.add(q * columns.stride));
+                });
+            }
+        }
     }
 }
 
-/// The inverse DFT of 8 or 4 elements, by the length of `z`.
-#[inline(always)]
-fn inverse_dft<V: Vector, const R: usize>(z: &mut [Limbs<V>; R]) {
-    if let Some(z) = z.first_chunk_mut::<8>() {
-        *z = inverse_dft8(*z);
-    } else if let Some(z) = z.first_chunk_mut::<4>() {
-        *z = inverse_dft4(*z);
+/// The first pass of the forward transform where its radix is 4 or 2; from any words to any words.
+///
+/// The columns, of `R` slots, must be valid.
+#[derive(Clone, Copy)]
+struct ForwardFirst<const R: usize> {
+    columns: Columns,
+}
+
+impl<const R: usize> Kernel for ForwardFirst<R> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Self { columns } = self;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let c = Constants::<V>::new();
+            let offset = Limbs::<V>::splat(ZERO);
+            for j in (0..columns.count).step_by(V::LANES) {
+                let a = columns.first.add(j);
+                let mut z = [c.split(V::load(a)).add(offset); R];
+                unroll!(q in 1..R {
+                    z[q] = c.split(V::load(a.add(q * columns.stride)));
+                });
+                if let Some(z) = z.first_chunk_mut::<4>() {
+                    *z = first4(*z);
+                } else if let Some(z) = z.first_chunk_mut::<2>() {
+                    (z[0], z[1]) = z[0].butterfly_48(z[1]);
+                }
+                unroll!(q in 0..R {
+                    z[q].word(&c).store(a.add(q * columns.stride));
+                });
+            }
+        }
+    }
+}
+
+/// A pass of the inverse transform whose twiddle in slot `i`, for columns in the eighth `Q` of a block, is the 64th root
+/// of unity to the `-Q·k`, `k` being the [`exponent`] of the slot; from any words to words plus `BIAS` or, in the last
+/// pass, of radix 4, to canonical words.
+///
+/// The columns, of `R` slots, must be valid.
+#[derive(Clone, Copy)]
+struct InverseShifts<const R: usize, const Q: usize> {
+    columns: Columns,
+}
+
+impl<const R: usize, const Q: usize> Kernel for InverseShifts<R, Q> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Self { columns } = self;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let c = Constants::<V>::new();
+            let offset = Limbs::<V>::splat(const { offset(false, R == 8) });
+            for j in (0..columns.count).step_by(V::LANES) {
+                let a = columns.first.add(j);
+                let mut z = [Limbs {
+                    lo: c.zero,
+                    hi: c.zero,
+                }; R];
+                unroll!(i in 0..R {
+                    let power = 64 - exponent(R, i) * Q % 64;
+                    z[i] = shifted(V::load(a.add(i * columns.stride)), root_64(power), &c);
+                });
+                if let Some(z) = z.first_chunk_mut::<8>() {
+                    z[0] = z[0].add(offset);
+                    *z = inverse_dft8(*z);
+                } else if let Some(z) = z.first_chunk_mut::<4>() {
+                    *z = inverse_first4(*z);
+                    unroll!(i in 0..4 {
+                        z[i] = z[i].add(offset);
+                    });
+                }
+                unroll!(i in 0..R {
+                    let word = z[i].word(&c);
+                    let word = if R == 8 { word } else { word.canonical() };
+                    word.store(a.add(i * columns.stride));
+                });
+            }
+        }
+    }
+}
+
+/// The last pass of the inverse transform where its radix is 2, for columns in the eighth `eighth` of the block; as
+/// [`InverseShifts`], but compiled once, the time that shifts known in advance would save being small here.
+///
+/// The columns, of two slots, must be valid.
+#[derive(Clone, Copy)]
+struct InverseLast2 {
+    columns: Columns,
+    eighth: usize,
+}
+
+impl Kernel for InverseLast2 {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Self { columns, eighth } = self;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let c = Constants::<V>::new();
+            let offset = Limbs::<V>::splat(ZERO);
+            let power = |slot| root_64(64 - exponent(2, slot) * eighth % 64);
+            let (power0, power1) = (power(0), power(1));
+            for j in (0..columns.count).step_by(V::LANES) {
+                let a = columns.first.add(j);
+                let b = a.add(columns.stride);
+                let (y0, y1) = (
+                    shifted(V::load(a), power0, &c),
+                    shifted(V::load(b), power1, &c),
+                );
+                let (z0, z1) = y0.inverse_butterfly_48(y1);
+                z0.add(offset).word(&c).canonical().store(a);
+                z1.add(offset).word(&c).canonical().store(b);
+            }
+        }
+    }
+}
+
+/// A radix-8 pass of the inverse transform with full twiddles, from words plus `BIAS` to any words, or to canonical ones
+/// in the `FINAL` pass. `ELEMENTS`: there is a twiddle for each element, otherwise for each slot.
+///
+/// The columns must be valid, and the twiddles of all slots of a vector, or of all vectors.
+#[derive(Clone, Copy)]
+struct InverseFull<const ELEMENTS: bool, const OUT_BIASED: bool, const FINAL: bool>(Ranges);
+
+impl<const ELEMENTS: bool, const OUT_BIASED: bool, const FINAL: bool> Kernel
+    for InverseFull<ELEMENTS, OUT_BIASED, FINAL>
+{
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Ranges {
+            columns,
+            ranges,
+            step,
+            mut twiddles,
+        } = self.0;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let c = Constants::<V>::new();
+            let offset = Limbs::<V>::splat(const { offset(false, OUT_BIASED) });
+            for range in 0..ranges {
+                for j in (0..columns.count).step_by(V::LANES) {
+                    let a = columns.first.add(range * step + j);
+                    let mut z = [offset; 8];
+                    unroll!(i in 0..8 {
+                        let w = if ELEMENTS {
+                            load_twiddle(twiddles.add(2 * V::LANES * i))
+                        } else {
+                            splat_twiddle(twiddles.add(4 * i))
+                        };
+                        let word = V::load(a.add(i * columns.stride));
+                        z[i] = small_product(word.xor(c.bias), w, &c);
+                    });
+                    if ELEMENTS {
+                        twiddles = twiddles.add(16 * V::LANES);
+                    }
+                    z[0] = z[0].add(offset);
+                    let mut z = inverse_dft8(z);
+                    unroll!(i in 0..8 {
+                        let mut word = z[i].word(&c);
+                        if FINAL {
+                            // What the first pass of the forward transform multiplied by.
+                            z[i] = shifted(word, root_64(64 - exponent(1, 0) * i), &c);
+                            word = z[i].add(offset).word(&c).canonical();
+                        }
+                        word.store(a.add(i * columns.stride));
+                    });
+                }
+                if !ELEMENTS {
+                    twiddles = twiddles.add(32);
+                }
+            }
+        }
+    }
+}
+
+/// What becomes of the transform's results.
+pub trait Leaf: Copy {
+    /// Takes eight vectors of results, any words, that belong at `to`, elements `at` and following of the transform.
+    ///
+    /// # Safety
+    /// As for [`Vector::store`] eight times; `at` must be below the degree.
+    unsafe fn take<V: Vector>(self, words: [V; 8], to: *mut u64, at: usize);
+}
+
+/// Stores the results, canonical.
+#[derive(Clone, Copy)]
+pub struct Keep;
+
+impl Leaf for Keep {
+    #[inline(always)]
+    unsafe fn take<V: Vector>(self, mut words: [V; 8], to: *mut u64, _: usize) {
+        unroll!(q in 0..8 {
+            words[q] = words[q].canonical();
+        });
+        // SAFETY: the caller's promise.
+        unsafe { store8(words, to) }
+    }
+}
+
+/// Adds the results' products by keys to sums; without `ADD`, overwrites the sums.
+#[derive(Clone, Copy)]
+pub struct Accumulate<const ADD: bool> {
+    /// `columns` times `degree` words.
+    pub keys: *const u64,
+    /// As many.
+    pub sums: *mut u64,
+    pub columns: usize,
+    pub degree: usize,
+}
+
+/// How many words ahead keys are asked for.
+const AHEAD: usize = 256;
+
+impl<const ADD: bool> Leaf for Accumulate<ADD> {
+    #[inline(always)]
+    unsafe fn take<V: Vector>(self, words: [V; 8], _: *mut u64, at: usize) {
+        // SAFETY: whoever made `self` promised the lengths, and the caller an `at` within them.
+        unsafe {
+            let epsilon = V::splat(black_box(EPSILON));
+            let zero = V::splat(0);
+            for column in 0..self.columns {
+                let keys = self.keys.add(column * self.degree + at);
+                let sums = self.sums.add(column * self.degree + at);
+                unroll!(i in 0..8 {
+                    if i * V::LANES % 8 == 0 {
+                        V::prefetch(keys.wrapping_add(AHEAD + i * V::LANES));
+                    }
+                    let sum = sums.add(i * V::LANES);
+                    let addend = if ADD { V::load(sum) } else { zero };
+                    let key = V::load(keys.add(i * V::LANES));
+                    multiply_add(words[i], key, addend, epsilon).store(sum);
+                });
+            }
+        }
     }
 }
 
 /// The last pass of the forward transform, of radix 8 on `groups` times `LANES` blocks of eight consecutive words, each
-/// with twiddles of its own; from words plus `BIAS` to canonical words.
+/// with twiddles of its own; from words plus `BIAS`. They are elements `at` and following of the transform.
 ///
-/// # Safety
-/// As for [`Vector::splat`]; `a` must be valid for `8 * LANES * groups` words and `twiddles` for 14/8 as many.
-#[inline(always)]
-unsafe fn forward_last<V: Vector>(a: *mut u64, groups: usize, twiddles: *const u64) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let c = Constants::<V>::new();
-        let offset = Limbs::<V>::splat(const { offset(true, false) });
-        for group in 0..groups {
-            let a = a.add(8 * V::LANES * group);
-            let twiddles = twiddles.add(14 * V::LANES * group);
-            let words = V::transpose(load8(a));
-            let mut z = [c.split(words[0]).add(offset); 8];
-            unroll!(q in 1..8 {
-                z[q] = small_product(words[q].xor(c.bias), load_twiddle(twiddles, q), &c);
-            });
-            let z = dft8(z);
-            let mut words = words;
-            unroll!(q in 0..8 {
-                words[q] = z[q].word(&c).canonical();
-            });
-            store8(V::transpose_back(words), a);
+/// `a` must be valid for `8 * LANES * groups` words and `twiddles` for 14/8 as many and one.
+#[derive(Clone, Copy)]
+struct ForwardLast<L> {
+    a: *mut u64,
+    groups: usize,
+    twiddles: *const u64,
+    at: usize,
+    leaf: L,
+}
+
+impl<L: Leaf> Kernel for ForwardLast<L> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Self {
+            a,
+            groups,
+            twiddles,
+            at,
+            leaf,
+        } = self;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let c = Constants::<V>::new();
+            let offset = Limbs::<V>::splat(const { offset(true, false) });
+            for group in 0..groups {
+                let done = 8 * V::LANES * group;
+                let twiddles = twiddles.add(14 * V::LANES * group);
+                let mut words = V::transpose(load8(a.add(done)));
+                let mut z = [c.split(words[0]).add(offset); 8];
+                unroll!(q in 1..8 {
+                    let w = load_twiddle(twiddles.add(2 * V::LANES * (q - 1)));
+                    z[q] = small_product(words[q].xor(c.bias), w, &c);
+                });
+                let z = dft8(z);
+                unroll!(q in 0..8 {
+                    words[q] = z[q].word(&c);
+                });
+                leaf.take(V::transpose_back(words), a.add(done), at + done);
+            }
         }
     }
 }
 
-/// The first pass of the inverse transform, the mirror image of [`forward_last`]; from canonical words to words
-/// too small by 2^31.
+/// The first pass of the inverse transform, on blocks as in [`forward_last`]; from any words to words plus `BIAS`.
 ///
-/// # Safety
-/// As for [`forward_last`].
-#[inline(always)]
-unsafe fn inverse_first<V: Vector>(a: *mut u64, groups: usize, twiddles: *const u64) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let c = Constants::<V>::new();
-        let offset = Limbs::<V>::splat(const { offset(false, true) });
-        let excess = Limbs::<V>::splat(const { slot_0_excess(8, true, false) });
-        for group in 0..groups {
-            let a = a.add(8 * V::LANES * group);
-            let twiddles = twiddles.add(14 * V::LANES * group);
-            let mut words = V::transpose(load8(a));
-            let mut z = [c.split(words[0]).add(offset); 8];
-            unroll!(q in 1..8 {
-                z[q] = c.split(words[q]);
-            });
-            let z = inverse_dft8(z);
-            words[0] = z[0].sub(excess).word(&c);
-            unroll!(q in 1..8 {
-                words[q] = word_product::<V, false>(z[q].word(&c), load_twiddle(twiddles, q), &c);
-            });
-            store8(V::transpose_back(words), a);
+/// `a` must be valid for `8 * LANES * groups` words.
+#[derive(Clone, Copy)]
+struct InverseFirst {
+    a: *mut u64,
+    groups: usize,
+}
+
+impl Kernel for InverseFirst {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Self { a, groups } = self;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let c = Constants::<V>::new();
+            let offset = Limbs::<V>::splat(const { offset(false, true) });
+            for group in 0..groups {
+                let a = a.add(8 * V::LANES * group);
+                let mut words = V::transpose(load8(a));
+                let mut z = [c.split(words[0]).add(offset); 8];
+                unroll!(q in 1..8 {
+                    z[q] = c.split(words[q]);
+                });
+                let z = inverse_dft8(z);
+                unroll!(q in 0..8 {
+                    words[q] = z[q].word(&c);
+                });
+                store8(V::transpose_back(words), a);
+            }
         }
     }
 }
@@ -544,19 +879,24 @@ unsafe fn store8<V: Vector>(vectors: [V; 8], to: *mut u64) {
     }
 }
 
-/// The forward transform; the loops over passes and blocks.
+/// The passes on blocks that do not fit into the first-level cache, and those on blocks that do.
+fn split_passes(passes: &[Pass], n: usize) -> (&[Pass], &[Pass]) {
+    let cached = passes.iter().position(|pass| n / pass.blocks <= CACHED);
+    passes.split_at(cached.unwrap_or(passes.len()))
+}
+
+/// The forward transform; the loops over passes and blocks. The results go to `leaf`.
 ///
 /// # Safety
-/// As for [`Vector::splat`]; `tables` must have been made for `a.len()` and `V::LANES`.
+/// As for [`Vector::splat`]; `tables` must have been made for `a.len()` and `V::LANES`, forward.
 #[inline(always)]
-pub unsafe fn forward<V: Vector>(a: &mut [u64], tables: &Tables) {
-    let (passes, last) = (&tables.passes[..], tables.last.as_ptr().cast::<u64>());
+pub unsafe fn forward<V: Vector>(a: &mut [u64], tables: &Tables, leaf: impl Leaf) {
+    let (large, small) = split_passes(&tables.passes, a.len());
+    let last = tables.last.as_ptr().cast::<u64>();
     let n = a.len();
     let a = a.as_mut_ptr();
-    // SAFETY: the blocks of a pass tile `a`; a pass has twiddles for each of its blocks, the last pass for all of `a`.
+    // SAFETY: the blocks of a pass tile `a`; the last pass has twiddles for all of `a`.
     unsafe {
-        let cached = passes.iter().position(|pass| n / pass.blocks <= CACHED);
-        let (large, small) = passes.split_at(cached.unwrap_or(passes.len()));
         for pass in large {
             forward_blocks::<V>(a, n, pass, 0, pass.blocks);
         }
@@ -569,30 +909,35 @@ pub unsafe fn forward<V: Vector>(a: &mut [u64], tables: &Tables) {
             }
             let groups = length / (8 * V::LANES);
             let done = chunk * length;
-            forward_last::<V>(a.add(done), groups, last.add(done / 8 * 14));
+            V::call(ForwardLast {
+                a: a.add(done),
+                groups,
+                twiddles: last.add(done / 8 * 14),
+                at: done,
+                leaf,
+            });
         }
     }
 }
 
-/// The inverse transform, [`forward`] in reverse.
+/// The inverse transform, [`forward`] in reverse; from any words.
 ///
 /// # Safety
-/// As for [`forward`].
+/// As for [`Vector::splat`]; `tables` must have been made for `a.len()` and `V::LANES`, inverse.
 #[inline(always)]
 pub unsafe fn inverse<V: Vector>(a: &mut [u64], tables: &Tables) {
-    let (passes, first) = (&tables.passes[..], tables.last.as_ptr().cast::<u64>());
+    let (large, small) = split_passes(&tables.passes, a.len());
     let n = a.len();
     let a = a.as_mut_ptr();
     // SAFETY: as in `forward`.
     unsafe {
-        let cached = passes.iter().position(|pass| n / pass.blocks <= CACHED);
-        let (large, small) = passes.split_at(cached.unwrap_or(passes.len()));
         let chunks = small.first().map_or(1, |pass| pass.blocks);
         let length = n / chunks;
         for chunk in 0..chunks {
-            let groups = length / (8 * V::LANES);
-            let done = chunk * length;
-            inverse_first::<V>(a.add(done), groups, first.add(done / 8 * 14));
+            V::call(InverseFirst {
+                a: a.add(chunk * length),
+                groups: length / (8 * V::LANES),
+            });
             for pass in small.iter().rev() {
                 let blocks = pass.blocks / chunks;
                 inverse_blocks::<V>(a, n, pass, chunk * blocks, blocks);
@@ -608,19 +953,39 @@ pub unsafe fn inverse<V: Vector>(a: &mut [u64], tables: &Tables) {
 ///
 /// # Safety
 /// As for [`Vector::splat`]; `a` must be valid for `n` words and the pass made for `n`.
-#[inline(always)]
 unsafe fn forward_blocks<V: Vector>(a: *mut u64, n: usize, pass: &Pass, from: usize, count: usize) {
-    let length = n / pass.blocks;
-    for block in from..from + count {
-        // SAFETY: `block` is below `pass.blocks`, so its words and its twiddles exist.
-        unsafe {
-            let a = a.add(block * length);
-            let twiddles = pass.twiddles.as_ptr().add(block * 4 * (pass.radix - 1));
-            match (pass.radix, pass.blocks) {
-                (8, 1) => forward_pass::<V, 8, true>(a, length, twiddles),
-                (8, _) => forward_pass::<V, 8, false>(a, length, twiddles),
-                (_, 1) => forward_pass::<V, 4, true>(a, length, twiddles),
-                (_, _) => forward_pass::<V, 4, false>(a, length, twiddles),
+    // SAFETY: blocks `from` to `from + count` of the pass exist, and so do their twiddles.
+    unsafe {
+        let columns = Columns::new(a, n, pass, from);
+        let length = n / pass.blocks;
+        if let Twiddles::Ranges { ranges: 1, limbs } = &pass.twiddles {
+            V::call(ForwardFull::<false, true>(Ranges {
+                columns,
+                ranges: count,
+                step: length,
+                twiddles: limbs.as_ptr().add(28 * from),
+            }));
+            return;
+        }
+        for block in from..from + count {
+            let columns = Columns::new(a, n, pass, block);
+            match (&pass.twiddles, pass.radix) {
+                (Twiddles::Ranges { ranges, limbs }, _) => {
+                    let limbs = limbs.as_ptr().add(32 * ranges * block);
+                    V::call(ForwardFull::<true, false>(columns.ranges(*ranges, limbs)));
+                }
+                (_, 4) => V::call(ForwardFirst::<4> { columns }),
+                (_, 2) => V::call(ForwardFirst::<2> { columns }),
+                _ => match exponent(pass.blocks, block) {
+                    0 => V::call(ForwardShifts::<0> { columns }),
+                    1 => V::call(ForwardShifts::<1> { columns }),
+                    2 => V::call(ForwardShifts::<2> { columns }),
+                    3 => V::call(ForwardShifts::<3> { columns }),
+                    4 => V::call(ForwardShifts::<4> { columns }),
+                    5 => V::call(ForwardShifts::<5> { columns }),
+                    6 => V::call(ForwardShifts::<6> { columns }),
+                    _ => V::call(ForwardShifts::<7> { columns }),
+                },
             }
         }
     }
@@ -630,21 +995,79 @@ unsafe fn forward_blocks<V: Vector>(a: *mut u64, n: usize, pass: &Pass, from: us
 ///
 /// # Safety
 /// As for [`forward_blocks`].
-#[inline(always)]
 unsafe fn inverse_blocks<V: Vector>(a: *mut u64, n: usize, pass: &Pass, from: usize, count: usize) {
-    let length = n / pass.blocks;
-    for block in from..from + count {
-        // SAFETY: `block` is below `pass.blocks`, so its words and its twiddles exist.
-        unsafe {
-            let a = a.add(block * length);
-            let twiddles = pass.twiddles.as_ptr().add(block * 4 * (pass.radix - 1));
-            match (pass.radix, pass.blocks) {
-                (8, 1) => inverse_pass::<V, 8, true>(a, length, twiddles),
-                (8, _) => inverse_pass::<V, 8, false>(a, length, twiddles),
-                (_, 1) => inverse_pass::<V, 4, true>(a, length, twiddles),
-                (_, _) => inverse_pass::<V, 4, false>(a, length, twiddles),
+    // SAFETY: as in `forward_blocks`.
+    unsafe {
+        if let Twiddles::Elements { to_shifts, lines } = &pass.twiddles {
+            let ranges = Ranges {
+                columns: Columns::new(a, n, pass, from),
+                ranges: count,
+                step: n / pass.blocks,
+                twiddles: lines.as_ptr().cast::<u64>().add(128 * from),
+            };
+            match (pass.blocks, to_shifts) {
+                (1, _) => V::call(InverseFull::<true, false, true>(ranges)),
+                (_, true) => V::call(InverseFull::<true, false, false>(ranges)),
+                (_, false) => V::call(InverseFull::<true, true, false>(ranges)),
+            }
+            return;
+        }
+        for block in from..from + count {
+            let columns = Columns::new(a, n, pass, block);
+            match (&pass.twiddles, pass.radix) {
+                (Twiddles::Ranges { ranges, limbs }, _) => {
+                    let ranges = columns.ranges(*ranges, limbs.as_ptr().add(32 * ranges * block));
+                    match pass.blocks {
+                        1 => V::call(InverseFull::<false, false, true>(ranges)),
+                        _ => V::call(InverseFull::<false, false, false>(ranges)),
+                    }
+                }
+                (_, 8) => inverse_shifts::<V, 8>(columns),
+                (_, 4) => inverse_shifts::<V, 4>(columns),
+                _ => {
+                    for eighth in 0..8 {
+                        V::call(InverseLast2 {
+                            columns: columns.range(eighth, 8),
+                            eighth,
+                        });
+                    }
+                }
             }
         }
+    }
+}
+
+/// [`InverseShifts`] on all columns of a block.
+///
+/// # Safety
+/// As there.
+unsafe fn inverse_shifts<V: Vector, const R: usize>(columns: Columns) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        V::call(InverseShifts::<R, 0> {
+            columns: columns.range(0, 8),
+        });
+        V::call(InverseShifts::<R, 1> {
+            columns: columns.range(1, 8),
+        });
+        V::call(InverseShifts::<R, 2> {
+            columns: columns.range(2, 8),
+        });
+        V::call(InverseShifts::<R, 3> {
+            columns: columns.range(3, 8),
+        });
+        V::call(InverseShifts::<R, 4> {
+            columns: columns.range(4, 8),
+        });
+        V::call(InverseShifts::<R, 5> {
+            columns: columns.range(5, 8),
+        });
+        V::call(InverseShifts::<R, 6> {
+            columns: columns.range(6, 8),
+        });
+        V::call(InverseShifts::<R, 7> {
+            columns: columns.range(7, 8),
+        });
     }
 }
 
@@ -666,51 +1089,67 @@ fn multiply_add<V: Vector>(a: V, b: V, addend: V, epsilon: V) -> V {
 }
 
 /// `acc += a ⊙ b`.
-///
-/// # Safety
-/// As for [`Vector::splat`]; the slices must be equally long, a multiple of `LANES`.
-#[inline(always)]
-pub unsafe fn mul_add_assign<V: Vector>(acc: &mut [u64], a: &[u64], b: &[u64]) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let epsilon = V::splat(black_box(EPSILON));
-        for i in (0..acc.len()).step_by(V::LANES) {
-            let (x, y) = (V::load(a.as_ptr().add(i)), V::load(b.as_ptr().add(i)));
-            let at = acc.as_mut_ptr().add(i);
-            multiply_add(x, y, V::load(at), epsilon).store(at);
+pub struct MulAddAssign<'a> {
+    pub acc: &'a mut [u64],
+    pub a: &'a [u64],
+    pub b: &'a [u64],
+}
+
+impl Kernel for MulAddAssign<'_> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Self { acc, a, b } = self;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let epsilon = V::splat(black_box(EPSILON));
+            for i in (0..acc.len()).step_by(V::LANES) {
+                let (x, y) = (V::load(a.as_ptr().add(i)), V::load(b.as_ptr().add(i)));
+                let at = acc.as_mut_ptr().add(i);
+                multiply_add(x, y, V::load(at), epsilon).store(at);
+            }
         }
     }
 }
 
 /// `a = a ⊙ b`.
-///
-/// # Safety
-/// As for [`mul_add_assign`].
-#[inline(always)]
-pub unsafe fn mul_assign<V: Vector>(a: &mut [u64], b: &[u64]) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let (epsilon, zero) = (V::splat(black_box(EPSILON)), V::splat(0));
-        for i in (0..a.len()).step_by(V::LANES) {
-            let at = a.as_mut_ptr().add(i);
-            let y = V::load(b.as_ptr().add(i));
-            multiply_add(V::load(at), y, zero, epsilon).store(at);
+pub struct MulAssign<'a> {
+    pub a: &'a mut [u64],
+    pub b: &'a [u64],
+}
+
+impl Kernel for MulAssign<'_> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Self { a, b } = self;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (epsilon, zero) = (V::splat(black_box(EPSILON)), V::splat(0));
+            for i in (0..a.len()).step_by(V::LANES) {
+                let at = a.as_mut_ptr().add(i);
+                let y = V::load(b.as_ptr().add(i));
+                multiply_add(V::load(at), y, zero, epsilon).store(at);
+            }
         }
     }
 }
 
 /// `a = c·a`.
-///
-/// # Safety
-/// As for [`mul_add_assign`].
-#[inline(always)]
-pub unsafe fn scale_assign<V: Vector>(a: &mut [u64], c: u64) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let (epsilon, zero, c) = (V::splat(black_box(EPSILON)), V::splat(0), V::splat(c));
-        for i in (0..a.len()).step_by(V::LANES) {
-            let at = a.as_mut_ptr().add(i);
-            multiply_add(V::load(at), c, zero, epsilon).store(at);
+pub struct ScaleAssign<'a> {
+    pub a: &'a mut [u64],
+    pub c: u64,
+}
+
+impl Kernel for ScaleAssign<'_> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Self { a, c } = self;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (epsilon, zero, c) = (V::splat(black_box(EPSILON)), V::splat(0), V::splat(c));
+            for i in (0..a.len()).step_by(V::LANES) {
+                let at = a.as_mut_ptr().add(i);
+                multiply_add(V::load(at), c, zero, epsilon).store(at);
+            }
         }
     }
 }
