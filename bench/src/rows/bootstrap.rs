@@ -292,7 +292,7 @@ pub fn message4(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
     let mut out = sample.clone();
     let mut ours = || {
         out.copy_from_slice(&sample);
-        let (time, result) = timed(|| bootstrap(&key, &switch, &test_vector, &mut out, &|| false));
+        let (time, result) = timed(|| bootstrap(&key, &switch, &test_vector, &mut out, 1, &|| false));
         result?;
         Ok(time)
     };

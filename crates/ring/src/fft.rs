@@ -18,18 +18,49 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod kernel;
+mod key;
 mod portable;
 mod small;
 
 pub use aligned::AlignedVec;
+pub use key::KeyFormat;
 
 use crate::RingError;
 use crate::simd::Isa;
 use kernel::{Keep, Leaf, MulAdd, NODE};
+use key::{Fixed, Float, Format};
 use std::f64::consts::PI;
+use std::marker::PhantomData;
 
 /// Complex points in a block of the spectrum: eight real parts, then eight imaginary parts.
 const LANES: usize = 8;
+
+/// A polynomial whose coefficients are made as the transform takes them, from whatever they are stored as. Both methods
+/// become part of a kernel: mark them `#[inline(always)]` and write plain loops, which the compiler vectorizes.
+pub trait Coefficients: Copy {
+    /// Coefficients `at` to `at + 7`; `at` is a multiple of eight.
+    fn eight(self, at: usize) -> [f64; 8];
+}
+
+/// Takes the coefficients of a polynomial as the inverse transform makes them, each once.
+pub trait Receiver {
+    /// Coefficients `at` to `at + 7`; `at` is a multiple of eight.
+    fn eight(&mut self, at: usize, coeffs: [f64; 8]);
+}
+
+impl Coefficients for &[f64] {
+    #[inline(always)]
+    fn eight(self, at: usize) -> [f64; 8] {
+        self[at..at + 8].try_into().expect("eight numbers")
+    }
+}
+
+impl Receiver for &mut [f64] {
+    #[inline(always)]
+    fn eight(&mut self, at: usize, coeffs: [f64; 8]) {
+        self[at..at + 8].copy_from_slice(&coeffs);
+    }
+}
 
 /// What [`FftPlan`] needs to transform polynomials of one degree: the instruction set and the factors.
 ///
@@ -212,76 +243,168 @@ impl FftPlan {
     pub fn forward(&self, coeffs: &[f64], spectrum: &mut [f64]) {
         self.check("coefficients", coeffs.len());
         self.check("spectrum", spectrum.len());
-        if self.degree / 2 < NODE {
-            return small::forward(&self.twiddles, coeffs, spectrum);
+        self.fold(coeffs, spectrum);
+        if self.degree / 2 >= NODE {
+            // SAFETY: the length is checked above.
+            unsafe { self.descend(spectrum, Keep) }
         }
-        // SAFETY: the lengths are checked above.
-        unsafe { self.forward_with(coeffs, spectrum, Keep) }
     }
 
-    /// `sums[c] += spectrum(coeffs)·keys[c]`, point by point, for columns c = 0, 1, …; without `ADD`, `sums` is
-    /// overwritten. `coeffs` has N numbers; `keys` and `sums` hold the columns' spectra in a row, N numbers each;
-    /// `scratch` has N numbers and holds the spectrum afterwards.
+    /// Writes a row of keys in this format: `spectra` holds the columns' spectra one after the other, N numbers each.
     ///
-    /// The products are made while each part of the spectrum is in the first level of cache, and keys are asked for
-    /// ahead, so that reading them from memory overlaps the transform.
+    /// # Panics
+    /// If `row` does not have [`KeyFormat::row_bytes`].
+    pub fn pack_key(&self, format: KeyFormat, spectra: &[f64], row: &mut [u8]) {
+        let columns = spectra.len() / self.degree;
+        assert_eq!(
+            row.len(),
+            format.row_bytes(self.degree, columns),
+            "bytes of keys for {columns} columns"
+        );
+        let pack = match format {
+            KeyFormat::Float => key::pack::<Float>,
+            KeyFormat::Fixed => key::pack::<Fixed>,
+        };
+        pack(self.isa, self.degree, columns, spectra, row);
+    }
+
+    /// `sums[c] += spectrum(coeffs)·key[c]`, point by point, for the columns c = 0, 1, … of a row of keys in this format
+    /// ([`Self::pack_key`]); without `ADD`, `sums` is overwritten. `sums` holds the columns' spectra one after the other,
+    /// N numbers each; `scratch` has N numbers and holds nothing of use afterwards.
+    ///
+    /// The products are made of each part of the spectrum while it is in registers, and keys are asked for ahead, so that
+    /// reading them from memory overlaps the transform.
     ///
     /// # Panics
     /// If a slice has another length.
     pub fn forward_mul_add<const ADD: bool>(
         &self,
-        coeffs: &[f64],
+        coeffs: impl Coefficients,
         scratch: &mut [f64],
-        keys: &[f64],
+        format: KeyFormat,
+        key: &[u8],
         sums: &mut [f64],
     ) {
-        self.check("coefficients", coeffs.len());
-        self.check("scratch", scratch.len());
-        assert_eq!(
-            keys.len(),
-            sums.len(),
-            "{} numbers of keys for {} numbers of sums",
-            keys.len(),
-            sums.len()
-        );
+        let columns = sums.len() / self.degree;
         assert!(
             sums.len().is_multiple_of(self.degree),
             "columns have {} numbers each, not {} together",
             self.degree,
             sums.len()
         );
-        if self.degree / 2 < NODE {
-            small::forward(&self.twiddles, coeffs, scratch);
-            for (sum, key) in sums
-                .chunks_exact_mut(self.degree)
-                .zip(keys.chunks_exact(self.degree))
-            {
-                self.mul_rows::<ADD>(sum, &[scratch], &[key]);
-            }
-            return;
-        }
-        let leaf = MulAdd::<ADD> {
-            keys: keys.as_ptr(),
-            sums: sums.as_mut_ptr(),
-            columns: sums.len() / self.degree,
-            degree: self.degree,
-        };
+        assert_eq!(
+            key.len(),
+            format.row_bytes(self.degree, columns),
+            "bytes of keys for {columns} columns"
+        );
+        self.fold(coeffs, scratch);
         // SAFETY: the lengths are checked above.
-        unsafe { self.forward_with(coeffs, scratch, leaf) }
+        unsafe { self.descend_row(scratch, format, key, sums, ADD) }
     }
 
+    /// The part of [`Self::forward_mul_add`] after the pass at the root. Not generic, so that it is compiled here, once.
+    ///
     /// # Safety
-    /// Both slices have N numbers, N >= 128; what `leaf` points to has the lengths that it states.
-    unsafe fn forward_with(&self, coeffs: &[f64], spectrum: &mut [f64], leaf: impl Leaf) {
-        let (coeffs, spectrum) = (coeffs.as_ptr(), spectrum.as_mut_ptr());
+    /// The slices have the lengths that [`Self::forward_mul_add`] asks for.
+    unsafe fn descend_row(
+        &self,
+        spectrum: &mut [f64],
+        format: KeyFormat,
+        key: &[u8],
+        sums: &mut [f64],
+        add: bool,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match (format, add) {
+                (KeyFormat::Float, false) => {
+                    self.descend_mul_add::<Float, false>(spectrum, key, sums)
+                }
+                (KeyFormat::Float, true) => {
+                    self.descend_mul_add::<Float, true>(spectrum, key, sums)
+                }
+                (KeyFormat::Fixed, false) => {
+                    self.descend_mul_add::<Fixed, false>(spectrum, key, sums)
+                }
+                (KeyFormat::Fixed, true) => {
+                    self.descend_mul_add::<Fixed, true>(spectrum, key, sums)
+                }
+            }
+        }
+    }
+
+    /// The pass at the root; for degrees below 128 the whole transform.
+    fn fold(&self, coeffs: impl Coefficients, spectrum: &mut [f64]) {
+        self.check("spectrum", spectrum.len());
+        if self.degree / 2 < NODE {
+            let mut polynomial = [0.0; 2 * NODE];
+            let polynomial = &mut polynomial[..self.degree];
+            for (index, numbers) in polynomial.chunks_exact_mut(LANES).enumerate() {
+                numbers.copy_from_slice(&coeffs.eight(LANES * index));
+            }
+            return small::forward(&self.twiddles, polynomial, spectrum);
+        }
+        let spectrum = spectrum.as_mut_ptr();
+        // SAFETY: the length is checked above; the processor runs `self.isa`, checked when the plan was made.
+        unsafe {
+            match self.isa {
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 => avx512::fold(self, coeffs, spectrum),
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 => avx2::fold(self, coeffs, spectrum),
+                _ => portable::fold(self, coeffs, spectrum),
+            }
+        }
+    }
+
+    /// The passes below the root.
+    ///
+    /// # Safety
+    /// `spectrum` has N numbers, N >= 128; what `leaf` points to has the lengths that it states.
+    unsafe fn descend(&self, spectrum: &mut [f64], leaf: impl Leaf) {
+        let spectrum = spectrum.as_mut_ptr();
         // SAFETY: the caller's promise; the processor runs `self.isa`, checked when the plan was made.
         unsafe {
             match self.isa {
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => avx512::forward(self, coeffs, spectrum, leaf),
+                Isa::Avx512 => avx512::descend(self, spectrum, leaf),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => avx2::forward(self, coeffs, spectrum, leaf),
-                _ => portable::forward(self, coeffs, spectrum, leaf),
+                Isa::Avx2 => avx2::descend(self, spectrum, leaf),
+                _ => portable::descend(self, spectrum, leaf),
+            }
+        }
+    }
+
+    /// # Safety
+    /// The slices have the lengths that [`Self::forward_mul_add`] asks for.
+    unsafe fn descend_mul_add<F: Format, const ADD: bool>(
+        &self,
+        spectrum: &mut [f64],
+        key: &[u8],
+        sums: &mut [f64],
+    ) {
+        let columns = sums.len() / self.degree;
+        let (key, sums) = (key.as_ptr(), sums.as_mut_ptr());
+        macro_rules! leaf {
+            ($columns:literal) => {
+                MulAdd::<F, ADD, $columns> {
+                    key,
+                    sums,
+                    columns,
+                    degree: self.degree,
+                    format: PhantomData,
+                }
+            };
+        }
+        // SAFETY: the caller's promise; a row of a small degree is one node. Two columns are those of every TRLWE sample
+        // with one mask polynomial.
+        unsafe {
+            if self.degree / 2 < NODE {
+                portable::mul_node(leaf!(0), spectrum);
+            } else if columns == 2 {
+                self.descend(spectrum, leaf!(2));
+            } else {
+                self.descend(spectrum, leaf!(0));
             }
         }
     }
@@ -292,19 +415,51 @@ impl FftPlan {
     /// # Panics
     /// If a slice has another length.
     pub fn inverse(&self, spectrum: &mut [f64], coeffs: &mut [f64]) {
-        self.check("spectrum", spectrum.len());
         self.check("coefficients", coeffs.len());
+        self.inverse_into(spectrum, coeffs);
+    }
+
+    /// [`Self::inverse`], its result given to `coeffs` while it is in registers.
+    ///
+    /// # Panics
+    /// If `spectrum` does not have N numbers.
+    pub fn inverse_into(&self, spectrum: &mut [f64], mut coeffs: impl Receiver) {
+        self.check("spectrum", spectrum.len());
         if self.degree / 2 < NODE {
-            return small::inverse(&self.twiddles, spectrum, coeffs);
+            let mut polynomial = [0.0; 2 * NODE];
+            let polynomial = &mut polynomial[..self.degree];
+            small::inverse(&self.twiddles, spectrum, polynomial);
+            for (index, numbers) in polynomial.chunks_exact(LANES).enumerate() {
+                coeffs.eight(LANES * index, numbers.try_into().expect("eight numbers"));
+            }
+            return;
         }
-        // SAFETY: the lengths are checked above; the processor runs `self.isa`, checked when the plan was made.
+        self.ascend(spectrum);
+        let spectrum = spectrum.as_mut_ptr();
+        // SAFETY: the length is checked above; the processor runs `self.isa`, checked when the plan was made.
         unsafe {
             match self.isa {
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => avx512::inverse(self, spectrum.as_mut_ptr(), coeffs.as_mut_ptr()),
+                Isa::Avx512 => avx512::unfold(self, spectrum, coeffs),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => avx2::inverse(self, spectrum.as_mut_ptr(), coeffs.as_mut_ptr()),
-                _ => portable::inverse(self, spectrum.as_mut_ptr(), coeffs.as_mut_ptr()),
+                Isa::Avx2 => avx2::unfold(self, spectrum, coeffs),
+                _ => portable::unfold(self, spectrum, coeffs),
+            }
+        }
+    }
+
+    /// The passes below the root, backwards. For degrees from 128.
+    fn ascend(&self, spectrum: &mut [f64]) {
+        self.check("spectrum", spectrum.len());
+        let spectrum = spectrum.as_mut_ptr();
+        // SAFETY: the length is checked above; the processor runs `self.isa`, checked when the plan was made.
+        unsafe {
+            match self.isa {
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 => avx512::ascend(self, spectrum),
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 => avx2::ascend(self, spectrum),
+                _ => portable::ascend(self, spectrum),
             }
         }
     }

@@ -4,7 +4,7 @@
 
 use proptest::prelude::*;
 use toroid_ring::RingError;
-use toroid_ring::fft::{AlignedVec, FftPlan};
+use toroid_ring::fft::{AlignedVec, FftPlan, KeyFormat};
 use toroid_ring::naive;
 use toroid_ring::simd::Isa;
 
@@ -382,40 +382,103 @@ proptest! {
 fn transform_and_product_in_one() {
     for degree in degrees(1 << 14) {
         let coeffs = noise(degree, 1);
-        let keys = noise(3 * degree, 2);
-        for plan in plans(degree) {
-            let spectrum = forward(&plan, &coeffs);
-            let mut expected = AlignedVec::zeroed(3 * degree);
-            let mut found = noise(3 * degree, 3);
-            let mut scratch = AlignedVec::zeroed(degree);
-            for round in 0..2 {
-                for (sum, key) in expected
-                    .chunks_exact_mut(degree)
-                    .zip(keys.chunks_exact(degree))
-                {
-                    if round == 0 {
-                        plan.mul_into(sum, &spectrum, key);
-                    } else {
-                        plan.mul_add_assign(sum, &spectrum, key);
+        for columns in 1..=3 {
+            // Fixed-point numbers as large as they may be, and the factors that they stand for.
+            let numbers = noise(columns * degree, 2);
+            let large: Vec<f64> = numbers
+                .iter()
+                .map(|x| (x * 2f64.powi(31)).clamp(-2_147_483_647.0, 2_147_483_647.0))
+                .collect();
+            let mut rounded = large.clone();
+            let (mask, body) = rounded.split_at_mut((columns - 1) * degree);
+            for x in mask {
+                let high = x.round_ties_even();
+                *x = high + ((*x - high) * 256.0).round_ties_even().min(127.0) / 256.0;
+            }
+            for x in body {
+                *x = x.round_ties_even();
+            }
+            for (format, given, factors) in [
+                (KeyFormat::Float, &numbers, &numbers[..]),
+                (
+                    KeyFormat::Fixed,
+                    &AlignedVec::from_slice(&large),
+                    &rounded[..],
+                ),
+            ] {
+                for plan in plans(degree) {
+                    let mut row = vec![0; format.row_bytes(degree, columns)];
+                    plan.pack_key(format, given, &mut row);
+                    let spectrum = forward(&plan, &coeffs);
+                    let mut expected = AlignedVec::zeroed(columns * degree);
+                    let mut found = noise(columns * degree, 3);
+                    let mut scratch = AlignedVec::zeroed(degree);
+                    for round in 0..2 {
+                        for (sum, key) in expected
+                            .chunks_exact_mut(degree)
+                            .zip(factors.chunks_exact(degree))
+                        {
+                            if round == 0 {
+                                plan.mul_into(sum, &spectrum, key);
+                            } else {
+                                plan.mul_add_assign(sum, &spectrum, key);
+                            }
+                        }
+                        let coeffs = &coeffs[..];
+                        if round == 0 {
+                            plan.forward_mul_add::<false>(
+                                coeffs,
+                                &mut scratch,
+                                format,
+                                &row,
+                                &mut found,
+                            );
+                        } else {
+                            plan.forward_mul_add::<true>(
+                                coeffs,
+                                &mut scratch,
+                                format,
+                                &row,
+                                &mut found,
+                            );
+                        }
+                        let error = distance(&found, &expected) / norm(&expected);
+                        assert!(
+                            error <= 4.0 * UNIT,
+                            "{degree}, {format:?}, {}: {error:e}",
+                            plan.isa()
+                        );
                     }
                 }
-                if round == 0 {
-                    plan.forward_mul_add::<false>(&coeffs, &mut scratch, &keys, &mut found);
-                } else {
-                    plan.forward_mul_add::<true>(&coeffs, &mut scratch, &keys, &mut found);
-                }
-                assert!(scratch[..] == spectrum[..], "{degree}, {}", plan.isa());
-                let error = distance(&found, &expected) / norm(&expected);
-                assert!(error <= 4.0 * UNIT, "{degree}, {}: {error:e}", plan.isa());
             }
         }
     }
 }
 
 #[test]
-#[should_panic(expected = "numbers of keys")]
+fn fixed_point_keys_saturate() {
+    for plan in plans(16) {
+        let mut row = vec![0; KeyFormat::Fixed.row_bytes(16, 1)];
+        plan.pack_key(KeyFormat::Fixed, &[1e10; 16], &mut row);
+        assert!(
+            row.chunks_exact(4)
+                .all(|word| word == i32::MAX.to_ne_bytes())
+        );
+    }
+}
+
+#[test]
+#[should_panic(expected = "bytes of keys for 2 columns")]
 fn panics_on_keys_for_other_columns() {
     let plan = FftPlan::new(128).unwrap();
     let mut scratch = vec![0.0; 128];
-    plan.forward_mul_add::<true>(&[0.0; 128], &mut scratch, &[0.0; 128], &mut [0.0; 256]);
+    let key = vec![0; KeyFormat::Float.row_bytes(128, 1)];
+    let coeffs = [0.0; 128];
+    plan.forward_mul_add::<true>(
+        &coeffs[..],
+        &mut scratch,
+        KeyFormat::Float,
+        &key,
+        &mut [0.0; 256],
+    );
 }

@@ -3,6 +3,12 @@
 //! One blind rotation step is `ACC += BK_i ⊡ (X^a_i·ACC - ACC)` (CMux of the platform paper's section 4.5 with d0 = ACC and
 //! d1 = X^a_i·ACC), its products done by an [`Arithmetic`]. The key is read once, front to back.
 
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
 use rayon::prelude::*;
 use toroid_ring::goldilocks;
 use toroid_ring::simd::Isa;
@@ -20,17 +26,22 @@ pub struct BootstrappingKey<M: Modulus, A: Arithmetic<M>> {
     params: &'static ParamSet,
     arithmetic: A,
     isa: Isa,
-    words: Buffer,
-    modulus: std::marker::PhantomData<M>,
+    rows: Buffer,
+    modulus: PhantomData<M>,
 }
 
-/// Takes a bootstrapping key's canonical bytes (BKNTT of Table 3) in order and converts them in place, so that the key
-/// exists once in memory.
+/// Takes a bootstrapping key in order, as canonical bytes (BKNTT of Table 3) or as rows of coefficients, and converts it as
+/// it comes, so that only the loaded form exists in memory.
 pub struct BootstrappingKeyLoader<M: Modulus, A: Arithmetic<M>> {
     key: BootstrappingKey<M, A>,
+    /// Canonical bytes taken, or those that the coefficients taken stand for.
     filled: usize,
-    converted: usize,
+    /// Canonical words of rows that are not loaded yet; the first is at the last multiple of its length before `filled`.
+    staged: Vec<u64>,
 }
+
+/// Rows that the loader converts at once, side by side.
+const STAGED_ROWS: usize = 32;
 
 impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
     /// Room for the key of a parameter set, with the kernels of `isa`.
@@ -41,47 +52,131 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
         if params.modulus != M::KIND {
             return Err(TfheError::ModulusMismatch(params.name));
         }
+        let arithmetic = A::new(params, isa)?;
+        let bytes = params.lwe_dimension * params.trgsw_rows() * arithmetic.row_bytes();
         Ok(BootstrappingKeyLoader {
             key: BootstrappingKey {
                 params,
-                arithmetic: A::new(params, isa)?,
+                arithmetic,
                 isa,
-                words: Buffer::new(params.lwe_dimension * params.trgsw_words())?,
-                modulus: std::marker::PhantomData,
+                rows: Buffer::new(bytes / 8)?,
+                modulus: PhantomData,
             },
             filled: 0,
-            converted: 0,
+            staged: Vec::new(),
         })
     }
 
-    /// Takes the next bytes; refused ones do not count.
+    /// Takes the next canonical bytes; refused ones do not count.
     ///
     /// # Errors
-    /// [`TfheError::Length`] for bytes beyond the end, [`TfheError::NotCanonical`] for a word not below p.
+    /// [`TfheError::Length`] for bytes beyond the end, or after coefficients that did not end between two steps of
+    /// conversion; [`TfheError::NotCanonical`] for a word not below p.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), TfheError> {
+        let params = self.key.params;
         let end = self.filled + bytes.len();
-        let room = self.key.words.bytes_mut();
-        let Some(target) = room.get_mut(self.filled..end) else {
+        let staged = STAGED_ROWS * params.trlwe_words();
+        let after_coefficients = self.staged.is_empty() && !self.filled.is_multiple_of(8 * staged);
+        if end as u64 > params.bootstrapping_key_bytes() || after_coefficients {
             return Err(self.wrong_length(end as u64));
-        };
-        target.copy_from_slice(bytes);
-        let degree = self.key.params.ring_degree;
-        let complete = end / (degree * 8) * degree;
-        let fresh = &mut self.key.words.words_mut()[self.converted..complete];
-        if let Some(index) = fresh.iter().position(|word| *word >= goldilocks::P) {
-            return Err(TfheError::NotCanonical {
-                what: "the bootstrapping key",
-                index: (self.converted + index) as u64,
-            });
         }
-        let arithmetic = &self.key.arithmetic;
-        fresh.par_chunks_exact_mut(degree).for_each_init(
-            || vec![A::Scalar::default(); degree],
-            |scratch, polynomial| arithmetic.load(polynomial, scratch),
-        );
-        self.filled = end;
-        self.converted = complete;
+        self.check(bytes)?;
+        self.staged.resize(staged, 0);
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let at = self.filled % (8 * self.staged.len());
+            let (now, later) = rest.split_at(rest.len().min(8 * self.staged.len() - at));
+            bytemuck::cast_slice_mut(&mut self.staged)[at..at + now.len()].copy_from_slice(now);
+            self.filled += now.len();
+            let complete = at + now.len() == 8 * self.staged.len()
+                || self.filled as u64 == params.bootstrapping_key_bytes();
+            if complete {
+                self.load_staged(at + now.len());
+            }
+            rest = later;
+        }
+        if self.filled as u64 == params.bootstrapping_key_bytes() {
+            self.staged = Vec::new();
+        }
         Ok(())
+    }
+
+    /// Takes the next rows, each k mask polynomials and the body in the coefficient domain, (k+1)·N words; refused ones do
+    /// not count.
+    ///
+    /// # Errors
+    /// [`TfheError::Length`] for words beyond the end, for less than a whole row, and after bytes that end within one;
+    /// [`TfheError::NotCanonical`] for a word that is not below q.
+    pub fn write_coefficients(&mut self, rows: &[M::Word]) -> Result<(), TfheError> {
+        let params = self.key.params;
+        let row_words = params.trlwe_words();
+        let end = self.filled + 8 * rows.len();
+        if end as u64 > params.bootstrapping_key_bytes()
+            || !rows.len().is_multiple_of(row_words)
+            || !self.filled.is_multiple_of(8 * STAGED_ROWS * row_words) && !self.staged.is_empty()
+        {
+            return Err(self.wrong_length(end as u64));
+        }
+        if let Some(index) = rows.iter().position(|word| !M::is_canonical(*word)) {
+            return Err(self.not_canonical(self.filled / 8 + index));
+        }
+        for rows in rows.chunks(STAGED_ROWS * row_words) {
+            let key = &mut self.key;
+            let row_bytes = key.arithmetic.row_bytes();
+            let at = self.filled / (8 * row_words) * row_bytes;
+            let arithmetic = &key.arithmetic;
+            key.rows.bytes_mut()[at..]
+                .par_chunks_exact_mut(row_bytes)
+                .zip(rows.par_chunks_exact(row_words))
+                .for_each_init(
+                    || (vec![0; row_words], vec![A::Scalar::default(); row_words]),
+                    |(row, scratch), (out, words)| {
+                        for (lifted, word) in row.iter_mut().zip(words) {
+                            *lifted = M::to_goldilocks(*word);
+                        }
+                        arithmetic.load_coefficients(row, scratch, out);
+                    },
+                );
+            self.filled += 8 * rows.len();
+        }
+        Ok(())
+    }
+
+    /// Refuses words that are not canonical among those that `bytes` complete.
+    fn check(&self, bytes: &[u8]) -> Result<(), TfheError> {
+        let begun = self.filled % 8;
+        let (head, whole) = bytes.split_at(bytes.len().min((8 - begun) % 8));
+        if begun > 0 && begun + head.len() == 8 {
+            let at = self.filled % (8 * self.staged.len()) / 8;
+            let mut word = self.staged[at].to_ne_bytes();
+            word[begun..].copy_from_slice(head);
+            if u64::from_le_bytes(word) >= goldilocks::P {
+                return Err(self.not_canonical(self.filled / 8));
+            }
+        }
+        let mut words = whole
+            .chunks_exact(8)
+            .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
+        match words.position(|word| word >= goldilocks::P) {
+            Some(index) => Err(self.not_canonical(self.filled.div_ceil(8) + index)),
+            None => Ok(()),
+        }
+    }
+
+    /// Converts the first `bytes` staged bytes, whole rows that end at `filled`.
+    fn load_staged(&mut self, bytes: usize) {
+        let key = &mut self.key;
+        let row_words = key.params.trlwe_words();
+        let row_bytes = key.arithmetic.row_bytes();
+        let at = (self.filled - bytes) / (8 * row_words) * row_bytes;
+        let arithmetic = &key.arithmetic;
+        key.rows.bytes_mut()[at..]
+            .par_chunks_exact_mut(row_bytes)
+            .zip(self.staged[..bytes / 8].par_chunks_exact_mut(row_words))
+            .for_each_init(
+                || vec![A::Scalar::default(); row_words],
+                |scratch, (out, row)| arithmetic.load(row, scratch, out),
+            );
     }
 
     /// The key, once all bytes are there.
@@ -93,6 +188,13 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
             return Err(self.wrong_length(self.filled as u64));
         }
         Ok(self.key)
+    }
+
+    fn not_canonical(&self, index: usize) -> TfheError {
+        TfheError::NotCanonical {
+            what: "the bootstrapping key",
+            index: index as u64,
+        }
     }
 
     fn wrong_length(&self, found: u64) -> TfheError {
@@ -165,11 +267,11 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
     /// Bytes of memory that the key holds.
     #[must_use]
     pub fn memory(&self) -> u64 {
-        self.words.bytes().len() as u64
+        self.rows.bytes().len() as u64
     }
 
     /// Rotates `test_vector` ((k+1)·N words) by the phase of `sample` (n+1 words) and extracts the constant coefficient
-    /// into `out` (k·N + 1 words). `cancelled` is asked at every step.
+    /// into `out` (k·N + 1 words), on the calling thread alone. `cancelled` is asked at every step.
     ///
     /// # Errors
     /// [`TfheError::Cancelled`]; [`TfheError::Length`] for a slice of another length.
@@ -180,68 +282,262 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         out: &mut [M::Word],
         cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<(), TfheError> {
-        let params = self.params;
-        check_words::<M>(params, "a test vector", test_vector, params.trlwe_words())?;
-        check_words::<M>(params, "a TLWE sample", sample, params.tlwe_words())?;
-        check_words::<M>(
-            params,
-            "an extracted sample",
+        let rotation = Rotation {
+            test_vector,
+            sample,
             out,
-            params.extracted_dimension() + 1,
-        )?;
-        let n = params.ring_degree;
-        let (exponents, body) = modulus_switch::<M>(params, sample);
-        let mut memory = Workspace::<M, A>::memory(params)?;
-        let (acc, mut work) = Workspace::<M, A>::new(params, &mut memory);
-        let back = (2 * n - body) % (2 * n);
-        for (acc, tv) in acc.chunks_exact_mut(n).zip(test_vector.chunks_exact(n)) {
-            glwe::rotate::<M>(acc, tv, back);
+        };
+        self.blind_rotate_all(&mut [rotation], 1, cancelled)
+    }
+
+    /// Any number of blind rotations on up to `threads` threads: whole rotations side by side, each thread streaming the
+    /// key once for all of its own; and with more threads than rotations, the rows of one external product side by
+    /// side. The results do not depend on `threads` where the arithmetic is exact; otherwise they agree up to the rounding
+    /// of sums.
+    ///
+    /// # Errors
+    /// [`TfheError::Cancelled`]; [`TfheError::Length`] for a slice of another length.
+    pub fn blind_rotate_all(
+        &self,
+        rotations: &mut [Rotation<'_, M>],
+        threads: usize,
+        cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), TfheError> {
+        let params = self.params;
+        for rotation in &*rotations {
+            check_words::<M>(
+                params,
+                "a test vector",
+                rotation.test_vector,
+                params.trlwe_words(),
+            )?;
+            check_words::<M>(
+                params,
+                "a TLWE sample",
+                rotation.sample,
+                params.tlwe_words(),
+            )?;
+            check_words::<M>(
+                params,
+                "an extracted sample",
+                rotation.out,
+                params.extracted_dimension() + 1,
+            )?;
         }
-        let keys: &[A::Scalar] = bytemuck::cast_slice(self.words.words());
-        for (key, exponent) in keys.chunks_exact(params.trgsw_words()).zip(exponents) {
+        if rotations.is_empty() {
+            return Ok(());
+        }
+        let groups = threads.clamp(1, rotations.len());
+        // Rows are what there is to do side by side within one rotation.
+        let team = (threads / groups).clamp(1, params.trgsw_rows());
+        let mut rotations = rotations;
+        let mut parts = Vec::new();
+        for group in 0..groups {
+            let size = rotations.len().div_ceil(groups - group);
+            let (part, rest) = rotations.split_at_mut(size);
+            parts.push(part);
+            rotations = rest;
+        }
+        let run = |part: &mut [Rotation<'_, M>]| match team {
+            1 => self.rotate_in_turn(part, cancelled),
+            _ => part
+                .iter_mut()
+                .try_for_each(|rotation| self.rotate_as_team(rotation, team, cancelled)),
+        };
+        std::thread::scope(|scope| {
+            let mut parts = parts.into_iter();
+            let first = parts.next();
+            let others: Vec<_> = parts.map(|part| scope.spawn(|| run(part))).collect();
+            let first = first.map_or(Ok(()), run);
+            others
+                .into_iter()
+                .map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)))
+                .fold(first, Result::and)
+        })
+    }
+
+    /// Rotations on one thread: every step for all of them, while the key's sample is in cache.
+    fn rotate_in_turn(
+        &self,
+        rotations: &mut [Rotation<'_, M>],
+        cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), TfheError> {
+        let params = self.params;
+        let n = params.ring_degree;
+        let mut accs = Buffer::new(rotations.len() * params.trlwe_words())?;
+        let accs: &mut [M::Word] = &mut bytemuck::cast_slice_mut(accs.words_mut())
+            [..rotations.len() * params.trlwe_words()];
+        let mut accs: Vec<_> = accs.chunks_exact_mut(params.trlwe_words()).collect();
+        let exponents: Vec<_> = rotations
+            .iter()
+            .zip(&mut accs)
+            .map(|(rotation, acc)| self.start(rotation, acc.chunks_exact_mut(n)))
+            .collect();
+        let mut memory = Workspace::<M, A>::memory(params)?;
+        let mut work = Workspace::<M, A>::new(params, &mut memory);
+        for step in 0..params.lwe_dimension {
             if cancelled() {
                 return Err(TfheError::Cancelled);
             }
-            if exponent != 0 {
-                self.cmux(key, exponent, acc, &mut work);
+            for (acc, exponents) in accs.iter_mut().zip(&exponents) {
+                let exponent = exponents[step];
+                if exponent == 0 {
+                    continue;
+                }
+                let rotate_sub = |index: usize, out: &mut [M::Word]| {
+                    glwe::rotate_sub::<M>(self.isa, out, &acc[index * n..][..n], exponent);
+                };
+                self.products(step, 0..params.trgsw_rows(), rotate_sub, &mut work);
+                for (sum, words) in work.sums.chunks_exact_mut(n).zip(acc.chunks_exact_mut(n)) {
+                    self.arithmetic.inverse_add(sum, words);
+                }
             }
         }
-        glwe::sample_extract::<M>(params, acc, out);
+        for (rotation, acc) in rotations.iter_mut().zip(accs) {
+            glwe::sample_extract::<M>(params, acc, rotation.out);
+        }
         Ok(())
     }
 
-    /// acc += key ⊡ (X^exponent·acc - acc).
-    fn cmux(
+    /// One rotation on `team` threads: the rows of each external product are divided among them; then each of the first
+    /// k+1 sums up a column and transforms it back. Two meetings a step; locks are free whenever they are taken.
+    fn rotate_as_team(
         &self,
-        key: &[A::Scalar],
-        exponent: usize,
-        acc: &mut [M::Word],
+        rotation: &mut Rotation<'_, M>,
+        team: usize,
+        cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), TfheError> {
+        let params = self.params;
+        let n = params.ring_degree;
+        let columns = params.glwe_dimension + 1;
+        let rows = params.trgsw_rows();
+        let mut acc = vec![M::Word::default(); params.trlwe_words()];
+        let exponents = self.start(rotation, acc.chunks_exact_mut(n));
+        let components: Vec<_> = acc.chunks_exact_mut(n).map(RwLock::new).collect();
+        let mut memories = Vec::new();
+        for _ in 0..team {
+            memories.push(Workspace::<M, A>::memory(params)?);
+        }
+        let mut workers = Vec::new();
+        let mut sums = Vec::new();
+        for memory in &mut memories {
+            let work = Workspace::<M, A>::new(params, memory);
+            workers.push((work.difference, work.scratch));
+            sums.push(RwLock::new(work.sums));
+        }
+        let meeting = Meeting::new(team);
+        let stop = AtomicBool::new(false);
+        let work = |member: usize, difference: &mut [M::Word], scratch: &mut [A::Scalar]| {
+            let _attendance = meeting.attend();
+            for (step, exponent) in exponents.iter().enumerate().filter(|(_, e)| **e != 0) {
+                {
+                    let mut own = write(&sums[member]);
+                    let mut work = Workspace::<M, A> {
+                        difference: &mut *difference,
+                        scratch: &mut *scratch,
+                        sums: &mut own,
+                    };
+                    let share = member * rows / team..(member + 1) * rows / team;
+                    let rotate_sub = |index: usize, out: &mut [M::Word]| {
+                        glwe::rotate_sub::<M>(self.isa, out, &read(&components[index]), *exponent);
+                    };
+                    self.products(step, share, rotate_sub, &mut work);
+                }
+                if member == 0 && cancelled() {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                meeting.wait();
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                for column in (member..columns).step_by(team) {
+                    let range = column * n..(column + 1) * n;
+                    scratch.copy_from_slice(&read(&sums[0])[range.clone()]);
+                    for other in &sums[1..] {
+                        self.arithmetic.add(scratch, &read(other)[range.clone()]);
+                    }
+                    self.arithmetic
+                        .inverse_add(scratch, &mut write(&components[column]));
+                }
+                meeting.wait();
+            }
+        };
+        std::thread::scope(|scope| {
+            let mut workers = workers.into_iter().enumerate();
+            let first = workers.next();
+            for (member, (difference, scratch)) in workers {
+                scope.spawn(move || work(member, difference, scratch));
+            }
+            if let Some((member, (difference, scratch))) = first {
+                work(member, difference, scratch);
+            }
+        });
+        if stop.into_inner() {
+            return Err(TfheError::Cancelled);
+        }
+        drop(components);
+        glwe::sample_extract::<M>(params, &acc, rotation.out);
+        Ok(())
+    }
+
+    /// The products of some rows of one step's external product, summed up in `work.sums`; `rotate_sub` writes
+    /// X^a·component - component of the accumulator's component that it is told.
+    fn products(
+        &self,
+        step: usize,
+        rows: Range<usize>,
+        rotate_sub: impl Fn(usize, &mut [M::Word]),
         work: &mut Workspace<'_, M, A>,
     ) {
-        let n = self.params.ring_degree;
-        let columns = self.params.glwe_dimension + 1;
-        let mut rows = key.chunks_exact(columns * n).enumerate();
-        for component in acc.chunks_exact(n) {
-            glwe::rotate_sub::<M>(self.isa, work.difference, component, exponent);
-            for (level, (index, row)) in (0..self.params.gadget.levels).zip(&mut rows) {
-                self.arithmetic.mul_add_digits(
-                    work.difference,
-                    level,
-                    row,
-                    work.scratch,
-                    work.sums,
-                    index == 0,
-                );
+        let levels = self.params.gadget.levels;
+        let row_bytes = self.arithmetic.row_bytes();
+        let first = rows.start;
+        let keys = &self.rows.bytes()[(step * self.params.trgsw_rows() + first) * row_bytes..];
+        for (row, key) in rows.zip(keys.chunks_exact(row_bytes)) {
+            if row == first || row % levels == 0 {
+                rotate_sub(row / levels, work.difference);
             }
+            self.arithmetic.mul_add_digits(
+                work.difference,
+                row % levels,
+                key,
+                work.scratch,
+                work.sums,
+                row == first,
+            );
         }
-        for (sum, words) in work.sums.chunks_exact_mut(n).zip(acc.chunks_exact_mut(n)) {
-            self.arithmetic
-                .inverse_add(sum, &mut work.scratch[..n], words);
+    }
+
+    /// Sets the columns of an accumulator to the rotated test vector; returns the exponents of the steps.
+    fn start<'a>(
+        &self,
+        rotation: &Rotation<'_, M>,
+        acc: impl Iterator<Item = &'a mut [M::Word]>,
+    ) -> Vec<usize>
+    where
+        M::Word: 'a,
+    {
+        let n = self.params.ring_degree;
+        let (exponents, body) = modulus_switch::<M>(self.params, rotation.sample);
+        let back = (2 * n - body) % (2 * n);
+        for (acc, tv) in acc.zip(rotation.test_vector.chunks_exact(n)) {
+            glwe::rotate::<M>(acc, tv, back);
         }
+        exponents
     }
 }
 
-/// Slices of one blind rotation's working memory, each on a line of the cache.
+/// One blind rotation to do: see [`BootstrappingKey::blind_rotate`].
+pub struct Rotation<'a, M: Modulus> {
+    /// (k+1)·N words.
+    pub test_vector: &'a [M::Word],
+    /// The TLWE sample whose phase rotates, n+1 words.
+    pub sample: &'a [M::Word],
+    /// Receives the extracted sample, k·N + 1 words.
+    pub out: &'a mut [M::Word],
+}
+
+/// Slices of one thread's working memory, each on a line of the cache.
 struct Workspace<'a, M: Modulus, A: Arithmetic<M>> {
     difference: &'a mut [M::Word],
     scratch: &'a mut [A::Scalar],
@@ -249,32 +545,98 @@ struct Workspace<'a, M: Modulus, A: Arithmetic<M>> {
 }
 
 impl<'a, M: Modulus, A: Arithmetic<M>> Workspace<'a, M, A> {
-    /// Memory for an accumulator and a workspace.
+    /// Memory for a workspace.
     fn memory(params: &ParamSet) -> Result<Buffer, TfheError> {
-        let polynomials = 2 * (params.glwe_dimension + 1) + 3;
+        let polynomials = params.glwe_dimension + 3;
         Buffer::new(polynomials * params.ring_degree)
     }
 
-    /// The accumulator of (k+1)·N words, and the workspace.
-    fn new(params: &ParamSet, memory: &'a mut Buffer) -> (&'a mut [M::Word], Self) {
+    fn new(params: &ParamSet, memory: &'a mut Buffer) -> Self {
         let n = params.ring_degree;
-        let (scalars, words) = memory
-            .words_mut()
-            .split_at_mut(params.trlwe_words() + 2 * n);
+        let (scalars, words) = memory.words_mut().split_at_mut(params.trlwe_words() + n);
         let scalars: &mut [A::Scalar] = bytemuck::cast_slice_mut(scalars);
-        let (scratch, sums) = scalars.split_at_mut(2 * n);
+        let (scratch, sums) = scalars.split_at_mut(n);
         let words: &mut [M::Word] = bytemuck::cast_slice_mut(words);
-        let (difference, words) = words.split_at_mut(n);
-        let work = Workspace {
-            difference,
+        Workspace {
+            difference: &mut words[..n],
             scratch,
             sums,
-        };
-        (&mut words[..params.trlwe_words()], work)
+        }
     }
 }
 
-/// Programmable bootstrap: `sample` (n+1 words) becomes a fresh sample of the test vector's function of its message.
+/// Where the threads of a team wait for each other, for a fraction of a microsecond each time: they spin, and give way to
+/// other threads only when it takes long.
+struct Meeting {
+    size: usize,
+    arrived: AtomicUsize,
+    round: AtomicUsize,
+    broken: AtomicBool,
+}
+
+/// A member's presence; ends the meeting for all if the member panics, who would wait forever otherwise.
+struct Attendance<'a>(&'a Meeting);
+
+impl Drop for Attendance<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.broken.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Meeting {
+    /// Rounds of spinning before the thread gives way.
+    const PATIENCE: u32 = 1 << 14;
+
+    fn new(size: usize) -> Meeting {
+        Meeting {
+            size,
+            arrived: AtomicUsize::new(0),
+            round: AtomicUsize::new(0),
+            broken: AtomicBool::new(false),
+        }
+    }
+
+    fn attend(&self) -> Attendance<'_> {
+        Attendance(self)
+    }
+
+    /// Returns once all members have called it as often as this one.
+    fn wait(&self) {
+        let round = self.round.load(Ordering::Acquire);
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.size {
+            self.arrived.store(0, Ordering::Relaxed);
+            self.round.fetch_add(1, Ordering::Release);
+            return;
+        }
+        let mut spins = 0;
+        while self.round.load(Ordering::Acquire) == round {
+            assert!(
+                !self.broken.load(Ordering::Relaxed),
+                "another thread of the team panicked"
+            );
+            if spins < Self::PATIENCE {
+                spins += 1;
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+/// A poisoned lock means that a thread panicked, which ends the team anyway.
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Programmable bootstrap: `sample` (n+1 words) becomes a fresh sample of the test vector's function of its message, on up to
+/// `threads` threads; the key switch runs on rayon's.
 ///
 /// # Errors
 /// [`TfheError::ParamsMismatch`] for keys of different sets, [`TfheError::Length`] for a sample or test vector of another
@@ -284,6 +646,23 @@ pub fn bootstrap<M: Modulus, A: Arithmetic<M>>(
     key_switching: &KeySwitchingKey<M>,
     test_vector: &[M::Word],
     sample: &mut [M::Word],
+    threads: usize,
+    cancelled: &(dyn Fn() -> bool + Sync),
+) -> Result<(), TfheError> {
+    let job = (test_vector, sample);
+    bootstrap_all(bootstrapping, key_switching, &mut [job], threads, cancelled)
+}
+
+/// Any number of [`bootstrap`]s, each a test vector and a sample, which stream the bootstrapping key together
+/// ([`BootstrappingKey::blind_rotate_all`]).
+///
+/// # Errors
+/// As [`bootstrap`]; all samples are unchanged then.
+pub fn bootstrap_all<M: Modulus, A: Arithmetic<M>>(
+    bootstrapping: &BootstrappingKey<M, A>,
+    key_switching: &KeySwitchingKey<M>,
+    jobs: &mut [(&[M::Word], &mut [M::Word])],
+    threads: usize,
     cancelled: &(dyn Fn() -> bool + Sync),
 ) -> Result<(), TfheError> {
     let params = bootstrapping.params;
@@ -294,9 +673,22 @@ pub fn bootstrap<M: Modulus, A: Arithmetic<M>>(
             found: key_switching.params().name.to_owned(),
         });
     }
-    let mut extracted = vec![M::Word::default(); params.extracted_dimension() + 1];
-    bootstrapping.blind_rotate(test_vector, sample, &mut extracted, cancelled)?;
-    key_switching.switch(&extracted, sample)
+    let length = params.extracted_dimension() + 1;
+    let mut extracted = vec![M::Word::default(); jobs.len() * length];
+    let mut rotations: Vec<_> = jobs
+        .iter()
+        .zip(extracted.chunks_exact_mut(length))
+        .map(|((test_vector, sample), out)| Rotation {
+            test_vector,
+            sample,
+            out,
+        })
+        .collect();
+    bootstrapping.blind_rotate_all(&mut rotations, threads, cancelled)?;
+    for ((_, sample), extracted) in jobs.iter_mut().zip(extracted.chunks_exact(length)) {
+        key_switching.switch(extracted, sample)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -95,6 +95,7 @@ pub fn evaluate<M: Modulus, A: Arithmetic<M>>(
         key_switching,
         &test_vector::<M>(params),
         &mut sample,
+        1,
         &|| false,
     )?;
     Ok(sample)

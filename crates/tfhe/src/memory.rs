@@ -20,10 +20,6 @@ impl Buffer {
         Ok(Buffer { map, words })
     }
 
-    pub(crate) fn words(&self) -> &[u64] {
-        bytemuck::cast_slice(&self.map[..self.words * 8])
-    }
-
     pub(crate) fn words_mut(&mut self) -> &mut [u64] {
         bytemuck::cast_slice_mut(&mut self.map[..self.words * 8])
     }

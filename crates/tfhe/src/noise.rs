@@ -8,7 +8,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::params::{Gadget, ModulusSwitch, ParamSet};
+use crate::params::{Gadget, ModulusKind, ModulusSwitch, ParamSet};
+use crate::product::FIXED_POINT_RANGE;
 
 /// Which arithmetic an external product is done in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,6 +51,25 @@ pub fn fft_variance(params: &ParamSet) -> f64 {
         / 12.0
 }
 
+/// Variance that a coefficient of the loaded bootstrapping key has in the phase of its row: the key's own noise, and on the
+/// fast path over the 32-bit torus the rounding of its spectrum to fixed point.
+///
+/// Ten standard deviations 2^32·sqrt(N/24) of the spectrum's parts make 2^31 steps; their rounding, brought back to
+/// coefficients, is (10·2)^2/144 square units in the body, and 2^-16 of that in a mask coefficient, which reaches the phase
+/// through the k·N/2 ones of the key.
+#[must_use]
+pub fn loaded_key_variance(params: &ParamSet, path: Path) -> f64 {
+    let rounding = match (path, params.modulus) {
+        (Path::Fast, ModulusKind::Torus32) => {
+            let steps = 2.0 * FIXED_POINT_RANGE;
+            let mask = (-16.0f64).exp2() * params.extracted_dimension() as f64 / 2.0;
+            steps * steps / 144.0 * (-64.0f64).exp2() * (1.0 + mask)
+        }
+        _ => 0.0,
+    };
+    params.glwe_variance() + rounding
+}
+
 /// Variance added by one CMux (external product with a bootstrapping key sample).
 #[must_use]
 pub fn cmux_variance(params: &ParamSet, path: Path) -> f64 {
@@ -57,7 +77,7 @@ pub fn cmux_variance(params: &ParamSet, path: Path) -> f64 {
     let key = params.trgsw_rows() as f64
         * n
         * digit_mean_square(params.gadget.log2_base)
-        * params.glwe_variance();
+        * loaded_key_variance(params, path);
     let dropped =
         (1.0 + params.extracted_dimension() as f64 / 2.0) * dropped_variance(params.gadget);
     // A blind rotation's key bits are uniform: the dropped part counts only where the bit is 1.
@@ -90,14 +110,14 @@ pub fn key_switch_variance(params: &ParamSet) -> f64 {
 /// Balanced digits lie in [-B/2, B/2) and have the mean -1/2: every key switch and every blind rotation adds the same
 /// -1/2 times the sum of the key's noises. A sum of m bootstrapped samples has m^2 times this.
 #[must_use]
-pub fn shared_variance(params: &ParamSet) -> f64 {
+pub fn shared_variance(params: &ParamSet, path: Path) -> f64 {
     let key_switch = params.extracted_dimension() as f64
         * params.key_switch.levels as f64
         * params.lwe_variance();
     let rotations = params.lwe_dimension as f64
         * params.trgsw_rows() as f64
         * params.ring_degree as f64
-        * params.glwe_variance();
+        * loaded_key_variance(params, path);
     (key_switch + rotations) / 4.0
 }
 
@@ -315,7 +335,7 @@ impl Noise {
     ) -> Noise {
         let at_switch = self.variance() + modulus_switch_variance(params);
         let failure = log2_tail(margin(message_bits), at_switch);
-        let shared = shared_variance(params);
+        let shared = shared_variance(params, path);
         let own = Term {
             coefficient: 1.0,
             variance: bootstrap_output_variance(params, path) - shared,

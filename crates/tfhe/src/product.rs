@@ -2,14 +2,16 @@
 //! (f64 FFT) and the naive oracle.
 //!
 //! Keys come to all of them in the canonical form of the platform paper's equation 1: pre-scaled by 1/N and in the NTT
-//! domain (BKNTT). [`Arithmetic::load`] turns a polynomial of it, in place, into what the form wants.
+//! domain (BKNTT), or in the coefficient domain. [`Arithmetic::load`] and [`Arithmetic::load_coefficients`] turn a row of it
+//! into what the form wants.
 //!
 //! Exactness of the NTT path over the 32-bit torus: a sum of (k+1)·l products of N terms, digits at most B/2 and centred
 //! words at most 2^31 (2^31 + 2^(32-beta) in one coefficient of a mask that carries the message), stays below 2^53.3 for the largest set (`paper`), far below p/2, so the centred representative
 //! is the integer itself. Over the Goldilocks modulus the field is the ring of coefficients and every result is exact.
 
 use bytemuck::Pod;
-use toroid_ring::fft::FftPlan;
+use toroid_ring::fft::{Coefficients, FftPlan, KeyFormat, Receiver};
+use toroid_ring::goldilocks;
 use toroid_ring::multiversion;
 use toroid_ring::naive;
 use toroid_ring::ntt::NttPlan;
@@ -20,9 +22,9 @@ use crate::modulus::{DigitField, Modulus};
 use crate::noise::Path;
 use crate::params::{Gadget, ModulusKind, ParamSet};
 
-/// Polynomial arithmetic of one form. Slices of `Scalar` hold one transformed polynomial of N entries.
+/// Polynomial arithmetic of one form.
 pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
-    /// Entry of a transformed polynomial; eight bytes, so that a key of `u64` words is converted in place.
+    /// Entry of a transformed polynomial of N entries.
     type Scalar: Pod + Default + Send + Sync;
     /// Which noise formulas apply.
     const PATH: Path;
@@ -32,62 +34,76 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
     /// # Errors
     /// [`TfheError::Ring`] for a degree that the transform does not support.
     fn new(params: &'static ParamSet, isa: Isa) -> Result<Self, TfheError>;
-    /// Converts one canonical BKNTT polynomial, in place (the result's bits stand in the u64 words); `scratch` has N
-    /// entries.
-    fn load(&self, polynomial: &mut [u64], scratch: &mut [Self::Scalar]);
-    /// sums\[c\] += digits ⊙ row\[c\] for the k+1 polynomials of a TRGSW row, where `digits` is the transform of digit
-    /// `level` of every word; with `first`, `sums` is overwritten. `scratch` has 2·N entries.
+    /// Bytes of a loaded TRGSW row of k+1 polynomials, a multiple of 8.
+    fn row_bytes(&self) -> usize;
+    /// Loads a row of the canonical form (BKNTT), which is destroyed; `scratch` has (k+1)·N entries.
+    fn load(&self, row: &mut [u64], scratch: &mut [Self::Scalar], out: &mut [u8]);
+    /// Loads a row of k+1 polynomials in the coefficient domain, words lifted to the Goldilocks field, which is destroyed;
+    /// `scratch` has (k+1)·N entries.
+    fn load_coefficients(&self, row: &mut [u64], scratch: &mut [Self::Scalar], out: &mut [u8]);
+    /// sums\[c\] += digits ⊙ row\[c\] for the k+1 polynomials of a loaded row, where `digits` is the transform of digit
+    /// `level` of every word; with `first`, `sums` is overwritten. `scratch` has N entries.
     fn mul_add_digits(
         &self,
         words: &[M::Word],
         level: usize,
-        row: &[Self::Scalar],
+        row: &[u8],
         scratch: &mut [Self::Scalar],
         sums: &mut [Self::Scalar],
         first: bool,
     );
+    /// sum += other, entry by entry.
+    fn add(&self, sum: &mut [Self::Scalar], other: &[Self::Scalar]);
     /// words += inverse transform of `spectrum`, which is destroyed.
-    fn inverse_add(
-        &self,
-        spectrum: &mut [Self::Scalar],
-        scratch: &mut [Self::Scalar],
-        words: &mut [M::Word],
-    );
+    fn inverse_add(&self, spectrum: &mut [Self::Scalar], words: &mut [M::Word]);
 }
 
 /// Integers: NTT over Goldilocks.
 pub struct Exact {
     plan: NttPlan,
     gadget: Gadget,
+    columns: usize,
 }
 
 /// f64 FFT.
+///
+/// Keys of the 32-bit torus are kept in fixed point ([`KeyFormat::Fixed`]), at 9 bytes for 16 where k = 1: the spectrum of a
+/// uniform word polynomial has a standard deviation of 2^32·sqrt(N/24) in each part, and ten of these are made the range of
+/// the integers. An honest key leaves it with a probability below 2^-40, and errs by about 1.7 units of the torus in
+/// the body and 1.7/256 in the mask. Keys over the Goldilocks modulus need all 53 bits.
 pub struct Fast {
     plan: FftPlan,
     ntt: NttPlan,
     gadget: Gadget,
+    columns: usize,
+    format: KeyFormat,
+    /// Brings centred words to what the key is made of.
+    key_scale: f64,
+    /// Brings the inverse transform of products back to the unit of [`Modulus::from_f64`].
+    sum_scale: f64,
 }
 
 /// Schoolbook products, the oracle of [`Exact`]: quadratic in N.
 pub struct Naive {
     ntt: NttPlan,
     gadget: Gadget,
+    columns: usize,
+}
+
+/// Standard deviations of a key's spectrum that the range of fixed point holds.
+pub(crate) const FIXED_POINT_RANGE: f64 = 10.0;
+
+/// What one unit of a fixed-point key is worth, in units of the spectrum of words of the 32-bit torus.
+fn fixed_point_unit(degree: usize) -> f64 {
+    let deviation = 2f64.powi(32) * (degree as f64 / 24.0).sqrt();
+    FIXED_POINT_RANGE * deviation / f64::from(i32::MAX)
 }
 
 multiversion! {
     /// A digit of every word as field elements.
     fn field_digits<M: Modulus>(words: &[M::Word], field: DigitField, out: &mut [u64]) {
         for (digit, word) in out.iter_mut().zip(words) {
-            *digit = toroid_ring::goldilocks::from_signed(i64::from(M::digit(*word, field)));
-        }
-    }
-}
-
-multiversion! {
-    /// A digit of every word as f64.
-    fn f64_digits<M: Modulus>(words: &[M::Word], field: DigitField, out: &mut [f64]) {
-        for (digit, word) in out.iter_mut().zip(words) {
-            *digit = f64::from(M::digit(*word, field));
+            *digit = goldilocks::from_signed(i64::from(M::digit(*word, field)));
         }
     }
 }
@@ -96,7 +112,7 @@ multiversion! {
     /// Centred field elements as f64, scaled.
     fn scaled_f64(out: &mut [f64], values: &[u64], scale: f64) {
         for (o, value) in out.iter_mut().zip(values) {
-            *o = toroid_ring::goldilocks::to_centered(*value) as f64 * scale;
+            *o = goldilocks::to_centered(*value) as f64 * scale;
         }
     }
 }
@@ -111,10 +127,59 @@ multiversion! {
 }
 
 multiversion! {
-    /// words += values, rounded.
-    fn add_f64<M: Modulus>(words: &mut [M::Word], values: &[f64]) {
-        for (word, value) in words.iter_mut().zip(values) {
-            *word = M::add(*word, M::from_f64(*value));
+    /// sum += other.
+    fn add_numbers(sum: &mut [f64], other: &[f64]) {
+        for (sum, other) in sum.iter_mut().zip(other) {
+            *sum += other;
+        }
+    }
+}
+
+multiversion! {
+    /// sum += other in the field.
+    fn add_elements(sum: &mut [u64], other: &[u64]) {
+        for (sum, other) in sum.iter_mut().zip(other) {
+            *sum = goldilocks::add(*sum, *other);
+        }
+    }
+}
+
+/// A digit of every word, on its way into a transform.
+struct Digits<'a, M: Modulus> {
+    words: &'a [M::Word],
+    field: DigitField,
+}
+
+impl<M: Modulus> Clone for Digits<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Modulus> Copy for Digits<'_, M> {}
+
+impl<M: Modulus> Coefficients for Digits<'_, M> {
+    #[inline(always)]
+    fn eight(self, at: usize) -> [f64; 8] {
+        let words: &[M::Word; 8] = self.words[at..at + 8].try_into().expect("eight words");
+        words.map(|word| f64::from(M::digit(word, self.field)))
+    }
+}
+
+/// words += scale·coefficients, rounded.
+struct AddTo<'a, M: Modulus> {
+    words: &'a mut [M::Word],
+    scale: f64,
+}
+
+impl<M: Modulus> Receiver for AddTo<'_, M> {
+    #[inline(always)]
+    fn eight(&mut self, at: usize, coeffs: [f64; 8]) {
+        let words: &mut [M::Word; 8] = (&mut self.words[at..at + 8])
+            .try_into()
+            .expect("eight words");
+        for (word, value) in words.iter_mut().zip(coeffs) {
+            *word = M::add(*word, M::from_f64(value * self.scale));
         }
     }
 }
@@ -133,12 +198,12 @@ fn naive_mul_add(modulus: ModulusKind, acc: &mut [u64], a: &[u64], key: &[u64]) 
     match modulus {
         ModulusKind::Goldilocks => {
             for (sum, term) in acc.iter_mut().zip(naive::negacyclic_mul_goldilocks(a, key)) {
-                *sum = toroid_ring::goldilocks::add(*sum, term);
+                *sum = goldilocks::add(*sum, term);
             }
         }
         // On the torus itself, modulo 2^32, so that the oracle does not lean on the lift to the field.
         ModulusKind::Torus32 => {
-            let centered = |value: &u64| toroid_ring::goldilocks::to_centered(*value);
+            let centered = |value: &u64| goldilocks::to_centered(*value);
             let key: Vec<u32> = key.iter().map(|c| centered(c) as u32).collect();
             let digits: Vec<i64> = a.iter().map(centered).collect();
             let product = naive::negacyclic_mul_wrapping_u32(&key, &digits);
@@ -157,33 +222,53 @@ impl<M: Modulus> Arithmetic<M> for Exact {
         Ok(Exact {
             plan: NttPlan::with_isa(params.ring_degree, isa)?,
             gadget: params.gadget,
+            columns: params.glwe_dimension + 1,
         })
     }
 
-    fn load(&self, _: &mut [u64], _: &mut [u64]) {}
+    fn row_bytes(&self) -> usize {
+        8 * self.columns * self.plan.degree()
+    }
+
+    fn load(&self, row: &mut [u64], _: &mut [u64], out: &mut [u8]) {
+        out.copy_from_slice(bytemuck::cast_slice(row));
+    }
+
+    fn load_coefficients(&self, row: &mut [u64], _: &mut [u64], out: &mut [u8]) {
+        let n = self.plan.degree();
+        for polynomial in row.chunks_exact_mut(n) {
+            self.plan
+                .scale_assign(polynomial, goldilocks::inv(n as u64));
+            self.plan.forward(polynomial);
+        }
+        out.copy_from_slice(bytemuck::cast_slice(row));
+    }
 
     fn mul_add_digits(
         &self,
         words: &[M::Word],
         level: usize,
-        row: &[u64],
+        row: &[u8],
         scratch: &mut [u64],
         sums: &mut [u64],
         first: bool,
     ) {
-        let digits = &mut scratch[..words.len()];
         let field = DigitField::new(M::KIND, self.gadget, level);
-        field_digits::<M>(self.plan.isa(), words, field, digits);
-        self.plan.forward(digits);
+        field_digits::<M>(self.plan.isa(), words, field, scratch);
+        self.plan.forward(scratch);
         if first {
             sums.fill(0);
         }
-        for (sum, key) in columns(sums, row, words.len()) {
-            self.plan.mul_add_assign(sum, digits, key);
+        for (sum, key) in columns(sums, bytemuck::cast_slice(row), words.len()) {
+            self.plan.mul_add_assign(sum, scratch, key);
         }
     }
 
-    fn inverse_add(&self, spectrum: &mut [u64], _: &mut [u64], words: &mut [M::Word]) {
+    fn add(&self, sum: &mut [u64], other: &[u64]) {
+        add_elements(self.plan.isa(), sum, other);
+    }
+
+    fn inverse_add(&self, spectrum: &mut [u64], words: &mut [M::Word]) {
         self.plan.inverse(spectrum);
         add_field::<M>(self.plan.isa(), words, spectrum);
     }
@@ -194,46 +279,77 @@ impl<M: Modulus> Arithmetic<M> for Fast {
     const PATH: Path = Path::Fast;
 
     fn new(params: &'static ParamSet, isa: Isa) -> Result<Self, TfheError> {
+        let n = params.ring_degree;
+        // The inverse FFT multiplies by N/2.
+        let normalization = 2.0 / n as f64;
+        let (format, key_scale, sum_scale) = match M::KIND {
+            ModulusKind::Goldilocks => (KeyFormat::Float, normalization * M::F64_UNIT, 1.0),
+            ModulusKind::Torus32 => {
+                let unit = fixed_point_unit(n);
+                (KeyFormat::Fixed, M::F64_UNIT / unit, normalization * unit)
+            }
+        };
         Ok(Fast {
-            plan: FftPlan::with_isa(params.ring_degree, isa)?,
-            ntt: NttPlan::with_isa(params.ring_degree, isa)?,
+            plan: FftPlan::with_isa(n, isa)?,
+            ntt: NttPlan::with_isa(n, isa)?,
             gadget: params.gadget,
+            columns: params.glwe_dimension + 1,
+            format,
+            key_scale,
+            sum_scale,
         })
     }
 
-    fn load(&self, polynomial: &mut [u64], scratch: &mut [f64]) {
-        self.ntt.inverse(polynomial);
-        // The inverse FFT multiplies by N/2.
-        let scale = 2.0 / polynomial.len() as f64 * M::F64_UNIT;
-        scaled_f64(self.plan.isa(), scratch, polynomial, scale);
+    fn row_bytes(&self) -> usize {
+        self.format.row_bytes(self.plan.degree(), self.columns)
+    }
+
+    fn load(&self, row: &mut [u64], scratch: &mut [f64], out: &mut [u8]) {
+        for polynomial in row.chunks_exact_mut(self.plan.degree()) {
+            self.ntt.inverse(polynomial);
+        }
+        Arithmetic::<M>::load_coefficients(self, row, scratch, out);
+    }
+
+    fn load_coefficients(&self, row: &mut [u64], scratch: &mut [f64], out: &mut [u8]) {
+        let n = self.plan.degree();
+        scaled_f64(self.plan.isa(), scratch, row, self.key_scale);
+        for (numbers, spectrum) in scratch.chunks_exact(n).zip(row.chunks_exact_mut(n)) {
+            self.plan
+                .forward(numbers, bytemuck::cast_slice_mut(spectrum));
+        }
         self.plan
-            .forward(scratch, bytemuck::cast_slice_mut(polynomial));
+            .pack_key(self.format, bytemuck::cast_slice(row), out);
     }
 
     fn mul_add_digits(
         &self,
         words: &[M::Word],
         level: usize,
-        row: &[f64],
+        row: &[u8],
         scratch: &mut [f64],
         sums: &mut [f64],
         first: bool,
     ) {
-        let (digits, spectrum) = scratch.split_at_mut(words.len());
         let field = DigitField::new(M::KIND, self.gadget, level);
-        f64_digits::<M>(self.plan.isa(), words, field, digits);
+        let digits = Digits::<M> { words, field };
         if first {
             self.plan
-                .forward_mul_add::<false>(digits, spectrum, row, sums);
+                .forward_mul_add::<false>(digits, scratch, self.format, row, sums);
         } else {
             self.plan
-                .forward_mul_add::<true>(digits, spectrum, row, sums);
+                .forward_mul_add::<true>(digits, scratch, self.format, row, sums);
         }
     }
 
-    fn inverse_add(&self, spectrum: &mut [f64], scratch: &mut [f64], words: &mut [M::Word]) {
-        self.plan.inverse(spectrum, scratch);
-        add_f64::<M>(self.plan.isa(), words, scratch);
+    fn add(&self, sum: &mut [f64], other: &[f64]) {
+        add_numbers(self.plan.isa(), sum, other);
+    }
+
+    fn inverse_add(&self, spectrum: &mut [f64], words: &mut [M::Word]) {
+        let scale = self.sum_scale;
+        self.plan
+            .inverse_into(spectrum, AddTo::<M> { words, scale });
     }
 }
 
@@ -245,40 +361,60 @@ impl<M: Modulus> Arithmetic<M> for Naive {
         Ok(Naive {
             ntt: NttPlan::with_isa(params.ring_degree, Isa::Portable)?,
             gadget: params.gadget,
+            columns: params.glwe_dimension + 1,
         })
     }
 
-    fn load(&self, polynomial: &mut [u64], _: &mut [u64]) {
-        self.ntt.inverse(polynomial);
+    fn row_bytes(&self) -> usize {
+        8 * self.columns * self.ntt.degree()
+    }
+
+    fn load(&self, row: &mut [u64], _: &mut [u64], out: &mut [u8]) {
+        for polynomial in row.chunks_exact_mut(self.ntt.degree()) {
+            self.ntt.inverse(polynomial);
+        }
+        out.copy_from_slice(bytemuck::cast_slice(row));
+    }
+
+    fn load_coefficients(&self, row: &mut [u64], _: &mut [u64], out: &mut [u8]) {
+        out.copy_from_slice(bytemuck::cast_slice(row));
     }
 
     fn mul_add_digits(
         &self,
         words: &[M::Word],
         level: usize,
-        row: &[u64],
+        row: &[u8],
         scratch: &mut [u64],
         sums: &mut [u64],
         first: bool,
     ) {
-        let digits = &mut scratch[..words.len()];
         let field = DigitField::new(M::KIND, self.gadget, level);
-        field_digits::<M>(Isa::Portable, words, field, digits);
+        field_digits::<M>(Isa::Portable, words, field, scratch);
         if first {
             sums.fill(0);
         }
-        for (sum, key) in columns(sums, row, words.len()) {
-            naive_mul_add(M::KIND, sum, digits, key);
+        for (sum, key) in columns(sums, bytemuck::cast_slice(row), words.len()) {
+            naive_mul_add(M::KIND, sum, scratch, key);
         }
     }
 
-    fn inverse_add(&self, spectrum: &mut [u64], _: &mut [u64], words: &mut [M::Word]) {
+    fn add(&self, sum: &mut [u64], other: &[u64]) {
+        for (sum, other) in sum.iter_mut().zip(other) {
+            *sum = match M::KIND {
+                ModulusKind::Goldilocks => goldilocks::add(*sum, *other),
+                ModulusKind::Torus32 => u64::from((*sum as u32).wrapping_add(*other as u32)),
+            };
+        }
+    }
+
+    fn inverse_add(&self, spectrum: &mut [u64], words: &mut [M::Word]) {
         for (word, value) in words.iter_mut().zip(spectrum.iter()) {
             // Both moduli: the accumulator's value, as a word of q.
             let value = match M::KIND {
                 ModulusKind::Goldilocks => *value,
                 ModulusKind::Torus32 => {
-                    toroid_ring::goldilocks::from_signed(i64::from((*value as u32).cast_signed()))
+                    goldilocks::from_signed(i64::from((*value as u32).cast_signed()))
                 }
             };
             *word = M::add(*word, M::from_goldilocks(value));

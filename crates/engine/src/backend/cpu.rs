@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use toroid_isa::KeyKind;
 use toroid_ring::simd::Isa;
@@ -19,19 +19,56 @@ use super::{Backend, BackendError, KeySink, LoadedKey};
 use crate::cancel::CancelToken;
 
 /// Runs everything on the processor of this machine, with the kernels of one instruction set.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct CpuBackend {
     path: Path,
     isa: Isa,
+    cores: Cores,
+}
+
+/// The cores that no bootstrap uses. Threads of one bootstrap wait for each other at every step, so that more threads than
+/// cores would spend their time waiting.
+#[derive(Debug)]
+struct Cores(Mutex<usize>);
+
+/// Cores that one bootstrap uses: all that were free, and one more where none was.
+struct Share<'a> {
+    cores: &'a Cores,
+    taken: usize,
+}
+
+impl Cores {
+    fn take(&self) -> Share<'_> {
+        let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Share {
+            cores: self,
+            taken: std::mem::take(&mut *free),
+        }
+    }
+}
+
+impl Share<'_> {
+    fn threads(&self) -> usize {
+        self.taken.max(1)
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        *self.cores.0.lock().unwrap_or_else(PoisonError::into_inner) += self.taken;
+    }
 }
 
 impl CpuBackend {
-    /// A back end on this path, with the fastest kernels that the processor has.
+    /// A back end on this path, with the fastest kernels and all cores that the processor has.
     #[must_use]
     pub fn new(path: Path) -> CpuBackend {
         CpuBackend {
             path,
             isa: Isa::best(),
+            cores: Cores(Mutex::new(
+                std::thread::available_parallelism().map_or(1, usize::from),
+            )),
         }
     }
 }
@@ -104,7 +141,7 @@ impl Backend for CpuBackend {
                 key_switching,
                 test_vector,
                 sample,
-                cancel
+                (&self.cores, cancel)
             )
         )
     }
@@ -248,7 +285,7 @@ fn run<M: Modulus, A: Arithmetic<M>>(
     key_switching: &dyn LoadedKey,
     test_vector: &[u8],
     sample: &mut [u8],
-    cancel: &CancelToken,
+    (cores, cancel): (&Cores, &CancelToken),
 ) -> Result<(), BackendError> {
     let test_vector =
         words_from_bytes::<M>("a test vector", params, test_vector, params.trlwe_words())?;
@@ -258,6 +295,7 @@ fn run<M: Modulus, A: Arithmetic<M>>(
         loaded::<KeySwitchingKey<M>>(key_switching)?,
         &test_vector,
         &mut result,
+        cores.take().threads(),
         &|| cancel.is_cancelled(),
     )?;
     sample.copy_from_slice(bytemuck::cast_slice(&result));

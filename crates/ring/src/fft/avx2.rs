@@ -1,8 +1,10 @@
 //! The vector of AVX2 with FMA: two registers.
 
-use super::kernel::{self, Simd8};
+use super::kernel::{self, Points, Simd8};
+use super::{Coefficients, Pass, Receiver};
 use std::arch::x86_64::{
-    __m256d, _MM_HINT_T0, _mm_prefetch, _mm256_add_pd, _mm256_fmadd_pd, _mm256_fmsub_pd,
+    __m256d, _MM_HINT_T0, _mm_cvtepi8_epi32, _mm_loadl_epi64, _mm_loadu_si128, _mm_prefetch,
+    _mm_srli_si128, _mm256_add_pd, _mm256_cvtepi32_pd, _mm256_fmadd_pd, _mm256_fmsub_pd,
     _mm256_fnmadd_pd, _mm256_loadu_pd, _mm256_mul_pd, _mm256_permute2f128_pd, _mm256_set1_pd,
     _mm256_storeu_pd, _mm256_sub_pd, _mm256_unpackhi_pd, _mm256_unpacklo_pd,
 };
@@ -32,6 +34,29 @@ impl Simd8 for Lanes {
         // SAFETY: above.
         let half = unsafe { _mm256_set1_pd(value) };
         Lanes(half, half)
+    }
+
+    #[inline(always)]
+    unsafe fn load_i32(from: *const i32) -> Self {
+        // SAFETY: above, and the caller's promise.
+        unsafe {
+            Lanes(
+                _mm256_cvtepi32_pd(_mm_loadu_si128(from.cast())),
+                _mm256_cvtepi32_pd(_mm_loadu_si128(from.add(4).cast())),
+            )
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_i8(from: *const i8) -> Self {
+        // SAFETY: above, and the caller's promise.
+        unsafe {
+            let bytes = _mm_loadl_epi64(from.cast());
+            Lanes(
+                _mm256_cvtepi32_pd(_mm_cvtepi8_epi32(bytes)),
+                _mm256_cvtepi32_pd(_mm_cvtepi8_epi32(_mm_srli_si128::<4>(bytes))),
+            )
+        }
     }
 
     #[inline(always)]
@@ -123,9 +148,20 @@ impl Simd8 for Lanes {
     }
 
     #[inline(always)]
-    fn prefetch(at: *const f64) {
+    fn prefetch(at: *const u8) {
         // SAFETY: a prefetch never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn pass_in_place<const UNITE: bool>(
+        pass: &Pass,
+        node: usize,
+        at: Points,
+        twiddles: *const f64,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { pass_in_place::<UNITE>(pass, node, at, twiddles) }
     }
 
     #[inline(always)]
@@ -156,24 +192,35 @@ impl Simd8 for Lanes {
 }
 
 /// # Safety
-/// See [`kernel::forward`].
+/// See [`kernel::fold`].
 #[target_feature(enable = "avx2,fma")]
-pub(super) unsafe fn forward(
-    plan: &super::FftPlan,
-    coeffs: *const f64,
-    spectrum: *mut f64,
-    leaf: impl kernel::Leaf,
-) {
+pub(super) unsafe fn fold(plan: &super::FftPlan, coeffs: impl Coefficients, spectrum: *mut f64) {
     // SAFETY: the caller's promise.
-    unsafe { kernel::forward::<Lanes>(plan, coeffs, spectrum, leaf) }
+    unsafe { kernel::fold::<Lanes>(plan, coeffs, spectrum) }
 }
 
 /// # Safety
-/// See [`kernel::inverse`].
+/// See [`kernel::descend`].
 #[target_feature(enable = "avx2,fma")]
-pub(super) unsafe fn inverse(plan: &super::FftPlan, spectrum: *mut f64, coeffs: *mut f64) {
+pub(super) unsafe fn descend(plan: &super::FftPlan, spectrum: *mut f64, leaf: impl kernel::Leaf) {
     // SAFETY: the caller's promise.
-    unsafe { kernel::inverse::<Lanes>(plan, spectrum, coeffs) }
+    unsafe { kernel::descend::<Lanes>(plan, spectrum, leaf) }
+}
+
+/// # Safety
+/// See [`kernel::ascend`].
+#[target_feature(enable = "avx2,fma")]
+pub(super) unsafe fn ascend(plan: &super::FftPlan, spectrum: *mut f64) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::ascend::<Lanes>(plan, spectrum) }
+}
+
+/// # Safety
+/// See [`kernel::unfold`].
+#[target_feature(enable = "avx2,fma")]
+pub(super) unsafe fn unfold(plan: &super::FftPlan, spectrum: *mut f64, coeffs: impl Receiver) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::unfold::<Lanes>(plan, spectrum, coeffs) }
 }
 
 /// # Safety
@@ -182,4 +229,18 @@ pub(super) unsafe fn inverse(plan: &super::FftPlan, spectrum: *mut f64, coeffs: 
 pub(super) unsafe fn mul_rows<const ADD: bool>(acc: &mut [f64], rows: &[&[f64]], keys: &[&[f64]]) {
     // SAFETY: the caller's promise.
     unsafe { kernel::mul_rows::<Lanes, ADD>(acc, rows, keys) }
+}
+
+/// # Safety
+/// See [`Simd8::pass_in_place`].
+#[target_feature(enable = "avx2,fma")]
+#[inline(never)]
+unsafe fn pass_in_place<const UNITE: bool>(
+    pass: &Pass,
+    node: usize,
+    at: Points,
+    twiddles: *const f64,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::pass_in_place::<Lanes, UNITE>(pass, node, at, twiddles) }
 }

@@ -1,10 +1,12 @@
 //! The vector of AVX-512: one register.
 
-use super::kernel::{self, Simd8};
+use super::kernel::{self, Points, Simd8};
+use super::{Coefficients, Pass, Receiver};
 use std::arch::x86_64::{
-    __m512d, _MM_HINT_T0, _mm_prefetch, _mm512_add_pd, _mm512_fmadd_pd, _mm512_fmsub_pd,
-    _mm512_fnmadd_pd, _mm512_loadu_pd, _mm512_mul_pd, _mm512_set1_pd, _mm512_shuffle_f64x2,
-    _mm512_storeu_pd, _mm512_sub_pd, _mm512_unpackhi_pd, _mm512_unpacklo_pd,
+    __m512d, _MM_HINT_T0, _mm_loadl_epi64, _mm_prefetch, _mm256_cvtepi8_epi32, _mm256_loadu_si256,
+    _mm512_add_pd, _mm512_cvtepi32_pd, _mm512_fmadd_pd, _mm512_fmsub_pd, _mm512_fnmadd_pd,
+    _mm512_loadu_pd, _mm512_mul_pd, _mm512_set1_pd, _mm512_shuffle_f64x2, _mm512_storeu_pd,
+    _mm512_sub_pd, _mm512_unpackhi_pd, _mm512_unpacklo_pd,
 };
 
 #[derive(Clone, Copy)]
@@ -28,6 +30,18 @@ impl Simd8 for Lanes {
     fn splat(value: f64) -> Self {
         // SAFETY: above.
         Lanes(unsafe { _mm512_set1_pd(value) })
+    }
+
+    #[inline(always)]
+    unsafe fn load_i32(from: *const i32) -> Self {
+        // SAFETY: above, and the caller's promise.
+        Lanes(unsafe { _mm512_cvtepi32_pd(_mm256_loadu_si256(from.cast())) })
+    }
+
+    #[inline(always)]
+    unsafe fn load_i8(from: *const i8) -> Self {
+        // SAFETY: above, and the caller's promise.
+        Lanes(unsafe { _mm512_cvtepi32_pd(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.cast()))) })
     }
 
     #[inline(always)]
@@ -79,9 +93,20 @@ impl Simd8 for Lanes {
     }
 
     #[inline(always)]
-    fn prefetch(at: *const f64) {
+    fn prefetch(at: *const u8) {
         // SAFETY: a prefetch never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn pass_in_place<const UNITE: bool>(
+        pass: &Pass,
+        node: usize,
+        at: Points,
+        twiddles: *const f64,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { pass_in_place::<UNITE>(pass, node, at, twiddles) }
     }
 
     #[inline(always)]
@@ -104,24 +129,35 @@ impl Simd8 for Lanes {
 }
 
 /// # Safety
-/// See [`kernel::forward`].
+/// See [`kernel::fold`].
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
-pub(super) unsafe fn forward(
-    plan: &super::FftPlan,
-    coeffs: *const f64,
-    spectrum: *mut f64,
-    leaf: impl kernel::Leaf,
-) {
+pub(super) unsafe fn fold(plan: &super::FftPlan, coeffs: impl Coefficients, spectrum: *mut f64) {
     // SAFETY: the caller's promise.
-    unsafe { kernel::forward::<Lanes>(plan, coeffs, spectrum, leaf) }
+    unsafe { kernel::fold::<Lanes>(plan, coeffs, spectrum) }
 }
 
 /// # Safety
-/// See [`kernel::inverse`].
+/// See [`kernel::descend`].
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
-pub(super) unsafe fn inverse(plan: &super::FftPlan, spectrum: *mut f64, coeffs: *mut f64) {
+pub(super) unsafe fn descend(plan: &super::FftPlan, spectrum: *mut f64, leaf: impl kernel::Leaf) {
     // SAFETY: the caller's promise.
-    unsafe { kernel::inverse::<Lanes>(plan, spectrum, coeffs) }
+    unsafe { kernel::descend::<Lanes>(plan, spectrum, leaf) }
+}
+
+/// # Safety
+/// See [`kernel::ascend`].
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
+pub(super) unsafe fn ascend(plan: &super::FftPlan, spectrum: *mut f64) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::ascend::<Lanes>(plan, spectrum) }
+}
+
+/// # Safety
+/// See [`kernel::unfold`].
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
+pub(super) unsafe fn unfold(plan: &super::FftPlan, spectrum: *mut f64, coeffs: impl Receiver) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::unfold::<Lanes>(plan, spectrum, coeffs) }
 }
 
 /// # Safety
@@ -130,4 +166,18 @@ pub(super) unsafe fn inverse(plan: &super::FftPlan, spectrum: *mut f64, coeffs: 
 pub(super) unsafe fn mul_rows<const ADD: bool>(acc: &mut [f64], rows: &[&[f64]], keys: &[&[f64]]) {
     // SAFETY: the caller's promise.
     unsafe { kernel::mul_rows::<Lanes, ADD>(acc, rows, keys) }
+}
+
+/// # Safety
+/// See [`Simd8::pass_in_place`].
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
+#[inline(never)]
+unsafe fn pass_in_place<const UNITE: bool>(
+    pass: &Pass,
+    node: usize,
+    at: Points,
+    twiddles: *const f64,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::pass_in_place::<Lanes, UNITE>(pass, node, at, twiddles) }
 }

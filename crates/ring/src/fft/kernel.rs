@@ -6,7 +6,8 @@
 //! The inverse runs on points with real and imaginary part exchanged: w̄·z exchanged is w times z exchanged, and the
 //! same holds for the discrete Fourier transforms. So both directions share their factors and their butterflies.
 
-use super::{Angle, FftPlan, LANES, Pass};
+use super::key::Format;
+use super::{Angle, Coefficients, FftPlan, LANES, Pass, Receiver};
 
 /// Complex points of the nodes that are transformed in registers.
 pub(super) const NODE: usize = 64;
@@ -39,6 +40,16 @@ pub(super) trait Simd8: Copy {
     /// `to` points to eight writable numbers.
     unsafe fn store(self, to: *mut f64);
     fn splat(value: f64) -> Self;
+    /// Eight integers, as numbers.
+    ///
+    /// # Safety
+    /// `from` points to eight integers.
+    unsafe fn load_i32(from: *const i32) -> Self;
+    /// Eight integers, as numbers.
+    ///
+    /// # Safety
+    /// `from` points to eight integers.
+    unsafe fn load_i8(from: *const i8) -> Self;
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
@@ -55,14 +66,24 @@ pub(super) trait Simd8: Copy {
     /// Pair j of lanes of vector i becomes pair i of vector j.
     fn transpose_pairs(rows: [Self; 4]) -> [Self; 4];
     /// Asks for the line of the cache at `at`, which need not be readable.
-    fn prefetch(at: *const f64);
+    fn prefetch(at: *const u8);
+    /// [`run_pass`] in place, as a function of its own: the walks of all inputs and leaves share it.
+    ///
+    /// # Safety
+    /// `pass.size` points can be read and written at `at`; `twiddles` are those of the plan.
+    unsafe fn pass_in_place<const UNITE: bool>(
+        pass: &Pass,
+        node: usize,
+        at: Points,
+        twiddles: *const f64,
+    );
 }
 
 /// Eight complex numbers.
 #[derive(Clone, Copy)]
-struct Complex<V> {
-    re: V,
-    im: V,
+pub(super) struct Complex<V> {
+    pub(super) re: V,
+    pub(super) im: V,
 }
 
 impl<V: Simd8> Complex<V> {
@@ -356,16 +377,6 @@ impl Points {
         }
     }
 
-    /// The polynomial of `degree` coefficients at `at`, folded to half as many points.
-    #[inline(always)]
-    fn folded(at: *mut f64, degree: usize) -> Points {
-        Points {
-            re: at,
-            im: at.wrapping_add(degree / 2),
-            stride: 1,
-        }
-    }
-
     #[inline(always)]
     fn from(self, point: usize) -> Points {
         Points {
@@ -383,9 +394,23 @@ impl Points {
             stride: self.stride,
         }
     }
+}
 
+/// What a pass reads its points from.
+trait Source: Copy {
     /// # Safety
     /// Eight points from number `point` on can be read.
+    unsafe fn load<V: Simd8>(self, point: usize) -> Complex<V>;
+}
+
+/// What a pass writes its points to.
+trait Target {
+    /// # Safety
+    /// Eight points from number `point` on can be written.
+    unsafe fn store<V: Simd8>(&mut self, point: usize, value: Complex<V>);
+}
+
+impl Source for Points {
     #[inline(always)]
     unsafe fn load<V: Simd8>(self, point: usize) -> Complex<V> {
         // SAFETY: the caller's promise.
@@ -396,15 +421,50 @@ impl Points {
             }
         }
     }
+}
 
-    /// # Safety
-    /// Eight points from number `point` on can be written.
+impl Target for Points {
     #[inline(always)]
-    unsafe fn store<V: Simd8>(self, point: usize, value: Complex<V>) {
+    unsafe fn store<V: Simd8>(&mut self, point: usize, value: Complex<V>) {
         // SAFETY: the caller's promise.
         unsafe {
             value.re.store(self.re.add(self.stride * point));
             value.im.store(self.im.add(self.stride * point));
+        }
+    }
+}
+
+/// A polynomial folded to `half` points: coefficient j is the real, coefficient `half` + j the imaginary part of point j.
+#[derive(Clone, Copy)]
+struct Folded<T> {
+    polynomial: T,
+    half: usize,
+}
+
+impl<C: Coefficients> Source for Folded<C> {
+    #[inline(always)]
+    unsafe fn load<V: Simd8>(self, point: usize) -> Complex<V> {
+        let part = |at| {
+            let numbers = self.polynomial.eight(at);
+            // SAFETY: eight numbers.
+            unsafe { V::load(numbers.as_ptr()) }
+        };
+        Complex {
+            re: part(point),
+            im: part(self.half + point),
+        }
+    }
+}
+
+/// Real and imaginary parts come exchanged, as the inverse has them.
+impl<R: Receiver> Target for Folded<R> {
+    #[inline(always)]
+    unsafe fn store<V: Simd8>(&mut self, point: usize, value: Complex<V>) {
+        for (at, part) in [(point, value.im), (self.half + point, value.re)] {
+            let mut numbers = [0.0; LANES];
+            // SAFETY: eight numbers.
+            unsafe { part.store(numbers.as_mut_ptr()) };
+            self.polynomial.eight(at, numbers);
         }
     }
 }
@@ -415,8 +475,8 @@ impl Points {
 /// `size` points can be read at `from` and written at `to`; `factors` points to R-1 factors for each lane.
 #[inline(always)]
 unsafe fn columns<V: Simd8, const R: usize, const UNITE: bool>(
-    from: Points,
-    to: Points,
+    from: impl Source,
+    to: &mut impl Target,
     size: usize,
     factors: *const f64,
 ) where
@@ -447,13 +507,13 @@ unsafe fn columns<V: Simd8, const R: usize, const UNITE: bool>(
 /// One node of a pass.
 ///
 /// # Safety
-/// `pass.size` points can be read at `from` and written at `to`; `factors` points to the factors of the pass.
+/// `pass.size` points can be read at `from` and written at `to`; `twiddles` are those of the plan.
 #[inline(always)]
 unsafe fn run_pass<V: Simd8, const UNITE: bool>(
     pass: &Pass,
     node: usize,
-    from: Points,
-    to: Points,
+    from: impl Source,
+    to: &mut impl Target,
     twiddles: *const f64,
 ) {
     // SAFETY: the caller's promise; each node of the pass has radix-1 factors for every lane.
@@ -466,6 +526,21 @@ unsafe fn run_pass<V: Simd8, const UNITE: bool>(
             _ => columns::<V, 1, UNITE>(from, to, pass.size, factors),
         }
     }
+}
+
+/// The body of [`Simd8::pass_in_place`].
+///
+/// # Safety
+/// As there; the processor runs V.
+#[inline(always)]
+pub(super) unsafe fn pass_in_place<V: Simd8, const UNITE: bool>(
+    pass: &Pass,
+    node: usize,
+    mut at: Points,
+    twiddles: *const f64,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { run_pass::<V, UNITE>(pass, node, at, &mut at, twiddles) }
 }
 
 /// Vectors 0, 2, 4, 6 of the transpose of `x`; with `ODD` vectors 1, 3, 5, 7.
@@ -486,153 +561,244 @@ fn half_transpose<V: Simd8, const ODD: bool>(x: [Complex<V>; 8]) -> [Complex<V>;
     out
 }
 
-/// Takes a node of 64 points down to its leaves, or with `UNITE` back from them.
+/// Takes a node of 64 points down to its leaves, in the order of the spectrum.
 ///
 /// # Safety
-/// 64 points can be read and written at `at`; `factors` points to [`NODE_TWIDDLES`] numbers.
+/// 64 points can be read at `at`; `factors` points to [`NODE_TWIDDLES`] numbers.
 #[inline(always)]
-unsafe fn node64<V: Simd8, const UNITE: bool>(at: Points, factors: *const f64) {
+unsafe fn divide_node<V: Simd8>(at: Points, factors: *const f64) -> [Complex<V>; 8] {
     // SAFETY: the caller's promise.
     unsafe {
-        let across = Broadcast(factors);
-        let within = PerLane(factors.add(16));
         let mut x = [at.load(0); 8];
         for (r, x) in x.iter_mut().enumerate() {
             *x = at.load(LANES * r);
         }
-        let y = if UNITE {
-            let y: [Complex<V>; 8] = x.unite(within);
-            let (e, o) = (half_transpose::<V, false>(y), half_transpose::<V, true>(y));
-            [e[0], o[0], e[1], o[1], e[2], o[2], e[3], o[3]].unite(across)
-        } else {
-            // The arithmetic of the even half runs beside the shuffles of the odd half.
-            let y: [Complex<V>; 8] = x.divide(across);
-            let even = divide_even(half_transpose::<V, false>(y), within);
-            let odd = divide_odd(half_transpose::<V, true>(y), within);
-            combine(even, odd)
-        };
+        let within = PerLane(factors.add(16));
+        // The arithmetic of the even half runs beside the shuffles of the odd half.
+        let y: [Complex<V>; 8] = x.divide(Broadcast(factors));
+        let even = divide_even(half_transpose::<V, false>(y), within);
+        let odd = divide_odd(half_transpose::<V, true>(y), within);
+        combine(even, odd)
+    }
+}
+
+/// Undoes [`divide_node`], up to a factor of 64, in place.
+///
+/// # Safety
+/// 64 points can be read and written at `at`; `factors` points to [`NODE_TWIDDLES`] numbers.
+#[inline(always)]
+unsafe fn unite_node<V: Simd8>(mut at: Points, factors: *const f64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut x = [at.load(0); 8];
+        for (r, x) in x.iter_mut().enumerate() {
+            *x = at.load(LANES * r);
+        }
+        let y: [Complex<V>; 8] = x.unite(PerLane(factors.add(16)));
+        let (e, o) = (half_transpose::<V, false>(y), half_transpose::<V, true>(y));
+        let y = [e[0], o[0], e[1], o[1], e[2], o[2], e[3], o[3]].unite(Broadcast(factors));
         for (r, y) in y.into_iter().enumerate() {
             at.store(LANES * r, y);
         }
     }
 }
 
-/// What becomes of a part of the spectrum as soon as it is there.
+/// What becomes of a node of the spectrum, still in registers.
 pub(super) trait Leaf: Copy {
     /// # Safety
-    /// The [`NODE`] points of the spectrum from number `start` on are there; the processor runs V.
-    unsafe fn ready<V: Simd8>(self, spectrum: Points, start: usize);
+    /// `points` are the [`NODE`] points of the spectrum from number `start` on, which may be written at `at`; the
+    /// processor runs V.
+    unsafe fn ready<V: Simd8>(self, points: [Complex<V>; 8], at: Points, start: usize);
 }
 
-/// Nothing more: the spectrum is the result.
+/// The spectrum is the result.
 #[derive(Clone, Copy)]
 pub(super) struct Keep;
 
 impl Leaf for Keep {
     #[inline(always)]
-    unsafe fn ready<V: Simd8>(self, _: Points, _: usize) {}
+    unsafe fn ready<V: Simd8>(self, points: [Complex<V>; 8], mut at: Points, _: usize) {
+        for (group, point) in points.into_iter().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe { at.store(LANES * group, point) };
+        }
+    }
 }
 
-/// `sums[c] += spectrum·keys[c]` (or `=` without `ADD`) for each of `columns` polynomials of `degree` numbers in a row.
+/// `sums[c] += spectrum·key[c]` (or `=` without `ADD`) for each of `columns` polynomials of `degree` numbers in a row.
+/// `COLUMNS` is their number if it is known at compile time, else 0.
 #[derive(Clone, Copy)]
-pub(super) struct MulAdd<const ADD: bool> {
-    pub(super) keys: *const f64,
+pub(super) struct MulAdd<F, const ADD: bool, const COLUMNS: usize> {
+    /// A row of keys in the format F.
+    pub(super) key: *const u8,
     pub(super) sums: *mut f64,
     pub(super) columns: usize,
     pub(super) degree: usize,
+    pub(super) format: std::marker::PhantomData<F>,
 }
 
-/// How many nodes ahead a key is asked for: its memory's latency, in the time that a node takes.
-const NODES_AHEAD: usize = 6;
+/// How far ahead a key is asked for, in bytes: its memory's latency, in the time that the nodes between take.
+const AHEAD: usize = 8192;
+const LINE: usize = 64;
 
-impl<const ADD: bool> Leaf for MulAdd<ADD> {
+impl<F: Format, const ADD: bool, const COLUMNS: usize> MulAdd<F, ADD, COLUMNS> {
     #[inline(always)]
-    unsafe fn ready<V: Simd8>(self, spectrum: Points, start: usize) {
-        for column in 0..self.columns {
-            let keys = self.keys.wrapping_add(column * self.degree);
-            let sums = self.sums.wrapping_add(column * self.degree);
-            let (keys, sums) = (Points::spectrum(keys.cast_mut()), Points::spectrum(sums));
-            let ahead = keys.from(start + NODES_AHEAD * NODE);
-            for at in (0..NODE).step_by(LANES) {
-                V::prefetch(ahead.from(at).re);
-                V::prefetch(ahead.from(at).im);
-                let at = start + at;
-                // SAFETY: the promise of whoever made `self`, and the caller's.
-                unsafe {
-                    let (point, key) = (spectrum.load::<V>(at), keys.load(at));
-                    let sum = if ADD {
-                        point.mul_add(key, sums.load(at))
-                    } else {
-                        point.mul(key)
-                    };
-                    sums.store(at, sum);
-                }
+    fn columns(self) -> usize {
+        if COLUMNS == 0 { self.columns } else { COLUMNS }
+    }
+
+    /// Eight points of the spectrum, group `group` of a node of `size` points that starts with number `start`.
+    ///
+    /// # Safety
+    /// The promise of whoever made `self`; the node's key stands at `key`; the processor runs V.
+    #[inline(always)]
+    unsafe fn group<V: Simd8>(
+        self,
+        point: Complex<V>,
+        key: *const u8,
+        size: usize,
+        start: usize,
+        group: usize,
+    ) {
+        let columns = self.columns();
+        for column in 0..columns {
+            let mut sums = Points::spectrum(self.sums.wrapping_add(column * self.degree));
+            let at = start + LANES * group;
+            // SAFETY: the caller's promise.
+            unsafe {
+                let factor = F::load(key, size, columns, column, group);
+                let sum = if ADD {
+                    point.mul_add(factor, sums.load(at))
+                } else {
+                    point.mul(factor)
+                };
+                sums.store(at, sum);
             }
         }
     }
 }
 
+impl<F: Format, const ADD: bool, const COLUMNS: usize> Leaf for MulAdd<F, ADD, COLUMNS> {
+    #[inline(always)]
+    unsafe fn ready<V: Simd8>(self, points: [Complex<V>; 8], _: Points, start: usize) {
+        let bytes = F::node_bytes(NODE, self.columns());
+        let key = self.key.wrapping_add(start / NODE * bytes);
+        for line in (0..bytes).step_by(LINE) {
+            V::prefetch(key.wrapping_add(AHEAD + line));
+        }
+        for (group, point) in points.into_iter().enumerate() {
+            // SAFETY: the caller's promise, and that of whoever made `self`.
+            unsafe { self.group(point, key, NODE, start, group) };
+        }
+    }
+}
+
+/// The products of a spectrum that is one node of fewer than [`NODE`] points.
+///
 /// # Safety
-/// `plan` is for a degree from 128; `coeffs` can be read and `spectrum` written, N numbers each; what `leaf` points to has
-/// the lengths that it states; the processor runs V.
+/// What `leaf` points to has the lengths that it states; `spectrum` has its degree; the processor runs V.
 #[inline(always)]
-pub(super) unsafe fn forward<V: Simd8>(
-    plan: &FftPlan,
-    coeffs: *const f64,
-    spectrum: *mut f64,
-    leaf: impl Leaf,
+pub(super) unsafe fn mul_node<V: Simd8, F: Format, const ADD: bool>(
+    leaf: MulAdd<F, ADD, 0>,
+    spectrum: &[f64],
 ) {
+    for (group, numbers) in spectrum.chunks_exact(2 * LANES).enumerate() {
+        // SAFETY: the caller's promise, and the numbers of eight points.
+        unsafe {
+            let point = Complex {
+                re: V::load(numbers.as_ptr()),
+                im: V::load(numbers[LANES..].as_ptr()),
+            };
+            leaf.group(point, leaf.key, spectrum.len() / 2, 0, group);
+        }
+    }
+}
+
+/// The pass at the root, from a polynomial.
+///
+/// # Safety
+/// `plan` is for a degree from 128; `coeffs` is a polynomial of it; N numbers can be written at `spectrum`; the processor
+/// runs V.
+#[inline(always)]
+pub(super) unsafe fn fold<V: Simd8>(plan: &FftPlan, coeffs: impl Coefficients, spectrum: *mut f64) {
+    let folded = Folded {
+        polynomial: coeffs,
+        half: plan.degree / 2,
+    };
+    let mut points = Points::spectrum(spectrum);
+    // SAFETY: the caller's promise, and the tables were made for N/2 points.
+    unsafe {
+        let twiddles = plan.twiddles.as_ptr();
+        run_pass::<V, false>(&plan.passes[0], 0, folded, &mut points, twiddles);
+    }
+}
+
+/// Everything after [`fold`], from the points that it left at `spectrum`.
+///
+/// # Safety
+/// `plan` is for a degree from 128; N numbers can be read and written at `spectrum`; what `leaf` points to has the lengths
+/// that it states; the processor runs V.
+#[inline(always)]
+pub(super) unsafe fn descend<V: Simd8>(plan: &FftPlan, spectrum: *mut f64, leaf: impl Leaf) {
     let twiddles = plan.twiddles.as_ptr();
     let points = Points::spectrum(spectrum);
-    let (first, rest) = plan
-        .passes
-        .split_first()
-        .expect("a plan from degree 128 has a pass");
     // SAFETY: the caller's promise, and the tables were made for N/2 points.
     unsafe {
-        let folded = Points::folded(coeffs.cast_mut(), plan.degree);
-        run_pass::<V, false>(first, 0, folded, points, twiddles);
         for block in 0..plan.degree / 2 / NODE {
             let start = block * NODE;
-            for pass in rest {
+            for pass in &plan.passes[1..] {
                 if start.is_multiple_of(pass.size) {
-                    let node = points.from(start);
-                    run_pass::<V, false>(pass, start / pass.size, node, node, twiddles);
+                    let node = start / pass.size;
+                    V::pass_in_place::<false>(pass, node, points.from(start), twiddles);
                 }
             }
             let factors = twiddles.add(plan.node_twiddles + block * NODE_TWIDDLES);
-            node64::<V, false>(points.from(start), factors);
-            leaf.ready::<V>(points, start);
+            let node = points.from(start);
+            leaf.ready::<V>(divide_node(node, factors), node, start);
         }
     }
 }
 
+/// Everything before [`unfold`], in place.
+///
 /// # Safety
-/// `plan` is for a degree from 128; N numbers can be written at `spectrum` and `coeffs`, and read at `spectrum`; the
-/// processor runs V.
+/// `plan` is for a degree from 128; N numbers can be read and written at `spectrum`; the processor runs V.
 #[inline(always)]
-pub(super) unsafe fn inverse<V: Simd8>(plan: &FftPlan, spectrum: *mut f64, coeffs: *mut f64) {
+pub(super) unsafe fn ascend<V: Simd8>(plan: &FftPlan, spectrum: *mut f64) {
     let twiddles = plan.twiddles.as_ptr();
     let points = Points::spectrum(spectrum).exchanged();
-    let (first, rest) = plan
-        .passes
-        .split_first()
-        .expect("a plan from degree 128 has a pass");
     // SAFETY: the caller's promise, and the tables were made for N/2 points.
     unsafe {
         for block in 0..plan.degree / 2 / NODE {
             let factors = twiddles.add(plan.node_twiddles + block * NODE_TWIDDLES);
-            node64::<V, true>(points.from(block * NODE), factors);
+            unite_node::<V>(points.from(block * NODE), factors);
             let end = (block + 1) * NODE;
-            for pass in rest.iter().rev() {
+            for pass in plan.passes[1..].iter().rev() {
                 if end.is_multiple_of(pass.size) {
-                    let node = points.from(end - pass.size);
-                    run_pass::<V, true>(pass, end / pass.size - 1, node, node, twiddles);
+                    let at = points.from(end - pass.size);
+                    V::pass_in_place::<true>(pass, end / pass.size - 1, at, twiddles);
                 }
             }
         }
-        let folded = Points::folded(coeffs, plan.degree).exchanged();
-        run_pass::<V, true>(first, 0, points, folded, twiddles);
+    }
+}
+
+/// The pass back at the root, to a polynomial.
+///
+/// # Safety
+/// `plan` is for a degree from 128; N numbers can be read at `spectrum`; `coeffs` takes a polynomial of N coefficients; the
+/// processor runs V.
+#[inline(always)]
+pub(super) unsafe fn unfold<V: Simd8>(plan: &FftPlan, spectrum: *mut f64, coeffs: impl Receiver) {
+    let points = Points::spectrum(spectrum).exchanged();
+    let mut folded = Folded {
+        polynomial: coeffs,
+        half: plan.degree / 2,
+    };
+    // SAFETY: the caller's promise, and the tables were made for N/2 points.
+    unsafe {
+        let twiddles = plan.twiddles.as_ptr();
+        run_pass::<V, true>(&plan.passes[0], 0, points, &mut folded, twiddles);
     }
 }
 
@@ -647,7 +813,7 @@ pub(super) unsafe fn mul_rows<V: Simd8, const ADD: bool>(
     keys: &[&[f64]],
 ) {
     let points = acc.len() / 2;
-    let acc = Points::spectrum(acc.as_mut_ptr());
+    let mut acc = Points::spectrum(acc.as_mut_ptr());
     let zero = Complex {
         re: V::splat(0.0),
         im: V::splat(0.0),

@@ -1,7 +1,9 @@
 //! The vector of plain Rust. Products and sums are rounded one by one, since a fused operation is a slow call where
 //! the processor has none.
 
-use super::kernel::{self, Simd8};
+use super::kernel::{self, Points, Simd8};
+use super::key::Format;
+use super::{Coefficients, Pass, Receiver};
 
 #[derive(Clone, Copy)]
 struct Lanes([f64; 8]);
@@ -20,7 +22,7 @@ impl Simd8 for Lanes {
     #[inline(always)]
     unsafe fn load(from: *const f64) -> Self {
         // SAFETY: the caller's promise.
-        Lanes(unsafe { from.cast::<[f64; 8]>().read() })
+        Lanes(unsafe { from.cast::<[f64; 8]>().read_unaligned() })
     }
 
     #[inline(always)]
@@ -32,6 +34,18 @@ impl Simd8 for Lanes {
     #[inline(always)]
     fn splat(value: f64) -> Self {
         Lanes([value; 8])
+    }
+
+    #[inline(always)]
+    unsafe fn load_i32(from: *const i32) -> Self {
+        // SAFETY: the caller's promise; the integers may be anywhere in a row of bytes.
+        Lanes(unsafe { from.cast::<[i32; 8]>().read_unaligned() }.map(f64::from))
+    }
+
+    #[inline(always)]
+    unsafe fn load_i8(from: *const i8) -> Self {
+        // SAFETY: the caller's promise.
+        Lanes(unsafe { from.cast::<[i8; 8]>().read() }.map(f64::from))
     }
 
     #[inline(always)]
@@ -77,7 +91,18 @@ impl Simd8 for Lanes {
     }
 
     #[inline(always)]
-    fn prefetch(_: *const f64) {}
+    fn prefetch(_: *const u8) {}
+
+    #[inline(always)]
+    unsafe fn pass_in_place<const UNITE: bool>(
+        pass: &Pass,
+        node: usize,
+        at: Points,
+        twiddles: *const f64,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { pass_in_place::<UNITE>(pass, node, at, twiddles) }
+    }
 
     #[inline(always)]
     fn transpose_pairs(rows: [Self; 4]) -> [Self; 4] {
@@ -93,22 +118,31 @@ impl Simd8 for Lanes {
 }
 
 /// # Safety
-/// See [`kernel::forward`].
-pub(super) unsafe fn forward(
-    plan: &super::FftPlan,
-    coeffs: *const f64,
-    spectrum: *mut f64,
-    leaf: impl kernel::Leaf,
-) {
+/// See [`kernel::fold`].
+pub(super) unsafe fn fold(plan: &super::FftPlan, coeffs: impl Coefficients, spectrum: *mut f64) {
     // SAFETY: the caller's promise.
-    unsafe { kernel::forward::<Lanes>(plan, coeffs, spectrum, leaf) }
+    unsafe { kernel::fold::<Lanes>(plan, coeffs, spectrum) }
 }
 
 /// # Safety
-/// See [`kernel::inverse`].
-pub(super) unsafe fn inverse(plan: &super::FftPlan, spectrum: *mut f64, coeffs: *mut f64) {
+/// See [`kernel::descend`].
+pub(super) unsafe fn descend(plan: &super::FftPlan, spectrum: *mut f64, leaf: impl kernel::Leaf) {
     // SAFETY: the caller's promise.
-    unsafe { kernel::inverse::<Lanes>(plan, spectrum, coeffs) }
+    unsafe { kernel::descend::<Lanes>(plan, spectrum, leaf) }
+}
+
+/// # Safety
+/// See [`kernel::ascend`].
+pub(super) unsafe fn ascend(plan: &super::FftPlan, spectrum: *mut f64) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::ascend::<Lanes>(plan, spectrum) }
+}
+
+/// # Safety
+/// See [`kernel::unfold`].
+pub(super) unsafe fn unfold(plan: &super::FftPlan, spectrum: *mut f64, coeffs: impl Receiver) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::unfold::<Lanes>(plan, spectrum, coeffs) }
 }
 
 /// # Safety
@@ -116,4 +150,29 @@ pub(super) unsafe fn inverse(plan: &super::FftPlan, spectrum: *mut f64, coeffs: 
 pub(super) unsafe fn mul_rows<const ADD: bool>(acc: &mut [f64], rows: &[&[f64]], keys: &[&[f64]]) {
     // SAFETY: the caller's promise.
     unsafe { kernel::mul_rows::<Lanes, ADD>(acc, rows, keys) }
+}
+
+/// The products of a spectrum that is one node of fewer points than the kernels know.
+///
+/// # Safety
+/// What `leaf` points to has the lengths that it states; `spectrum` has its degree.
+pub(super) unsafe fn mul_node<F: Format, const ADD: bool>(
+    leaf: kernel::MulAdd<F, ADD, 0>,
+    spectrum: &[f64],
+) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::mul_node::<Lanes, F, ADD>(leaf, spectrum) }
+}
+
+/// # Safety
+/// See [`Simd8::pass_in_place`].
+#[inline(never)]
+unsafe fn pass_in_place<const UNITE: bool>(
+    pass: &Pass,
+    node: usize,
+    at: Points,
+    twiddles: *const f64,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::pass_in_place::<Lanes, UNITE>(pass, node, at, twiddles) }
 }

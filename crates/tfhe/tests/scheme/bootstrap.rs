@@ -1,12 +1,16 @@
 //! Bootstrapping: bit-exact with the oracle, right plaintexts on every path and instruction set, gates.
 
 use crate::common::{Server, decrypt, encrypt, function};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use toroid_ring::simd::Isa;
+use toroid_tfhe::TfheError;
+use toroid_tfhe::bootstrap::{bootstrap, bootstrap_all};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::gates::{self, Gate};
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::lwe::words_from_bytes;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
+use toroid_tfhe::noise::Path;
 use toroid_tfhe::params::{ParamSet, TINY, TINY32};
 use toroid_tfhe::product::{Arithmetic, Exact, Fast, Naive};
 use toroid_tfhe::random::Csprng;
@@ -86,6 +90,70 @@ fn every_message_of_the_small_sets_on_both_paths() {
         every_message::<Torus32, Exact>(&TINY32, isa);
         every_message::<Torus32, Fast>(&TINY32, isa);
     }
+}
+
+/// Teams of every size and batches give what one thread gives.
+fn threads_and_batches_agree<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet) {
+    let (client, mut rng) = client(params, 11);
+    let server = Server::<M, A>::new(&client, 12, Isa::best());
+    let encoding = Encoding::new(params.message_bits, true).unwrap();
+    let tables = [|m: i64| m, |m: i64| 1 - m].map(|f| function::<M>(params, encoding, f));
+    let samples: Vec<_> = encoding
+        .messages()
+        .take(5)
+        .map(|m| encrypt::<M>(&client, m, encoding, &mut rng))
+        .collect();
+    let jobs = || samples.iter().zip(tables.iter().cycle());
+    let expected: Vec<_> = jobs().map(|(s, tv)| server.apply(tv, s)).collect();
+    let same = |found: &[M::Word], expected: &[M::Word], what: &str| match A::PATH {
+        Path::Exact => assert!(found == expected, "{what}"),
+        Path::Fast => assert_eq!(
+            decrypt::<M>(&client, found, encoding),
+            decrypt::<M>(&client, expected, encoding),
+            "{what}"
+        ),
+    };
+    for threads in 1..=params.trgsw_rows() + 1 {
+        let (sample, tv) = (&samples[1], &tables[1]);
+        let mut found = sample.clone();
+        bootstrap(
+            &server.bootstrapping,
+            &server.key_switching,
+            tv,
+            &mut found,
+            threads,
+            &|| false,
+        )
+        .unwrap();
+        same(&found, &expected[1], &format!("{threads} threads"));
+    }
+    for threads in [1, 2, 3, 11] {
+        let mut found = samples.clone();
+        let mut work: Vec<_> = found
+            .iter_mut()
+            .zip(jobs())
+            .map(|(sample, (_, tv))| (&tv[..], &mut sample[..]))
+            .collect();
+        let (keys, switch) = (&server.bootstrapping, &server.key_switching);
+        let mut calls = AtomicUsize::new(0);
+        let cancelled = bootstrap_all(keys, switch, &mut work, threads, &|| {
+            calls.fetch_add(1, Ordering::Relaxed) >= 7
+        });
+        assert!(matches!(cancelled, Err(TfheError::Cancelled)));
+        assert!(*calls.get_mut() >= 8);
+        bootstrap_all(keys, switch, &mut work, threads, &|| false).unwrap();
+        for (found, expected) in found.iter().zip(&expected) {
+            same(found, expected, &format!("a batch on {threads} threads"));
+        }
+    }
+}
+
+#[test]
+fn threads_and_batches_agree_on_both_moduli_and_paths() {
+    threads_and_batches_agree::<Goldilocks, Exact>(&TINY);
+    threads_and_batches_agree::<Goldilocks, Fast>(&TINY);
+    threads_and_batches_agree::<Torus32, Exact>(&TINY32);
+    threads_and_batches_agree::<Torus32, Fast>(&TINY32);
 }
 
 fn every_gate<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet) {

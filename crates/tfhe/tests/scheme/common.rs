@@ -54,6 +54,7 @@ impl<M: Modulus, A: Arithmetic<M>> Server<M, A> {
             &self.key_switching,
             test_vector,
             &mut sample,
+            1,
             &|| false,
         )
         .unwrap();

@@ -1,0 +1,328 @@
+//! What this machine can do at most, and what that means for a row.
+//!
+//! The clock and the speed of reading are measured at the start of a run. The rest is a model, in the constants below: the
+//! vector units of Zen 4, where an operation on 512 bits takes a cycle of two units of 256 bits. A processor with more
+//! units (two 512-bit multipliers) can come in below these bounds; nothing else can.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use toroid_tfhe::params::{ModulusKind, ParamSet};
+
+/// Fused multiply-adds of 512 bits a cycle, two operations each on eight f64.
+const FLOPS_PER_CYCLE: f64 = 16.0;
+/// Multiplications of eight words of 64 bits (vpmadd52, vpmuludq, vpmullq) or sixteen of 32 (vpmulld) a cycle.
+const MULTIPLICATIONS_PER_CYCLE: f64 = 1.0;
+/// Additions, comparisons and selections of eight words of 64 bits a cycle.
+const SIMPLE_PER_CYCLE: f64 = 2.0;
+/// Words of 64 bits in a vector.
+const LANES: f64 = 8.0;
+
+/// What was measured of the machine.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub struct Machine {
+    /// Cycles a second, from a chain of dependent operations of one cycle each.
+    pub clock: f64,
+    /// Bytes a second that one thread reads from memory.
+    pub read: f64,
+    /// The same of two threads together.
+    pub read_by_two: f64,
+}
+
+/// The least time that a row can take on this machine.
+pub struct Bound {
+    /// Seconds.
+    pub seconds: f64,
+    /// What takes that time.
+    pub by: String,
+}
+
+impl Machine {
+    /// Measures this machine.
+    pub fn measure() -> Machine {
+        let words = vec![1u64; READ_BYTES / 8];
+        Machine {
+            clock: clock(),
+            read: read(&words, 1),
+            read_by_two: read(&words, 2),
+        }
+    }
+
+    fn seconds_of_flops(&self, flops: f64) -> f64 {
+        flops / FLOPS_PER_CYCLE / self.clock
+    }
+}
+
+/// Best of many runs of a chain of additions and exclusive ors, neither of which can begin before the one before it ends.
+fn clock() -> f64 {
+    const STEPS: u64 = 500_000;
+    let (a, b) = (black_box(0x9e37_79b9_7f4a_7c15u64), black_box(0x55u64));
+    let mut best = f64::INFINITY;
+    for _ in 0..200 {
+        let mut x = black_box(1u64);
+        let started = Instant::now();
+        for _ in 0..STEPS {
+            x = x.wrapping_add(a) ^ b;
+        }
+        black_box(x);
+        best = best.min(started.elapsed().as_secs_f64());
+    }
+    2.0 * STEPS as f64 / best
+}
+
+/// Far more than any cache holds.
+const READ_BYTES: usize = 1 << 29;
+
+/// Best of several passes over `words` by a number of threads.
+fn read(words: &[u64], threads: usize) -> f64 {
+    let share = words.len() / threads;
+    let mut best = f64::INFINITY;
+    for _ in 0..6 {
+        let started = Instant::now();
+        std::thread::scope(|scope| {
+            for part in words.chunks_exact(share) {
+                scope.spawn(|| black_box(part.iter().fold(0u64, |sum, word| sum.wrapping_add(*word))));
+            }
+        });
+        best = best.min(started.elapsed().as_secs_f64());
+    }
+    size_of_val(words) as f64 / best
+}
+
+/// log2 N butterflies for every two of N words.
+fn butterflies(n: usize) -> f64 {
+    n as f64 / 2.0 * f64::from(n.trailing_zeros())
+}
+
+/// Operations of a complex FFT of N/2 points: 5·M·log2 M. The twist of a negacyclic transform joins its multiplications.
+fn fft_flops(n: usize) -> f64 {
+    let points = n as f64 / 2.0;
+    5.0 * points * points.log2()
+}
+
+/// Cycles of the additions of a Goldilocks NTT: twiddles of the last six levels of each pass are shifts, but every
+/// butterfly has an addition and a subtraction modulo p, of three operations each (sum, carry, correction).
+fn goldilocks_cycles(n: usize) -> f64 {
+    6.0 * butterflies(n) / LANES / SIMPLE_PER_CYCLE
+}
+
+/// A complex FFT of N/2 points.
+pub fn fft(machine: &Machine, n: usize) -> Bound {
+    Bound {
+        seconds: machine.seconds_of_flops(fft_flops(n)),
+        by: format!(
+            "5·M·log2 M operations on f64 (M = {}), {FLOPS_PER_CYCLE} a cycle",
+            n / 2
+        ),
+    }
+}
+
+/// An NTT over the Goldilocks prime.
+pub fn goldilocks(machine: &Machine, n: usize) -> Bound {
+    Bound {
+        seconds: goldilocks_cycles(n) / machine.clock,
+        by: format!(
+            "the additions modulo p of {} butterflies, 6 vector operations for 8 of them, {SIMPLE_PER_CYCLE} a cycle; twiddles free",
+            butterflies(n)
+        ),
+    }
+}
+
+/// An NTT modulo a prime, whose butterflies have a number of vector multiplications for `lanes` of them.
+pub fn prime(machine: &Machine, n: usize, multiplications: f64, lanes: f64, what: &str) -> Bound {
+    let cycles = butterflies(n) * multiplications / lanes / MULTIPLICATIONS_PER_CYCLE;
+    Bound {
+        seconds: cycles / machine.clock,
+        by: format!(
+            "{} butterflies, {multiplications} {what} for {lanes} of them, {MULTIPLICATIONS_PER_CYCLE} a cycle",
+            butterflies(n)
+        ),
+    }
+}
+
+/// The DFT of 21845 = 5·17·257 points: by Rader a transform of p points is two of p - 1 and p - 1 products.
+pub fn dft_21845(machine: &Machine) -> Bound {
+    const LENGTH: usize = 21845;
+    let products: f64 = [5usize, 17, 257]
+        .into_iter()
+        .map(|prime| {
+            let n = prime - 1;
+            // Of the butterflies of n points, n - 1 multiply by one.
+            let transform = butterflies(n) - (n - 1) as f64;
+            (LENGTH / prime) as f64 * (2.0 * transform + n as f64)
+        })
+        .sum();
+    let cycles = products * 4.0 / (2.0 * LANES) / MULTIPLICATIONS_PER_CYCLE;
+    Bound {
+        seconds: cycles / machine.clock,
+        by: format!(
+            "{products} products modulo q that prime factors and Rader leave, 4 vector multiplications for 16 of them, \
+             {MULTIPLICATIONS_PER_CYCLE} a cycle"
+        ),
+    }
+}
+
+/// Polynomials that one CMux transforms, and products of a transformed digit with a column of the key.
+fn polynomials(params: &ParamSet) -> (f64, f64) {
+    let columns = params.glwe_dimension + 1;
+    let rows = params.trgsw_rows();
+    ((rows + columns) as f64, (rows * columns) as f64)
+}
+
+/// Samples that are rotated together, and threads that do it.
+#[derive(Clone, Copy)]
+pub struct Load {
+    /// Samples that stream the key together.
+    pub batch: usize,
+    /// Threads.
+    pub threads: usize,
+}
+
+/// One sample on one thread.
+pub const SINGLE: Load = Load {
+    batch: 1,
+    threads: 1,
+};
+
+/// The longer of arithmetic and reading the key.
+fn longer(
+    machine: &Machine,
+    (arithmetic, operations): (f64, String),
+    key_bytes: u64,
+    load: Load,
+) -> Bound {
+    let arithmetic = arithmetic / load.threads as f64;
+    let bandwidth = if load.threads == 1 {
+        machine.read
+    } else {
+        machine.read_by_two
+    };
+    let reading = key_bytes as f64 / load.batch as f64 / bandwidth;
+    let threads = if load.threads == 1 {
+        String::new()
+    } else {
+        format!(" on {} threads", load.threads)
+    };
+    let (arithmetic_ms, reading_ms) = (1e3 * arithmetic, 1e3 * reading);
+    Bound {
+        seconds: arithmetic.max(reading),
+        by: if arithmetic >= reading {
+            format!("{operations}{threads}; reading the key would take {reading_ms:.1} ms")
+        } else {
+            format!("reading the key{threads}; {operations} would take {arithmetic_ms:.1} ms")
+        },
+    }
+}
+
+/// Blind rotation by f64 FFT.
+pub fn fast_rotation(machine: &Machine, params: &ParamSet, key_bytes: u64, load: Load) -> Bound {
+    let n = params.ring_degree;
+    let (transforms, products) = polynomials(params);
+    // Four multiplications and four additions a complex multiply-add.
+    let flops = params.lwe_dimension as f64
+        * (transforms * fft_flops(n) + products * 8.0 * (n as f64 / 2.0));
+    longer(
+        machine,
+        (
+            machine.seconds_of_flops(flops),
+            format!(
+                "{:.2}·10^9 operations on f64, {FLOPS_PER_CYCLE} a cycle",
+                flops / 1e9
+            ),
+        ),
+        key_bytes,
+        load,
+    )
+}
+
+/// Blind rotation by NTT over the Goldilocks prime.
+pub fn exact_rotation(machine: &Machine, params: &ParamSet, key_bytes: u64) -> Bound {
+    let (transforms, _) = polynomials(params);
+    let cycles =
+        params.lwe_dimension as f64 * transforms * goldilocks_cycles(params.ring_degree);
+    longer(
+        machine,
+        (
+            cycles / machine.clock,
+            "the additions of Goldilocks NTTs (as in the row ntt-16384)".to_owned(),
+        ),
+        key_bytes,
+        SINGLE,
+    )
+}
+
+/// Blind rotation by f64 FFT, then the key switch, which reads its key once.
+pub fn bootstrap(machine: &Machine, params: &ParamSet, key_bytes: u64) -> Bound {
+    let mut bound = fast_rotation(machine, params, key_bytes, SINGLE);
+    let switching = params.key_switching_key_bytes() as f64 / machine.read;
+    bound.seconds += switching;
+    bound.by = format!(
+        "{}; then {:.2} ms to read the key-switching key",
+        bound.by,
+        1e3 * switching
+    );
+    bound
+}
+
+/// Generation of the bootstrapping key: the transforms of a product with the secret key for every row, and those of the
+/// row into the form that it is used in. Randomness is free here.
+pub fn key_generation(machine: &Machine, params: &ParamSet, threads: usize) -> Bound {
+    let n = params.ring_degree;
+    let word_cycles = match params.modulus {
+        // One prime below 2^50 holds a product of words of the torus with bits.
+        ModulusKind::Torus32 => 3.0 * butterflies(n) / LANES / MULTIPLICATIONS_PER_CYCLE,
+        ModulusKind::Goldilocks => goldilocks_cycles(n),
+    };
+    let rows = (params.lwe_dimension * params.trgsw_rows()) as f64;
+    let columns = (params.glwe_dimension + 1) as f64;
+    let row = columns * word_cycles / machine.clock
+        + columns * machine.seconds_of_flops(fft_flops(n));
+    Bound {
+        seconds: rows * row / threads as f64,
+        by: format!(
+            "{columns} NTTs and {columns} FFTs for each of {rows} rows; randomness and rounding come on top"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toroid_tfhe::params::PAPER;
+
+    const ZEN4: Machine = Machine {
+        clock: 3.69e9,
+        read: 32e9,
+        read_by_two: 40e9,
+    };
+
+    fn near(bound: &Bound, seconds: f64) -> bool {
+        (bound.seconds / seconds - 1.0).abs() < 0.05
+    }
+
+    #[test]
+    fn transforms_of_16384_have_the_bounds_worked_out_by_hand() {
+        assert!(near(&fft(&ZEN4, 16384), 9.0e-6));
+        assert!(near(&prime(&ZEN4, 16384, 3.0, 8.0, ""), 11.6e-6));
+        assert!(near(&dft_21845(&ZEN4), 16.5e-6));
+    }
+
+    #[test]
+    fn the_longer_of_arithmetic_and_reading_bounds_a_rotation() {
+        let bytes = 2_097_152_000;
+        let single = fast_rotation(&ZEN4, &PAPER, bytes, SINGLE);
+        assert!(near(&single, 104e-3), "{}", single.seconds);
+        let slow_memory = Machine {
+            read: 10e9,
+            ..ZEN4
+        };
+        let single = fast_rotation(&slow_memory, &PAPER, bytes, SINGLE);
+        assert!(near(&single, 209.7e-3) && single.by.starts_with("reading"));
+        let batch = Load {
+            batch: 8,
+            threads: 1,
+        };
+        assert!(near(&fast_rotation(&slow_memory, &PAPER, bytes, batch), 104e-3));
+    }
+}

@@ -1,0 +1,198 @@
+//! How the spectra of a row of keys are kept: node by node, so that the transform that multiplies by them reads one stream.
+//!
+//! A node is the [`NODE`] points that the transform finishes at once (all points of a smaller degree). Within a node lie
+//! groups of eight points, and within a group the columns of the row, eight real and eight imaginary parts each.
+
+use super::LANES;
+use super::kernel::{Complex, NODE, Simd8};
+use crate::multiversion;
+
+/// The numbers of a row of keys: k mask polynomials, then the body, or any other row of spectra.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyFormat {
+    /// f64: eight bytes a number.
+    Float,
+    /// Integers of 32 bits in the last column (the body) and of 40 bits in the others (the mask, whose rounding the secret
+    /// key amplifies): numbers are rounded to multiples of 1 and of 1/256, and must stay within ±(2^31 - 1), where they
+    /// saturate.
+    Fixed,
+}
+
+impl KeyFormat {
+    /// Bytes of a row of `columns` spectra of polynomials of `degree` coefficients.
+    #[must_use]
+    pub fn row_bytes(self, degree: usize, columns: usize) -> usize {
+        let node = NODE.min(degree / 2);
+        let bytes = match self {
+            KeyFormat::Float => Float::node_bytes(node, columns),
+            KeyFormat::Fixed => Fixed::node_bytes(node, columns),
+        };
+        degree / 2 / node * bytes
+    }
+}
+
+multiversion! {
+/// Writes a row of keys from the spectra of its columns.
+pub(super) fn pack<F: Format>(degree: usize, columns: usize, spectra: &[f64], row: &mut [u8]) {
+    let node = NODE.min(degree / 2);
+    for (index, bytes) in row
+        .chunks_exact_mut(F::node_bytes(node, columns))
+        .enumerate()
+    {
+        for column in 0..columns {
+            let spectrum = &spectra[column * degree + 2 * node * index..][..2 * node];
+            for (group, numbers) in spectrum.chunks_exact(2 * LANES).enumerate() {
+                F::pack(bytes, node, columns, column, group, numbers);
+            }
+        }
+    }
+}
+}
+
+/// One format, at compile time. A node has `points` points.
+pub(super) trait Format: Copy {
+    fn node_bytes(points: usize, columns: usize) -> usize;
+    /// Writes eight real and eight imaginary parts.
+    fn pack(
+        node: &mut [u8],
+        points: usize,
+        columns: usize,
+        column: usize,
+        group: usize,
+        numbers: &[f64],
+    );
+    /// # Safety
+    /// `node` points to [`Format::node_bytes`] bytes; `column` and `group` are within; the processor runs V.
+    unsafe fn load<V: Simd8>(
+        node: *const u8,
+        points: usize,
+        columns: usize,
+        column: usize,
+        group: usize,
+    ) -> Complex<V>;
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Float;
+
+#[derive(Clone, Copy)]
+pub(super) struct Fixed;
+
+impl Float {
+    const GROUP: usize = 2 * LANES * size_of::<f64>();
+}
+
+impl Format for Float {
+    fn node_bytes(points: usize, columns: usize) -> usize {
+        points / LANES * columns * Self::GROUP
+    }
+
+    #[inline(always)]
+    fn pack(
+        node: &mut [u8],
+        _: usize,
+        columns: usize,
+        column: usize,
+        group: usize,
+        numbers: &[f64],
+    ) {
+        let at = (group * columns + column) * Self::GROUP;
+        node[at..at + Self::GROUP].copy_from_slice(bytemuck::cast_slice(numbers));
+    }
+
+    #[inline(always)]
+    unsafe fn load<V: Simd8>(
+        node: *const u8,
+        _: usize,
+        columns: usize,
+        column: usize,
+        group: usize,
+    ) -> Complex<V> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let at: *const f64 = node.add((group * columns + column) * Self::GROUP).cast();
+            Complex {
+                re: V::load(at),
+                im: V::load(at.add(LANES)),
+            }
+        }
+    }
+}
+
+/// The integer nearest to `x`, if |x| < 2^51; any other number of at least that size otherwise.
+#[inline(always)]
+fn nearest(x: f64) -> f64 {
+    /// 1.5·2^52, beside which an f64 has no fraction.
+    const WHOLE: f64 = 6_755_399_441_055_744.0;
+    (x + WHOLE) - WHOLE
+}
+
+impl Fixed {
+    const GROUP: usize = 2 * LANES * size_of::<i32>();
+    const LOW_GROUP: usize = 2 * LANES;
+    /// 2^8, the weight of an integer's high part in units of its low part.
+    const HIGH: f64 = 256.0;
+
+    /// Where the low parts of a mask's group lie.
+    #[inline(always)]
+    fn low(points: usize, columns: usize, column: usize, group: usize) -> usize {
+        points / LANES * columns * Self::GROUP + (group * (columns - 1) + column) * Self::LOW_GROUP
+    }
+}
+
+impl Format for Fixed {
+    fn node_bytes(points: usize, columns: usize) -> usize {
+        points / LANES * (columns * Self::GROUP + (columns - 1) * Self::LOW_GROUP)
+    }
+
+    #[inline(always)]
+    fn pack(
+        node: &mut [u8],
+        points: usize,
+        columns: usize,
+        column: usize,
+        group: usize,
+        numbers: &[f64],
+    ) {
+        let at = (group * columns + column) * Self::GROUP;
+        let low = (column + 1 < columns).then(|| Self::low(points, columns, column, group));
+        let numbers: &[f64; 2 * LANES] = numbers.try_into().expect("a group");
+        // Beyond the range `as` saturates, and so does the rest.
+        let high = numbers.map(|number| nearest(number) as i32);
+        node[at..at + Self::GROUP].copy_from_slice(bytemuck::bytes_of(&high));
+        if let Some(low) = low {
+            let mut rest = [0i8; 2 * LANES];
+            for ((rest, number), high) in rest.iter_mut().zip(numbers).zip(high) {
+                *rest = nearest((number - f64::from(high)) * Self::HIGH) as i8;
+            }
+            node[low..low + Self::LOW_GROUP].copy_from_slice(bytemuck::bytes_of(&rest));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load<V: Simd8>(
+        node: *const u8,
+        points: usize,
+        columns: usize,
+        column: usize,
+        group: usize,
+    ) -> Complex<V> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let at: *const i32 = node.add((group * columns + column) * Self::GROUP).cast();
+            let high = Complex {
+                re: V::load_i32(at),
+                im: V::load_i32(at.add(LANES)),
+            };
+            if column + 1 == columns {
+                return high;
+            }
+            let low: *const i8 = node.add(Self::low(points, columns, column, group)).cast();
+            let unit = V::splat(1.0 / Self::HIGH);
+            Complex {
+                re: V::load_i8(low).mul_add(unit, high.re),
+                im: V::load_i8(low.add(LANES)).mul_add(unit, high.im),
+            }
+        }
+    }
+}
