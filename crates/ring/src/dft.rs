@@ -13,7 +13,7 @@
 //! power of two. Its Algorithm 1 (x_0 joins one point of the convolution instead of all values) is `rader` in
 //! `dft/kernel.rs`; q must be 1 modulo the largest p - 1 too, so modulo 256·m for the paper's m.
 //!
-//! With P the largest prime and C = m/P, a lane of a vector is a transform of its own in both halves:
+//! With P = 257 (1 if that does not divide m) and C = m/P, a lane of a vector is a transform of its own in both halves:
 //!
 //! 1. Sixteen columns at a time, the P-point transforms of all residues modulo C. The input is read in rows of C words.
 //!    The row that holds point r of column c is (r - c)/C modulo P, so a vector takes its lanes from a diagonal, which
@@ -25,6 +25,17 @@
 //!
 //! What is not of that form, or has not these roots modulo q, up to 2^16 points, goes by Bluestein's algorithm with an
 //! exact convolution in the Goldilocks field, `dft/bluestein.rs`.
+//!
+//! # What bounds it
+//!
+//! At m = 21845 and q < 2^30, AVX-512: a butterfly is 12 operations on vectors of 16 words, of which 4 are products, and
+//! a quarter of the butterflies has the factor 1 and needs no product. The transforms of 257 points take 127,000
+//! operations, those of 17 and 5 points 85,000, alignment and transposes 23,000. Zen 4 starts two a cycle (one product, one
+//! transposing shuffle), so no schedule of them takes less than about 120,000 cycles; the products alone would allow
+//! 63,000. Measured at 3.69 GHz: 41 us, about 152,000 cycles, 0.79 of that bound. The transforms of 257 points, whose block
+//! stays in the first level of cache, are at 0.92 of theirs; the rest is lost on rows that come from the second level and
+//! on vectors that cross lines, for neither 85 nor 257 words fill whole lines. For q above 2^30 every sum is made
+//! canonical, which costs 1.65 times as much.
 
 mod arithmetic;
 #[cfg(target_arch = "x86_64")]

@@ -298,8 +298,8 @@ unsafe fn small_prime<V: Vector, A: Arithmetic>(
     }
 }
 
-/// Rader's algorithm for the prime `R + 1`, all in registers. `read` names the row of point 0, then those of the points
-/// g^0, g^-1, …; `write` those of the values 0, g^0, g^1, …. Reads and writes words below 2q.
+/// Rader's algorithm for the prime `R + 1`, all in registers. `read` says where the row of point 0 begins, then those of the
+/// points g^0, g^-1, …; `write` where those of the values 0, g^0, g^1, … do. Reads and writes words below 2q.
 ///
 /// # Safety
 /// The rows can be read and written; `spectrum` has `R` entries.
@@ -309,13 +309,13 @@ unsafe fn rader<V: Vector, A: Arithmetic, const R: usize>(
     plan: &PrimeFactor,
     spectrum: &[[u32; 2]],
     base: *mut u32,
-    read: &[u16],
-    write: &[u16],
+    read: &[u32],
+    write: &[u32],
 ) {
     let (read, write, spectrum) = (&read[..R + 1], &write[..R + 1], &spectrum[..R]);
     // SAFETY: the caller's promise.
     unsafe {
-        let row = |r: u16| base.add(usize::from(r) * plan.stride);
+        let row = |offset: u32| base.add(offset as usize);
         let x0 = V::load(row(read[0]));
         let mut x = [x0; R];
         for i in 0..R {

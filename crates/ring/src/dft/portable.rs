@@ -67,8 +67,8 @@ impl Vector for Word {
 
     #[inline(always)]
     fn add_where_less(self, a: Self, b: Self, addend: Self) -> Self {
-        // By a mask: what is less is unpredictable.
-        let mask = u32::from(a.0 < b.0).wrapping_neg();
+        // All ones where a < b. Which words are less is unpredictable: a comparison would become a slow branch.
+        let mask = ((i64::from(a.0) - i64::from(b.0)) >> 32) as u32;
         Word(self.0.wrapping_add(addend.0 & mask))
     }
 

@@ -21,9 +21,9 @@ pub(super) struct PrimeFactor {
     /// z of each block of the tree of X^256 - 1, or of the subtree that the greatest prime needs; see `kernel.rs`.
     pub roots: Box<[[u32; 2]; 128]>,
     pub inverse_roots: Box<[[u32; 2]; 128]>,
-    /// For the largest prime.
+    /// That of the largest prime.
     pub spectrum: Spectrum,
-    /// One for each smaller prime.
+    /// One for each prime other than 257.
     pub axes: Vec<Axis>,
     /// Cyclic, by step t: where the row of the input begins whose word c is congruent to t modulo `rows` at column 0.
     pub input_rows: Vec<u32>,
@@ -42,10 +42,10 @@ pub(super) struct PrimeFactor {
 pub(super) struct Axis {
     pub prime: usize,
     pub spectrum: Spectrum,
-    /// Line after line, the rows to read, in Rader's order: point 0, then g^0, g^-1, …
-    pub read: Vec<u16>,
+    /// Line after line, where in the grid the rows to read begin, in Rader's order: point 0, then g^0, g^-1, …
+    pub read: Vec<u32>,
     /// Likewise the rows to write: value 0, then g^0, g^1, …
-    pub write: Vec<u16>,
+    pub write: Vec<u32>,
 }
 
 /// What Rader's algorithm multiplies by for one prime: the transform of w^(g^j), j = 0, 1, …, divided by the number of
@@ -129,8 +129,8 @@ impl PrimeFactor {
                 Axis {
                     prime,
                     spectrum: spectrum(prime),
-                    read: lines(columns, &order.read),
-                    write: lines(columns, &order.write),
+                    read: lines(columns, stride, &order.read),
+                    write: lines(columns, stride, &order.write),
                 }
             })
             .collect();
@@ -228,15 +228,16 @@ fn rader_order(prime: usize) -> RaderOrder {
     }
 }
 
-/// For each line along a prime in a column of `height` rows, which are numbered by residue, the rows of the residues in
-/// `order`, modulo the prime.
-fn lines(height: usize, order: &[usize]) -> Vec<u16> {
+/// For each line along a prime in a grid of `height` rows, which are numbered by residue, where the rows of the
+/// residues in `order`, modulo the prime, begin.
+fn lines(height: usize, stride: usize, order: &[usize]) -> Vec<u32> {
     let prime = order.len();
     let others = height / prime;
     let unit = inverse_modulo(others, prime);
     (0..others)
         .flat_map(|line| order.iter().map(move |&residue| (line, residue)))
-        .map(|(line, residue)| ((line * prime + residue * unit % prime * others) % height) as u16)
+        .map(|(line, residue)| (line * prime + residue * unit % prime * others) % height)
+        .map(|row| (row * stride) as u32)
         .collect()
 }
 
