@@ -15,7 +15,7 @@ use avx2::F64x4;
 #[cfg(target_arch = "x86_64")]
 use avx512::F64x8;
 #[cfg(target_arch = "x86_64")]
-use double::{MulAdd, Residues};
+use double::MulAdd;
 #[cfg(target_arch = "x86_64")]
 use kernel::Vector;
 #[cfg(target_arch = "x86_64")]
@@ -61,6 +61,8 @@ mod double;
 #[cfg(target_arch = "x86_64")]
 mod kernel;
 mod portable;
+#[cfg(target_arch = "x86_64")]
+mod residue;
 mod tables;
 #[cfg(target_arch = "x86_64")]
 mod task;
@@ -70,8 +72,12 @@ mod word;
 use task::{DoublesTask, Task};
 pub use word::Word;
 
+/// A plan for primes below 2^31 in words of 32 bits.
+pub type Ntt32Plan = PrimeNttPlan<Bits31>;
 /// A plan for primes below 2^50 in words of 64 bits.
 pub type Ntt50Plan = PrimeNttPlan<Bits50>;
+/// A plan for primes below 2^63 in words of 64 bits.
+pub type Ntt63Plan = PrimeNttPlan<Bits63>;
 
 /// The smallest degree of a plan.
 pub const MIN_DEGREE: usize = 2;
@@ -84,12 +90,28 @@ pub trait Kind: sealed::Vectors {
     const BITS: u32;
 }
 
+/// Primes below 2^31, words of 32 bits.
+#[derive(Clone, Copy, Debug)]
+pub struct Bits31;
+
 /// Primes below 2^50, words of 64 bits.
 #[derive(Clone, Copy, Debug)]
 pub struct Bits50;
 
+/// Primes below 2^63, words of 64 bits.
+#[derive(Clone, Copy, Debug)]
+pub struct Bits63;
+
+impl Kind for Bits31 {
+    const BITS: u32 = 31;
+}
+
 impl Kind for Bits50 {
     const BITS: u32 = 50;
+}
+
+impl Kind for Bits63 {
+    const BITS: u32 = 63;
 }
 
 mod sealed {
@@ -111,39 +133,72 @@ mod sealed {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-impl sealed::Vectors for Bits50 {
-    type Word = u64;
+/// A kind with its words, its vectors with AVX2 and AVX-512, what a twiddle is, the limit of elements in units of q, and
+/// the arithmetic, given the vectors and the modulus.
+macro_rules! kind {
+    ($kind:ident, $word:ty, $avx2:ident, $avx512:ident, $twiddle:expr, $limit:expr, $run:ident) => {
+        impl sealed::Vectors for $kind {
+            type Word = $word;
 
-    fn layout(isa: Isa, q: u64) -> Option<Layout<u64>> {
-        let (lanes, block_of_lane): (usize, fn(usize) -> usize) = match isa {
-            Isa::Portable => return None,
-            Isa::Avx2 => (F64x4::LANES, F64x4::block_of_lane),
-            Isa::Avx512 => (F64x8::LANES, F64x8::block_of_lane),
-        };
-        Some(Layout {
-            lanes,
-            block_of_lane,
-            twiddle: double::twiddle,
-            limit: double::LIMIT / q as f64,
-        })
-    }
+            #[cfg(target_arch = "x86_64")]
+            fn layout(isa: Isa, q: u64) -> Option<Layout<$word>> {
+                let (lanes, block_of_lane): (usize, fn(usize) -> usize) = match isa {
+                    Isa::Portable => return None,
+                    Isa::Avx2 => (avx2::$avx2::LANES, avx2::$avx2::block_of_lane),
+                    Isa::Avx512 => (avx512::$avx512::LANES, avx512::$avx512::block_of_lane),
+                };
+                Some(Layout {
+                    lanes,
+                    block_of_lane,
+                    twiddle: $twiddle,
+                    limit: $limit / q as f64,
+                })
+            }
 
-    unsafe fn run(isa: Isa, _: u64, task: impl Task<u64>) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match isa {
-                Isa::Avx512 => avx512::run::<Residues<F64x8>, _>(task),
-                _ => avx2::run::<Residues<F64x4>, _>(task),
+            #[cfg(target_arch = "x86_64")]
+            unsafe fn run(isa: Isa, q: u64, task: impl Task<$word>) {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    match isa {
+                        Isa::Avx512 => $run!(avx512, $avx512, q, task),
+                        _ => $run!(avx2, $avx2, q, task),
+                    }
+                }
             }
         }
-    }
+    };
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-impl sealed::Vectors for Bits50 {
-    type Word = u64;
+#[cfg(target_arch = "x86_64")]
+macro_rules! run_doubles {
+    ($isa:ident, $vector:ident, $q:ident, $task:ident) => {{
+        let _ = $q;
+        $isa::run::<double::Residues<$isa::$vector>, _>($task)
+    }};
 }
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! run_words {
+    ($isa:ident, $vector:ident, $q:ident, $task:ident) => {
+        if $q >> (<<$isa::$vector as Vector>::Word as Word>::BITS - 2) == 0 {
+            $isa::run::<residue::Residues<$isa::$vector, true>, _>($task)
+        } else {
+            $isa::run::<residue::Residues<$isa::$vector, false>, _>($task)
+        }
+    };
+}
+
+kind!(Bits31, u32, U32x8, U32x16, shoup, f64::INFINITY, run_words);
+kind!(
+    Bits50,
+    u64,
+    F64x4,
+    F64x8,
+    double::twiddle,
+    double::LIMIT,
+    run_doubles
+);
+kind!(Bits63, u64, U64x4, U64x8, shoup, f64::INFINITY, run_words);
 
 /// The twiddles of one ring degree and one modulus, and the choice of kernel.
 ///

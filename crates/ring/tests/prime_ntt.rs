@@ -5,7 +5,9 @@
 use proptest::prelude::*;
 use toroid_ring::RingError;
 use toroid_ring::prime::{self, ntt_primes};
-use toroid_ring::prime_ntt::{Bits50, Kind, MAX_DEGREE, Ntt50Plan, PrimeNttPlan, Word};
+use toroid_ring::prime_ntt::{
+    Bits31, Bits50, Bits63, Kind, MAX_DEGREE, Ntt50Plan, PrimeNttPlan, Word,
+};
 use toroid_ring::simd::Isa;
 
 type WordOf<K> = <PrimeNttPlan<K> as Words>::Word;
@@ -24,7 +26,9 @@ macro_rules! for_every_kind {
     ($($name:ident)*) => {$(
         #[test]
         fn $name() {
+            generic::$name::<Bits31>();
             generic::$name::<Bits50>();
+            generic::$name::<Bits63>();
         }
     )*};
 }
@@ -440,11 +444,15 @@ proptest! {
 
     #[test]
     fn transforms_are_linear(log in 1u32..11, seed in any::<u64>()) {
+        check_linear::<Bits31>(log, seed);
         check_linear::<Bits50>(log, seed);
+        check_linear::<Bits63>(log, seed);
     }
 
     #[test]
     fn products(log in 1u32..9, seed in any::<u64>()) {
+        check_product::<Bits31>(log, seed);
         check_product::<Bits50>(log, seed);
+        check_product::<Bits63>(log, seed);
     }
 }

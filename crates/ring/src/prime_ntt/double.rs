@@ -26,6 +26,8 @@ pub(super) const LIMIT: f64 = 4_503_599_627_370_496.0;
 
 /// Lanes of f64; as [`Vector`], of their bits.
 pub trait Doubles: Vector<Word = u64> {
+    /// Asks for the line of the cache at `at`, which need not be readable.
+    fn prefetch(at: *const u64);
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;

@@ -6,14 +6,19 @@
 use super::tables::{Modulus, Pass, Tables};
 use super::word::Word;
 
-/// The most elements of the blocks that the last pass, the leaf, takes apart in registers.
+/// Vectors of the blocks that the last pass, the leaf, takes apart in registers.
 pub(super) const VECTORS: usize = 8;
+
+/// Words before the per-lane twiddles of a leaf: the pairs of its first step, filled up to whole lines of the cache.
+pub(super) const fn across_words(lanes: usize) -> usize {
+    if lanes == 4 { 8 } else { 16 }
+}
 
 /// A twiddle and its companion, which makes the quotient of a product by the modulus a product too.
 pub type Twiddle<V> = [V; 2];
 
 /// A vector of lanes. A value exists only where its instruction set does, which is what the constructors
-/// [`splat`](Vector::splat) and [`load`](Vector::load) ask of their callers; other methods rely on it.
+/// [`splat`](Vector::splat) and [`load`](Vector::load) ask of their callers; the other methods rely on it.
 pub trait Vector: Copy {
     type Word: Word;
     const LANES: usize;
@@ -26,8 +31,6 @@ pub trait Vector: Copy {
     /// # Safety
     /// `LANES` words must be writable at `to`.
     unsafe fn store(self, to: *mut Self::Word);
-    /// Asks for the line of the cache at `at`, which need not be readable.
-    fn prefetch(at: *const Self::Word);
     /// From rows of blocks of eight words, as the kernel loads them, to vectors of their words `0`, `1`, ... `7`;
     /// [`Vector::block_of_lane`] says which block is in which lane.
     fn transpose(rows: [Self; 8]) -> [Self; 8];
@@ -319,15 +322,48 @@ unsafe fn unite_node<F: Field, const LAST: bool>(
     }
 }
 
-/// Takes `8·LANES` elements down to single ones; returns columns, as [`Vector::transpose`] makes them.
+/// The first step of a leaf, across vectors: down to blocks of 8 elements, or of 16 with 16 lanes.
+#[inline(always)]
+fn divide_across<F: Field, const SETTLE: bool>(
+    f: F,
+    x: [F::Vector; 8],
+    w: Splat<WordOf<F>>,
+) -> [F::Vector; 8] {
+    if F::Vector::LANES == 4 {
+        let even = [x[0], x[2], x[4], x[6]].divide::<SETTLE>(f, w);
+        let odd = [x[1], x[3], x[5], x[7]].divide::<SETTLE>(f, w);
+        [
+            even[0], odd[0], even[1], odd[1], even[2], odd[2], even[3], odd[3],
+        ]
+    } else {
+        x.divide::<SETTLE>(f, w)
+    }
+}
+
+/// Undoes [`divide_across`], but for a factor.
+#[inline(always)]
+fn unite_across<F: Field>(f: F, y: [F::Vector; 8], w: Splat<WordOf<F>>) -> [F::Vector; 8] {
+    if F::Vector::LANES == 4 {
+        let even = [y[0], y[2], y[4], y[6]].unite::<false>(f, w);
+        let odd = [y[1], y[3], y[5], y[7]].unite::<false>(f, w);
+        [
+            even[0], odd[0], even[1], odd[1], even[2], odd[2], even[3], odd[3],
+        ]
+    } else {
+        y.unite::<false>(f, w)
+    }
+}
+
+/// Takes a leaf of `8·LANES` elements down to single ones: across vectors, a transpose, across vectors again. Returns
+/// columns, as [`Vector::transpose`] makes them. `FIRST` and `SECOND` say which steps settle.
 ///
 /// # Safety
 /// `a` points to the elements in working form, `w` to the twiddles of the leaf.
 #[inline(always)]
-unsafe fn divide_leaf<F: Field, const SETTLE: bool>(
+unsafe fn divide_leaf<F: Field, const FIRST: bool, const SECOND: bool>(
     f: F,
     a: *const WordOf<F>,
-    mut w: *const WordOf<F>,
+    w: *const WordOf<F>,
 ) -> [F::Vector; 8] {
     // SAFETY: the caller's promise.
     unsafe {
@@ -335,15 +371,17 @@ unsafe fn divide_leaf<F: Field, const SETTLE: bool>(
         for (r, x) in x.iter_mut().enumerate() {
             *x = F::Vector::load(a.add(r * F::Vector::LANES));
         }
+        x = divide_across::<F, FIRST>(f, x, Splat(w));
+        let mut w = w.add(across_words(F::Vector::LANES));
         if F::Vector::LANES > 8 {
             for (i, pair) in x.chunks_exact_mut(2).enumerate() {
                 let (low, high) = pair[0].halves(pair[1]);
                 let twiddle = Twiddles::<F>::get(PerLane(w), i);
-                (pair[0], pair[1]) = f.butterfly(settle_if::<F, SETTLE>(f, low), high, twiddle);
+                (pair[0], pair[1]) = f.butterfly(low, high, twiddle);
             }
             w = w.add(VECTORS * F::Vector::LANES);
         }
-        F::Vector::transpose(x).divide::<SETTLE>(f, PerLane(w))
+        F::Vector::transpose(x).divide::<SECOND>(f, PerLane(w))
     }
 }
 
@@ -374,23 +412,25 @@ unsafe fn store_leaf<F: Field>(f: F, a: *mut WordOf<F>, mut columns: [F::Vector;
 unsafe fn unite_leaf<F: Field>(
     f: F,
     a: *mut WordOf<F>,
-    mut w: *const WordOf<F>,
+    w: *const WordOf<F>,
     columns: [F::Vector; 8],
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        let pairs = w;
+        let pairs = w.add(across_words(F::Vector::LANES));
+        let mut last = pairs;
         if F::Vector::LANES > 8 {
-            w = w.add(VECTORS * F::Vector::LANES);
+            last = last.add(VECTORS * F::Vector::LANES);
         }
-        let mut x = F::Vector::transpose_back(columns.unite::<false>(f, PerLane(w)));
+        let mut x = F::Vector::transpose_back(columns.unite::<false>(f, PerLane(last)));
         if F::Vector::LANES > 8 {
             for (i, pair) in x.chunks_exact_mut(2).enumerate() {
                 let twiddle = Twiddles::<F>::get(PerLane(pairs), i);
                 let (low, high) = f.inverse_butterfly(pair[0], pair[1], twiddle);
-                (pair[0], pair[1]) = f.settle(low).halves(high);
+                (pair[0], pair[1]) = low.halves(high);
             }
         }
+        let x = unite_across(f, x, Splat(w));
         for (r, x) in x.into_iter().enumerate() {
             x.store(a.add(r * F::Vector::LANES));
         }
@@ -480,10 +520,12 @@ pub(super) unsafe fn forward<F: Field>(
                 }
             }
             let w = twiddles.add(tables.leaves + tables.leaf_words * number);
-            let columns = if F::SETTLES && (tables.settle_leaves || finish.settled()) {
-                divide_leaf::<F, true>(f, a.add(start), w)
-            } else {
-                divide_leaf::<F, false>(f, a.add(start), w)
+            let at = a.add(start);
+            let columns = match tables.settle_leaves {
+                _ if !F::SETTLES => divide_leaf::<F, false, false>(f, at, w),
+                [false, false] if !finish.settled() => divide_leaf::<F, false, false>(f, at, w),
+                [false, _] => divide_leaf::<F, false, true>(f, at, w),
+                [true, _] => divide_leaf::<F, true, true>(f, at, w),
             };
             finish.finish(f, a, start, columns);
         }

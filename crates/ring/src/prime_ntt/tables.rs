@@ -58,8 +58,8 @@ pub struct Tables<W> {
     /// Where the twiddles of the leaves start, and how many words each leaf has.
     pub(super) leaves: usize,
     pub(super) leaf_words: usize,
-    /// As [`Pass::settle`], for the leaves.
-    pub(super) settle_leaves: bool,
+    /// As [`Pass::settle`], for the first and the last step of the leaves.
+    pub(super) settle_leaves: [bool; 2],
     storage: AlignedVec,
     words: std::marker::PhantomData<W>,
 }
@@ -79,12 +79,25 @@ impl<W: Word> Tables<W> {
     pub(super) fn new(roots: &[u64], q: u64, layout: &Layout<W>) -> Self {
         let degree = roots.len();
         let lanes = layout.lanes;
-        let leaf_levels = if lanes > 8 { 4 } else { 3 };
+        // Levels of the first step of a leaf, across vectors, and of its last, which starts with blocks of 8 or 16.
+        let across = if lanes == 4 { 2 } else { 3 };
+        let last = if lanes > 8 { 4 } else { 3 };
         let mut words: Vec<W> = Vec::new();
         let mut passes = Vec::new();
         let mut nodes = 1;
+        let node_twiddles = |nodes: usize, node: usize, radix: usize| -> Vec<W> {
+            let index = |twiddle: usize| {
+                // Level l of the node has the twiddles 2^l … 2^(l+1) - 1.
+                let level = twiddle.ilog2();
+                (nodes << level) + (node << level) + (twiddle - (1 << level))
+            };
+            let twiddles = (1..radix).map(index);
+            twiddles
+                .flat_map(|at| (layout.twiddle)(roots[at], q))
+                .collect()
+        };
         let mut growth = Growth::new(layout.limit);
-        for radix in radices(degree.trailing_zeros() - leaf_levels) {
+        for radix in radices(degree.trailing_zeros() - across - last) {
             passes.push(Pass {
                 radix,
                 size: degree / nodes,
@@ -92,41 +105,40 @@ impl<W: Word> Tables<W> {
                 settle: growth.pass(radix.trailing_zeros()),
             });
             for node in 0..nodes {
-                for twiddle in 1..radix {
-                    // Level l of the pass has the twiddles 2^l … 2^(l+1) - 1.
-                    let level = twiddle.ilog2();
-                    let at = (nodes << level) + (node << level) + (twiddle - (1 << level));
-                    words.extend((layout.twiddle)(roots[at], q));
-                }
+                words.extend(node_twiddles(nodes, node, radix));
             }
             nodes *= radix;
         }
-        let settle_leaves = growth.pass(leaf_levels);
+        let settle_leaves = [growth.pass(across), growth.pass(last)];
 
-        let leaves = words.len();
-        let mut per_lane = |index: &dyn Fn(usize) -> usize| {
+        let leaves = words.len().next_multiple_of(64 / size_of::<W>());
+        let per_lane = |words: &mut Vec<W>, index: &dyn Fn(usize) -> usize| {
             let twiddles: Vec<[W; 2]> = (0..lanes)
                 .map(|lane| (layout.twiddle)(roots[index(lane)], q))
                 .collect();
             words.extend(twiddles.iter().map(|w| w[0]));
             words.extend(twiddles.iter().map(|w| w[1]));
         };
-        for leaf in 0..degree / (8 * lanes) {
+        words.resize(leaves, W::zeroed());
+        for leaf in 0..nodes {
+            words.extend(node_twiddles(nodes, leaf, 1 << across));
+            words.resize(words.len() + 2, W::zeroed());
             if lanes > 8 {
                 // Blocks of 16: lanes of the first vector of a pair, then lanes of the second.
                 for pair in 0..4 {
-                    per_lane(&|lane| degree / 16 + 8 * leaf + 2 * pair + lane / 8);
+                    let block = |lane| degree / 16 + 8 * leaf + 2 * pair + lane / 8;
+                    per_lane(&mut words, &block);
                 }
             }
             for twiddle in 1..8usize {
                 let level = twiddle.ilog2();
-                per_lane(&|lane| {
+                per_lane(&mut words, &|lane| {
                     let block = lanes * leaf + (layout.block_of_lane)(lane);
-                    (degree / 8 << level) + (block << level) + (twiddle - (1 << level))
+                    ((degree / 8) << level) + (block << level) + (twiddle - (1 << level))
                 });
             }
         }
-        let leaf_words = (words.len() - leaves) / (degree / (8 * lanes));
+        let leaf_words = (words.len() - leaves) / nodes;
 
         let mut storage = AlignedVec::zeroed(size_of_val(words.as_slice()).div_ceil(8));
         bytemuck::cast_slice_mut::<f64, W>(&mut storage)[..words.len()].copy_from_slice(&words);
@@ -178,13 +190,12 @@ impl Growth {
     }
 }
 
-/// The radices of the passes over `levels` levels, from 3. The last is 8, so that a node is no smaller than a leaf's
-/// `8·LANES` elements. Smaller radices come first: with radix 8 the first pass of a large transform would read 8 lines
-/// that share a set of the first level of cache.
+/// The radices of the passes over `levels` levels, at least 1. Smaller radices come first: with radix 8 the first pass
+/// of a large transform would read 8 lines that share a set of the first level of cache.
 fn radices(levels: u32) -> Vec<usize> {
     let (first, eights): (&[usize], u32) = match (levels, levels % 3) {
+        (1, _) => (&[2], 0),
         (_, 0) => (&[], levels / 3),
-        (4, _) => (&[2], 1),
         (_, 1) => (&[4, 4], levels / 3 - 1),
         _ => (&[4], levels / 3),
     };
