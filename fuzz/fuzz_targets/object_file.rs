@@ -14,12 +14,14 @@ use toroid_tfhe::serialize::{
     write_object,
 };
 
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 7] = [
     Kind::ClientKey,
     Kind::BootstrappingKey,
     Kind::KeySwitchingKey,
     Kind::TestVector,
     Kind::Sample,
+    Kind::SeededBootstrappingKey,
+    Kind::SeededKeySwitchingKey,
 ];
 /// Longest payload that is made up: two chunks of the bootstrapping key of `tiny32`, the longest of the sets for tests.
 const MAX_PAYLOAD: u64 = 2 << 20;
@@ -114,7 +116,7 @@ fn made_up(input: &mut Input, long: bool) -> Vec<u8> {
         header[48..60].fill(0);
     }
     if choice & 2 != 0 {
-        header[10] = 1 + header[10] % 5;
+        header[10] = 1 + header[10] % 7;
         header[12] = 1 + header[12] % 6;
         (header[11], header[13]) = (0, 0);
         let kind = KINDS[usize::from(header[10] - 1)];

@@ -17,6 +17,9 @@ use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
 use toroid_tfhe::params::{ModulusKind, ParamSet, TINY, TINY32};
 use toroid_tfhe::product::{Arithmetic, Exact, Fast};
 use toroid_tfhe::random::Csprng;
+use toroid_tfhe::seeded::{
+    KeyForm, SEED_BYTES, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader,
+};
 
 const P: u64 = 0xFFFF_FFFF_0000_0001;
 /// Most pieces that a key comes in.
@@ -148,12 +151,57 @@ fn key_switching<M: Modulus>(params: &'static ParamSet, input: &mut Input) {
     );
 }
 
+fn seeded_bootstrapping<M: Modulus, A: Arithmetic<M>>(
+    params: &'static ParamSet,
+    input: &mut Input,
+) {
+    let loader = SeededBootstrappingKeyLoader::<M, A>::new(params, Isa::best());
+    load_seeded(
+        loader.expect("the modulus is the set's"),
+        KeyForm::Seeded.bootstrapping_key_bytes(params),
+        M::KIND,
+        input,
+        SeededBootstrappingKeyLoader::write,
+        SeededBootstrappingKeyLoader::finish,
+    );
+}
+
+fn seeded_key_switching<M: Modulus>(params: &'static ParamSet, input: &mut Input) {
+    let loader = SeededKeySwitchingKeyLoader::<M>::new(params, Isa::best());
+    load_seeded(
+        loader.expect("the modulus is the set's"),
+        KeyForm::Seeded.key_switching_key_bytes(params),
+        M::KIND,
+        input,
+        SeededKeySwitchingKeyLoader::write,
+        SeededKeySwitchingKeyLoader::finish,
+    );
+}
+
+/// [`load`] after a seed, in two pieces.
+fn load_seeded<L, K>(
+    mut loader: L,
+    key_bytes: u64,
+    modulus: ModulusKind,
+    input: &mut Input,
+    write: fn(&mut L, &[u8]) -> Result<(), TfheError>,
+    finish: fn(L) -> Result<K, TfheError>,
+) {
+    let seed: [u8; SEED_BYTES] = input.array();
+    let (first, second) = seed.split_at(usize::from(input.u8()) % SEED_BYTES);
+    for piece in [first, second] {
+        write(&mut loader, piece).expect("any seed is one");
+    }
+    let bodies = key_bytes - SEED_BYTES as u64;
+    load(loader, bodies, modulus, input, write, finish);
+}
+
 static KEY: OnceLock<ClientKey> = OnceLock::new();
 static KEY32: OnceLock<ClientKey> = OnceLock::new();
 
 fuzz_target!(|data: &[u8]| {
     let input = &mut Input::new(data);
-    match input.u8() % 10 {
+    match input.u8() % 14 {
         0 => words::<Goldilocks>(&TINY, input.rest()),
         1 => words::<Torus32>(&TINY32, input.rest()),
         2 | 3 => decrypt(&TINY, &KEY, input),
@@ -162,6 +210,10 @@ fuzz_target!(|data: &[u8]| {
         6 => bootstrapping::<Torus32, Exact>(&TINY32, input),
         7 => bootstrapping::<Goldilocks, Fast>(&TINY, input),
         8 => key_switching::<Goldilocks>(&TINY, input),
-        _ => key_switching::<Torus32>(&TINY32, input),
+        9 => key_switching::<Torus32>(&TINY32, input),
+        10 => seeded_bootstrapping::<Goldilocks, Exact>(&TINY, input),
+        11 => seeded_bootstrapping::<Torus32, Fast>(&TINY32, input),
+        12 => seeded_key_switching::<Goldilocks>(&TINY, input),
+        _ => seeded_key_switching::<Torus32>(&TINY32, input),
     }
 });

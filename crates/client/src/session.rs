@@ -20,6 +20,7 @@ use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
 use toroid_tfhe::noise;
 use toroid_tfhe::params::{ModulusKind, ParamSet};
 use toroid_tfhe::random::Csprng;
+use toroid_tfhe::seeded::KeyForm;
 use toroid_tfhe::serialize::{Kind, ObjectReader};
 
 use crate::blob::{
@@ -204,8 +205,8 @@ impl Session {
         Ok(writer.commit().await?)
     }
 
-    /// Generates a public key on all cores and writes it to the drive as it comes. A few TRGSW samples a thread are in
-    /// memory at a time, never the key.
+    /// Generates a public key on all cores and writes it to the drive, seeded, as it comes. A few TRGSW samples a thread are
+    /// in memory at a time, never the key.
     ///
     /// # Errors
     /// Those of generation and of the store; [`BlobError::Cancelled`] leaves the old key stored. The drive has dropped it from
@@ -218,12 +219,13 @@ impl Session {
         transfer: &Transfer,
     ) -> Result<BlobStat, SessionError> {
         let params = client.params();
-        let sc = key_metadata(key_id, params, kind)?;
+        let sc = key_metadata(key_id, params, kind, KeyForm::Seeded)?;
         let mut writer = self.writer(sc, transfer).await?;
         let (sender, mut receiver) = mpsc::channel::<Vec<u8>>(1);
         let client = client.clone();
         let task = tokio::task::spawn_blocking(move || {
             let mut rng = Csprng::from_os()?;
+            let form = KeyForm::Seeded;
             // The store's writer looks at the cancellation token; when it stops, the channel closes.
             let mut progress = |_, _| std::ops::ControlFlow::Continue(());
             let mut sink = |bytes: &[u8]| {
@@ -233,10 +235,10 @@ impl Session {
             };
             match kind {
                 KeyKind::Bootstrapping => {
-                    client.bootstrapping_key(&mut rng, &mut progress, &mut sink)
+                    client.bootstrapping_key(form, &mut rng, &mut progress, &mut sink)
                 }
                 KeyKind::KeySwitching => {
-                    client.key_switching_key(&mut rng, &mut progress, &mut sink)
+                    client.key_switching_key(form, &mut rng, &mut progress, &mut sink)
                 }
             }
         });
@@ -247,7 +249,7 @@ impl Session {
         Ok(writer.commit().await?)
     }
 
-    /// Writes a public key from its file.
+    /// Writes a public key from its file, in the form that it has there.
     ///
     /// # Errors
     /// Those of the file and of the store.
@@ -257,16 +259,13 @@ impl Session {
         mut reader: ObjectReader<R>,
         transfer: &Transfer,
     ) -> Result<BlobStat, SessionError> {
-        let kind = match reader.header().kind {
-            Kind::BootstrappingKey => KeyKind::Bootstrapping,
-            Kind::KeySwitchingKey => KeyKind::KeySwitching,
-            other => {
-                return Err(
-                    TfheError::Format(format!("a {} is not a public key", other.name())).into(),
-                );
-            }
-        };
-        let sc = key_metadata(key_id, reader.header().params, kind)?;
+        let (kind, form) = public_key(reader.header().kind).ok_or_else(|| {
+            TfheError::Format(format!(
+                "a {} is not a public key",
+                reader.header().kind.name()
+            ))
+        })?;
+        let sc = key_metadata(key_id, reader.header().params, kind, form)?;
         let mut writer = self.writer(sc, transfer).await?;
         while let Some(chunk) = reader.next_chunk()? {
             writer.write(chunk).await?;
@@ -398,14 +397,27 @@ impl Session {
     }
 }
 
+/// Which public key a file of this kind holds, and in which form; `None` for what is no public key.
+#[must_use]
+pub fn public_key(kind: Kind) -> Option<(KeyKind, KeyForm)> {
+    match kind {
+        Kind::BootstrappingKey => Some((KeyKind::Bootstrapping, KeyForm::Expanded)),
+        Kind::KeySwitchingKey => Some((KeyKind::KeySwitching, KeyForm::Expanded)),
+        Kind::SeededBootstrappingKey => Some((KeyKind::Bootstrapping, KeyForm::Seeded)),
+        Kind::SeededKeySwitchingKey => Some((KeyKind::KeySwitching, KeyForm::Seeded)),
+        Kind::ClientKey | Kind::TestVector | Kind::Sample => None,
+    }
+}
+
 fn key_metadata(
     key_id: u32,
     params: &'static ParamSet,
     kind: KeyKind,
+    form: KeyForm,
 ) -> Result<ScMetadata, SessionError> {
     let size = match kind {
-        KeyKind::Bootstrapping => params.bootstrapping_key_bytes(),
-        KeyKind::KeySwitching => params.key_switching_key_bytes(),
+        KeyKind::Bootstrapping => form.bootstrapping_key_bytes(params),
+        KeyKind::KeySwitching => form.key_switching_key_bytes(params),
     };
     Ok(ScMetadata::new(
         VrNumber::key(key_id, kind)?,

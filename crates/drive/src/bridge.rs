@@ -40,8 +40,7 @@ mod workers;
 use std::sync::Arc;
 
 use toroid_engine::{
-    Attributes, CancelToken, Engine, EngineError, PagingContext, Part, RunOutcome, StoreOutcome,
-    register_bytes,
+    Attributes, CancelToken, Engine, PagingContext, Part, RunOutcome, StoreOutcome, check_size,
 };
 use toroid_isa::{Instruction, VrNumber, VrType};
 use toroid_nvme::{Command, ControllerInfo, Cqe, DsmRange, Io, Request, Sqe, Status};
@@ -724,16 +723,11 @@ fn check(sc: &ScMetadata) -> Result<&'static ParamSet, Fault> {
             format!("parameter set {} of {} is unknown", sc.params(), sc.vr()),
         )
     })?;
-    match register_bytes(sc.vr(), params) {
-        Some(expected) if expected != sc.size() => Err(EngineError::Size {
-            vr: sc.vr(),
-            params: params.name,
-            expected,
-            found: sc.size(),
-        }
-        .into()),
-        _ => Ok(params),
+    // The engine checks a program's size itself: a read delivers what it refuses.
+    if sc.vr().ty() != VrType::Prg {
+        check_size(sc.vr(), params, sc.size())?;
     }
+    Ok(params)
 }
 
 impl Object {

@@ -26,6 +26,7 @@ use toroid_tfhe::modulus::Goldilocks;
 use toroid_tfhe::noise::Path;
 use toroid_tfhe::params::{MESSAGE7, TINY, TINY32};
 use toroid_tfhe::random::Csprng;
+use toroid_tfhe::seeded::KeyForm;
 use zerocopy::IntoBytes;
 
 fn decode(bytes: &[u8]) -> u64 {
@@ -980,25 +981,27 @@ proptest! {
     }
 }
 
-/// The whole way with real cryptography: encrypted x and y, Table 5, decrypted x·y.
+/// The whole way with real cryptography: encrypted x and y, Table 5, decrypted x·y; with keys of both forms.
 #[test]
 fn the_cpu_multiplies_encrypted_numbers() {
     let mut rng = Csprng::from_seed([5; 32]);
     let key = ClientKey::generate(&TINY, &mut rng);
     let encoding = Encoding::new(4, true).unwrap();
-    let mut bootstrapping = Vec::new();
-    let mut key_switching = Vec::new();
-    let mut progress = |_, _| std::ops::ControlFlow::Continue(());
-    key.bootstrapping_key(&mut rng, &mut progress, &mut |bytes| {
-        bootstrapping.extend_from_slice(bytes);
-        Ok(())
-    })
-    .unwrap();
-    key.key_switching_key(&mut rng, &mut progress, &mut |bytes| {
-        key_switching.extend_from_slice(bytes);
-        Ok(())
-    })
-    .unwrap();
+    let keys = KeyForm::ALL.map(|form| {
+        let mut progress = |_, _| std::ops::ControlFlow::Continue(());
+        let (mut bootstrapping, mut key_switching) = (Vec::new(), Vec::new());
+        key.bootstrapping_key(form, &mut rng, &mut progress, &mut |bytes| {
+            bootstrapping.extend_from_slice(bytes);
+            Ok(())
+        })
+        .unwrap();
+        key.key_switching_key(form, &mut rng, &mut progress, &mut |bytes| {
+            key_switching.extend_from_slice(bytes);
+            Ok(())
+        })
+        .unwrap();
+        (bootstrapping, key_switching)
+    });
     let table: Vec<u64> = encoding
         .messages()
         .map(|m| encoding.encode::<Goldilocks>((m * m / 4).min(7)).unwrap())
@@ -1011,13 +1014,15 @@ fn the_cpu_multiplies_encrypted_numbers() {
     let signed = |vr, bytes: &[u8]| sc(vr, bytes).with_message(4, true).unwrap();
 
     for mode in MODES {
-        for path in [Path::Exact, Path::Fast] {
+        for (path, (bootstrapping, key_switching)) in
+            [Path::Exact, Path::Fast].into_iter().zip(&keys)
+        {
             let bench = Bench::with(mode, |config| {
                 config.backend = Arc::new(CpuBackend::new(path));
             });
             let key_sc = |data_id: u32, bytes: &[u8]| sc(vr(&format!("key:0:{data_id}")), bytes);
-            bench.write_object(BKNTT_LBA, key_sc(1, &bootstrapping), &bootstrapping);
-            bench.write_object(KSK_LBA, key_sc(2, &key_switching), &key_switching);
+            bench.write_object(BKNTT_LBA, key_sc(1, bootstrapping), bootstrapping);
+            bench.write_object(KSK_LBA, key_sc(2, key_switching), key_switching);
             bench.write_object(TV_LBA, signed(bench.tv, &test_vector), &test_vector);
             let program = vr("prg:0:0");
             bench.write_object(PROGRAM_LBA, sc(program, &bench.program), &bench.program);

@@ -30,8 +30,11 @@ pub enum EngineError {
         /// The data ids there are.
         expected: &'static str,
     },
-    /// The size is not that of Table 3.
-    #[error("{vr} has {found} bytes (expected {expected} for parameter set {params})")]
+    /// The size is not that of Table 3, nor that of a seeded key.
+    #[error(
+        "{vr} has {found} bytes (expected {expected}{} for parameter set {params})",
+        seeded.map_or_else(String::new, |bytes| format!(", or {bytes} seeded,"))
+    )]
     Size {
         /// The register.
         vr: VrNumber,
@@ -39,6 +42,8 @@ pub enum EngineError {
         params: &'static str,
         /// Size of Table 3, bytes.
         expected: u64,
+        /// Size of the seeded form, bytes, if it is a key.
+        seeded: Option<u64>,
         /// Stated size, bytes.
         found: u64,
     },

@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hasher};
 use toroid_isa::{HEADER_BYTES, KeyKind, MAX_ENCODED_BYTES, VrNumber, VrType};
 use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::{ModulusKind, ParamSet};
+use toroid_tfhe::seeded::KeyForm;
 
 use crate::address::{PageTableEntry, VirtualAddress};
 use crate::error::EngineError;
@@ -115,6 +116,21 @@ pub(crate) fn key_kind(vr: VrNumber) -> Option<KeyKind> {
         .find(|kind| vr.ty() == VrType::Key && kind.data_id() == vr.data_id())
 }
 
+/// Bytes of a key object. The two forms never have the same size.
+pub(crate) fn key_bytes(kind: KeyKind, form: KeyForm, params: &ParamSet) -> u64 {
+    match kind {
+        KeyKind::Bootstrapping => form.bootstrapping_key_bytes(params),
+        KeyKind::KeySwitching => form.key_switching_key_bytes(params),
+    }
+}
+
+/// The form of a key object of this size.
+pub(crate) fn key_form(kind: KeyKind, params: &ParamSet, size: u64) -> Option<KeyForm> {
+    KeyForm::ALL
+        .into_iter()
+        .find(|form| key_bytes(kind, *form, params) == size)
+}
+
 /// Size of a register's content in bytes (Table 3); `None` for programs, whose size is their own, and for data ids that the
 /// table does not have.
 #[must_use]
@@ -122,16 +138,17 @@ pub fn register_bytes(vr: VrNumber, params: &ParamSet) -> Option<u64> {
     match vr.ty() {
         VrType::Prg => None,
         VrType::Tv => Some(params.test_vector_bytes() as u64),
-        VrType::Key => key_kind(vr).map(|kind| match kind {
-            KeyKind::Bootstrapping => params.bootstrapping_key_bytes(),
-            KeyKind::KeySwitching => params.key_switching_key_bytes(),
-        }),
+        VrType::Key => key_kind(vr).map(|kind| key_bytes(kind, KeyForm::Expanded, params)),
         VrType::TlweCor | VrType::TlweCow => Some(params.tlwe_bytes() as u64),
     }
 }
 
-/// Checks that the register exists and that its content can have this size.
-pub(crate) fn check_size(vr: VrNumber, params: &ParamSet, found: u64) -> Result<(), EngineError> {
+/// Checks that the register exists and that an object of this size can be stored in it. A key may come expanded, as Table 3
+/// has it, or seeded; its size tells.
+///
+/// # Errors
+/// [`EngineError::Size`], [`EngineError::ProgramSize`], [`EngineError::DataId`].
+pub fn check_size(vr: VrNumber, params: &ParamSet, found: u64) -> Result<(), EngineError> {
     if vr.ty() == VrType::Prg {
         if vr.data_id() != 0 {
             return Err(EngineError::DataId {
@@ -156,11 +173,13 @@ pub(crate) fn check_size(vr: VrNumber, params: &ParamSet, found: u64) -> Result<
             expected: "the data id of a key is 1 (bootstrapping key) or 2 (key-switching key)",
         });
     };
-    if found != expected {
+    let seeded = key_kind(vr).map(|kind| key_bytes(kind, KeyForm::Seeded, params));
+    if found != expected && Some(found) != seeded {
         return Err(EngineError::Size {
             vr,
             params: params.name,
             expected,
+            seeded,
             found,
         });
     }

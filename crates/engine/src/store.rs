@@ -6,13 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toroid_isa::{VrNumber, VrType, decode};
 use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
+use toroid_tfhe::seeded::KeyForm;
 
 use crate::backend::{BackendError, KeySink};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::paging::PageIo;
 use crate::processor::RunOutcome;
-use crate::register::{Attributes, check_size, check_words, fingerprint, key_kind};
+use crate::register::{
+    Attributes, check_size, check_words, fingerprint, key_form, key_kind, register_bytes,
+};
 use crate::swap::PagingContext;
 use crate::table::{Content, PartialEntry, Register};
 
@@ -182,7 +185,8 @@ impl Engine {
             self.table().begin(
                 vr,
                 params,
-                part.total_size,
+                // A seeded key takes the room of the expanded one.
+                register_bytes(vr, params).unwrap_or(part.total_size),
                 Arc::clone(&partial),
                 MAX_PARTIAL_OBJECTS,
             )?;
@@ -275,7 +279,12 @@ impl Engine {
             Body::Empty => match key_kind(vr) {
                 None => partial.body = Body::Bytes(part.bytes.to_vec()),
                 Some(kind) => {
-                    let mut sink = self.backend.begin_key(part.params, kind).map_err(failed)?;
+                    let form = key_form(kind, part.params, part.total_size);
+                    let form = form.unwrap_or(KeyForm::Expanded);
+                    let mut sink = self
+                        .backend
+                        .begin_key(part.params, kind, form)
+                        .map_err(failed)?;
                     sink.write(part.bytes).map_err(failed)?;
                     partial.body = Body::Key(sink);
                 }
@@ -346,7 +355,7 @@ impl Engine {
         }
         let register = Register {
             params,
-            bytes: part.total_size,
+            bytes: register_bytes(vr, params).unwrap_or(part.total_size),
             message_bits: part.attributes.message_bits,
             signed: part.attributes.signed,
             computed: false,

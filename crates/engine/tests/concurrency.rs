@@ -10,7 +10,7 @@ use std::thread;
 use common::*;
 use toroid_engine::backend::testing::{PlaintextBackend, decode_sample, encode_sample};
 use toroid_engine::{
-    Backend, BackendError, CancelToken, Engine, EngineError, KeyKind, KeySink, LoadedKey,
+    Backend, BackendError, CancelToken, Engine, EngineError, KeyForm, KeyKind, KeySink, LoadedKey,
     MemorySwap, PAGE_BYTES, PagingContext, Part, Swap, SwapError, SwapSlot,
 };
 use toroid_isa::Instruction;
@@ -220,8 +220,9 @@ impl Backend for Endless {
         &self,
         params: &'static ParamSet,
         kind: KeyKind,
+        form: KeyForm,
     ) -> Result<Box<dyn KeySink>, BackendError> {
-        self.inner.begin_key(params, kind)
+        self.inner.begin_key(params, kind, form)
     }
 
     fn bootstrap(

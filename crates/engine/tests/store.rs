@@ -6,7 +6,8 @@ mod common;
 use common::*;
 use toroid_engine::backend::testing::{decode_sample, encode_sample, test_vector};
 use toroid_engine::{
-    Attributes, CancelToken, EngineConfig, EngineError, KeyKind, MemorySwap, Part, register_bytes,
+    Attributes, CancelToken, EngineConfig, EngineError, KeyForm, KeyKind, MemorySwap, Part,
+    register_bytes,
 };
 use toroid_isa::{Instruction, Program, VrNumber, encode};
 use toroid_tfhe::params::{MESSAGE7, PAPER, ParamSet, TINY, TINY32};
@@ -308,6 +309,35 @@ fn a_replaced_key_goes_with_the_first_part() {
         .unwrap();
     assert!(engine.info(key).is_some());
     assert_eq!(engine.persistent_bytes().0, used);
+}
+
+#[test]
+fn seeded_keys_are_told_by_their_size_and_take_the_room_of_expanded_ones() {
+    let key = VrNumber::key(0, KeyKind::Bootstrapping).unwrap();
+    let table_3 = TINY.bootstrapping_key_bytes();
+    let bytes = vec![1; KeyForm::Seeded.bootstrapping_key_bytes(&TINY) as usize];
+    let with_room = |persistent_bytes| {
+        let limited = EngineConfig {
+            persistent_bytes,
+            ..config(1 << 20)
+        };
+        engine_on(limited, std::sync::Arc::new(MemorySwap::new()))
+    };
+    let engine = with_room(table_3);
+    store(&engine, key, &TINY, &bytes).unwrap();
+    assert_eq!(engine.info(key).unwrap().bytes, table_3);
+    for wrong in [bytes.len() - 1, bytes.len() + 1, bytes.len() - 32] {
+        let error = store(&engine, key, &TINY, &vec![1; wrong]).unwrap_err();
+        assert!(
+            matches!(error, EngineError::Size { seeded: Some(seeded), .. } if seeded == bytes.len() as u64),
+            "{error}"
+        );
+        assert!(error.to_string().contains("seeded"), "{error}");
+    }
+    assert!(matches!(
+        store(&with_room(table_3 - 1), key, &TINY, &bytes),
+        Err(EngineError::PersistentAreaFull { .. })
+    ));
 }
 
 #[test]

@@ -11,11 +11,9 @@ use std::time::{Duration, Instant};
 
 use toroid_ring::simd::Isa;
 use toroid_tfhe::TfheError;
-use toroid_tfhe::bootstrap::BootstrappingKeyLoader;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::gates;
 use toroid_tfhe::glwe;
-use toroid_tfhe::key_switch::KeySwitchingKeyLoader;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::lwe::{self, words_from_bytes};
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
@@ -38,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .to_vec();
     }
     println!(
-        "| set, path | runs | wrong | key generation and loading | bootstrap: median, best | extracted noise: measured/formula | output noise: measured/formula | 99.9 % interval |"
+        "| set, path | runs | wrong | bootstrapping key, both keys: generated and loaded | bootstrap: median, best | extracted noise: measured/formula | output noise: measured/formula | 99.9 % interval |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
     for request in requests {
@@ -67,16 +65,12 @@ fn measure<M: Modulus, A: Arithmetic<M>>(
     let mut rng = Csprng::from_os()?;
     let started = Instant::now();
     let client = ClientKey::generate(params, &mut rng);
-    let mut loader = BootstrappingKeyLoader::<M, A>::new(params, Isa::best())?;
-    client.bootstrapping_key(&mut rng, &mut |_, _| ControlFlow::Continue(()), &mut |b| {
-        loader.write(b)
-    })?;
-    let bootstrapping = loader.finish()?;
-    let mut loader = KeySwitchingKeyLoader::<M>::new(params, Isa::best())?;
-    client.key_switching_key(&mut rng, &mut |_, _| ControlFlow::Continue(()), &mut |b| {
-        loader.write(b)
-    })?;
-    let key_switching = loader.finish()?;
+    let mut progress = |_, _| ControlFlow::Continue(());
+    let bootstrapping =
+        client.loaded_bootstrapping_key::<M, A>(Isa::best(), &mut rng, &mut progress)?;
+    let bootstrapping_time = started.elapsed();
+    let key_switching =
+        client.loaded_key_switching_key::<M>(Isa::best(), &mut rng, &mut progress)?;
     let key_time = started.elapsed();
 
     let gate = params.message_bits == 0;
@@ -148,13 +142,14 @@ fn measure<M: Modulus, A: Arithmetic<M>>(
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let ratio = |squares: f64, formula: f64| squares / runs as f64 / formula;
     println!(
-        "| {}, {} | {runs} | {wrong} | {:.2} s | {:.1} ms, {:.1} ms | {:.3} (formula 2^{:.2}) | {:.3} (2^{:.2}) | 1 ± {:.3} |",
+        "| {}, {} | {runs} | {wrong} | {:.2} s, {:.2} s | {:.1} ms, {:.1} ms | {:.3} (formula 2^{:.2}) | {:.3} (2^{:.2}) | 1 ± {:.3} |",
         params.name,
         if A::PATH == Path::Exact {
             "exact"
         } else {
             "fast"
         },
+        bootstrapping_time.as_secs_f64(),
         key_time.as_secs_f64(),
         ms(times[runs / 2]),
         ms(times[0]),

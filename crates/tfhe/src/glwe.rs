@@ -2,10 +2,11 @@
 //!
 //! A TRLWE sample is k mask polynomials a_i, then the body b = sum a_i·s_i + m + e, in Z_q\[X\]/(X^N+1).
 
+use rayon::prelude::*;
 use toroid_ring::goldilocks;
 use toroid_ring::multiversion;
 use toroid_ring::ntt::NttPlan;
-use zeroize::{Zeroize, ZeroizeOnDrop};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::TfheError;
 use crate::encoding::Encoding;
@@ -13,6 +14,7 @@ use crate::lwe::LweSecretKey;
 use crate::modulus::Modulus;
 use crate::params::ParamSet;
 use crate::random::Csprng;
+use crate::seeded::MaskSeed;
 
 /// A binary TRLWE secret key: k polynomials of N bits.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
@@ -47,15 +49,6 @@ impl GlweSecretKey {
     #[must_use]
     pub fn extracted_key(&self) -> Option<LweSecretKey> {
         LweSecretKey::from_bits(self.bits.clone())
-    }
-
-    /// The polynomials in the NTT domain. Secret: zeroized when dropped.
-    pub(crate) fn transformed(&self, plan: &NttPlan) -> zeroize::Zeroizing<Vec<u64>> {
-        let mut spectrum = zeroize::Zeroizing::new(self.bits.clone());
-        for polynomial in spectrum.chunks_exact_mut(self.ring_degree) {
-            plan.forward(polynomial);
-        }
-        spectrum
     }
 }
 
@@ -176,110 +169,106 @@ pub fn test_vector<M: Modulus>(
     Ok(vector)
 }
 
-/// Secret polynomials on the way to a row.
-struct RowScratch<M: Modulus> {
-    words: zeroize::Zeroizing<Vec<M::Word>>,
-    spectrum: zeroize::Zeroizing<Vec<u64>>,
-}
-
-/// Transforms needed to make rows of a TRGSW sample.
-pub(crate) struct RowMaker<'a> {
-    pub(crate) params: &'static ParamSet,
-    pub(crate) plan: &'a NttPlan,
-    /// Secret polynomials in the NTT domain.
-    pub(crate) secret: &'a [u64],
+/// Makes the rows of TRGSW samples, in the coefficient domain.
+pub(crate) struct RowMaker {
+    params: &'static ParamSet,
+    plan: NttPlan,
     /// 1/N in the field.
-    pub(crate) scale: u64,
+    scale: u64,
+    /// Secret polynomials in the NTT domain, divided by N.
+    secret: Zeroizing<Vec<u64>>,
 }
 
-impl RowMaker<'_> {
-    /// One TRGSW sample of `bit`, as its l·(k+1) rows in BKNTT form: row c·l + level encrypts 0 with bit·g_level added to
-    /// component c.
-    pub(crate) fn trgsw<M: Modulus>(&self, bit: u64, out: &mut [u64], rng: &mut Csprng) {
-        let params = self.params;
-        let n = params.ring_degree;
-        let row_words = (params.glwe_dimension + 1) * n;
-        let mut scratch = RowScratch {
-            words: zeroize::Zeroizing::new(vec![M::Word::default(); n]),
-            spectrum: zeroize::Zeroizing::new(vec![0; n]),
-        };
-        for (row, out) in out.chunks_exact_mut(row_words).enumerate() {
-            let component = row / params.gadget.levels;
-            let gadget = M::gadget_value(params.gadget, row % params.gadget.levels);
-            self.row::<M>(component, M::select(gadget, bit), out, &mut scratch, rng);
+impl RowMaker {
+    /// For rows under this key.
+    ///
+    /// # Errors
+    /// [`TfheError::Ring`] for a degree that the transform does not support.
+    pub(crate) fn new(
+        params: &'static ParamSet,
+        key: &GlweSecretKey,
+    ) -> Result<RowMaker, TfheError> {
+        let plan = NttPlan::new(params.ring_degree)?;
+        let scale = goldilocks::inv(params.ring_degree as u64);
+        let mut secret = Zeroizing::new(key.bits.clone());
+        for polynomial in secret.chunks_exact_mut(params.ring_degree) {
+            plan.forward(polynomial);
+            plan.scale_assign(polynomial, scale);
         }
+        Ok(RowMaker {
+            params,
+            plan,
+            scale,
+            secret,
+        })
     }
 
-    fn row<M: Modulus>(
+    /// TRGSW sample number `index` of a key, which encrypts `bit`, as its l·(k+1) rows of k+1 polynomials: row c·l + level
+    /// encrypts 0 with bit·g_level added to component c. Masks are those that `seed` gives; what a mask component carries
+    /// stands in the body, as -bit·g_level·s_c.
+    pub(crate) fn trgsw<M: Modulus>(
         &self,
-        component: usize,
-        message: M::Word,
-        out: &mut [u64],
-        scratch: &mut RowScratch<M>,
+        index: usize,
+        bit: u64,
+        seed: &MaskSeed,
+        out: &mut [M::Word],
         rng: &mut Csprng,
     ) {
-        let n = self.params.ring_degree;
-        let RowScratch { words, spectrum } = scratch;
-        let (masks, body) = out.split_at_mut(self.params.glwe_dimension * n);
-        body.fill(0);
-        // Masks are drawn where they are cheapest: in the NTT domain if q = p (uniform there and here alike).
-        for (mask, secret) in masks.chunks_exact_mut(n).zip(self.secret.chunks_exact(n)) {
-            match M::KIND {
-                crate::params::ModulusKind::Goldilocks => {
-                    rng.fill_uniform::<crate::modulus::Goldilocks>(mask)
+        let params = self.params;
+        let n = params.ring_degree;
+        let mut scratch = Zeroizing::new(vec![0; 2 * n]);
+        let (product, sum) = scratch.split_at_mut(n);
+        for (row, out) in out.chunks_exact_mut(params.trlwe_words()).enumerate() {
+            let component = row / params.gadget.levels;
+            let gadget = M::gadget_value(params.gadget, row % params.gadget.levels);
+            let message = M::select(gadget, bit);
+            let (masks, body) = out.split_at_mut(params.extracted_dimension());
+            seed.expand_row::<M>((index * params.trgsw_rows() + row) as u64, masks);
+            sum.fill(0);
+            let columns = masks.chunks_exact(n).zip(self.secret.chunks_exact(n));
+            for (column, (mask, secret)) in columns.enumerate() {
+                lift::<M>(self.plan.isa(), product, mask);
+                if column == component {
+                    product[0] = M::to_goldilocks(M::sub(mask[0], message));
                 }
-                crate::params::ModulusKind::Torus32 => {
-                    rng.fill_uniform::<M>(words);
-                    lift::<M>(words, mask);
-                    self.plan.forward(mask);
-                }
+                self.plan.forward(product);
+                self.plan.mul_add_assign(sum, product, secret);
             }
-            self.plan.mul_add_assign(body, mask, secret);
-        }
-        if M::KIND == crate::params::ModulusKind::Torus32 {
-            // |sum| <= k·N·2^31 < p/2: the centred representative is the true integer; then reduced modulo q.
-            self.plan.inverse(body);
-            self.plan.scale_assign(body, self.scale);
-            for (word, value) in words.iter_mut().zip(body.iter()) {
-                *word = M::from_goldilocks(*value);
+            // Over the 32-bit torus |sum| <= k·N·2^31 < p/2: the centred representative is the true integer.
+            self.plan.inverse(sum);
+            lower::<M>(self.plan.isa(), body, sum);
+            rng.add_noise::<M>(params.log2_glwe_noise, body);
+            if component == params.glwe_dimension {
+                body[0] = M::add(body[0], message);
             }
-        } else {
-            words.fill(M::Word::default());
-        }
-        rng.add_noise::<M>(self.params.log2_glwe_noise, words);
-        let noisy_body = component == self.params.glwe_dimension;
-        if noisy_body {
-            words[0] = M::add(words[0], message);
-        }
-        lift::<M>(words, spectrum);
-        self.plan.forward(spectrum);
-        if M::KIND == crate::params::ModulusKind::Torus32 {
-            body.copy_from_slice(spectrum);
-        } else {
-            for (value, term) in body.iter_mut().zip(spectrum.iter()) {
-                *value = goldilocks::add(*value, *term);
-            }
-        }
-        if !noisy_body {
-            self.add_message_to_mask::<M>(&mut masks[component * n..(component + 1) * n], message);
-        }
-        for polynomial in out.chunks_exact_mut(n) {
-            self.plan.scale_assign(polynomial, self.scale);
         }
     }
 
-    /// Adds a constant polynomial, which is the same constant at every point of the transform. Over the 32-bit torus the
-    /// words become those of centred mask + message, not reduced modulo 2^32: the same sample.
-    fn add_message_to_mask<M: Modulus>(&self, mask: &mut [u64], message: M::Word) {
-        let lifted = M::to_goldilocks(message);
-        for value in mask {
-            *value = goldilocks::add(*value, lifted);
+    /// Polynomials in the coefficient domain to their canonical form in the NTT domain (BKNTT), in parallel.
+    pub(crate) fn transform<M: Modulus>(&self, words: &[M::Word], out: &mut [u64]) {
+        let n = self.params.ring_degree;
+        out.par_chunks_exact_mut(n)
+            .zip(words.par_chunks_exact(n))
+            .for_each(|(out, words)| {
+                lift::<M>(self.plan.isa(), out, words);
+                self.plan.forward(out);
+                self.plan.scale_assign(out, self.scale);
+            });
+    }
+}
+
+multiversion! {
+    fn lift<M: Modulus>(out: &mut [u64], words: &[M::Word]) {
+        for (o, w) in out.iter_mut().zip(words) {
+            *o = M::to_goldilocks(*w);
         }
     }
 }
 
-fn lift<M: Modulus>(words: &[M::Word], out: &mut [u64]) {
-    for (o, w) in out.iter_mut().zip(words) {
-        *o = M::to_goldilocks(*w);
+multiversion! {
+    fn lower<M: Modulus>(out: &mut [M::Word], values: &[u64]) {
+        for (o, v) in out.iter_mut().zip(values) {
+            *o = M::from_goldilocks(*v);
+        }
     }
 }

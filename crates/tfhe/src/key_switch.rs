@@ -81,6 +81,31 @@ impl<M: Modulus> KeySwitchingKeyLoader<M> {
         Ok(())
     }
 
+    /// Has the next `count` samples filled in, in parallel, with canonical words: `fill` is given a sample's position among
+    /// them and its n + 1 words. Nothing else may be half-written.
+    ///
+    /// # Errors
+    /// [`TfheError::Length`] for samples beyond the end.
+    pub(crate) fn write_samples(
+        &mut self,
+        count: usize,
+        fill: impl Fn(usize, &mut [M::Word]) + Sync,
+    ) -> Result<(), TfheError> {
+        let sample_bytes = self.key.params.tlwe_bytes();
+        let end = self.filled + count * sample_bytes;
+        if end as u64 > self.key.params.key_switching_key_bytes() {
+            return Err(self.wrong_length(end as u64));
+        }
+        let room = &mut self.key.words.bytes_mut()[self.filled..end];
+        bytemuck::cast_slice_mut::<u8, M::Word>(room)
+            .par_chunks_exact_mut(self.key.params.tlwe_words())
+            .enumerate()
+            .for_each(|(index, sample)| fill(index, sample));
+        self.filled = end;
+        self.checked = end / size_of::<M::Word>();
+        Ok(())
+    }
+
     /// The key, once all bytes are there.
     ///
     /// # Errors

@@ -1,22 +1,25 @@
 //! Client keys, and the generation of the public keys from them.
 //!
-//! Public keys are generated as a stream of canonical bytes, in order, so that a key of gigabytes needs a few megabytes
-//! of memory on its way to a file or a drive.
+//! Public keys are generated as a stream, in order, so that a key of gigabytes needs a few megabytes of memory on its way
+//! to a file or a drive. Their masks are those that a public seed expands to, in every form ([`KeyForm`]).
 
 use std::ops::ControlFlow;
 
 use rayon::prelude::*;
-use toroid_ring::goldilocks;
-use toroid_ring::ntt::NttPlan;
+use toroid_ring::simd::Isa;
 use zeroize::Zeroizing;
 
 use crate::TfheError;
+use crate::bootstrap::{BootstrappingKey, BootstrappingKeyLoader};
 use crate::encoding::Encoding;
 use crate::glwe::{GlweSecretKey, RowMaker};
+use crate::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use crate::lwe::LweSecretKey;
 use crate::modulus::{Goldilocks, Modulus, Torus32};
 use crate::params::{ModulusKind, ParamSet};
+use crate::product::Arithmetic;
 use crate::random::Csprng;
+use crate::seeded::{KeyForm, MaskSeed};
 
 /// Told (done, total) in bytes as a long work goes on; `Break` cancels it.
 pub type Progress<'a> = dyn FnMut(u64, u64) -> ControlFlow<()> + 'a;
@@ -206,65 +209,183 @@ impl ClientKey {
         Ok(self.lwe.phase::<M>(&words))
     }
 
-    /// Generates the bootstrapping key as canonical bytes (BKNTT of Table 3), in parallel on the current thread pool.
+    /// Generates the bootstrapping key as bytes of a form, in parallel on the current thread pool. The same generator
+    /// gives the same key in both forms.
     ///
     /// # Errors
     /// What `sink` returns, [`TfheError::Cancelled`].
     pub fn bootstrapping_key(
         &self,
-        rng: &mut Csprng,
-        progress: &mut Progress<'_>,
-        sink: &mut Sink<'_>,
-    ) -> Result<(), TfheError> {
-        let plan = NttPlan::new(self.params.ring_degree)?;
-        let secret = self.glwe.transformed(&plan);
-        let maker = RowMaker {
-            params: self.params,
-            plan: &plan,
-            secret: &secret,
-            scale: goldilocks::inv(self.params.ring_degree as u64),
-        };
-        let make = |bit: u64, out: &mut [u64], rng: &mut Csprng| match self.params.modulus {
-            ModulusKind::Torus32 => maker.trgsw::<Torus32>(bit, out, rng),
-            ModulusKind::Goldilocks => maker.trgsw::<Goldilocks>(bit, out, rng),
-        };
-        stream(
-            self.lwe.bits(),
-            self.params.trgsw_words(),
-            rng,
-            progress,
-            sink,
-            |bits, words, rng| make(bits[0], words, rng),
-            1,
-        )
-    }
-
-    /// Generates the key-switching key as bytes (KSK of Table 3), in parallel on the current thread pool.
-    ///
-    /// # Errors
-    /// What `sink` returns, [`TfheError::Cancelled`].
-    pub fn key_switching_key(
-        &self,
+        form: KeyForm,
         rng: &mut Csprng,
         progress: &mut Progress<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<(), TfheError> {
         match self.params.modulus {
-            ModulusKind::Torus32 => self.key_switching_key_as::<Torus32>(rng, progress, sink),
-            ModulusKind::Goldilocks => self.key_switching_key_as::<Goldilocks>(rng, progress, sink),
+            ModulusKind::Torus32 => self.bootstrapping_key_as::<Torus32>(form, rng, progress, sink),
+            ModulusKind::Goldilocks => {
+                self.bootstrapping_key_as::<Goldilocks>(form, rng, progress, sink)
+            }
+        }
+    }
+
+    fn bootstrapping_key_as<M: Modulus>(
+        &self,
+        form: KeyForm,
+        rng: &mut Csprng,
+        progress: &mut Progress<'_>,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), TfheError> {
+        let seed = MaskSeed::generate(rng);
+        let maker = RowMaker::new(self.params, &self.glwe)?;
+        let total = form.bootstrapping_key_bytes(self.params);
+        match form {
+            KeyForm::Seeded => {
+                sink(seed.as_bytes())?;
+                let body = self.params.extracted_dimension()..;
+                let mut bodies = Vec::new();
+                self.rows::<M>(&maker, &seed, rng, (total, progress), |rows| {
+                    bodies.clear();
+                    for row in rows.chunks_exact(self.params.trlwe_words()) {
+                        bodies.extend_from_slice(&row[body.clone()]);
+                    }
+                    sink(bytemuck::cast_slice(&bodies))
+                })
+            }
+            KeyForm::Expanded => {
+                let mut spectra = Vec::new();
+                self.rows::<M>(&maker, &seed, rng, (total, progress), |rows| {
+                    spectra.resize(rows.len(), 0);
+                    maker.transform::<M>(rows, &mut spectra);
+                    sink(bytemuck::cast_slice(&spectra))
+                })
+            }
+        }
+    }
+
+    /// Generates the bootstrapping key into the form that `A` computes with, without a detour by bytes: the key that
+    /// [`ClientKey::bootstrapping_key`] gives for the same generator, loaded with the kernels of `isa`. `progress` counts
+    /// bytes of the seeded form.
+    ///
+    /// # Errors
+    /// Those of [`BootstrappingKeyLoader::new`], [`TfheError::Cancelled`].
+    pub fn loaded_bootstrapping_key<M: Modulus, A: Arithmetic<M>>(
+        &self,
+        isa: Isa,
+        rng: &mut Csprng,
+        progress: &mut Progress<'_>,
+    ) -> Result<BootstrappingKey<M, A>, TfheError> {
+        let mut loader = BootstrappingKeyLoader::<M, A>::new(self.params, isa)?;
+        let seed = MaskSeed::generate(rng);
+        let maker = RowMaker::new(self.params, &self.glwe)?;
+        let total = KeyForm::Seeded.bootstrapping_key_bytes(self.params);
+        self.rows::<M>(&maker, &seed, rng, (total, progress), |rows| {
+            loader.write_coefficients(rows)
+        })?;
+        loader.finish()
+    }
+
+    /// Hands the rows of the bootstrapping key to `take`, in order, whole TRGSW samples at a time.
+    fn rows<M: Modulus>(
+        &self,
+        maker: &RowMaker,
+        seed: &MaskSeed,
+        rng: &mut Csprng,
+        progress: (u64, &mut Progress<'_>),
+        take: impl FnMut(&[M::Word]) -> Result<(), TfheError>,
+    ) -> Result<(), TfheError> {
+        let words_per_bit = self.params.trgsw_rows() * self.params.trlwe_words();
+        let make = |index: usize, bits: &[u64], words: &mut [M::Word], rng: &mut Csprng| {
+            maker.trgsw::<M>(index, bits[0], seed, words, rng);
+        };
+        stream(
+            (self.lwe.bits(), 1),
+            words_per_bit,
+            rng,
+            progress,
+            make,
+            take,
+        )
+    }
+
+    /// Generates the key-switching key as bytes of a form, in parallel on the current thread pool. The same generator
+    /// gives the same key in both forms.
+    ///
+    /// # Errors
+    /// What `sink` returns, [`TfheError::Cancelled`].
+    pub fn key_switching_key(
+        &self,
+        form: KeyForm,
+        rng: &mut Csprng,
+        progress: &mut Progress<'_>,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), TfheError> {
+        match self.params.modulus {
+            ModulusKind::Torus32 => self.key_switching_key_as::<Torus32>(form, rng, progress, sink),
+            ModulusKind::Goldilocks => {
+                self.key_switching_key_as::<Goldilocks>(form, rng, progress, sink)
+            }
         }
     }
 
     fn key_switching_key_as<M: Modulus>(
         &self,
+        form: KeyForm,
         rng: &mut Csprng,
         progress: &mut Progress<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<(), TfheError> {
-        /// Mask words of the extracted sample whose rows are made in one go.
+        let seed = MaskSeed::generate(rng);
+        let progress = (form.key_switching_key_bytes(self.params), progress);
+        match form {
+            KeyForm::Seeded => {
+                sink(seed.as_bytes())?;
+                let mut bodies = Vec::new();
+                self.samples::<M>(&seed, rng, progress, |samples| {
+                    bodies.clear();
+                    let samples = samples.chunks_exact(self.params.tlwe_words());
+                    bodies.extend(samples.map(|sample| sample[self.params.lwe_dimension]));
+                    sink(bytemuck::cast_slice(&bodies))
+                })
+            }
+            KeyForm::Expanded => self.samples::<M>(&seed, rng, progress, |samples| {
+                sink(bytemuck::cast_slice(samples))
+            }),
+        }
+    }
+
+    /// Generates the key-switching key into memory: the key that [`ClientKey::key_switching_key`] gives for the same
+    /// generator, loaded. `progress` counts bytes of the expanded form.
+    ///
+    /// # Errors
+    /// Those of [`KeySwitchingKeyLoader::new`], [`TfheError::Cancelled`].
+    pub fn loaded_key_switching_key<M: Modulus>(
+        &self,
+        isa: Isa,
+        rng: &mut Csprng,
+        progress: &mut Progress<'_>,
+    ) -> Result<KeySwitchingKey<M>, TfheError> {
+        let mut loader = KeySwitchingKeyLoader::<M>::new(self.params, isa)?;
+        let seed = MaskSeed::generate(rng);
+        let total = self.params.key_switching_key_bytes();
+        self.samples::<M>(&seed, rng, (total, progress), |samples| {
+            loader.write(bytemuck::cast_slice(samples))
+        })?;
+        loader.finish()
+    }
+
+    /// Hands the samples of the key-switching key to `take`, in order.
+    fn samples<M: Modulus>(
+        &self,
+        seed: &MaskSeed,
+        rng: &mut Csprng,
+        progress: (u64, &mut Progress<'_>),
+        take: impl FnMut(&[M::Word]) -> Result<(), TfheError>,
+    ) -> Result<(), TfheError> {
+        /// Mask words of the extracted sample whose samples are made in one go.
         const INDICES: usize = 64;
         let gadget = self.params.key_switch;
-        let make = |bits: &[u64], words: &mut [M::Word], rng: &mut Csprng| {
+        let make = |index: usize, bits: &[u64], words: &mut [M::Word], rng: &mut Csprng| {
             // Room for all from the start: a vector that grows leaves secrets behind.
             let mut messages = Zeroizing::new(Vec::with_capacity(bits.len() * gadget.levels));
             for bit in bits {
@@ -272,53 +393,54 @@ impl ClientKey {
                     (0..gadget.levels).map(|level| M::select(M::gadget_value(gadget, level), *bit)),
                 );
             }
-            self.lwe
-                .encrypt_many::<M>(words, &mut messages, self.params.log2_lwe_noise, rng);
+            self.lwe.encrypt_seeded::<M>(
+                words,
+                &mut messages,
+                self.params.log2_lwe_noise,
+                (seed, (index * gadget.levels) as u64),
+                rng,
+            );
         };
         stream(
-            self.glwe.bits(),
+            (self.glwe.bits(), INDICES),
             gadget.levels * self.params.tlwe_words(),
             rng,
             progress,
-            sink,
             make,
-            INDICES,
+            take,
         )
     }
 }
 
 /// Makes `words_per_bit` words for every key bit, `group` bits at a time and several groups side by side, and hands
-/// them to `sink` in order.
+/// them to `take` in order. `make` is given the position of its first bit.
 fn stream<W: bytemuck::Pod + Default + Send + Sync>(
-    bits: &[u64],
+    (bits, group): (&[u64], usize),
     words_per_bit: usize,
     rng: &mut Csprng,
-    progress: &mut Progress<'_>,
-    sink: &mut Sink<'_>,
-    make: impl Fn(&[u64], &mut [W], &mut Csprng) + Sync,
-    group: usize,
+    (total, progress): (u64, &mut Progress<'_>),
+    make: impl Fn(usize, &[u64], &mut [W], &mut Csprng) + Sync,
+    mut take: impl FnMut(&[W]) -> Result<(), TfheError>,
 ) -> Result<(), TfheError> {
     let batch = group * 2 * rayon::current_num_threads();
-    let total = (bits.len() * words_per_bit * size_of::<W>()) as u64;
-    let mut done = 0;
     let mut words = vec![W::default(); batch.min(bits.len()) * words_per_bit];
-    for bits in bits.chunks(batch) {
-        if progress(done, total).is_break() {
+    for (batches, part) in bits.chunks(batch).enumerate() {
+        let first = batches * batch;
+        if progress(total * first as u64 / bits.len() as u64, total).is_break() {
             return Err(TfheError::Cancelled);
         }
-        let words = &mut words[..bits.len() * words_per_bit];
-        let tasks: Vec<_> = bits
+        let words = &mut words[..part.len() * words_per_bit];
+        let tasks: Vec<_> = part
             .chunks(group)
             .zip(words.chunks_mut(group * words_per_bit))
-            .map(|(bits, words)| (bits, words, rng.fork()))
+            .enumerate()
+            .map(|(groups, (bits, words))| (first + groups * group, bits, words, rng.fork()))
             .collect();
         tasks
             .into_par_iter()
-            .for_each(|(bits, words, mut rng)| make(bits, words, &mut rng));
-        let bytes: &[u8] = bytemuck::cast_slice(words);
-        sink(bytes)?;
-        done += bytes.len() as u64;
+            .for_each(|(index, bits, words, mut rng)| make(index, bits, words, &mut rng));
+        take(words)?;
     }
-    let _ = progress(done, total);
+    let _ = progress(total, total);
     Ok(())
 }

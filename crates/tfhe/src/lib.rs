@@ -21,6 +21,7 @@ pub mod noise;
 pub mod params;
 pub mod product;
 pub mod random;
+pub mod seeded;
 pub mod serialize;
 
 pub use error::TfheError;

@@ -10,6 +10,7 @@ use crate::TfheError;
 use crate::modulus::Modulus;
 use crate::params::ParamSet;
 use crate::random::Csprng;
+use crate::seeded::MaskSeed;
 
 /// A binary TLWE secret key: n words of 0 or 1.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
@@ -66,19 +67,22 @@ impl LweSecretKey {
         body[0] = M::add(body[0], self.mask_product::<M>(mask));
     }
 
-    /// Encrypts one word for each entry of `messages` into consecutive samples, drawing the noise in one batch.
-    pub(crate) fn encrypt_many<M: Modulus>(
+    /// Encrypts one word for each entry of `messages` into consecutive samples, the first of which is number `first` of those
+    /// whose masks `seed` gives. `messages` serves as scratch for secrets.
+    pub(crate) fn encrypt_seeded<M: Modulus>(
         &self,
         samples: &mut [M::Word],
         messages: &mut [M::Word],
         log2_noise: f64,
+        (seed, first): (&MaskSeed, u64),
         rng: &mut Csprng,
     ) {
         rng.add_noise::<M>(log2_noise, messages);
         let words = self.dimension() + 1;
-        for (sample, message) in samples.chunks_exact_mut(words).zip(messages.iter()) {
+        let numbered = samples.chunks_exact_mut(words).zip(first..);
+        for ((sample, number), message) in numbered.zip(messages.iter()) {
             let (mask, body) = sample.split_at_mut(words - 1);
-            rng.fill_uniform::<M>(mask);
+            seed.expand_sample::<M>(number, mask);
             body[0] = M::add(*message, self.mask_product::<M>(mask));
         }
     }

@@ -1,5 +1,9 @@
 //! Randomness: a ChaCha20 generator seeded by the operating system, uniform words and Gaussian noise.
 //!
+//! A generator has two streams of ChaCha20 under its seed: stream 0 gives all that is secret (key bits, noise, seeds of
+//! other generators), stream 1 the seeds that are published with public keys ([`crate::seeded`]). A published seed is the
+//! key of streams of its own, so nothing that an expansion reads is a part of the streams that secrets come from.
+//!
 //! The Gaussian sampler (Box and Muller) evaluates polynomials only: no branch and no table index depends on the noise.
 
 use chacha20::ChaCha20Rng;
@@ -12,10 +16,16 @@ use crate::modulus::{Modulus, nearest_i64};
 use crate::{TfheError, params::ModulusKind};
 
 /// A cryptographic generator: ChaCha20; its state is zeroized when it is dropped.
-pub struct Csprng(ChaCha20Rng);
+pub struct Csprng {
+    secret: ChaCha20Rng,
+    public: ChaCha20Rng,
+}
 
 /// How many samples are drawn at a time.
 const BATCH: usize = 512;
+
+/// Number of the stream that published seeds come from.
+const PUBLIC_STREAM: u64 = 1;
 
 impl Csprng {
     /// Seeded by the operating system.
@@ -25,36 +35,46 @@ impl Csprng {
     pub fn from_os() -> Result<Csprng, TfheError> {
         let mut seed = Zeroizing::new([0u8; 32]);
         getrandom::fill(seed.as_mut()).map_err(|error| TfheError::Entropy(error.to_string()))?;
-        Ok(Csprng(ChaCha20Rng::from_seed(*seed)))
+        Ok(Csprng::from_seed(*seed))
     }
 
     /// Seeded by the caller: for reproducible tests. Never use a known seed for keys that protect something.
     #[must_use]
     pub fn from_seed(seed: [u8; 32]) -> Csprng {
-        Csprng(ChaCha20Rng::from_seed(seed))
+        Csprng {
+            secret: stream(&seed, 0),
+            public: stream(&seed, PUBLIC_STREAM),
+        }
     }
 
     /// A new generator, seeded by this one, for a task that runs side by side.
     pub fn fork(&mut self) -> Csprng {
         let mut seed = Zeroizing::new([0u8; 32]);
-        self.0.fill_bytes(seed.as_mut());
-        Csprng(ChaCha20Rng::from_seed(*seed))
+        self.secret.fill_bytes(seed.as_mut());
+        Csprng::from_seed(*seed)
+    }
+
+    /// A seed to publish, from the stream that serves nothing else.
+    pub(crate) fn public_seed(&mut self) -> [u8; 32] {
+        let mut seed = [0; 32];
+        self.public.fill_bytes(&mut seed);
+        seed
     }
 
     /// 64 uniform bits.
     pub fn next_u64(&mut self) -> u64 {
-        self.0.next_u64()
+        self.secret.next_u64()
     }
 
     /// Fills a buffer with uniform bytes.
     pub fn fill_bytes(&mut self, bytes: &mut [u8]) {
-        self.0.fill_bytes(bytes);
+        self.secret.fill_bytes(bytes);
     }
 
     /// Fills a buffer with uniform bits, one a word.
     pub fn fill_bits(&mut self, bits: &mut [u64]) {
         for chunk in bits.chunks_mut(64) {
-            let word = Zeroizing::new(self.0.next_u64());
+            let word = Zeroizing::new(self.secret.next_u64());
             for (i, bit) in chunk.iter_mut().enumerate() {
                 *bit = (*word >> i) & 1;
             }
@@ -63,16 +83,7 @@ impl Csprng {
 
     /// Fills a buffer with uniform words modulo q.
     pub fn fill_uniform<M: Modulus>(&mut self, words: &mut [M::Word]) {
-        self.0.fill_bytes(bytemuck::cast_slice_mut(words));
-        if M::KIND == ModulusKind::Goldilocks {
-            for word in words.iter_mut() {
-                while !M::is_canonical(*word) {
-                    if let Some(fresh) = M::uniform(self.0.next_u64()) {
-                        *word = fresh;
-                    }
-                }
-            }
-        }
+        fill_uniform::<M>(&mut self.secret, words);
     }
 
     /// Adds rounded Gaussian noise of standard deviation `2^log2_sigma` (a fraction of the torus) to every word.
@@ -89,7 +100,8 @@ impl Csprng {
         let mut uniform = [0u64; BATCH];
         let mut normal = [0f64; BATCH];
         for chunk in words.chunks_mut(BATCH) {
-            self.0.fill_bytes(bytemuck::cast_slice_mut(&mut uniform));
+            self.secret
+                .fill_bytes(bytemuck::cast_slice_mut(&mut uniform));
             box_muller(Isa::best(), &uniform, &mut normal);
             for (word, x) in chunk.iter_mut().zip(&normal) {
                 *word = M::add(*word, M::from_signed(nearest_i64(x * sigma)));
@@ -97,6 +109,28 @@ impl Csprng {
         }
         uniform.zeroize();
         normal.zeroize();
+    }
+}
+
+/// Stream `number` of the generator that `seed` is the key of: 64-bit block counter from 0, 64-bit nonce `number`.
+pub(crate) fn stream(seed: &[u8; 32], number: u64) -> ChaCha20Rng {
+    let mut rng = ChaCha20Rng::from_seed(*seed);
+    rng.set_stream(number);
+    rng
+}
+
+/// Fills a buffer with uniform words modulo q: as many little-endian words of the stream; those not below q are replaced, in
+/// the order of their places, by the next words of the stream that are.
+pub(crate) fn fill_uniform<M: Modulus>(rng: &mut impl Rng, words: &mut [M::Word]) {
+    rng.fill_bytes(bytemuck::cast_slice_mut(words));
+    if M::KIND == ModulusKind::Goldilocks {
+        for word in words.iter_mut() {
+            while !M::is_canonical(*word) {
+                if let Some(fresh) = M::uniform(rng.next_u64()) {
+                    *word = fresh;
+                }
+            }
+        }
     }
 }
 
@@ -223,6 +257,52 @@ mod tests {
         moments::<Torus32>(-27.0);
         moments::<Goldilocks>(-23.5);
         moments::<Goldilocks>(-58.0);
+    }
+
+    #[test]
+    fn published_seeds_leave_the_secret_stream_alone() {
+        let (mut a, mut b) = (Csprng::from_seed([4; 32]), Csprng::from_seed([4; 32]));
+        let seeds = [a.public_seed(), a.public_seed()];
+        assert_ne!(seeds[0], seeds[1]);
+        let mut secret = [0; 32];
+        b.fill_bytes(&mut secret);
+        assert!(!seeds.contains(&secret));
+        let mut same = [0; 32];
+        a.fill_bytes(&mut same);
+        assert_eq!(secret, same);
+        assert_eq!(b.public_seed(), seeds[0]);
+        assert_ne!(a.fork().public_seed(), a.public_seed());
+    }
+
+    /// A stream that begins with these words and goes on with zeros.
+    struct Words(std::vec::IntoIter<u64>);
+
+    impl chacha20::rand_core::TryRng for Words {
+        type Error = std::convert::Infallible;
+
+        fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
+            Ok(self.try_next_u64()? as u32)
+        }
+
+        fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
+            Ok(self.0.next().unwrap_or(0))
+        }
+
+        fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Self::Error> {
+            for chunk in bytes.chunks_exact_mut(8) {
+                chunk.copy_from_slice(&self.try_next_u64()?.to_le_bytes());
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn words_not_below_the_modulus_are_replaced_by_the_next_ones() {
+        let p = toroid_ring::goldilocks::P;
+        let mut rng = Words(vec![5, p, p - 1, u64::MAX, p + 3, 7, u64::MAX, 8].into_iter());
+        let mut words = [0; 4];
+        fill_uniform::<Goldilocks>(&mut rng, &mut words);
+        assert_eq!(words, [5, 7, p - 1, 8]);
     }
 
     #[test]

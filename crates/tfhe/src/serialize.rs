@@ -26,6 +26,7 @@ use crate::TfheError;
 use crate::encoding::Encoding;
 use crate::keys::{ClientKey, KeyTag};
 use crate::params::ParamSet;
+use crate::seeded::KeyForm;
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 64;
@@ -41,23 +42,29 @@ const MAGIC: [u8; 8] = *b"TOROIDOB";
 pub enum Kind {
     /// Secret keys.
     ClientKey,
-    /// BKNTT.
+    /// BKNTT, expanded.
     BootstrappingKey,
-    /// KSK.
+    /// KSK, expanded.
     KeySwitchingKey,
     /// A test vector.
     TestVector,
     /// One TLWE sample.
     Sample,
+    /// A bootstrapping key as seed and bodies.
+    SeededBootstrappingKey,
+    /// A key-switching key as seed and bodies.
+    SeededKeySwitchingKey,
 }
 
 impl Kind {
-    const ALL: [(Kind, u16, &'static str); 5] = [
+    const ALL: [(Kind, u16, &'static str); 7] = [
         (Kind::ClientKey, 1, "client key"),
         (Kind::BootstrappingKey, 2, "bootstrapping key"),
         (Kind::KeySwitchingKey, 3, "key-switching key"),
         (Kind::TestVector, 4, "test vector"),
         (Kind::Sample, 5, "TLWE sample"),
+        (Kind::SeededBootstrappingKey, 6, "seeded bootstrapping key"),
+        (Kind::SeededKeySwitchingKey, 7, "seeded key-switching key"),
     ];
 
     fn entry(self) -> (Kind, u16, &'static str) {
@@ -67,8 +74,28 @@ impl Kind {
             Kind::KeySwitchingKey => 2,
             Kind::TestVector => 3,
             Kind::Sample => 4,
+            Kind::SeededBootstrappingKey => 5,
+            Kind::SeededKeySwitchingKey => 6,
         };
         Self::ALL[index]
+    }
+
+    /// A bootstrapping key of this form.
+    #[must_use]
+    pub const fn bootstrapping_key(form: KeyForm) -> Kind {
+        match form {
+            KeyForm::Seeded => Kind::SeededBootstrappingKey,
+            KeyForm::Expanded => Kind::BootstrappingKey,
+        }
+    }
+
+    /// A key-switching key of this form.
+    #[must_use]
+    pub const fn key_switching_key(form: KeyForm) -> Kind {
+        match form {
+            KeyForm::Seeded => Kind::SeededKeySwitchingKey,
+            KeyForm::Expanded => Kind::KeySwitchingKey,
+        }
     }
 
     /// The object's name in messages.
@@ -84,6 +111,8 @@ impl Kind {
             Kind::ClientKey => ClientKey::packed_bytes(params) as u64,
             Kind::BootstrappingKey => params.bootstrapping_key_bytes(),
             Kind::KeySwitchingKey => params.key_switching_key_bytes(),
+            Kind::SeededBootstrappingKey => KeyForm::Seeded.bootstrapping_key_bytes(params),
+            Kind::SeededKeySwitchingKey => KeyForm::Seeded.key_switching_key_bytes(params),
             Kind::TestVector => params.test_vector_bytes() as u64,
             Kind::Sample => params.tlwe_bytes() as u64,
         }

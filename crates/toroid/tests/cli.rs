@@ -242,6 +242,8 @@ fn parameter_sets_are_shown() {
     let paper = place.json("params paper");
     assert_eq!(paper["bootstrapping_key_bytes"], 2_097_152_000u64);
     assert_eq!(paper["key_switching_key_bytes"], 367_460_352u64);
+    assert_eq!(paper["seeded_bootstrapping_key_bytes"], 524_288_032u64);
+    assert_eq!(paper["seeded_key_switching_key_bytes"], 458_784u64);
     assert_eq!(paper["security_bits"], 122);
     assert!(place.ok("params").contains("INSECURE"));
     assert!(place.ok("params message7").contains("128"));
@@ -306,7 +308,8 @@ fn a_read_sample_is_computed_with() {
 fn key_ids_keep_clients_apart() {
     let place = Place::prepared("nvme");
     let maximum = place.copy_example("examples/maximum.tasm");
-    place.ok("keys generate --params tiny32 --out others");
+    // One client's keys are seeded, the other's expanded.
+    place.ok("keys generate --params tiny32 --out others --expanded");
     place.ok("put d.img others/bootstrapping.key others/key-switching.key --key-id 5");
     place.fails(
         1,
@@ -338,9 +341,21 @@ fn key_ids_keep_clients_apart() {
 fn files_say_what_they_are() {
     let place = Place::prepared("second-half");
     let key = place.json("keys info keys/bootstrapping.key");
-    assert_eq!(key["kind"], "bootstrapping key");
+    assert_eq!(key["kind"], "seeded bootstrapping key");
     assert_eq!(key["params"], "tiny");
-    assert_eq!(key["payload_bytes"], 524_288);
+    assert_eq!(key["payload_bytes"], 262_176);
+    let key_switching = place.json("keys info keys/key-switching.key");
+    assert_eq!(key_switching["kind"], "seeded key-switching key");
+    assert_eq!(key_switching["payload_bytes"], 12_320);
+    place.ok("keys generate --params tiny --out whole --expanded");
+    for (file, kind, bytes) in [
+        ("bootstrapping", "bootstrapping key", 524_288),
+        ("key-switching", "key-switching key", 405_504),
+    ] {
+        let expanded = place.json(&format!("keys info whole/{file}.key"));
+        assert_eq!(expanded["kind"], kind);
+        assert_eq!(expanded["payload_bytes"], bytes);
+    }
     let sample = place.json("keys info three.ct");
     assert_eq!(sample["kind"], "TLWE sample");
     assert_eq!(sample["tag"], key["tag"]);
@@ -527,7 +542,7 @@ fn damaged_files_are_found() {
         fs::write(place.path("damaged"), bytes).unwrap();
     };
     let flipped = |at: usize| move |bytes: &mut Vec<u8>| bytes[at] ^= 1;
-    for at in [0, 10, 40, 64, 3000, 524_290] {
+    for at in [0, 10, 40, 64, 3000, 262_000] {
         damage("keys/bootstrapping.key", &flipped(at));
         place.fails(1, "keys info damaged", &["damaged"]);
         place.fails(1, "put d.img damaged", &["damaged"]);

@@ -1,7 +1,6 @@
 //! The CPU back end: `toroid-tfhe` on the exact (NTT) or the fast (f64 FFT) path.
 
 use std::any::Any;
-use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use toroid_isa::KeyKind;
@@ -14,6 +13,7 @@ use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
 use toroid_tfhe::noise::Path;
 use toroid_tfhe::params::{ModulusKind, ParamSet};
 use toroid_tfhe::product::{Arithmetic, Exact, Fast};
+use toroid_tfhe::seeded::{KeyForm, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
 
 use super::{Backend, BackendError, KeySink, LoadedKey};
 use crate::cancel::CancelToken;
@@ -119,8 +119,9 @@ impl Backend for CpuBackend {
         &self,
         params: &'static ParamSet,
         kind: KeyKind,
+        form: KeyForm,
     ) -> Result<Box<dyn KeySink>, BackendError> {
-        dispatch!(params, self.path, begin(params, kind, self.isa))
+        dispatch!(params, self.path, begin(params, (kind, form), self.isa))
     }
 
     fn bootstrap(
@@ -224,58 +225,69 @@ fn loaded<K: 'static>(key: &dyn LoadedKey) -> Result<&K, BackendError> {
         })
 }
 
-struct BootstrappingSink<M: Modulus, A: Arithmetic<M>>(
-    BootstrappingKeyLoader<M, A>,
-    PhantomData<M>,
-);
+/// A loader as a sink, with how it takes bytes and what it makes of them.
+struct Loading<L> {
+    loader: L,
+    write: fn(&mut L, &[u8]) -> Result<(), TfheError>,
+    finish: fn(L) -> Result<Arc<dyn LoadedKey>, TfheError>,
+}
 
-impl<M: Modulus, A: Arithmetic<M>> KeySink for BootstrappingSink<M, A> {
+impl<L: Send> KeySink for Loading<L> {
     fn write(&mut self, bytes: &[u8]) -> Result<(), BackendError> {
-        self.0.write(bytes).map_err(refused_key)
+        (self.write)(&mut self.loader, bytes).map_err(refused_key)
     }
 
     fn finish(self: Box<Self>) -> Result<Arc<dyn LoadedKey>, BackendError> {
-        let key = self.0.finish().map_err(refused_key)?;
-        Ok(Arc::new(Loaded {
-            params: key.params(),
-            kind: KeyKind::Bootstrapping,
-            bytes: key.memory(),
-            key,
-        }))
+        (self.finish)(self.loader).map_err(refused_key)
     }
 }
 
-struct KeySwitchingSink<M: Modulus>(KeySwitchingKeyLoader<M>);
+fn loaded_bootstrapping_key<M: Modulus, A: Arithmetic<M>>(
+    key: BootstrappingKey<M, A>,
+) -> Arc<dyn LoadedKey> {
+    Arc::new(Loaded {
+        params: key.params(),
+        kind: KeyKind::Bootstrapping,
+        bytes: key.memory(),
+        key,
+    })
+}
 
-impl<M: Modulus> KeySink for KeySwitchingSink<M> {
-    fn write(&mut self, bytes: &[u8]) -> Result<(), BackendError> {
-        self.0.write(bytes).map_err(refused_key)
-    }
-
-    fn finish(self: Box<Self>) -> Result<Arc<dyn LoadedKey>, BackendError> {
-        let key = self.0.finish().map_err(refused_key)?;
-        Ok(Arc::new(Loaded {
-            params: key.params(),
-            kind: KeyKind::KeySwitching,
-            bytes: key.memory(),
-            key,
-        }))
-    }
+fn loaded_key_switching_key<M: Modulus>(key: KeySwitchingKey<M>) -> Arc<dyn LoadedKey> {
+    Arc::new(Loaded {
+        params: key.params(),
+        kind: KeyKind::KeySwitching,
+        bytes: key.memory(),
+        key,
+    })
 }
 
 fn begin<M: Modulus, A: Arithmetic<M>>(
     params: &'static ParamSet,
-    kind: KeyKind,
+    key: (KeyKind, KeyForm),
     isa: Isa,
 ) -> Result<Box<dyn KeySink>, BackendError> {
-    Ok(match kind {
-        KeyKind::Bootstrapping => Box::new(BootstrappingSink(
-            BootstrappingKeyLoader::<M, A>::new(params, isa)?,
-            PhantomData,
-        )),
-        KeyKind::KeySwitching => Box::new(KeySwitchingSink(KeySwitchingKeyLoader::<M>::new(
-            params, isa,
-        )?)),
+    Ok(match key {
+        (KeyKind::Bootstrapping, KeyForm::Expanded) => Box::new(Loading {
+            loader: BootstrappingKeyLoader::<M, A>::new(params, isa)?,
+            write: BootstrappingKeyLoader::write,
+            finish: |loader| loader.finish().map(loaded_bootstrapping_key),
+        }),
+        (KeyKind::Bootstrapping, KeyForm::Seeded) => Box::new(Loading {
+            loader: SeededBootstrappingKeyLoader::<M, A>::new(params, isa)?,
+            write: SeededBootstrappingKeyLoader::write,
+            finish: |loader| loader.finish().map(loaded_bootstrapping_key),
+        }),
+        (KeyKind::KeySwitching, KeyForm::Expanded) => Box::new(Loading {
+            loader: KeySwitchingKeyLoader::<M>::new(params, isa)?,
+            write: KeySwitchingKeyLoader::write,
+            finish: |loader| loader.finish().map(loaded_key_switching_key),
+        }),
+        (KeyKind::KeySwitching, KeyForm::Seeded) => Box::new(Loading {
+            loader: SeededKeySwitchingKeyLoader::<M>::new(params, isa)?,
+            write: SeededKeySwitchingKeyLoader::write,
+            finish: |loader| loader.finish().map(loaded_key_switching_key),
+        }),
     })
 }
 

@@ -1,6 +1,6 @@
 //! The arithmetic behind the processor.
 //!
-//! Objects cross this border in the byte forms of `docs/architecture.md`: little-endian words, keys as Table 3 orders them.
+//! Objects cross this border in the byte forms of `docs/architecture.md`: little-endian words, keys as Table 3 orders them, or seeded.
 
 pub mod cpu;
 pub mod testing;
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use toroid_isa::KeyKind;
 use toroid_tfhe::noise::Path;
 use toroid_tfhe::params::ParamSet;
+use toroid_tfhe::seeded::KeyForm;
 
 use crate::cancel::CancelToken;
 
@@ -52,7 +53,8 @@ pub trait Backend: Send + Sync {
     /// The arithmetic of its bootstraps, for the noise formulas.
     fn path(&self) -> Path;
 
-    /// Starts a key, whose bytes then come in order, in pieces of any length.
+    /// Starts a key, whose bytes then come in order, in pieces of any length: those of Table 3, or seed and bodies
+    /// ([`toroid_tfhe::seeded`]).
     ///
     /// Memory should be taken as the bytes come: at this moment the key that is replaced is still there.
     ///
@@ -62,6 +64,7 @@ pub trait Backend: Send + Sync {
         &self,
         params: &'static ParamSet,
         kind: KeyKind,
+        form: KeyForm,
     ) -> Result<Box<dyn KeySink>, BackendError>;
 
     /// Bootstraps `sample` in place with `test_vector`: blind rotation, sample extraction, key switch. Looks at `cancel`
@@ -89,7 +92,7 @@ pub trait Backend: Send + Sync {
     fn hom_int_mult(&self, params: &'static ParamSet, dst: &mut [u8], v: i32);
 }
 
-/// Takes the bytes of a key as they come, in the form of Table 3, so that the key never exists twice.
+/// Takes the bytes of a key as they come, so that the key never exists twice.
 pub trait KeySink: Send {
     /// Takes the next bytes. A piece may end in the middle of a word.
     ///
@@ -97,7 +100,7 @@ pub trait KeySink: Send {
     /// [`BackendError::MalformedKey`] for a word that is not canonical; the sink is dropped after an error.
     fn write(&mut self, bytes: &[u8]) -> Result<(), BackendError>;
 
-    /// Ends the key after exactly as many bytes as Table 3 says.
+    /// Ends the key after exactly as many bytes as its form has.
     ///
     /// # Errors
     /// [`BackendError::MalformedKey`] or [`BackendError::Failed`].

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use toroid_isa::KeyKind;
 use toroid_tfhe::noise::Path;
 use toroid_tfhe::params::{ModulusKind, ParamSet};
+use toroid_tfhe::seeded::KeyForm;
 
 use super::{Backend, BackendError, KeySink, LoadedKey};
 use crate::cancel::CancelToken;
@@ -140,6 +141,7 @@ impl Backend for PlaintextBackend {
         &self,
         params: &'static ParamSet,
         kind: KeyKind,
+        _: KeyForm,
     ) -> Result<Box<dyn KeySink>, BackendError> {
         Ok(Box::new(CountedKey {
             params,

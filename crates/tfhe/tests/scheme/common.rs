@@ -3,16 +3,25 @@
 use std::ops::ControlFlow;
 
 use toroid_ring::simd::Isa;
-use toroid_tfhe::bootstrap::{BootstrappingKey, BootstrappingKeyLoader, bootstrap};
+use toroid_tfhe::bootstrap::{BootstrappingKey, bootstrap};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
-use toroid_tfhe::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
+use toroid_tfhe::key_switch::KeySwitchingKey;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::lwe::words_from_bytes;
 use toroid_tfhe::modulus::Modulus;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::product::Arithmetic;
 use toroid_tfhe::random::Csprng;
+
+/// CRC-32C, bit by bit.
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            crc >> 1 ^ (0x82F6_3B78 & (crc & 1).wrapping_neg())
+        })
+    })
+}
 
 /// Keys of one arithmetic, from a client key.
 pub struct Server<M: Modulus, A: Arithmetic<M>> {
@@ -24,26 +33,14 @@ impl<M: Modulus, A: Arithmetic<M>> Server<M, A> {
     /// The same seed gives the same keys, for every arithmetic.
     pub fn new(client: &ClientKey, seed: u8, isa: Isa) -> Server<M, A> {
         let mut rng = Csprng::from_seed([seed; 32]);
-        let mut loader = BootstrappingKeyLoader::new(client.params(), isa).unwrap();
-        client
-            .bootstrapping_key(
-                &mut rng,
-                &mut |_, _| ControlFlow::Continue(()),
-                &mut |bytes| loader.write(bytes),
-            )
-            .unwrap();
-        let bootstrapping = loader.finish().unwrap();
-        let mut loader = KeySwitchingKeyLoader::new(client.params(), isa).unwrap();
-        client
-            .key_switching_key(
-                &mut rng,
-                &mut |_, _| ControlFlow::Continue(()),
-                &mut |bytes| loader.write(bytes),
-            )
-            .unwrap();
+        let mut progress = |_, _| ControlFlow::Continue(());
         Server {
-            bootstrapping,
-            key_switching: loader.finish().unwrap(),
+            bootstrapping: client
+                .loaded_bootstrapping_key(isa, &mut rng, &mut progress)
+                .unwrap(),
+            key_switching: client
+                .loaded_key_switching_key(isa, &mut rng, &mut progress)
+                .unwrap(),
         }
     }
 

@@ -7,6 +7,7 @@ use toroid_tfhe::key_switch::KeySwitchingKeyLoader;
 use toroid_tfhe::modulus::Goldilocks;
 use toroid_tfhe::params::TINY;
 use toroid_tfhe::product::Exact;
+use toroid_tfhe::seeded::{KeyForm, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
 
 /// Bytes that are refused do not count as part of the key, and others can take their place.
 fn refused_bytes_leave_no_trace<L, K>(
@@ -47,6 +48,28 @@ fn refused_bytes_leave_no_trace_in_a_key_switching_key() {
     type Loader = KeySwitchingKeyLoader<Goldilocks>;
     refused_bytes_leave_no_trace(
         TINY.key_switching_key_bytes(),
+        || Loader::new(&TINY, Isa::best()),
+        Loader::write,
+        Loader::finish,
+    );
+}
+
+#[test]
+fn refused_bytes_leave_no_trace_in_a_seeded_bootstrapping_key() {
+    type Loader = SeededBootstrappingKeyLoader<Goldilocks, Exact>;
+    refused_bytes_leave_no_trace(
+        KeyForm::Seeded.bootstrapping_key_bytes(&TINY),
+        || Loader::new(&TINY, Isa::best()),
+        Loader::write,
+        Loader::finish,
+    );
+}
+
+#[test]
+fn refused_bytes_leave_no_trace_in_a_seeded_key_switching_key() {
+    type Loader = SeededKeySwitchingKeyLoader<Goldilocks>;
+    refused_bytes_leave_no_trace(
+        KeyForm::Seeded.key_switching_key_bytes(&TINY),
         || Loader::new(&TINY, Isa::best()),
         Loader::write,
         Loader::finish,

@@ -1,4 +1,4 @@
-//! The scheme as a whole: bootstrapping and noise.
+//! The scheme as a whole: keys, bootstrapping and noise.
 
 // A failed set-up is a failed test.
 #![allow(clippy::unwrap_used)]
@@ -7,3 +7,4 @@ mod bootstrap;
 mod common;
 mod loaders;
 mod noise;
+mod seeded;

@@ -223,8 +223,8 @@ fn sums_of_bootstrapped_samples_have_the_variance_of_their_formula() {
         squares.push(sum * sum);
     }
     let own = noise::key_switch_variance(params) - noise::shared_variance(params, Path::Fast);
-    let formula =
-        f64::from(terms) * own + f64::from(terms * terms) * noise::shared_variance(params, Path::Fast);
+    let formula = f64::from(terms) * own
+        + f64::from(terms * terms) * noise::shared_variance(params, Path::Fast);
     check("sum of 40 switched samples", &squares, formula);
 }
 

@@ -13,6 +13,7 @@ use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::noise;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
+use toroid_tfhe::seeded::KeyForm;
 
 use super::drive::Metadata;
 use super::parse_param_set;
@@ -249,7 +250,8 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         params.ring_degree,
         machine::describe()
     ));
-    let keys = params.bootstrapping_key_bytes() + params.key_switching_key_bytes();
+    let keys = KeyForm::Seeded.bootstrapping_key_bytes(params)
+        + KeyForm::Seeded.key_switching_key_bytes(params);
     let options = FormatOptions {
         // A power of two that holds the keys and leaves room for the rest.
         size: (keys + (256 << 20)).next_power_of_two(),

@@ -7,9 +7,12 @@ use std::time::Instant;
 
 use anyhow::Context;
 use serde_json::json;
+use toroid_client::session::public_key;
+use toroid_isa::KeyKind;
 use toroid_tfhe::keys::{ClientKey, KeyTag, Progress, Sink};
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
+use toroid_tfhe::seeded::KeyForm;
 use toroid_tfhe::serialize::{self, Header, Kind, ObjectReader, ObjectWriter};
 
 use super::{open, parse_param_set, write_file};
@@ -38,6 +41,9 @@ pub struct GenerateArgs {
     /// The client key alone.
     #[arg(long)]
     client_only: bool,
+    /// Write public keys with all their words instead of seed and bodies: two to seven hundred times as large.
+    #[arg(long)]
+    expanded: bool,
     /// Replace existing files.
     #[arg(long)]
     force: bool,
@@ -84,14 +90,19 @@ fn generate(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
     let client = ClientKey::generate(args.params, &mut rng);
     let client_path = args.out.join("client.key");
     let mut files = Vec::new();
+    let form = if args.expanded {
+        KeyForm::Expanded
+    } else {
+        KeyForm::Seeded
+    };
     let public = [
         (
-            Kind::BootstrappingKey,
+            Kind::bootstrapping_key(form),
             "bootstrapping.key",
             "bootstrapping key",
         ),
         (
-            Kind::KeySwitchingKey,
+            Kind::key_switching_key(form),
             "key-switching.key",
             "key-switching key",
         ),
@@ -184,9 +195,14 @@ fn generate_public(
     progress: &mut Progress<'_>,
     sink: &mut Sink<'_>,
 ) -> anyhow::Result<()> {
-    match kind {
-        Kind::BootstrappingKey => client.bootstrapping_key(rng, progress, sink)?,
-        _ => client.key_switching_key(rng, progress, sink)?,
+    match public_key(kind) {
+        Some((KeyKind::Bootstrapping, form)) => {
+            client.bootstrapping_key(form, rng, progress, sink)?;
+        }
+        Some((KeyKind::KeySwitching, form)) => {
+            client.key_switching_key(form, rng, progress, sink)?;
+        }
+        None => anyhow::bail!("a {} is not a public key", kind.name()),
     }
     Ok(())
 }

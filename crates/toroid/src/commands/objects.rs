@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde_json::json;
-use toroid_client::session::StoredSample;
-use toroid_isa::{Instruction, KeyKind, Program, TestVector, VrNumber, VrType};
+use toroid_client::session::{StoredSample, public_key};
+use toroid_isa::{Instruction, Program, TestVector, VrNumber, VrType};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::KeyTag;
 use toroid_tfhe::noise;
@@ -127,15 +127,10 @@ fn content(path: &Path, args: &PutArgs) -> anyhow::Result<Content> {
             .try_into()
             .map_err(|_| anyhow::anyhow!("{}: the file ends in its header", path.display()))?;
         let header = Header::from_bytes(&bytes).with_context(shown)?;
+        if let Some((kind, _)) = public_key(header.kind) {
+            return Ok(Content::Key(VrNumber::key(args.key_id, kind)?));
+        }
         return match header.kind {
-            Kind::BootstrappingKey => Ok(Content::Key(VrNumber::key(
-                args.key_id,
-                KeyKind::Bootstrapping,
-            )?)),
-            Kind::KeySwitchingKey => Ok(Content::Key(VrNumber::key(
-                args.key_id,
-                KeyKind::KeySwitching,
-            )?)),
             Kind::Sample => {
                 let register = args.register.with_context(|| {
                     format!(
@@ -145,7 +140,7 @@ fn content(path: &Path, args: &PutArgs) -> anyhow::Result<Content> {
                 })?;
                 Ok(Content::Sample(register))
             }
-            kind @ (Kind::ClientKey | Kind::TestVector) => {
+            kind => {
                 bail!(
                     "{}: a {} does not go to a drive",
                     path.display(),

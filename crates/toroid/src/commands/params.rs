@@ -3,6 +3,7 @@
 use serde::Serialize;
 use toroid_tfhe::noise::{self, Path};
 use toroid_tfhe::params::{ModulusKind, ModulusSwitch, ParamSet};
+use toroid_tfhe::seeded::KeyForm;
 
 use super::parse_param_set;
 use crate::output::{Output, power_of_two};
@@ -39,6 +40,8 @@ struct Row {
     test_vector_bytes: usize,
     bootstrapping_key_bytes: u64,
     key_switching_key_bytes: u64,
+    seeded_bootstrapping_key_bytes: u64,
+    seeded_key_switching_key_bytes: u64,
     /// log2 of standard deviations over the torus.
     log2_modulus_switch_noise: f64,
     log2_blind_rotation_noise: f64,
@@ -101,6 +104,8 @@ fn row(set: &'static ParamSet) -> Row {
         test_vector_bytes: set.test_vector_bytes(),
         bootstrapping_key_bytes: set.bootstrapping_key_bytes(),
         key_switching_key_bytes: set.key_switching_key_bytes(),
+        seeded_bootstrapping_key_bytes: KeyForm::Seeded.bootstrapping_key_bytes(set),
+        seeded_key_switching_key_bytes: KeyForm::Seeded.key_switching_key_bytes(set),
         log2_modulus_switch_noise: deviation(noise::modulus_switch_variance(set)),
         log2_blind_rotation_noise: deviation(noise::blind_rotation_variance(set, Path::Fast)),
         log2_key_switch_noise: deviation(noise::key_switch_variance(set)),
@@ -169,8 +174,8 @@ fn details(row: &Row) -> String {
          message                {}, one bit of padding\n\
          sample                 {} bytes\n\
          test vector            {} bytes\n\
-         bootstrapping key      {} bytes (NTT domain)\n\
-         key-switching key      {} bytes\n\
+         bootstrapping key      {} bytes (NTT domain), {} seeded\n\
+         key-switching key      {} bytes, {} seeded\n\
          noise, standard deviation over the torus:\n\
          \x20 TLWE encryption      {}\n\
          \x20 TRLWE encryption     {}\n\
@@ -195,7 +200,9 @@ fn details(row: &Row) -> String {
         row.sample_bytes,
         row.test_vector_bytes,
         row.bootstrapping_key_bytes,
+        row.seeded_bootstrapping_key_bytes,
         row.key_switching_key_bytes,
+        row.seeded_key_switching_key_bytes,
         power_of_two(row.log2_lwe_noise),
         power_of_two(row.log2_glwe_noise),
         power_of_two(row.log2_modulus_switch_noise),
