@@ -1,11 +1,14 @@
 //! Toroid measured against its peers: tfhe-rs and its transforms tfhe-fft and tfhe-ntt.
 //!
-//! Both sides of a row run in one process, on one thread, in turn (ours, peer, ours, peer, …), so that whatever else the
-//! machine does falls on both alike; every row has processes of its own, so that no row inherits another's memory. Both
-//! results are checked. Open [`rows`] for what is measured, [`measure`] for how, [`peer_key`] for the peer's keys.
+//! Both sides of a row run in one process, in turn (ours, peer, ours, peer, …), so that whatever else the machine does
+//! falls on both alike; every row has processes of its own, so that no row inherits another's memory. Both results are
+//! checked. Open [`rows`] for what is measured, [`measure`] for how, [`machine`] for the bounds, [`peer_key`] for the
+//! peer's keys, [`report`] and [`picture`] for what is written.
 
+mod machine;
 mod measure;
 mod peer_key;
+mod picture;
 mod report;
 mod rows;
 
@@ -13,15 +16,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use clap::Parser;
+use serde::de::DeserializeOwned;
 
+use crate::machine::Machine;
 use crate::measure::Measurement;
-use crate::report::{Machine, Outcome};
+use crate::report::{Environment, Outcome};
 use crate::rows::{Row, Settings};
 
 /// What a row can fail with.
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// Measures Toroid against its peers, both sides in turn, on one thread.
+/// Where the results are kept.
+const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/results");
+/// The hidden row that measures the machine.
+const MACHINE: &str = "machine";
+
+/// Measures Toroid against its peers, both sides in turn.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -34,12 +44,18 @@ struct Arguments {
     /// A quarter of the runs, and key generation of the peer on a tenth of the key, scaled
     #[arg(long)]
     quick: bool,
+    /// Write cpu.md, cpu.json and cpu.svg to docs/results
+    #[arg(long, conflicts_with_all = ["json", "markdown", "svg", "rows"])]
+    write: bool,
     /// Write the figures as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write the table as Markdown
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+    /// Draw ours, peer and bound
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// Print the rows and stop
     #[arg(long)]
     list: bool,
@@ -52,7 +68,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.list {
         for row in rows::ALL {
-            println!("{:14} {} (peer: {})", row.name, row.title, row.peer);
+            println!("{:18} {} (peer: {})", row.name, row.title, row.peer);
         }
         return ExitCode::SUCCESS;
     }
@@ -72,27 +88,38 @@ fn main() -> ExitCode {
 /// Measures the chosen rows, each in processes of its own, and reports.
 fn run(arguments: &Arguments) -> Result<(), Error> {
     let chosen = choose(&arguments.rows)?;
-    let mut machine = Machine::look();
-    print!("{}", report::machine_lines(&machine));
+    let kept = |given: &Option<PathBuf>, name: &str| {
+        let result = || Path::new(RESULTS).join(name);
+        given.clone().or_else(|| arguments.write.then(result))
+    };
+    eprintln!("measuring the machine …");
+    let machine: Machine = launch(MACHINE, arguments)?;
+    let mut environment = Environment::look(machine);
+    print!("{}", environment.lines());
     let mut outcomes = Vec::new();
-    for row in chosen {
-        eprintln!("measuring {} …", row.name);
+    let count = chosen.len();
+    for (index, row) in chosen.into_iter().enumerate() {
+        eprintln!("[{}/{count}] measuring {} …", index + 1, row.name);
         let mut measurement = Measurement::default();
         for _ in 0..row.launches {
-            measurement.extend(launch(row, arguments)?);
+            measurement.extend(launch(row.name, arguments)?);
         }
-        let outcome = Outcome::new(row, measurement);
+        let outcome = Outcome::new(row, &machine, measurement);
         eprintln!("{}", outcome.line());
         outcomes.push(outcome);
     }
-    machine.load_after = report::load_average();
+    environment.load_after = report::load_average();
     print!("{}", report::table(&outcomes));
-    print!("{}", report::notes(&machine, &outcomes));
-    if let Some(path) = &arguments.markdown {
-        write(path, &report::markdown(&machine, &outcomes))?;
+    print!("{}", report::notes(&environment, &outcomes));
+    if let Some(path) = kept(&arguments.markdown, "cpu.md") {
+        let designs = path.with_file_name("cpu-designs.md").exists();
+        write(&path, &report::markdown(&environment, &outcomes, designs))?;
     }
-    if let Some(path) = &arguments.json {
-        write(path, &report::json(&outcomes)?)?;
+    if let Some(path) = kept(&arguments.json, "cpu.json") {
+        write(&path, &report::json(&outcomes)?)?;
+    }
+    if let Some(path) = kept(&arguments.svg, "cpu.svg") {
+        write(&path, &picture::draw(&outcomes))?;
     }
     Ok(())
 }
@@ -105,10 +132,10 @@ fn write(path: &Path, text: &str) -> Result<(), Error> {
         .map_err(|error| format!("{}: {error}", path.display()).into())
 }
 
-/// Runs this program for one row.
-fn launch(row: &Row, arguments: &Arguments) -> Result<Measurement, Error> {
+/// Runs this program for one row, or for the machine.
+fn launch<T: DeserializeOwned>(row: &str, arguments: &Arguments) -> Result<T, Error> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["--launch", row.name]);
+    command.args(["--launch", row]);
     if let Some(runs) = arguments.runs {
         command.args(["--runs", &runs.to_string()]);
     }
@@ -120,13 +147,17 @@ fn launch(row: &Row, arguments: &Arguments) -> Result<Measurement, Error> {
         .stderr(Stdio::inherit())
         .output()?;
     if !output.status.success() {
-        return Err(format!("{}: {}", row.name, output.status).into());
+        return Err(format!("{row}: {}", output.status).into());
     }
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The inside of [`launch`]: prints the measurement of one row.
+/// The inside of [`launch`]: prints the measurement.
 fn launched(name: &str, arguments: &Arguments) -> Result<(), Error> {
+    if name == MACHINE {
+        println!("{}", serde_json::to_string(&Machine::measure())?);
+        return Ok(());
+    }
     let settings = Settings {
         runs: arguments.runs,
         quick: arguments.quick,
@@ -135,10 +166,10 @@ fn launched(name: &str, arguments: &Arguments) -> Result<(), Error> {
         .iter()
         .find(|row| row.name == name)
         .ok_or_else(|| format!("no row {name:?}"))?;
-    // Both libraries share their work among rayon's threads where they can: one thread for both. The row runs on that
-    // thread itself, so that no hand-over is timed.
+    // Both libraries share their work among rayon's threads where they can: as many for both. The row runs on one of
+    // these itself, so that no hand-over is timed.
     let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(1)
+        .num_threads(row.threads)
         .stack_size(64 << 20)
         .build()?;
     let measurement = pool.install(|| (row.measure)(row, &settings))?;

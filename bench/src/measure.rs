@@ -1,8 +1,8 @@
 //! Timing: two sides in turn.
 //!
-//! Times are those that the thread spent on a processor (its CPU clock). Every row is the work of one thread that never
-//! sleeps, so on a quiet machine that is the time on the wall; on a busy one it leaves out the waiting for a processor,
-//! which would otherwise enter every run longer than a time slice.
+//! Times of one thread are those that it spent on a processor (its CPU clock). It never sleeps, so on a quiet machine that
+//! is the time on the wall; on a busy one it leaves out the waiting for a processor, which would otherwise enter every run
+//! longer than a time slice. Rows of several threads take the time on the wall.
 
 use std::time::{Duration, Instant};
 
@@ -20,10 +20,12 @@ pub struct Measurement {
     pub peer: Vec<f64>,
     /// Seconds on the wall for all runs.
     pub wall: f64,
-    /// Seconds of them on a processor.
-    pub processor: f64,
-    /// Peak resident bytes of making our key and one run, where the row looks.
+    /// Seconds of them on a processor; none for rows of several threads.
+    pub processor: Option<f64>,
+    /// Peak resident bytes of the process when our side had run, before the peer's was there.
     pub our_peak: Option<u64>,
+    /// Bytes of memory that our loaded bootstrapping key takes.
+    pub key_bytes: u64,
     /// What a reader must know about the figures.
     pub note: String,
 }
@@ -34,14 +36,18 @@ impl Measurement {
         self.ours.extend(other.ours);
         self.peer.extend(other.peer);
         self.wall += other.wall;
-        self.processor += other.processor;
+        self.processor = match (self.processor, other.processor) {
+            (Some(sum), Some(more)) => Some(sum + more),
+            (sum, more) => sum.or(more),
+        };
         self.our_peak = self.our_peak.max(other.our_peak);
+        self.key_bytes = self.key_bytes.max(other.key_bytes);
         self.note = other.note;
     }
 
     /// Share of the time in which the thread had no processor: how busy the machine was.
-    pub fn waited(&self) -> f64 {
-        1.0 - self.processor / self.wall
+    pub fn waited(&self) -> Option<f64> {
+        Some(1.0 - self.processor? / self.wall)
     }
 }
 
@@ -58,8 +64,29 @@ pub fn interleave(
         measurement.peer.push(peer()?.as_secs_f64());
     }
     measurement.wall = wall.elapsed().as_secs_f64();
-    measurement.processor = processor_time().saturating_sub(processor).as_secs_f64();
+    measurement.processor = Some(processor_time().saturating_sub(processor).as_secs_f64());
     Ok(measurement)
+}
+
+/// Which time counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    /// That of this thread on a processor.
+    Thread,
+    /// That on the wall.
+    Wall,
+}
+
+impl Clock {
+    /// Time of one call.
+    pub fn timed<T>(self, work: impl FnOnce() -> T) -> (Duration, T) {
+        if self == Clock::Thread {
+            return timed(work);
+        }
+        let started = Instant::now();
+        let value = work();
+        (started.elapsed(), value)
+    }
 }
 
 /// Time of one call on the processor.

@@ -1,4 +1,4 @@
-//! The machine, the table, and their files.
+//! The environment, the table, and their files.
 
 use std::fmt::Write as _;
 
@@ -6,6 +6,7 @@ use serde::Serialize;
 use toroid_ring::simd::Isa;
 
 use crate::Error;
+use crate::machine::Machine;
 use crate::measure::{Measurement, best, median};
 use crate::rows::{Row, Unit};
 
@@ -21,7 +22,8 @@ pub fn launch_environment() -> Option<(&'static str, &'static str)> {
 }
 
 /// What the figures depend on.
-pub struct Machine {
+pub struct Environment {
+    machine: Machine,
     processor: String,
     processors: usize,
     kernel: String,
@@ -33,9 +35,9 @@ pub struct Machine {
     pub load_after: String,
 }
 
-impl Machine {
-    /// This machine now.
-    pub fn look() -> Machine {
+impl Environment {
+    /// What stands around `machine` now.
+    pub fn look(machine: Machine) -> Environment {
         let processor = read("/proc/cpuinfo")
             .lines()
             .find_map(|line| {
@@ -52,7 +54,8 @@ impl Machine {
             .map(|(_, value)| value.to_owned())
             .or_else(|| std::env::var(TUNABLE.0).ok())
             .unwrap_or_default();
-        Machine {
+        Environment {
+            machine,
             processor,
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
@@ -69,6 +72,32 @@ impl Machine {
             load_before: load_average(),
             load_after: String::new(),
         }
+    }
+
+    /// Machine and compiler, one a line.
+    pub fn lines(&self) -> String {
+        let Machine {
+            clock,
+            read,
+            read_by_two,
+        } = self.machine;
+        format!(
+            "- Processor: {}, {} cores visible; kernels of ours: {}; the peer chooses its own (built with AVX-512)\n\
+             - Measured at the start: {:.2} GHz; {:.1} GB/s read from memory by one thread, {:.1} by two\n\
+             - Transparent huge pages: {}; Linux {}\n\
+             - Compiler: {}, release with fat LTO for both sides, no target-cpu\n\
+             - Load averages before: {}\n",
+            self.processor,
+            self.processors,
+            self.isa,
+            clock / 1e9,
+            read / 1e9,
+            read_by_two / 1e9,
+            self.huge_pages,
+            self.kernel,
+            env!("RUSTC_VERSION"),
+            self.load_before,
+        )
     }
 }
 
@@ -95,39 +124,46 @@ pub fn load_average() -> String {
 /// A row with its figures.
 #[derive(Serialize)]
 pub struct Outcome {
-    row: &'static str,
+    pub row: &'static str,
     /// Best time of ours, in `unit`.
-    ours: f64,
-    unit: &'static str,
-    peer: &'static str,
+    pub ours: f64,
+    pub unit: &'static str,
+    pub peer: &'static str,
     /// Best time of the peer, in `unit`.
-    peer_value: f64,
+    pub peer_value: f64,
     /// Best of ours over best of the peer.
-    ratio: f64,
+    pub ratio: f64,
     /// The largest ratio that meets the target; none for rows without one.
-    bar: Option<f64>,
-    holds: Option<bool>,
+    pub bar: Option<f64>,
+    pub holds: Option<bool>,
+    /// The least that this machine allows, in `unit`.
+    pub bound: Option<f64>,
+    /// The bound over best of ours.
+    bound_over_ours: Option<f64>,
+    bound_by: Option<String>,
     ours_median: f64,
     peer_median: f64,
     ratio_of_medians: f64,
     runs: usize,
-    waited: f64,
+    /// None for rows of several threads.
+    waited: Option<f64>,
     our_peak_bytes: Option<u64>,
     note: String,
-    #[serde(skip)]
     title: &'static str,
 }
 
 impl Outcome {
     /// The figures of a measurement.
-    pub fn new(row: &Row, measurement: Measurement) -> Outcome {
+    pub fn new(row: &Row, machine: &Machine, measurement: Measurement) -> Outcome {
         let (unit, scale) = match row.unit {
             Unit::Seconds => ("s", 1.0),
             Unit::Milliseconds => ("ms", 1e3),
             Unit::Microseconds => ("us", 1e6),
+            Unit::Gigabytes => ("GB", 1e-9),
         };
         let (ours, peer) = (&measurement.ours, &measurement.peer);
         let ratio = best(ours) / best(peer);
+        let bound = row.bound.map(|bound| bound(machine, &measurement));
         Outcome {
             row: row.name,
             ours: best(ours) * scale,
@@ -137,6 +173,9 @@ impl Outcome {
             ratio,
             bar: row.bar,
             holds: row.bar.map(|bar| ratio <= bar),
+            bound: bound.as_ref().map(|bound| bound.seconds * scale),
+            bound_over_ours: bound.as_ref().map(|bound| bound.seconds / best(ours)),
+            bound_by: bound.map(|bound| bound.by),
             ours_median: median(ours) * scale,
             peer_median: median(peer) * scale,
             ratio_of_medians: median(ours) / median(peer),
@@ -150,30 +189,44 @@ impl Outcome {
 
     /// One line of the table.
     pub fn line(&self) -> String {
-        let (bar, holds) = match (self.bar, self.holds) {
-            (Some(bar), Some(holds)) => (format!("{bar}"), if holds { "yes" } else { "no" }),
-            _ => ("-".to_owned(), "-"),
+        let none = || "-".to_owned();
+        let holds = match self.holds {
+            Some(true) => "yes",
+            Some(false) => "no",
+            None => "-",
         };
         format!(
-            "| {} | {} | {} {unit} | {} {unit} | {} | {} {unit} | {} {unit} | {:.3} | {:.3} | {bar} | {holds} | {} | {:.0} % |",
+            "| {} | {} | {ours} {unit} | {our_median} {unit} | {} | {peer} {unit} | {peer_median} {unit} | {:.3} | {:.3} | {bar} | {holds} | {bound} | {near} | {memory} | {} | {waited} |",
             self.row,
             self.title,
-            figure(self.ours),
-            figure(self.ours_median),
             self.peer,
-            figure(self.peer_value),
-            figure(self.peer_median),
             self.ratio,
             self.ratio_of_medians,
             self.runs,
-            100.0 * self.waited,
+            ours = figure(self.ours),
+            our_median = figure(self.ours_median),
+            peer = figure(self.peer_value),
+            peer_median = figure(self.peer_median),
+            bar = self.bar.map_or_else(none, |bar| format!("{bar}")),
+            bound =
+                self.bound
+                    .map_or_else(none, |bound| format!("{} {}", figure(bound), self.unit)),
+            near = self.bound_over_ours.map_or_else(none, percent),
+            memory = self
+                .our_peak_bytes
+                .map_or_else(none, |bytes| format!("{} MB", figure(bytes as f64 / 1e6))),
+            waited = self.waited.map_or_else(none, percent),
             unit = self.unit,
         )
     }
 }
 
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
 /// Four digits.
-fn figure(value: f64) -> String {
+pub fn figure(value: f64) -> String {
     let decimals = match value {
         value if value >= 1000.0 => 0,
         value if value >= 100.0 => 1,
@@ -183,28 +236,11 @@ fn figure(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Machine and compiler, one a line.
-pub fn machine_lines(machine: &Machine) -> String {
-    format!(
-        "- Processor: {}, {} cores visible, one used; kernels of ours: {}; the peer chooses its own (built with AVX-512)\n\
-         - Transparent huge pages: {}; Linux {}\n\
-         - Compiler: {}, release with fat LTO for both sides, no target-cpu\n\
-         - Load averages before: {}\n",
-        machine.processor,
-        machine.processors,
-        machine.isa,
-        machine.huge_pages,
-        machine.kernel,
-        env!("RUSTC_VERSION"),
-        machine.load_before,
-    )
-}
-
 /// The table.
 pub fn table(outcomes: &[Outcome]) -> String {
     let mut text = String::from(
-        "\n| row | what | ours, best | ours, median | peer | peer, best | peer, median | ratio of bests | ratio of medians | bar | holds | runs | waited |\n\
-         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+        "\n| row | what | ours, best | ours, median | peer | peer, best | peer, median | ratio of bests | ratio of medians | bar | holds | bound | bound / ours | memory of ours | runs | waited |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for outcome in outcomes {
         let _ = writeln!(text, "{}", outcome.line());
@@ -213,36 +249,64 @@ pub fn table(outcomes: &[Outcome]) -> String {
 }
 
 /// What stands below the table.
-pub fn notes(machine: &Machine, outcomes: &[Outcome]) -> String {
-    let mut text = format!("\nLoad averages after: {}.\n\n", machine.load_after);
-    let mut told = Vec::new();
+pub fn notes(environment: &Environment, outcomes: &[Outcome]) -> String {
+    let mut text = format!("\nLoad averages after: {}.\n", environment.load_after);
+    text.push_str("\n## What bounds each row\n\n");
     for outcome in outcomes {
-        if !outcome.note.is_empty() && !told.contains(&&outcome.note) {
-            let _ = writeln!(text, "- {}: {}", outcome.row, outcome.note);
-            told.push(&outcome.note);
-        }
-        if let Some(bytes) = outcome.our_peak_bytes {
-            let gigabytes = bytes as f64 / 1e9;
+        if let (Some(bound), Some(near), Some(by)) =
+            (outcome.bound, outcome.bound_over_ours, &outcome.bound_by)
+        {
             let _ = writeln!(
                 text,
-                "- {}: peak resident memory of our side {gigabytes:.3} GB (VmHWM)",
-                outcome.row
+                "- {}: {} {}, of which ours reaches {}: {by}",
+                outcome.row,
+                figure(bound),
+                outcome.unit,
+                percent(near)
             );
         }
+    }
+    text.push_str("\n## Notes\n\n");
+    let mut told: Vec<(&str, Vec<&str>)> = Vec::new();
+    for outcome in outcomes.iter().filter(|outcome| !outcome.note.is_empty()) {
+        match told.iter_mut().find(|(note, _)| *note == outcome.note) {
+            Some((_, rows)) => rows.push(outcome.row),
+            None => told.push((&outcome.note, vec![outcome.row])),
+        }
+    }
+    for (note, rows) in told {
+        let _ = writeln!(text, "- {}: {note}", rows.join(", "));
     }
     text
 }
 
-/// The Markdown file.
-pub fn markdown(machine: &Machine, outcomes: &[Outcome]) -> String {
+/// The Markdown file; with a link to what was tried, where that is written down.
+pub fn markdown(environment: &Environment, outcomes: &[Outcome], designs: bool) -> String {
+    let met = outcomes
+        .iter()
+        .filter(|outcome| outcome.holds == Some(true))
+        .count();
+    let designs = if designs {
+        " What was tried on the way, with figures, stands in [cpu-designs.md](cpu-designs.md)."
+    } else {
+        ""
+    };
+    let bars = outcomes
+        .iter()
+        .filter(|outcome| outcome.bar.is_some())
+        .count();
     format!(
         "# CPU benchmarks against peers\n\n\
-         Written by `bench` (see `bench/README.md`). Both sides ran in one process, on one thread, in turn; a ratio below 1 \
-         says that ours is faster. Times are those of the thread on a processor. \"Waited\" is the share of the time in which \
-         it had none: above a few percent the machine was not quiet. \"Bar\" is the ratio of bests to reach.\n\n{}{}{}",
-        machine_lines(machine),
+         Written by `bench` (see `bench/README.md`). {met} of {bars} bars hold in this run.{designs}\n\n\
+         ![Ours, peer and bound of every row](cpu.svg)\n\n\
+         Both sides ran in one process, in turn; a ratio below 1 says that ours is faster. Times are those of the thread on a \
+         processor, or on the wall for rows of several threads. \"Waited\" is the share of the time in which the thread had \
+         no processor: above a few percent the machine was not quiet. \"Bar\" is the ratio of bests to reach. \"Bound\" is \
+         the least that this machine allows by the model of `bench/src/machine.rs`. \"Memory\" is the peak of the row's \
+         process (VmHWM) once our side had run, before the peer's was there.\n\n{}{}{}",
+        environment.lines(),
         table(outcomes),
-        notes(machine, outcomes),
+        notes(environment, outcomes),
     )
 }
 
@@ -269,9 +333,15 @@ mod tests {
             .find(|row| row.bar.is_some())
             .ok_or("no row with a bar")?;
         let bar = row.bar.ok_or("no bar")?;
+        let machine = Machine {
+            clock: 1e9,
+            read: 1e9,
+            read_by_two: 1e9,
+        };
         let outcome = |ours: f64| {
             Outcome::new(
                 row,
+                &machine,
                 Measurement {
                     ours: vec![9.0, ours],
                     peer: vec![1.0, 5.0],

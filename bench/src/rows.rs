@@ -2,9 +2,13 @@
 
 mod bootstrap;
 mod keys;
+mod program;
 mod transform;
 
+use toroid_tfhe::params::{GATE, MESSAGE4, PAPER};
+
 use crate::Error;
+use crate::machine::{self, Bound, Load, Machine};
 use crate::measure::Measurement;
 
 /// How a row is to be measured.
@@ -21,9 +25,12 @@ pub enum Unit {
     Seconds,
     Milliseconds,
     Microseconds,
+    /// Bytes, in the place of seconds.
+    Gigabytes,
 }
 
 /// One comparison.
+#[derive(Clone, Copy)]
 pub struct Row {
     /// Name on the command line and in files.
     pub name: &'static str,
@@ -38,6 +45,10 @@ pub struct Row {
     pub launches: usize,
     /// Runs of each side in a launch.
     pub runs: usize,
+    /// Threads that rayon may use.
+    pub threads: usize,
+    /// The least time that this machine allows.
+    pub bound: Option<fn(&Machine, &Measurement) -> Bound>,
     pub measure: fn(&Row, &Settings) -> Result<Measurement, Error>,
 }
 
@@ -53,138 +64,257 @@ impl Row {
     }
 }
 
+const BATCH: Load = Load {
+    batch: 8,
+    threads: 1,
+};
+const TWO_THREADS: Load = Load {
+    batch: 1,
+    threads: 2,
+};
+
+/// What rows of long operations share.
+const LONG: Row = Row {
+    name: "",
+    title: "",
+    peer: "",
+    unit: Unit::Milliseconds,
+    bar: None,
+    launches: 1,
+    runs: 16,
+    threads: 1,
+    bound: None,
+    measure: keys::sizes,
+};
+
+/// What rows of operations of some milliseconds share.
+const GATES: Row = Row {
+    launches: 4,
+    runs: 25,
+    ..LONG
+};
+
+/// What rows of transforms share.
+const TRANSFORM: Row = Row {
+    unit: Unit::Microseconds,
+    launches: 4,
+    runs: 100,
+    ..LONG
+};
+
 /// Every row, in the order of the table.
 pub static ALL: &[Row] = &[
     Row {
         name: "pbs-f64",
         title: "PBS at `paper` (blind rotation and extraction, no key switch), f64 FFT",
         peer: "tfhe-rs 1.8.2 core_crypto, u32 torus, same parameters",
-        unit: Unit::Milliseconds,
-        bar: Some(1.0),
-        launches: 1,
-        runs: 16,
-        measure: bootstrap::paper_f64,
+        bar: Some(0.55),
+        bound: Some(|machine, measured| {
+            machine::fast_rotation(machine, &PAPER, measured.key_bytes, machine::SINGLE)
+        }),
+        measure: |row, settings| bootstrap::paper_f64(row, settings, machine::SINGLE),
+        ..LONG
+    },
+    Row {
+        name: "pbs-f64-2-threads",
+        title: "the same on two threads, time on the wall",
+        peer: "tfhe-rs 1.8.2 core_crypto, one thread",
+        bar: Some(0.33),
+        bound: Some(|machine, measured| {
+            machine::fast_rotation(machine, &PAPER, measured.key_bytes, TWO_THREADS)
+        }),
+        measure: |row, settings| bootstrap::paper_f64(row, settings, TWO_THREADS),
+        ..LONG
+    },
+    Row {
+        name: "pbs-f64-batch-8",
+        title: "the same, a batch of 8 on one thread, time per sample",
+        peer: "tfhe-rs 1.8.2 core_crypto, batch of 8 on one thread",
+        bar: Some(0.5),
+        runs: 4,
+        bound: Some(|machine, measured| {
+            machine::fast_rotation(machine, &PAPER, measured.key_bytes, BATCH)
+        }),
+        measure: |row, settings| bootstrap::paper_f64(row, settings, BATCH),
+        ..LONG
     },
     Row {
         name: "pbs-exact",
         title: "PBS at `paper`, exact integers (NTT)",
         peer: "tfhe-rs 1.8.2 ntt64, q = 2^64-2^32+1, same parameters",
-        unit: Unit::Milliseconds,
         bar: Some(0.4),
-        launches: 1,
         runs: 10,
+        bound: Some(|machine, measured| {
+            machine::exact_rotation(machine, &PAPER, measured.key_bytes)
+        }),
         measure: bootstrap::paper_exact,
+        ..LONG
     },
     Row {
         name: "message4",
         title: "KS + PBS of 2 + 2 bits, failure ≤ 2^-128 (`message4`)",
         peer: "tfhe-rs 1.8.2 shortint PARAM_MESSAGE_2_CARRY_2_KS_PBS (TUNIFORM_2M128)",
-        unit: Unit::Milliseconds,
         bar: Some(0.7),
-        launches: 4,
-        runs: 25,
+        bound: Some(|machine, measured| machine::bootstrap(machine, &MESSAGE4, measured.key_bytes)),
         measure: bootstrap::message4,
+        ..GATES
     },
     Row {
         name: "nand",
         title: "gate NAND (`gate`, failure ≤ 2^-128)",
         peer: "tfhe-rs 1.8.2 boolean DEFAULT_PARAMETERS",
-        unit: Unit::Milliseconds,
         bar: Some(0.7),
-        launches: 4,
-        runs: 25,
+        bound: Some(|machine, measured| machine::bootstrap(machine, &GATE, measured.key_bytes)),
         measure: bootstrap::nand,
+        ..GATES
     },
     Row {
         name: "ntt-16384",
         title: "negacyclic NTT, N = 16384, Goldilocks prime",
         peer: "tfhe-ntt 0.7.1 prime64",
-        unit: Unit::Microseconds,
         bar: Some(0.5),
-        launches: 4,
-        runs: 100,
-        measure: transform::ntt::<16384>,
+        bound: Some(|machine, _| machine::goldilocks(machine, 16384)),
+        measure: transform::goldilocks::<16384>,
+        ..TRANSFORM
     },
     Row {
         name: "ntt-2048",
         title: "negacyclic NTT, N = 2048, Goldilocks prime",
         peer: "tfhe-ntt 0.7.1 prime64",
-        unit: Unit::Microseconds,
-        bar: None,
-        launches: 4,
-        runs: 100,
-        measure: transform::ntt::<2048>,
-    },
-    Row {
-        name: "ntt-1024",
-        title: "negacyclic NTT, N = 1024, Goldilocks prime",
-        peer: "tfhe-ntt 0.7.1 prime64",
-        unit: Unit::Microseconds,
-        bar: None,
-        launches: 4,
-        runs: 100,
-        measure: transform::ntt::<1024>,
+        bound: Some(|machine, _| machine::goldilocks(machine, 2048)),
+        measure: transform::goldilocks::<2048>,
+        ..TRANSFORM
     },
     Row {
         name: "intt-16384",
         title: "inverse negacyclic NTT, N = 16384, Goldilocks prime",
         peer: "tfhe-ntt 0.7.1 prime64",
-        unit: Unit::Microseconds,
-        bar: None,
-        launches: 4,
-        runs: 100,
-        measure: transform::intt::<16384>,
+        bound: Some(|machine, _| machine::goldilocks(machine, 16384)),
+        measure: transform::inverse_goldilocks::<16384>,
+        ..TRANSFORM
+    },
+    Row {
+        name: "ntt50-16384",
+        title: "negacyclic NTT, N = 16384, prime of 50 bits",
+        peer: "tfhe-ntt 0.7.1 prime64, the same prime",
+        bar: Some(0.8),
+        bound: Some(|machine, _| machine::prime(machine, 16384, 3.0, 8.0, "vpmadd52")),
+        measure: transform::prime50::<16384>,
+        ..TRANSFORM
+    },
+    Row {
+        name: "ntt31-16384",
+        title: "negacyclic NTT, N = 16384, prime of 30 bits",
+        peer: "tfhe-ntt 0.7.1 prime32, the same prime",
+        bound: Some(|machine, _| {
+            machine::prime(
+                machine,
+                16384,
+                4.0,
+                16.0,
+                "multiplications of 32 bits (Shoup)",
+            )
+        }),
+        measure: transform::prime31::<16384>,
+        ..TRANSFORM
+    },
+    Row {
+        name: "ntt62-16384",
+        title: "negacyclic NTT, N = 16384, prime of 62 bits",
+        peer: "tfhe-ntt 0.7.1 prime64, the same prime",
+        bound: Some(|machine, _| {
+            machine::prime(
+                machine,
+                16384,
+                6.0,
+                8.0,
+                "multiplications (Shoup: four for the high half, two low products)",
+            )
+        }),
+        measure: transform::prime62::<16384>,
+        ..TRANSFORM
     },
     Row {
         name: "fft-16384",
         title: "negacyclic f64 FFT, N = 16384 (8192 complex points)",
         peer: "tfhe-fft 0.10.1 unordered",
-        unit: Unit::Microseconds,
         bar: Some(0.95),
-        launches: 4,
-        runs: 100,
+        bound: Some(|machine, _| machine::fft(machine, 16384)),
         measure: transform::fft::<16384>,
+        ..TRANSFORM
     },
     Row {
         name: "fft-2048",
         title: "negacyclic f64 FFT, N = 2048",
         peer: "tfhe-fft 0.10.1 unordered",
-        unit: Unit::Microseconds,
-        bar: None,
-        launches: 4,
-        runs: 100,
+        bound: Some(|machine, _| machine::fft(machine, 2048)),
         measure: transform::fft::<2048>,
-    },
-    Row {
-        name: "fft-1024",
-        title: "negacyclic f64 FFT, N = 1024",
-        peer: "tfhe-fft 0.10.1 unordered",
-        unit: Unit::Microseconds,
-        bar: None,
-        launches: 4,
-        runs: 100,
-        measure: transform::fft::<1024>,
+        ..TRANSFORM
     },
     Row {
         name: "ifft-16384",
         title: "inverse negacyclic f64 FFT, N = 16384",
         peer: "tfhe-fft 0.10.1 unordered",
-        unit: Unit::Microseconds,
-        bar: None,
-        launches: 4,
-        runs: 100,
+        bound: Some(|machine, _| machine::fft(machine, 16384)),
         measure: transform::ifft::<16384>,
+        ..TRANSFORM
+    },
+    Row {
+        name: "dft-21845",
+        title: "DFT of m = 21845 = 5·17·257 points, prime of 31 bits",
+        peer: "tfhe-ntt 0.7.1 prime32, NTT of N = 16384, prime of 30 bits",
+        bar: Some(4.0),
+        bound: Some(|machine, _| machine::dft_21845(machine)),
+        measure: transform::dft_21845,
+        ..TRANSFORM
     },
     Row {
         name: "keygen",
-        title: "bootstrapping key at `paper`, generated and transformed (f64)",
+        title: "bootstrapping key at `paper`, generated and transformed (f64), one thread",
         peer: "tfhe-rs 1.8.2 core_crypto, one thread",
         unit: Unit::Seconds,
         // 6 s, where the peer takes 110 s on a quiet Zen 4 core.
         bar: Some(0.055),
-        launches: 1,
         runs: 1,
-        measure: keys::paper,
+        bound: Some(|machine, _| machine::key_generation(machine, &PAPER, 1)),
+        measure: keys::one_thread,
+        ..LONG
+    },
+    Row {
+        name: "keygen-2-threads",
+        title: "the same on two threads, time on the wall",
+        peer: "a limit of 6 s",
+        unit: Unit::Seconds,
+        bar: Some(1.0),
+        runs: 3,
+        threads: 2,
+        bound: Some(|machine, _| machine::key_generation(machine, &PAPER, 2)),
+        measure: keys::two_threads,
+        ..LONG
+    },
+    Row {
+        name: "keys-seeded",
+        title: "both public keys at `paper`, size of the seeded form",
+        peer: "the expanded form (BKNTT and KSK of the platform paper)",
+        unit: Unit::Gigabytes,
+        bar: Some(0.5),
+        runs: 1,
+        measure: keys::sizes,
+        ..LONG
+    },
+    Row {
+        name: "program",
+        title: "x·y by two bootstraps at `message7`, from the write of y over NVMe to its completion, all cores, time on the wall",
+        peer: "one bootstrap of ours, the faster of the program's two",
+        bar: Some(2.1),
+        runs: 8,
+        threads: 2,
+        bound: Some(|_, measured| Bound {
+            seconds: 2.0 * crate::measure::best(&measured.peer),
+            by: "two bootstraps".to_owned(),
+        }),
+        measure: program::multiply,
+        ..LONG
     },
 ];
 

@@ -9,11 +9,11 @@ use tfhe::core_crypto::fft_impl::fft64::math::fft::setup_custom_fft_plan;
 use tfhe::core_crypto::prelude::*;
 use tfhe::shortint::parameters::PARAM_MESSAGE_2_CARRY_2_KS_PBS;
 use toroid_ring::simd::Isa;
-use toroid_tfhe::bootstrap::{BootstrappingKey, bootstrap};
+use toroid_tfhe::bootstrap::{BootstrappingKey, Rotation, bootstrap};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::gates::{self, Gate};
 use toroid_tfhe::glwe;
-use toroid_tfhe::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
+use toroid_tfhe::key_switch::KeySwitchingKey;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::lwe::words_from_bytes;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
@@ -25,7 +25,8 @@ use super::keys::{bootstrapping_key, fourier};
 use super::transform::best_peer_fft;
 use super::{Row, Settings};
 use crate::Error;
-use crate::measure::{Measurement, interleave, peak_memory, timed};
+use crate::machine::{Load, SINGLE};
+use crate::measure::{Clock, Measurement, interleave, peak_memory, timed};
 use crate::peer_key::{self, Shape, Word};
 
 /// Message bits of the bootstraps at `paper`, beside the bit of padding: few enough that no run fails.
@@ -45,18 +46,25 @@ fn check(side: &str, found: u64, expected: u64) -> Result<(), Error> {
     }
 }
 
-/// Our side of a PBS without key switch on the 32-bit torus.
+/// The message of sample `index` of a batch.
+fn message(index: usize) -> u64 {
+    (MESSAGE + index as u64) % (1 << BITS)
+}
+
+/// Our side of PBSs without key switch on the 32-bit torus.
 struct Ours<A: Arithmetic<Torus32>> {
     client: ClientKey,
+    encoding: Encoding,
     key: BootstrappingKey<Torus32, A>,
+    load: Load,
     test_vector: Vec<u32>,
-    sample: Vec<u32>,
-    out: Vec<u32>,
+    samples: Vec<Vec<u32>>,
+    outs: Vec<Vec<u32>>,
     peak: Option<u64>,
 }
 
 impl<A: Arithmetic<Torus32>> Ours<A> {
-    fn new(params: &'static ParamSet) -> Result<Self, Error> {
+    fn new(params: &'static ParamSet, load: Load) -> Result<Self, Error> {
         let mut rng = Csprng::from_os()?;
         let client = ClientKey::generate(params, &mut rng);
         let encoding = Encoding::new(BITS, false)?;
@@ -64,53 +72,107 @@ impl<A: Arithmetic<Torus32>> Ours<A> {
             .messages()
             .map(|m| Torus32::encode(function(m.cast_unsigned()).cast_signed(), BITS + 1))
             .collect();
-        let bytes = client.encrypt(MESSAGE.cast_signed(), encoding, &mut rng)?;
+        let samples: Result<Vec<_>, Error> = (0..load.batch)
+            .map(|index| {
+                let bytes = client.encrypt(message(index).cast_signed(), encoding, &mut rng)?;
+                let words = params.tlwe_words();
+                Ok(words_from_bytes::<Torus32>(
+                    "a sample", params, &bytes, words,
+                )?)
+            })
+            .collect();
         let mut ours = Ours {
-            key: bootstrapping_key(params, &client, &mut rng)?,
+            key: bootstrapping_key(&client, &mut rng)?,
             test_vector: glwe::test_vector::<Torus32>(params, encoding, &table)?,
-            sample: words_from_bytes::<Torus32>("a sample", params, &bytes, params.tlwe_words())?,
-            out: vec![0; params.extracted_dimension() + 1],
+            samples: samples?,
+            outs: vec![vec![0; params.extracted_dimension() + 1]; load.batch],
             client,
+            encoding,
+            load,
             peak: None,
         };
         ours.run()?;
         ours.peak = peak_memory();
-        let secret = ours
+        ours.check()?;
+        Ok(ours)
+    }
+
+    /// Time of one sample.
+    fn run(&mut self) -> Result<Duration, Error> {
+        let mut rotations: Vec<_> = self
+            .samples
+            .iter()
+            .zip(&mut self.outs)
+            .map(|(sample, out)| Rotation {
+                test_vector: &self.test_vector,
+                sample,
+                out,
+            })
+            .collect();
+        let Load { batch, threads } = self.load;
+        let (time, result) = clock(self.load).timed(|| {
+            self.key
+                .blind_rotate_all(&mut rotations, threads, &|| false)
+        });
+        result?;
+        Ok(time / batch as u32)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let secret = self
             .client
             .glwe()
             .extracted_key()
             .ok_or("not a binary key")?;
-        let phase = secret.phase::<Torus32>(&ours.out);
-        check(
-            "ours",
-            encoding.decode::<Torus32>(phase).cast_unsigned(),
-            function(MESSAGE),
-        )?;
-        Ok(ours)
+        for (index, out) in self.outs.iter().enumerate() {
+            let found = self
+                .encoding
+                .decode::<Torus32>(secret.phase::<Torus32>(out));
+            check("ours", found.cast_unsigned(), function(message(index)))?;
+        }
+        Ok(())
     }
 
-    fn run(&mut self) -> Result<Duration, Error> {
-        let (time, result) = timed(|| {
-            self.key
-                .blind_rotate(&self.test_vector, &self.sample, &mut self.out, &|| false)
-        });
-        result?;
-        Ok(time)
+    /// The measurement against the peer, both checked again.
+    fn against(
+        mut self,
+        runs: usize,
+        mut peer: impl FnMut() -> Duration,
+    ) -> Result<Measurement, Error> {
+        peer();
+        let mut measurement = interleave(runs, || self.run(), || Ok(peer()))?;
+        self.check()?;
+        if clock(self.load) == Clock::Wall {
+            measurement.processor = None;
+        }
+        measurement.our_peak = self.peak;
+        measurement.key_bytes = self.key.memory();
+        measurement.note = KEY_NOTE.to_owned();
+        Ok(measurement)
     }
 }
 
-/// The peer's secret keys, input, accumulator and output of a PBS.
+/// Several threads have no common time on a processor.
+fn clock(load: Load) -> Clock {
+    if load.threads == 1 {
+        Clock::Thread
+    } else {
+        Clock::Wall
+    }
+}
+
+/// The peer's secret keys, inputs, accumulator and outputs of PBSs.
 struct Peer<W: Word> {
     lwe: LweSecretKeyOwned<W>,
     glwe: GlweSecretKeyOwned<W>,
-    sample: LweCiphertextOwned<W>,
+    samples: Vec<LweCiphertextOwned<W>>,
     accumulator: GlweCiphertextOwned<W>,
-    out: LweCiphertextOwned<W>,
+    outs: Vec<LweCiphertextOwned<W>>,
     delta: W,
 }
 
 impl<W: Word + CastFrom<usize> + CastFrom<u64> + CastInto<u64>> Peer<W> {
-    fn new(shape: Shape, seeder: &mut dyn Seeder) -> Self {
+    fn new(shape: Shape, batch: usize, seeder: &mut dyn Seeder) -> Self {
         let mut secret = SecretRandomGenerator::<DefaultRandomGenerator>::new(seeder.seed());
         let lwe = LweSecretKey::generate_new_binary(shape.lwe_dimension, &mut secret);
         let glwe = GlweSecretKey::generate_new_binary(
@@ -121,13 +183,18 @@ impl<W: Word + CastFrom<usize> + CastFrom<u64> + CastInto<u64>> Peer<W> {
         let delta = W::ONE << (W::BITS - 1 - BITS as usize);
         let mut generator =
             EncryptionRandomGenerator::<DefaultRandomGenerator>::new(seeder.seed(), seeder);
-        let sample = allocate_and_encrypt_new_lwe_ciphertext(
-            &lwe,
-            Plaintext(W::cast_from(MESSAGE) * delta),
-            shape.lwe_noise,
-            W::modulus(),
-            &mut generator,
-        );
+        let samples = (0..batch)
+            .map(|index| {
+                allocate_and_encrypt_new_lwe_ciphertext(
+                    &lwe,
+                    Plaintext(W::cast_from(message(index)) * delta),
+                    shape.lwe_noise,
+                    W::modulus(),
+                    &mut generator,
+                )
+            })
+            .collect();
+        let out = LweCiphertext::new(W::ZERO, LweSize(shape.polynomial_size.0 + 1), W::modulus());
         Peer {
             accumulator: generate_programmable_bootstrap_glwe_lut(
                 shape.polynomial_size,
@@ -137,31 +204,34 @@ impl<W: Word + CastFrom<usize> + CastFrom<u64> + CastInto<u64>> Peer<W> {
                 delta,
                 |message: W| W::cast_from(function(message.cast_into())),
             ),
-            out: LweCiphertext::new(W::ZERO, LweSize(shape.polynomial_size.0 + 1), W::modulus()),
+            outs: vec![out; batch],
             lwe,
             glwe,
-            sample,
+            samples,
             delta,
         }
     }
 
     fn check(&self) -> Result<(), Error> {
         let secret = self.glwe.clone().into_lwe_secret_key();
-        let plaintext = decrypt_lwe_ciphertext(&secret, &self.out);
-        let message: u64 = divide_round(plaintext.0, self.delta).cast_into();
-        check("the peer", message % (1 << BITS), function(MESSAGE))
+        for (index, out) in self.outs.iter().enumerate() {
+            let plaintext = decrypt_lwe_ciphertext(&secret, out);
+            let found: u64 = divide_round(plaintext.0, self.delta).cast_into();
+            check("the peer", found % (1 << BITS), function(message(index)))?;
+        }
+        Ok(())
     }
 }
 
 const KEY_NOTE: &str = "the peer's bootstrapping key holds real samples, but was made with our NTT, since its own \
                         generation takes minutes (see the row keygen)";
 
-/// PBS at `paper` by f64 FFT.
-pub fn paper_f64(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
-    let mut ours = Ours::<Fast>::new(&PAPER)?;
+/// PBS at `paper` by f64 FFT; of a batch on both sides, of several threads on ours.
+pub fn paper_f64(row: &Row, settings: &Settings, load: Load) -> Result<Measurement, Error> {
+    let ours = Ours::<Fast>::new(&PAPER, load)?;
     let shape = Shape::of(&PAPER)?;
     let mut seeder = new_seeder();
-    let mut peer = Peer::<u32>::new(shape, seeder.as_mut());
+    let mut peer = Peer::<u32>::new(shape, load.batch, seeder.as_mut());
     setup_custom_fft_plan(best_peer_fft(shape.polynomial_size.0));
     let key = fourier(&peer_key::standard(
         shape,
@@ -171,42 +241,89 @@ pub fn paper_f64(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
     )?);
     let fft = Fft::new(shape.polynomial_size);
     let fft = fft.as_view();
-    let mut buffers = ComputationBuffers::new();
-    buffers.resize(
-        programmable_bootstrap_lwe_ciphertext_mem_optimized_requirement::<u32>(
+    let runs = row.runs(settings);
+    let measurement = if load.batch == 1 {
+        let (sample, out) = (&peer.samples[0], &mut peer.outs[0]);
+        let mut buffers = ComputationBuffers::new();
+        buffers.resize(
+            programmable_bootstrap_lwe_ciphertext_mem_optimized_requirement::<u32>(
+                GlweSize(2),
+                shape.polynomial_size,
+                fft,
+            )
+            .unaligned_bytes_required(),
+        );
+        ours.against(runs, || {
+            clock(load)
+                .timed(|| {
+                    programmable_bootstrap_lwe_ciphertext_mem_optimized(
+                        sample,
+                        out,
+                        &peer.accumulator,
+                        &key,
+                        fft,
+                        buffers.stack(),
+                    );
+                })
+                .0
+        })?
+    } else {
+        let modulus = u32::modulus();
+        let batch = load.batch;
+        let samples = LweCiphertextList::from_container(
+            peer.samples
+                .iter()
+                .flat_map(|sample| sample.as_ref().to_vec())
+                .collect::<Vec<_>>(),
+            shape.lwe_dimension.to_lwe_size(),
+            modulus,
+        );
+        let accumulators = GlweCiphertextList::from_container(
+            peer.accumulator.as_ref().repeat(batch),
             GlweSize(2),
             shape.polynomial_size,
-            fft,
-        )
-        .unaligned_bytes_required(),
-    );
-    let mut run = || {
-        timed(|| {
-            programmable_bootstrap_lwe_ciphertext_mem_optimized(
-                &peer.sample,
-                &mut peer.out,
-                &peer.accumulator,
-                &key,
+            modulus,
+        );
+        let out_size = LweSize(shape.polynomial_size.0 + 1);
+        let mut outs = LweCiphertextList::new(0u32, out_size, LweCiphertextCount(batch), modulus);
+        let mut buffers = ComputationBuffers::new();
+        buffers.resize(
+            batch_programmable_bootstrap_lwe_ciphertext_mem_optimized_requirement::<u32>(
+                GlweSize(2),
+                shape.polynomial_size,
+                CiphertextCount(batch),
                 fft,
-                buffers.stack(),
-            );
-        })
-        .0
+            )
+            .unaligned_bytes_required(),
+        );
+        let measurement = ours.against(runs, || {
+            let (time, ()) = clock(load).timed(|| {
+                batch_programmable_bootstrap_lwe_ciphertext_mem_optimized(
+                    &samples,
+                    &mut outs,
+                    &accumulators,
+                    &key,
+                    fft,
+                    buffers.stack(),
+                );
+            });
+            time / batch as u32
+        })?;
+        for (out, words) in peer.outs.iter_mut().zip(outs.as_ref().chunks(out_size.0)) {
+            out.as_mut().copy_from_slice(words);
+        }
+        measurement
     };
-    run();
-    let mut measurement = interleave(row.runs(settings), || ours.run(), || Ok(run()))?;
     peer.check()?;
-    measurement.our_peak = ours.peak;
-    measurement.note = KEY_NOTE.to_owned();
     Ok(measurement)
 }
 
 /// PBS at `paper` by NTT.
 pub fn paper_exact(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
-    let mut ours = Ours::<Exact>::new(&PAPER)?;
+    let ours = Ours::<Exact>::new(&PAPER, SINGLE)?;
     let shape = Shape::of(&PAPER)?;
     let mut seeder = new_seeder();
-    let mut peer = Peer::<u64>::new(shape, seeder.as_mut());
+    let mut peer = Peer::<u64>::new(shape, 1, seeder.as_mut());
     let standard = peer_key::standard(shape, &peer.lwe, &peer.glwe, seeder.as_mut())?;
     let mut key = NttLweBootstrapKey::new(
         0u64,
@@ -234,11 +351,12 @@ pub fn paper_exact(row: &Row, settings: &Settings) -> Result<Measurement, Error>
         )
         .unaligned_bytes_required(),
     );
-    let mut run = || {
+    let (sample, out) = (&peer.samples[0], &mut peer.outs[0]);
+    let measurement = ours.against(row.runs(settings), || {
         timed(|| {
             programmable_bootstrap_ntt64_lwe_ciphertext_mem_optimized(
-                &peer.sample,
-                &mut peer.out,
+                sample,
+                out,
                 &peer.accumulator,
                 &key,
                 ntt,
@@ -246,26 +364,18 @@ pub fn paper_exact(row: &Row, settings: &Settings) -> Result<Measurement, Error>
             );
         })
         .0
-    };
-    run();
-    let mut measurement = interleave(row.runs(settings), || ours.run(), || Ok(run()))?;
+    })?;
     peer.check()?;
-    measurement.our_peak = ours.peak;
-    measurement.note = KEY_NOTE.to_owned();
     Ok(measurement)
 }
 
 /// Our key-switching key, loaded.
 fn key_switching_key<M: Modulus>(
-    params: &'static ParamSet,
     client: &ClientKey,
     rng: &mut Csprng,
 ) -> Result<KeySwitchingKey<M>, Error> {
-    let mut loader = KeySwitchingKeyLoader::<M>::new(params, Isa::best())?;
-    client.key_switching_key(rng, &mut |_, _| ControlFlow::Continue(()), &mut |bytes| {
-        loader.write(bytes)
-    })?;
-    Ok(loader.finish()?)
+    let mut progress = |_, _| ControlFlow::Continue(());
+    Ok(client.loaded_key_switching_key(Isa::best(), rng, &mut progress)?)
 }
 
 /// Key switch and PBS of four bits.
@@ -274,8 +384,8 @@ pub fn message4(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
     let (message, four_bits) = (11u64, |message: u64| (message * message + 3) % 16);
     let mut rng = Csprng::from_os()?;
     let client = ClientKey::generate(params, &mut rng);
-    let key = bootstrapping_key::<Goldilocks, Fast>(params, &client, &mut rng)?;
-    let switch = key_switching_key::<Goldilocks>(params, &client, &mut rng)?;
+    let key = bootstrapping_key::<Goldilocks, Fast>(&client, &mut rng)?;
+    let switch = key_switching_key::<Goldilocks>(&client, &mut rng)?;
     let encoding = Encoding::new(params.message_bits, false)?;
     let table: Vec<u64> = encoding
         .messages()
@@ -292,10 +402,13 @@ pub fn message4(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
     let mut out = sample.clone();
     let mut ours = || {
         out.copy_from_slice(&sample);
-        let (time, result) = timed(|| bootstrap(&key, &switch, &test_vector, &mut out, 1, &|| false));
+        let (time, result) =
+            timed(|| bootstrap(&key, &switch, &test_vector, &mut out, 1, &|| false));
         result?;
         Ok(time)
     };
+    ours()?;
+    let peak = peak_memory();
 
     setup_custom_fft_plan(best_peer_fft(
         PARAM_MESSAGE_2_CARRY_2_KS_PBS.polynomial_size.0,
@@ -310,8 +423,9 @@ pub fn message4(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
         time
     };
 
-    ours()?;
-    let measurement = interleave(row.runs(settings), ours, || Ok(peer()))?;
+    let mut measurement = interleave(row.runs(settings), ours, || Ok(peer()))?;
+    measurement.our_peak = peak;
+    measurement.key_bytes = key.memory();
     let found = encoding.decode::<Goldilocks>(client.lwe().phase::<Goldilocks>(&out));
     check("ours", found.cast_unsigned(), four_bits(message))?;
     check(
@@ -327,8 +441,8 @@ pub fn nand(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
     let params = &GATE;
     let mut rng = Csprng::from_os()?;
     let client = ClientKey::generate(params, &mut rng);
-    let key = bootstrapping_key::<Torus32, Fast>(params, &client, &mut rng)?;
-    let switch = key_switching_key::<Torus32>(params, &client, &mut rng)?;
+    let key = bootstrapping_key::<Torus32, Fast>(&client, &mut rng)?;
+    let switch = key_switching_key::<Torus32>(&client, &mut rng)?;
     let mut encrypt = |bit: bool| -> Result<Vec<u32>, Error> {
         let bytes = client.encrypt_bit(bit, &mut rng)?;
         Ok(words_from_bytes::<Torus32>(
@@ -345,6 +459,8 @@ pub fn nand(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
         out = result?;
         Ok(time)
     };
+    ours()?;
+    let peak = peak_memory();
 
     setup_custom_fft_plan(best_peer_fft(
         tfhe::boolean::parameters::DEFAULT_PARAMETERS
@@ -360,8 +476,9 @@ pub fn nand(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
         time
     };
 
-    ours()?;
-    let measurement = interleave(row.runs(settings), ours, || Ok(peer()))?;
+    let mut measurement = interleave(row.runs(settings), ours, || Ok(peer()))?;
+    measurement.our_peak = peak;
+    measurement.key_bytes = key.memory();
     let bytes: Vec<u8> = out.iter().flat_map(|word| word.to_le_bytes()).collect();
     check("ours", u64::from(client.decrypt_bit(&bytes)?), 0)?;
     check("the peer", u64::from(peer_client.decrypt(&peer_out)), 0)?;

@@ -1,44 +1,63 @@
-//! Key generation.
+//! Key generation and the size of keys.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use tfhe::core_crypto::prelude::*;
 use toroid_ring::simd::Isa;
-use toroid_tfhe::bootstrap::{BootstrappingKey, BootstrappingKeyLoader};
+use toroid_tfhe::bootstrap::BootstrappingKey;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::{Modulus, Torus32};
-use toroid_tfhe::params::{PAPER, ParamSet};
+use toroid_tfhe::params::{MESSAGE7, PAPER, ParamSet};
 use toroid_tfhe::product::{Arithmetic, Fast};
 use toroid_tfhe::random::Csprng;
+use toroid_tfhe::seeded::KeyForm;
 
 use super::{Row, Settings};
 use crate::Error;
-use crate::measure::{Measurement, interleave, timed};
+use crate::measure::{Clock, Measurement, interleave, peak_memory, timed};
 use crate::peer_key::Shape;
 
 /// Of the peer's key, in a quick run.
 const QUICK_SHARE: usize = 10;
+/// The longest that key generation may take on two cores.
+const LIMIT: Duration = Duration::from_secs(6);
 
-/// The bootstrapping key at `paper`.
-pub fn paper(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
+/// The bootstrapping key at `paper`, on one thread.
+pub fn one_thread(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
     let share = if settings.quick { QUICK_SHARE } else { 1 };
-    let mut measurement = interleave(row.runs(settings), ours, || peer(share))?;
-    measurement.note = if settings.quick {
-        format!(
+    let mut peak = None;
+    let mut measurement = interleave(
+        row.runs(settings),
+        || {
+            let time = ours(Clock::Thread)?;
+            peak = peak.or_else(peak_memory);
+            Ok(time)
+        },
+        || peer(share),
+    )?;
+    measurement.our_peak = peak;
+    if settings.quick {
+        measurement.note = format!(
             "the peer made the part for 1/{QUICK_SHARE} of the key bits; its time is {QUICK_SHARE} times that"
-        )
-    } else {
-        String::new()
-    };
+        );
+    }
     Ok(measurement)
 }
 
-fn ours() -> Result<Duration, Error> {
+/// The same on two threads, against a limit.
+pub fn two_threads(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
+    let mut measurement = interleave(row.runs(settings), || ours(Clock::Wall), || Ok(LIMIT))?;
+    measurement.processor = None;
+    measurement.our_peak = peak_memory();
+    Ok(measurement)
+}
+
+fn ours(clock: Clock) -> Result<Duration, Error> {
     let mut rng = Csprng::from_os()?;
-    let (time, key) = timed(|| {
+    let (time, key) = clock.timed(|| {
         let client = ClientKey::generate(&PAPER, &mut rng);
-        bootstrapping_key::<Torus32, Fast>(&PAPER, &client, &mut rng)
+        bootstrapping_key::<Torus32, Fast>(&client, &mut rng)
     });
     key?;
     Ok(time)
@@ -46,15 +65,30 @@ fn ours() -> Result<Duration, Error> {
 
 /// Our bootstrapping key, loaded.
 pub fn bootstrapping_key<M: Modulus, A: Arithmetic<M>>(
-    params: &'static ParamSet,
     client: &ClientKey,
     rng: &mut Csprng,
 ) -> Result<BootstrappingKey<M, A>, Error> {
-    let mut loader = BootstrappingKeyLoader::<M, A>::new(params, Isa::best())?;
-    client.bootstrapping_key(rng, &mut |_, _| ControlFlow::Continue(()), &mut |bytes| {
-        loader.write(bytes)
-    })?;
-    Ok(loader.finish()?)
+    let mut progress = |_, _| ControlFlow::Continue(());
+    Ok(client.loaded_bootstrapping_key(Isa::best(), rng, &mut progress)?)
+}
+
+/// Bytes of both public keys.
+fn bytes(form: KeyForm, params: &ParamSet) -> f64 {
+    (form.bootstrapping_key_bytes(params) + form.key_switching_key_bytes(params)) as f64
+}
+
+/// Sizes of seeded and expanded keys. They follow from the parameters; nothing is timed.
+pub fn sizes(_: &Row, _: &Settings) -> Result<Measurement, Error> {
+    Ok(Measurement {
+        ours: vec![bytes(KeyForm::Seeded, &PAPER)],
+        peer: vec![bytes(KeyForm::Expanded, &PAPER)],
+        note: format!(
+            "at `message7`, {:.3} of {:.3} GB",
+            bytes(KeyForm::Seeded, &MESSAGE7) / 1e9,
+            bytes(KeyForm::Expanded, &MESSAGE7) / 1e9
+        ),
+        ..Measurement::default()
+    })
 }
 
 fn peer(share: usize) -> Result<Duration, Error> {

@@ -1,0 +1,298 @@
+//! The kernels that are counted, each prepared outside of the count and run once inside it.
+
+use std::ops::ControlFlow;
+
+use toroid_ring::dft::DftPlan;
+use toroid_ring::fft::{AlignedVec, FftPlan, KeyFormat};
+use toroid_ring::goldilocks::P;
+use toroid_ring::ntt::NttPlan;
+use toroid_ring::prime::ntt_primes;
+use toroid_ring::prime_ntt::{Ntt32Plan, Ntt50Plan, Ntt63Plan};
+use toroid_ring::simd::Isa;
+use toroid_tfhe::bootstrap::BootstrappingKey;
+use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::glwe;
+use toroid_tfhe::keys::ClientKey;
+use toroid_tfhe::lwe::words_from_bytes;
+use toroid_tfhe::modulus::{Goldilocks, Modulus};
+use toroid_tfhe::params::TINY;
+use toroid_tfhe::product::{Arithmetic, Exact, Fast};
+use toroid_tfhe::random::Csprng;
+
+use crate::Error;
+
+/// One kernel, ready to run.
+type Work = Box<dyn FnMut() -> Result<(), Error>>;
+
+/// A kernel's name and its preparation.
+pub struct Kernel {
+    pub name: &'static str,
+    prepare: fn() -> Result<Work, Error>,
+}
+
+impl Kernel {
+    /// Runs the kernel twice, the second time in [`counted`]: what happens only once in a process is done by then.
+    pub fn run(&self) -> Result<(), Error> {
+        let mut work = (self.prepare)()?;
+        work()?;
+        counted(&mut work)
+    }
+}
+
+/// The function that Callgrind counts, with all that it calls.
+#[inline(never)]
+fn counted(work: &mut Work) -> Result<(), Error> {
+    work()
+}
+
+/// Every kernel.
+pub static ALL: &[Kernel] = &[
+    Kernel {
+        name: "ntt-2048",
+        prepare: || ntt::<2048>(NttPlan::forward),
+    },
+    Kernel {
+        name: "ntt-16384",
+        prepare: || ntt::<16384>(NttPlan::forward),
+    },
+    Kernel {
+        name: "intt-16384",
+        prepare: || ntt::<16384>(NttPlan::inverse),
+    },
+    Kernel {
+        name: "ntt31-16384",
+        prepare: || {
+            let q = prime(30)?;
+            let plan = Ntt32Plan::new(N, q)?;
+            let mut a = words(N, q);
+            Ok(Box::new(move || {
+                plan.forward(bytemuck::cast_slice_mut(&mut a));
+                Ok(())
+            }))
+        },
+    },
+    Kernel {
+        name: "ntt50-16384",
+        prepare: || ntt50(Ntt50Plan::forward),
+    },
+    Kernel {
+        name: "intt50-16384",
+        prepare: || ntt50(Ntt50Plan::inverse),
+    },
+    Kernel {
+        name: "ntt62-16384",
+        prepare: || {
+            let q = prime(62)?;
+            let plan = Ntt63Plan::new(N, q)?;
+            let mut a = words(N, q);
+            Ok(Box::new(move || {
+                plan.forward(bytemuck::cast_slice_mut(&mut a));
+                Ok(())
+            }))
+        },
+    },
+    Kernel {
+        name: "fft-16384",
+        prepare: || {
+            let plan = FftPlan::new(N)?;
+            let (coefficients, mut spectrum) = (numbers(N), AlignedVec::zeroed(N));
+            Ok(Box::new(move || {
+                plan.forward(&coefficients, &mut spectrum);
+                Ok(())
+            }))
+        },
+    },
+    Kernel {
+        name: "ifft-16384",
+        prepare: || {
+            let plan = FftPlan::new(N)?;
+            let (mut spectrum, mut coefficients) = (numbers(N), AlignedVec::zeroed(N));
+            Ok(Box::new(move || {
+                plan.inverse(&mut spectrum, &mut coefficients);
+                Ok(())
+            }))
+        },
+    },
+    Kernel {
+        name: "fft-product-16384",
+        prepare: || {
+            let plan = FftPlan::new(N)?;
+            let coefficients = numbers(N);
+            let (mut scratch, mut sums) = (AlignedVec::zeroed(N), AlignedVec::zeroed(2 * N));
+            let format = KeyFormat::Fixed;
+            let mut key = AlignedVec::zeroed(format.row_bytes(N, 2) / 8);
+            plan.pack_key(format, &numbers(2 * N), bytemuck::cast_slice_mut(&mut key));
+            Ok(Box::new(move || {
+                let key = bytemuck::cast_slice(&key);
+                plan.forward_mul_add::<true>(
+                    &coefficients[..],
+                    &mut scratch,
+                    format,
+                    key,
+                    &mut sums,
+                );
+                Ok(())
+            }))
+        },
+    },
+    Kernel {
+        name: "dft-21845",
+        prepare: || dft(DftPlan::forward),
+    },
+    Kernel {
+        name: "idft-21845",
+        prepare: || dft(DftPlan::inverse),
+    },
+    Kernel {
+        name: "blind-rotation-fast",
+        prepare: blind_rotation::<Fast>,
+    },
+    Kernel {
+        name: "blind-rotation-exact",
+        prepare: blind_rotation::<Exact>,
+    },
+    Kernel {
+        name: "key-switch",
+        prepare: || {
+            let (client, mut rng) = client();
+            let mut progress = |_, _| ControlFlow::Continue(());
+            let key = client.loaded_key_switching_key::<Goldilocks>(
+                Isa::best(),
+                &mut rng,
+                &mut progress,
+            )?;
+            let mut extracted = vec![0u64; TINY.extracted_dimension() + 1];
+            rng.fill_uniform::<Goldilocks>(&mut extracted);
+            let mut out = vec![0u64; TINY.tlwe_words()];
+            Ok(Box::new(move || Ok(key.switch(&extracted, &mut out)?)))
+        },
+    },
+    Kernel {
+        name: "encryption",
+        prepare: || {
+            let (client, mut rng) = client();
+            let encoding = encoding()?;
+            Ok(Box::new(move || {
+                client.encrypt(1, encoding, &mut rng)?;
+                Ok(())
+            }))
+        },
+    },
+    Kernel {
+        name: "decryption",
+        prepare: || {
+            let (client, mut rng) = client();
+            let encoding = encoding()?;
+            let sample = client.encrypt(1, encoding, &mut rng)?;
+            Ok(Box::new(move || {
+                match client.decrypt(&sample, encoding)? {
+                    1 => Ok(()),
+                    other => Err(format!("1 decrypts to {other}").into()),
+                }
+            }))
+        },
+    },
+];
+
+/// Ring degree of the transforms.
+const N: usize = 16384;
+
+/// Some numbers, the same in every process.
+fn numbers(n: usize) -> AlignedVec {
+    let values: Vec<f64> = (0..n).map(|i| ((i * 37) % 64) as f64 - 31.5).collect();
+    AlignedVec::from_slice(&values)
+}
+
+/// Some words below `q`, in room for `n` words of 64 bits on a line of the cache; of words of 32 bits, twice as many, of
+/// which the second half is 0.
+fn words(n: usize, q: u64) -> AlignedVec {
+    let word = |i: usize| (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) % q;
+    let mut words = AlignedVec::zeroed(n);
+    if q < 1 << 32 {
+        words = AlignedVec::zeroed(n.div_ceil(2));
+        let out: &mut [u32] = bytemuck::cast_slice_mut(&mut words);
+        for (i, out) in out[..n].iter_mut().enumerate() {
+            *out = word(i) as u32;
+        }
+    } else {
+        let out: &mut [u64] = bytemuck::cast_slice_mut(&mut words);
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = word(i);
+        }
+    }
+    words
+}
+
+/// The largest prime of some bits that degree N allows.
+fn prime(bits: u32) -> Result<u64, Error> {
+    ntt_primes(N, 1 << bits)
+        .next()
+        .ok_or_else(|| format!("no prime of {bits} bits").into())
+}
+
+fn ntt<const DEGREE: usize>(transform: fn(&NttPlan, &mut [u64])) -> Result<Work, Error> {
+    let plan = NttPlan::new(DEGREE)?;
+    let mut a = words(DEGREE, P);
+    Ok(Box::new(move || {
+        transform(&plan, bytemuck::cast_slice_mut(&mut a));
+        Ok(())
+    }))
+}
+
+fn ntt50(transform: fn(&Ntt50Plan, &mut [u64])) -> Result<Work, Error> {
+    let q = prime(50)?;
+    let plan = Ntt50Plan::new(N, q)?;
+    let mut a = words(N, q);
+    Ok(Box::new(move || {
+        transform(&plan, bytemuck::cast_slice_mut(&mut a));
+        Ok(())
+    }))
+}
+
+fn dft(transform: fn(&DftPlan, &mut [u32], &mut [u32])) -> Result<Work, Error> {
+    const LENGTH: usize = 21845;
+    // 1 modulo 256·21845, as Rader's convolutions need.
+    const PRIME: u32 = 2_141_858_561;
+    let plan = DftPlan::new(LENGTH, PRIME)?;
+    let mut a = words(LENGTH, u64::from(PRIME));
+    let mut scratch = AlignedVec::zeroed(plan.scratch_len().div_ceil(2));
+    Ok(Box::new(move || {
+        let data: &mut [u32] = bytemuck::cast_slice_mut(&mut a);
+        transform(
+            &plan,
+            &mut data[..LENGTH],
+            bytemuck::cast_slice_mut(&mut scratch),
+        );
+        Ok(())
+    }))
+}
+
+/// A client key that is the same in every process.
+fn client() -> (ClientKey, Csprng) {
+    let mut rng = Csprng::from_seed([7; 32]);
+    (ClientKey::generate(&TINY, &mut rng), rng)
+}
+
+fn encoding() -> Result<Encoding, Error> {
+    Ok(Encoding::new(TINY.message_bits, false)?)
+}
+
+/// A blind rotation of the set `tiny`.
+fn blind_rotation<A: Arithmetic<Goldilocks>>() -> Result<Work, Error> {
+    let (client, mut rng) = client();
+    let mut progress = |_, _| ControlFlow::Continue(());
+    let key: BootstrappingKey<Goldilocks, A> =
+        client.loaded_bootstrapping_key(Isa::best(), &mut rng, &mut progress)?;
+    let encoding = encoding()?;
+    let table: Vec<u64> = encoding
+        .messages()
+        .map(|message| Goldilocks::encode(message, encoding.bits() + 1))
+        .collect();
+    let test_vector = glwe::test_vector::<Goldilocks>(&TINY, encoding, &table)?;
+    let bytes = client.encrypt(1, encoding, &mut rng)?;
+    let sample = words_from_bytes::<Goldilocks>("a sample", &TINY, &bytes, TINY.tlwe_words())?;
+    let mut out = vec![0u64; TINY.extracted_dimension() + 1];
+    Ok(Box::new(move || {
+        Ok(key.blind_rotate(&test_vector, &sample, &mut out, &|| false)?)
+    }))
+}
