@@ -71,6 +71,22 @@ fn mul_add_assign(bencher: Bencher, &Case((n, isa)): &Case) {
         .bench_local(|| plan.mul_add_assign(acc.words(), a.words(), b.words()));
 }
 
+/// A transform and its products with two columns of keys.
+#[divan::bench(args = cases().map(Case))]
+fn forward_mul_add(bencher: Bencher, &Case((n, isa)): &Case) {
+    let Ok(plan) = NttPlan::with_isa(n, isa) else {
+        return;
+    };
+    let (mut a, mut keys, mut sums) = (
+        Polynomial::new(n),
+        Polynomial::new(2 * n),
+        Polynomial::new(2 * n),
+    );
+    bencher
+        .counter(ItemsCount::new(n))
+        .bench_local(|| plan.forward_mul_add::<true>(a.words(), keys.words(), sums.words()));
+}
+
 struct Case((usize, Isa));
 
 impl std::fmt::Display for Case {

@@ -1,13 +1,26 @@
 //! The SIMD kernel of the NTT, written once over [`Vector`], a vector of 64-bit lanes.
 //!
-//! Passes of radix 8 (and 4) instead of rows: with `v` a root of a block, a pass multiplies slot `q` of the block by
-//! `v^q` and then does a small DFT, whose twiddles are powers of two, since 2 is a 192nd root of unity:
-//! 2^96 = -1, 2^48 is the fourth root and 2^24 the eighth root that the rows of [`portable`](super::portable) use.
+//! Passes of radix 8 instead of rows: with `v` a root of a block, a pass multiplies slot `q` of the block by `v^q` and
+//! then does a small DFT, whose twiddles are powers of two, since 2 is a 192nd root of unity: 2^96 = -1, 2^48 is the
+//! fourth root and 2^24 the eighth root that the rows of [`portable`](super::portable) use. A first pass of radix 4 or
+//! 2 takes the levels that are left over, and needs no twiddles.
+//!
+//! 2^3 being a 64th root, two passes in a row are a DFT of 64 elements with shifts between its halves, so that only the
+//! first of them multiplies; likewise the first pass of all and the next. [`super::tables`] lays down which are which.
 //!
 //! Inside a pass an element is a pair of signed limbs, `lo + hi·φ` with φ = 2^32 and φ^2 = φ - 1, in 64-bit lanes that
 //! leave room for the sums and shifts of the DFT without carries. Products by twiddles take four signed 32-bit
-//! multiplications. Between passes an element is one word, any `u64` congruent to it plus a constant, which saves
-//! operations: [`BIAS`] in the forward transform, -2^31 in the inverse.
+//! multiplications. Between passes an element is one word: any `u64` congruent to it before a pass of shifts, to it plus
+//! [`BIAS`] before a pass of products, which saves operations there.
+//!
+//! # What bounds it
+//!
+//! Operations on a vector, for each vector of elements: 15 to multiply by a twiddle and split the result into limbs, 6 to
+//! shift and split, 8 for a DFT of eight (7.25 for the first of four), 7 to make a word of limbs, 6 for the two
+//! transposes of the last pass, 2 to make a word canonical. For N = 16384 (passes of 4, 8, 8, 8 and 8, of which the third
+//! and the fifth multiply) the forward transform comes to about 124. A Zen 4 core does two 512-bit operations a cycle
+//! (one multiplication, one shift), so 62 cycles a vector at best; measured are 72. It is bound by operations, not by
+//! loads or multiplications; the twiddles, 16 bytes an element in the last pass, come from the second level of cache.
 //!
 //! Bounds below are in units of φ = 2^32 unless they say otherwise.
 
@@ -279,7 +292,7 @@ fn dft8<V: Vector>(z: [Limbs<V>; 8]) -> [Limbs<V>; 8] {
     [y0, y1, y2, y3, y4, y5, y6, y7]
 }
 
-/// Eight times the inverse of [`dft8`]; from limbs within 1 to limbs within 2^25. Slot 0 is never shifted.
+/// Eight times the inverse of [`dft8`]; from limbs within 2 to limbs within 2^26 + 2^20. Slot 0 is never shifted.
 ///
 /// With `d = y5 - y4` and `e = y7 - y6` the slots 5 and 7 of the second row are 2^72·d + 2^24·e and, as 2^120 = -2^24,
 /// 2^48·(2^24·e - 2^72·d) = 2^72·e + 2^24·d.
@@ -338,7 +351,7 @@ fn first4<V: Vector>(z: [Limbs<V>; 4]) -> [Limbs<V>; 4] {
     [y0, y1, y2, y3]
 }
 
-/// Four times the inverse of [`first4`]; from limbs within 2 to limbs within 2^27.
+/// Four times the inverse of [`first4`]; from limbs within 2 to limbs within 2^26 + 2^20.
 #[inline(always)]
 fn inverse_first4<V: Vector>(y: [Limbs<V>; 4]) -> [Limbs<V>; 4] {
     let (z0, z2) = y[0].add(y[1]).inverse_butterfly_48(y[2].add(y[3]));
@@ -403,6 +416,16 @@ struct Columns {
     count: usize,
 }
 
+/// The same columns of several blocks.
+#[derive(Clone, Copy)]
+struct Blocks {
+    /// Those of the first block.
+    columns: Columns,
+    blocks: usize,
+    /// From the first word of one to that of the next.
+    step: usize,
+}
+
 /// Several [`Columns`] with twiddles of their own: ranges of the columns of one block, or one block after another.
 #[derive(Clone, Copy)]
 struct Ranges {
@@ -444,17 +467,30 @@ impl Columns {
         }
     }
 
-    /// One of several equal ranges.
+    /// One of eight equal ranges.
     ///
     /// # Safety
-    /// `range` must be below `ranges`, and `count / ranges` a multiple of the lanes.
-    #[inline(always)]
-    unsafe fn range(self, range: usize, ranges: usize) -> Self {
-        let count = self.count / ranges;
+    /// `eighth` must be below 8, and `count / 8` a multiple of the lanes.
+    unsafe fn eighth(self, eighth: usize) -> Self {
+        let count = self.count / 8;
         Self {
             // SAFETY: the caller's promise.
-            first: unsafe { self.first.add(range * count) },
+            first: unsafe { self.first.add(eighth * count) },
             count,
+            ..self
+        }
+    }
+}
+
+impl Blocks {
+    /// One of eight equal ranges of the columns of each block.
+    ///
+    /// # Safety
+    /// As for [`Columns::eighth`].
+    unsafe fn eighth(self, eighth: usize) -> Self {
+        Self {
+            // SAFETY: the caller's promise.
+            columns: unsafe { self.columns.eighth(eighth) },
             ..self
         }
     }
@@ -509,28 +545,32 @@ impl<const ALL: bool, const OUT_BIASED: bool> Kernel for ForwardFull<ALL, OUT_BI
 ///
 /// The columns must be valid.
 #[derive(Clone, Copy)]
-struct ForwardShifts<const K: usize> {
-    columns: Columns,
-}
+struct ForwardShifts<const K: usize>(Blocks);
 
 impl<const K: usize> Kernel for ForwardShifts<K> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let Self { columns } = self;
+        let Blocks {
+            columns,
+            blocks,
+            step,
+        } = self.0;
         // SAFETY: the caller's promise.
         unsafe {
             let c = Constants::<V>::new();
             let offset = Limbs::<V>::splat(const { offset(false, true) });
-            for j in (0..columns.count).step_by(V::LANES) {
-                let a = columns.first.add(j);
-                let mut z = [c.split(V::load(a)).add(offset); 8];
-                unroll!(q in 1..8 {
-                    z[q] = shifted(V::load(a.add(q * columns.stride)), root_64(K * q), &c);
-                });
-                let z = dft8(z);
-                unroll!(q in 0..8 {
-                    z[q].word(&c).store(a.add(q * columns.stride));
-                });
+            for block in 0..blocks {
+                for j in (0..columns.count).step_by(V::LANES) {
+                    let a = columns.first.add(block * step + j);
+                    let mut z = [c.split(V::load(a)).add(offset); 8];
+                    unroll!(q in 1..8 {
+                        z[q] = shifted(V::load(a.add(q * columns.stride)), root_64(K * q), &c);
+                    });
+                    let z = dft8(z);
+                    unroll!(q in 0..8 {
+                        z[q].word(&c).store(a.add(q * columns.stride));
+                    });
+                }
             }
         }
     }
@@ -577,42 +617,46 @@ impl<const R: usize> Kernel for ForwardFirst<R> {
 ///
 /// The columns, of `R` slots, must be valid.
 #[derive(Clone, Copy)]
-struct InverseShifts<const R: usize, const Q: usize> {
-    columns: Columns,
-}
+struct InverseShifts<const R: usize, const Q: usize>(Blocks);
 
 impl<const R: usize, const Q: usize> Kernel for InverseShifts<R, Q> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let Self { columns } = self;
+        let Blocks {
+            columns,
+            blocks,
+            step,
+        } = self.0;
         // SAFETY: the caller's promise.
         unsafe {
             let c = Constants::<V>::new();
             let offset = Limbs::<V>::splat(const { offset(false, R == 8) });
-            for j in (0..columns.count).step_by(V::LANES) {
-                let a = columns.first.add(j);
-                let mut z = [Limbs {
-                    lo: c.zero,
-                    hi: c.zero,
-                }; R];
-                unroll!(i in 0..R {
-                    let power = 64 - exponent(R, i) * Q % 64;
-                    z[i] = shifted(V::load(a.add(i * columns.stride)), root_64(power), &c);
-                });
-                if let Some(z) = z.first_chunk_mut::<8>() {
-                    z[0] = z[0].add(offset);
-                    *z = inverse_dft8(*z);
-                } else if let Some(z) = z.first_chunk_mut::<4>() {
-                    *z = inverse_first4(*z);
-                    unroll!(i in 0..4 {
-                        z[i] = z[i].add(offset);
+            for block in 0..blocks {
+                for j in (0..columns.count).step_by(V::LANES) {
+                    let a = columns.first.add(block * step + j);
+                    let mut z = [Limbs {
+                        lo: c.zero,
+                        hi: c.zero,
+                    }; R];
+                    unroll!(i in 0..R {
+                        let power = 64 - exponent(R, i) * Q % 64;
+                        z[i] = shifted(V::load(a.add(i * columns.stride)), root_64(power), &c);
+                    });
+                    if let Some(z) = z.first_chunk_mut::<8>() {
+                        z[0] = z[0].add(offset);
+                        *z = inverse_dft8(*z);
+                    } else if let Some(z) = z.first_chunk_mut::<4>() {
+                        *z = inverse_first4(*z);
+                        unroll!(i in 0..4 {
+                            z[i] = z[i].add(offset);
+                        });
+                    }
+                    unroll!(i in 0..R {
+                        let word = z[i].word(&c);
+                        let word = if R == 8 { word } else { word.canonical() };
+                        word.store(a.add(i * columns.stride));
                     });
                 }
-                unroll!(i in 0..R {
-                    let word = z[i].word(&c);
-                    let word = if R == 8 { word } else { word.canonical() };
-                    word.store(a.add(i * columns.stride));
-                });
             }
         }
     }
@@ -760,7 +804,7 @@ impl<const ADD: bool> Leaf for Accumulate<ADD> {
                 let keys = self.keys.add(column * self.degree + at);
                 let sums = self.sums.add(column * self.degree + at);
                 unroll!(i in 0..8 {
-                    if i * V::LANES % 8 == 0 {
+                    if (i * V::LANES).is_multiple_of(8) {
                         V::prefetch(keys.wrapping_add(AHEAD + i * V::LANES));
                     }
                     let sum = sums.add(i * V::LANES);
@@ -900,7 +944,7 @@ pub unsafe fn forward<V: Vector>(a: &mut [u64], tables: &Tables, leaf: impl Leaf
         for pass in large {
             forward_blocks::<V>(a, n, pass, 0, pass.blocks);
         }
-        let chunks = small.first().map_or(1, |pass| pass.blocks);
+        let chunks = (n / CACHED).max(1);
         let length = n / chunks;
         for chunk in 0..chunks {
             for pass in small {
@@ -931,7 +975,7 @@ pub unsafe fn inverse<V: Vector>(a: &mut [u64], tables: &Tables) {
     let a = a.as_mut_ptr();
     // SAFETY: as in `forward`.
     unsafe {
-        let chunks = small.first().map_or(1, |pass| pass.blocks);
+        let chunks = (n / CACHED).max(1);
         let length = n / chunks;
         for chunk in 0..chunks {
             V::call(InverseFirst {
@@ -967,25 +1011,37 @@ unsafe fn forward_blocks<V: Vector>(a: *mut u64, n: usize, pass: &Pass, from: us
             }));
             return;
         }
-        for block in from..from + count {
-            let columns = Columns::new(a, n, pass, block);
-            match (&pass.twiddles, pass.radix) {
-                (Twiddles::Ranges { ranges, limbs }, _) => {
-                    let limbs = limbs.as_ptr().add(32 * ranges * block);
-                    V::call(ForwardFull::<true, false>(columns.ranges(*ranges, limbs)));
+        if let Twiddles::Ranges { ranges, limbs } = &pass.twiddles {
+            for block in from..from + count {
+                let limbs = limbs.as_ptr().add(32 * ranges * block);
+                let columns = Columns::new(a, n, pass, block);
+                V::call(ForwardFull::<true, false>(columns.ranges(*ranges, limbs)));
+            }
+            return;
+        }
+        match pass.radix {
+            2 => V::call(ForwardFirst::<2> { columns }),
+            4 => V::call(ForwardFirst::<4> { columns }),
+            _ => {
+                // Every eighth block has the same twiddles.
+                let kinds = count.min(8);
+                for block in from..from + kinds {
+                    let blocks = Blocks {
+                        columns: Columns::new(a, n, pass, block),
+                        blocks: count / kinds,
+                        step: kinds * length,
+                    };
+                    match exponent(pass.blocks, block) {
+                        0 => V::call(ForwardShifts::<0>(blocks)),
+                        1 => V::call(ForwardShifts::<1>(blocks)),
+                        2 => V::call(ForwardShifts::<2>(blocks)),
+                        3 => V::call(ForwardShifts::<3>(blocks)),
+                        4 => V::call(ForwardShifts::<4>(blocks)),
+                        5 => V::call(ForwardShifts::<5>(blocks)),
+                        6 => V::call(ForwardShifts::<6>(blocks)),
+                        _ => V::call(ForwardShifts::<7>(blocks)),
+                    }
                 }
-                (_, 4) => V::call(ForwardFirst::<4> { columns }),
-                (_, 2) => V::call(ForwardFirst::<2> { columns }),
-                _ => match exponent(pass.blocks, block) {
-                    0 => V::call(ForwardShifts::<0> { columns }),
-                    1 => V::call(ForwardShifts::<1> { columns }),
-                    2 => V::call(ForwardShifts::<2> { columns }),
-                    3 => V::call(ForwardShifts::<3> { columns }),
-                    4 => V::call(ForwardShifts::<4> { columns }),
-                    5 => V::call(ForwardShifts::<5> { columns }),
-                    6 => V::call(ForwardShifts::<6> { columns }),
-                    _ => V::call(ForwardShifts::<7> { columns }),
-                },
             }
         }
     }
@@ -1012,62 +1068,50 @@ unsafe fn inverse_blocks<V: Vector>(a: *mut u64, n: usize, pass: &Pass, from: us
             }
             return;
         }
-        for block in from..from + count {
-            let columns = Columns::new(a, n, pass, block);
-            match (&pass.twiddles, pass.radix) {
-                (Twiddles::Ranges { ranges, limbs }, _) => {
-                    let ranges = columns.ranges(*ranges, limbs.as_ptr().add(32 * ranges * block));
-                    match pass.blocks {
-                        1 => V::call(InverseFull::<false, false, true>(ranges)),
-                        _ => V::call(InverseFull::<false, false, false>(ranges)),
-                    }
+        if let Twiddles::Ranges { ranges, limbs } = &pass.twiddles {
+            for block in from..from + count {
+                let limbs = limbs.as_ptr().add(32 * ranges * block);
+                let ranges = Columns::new(a, n, pass, block).ranges(*ranges, limbs);
+                match pass.blocks {
+                    1 => V::call(InverseFull::<false, false, true>(ranges)),
+                    _ => V::call(InverseFull::<false, false, false>(ranges)),
                 }
-                (_, 8) => inverse_shifts::<V, 8>(columns),
-                (_, 4) => inverse_shifts::<V, 4>(columns),
-                _ => {
-                    for eighth in 0..8 {
-                        V::call(InverseLast2 {
-                            columns: columns.range(eighth, 8),
-                            eighth,
-                        });
-                    }
+            }
+            return;
+        }
+        let blocks = Blocks {
+            columns: Columns::new(a, n, pass, from),
+            blocks: count,
+            step: n / pass.blocks,
+        };
+        match pass.radix {
+            8 => inverse_shifts::<V, 8>(blocks),
+            4 => inverse_shifts::<V, 4>(blocks),
+            _ => {
+                for eighth in 0..8 {
+                    let columns = blocks.columns.eighth(eighth);
+                    V::call(InverseLast2 { columns, eighth });
                 }
             }
         }
     }
 }
 
-/// [`InverseShifts`] on all columns of a block.
+/// [`InverseShifts`] on all columns of some blocks.
 ///
 /// # Safety
-/// As there.
-unsafe fn inverse_shifts<V: Vector, const R: usize>(columns: Columns) {
-    // SAFETY: the caller's promise.
+/// As for [`Kernel::run`].
+unsafe fn inverse_shifts<V: Vector, const R: usize>(blocks: Blocks) {
+    // SAFETY: the caller's promise; the eighths tile the columns.
     unsafe {
-        V::call(InverseShifts::<R, 0> {
-            columns: columns.range(0, 8),
-        });
-        V::call(InverseShifts::<R, 1> {
-            columns: columns.range(1, 8),
-        });
-        V::call(InverseShifts::<R, 2> {
-            columns: columns.range(2, 8),
-        });
-        V::call(InverseShifts::<R, 3> {
-            columns: columns.range(3, 8),
-        });
-        V::call(InverseShifts::<R, 4> {
-            columns: columns.range(4, 8),
-        });
-        V::call(InverseShifts::<R, 5> {
-            columns: columns.range(5, 8),
-        });
-        V::call(InverseShifts::<R, 6> {
-            columns: columns.range(6, 8),
-        });
-        V::call(InverseShifts::<R, 7> {
-            columns: columns.range(7, 8),
-        });
+        V::call(InverseShifts::<R, 0>(blocks.eighth(0)));
+        V::call(InverseShifts::<R, 1>(blocks.eighth(1)));
+        V::call(InverseShifts::<R, 2>(blocks.eighth(2)));
+        V::call(InverseShifts::<R, 3>(blocks.eighth(3)));
+        V::call(InverseShifts::<R, 4>(blocks.eighth(4)));
+        V::call(InverseShifts::<R, 5>(blocks.eighth(5)));
+        V::call(InverseShifts::<R, 6>(blocks.eighth(6)));
+        V::call(InverseShifts::<R, 7>(blocks.eighth(7)));
     }
 }
 
