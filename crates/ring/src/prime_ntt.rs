@@ -5,8 +5,32 @@
 //! output in bit-reversed order; neither transform is normalized: `inverse(forward(f)) = N·f`.
 //!
 //! Three kinds of plan: [`Ntt50Plan`] for primes below 2^50, [`Ntt32Plan`] for primes below 2^31 in words of 32 bits and
-//! [`Ntt63Plan`] for primes below 2^63.
-
+//! [`Ntt63Plan`] for primes below 2^63. [`Ntt50Plan`] also has products with prepared keys, summed on the way.
+//!
+//! The passes are written once, in `prime_ntt/kernel.rs`, over vectors of residues with their butterflies: radix 8 (or
+//! 4, 2) column by column, depth first, so that from the second or third pass on a node fits into the first level of
+//! cache, down to leaves of eight vectors, which stay in registers: across vectors, a transpose, across vectors again.
+//! `prime_ntt/double.rs` has the butterflies on f64 for primes below 2^50, `prime_ntt/residue.rs` those on words;
+//! `prime_ntt/avx2.rs` and `prime_ntt/avx512.rs` say what vectors are, and `prime_ntt/portable.rs` is plain Rust.
+//!
+//! # What bounds the kernels
+//!
+//! Operations of one butterfly on a whole vector, products and all (loads and stores run beside them):
+//!
+//! | plan | operations | of these, on the multipliers |
+//! | --- | --- | --- |
+//! | 50 bits, f64 | 8 | 4 |
+//! | below 2^30, 32-bit lanes | 12 | 4 |
+//! | below 2^31 | 15 | 4 |
+//! | below 2^62, AVX-512 | 18 | 5 |
+//! | below 2^63, AVX-512 | 24 | 6 |
+//!
+//! N = 16384 on Zen 4, at 3.65 GHz with AVX-512, where one 512-bit multiplication and one other operation start each
+//! cycle at best, and 1.75 operations were measured for an even mix of fused multiplications and additions: 14336
+//! butterflies of 8 operations, and as much again as a third of that for transposes, settling and canonical results, are
+//! 154,000 operations, 88,000 cycles at that rate; measured are 111,000 cycles (30.4 µs), 1.4 operations a cycle. What
+//! is missing is lost to latency: 17 cycles a butterfly, and four of them side by side in a radix-8 node.
+//!
 use crate::RingError;
 use crate::prime;
 use crate::simd::Isa;

@@ -160,7 +160,7 @@ impl Doubles for F64x4 {
     }
 
     #[inline(always)]
-    fn from_words(self) -> Self {
+    fn to_doubles(self) -> Self {
         // Added to the bits of `ROUND`, a word counts in the units of its binade.
         unsafe {
             let round = _mm256_set1_pd(ROUND);

@@ -148,7 +148,7 @@ impl Doubles for F64x8 {
     }
 
     #[inline(always)]
-    fn from_words(self) -> Self {
+    fn to_doubles(self) -> Self {
         unsafe { Self(_mm512_cvtepi64_pd(_mm512_castpd_si512(self.0))) }
     }
 

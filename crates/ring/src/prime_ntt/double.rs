@@ -3,8 +3,8 @@
 //! A product x·w is h + l with h = fl(x·w) and l = x·w - h, both exact, from two multiplications (fused, the second).
 //! The quotient c is the integer nearest to x·(w/q), with w/q rounded beforehand: adding 1.5·2^52 to a number below 2^51
 //! rounds it to an integer. Then x·w - c·q = (h - c·q) + l, where h - c·q is one more fused operation, exact again since
-//! the result is small. So a butterfly takes four multiplications and four additions; it takes an integer unit of
-//! 52-bit products (IFMA) three multiplications and six simple operations, because residues have to be kept
+//! the result is small. So a butterfly takes four multiplications and four additions. With 52-bit integer products
+//! (IFMA) it would take three multiplications and six simple operations, because residues would have to stay
 //! non-negative and below 2^52 = 4·q, where these may be anything within 2^52.
 //!
 //! Bounds: with |w| <= q/2 and |x| <= 2^52, |x·w/q| is below 2^51, and w/q, rounded to within 2^-55, puts c off by at
@@ -38,7 +38,7 @@ pub trait Doubles: Vector<Word = u64> {
     /// `addend - self·factor`, rounded once.
     fn neg_mul_add(self, factor: Self, addend: Self) -> Self;
     /// From signed words within 2^51.
-    fn from_words(self) -> Self;
+    fn to_doubles(self) -> Self;
     /// To signed words, from integers within 2^51.
     fn to_words(self) -> Self;
     /// On signed words: `self`, or `self + q` where it is negative.
@@ -131,7 +131,7 @@ impl<V: Doubles> Field for Residues<V> {
 
     #[inline(always)]
     fn enter(self, words: V) -> V {
-        words.from_words()
+        words.to_doubles()
     }
 
     #[inline(always)]
@@ -158,12 +158,12 @@ impl<V: Doubles> Field for Residues<V> {
 
     #[inline(always)]
     fn mul(self, a: V, b: V) -> V {
-        self.leave(self.product(self.settle(a.from_words()), b.from_words()))
+        self.leave(self.product(self.settle(a.to_doubles()), b.to_doubles()))
     }
 
     #[inline(always)]
     fn scale(self, a: V, w: Twiddle<V>) -> V {
-        self.leave(self.times(a.from_words(), w))
+        self.leave(self.times(a.to_doubles(), w))
     }
 
     #[inline(always)]
