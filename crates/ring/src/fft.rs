@@ -243,7 +243,7 @@ impl FftPlan {
     pub fn forward(&self, coeffs: &[f64], spectrum: &mut [f64]) {
         self.check("coefficients", coeffs.len());
         self.check("spectrum", spectrum.len());
-        self.fold(coeffs, spectrum);
+        self.fold(coeffs, spectrum, &[]);
         if self.degree / 2 >= NODE {
             // SAFETY: the length is checked above.
             unsafe { self.descend(spectrum, Keep) }
@@ -297,7 +297,7 @@ impl FftPlan {
             format.row_bytes(self.degree, columns),
             "bytes of keys for {columns} columns"
         );
-        self.fold(coeffs, scratch);
+        self.fold(coeffs, scratch, key);
         // SAFETY: the lengths are checked above.
         unsafe { self.descend_row(scratch, format, key, sums, ADD) }
     }
@@ -333,8 +333,8 @@ impl FftPlan {
         }
     }
 
-    /// The pass at the root; for degrees below 128 the whole transform.
-    fn fold(&self, coeffs: impl Coefficients, spectrum: &mut [f64]) {
+    /// The pass at the root, which asks for the first bytes of `key`; for degrees below 128 the whole transform.
+    fn fold(&self, coeffs: impl Coefficients, spectrum: &mut [f64], key: &[u8]) {
         self.check("spectrum", spectrum.len());
         if self.degree / 2 < NODE {
             let mut polynomial = [0.0; 2 * NODE];
@@ -344,15 +344,15 @@ impl FftPlan {
             }
             return small::forward(&self.twiddles, polynomial, spectrum);
         }
-        let spectrum = spectrum.as_mut_ptr();
+        let (spectrum, key) = (spectrum.as_mut_ptr(), key.as_ptr());
         // SAFETY: the length is checked above; the processor runs `self.isa`, checked when the plan was made.
         unsafe {
             match self.isa {
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => avx512::fold(self, coeffs, spectrum),
+                Isa::Avx512 => avx512::fold(self, coeffs, spectrum, key),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => avx2::fold(self, coeffs, spectrum),
-                _ => portable::fold(self, coeffs, spectrum),
+                Isa::Avx2 => avx2::fold(self, coeffs, spectrum, key),
+                _ => portable::fold(self, coeffs, spectrum, key),
             }
         }
     }

@@ -131,9 +131,14 @@ impl Simd8 for Lanes {
 /// # Safety
 /// See [`kernel::fold`].
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
-pub(super) unsafe fn fold(plan: &super::FftPlan, coeffs: impl Coefficients, spectrum: *mut f64) {
+pub(super) unsafe fn fold(
+    plan: &super::FftPlan,
+    coeffs: impl Coefficients,
+    spectrum: *mut f64,
+    key: *const u8,
+) {
     // SAFETY: the caller's promise.
-    unsafe { kernel::fold::<Lanes>(plan, coeffs, spectrum) }
+    unsafe { kernel::fold::<Lanes>(plan, coeffs, spectrum, key) }
 }
 
 /// # Safety

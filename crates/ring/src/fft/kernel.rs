@@ -439,6 +439,8 @@ impl Target for Points {
 struct Folded<T> {
     polynomial: T,
     half: usize,
+    /// Bytes that will be wanted, a line for every eight points read.
+    ahead: *const u8,
 }
 
 impl<C: Coefficients> Source for Folded<C> {
@@ -449,6 +451,7 @@ impl<C: Coefficients> Source for Folded<C> {
             // SAFETY: eight numbers.
             unsafe { V::load(numbers.as_ptr()) }
         };
+        V::prefetch(self.ahead.wrapping_add(point / LANES * LINE));
         Complex {
             re: part(point),
             im: part(self.half + point),
@@ -637,7 +640,8 @@ pub(super) struct MulAdd<F, const ADD: bool, const COLUMNS: usize> {
     pub(super) format: std::marker::PhantomData<F>,
 }
 
-/// How far ahead a key is asked for, in bytes: its memory's latency, in the time that the nodes between take.
+/// How far ahead of its use a key is asked for, in bytes, to begin with. A row of keys is asked for in equal steps, all
+/// through the transform that multiplies by it: a line for each eight points of the pass at the root, the rest at the leaves.
 const AHEAD: usize = 8192;
 const LINE: usize = 64;
 
@@ -683,8 +687,15 @@ impl<F: Format, const ADD: bool, const COLUMNS: usize> Leaf for MulAdd<F, ADD, C
     unsafe fn ready<V: Simd8>(self, points: [Complex<V>; 8], _: Points, start: usize) {
         let bytes = F::node_bytes(NODE, self.columns());
         let key = self.key.wrapping_add(start / NODE * bytes);
-        for line in (0..bytes).step_by(LINE) {
-            V::prefetch(key.wrapping_add(AHEAD + line));
+        // What the pass at the root has not asked for, divided among the leaves.
+        let nodes = self.degree / 2 / NODE;
+        let asked = NODE / LANES * LINE;
+        let share = bytes.saturating_sub(asked);
+        let ahead = self
+            .key
+            .wrapping_add(AHEAD + nodes * asked + start / NODE * share);
+        for line in (0..share).step_by(LINE) {
+            V::prefetch(ahead.wrapping_add(line));
         }
         for (group, point) in points.into_iter().enumerate() {
             // SAFETY: the caller's promise, and that of whoever made `self`.
@@ -714,16 +725,23 @@ pub(super) unsafe fn mul_node<V: Simd8, F: Format, const ADD: bool>(
     }
 }
 
-/// The pass at the root, from a polynomial.
+/// The pass at the root, from a polynomial. It asks for the first bytes of the key by which the leaves will multiply, which
+/// need not be readable.
 ///
 /// # Safety
 /// `plan` is for a degree from 128; `coeffs` is a polynomial of it; N numbers can be written at `spectrum`; the processor
 /// runs V.
 #[inline(always)]
-pub(super) unsafe fn fold<V: Simd8>(plan: &FftPlan, coeffs: impl Coefficients, spectrum: *mut f64) {
+pub(super) unsafe fn fold<V: Simd8>(
+    plan: &FftPlan,
+    coeffs: impl Coefficients,
+    spectrum: *mut f64,
+    key: *const u8,
+) {
     let folded = Folded {
         polynomial: coeffs,
         half: plan.degree / 2,
+        ahead: key.wrapping_add(AHEAD),
     };
     let mut points = Points::spectrum(spectrum);
     // SAFETY: the caller's promise, and the tables were made for N/2 points.
@@ -794,6 +812,7 @@ pub(super) unsafe fn unfold<V: Simd8>(plan: &FftPlan, spectrum: *mut f64, coeffs
     let mut folded = Folded {
         polynomial: coeffs,
         half: plan.degree / 2,
+        ahead: std::ptr::null(),
     };
     // SAFETY: the caller's promise, and the tables were made for N/2 points.
     unsafe {

@@ -119,9 +119,14 @@ impl Simd8 for Lanes {
 
 /// # Safety
 /// See [`kernel::fold`].
-pub(super) unsafe fn fold(plan: &super::FftPlan, coeffs: impl Coefficients, spectrum: *mut f64) {
+pub(super) unsafe fn fold(
+    plan: &super::FftPlan,
+    coeffs: impl Coefficients,
+    spectrum: *mut f64,
+    key: *const u8,
+) {
     // SAFETY: the caller's promise.
-    unsafe { kernel::fold::<Lanes>(plan, coeffs, spectrum) }
+    unsafe { kernel::fold::<Lanes>(plan, coeffs, spectrum, key) }
 }
 
 /// # Safety
