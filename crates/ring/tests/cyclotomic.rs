@@ -191,7 +191,7 @@ fn values_are_those_at_the_primitive_roots() {
         let units: Vec<u32> = (0..m as u32)
             .filter(|&k| {
                 (1..=m as u32)
-                    .filter(|d| m as u32 % d == 0 && k % d == 0)
+                    .filter(|d| (m as u32).is_multiple_of(*d) && k.is_multiple_of(*d))
                     .count()
                     == 1
             })

@@ -32,7 +32,10 @@ fn pow(base: u32, exponent: u64, q: u32) -> u32 {
 }
 
 fn is_prime(n: u64) -> bool {
-    n > 1 && (2..).take_while(|d| d * d <= n).all(|d| n % d != 0)
+    n > 1
+        && (2..)
+            .take_while(|d| d * d <= n)
+            .all(|d| !n.is_multiple_of(d))
 }
 
 /// The largest prime below `bound` that is 1 modulo `step`.
