@@ -23,7 +23,7 @@ pub fn draw(outcomes: &[Outcome]) -> String {
     panel(
         &mut body,
         &mut y,
-        "Time of ours, where the peer's is 1",
+        "Ours, where the peer is 1",
         &same,
         1.25,
         0.25,
@@ -36,7 +36,7 @@ pub fn draw(outcomes: &[Outcome]) -> String {
         5.0,
         1.0,
     );
-    let height = y;
+    let height = y - 28.0;
     format!(
         r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" font-family="system-ui, sans-serif" font-size="13" role="img">
 <title>Ours, peer and bound of every row of the CPU benchmarks</title>
@@ -89,6 +89,11 @@ fn panel(body: &mut String, y: &mut f64, title: &str, rows: &[&Outcome], end: f6
             bottom + 14.0
         );
     }
+    let one = x(1.0);
+    let _ = writeln!(
+        body,
+        r#"<line class="peer" x1="{one:.1}" x2="{one:.1}" y1="{top}" y2="{bottom}"/>"#
+    );
     for (index, row) in rows.iter().enumerate() {
         let middle = top + ROW * (index as f64 + 0.5);
         let class = match row.holds {
@@ -124,21 +129,21 @@ fn panel(body: &mut String, y: &mut f64, title: &str, rows: &[&Outcome], end: f6
         }
         let _ = writeln!(
             body,
-            r#"<text class="faint" x="{}" y="{}" font-size="12">{:.3}: {} of {} {}</text>"#,
+            r#"<text class="faint" x="{}" y="{}" font-size="12">{:.3}: {} of {} {}{}</text>"#,
             NAMES + PLOT + 12.0,
             middle + 4.5,
             row.ratio,
             figure(row.ours),
             figure(row.peer_value),
-            row.unit
+            row.unit,
+            if row.holds == Some(false) {
+                ", missed"
+            } else {
+                ""
+            }
         );
     }
-    let one = x(1.0);
-    let _ = writeln!(
-        body,
-        r#"<line class="peer" x1="{one:.1}" x2="{one:.1}" y1="{top}" y2="{bottom}"/>"#
-    );
-    *y = bottom + 60.0;
+    *y = bottom + 58.0;
 }
 
 #[cfg(test)]
