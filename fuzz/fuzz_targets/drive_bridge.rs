@@ -18,7 +18,7 @@ use toroid_drive::metadata::ScMetadata;
 use toroid_drive::ssd::{Fault, MemSsd, Ssd, SsdError};
 use toroid_drive::{Drive, DriveConfig};
 use toroid_engine::backend::testing::{PlaintextBackend, encode_sample, test_vector};
-use toroid_engine::{Attributes, KeyKind, PagingContext, Part};
+use toroid_engine::{Attributes, KeyForm, KeyKind, PagingContext, Part};
 use toroid_fuzz::{Input, repeat};
 use toroid_isa::{VrNumber, VrType, assemble, encode};
 use toroid_nvme::{Command, Host, Request, Response, Sqe, Status};
@@ -375,6 +375,7 @@ impl Bench {
         let vr = register(input);
         let bytes = object(vr, params, input);
         let size = match (vr.ty(), choice & 7) {
+            (VrType::Key, 1 | 2) => KeyForm::Seeded.bootstrapping_key_bytes(params),
             (VrType::Key, _) => params.bootstrapping_key_bytes(),
             (_, 7) => input.u32().into(),
             _ => bytes.len() as u64,
