@@ -532,6 +532,33 @@ impl Ntt50Plan {
         }
     }
 
+    /// `sum += other`, of sums of one or more columns each: what rows worked on side by side end with. The result is a
+    /// sum like any other, for [`Self::forward_mul_add`] and [`Self::inverse_sum`], however many were added.
+    ///
+    /// # Panics
+    /// If the slices are not of the same length, a multiple of N.
+    pub fn add_sum(&self, sum: &mut [u64], other: &[u64]) {
+        assert!(
+            sum.len() == other.len() && sum.len().is_multiple_of(self.degree),
+            "sums of {} and of {} words for columns of {}",
+            sum.len(),
+            other.len(),
+            self.degree
+        );
+        match &self.kernel {
+            Kernel::Portable { .. } => portable::add_assign(sum, other, self.q),
+            // SAFETY: as in `mul_assign`; the lengths are checked above.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Vectors { .. } => unsafe {
+                self.run_doubles(task::AddSum {
+                    modulus: &self.modulus,
+                    sum,
+                    other,
+                });
+            },
+        }
+    }
+
     /// INTT in place of the sum of one column: to N canonical coefficients in natural order, times N.
     ///
     /// # Panics

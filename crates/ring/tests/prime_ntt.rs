@@ -408,6 +408,53 @@ fn long_sums() {
     }
 }
 
+/// Sums of the largest values, added up in a chain: whatever sum is added to it, it stays one.
+#[test]
+fn sums_of_sums() {
+    let rows = 100;
+    for n in [2, 64, 128, 1024] {
+        for q in primes::<Bits50>(n) {
+            for (fill, key) in [
+                (q - 1, q / 2),
+                (q / 2, q / 2 + 1),
+                (q - 1, q - 1),
+                (1, q / 2),
+            ] {
+                for plan in plans::<Bits50>(n, q) {
+                    let mut prepared = vec![key; 2 * n];
+                    for key in prepared.chunks_exact_mut(n) {
+                        plan.prepare_key(key);
+                    }
+                    let mut row = vec![0; 2 * n];
+                    plan.forward_mul_add::<false>(&mut vec![fill; n], &prepared, &mut row);
+                    plan.forward_mul_add::<true>(&mut vec![fill; n], &prepared, &mut row);
+                    let mut sums = vec![0; 2 * n];
+                    for _ in 0..rows {
+                        plan.add_sum(&mut sums, &row);
+                        plan.forward_mul_add::<true>(&mut vec![fill; n], &prepared, &mut sums);
+                    }
+                    // Sums of as many, added to themselves.
+                    let other = sums.clone();
+                    plan.add_sum(&mut sums, &other);
+                    let all = prime::mul(6 * rows, n as u64, q);
+                    let factor = prime::mul(prime::mul(key, all, q), fill, q);
+                    for sum in sums.chunks_exact_mut(n) {
+                        plan.inverse_sum(sum);
+                        assert!(sum.iter().all(|&x| x == factor), "{n}, {q}, {}", plan.isa());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "sums of 16 and of 8 words for columns of 8")]
+fn wrong_sums() {
+    let plan = Ntt50Plan::new(8, 97).unwrap();
+    plan.add_sum(&mut [0; 16], &[0; 8]);
+}
+
 fn check_linear<K: Kind>(log: u32, seed: u64) {
     let n = 1 << log;
     let all = primes::<K>(n);

@@ -256,3 +256,24 @@ pub(super) unsafe fn prepare_key<V: Doubles>(
         }
     }
 }
+
+/// `sum += other`, of sums of [`MulAdd`], within q.
+///
+/// # Safety
+/// The slices have the same length, a multiple of the lanes; the processor runs `V`.
+#[inline(always)]
+pub(super) unsafe fn add_sum<V: Doubles>(
+    modulus: &Modulus<WordOf<Residues<V>>>,
+    sum: &mut [u64],
+    other: &[u64],
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let f = Residues::<V>::new(modulus);
+        for at in (0..sum.len()).step_by(V::LANES) {
+            let to = sum.as_mut_ptr().add(at);
+            let other = V::load(other.as_ptr().add(at));
+            f.settle(V::load(to).add(other)).store(to);
+        }
+    }
+}

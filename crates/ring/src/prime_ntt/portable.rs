@@ -90,6 +90,13 @@ pub(super) fn mul_add_assign<W: Word>(acc: &mut [W], a: &[W], b: &[W], modulus: 
     }
 }
 
+/// `sum += other`
+pub(super) fn add_assign(sum: &mut [u64], other: &[u64], q: u64) {
+    for (sum, &other) in sum.iter_mut().zip(other) {
+        *sum = add(*sum, other, q);
+    }
+}
+
 /// `a = w·a`
 pub(super) fn scale_assign<W: Word>(a: &mut [W], w: [W; 2], q: u64) {
     for a in a {

@@ -158,3 +158,18 @@ impl DoublesTask for PrepareKey<'_> {
         unsafe { double::prepare_key::<V>(self.modulus, self.key) }
     }
 }
+
+/// [`double::add_sum`]
+pub(super) struct AddSum<'a> {
+    pub(super) modulus: &'a Modulus<u64>,
+    pub(super) sum: &'a mut [u64],
+    pub(super) other: &'a [u64],
+}
+
+impl DoublesTask for AddSum<'_> {
+    #[inline(always)]
+    unsafe fn run<V: Doubles>(self) {
+        // SAFETY: the caller's promise.
+        unsafe { double::add_sum::<V>(self.modulus, self.sum, self.other) }
+    }
+}
