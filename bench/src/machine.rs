@@ -78,7 +78,7 @@ const READ_BYTES: usize = 1 << 29;
 fn read(words: &[u64], threads: usize) -> f64 {
     let share = words.len() / threads;
     let mut best = f64::INFINITY;
-    for _ in 0..6 {
+    for _ in 0..10 {
         let started = Instant::now();
         std::thread::scope(|scope| {
             for part in words.chunks_exact(share) {
