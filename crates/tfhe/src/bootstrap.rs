@@ -19,7 +19,7 @@ use crate::key_switch::KeySwitchingKey;
 use crate::memory::Buffer;
 use crate::modulus::Modulus;
 use crate::params::{ModulusSwitch, ParamSet};
-use crate::product::Arithmetic;
+use crate::product::{Arithmetic, WordOf};
 
 /// A bootstrapping key, loaded for one [`Arithmetic`]: n TRGSW samples of l·(k+1) rows of k+1 polynomials.
 pub struct BootstrappingKey<M: Modulus, A: Arithmetic<M>> {
@@ -365,7 +365,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         let params = self.params;
         let n = params.ring_degree;
         let mut accs = Buffer::new(rotations.len() * params.trlwe_words())?;
-        let accs: &mut [M::Word] = &mut bytemuck::cast_slice_mut(accs.words_mut())
+        let accs: &mut [WordOf<M, A>] = &mut bytemuck::cast_slice_mut(accs.words_mut())
             [..rotations.len() * params.trlwe_words()];
         let mut accs: Vec<_> = accs.chunks_exact_mut(params.trlwe_words()).collect();
         let exponents: Vec<_> = rotations
@@ -384,8 +384,8 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
                 if exponent == 0 {
                     continue;
                 }
-                let rotate_sub = |index: usize, out: &mut [M::Word]| {
-                    glwe::rotate_sub::<M>(self.isa, out, &acc[index * n..][..n], exponent);
+                let rotate_sub = |index: usize, out: &mut [WordOf<M, A>]| {
+                    glwe::rotate_sub::<A::Words>(self.isa, out, &acc[index * n..][..n], exponent);
                 };
                 self.products(step, 0..params.trgsw_rows(), rotate_sub, &mut work);
                 for (sum, words) in work.sums.chunks_exact_mut(n).zip(acc.chunks_exact_mut(n)) {
@@ -394,7 +394,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
             }
         }
         for (rotation, acc) in rotations.iter_mut().zip(accs) {
-            glwe::sample_extract::<M>(params, acc, rotation.out);
+            self.extract(acc, rotation.out);
         }
         Ok(())
     }
@@ -411,7 +411,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         let n = params.ring_degree;
         let columns = params.glwe_dimension + 1;
         let rows = params.trgsw_rows();
-        let mut acc = vec![M::Word::default(); params.trlwe_words()];
+        let mut acc = vec![WordOf::<M, A>::default(); params.trlwe_words()];
         let exponents = self.start(rotation, acc.chunks_exact_mut(n));
         let components: Vec<_> = acc.chunks_exact_mut(n).map(RwLock::new).collect();
         let mut memories = Vec::new();
@@ -427,7 +427,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         }
         let meeting = Meeting::new(team);
         let stop = AtomicBool::new(false);
-        let work = |member: usize, difference: &mut [M::Word], scratch: &mut [A::Scalar]| {
+        let work = |member: usize, difference: &mut [WordOf<M, A>], scratch: &mut [A::Scalar]| {
             let _attendance = meeting.attend();
             for (step, exponent) in exponents.iter().enumerate().filter(|(_, e)| **e != 0) {
                 {
@@ -438,8 +438,13 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
                         sums: &mut own,
                     };
                     let share = member * rows / team..(member + 1) * rows / team;
-                    let rotate_sub = |index: usize, out: &mut [M::Word]| {
-                        glwe::rotate_sub::<M>(self.isa, out, &read(&components[index]), *exponent);
+                    let rotate_sub = |index: usize, out: &mut [WordOf<M, A>]| {
+                        glwe::rotate_sub::<A::Words>(
+                            self.isa,
+                            out,
+                            &read(&components[index]),
+                            *exponent,
+                        );
                     };
                     self.products(step, share, rotate_sub, &mut work);
                 }
@@ -476,7 +481,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
             return Err(TfheError::Cancelled);
         }
         drop(components);
-        glwe::sample_extract::<M>(params, &acc, rotation.out);
+        self.extract(&acc, rotation.out);
         Ok(())
     }
 
@@ -486,7 +491,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         &self,
         step: usize,
         rows: Range<usize>,
-        rotate_sub: impl Fn(usize, &mut [M::Word]),
+        rotate_sub: impl Fn(usize, &mut [WordOf<M, A>]),
         work: &mut Workspace<'_, M, A>,
     ) {
         let levels = self.params.gadget.levels;
@@ -512,18 +517,22 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
     fn start<'a>(
         &self,
         rotation: &Rotation<'_, M>,
-        acc: impl Iterator<Item = &'a mut [M::Word]>,
-    ) -> Vec<usize>
-    where
-        M::Word: 'a,
-    {
+        acc: impl Iterator<Item = &'a mut [WordOf<M, A>]>,
+    ) -> Vec<usize> {
         let n = self.params.ring_degree;
         let (exponents, body) = modulus_switch::<M>(self.params, rotation.sample);
         let back = (2 * n - body) % (2 * n);
         for (acc, tv) in acc.zip(rotation.test_vector.chunks_exact(n)) {
-            glwe::rotate::<M>(acc, tv, back);
+            let tv: Vec<_> = tv.iter().map(|word| A::enter(*word)).collect();
+            glwe::rotate::<A::Words>(acc, &tv, back);
         }
         exponents
+    }
+
+    /// The constant coefficient of an accumulator.
+    fn extract(&self, acc: &[WordOf<M, A>], out: &mut [M::Word]) {
+        let acc: Vec<_> = acc.iter().map(|word| A::leave(*word)).collect();
+        glwe::sample_extract::<M>(self.params, &acc, out);
     }
 }
 
@@ -539,7 +548,7 @@ pub struct Rotation<'a, M: Modulus> {
 
 /// Slices of one thread's working memory, each on a line of the cache.
 struct Workspace<'a, M: Modulus, A: Arithmetic<M>> {
-    difference: &'a mut [M::Word],
+    difference: &'a mut [WordOf<M, A>],
     scratch: &'a mut [A::Scalar],
     sums: &'a mut [A::Scalar],
 }
@@ -556,7 +565,7 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Workspace<'a, M, A> {
         let (scalars, words) = memory.words_mut().split_at_mut(params.trlwe_words() + n);
         let scalars: &mut [A::Scalar] = bytemuck::cast_slice_mut(scalars);
         let (scratch, sums) = scalars.split_at_mut(n);
-        let words: &mut [M::Word] = bytemuck::cast_slice_mut(words);
+        let words: &mut [WordOf<M, A>] = bytemuck::cast_slice_mut(words);
         Workspace {
             difference: &mut words[..n],
             scratch,

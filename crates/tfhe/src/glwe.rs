@@ -11,7 +11,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 use crate::TfheError;
 use crate::encoding::Encoding;
 use crate::lwe::LweSecretKey;
-use crate::modulus::Modulus;
+use crate::modulus::{Modulus, Words};
 use crate::params::ParamSet;
 use crate::random::Csprng;
 use crate::seeded::MaskSeed;
@@ -53,7 +53,7 @@ impl GlweSecretKey {
 }
 
 multiversion! {
-    fn rotate_sub_run<M: Modulus>(out: &mut [M::Word], moved: &[M::Word], fixed: &[M::Word], negate: bool) {
+    fn rotate_sub_run<M: Words>(out: &mut [M::Word], moved: &[M::Word], fixed: &[M::Word], negate: bool) {
         if negate {
             for ((o, m), f) in out.iter_mut().zip(moved).zip(fixed) {
                 *o = M::neg(M::add(*m, *f));
@@ -67,7 +67,7 @@ multiversion! {
 }
 
 /// out = X^shift·p - p for a polynomial of N coefficients, 0 <= shift < 2N (RING_ROT and SUB32).
-pub(crate) fn rotate_sub<M: Modulus>(
+pub(crate) fn rotate_sub<M: Words>(
     isa: toroid_ring::simd::Isa,
     out: &mut [M::Word],
     p: &[M::Word],
@@ -88,7 +88,7 @@ pub(crate) fn rotate_sub<M: Modulus>(
 }
 
 /// out = X^shift·p, 0 <= shift < 2N.
-pub(crate) fn rotate<M: Modulus>(out: &mut [M::Word], p: &[M::Word], shift: usize) {
+pub(crate) fn rotate<M: Words>(out: &mut [M::Word], p: &[M::Word], shift: usize) {
     let n = p.len();
     let negate = shift >= n;
     let shift = shift % n;

@@ -320,35 +320,20 @@ impl ClientKey {
         progress: &mut Progress<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<(), TfheError> {
-        match self.params.modulus {
-            ModulusKind::Torus32 => self.key_switching_key_as::<Torus32>(form, rng, progress, sink),
-            ModulusKind::Goldilocks => {
-                self.key_switching_key_as::<Goldilocks>(form, rng, progress, sink)
-            }
-        }
-    }
-
-    fn key_switching_key_as<M: Modulus>(
-        &self,
-        form: KeyForm,
-        rng: &mut Csprng,
-        progress: &mut Progress<'_>,
-        sink: &mut Sink<'_>,
-    ) -> Result<(), TfheError> {
         let seed = MaskSeed::generate(rng);
         let progress = (form.key_switching_key_bytes(self.params), progress);
         match form {
             KeyForm::Seeded => {
                 sink(seed.as_bytes())?;
                 let mut bodies = Vec::new();
-                self.samples::<M>(&seed, rng, progress, |samples| {
+                self.samples(&seed, rng, progress, |samples| {
                     bodies.clear();
                     let samples = samples.chunks_exact(self.params.tlwe_words());
                     bodies.extend(samples.map(|sample| sample[self.params.lwe_dimension]));
                     sink(bytemuck::cast_slice(&bodies))
                 })
             }
-            KeyForm::Expanded => self.samples::<M>(&seed, rng, progress, |samples| {
+            KeyForm::Expanded => self.samples(&seed, rng, progress, |samples| {
                 sink(bytemuck::cast_slice(samples))
             }),
         }
@@ -368,32 +353,33 @@ impl ClientKey {
         let mut loader = KeySwitchingKeyLoader::<M>::new(self.params, isa)?;
         let seed = MaskSeed::generate(rng);
         let total = self.params.key_switching_key_bytes();
-        self.samples::<M>(&seed, rng, (total, progress), |samples| {
+        self.samples(&seed, rng, (total, progress), |samples| {
             loader.write(bytemuck::cast_slice(samples))
         })?;
         loader.finish()
     }
 
     /// Hands the samples of the key-switching key to `take`, in order.
-    fn samples<M: Modulus>(
+    fn samples(
         &self,
         seed: &MaskSeed,
         rng: &mut Csprng,
         progress: (u64, &mut Progress<'_>),
-        take: impl FnMut(&[M::Word]) -> Result<(), TfheError>,
+        take: impl FnMut(&[u32]) -> Result<(), TfheError>,
     ) -> Result<(), TfheError> {
         /// Mask words of the extracted sample whose samples are made in one go.
         const INDICES: usize = 64;
         let gadget = self.params.key_switch;
-        let make = |index: usize, bits: &[u64], words: &mut [M::Word], rng: &mut Csprng| {
+        let make = |index: usize, bits: &[u64], words: &mut [u32], rng: &mut Csprng| {
             // Room for all from the start: a vector that grows leaves secrets behind.
             let mut messages = Zeroizing::new(Vec::with_capacity(bits.len() * gadget.levels));
             for bit in bits {
                 messages.extend(
-                    (0..gadget.levels).map(|level| M::select(M::gadget_value(gadget, level), *bit)),
+                    (0..gadget.levels)
+                        .map(|level| Torus32::select(Torus32::gadget_value(gadget, level), *bit)),
                 );
             }
-            self.lwe.encrypt_seeded::<M>(
+            self.lwe.encrypt_seeded(
                 words,
                 &mut messages,
                 self.params.log2_lwe_noise,

@@ -7,7 +7,7 @@ use toroid_ring::simd::Isa;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::TfheError;
-use crate::modulus::Modulus;
+use crate::modulus::{Modulus, Torus32, Words};
 use crate::params::ParamSet;
 use crate::random::Csprng;
 use crate::seeded::MaskSeed;
@@ -69,21 +69,21 @@ impl LweSecretKey {
 
     /// Encrypts one word for each entry of `messages` into consecutive samples, the first of which is number `first` of those
     /// whose masks `seed` gives. `messages` serves as scratch for secrets.
-    pub(crate) fn encrypt_seeded<M: Modulus>(
+    pub(crate) fn encrypt_seeded(
         &self,
-        samples: &mut [M::Word],
-        messages: &mut [M::Word],
+        samples: &mut [u32],
+        messages: &mut [u32],
         log2_noise: f64,
         (seed, first): (&MaskSeed, u64),
         rng: &mut Csprng,
     ) {
-        rng.add_noise::<M>(log2_noise, messages);
+        rng.add_noise::<Torus32>(log2_noise, messages);
         let words = self.dimension() + 1;
         let numbered = samples.chunks_exact_mut(words).zip(first..);
         for ((sample, number), message) in numbered.zip(messages.iter()) {
             let (mask, body) = sample.split_at_mut(words - 1);
-            seed.expand_sample::<M>(number, mask);
-            body[0] = M::add(*message, self.mask_product::<M>(mask));
+            seed.expand_sample(number, mask);
+            body[0] = Torus32::add(*message, self.mask_product::<Torus32>(mask));
         }
     }
 

@@ -26,12 +26,10 @@ pub(crate) fn nearest_i64(x: f64) -> i64 {
         .cast_signed()
 }
 
-/// Arithmetic modulo q on single words. Words are canonical: in [0, q).
-pub trait Modulus: Copy + Debug + Send + Sync + 'static {
+/// The additive group of integers modulo q. Words are canonical: in [0, q).
+pub trait Words: Copy + Debug + Send + Sync + 'static {
     /// A word: `u32` or `u64`, little-endian on every border.
     type Word: Pod + Eq + Default + Debug + Send + Sync + Zeroize;
-    /// Which modulus this is.
-    const KIND: ModulusKind;
 
     /// a + b.
     fn add(a: Self::Word, b: Self::Word) -> Self::Word;
@@ -39,6 +37,27 @@ pub trait Modulus: Copy + Debug + Send + Sync + 'static {
     fn sub(a: Self::Word, b: Self::Word) -> Self::Word;
     /// -a.
     fn neg(a: Self::Word) -> Self::Word;
+    /// The digit of `a` that `field` describes, in [-B/2, B/2).
+    fn digit(a: Self::Word, field: DigitField) -> i32;
+}
+
+/// Words that the f64 path accumulates in.
+pub trait FloatWords: Words {
+    /// a + x, where `x` is in units of the f64 path, rounded.
+    fn add_f64(a: Self::Word, x: f64) -> Self::Word;
+}
+
+/// Arithmetic modulo q on single words.
+pub trait Modulus: Words {
+    /// What the f64 path accumulates in.
+    type Float: FloatWords;
+    /// Which modulus this is.
+    const KIND: ModulusKind;
+
+    /// The same place of the torus, to the nearest word of the f64 path.
+    fn to_float(a: Self::Word) -> <Self::Float as Words>::Word;
+    /// The same place of the torus, to the nearest word.
+    fn from_float(a: <Self::Float as Words>::Word) -> Self::Word;
     /// a·v for a signed integer v.
     fn mul_signed(a: Self::Word, v: i32) -> Self::Word;
     /// `a` if `bit` is 1, 0 if it is 0, without a branch.
@@ -59,14 +78,12 @@ pub trait Modulus: Copy + Debug + Send + Sync + 'static {
     fn to_u64_torus(a: Self::Word) -> u64;
     /// Centred lift to the Goldilocks field, the domain of the exact product.
     fn to_goldilocks(a: Self::Word) -> u64;
+    /// The word nearest to a word of the 32-bit torus.
+    fn from_torus32(a: u32) -> Self::Word;
     /// Back from the field, for a value whose centred representative is a true integer result.
     fn from_goldilocks(a: u64) -> Self::Word;
     /// Factor that brings centred words to the unit of the f64 path.
     const F64_UNIT: f64;
-    /// The word nearest to `x` units of the f64 path, modulo q.
-    fn from_f64(x: f64) -> Self::Word;
-    /// The digit of `a` that `field` describes, in [-B/2, B/2).
-    fn digit(a: Self::Word, field: DigitField) -> i32;
     /// The gadget's value at `level`: 2^(w - beta·(level+1)) as a word, w = 32 or 64.
     fn gadget_value(gadget: Gadget, level: usize) -> Self::Word;
 }
@@ -111,10 +128,8 @@ impl DigitField {
     }
 }
 
-impl Modulus for Torus32 {
+impl Words for Torus32 {
     type Word = u32;
-    const KIND: ModulusKind = ModulusKind::Torus32;
-    const F64_UNIT: f64 = 1.0;
 
     #[inline(always)]
     fn add(a: u32, b: u32) -> u32 {
@@ -127,6 +142,34 @@ impl Modulus for Torus32 {
     #[inline(always)]
     fn neg(a: u32) -> u32 {
         a.wrapping_neg()
+    }
+    #[inline(always)]
+    fn digit(a: u32, field: DigitField) -> i32 {
+        let shifted = a.wrapping_add(field.offset as u32) >> field.shift;
+        (shifted & field.mask).cast_signed() - field.half
+    }
+}
+
+impl FloatWords for Torus32 {
+    #[inline(always)]
+    fn add_f64(a: u32, x: f64) -> u32 {
+        const TWO32: f64 = 4_294_967_296.0;
+        a.wrapping_add(nearest_i64(x - nearest(x * (1.0 / TWO32)) * TWO32) as u32)
+    }
+}
+
+impl Modulus for Torus32 {
+    type Float = Torus32;
+    const KIND: ModulusKind = ModulusKind::Torus32;
+    const F64_UNIT: f64 = 1.0;
+
+    #[inline(always)]
+    fn to_float(a: u32) -> u32 {
+        a
+    }
+    #[inline(always)]
+    fn from_float(a: u32) -> u32 {
+        a
     }
     #[inline(always)]
     fn mul_signed(a: u32, v: i32) -> u32 {
@@ -170,19 +213,13 @@ impl Modulus for Torus32 {
         goldilocks::from_signed(Self::centered(a))
     }
     #[inline(always)]
+    fn from_torus32(a: u32) -> u32 {
+        a
+    }
+    #[inline(always)]
     fn from_goldilocks(a: u64) -> u32 {
         // The centred representative is a or a - p, and p = 1 mod 2^32.
         (a as u32).wrapping_sub(u32::from(a > goldilocks::P / 2))
-    }
-    #[inline(always)]
-    fn from_f64(x: f64) -> u32 {
-        const TWO32: f64 = 4_294_967_296.0;
-        nearest_i64(x - nearest(x * (1.0 / TWO32)) * TWO32) as u32
-    }
-    #[inline(always)]
-    fn digit(a: u32, field: DigitField) -> i32 {
-        let shifted = a.wrapping_add(field.offset as u32) >> field.shift;
-        (shifted & field.mask).cast_signed() - field.half
     }
     #[inline(always)]
     fn gadget_value(gadget: Gadget, level: usize) -> u32 {
@@ -194,11 +231,8 @@ impl Modulus for Torus32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Goldilocks;
 
-impl Modulus for Goldilocks {
+impl Words for Goldilocks {
     type Word = u64;
-    const KIND: ModulusKind = ModulusKind::Goldilocks;
-    /// 1/p: the f64 path works on the torus itself.
-    const F64_UNIT: f64 = 1.0 / goldilocks::P as f64;
 
     #[inline(always)]
     fn add(a: u64, b: u64) -> u64 {
@@ -212,6 +246,31 @@ impl Modulus for Goldilocks {
     fn neg(a: u64) -> u64 {
         goldilocks::neg(a)
     }
+    #[inline(always)]
+    fn digit(a: u64, field: DigitField) -> i32 {
+        // Centred first: the gadget is a power of two, and 2^64 is not 0 modulo p.
+        let shifted = Self::centered(a).cast_unsigned().wrapping_add(field.offset) >> field.shift;
+        (shifted as u32 & field.mask).cast_signed() - field.half
+    }
+}
+
+impl Modulus for Goldilocks {
+    type Float = Torus64;
+    const KIND: ModulusKind = ModulusKind::Goldilocks;
+    /// 1/p: the f64 path works on the torus itself.
+    const F64_UNIT: f64 = 1.0 / goldilocks::P as f64;
+
+    #[inline(always)]
+    fn to_float(a: u64) -> u64 {
+        // a·2^64/p = a + a·2^-32·(1 - 2^-64 …).
+        a.wrapping_add((a + (1 << 31)) >> 32)
+    }
+    #[inline(always)]
+    fn from_float(a: u64) -> u64 {
+        // a·p/2^64 = a - a·(2^32 - 1)/2^64.
+        a - ((u128::from(a) * 0xffff_ffff + (1 << 63)) >> 64) as u64
+    }
+
     #[inline(always)]
     fn mul_signed(a: u64, v: i32) -> u64 {
         goldilocks::mul(a, goldilocks::from_signed(i64::from(v)))
@@ -261,31 +320,53 @@ impl Modulus for Goldilocks {
         a
     }
     #[inline(always)]
+    fn from_torus32(a: u32) -> u64 {
+        // a·p / 2^32 = a·2^32 - a + a/2^32.
+        (u64::from(a) << 32) - u64::from(a) + u64::from(a >> 31)
+    }
+    #[inline(always)]
     fn from_goldilocks(a: u64) -> u64 {
         a
     }
     #[inline(always)]
-    fn from_f64(x: f64) -> u64 {
-        const TWO32: f64 = 4_294_967_296.0;
-        // The fraction of x times p, in two halves of 32 bits, each exact in an f64.
-        let units = (x - nearest(x)) * goldilocks::P as f64;
-        let high = nearest(units * (1.0 / TWO32));
-        let low = nearest_i64(units - high * TWO32);
-        let value = (nearest_i64(high) << 32).wrapping_add(low);
-        // |value| <= p/2 up to the rounding of the last operations, which stays far below p.
-        value
-            .cast_unsigned()
-            .wrapping_add(goldilocks::P & ((value >> 63).cast_unsigned()))
+    fn gadget_value(gadget: Gadget, level: usize) -> u64 {
+        1 << (64 - gadget.log2_base * (level as u32 + 1))
+    }
+}
+
+/// The torus in units of 2^-64: what the f64 path accumulates in over the Goldilocks modulus, since additions and digits
+/// modulo 2^64 cost a third of those modulo p. Going there and back moves a word by one unit at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Torus64;
+
+impl Words for Torus64 {
+    type Word = u64;
+
+    #[inline(always)]
+    fn add(a: u64, b: u64) -> u64 {
+        a.wrapping_add(b)
+    }
+    #[inline(always)]
+    fn sub(a: u64, b: u64) -> u64 {
+        a.wrapping_sub(b)
+    }
+    #[inline(always)]
+    fn neg(a: u64) -> u64 {
+        a.wrapping_neg()
     }
     #[inline(always)]
     fn digit(a: u64, field: DigitField) -> i32 {
-        // Centred first: the gadget is a power of two, and 2^64 is not 0 modulo p.
-        let shifted = Self::centered(a).cast_unsigned().wrapping_add(field.offset) >> field.shift;
+        let shifted = a.wrapping_add(field.offset) >> field.shift;
         (shifted as u32 & field.mask).cast_signed() - field.half
     }
+}
+
+impl FloatWords for Torus64 {
     #[inline(always)]
-    fn gadget_value(gadget: Gadget, level: usize) -> u64 {
-        1 << (64 - gadget.log2_base * (level as u32 + 1))
+    fn add_f64(a: u64, x: f64) -> u64 {
+        // Units of 2^-50, finer than what the transform leaves exact. The shift drops the exponent that `ROUND` gives.
+        const TWO50: f64 = 1_125_899_906_842_624.0;
+        a.wrapping_add(((x - nearest(x)) * TWO50 + ROUND).to_bits() << 14)
     }
 }
 
@@ -339,15 +420,31 @@ mod tests {
         }
 
         #[test]
-        fn f64_conversion_is_the_nearest_word(value in -(1i64 << 50)..1 << 50, wraps in -1000i64..1000) {
-            let expected = Torus32::from_signed(value);
-            prop_assert_eq!(Torus32::from_f64(value as f64), expected);
-            let x = value as f64 * Goldilocks::F64_UNIT + wraps as f64;
-            let found = Goldilocks::from_f64(x);
-            prop_assert!(Goldilocks::is_canonical(found));
-            let error = Goldilocks::centered(Goldilocks::sub(found, Goldilocks::from_signed(value)));
-            // x keeps 53 bits, ten of them for the wraps.
-            prop_assert!(error.abs() <= 1 << 22, "off by {error}");
+        fn f64_conversion_is_the_nearest_word(start: u64, value in -(1i64 << 50)..1 << 50, wraps in -1000i64..1000) {
+            let start32 = start as u32;
+            prop_assert_eq!(Torus32::add_f64(start32, value as f64), start32.wrapping_add(value as u32));
+            let x = value as f64 / 2f64.powi(64) + wraps as f64;
+            let error = Torus64::add_f64(start, x).wrapping_sub(start).wrapping_sub(value.cast_unsigned()).cast_signed();
+            // Half a unit of 2^-50, and x keeps 53 bits, ten of them for the wraps.
+            prop_assert!(error.abs() <= (1 << 13) + (1 << 21), "off by {error}");
+        }
+
+        #[test]
+        fn the_f64_path_accumulates_at_the_same_place(a in 0..goldilocks::P) {
+            let there = Goldilocks::to_float(a);
+            // there/2^64 - a/p = (there·p - a·2^64) / (2^64·p)
+            let (x, y) = (u128::from(there) * u128::from(goldilocks::P), u128::from(a) << 64);
+            prop_assert!(x.abs_diff(y) <= 1 << 64);
+            let back = Goldilocks::from_float(there);
+            prop_assert!(Goldilocks::is_canonical(back) && back.abs_diff(a) <= 1);
+        }
+
+        #[test]
+        fn words_of_the_32_bit_torus_become_the_nearest(a: u32) {
+            prop_assert_eq!(Torus32::from_torus32(a), a);
+            let found = u128::from(Goldilocks::from_torus32(a));
+            let exact = u128::from(a) * u128::from(goldilocks::P);
+            prop_assert!((found << 32).abs_diff(exact) <= 1 << 31);
         }
 
         #[test]
@@ -357,9 +454,22 @@ mod tests {
     }
 
     #[test]
-    fn f64_conversion_at_the_edges() {
+    fn places_at_the_edges() {
+        for a in [0, 1, 1 << 32, goldilocks::P / 2, goldilocks::P - 1] {
+            let back = Goldilocks::from_float(Goldilocks::to_float(a));
+            assert!(
+                Goldilocks::is_canonical(back) && back.abs_diff(a) <= 1,
+                "{a}"
+            );
+        }
+        assert_eq!(Goldilocks::from_float(u64::MAX), goldilocks::P - 1);
         for x in [0.5, -0.5, 0.499_999_999_999_999_9, -0.0, 1.5, 12_345.5] {
-            assert!(Goldilocks::is_canonical(Goldilocks::from_f64(x)), "{x}");
+            let found = Torus64::add_f64(0, x);
+            let expected = if x == 0.0 { 0 } else { 1 << 63 };
+            assert!(
+                found.wrapping_sub(expected).cast_signed().abs() <= 1 << 14,
+                "{x}"
+            );
         }
     }
 }

@@ -338,10 +338,17 @@ impl ParamSet {
         self.lwe_dimension as u64 * self.trgsw_words() as u64 * 8
     }
 
-    /// Bytes of the key-switching key (KSK of Table 3): (n+1)·t·k·N·w.
+    /// Samples of the key-switching key: t·k·N.
+    #[must_use]
+    pub const fn key_switching_samples(&self) -> usize {
+        self.key_switch.levels * self.extracted_dimension()
+    }
+
+    /// Bytes of the key-switching key (KSK of Table 3): (n+1)·t·k·N·4, for its words are of the 32-bit torus whatever the
+    /// ciphertext modulus is.
     #[must_use]
     pub const fn key_switching_key_bytes(&self) -> u64 {
-        self.tlwe_bytes() as u64 * self.key_switch.levels as u64 * self.extracted_dimension() as u64
+        4 * self.tlwe_words() as u64 * self.key_switching_samples() as u64
     }
 
     /// Variance of TLWE noise over the torus.

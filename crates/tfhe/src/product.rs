@@ -5,9 +5,20 @@
 //! domain (BKNTT), or in the coefficient domain. [`Arithmetic::load`] and [`Arithmetic::load_coefficients`] turn a row of it
 //! into what the form wants.
 //!
-//! Exactness of the NTT path over the 32-bit torus: a sum of (k+1)·l products of N terms, digits at most B/2 and centred
-//! words at most 2^31 (2^31 + 2^(32-beta) in one coefficient of a mask that carries the message), stays below 2^53.3 for the largest set (`paper`), far below p/2, so the centred representative
-//! is the integer itself. Over the Goldilocks modulus the field is the ring of coefficients and every result is exact.
+//! # Exactness over the 32-bit torus
+//!
+//! A coefficient of an external product is a sum S of m = (k+1)·l·N terms d·w, with digits |d| <= B/2 and centred words w of the
+//! key, -2^31 <= w < 2^31. The path computes S modulo a prime q just below 2^50, and is exact where |S| < q/2.
+//!
+//! Always so if m·(B/2)·2^31 < q/2: for all sets but `paper`, with m·B/2 below 2^17.6. For `paper`, m·(B/2)·2^31 = 2^53.3, and
+//! it holds with overwhelming probability over the key: the k+1 columns of a TRGSW sample's rows are each uniform words
+//! (the masks by generation, the bodies because mask times secret key is added), and the accumulator that is decomposed
+//! depends on the samples of earlier steps only. So S is a sum of m independent terms, each within an interval of length
+//! 2^32·B/2 about zero, and by Hoeffding's inequality |S| >= t has a probability of at most
+//! 2·exp(-2·t^2 / (m·(2^32·B/2)^2)), that is 2^-295 for t = q/2, m = 163840 and B = 2^6; over the 2·16384 coefficients of 800
+//! steps below 2^-270. Who makes keys or samples on purpose to exceed it changes only what is computed with that key.
+//!
+//! Over the Goldilocks modulus the field is the ring of coefficients and every result is exact.
 
 use bytemuck::Pod;
 use toroid_ring::fft::{Coefficients, FftPlan, KeyFormat, Receiver};
@@ -15,15 +26,22 @@ use toroid_ring::goldilocks;
 use toroid_ring::multiversion;
 use toroid_ring::naive;
 use toroid_ring::ntt::NttPlan;
+use toroid_ring::prime;
+use toroid_ring::prime_ntt::Ntt50Plan;
 use toroid_ring::simd::Isa;
 
 use crate::TfheError;
-use crate::modulus::{DigitField, Modulus};
+use crate::modulus::{DigitField, FloatWords, Modulus, Words};
 use crate::noise::Path;
 use crate::params::{Gadget, ModulusKind, ParamSet};
 
+/// A word of the accumulator of an arithmetic.
+pub type WordOf<M, A> = <<A as Arithmetic<M>>::Words as Words>::Word;
+
 /// Polynomial arithmetic of one form.
 pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
+    /// What the accumulator is made of.
+    type Words: Words;
     /// Entry of a transformed polynomial of N entries.
     type Scalar: Pod + Default + Send + Sync;
     /// Which noise formulas apply.
@@ -34,6 +52,10 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
     /// # Errors
     /// [`TfheError::Ring`] for a degree that the transform does not support.
     fn new(params: &'static ParamSet, isa: Isa) -> Result<Self, TfheError>;
+    /// A word of the accumulator for a ciphertext's word.
+    fn enter(word: M::Word) -> WordOf<M, Self>;
+    /// A ciphertext's word for a word of the accumulator.
+    fn leave(word: WordOf<M, Self>) -> M::Word;
     /// Bytes of a loaded TRGSW row of k+1 polynomials, a multiple of 8.
     fn row_bytes(&self) -> usize;
     /// Loads a row of the canonical form (BKNTT), which is destroyed; `scratch` has (k+1)·N entries.
@@ -45,7 +67,7 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
     /// `level` of every word; with `first`, `sums` is overwritten. `scratch` has N entries.
     fn mul_add_digits(
         &self,
-        words: &[M::Word],
+        words: &[WordOf<M, Self>],
         level: usize,
         row: &[u8],
         scratch: &mut [Self::Scalar],
@@ -55,15 +77,21 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
     /// sum += other, entry by entry.
     fn add(&self, sum: &mut [Self::Scalar], other: &[Self::Scalar]);
     /// words += inverse transform of `spectrum`, which is destroyed.
-    fn inverse_add(&self, spectrum: &mut [Self::Scalar], words: &mut [M::Word]);
+    fn inverse_add(&self, spectrum: &mut [Self::Scalar], words: &mut [WordOf<M, Self>]);
 }
 
-/// Integers: NTT over Goldilocks.
+/// Integers, by NTT: over the Goldilocks field itself where that is the ciphertext modulus, and modulo a prime of 50 bits
+/// over the 32-bit torus ([`EXACT_PRIME`]).
 pub struct Exact {
-    plan: NttPlan,
+    ntt: NttPlan,
+    /// Over the 32-bit torus.
+    prime: Option<Ntt50Plan>,
     gadget: Gadget,
     columns: usize,
 }
+
+/// The largest prime below 2^50 that is 1 modulo 2^18, which serves every ring degree.
+pub const EXACT_PRIME: u64 = 1_125_899_902_124_033;
 
 /// f64 FFT.
 ///
@@ -79,7 +107,7 @@ pub struct Fast {
     format: KeyFormat,
     /// Brings centred words to what the key is made of.
     key_scale: f64,
-    /// Brings the inverse transform of products back to the unit of [`Modulus::from_f64`].
+    /// Brings the inverse transform of products back to the unit of [`FloatWords::add_f64`].
     sum_scale: f64,
 }
 
@@ -104,6 +132,35 @@ multiversion! {
     fn field_digits<M: Modulus>(words: &[M::Word], field: DigitField, out: &mut [u64]) {
         for (digit, word) in out.iter_mut().zip(words) {
             *digit = goldilocks::from_signed(i64::from(M::digit(*word, field)));
+        }
+    }
+}
+
+multiversion! {
+    /// A digit of every word as signed words.
+    fn signed_digits<M: Modulus>(words: &[M::Word], field: DigitField, out: &mut [u64]) {
+        for (digit, word) in out.iter_mut().zip(words) {
+            *digit = i64::from(M::digit(*word, field)).cast_unsigned();
+        }
+    }
+}
+
+multiversion! {
+    /// Field elements whose centred representatives are words of the 32-bit torus, modulo the prime.
+    fn field_to_prime(values: &mut [u64]) {
+        for value in values {
+            let centered = goldilocks::to_centered(*value);
+            *value = centered.cast_unsigned().wrapping_add(EXACT_PRIME & (centered >> 63).cast_unsigned());
+        }
+    }
+}
+
+multiversion! {
+    /// words += the centred representatives of values modulo the prime.
+    fn add_prime<M: Modulus>(words: &mut [M::Word], values: &[u64]) {
+        for (word, value) in words.iter_mut().zip(values) {
+            let wrapped = if *value > EXACT_PRIME / 2 { EXACT_PRIME } else { 0 };
+            *word = M::add(*word, M::from_signed(value.wrapping_sub(wrapped).cast_signed()));
         }
     }
 }
@@ -145,20 +202,20 @@ multiversion! {
 }
 
 /// A digit of every word, on its way into a transform.
-struct Digits<'a, M: Modulus> {
+struct Digits<'a, M: Words> {
     words: &'a [M::Word],
     field: DigitField,
 }
 
-impl<M: Modulus> Clone for Digits<'_, M> {
+impl<M: Words> Clone for Digits<'_, M> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<M: Modulus> Copy for Digits<'_, M> {}
+impl<M: Words> Copy for Digits<'_, M> {}
 
-impl<M: Modulus> Coefficients for Digits<'_, M> {
+impl<M: Words> Coefficients for Digits<'_, M> {
     #[inline(always)]
     fn eight(self, at: usize) -> [f64; 8] {
         let words: &[M::Word; 8] = self.words[at..at + 8].try_into().expect("eight words");
@@ -167,19 +224,19 @@ impl<M: Modulus> Coefficients for Digits<'_, M> {
 }
 
 /// words += scale·coefficients, rounded.
-struct AddTo<'a, M: Modulus> {
+struct AddTo<'a, M: FloatWords> {
     words: &'a mut [M::Word],
     scale: f64,
 }
 
-impl<M: Modulus> Receiver for AddTo<'_, M> {
+impl<M: FloatWords> Receiver for AddTo<'_, M> {
     #[inline(always)]
     fn eight(&mut self, at: usize, coeffs: [f64; 8]) {
         let words: &mut [M::Word; 8] = (&mut self.words[at..at + 8])
             .try_into()
             .expect("eight words");
         for (word, value) in words.iter_mut().zip(coeffs) {
-            *word = M::add(*word, M::from_f64(value * self.scale));
+            *word = M::add_f64(*word, value * self.scale);
         }
     }
 }
@@ -215,31 +272,60 @@ fn naive_mul_add(modulus: ModulusKind, acc: &mut [u64], a: &[u64], key: &[u64]) 
 }
 
 impl<M: Modulus> Arithmetic<M> for Exact {
+    type Words = M;
     type Scalar = u64;
     const PATH: Path = Path::Exact;
 
     fn new(params: &'static ParamSet, isa: Isa) -> Result<Self, TfheError> {
+        let n = params.ring_degree;
         Ok(Exact {
-            plan: NttPlan::with_isa(params.ring_degree, isa)?,
+            ntt: NttPlan::with_isa(n, isa)?,
+            prime: match M::KIND {
+                ModulusKind::Goldilocks => None,
+                ModulusKind::Torus32 => Some(Ntt50Plan::with_isa(n, EXACT_PRIME, isa)?),
+            },
             gadget: params.gadget,
             columns: params.glwe_dimension + 1,
         })
     }
 
-    fn row_bytes(&self) -> usize {
-        8 * self.columns * self.plan.degree()
+    fn enter(word: M::Word) -> M::Word {
+        word
     }
 
-    fn load(&self, row: &mut [u64], _: &mut [u64], out: &mut [u8]) {
-        out.copy_from_slice(bytemuck::cast_slice(row));
+    fn leave(word: M::Word) -> M::Word {
+        word
+    }
+
+    fn row_bytes(&self) -> usize {
+        8 * self.columns * self.ntt.degree()
+    }
+
+    fn load(&self, row: &mut [u64], scratch: &mut [u64], out: &mut [u8]) {
+        if self.prime.is_none() {
+            return out.copy_from_slice(bytemuck::cast_slice(row));
+        }
+        for polynomial in row.chunks_exact_mut(self.ntt.degree()) {
+            self.ntt.inverse(polynomial);
+        }
+        Arithmetic::<M>::load_coefficients(self, row, scratch, out);
     }
 
     fn load_coefficients(&self, row: &mut [u64], _: &mut [u64], out: &mut [u8]) {
-        let n = self.plan.degree();
+        let n = self.ntt.degree();
         for polynomial in row.chunks_exact_mut(n) {
-            self.plan
-                .scale_assign(polynomial, goldilocks::inv(n as u64));
-            self.plan.forward(polynomial);
+            match &self.prime {
+                None => {
+                    self.ntt.scale_assign(polynomial, goldilocks::inv(n as u64));
+                    self.ntt.forward(polynomial);
+                }
+                Some(plan) => {
+                    field_to_prime(plan.isa(), polynomial);
+                    plan.scale_assign(polynomial, prime::inv(n as u64, EXACT_PRIME));
+                    plan.forward(polynomial);
+                    plan.prepare_key(polynomial);
+                }
+            }
         }
         out.copy_from_slice(bytemuck::cast_slice(row));
     }
@@ -254,27 +340,50 @@ impl<M: Modulus> Arithmetic<M> for Exact {
         first: bool,
     ) {
         let field = DigitField::new(M::KIND, self.gadget, level);
-        field_digits::<M>(self.plan.isa(), words, field, scratch);
-        self.plan.forward(scratch);
-        if first {
-            sums.fill(0);
-        }
-        for (sum, key) in columns(sums, bytemuck::cast_slice(row), words.len()) {
-            self.plan.mul_add_assign(sum, scratch, key);
+        let row = bytemuck::cast_slice(row);
+        match &self.prime {
+            None => {
+                field_digits::<M>(self.ntt.isa(), words, field, scratch);
+                if first {
+                    self.ntt.forward_mul_add::<false>(scratch, row, sums);
+                } else {
+                    self.ntt.forward_mul_add::<true>(scratch, row, sums);
+                }
+            }
+            Some(plan) => {
+                signed_digits::<M>(plan.isa(), words, field, scratch);
+                if first {
+                    plan.forward_mul_add::<false>(scratch, row, sums);
+                } else {
+                    plan.forward_mul_add::<true>(scratch, row, sums);
+                }
+            }
         }
     }
 
     fn add(&self, sum: &mut [u64], other: &[u64]) {
-        add_elements(self.plan.isa(), sum, other);
+        match &self.prime {
+            None => add_elements(self.ntt.isa(), sum, other),
+            Some(plan) => plan.add_sum(sum, other),
+        }
     }
 
     fn inverse_add(&self, spectrum: &mut [u64], words: &mut [M::Word]) {
-        self.plan.inverse(spectrum);
-        add_field::<M>(self.plan.isa(), words, spectrum);
+        match &self.prime {
+            None => {
+                self.ntt.inverse(spectrum);
+                add_field::<M>(self.ntt.isa(), words, spectrum);
+            }
+            Some(plan) => {
+                plan.inverse_sum(spectrum);
+                add_prime::<M>(plan.isa(), words, spectrum);
+            }
+        }
     }
 }
 
 impl<M: Modulus> Arithmetic<M> for Fast {
+    type Words = M::Float;
     type Scalar = f64;
     const PATH: Path = Path::Fast;
 
@@ -298,6 +407,14 @@ impl<M: Modulus> Arithmetic<M> for Fast {
             key_scale,
             sum_scale,
         })
+    }
+
+    fn enter(word: M::Word) -> <M::Float as Words>::Word {
+        M::to_float(word)
+    }
+
+    fn leave(word: <M::Float as Words>::Word) -> M::Word {
+        M::from_float(word)
     }
 
     fn row_bytes(&self) -> usize {
@@ -324,7 +441,7 @@ impl<M: Modulus> Arithmetic<M> for Fast {
 
     fn mul_add_digits(
         &self,
-        words: &[M::Word],
+        words: &[<M::Float as Words>::Word],
         level: usize,
         row: &[u8],
         scratch: &mut [f64],
@@ -332,7 +449,7 @@ impl<M: Modulus> Arithmetic<M> for Fast {
         first: bool,
     ) {
         let field = DigitField::new(M::KIND, self.gadget, level);
-        let digits = Digits::<M> { words, field };
+        let digits = Digits::<M::Float> { words, field };
         if first {
             self.plan
                 .forward_mul_add::<false>(digits, scratch, self.format, row, sums);
@@ -346,14 +463,15 @@ impl<M: Modulus> Arithmetic<M> for Fast {
         add_numbers(self.plan.isa(), sum, other);
     }
 
-    fn inverse_add(&self, spectrum: &mut [f64], words: &mut [M::Word]) {
+    fn inverse_add(&self, spectrum: &mut [f64], words: &mut [<M::Float as Words>::Word]) {
         let scale = self.sum_scale;
         self.plan
-            .inverse_into(spectrum, AddTo::<M> { words, scale });
+            .inverse_into(spectrum, AddTo::<M::Float> { words, scale });
     }
 }
 
 impl<M: Modulus> Arithmetic<M> for Naive {
+    type Words = M;
     type Scalar = u64;
     const PATH: Path = Path::Exact;
 
@@ -363,6 +481,14 @@ impl<M: Modulus> Arithmetic<M> for Naive {
             gadget: params.gadget,
             columns: params.glwe_dimension + 1,
         })
+    }
+
+    fn enter(word: M::Word) -> M::Word {
+        word
+    }
+
+    fn leave(word: M::Word) -> M::Word {
+        word
     }
 
     fn row_bytes(&self) -> usize {

@@ -1,7 +1,7 @@
 //! Seeded public keys: masks stand as the seed that they are expanded from, bodies as words of the modulus.
 //!
 //! A seeded key is [`SEED_BYTES`] of seed, then the bodies of its samples in the order of the expanded key: n·l·(k+1)
-//! polynomials of N coefficients for a bootstrapping key, t·k·N words for a key-switching key. Masks are keystreams of
+//! polynomials of N coefficients for a bootstrapping key, t·k·N words of the 32-bit torus for a key-switching key. Masks are keystreams of
 //! ChaCha20 (64-bit block counter from 0, 64-bit nonce) under the seed, one for every TRGSW row and every key-switching
 //! sample, so that any of them can be expanded alone. The nonce has the purpose in its top byte (1: rows, 2: samples) and
 //! the position of the row or sample below. A mask is as many little-endian words of its keystream, in the coefficient
@@ -17,7 +17,7 @@ use toroid_ring::simd::Isa;
 use crate::TfheError;
 use crate::bootstrap::{BootstrappingKey, BootstrappingKeyLoader};
 use crate::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
-use crate::modulus::Modulus;
+use crate::modulus::{Modulus, Torus32};
 use crate::params::ParamSet;
 use crate::product::Arithmetic;
 use crate::random::{self, Csprng};
@@ -54,14 +54,11 @@ impl KeyForm {
         }
     }
 
-    /// Bytes of a key-switching key: 32 + t·k·N·w, or those of [`ParamSet::key_switching_key_bytes`].
+    /// Bytes of a key-switching key: 32 + t·k·N·4, or those of [`ParamSet::key_switching_key_bytes`].
     #[must_use]
     pub const fn key_switching_key_bytes(self, params: &ParamSet) -> u64 {
         match self {
-            KeyForm::Seeded => {
-                let samples = params.key_switch.levels * params.extracted_dimension();
-                (SEED_BYTES + samples * params.modulus.word_bytes()) as u64
-            }
+            KeyForm::Seeded => (SEED_BYTES + 4 * params.key_switching_samples()) as u64,
             KeyForm::Expanded => params.key_switching_key_bytes(),
         }
     }
@@ -96,8 +93,8 @@ impl MaskSeed {
     }
 
     /// The mask, n words, of sample `sample` of a key-switching key.
-    pub fn expand_sample<M: Modulus>(&self, sample: u64, mask: &mut [M::Word]) {
-        self.expand::<M>(PURPOSE_SAMPLE | sample, mask);
+    pub fn expand_sample(&self, sample: u64, mask: &mut [u32]) {
+        self.expand::<Torus32>(PURPOSE_SAMPLE | sample, mask);
     }
 
     fn expand<M: Modulus>(&self, nonce: u64, words: &mut [M::Word]) {
@@ -308,7 +305,7 @@ const SAMPLES_PER_BATCH: usize = 1 << 12;
 /// Takes a seeded key-switching key's bytes in order and expands them.
 pub struct SeededKeySwitchingKeyLoader<M: Modulus> {
     loader: KeySwitchingKeyLoader<M>,
-    splitter: Splitter<M>,
+    splitter: Splitter<Torus32>,
 }
 
 impl<M: Modulus> SeededKeySwitchingKeyLoader<M> {
@@ -332,13 +329,13 @@ impl<M: Modulus> SeededKeySwitchingKeyLoader<M> {
     /// Takes the next bytes; refused ones do not count.
     ///
     /// # Errors
-    /// [`TfheError::Length`] for bytes beyond the end, [`TfheError::NotCanonical`] for a word not below q.
+    /// [`TfheError::Length`] for bytes beyond the end.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), TfheError> {
         let SeededKeySwitchingKeyLoader { loader, splitter } = self;
         splitter.write(bytes, |seed, first, bodies| {
             loader.write_samples(bodies.len(), |index, sample| {
                 let (mask, body) = sample.split_at_mut(sample.len() - 1);
-                seed.expand_sample::<M>(first + index as u64, mask);
+                seed.expand_sample(first + index as u64, mask);
                 body[0] = bodies[index];
             })
         })

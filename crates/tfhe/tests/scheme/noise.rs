@@ -8,7 +8,7 @@ use crate::common::{Server, encrypt, function};
 use toroid_ring::simd::Isa;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
-use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
+use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32, Words};
 use toroid_tfhe::noise::{self, Noise, Path};
 use toroid_tfhe::params::{ParamSet, TINY, TINY32};
 use toroid_tfhe::product::{Arithmetic, Exact, Fast};

@@ -11,7 +11,7 @@ use toroid_tfhe::TfheError;
 use toroid_tfhe::bootstrap::{BootstrappingKey, BootstrappingKeyLoader};
 use toroid_tfhe::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use toroid_tfhe::keys::ClientKey;
-use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
+use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32, Words};
 use toroid_tfhe::params::{GATE, MESSAGE4, MESSAGE7, ModulusKind, PAPER, ParamSet, TINY, TINY32};
 use toroid_tfhe::product::{Arithmetic, Exact, Fast, Naive};
 use toroid_tfhe::random::Csprng;
@@ -35,16 +35,16 @@ const ANSWERS: [Answer; 6] = [
     (
         &MESSAGE7,
         [0xec79_cfcc, 0x5869_1fe0],
-        [0xab94_4635, 0xec9c_8c86],
+        [0x6934_69bb, 0xc57f_907c],
         555_745_312,
-        524_320,
+        262_176,
     ),
     (
         &MESSAGE4,
         [0xa0e1_937c, 0x5233_7a74],
-        [0xebe9_9610, 0x2f14_9584],
+        [0xe15d_7508, 0x01c0_5c68],
         33_423_392,
-        65_568,
+        32_800,
     ),
     (
         &GATE,
@@ -56,9 +56,9 @@ const ANSWERS: [Answer; 6] = [
     (
         &TINY,
         [0x27ef_ca1d, 0x62de_d9e5],
-        [0x3285_c94b, 0xa1e8_525c],
+        [0xfb77_406b, 0xb74c_febf],
         262_176,
-        12_320,
+        6_176,
     ),
     (
         &TINY32,
@@ -78,9 +78,9 @@ fn check_masks<M: Modulus>(params: &ParamSet, rows: [u32; 2], samples: [u32; 2])
         seed.expand_row::<M>(row, &mut masks);
         assert_eq!(crc32c(bytemuck::cast_slice(&masks)), expected, "row {row}");
     }
-    let mut mask = vec![M::Word::default(); params.lwe_dimension];
+    let mut mask = vec![0; params.lwe_dimension];
     for (sample, expected) in [0, last_sample].into_iter().zip(samples) {
-        seed.expand_sample::<M>(sample, &mut mask);
+        seed.expand_sample(sample, &mut mask);
         assert_eq!(
             crc32c(bytemuck::cast_slice(&mask)),
             expected,
@@ -174,15 +174,15 @@ fn expansion_is_the_expanded_key<M: Modulus>(params: &'static ParamSet) {
     }
     assert!(bytemuck::cast_slice::<u64, u8>(&words) == expanded.0);
 
-    let (seed, bodies) = parts::<M>(&seeded.1);
-    let mut words: Vec<M::Word> = Vec::new();
+    let (seed, bodies) = parts::<Torus32>(&seeded.1);
+    let mut words: Vec<u32> = Vec::new();
     for (sample, body) in bodies.iter().enumerate() {
-        let mut mask = vec![M::Word::default(); params.lwe_dimension];
-        seed.expand_sample::<M>(sample as u64, &mut mask);
+        let mut mask = vec![0; params.lwe_dimension];
+        seed.expand_sample(sample as u64, &mut mask);
         words.extend(mask);
         words.push(*body);
     }
-    assert!(bytemuck::cast_slice::<M::Word, u8>(&words) == expanded.1);
+    assert!(bytemuck::cast_slice::<u32, u8>(&words) == expanded.1);
 }
 
 #[test]
@@ -223,9 +223,8 @@ fn rows_and_samples_encrypt_the_key<M: Modulus>(params: &'static ParamSet) {
         .collect();
     assert!(lwe.iter().chain(&glwe).all(|bit| (0..2).contains(bit)));
 
-    let units = |log2_noise: f64| (log2_noise + M::KIND.log2()).exp2();
-    let check = |squares: f64, count: usize, log2_noise: f64, what: &str| {
-        let sigma = units(log2_noise);
+    let check = |squares: f64, count: usize, log2_units: f64, what: &str| {
+        let sigma = log2_units.exp2();
         let ratio = squares / count as f64 / (sigma * sigma + 1.0 / 12.0);
         let bound = 5.0 * (2.0 / count as f64).sqrt();
         assert!((ratio - 1.0).abs() < bound, "{what}: {ratio}");
@@ -267,27 +266,32 @@ fn rows_and_samples_encrypt_the_key<M: Modulus>(params: &'static ParamSet) {
     check(
         squares,
         4 * bodies.len() / n,
-        params.log2_glwe_noise,
+        params.log2_glwe_noise + M::KIND.log2(),
         "rows",
     );
 
-    let (seed, bodies) = parts::<M>(&key_switching);
+    let (seed, bodies) = parts::<Torus32>(&key_switching);
     let mut squares = 0.0;
     for (sample, body) in bodies.iter().enumerate() {
         let mut words = vec![*body; params.tlwe_words()];
-        seed.expand_sample::<M>(sample as u64, &mut words[..params.lwe_dimension]);
+        seed.expand_sample(sample as u64, &mut words[..params.lwe_dimension]);
         let (index, level) = (
             sample / params.key_switch.levels,
             sample % params.key_switch.levels,
         );
-        let expected = M::select(
-            M::gadget_value(params.key_switch, level),
+        let expected = Torus32::select(
+            Torus32::gadget_value(params.key_switch, level),
             glwe[index].cast_unsigned(),
         );
-        let error = M::sub(client.lwe().phase::<M>(&words), expected);
-        squares += (M::centered(error) as f64).powi(2);
+        let error = Torus32::sub(client.lwe().phase::<Torus32>(&words), expected);
+        squares += (Torus32::centered(error) as f64).powi(2);
     }
-    check(squares, bodies.len(), params.log2_lwe_noise, "samples");
+    check(
+        squares,
+        bodies.len(),
+        params.log2_lwe_noise + 32.0,
+        "samples",
+    );
 }
 
 #[test]
@@ -449,10 +453,10 @@ proptest! {
     /// those of the refused piece do not.
     #[test]
     fn words_beyond_the_modulus_are_refused_in_any_piece(
-        word in 0..1536usize,
-        cuts in prop::collection::vec(0..12_320usize, 0..6),
+        word in 0..32_768usize,
+        cuts in prop::collection::vec(0..262_176usize, 0..6),
     ) {
-        let total = KeyForm::Seeded.key_switching_key_bytes(&TINY) as usize;
+        let total = KeyForm::Seeded.bootstrapping_key_bytes(&TINY) as usize;
         let mut bytes = vec![0xFE; total];
         let bad = SEED_BYTES + 8 * word;
         bytes[bad..bad + 8].fill(0xFF);
@@ -461,7 +465,7 @@ proptest! {
         }
         let mut cuts: Vec<usize> = cuts.into_iter().chain([0, total]).collect();
         cuts.sort_unstable();
-        let mut loader = SeededKeySwitchingKeyLoader::<Goldilocks>::new(&TINY, Isa::best()).unwrap();
+        let mut loader = SeededBootstrappingKeyLoader::<Goldilocks, Exact>::new(&TINY, Isa::best()).unwrap();
         let mut refused = None;
         for cut in cuts.windows(2) {
             if let Err(error) = loader.write(&bytes[cut[0]..cut[1]]) {
