@@ -26,10 +26,14 @@ fn repetitions(n: usize) -> u32 {
 /// One library's transform modulo a prime, and the negacyclic product by it, which both must agree on: their values
 /// stand in different orders, at powers of different roots.
 struct Side<W> {
-    transform: Box<dyn Fn(&mut [W])>,
-    /// Multiplies the first polynomial by the second, which is destroyed.
-    product: Box<dyn Fn(&mut [W], &mut [W])>,
+    transform: Box<Transform<W>>,
+    product: Box<Product<W>>,
 }
+
+/// Works in place.
+type Transform<W> = dyn Fn(&mut [W]);
+/// Multiplies the first polynomial by the second, which is destroyed.
+type Product<W> = dyn Fn(&mut [W], &mut [W]);
 
 /// A side from what both libraries call alike.
 macro_rules! side {
