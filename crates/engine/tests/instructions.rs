@@ -123,7 +123,8 @@ fn table_5_multiplies() {
         );
         assert_eq!(outcome.returned, r1);
         // What both bootstraps share cancels in their difference.
-        let own = bootstrap_output_variance(&TINY, Path::Exact) - shared_variance(&TINY, Path::Exact);
+        let own =
+            bootstrap_output_variance(&TINY, Path::Exact) - shared_variance(&TINY, Path::Exact);
         // The plaintext back end gives x + 0 and x - 0 the same bytes: two bootstraps of one sample.
         let sources = if y == 0 { 4.0 } else { 2.0 };
         assert!(close(outcome.noise.variance(), sources * own));

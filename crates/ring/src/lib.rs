@@ -2,7 +2,8 @@
 //!
 //! One file an algorithm, beside [`naive`], the oracle of all; SIMD kernels in a folder per instruction set, chosen
 //! once at run time by [`simd::Isa`]. Not here: ciphertexts, keys, noise (see `toroid-tfhe`).
-//! Open [`goldilocks`] first, then [`ntt`] and [`fft`].
+//! Open [`goldilocks`] first, then [`ntt`] and [`fft`]; [`prime_ntt`] and [`dft`] are the transforms over other primes,
+//! [`cyclotomic`] the rings on them.
 
 pub mod cyclotomic;
 pub mod dft;

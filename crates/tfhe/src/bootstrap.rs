@@ -17,11 +17,11 @@ use crate::TfheError;
 use crate::glwe;
 use crate::key_switch::KeySwitchingKey;
 use crate::memory::Buffer;
-use crate::modulus::Modulus;
+use crate::modulus::{DigitField, Modulus};
 use crate::params::{ModulusSwitch, ParamSet};
 use crate::product::{Arithmetic, WordOf};
 
-/// A bootstrapping key, loaded for one [`Arithmetic`]: n TRGSW samples of l·(k+1) rows of k+1 polynomials.
+/// A bootstrapping key, loaded for one [`Arithmetic`]: n TRGSW samples, each of its rows of k+1 polynomials.
 pub struct BootstrappingKey<M: Modulus, A: Arithmetic<M>> {
     params: &'static ParamSet,
     arithmetic: A,
@@ -494,17 +494,17 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         rotate_sub: impl Fn(usize, &mut [WordOf<M, A>]),
         work: &mut Workspace<'_, M, A>,
     ) {
-        let levels = self.params.gadget.levels;
         let row_bytes = self.arithmetic.row_bytes();
         let first = rows.start;
         let keys = &self.rows.bytes()[(step * self.params.trgsw_rows() + first) * row_bytes..];
         for (row, key) in rows.zip(keys.chunks_exact(row_bytes)) {
-            if row == first || row % levels == 0 {
-                rotate_sub(row / levels, work.difference);
+            let (component, gadget, level) = self.params.trgsw_row(row);
+            if row == first || level == 0 {
+                rotate_sub(component, work.difference);
             }
             self.arithmetic.mul_add_digits(
                 work.difference,
-                row % levels,
+                DigitField::new(M::KIND, gadget, level),
                 key,
                 work.scratch,
                 work.sums,

@@ -203,8 +203,8 @@ impl RowMaker {
         })
     }
 
-    /// TRGSW sample number `index` of a key, which encrypts `bit`, as its l·(k+1) rows of k+1 polynomials: row c·l + level
-    /// encrypts 0 with bit·g_level added to component c. Masks are those that `seed` gives; what a mask component carries
+    /// TRGSW sample number `index` of a key, which encrypts `bit`, as its rows of k+1 polynomials ([`ParamSet::trgsw_row`]):
+    /// a row encrypts 0 with bit·g_level added to its component. Masks are those that `seed` gives; what a mask component carries
     /// stands in the body, as -bit·g_level·s_c.
     pub(crate) fn trgsw<M: Modulus>(
         &self,
@@ -219,9 +219,8 @@ impl RowMaker {
         let mut scratch = Zeroizing::new(vec![0; 2 * n]);
         let (product, sum) = scratch.split_at_mut(n);
         for (row, out) in out.chunks_exact_mut(params.trlwe_words()).enumerate() {
-            let component = row / params.gadget.levels;
-            let gadget = M::gadget_value(params.gadget, row % params.gadget.levels);
-            let message = M::select(gadget, bit);
+            let (component, gadget, level) = params.trgsw_row(row);
+            let message = M::select(M::gadget_value(gadget, level), bit);
             let (masks, body) = out.split_at_mut(params.extracted_dimension());
             seed.expand_row::<M>((index * params.trgsw_rows() + row) as u64, masks);
             sum.fill(0);

@@ -26,6 +26,13 @@ fn digit_mean_square(log2_base: u32) -> f64 {
     (base * base + 2.0) / 12.0
 }
 
+/// Mean squares of the digits of a TRGSW sample's rows, summed up.
+fn row_digits(params: &ParamSet) -> f64 {
+    (0..params.trgsw_rows())
+        .map(|row| digit_mean_square(params.trgsw_row(row).1.log2_base))
+        .sum()
+}
+
 /// Variance of the part of a uniform word that a gadget drops: q^2/(12 B^(2l)), over the torus.
 fn dropped_variance(gadget: Gadget) -> f64 {
     (-2.0 * gadget.levels as f64 * f64::from(gadget.log2_base)).exp2() / 12.0
@@ -45,9 +52,8 @@ pub fn fft_variance(params: &ParamSet) -> f64 {
         * (1.0 + params.extracted_dimension() as f64 / 2.0)
         * (-106.0f64).exp2()
         * n.log2()
-        * params.trgsw_rows() as f64
+        * row_digits(params)
         * n
-        * digit_mean_square(params.gadget.log2_base)
         / 12.0
 }
 
@@ -74,12 +80,9 @@ pub fn loaded_key_variance(params: &ParamSet, path: Path) -> f64 {
 #[must_use]
 pub fn cmux_variance(params: &ParamSet, path: Path) -> f64 {
     let n = params.ring_degree as f64;
-    let key = params.trgsw_rows() as f64
-        * n
-        * digit_mean_square(params.gadget.log2_base)
-        * loaded_key_variance(params, path);
-    let dropped =
-        (1.0 + params.extracted_dimension() as f64 / 2.0) * dropped_variance(params.gadget);
+    let key = row_digits(params) * n * loaded_key_variance(params, path);
+    let dropped = dropped_variance(params.body_gadget)
+        + params.extracted_dimension() as f64 / 2.0 * dropped_variance(params.gadget);
     // A blind rotation's key bits are uniform: the dropped part counts only where the bit is 1.
     let fft = match path {
         Path::Exact => 0.0,

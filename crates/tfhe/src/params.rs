@@ -84,6 +84,8 @@ pub struct ParamSet {
     pub glwe_dimension: usize,
     /// Gadget of the bootstrapping key (l, B).
     pub gadget: Gadget,
+    /// Gadget of the external product for the body, whose dropped digits the secret key does not amplify: it may be coarser.
+    pub body_gadget: Gadget,
     /// Gadget of the key-switching key (t digits).
     pub key_switch: Gadget,
     /// log2 of the standard deviation of TLWE noise, as a fraction of the torus.
@@ -116,6 +118,10 @@ pub static PAPER: ParamSet = ParamSet {
         levels: 5,
         log2_base: 6,
     },
+    body_gadget: Gadget {
+        levels: 5,
+        log2_base: 6,
+    },
     key_switch: Gadget {
         levels: 7,
         log2_base: 3,
@@ -132,8 +138,9 @@ pub static PAPER: ParamSet = ParamSet {
 
 /// Seven message bits plus padding; failure at most 2^-60 for the sum of two bootstrapped samples.
 ///
-/// Two levels of 13 bits: one level would need a base of 2^22 or more, where the rounding of the f64 FFT (which the N/2
-/// ones of the key amplify) and the dropped bits together exceed what 2^-60 leaves.
+/// Two levels of 13 bits for the mask: one level would need a base of 2^22 or more, where the rounding of the f64 FFT (which
+/// the N/2 ones of the key amplify) and the dropped bits together exceed what 2^-60 leaves. The body's dropped bits are
+/// not amplified, so that one level of 19 bits serves it: three rows of the external product instead of four.
 pub static MESSAGE7: ParamSet = ParamSet {
     id: 2,
     name: "message7",
@@ -145,6 +152,10 @@ pub static MESSAGE7: ParamSet = ParamSet {
     gadget: Gadget {
         levels: 2,
         log2_base: 13,
+    },
+    body_gadget: Gadget {
+        levels: 1,
+        log2_base: 19,
     },
     key_switch: Gadget {
         levels: 4,
@@ -170,6 +181,10 @@ pub static MESSAGE4: ParamSet = ParamSet {
     ring_degree: 2048,
     glwe_dimension: 1,
     gadget: Gadget {
+        levels: 1,
+        log2_base: 23,
+    },
+    body_gadget: Gadget {
         levels: 1,
         log2_base: 23,
     },
@@ -200,6 +215,10 @@ pub static GATE: ParamSet = ParamSet {
         levels: 3,
         log2_base: 6,
     },
+    body_gadget: Gadget {
+        levels: 3,
+        log2_base: 6,
+    },
     key_switch: Gadget {
         levels: 4,
         log2_base: 3,
@@ -227,6 +246,10 @@ pub static TINY: ParamSet = ParamSet {
         levels: 1,
         log2_base: 20,
     },
+    body_gadget: Gadget {
+        levels: 1,
+        log2_base: 20,
+    },
     key_switch: Gadget {
         levels: 3,
         log2_base: 6,
@@ -241,7 +264,7 @@ pub static TINY: ParamSet = ParamSet {
     },
 };
 
-/// For tests over the 32-bit torus with k = 2: fast and insecure.
+/// For tests over the 32-bit torus with k = 2 and two different gadgets: fast and insecure.
 pub static TINY32: ParamSet = ParamSet {
     id: 6,
     name: "tiny32",
@@ -253,6 +276,10 @@ pub static TINY32: ParamSet = ParamSet {
     gadget: Gadget {
         levels: 3,
         log2_base: 7,
+    },
+    body_gadget: Gadget {
+        levels: 2,
+        log2_base: 8,
     },
     key_switch: Gadget {
         levels: 5,
@@ -320,13 +347,29 @@ impl ParamSet {
         self.glwe_dimension * self.ring_degree
     }
 
-    /// Rows of one TRGSW sample: l·(k+1).
+    /// Rows of one TRGSW sample: those of the k mask components, then those of the body. l·(k+1) where both gadgets have
+    /// l levels.
     #[must_use]
     pub const fn trgsw_rows(&self) -> usize {
-        self.gadget.levels * (self.glwe_dimension + 1)
+        self.gadget.levels * self.glwe_dimension + self.body_gadget.levels
     }
 
-    /// Words (u64) of one TRGSW sample in the NTT domain: l·(k+1)^2·N.
+    /// The component that row `row` of a TRGSW sample multiplies a digit of, that component's gadget and the digit's level.
+    #[must_use]
+    pub const fn trgsw_row(&self, row: usize) -> (usize, Gadget, usize) {
+        let of_masks = self.gadget.levels * self.glwe_dimension;
+        if row < of_masks {
+            (
+                row / self.gadget.levels,
+                self.gadget,
+                row % self.gadget.levels,
+            )
+        } else {
+            (self.glwe_dimension, self.body_gadget, row - of_masks)
+        }
+    }
+
+    /// Words (u64) of one TRGSW sample in the NTT domain: l·(k+1)^2·N for l·(k+1) rows.
     #[must_use]
     pub const fn trgsw_words(&self) -> usize {
         self.trgsw_rows() * (self.glwe_dimension + 1) * self.ring_degree

@@ -33,7 +33,7 @@ use toroid_ring::simd::Isa;
 use crate::TfheError;
 use crate::modulus::{DigitField, FloatWords, Modulus, Words};
 use crate::noise::Path;
-use crate::params::{Gadget, ModulusKind, ParamSet};
+use crate::params::{ModulusKind, ParamSet};
 
 /// A word of the accumulator of an arithmetic.
 pub type WordOf<M, A> = <<A as Arithmetic<M>>::Words as Words>::Word;
@@ -63,12 +63,12 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
     /// Loads a row of k+1 polynomials in the coefficient domain, words lifted to the Goldilocks field, which is destroyed;
     /// `scratch` has (k+1)·N entries.
     fn load_coefficients(&self, row: &mut [u64], scratch: &mut [Self::Scalar], out: &mut [u8]);
-    /// sums\[c\] += digits ⊙ row\[c\] for the k+1 polynomials of a loaded row, where `digits` is the transform of digit
-    /// `level` of every word; with `first`, `sums` is overwritten. `scratch` has N entries.
+    /// sums\[c\] += digits ⊙ row\[c\] for the k+1 polynomials of a loaded row, where `digits` is the transform of the
+    /// digit `field` of every word; with `first`, `sums` is overwritten. `scratch` has N entries.
     fn mul_add_digits(
         &self,
         words: &[WordOf<M, Self>],
-        level: usize,
+        field: DigitField,
         row: &[u8],
         scratch: &mut [Self::Scalar],
         sums: &mut [Self::Scalar],
@@ -86,7 +86,6 @@ pub struct Exact {
     ntt: NttPlan,
     /// Over the 32-bit torus.
     prime: Option<Ntt50Plan>,
-    gadget: Gadget,
     columns: usize,
 }
 
@@ -102,7 +101,6 @@ pub const EXACT_PRIME: u64 = 1_125_899_902_124_033;
 pub struct Fast {
     plan: FftPlan,
     ntt: NttPlan,
-    gadget: Gadget,
     columns: usize,
     format: KeyFormat,
     /// Brings centred words to what the key is made of.
@@ -114,7 +112,6 @@ pub struct Fast {
 /// Schoolbook products, the oracle of [`Exact`]: quadratic in N.
 pub struct Naive {
     ntt: NttPlan,
-    gadget: Gadget,
     columns: usize,
 }
 
@@ -219,7 +216,12 @@ impl<M: Words> Coefficients for Digits<'_, M> {
     #[inline(always)]
     fn eight(self, at: usize) -> [f64; 8] {
         let words: &[M::Word; 8] = self.words[at..at + 8].try_into().expect("eight words");
-        words.map(|word| f64::from(M::digit(word, self.field)))
+        // A loop, since `map` may stay a call.
+        let mut digits = [0.0; 8];
+        for (digit, word) in digits.iter_mut().zip(words) {
+            *digit = f64::from(M::digit(*word, self.field));
+        }
+        digits
     }
 }
 
@@ -284,7 +286,6 @@ impl<M: Modulus> Arithmetic<M> for Exact {
                 ModulusKind::Goldilocks => None,
                 ModulusKind::Torus32 => Some(Ntt50Plan::with_isa(n, EXACT_PRIME, isa)?),
             },
-            gadget: params.gadget,
             columns: params.glwe_dimension + 1,
         })
     }
@@ -333,13 +334,12 @@ impl<M: Modulus> Arithmetic<M> for Exact {
     fn mul_add_digits(
         &self,
         words: &[M::Word],
-        level: usize,
+        field: DigitField,
         row: &[u8],
         scratch: &mut [u64],
         sums: &mut [u64],
         first: bool,
     ) {
-        let field = DigitField::new(M::KIND, self.gadget, level);
         let row = bytemuck::cast_slice(row);
         match &self.prime {
             None => {
@@ -401,7 +401,6 @@ impl<M: Modulus> Arithmetic<M> for Fast {
         Ok(Fast {
             plan: FftPlan::with_isa(n, isa)?,
             ntt: NttPlan::with_isa(n, isa)?,
-            gadget: params.gadget,
             columns: params.glwe_dimension + 1,
             format,
             key_scale,
@@ -442,13 +441,12 @@ impl<M: Modulus> Arithmetic<M> for Fast {
     fn mul_add_digits(
         &self,
         words: &[<M::Float as Words>::Word],
-        level: usize,
+        field: DigitField,
         row: &[u8],
         scratch: &mut [f64],
         sums: &mut [f64],
         first: bool,
     ) {
-        let field = DigitField::new(M::KIND, self.gadget, level);
         let digits = Digits::<M::Float> { words, field };
         if first {
             self.plan
@@ -478,7 +476,6 @@ impl<M: Modulus> Arithmetic<M> for Naive {
     fn new(params: &'static ParamSet, _: Isa) -> Result<Self, TfheError> {
         Ok(Naive {
             ntt: NttPlan::with_isa(params.ring_degree, Isa::Portable)?,
-            gadget: params.gadget,
             columns: params.glwe_dimension + 1,
         })
     }
@@ -509,13 +506,12 @@ impl<M: Modulus> Arithmetic<M> for Naive {
     fn mul_add_digits(
         &self,
         words: &[M::Word],
-        level: usize,
+        field: DigitField,
         row: &[u8],
         scratch: &mut [u64],
         sums: &mut [u64],
         first: bool,
     ) {
-        let field = DigitField::new(M::KIND, self.gadget, level);
         field_digits::<M>(Isa::Portable, words, field, scratch);
         if first {
             sums.fill(0);

@@ -184,8 +184,10 @@ fn the_fft_adds_the_variance_of_its_formula() {
 fn fixed_point_keys_add_the_variance_of_their_formula() {
     let params = &TINY32;
     let key = noise::loaded_key_variance(params, Path::Fast) - params.glwe_variance();
-    let digits = 2f64.powi(2 * params.gadget.log2_base as i32) / 12.0 + 1.0 / 6.0;
-    let products = (params.trgsw_rows() * params.ring_degree) as f64 * digits * key;
+    let digits: f64 = (0..params.trgsw_rows())
+        .map(|row| 2f64.powi(2 * params.trgsw_row(row).1.log2_base as i32) / 12.0 + 1.0 / 6.0)
+        .sum();
+    let products = params.ring_degree as f64 * digits * key;
     let words = (1.0 + params.extracted_dimension() as f64 / 2.0) / 12.0 * 2f64.powi(-64);
     for isa in Isa::available() {
         let ratio = fast_minus_exact::<Torus32>(params, isa, 20) / (products + words);

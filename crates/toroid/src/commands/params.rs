@@ -28,6 +28,8 @@ struct Row {
     glwe_dimension: usize,
     gadget_levels: usize,
     gadget_log2_base: u32,
+    body_gadget_levels: usize,
+    body_gadget_log2_base: u32,
     key_switch_levels: usize,
     key_switch_log2_base: u32,
     log2_lwe_noise: f64,
@@ -92,6 +94,8 @@ fn row(set: &'static ParamSet) -> Row {
         glwe_dimension: set.glwe_dimension,
         gadget_levels: set.gadget.levels,
         gadget_log2_base: set.gadget.log2_base,
+        body_gadget_levels: set.body_gadget.levels,
+        body_gadget_log2_base: set.body_gadget.log2_base,
         key_switch_levels: set.key_switch.levels,
         key_switch_log2_base: set.key_switch.log2_base,
         log2_lwe_noise: set.log2_lwe_noise,
@@ -168,7 +172,8 @@ fn details(row: &Row) -> String {
          LWE dimension n        {}\n\
          ring degree N          {}\n\
          GLWE dimension k       {}\n\
-         gadget                 {} levels of {} bits\n\
+         gadget, mask           {} levels of {} bits\n\
+         gadget, body           {} levels of {} bits\n\
          key-switching gadget   {} levels of {} bits\n\
          security               {} ({})\n\
          message                {}, one bit of padding\n\
@@ -192,6 +197,8 @@ fn details(row: &Row) -> String {
         row.glwe_dimension,
         row.gadget_levels,
         row.gadget_log2_base,
+        row.body_gadget_levels,
+        row.body_gadget_log2_base,
         row.key_switch_levels,
         row.key_switch_log2_base,
         security(row),
