@@ -10,27 +10,29 @@
 //! The passes are written once, in `prime_ntt/kernel.rs`, over vectors of residues with their butterflies: radix 8 (or
 //! 4, 2) column by column, depth first, so that from the second or third pass on a node fits into the first level of
 //! cache, down to leaves of eight vectors, which stay in registers: across vectors, a transpose, across vectors again.
-//! `prime_ntt/double.rs` has the butterflies on f64 for primes below 2^50, `prime_ntt/residue.rs` those on words;
-//! `prime_ntt/avx2.rs` and `prime_ntt/avx512.rs` say what vectors are, and `prime_ntt/portable.rs` is plain Rust.
+//! `prime_ntt/double.rs` has the butterflies on f64 for primes below 2^50, `prime_ntt/ifma.rs` those on words of 52 bits
+//! for processors that have their products (IFMA), `prime_ntt/residue.rs` those on words; `prime_ntt/avx2.rs` and
+//! `prime_ntt/avx512.rs` say what vectors are, and `prime_ntt/portable.rs` is plain Rust.
 //!
 //! # What bounds the kernels
 //!
-//! Operations of one butterfly on a whole vector, products and all (loads and stores run beside them):
+//! Operations of one forward butterfly on a whole vector, products and all (loads and stores run beside them):
 //!
 //! | plan | operations | of these, on the multipliers |
 //! | --- | --- | --- |
+//! | 50 bits, IFMA | 9 | 3 |
 //! | 50 bits, f64 | 8 | 4 |
 //! | below 2^30, 32-bit lanes | 12 | 4 |
 //! | below 2^31 | 15 | 4 |
 //! | below 2^62, AVX-512 | 18 | 5 |
 //! | below 2^63, AVX-512 | 24 | 6 |
 //!
-//! N = 16384 on Zen 4, at 3.65 GHz with AVX-512, where one 512-bit multiplication and one other operation start each
-//! cycle at best, and 1.75 operations were measured for an even mix of fused multiplications and additions: 14336
-//! butterflies of 8 operations, and as much again as a third of that for transposes, settling and canonical results, are
-//! 154,000 operations, 88,000 cycles at that rate; measured are 111,000 cycles (30.4 µs), 1.4 operations a cycle. What
-//! is missing is lost to latency: 17 cycles a butterfly, and four of them side by side in a radix-8 node.
-//!
+//! On Zen 4, independent 512-bit operations in the mix of the IFMA butterfly start at 2 a cycle, those of the f64
+//! butterfly at 1.6, so that the one with more operations is faster: 4.5 against 5.1 cycles at best; in radix-8 nodes in
+//! the first level of cache, the time of one is to that of the other as 0.87. Radix 16 is slower than radix 8 with
+//! either (by 19 and 8 %). N = 16384 takes 26.8 µs, 98,000 cycles at 3.65 GHz (with f64, 30.4 µs): 14336 butterflies,
+//! and in the 256 leaves two transposes and the reduction to canonical words.
+
 use crate::RingError;
 use crate::prime;
 use crate::simd::Isa;
@@ -65,13 +67,13 @@ macro_rules! runners {
         /// # Safety
         /// See [`DoublesTask::run`](super::task::DoublesTask::run).
         #[target_feature(enable = $features)]
-        pub(super) unsafe fn run_doubles<V, T>(task: T)
+        pub(super) unsafe fn run_doubles<F, T>(task: T)
         where
-            V: super::double::Doubles,
+            F: super::double::Elements,
             T: super::task::DoublesTask,
         {
             // SAFETY: the caller's promise.
-            unsafe { task.run::<V>() }
+            unsafe { task.run::<F>() }
         }
     };
 }
@@ -83,6 +85,8 @@ mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod double;
 #[cfg(target_arch = "x86_64")]
+mod ifma;
+#[cfg(target_arch = "x86_64")]
 mod kernel;
 mod portable;
 #[cfg(target_arch = "x86_64")]
@@ -92,6 +96,8 @@ mod tables;
 mod task;
 mod word;
 
+#[cfg(target_arch = "x86_64")]
+use sealed::Unit;
 #[cfg(target_arch = "x86_64")]
 use task::{DoublesTask, Task};
 pub use word::Word;
@@ -139,55 +145,78 @@ impl Kind for Bits63 {
 }
 
 mod sealed {
-    use super::{Isa, Word};
+    use super::Word;
+    #[cfg(target_arch = "x86_64")]
+    use crate::simd::Isa;
+
+    /// The vectors that a plan runs on.
+    #[derive(Clone, Copy, Debug)]
+    #[cfg(target_arch = "x86_64")]
+    pub enum Unit {
+        Avx2,
+        Avx512,
+        /// AVX-512 with products of 52-bit integers.
+        Ifma,
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    impl Unit {
+        /// The best of an instruction set that this processor runs; none for plain Rust.
+        pub(super) fn best(isa: Isa) -> Option<Self> {
+            match isa {
+                Isa::Portable => None,
+                Isa::Avx2 => Some(Unit::Avx2),
+                Isa::Avx512 if is_x86_feature_detected!("avx512ifma") => Some(Unit::Ifma),
+                Isa::Avx512 => Some(Unit::Avx512),
+            }
+        }
+    }
 
     /// The vector kernels of a kind.
     pub trait Vectors: Copy + std::fmt::Debug {
         /// The words of polynomials.
         type Word: Word;
 
-        /// What the tables of the vector kernel need to know; none where plain Rust runs.
+        /// What the tables of the vector kernel need to know.
         #[cfg(target_arch = "x86_64")]
-        fn layout(isa: Isa, q: u64) -> Option<super::tables::Layout<Self::Word>>;
+        fn layout(unit: Unit, q: u64) -> super::tables::Layout<Self::Word>;
 
         /// # Safety
-        /// [`Self::layout`] of `isa` and `q` is there, and the processor runs `isa`; the rest as for `Task::run`.
+        /// The processor has `unit`; the rest as for `Task::run`.
         #[cfg(target_arch = "x86_64")]
-        unsafe fn run(isa: Isa, q: u64, task: impl super::task::Task<Self::Word>);
+        unsafe fn run(unit: Unit, q: u64, task: impl super::task::Task<Self::Word>);
     }
 }
 
-/// A kind with its words, its vectors with AVX2 and AVX-512, what a twiddle is, the limit of elements in units of q, and
-/// the arithmetic, given the vectors and the modulus.
+/// A kind with its words, its vectors with AVX2 and AVX-512, what a twiddle is and the limit of elements, without and
+/// with IFMA, and the arithmetic, given the vectors and the modulus.
 macro_rules! kind {
-    ($kind:ident, $word:ty, $avx2:ident, $avx512:ident, $twiddle:expr, $limit:expr, $run:ident) => {
+    ($kind:ident, $word:ty, $avx2:ident, $avx512:ident, $twiddle:expr, $ifma:expr, $run:ident) => {
         impl sealed::Vectors for $kind {
             type Word = $word;
 
             #[cfg(target_arch = "x86_64")]
-            fn layout(isa: Isa, q: u64) -> Option<Layout<$word>> {
-                let (lanes, block_of_lane): (usize, fn(usize) -> usize) = match isa {
-                    Isa::Portable => return None,
-                    Isa::Avx2 => (avx2::$avx2::LANES, avx2::$avx2::block_of_lane),
-                    Isa::Avx512 => (avx512::$avx512::LANES, avx512::$avx512::block_of_lane),
+            fn layout(unit: Unit, q: u64) -> Layout<$word> {
+                let (lanes, block_of_lane): (usize, fn(usize) -> usize) = match unit {
+                    Unit::Avx2 => (avx2::$avx2::LANES, avx2::$avx2::block_of_lane),
+                    _ => (avx512::$avx512::LANES, avx512::$avx512::block_of_lane),
                 };
-                Some(Layout {
+                let (twiddle, limit): (fn(u64, u64) -> [$word; 2], f64) = match unit {
+                    Unit::Avx2 | Unit::Avx512 => $twiddle,
+                    Unit::Ifma => $ifma,
+                };
+                Layout {
                     lanes,
                     block_of_lane,
-                    twiddle: $twiddle,
-                    limit: $limit / q as f64,
-                })
+                    twiddle,
+                    limit: limit / q as f64,
+                }
             }
 
             #[cfg(target_arch = "x86_64")]
-            unsafe fn run(isa: Isa, q: u64, task: impl Task<$word>) {
+            unsafe fn run(unit: Unit, q: u64, task: impl Task<$word>) {
                 // SAFETY: the caller's promise.
-                unsafe {
-                    match isa {
-                        Isa::Avx512 => $run!(avx512, $avx512, q, task),
-                        _ => $run!(avx2, $avx2, q, task),
-                    }
-                }
+                unsafe { $run!(unit, $avx2, $avx512, q, task) }
             }
         }
     };
@@ -195,34 +224,56 @@ macro_rules! kind {
 
 #[cfg(target_arch = "x86_64")]
 macro_rules! run_doubles {
-    ($isa:ident, $vector:ident, $q:ident, $task:ident) => {{
+    ($unit:ident, $avx2:ident, $avx512:ident, $q:ident, $task:ident) => {{
         let _ = $q;
-        $isa::run::<double::Residues<$isa::$vector>, _>($task)
+        match $unit {
+            Unit::Avx2 => avx2::run::<double::Residues<avx2::$avx2>, _>($task),
+            Unit::Avx512 => avx512::run::<double::Residues<avx512::$avx512>, _>($task),
+            Unit::Ifma => ifma::run::<ifma::Integers, _>($task),
+        }
     }};
 }
 
 #[cfg(target_arch = "x86_64")]
 macro_rules! run_words {
-    ($isa:ident, $vector:ident, $q:ident, $task:ident) => {
-        if $q >> (<<$isa::$vector as Vector>::Word as Word>::BITS - 2) == 0 {
-            $isa::run::<residue::Residues<$isa::$vector, true>, _>($task)
-        } else {
-            $isa::run::<residue::Residues<$isa::$vector, false>, _>($task)
+    ($unit:ident, $avx2:ident, $avx512:ident, $q:ident, $task:ident) => {{
+        let lazy = $q >> (<<avx2::$avx2 as Vector>::Word as Word>::BITS - 2) == 0;
+        match ($unit, lazy) {
+            (Unit::Avx2, true) => avx2::run::<residue::Residues<avx2::$avx2, true>, _>($task),
+            (Unit::Avx2, false) => avx2::run::<residue::Residues<avx2::$avx2, false>, _>($task),
+            (_, true) => avx512::run::<residue::Residues<avx512::$avx512, true>, _>($task),
+            (_, false) => avx512::run::<residue::Residues<avx512::$avx512, false>, _>($task),
         }
-    };
+    }};
 }
 
-kind!(Bits31, u32, U32x8, U32x16, shoup, f64::INFINITY, run_words);
+kind!(
+    Bits31,
+    u32,
+    U32x8,
+    U32x16,
+    (shoup, f64::INFINITY),
+    (shoup, f64::INFINITY),
+    run_words
+);
 kind!(
     Bits50,
     u64,
     F64x4,
     F64x8,
-    double::twiddle,
-    double::LIMIT,
+    (double::twiddle, double::LIMIT),
+    (ifma::twiddle, f64::INFINITY),
     run_doubles
 );
-kind!(Bits63, u64, U64x4, U64x8, shoup, f64::INFINITY, run_words);
+kind!(
+    Bits63,
+    u64,
+    U64x4,
+    U64x8,
+    (shoup, f64::INFINITY),
+    (shoup, f64::INFINITY),
+    run_words
+);
 
 /// The twiddles of one ring degree and one modulus, and the choice of kernel.
 ///
@@ -247,6 +298,7 @@ enum Kernel<W> {
     },
     #[cfg(target_arch = "x86_64")]
     Vectors {
+        unit: Unit,
         forward: Tables<W>,
         inverse: Tables<W>,
     },
@@ -298,15 +350,30 @@ impl<K: Kind> PrimeNttPlan<K> {
 
     fn kernel(isa: Isa, q: u64, roots: [Vec<u64>; 2]) -> Kernel<K::Word> {
         #[cfg(target_arch = "x86_64")]
-        if let Some(layout) = K::layout(isa, q)
+        if let Some(unit) = Unit::best(isa)
+            && let layout = K::layout(unit, q)
             && roots[0].len() >= 16 * layout.lanes
         {
-            let [forward, inverse] = roots.map(|roots| Tables::new(&roots, q, &layout));
-            return Kernel::Vectors { forward, inverse };
+            return Self::vectors(unit, layout, q, roots);
         }
         let [forward, inverse] =
             roots.map(|roots| roots.into_iter().map(|w| shoup(w, q)).collect());
         Kernel::Portable { forward, inverse }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn vectors(
+        unit: Unit,
+        layout: Layout<K::Word>,
+        q: u64,
+        roots: [Vec<u64>; 2],
+    ) -> Kernel<K::Word> {
+        let [forward, inverse] = roots.map(|roots| Tables::new(&roots, q, &layout));
+        Kernel::Vectors {
+            unit,
+            forward,
+            inverse,
+        }
     }
 
     /// The ring degree N.
@@ -345,12 +412,16 @@ impl<K: Kind> PrimeNttPlan<K> {
             // SAFETY: these tables are there because `with_isa` found a layout and the instruction set; `check` made
             // sure of the length.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Vectors { forward, .. } => unsafe {
-                self.run(task::Forward {
-                    modulus: &self.modulus,
-                    tables: forward,
-                    a,
-                });
+            Kernel::Vectors { unit, forward, .. } => unsafe {
+                K::run(
+                    *unit,
+                    self.q,
+                    task::Forward {
+                        modulus: &self.modulus,
+                        tables: forward,
+                        a,
+                    },
+                );
             },
         }
     }
@@ -365,12 +436,16 @@ impl<K: Kind> PrimeNttPlan<K> {
             Kernel::Portable { inverse, .. } => portable::inverse(a, self.q, inverse),
             // SAFETY: as in `forward`.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Vectors { inverse, .. } => unsafe {
-                self.run(task::Inverse {
-                    modulus: &self.modulus,
-                    tables: inverse,
-                    a,
-                });
+            Kernel::Vectors { unit, inverse, .. } => unsafe {
+                K::run(
+                    *unit,
+                    self.q,
+                    task::Inverse {
+                        modulus: &self.modulus,
+                        tables: inverse,
+                        a,
+                    },
+                );
             },
         }
     }
@@ -386,12 +461,16 @@ impl<K: Kind> PrimeNttPlan<K> {
             Kernel::Portable { .. } => portable::mul_assign(a, b, &self.modulus),
             // SAFETY: as in `forward`; N is a multiple of the lanes.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Vectors { .. } => unsafe {
-                self.run(task::MulAssign {
-                    modulus: &self.modulus,
-                    a,
-                    b,
-                });
+            Kernel::Vectors { unit, .. } => unsafe {
+                K::run(
+                    *unit,
+                    self.q,
+                    task::MulAssign {
+                        modulus: &self.modulus,
+                        a,
+                        b,
+                    },
+                );
             },
         }
     }
@@ -408,13 +487,17 @@ impl<K: Kind> PrimeNttPlan<K> {
             Kernel::Portable { .. } => portable::mul_add_assign(acc, a, b, &self.modulus),
             // SAFETY: as in `mul_assign`.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Vectors { .. } => unsafe {
-                self.run(task::MulAddAssign {
-                    modulus: &self.modulus,
-                    acc,
-                    a,
-                    b,
-                });
+            Kernel::Vectors { unit, .. } => unsafe {
+                K::run(
+                    *unit,
+                    self.q,
+                    task::MulAddAssign {
+                        modulus: &self.modulus,
+                        acc,
+                        a,
+                        b,
+                    },
+                );
             },
         }
     }
@@ -430,24 +513,18 @@ impl<K: Kind> PrimeNttPlan<K> {
             Kernel::Portable { .. } => portable::scale_assign(a, shoup(c, self.q), self.q),
             // SAFETY: as in `mul_assign`.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Vectors { .. } => unsafe {
-                if let Some(layout) = K::layout(self.isa, self.q) {
-                    self.run(task::ScaleAssign {
+            Kernel::Vectors { unit, .. } => unsafe {
+                K::run(
+                    *unit,
+                    self.q,
+                    task::ScaleAssign {
                         modulus: &self.modulus,
                         a,
-                        w: (layout.twiddle)(c, self.q),
-                    });
-                }
+                        w: (K::layout(*unit, self.q).twiddle)(c, self.q),
+                    },
+                );
             },
         }
-    }
-
-    /// # Safety
-    /// The kernel of this plan is one of vectors; the rest as for [`Task::run`].
-    #[cfg(target_arch = "x86_64")]
-    unsafe fn run(&self, task: impl Task<K::Word>) {
-        // SAFETY: `with_isa` made sure of the instruction set; the rest is the caller's promise.
-        unsafe { K::run(self.isa, self.q, task) }
     }
 
     fn check(&self, a: &[K::Word]) {
@@ -475,11 +552,14 @@ impl Ntt50Plan {
             Kernel::Portable { .. } => {}
             // SAFETY: as in `forward`.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Vectors { .. } => unsafe {
-                self.run_doubles(task::PrepareKey {
-                    modulus: &self.modulus,
-                    key,
-                });
+            Kernel::Vectors { unit, .. } => unsafe {
+                run_doubles(
+                    *unit,
+                    task::PrepareKey {
+                        modulus: &self.modulus,
+                        key,
+                    },
+                );
             },
         }
     }
@@ -516,18 +596,21 @@ impl Ntt50Plan {
             }
             // SAFETY: as in `forward`; the lengths of keys and sums are checked above.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Vectors { forward, .. } => unsafe {
-                self.run_doubles(task::ForwardMulAdd {
-                    modulus: &self.modulus,
-                    tables: forward,
-                    a,
-                    finish: MulAdd::<ADD> {
-                        keys: keys.as_ptr(),
-                        sums: sums.as_mut_ptr(),
-                        columns: keys.len() / self.degree,
-                        degree: self.degree,
+            Kernel::Vectors { unit, forward, .. } => unsafe {
+                run_doubles(
+                    *unit,
+                    task::ForwardMulAdd {
+                        modulus: &self.modulus,
+                        tables: forward,
+                        a,
+                        finish: MulAdd::<ADD> {
+                            keys: keys.as_ptr(),
+                            sums: sums.as_mut_ptr(),
+                            columns: keys.len() / self.degree,
+                            degree: self.degree,
+                        },
                     },
-                });
+                );
             },
         }
     }
@@ -549,12 +632,15 @@ impl Ntt50Plan {
             Kernel::Portable { .. } => portable::add_assign(sum, other, self.q),
             // SAFETY: as in `mul_assign`; the lengths are checked above.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Vectors { .. } => unsafe {
-                self.run_doubles(task::AddSum {
-                    modulus: &self.modulus,
-                    sum,
-                    other,
-                });
+            Kernel::Vectors { unit, .. } => unsafe {
+                run_doubles(
+                    *unit,
+                    task::AddSum {
+                        modulus: &self.modulus,
+                        sum,
+                        other,
+                    },
+                );
             },
         }
     }
@@ -569,25 +655,92 @@ impl Ntt50Plan {
             Kernel::Portable { inverse, .. } => portable::inverse(sum, self.q, inverse),
             // SAFETY: as in `forward`.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Vectors { inverse, .. } => unsafe {
-                self.run_doubles(task::InverseSum {
-                    modulus: &self.modulus,
-                    tables: inverse,
-                    a: sum,
-                });
+            Kernel::Vectors { unit, inverse, .. } => unsafe {
+                run_doubles(
+                    *unit,
+                    task::InverseSum {
+                        modulus: &self.modulus,
+                        tables: inverse,
+                        a: sum,
+                    },
+                );
             },
         }
     }
+}
 
-    /// # Safety
-    /// The kernel of this plan is one of vectors; the rest as for [`DoublesTask::run`].
-    #[cfg(target_arch = "x86_64")]
-    unsafe fn run_doubles(&self, task: impl DoublesTask) {
-        // SAFETY: `with_isa` made sure of the instruction set; the rest is the caller's promise.
-        unsafe {
-            match self.isa {
-                Isa::Avx512 => avx512::run_doubles::<F64x8, _>(task),
-                _ => avx2::run_doubles::<F64x4, _>(task),
+/// # Safety
+/// The processor has `unit`; the rest as for [`DoublesTask::run`].
+#[cfg(target_arch = "x86_64")]
+unsafe fn run_doubles(unit: Unit, task: impl DoublesTask) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match unit {
+            Unit::Avx2 => avx2::run_doubles::<double::Residues<F64x4>, _>(task),
+            Unit::Avx512 => avx512::run_doubles::<double::Residues<F64x8>, _>(task),
+            Unit::Ifma => ifma::run_doubles::<ifma::Integers, _>(task),
+        }
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::sealed::Vectors;
+    use super::*;
+
+    /// AVX-512 without IFMA, which a processor with both would never run.
+    fn without_ifma(n: usize, q: u64) -> Ntt50Plan {
+        let plan = Ntt50Plan::with_isa(n, q, Isa::Avx512).unwrap();
+        let roots = [plan.psi, prime::inv(plan.psi, q)].map(|r| powers_bit_reversed(r, n, q));
+        let layout = Bits50::layout(Unit::Avx512, q);
+        let kernel = Ntt50Plan::vectors(Unit::Avx512, layout, q, roots);
+        Ntt50Plan { kernel, ..plan }
+    }
+
+    #[test]
+    fn units_of_avx512_agree() {
+        if !Isa::Avx512.is_available() {
+            return;
+        }
+        for n in [128, 256, 512, 1024, 2048, 16384] {
+            for bound in [1 << 50, 1 << 49, 1 << 30] {
+                let q = prime::ntt_primes(n, bound).next().unwrap();
+                let plans = [
+                    Ntt50Plan::with_isa(n, q, Isa::Portable).unwrap(),
+                    Ntt50Plan::with_isa(n, q, Isa::Avx512).unwrap(),
+                    without_ifma(n, q),
+                ];
+                let edges = [0, 1, q / 2, q / 2 + 1, q - 1];
+                for pattern in 0..8 {
+                    let pick = |step: usize| -> Vec<u64> {
+                        let edge = |i: usize| edges[(i * i / step) % edges.len()];
+                        (0..n)
+                            .map(|i| if pattern < 5 { edges[pattern] } else { edge(i) })
+                            .collect()
+                    };
+                    let (a, b) = (pick(7), pick(1 + pattern));
+                    let results = plans.each_ref().map(|plan| {
+                        let (mut values, mut coefficients) = (a.clone(), a.clone());
+                        plan.forward(&mut values);
+                        plan.inverse(&mut coefficients);
+                        let (mut product, mut sum) = (a.clone(), a.clone());
+                        plan.mul_assign(&mut product, &b);
+                        plan.mul_add_assign(&mut sum, &a, &b);
+                        plan.scale_assign(&mut sum, q - 2);
+                        let mut key = b.clone();
+                        plan.prepare_key(&mut key);
+                        let mut sums = vec![0; n];
+                        plan.forward_mul_add::<true>(&mut a.clone(), &key, &mut sums);
+                        plan.forward_mul_add::<true>(&mut a.clone(), &key, &mut sums);
+                        plan.add_sum(&mut sums, &vec![0; n]);
+                        plan.inverse_sum(&mut sums);
+                        [values, coefficients, product, sum, sums]
+                    });
+                    assert!(results[1] == results[0], "with IFMA, N = {n}, {q}");
+                    assert!(results[2] == results[0], "without, N = {n}, {q}");
+                }
             }
         }
     }

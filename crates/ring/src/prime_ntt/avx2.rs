@@ -208,6 +208,14 @@ impl Doubles for F64x4 {
             Self(_mm256_castsi256_pd(sum))
         }
     }
+
+    #[inline(always)]
+    fn sub_words(self, other: Self) -> Self {
+        unsafe {
+            let (a, b) = (_mm256_castpd_si256(self.0), _mm256_castpd_si256(other.0));
+            Self(_mm256_castsi256_pd(_mm256_sub_epi64(a, b)))
+        }
+    }
 }
 
 /// 4 words of 64 bits.

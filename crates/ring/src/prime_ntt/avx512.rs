@@ -10,7 +10,7 @@ use super::residue::Words;
 /// Eight f64.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(super) struct F64x8(__m512d);
+pub(super) struct F64x8(pub(super) __m512d);
 
 /// Eight rows of eight 64-bit lanes, transposed.
 ///
@@ -180,6 +180,14 @@ impl Doubles for F64x8 {
         unsafe {
             let (a, b) = (_mm512_castpd_si512(self.0), _mm512_castpd_si512(other.0));
             Self(_mm512_castsi512_pd(_mm512_add_epi64(a, b)))
+        }
+    }
+
+    #[inline(always)]
+    fn sub_words(self, other: Self) -> Self {
+        unsafe {
+            let (a, b) = (_mm512_castpd_si512(self.0), _mm512_castpd_si512(other.0));
+            Self(_mm512_castsi512_pd(_mm512_sub_epi64(a, b)))
         }
     }
 }

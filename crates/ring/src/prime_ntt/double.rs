@@ -3,9 +3,7 @@
 //! A product x·w is h + l with h = fl(x·w) and l = x·w - h, both exact, from two multiplications (fused, the second).
 //! The quotient c is the integer nearest to x·(w/q), with w/q rounded beforehand: adding 1.5·2^52 to a number below 2^51
 //! rounds it to an integer. Then x·w - c·q = (h - c·q) + l, where h - c·q is one more fused operation, exact again since
-//! the result is small. So a butterfly takes four multiplications and four additions. With 52-bit integer products
-//! (IFMA) it would take three multiplications and six simple operations, because residues would have to stay
-//! non-negative and below 2^52 = 4·q, where these may be anything within 2^52.
+//! the result is small. So a butterfly takes four multiplications and four additions.
 //!
 //! Bounds: with |w| <= q/2 and |x| <= 2^52, |x·w/q| is below 2^51, and w/q, rounded to within 2^-55, puts c off by at
 //! most 1/8 more than the rounding. So products are within (1/2 + |x|/2^55)·q, at most 5/8·q, and in the forward
@@ -47,6 +45,8 @@ pub trait Doubles: Vector<Word = u64> {
     fn lower(self, q: Self) -> Self;
     /// On words.
     fn add_words(self, other: Self) -> Self;
+    /// On words.
+    fn sub_words(self, other: Self) -> Self;
 }
 
 /// A twiddle: w in [-q/2, q/2] and w/q, as bits.
@@ -66,7 +66,7 @@ fn centered(w: u64, q: u64) -> f64 {
 
 /// The arithmetic. The working form is an integer within 2^52.
 #[derive(Clone, Copy)]
-pub(super) struct Residues<V> {
+pub struct Residues<V> {
     q: V,
     /// q as a word.
     q_word: V,
@@ -172,6 +172,33 @@ impl<V: Doubles> Field for Residues<V> {
     }
 }
 
+/// Fields of primes below 2^50, between whose elements and f64 there is a way.
+pub trait Elements: Field<Vector: Doubles> {
+    /// The arithmetic on f64.
+    fn doubles(self) -> Residues<Self::Vector>;
+    /// From the working form after the forward transform to an f64 within 2.3·q.
+    fn value(self, x: Self::Vector) -> Self::Vector;
+    /// From an f64 within 1.5·q to the working form before the inverse transform.
+    fn element(self, x: Self::Vector) -> Self::Vector;
+}
+
+impl<V: Doubles> Elements for Residues<V> {
+    #[inline(always)]
+    fn doubles(self) -> Residues<V> {
+        self
+    }
+
+    #[inline(always)]
+    fn value(self, x: V) -> V {
+        x
+    }
+
+    #[inline(always)]
+    fn element(self, x: V) -> V {
+        self.settle(x)
+    }
+}
+
 /// `sums[c] += values·keys[c]` (or `=` without `ADD`) for each of `columns` polynomials of `degree` words in a row.
 ///
 /// Keys and sums are f64 in the order of the leaves' columns; keys within q/2, sums within 1.5·q.
@@ -186,27 +213,32 @@ pub(super) struct MulAdd<const ADD: bool> {
 /// How many leaves ahead a key is asked for: its memory's latency, in the time that a leaf takes.
 const LEAVES_AHEAD: usize = 6;
 
-impl<V: Doubles, const ADD: bool> Finish<Residues<V>> for MulAdd<ADD> {
+impl<F: Elements, const ADD: bool> Finish<F> for MulAdd<ADD> {
     #[inline(always)]
     fn settled(self) -> bool {
         true
     }
 
     #[inline(always)]
-    unsafe fn finish(self, f: Residues<V>, _: *mut u64, start: usize, columns: [V; 8]) {
+    unsafe fn finish(self, f: F, _: *mut u64, start: usize, columns: [F::Vector; 8]) {
+        let mut columns = columns;
+        for x in &mut columns {
+            *x = f.value(*x);
+        }
+        let f = f.doubles();
         for column in 0..self.columns {
             let at = column * self.degree + start;
             for (r, x) in columns.into_iter().enumerate() {
-                let at = at + r * V::LANES;
-                V::prefetch(
+                let at = at + r * F::Vector::LANES;
+                F::Vector::prefetch(
                     self.keys
-                        .wrapping_add(at + LEAVES_AHEAD * VECTORS * V::LANES),
+                        .wrapping_add(at + LEAVES_AHEAD * VECTORS * F::Vector::LANES),
                 );
                 // SAFETY: the promise of whoever made `self`, and the caller's.
                 unsafe {
-                    let key = V::load(self.keys.add(at));
+                    let key = F::Vector::load(self.keys.add(at));
                     let sum = if ADD {
-                        f.product_and_sum(x, key, V::load(self.sums.add(at)))
+                        f.product_and_sum(x, key, F::Vector::load(self.sums.add(at)))
                     } else {
                         f.product(x, key)
                     };
@@ -221,14 +253,14 @@ impl<V: Doubles, const ADD: bool> Finish<Residues<V>> for MulAdd<ADD> {
 #[derive(Clone, Copy)]
 pub(super) struct Sums;
 
-impl<V: Doubles> Start<Residues<V>> for Sums {
+impl<F: Elements> Start<F> for Sums {
     #[inline(always)]
-    unsafe fn start(self, f: Residues<V>, a: *const u64, start: usize) -> [V; 8] {
+    unsafe fn start(self, f: F, a: *const u64, start: usize) -> [F::Vector; 8] {
         // SAFETY: the caller's promise.
         unsafe {
-            let mut x = [V::load(a.add(start)); VECTORS];
+            let mut x = [F::Vector::load(a.add(start)); VECTORS];
             for (r, x) in x.iter_mut().enumerate() {
-                *x = f.settle(V::load(a.add(start + r * V::LANES)));
+                *x = f.element(F::Vector::load(a.add(start + r * F::Vector::LANES)));
             }
             x
         }

@@ -1,6 +1,6 @@
 //! What a plan asks of the vector kernels, as values that run over any [`Field`].
 
-use super::double::{self, Doubles, MulAdd, Residues, Sums};
+use super::double::{self, Elements, MulAdd, Sums};
 use super::kernel::{self, Field, Keep, Vector};
 use super::tables::{Modulus, Tables};
 use super::word::Word;
@@ -14,11 +14,11 @@ pub trait Task<W: Word> {
         F::Vector: Vector<Word = W>;
 }
 
-/// Runs on the vectors of [`double`] alone.
+/// Runs on fields of primes below 2^50 alone.
 pub trait DoublesTask {
     /// # Safety
     /// As for [`Task::run`].
-    unsafe fn run<V: Doubles>(self);
+    unsafe fn run<F: Elements>(self);
 }
 
 /// [`kernel::forward`] to canonical values.
@@ -122,10 +122,10 @@ pub(super) struct ForwardMulAdd<'a, const ADD: bool> {
 
 impl<const ADD: bool> DoublesTask for ForwardMulAdd<'_, ADD> {
     #[inline(always)]
-    unsafe fn run<V: Doubles>(self) {
+    unsafe fn run<F: Elements>(self) {
         let a = self.a.as_mut_ptr();
         // SAFETY: the caller's promise.
-        unsafe { kernel::forward::<Residues<V>>(self.modulus, self.tables, a, self.finish) }
+        unsafe { kernel::forward::<F>(self.modulus, self.tables, a, self.finish) }
     }
 }
 
@@ -138,10 +138,10 @@ pub(super) struct InverseSum<'a> {
 
 impl DoublesTask for InverseSum<'_> {
     #[inline(always)]
-    unsafe fn run<V: Doubles>(self) {
+    unsafe fn run<F: Elements>(self) {
         let a = self.a.as_mut_ptr();
         // SAFETY: the caller's promise.
-        unsafe { kernel::inverse::<Residues<V>>(self.modulus, self.tables, a, Sums) }
+        unsafe { kernel::inverse::<F>(self.modulus, self.tables, a, Sums) }
     }
 }
 
@@ -153,9 +153,9 @@ pub(super) struct PrepareKey<'a> {
 
 impl DoublesTask for PrepareKey<'_> {
     #[inline(always)]
-    unsafe fn run<V: Doubles>(self) {
+    unsafe fn run<F: Elements>(self) {
         // SAFETY: the caller's promise.
-        unsafe { double::prepare_key::<V>(self.modulus, self.key) }
+        unsafe { double::prepare_key::<F::Vector>(self.modulus, self.key) }
     }
 }
 
@@ -168,8 +168,8 @@ pub(super) struct AddSum<'a> {
 
 impl DoublesTask for AddSum<'_> {
     #[inline(always)]
-    unsafe fn run<V: Doubles>(self) {
+    unsafe fn run<F: Elements>(self) {
         // SAFETY: the caller's promise.
-        unsafe { double::add_sum::<V>(self.modulus, self.sum, self.other) }
+        unsafe { double::add_sum::<F::Vector>(self.modulus, self.sum, self.other) }
     }
 }
