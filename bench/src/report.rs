@@ -85,7 +85,7 @@ impl Environment {
             "- Processor: {}, {} cores visible; kernels of ours: {}; the peer chooses its own (built with AVX-512)\n\
              - Measured at the start: {:.2} GHz; {:.1} GB/s read from memory by one thread, {:.1} by two\n\
              - Transparent huge pages: {}; Linux {}\n\
-             - Compiler: {}, release with fat LTO for both sides, no target-cpu\n\
+             - Compiler: {}, release with thin LTO for both sides, no target-cpu\n\
              - Load averages before: {}\n",
             self.processor,
             self.processors,
