@@ -253,9 +253,15 @@ impl FftPlan {
     /// Writes a row of keys in this format: `spectra` holds the columns' spectra one after the other, N numbers each.
     ///
     /// # Panics
-    /// If `row` does not have [`KeyFormat::row_bytes`].
+    /// If `spectra` are not whole columns, or `row` does not have [`KeyFormat::row_bytes`].
     pub fn pack_key(&self, format: KeyFormat, spectra: &[f64], row: &mut [u8]) {
         let columns = spectra.len() / self.degree;
+        assert!(
+            spectra.len().is_multiple_of(self.degree),
+            "columns have {} numbers each, not {} together",
+            self.degree,
+            spectra.len()
+        );
         assert_eq!(
             row.len(),
             format.row_bytes(self.degree, columns),

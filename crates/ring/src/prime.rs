@@ -28,7 +28,7 @@ pub const fn pow(base: u64, mut exponent: u64, q: u64) -> u64 {
     power
 }
 
-/// The inverse of `a` modulo the prime `q`; 0 for multiples of `q`, which have none.
+/// The inverse of `a` modulo the odd prime `q`; 0 for multiples of `q`, which have none.
 #[must_use]
 pub const fn inv(a: u64, q: u64) -> u64 {
     pow(a, q - 2, q)

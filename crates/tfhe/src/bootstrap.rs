@@ -17,7 +17,7 @@ use crate::TfheError;
 use crate::glwe;
 use crate::key_switch::KeySwitchingKey;
 use crate::memory::Buffer;
-use crate::modulus::{DigitField, Modulus};
+use crate::modulus::{DigitField, Modulus, Words};
 use crate::params::{ModulusSwitch, ParamSet};
 use crate::product::{Arithmetic, WordOf};
 
@@ -73,6 +73,9 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
     /// [`TfheError::Length`] for bytes beyond the end, or after coefficients that did not end between two steps of
     /// conversion; [`TfheError::NotCanonical`] for a word not below p.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), TfheError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
         let params = self.key.params;
         let end = self.filled + bytes.len();
         let staged = STAGED_ROWS * params.trlwe_words();
@@ -120,6 +123,8 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
         if let Some(index) = rows.iter().position(|word| !M::is_canonical(*word)) {
             return Err(self.not_canonical(self.filled / 8 + index));
         }
+        // Bytes that follow start a batch of their own, or are refused.
+        self.staged = Vec::new();
         for rows in rows.chunks(STAGED_ROWS * row_words) {
             let key = &mut self.key;
             let row_bytes = key.arithmetic.row_bytes();
@@ -364,9 +369,10 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
     ) -> Result<(), TfheError> {
         let params = self.params;
         let n = params.ring_degree;
-        let mut accs = Buffer::new(rotations.len() * params.trlwe_words())?;
-        let accs: &mut [WordOf<M, A>] = &mut bytemuck::cast_slice_mut(accs.words_mut())
-            [..rotations.len() * params.trlwe_words()];
+        let words = rotations.len() * params.trlwe_words();
+        let bytes = words * size_of::<WordOf<M, A>>();
+        let mut accs = Buffer::new(bytes.div_ceil(8))?;
+        let accs: &mut [WordOf<M, A>] = &mut bytemuck::cast_slice_mut(accs.words_mut())[..words];
         let mut accs: Vec<_> = accs.chunks_exact_mut(params.trlwe_words()).collect();
         let exponents: Vec<_> = rotations
             .iter()
@@ -468,6 +474,8 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
             }
         };
         std::thread::scope(|scope| {
+            // Where a thread cannot be started, those that were must not wait for it.
+            let _attendance = meeting.attend();
             let mut workers = workers.into_iter().enumerate();
             let first = workers.next();
             for (member, (difference, scratch)) in workers {
@@ -574,8 +582,8 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Workspace<'a, M, A> {
     }
 }
 
-/// Where the threads of a team wait for each other, for a fraction of a microsecond each time: they spin, and give way to
-/// other threads only when it takes long.
+/// Where the threads of a team wait for each other, for the time of a row of the external product at most, if each has a
+/// core of its own: they spin, and give way to other threads only when it takes long.
 struct Meeting {
     size: usize,
     arrived: AtomicUsize,
@@ -596,7 +604,7 @@ impl Drop for Attendance<'_> {
 
 impl Meeting {
     /// Rounds of spinning before the thread gives way.
-    const PATIENCE: u32 = 1 << 14;
+    const PATIENCE: u32 = 1 << 12;
 
     fn new(size: usize) -> Meeting {
         Meeting {
@@ -662,7 +670,10 @@ pub fn bootstrap<M: Modulus, A: Arithmetic<M>>(
     bootstrap_all(bootstrapping, key_switching, &mut [job], threads, cancelled)
 }
 
-/// Any number of [`bootstrap`]s, each a test vector and a sample, which stream the bootstrapping key together
+/// A bootstrap to do: a test vector ((k+1)·N words) and the sample (n+1 words) that its result replaces.
+pub type Job<'a, M> = (&'a [<M as Words>::Word], &'a mut [<M as Words>::Word]);
+
+/// Any number of [`bootstrap`]s, which stream the bootstrapping key together
 /// ([`BootstrappingKey::blind_rotate_all`]).
 ///
 /// # Errors
@@ -670,7 +681,7 @@ pub fn bootstrap<M: Modulus, A: Arithmetic<M>>(
 pub fn bootstrap_all<M: Modulus, A: Arithmetic<M>>(
     bootstrapping: &BootstrappingKey<M, A>,
     key_switching: &KeySwitchingKey<M>,
-    jobs: &mut [(&[M::Word], &mut [M::Word])],
+    jobs: &mut [Job<'_, M>],
     threads: usize,
     cancelled: &(dyn Fn() -> bool + Sync),
 ) -> Result<(), TfheError> {

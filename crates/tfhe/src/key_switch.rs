@@ -1,7 +1,7 @@
 //! Public functional key switching from dimension k·N back to n (KEY_SWITCH).
 //!
 //! out = (0, b) - sum_i sum_j d_ij·KSK_ij, where d_ij are the signed digits of mask word a_i and KSK_ij encrypts
-//! s'_i·2^(32 - beta·(j+1)). The key's words are of the 32-bit torus for both moduli: TLWE noise is hundreds of their units, so
+//! s'_i·2^(32 - beta·(j+1)). The key's words are of the 32-bit torus for both moduli: TLWE noise is 128 of their units at least, so
 //! that more bits would carry nothing, and the switch is bound by reading the key once, t·k·N·(n+1) words. The sum is made
 //! modulo 2^32 and brought to the ciphertext modulus at the end.
 

@@ -76,7 +76,7 @@ pub trait Modulus: Words {
     fn uniform(bits: u64) -> Option<Self::Word>;
     /// The word in units of the top of a u64: floor(a·2^64/q) to within 2^-32 of the torus.
     fn to_u64_torus(a: Self::Word) -> u64;
-    /// Centred lift to the Goldilocks field, the domain of the exact product.
+    /// Centred lift to the Goldilocks field, the domain of canonical keys.
     fn to_goldilocks(a: Self::Word) -> u64;
     /// The word nearest to a word of the 32-bit torus.
     fn from_torus32(a: u32) -> Self::Word;
@@ -335,7 +335,9 @@ impl Modulus for Goldilocks {
 }
 
 /// The torus in units of 2^-64: what the f64 path accumulates in over the Goldilocks modulus, since additions and digits
-/// modulo 2^64 cost a third of those modulo p. Going there and back moves a word by one unit at most.
+/// modulo 2^64 cost a third of those modulo p. Going there and back moves a word by one unit at most. Digits of 2^-64 units
+/// meet key messages that are fractions of p, so that an external product errs by 2^-32 of the part of a word that its
+/// digits hold: less than the gadget drops, for any gadget of at most 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Torus64;
 

@@ -1,24 +1,17 @@
-//! The external product's polynomial arithmetic, in three forms behind one trait: exact (NTT over Goldilocks), fast
+//! The external product's polynomial arithmetic, in three forms behind one trait: exact (NTT), fast
 //! (f64 FFT) and the naive oracle.
 //!
 //! Keys come to all of them in the canonical form of the platform paper's equation 1: pre-scaled by 1/N and in the NTT
 //! domain (BKNTT), or in the coefficient domain. [`Arithmetic::load`] and [`Arithmetic::load_coefficients`] turn a row of it
 //! into what the form wants.
 //!
-//! # Exactness over the 32-bit torus
+//! # Exactness
 //!
-//! A coefficient of an external product is a sum S of m = (k+1)·l·N terms d·w, with digits |d| <= B/2 and centred words w of the
-//! key, -2^31 <= w < 2^31. The path computes S modulo a prime q just below 2^50, and is exact where |S| < q/2.
-//!
-//! Always so if m·(B/2)·2^31 < q/2: for all sets but `paper`, with m·B/2 below 2^17.6. For `paper`, m·(B/2)·2^31 = 2^53.3, and
-//! it holds with overwhelming probability over the key: the k+1 columns of a TRGSW sample's rows are each uniform words
-//! (the masks by generation, the bodies because mask times secret key is added), and the accumulator that is decomposed
-//! depends on the samples of earlier steps only. So S is a sum of m independent terms, each within an interval of length
-//! 2^32·B/2 about zero, and by Hoeffding's inequality |S| >= t has a probability of at most
-//! 2·exp(-2·t^2 / (m·(2^32·B/2)^2)), that is 2^-295 for t = q/2, m = 163840 and B = 2^6; over the 2·16384 coefficients of 800
-//! steps below 2^-270. Who makes keys or samples on purpose to exceed it changes only what is computed with that key.
-//!
-//! Over the Goldilocks modulus the field is the ring of coefficients and every result is exact.
+//! Over the Goldilocks modulus the field is the ring of coefficients and every result is exact. Over the 32-bit torus a
+//! coefficient of an external product is a sum of products d·w, N of them for every row of the TRGSW sample, with digits
+//! |d| <= B/2 of that row's gadget and centred words w of the key, -2^31 <= w < 2^31. So its absolute value is at most
+//! 2^31·N·Σ B/2 over the rows, and computing it modulo a prime q is exact where that is below q/2. All sets but `paper` stay below
+//! 2^48.6, which a prime just below 2^50 holds ([`EXACT_PRIME`]); `paper` reaches 2^53.3 and takes the Goldilocks prime.
 
 use bytemuck::Pod;
 use toroid_ring::fft::{Coefficients, FftPlan, KeyFormat, Receiver};
@@ -31,7 +24,7 @@ use toroid_ring::prime_ntt::Ntt50Plan;
 use toroid_ring::simd::Isa;
 
 use crate::TfheError;
-use crate::modulus::{DigitField, FloatWords, Modulus, Words};
+use crate::modulus::{DigitField, FloatWords, Modulus, Torus32, Words};
 use crate::noise::Path;
 use crate::params::{ModulusKind, ParamSet};
 
@@ -80,11 +73,10 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
     fn inverse_add(&self, spectrum: &mut [Self::Scalar], words: &mut [WordOf<M, Self>]);
 }
 
-/// Integers, by NTT: over the Goldilocks field itself where that is the ciphertext modulus, and modulo a prime of 50 bits
-/// over the 32-bit torus ([`EXACT_PRIME`]).
+/// Integers, by NTT: over the Goldilocks field, or modulo [`EXACT_PRIME`] over the 32-bit torus where that is large enough.
 pub struct Exact {
     ntt: NttPlan,
-    /// Over the 32-bit torus.
+    /// In place of `ntt` for products.
     prime: Option<Ntt50Plan>,
     columns: usize,
 }
@@ -124,6 +116,15 @@ fn fixed_point_unit(degree: usize) -> f64 {
     FIXED_POINT_RANGE * deviation / f64::from(i32::MAX)
 }
 
+/// Whether external products over the 32-bit torus are exact modulo [`EXACT_PRIME`], by the bound of the module's header.
+fn prime_is_exact(params: &ParamSet) -> bool {
+    let digits: u64 = (0..params.trgsw_rows())
+        .map(|row| 1 << (params.trgsw_row(row).1.log2_base - 1))
+        .sum();
+    let bound = u128::from(digits) * params.ring_degree as u128 * (1 << 31);
+    params.modulus == ModulusKind::Torus32 && bound < u128::from(EXACT_PRIME / 2)
+}
+
 multiversion! {
     /// A digit of every word as field elements.
     fn field_digits<M: Modulus>(words: &[M::Word], field: DigitField, out: &mut [u64]) {
@@ -143,10 +144,11 @@ multiversion! {
 }
 
 multiversion! {
-    /// Field elements whose centred representatives are words of the 32-bit torus, modulo the prime.
+    /// Words of the 32-bit torus lifted to the field, to their centred representatives modulo the prime. Elements that are
+    /// no words, which only a malformed key has, count modulo 2^32, as in the oracle.
     fn field_to_prime(values: &mut [u64]) {
         for value in values {
-            let centered = goldilocks::to_centered(*value);
+            let centered = Torus32::centered(Torus32::from_goldilocks(*value));
             *value = centered.cast_unsigned().wrapping_add(EXACT_PRIME & (centered >> 63).cast_unsigned());
         }
     }
@@ -282,9 +284,10 @@ impl<M: Modulus> Arithmetic<M> for Exact {
         let n = params.ring_degree;
         Ok(Exact {
             ntt: NttPlan::with_isa(n, isa)?,
-            prime: match M::KIND {
-                ModulusKind::Goldilocks => None,
-                ModulusKind::Torus32 => Some(Ntt50Plan::with_isa(n, EXACT_PRIME, isa)?),
+            prime: if prime_is_exact(params) {
+                Some(Ntt50Plan::with_isa(n, EXACT_PRIME, isa)?)
+            } else {
+                None
             },
             columns: params.glwe_dimension + 1,
         })
@@ -541,5 +544,20 @@ impl<M: Modulus> Arithmetic<M> for Naive {
             };
             *word = M::add(*word, M::from_goldilocks(value));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_prime_serves_the_sets_whose_products_it_holds() {
+        let served: Vec<_> = ParamSet::ALL
+            .iter()
+            .filter(|params| prime_is_exact(params))
+            .map(|params| params.name)
+            .collect();
+        assert_eq!(served, ["gate", "tiny32"]);
     }
 }

@@ -31,19 +31,18 @@ pub struct CpuBackend {
 #[derive(Debug)]
 struct Cores(Mutex<usize>);
 
-/// Cores that one bootstrap uses: all that were free, and one more where none was.
+/// Cores that one bootstrap uses: as many free ones as it has work for, and one more where none was.
 struct Share<'a> {
     cores: &'a Cores,
     taken: usize,
 }
 
 impl Cores {
-    fn take(&self) -> Share<'_> {
+    fn take(&self, wanted: usize) -> Share<'_> {
         let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Share {
-            cores: self,
-            taken: std::mem::take(&mut *free),
-        }
+        let taken = wanted.min(*free);
+        *free -= taken;
+        Share { cores: self, taken }
     }
 }
 
@@ -307,7 +306,7 @@ fn run<M: Modulus, A: Arithmetic<M>>(
         loaded::<KeySwitchingKey<M>>(key_switching)?,
         &test_vector,
         &mut result,
-        cores.take().threads(),
+        cores.take(params.trgsw_rows()).threads(),
         &|| cancel.is_cancelled(),
     )?;
     sample.copy_from_slice(bytemuck::cast_slice(&result));

@@ -19,7 +19,12 @@ pub enum KeyFormat {
 }
 
 impl KeyFormat {
-    /// Bytes of a row of `columns` spectra of polynomials of `degree` coefficients.
+    /// Bytes of a row of `columns` spectra of polynomials of `degree` coefficients, a degree that an [`FftPlan`] has.
+    ///
+    /// [`FftPlan`]: super::FftPlan
+    ///
+    /// # Panics
+    /// If `degree` is below 2.
     #[must_use]
     pub fn row_bytes(self, degree: usize, columns: usize) -> usize {
         let node = NODE.min(degree / 2);
@@ -142,7 +147,7 @@ impl Fixed {
 
 impl Format for Fixed {
     fn node_bytes(points: usize, columns: usize) -> usize {
-        points / LANES * (columns * Self::GROUP + (columns - 1) * Self::LOW_GROUP)
+        points / LANES * (columns * Self::GROUP + columns.saturating_sub(1) * Self::LOW_GROUP)
     }
 
     #[inline(always)]

@@ -87,3 +87,31 @@ fn key_switching_keys_end() {
         SeededKeySwitchingKeyLoader::finish,
     );
 }
+
+/// Bytes and rows of coefficients, one after the other: bytes go on where coefficients end between two batches, and are
+/// refused elsewhere.
+#[test]
+fn bytes_and_coefficients_take_turns() {
+    let row = TINY.trlwe_words();
+    let rows = TINY.lwe_dimension * TINY.trgsw_rows();
+    let batch = 32;
+    assert_eq!(rows, 2 * batch);
+    for (bytes_first, coefficients) in [(0, 1), (0, batch), (batch, 1), (batch, batch)] {
+        let mut loader =
+            BootstrappingKeyLoader::<Goldilocks, Exact>::new(&TINY, Isa::best()).unwrap();
+        loader.write(&[]).unwrap();
+        loader.write(&vec![0; bytes_first * row * 8]).unwrap();
+        loader
+            .write_coefficients(&vec![0; coefficients * row])
+            .unwrap();
+        loader.write(&[]).unwrap();
+        let left = rows - bytes_first - coefficients;
+        let written = loader.write(&vec![0; left * row * 8]);
+        assert_eq!(written.is_ok(), coefficients == batch || left == 0);
+        if left > 0 && written.is_err() {
+            assert!(matches!(written, Err(TfheError::Length { .. })));
+            loader.write_coefficients(&vec![0; left * row]).unwrap();
+        }
+        assert!(loader.finish().is_ok());
+    }
+}
