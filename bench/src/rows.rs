@@ -273,8 +273,7 @@ pub static ALL: &[Row] = &[
         title: "bootstrapping key at `paper`, generated and transformed (f64), one thread",
         peer: "tfhe-rs 1.8.2 core_crypto, one thread",
         unit: Unit::Seconds,
-        // 6 s, where the peer takes 110 s on a quiet Zen 4 core.
-        bar: Some(0.055),
+        bar: None,
         runs: 1,
         bound: Some(|machine, _| machine::key_generation(machine, &PAPER, 1)),
         measure: keys::one_thread,
