@@ -238,7 +238,7 @@ pub fn fast_rotation(machine: &Machine, params: &ParamSet, key_bytes: u64, load:
     )
 }
 
-/// Blind rotation by NTT modulo a prime of 50 bits, the fewest that exact results need at `paper`.
+/// Blind rotation by NTT modulo one prime of 50 bits: a bound from below, since sums at `paper` need a few bits more.
 pub fn exact_rotation(machine: &Machine, params: &ParamSet, key_bytes: u64) -> Bound {
     let n = params.ring_degree;
     let (transforms, products) = polynomials(params);

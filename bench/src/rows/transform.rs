@@ -217,7 +217,7 @@ pub fn dft_21845(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
     )?;
     measurement.our_peak = peak;
     measurement.note = format!(
-        "q = {q}, natural order on both sides, {:?}; the peer has no such transform: its NTT of 2^14 points stands for          the machine's speed modulo primes of 32 bits",
+        "q = {q}, natural order on both sides, {:?}; the peer has no such transform: its NTT of 2^14 points stands for the machine's speed modulo primes of 32 bits",
         plan.algorithm()
     );
     Ok(measurement)

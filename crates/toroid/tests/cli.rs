@@ -346,11 +346,11 @@ fn files_say_what_they_are() {
     assert_eq!(key["payload_bytes"], 262_176);
     let key_switching = place.json("keys info keys/key-switching.key");
     assert_eq!(key_switching["kind"], "seeded key-switching key");
-    assert_eq!(key_switching["payload_bytes"], 12_320);
+    assert_eq!(key_switching["payload_bytes"], 6_176);
     place.ok("keys generate --params tiny --out whole --expanded");
     for (file, kind, bytes) in [
         ("bootstrapping", "bootstrapping key", 524_288),
-        ("key-switching", "key-switching key", 405_504),
+        ("key-switching", "key-switching key", 202_752),
     ] {
         let expanded = place.json(&format!("keys info whole/{file}.key"));
         assert_eq!(expanded["kind"], kind);

@@ -41,7 +41,7 @@ pub struct GenerateArgs {
     /// The client key alone.
     #[arg(long)]
     client_only: bool,
-    /// Write public keys with all their words instead of seed and bodies: two to seven hundred times as large.
+    /// Write public keys with all their words instead of seed and bodies: two to five times as large, both together.
     #[arg(long)]
     expanded: bool,
     /// Replace existing files.
