@@ -129,16 +129,14 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
             let key = &mut self.key;
             let row_bytes = key.arithmetic.row_bytes();
             let at = self.filled / (8 * row_words) * row_bytes;
-            let arithmetic = &key.arithmetic;
+            let (arithmetic, isa) = (&key.arithmetic, key.isa);
             key.rows.bytes_mut()[at..]
                 .par_chunks_exact_mut(row_bytes)
                 .zip(rows.par_chunks_exact(row_words))
                 .for_each_init(
                     || (vec![0; row_words], vec![A::Scalar::default(); row_words]),
                     |(row, scratch), (out, words)| {
-                        for (lifted, word) in row.iter_mut().zip(words) {
-                            *lifted = M::to_goldilocks(*word);
-                        }
+                        glwe::lift::<M>(isa, row, words);
                         arithmetic.load_coefficients(row, scratch, out);
                     },
                 );

@@ -257,7 +257,8 @@ impl RowMaker {
 }
 
 multiversion! {
-    fn lift<M: Modulus>(out: &mut [u64], words: &[M::Word]) {
+    /// Words to the Goldilocks field.
+    pub(crate) fn lift<M: Modulus>(out: &mut [u64], words: &[M::Word]) {
         for (o, w) in out.iter_mut().zip(words) {
             *o = M::to_goldilocks(*w);
         }

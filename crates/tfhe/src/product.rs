@@ -51,8 +51,22 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
     fn leave(word: WordOf<M, Self>) -> M::Word;
     /// Bytes of a loaded TRGSW row of k+1 polynomials, a multiple of 8.
     fn row_bytes(&self) -> usize;
+    /// The transform of the canonical form.
+    fn ntt(&self) -> &NttPlan;
+    /// Whether loaded rows are those of the canonical form.
+    fn computes_on_canonical(&self) -> bool {
+        false
+    }
     /// Loads a row of the canonical form (BKNTT), which is destroyed; `scratch` has (k+1)·N entries.
-    fn load(&self, row: &mut [u64], scratch: &mut [Self::Scalar], out: &mut [u8]);
+    fn load(&self, row: &mut [u64], scratch: &mut [Self::Scalar], out: &mut [u8]) {
+        if self.computes_on_canonical() {
+            return out.copy_from_slice(bytemuck::cast_slice(row));
+        }
+        for polynomial in row.chunks_exact_mut(self.ntt().degree()) {
+            self.ntt().inverse(polynomial);
+        }
+        self.load_coefficients(row, scratch, out);
+    }
     /// Loads a row of k+1 polynomials in the coefficient domain, words lifted to the Goldilocks field, which is destroyed;
     /// `scratch` has (k+1)·N entries.
     fn load_coefficients(&self, row: &mut [u64], scratch: &mut [Self::Scalar], out: &mut [u8]);
@@ -305,14 +319,12 @@ impl<M: Modulus> Arithmetic<M> for Exact {
         8 * self.columns * self.ntt.degree()
     }
 
-    fn load(&self, row: &mut [u64], scratch: &mut [u64], out: &mut [u8]) {
-        if self.prime.is_none() {
-            return out.copy_from_slice(bytemuck::cast_slice(row));
-        }
-        for polynomial in row.chunks_exact_mut(self.ntt.degree()) {
-            self.ntt.inverse(polynomial);
-        }
-        Arithmetic::<M>::load_coefficients(self, row, scratch, out);
+    fn ntt(&self) -> &NttPlan {
+        &self.ntt
+    }
+
+    fn computes_on_canonical(&self) -> bool {
+        self.prime.is_none()
     }
 
     fn load_coefficients(&self, row: &mut [u64], _: &mut [u64], out: &mut [u8]) {
@@ -423,11 +435,8 @@ impl<M: Modulus> Arithmetic<M> for Fast {
         self.format.row_bytes(self.plan.degree(), self.columns)
     }
 
-    fn load(&self, row: &mut [u64], scratch: &mut [f64], out: &mut [u8]) {
-        for polynomial in row.chunks_exact_mut(self.plan.degree()) {
-            self.ntt.inverse(polynomial);
-        }
-        Arithmetic::<M>::load_coefficients(self, row, scratch, out);
+    fn ntt(&self) -> &NttPlan {
+        &self.ntt
     }
 
     fn load_coefficients(&self, row: &mut [u64], scratch: &mut [f64], out: &mut [u8]) {
@@ -495,11 +504,8 @@ impl<M: Modulus> Arithmetic<M> for Naive {
         8 * self.columns * self.ntt.degree()
     }
 
-    fn load(&self, row: &mut [u64], _: &mut [u64], out: &mut [u8]) {
-        for polynomial in row.chunks_exact_mut(self.ntt.degree()) {
-            self.ntt.inverse(polynomial);
-        }
-        out.copy_from_slice(bytemuck::cast_slice(row));
+    fn ntt(&self) -> &NttPlan {
+        &self.ntt
     }
 
     fn load_coefficients(&self, row: &mut [u64], _: &mut [u64], out: &mut [u8]) {
