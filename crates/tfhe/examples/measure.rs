@@ -85,10 +85,7 @@ fn measure<M: Modulus, A: Arithmetic<M>>(
             .collect();
         glwe::test_vector::<M>(params, encoding, &table)?
     };
-    let extracted_key = client
-        .glwe()
-        .extracted_key()
-        .ok_or_else(|| TfheError::Format("not a binary key".to_owned()))?;
+    let extracted_key = client.glwe().extracted_key();
     let fraction = |word: M::Word| M::centered(word) as f64 / M::KIND.log2().exp2();
 
     let (mut wrong, mut times) = (0, Vec::<Duration>::new());

@@ -52,16 +52,8 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
         if params.modulus != M::KIND {
             return Err(TfheError::ModulusMismatch(params.name));
         }
-        let arithmetic = A::new(params, isa)?;
-        let bytes = params.lwe_dimension * params.trgsw_rows() * arithmetic.row_bytes();
         Ok(BootstrappingKeyLoader {
-            key: BootstrappingKey {
-                params,
-                arithmetic,
-                isa,
-                rows: Buffer::new(bytes / 8)?,
-                modulus: PhantomData,
-            },
+            key: BootstrappingKey::empty(params, isa)?,
             filled: 0,
             staged: Vec::new(),
         })
@@ -126,20 +118,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
         // Bytes that follow start a batch of their own, or are refused.
         self.staged = Vec::new();
         for rows in rows.chunks(STAGED_ROWS * row_words) {
-            let key = &mut self.key;
-            let row_bytes = key.arithmetic.row_bytes();
-            let at = self.filled / (8 * row_words) * row_bytes;
-            let (arithmetic, isa) = (&key.arithmetic, key.isa);
-            key.rows.bytes_mut()[at..]
-                .par_chunks_exact_mut(row_bytes)
-                .zip(rows.par_chunks_exact(row_words))
-                .for_each_init(
-                    || (vec![0; row_words], vec![A::Scalar::default(); row_words]),
-                    |(row, scratch), (out, words)| {
-                        glwe::lift::<M>(isa, row, words);
-                        arithmetic.load_coefficients(row, scratch, out);
-                    },
-                );
+            self.key.load_rows(self.filled / (8 * row_words), rows);
             self.filled += 8 * rows.len();
         }
         Ok(())
@@ -228,17 +207,19 @@ pub(crate) fn check_words<M: Modulus>(
     })
 }
 
-/// A TLWE sample brought to exponents modulo 2N: those of the mask, then that of the body.
+/// A TLWE sample brought to exponents modulo 2N: those of the mask, then that of the body. All of them are multiples of
+/// 2^`log2_slots`, so that a test vector has room for that many functions side by side.
 pub(crate) fn modulus_switch<M: Modulus>(
     params: &ParamSet,
     sample: &[M::Word],
+    log2_slots: u32,
 ) -> (Vec<usize>, usize) {
-    let log2_order = params.ring_degree.trailing_zeros() + 1;
+    let log2_order = params.ring_degree.trailing_zeros() + 1 - log2_slots;
     let shift = 64 - log2_order;
     let half = 1u64 << (shift - 1);
     let nearest = |word: u64| (word.wrapping_add(half) >> shift) as usize;
     let (mask, body) = sample.split_at(params.lwe_dimension);
-    let exponents: Vec<usize> = mask.iter().map(|a| nearest(M::to_u64_torus(*a))).collect();
+    let mut exponents: Vec<usize> = mask.iter().map(|a| nearest(M::to_u64_torus(*a))).collect();
     let correction = match params.modulus_switch {
         ModulusSwitch::Nearest => 0,
         ModulusSwitch::MeanCompensated => {
@@ -257,10 +238,53 @@ pub(crate) fn modulus_switch<M: Modulus>(
     // Down, not to the nearest: windows [-w/2, w/2) of a test vector are symmetric then.
     let body =
         (M::to_u64_torus(body[0]).wrapping_sub(correction.cast_unsigned()) >> shift) as usize;
-    (exponents, body)
+    for exponent in &mut exponents {
+        *exponent <<= log2_slots;
+    }
+    (exponents, body << log2_slots)
 }
 
 impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
+    /// Room for the n TRGSW samples of a set, with the kernels of `isa`; zeroes until they are loaded.
+    pub(crate) fn empty(params: &'static ParamSet, isa: Isa) -> Result<Self, TfheError> {
+        let arithmetic = A::new(params, isa)?;
+        let bytes = params.lwe_dimension * params.trgsw_rows() * arithmetic.row_bytes();
+        Ok(BootstrappingKey {
+            params,
+            arithmetic,
+            isa,
+            rows: Buffer::new(bytes / 8)?,
+            modulus: PhantomData,
+        })
+    }
+
+    /// The kernels that it was loaded for.
+    pub(crate) fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// Loads rows in the coefficient domain, the first of which is row `first` of the key, in parallel.
+    fn load_rows(&mut self, first: usize, rows: &[M::Word]) {
+        let row_words = self.params.trlwe_words();
+        let row_bytes = self.arithmetic.row_bytes();
+        let (arithmetic, isa) = (&self.arithmetic, self.isa);
+        self.rows.bytes_mut()[first * row_bytes..]
+            .par_chunks_exact_mut(row_bytes)
+            .zip(rows.par_chunks_exact(row_words))
+            .for_each_init(
+                || (vec![0; row_words], vec![A::Scalar::default(); row_words]),
+                |(row, scratch), (out, words)| {
+                    glwe::lift::<M>(isa, row, words);
+                    arithmetic.load_coefficients(row, scratch, out);
+                },
+            );
+    }
+
+    /// Loads the rows of TRGSW sample `index`, in the coefficient domain.
+    pub(crate) fn load_sample(&mut self, index: usize, rows: &[M::Word]) {
+        self.load_rows(index * self.params.trgsw_rows(), rows);
+    }
+
     /// The parameter set.
     #[must_use]
     pub fn params(&self) -> &'static ParamSet {
@@ -327,25 +351,45 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
                 params.extracted_dimension() + 1,
             )?;
         }
-        if rotations.is_empty() {
+        let mut memory = accumulators::<M, A>(params, rotations.len())?;
+        let mut turnings: Vec<_> = rotations
+            .iter()
+            .zip(split::<M, A>(params, &mut memory))
+            .map(|(rotation, acc)| self.start(rotation.test_vector, rotation.sample, 0, acc))
+            .collect();
+        self.turn_all(&mut turnings, threads, cancelled)?;
+        for (rotation, turning) in rotations.iter_mut().zip(&turnings) {
+            glwe::sample_extract::<A::Words, _>(params, turning.acc, 0, rotation.out, A::leave);
+        }
+        Ok(())
+    }
+
+    /// Turns any number of accumulators, as [`Self::blind_rotate_all`] divides them among threads.
+    pub(crate) fn turn_all(
+        &self,
+        turnings: &mut [Turning<'_, M, A>],
+        threads: usize,
+        cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), TfheError> {
+        if turnings.is_empty() {
             return Ok(());
         }
-        let groups = threads.clamp(1, rotations.len());
+        let groups = threads.clamp(1, turnings.len());
         // Rows are what there is to do side by side within one rotation.
-        let team = (threads / groups).clamp(1, params.trgsw_rows());
-        let mut rotations = rotations;
+        let team = (threads / groups).clamp(1, self.params.trgsw_rows());
+        let mut turnings = turnings;
         let mut parts = Vec::new();
         for group in 0..groups {
-            let size = rotations.len().div_ceil(groups - group);
-            let (part, rest) = rotations.split_at_mut(size);
+            let size = turnings.len().div_ceil(groups - group);
+            let (part, rest) = turnings.split_at_mut(size);
             parts.push(part);
-            rotations = rest;
+            turnings = rest;
         }
-        let run = |part: &mut [Rotation<'_, M>]| match team {
-            1 => self.rotate_in_turn(part, cancelled),
+        let run = |part: &mut [Turning<'_, M, A>]| match team {
+            1 => self.turn_by_turns(part, cancelled),
             _ => part
                 .iter_mut()
-                .try_for_each(|rotation| self.rotate_as_team(rotation, team, cancelled)),
+                .try_for_each(|turning| self.turn_as_team(turning, team, cancelled)),
         };
         std::thread::scope(|scope| {
             let mut parts = parts.into_iter();
@@ -360,54 +404,40 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
     }
 
     /// Rotations on one thread: every step for all of them, while the key's sample is in cache.
-    fn rotate_in_turn(
+    fn turn_by_turns(
         &self,
-        rotations: &mut [Rotation<'_, M>],
+        turnings: &mut [Turning<'_, M, A>],
         cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<(), TfheError> {
         let params = self.params;
         let n = params.ring_degree;
-        let words = rotations.len() * params.trlwe_words();
-        let bytes = words * size_of::<WordOf<M, A>>();
-        let mut accs = Buffer::new(bytes.div_ceil(8))?;
-        let accs: &mut [WordOf<M, A>] = &mut bytemuck::cast_slice_mut(accs.words_mut())[..words];
-        let mut accs: Vec<_> = accs.chunks_exact_mut(params.trlwe_words()).collect();
-        let exponents: Vec<_> = rotations
-            .iter()
-            .zip(&mut accs)
-            .map(|(rotation, acc)| self.start(rotation, acc.chunks_exact_mut(n)))
-            .collect();
         let mut memory = Workspace::<M, A>::memory(params)?;
         let mut work = Workspace::<M, A>::new(params, &mut memory);
         for step in 0..params.lwe_dimension {
             if cancelled() {
                 return Err(TfheError::Cancelled);
             }
-            for (acc, exponents) in accs.iter_mut().zip(&exponents) {
-                let exponent = exponents[step];
+            for turning in turnings.iter_mut() {
+                let exponent = turning.exponents[step];
                 if exponent == 0 {
                     continue;
                 }
+                let acc = &*turning.acc;
                 let rotate_sub = |index: usize, out: &mut [WordOf<M, A>]| {
                     glwe::rotate_sub::<A::Words>(self.isa, out, &acc[index * n..][..n], exponent);
                 };
                 self.products(step, 0..params.trgsw_rows(), rotate_sub, &mut work);
-                for (sum, words) in work.sums.chunks_exact_mut(n).zip(acc.chunks_exact_mut(n)) {
-                    self.arithmetic.inverse_add(sum, words);
-                }
+                self.add_sums(&mut work, turning.acc);
             }
-        }
-        for (rotation, acc) in rotations.iter_mut().zip(accs) {
-            self.extract(acc, rotation.out);
         }
         Ok(())
     }
 
     /// One rotation on `team` threads: the rows of each external product are divided among them; then each of the first
     /// k+1 sums up a column and transforms it back. Two meetings a step; locks are free whenever they are taken.
-    fn rotate_as_team(
+    fn turn_as_team(
         &self,
-        rotation: &mut Rotation<'_, M>,
+        turning: &mut Turning<'_, M, A>,
         team: usize,
         cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<(), TfheError> {
@@ -415,9 +445,8 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         let n = params.ring_degree;
         let columns = params.glwe_dimension + 1;
         let rows = params.trgsw_rows();
-        let mut acc = vec![WordOf::<M, A>::default(); params.trlwe_words()];
-        let exponents = self.start(rotation, acc.chunks_exact_mut(n));
-        let components: Vec<_> = acc.chunks_exact_mut(n).map(RwLock::new).collect();
+        let exponents = &turning.exponents;
+        let components: Vec<_> = turning.acc.chunks_exact_mut(n).map(RwLock::new).collect();
         let mut memories = Vec::new();
         for _ in 0..team {
             memories.push(Workspace::<M, A>::memory(params)?);
@@ -486,14 +515,12 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         if stop.into_inner() {
             return Err(TfheError::Cancelled);
         }
-        drop(components);
-        self.extract(&acc, rotation.out);
         Ok(())
     }
 
     /// The products of some rows of one step's external product, summed up in `work.sums`; `rotate_sub` writes
     /// X^a·component - component of the accumulator's component that it is told.
-    fn products(
+    pub(crate) fn products(
         &self,
         step: usize,
         rows: Range<usize>,
@@ -519,27 +546,54 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         }
     }
 
-    /// Sets the columns of an accumulator to the rotated test vector; returns the exponents of the steps.
-    fn start<'a>(
-        &self,
-        rotation: &Rotation<'_, M>,
-        acc: impl Iterator<Item = &'a mut [WordOf<M, A>]>,
-    ) -> Vec<usize> {
+    /// acc += what the products of one external product sum up to; the sums are destroyed.
+    pub(crate) fn add_sums(&self, work: &mut Workspace<'_, M, A>, acc: &mut [WordOf<M, A>]) {
         let n = self.params.ring_degree;
-        let (exponents, body) = modulus_switch::<M>(self.params, rotation.sample);
+        for (sum, words) in work.sums.chunks_exact_mut(n).zip(acc.chunks_exact_mut(n)) {
+            self.arithmetic.inverse_add(sum, words);
+        }
+    }
+
+    /// Sets an accumulator to the test vector, rotated by the body, and knows how the mask will turn it.
+    pub(crate) fn start<'a>(
+        &self,
+        test_vector: &[M::Word],
+        sample: &[M::Word],
+        log2_slots: u32,
+        acc: &'a mut [WordOf<M, A>],
+    ) -> Turning<'a, M, A> {
+        let n = self.params.ring_degree;
+        let (exponents, body) = modulus_switch::<M>(self.params, sample, log2_slots);
         let back = (2 * n - body) % (2 * n);
-        for (acc, tv) in acc.zip(rotation.test_vector.chunks_exact(n)) {
+        for (acc, tv) in acc.chunks_exact_mut(n).zip(test_vector.chunks_exact(n)) {
             let tv: Vec<_> = tv.iter().map(|word| A::enter(*word)).collect();
             glwe::rotate::<A::Words>(acc, &tv, back);
         }
-        exponents
+        Turning { acc, exponents }
     }
+}
 
-    /// The constant coefficient of an accumulator.
-    fn extract(&self, acc: &[WordOf<M, A>], out: &mut [M::Word]) {
-        let acc: Vec<_> = acc.iter().map(|word| A::leave(*word)).collect();
-        glwe::sample_extract::<M>(self.params, &acc, out);
-    }
+/// An accumulator of (k+1)·N words, and the exponents by which the n samples of a key turn it.
+pub(crate) struct Turning<'a, M: Modulus, A: Arithmetic<M>> {
+    pub(crate) acc: &'a mut [WordOf<M, A>],
+    pub(crate) exponents: Vec<usize>,
+}
+
+/// Memory for `count` accumulators.
+pub(crate) fn accumulators<M: Modulus, A: Arithmetic<M>>(
+    params: &ParamSet,
+    count: usize,
+) -> Result<Buffer, TfheError> {
+    let bytes = count * params.trlwe_words() * size_of::<WordOf<M, A>>();
+    Buffer::new(bytes.div_ceil(8))
+}
+
+/// The accumulators in their memory.
+pub(crate) fn split<'a, M: Modulus, A: Arithmetic<M>>(
+    params: &ParamSet,
+    memory: &'a mut Buffer,
+) -> impl Iterator<Item = &'a mut [WordOf<M, A>]> {
+    bytemuck::cast_slice_mut(memory.words_mut()).chunks_exact_mut(params.trlwe_words())
 }
 
 /// One blind rotation to do: see [`BootstrappingKey::blind_rotate`].
@@ -553,20 +607,20 @@ pub struct Rotation<'a, M: Modulus> {
 }
 
 /// Slices of one thread's working memory, each on a line of the cache.
-struct Workspace<'a, M: Modulus, A: Arithmetic<M>> {
+pub(crate) struct Workspace<'a, M: Modulus, A: Arithmetic<M>> {
     difference: &'a mut [WordOf<M, A>],
     scratch: &'a mut [A::Scalar],
-    sums: &'a mut [A::Scalar],
+    pub(crate) sums: &'a mut [A::Scalar],
 }
 
 impl<'a, M: Modulus, A: Arithmetic<M>> Workspace<'a, M, A> {
     /// Memory for a workspace.
-    fn memory(params: &ParamSet) -> Result<Buffer, TfheError> {
+    pub(crate) fn memory(params: &ParamSet) -> Result<Buffer, TfheError> {
         let polynomials = params.glwe_dimension + 3;
         Buffer::new(polynomials * params.ring_degree)
     }
 
-    fn new(params: &ParamSet, memory: &'a mut Buffer) -> Self {
+    pub(crate) fn new(params: &ParamSet, memory: &'a mut Buffer) -> Self {
         let n = params.ring_degree;
         let (scalars, words) = memory.words_mut().split_at_mut(params.trlwe_words() + n);
         let scalars: &mut [A::Scalar] = bytemuck::cast_slice_mut(scalars);
@@ -729,7 +783,7 @@ mod tests {
             rng.fill_bits(&mut key);
             for _ in 0..samples {
                 rng.fill_uniform::<M>(&mut sample);
-                let (mask, body) = modulus_switch::<M>(params, &sample);
+                let (mask, body) = modulus_switch::<M>(params, &sample, 0);
                 let turn = |word: M::Word| M::to_u64_torus(word) as f64 / 2f64.powi(64);
                 let error = turn(sample[params.lwe_dimension])
                     - (body as f64 + 0.5) / order

@@ -33,6 +33,9 @@ pub enum TfheError {
         /// Name of the set.
         params: &'static str,
     },
+    /// A set that has no exact bootstrap.
+    #[error("{0} has no exact bootstrap")]
+    NotExact(&'static str),
     /// Something has the wrong length for its parameter set.
     #[error("{what} of {params} takes {expected} bytes, not {found}")]
     Length {

@@ -10,6 +10,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::TfheError;
 use crate::encoding::Encoding;
+use crate::exact;
 use crate::lwe::LweSecretKey;
 use crate::modulus::{Modulus, Words};
 use crate::params::ParamSet;
@@ -47,8 +48,8 @@ impl GlweSecretKey {
 
     /// The TLWE key under which extracted samples stand: all coefficients in a row.
     #[must_use]
-    pub fn extracted_key(&self) -> Option<LweSecretKey> {
-        LweSecretKey::from_bits(self.bits.clone())
+    pub fn extracted_key(&self) -> LweSecretKey {
+        LweSecretKey::from_binary(self.bits.clone())
     }
 }
 
@@ -101,25 +102,45 @@ pub(crate) fn rotate<M: Words>(out: &mut [M::Word], p: &[M::Word], shift: usize)
     }
 }
 
-/// The TLWE sample, of dimension k·N, of a TRLWE sample's constant coefficient (SAMPLE_EXT).
-pub(crate) fn sample_extract<M: Modulus>(
+/// out = p(X^d) for odd d.
+pub(crate) fn automorphism<M: Words>(out: &mut [M::Word], p: &[M::Word], d: usize) {
+    let n = p.len();
+    for (i, c) in p.iter().enumerate() {
+        let at = i * d % (2 * n);
+        if at < n {
+            out[at] = *c;
+        } else {
+            out[at - n] = M::neg(*c);
+        }
+    }
+}
+
+/// The TLWE sample, of dimension k·N, of coefficient `index` of a TRLWE sample (SAMPLE_EXT), its words brought to the
+/// ciphertext's by `leave`.
+pub(crate) fn sample_extract<M: Words, W>(
     params: &ParamSet,
     trlwe: &[M::Word],
-    out: &mut [M::Word],
+    index: usize,
+    out: &mut [W],
+    leave: impl Fn(M::Word) -> W,
 ) {
     let n = params.ring_degree;
     let masks = trlwe.chunks_exact(n).take(params.glwe_dimension);
     for (a, out) in masks.zip(out.chunks_exact_mut(n)) {
-        out[0] = a[0];
-        for (o, c) in out[1..].iter_mut().zip(a[1..].iter().rev()) {
-            *o = M::neg(*c);
+        // Coefficient `index` of a·s: those from X^0 on against those of s from `index` down, the rest wrapped around.
+        for (o, c) in out.iter_mut().zip(a[..=index].iter().rev()) {
+            *o = leave(*c);
+        }
+        for (o, c) in out[index + 1..].iter_mut().zip(a[index + 1..].iter().rev()) {
+            *o = leave(M::neg(*c));
         }
     }
-    out[params.extracted_dimension()] = trlwe[params.extracted_dimension()];
+    out[params.extracted_dimension()] = leave(trlwe[params.extracted_dimension() + index]);
 }
 
 /// A test vector as a trivial TRLWE sample of (k+1)·N words: `table` gives the output word of every message of
-/// `input`, in the order of [`Encoding::messages`].
+/// `input`, in the order of [`Encoding::messages`]. For an exact bootstrap the table itself, of 2^p words
+/// ([`crate::exact`]).
 ///
 /// Every message owns a window of N/2^p coefficients around its phase; negative phases of signed messages are reached
 /// through the negacyclic wrap and stand negated in the polynomial's upper half.
@@ -131,6 +152,9 @@ pub fn test_vector<M: Modulus>(
     input: Encoding,
     table: &[M::Word],
 ) -> Result<Vec<M::Word>, TfheError> {
+    if params.exact.is_some() {
+        return exact::test_vector::<M>(params, input, table);
+    }
     let n = params.ring_degree;
     let count = 1usize << input.bits();
     if count > n {
@@ -215,32 +239,99 @@ impl RowMaker {
         rng: &mut Csprng,
     ) {
         let params = self.params;
-        let n = params.ring_degree;
-        let mut scratch = Zeroizing::new(vec![0; 2 * n]);
-        let (product, sum) = scratch.split_at_mut(n);
         for (row, out) in out.chunks_exact_mut(params.trlwe_words()).enumerate() {
             let (component, gadget, level) = params.trgsw_row(row);
             let message = M::select(M::gadget_value(gadget, level), bit);
-            let (masks, body) = out.split_at_mut(params.extracted_dimension());
-            seed.expand_row::<M>((index * params.trgsw_rows() + row) as u64, masks);
-            sum.fill(0);
-            let columns = masks.chunks_exact(n).zip(self.secret.chunks_exact(n));
-            for (column, (mask, secret)) in columns.enumerate() {
-                lift::<M>(self.plan.isa(), product, mask);
-                if column == component {
-                    product[0] = M::to_goldilocks(M::sub(mask[0], message));
-                }
-                self.plan.forward(product);
-                self.plan.mul_add_assign(sum, product, secret);
-            }
-            // Over the 32-bit torus |sum| <= k·N·2^31 < p/2: the centred representative is the true integer.
-            self.plan.inverse(sum);
-            lower::<M>(self.plan.isa(), body, sum);
-            rng.add_noise::<M>(params.log2_glwe_noise, body);
+            let number = (index * params.trgsw_rows() + row) as u64;
+            self.zero::<M>((seed, number), (component, message), out, rng);
             if component == params.glwe_dimension {
-                body[0] = M::add(body[0], message);
+                let body = &mut out[params.extracted_dimension()];
+                *body = M::add(*body, message);
             }
         }
+    }
+
+    /// Key number `index` for a switch from k secret polynomials to this key's: for each of them and each level of the mask's
+    /// gadget a row that encrypts it times g_level. `secrets` holds them as field elements, small ones: centred below 2^31.
+    pub(crate) fn ring_switch<M: Modulus>(
+        &self,
+        index: usize,
+        secrets: &[u64],
+        seed: &MaskSeed,
+        out: &mut [M::Word],
+        rng: &mut Csprng,
+    ) {
+        let params = self.params;
+        let n = params.ring_degree;
+        for (row, out) in out.chunks_exact_mut(params.trlwe_words()).enumerate() {
+            let (component, gadget, level) = params.trgsw_row(row);
+            let number = (index * params.trgsw_rows() + row) as u64;
+            self.zero::<M>((seed, number), (component, M::Word::default()), out, rng);
+            let unit = M::gadget_value(gadget, level);
+            let body = &mut out[params.extracted_dimension()..];
+            for (word, coefficient) in body.iter_mut().zip(&secrets[component * n..][..n]) {
+                let factor = goldilocks::to_centered(*coefficient) as i32;
+                *word = M::add(*word, M::mul_signed(unit, factor));
+            }
+        }
+    }
+
+    /// A TRLWE sample of 0, its mask the one that a seed gives for row `number`, but as if `message` had been taken off the
+    /// constant coefficient of mask component `component` (the body has none).
+    fn zero<M: Modulus>(
+        &self,
+        (seed, number): (&MaskSeed, u64),
+        (component, message): (usize, M::Word),
+        out: &mut [M::Word],
+        rng: &mut Csprng,
+    ) {
+        let n = self.params.ring_degree;
+        let mut scratch = Zeroizing::new(vec![0; 2 * n]);
+        let (product, sum) = scratch.split_at_mut(n);
+        let (masks, body) = out.split_at_mut(self.params.extracted_dimension());
+        seed.expand_row::<M>(number, masks);
+        let columns = masks.chunks_exact(n).zip(self.secret.chunks_exact(n));
+        for (column, (mask, secret)) in columns.enumerate() {
+            lift::<M>(self.plan.isa(), product, mask);
+            if column == component {
+                product[0] = M::to_goldilocks(M::sub(mask[0], message));
+            }
+            self.plan.forward(product);
+            self.plan.mul_add_assign(sum, product, secret);
+        }
+        // Over the 32-bit torus |sum| <= k·N·2^31 < p/2: the centred representative is the true integer.
+        self.plan.inverse(sum);
+        lower::<M>(self.plan.isa(), body, sum);
+        rng.add_noise::<M>(self.params.log2_glwe_noise, body);
+    }
+
+    /// The polynomials that the rings' key switches lead from, for the keys of [`crate::params::ExactParams::switch`] in their
+    /// order, k of N field elements each: -s(X^(2^s + 1)) for s = log2 N down to 1, then s_u·s_i over u for i = 0 to k-1.
+    pub(crate) fn switched_secrets(&self, key: &GlweSecretKey) -> Zeroizing<Vec<u64>> {
+        let n = self.params.ring_degree;
+        let steps = n.trailing_zeros();
+        let k = self.params.glwe_dimension;
+        let mut out = Zeroizing::new(vec![0; (steps as usize + k) * k * n]);
+        let mut groups = out.chunks_exact_mut(k * n);
+        for (step, group) in (1..=steps).rev().zip(groups.by_ref()) {
+            for (image, secret) in group.chunks_exact_mut(n).zip(key.bits.chunks_exact(n)) {
+                automorphism::<crate::modulus::Goldilocks>(image, secret, (1 << step) + 1);
+                for coefficient in image {
+                    *coefficient = goldilocks::neg(*coefficient);
+                }
+            }
+        }
+        let mut spectrum = Zeroizing::new(vec![0; n]);
+        for (i, group) in groups.enumerate() {
+            for (product, secret) in group.chunks_exact_mut(n).zip(key.bits.chunks_exact(n)) {
+                spectrum.copy_from_slice(secret);
+                self.plan.forward(&mut spectrum);
+                self.plan
+                    .mul_add_assign(product, &spectrum, &self.secret[i * n..][..n]);
+                self.plan.inverse(product);
+            }
+        }
+        out
     }
 
     /// Polynomials in the coefficient domain to their canonical form in the NTT domain (BKNTT), in parallel.

@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 use crate::TfheError;
 use crate::bootstrap::{BootstrappingKey, BootstrappingKeyLoader};
 use crate::encoding::Encoding;
+use crate::exact::{ExactKey, ExactKeySwitchingKey};
 use crate::glwe::{GlweSecretKey, RowMaker};
 use crate::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use crate::lwe::LweSecretKey;
@@ -37,6 +38,9 @@ pub struct ClientKey {
     tag: KeyTag,
     lwe: LweSecretKey,
     glwe: GlweSecretKey,
+    /// Of an exact bootstrap: the keys of [`crate::params::ExactParams::bootstrapping_parts`], all with the same TRLWE key. The
+    /// TLWE key of the last, which encrypts no TLWE sample, is 0.
+    stages: Vec<ClientKey>,
 }
 
 impl std::fmt::Debug for ClientKey {
@@ -55,11 +59,74 @@ impl ClientKey {
     pub fn generate(params: &'static ParamSet, rng: &mut Csprng) -> ClientKey {
         let mut tag = [0; 16];
         rng.fill_bytes(&mut tag);
+        let lwe = Self::tlwe_dimensions(params)
+            .into_iter()
+            .map(|dimension| LweSecretKey::generate(dimension, rng))
+            .collect();
+        let glwe = GlweSecretKey::generate(params, rng);
+        Self::assemble(params, tag, lwe, glwe)
+    }
+
+    /// The dimensions of the TLWE keys that are not the TRLWE key itself.
+    fn tlwe_dimensions(params: &ParamSet) -> Vec<usize> {
+        match params.exact {
+            None => vec![params.lwe_dimension],
+            Some(exact) => exact
+                .key_switching_parts()
+                .map(|part| part.lwe_dimension)
+                .to_vec(),
+        }
+    }
+
+    /// The keys of a set from those of [`Self::tlwe_dimensions`] and the TRLWE key.
+    fn assemble(
+        params: &'static ParamSet,
+        tag: KeyTag,
+        mut lwe: Vec<LweSecretKey>,
+        glwe: GlweSecretKey,
+    ) -> ClientKey {
+        let mut stages = Vec::new();
+        if let Some(exact) = params.exact {
+            lwe.push(LweSecretKey::from_binary(vec![
+                0;
+                exact.switch.lwe_dimension
+            ]));
+            stages = exact
+                .bootstrapping_parts()
+                .into_iter()
+                .zip(lwe.drain(..))
+                .map(|(params, lwe)| ClientKey {
+                    params,
+                    tag,
+                    lwe,
+                    glwe: glwe.clone(),
+                    stages: Vec::new(),
+                })
+                .collect();
+        }
+        let lwe = lwe.pop().unwrap_or_else(|| glwe.extracted_key());
         ClientKey {
             params,
             tag,
-            lwe: LweSecretKey::generate(params.lwe_dimension, rng),
-            glwe: GlweSecretKey::generate(params, rng),
+            lwe,
+            glwe,
+            stages,
+        }
+    }
+
+    /// The keys under which a key-switching key's samples stand.
+    fn key_switching_stages(&self) -> &[ClientKey] {
+        match self.params.exact {
+            None => std::slice::from_ref(self),
+            Some(exact) => &self.stages[..exact.key_switching_parts().len()],
+        }
+    }
+
+    /// The keys that the parts of the bootstrapping key are made from.
+    fn bootstrapping_stages(&self) -> &[ClientKey] {
+        match self.params.exact {
+            None => std::slice::from_ref(self),
+            Some(_) => &self.stages,
         }
     }
 
@@ -87,9 +154,13 @@ impl ClientKey {
         &self.glwe
     }
 
-    /// All key bits, packed, eight to a byte: TLWE first.
+    /// All key bits, packed, eight to a byte: TLWE keys first.
     pub(crate) fn to_packed_bits(&self) -> Zeroizing<Vec<u8>> {
-        let bits = self.lwe.bits().iter().chain(self.glwe.bits());
+        let stages = self.key_switching_stages();
+        let bits = stages
+            .iter()
+            .flat_map(|stage| stage.lwe.bits())
+            .chain(self.glwe.bits());
         let mut packed = Zeroizing::new(vec![0u8; Self::packed_bytes(self.params)]);
         for (i, bit) in bits.enumerate() {
             packed[i / 8] |= (*bit as u8) << (i % 8);
@@ -99,7 +170,8 @@ impl ClientKey {
 
     /// Bytes of [`ClientKey::to_packed_bits`].
     pub(crate) fn packed_bytes(params: &ParamSet) -> usize {
-        (params.lwe_dimension + params.extracted_dimension()).div_ceil(8)
+        let lwe: usize = Self::tlwe_dimensions(params).iter().sum();
+        (lwe + params.extracted_dimension()).div_ceil(8)
     }
 
     /// Back from packed bits of the right length.
@@ -108,15 +180,20 @@ impl ClientKey {
         tag: KeyTag,
         packed: &[u8],
     ) -> Option<ClientKey> {
-        let bit = |i: usize| u64::from((packed[i / 8] >> (i % 8)) & 1);
-        let n = params.lwe_dimension;
-        let end = n + params.extracted_dimension();
-        Some(ClientKey {
-            params,
-            tag,
-            lwe: LweSecretKey::from_bits((0..n).map(bit).collect())?,
-            glwe: GlweSecretKey::from_bits((n..end).map(bit).collect(), params.ring_degree)?,
-        })
+        let bits = |from: usize, count: usize| -> Vec<u64> {
+            (from..from + count)
+                .map(|i| u64::from((packed[i / 8] >> (i % 8)) & 1))
+                .collect()
+        };
+        let mut lwe = Vec::new();
+        let mut at = 0;
+        for dimension in Self::tlwe_dimensions(params) {
+            lwe.push(LweSecretKey::from_bits(bits(at, dimension))?);
+            at += dimension;
+        }
+        let glwe = bits(at, params.extracted_dimension());
+        let glwe = GlweSecretKey::from_bits(glwe, params.ring_degree)?;
+        Some(Self::assemble(params, tag, lwe, glwe))
     }
 
     /// Encrypts a message as a TLWE sample, little-endian bytes ((n+1)·w).
@@ -221,12 +298,18 @@ impl ClientKey {
         progress: &mut Progress<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<(), TfheError> {
-        match self.params.modulus {
-            ModulusKind::Torus32 => self.bootstrapping_key_as::<Torus32>(form, rng, progress, sink),
-            ModulusKind::Goldilocks => {
-                self.bootstrapping_key_as::<Goldilocks>(form, rng, progress, sink)
+        let parts = self.bootstrapping_stages();
+        let bytes = |params: &ParamSet| form.bootstrapping_key_bytes(params);
+        in_turn(parts, bytes, progress, |part, progress| {
+            match part.params.modulus {
+                ModulusKind::Torus32 => {
+                    part.bootstrapping_key_as::<Torus32>(form, rng, progress, sink)
+                }
+                ModulusKind::Goldilocks => {
+                    part.bootstrapping_key_as::<Goldilocks>(form, rng, progress, sink)
+                }
             }
-        }
+        })
     }
 
     fn bootstrapping_key_as<M: Modulus>(
@@ -265,7 +348,7 @@ impl ClientKey {
 
     /// Generates the bootstrapping key into the form that `A` computes with, without a detour by bytes: the key that
     /// [`ClientKey::bootstrapping_key`] gives for the same generator, loaded with the kernels of `isa`. `progress` counts
-    /// bytes of the seeded form.
+    /// bytes of the seeded form. The key of an exact bootstrap has several parts: see [`ClientKey::loaded_exact_key`].
     ///
     /// # Errors
     /// Those of [`BootstrappingKeyLoader::new`], [`TfheError::Cancelled`].
@@ -285,6 +368,50 @@ impl ClientKey {
         loader.finish()
     }
 
+    /// Generates the key of an exact bootstrap into the form that `A` computes with, as
+    /// [`ClientKey::loaded_bootstrapping_key`] does for the others.
+    ///
+    /// # Errors
+    /// [`TfheError::NotExact`] for another set, and those of [`ClientKey::loaded_bootstrapping_key`].
+    pub fn loaded_exact_key<M: Modulus, A: Arithmetic<M>>(
+        &self,
+        isa: Isa,
+        rng: &mut Csprng,
+        progress: &mut Progress<'_>,
+    ) -> Result<ExactKey<M, A>, TfheError> {
+        let mut parts = Vec::new();
+        let bytes = |params: &ParamSet| KeyForm::Seeded.bootstrapping_key_bytes(params);
+        in_turn(&self.stages, bytes, progress, |part, progress| {
+            parts.push(part.loaded_bootstrapping_key(isa, rng, progress)?);
+            Ok(())
+        })?;
+        ExactKey::new(self.params, parts)
+    }
+
+    /// Generates the key-switching key of an exact bootstrap into memory.
+    ///
+    /// # Errors
+    /// [`TfheError::NotExact`] for another set, and those of [`ClientKey::loaded_key_switching_key`].
+    pub fn loaded_exact_key_switching_key<M: Modulus>(
+        &self,
+        isa: Isa,
+        rng: &mut Csprng,
+        progress: &mut Progress<'_>,
+    ) -> Result<ExactKeySwitchingKey<M>, TfheError> {
+        let mut parts = Vec::new();
+        let stages = self.key_switching_stages();
+        in_turn(
+            stages,
+            ParamSet::key_switching_key_bytes,
+            progress,
+            |part, progress| {
+                parts.push(part.loaded_key_switching_key(isa, rng, progress)?);
+                Ok(())
+            },
+        )?;
+        ExactKeySwitchingKey::new(self.params, parts)
+    }
+
     /// Hands the rows of the bootstrapping key to `take`, in order, whole TRGSW samples at a time.
     fn rows<M: Modulus>(
         &self,
@@ -295,9 +422,20 @@ impl ClientKey {
         take: impl FnMut(&[M::Word]) -> Result<(), TfheError>,
     ) -> Result<(), TfheError> {
         let words_per_bit = self.params.trgsw_rows() * self.params.trlwe_words();
-        let make = |index: usize, bits: &[u64], words: &mut [M::Word], rng: &mut Csprng| {
-            maker.trgsw::<M>(index, bits[0], seed, words, rng);
+        let k_n = self.params.extracted_dimension();
+        let switched = if self.params.is_ring_switch() {
+            maker.switched_secrets(&self.glwe)
+        } else {
+            Zeroizing::default()
         };
+        let make =
+            |index: usize, bits: &[u64], words: &mut [M::Word], rng: &mut Csprng| match switched
+                .chunks_exact(k_n)
+                .nth(index)
+            {
+                Some(secrets) => maker.ring_switch::<M>(index, secrets, seed, words, rng),
+                None => maker.trgsw::<M>(index, bits[0], seed, words, rng),
+            };
         stream(
             (self.lwe.bits(), 1),
             words_per_bit,
@@ -314,6 +452,20 @@ impl ClientKey {
     /// # Errors
     /// What `sink` returns, [`TfheError::Cancelled`].
     pub fn key_switching_key(
+        &self,
+        form: KeyForm,
+        rng: &mut Csprng,
+        progress: &mut Progress<'_>,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), TfheError> {
+        let parts = self.key_switching_stages();
+        let bytes = |params: &ParamSet| form.key_switching_key_bytes(params);
+        in_turn(parts, bytes, progress, |part, progress| {
+            part.key_switching_part(form, rng, progress, sink)
+        })
+    }
+
+    fn key_switching_part(
         &self,
         form: KeyForm,
         rng: &mut Csprng,
@@ -396,6 +548,22 @@ impl ClientKey {
             take,
         )
     }
+}
+
+/// Makes the parts of a key one after the other, each with its progress within the whole of them.
+fn in_turn(
+    parts: &[ClientKey],
+    bytes: impl Fn(&ParamSet) -> u64,
+    progress: &mut Progress<'_>,
+    mut make: impl FnMut(&ClientKey, &mut Progress<'_>) -> Result<(), TfheError>,
+) -> Result<(), TfheError> {
+    let total = parts.iter().map(|part| bytes(part.params)).sum();
+    let mut before = 0;
+    for part in parts {
+        make(part, &mut |done, _| progress(before + done, total))?;
+        before += bytes(part.params);
+    }
+    Ok(())
 }
 
 /// Makes `words_per_bit` words for every key bit, `group` bits at a time and several groups side by side, and hands

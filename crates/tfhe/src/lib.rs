@@ -10,6 +10,7 @@ compile_error!("words are kept as they stand on the wire: little-endian");
 pub mod bootstrap;
 pub mod encoding;
 mod error;
+pub mod exact;
 pub mod gates;
 pub mod glwe;
 pub mod key_switch;

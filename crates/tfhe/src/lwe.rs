@@ -27,6 +27,11 @@ impl LweSecretKey {
         LweSecretKey { bits }
     }
 
+    /// A key from words that are known to be 0 or 1.
+    pub(crate) fn from_binary(bits: Vec<u64>) -> LweSecretKey {
+        LweSecretKey { bits }
+    }
+
     /// A key from its bits; anything but 0 and 1 is refused.
     pub(crate) fn from_bits(bits: Vec<u64>) -> Option<LweSecretKey> {
         let key = LweSecretKey { bits };

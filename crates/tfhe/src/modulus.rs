@@ -39,6 +39,9 @@ pub trait Words: Copy + Debug + Send + Sync + 'static {
     fn neg(a: Self::Word) -> Self::Word;
     /// The digit of `a` that `field` describes, in [-B/2, B/2).
     fn digit(a: Self::Word, field: DigitField) -> i32;
+    /// Replaces every word by one whose 2^`log2`-fold it was, 1 <= log2 <= 20: exactly in the field, to within 2^(log2 - 1)
+    /// units on the torus.
+    fn share(words: &mut [Self::Word], log2: u32);
 }
 
 /// Words that the f64 path accumulates in.
@@ -148,6 +151,11 @@ impl Words for Torus32 {
         let shifted = a.wrapping_add(field.offset as u32) >> field.shift;
         (shifted & field.mask).cast_signed() - field.half
     }
+    fn share(words: &mut [u32], log2: u32) {
+        for word in words {
+            *word = word.wrapping_add(1 << (log2 - 1)) >> log2;
+        }
+    }
 }
 
 impl FloatWords for Torus32 {
@@ -251,6 +259,12 @@ impl Words for Goldilocks {
         // Centred first: the gadget is a power of two, and 2^64 is not 0 modulo p.
         let shifted = Self::centered(a).cast_unsigned().wrapping_add(field.offset) >> field.shift;
         (shifted as u32 & field.mask).cast_signed() - field.half
+    }
+    fn share(words: &mut [u64], log2: u32) {
+        let inverse = goldilocks::inv(1 << log2);
+        for word in words {
+            *word = goldilocks::mul(*word, inverse);
+        }
     }
 }
 
@@ -360,6 +374,11 @@ impl Words for Torus64 {
     fn digit(a: u64, field: DigitField) -> i32 {
         let shifted = a.wrapping_add(field.offset) >> field.shift;
         (shifted as u32 & field.mask).cast_signed() - field.half
+    }
+    fn share(words: &mut [u64], log2: u32) {
+        for word in words {
+            *word = word.wrapping_add(1 << (log2 - 1)) >> log2;
+        }
     }
 }
 

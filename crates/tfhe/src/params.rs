@@ -8,6 +8,10 @@
 
 use crate::noise;
 
+pub mod exact;
+
+pub use exact::{EXACT14, EXACT16, ExactParams, TINY_EXACT};
+
 /// The ciphertext modulus q of a parameter set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModulusKind {
@@ -98,6 +102,9 @@ pub struct ParamSet {
     pub message_bits: u32,
     /// Security with its source.
     pub security: Security,
+    /// The stages of a set whose bootstrap is exact for tables of 2^p entries. The gadgets above are then those of the first
+    /// stage, and n = k·N.
+    pub exact: Option<&'static ExactParams>,
 }
 
 const ESTIMATOR_LINE: &str =
@@ -134,6 +141,7 @@ pub static PAPER: ParamSet = ParamSet {
         bits: 122,
         source: "lattice-estimator 27a581bb8e9d (2026-06-06), MATZOV, all attacks at n = 800, alpha = 2^-19; the paper says 128",
     },
+    exact: None,
 };
 
 /// Seven message bits plus padding; failure at most 2^-60 for the sum of two bootstrapped samples.
@@ -169,6 +177,7 @@ pub static MESSAGE7: ParamSet = ParamSet {
         bits: 128,
         source: ESTIMATOR_LINE,
     },
+    exact: None,
 };
 
 /// 2 + 2 bits (message and carry) plus padding; failure at most 2^-128 for 4·x + y of bootstrapped samples.
@@ -200,6 +209,7 @@ pub static MESSAGE4: ParamSet = ParamSet {
         bits: 128,
         source: ESTIMATOR_LINE,
     },
+    exact: None,
 };
 
 /// Boolean gates with messages ±1/8; failure at most 2^-128 a gate.
@@ -231,6 +241,7 @@ pub static GATE: ParamSet = ParamSet {
         bits: 128,
         source: ESTIMATOR_LINE,
     },
+    exact: None,
 };
 
 /// For tests over the Goldilocks modulus: fast and insecure.
@@ -262,6 +273,7 @@ pub static TINY: ParamSet = ParamSet {
         bits: 0,
         source: "none: for tests",
     },
+    exact: None,
 };
 
 /// For tests over the 32-bit torus with k = 2 and two different gadgets: fast and insecure.
@@ -293,11 +305,22 @@ pub static TINY32: ParamSet = ParamSet {
         bits: 0,
         source: "none: for tests",
     },
+    exact: None,
 };
 
 impl ParamSet {
     /// Every set, in the order of their identifiers.
-    pub const ALL: [&'static ParamSet; 6] = [&PAPER, &MESSAGE7, &MESSAGE4, &GATE, &TINY, &TINY32];
+    pub const ALL: [&'static ParamSet; 9] = [
+        &PAPER,
+        &MESSAGE7,
+        &MESSAGE4,
+        &GATE,
+        &TINY,
+        &TINY32,
+        &EXACT14,
+        &EXACT16,
+        &TINY_EXACT,
+    ];
 
     /// The set with this identifier.
     #[must_use]
@@ -309,6 +332,11 @@ impl ParamSet {
     #[must_use]
     pub fn by_name(name: &str) -> Option<&'static ParamSet> {
         Self::ALL.into_iter().find(|set| set.name == name)
+    }
+
+    /// Whether the set describes switches between ring keys, whose rows are those of mask components alone.
+    pub(crate) const fn is_ring_switch(&self) -> bool {
+        self.body_gadget.levels == 0
     }
 
     /// Whether the set protects nothing and is for tests alone.
@@ -329,16 +357,25 @@ impl ParamSet {
         self.tlwe_words() * self.modulus.word_bytes()
     }
 
-    /// Words of a TRLWE sample or test vector: (k+1)·N.
+    /// Words of a TRLWE sample: (k+1)·N.
     #[must_use]
     pub const fn trlwe_words(&self) -> usize {
         (self.glwe_dimension + 1) * self.ring_degree
     }
 
-    /// Bytes of a test vector: (k+1)·N·w.
+    /// Words of a test vector: a TRLWE sample, or the table of 2^p entries of an exact bootstrap.
+    #[must_use]
+    pub const fn test_vector_words(&self) -> usize {
+        match self.exact {
+            None => self.trlwe_words(),
+            Some(_) => 1 << self.message_bits,
+        }
+    }
+
+    /// Bytes of a test vector: (k+1)·N·w, or 2^p·w for an exact bootstrap.
     #[must_use]
     pub const fn test_vector_bytes(&self) -> usize {
-        self.trlwe_words() * self.modulus.word_bytes()
+        self.test_vector_words() * self.modulus.word_bytes()
     }
 
     /// Dimension k·N of the sample that sample extraction yields.
@@ -375,10 +412,19 @@ impl ParamSet {
         self.trgsw_rows() * (self.glwe_dimension + 1) * self.ring_degree
     }
 
-    /// Bytes of the bootstrapping key in the NTT domain (BKNTT of Table 3): n·N·l·(k+1)^2·8.
+    /// Bytes of the bootstrapping key in the NTT domain (BKNTT of Table 3): n·N·l·(k+1)^2·8; those of all parts
+    /// for an exact bootstrap.
     #[must_use]
     pub const fn bootstrapping_key_bytes(&self) -> u64 {
-        self.lwe_dimension as u64 * self.trgsw_words() as u64 * 8
+        match self.exact {
+            None => self.lwe_dimension as u64 * self.trgsw_words() as u64 * 8,
+            Some(exact) => {
+                let [first, second, third] = exact.bootstrapping_parts();
+                first.bootstrapping_key_bytes()
+                    + second.bootstrapping_key_bytes()
+                    + third.bootstrapping_key_bytes()
+            }
+        }
     }
 
     /// Samples of the key-switching key: t·k·N.
@@ -388,10 +434,16 @@ impl ParamSet {
     }
 
     /// Bytes of the key-switching key (KSK of Table 3): (n+1)·t·k·N·4, for its words are of the 32-bit torus whatever the
-    /// ciphertext modulus is.
+    /// ciphertext modulus is; those of both parts for an exact bootstrap.
     #[must_use]
     pub const fn key_switching_key_bytes(&self) -> u64 {
-        4 * self.tlwe_words() as u64 * self.key_switching_samples() as u64
+        match self.exact {
+            None => 4 * self.tlwe_words() as u64 * self.key_switching_samples() as u64,
+            Some(exact) => {
+                let [first, second] = exact.key_switching_parts();
+                first.key_switching_key_bytes() + second.key_switching_key_bytes()
+            }
+        }
     }
 
     /// Variance of TLWE noise over the torus.

@@ -46,6 +46,12 @@ impl KeyForm {
     pub const fn bootstrapping_key_bytes(self, params: &ParamSet) -> u64 {
         match self {
             KeyForm::Seeded => {
+                if let Some(exact) = params.exact {
+                    let [first, second, third] = exact.bootstrapping_parts();
+                    return self.bootstrapping_key_bytes(first)
+                        + self.bootstrapping_key_bytes(second)
+                        + self.bootstrapping_key_bytes(third);
+                }
                 let rows = params.lwe_dimension as u64 * params.trgsw_rows() as u64;
                 let body = params.ring_degree * params.modulus.word_bytes();
                 SEED_BYTES as u64 + rows * body as u64
@@ -58,7 +64,13 @@ impl KeyForm {
     #[must_use]
     pub const fn key_switching_key_bytes(self, params: &ParamSet) -> u64 {
         match self {
-            KeyForm::Seeded => (SEED_BYTES + 4 * params.key_switching_samples()) as u64,
+            KeyForm::Seeded => match params.exact {
+                None => (SEED_BYTES + 4 * params.key_switching_samples()) as u64,
+                Some(exact) => {
+                    let [first, second] = exact.key_switching_parts();
+                    self.key_switching_key_bytes(first) + self.key_switching_key_bytes(second)
+                }
+            },
             KeyForm::Expanded => params.key_switching_key_bytes(),
         }
     }

@@ -5,6 +5,7 @@
 
 mod bootstrap;
 mod common;
+mod exact;
 mod loaders;
 mod noise;
 mod seeded;

@@ -40,7 +40,7 @@ fn stages<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet) {
         let client = ClientKey::generate(params, &mut rng);
         let server = Server::<M, A>::new(&client, seed + 100, Isa::best());
         let tv = function::<M>(params, encoding, |m| m);
-        let extracted_key = client.glwe().extracted_key().unwrap();
+        let extracted_key = client.glwe().extracted_key();
         let mut extracted = vec![M::Word::default(); params.extracted_dimension() + 1];
         let mut out = vec![M::Word::default(); params.tlwe_words()];
         for i in 0..SAMPLES {
@@ -140,7 +140,7 @@ fn fast_minus_exact<M: Modulus>(params: &'static ParamSet, isa: Isa, keys: u8) -
     for seed in 0..keys {
         let mut rng = Csprng::from_seed([77 + seed; 32]);
         let client = ClientKey::generate(params, &mut rng);
-        let key = client.glwe().extracted_key().unwrap();
+        let key = client.glwe().extracted_key();
         let exact = Server::<M, Exact>::new(&client, 78, isa);
         let fast = Server::<M, Fast>::new(&client, 78, isa);
         for _ in 0..runs {
@@ -210,7 +210,7 @@ fn sums_of_bootstrapped_samples_have_the_variance_of_their_formula() {
         let mut rng = Csprng::from_seed(bytes);
         let client = ClientKey::generate(params, &mut rng);
         let server = Server::<Torus32, Fast>::new(&client, seed as u8, Isa::best());
-        let extracted_key = client.glwe().extracted_key().unwrap();
+        let extracted_key = client.glwe().extracted_key();
         let mut sum = 0.0;
         // The key switch alone: its part of what is shared is by far the larger one.
         let mut extracted = vec![0; params.extracted_dimension() + 1];

@@ -217,7 +217,7 @@ fn rows_and_samples_encrypt_the_key<M: Modulus>(params: &'static ParamSet) {
     let lwe: Vec<i64> = (0..params.lwe_dimension)
         .map(|i| bit(client.lwe(), i))
         .collect();
-    let extracted = client.glwe().extracted_key().unwrap();
+    let extracted = client.glwe().extracted_key();
     let glwe: Vec<i64> = (0..params.extracted_dimension())
         .map(|i| bit(&extracted, i))
         .collect();

@@ -1,0 +1,265 @@
+//! Sets whose bootstrap evaluates any table of 2^p entries exactly, by circuit bootstrapping and vertical packing.
+//!
+//! A sample has the large dimension k·N and is never brought to a small one but inside of a bootstrap ([`crate::exact`]), whose
+//! four stages are external products with four keys of one ring. Each of them is described by a [`ParamSet`] of its own, so that
+//! keys, loaders and noise formulas are those of every other set.
+
+use super::{ESTIMATOR_LINE, Gadget, ModulusKind, ModulusSwitch, ParamSet, Security};
+
+/// The stages of an exact bootstrap.
+#[derive(Debug, PartialEq)]
+pub struct ExactParams {
+    /// Key switch, modulus switch and blind rotation that take one bit off a sample.
+    pub extract: ParamSet,
+    /// Key switches between ring keys: n = log2 N + k of them, for the automorphisms X → X^(2^s + 1), s = log2 N down to 1, and
+    /// for the products by each secret polynomial. Mask rows alone.
+    pub switch: ParamSet,
+    /// The TRGSW samples of the p bits, which circuit bootstrapping makes: n = p.
+    pub circuit: ParamSet,
+    /// The bootstrap that brings a digit of the result back to the noise and the place of a message.
+    pub refresh: ParamSet,
+    /// Largest digit of a result that one refreshing bootstrap takes, in bits.
+    pub digit_bits: u32,
+}
+
+impl ExactParams {
+    /// log2 of the number of values that one extraction reads off: a level of the circuit gadget each, and the value of the bit
+    /// in its place of the message.
+    #[must_use]
+    pub const fn log2_slots(&self) -> u32 {
+        (self.circuit.gadget.levels + 1)
+            .next_power_of_two()
+            .trailing_zeros()
+    }
+
+    /// The bits of each digit of a result of `bits` bits, the lowest first: as few digits as possible, as equal as possible.
+    #[must_use]
+    pub fn digits(&self, bits: u32) -> Vec<u32> {
+        let count = bits.div_ceil(self.digit_bits);
+        (0..count)
+            .map(|index| bits * (index + 1) / count - bits * index / count)
+            .collect()
+    }
+
+    /// The parts of the bootstrapping key, in the order in which they stand.
+    #[must_use]
+    pub const fn bootstrapping_parts(&self) -> [&ParamSet; 3] {
+        [&self.extract, &self.refresh, &self.switch]
+    }
+
+    /// The parts of the key-switching key, in the order in which they stand.
+    #[must_use]
+    pub const fn key_switching_parts(&self) -> [&ParamSet; 2] {
+        [&self.extract, &self.refresh]
+    }
+}
+
+/// What is chosen for a set; everything else follows.
+struct Choice {
+    id: u16,
+    /// Of the set and of its four stages.
+    names: [&'static str; 5],
+    purpose: &'static str,
+    message_bits: u32,
+    ring_degree: usize,
+    glwe_dimension: usize,
+    log2_glwe_noise: f64,
+    security: Security,
+    extract: Small,
+    refresh: Small,
+    switch: Gadget,
+    circuit: Gadget,
+    digit_bits: u32,
+}
+
+/// A bootstrap from a small dimension.
+struct Small {
+    dimension: usize,
+    log2_noise: f64,
+    gadget: Gadget,
+    key_switch: Gadget,
+}
+
+const fn gadget(levels: usize, log2_base: u32) -> Gadget {
+    Gadget { levels, log2_base }
+}
+
+impl Choice {
+    const fn stage(&self, name: usize, small: &Small, body_gadget: Gadget) -> ParamSet {
+        ParamSet {
+            id: self.id,
+            name: self.names[name],
+            purpose: self.purpose,
+            modulus: ModulusKind::Goldilocks,
+            lwe_dimension: small.dimension,
+            ring_degree: self.ring_degree,
+            glwe_dimension: self.glwe_dimension,
+            gadget: small.gadget,
+            body_gadget,
+            key_switch: small.key_switch,
+            log2_lwe_noise: small.log2_noise,
+            log2_glwe_noise: self.log2_glwe_noise,
+            modulus_switch: ModulusSwitch::MeanCompensated,
+            message_bits: self.message_bits,
+            security: self.security,
+            exact: None,
+        }
+    }
+
+    /// External products alone, `dimension` of them.
+    const fn within_ring(&self, dimension: usize, of: Gadget) -> Small {
+        Small {
+            dimension,
+            log2_noise: self.log2_glwe_noise,
+            gadget: of,
+            key_switch: gadget(0, 1),
+        }
+    }
+
+    const fn stages(&self) -> ExactParams {
+        let switches = self.ring_degree.trailing_zeros() as usize + self.glwe_dimension;
+        ExactParams {
+            extract: self.stage(1, &self.extract, self.extract.gadget),
+            switch: self.stage(2, &self.within_ring(switches, self.switch), gadget(0, 1)),
+            circuit: self.stage(
+                3,
+                &self.within_ring(self.message_bits as usize, self.circuit),
+                self.circuit,
+            ),
+            refresh: self.stage(4, &self.refresh, self.refresh.gadget),
+            digit_bits: self.digit_bits,
+        }
+    }
+
+    const fn set(&self, stages: &'static ExactParams) -> ParamSet {
+        let sample = Small {
+            dimension: self.glwe_dimension * self.ring_degree,
+            log2_noise: self.log2_glwe_noise,
+            gadget: self.extract.gadget,
+            key_switch: self.extract.key_switch,
+        };
+        let mut set = self.stage(0, &sample, self.extract.gadget);
+        set.exact = Some(stages);
+        set
+    }
+}
+
+const EXACT16_CHOICE: Choice = Choice {
+    id: 8,
+    names: [
+        "exact16",
+        "exact16 (extraction)",
+        "exact16 (ring key switch)",
+        "exact16 (circuit)",
+        "exact16 (refresh)",
+    ],
+    purpose: "exact functions of 16 message bits, by circuit bootstrapping",
+    message_bits: 16,
+    ring_degree: 1024,
+    glwe_dimension: 2,
+    log2_glwe_noise: -49.75,
+    security: Security {
+        bits: 128,
+        source: ESTIMATOR_LINE,
+    },
+    extract: Small {
+        dimension: 630,
+        log2_noise: -13.5,
+        gadget: gadget(2, 15),
+        key_switch: gadget(5, 2),
+    },
+    refresh: Small {
+        dimension: 820,
+        log2_noise: -18.25,
+        gadget: gadget(3, 12),
+        key_switch: gadget(5, 3),
+    },
+    switch: gadget(5, 8),
+    circuit: gadget(3, 5),
+    digit_bits: 4,
+};
+
+static EXACT16_STAGES: ExactParams = EXACT16_CHOICE.stages();
+
+/// Any function of 16 bits; failure at most 2^-128 for the sum of four bootstrapped samples.
+pub static EXACT16: ParamSet = EXACT16_CHOICE.set(&EXACT16_STAGES);
+
+const EXACT14_CHOICE: Choice = Choice {
+    id: 7,
+    names: [
+        "exact14",
+        "exact14 (extraction)",
+        "exact14 (ring key switch)",
+        "exact14 (circuit)",
+        "exact14 (refresh)",
+    ],
+    purpose: "exact functions of 14 message bits, by circuit bootstrapping",
+    message_bits: 14,
+    ring_degree: 1024,
+    glwe_dimension: 2,
+    log2_glwe_noise: -49.75,
+    security: Security {
+        bits: 128,
+        source: ESTIMATOR_LINE,
+    },
+    extract: Small {
+        dimension: 630,
+        log2_noise: -13.5,
+        gadget: gadget(2, 15),
+        key_switch: gadget(5, 2),
+    },
+    refresh: Small {
+        dimension: 820,
+        log2_noise: -18.25,
+        gadget: gadget(2, 15),
+        key_switch: gadget(5, 3),
+    },
+    switch: gadget(5, 8),
+    circuit: gadget(3, 5),
+    digit_bits: 4,
+};
+
+static EXACT14_STAGES: ExactParams = EXACT14_CHOICE.stages();
+
+/// Any function of 14 bits; failure at most 2^-128 for the sum of four bootstrapped samples.
+pub static EXACT14: ParamSet = EXACT14_CHOICE.set(&EXACT14_STAGES);
+
+const TINY_EXACT_CHOICE: Choice = Choice {
+    id: 9,
+    names: [
+        "tiny-exact",
+        "tiny-exact (extraction)",
+        "tiny-exact (ring key switch)",
+        "tiny-exact (circuit)",
+        "tiny-exact (refresh)",
+    ],
+    purpose: "tests only: INSECURE, exact functions of 9 bits",
+    message_bits: 9,
+    ring_degree: 128,
+    glwe_dimension: 2,
+    log2_glwe_noise: -52.0,
+    security: Security {
+        bits: 0,
+        source: "none: for tests",
+    },
+    extract: Small {
+        dimension: 16,
+        log2_noise: -20.0,
+        gadget: gadget(2, 15),
+        key_switch: gadget(5, 3),
+    },
+    refresh: Small {
+        dimension: 20,
+        log2_noise: -24.0,
+        gadget: gadget(3, 10),
+        key_switch: gadget(5, 3),
+    },
+    switch: gadget(5, 8),
+    circuit: gadget(3, 6),
+    digit_bits: 3,
+};
+
+static TINY_EXACT_STAGES: ExactParams = TINY_EXACT_CHOICE.stages();
+
+/// For tests of the exact bootstrap: fast and insecure.
+pub static TINY_EXACT: ParamSet = TINY_EXACT_CHOICE.set(&TINY_EXACT_STAGES);
