@@ -3,7 +3,7 @@
 use super::kernel::{self, Points, Simd8};
 use super::{Coefficients, Pass, Receiver};
 use std::arch::x86_64::{
-    __m512d, _MM_HINT_T0, _mm_loadl_epi64, _mm_prefetch, _mm256_cvtepi8_epi32, _mm256_loadu_si256,
+    __m512d, _MM_HINT_T1, _mm_loadl_epi64, _mm_prefetch, _mm256_cvtepi8_epi32, _mm256_loadu_si256,
     _mm512_add_pd, _mm512_cvtepi32_pd, _mm512_fmadd_pd, _mm512_fmsub_pd, _mm512_fnmadd_pd,
     _mm512_loadu_pd, _mm512_mul_pd, _mm512_set1_pd, _mm512_shuffle_f64x2, _mm512_storeu_pd,
     _mm512_sub_pd, _mm512_unpackhi_pd, _mm512_unpacklo_pd,
@@ -95,7 +95,7 @@ impl Simd8 for Lanes {
     #[inline(always)]
     fn prefetch(at: *const u8) {
         // SAFETY: a prefetch never faults.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
     }
 
     #[inline(always)]

@@ -642,7 +642,7 @@ pub(super) struct MulAdd<F, const ADD: bool, const COLUMNS: usize> {
 
 /// How far ahead of its use a key is asked for, in bytes, to begin with. A row of keys is asked for in equal steps, all
 /// through the transform that multiplies by it: a line for each eight points of the pass at the root, the rest at the leaves.
-const AHEAD: usize = 8192;
+const AHEAD: usize = 65536;
 const LINE: usize = 64;
 
 impl<F: Format, const ADD: bool, const COLUMNS: usize> MulAdd<F, ADD, COLUMNS> {
