@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::exact;
 use crate::params::{Gadget, ModulusKind, ModulusSwitch, ParamSet};
 use crate::product::FIXED_POINT_RANGE;
 
@@ -21,20 +22,20 @@ pub enum Path {
 }
 
 /// Mean square of a signed digit of base 2^b, uniform over [-B/2, B/2).
-fn digit_mean_square(log2_base: u32) -> f64 {
+pub(crate) fn digit_mean_square(log2_base: u32) -> f64 {
     let base = f64::from(log2_base).exp2();
     (base * base + 2.0) / 12.0
 }
 
 /// Mean squares of the digits of a TRGSW sample's rows, summed up.
-fn row_digits(params: &ParamSet) -> f64 {
+pub(crate) fn row_digits(params: &ParamSet) -> f64 {
     (0..params.trgsw_rows())
         .map(|row| digit_mean_square(params.trgsw_row(row).1.log2_base))
         .sum()
 }
 
 /// Variance of the part of a uniform word that a gadget drops: q^2/(12 B^(2l)), over the torus.
-fn dropped_variance(gadget: Gadget) -> f64 {
+pub(crate) fn dropped_variance(gadget: Gadget) -> f64 {
     (-2.0 * gadget.levels as f64 * f64::from(gadget.log2_base)).exp2() / 12.0
 }
 
@@ -114,6 +115,9 @@ pub fn key_switch_variance(params: &ParamSet) -> f64 {
 /// -1/2 times the sum of the key's noises. A sum of m bootstrapped samples has m^2 times this.
 #[must_use]
 pub fn shared_variance(params: &ParamSet, path: Path) -> f64 {
+    if let Some(exact) = params.exact {
+        return exact::noise::shared_variance(params, exact, path);
+    }
     let key_switch = params.extracted_dimension() as f64
         * params.key_switch.levels as f64
         * params.lwe_variance();
@@ -124,9 +128,12 @@ pub fn shared_variance(params: &ParamSet, path: Path) -> f64 {
     (key_switch + rotations) / 4.0
 }
 
-/// Variance of a bootstrapped sample: blind rotation and key switch.
+/// Variance of a bootstrapped sample: blind rotation and key switch; of an exact bootstrap that of its digits.
 #[must_use]
 pub fn bootstrap_output_variance(params: &ParamSet, path: Path) -> f64 {
+    if let Some(exact) = params.exact {
+        return exact::noise::stages(params, exact, path).output;
+    }
     blind_rotation_variance(params, path) + key_switch_variance(params)
 }
 
@@ -336,8 +343,7 @@ impl Noise {
         path: Path,
         input: u64,
     ) -> Noise {
-        let at_switch = self.variance() + modulus_switch_variance(params);
-        let failure = log2_tail(margin(message_bits), at_switch);
+        let failure = log2_bootstrap_failure(params, path, message_bits, self.variance());
         let shared = shared_variance(params, path);
         let own = Term {
             coefficient: 1.0,
@@ -353,6 +359,25 @@ impl Noise {
             terms: BTreeMap::from([(next_source(), own), (SHARED_SOURCE, common)]),
             merged: 0.0,
             log2_failure: log2_add(self.log2_failure, failure),
+        }
+    }
+}
+
+/// log2 of the probability that a bootstrap of a p-bit function (0: a Boolean gate) fails on a sample of this variance.
+#[must_use]
+pub fn log2_bootstrap_failure(
+    params: &ParamSet,
+    path: Path,
+    message_bits: u32,
+    input_variance: f64,
+) -> f64 {
+    match params.exact {
+        None => log2_tail(
+            margin(message_bits),
+            input_variance + modulus_switch_variance(params),
+        ),
+        Some(exact) => {
+            exact::noise::log2_failure(params, exact, path, message_bits, input_variance)
         }
     }
 }
