@@ -3,6 +3,8 @@
 //! A run sees the registers as they were when it began. Its writes go to pages of its own, which are paged like any other,
 //! and change hands at the end: the run comes before every store that happened meanwhile, so that a register stored or
 //! removed during the run keeps what the store or removal left. On any error the pages go and the registers stay.
+//!
+//! Adjacent Bootstraps of the very same sample are one task of the back end, which may share work among them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
