@@ -308,6 +308,12 @@ pub static TINY32: ParamSet = ParamSet {
     exact: None,
 };
 
+/// The smallest log2 alpha that is 128-bit secure in a dimension from 450 to 2048, in steps of 0.25 on or above the line.
+#[must_use]
+pub fn smallest_log2_noise(dimension: usize) -> f64 {
+    ((2.67593 - 0.0256968 * dimension as f64) * 4.0).ceil() / 4.0
+}
+
 impl ParamSet {
     /// Every set, in the order of their identifiers.
     pub const ALL: [&'static ParamSet; 9] = [
@@ -465,5 +471,28 @@ impl ParamSet {
     pub fn log2_failure(&self, message_bits: u32, norm2: f64) -> f64 {
         let input = norm2 * noise::bootstrap_output_variance(self, noise::Path::Fast);
         noise::log2_bootstrap_failure(self, noise::Path::Fast, message_bits, input)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_noise_of_secure_sets_is_on_or_above_the_line() {
+        let stages = ParamSet::ALL
+            .into_iter()
+            .filter_map(|set| set.exact)
+            .flat_map(ExactParams::key_switching_parts);
+        for set in ParamSet::ALL.into_iter().chain(stages) {
+            if set.security.bits >= 128 {
+                let lwe = smallest_log2_noise(set.lwe_dimension);
+                assert!(set.log2_lwe_noise >= lwe, "{}", set.name);
+                let dimension = set.extracted_dimension().min(2048);
+                let glwe = smallest_log2_noise(dimension).max(2.0 - set.modulus.log2());
+                let enough = set.extracted_dimension() > 2048 || set.log2_glwe_noise >= glwe;
+                assert!(enough, "{}", set.name);
+            }
+        }
     }
 }

@@ -43,7 +43,7 @@ const NAMES: [&str; 8] = [
     "body rows, constant coefficient",
     "body rows, sum of the others",
     "mask rows, a coefficient",
-    "vertical packing at the worst place",
+    "vertical packing",
     "key switch of a digit",
     "bootstrapped sample",
 ];
@@ -74,7 +74,7 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
         self.sums[which].1 += error * error;
     }
 
-    /// Follows one bootstrap through all stages, of a random message whose place in its polynomial is the first.
+    /// Follows one bootstrap through all stages, of a random message.
     ///
     /// # Errors
     /// Those of [`ExactKey::bootstrap`].
@@ -82,8 +82,7 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
         let params = self.key.params;
         let p = params.message_bits;
         let encoding = Encoding::new(p, false)?;
-        let place = (params.ring_degree as u64 - 1) & ((1 << p) - 1);
-        let message = (rng.next_u64() & ((1 << p) - 1) & !place).cast_signed();
+        let message = (rng.next_u64() >> (64 - p)).cast_signed();
         let mut sample = vec![M::Word::default(); params.tlwe_words()];
         let lwe = self.client.lwe();
         let word = encoding.encode::<M>(message)?;
@@ -179,7 +178,7 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
             f.body_row,
             f.body_row_rest,
             f.mask_row,
-            f.packing + f.packing_products,
+            f.packing_mean,
             f.refresh_key_switch,
             f.output,
         ];

@@ -9,8 +9,9 @@
 //! * Mask rows of a circuit-bootstrapped TRGSW sample. The body row's noise e is multiplied by the secret polynomial, N/2 ones;
 //!   the key switch adds its own, whose dropped digits meet s_u·s_i, of squared norm N^3/48.
 //! * Vertical packing. The digits' mean is -1/2, and the mask rows of a level share e: besides the digits' variance, which adds
-//!   up incoherently, half the sum of all k·N/2 key bits multiplies e where the coefficient read is the constant one.
-//!   This is the worst place of a table; the mean over all places is a third of it.
+//!   up incoherently, half the sum of all k·N/2 key bits multiplies e where the coefficient read is the constant one;
+//!   for coefficient j it is (1 - 2j/N) times that sum. Dropped digits count where a bit is 1. The failure probability takes
+//!   all of both, a bound for every place of a table; [`Stages::packing_mean`] is the mean over the places.
 //!   The incoherent part is a sum of products of two Gaussians, whose tail is heavier than a Gaussian's: its Chernoff bound stands
 //!   in for it.
 
@@ -42,12 +43,14 @@ pub struct Stages {
     pub secret_product: f64,
     /// A coefficient of a mask row, in the mean.
     pub mask_row: f64,
-    /// The Gaussian part of the vertical packing's noise, at the worst place of a table.
+    /// A bound on the Gaussian part of the vertical packing's noise, at any place of a table.
     pub packing: f64,
     /// The part that is a sum of `packing_terms` products of Gaussians.
     pub packing_products: f64,
     /// Their number.
     pub packing_terms: f64,
+    /// All of the vertical packing's noise, in the mean over the places of a table.
+    pub packing_mean: f64,
     /// Key switch of a digit.
     pub refresh_key_switch: f64,
     /// Modulus switch of a digit.
@@ -102,20 +105,28 @@ pub fn stages(params: &ParamSet, exact: &ExactParams, path: Path) -> Stages {
     let circuit = &exact.circuit;
     let levels = circuit.gadget.levels as f64;
     let depth = f64::from(params.message_bits);
-    // Both inputs of the first CMux of a tree are known, and have no mask.
-    let mask_depth = if params.message_bits > params.ring_degree.trailing_zeros() {
-        depth - 1.0
-    } else {
-        depth
-    };
+    let turns = params.message_bits.min(params.ring_degree.trailing_zeros());
+    // CMuxes of a tree; both inputs of the first are known, and have no mask.
+    let selections = f64::from((params.message_bits - turns).saturating_sub(1));
+    let mask_depth = f64::from(turns) + selections;
     let digits = digit_mean_square(circuit.gadget.log2_base);
-    let coherent = (k * n / 4.0).powi(2) * body_energy;
-    let dropped = dropped_variance(circuit.body_gadget) * depth
-        + k * n / 2.0 * dropped_variance(circuit.gadget) * mask_depth;
-    let packing = mask_depth * levels * (coherent + k * digits * n * secret_product)
-        + dropped / 2.0
-        + depth * fft(circuit);
+    let incoherent = mask_depth * levels * k * digits * n * secret_product + depth * fft(circuit);
+    let coherent = levels * (k * n / 4.0).powi(2) * body_energy;
+    let dropped = depth * dropped_variance(circuit.body_gadget)
+        + mask_depth * k * n / 2.0 * dropped_variance(circuit.gadget);
     let packing_products = levels * digits * (mask_depth * k * n / 2.0 + depth) * body_energy;
+    // Where the turns by higher bits take the noise of a turn from: any multiple of twice its own coefficients.
+    let mean_of_turns: f64 = (0..turns)
+        .map(|turn| {
+            let places = n / 2f64.powi(turn as i32 + 1);
+            if places < 1.0 {
+                1.0
+            } else {
+                1.0 / 3.0 + 2.0 / (3.0 * places * places)
+            }
+        })
+        .sum();
+    let mean_depth = mean_of_turns + selections / 3.0;
 
     let digits = exact.digits(params.message_bits + 1).len() as f64;
     let refresh_rotation = blind_rotation_variance(&exact.refresh, path);
@@ -129,9 +140,10 @@ pub fn stages(params: &ParamSet, exact: &ExactParams, path: Path) -> Stages {
         body_row_rest,
         secret_product,
         mask_row,
-        packing,
+        packing: mask_depth * coherent + incoherent + dropped,
         packing_products,
         packing_terms: mask_depth * levels,
+        packing_mean: mean_depth * coherent + incoherent + dropped / 2.0 + packing_products,
         refresh_key_switch: key_switch_variance(&exact.refresh),
         refresh_modulus_switch: modulus_switch_variance(&exact.refresh),
         refresh_rotation,
@@ -162,15 +174,23 @@ pub fn decisions(
     input_variance: f64,
 ) -> Vec<Decision> {
     let stages = stages(params, exact, path);
+    let mut decisions = extractions(params, &stages, input_variance);
+    decisions.extend(refreshes(params, exact, &stages));
+    decisions
+}
+
+/// The decisions of [`decisions`] that take the bits off a sample.
+#[must_use]
+pub fn extractions(params: &ParamSet, stages: &Stages, input_variance: f64) -> Vec<Decision> {
     let p = params.message_bits;
-    let mut decisions: Vec<Decision> = (0..p)
+    let margin = 0.25;
+    (0..p)
         .map(|bit| {
             // The bits below were taken off, each with the noise of its rotation.
             let rest = input_variance + f64::from(bit) * stages.extract_rotation;
             let variance = rest * 4f64.powi((p - bit) as i32)
                 + stages.extract_key_switch
                 + stages.extract_modulus_switch;
-            let margin = 0.25;
             Decision {
                 name: "extraction",
                 bits: (bit, 1),
@@ -179,26 +199,34 @@ pub fn decisions(
                 log2_failure: log2_tail(margin, variance),
             }
         })
-        .collect();
+        .collect()
+}
+
+/// The decisions of [`decisions`] that bring digits to their places.
+#[must_use]
+pub fn refreshes(params: &ParamSet, exact: &ExactParams, stages: &Stages) -> Vec<Decision> {
+    let gaussian = stages.packing + stages.refresh_key_switch + stages.refresh_modulus_switch;
     let mut first = 0;
-    for bits in exact.digits(p + 1) {
-        let margin = (-f64::from(bits + 1)).exp2();
-        let gaussian = stages.packing + stages.refresh_key_switch + stages.refresh_modulus_switch;
-        decisions.push(Decision {
-            name: "refresh",
-            bits: (first, bits),
-            margin,
-            variance: gaussian + stages.packing_products,
-            log2_failure: log2_tail_with_products(
+    exact
+        .digits(params.message_bits + 1)
+        .into_iter()
+        .map(|bits| {
+            let margin = (-f64::from(bits + 1)).exp2();
+            first += bits;
+            Decision {
+                name: "refresh",
+                bits: (first - bits, bits),
                 margin,
-                gaussian,
-                stages.packing_products,
-                stages.packing_terms,
-            ),
-        });
-        first += bits;
-    }
-    decisions
+                variance: gaussian + stages.packing_products,
+                log2_failure: log2_tail_with_products(
+                    margin,
+                    gaussian,
+                    stages.packing_products,
+                    stages.packing_terms,
+                ),
+            }
+        })
+        .collect()
 }
 
 /// log2 of the probability that a bootstrap of a function of `message_bits` bits fails on a sample with this variance: any
@@ -251,8 +279,8 @@ fn log2_tail_with_products(margin: f64, gaussian: f64, products: f64, terms: f64
         t * t * gaussian / 2.0 - terms / 2.0 * (1.0 - t * t * products / terms).ln() - t * margin
     };
     let (mut low, mut high) = (0.0, (terms / products).sqrt() * (1.0 - 1e-9));
-    // The exponent is convex.
-    for _ in 0..200 {
+    // The exponent is convex; a third of the range goes at each step.
+    for _ in 0..60 {
         let (a, b) = (low + (high - low) / 3.0, high - (high - low) / 3.0);
         if exponent(a) < exponent(b) {
             high = b;

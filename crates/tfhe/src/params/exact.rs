@@ -54,30 +54,48 @@ impl ExactParams {
     }
 }
 
-/// What is chosen for a set; everything else follows.
-struct Choice {
-    id: u16,
-    /// Of the set and of its four stages.
-    names: [&'static str; 5],
-    purpose: &'static str,
-    message_bits: u32,
-    ring_degree: usize,
-    glwe_dimension: usize,
-    log2_glwe_noise: f64,
-    security: Security,
-    extract: Small,
-    refresh: Small,
-    switch: Gadget,
-    circuit: Gadget,
-    digit_bits: u32,
+/// What is chosen for a set (`examples/search.rs` chooses); everything else follows.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// Identifier of the set.
+    pub id: u16,
+    /// Names of the set and of its stages: extraction, ring key switch, circuit, refresh.
+    pub names: [&'static str; 5],
+    /// What the set is for.
+    pub purpose: &'static str,
+    /// p.
+    pub message_bits: u32,
+    /// N.
+    pub ring_degree: usize,
+    /// k.
+    pub glwe_dimension: usize,
+    /// log2 of the standard deviation of TRLWE noise, and of TLWE noise in dimension k·N.
+    pub log2_glwe_noise: f64,
+    /// Security of the smallest dimension with its noise.
+    pub security: Security,
+    /// The bootstrap that extracts a bit.
+    pub extract: Small,
+    /// The bootstrap that refreshes a digit.
+    pub refresh: Small,
+    /// Gadget of the ring key switches.
+    pub switch: Gadget,
+    /// Gadget of the TRGSW samples of bits.
+    pub circuit: Gadget,
+    /// [`ExactParams::digit_bits`].
+    pub digit_bits: u32,
 }
 
 /// A bootstrap from a small dimension.
-struct Small {
-    dimension: usize,
-    log2_noise: f64,
-    gadget: Gadget,
-    key_switch: Gadget,
+#[derive(Clone, Copy, Debug)]
+pub struct Small {
+    /// n.
+    pub dimension: usize,
+    /// log2 of the standard deviation of its TLWE noise.
+    pub log2_noise: f64,
+    /// Gadget of its TRGSW samples.
+    pub gadget: Gadget,
+    /// Gadget of the key switch before it.
+    pub key_switch: Gadget,
 }
 
 const fn gadget(levels: usize, log2_base: u32) -> Gadget {
@@ -116,7 +134,9 @@ impl Choice {
         }
     }
 
-    const fn stages(&self) -> ExactParams {
+    /// The stages of the bootstrap.
+    #[must_use]
+    pub const fn stages(&self) -> ExactParams {
         let switches = self.ring_degree.trailing_zeros() as usize + self.glwe_dimension;
         ExactParams {
             extract: self.stage(1, &self.extract, self.extract.gadget),
@@ -131,7 +151,9 @@ impl Choice {
         }
     }
 
-    const fn set(&self, stages: &'static ExactParams) -> ParamSet {
+    /// The set.
+    #[must_use]
+    pub const fn set(&self, stages: &'static ExactParams) -> ParamSet {
         let sample = Small {
             dimension: self.glwe_dimension * self.ring_degree,
             log2_noise: self.log2_glwe_noise,
@@ -163,19 +185,19 @@ const EXACT16_CHOICE: Choice = Choice {
         source: ESTIMATOR_LINE,
     },
     extract: Small {
-        dimension: 630,
-        log2_noise: -13.5,
-        gadget: gadget(2, 15),
+        dimension: 620,
+        log2_noise: -13.25,
+        gadget: gadget(2, 16),
         key_switch: gadget(5, 2),
     },
     refresh: Small {
-        dimension: 820,
+        dimension: 816,
         log2_noise: -18.25,
-        gadget: gadget(3, 12),
+        gadget: gadget(3, 11),
         key_switch: gadget(5, 3),
     },
     switch: gadget(5, 8),
-    circuit: gadget(3, 5),
+    circuit: gadget(3, 6),
     digit_bits: 4,
 };
 
@@ -203,19 +225,19 @@ const EXACT14_CHOICE: Choice = Choice {
         source: ESTIMATOR_LINE,
     },
     extract: Small {
-        dimension: 630,
-        log2_noise: -13.5,
-        gadget: gadget(2, 15),
+        dimension: 640,
+        log2_noise: -13.75,
+        gadget: gadget(2, 16),
         key_switch: gadget(5, 2),
     },
     refresh: Small {
-        dimension: 820,
+        dimension: 816,
         log2_noise: -18.25,
-        gadget: gadget(2, 15),
+        gadget: gadget(2, 16),
         key_switch: gadget(5, 3),
     },
     switch: gadget(5, 8),
-    circuit: gadget(3, 5),
+    circuit: gadget(3, 6),
     digit_bits: 4,
 };
 
