@@ -403,14 +403,12 @@ impl FftPlan {
             };
         }
         // SAFETY: the caller's promise; a row of a small degree is one node. Two columns are those of every TRLWE sample
-        // with one mask polynomial, three of one with two.
+        // with one mask polynomial.
         unsafe {
             if self.degree / 2 < NODE {
                 portable::mul_node(leaf!(0), spectrum);
             } else if columns == 2 {
                 self.descend(spectrum, leaf!(2));
-            } else if columns == 3 {
-                self.descend(spectrum, leaf!(3));
             } else {
                 self.descend(spectrum, leaf!(0));
             }
