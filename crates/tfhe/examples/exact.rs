@@ -1,0 +1,190 @@
+//! Exact bootstraps of the full parameter sets, in batches with fresh keys: success over all or many inputs, and the noise of
+//! every stage against its formula.
+//!
+//! `cargo run --release -p toroid-tfhe --example exact -- functions SET (all|COUNT) [FIRST_BATCH]`: one random table of all p + 1
+//! bits (the same in every batch and run), for all 2^p inputs or COUNT random ones. Inputs have the noise of the sum of
+//! four bootstrapped samples. A line for each batch of 1024 inputs; FIRST_BATCH goes on where a run was stopped.
+//!
+//! `cargo run --release -p toroid-tfhe --example exact -- noise SET [KEYS [RUNS]]`: a Markdown table of the stages, over
+//! RUNS bootstraps under each of KEYS keys.
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use rayon::prelude::*;
+use toroid_ring::simd::Isa;
+use toroid_tfhe::TfheError;
+use toroid_tfhe::exact::measure::Measurement;
+use toroid_tfhe::exact::{ExactKey, ExactKeySwitchingKey, Run};
+use toroid_tfhe::keys::ClientKey;
+use toroid_tfhe::modulus::{Goldilocks, Modulus};
+use toroid_tfhe::noise::{self, Path};
+use toroid_tfhe::params::ParamSet;
+use toroid_tfhe::product::Fast;
+use toroid_tfhe::random::Csprng;
+
+/// Seed of the random table.
+const TABLE_SEED: [u8; 32] = [0x16; 32];
+const BATCH: usize = 1024;
+const NORM2: f64 = 4.0;
+
+const ALONE: Run<'static> = Run {
+    threads: 1,
+    cancelled: &|| false,
+};
+
+type Keys = (
+    ClientKey,
+    ExactKey<Goldilocks, Fast>,
+    ExactKeySwitchingKey<Goldilocks>,
+);
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let set = |name: &str| {
+        ParamSet::by_name(name)
+            .filter(|set| set.exact.is_some())
+            .ok_or_else(|| format!("{name} is no exact set"))
+    };
+    match arguments[..] {
+        ["functions", name, count, ref rest @ ..] => {
+            let params = set(name)?;
+            let count = match count {
+                "all" => None,
+                count => Some(count.parse()?),
+            };
+            let first = rest.first().map_or(Ok(0), |batch| batch.parse())?;
+            functions(params, count, first)?;
+        }
+        ["noise", name, ref rest @ ..] => {
+            let number = |index: usize, default| {
+                rest.get(index)
+                    .map_or(Ok(default), |text: &&str| text.parse())
+            };
+            stages(set(name)?, number(0, 8)?, number(1, 12)?)?;
+        }
+        _ => {
+            return Err(
+                "usage: functions SET (all|COUNT) [FIRST_BATCH] | noise SET [KEYS [RUNS]]".into(),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn keys(params: &'static ParamSet, rng: &mut Csprng) -> Result<Keys, TfheError> {
+    let client = ClientKey::generate(params, rng);
+    let mut progress = |_: u64, _: u64| ControlFlow::Continue(());
+    let key = client.loaded_exact_key(Isa::best(), rng, &mut progress)?;
+    let switching = client.loaded_exact_key_switching_key(Isa::best(), rng, &mut progress)?;
+    Ok((client, key, switching))
+}
+
+fn functions(
+    params: &'static ParamSet,
+    count: Option<usize>,
+    first: usize,
+) -> Result<(), TfheError> {
+    let p = params.message_bits;
+    let mut table_rng = Csprng::from_seed(TABLE_SEED);
+    let values: Vec<u64> = (0..1 << p)
+        .map(|_| table_rng.next_u64() >> (63 - p))
+        .collect();
+    let table: Vec<u64> = values
+        .iter()
+        .map(|value| Goldilocks::encode(value.cast_signed(), p + 1))
+        .collect();
+    let output = noise::bootstrap_output_variance(params, Path::Fast);
+    let log2_input = (NORM2 * output).log2() / 2.0;
+    let total = count.unwrap_or(1 << p);
+    let (mut wrong, mut squares, mut done) = (0, 0.0, 0);
+    println!(
+        "{}: {total} inputs, noise 2^{log2_input:.2} each",
+        params.name
+    );
+    for batch in first..total.div_ceil(BATCH) {
+        let mut rng = Csprng::from_os()?;
+        let (client, key, switching) = keys(params, &mut rng)?;
+        let inputs = batch * BATCH..total.min((batch + 1) * BATCH);
+        let samples: Vec<(usize, Vec<u64>)> = inputs
+            .map(|index| {
+                let message = match count {
+                    None => index,
+                    Some(_) => (rng.next_u64() >> (64 - p)) as usize,
+                };
+                let mut sample = vec![0; params.tlwe_words()];
+                let word = Goldilocks::encode(message as i64, p + 1);
+                client
+                    .lwe()
+                    .encrypt_into::<Goldilocks>(&mut sample, word, log2_input, &mut rng);
+                (message, sample)
+            })
+            .collect();
+        let started = Instant::now();
+        let errors: Vec<f64> = samples
+            .par_iter()
+            .map(|(message, sample)| {
+                let out = key.bootstrap(&switching, &[&table], sample, ALONE)?;
+                let phase = client.phase(bytemuck::cast_slice(&out[0]))?;
+                let error = phase - values[*message] as f64 / f64::from(2 << p);
+                Ok(error - error.round())
+            })
+            .collect::<Result<_, TfheError>>()?;
+        let of_batch = errors
+            .iter()
+            .filter(|error| error.abs() >= 0.25 / f64::from(1 << p));
+        let of_batch = of_batch.count();
+        wrong += of_batch;
+        done += errors.len();
+        squares += errors.iter().map(|error| error * error).sum::<f64>();
+        println!(
+            "batch {batch}: {} inputs, {of_batch} wrong, {:.0} s",
+            errors.len(),
+            started.elapsed().as_secs_f64()
+        );
+    }
+    let variance = squares / done as f64;
+    println!(
+        "{}: {done} inputs, {wrong} wrong; output noise 2^{:.2}, {:.3} of the formula's variance (at most)",
+        params.name,
+        variance.log2() / 2.0,
+        variance / output
+    );
+    Ok(())
+}
+
+fn stages(params: &'static ParamSet, keys_count: usize, runs: usize) -> Result<(), TfheError> {
+    let mut rng = Csprng::from_os()?;
+    let mut sums: Vec<(&str, u64, f64, f64)> = Vec::new();
+    for _ in 0..keys_count {
+        let (client, key, switching) = keys(params, &mut rng)?;
+        let mut measurement = Measurement::new(&client, &key, &switching)?;
+        let run = Run {
+            threads: rayon::current_num_threads(),
+            ..ALONE
+        };
+        for _ in 0..runs {
+            measurement.follow(&mut rng, run)?;
+        }
+        for (index, stage) in measurement.results().into_iter().enumerate() {
+            if sums.len() == index {
+                sums.push((stage.name, 0, 0.0, stage.formula));
+            }
+            sums[index].1 += stage.count;
+            sums[index].2 += stage.variance / keys_count as f64;
+        }
+    }
+    println!("{}: {keys_count} keys, {runs} bootstraps each", params.name);
+    println!("\n| stage | values | standard deviation | formula | measured/formula (variances) |");
+    println!("| --- | --- | --- | --- | --- |");
+    for (name, count, variance, formula) in sums {
+        println!(
+            "| {name} | {count} | 2^{:.2} | 2^{:.2} | {:.3} |",
+            variance.log2() / 2.0,
+            formula.log2() / 2.0,
+            variance / formula
+        );
+    }
+    Ok(())
+}
