@@ -6,6 +6,7 @@ use toroid_ring::simd::Isa;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::bootstrap::BootstrappingKeyLoader;
 use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::exact::measure::Measurement;
 use toroid_tfhe::exact::{ExactKey, ExactKeySwitchingKey, KeyLoader, PartsLoader, Run};
 use toroid_tfhe::glwe;
 use toroid_tfhe::key_switch::KeySwitchingKeyLoader;
@@ -313,4 +314,46 @@ fn wrong_inputs_are_refused() {
     let wide = Encoding::new(params.message_bits + 1, false).unwrap();
     let refused = glwe::test_vector::<Goldilocks>(params, wide, &[0; 1 << 10]);
     assert!(matches!(refused, Err(TfheError::FunctionTooWide { .. })));
+}
+
+/// Every stage's noise over ten keys of ten bootstraps, within five standard errors of its formula.
+fn stages_have_the_noise_of_their_formulas<A: Arithmetic<Goldilocks>>() {
+    let (keys_count, runs) = (10, 10);
+    let params = &TINY_EXACT;
+    let mut sums: Vec<(&str, f64, f64)> = Vec::new();
+    for seed in 0..keys_count {
+        let keys = keys::<A>(params, 100 + seed);
+        let mut rng = Csprng::from_seed([200 + seed; 32]);
+        let mut measurement = Measurement::new(&keys.client, &keys.key, &keys.switching).unwrap();
+        for _ in 0..runs {
+            measurement.follow(&mut rng, ALONE).unwrap();
+        }
+        for (index, stage) in measurement.results().into_iter().enumerate() {
+            if sums.len() == index {
+                sums.push((stage.name, 0.0, stage.formula));
+            }
+            sums[index].1 += stage.variance / f64::from(keys_count);
+        }
+    }
+    for (name, variance, formula) in sums {
+        // What is independent: the bits of a bootstrap, or the bootstraps.
+        let of_bits = name.contains("rows") || name.contains("blind rotation");
+        let bits = if of_bits { params.message_bits } else { 1 };
+        let values = f64::from(u32::from(keys_count) * runs * bits);
+        let ratio = variance / formula;
+        assert!(
+            (ratio - 1.0).abs() < 5.0 * (2.0 / values).sqrt(),
+            "{name}: {ratio}"
+        );
+    }
+}
+
+#[test]
+fn stages_have_the_noise_of_their_formulas_on_the_fast_path() {
+    stages_have_the_noise_of_their_formulas::<Fast>();
+}
+
+#[test]
+fn stages_have_the_noise_of_their_formulas_on_the_exact_path() {
+    stages_have_the_noise_of_their_formulas::<Exact>();
 }
