@@ -21,20 +21,20 @@ pub enum Path {
 }
 
 /// Mean square of a signed digit of base 2^b, uniform over [-B/2, B/2).
-fn digit_mean_square(log2_base: u32) -> f64 {
+pub(crate) fn digit_mean_square(log2_base: u32) -> f64 {
     let base = f64::from(log2_base).exp2();
     (base * base + 2.0) / 12.0
 }
 
 /// Mean squares of the digits of a TRGSW sample's rows, summed up.
-fn row_digits(params: &ParamSet) -> f64 {
+pub(crate) fn row_digits(params: &ParamSet) -> f64 {
     (0..params.trgsw_rows())
         .map(|row| digit_mean_square(params.trgsw_row(row).1.log2_base))
         .sum()
 }
 
 /// Variance of the part of a uniform word that a gadget drops: q^2/(12 B^(2l)), over the torus.
-fn dropped_variance(gadget: Gadget) -> f64 {
+pub(crate) fn dropped_variance(gadget: Gadget) -> f64 {
     (-2.0 * gadget.levels as f64 * f64::from(gadget.log2_base)).exp2() / 12.0
 }
 

@@ -81,6 +81,9 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
         sums: &mut [Self::Scalar],
         first: bool,
     );
+    /// sum += Σ factors\[j\]·rows\[j\] for loaded rows over the Goldilocks modulus, entry by entry, or for the same part of each:
+    /// `sum.len()` words of rows that begin `stride` words apart. Factors are below 2^24 in absolute value.
+    fn add_multiples(&self, sum: &mut [u64], rows: &[u64], stride: usize, factors: &[i32]);
     /// sum += other, entry by entry.
     fn add(&self, sum: &mut [Self::Scalar], other: &[Self::Scalar]);
     /// words += inverse transform of `spectrum`, which is destroyed.
@@ -210,6 +213,83 @@ multiversion! {
     fn add_elements(sum: &mut [u64], other: &[u64]) {
         for (sum, other) in sum.iter_mut().zip(other) {
             *sum = goldilocks::add(*sum, *other);
+        }
+    }
+}
+
+/// Rows that are added up at once, so that their sum is loaded and stored once for all of them.
+pub(crate) const ROWS_AT_ONCE: usize = 8;
+
+/// The same part, `length` long, of rows that begin `stride` apart.
+#[inline(always)]
+fn parts_of<T>(rows: &[T], stride: usize, length: usize) -> [&[T]; ROWS_AT_ONCE] {
+    let mut parts = [&rows[..0]; ROWS_AT_ONCE];
+    for (part, row) in parts.iter_mut().zip(rows.chunks(stride)) {
+        *part = &row[..length];
+    }
+    parts
+}
+
+multiversion! {
+    /// sum += Σ factors[j]·rows[j]. Several rows are summed up before they meet `sum`, which rounds less often then.
+    fn add_multiples_of_numbers(sum: &mut [f64], rows: &[f64], stride: usize, factors: &[i32]) {
+        let length = sum.len();
+        let groups = rows.chunks(ROWS_AT_ONCE * stride);
+        for (rows, factors) in groups.zip(factors.chunks(ROWS_AT_ONCE)) {
+            if let Ok(factors) = <&[i32; ROWS_AT_ONCE]>::try_from(factors) {
+                let parts = parts_of(rows, stride, length);
+                for (at, sum) in sum.iter_mut().enumerate() {
+                    let mut terms = 0.0;
+                    for (factor, part) in factors.iter().zip(parts) {
+                        terms += f64::from(*factor) * part[at];
+                    }
+                    *sum += terms;
+                }
+            } else {
+                for (factor, row) in factors.iter().zip(rows.chunks(stride)) {
+                    for (sum, entry) in sum.iter_mut().zip(row) {
+                        *sum += f64::from(*factor) * entry;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// sum + low + high·2^32 in the field, for |low| and |high| below 2^60.
+#[inline(always)]
+fn add_halves(sum: u64, low: i64, high: i64) -> u64 {
+    // 2^64 = 2^32 - 1: what `high` holds above 32 bits. The rest of it, shifted, is below p.
+    let carried = low + (high >> 32) * 0xffff_ffff;
+    let sum = goldilocks::add(sum, high.cast_unsigned() << 32);
+    goldilocks::add(sum, goldilocks::from_signed(carried))
+}
+
+multiversion! {
+    /// sum += Σ factors[j]·rows[j] in the field: the halves of the entries apart, reduced once for several rows.
+    fn add_multiples_of_elements(sum: &mut [u64], rows: &[u64], stride: usize, factors: &[i32]) {
+        let length = sum.len();
+        let groups = rows.chunks(ROWS_AT_ONCE * stride);
+        for (rows, factors) in groups.zip(factors.chunks(ROWS_AT_ONCE)) {
+            if let Ok(factors) = <&[i32; ROWS_AT_ONCE]>::try_from(factors) {
+                let parts = parts_of(rows, stride, length);
+                for (at, sum) in sum.iter_mut().enumerate() {
+                    let (mut low, mut high) = (0, 0);
+                    for (factor, part) in factors.iter().zip(parts) {
+                        let entry = part[at];
+                        low += i64::from(*factor) * i64::from(entry as u32);
+                        high += i64::from(*factor) * (entry >> 32).cast_signed();
+                    }
+                    *sum = add_halves(*sum, low, high);
+                }
+            } else {
+                for (factor, row) in factors.iter().zip(rows.chunks(stride)) {
+                    let factor = goldilocks::from_signed(i64::from(*factor));
+                    for (sum, entry) in sum.iter_mut().zip(row) {
+                        *sum = goldilocks::add(*sum, goldilocks::mul(*entry, factor));
+                    }
+                }
+            }
         }
     }
 }
@@ -376,6 +456,10 @@ impl<M: Modulus> Arithmetic<M> for Exact {
         }
     }
 
+    fn add_multiples(&self, sum: &mut [u64], rows: &[u64], stride: usize, factors: &[i32]) {
+        add_multiples_of_elements(self.ntt.isa(), sum, rows, stride, factors);
+    }
+
     fn add(&self, sum: &mut [u64], other: &[u64]) {
         match &self.prime {
             None => add_elements(self.ntt.isa(), sum, other),
@@ -469,6 +553,17 @@ impl<M: Modulus> Arithmetic<M> for Fast {
         }
     }
 
+    fn add_multiples(&self, sum: &mut [u64], rows: &[u64], stride: usize, factors: &[i32]) {
+        let sum = bytemuck::cast_slice_mut(sum);
+        add_multiples_of_numbers(
+            self.plan.isa(),
+            sum,
+            bytemuck::cast_slice(rows),
+            stride,
+            factors,
+        );
+    }
+
     fn add(&self, sum: &mut [f64], other: &[f64]) {
         add_numbers(self.plan.isa(), sum, other);
     }
@@ -528,6 +623,10 @@ impl<M: Modulus> Arithmetic<M> for Naive {
         for (sum, key) in columns(sums, bytemuck::cast_slice(row), words.len()) {
             naive_mul_add(M::KIND, sum, scratch, key);
         }
+    }
+
+    fn add_multiples(&self, sum: &mut [u64], rows: &[u64], stride: usize, factors: &[i32]) {
+        add_multiples_of_elements(Isa::Portable, sum, rows, stride, factors);
     }
 
     fn add(&self, sum: &mut [u64], other: &[u64]) {
