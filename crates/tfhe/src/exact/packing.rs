@@ -23,6 +23,7 @@ use crate::product::{Arithmetic, WordOf};
 
 use super::private::{
     PrivateSwitchKey, SwitchNoise, rounding_unit, row_count, sum_rounding, switch_noise_of,
+    unit_variance,
 };
 use super::{ExactKey, Run, in_parallel};
 
@@ -219,24 +220,27 @@ impl<M: Modulus, A: Arithmetic<M>> PrivateSwitchKey<M, A> {
     }
 }
 
-/// Variance that one automorphism's key switch adds to every coefficient.
-fn automorphism_variance(switch: &ParamSet, path: Path) -> f64 {
-    let rows = switch.trgsw_rows() as f64 * switch.ring_degree as f64;
-    let key = rows * digit_mean_square(switch.gadget.log2_base) * switch.glwe_variance();
-    let ones = switch.extracted_dimension() as f64 / 2.0;
-    let fft = match path {
-        Path::Exact => 0.0,
-        Path::Fast => fft_variance(switch),
-    };
-    key + ones * dropped_variance(switch.gadget) + fft
-}
-
-/// Variance that [`ExactKey::pack`] adds to each message: a key switch's in each of log2 N steps, each of which doubles what came
-/// before it.
+/// Variance that [`ExactKey::pack`] adds to each message: an automorphism's key switch in each of log2 N steps, each of which
+/// doubles what came before it, (N^2 - 1)/3 in all.
+///
+/// A key switch adds the noise of k·t·N products of a digit and the key's noise, and what the digits lose of each mask word
+/// that meets a one of the key. On the fast path the words of the first step are below 1/N, which makes their part in the error of
+/// units nothing; that they have fewer digits is not counted.
 #[must_use]
 pub fn packing_variance(stages: &ExactParams, path: Path) -> f64 {
-    let n = stages.switch.ring_degree as f64;
-    (n * n - 1.0) / 3.0 * automorphism_variance(&stages.switch, path)
+    let switch = &stages.switch;
+    let n = switch.ring_degree as f64;
+    let ones = switch.extracted_dimension() as f64 / 2.0;
+    let products = switch.trgsw_rows() as f64 * n;
+    let key = products * digit_mean_square(switch.gadget.log2_base) * switch.glwe_variance();
+    let dropped = ones * dropped_variance(switch.gadget);
+    let units = ones * unit_variance(switch.gadget, path);
+    let (fft, first_with_units) = match path {
+        Path::Exact => (0.0, n),
+        Path::Fast => (fft_variance(switch), n / 2.0),
+    };
+    let steps = |n: f64| (n * n - 1.0) / 3.0;
+    steps(n) * (key + dropped + fft) + steps(first_with_units) * units
 }
 
 /// The noise that [`PrivateSwitchKey::pack`] adds for this number of samples: the rows' to all coefficients, the message's to
@@ -249,7 +253,7 @@ pub fn switch_packing_noise(
     path: Path,
 ) -> SwitchNoise {
     let samples = samples as f64;
-    let mut noise = switch_noise_of(params, gadget, samples);
+    let mut noise = switch_noise_of(params, gadget, samples, path);
     if path == Path::Fast {
         let rows = row_count(params, gadget);
         let transforms = rows * (params.ring_degree as f64).log2();

@@ -14,7 +14,7 @@ use toroid_tfhe::exact::private::{
 use toroid_tfhe::exact::{ExactKey, ExactKeySwitchingKey, Run};
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32, Words};
-use toroid_tfhe::noise;
+use toroid_tfhe::noise::{self, Path};
 use toroid_tfhe::params::{ExactParams, Gadget, ParamSet, TINY, TINY_EXACT, TINY32};
 use toroid_tfhe::product::{Arithmetic, Exact, Fast, Naive};
 use toroid_tfhe::random::Csprng;
@@ -112,13 +112,19 @@ fn mean_square(errors: &[f64]) -> f64 {
     errors.iter().map(|error| error * error).sum::<f64>() / errors.len() as f64
 }
 
-fn check(what: &str, errors: &[f64], formula: f64) {
+/// On the fast path the rounding of f64 may be almost all of the noise, and its formula is sharp to 15 % alone.
+fn check<A: Arithmetic<Goldilocks>>(what: &str, errors: &[f64], formula: f64) {
+    let slack = match A::PATH {
+        Path::Exact => 0.0,
+        Path::Fast => 0.15,
+    };
     let ratio = mean_square(errors) / formula;
-    let tolerance = 5.0 * (2.0 / errors.len() as f64).sqrt();
-    println!("{what}: measured/formula {ratio}, allowed 1 ± {tolerance}");
+    let tolerance = 5.0 * (2.0 / errors.len() as f64).sqrt() + slack;
+    println!("{what} on the {:?} path: {ratio} {tolerance}", A::PATH);
     assert!(
         (ratio - 1.0).abs() < tolerance,
-        "{what}: measured/formula {ratio}, allowed 1 ± {tolerance}"
+        "{what} on the {:?} path: measured/formula {ratio}, allowed 1 ± {tolerance}",
+        A::PATH
     );
 }
 
@@ -140,12 +146,12 @@ fn switches<A: Arithmetic<Goldilocks>>() {
         }
     }
     let noise = switch_noise(PARAMS, GADGET, A::PATH);
-    check(
+    check::<A>(
         "private switch: message",
         &at_message,
         noise.message + noise.rows,
     );
-    check("private switch: elsewhere", &elsewhere, noise.rows);
+    check::<A>("private switch: elsewhere", &elsewhere, noise.rows);
 }
 
 #[test]
@@ -154,8 +160,8 @@ fn a_private_key_switch_has_the_noise_of_its_formula() {
     switches::<Fast>();
 }
 
-/// The difference between the paths is the rounding of f64 alone. The constant before the transforms' part is that of kernels
-/// without FMA, and of more transforms than there are here: not sharp below.
+/// The difference between the paths is the rounding of f64 alone. Not sharp: the error of a sum is that of
+/// an average mantissa.
 #[test]
 fn f64_adds_the_variance_of_its_formula_to_a_private_key_switch() {
     let mut differences = vec![];
@@ -176,7 +182,7 @@ fn f64_adds_the_variance_of_its_formula_to_a_private_key_switch() {
     }
     let ratio = mean_square(&differences) / switch_fft_variance(PARAMS, GADGET);
     println!("f64: {ratio}");
-    assert!((0.3..1.2).contains(&ratio), "measured/formula {ratio}");
+    assert!((0.7..1.1).contains(&ratio), "measured/formula {ratio}");
 }
 
 fn bits_of_messages<A: Arithmetic<Goldilocks>>(threads: usize) {
@@ -255,12 +261,12 @@ fn rows<A: Arithmetic<Goldilocks>>() {
     }
     let added = switch_noise(PARAMS, GADGET, A::PATH);
     let message = added.message + noise::blind_rotation_variance(&stages().extract, A::PATH);
-    check(
+    check::<A>(
         "body rows: constant coefficient",
         &constant,
         message + added.rows,
     );
-    check("body rows: elsewhere", &rest, added.rows);
+    check::<A>("body rows: elsewhere", &rest, added.rows);
     // The mask rows' coefficients of one level hold one message's noise: as many independent values as the body has.
     let ratio = mean_square(&masks) / (message / 2.0 + added.rows);
     let tolerance = 5.0 * (2.0 / constant.len() as f64).sqrt();
@@ -399,18 +405,18 @@ fn packing<A: Arithmetic<Goldilocks>>() {
         switched.extend(&packed[..some]);
         elsewhere.extend(&packed[some..]);
     }
-    check(
+    check::<A>(
         "packing by automorphisms",
         &traced,
         packing_variance(stages(), A::PATH),
     );
     let noise = switch_packing_noise(PARAMS, GADGET, some, A::PATH);
-    check(
+    check::<A>(
         "packing by a key switch: messages",
         &switched,
         noise.message + noise.rows,
     );
-    check("packing by a key switch: elsewhere", &elsewhere, noise.rows);
+    check::<A>("packing by a key switch: elsewhere", &elsewhere, noise.rows);
 }
 
 #[test]
