@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use toroid_isa::{AssumePresent, assemble, decode, disassemble, encode, verify};
+use toroid_isa::{AssumePresent, assemble, decode, disassemble, encode, verify, wrap_count};
 
 /// Test vectors that are evaluated for one text: each may cost 4096 operations at each of 16 inputs.
 const MAX_EVALUATED: usize = 16;
@@ -41,8 +41,13 @@ fuzz_target!(|data: &[u8]| {
         Some(&assembly),
     );
     for tv in assembly.test_vectors.iter().take(MAX_EVALUATED) {
-        let table = tv.source.table(4, tv.signed);
-        let wraps = tv.source.wrap_count(4, 4, tv.signed);
-        assert_eq!(table.is_ok(), wraps.is_ok());
+        let table = match tv.p_y {
+            None => tv.source.table(4, tv.signed),
+            Some(_) => tv.source.table2((2, 2), tv.signed),
+        };
+        if let Ok(table) = table {
+            assert_eq!(table.len(), 16);
+            assert!(wrap_count(&table, 4, tv.signed).is_ok());
+        }
     }
 });

@@ -2,3 +2,4 @@
 
 pub mod blob;
 pub mod session;
+pub mod tables;

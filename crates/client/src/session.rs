@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use toroid_drive::metadata::{MetadataError, ScMetadata};
-use toroid_isa::{KeyKind, Program, TableError, TestVector, VrError, VrNumber, VrType};
+use toroid_isa::{KeyKind, Program, TableError, TestVector, VrError, VrNumber, VrType, wrap_count};
 use toroid_nvme::Host;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::encoding::Encoding;
@@ -276,7 +276,8 @@ impl Session {
     /// Builds a program's test vector for a parameter set and writes it.
     ///
     /// # Errors
-    /// [`SessionError::TestVector`] where the expression fails at some input, and those of the store.
+    /// [`SessionError::TestVector`] where the expression fails at some input or the values stand in a file that has not been
+    /// read ([`crate::tables::read_files`]), and those of the store.
     pub async fn put_test_vector(
         &self,
         params: &'static ParamSet,
@@ -429,7 +430,8 @@ fn key_metadata(
 /// The bytes of a program's test vector for a parameter set, and its input encoding.
 ///
 /// # Errors
-/// [`SessionError::TestVector`] where the expression fails, [`TfheError`] where the widths do not fit the set.
+/// [`SessionError::TestVector`] where the expression fails or a file has not been read, [`TfheError`] where the widths do
+/// not fit the set.
 pub fn test_vector_bytes(
     params: &'static ParamSet,
     vector: &TestVector,
@@ -442,11 +444,8 @@ pub fn test_vector_bytes(
     let p_out = vector.p_out.unwrap_or(params.message_bits);
     let input = Encoding::new(p_in, vector.signed)?;
     Encoding::new(p_out, vector.signed)?;
-    let table = vector.source.table(p_in, vector.signed).map_err(failed)?;
-    let wrapped = vector
-        .source
-        .wrap_count(p_in, p_out, vector.signed)
-        .map_err(failed)?;
+    let table = vector.table(params.message_bits).map_err(failed)?;
+    let wrapped = wrap_count(&table, p_out, vector.signed).map_err(failed)?;
     let bytes = match params.modulus {
         ModulusKind::Torus32 => expand::<Torus32>(params, input, &table, p_out)?,
         ModulusKind::Goldilocks => expand::<Goldilocks>(params, input, &table, p_out)?,

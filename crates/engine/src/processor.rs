@@ -3,6 +3,8 @@
 //! A run sees the registers as they were when it began. Its writes go to pages of its own, which are paged like any other,
 //! and change hands at the end: the run comes before every store that happened meanwhile, so that a register stored or
 //! removed during the run keeps what the store or removal left. On any error the pages go and the registers stay.
+//!
+//! Adjacent Bootstraps of the very same sample are one task of the back end, which may share work among them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -25,12 +27,15 @@ use crate::table::{Content, Register};
 /// How often a run that waits for another looks at its cancellation token.
 const CANCEL_POLL: Duration = Duration::from_millis(10);
 
+/// The most bootstraps of one sample that the back end is given at once: bounds the memory of their results.
+const MAX_FUSED_BOOTSTRAPS: usize = 64;
+
 /// What one instruction took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstructionTiming {
     /// The instruction.
     pub instruction: Instruction,
-    /// Wall time, page I/O included.
+    /// Wall time, page I/O included. Bootstraps that were done at once have equal shares.
     pub duration: Duration,
     /// Pages that it read from the swap area.
     pub page_ins: u64,
@@ -258,26 +263,48 @@ impl Engine {
         })?;
         let mut instructions = Vec::with_capacity(program.len());
         let mut result = None;
-        for instruction in program.instructions() {
+        let mut rest = program.instructions();
+        while let Some((instruction, behind)) = rest.split_first() {
             if cancel.is_cancelled() {
                 return Err(EngineError::Cancelled);
             }
-            let (begun, ins, outs) = (
+            let (begun, mut ins, mut outs) = (
                 Instant::now(),
                 transaction.io.page_ins,
                 transaction.io.page_outs,
             );
-            if let Instruction::Return { n } = *instruction {
-                result = Some((n, transaction.read(n)?));
-            } else {
-                transaction.step(*instruction, cancel)?;
+            let first = instructions.len();
+            let mut done = |instruction, io: &PageIo| {
+                instructions.push(InstructionTiming {
+                    instruction,
+                    duration: Duration::ZERO,
+                    page_ins: io.page_ins - ins,
+                    page_outs: io.page_outs - outs,
+                });
+                (ins, outs) = (io.page_ins, io.page_outs);
+            };
+            match *instruction {
+                Instruction::Return { n } => {
+                    result = Some((n, transaction.read(n)?));
+                    done(*instruction, &transaction.io);
+                    rest = behind;
+                }
+                Instruction::Bootstrap { .. } => {
+                    let run = transaction.bootstraps_of_one_sample(rest);
+                    rest = rest.get(run.len()..).unwrap_or_default();
+                    transaction.bootstrap(&run, cancel, done)?;
+                }
+                _ => {
+                    transaction.step(*instruction)?;
+                    done(*instruction, &transaction.io);
+                    rest = behind;
+                }
             }
-            instructions.push(InstructionTiming {
-                instruction: *instruction,
-                duration: begun.elapsed(),
-                page_ins: transaction.io.page_ins - ins,
-                page_outs: transaction.io.page_outs - outs,
-            });
+            let timings = instructions.get_mut(first..).unwrap_or_default();
+            let share = begun.elapsed() / timings.len().max(1) as u32;
+            for timing in timings {
+                timing.duration = share;
+            }
         }
         let (returned, (bytes, value)) = result.ok_or(EngineError::Execution {
             vr: program_vr,
@@ -480,11 +507,117 @@ impl<'e> Transaction<'e> {
             .ok_or(EngineError::NoSuchRegister { vr })
     }
 
-    /// Executes an instruction other than Return.
-    fn step(&mut self, instruction: Instruction, cancel: &CancelToken) -> Result<(), EngineError> {
+    /// The Bootstraps that these instructions begin with, up to [`MAX_FUSED_BOOTSTRAPS`], as test vectors and registers, as
+    /// far as they have the same effect done at once: the registers are distinct and hold the very same sample.
+    fn bootstraps_of_one_sample(&self, instructions: &[Instruction]) -> Vec<(VrNumber, VrNumber)> {
+        let mut run: Vec<(VrNumber, VrNumber)> = Vec::new();
+        let mut page = None;
+        for instruction in instructions.iter().take(MAX_FUSED_BOOTSTRAPS) {
+            let Instruction::Bootstrap { tv, n } = *instruction else {
+                break;
+            };
+            let held = self.registers.get(&n).map(|working| working.page);
+            let alike = match run.first() {
+                None => true,
+                // A page is one sample of one parameter set; the key id says which keys.
+                Some((_, first)) => {
+                    held == page
+                        && n.key_id() == first.key_id()
+                        && run.iter().all(|(_, other)| *other != n)
+                }
+            };
+            if !alike {
+                break;
+            }
+            page = held;
+            run.push((tv, n));
+        }
+        run
+    }
+
+    /// Executes Bootstraps that [`Transaction::bootstraps_of_one_sample`] gave, in one call of the back end. `done` is called
+    /// with each as its result is written.
+    fn bootstrap(
+        &mut self,
+        run: &[(VrNumber, VrNumber)],
+        cancel: &CancelToken,
+        mut done: impl FnMut(Instruction, &PageIo),
+    ) -> Result<(), EngineError> {
+        let Some((_, n)) = run.first().copied() else {
+            return Ok(());
+        };
+        let test_vectors = run
+            .iter()
+            .map(|(tv, _)| {
+                self.test_vectors
+                    .get(tv)
+                    .cloned()
+                    .ok_or(EngineError::NoSuchRegister { vr: *tv })
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let functions: Vec<&[u8]> = test_vectors.iter().map(|tv| &*tv.bytes).collect();
+        let bootstrapping = self.key(n, KeyKind::Bootstrapping)?;
+        let key_switching = self.key(n, KeyKind::KeySwitching)?;
+        let (bytes, Value { params, noise, .. }) = self.read(n)?;
+        let input = fingerprint(&bytes);
+        let backend = &*self.engine.backend;
+        let results = backend
+            .bootstrap(
+                params,
+                &*bootstrapping,
+                &*key_switching,
+                &functions,
+                &bytes,
+                cancel,
+            )
+            .and_then(|results| {
+                if results.len() == run.len() {
+                    return Ok(results);
+                }
+                let reason = format!(
+                    "it gave {} samples for {} test vectors",
+                    results.len(),
+                    run.len()
+                );
+                Err(BackendError::Failed { reason })
+            })
+            .map_err(|source| match source {
+                BackendError::Cancelled => EngineError::Cancelled,
+                source => EngineError::Backend { vr: n, source },
+            })?;
+        for (((tv, n), test_vector), result) in run.iter().zip(&test_vectors).zip(results) {
+            // Without the function's width the set's own decides; that is 0, a gate, for sets made for gates.
+            let message_bits = if test_vector.message_bits == 0 {
+                params.message_bits
+            } else {
+                test_vector.message_bits
+            };
+            let output_bits = match test_vector.output_bits {
+                0 => message_bits,
+                bits => bits,
+            };
+            let value = Value {
+                params,
+                noise: noise.bootstrapped(params, message_bits, backend.path(), input),
+                message_bits: output_bits,
+                signed: test_vector.signed,
+            };
+            self.write(*n, &result, value)?;
+            done(Instruction::Bootstrap { tv: *tv, n: *n }, &self.io);
+        }
+        Ok(())
+    }
+
+    /// Executes an instruction other than Return and Bootstrap.
+    fn step(&mut self, instruction: Instruction) -> Result<(), EngineError> {
         let backend = &*self.engine.backend;
         match instruction {
-            Instruction::Return { .. } => Ok(()),
+            Instruction::Return { .. } | Instruction::Bootstrap { .. } => {
+                Err(EngineError::Execution {
+                    vr: self.program,
+                    what: "has an instruction that is no step of its own",
+                })
+            }
             Instruction::Move { dst, src } => {
                 let source = self.working(src)?;
                 let (page, value, fingerprint) =
@@ -521,54 +654,6 @@ impl<'e> Transaction<'e> {
                     what: "pops from an empty stack",
                 })?;
                 self.write(n, &bytes, value)
-            }
-            Instruction::Bootstrap { tv, n } => {
-                let test_vector = self
-                    .test_vectors
-                    .get(&tv)
-                    .cloned()
-                    .ok_or(EngineError::NoSuchRegister { vr: tv })?;
-                let bootstrapping = self.key(n, KeyKind::Bootstrapping)?;
-                let key_switching = self.key(n, KeyKind::KeySwitching)?;
-                let (mut bytes, value) = self.read(n)?;
-                let params = value.params;
-                let input = fingerprint(&bytes);
-                backend
-                    .bootstrap(
-                        params,
-                        &*bootstrapping,
-                        &*key_switching,
-                        &test_vector.bytes,
-                        &mut bytes,
-                        cancel,
-                    )
-                    .map_err(|source| match source {
-                        BackendError::Cancelled => EngineError::Cancelled,
-                        source => EngineError::Backend { vr: n, source },
-                    })?;
-                // Without the function's width the set's own decides; that is 0, a gate, for sets made for gates.
-                let message_bits = if test_vector.message_bits == 0 {
-                    params.message_bits
-                } else {
-                    test_vector.message_bits
-                };
-                let noise = value
-                    .noise
-                    .bootstrapped(params, message_bits, backend.path(), input);
-                let output_bits = match test_vector.output_bits {
-                    0 => message_bits,
-                    bits => bits,
-                };
-                self.write(
-                    n,
-                    &bytes,
-                    Value {
-                        params,
-                        noise,
-                        message_bits: output_bits,
-                        signed: test_vector.signed,
-                    },
-                )
             }
             Instruction::HomAdd { dst, src } => {
                 let (addend, other) = self.read(src)?;

@@ -230,11 +230,10 @@ impl Backend for Endless {
         _: &'static ParamSet,
         _: &dyn LoadedKey,
         _: &dyn LoadedKey,
+        _: &[&[u8]],
         _: &[u8],
-        sample: &mut [u8],
         cancel: &CancelToken,
-    ) -> Result<(), BackendError> {
-        sample.fill(0);
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
         self.begun.store(true, Ordering::SeqCst);
         while !cancel.is_cancelled() {
             thread::yield_now();

@@ -3,17 +3,22 @@
 //! One pass reads statements, a line each, and keeps operands as they are written; then test vectors without a data id are
 //! given theirs, and names are looked up. So a name may stand before its declaration, and every error of a text is found at once.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::{Component, Path};
 
 use crate::diagnostic::{AssembleErrors, Diagnostic, Diagnostics, Position};
-use crate::expression::Expression;
+use crate::expression::{Arguments, Expression};
 use crate::lexer::{Lexeme, Lexer, Token};
 use crate::program::{Instruction, MAX_INSTRUCTIONS, Program};
-use crate::test_vector::{MAX_INPUT_BITS, MAX_OUTPUT_BITS, TestVector, TestVectorSource};
+use crate::test_vector::{MAX_INPUT_BITS, MAX_OUTPUT_BITS, TestVector, TestVectorSource, signed};
+use crate::values::{FileError, FileErrorReason, parse_values};
 use crate::vr::{VrNumber, VrType};
 
 /// The longest text that [`assemble`] takes, in bytes.
 pub const MAX_SOURCE_BYTES: usize = 1 << 24;
+
+/// The longest path of a file of values, in bytes.
+const MAX_PATH_BYTES: usize = 4096;
 
 /// What an assembly text says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +43,45 @@ impl Assembly {
             .chain(test_vectors)
             .collect()
     }
+
+    /// Puts the values of files in the place of their names. `read` gives the text of the file with a path as the program
+    /// has it: relative to the folder of the program's text, and inside it.
+    ///
+    /// # Errors
+    /// The first file that `read` refuses, that is no list of values ([`TestVectorSource::from_values`]), or whose values are not as
+    /// many as the test vector's `in=` says.
+    pub fn resolve_files<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+        &mut self,
+        mut read: impl FnMut(&str) -> Result<String, E>,
+    ) -> Result<(), FileError> {
+        for vector in &mut self.test_vectors {
+            let TestVectorSource::File(path) = &vector.source else {
+                continue;
+            };
+            let table = read(path)
+                .map_err(|error| FileErrorReason::Read(error.into()))
+                .and_then(|text| Ok(parse_values(&text)?))
+                .and_then(|values| match vector.p_in {
+                    Some(p_in) if values.len() != 1 << p_in => Err(FileErrorReason::Length {
+                        found: values.len(),
+                        expected: 1 << p_in,
+                        p_in,
+                    }),
+                    _ => Ok(values),
+                });
+            match table {
+                Ok(values) => vector.source = TestVectorSource::Table(values),
+                Err(reason) => {
+                    return Err(FileError {
+                        name: vector.name.clone(),
+                        path: path.clone(),
+                        reason,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Assembles a program with the declarations that go with it. Whether the program can run is for [`crate::verify`] to say.
@@ -54,17 +98,19 @@ pub fn assemble(source: &str) -> Result<Assembly, AssembleErrors> {
 /// Reads the function of a test vector alone.
 pub(crate) fn parse_source(source: &str) -> Result<TestVectorSource, AssembleErrors> {
     let mut assembler = Assembler::new(source)?;
-    let parsed = assembler.test_vector_source().and_then(|(parsed, _)| {
-        while assembler.lexer.peek()?.token == Token::Newline {
-            assembler.lexer.bump();
-        }
-        let rest = assembler.lexer.peek()?;
-        if rest.token == Token::End {
-            Ok(parsed)
-        } else {
-            Err(unexpected(&rest, "the end of the text"))
-        }
-    });
+    let parsed = assembler
+        .test_vector_source(Arguments::Two)
+        .and_then(|(parsed, _)| {
+            while assembler.lexer.peek()?.token == Token::Newline {
+                assembler.lexer.bump();
+            }
+            let rest = assembler.lexer.peek()?;
+            if rest.token == Token::End {
+                Ok(parsed)
+            } else {
+                Err(unexpected(&rest, "the end of the text"))
+            }
+        });
     let parsed = parsed.unwrap_or_else(|diagnostic| {
         assembler.diagnostics.push(diagnostic);
         TestVectorSource::Table(Vec::new())
@@ -103,8 +149,7 @@ enum Operand<'a> {
     Name(&'a str, Position),
 }
 
-/// An instruction whose names are not looked up yet.
-#[derive(Clone, Copy)]
+/// One or several instructions whose names are not looked up yet.
 enum Statement<'a> {
     One(fn(VrNumber) -> Instruction, Operand<'a>),
     Two(
@@ -113,6 +158,8 @@ enum Statement<'a> {
         Operand<'a>,
     ),
     Factor(Operand<'a>, i32),
+    /// `bootstrap [f, g], [a, b], n`: test vectors, as many registers with their places, and the sample.
+    Bootstraps(Vec<Operand<'a>>, Vec<(Operand<'a>, Position)>, Operand<'a>),
 }
 
 /// What a name stands for.
@@ -137,8 +184,17 @@ struct Declaration<'a> {
 #[derive(Clone, Copy, Default)]
 struct Options {
     signed: Option<bool>,
-    p_in: Option<u32>,
+    input: Option<InputBits>,
     p_out: Option<u32>,
+}
+
+/// What `in=` says.
+#[derive(Clone, Copy)]
+struct InputBits {
+    /// All bits of the input.
+    p_in: u32,
+    /// Those of the lower argument, if there are two.
+    p_y: Option<u32>,
 }
 
 struct Assembler<'a> {
@@ -151,8 +207,8 @@ struct Assembler<'a> {
     declarations: Vec<Declaration<'a>>,
     /// Key and data ids of the test vectors that the text names by number.
     taken: BTreeSet<(u32, u32)>,
-    statements: Vec<Statement<'a>>,
-    lines: Vec<u32>,
+    /// Every statement, and where it begins.
+    statements: Vec<(Statement<'a>, Position)>,
 }
 
 fn unexpected(lexeme: &Lexeme<'_>, expected: &str) -> Diagnostic {
@@ -189,7 +245,6 @@ impl<'a> Assembler<'a> {
             declarations: Vec::new(),
             taken: BTreeSet::new(),
             statements: Vec::new(),
-            lines: Vec::new(),
         })
     }
 
@@ -265,7 +320,7 @@ impl<'a> Assembler<'a> {
             Mnemonic::Push => Statement::One(|n| Instruction::Push { n }, self.operand()?),
             Mnemonic::Pop => Statement::One(|n| Instruction::Pop { n }, self.operand()?),
             Mnemonic::Move => self.two(|dst, src| Instruction::Move { dst, src })?,
-            Mnemonic::Bootstrap => self.two(|tv, n| Instruction::Bootstrap { tv, n })?,
+            Mnemonic::Bootstrap => self.bootstrap()?,
             Mnemonic::HomAdd => self.two(|dst, src| Instruction::HomAdd { dst, src })?,
             Mnemonic::HomSub => self.two(|dst, src| Instruction::HomSub { dst, src })?,
             Mnemonic::HomIntMult => {
@@ -278,14 +333,7 @@ impl<'a> Assembler<'a> {
                 Statement::Factor(n, v)
             }
         };
-        if self.statements.len() >= MAX_INSTRUCTIONS {
-            return Err(Diagnostic::new(
-                position,
-                format!("the program has more than {MAX_INSTRUCTIONS} instructions"),
-            ));
-        }
-        self.statements.push(statement);
-        self.lines.push(position.line);
+        self.statements.push((statement, position));
         Ok(())
     }
 
@@ -296,6 +344,79 @@ impl<'a> Assembler<'a> {
         let first = self.operand()?;
         self.comma()?;
         Ok(Statement::Two(make, first, self.operand()?))
+    }
+
+    /// The operands of `bootstrap`: one function in place, or several of one sample.
+    fn bootstrap(&mut self) -> Result<Statement<'a>, Diagnostic> {
+        const SEVERAL: &str = "several functions of one sample are `bootstrap [f, g], [a, b], n`: a <- f(n), b <- g(n)";
+        let open = self.lexer.peek()?.position;
+        if !self.lexer.take_symbol("[")? {
+            let one = self.two(|tv, n| Instruction::Bootstrap { tv, n })?;
+            let behind = self.lexer.peek()?;
+            return match behind.token {
+                Token::Symbol(",") => {
+                    Err(unexpected(&behind, "the end of the line").with_help(SEVERAL))
+                }
+                _ => Ok(one),
+            };
+        }
+        let vectors = self.operand_list(open, "a test vector")?;
+        let lexeme = self.lexer.peek()?;
+        if !self.lexer.take_symbol(",")? {
+            return Err(
+                unexpected(&lexeme, "`,` and the registers of the results").with_help(SEVERAL)
+            );
+        }
+        let lexeme = self.lexer.peek()?;
+        if !self.lexer.take_symbol("[")? {
+            return Err(
+                unexpected(&lexeme, "`[` and the registers of the results").with_help(SEVERAL)
+            );
+        }
+        let targets = self.operand_list(lexeme.position, "a register")?;
+        if targets.len() != vectors.len() {
+            return Err(Diagnostic::new(
+                lexeme.position,
+                format!(
+                    "{} registers for {} test vectors: one for each expected",
+                    targets.len(),
+                    vectors.len()
+                ),
+            ));
+        }
+        let lexeme = self.lexer.peek()?;
+        if !self.lexer.take_symbol(",")? {
+            return Err(unexpected(&lexeme, "`,` and the sample").with_help(SEVERAL));
+        }
+        let n = self.operand()?;
+        let vectors = vectors.into_iter().map(|(vector, _)| vector).collect();
+        Ok(Statement::Bootstraps(vectors, targets, n))
+    }
+
+    /// The operands, at least one, of a list whose bracket at `open` has been read, with their places.
+    fn operand_list(
+        &mut self,
+        open: Position,
+        expected: &str,
+    ) -> Result<Vec<(Operand<'a>, Position)>, Diagnostic> {
+        if self.lexer.take_symbol("]")? {
+            return Err(Diagnostic::new(
+                open,
+                format!("the list is empty, at least {expected} expected"),
+            ));
+        }
+        let mut operands = Vec::new();
+        loop {
+            let position = self.lexer.peek()?.position;
+            operands.push((self.operand()?, position));
+            let lexeme = self.lexer.peek()?;
+            if self.lexer.take_symbol("]")? {
+                return Ok(operands);
+            }
+            if !self.lexer.take_symbol(",")? {
+                return Err(unexpected(&lexeme, "`,` or `]` in the list"));
+            }
+        }
     }
 
     fn comma(&mut self) -> Result<(), Diagnostic> {
@@ -458,10 +579,7 @@ impl<'a> Assembler<'a> {
                     match option.to_ascii_lowercase().as_str() {
                         "signed" => options.signed.replace(true).is_some(),
                         "unsigned" => options.signed.replace(false).is_some(),
-                        "in" => options
-                            .p_in
-                            .replace(self.width("in", MAX_INPUT_BITS)?)
-                            .is_some(),
+                        "in" => options.input.replace(self.input_bits()?).is_some(),
                         "out" => options
                             .p_out
                             .replace(self.width("out", MAX_OUTPUT_BITS)?)
@@ -489,8 +607,13 @@ impl<'a> Assembler<'a> {
                 ));
             }
         }
-        let (source, position) = self.test_vector_source()?;
-        if let (TestVectorSource::Table(values), Some(p_in)) = (&source, options.p_in)
+        let arguments = match options.input {
+            Some(InputBits { p_y: Some(_), .. }) => Arguments::Two,
+            _ => Arguments::One,
+        };
+        let (source, position) = self.test_vector_source(arguments)?;
+        if let (TestVectorSource::Table(values), Some(InputBits { p_in, .. })) =
+            (&source, options.input)
             && values.len() != 1 << p_in
         {
             return Err(Diagnostic::new(
@@ -524,15 +647,78 @@ impl<'a> Assembler<'a> {
         Ok(bits)
     }
 
+    /// The rest of `in=P` or `in=P+Q` behind the `in`.
+    fn input_bits(&mut self) -> Result<InputBits, Diagnostic> {
+        let p_in = self.width("in", MAX_INPUT_BITS)?;
+        if !self.lexer.take_symbol("+")? {
+            return Ok(InputBits { p_in, p_y: None });
+        }
+        let (p_y, position) = self.integer_u32("the bits of the second argument")?;
+        let both = p_in.saturating_add(p_y);
+        if p_y == 0 || both > MAX_INPUT_BITS {
+            return Err(Diagnostic::new(
+                position,
+                format!(
+                    "`in` is {p_in}+{p_y} bits, at least 1 each and at most {MAX_INPUT_BITS} together expected"
+                ),
+            ));
+        }
+        Ok(InputBits {
+            p_in: both,
+            p_y: Some(p_y),
+        })
+    }
+
     /// The function of a test vector, and where it begins.
-    fn test_vector_source(&mut self) -> Result<(TestVectorSource, Position), Diagnostic> {
-        let start = self.lexer.peek()?.position;
-        let source = if self.lexer.take_symbol("[")? {
-            TestVectorSource::Table(self.table(start)?)
-        } else {
-            TestVectorSource::Expression(Expression::parse(&mut self.lexer)?)
+    fn test_vector_source(
+        &mut self,
+        arguments: Arguments,
+    ) -> Result<(TestVectorSource, Position), Diagnostic> {
+        let lexeme = self.lexer.peek()?;
+        let start = lexeme.position;
+        let source = match lexeme.token {
+            Token::Symbol("[") => {
+                self.lexer.bump();
+                TestVectorSource::Table(self.table(start)?)
+            }
+            Token::Name(name) if name.eq_ignore_ascii_case("file") => {
+                self.lexer.bump();
+                TestVectorSource::File(self.path()?)
+            }
+            _ => TestVectorSource::Expression(Expression::parse(&mut self.lexer, arguments)?),
         };
         Ok((source, start))
+    }
+
+    /// The path of a file of values, in quotes.
+    fn path(&mut self) -> Result<String, Diagnostic> {
+        let lexeme = self.lexer.peek()?;
+        let Token::Text(path) = lexeme.token else {
+            return Err(unexpected(
+                &lexeme,
+                "the path of a file in quotes after `file`",
+            ));
+        };
+        let wrong = |message: String| Err(Diagnostic::new(lexeme.position, message));
+        if path.is_empty() || path.len() > MAX_PATH_BYTES {
+            return wrong(format!(
+                "the path has {} bytes, 1 to {MAX_PATH_BYTES} expected",
+                path.len()
+            ));
+        }
+        if let Some(c) = path.chars().find(|c| c.is_control()) {
+            return wrong(format!("the path has the control character {c:?}"));
+        }
+        // A test vector goes to the drive in clear: a text must not be able to publish numbers from just anywhere.
+        let within = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+        if !Path::new(path).components().all(within) {
+            return wrong(
+                "the path leaves the program's folder: one inside it, without `..`, expected"
+                    .to_owned(),
+            );
+        }
+        self.lexer.bump();
+        Ok(path.to_owned())
     }
 
     /// The values of a table whose bracket at `open` has been read. They may stand in several lines.
@@ -561,15 +747,18 @@ impl<'a> Assembler<'a> {
                     format!("the table has more than {} values", 1 << MAX_INPUT_BITS),
                 ));
             }
-            let (value, position) = self.signed_integer(&format!(
-                "a value in the table that begins in line {}",
-                open.line
-            ))?;
-            values.push(
-                i64::try_from(value).map_err(|_| {
-                    Diagnostic::new(position, format!("{value} does not fit 64 bits"))
-                })?,
-            );
+            let start = self.lexer.peek()?.position;
+            let negative = self.lexer.take_symbol("-")?;
+            let digits = self.lexer.peek()?;
+            let Token::Integer(value) = digits.token else {
+                return Err(unexpected(
+                    &digits,
+                    &format!("a value in the table that begins in line {}", open.line),
+                ));
+            };
+            self.lexer.bump();
+            values
+                .push(signed(negative, value).map_err(|message| Diagnostic::new(start, message))?);
         }
         if values.len() < 2 || !values.len().is_power_of_two() {
             return Err(Diagnostic::new(
@@ -600,7 +789,8 @@ impl<'a> Assembler<'a> {
         let test_vectors = self.test_vectors();
         let statements = std::mem::take(&mut self.statements);
         let mut instructions = Vec::with_capacity(statements.len());
-        for statement in statements {
+        let mut lines = Vec::with_capacity(statements.len());
+        for (statement, position) in statements {
             let instruction = match statement {
                 Statement::One(make, n) => self.look_up(n, &test_vectors).map(make),
                 Statement::Two(make, first, second) => {
@@ -611,8 +801,20 @@ impl<'a> Assembler<'a> {
                 Statement::Factor(n, v) => self
                     .look_up(n, &test_vectors)
                     .map(|n| Instruction::HomIntMult { n, v }),
+                Statement::Bootstraps(vectors, targets, n) => {
+                    self.expand(&vectors, &targets, n, &test_vectors, &mut instructions);
+                    None
+                }
             };
             instructions.extend(instruction);
+            lines.resize(instructions.len(), position.line);
+            if instructions.len() > MAX_INSTRUCTIONS {
+                self.diagnostics.push(Diagnostic::new(
+                    position,
+                    format!("the program has more than {MAX_INSTRUCTIONS} instructions"),
+                ));
+                break;
+            }
             if self.diagnostics.is_full() {
                 break;
             }
@@ -622,8 +824,45 @@ impl<'a> Assembler<'a> {
             program: Program::new(instructions).unwrap_or_default(),
             registers: std::mem::take(&mut self.registers),
             test_vectors,
-            lines: std::mem::take(&mut self.lines),
+            lines,
         }
+    }
+
+    /// The instructions of `bootstrap [f, g], [a, b], n`: copies of n to every register but itself, and then the bootstraps side by side.
+    fn expand(
+        &mut self,
+        vectors: &[Operand<'a>],
+        targets: &[(Operand<'a>, Position)],
+        n: Operand<'a>,
+        test_vectors: &[TestVector],
+        instructions: &mut Vec<Instruction>,
+    ) {
+        let mut taken = HashSet::with_capacity(targets.len());
+        let mut bootstraps = Vec::with_capacity(targets.len());
+        let source = self.look_up(n, test_vectors);
+        for (vector, (target, position)) in vectors.iter().zip(targets) {
+            let tv = self.look_up(*vector, test_vectors);
+            let n = self.look_up(*target, test_vectors);
+            if let Some(n) = n
+                && !taken.insert(n)
+            {
+                self.diagnostics.push(
+                    Diagnostic::new(*position, format!("register {n} stands twice in the list"))
+                        .with_help("each function needs a register of its own"),
+                );
+            }
+            bootstraps.extend(tv.zip(n).map(|(tv, n)| Instruction::Bootstrap { tv, n }));
+        }
+        let Some(src) = source else {
+            return;
+        };
+        let copies = bootstraps
+            .iter()
+            .filter_map(Instruction::writes)
+            .filter(|dst| *dst != src)
+            .map(|dst| Instruction::Move { dst, src });
+        instructions.extend(copies);
+        instructions.append(&mut bootstraps);
     }
 
     fn test_vectors(&mut self) -> Vec<TestVector> {
@@ -670,7 +909,8 @@ impl<'a> Assembler<'a> {
                 name: declaration.name.to_owned(),
                 vr,
                 signed: declaration.options.signed.unwrap_or(true),
-                p_in: declaration.options.p_in,
+                p_in: declaration.options.input.map(|input| input.p_in),
+                p_y: declaration.options.input.and_then(|input| input.p_y),
                 p_out: declaration.options.p_out,
                 source: declaration.source,
             });
@@ -805,6 +1045,110 @@ mod tests {
             panic!("an expression expected")
         };
         assert_eq!(expression.to_string(), "x + 1");
+    }
+
+    #[test]
+    fn several_functions_of_one_sample_are_moves_and_bootstraps() {
+        let names = ".reg a = cor:1\n.reg b = cor:2\n.reg c = cor:3\n.reg n = cow:4\n.tv f = x\n.tv g @1 = -x\n";
+        for (short, long) in [
+            (
+                "bootstrap [f, g, f], [a, b, c], n",
+                "mov a, n\nmov b, n\nmov c, n\nbootstrap f, a\nbootstrap g, b\nbootstrap f, c",
+            ),
+            (
+                "BOOTSTRAP [g, f, tv:0:1],[a,n,cor:0:3], n ; n is among them",
+                "mov a, n\nmov c, n\nbootstrap g, a\nbootstrap f, n\nbootstrap g, c",
+            ),
+            ("bootstrap [f], [a], n", "mov a, n\nbootstrap f, a"),
+            ("bootstrap [f], [n], n", "bootstrap f, n"),
+        ] {
+            let short = assemble(&format!("{names}{short}\nreturn a")).unwrap();
+            let long = assemble(&format!("{names}{long}\nreturn a")).unwrap();
+            assert_eq!(short.program, long.program);
+            let expanded = short.program.len() - 1;
+            assert_eq!(short.lines[..expanded], vec![7; expanded]);
+            assert_eq!(short.lines[expanded], 8);
+            // The ordinary instructions are all that is left of it.
+            let text = crate::disassemble(&short.program, &short.names());
+            assert!(!text.contains('['), "{text}");
+            assert_eq!(assemble(&text).unwrap().program, short.program);
+        }
+    }
+
+    #[test]
+    fn functions_of_two_arguments() {
+        let assembly = assemble(
+            ".tv f in=3+2 unsigned = 10*x + y\n.tv g in=1+1 = [1, 2, 3, 4]\n.tv h in=8 = x",
+        )
+        .unwrap();
+        let [f, g, h] = assembly.test_vectors.as_slice() else {
+            panic!("three test vectors expected")
+        };
+        assert_eq!((f.p_in, f.p_y, f.p_out), (Some(5), Some(2), None));
+        assert_eq!((g.p_in, g.p_y), (Some(2), Some(1)));
+        assert_eq!((h.p_in, h.p_y), (Some(8), None));
+        assert_eq!(f.table(4).unwrap()[13], 31);
+        assert_eq!(g.table(4).unwrap(), [1, 2, 3, 4]);
+        assert_eq!(
+            first_error(".tv f in=8 = x + y"),
+            (
+                "1:18: `y` has no value: this is a function of `x` alone".to_owned(),
+                Some(
+                    "`in=P+Q` splits the input in two: x is its upper P bits, y its lower Q"
+                        .to_owned()
+                )
+            )
+        );
+    }
+
+    #[test]
+    fn values_in_files() {
+        let source = ".tv f in=2 = file \"f.txt\"\n.tv g unsigned = FILE \"./sub/g.txt\" ; comment\n.tv h in=1 = x";
+        let mut assembly = assemble(source).unwrap();
+        let file = |path: &str| TestVectorSource::File(path.to_owned());
+        assert_eq!(assembly.test_vectors[0].source, file("f.txt"));
+        assert_eq!(assembly.test_vectors[1].source, file("./sub/g.txt"));
+        let read = |path: &str| match path {
+            "f.txt" => Ok("1 2 3 4".to_owned()),
+            "./sub/g.txt" => Ok("5, 6".to_owned()),
+            _ => Err(path.to_owned()),
+        };
+        let mut resolved = assembly.clone();
+        resolved.resolve_files(read).unwrap();
+        assert_eq!(resolved.test_vectors[0].table(7).unwrap(), [1, 2, 3, 4]);
+        assert_eq!(resolved.test_vectors[1].table(1).unwrap(), [5, 6]);
+        assert_eq!(resolved.test_vectors[2], assembly.test_vectors[2]);
+        for (text, expected) in [
+            (
+                Ok("1 2 3 4 5 6 7 8"),
+                "test vector f, file \"f.txt\": 8 values, 4 expected for an input of 2 bits",
+            ),
+            (
+                Ok("1\n2 x"),
+                "test vector f, file \"f.txt\": line 2: \"x\": `x` is no digit of a decimal number",
+            ),
+            (Err("gone"), "test vector f, file \"f.txt\": gone"),
+        ] {
+            let error = assembly
+                .resolve_files(|_| text.map(str::to_owned))
+                .unwrap_err();
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn the_largest_tables_take_no_time() {
+        // Anything quadratic in 2^16 would take longer than anyone waits for a test.
+        let values: Vec<String> = (0..1i64 << 16).map(|v| (-v).to_string()).collect();
+        for separator in [", ", ",\n"] {
+            let source = format!(".tv f in=16 = [{}]", values.join(separator));
+            let assembly = assemble(&source).unwrap();
+            assert_eq!(assembly.test_vectors[0].table(7).unwrap()[65_535], -65_535);
+            let wrong = source.replace("-65534", "x");
+            assert!(first_error(&wrong).0.contains("expected a value"));
+        }
+        let assembly = assemble(".tv f in=8+8 = x*y + x % 7 - max(x, y)").unwrap();
+        assert_eq!(assembly.test_vectors[0].table(7).unwrap().len(), 1 << 16);
     }
 
     #[test]
@@ -945,6 +1289,95 @@ mod tests {
                 "1:14: the table has 2 values, 4 expected for an input of 2 bits",
             ),
             (
+                "bootstrap [], [], cor:1",
+                "1:11: the list is empty, at least a test vector expected",
+            ),
+            (
+                "bootstrap [tv:0], [], cor:1",
+                "1:19: the list is empty, at least a register expected",
+            ),
+            (
+                "bootstrap [tv:0, tv:1], [cor:1], cor:1",
+                "1:25: 1 registers for 2 test vectors: one for each expected",
+            ),
+            (
+                ".reg a = cor:1\nbootstrap [tv:0, tv:1], [a, cor:0:1], cor:2",
+                "2:29: register cor:0:1 stands twice in the list",
+            ),
+            (
+                "bootstrap [tv:0 tv:1], [cor:1], cor:1",
+                "1:17: expected `,` or `]` in the list, found `tv`",
+            ),
+            (
+                "bootstrap [tv:0\n, tv:1], [cor:1], cor:1",
+                "1:16: expected `,` or `]` in the list, found the end of the line",
+            ),
+            (
+                "bootstrap [tv:0], cor:1, cor:1",
+                "1:19: expected `[` and the registers of the results, found `cor`",
+            ),
+            (
+                "bootstrap [tv:0]",
+                "1:17: expected `,` and the registers of the results, found the end of the text",
+            ),
+            (
+                "bootstrap [tv:0], [cor:1]",
+                "1:26: expected `,` and the sample, found the end of the text",
+            ),
+            ("bootstrap [tv:0], [a], b", "1:20: `a` is not declared"),
+            (
+                "bootstrap tv:0, cor:1, cor:2",
+                "1:22: expected the end of the line, found `,`",
+            ),
+            (
+                ".tv a in=8+9 = x",
+                "1:12: `in` is 8+9 bits, at least 1 each and at most 16 together expected",
+            ),
+            (
+                ".tv a in=8+0 = x",
+                "1:12: `in` is 8+0 bits, at least 1 each and at most 16 together expected",
+            ),
+            (
+                ".tv a in=8+ = x",
+                "1:13: expected the bits of the second argument, found `=`",
+            ),
+            (
+                ".tv a in=1+1 = [1, 2]",
+                "1:16: the table has 2 values, 4 expected for an input of 2 bits",
+            ),
+            (
+                ".tv a = file",
+                "1:13: expected the path of a file in quotes after `file`, found the end of the text",
+            ),
+            (
+                ".tv a = file b.txt",
+                "1:14: expected the path of a file in quotes after `file`, found `b`",
+            ),
+            (
+                ".tv a = file \"b.txt",
+                "1:14: the text in quotes has no closing `\"`",
+            ),
+            (
+                ".tv a = file \"\"",
+                "1:14: the path has 0 bytes, 1 to 4096 expected",
+            ),
+            (
+                ".tv a = file \"/etc/passwd\"",
+                "1:14: the path leaves the program's folder: one inside it, without `..`, expected",
+            ),
+            (
+                ".tv a = file \"b/../../c\"",
+                "1:14: the path leaves the program's folder: one inside it, without `..`, expected",
+            ),
+            (
+                ".tv a = file \"b\tc\"",
+                "1:14: the path has the control character '\\t'",
+            ),
+            (
+                ".tv a = \"b.txt\"",
+                "1:9: expected a number, `x`, a function or `(`, found a text in quotes",
+            ),
+            (
                 ".tv a = [1, -9223372036854775809]",
                 "1:13: -9223372036854775809 does not fit 64 bits",
             ),
@@ -963,11 +1396,15 @@ mod tests {
                 .contains("the table has more than 65536 values")
         );
         let long = "push cor:1\n".repeat(MAX_INSTRUCTIONS + 1);
-        assert!(
-            first_error(&long)
-                .0
-                .contains("more than 1048576 instructions")
+        let error = "1048577:1: the program has more than 1048576 instructions";
+        assert_eq!(first_error(&long).0, error);
+        // The last line makes two of one.
+        let long = format!(
+            "{}bootstrap [tv:1], [cor:1], cor:2",
+            "push cor:1\n".repeat(MAX_INSTRUCTIONS - 1)
         );
+        let error = "1048576:1: the program has more than 1048576 instructions";
+        assert_eq!(first_error(&long).0, error);
         let endless = " ".repeat(MAX_SOURCE_BYTES + 1);
         assert!(
             first_error(&endless)

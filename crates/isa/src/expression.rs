@@ -1,4 +1,4 @@
-//! The expressions of test vectors: functions of one integer, `x`.
+//! The expressions of test vectors: functions of one integer, `x`, or of two, `x` and `y`.
 //!
 //! An expression is compiled to a list of operations on a stack, so that neither evaluating nor dropping one recurses, and the
 //! parser counts how deep it goes: no text can overflow the stack.
@@ -133,6 +133,7 @@ impl Binary {
 enum Operation {
     Constant(u64),
     X,
+    Y,
     Unary(Unary),
     Binary(Binary),
     /// Takes the top of the stack and goes to the operation with this index if it is 0.
@@ -140,7 +141,16 @@ enum Operation {
     Jump(usize),
 }
 
-/// A function of one integer, `x`, in the language that `docs/isa.md` describes.
+/// Which arguments an expression may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arguments {
+    /// `x`.
+    One,
+    /// `x` and `y`.
+    Two,
+}
+
+/// A function of one integer, `x`, or of two, `x` and `y`, in the language that `docs/isa.md` describes.
 ///
 /// `Display` gives its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,20 +160,36 @@ pub struct Expression {
 }
 
 impl Expression {
-    /// The value at `x`. Division and remainder round toward negative infinity, comparisons give 0 or 1, and only the branch
-    /// of `?:` that is taken is evaluated.
+    /// Whether it is a function of two arguments.
+    pub fn has_y(&self) -> bool {
+        self.operations.contains(&Operation::Y)
+    }
+
+    /// The value at `x` and `y`, which a function of x alone does not look at. Division and remainder round toward negative
+    /// infinity, comparisons give 0 or 1, and only the branch of `?:` that is taken is evaluated.
     ///
     /// # Errors
     /// The first operation without a value.
-    pub fn evaluate(&self, x: i64) -> Result<i64, EvaluationError> {
+    pub fn evaluate(&self, x: i64, y: i64) -> Result<i64, EvaluationError> {
+        self.evaluate_on(&mut Vec::with_capacity(8), x, y)
+    }
+
+    /// [`Expression::evaluate`] on a stack that the caller keeps for many values.
+    pub(crate) fn evaluate_on(
+        &self,
+        stack: &mut Vec<i128>,
+        x: i64,
+        y: i64,
+    ) -> Result<i64, EvaluationError> {
         // The parser makes only lists in which every operation finds its operands; a missing one counts as 0.
-        let mut stack: Vec<i128> = Vec::with_capacity(8);
+        stack.clear();
         let mut next = 0;
         while let Some(&operation) = self.operations.get(next) {
             next += 1;
             match operation {
                 Operation::Constant(value) => stack.push(i128::from(value)),
                 Operation::X => stack.push(i128::from(x)),
+                Operation::Y => stack.push(i128::from(y)),
                 Operation::Unary(operator) => {
                     let a = stack.pop().unwrap_or_default();
                     let value = match operator {
@@ -190,10 +216,14 @@ impl Expression {
     }
 
     /// Reads an expression to where it ends; what stands behind it is for the caller to judge.
-    pub(crate) fn parse(lexer: &mut Lexer<'_>) -> Result<Expression, Diagnostic> {
+    pub(crate) fn parse(
+        lexer: &mut Lexer<'_>,
+        arguments: Arguments,
+    ) -> Result<Expression, Diagnostic> {
         let start = lexer.peek()?.position;
         let mut parser = Parser {
             lexer,
+            arguments,
             operations: Vec::new(),
             depth: 0,
         };
@@ -214,6 +244,7 @@ impl fmt::Display for Expression {
 
 struct Parser<'p, 'a> {
     lexer: &'p mut Lexer<'a>,
+    arguments: Arguments,
     operations: Vec<Operation>,
     depth: usize,
 }
@@ -327,6 +358,19 @@ impl Parser<'_, '_> {
                 self.lexer.bump();
                 self.emit(Operation::X, position)?;
             }
+            Token::Name("y" | "Y") => {
+                if self.arguments == Arguments::One {
+                    return Err(Diagnostic::new(
+                        position,
+                        "`y` has no value: this is a function of `x` alone",
+                    )
+                    .with_help(
+                        "`in=P+Q` splits the input in two: x is its upper P bits, y its lower Q",
+                    ));
+                }
+                self.lexer.bump();
+                self.emit(Operation::Y, position)?;
+            }
             Token::Symbol("(") => {
                 self.lexer.bump();
                 self.conditional()?;
@@ -345,7 +389,10 @@ impl Parser<'_, '_> {
                     _ => {
                         return Err(Diagnostic::new(
                             position,
-                            format!("unknown name `{name}` (expected `x`, `abs`, `min` or `max`)"),
+                            format!(
+                                "unknown name `{name}` (expected {}, `abs`, `min` or `max`)",
+                                self.variables()
+                            ),
                         )
                         .with_suggestion(name, FUNCTIONS));
                     }
@@ -355,13 +402,21 @@ impl Parser<'_, '_> {
                 return Err(Diagnostic::new(
                     position,
                     format!(
-                        "expected a number, `x`, a function or `(`, found {}",
+                        "expected a number, {}, a function or `(`, found {}",
+                        self.variables(),
                         token.describe()
                     ),
                 ));
             }
         }
         Ok(())
+    }
+
+    fn variables(&self) -> &'static str {
+        match self.arguments {
+            Arguments::One => "`x`",
+            Arguments::Two => "`x`, `y`",
+        }
     }
 
     /// The arguments of a call, in parentheses: exactly one, or two and more that `fold` joins.
@@ -401,8 +456,12 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Expression, String> {
+        parse_with(text, Arguments::One)
+    }
+
+    fn parse_with(text: &str, arguments: Arguments) -> Result<Expression, String> {
         let mut lexer = Lexer::new(text);
-        let expression = Expression::parse(&mut lexer).map_err(|error| error.message)?;
+        let expression = Expression::parse(&mut lexer, arguments).map_err(|error| error.message)?;
         let rest = lexer.peek().map_err(|error| error.message)?;
         if rest.token == Token::End {
             Ok(expression)
@@ -412,7 +471,28 @@ mod tests {
     }
 
     fn at(text: &str, x: i64) -> Result<i64, EvaluationError> {
-        parse(text).unwrap().evaluate(x)
+        parse(text).unwrap().evaluate(x, 0)
+    }
+
+    #[test]
+    fn two_arguments() {
+        let of = |text: &str| parse_with(text, Arguments::Two).unwrap();
+        let difference = of("10*x - Y");
+        assert_eq!(difference.evaluate(4, -3), Ok(43));
+        assert!(difference.has_y());
+        assert!(!of("x").has_y());
+        assert_eq!(
+            parse("x + y").unwrap_err(),
+            "`y` has no value: this is a function of `x` alone"
+        );
+        assert_eq!(
+            parse_with("z", Arguments::Two).unwrap_err(),
+            "unknown name `z` (expected `x`, `y`, `abs`, `min` or `max`)"
+        );
+        assert_eq!(
+            parse_with("x *", Arguments::Two).unwrap_err(),
+            "expected a number, `x`, `y`, a function or `(`, found the end of the text"
+        );
     }
 
     #[test]
@@ -528,8 +608,8 @@ mod tests {
                 "expected a number, `x`, a function or `(`, found the end of the text",
             ),
             (
-                "y",
-                "unknown name `y` (expected `x`, `abs`, `min` or `max`)",
+                "z",
+                "unknown name `z` (expected `x`, `abs`, `min` or `max`)",
             ),
             (
                 "(1",

@@ -12,6 +12,8 @@ pub(crate) enum Token<'a> {
     /// A name after a dot, without the dot.
     Directive(&'a str),
     Integer(u64),
+    /// What stands between two `"` of a line.
+    Text(&'a str),
     Symbol(&'static str),
     Newline,
     End,
@@ -24,6 +26,7 @@ impl Token<'_> {
             Token::Name(name) => format!("`{name}`"),
             Token::Directive(name) => format!("`.{name}`"),
             Token::Integer(value) => format!("`{value}`"),
+            Token::Text(_) => "a text in quotes".to_owned(),
             Token::Symbol(symbol) => format!("`{symbol}`"),
             Token::Newline => "the end of the line".to_owned(),
             Token::End => "the end of the text".to_owned(),
@@ -216,6 +219,17 @@ impl<'a> Lexer<'a> {
                 )
             }
             '@' => (Token::Symbol("@"), 1),
+            '"' => {
+                let behind = rest.get(1..).unwrap_or_default();
+                let text = behind
+                    .find(['"', '\n'])
+                    .filter(|end| behind[*end..].starts_with('"'))
+                    .and_then(|end| behind.get(..end))
+                    .ok_or_else(|| {
+                        Diagnostic::new(position, "the text in quotes has no closing `\"`")
+                    })?;
+                (Token::Text(text), text.len() + 2)
+            }
             _ => match SYMBOLS.into_iter().find(|symbol| rest.starts_with(symbol)) {
                 Some(symbol) => (Token::Symbol(symbol), symbol.len()),
                 None => {
@@ -254,7 +268,7 @@ fn checked_name(name: &str, position: Position) -> Result<&str, Diagnostic> {
     Ok(name)
 }
 
-fn integer(word: &str) -> Result<u64, String> {
+pub(crate) fn integer(word: &str) -> Result<u64, String> {
     let (digits, radix, kind) = match word.get(..2) {
         Some("0x" | "0X") => (&word[2..], 16, "hexadecimal"),
         Some("0b" | "0B") => (&word[2..], 2, "binary"),
@@ -265,7 +279,7 @@ fn integer(word: &str) -> Result<u64, String> {
     for c in digits.chars().filter(|c| *c != '_') {
         let digit = c
             .to_digit(radix)
-            .ok_or_else(|| format!("`{c}` is no digit of a {kind} number"))?;
+            .ok_or_else(|| format!("`{}` is no digit of a {kind} number", c.escape_debug()))?;
         any = true;
         value = value
             .checked_mul(u64::from(radix))
@@ -340,6 +354,24 @@ mod tests {
             assert_eq!(
                 (lexeme.token, lexeme.position.line),
                 (Token::Name("mov"), 3)
+            );
+        }
+    }
+
+    #[test]
+    fn texts_end_in_their_line() {
+        assert_eq!(
+            tokens("f \"a # b; c.txt\" \"\""),
+            [
+                Token::Name("f"),
+                Token::Text("a # b; c.txt"),
+                Token::Text("")
+            ]
+        );
+        for source in ["\"", "\"a", "\"a\nb\""] {
+            assert_eq!(
+                Lexer::new(source).next().unwrap_err().message,
+                "the text in quotes has no closing `\"`"
             );
         }
     }

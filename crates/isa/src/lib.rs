@@ -3,7 +3,8 @@
 //! A [`Program`] is a straight line of the eight [`Instruction`]s of the platform paper (section 4.4, Table 4) on virtual
 //! registers named by [`VrNumber`]s (section 4.2). It comes from text ([`assemble`]) or from bytes ([`decode`]), goes back
 //! to either ([`disassemble`], [`encode`]), and is checked against what a drive holds by [`verify`]. An assembly text also
-//! carries the functions of its test vectors, as [`TestVectorSource`]s.
+//! carries the functions of its test vectors, as [`TestVectorSource`]s. It may name files that hold them; reading these is for
+//! the caller ([`Assembly::resolve_files`]).
 //!
 //! What it is not: it runs nothing, holds no registers and knows no cryptography. `toroid-engine` executes programs, and
 //! the client turns the tables of test vectors into TRLWE samples.
@@ -36,6 +37,7 @@ mod expression;
 mod lexer;
 mod program;
 mod test_vector;
+mod values;
 mod verify;
 mod vr;
 
@@ -45,6 +47,9 @@ pub use diagnostic::{AssembleError, AssembleErrors, MAX_ERRORS};
 pub use disassembler::disassemble;
 pub use expression::{EvaluationError, Expression};
 pub use program::{Instruction, MAX_INSTRUCTIONS, Program, ProgramTooLong};
-pub use test_vector::{MAX_INPUT_BITS, MAX_OUTPUT_BITS, TableError, TestVector, TestVectorSource};
+pub use test_vector::{
+    MAX_INPUT_BITS, MAX_OUTPUT_BITS, TableError, TestVector, TestVectorSource, wrap_count,
+};
+pub use values::{FileError, FileErrorReason, ValuesError};
 pub use verify::{AssumePresent, Environment, ProgramFacts, VerifyError, VerifyReason, verify};
 pub use vr::{KeyKind, VrError, VrNumber, VrType};

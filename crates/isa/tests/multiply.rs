@@ -65,6 +65,27 @@ fn the_plain_form_of_a_test_vector() {
 }
 
 #[test]
+fn the_manual_divides() {
+    let manual = include_str!("../../../docs/isa.md");
+    let start = manual.find(".reg x        = cor:1").unwrap();
+    let length = manual[start..].find("```").unwrap();
+    let assembly = assemble(&manual[start..start + length]).unwrap();
+    assert_eq!(assembly.program.bootstrap_count(), 3);
+    let environment = AssumePresent { stack_slots: 0 };
+    assert!(verify(&assembly.program, &environment, Some(&assembly)).is_ok());
+    let [quotient, remainder, pack] = [0, 1, 2].map(|i| assembly.test_vectors[i].table(4).unwrap());
+    for (x, y) in [(0, 0), (200, 0), (255, 1), (250, 7), (7, 250), (255, 255)] {
+        let m = 256 * x + y;
+        let (q, r) = (quotient[m], remainder[m]);
+        // out=8 is the upper place and out=16 the lower: their sum packs them.
+        let packed = pack[(256 * q + r) as usize];
+        let expected = x.checked_div(y).map_or((255, x), |q| (q, x % y));
+        assert_eq!((q as usize, r as usize), expected);
+        assert_eq!(packed as usize, 256 * expected.0 + expected.1);
+    }
+}
+
+#[test]
 fn the_manual_shows_the_same_program() {
     let manual = include_str!("../../../docs/isa.md");
     let start = manual.find(".key 0").unwrap();

@@ -8,7 +8,7 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use toroid_isa::{
     AssumePresent, Instruction, Program, TestVectorSource, VrNumber, VrType, assemble, decode,
-    disassemble, encode, verify,
+    disassemble, encode, verify, wrap_count,
 };
 
 fn vr() -> impl Strategy<Value = VrNumber> {
@@ -60,6 +60,12 @@ fn pieces() -> impl Strategy<Value = String> {
         "signed ",
         "unsigned ",
         "in=",
+        "in=2+3 ",
+        "y",
+        "file ",
+        "\"v.txt\"",
+        "\"",
+        "bootstrap [",
         "out=",
         "[",
         "]",
@@ -136,7 +142,9 @@ fn assembles_or_says_why(text: &str) {
         Some(&assembly),
     );
     for tv in &assembly.test_vectors {
-        let _ = tv.source.wrap_count(3, 3, tv.signed);
+        let _ = tv
+            .table(3)
+            .and_then(|table| wrap_count(&table, 3, tv.signed));
     }
 }
 

@@ -12,6 +12,7 @@
 //! What it is not: a bootstrap of the padding bit, which is left out: the function of m + 2^p is that of m.
 
 mod digits;
+pub mod measure;
 pub mod noise;
 pub mod packing;
 pub mod private;
@@ -22,15 +23,18 @@ use std::sync::{Mutex, PoisonError};
 use toroid_ring::simd::Isa;
 
 use crate::TfheError;
-use crate::bootstrap::{BootstrappingKey, Rotation, Turning, Workspace, check_words};
+use crate::bootstrap::{
+    BootstrappingKey, BootstrappingKeyLoader, Rotation, Turning, Workspace, check_words,
+};
 use crate::encoding::Encoding;
 use crate::glwe;
-use crate::key_switch::KeySwitchingKey;
+use crate::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use crate::lwe;
 use crate::memory::Buffer;
 use crate::modulus::{Modulus, Words};
 use crate::params::{ExactParams, Gadget, ParamSet};
 use crate::product::{Arithmetic, WordOf};
+use crate::seeded::{KeyForm, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
 
 use digits::Digits;
 
@@ -81,12 +85,59 @@ pub trait KeyLoader: Sized {
     fn finish(self) -> Result<Self::Key, TfheError>;
 }
 
+macro_rules! loads {
+    ($loader:ident<M $(, $arithmetic:ident)?> => $key:ty) => {
+        impl<M: Modulus $(, $arithmetic: Arithmetic<M>)?> KeyLoader
+            for $loader<M $(, $arithmetic)?>
+        {
+            type Key = $key;
+
+            fn write(&mut self, bytes: &[u8]) -> Result<(), TfheError> {
+                $loader::write(self, bytes)
+            }
+
+            fn finish(self) -> Result<Self::Key, TfheError> {
+                $loader::finish(self)
+            }
+        }
+    };
+}
+
+loads!(BootstrappingKeyLoader<M, A> => BootstrappingKey<M, A>);
+loads!(SeededBootstrappingKeyLoader<M, A> => BootstrappingKey<M, A>);
+loads!(KeySwitchingKeyLoader<M> => KeySwitchingKey<M>);
+loads!(SeededKeySwitchingKeyLoader<M> => KeySwitchingKey<M>);
+
 impl<L: KeyLoader> PartsLoader<L> {
-    /// A loader for every one of `parts`, whose bytes `bytes` gives.
+    /// For the bootstrapping key of an exact bootstrap, in one form; `make` gives a loader for each of its parts.
     ///
     /// # Errors
-    /// Those of `make`.
-    pub fn new(
+    /// [`TfheError::NotExact`], and those of `make`.
+    pub fn bootstrapping(
+        params: &'static ParamSet,
+        form: KeyForm,
+        make: impl Fn(&'static ParamSet) -> Result<L, TfheError>,
+    ) -> Result<Self, TfheError> {
+        let parts = stages(params)?.bootstrapping_parts();
+        let bytes = |part: &ParamSet| form.bootstrapping_key_bytes(part);
+        Self::new(params, "the bootstrapping key", &parts, bytes, make)
+    }
+
+    /// For the key-switching key of an exact bootstrap, in one form; `make` gives a loader for each of its parts.
+    ///
+    /// # Errors
+    /// [`TfheError::NotExact`], and those of `make`.
+    pub fn key_switching(
+        params: &'static ParamSet,
+        form: KeyForm,
+        make: impl Fn(&'static ParamSet) -> Result<L, TfheError>,
+    ) -> Result<Self, TfheError> {
+        let parts = stages(params)?.key_switching_parts();
+        let bytes = |part: &ParamSet| form.key_switching_key_bytes(part);
+        Self::new(params, "the key-switching key", &parts, bytes, make)
+    }
+
+    fn new(
         params: &'static ParamSet,
         what: &'static str,
         parts: &[&'static ParamSet],

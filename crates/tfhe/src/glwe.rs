@@ -394,6 +394,23 @@ impl RowMaker {
         out
     }
 
+    /// The phase polynomial of a TRLWE sample.
+    pub(crate) fn phase<M: Modulus>(&self, sample: &[M::Word]) -> Vec<M::Word> {
+        let n = self.params.ring_degree;
+        let (masks, body) = sample.split_at(self.params.extracted_dimension());
+        let mut product = vec![0; n];
+        let mut sum = vec![0; n];
+        for (mask, secret) in masks.chunks_exact(n).zip(self.secret.chunks_exact(n)) {
+            lift::<M>(self.plan.isa(), &mut product, mask);
+            self.plan.forward(&mut product);
+            self.plan.mul_add_assign(&mut sum, &product, secret);
+        }
+        self.plan.inverse(&mut sum);
+        let body = body.iter().zip(&sum);
+        body.map(|(b, sum)| M::sub(*b, M::from_goldilocks(*sum)))
+            .collect()
+    }
+
     /// Polynomials in the coefficient domain to their canonical form in the NTT domain (BKNTT), in parallel.
     pub(crate) fn transform<M: Modulus>(&self, words: &[M::Word], out: &mut [u64]) {
         let n = self.params.ring_degree;

@@ -115,7 +115,7 @@ impl ClientKey {
     }
 
     /// The keys under which a key-switching key's samples stand.
-    fn key_switching_stages(&self) -> &[ClientKey] {
+    pub(crate) fn key_switching_stages(&self) -> &[ClientKey] {
         match self.params.exact {
             None => std::slice::from_ref(self),
             Some(exact) => &self.stages[..exact.key_switching_parts().len()],

@@ -87,7 +87,7 @@ pub trait Modulus: Words {
     fn from_goldilocks(a: u64) -> Self::Word;
     /// Factor that brings centred words to the unit of the f64 path.
     const F64_UNIT: f64;
-    /// The gadget's value at `level`: 2^(w - beta·(level+1)) as a word, w = 32 or 64.
+    /// The gadget's value at `level`: the word nearest to q/2^(beta·(level+1)).
     fn gadget_value(gadget: Gadget, level: usize) -> Self::Word;
 }
 
@@ -256,9 +256,8 @@ impl Words for Goldilocks {
     }
     #[inline(always)]
     fn digit(a: u64, field: DigitField) -> i32 {
-        // Centred first: the gadget is a power of two, and 2^64 is not 0 modulo p.
-        let shifted = Self::centered(a).cast_unsigned().wrapping_add(field.offset) >> field.shift;
-        (shifted as u32 & field.mask).cast_signed() - field.half
+        // On the torus itself: whole turns drop out of bit fields of 2^64, and not of those of p.
+        Torus64::digit(Self::to_float(a), field)
     }
     fn share(words: &mut [u64], log2: u32) {
         let inverse = goldilocks::inv(1 << log2);
@@ -344,14 +343,13 @@ impl Modulus for Goldilocks {
     }
     #[inline(always)]
     fn gadget_value(gadget: Gadget, level: usize) -> u64 {
-        1 << (64 - gadget.log2_base * (level as u32 + 1))
+        let bits = gadget.log2_base * (level as u32 + 1);
+        (goldilocks::P >> bits) + (goldilocks::P >> (bits - 1) & 1)
     }
 }
 
 /// The torus in units of 2^-64: what the f64 path accumulates in over the Goldilocks modulus, since additions and digits
-/// modulo 2^64 cost a third of those modulo p. Going there and back moves a word by one unit at most. Digits of 2^-64 units
-/// meet key messages that are fractions of p, so that an external product errs by 2^-32 of the part of a word that its
-/// digits hold: less than the gadget drops, for any gadget of at most 32 bits.
+/// modulo 2^64 cost a third of those modulo p. Going there and back moves a word by one unit at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Torus64;
 

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::exact;
 use crate::params::{Gadget, ModulusKind, ModulusSwitch, ParamSet};
 use crate::product::FIXED_POINT_RANGE;
 
@@ -114,6 +115,9 @@ pub fn key_switch_variance(params: &ParamSet) -> f64 {
 /// -1/2 times the sum of the key's noises. A sum of m bootstrapped samples has m^2 times this.
 #[must_use]
 pub fn shared_variance(params: &ParamSet, path: Path) -> f64 {
+    if let Some(exact) = params.exact {
+        return exact::noise::shared_variance(params, exact, path);
+    }
     let key_switch = params.extracted_dimension() as f64
         * params.key_switch.levels as f64
         * params.lwe_variance();
@@ -124,9 +128,12 @@ pub fn shared_variance(params: &ParamSet, path: Path) -> f64 {
     (key_switch + rotations) / 4.0
 }
 
-/// Variance of a bootstrapped sample: blind rotation and key switch.
+/// Variance of a bootstrapped sample: blind rotation and key switch; of an exact bootstrap that of its digits.
 #[must_use]
 pub fn bootstrap_output_variance(params: &ParamSet, path: Path) -> f64 {
+    if let Some(exact) = params.exact {
+        return exact::noise::stages(params, exact, path).output;
+    }
     blind_rotation_variance(params, path) + key_switch_variance(params)
 }
 
@@ -336,8 +343,7 @@ impl Noise {
         path: Path,
         input: u64,
     ) -> Noise {
-        let at_switch = self.variance() + modulus_switch_variance(params);
-        let failure = log2_tail(margin(message_bits), at_switch);
+        let failure = log2_bootstrap_failure(params, path, message_bits, self.variance());
         let shared = shared_variance(params, path);
         let own = Term {
             coefficient: 1.0,
@@ -353,6 +359,25 @@ impl Noise {
             terms: BTreeMap::from([(next_source(), own), (SHARED_SOURCE, common)]),
             merged: 0.0,
             log2_failure: log2_add(self.log2_failure, failure),
+        }
+    }
+}
+
+/// log2 of the probability that a bootstrap of a p-bit function (0: a Boolean gate) fails on a sample of this variance.
+#[must_use]
+pub fn log2_bootstrap_failure(
+    params: &ParamSet,
+    path: Path,
+    message_bits: u32,
+    input_variance: f64,
+) -> f64 {
+    match params.exact {
+        None => log2_tail(
+            margin(message_bits),
+            input_variance + modulus_switch_variance(params),
+        ),
+        Some(exact) => {
+            exact::noise::log2_failure(params, exact, path, message_bits, input_variance)
         }
     }
 }

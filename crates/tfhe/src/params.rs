@@ -464,9 +464,6 @@ impl ParamSet {
     #[must_use]
     pub fn log2_failure(&self, message_bits: u32, norm2: f64) -> f64 {
         let input = norm2 * noise::bootstrap_output_variance(self, noise::Path::Fast);
-        noise::log2_tail(
-            noise::margin(message_bits),
-            input + noise::modulus_switch_variance(self),
-        )
+        noise::log2_bootstrap_failure(self, noise::Path::Fast, message_bits, input)
     }
 }

@@ -305,6 +305,90 @@ fn a_read_sample_is_computed_with() {
 }
 
 #[test]
+fn two_functions_of_one_sample() {
+    let place = Place::prepared("second-half");
+    let total = place.copy_example("examples/total.tasm");
+    place.ok(&format!("put d.img {total}"));
+    for (low, high, y) in [(5, 2, 6), (5, 2, 2), (7, 0, 7)] {
+        for (name, value) in [("low", low), ("high", high), ("y", y)] {
+            place.ok(&format!(
+                "encrypt {value} --unsigned --out {name}.ct --force"
+            ));
+        }
+        place.ok("put d.img low.ct --as cor:0:1");
+        place.ok("put d.img high.ct --as cor:0:2");
+        place.ok("run d.img cow:0:3 --write y.ct --out upper.ct --force");
+        assert_eq!(place.decrypted("upper.ct"), high + (low + y) / 8);
+    }
+    // The binary form has the ordinary instructions.
+    let asm = place.json(&format!("asm {total} --params tiny --out total.tscp"));
+    assert_eq!(
+        (&asm["instructions"], &asm["bootstraps"]),
+        (&6.into(), &2.into())
+    );
+    let text = place.ok("disasm total.tscp");
+    assert!(text.contains("mov cor:0:0, cor:0:1"), "{text}");
+}
+
+#[test]
+fn functions_of_two_arguments_and_tables_from_files() {
+    let place = Place::prepared("nvme");
+    fs::create_dir(place.path("programs")).unwrap();
+    let program = |sign: &str, function: &str| {
+        let text = format!(
+            ".reg x = cor:1\n.reg y = cow:2\n.tv f {sign} in=2+2 = {function}\n homadd x, y\n bootstrap f, x\n return x\n"
+        );
+        fs::write(place.path("programs/f.tasm"), text).unwrap();
+    };
+    let compute = |sign: &str, x: i64, y: i64| {
+        let option = if sign == "unsigned" { "--unsigned" } else { "" };
+        place.ok(&format!("encrypt {x} --bits 2 {option} --out x.ct --force"));
+        place.ok(&format!("encrypt {y} --bits 4 {option} --out y.ct --force"));
+        place.ok("put d.img x.ct --as cor:0:1");
+        place.ok("run d.img cow:0:2 --write y.ct --out r.ct --force");
+        place.decrypted("r.ct")
+    };
+    program("unsigned", "x * y + (x > y ? 1 : 0)");
+    place.ok("put d.img programs/f.tasm");
+    for (x, y, expected) in [(0, 0, 0), (3, 3, 9), (3, 2, 7), (1, 3, 3), (2, 0, 1)] {
+        assert_eq!(compute("unsigned", x, y), expected, "{x}, {y}");
+    }
+    program("signed", "3*x - y");
+    place.ok("put d.img programs/f.tasm");
+    for (x, y, expected) in [(0, 0, 0), (1, 1, 2), (1, -2, 5), (-1, -2, -1), (-2, 1, -7)] {
+        assert_eq!(compute("signed", x, y), expected, "{x}, {y}");
+    }
+    // Out of the range below: minus the value.
+    assert_eq!(compute("signed", -2, -1), 5);
+
+    // Sixteen values, from a file beside the program, wherever the command runs.
+    program("unsigned", "file \"values.txt\"");
+    place.fails(
+        1,
+        "put d.img programs/f.tasm",
+        &["programs/f.tasm", "values.txt", "No such file"],
+    );
+    let values = place.path("programs/values.txt");
+    fs::write(&values, "# broken\n0 1 2 three").unwrap();
+    place.fails(
+        1,
+        "asm programs/f.tasm --params tiny",
+        &["values.txt", "line 2", "three"],
+    );
+    fs::write(&values, "0 1 2").unwrap();
+    place.fails(1, "asm programs/f.tasm --params tiny", &["3 values"]);
+    let table: Vec<String> = (0..16).map(|m| (m * 7 % 16).to_string()).collect();
+    fs::write(&values, format!("# 7·m mod 16\n{}\n", table.join(", "))).unwrap();
+    place.ok("asm programs/f.tasm --params tiny");
+    place.ok("put d.img programs/f.tasm");
+    assert_eq!(compute("unsigned", 2, 3), (2 * 4 + 3) * 7 % 16);
+    program("unsigned", "file \"../values.txt\"");
+    place.fails(1, "put d.img programs/f.tasm", &["line 3", "folder"]);
+    program("unsigned", "x +");
+    place.fails(1, "put d.img programs/f.tasm", &["line 3", "`y`"]);
+}
+
+#[test]
 fn key_ids_keep_clients_apart() {
     let place = Place::prepared("nvme");
     let maximum = place.copy_example("examples/maximum.tasm");

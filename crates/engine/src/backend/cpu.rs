@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use toroid_isa::KeyKind;
 use toroid_ring::simd::Isa;
 use toroid_tfhe::TfheError;
-use toroid_tfhe::bootstrap::{BootstrappingKey, BootstrappingKeyLoader, bootstrap};
+use toroid_tfhe::bootstrap::{BootstrappingKey, BootstrappingKeyLoader, Job, bootstrap_all};
 use toroid_tfhe::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use toroid_tfhe::lwe::{self, words_from_bytes};
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
@@ -128,18 +128,18 @@ impl Backend for CpuBackend {
         params: &'static ParamSet,
         bootstrapping: &dyn LoadedKey,
         key_switching: &dyn LoadedKey,
-        test_vector: &[u8],
-        sample: &mut [u8],
+        test_vectors: &[&[u8]],
+        sample: &[u8],
         cancel: &CancelToken,
-    ) -> Result<(), BackendError> {
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
         dispatch!(
             params,
             self.path,
-            run(
+            programmable(
                 params,
                 bootstrapping,
                 key_switching,
-                test_vector,
+                test_vectors,
                 sample,
                 (&self.cores, cancel)
             )
@@ -290,25 +290,36 @@ fn begin<M: Modulus, A: Arithmetic<M>>(
     })
 }
 
-fn run<M: Modulus, A: Arithmetic<M>>(
+/// Programmable bootstraps of copies of the sample, which stream the bootstrapping key together.
+fn programmable<M: Modulus, A: Arithmetic<M>>(
     params: &'static ParamSet,
     bootstrapping: &dyn LoadedKey,
     key_switching: &dyn LoadedKey,
-    test_vector: &[u8],
-    sample: &mut [u8],
+    test_vectors: &[&[u8]],
+    sample: &[u8],
     (cores, cancel): (&Cores, &CancelToken),
-) -> Result<(), BackendError> {
-    let test_vector =
-        words_from_bytes::<M>("a test vector", params, test_vector, params.trlwe_words())?;
-    let mut result = words_from_bytes::<M>("a TLWE sample", params, sample, params.tlwe_words())?;
-    bootstrap(
+) -> Result<Vec<Vec<u8>>, BackendError> {
+    let test_vectors = test_vectors
+        .iter()
+        .map(|bytes| words_from_bytes::<M>("a test vector", params, bytes, params.trlwe_words()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let sample = words_from_bytes::<M>("a TLWE sample", params, sample, params.tlwe_words())?;
+    let mut results = vec![sample; test_vectors.len()];
+    let mut jobs: Vec<Job<'_, M>> = test_vectors
+        .iter()
+        .zip(&mut results)
+        .map(|(test_vector, result)| (test_vector.as_slice(), result.as_mut_slice()))
+        .collect();
+    let share = cores.take(params.trgsw_rows() * jobs.len());
+    bootstrap_all(
         loaded::<BootstrappingKey<M, A>>(bootstrapping)?,
         loaded::<KeySwitchingKey<M>>(key_switching)?,
-        &test_vector,
-        &mut result,
-        cores.take(params.trgsw_rows()).threads(),
+        &mut jobs,
+        share.threads(),
         &|| cancel.is_cancelled(),
     )?;
-    sample.copy_from_slice(bytemuck::cast_slice(&result));
-    Ok(())
+    Ok(results
+        .iter()
+        .map(|words| bytemuck::cast_slice(words).to_vec())
+        .collect())
 }

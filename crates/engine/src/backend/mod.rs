@@ -67,20 +67,21 @@ pub trait Backend: Send + Sync {
         form: KeyForm,
     ) -> Result<Box<dyn KeySink>, BackendError>;
 
-    /// Bootstraps `sample` in place with `test_vector`: blind rotation, sample extraction, key switch. Looks at `cancel`
-    /// every few milliseconds.
+    /// Bootstraps `sample` with each of `test_vectors` (at least one): blind rotation, sample extraction, key switch. Gives one
+    /// sample for each, in their order; each is what a call with its test vector alone could give, so that a back end may share
+    /// among them whatever depends on the sample only. Looks at `cancel` every few milliseconds.
     ///
     /// # Errors
-    /// [`BackendError::Cancelled`] or a failure; `sample` then holds anything.
+    /// [`BackendError::Cancelled`] or a failure.
     fn bootstrap(
         &self,
         params: &'static ParamSet,
         bootstrapping: &dyn LoadedKey,
         key_switching: &dyn LoadedKey,
-        test_vector: &[u8],
-        sample: &mut [u8],
+        test_vectors: &[&[u8]],
+        sample: &[u8],
         cancel: &CancelToken,
-    ) -> Result<(), BackendError>;
+    ) -> Result<Vec<Vec<u8>>, BackendError>;
 
     /// `dst <- dst + src`, word by word.
     fn hom_add(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]);

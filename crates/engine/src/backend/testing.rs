@@ -103,6 +103,7 @@ pub fn test_vector(params: &ParamSet, message_bits: u32, f: impl Fn(u64) -> u64)
 #[derive(Debug, Default)]
 pub struct PlaintextBackend {
     bootstraps: AtomicU64,
+    calls: AtomicU64,
 }
 
 impl PlaintextBackend {
@@ -116,6 +117,12 @@ impl PlaintextBackend {
     #[must_use]
     pub fn bootstraps(&self) -> u64 {
         self.bootstraps.load(Ordering::Relaxed)
+    }
+
+    /// In how many calls, each of one sample.
+    #[must_use]
+    pub fn bootstrap_calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
     }
 
     fn zip(params: &ParamSet, dst: &mut [u8], src: &[u8], f: impl Fn(u128, u128) -> u128) {
@@ -155,10 +162,10 @@ impl Backend for PlaintextBackend {
         params: &'static ParamSet,
         bootstrapping: &dyn LoadedKey,
         key_switching: &dyn LoadedKey,
-        test_vector: &[u8],
-        sample: &mut [u8],
+        test_vectors: &[&[u8]],
+        sample: &[u8],
         cancel: &CancelToken,
-    ) -> Result<(), BackendError> {
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
         if cancel.is_cancelled() {
             return Err(BackendError::Cancelled);
         }
@@ -175,23 +182,29 @@ impl Backend for PlaintextBackend {
                 });
             }
         }
-        self.bootstraps.fetch_add(1, Ordering::Relaxed);
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.bootstraps
+            .fetch_add(test_vectors.len() as u64, Ordering::Relaxed);
         let q = modulus(params);
         let body = words(params, sample).last().copied().unwrap_or_default();
         let degree = params.ring_degree;
         let rotation = (body * 2 * degree as u128 + q / 2) / q % (2 * degree as u128);
-        let polynomial = &words(params, test_vector)[params.glwe_dimension * degree..];
-        let coefficient = polynomial[rotation as usize % degree];
-        let mut result = vec![0; params.tlwe_words()];
-        if let Some(body) = result.last_mut() {
-            *body = if rotation < degree as u128 {
-                coefficient
-            } else {
-                (q - coefficient) % q
-            };
-        }
-        put_words(params, &result, sample);
-        Ok(())
+        let result = |test_vector: &&[u8]| {
+            let polynomial = &words(params, test_vector)[params.glwe_dimension * degree..];
+            let coefficient = polynomial[rotation as usize % degree];
+            let mut result = vec![0; params.tlwe_words()];
+            if let Some(body) = result.last_mut() {
+                *body = if rotation < degree as u128 {
+                    coefficient
+                } else {
+                    (q - coefficient) % q
+                };
+            }
+            let mut bytes = vec![0; params.tlwe_bytes()];
+            put_words(params, &result, &mut bytes);
+            bytes
+        };
+        Ok(test_vectors.iter().map(result).collect())
     }
 
     fn hom_add(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]) {

@@ -3,14 +3,18 @@
 use std::ops::ControlFlow;
 
 use toroid_ring::simd::Isa;
+use toroid_tfhe::TfheError;
+use toroid_tfhe::bootstrap::BootstrappingKeyLoader;
 use toroid_tfhe::encoding::Encoding;
-use toroid_tfhe::exact::{ExactKey, ExactKeySwitchingKey, Run};
+use toroid_tfhe::exact::{ExactKey, ExactKeySwitchingKey, KeyLoader, PartsLoader, Run};
 use toroid_tfhe::glwe;
+use toroid_tfhe::key_switch::KeySwitchingKeyLoader;
 use toroid_tfhe::keys::ClientKey;
-use toroid_tfhe::modulus::{Goldilocks, Modulus};
-use toroid_tfhe::params::{ParamSet, TINY_EXACT};
+use toroid_tfhe::modulus::{Goldilocks, Modulus, Words};
+use toroid_tfhe::params::{ParamSet, TINY, TINY_EXACT};
 use toroid_tfhe::product::{Arithmetic, Exact, Fast, Naive};
 use toroid_tfhe::random::Csprng;
+use toroid_tfhe::seeded::{KeyForm, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
 
 const ALONE: Run<'static> = Run {
     threads: 1,
@@ -54,8 +58,8 @@ fn random_table(params: &ParamSet, rng: &mut Csprng) -> (Vec<i64>, Vec<u64>) {
     (values, words)
 }
 
-/// Every message through a random table of all p + 1 bits.
-fn every_message<A: Arithmetic<Goldilocks>>(threads: usize) {
+/// Every `step`th message through a random table of all p + 1 bits.
+fn messages<A: Arithmetic<Goldilocks>>(threads: usize, step: usize) {
     let params = &TINY_EXACT;
     let keys = keys::<A>(params, 1);
     let mut rng = Csprng::from_seed([2; 32]);
@@ -63,7 +67,7 @@ fn every_message<A: Arithmetic<Goldilocks>>(threads: usize) {
     let (values, table) = random_table(params, &mut rng);
     let table = glwe::test_vector::<Goldilocks>(params, encoding, &table).unwrap();
     let run = Run { threads, ..ALONE };
-    for message in encoding.messages() {
+    for message in encoding.messages().step_by(step) {
         let sample = words(&keys.client.encrypt(message, encoding, &mut rng).unwrap());
         let out = keys
             .key
@@ -79,13 +83,14 @@ fn every_message<A: Arithmetic<Goldilocks>>(threads: usize) {
 
 #[test]
 fn every_message_of_a_random_table_on_the_fast_path() {
-    every_message::<Fast>(1);
-    every_message::<Fast>(2);
+    messages::<Fast>(1, 1);
+    messages::<Fast>(2, 37);
 }
 
 #[test]
-fn every_message_of_a_random_table_on_the_exact_path() {
-    every_message::<Exact>(1);
+fn messages_of_a_random_table_on_the_exact_path() {
+    messages::<Exact>(1, 7);
+    messages::<Exact>(2, 101);
 }
 
 #[test]
@@ -103,4 +108,209 @@ fn the_exact_path_is_the_oracles() {
             .bootstrap(&slow.switching, &[&table], &sample, ALONE),
     ];
     assert_eq!(a.unwrap(), b.unwrap());
+}
+
+/// Keys written in a form, and loaded from it in pieces.
+fn loaded<A: Arithmetic<Goldilocks>>(form: KeyForm) {
+    let params = &TINY_EXACT;
+    let mut rng = Csprng::from_seed([5; 32]);
+    let client = ClientKey::generate(params, &mut rng);
+    let (mut bootstrapping, mut switching) = (Vec::new(), Vec::new());
+    let mut last = 0;
+    let mut progress = |done: u64, total: u64| {
+        assert!(done >= last && done <= total);
+        last = done;
+        ControlFlow::Continue(())
+    };
+    client
+        .bootstrapping_key(form, &mut rng, &mut progress, &mut |bytes| {
+            bootstrapping.extend_from_slice(bytes);
+            Ok(())
+        })
+        .unwrap();
+    client
+        .key_switching_key(
+            form,
+            &mut rng,
+            &mut |_, _| ControlFlow::Continue(()),
+            &mut |bytes| {
+                switching.extend_from_slice(bytes);
+                Ok(())
+            },
+        )
+        .unwrap();
+    assert_eq!(
+        bootstrapping.len() as u64,
+        form.bootstrapping_key_bytes(params)
+    );
+    assert_eq!(switching.len() as u64, form.key_switching_key_bytes(params));
+
+    fn load<L: KeyLoader>(
+        mut loader: PartsLoader<L>,
+        bytes: &[u8],
+    ) -> (&'static ParamSet, Vec<L::Key>) {
+        for piece in bytes.chunks(100_003) {
+            loader.write(piece).unwrap();
+        }
+        assert!(loader.write(&[0]).is_err());
+        loader.finish().unwrap()
+    }
+    let isa = Isa::best();
+    let (_, parts) = match form {
+        KeyForm::Seeded => load(
+            PartsLoader::bootstrapping(params, form, |part| {
+                SeededBootstrappingKeyLoader::<Goldilocks, A>::new(part, isa)
+            })
+            .unwrap(),
+            &bootstrapping,
+        ),
+        KeyForm::Expanded => load(
+            PartsLoader::bootstrapping(params, form, |part| {
+                BootstrappingKeyLoader::<Goldilocks, A>::new(part, isa)
+            })
+            .unwrap(),
+            &bootstrapping,
+        ),
+    };
+    let key = ExactKey::new(params, parts).unwrap();
+    let (_, parts) = match form {
+        KeyForm::Seeded => load(
+            PartsLoader::key_switching(params, form, |part| {
+                SeededKeySwitchingKeyLoader::<Goldilocks>::new(part, isa)
+            })
+            .unwrap(),
+            &switching,
+        ),
+        KeyForm::Expanded => load(
+            PartsLoader::key_switching(params, form, |part| {
+                KeySwitchingKeyLoader::<Goldilocks>::new(part, isa)
+            })
+            .unwrap(),
+            &switching,
+        ),
+    };
+    let switching = ExactKeySwitchingKey::new(params, parts).unwrap();
+    let encoding = Encoding::new(params.message_bits, false).unwrap();
+    let (values, table) = random_table(params, &mut rng);
+    let sample = words(&client.encrypt(300, encoding, &mut rng).unwrap());
+    let out = key
+        .bootstrap(&switching, &[&table], &sample, ALONE)
+        .unwrap();
+    let decoded = client.decrypt(bytemuck::cast_slice(&out[0]), encoding);
+    assert_eq!(decoded.unwrap(), values[300]);
+}
+
+#[test]
+fn keys_are_loaded_from_both_forms() {
+    for form in KeyForm::ALL {
+        loaded::<Fast>(form);
+        loaded::<Exact>(form);
+    }
+}
+
+#[test]
+fn several_functions_of_one_sample_and_tables_of_few_values() {
+    let params = &TINY_EXACT;
+    let keys = keys::<Fast>(params, 6);
+    let mut rng = Csprng::from_seed([7; 32]);
+    let encoding = Encoding::new(params.message_bits, true).unwrap();
+    let functions: [fn(i64) -> i64; 5] = [
+        |x| x,
+        |x| i64::from(x < 0),
+        |_| -3,
+        |x| 64 * (x & 3) - 100,
+        |x| -(x.abs()),
+    ];
+    let tables: Vec<Vec<u64>> = functions
+        .iter()
+        .map(|f| {
+            let table: Vec<u64> = encoding
+                .messages()
+                .map(|m| Goldilocks::encode(f(m), encoding.bits() + 1))
+                .collect();
+            glwe::test_vector::<Goldilocks>(params, encoding, &table).unwrap()
+        })
+        .collect();
+    let tables: Vec<&[u64]> = tables.iter().map(Vec::as_slice).collect();
+    for message in [-256, -100, -1, 0, 1, 77, 255] {
+        let sample = words(&keys.client.encrypt(message, encoding, &mut rng).unwrap());
+        let out = keys
+            .key
+            .bootstrap(&keys.switching, &tables, &sample, ALONE)
+            .unwrap();
+        for (f, out) in functions.iter().zip(&out) {
+            let decoded = keys.client.decrypt(bytemuck::cast_slice(out), encoding);
+            assert_eq!(decoded.unwrap(), f(message), "message {message}");
+        }
+    }
+}
+
+#[test]
+fn narrower_inputs_own_the_entries_about_their_places() {
+    let params = &TINY_EXACT;
+    let keys = keys::<Fast>(params, 8);
+    let mut rng = Csprng::from_seed([9; 32]);
+    for (bits, signed) in [(4, true), (4, false), (1, false)] {
+        let encoding = Encoding::new(bits, signed).unwrap();
+        let table: Vec<u64> = encoding
+            .messages()
+            .map(|m| Goldilocks::encode(m * m + 1, 9))
+            .collect();
+        let table = glwe::test_vector::<Goldilocks>(params, encoding, &table).unwrap();
+        let output = Encoding::new(8, false).unwrap();
+        for message in encoding.messages() {
+            let mut sample = words(&keys.client.encrypt(message, encoding, &mut rng).unwrap());
+            // A quarter of the distance between two messages.
+            let off = Goldilocks::encode(if rng.next_u64() & 1 == 0 { 1 } else { -1 }, bits + 3);
+            let body = sample.last_mut().unwrap();
+            *body = Goldilocks::add(*body, off);
+            let out = keys
+                .key
+                .bootstrap(&keys.switching, &[&table], &sample, ALONE)
+                .unwrap();
+            let decoded = keys.client.decrypt(bytemuck::cast_slice(&out[0]), output);
+            assert_eq!(
+                decoded.unwrap(),
+                message * message + 1,
+                "{bits} bits, message {message}"
+            );
+        }
+    }
+}
+
+#[test]
+fn wrong_inputs_are_refused() {
+    let params = &TINY_EXACT;
+    let keys = keys::<Fast>(params, 10);
+    let sample = vec![0; params.tlwe_words()];
+    let table = vec![0; params.test_vector_words()];
+    let bootstrap = |tables: &[&[u64]], sample: &[u64]| {
+        keys.key.bootstrap(&keys.switching, tables, sample, ALONE)
+    };
+    assert!(matches!(
+        bootstrap(&[&table[1..]], &sample),
+        Err(TfheError::Length { .. })
+    ));
+    assert!(matches!(
+        bootstrap(&[&table], &sample[1..]),
+        Err(TfheError::Length { .. })
+    ));
+    assert!(bootstrap(&[], &sample).unwrap().is_empty());
+    let stop = Run {
+        threads: 1,
+        cancelled: &|| true,
+    };
+    let cancelled = keys
+        .key
+        .bootstrap(&keys.switching, &[&table], &sample, stop);
+    assert!(matches!(cancelled, Err(TfheError::Cancelled)));
+    assert!(matches!(
+        ExactKey::<Goldilocks, Fast>::new(&TINY, Vec::new()),
+        Err(TfheError::NotExact(_))
+    ));
+    let missing = ExactKey::<Goldilocks, Fast>::new(params, Vec::new());
+    assert!(matches!(missing, Err(TfheError::ParamsMismatch { .. })));
+    let wide = Encoding::new(params.message_bits + 1, false).unwrap();
+    let refused = glwe::test_vector::<Goldilocks>(params, wide, &[0; 1 << 10]);
+    assert!(matches!(refused, Err(TfheError::FunctionTooWide { .. })));
 }

@@ -92,7 +92,9 @@ fn check_masks<M: Modulus>(params: &ParamSet, rows: [u32; 2], samples: [u32; 2])
 #[test]
 fn masks_and_sizes_are_the_known_answers() {
     assert_eq!(ANSWERS.map(|answer| answer.0.id), [1, 2, 3, 4, 5, 6]);
-    assert_eq!(ANSWERS.len(), ParamSet::ALL.len());
+    // The keys of the other sets are made of several such keys.
+    let single = ParamSet::ALL.iter().filter(|set| set.exact.is_none());
+    assert_eq!(ANSWERS.len(), single.count());
     for (params, rows, samples, bootstrapping, key_switching) in ANSWERS {
         match params.modulus {
             ModulusKind::Torus32 => check_masks::<Torus32>(params, rows, samples),

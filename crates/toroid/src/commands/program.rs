@@ -38,15 +38,18 @@ pub struct DisasmArgs {
     program: PathBuf,
 }
 
-/// Assembles a source file and verifies the program as far as it goes without a drive.
+/// Assembles a source file, with the files of values beside it, and verifies the program as far as it goes without a drive.
 pub fn assemble_file(path: &Path) -> anyhow::Result<Assembly> {
     let bytes = read_limited(path, toroid_isa::MAX_SOURCE_BYTES)?;
     let text = String::from_utf8(bytes)
         .with_context(|| format!("{} is no text of a program", path.display()))?;
-    let assembly = match toroid_isa::assemble(&text) {
+    let mut assembly = match toroid_isa::assemble(&text) {
         Ok(assembly) => assembly,
         Err(errors) => bail!("{}:\n{errors}", path.display()),
     };
+    let folder = path.parent().unwrap_or(Path::new(""));
+    toroid_client::tables::read_files(&mut assembly, folder)
+        .with_context(|| path.display().to_string())?;
     let environment = AssumePresent {
         stack_slots: STACK_SLOTS,
     };

@@ -1,0 +1,428 @@
+//! Adjacent bootstraps of one sample are one call of the back end, and nothing else differs.
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
+
+mod common;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::*;
+use proptest::prelude::*;
+use toroid_engine::backend::cpu::CpuBackend;
+use toroid_engine::backend::testing::{PlaintextBackend, decode_sample};
+use toroid_engine::{
+    Backend, BackendError, CancelToken, Engine, EngineError, KeyForm, KeyKind, KeySink, LoadedKey,
+    MemorySwap,
+};
+use toroid_isa::{Instruction, VrNumber, assemble};
+use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::glwe;
+use toroid_tfhe::keys::ClientKey;
+use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
+use toroid_tfhe::noise::Path;
+use toroid_tfhe::params::{ModulusKind, ParamSet, TINY, TINY32};
+use toroid_tfhe::random::Csprng;
+
+const VECTORS: u32 = 3;
+const REGISTERS: u32 = 5;
+
+fn tv(index: u32) -> VrNumber {
+    vr(&format!("tv:0:{index}"))
+}
+
+/// An engine with keys, the functions m + 1, 2·m and 15 - m, and the messages 1 to 5 in cor:0:0 to cor:0:4.
+fn counting_engine(paged_bytes: u64) -> (Engine, Arc<PlaintextBackend>) {
+    let backend = Arc::new(PlaintextBackend::new());
+    let engine = Engine::new(
+        config(paged_bytes),
+        Arc::clone(&backend) as _,
+        Arc::new(MemorySwap::new()),
+    );
+    store_keys(&engine, 0, &TINY);
+    store_function(&engine, tv(0), &TINY, |m| m + 1);
+    store_function(&engine, tv(1), &TINY, |m| 2 * m);
+    store_function(&engine, tv(2), &TINY, |m| 15 - m);
+    for index in 0..REGISTERS {
+        store_message(&engine, cor(0, index), &TINY, i64::from(index) + 1);
+    }
+    (engine, backend)
+}
+
+/// Calls of the back end for a program in the language, which must run; and the messages of cor:0:0 to cor:0:4 then.
+fn calls_of(body: &str) -> (u64, Vec<u64>) {
+    let (engine, backend) = counting_engine(1 << 20);
+    let names = ".reg f = tv:0\n.reg g = tv:1\n.reg h = tv:2\n.reg a = cor:0\n.reg b = cor:1\n.reg c = cor:2\n.reg d = cor:3\n";
+    let assembly = assemble(&format!("{names}{body}\nreturn a\n")).unwrap();
+    store_program(&engine, 0, &TINY, assembly.program.instructions());
+    let outcome = run(&engine, 0).unwrap();
+    assert_eq!(outcome.instructions.len(), assembly.program.len());
+    for (timing, instruction) in outcome
+        .instructions
+        .iter()
+        .zip(assembly.program.instructions())
+    {
+        assert_eq!(timing.instruction, *instruction);
+    }
+    assert_eq!(
+        backend.bootstraps(),
+        assembly.program.bootstrap_count() as u64
+    );
+    let messages = (0..REGISTERS)
+        .map(|index| {
+            let sample = engine.read_sample(COMMAND, cor(0, index)).unwrap();
+            decode_sample(&TINY, &sample.bytes, 4)
+        })
+        .collect();
+    (backend.bootstrap_calls(), messages)
+}
+
+#[test]
+fn what_is_one_sample_is_one_call() {
+    for (body, calls, messages) in [
+        (
+            "bootstrap [f, g, h], [b, a, c], a",
+            1,
+            [2, 2, 14, 4, 5].as_slice(),
+        ),
+        ("bootstrap [f, f], [b, c], d", 1, [1, 5, 5, 4, 5].as_slice()),
+        // Moved first, bootstrapped later.
+        (
+            "mov b, a\nhomadd c, c\nbootstrap f, b\nbootstrap g, a",
+            1,
+            [2, 2, 6, 4, 5].as_slice(),
+        ),
+        (
+            "bootstrap f, a\nbootstrap g, b",
+            2,
+            [2, 4, 3, 4, 5].as_slice(),
+        ),
+        // The second of one register bootstraps the result of the first.
+        (
+            "bootstrap f, a\nbootstrap g, a",
+            2,
+            [4, 2, 3, 4, 5].as_slice(),
+        ),
+        // Written between.
+        (
+            "mov b, a\nbootstrap f, b\nhomadd a, a\nbootstrap g, a",
+            2,
+            [4, 2, 3, 4, 5].as_slice(),
+        ),
+        // Written between, but to another register: not adjacent.
+        (
+            "mov b, a\nbootstrap f, b\nhomadd c, c\nbootstrap g, a",
+            2,
+            [2, 2, 6, 4, 5].as_slice(),
+        ),
+        // Two samples with two functions each.
+        (
+            "bootstrap [f, g], [a, b], a\nbootstrap [f, g], [c, d], c",
+            2,
+            [2, 2, 4, 6, 5].as_slice(),
+        ),
+        // Equal messages are not the same sample.
+        (
+            "homadd a, a\nbootstrap f, a\nbootstrap g, b",
+            2,
+            [3, 4, 3, 4, 5].as_slice(),
+        ),
+    ] {
+        assert_eq!(calls_of(body), (calls, messages.to_vec()), "{body}");
+    }
+}
+
+#[test]
+fn long_runs_are_several_calls() {
+    let (engine, backend) = counting_engine(4 << 20);
+    let mut program: Vec<Instruction> = (10..210)
+        .map(|index| Instruction::Move {
+            dst: cor(0, index),
+            src: cor(0, 0),
+        })
+        .collect();
+    program.extend((10..210).map(|index| Instruction::Bootstrap {
+        tv: tv(index % VECTORS),
+        n: cor(0, index),
+    }));
+    program.push(Instruction::Return { n: cor(0, 209) });
+    store_program(&engine, 0, &TINY, &program);
+    let outcome = run(&engine, 0).unwrap();
+    assert_eq!((backend.bootstraps(), backend.bootstrap_calls()), (200, 4));
+    assert_eq!(decode_sample(&TINY, &outcome.bytes, 4), 14);
+}
+
+#[test]
+fn a_run_shares_its_time_and_counts_every_page() {
+    // Room for a few samples only.
+    let (engine, _) = counting_engine(5 * 4096);
+    let (a, b) = (cor(0, 0), cor(0, 1));
+    let program = [
+        Instruction::Move { dst: b, src: a },
+        Instruction::Bootstrap { tv: tv(0), n: a },
+        Instruction::Bootstrap { tv: tv(1), n: b },
+        Instruction::Return { n: a },
+    ];
+    store_program(&engine, 0, &TINY, &program);
+    let outcome = run(&engine, 0).unwrap();
+    let [_, first, second, _] = outcome.instructions.as_slice() else {
+        panic!("{:?}", outcome.instructions)
+    };
+    assert_eq!(first.duration, second.duration);
+    assert!(first.duration > Duration::ZERO);
+    let sum = |pages: fn(&toroid_engine::InstructionTiming) -> u64| {
+        outcome.instructions.iter().map(pages).sum::<u64>()
+    };
+    assert_eq!(sum(|timing| timing.page_ins), outcome.page_ins);
+    assert_eq!(sum(|timing| timing.page_outs), outcome.page_outs);
+}
+
+/// Fails, or gives a sample too few, where it is given several test vectors.
+struct Odd {
+    inner: PlaintextBackend,
+    fails: bool,
+}
+
+impl Backend for Odd {
+    fn name(&self) -> &'static str {
+        "odd"
+    }
+
+    fn path(&self) -> Path {
+        self.inner.path()
+    }
+
+    fn begin_key(
+        &self,
+        params: &'static ParamSet,
+        kind: KeyKind,
+        form: KeyForm,
+    ) -> Result<Box<dyn KeySink>, BackendError> {
+        self.inner.begin_key(params, kind, form)
+    }
+
+    fn bootstrap(
+        &self,
+        params: &'static ParamSet,
+        bootstrapping: &dyn LoadedKey,
+        key_switching: &dyn LoadedKey,
+        test_vectors: &[&[u8]],
+        sample: &[u8],
+        cancel: &CancelToken,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        let mut results = self.inner.bootstrap(
+            params,
+            bootstrapping,
+            key_switching,
+            test_vectors,
+            sample,
+            cancel,
+        )?;
+        if test_vectors.len() > 1 {
+            if self.fails {
+                let reason = "one too many".to_owned();
+                return Err(BackendError::Failed { reason });
+            }
+            results.pop();
+        }
+        Ok(results)
+    }
+
+    fn hom_add(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]) {
+        self.inner.hom_add(params, dst, src);
+    }
+
+    fn hom_sub(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]) {
+        self.inner.hom_sub(params, dst, src);
+    }
+
+    fn hom_int_mult(&self, params: &'static ParamSet, dst: &mut [u8], v: i32) {
+        self.inner.hom_int_mult(params, dst, v);
+    }
+}
+
+#[test]
+fn a_run_that_fails_changes_nothing() {
+    for (fails, expected) in [
+        (true, "one too many"),
+        (false, "1 samples for 2 test vectors"),
+    ] {
+        let inner = PlaintextBackend::new();
+        let engine = Engine::new(
+            config(1 << 20),
+            Arc::new(Odd { inner, fails }),
+            Arc::new(MemorySwap::new()),
+        );
+        let (a, b) = (cor(0, 0), cor(0, 1));
+        store_keys(&engine, 0, &TINY);
+        store_function(&engine, tv(0), &TINY, |m| m + 1);
+        store_message(&engine, a, &TINY, 3);
+        store_message(&engine, b, &TINY, 4);
+        let before = samples(&engine);
+        let program = [
+            Instruction::Bootstrap { tv: tv(0), n: b },
+            Instruction::Move { dst: b, src: a },
+            Instruction::Bootstrap { tv: tv(0), n: a },
+            Instruction::Bootstrap { tv: tv(0), n: b },
+            Instruction::Return { n: a },
+        ];
+        store_program(&engine, 0, &TINY, &program);
+        match run(&engine, 0) {
+            Err(EngineError::Backend {
+                vr,
+                source: BackendError::Failed { reason },
+            }) => {
+                assert_eq!(vr, a);
+                assert!(reason.contains(expected), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(samples(&engine), before);
+        assert_eq!(engine.paging().resident_pages, 2);
+    }
+}
+
+/// A step of a random program: kind, two registers, a test vector.
+fn steps() -> impl Strategy<Value = Vec<(u8, u32, u32, u32)>> {
+    prop::collection::vec((0u8..8, 0..REGISTERS, 0..REGISTERS, 0..VECTORS), 1..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn programs_give_the_same_fused_and_unfused(steps in steps()) {
+        let body: Vec<Instruction> = steps
+            .into_iter()
+            .map(|(kind, a, b, function)| match kind {
+                0..=2 => Instruction::Move { dst: cor(0, a), src: cor(0, b) },
+                3 => Instruction::HomAdd { dst: cor(0, a), src: cor(0, b) },
+                _ => Instruction::Bootstrap { tv: tv(function), n: cor(0, a) },
+            })
+            .collect();
+        let bootstraps = body.iter().filter(|made| made.test_vector().is_some()).count() as u64;
+        let results = [false, true].map(|apart| {
+            let (engine, backend) = counting_engine(1 << 20);
+            let spare = cor(0, 9);
+            store_message(&engine, spare, &TINY, 0);
+            let mut program = Vec::new();
+            for instruction in &body {
+                program.push(*instruction);
+                if apart {
+                    program.push(Instruction::HomIntMult { n: spare, v: 1 });
+                }
+            }
+            program.push(Instruction::Return { n: cor(0, 0) });
+            store_program(&engine, 0, &TINY, &program);
+            let outcome = run(&engine, 0).unwrap();
+            let sources: Vec<_> = (0..REGISTERS)
+                .map(|index| {
+                    let sample = engine.read_sample(COMMAND, cor(0, index)).unwrap();
+                    (
+                        sample.bytes,
+                        (sample.message_bits, sample.signed, sample.computed),
+                        sample.noise.variance(),
+                        sample.noise.log2_failure(),
+                        // Correlations too: what is known of sums with the first register.
+                        outcome.noise.plus(&sample.noise, -1.0).variance(),
+                    )
+                })
+                .collect();
+            (sources, backend.bootstraps(), backend.bootstrap_calls())
+        });
+        let [(fused, done, calls), (unfused, done_apart, calls_apart)] = results;
+        prop_assert_eq!(fused, unfused);
+        prop_assert_eq!((done, done_apart, calls_apart), (bootstraps, bootstraps, bootstraps));
+        prop_assert!(calls <= bootstraps);
+    }
+}
+
+fn key(
+    backend: &CpuBackend,
+    client: &ClientKey,
+    kind: KeyKind,
+    rng: &mut Csprng,
+) -> Arc<dyn LoadedKey> {
+    let params = client.params();
+    let mut sink = backend.begin_key(params, kind, KeyForm::Expanded).unwrap();
+    let mut write = |bytes: &[u8]| {
+        sink.write(bytes).unwrap();
+        Ok(())
+    };
+    let mut go_on = |_, _| ControlFlow::Continue(());
+    match kind {
+        KeyKind::Bootstrapping => {
+            client.bootstrapping_key(KeyForm::Expanded, rng, &mut go_on, &mut write)
+        }
+        KeyKind::KeySwitching => {
+            client.key_switching_key(KeyForm::Expanded, rng, &mut go_on, &mut write)
+        }
+    }
+    .unwrap();
+    sink.finish().unwrap()
+}
+
+fn function<M: Modulus>(
+    params: &'static ParamSet,
+    input: Encoding,
+    f: impl Fn(i64) -> i64,
+) -> Vec<u8> {
+    let bits = input.bits() + 1;
+    let table: Vec<M::Word> = input
+        .messages()
+        .map(|m| M::encode(f(m).rem_euclid(1 << bits), bits))
+        .collect();
+    let words = glwe::test_vector::<M>(params, input, &table).unwrap();
+    bytemuck::cast_slice(&words).to_vec()
+}
+
+#[test]
+fn the_cpu_gives_what_single_bootstraps_give() {
+    let functions: [fn(i64) -> i64; 3] = [|m| m, |m| m * m / 4, |m| -m];
+    for (params, path) in [
+        (&TINY, Path::Exact),
+        (&TINY, Path::Fast),
+        (&TINY32, Path::Exact),
+        (&TINY32, Path::Fast),
+    ] {
+        let backend = CpuBackend::new(path);
+        let mut rng = Csprng::from_seed([3; 32]);
+        let client = ClientKey::generate(params, &mut rng);
+        let [bootstrapping, key_switching] = [KeyKind::Bootstrapping, KeyKind::KeySwitching]
+            .map(|kind| key(&backend, &client, kind, &mut rng));
+        let input = Encoding::new(params.message_bits, true).unwrap();
+        let vectors = functions.map(|f| match params.modulus {
+            ModulusKind::Torus32 => function::<Torus32>(params, input, f),
+            ModulusKind::Goldilocks => function::<Goldilocks>(params, input, f),
+        });
+        let sample = client.encrypt(-2, input, &mut rng).unwrap();
+        let bootstrap = |vectors: &[&[u8]]| {
+            backend
+                .bootstrap(
+                    params,
+                    &*bootstrapping,
+                    &*key_switching,
+                    vectors,
+                    &sample,
+                    &CancelToken::new(),
+                )
+                .unwrap()
+        };
+        let together = bootstrap(&[&vectors[0], &vectors[1], &vectors[2]]);
+        let apart: Vec<Vec<u8>> = vectors
+            .iter()
+            .flat_map(|vector| bootstrap(&[vector]))
+            .collect();
+        // The FFT's rounding depends on how the work is shared out among threads.
+        if path == Path::Exact {
+            assert_eq!(together, apart, "{}", params.name);
+        }
+        for samples in [&together, &apart] {
+            let messages: Vec<i64> = samples
+                .iter()
+                .map(|bytes| client.decrypt(bytes, input).unwrap())
+                .collect();
+            assert_eq!(messages, [-2, 1, 2], "{} {path:?}", params.name);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Measured noise of the stages of an exact bootstrap, beside the formulas of [`super::noise`]. It takes the secret keys: for
+//! tests and for choosing parameters.
+
+use crate::TfheError;
+use crate::encoding::Encoding;
+use crate::glwe::{self, RowMaker};
+use crate::keys::ClientKey;
+use crate::lwe::LweSecretKey;
+use crate::modulus::Modulus;
+use crate::product::Arithmetic;
+use crate::random::Csprng;
+
+use super::noise::{self, Stages};
+use super::{ExactKey, ExactKeySwitchingKey, Run};
+
+/// Mean square of an error that was measured, and what the formula says.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    /// The stage.
+    pub name: &'static str,
+    /// Measured values.
+    pub count: u64,
+    /// Their mean square, over the torus.
+    pub variance: f64,
+    /// What the formula says.
+    pub formula: f64,
+}
+
+/// Errors of all stages over a number of bootstraps.
+pub struct Measurement<'a, M: Modulus, A: Arithmetic<M>> {
+    client: &'a ClientKey,
+    key: &'a ExactKey<M, A>,
+    switching: &'a ExactKeySwitchingKey<M>,
+    maker: RowMaker,
+    formulas: Stages,
+    /// In the order of [`NAMES`]: number of values, and sum of their squares.
+    sums: [(u64, f64); NAMES.len()],
+}
+
+const NAMES: [&str; 8] = [
+    "key switch of an extraction",
+    "blind rotation of an extraction",
+    "body rows, constant coefficient",
+    "body rows, sum of the others",
+    "mask rows, a coefficient",
+    "vertical packing at the worst place",
+    "key switch of a digit",
+    "bootstrapped sample",
+];
+
+impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
+    /// Nothing measured so far.
+    ///
+    /// # Errors
+    /// [`TfheError::Ring`].
+    pub fn new(
+        client: &'a ClientKey,
+        key: &'a ExactKey<M, A>,
+        switching: &'a ExactKeySwitchingKey<M>,
+    ) -> Result<Self, TfheError> {
+        Ok(Measurement {
+            client,
+            key,
+            switching,
+            maker: RowMaker::new(&key.stages.circuit, client.glwe())?,
+            formulas: noise::stages(key.params, key.stages, A::PATH),
+            sums: [(0, 0.0); NAMES.len()],
+        })
+    }
+
+    fn note(&mut self, which: usize, error: M::Word) {
+        let error = M::centered(error) as f64 / M::KIND.log2().exp2();
+        self.sums[which].0 += 1;
+        self.sums[which].1 += error * error;
+    }
+
+    /// Follows one bootstrap through all stages, of a random message whose place in its polynomial is the first.
+    ///
+    /// # Errors
+    /// Those of [`ExactKey::bootstrap`].
+    pub fn follow(&mut self, rng: &mut Csprng, run: Run<'_>) -> Result<(), TfheError> {
+        let params = self.key.params;
+        let p = params.message_bits;
+        let encoding = Encoding::new(p, false)?;
+        let place = (params.ring_degree as u64 - 1) & ((1 << p) - 1);
+        let message = (rng.next_u64() & ((1 << p) - 1) & !place).cast_signed();
+        let mut sample = vec![M::Word::default(); params.tlwe_words()];
+        let lwe = self.client.lwe();
+        let word = encoding.encode::<M>(message)?;
+        lwe.encrypt_into::<M>(&mut sample, word, params.log2_lwe_noise, rng);
+
+        let key = self.key;
+        let levels = key.stages.circuit.gadget.levels;
+        let n = params.ring_degree;
+        let mut accumulators = Vec::new();
+        key.for_each_bit(self.switching, &sample, run, |_, acc| {
+            accumulators.push(acc.to_vec());
+            Ok(())
+        })?;
+        let mut rows =
+            vec![M::Word::default(); key.stages.circuit.trgsw_rows() * params.trlwe_words()];
+        for (bit, acc) in accumulators.iter().enumerate() {
+            let value = message >> bit & 1;
+            let mut slot = vec![M::Word::default(); params.tlwe_words()];
+            for index in 0..=levels {
+                glwe::sample_extract::<A::Words, _>(params, acc, index, &mut slot, A::leave);
+                let unit = if index < levels {
+                    key.half_level(index)
+                } else {
+                    key.place(bit as u32)
+                };
+                let expected = if value == 1 { M::neg(unit) } else { unit };
+                self.note(1, M::sub(lwe.phase::<M>(&slot), expected));
+            }
+            key.circuit_bootstrap(acc, &mut rows, run.threads)?;
+            for (index, row) in rows.chunks_exact(params.trlwe_words()).enumerate() {
+                let (component, gadget, level) = key.stages.circuit.trgsw_row(index);
+                let unit = M::select(M::gadget_value(gadget, level), value as u64);
+                let mut phase = self.maker.phase::<M>(row);
+                if component == params.glwe_dimension {
+                    self.note(2, M::sub(phase[0], unit));
+                    let (count, sum) = &mut self.sums[3];
+                    *count += 1;
+                    for word in &phase[1..] {
+                        let error = M::centered(*word) as f64 / M::KIND.log2().exp2();
+                        *sum += error * error;
+                    }
+                } else {
+                    let secret = &self.client.glwe().bits()[component * n..][..n];
+                    for (word, bit) in phase.iter_mut().zip(secret) {
+                        *word = M::add(*word, M::select(unit, *bit));
+                    }
+                    for word in phase {
+                        self.note(4, word);
+                    }
+                }
+            }
+        }
+
+        let table = self.random_table(rng);
+        let bits = key.extract_bits(self.switching, &sample, run)?;
+        let read = key.look_up(&bits, &table, run)?;
+        self.note(5, M::sub(lwe.phase::<M>(&read), table[message as usize]));
+        let [extract, refresh] = self.small_keys();
+        let mut small = vec![M::Word::default(); key.stages.refresh.tlwe_words()];
+        self.switching.refresh.switch(&read, &mut small)?;
+        let moved = M::sub(refresh.phase::<M>(&small), lwe.phase::<M>(&read));
+        self.note(6, moved);
+        let mut small = vec![M::Word::default(); key.stages.extract.tlwe_words()];
+        self.switching.extract.switch(&read, &mut small)?;
+        let moved = M::sub(extract.phase::<M>(&small), lwe.phase::<M>(&read));
+        self.note(0, moved);
+
+        let out = key.bootstrap(self.switching, &[&table], &sample, run)?;
+        self.note(7, M::sub(lwe.phase::<M>(&out[0]), table[message as usize]));
+        Ok(())
+    }
+
+    /// A table of random values of p + 1 bits, which takes all digits.
+    fn random_table(&self, rng: &mut Csprng) -> Vec<M::Word> {
+        let p = self.key.params.message_bits;
+        (0..1 << p)
+            .map(|_| M::encode((rng.next_u64() >> (63 - p)).cast_signed(), p + 1))
+            .collect()
+    }
+
+    fn small_keys(&self) -> [LweSecretKey; 2] {
+        let stages = self.client.key_switching_stages();
+        [stages[0].lwe().clone(), stages[1].lwe().clone()]
+    }
+
+    /// What was measured.
+    #[must_use]
+    pub fn results(&self) -> Vec<Measured> {
+        let f = &self.formulas;
+        let formulas = [
+            f.extract_key_switch,
+            f.extract_rotation,
+            f.body_row,
+            f.body_row_rest,
+            f.mask_row,
+            f.packing + f.packing_products,
+            f.refresh_key_switch,
+            f.output,
+        ];
+        NAMES
+            .into_iter()
+            .zip(self.sums)
+            .zip(formulas)
+            .map(|((name, (count, sum)), formula)| Measured {
+                name,
+                count,
+                variance: sum / count.max(1) as f64,
+                formula,
+            })
+            .collect()
+    }
+}
