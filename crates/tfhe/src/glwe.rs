@@ -319,23 +319,6 @@ impl RowMaker {
         }
     }
 
-    /// The phase polynomial of a TRLWE sample.
-    pub(crate) fn phase<M: Modulus>(&self, sample: &[M::Word]) -> Vec<M::Word> {
-        let n = self.params.ring_degree;
-        let (masks, body) = sample.split_at(self.params.extracted_dimension());
-        let mut product = vec![0; n];
-        let mut sum = vec![0; n];
-        for (mask, secret) in masks.chunks_exact(n).zip(self.secret.chunks_exact(n)) {
-            lift::<M>(self.plan.isa(), &mut product, mask);
-            self.plan.forward(&mut product);
-            self.plan.mul_add_assign(&mut sum, &product, secret);
-        }
-        self.plan.inverse(&mut sum);
-        let body = body.iter().zip(&sum);
-        body.map(|(b, sum)| M::sub(*b, M::from_goldilocks(*sum)))
-            .collect()
-    }
-
     /// A TRLWE sample of 0, its mask the one that a seed gives for row `number`, but as if `message` had been taken off the
     /// constant coefficient of mask component `component` (the body has none).
     fn zero<M: Modulus>(

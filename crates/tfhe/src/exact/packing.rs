@@ -3,8 +3,8 @@
 //! [`ExactKey::pack`] takes the automorphism keys of a circuit bootstrapping, by the tree of Chen, Dai, Kim and Song (ACNS 2021):
 //! two samples whose messages are at coefficients that are multiples of 2^(d+1) become one for the multiples of 2^d, by one key switch
 //! of k·t rows; where one of the two is missing that is a step of a trace. m messages N/m apart take m - 1 + log2(N/m) key
-//! switches, m messages side by side m - 1 + m·log2(N/m), for powers of two m. Noise ([`packing_variance`]): that of a
-//! trace in each message's coefficient, whatever m is.
+//! switches, m messages side by side m - 1 + m·log2(N/m), for powers of two m. Noise: that of a
+//! trace ([`super::noise::Stages::trace`]) in each message's coefficient, whatever m is.
 //!
 //! [`PrivateSwitchKey::pack`] takes the key of a functional key switch, usually that of f = 1 (algorithm 1 of Chillotti, Gama,
 //! Georgieva and Izabachène, J. Cryptology 2020): (k·N + 1)·t rows, each with a forward transform, whatever m is. The key is
@@ -17,13 +17,12 @@ use crate::bootstrap::{Workspace, check_words};
 use crate::glwe;
 use crate::memory::Buffer;
 use crate::modulus::{Modulus, Words};
-use crate::noise::{Path, digit_mean_square, dropped_variance, fft_variance};
-use crate::params::{ExactParams, Gadget, ParamSet};
+use crate::noise::Path;
+use crate::params::{Gadget, ParamSet};
 use crate::product::{Arithmetic, WordOf};
 
 use super::private::{
     PrivateSwitchKey, SwitchNoise, rounding_unit, row_count, sum_rounding, switch_noise_of,
-    unit_variance,
 };
 use super::{ExactKey, Run, in_parallel};
 
@@ -220,29 +219,6 @@ impl<M: Modulus, A: Arithmetic<M>> PrivateSwitchKey<M, A> {
     }
 }
 
-/// Variance that [`ExactKey::pack`] adds to each message: an automorphism's key switch in each of log2 N steps, each of which
-/// doubles what came before it, (N^2 - 1)/3 in all.
-///
-/// A key switch adds the noise of k·t·N products of a digit and the key's noise, and what the digits lose of each mask word
-/// that meets a one of the key. On the fast path the words of the first step are below 1/N, which makes their part in the error of
-/// units nothing; that they have fewer digits is not counted.
-#[must_use]
-pub fn packing_variance(stages: &ExactParams, path: Path) -> f64 {
-    let switch = &stages.switch;
-    let n = switch.ring_degree as f64;
-    let ones = switch.extracted_dimension() as f64 / 2.0;
-    let products = switch.trgsw_rows() as f64 * n;
-    let key = products * digit_mean_square(switch.gadget.log2_base) * switch.glwe_variance();
-    let dropped = ones * dropped_variance(switch.gadget);
-    let units = ones * unit_variance(switch.gadget, path);
-    let (fft, first_with_units) = match path {
-        Path::Exact => (0.0, n),
-        Path::Fast => (fft_variance(switch), n / 2.0),
-    };
-    let steps = |n: f64| (n * n - 1.0) / 3.0;
-    steps(n) * (key + dropped + fft) + steps(first_with_units) * units
-}
-
 /// The noise that [`PrivateSwitchKey::pack`] adds for this number of samples: the rows' to all coefficients, the message's to
 /// each message alone.
 #[must_use]
@@ -253,11 +229,12 @@ pub fn switch_packing_noise(
     path: Path,
 ) -> SwitchNoise {
     let samples = samples as f64;
-    let mut noise = switch_noise_of(params, gadget, samples, path);
+    let mut noise = switch_noise_of(params, gadget, samples);
     if path == Path::Fast {
         let rows = row_count(params, gadget);
         let transforms = rows * (params.ring_degree as f64).log2();
-        let rounding = transforms + sum_rounding(rows, 1.0);
+        // Complex products: their two parts are added up one by one.
+        let rounding = transforms + sum_rounding(rows, 0.5);
         noise.rows += samples * rounding * rounding_unit(params, gadget);
     }
     noise

@@ -397,39 +397,20 @@ pub(super) fn row_count(params: &ParamSet, gadget: Gadget) -> f64 {
     (params.extracted_dimension() as f64 + 1.0) * gadget.levels as f64
 }
 
-/// Variance of what digits of words modulo p lose beside the bits they drop, which a gadget of 32 bits or less hides.
-///
-/// The digits recompose modulo 2^64, which is 2^32 - 1 modulo p. Canonical words above the largest sum of digits, one in
-/// 2(B - 1), are off by that; the fast path's words, in units of 2^-64, all are off by 2^-32 of themselves.
-pub(super) fn unit_variance(gadget: Gadget, digits_of: Path) -> f64 {
-    let base = f64::from(gadget.log2_base).exp2();
-    let share = match digits_of {
-        Path::Exact => 0.5 / (base - 1.0),
-        Path::Fast => 1.0 / 12.0,
-    };
-    share * (-64.0f64).exp2()
-}
-
-/// What the digits of `samples` samples drop and bring in of a key's noise; `digits_of` whose words.
-pub(super) fn switch_noise_of(
-    params: &ParamSet,
-    gadget: Gadget,
-    samples: f64,
-    digits_of: Path,
-) -> SwitchNoise {
+/// What the digits of `samples` samples drop and bring in of a key's noise.
+pub(super) fn switch_noise_of(params: &ParamSet, gadget: Gadget, samples: f64) -> SwitchNoise {
     let digits = row_count(params, gadget) * digit_mean_square(gadget.log2_base);
     let ones = params.extracted_dimension() as f64 / 2.0;
     SwitchNoise {
         rows: samples * digits * params.glwe_variance(),
-        message: (1.0 + ones) * (dropped_variance(gadget) + unit_variance(gadget, digits_of)),
+        message: (1.0 + ones) * dropped_variance(gadget),
     }
 }
 
 /// The noise of a private functional key switch, on both paths.
 #[must_use]
 pub fn switch_noise(params: &ParamSet, gadget: Gadget, path: Path) -> SwitchNoise {
-    // The samples' words are taken apart as they come, not as the fast path's accumulators hold them.
-    let mut noise = switch_noise_of(params, gadget, 1.0, Path::Exact);
+    let mut noise = switch_noise_of(params, gadget, 1.0);
     if path == Path::Fast {
         noise.rows += switch_fft_variance(params, gadget);
     }

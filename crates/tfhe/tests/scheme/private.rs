@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use toroid_ring::simd::Isa;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::encoding::Encoding;
-use toroid_tfhe::exact::packing::{packing_variance, switch_packing_noise};
+use toroid_tfhe::exact::packing::switch_packing_noise;
 use toroid_tfhe::exact::private::{
     CircuitPrivateKey, PrivateSwitchKey, switch_fft_variance, switch_noise,
 };
@@ -408,7 +408,7 @@ fn packing<A: Arithmetic<Goldilocks>>() {
     check::<A>(
         "packing by automorphisms",
         &traced,
-        packing_variance(stages(), A::PATH),
+        toroid_tfhe::exact::noise::stages(PARAMS, stages(), A::PATH).trace,
     );
     let noise = switch_packing_noise(PARAMS, GADGET, some, A::PATH);
     check::<A>(
