@@ -81,9 +81,9 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
         sums: &mut [Self::Scalar],
         first: bool,
     );
-    /// sum += Σ factors\[j\]·rows\[j\] for loaded rows over the Goldilocks modulus, entry by entry, or for the same part of each:
-    /// `sum.len()` words of rows that begin `stride` words apart. Factors are below 2^24 in absolute value.
-    fn add_multiples(&self, sum: &mut [u64], rows: &[u64], stride: usize, factors: &[i32]);
+    /// sum += Σ factors\[j\]·rows\[j\] for loaded rows over the Goldilocks modulus, entry by entry, or for the same part of each,
+    /// as long as `sum`, one behind the other. Factors are below 2^24 in absolute value.
+    fn add_multiples(&self, sum: &mut [u64], rows: &[u64], factors: &[i32]);
     /// sum += other, entry by entry.
     fn add(&self, sum: &mut [Self::Scalar], other: &[Self::Scalar]);
     /// words += inverse transform of `spectrum`, which is destroyed.
@@ -220,24 +220,14 @@ multiversion! {
 /// Rows that are added up at once, so that their sum is loaded and stored once for all of them.
 pub(crate) const ROWS_AT_ONCE: usize = 8;
 
-/// The same part, `length` long, of rows that begin `stride` apart.
-#[inline(always)]
-fn parts_of<T>(rows: &[T], stride: usize, length: usize) -> [&[T]; ROWS_AT_ONCE] {
-    let mut parts = [&rows[..0]; ROWS_AT_ONCE];
-    for (part, row) in parts.iter_mut().zip(rows.chunks(stride)) {
-        *part = &row[..length];
-    }
-    parts
-}
-
 multiversion! {
     /// sum += Σ factors[j]·rows[j]. Several rows are summed up before they meet `sum`, which rounds less often then.
-    fn add_multiples_of_numbers(sum: &mut [f64], rows: &[f64], stride: usize, factors: &[i32]) {
+    fn add_multiples_of_numbers(sum: &mut [f64], rows: &[f64], factors: &[i32]) {
         let length = sum.len();
-        let groups = rows.chunks(ROWS_AT_ONCE * stride);
+        let groups = rows.chunks(ROWS_AT_ONCE * length);
         for (rows, factors) in groups.zip(factors.chunks(ROWS_AT_ONCE)) {
             if let Ok(factors) = <&[i32; ROWS_AT_ONCE]>::try_from(factors) {
-                let parts = parts_of(rows, stride, length);
+                let parts: [_; ROWS_AT_ONCE] = std::array::from_fn(|row| &rows[row * length..][..length]);
                 for (at, sum) in sum.iter_mut().enumerate() {
                     let mut terms = 0.0;
                     for (factor, part) in factors.iter().zip(parts) {
@@ -246,7 +236,7 @@ multiversion! {
                     *sum += terms;
                 }
             } else {
-                for (factor, row) in factors.iter().zip(rows.chunks(stride)) {
+                for (factor, row) in factors.iter().zip(rows.chunks(length)) {
                     for (sum, entry) in sum.iter_mut().zip(row) {
                         *sum += f64::from(*factor) * entry;
                     }
@@ -267,12 +257,12 @@ fn add_halves(sum: u64, low: i64, high: i64) -> u64 {
 
 multiversion! {
     /// sum += Σ factors[j]·rows[j] in the field: the halves of the entries apart, reduced once for several rows.
-    fn add_multiples_of_elements(sum: &mut [u64], rows: &[u64], stride: usize, factors: &[i32]) {
+    fn add_multiples_of_elements(sum: &mut [u64], rows: &[u64], factors: &[i32]) {
         let length = sum.len();
-        let groups = rows.chunks(ROWS_AT_ONCE * stride);
+        let groups = rows.chunks(ROWS_AT_ONCE * length);
         for (rows, factors) in groups.zip(factors.chunks(ROWS_AT_ONCE)) {
             if let Ok(factors) = <&[i32; ROWS_AT_ONCE]>::try_from(factors) {
-                let parts = parts_of(rows, stride, length);
+                let parts: [_; ROWS_AT_ONCE] = std::array::from_fn(|row| &rows[row * length..][..length]);
                 for (at, sum) in sum.iter_mut().enumerate() {
                     let (mut low, mut high) = (0, 0);
                     for (factor, part) in factors.iter().zip(parts) {
@@ -283,7 +273,7 @@ multiversion! {
                     *sum = add_halves(*sum, low, high);
                 }
             } else {
-                for (factor, row) in factors.iter().zip(rows.chunks(stride)) {
+                for (factor, row) in factors.iter().zip(rows.chunks(length)) {
                     let factor = goldilocks::from_signed(i64::from(*factor));
                     for (sum, entry) in sum.iter_mut().zip(row) {
                         *sum = goldilocks::add(*sum, goldilocks::mul(*entry, factor));
@@ -456,8 +446,8 @@ impl<M: Modulus> Arithmetic<M> for Exact {
         }
     }
 
-    fn add_multiples(&self, sum: &mut [u64], rows: &[u64], stride: usize, factors: &[i32]) {
-        add_multiples_of_elements(self.ntt.isa(), sum, rows, stride, factors);
+    fn add_multiples(&self, sum: &mut [u64], rows: &[u64], factors: &[i32]) {
+        add_multiples_of_elements(self.ntt.isa(), sum, rows, factors);
     }
 
     fn add(&self, sum: &mut [u64], other: &[u64]) {
@@ -553,15 +543,10 @@ impl<M: Modulus> Arithmetic<M> for Fast {
         }
     }
 
-    fn add_multiples(&self, sum: &mut [u64], rows: &[u64], stride: usize, factors: &[i32]) {
+    fn add_multiples(&self, sum: &mut [u64], rows: &[u64], factors: &[i32]) {
         let sum = bytemuck::cast_slice_mut(sum);
-        add_multiples_of_numbers(
-            self.plan.isa(),
-            sum,
-            bytemuck::cast_slice(rows),
-            stride,
-            factors,
-        );
+        let rows = bytemuck::cast_slice(rows);
+        add_multiples_of_numbers(self.plan.isa(), sum, rows, factors);
     }
 
     fn add(&self, sum: &mut [f64], other: &[f64]) {
@@ -625,8 +610,8 @@ impl<M: Modulus> Arithmetic<M> for Naive {
         }
     }
 
-    fn add_multiples(&self, sum: &mut [u64], rows: &[u64], stride: usize, factors: &[i32]) {
-        add_multiples_of_elements(Isa::Portable, sum, rows, stride, factors);
+    fn add_multiples(&self, sum: &mut [u64], rows: &[u64], factors: &[i32]) {
+        add_multiples_of_elements(Isa::Portable, sum, rows, factors);
     }
 
     fn add(&self, sum: &mut [u64], other: &[u64]) {

@@ -111,28 +111,41 @@ impl<M: Modulus, A: Arithmetic<M>> PrivateSwitchKey<M, A> {
             .iter()
             .map(|sample| self.factors(sample))
             .collect::<Result<Vec<_>, _>>()?;
-        let stride = self.arithmetic.row_bytes() / 8;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let row_words = self.arithmetic.row_bytes() / 8;
         let mut parts: Vec<Vec<&mut [u64]>> = Vec::new();
-        parts.resize_with(stride.div_ceil(PART), Vec::new);
+        parts.resize_with(row_words.div_ceil(PART), Vec::new);
         for row in rows {
-            row.fill(0);
             for (parts, part) in parts.iter_mut().zip(row.chunks_mut(PART)) {
                 parts.push(part);
             }
         }
         let keys = bytemuck::cast_slice::<u8, u64>(self.rows.bytes());
-        in_parallel(run.threads, parts, |index, mut sums| {
-            let keys = &keys[index * PART..];
-            for (group, keys) in keys.chunks(ROWS_AT_ONCE * stride).enumerate() {
+        in_parallel(run.threads, parts, |index, out| {
+            let first = index * PART;
+            let length = PART.min(row_words - first);
+            // Rows are multiples of a page apart, and would take the same lines of the cache.
+            let mut sums = vec![0; out.len() * length];
+            let mut rows = vec![0; ROWS_AT_ONCE * length];
+            for (group, keys) in keys.chunks(ROWS_AT_ONCE * row_words).enumerate() {
                 if (run.cancelled)() {
                     return Err(TfheError::Cancelled);
                 }
-                let first = group * ROWS_AT_ONCE;
-                for (sum, factors) in sums.iter_mut().zip(&factors) {
-                    let end = factors.len().min(first + ROWS_AT_ONCE);
-                    self.arithmetic
-                        .add_multiples(sum, keys, stride, &factors[first..end]);
+                let pairs = rows.chunks_exact_mut(length).zip(keys.chunks(row_words));
+                for (row, key) in pairs {
+                    row.copy_from_slice(&key[first..first + length]);
                 }
+                let begin = group * ROWS_AT_ONCE;
+                for (sum, factors) in sums.chunks_exact_mut(length).zip(&factors) {
+                    let end = factors.len().min(begin + ROWS_AT_ONCE);
+                    let factors = &factors[begin..end];
+                    self.arithmetic.add_multiples(sum, &rows, factors);
+                }
+            }
+            for (out, sum) in out.into_iter().zip(sums.chunks_exact(length)) {
+                out.copy_from_slice(sum);
             }
             Ok(())
         })
