@@ -4,7 +4,7 @@
 //! arguments: exact16, 3 runs, fast path, and three levels of 9 bits for the private key switch.
 //!
 //! Noise is the standard deviation over the torus, as log2, measured and by the formulas: of the constant coefficient of a body
-//! row, of its others, and of a mask row's coefficients.
+//! row, of its others, and of a mask row's coefficients. Then the times of both packings, with the noise of their formulas.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -12,7 +12,8 @@ use std::time::Instant;
 use toroid_ring::simd::Isa;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::encoding::Encoding;
-use toroid_tfhe::exact::private::{private_product_fft_variance, switch_noise};
+use toroid_tfhe::exact::packing::switch_packing_noise;
+use toroid_tfhe::exact::private::{PrivateSwitchKey, private_product_fft_variance, switch_noise};
 use toroid_tfhe::exact::{Bits, ExactKey, ExactKeySwitchingKey, Run, noise};
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::lwe::words_from_bytes;
@@ -150,6 +151,33 @@ fn measure<A: Arithmetic<Goldilocks>>(
         println!(
             "f64 adds 2^{:.2} in an external product with a privately made sample.",
             variance.log2() / 2.0
+        );
+    }
+    drop(private);
+
+    let mut one = vec![0; params.ring_degree];
+    one[0] = 1;
+    let switch: PrivateSwitchKey<Goldilocks, A> =
+        client.loaded_private_switch_key(&one, gadget, isa, &mut rng, &mut quiet)?;
+    for count in [32, params.ring_degree] {
+        let mut sample = vec![0; params.tlwe_words()];
+        rng.fill_uniform::<Goldilocks>(&mut sample);
+        let apart = params.ring_degree / count;
+        let placed: Vec<_> = (0..count).map(|i| (i * apart, &sample[..])).collect();
+        let started = Instant::now();
+        key.pack(&placed, ALONE)?;
+        let traced = started.elapsed();
+        let started = Instant::now();
+        switch.pack(&placed, ALONE)?;
+        let switched = started.elapsed();
+        let noise = switch_packing_noise(params, gadget, count, A::PATH);
+        println!(
+            "packing {count}: {:.1} ms and 2^{:.2} by automorphisms, {:.1} ms and 2^{:.2} by a key switch of {:.1} MiB",
+            traced.as_secs_f64() * 1e3,
+            stages.trace.log2() / 2.0,
+            switched.as_secs_f64() * 1e3,
+            (noise.message + noise.rows).log2() / 2.0,
+            switch.memory() as f64 / 2f64.powi(20),
         );
     }
     Ok(())

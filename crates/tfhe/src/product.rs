@@ -640,6 +640,8 @@ impl<M: Modulus> Arithmetic<M> for Naive {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::modulus::Goldilocks;
+    use crate::random::Csprng;
 
     #[test]
     fn the_prime_serves_the_sets_whose_products_it_holds() {
@@ -649,5 +651,62 @@ mod tests {
             .map(|params| params.name)
             .collect();
         assert_eq!(served, ["gate", "tiny32"]);
+    }
+
+    /// Eleven rows, so that some are left beside those taken at once, of entries and factors at their limits among others.
+    #[test]
+    fn multiples_add_up_in_the_field() {
+        let mut rng = Csprng::from_seed([1; 32]);
+        let (count, length) = (11, 37);
+        let mut rows = vec![0; count * length];
+        rng.fill_uniform::<Goldilocks>(&mut rows);
+        let edges = [0, 1, goldilocks::P - 1, u64::from(u32::MAX), 1 << 32];
+        for (entry, edge) in rows.iter_mut().step_by(3).zip(edges.into_iter().cycle()) {
+            *entry = edge;
+        }
+        for limit in [false, true] {
+            let factors: Vec<i32> = (0..count)
+                .map(|_| match (limit, rng.next_u64()) {
+                    (false, bits) => (bits % (1 << 25)) as i32 - (1 << 24) + 1,
+                    (true, _) => 1 - (1 << 24),
+                })
+                .collect();
+            let mut start = vec![0; length];
+            rng.fill_uniform::<Goldilocks>(&mut start);
+            let expected: Vec<u64> = (0..length)
+                .map(|at| {
+                    let terms = factors.iter().zip(rows[at..].iter().step_by(length));
+                    terms.fold(start[at], |sum, (factor, entry)| {
+                        let factor = goldilocks::from_signed(i64::from(*factor));
+                        goldilocks::add(sum, goldilocks::mul(factor, *entry))
+                    })
+                })
+                .collect();
+            for isa in Isa::available() {
+                let mut sum = start.clone();
+                add_multiples_of_elements(isa, &mut sum, &rows, &factors);
+                assert_eq!(sum, expected, "{isa}");
+            }
+        }
+    }
+
+    #[test]
+    fn multiples_of_numbers_add_up() {
+        let (count, length) = (19, 21);
+        let rows: Vec<f64> = (0..count * length).map(|i| (i * i % 97) as f64).collect();
+        let factors: Vec<i32> = (0..count)
+            .map(|i| (i * i * 31 % 513) as i32 - 256)
+            .collect();
+        let expected: Vec<f64> = (0..length)
+            .map(|at| {
+                let terms = factors.iter().zip(rows[at..].iter().step_by(length));
+                terms.fold(1.0, |sum, (factor, entry)| sum + f64::from(*factor) * entry)
+            })
+            .collect();
+        for isa in Isa::available() {
+            let mut sum = vec![1.0; length];
+            add_multiples_of_numbers(isa, &mut sum, &rows, &factors);
+            assert_eq!(sum, expected, "{isa}");
+        }
     }
 }
