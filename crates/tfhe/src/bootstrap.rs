@@ -6,6 +6,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::panic::resume_unwind;
+use std::slice::{ChunksExact, ChunksExactMut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -244,6 +245,26 @@ pub(crate) fn modulus_switch<M: Modulus>(
     (exponents, body << log2_slots)
 }
 
+/// Loads rows of k+1 polynomials in the coefficient domain into the first of `out`, in parallel.
+pub(crate) fn load_rows<M: Modulus, A: Arithmetic<M>>(
+    arithmetic: &A,
+    isa: Isa,
+    params: &ParamSet,
+    rows: &[M::Word],
+    out: &mut [u8],
+) {
+    let row_words = params.trlwe_words();
+    out.par_chunks_exact_mut(arithmetic.row_bytes())
+        .zip(rows.par_chunks_exact(row_words))
+        .for_each_init(
+            || (vec![0; row_words], vec![A::Scalar::default(); row_words]),
+            |(row, scratch), (out, words)| {
+                glwe::lift::<M>(isa, row, words);
+                arithmetic.load_coefficients(row, scratch, out);
+            },
+        );
+}
+
 impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
     /// Room for the n TRGSW samples of a set, with the kernels of `isa`; zeroes until they are loaded.
     pub(crate) fn empty(params: &'static ParamSet, isa: Isa) -> Result<Self, TfheError> {
@@ -263,21 +284,26 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         self.isa
     }
 
-    /// Loads rows in the coefficient domain, the first of which is row `first` of the key, in parallel.
+    /// Loads rows in the coefficient domain, the first of which is row `first` of the key.
     fn load_rows(&mut self, first: usize, rows: &[M::Word]) {
-        let row_words = self.params.trlwe_words();
+        let out = &mut self.rows.bytes_mut()[first * self.arithmetic.row_bytes()..];
+        load_rows(&self.arithmetic, self.isa, self.params, rows, out);
+    }
+
+    /// What computes with the rows.
+    pub(crate) fn arithmetic(&self) -> &A {
+        &self.arithmetic
+    }
+
+    /// The loaded rows of all TRGSW samples.
+    pub(crate) fn rows(&self) -> ChunksExact<'_, u8> {
+        self.rows.bytes().chunks_exact(self.arithmetic.row_bytes())
+    }
+
+    /// As [`Self::rows`], in words, to be written to.
+    pub(crate) fn rows_mut(&mut self) -> ChunksExactMut<'_, u64> {
         let row_bytes = self.arithmetic.row_bytes();
-        let (arithmetic, isa) = (&self.arithmetic, self.isa);
-        self.rows.bytes_mut()[first * row_bytes..]
-            .par_chunks_exact_mut(row_bytes)
-            .zip(rows.par_chunks_exact(row_words))
-            .for_each_init(
-                || (vec![0; row_words], vec![A::Scalar::default(); row_words]),
-                |(row, scratch), (out, words)| {
-                    glwe::lift::<M>(isa, row, words);
-                    arithmetic.load_coefficients(row, scratch, out);
-                },
-            );
+        self.rows.words_mut().chunks_exact_mut(row_bytes / 8)
     }
 
     /// Loads the rows of TRGSW sample `index`, in the coefficient domain.

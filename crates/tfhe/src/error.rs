@@ -69,6 +69,26 @@ pub enum TfheError {
     /// The set's modulus does not fit the type that was asked for.
     #[error("parameter set {0} has another ciphertext modulus")]
     ModulusMismatch(&'static str),
+    /// A gadget that words of the modulus have no room for.
+    #[error(
+        "{levels} digits of {log2_base} bits: a key switch takes 1 to 63 bits of a word, in digits of 1 to 24"
+    )]
+    Gadget {
+        /// Digits.
+        levels: usize,
+        /// Bits of each.
+        log2_base: u32,
+    },
+    /// A coefficient that a message cannot go to.
+    #[error("coefficient {index}: {params} takes one message at each of 0 to {}", degree - 1)]
+    Coefficient {
+        /// The coefficient.
+        index: usize,
+        /// Degree of the set.
+        degree: usize,
+        /// Name of the set.
+        params: &'static str,
+    },
     /// The caller asked to stop.
     #[error("cancelled")]
     Cancelled,

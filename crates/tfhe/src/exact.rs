@@ -14,6 +14,8 @@
 mod digits;
 pub mod measure;
 pub mod noise;
+pub mod packing;
+pub mod private;
 
 use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
@@ -417,6 +419,26 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
         sample: &[M::Word],
         run: Run<'_>,
     ) -> Result<Bits<'_, M, A>, TfheError> {
+        let mut samples = self.room_for_bits(key_switching, sample)?;
+        let trgsw_words = self.stages.circuit.trgsw_rows() * self.params.trlwe_words();
+        let mut rows = vec![M::Word::default(); trgsw_words];
+        self.for_each_bit(key_switching, sample, run, |bit, acc| {
+            self.circuit_bootstrap(acc, &mut rows, run.threads)?;
+            samples.load_sample(bit, &rows);
+            Ok(())
+        })?;
+        Ok(Bits {
+            key: self,
+            samples: Some(samples),
+        })
+    }
+
+    /// Memory for the TRGSW samples of the bits of `sample`, if it and the key that takes them off are those of the set.
+    fn room_for_bits(
+        &self,
+        key_switching: &ExactKeySwitchingKey<M>,
+        sample: &[M::Word],
+    ) -> Result<BootstrappingKey<M, A>, TfheError> {
         if key_switching.params != self.params {
             return Err(TfheError::ParamsMismatch {
                 what: "the key-switching key",
@@ -435,21 +457,10 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .pop();
-        let mut samples = match spare {
-            Some(samples) => samples,
-            None => BootstrappingKey::empty(&self.stages.circuit, self.isa())?,
-        };
-        let trgsw_words = self.stages.circuit.trgsw_rows() * self.params.trlwe_words();
-        let mut rows = vec![M::Word::default(); trgsw_words];
-        self.for_each_bit(key_switching, sample, run, |bit, acc| {
-            self.circuit_bootstrap(acc, &mut rows, run.threads)?;
-            samples.load_sample(bit, &rows);
-            Ok(())
-        })?;
-        Ok(Bits {
-            key: self,
-            samples: Some(samples),
-        })
+        spare.map_or_else(
+            || BootstrappingKey::empty(&self.stages.circuit, self.isa()),
+            Ok,
+        )
     }
 
     /// Takes the bits off a sample, from the lowest up, and hands each to `take` as what its blind rotation left.

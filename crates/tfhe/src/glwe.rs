@@ -13,7 +13,7 @@ use crate::encoding::Encoding;
 use crate::exact;
 use crate::lwe::LweSecretKey;
 use crate::modulus::{Modulus, Words};
-use crate::params::ParamSet;
+use crate::params::{Gadget, ParamSet};
 use crate::random::Csprng;
 use crate::seeded::MaskSeed;
 
@@ -136,6 +136,27 @@ pub(crate) fn sample_extract<M: Words, W>(
         }
     }
     out[params.extracted_dimension()] = leave(trlwe[params.extracted_dimension() + index]);
+}
+
+/// A TRLWE sample whose constant coefficient is the message of a TLWE sample of dimension k·N, its words brought to the
+/// other's by `enter`. What stands in the other coefficients is no message.
+pub(crate) fn sample_embed<M: Words, W: Copy>(
+    params: &ParamSet,
+    sample: &[W],
+    out: &mut [M::Word],
+    enter: impl Fn(W) -> M::Word,
+) {
+    let n = params.ring_degree;
+    let (mask, body) = sample.split_at(params.extracted_dimension());
+    for (a, out) in mask.chunks_exact(n).zip(out.chunks_exact_mut(n)) {
+        out[0] = enter(a[0]);
+        for (o, c) in out[1..].iter_mut().zip(a[1..].iter().rev()) {
+            *o = M::neg(enter(*c));
+        }
+    }
+    let bodies = &mut out[params.extracted_dimension()..];
+    bodies.fill(M::Word::default());
+    bodies[0] = enter(body[0]);
 }
 
 /// A test vector as a trivial TRLWE sample of (k+1)·N words: `table` gives the output word of every message of
@@ -272,6 +293,28 @@ impl RowMaker {
             for (word, coefficient) in body.iter_mut().zip(&secrets[component * n..][..n]) {
                 let factor = goldilocks::to_centered(*coefficient) as i32;
                 *word = M::add(*word, M::mul_signed(unit, factor));
+            }
+        }
+    }
+
+    /// Key bit number `index` of a private functional key switch: for each level of `gadget` a row that encrypts
+    /// `bit`·factor·g_level. The factor's coefficients are small: g_0 times each is below q/2.
+    pub(crate) fn scaled_bit<M: Modulus>(
+        &self,
+        (index, bit): (usize, u64),
+        (factor, gadget): (&[i32], Gadget),
+        seed: &MaskSeed,
+        out: &mut [M::Word],
+        rng: &mut Csprng,
+    ) {
+        let rows = out.chunks_exact_mut(self.params.trlwe_words());
+        for (level, out) in rows.enumerate() {
+            let number = (index * gadget.levels + level) as u64;
+            self.zero::<M>((seed, number), (0, M::Word::default()), out, rng);
+            let unit = M::select(M::gadget_value(gadget, level), bit);
+            let body = &mut out[self.params.extracted_dimension()..];
+            for (word, coefficient) in body.iter_mut().zip(factor) {
+                *word = M::add(*word, M::mul_signed(unit, *coefficient));
             }
         }
     }

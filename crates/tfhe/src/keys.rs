@@ -568,7 +568,7 @@ fn in_turn(
 
 /// Makes `words_per_bit` words for every key bit, `group` bits at a time and several groups side by side, and hands
 /// them to `take` in order. `make` is given the position of its first bit.
-fn stream<W: bytemuck::Pod + Default + Send + Sync>(
+pub(crate) fn stream<W: bytemuck::Pod + Default + Send + Sync>(
     (bits, group): (&[u64], usize),
     words_per_bit: usize,
     rng: &mut Csprng,

@@ -81,6 +81,9 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
         sums: &mut [Self::Scalar],
         first: bool,
     );
+    /// sum += Σ factors\[j\]·rows\[j\] for loaded rows over the Goldilocks modulus, entry by entry, or for the same part of each,
+    /// as long as `sum`, one behind the other. Factors are below 2^24 in absolute value.
+    fn add_multiples(&self, sum: &mut [u64], rows: &[u64], factors: &[i32]);
     /// sum += other, entry by entry.
     fn add(&self, sum: &mut [Self::Scalar], other: &[Self::Scalar]);
     /// words += inverse transform of `spectrum`, which is destroyed.
@@ -210,6 +213,73 @@ multiversion! {
     fn add_elements(sum: &mut [u64], other: &[u64]) {
         for (sum, other) in sum.iter_mut().zip(other) {
             *sum = goldilocks::add(*sum, *other);
+        }
+    }
+}
+
+/// Rows that are added up at once, so that their sum is loaded and stored once for all of them.
+pub(crate) const ROWS_AT_ONCE: usize = 8;
+
+multiversion! {
+    /// sum += Σ factors[j]·rows[j]. Several rows are summed up before they meet `sum`, which rounds less often then.
+    fn add_multiples_of_numbers(sum: &mut [f64], rows: &[f64], factors: &[i32]) {
+        let length = sum.len();
+        let groups = rows.chunks(ROWS_AT_ONCE * length);
+        for (rows, factors) in groups.zip(factors.chunks(ROWS_AT_ONCE)) {
+            if let Ok(factors) = <&[i32; ROWS_AT_ONCE]>::try_from(factors) {
+                let parts: [_; ROWS_AT_ONCE] = std::array::from_fn(|row| &rows[row * length..][..length]);
+                for (at, sum) in sum.iter_mut().enumerate() {
+                    let mut terms = 0.0;
+                    for (factor, part) in factors.iter().zip(parts) {
+                        terms += f64::from(*factor) * part[at];
+                    }
+                    *sum += terms;
+                }
+            } else {
+                for (factor, row) in factors.iter().zip(rows.chunks(length)) {
+                    for (sum, entry) in sum.iter_mut().zip(row) {
+                        *sum += f64::from(*factor) * entry;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// sum + low + high·2^32 in the field, for |low| and |high| below 2^60.
+#[inline(always)]
+fn add_halves(sum: u64, low: i64, high: i64) -> u64 {
+    // 2^64 = 2^32 - 1: what `high` holds above 32 bits. The rest of it, shifted, is below p.
+    let carried = low + (high >> 32) * 0xffff_ffff;
+    let sum = goldilocks::add(sum, high.cast_unsigned() << 32);
+    goldilocks::add(sum, goldilocks::from_signed(carried))
+}
+
+multiversion! {
+    /// sum += Σ factors[j]·rows[j] in the field: the halves of the entries apart, reduced once for several rows.
+    fn add_multiples_of_elements(sum: &mut [u64], rows: &[u64], factors: &[i32]) {
+        let length = sum.len();
+        let groups = rows.chunks(ROWS_AT_ONCE * length);
+        for (rows, factors) in groups.zip(factors.chunks(ROWS_AT_ONCE)) {
+            if let Ok(factors) = <&[i32; ROWS_AT_ONCE]>::try_from(factors) {
+                let parts: [_; ROWS_AT_ONCE] = std::array::from_fn(|row| &rows[row * length..][..length]);
+                for (at, sum) in sum.iter_mut().enumerate() {
+                    let (mut low, mut high) = (0, 0);
+                    for (factor, part) in factors.iter().zip(parts) {
+                        let entry = part[at];
+                        low += i64::from(*factor) * i64::from(entry as u32);
+                        high += i64::from(*factor) * (entry >> 32).cast_signed();
+                    }
+                    *sum = add_halves(*sum, low, high);
+                }
+            } else {
+                for (factor, row) in factors.iter().zip(rows.chunks(length)) {
+                    let factor = goldilocks::from_signed(i64::from(*factor));
+                    for (sum, entry) in sum.iter_mut().zip(row) {
+                        *sum = goldilocks::add(*sum, goldilocks::mul(*entry, factor));
+                    }
+                }
+            }
         }
     }
 }
@@ -376,6 +446,10 @@ impl<M: Modulus> Arithmetic<M> for Exact {
         }
     }
 
+    fn add_multiples(&self, sum: &mut [u64], rows: &[u64], factors: &[i32]) {
+        add_multiples_of_elements(self.ntt.isa(), sum, rows, factors);
+    }
+
     fn add(&self, sum: &mut [u64], other: &[u64]) {
         match &self.prime {
             None => add_elements(self.ntt.isa(), sum, other),
@@ -469,6 +543,12 @@ impl<M: Modulus> Arithmetic<M> for Fast {
         }
     }
 
+    fn add_multiples(&self, sum: &mut [u64], rows: &[u64], factors: &[i32]) {
+        let sum = bytemuck::cast_slice_mut(sum);
+        let rows = bytemuck::cast_slice(rows);
+        add_multiples_of_numbers(self.plan.isa(), sum, rows, factors);
+    }
+
     fn add(&self, sum: &mut [f64], other: &[f64]) {
         add_numbers(self.plan.isa(), sum, other);
     }
@@ -530,6 +610,10 @@ impl<M: Modulus> Arithmetic<M> for Naive {
         }
     }
 
+    fn add_multiples(&self, sum: &mut [u64], rows: &[u64], factors: &[i32]) {
+        add_multiples_of_elements(Isa::Portable, sum, rows, factors);
+    }
+
     fn add(&self, sum: &mut [u64], other: &[u64]) {
         for (sum, other) in sum.iter_mut().zip(other) {
             *sum = match M::KIND {
@@ -556,6 +640,8 @@ impl<M: Modulus> Arithmetic<M> for Naive {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::modulus::Goldilocks;
+    use crate::random::Csprng;
 
     #[test]
     fn the_prime_serves_the_sets_whose_products_it_holds() {
@@ -565,5 +651,62 @@ mod tests {
             .map(|params| params.name)
             .collect();
         assert_eq!(served, ["gate", "tiny32"]);
+    }
+
+    /// Eleven rows, so that some are left beside those taken at once, of entries and factors at their limits among others.
+    #[test]
+    fn multiples_add_up_in_the_field() {
+        let mut rng = Csprng::from_seed([1; 32]);
+        let (count, length) = (11, 37);
+        let mut rows = vec![0; count * length];
+        rng.fill_uniform::<Goldilocks>(&mut rows);
+        let edges = [0, 1, goldilocks::P - 1, u64::from(u32::MAX), 1 << 32];
+        for (entry, edge) in rows.iter_mut().step_by(3).zip(edges.into_iter().cycle()) {
+            *entry = edge;
+        }
+        for limit in [false, true] {
+            let factors: Vec<i32> = (0..count)
+                .map(|_| match (limit, rng.next_u64()) {
+                    (false, bits) => (bits % (1 << 25)) as i32 - (1 << 24) + 1,
+                    (true, _) => 1 - (1 << 24),
+                })
+                .collect();
+            let mut start = vec![0; length];
+            rng.fill_uniform::<Goldilocks>(&mut start);
+            let expected: Vec<u64> = (0..length)
+                .map(|at| {
+                    let terms = factors.iter().zip(rows[at..].iter().step_by(length));
+                    terms.fold(start[at], |sum, (factor, entry)| {
+                        let factor = goldilocks::from_signed(i64::from(*factor));
+                        goldilocks::add(sum, goldilocks::mul(factor, *entry))
+                    })
+                })
+                .collect();
+            for isa in Isa::available() {
+                let mut sum = start.clone();
+                add_multiples_of_elements(isa, &mut sum, &rows, &factors);
+                assert_eq!(sum, expected, "{isa}");
+            }
+        }
+    }
+
+    #[test]
+    fn multiples_of_numbers_add_up() {
+        let (count, length) = (19, 21);
+        let rows: Vec<f64> = (0..count * length).map(|i| (i * i % 97) as f64).collect();
+        let factors: Vec<i32> = (0..count)
+            .map(|i| (i * i * 31 % 513) as i32 - 256)
+            .collect();
+        let expected: Vec<f64> = (0..length)
+            .map(|at| {
+                let terms = factors.iter().zip(rows[at..].iter().step_by(length));
+                terms.fold(1.0, |sum, (factor, entry)| sum + f64::from(*factor) * entry)
+            })
+            .collect();
+        for isa in Isa::available() {
+            let mut sum = vec![1.0; length];
+            add_multiples_of_numbers(isa, &mut sum, &rows, &factors);
+            assert_eq!(sum, expected, "{isa}");
+        }
     }
 }

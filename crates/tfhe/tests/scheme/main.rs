@@ -8,4 +8,5 @@ mod common;
 mod exact;
 mod loaders;
 mod noise;
+mod private;
 mod seeded;
