@@ -11,32 +11,32 @@
 //!
 //! What it is not: a bootstrap of the padding bit, which is left out: the function of m + 2^p is that of m.
 
+mod circuit;
 mod digits;
+mod loader;
+mod look_up;
 pub mod measure;
 pub mod noise;
 pub mod packing;
 pub mod private;
 
-use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
 use toroid_ring::simd::Isa;
 
 use crate::TfheError;
-use crate::bootstrap::{
-    BootstrappingKey, BootstrappingKeyLoader, Rotation, Turning, Workspace, check_words,
-};
+use crate::bootstrap::{BootstrappingKey, Rotation, check_words};
 use crate::encoding::Encoding;
 use crate::glwe;
-use crate::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
+use crate::key_switch::KeySwitchingKey;
 use crate::lwe;
-use crate::memory::Buffer;
-use crate::modulus::{Modulus, Words};
+use crate::modulus::Modulus;
 use crate::params::{ExactParams, Gadget, ParamSet};
 use crate::product::{Arithmetic, WordOf};
-use crate::seeded::{KeyForm, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
 
 use digits::Digits;
+
+pub use loader::{KeyLoader, PartsLoader};
 
 /// The bootstrapping key of an exact bootstrap, loaded for one [`Arithmetic`].
 pub struct ExactKey<M: Modulus, A: Arithmetic<M>> {
@@ -54,148 +54,6 @@ pub struct ExactKeySwitchingKey<M: Modulus> {
     params: &'static ParamSet,
     extract: KeySwitchingKey<M>,
     refresh: KeySwitchingKey<M>,
-}
-
-/// Takes the parts of a key, which stand one behind the other.
-pub struct PartsLoader<L> {
-    params: &'static ParamSet,
-    what: &'static str,
-    /// With the bytes of each.
-    parts: Vec<(L, u64)>,
-    current: usize,
-    /// Bytes that the current part has taken.
-    taken: u64,
-}
-
-/// Takes the bytes of a key in order.
-pub trait KeyLoader: Sized {
-    /// What becomes of them.
-    type Key;
-
-    /// Takes the next bytes.
-    ///
-    /// # Errors
-    /// [`TfheError::Length`] for bytes beyond the end, [`TfheError::NotCanonical`] for a word not below the modulus.
-    fn write(&mut self, bytes: &[u8]) -> Result<(), TfheError>;
-
-    /// The key, once all bytes are there.
-    ///
-    /// # Errors
-    /// [`TfheError::Length`] where bytes are missing.
-    fn finish(self) -> Result<Self::Key, TfheError>;
-}
-
-macro_rules! loads {
-    ($loader:ident<M $(, $arithmetic:ident)?> => $key:ty) => {
-        impl<M: Modulus $(, $arithmetic: Arithmetic<M>)?> KeyLoader
-            for $loader<M $(, $arithmetic)?>
-        {
-            type Key = $key;
-
-            fn write(&mut self, bytes: &[u8]) -> Result<(), TfheError> {
-                $loader::write(self, bytes)
-            }
-
-            fn finish(self) -> Result<Self::Key, TfheError> {
-                $loader::finish(self)
-            }
-        }
-    };
-}
-
-loads!(BootstrappingKeyLoader<M, A> => BootstrappingKey<M, A>);
-loads!(SeededBootstrappingKeyLoader<M, A> => BootstrappingKey<M, A>);
-loads!(KeySwitchingKeyLoader<M> => KeySwitchingKey<M>);
-loads!(SeededKeySwitchingKeyLoader<M> => KeySwitchingKey<M>);
-
-impl<L: KeyLoader> PartsLoader<L> {
-    /// For the bootstrapping key of an exact bootstrap, in one form; `make` gives a loader for each of its parts.
-    ///
-    /// # Errors
-    /// [`TfheError::NotExact`], and those of `make`.
-    pub fn bootstrapping(
-        params: &'static ParamSet,
-        form: KeyForm,
-        make: impl Fn(&'static ParamSet) -> Result<L, TfheError>,
-    ) -> Result<Self, TfheError> {
-        let parts = stages(params)?.bootstrapping_parts();
-        let bytes = |part: &ParamSet| form.bootstrapping_key_bytes(part);
-        Self::new(params, "the bootstrapping key", &parts, bytes, make)
-    }
-
-    /// For the key-switching key of an exact bootstrap, in one form; `make` gives a loader for each of its parts.
-    ///
-    /// # Errors
-    /// [`TfheError::NotExact`], and those of `make`.
-    pub fn key_switching(
-        params: &'static ParamSet,
-        form: KeyForm,
-        make: impl Fn(&'static ParamSet) -> Result<L, TfheError>,
-    ) -> Result<Self, TfheError> {
-        let parts = stages(params)?.key_switching_parts();
-        let bytes = |part: &ParamSet| form.key_switching_key_bytes(part);
-        Self::new(params, "the key-switching key", &parts, bytes, make)
-    }
-
-    fn new(
-        params: &'static ParamSet,
-        what: &'static str,
-        parts: &[&'static ParamSet],
-        bytes: impl Fn(&ParamSet) -> u64,
-        make: impl Fn(&'static ParamSet) -> Result<L, TfheError>,
-    ) -> Result<Self, TfheError> {
-        let parts = parts
-            .iter()
-            .map(|part| Ok((make(part)?, bytes(part))))
-            .collect::<Result<_, TfheError>>()?;
-        Ok(PartsLoader {
-            params,
-            what,
-            parts,
-            current: 0,
-            taken: 0,
-        })
-    }
-
-    fn wrong_length(&self, beyond: u64) -> TfheError {
-        let bytes = |parts: &[(L, u64)]| parts.iter().map(|(_, bytes)| bytes).sum::<u64>();
-        TfheError::Length {
-            what: self.what,
-            params: self.params.name,
-            expected: bytes(&self.parts),
-            found: bytes(&self.parts[..self.current]) + self.taken + beyond,
-        }
-    }
-}
-
-impl<L: KeyLoader> KeyLoader for PartsLoader<L> {
-    type Key = (&'static ParamSet, Vec<L::Key>);
-
-    fn write(&mut self, mut bytes: &[u8]) -> Result<(), TfheError> {
-        while !bytes.is_empty() {
-            let Some((loader, total)) = self.parts.get_mut(self.current) else {
-                return Err(self.wrong_length(bytes.len() as u64));
-            };
-            let room = usize::try_from(*total - self.taken).unwrap_or(usize::MAX);
-            let (now, later) = bytes.split_at(bytes.len().min(room));
-            loader.write(now)?;
-            self.taken += now.len() as u64;
-            if self.taken == *total {
-                self.current += 1;
-                self.taken = 0;
-            }
-            bytes = later;
-        }
-        Ok(())
-    }
-
-    fn finish(self) -> Result<Self::Key, TfheError> {
-        if self.current < self.parts.len() {
-            return Err(self.wrong_length(0));
-        }
-        let parts = self.parts.into_iter().map(|(loader, _)| loader.finish());
-        Ok((self.params, parts.collect::<Result<_, _>>()?))
-    }
 }
 
 fn stages(params: &'static ParamSet) -> Result<&'static ExactParams, TfheError> {
@@ -290,14 +148,6 @@ impl<M: Modulus> ExactKeySwitchingKey<M> {
     pub fn memory(&self) -> u64 {
         self.extract.memory() + self.refresh.memory()
     }
-}
-
-/// Memory of one thread that makes TRGSW samples.
-struct Bench<W> {
-    work: Buffer,
-    /// A sample under way.
-    sample: Vec<W>,
-    image: Vec<W>,
 }
 
 impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
@@ -535,220 +385,6 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
             log2_base: 1,
         };
         M::gadget_value(halves, bits)
-    }
-
-    /// The rows of the TRGSW sample of a bit, from the accumulator of its extraction.
-    fn circuit_bootstrap(
-        &self,
-        acc: &[WordOf<M, A>],
-        rows: &mut [M::Word],
-        threads: usize,
-    ) -> Result<(), TfheError> {
-        let levels = self.stages.circuit.gadget.levels;
-        let k = self.params.glwe_dimension;
-        let row_words = self.params.trlwe_words();
-        // Row `component`·levels + level.
-        let mut of_level: Vec<Vec<&mut [M::Word]>> = (0..levels).map(|_| Vec::new()).collect();
-        for (index, row) in rows.chunks_exact_mut(row_words).enumerate() {
-            of_level[index % levels].push(row);
-        }
-        let make = |level: usize, mut rows: Vec<&mut [M::Word]>| -> Result<(), TfheError> {
-            let mut bench = self.bench()?;
-            self.take_slot(acc, level, &mut bench);
-            self.trace(&mut bench);
-            for (component, row) in rows.iter_mut().take(k).enumerate() {
-                self.times_secret(component, &mut bench, row);
-            }
-            for (out, word) in rows[k].iter_mut().zip(&bench.sample) {
-                *out = A::leave(*word);
-            }
-            Ok(())
-        };
-        in_parallel(threads, of_level, make)
-    }
-
-    fn bench(&self) -> Result<Bench<WordOf<M, A>>, TfheError> {
-        Ok(Bench {
-            work: Workspace::<M, A>::memory(self.params)?,
-            sample: vec![WordOf::<M, A>::default(); self.params.trlwe_words()],
-            image: vec![WordOf::<M, A>::default(); self.params.ring_degree],
-        })
-    }
-
-    /// Coefficient `level` of an accumulator to the constant one, as bit·g_level; the whole divided by N.
-    fn take_slot(&self, acc: &[WordOf<M, A>], level: usize, bench: &mut Bench<WordOf<M, A>>) {
-        let n = self.params.ring_degree;
-        for (out, polynomial) in bench.sample.chunks_exact_mut(n).zip(acc.chunks_exact(n)) {
-            glwe::rotate::<A::Words>(out, polynomial, (2 * n - level) % (2 * n));
-        }
-        for word in &mut bench.sample {
-            *word = A::Words::neg(*word);
-        }
-        let body = &mut bench.sample[self.params.extracted_dimension()];
-        *body = A::Words::add(*body, A::enter(self.half_level(level)));
-        A::Words::share(&mut bench.sample, n.trailing_zeros());
-    }
-
-    /// N times the constant coefficient, all others gone: the sum over the automorphisms of the ring, one generator at a time.
-    fn trace(&self, bench: &mut Bench<WordOf<M, A>>) {
-        let n = self.params.ring_degree;
-        let body = self.params.extracted_dimension();
-        let mut work = Workspace::<M, A>::new(self.params, &mut bench.work);
-        let rows = 0..self.stages.switch.trgsw_rows();
-        for (step, log2) in (1..=n.trailing_zeros()).rev().enumerate() {
-            let d = (1 << log2) + 1;
-            let sample = &bench.sample;
-            glwe::automorphism::<A::Words>(&mut bench.image, &sample[body..], d);
-            let map = |index: usize, out: &mut [WordOf<M, A>]| {
-                glwe::automorphism::<A::Words>(out, &sample[index * n..][..n], d);
-            };
-            self.switch.products(step, rows.clone(), map, &mut work);
-            for (word, image) in bench.sample[body..].iter_mut().zip(&bench.image) {
-                *word = A::Words::add(*word, *image);
-            }
-            self.switch.add_sums(&mut work, &mut bench.sample);
-        }
-    }
-
-    /// The row of mask component `component`: -s_component times the message of the sample.
-    fn times_secret(&self, component: usize, bench: &mut Bench<WordOf<M, A>>, row: &mut [M::Word]) {
-        let n = self.params.ring_degree;
-        let body = self.params.extracted_dimension();
-        let step = n.trailing_zeros() as usize + component;
-        let mut work = Workspace::<M, A>::new(self.params, &mut bench.work);
-        let sample = &bench.sample;
-        let rows = 0..self.stages.switch.trgsw_rows();
-        let masks = |index: usize, out: &mut [WordOf<M, A>]| {
-            out.copy_from_slice(&sample[index * n..][..n]);
-        };
-        self.switch.products(step, rows, masks, &mut work);
-        let mut product = vec![WordOf::<M, A>::default(); self.params.trlwe_words()];
-        product[component * n..][..n].copy_from_slice(&sample[body..]);
-        self.switch.add_sums(&mut work, &mut product);
-        for (out, word) in row.iter_mut().zip(&product) {
-            *out = A::leave(*word);
-        }
-    }
-
-    /// Vertical packing: the entry of a table of 2^p words that the bits point at, as a sample of dimension k·N.
-    ///
-    /// # Errors
-    /// [`TfheError::Length`] for a table of another length, [`TfheError::Cancelled`].
-    pub fn look_up(
-        &self,
-        bits: &Bits<'_, M, A>,
-        table: &[M::Word],
-        run: Run<'_>,
-    ) -> Result<Vec<M::Word>, TfheError> {
-        check_words::<M>(
-            self.params,
-            "a table",
-            table,
-            self.params.test_vector_words(),
-        )?;
-        let n = self.params.ring_degree;
-        let circuit = bits.samples();
-        let mut memory = Workspace::<M, A>::memory(self.params)?;
-        let mut work = Workspace::<M, A>::new(self.params, &mut memory);
-        let log2_degree = n.trailing_zeros();
-        let depth = self.params.message_bits.saturating_sub(log2_degree);
-        let mut accs =
-            vec![vec![WordOf::<M, A>::default(); self.params.trlwe_words()]; depth as usize + 1];
-        let stop = self.select(circuit, table, depth, &mut accs, &mut work, run);
-        if stop.is_break() {
-            return Err(TfheError::Cancelled);
-        }
-        let exponents = (0..self.params.message_bits)
-            .map(|bit| {
-                if bit < log2_degree {
-                    2 * n - (1 << bit)
-                } else {
-                    0
-                }
-            })
-            .collect();
-        let turning = Turning {
-            acc: &mut accs[0],
-            exponents,
-        };
-        circuit.turn_all(&mut [turning], 1, run.cancelled)?;
-        let mut out = vec![M::Word::default(); self.params.tlwe_words()];
-        glwe::sample_extract::<A::Words, _>(self.params, &accs[0], 0, &mut out, A::leave);
-        Ok(out)
-    }
-
-    fn look_up_all(
-        &self,
-        bits: &Bits<'_, M, A>,
-        tables: &[Vec<M::Word>],
-        run: Run<'_>,
-    ) -> Result<Vec<Vec<M::Word>>, TfheError> {
-        let mut out = vec![Vec::new(); tables.len()];
-        let jobs = tables.iter().zip(&mut out).collect();
-        in_parallel(run.threads, jobs, |_, (table, out): (_, &mut Vec<_>)| {
-            *out = self.look_up(bits, table, run)?;
-            Ok(())
-        })?;
-        Ok(out)
-    }
-
-    /// CMuxes by the highest `depth` bits that are left: one polynomial of `table`, into the first of `accs`, one for each
-    /// level and one more.
-    fn select(
-        &self,
-        circuit: &BootstrappingKey<M, A>,
-        table: &[M::Word],
-        depth: u32,
-        accs: &mut [Vec<WordOf<M, A>>],
-        work: &mut Workspace<'_, M, A>,
-        run: Run<'_>,
-    ) -> ControlFlow<()> {
-        let n = self.params.ring_degree;
-        let body = self.params.extracted_dimension();
-        let rows = self.stages.circuit.trgsw_rows();
-        let Some((out, rest)) = accs.split_first_mut() else {
-            return ControlFlow::Continue(());
-        };
-        out[..body].fill(WordOf::<M, A>::default());
-        if depth == 0 {
-            for (word, entry) in out[body..].iter_mut().zip(table) {
-                *word = A::enter(*entry);
-            }
-            return ControlFlow::Continue(());
-        }
-        if (run.cancelled)() {
-            return ControlFlow::Break(());
-        }
-        let bit = (n.trailing_zeros() + depth - 1) as usize;
-        let (low, high) = table.split_at(table.len() / 2);
-        if depth == 1 {
-            // Both polynomials are known: their masks are 0, and so are the digits of them.
-            let masks = rows - self.stages.circuit.body_gadget.levels;
-            let difference = |_: usize, out: &mut [WordOf<M, A>]| {
-                for (word, (high, low)) in out.iter_mut().zip(high.iter().zip(low)) {
-                    *word = A::Words::sub(A::enter(*high), A::enter(*low));
-                }
-            };
-            circuit.products(bit, masks..rows, difference, work);
-            for (word, entry) in out[body..].iter_mut().zip(low) {
-                *word = A::enter(*entry);
-            }
-        } else {
-            self.select(circuit, high, depth - 1, rest, work, run)?;
-            let high = rest[0].clone();
-            self.select(circuit, low, depth - 1, rest, work, run)?;
-            out.copy_from_slice(&rest[0]);
-            let difference = |index: usize, difference: &mut [WordOf<M, A>]| {
-                let range = index * n..(index + 1) * n;
-                let pairs = high[range.clone()].iter().zip(&out[range]);
-                for (word, (high, low)) in difference.iter_mut().zip(pairs) {
-                    *word = A::Words::sub(*high, *low);
-                }
-            };
-            circuit.products(bit, 0..rows, difference, work);
-        }
-        circuit.add_sums(work, out);
-        ControlFlow::Continue(())
     }
 }
 

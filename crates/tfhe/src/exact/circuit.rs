@@ -1,0 +1,113 @@
+//! Circuit bootstrapping: from what a bit's blind rotation left to the rows of the bit's TRGSW sample.
+
+use crate::TfheError;
+use crate::bootstrap::Workspace;
+use crate::glwe;
+use crate::memory::Buffer;
+use crate::modulus::{Modulus, Words};
+use crate::product::{Arithmetic, WordOf};
+
+use super::{ExactKey, in_parallel};
+
+/// Memory of one thread that makes TRGSW samples.
+pub(super) struct Bench<W> {
+    pub(super) work: Buffer,
+    /// A sample under way.
+    pub(super) sample: Vec<W>,
+    image: Vec<W>,
+}
+
+impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
+    /// The rows of the TRGSW sample of a bit, from the accumulator of its extraction.
+    pub(super) fn circuit_bootstrap(
+        &self,
+        acc: &[WordOf<M, A>],
+        rows: &mut [M::Word],
+        threads: usize,
+    ) -> Result<(), TfheError> {
+        let levels = self.stages.circuit.gadget.levels;
+        let k = self.params.glwe_dimension;
+        let row_words = self.params.trlwe_words();
+        // Row `component`·levels + level.
+        let mut of_level: Vec<Vec<&mut [M::Word]>> = (0..levels).map(|_| Vec::new()).collect();
+        for (index, row) in rows.chunks_exact_mut(row_words).enumerate() {
+            of_level[index % levels].push(row);
+        }
+        let make = |level: usize, mut rows: Vec<&mut [M::Word]>| -> Result<(), TfheError> {
+            let mut bench = self.bench()?;
+            self.take_slot(acc, level, &mut bench);
+            self.trace(&mut bench);
+            for (component, row) in rows.iter_mut().take(k).enumerate() {
+                self.times_secret(component, &mut bench, row);
+            }
+            for (out, word) in rows[k].iter_mut().zip(&bench.sample) {
+                *out = A::leave(*word);
+            }
+            Ok(())
+        };
+        in_parallel(threads, of_level, make)
+    }
+
+    pub(super) fn bench(&self) -> Result<Bench<WordOf<M, A>>, TfheError> {
+        Ok(Bench {
+            work: Workspace::<M, A>::memory(self.params)?,
+            sample: vec![WordOf::<M, A>::default(); self.params.trlwe_words()],
+            image: vec![WordOf::<M, A>::default(); self.params.ring_degree],
+        })
+    }
+
+    /// Coefficient `level` of an accumulator to the constant one, as bit·g_level; the whole divided by N.
+    fn take_slot(&self, acc: &[WordOf<M, A>], level: usize, bench: &mut Bench<WordOf<M, A>>) {
+        let n = self.params.ring_degree;
+        for (out, polynomial) in bench.sample.chunks_exact_mut(n).zip(acc.chunks_exact(n)) {
+            glwe::rotate::<A::Words>(out, polynomial, (2 * n - level) % (2 * n));
+        }
+        for word in &mut bench.sample {
+            *word = A::Words::neg(*word);
+        }
+        let body = &mut bench.sample[self.params.extracted_dimension()];
+        *body = A::Words::add(*body, A::enter(self.half_level(level)));
+        A::Words::share(&mut bench.sample, n.trailing_zeros());
+    }
+
+    /// N times the constant coefficient, all others gone: the sum over the automorphisms of the ring, one generator at a time.
+    pub(super) fn trace(&self, bench: &mut Bench<WordOf<M, A>>) {
+        let n = self.params.ring_degree;
+        let body = self.params.extracted_dimension();
+        let mut work = Workspace::<M, A>::new(self.params, &mut bench.work);
+        let rows = 0..self.stages.switch.trgsw_rows();
+        for (step, log2) in (1..=n.trailing_zeros()).rev().enumerate() {
+            let d = (1 << log2) + 1;
+            let sample = &bench.sample;
+            glwe::automorphism::<A::Words>(&mut bench.image, &sample[body..], d);
+            let map = |index: usize, out: &mut [WordOf<M, A>]| {
+                glwe::automorphism::<A::Words>(out, &sample[index * n..][..n], d);
+            };
+            self.switch.products(step, rows.clone(), map, &mut work);
+            for (word, image) in bench.sample[body..].iter_mut().zip(&bench.image) {
+                *word = A::Words::add(*word, *image);
+            }
+            self.switch.add_sums(&mut work, &mut bench.sample);
+        }
+    }
+
+    /// The row of mask component `component`: -s_component times the message of the sample.
+    fn times_secret(&self, component: usize, bench: &mut Bench<WordOf<M, A>>, row: &mut [M::Word]) {
+        let n = self.params.ring_degree;
+        let body = self.params.extracted_dimension();
+        let step = n.trailing_zeros() as usize + component;
+        let mut work = Workspace::<M, A>::new(self.params, &mut bench.work);
+        let sample = &bench.sample;
+        let rows = 0..self.stages.switch.trgsw_rows();
+        let masks = |index: usize, out: &mut [WordOf<M, A>]| {
+            out.copy_from_slice(&sample[index * n..][..n]);
+        };
+        self.switch.products(step, rows, masks, &mut work);
+        let mut product = vec![WordOf::<M, A>::default(); self.params.trlwe_words()];
+        product[component * n..][..n].copy_from_slice(&sample[body..]);
+        self.switch.add_sums(&mut work, &mut product);
+        for (out, word) in row.iter_mut().zip(&product) {
+            *out = A::leave(*word);
+        }
+    }
+}

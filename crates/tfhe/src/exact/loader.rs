@@ -1,0 +1,153 @@
+//! Keys of several parts, from bytes that come in order.
+
+use crate::TfheError;
+use crate::bootstrap::{BootstrappingKey, BootstrappingKeyLoader};
+use crate::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
+use crate::modulus::Modulus;
+use crate::params::ParamSet;
+use crate::product::Arithmetic;
+use crate::seeded::{KeyForm, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
+
+use super::stages;
+
+/// Takes the parts of a key, which stand one behind the other.
+pub struct PartsLoader<L> {
+    params: &'static ParamSet,
+    what: &'static str,
+    /// With the bytes of each.
+    parts: Vec<(L, u64)>,
+    current: usize,
+    /// Bytes that the current part has taken.
+    taken: u64,
+}
+
+/// Takes the bytes of a key in order.
+pub trait KeyLoader: Sized {
+    /// What becomes of them.
+    type Key;
+
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    /// [`TfheError::Length`] for bytes beyond the end, [`TfheError::NotCanonical`] for a word not below the modulus.
+    fn write(&mut self, bytes: &[u8]) -> Result<(), TfheError>;
+
+    /// The key, once all bytes are there.
+    ///
+    /// # Errors
+    /// [`TfheError::Length`] where bytes are missing.
+    fn finish(self) -> Result<Self::Key, TfheError>;
+}
+
+macro_rules! loads {
+    ($loader:ident<M $(, $arithmetic:ident)?> => $key:ty) => {
+        impl<M: Modulus $(, $arithmetic: Arithmetic<M>)?> KeyLoader
+            for $loader<M $(, $arithmetic)?>
+        {
+            type Key = $key;
+
+            fn write(&mut self, bytes: &[u8]) -> Result<(), TfheError> {
+                $loader::write(self, bytes)
+            }
+
+            fn finish(self) -> Result<Self::Key, TfheError> {
+                $loader::finish(self)
+            }
+        }
+    };
+}
+
+loads!(BootstrappingKeyLoader<M, A> => BootstrappingKey<M, A>);
+loads!(SeededBootstrappingKeyLoader<M, A> => BootstrappingKey<M, A>);
+loads!(KeySwitchingKeyLoader<M> => KeySwitchingKey<M>);
+loads!(SeededKeySwitchingKeyLoader<M> => KeySwitchingKey<M>);
+
+impl<L: KeyLoader> PartsLoader<L> {
+    /// For the bootstrapping key of an exact bootstrap, in one form; `make` gives a loader for each of its parts.
+    ///
+    /// # Errors
+    /// [`TfheError::NotExact`], and those of `make`.
+    pub fn bootstrapping(
+        params: &'static ParamSet,
+        form: KeyForm,
+        make: impl Fn(&'static ParamSet) -> Result<L, TfheError>,
+    ) -> Result<Self, TfheError> {
+        let parts = stages(params)?.bootstrapping_parts();
+        let bytes = |part: &ParamSet| form.bootstrapping_key_bytes(part);
+        Self::new(params, "the bootstrapping key", &parts, bytes, make)
+    }
+
+    /// For the key-switching key of an exact bootstrap, in one form; `make` gives a loader for each of its parts.
+    ///
+    /// # Errors
+    /// [`TfheError::NotExact`], and those of `make`.
+    pub fn key_switching(
+        params: &'static ParamSet,
+        form: KeyForm,
+        make: impl Fn(&'static ParamSet) -> Result<L, TfheError>,
+    ) -> Result<Self, TfheError> {
+        let parts = stages(params)?.key_switching_parts();
+        let bytes = |part: &ParamSet| form.key_switching_key_bytes(part);
+        Self::new(params, "the key-switching key", &parts, bytes, make)
+    }
+
+    fn new(
+        params: &'static ParamSet,
+        what: &'static str,
+        parts: &[&'static ParamSet],
+        bytes: impl Fn(&ParamSet) -> u64,
+        make: impl Fn(&'static ParamSet) -> Result<L, TfheError>,
+    ) -> Result<Self, TfheError> {
+        let parts = parts
+            .iter()
+            .map(|part| Ok((make(part)?, bytes(part))))
+            .collect::<Result<_, TfheError>>()?;
+        Ok(PartsLoader {
+            params,
+            what,
+            parts,
+            current: 0,
+            taken: 0,
+        })
+    }
+
+    fn wrong_length(&self, beyond: u64) -> TfheError {
+        let bytes = |parts: &[(L, u64)]| parts.iter().map(|(_, bytes)| bytes).sum::<u64>();
+        TfheError::Length {
+            what: self.what,
+            params: self.params.name,
+            expected: bytes(&self.parts),
+            found: bytes(&self.parts[..self.current]) + self.taken + beyond,
+        }
+    }
+}
+
+impl<L: KeyLoader> KeyLoader for PartsLoader<L> {
+    type Key = (&'static ParamSet, Vec<L::Key>);
+
+    fn write(&mut self, mut bytes: &[u8]) -> Result<(), TfheError> {
+        while !bytes.is_empty() {
+            let Some((loader, total)) = self.parts.get_mut(self.current) else {
+                return Err(self.wrong_length(bytes.len() as u64));
+            };
+            let room = usize::try_from(*total - self.taken).unwrap_or(usize::MAX);
+            let (now, later) = bytes.split_at(bytes.len().min(room));
+            loader.write(now)?;
+            self.taken += now.len() as u64;
+            if self.taken == *total {
+                self.current += 1;
+                self.taken = 0;
+            }
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Self::Key, TfheError> {
+        if self.current < self.parts.len() {
+            return Err(self.wrong_length(0));
+        }
+        let parts = self.parts.into_iter().map(|(loader, _)| loader.finish());
+        Ok((self.params, parts.collect::<Result<_, _>>()?))
+    }
+}

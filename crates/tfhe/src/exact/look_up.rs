@@ -1,0 +1,134 @@
+//! Vertical packing: an entry of a table by CMuxes.
+
+use std::ops::ControlFlow;
+
+use crate::TfheError;
+use crate::bootstrap::{BootstrappingKey, Turning, Workspace, check_words};
+use crate::glwe;
+use crate::modulus::{Modulus, Words};
+use crate::product::{Arithmetic, WordOf};
+
+use super::{Bits, ExactKey, Run, in_parallel};
+
+impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
+    /// Vertical packing: the entry of a table of 2^p words that the bits point at, as a sample of dimension k·N.
+    ///
+    /// # Errors
+    /// [`TfheError::Length`] for a table of another length, [`TfheError::Cancelled`].
+    pub fn look_up(
+        &self,
+        bits: &Bits<'_, M, A>,
+        table: &[M::Word],
+        run: Run<'_>,
+    ) -> Result<Vec<M::Word>, TfheError> {
+        check_words::<M>(
+            self.params,
+            "a table",
+            table,
+            self.params.test_vector_words(),
+        )?;
+        let n = self.params.ring_degree;
+        let circuit = bits.samples();
+        let mut memory = Workspace::<M, A>::memory(self.params)?;
+        let mut work = Workspace::<M, A>::new(self.params, &mut memory);
+        let log2_degree = n.trailing_zeros();
+        let depth = self.params.message_bits.saturating_sub(log2_degree);
+        let mut accs =
+            vec![vec![WordOf::<M, A>::default(); self.params.trlwe_words()]; depth as usize + 1];
+        let stop = self.select(circuit, table, depth, &mut accs, &mut work, run);
+        if stop.is_break() {
+            return Err(TfheError::Cancelled);
+        }
+        let exponents = (0..self.params.message_bits)
+            .map(|bit| {
+                if bit < log2_degree {
+                    2 * n - (1 << bit)
+                } else {
+                    0
+                }
+            })
+            .collect();
+        let turning = Turning {
+            acc: &mut accs[0],
+            exponents,
+        };
+        circuit.turn_all(&mut [turning], 1, run.cancelled)?;
+        let mut out = vec![M::Word::default(); self.params.tlwe_words()];
+        glwe::sample_extract::<A::Words, _>(self.params, &accs[0], 0, &mut out, A::leave);
+        Ok(out)
+    }
+
+    pub(super) fn look_up_all(
+        &self,
+        bits: &Bits<'_, M, A>,
+        tables: &[Vec<M::Word>],
+        run: Run<'_>,
+    ) -> Result<Vec<Vec<M::Word>>, TfheError> {
+        let mut out = vec![Vec::new(); tables.len()];
+        let jobs = tables.iter().zip(&mut out).collect();
+        in_parallel(run.threads, jobs, |_, (table, out): (_, &mut Vec<_>)| {
+            *out = self.look_up(bits, table, run)?;
+            Ok(())
+        })?;
+        Ok(out)
+    }
+
+    /// CMuxes by the highest `depth` bits that are left: one polynomial of `table`, into the first of `accs`, one for each
+    /// level and one more.
+    fn select(
+        &self,
+        circuit: &BootstrappingKey<M, A>,
+        table: &[M::Word],
+        depth: u32,
+        accs: &mut [Vec<WordOf<M, A>>],
+        work: &mut Workspace<'_, M, A>,
+        run: Run<'_>,
+    ) -> ControlFlow<()> {
+        let n = self.params.ring_degree;
+        let body = self.params.extracted_dimension();
+        let rows = self.stages.circuit.trgsw_rows();
+        let Some((out, rest)) = accs.split_first_mut() else {
+            return ControlFlow::Continue(());
+        };
+        out[..body].fill(WordOf::<M, A>::default());
+        if depth == 0 {
+            for (word, entry) in out[body..].iter_mut().zip(table) {
+                *word = A::enter(*entry);
+            }
+            return ControlFlow::Continue(());
+        }
+        if (run.cancelled)() {
+            return ControlFlow::Break(());
+        }
+        let bit = (n.trailing_zeros() + depth - 1) as usize;
+        let (low, high) = table.split_at(table.len() / 2);
+        if depth == 1 {
+            // Both polynomials are known: their masks are 0, and so are the digits of them.
+            let masks = rows - self.stages.circuit.body_gadget.levels;
+            let difference = |_: usize, out: &mut [WordOf<M, A>]| {
+                for (word, (high, low)) in out.iter_mut().zip(high.iter().zip(low)) {
+                    *word = A::Words::sub(A::enter(*high), A::enter(*low));
+                }
+            };
+            circuit.products(bit, masks..rows, difference, work);
+            for (word, entry) in out[body..].iter_mut().zip(low) {
+                *word = A::enter(*entry);
+            }
+        } else {
+            self.select(circuit, high, depth - 1, rest, work, run)?;
+            let high = rest[0].clone();
+            self.select(circuit, low, depth - 1, rest, work, run)?;
+            out.copy_from_slice(&rest[0]);
+            let difference = |index: usize, difference: &mut [WordOf<M, A>]| {
+                let range = index * n..(index + 1) * n;
+                let pairs = high[range.clone()].iter().zip(&out[range]);
+                for (word, (high, low)) in difference.iter_mut().zip(pairs) {
+                    *word = A::Words::sub(*high, *low);
+                }
+            };
+            circuit.products(bit, 0..rows, difference, work);
+        }
+        circuit.add_sums(work, out);
+        ControlFlow::Continue(())
+    }
+}
