@@ -4,7 +4,7 @@
 //! them:
 //!
 //! * Trace. An automorphism's key switch adds V_a to every coefficient. Each later step of the trace doubles the constant
-//!   coefficient, so that T = log2 N of them leave (4^T - 1)/3·V_a there, and (N^2 - 1)·2/3·V_a in all others together: with r
+//!   coefficient, so that T = log2 N of them leave (4^T - 1)/3·V_a there, and (2N - 1)(N - 1)/3·V_a in all others together: with r
 //!   steps to come 2^r of the N coefficients gather or cancel in the constant one, the others add up in pairs.
 //! * Mask rows of a circuit-bootstrapped TRGSW sample. The body row's noise e is multiplied by the secret polynomial, N/2 ones;
 //!   the key switch adds its own, whose dropped digits meet s_u·s_i, of squared norm N^3/48.
@@ -98,7 +98,7 @@ pub fn stages(params: &ParamSet, exact: &ExactParams, path: Path) -> Stages {
     let extract_rotation = blind_rotation_variance(&exact.extract, path);
     let trace = (4f64.powf(steps) - 1.0) / 3.0 * automorphism;
     let body_row = extract_rotation + trace;
-    let body_row_rest = 2.0 / 3.0 * (n * n - 1.0) * automorphism;
+    let body_row_rest = (2.0 * n - 1.0) * (n - 1.0) / 3.0 * automorphism;
     let body_energy = body_row + body_row_rest;
     let mask_row = body_energy / 2.0 + secret_product;
 
