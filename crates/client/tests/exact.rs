@@ -20,6 +20,9 @@ use toroid_tfhe::random::Csprng;
 
 const BITS: u32 = TINY_EXACT.message_bits;
 
+/// Of the drive's second half and of the blob store.
+const CLUSTER_BYTES: u64 = 1 << 18;
+
 /// A drive with keys, and who made them.
 struct Bench {
     folder: TempDir,
@@ -37,13 +40,16 @@ impl Bench {
             size: 64 << 20,
             swap: 16 << 20,
             metadata_mode: mode,
+            cluster_blocks: (CLUSTER_BYTES / 4096) as u32,
             ..FormatOptions::default()
         };
         image::format(&folder.path().join("drive.img"), &options).unwrap();
         let drive = open(&folder, path);
-        let session = Session::format(drive.clone(), 1, blob::FormatOptions::default())
-            .await
-            .unwrap();
+        let options = blob::FormatOptions {
+            cluster_bytes: CLUSTER_BYTES,
+            ..blob::FormatOptions::default()
+        };
+        let session = Session::format(drive.clone(), 1, options).await.unwrap();
         let mut rng = Csprng::from_seed([7; 32]);
         let client = ClientKey::generate(&TINY_EXACT, &mut rng);
         for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {

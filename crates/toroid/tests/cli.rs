@@ -285,7 +285,7 @@ fn parameter_sets_are_shown() {
         ["extraction", "ring key switch", "circuit", "refresh"]
     );
     assert!(exact.get("gadget_levels").is_none() && paper.get("stages").is_none());
-    assert_eq!(paper["gadget_levels"], 3);
+    assert_eq!(paper["gadget_levels"], 5);
     let text = place.ok("params exact16");
     assert!(
         text.contains("extraction") && !text.contains("modulus switch"),
@@ -297,17 +297,31 @@ fn parameter_sets_are_shown() {
 fn noise_is_explained() {
     let place = Place::new();
     let log2 = |value: &Value| value["log2_p_fail"].as_f64().unwrap();
-    for (name, bits, decisions) in [
-        ("exact16", 16, 16 + 5),
-        ("exact14", 14, 14 + 4),
-        ("tiny-exact", 9, 9 + 4),
-        ("message7", 7, 1),
-        ("gate", 0, 1),
+    for (name, bits) in [
+        ("exact16", 16),
+        ("exact14", 14),
+        ("tiny-exact", 9),
+        ("message7", 7),
+        ("gate", 0),
     ] {
         let value = place.json(&format!("params explain {name}"));
         assert_eq!(value["message_bits"], bits);
         let list = value["decisions"].as_array().unwrap();
-        assert_eq!(list.len(), decisions, "{name}");
+        let decided = |stage: &str| -> u64 {
+            list.iter()
+                .filter(|decision| decision["stage"] == stage)
+                .map(|decision| decision["bits"].as_u64().unwrap())
+                .sum()
+        };
+        if name.contains("exact") {
+            // Every bit of the message, every bit of a value with its padding.
+            assert_eq!(
+                (decided("extraction"), decided("refresh")),
+                (bits, bits + 1)
+            );
+        } else {
+            assert_eq!((decided("bootstrap"), list.len()), (bits.max(1), 1));
+        }
         // The sum of what every decision fails with, which is that of the table of sets.
         let sum: f64 = list.iter().map(|decision| log2(decision).exp2()).sum();
         assert!((sum.log2() - log2(&value)).abs() < 1e-6, "{name}: {sum}");
@@ -324,14 +338,16 @@ fn noise_is_explained() {
             let deviation = noise["log2_deviation"].as_f64().unwrap();
             assert!((-64.0..0.0).contains(&deviation), "{name}: {noise}");
         }
-        let more = place.json(&format!("params explain {name} --norm2 17"));
-        assert!(log2(&more) > log2(&value));
+        // More noise comes in; where other decisions are the likeliest to fail, the sum may not show it.
+        let more = place.json(&format!("params explain {name} --norm2 1000"));
+        assert!(log2(&more["decisions"][0]) > log2(&list[0]), "{name}");
+        assert!(log2(&more) >= log2(&value), "{name}");
         let text = place.ok(&format!("params explain {name}"));
         for words in ["blind rotation", "margin", "any of them"] {
             assert!(text.contains(words), "{words} is not in {text}");
         }
     }
-    for words in ["extraction", "trace", "vertical packing", "refresh", "0-3"] {
+    for words in ["extraction", "trace", "vertical packing", "refresh"] {
         let text = place.ok("params explain exact14");
         assert!(text.contains(words), "{words} is not in {text}");
     }
@@ -376,7 +392,7 @@ fn exact_sets_work_with_files() {
     let asm = place.json("asm f.tasm --params tiny-exact");
     assert_eq!(asm["bootstraps"], 2);
     assert_eq!(asm["test_vectors"][1]["entries"], 512);
-    place.fails(1, "asm f.tasm --params message7", &["9 bits"]);
+    place.fails(1, "asm f.tasm --params tiny32", &["9 bits", "tiny32"]);
     for (image, keys) in [("a.img", "keys"), ("b.img", "whole")] {
         place.ok(&format!("drive format {image} --size 64MiB --swap 16MiB"));
         let keys_of = format!("{keys}/bootstrapping.key {keys}/key-switching.key");
