@@ -236,10 +236,13 @@ fn loaded<K: 'static>(key: &dyn LoadedKey) -> Result<&K, BackendError> {
         })
 }
 
-/// A loader as a sink, with what it makes of the key.
+/// Makes a loaded key of what a loader gives.
+type Finish<K> = fn(K) -> Result<Arc<dyn LoadedKey>, TfheError>;
+
+/// A loader as a sink, with what becomes of its key.
 struct Loading<L: KeyLoader> {
     loader: L,
-    finish: fn(L::Key) -> Result<Arc<dyn LoadedKey>, TfheError>,
+    finish: Finish<L::Key>,
 }
 
 impl<L: KeyLoader + Send> KeySink for Loading<L> {
