@@ -3,7 +3,6 @@
 
 mod common;
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use toroid_tfhe::glwe;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
 use toroid_tfhe::noise::Path;
-use toroid_tfhe::params::{ModulusKind, ParamSet, TINY, TINY32};
+use toroid_tfhe::params::{ModulusKind, ParamSet, TINY, TINY_EXACT, TINY32};
 use toroid_tfhe::random::Csprng;
 
 const VECTORS: u32 = 3;
@@ -337,31 +336,6 @@ proptest! {
     }
 }
 
-fn key(
-    backend: &CpuBackend,
-    client: &ClientKey,
-    kind: KeyKind,
-    rng: &mut Csprng,
-) -> Arc<dyn LoadedKey> {
-    let params = client.params();
-    let mut sink = backend.begin_key(params, kind, KeyForm::Expanded).unwrap();
-    let mut write = |bytes: &[u8]| {
-        sink.write(bytes).unwrap();
-        Ok(())
-    };
-    let mut go_on = |_, _| ControlFlow::Continue(());
-    match kind {
-        KeyKind::Bootstrapping => {
-            client.bootstrapping_key(KeyForm::Expanded, rng, &mut go_on, &mut write)
-        }
-        KeyKind::KeySwitching => {
-            client.key_switching_key(KeyForm::Expanded, rng, &mut go_on, &mut write)
-        }
-    }
-    .unwrap();
-    sink.finish().unwrap()
-}
-
 fn function<M: Modulus>(
     params: &'static ParamSet,
     input: Encoding,
@@ -379,17 +353,19 @@ fn function<M: Modulus>(
 #[test]
 fn the_cpu_gives_what_single_bootstraps_give() {
     let functions: [fn(i64) -> i64; 3] = [|m| m, |m| m * m / 4, |m| -m];
-    for (params, path) in [
-        (&TINY, Path::Exact),
-        (&TINY, Path::Fast),
-        (&TINY32, Path::Exact),
-        (&TINY32, Path::Fast),
+    for (params, path, form) in [
+        (&TINY, Path::Exact, KeyForm::Expanded),
+        (&TINY, Path::Fast, KeyForm::Expanded),
+        (&TINY32, Path::Exact, KeyForm::Expanded),
+        (&TINY32, Path::Fast, KeyForm::Seeded),
+        (&TINY_EXACT, Path::Exact, KeyForm::Seeded),
+        (&TINY_EXACT, Path::Fast, KeyForm::Expanded),
     ] {
         let backend = CpuBackend::new(path);
         let mut rng = Csprng::from_seed([3; 32]);
         let client = ClientKey::generate(params, &mut rng);
-        let [bootstrapping, key_switching] = [KeyKind::Bootstrapping, KeyKind::KeySwitching]
-            .map(|kind| key(&backend, &client, kind, &mut rng));
+        let [bootstrapping, key_switching] =
+            KINDS.map(|kind| loaded_key(&backend, &client, kind, form, &mut rng));
         let input = Encoding::new(params.message_bits, true).unwrap();
         let vectors = functions.map(|f| match params.modulus {
             ModulusKind::Torus32 => function::<Torus32>(params, input, f),

@@ -164,8 +164,12 @@ fn demo_multiplies() {
         "--params tiny --metadata nvme",
         "--params tiny32 --exact --metadata nvme",
         "--params tiny32 --metadata second-half",
+        "--params tiny-exact --exact",
     ] {
         check_demo(&place, options, -2, 1);
+    }
+    for (x, y) in [(15, -17), (-22, 23), (100, 5), (-127, -1)] {
+        check_demo(&place, "--params tiny-exact", x, y);
     }
 }
 
@@ -210,6 +214,14 @@ fn demo_refuses_what_does_not_fit() {
     ] {
         place.fails(1, &format!("demo --params tiny {line}"), &[words, "tiny"]);
     }
+    for (line, words) in [
+        ("-x 8192 -y 0", "x = 8192 is outside -8192..=8191"),
+        ("-x 8000 -y 192", "x + y = 8192 is outside -8192..=8191"),
+        ("-x 128 -y 128", "x * y = 16384 is outside -16384..=16383"),
+    ] {
+        let line = format!("demo --params exact14 {line}");
+        place.fails(1, &line, &[words, "exact14"]);
+    }
     place.fails(1, "demo --params gate", &["Boolean gates"]);
     place.fails(
         2,
@@ -237,7 +249,17 @@ fn parameter_sets_are_shown() {
         .collect();
     assert_eq!(
         names,
-        ["paper", "message7", "message4", "gate", "tiny", "tiny32"]
+        [
+            "paper",
+            "message7",
+            "message4",
+            "gate",
+            "tiny",
+            "tiny32",
+            "exact14",
+            "exact16",
+            "tiny-exact"
+        ]
     );
     let paper = place.json("params paper");
     assert_eq!(paper["bootstrapping_key_bytes"], 2_097_152_000u64);
@@ -248,6 +270,162 @@ fn parameter_sets_are_shown() {
     assert!(place.ok("params").contains("INSECURE"));
     assert!(place.ok("params message7").contains("128"));
     place.fails(2, "params huge", &["no parameter set"]);
+    // An exact bootstrap has stages in place of one blind rotation.
+    let exact = place.json("params exact16");
+    assert_eq!(exact["test_vector_bytes"], 512 << 10);
+    assert_eq!(exact["sample_bytes"], 2049 * 8);
+    let stages: Vec<_> = exact["stages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|stage| stage["stage"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        stages,
+        ["extraction", "ring key switch", "circuit", "refresh"]
+    );
+    assert!(exact.get("gadget_levels").is_none() && paper.get("stages").is_none());
+    assert_eq!(paper["gadget_levels"], 5);
+    let text = place.ok("params exact16");
+    assert!(
+        text.contains("extraction") && !text.contains("modulus switch"),
+        "{text}"
+    );
+}
+
+#[test]
+fn noise_is_explained() {
+    let place = Place::new();
+    let log2 = |value: &Value| value["log2_p_fail"].as_f64().unwrap();
+    for (name, bits) in [
+        ("exact16", 16),
+        ("exact14", 14),
+        ("tiny-exact", 9),
+        ("message7", 7),
+        ("gate", 0),
+    ] {
+        let value = place.json(&format!("params explain {name}"));
+        assert_eq!(value["message_bits"], bits);
+        let list = value["decisions"].as_array().unwrap();
+        let decided = |stage: &str| -> u64 {
+            list.iter()
+                .filter(|decision| decision["stage"] == stage)
+                .map(|decision| decision["bits"].as_u64().unwrap())
+                .sum()
+        };
+        if name.contains("exact") {
+            // Every bit of the message, every bit of a value with its padding.
+            assert_eq!(
+                (decided("extraction"), decided("refresh")),
+                (bits, bits + 1)
+            );
+        } else {
+            assert_eq!((decided("bootstrap"), list.len()), (bits.max(1), 1));
+        }
+        // The sum of what every decision fails with, which is that of the table of sets.
+        let sum: f64 = list.iter().map(|decision| log2(decision).exp2()).sum();
+        assert!((sum.log2() - log2(&value)).abs() < 1e-6, "{name}: {sum}");
+        let set = place.json(&format!("params {name}"));
+        let norm2 = if bits == 0 { 2.0 } else { 1.0 };
+        assert_eq!(value["norm2"], norm2);
+        let failures = set["failure"].as_array().unwrap();
+        let same = failures
+            .iter()
+            .find(|failure| failure["message_bits"] == bits && failure["norm2"] == norm2)
+            .unwrap();
+        assert_eq!(log2(same), log2(&value));
+        for noise in value["noise"].as_array().unwrap() {
+            let deviation = noise["log2_deviation"].as_f64().unwrap();
+            assert!((-64.0..0.0).contains(&deviation), "{name}: {noise}");
+        }
+        // More noise comes in; where other decisions are the likeliest to fail, the sum may not show it.
+        let more = place.json(&format!("params explain {name} --norm2 1000"));
+        assert!(log2(&more["decisions"][0]) > log2(&list[0]), "{name}");
+        assert!(log2(&more) >= log2(&value), "{name}");
+        let text = place.ok(&format!("params explain {name}"));
+        for words in ["blind rotation", "margin", "any of them"] {
+            assert!(text.contains(words), "{words} is not in {text}");
+        }
+    }
+    for words in ["extraction", "trace", "vertical packing", "refresh"] {
+        let text = place.ok("params explain exact14");
+        assert!(text.contains(words), "{words} is not in {text}");
+    }
+    place.fails(2, "params explain huge", &["no parameter set"]);
+    place.fails(2, "params explain", &["NAME"]);
+    for wrong in ["-1", "inf", "many"] {
+        let line = format!("params explain exact14 --norm2={wrong}");
+        place.fails(2, &line, &["at least 0"]);
+    }
+}
+
+#[test]
+fn exact_sets_work_with_files() {
+    let place = Place::new();
+    place.ok("keys generate --params tiny-exact");
+    place.ok("keys generate --params tiny-exact --expanded --out whole");
+    for key in ["keys/bootstrapping.key", "whole/key-switching.key"] {
+        assert_eq!(
+            place.json(&format!("keys info {key}"))["params"],
+            "tiny-exact"
+        );
+    }
+    for (name, functions) in [
+        (
+            "f.tasm",
+            "[sum, larger], [x, y], x\n homadd x, y\n return x",
+        ),
+        ("g.tasm", "sum, x\n return x"),
+    ] {
+        let text = format!(
+            ".reg x = cor:1\n.reg y = cow:2\n\
+             .tv sum unsigned in=4+5 out=4 = (x + y) % 16\n\
+             .tv larger unsigned in=4+5 out=9 = file \"larger.txt\"\n\
+             homadd x, y\n bootstrap {functions}\n"
+        );
+        fs::write(place.path(name), text).unwrap();
+    }
+    let larger: Vec<String> = (0..1 << 9)
+        .map(|m| (m >> 5).max(m & 31).to_string())
+        .collect();
+    fs::write(place.path("larger.txt"), larger.join("\n")).unwrap();
+    let asm = place.json("asm f.tasm --params tiny-exact");
+    assert_eq!(asm["bootstraps"], 2);
+    assert_eq!(asm["test_vectors"][1]["entries"], 512);
+    place.fails(1, "asm f.tasm --params tiny32", &["9 bits", "tiny32"]);
+    for (image, keys) in [("a.img", "keys"), ("b.img", "whole")] {
+        place.ok(&format!("drive format {image} --size 64MiB --swap 16MiB"));
+        let keys_of = format!("{keys}/bootstrapping.key {keys}/key-switching.key");
+        place.ok(&format!("put {image} {keys_of} f.tasm"));
+        let key = format!("--key {keys}/client.key");
+        for (x, y) in [(9, 13), (15, 31), (0, 0)] {
+            place.ok(&format!(
+                "encrypt {x} --bits 4 --unsigned {key} --out x.ct --force"
+            ));
+            place.ok(&format!(
+                "encrypt {y} --bits 9 --unsigned {key} --out y.ct --force"
+            ));
+            place.ok(&format!("put {image} x.ct --as cor:0:1"));
+            let run = format!("run {image} cow:0:2 --write y.ct --out r.ct --force");
+            place.ok(&run);
+            let value = place.json(&format!("decrypt r.ct {key}"));
+            assert_eq!(value["message"], (x + y) % 16 * 32 + x.max(y), "{x}, {y}");
+        }
+    }
+    for example in ["isqrt16", "sbox16"] {
+        let file = place.copy_example(&format!("examples/{example}.tasm"));
+        let asm = place.json(&format!("asm {file} --params exact16"));
+        let vector = &asm["test_vectors"][0];
+        assert_eq!(
+            (&vector["entries"], &vector["wrapped"]),
+            (&65536.into(), &0.into())
+        );
+        place.fails(
+            1,
+            &format!("asm {file} --params exact14"),
+            &["16 bits", "exact14"],
+        );
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use toroid_isa::KeyKind;
 use toroid_ring::simd::Isa;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::bootstrap::{BootstrappingKey, BootstrappingKeyLoader, Job, bootstrap_all};
+use toroid_tfhe::exact::{ExactKey, ExactKeySwitchingKey, KeyLoader, PartsLoader, Run};
 use toroid_tfhe::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use toroid_tfhe::lwe::{self, words_from_bytes};
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
@@ -197,6 +198,17 @@ struct Loaded<K> {
     bytes: u64,
 }
 
+impl<K: Send + Sync + 'static> Loaded<K> {
+    fn share(params: &'static ParamSet, kind: KeyKind, bytes: u64, key: K) -> Arc<dyn LoadedKey> {
+        Arc::new(Loaded {
+            key,
+            params,
+            kind,
+            bytes,
+        })
+    }
+}
+
 impl<K: Send + Sync + 'static> LoadedKey for Loaded<K> {
     fn params(&self) -> &'static ParamSet {
         self.params
@@ -224,73 +236,112 @@ fn loaded<K: 'static>(key: &dyn LoadedKey) -> Result<&K, BackendError> {
         })
 }
 
-/// A loader as a sink, with how it takes bytes and what it makes of them.
-struct Loading<L> {
+/// Makes a loaded key of what a loader gives.
+type Finish<K> = fn(K) -> Result<Arc<dyn LoadedKey>, TfheError>;
+
+/// A loader as a sink, with what becomes of its key.
+struct Loading<L: KeyLoader> {
     loader: L,
-    write: fn(&mut L, &[u8]) -> Result<(), TfheError>,
-    finish: fn(L) -> Result<Arc<dyn LoadedKey>, TfheError>,
+    finish: Finish<L::Key>,
 }
 
-impl<L: Send> KeySink for Loading<L> {
+impl<L: KeyLoader + Send> KeySink for Loading<L> {
     fn write(&mut self, bytes: &[u8]) -> Result<(), BackendError> {
-        (self.write)(&mut self.loader, bytes).map_err(refused_key)
+        self.loader.write(bytes).map_err(refused_key)
     }
 
     fn finish(self: Box<Self>) -> Result<Arc<dyn LoadedKey>, BackendError> {
-        (self.finish)(self.loader).map_err(refused_key)
+        self.loader
+            .finish()
+            .and_then(self.finish)
+            .map_err(refused_key)
     }
-}
-
-fn loaded_bootstrapping_key<M: Modulus, A: Arithmetic<M>>(
-    key: BootstrappingKey<M, A>,
-) -> Arc<dyn LoadedKey> {
-    Arc::new(Loaded {
-        params: key.params(),
-        kind: KeyKind::Bootstrapping,
-        bytes: key.memory(),
-        key,
-    })
-}
-
-fn loaded_key_switching_key<M: Modulus>(key: KeySwitchingKey<M>) -> Arc<dyn LoadedKey> {
-    Arc::new(Loaded {
-        params: key.params(),
-        kind: KeyKind::KeySwitching,
-        bytes: key.memory(),
-        key,
-    })
 }
 
 fn begin<M: Modulus, A: Arithmetic<M>>(
     params: &'static ParamSet,
-    key: (KeyKind, KeyForm),
+    (kind, form): (KeyKind, KeyForm),
     isa: Isa,
 ) -> Result<Box<dyn KeySink>, BackendError> {
-    Ok(match key {
-        (KeyKind::Bootstrapping, KeyForm::Expanded) => Box::new(Loading {
-            loader: BootstrappingKeyLoader::<M, A>::new(params, isa)?,
-            write: BootstrappingKeyLoader::write,
-            finish: |loader| loader.finish().map(loaded_bootstrapping_key),
-        }),
-        (KeyKind::Bootstrapping, KeyForm::Seeded) => Box::new(Loading {
-            loader: SeededBootstrappingKeyLoader::<M, A>::new(params, isa)?,
-            write: SeededBootstrappingKeyLoader::write,
-            finish: |loader| loader.finish().map(loaded_bootstrapping_key),
-        }),
-        (KeyKind::KeySwitching, KeyForm::Expanded) => Box::new(Loading {
-            loader: KeySwitchingKeyLoader::<M>::new(params, isa)?,
-            write: KeySwitchingKeyLoader::write,
-            finish: |loader| loader.finish().map(loaded_key_switching_key),
-        }),
-        (KeyKind::KeySwitching, KeyForm::Seeded) => Box::new(Loading {
-            loader: SeededKeySwitchingKeyLoader::<M>::new(params, isa)?,
-            write: SeededKeySwitchingKeyLoader::write,
-            finish: |loader| loader.finish().map(loaded_key_switching_key),
-        }),
-    })
+    Ok(match (kind, form) {
+        (KeyKind::Bootstrapping, KeyForm::Expanded) => {
+            bootstrapping_sink::<M, A, _>(params, form, |part| {
+                BootstrappingKeyLoader::<M, A>::new(part, isa)
+            })
+        }
+        (KeyKind::Bootstrapping, KeyForm::Seeded) => {
+            bootstrapping_sink::<M, A, _>(params, form, |part| {
+                SeededBootstrappingKeyLoader::<M, A>::new(part, isa)
+            })
+        }
+        (KeyKind::KeySwitching, KeyForm::Expanded) => {
+            key_switching_sink::<M, _>(params, form, |part| {
+                KeySwitchingKeyLoader::<M>::new(part, isa)
+            })
+        }
+        (KeyKind::KeySwitching, KeyForm::Seeded) => {
+            key_switching_sink::<M, _>(params, form, |part| {
+                SeededKeySwitchingKeyLoader::<M>::new(part, isa)
+            })
+        }
+    }?)
 }
 
-/// Programmable bootstraps of copies of the sample, which stream the bootstrapping key together.
+/// A sink for the bootstrapping key of a set; `make` gives a loader for it, or for each part of it.
+fn bootstrapping_sink<M: Modulus, A: Arithmetic<M>, L>(
+    params: &'static ParamSet,
+    form: KeyForm,
+    make: impl Fn(&'static ParamSet) -> Result<L, TfheError>,
+) -> Result<Box<dyn KeySink>, TfheError>
+where
+    L: KeyLoader<Key = BootstrappingKey<M, A>> + Send + 'static,
+{
+    const KIND: KeyKind = KeyKind::Bootstrapping;
+    if params.exact.is_some() {
+        return Ok(Box::new(Loading {
+            loader: PartsLoader::bootstrapping(params, form, make)?,
+            finish: |(params, parts)| {
+                let key = ExactKey::new(params, parts)?;
+                Ok(Loaded::share(params, KIND, key.memory(), key))
+            },
+        }));
+    }
+    Ok(Box::new(Loading {
+        loader: make(params)?,
+        finish: |key| Ok(Loaded::share(key.params(), KIND, key.memory(), key)),
+    }))
+}
+
+/// A sink for the key-switching key of a set; `make` gives a loader for it, or for each part of it.
+fn key_switching_sink<M: Modulus, L>(
+    params: &'static ParamSet,
+    form: KeyForm,
+    make: impl Fn(&'static ParamSet) -> Result<L, TfheError>,
+) -> Result<Box<dyn KeySink>, TfheError>
+where
+    L: KeyLoader<Key = KeySwitchingKey<M>> + Send + 'static,
+{
+    const KIND: KeyKind = KeyKind::KeySwitching;
+    if params.exact.is_some() {
+        return Ok(Box::new(Loading {
+            loader: PartsLoader::key_switching(params, form, make)?,
+            finish: |(params, parts)| {
+                let key = ExactKeySwitchingKey::new(params, parts)?;
+                Ok(Loaded::share(params, KIND, key.memory(), key))
+            },
+        }));
+    }
+    Ok(Box::new(Loading {
+        loader: make(params)?,
+        finish: |key| Ok(Loaded::share(key.params(), KIND, key.memory(), key)),
+    }))
+}
+
+/// The most threads that speed up an exact bootstrap.
+const EXACT_THREADS: usize = 4;
+
+/// Programmable bootstraps of one sample: of copies of it, which stream the bootstrapping key together, or exact ones, which
+/// share its bits.
 fn programmable<M: Modulus, A: Arithmetic<M>>(
     params: &'static ParamSet,
     bootstrapping: &dyn LoadedKey,
@@ -301,9 +352,25 @@ fn programmable<M: Modulus, A: Arithmetic<M>>(
 ) -> Result<Vec<Vec<u8>>, BackendError> {
     let test_vectors = test_vectors
         .iter()
-        .map(|bytes| words_from_bytes::<M>("a test vector", params, bytes, params.trlwe_words()))
+        .map(|bytes| {
+            words_from_bytes::<M>("a test vector", params, bytes, params.test_vector_words())
+        })
         .collect::<Result<Vec<_>, _>>()?;
     let sample = words_from_bytes::<M>("a TLWE sample", params, sample, params.tlwe_words())?;
+    if params.exact.is_some() {
+        let share = cores.take(EXACT_THREADS);
+        let test_vectors: Vec<&[M::Word]> = test_vectors.iter().map(Vec::as_slice).collect();
+        let results = loaded::<ExactKey<M, A>>(bootstrapping)?.bootstrap(
+            loaded::<ExactKeySwitchingKey<M>>(key_switching)?,
+            &test_vectors,
+            &sample,
+            Run {
+                threads: share.threads(),
+                cancelled: &|| cancel.is_cancelled(),
+            },
+        )?;
+        return Ok(to_bytes(&results));
+    }
     let mut results = vec![sample; test_vectors.len()];
     let mut jobs: Vec<Job<'_, M>> = test_vectors
         .iter()
@@ -318,8 +385,12 @@ fn programmable<M: Modulus, A: Arithmetic<M>>(
         share.threads(),
         &|| cancel.is_cancelled(),
     )?;
-    Ok(results
+    Ok(to_bytes(&results))
+}
+
+fn to_bytes<W: bytemuck::Pod>(samples: &[Vec<W>]) -> Vec<Vec<u8>> {
+    samples
         .iter()
         .map(|words| bytemuck::cast_slice(words).to_vec())
-        .collect())
+        .collect()
 }

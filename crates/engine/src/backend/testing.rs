@@ -74,6 +74,28 @@ pub fn decode_sample(params: &ParamSet, bytes: &[u8], message_bits: u32) -> u64 
 /// The test vector of the function `f` on messages of `message_bits` bits.
 #[must_use]
 pub fn test_vector(params: &ParamSet, message_bits: u32, f: impl Fn(u64) -> u64) -> Vec<u8> {
+    let value = |message: u64| fraction(params, f(message) % (2 << message_bits), message_bits + 1);
+    let words = match params.exact {
+        None => blocks(params, message_bits, value),
+        Some(_) => entries(params, message_bits, value),
+    };
+    let mut bytes = vec![0; params.test_vector_bytes()];
+    put_words(params, &words, &mut bytes);
+    bytes
+}
+
+/// The table of an exact bootstrap: every message owns the entries about its place, modulo all of them.
+fn entries(params: &ParamSet, message_bits: u32, value: impl Fn(u64) -> u128) -> Vec<u128> {
+    let p = params.message_bits;
+    let messages: Vec<u128> = (0..1 << message_bits).map(value).collect();
+    (0..1u64 << p)
+        .map(|entry| ((entry << message_bits) + (1 << p >> 1)) >> p)
+        .map(|message| messages[message as usize % messages.len()])
+        .collect()
+}
+
+/// A trivial TRLWE sample, in which every message owns a block of coefficients about its place.
+fn blocks(params: &ParamSet, message_bits: u32, value: impl Fn(u64) -> u128) -> Vec<u128> {
     let degree = params.ring_degree;
     let block = (degree >> message_bits).max(1);
     let mut words = vec![0; params.trlwe_words()];
@@ -83,20 +105,30 @@ pub fn test_vector(params: &ParamSet, message_bits: u32, f: impl Fn(u64) -> u64)
         // The last half block belongs to message 0, whose lower half wraps round with the sign changed.
         let negate = message >> message_bits != 0;
         let message = if negate { 0 } else { message };
-        let value = fraction(
-            params,
-            f(message as u64) % (2 << message_bits),
-            message_bits + 1,
-        );
+        let value = value(message as u64);
         *word = if negate {
             (modulus(params) - value) % modulus(params)
         } else {
             value
         };
     }
-    let mut bytes = vec![0; params.test_vector_bytes()];
-    put_words(params, &words, &mut bytes);
-    bytes
+    words
+}
+
+/// The coefficient of a test vector that a bootstrap brings a body to.
+fn read(params: &ParamSet, test_vector: &[u128], body: u128) -> u128 {
+    let q = modulus(params);
+    let place = |order: u128| ((body * order + q / 2) / q % order) as usize;
+    if params.exact.is_some() {
+        // The padding bit is left out.
+        return test_vector[place(2 << params.message_bits) % test_vector.len()];
+    }
+    let polynomial = &test_vector[params.glwe_dimension * params.ring_degree..];
+    let rotation = place(2 * params.ring_degree as u128);
+    match polynomial.get(rotation) {
+        Some(coefficient) => *coefficient,
+        None => (q - polynomial[rotation - params.ring_degree]) % q,
+    }
 }
 
 /// The back end.
@@ -185,20 +217,11 @@ impl Backend for PlaintextBackend {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.bootstraps
             .fetch_add(test_vectors.len() as u64, Ordering::Relaxed);
-        let q = modulus(params);
         let body = words(params, sample).last().copied().unwrap_or_default();
-        let degree = params.ring_degree;
-        let rotation = (body * 2 * degree as u128 + q / 2) / q % (2 * degree as u128);
         let result = |test_vector: &&[u8]| {
-            let polynomial = &words(params, test_vector)[params.glwe_dimension * degree..];
-            let coefficient = polynomial[rotation as usize % degree];
             let mut result = vec![0; params.tlwe_words()];
-            if let Some(body) = result.last_mut() {
-                *body = if rotation < degree as u128 {
-                    coefficient
-                } else {
-                    (q - coefficient) % q
-                };
+            if let Some(word) = result.last_mut() {
+                *word = read(params, &words(params, test_vector), body);
             }
             let mut bytes = vec![0; params.tlwe_bytes()];
             put_words(params, &result, &mut bytes);

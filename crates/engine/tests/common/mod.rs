@@ -2,22 +2,29 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::testing::{PlaintextBackend, encode_sample, test_vector};
 use toroid_engine::{
-    Attributes, CancelToken, Engine, EngineConfig, EngineError, KeyKind, MemorySwap, PagingContext,
-    Part, ReplacementPolicy, RunOutcome, Swap, SwapError, SwapSlot,
+    Attributes, Backend, CancelToken, Engine, EngineConfig, EngineError, KeyForm, KeyKind,
+    LoadedKey, MemorySwap, PagingContext, Part, ReplacementPolicy, RunOutcome, Swap, SwapError,
+    SwapSlot,
 };
 use toroid_isa::{Instruction, Program, VrNumber, encode};
+use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::params::ParamSet;
+use toroid_tfhe::random::Csprng;
 
 /// The command that the tests page for.
 pub const COMMAND: PagingContext = PagingContext {
     command_id: 0x1234,
     queue: 3,
 };
+
+pub const KINDS: [KeyKind; 2] = [KeyKind::Bootstrapping, KeyKind::KeySwitching];
 
 pub fn vr(text: &str) -> VrNumber {
     text.parse().unwrap()
@@ -113,6 +120,37 @@ pub fn store_keys(engine: &Engine, key_id: u32, params: &'static ParamSet) {
         )
         .unwrap();
     }
+}
+
+/// A key object's bytes in a form.
+pub fn key_bytes(client: &ClientKey, kind: KeyKind, form: KeyForm, rng: &mut Csprng) -> Vec<u8> {
+    let mut key = Vec::new();
+    let mut write = |bytes: &[u8]| {
+        key.extend_from_slice(bytes);
+        Ok(())
+    };
+    let mut go_on = |_, _| ControlFlow::Continue(());
+    match kind {
+        KeyKind::Bootstrapping => client.bootstrapping_key(form, rng, &mut go_on, &mut write),
+        KeyKind::KeySwitching => client.key_switching_key(form, rng, &mut go_on, &mut write),
+    }
+    .unwrap();
+    key
+}
+
+/// A key that the back end took in pieces.
+pub fn loaded_key(
+    backend: &CpuBackend,
+    client: &ClientKey,
+    kind: KeyKind,
+    form: KeyForm,
+    rng: &mut Csprng,
+) -> Arc<dyn LoadedKey> {
+    let mut sink = backend.begin_key(client.params(), kind, form).unwrap();
+    for piece in key_bytes(client, kind, form, rng).chunks(1_000_003) {
+        sink.write(piece).unwrap();
+    }
+    sink.finish().unwrap()
 }
 
 pub fn store_function(

@@ -105,10 +105,17 @@ impl Ranges {
 
 /// The factors: as given, or random ones that the set can multiply.
 fn factors(args: &Args, ranges: &Ranges, rng: &mut Csprng) -> anyhow::Result<(i64, i64)> {
-    let one = |given: Option<i64>, rng: &mut Csprng| {
+    let largest = *ranges.products.end();
+    let one = |given: Option<i64>, other: Option<i64>, rng: &mut Csprng| {
         given.unwrap_or_else(|| {
-            let count = (ranges.sums.end() - ranges.sums.start() + 1).cast_unsigned();
-            ranges.sums.start() + (rng.next_u64() % count).cast_signed()
+            // Not far beyond what the product has room for: of all factors in range few would do.
+            let most = match other {
+                Some(other) => largest / other.saturating_abs().max(1),
+                None => largest.isqrt(),
+            };
+            let most = most.clamp(0, *ranges.sums.end());
+            let count = (2 * most + 1).cast_unsigned();
+            (rng.next_u64() % count).cast_signed() - most
         })
     };
     if let (Some(x), Some(y)) = (args.x, args.y) {
@@ -118,7 +125,7 @@ fn factors(args: &Args, ranges: &Ranges, rng: &mut Csprng) -> anyhow::Result<(i6
     /// Tries after which a given factor is taken to have no partner.
     const TRIES: usize = 10_000;
     for _ in 0..TRIES {
-        let (x, y) = (one(args.x, rng), one(args.y, rng));
+        let (x, y) = (one(args.x, args.y, rng), one(args.y, args.x, rng));
         if ranges.check(x, y, args.params).is_ok() {
             return Ok((x, y));
         }
@@ -224,7 +231,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
     let params = args.params;
     anyhow::ensure!(
         params.message_bits > 0,
-        "parameter set {} is for Boolean gates; the demo multiplies integers: take message7, message4, paper or tiny",
+        "parameter set {} is for Boolean gates; the demo multiplies integers: take message7, message4, paper, exact14, exact16 or tiny",
         params.name
     );
     let encoding = Encoding::new(params.message_bits, true)?;
@@ -482,7 +489,7 @@ fn multiply(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toroid_tfhe::params::{MESSAGE7, PAPER};
+    use toroid_tfhe::params::{EXACT14, EXACT16, MESSAGE7, PAPER};
 
     #[test]
     fn ranges_are_those_of_the_message_width() {
@@ -498,14 +505,28 @@ mod tests {
         let ranges = Ranges::new(Encoding::new(4, true).unwrap());
         assert!(ranges.check(5, -2, &PAPER).is_ok());
         assert!(ranges.check(7, 7, &PAPER).is_err());
+        let ranges = Ranges::new(Encoding::new(14, true).unwrap());
+        // All whose squares over 4 fit, and more.
+        for (x, y) in [
+            (90, 91),
+            (-100, -77),
+            (100, -77),
+            (181, 0),
+            (-127, 129),
+            (4096, 3),
+        ] {
+            assert!(ranges.check(x, y, &EXACT14).is_ok(), "{x}, {y}");
+        }
+        assert!(ranges.check(-128, -128, &EXACT14).is_err());
+        assert!(ranges.check(4096, 4096, &EXACT14).is_err());
     }
 
     #[test]
     fn random_factors_are_in_range() {
-        let args = |x, y| Args {
+        let args = |params, x, y| Args {
             x,
             y,
-            params: &MESSAGE7,
+            params,
             exact: false,
             metadata: Metadata::SecondHalf,
             image: None,
@@ -513,13 +534,22 @@ mod tests {
         let ranges = Ranges::new(Encoding::new(7, true).unwrap());
         let mut rng = Csprng::from_seed([1; 32]);
         for _ in 0..200 {
-            let (x, y) = factors(&args(None, None), &ranges, &mut rng).unwrap();
+            let (x, y) = factors(&args(&MESSAGE7, None, None), &ranges, &mut rng).unwrap();
             ranges.check(x, y, &MESSAGE7).unwrap();
-            let (x, y) = factors(&args(Some(60), None), &ranges, &mut rng).unwrap();
+            let (x, y) = factors(&args(&MESSAGE7, Some(60), None), &ranges, &mut rng).unwrap();
             assert_eq!(x, 60);
             ranges.check(x, y, &MESSAGE7).unwrap();
         }
-        assert!(factors(&args(Some(70), None), &ranges, &mut rng).is_err());
-        assert!(factors(&args(None, Some(-70)), &ranges, &mut rng).is_err());
+        for given in [Some(70), Some(i64::MIN), Some(i64::MAX)] {
+            assert!(factors(&args(&MESSAGE7, given, None), &ranges, &mut rng).is_err());
+        }
+        assert!(factors(&args(&MESSAGE7, None, Some(-70)), &ranges, &mut rng).is_err());
+        let ranges = Ranges::new(Encoding::new(16, true).unwrap());
+        let nonzero = (0..200).filter(|_| {
+            let (x, y) = factors(&args(&EXACT16, Some(-30_000), None), &ranges, &mut rng).unwrap();
+            ranges.check(x, y, &EXACT16).unwrap();
+            y != 0
+        });
+        assert!(nonzero.count() > 100);
     }
 }

@@ -1,0 +1,214 @@
+//! Exact parameter sets from end to end: a session on a drive in this process, as with any other set.
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
+
+use std::fs;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use toroid_client::blob::{self, Transfer};
+use toroid_client::session::Session;
+use toroid_client::tables;
+use toroid_drive::image::{self, FormatOptions, Image, MetadataMode};
+use toroid_drive::{Drive, DriveConfig};
+use toroid_engine::backend::cpu::CpuBackend;
+use toroid_isa::{Assembly, KeyKind, VrNumber};
+use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::keys::ClientKey;
+use toroid_tfhe::noise::{Noise, Path};
+use toroid_tfhe::params::TINY_EXACT;
+use toroid_tfhe::random::Csprng;
+
+const BITS: u32 = TINY_EXACT.message_bits;
+
+/// Of the drive's second half and of the blob store.
+const CLUSTER_BYTES: u64 = 1 << 18;
+
+/// A drive with keys, and who made them.
+struct Bench {
+    folder: TempDir,
+    drive: Arc<Drive>,
+    session: Session,
+    client: ClientKey,
+    rng: Csprng,
+    path: Path,
+}
+
+impl Bench {
+    async fn new(mode: MetadataMode, path: Path) -> Bench {
+        let folder = tempfile::tempdir().unwrap();
+        let options = FormatOptions {
+            size: 64 << 20,
+            swap: 16 << 20,
+            metadata_mode: mode,
+            cluster_blocks: (CLUSTER_BYTES / 4096) as u32,
+            ..FormatOptions::default()
+        };
+        image::format(&folder.path().join("drive.img"), &options).unwrap();
+        let drive = open(&folder, path);
+        let options = blob::FormatOptions {
+            cluster_bytes: CLUSTER_BYTES,
+            ..blob::FormatOptions::default()
+        };
+        let session = Session::format(drive.clone(), 1, options).await.unwrap();
+        let mut rng = Csprng::from_seed([7; 32]);
+        let client = ClientKey::generate(&TINY_EXACT, &mut rng);
+        for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
+            session
+                .generate_key(0, &client, kind, &Transfer::default())
+                .await
+                .unwrap();
+        }
+        Bench {
+            folder,
+            drive,
+            session,
+            client,
+            rng,
+            path,
+        }
+    }
+
+    async fn put(&self, text: &str) -> Assembly {
+        let mut assembly = toroid_isa::assemble(text).unwrap();
+        tables::read_files(&mut assembly, self.folder.path()).unwrap();
+        for vector in &assembly.test_vectors {
+            let report = self
+                .session
+                .put_test_vector(&TINY_EXACT, vector)
+                .await
+                .unwrap();
+            assert_eq!(report.entries, 1 << report.bits.0);
+        }
+        self.session
+            .put_program(0, &TINY_EXACT, &assembly.program)
+            .await
+            .unwrap();
+        assembly
+    }
+
+    async fn write(&mut self, register: &str, message: i64, encoding: Encoding) {
+        let vr: VrNumber = register.parse().unwrap();
+        let sample = self
+            .client
+            .encrypt(message, encoding, &mut self.rng)
+            .unwrap();
+        self.session
+            .put_sample(vr, &TINY_EXACT, &sample, encoding, (None, None))
+            .await
+            .unwrap();
+    }
+
+    /// What stands in a register, and its noise against that of a bootstrapped sample.
+    async fn result(&self, register: &str) -> (i64, f64) {
+        let stored = self
+            .session
+            .get_sample(register.parse().unwrap())
+            .await
+            .unwrap();
+        assert!(stored.sc.computed());
+        let encoding = stored.encoding().unwrap();
+        assert!(stored.log2_failure(encoding) < -20.0);
+        let fresh = Noise::encryption(&TINY_EXACT).bootstrapped(&TINY_EXACT, BITS, self.path, 0);
+        (
+            self.client.decrypt(&stored.bytes, encoding).unwrap(),
+            stored.log2_variance() - fresh.variance().log2(),
+        )
+    }
+}
+
+fn open(folder: &TempDir, path: Path) -> Arc<Drive> {
+    let config = DriveConfig::new(Arc::new(CpuBackend::new(path)));
+    let image = Image::open(&folder.path().join("drive.img")).unwrap();
+    Arc::new(Drive::open(image, config).unwrap())
+}
+
+const MODES: [(MetadataMode, Path); 2] = [
+    (MetadataMode::SecondHalf, Path::Fast),
+    (MetadataMode::NvmeMetadata, Path::Exact),
+];
+
+#[tokio::test]
+async fn table_5_multiplies_before_and_after_a_restart() {
+    for (mode, path) in MODES {
+        let mut bench = Bench::new(mode, path).await;
+        let signed = Encoding::new(BITS, true).unwrap();
+        bench
+            .put(include_str!("../../isa/examples/multiply.tasm"))
+            .await;
+        for (x, y) in [(15, -17), (-22, -22), (1, 254), (-128, 2), (0, -255)] {
+            bench.write("cor:0:1", x, signed).await;
+            bench.write("cow:0:2", y, signed).await;
+            let (product, noise) = bench.result("cow:0:2").await;
+            assert_eq!(product, x * y, "{x} * {y}");
+            // The difference of two bootstrapped samples, less what they share.
+            assert!((0.5..1.01).contains(&noise), "{noise}");
+        }
+        bench.drive.shutdown().unwrap();
+        let Bench {
+            folder,
+            drive,
+            session,
+            client,
+            rng,
+            path,
+        } = bench;
+        drop((drive, session));
+        let drive = open(&folder, path);
+        let session = Session::open(drive.clone(), 1).await.unwrap();
+        session.load(0, &Transfer::default()).await.unwrap();
+        let mut bench = Bench {
+            folder,
+            drive,
+            session,
+            client,
+            rng,
+            path,
+        };
+        bench.write("cor:0:1", -12, signed).await;
+        bench.write("cow:0:2", 21, signed).await;
+        assert_eq!(bench.result("cow:0:2").await.0, -12 * 21);
+        bench.drive.shutdown().unwrap();
+    }
+}
+
+/// Two arguments of 4 + 5 bits in one sample, two functions of it, one of them a table in a file.
+#[tokio::test]
+async fn functions_of_two_arguments_lists_and_files() {
+    for (mode, path) in MODES {
+        let mut bench = Bench::new(mode, path).await;
+        let remainders: Vec<String> = (0..1 << BITS)
+            .map(|m| (m & 31i64, m >> 5))
+            .map(|(y, x)| if y == 0 { x } else { x % y }.to_string())
+            .collect();
+        let file = bench.folder.path().join("remainders.txt");
+        fs::write(file, remainders.join(", ")).unwrap();
+        let text = "
+            .reg x = cor:1
+            .reg y = cow:2
+            .tv quotient unsigned in=4+5 out=4 = y == 0 ? 15 : x / y
+            .tv remainder unsigned in=4+5 out=9 = file \"remainders.txt\"
+            homadd x, y
+            bootstrap [quotient, remainder], [x, y], x
+            homadd x, y
+            return x
+        ";
+        let assembly = bench.put(text).await;
+        assert_eq!(assembly.program.bootstrap_count(), 2);
+        for (x, y) in [(0, 0), (15, 0), (15, 31), (13, 5), (7, 7), (14, 1)] {
+            bench
+                .write("cor:0:1", x, Encoding::new(4, false).unwrap())
+                .await;
+            bench
+                .write("cow:0:2", y, Encoding::new(BITS, false).unwrap())
+                .await;
+            let (quotient, remainder) = if y == 0 { (15, x) } else { (x / y, x % y) };
+            let (packed, noise) = bench.result("cow:0:2").await;
+            assert_eq!(packed, 32 * quotient + remainder, "{x}, {y}");
+            // Two functions of one sample, in the worst case correlated.
+            assert!((noise - 2.0).abs() < 0.01, "{noise}");
+        }
+        let runs = bench.drive.program_runs();
+        assert_eq!(runs.len(), 6);
+        bench.drive.shutdown().unwrap();
+    }
+}

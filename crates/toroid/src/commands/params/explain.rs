@@ -1,0 +1,233 @@
+//! `toroid params explain`: where the noise of a bootstrap comes from, and what it can turn.
+
+use serde::Serialize;
+use toroid_tfhe::exact;
+use toroid_tfhe::noise::{self, Path};
+use toroid_tfhe::params::{ExactParams, ParamSet};
+
+use super::deviation;
+use crate::commands::parse_param_set;
+use crate::output::{Output, power_of_two};
+
+/// Arguments of `toroid params explain`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The set.
+    #[arg(value_parser = parse_param_set)]
+    name: &'static ParamSet,
+    /// Squared norm of the combination of bootstrapped samples that is bootstrapped; 1 if not given, for Boolean gates 2.
+    #[arg(long, value_parser = parse_norm2)]
+    norm2: Option<f64>,
+}
+
+fn parse_norm2(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(norm2) if norm2.is_finite() && norm2 >= 0.0 => Ok(norm2),
+        _ => Err("a number that is at least 0 expected".to_owned()),
+    }
+}
+
+/// A source of noise.
+#[derive(Serialize)]
+struct Noise {
+    stage: &'static str,
+    name: &'static str,
+    /// log2 of the standard deviation over the torus.
+    log2_deviation: f64,
+}
+
+/// A choice that noise can turn.
+#[derive(Serialize)]
+struct Decision {
+    stage: &'static str,
+    /// First bit that it decides on, and how many.
+    first_bit: u32,
+    bits: u32,
+    log2_margin: f64,
+    log2_deviation: f64,
+    log2_p_fail: f64,
+}
+
+#[derive(Serialize)]
+struct Explanation {
+    name: &'static str,
+    purpose: &'static str,
+    message_bits: u32,
+    norm2: f64,
+    log2_input_deviation: f64,
+    noise: Vec<Noise>,
+    decisions: Vec<Decision>,
+    log2_p_fail: f64,
+}
+
+fn of_exact(params: &ParamSet, exact: &ExactParams) -> Vec<Noise> {
+    let stages = exact::noise::stages(params, exact, Path::Fast);
+    [
+        ("extraction", "key switch", stages.extract_key_switch),
+        (
+            "extraction",
+            "modulus switch",
+            stages.extract_modulus_switch,
+        ),
+        ("extraction", "blind rotation", stages.extract_rotation),
+        ("circuit bootstrap", "an automorphism", stages.automorphism),
+        ("circuit bootstrap", "trace", stages.trace),
+        (
+            "circuit bootstrap",
+            "body row, constant coefficient",
+            stages.body_row,
+        ),
+        (
+            "circuit bootstrap",
+            "body row, the other coefficients",
+            stages.body_row_rest,
+        ),
+        (
+            "circuit bootstrap",
+            "product by a secret",
+            stages.secret_product,
+        ),
+        (
+            "circuit bootstrap",
+            "mask row, a coefficient",
+            stages.mask_row,
+        ),
+        ("vertical packing", "Gaussian part", stages.packing),
+        (
+            "vertical packing",
+            "products of Gaussians",
+            stages.packing_products,
+        ),
+        ("refresh", "key switch", stages.refresh_key_switch),
+        ("refresh", "modulus switch", stages.refresh_modulus_switch),
+        (
+            "refresh",
+            "blind rotation of a digit",
+            stages.refresh_rotation,
+        ),
+        ("refresh", "bootstrapped sample", stages.output),
+    ]
+    .map(|(stage, name, variance)| Noise {
+        stage,
+        name,
+        log2_deviation: deviation(variance),
+    })
+    .into()
+}
+
+fn of_plain(params: &ParamSet) -> Vec<Noise> {
+    let rotation = noise::blind_rotation_variance(params, Path::Fast);
+    let switch = noise::key_switch_variance(params);
+    [
+        ("modulus switch", noise::modulus_switch_variance(params)),
+        ("a CMux", noise::cmux_variance(params, Path::Fast)),
+        ("blind rotation", rotation),
+        ("key switch", switch),
+        ("bootstrapped sample", rotation + switch),
+    ]
+    .map(|(name, variance)| Noise {
+        stage: "bootstrap",
+        name,
+        log2_deviation: deviation(variance),
+    })
+    .into()
+}
+
+fn explain(params: &'static ParamSet, norm2: Option<f64>) -> Explanation {
+    let bits = params.message_bits;
+    let norm2 = norm2.unwrap_or(if bits == 0 { 2.0 } else { 1.0 });
+    let input = norm2 * noise::bootstrap_output_variance(params, Path::Fast);
+    let decisions = match params.exact {
+        Some(exact) => exact::noise::decisions(params, exact, Path::Fast, input)
+            .iter()
+            .map(|decision| Decision {
+                stage: decision.name,
+                first_bit: decision.bits.0,
+                bits: decision.bits.1,
+                log2_margin: decision.margin.log2(),
+                log2_deviation: deviation(decision.variance),
+                log2_p_fail: decision.log2_failure,
+            })
+            .collect(),
+        None => vec![Decision {
+            stage: "bootstrap",
+            first_bit: 0,
+            bits: bits.max(1),
+            log2_margin: noise::margin(bits).log2(),
+            log2_deviation: deviation(input + noise::modulus_switch_variance(params)),
+            log2_p_fail: params.log2_failure(bits, norm2),
+        }],
+    };
+    Explanation {
+        name: params.name,
+        purpose: params.purpose,
+        message_bits: bits,
+        norm2,
+        log2_input_deviation: deviation(input),
+        noise: match params.exact {
+            Some(exact) => of_exact(params, exact),
+            None => of_plain(params),
+        },
+        decisions,
+        log2_p_fail: params.log2_failure(bits, norm2),
+    }
+}
+
+fn text(explanation: &Explanation) -> String {
+    let mut text = format!(
+        "{}: {}\n\nnoise, standard deviation over the torus:\n{:<20} {:<34} {:>9}",
+        explanation.name, explanation.purpose, "stage", "source", "deviation"
+    );
+    let mut stage = "";
+    for noise in &explanation.noise {
+        let shown = if noise.stage == stage {
+            ""
+        } else {
+            noise.stage
+        };
+        stage = noise.stage;
+        text += &format!(
+            "\n{shown:<20} {:<34} {:>9}",
+            noise.name,
+            power_of_two(noise.log2_deviation)
+        );
+    }
+    text += &format!(
+        "\n\ndecisions, for bootstrapped samples of norm² {} (deviation {}):\n{:<20} {:>7} {:>9} {:>9} {:>17} {:>13}",
+        explanation.norm2,
+        power_of_two(explanation.log2_input_deviation),
+        "stage",
+        "bits",
+        "margin",
+        "deviation",
+        "margin/deviation",
+        "p_fail"
+    );
+    for decision in &explanation.decisions {
+        let last = decision.first_bit + decision.bits - 1;
+        let bits = if last == decision.first_bit {
+            last.to_string()
+        } else {
+            format!("{}-{last}", decision.first_bit)
+        };
+        text += &format!(
+            "\n{:<20} {bits:>7} {:>9} {:>9} {:>17.2} {:>13}",
+            decision.stage,
+            power_of_two(decision.log2_margin),
+            power_of_two(decision.log2_deviation),
+            (decision.log2_margin - decision.log2_deviation).exp2(),
+            power_of_two(decision.log2_p_fail)
+        );
+    }
+    text + &format!(
+        "\n{:<20} {:>59}",
+        "any of them",
+        power_of_two(explanation.log2_p_fail)
+    )
+}
+
+/// Explains one set.
+pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
+    let explanation = explain(args.name, args.norm2);
+    output.result(&explanation, || text(&explanation))
+}
