@@ -9,6 +9,7 @@ use std::panic::resume_unwind;
 use std::slice::{ChunksExact, ChunksExactMut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 use toroid_ring::goldilocks;
@@ -28,6 +29,8 @@ pub struct BootstrappingKey<M: Modulus, A: Arithmetic<M>> {
     arithmetic: A,
     isa: Isa,
     rows: Buffer,
+    /// Rotations to come that are left to one thread each: cores turned out to be busy.
+    alone: AtomicUsize,
     modulus: PhantomData<M>,
 }
 
@@ -275,6 +278,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
             arithmetic,
             isa,
             rows: Buffer::new(bytes / 8)?,
+            alone: AtomicUsize::new(0),
             modulus: PhantomData,
         })
     }
@@ -412,10 +416,16 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
             turnings = rest;
         }
         let run = |part: &mut [Turning<'_, M, A>]| match team {
-            1 => self.turn_by_turns(part, cancelled),
-            _ => part
-                .iter_mut()
-                .try_for_each(|turning| self.turn_as_team(turning, team, cancelled)),
+            1 => self.turn_by_turns(0, part, cancelled),
+            _ => part.iter_mut().try_for_each(|turning| {
+                let alone = |left: usize| left.checked_sub(1);
+                let relaxed = Ordering::Relaxed;
+                let from = match self.alone.fetch_update(relaxed, relaxed, alone) {
+                    Ok(_) => 0,
+                    Err(_) => self.turn_as_team(turning, team, cancelled)?,
+                };
+                self.turn_by_turns(from, std::slice::from_mut(turning), cancelled)
+            }),
         };
         std::thread::scope(|scope| {
             let mut parts = parts.into_iter();
@@ -429,9 +439,10 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         })
     }
 
-    /// Rotations on one thread: every step for all of them, while the key's sample is in cache.
+    /// Rotations on one thread, from step `from` on: every step for all of them, while the key's sample is in cache.
     fn turn_by_turns(
         &self,
+        from: usize,
         turnings: &mut [Turning<'_, M, A>],
         cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<(), TfheError> {
@@ -439,7 +450,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         let n = params.ring_degree;
         let mut memory = Workspace::<M, A>::memory(params)?;
         let mut work = Workspace::<M, A>::new(params, &mut memory);
-        for step in 0..params.lwe_dimension {
+        for step in from..params.lwe_dimension {
             if cancelled() {
                 return Err(TfheError::Cancelled);
             }
@@ -461,12 +472,19 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
 
     /// One rotation on `team` threads: the rows of each external product are divided among them; then each of the first
     /// k+1 sums up a column and transforms it back. Two meetings a step; locks are free whenever they are taken.
+    ///
+    /// Where other work has the cores, members wait for each other for time slices of the system. Then the team parts, and so
+    /// do those of some rotations after it. Returns the step that is next, n at the end.
     fn turn_as_team(
         &self,
         turning: &mut Turning<'_, M, A>,
         team: usize,
         cancelled: &(dyn Fn() -> bool + Sync),
-    ) -> Result<(), TfheError> {
+    ) -> Result<usize, TfheError> {
+        /// Long waits of a rotation after which its team parts.
+        const LONG_WAITS: usize = 16;
+        /// Rotations that are done alone then.
+        const ALONE: usize = 64;
         let params = self.params;
         let n = params.ring_degree;
         let columns = params.glwe_dimension + 1;
@@ -486,8 +504,10 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         }
         let meeting = Meeting::new(team);
         let stop = AtomicBool::new(false);
+        let parted = AtomicUsize::new(params.lwe_dimension);
         let work = |member: usize, difference: &mut [WordOf<M, A>], scratch: &mut [A::Scalar]| {
             let _attendance = meeting.attend();
+            let mut long_waits = 0;
             for (step, exponent) in exponents.iter().enumerate().filter(|(_, e)| **e != 0) {
                 {
                     let mut own = write(&sums[member]);
@@ -510,9 +530,12 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
                 if member == 0 && cancelled() {
                     stop.store(true, Ordering::Relaxed);
                 }
-                meeting.wait();
+                long_waits += usize::from(meeting.wait());
                 if stop.load(Ordering::Relaxed) {
                     return;
+                }
+                if member == 0 && long_waits >= LONG_WAITS {
+                    parted.store(step + 1, Ordering::Relaxed);
                 }
                 for column in (member..columns).step_by(team) {
                     let range = column * n..(column + 1) * n;
@@ -523,7 +546,10 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
                     self.arithmetic
                         .inverse_add(scratch, &mut write(&components[column]));
                 }
-                meeting.wait();
+                long_waits += usize::from(meeting.wait());
+                if parted.load(Ordering::Relaxed) == step + 1 {
+                    return;
+                }
             }
         };
         std::thread::scope(|scope| {
@@ -541,7 +567,11 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         if stop.into_inner() {
             return Err(TfheError::Cancelled);
         }
-        Ok(())
+        let next = parted.into_inner();
+        if next < params.lwe_dimension {
+            self.alone.store(ALONE, Ordering::Relaxed);
+        }
+        Ok(next)
     }
 
     /// The products of some rows of one step's external product, summed up in `work.sums`; `rotate_sub` writes
@@ -683,6 +713,8 @@ impl Drop for Attendance<'_> {
 impl Meeting {
     /// Rounds of spinning before the thread gives way.
     const PATIENCE: u32 = 1 << 12;
+    /// Longer than the work of any step, and not longer than what a system gives to other threads.
+    const TIME_SLICE: Duration = Duration::from_millis(1);
 
     fn new(size: usize) -> Meeting {
         Meeting {
@@ -697,15 +729,16 @@ impl Meeting {
         Attendance(self)
     }
 
-    /// Returns once all members have called it as often as this one.
-    fn wait(&self) {
+    /// Returns once all members have called it as often as this one; whether that took a time slice of the system.
+    fn wait(&self) -> bool {
         let round = self.round.load(Ordering::Acquire);
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.size {
             self.arrived.store(0, Ordering::Relaxed);
             self.round.fetch_add(1, Ordering::Release);
-            return;
+            return false;
         }
         let mut spins = 0;
+        let mut gave_way: Option<Instant> = None;
         while self.round.load(Ordering::Acquire) == round {
             assert!(
                 !self.broken.load(Ordering::Relaxed),
@@ -715,9 +748,11 @@ impl Meeting {
                 spins += 1;
                 std::hint::spin_loop();
             } else {
+                gave_way.get_or_insert_with(Instant::now);
                 std::thread::yield_now();
             }
         }
+        gave_way.is_some_and(|since| since.elapsed() > Self::TIME_SLICE)
     }
 }
 
