@@ -73,10 +73,7 @@ fn failure(choice: &Choice, refresh: bool) -> f64 {
     } else {
         noise::extractions(set, &stages, NORM2 * stages.output)
     };
-    decisions
-        .iter()
-        .map(|decision| decision.log2_failure)
-        .fold(f64::NEG_INFINITY, log2_add)
+    noise::log2_any(&decisions)
 }
 
 /// The cheapest small dimension and key-switching gadget of one of the two bootstraps that keeps `limit`.

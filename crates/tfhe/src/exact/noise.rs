@@ -165,7 +165,7 @@ pub fn shared_variance(params: &ParamSet, exact: &ExactParams, path: Path) -> f6
         / 4.0
 }
 
-/// Every decision of a bootstrap of a sample with this variance, for a table that uses all p + 1 bits of its values.
+/// Every decision of a bootstrap of a sample with this variance, for the worst table.
 #[must_use]
 pub fn decisions(
     params: &ParamSet,
@@ -202,31 +202,47 @@ pub fn extractions(params: &ParamSet, stages: &Stages, input_variance: f64) -> V
         .collect()
 }
 
-/// The decisions of [`decisions`] that bring digits to their places.
+/// The decisions of [`decisions`] that bring digits to their places: of a table of p or p + 1 bits, whichever fails more often.
 #[must_use]
 pub fn refreshes(params: &ParamSet, exact: &ExactParams, stages: &Stages) -> Vec<Decision> {
     let gaussian = stages.packing + stages.refresh_key_switch + stages.refresh_modulus_switch;
-    let mut first = 0;
-    exact
-        .digits(params.message_bits + 1)
-        .into_iter()
-        .map(|bits| {
-            let margin = (-f64::from(bits + 1)).exp2();
-            first += bits;
-            Decision {
-                name: "refresh",
-                bits: (first - bits, bits),
-                margin,
-                variance: gaussian + stages.packing_products,
-                log2_failure: log2_tail_with_products(
+    let of_table = |table_bits: u32| -> Vec<Decision> {
+        let mut first = 0;
+        let digits = exact.digits(table_bits).into_iter();
+        digits
+            .map(|bits| {
+                let margin = (-f64::from(bits + 1)).exp2();
+                first += bits;
+                Decision {
+                    name: "refresh",
+                    bits: (first - bits, bits),
                     margin,
-                    gaussian,
-                    stages.packing_products,
-                    stages.packing_terms,
-                ),
-            }
-        })
-        .collect()
+                    variance: gaussian + stages.packing_products,
+                    log2_failure: log2_tail_with_products(
+                        margin,
+                        gaussian,
+                        stages.packing_products,
+                        stages.packing_terms,
+                    ),
+                }
+            })
+            .collect()
+    };
+    let [narrow, wide] = [params.message_bits, params.message_bits + 1].map(of_table);
+    if log2_any(&narrow) > log2_any(&wide) {
+        narrow
+    } else {
+        wide
+    }
+}
+
+/// log2 of the probability that any of some decisions goes wrong, at most.
+#[must_use]
+pub fn log2_any(decisions: &[Decision]) -> f64 {
+    decisions
+        .iter()
+        .map(|decision| decision.log2_failure)
+        .fold(f64::NEG_INFINITY, log2_add)
 }
 
 /// log2 of the probability that a bootstrap of a function of `message_bits` bits fails on a sample with this variance: any
@@ -243,10 +259,7 @@ pub fn log2_failure(
     message_bits: u32,
     input_variance: f64,
 ) -> f64 {
-    let all = decisions(params, exact, path, input_variance)
-        .iter()
-        .map(|decision| decision.log2_failure)
-        .fold(f64::NEG_INFINITY, log2_add);
+    let all = log2_any(&decisions(params, exact, path, input_variance));
     let spare = params.message_bits.saturating_sub(message_bits);
     if spare < 4 {
         return all;

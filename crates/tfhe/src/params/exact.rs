@@ -191,12 +191,12 @@ const EXACT16_CHOICE: Choice = Choice {
         key_switch: gadget(5, 2),
     },
     refresh: Small {
-        dimension: 816,
-        log2_noise: -18.25,
+        dimension: 826,
+        log2_noise: -18.5,
         gadget: gadget(3, 11),
         key_switch: gadget(5, 3),
     },
-    switch: gadget(5, 8),
+    switch: gadget(5, 9),
     circuit: gadget(3, 6),
     digit_bits: 4,
 };
