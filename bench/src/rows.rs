@@ -110,11 +110,7 @@ const GATES: Row = Row {
 };
 
 /// What rows of exact bootstraps share.
-const EXACT: Row = Row {
-    peer: Some(exact::PEER_NAME),
-    runs: 8,
-    ..LONG
-};
+const EXACT: Row = Row { runs: 8, ..LONG };
 
 /// What rows of the size of a key share.
 const SIZES: Row = Row { runs: 1, ..LONG };
@@ -196,6 +192,9 @@ pub static ALL: &[Row] = &[
     Row {
         name: "exact-16",
         title: "exact function of 16 bits to 16 (random table) at `exact16`, failure ≤ 2^-128, f64 FFT",
+        peer: Some(
+            "tfhe-rs 1.8.2 integer wopbs_without_padding, 8 blocks of 2 bits, LEGACY_WOPBS_ONLY_8_BLOCKS_PARAM_MESSAGE_2_CARRY_0_KS_PBS",
+        ),
         limit: Some(Limit::Value(250.0)),
         bound: Some(|machine, _| machine::exact_function(machine, &EXACT16)),
         measure: |row, settings| exact::function(row, settings, &EXACT16),
@@ -204,13 +203,15 @@ pub static ALL: &[Row] = &[
     Row {
         name: "exact-16-second",
         title: "a second function of the same sample: what it takes beside the first",
-        peer: None,
         measure: |row, settings| exact::second(row, settings, &EXACT16),
         ..EXACT
     },
     Row {
         name: "exact-14",
         title: "exact function of 14 bits to 14 (random table) at `exact14`, failure ≤ 2^-128, f64 FFT",
+        peer: Some(
+            "tfhe-rs 1.8.2 integer wopbs_without_padding, 7 blocks of 2 bits, of the 8 of LEGACY_WOPBS_ONLY_8_BLOCKS_PARAM_MESSAGE_2_CARRY_0_KS_PBS",
+        ),
         limit: Some(Limit::Row("exact-16")),
         bound: Some(|machine, _| machine::exact_function(machine, &EXACT14)),
         measure: |row, settings| exact::function(row, settings, &EXACT14),

@@ -16,6 +16,7 @@ use toroid_tfhe::glwe;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::lwe::words_from_bytes;
 use toroid_tfhe::modulus::{Goldilocks, Modulus};
+use toroid_tfhe::noise;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::product::Fast;
 use toroid_tfhe::random::Csprng;
@@ -28,9 +29,18 @@ use super::{Row, Settings};
 use crate::Error;
 use crate::measure::{Measurement, best, interleave, peak_memory, timed};
 
-/// Eight blocks of two bits: the fastest of the peer's sets for 16 bits without padding.
+/// The fastest of the peer's sets for 16 bits without padding. It has no sample of more than 8 bits.
 const PEER: WopbsParameters = LEGACY_WOPBS_ONLY_8_BLOCKS_PARAM_MESSAGE_2_CARRY_0_KS_PBS;
-pub const PEER_NAME: &str = "tfhe-rs 1.8.2 integer wopbs_without_padding, blocks of 2 bits, WOPBS_ONLY_8_BLOCKS_PARAM_MESSAGE_2_CARRY_0";
+
+/// log2 of the probability that a block of the peer's result is wrong, at most over its messages, by what the CMuxes of the
+/// look-up round off alone. The first one chooses between known polynomials, which the gadget holds exactly.
+fn log2_peer_failure(bits: u32) -> f64 {
+    let digits = (PEER.cbs_level.0 * PEER.cbs_base_log.0) as f64;
+    let dimension = (PEER.glwe_dimension.0 * PEER.polynomial_size.0) as f64;
+    let cmux = (1.0 + dimension / 2.0) * (-2.0 * digits).exp2() / 12.0;
+    let margin = 0.5 / PEER.message_modulus.0 as f64;
+    noise::log2_tail(margin, f64::from(bits - 1) * cmux)
+}
 
 /// Random values of p bits for every message of p bits.
 fn random_function(bits: u32, rng: &mut Csprng) -> Vec<u64> {
@@ -151,7 +161,7 @@ impl Peer {
             .map(|block| {
                 function
                     .iter()
-                    .map(|value| (value >> (block * block_bits)) % modulus << (64 - block_bits))
+                    .map(|value| ((value >> (block * block_bits)) % modulus) << (64 - block_bits))
                     .collect()
             })
             .collect::<Vec<Vec<u64>>>();
@@ -196,15 +206,18 @@ pub fn function(
     measurement.our_peak = ours.peak;
     measurement.key_bytes = ours.key.memory();
     measurement.note = format!(
-        "ours fails with a probability of 2^{:.1} on a bootstrapped sample; the peer takes {} of the 8 blocks of its set \
-         (n = {}, k = {}, N = {}), which states no probability of failure and has less noise (2^{:.1} in its rings, ours 2^{:.1})",
+        "ours is one sample and fails with a probability of 2^{:.1} where a bootstrap gave it; the peer's is {} samples of 2 \
+         bits, whose set (n = {}, k = {}, N = {}) states no probability of failure, up to 2^{:.0} a block by our estimate; \
+         ring noise of its set 2^{:.1}, of ours 2^{:.2}, both in dimension {}",
         params.log2_failure(params.message_bits, 1.0),
         peer.input.blocks().len(),
         PEER.lwe_dimension.0,
         PEER.glwe_dimension.0,
         PEER.polynomial_size.0,
+        log2_peer_failure(params.message_bits),
         PEER.glwe_noise_distribution.gaussian_std_dev().0.log2(),
         params.log2_glwe_noise,
+        params.extracted_dimension(),
     );
     Ok(measurement)
 }
