@@ -110,7 +110,11 @@ const GATES: Row = Row {
 };
 
 /// What rows of exact bootstraps share.
-const EXACT: Row = Row { runs: 8, ..LONG };
+const EXACT: Row = Row {
+    launches: 3,
+    runs: 6,
+    ..LONG
+};
 
 /// What rows of the size of a key share.
 const SIZES: Row = Row { runs: 1, ..LONG };
@@ -204,7 +208,7 @@ pub static ALL: &[Row] = &[
         name: "exact-16-second",
         title: "a second function of the same sample: what it takes beside the first",
         measure: |row, settings| exact::second(row, settings, &EXACT16),
-        ..EXACT
+        ..LONG
     },
     Row {
         name: "exact-14",
