@@ -165,11 +165,23 @@ pub fn dft_21845(machine: &Machine) -> Bound {
     }
 }
 
-/// Polynomials that one CMux transforms, and products of a transformed digit with a column of the key.
-fn polynomials(params: &ParamSet) -> (f64, f64) {
+/// Polynomials that one CMux by `rows` rows transforms, and products of a transformed digit with a column of the key.
+fn polynomials(params: &ParamSet, rows: usize) -> (f64, f64) {
     let columns = params.glwe_dimension + 1;
-    let rows = params.trgsw_rows();
     ((rows + columns) as f64, (rows * columns) as f64)
+}
+
+/// Operations on f64 of such a CMux.
+fn cmux_flops(params: &ParamSet, rows: usize) -> f64 {
+    let n = params.ring_degree;
+    let (transforms, products) = polynomials(params, rows);
+    // Four multiplications and four additions a complex multiply-add.
+    transforms * fft_flops(n) + products * 8.0 * (n as f64 / 2.0)
+}
+
+/// The same of a blind rotation, or of one product with every sample of a key.
+fn rotation_flops(params: &ParamSet) -> f64 {
+    params.lwe_dimension as f64 * cmux_flops(params, params.trgsw_rows())
 }
 
 /// Samples that are rotated together, and threads that do it.
@@ -219,29 +231,53 @@ fn longer(
 
 /// Blind rotation by f64 FFT.
 pub fn fast_rotation(machine: &Machine, params: &ParamSet, key_bytes: u64, load: Load) -> Bound {
-    let n = params.ring_degree;
-    let (transforms, products) = polynomials(params);
-    // Four multiplications and four additions a complex multiply-add.
-    let flops = params.lwe_dimension as f64
-        * (transforms * fft_flops(n) + products * 8.0 * (n as f64 / 2.0));
     longer(
         machine,
-        (
-            machine.seconds_of_flops(flops),
-            format!(
-                "{:.2}·10^9 operations on f64, {FLOPS_PER_CYCLE} a cycle",
-                flops / 1e9
-            ),
-        ),
+        floating(machine, rotation_flops(params)),
         key_bytes,
         load,
+    )
+}
+
+/// Seconds of operations on f64, and what they are.
+fn floating(machine: &Machine, flops: f64) -> (f64, String) {
+    let text = format!(
+        "{:.2}·10^9 operations on f64, {FLOPS_PER_CYCLE} a cycle",
+        flops / 1e9
+    );
+    (machine.seconds_of_flops(flops), text)
+}
+
+/// One function of a sample at an exact set, with as many bits as the message: for every bit an extraction and products by the
+/// keys between rings, for every digit of the result a look-up and a refresh.
+pub fn exact_function(machine: &Machine, params: &ParamSet) -> Bound {
+    let exact = params.exact.expect("an exact set");
+    let bits = params.message_bits;
+    let digits = exact.digits(bits).len() as f64;
+    let circuit = &exact.circuit;
+    let leaves = (1u64 << bits) as f64 / params.ring_degree as f64;
+    // Half of the CMuxes choose between known polynomials, whose masks are 0.
+    let look_up = leaves / 2.0 * cmux_flops(circuit, circuit.body_gadget.levels)
+        + (leaves / 2.0 - 1.0 + f64::from(params.ring_degree.trailing_zeros()))
+            * cmux_flops(circuit, circuit.trgsw_rows());
+    let of_bit = rotation_flops(&exact.extract)
+        + circuit.gadget.levels as f64 * rotation_flops(&exact.switch);
+    let of_digit = look_up + rotation_flops(&exact.refresh);
+    // All digits are refreshed together.
+    let read = u64::from(bits) * exact.extract.bootstrapping_key_bytes()
+        + exact.refresh.bootstrapping_key_bytes();
+    longer(
+        machine,
+        floating(machine, f64::from(bits) * of_bit + digits * of_digit),
+        read,
+        SINGLE,
     )
 }
 
 /// Blind rotation by NTT modulo one prime of 50 bits: a bound from below, since sums at `paper` need a few bits more.
 pub fn exact_rotation(machine: &Machine, params: &ParamSet, key_bytes: u64) -> Bound {
     let n = params.ring_degree;
-    let (transforms, products) = polynomials(params);
+    let (transforms, products) = polynomials(params, params.trgsw_rows());
     // Three vpmadd52 a butterfly, two for a product of 100 bits that is added without reduction.
     let multiplications = transforms * 3.0 * butterflies(n) + products * 2.0 * n as f64;
     let cycles = params.lwe_dimension as f64 * multiplications / LANES / MULTIPLICATIONS_PER_CYCLE;
@@ -296,7 +332,7 @@ pub fn key_generation(machine: &Machine, params: &ParamSet, threads: usize) -> B
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toroid_tfhe::params::PAPER;
+    use toroid_tfhe::params::{EXACT16, PAPER};
 
     const ZEN4: Machine = Machine {
         clock: 3.69e9,
@@ -313,6 +349,14 @@ mod tests {
         assert!(near(&fft(&ZEN4, 16384), 9.0e-6));
         assert!(near(&prime(&ZEN4, 16384, 3.0, 8.0, ""), 11.6e-6));
         assert!(near(&dft_21845(&ZEN4), 16.5e-6));
+    }
+
+    #[test]
+    fn an_exact_function_has_the_bound_worked_out_by_hand() {
+        // 16 times 174.3·10^6 for an extraction and 3·5.1·10^6 for products between rings; 4 times 21.5·10^6 for a look-up
+        // and 315.9·10^6 for a refresh.
+        let bound = exact_function(&ZEN4, &EXACT16);
+        assert!(near(&bound, 74.2e-3), "{}", bound.seconds);
     }
 
     #[test]

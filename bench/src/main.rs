@@ -68,7 +68,8 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.list {
         for row in rows::ALL {
-            println!("{:18} {} (peer: {})", row.name, row.title, row.peer);
+            let peer = row.peer.unwrap_or("none");
+            println!("{:18} {} (peer: {peer})", row.name, row.title);
         }
         return ExitCode::SUCCESS;
     }
@@ -104,7 +105,7 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
         for _ in 0..row.launches {
             measurement.extend(launch(row.name, arguments)?);
         }
-        let outcome = Outcome::new(row, &machine, measurement);
+        let outcome = Outcome::new(row, &machine, measurement, &outcomes);
         eprintln!("{}", outcome.line());
         outcomes.push(outcome);
     }

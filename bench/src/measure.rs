@@ -16,7 +16,7 @@ use crate::Error;
 pub struct Measurement {
     /// Seconds of every run of ours.
     pub ours: Vec<f64>,
-    /// Seconds of every run of the peer.
+    /// Seconds of every run of the peer; empty where there is none.
     pub peer: Vec<f64>,
     /// Seconds on the wall for all runs.
     pub wall: f64,
@@ -65,6 +65,16 @@ pub fn interleave(
     }
     measurement.wall = wall.elapsed().as_secs_f64();
     measurement.processor = Some(processor_time().saturating_sub(processor).as_secs_f64());
+    Ok(measurement)
+}
+
+/// Runs a side that has no peer.
+pub fn alone(
+    runs: usize,
+    ours: impl FnMut() -> Result<Duration, Error>,
+) -> Result<Measurement, Error> {
+    let mut measurement = interleave(runs, ours, || Ok(Duration::ZERO))?;
+    measurement.peer.clear();
     Ok(measurement)
 }
 

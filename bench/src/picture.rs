@@ -1,4 +1,4 @@
-//! The picture: a bar a row, the peer at 1.
+//! The picture: a bar a row, the peer at 1, or the limit where there is no peer.
 
 use std::fmt::Write as _;
 
@@ -15,9 +15,17 @@ fn is_other_work(outcome: &Outcome) -> bool {
     outcome.bar.is_some_and(|bar| bar > 1.0)
 }
 
-/// Draws all outcomes: first those against a peer that does the same work, then the others on a scale of their own.
+/// What the picture has at 1; none for rows with nothing to compare with, which it leaves out.
+fn unit(outcome: &Outcome) -> Option<f64> {
+    outcome.peer_value.or(outcome.limit)
+}
+
+/// Draws all outcomes: first those against a peer that does the same work, then the others on a scale of their own, last
+/// those that have a limit alone.
 pub fn draw(outcomes: &[Outcome]) -> String {
-    let (others, same): (Vec<_>, Vec<_>) = outcomes.iter().partition(|o| is_other_work(o));
+    let (compared, limited): (Vec<_>, Vec<_>) =
+        outcomes.iter().partition(|o| o.peer_value.is_some());
+    let (others, same): (Vec<_>, Vec<_>) = compared.into_iter().partition(|o| is_other_work(o));
     let mut body = String::new();
     let mut y = 96.0;
     panel(
@@ -36,10 +44,19 @@ pub fn draw(outcomes: &[Outcome]) -> String {
         5.0,
         1.0,
     );
+    let limited: Vec<_> = limited.into_iter().filter(|o| o.limit.is_some()).collect();
+    panel(
+        &mut body,
+        &mut y,
+        "Ours, where the limit is 1",
+        &limited,
+        1.25,
+        0.25,
+    );
     let height = y - 28.0;
     format!(
         r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" font-family="system-ui, sans-serif" font-size="13" role="img">
-<title>Ours, peer and bound of every row of the CPU benchmarks</title>
+<title>Ours, peer, limit and bound of the rows of the CPU benchmarks</title>
 <style>
 .ground {{ fill: #ffffff }} .text {{ fill: #1f2328 }} .faint {{ fill: #59636e }}
 .grid {{ stroke: #d1d9e0 }} .peer {{ stroke: #1f2328; stroke-width: 2 }}
@@ -59,7 +76,7 @@ pub fn draw(outcomes: &[Outcome]) -> String {
 <rect class="fails" width="22" height="12" x="148" y="-10"/><text class="faint" x="176">ours, bar missed</text>
 <rect class="free" width="22" height="12" x="304" y="-10"/><text class="faint" x="332">ours, no bar</text>
 <line class="peer" x1="440" x2="440" y1="-13" y2="4"/><text class="faint" x="450">peer</text>
-<line class="bar" x1="506" x2="506" y1="-13" y2="4"/><text class="faint" x="516">bar to reach</text>
+<line class="bar" x1="506" x2="506" y1="-13" y2="4"/><text class="faint" x="516">bar or limit</text>
 <path class="bound" d="M622 -11 l6 7 l-6 7 l-6 -7 z"/><text class="faint" x="636">bound of the machine (by a model of Zen 4)</text>
 </g>
 {body}</svg>
@@ -94,7 +111,9 @@ fn panel(body: &mut String, y: &mut f64, title: &str, rows: &[&Outcome], end: f6
         body,
         r#"<line class="peer" x1="{one:.1}" x2="{one:.1}" y1="{top}" y2="{bottom}"/>"#
     );
-    for (index, row) in rows.iter().enumerate() {
+    let rows = rows.iter().filter_map(|row| Some((row, unit(row)?)));
+    for (index, (row, unit)) in rows.enumerate() {
+        let ratio = row.ours / unit;
         let middle = top + ROW * (index as f64 + 0.5);
         let class = match row.holds {
             Some(true) => "holds",
@@ -108,9 +127,10 @@ fn panel(body: &mut String, y: &mut f64, title: &str, rows: &[&Outcome], end: f6
             middle + 4.5,
             row.row,
             middle - 8.0,
-            x(row.ratio) - NAMES,
+            x(ratio) - NAMES,
         );
-        if let Some(bar) = row.bar {
+        let limit = row.limit.map(|limit| limit / unit);
+        for bar in row.bar.into_iter().chain(limit) {
             let at = x(bar);
             let _ = writeln!(
                 body,
@@ -123,7 +143,7 @@ fn panel(body: &mut String, y: &mut f64, title: &str, rows: &[&Outcome], end: f6
             let _ = writeln!(
                 body,
                 r#"<path class="bound" d="M{:.1} {:.1} l6 7 l-6 7 l-6 -7 z"/>"#,
-                x(bound / row.peer_value),
+                x(bound / unit),
                 middle - 7.0
             );
         }
@@ -132,9 +152,9 @@ fn panel(body: &mut String, y: &mut f64, title: &str, rows: &[&Outcome], end: f6
             r#"<text class="faint" x="{}" y="{}" font-size="12">{:.3}: {} of {} {}{}</text>"#,
             NAMES + PLOT + 12.0,
             middle + 4.5,
-            row.ratio,
+            ratio,
             figure(row.ours),
-            figure(row.peer_value),
+            figure(unit),
             row.unit,
             if row.holds == Some(false) {
                 ", missed"
@@ -160,23 +180,27 @@ mod tests {
             read: 32e9,
             read_by_two: 40e9,
         };
-        let outcomes: Vec<_> = rows::ALL
-            .iter()
-            .map(|row| {
-                let measurement = Measurement {
-                    ours: vec![0.6],
-                    peer: vec![1.0],
-                    ..Measurement::default()
-                };
-                Outcome::new(row, &machine, measurement)
-            })
-            .collect();
+        let mut outcomes = Vec::new();
+        for row in rows::ALL {
+            let measurement = Measurement {
+                ours: vec![0.6],
+                peer: vec![1.0],
+                ..Measurement::default()
+            };
+            outcomes.push(Outcome::new(row, &machine, measurement, &outcomes));
+        }
         let drawn = draw(&outcomes);
         for row in rows::ALL {
-            assert!(drawn.contains(&format!(">{}<", row.name)), "{}", row.name);
+            let compared = row.peer.is_some() || row.limit.is_some();
+            let name = format!(">{}<", row.name);
+            assert_eq!(drawn.contains(&name), compared, "{}", row.name);
         }
         let bars = rows::ALL.iter().filter(|row| row.bar.is_some()).count();
+        let limits = rows::ALL.iter().filter(|row| row.limit.is_some()).count();
         // One more in the legend.
-        assert_eq!(drawn.matches("<line class=\"bar\"").count(), bars + 1);
+        assert_eq!(
+            drawn.matches("<line class=\"bar\"").count(),
+            bars + limits + 1
+        );
     }
 }

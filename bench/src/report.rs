@@ -8,7 +8,7 @@ use toroid_ring::simd::Isa;
 use crate::Error;
 use crate::machine::Machine;
 use crate::measure::{Measurement, best, median};
-use crate::rows::{Row, Unit};
+use crate::rows::{Limit, Row, Unit};
 
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 /// glibc (2.35 and later) then asks for huge pages for everything that it allocates.
@@ -128,13 +128,17 @@ pub struct Outcome {
     /// Best time of ours, in `unit`.
     pub ours: f64,
     pub unit: &'static str,
-    pub peer: &'static str,
+    /// None for rows without one, as in all that is compared with it.
+    pub peer: Option<&'static str>,
     /// Best time of the peer, in `unit`.
-    pub peer_value: f64,
+    pub peer_value: Option<f64>,
     /// Best of ours over best of the peer.
-    pub ratio: f64,
+    pub ratio: Option<f64>,
     /// The largest ratio that meets the target; none for rows without one.
     pub bar: Option<f64>,
+    /// The largest best of ours that meets the target, in `unit`; none for rows without one.
+    pub limit: Option<f64>,
+    /// Whether bar and limit are met; none for rows without either.
     pub holds: Option<bool>,
     /// The least that this machine allows, in `unit`.
     pub bound: Option<f64>,
@@ -142,8 +146,8 @@ pub struct Outcome {
     bound_over_ours: Option<f64>,
     bound_by: Option<String>,
     ours_median: f64,
-    peer_median: f64,
-    ratio_of_medians: f64,
+    peer_median: Option<f64>,
+    ratio_of_medians: Option<f64>,
     runs: usize,
     /// None for rows of several threads.
     waited: Option<f64>,
@@ -153,32 +157,56 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The figures of a measurement.
-    pub fn new(row: &Row, machine: &Machine, measurement: Measurement) -> Outcome {
+    /// The figures of a measurement, after `earlier` rows.
+    pub fn new(
+        row: &Row,
+        machine: &Machine,
+        measurement: Measurement,
+        earlier: &[Outcome],
+    ) -> Outcome {
         let (unit, scale) = match row.unit {
             Unit::Seconds => ("s", 1.0),
             Unit::Milliseconds => ("ms", 1e3),
             Unit::Microseconds => ("us", 1e6),
             Unit::Gigabytes => ("GB", 1e-9),
+            Unit::Megabytes => ("MB", 1e-6),
         };
-        let (ours, peer) = (&measurement.ours, &measurement.peer);
-        let ratio = best(ours) / best(peer);
+        let ours = &measurement.ours;
+        let peer = row.peer.map(|_| &measurement.peer);
+        let ratio = peer.map(|peer| best(ours) / best(peer));
+        let limit = match row.limit {
+            Some(Limit::Value(value)) => Some(value),
+            Some(Limit::Row(name)) => earlier
+                .iter()
+                .find(|outcome| outcome.row == name)
+                .map(|outcome| outcome.ours),
+            None => None,
+        };
+        let judged = [
+            ratio.zip(row.bar),
+            limit.map(|limit| (best(ours) * scale, limit)),
+        ];
         let bound = row.bound.map(|bound| bound(machine, &measurement));
         Outcome {
             row: row.name,
             ours: best(ours) * scale,
             unit,
             peer: row.peer,
-            peer_value: best(peer) * scale,
+            peer_value: peer.map(|peer| best(peer) * scale),
             ratio,
             bar: row.bar,
-            holds: row.bar.map(|bar| ratio <= bar),
+            limit,
+            holds: judged
+                .into_iter()
+                .flatten()
+                .map(|(value, largest)| value <= largest)
+                .reduce(|all, holds| all && holds),
             bound: bound.as_ref().map(|bound| bound.seconds * scale),
             bound_over_ours: bound.as_ref().map(|bound| bound.seconds / best(ours)),
             bound_by: bound.map(|bound| bound.by),
             ours_median: median(ours) * scale,
-            peer_median: median(peer) * scale,
-            ratio_of_medians: median(ours) / median(peer),
+            peer_median: peer.map(|peer| median(peer) * scale),
+            ratio_of_medians: peer.map(|peer| median(ours) / median(peer)),
             runs: ours.len(),
             waited: measurement.waited(),
             our_peak_bytes: measurement.our_peak,
@@ -189,35 +217,35 @@ impl Outcome {
 
     /// One line of the table.
     pub fn line(&self) -> String {
-        let none = || "-".to_owned();
-        let holds = match self.holds {
-            Some(true) => "yes",
-            Some(false) => "no",
-            None => "-",
-        };
-        format!(
-            "| {} | {} | {ours} {unit} | {our_median} {unit} | {} | {peer} {unit} | {peer_median} {unit} | {:.3} | {:.3} | {bar} | {holds} | {bound} | {near} | {memory} | {} | {waited} |",
-            self.row,
-            self.title,
-            self.peer,
-            self.ratio,
-            self.ratio_of_medians,
-            self.runs,
-            ours = figure(self.ours),
-            our_median = figure(self.ours_median),
-            peer = figure(self.peer_value),
-            peer_median = figure(self.peer_median),
-            bar = self.bar.map_or_else(none, |bar| format!("{bar}")),
-            bound =
-                self.bound
-                    .map_or_else(none, |bound| format!("{} {}", figure(bound), self.unit)),
-            near = self.bound_over_ours.map_or_else(none, percent),
-            memory = self
-                .our_peak_bytes
-                .map_or_else(none, |bytes| format!("{} MB", figure(bytes as f64 / 1e6))),
-            waited = self.waited.map_or_else(none, percent),
-            unit = self.unit,
-        )
+        let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        let value = |value: f64| format!("{} {}", figure(value), self.unit);
+        let ratio = |ratio: Option<f64>| or_none(ratio.map(|ratio| format!("{ratio:.3}")));
+        let cells = [
+            self.row.to_owned(),
+            self.title.to_owned(),
+            value(self.ours),
+            value(self.ours_median),
+            or_none(self.peer.map(str::to_owned)),
+            or_none(self.peer_value.map(value)),
+            or_none(self.peer_median.map(value)),
+            ratio(self.ratio),
+            ratio(self.ratio_of_medians),
+            or_none(self.bar.map(|bar| bar.to_string())),
+            or_none(self.limit.map(value)),
+            or_none(
+                self.holds
+                    .map(|holds| if holds { "yes" } else { "no" }.to_owned()),
+            ),
+            or_none(self.bound.map(value)),
+            or_none(self.bound_over_ours.map(percent)),
+            or_none(
+                self.our_peak_bytes
+                    .map(|bytes| format!("{} MB", figure(bytes as f64 / 1e6))),
+            ),
+            self.runs.to_string(),
+            or_none(self.waited.map(percent)),
+        ];
+        format!("| {} |", cells.join(" | "))
     }
 }
 
@@ -239,8 +267,8 @@ pub fn figure(value: f64) -> String {
 /// The table.
 pub fn table(outcomes: &[Outcome]) -> String {
     let mut text = String::from(
-        "\n| row | what | ours, best | ours, median | peer | peer, best | peer, median | ratio of bests | ratio of medians | bar | holds | bound | bound / ours | memory of ours | runs | waited |\n\
-         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+        "\n| row | what | ours, best | ours, median | peer | peer, best | peer, median | ratio of bests | ratio of medians | bar | limit | holds | bound | bound / ours | memory of ours | runs | waited |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for outcome in outcomes {
         let _ = writeln!(text, "{}", outcome.line());
@@ -293,17 +321,18 @@ pub fn markdown(environment: &Environment, outcomes: &[Outcome], designs: bool) 
     };
     let bars = outcomes
         .iter()
-        .filter(|outcome| outcome.bar.is_some())
+        .filter(|outcome| outcome.holds.is_some())
         .count();
     format!(
         "# CPU benchmarks against peers\n\n\
-         Written by `bench` (see `bench/README.md`). {met} of {bars} bars hold in this run.{designs}\n\n\
-         ![Ours, peer and bound of every row](cpu.svg)\n\n\
+         Written by `bench` (see `bench/README.md`). The bars and limits of {met} of {bars} rows hold in this run.{designs}\n\n\
+         ![Ours, peer, limit and bound of the rows](cpu.svg)\n\n\
          Both sides ran in one process, in turn; a ratio below 1 says that ours is faster. Times are those of the thread on a \
          processor, or on the wall for rows of several threads. \"Waited\" is the share of the time in which the thread had \
-         no processor: above a few percent the machine was not quiet. \"Bar\" is the ratio of bests to reach. \"Bound\" is \
-         the least that this machine allows by the model of `bench/src/machine.rs`. \"Memory\" is the peak of the row's \
-         process (VmHWM) once our side had run, before the peer's was there.\n\n{}{}{}",
+         no processor: above a few percent the machine was not quiet. \"Bar\" is the ratio of bests to reach, \"limit\" what \
+         the best of ours must not exceed whatever a peer takes. \"Bound\" is the least that this machine allows by the \
+         model of `bench/src/machine.rs`. \"Memory\" is the peak of the row's process (VmHWM) once our side had run, before \
+         the peer's was there.\n\n{}{}{}",
         environment.lines(),
         table(outcomes),
         notes(environment, outcomes),
@@ -326,6 +355,20 @@ mod tests {
         assert_eq!(chosen(""), "unknown");
     }
 
+    const MACHINE: Machine = Machine {
+        clock: 1e9,
+        read: 1e9,
+        read_by_two: 1e9,
+    };
+
+    fn measured(ours: f64) -> Measurement {
+        Measurement {
+            ours: vec![9.0, ours],
+            peer: vec![1.0, 5.0],
+            ..Measurement::default()
+        }
+    }
+
     #[test]
     fn bars_are_judged_on_the_ratio_of_bests() -> Result<(), Error> {
         let row = rows::ALL
@@ -333,22 +376,7 @@ mod tests {
             .find(|row| row.bar.is_some())
             .ok_or("no row with a bar")?;
         let bar = row.bar.ok_or("no bar")?;
-        let machine = Machine {
-            clock: 1e9,
-            read: 1e9,
-            read_by_two: 1e9,
-        };
-        let outcome = |ours: f64| {
-            Outcome::new(
-                row,
-                &machine,
-                Measurement {
-                    ours: vec![9.0, ours],
-                    peer: vec![1.0, 5.0],
-                    ..Measurement::default()
-                },
-            )
-        };
+        let outcome = |ours: f64| Outcome::new(row, &MACHINE, measured(ours), &[]);
         assert_eq!(outcome(bar * 0.99).holds, Some(true));
         assert_eq!(outcome(bar * 1.01).holds, Some(false));
         let values: serde_json::Value = serde_json::from_str(&json(&[outcome(bar)])?)?;
@@ -360,10 +388,54 @@ mod tests {
             "peer_value",
             "ratio",
             "bar",
+            "limit",
             "holds",
         ] {
             assert!(values[0].get(key).is_some(), "{key}");
         }
         Ok(())
+    }
+
+    #[test]
+    fn limits_are_judged_on_the_best_of_ours() {
+        let row = |name, bar, limit| Row {
+            name,
+            bar,
+            limit,
+            unit: Unit::Seconds,
+            bound: None,
+            ..rows::ALL[0]
+        };
+        let earlier = Outcome::new(&row("earlier", None, None), &MACHINE, measured(0.5), &[]);
+        assert_eq!(earlier.holds, None);
+        let earlier = [earlier];
+        let holds = |bar, limit, ours| {
+            let row = row("judged", bar, Some(limit));
+            Outcome::new(&row, &MACHINE, measured(ours), &earlier).holds
+        };
+        for limit in [Limit::Value(0.5), Limit::Row("earlier")] {
+            assert_eq!(holds(None, limit, 0.49), Some(true));
+            assert_eq!(holds(None, limit, 0.51), Some(false));
+            assert_eq!(holds(Some(0.4), limit, 0.49), Some(false));
+        }
+        assert_eq!(holds(None, Limit::Row("not measured"), 0.49), None);
+    }
+
+    #[test]
+    fn a_row_without_a_peer_is_compared_with_nothing() {
+        let row = Row {
+            peer: None,
+            ..rows::ALL[0]
+        };
+        let alone = Measurement {
+            peer: Vec::new(),
+            ..measured(1.0)
+        };
+        let outcome = Outcome::new(&row, &MACHINE, alone, &[]);
+        assert_eq!((outcome.ratio, outcome.holds), (None, None));
+        assert_eq!(
+            table(&[outcome]).matches('|').count(),
+            3 * (1 + table(&[]).matches("---").count())
+        );
     }
 }

@@ -1,11 +1,12 @@
 //! What is measured.
 
 mod bootstrap;
+mod exact;
 mod keys;
 mod program;
 mod transform;
 
-use toroid_tfhe::params::{GATE, MESSAGE4, PAPER};
+use toroid_tfhe::params::{EXACT14, EXACT16, GATE, MESSAGE4, PAPER};
 
 use crate::Error;
 use crate::machine::{self, Bound, Load, Machine};
@@ -27,6 +28,17 @@ pub enum Unit {
     Microseconds,
     /// Bytes, in the place of seconds.
     Gigabytes,
+    /// The same.
+    Megabytes,
+}
+
+/// What a figure of ours must not exceed, whatever the peer takes.
+#[derive(Clone, Copy)]
+pub enum Limit {
+    /// In the row's unit.
+    Value(f64),
+    /// The best of ours in an earlier row, of the same unit.
+    Row(&'static str),
 }
 
 /// One comparison.
@@ -37,10 +49,12 @@ pub struct Row {
     /// What is timed.
     pub title: &'static str,
     /// What ours is compared with.
-    pub peer: &'static str,
+    pub peer: Option<&'static str>,
     pub unit: Unit,
     /// The largest ratio, best of ours over best of the peer, that meets the target.
     pub bar: Option<f64>,
+    /// The largest best of ours that meets the target.
+    pub limit: Option<Limit>,
     /// Launches of the program: the place of buffers in memory, and what the peer chooses by measuring, differ.
     pub launches: usize,
     /// Runs of each side in a launch.
@@ -77,9 +91,10 @@ const TWO_THREADS: Load = Load {
 const LONG: Row = Row {
     name: "",
     title: "",
-    peer: "",
+    peer: None,
     unit: Unit::Milliseconds,
     bar: None,
+    limit: None,
     launches: 1,
     runs: 16,
     threads: 1,
@@ -94,6 +109,16 @@ const GATES: Row = Row {
     ..LONG
 };
 
+/// What rows of exact bootstraps share.
+const EXACT: Row = Row {
+    launches: 3,
+    runs: 6,
+    ..LONG
+};
+
+/// What rows of the size of a key share.
+const SIZES: Row = Row { runs: 1, ..LONG };
+
 /// What rows of transforms share.
 const TRANSFORM: Row = Row {
     unit: Unit::Microseconds,
@@ -107,7 +132,7 @@ pub static ALL: &[Row] = &[
     Row {
         name: "pbs-f64",
         title: "PBS at `paper` (blind rotation and extraction, no key switch), f64 FFT",
-        peer: "tfhe-rs 1.8.2 core_crypto, u32 torus, same parameters",
+        peer: Some("tfhe-rs 1.8.2 core_crypto, u32 torus, same parameters"),
         bar: Some(0.55),
         bound: Some(|machine, measured| {
             machine::fast_rotation(machine, &PAPER, measured.key_bytes, machine::SINGLE)
@@ -118,7 +143,7 @@ pub static ALL: &[Row] = &[
     Row {
         name: "pbs-f64-2-threads",
         title: "the same on two threads, time on the wall",
-        peer: "tfhe-rs 1.8.2 core_crypto, one thread",
+        peer: Some("tfhe-rs 1.8.2 core_crypto, one thread"),
         bar: Some(0.33),
         bound: Some(|machine, measured| {
             machine::fast_rotation(machine, &PAPER, measured.key_bytes, TWO_THREADS)
@@ -129,7 +154,7 @@ pub static ALL: &[Row] = &[
     Row {
         name: "pbs-f64-batch-8",
         title: "the same, a batch of 8 on one thread, time per sample",
-        peer: "tfhe-rs 1.8.2 core_crypto, batch of 8 on one thread",
+        peer: Some("tfhe-rs 1.8.2 core_crypto, batch of 8 on one thread"),
         bar: Some(0.5),
         runs: 4,
         bound: Some(|machine, measured| {
@@ -141,7 +166,7 @@ pub static ALL: &[Row] = &[
     Row {
         name: "pbs-exact",
         title: "PBS at `paper`, exact integers (NTT)",
-        peer: "tfhe-rs 1.8.2 ntt64, q = 2^64-2^32+1, same parameters",
+        peer: Some("tfhe-rs 1.8.2 ntt64, q = 2^64-2^32+1, same parameters"),
         bar: Some(0.4),
         runs: 10,
         bound: Some(|machine, measured| {
@@ -153,7 +178,7 @@ pub static ALL: &[Row] = &[
     Row {
         name: "message4",
         title: "KS + PBS of 2 + 2 bits, failure ≤ 2^-128 (`message4`)",
-        peer: "tfhe-rs 1.8.2 shortint PARAM_MESSAGE_2_CARRY_2_KS_PBS (TUNIFORM_2M128)",
+        peer: Some("tfhe-rs 1.8.2 shortint PARAM_MESSAGE_2_CARRY_2_KS_PBS (TUNIFORM_2M128)"),
         bar: Some(0.7),
         bound: Some(|machine, measured| machine::bootstrap(machine, &MESSAGE4, measured.key_bytes)),
         measure: bootstrap::message4,
@@ -162,16 +187,44 @@ pub static ALL: &[Row] = &[
     Row {
         name: "nand",
         title: "gate NAND (`gate`, failure ≤ 2^-128)",
-        peer: "tfhe-rs 1.8.2 boolean DEFAULT_PARAMETERS",
+        peer: Some("tfhe-rs 1.8.2 boolean DEFAULT_PARAMETERS"),
         bar: Some(0.7),
         bound: Some(|machine, measured| machine::bootstrap(machine, &GATE, measured.key_bytes)),
         measure: bootstrap::nand,
         ..GATES
     },
     Row {
+        name: "exact-16",
+        title: "exact function of 16 bits to 16 (random table) at `exact16`, failure ≤ 2^-128, f64 FFT",
+        peer: Some(
+            "tfhe-rs 1.8.2 integer wopbs_without_padding, 8 blocks of 2 bits, LEGACY_WOPBS_ONLY_8_BLOCKS_PARAM_MESSAGE_2_CARRY_0_KS_PBS",
+        ),
+        limit: Some(Limit::Value(250.0)),
+        bound: Some(|machine, _| machine::exact_function(machine, &EXACT16)),
+        measure: |row, settings| exact::function(row, settings, &EXACT16),
+        ..EXACT
+    },
+    Row {
+        name: "exact-16-second",
+        title: "a second function of the same sample: what it takes beside the first",
+        measure: |row, settings| exact::second(row, settings, &EXACT16),
+        ..LONG
+    },
+    Row {
+        name: "exact-14",
+        title: "exact function of 14 bits to 14 (random table) at `exact14`, failure ≤ 2^-128, f64 FFT",
+        peer: Some(
+            "tfhe-rs 1.8.2 integer wopbs_without_padding, 7 blocks of 2 bits, of the 8 of LEGACY_WOPBS_ONLY_8_BLOCKS_PARAM_MESSAGE_2_CARRY_0_KS_PBS",
+        ),
+        limit: Some(Limit::Row("exact-16")),
+        bound: Some(|machine, _| machine::exact_function(machine, &EXACT14)),
+        measure: |row, settings| exact::function(row, settings, &EXACT14),
+        ..EXACT
+    },
+    Row {
         name: "ntt-16384",
         title: "negacyclic NTT, N = 16384, Goldilocks prime",
-        peer: "tfhe-ntt 0.7.1 prime64",
+        peer: Some("tfhe-ntt 0.7.1 prime64"),
         bar: Some(0.5),
         bound: Some(|machine, _| machine::goldilocks(machine, 16384)),
         measure: transform::goldilocks::<16384>,
@@ -180,7 +233,7 @@ pub static ALL: &[Row] = &[
     Row {
         name: "ntt-2048",
         title: "negacyclic NTT, N = 2048, Goldilocks prime",
-        peer: "tfhe-ntt 0.7.1 prime64",
+        peer: Some("tfhe-ntt 0.7.1 prime64"),
         bound: Some(|machine, _| machine::goldilocks(machine, 2048)),
         measure: transform::goldilocks::<2048>,
         ..TRANSFORM
@@ -188,7 +241,7 @@ pub static ALL: &[Row] = &[
     Row {
         name: "intt-16384",
         title: "inverse negacyclic NTT, N = 16384, Goldilocks prime",
-        peer: "tfhe-ntt 0.7.1 prime64",
+        peer: Some("tfhe-ntt 0.7.1 prime64"),
         bound: Some(|machine, _| machine::goldilocks(machine, 16384)),
         measure: transform::inverse_goldilocks::<16384>,
         ..TRANSFORM
@@ -196,7 +249,7 @@ pub static ALL: &[Row] = &[
     Row {
         name: "ntt50-16384",
         title: "negacyclic NTT, N = 16384, prime of 50 bits",
-        peer: "tfhe-ntt 0.7.1 prime64, the same prime",
+        peer: Some("tfhe-ntt 0.7.1 prime64, the same prime"),
         bar: Some(0.8),
         bound: Some(|machine, _| machine::prime(machine, 16384, 3.0, 8.0, "vpmadd52")),
         measure: transform::prime50::<16384>,
@@ -205,7 +258,7 @@ pub static ALL: &[Row] = &[
     Row {
         name: "ntt31-16384",
         title: "negacyclic NTT, N = 16384, prime of 30 bits",
-        peer: "tfhe-ntt 0.7.1 prime32, the same prime",
+        peer: Some("tfhe-ntt 0.7.1 prime32, the same prime"),
         bound: Some(|machine, _| {
             machine::prime(
                 machine,
@@ -221,7 +274,7 @@ pub static ALL: &[Row] = &[
     Row {
         name: "ntt62-16384",
         title: "negacyclic NTT, N = 16384, prime of 62 bits",
-        peer: "tfhe-ntt 0.7.1 prime64, the same prime",
+        peer: Some("tfhe-ntt 0.7.1 prime64, the same prime"),
         bound: Some(|machine, _| {
             machine::prime(
                 machine,
@@ -237,7 +290,7 @@ pub static ALL: &[Row] = &[
     Row {
         name: "fft-16384",
         title: "negacyclic f64 FFT, N = 16384 (8192 complex points)",
-        peer: "tfhe-fft 0.10.1 unordered",
+        peer: Some("tfhe-fft 0.10.1 unordered"),
         bar: Some(0.95),
         bound: Some(|machine, _| machine::fft(machine, 16384)),
         measure: transform::fft::<16384>,
@@ -246,7 +299,7 @@ pub static ALL: &[Row] = &[
     Row {
         name: "fft-2048",
         title: "negacyclic f64 FFT, N = 2048",
-        peer: "tfhe-fft 0.10.1 unordered",
+        peer: Some("tfhe-fft 0.10.1 unordered"),
         bound: Some(|machine, _| machine::fft(machine, 2048)),
         measure: transform::fft::<2048>,
         ..TRANSFORM
@@ -254,7 +307,7 @@ pub static ALL: &[Row] = &[
     Row {
         name: "ifft-16384",
         title: "inverse negacyclic f64 FFT, N = 16384",
-        peer: "tfhe-fft 0.10.1 unordered",
+        peer: Some("tfhe-fft 0.10.1 unordered"),
         bound: Some(|machine, _| machine::fft(machine, 16384)),
         measure: transform::ifft::<16384>,
         ..TRANSFORM
@@ -262,7 +315,7 @@ pub static ALL: &[Row] = &[
     Row {
         name: "dft-21845",
         title: "DFT of m = 21845 = 5·17·257 points, prime of 31 bits",
-        peer: "tfhe-ntt 0.7.1 prime32, NTT of N = 16384, prime of 30 bits",
+        peer: Some("tfhe-ntt 0.7.1 prime32, NTT of N = 16384, prime of 30 bits"),
         bar: Some(4.0),
         bound: Some(|machine, _| machine::dft_21845(machine)),
         measure: transform::dft_21845,
@@ -271,9 +324,8 @@ pub static ALL: &[Row] = &[
     Row {
         name: "keygen",
         title: "bootstrapping key at `paper`, generated and transformed (f64), one thread",
-        peer: "tfhe-rs 1.8.2 core_crypto, one thread",
+        peer: Some("tfhe-rs 1.8.2 core_crypto, one thread"),
         unit: Unit::Seconds,
-        bar: None,
         runs: 1,
         bound: Some(|machine, _| machine::key_generation(machine, &PAPER, 1)),
         measure: keys::one_thread,
@@ -282,9 +334,8 @@ pub static ALL: &[Row] = &[
     Row {
         name: "keygen-2-threads",
         title: "the same on two threads, time on the wall",
-        peer: "a limit of 6 s",
         unit: Unit::Seconds,
-        bar: Some(1.0),
+        limit: Some(Limit::Value(6.0)),
         runs: 3,
         threads: 2,
         bound: Some(|machine, _| machine::key_generation(machine, &PAPER, 2)),
@@ -294,17 +345,31 @@ pub static ALL: &[Row] = &[
     Row {
         name: "keys-seeded",
         title: "both public keys at `paper`, size of the seeded form",
-        peer: "the expanded form (BKNTT and KSK of the platform paper)",
+        peer: Some("the expanded form (BKNTT and KSK of the platform paper)"),
         unit: Unit::Gigabytes,
         bar: Some(0.5),
-        runs: 1,
-        measure: keys::sizes,
-        ..LONG
+        ..SIZES
+    },
+    Row {
+        name: "keys-exact-16",
+        title: "both public keys at `exact16`, canonical form",
+        unit: Unit::Megabytes,
+        limit: Some(Limit::Value(600.0)),
+        measure: |_, _| exact::sizes(&EXACT16),
+        ..SIZES
+    },
+    Row {
+        name: "keys-exact-14",
+        title: "the same at `exact14`",
+        unit: Unit::Megabytes,
+        limit: Some(Limit::Value(600.0)),
+        measure: |_, _| exact::sizes(&EXACT14),
+        ..SIZES
     },
     Row {
         name: "program",
         title: "x·y by two bootstraps at `message7`, from the write of y over NVMe to its completion, all cores, time on the wall",
-        peer: "one bootstrap of ours, the faster of the program's two",
+        peer: Some("one bootstrap of ours, the faster of the program's two"),
         bar: Some(2.1),
         runs: 8,
         threads: 2,
