@@ -33,6 +33,16 @@ pub enum TfheError {
         /// Name of the set.
         params: &'static str,
     },
+    /// A message wider than an exact bootstrap takes.
+    #[error("a function of {bits} bits is too wide for {params}, which takes {found} at most")]
+    MessageTooWide {
+        /// Bits asked for.
+        bits: u32,
+        /// Bits of the set.
+        found: u32,
+        /// Name of the set.
+        params: &'static str,
+    },
     /// A set that has no exact bootstrap.
     #[error("{0} has no exact bootstrap")]
     NotExact(&'static str),

@@ -409,7 +409,7 @@ fn in_parallel<J: Send>(
 /// its place.
 ///
 /// # Errors
-/// [`TfheError::FunctionTooWide`] for an input wider than the set's message, [`TfheError::Length`] for a table of another length.
+/// [`TfheError::MessageTooWide`] for an input wider than the set's message, [`TfheError::Length`] for a table of another length.
 pub(crate) fn test_vector<M: Modulus>(
     params: &'static ParamSet,
     input: Encoding,
@@ -417,10 +417,9 @@ pub(crate) fn test_vector<M: Modulus>(
 ) -> Result<Vec<M::Word>, TfheError> {
     let (p, bits) = (params.message_bits, input.bits());
     if bits > p {
-        return Err(TfheError::FunctionTooWide {
+        return Err(TfheError::MessageTooWide {
             bits,
-            needed: 1 << bits,
-            found: 1 << p,
+            found: p,
             params: params.name,
         });
     }

@@ -313,7 +313,7 @@ fn wrong_inputs_are_refused() {
     assert!(matches!(missing, Err(TfheError::ParamsMismatch { .. })));
     let wide = Encoding::new(params.message_bits + 1, false).unwrap();
     let refused = glwe::test_vector::<Goldilocks>(params, wide, &[0; 1 << 10]);
-    assert!(matches!(refused, Err(TfheError::FunctionTooWide { .. })));
+    assert!(matches!(refused, Err(TfheError::MessageTooWide { .. })));
 }
 
 /// Every stage's noise over ten keys of ten bootstraps, within five standard errors of its formula.
