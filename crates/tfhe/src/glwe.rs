@@ -167,7 +167,7 @@ pub(crate) fn sample_embed<M: Words, W: Copy>(
 /// through the negacyclic wrap and stand negated in the polynomial's upper half.
 ///
 /// # Errors
-/// [`TfheError::FunctionTooWide`] where 2^(p+1) > 2N, [`TfheError::Length`] for a table of another length.
+/// [`TfheError::FunctionTooWide`] where 2^(p+1) > 2N, or [`TfheError::MessageTooWide`]; [`TfheError::Length`] for a table of another length.
 pub fn test_vector<M: Modulus>(
     params: &'static ParamSet,
     input: Encoding,

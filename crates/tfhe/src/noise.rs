@@ -376,9 +376,7 @@ pub fn log2_bootstrap_failure(
             margin(message_bits),
             input_variance + modulus_switch_variance(params),
         ),
-        Some(exact) => {
-            exact::noise::log2_failure(params, exact, path, message_bits, input_variance)
-        }
+        Some(exact) => exact::noise::log2_failure(params, exact, path, input_variance),
     }
 }
 

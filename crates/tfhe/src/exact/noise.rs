@@ -12,8 +12,8 @@
 //!   up incoherently, half the sum of all k·N/2 key bits multiplies e where the coefficient read is the constant one;
 //!   for coefficient j it is (1 - 2j/N) times that sum. Dropped digits count where a bit is 1. The failure probability takes
 //!   all of both, a bound for every place of a table; [`Stages::packing_mean`] is the mean over the places.
-//!   The incoherent part is a sum of products of two Gaussians, whose tail is heavier than a Gaussian's: its Chernoff bound stands
-//!   in for it.
+//!   The incoherent part is a sum of products of two Gaussians, the coherent part has one of them as its factor, and the tail of both
+//!   together is heavier than a Gaussian's: its Chernoff bound stands in for it.
 
 use crate::noise::{
     Path, blind_rotation_variance, digit_mean_square, dropped_variance, fft_variance,
@@ -43,9 +43,11 @@ pub struct Stages {
     pub secret_product: f64,
     /// A coefficient of a mask row, in the mean.
     pub mask_row: f64,
-    /// A bound on the Gaussian part of the vertical packing's noise, at any place of a table.
+    /// The part of the vertical packing's noise that is independent of the body rows'; a bound for any place of a table.
     pub packing: f64,
-    /// The part that is a sum of `packing_terms` products of Gaussians.
+    /// The part that is the body rows' noise times the mean of the digits; a bound for any place of a table.
+    pub packing_coherent: f64,
+    /// The part that is the body rows' noise times the digits about their mean: a sum of `packing_terms` products of Gaussians.
     pub packing_products: f64,
     /// Their number.
     pub packing_terms: f64,
@@ -140,7 +142,8 @@ pub fn stages(params: &ParamSet, exact: &ExactParams, path: Path) -> Stages {
         body_row_rest,
         secret_product,
         mask_row,
-        packing: mask_depth * coherent + incoherent + dropped,
+        packing: incoherent + dropped,
+        packing_coherent: mask_depth * coherent,
         packing_products,
         packing_terms: mask_depth * levels,
         packing_mean: mean_depth * coherent + incoherent + dropped / 2.0 + packing_products,
@@ -202,10 +205,10 @@ pub fn extractions(params: &ParamSet, stages: &Stages, input_variance: f64) -> V
         .collect()
 }
 
-/// The decisions of [`decisions`] that bring digits to their places: of a table of p or p + 1 bits, whichever fails more often.
+/// The decisions of [`decisions`] that bring digits to their places: of a table of the width, up to p + 1 bits, that fails most often.
 #[must_use]
 pub fn refreshes(params: &ParamSet, exact: &ExactParams, stages: &Stages) -> Vec<Decision> {
-    let gaussian = stages.packing + stages.refresh_key_switch + stages.refresh_modulus_switch;
+    let independent = stages.packing + stages.refresh_key_switch + stages.refresh_modulus_switch;
     let of_table = |table_bits: u32| -> Vec<Decision> {
         let mut first = 0;
         let digits = exact.digits(table_bits).into_iter();
@@ -217,10 +220,11 @@ pub fn refreshes(params: &ParamSet, exact: &ExactParams, stages: &Stages) -> Vec
                     name: "refresh",
                     bits: (first - bits, bits),
                     margin,
-                    variance: gaussian + stages.packing_products,
+                    variance: independent + stages.packing_coherent + stages.packing_products,
                     log2_failure: log2_tail_with_products(
                         margin,
-                        gaussian,
+                        independent,
+                        stages.packing_coherent,
                         stages.packing_products,
                         stages.packing_terms,
                     ),
@@ -228,12 +232,10 @@ pub fn refreshes(params: &ParamSet, exact: &ExactParams, stages: &Stages) -> Vec
             })
             .collect()
     };
-    let [narrow, wide] = [params.message_bits, params.message_bits + 1].map(of_table);
-    if log2_any(&narrow) > log2_any(&wide) {
-        narrow
-    } else {
-        wide
-    }
+    (1..=params.message_bits + 1)
+        .map(of_table)
+        .max_by(|a, b| log2_any(a).total_cmp(&log2_any(b)))
+        .unwrap_or_default()
 }
 
 /// log2 of the probability that any of some decisions goes wrong, at most.
@@ -245,51 +247,38 @@ pub fn log2_any(decisions: &[Decision]) -> f64 {
         .fold(f64::NEG_INFINITY, log2_add)
 }
 
-/// log2 of the probability that a bootstrap of a function of `message_bits` bits fails on a sample with this variance: any
-/// decision goes wrong.
-///
-/// A function of fewer bits than the set's owns the entries about its messages. Then decisions on the lowest bits may go wrong
-/// together with the noise that leads to them; it is enough that the phase stays within its window, less four entries for what
-/// the lowest two bits leave to the others.
+/// log2 of the probability that a bootstrap fails on a sample with this variance: any decision goes wrong. That of a function of
+/// fewer bits than the set's is no larger: decisions on the lowest bits may go wrong there.
 #[must_use]
 pub fn log2_failure(
     params: &ParamSet,
     exact: &ExactParams,
     path: Path,
-    message_bits: u32,
     input_variance: f64,
 ) -> f64 {
-    let all = log2_any(&decisions(params, exact, path, input_variance));
-    let spare = params.message_bits.saturating_sub(message_bits);
-    if spare < 4 {
-        return all;
-    }
-    let entry = (-f64::from(params.message_bits + 1)).exp2();
-    let window = (-f64::from(message_bits + 2)).exp2() - 4.0 * entry;
-    // With the phase anywhere between two entries, the third bit's margin is 7/32 of the torus: as if its variance were
-    // 64/49 of what it is.
-    let coarse = decisions(params, exact, path, 0.0)
-        .iter()
-        .filter(|decision| decision.name == "refresh" || decision.bits.0 >= 3)
-        .map(|decision| match decision.name {
-            "refresh" => decision.log2_failure,
-            _ => log2_tail(decision.margin * 7.0 / 8.0, decision.variance),
-        })
-        .fold(log2_tail(window, input_variance), log2_add);
-    all.min(coarse)
+    log2_any(&decisions(params, exact, path, input_variance))
 }
 
-/// log2 of a bound on the probability that a Gaussian of variance `gaussian` and an independent sum of `terms` products of two
-/// Gaussians, of variance `products` in all, together leave [-margin, margin].
+/// log2 of a bound on the probability that x + Σ e_i·(c + d_i) leaves [-margin, margin], for an independent Gaussian x of variance
+/// `independent` and `terms` Gaussians e_i, and as many d_i; the c·e_i have the variance `coherent` in all, the e_i·d_i `products`.
 ///
-/// Chernoff: 2·E[exp(t·x)]·exp(-t·margin), where a product of two Gaussians of variance v has E[exp(t·x)] =
-/// (1 - t^2·v)^(-1/2). The smaller of this and, without products, the Gaussian tail itself.
-fn log2_tail_with_products(margin: f64, gaussian: f64, products: f64, terms: f64) -> f64 {
+/// Chernoff: 2·E[exp(t·…)]·exp(-t·margin), where one term has E[exp(t·e·(c + d))] = (1 - t^2·v)^(-1/2)·exp(t^2·w/(2(1 - t^2·v))) for
+/// the variances v of e·d and w of c·e: first over d, then over e.
+fn log2_tail_with_products(
+    margin: f64,
+    independent: f64,
+    coherent: f64,
+    products: f64,
+    terms: f64,
+) -> f64 {
     if products <= 0.0 {
-        return log2_tail(margin, gaussian);
+        return log2_tail(margin, independent + coherent);
     }
     let exponent = |t: f64| {
-        t * t * gaussian / 2.0 - terms / 2.0 * (1.0 - t * t * products / terms).ln() - t * margin
+        let rest = 1.0 - t * t * products / terms;
+        t * t * independent / 2.0 + t * t * coherent / (2.0 * rest)
+            - terms / 2.0 * rest.ln()
+            - t * margin
     };
     let (mut low, mut high) = (0.0, (terms / products).sqrt() * (1.0 - 1e-9));
     // The exponent is convex; a third of the range goes at each step.
@@ -307,12 +296,15 @@ fn log2_tail_with_products(margin: f64, gaussian: f64, products: f64, terms: f64
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::modulus::{Modulus, Torus32};
+    use crate::params::{EXACT14, EXACT16};
+    use crate::random::Csprng;
 
     #[test]
     fn without_products_the_bound_is_a_gaussians() {
         for z in [4.0, 10.0, 13.5] {
             let gaussian = log2_tail(z, 1.0);
-            let bound = log2_tail_with_products(z, 1.0 - 1e-9, 1e-9, 1e6);
+            let bound = log2_tail_with_products(z, 0.5, 0.5 - 1e-9, 1e-9, 1e6);
             assert!(
                 bound >= gaussian && bound < gaussian + 8.0,
                 "{z}: {bound}, {gaussian}"
@@ -320,10 +312,55 @@ mod tests {
         }
     }
 
+    /// x + Σ e_i·(c + d_i), sampled; products matter at three deviations already.
+    #[test]
+    fn the_bound_holds_for_samples_and_is_not_far() {
+        let mut rng = Csprng::from_seed([1; 32]);
+        let (independent, coherent, products, terms) = (0.4f64, 0.3f64, 0.3f64, 4);
+        let count = 1 << 18;
+        let mut words = vec![0u32; count * (1 + 2 * terms)];
+        let log2_sigma = -8.0f64;
+        rng.add_noise::<Torus32>(log2_sigma, &mut words);
+        let scale = (log2_sigma + 32.0).exp2();
+        let normal: Vec<f64> = words
+            .iter()
+            .map(|word| Torus32::centered(*word) as f64 / scale)
+            .collect();
+        let each = |variance: f64| (variance / terms as f64).sqrt();
+        for margin in [2.0, 3.0, 4.0] {
+            let beyond = normal
+                .chunks_exact(1 + 2 * terms)
+                .filter(|values| {
+                    let sum: f64 = values[1..]
+                        .chunks_exact(2)
+                        .map(|pair| pair[0] * (each(coherent) + each(products) * pair[1]))
+                        .sum();
+                    (values[0] * independent.sqrt() + sum).abs() > margin
+                })
+                .count();
+            let found = (beyond as f64 / count as f64).log2();
+            let bound =
+                log2_tail_with_products(margin, independent, coherent, products, terms as f64);
+            assert!(
+                found <= bound && found > bound - 4.5,
+                "{margin}: {found}, {bound}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_sets_keep_what_they_promise() {
+        for set in [&EXACT14, &EXACT16] {
+            let failure = set.log2_failure(set.message_bits, 4.0);
+            assert!(failure <= -128.0, "{}: {failure}", set.name);
+        }
+    }
+
     #[test]
     fn products_have_the_heavier_tail() {
-        let few = log2_tail_with_products(10.0, 0.5, 0.5, 10.0);
-        let many = log2_tail_with_products(10.0, 0.5, 0.5, 1e6);
-        assert!(few > many + 5.0, "{few}, {many}");
+        let few = log2_tail_with_products(10.0, 0.5, 0.0, 0.5, 10.0);
+        let many = log2_tail_with_products(10.0, 0.5, 0.0, 0.5, 1e6);
+        let shared = log2_tail_with_products(10.0, 0.25, 0.25, 0.5, 10.0);
+        assert!(few > many + 5.0 && shared > few, "{few}, {many}, {shared}");
     }
 }

@@ -196,7 +196,7 @@ const EXACT16_CHOICE: Choice = Choice {
         gadget: gadget(3, 11),
         key_switch: gadget(5, 3),
     },
-    switch: gadget(5, 9),
+    switch: gadget(5, 8),
     circuit: gadget(3, 6),
     digit_bits: 4,
 };
