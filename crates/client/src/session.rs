@@ -444,6 +444,14 @@ pub fn test_vector_bytes(
     let p_out = vector.p_out.unwrap_or(params.message_bits);
     let input = Encoding::new(p_in, vector.signed)?;
     Encoding::new(p_out, vector.signed)?;
+    if params.exact.is_some() && p_out > params.message_bits {
+        return Err(TfheError::MessageTooWide {
+            bits: p_out,
+            found: params.message_bits,
+            params: params.name,
+        }
+        .into());
+    }
     let table = vector.table(params.message_bits).map_err(failed)?;
     let wrapped = wrap_count(&table, p_out, vector.signed).map_err(failed)?;
     let bytes = match params.modulus {

@@ -27,8 +27,8 @@ use crate::table::{Content, Register};
 /// How often a run that waits for another looks at its cancellation token.
 const CANCEL_POLL: Duration = Duration::from_millis(10);
 
-/// The most bootstraps of one sample that the back end is given at once: bounds the memory of their results.
-const MAX_FUSED_BOOTSTRAPS: usize = 64;
+/// The most bootstraps of one sample that the back end is given at once: bounds the memory of their tables and results.
+const MAX_FUSED_BOOTSTRAPS: usize = 8;
 
 /// What one instruction took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::expression::{Arguments, Expression};
 use crate::lexer::{Lexeme, Lexer, Token};
 use crate::program::{Instruction, MAX_INSTRUCTIONS, Program};
 use crate::test_vector::{MAX_INPUT_BITS, MAX_OUTPUT_BITS, TestVector, TestVectorSource, signed};
-use crate::values::{FileError, FileErrorReason, parse_values};
+use crate::values::{FileError, FileErrorReason, MAX_FILE_VALUES, parse_values};
 use crate::vr::{VrNumber, VrType};
 
 /// The longest text that [`assemble`] takes, in bytes.
@@ -48,12 +48,13 @@ impl Assembly {
     /// has it: relative to the folder of the program's text, and inside it.
     ///
     /// # Errors
-    /// The first file that `read` refuses, that is no list of values ([`TestVectorSource::from_values`]), or whose values are not as
-    /// many as the test vector's `in=` says.
+    /// The first file that `read` refuses, that is no list of values ([`TestVectorSource::from_values`]), whose values are not as
+    /// many as the test vector's `in=` says, or at which the files of the program have more than 2^20 values.
     pub fn resolve_files<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         &mut self,
         mut read: impl FnMut(&str) -> Result<String, E>,
     ) -> Result<(), FileError> {
+        let mut total = 0;
         for vector in &mut self.test_vectors {
             let TestVectorSource::File(path) = &vector.source else {
                 continue;
@@ -68,6 +69,13 @@ impl Assembly {
                         p_in,
                     }),
                     _ => Ok(values),
+                })
+                .and_then(|values| {
+                    total += values.len();
+                    if total > MAX_FILE_VALUES {
+                        return Err(FileErrorReason::TooMany);
+                    }
+                    Ok(values)
                 });
             match table {
                 Ok(values) => vector.source = TestVectorSource::Table(values),

@@ -56,7 +56,13 @@ pub enum FileErrorReason {
         /// The input width.
         p_in: u32,
     },
+    /// The files of one program hold too many values together.
+    #[error("more than {MAX_FILE_VALUES} values in the files of one program")]
+    TooMany,
 }
+
+/// The most values that the files of one program hold together: sixteen tables of the widest input.
+pub(crate) const MAX_FILE_VALUES: usize = 1 << 20;
 
 /// Integers between white space or commas, with `#` comments.
 pub(crate) fn parse_values(text: &str) -> Result<Vec<i64>, ValuesError> {

@@ -227,16 +227,15 @@ pub(crate) fn modulus_switch<M: Modulus>(
     let correction = match params.modulus_switch {
         ModulusSwitch::Nearest => 0,
         ModulusSwitch::MeanCompensated => {
-            let errors: i64 = mask
+            let errors: i128 = mask
                 .iter()
                 .zip(&exponents)
                 .map(|(a, exponent)| {
-                    M::to_u64_torus(*a)
-                        .wrapping_sub((*exponent as u64) << shift)
-                        .cast_signed()
+                    let error = M::to_u64_torus(*a).wrapping_sub((*exponent as u64) << shift);
+                    i128::from(error.cast_signed())
                 })
                 .sum();
-            errors >> 1
+            (errors >> 1) as i64
         }
     };
     // Down, not to the nearest: windows [-w/2, w/2) of a test vector are symmetric then.

@@ -143,7 +143,7 @@ impl<M: Modulus> ExactKeySwitchingKey<M> {
         self.params
     }
 
-    /// Bytes of memory that the key holds.
+    /// Bytes of memory that the key holds, but for the TRGSW samples of bootstraps: a few megabytes for each that ran beside others.
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.extract.memory() + self.refresh.memory()
@@ -226,6 +226,9 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
         let mut read = self.look_up_all(&bits, &tables, run)?;
         drop(bits);
         for digit in &mut read {
+            if (run.cancelled)() {
+                return Err(TfheError::Cancelled);
+            }
             let mut small = vec![M::Word::default(); self.stages.refresh.tlwe_words()];
             key_switching.refresh.switch(digit, &mut small)?;
             *digit = small;
@@ -395,12 +398,20 @@ fn in_parallel<J: Send>(
     run: impl Fn(usize, J) -> Result<(), TfheError> + Sync,
 ) -> Result<(), TfheError> {
     use rayon::prelude::*;
-    if threads > 1 {
-        let jobs = jobs.into_par_iter().enumerate();
+    let mut shares: Vec<Vec<(usize, J)>> = Vec::new();
+    shares.resize_with(threads.clamp(1, jobs.len().max(1)), Vec::new);
+    let count = shares.len();
+    for (index, job) in jobs.into_iter().enumerate() {
+        shares[index % count].push((index, job));
+    }
+    let in_turn = |share: Vec<(usize, J)>| {
+        let mut jobs = share.into_iter();
         jobs.try_for_each(|(index, job)| run(index, job))
+    };
+    if shares.len() > 1 {
+        shares.into_par_iter().try_for_each(in_turn)
     } else {
-        let mut jobs = jobs.into_iter().enumerate();
-        jobs.try_for_each(|(index, job)| run(index, job))
+        shares.into_iter().try_for_each(in_turn)
     }
 }
 
@@ -409,7 +420,8 @@ fn in_parallel<J: Send>(
 /// its place.
 ///
 /// # Errors
-/// [`TfheError::MessageTooWide`] for an input wider than the set's message, [`TfheError::Length`] for a table of another length.
+/// [`TfheError::MessageTooWide`] for an input wider than the set's message, [`TfheError::Length`] for a table of another length,
+/// [`TfheError::Format`] for a value between the places that the set's messages and their padding bit have.
 pub(crate) fn test_vector<M: Modulus>(
     params: &'static ParamSet,
     input: Encoding,
@@ -424,6 +436,19 @@ pub(crate) fn test_vector<M: Modulus>(
         });
     }
     check_words::<M>(params, "the table of a test vector", table, 1 << bits)?;
+    let places = table
+        .iter()
+        .map(|word| M::decode(*word, p + 1).cast_signed());
+    if let Some(index) = places
+        .zip(table)
+        .position(|(place, word)| M::encode(place, p + 1) != *word)
+    {
+        return Err(TfheError::Format(format!(
+            "value {index} of the table is no multiple of 1/2^{}, which is all that {} tells apart",
+            p + 1,
+            params.name
+        )));
+    }
     let first = input.messages().start;
     Ok((0..1usize << p)
         .map(|entry| {

@@ -314,11 +314,9 @@ fn noise_is_explained() {
                 .sum()
         };
         if name.contains("exact") {
-            // Every bit of the message, every bit of a value with its padding.
-            assert_eq!(
-                (decided("extraction"), decided("refresh")),
-                (bits, bits + 1)
-            );
+            // Every bit of the message; of a table's values as many as fail most often.
+            assert_eq!(decided("extraction"), bits);
+            assert!((1..=bits + 1).contains(&decided("refresh")));
         } else {
             assert_eq!((decided("bootstrap"), list.len()), (bits.max(1), 1));
         }

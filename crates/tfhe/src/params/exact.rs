@@ -277,7 +277,7 @@ const TINY_EXACT_CHOICE: Choice = Choice {
         key_switch: gadget(5, 3),
     },
     switch: gadget(5, 8),
-    circuit: gadget(3, 6),
+    circuit: gadget(6, 4),
     digit_bits: 3,
 };
 

@@ -92,11 +92,21 @@ fn of_exact(params: &ParamSet, exact: &ExactParams) -> Vec<Noise> {
             "mask row, a coefficient",
             stages.mask_row,
         ),
-        ("vertical packing", "Gaussian part", stages.packing),
+        ("vertical packing", "at most: of its own", stages.packing),
         (
             "vertical packing",
-            "products of Gaussians",
+            "at most: rows times digits' mean",
+            stages.packing_coherent,
+        ),
+        (
+            "vertical packing",
+            "at most: rows times digits",
             stages.packing_products,
+        ),
+        (
+            "vertical packing",
+            "mean over a table's places",
+            stages.packing_mean,
         ),
         ("refresh", "key switch", stages.refresh_key_switch),
         ("refresh", "modulus switch", stages.refresh_modulus_switch),
