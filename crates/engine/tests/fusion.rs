@@ -147,7 +147,7 @@ fn long_runs_are_several_calls() {
     program.push(Instruction::Return { n: cor(0, 209) });
     store_program(&engine, 0, &TINY, &program);
     let outcome = run(&engine, 0).unwrap();
-    assert_eq!((backend.bootstraps(), backend.bootstrap_calls()), (200, 4));
+    assert_eq!((backend.bootstraps(), backend.bootstrap_calls()), (200, 25));
     assert_eq!(decode_sample(&TINY, &outcome.bytes, 4), 14);
 }
 
