@@ -345,8 +345,10 @@ fn stages_have_the_noise_of_their_formulas<A: Arithmetic<Goldilocks>>(keys_count
         let bits = if of_bits { params.message_bits } else { 1 };
         let values = f64::from(u32::from(keys_count) * runs * bits);
         let ratio = variance / formula;
+        // The first step of a short blind rotation meets no mask, and a step whose exponent is 0 is left out.
+        let idle = 2.0 / params.exact.unwrap().extract.lwe_dimension as f64;
         assert!(
-            (ratio - 1.0).abs() < 5.0 * (2.0 / values).sqrt(),
+            (ratio - 1.0).abs() < 5.0 * (2.0 / values).sqrt() + idle,
             "{name}: {ratio}"
         );
     }
