@@ -44,12 +44,20 @@ pub enum SessionError {
     #[error(transparent)]
     Register(#[from] VrError),
     /// A test vector's expression or table.
-    #[error("test vector {name}: {source}")]
+    #[error("test vector {name}")]
     TestVector {
         /// Its name in the program.
         name: String,
         /// What is wrong.
         source: TableError,
+    },
+    /// A test vector whose widths do not fit the parameter set.
+    #[error("test vector {name}")]
+    TestVectorWidth {
+        /// Its name in the program.
+        name: String,
+        /// Which width, and what fits.
+        source: TfheError,
     },
     /// Nothing is stored for this register.
     #[error("nothing is stored for {0}")]
@@ -430,8 +438,8 @@ fn key_metadata(
 /// The bytes of a program's test vector for a parameter set, and its input encoding.
 ///
 /// # Errors
-/// [`SessionError::TestVector`] where the expression fails or a file has not been read, [`TfheError`] where the widths do
-/// not fit the set.
+/// [`SessionError::TestVector`] where the expression fails or a file has not been read, [`SessionError::TestVectorWidth`] where the
+/// widths do not fit the set.
 pub fn test_vector_bytes(
     params: &'static ParamSet,
     vector: &TestVector,
@@ -442,22 +450,26 @@ pub fn test_vector_bytes(
     };
     let p_in = vector.p_in.unwrap_or(params.message_bits);
     let p_out = vector.p_out.unwrap_or(params.message_bits);
-    let input = Encoding::new(p_in, vector.signed)?;
-    Encoding::new(p_out, vector.signed)?;
+    let unfit = |source| SessionError::TestVectorWidth {
+        name: vector.name.clone(),
+        source,
+    };
+    let input = Encoding::new(p_in, vector.signed).map_err(unfit)?;
+    Encoding::new(p_out, vector.signed).map_err(unfit)?;
     if params.exact.is_some() && p_out > params.message_bits {
-        return Err(TfheError::MessageTooWide {
+        return Err(unfit(TfheError::MessageTooWide {
             bits: p_out,
             found: params.message_bits,
             params: params.name,
-        }
-        .into());
+        }));
     }
     let table = vector.table(params.message_bits).map_err(failed)?;
     let wrapped = wrap_count(&table, p_out, vector.signed).map_err(failed)?;
     let bytes = match params.modulus {
-        ModulusKind::Torus32 => expand::<Torus32>(params, input, &table, p_out)?,
-        ModulusKind::Goldilocks => expand::<Goldilocks>(params, input, &table, p_out)?,
-    };
+        ModulusKind::Torus32 => expand::<Torus32>(params, input, &table, p_out),
+        ModulusKind::Goldilocks => expand::<Goldilocks>(params, input, &table, p_out),
+    }
+    .map_err(unfit)?;
     let report = TestVectorReport {
         name: vector.name.clone(),
         vr: vector.vr,

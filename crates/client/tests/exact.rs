@@ -212,3 +212,16 @@ async fn functions_of_two_arguments_lists_and_files() {
         bench.drive.shutdown().unwrap();
     }
 }
+
+#[test]
+fn outputs_wider_than_the_message_are_refused_by_name() {
+    let text = ".tv f unsigned in=9 out=10 = x";
+    let vector = &toroid_isa::assemble(text).unwrap().test_vectors[0];
+    let error = toroid_client::session::test_vector_bytes(&TINY_EXACT, vector).unwrap_err();
+    assert_eq!(error.to_string(), "test vector f");
+    let reason = std::error::Error::source(&error).unwrap().to_string();
+    assert!(
+        reason.contains("a message of 10 bits is too wide"),
+        "{reason}"
+    );
+}

@@ -34,7 +34,7 @@ pub enum TfheError {
         params: &'static str,
     },
     /// A message wider than an exact bootstrap takes.
-    #[error("a function of {bits} bits is too wide for {params}, which takes {found} at most")]
+    #[error("a message of {bits} bits is too wide for {params}, which takes {found} at most")]
     MessageTooWide {
         /// Bits asked for.
         bits: u32,
