@@ -143,7 +143,7 @@ impl<M: Modulus> ExactKeySwitchingKey<M> {
         self.params
     }
 
-    /// Bytes of memory that the key holds, but for the TRGSW samples of bootstraps: a few megabytes for each that ran beside others.
+    /// Bytes of memory that the key holds.
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.extract.memory() + self.refresh.memory()
@@ -182,7 +182,7 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
         self.params
     }
 
-    /// Bytes of memory that the key holds.
+    /// Bytes of memory that the key holds, but for the TRGSW samples of bootstraps: a few megabytes for each that ran beside others.
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.extract.memory() + self.refresh.memory() + self.switch.memory()

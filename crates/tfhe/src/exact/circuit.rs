@@ -14,7 +14,8 @@ pub(super) struct Bench<W> {
     pub(super) work: Buffer,
     /// A sample under way.
     pub(super) sample: Vec<W>,
-    image: Vec<W>,
+    /// The sample before a step of the trace.
+    before: Vec<W>,
 }
 
 impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
@@ -52,7 +53,7 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
         Ok(Bench {
             work: Workspace::<M, A>::memory(self.params)?,
             sample: vec![WordOf::<M, A>::default(); self.params.trlwe_words()],
-            image: vec![WordOf::<M, A>::default(); self.params.ring_degree],
+            before: vec![WordOf::<M, A>::default(); self.params.trlwe_words()],
         })
     }
 
@@ -72,22 +73,9 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
 
     /// N times the constant coefficient, all others gone: the sum over the automorphisms of the ring, one generator at a time.
     pub(super) fn trace(&self, bench: &mut Bench<WordOf<M, A>>) {
-        let n = self.params.ring_degree;
-        let body = self.params.extracted_dimension();
-        let mut work = Workspace::<M, A>::new(self.params, &mut bench.work);
-        let rows = 0..self.stages.switch.trgsw_rows();
-        for (step, log2) in (1..=n.trailing_zeros()).rev().enumerate() {
-            let d = (1 << log2) + 1;
-            let sample = &bench.sample;
-            glwe::automorphism::<A::Words>(&mut bench.image, &sample[body..], d);
-            let map = |index: usize, out: &mut [WordOf<M, A>]| {
-                glwe::automorphism::<A::Words>(out, &sample[index * n..][..n], d);
-            };
-            self.switch.products(step, rows.clone(), map, &mut work);
-            for (word, image) in bench.sample[body..].iter_mut().zip(&bench.image) {
-                *word = A::Words::add(*word, *image);
-            }
-            self.switch.add_sums(&mut work, &mut bench.sample);
+        for depth in 0..self.params.ring_degree.trailing_zeros() {
+            bench.before.copy_from_slice(&bench.sample);
+            self.add_image(depth, &bench.before, &mut bench.sample, &mut bench.work);
         }
     }
 

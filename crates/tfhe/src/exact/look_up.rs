@@ -90,8 +90,8 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
         let Some((out, rest)) = accs.split_first_mut() else {
             return ControlFlow::Continue(());
         };
-        out[..body].fill(WordOf::<M, A>::default());
         if depth == 0 {
+            out[..body].fill(WordOf::<M, A>::default());
             for (word, entry) in out[body..].iter_mut().zip(table) {
                 *word = A::enter(*entry);
             }
@@ -111,14 +111,16 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
                 }
             };
             circuit.products(bit, masks..rows, difference, work);
+            out[..body].fill(WordOf::<M, A>::default());
             for (word, entry) in out[body..].iter_mut().zip(low) {
                 *word = A::enter(*entry);
             }
         } else {
             self.select(circuit, high, depth - 1, rest, work, run)?;
-            let high = rest[0].clone();
+            std::mem::swap(out, &mut rest[0]);
             self.select(circuit, low, depth - 1, rest, work, run)?;
-            out.copy_from_slice(&rest[0]);
+            std::mem::swap(out, &mut rest[0]);
+            let high = &rest[0];
             let difference = |index: usize, difference: &mut [WordOf<M, A>]| {
                 let range = index * n..(index + 1) * n;
                 let pairs = high[range.clone()].iter().zip(&out[range]);

@@ -131,7 +131,7 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
     }
 
     /// sum += the image of `sample` under the automorphism of step `depth` of a trace.
-    fn add_image(
+    pub(super) fn add_image(
         &self,
         depth: u32,
         sample: &[WordOf<M, A>],

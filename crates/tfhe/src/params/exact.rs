@@ -217,13 +217,6 @@ const EXACT14_CHOICE: Choice = Choice {
     ],
     purpose: "exact functions of 14 message bits, by circuit bootstrapping",
     message_bits: 14,
-    ring_degree: 1024,
-    glwe_dimension: 2,
-    log2_glwe_noise: -49.75,
-    security: Security {
-        bits: 128,
-        source: ESTIMATOR_LINE,
-    },
     extract: Small {
         dimension: 640,
         log2_noise: -13.75,
@@ -236,9 +229,7 @@ const EXACT14_CHOICE: Choice = Choice {
         gadget: gadget(2, 16),
         key_switch: gadget(5, 3),
     },
-    switch: gadget(5, 8),
-    circuit: gadget(3, 6),
-    digit_bits: 4,
+    ..EXACT16_CHOICE
 };
 
 static EXACT14_STAGES: ExactParams = EXACT14_CHOICE.stages();
