@@ -44,6 +44,7 @@ fn host(metadata_size: u16) -> Arc<RamHost> {
         model: "RAM".into(),
         firmware: "1".into(),
         namespaces: vec![namespace.expect("a possible geometry")],
+        other_namespaces: Vec::new(),
         vendor_statuses: &[],
     }))
 }

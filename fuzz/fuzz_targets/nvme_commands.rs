@@ -27,6 +27,7 @@ fn controller() -> ControllerInfo {
             namespace(2, 4096, 1 << 40, 0),
             namespace(9, 65536, 1, 64),
         ],
+        other_namespaces: Vec::new(),
         vendor_statuses: &[],
     }
 }

@@ -190,6 +190,7 @@ impl Drive {
             model: "Toroid computational drive".into(),
             firmware: env!("CARGO_PKG_VERSION").into(),
             namespaces: vec![image_info.namespace(NSID)?],
+            other_namespaces: Vec::new(),
             vendor_statuses: status::VENDOR_STATUSES,
         };
         let engine_config = EngineConfig {

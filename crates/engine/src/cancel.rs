@@ -14,6 +14,12 @@ impl CancelToken {
         CancelToken::default()
     }
 
+    /// A token over a flag that is shared with others.
+    #[must_use]
+    pub fn sharing(flag: Arc<AtomicBool>) -> CancelToken {
+        CancelToken(flag)
+    }
+
     /// Asks to stop.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);

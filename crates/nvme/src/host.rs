@@ -1,8 +1,9 @@
 //! The host's side: a controller takes requests and completes them.
 
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt};
 use thiserror::Error;
 
 use crate::{BROADCAST_NSID, Command, Cqe, DsmRange, Namespace, Sqe, Status};
@@ -73,6 +74,17 @@ pub struct VendorStatus {
     pub meaning: &'static str,
 }
 
+/// A namespace whose commands are not those of the NVM command set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OtherNamespace {
+    /// Namespace identifier.
+    pub nsid: u32,
+    /// Command set identifier (CSI): 3 for Subsystem Local Memory, 4 for Computational Programs.
+    pub csi: u8,
+    /// Globally unique identifier.
+    pub nguid: [u8; 16],
+}
+
 /// What a host needs to know of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerInfo {
@@ -86,8 +98,10 @@ pub struct ControllerInfo {
     pub model: String,
     /// Firmware revision, up to 8 ASCII characters.
     pub firmware: String,
-    /// The namespaces.
+    /// The namespaces of the NVM command set.
     pub namespaces: Vec<Namespace>,
+    /// Namespaces of other command sets.
+    pub other_namespaces: Vec<OtherNamespace>,
     /// The controller's own status codes.
     pub vendor_statuses: &'static [VendorStatus],
 }
@@ -170,6 +184,59 @@ fn expect_lengths(request: &Request, data: u64, metadata: u64) -> Result<(), Sta
     Ok(())
 }
 
+/// Asks for a command to be aborted, from any thread; clones share one flag. Once asked, always asked.
+#[derive(Clone, Debug, Default)]
+pub struct Abort(Arc<AtomicBool>);
+
+impl Abort {
+    /// Asks the controller to abort the command. A command that has begun its effect goes on to its end.
+    pub fn ask(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether someone asked.
+    pub fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// The flag itself, for work that looks at a flag of its own kind.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+}
+
+/// One failed command, for the Error Information log page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorInformation {
+    /// Counts the entries, from 1.
+    pub count: u64,
+    /// The command.
+    pub command: Sqe,
+    /// Its status. [`Status::SUCCESS`] for a command that succeeded in part.
+    pub status: Status,
+    /// The reason, for people.
+    pub reason: String,
+}
+
+/// Counters for the SMART / Health Information log page. All since the controller came up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Bytes that hosts have read.
+    pub bytes_read: u64,
+    /// Bytes that hosts have written.
+    pub bytes_written: u64,
+    /// Read commands.
+    pub reads: u64,
+    /// Write commands.
+    pub writes: u64,
+    /// Time that the controller spent computing or moving data, in minutes.
+    pub busy_minutes: u64,
+    /// Reads and writes that the medium refused.
+    pub media_errors: u64,
+    /// Whether the medium refuses writes until the controller is opened anew.
+    pub read_only: bool,
+}
+
 /// A controller as a host sees it: in process, or behind a transport.
 pub trait Host: Send + Sync {
     /// Submits a command. The future resolves when the command has completed, with success or with a status and no effect.
@@ -179,8 +246,29 @@ pub trait Host: Send + Sync {
     /// open whether the command took effect.
     fn submit(&self, request: Request) -> BoxFuture<'_, Response>;
 
+    /// [`Host::submit`] for a command that can be aborted. Where a controller cannot, the command goes on to its end.
+    fn submit_abortable(&self, request: Request, _abort: Abort) -> BoxFuture<'_, Response> {
+        self.submit(request)
+    }
+
+    /// Executes an admin command that a transport does not answer itself: those of command sets other than NVM, and of the vendor.
+    fn admin(&self, request: Request) -> BoxFuture<'_, Response> {
+        let cid = request.sqe.cid.get();
+        async move { Response::failure(cid, Status::INVALID_OPCODE, true) }.boxed()
+    }
+
     /// Limits, namespaces and status codes of the controller.
     fn controller(&self) -> &ControllerInfo;
+
+    /// The latest failures, newest first.
+    fn errors(&self) -> Vec<ErrorInformation> {
+        Vec::new()
+    }
+
+    /// Counters.
+    fn health(&self) -> Health {
+        Health::default()
+    }
 }
 
 impl<H: Host + ?Sized> Host for &H {
@@ -188,18 +276,50 @@ impl<H: Host + ?Sized> Host for &H {
         (**self).submit(request)
     }
 
+    fn submit_abortable(&self, request: Request, abort: Abort) -> BoxFuture<'_, Response> {
+        (**self).submit_abortable(request, abort)
+    }
+
+    fn admin(&self, request: Request) -> BoxFuture<'_, Response> {
+        (**self).admin(request)
+    }
+
     fn controller(&self) -> &ControllerInfo {
         (**self).controller()
     }
+
+    fn errors(&self) -> Vec<ErrorInformation> {
+        (**self).errors()
+    }
+
+    fn health(&self) -> Health {
+        (**self).health()
+    }
 }
 
-impl<H: Host + ?Sized> Host for std::sync::Arc<H> {
+impl<H: Host + ?Sized> Host for Arc<H> {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
         (**self).submit(request)
     }
 
+    fn submit_abortable(&self, request: Request, abort: Abort) -> BoxFuture<'_, Response> {
+        (**self).submit_abortable(request, abort)
+    }
+
+    fn admin(&self, request: Request) -> BoxFuture<'_, Response> {
+        (**self).admin(request)
+    }
+
     fn controller(&self) -> &ControllerInfo {
         (**self).controller()
+    }
+
+    fn errors(&self) -> Vec<ErrorInformation> {
+        (**self).errors()
+    }
+
+    fn health(&self) -> Health {
+        (**self).health()
     }
 }
 

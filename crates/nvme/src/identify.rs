@@ -363,6 +363,7 @@ mod tests {
             model: "Computational drive, a name that is far too long".into(),
             firmware: "0.1.0".into(),
             namespaces: vec![Namespace::new(3, 4096, 1000, 64).unwrap()],
+            other_namespaces: Vec::new(),
             vendor_statuses: &[],
         }
     }

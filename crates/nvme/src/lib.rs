@@ -20,8 +20,8 @@ pub mod testing;
 pub use command::{Command, DsmRange, Io, Sqe, opcode};
 pub use completion::Cqe;
 pub use host::{
-    Blocks, ControllerInfo, Host, NvmeError, Request, Response, VendorStatus, flush, read_blocks,
-    write_blocks, write_zeroes,
+    Abort, Blocks, ControllerInfo, ErrorInformation, Health, Host, NvmeError, OtherNamespace,
+    Request, Response, VendorStatus, flush, read_blocks, write_blocks, write_zeroes,
 };
 pub use identify::{IdentifyController, IdentifyError, IdentifyNamespace, LbaFormat};
 pub use namespace::{BROADCAST_NSID, Namespace, NamespaceError};

@@ -49,6 +49,7 @@ impl RamHost {
             model: "Toroid memory controller".into(),
             firmware: "1".into(),
             namespaces: vec![namespace],
+            other_namespaces: Vec::new(),
             vendor_statuses: &[],
         })
     }

@@ -24,6 +24,7 @@ fn info(mdts_bytes: u32, metadata: u16) -> ControllerInfo {
         model: String::new(),
         firmware: String::new(),
         namespaces: vec![namespace(metadata)],
+        other_namespaces: Vec::new(),
         vendor_statuses: &[VendorStatus {
             sc: 0xC1,
             meaning: "the widget is missing",

@@ -26,6 +26,7 @@ pub fn info(blocks: u64, metadata_size: u16, mdts_bytes: u32) -> ControllerInfo 
         model: "blob store test".into(),
         firmware: "1".into(),
         namespaces: vec![Namespace::new(1, BLOCK, blocks, metadata_size).unwrap()],
+        other_namespaces: Vec::new(),
         vendor_statuses: &[],
     }
 }
