@@ -20,7 +20,9 @@ const VWC_PRESENT: u8 = 1;
 const VWC_FLUSH_BROADCAST: u8 = 0b11 << 1;
 /// Metadata is supported in a separate buffer.
 const MC_SEPARATE: u8 = 1 << 1;
-/// Metadata is appended to the data of its block.
+/// Metadata is supported behind the data of its block.
+const MC_EXTENDED: u8 = 1;
+/// Metadata is behind the data of its block.
 const FLBAS_EXTENDED: u8 = 1 << 4;
 /// Deallocated blocks read as zeroes.
 const DLFEAT_ZEROES: u8 = 1;
@@ -42,9 +44,6 @@ pub enum IdentifyError {
         /// Formats listed (NLBAF + 1).
         formats: u16,
     },
-    /// Metadata is interleaved with the data.
-    #[error("metadata is interleaved with the data; only a separate metadata buffer is supported")]
-    InterleavedMetadata,
     /// End-to-end protection is on.
     #[error("end-to-end protection (DPS {0:#04x}) is not supported")]
     Protection(u8),
@@ -82,8 +81,13 @@ pub struct IdentifyController {
     pub cntlid: U16,
     /// Version of the specification.
     pub ver: U32,
-    reserved_84: [u8; 27],
-    /// Controller type: 1 for an I/O controller.
+    reserved_84: [u8; 8],
+    /// Optional asynchronous events supported.
+    pub oaes: U32,
+    /// Controller attributes.
+    pub ctratt: U32,
+    reserved_100: [u8; 11],
+    /// Controller type: 1 for an I/O controller, 2 for a discovery controller.
     pub cntrltype: u8,
     reserved_112: [u8; 144],
     /// Optional admin command support.
@@ -92,7 +96,13 @@ pub struct IdentifyController {
     pub acl: u8,
     /// Asynchronous event request limit (0-based).
     pub aerl: u8,
-    reserved_260: [u8; 60],
+    /// Firmware updates.
+    pub frmw: u8,
+    /// Log page attributes.
+    pub lpa: u8,
+    /// Error log page entries (0-based).
+    pub elpe: u8,
+    reserved_263: [u8; 57],
     /// Keep alive support, in units of 100 ms.
     pub kas: U16,
     reserved_322: [u8; 190],
@@ -140,7 +150,9 @@ const _: () = {
     assert!(size_of::<IdentifyController>() == 4096);
     assert!(std::mem::offset_of!(IdentifyController, mdts) == 77);
     assert!(std::mem::offset_of!(IdentifyController, ver) == 80);
+    assert!(std::mem::offset_of!(IdentifyController, oaes) == 92);
     assert!(std::mem::offset_of!(IdentifyController, cntrltype) == 111);
+    assert!(std::mem::offset_of!(IdentifyController, frmw) == 260);
     assert!(std::mem::offset_of!(IdentifyController, oacs) == 256);
     assert!(std::mem::offset_of!(IdentifyController, kas) == 320);
     assert!(std::mem::offset_of!(IdentifyController, sqes) == 512);
@@ -311,6 +323,19 @@ impl IdentifyNamespace {
         IdentifyNamespace::read_from_bytes(bytes).map_err(|_| IdentifyError::Length(bytes.len()))
     }
 
+    /// The same namespace with its metadata behind the data of each block (an extended LBA), as a transport without metadata buffers
+    /// needs it.
+    pub fn interleaved(mut self) -> IdentifyNamespace {
+        self.mc = MC_EXTENDED;
+        self.flbas |= FLBAS_EXTENDED;
+        self
+    }
+
+    /// Whether metadata travels behind the data of each block.
+    pub fn is_interleaved(&self) -> bool {
+        self.flbas & FLBAS_EXTENDED != 0
+    }
+
     /// Geometry of the namespace, whose identifier the structure does not hold.
     pub fn namespace(&self, nsid: u32) -> Result<Namespace, IdentifyError> {
         if self.nsze.get() == 0 {
@@ -322,9 +347,6 @@ impl IdentifyNamespace {
             Some(format) if u16::from(index) < formats => format,
             _ => return Err(IdentifyError::FormatIndex { index, formats }),
         };
-        if self.flbas & FLBAS_EXTENDED != 0 && format.ms.get() != 0 {
-            return Err(IdentifyError::InterleavedMetadata);
-        }
         if self.dps & 7 != 0 {
             return Err(IdentifyError::Protection(self.dps));
         }
@@ -427,10 +449,9 @@ mod tests {
                 formats: 1
             })
         );
-        assert_eq!(
-            with(|i| i.flbas = 0x10),
-            Err(IdentifyError::InterleavedMetadata)
-        );
+        let interleaved = good.clone().interleaved();
+        assert!(interleaved.is_interleaved() && !good.is_interleaved());
+        assert_eq!(interleaved.namespace(1), good.namespace(1));
         assert_eq!(with(|i| i.dps = 1), Err(IdentifyError::Protection(1)));
         assert_eq!(
             with(|i| i.lbaf[0].lbads = 200),

@@ -9,12 +9,16 @@
 //!
 //! Open `host.rs` first; `command.rs` and `status.rs` say what travels through it.
 
+pub mod admin;
 mod command;
 mod completion;
+pub mod fabrics;
 mod host;
 mod identify;
+pub mod log;
 mod namespace;
 mod status;
+pub mod tcp;
 pub mod testing;
 
 pub use command::{Command, DsmRange, Io, Sqe, opcode};
@@ -26,3 +30,4 @@ pub use host::{
 pub use identify::{IdentifyController, IdentifyError, IdentifyNamespace, LbaFormat};
 pub use namespace::{BROADCAST_NSID, Namespace, NamespaceError};
 pub use status::{Status, StatusCodeType};
+pub use tcp::ConnectionError;

@@ -85,6 +85,11 @@ statuses! {
     AER_LIMIT_EXCEEDED = (0x1, 0x05, "Asynchronous Event Request Limit Exceeded");
     INVALID_LOG_PAGE = (0x1, 0x09, "Invalid Log Page");
     INVALID_FORMAT = (0x1, 0x0A, "Invalid Format");
+    FEATURE_NOT_SAVEABLE = (0x1, 0x0D, "Feature Identifier Not Saveable");
+    FEATURE_NOT_CHANGEABLE = (0x1, 0x0E, "Feature Not Changeable");
+    COMMAND_SET_NOT_SUPPORTED = (0x1, 0x29, "I/O Command Set Not Supported");
+    COMMAND_SET_NOT_ENABLED = (0x1, 0x2A, "I/O Command Set Not Enabled");
+    INVALID_COMMAND_SET = (0x1, 0x2C, "Invalid I/O Command Set");
     CONFLICTING_ATTRIBUTES = (0x1, 0x80, "Conflicting Attributes");
     INVALID_PROTECTION_INFORMATION = (0x1, 0x81, "Invalid Protection Information");
     WRITE_TO_READ_ONLY_RANGE = (0x1, 0x82, "Attempted Write to Read Only Range");
@@ -101,6 +106,34 @@ statuses! {
     CONTROLLER_PATHING_ERROR = (0x3, 0x60, "Controller Pathing Error");
     HOST_PATHING_ERROR = (0x3, 0x70, "Host Pathing Error");
     ABORTED_BY_HOST = (0x3, 0x71, "Command Aborted By Host");
+}
+
+/// Command specific statuses of Fabrics commands. Some share their number with one of an I/O command: which is meant, the command
+/// tells.
+impl Status {
+    /// Connect: incompatible record format.
+    pub const CONNECT_INCOMPATIBLE_FORMAT: Status = Status { sct: 1, sc: 0x80 };
+    /// Connect: no controller or queue is free.
+    pub const CONNECT_CONTROLLER_BUSY: Status = Status { sct: 1, sc: 0x81 };
+    /// Connect: invalid parameters; dword 0 tells which.
+    pub const CONNECT_INVALID_PARAMETERS: Status = Status { sct: 1, sc: 0x82 };
+    /// Connect: the host may not connect to this subsystem.
+    pub const CONNECT_INVALID_HOST: Status = Status { sct: 1, sc: 0x84 };
+    /// The queue is not authenticated.
+    pub const AUTHENTICATION_REQUIRED: Status = Status { sct: 1, sc: 0x91 };
+
+    /// The specification's name of the status as that of a Fabrics command.
+    pub const fn fabrics_name(self) -> Option<&'static str> {
+        match (self.sct, self.sc) {
+            (1, 0x80) => Some("Connect Incompatible Format"),
+            (1, 0x81) => Some("Connect Controller Busy"),
+            (1, 0x82) => Some("Connect Invalid Parameters"),
+            (1, 0x83) => Some("Connect Restart Discovery"),
+            (1, 0x84) => Some("Connect Invalid Host"),
+            (1, 0x91) => Some("Authentication Required"),
+            _ => self.name(),
+        }
+    }
 }
 
 impl Status {

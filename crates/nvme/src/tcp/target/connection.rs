@@ -1,0 +1,995 @@
+//! One connection: the initialization, then one queue.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use zerocopy::FromBytes;
+
+use super::admin::{Answer, keep_alive, max_transfer};
+use super::{Controller, Event, Queue, Target, Wake};
+use crate::fabrics::{
+    CATTR_NO_FLOW_CONTROL, Connect, ConnectData, DISCOVERY_NQN, FABRICS_OPCODE, Sgl, fctype,
+    invalid_parameter,
+};
+use crate::tcp::pdu::{Agreed, Header, Initialize, ProtocolError, termination};
+use crate::tcp::stream::{Item, Receiver, Sender};
+use crate::{
+    Abort, BROADCAST_NSID, Command, ConnectionError, Host, Namespace, Request, Response, Sqe,
+    Status,
+};
+
+/// Most bytes of data in an H2CData PDU.
+const MAX_HOST_DATA: u32 = 128 << 10;
+/// Bytes waiting to be sent beyond which no further commands are taken.
+const MAX_QUEUED: usize = 4 << 20;
+/// Entries of an admin queue.
+const ADMIN_ENTRIES: u16 = 32;
+/// Offsets in a Connect command and its data, for refusals.
+mod offset {
+    pub(super) const QID: u16 = 42;
+    pub(super) const SQSIZE: u16 = 44;
+    pub(super) const HOSTID: u16 = 0;
+    pub(super) const CNTLID: u16 = 16;
+    pub(super) const SUBNQN: u16 = 256;
+    pub(super) const HOSTNQN: u16 = 512;
+}
+
+/// What the shell is to do; [`Connection::complete`] takes the result.
+pub struct Action {
+    /// For [`Connection::complete`].
+    pub ticket: Ticket,
+    /// The work.
+    pub job: Job,
+}
+
+/// Work for the shell.
+pub enum Job {
+    /// [`Host::submit_abortable`].
+    Io {
+        /// Where.
+        host: Arc<dyn Host>,
+        /// The command.
+        request: Request,
+        /// Asks it to stop.
+        abort: Abort,
+    },
+    /// [`Host::admin`].
+    Admin {
+        /// Where.
+        host: Arc<dyn Host>,
+        /// The command.
+        request: Request,
+    },
+}
+
+/// Which work has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ticket {
+    /// That of a command.
+    Command(u16),
+    /// The flush that a shutdown asks for.
+    Shutdown,
+}
+
+/// Where a connection stands.
+enum Phase {
+    /// Before the ICReq PDU.
+    New,
+    /// Before a Connect command has succeeded.
+    Initialized,
+    /// Commands are taken.
+    Connected(Box<Connected>),
+}
+
+struct Connected {
+    controller: Arc<Controller>,
+    queue: Arc<Queue>,
+    qid: u16,
+    entries: u16,
+    head: u16,
+    /// Data may say that their command has succeeded.
+    elide: bool,
+}
+
+/// A command whose completion has not been sent.
+struct Outstanding {
+    sqe: Sqe,
+    /// Bytes that its host has room for or gives.
+    length: u32,
+    data: Vec<u8>,
+    progress: Progress,
+    /// Whether the data matched their digests.
+    intact: bool,
+    /// Bytes that count against the limit.
+    charged: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// Waits for room for its data.
+    Waiting,
+    /// Waits for data.
+    Receiving,
+    /// In the hands of the storage or of the controller.
+    Executing,
+}
+
+/// The data that are coming.
+#[derive(Clone, Copy)]
+struct Incoming {
+    cid: u16,
+    /// They end with this PDU.
+    last: bool,
+    /// The command has failed already, so its data go nowhere.
+    dropped: bool,
+}
+
+/// One connection of a host: a state machine that bytes go into and come out of.
+///
+/// The shell reads into [`Connection::space`] while [`Connection::wants_input`], calls [`Connection::received`], executes every
+/// [`Connection::action`], gives the results to [`Connection::complete`], writes [`Connection::output`], and calls [`Connection::tick`] at
+/// [`Connection::deadline`] and whenever `wake` was called; until [`Connection::is_finished`].
+pub struct Connection {
+    target: Arc<Target>,
+    id: u64,
+    local: SocketAddr,
+    wake: Wake,
+    receiver: Receiver,
+    sender: Sender,
+    agreed: Agreed,
+    phase: Phase,
+    commands: HashMap<u16, Outstanding>,
+    waiting: VecDeque<u16>,
+    charged: usize,
+    incoming: Option<Incoming>,
+    actions: VecDeque<Action>,
+    /// Until when the handshake must be over.
+    handshake: Option<Instant>,
+    /// When output was last taken, if some waits.
+    progress: Instant,
+    executing: usize,
+    ending: Ending,
+    error: Option<ConnectionError>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    No,
+    /// Takes no more commands; those under way end.
+    Draining,
+    /// What waits to be sent is sent, nothing else.
+    Sending,
+    /// At once.
+    Now,
+}
+
+impl Connection {
+    /// A connection that has just been accepted at `local`.
+    pub fn new(target: Arc<Target>, local: SocketAddr, wake: Wake, now: Instant) -> Connection {
+        Connection {
+            id: target.register(Arc::clone(&wake)),
+            handshake: Some(now + target.limits.handshake),
+            target,
+            local,
+            wake,
+            receiver: Receiver::new(),
+            sender: Sender::default(),
+            agreed: Agreed::default(),
+            phase: Phase::New,
+            commands: HashMap::new(),
+            waiting: VecDeque::new(),
+            charged: 0,
+            incoming: None,
+            actions: VecDeque::new(),
+            progress: now,
+            executing: 0,
+            ending: Ending::No,
+            error: None,
+        }
+    }
+
+    /// Whether more input is of use now: not while too much waits to be sent.
+    pub fn wants_input(&self) -> bool {
+        self.ending == Ending::No && self.sender.queued() < MAX_QUEUED
+    }
+
+    /// Where input goes.
+    pub fn space(&mut self) -> &mut [u8] {
+        self.receiver.space()
+    }
+
+    /// `count` bytes have come; 0 for the end of the stream.
+    pub fn received(&mut self, count: usize, now: Instant) {
+        if count == 0 {
+            if self.receiver.is_within_pdu() {
+                self.error = Some(ConnectionError::CutOff);
+            }
+            self.ending = Ending::Now;
+            return;
+        }
+        self.receiver.filled(count);
+        self.process(now);
+    }
+
+    fn process(&mut self, now: Instant) {
+        while self.ending == Ending::No {
+            // Data are copied out of the buffer at once, so the borrow of the receiver ends within the arm.
+            let result = match self.receiver.next(&self.agreed) {
+                Ok(None) => break,
+                Ok(Some(Item::Header { header, data })) => self.header(header, data, now),
+                Ok(Some(Item::Data(data))) => {
+                    if let Some(incoming) = self.incoming
+                        && !incoming.dropped
+                        && let Some(command) = self.commands.get_mut(&incoming.cid)
+                    {
+                        command.data.extend_from_slice(data);
+                    }
+                    Ok(())
+                }
+                Ok(Some(Item::DataEnd { intact })) => self.data_end(intact, now),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = result {
+                self.fail(error);
+            }
+        }
+    }
+
+    /// Ends the connection for a protocol error.
+    fn fail(&mut self, error: ProtocolError) {
+        if !matches!(error, ProtocolError::Terminated { .. }) {
+            let request = termination(error, false, self.receiver.latest_header());
+            self.sender.push_bytes(&request);
+        }
+        self.error = Some(error.into());
+        self.ending = Ending::Sending;
+    }
+
+    fn header(&mut self, header: Header, data: usize, now: Instant) -> Result<(), ProtocolError> {
+        match header {
+            Header::InitializeRequest(request) => self.initialize(request),
+            Header::Terminate {
+                from_host: true,
+                fes,
+                fei,
+            } => Err(ProtocolError::Terminated { fes, fei }),
+            Header::Command(sqe) if !matches!(self.phase, Phase::New) => {
+                self.command(sqe, data, now)
+            }
+            Header::HostData {
+                cid,
+                tag,
+                offset,
+                length,
+                last,
+            } => self.host_data((cid, tag), (offset, length), data, last),
+            _ => Err(ProtocolError::Sequence {
+                kind: header.kind(),
+            }),
+        }
+    }
+
+    fn initialize(&mut self, request: Initialize) -> Result<(), ProtocolError> {
+        if !matches!(self.phase, Phase::New) {
+            return Err(ProtocolError::Sequence { kind: 0 });
+        }
+        if request.version != 0 {
+            return Err(ProtocolError::Unsupported { offset: 8 });
+        }
+        if request.alignment > 31 {
+            return Err(ProtocolError::Header { offset: 10 });
+        }
+        let response = Header::InitializeResponse(Initialize {
+            version: 0,
+            alignment: 0,
+            header_digest: request.header_digest,
+            data_digest: request.data_digest,
+            limit: MAX_HOST_DATA,
+        });
+        self.sender.push(&response, Vec::new(), &self.agreed);
+        self.agreed = Agreed {
+            header_digest: request.header_digest,
+            data_digest: request.data_digest,
+            alignment: (usize::from(request.alignment) + 1) * 4,
+        };
+        self.phase = Phase::Initialized;
+        Ok(())
+    }
+
+    /// Entries of the queue, as far as known.
+    fn entries(&self) -> u16 {
+        match &self.phase {
+            Phase::Connected(connected) => connected.entries,
+            _ => 1,
+        }
+    }
+
+    fn command(&mut self, sqe: Sqe, capsule: usize, now: Instant) -> Result<(), ProtocolError> {
+        let cid = sqe.cid.get();
+        if let Phase::Connected(connected) = &self.phase {
+            connected.controller.seen(now);
+        }
+        if self.commands.len() >= usize::from(self.entries()) {
+            return Err(ProtocolError::DataLimit);
+        }
+        if capsule > self.target.limits.in_capsule_bytes as usize {
+            return Err(ProtocolError::DataLimit);
+        }
+        if self.commands.contains_key(&cid) {
+            // To answer would complete the other command of this identifier.
+            return Err(ProtocolError::Header { offset: 10 });
+        }
+        let mut command = Outstanding {
+            sqe,
+            length: 0,
+            data: Vec::new(),
+            progress: Progress::Executing,
+            intact: true,
+            charged: 0,
+        };
+        let checked = self.check_transfer(&sqe, capsule);
+        let dropped = checked.is_err();
+        command.length = checked.unwrap_or(0);
+        if capsule > 0 {
+            if !dropped {
+                command.data.reserve_exact(capsule);
+                command.charged = capsule;
+                self.charged += capsule;
+            }
+            command.progress = Progress::Receiving;
+            self.incoming = Some(Incoming {
+                cid,
+                last: true,
+                dropped,
+            });
+        }
+        self.commands.insert(cid, command);
+        if let Err(status) = checked {
+            if capsule == 0 {
+                self.respond(cid, Response::failure(cid, status, true));
+            } else if let Some(command) = self.commands.get_mut(&cid) {
+                // Answered when the capsule's data are all there: until then the identifier is in use.
+                command.length = u32::MAX;
+                command.data = vec![status.sct(), status.sc()];
+            }
+            return Ok(());
+        }
+        if capsule > 0 {
+            return Ok(());
+        }
+        match self.commands.get(&cid).map(|command| command.length) {
+            Some(0) | None => self.execute(cid, now),
+            Some(_) => {
+                if let Some(command) = self.commands.get_mut(&cid) {
+                    command.progress = Progress::Waiting;
+                }
+                self.waiting.push_back(cid);
+                self.admit(now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of a command's data, from its descriptor; fails where descriptor and capsule do not fit each other or the command.
+    fn check_transfer(&self, sqe: &Sqe, capsule: usize) -> Result<u32, Status> {
+        let sgl = Sgl::parse(&sqe.dptr)?;
+        let to_controller = to_controller(sqe);
+        match sgl {
+            Sgl::InCapsule { offset, length } => {
+                if !to_controller {
+                    return Err(Status::SGL_TYPE_INVALID);
+                }
+                if offset != 0 || length as usize != capsule {
+                    return Err(Status::SGL_OFFSET_INVALID);
+                }
+            }
+            Sgl::Transport { .. } if capsule > 0 => return Err(Status::DATA_SGL_LENGTH_INVALID),
+            Sgl::Transport { .. } => {}
+        }
+        let length = sgl.length();
+        let Phase::Connected(connected) = &self.phase else {
+            return match length {
+                0..=4096 => Ok(length),
+                _ => Err(Status::DATA_SGL_LENGTH_INVALID),
+            };
+        };
+        let info = connected.controller.info_of_storage();
+        let mut most = max_transfer(info);
+        if connected.qid > 0 {
+            // An extended LBA comes with its metadata.
+            most += most / 512 * 64;
+        }
+        if u64::from(length) > most {
+            return Err(Status::INVALID_FIELD);
+        }
+        Ok(length)
+    }
+
+    /// Lets commands begin, in their order, as long as there is room for their data.
+    fn admit(&mut self, now: Instant) {
+        while let Some(cid) = self.waiting.front().copied() {
+            let Some(command) = self.commands.get_mut(&cid) else {
+                self.waiting.pop_front();
+                continue;
+            };
+            let length = command.length as usize;
+            // One command always fits, however large.
+            if self.charged > 0 && self.charged + length > self.target.limits.bytes_in_flight {
+                break;
+            }
+            self.waiting.pop_front();
+            command.charged = length;
+            self.charged += length;
+            if to_controller(&command.sqe) {
+                command.data.reserve_exact(length);
+                command.progress = Progress::Receiving;
+                let header = Header::ReadyToTransfer {
+                    cid,
+                    tag: cid,
+                    offset: 0,
+                    length: length as u32,
+                };
+                self.sender.push(&header, Vec::new(), &self.agreed);
+            } else {
+                self.execute(cid, now);
+            }
+        }
+    }
+
+    fn host_data(
+        &mut self,
+        (cid, tag): (u16, u16),
+        (offset, length): (u32, u32),
+        data: usize,
+        last: bool,
+    ) -> Result<(), ProtocolError> {
+        let Some(command) = self.commands.get(&cid) else {
+            return Err(ProtocolError::Header { offset: 8 });
+        };
+        if tag != cid || command.progress != Progress::Receiving || self.incoming.is_some() {
+            return Err(ProtocolError::Header { offset: 10 });
+        }
+        if data == 0 || length as usize != data {
+            return Err(ProtocolError::Header { offset: 16 });
+        }
+        if length > MAX_HOST_DATA {
+            return Err(ProtocolError::DataLimit);
+        }
+        let end = u64::from(offset) + u64::from(length);
+        if offset as usize != command.data.len() || end > command.length.into() {
+            return Err(ProtocolError::DataRange);
+        }
+        if last != (end == command.length.into()) {
+            return Err(ProtocolError::Header { offset: 1 });
+        }
+        self.incoming = Some(Incoming {
+            cid,
+            last,
+            dropped: false,
+        });
+        Ok(())
+    }
+
+    fn data_end(&mut self, intact: bool, now: Instant) -> Result<(), ProtocolError> {
+        let Some(incoming) = self.incoming.take() else {
+            return Ok(());
+        };
+        let Some(command) = self.commands.get_mut(&incoming.cid) else {
+            return Ok(());
+        };
+        command.intact &= intact;
+        if !incoming.last {
+            return Ok(());
+        }
+        command.progress = Progress::Executing;
+        let failure = if incoming.dropped {
+            let (sct, sc) = match command.data[..] {
+                [sct, sc] => (sct, sc),
+                _ => (0, 2),
+            };
+            Status::new(sct, sc)
+        } else if !command.intact {
+            Some(Status::TRANSIENT_TRANSPORT_ERROR)
+        } else {
+            None
+        };
+        match failure {
+            Some(status) => {
+                let again = !incoming.dropped;
+                self.respond(
+                    incoming.cid,
+                    Response::failure(incoming.cid, status, !again),
+                );
+            }
+            None => self.execute(incoming.cid, now),
+        }
+        Ok(())
+    }
+
+    /// All that the host sends of a command is there.
+    fn execute(&mut self, cid: u16, now: Instant) {
+        let Some(command) = self.commands.get_mut(&cid) else {
+            return;
+        };
+        command.progress = Progress::Executing;
+        let sqe = command.sqe;
+        let data = std::mem::take(&mut command.data);
+        let answer = match &self.phase {
+            Phase::New => return,
+            Phase::Initialized => self.connect(&sqe, &data, now),
+            Phase::Connected(connected) if sqe.opcode == FABRICS_OPCODE => {
+                match (sqe.nsid.get() as u8, connected.qid) {
+                    (fctype::PROPERTY_GET | fctype::PROPERTY_SET, 0) => {
+                        connected.controller.property(&self.target, &sqe)
+                    }
+                    (fctype::DISCONNECT, 1..) => {
+                        self.respond(cid, Response::success(cid));
+                        self.ending = Ending::Draining;
+                        return;
+                    }
+                    (fctype::CONNECT, _) => {
+                        Answer::Done(Response::failure(cid, Status::COMMAND_SEQUENCE_ERROR, true))
+                    }
+                    _ => Answer::Done(Response::failure(cid, Status::INVALID_OPCODE, true)),
+                }
+            }
+            Phase::Connected(connected) if connected.qid == 0 => {
+                let context = (self.local, now);
+                connected
+                    .controller
+                    .admin(&self.target, &sqe, data, context)
+            }
+            Phase::Connected(connected) => io(&connected.controller, sqe, data),
+        };
+        let Phase::Connected(connected) = &self.phase else {
+            if let Answer::Done(response) = answer {
+                self.respond(cid, response);
+            }
+            return;
+        };
+        let storage = connected.controller.storage.clone();
+        match (answer, storage) {
+            (Answer::Done(response), _) => self.respond(cid, response),
+            (Answer::Held, _) => self.completions(),
+            (Answer::Storage(request), Some(host)) => {
+                let job = if connected.qid == 0 {
+                    Job::Admin { host, request }
+                } else {
+                    let abort = Abort::default();
+                    connected.queue.aborts().insert(cid, abort.clone());
+                    Job::Io {
+                        host,
+                        request,
+                        abort,
+                    }
+                };
+                self.executing += 1;
+                let ticket = Ticket::Command(cid);
+                self.actions.push_back(Action { ticket, job });
+            }
+            (Answer::Storage(_), None) => {
+                self.respond(cid, Response::failure(cid, Status::INVALID_OPCODE, true));
+            }
+            (Answer::Flush(response), Some(host)) => {
+                self.respond(cid, response);
+                self.executing += 1;
+                let request = Request::new(Sqe::flush(0, BROADCAST_NSID));
+                let abort = Abort::default();
+                let job = Job::Io {
+                    host,
+                    request,
+                    abort,
+                };
+                let ticket = Ticket::Shutdown;
+                self.actions.push_back(Action { ticket, job });
+            }
+            (Answer::Flush(response), None) => {
+                connected.controller.shut_down();
+                self.respond(cid, response);
+            }
+        }
+    }
+
+    fn connect(&mut self, sqe: &Sqe, data: &[u8], now: Instant) -> Answer {
+        let cid = sqe.cid.get();
+        if sqe.opcode != FABRICS_OPCODE || sqe.nsid.get() as u8 != fctype::CONNECT {
+            return Answer::Done(Response::failure(cid, Status::COMMAND_SEQUENCE_ERROR, true));
+        }
+        match self.try_connect(sqe, data, now) {
+            Ok(controller) => {
+                self.handshake = None;
+                let mut response = Response::success(cid);
+                response.cqe.dw0 = u32::from(controller).into();
+                Answer::Done(response)
+            }
+            Err((status, at)) => {
+                self.target.refused.fetch_add(1, Ordering::Relaxed);
+                let busy = status == Status::CONNECT_CONTROLLER_BUSY;
+                let mut response = Response::failure(cid, status, !busy);
+                if let Some((offset, in_data)) = at {
+                    response.cqe.dw0 = invalid_parameter(offset, in_data);
+                }
+                Answer::Done(response)
+            }
+        }
+    }
+
+    fn try_connect(
+        &mut self,
+        sqe: &Sqe,
+        data: &[u8],
+        now: Instant,
+    ) -> Result<u16, (Status, Option<(u16, bool)>)> {
+        let plain = |status| (status, None);
+        let invalid =
+            |offset, in_data| (Status::CONNECT_INVALID_PARAMETERS, Some((offset, in_data)));
+        let connect = Connect::parse(sqe).map_err(plain)?;
+        let data = ConnectData::read_from_bytes(data)
+            .map_err(|_| plain(Status::DATA_SGL_LENGTH_INVALID))?;
+        let subnqn = data.subnqn().ok_or(invalid(offset::SUBNQN, true))?;
+        let hostnqn = data.hostnqn().ok_or(invalid(offset::HOSTNQN, true))?;
+        let limits = &self.target.limits;
+        let most = if connect.qid == 0 {
+            ADMIN_ENTRIES.max(limits.queue_entries)
+        } else {
+            limits.queue_entries
+        };
+        if connect.sqsize == 0 || connect.sqsize >= most {
+            return Err(invalid(offset::SQSIZE, false));
+        }
+        let queue = Arc::new(Queue::new(Arc::clone(&self.wake)));
+        let controller = if connect.qid == 0 {
+            let subsystem = if subnqn == DISCOVERY_NQN {
+                None
+            } else {
+                let mut all = self.target.subsystems.iter();
+                let found = all.find(|subsystem| subsystem.nqn == subnqn);
+                let subsystem = found.ok_or(invalid(offset::SUBNQN, true))?;
+                let allowed = subsystem.hosts.find(hostnqn);
+                allowed.ok_or_else(|| {
+                    tracing::info!(
+                        host = hostnqn,
+                        subsystem = subnqn,
+                        "host is not on the list"
+                    );
+                    plain(Status::CONNECT_INVALID_HOST)
+                })?;
+                Some(Arc::clone(subsystem))
+            };
+            if data.cntlid.get() != 0xFFFF {
+                return Err(invalid(offset::CNTLID, true));
+            }
+            let host = (hostnqn, data.hostid);
+            let keep_alive = keep_alive(connect.kato);
+            self.target
+                .create(subsystem, host, keep_alive, Arc::clone(&queue), now)
+                .map_err(plain)?
+        } else {
+            let controller = self.target.controller(data.cntlid.get());
+            let controller = controller.ok_or(invalid(offset::CNTLID, true))?;
+            let nqn = controller
+                .subsystem
+                .as_ref()
+                .map(|subsystem| subsystem.nqn.as_str());
+            if nqn != Some(subnqn) {
+                return Err(invalid(offset::SUBNQN, true));
+            }
+            if controller.host_nqn != hostnqn {
+                return Err(invalid(offset::HOSTNQN, true));
+            }
+            if controller.host_id != data.hostid {
+                return Err(invalid(offset::HOSTID, true));
+            }
+            if !controller.is_ready() {
+                return Err(plain(Status::COMMAND_SEQUENCE_ERROR));
+            }
+            let mut state = controller.state();
+            let taken = state.queues.contains_key(&connect.qid);
+            if connect.qid > state.granted || taken {
+                return Err(invalid(offset::QID, false));
+            }
+            state.queues.insert(connect.qid, Arc::clone(&queue));
+            drop(state);
+            controller
+        };
+        controller.seen(now);
+        let id = controller.id;
+        self.phase = Phase::Connected(Box::new(Connected {
+            controller,
+            queue,
+            qid: connect.qid,
+            entries: connect.sqsize + 1,
+            // The Connect command was taken from the queue.
+            head: 0,
+            elide: connect.qid > 0 && connect.cattr & CATTR_NO_FLOW_CONTROL != 0,
+        }));
+        Ok(id)
+    }
+
+    /// Work for the shell, if there is any.
+    pub fn action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// Work has ended.
+    pub fn complete(&mut self, ticket: Ticket, response: Response, now: Instant) {
+        self.executing = self.executing.saturating_sub(1);
+        match ticket {
+            Ticket::Command(cid) => {
+                if let Phase::Connected(connected) = &self.phase {
+                    connected.queue.aborts().remove(&cid);
+                }
+                self.respond(cid, response);
+            }
+            Ticket::Shutdown => {
+                if let Phase::Connected(connected) = &self.phase {
+                    connected.controller.shut_down();
+                }
+            }
+        }
+        self.admit(now);
+        self.drain();
+    }
+
+    /// Sends a command's data and its completion.
+    fn respond(&mut self, cid: u16, mut response: Response) {
+        let Some(command) = self.commands.remove(&cid) else {
+            return;
+        };
+        self.charged -= command.charged;
+        response.cqe.cid = cid.into();
+        let mut data = std::mem::take(&mut response.data);
+        let mut elide = false;
+        if let Phase::Connected(connected) = &mut self.phase {
+            if !response.metadata.is_empty()
+                && let Some(namespace) = connected.controller.namespace(command.sqe.nsid.get())
+            {
+                data = interleave(namespace, &data, &response.metadata);
+            }
+            connected.head = (connected.head + 1) % connected.entries;
+            response.cqe.sq_head = connected.head.into();
+            response.cqe.sq_id = connected.qid.into();
+            elide = connected.elide;
+        }
+        let cqe = &mut response.cqe;
+        if data.len() > command.length as usize {
+            let head = (cqe.sq_head, cqe.sq_id);
+            *cqe = Response::failure(cid, Status::DATA_SGL_LENGTH_INVALID, true).cqe;
+            (cqe.sq_head, cqe.sq_id) = head;
+            data.clear();
+        }
+        let success = cqe.status().is_success();
+        if success && !data.is_empty() {
+            let elide = elide && cqe.dw0.get() == 0 && cqe.dw1.get() == 0;
+            let header = Header::ControllerData {
+                cid,
+                offset: 0,
+                length: data.len() as u32,
+                last: true,
+                success: elide,
+            };
+            self.sender.push(&header, data, &self.agreed);
+            if elide {
+                return;
+            }
+        }
+        let header = Header::Response(*cqe);
+        self.sender.push(&header, Vec::new(), &self.agreed);
+    }
+
+    /// Sends completions that the controller has for its admin queue.
+    fn completions(&mut self) {
+        let Phase::Connected(connected) = &self.phase else {
+            return;
+        };
+        if connected.qid != 0 {
+            return;
+        }
+        let completions = std::mem::take(&mut connected.controller.state().completions);
+        for cqe in completions {
+            let cid = cqe.cid.get();
+            let response = Response {
+                cqe,
+                data: Vec::new(),
+                metadata: Vec::new(),
+            };
+            self.respond(cid, response);
+        }
+    }
+
+    /// Whether bytes wait to be sent.
+    pub fn has_output(&self) -> bool {
+        self.sender.queued() > 0
+    }
+
+    /// The bytes to send next.
+    pub fn output(&self) -> Vec<std::io::IoSlice<'_>> {
+        self.sender.pieces()
+    }
+
+    /// `count` bytes were sent.
+    pub fn sent(&mut self, count: usize, now: Instant) {
+        self.progress = now;
+        self.sender.advance(count);
+    }
+
+    /// When [`Connection::tick`] is to be called, if nothing else happens before.
+    pub fn deadline(&self) -> Option<Instant> {
+        let expiry = match &self.phase {
+            Phase::Connected(connected) if connected.qid == 0 => connected.controller.expiry(),
+            _ => None,
+        };
+        let stall = self
+            .has_output()
+            .then(|| self.progress + self.target.limits.stall);
+        [self.handshake, expiry, stall].into_iter().flatten().min()
+    }
+
+    /// Looks at the time, and at what others have done to this connection's controller.
+    pub fn tick(&mut self, now: Instant) {
+        let passed = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
+        if passed(self.handshake) {
+            self.error = Some(ConnectionError::Handshake);
+            self.ending = Ending::Now;
+        }
+        if !self.has_output() {
+            self.progress = now;
+        } else if self.progress + self.target.limits.stall <= now {
+            self.error = Some(ConnectionError::Stalled);
+            self.ending = Ending::Now;
+        }
+        if let Phase::Connected(connected) = &self.phase {
+            if connected.qid == 0 && passed(connected.controller.expiry()) {
+                self.error = Some(ConnectionError::KeepAlive);
+                self.ending = Ending::Now;
+            } else if connected.queue.is_ended() || connected.controller.is_dead() {
+                self.ending = Ending::Now;
+            }
+        }
+        self.completions();
+        if self.target.is_closing() && self.ending == Ending::No {
+            self.ending = Ending::Draining;
+        }
+        self.drain();
+    }
+
+    /// Ends the connection when nothing is under way any more.
+    fn drain(&mut self) {
+        if self.ending == Ending::Draining && self.executing == 0 && self.actions.is_empty() {
+            self.ending = Ending::Sending;
+        }
+    }
+
+    /// Whether the shell is to close the connection.
+    pub fn is_finished(&self) -> bool {
+        match self.ending {
+            Ending::No | Ending::Draining => false,
+            Ending::Sending => !self.has_output(),
+            Ending::Now => true,
+        }
+    }
+
+    /// The shell could not read or write.
+    pub fn broken(&mut self) {
+        self.ending = Ending::Now;
+    }
+
+    /// Why the connection ends, if not for an ordinary reason.
+    pub fn error(&self) -> Option<&ConnectionError> {
+        self.error.as_ref()
+    }
+
+    /// The host's NQN, and the queue's identifier.
+    pub fn peer(&self) -> Option<(&str, u16)> {
+        match &self.phase {
+            Phase::Connected(connected) => Some((&connected.controller.host_nqn, connected.qid)),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.target.unregister(self.id);
+        if self.error.is_some() {
+            self.target.failed.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Phase::Connected(connected) = &self.phase {
+            // Nobody is left to take the results.
+            for abort in connected.queue.aborts().values() {
+                abort.ask();
+            }
+            if connected.qid == 0 {
+                self.target.destroy(&connected.controller);
+            } else {
+                let mut state = connected.controller.state();
+                let own = state.queues.get(&connected.qid);
+                if own.is_some_and(|queue| Arc::ptr_eq(queue, &connected.queue)) {
+                    state.queues.remove(&connected.qid);
+                }
+            }
+        }
+    }
+}
+
+impl Controller {
+    fn info_of_storage(&self) -> Option<&crate::ControllerInfo> {
+        self.storage.as_ref().map(|storage| storage.controller())
+    }
+
+    fn namespace(&self, nsid: u32) -> Option<&Namespace> {
+        self.info_of_storage()?.namespace(nsid)
+    }
+
+    /// Queues an event if the host wants it.
+    pub(super) fn post_wanted(&self, event: Event) {
+        if self.wants(event) {
+            self.post(event);
+        }
+    }
+}
+
+/// Whether a command's data, if it has any, go to the controller: opcode bits 1:0, of a Fabrics command those of its type.
+fn to_controller(sqe: &Sqe) -> bool {
+    let bits = match sqe.opcode {
+        FABRICS_OPCODE => sqe.nsid.get() as u8,
+        opcode => opcode,
+    };
+    bits & 3 == 1
+}
+
+/// An I/O command: splits extended LBAs.
+fn io(controller: &Controller, sqe: Sqe, mut data: Vec<u8>) -> Answer {
+    let cid = sqe.cid.get();
+    let length = Sgl::parse(&sqe.dptr).map_or(0, Sgl::length);
+    let mut metadata = Vec::new();
+    if let Some(namespace) = controller.namespace(sqe.nsid.get())
+        && let Ok(command) = Command::parse(&sqe)
+    {
+        match command {
+            Command::Read(io) => {
+                let needed = namespace.data_len(io.blocks) + namespace.metadata_len(io.blocks);
+                if u64::from(length) < needed {
+                    let status = Status::DATA_SGL_LENGTH_INVALID;
+                    return Answer::Done(Response::failure(cid, status, true));
+                }
+            }
+            Command::Write(_) | Command::Compare(_) if namespace.metadata_size() > 0 => {
+                (data, metadata) = separate(namespace, &data);
+            }
+            _ => {}
+        }
+    }
+    Answer::Storage(Request {
+        sqe,
+        data,
+        metadata,
+    })
+}
+
+/// Blocks with their metadata behind each.
+pub(crate) fn interleave(namespace: &Namespace, data: &[u8], metadata: &[u8]) -> Vec<u8> {
+    let mut extended = Vec::with_capacity(data.len() + metadata.len());
+    let data = data.chunks(namespace.block_size() as usize);
+    for (data, metadata) in data.zip(metadata.chunks(namespace.metadata_size().into())) {
+        extended.extend_from_slice(data);
+        extended.extend_from_slice(metadata);
+    }
+    extended
+}
+
+/// Data and metadata of extended LBAs; what is left of an incomplete one counts as data.
+pub(crate) fn separate(namespace: &Namespace, extended: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let block = namespace.block_size() as usize;
+    let mut data = Vec::with_capacity(extended.len());
+    let mut metadata = Vec::new();
+    for extended in extended.chunks(block + usize::from(namespace.metadata_size())) {
+        let (now, beside) = extended.split_at(block.min(extended.len()));
+        data.extend_from_slice(now);
+        metadata.extend_from_slice(beside);
+    }
+    (data, metadata)
+}
