@@ -1,5 +1,7 @@
 //! Target and initiator over loopback sockets, with a controller in memory behind the target.
 
+#![allow(clippy::unwrap_used)]
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;

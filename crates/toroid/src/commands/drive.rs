@@ -17,6 +17,8 @@ pub enum Command {
     Format(FormatArgs),
     /// Show what an image is and what is stored on it.
     Info(InfoArgs),
+    /// Serve a drive over NVMe/TCP.
+    Serve(super::serve::Args),
 }
 
 /// How secure computing metadata reaches the drive.
@@ -75,6 +77,7 @@ pub fn run(command: &Command, output: &Output) -> anyhow::Result<()> {
     match command {
         Command::Format(args) => format(args, output),
         Command::Info(args) => info(args, output),
+        Command::Serve(args) => super::serve::run(args, output),
     }
 }
 

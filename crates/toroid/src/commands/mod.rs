@@ -8,6 +8,7 @@ pub mod params;
 pub mod program;
 pub mod run;
 pub mod sample;
+pub mod serve;
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
