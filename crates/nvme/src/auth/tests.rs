@@ -11,6 +11,9 @@ const HOST_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-
 const SUB_NQN: &str = "nqn.2026-01.org.example:drive";
 const T_ID: u16 = 0x1234;
 
+/// What a test does to a message.
+type Edit = fn(&mut Vec<u8>);
+
 fn secret(seed: u8) -> Secret {
     Secret::new(Some(AuthHash::Sha256), &[seed; 32]).unwrap()
 }
@@ -380,7 +383,7 @@ fn negotiation_that_linux_sends_is_read() {
 #[test]
 fn says_what_is_wrong_with_a_negotiation() {
     let good = message::negotiate(T_ID, &quick());
-    let cases: [(fn(&mut Vec<u8>), AuthError); 6] = [
+    let cases: [(Edit, AuthError); 6] = [
         (|m| m[6] = 1, AuthError::Concatenation(1)),
         (|m| m[8] = 2, AuthError::NoProtocol),
         (
@@ -432,7 +435,7 @@ fn says_what_is_wrong_with_a_reply() {
         expected,
         found,
     };
-    let cases: [(fn(&mut Vec<u8>), AuthError); 7] = [
+    let cases: [(Edit, AuthError); 7] = [
         (
             |m| m[4] = 0,
             AuthError::Transaction {
@@ -561,7 +564,7 @@ fn failed_reauthentication_ends_the_first() {
 
 #[test]
 fn host_refuses_what_it_did_not_offer() {
-    let challenge = |edit: fn(&mut Vec<u8>)| {
+    let challenge = |edit: Edit| {
         let policy = policy(AuthHash::Sha256, DhGroup::Ffdhe2048);
         let (mut host, mut controller) = pair(&policy, true);
         controller.send(&host.start()).unwrap();
