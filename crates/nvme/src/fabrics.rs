@@ -283,8 +283,8 @@ impl DiscoveryEntry {
         entry.portid = port_id.into();
         entry.cntlid = 0xFFFF.into();
         entry.asqsz = 32.into();
-        // TREQ 2: the secure channel is not required; bit 2: queues without flow control are possible.
-        entry.treq = 2 | 1 << 2;
+        // The secure channel is not required.
+        entry.treq = 2;
         pad_text(&mut entry.trsvcid, &address.port().to_string());
         put_text(&mut entry.subnqn, subnqn);
         pad_text(&mut entry.traddr, &address.ip().to_string());
