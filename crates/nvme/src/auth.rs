@@ -38,7 +38,7 @@ use sha2::{Digest, Sha256, Sha384, Sha512};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-pub use command::{AuthCommand, fabrics};
+pub use command::AuthCommand;
 pub use controller::{AuthState, ControllerAuth};
 pub use host::{HostAuth, HostStep};
 pub use secret::{Secret, SecretError};

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use toroid_nvme::auth::{AuthHash, Secret};
 use toroid_nvme::tcp::client::{Address, ConnectError, ConnectOptions, TcpHost, discover};
 use toroid_nvme::tcp::initiator::Digests;
 use toroid_nvme::tcp::server::serve;
@@ -213,7 +214,7 @@ async fn many_commands_at_once_within_small_limits() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn discovery_shows_what_the_host_may_use() {
-    let listed = Hosts::Listed(vec![AllowedHost { nqn: HOST.into() }]);
+    let listed = Hosts::Listed(vec![AllowedHost::new(HOST)]);
     let served = start(listed, Limits::default()).await;
     let entries = discover(&address(&served), &options(Digests::default()))
         .await
@@ -241,6 +242,49 @@ async fn discovery_shows_what_the_host_may_use() {
     TcpHost::connect(&address(&served), &options(Digests::default()))
         .await
         .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn authentication_in_both_directions() {
+    let (own, controllers) = (secret(), secret());
+    let listed = Hosts::Listed(vec![AllowedHost {
+        secret: Some(own.clone()),
+        controller_secret: Some(controllers.clone()),
+        ..AllowedHost::new(HOST)
+    }]);
+    let limits = Limits {
+        handshake: Duration::from_secs(60),
+        ..Limits::default()
+    };
+    let served = start(listed, limits).await;
+    let attempt = |secret: Option<&Secret>, controller_secret: Option<&Secret>| {
+        let options = ConnectOptions {
+            secret: secret.cloned(),
+            controller_secret: controller_secret.cloned(),
+            timeout: Duration::from_secs(60),
+            ..options(Digests::default())
+        };
+        let address = address(&served);
+        async move { TcpHost::connect(&address, &options).await }
+    };
+    for controllers in [None, Some(&controllers)] {
+        let host = attempt(Some(&own), controllers).await.unwrap();
+        assert_eq!(read_blocks(&host, 1, 0, 1).await.unwrap().data, [0; 4096]);
+    }
+    let none = attempt(None, None).await.err();
+    assert!(matches!(none, Some(ConnectError::NoSecret)));
+    let wrong = attempt(Some(&secret()), None).await.err();
+    assert!(matches!(wrong, Some(ConnectError::Auth(_))), "{wrong:?}");
+    let impostor = attempt(Some(&own), Some(&secret())).await.err();
+    assert!(
+        matches!(impostor, Some(ConnectError::Auth(_))),
+        "{impostor:?}"
+    );
+    assert!(served.target.statistics().refused >= 1);
+}
+
+fn secret() -> Secret {
+    Secret::generate(AuthHash::Sha256).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,25 +1,14 @@
 //! The fabrics commands that carry authentication messages (Base Specification, "Authentication Send" and "Authentication Receive").
 
+use crate::fabrics::{self, FABRICS_OPCODE, fctype};
 use crate::{Sqe, Status};
 
-/// Numbers of the fabrics commands for authentication.
-pub mod fabrics {
-    /// Opcode of all fabrics commands.
-    pub const OPCODE: u8 = 0x7F;
-    /// Command type (FCTYPE) of Authentication Send.
-    pub const FCTYPE_AUTH_SEND: u8 = 0x05;
-    /// Command type (FCTYPE) of Authentication Receive.
-    pub const FCTYPE_AUTH_RECEIVE: u8 = 0x06;
-    /// Security protocol (SECP): assigned to NVM Express.
-    pub const SECP: u8 = 0xE9;
-    /// First byte of the security protocol specific field (SPSP0).
-    pub const SPSP0: u8 = 0x01;
-    /// Second byte of the security protocol specific field (SPSP1).
-    pub const SPSP1: u8 = 0x01;
-}
-
-/// Bits 7:6 of the flags of a command with an SGL, as every fabrics command has it.
-const PSDT_SGL: u8 = 1 << 6;
+/// Security protocol (SECP): assigned to NVM Express.
+const SECP: u8 = 0xE9;
+/// First byte of the security protocol specific field (SPSP0).
+const SPSP0: u8 = 0x01;
+/// Second byte of the security protocol specific field (SPSP1).
+const SPSP1: u8 = 0x01;
 
 /// An Authentication Send or Authentication Receive command. Its data pointer is the transport's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,19 +28,14 @@ pub enum AuthCommand {
 impl AuthCommand {
     /// The command as a submission queue entry.
     pub fn sqe(self, cid: u16) -> Sqe {
-        let (fctype, len) = match self {
-            AuthCommand::Send { len } => (fabrics::FCTYPE_AUTH_SEND, len),
-            AuthCommand::Receive { len } => (fabrics::FCTYPE_AUTH_RECEIVE, len),
+        let (kind, len) = match self {
+            AuthCommand::Send { len } => (fctype::AUTH_SEND, len),
+            AuthCommand::Receive { len } => (fctype::AUTH_RECEIVE, len),
         };
-        Sqe {
-            opcode: fabrics::OPCODE,
-            flags: PSDT_SGL,
-            cid: cid.into(),
-            nsid: u32::from(fctype).into(),
-            cdw10: u32::from_le_bytes([0, fabrics::SPSP0, fabrics::SPSP1, fabrics::SECP]).into(),
-            cdw11: len.into(),
-            ..Sqe::default()
-        }
+        let mut sqe = fabrics::fabrics(cid, kind);
+        sqe.cdw10 = u32::from_le_bytes([0, SPSP0, SPSP1, SECP]).into();
+        sqe.cdw11 = len.into();
+        sqe
     }
 
     /// Reads `sqe`.
@@ -60,15 +44,15 @@ impl AuthCommand {
     /// a length of 0.
     pub fn parse(sqe: &Sqe) -> Result<AuthCommand, Status> {
         // The command type has the place of the namespace identifier's lowest byte.
-        let fctype = sqe.nsid.get() as u8;
+        let kind = sqe.nsid.get() as u8;
         let len = sqe.cdw11.get();
-        let command = match (sqe.opcode, fctype) {
-            (fabrics::OPCODE, fabrics::FCTYPE_AUTH_SEND) => AuthCommand::Send { len },
-            (fabrics::OPCODE, fabrics::FCTYPE_AUTH_RECEIVE) => AuthCommand::Receive { len },
+        let command = match (sqe.opcode, kind) {
+            (FABRICS_OPCODE, fctype::AUTH_SEND) => AuthCommand::Send { len },
+            (FABRICS_OPCODE, fctype::AUTH_RECEIVE) => AuthCommand::Receive { len },
             _ => return Err(Status::INVALID_OPCODE),
         };
         let [_, spsp0, spsp1, secp] = sqe.cdw10.get().to_le_bytes();
-        if (spsp0, spsp1, secp) != (fabrics::SPSP0, fabrics::SPSP1, fabrics::SECP) || len == 0 {
+        if (spsp0, spsp1, secp) != (SPSP0, SPSP1, SECP) || len == 0 {
             return Err(Status::INVALID_FIELD);
         }
         Ok(command)

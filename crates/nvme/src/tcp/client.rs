@@ -19,9 +19,10 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::initiator::{Connection, Digests};
 use super::target::{interleave, separate};
 use crate::admin::{cns, csi, opcode};
+use crate::auth::{AuthCommand, AuthError, AuthPolicy, HostAuth, HostStep, RECEIVE_LEN, Secret};
 use crate::fabrics::{
-    self, CATTR_NO_FLOW_CONTROL, Connect, ConnectData, DISCOVERY_ENTRY, DISCOVERY_NQN,
-    DiscoveryEntry, Sgl, cc, csts, property,
+    self, AUTHENTICATION_REQUIRED, CATTR_NO_FLOW_CONTROL, Connect, ConnectData, DISCOVERY_ENTRY,
+    DISCOVERY_NQN, DiscoveryEntry, Sgl, cc, csts, property,
 };
 use crate::log::{feature, log_page, parse_reasons};
 use crate::{
@@ -131,6 +132,10 @@ pub struct ConnectOptions {
     pub io_queues: u16,
     /// Entries an I/O queue; the controller may allow fewer.
     pub queue_entries: u16,
+    /// The secret by which this host authenticates, where the controller asks for it.
+    pub secret: Option<Secret>,
+    /// The secret by which the controller must authenticate.
+    pub controller_secret: Option<Secret>,
     /// Digests.
     pub digests: Digests,
     /// Keep alive time-out; a Keep Alive command goes out after each half of it.
@@ -149,6 +154,8 @@ impl ConnectOptions {
             host_id,
             io_queues: 1,
             queue_entries: 128,
+            secret: None,
+            controller_secret: None,
             digests: Digests::default(),
             keep_alive: Duration::from_secs(10),
             timeout: Duration::from_secs(10),
@@ -187,6 +194,12 @@ pub enum ConnectError {
         /// Its status.
         status: Status,
     },
+    /// The controller asks for authentication, or is to authenticate, but this host has no secret.
+    #[error("authentication needs this host's secret")]
+    NoSecret,
+    /// The authentication failed.
+    #[error("authentication failed: {0}")]
+    Auth(#[from] AuthError),
     /// The controller did not become ready.
     #[error("the controller reports a fatal error")]
     Fatal,
@@ -425,8 +438,61 @@ impl Admin {
         let response = admin
             .send("Connect", connect.to_sqe(0), data.as_bytes().to_vec(), 0)
             .await?;
+        admin.authenticate(&response, address, options).await?;
         let cntlid = response.cqe.dw0.get() as u16;
         Ok((admin, cntlid))
+    }
+
+    /// Authenticates the queue, if its controller has asked for that in the response to Connect, or is to authenticate itself.
+    async fn authenticate(
+        &mut self,
+        connected: &Response,
+        address: &Address,
+        options: &ConnectOptions,
+    ) -> Result<(), ConnectError> {
+        let asked = connected.cqe.dw0.get() & AUTHENTICATION_REQUIRED != 0;
+        if !asked && options.controller_secret.is_none() {
+            return Ok(());
+        }
+        let secret = options.secret.clone().ok_or(ConnectError::NoSecret)?;
+        let mut auth = HostAuth::new(
+            AuthPolicy::default(),
+            &address.nqn,
+            &options.host_nqn,
+            secret,
+            options.controller_secret.clone(),
+            1,
+        );
+        let mut message = auth.start();
+        loop {
+            let len = message.len() as u32;
+            let sqe = AuthCommand::Send { len }.sqe(0);
+            self.send("Authentication Send", sqe, message, 0).await?;
+            let sqe = AuthCommand::Receive { len: RECEIVE_LEN }.sqe(0);
+            let what = "Authentication Receive";
+            let received = self
+                .send(what, sqe, Vec::new(), RECEIVE_LEN as usize)
+                .await?;
+            match auth.next(&received.data) {
+                Ok(HostStep::Send(next)) => message = next,
+                Ok(HostStep::Done(None)) => return Ok(()),
+                Ok(HostStep::Done(Some(last))) => {
+                    let len = last.len() as u32;
+                    let sqe = AuthCommand::Send { len }.sqe(0);
+                    self.send("Authentication Send", sqe, last, 0).await?;
+                    return Ok(());
+                }
+                Err(error) => {
+                    if let Some(last) = auth.failure() {
+                        let len = last.len() as u32;
+                        let sqe = AuthCommand::Send { len }.sqe(0);
+                        // The controller may close the connection before it answers; the error is what counts.
+                        let _ = self.send("Authentication Send", sqe, last, 0).await;
+                    }
+                    return Err(error.into());
+                }
+            }
+        }
     }
 
     async fn send(
@@ -671,9 +737,10 @@ impl TcpHost {
                 queue,
                 timeout: options.timeout,
             };
-            queue
+            let response = queue
                 .send("Connect", connect.to_sqe(0), data.as_bytes().to_vec(), 0)
                 .await?;
+            queue.authenticate(&response, address, options).await?;
             queues.push(queue.queue);
         }
         let keep_alive = {

@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore};
 
 use super::target::{Action, Connection, Job, Target, Ticket};
-use crate::Response;
+use crate::{Response, Status};
 
 /// Bytes that a connection takes before it looks at its other work.
 const MAX_READS: usize = 8;
@@ -91,6 +91,11 @@ fn start(action: Action) -> Work {
         Job::Admin { host, request } => {
             Box::pin(async move { (ticket, host.admin(request).await) })
         }
+        Job::Authenticate(authentication) => Box::pin(async move {
+            let done = tokio::task::spawn_blocking(|| authentication.run()).await;
+            let lost = |_| Response::failure(0, Status::INTERNAL_ERROR, false);
+            (ticket, done.unwrap_or_else(lost))
+        }),
     }
 }
 

@@ -12,10 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::auth::{AuthPolicy, Secret};
 use crate::fabrics::{self, DISCOVERY_NQN};
 use crate::{Abort, Cqe, Host, Status};
 
-pub use connection::{Action, Connection, Job, Ticket};
+pub use connection::{Action, Authentication, Connection, Job, Ticket};
 pub(crate) use connection::{interleave, separate};
 
 /// What a connection may use.
@@ -94,6 +95,21 @@ pub enum Hosts {
 pub struct AllowedHost {
     /// Its NQN.
     pub nqn: String,
+    /// The secret by which it authenticates every queue; `None` lets it in without.
+    pub secret: Option<Secret>,
+    /// The secret by which the controller authenticates, where the host asks for it.
+    pub controller_secret: Option<Secret>,
+}
+
+impl AllowedHost {
+    /// A host that need not authenticate.
+    pub fn new(nqn: impl Into<String>) -> AllowedHost {
+        AllowedHost {
+            nqn: nqn.into(),
+            secret: None,
+            controller_secret: None,
+        }
+    }
 }
 
 impl Hosts {
@@ -143,6 +159,8 @@ pub struct Target {
     subsystems: Vec<Arc<Subsystem>>,
     /// What the discovery log shows in place of the address that a host has connected to.
     advertised: Option<SocketAddr>,
+    /// Hashes and groups of authentications.
+    policy: AuthPolicy,
     registry: Mutex<Registry>,
     closing: AtomicBool,
     accepted: AtomicU64,
@@ -222,6 +240,7 @@ impl Target {
             limits,
             subsystems: subsystems.into_iter().map(Arc::new).collect(),
             advertised,
+            policy: AuthPolicy::default(),
             registry: Mutex::default(),
             closing: AtomicBool::new(false),
             accepted: AtomicU64::new(0),

@@ -2,17 +2,18 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use zerocopy::FromBytes;
 
 use super::admin::{Answer, keep_alive, max_transfer};
 use super::{Controller, Event, Queue, Target, Wake};
+use crate::auth::{AuthCommand, AuthState, ControllerAuth, MAX_SEND_LEN};
 use crate::fabrics::{
-    CATTR_NO_FLOW_CONTROL, Connect, ConnectData, DISCOVERY_NQN, FABRICS_OPCODE, Sgl, fctype,
-    invalid_parameter,
+    AUTHENTICATION_REQUIRED, CATTR_NO_FLOW_CONTROL, Connect, ConnectData, DISCOVERY_NQN,
+    FABRICS_OPCODE, Sgl, fctype, invalid_parameter,
 };
 use crate::tcp::pdu::{Agreed, Header, Initialize, ProtocolError, termination};
 use crate::tcp::stream::{Item, Receiver, Sender};
@@ -36,6 +37,9 @@ mod offset {
     pub(super) const SUBNQN: u16 = 256;
     pub(super) const HOSTNQN: u16 = 512;
 }
+
+/// Why a Connect command is refused: status, and for an invalid parameter its offset and whether it is in the data.
+type Refusal = (Status, Option<(u16, bool)>);
 
 /// What the shell is to do; [`Connection::complete`] takes the result.
 pub struct Action {
@@ -63,6 +67,38 @@ pub enum Job {
         /// The command.
         request: Request,
     },
+    /// [`Authentication::run`], which computes for milliseconds.
+    Authenticate(Authentication),
+}
+
+/// A step of an authentication.
+pub struct Authentication {
+    auth: Arc<Mutex<ControllerAuth>>,
+    command: AuthCommand,
+    data: Vec<u8>,
+}
+
+impl Authentication {
+    /// Does the step. Blocks.
+    pub fn run(self) -> Response {
+        let mut auth = self.auth.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = match self.command {
+            AuthCommand::Send { .. } => auth.send(&self.data).map(|()| Vec::new()),
+            AuthCommand::Receive { len } => auth.receive(len as usize).map(|mut message| {
+                // The host has asked for this many bytes, whatever the message has.
+                message.resize((len as usize).max(message.len()), 0);
+                message
+            }),
+        };
+        match result {
+            Ok(data) => {
+                let mut response = Response::success(0);
+                response.data = data;
+                response
+            }
+            Err(status) => Response::failure(0, status, true),
+        }
+    }
 }
 
 /// Which work has ended.
@@ -70,6 +106,8 @@ pub enum Job {
 pub enum Ticket {
     /// That of a command.
     Command(u16),
+    /// A step of an authentication, with its command.
+    Authentication(u16),
     /// The flush that a shutdown asks for.
     Shutdown,
 }
@@ -92,6 +130,34 @@ struct Connected {
     head: u16,
     /// Data may say that their command has succeeded.
     elide: bool,
+    auth: Option<Arc<Mutex<ControllerAuth>>>,
+    /// The host has authenticated this queue, or need not.
+    trusted: bool,
+    /// A step of the authentication is under way.
+    authenticating: bool,
+}
+
+impl Connected {
+    /// The step that an authentication command asks for.
+    fn authentication(&self, sqe: &Sqe, data: Vec<u8>) -> Result<Authentication, Status> {
+        let auth = self.auth.as_ref().ok_or(Status::INVALID_OPCODE)?;
+        let command = AuthCommand::parse(sqe)?;
+        let length = Sgl::parse(&sqe.dptr)?.length();
+        let expected = match command {
+            AuthCommand::Send { len } | AuthCommand::Receive { len } => len,
+        };
+        if length != expected || length > MAX_SEND_LEN {
+            return Err(Status::INVALID_FIELD);
+        }
+        if self.authenticating {
+            return Err(Status::COMMAND_SEQUENCE_ERROR);
+        }
+        Ok(Authentication {
+            auth: Arc::clone(auth),
+            command,
+            data,
+        })
+    }
 }
 
 /// A command whose completion has not been sent.
@@ -520,6 +586,26 @@ impl Connection {
         let answer = match &self.phase {
             Phase::New => return,
             Phase::Initialized => self.connect(&sqe, &data, now),
+            Phase::Connected(connected)
+                if sqe.opcode == FABRICS_OPCODE
+                    && matches!(
+                        sqe.nsid.get() as u8,
+                        fctype::AUTH_SEND | fctype::AUTH_RECEIVE
+                    ) =>
+            {
+                match connected.authentication(&sqe, data) {
+                    Ok(authentication) => {
+                        self.begin_authentication(cid, authentication);
+                        return;
+                    }
+                    Err(status) => Answer::Done(Response::failure(cid, status, true)),
+                }
+            }
+            Phase::Connected(connected) if !connected.trusted => Answer::Done(Response::failure(
+                cid,
+                Status::AUTHENTICATION_REQUIRED,
+                true,
+            )),
             Phase::Connected(connected) if sqe.opcode == FABRICS_OPCODE => {
                 match (sqe.nsid.get() as u8, connected.qid) {
                     (fctype::PROPERTY_GET | fctype::PROPERTY_SET, 0) => {
@@ -593,16 +679,56 @@ impl Connection {
         }
     }
 
+    fn begin_authentication(&mut self, cid: u16, authentication: Authentication) {
+        if let Phase::Connected(connected) = &mut self.phase {
+            connected.authenticating = true;
+        }
+        self.executing += 1;
+        self.actions.push_back(Action {
+            ticket: Ticket::Authentication(cid),
+            job: Job::Authenticate(authentication),
+        });
+    }
+
+    /// A step of the authentication has ended, and its command is answered.
+    fn authenticated(&mut self) {
+        let Phase::Connected(connected) = &mut self.phase else {
+            return;
+        };
+        connected.authenticating = false;
+        let Some(auth) = &connected.auth else {
+            return;
+        };
+        let auth = auth.lock().unwrap_or_else(PoisonError::into_inner);
+        match auth.state() {
+            AuthState::Pending => {}
+            AuthState::Authenticated => {
+                connected.trusted = true;
+                self.handshake = None;
+            }
+            AuthState::Failed(error) => {
+                connected.trusted = false;
+                if !auth.has_message() {
+                    let host = &connected.controller.host_nqn;
+                    tracing::warn!(host, %error, "authentication failed");
+                    self.target.refused.fetch_add(1, Ordering::Relaxed);
+                    self.ending = Ending::Sending;
+                }
+            }
+        }
+    }
+
     fn connect(&mut self, sqe: &Sqe, data: &[u8], now: Instant) -> Answer {
         let cid = sqe.cid.get();
         if sqe.opcode != FABRICS_OPCODE || sqe.nsid.get() as u8 != fctype::CONNECT {
             return Answer::Done(Response::failure(cid, Status::COMMAND_SEQUENCE_ERROR, true));
         }
         match self.try_connect(sqe, data, now) {
-            Ok(controller) => {
-                self.handshake = None;
+            Ok((controller, trusted)) => {
+                self.handshake = (!trusted).then(|| now + self.target.limits.handshake);
+                let required = if trusted { 0 } else { AUTHENTICATION_REQUIRED };
                 let mut response = Response::success(cid);
-                response.cqe.dw0 = u32::from(controller).into();
+                response.cqe.dw0 = (u32::from(controller) | required).into();
                 Answer::Done(response)
             }
             Err((status, at)) => {
@@ -622,7 +748,7 @@ impl Connection {
         sqe: &Sqe,
         data: &[u8],
         now: Instant,
-    ) -> Result<u16, (Status, Option<(u16, bool)>)> {
+    ) -> Result<(u16, bool), Refusal> {
         let plain = |status| (status, None);
         let invalid =
             |offset, in_data| (Status::CONNECT_INVALID_PARAMETERS, Some((offset, in_data)));
@@ -697,6 +823,8 @@ impl Connection {
         };
         controller.seen(now);
         let id = controller.id;
+        let auth = self.authenticator(&controller);
+        let trusted = auth.is_none();
         self.phase = Phase::Connected(Box::new(Connected {
             controller,
             queue,
@@ -705,8 +833,26 @@ impl Connection {
             // The Connect command was taken from the queue.
             head: 0,
             elide: connect.qid > 0 && connect.cattr & CATTR_NO_FLOW_CONTROL != 0,
+            auth,
+            trusted,
+            authenticating: false,
         }));
-        Ok(id)
+        Ok((id, trusted))
+    }
+
+    /// What authenticates a queue of this controller, if its host has a secret. Each queue anew: whoever knows a controller's identifier could
+    /// add queues to it otherwise.
+    fn authenticator(&self, controller: &Controller) -> Option<Arc<Mutex<ControllerAuth>>> {
+        let subsystem = controller.subsystem.as_ref()?;
+        let host = subsystem.hosts.find(&controller.host_nqn)??;
+        let auth = ControllerAuth::new(
+            self.target.policy.clone(),
+            &subsystem.nqn,
+            &host.nqn,
+            host.secret.clone()?,
+            host.controller_secret.clone(),
+        );
+        Some(Arc::new(Mutex::new(auth)))
     }
 
     /// Work for the shell, if there is any.
@@ -723,6 +869,10 @@ impl Connection {
                     connected.queue.aborts().remove(&cid);
                 }
                 self.respond(cid, response);
+            }
+            Ticket::Authentication(cid) => {
+                self.respond(cid, response);
+                self.authenticated();
             }
             Ticket::Shutdown => {
                 if let Phase::Connected(connected) = &self.phase {
