@@ -147,13 +147,13 @@ pub struct ConnectOptions {
 }
 
 impl ConnectOptions {
-    /// One I/O queue of 128 entries without digests, 10 s of keep alive and of time-out.
+    /// One I/O queue of 256 entries without digests, 10 s of keep alive and of time-out.
     pub fn new(host_nqn: impl Into<String>, host_id: [u8; 16]) -> ConnectOptions {
         ConnectOptions {
             host_nqn: host_nqn.into(),
             host_id,
             io_queues: 1,
-            queue_entries: 128,
+            queue_entries: 256,
             secret: None,
             controller_secret: None,
             digests: Digests::default(),

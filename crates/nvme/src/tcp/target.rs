@@ -41,11 +41,11 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 16 I/O queues of 128 entries, 8 KiB in capsules, 16 MiB in flight, 1024 controllers, 16 a host; 10 s for the handshake, 30 s of stall.
+    /// 16 I/O queues of 256 entries, 8 KiB in capsules, 16 MiB in flight, 1024 controllers, 16 a host; 10 s for the handshake, 30 s of stall.
     fn default() -> Limits {
         Limits {
             io_queues: 16,
-            queue_entries: 128,
+            queue_entries: 256,
             in_capsule_bytes: 8 << 10,
             bytes_in_flight: 16 << 20,
             controllers: 1024,

@@ -1,0 +1,332 @@
+//! The speed of a drive over NVMe/TCP on loopback: `cargo run --release -p toroid-nvme-bench -- --write`.
+//!
+//! Client and target are one thread each, on a processor each, in one process: the target's thread opens the drive, whose own threads stay on its
+//! processor. Reads are of random places of a file that the page cache holds, so that what is measured is the drive and its transport, not a
+//! medium. `compute.rs` measures a command that triggers a program, with all processors.
+
+mod compute;
+mod report;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use rustix::thread::{CpuSet, sched_setaffinity};
+use toroid_drive::image::{self, FormatOptions, Image};
+use toroid_drive::{Drive, DriveConfig};
+use toroid_engine::backend::cpu::CpuBackend;
+use toroid_nvme::tcp::client::{Address, ConnectOptions, TcpHost};
+use toroid_nvme::tcp::initiator::Digests;
+use toroid_nvme::tcp::server::serve;
+use toroid_nvme::tcp::target::{Hosts, Limits, Subsystem, Target};
+use toroid_nvme::{Host, Request, Sqe, write_blocks};
+
+use crate::report::{Row, Unit};
+
+/// What a row can fail with.
+pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
+
+const NQN: &str = "nqn.2024-01.io.example:bench";
+/// Bytes that random reads choose from.
+const SPAN: u64 = 256 << 20;
+const BLOCK: u64 = 4096;
+
+/// Measures a drive over NVMe/TCP on loopback.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// Seconds of each of a row's runs
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Runs of each row
+    #[arg(long, default_value_t = 5)]
+    runs: usize,
+    /// Where the image is put; the system's temporary folder without this
+    #[arg(long)]
+    folder: Option<PathBuf>,
+    /// Leave out the row of a command that triggers a program
+    #[arg(long)]
+    plain: bool,
+    /// Write nvme.md and nvme.json to docs/results
+    #[arg(long, conflicts_with = "plain")]
+    write: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("nvme bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), Error> {
+    let load = report::load_average();
+    let mut rows = plain(arguments)?;
+    if !arguments.plain {
+        rows.push(compute::row(arguments.folder.as_deref())?);
+    }
+    let markdown = report::markdown(&rows, &load);
+    print!("{markdown}");
+    if arguments.write {
+        let results = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results"));
+        std::fs::write(results.join("nvme.md"), markdown)?;
+        std::fs::write(results.join("nvme.json"), report::json(&rows)?)?;
+    }
+    Ok(())
+}
+
+/// Keeps the calling thread, and those that it will start, on one processor.
+fn pin(processor: usize) -> Result<(), Error> {
+    let mut set = CpuSet::new();
+    set.set(processor);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Puts an image into a folder of its own, which is deleted with the result.
+pub(crate) fn make_image(
+    folder: Option<&Path>,
+    options: &FormatOptions,
+) -> Result<(tempfile::TempDir, PathBuf), Error> {
+    let folder = match folder {
+        Some(folder) => tempfile::tempdir_in(folder)?,
+        None => tempfile::tempdir()?,
+    };
+    let path = folder.path().join("drive.img");
+    image::format(&path, options)?;
+    Ok((folder, path))
+}
+
+/// Serves a drive on loopback from the calling thread until the process ends; tells where.
+pub(crate) fn serve_here(
+    path: &Path,
+    started: std::sync::mpsc::Sender<(SocketAddr, Arc<Drive>)>,
+) -> Result<(), Error> {
+    let backend = CpuBackend::new(toroid_tfhe::noise::Path::Fast);
+    let drive = Drive::open(Image::open(path)?, DriveConfig::new(Arc::new(backend)))?;
+    let drive = Arc::new(drive);
+    let behind = Arc::clone(&drive);
+    let subsystem = Subsystem {
+        nqn: NQN.to_owned(),
+        storage: Arc::new(move |_: &str| Ok(Arc::clone(&behind) as Arc<dyn Host>)),
+        hosts: Hosts::Any,
+    };
+    let target = Target::new(vec![subsystem], Limits::default(), None)?;
+    let runtime = runtime()?;
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        started.send((listener.local_addr()?, drive))?;
+        serve(listener, target, 64, std::future::pending()).await?;
+        Ok(())
+    })
+}
+
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Error> {
+    Ok(tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?)
+}
+
+pub(crate) async fn connect(address: SocketAddr, digests: Digests) -> Result<TcpHost, Error> {
+    let address = Address {
+        host: address.ip().to_string(),
+        port: address.port(),
+        nqn: NQN.to_owned(),
+    };
+    let options = ConnectOptions {
+        digests,
+        ..ConnectOptions::new("nqn.2024-01.io.example:client", [1; 16])
+    };
+    Ok(TcpHost::connect(&address, &options).await?)
+}
+
+/// The rows of plain reads and writes.
+fn plain(arguments: &Arguments) -> Result<Vec<Row>, Error> {
+    let options = FormatOptions {
+        size: 2 * SPAN,
+        swap: 16 << 20,
+        ..FormatOptions::default()
+    };
+    let (_folder, path) = make_image(arguments.folder.as_deref(), &options)?;
+    let (started, address) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let result = pin(0).and_then(|()| serve_here(&path, started));
+        if let Err(error) = result {
+            eprintln!("target: {error}");
+        }
+    });
+    let (address, _drive) = address.recv()?;
+    pin(1)?;
+    runtime()?.block_on(async {
+        let host = connect(address, Digests::default()).await?;
+        let noise: Vec<u8> = (0..1 << 20)
+            .map(|i: u32| (i.wrapping_mul(0x9E37_79B9) >> 24) as u8)
+            .collect();
+        for slba in (0..SPAN / BLOCK).step_by(noise.len() / BLOCK as usize) {
+            write_blocks(&host, 1, slba, &noise, &[], false).await?;
+        }
+        let digested = connect(
+            address,
+            Digests {
+                header: true,
+                data: true,
+            },
+        )
+        .await?;
+        let all = [
+            Load {
+                name: "4 KiB random read, queue depth 128",
+                depth: 128,
+                bytes: 4 << 10,
+                write: false,
+                unit: Unit::Iops,
+                bar: Some(100_000.0),
+                host: &host,
+            },
+            Load {
+                name: "4 KiB random read, queue depth 1",
+                depth: 1,
+                bytes: 4 << 10,
+                write: false,
+                unit: Unit::Iops,
+                bar: Some(20_000.0),
+                host: &host,
+            },
+            Load {
+                name: "128 KiB read, queue depth 16",
+                depth: 16,
+                bytes: 128 << 10,
+                write: false,
+                unit: Unit::Bytes,
+                bar: Some(1.5e9),
+                host: &host,
+            },
+            Load {
+                name: "4 KiB random read, queue depth 128, both digests",
+                depth: 128,
+                bytes: 4 << 10,
+                write: false,
+                unit: Unit::Iops,
+                bar: None,
+                host: &digested,
+            },
+            Load {
+                name: "128 KiB read, queue depth 16, both digests",
+                depth: 16,
+                bytes: 128 << 10,
+                write: false,
+                unit: Unit::Bytes,
+                bar: None,
+                host: &digested,
+            },
+            Load {
+                name: "4 KiB random write, queue depth 128",
+                depth: 128,
+                bytes: 4 << 10,
+                write: true,
+                unit: Unit::Iops,
+                bar: None,
+                host: &host,
+            },
+            Load {
+                name: "128 KiB write, queue depth 16",
+                depth: 16,
+                bytes: 128 << 10,
+                write: true,
+                unit: Unit::Bytes,
+                bar: None,
+                host: &host,
+            },
+        ];
+        let mut rows = Vec::new();
+        for load in &all {
+            eprintln!("measuring {} …", load.name);
+            let mut rates = Vec::new();
+            for _ in 0..arguments.runs.max(1) {
+                rates.push(
+                    load.rate(Duration::from_secs_f64(arguments.seconds))
+                        .await?,
+                );
+            }
+            rows.push(Row::throughput(load.name, load.unit, rates, load.bar));
+        }
+        Ok(rows)
+    })
+}
+
+/// One kind of load.
+struct Load<'a> {
+    name: &'static str,
+    depth: usize,
+    bytes: u64,
+    write: bool,
+    unit: Unit,
+    bar: Option<f64>,
+    host: &'a TcpHost,
+}
+
+impl Load<'_> {
+    /// Commands (or bytes) a second.
+    async fn rate(&self, time: Duration) -> Result<f64, Error> {
+        let blocks = self.bytes / BLOCK;
+        let done = AtomicU64::new(0);
+        let start = Instant::now();
+        let end = start + time;
+        let lanes = (0..self.depth as u64).map(|lane| {
+            let done = &done;
+            async move {
+                let mut random = Random(lane + 1);
+                let data = vec![lane as u8; if self.write { self.bytes as usize } else { 0 }];
+                while Instant::now() < end {
+                    let slba = random.next() % (SPAN / self.bytes) * blocks;
+                    let nlb = (blocks - 1) as u16;
+                    let sqe = match self.write {
+                        true => Sqe::write(0, 1, slba, nlb),
+                        false => Sqe::read(0, 1, slba, nlb),
+                    };
+                    let data = data.clone();
+                    let metadata = Vec::new();
+                    let response = self
+                        .host
+                        .submit(Request {
+                            sqe,
+                            data,
+                            metadata,
+                        })
+                        .await;
+                    let status = response.cqe.status();
+                    let expected = if self.write { 0 } else { self.bytes as usize };
+                    if !status.is_success() || response.data.len() != expected {
+                        return Err(Error::from(format!("{sqe}: {status}")));
+                    }
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(())
+            }
+        });
+        futures::future::try_join_all(lanes).await?;
+        let rate = done.into_inner() as f64 / start.elapsed().as_secs_f64();
+        Ok(match self.unit {
+            Unit::Bytes => rate * self.bytes as f64,
+            _ => rate,
+        })
+    }
+}
+
+/// A sequence that spreads reads, quick to compute (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
