@@ -151,20 +151,18 @@ pub fn format(path: &Path, options: &FormatOptions) -> Result<ImageInfo, ImageEr
     let layout = info.layout()?;
     let total = layout.total * u64::from(info.block_size());
     let failed = |action| at(action, path);
-    let file = open_locked(
-        path,
-        "create",
-        OpenOptions::new()
-            .create(options.overwrite)
-            .create_new(!options.overwrite),
-    )?;
+    let creation = if options.overwrite {
+        Creation::Replace
+    } else {
+        Creation::New
+    };
+    let file = open_locked(path, creation)?;
     let device = is_block_device(&file).map_err(failed("open"))?;
     if device {
         let found = size_of(&file).map_err(failed("read the size of"))?;
         if found < total {
-            return Err(ImageError::Truncated {
-                expected: total,
-                found,
+            return Err(ImageError::Options {
+                reason: format!("{total} bytes on a block device of {found}"),
             });
         }
     }
@@ -213,25 +211,40 @@ fn at<'a>(action: &'static str, path: &'a Path) -> impl Fn(io::Error) -> ImageEr
     }
 }
 
+/// Whether a file that is opened is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Creation {
+    No,
+    New,
+    Replace,
+}
+
 /// Opens a file for reading and writing, and locks it against other drives: a block device against mounts as well.
-fn open_locked(
-    path: &Path,
-    action: &'static str,
-    options: &mut OpenOptions,
-) -> Result<File, ImageError> {
+fn open_locked(path: &Path, creation: Creation) -> Result<File, ImageError> {
     let locked = || ImageError::Locked {
         path: path.to_owned(),
     };
+    let device =
+        std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
+    let mut options = OpenOptions::new();
     options.read(true).write(true);
-    if std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device()) {
+    if device && creation != Creation::New {
         options.custom_flags(OFlags::EXCL.bits() as i32);
+    } else {
+        options
+            .create(creation == Creation::Replace)
+            .create_new(creation == Creation::New);
     }
     let file = options.open(path).map_err(|error| {
-        if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) {
-            locked()
-        } else {
-            at(action, path)(error)
+        if device && error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) {
+            return locked();
         }
+        let action = if creation == Creation::No {
+            "open"
+        } else {
+            "create"
+        };
+        at(action, path)(error)
     })?;
     check_kind(&file, path)?;
     match file.try_lock() {
@@ -760,7 +773,7 @@ struct Extent<'a> {
 const METADATA_SIZE: u64 = ScMetadata::SIZE as u64;
 
 fn open_file(path: &Path, options: IoOptions) -> Result<(FileSsd, ImageInfo, Layout), ImageError> {
-    let file = open_locked(path, "open", &mut OpenOptions::new())?;
+    let file = open_locked(path, Creation::No)?;
     let info = read_info(&file, path)?;
     let layout = info.layout()?;
     let ssd = FileSsd::with_options(file, info.block_size(), layout.total, options)
