@@ -61,7 +61,10 @@ impl Buffer {
     /// `len` zeroes, aligned.
     pub(super) fn aligned(len: usize) -> Buffer {
         let mut bytes = vec![0; len + DIRECT_ALIGNMENT];
-        let start = bytes.as_ptr().align_offset(DIRECT_ALIGNMENT).min(len);
+        let start = bytes
+            .as_ptr()
+            .align_offset(DIRECT_ALIGNMENT)
+            .min(DIRECT_ALIGNMENT);
         bytes.truncate(start + len);
         Buffer { bytes, start }
     }
