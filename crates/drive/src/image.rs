@@ -689,10 +689,18 @@ impl Image {
         if via == Via::Thread {
             return self.ssd.read(lba, &mut buf).map(|()| buf);
         }
-        if self.ssd.try_read_now(lba, &mut buf)? {
+        self.submit(Operation::Read { lba, buf }).await
+    }
+
+    /// Fills `buf`, which is zero, with blocks from `lba` of the SSD on that are about to be written over: often they are a
+    /// hole, or still in memory.
+    async fn get_old(&self, via: Via, lba: u64, mut buf: Vec<u8>) -> Result<Vec<u8>, SsdError> {
+        let at_once = via == Via::Submission
+            && (self.ssd.is_hole(lba, self.count(&buf)) || self.ssd.try_read_now(lba, &mut buf)?);
+        if at_once {
             return Ok(buf);
         }
-        self.submit(Operation::Read { lba, buf }).await
+        self.get(via, lba, buf).await
     }
 
     /// Writes blocks from `lba` of the SSD on.
@@ -732,7 +740,7 @@ impl Image {
         bytes: Cow<'a, [u8]>,
     ) -> Result<Extent<'a>, SsdError> {
         let (block, from, old) = self.frame(area, offset, bytes.len() as u64);
-        let old = self.get(via, block, old).await?;
+        let old = self.get_old(via, block, old).await?;
         let new = if old.len() == bytes.len() {
             bytes
         } else {

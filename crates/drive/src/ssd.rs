@@ -51,6 +51,12 @@ pub trait Ssd: Send + Sync {
         Ok(false)
     }
 
+    /// Whether `count` blocks from `lba` on are known to be zero because nothing was ever written to them. To ask is much
+    /// cheaper than to read them.
+    fn is_hole(&self, _lba: u64, _count: u64) -> bool {
+        false
+    }
+
     /// Whether [`Ssd::submit`] returns without waiting for the medium.
     fn is_asynchronous(&self) -> bool {
         false

@@ -435,6 +435,12 @@ impl Ssd for FileSsd {
         }
     }
 
+    fn is_hole(&self, lba: u64, count: u64) -> bool {
+        let medium = &self.medium;
+        check_range(lba, count, medium.blocks).is_ok()
+            && medium.is_hole(medium.offset(lba), medium.offset(count))
+    }
+
     fn is_asynchronous(&self) -> bool {
         true
     }
