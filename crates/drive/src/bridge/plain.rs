@@ -9,7 +9,7 @@
 //!   one lock of the image (read). If a read turns out to have metadata, the rest of the command, with what was read, goes to
 //!   a thread.
 //! - *Second half.* Blocks are plain if their clusters' metadata are in memory and no run is registered there. A read answered
-//!   at once holds the lock of [`SecondHalf::try_begin_read`] meanwhile, as one on a thread does. One that waits for the SSD
+//!   at once holds the lock of `SecondHalf::try_begin_read` meanwhile, as one on a thread does. One that waits for the SSD
 //!   cannot hold it; it looks for a run again when it has the data, and begins anew on a thread if there is one, so that a
 //!   sample is never delivered in place of its program's result. A run that came and went in between belongs to commands that
 //!   overlap with the read in time, towards which NVMe orders nothing. Writes to the second half, which register, and
