@@ -32,6 +32,7 @@
 //! sample (the data is written first). Only the host can know, as with any drive: the command has not completed.
 
 mod log;
+mod plain;
 mod second_half;
 mod ssd_side;
 pub mod status;
@@ -55,6 +56,7 @@ pub use log::{
 pub use ssd_side::SWAP_NSID;
 
 pub(crate) use log::Log;
+pub(crate) use plain::{Ended, Plain};
 pub(crate) use ssd_side::{NSID, SsdSide};
 pub(crate) use status::Fault;
 pub(crate) use workers::{Queue, Workers};
@@ -139,6 +141,13 @@ impl Context {
     }
 }
 
+/// What a read has brought from the SSD.
+pub(crate) struct Fetched {
+    io: Io,
+    data: Vec<u8>,
+    metadata: Vec<u8>,
+}
+
 /// What is left of a command.
 pub(crate) enum Step {
     Done(Reply),
@@ -214,8 +223,7 @@ impl Bridge {
             Command::Flush { .. } => {
                 self.ssd
                     .submit(Sqe::flush(context.cid(), NSID), Transfer::None)?;
-                self.log.count(|statistics| statistics.flushes += 1);
-                return Ok(Step::Done(Reply::of(Effect::None)));
+                return Ok(Step::Done(self.was_flushed()));
             }
             Command::Compare(io) => self.compare(context, io, &request),
             Command::WriteZeroes { io, .. } => {
@@ -288,6 +296,24 @@ impl Bridge {
         {
             second_half.overlay(io.slba, &mut data);
         }
+        self.fetched(context, Fetched { io, data, metadata }, run)
+    }
+
+    /// Goes on with a read in the NVMe form, of which `fetched` has come from the SSD.
+    pub(crate) fn go_on(&self, context: &mut Context, fetched: Fetched) -> Result<Step, Fault> {
+        if context.cancel.is_cancelled() {
+            return Err(Fault::cancelled());
+        }
+        self.fetched(context, fetched, None)
+    }
+
+    fn fetched(
+        &self,
+        context: &mut Context,
+        fetched: Fetched,
+        run: Option<RunView>,
+    ) -> Result<Step, Fault> {
+        let Fetched { io, data, metadata } = fetched;
         let Some(object) = self.object(context, io, run, &metadata, false)? else {
             return Ok(Step::Done(self.was_read(data, metadata, Effect::None)));
         };
@@ -337,13 +363,13 @@ impl Bridge {
             && second_half.contains(io.slba, u64::from(io.blocks))?
         {
             self.register(context, second_half, io, &data)?;
-            return Ok(Step::Done(self.was_written(&data, Effect::None)));
+            return Ok(Step::Done(self.was_written(data.len(), Effect::None)));
         }
         self.load_metadata(context, io)?;
         let run = self.find_run(io)?;
         let Some(object) = self.object(context, io, run, &metadata, true)? else {
             self.put(context, io, &data, &metadata)?;
-            return Ok(Step::Done(self.was_written(&data, Effect::None)));
+            return Ok(Step::Done(self.was_written(data.len(), Effect::None)));
         };
         if object.sc.vr().ty() == VrType::TlweCow && self.has_program(object.sc.vr()) {
             object.check_whole()?;
@@ -361,15 +387,22 @@ impl Bridge {
                 Ok(self.put_object(context, io, &data, &metadata, &object, None)?)
             })?;
         self.stored(&object);
-        Ok(Step::Done(self.was_written(&data, Effect::stored(outcome))))
+        Ok(Step::Done(
+            self.was_written(data.len(), Effect::stored(outcome)),
+        ))
     }
 
-    fn was_written(&self, data: &[u8], effect: Effect) -> Reply {
+    fn was_written(&self, bytes: usize, effect: Effect) -> Reply {
         self.log.count(|statistics| {
             statistics.writes += 1;
-            statistics.bytes_written += data.len() as u64;
+            statistics.bytes_written += bytes as u64;
         });
         Reply::of(effect)
+    }
+
+    fn was_flushed(&self) -> Reply {
+        self.log.count(|statistics| statistics.flushes += 1);
+        Reply::of(Effect::None)
     }
 
     fn stored(&self, object: &Object) {
@@ -446,7 +479,7 @@ impl Bridge {
         self.stored(&object);
         self.program_ran(cid, vr, &outcome);
         if write {
-            return Ok(self.was_written(&data, Effect::Computed));
+            return Ok(self.was_written(data.len(), Effect::Computed));
         }
         if let (Some(second_half), Some(run)) = (&self.second_half, &object.run) {
             second_half.delivered(run, result);
@@ -484,12 +517,24 @@ impl Bridge {
         VrNumber::program(vr.key_id()).is_ok_and(|program| self.engine.info(program).is_some())
     }
 
+    /// Room for blocks and their NVMe metadata.
+    fn buffers(&self, io: Io) -> Fetched {
+        let blocks = io.blocks as usize;
+        let metadata_size = usize::from(self.ssd.image().info().metadata_size());
+        Fetched {
+            io,
+            data: vec![0; blocks * self.block_size],
+            metadata: vec![0; blocks * metadata_size],
+        }
+    }
+
     /// Reads blocks and their NVMe metadata.
     fn fetch(&self, context: &Context, io: Io) -> Result<(Vec<u8>, Vec<u8>), Fault> {
-        let blocks = io.blocks as usize;
-        let mut data = vec![0; blocks * self.block_size];
-        let metadata_size = usize::from(self.ssd.image().info().metadata_size());
-        let mut metadata = vec![0; blocks * metadata_size];
+        let Fetched {
+            mut data,
+            mut metadata,
+            ..
+        } = self.buffers(io);
         let transfer = Transfer::In {
             data: &mut data,
             metadata: &mut metadata,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use futures::channel::oneshot;
 use futures::future::{BoxFuture, FutureExt};
@@ -13,11 +13,12 @@ use toroid_nvme::{
 };
 
 use crate::bridge::{
-    Bridge, Context, DriveStatistics, ErrorLogEntry, Fault, Log, NSID, ProgramRun, Queue, Reply,
-    SsdSide, Step, TraceEvent, TraceKind, Workers, status,
+    Bridge, Context, DriveStatistics, Ended, ErrorLogEntry, Fault, Log, NSID, Plain, ProgramRun,
+    Queue, Reply, SsdSide, Step, TraceEvent, TraceKind, Workers, status,
 };
 use crate::image::{Image, ImageError};
 use crate::ssd::SsdError;
+use crate::task;
 
 /// MDTS unless another is asked for.
 const DEFAULT_MDTS: u32 = 1 << 20;
@@ -84,7 +85,8 @@ pub enum DriveError {
 /// also work on virtual registers and run programs, as [`bridge`](crate::bridge) describes.
 ///
 /// Commands start when they are submitted, whether or not the future is polled, and run to their end on the drive's own
-/// threads; none of them waits for a program but those that trigger one. Programs run one at a time, in the order in which
+/// threads, or at once if they only read plain data that are in memory; none of them waits for a program but those that
+/// trigger one. Programs run one at a time, in the order in which
 /// their triggers were ready. The same thread-safe drive serves any number of hosts.
 ///
 /// Dropping the drive cancels what is under way and waits for it; [`Drive::shutdown`] lets it end and flushes.
@@ -93,6 +95,7 @@ pub struct Drive {
     in_flight: Arc<InFlight>,
     closed: AtomicBool,
     serial: AtomicU64,
+    on_ssd: Arc<OnSsd>,
     /// Runs one program at a time, as the engine does, so that no thread waits for another's program.
     programs: Workers,
     commands: Workers,
@@ -105,6 +108,43 @@ struct InFlight(Mutex<HashMap<u64, (u16, CancelToken)>>);
 impl InFlight {
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, (u16, CancelToken)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counts the commands that wait for the SSD on no thread of the drive's.
+#[derive(Default)]
+struct OnSsd {
+    count: Mutex<usize>,
+    none: Condvar,
+}
+
+impl OnSsd {
+    fn lock(&self) -> MutexGuard<'_, usize> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// To be held by such a command, from before it looks whether the drive is closed.
+    fn enter(self: &Arc<OnSsd>) -> OnSsdGuard {
+        *self.lock() += 1;
+        OnSsdGuard(Arc::clone(self))
+    }
+
+    /// Waits until there are none.
+    fn wait(&self) {
+        let none = self.none.wait_while(self.lock(), |count| *count > 0);
+        drop(none.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+struct OnSsdGuard(Arc<OnSsd>);
+
+impl Drop for OnSsdGuard {
+    fn drop(&mut self) {
+        let mut count = self.0.lock();
+        *count -= 1;
+        if *count == 0 {
+            self.0.none.notify_all();
+        }
     }
 }
 
@@ -209,6 +249,7 @@ impl Drive {
             in_flight: Arc::default(),
             closed: AtomicBool::new(false),
             serial: AtomicU64::new(0),
+            on_ssd: Arc::default(),
             programs: Workers::new("toroid-program", 1).map_err(DriveError::Thread)?,
             commands: Workers::new("toroid-command", threads.clamp(4, 16))
                 .map_err(DriveError::Thread)?,
@@ -234,7 +275,8 @@ impl Drive {
             context,
             answer: Some(answer),
         };
-        if self.closed.load(Ordering::Acquire) {
+        let on_ssd = self.on_ssd.enter();
+        if self.closed.load(Ordering::SeqCst) {
             pending.complete(Err(Fault::new(
                 Status::ABORTED_SQ_DELETION,
                 "the drive is shut down",
@@ -242,9 +284,34 @@ impl Drive {
             return receiver;
         }
         let programs = Arc::clone(self.programs.queue());
-        self.commands
-            .queue()
-            .push(move || execute(pending, request, &programs));
+        let commands = self.commands.queue();
+        match self.bridge.plain(&pending.context, request) {
+            Plain::Done(result) => pending.complete(result),
+            Plain::No(request) => commands.push(move || {
+                let step = (pending.bridge).start(&mut pending.context, request);
+                go_on(pending, step, &programs);
+            }),
+            Plain::Waits(ended) => {
+                let commands = Arc::clone(commands);
+                task::spawn(Box::pin(async move {
+                    // Given up last, when nothing of the command holds the image any more.
+                    let _on_ssd = on_ssd;
+                    let mut pending = pending;
+                    match ended.await {
+                        Ok(Ended::Done(reply)) => pending.complete(Ok(reply)),
+                        Err(fault) => pending.complete(Err(fault)),
+                        Ok(Ended::Fetched(fetched)) => commands.push(move || {
+                            let step = (pending.bridge).go_on(&mut pending.context, fetched);
+                            go_on(pending, step, &programs);
+                        }),
+                        Ok(Ended::Again(request)) => commands.push(move || {
+                            let step = (pending.bridge).start(&mut pending.context, request);
+                            go_on(pending, step, &programs);
+                        }),
+                    }
+                }));
+            }
+        }
         receiver
     }
 
@@ -274,7 +341,8 @@ impl Drive {
     /// # Errors
     /// [`DriveError::Flush`].
     pub fn shutdown(&self) -> Result<(), DriveError> {
-        self.closed.store(true, Ordering::Release);
+        self.closed.store(true, Ordering::SeqCst);
+        self.on_ssd.wait();
         self.commands.close();
         self.programs.close();
         let image = self.bridge.ssd.image();
@@ -350,13 +418,12 @@ impl Drive {
     }
 }
 
-/// Executes a command as far as a program, which it leaves to the thread for programs.
-fn execute(mut pending: Pending, request: Request, programs: &Queue) {
-    let bridge = Arc::clone(&pending.bridge);
-    match bridge.start(&mut pending.context, request) {
+/// Ends a command, but for a program, which it leaves to the thread for programs.
+fn go_on(mut pending: Pending, step: Result<Step, Fault>, programs: &Queue) {
+    match step {
         Ok(Step::Done(reply)) => pending.complete(Ok(reply)),
         Ok(Step::Run(trigger)) => programs.push(move || {
-            let result = bridge.run(&pending.context, *trigger);
+            let result = pending.bridge.run(&pending.context, *trigger);
             pending.complete(result);
         }),
         Err(fault) => pending.complete(Err(fault)),
@@ -365,8 +432,9 @@ fn execute(mut pending: Pending, request: Request, programs: &Queue) {
 
 impl Drop for Drive {
     fn drop(&mut self) {
-        self.closed.store(true, Ordering::Release);
+        self.closed.store(true, Ordering::SeqCst);
         self.cancel_all();
+        self.on_ssd.wait();
         self.commands.close();
         self.programs.close();
     }

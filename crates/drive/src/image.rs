@@ -1,25 +1,33 @@
-//! The drive image: one sparse file that is the whole SSD of a drive.
+//! The drive image: one sparse file, or a block device, that is the whole SSD of a drive.
 //!
 //! In order, in blocks: a header (block 0), the namespace's blocks, 64 bytes of metadata for each of them (where the namespace
 //! has metadata), and the swap area for paging. All integers are little-endian, and every area's place follows from the
 //! sizes, so that the header's copy of it is a check.
 
 mod layout;
+mod locks;
 mod size;
 
 use std::borrow::Cow;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use futures::channel::oneshot;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use thiserror::Error;
 use toroid_nvme::NamespaceError;
 
 use crate::metadata::ScMetadata;
-use crate::ssd::{FileSsd, Ssd, SsdError};
+use crate::ssd::{FaultySsd, FileSsd, Injection, IoOptions, Operation, Ssd, SsdError, size_of};
+use crate::task::block_on;
 
 use layout::{HEADER_SIZE, Header, Layout};
+use locks::RangeLocks;
 
 pub use layout::{ImageInfo, MetadataMode};
 pub use size::{SizeError, display_size, parse_size};
@@ -37,14 +45,14 @@ pub enum ImageError {
         /// What the operating system said.
         source: io::Error,
     },
-    /// A drive has the file open.
-    #[error("{} is in use by another drive", path.display())]
+    /// A drive has the file open, or somebody uses the block device.
+    #[error("{} is in use by another drive, or mounted", path.display())]
     Locked {
         /// The file.
         path: PathBuf,
     },
-    /// A directory, a device or the like.
-    #[error("{} is not a regular file", path.display())]
+    /// A directory, a character device or the like.
+    #[error("{} is neither a regular file nor a block device", path.display())]
     NotAFile {
         /// The path.
         path: PathBuf,
@@ -113,7 +121,7 @@ pub struct FormatOptions {
     pub swap: u64,
     /// A name for people: up to 64 bytes without control characters.
     pub label: String,
-    /// Whether a file that is there already is replaced.
+    /// Whether a file that is there already is replaced. A block device always is there.
     pub overwrite: bool,
 }
 
@@ -132,7 +140,8 @@ impl Default for FormatOptions {
     }
 }
 
-/// Makes an image at `path`. It is sparse: nothing but the header takes space.
+/// Makes an image at `path`. In a file it is sparse: nothing but the header takes space. On a block device its blocks become
+/// zero, which takes long where the device has no quick way for that.
 ///
 /// # Errors
 /// Fails, and leaves the file as it was, when a size is impossible, when the file exists and is not to be replaced, or when a
@@ -140,27 +149,42 @@ impl Default for FormatOptions {
 pub fn format(path: &Path, options: &FormatOptions) -> Result<ImageInfo, ImageError> {
     let info = describe(options)?;
     let layout = info.layout()?;
+    let total = layout.total * u64::from(info.block_size());
     let failed = |action| at(action, path);
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(options.overwrite)
-        .create_new(!options.overwrite)
-        .open(path)
-        .map_err(failed("create"))?;
-    lock(&file, path)?;
+    let creation = if options.overwrite {
+        Creation::Replace
+    } else {
+        Creation::New
+    };
+    let file = open_locked(path, creation)?;
+    let device = is_block_device(&file).map_err(failed("open"))?;
+    if device {
+        let found = size_of(&file).map_err(failed("read the size of"))?;
+        if found < total {
+            return Err(ImageError::Options {
+                reason: format!("{total} bytes on a block device of {found}"),
+            });
+        }
+    }
     let written = (|| {
-        file.set_len(0).map_err(failed("empty"))?;
-        file.set_len(layout.total * u64::from(info.block_size()))
-            .map_err(failed("set the size of"))?;
+        if !device {
+            file.set_len(0).map_err(failed("empty"))?;
+            file.set_len(total).map_err(failed("set the size of"))?;
+        }
         let ssd = FileSsd::new(
             file.try_clone().map_err(failed("open"))?,
             info.block_size(),
             layout.total,
         )
         .map_err(failed("open"))?;
+        if device {
+            ssd.write_zeroes(0, layout.total)?;
+        }
         write_header(&ssd, &info, &layout)?;
         file.sync_all().map_err(failed("write"))?;
+        if device {
+            return Ok(());
+        }
         sync_directory(path).map_err(failed("write the directory of"))
     })();
     if written.is_err() && !options.overwrite {
@@ -187,20 +211,61 @@ fn at<'a>(action: &'static str, path: &'a Path) -> impl Fn(io::Error) -> ImageEr
     }
 }
 
-fn lock(file: &File, path: &Path) -> Result<(), ImageError> {
-    let kind = file.metadata().map_err(at("open", path))?.file_type();
-    if !kind.is_file() {
-        return Err(ImageError::NotAFile {
-            path: path.to_owned(),
-        });
+/// Whether a file that is opened is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Creation {
+    No,
+    New,
+    Replace,
+}
+
+/// Opens a file for reading and writing, and locks it against other drives: a block device against mounts as well.
+fn open_locked(path: &Path, creation: Creation) -> Result<File, ImageError> {
+    let locked = || ImageError::Locked {
+        path: path.to_owned(),
+    };
+    let device =
+        std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    if device && creation != Creation::New {
+        options.custom_flags(OFlags::EXCL.bits() as i32);
+    } else {
+        options
+            .create(creation == Creation::Replace)
+            .create_new(creation == Creation::New);
     }
+    let file = options.open(path).map_err(|error| {
+        if device && error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) {
+            return locked();
+        }
+        let action = if creation == Creation::No {
+            "open"
+        } else {
+            "create"
+        };
+        at(action, path)(error)
+    })?;
+    check_kind(&file, path)?;
     match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(ImageError::Locked {
-            path: path.to_owned(),
-        }),
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(locked()),
         Err(TryLockError::Error(source)) => Err(at("lock", path)(source)),
     }
+}
+
+fn is_block_device(file: &File) -> io::Result<bool> {
+    Ok(file.metadata()?.file_type().is_block_device())
+}
+
+fn check_kind(file: &File, path: &Path) -> Result<(), ImageError> {
+    let kind = file.metadata().map_err(at("open", path))?.file_type();
+    if kind.is_file() || kind.is_block_device() {
+        return Ok(());
+    }
+    Err(ImageError::NotAFile {
+        path: path.to_owned(),
+    })
 }
 
 /// Makes the file's name durable.
@@ -226,13 +291,9 @@ fn write_header(ssd: &dyn Ssd, info: &ImageInfo, layout: &Layout) -> Result<(), 
 
 fn read_info(file: &File, path: &Path) -> Result<ImageInfo, ImageError> {
     use std::os::unix::fs::FileExt;
-    let metadata = file.metadata().map_err(at("open", path))?;
-    if !metadata.is_file() {
-        return Err(ImageError::NotAFile {
-            path: path.to_owned(),
-        });
-    }
-    if metadata.len() < HEADER_SIZE as u64 {
+    check_kind(file, path)?;
+    let found = size_of(file).map_err(at("open", path))?;
+    if found < HEADER_SIZE as u64 {
         return Err(ImageError::Foreign);
     }
     let mut header = [0; HEADER_SIZE];
@@ -240,11 +301,8 @@ fn read_info(file: &File, path: &Path) -> Result<ImageInfo, ImageError> {
         .map_err(at("read", path))?;
     let (info, layout) = Header::parse(&header)?;
     let expected = layout.total * u64::from(info.block_size());
-    if metadata.len() < expected {
-        return Err(ImageError::Truncated {
-            expected,
-            found: metadata.len(),
-        });
+    if found < expected {
+        return Err(ImageError::Truncated { expected, found });
     }
     Ok(info)
 }
@@ -262,23 +320,47 @@ pub struct Image {
     ssd: Box<dyn Ssd>,
     info: ImageInfo,
     layout: Layout,
-    namespace: RwLock<()>,
+    /// Of the namespace's blocks. Who writes has all blocks whose metadata share blocks of the metadata area with his.
+    locks: RangeLocks,
     swap: RwLock<()>,
+}
+
+/// How an operation of an image reaches the SSD.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Via {
+    /// The thread waits for the SSD: the future never pends but for a lock.
+    Thread,
+    /// Submitted: nobody waits.
+    Submission,
 }
 
 impl Image {
     /// Opens the image at `path` and locks it, until the image is dropped, against being opened or formatted a second time.
     pub fn open(path: &Path) -> Result<Image, ImageError> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(at("open", path))?;
-        lock(&file, path)?;
-        let info = read_info(&file, path)?;
-        let layout = info.layout()?;
-        let ssd = FileSsd::new(file, info.block_size(), layout.total).map_err(at("open", path))?;
+        Image::open_with(path, IoOptions::default())
+    }
+
+    /// Like [`Image::open`], with a choice of how bytes are moved.
+    pub fn open_with(path: &Path, options: IoOptions) -> Result<Image, ImageError> {
+        let (ssd, info, layout) = open_file(path, options)?;
         Ok(Image::assemble(Box::new(ssd), info, layout))
+    }
+
+    /// Like [`Image::open_with`], for tests of what hosts see of a failing SSD: the block numbers of `faults` are logical
+    /// blocks of the namespace, and both the data and the metadata of a block can be meant (its metadata are behind the
+    /// namespace's last block).
+    #[doc(hidden)]
+    pub fn open_faulty(
+        path: &Path,
+        options: IoOptions,
+        faults: impl IntoIterator<Item = Injection>,
+    ) -> Result<Image, ImageError> {
+        let (ssd, info, layout) = open_file(path, options)?;
+        let faulty = FaultySsd::new(Arc::new(ssd));
+        for fault in faults {
+            faulty.inject(fault.moved_by(layout.namespace));
+        }
+        Ok(Image::assemble(Box::new(faulty), info, layout))
     }
 
     /// Makes an image on `ssd`, whose block size is the option's and whose blocks suffice, and opens it. Old content of the
@@ -306,7 +388,7 @@ impl Image {
             ssd,
             info,
             layout,
-            namespace: RwLock::new(()),
+            locks: RangeLocks::default(),
             swap: RwLock::new(()),
         }
     }
@@ -325,9 +407,69 @@ impl Image {
         metadata: &mut [u8],
     ) -> Result<(), SsdError> {
         self.check_buffers(lba, data.len(), metadata.len())?;
-        let _shared = read(&self.namespace);
+        let range = lba..lba + self.count(data);
+        let _shared = block_on(self.locks.lock(range, false));
         self.ssd.read(self.layout.namespace + lba, data)?;
+        if metadata.is_empty() {
+            // Their place may be beyond the end of an image without metadata.
+            return Ok(());
+        }
         self.read_bytes(self.layout.metadata, lba * METADATA_SIZE, metadata)
+    }
+
+    /// Like [`Image::read_blocks`], if that takes no waiting, neither for the SSD nor for writes under way; says whether.
+    pub(crate) fn try_read_blocks_now(
+        &self,
+        lba: u64,
+        data: &mut [u8],
+        metadata: &mut [u8],
+    ) -> Result<bool, SsdError> {
+        self.check_buffers(lba, data.len(), metadata.len())?;
+        let range = lba..lba + self.count(data);
+        let Some(_shared) = self.locks.lock_now(range, false) else {
+            return Ok(false);
+        };
+        if !self.ssd.try_read_now(self.layout.namespace + lba, data)? {
+            return Ok(false);
+        }
+        if metadata.is_empty() {
+            return Ok(true);
+        }
+        let (block, from, mut old) = self.frame(
+            self.layout.metadata,
+            lba * METADATA_SIZE,
+            metadata.len() as u64,
+        );
+        let read = self.ssd.try_read_now(block, &mut old)?;
+        metadata.copy_from_slice(&old[from..][..metadata.len()]);
+        Ok(read)
+    }
+
+    /// Whether [`Image::submit_read`], [`Image::submit_write`] and [`Image::submit_flush`] never wait on a thread.
+    pub(crate) fn is_asynchronous(&self) -> bool {
+        self.ssd.is_asynchronous()
+    }
+
+    /// [`Image::read_blocks`] of `count` blocks, without waiting: gives data and metadata.
+    pub(crate) async fn submit_read(
+        &self,
+        lba: u64,
+        count: u64,
+    ) -> Result<(Vec<u8>, Vec<u8>), SsdError> {
+        self.check_range(lba, count)?;
+        let _shared = self.locks.lock(lba..lba + count, false).await;
+        let bytes = count as usize * self.info.block_size() as usize;
+        let data = vec![0; bytes];
+        let data = self
+            .get(Via::Submission, self.layout.namespace + lba, data)
+            .await?;
+        let len = count * u64::from(self.info.metadata_size());
+        if len == 0 {
+            return Ok((data, Vec::new()));
+        }
+        let (block, from, old) = self.frame(self.layout.metadata, lba * METADATA_SIZE, len);
+        let old = self.get(Via::Submission, block, old).await?;
+        Ok((data, old[from..][..len as usize].to_vec()))
     }
 
     /// Writes logical blocks from `lba` on: `data`, a whole number of blocks, and `metadata`, 64 bytes a block (empty where the
@@ -339,24 +481,55 @@ impl Image {
         metadata: &[u8],
         fua: bool,
     ) -> Result<(), SsdError> {
+        block_on(self.put_blocks(Via::Thread, lba, data.into(), metadata.into(), fua))
+    }
+
+    /// [`Image::write_blocks`] without waiting.
+    pub(crate) async fn submit_write(
+        &self,
+        lba: u64,
+        data: Vec<u8>,
+        metadata: Vec<u8>,
+        fua: bool,
+    ) -> Result<(), SsdError> {
+        self.put_blocks(Via::Submission, lba, data.into(), metadata.into(), fua)
+            .await
+    }
+
+    async fn put_blocks(
+        &self,
+        via: Via,
+        lba: u64,
+        data: Cow<'_, [u8]>,
+        metadata: Cow<'_, [u8]>,
+        fua: bool,
+    ) -> Result<(), SsdError> {
         self.check_buffers(lba, data.len(), metadata.len())?;
         if data.is_empty() {
             return Ok(());
         }
-        let _exclusive = write(&self.namespace);
+        let range = self.granules(lba, self.count(&data));
+        let _exclusive = self.locks.lock(range, true).await;
         let data_offset = lba * u64::from(self.info.block_size());
-        let mut extents = vec![self.extent(self.layout.namespace, data_offset, data)?];
+        let mut extents = vec![
+            self.extent(via, self.layout.namespace, data_offset, data)
+                .await?,
+        ];
         if !metadata.is_empty() {
-            let extent = self.extent(self.layout.metadata, lba * METADATA_SIZE, metadata)?;
+            let extent = self
+                .extent(via, self.layout.metadata, lba * METADATA_SIZE, metadata)
+                .await?;
             // Plain data over plain data is common, and need not fill the metadata area with zeroes.
             if fua || extent.new != extent.old {
                 extents.push(extent);
             }
         }
-        for (i, extent) in extents.iter().enumerate() {
-            if let Err(error) = self.ssd.write(extent.block, &extent.new, fua) {
-                for undo in &extents[..=i] {
-                    if let Err(undo_error) = self.ssd.write(undo.block, &undo.old, false) {
+        for i in 0..extents.len() {
+            let new = std::mem::take(&mut extents[i].new);
+            if let Err(error) = self.put(via, extents[i].block, new, fua).await {
+                for undo in extents.drain(..=i) {
+                    if let Err(undo_error) = self.put(via, undo.block, undo.old.into(), false).await
+                    {
                         tracing::error!(%error, %undo_error, block = undo.block, "a failed write could not be undone");
                     }
                 }
@@ -370,7 +543,7 @@ impl Image {
     /// of them may have become zero.
     pub fn write_zeroes(&self, lba: u64, count: u64, fua: bool) -> Result<(), SsdError> {
         self.check_range(lba, count)?;
-        let exclusive = write(&self.namespace);
+        let exclusive = block_on(self.locks.lock(self.granules(lba, count), true));
         self.ssd.write_zeroes(self.layout.namespace + lba, count)?;
         if self.info.metadata_size() != 0 {
             self.zero_metadata(lba * METADATA_SIZE, (lba + count) * METADATA_SIZE)?;
@@ -382,6 +555,11 @@ impl Image {
     /// Makes every completed write non-volatile, those to the swap area included.
     pub fn flush(&self) -> Result<(), SsdError> {
         self.ssd.flush()
+    }
+
+    /// [`Image::flush`] without waiting.
+    pub(crate) async fn submit_flush(&self) -> Result<(), SsdError> {
+        self.submit(Operation::Flush).await.map(|_| ())
     }
 
     /// Bytes of the swap area.
@@ -407,7 +585,7 @@ impl Image {
                 .write(self.layout.swap + self.block_of(offset), data, false);
         }
         let _exclusive = write(&self.swap);
-        let extent = self.extent(self.layout.swap, offset, data)?;
+        let extent = block_on(self.extent(Via::Thread, self.layout.swap, offset, data.into()))?;
         self.ssd.write(extent.block, &extent.new, false)
     }
 
@@ -471,33 +649,106 @@ impl Image {
         if self.is_aligned(offset, buf.len()) {
             return self.ssd.read(area + self.block_of(offset), buf);
         }
-        let extent = self.extent(area, offset, buf)?;
-        buf.copy_from_slice(&extent.old[extent.from..][..buf.len()]);
+        let (block, from, mut old) = self.frame(area, offset, buf.len() as u64);
+        self.ssd.read(block, &mut old)?;
+        buf.copy_from_slice(&old[from..][..buf.len()]);
         Ok(())
     }
 
-    /// The blocks that `bytes` at byte `offset` of an area lie in, as they are and as they are to be.
-    fn extent<'a>(&self, area: u64, offset: u64, bytes: &'a [u8]) -> Result<Extent<'a>, SsdError> {
+    /// Number of logical blocks that `data` fills.
+    fn count(&self, data: &[u8]) -> u64 {
+        data.len() as u64 / u64::from(self.info.block_size())
+    }
+
+    /// The range that is locked to write these blocks.
+    fn granules(&self, lba: u64, count: u64) -> Range<u64> {
+        if self.info.metadata_size() == 0 {
+            return lba..lba + count;
+        }
+        let granule = u64::from(self.info.block_size()) / METADATA_SIZE;
+        lba - lba % granule..(lba + count).next_multiple_of(granule)
+    }
+
+    async fn submit(&self, operation: Operation) -> Result<Vec<u8>, SsdError> {
+        let (ended, end) = oneshot::channel();
+        let done = move |result| {
+            // Who asked may have gone away.
+            let _ = ended.send(result);
+        };
+        self.ssd.submit(operation, Box::new(done));
+        end.await.unwrap_or_else(|_| {
+            Err(SsdError::Write {
+                lba: 0,
+                source: io::ErrorKind::BrokenPipe.into(),
+            })
+        })
+    }
+
+    /// Fills `buf` with blocks from `lba` of the SSD on.
+    async fn get(&self, via: Via, lba: u64, mut buf: Vec<u8>) -> Result<Vec<u8>, SsdError> {
+        if via == Via::Thread {
+            return self.ssd.read(lba, &mut buf).map(|()| buf);
+        }
+        self.submit(Operation::Read { lba, buf }).await
+    }
+
+    /// Fills `buf`, which is zero, with blocks from `lba` of the SSD on that are about to be written over: often they are a
+    /// hole, or still in memory.
+    async fn get_old(&self, via: Via, lba: u64, mut buf: Vec<u8>) -> Result<Vec<u8>, SsdError> {
+        let at_once = via == Via::Submission
+            && (self.ssd.is_hole(lba, self.count(&buf)) || self.ssd.try_read_now(lba, &mut buf)?);
+        if at_once {
+            return Ok(buf);
+        }
+        self.get(via, lba, buf).await
+    }
+
+    /// Writes blocks from `lba` of the SSD on.
+    async fn put(
+        &self,
+        via: Via,
+        lba: u64,
+        data: Cow<'_, [u8]>,
+        fua: bool,
+    ) -> Result<(), SsdError> {
+        if via == Via::Thread {
+            return self.ssd.write(lba, &data, fua);
+        }
+        let data = data.into_owned();
+        self.submit(Operation::Write { lba, data, fua })
+            .await
+            .map(|_| ())
+    }
+
+    /// The whole blocks around `len` bytes at byte `offset` of an area: the first, where the bytes start in them, and a buffer
+    /// for them.
+    fn frame(&self, area: u64, offset: u64, len: u64) -> (u64, usize, Vec<u8>) {
         let block_size = u64::from(self.info.block_size());
         let first = self.block_of(offset);
-        let end = (offset + bytes.len() as u64).div_ceil(block_size);
-        let block = area + first;
+        let end = (offset + len).div_ceil(block_size);
         let from = (offset - first * block_size) as usize;
-        let mut old = vec![0; ((end - first) * block_size) as usize];
-        self.ssd.read(block, &mut old)?;
+        let buffer = vec![0; ((end - first) * block_size) as usize];
+        (area + first, from, buffer)
+    }
+
+    /// The blocks that `bytes` at byte `offset` of an area lie in, as they are and as they are to be.
+    async fn extent<'a>(
+        &self,
+        via: Via,
+        area: u64,
+        offset: u64,
+        bytes: Cow<'a, [u8]>,
+    ) -> Result<Extent<'a>, SsdError> {
+        let (block, from, old) = self.frame(area, offset, bytes.len() as u64);
+        let old = self.get_old(via, block, old).await?;
         let new = if old.len() == bytes.len() {
-            Cow::Borrowed(bytes)
+            bytes
         } else {
             let mut new = old.clone();
-            new[from..from + bytes.len()].copy_from_slice(bytes);
+            new[from..from + bytes.len()].copy_from_slice(&bytes);
             Cow::Owned(new)
         };
-        Ok(Extent {
-            block,
-            from,
-            old,
-            new,
-        })
+        Ok(Extent { block, old, new })
     }
 
     /// Sets the bytes of the metadata area in `start..end` to zero.
@@ -508,7 +759,8 @@ impl Image {
         for (from, to) in [(start, inner_start), (inner_end, end)] {
             if from < to {
                 let zeroes = vec![0; (to - from) as usize];
-                let extent = self.extent(self.layout.metadata, from, &zeroes)?;
+                let extent = self.extent(Via::Thread, self.layout.metadata, from, zeroes.into());
+                let extent = block_on(extent)?;
                 if extent.new != extent.old {
                     self.ssd.write(extent.block, &extent.new, false)?;
                 }
@@ -526,13 +778,20 @@ impl Image {
 /// Whole blocks around a run of bytes.
 struct Extent<'a> {
     block: u64,
-    /// Where the run starts in the blocks.
-    from: usize,
     old: Vec<u8>,
     new: Cow<'a, [u8]>,
 }
 
 const METADATA_SIZE: u64 = ScMetadata::SIZE as u64;
+
+fn open_file(path: &Path, options: IoOptions) -> Result<(FileSsd, ImageInfo, Layout), ImageError> {
+    let file = open_locked(path, Creation::No)?;
+    let info = read_info(&file, path)?;
+    let layout = info.layout()?;
+    let ssd = FileSsd::with_options(file, info.block_size(), layout.total, options)
+        .map_err(at("open", path))?;
+    Ok((ssd, info, layout))
+}
 
 fn check_ssd(ssd: &dyn Ssd, info: &ImageInfo, layout: &Layout) -> Result<(), ImageError> {
     if ssd.block_size() != info.block_size() {
@@ -553,7 +812,7 @@ fn check_ssd(ssd: &dyn Ssd, info: &ImageInfo, layout: &Layout) -> Result<(), Ima
     Ok(())
 }
 
-// The locks guard no data that a panic could leave half-changed, so poison means nothing here.
+// The lock guards no data that a panic could leave half-changed, so poison means nothing here.
 
 fn read(lock: &RwLock<()>) -> RwLockReadGuard<'_, ()> {
     lock.read().unwrap_or_else(PoisonError::into_inner)

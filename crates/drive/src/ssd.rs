@@ -1,14 +1,25 @@
-//! The SSD behind the drive: logical blocks in a file ([`FileSsd`]) or, for tests, in memory ([`MemSsd`]).
+//! The SSD behind the drive: logical blocks in a file or on a block device ([`FileSsd`]) or, for tests, in memory ([`MemSsd`])
+//! or on an SSD with faults ([`FaultySsd`]).
+//!
+//! Every SSD can be waited for ([`Ssd::read`] and the others). One that is asynchronous also takes operations that nobody waits
+//! for ([`Ssd::submit`]), and answers reads at once where it can ([`Ssd::try_read_now`]).
 
+mod faulty;
 mod file;
 mod memory;
+mod pool;
+mod transfer;
+mod uring;
 
 use std::io;
+use std::thread::JoinHandle;
 
 use thiserror::Error;
 use toroid_nvme::Status;
 
-pub use file::FileSsd;
+pub use faulty::{FaultySsd, Injection};
+pub(crate) use file::size_of;
+pub use file::{FileSsd, IoEngine, IoMode, IoOptions};
 pub use memory::{Fault, MemSsd};
 
 /// Logical blocks on a medium. All methods can be called from several threads at once; calls that overlap in time and in
@@ -33,7 +44,62 @@ pub trait Ssd: Send + Sync {
 
     /// Makes `count` blocks from `lba` on read as zeroes, and gives their space back where the medium can.
     fn write_zeroes(&self, lba: u64, count: u64) -> Result<(), SsdError>;
+
+    /// Fills `buf` like [`Ssd::read`], and says true, if that takes no waiting for the medium; else says false, with the
+    /// content of `buf` unspecified.
+    fn try_read_now(&self, _lba: u64, _buf: &mut [u8]) -> Result<bool, SsdError> {
+        Ok(false)
+    }
+
+    /// Whether `count` blocks from `lba` on are known to be zero because nothing was ever written to them. To ask is much
+    /// cheaper than to read them.
+    fn is_hole(&self, _lba: u64, _count: u64) -> bool {
+        false
+    }
+
+    /// Whether [`Ssd::submit`] returns without waiting for the medium.
+    fn is_asynchronous(&self) -> bool {
+        false
+    }
+
+    /// Starts an operation, and has `done` called when it has ended: on any thread, and perhaps before this returns. Dropping
+    /// the SSD waits for all of them.
+    fn submit(&self, operation: Operation, done: Done) {
+        done(match operation {
+            Operation::Read { lba, mut buf } => self.read(lba, &mut buf).map(|()| buf),
+            Operation::Write { lba, data, fua } => self.write(lba, &data, fua).map(|()| data),
+            Operation::Flush => self.flush().map(|()| Vec::new()),
+        });
+    }
 }
+
+/// What an SSD can be asked to do without waiting, as the method of the same name does it.
+#[derive(Debug)]
+pub enum Operation {
+    /// [`Ssd::read`].
+    Read {
+        /// First block.
+        lba: u64,
+        /// To be filled: a whole number of blocks.
+        buf: Vec<u8>,
+    },
+    /// [`Ssd::write`].
+    Write {
+        /// First block.
+        lba: u64,
+        /// A whole number of blocks.
+        data: Vec<u8>,
+        /// On non-volatile media when it ends.
+        fua: bool,
+    },
+    /// [`Ssd::flush`].
+    Flush,
+}
+
+/// Told how an operation ended; gets its buffer back.
+///
+/// It may run on the thread that moves all others' bytes too, so it must neither wait nor work for long.
+pub type Done = Box<dyn FnOnce(Result<Vec<u8>, SsdError>) + Send>;
 
 /// Why the SSD did not do what it was asked.
 #[derive(Debug, Error)]
@@ -132,4 +198,12 @@ fn check_buffer(lba: u64, len: usize, block_size: u32, blocks: u64) -> Result<()
         });
     }
     check_range(lba, len as u64 / u64::from(block_size), blocks)
+}
+
+/// Waits for the end of a thread; not if it is the thread itself that lets go of the last of its owners.
+fn join(thread: JoinHandle<()>) {
+    if thread.thread().id() != std::thread::current().id() {
+        // The threads catch panics of others, and have none of their own.
+        let _ = thread.join();
+    }
 }

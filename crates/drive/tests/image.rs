@@ -81,6 +81,22 @@ fn temporary() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
+fn an_image_without_metadata_ends_with_its_blocks() {
+    let options = FormatOptions {
+        metadata_mode: MetadataMode::SecondHalf,
+        size: 4096 * BLOCK as u64,
+        swap: 0,
+        ..small()
+    };
+    let ssd = MemSsd::new(BLOCK as u32, 1 + 2 * 4096);
+    let image = Image::format_on(Box::new(ssd), &options).unwrap();
+    let last = image.info().blocks() - 1;
+    assert_eq!(last, 2 * 4096 - 1);
+    image.write_blocks(last, &[1; BLOCK], &[], true).unwrap();
+    assert_eq!(read(&image, last, 1), (vec![1; BLOCK], Vec::new()));
+}
+
+#[test]
 fn a_large_image_takes_no_space() {
     let (_directory, path) = temporary();
     let options = FormatOptions {

@@ -685,7 +685,7 @@ fn what_is_missing_or_wrong_is_named() {
         (1, "keys info none.key", &["none.key"]),
         (1, "keys info d.img", &["not a Toroid file"]),
         (1, "drive info three.ct", &["three.ct", "not a drive image"]),
-        (1, "drive info keys", &["keys is not a regular file"]),
+        (1, "drive info keys", &["keys is neither a regular file"]),
         (1, "drive info none.img", &["cannot open none.img"]),
         (1, "drive format d.img", &["d.img exists", "--force"]),
         (1, "drive format e.img --size 100", &["e.img"]),

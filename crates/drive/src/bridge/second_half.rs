@@ -6,7 +6,7 @@
 //! what was read of it, cluster by cluster, when first needed.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 use super::status::{Fault, METADATA_INVALID, METADATA_MISMATCH};
 use crate::image::ImageInfo;
@@ -120,6 +120,31 @@ impl SecondHalf {
     /// To be held while data and metadata are looked up that must fit each other.
     pub(crate) fn begin_read(&self) -> RwLockReadGuard<'_, ()> {
         self.updates.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// [`SecondHalf::begin_read`], if nobody changes the second half now.
+    pub(crate) fn try_begin_read(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        match self.updates.try_read() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Whether the blocks are known to be plain data of the first half.
+    pub(crate) fn is_plain(&self, lba: u64, blocks: u64) -> bool {
+        let clusters = lba / self.cluster..(lba + blocks).div_ceil(self.cluster);
+        lba + blocks <= self.half
+            && {
+                let state = self.read();
+                clusters.into_iter().all(|cluster| state.is_loaded(cluster))
+            }
+            && matches!(self.lookup(lba, blocks), Ok(None))
+    }
+
+    /// Whether a command that begins here is on the second half; one that reaches into it from the first is not.
+    pub(crate) fn is_second(&self, lba: u64) -> bool {
+        lba >= self.half
     }
 
     /// Whether the blocks lie in the second half.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toroid_engine::{PagingContext, Swap, SwapError, SwapSlot};
-use toroid_nvme::{Command, DsmRange, Sqe, Status};
+use toroid_nvme::{Command, DsmRange, Io, Sqe, Status};
 
 use super::log::{Log, TraceKind};
 use crate::image::Image;
@@ -55,10 +55,66 @@ impl SsdSide {
     pub(crate) fn submit(&self, sqe: Sqe, transfer: Transfer<'_>) -> Result<(), SsdError> {
         self.log.trace(TraceKind::SsdCommand { sqe });
         let result = self.execute(&sqe, transfer);
+        self.completed(sqe, &result);
+        result
+    }
+
+    fn completed<T>(&self, sqe: Sqe, result: &Result<T, SsdError>) {
         let status = result
             .as_ref()
-            .map_or_else(SsdError::status, |()| Status::SUCCESS);
+            .map_or_else(SsdError::status, |_| Status::SUCCESS);
         self.log.trace(TraceKind::SsdCompletion { sqe, status });
+    }
+
+    /// Executes a read, `sqe`, of blocks of the namespace if that takes no waiting. The trace tells of it afterwards, since what
+    /// would wait is no command yet.
+    pub(crate) fn try_read_now(
+        &self,
+        sqe: Sqe,
+        io: Io,
+        data: &mut [u8],
+        metadata: &mut [u8],
+    ) -> Option<Result<(), SsdError>> {
+        let result = self
+            .image
+            .try_read_blocks_now(io.slba, data, metadata)
+            .map(|read| read.then_some(()))
+            .transpose()?;
+        self.log.trace(TraceKind::SsdCommand { sqe });
+        self.completed(sqe, &result);
+        Some(result)
+    }
+
+    /// Executes a read, `sqe`, of blocks of the namespace without waiting; gives data and metadata.
+    pub(crate) async fn read(&self, sqe: Sqe, io: Io) -> Result<(Vec<u8>, Vec<u8>), SsdError> {
+        self.log.trace(TraceKind::SsdCommand { sqe });
+        let result = self.image.submit_read(io.slba, u64::from(io.blocks)).await;
+        self.completed(sqe, &result);
+        result
+    }
+
+    /// Executes a write, `sqe`, of blocks of the namespace without waiting.
+    pub(crate) async fn write(
+        &self,
+        sqe: Sqe,
+        io: Io,
+        data: Vec<u8>,
+        metadata: Vec<u8>,
+    ) -> Result<(), SsdError> {
+        self.log.trace(TraceKind::SsdCommand { sqe });
+        let result = self
+            .image
+            .submit_write(io.slba, data, metadata, io.fua)
+            .await;
+        self.completed(sqe, &result);
+        result
+    }
+
+    /// Executes a flush, `sqe`, without waiting.
+    pub(crate) async fn flush(&self, sqe: Sqe) -> Result<(), SsdError> {
+        self.log.trace(TraceKind::SsdCommand { sqe });
+        let result = self.image.submit_flush().await;
+        self.completed(sqe, &result);
         result
     }
 

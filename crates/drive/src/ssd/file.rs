@@ -1,77 +1,268 @@
-//! Blocks in a sparse file.
+//! Blocks in a file or on a block device.
 
 use std::fs::File;
-use std::io::{self, IoSlice};
-use std::os::unix::fs::FileExt;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::fs::{AtFlags, FallocateFlags, OFlags, SeekFrom, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::{Ssd, SsdError, check_buffer, check_range};
+use super::pool::Pool;
+use super::transfer::{Buffer, DIRECT_ALIGNMENT, Kind, Transfer, is_aligned};
+use super::uring::Uring;
+use super::{Done, Operation, Ssd, SsdError, check_buffer, check_range};
 
-/// Largest buffer of zeroes written where the file system cannot punch holes.
+/// Largest buffer of zeroes written where the medium cannot zero by itself.
 const ZEROES: usize = 1 << 20;
 
-/// Blocks in a regular file. Blocks never written take no space.
+/// Whether the bytes of a file go through the page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoMode {
+    /// They do: what was read or written lately is read without waiting.
+    #[default]
+    Buffered,
+    /// They do not (`O_DIRECT`): for block devices, and images much larger than memory that has better uses.
+    Direct,
+}
+
+/// What carries out operations that a caller does not wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoEngine {
+    /// io_uring where the kernel has and permits it, else threads; started when first needed.
+    #[default]
+    Auto,
+    /// io_uring.
+    IoUring,
+    /// A pool of threads.
+    Threads,
+}
+
+/// How a [`FileSsd`] moves bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoOptions {
+    /// Through the page cache or not.
+    pub mode: IoMode,
+    /// By what.
+    pub engine: IoEngine,
+}
+
+/// Blocks in a regular file, where those never written take no space, or on a block device.
 ///
 /// Flush is `fdatasync`, FUA a write with `RWF_DSYNC`. Opening the file and locking it against a second process is up to the
 /// caller; [`Image`](crate::image::Image) does both.
 pub struct FileSsd {
-    file: File,
-    block_size: u32,
-    blocks: u64,
-    flush_failed: AtomicBool,
+    /// Before `medium`: it is dropped first, and waits for what it has under way.
+    engine: OnceLock<Option<Engine>>,
+    medium: Arc<Medium>,
+}
+
+enum Engine {
+    Uring(Uring),
+    Pool(Pool),
+}
+
+impl Engine {
+    fn start(choice: IoEngine, medium: &Arc<Medium>) -> io::Result<Engine> {
+        match choice {
+            IoEngine::IoUring => Ok(Engine::Uring(Uring::new(medium)?)),
+            IoEngine::Threads => Ok(Engine::Pool(Pool::new(medium)?)),
+            IoEngine::Auto => Engine::start(IoEngine::IoUring, medium).or_else(|error| {
+                tracing::info!(%error, "no io_uring; threads do the SSD's work");
+                Engine::start(IoEngine::Threads, medium)
+            }),
+        }
+    }
 }
 
 impl FileSsd {
-    /// The first `blocks` blocks of `block_size` bytes in `file`, which is open for reading and writing.
+    /// The first `blocks` blocks of `block_size` bytes in `file`, which is open for reading and writing, with the default
+    /// [`IoOptions`].
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if the block size is 0 or the file is shorter than that, and whatever the operating
-    /// system says.
+    /// Those of [`FileSsd::with_options`].
     pub fn new(file: File, block_size: u32, blocks: u64) -> io::Result<FileSsd> {
+        FileSsd::with_options(file, block_size, blocks, IoOptions::default())
+    }
+
+    /// The first `blocks` blocks of `block_size` bytes in `file`, which is open for reading and writing. Direct I/O is set for
+    /// the open file, and so for what else shares it.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] if the block size is 0 or the file is shorter than that, or if it cannot do direct I/O
+    /// in units of a block; and whatever the operating system says, for instance that there is no io_uring.
+    pub fn with_options(
+        file: File,
+        block_size: u32,
+        blocks: u64,
+        options: IoOptions,
+    ) -> io::Result<FileSsd> {
         let wanted = blocks.checked_mul(u64::from(block_size));
-        let found = file.metadata()?.len();
+        let found = size_of(&file)?;
         if block_size == 0 || wanted.is_none_or(|bytes| bytes > found) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("file of {found} bytes; expected {blocks} blocks of {block_size} bytes"),
-            ));
+            return Err(invalid(format!(
+                "file of {found} bytes; expected {blocks} blocks of {block_size} bytes"
+            )));
         }
-        Ok(FileSsd {
+        let direct = options.mode == IoMode::Direct;
+        if direct {
+            set_direct(&file, block_size)?;
+        }
+        let medium = Arc::new(Medium {
             file,
             block_size,
             blocks,
+            direct,
+            never_now: AtomicBool::new(direct),
             flush_failed: AtomicBool::new(false),
-        })
+        });
+        let engine = OnceLock::new();
+        if options.engine != IoEngine::Auto {
+            let _ = engine.set(Some(Engine::start(options.engine, &medium)?));
+        }
+        Ok(FileSsd { engine, medium })
+    }
+
+    fn start(&self, transfer: Transfer) {
+        let engine =
+            self.engine
+                .get_or_init(|| match Engine::start(IoEngine::Auto, &self.medium) {
+                    Ok(engine) => Some(engine),
+                    Err(error) => {
+                        tracing::warn!(%error, "no threads for the SSD's work; its callers wait");
+                        None
+                    }
+                });
+        match engine {
+            Some(Engine::Uring(uring)) => uring.start(transfer),
+            Some(Engine::Pool(pool)) => pool.start(transfer),
+            None => {
+                let mut transfer = transfer;
+                let result = self.medium.execute(&mut transfer);
+                transfer.end(result);
+            }
+        }
+    }
+}
+
+fn invalid(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+/// Bytes of a regular file or block device.
+pub(crate) fn size_of(file: &File) -> io::Result<u64> {
+    let metadata = file.metadata()?;
+    if metadata.file_type().is_block_device() {
+        return Ok(rustix::fs::seek(file, SeekFrom::End(0))?);
+    }
+    Ok(metadata.len())
+}
+
+/// Turns direct I/O on, if the file can do it in units of a block.
+fn set_direct(file: &File, block_size: u32) -> io::Result<()> {
+    let statx = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)?;
+    let unit = if statx.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
+        // Before Linux 6.1, or a file system that does not say: nothing asks for more.
+        DIRECT_ALIGNMENT as u32
+    } else {
+        statx.stx_dio_offset_align
+    };
+    if unit == 0 {
+        return Err(invalid("the file system has no direct I/O".into()));
+    }
+    if !block_size.is_multiple_of(unit) {
+        return Err(invalid(format!(
+            "direct I/O in units of {unit} bytes; expected a unit that divides the blocks of {block_size} bytes"
+        )));
+    }
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    Ok(rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT)?)
+}
+
+/// The file, and how to move bytes while the caller waits.
+pub(super) struct Medium {
+    file: File,
+    block_size: u32,
+    blocks: u64,
+    direct: bool,
+    /// Reads that must not wait are not possible.
+    never_now: AtomicBool,
+    flush_failed: AtomicBool,
+}
+
+impl Medium {
+    pub(super) fn file(&self) -> &File {
+        &self.file
     }
 
     fn offset(&self, lba: u64) -> u64 {
         lba * u64::from(self.block_size)
     }
 
-    /// Runs a synchronizing operation, which must never succeed again after it failed once: the kernel reports a lost page
-    /// to one `fsync` only, so the next would claim a durability that is not there.
-    fn synchronize(
-        &self,
-        operation: impl FnOnce() -> io::Result<()>,
-        error: impl FnOnce(io::Error) -> SsdError,
-    ) -> Result<(), SsdError> {
+    /// What a synchronizing operation must ask first, for it must never succeed again after it failed once: the kernel reports
+    /// a lost page to one `fsync` only, so the next would claim a durability that is not there.
+    fn check_flushed(&self) -> Result<(), SsdError> {
         if self.flush_failed.load(Ordering::Acquire) {
             return Err(SsdError::FlushFailedBefore);
         }
-        operation().map_err(|source| {
-            let error = error(source);
-            // A full medium refuses a write before it takes it, so nothing that was accepted is lost.
-            if !matches!(error, SsdError::Full { .. }) {
-                self.flush_failed.store(true, Ordering::Release);
-            }
-            error
-        })
+        Ok(())
     }
 
-    fn write_durable(&self, data: &[u8], offset: u64) -> io::Result<()> {
+    /// Notes that a synchronizing operation failed.
+    fn flush_failed(&self, error: SsdError) -> SsdError {
+        // A full medium refuses a write before it takes it, so nothing that was accepted is lost.
+        if !matches!(error, SsdError::Full { .. }) {
+            self.flush_failed.store(true, Ordering::Release);
+        }
+        error
+    }
+
+    /// Why a write failed.
+    fn write_failed(&self, lba: u64, fua: bool, source: io::Error) -> SsdError {
+        let error = SsdError::from_write(lba, source);
+        if fua { self.flush_failed(error) } else { error }
+    }
+
+    /// Whether nothing was ever written in this range. To read a hole would fill the page cache with zeroes, and cost more
+    /// than the write that the reading of old content precedes.
+    ///
+    /// Moves the file's position, which nothing here uses.
+    fn is_hole(&self, offset: u64, len: u64) -> bool {
+        match rustix::fs::seek(&self.file, SeekFrom::Data(offset)) {
+            Ok(data) => data >= offset + len,
+            // No data up to the end of the file, which may have been cut short.
+            Err(Errno::NXIO) => self
+                .file
+                .metadata()
+                .is_ok_and(|metadata| metadata.len() >= offset + len),
+            Err(_) => false,
+        }
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        if !self.direct || is_aligned(buf) {
+            return self.file.read_exact_at(buf, offset);
+        }
+        let mut buffer = Buffer::aligned(buf.len());
+        self.file.read_exact_at(buffer.content_mut(), offset)?;
+        buf.copy_from_slice(buffer.content());
+        Ok(())
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64, durable: bool) -> io::Result<()> {
+        if self.direct && !is_aligned(data) {
+            let mut buffer = Buffer::aligned(data.len());
+            buffer.content_mut().copy_from_slice(data);
+            return self.write_all(buffer.content(), offset, durable);
+        }
+        self.write_all(data, offset, durable)
+    }
+
+    fn write_all(&self, data: &[u8], offset: u64, durable: bool) -> io::Result<()> {
+        if !durable {
+            return self.file.write_all_at(data, offset);
+        }
         let mut done = 0;
         while done < data.len() {
             let slices = [IoSlice::new(&data[done..])];
@@ -89,89 +280,207 @@ impl FileSsd {
         }
         Ok(())
     }
-}
 
-impl FileSsd {
-    /// Whether nothing was ever written in this range. To read a hole would fill the page cache with zeroes, and cost more
-    /// than the write that the reading of old content precedes.
-    ///
-    /// Moves the file's position, which nothing here uses.
-    fn is_hole(&self, offset: u64, len: u64) -> bool {
-        match rustix::fs::seek(&self.file, SeekFrom::Data(offset)) {
-            Ok(data) => data >= offset + len,
-            // No data up to the end of the file, which may have been cut short.
-            Err(Errno::NXIO) => self
-                .file
-                .metadata()
-                .is_ok_and(|metadata| metadata.len() >= offset + len),
-            Err(_) => false,
+    /// Carries out a transfer.
+    pub(super) fn execute(&self, transfer: &mut Transfer) -> io::Result<()> {
+        let Transfer {
+            kind,
+            buffer,
+            offset,
+            ..
+        } = transfer;
+        match kind {
+            Kind::Read => self.read_at(buffer.content_mut(), *offset),
+            Kind::Write { durable } => self.write_at(buffer.content(), *offset, *durable),
+            Kind::Sync => self.file.sync_data(),
         }
+    }
+
+    /// Has the file system or the device make a range zero: a hole if it can, else by its own means. False if it has none.
+    fn zero(&self, offset: u64, len: u64) -> io::Result<bool> {
+        for way in [FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE] {
+            let flags = way | FallocateFlags::KEEP_SIZE;
+            loop {
+                match rustix::fs::fallocate(&self.file, flags, offset, len) {
+                    Ok(()) => return Ok(true),
+                    Err(Errno::INTR) => {}
+                    // INVAL: the device's own blocks are larger than those of the range.
+                    Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => break,
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// `finish` of a read.
+    fn end_read(lba: u64, done: Done) -> super::transfer::Finish {
+        Box::new(move |result, buffer| {
+            done(match result {
+                Ok(()) => Ok(buffer.into_vec()),
+                Err(source) => Err(SsdError::Read { lba, source }),
+            });
+        })
+    }
+
+    /// `finish` of a write.
+    fn end_write(self: &Arc<Self>, lba: u64, fua: bool, done: Done) -> super::transfer::Finish {
+        let medium = Arc::clone(self);
+        Box::new(move |result, buffer| {
+            done(match result {
+                Ok(()) => Ok(buffer.into_vec()),
+                Err(source) => Err(medium.write_failed(lba, fua, source)),
+            });
+        })
+    }
+
+    /// `finish` of a flush.
+    fn end_flush(self: &Arc<Self>, done: Done) -> super::transfer::Finish {
+        let medium = Arc::clone(self);
+        Box::new(move |result, _| {
+            done(match result {
+                Ok(()) => Ok(Vec::new()),
+                Err(source) => Err(medium.flush_failed(SsdError::Flush { source })),
+            });
+        })
     }
 }
 
 impl Ssd for FileSsd {
     fn block_size(&self) -> u32 {
-        self.block_size
+        self.medium.block_size
     }
 
     fn blocks(&self) -> u64 {
-        self.blocks
+        self.medium.blocks
     }
 
     fn read(&self, lba: u64, buf: &mut [u8]) -> Result<(), SsdError> {
-        check_buffer(lba, buf.len(), self.block_size, self.blocks)?;
-        if self.is_hole(self.offset(lba), buf.len() as u64) {
+        let medium = &self.medium;
+        check_buffer(lba, buf.len(), medium.block_size, medium.blocks)?;
+        if medium.is_hole(medium.offset(lba), buf.len() as u64) {
             buf.fill(0);
             return Ok(());
         }
-        self.file
-            .read_exact_at(buf, self.offset(lba))
+        medium
+            .read_at(buf, medium.offset(lba))
             .map_err(|source| SsdError::Read { lba, source })
     }
 
     fn write(&self, lba: u64, data: &[u8], fua: bool) -> Result<(), SsdError> {
-        check_buffer(lba, data.len(), self.block_size, self.blocks)?;
-        let offset = self.offset(lba);
-        let error = |source| SsdError::from_write(lba, source);
+        let medium = &self.medium;
+        check_buffer(lba, data.len(), medium.block_size, medium.blocks)?;
         if fua {
-            self.synchronize(|| self.write_durable(data, offset), error)
-        } else {
-            self.file.write_all_at(data, offset).map_err(error)
+            medium.check_flushed()?;
         }
+        medium
+            .write_at(data, medium.offset(lba), fua)
+            .map_err(|source| medium.write_failed(lba, fua, source))
     }
 
     fn flush(&self) -> Result<(), SsdError> {
-        self.synchronize(
-            || self.file.sync_data(),
-            |source| SsdError::Flush { source },
-        )
+        self.medium.check_flushed()?;
+        self.medium
+            .file
+            .sync_data()
+            .map_err(|source| self.medium.flush_failed(SsdError::Flush { source }))
     }
 
     fn write_zeroes(&self, lba: u64, count: u64) -> Result<(), SsdError> {
-        check_range(lba, count, self.blocks)?;
+        let medium = &self.medium;
+        check_range(lba, count, medium.blocks)?;
         if count == 0 {
             return Ok(());
         }
-        let (mut offset, len) = (self.offset(lba), self.offset(count));
-        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let (mut offset, len) = (medium.offset(lba), medium.offset(count));
         let error = |source| SsdError::from_write(lba, source);
-        loop {
-            match rustix::fs::fallocate(&self.file, punch, offset, len) {
-                Ok(()) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => break,
-                Err(errno) => return Err(error(errno.into())),
-            }
+        if medium.zero(offset, len).map_err(error)? {
+            return Ok(());
         }
         let end = offset + len;
-        let zeroes = vec![0; len.min(ZEROES as u64) as usize];
+        let most = (ZEROES as u64).next_multiple_of(u64::from(medium.block_size));
+        let zeroes = Buffer::aligned(len.min(most) as usize);
         while offset < end {
-            let now = (end - offset).min(zeroes.len() as u64) as usize;
-            self.file
-                .write_all_at(&zeroes[..now], offset)
+            let now = (end - offset).min(zeroes.content().len() as u64) as usize;
+            medium
+                .write_at(&zeroes.content()[..now], offset, false)
                 .map_err(error)?;
             offset += now as u64;
         }
         Ok(())
+    }
+
+    fn try_read_now(&self, lba: u64, buf: &mut [u8]) -> Result<bool, SsdError> {
+        let medium = &self.medium;
+        check_buffer(lba, buf.len(), medium.block_size, medium.blocks)?;
+        if buf.is_empty() {
+            return Ok(true);
+        }
+        if medium.never_now.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let (offset, len) = (medium.offset(lba), buf.len());
+        let mut slices = [IoSliceMut::new(buf)];
+        match rustix::io::preadv2(&medium.file, &mut slices, offset, ReadWriteFlags::NOWAIT) {
+            Ok(read) => Ok(read == len),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                medium.never_now.store(true, Ordering::Relaxed);
+                Ok(false)
+            }
+            Err(errno) => Err(SsdError::Read {
+                lba,
+                source: errno.into(),
+            }),
+        }
+    }
+
+    fn is_hole(&self, lba: u64, count: u64) -> bool {
+        let medium = &self.medium;
+        check_range(lba, count, medium.blocks).is_ok()
+            && medium.is_hole(medium.offset(lba), medium.offset(count))
+    }
+
+    fn is_asynchronous(&self) -> bool {
+        true
+    }
+
+    fn submit(&self, operation: Operation, done: Done) {
+        let medium = &self.medium;
+        let checked = match &operation {
+            Operation::Read { lba, buf } => {
+                check_buffer(*lba, buf.len(), medium.block_size, medium.blocks)
+            }
+            Operation::Write { lba, data, fua } => {
+                check_buffer(*lba, data.len(), medium.block_size, medium.blocks)
+                    .and_then(|()| if *fua { medium.check_flushed() } else { Ok(()) })
+            }
+            Operation::Flush => medium.check_flushed(),
+        };
+        if let Err(error) = checked {
+            return done(Err(error));
+        }
+        let (kind, bytes, lba, finish) = match operation {
+            Operation::Read { lba, mut buf } => {
+                if buf.is_empty() || medium.is_hole(medium.offset(lba), buf.len() as u64) {
+                    buf.fill(0);
+                    return done(Ok(buf));
+                }
+                (Kind::Read, buf, lba, Medium::end_read(lba, done))
+            }
+            Operation::Write { data, .. } if data.is_empty() => return done(Ok(data)),
+            Operation::Write { lba, data, fua } => {
+                let kind = Kind::Write { durable: fua };
+                (kind, data, lba, medium.end_write(lba, fua, done))
+            }
+            Operation::Flush => (Kind::Sync, Vec::new(), 0, medium.end_flush(done)),
+        };
+        self.start(Transfer {
+            kind,
+            buffer: Buffer::new(bytes, medium.direct),
+            offset: medium.offset(lba),
+            done: 0,
+            finish,
+        });
     }
 }

@@ -232,4 +232,13 @@ impl Ssd for MemSsd {
         }
         Ok(())
     }
+
+    fn try_read_now(&self, lba: u64, buf: &mut [u8]) -> Result<bool, SsdError> {
+        self.read(lba, buf).map(|()| true)
+    }
+
+    /// Memory is never waited for.
+    fn is_asynchronous(&self) -> bool {
+        true
+    }
 }

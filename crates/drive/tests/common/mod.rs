@@ -8,7 +8,7 @@ use futures::executor::block_on;
 use toroid_drive::bridge::Effect;
 use toroid_drive::image::{FormatOptions, Image, MetadataMode};
 use toroid_drive::metadata::ScMetadata;
-use toroid_drive::ssd::{MemSsd, Ssd, SsdError};
+use toroid_drive::ssd::{Done, MemSsd, Operation, Ssd, SsdError};
 use toroid_drive::{Drive, DriveConfig};
 use toroid_engine::PagingContext;
 use toroid_engine::backend::testing::{PlaintextBackend, encode_sample, test_vector};
@@ -83,6 +83,15 @@ impl Ssd for Shared {
     }
     fn write_zeroes(&self, lba: u64, count: u64) -> Result<(), SsdError> {
         self.0.write_zeroes(lba, count)
+    }
+    fn try_read_now(&self, lba: u64, buf: &mut [u8]) -> Result<bool, SsdError> {
+        self.0.try_read_now(lba, buf)
+    }
+    fn is_asynchronous(&self) -> bool {
+        self.0.is_asynchronous()
+    }
+    fn submit(&self, operation: Operation, done: Done) {
+        self.0.submit(operation, done);
     }
 }
 

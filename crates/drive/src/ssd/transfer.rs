@@ -1,0 +1,106 @@
+//! What the engines move: a buffer to or from the file, and whom to tell.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Told how a transfer ended, on a thread of the engine; gets the buffer back.
+pub(super) type Finish = Box<dyn FnOnce(io::Result<()>, Buffer) + Send>;
+
+pub(super) enum Kind {
+    Read,
+    Write {
+        /// On non-volatile media when the transfer ends.
+        durable: bool,
+    },
+    /// Makes what was written non-volatile; moves nothing.
+    Sync,
+}
+
+pub(super) struct Transfer {
+    pub(super) kind: Kind,
+    pub(super) buffer: Buffer,
+    /// Byte of the file.
+    pub(super) offset: u64,
+    /// Bytes moved so far.
+    pub(super) done: usize,
+    pub(super) finish: Finish,
+}
+
+impl Transfer {
+    /// Ends the transfer. A panic of whom it tells does not reach the engine.
+    pub(super) fn end(self, result: io::Result<()>) {
+        let Transfer { buffer, finish, .. } = self;
+        if catch_unwind(AssertUnwindSafe(|| finish(result, buffer))).is_err() {
+            tracing::error!("the completion of an SSD command ended in a panic");
+        }
+    }
+}
+
+/// Alignment of a buffer in memory for direct I/O: no device asks for more.
+pub(super) const DIRECT_ALIGNMENT: usize = 4096;
+
+/// Bytes that lie aligned in memory where direct I/O needs it.
+#[derive(Default)]
+pub(super) struct Buffer {
+    bytes: Vec<u8>,
+    /// Where the content starts, which ends with `bytes`.
+    start: usize,
+}
+
+impl Buffer {
+    /// Takes the content of `bytes`, and the bytes themselves if they may lie anywhere.
+    pub(super) fn new(bytes: Vec<u8>, direct: bool) -> Buffer {
+        if direct && !is_aligned(&bytes) {
+            let mut buffer = Buffer::aligned(bytes.len());
+            buffer.content_mut().copy_from_slice(&bytes);
+            return buffer;
+        }
+        Buffer { bytes, start: 0 }
+    }
+
+    /// `len` zeroes, aligned.
+    pub(super) fn aligned(len: usize) -> Buffer {
+        let mut bytes = vec![0; len + DIRECT_ALIGNMENT];
+        let start = bytes
+            .as_ptr()
+            .align_offset(DIRECT_ALIGNMENT)
+            .min(DIRECT_ALIGNMENT);
+        bytes.truncate(start + len);
+        Buffer { bytes, start }
+    }
+
+    pub(super) fn content(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    pub(super) fn content_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..]
+    }
+
+    pub(super) fn into_vec(mut self) -> Vec<u8> {
+        self.bytes.drain(..self.start);
+        self.bytes
+    }
+}
+
+pub(super) fn is_aligned(bytes: &[u8]) -> bool {
+    bytes.as_ptr().align_offset(DIRECT_ALIGNMENT) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_keep_their_content_and_are_aligned_where_needed() {
+        for len in [0, 1, 512, 4096, 10000] {
+            let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
+            for direct in [false, true] {
+                let buffer = Buffer::new(bytes.clone(), direct);
+                assert!(!direct || len == 0 || is_aligned(buffer.content()));
+                assert_eq!(buffer.content(), bytes);
+                assert_eq!(buffer.into_vec(), bytes);
+            }
+        }
+    }
+}
