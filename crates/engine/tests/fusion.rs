@@ -12,7 +12,7 @@ use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::testing::{PlaintextBackend, decode_sample};
 use toroid_engine::{
     Backend, BackendError, CancelToken, Engine, EngineError, KeyForm, KeyKind, KeySink, LoadedKey,
-    MemorySwap,
+    MemorySwap, Requester,
 };
 use toroid_isa::{Instruction, VrNumber, assemble};
 use toroid_tfhe::encoding::Encoding;
@@ -207,7 +207,7 @@ impl Backend for Odd {
         key_switching: &dyn LoadedKey,
         test_vectors: &[&[u8]],
         sample: &[u8],
-        cancel: &CancelToken,
+        requester: Requester<'_>,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
         let mut results = self.inner.bootstrap(
             params,
@@ -215,7 +215,7 @@ impl Backend for Odd {
             key_switching,
             test_vectors,
             sample,
-            cancel,
+            requester,
         )?;
         if test_vectors.len() > 1 {
             if self.fails {
@@ -380,7 +380,7 @@ fn the_cpu_gives_what_single_bootstraps_give() {
                     &*key_switching,
                     vectors,
                     &sample,
-                    &CancelToken::new(),
+                    (&CancelToken::new()).into(),
                 )
                 .unwrap()
         };
