@@ -402,3 +402,70 @@ fn the_cpu_gives_what_single_bootstraps_give() {
         }
     }
 }
+
+#[test]
+fn bootstraps_of_several_tenants_go_together_and_give_what_each_gives_alone() {
+    const THREADS: u64 = 6;
+    for (params, path) in [
+        (&TINY, Path::Exact),
+        (&TINY, Path::Fast),
+        (&TINY32, Path::Exact),
+        (&TINY32, Path::Fast),
+        (&TINY_EXACT, Path::Exact),
+    ] {
+        let backend = CpuBackend::with_cores(path, 1);
+        let mut rng = Csprng::from_seed([4; 32]);
+        let client = ClientKey::generate(params, &mut rng);
+        let [bootstrapping, key_switching] =
+            KINDS.map(|kind| loaded_key(&backend, &client, kind, KeyForm::Seeded, &mut rng));
+        let input = Encoding::new(params.message_bits, true).unwrap();
+        let vector = match params.modulus {
+            ModulusKind::Torus32 => function::<Torus32>(params, input, |m| -m),
+            ModulusKind::Goldilocks => function::<Goldilocks>(params, input, |m| -m),
+        };
+        let samples: Vec<Vec<u8>> = (0..THREADS)
+            .map(|m| client.encrypt(m as i64 - 3, input, &mut rng).unwrap())
+            .collect();
+        let cancel = CancelToken::new();
+        let bootstrap = |tenant: u64, vectors: &[&[u8]]| {
+            let requester = Requester {
+                tenant,
+                cancel: &cancel,
+                key_ids: None,
+            };
+            let sample = &samples[tenant as usize];
+            backend
+                .bootstrap(
+                    params,
+                    &*bootstrapping,
+                    &*key_switching,
+                    vectors,
+                    sample,
+                    requester,
+                )
+                .unwrap()
+        };
+        let alone: Vec<_> = (0..THREADS)
+            .map(|tenant| bootstrap(tenant, &[&vector, &vector]))
+            .collect();
+        assert_eq!(backend.statistics().batched, 0);
+        let done = || params.exact.is_some() || backend.statistics().batched > 20;
+        for _ in 0..1000 {
+            std::thread::scope(|scope| {
+                for (tenant, alone) in (0..).zip(&alone) {
+                    let (bootstrap, vector) = (&bootstrap, &vector);
+                    scope.spawn(move || {
+                        for _ in 0..4 {
+                            assert_eq!(&bootstrap(tenant, &[vector, vector]), alone);
+                        }
+                    });
+                }
+            });
+            if done() {
+                break;
+            }
+        }
+        assert!(done(), "nothing went together");
+        assert_eq!(backend.statistics().waiting, 0);
+    }
+}

@@ -354,3 +354,177 @@ impl Scheduler {
         own
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::mpsc;
+    use std::thread;
+
+    const SAMPLE: &[u8] = &[7];
+
+    fn call<'a>(tenant: u64, key: usize, cancel: &'a CancelToken) -> Call<'a> {
+        Call {
+            tenant,
+            cancel,
+            keys: [key; 2],
+            test_vectors: &[&[1]],
+            sample: SAMPLE,
+            cost: 3,
+            cores: 1,
+            batches: true,
+        }
+    }
+
+    /// A result that tells which batch it comes from.
+    fn answer(batch: &Batch<'_>) -> Vec<Results> {
+        vec![vec![vec![batch.tasks.len() as u8]]; batch.tasks.len()]
+    }
+
+    fn wait_for(scheduler: &Scheduler, waiting: u64) {
+        while scheduler.statistics().waiting != waiting {
+            thread::yield_now();
+        }
+    }
+
+    /// Has calls (tenant and key) come one by one while the only core is taken by tenant 0; gives the tenants in the order in
+    /// which their batches were done, and the result of each call.
+    fn behind(calls: &[(u64, usize)]) -> (Scheduler, Vec<u64>, Vec<u8>) {
+        let scheduler = Scheduler::new(1);
+        let order = Mutex::new(Vec::new());
+        let cancel = CancelToken::new();
+        let (go, gate) = mpsc::channel::<()>();
+        let results = thread::scope(|scope| {
+            let holder = scope.spawn(|| {
+                scheduler.run(&call(0, 0, &CancelToken::new()), move |batch| {
+                    gate.recv().unwrap();
+                    Ok(answer(batch))
+                })
+            });
+            while scheduler.statistics().batches == 0 {
+                thread::yield_now();
+            }
+            let mut threads = Vec::new();
+            for (came, (tenant, key)) in (1..).zip(calls) {
+                let (scheduler, order, cancel) = (&scheduler, &order, &cancel);
+                threads.push(scope.spawn(move || {
+                    scheduler.run(&call(*tenant, *key, cancel), |batch| {
+                        order.lock().unwrap().push(*tenant);
+                        Ok(answer(batch))
+                    })
+                }));
+                wait_for(scheduler, came);
+            }
+            go.send(()).unwrap();
+            assert!(holder.join().unwrap().is_ok());
+            let results = threads.into_iter().map(|thread| thread.join().unwrap());
+            results.map(|result| result.unwrap()[0][0]).collect()
+        });
+        (scheduler, order.into_inner().unwrap(), results)
+    }
+
+    #[test]
+    fn a_tenant_with_one_call_is_not_behind_one_with_many() {
+        let mut calls: Vec<(u64, usize)> = (0..100).map(|key| (1, key)).collect();
+        calls.push((2, 1000));
+        let (_, order, _) = behind(&calls);
+        assert_eq!(order.len(), 101);
+        assert!(order[..2].contains(&2), "{order:?}");
+    }
+
+    #[test]
+    fn tenants_with_many_calls_take_turns() {
+        let calls: Vec<(u64, usize)> = (0..20).map(|i| (1 + i / 10, i as usize)).collect();
+        let (_, order, _) = behind(&calls);
+        for pair in order.chunks(2) {
+            assert_ne!(pair[0], pair[1], "{order:?}");
+        }
+    }
+
+    #[test]
+    fn calls_with_the_same_keys_go_along() {
+        let mut calls: Vec<(u64, usize)> = (0..11).map(|i| (1 + i % 3, 5)).collect();
+        calls.push((4, 6));
+        let (scheduler, order, results) = behind(&calls);
+        assert_eq!(order.len(), 3, "eight, the other three, and the other key");
+        let of_size = |size| results.iter().filter(|result| **result == size).count();
+        assert_eq!((of_size(8), of_size(3), of_size(1)), (8, 3, 1));
+        let statistics = scheduler.statistics();
+        assert_eq!((statistics.batches, statistics.batched), (4, 11));
+    }
+
+    #[test]
+    fn a_cancelled_call_leaves_the_queue() {
+        let scheduler = Scheduler::new(1);
+        let (go, gate) = mpsc::channel::<()>();
+        let (first, second) = (CancelToken::new(), CancelToken::new());
+        thread::scope(|scope| {
+            let holder = scope.spawn(|| {
+                scheduler.run(&call(0, 0, &first), move |batch| {
+                    gate.recv().unwrap();
+                    Ok(answer(batch))
+                })
+            });
+            while scheduler.statistics().batches == 0 {
+                thread::yield_now();
+            }
+            let waiting =
+                scope.spawn(|| scheduler.run(&call(1, 0, &second), |_| panic!("cancelled")));
+            wait_for(&scheduler, 1);
+            second.cancel();
+            assert_eq!(waiting.join().unwrap(), Err(BackendError::Cancelled));
+            assert_eq!(scheduler.statistics().waiting, 0);
+            go.send(()).unwrap();
+            assert!(holder.join().unwrap().is_ok());
+        });
+    }
+
+    #[test]
+    fn a_panic_gives_the_cores_back_and_answers_those_that_go_along() {
+        let scheduler = Scheduler::new(2);
+        let (go, gate) = mpsc::channel::<()>();
+        let cancel = CancelToken::new();
+        let two = Call {
+            cores: 9,
+            ..call(0, 0, &cancel)
+        };
+        thread::scope(|scope| {
+            let (scheduler, cancel) = (&scheduler, &cancel);
+            scope.spawn(move || {
+                scheduler.run(&two, move |batch| {
+                    assert_eq!(batch.threads, 2, "a lone call gets all cores");
+                    gate.recv().unwrap();
+                    Ok(answer(batch))
+                })
+            });
+            while scheduler.statistics().batches == 0 {
+                thread::yield_now();
+            }
+            let others: Vec<_> = (0..3)
+                .map(|_| {
+                    scope.spawn(move || {
+                        catch_unwind(AssertUnwindSafe(|| {
+                            scheduler.run(&call(1, 1, cancel), |_| panic!("meant to panic"))
+                        }))
+                    })
+                })
+                .collect();
+            wait_for(scheduler, 3);
+            go.send(()).unwrap();
+            let results: Vec<_> = others
+                .into_iter()
+                .map(|other| other.join().unwrap())
+                .collect();
+            let panicked = results.iter().filter(|result| result.is_err()).count();
+            assert_eq!(panicked, 1);
+            let failed = |result: &&Result<Results, BackendError>| {
+                matches!(result, Err(BackendError::Failed { .. }))
+            };
+            assert_eq!(results.iter().flatten().filter(failed).count(), 2);
+        });
+        let again = scheduler.run(&call(3, 3, &cancel), |batch| Ok(answer(batch)));
+        assert!(again.is_ok());
+        assert_eq!(scheduler.lock().free, 2);
+    }
+}
