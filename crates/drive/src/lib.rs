@@ -16,5 +16,5 @@ pub mod image;
 pub mod metadata;
 pub mod ssd;
 
-pub use bridge::SWAP_NSID;
-pub use drive::{Drive, DriveConfig, DriveError};
+pub use bridge::{HostIdentity, KeyAccess, SWAP_NSID};
+pub use drive::{Drive, DriveConfig, DriveError, DriveHost};

@@ -55,9 +55,13 @@ impl SsdSide {
     pub(crate) fn submit(&self, sqe: Sqe, transfer: Transfer<'_>) -> Result<(), SsdError> {
         self.log.trace(TraceKind::SsdCommand { sqe });
         let result = self.execute(&sqe, transfer);
-        let status = result
-            .as_ref()
-            .map_or_else(SsdError::status, |()| Status::SUCCESS);
+        let status = match &result {
+            Ok(()) => Status::SUCCESS,
+            Err(error) => {
+                self.log.ssd_failed(error);
+                error.status()
+            }
+        };
         self.log.trace(TraceKind::SsdCompletion { sqe, status });
         result
     }
