@@ -251,8 +251,11 @@ fn a_host_computes_with_its_own_keys_only() {
         assert!(write(&a, 2 * CLUSTER, "prg:0:0", &thief).is_success());
         let before = bench.state();
         let trigger = bench.requests(3 * CLUSTER, sc(vr(Y), &message(1)), &message(1));
-        let mut statuses = trigger.into_iter().map(|request| status(&a, request));
-        assert_eq!(statuses.next_back(), Some(DENIED));
+        let statuses: Vec<Status> = trigger
+            .into_iter()
+            .map(|request| status(&a, request))
+            .collect();
+        assert_eq!(statuses.last(), Some(&DENIED));
         assert_eq!(bench.state().0, before.0);
         let honest = encode(
             &assemble("homadd cow:0:2, cow:0:2\nreturn cow:0:2")
@@ -469,7 +472,7 @@ fn an_abort_ends_a_command_of_its_host() {
         bench.write_sample(i, &format!("cor:0:{i}"), &message(1));
     }
     let source: String = (3..8)
-        .map(|i| format!("homadd cow:0:2, cor:0:{i}\n"))
+        .map(|i| format!("homadd cor:0:{i}, cow:0:2\nhomadd cow:0:2, cor:0:{i}\n"))
         .collect();
     let program = encode(&assemble(&(source + "return cow:0:2")).unwrap().program);
     bench.write_object(PROGRAM_LBA, sc(vr("prg:0:0"), &program), &program);
@@ -542,6 +545,15 @@ fn programs_of_several_hosts_run_side_by_side() {
     );
 }
 
+/// Ends other threads, also where a test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
 #[test]
 fn a_read_beside_a_write_leaves_the_new_sample_in_the_register() {
     for mode in MODES {
@@ -549,6 +561,7 @@ fn a_read_beside_a_write_leaves_the_new_sample_in_the_register() {
         bench.write_sample(X_LBA, X, &message(0));
         let reads = AtomicBool::new(true);
         thread::scope(|scope| {
+            let _stop = Stop(&reads);
             for _ in 0..2 {
                 scope.spawn(|| {
                     while reads.load(Ordering::SeqCst) {
@@ -561,7 +574,6 @@ fn a_read_beside_a_write_leaves_the_new_sample_in_the_register() {
                 bench.succeed(write.last().unwrap().clone());
                 assert_eq!(bench.sample(X), message(i % 16));
             }
-            reads.store(false, Ordering::SeqCst);
         });
         assert_eq!(bench.sample(X), message(299 % 16));
         assert_eq!(bench.drive.statistics().failed, 0);

@@ -277,6 +277,19 @@ impl Table {
         Ok(())
     }
 
+    /// Drops what has come of an object, since a whole one of this set takes its place.
+    pub(crate) fn start_anew(
+        &mut self,
+        vr: VrNumber,
+        params: &'static ParamSet,
+    ) -> Result<(), EngineError> {
+        self.check_params(vr, params)?;
+        if let Some(old) = self.partials.remove(&vr) {
+            self.free(old.reservation);
+        }
+        Ok(())
+    }
+
     pub(crate) fn partial(&self, vr: VrNumber) -> Option<Arc<Mutex<Partial>>> {
         self.partials
             .get(&vr)
