@@ -27,12 +27,21 @@
 //! follow, until the run is read or written again or the drive is closed: on the SSD it would describe data that are not
 //! there.
 //!
+//! **Order.** Commands that overlap in their blocks are done one after the other, reads beside reads. A read that loads a
+//! register starts again if its blocks are written before the register has the data, so that the register does not go back to
+//! what the blocks held before.
+//!
+//! **Access.** A host may be bound to some key ids ([`KeyAccess`]). Before any of its commands takes effect, the metadata of
+//! all blocks concerned is checked, in the same step as the effect.
+//!
 //! **Power loss.** A completed write is safe after a flush, or with FUA. A write under way can be torn: some of its blocks
 //! new; data new and NVMe metadata old; in the second-half form a result stored, but its metadata still that of the host's
 //! sample (the data is written first). Only the host can know, as with any drive: the command has not completed.
 
+mod access;
 mod log;
 mod plain;
+mod ranges;
 mod second_half;
 mod ssd_side;
 pub mod status;
@@ -41,7 +50,8 @@ mod workers;
 use std::sync::Arc;
 
 use toroid_engine::{
-    Attributes, CancelToken, Engine, PagingContext, Part, RunOutcome, StoreOutcome, check_size,
+    Attributes, CancelToken, Engine, PagingContext, Part, Requester, RunOutcome, StoreOutcome,
+    check_size,
 };
 use toroid_isa::{Instruction, VrNumber, VrType};
 use toroid_nvme::{Command, ControllerInfo, Cqe, DsmRange, Io, Request, Sqe, Status};
@@ -50,20 +60,27 @@ use toroid_tfhe::params::ParamSet;
 use crate::image::MetadataMode;
 use crate::metadata::ScMetadata;
 
+pub use access::{HostIdentity, HostStatistics, KeyAccess};
 pub use log::{
     DriveStatistics, ErrorLogEntry, ProgramRun, ProgramStatistics, TraceEvent, TraceKind,
 };
 pub use ssd_side::SWAP_NSID;
 
+pub(crate) use access::Hosted;
 pub(crate) use log::Log;
 pub(crate) use plain::{Ended, Plain};
 pub(crate) use ssd_side::{NSID, SsdSide};
 pub(crate) use status::Fault;
-pub(crate) use workers::{Queue, Workers};
+pub(crate) use workers::{Queue, Sharing, Workers};
 
+use access::denied;
+use ranges::{Range, RangeGuard, Ranges, Watch};
 use second_half::{RunView, SecondHalf};
 use ssd_side::Transfer;
 use status::{METADATA_INVALID, METADATA_MISMATCH, PROGRAM_REFUSED, TRIGGER_SPLIT};
+
+/// How often a read starts again because its blocks were written meanwhile.
+const READ_TRIES: usize = 16;
 
 /// What a successful command did in the engine, as dword 0 of its completion tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +145,8 @@ impl Reply {
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) sqe: Sqe,
+    /// Who submitted it.
+    pub(crate) host: Arc<Hosted>,
     /// Unique, unlike the command identifier.
     pub(crate) serial: u64,
     pub(crate) cancel: CancelToken,
@@ -139,13 +158,10 @@ impl Context {
     fn cid(&self) -> u16 {
         self.sqe.cid.get()
     }
-}
 
-/// What a read has brought from the SSD.
-pub(crate) struct Fetched {
-    io: Io,
-    data: Vec<u8>,
-    metadata: Vec<u8>,
+    fn keys(&self) -> &KeyAccess {
+        &self.host.identity.keys
+    }
 }
 
 /// What is left of a command.
@@ -162,6 +178,8 @@ pub(crate) struct Trigger {
     object: Object,
     data: Vec<u8>,
     metadata: Vec<u8>,
+    /// Of a read.
+    watch: Option<Watch>,
 }
 
 /// The part of an object that a command carries.
@@ -183,6 +201,8 @@ pub(crate) struct Bridge {
     pub(crate) log: Arc<Log>,
     /// Where metadata is in the second half.
     second_half: Option<SecondHalf>,
+    /// Blocks that commands work on. Where metadata is in the second half, its update lock takes the place of the locks.
+    ranges: Arc<Ranges>,
     block_size: usize,
 }
 
@@ -205,6 +225,7 @@ impl Bridge {
             ssd,
             log,
             second_half,
+            ranges: Arc::default(),
         }
     }
 
@@ -227,12 +248,12 @@ impl Bridge {
             }
             Command::Compare(io) => self.compare(context, io, &request),
             Command::WriteZeroes { io, .. } => {
-                self.zero(&[(io.slba, io.blocks)], context.sqe, Transfer::None)
+                self.zero(context, &[(io.slba, u64::from(io.blocks))], Transfer::None)
             }
             Command::DatasetManagement { deallocate, .. } => {
-                let ranges: Vec<(u64, u32)> = DsmRange::list(&request.data)
+                let ranges: Vec<Range> = DsmRange::list(&request.data)
                     .iter()
-                    .map(|range| (range.slba.get(), range.blocks.get()))
+                    .map(|range| (range.slba.get(), u64::from(range.blocks.get())))
                     .filter(|_| deallocate)
                     .collect();
                 let data = &request.data;
@@ -243,7 +264,7 @@ impl Bridge {
                 if ranges.is_empty() {
                     Ok(())
                 } else {
-                    self.zero(&ranges, context.sqe, transfer)
+                    self.zero(context, &ranges, transfer)
                 }
             }
         };
@@ -286,67 +307,89 @@ impl Bridge {
     }
 
     fn read(&self, context: &mut Context, io: Io) -> Result<Step, Fault> {
+        for _ in 1..READ_TRIES {
+            if let Some(step) = self.try_read(context, io, false)? {
+                return Ok(step);
+            }
+        }
+        self.try_read(context, io, true)?
+            .ok_or_else(|| Fault::passing(Status::INTERNAL_ERROR, "the read did not end"))
+    }
+
+    /// Reads; `None` if the blocks were written before their object was in its register. The `last` try delivers the data
+    /// nevertheless.
+    fn try_read(&self, context: &mut Context, io: Io, last: bool) -> Result<Option<Step>, Fault> {
+        let range = (io.slba, u64::from(io.blocks));
         self.load_metadata(context, io)?;
-        let shared = self.second_half.as_ref().map(SecondHalf::begin_read);
-        let run = self.find_run(io)?;
-        let (mut data, metadata) = self.fetch(context, io)?;
-        drop(shared);
-        if let Some(second_half) = &self.second_half
-            && second_half.contains(io.slba, u64::from(io.blocks))?
-        {
-            second_half.overlay(io.slba, &mut data);
-        }
-        self.fetched(context, Fetched { io, data, metadata }, run)
-    }
-
-    /// Goes on with a read in the NVMe form, of which `fetched` has come from the SSD.
-    pub(crate) fn go_on(&self, context: &mut Context, fetched: Fetched) -> Result<Step, Fault> {
-        if context.cancel.is_cancelled() {
-            return Err(Fault::cancelled());
-        }
-        self.fetched(context, fetched, None)
-    }
-
-    fn fetched(
-        &self,
-        context: &mut Context,
-        fetched: Fetched,
-        run: Option<RunView>,
-    ) -> Result<Step, Fault> {
-        let Fetched { io, data, metadata } = fetched;
+        let watch = self.ranges.watch(range);
+        let (run, data, metadata) = match &self.second_half {
+            Some(second_half) => {
+                let _shared =
+                    self.checked(context, second_half, &[range], || second_half.begin_read())?;
+                let run = self.find_run(io)?;
+                let (mut data, metadata) = self.fetch(context, io)?;
+                if second_half.contains(io.slba, u64::from(io.blocks))? {
+                    second_half.overlay(io.slba, &mut data);
+                }
+                (run, data, metadata)
+            }
+            None => {
+                let _shared = self.ranges.lock(&[range], false);
+                let (data, metadata) = self.fetch(context, io)?;
+                context.keys().check_metadata(&metadata)?;
+                (None, data, metadata)
+            }
+        };
         let Some(object) = self.object(context, io, run, &metadata, false)? else {
-            return Ok(Step::Done(self.was_read(data, metadata, Effect::None)));
+            let reply = self.was_read(&context.host, data, metadata, Effect::None);
+            return Ok(Some(Step::Done(reply)));
         };
         if object.sc.vr().ty() == VrType::TlweCor && self.has_program(object.sc.vr()) {
             object.check_whole()?;
-            return Ok(Step::Run(Box::new(Trigger {
+            return Ok(Some(Step::Run(Box::new(Trigger {
                 write: false,
                 io,
                 object,
                 data,
                 metadata,
-            })));
+                watch: Some(watch),
+            }))));
         }
-        let effect = match self.engine.store_part(&object.part(context, &data)) {
+        let part = object.part(context, &data);
+        let stored = self.engine.store_part_after(&part, &mut |_| {
+            if watch.saw_a_write() {
+                let reason = "its blocks were written while it was read";
+                return Err(Fault::passing(METADATA_MISMATCH, reason).into());
+            }
+            Ok(())
+        });
+        let effect = match stored {
             Ok(outcome) => {
                 self.stored(&object);
                 Effect::stored(outcome)
             }
+            Err(_) if watch.saw_a_write() && !last => return Ok(None),
             Err(error) => {
                 let reason = Fault::from(error).detail;
+                let account = &context.host.account;
                 self.log
-                    .error(context.sqe, Status::SUCCESS, context.vr, reason);
+                    .error(account, context.sqe, Status::SUCCESS, context.vr, reason);
                 Effect::NotLoaded
             }
         };
         if let (Some(second_half), Some(run)) = (&self.second_half, &object.run) {
             second_half.delivered(run, None);
         }
-        Ok(Step::Done(self.was_read(data, metadata, effect)))
+        let reply = self.was_read(&context.host, data, metadata, effect);
+        Ok(Some(Step::Done(reply)))
     }
 
-    fn was_read(&self, data: Vec<u8>, metadata: Vec<u8>, effect: Effect) -> Reply {
+    fn was_read(&self, host: &Hosted, data: Vec<u8>, metadata: Vec<u8>, effect: Effect) -> Reply {
         self.log.count(|statistics| {
+            statistics.reads += 1;
+            statistics.bytes_read += data.len() as u64;
+        });
+        host.account.count(|statistics| {
             statistics.reads += 1;
             statistics.bytes_read += data.len() as u64;
         });
@@ -363,14 +406,34 @@ impl Bridge {
             && second_half.contains(io.slba, u64::from(io.blocks))?
         {
             self.register(context, second_half, io, &data)?;
-            return Ok(Step::Done(self.was_written(data.len(), Effect::None)));
+            let reply = self.was_written(&context.host, data.len(), Effect::None);
+            return Ok(Step::Done(reply));
         }
+        let range = (io.slba, u64::from(io.blocks));
         self.load_metadata(context, io)?;
-        let run = self.find_run(io)?;
+        // Plain data stays plain while the lock is held; of an object, everything is looked at again before its effect.
+        let (shared, locked);
+        let run = match &self.second_half {
+            Some(second_half) => {
+                shared = Some(
+                    self.checked(context, second_half, &[range], || second_half.begin_read())?,
+                );
+                locked = None;
+                self.find_run(io)?
+            }
+            None => {
+                shared = None;
+                locked = Some(self.lock_for_write(context, io)?);
+                None
+            }
+        };
         let Some(object) = self.object(context, io, run, &metadata, true)? else {
             self.put(context, io, &data, &metadata)?;
-            return Ok(Step::Done(self.was_written(data.len(), Effect::None)));
+            self.ranges.written(range);
+            let reply = self.was_written(&context.host, data.len(), Effect::None);
+            return Ok(Step::Done(reply));
         };
+        drop((shared, locked));
         if object.sc.vr().ty() == VrType::TlweCow && self.has_program(object.sc.vr()) {
             object.check_whole()?;
             return Ok(Step::Run(Box::new(Trigger {
@@ -379,6 +442,7 @@ impl Bridge {
                 object,
                 data,
                 metadata,
+                watch: None,
             })));
         }
         let outcome = self
@@ -387,13 +451,16 @@ impl Bridge {
                 Ok(self.put_object(context, io, &data, &metadata, &object, None)?)
             })?;
         self.stored(&object);
-        Ok(Step::Done(
-            self.was_written(data.len(), Effect::stored(outcome)),
-        ))
+        let reply = self.was_written(&context.host, data.len(), Effect::stored(outcome));
+        Ok(Step::Done(reply))
     }
 
-    fn was_written(&self, bytes: usize, effect: Effect) -> Reply {
+    fn was_written(&self, host: &Hosted, bytes: usize, effect: Effect) -> Reply {
         self.log.count(|statistics| {
+            statistics.writes += 1;
+            statistics.bytes_written += bytes as u64;
+        });
+        host.account.count(|statistics| {
             statistics.writes += 1;
             statistics.bytes_written += bytes as u64;
         });
@@ -411,13 +478,23 @@ impl Bridge {
     }
 
     /// Runs the program that a command triggers, and ends the command.
-    pub(crate) fn run(&self, context: &Context, trigger: Trigger) -> Result<Reply, Fault> {
+    pub(crate) fn run(&self, context: &mut Context, trigger: Trigger) -> Result<Reply, Fault> {
+        let stale = trigger.watch.as_ref().is_some_and(Watch::saw_a_write);
+        let trigger = if stale {
+            match self.read(context, trigger.io)? {
+                Step::Run(trigger) => *trigger,
+                Step::Done(reply) => return Ok(reply),
+            }
+        } else {
+            trigger
+        };
         let Trigger {
             write,
             io,
             object,
             mut data,
             mut metadata,
+            watch: _watch,
         } = trigger;
         let vr = object.sc.vr();
         let cid = context.cid();
@@ -432,9 +509,14 @@ impl Bridge {
         let part = object.part(context, &sample);
         let mut ended = false;
         let mut result = None;
+        let requester = Requester {
+            tenant: context.host.identity.tenant,
+            cancel: &context.cancel,
+            key_ids: context.keys().only(),
+        };
         let run = self
             .engine
-            .store_part_and_run_after(&part, &context.cancel, &mut |outcome| {
+            .store_part_and_run_after(&part, requester, &mut |outcome| {
                 let Some(outcome) = outcome else {
                     return Err(Fault::new(TRIGGER_SPLIT, "the sample came in parts").into());
                 };
@@ -473,21 +555,23 @@ impl Bridge {
                 self.log.count(|statistics| {
                     statistics.programs.entry(vr.key_id()).or_default().failures += 1;
                 });
+                let account = &context.host.account;
+                account.count(|statistics| statistics.program_failures += 1);
                 return Err(fault);
             }
         };
         self.stored(&object);
-        self.program_ran(cid, vr, &outcome);
+        self.program_ran(context, vr, &outcome);
         if write {
-            return Ok(self.was_written(data.len(), Effect::Computed));
+            return Ok(self.was_written(&context.host, data.len(), Effect::Computed));
         }
         if let (Some(second_half), Some(run)) = (&self.second_half, &object.run) {
             second_half.delivered(run, result);
         }
-        Ok(self.was_read(data, metadata, Effect::Computed))
+        Ok(self.was_read(&context.host, data, metadata, Effect::Computed))
     }
 
-    fn program_ran(&self, cid: u16, trigger: VrNumber, outcome: &RunOutcome) {
+    fn program_ran(&self, context: &Context, trigger: VrNumber, outcome: &RunOutcome) {
         let bootstraps = outcome
             .instructions
             .iter()
@@ -500,8 +584,12 @@ impl Bridge {
             program.total += outcome.duration;
             program.longest = program.longest.max(outcome.duration);
         });
+        context.host.account.count(|statistics| {
+            statistics.bootstraps += bootstraps;
+            statistics.programs += 1;
+        });
         self.log.program_ran(ProgramRun {
-            cid,
+            cid: context.cid(),
             trigger,
             returned: outcome.returned,
             duration: outcome.duration,
@@ -518,23 +606,18 @@ impl Bridge {
     }
 
     /// Room for blocks and their NVMe metadata.
-    fn buffers(&self, io: Io) -> Fetched {
+    fn buffers(&self, io: Io) -> (Vec<u8>, Vec<u8>) {
         let blocks = io.blocks as usize;
         let metadata_size = usize::from(self.ssd.image().info().metadata_size());
-        Fetched {
-            io,
-            data: vec![0; blocks * self.block_size],
-            metadata: vec![0; blocks * metadata_size],
-        }
+        (
+            vec![0; blocks * self.block_size],
+            vec![0; blocks * metadata_size],
+        )
     }
 
     /// Reads blocks and their NVMe metadata.
     fn fetch(&self, context: &Context, io: Io) -> Result<(Vec<u8>, Vec<u8>), Fault> {
-        let Fetched {
-            mut data,
-            mut metadata,
-            ..
-        } = self.buffers(io);
+        let (mut data, mut metadata) = self.buffers(io);
         let transfer = Transfer::In {
             data: &mut data,
             metadata: &mut metadata,
@@ -562,11 +645,15 @@ impl Bridge {
         object: &Object,
         result: Option<ScMetadata>,
     ) -> Result<(), Fault> {
+        let range = (io.slba, u64::from(io.blocks));
         let (Some(second_half), Some(run)) = (&self.second_half, &object.run) else {
-            return self.put(context, io, data, metadata);
+            let _locked = self.lock_for_write(context, io)?;
+            let put = self.put(context, io, data, metadata);
+            self.ranges.written(range);
+            return put;
         };
         let _update = second_half.begin_update();
-        if !second_half.is_current(run) {
+        if !second_half.is_current(run) || !second_half.check_access(&[range], context.keys())? {
             return Err(Fault::passing(
                 METADATA_MISMATCH,
                 format!(
@@ -578,14 +665,17 @@ impl Bridge {
         let stored = result.unwrap_or(run.registered);
         if stored == run.stored {
             self.put(context, io, data, metadata)?;
+            self.ranges.written(range);
         } else {
             let (old, _) = self.fetch(context, io)?;
             self.put(context, io, data, metadata)?;
+            self.ranges.written(range);
             let lba = second_half.metadata_lba(run.start);
             if let Err(fault) = self.put_metadata_block(context, lba, io.fua, &stored) {
                 if let Err(undo) = self.put(context, io, &old, &[]) {
                     tracing::error!(%fault, %undo, lba = io.slba, "a failed write could not be undone");
                 }
+                second_half.forget((lba, 1));
                 return Err(fault);
             }
         }
@@ -620,16 +710,41 @@ impl Bridge {
         io: Io,
         data: &[u8],
     ) -> Result<(), Fault> {
-        let registered =
-            second_half.check_write(io.slba, data, |sc| check(sc).map(|_params| ()))?;
-        let _update = second_half.begin_update();
-        self.put(context, io, data, &[])?;
+        let registered = second_half.check_write(io.slba, data, |sc| {
+            context.keys().check_register(sc.vr())?;
+            check(sc).map(|_params| ())
+        })?;
+        let range = (io.slba, u64::from(io.blocks));
+        let starts = io.slba - second_half.metadata_lba(0)..;
+        let mut ranges = vec![range];
+        ranges.extend(starts.zip(&registered).filter_map(|(start, sc)| {
+            let sc = sc.as_ref()?;
+            Some((start, u64::from(sc.blocks())))
+        }));
+        let _update = self.checked(context, second_half, &ranges, || second_half.begin_update())?;
+        if let Err(fault) = self.put(context, io, data, &[]) {
+            second_half.forget(range);
+            return Err(fault);
+        }
         second_half.written(io.slba, registered);
         Ok(())
     }
 
     fn compare(&self, context: &Context, io: Io, request: &Request) -> Result<(), Fault> {
-        let (data, metadata) = self.fetch(context, io)?;
+        let range = (io.slba, u64::from(io.blocks));
+        let (data, metadata) = match &self.second_half {
+            Some(second_half) => {
+                let _shared =
+                    self.checked(context, second_half, &[range], || second_half.begin_read())?;
+                self.fetch(context, io)?
+            }
+            None => {
+                let _shared = self.ranges.lock(&[range], false);
+                let (data, metadata) = self.fetch(context, io)?;
+                context.keys().check_metadata(&metadata)?;
+                (data, metadata)
+            }
+        };
         if data != request.data || metadata != request.metadata {
             return Err(Fault::passing(
                 Status::COMPARE_FAILURE,
@@ -640,16 +755,86 @@ impl Bridge {
     }
 
     /// Has the SSD set blocks to zero by the host's own command.
-    fn zero(&self, ranges: &[(u64, u32)], sqe: Sqe, transfer: Transfer<'_>) -> Result<(), Fault> {
+    fn zero(
+        &self,
+        context: &Context,
+        ranges: &[Range],
+        transfer: Transfer<'_>,
+    ) -> Result<(), Fault> {
         let Some(second_half) = &self.second_half else {
-            return Ok(self.ssd.submit(sqe, transfer)?);
+            let _locked = self.ranges.lock(ranges, true);
+            self.check_stored(context, ranges)?;
+            self.ssd.submit(context.sqe, transfer)?;
+            ranges.iter().for_each(|range| self.ranges.written(*range));
+            return Ok(());
         };
-        let _update = second_half.begin_update();
-        self.ssd.submit(sqe, transfer)?;
+        let _update = self.checked(context, second_half, ranges, || second_half.begin_update())?;
+        let done = self.ssd.submit(context.sqe, transfer);
         for (lba, blocks) in ranges {
-            second_half.zeroed(*lba, u64::from(*blocks));
+            match &done {
+                Ok(()) => second_half.zeroed(*lba, *blocks),
+                Err(_) => second_half.forget((*lba, *blocks)),
+            }
+            self.ranges.written((*lba, *blocks));
+        }
+        Ok(done?)
+    }
+
+    /// Where metadata is beside the blocks: keeps others from blocks that are to be written, and checks whose they are.
+    fn lock_for_write(&self, context: &Context, io: Io) -> Result<RangeGuard<'_>, Fault> {
+        let range = (io.slba, u64::from(io.blocks));
+        let guard = self.ranges.lock(&[range], true);
+        self.check_stored(context, &[range])?;
+        Ok(guard)
+    }
+
+    /// Where metadata is beside the blocks: checks whose they are. The caller keeps others from them.
+    fn check_stored(&self, context: &Context, ranges: &[Range]) -> Result<(), Fault> {
+        if context.keys().only().is_none() {
+            return Ok(());
+        }
+        let most = u64::from(self.info.mdts_bytes) / self.block_size as u64;
+        for (lba, blocks) in ranges {
+            for skipped in (0..*blocks).step_by(most as usize) {
+                let io = Io {
+                    nsid: NSID,
+                    slba: lba + skipped,
+                    blocks: most.min(blocks - skipped) as u32,
+                    fua: false,
+                };
+                let (_, metadata) = self.fetch(context, io)?;
+                context.keys().check_metadata(&metadata)?;
+                if context.cancel.is_cancelled() {
+                    return Err(Fault::cancelled());
+                }
+            }
         }
         Ok(())
+    }
+
+    /// In the second-half form: a lock under which the host may use these blocks.
+    fn checked<G>(
+        &self,
+        context: &Context,
+        second_half: &SecondHalf,
+        ranges: &[Range],
+        lock: impl Fn() -> G,
+    ) -> Result<G, Fault> {
+        // Another's failed command can take metadata out of memory again.
+        for _ in 0..READ_TRIES {
+            if context.keys().only().is_some() {
+                for range in ranges {
+                    for (lba, blocks) in second_half.decisive(*range) {
+                        self.load(context, second_half, lba, blocks)?;
+                    }
+                }
+            }
+            let guard = lock();
+            if second_half.check_access(ranges, context.keys())? {
+                return Ok(guard);
+            }
+        }
+        Err(denied())
     }
 
     /// In the second-half form: makes sure that the metadata of a data command is in memory.
@@ -661,7 +846,20 @@ impl Bridge {
         if second_half.contains(io.slba, blocks)? {
             return Ok(());
         }
-        second_half.load(io.slba, blocks, |slba, data| {
+        self.load(context, second_half, io.slba, blocks)
+    }
+
+    fn load(
+        &self,
+        context: &Context,
+        second_half: &SecondHalf,
+        lba: u64,
+        blocks: u64,
+    ) -> Result<(), Fault> {
+        second_half.load(lba, blocks, |slba, data| {
+            if context.cancel.is_cancelled() {
+                return Err(Fault::cancelled());
+            }
             let blocks = (data.len() / self.block_size) as u64;
             let sqe = Sqe::read(context.cid(), NSID, slba, blocks.saturating_sub(1) as u16);
             let metadata = &mut [][..];
@@ -702,6 +900,7 @@ impl Bridge {
             };
             sc
         };
+        context.keys().check_register(sc.vr())?;
         context.vr = Some(sc.vr());
         let params = check(&sc)?;
         let bytes = io.blocks as usize * self.block_size;

@@ -3,18 +3,21 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use futures::channel::oneshot;
 use futures::future::{BoxFuture, FutureExt};
 use thiserror::Error;
 use toroid_engine::{Backend, CancelToken, Engine, EngineConfig};
 use toroid_nvme::{
-    ControllerInfo, Host, IdentifyController, IdentifyNamespace, Request, Response, Status,
+    Abort, ControllerInfo, ErrorInformation, Health, Host, IdentifyController, IdentifyNamespace,
+    Request, Response, Status,
 };
 
 use crate::bridge::{
-    Bridge, Context, DriveStatistics, Ended, ErrorLogEntry, Fault, Log, NSID, Plain, ProgramRun,
-    Queue, Reply, SsdSide, Step, TraceEvent, TraceKind, Workers, status,
+    Bridge, Context, DriveStatistics, Ended, ErrorLogEntry, Fault, HostIdentity, HostStatistics,
+    Hosted, KeyAccess, Log, NSID, Plain, ProgramRun, Queue, Reply, Sharing, SsdSide, Step,
+    TraceEvent, TraceKind, Workers, status,
 };
 use crate::image::{Image, ImageError};
 use crate::ssd::SsdError;
@@ -22,6 +25,8 @@ use crate::task;
 
 /// MDTS unless another is asked for.
 const DEFAULT_MDTS: u32 = 1 << 20;
+/// Threads for programs, and so the most that run at a time.
+const PROGRAM_THREADS: usize = 16;
 /// Smallest MDTS that Identify can tell.
 const LEAST_MDTS: u32 = 8192;
 /// Largest MDTS: a command has at most 65536 blocks.
@@ -86,8 +91,10 @@ pub enum DriveError {
 ///
 /// Commands start when they are submitted, whether or not the future is polled, and run to their end on the drive's own
 /// threads, or at once if they only read plain data that are in memory; none of them waits for a program but those that
-/// trigger one. Programs run one at a time, in the order in which
-/// their triggers were ready. The same thread-safe drive serves any number of hosts.
+/// trigger one. Programs that do not conflict run side by side, the others in the order of their triggers.
+///
+/// The drive serves any number of hosts. As a host itself it may do everything; [`Drive::host`] gives one that is bound to
+/// its keys, and to a fair share: tenants take turns at the threads and at the arithmetic.
 ///
 /// Dropping the drive cancels what is under way and waits for it; [`Drive::shutdown`] lets it end and flushes.
 pub struct Drive {
@@ -96,18 +103,50 @@ pub struct Drive {
     closed: AtomicBool,
     serial: AtomicU64,
     on_ssd: Arc<OnSsd>,
-    /// Runs one program at a time, as the engine does, so that no thread waits for another's program.
+    /// The drive itself, as a host.
+    own: Arc<Hosted>,
     programs: Workers,
     commands: Workers,
 }
 
-/// The cancellation tokens of the commands under way, by serial number.
+/// The commands under way.
 #[derive(Default)]
-struct InFlight(Mutex<HashMap<u64, (u16, CancelToken)>>);
+struct InFlight(Mutex<Flight>);
+
+#[derive(Default)]
+struct Flight {
+    /// Command identifiers and cancellation tokens, by serial number.
+    tokens: HashMap<u64, (u16, CancelToken)>,
+    busy_since: Option<Instant>,
+    busy: Duration,
+}
 
 impl InFlight {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, (u16, CancelToken)>> {
+    fn lock(&self) -> MutexGuard<'_, Flight> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn insert(&self, serial: u64, cid: u16, token: CancelToken) {
+        let mut flight = self.lock();
+        flight.tokens.insert(serial, (cid, token));
+        flight.busy_since.get_or_insert_with(Instant::now);
+    }
+
+    fn remove(&self, serial: u64) {
+        let mut flight = self.lock();
+        flight.tokens.remove(&serial);
+        if flight.tokens.is_empty()
+            && let Some(since) = flight.busy_since.take()
+        {
+            flight.busy += since.elapsed();
+        }
+    }
+
+    /// Time during which some command was under way.
+    fn busy(&self) -> Duration {
+        let flight = self.lock();
+        let now = flight.busy_since.map(|since| since.elapsed());
+        flight.busy + now.unwrap_or_default()
     }
 }
 
@@ -168,10 +207,12 @@ impl Pending {
                 response
             }
             Err(fault) => {
-                let log = &self.bridge.log;
+                let (log, account) = (&self.bridge.log, &self.context.host.account);
                 log.count(|statistics| statistics.failed += 1);
+                account.count(|statistics| statistics.failed += 1);
                 tracing::debug!(cid, status = %fault.status, reason = fault.detail, "command failed");
                 log.error(
+                    account,
                     self.context.sqe,
                     fault.status,
                     self.context.vr,
@@ -180,7 +221,8 @@ impl Pending {
                 Response::failure(cid, fault.status, fault.do_not_retry)
             }
         };
-        self.in_flight.lock().remove(&self.context.serial);
+        self.in_flight.remove(self.context.serial);
+        self.context.host.account.end_command();
         self.bridge.log.trace(TraceKind::Completion {
             cid,
             status: response.cqe.status(),
@@ -238,9 +280,15 @@ impl Drive {
             paged_bytes: config.paged_bytes,
             stack_slots: config.stack_slots,
             swap_bytes: image.swap_len(),
+            runs: PROGRAM_THREADS,
             ..EngineConfig::default()
         };
         let log = Arc::new(Log::new());
+        let own = log.accounts.open(HostIdentity {
+            name: String::new(),
+            tenant: 0,
+            keys: KeyAccess::All,
+        });
         let ssd = Arc::new(SsdSide::new(image, Arc::clone(&log), mdts));
         let engine = Engine::new(engine_config, config.backend, Arc::clone(&ssd) as _);
         let threads = std::thread::available_parallelism().map_or(4, usize::from);
@@ -250,25 +298,43 @@ impl Drive {
             closed: AtomicBool::new(false),
             serial: AtomicU64::new(0),
             on_ssd: Arc::default(),
-            programs: Workers::new("toroid-program", 1).map_err(DriveError::Thread)?,
-            commands: Workers::new("toroid-command", threads.clamp(4, 16))
+            own: Arc::new(own),
+            programs: Workers::new("toroid-program", PROGRAM_THREADS, Sharing::Reserved)
+                .map_err(DriveError::Thread)?,
+            commands: Workers::new("toroid-command", threads.clamp(4, 16), Sharing::Free)
                 .map_err(DriveError::Thread)?,
         })
     }
 
+    /// A host of the drive. Hosts with the same name share the log of their failures and their statistics.
+    pub fn host(self: &Arc<Drive>, identity: HostIdentity) -> DriveHost {
+        DriveHost {
+            drive: Arc::clone(self),
+            hosted: Arc::new(self.bridge.log.accounts.open(identity)),
+        }
+    }
+
     /// Starts a command.
-    fn start(&self, request: Request) -> oneshot::Receiver<Response> {
+    fn start(
+        &self,
+        host: &Arc<Hosted>,
+        request: Request,
+        cancel: CancelToken,
+    ) -> oneshot::Receiver<Response> {
         let (answer, receiver) = oneshot::channel();
         let sqe = request.sqe;
+        let tenant = host.identity.tenant;
         let context = Context {
             sqe,
+            host: Arc::clone(host),
             serial: self.serial.fetch_add(1, Ordering::Relaxed),
-            cancel: CancelToken::new(),
+            cancel,
             vr: None,
         };
+        host.account.begin_command();
         self.bridge.log.trace(TraceKind::HostCommand { sqe });
-        let token = (sqe.cid.get(), context.cancel.clone());
-        self.in_flight.lock().insert(context.serial, token);
+        let token = context.cancel.clone();
+        self.in_flight.insert(context.serial, sqe.cid.get(), token);
         let mut pending = Pending {
             bridge: Arc::clone(&self.bridge),
             in_flight: Arc::clone(&self.in_flight),
@@ -287,10 +353,9 @@ impl Drive {
         let commands = self.commands.queue();
         match self.bridge.plain(&pending.context, request) {
             Plain::Done(result) => pending.complete(result),
-            Plain::No(request) => commands.push(move || {
-                let step = (pending.bridge).start(&mut pending.context, request);
-                go_on(pending, step, &programs);
-            }),
+            Plain::No(request) => {
+                commands.push(tenant, move || execute(pending, request, &programs));
+            }
             Plain::Waits(ended) => {
                 let commands = Arc::clone(commands);
                 task::spawn(Box::pin(async move {
@@ -300,19 +365,43 @@ impl Drive {
                     match ended.await {
                         Ok(Ended::Done(reply)) => pending.complete(Ok(reply)),
                         Err(fault) => pending.complete(Err(fault)),
-                        Ok(Ended::Fetched(fetched)) => commands.push(move || {
-                            let step = (pending.bridge).go_on(&mut pending.context, fetched);
-                            go_on(pending, step, &programs);
-                        }),
-                        Ok(Ended::Again(request)) => commands.push(move || {
-                            let step = (pending.bridge).start(&mut pending.context, request);
-                            go_on(pending, step, &programs);
-                        }),
+                        Ok(Ended::Again(request)) => {
+                            commands.push(tenant, move || execute(pending, request, &programs));
+                        }
                     }
                 }));
             }
         }
         receiver
+    }
+
+    fn submit_for(
+        &self,
+        host: &Arc<Hosted>,
+        request: Request,
+        cancel: CancelToken,
+    ) -> BoxFuture<'static, Response> {
+        let cid = request.sqe.cid.get();
+        let receiver = self.start(host, request, cancel);
+        async move {
+            receiver
+                .await
+                .unwrap_or_else(|_| Response::failure(cid, Status::INTERNAL_ERROR, false))
+        }
+        .boxed()
+    }
+
+    fn health_of(&self, statistics: &HostStatistics) -> Health {
+        let (media_errors, read_only) = self.bridge.log.medium();
+        Health {
+            bytes_read: statistics.bytes_read,
+            bytes_written: statistics.bytes_written,
+            reads: statistics.reads,
+            writes: statistics.writes,
+            busy_minutes: statistics.busy.as_secs() / 60,
+            media_errors,
+            read_only,
+        }
     }
 
     /// Cancels every command under way with this identifier. A command that has not begun its effect completes with
@@ -329,7 +418,7 @@ impl Drive {
     fn cancel_where(&self, wanted: impl Fn(u16) -> bool) -> usize {
         let in_flight = self.in_flight.lock();
         let mut cancelled = 0;
-        for (_, token) in in_flight.values().filter(|(cid, _)| wanted(*cid)) {
+        for (_, token) in in_flight.tokens.values().filter(|(cid, _)| wanted(*cid)) {
             token.cancel();
             cancelled += 1;
         }
@@ -396,8 +485,12 @@ impl Drive {
 
     /// Counters since the drive was opened.
     pub fn statistics(&self) -> DriveStatistics {
+        let backend = self.bridge.engine.backend().statistics();
         DriveStatistics {
             paging: self.bridge.engine.paging(),
+            waiting_programs: self.programs.queue().len() + self.bridge.engine.runs().0,
+            waiting_bootstraps: backend.waiting,
+            batched_bootstraps: backend.batched,
             ..self.bridge.log.statistics()
         }
     }
@@ -418,14 +511,18 @@ impl Drive {
     }
 }
 
-/// Ends a command, but for a program, which it leaves to the thread for programs.
-fn go_on(mut pending: Pending, step: Result<Step, Fault>, programs: &Queue) {
-    match step {
+/// Executes a command as far as a program, which it leaves to the threads for programs.
+fn execute(mut pending: Pending, request: Request, programs: &Queue) {
+    let bridge = Arc::clone(&pending.bridge);
+    match bridge.start(&mut pending.context, request) {
         Ok(Step::Done(reply)) => pending.complete(Ok(reply)),
-        Ok(Step::Run(trigger)) => programs.push(move || {
-            let result = pending.bridge.run(&pending.context, *trigger);
-            pending.complete(result);
-        }),
+        Ok(Step::Run(trigger)) => {
+            let tenant = pending.context.host.identity.tenant;
+            programs.push(tenant, move || {
+                let result = bridge.run(&mut pending.context, *trigger);
+                pending.complete(result);
+            });
+        }
         Err(fault) => pending.complete(Err(fault)),
     }
 }
@@ -440,19 +537,85 @@ impl Drop for Drive {
     }
 }
 
+/// A drive as one of its hosts sees it: with the host's keys only, and its own failures and counters. [`Drive::host`] gives it.
+#[derive(Clone)]
+pub struct DriveHost {
+    drive: Arc<Drive>,
+    hosted: Arc<Hosted>,
+}
+
+impl DriveHost {
+    /// Who the host is.
+    pub fn identity(&self) -> &HostIdentity {
+        &self.hosted.identity
+    }
+
+    /// What it has done.
+    pub fn statistics(&self) -> HostStatistics {
+        self.hosted.account.statistics()
+    }
+
+    /// The drive.
+    pub fn drive(&self) -> &Arc<Drive> {
+        &self.drive
+    }
+}
+
+impl Host for DriveHost {
+    fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
+        self.drive
+            .submit_for(&self.hosted, request, CancelToken::new())
+    }
+
+    fn submit_abortable(&self, request: Request, abort: Abort) -> BoxFuture<'_, Response> {
+        let cancel = CancelToken::sharing(abort.flag());
+        self.drive.submit_for(&self.hosted, request, cancel)
+    }
+
+    fn controller(&self) -> &ControllerInfo {
+        &self.drive.bridge.info
+    }
+
+    /// The host's own.
+    fn errors(&self) -> Vec<ErrorInformation> {
+        self.hosted.account.errors()
+    }
+
+    /// Of the host's own commands, but for the state of the medium.
+    fn health(&self) -> Health {
+        self.drive.health_of(&self.statistics())
+    }
+}
+
 impl Host for Drive {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
-        let cid = request.sqe.cid.get();
-        let receiver = self.start(request);
-        async move {
-            receiver
-                .await
-                .unwrap_or_else(|_| Response::failure(cid, Status::INTERNAL_ERROR, false))
-        }
-        .boxed()
+        self.submit_for(&self.own, request, CancelToken::new())
+    }
+
+    fn submit_abortable(&self, request: Request, abort: Abort) -> BoxFuture<'_, Response> {
+        let cancel = CancelToken::sharing(abort.flag());
+        self.submit_for(&self.own, request, cancel)
     }
 
     fn controller(&self) -> &ControllerInfo {
         &self.bridge.info
+    }
+
+    /// Those of every host.
+    fn errors(&self) -> Vec<ErrorInformation> {
+        self.bridge.log.error_information()
+    }
+
+    /// Of the commands of every host.
+    fn health(&self) -> Health {
+        let total = self.bridge.log.statistics();
+        self.health_of(&HostStatistics {
+            bytes_read: total.bytes_read,
+            bytes_written: total.bytes_written,
+            reads: total.reads,
+            writes: total.writes,
+            busy: self.in_flight.busy(),
+            ..HostStatistics::default()
+        })
     }
 }

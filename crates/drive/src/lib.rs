@@ -17,5 +17,5 @@ pub mod metadata;
 pub mod ssd;
 mod task;
 
-pub use bridge::SWAP_NSID;
-pub use drive::{Drive, DriveConfig, DriveError};
+pub use bridge::{HostIdentity, KeyAccess, SWAP_NSID};
+pub use drive::{Drive, DriveConfig, DriveError, DriveHost};

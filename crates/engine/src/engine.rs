@@ -7,10 +7,10 @@ use toroid_isa::VrNumber;
 use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
 
+use crate::admission::Admission;
 use crate::backend::Backend;
 use crate::error::EngineError;
 use crate::paging::{PageIo, PagedMemory, PagingStatistics, ReplacementPolicy};
-use crate::processor::RunLock;
 use crate::register::RegisterInfo;
 use crate::swap::{PagingContext, Swap};
 use crate::table::{Content, Table, info};
@@ -22,16 +22,18 @@ pub struct EngineConfig {
     pub persistent_bytes: u64,
     /// Size of the paged area in bytes: main memory for TLWE samples.
     pub paged_bytes: u64,
-    /// Slots of the stack region, each for one TLWE sample.
+    /// Slots of the stack of each run, each for one TLWE sample.
     pub stack_slots: usize,
     /// Size of the swap area in bytes.
     pub swap_bytes: u64,
     /// Which pages leave main memory when it is full.
     pub replacement: ReplacementPolicy,
+    /// How many programs may run at a time, at least one.
+    pub runs: usize,
 }
 
 impl Default for EngineConfig {
-    /// 4 GiB for keys, 64 MiB for samples, 256 stack slots, 1 GiB of swap, CLOCK.
+    /// 4 GiB for keys, 64 MiB for samples, 256 stack slots, 1 GiB of swap, CLOCK, 16 programs.
     fn default() -> EngineConfig {
         EngineConfig {
             persistent_bytes: 4 << 30,
@@ -39,6 +41,7 @@ impl Default for EngineConfig {
             stack_slots: 256,
             swap_bytes: 1 << 30,
             replacement: ReplacementPolicy::Clock,
+            runs: 16,
         }
     }
 }
@@ -60,14 +63,15 @@ pub struct Sample {
     pub noise: Noise,
 }
 
-/// The secure computing engine. All methods may be called from any thread at any time; one program runs at a time.
+/// The secure computing engine. All methods may be called from any thread at any time. Programs run side by side where the
+/// outcome is that of one after the other.
 pub struct Engine {
     pub(crate) config: EngineConfig,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) memory: PagedMemory,
     /// Taken before the lock inside `memory`, never the other way round.
     table: Mutex<Table>,
-    pub(crate) run_lock: RunLock,
+    pub(crate) admission: Admission,
     /// Held from the last check of an effect until it has appeared. Taken before the lock of the table.
     effects: Mutex<()>,
 }
@@ -85,7 +89,7 @@ impl Engine {
                 config.replacement,
             ),
             table: Mutex::new(Table::new(config.persistent_bytes)),
-            run_lock: RunLock::default(),
+            admission: Admission::new(config.runs),
             effects: Mutex::new(()),
         }
     }
@@ -169,6 +173,11 @@ impl Engine {
         self.memory.release(page);
         sample.bytes = bytes?;
         Ok(sample)
+    }
+
+    /// Runs that wait for others, and runs under way.
+    pub fn runs(&self) -> (usize, usize) {
+        self.admission.counts()
     }
 
     /// Counters and state of the paged area.

@@ -72,6 +72,12 @@ pub enum EngineError {
         /// Name of the object's parameter set.
         found: &'static str,
     },
+    /// The program touches registers that its requester may not.
+    #[error("program {vr} touches registers of key ids that its requester may not use")]
+    KeyIdDenied {
+        /// The program's register.
+        vr: VrNumber,
+    },
     /// A part holds no bytes.
     #[error("a part of {vr} is empty")]
     EmptyPart {

@@ -12,6 +12,7 @@
 pub mod backend;
 
 mod address;
+mod admission;
 mod cancel;
 mod engine;
 mod error;
@@ -24,8 +25,8 @@ mod swap;
 mod table;
 
 pub use address::{AddressError, PAGE_BYTES, PageTableEntry, VirtualAddress};
-pub use backend::{Backend, BackendError, KeySink, LoadedKey};
-pub use cancel::CancelToken;
+pub use backend::{Backend, BackendError, BackendStatistics, KeySink, LoadedKey};
+pub use cancel::{CancelToken, Requester};
 pub use engine::{Engine, EngineConfig, Sample};
 pub use error::EngineError;
 pub use paging::{PagingStatistics, ReplacementPolicy};

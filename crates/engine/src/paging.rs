@@ -81,7 +81,7 @@ pub(crate) const PAGED_PAGE_NUMBERS: u64 = PAGE_NUMBERS / 2;
 
 /// How many pages fewer than main memory and the swap area could hold together are let in once main memory is full: the
 /// page-ins under way at a time need as many free places for the pages that they push out.
-const SPARE_PAGES: u64 = 8;
+const SPARE_PAGES: u64 = 32;
 
 #[derive(Debug)]
 struct Page {

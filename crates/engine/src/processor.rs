@@ -2,30 +2,29 @@
 //!
 //! A run sees the registers as they were when it began. Its writes go to pages of its own, which are paged like any other,
 //! and change hands at the end: the run comes before every store that happened meanwhile, so that a register stored or
-//! removed during the run keeps what the store or removal left. On any error the pages go and the registers stay.
+//! removed during the run keeps what the store or removal left. What another run has written meanwhile is written over: runs
+//! come in the order of their ends (`admission.rs`). On any error the pages go and the registers stay.
 //!
 //! Adjacent Bootstraps of the very same sample are one task of the back end, which may share work among them.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use toroid_isa::{Environment, Instruction, KeyKind, Program, VrNumber, verify};
 use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
 
+use crate::admission::Admitted;
 use crate::backend::{BackendError, LoadedKey};
-use crate::cancel::CancelToken;
+use crate::cancel::Requester;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::paging::{PageId, PageIo};
 use crate::register::fingerprint;
 use crate::store::{Accepted, BeforeEffect, Part, StagedSample};
 use crate::swap::PagingContext;
-use crate::table::{Content, Register};
-
-/// How often a run that waits for another looks at its cancellation token.
-const CANCEL_POLL: Duration = Duration::from_millis(10);
+use crate::table::{Content, Register, Table};
 
 /// The most bootstraps of one sample that the back end is given at once: bounds the memory of their tables and results.
 const MAX_FUSED_BOOTSTRAPS: usize = 8;
@@ -60,51 +59,12 @@ pub struct RunOutcome {
     pub signed: bool,
     /// Every instruction in the order of execution.
     pub instructions: Vec<InstructionTiming>,
-    /// Wall time of all of it, without waiting for another run.
+    /// Wall time of all of it, without waiting for other runs.
     pub duration: Duration,
     /// Pages read from the swap area.
     pub page_ins: u64,
     /// Pages written to the swap area.
     pub page_outs: u64,
-}
-
-/// Lets one program run at a time.
-#[derive(Debug, Default)]
-pub(crate) struct RunLock {
-    running: Mutex<bool>,
-    ended: Condvar,
-}
-
-struct RunGuard<'a>(&'a RunLock);
-
-impl RunLock {
-    fn acquire(&self, cancel: &CancelToken) -> Result<RunGuard<'_>, EngineError> {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if cancel.is_cancelled() {
-                return Err(EngineError::Cancelled);
-            }
-            if !*running {
-                *running = true;
-                return Ok(RunGuard(self));
-            }
-            (running, _) = self
-                .ended
-                .wait_timeout(running, CANCEL_POLL)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
-
-impl Drop for RunGuard<'_> {
-    fn drop(&mut self) {
-        *self
-            .0
-            .running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = false;
-        self.0.ended.notify_one();
-    }
 }
 
 /// A sample with what is known of it.
@@ -151,8 +111,10 @@ struct Transaction<'e> {
     engine: &'e Engine,
     program: VrNumber,
     registers: HashMap<VrNumber, Working>,
-    /// Of the registers that were there at the start.
-    versions: HashMap<VrNumber, u64>,
+    /// Stamp of the table at the start; `None` before.
+    begun: Option<u64>,
+    /// Of the sample that came with the run.
+    staged_noise: Option<Noise>,
     test_vectors: HashMap<VrNumber, TestVector>,
     keys: HashMap<VrNumber, Arc<dyn LoadedKey>>,
     stack: Vec<(Vec<u8>, Value)>,
@@ -182,7 +144,9 @@ impl Drop for Transaction<'_> {
         for working in self.registers.values() {
             self.engine.memory.release(working.page);
         }
-        self.engine.table().end_watch();
+        if let Some(begun) = self.begun {
+            self.engine.table().end_run(begun);
+        }
     }
 }
 
@@ -190,22 +154,22 @@ impl Engine {
     /// Runs the program of the trigger's key id and gives its result.
     ///
     /// The program is verified against the registers there are before its first instruction. All its writes appear at the
-    /// end, at once, or none. `cancel` is honoured while waiting for another run, between instructions and in bootstraps.
+    /// end, at once, or none. A cancellation is honoured while waiting for other runs, between instructions and in bootstraps.
     ///
     /// # Errors
     /// [`EngineError::NotASample`] for a trigger of another type, [`EngineError::NoSuchRegister`] if there is no program,
-    /// [`EngineError::Verify`], [`EngineError::Cancelled`], page I/O that failed, no room, or a failure of the back end.
+    /// [`EngineError::KeyIdDenied`], [`EngineError::Verify`], [`EngineError::Cancelled`], page I/O that failed, no room, or a failure of the back end.
     /// No register has changed then.
-    pub fn run(
+    pub fn run<'r>(
         &self,
         context: PagingContext,
         trigger: VrNumber,
-        cancel: &CancelToken,
+        requester: impl Into<Requester<'r>>,
     ) -> Result<RunOutcome, EngineError> {
         if !trigger.ty().is_sample() {
             return Err(EngineError::NotASample { vr: trigger });
         }
-        self.execute(context, trigger, None, cancel, &mut |_| Ok(()))
+        self.execute(context, trigger, None, requester.into(), &mut |_| Ok(()))
     }
 
     /// Stores a part of a TLWE sample; if it is the last, runs the program of its key id on the new sample in the same
@@ -215,22 +179,22 @@ impl Engine {
     ///
     /// # Errors
     /// Those of [`Engine::store_part`] and [`Engine::run`].
-    pub fn store_part_and_run(
+    pub fn store_part_and_run<'r>(
         &self,
         part: &Part<'_>,
-        cancel: &CancelToken,
+        requester: impl Into<Requester<'r>>,
     ) -> Result<Option<RunOutcome>, EngineError> {
-        self.store_part_and_run_after(part, cancel, &mut |_| Ok(()))
+        self.store_part_and_run_after(part, requester, &mut |_| Ok(()))
     }
 
     /// [`Engine::store_part_and_run`] with a step before its effect.
     ///
     /// # Errors
     /// Those of [`Engine::store_part_and_run`], and [`EngineError::Refused`].
-    pub fn store_part_and_run_after(
+    pub fn store_part_and_run_after<'r>(
         &self,
         part: &Part<'_>,
-        cancel: &CancelToken,
+        requester: impl Into<Requester<'r>>,
         before: &mut BeforeEffect<'_>,
     ) -> Result<Option<RunOutcome>, EngineError> {
         if !part.vr.ty().is_sample() {
@@ -238,7 +202,13 @@ impl Engine {
         }
         match self.accept(part, before)? {
             Accepted::Sample(sample) => self
-                .execute(part.context, part.vr, Some(sample), cancel, before)
+                .execute(
+                    part.context,
+                    part.vr,
+                    Some(sample),
+                    requester.into(),
+                    before,
+                )
                 .map(Some),
             Accepted::Incomplete | Accepted::Stored => Ok(None),
         }
@@ -249,14 +219,18 @@ impl Engine {
         context: PagingContext,
         trigger: VrNumber,
         staged: Option<StagedSample>,
-        cancel: &CancelToken,
+        requester: Requester<'_>,
         before: &mut BeforeEffect<'_>,
     ) -> Result<RunOutcome, EngineError> {
-        let _guard = self.run_lock.acquire(cancel)?;
-        let start = Instant::now();
         let program_vr = VrNumber::program(trigger.key_id())
             .map_err(|_| EngineError::NoSuchRegister { vr: trigger })?;
-        let (program, mut transaction) = Transaction::begin(self, context, program_vr, staged)?;
+        // The admission ends after the transaction.
+        let (_admitted, program, mut transaction) =
+            Transaction::begin(self, context, program_vr, staged.as_ref(), &requester)?;
+        let start = Instant::now();
+        if let Some(sample) = staged {
+            transaction.stage(sample)?;
+        }
         verify(&program, &transaction, None).map_err(|errors| EngineError::Verify {
             vr: program_vr,
             errors,
@@ -265,7 +239,7 @@ impl Engine {
         let mut result = None;
         let mut rest = program.instructions();
         while let Some((instruction, behind)) = rest.split_first() {
-            if cancel.is_cancelled() {
+            if requester.cancel.is_cancelled() {
                 return Err(EngineError::Cancelled);
             }
             let (begun, mut ins, mut outs) = (
@@ -292,7 +266,7 @@ impl Engine {
                 Instruction::Bootstrap { .. } => {
                     let run = transaction.bootstraps_of_one_sample(rest);
                     rest = rest.get(run.len()..).unwrap_or_default();
-                    transaction.bootstrap(&run, cancel, done)?;
+                    transaction.bootstrap(&run, requester, done)?;
                 }
                 _ => {
                     transaction.step(*instruction)?;
@@ -338,78 +312,113 @@ impl Engine {
 }
 
 impl<'e> Transaction<'e> {
-    /// Takes hold of everything that the program names, as it is now.
+    /// Waits until the run may begin, and takes hold of everything that the program names, as it is then. The sample that
+    /// came with the run is not yet among it.
     fn begin(
         engine: &'e Engine,
         context: PagingContext,
         program_vr: VrNumber,
-        staged: Option<StagedSample>,
-    ) -> Result<(Arc<Program>, Transaction<'e>), EngineError> {
-        let mut transaction = Transaction {
-            engine,
-            program: program_vr,
-            registers: HashMap::new(),
-            versions: HashMap::new(),
-            test_vectors: HashMap::new(),
-            keys: HashMap::new(),
-            stack: Vec::new(),
-            io: PageIo::new(context),
+        staged: Option<&StagedSample>,
+        requester: &Requester<'_>,
+    ) -> Result<(Admitted<'e>, Arc<Program>, Transaction<'e>), EngineError> {
+        let program = |table: &Table| match table.get(program_vr).map(|found| &found.content) {
+            Some(Content::Program(program)) => Ok((Arc::clone(program), program_vr)),
+            _ => Err(EngineError::NoSuchRegister { vr: program_vr }),
         };
-        if let Some(sample) = staged {
-            let page = engine.memory.create(&mut transaction.io, &sample.bytes)?;
-            let value = Value {
-                params: sample.params,
-                noise: sample.noise(),
-                message_bits: sample.attributes.message_bits,
-                signed: sample.attributes.signed,
-            };
-            transaction.registers.insert(
-                sample.vr,
-                Working {
-                    page,
-                    value,
-                    fingerprint: fingerprint(&sample.bytes),
-                    written: true,
-                    computed: sample.attributes.computed,
-                },
-            );
-        }
-        let mut table = engine.table();
-        for (vr, working) in &mut transaction.registers {
-            table.check_params(*vr, working.value.params)?;
-            let stated = working.value.noise.clone();
-            working.value.noise = table.noise_of(vr.key_id(), working.fingerprint, stated);
-        }
-        let program = match table.get(program_vr).map(|register| &register.content) {
-            Some(Content::Program(program)) => Arc::clone(program),
-            _ => return Err(EngineError::NoSuchRegister { vr: program_vr }),
-        };
-        let mut operands: BTreeSet<VrNumber> = program
+        let (admitted, (program, transaction)) = engine.admission.admit(
+            requester.cancel,
+            || engine.table(),
+            program,
+            staged.map(|sample| sample.vr),
+            |table, program| {
+                let mut transaction = Transaction {
+                    engine,
+                    program: program_vr,
+                    registers: HashMap::new(),
+                    begun: None,
+                    staged_noise: None,
+                    test_vectors: HashMap::new(),
+                    keys: HashMap::new(),
+                    stack: Vec::new(),
+                    io: PageIo::new(context),
+                };
+                let begun = transaction.view(table, program, staged, requester)?;
+                Ok((begun, (Arc::clone(program), transaction)))
+            },
+        )?;
+        Ok((admitted, program, transaction))
+    }
+
+    /// Takes hold of the registers in the table; gives the stamp of the run's begin.
+    fn view(
+        &mut self,
+        table: &mut Table,
+        program: &Program,
+        staged: Option<&StagedSample>,
+        requester: &Requester<'_>,
+    ) -> Result<u64, EngineError> {
+        let operands: BTreeSet<VrNumber> = program
             .instructions()
             .iter()
             .flat_map(Instruction::operands)
             .collect();
-        let key_ids: BTreeSet<u32> = operands.iter().map(|vr| vr.key_id()).collect();
-        operands.extend(transaction.registers.keys());
-        for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
-            operands.extend(
-                key_ids
-                    .iter()
-                    .filter_map(|id| VrNumber::key(*id, kind).ok()),
-            );
+        let denied = |vr: &&VrNumber| {
+            let allowed = requester.key_ids;
+            allowed.is_some_and(|key_ids| !key_ids.contains(&vr.key_id()))
+        };
+        if operands.iter().any(|vr| denied(&vr)) {
+            return Err(EngineError::KeyIdDenied { vr: self.program });
         }
-        for vr in operands {
-            let Some(register) = table.get(vr) else {
-                continue;
-            };
-            if let Some(version) = table.version(vr) {
-                transaction.versions.insert(vr, version);
+        let known = match staged {
+            None => None,
+            Some(sample) => {
+                table.check_params(sample.vr, sample.params)?;
+                let sample_id = (sample.vr.key_id(), fingerprint(&sample.bytes));
+                let noise = table.noise_of(sample_id.0, sample_id.1, sample.noise());
+                Some((sample_id, noise))
             }
-            transaction.hold(vr, register);
+        };
+        let key_ids: BTreeSet<u32> = operands.iter().map(|vr| vr.key_id()).collect();
+        let keys = key_ids.iter().flat_map(|id| {
+            [KeyKind::Bootstrapping, KeyKind::KeySwitching]
+                .into_iter()
+                .filter_map(|kind| VrNumber::key(*id, kind).ok())
+        });
+        for vr in operands.iter().copied().chain(keys) {
+            // A sample that came with the run takes the place of the stored one.
+            if staged.is_some_and(|sample| sample.vr == vr) {
+                continue;
+            }
+            if let Some(register) = table.get(vr) {
+                self.hold(vr, register);
+            }
         }
-        table.watch_clears();
-        drop(table);
-        Ok((program, transaction))
+        self.staged_noise = known.as_ref().map(|(_, noise)| noise.clone());
+        let begun = table.begin_run(known);
+        self.begun = Some(begun);
+        Ok(begun)
+    }
+
+    /// Takes in the sample that came with the run.
+    fn stage(&mut self, sample: StagedSample) -> Result<(), EngineError> {
+        let page = self.engine.memory.create(&mut self.io, &sample.bytes)?;
+        let value = Value {
+            params: sample.params,
+            noise: self.staged_noise.take().unwrap_or_else(|| sample.noise()),
+            message_bits: sample.attributes.message_bits,
+            signed: sample.attributes.signed,
+        };
+        self.registers.insert(
+            sample.vr,
+            Working {
+                page,
+                value,
+                fingerprint: fingerprint(&sample.bytes),
+                written: true,
+                computed: sample.attributes.computed,
+            },
+        );
+        Ok(())
     }
 
     fn hold(&mut self, vr: VrNumber, register: &Register) {
@@ -431,8 +440,6 @@ impl<'e> Transaction<'e> {
             Content::Key(key) => {
                 self.keys.insert(vr, Arc::clone(key));
             }
-            // A sample that came with the run takes the place of the stored one.
-            Content::Sample { .. } if self.registers.contains_key(&vr) => {}
             Content::Sample {
                 page,
                 noise,
@@ -540,7 +547,7 @@ impl<'e> Transaction<'e> {
     fn bootstrap(
         &mut self,
         run: &[(VrNumber, VrNumber)],
-        cancel: &CancelToken,
+        requester: Requester<'_>,
         mut done: impl FnMut(Instruction, &PageIo),
     ) -> Result<(), EngineError> {
         let Some((_, n)) = run.first().copied() else {
@@ -568,7 +575,7 @@ impl<'e> Transaction<'e> {
                 &*key_switching,
                 &functions,
                 &bytes,
-                cancel,
+                requester,
             )
             .and_then(|results| {
                 if results.len() == run.len() {
@@ -680,10 +687,9 @@ impl<'e> Transaction<'e> {
     fn commit(mut self) {
         let engine = self.engine;
         let mut table = engine.table();
-        let cleared = table.end_watch();
+        let begun = self.begun.unwrap_or_default();
         for (vr, working) in std::mem::take(&mut self.registers) {
-            let untouched = table.version(vr) == self.versions.get(&vr).copied()
-                && !cleared.contains(&vr.key_id())
+            let untouched = !table.touched_since(vr, begun)
                 && table.check_params(vr, working.value.params).is_ok();
             if !working.written || !untouched {
                 engine.memory.release(working.page);
@@ -702,7 +708,7 @@ impl<'e> Transaction<'e> {
                 },
                 reservation: None,
             };
-            table.insert(&engine.memory, vr, register);
+            table.write(&engine.memory, vr, register);
         }
     }
 }

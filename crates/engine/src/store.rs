@@ -174,6 +174,17 @@ impl Engine {
             vr, params, offset, ..
         } = *part;
         self.check(part)?;
+        if vr.ty().is_sample() && offset == 0 && part.bytes.len() as u64 == part.total_size {
+            // Whole: nothing that another command brings of the same sample can come between.
+            check_words(vr, params, part.bytes)?;
+            self.table().start_anew(vr, params)?;
+            return Ok(Accepted::Sample(StagedSample {
+                vr,
+                params,
+                bytes: part.bytes.to_vec(),
+                attributes: part.attributes,
+            }));
+        }
         let shared = if offset == 0 {
             let partial = Arc::new(Mutex::new(Partial {
                 params,

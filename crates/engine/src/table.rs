@@ -58,9 +58,10 @@ pub(crate) struct Register {
     pub(crate) reservation: Option<Reservation>,
 }
 
-struct Entry {
-    register: Register,
-    version: u64,
+/// A run under way.
+struct Run {
+    /// Key id, fingerprint and noise of the sample that it brings.
+    staged: Option<((u32, u64), Noise)>,
 }
 
 /// An object whose parts are still coming.
@@ -71,16 +72,20 @@ pub(crate) struct PartialEntry {
 }
 
 pub(crate) struct Table {
-    registers: BTreeMap<VrNumber, Entry>,
+    registers: BTreeMap<VrNumber, Register>,
     /// The registers that hold a sample, by key id and fingerprint.
     samples: HashMap<(u32, u64), BTreeSet<VrNumber>>,
     partials: BTreeMap<VrNumber, PartialEntry>,
     page_numbers: Extents,
     used_units: u64,
     total_units: u64,
-    last_version: u64,
-    /// The key ids that were cleared while a program runs.
-    cleared: Option<BTreeSet<u32>>,
+    last_stamp: u64,
+    /// By the stamp of their begin.
+    runs: BTreeMap<u64, Run>,
+    /// Registers that were stored or removed since the oldest run under way began, and when.
+    touched: BTreeMap<VrNumber, u64>,
+    /// The same for key ids that were cleared.
+    cleared: BTreeMap<u32, u64>,
 }
 
 impl Table {
@@ -92,18 +97,47 @@ impl Table {
             page_numbers: Extents::new(PAGED_PAGE_NUMBERS, PAGE_NUMBERS - PAGED_PAGE_NUMBERS),
             used_units: 0,
             total_units: persistent_bytes / PAGE_BYTES as u64,
-            last_version: 0,
-            cleared: None,
+            last_stamp: 0,
+            runs: BTreeMap::new(),
+            touched: BTreeMap::new(),
+            cleared: BTreeMap::new(),
         }
     }
 
     pub(crate) fn get(&self, vr: VrNumber) -> Option<&Register> {
-        self.registers.get(&vr).map(|entry| &entry.register)
+        self.registers.get(&vr)
     }
 
-    /// Changes whenever the register is stored, written or removed and stored again.
-    pub(crate) fn version(&self, vr: VrNumber) -> Option<u64> {
-        self.registers.get(&vr).map(|entry| entry.version)
+    fn stamp(&mut self) -> u64 {
+        self.last_stamp += 1;
+        self.last_stamp
+    }
+
+    /// A run begins, with this sample, and sees the registers as they are. Gives the stamp of its begin.
+    pub(crate) fn begin_run(&mut self, staged: Option<((u32, u64), Noise)>) -> u64 {
+        let stamp = self.stamp();
+        self.runs.insert(stamp, Run { staged });
+        stamp
+    }
+
+    pub(crate) fn end_run(&mut self, begun: u64) {
+        self.runs.remove(&begun);
+        let oldest = self.runs.keys().next().copied().unwrap_or(u64::MAX);
+        self.touched.retain(|_, stamp| *stamp > oldest);
+        self.cleared.retain(|_, stamp| *stamp > oldest);
+    }
+
+    /// Whether the register was stored or removed after a run that is under way began. What runs write does not count.
+    pub(crate) fn touched_since(&self, vr: VrNumber, begun: u64) -> bool {
+        let after = |stamp: Option<&u64>| stamp.is_some_and(|stamp| *stamp > begun);
+        after(self.touched.get(&vr)) || after(self.cleared.get(&vr.key_id()))
+    }
+
+    fn touch(&mut self, vr: VrNumber) {
+        let stamp = self.stamp();
+        if !self.runs.is_empty() {
+            self.touched.insert(vr, stamp);
+        }
     }
 
     fn registers_of(&self, key_id: u32) -> impl Iterator<Item = (VrNumber, &Register)> {
@@ -111,7 +145,7 @@ impl Table {
             bounds(ty, key_id)
                 .into_iter()
                 .flat_map(|(first, last)| self.registers.range(first..=last))
-                .map(|(vr, entry)| (*vr, &entry.register))
+                .map(|(vr, register)| (*vr, register))
         })
     }
 
@@ -243,6 +277,19 @@ impl Table {
         Ok(())
     }
 
+    /// Drops what has come of an object, since a whole one of this set takes its place.
+    pub(crate) fn start_anew(
+        &mut self,
+        vr: VrNumber,
+        params: &'static ParamSet,
+    ) -> Result<(), EngineError> {
+        self.check_params(vr, params)?;
+        if let Some(old) = self.partials.remove(&vr) {
+            self.free(old.reservation);
+        }
+        Ok(())
+    }
+
     pub(crate) fn partial(&self, vr: VrNumber) -> Option<Arc<Mutex<Partial>>> {
         self.partials
             .get(&vr)
@@ -300,22 +347,26 @@ impl Table {
         Ok(Some(reservation))
     }
 
-    /// Puts a register in, in place of an old one.
+    /// Stores a register, in place of an old one.
     pub(crate) fn insert(&mut self, memory: &PagedMemory, vr: VrNumber, register: Register) {
-        self.last_version += 1;
-        let version = self.last_version;
-        self.remove_content(memory, vr);
+        self.touch(vr);
+        self.write(memory, vr, register);
+    }
+
+    /// Puts in a register that a run wrote.
+    pub(crate) fn write(&mut self, memory: &PagedMemory, vr: VrNumber, register: Register) {
+        self.take_out(memory, vr);
         if let Content::Sample { fingerprint, .. } = register.content {
             self.samples
                 .entry((vr.key_id(), fingerprint))
                 .or_default()
                 .insert(vr);
         }
-        self.registers.insert(vr, Entry { register, version });
+        self.registers.insert(vr, register);
     }
 
-    /// The noise of a sample that comes in with this statement of its noise. If a register of the key id holds the same
-    /// sample with the same statement, its noise is the same too, and not independent: a sample that is read from the SSD
+    /// The noise of a sample that comes in with this statement of its noise. If a register of the key id, or a run, holds the
+    /// same sample with the same statement, its noise is the same too, and not independent: a sample that is read from the SSD
     /// again and again does not average out.
     pub(crate) fn noise_of(&self, key_id: u32, fingerprint: u64, stated: Noise) -> Noise {
         let known = self
@@ -323,16 +374,29 @@ impl Table {
             .get(&(key_id, fingerprint))
             .and_then(BTreeSet::first)
             .and_then(|vr| self.get(*vr));
-        match known.map(|register| &register.content) {
-            Some(Content::Sample { noise, .. }) if same_statement(noise, &stated) => noise.clone(),
-            _ => stated,
-        }
+        let stored = match known.map(|register| &register.content) {
+            Some(Content::Sample { noise, .. }) => Some(noise),
+            _ => None,
+        };
+        let staged = self.runs.values().filter_map(|run| run.staged.as_ref());
+        let staged = staged.filter(|(sample, _)| *sample == (key_id, fingerprint));
+        stored
+            .into_iter()
+            .chain(staged.map(|(_, noise)| noise))
+            .find(|noise| same_statement(noise, &stated))
+            .cloned()
+            .unwrap_or(stated)
     }
 
     /// Removes the register's content, but not what has come of a new one.
     pub(crate) fn remove_content(&mut self, memory: &PagedMemory, vr: VrNumber) -> bool {
+        self.touch(vr);
+        self.take_out(memory, vr)
+    }
+
+    fn take_out(&mut self, memory: &PagedMemory, vr: VrNumber) -> bool {
         match self.registers.remove(&vr) {
-            Some(Entry { register, .. }) => {
+            Some(register) => {
                 self.free(register.reservation);
                 if let Content::Sample {
                     page, fingerprint, ..
@@ -368,20 +432,11 @@ impl Table {
         for vr in partials.into_iter().chain(registers.iter().copied()) {
             self.remove(memory, vr);
         }
-        if let Some(cleared) = &mut self.cleared {
-            cleared.insert(key_id);
+        let stamp = self.stamp();
+        if !self.runs.is_empty() {
+            self.cleared.insert(key_id, stamp);
         }
         registers.len()
-    }
-
-    /// From now on, remembers which key ids are cleared.
-    pub(crate) fn watch_clears(&mut self) {
-        self.cleared = Some(BTreeSet::new());
-    }
-
-    /// The key ids cleared since [`Table::watch_clears`], which ends here.
-    pub(crate) fn end_watch(&mut self) -> BTreeSet<u32> {
-        self.cleared.take().unwrap_or_default()
     }
 
     /// Bytes of the persistent area in use, and in all.
@@ -395,7 +450,7 @@ impl Table {
     pub(crate) fn list(&self, memory: &PagedMemory) -> Vec<RegisterInfo> {
         self.registers
             .iter()
-            .map(|(vr, entry)| info(memory, *vr, &entry.register))
+            .map(|(vr, register)| info(memory, *vr, register))
             .collect()
     }
 }

@@ -11,7 +11,7 @@ use common::*;
 use toroid_engine::backend::testing::{PlaintextBackend, decode_sample, encode_sample};
 use toroid_engine::{
     Backend, BackendError, CancelToken, Engine, EngineError, KeyForm, KeyKind, KeySink, LoadedKey,
-    MemorySwap, PAGE_BYTES, PagingContext, Part, Swap, SwapError, SwapSlot,
+    MemorySwap, PAGE_BYTES, PagingContext, Part, Requester, Swap, SwapError, SwapSlot,
 };
 use toroid_isa::Instruction;
 use toroid_tfhe::noise::Path;
@@ -232,10 +232,10 @@ impl Backend for Endless {
         _: &dyn LoadedKey,
         _: &[&[u8]],
         _: &[u8],
-        cancel: &CancelToken,
+        requester: Requester<'_>,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
         self.begun.store(true, Ordering::SeqCst);
-        while !cancel.is_cancelled() {
+        while !requester.cancel.is_cancelled() {
             thread::yield_now();
         }
         Err(BackendError::Cancelled)

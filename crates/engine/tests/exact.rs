@@ -205,7 +205,7 @@ fn a_cancelled_bootstrap_stops_and_keys_count_their_memory() {
             &*key_switching,
             &[&table, &table],
             &sample,
-            &cancel,
+            (&cancel).into(),
         )
     };
     assert_eq!(bootstrap().unwrap().len(), 2);

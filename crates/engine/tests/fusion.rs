@@ -12,7 +12,7 @@ use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::testing::{PlaintextBackend, decode_sample};
 use toroid_engine::{
     Backend, BackendError, CancelToken, Engine, EngineError, KeyForm, KeyKind, KeySink, LoadedKey,
-    MemorySwap,
+    MemorySwap, Requester,
 };
 use toroid_isa::{Instruction, VrNumber, assemble};
 use toroid_tfhe::encoding::Encoding;
@@ -207,7 +207,7 @@ impl Backend for Odd {
         key_switching: &dyn LoadedKey,
         test_vectors: &[&[u8]],
         sample: &[u8],
-        cancel: &CancelToken,
+        requester: Requester<'_>,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
         let mut results = self.inner.bootstrap(
             params,
@@ -215,7 +215,7 @@ impl Backend for Odd {
             key_switching,
             test_vectors,
             sample,
-            cancel,
+            requester,
         )?;
         if test_vectors.len() > 1 {
             if self.fails {
@@ -380,7 +380,7 @@ fn the_cpu_gives_what_single_bootstraps_give() {
                     &*key_switching,
                     vectors,
                     &sample,
-                    &CancelToken::new(),
+                    (&CancelToken::new()).into(),
                 )
                 .unwrap()
         };
@@ -400,5 +400,72 @@ fn the_cpu_gives_what_single_bootstraps_give() {
                 .collect();
             assert_eq!(messages, [-2, 1, 2], "{} {path:?}", params.name);
         }
+    }
+}
+
+#[test]
+fn bootstraps_of_several_tenants_go_together_and_give_what_each_gives_alone() {
+    const THREADS: u64 = 6;
+    for (params, path) in [
+        (&TINY, Path::Exact),
+        (&TINY, Path::Fast),
+        (&TINY32, Path::Exact),
+        (&TINY32, Path::Fast),
+        (&TINY_EXACT, Path::Exact),
+    ] {
+        let backend = CpuBackend::with_cores(path, 1);
+        let mut rng = Csprng::from_seed([4; 32]);
+        let client = ClientKey::generate(params, &mut rng);
+        let [bootstrapping, key_switching] =
+            KINDS.map(|kind| loaded_key(&backend, &client, kind, KeyForm::Seeded, &mut rng));
+        let input = Encoding::new(params.message_bits, true).unwrap();
+        let vector = match params.modulus {
+            ModulusKind::Torus32 => function::<Torus32>(params, input, |m| -m),
+            ModulusKind::Goldilocks => function::<Goldilocks>(params, input, |m| -m),
+        };
+        let samples: Vec<Vec<u8>> = (0..THREADS)
+            .map(|m| client.encrypt(m as i64 - 3, input, &mut rng).unwrap())
+            .collect();
+        let cancel = CancelToken::new();
+        let bootstrap = |tenant: u64, vectors: &[&[u8]]| {
+            let requester = Requester {
+                tenant,
+                cancel: &cancel,
+                key_ids: None,
+            };
+            let sample = &samples[tenant as usize];
+            backend
+                .bootstrap(
+                    params,
+                    &*bootstrapping,
+                    &*key_switching,
+                    vectors,
+                    sample,
+                    requester,
+                )
+                .unwrap()
+        };
+        let alone: Vec<_> = (0..THREADS)
+            .map(|tenant| bootstrap(tenant, &[&vector, &vector]))
+            .collect();
+        assert_eq!(backend.statistics().batched, 0);
+        let done = || params.exact.is_some() || backend.statistics().batched > 20;
+        for _ in 0..1000 {
+            std::thread::scope(|scope| {
+                for (tenant, alone) in (0..).zip(&alone) {
+                    let (bootstrap, vector) = (&bootstrap, &vector);
+                    scope.spawn(move || {
+                        for _ in 0..4 {
+                            assert_eq!(&bootstrap(tenant, &[vector, vector]), alone);
+                        }
+                    });
+                }
+            });
+            if done() {
+                break;
+            }
+        }
+        assert!(done(), "nothing went together");
+        assert_eq!(backend.statistics().waiting, 0);
     }
 }

@@ -260,7 +260,7 @@ fn clean_pages_are_not_written_again() {
 #[test]
 fn a_full_swap_area_refuses_new_samples_and_keeps_the_old() {
     let small = EngineConfig {
-        swap_bytes: 16 * PAGE,
+        swap_bytes: 40 * PAGE,
         ..config(4 * PAGE)
     };
     let engine = engine_on(small, Arc::new(FailingSwap::new()));

@@ -1,13 +1,16 @@
 //! What the drive tells of its work: trace, error log, statistics.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use toroid_engine::{InstructionTiming, PagingStatistics};
 use toroid_isa::VrNumber;
-use toroid_nvme::{Sqe, Status};
+use toroid_nvme::{ErrorInformation, Sqe, Status};
+
+use super::access::{Account, Accounts, HostStatistics};
+use crate::ssd::SsdError;
 
 /// Entries of the error log, and program runs, that are kept.
 const KEPT: usize = 256;
@@ -112,7 +115,7 @@ pub struct ProgramRun {
     pub trigger: VrNumber,
     /// The register that was returned.
     pub returned: VrNumber,
-    /// Time of the program, without waiting for another.
+    /// Time of the program, without waiting for others to end, but with waiting for cores.
     pub duration: Duration,
     /// Every instruction in the order of execution.
     pub instructions: Vec<InstructionTiming>,
@@ -162,8 +165,18 @@ pub struct DriveStatistics {
     pub bootstraps: u64,
     /// Programs by key id.
     pub programs: BTreeMap<u32, ProgramStatistics>,
+    /// What each host did, by its name. The drive itself, as a host, has the empty name.
+    pub hosts: BTreeMap<String, HostStatistics>,
     /// The paged area.
     pub paging: PagingStatistics,
+    /// Triggers that wait for a thread, or for programs with which theirs conflicts, now.
+    pub waiting_programs: usize,
+    /// Calls of the arithmetic that wait for cores, now.
+    pub waiting_bootstraps: u64,
+    /// Bootstraps done together with those of another program.
+    pub batched_bootstraps: u64,
+    /// SSD commands that the medium refused.
+    pub media_errors: u64,
 }
 
 pub(crate) struct Log {
@@ -173,6 +186,10 @@ pub(crate) struct Log {
     errors: Mutex<Errors>,
     statistics: Mutex<DriveStatistics>,
     runs: Mutex<VecDeque<ProgramRun>>,
+    media_errors: AtomicU64,
+    /// A flush has failed.
+    read_only: AtomicBool,
+    pub(crate) accounts: Accounts,
 }
 
 #[derive(Default)]
@@ -195,6 +212,9 @@ impl Log {
             errors: Mutex::default(),
             statistics: Mutex::default(),
             runs: Mutex::default(),
+            media_errors: AtomicU64::new(0),
+            read_only: AtomicBool::new(false),
+            accounts: Accounts::default(),
         }
     }
 
@@ -217,7 +237,15 @@ impl Log {
         std::mem::take(&mut lock(&self.trace))
     }
 
-    pub(crate) fn error(&self, command: Sqe, status: Status, vr: Option<VrNumber>, reason: String) {
+    pub(crate) fn error(
+        &self,
+        account: &Account,
+        command: Sqe,
+        status: Status,
+        vr: Option<VrNumber>,
+        reason: String,
+    ) {
+        account.error(command, status, reason.clone());
         let mut errors = lock(&self.errors);
         errors.count += 1;
         let count = errors.count;
@@ -238,6 +266,19 @@ impl Log {
         lock(&self.errors).entries.iter().cloned().collect()
     }
 
+    /// The same as a log page.
+    pub(crate) fn error_information(&self) -> Vec<ErrorInformation> {
+        let entries = self.errors().into_iter();
+        entries
+            .map(|entry| ErrorInformation {
+                count: entry.count,
+                command: entry.command,
+                status: entry.status,
+                reason: entry.reason,
+            })
+            .collect()
+    }
+
     pub(crate) fn error_of(&self, cid: u16) -> Option<ErrorLogEntry> {
         let errors = lock(&self.errors);
         let mut entries = errors.entries.iter();
@@ -246,12 +287,39 @@ impl Log {
             .cloned()
     }
 
+    /// Takes note of a command that the SSD did not do.
+    pub(crate) fn ssd_failed(&self, error: &SsdError) {
+        match error {
+            SsdError::Read { .. } | SsdError::Write { .. } => {
+                self.media_errors.fetch_add(1, Ordering::Relaxed);
+            }
+            SsdError::Flush { .. } => {
+                self.media_errors.fetch_add(1, Ordering::Relaxed);
+                self.read_only.store(true, Ordering::Relaxed);
+            }
+            SsdError::FlushFailedBefore => self.read_only.store(true, Ordering::Relaxed),
+            _ => {}
+        }
+    }
+
+    /// Commands that the medium refused, and whether a flush has failed.
+    pub(crate) fn medium(&self) -> (u64, bool) {
+        (
+            self.media_errors.load(Ordering::Relaxed),
+            self.read_only.load(Ordering::Relaxed),
+        )
+    }
+
     pub(crate) fn count(&self, change: impl FnOnce(&mut DriveStatistics)) {
         change(&mut lock(&self.statistics));
     }
 
     pub(crate) fn statistics(&self) -> DriveStatistics {
-        lock(&self.statistics).clone()
+        DriveStatistics {
+            hosts: self.accounts.statistics(),
+            media_errors: self.medium().0,
+            ..lock(&self.statistics).clone()
+        }
     }
 
     pub(crate) fn program_ran(&self, run: ProgramRun) {

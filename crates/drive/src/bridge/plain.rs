@@ -6,14 +6,15 @@
 //! left to it. Why that is the same:
 //!
 //! - *NVMe metadata.* Whether blocks are plain is in the metadata of the command (write), or read together with the data under
-//!   one lock of the image (read). If a read turns out to have metadata, the rest of the command, with what was read, goes to
-//!   a thread.
+//!   one lock of the image (read). If a read turns out to have metadata, it begins anew on a thread.
 //! - *Second half.* Blocks are plain if their clusters' metadata are in memory and no run is registered there. A read answered
 //!   at once holds the lock of `SecondHalf::try_begin_read` meanwhile, as one on a thread does. One that waits for the SSD
 //!   cannot hold it; it looks for a run again when it has the data, and begins anew on a thread if there is one, so that a
 //!   sample is never delivered in place of its program's result. A run that came and went in between belongs to commands that
 //!   overlap with the read in time, towards which NVMe orders nothing. Writes to the second half, which register, and
 //!   everything on a run, triggers of programs included, are left to threads.
+//! - *Access.* Plain blocks are open to every host, so plain reads are answered here for hosts that are bound to some keys too, but for
+//!   those of the second half. Their writes are left to threads, which check what the blocks hold in the same step.
 //! - *Ordering towards other writes* is the image's: a command's blocks, data and metadata, are locked while it works on them.
 
 use std::sync::Arc;
@@ -21,7 +22,8 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use toroid_nvme::{Command, Io, Request, Sqe};
 
-use super::{Bridge, Context, Effect, Fault, Fetched, NSID, Reply};
+use super::access::Hosted;
+use super::{Bridge, Context, Effect, Fault, NSID, Reply};
 
 /// What becomes of a command.
 pub(crate) enum Plain {
@@ -36,8 +38,6 @@ pub(crate) enum Plain {
 /// How a command that waited for the SSD goes on.
 pub(crate) enum Ended {
     Done(Reply),
-    /// It has read blocks with metadata: a thread must go on with it.
-    Fetched(Fetched),
     /// It must begin anew on a thread.
     Again(Request),
 }
@@ -49,15 +49,17 @@ impl Bridge {
             Ok(Command::Read(io)) => self.plain_read(context, io, request),
             // The SSD refuses to be asked where it would have its caller wait.
             _ if !self.ssd.image().is_asynchronous() => Plain::No(request),
-            Ok(Command::Write(io)) if self.is_plain_write(io, &request) => {
-                let bridge = Arc::clone(self);
+            Ok(Command::Write(io)) if self.is_plain_write(context, io, &request) => {
+                let (bridge, host) = (Arc::clone(self), Arc::clone(&context.host));
                 let sqe = Sqe::write(context.cid(), NSID, io.slba, (io.blocks - 1) as u16);
                 let sqe = if io.fua { sqe.with_fua() } else { sqe };
                 Plain::Waits(Box::pin(async move {
                     let Request { data, metadata, .. } = request;
                     let bytes = data.len();
                     bridge.ssd.write(sqe, io, data, metadata).await?;
-                    Ok(Ended::Done(bridge.was_written(bytes, Effect::None)))
+                    bridge.ranges.written((io.slba, io.blocks.into()));
+                    let reply = bridge.was_written(&host, bytes, Effect::None);
+                    Ok(Ended::Done(reply))
                 }))
             }
             Ok(Command::Flush { .. }) => {
@@ -72,7 +74,10 @@ impl Bridge {
         }
     }
 
-    fn is_plain_write(&self, io: Io, request: &Request) -> bool {
+    fn is_plain_write(&self, context: &Context, io: Io, request: &Request) -> bool {
+        if context.keys().only().is_some() {
+            return false;
+        }
         match &self.second_half {
             None => is_zero(&request.metadata),
             Some(second_half) => second_half.is_plain(io.slba, u64::from(io.blocks)),
@@ -80,16 +85,17 @@ impl Bridge {
     }
 
     /// Whether a read needs to look for no run; in the NVMe form that is not known before its metadata are read.
-    fn may_be_plain_read(&self, io: Io) -> bool {
+    fn may_be_plain_read(&self, host: &Hosted, io: Io) -> bool {
         let blocks = u64::from(io.blocks);
+        let unbound = host.identity.keys.only().is_none();
         self.second_half.as_ref().is_none_or(|second_half| {
-            second_half.is_second(io.slba) || second_half.is_plain(io.slba, blocks)
+            unbound && second_half.is_second(io.slba) || second_half.is_plain(io.slba, blocks)
         })
     }
 
     fn plain_read(self: &Arc<Bridge>, context: &Context, io: Io, request: Request) -> Plain {
         let sqe = Sqe::read(context.cid(), NSID, io.slba, (io.blocks - 1) as u16);
-        let mut fetched = self.buffers(io);
+        let (mut data, mut metadata) = self.buffers(io);
         {
             let shared = match &self.second_half {
                 None => None,
@@ -98,17 +104,16 @@ impl Bridge {
                     None => return Plain::No(request),
                 },
             };
-            if !self.may_be_plain_read(io) {
+            if !self.may_be_plain_read(&context.host, io) {
                 return Plain::No(request);
             }
-            let Fetched { data, metadata, .. } = &mut fetched;
-            let read = self.ssd.try_read_now(sqe, io, data, metadata);
+            let read = self.ssd.try_read_now(sqe, io, &mut data, &mut metadata);
             drop(shared);
             match read {
                 Some(Ok(())) => {
-                    return match self.end_plain_read(fetched) {
-                        Ended::Done(reply) => Plain::Done(Ok(reply)),
-                        ended => Plain::Waits(Box::pin(std::future::ready(Ok(ended)))),
+                    return match self.end_plain_read(&context.host, io, (data, metadata)) {
+                        Some(reply) => Plain::Done(Ok(reply)),
+                        None => Plain::No(request),
                     };
                 }
                 Some(Err(error)) => return Plain::Done(Err(error.into())),
@@ -118,26 +123,33 @@ impl Bridge {
         if !self.ssd.image().is_asynchronous() {
             return Plain::No(request);
         }
-        let bridge = Arc::clone(self);
+        let (bridge, host) = (Arc::clone(self), Arc::clone(&context.host));
         Plain::Waits(Box::pin(async move {
-            let (data, metadata) = bridge.ssd.read(sqe, io).await?;
-            if !bridge.may_be_plain_read(io) {
+            let read = bridge.ssd.read(sqe, io).await?;
+            if !bridge.may_be_plain_read(&host, io) {
                 return Ok(Ended::Again(request));
             }
-            Ok(bridge.end_plain_read(Fetched { io, data, metadata }))
+            let reply = bridge.end_plain_read(&host, io, read);
+            Ok(reply.map_or(Ended::Again(request), Ended::Done))
         }))
     }
 
-    fn end_plain_read(&self, mut fetched: Fetched) -> Ended {
-        if !is_zero(&fetched.metadata) {
-            return Ended::Fetched(fetched);
+    /// Delivers what was read, unless it has metadata.
+    fn end_plain_read(
+        &self,
+        host: &Hosted,
+        io: Io,
+        (mut data, metadata): (Vec<u8>, Vec<u8>),
+    ) -> Option<Reply> {
+        if !is_zero(&metadata) {
+            return None;
         }
         if let Some(second_half) = &self.second_half
-            && second_half.is_second(fetched.io.slba)
+            && second_half.is_second(io.slba)
         {
-            second_half.overlay(fetched.io.slba, &mut fetched.data);
+            second_half.overlay(io.slba, &mut data);
         }
-        Ended::Done(self.was_read(fetched.data, fetched.metadata, Effect::None))
+        Some(self.was_read(host, data, metadata, Effect::None))
     }
 }
 

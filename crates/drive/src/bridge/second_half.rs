@@ -8,9 +8,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
+use super::access::{KeyAccess, denied};
+use super::ranges::Range;
 use super::status::{Fault, METADATA_INVALID, METADATA_MISMATCH};
 use crate::image::ImageInfo;
 use crate::metadata::{MetadataError, ScMetadata};
+use toroid_nvme::Status;
 
 /// The run that a command lies in.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +66,21 @@ impl State {
     fn is_loaded(&self, cluster: u64) -> bool {
         let word = self.loaded.get(&(cluster / 64)).copied().unwrap_or(0);
         word >> (cluster % 64) & 1 != 0
+    }
+
+    fn forget(&mut self, cluster: u64, blocks: u64) {
+        if let Some(word) = self.loaded.get_mut(&(cluster / 64)) {
+            *word &= !(1 << (cluster % 64));
+        }
+        let first = cluster * blocks;
+        let entries: Vec<u64> = self
+            .entries
+            .range(first..first + blocks)
+            .map(|(start, _)| *start)
+            .collect();
+        for start in entries {
+            self.entries.remove(&start);
+        }
     }
 
     fn set_loaded(&mut self, cluster: u64) {
@@ -183,9 +201,9 @@ impl SecondHalf {
                 return Ok(());
             }
         }
-        let _update = self.begin_update();
         let mut bytes = vec![0; self.chunk as usize * self.block_size];
         for cluster in clusters {
+            let _update = self.begin_update();
             if self.read().is_loaded(cluster) {
                 continue;
             }
@@ -206,10 +224,20 @@ impl SecondHalf {
     /// The run that the blocks, which are loaded, lie in; `None` for plain data.
     ///
     /// # Errors
-    /// [`METADATA_MISMATCH`] where a run begins or ends within them, [`METADATA_INVALID`] where its metadata is damaged.
+    /// [`METADATA_MISMATCH`] where a run begins or ends within them, [`METADATA_INVALID`] where its metadata is damaged;
+    /// Namespace Not Ready where a failed command has just put the metadata in doubt.
     pub(crate) fn lookup(&self, lba: u64, blocks: u64) -> Result<Option<RunView>, Fault> {
         let state = self.read();
         let end = lba + blocks;
+        if !self
+            .clusters(&(lba..end))
+            .all(|cluster| state.is_loaded(cluster))
+        {
+            return Err(Fault::passing(
+                Status::NAMESPACE_NOT_READY,
+                format!("the metadata of LBA {lba} must be read again"),
+            ));
+        }
         if let Some((start, _)) = state.entries.range(lba + 1..end).next() {
             return Err(Fault::new(
                 METADATA_MISMATCH,
@@ -250,6 +278,84 @@ impl SecondHalf {
             stored: run.stored,
             registered: run.registered,
         }))
+    }
+
+    /// The blocks of the first half that a range is of, and those whose metadata it holds, both as places in the first half.
+    fn halves(&self, (lba, blocks): Range) -> (std::ops::Range<u64>, std::ops::Range<u64>) {
+        let end = lba.saturating_add(blocks);
+        let data = lba.min(self.half)..end.min(self.half);
+        let metadata = lba.max(self.half) - self.half..end.max(self.half) - self.half;
+        (data, metadata)
+    }
+
+    fn clusters(&self, blocks: &std::ops::Range<u64>) -> std::ops::Range<u64> {
+        if blocks.is_empty() {
+            return 0..0;
+        }
+        blocks.start / self.cluster..blocks.end.div_ceil(self.cluster)
+    }
+
+    /// The blocks of the first half whose metadata decides about access to a range.
+    pub(crate) fn decisive(&self, range: Range) -> [Range; 2] {
+        let (data, metadata) = self.halves(range);
+        [data, metadata].map(|part| (part.start, part.end - part.start))
+    }
+
+    /// Checks that a host may use the blocks, in either half: that no run with another's key id reaches into them, and that
+    /// they hold no metadata of one. Runs count in the length that they claim, and damaged ones are another's. `false`: the
+    /// metadata is not all in memory. The caller holds the update lock, in either way.
+    ///
+    /// # Errors
+    /// Access denied.
+    pub(crate) fn check_access(&self, ranges: &[Range], keys: &KeyAccess) -> Result<bool, Fault> {
+        if keys.only().is_none() {
+            return Ok(true);
+        }
+        let state = self.read();
+        for range in ranges {
+            let (data, metadata) = self.halves(*range);
+            let mut clusters = self.clusters(&data).chain(self.clusters(&metadata));
+            if !clusters.all(|cluster| state.is_loaded(cluster)) {
+                return Ok(false);
+            }
+            let foreign = |entry: &Entry| match entry {
+                Entry::Run(run) => {
+                    !keys.allows(run.stored.vr().key_id())
+                        || !keys.allows(run.registered.vr().key_id())
+                }
+                Entry::Damaged(_) => true,
+            };
+            let reaches = |start: u64, entry: &Entry| match entry {
+                Entry::Run(run) => start + u64::from(run.stored.blocks()) > data.start,
+                Entry::Damaged(_) => (start / self.cluster + 1) * self.cluster > data.start,
+            };
+            let first = data.start - data.start % self.cluster;
+            let end = if data.is_empty() { first } else { data.end };
+            let mut over = state.entries.range(first..end);
+            let mut at = state.entries.range(metadata.clone());
+            if over.any(|(start, entry)| reaches(*start, entry) && foreign(entry))
+                || at.any(|(_, entry)| foreign(entry))
+            {
+                return Err(denied());
+            }
+        }
+        Ok(true)
+    }
+
+    /// Blocks of either half may have become anything: their metadata will be read from the SSD when needed. The caller
+    /// holds the update lock.
+    pub(crate) fn forget(&self, range: Range) {
+        let (data, metadata) = self.halves(range);
+        let mut state = self.write();
+        for cluster in self.clusters(&metadata) {
+            state.forget(cluster, self.cluster);
+        }
+        let first = data.start - data.start % self.cluster;
+        for (_, entry) in state.entries.range_mut(first..data.end.max(first)) {
+            if let Entry::Run(run) = entry {
+                run.delivered = None;
+            }
+        }
     }
 
     /// Checks what a host wants to write to the second half from `lba` on, and gives what each block registers.

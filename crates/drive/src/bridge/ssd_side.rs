@@ -60,9 +60,13 @@ impl SsdSide {
     }
 
     fn completed<T>(&self, sqe: Sqe, result: &Result<T, SsdError>) {
-        let status = result
-            .as_ref()
-            .map_or_else(SsdError::status, |_| Status::SUCCESS);
+        let status = match result {
+            Ok(_) => Status::SUCCESS,
+            Err(error) => {
+                self.log.ssd_failed(error);
+                error.status()
+            }
+        };
         self.log.trace(TraceKind::SsdCompletion { sqe, status });
     }
 

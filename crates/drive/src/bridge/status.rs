@@ -115,6 +115,7 @@ impl From<EngineError> for Fault {
                 source: BackendError::Cancelled,
                 ..
             } => return Fault::cancelled(),
+            EngineError::KeyIdDenied { .. } => (Status::ACCESS_DENIED, true),
             EngineError::NoSuchRegister { .. } => (REGISTER_EMPTY, false),
             EngineError::DataId { .. }
             | EngineError::EmptyPart { .. }

@@ -1,7 +1,9 @@
 //! The CPU back end: `toroid-tfhe` on the exact (NTT) or the fast (f64 FFT) path.
 
+mod schedule;
+
 use std::any::Any;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use toroid_isa::KeyKind;
 use toroid_ring::simd::Isa;
@@ -16,59 +18,34 @@ use toroid_tfhe::params::{ModulusKind, ParamSet};
 use toroid_tfhe::product::{Arithmetic, Exact, Fast};
 use toroid_tfhe::seeded::{KeyForm, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
 
-use super::{Backend, BackendError, KeySink, LoadedKey};
-use crate::cancel::CancelToken;
+use schedule::{Batch, Call, Results, Scheduler};
+
+use super::{Backend, BackendError, BackendStatistics, KeySink, LoadedKey};
+use crate::cancel::Requester;
 
 /// Runs everything on the processor of this machine, with the kernels of one instruction set.
 #[derive(Debug)]
 pub struct CpuBackend {
     path: Path,
     isa: Isa,
-    cores: Cores,
-}
-
-/// The cores that no bootstrap uses. Threads of one bootstrap wait for each other at every step, so that more threads than
-/// cores would spend their time waiting.
-#[derive(Debug)]
-struct Cores(Mutex<usize>);
-
-/// Cores that one bootstrap uses: as many free ones as it has work for, and one more where none was.
-struct Share<'a> {
-    cores: &'a Cores,
-    taken: usize,
-}
-
-impl Cores {
-    fn take(&self, wanted: usize) -> Share<'_> {
-        let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = wanted.min(*free);
-        *free -= taken;
-        Share { cores: self, taken }
-    }
-}
-
-impl Share<'_> {
-    fn threads(&self) -> usize {
-        self.taken.max(1)
-    }
-}
-
-impl Drop for Share<'_> {
-    fn drop(&mut self) {
-        *self.cores.0.lock().unwrap_or_else(PoisonError::into_inner) += self.taken;
-    }
+    scheduler: Scheduler,
 }
 
 impl CpuBackend {
     /// A back end on this path, with the fastest kernels and all cores that the processor has.
     #[must_use]
     pub fn new(path: Path) -> CpuBackend {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        CpuBackend::with_cores(path, cores)
+    }
+
+    /// [`CpuBackend::new`] with this many cores for bootstraps, at least one.
+    #[must_use]
+    pub fn with_cores(path: Path, cores: usize) -> CpuBackend {
         CpuBackend {
             path,
             isa: Isa::best(),
-            cores: Cores(Mutex::new(
-                std::thread::available_parallelism().map_or(1, usize::from),
-            )),
+            scheduler: Scheduler::new(cores),
         }
     }
 }
@@ -131,20 +108,37 @@ impl Backend for CpuBackend {
         key_switching: &dyn LoadedKey,
         test_vectors: &[&[u8]],
         sample: &[u8],
-        cancel: &CancelToken,
+        requester: Requester<'_>,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        dispatch!(
-            params,
-            self.path,
-            programmable(
+        let exact = params.exact.is_some();
+        let rows = params.trgsw_rows();
+        let polynomials = params.glwe_dimension + 1;
+        let address = |key: &dyn LoadedKey| std::ptr::from_ref(key).addr();
+        let call = Call {
+            tenant: requester.tenant,
+            cancel: requester.cancel,
+            keys: [address(bootstrapping), address(key_switching)],
+            test_vectors,
+            sample,
+            cost: (params.lwe_dimension * params.ring_degree) as u64 * (rows * polynomials) as u64,
+            cores: if exact {
+                EXACT_THREADS
+            } else {
+                rows * test_vectors.len()
+            },
+            batches: !exact,
+        };
+        self.scheduler.run(&call, |batch| {
+            dispatch!(
                 params,
-                bootstrapping,
-                key_switching,
-                test_vectors,
-                sample,
-                (&self.cores, cancel)
+                self.path,
+                programmable(params, bootstrapping, key_switching, batch)
             )
-        )
+        })
+    }
+
+    fn statistics(&self) -> BackendStatistics {
+        self.scheduler.statistics()
     }
 
     fn hom_add(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]) {
@@ -340,57 +334,57 @@ where
 /// The most threads that speed up an exact bootstrap.
 const EXACT_THREADS: usize = 4;
 
-/// Programmable bootstraps of one sample: of copies of it, which stream the bootstrapping key together, or exact ones, which
-/// share its bits.
+/// Programmable bootstraps, which stream the bootstrapping key together; exact ones are of one sample, and share its bits.
 fn programmable<M: Modulus, A: Arithmetic<M>>(
     params: &'static ParamSet,
     bootstrapping: &dyn LoadedKey,
     key_switching: &dyn LoadedKey,
-    test_vectors: &[&[u8]],
-    sample: &[u8],
-    (cores, cancel): (&Cores, &CancelToken),
-) -> Result<Vec<Vec<u8>>, BackendError> {
-    let test_vectors = test_vectors
-        .iter()
-        .map(|bytes| {
-            words_from_bytes::<M>("a test vector", params, bytes, params.test_vector_words())
-        })
-        .collect::<Result<Vec<_>, _>>()?;
-    let sample = words_from_bytes::<M>("a TLWE sample", params, sample, params.tlwe_words())?;
-    if params.exact.is_some() {
-        let share = cores.take(EXACT_THREADS);
-        let test_vectors: Vec<&[M::Word]> = test_vectors.iter().map(Vec::as_slice).collect();
-        let results = loaded::<ExactKey<M, A>>(bootstrapping)?.bootstrap(
-            loaded::<ExactKeySwitchingKey<M>>(key_switching)?,
-            &test_vectors,
-            &sample,
-            Run {
-                threads: share.threads(),
-                cancelled: &|| cancel.is_cancelled(),
-            },
-        )?;
-        return Ok(to_bytes(&results));
+    batch: &Batch<'_>,
+) -> Result<Vec<Results>, BackendError> {
+    let test_vector = |bytes: &&[u8]| {
+        words_from_bytes::<M>("a test vector", params, bytes, params.test_vector_words())
+    };
+    let mut test_vectors = Vec::new();
+    let mut samples = Vec::new();
+    for (functions, sample) in &batch.tasks {
+        let sample = words_from_bytes::<M>("a TLWE sample", params, sample, params.tlwe_words())?;
+        for function in functions {
+            test_vectors.push(test_vector(function)?);
+            samples.push(sample.clone());
+        }
     }
-    let mut results = vec![sample; test_vectors.len()];
-    let mut jobs: Vec<Job<'_, M>> = test_vectors
-        .iter()
-        .zip(&mut results)
-        .map(|(test_vector, result)| (test_vector.as_slice(), result.as_mut_slice()))
-        .collect();
-    let share = cores.take(params.trgsw_rows() * jobs.len());
-    bootstrap_all(
-        loaded::<BootstrappingKey<M, A>>(bootstrapping)?,
-        loaded::<KeySwitchingKey<M>>(key_switching)?,
-        &mut jobs,
-        share.threads(),
-        &|| cancel.is_cancelled(),
-    )?;
-    Ok(to_bytes(&results))
-}
-
-fn to_bytes<W: bytemuck::Pod>(samples: &[Vec<W>]) -> Vec<Vec<u8>> {
-    samples
-        .iter()
-        .map(|words| bytemuck::cast_slice(words).to_vec())
-        .collect()
+    let mut results = if params.exact.is_some() {
+        let functions: Vec<&[M::Word]> = test_vectors.iter().map(Vec::as_slice).collect();
+        let (key, sample) = (loaded::<ExactKey<M, A>>(bootstrapping)?, samples.first());
+        key.bootstrap(
+            loaded::<ExactKeySwitchingKey<M>>(key_switching)?,
+            &functions,
+            sample.map_or(&[], Vec::as_slice),
+            Run {
+                threads: batch.threads,
+                cancelled: batch.cancelled,
+            },
+        )?
+    } else {
+        let mut jobs: Vec<Job<'_, M>> = test_vectors
+            .iter()
+            .zip(&mut samples)
+            .map(|(test_vector, sample)| (test_vector.as_slice(), sample.as_mut_slice()))
+            .collect();
+        bootstrap_all(
+            loaded::<BootstrappingKey<M, A>>(bootstrapping)?,
+            loaded::<KeySwitchingKey<M>>(key_switching)?,
+            &mut jobs,
+            batch.threads,
+            batch.cancelled,
+        )?;
+        samples
+    }
+    .into_iter();
+    let of_task = |(functions, _): &(Vec<&[u8]>, &[u8])| {
+        let own = results.by_ref().take(functions.len());
+        own.map(|words| bytemuck::cast_slice(&words).to_vec())
+            .collect()
+    };
+    Ok(batch.tasks.iter().map(of_task).collect())
 }

@@ -13,7 +13,7 @@ use toroid_tfhe::noise::Path;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::seeded::KeyForm;
 
-use crate::cancel::CancelToken;
+use crate::cancel::Requester;
 
 /// Why a back end did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,7 +69,8 @@ pub trait Backend: Send + Sync {
 
     /// Bootstraps `sample` with each of `test_vectors` (at least one): blind rotation, sample extraction, key switch. Gives one
     /// sample for each, in their order; each is what a call with its test vector alone could give, so that a back end may share
-    /// among them whatever depends on the sample only. Looks at `cancel` every few milliseconds.
+    /// among them whatever depends on the sample only. Looks at the cancellation token every few milliseconds; where the back end
+    /// does the work of several requesters together, their work goes on.
     ///
     /// # Errors
     /// [`BackendError::Cancelled`] or a failure.
@@ -80,8 +81,13 @@ pub trait Backend: Send + Sync {
         key_switching: &dyn LoadedKey,
         test_vectors: &[&[u8]],
         sample: &[u8],
-        cancel: &CancelToken,
+        requester: Requester<'_>,
     ) -> Result<Vec<Vec<u8>>, BackendError>;
+
+    /// What it did, and what waits.
+    fn statistics(&self) -> BackendStatistics {
+        BackendStatistics::default()
+    }
 
     /// `dst <- dst + src`, word by word.
     fn hom_add(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]);
@@ -91,6 +97,17 @@ pub trait Backend: Send + Sync {
 
     /// `dst <- dst · v`, word by word.
     fn hom_int_mult(&self, params: &'static ParamSet, dst: &mut [u8], v: i32);
+}
+
+/// The work of a back end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackendStatistics {
+    /// Calls of [`Backend::bootstrap`] that wait for cores.
+    pub waiting: u64,
+    /// Passes over keys, each for one call or several together.
+    pub batches: u64,
+    /// Bootstraps done in a pass with those of another call.
+    pub batched: u64,
 }
 
 /// Takes the bytes of a key as they come, so that the key never exists twice.

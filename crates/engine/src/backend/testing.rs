@@ -13,7 +13,7 @@ use toroid_tfhe::params::{ModulusKind, ParamSet};
 use toroid_tfhe::seeded::KeyForm;
 
 use super::{Backend, BackendError, KeySink, LoadedKey};
-use crate::cancel::CancelToken;
+use crate::cancel::Requester;
 
 /// p = 2^64 - 2^32 + 1.
 const GOLDILOCKS: u128 = 0xffff_ffff_0000_0001;
@@ -196,9 +196,9 @@ impl Backend for PlaintextBackend {
         key_switching: &dyn LoadedKey,
         test_vectors: &[&[u8]],
         sample: &[u8],
-        cancel: &CancelToken,
+        requester: Requester<'_>,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        if cancel.is_cancelled() {
+        if requester.cancel.is_cancelled() {
             return Err(BackendError::Cancelled);
         }
         for (key, kind) in [
