@@ -107,17 +107,17 @@ impl Bridge {
             if !self.may_be_plain_read(&context.host, io) {
                 return Plain::No(request);
             }
-            let read = self.ssd.try_read_now(sqe, io, &mut data, &mut metadata);
+            let read = self.ssd.try_read_now(io, &mut data, &mut metadata);
             drop(shared);
-            match read {
-                Some(Ok(())) => {
-                    return match self.end_plain_read(&context.host, io, (data, metadata)) {
-                        Some(reply) => Plain::Done(Ok(reply)),
-                        None => Plain::No(request),
-                    };
+            if let Some(result) = read {
+                if result.is_ok() && !is_zero(&metadata) {
+                    return Plain::No(request);
                 }
-                Some(Err(error)) => return Plain::Done(Err(error.into())),
-                None => {}
+                self.ssd.was_read_now(sqe, &result);
+                return Plain::Done(match result {
+                    Ok(()) => Ok(self.end_plain_read(&context.host, io, (data, metadata))),
+                    Err(error) => Err(error.into()),
+                });
             }
         }
         if !self.ssd.image().is_asynchronous() {
@@ -129,27 +129,26 @@ impl Bridge {
             if !bridge.may_be_plain_read(&host, io) {
                 return Ok(Ended::Again(request));
             }
-            let reply = bridge.end_plain_read(&host, io, read);
-            Ok(reply.map_or(Ended::Again(request), Ended::Done))
+            if !is_zero(&read.1) {
+                return Ok(Ended::Again(request));
+            }
+            Ok(Ended::Done(bridge.end_plain_read(&host, io, read)))
         }))
     }
 
-    /// Delivers what was read, unless it has metadata.
+    /// Delivers plain data.
     fn end_plain_read(
         &self,
         host: &Hosted,
         io: Io,
         (mut data, metadata): (Vec<u8>, Vec<u8>),
-    ) -> Option<Reply> {
-        if !is_zero(&metadata) {
-            return None;
-        }
+    ) -> Reply {
         if let Some(second_half) = &self.second_half
             && second_half.is_second(io.slba)
         {
             second_half.overlay(io.slba, &mut data);
         }
-        Some(self.was_read(host, data, metadata, Effect::None))
+        self.was_read(host, data, metadata, Effect::None)
     }
 }
 

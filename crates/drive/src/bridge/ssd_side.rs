@@ -70,23 +70,24 @@ impl SsdSide {
         self.log.trace(TraceKind::SsdCompletion { sqe, status });
     }
 
-    /// Executes a read, `sqe`, of blocks of the namespace if that takes no waiting. The trace tells of it afterwards, since what
-    /// would wait is no command yet.
+    /// Reads blocks of the namespace if that takes no waiting. The trace does not tell of it before [`SsdSide::was_read_now`]: what
+    /// would wait, or must be done again on a thread, is no command yet.
     pub(crate) fn try_read_now(
         &self,
-        sqe: Sqe,
         io: Io,
         data: &mut [u8],
         metadata: &mut [u8],
     ) -> Option<Result<(), SsdError>> {
-        let result = self
-            .image
+        self.image
             .try_read_blocks_now(io.slba, data, metadata)
             .map(|read| read.then_some(()))
-            .transpose()?;
+            .transpose()
+    }
+
+    /// Tells of a read, `sqe`, that [`SsdSide::try_read_now`] has done.
+    pub(crate) fn was_read_now(&self, sqe: Sqe, result: &Result<(), SsdError>) {
         self.log.trace(TraceKind::SsdCommand { sqe });
-        self.completed(sqe, &result);
-        Some(result)
+        self.completed(sqe, result);
     }
 
     /// Executes a read, `sqe`, of blocks of the namespace without waiting; gives data and metadata.
