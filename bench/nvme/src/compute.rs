@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use toroid_client::blob::{self, Transfer};
 use toroid_client::session::Session;
 use toroid_drive::bridge::Effect;
-use toroid_drive::image::FormatOptions;
+use toroid_drive::image::{FormatOptions, MetadataMode};
 use toroid_isa::{Instruction, KeyKind, VrNumber, VrType};
 use toroid_nvme::tcp::client::TcpHost;
 use toroid_nvme::tcp::initiator::Digests;
@@ -73,6 +73,7 @@ pub(crate) fn row(folder: Option<&Path>) -> Result<Row, Error> {
     let options = FormatOptions {
         size: 2 << 30,
         swap: 16 << 20,
+        metadata_mode: MetadataMode::SecondHalf,
         ..FormatOptions::default()
     };
     let (_folder, path) = make_image(folder, &options)?;

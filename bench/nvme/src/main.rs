@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use rustix::thread::{CpuSet, sched_setaffinity};
-use toroid_drive::image::{self, FormatOptions, Image};
+use toroid_drive::image::{self, FormatOptions, Image, MetadataMode};
 use toroid_drive::{Drive, DriveConfig};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_nvme::tcp::client::{Address, ConnectOptions, TcpHost};
@@ -151,6 +151,7 @@ fn plain(arguments: &Arguments) -> Result<Vec<Row>, Error> {
     let options = FormatOptions {
         size: 2 * SPAN,
         swap: 16 << 20,
+        metadata_mode: MetadataMode::SecondHalf,
         ..FormatOptions::default()
     };
     let (_folder, path) = make_image(arguments.folder.as_deref(), &options)?;

@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::initiator::{Connection, Digests};
+use super::poll::Polling;
 use super::target::{interleave, separate};
 use crate::admin::{cns, csi, opcode};
 use crate::auth::{AuthCommand, AuthError, AuthPolicy, HostAuth, HostStep, RECEIVE_LEN, Secret};
@@ -142,12 +143,14 @@ pub struct ConnectOptions {
     pub keep_alive: Duration,
     /// Time for the connection, its handshake and every admin command.
     pub timeout: Duration,
+    /// How long a queue that waits for its controller is looked at before its thread sleeps, as long as that pays; zero for not at all.
+    pub poll: Duration,
     /// The meaning of the controller's vendor-specific status codes.
     pub vendor_statuses: &'static [VendorStatus],
 }
 
 impl ConnectOptions {
-    /// One I/O queue of 256 entries without digests, 10 s of keep alive and of time-out.
+    /// One I/O queue of 256 entries without digests, 10 s of keep alive and of time-out, 50 us of polling.
     pub fn new(host_nqn: impl Into<String>, host_id: [u8; 16]) -> ConnectOptions {
         ConnectOptions {
             host_nqn: host_nqn.into(),
@@ -159,6 +162,7 @@ impl ConnectOptions {
             digests: Digests::default(),
             keep_alive: Duration::from_secs(10),
             timeout: Duration::from_secs(10),
+            poll: Duration::from_micros(50),
             vendor_statuses: &[],
         }
     }
@@ -253,8 +257,9 @@ impl QueueHandle {
         }
         let (commands, receiver) = mpsc::unbounded_channel();
         let shown = address.to_string();
+        let poll = options.poll;
         let task = tokio::spawn(async move {
-            let result = run(&stream, connection, receiver).await;
+            let result = run(&stream, connection, receiver, poll).await;
             result.map_err(|error| match error {
                 Ended::Io(source) => ConnectError::Io {
                     address: shown,
@@ -316,7 +321,9 @@ async fn run(
     stream: &TcpStream,
     mut connection: Connection,
     mut commands: mpsc::UnboundedReceiver<Submission>,
+    poll: Duration,
 ) -> Result<(), Ended> {
+    let mut polling = Polling::new(poll);
     let mut answers: HashMap<u16, oneshot::Sender<Response>> = HashMap::new();
     let mut closed = false;
     loop {
@@ -352,6 +359,17 @@ async fn run(
         if closed && answers.is_empty() && !connection.has_output() {
             return Ok(());
         }
+        if connection.in_flight() > 0 && !connection.has_output() && commands.is_empty() {
+            let came = polling.look(stream, |stream| {
+                let count = stream.try_read(connection.space())?;
+                connection.received(count);
+                Ok(())
+            });
+            if came.await? {
+                deliver(&mut connection, &mut answers);
+                continue;
+            }
+        }
         let interest = match connection.has_output() {
             true => Interest::READABLE | Interest::WRITABLE,
             false => Interest::READABLE,
@@ -366,12 +384,7 @@ async fn run(
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                         Err(error) => return Err(error.into()),
                     }
-                    while let Some((cid, response)) = connection.completed() {
-                        if let Some(answer) = answers.remove(&cid) {
-                            // Whoever asked may have gone away.
-                            let _ = answer.send(response);
-                        }
-                    }
+                    deliver(&mut connection, &mut answers);
                 }
             }
             submission = commands.recv(), if has_room => match submission {
@@ -381,6 +394,16 @@ async fn run(
                 }
                 None => closed = true,
             },
+        }
+    }
+}
+
+/// Hands completions to who waits for them.
+fn deliver(connection: &mut Connection, answers: &mut HashMap<u16, oneshot::Sender<Response>>) {
+    while let Some((cid, response)) = connection.completed() {
+        if let Some(answer) = answers.remove(&cid) {
+            // Whoever asked may have gone away.
+            let _ = answer.send(response);
         }
     }
 }

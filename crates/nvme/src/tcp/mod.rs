@@ -4,6 +4,7 @@
 pub mod client;
 pub mod initiator;
 mod pdu;
+mod poll;
 pub mod server;
 mod stream;
 pub mod target;

@@ -5,13 +5,14 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore};
 
+use super::poll::Polling;
 use super::target::{Action, Connection, Job, Target, Ticket};
 use crate::{Response, Status};
 
@@ -54,7 +55,7 @@ pub async fn serve(
             }
             Err(error) if is_passing(&error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                tokio::time::sleep(Duration::from_millis(50)).await;
             }
             Err(error) => break Err(error),
         }
@@ -110,8 +111,9 @@ async fn connection(stream: TcpStream, target: Arc<Target>) -> io::Result<()> {
     let local = stream.local_addr()?;
     let peer = stream.peer_addr()?;
     tracing::debug!(%peer, "connected");
+    let poll = target.limits().poll;
     let mut connection = Connection::new(target, local, wake, Instant::now());
-    let result = run(&stream, &mut connection, &notify).await;
+    let result = run(&stream, &mut connection, &notify, poll).await;
     if result.is_err() {
         connection.broken();
     }
@@ -123,13 +125,29 @@ async fn connection(stream: TcpStream, target: Arc<Target>) -> io::Result<()> {
     result
 }
 
-async fn run(stream: &TcpStream, connection: &mut Connection, notify: &Notify) -> io::Result<()> {
+async fn run(
+    stream: &TcpStream,
+    connection: &mut Connection,
+    notify: &Notify,
+    poll: Duration,
+) -> io::Result<()> {
     let mut work: FuturesUnordered<Work> = FuturesUnordered::new();
+    let mut polling = Polling::new(poll);
     loop {
         begin(connection, &mut work);
         write(stream, connection)?;
         if connection.is_finished() {
             return Ok(());
+        }
+        if work.is_empty() && connection.wants_input() && !connection.has_output() {
+            let came = polling.look(stream, |stream| {
+                let count = stream.try_read(connection.space())?;
+                connection.received(count, Instant::now());
+                Ok(())
+            });
+            if came.await? {
+                continue;
+            }
         }
         let (wants_input, has_output) = (connection.wants_input(), connection.has_output());
         let interest = match (wants_input, has_output) {

@@ -38,10 +38,13 @@ pub struct Limits {
     pub handshake: Duration,
     /// Time without progress after which a peer that does not take its data is cut off.
     pub stall: Duration,
+    /// How long a connection that has nothing to do is looked at before its thread sleeps, as long as that pays; zero for not at all.
+    /// To be woken takes tens of microseconds, which a host with one command at a time waits for twice a command.
+    pub poll: Duration,
 }
 
 impl Default for Limits {
-    /// 16 I/O queues of 256 entries, 8 KiB in capsules, 16 MiB in flight, 1024 controllers, 16 a host; 10 s for the handshake, 30 s of stall.
+    /// 16 I/O queues of 256 entries, 8 KiB in capsules, 16 MiB in flight, 1024 controllers, 16 a host; 10 s for the handshake, 30 s of stall, 50 us of polling.
     fn default() -> Limits {
         Limits {
             io_queues: 16,
@@ -52,6 +55,7 @@ impl Default for Limits {
             controllers_a_host: 16,
             handshake: Duration::from_secs(10),
             stall: Duration::from_secs(30),
+            poll: Duration::from_micros(50),
         }
     }
 }
