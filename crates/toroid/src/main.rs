@@ -9,6 +9,7 @@ mod interrupt;
 mod machine;
 mod output;
 mod progress;
+mod serve;
 
 use std::process::ExitCode;
 
