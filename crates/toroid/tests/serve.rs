@@ -392,6 +392,7 @@ fn hosts_and_controllers_authenticate() {
 
 /// x + y by table; writing y runs it.
 const PROGRAM: &str = "
+    .key 5
     .reg x   = cor:1
     .reg y   = cow:2
     .tv  id  = x
@@ -424,13 +425,7 @@ fn computes_and_tells_of_it() {
                 .await
                 .unwrap();
         }
-        let assembly = toroid_isa::assemble(
-            &PROGRAM
-                .replace("cor:1", "cor:5:1")
-                .replace("cow:2", "cow:5:2")
-                .replace(".tv  id", ".tv  id"),
-        )
-        .unwrap();
+        let assembly = toroid_isa::assemble(PROGRAM).unwrap();
         for vector in &assembly.test_vectors {
             session.put_test_vector(&TINY, vector).await.unwrap();
         }
@@ -448,7 +443,7 @@ fn computes_and_tells_of_it() {
         }
         let register = VrNumber::new(VrType::TlweCow, 5, 2).unwrap();
         let stored = session.get_sample(register).await.unwrap();
-        assert_eq!(client.decrypt(&stored.sample, encoding).unwrap(), 1);
+        assert_eq!(client.decrypt(&stored.bytes, encoding).unwrap(), 1);
         // A key id of somebody else.
         let register = VrNumber::new(VrType::TlweCow, 6, 2).unwrap();
         let sample = client.encrypt(0, encoding, &mut rng).unwrap();

@@ -91,9 +91,12 @@ impl Family<'_> {
     }
 
     fn gauge(&mut self, labels: &Labels<'_>, value: u64) -> fmt::Result {
-        let value = i64::try_from(value).unwrap_or(i64::MAX);
-        self.0.encode_family(&labels)?.encode_gauge(&value)
+        self.0.encode_family(&labels)?.encode_gauge(&signed(value))
     }
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 /// The text of one scrape.
@@ -122,7 +125,11 @@ impl Page<'_> {
     }
 
     fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
-        self.counters(name, help, |family| family.counter(&[], value))
+        self.counters(name, help, |family| {
+            family
+                .0
+                .encode_counter::<NoLabelSet, u64, u64>(&value, None)
+        })
     }
 
     fn gauges(
@@ -135,7 +142,7 @@ impl Page<'_> {
     }
 
     fn gauge(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
-        self.gauges(name, help, |family| family.gauge(&[], value))
+        self.gauges(name, help, |family| family.0.encode_gauge(&signed(value)))
     }
 }
 
