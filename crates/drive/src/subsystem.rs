@@ -191,6 +191,7 @@ impl Host for SubsystemHost {
         match members.find(|(_, member)| member.nsid == nsid) {
             Some((place, member)) => self.pass(place, member, request, abort),
             None => {
+                tracing::debug!(command = %sqe, "command for a namespace that the controller does not show");
                 self.log().push(ErrorInformation {
                     count: 0,
                     command: sqe,

@@ -580,6 +580,35 @@ fn ends_cleanly_under_load() {
 }
 
 #[test]
+fn a_drive_that_cannot_flush_is_not_healthy() {
+    let place = Place::new(&["a.img"]);
+    let server = place.serve("a.img --metrics 0 --inject flush");
+    let address = server.address();
+    assert_eq!(server.http("GET", "/healthz").0, "HTTP/1.1 200 OK");
+    runtime().block_on(async {
+        let host = TcpHost::connect(&address, &options(BOB)).await.unwrap();
+        write_blocks(&host, 1, 0, &[1; 4096], &[], false)
+            .await
+            .unwrap();
+        flush(&host, 1).await.unwrap_err();
+    });
+    let (status, body) = server.http("GET", "/healthz");
+    assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
+    let health: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(health["ok"], false);
+    assert_eq!(health["drives"][0]["read_only"], true);
+    let name = format!(
+        "toroid_drive_read_only{{subsystem=\"{}\",nsid=\"1\"}}",
+        address.nqn
+    );
+    assert_eq!(server.metrics()[&name], 1.0);
+    server.terminate();
+    let (code, log) = server.ended();
+    assert_eq!(code, Some(1), "{log}");
+    assert!(log.contains("drive not flushed"), "{log}");
+}
+
+#[test]
 fn wrong_configurations_and_options() {
     let place = Place::new(&["a.img"]);
     place.write("line.toml", "listen = \"127.0.0.1:0\"\n\nlisteners = 3\n");

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use serde_json::json;
 use tokio::net::TcpListener;
+use toroid_drive::ssd::Injection;
 use toroid_nvme::Host;
 use toroid_nvme::tcp::client::Address;
 use toroid_nvme::tcp::server;
@@ -54,6 +55,9 @@ pub struct Args {
     /// Bootstrap in integer arithmetic instead of the f64 FFT.
     #[arg(long)]
     exact: bool,
+    /// Read and write images past the page cache.
+    #[arg(long)]
+    direct: bool,
     /// Memory of each drive for samples, such as 64MiB.
     #[arg(long, value_name = "SIZE")]
     samples_memory: Option<Size>,
@@ -66,6 +70,9 @@ pub struct Args {
     /// How to log.
     #[arg(long, value_enum)]
     log_format: Option<log::Format>,
+    /// Have every image fail like this, for tests: flush, or read:A..B, write:A..B, full:A..B with logical blocks.
+    #[arg(long, value_name = "FAULT", hide = true)]
+    inject: Vec<Injection>,
     /// Check configuration and options, print what they say, and open nothing.
     #[arg(long)]
     check: bool,
@@ -107,6 +114,7 @@ impl Args {
         plan.metrics = self.metrics.or(plan.metrics);
         plan.allow_any_host |= self.allow_any_host;
         plan.exact |= self.exact;
+        plan.io.direct |= self.direct;
         plan.memory.samples = self.samples_memory.or(plan.memory.samples);
         plan.memory.keys = self.keys_memory.or(plan.memory.keys);
         if let Some(level) = &self.log_level {
@@ -134,7 +142,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         tracing::warn!(host, "no secret: whoever uses this name is let in");
     }
     let counters = Arc::new(Counters::default());
-    let mut opened = Opened::open(&plan, &counters)?;
+    let mut opened = Opened::open(&plan, &args.inject, &counters)?;
     let subsystems = std::mem::take(&mut opened.subsystems);
     let target = Target::new(subsystems, plan.limits.of_target(), plan.advertise)?;
     let sources = Arc::new(Sources {
@@ -150,6 +158,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         .thread_name("toroid-network")
         .build()
         .context("cannot start the runtime")?;
+    interrupt::expect();
     let served = runtime.block_on(serve(&plan, &sources, output));
     if served.is_ok() {
         tracing::info!("connections closed");
@@ -175,7 +184,8 @@ async fn serve(plan: &Plan, sources: &Arc<Sources>, output: &Output) -> anyhow::
         tokio::spawn(http::serve(listener, Arc::clone(sources)));
     }
     tokio::spawn(watch(Arc::clone(sources)));
-    let stop = interrupt::token();
+    // A listener that fails ends the others, but interrupts nothing.
+    let stop = interrupt::token().child_token();
     let mut listening = tokio::task::JoinSet::new();
     for listener in listeners {
         let target = Arc::clone(&sources.target);
@@ -183,7 +193,7 @@ async fn serve(plan: &Plan, sources: &Arc<Sources>, output: &Output) -> anyhow::
         let connections = plan.limits.connections as usize;
         listening.spawn(server::serve(listener, target, connections, stopped));
     }
-    let failed = tokio::select! {
+    let mut ended = tokio::select! {
         () = stop.cancelled() => None,
         ended = listening.join_next() => ended,
     };
@@ -196,18 +206,15 @@ async fn serve(plan: &Plan, sources: &Arc<Sources>, output: &Output) -> anyhow::
         commands,
         "stopping: no further connections; commands under way end"
     );
-    // Where one address could not be listened on any more, the others end as well.
     stop.cancel();
     let mut result = Ok(());
-    let mut ended = failed;
+    if ended.is_none() {
+        ended = listening.join_next().await;
+    }
     while let Some(served) = ended {
         let served = served.context("a listener ended in a panic")?;
         result = result.and(served.context("cannot accept connections"));
         ended = listening.join_next().await;
-    }
-    while let Some(served) = listening.join_next().await {
-        let served = served.context("a listener ended in a panic")?;
-        result = result.and(served.context("cannot accept connections"));
     }
     result
 }

@@ -13,6 +13,7 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toroid_drive::image::{display_size, parse_size};
+use toroid_drive::ssd::{IoEngine, IoMode, IoOptions};
 use toroid_nvme::fabrics::{self, DISCOVERY_NQN};
 use toroid_nvme::tcp::target;
 
@@ -43,6 +44,8 @@ pub struct Plan {
     pub exact: bool,
     /// What is logged, and how.
     pub log: Log,
+    /// How images are read and written.
+    pub io: Io,
     /// Memory of each drive.
     pub memory: Memory,
     /// What hosts may use.
@@ -94,6 +97,46 @@ pub struct Log {
     pub level: log::Level,
     /// Text or JSON.
     pub format: log::Format,
+}
+
+/// How images are read and written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Io {
+    /// Past the page cache.
+    pub direct: bool,
+    /// By what.
+    pub engine: Engine,
+}
+
+/// What reads and writes images.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Engine {
+    /// io_uring where the kernel has it, else threads.
+    #[default]
+    Auto,
+    /// io_uring.
+    IoUring,
+    /// Threads.
+    Threads,
+}
+
+impl Io {
+    /// As an image takes it.
+    pub fn of_image(self) -> IoOptions {
+        IoOptions {
+            mode: match self.direct {
+                true => IoMode::Direct,
+                false => IoMode::Buffered,
+            },
+            engine: match self.engine {
+                Engine::Auto => IoEngine::Auto,
+                Engine::IoUring => IoEngine::IoUring,
+                Engine::Threads => IoEngine::Threads,
+            },
+        }
+    }
 }
 
 /// Memory of each drive.
@@ -268,6 +311,7 @@ struct File {
     allow_any_host: bool,
     exact: bool,
     log: Log,
+    io: Io,
     memory: Memory,
     limits: Limits,
     #[serde(rename = "subsystem")]
@@ -358,6 +402,7 @@ impl Default for Plan {
             allow_any_host: false,
             exact: false,
             log: Log::default(),
+            io: Io::default(),
             memory: Memory::default(),
             limits: Limits::default(),
             subsystems: Vec::new(),
@@ -401,6 +446,7 @@ impl Plan {
             allow_any_host: file.allow_any_host,
             exact: file.exact,
             log: file.log,
+            io: file.io,
             memory: file.memory,
             limits: file.limits,
         };
@@ -628,6 +674,7 @@ mod tests {
         plan.check().unwrap();
         assert_eq!(plan.limits, Limits::default());
         assert_eq!(plan.log, Log::default());
+        assert_eq!(plan.io, Io::default());
         assert_eq!(plan.subsystems.len(), 1);
         let subsystem = &plan.subsystems[0];
         assert_eq!(subsystem.namespaces.len(), 2);
@@ -676,6 +723,7 @@ mod tests {
                 "c.toml:2: \"loud\" is no log level",
             ),
             ("[log]\nformat = \"xml\"", "c.toml:2: "),
+            ("[io]\nengine = \"dma\"", "c.toml:2: "),
             ("[limits]\nio_queues = 70000", "c.toml:2: "),
             ("[limits]\nbytes_in_flight = \"much\"", "c.toml:2: "),
             ("[memory]\nram = \"1GiB\"", "c.toml:2: unknown field `ram`"),

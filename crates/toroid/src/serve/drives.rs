@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use toroid_drive::image::Image;
+use toroid_drive::ssd::Injection;
 use toroid_drive::{Drive, DriveConfig, HostIdentity, KeyAccess, SubsystemHost};
 use toroid_engine::backend::Backend;
 use toroid_engine::backend::cpu::CpuBackend;
@@ -99,8 +100,12 @@ impl Storage for Behind {
 }
 
 impl Opened {
-    /// Opens every drive and reads every secret.
-    pub fn open(plan: &Plan, counters: &Arc<Counters>) -> anyhow::Result<Opened> {
+    /// Opens every drive, with these faults, and reads every secret.
+    pub fn open(
+        plan: &Plan,
+        faults: &[Injection],
+        counters: &Arc<Counters>,
+    ) -> anyhow::Result<Opened> {
         let path = match plan.exact {
             true => noise::Path::Exact,
             false => noise::Path::Fast,
@@ -113,7 +118,7 @@ impl Opened {
             let mut identity = None;
             let place = drives.len();
             for namespace in &subsystem.namespaces {
-                let (drive, uuid) = open_drive(plan, namespace, &backend)?;
+                let (drive, uuid) = open_drive(plan, namespace, faults, &backend)?;
                 let (nqn, _) = identity.get_or_insert_with(|| {
                     let of_image = || format!("nqn.2014-08.org.nvmexpress:uuid:{uuid}");
                     let nqn = subsystem.nqn.clone().unwrap_or_else(of_image);
@@ -168,9 +173,10 @@ impl Opened {
             match served.drive.shutdown() {
                 Ok(()) => tracing::info!(subsystem, nsid, %image, "drive flushed and closed"),
                 Err(error) => {
-                    let reason = format!("{:#}", anyhow::Error::msg(error.to_string()));
+                    let error = anyhow::Error::new(error);
+                    let reason = format!("{error:#}");
                     tracing::error!(subsystem, nsid, %image, reason, "drive not flushed");
-                    result = Err(anyhow::Error::new(error).context(image.to_string()));
+                    result = Err(error.context(image.to_string()));
                 }
             }
         }
@@ -181,10 +187,16 @@ impl Opened {
 fn open_drive(
     plan: &Plan,
     namespace: &config::Namespace,
+    faults: &[Injection],
     backend: &Arc<dyn Backend>,
 ) -> anyhow::Result<(Drive, String)> {
     let path = &namespace.image;
-    let image = Image::open(path).map_err(crate::host::of_image(path))?;
+    let options = plan.io.of_image();
+    let image = match faults {
+        [] => Image::open_with(path, options),
+        faults => Image::open_faulty(path, options, faults.iter().cloned()),
+    };
+    let image = image.map_err(crate::host::of_image(path))?;
     let uuid = image.info().uuid();
     let mut config = DriveConfig::new(Arc::clone(backend));
     let memory = &plan.memory;

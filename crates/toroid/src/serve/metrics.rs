@@ -235,7 +235,7 @@ impl Sources {
             |family| {
                 for (kind, (buckets, sum)) in KINDS.iter().zip(&counts.times) {
                     let bounds = BOUNDS_US.iter().map(|bound| *bound as f64 / 1e6);
-                    let bounds = bounds.chain([f64::MAX]);
+                    let bounds = bounds.chain([f64::INFINITY]);
                     let buckets: Vec<(f64, u64)> = bounds.zip(buckets.iter().copied()).collect();
                     let count = buckets.iter().map(|(_, count)| count).sum();
                     let labels = [("kind", (*kind).to_owned())];
