@@ -9,6 +9,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use serde_json::{Value, json};
+use toroid_drive::HostStatistics;
 use toroid_drive::bridge::DriveStatistics;
 use toroid_engine::backend::Backend;
 use toroid_nvme::Host;
@@ -360,7 +361,8 @@ impl Sources {
                 Ok(())
             },
         )?;
-        let by_host: [(&str, &str, fn(&toroid_drive::HostStatistics) -> u64); 5] = [
+        type HostFigure = fn(&HostStatistics) -> u64;
+        let by_host: [(&str, &str, HostFigure); 5] = [
             ("host_bootstraps", "Bootstraps by host", |s| s.bootstraps),
             ("host_programs", "Programs by host", |s| s.programs),
             ("host_read_bytes", "Bytes of data read by host", |s| {
