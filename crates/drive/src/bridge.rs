@@ -588,6 +588,15 @@ impl Bridge {
             statistics.bootstraps += bootstraps;
             statistics.programs += 1;
         });
+        tracing::info!(
+            host = context.host.identity.name,
+            %trigger,
+            duration = ?outcome.duration,
+            bootstraps,
+            page_ins = outcome.page_ins,
+            page_outs = outcome.page_outs,
+            "program ran"
+        );
         self.log.program_ran(ProgramRun {
             cid: context.cid(),
             trigger,

@@ -210,7 +210,13 @@ impl Pending {
                 let (log, account) = (&self.bridge.log, &self.context.host.account);
                 log.count(|statistics| statistics.failed += 1);
                 account.count(|statistics| statistics.failed += 1);
-                tracing::debug!(cid, status = %fault.status, reason = fault.detail, "command failed");
+                tracing::debug!(
+                    host = self.context.host.identity.name,
+                    command = %self.context.sqe,
+                    status = %fault.status,
+                    reason = fault.detail,
+                    "command failed"
+                );
                 log.error(
                     account,
                     self.context.sqe,

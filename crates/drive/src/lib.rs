@@ -15,7 +15,9 @@ mod drive;
 pub mod image;
 pub mod metadata;
 pub mod ssd;
+mod subsystem;
 mod task;
 
-pub use bridge::{HostIdentity, KeyAccess, SWAP_NSID};
+pub use bridge::{HostIdentity, HostStatistics, KeyAccess, SWAP_NSID};
 pub use drive::{Drive, DriveConfig, DriveError, DriveHost};
+pub use subsystem::{SubsystemError, SubsystemHost};

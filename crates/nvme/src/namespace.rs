@@ -54,9 +54,7 @@ impl Namespace {
         blocks: u64,
         metadata_size: u16,
     ) -> Result<Namespace, NamespaceError> {
-        if nsid == 0 || nsid == BROADCAST_NSID {
-            return Err(NamespaceError::Nsid(nsid));
-        }
+        check_nsid(nsid)?;
         if !block_size.is_power_of_two() || !(512..=65536).contains(&block_size) {
             return Err(NamespaceError::BlockSize(block_size));
         }
@@ -86,6 +84,18 @@ impl Namespace {
     pub fn with_nguid(mut self, nguid: [u8; 16]) -> Namespace {
         self.nguid = nguid;
         self
+    }
+
+    /// The same namespace under another identifier.
+    ///
+    /// # Errors
+    /// [`NamespaceError::Nsid`].
+    pub fn with_nsid(&self, nsid: u32) -> Result<Namespace, NamespaceError> {
+        check_nsid(nsid)?;
+        Ok(Namespace {
+            nsid,
+            ..self.clone()
+        })
     }
 
     /// Namespace identifier, 1 to FFFFFFFEh.
@@ -134,6 +144,13 @@ impl Namespace {
             Some(end) if end <= self.blocks => Ok(()),
             _ => Err(Status::LBA_OUT_OF_RANGE),
         }
+    }
+}
+
+fn check_nsid(nsid: u32) -> Result<(), NamespaceError> {
+    match nsid {
+        0 | BROADCAST_NSID => Err(NamespaceError::Nsid(nsid)),
+        _ => Ok(()),
     }
 }
 

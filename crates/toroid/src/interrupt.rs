@@ -1,6 +1,7 @@
 //! Ctrl-C: the first asks long work to stop and clean up, the second ends the process.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use tokio_util::sync::CancellationToken;
@@ -10,6 +11,18 @@ static TOKEN: OnceLock<CancellationToken> = OnceLock::new();
 /// Cancelled by Ctrl-C.
 pub fn token() -> CancellationToken {
     TOKEN.get_or_init(CancellationToken::new).clone()
+}
+
+static EXPECTED: AtomicBool = AtomicBool::new(false);
+
+/// From now on Ctrl-C is the way to end the work, and no interruption of it.
+pub fn expect() {
+    EXPECTED.store(true, Ordering::Relaxed);
+}
+
+/// Whether Ctrl-C has interrupted the work.
+pub fn is_interrupted() -> bool {
+    token().is_cancelled() && !EXPECTED.load(Ordering::Relaxed)
 }
 
 /// Installs the handler.

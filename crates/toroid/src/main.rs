@@ -9,6 +9,7 @@ mod interrupt;
 mod machine;
 mod output;
 mod progress;
+mod serve;
 
 use std::process::ExitCode;
 
@@ -86,7 +87,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             output.failure(&error);
-            if interrupt::token().is_cancelled() {
+            if interrupt::is_interrupted() {
                 ExitCode::from(130)
             } else {
                 ExitCode::FAILURE

@@ -1,6 +1,7 @@
 //! `toroid keys`: generation and inspection.
 
 use std::fs::File;
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -9,6 +10,7 @@ use anyhow::Context;
 use serde_json::json;
 use toroid_client::session::public_key;
 use toroid_isa::KeyKind;
+use toroid_nvme::auth::{AuthHash, Secret};
 use toroid_tfhe::keys::{ClientKey, KeyTag, Progress, Sink};
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
@@ -27,6 +29,43 @@ pub enum Command {
     Generate(GenerateArgs),
     /// Show what a file holds, and check it.
     Info(InfoArgs),
+    /// Make a secret by which a host, or a drive's controller, authenticates over NVMe/TCP.
+    HostSecret(HostSecretArgs),
+}
+
+/// Arguments of `toroid keys host-secret`.
+#[derive(clap::Args)]
+pub struct HostSecretArgs {
+    /// The file, readable by its owner alone.
+    #[arg(long, short)]
+    out: PathBuf,
+    /// Hash function that the secret is for, and its length.
+    #[arg(long, value_enum, default_value_t = SecretHash::Sha256)]
+    hash: SecretHash,
+    /// Replace an existing file.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Hash function of a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum SecretHash {
+    /// 32 bytes.
+    Sha256,
+    /// 48 bytes.
+    Sha384,
+    /// 64 bytes.
+    Sha512,
+}
+
+impl From<SecretHash> for AuthHash {
+    fn from(hash: SecretHash) -> AuthHash {
+        match hash {
+            SecretHash::Sha256 => AuthHash::Sha256,
+            SecretHash::Sha384 => AuthHash::Sha384,
+            SecretHash::Sha512 => AuthHash::Sha512,
+        }
+    }
 }
 
 /// Arguments of `toroid keys generate`.
@@ -61,7 +100,22 @@ pub fn run(command: &Command, output: &Output) -> anyhow::Result<()> {
     match command {
         Command::Generate(args) => generate(args, output),
         Command::Info(args) => info(args, output),
+        Command::HostSecret(args) => host_secret(args, output),
     }
+}
+
+fn host_secret(args: &HostSecretArgs, output: &Output) -> anyhow::Result<()> {
+    let hash = AuthHash::from(args.hash);
+    let secret = Secret::generate(hash)?;
+    write_file(&args.out, args.force, true, |writer| {
+        writer.write_all(secret.to_text().as_bytes())?;
+        writer.write_all(b"\n")?;
+        Ok(())
+    })?;
+    let shown = args.out.display().to_string();
+    output.result(&json!({ "file": shown, "hash": hash.to_string() }), || {
+        format!("{shown}: secret for {hash}; keep it secret, on the host and on the drive's side")
+    })
 }
 
 /// Reads a client key.

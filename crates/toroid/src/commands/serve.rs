@@ -3,58 +3,290 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use toroid_drive::image::Image;
-use toroid_drive::{Drive, DriveConfig};
-use toroid_engine::backend::cpu::CpuBackend;
+use anyhow::{Context, bail};
+use serde_json::json;
+use tokio::net::TcpListener;
+use toroid_drive::ssd::Injection;
 use toroid_nvme::Host;
+use toroid_nvme::tcp::client::Address;
 use toroid_nvme::tcp::server;
-use toroid_nvme::tcp::target::{Hosts, Limits, Subsystem, Target};
-use toroid_tfhe::noise;
+use toroid_nvme::tcp::target::{Event, Target};
 
 use crate::interrupt;
 use crate::output::Output;
+use crate::serve::config::{self, Endpoint, Nqn, Plan, Size};
+use crate::serve::counters::Counters;
+use crate::serve::drives::Opened;
+use crate::serve::metrics::Sources;
+use crate::serve::{http, log};
 
-/// Arguments of `toroid drive serve`.
+/// How often the drives are looked at.
+const WATCH: Duration = Duration::from_secs(1);
+
+/// Arguments of `toroid drive serve`. Options take the place of what the configuration says.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The drive image.
-    image: PathBuf,
-    /// Address to listen on.
-    #[arg(long, default_value = "127.0.0.1:4420")]
-    listen: SocketAddr,
-    /// NQN of the subsystem.
+    /// The drive image, as the one namespace of one subsystem.
+    #[arg(required_unless_present_any = ["config", "print_config"])]
+    image: Option<PathBuf>,
+    /// Read the configuration from a file (see --print-config).
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// NQN of the image's subsystem; made of the image's UUID if not given.
+    #[arg(long, requires = "image")]
+    nqn: Option<Nqn>,
+    /// NQN of a host that may connect to the image's subsystem; once for each host. Without any, every host may.
+    #[arg(long = "host", value_name = "NQN", requires = "image")]
+    hosts: Vec<Nqn>,
+    /// Address to listen on [default: 127.0.0.1:4420]; may be given several times.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Vec<SocketAddr>,
+    /// Address that discovery tells hosts, if they reach this machine under another one.
+    #[arg(long, value_name = "ADDRESS")]
+    advertise: Option<SocketAddr>,
+    /// Address, or port of 127.0.0.1, for /metrics and /healthz over HTTP.
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<Endpoint>,
+    /// Let every host connect from everywhere.
     #[arg(long)]
-    nqn: String,
+    allow_any_host: bool,
+    /// Bootstrap in integer arithmetic instead of the f64 FFT.
+    #[arg(long)]
+    exact: bool,
+    /// Read and write images past the page cache.
+    #[arg(long)]
+    direct: bool,
+    /// Memory of each drive for samples, such as 64MiB.
+    #[arg(long, value_name = "SIZE")]
+    samples_memory: Option<Size>,
+    /// Memory of each drive for keys, test vectors and programs, such as 4GiB.
+    #[arg(long, value_name = "SIZE")]
+    keys_memory: Option<Size>,
+    /// What to log: off, error, warn, info, debug, trace, or by module.
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<log::Level>,
+    /// How to log.
+    #[arg(long, value_enum)]
+    log_format: Option<log::Format>,
+    /// Have every image fail like this, for tests: flush, or read:A..B, write:A..B, full:A..B with logical blocks.
+    #[arg(long, value_name = "FAULT", hide = true)]
+    inject: Vec<Injection>,
+    /// Check configuration and options, print what they say, and open nothing.
+    #[arg(long)]
+    check: bool,
+    /// Print a configuration file with every option.
+    #[arg(long, exclusive = true)]
+    print_config: bool,
+}
+
+impl Args {
+    fn plan(&self) -> anyhow::Result<Plan> {
+        let mut plan = match &self.config {
+            Some(path) => Plan::read(path)?,
+            None => Plan::default(),
+        };
+        if let Some(image) = &self.image {
+            if !plan.subsystems.is_empty() {
+                bail!("the configuration has subsystems; expected no image beside them");
+            }
+            let hosts = self.hosts.iter().map(|nqn| config::AllowedHost {
+                nqn: nqn.0.clone(),
+                keys: None,
+                secret_file: None,
+                controller_secret_file: None,
+            });
+            plan.subsystems.push(config::Subsystem {
+                nqn: self.nqn.as_ref().map(|nqn| nqn.0.clone()),
+                namespaces: vec![config::Namespace {
+                    nsid: 1,
+                    image: image.clone(),
+                    hosts: None,
+                }],
+                hosts: (!self.hosts.is_empty()).then(|| hosts.collect()),
+            });
+        }
+        if !self.listen.is_empty() {
+            plan.listen.clone_from(&self.listen);
+        }
+        plan.advertise = self.advertise.or(plan.advertise);
+        plan.metrics = self.metrics.or(plan.metrics);
+        plan.allow_any_host |= self.allow_any_host;
+        plan.exact |= self.exact;
+        plan.io.direct |= self.direct;
+        plan.memory.samples = self.samples_memory.or(plan.memory.samples);
+        plan.memory.keys = self.keys_memory.or(plan.memory.keys);
+        if let Some(level) = &self.log_level {
+            plan.log.level = level.clone();
+        }
+        plan.log.format = self.log_format.unwrap_or(plan.log.format);
+        plan.check()?;
+        Ok(plan)
+    }
 }
 
 /// Serves until it is interrupted.
 pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
-    let image = Image::open(&args.image).map_err(crate::host::of_image(&args.image))?;
-    let config = DriveConfig::new(Arc::new(CpuBackend::new(noise::Path::Fast)));
-    let drive = Arc::new(Drive::open(image, config)?);
-    let behind = Arc::clone(&drive);
-    let subsystem = Subsystem {
-        nqn: args.nqn.clone(),
-        storage: Arc::new(move |_: &str| Ok(Arc::clone(&behind) as Arc<dyn Host>)),
-        hosts: Hosts::Any,
-    };
-    let target = Target::new(vec![subsystem], Limits::default(), None)?;
+    if args.print_config {
+        return output.result(&json!({ "config": config::EXAMPLE }), || {
+            config::EXAMPLE.trim_end().to_owned()
+        });
+    }
+    let plan = args.plan()?;
+    if args.check {
+        return output.result(&plan, || plan.to_string());
+    }
+    log::install(&plan.log.level, plan.log.format)?;
+    for host in plan.unauthenticated() {
+        tracing::warn!(host, "no secret: whoever uses this name is let in");
+    }
+    let counters = Arc::new(Counters::default());
+    let mut opened = Opened::open(&plan, &args.inject, &counters)?;
+    let subsystems = std::mem::take(&mut opened.subsystems);
+    let target = Target::new(subsystems, plan.limits.of_target(), plan.advertise)?;
+    let sources = Arc::new(Sources {
+        started: Instant::now(),
+        counters,
+        target,
+        drives: Arc::clone(&opened.drives),
+        backend: Arc::clone(&opened.backend),
+    });
+    // As many threads as cores. They never compute: drives have threads of their own.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        .thread_name("toroid-network")
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(async {
-        let listener = tokio::net::TcpListener::bind(args.listen)
-            .await
-            .with_context(|| format!("cannot listen on {}", args.listen))?;
-        output.line(format!("{} at nvme+tcp://{}", args.nqn, args.listen));
-        let token = interrupt::token();
-        server::serve(listener, target, 1024, token.cancelled())
-            .await
-            .context("cannot accept connections")
-    })?;
-    drive.shutdown()?;
-    Ok(())
+    interrupt::expect();
+    let served = runtime.block_on(serve(&plan, &sources, output));
+    if served.is_ok() {
+        tracing::info!("connections closed");
+    }
+    let closed = opened.shutdown();
+    runtime.shutdown_background();
+    tracing::info!("stopped");
+    served.and(closed)
+}
+
+/// Listens until the program is interrupted, then until every connection has ended.
+async fn serve(plan: &Plan, sources: &Arc<Sources>, output: &Output) -> anyhow::Result<()> {
+    let mut listeners = Vec::new();
+    for address in &plan.listen {
+        listeners.push(bind(*address).await?);
+    }
+    let metrics = match plan.metrics {
+        Some(Endpoint(address)) => Some(bind(address).await?),
+        None => None,
+    };
+    announce(&listeners, metrics.as_ref(), sources, output)?;
+    if let Some(listener) = metrics {
+        tokio::spawn(http::serve(listener, Arc::clone(sources)));
+    }
+    tokio::spawn(watch(Arc::clone(sources)));
+    // A listener that fails ends the others, but interrupts nothing.
+    let stop = interrupt::token().child_token();
+    let mut listening = tokio::task::JoinSet::new();
+    for listener in listeners {
+        let target = Arc::clone(&sources.target);
+        let stopped = stop.clone().cancelled_owned();
+        let connections = plan.limits.connections as usize;
+        listening.spawn(server::serve(listener, target, connections, stopped));
+    }
+    let mut ended = tokio::select! {
+        () = stop.cancelled() => None,
+        ended = listening.join_next() => ended,
+    };
+    let statistics = sources.target.statistics();
+    let (connections, controllers) = (statistics.connections, statistics.controllers);
+    let commands = sources.counters.snapshot().under_way;
+    tracing::info!(
+        connections,
+        controllers,
+        commands,
+        "stopping: no further connections; commands under way end"
+    );
+    stop.cancel();
+    let mut result = Ok(());
+    if ended.is_none() {
+        ended = listening.join_next().await;
+    }
+    while let Some(served) = ended {
+        let served = served.context("a listener ended in a panic")?;
+        result = result.and(served.context("cannot accept connections"));
+        ended = listening.join_next().await;
+    }
+    result
+}
+
+async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let listener = TcpListener::bind(address).await;
+    listener.with_context(|| format!("cannot listen on {address}"))
+}
+
+/// Says where everything is: in text a line for each subsystem and address, in JSON one object.
+fn announce(
+    listeners: &[TcpListener],
+    metrics: Option<&TcpListener>,
+    sources: &Sources,
+    output: &Output,
+) -> anyhow::Result<()> {
+    let addresses = listeners.iter().map(TcpListener::local_addr);
+    let addresses: Vec<SocketAddr> = addresses.collect::<Result<_, _>>()?;
+    let metrics = metrics.map(TcpListener::local_addr).transpose()?;
+    let subsystems = sources.target.subsystems().iter();
+    let mut urls = Vec::new();
+    let mut values = Vec::new();
+    for subsystem in subsystems {
+        for address in &addresses {
+            let url = Address {
+                host: address.ip().to_string(),
+                port: address.port(),
+                nqn: subsystem.nqn.clone(),
+            };
+            urls.push(url.to_string());
+        }
+        let served = sources.drives.iter();
+        let namespaces: Vec<_> = served
+            .filter(|served| served.subsystem == subsystem.nqn)
+            .map(|served| json!({ "nsid": served.nsid, "image": served.image }))
+            .collect();
+        values.push(json!({ "nqn": subsystem.nqn, "namespaces": namespaces }));
+    }
+    for address in &addresses {
+        tracing::info!(%address, "listening");
+    }
+    if let Some(address) = metrics {
+        tracing::info!(%address, "metrics and health");
+    }
+    let value = json!({
+        "listen": addresses,
+        "metrics": metrics,
+        "drives": urls,
+        "subsystems": values,
+    });
+    output.result(&value, || {
+        let metrics = metrics.map(|address| format!("http://{address}/metrics"));
+        urls.iter()
+            .cloned()
+            .chain(metrics)
+            .collect::<Vec<_>>()
+            .join("\n")
+    })
+}
+
+/// Looks after the drives: tells of one that has become read-only.
+async fn watch(sources: Arc<Sources>) {
+    let mut known = vec![false; sources.drives.len()];
+    loop {
+        tokio::time::sleep(WATCH).await;
+        for (served, known) in sources.drives.iter().zip(&mut known) {
+            if !*known && served.drive.health().read_only {
+                *known = true;
+                let (subsystem, nsid) = (&served.subsystem, served.nsid);
+                tracing::error!(subsystem, nsid, "a flush failed: the drive is read-only");
+                sources.target.notify(Some(subsystem), Event::ReadOnly);
+            }
+        }
+    }
 }

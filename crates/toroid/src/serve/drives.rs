@@ -1,0 +1,225 @@
+//! The drives behind the subsystems, and what each host sees of them.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use toroid_drive::image::Image;
+use toroid_drive::ssd::Injection;
+use toroid_drive::{Drive, DriveConfig, HostIdentity, KeyAccess, SubsystemHost};
+use toroid_engine::backend::Backend;
+use toroid_engine::backend::cpu::CpuBackend;
+use toroid_nvme::Host;
+use toroid_nvme::tcp::target::{AllowedHost, Hosts, Storage, Subsystem};
+use toroid_tfhe::noise;
+
+use super::config::{self, Plan};
+use super::counters::{Counted, Counters};
+use super::secret;
+
+/// A drive as a namespace.
+pub struct Served {
+    /// NQN of the subsystem.
+    pub subsystem: String,
+    /// Namespace identifier.
+    pub nsid: u32,
+    /// The image.
+    pub image: PathBuf,
+    /// The drive.
+    pub drive: Arc<Drive>,
+}
+
+/// Everything that a plan serves.
+pub struct Opened {
+    /// For the target.
+    pub subsystems: Vec<Subsystem>,
+    /// Every drive.
+    pub drives: Arc<Vec<Served>>,
+    /// The arithmetic, shared by all drives, so that their tenants share it fairly.
+    pub backend: Arc<dyn Backend>,
+}
+
+/// What is behind one subsystem.
+struct Behind {
+    nqn: String,
+    serial: String,
+    drives: Arc<Vec<Served>>,
+    /// Namespaces with the hosts that see them.
+    namespaces: Vec<config::Namespace>,
+    hosts: Option<Vec<config::AllowedHost>>,
+    counters: Arc<Counters>,
+    tenants: RandomState,
+}
+
+impl Storage for Behind {
+    fn attach(&self, host_nqn: &str) -> Result<Arc<dyn Host>, String> {
+        let known = self.hosts.iter().flatten();
+        let keys = known
+            .filter(|host| host.nqn == host_nqn)
+            .find_map(|host| host.keys.clone())
+            .map_or(KeyAccess::All, KeyAccess::Only);
+        let sees = |namespace: &config::Namespace| {
+            let mask = namespace.hosts.as_ref();
+            mask.is_none_or(|hosts| hosts.iter().any(|nqn| nqn == host_nqn))
+        };
+        let shown: BTreeSet<u32> = self
+            .namespaces
+            .iter()
+            .filter(|namespace| sees(namespace))
+            .map(|namespace| namespace.nsid)
+            .collect();
+        let mut members: Vec<(u32, Arc<dyn Host>)> = Vec::new();
+        for served in self.drives.iter() {
+            if served.subsystem == self.nqn && shown.contains(&served.nsid) {
+                let host = served.drive.host(HostIdentity {
+                    name: host_nqn.to_owned(),
+                    // Tenant 0 is the drive itself.
+                    tenant: self.tenants.hash_one(host_nqn) | 1,
+                    keys: keys.clone(),
+                });
+                members.push((served.nsid, Arc::new(host)));
+            }
+        }
+        let controller: Arc<dyn Host> = match members.as_slice() {
+            [] => return Err("no namespace is for this host".to_owned()),
+            // With the drive's namespaces of other command sets.
+            [(1, host)] if self.namespaces.len() == 1 => Arc::clone(host),
+            _ => Arc::new(
+                SubsystemHost::new(&self.serial, members).map_err(|error| error.to_string())?,
+            ),
+        };
+        Ok(Arc::new(Counted::new(
+            controller,
+            Arc::clone(&self.counters),
+            host_nqn,
+            &self.nqn,
+        )))
+    }
+}
+
+impl Opened {
+    /// Opens every drive, with these faults, and reads every secret.
+    pub fn open(
+        plan: &Plan,
+        faults: &[Injection],
+        counters: &Arc<Counters>,
+    ) -> anyhow::Result<Opened> {
+        let path = match plan.exact {
+            true => noise::Path::Exact,
+            false => noise::Path::Fast,
+        };
+        let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(path));
+        let mut drives = Vec::new();
+        let mut named = Vec::new();
+        for subsystem in &plan.subsystems {
+            let allowed = allowed(subsystem)?;
+            let mut identity = None;
+            let place = drives.len();
+            for namespace in &subsystem.namespaces {
+                let (drive, uuid) = open_drive(plan, namespace, faults, &backend)?;
+                let (nqn, _) = identity.get_or_insert_with(|| {
+                    let of_image = || format!("nqn.2014-08.org.nvmexpress:uuid:{uuid}");
+                    let nqn = subsystem.nqn.clone().unwrap_or_else(of_image);
+                    (nqn, uuid.replace('-', "").chars().take(20).collect())
+                });
+                drives.push(Served {
+                    subsystem: nqn.clone(),
+                    nsid: namespace.nsid,
+                    image: namespace.image.clone(),
+                    drive: Arc::new(drive),
+                });
+            }
+            let (nqn, serial): (String, String) =
+                identity.context("a subsystem without namespaces")?;
+            for served in drives.iter().skip(place) {
+                let (nsid, image) = (served.nsid, served.image.display());
+                tracing::info!(subsystem = nqn, nsid, %image, "drive opened");
+            }
+            named.push((nqn, serial, allowed, subsystem));
+        }
+        let drives = Arc::new(drives);
+        let tenants = RandomState::new();
+        let subsystems = named.into_iter().map(|(nqn, serial, hosts, subsystem)| {
+            let behind = Behind {
+                nqn: nqn.clone(),
+                serial,
+                drives: Arc::clone(&drives),
+                namespaces: subsystem.namespaces.clone(),
+                hosts: subsystem.hosts.clone(),
+                counters: Arc::clone(counters),
+                tenants: tenants.clone(),
+            };
+            Subsystem {
+                nqn,
+                storage: Arc::new(behind),
+                hosts,
+            }
+        });
+        Ok(Opened {
+            subsystems: subsystems.collect(),
+            drives,
+            backend,
+        })
+    }
+
+    /// Lets the drives' work end and flushes them. Goes on with the others where one fails.
+    pub fn shutdown(&self) -> anyhow::Result<()> {
+        let mut result = Ok(());
+        for served in self.drives.iter() {
+            let (subsystem, nsid) = (&served.subsystem, served.nsid);
+            let image = served.image.display();
+            match served.drive.shutdown() {
+                Ok(()) => tracing::info!(subsystem, nsid, %image, "drive flushed and closed"),
+                Err(error) => {
+                    let error = anyhow::Error::new(error);
+                    let reason = format!("{error:#}");
+                    tracing::error!(subsystem, nsid, %image, reason, "drive not flushed");
+                    result = Err(error.context(image.to_string()));
+                }
+            }
+        }
+        result
+    }
+}
+
+fn open_drive(
+    plan: &Plan,
+    namespace: &config::Namespace,
+    faults: &[Injection],
+    backend: &Arc<dyn Backend>,
+) -> anyhow::Result<(Drive, String)> {
+    let path = &namespace.image;
+    let options = plan.io.of_image();
+    let image = match faults {
+        [] => Image::open_with(path, options),
+        faults => Image::open_faulty(path, options, faults.iter().cloned()),
+    };
+    let image = image.map_err(crate::host::of_image(path))?;
+    let uuid = image.info().uuid();
+    let mut config = DriveConfig::new(Arc::clone(backend));
+    let memory = &plan.memory;
+    config.paged_bytes = memory.samples.map_or(config.paged_bytes, |size| size.0);
+    config.persistent_bytes = memory.keys.map_or(config.persistent_bytes, |size| size.0);
+    let slots = memory.stack_slots.map(|slots| slots as usize);
+    config.stack_slots = slots.unwrap_or(config.stack_slots);
+    let drive =
+        Drive::open(image, config).with_context(|| format!("cannot open {}", path.display()))?;
+    Ok((drive, uuid))
+}
+
+fn allowed(subsystem: &config::Subsystem) -> anyhow::Result<Hosts> {
+    let Some(hosts) = &subsystem.hosts else {
+        return Ok(Hosts::Any);
+    };
+    let read = |path: &Option<PathBuf>| path.as_deref().map(secret::read).transpose();
+    let hosts = hosts.iter().map(|host| {
+        Ok(AllowedHost {
+            nqn: host.nqn.clone(),
+            secret: read(&host.secret_file)?,
+            controller_secret: read(&host.controller_secret_file)?,
+        })
+    });
+    Ok(Hosts::Listed(hosts.collect::<anyhow::Result<_>>()?))
+}

@@ -1,0 +1,672 @@
+//! `toroid drive serve` as hosts and operators see it.
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use toroid_client::blob::Transfer;
+use toroid_client::session::Session;
+use toroid_drive::image::Image;
+use toroid_isa::{KeyKind, VrNumber, VrType};
+use toroid_nvme::auth::Secret;
+use toroid_nvme::tcp::client::{Address, ConnectError, ConnectOptions, TcpHost, discover};
+use toroid_nvme::{
+    BROADCAST_NSID, Host, NvmeError, Request, Sqe, Status, flush, read_blocks, write_blocks,
+};
+use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::keys::ClientKey;
+use toroid_tfhe::params::TINY;
+use toroid_tfhe::random::Csprng;
+
+const SUBSYSTEM: &str = "nqn.2024-01.example:vault";
+const ALICE: &str = "nqn.2024-01.example:alice";
+const BOB: &str = "nqn.2024-01.example:bob";
+const EVE: &str = "nqn.2024-01.example:eve";
+
+/// A folder to run the program in.
+struct Place(TempDir);
+
+impl Place {
+    /// With images of these names.
+    fn new(images: &[&str]) -> Place {
+        let place = Place(tempfile::tempdir().unwrap());
+        for image in images {
+            let line = format!("drive format {image} --size 16MiB --swap 4MiB");
+            place.ok(&line);
+        }
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toroid"));
+        command
+            .args(line.split_whitespace())
+            .current_dir(self.0.path());
+        command
+    }
+
+    /// Runs a line that must succeed; its standard output.
+    fn ok(&self, line: &str) -> String {
+        let output = self.command(line).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "toroid {line}: {error}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs a line that must fail with this exit code and with these words.
+    fn fails(&self, code: i32, line: &str, words: &[&str]) {
+        let output = self.command(line).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "toroid {line}: {error}");
+        for word in words {
+            assert!(
+                error.contains(word),
+                "toroid {line}: {word:?} is not in {error:?}"
+            );
+        }
+    }
+
+    /// Serves on any free port of loopback.
+    fn serve(&self, line: &str) -> Server {
+        let log = self.path("log");
+        let line = format!("--json drive serve --listen 127.0.0.1:0 {line}");
+        let mut child = self
+            .command(&line)
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let mut first = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut first)
+            .unwrap();
+        let said = serde_json::from_str(&first)
+            .unwrap_or_else(|_| panic!("{line}: {first:?}, {}", fs::read_to_string(&log).unwrap()));
+        Server { child, said, log }
+    }
+}
+
+/// The program while it serves.
+struct Server {
+    child: Child,
+    /// Its first line.
+    said: Value,
+    log: PathBuf,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    /// The address of the subsystem that is first in the plan.
+    fn address(&self) -> Address {
+        self.said["drives"][0].as_str().unwrap().parse().unwrap()
+    }
+
+    fn terminate(&self) {
+        let sent = Command::new("kill")
+            .args(["-TERM", &self.child.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Waits for the end; the exit code and the log.
+    fn ended(mut self) -> (Option<i32>, String) {
+        let deadline = Instant::now() + Duration::from_secs(120);
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return (status.code(), fs::read_to_string(&self.log).unwrap());
+            }
+            assert!(Instant::now() < deadline, "the server does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Status line and body of what HTTP gives for a path.
+    fn http(&self, method: &str, path: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(self.said["metrics"].as_str().unwrap()).unwrap();
+        let request =
+            format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.lines().next().unwrap();
+        (status.to_owned(), body.to_owned())
+    }
+
+    /// Every sample of the metrics, by name and labels.
+    fn metrics(&self) -> BTreeMap<String, f64> {
+        let (status, page) = self.http("GET", "/metrics");
+        assert_eq!(status, "HTTP/1.1 200 OK");
+        assert!(page.ends_with("# EOF\n"));
+        page.lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(|line| {
+                let (name, value) = line.rsplit_once(' ').unwrap();
+                (name.to_owned(), value.parse().unwrap())
+            })
+            .collect()
+    }
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+fn options(nqn: &str) -> ConnectOptions {
+    ConnectOptions::new(nqn, [7; 16])
+}
+
+const TWO_NAMESPACES: &str = r#"
+    [[subsystem]]
+    nqn = "nqn.2024-01.example:vault"
+    [[subsystem.namespace]]
+    nsid = 3
+    image = "a.img"
+    hosts = ["nqn.2024-01.example:alice"]
+    [[subsystem.namespace]]
+    nsid = 9
+    image = "b.img"
+    [[subsystem.host]]
+    nqn = "nqn.2024-01.example:alice"
+    [[subsystem.host]]
+    nqn = "nqn.2024-01.example:bob"
+    keys = [5]
+"#;
+
+#[test]
+fn hosts_see_their_namespaces_and_others_are_refused() {
+    let place = Place::new(&["a.img", "b.img"]);
+    place.write("serve.toml", TWO_NAMESPACES);
+    let server = place.serve("--config serve.toml --log-format json");
+    assert_eq!(server.said["subsystems"][0]["nqn"], SUBSYSTEM);
+    assert_eq!(server.said["metrics"], Value::Null);
+    let address = server.address();
+    runtime().block_on(async {
+        let nsids = |host: &TcpHost| {
+            let namespaces = host.controller().namespaces.iter();
+            namespaces.map(|n| n.nsid()).collect::<Vec<_>>()
+        };
+        let alice = TcpHost::connect(&address, &options(ALICE)).await.unwrap();
+        let bob = TcpHost::connect(&address, &options(BOB)).await.unwrap();
+        assert_eq!(nsids(&alice), [3, 9]);
+        assert_eq!(nsids(&bob), [9]);
+        let first = alice.controller().namespace(3).unwrap();
+        let second = alice.controller().namespace(9).unwrap();
+        assert_ne!(first.nguid(), second.nguid());
+        assert_eq!(bob.controller().namespace(9), Some(second));
+
+        write_blocks(&alice, 3, 0, &[3; 4096], &[], false)
+            .await
+            .unwrap();
+        write_blocks(&alice, 9, 0, &[9; 4096], &[], false)
+            .await
+            .unwrap();
+        flush(&alice, BROADCAST_NSID).await.unwrap();
+        let read = read_blocks(&bob, 9, 0, 1).await.unwrap();
+        assert_eq!(read.data, [9; 4096]);
+        let hidden = read_blocks(&bob, 3, 0, 1).await.unwrap_err();
+        assert_eq!(hidden, NvmeError::UnknownNamespace { nsid: 3 });
+        let hidden = bob.submit(Request::new(Sqe::read(1, 3, 0, 0))).await;
+        assert_eq!(hidden.cqe.status(), Status::INVALID_NAMESPACE);
+
+        let refused = TcpHost::connect(&address, &options(EVE)).await.err();
+        assert!(
+            matches!(
+                refused,
+                Some(ConnectError::Refused {
+                    status: Status::CONNECT_INVALID_HOST,
+                    ..
+                })
+            ),
+            "{refused:?}"
+        );
+        assert!(discover(&address, &options(EVE)).await.unwrap().is_empty());
+        assert_eq!(discover(&address, &options(BOB)).await.unwrap().len(), 1);
+    });
+    server.terminate();
+    let (code, log) = server.ended();
+    assert_eq!(code, Some(0), "{log}");
+    let lines: Vec<Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let count = |message: &str| {
+        lines
+            .iter()
+            .filter(|line| line["message"] == message)
+            .count()
+    };
+    assert_eq!(count("drive opened"), 2, "{log}");
+    assert_eq!(count("host at work"), 2, "{log}");
+    assert_eq!(count("host is not on the list"), 1, "{log}");
+    assert_eq!(count("drive flushed and closed"), 2, "{log}");
+    assert_eq!(lines.last().unwrap()["message"], "stopped");
+}
+
+#[test]
+fn one_image_needs_no_configuration() {
+    let place = Place::new(&["a.img"]);
+    let uuid = {
+        let image = Image::open(&place.path("a.img")).unwrap();
+        image.info().uuid()
+    };
+    let nqn = format!("nqn.2014-08.org.nvmexpress:uuid:{uuid}");
+    let server = place.serve(&format!("a.img --host {BOB} --log-level off"));
+    let address = server.address();
+    assert_eq!(address.nqn, nqn);
+    assert_ne!(address.port, 0);
+    runtime().block_on(async {
+        let bob = TcpHost::connect(&address, &options(BOB)).await.unwrap();
+        assert_eq!(bob.controller().namespaces.len(), 1);
+        assert_eq!(bob.controller().namespaces[0].nsid(), 1);
+        assert!(TcpHost::connect(&address, &options(EVE)).await.is_err());
+    });
+    // While a drive has it, nobody else gets the image.
+    place.fails(1, "drive serve a.img --listen 127.0.0.1:0", &["in use"]);
+    server.terminate();
+    assert_eq!(server.ended(), (Some(0), String::new()));
+
+    // In text, the first line is what `--drive` takes.
+    let mut child = place
+        .command("drive serve a.img --listen 127.0.0.1:0 --log-level off")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut first)
+        .unwrap();
+    let address: Address = first.trim_end().parse().unwrap();
+    assert_eq!(address.nqn, nqn);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn hosts_and_controllers_authenticate() {
+    let place = Place::new(&["a.img"]);
+    place.ok("keys host-secret --out alice.dhchap --hash sha512");
+    place.ok("keys host-secret --out vault.dhchap");
+    place.fails(1, "keys host-secret --out vault.dhchap", &["--force"]);
+    let secret = |name: &str| -> Secret {
+        let text = fs::read_to_string(place.path(name)).unwrap();
+        text.trim_end().parse().unwrap()
+    };
+    place.write(
+        "serve.toml",
+        r#"
+        [[subsystem]]
+        nqn = "nqn.2024-01.example:vault"
+        [[subsystem.namespace]]
+        image = "a.img"
+        [[subsystem.host]]
+        nqn = "nqn.2024-01.example:alice"
+        secret_file = "alice.dhchap"
+        controller_secret_file = "vault.dhchap"
+        "#,
+    );
+    let server = place.serve("--config serve.toml --log-level debug");
+    let address = server.address();
+    let (alice, vault) = (secret("alice.dhchap"), secret("vault.dhchap"));
+    runtime().block_on(async {
+        let with = |secret: &Secret, controller: Option<&Secret>| ConnectOptions {
+            secret: Some(secret.clone()),
+            controller_secret: controller.cloned(),
+            ..options(ALICE)
+        };
+        for controller in [None, Some(&vault)] {
+            let host = TcpHost::connect(&address, &with(&alice, controller))
+                .await
+                .unwrap();
+            write_blocks(&host, 1, 0, &[1; 4096], &[], false)
+                .await
+                .unwrap();
+        }
+        let wrong = [
+            options(ALICE),
+            with(&vault, None),
+            with(&alice, Some(&alice)),
+        ];
+        for options in wrong {
+            assert!(TcpHost::connect(&address, &options).await.is_err());
+        }
+    });
+    server.terminate();
+    let (code, log) = server.ended();
+    assert_eq!(code, Some(0), "{log}");
+    for secret in [&alice, &vault] {
+        let text = secret.to_text();
+        let key = text.rsplit(':').nth(1).unwrap();
+        assert!(!log.contains(key), "a secret is in the log");
+    }
+
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let file = place.path("alice.dhchap");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        let words = ["alice.dhchap is open to others (mode 640)", "chmod 600"];
+        place.fails(
+            1,
+            "drive serve --config serve.toml --listen 127.0.0.1:0",
+            &words,
+        );
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(&file, "DHHC-1:00:AAAA:").unwrap();
+        let words = ["alice.dhchap holds no secret"];
+        place.fails(
+            1,
+            "drive serve --config serve.toml --listen 127.0.0.1:0",
+            &words,
+        );
+    }
+}
+
+/// x + y by table; writing y runs it.
+const PROGRAM: &str = "
+    .key 5
+    .reg x   = cor:1
+    .reg y   = cow:2
+    .tv  id  = x
+        homadd    x, y
+        bootstrap id, x
+        return    x
+";
+
+#[test]
+fn computes_and_tells_of_it() {
+    let place = Place::new(&["a.img", "b.img"]);
+    place.write("serve.toml", TWO_NAMESPACES);
+    let server = place.serve("--config serve.toml --metrics 0");
+    let address = server.address();
+    let (status, body) = server.http("GET", "/healthz");
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    let health: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(health["ok"], true);
+    assert_eq!(health["drives"][1]["nsid"], 9);
+    assert_eq!(health["drives"][1]["read_only"], false);
+    runtime().block_on(async {
+        let host = TcpHost::connect(&address, &options(BOB)).await.unwrap();
+        let session = Session::open(Arc::new(host), 9).await.unwrap();
+        let mut rng = Csprng::from_os().unwrap();
+        let client = ClientKey::generate(&TINY, &mut rng);
+        let encoding = Encoding::new(TINY.message_bits, true).unwrap();
+        for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
+            session
+                .generate_key(5, &client, kind, &Transfer::default())
+                .await
+                .unwrap();
+        }
+        let assembly = toroid_isa::assemble(PROGRAM).unwrap();
+        for vector in &assembly.test_vectors {
+            session.put_test_vector(&TINY, vector).await.unwrap();
+        }
+        session
+            .put_program(5, &TINY, &assembly.program)
+            .await
+            .unwrap();
+        for (ty, id, message) in [(VrType::TlweCor, 1, 3), (VrType::TlweCow, 2, -2)] {
+            let sample = client.encrypt(message, encoding, &mut rng).unwrap();
+            let register = VrNumber::new(ty, 5, id).unwrap();
+            session
+                .put_sample(register, &TINY, &sample, encoding, (None, None))
+                .await
+                .unwrap();
+        }
+        let register = VrNumber::new(VrType::TlweCow, 5, 2).unwrap();
+        let stored = session.get_sample(register).await.unwrap();
+        assert_eq!(client.decrypt(&stored.bytes, encoding).unwrap(), 1);
+        // A key id of somebody else.
+        let register = VrNumber::new(VrType::TlweCow, 6, 2).unwrap();
+        let sample = client.encrypt(0, encoding, &mut rng).unwrap();
+        let denied = session
+            .put_sample(register, &TINY, &sample, encoding, (None, None))
+            .await;
+        assert!(denied.is_err());
+    });
+    let metrics = server.metrics();
+    let value = |name: &str| {
+        let value = metrics.get(name);
+        *value.unwrap_or_else(|| panic!("no {name} in {metrics:#?}"))
+    };
+    let second = format!("subsystem=\"{SUBSYSTEM}\",nsid=\"9\"");
+    let first = format!("subsystem=\"{SUBSYSTEM}\",nsid=\"3\"");
+    assert_eq!(value(&format!("toroid_bootstraps_total{{{second}}}")), 1.0);
+    assert_eq!(value(&format!("toroid_bootstraps_total{{{first}}}")), 0.0);
+    let of_bob = format!("toroid_host_bootstraps_total{{{second},host=\"{BOB}\"}}");
+    assert_eq!(value(&of_bob), 1.0);
+    let ran = format!("toroid_programs_total{{{second},result=\"ran\"}}");
+    assert_eq!(value(&ran), 1.0);
+    assert!(value("toroid_commands_total{command=\"write\",status=\"success\"}") > 10.0);
+    assert!(value("toroid_commands_total{command=\"write\",status=\"media\"}") >= 1.0);
+    assert_eq!(
+        value("toroid_command_duration_seconds_count{kind=\"compute\"}"),
+        1.0
+    );
+    assert!(value("toroid_command_duration_seconds_sum{kind=\"compute\"}") > 0.0);
+    let last = "toroid_command_duration_seconds_bucket{le=\"+Inf\",kind=\"write\"}";
+    assert_eq!(
+        value(last),
+        value("toroid_command_duration_seconds_count{kind=\"write\"}")
+    );
+    assert!(value("toroid_written_bytes_total") > 100_000.0);
+    assert_eq!(value("toroid_commands_under_way"), 0.0);
+    assert!(value("toroid_connections_accepted_total") >= 2.0);
+    for (method, path, expected) in [
+        ("GET", "/", "HTTP/1.1 404 Not Found"),
+        ("POST", "/metrics", "HTTP/1.1 405 Method Not Allowed"),
+    ] {
+        assert_eq!(server.http(method, path).0, expected);
+    }
+    // Many at once, and nonsense, do no harm.
+    for _ in 0..20 {
+        let address = server.said["metrics"].as_str().unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"\0\0\0\0\r\n\r\n").unwrap();
+    }
+    server.metrics();
+    server.terminate();
+    let (code, log) = server.ended();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("program ran"), "{log}");
+}
+
+#[test]
+fn ends_cleanly_under_load() {
+    const WRITERS: u64 = 8;
+    let place = Place::new(&["a.img", "b.img"]);
+    place.write("serve.toml", TWO_NAMESPACES);
+    let server = place.serve("--config serve.toml");
+    let address = server.address();
+    // The latest value of each block that a completed write has.
+    let acknowledged: Arc<Vec<AtomicU64>> =
+        Arc::new((0..2 * WRITERS).map(|_| AtomicU64::new(0)).collect());
+    let stopping = Arc::new(AtomicBool::new(false));
+    let log = runtime().block_on(async {
+        let options = ConnectOptions {
+            io_queues: 2,
+            ..options(ALICE)
+        };
+        let host = Arc::new(TcpHost::connect(&address, &options).await.unwrap());
+        let mut writers = tokio::task::JoinSet::new();
+        for writer in 0..2 * WRITERS {
+            let (host, acknowledged) = (Arc::clone(&host), Arc::clone(&acknowledged));
+            let stopping = Arc::clone(&stopping);
+            writers.spawn(async move {
+                let (nsid, lba) = (if writer % 2 == 0 { 3 } else { 9 }, writer);
+                for value in 1u64.. {
+                    let block = value.to_le_bytes().repeat(512);
+                    match write_blocks(&*host, nsid, lba, &block, &[], false).await {
+                        Ok(()) => {
+                            acknowledged[writer as usize].store(value, Ordering::SeqCst);
+                        }
+                        Err(error) => {
+                            assert!(stopping.load(Ordering::SeqCst), "{error}");
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while acknowledged
+            .iter()
+            .any(|value| value.load(Ordering::SeqCst) < 3)
+        {
+            assert!(Instant::now() < deadline, "no progress");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        stopping.store(true, Ordering::SeqCst);
+        server.terminate();
+        let ended = tokio::task::spawn_blocking(move || server.ended());
+        while let Some(writer) = writers.join_next().await {
+            writer.unwrap();
+        }
+        let (code, log) = ended.await.unwrap();
+        assert_eq!(code, Some(0), "{log}");
+        log
+    });
+    for stage in [
+        "stopping: no further connections",
+        "connections closed",
+        "drive flushed and closed",
+        "stopped",
+    ] {
+        assert!(log.contains(stage), "{stage:?} is not in {log}");
+    }
+    for (name, parity) in [("a.img", 0), ("b.img", 1)] {
+        let image = Image::open(&place.path(name)).unwrap();
+        for writer in (0..2 * WRITERS).filter(|writer| writer % 2 == parity) {
+            let mut block = vec![0; 4096];
+            image.read_blocks(writer, &mut block, &mut []).unwrap();
+            let stored = u64::from_le_bytes(block[..8].try_into().unwrap());
+            assert_eq!(block, stored.to_le_bytes().repeat(512), "a torn block");
+            let value = acknowledged[writer as usize].load(Ordering::SeqCst);
+            // The write after it may have taken effect, though its completion was never seen.
+            assert!(
+                stored == value || stored == value + 1,
+                "{stored} after {value}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_drive_that_cannot_flush_is_not_healthy() {
+    let place = Place::new(&["a.img"]);
+    let server = place.serve("a.img --metrics 0 --inject flush");
+    let address = server.address();
+    assert_eq!(server.http("GET", "/healthz").0, "HTTP/1.1 200 OK");
+    runtime().block_on(async {
+        let host = TcpHost::connect(&address, &options(BOB)).await.unwrap();
+        write_blocks(&host, 1, 0, &[1; 4096], &[], false)
+            .await
+            .unwrap();
+        flush(&host, 1).await.unwrap_err();
+    });
+    let (status, body) = server.http("GET", "/healthz");
+    assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
+    let health: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(health["ok"], false);
+    assert_eq!(health["drives"][0]["read_only"], true);
+    let name = format!(
+        "toroid_drive_read_only{{subsystem=\"{}\",nsid=\"1\"}}",
+        address.nqn
+    );
+    assert_eq!(server.metrics()[&name], 1.0);
+    server.terminate();
+    let (code, log) = server.ended();
+    assert_eq!(code, Some(1), "{log}");
+    assert!(log.contains("drive not flushed"), "{log}");
+}
+
+#[test]
+fn wrong_configurations_and_options() {
+    let place = Place::new(&["a.img"]);
+    place.write("line.toml", "listen = \"127.0.0.1:0\"\n\nlisteners = 3\n");
+    let serve = "drive serve --config";
+    let words = ["line.toml:3: unknown field `listeners`"];
+    place.fails(1, &format!("{serve} line.toml"), &words);
+    place.fails(1, &format!("{serve} none.toml"), &["cannot read none.toml"]);
+    place.write("empty.toml", "");
+    place.fails(1, &format!("{serve} empty.toml"), &["nothing to serve"]);
+    place.write("two.toml", TWO_NAMESPACES);
+    let words = ["the configuration has subsystems"];
+    place.fails(1, &format!("{serve} two.toml a.img"), &words);
+    let words = ["cannot open", "b.img"];
+    place.fails(1, &format!("{serve} two.toml --listen 127.0.0.1:0"), &words);
+    place.fails(
+        1,
+        "drive serve a.img --listen 0.0.0.0:0",
+        &["would let in every host", "--allow-any-host"],
+    );
+    place.fails(
+        1,
+        "drive serve a.img --listen 192.0.2.1:1 --allow-any-host",
+        &["cannot listen"],
+    );
+    place.fails(2, "drive serve", &["required"]);
+    place.fails(2, "drive serve --nqn nqn.x --config two.toml", &["IMAGE"]);
+    place.fails(2, "drive serve a.img --nqn vault", &["is no NQN"]);
+    place.fails(2, "drive serve a.img --listen here", &["invalid"]);
+    place.fails(2, "drive serve a.img --log-level loud", &["no log level"]);
+    place.fails(2, "drive serve --print-config a.img", &["cannot be used"]);
+
+    // Checked without being opened: there is no b.img.
+    let said = place.ok(&format!("--json {serve} two.toml --check --metrics 9464"));
+    let plan: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(plan["metrics"], "127.0.0.1:9464");
+    assert_eq!(plan["subsystems"][0]["namespaces"][1]["nsid"], 9);
+    assert_eq!(plan["subsystems"][0]["hosts"][1]["keys"][0], 5);
+    let said = place.ok(&format!("{serve} two.toml --check"));
+    assert!(
+        said.contains("namespace 3: b.img") || said.contains("namespace 9: b.img"),
+        "{said}"
+    );
+    assert!(
+        said.contains(&format!("host {BOB}: key ids {{5}}, no authentication")),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_example_is_documented_and_is_read() {
+    let example = include_str!("../src/serve/example.toml");
+    let page = include_str!("../../../docs/serve.md");
+    assert!(page.contains(example), "docs/serve.md has another example");
+    let place = Place::new(&[]);
+    assert_eq!(
+        place.ok("drive serve --print-config").trim_end(),
+        example.trim_end()
+    );
+    place.write("example.toml", example);
+    place.ok("drive serve --config example.toml --check");
+}
