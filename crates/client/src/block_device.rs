@@ -265,7 +265,10 @@ impl Device {
             }
             Command::DatasetManagement { deallocate, .. } => {
                 for range in DsmRange::list(data).iter().filter(|_| deallocate) {
-                    let (offset, len) = (range.slba.get() * self.block_size, self.len(range.blocks.get()));
+                    let (offset, len) = (
+                        range.slba.get() * self.block_size,
+                        self.len(range.blocks.get()),
+                    );
                     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                     match rustix::fs::fallocate(&self.file, flags, offset, len) {
                         // It is a hint.
@@ -292,8 +295,7 @@ impl Device {
         }
         while !left.is_empty() {
             let slices = [io::IoSlice::new(left)];
-            let written =
-                rustix::io::pwritev2(&self.file, &slices, offset, ReadWriteFlags::DSYNC)?;
+            let written = rustix::io::pwritev2(&self.file, &slices, offset, ReadWriteFlags::DSYNC)?;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }

@@ -158,7 +158,7 @@ pub fn unpack_extended(extended: &[u8], block_size: u32) -> Result<StoredSample,
 mod tests {
     use proptest::prelude::*;
     use toroid_isa::VrNumber;
-    use toroid_tfhe::params::{TINY, TINY32};
+    use toroid_tfhe::params::{TINY, TINY_EXACT};
 
     use super::*;
 
@@ -176,8 +176,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trip(seed: u8, log2_block in 9u32..17, tiny32: bool) {
-            let params = if tiny32 { &TINY32 } else { &TINY };
+        fn round_trip(seed: u8, log2_block in 9u32..17, exact: bool) {
+            let params = if exact { &TINY_EXACT } else { &TINY };
             let (sc, bytes) = sample(params, "cow:3:2", seed);
             let block = 1 << log2_block;
             let packed = pack(&sc, &bytes, block).unwrap();
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told() {
-        let (sc, bytes) = sample(&TINY, "cor:0:1", 1);
+        let (sc, bytes) = sample(&TINY_EXACT, "cor:0:1", 1);
         assert_eq!(pack(&sc, &bytes, 1000), Err(RawError::BlockSize(1000)));
         assert!(matches!(
             pack(&sc, &bytes[1..], 512),

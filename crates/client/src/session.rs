@@ -11,7 +11,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use toroid_drive::metadata::{MetadataError, ScMetadata};
 use toroid_isa::{
-    Instruction, KeyKind, Program, ProgramTooLong, TableError, TestVector, VrError, VrNumber, VrType, wrap_count,
+    Instruction, KeyKind, Program, ProgramTooLong, TableError, TestVector, VrError, VrNumber,
+    VrType, wrap_count,
 };
 use toroid_nvme::Host;
 use toroid_tfhe::TfheError;

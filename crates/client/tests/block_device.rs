@@ -47,7 +47,10 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+        let _ = Command::new("losetup")
+            .arg("--detach")
+            .arg(&self.0)
+            .status();
     }
 }
 
@@ -67,7 +70,9 @@ async fn check_commands(path: &Path) {
         }
     }
     let data = pattern(4 * block, 9);
-    write_blocks(&host, NSID, 8, &data, &[], false).await.unwrap();
+    write_blocks(&host, NSID, 8, &data, &[], false)
+        .await
+        .unwrap();
     let compare = |data: Vec<u8>| {
         host.submit(Request {
             data,

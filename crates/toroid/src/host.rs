@@ -168,7 +168,9 @@ pub fn format(path: &Path, mut options: FormatOptions) -> anyhow::Result<()> {
             let path = path.to_owned();
             return Err(ImageError::Locked { path }.into());
         }
-        Err(std::fs::TryLockError::Error(error)) => return Err(error).with_context(|| cannot("lock")),
+        Err(std::fs::TryLockError::Error(error)) => {
+            return Err(error).with_context(|| cannot("lock"));
+        }
     }
     let folder = place.parent().unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
@@ -194,7 +196,12 @@ fn make_store(path: &Path) -> anyhow::Result<()> {
     let drive = open_image(path, noise::Path::Fast)?;
     let made = runtime.block_on(async {
         let host = Arc::clone(&drive) as Arc<dyn Host>;
-        Session::format(host, first_namespace(drive.controller(), None)?, store_options()).await?;
+        Session::format(
+            host,
+            first_namespace(drive.controller(), None)?,
+            store_options(),
+        )
+        .await?;
         anyhow::Ok(())
     });
     made.with_context(|| format!("cannot format {}", path.display()))?;
@@ -219,8 +226,9 @@ pub fn format_store(location: &Location, host: &HostArgs, force: bool) -> anyhow
             match Session::open(link.host(), nsid).await {
                 Err(SessionError::Blob(BlobError::NotFormatted { .. })) => {}
                 Err(error) => {
-                    return Err(anyhow::Error::new(error)
-                        .context(format!("{location} may hold something; --force replaces it")));
+                    return Err(anyhow::Error::new(error).context(format!(
+                        "{location} may hold something; --force replaces it"
+                    )));
                 }
                 Ok(_) => anyhow::bail!("{location} holds a blob store; --force replaces it"),
             }
@@ -267,7 +275,10 @@ fn first_namespace(info: &ControllerInfo, wanted: Option<u32>) -> anyhow::Result
                 .iter()
                 .map(|namespace| namespace.nsid().to_string())
                 .collect();
-            format!("the drive has no namespace {nsid}; there are {}", all.join(", "))
+            format!(
+                "the drive has no namespace {nsid}; there are {}",
+                all.join(", ")
+            )
         }),
         None => info
             .namespaces
@@ -370,18 +381,13 @@ impl Opened {
         let nsid = link.nsid(host)?;
         let recorder = Recorder::new(link.host());
         let session = runtime
-            .block_on(Session::open(
-                Arc::clone(&recorder) as Arc<dyn Host>,
-                nsid,
-            ))
+            .block_on(Session::open(Arc::clone(&recorder) as Arc<dyn Host>, nsid))
             .with_context(|| format!("cannot open the blob store on {location}"))?;
         let info = runtime.block_on(session.store().info());
         recorder
             .first_data_lba
             .store(info.first_data_lba, Ordering::Relaxed);
-        let seen = link
-            .newest_failure(&runtime)
-            .map_or(0, |(count, _)| count);
+        let seen = link.newest_failure(&runtime).map_or(0, |(count, _)| count);
         Ok(Opened {
             recorder,
             session,

@@ -264,7 +264,11 @@ mod tests {
         let id: Uuid = text.parse().unwrap();
         assert_eq!(id.0[..3], [0x01, 0x23, 0x45]);
         assert_eq!(id.to_string(), text);
-        for wrong in ["", "0123456789ab-cdef-0011-223344556677", "0123456g-89ab-cdef-0011-223344556677"] {
+        for wrong in [
+            "",
+            "0123456789ab-cdef-0011-223344556677",
+            "0123456g-89ab-cdef-0011-223344556677",
+        ] {
             assert!(wrong.parse::<Uuid>().is_err(), "{wrong}");
         }
     }

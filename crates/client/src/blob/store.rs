@@ -479,7 +479,9 @@ impl BlobStore {
             let blocks = u64::from(inner.sb.cluster_blocks);
             for cluster in lease.iter() {
                 if inner.sb.carrier == ScCarrier::SecondHalf {
-                    inner.write_zeroes(inner.second_half_lba(cluster), 1).await?;
+                    inner
+                        .write_zeroes(inner.second_half_lba(cluster), 1)
+                        .await?;
                 }
                 inner
                     .write_zeroes(inner.sb.cluster_lba(cluster), blocks)
@@ -508,7 +510,9 @@ impl BlobStore {
         to_the_end(async move {
             if inner.sb.carrier == ScCarrier::SecondHalf {
                 for cluster in lease.iter() {
-                    inner.write_zeroes(inner.second_half_lba(cluster), 1).await?;
+                    inner
+                        .write_zeroes(inner.second_half_lba(cluster), 1)
+                        .await?;
                 }
             }
             Ok(())

@@ -39,9 +39,8 @@ pub struct Args {
 
 /// Whether a trigger may have failed for want of keys: a block device does not tell.
 fn lacks_keys(error: &SessionError) -> bool {
-    host::status_of(error).is_some_and(|status| {
-        [KEY_MISSING, Status::INTERNAL_ERROR].contains(&status)
-    })
+    host::status_of(error)
+        .is_some_and(|status| [KEY_MISSING, Status::INTERNAL_ERROR].contains(&status))
 }
 
 /// Has the drive load its registers of a key id.
