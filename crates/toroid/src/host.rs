@@ -142,7 +142,7 @@ pub fn format(path: &Path, mut options: FormatOptions) -> anyhow::Result<()> {
     options.cluster_blocks = (CLUSTER_BYTES / u64::from(options.block_size)) as u32;
     if !(options.overwrite && path.exists()) {
         image::format(path, &options).map_err(of_image(path))?;
-        let made = make_store(path);
+        let made = make_store(path, path);
         if made.is_err() {
             // Of no use to anybody, and in the way of the next try.
             let _ = std::fs::remove_file(path);
@@ -183,15 +183,15 @@ pub fn format(path: &Path, mut options: FormatOptions) -> anyhow::Result<()> {
         .with_context(|| format!("cannot write in {}", folder.display()))?
         .into_temp_path();
     image::format(&beside, &options).map_err(of_image(path))?;
-    make_store(&beside)?;
+    make_store(&beside, path)?;
     beside.persist(&place).with_context(|| cannot("replace"))?;
     std::fs::File::open(folder)
         .and_then(|folder| folder.sync_all())
         .with_context(|| cannot("make durable"))
 }
 
-/// Makes the blob store on a fresh image.
-fn make_store(path: &Path) -> anyhow::Result<()> {
+/// Makes the blob store on a fresh image, which is, or is about to be, at `shown`.
+fn make_store(path: &Path, shown: &Path) -> anyhow::Result<()> {
     let runtime = runtime()?;
     let drive = open_image(path, noise::Path::Fast)?;
     let made = runtime.block_on(async {
@@ -204,7 +204,7 @@ fn make_store(path: &Path) -> anyhow::Result<()> {
         .await?;
         anyhow::Ok(())
     });
-    made.with_context(|| format!("cannot format {}", path.display()))?;
+    made.with_context(|| format!("cannot format {}", shown.display()))?;
     drive.shutdown()?;
     Ok(())
 }

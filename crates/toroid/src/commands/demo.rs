@@ -530,6 +530,10 @@ fn multiply(
         &opened.recorder.take(),
     );
 
+    anyhow::ensure!(
+        stored.sc.computed(),
+        "the drive stored y, but ran no program: it is no computational drive"
+    );
     // Where the drive is elsewhere, only it knows what each instruction took.
     let run = opened.program_run();
     let time = |wanted: fn(&Instruction) -> bool| mean(&run.as_ref()?.instructions, wanted);
