@@ -23,7 +23,7 @@ use toroid_nvme::{Command, ControllerInfo, Host, Request, Response, Status};
 use toroid_tfhe::noise;
 
 use crate::interrupt;
-use crate::location::{HostArgs, Location};
+use crate::location::{HostArgs, Location, is_block_device};
 use crate::output::usage;
 
 /// Bytes of a blob store's cluster, and blocks of an image's.
@@ -137,13 +137,14 @@ pub struct Opened {
 
 /// Makes an image and the blob store on it.
 ///
-/// An image that is there is replaced only by a complete one.
+/// A file that is there is replaced only by a complete one.
 pub fn format(path: &Path, mut options: FormatOptions) -> anyhow::Result<()> {
     options.cluster_blocks = (CLUSTER_BYTES / u64::from(options.block_size)) as u32;
-    if !(options.overwrite && path.exists()) {
+    let device = is_block_device(path);
+    if device || !(options.overwrite && path.exists()) {
         image::format(path, &options).map_err(of_image(path))?;
         let made = make_store(path, path);
-        if made.is_err() {
+        if made.is_err() && !device {
             // Of no use to anybody, and in the way of the next try.
             let _ = std::fs::remove_file(path);
         }

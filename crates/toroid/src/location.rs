@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use anyhow::Context;
 use toroid_drive::bridge::status::VENDOR_STATUSES;
+use toroid_drive::image;
 use toroid_nvme::auth::Secret;
 use toroid_nvme::fabrics::is_nqn;
 use toroid_nvme::tcp::client::{Address, ConnectOptions};
@@ -17,7 +18,7 @@ use toroid_tfhe::random::Csprng;
 /// A drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// An image, opened in this process.
+    /// An image, opened in this process: a file, or a block device that is the drive's SSD.
     Image(PathBuf),
     /// Behind NVMe/TCP.
     Remote(Address),
@@ -34,21 +35,26 @@ impl FromStr for Location {
             return Ok(Location::Remote(address));
         }
         let path = PathBuf::from(text);
-        Ok(match is_block_device(&path) {
-            true => Location::Device(path),
-            false => Location::Image(path),
-        })
+        // A block device may also be the SSD of a drive: then it begins as an image does.
+        Ok(
+            match is_block_device(&path) && image::info(&path).is_err() {
+                true => Location::Device(path),
+                false => Location::Image(path),
+            },
+        )
     }
 }
 
+/// Whether a path leads to a block device.
 #[cfg(unix)]
-fn is_block_device(path: &Path) -> bool {
+pub fn is_block_device(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
+/// Whether a path leads to a block device.
 #[cfg(not(unix))]
-fn is_block_device(_path: &Path) -> bool {
+pub fn is_block_device(_path: &Path) -> bool {
     false
 }
 

@@ -1,8 +1,10 @@
 //! `toroid drive`: images, and drives elsewhere.
 
+use std::path::Path;
+
 use anyhow::Context;
 use serde_json::json;
-use toroid_drive::image::{self, FormatOptions, MetadataMode, display_size, parse_size};
+use toroid_drive::image::{self, FormatOptions, ImageInfo, MetadataMode, display_size, parse_size};
 use toroid_nvme::Namespace;
 use toroid_nvme::fabrics::DISCOVERY_NQN;
 use toroid_nvme::tcp::client::{Address, discover};
@@ -63,6 +65,9 @@ pub struct FormatArgs {
     /// A name for people.
     #[arg(long)]
     label: Option<String>,
+    /// On a block device: make an image of it, the SSD of a drive in this process; otherwise it is taken for a drive that is there.
+    #[arg(long)]
+    ssd: bool,
     /// Replace an existing image or store.
     #[arg(long)]
     force: bool,
@@ -101,12 +106,18 @@ pub fn run(command: &Command, output: &Output) -> anyhow::Result<()> {
 
 fn format(args: &FormatArgs, output: &Output) -> anyhow::Result<()> {
     let DriveArgs { location, host } = &args.drive;
-    let Location::Image(path) = location else {
+    let image = match location {
+        Location::Image(path) => Some(path),
+        Location::Device(path) if args.ssd => Some(path),
+        _ => None,
+    };
+    let Some(path) = image else {
         let for_images = [
             ("--size", args.size.is_some()),
             ("--swap", args.swap.is_some()),
             ("--metadata", args.metadata.is_some()),
             ("--label", args.label.is_some()),
+            ("--ssd", args.ssd),
         ];
         if let Some((option, _)) = for_images.into_iter().find(|(_, given)| *given) {
             return Err(usage(format!(
@@ -151,15 +162,14 @@ fn format(args: &FormatArgs, output: &Output) -> anyhow::Result<()> {
 }
 
 /// What can be told of the drive itself, in words and as JSON.
-fn describe(location: &Location, opened: &Opened) -> anyhow::Result<(String, serde_json::Value)> {
-    if let Location::Image(path) = location {
-        let header = image::info(path).map_err(host::of_image(path))?;
+fn describe(header: Option<(&Path, ImageInfo)>, opened: &Opened) -> (String, serde_json::Value) {
+    if let Some((path, header)) = header {
         let mut text = header.uuid();
         if !header.label().is_empty() {
             text += &format!(", label {}", header.label());
         }
         let value = json!({ "image": path.display().to_string(), "uuid": header.uuid(), "label": header.label() });
-        return Ok((text, value));
+        return (text, value);
     }
     let info = opened.controller();
     let text = [&info.model, &info.firmware, &info.serial]
@@ -174,13 +184,20 @@ fn describe(location: &Location, opened: &Opened) -> anyhow::Result<(String, ser
         "serial": info.serial,
         "mdts_bytes": info.mdts_bytes,
     });
-    Ok((text, value))
+    (text, value)
 }
 
 fn info(args: &InfoArgs, output: &Output) -> anyhow::Result<()> {
     let DriveArgs { location, host } = &args.drive;
+    let header = match location {
+        Location::Image(path) => {
+            let header = image::info(path).map_err(host::of_image(path))?;
+            Some((path.as_path(), header))
+        }
+        _ => None,
+    };
     let opened = Opened::open(location, host, false)?;
-    let (described, mut value) = describe(location, &opened)?;
+    let (described, mut value) = describe(header, &opened);
     let nsid = opened.nsid();
     let namespace: Namespace = opened
         .controller()
