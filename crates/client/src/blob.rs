@@ -98,6 +98,19 @@ pub struct BlobStat {
     pub sequence: u64,
 }
 
+/// Where one run of a blob's data lies on the namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Number of the cluster.
+    pub cluster: u32,
+    /// First logical block.
+    pub lba: u64,
+    /// Logical blocks.
+    pub blocks: u64,
+    /// The logical block in the second half that carries the metadata of this run; `None` where metadata travels with the data.
+    pub metadata_lba: Option<u64>,
+}
+
 /// The content of a blob.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlobData {
@@ -125,6 +138,8 @@ pub struct StoreInfo {
     pub clusters: u32,
     /// Clusters that are free. Those of overwritten content count once the next change is made.
     pub free_clusters: u32,
+    /// First logical block of the first of them; what lies before are the store's own records.
+    pub first_data_lba: u64,
     /// Metadata pages.
     pub metadata_pages: u32,
     /// Metadata pages that are free, counted as for clusters.

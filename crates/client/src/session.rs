@@ -10,7 +10,10 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use toroid_drive::metadata::{MetadataError, ScMetadata};
-use toroid_isa::{KeyKind, Program, TableError, TestVector, VrError, VrNumber, VrType, wrap_count};
+use toroid_isa::{
+    Instruction, KeyKind, Program, ProgramTooLong, TableError, TestVector, VrError, VrNumber,
+    VrType, wrap_count,
+};
 use toroid_nvme::Host;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::encoding::Encoding;
@@ -40,6 +43,9 @@ pub enum SessionError {
     /// Metadata that cannot exist.
     #[error(transparent)]
     Metadata(#[from] MetadataError),
+    /// A program that is too long.
+    #[error(transparent)]
+    Program(#[from] ProgramTooLong),
     /// A register number that cannot exist.
     #[error(transparent)]
     Register(#[from] VrError),
@@ -326,13 +332,32 @@ impl Session {
         encoding: Encoding,
         log2_noise: (Option<f64>, Option<f64>),
     ) -> Result<BlobStat, SessionError> {
+        let sc = sample_metadata(vr, params, encoding, log2_noise)?;
+        self.put(sc, bytes, &Transfer::default()).await
+    }
+
+    /// Makes room for a sample of a register, for others to write its blocks ([`raw`](crate::raw)). Where there is one already, its room
+    /// stays as it is.
+    ///
+    /// # Errors
+    /// [`SessionError::WrongType`], and those of the store.
+    pub async fn reserve(
+        &self,
+        vr: VrNumber,
+        params: &'static ParamSet,
+    ) -> Result<BlobStat, SessionError> {
         if !vr.ty().is_sample() {
             return Err(SessionError::WrongType(vr, "TLWE samples"));
         }
-        let sc = ScMetadata::new(vr, params.id, bytes.len() as u64)?
-            .with_message(encoding.bits() as u8, encoding.is_signed())?
-            .with_noise(log2_noise.0, log2_noise.1);
-        self.put(sc, bytes, &Transfer::default()).await
+        let sc = ScMetadata::new(vr, params.id, params.tlwe_bytes() as u64)?;
+        let same = |stat: &BlobStat| {
+            stat.size == sc.size() && stat.sc.is_some_and(|other| other.params() == params.id)
+        };
+        if let Some(stat) = self.find(vr).filter(same) {
+            return Ok(stat);
+        }
+        let id = self.blob(sc).await?;
+        Ok(self.store.reserve(id, sc).await?)
     }
 
     /// Reads a sample. A TLWE-CoR sample runs the program, if the drive has one; what comes back is the result.
@@ -379,18 +404,59 @@ impl Session {
         Ok(self.store.delete_blob(stat.id).await?)
     }
 
-    /// Has the drive fill its registers of a key id from what is stored, as after a restart: keys, test vectors and samples
+    /// Has a drive that was just opened fill its registers of a key id from what is stored: keys, test vectors and samples
     /// first, the program last, so that no read runs it. Returns the bytes read.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn load(&self, key_id: u32, transfer: &Transfer) -> Result<u64, SessionError> {
+        self.fill(key_id, |_| true, false, transfer).await
+    }
+
+    /// Has a drive that may hold objects of the key id already, a program among them, fill its registers from what is stored; the
+    /// keys only `with_keys`. Returns the bytes read.
+    ///
+    /// Reading a TLWE-CoR sample would run a program that is there. So each such read is preceded by a program that returns the sample
+    /// itself; the stored program comes last.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn reload(
+        &self,
+        key_id: u32,
+        with_keys: bool,
+        transfer: &Transfer,
+    ) -> Result<u64, SessionError> {
+        let wanted = |ty| with_keys || ty != VrType::Key;
+        self.fill(key_id, wanted, true, transfer).await
+    }
+
+    async fn fill(
+        &self,
+        key_id: u32,
+        wanted: impl Fn(VrType) -> bool,
+        has_program: bool,
+        transfer: &Transfer,
+    ) -> Result<u64, SessionError> {
         let mut blobs: Vec<BlobStat> = self.store.list();
-        blobs.retain(|blob| blob.written && blob.sc.is_some_and(|sc| sc.vr().key_id() == key_id));
+        blobs.retain(|blob| {
+            let fits = |sc: ScMetadata| sc.vr().key_id() == key_id && wanted(sc.vr().ty());
+            blob.written && blob.sc.is_some_and(fits)
+        });
         blobs.sort_by_key(|blob| blob.sc.is_some_and(|sc| sc.vr().ty() == VrType::Prg));
         let total: u64 = blobs.iter().map(|blob| blob.size).sum();
         let mut done = 0;
         for blob in blobs {
+            if let Some(sc) = blob.sc
+                && has_program
+                && sc.vr().ty() == VrType::TlweCor
+            {
+                let identity = Program::new(vec![Instruction::Return { n: sc.vr() }])?;
+                let bytes = toroid_isa::encode(&identity);
+                let program = VrNumber::program(key_id)?;
+                let sc = ScMetadata::new(program, sc.params(), bytes.len() as u64)?;
+                self.store.pass(sc, &bytes).await?;
+            }
             let mut reader = self.store.reader(blob.id)?;
             while let Some(chunk) = reader.next_chunk().await? {
                 if transfer.cancel.is_cancelled() {
@@ -416,6 +482,25 @@ pub fn public_key(kind: Kind) -> Option<(KeyKind, KeyForm)> {
         Kind::SeededKeySwitchingKey => Some((KeyKind::KeySwitching, KeyForm::Seeded)),
         Kind::ClientKey | Kind::TestVector | Kind::Sample => None,
     }
+}
+
+/// Metadata of a sample: of a register, a parameter set and a message encoding, with its noise variance and failure
+/// probability as base-2 logarithms.
+///
+/// # Errors
+/// [`SessionError::WrongType`] for a register of something else.
+pub fn sample_metadata(
+    vr: VrNumber,
+    params: &'static ParamSet,
+    encoding: Encoding,
+    log2_noise: (Option<f64>, Option<f64>),
+) -> Result<ScMetadata, SessionError> {
+    if !vr.ty().is_sample() {
+        return Err(SessionError::WrongType(vr, "TLWE samples"));
+    }
+    Ok(ScMetadata::new(vr, params.id, params.tlwe_bytes() as u64)?
+        .with_message(encoding.bits() as u8, encoding.is_signed())?
+        .with_noise(log2_noise.0, log2_noise.1))
 }
 
 fn key_metadata(

@@ -61,7 +61,7 @@ pub enum EngineError {
     },
     /// The key id has objects of another parameter set.
     #[error(
-        "{vr} is of parameter set {found}, but key id {key_id} is in use with {expected}; clear the key id first",
+        "{vr} is of parameter set {found}, but key id {key_id} is in use with {expected}; put it under another key id, or open the drive anew",
         key_id = vr.key_id()
     )]
     ParamsMismatch {

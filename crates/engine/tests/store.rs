@@ -270,7 +270,7 @@ fn a_key_id_has_one_parameter_set() {
     );
     assert_eq!(
         error.to_string(),
-        "cor:0:2 is of parameter set tiny32, but key id 0 is in use with tiny; clear the key id first"
+        "cor:0:2 is of parameter set tiny32, but key id 0 is in use with tiny; put it under another key id, or open the drive anew"
     );
     // So has one that holds only the first part of an object.
     let vector = test_vector(&TINY32, 3, |m| m);

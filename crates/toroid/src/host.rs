@@ -1,25 +1,30 @@
-//! An in-process drive with a session on it, for one command of this program.
+//! A drive with a session on it, for one command of this program: in this process, behind NVMe/TCP, or a block device.
 
 use std::future::Future;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use futures::future::BoxFuture;
-use toroid_client::blob;
-use toroid_client::session::Session;
-use toroid_drive::bridge::Effect;
+use tokio::runtime::Runtime;
+use toroid_client::blob::{self, BlobError};
+#[cfg(target_os = "linux")]
+use toroid_client::block_device::BlockDeviceHost;
+use toroid_client::session::{Session, SessionError};
+use toroid_drive::bridge::ProgramRun;
 use toroid_drive::image::{self, FormatOptions, Image, ImageError};
 use toroid_drive::{Drive, DriveConfig};
 use toroid_engine::backend::cpu::CpuBackend;
-use toroid_nvme::{Command, ControllerInfo, Host, Request, Response};
+use toroid_nvme::fabrics::DISCOVERY_NQN;
+use toroid_nvme::tcp::client::{Address, TcpHost};
+use toroid_nvme::{Command, ControllerInfo, Host, Request, Response, Status};
 use toroid_tfhe::noise;
 
 use crate::interrupt;
-
-/// The drive's one namespace.
-const NSID: u32 = 1;
+use crate::location::{HostArgs, Location, is_block_device};
+use crate::output::usage;
 
 /// Bytes of a blob store's cluster, and blocks of an image's.
 const CLUSTER_BYTES: u64 = 1 << 20;
@@ -29,7 +34,7 @@ const CLUSTER_BYTES: u64 = 1 << 20;
 pub enum Purpose {
     /// Secure computing metadata in the second half of the LBA space.
     Metadata,
-    /// Secure computing data.
+    /// Data of blobs.
     Data,
     /// The blob store's own records, and flushes.
     Store,
@@ -45,27 +50,37 @@ pub struct Issued {
 
 /// Passes commands on to the drive and notes what each took.
 pub struct Recorder {
-    drive: Arc<Drive>,
+    host: Arc<dyn Host>,
+    /// First logical block that holds data of blobs.
+    first_data_lba: AtomicU64,
     issued: Mutex<Vec<Issued>>,
 }
 
 impl Recorder {
+    fn new(host: Arc<dyn Host>) -> Arc<Recorder> {
+        Arc::new(Recorder {
+            host,
+            first_data_lba: AtomicU64::new(0),
+            issued: Mutex::default(),
+        })
+    }
+
     /// The commands since the last call.
     pub fn take(&self) -> Vec<Issued> {
         std::mem::take(&mut self.issued.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn purpose(&self, command: &Command, response: &Response) -> Purpose {
+    fn purpose(&self, command: &Command) -> Purpose {
         let (Command::Read(io) | Command::Write(io)) = command else {
             return Purpose::Store;
         };
-        let namespace = self.drive.controller().namespace(io.nsid);
+        let namespace = self.host.controller().namespace(io.nsid);
         let second_half = namespace
             .filter(|namespace| namespace.metadata_size() == 0)
             .is_some_and(|namespace| io.slba >= namespace.blocks() / 2);
         if second_half {
             Purpose::Metadata
-        } else if Effect::of(&response.cqe).is_some_and(|effect| effect != Effect::None) {
+        } else if io.slba >= self.first_data_lba.load(Ordering::Relaxed) {
             Purpose::Data
         } else {
             Purpose::Store
@@ -78,12 +93,12 @@ impl Host for Recorder {
         let command = Command::parse(&request.sqe);
         let sent = request.data.len() as u64;
         let started = Instant::now();
-        let completion = self.drive.submit(request);
+        let completion = self.host.submit(request);
         Box::pin(async move {
             let response = completion.await;
             if let Ok(command) = command {
                 let issued = Issued {
-                    purpose: self.purpose(&command, &response),
+                    purpose: self.purpose(&command),
                     bytes: sent + response.data.len() as u64,
                     duration: started.elapsed(),
                 };
@@ -97,41 +112,133 @@ impl Host for Recorder {
     }
 
     fn controller(&self) -> &ControllerInfo {
-        self.drive.controller()
+        self.host.controller()
     }
+}
+
+/// The way to the drive.
+enum Link {
+    Image(Arc<Drive>),
+    Remote(Arc<TcpHost>, Address),
+    #[cfg(target_os = "linux")]
+    Device(Arc<BlockDeviceHost>),
 }
 
 /// An open drive.
 pub struct Opened {
-    pub drive: Arc<Drive>,
     pub recorder: Arc<Recorder>,
     pub session: Session,
-    runtime: tokio::runtime::Runtime,
+    link: Link,
+    nsid: u32,
+    /// Count of the newest failure that the drive had logged when it was last asked.
+    seen: AtomicU64,
+    runtime: Runtime,
 }
 
 /// Makes an image and the blob store on it.
+///
+/// A file that is there is replaced only by a complete one.
 pub fn format(path: &Path, mut options: FormatOptions) -> anyhow::Result<()> {
     options.cluster_blocks = (CLUSTER_BYTES / u64::from(options.block_size)) as u32;
-    let shown = path.display();
-    image::format(path, &options).map_err(of_image(path))?;
-    let made = make_store(path).with_context(|| format!("cannot format {shown}"));
-    if made.is_err() && !options.overwrite {
-        // Of no use to anybody, and in the way of the next try.
-        let _ = std::fs::remove_file(path);
+    let device = is_block_device(path);
+    if device || !(options.overwrite && path.exists()) {
+        image::format(path, &options).map_err(of_image(path))?;
+        let made = make_store(path, path);
+        if made.is_err() && !device {
+            // Of no use to anybody, and in the way of the next try.
+            let _ = std::fs::remove_file(path);
+        }
+        return made;
     }
-    made
+    let cannot = |action: &str| format!("cannot {action} {}", path.display());
+    // Of a link, what it leads to is replaced.
+    let place = path.canonicalize().with_context(|| cannot("open"))?;
+    let old = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&place)
+        .with_context(|| cannot("open"))?;
+    if !old.metadata().with_context(|| cannot("open"))?.is_file() {
+        let path = path.to_owned();
+        return Err(ImageError::NotAFile { path }.into());
+    }
+    // Held to the end, so that no drive opens what is about to go.
+    match old.try_lock() {
+        Ok(()) => {}
+        Err(std::fs::TryLockError::WouldBlock) => {
+            let path = path.to_owned();
+            return Err(ImageError::Locked { path }.into());
+        }
+        Err(std::fs::TryLockError::Error(error)) => {
+            return Err(error).with_context(|| cannot("lock"));
+        }
+    }
+    let folder = place.parent().unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".toroid-").suffix(".img");
+    if let Ok(metadata) = old.metadata() {
+        builder.permissions(metadata.permissions());
+    }
+    let beside = builder
+        .tempfile_in(folder)
+        .with_context(|| format!("cannot write in {}", folder.display()))?
+        .into_temp_path();
+    image::format(&beside, &options).map_err(of_image(path))?;
+    make_store(&beside, path)?;
+    beside.persist(&place).with_context(|| cannot("replace"))?;
+    std::fs::File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .with_context(|| cannot("make durable"))
 }
 
-/// Makes the blob store on a fresh image.
-fn make_store(path: &Path) -> anyhow::Result<()> {
-    let (drive, recorder, runtime) = start(path, noise::Path::Fast)?;
-    let store = blob::FormatOptions {
-        cluster_bytes: CLUSTER_BYTES,
-        ..blob::FormatOptions::default()
-    };
-    runtime.block_on(Session::format(recorder, NSID, store))?;
+/// Makes the blob store on a fresh image, which is, or is about to be, at `shown`.
+fn make_store(path: &Path, shown: &Path) -> anyhow::Result<()> {
+    let runtime = runtime()?;
+    let drive = open_image(path, noise::Path::Fast)?;
+    let made = runtime.block_on(async {
+        let host = Arc::clone(&drive) as Arc<dyn Host>;
+        Session::format(
+            host,
+            first_namespace(drive.controller(), None)?,
+            store_options(),
+        )
+        .await?;
+        anyhow::Ok(())
+    });
+    made.with_context(|| format!("cannot format {}", shown.display()))?;
     drive.shutdown()?;
     Ok(())
+}
+
+fn store_options() -> blob::FormatOptions {
+    blob::FormatOptions {
+        cluster_bytes: CLUSTER_BYTES,
+        ..blob::FormatOptions::default()
+    }
+}
+
+/// Makes a blob store on a drive that is there. What is stored on it is lost, which takes `force`.
+pub fn format_store(location: &Location, host: &HostArgs, force: bool) -> anyhow::Result<()> {
+    let runtime = runtime()?;
+    let link = Link::open(location, host, false, &runtime)?;
+    let nsid = link.nsid(host)?;
+    runtime.block_on(async {
+        if !force {
+            match Session::open(link.host(), nsid).await {
+                Err(SessionError::Blob(BlobError::NotFormatted { .. })) => {}
+                Err(error) => {
+                    return Err(anyhow::Error::new(error).context(format!(
+                        "{location} may hold something; --force replaces it"
+                    )));
+                }
+                Ok(_) => anyhow::bail!("{location} holds a blob store; --force replaces it"),
+            }
+        }
+        Session::format(link.host(), nsid, store_options())
+            .await
+            .with_context(|| format!("cannot format {location}"))?;
+        Ok(())
+    })
 }
 
 /// Says which image an error is of, where it does not say so itself.
@@ -144,39 +251,181 @@ pub fn of_image(path: &Path) -> impl FnOnce(ImageError) -> anyhow::Error {
     }
 }
 
-fn start(
-    path: &Path,
-    arithmetic: noise::Path,
-) -> anyhow::Result<(Arc<Drive>, Arc<Recorder>, tokio::runtime::Runtime)> {
-    let shown = path.display();
-    let image = Image::open(path).map_err(of_image(path))?;
-    let config = DriveConfig::new(Arc::new(CpuBackend::new(arithmetic)));
-    let drive =
-        Arc::new(Drive::open(image, config).with_context(|| format!("cannot open {shown}"))?);
-    let recorder = Arc::new(Recorder {
-        drive: Arc::clone(&drive),
-        issued: Mutex::default(),
-    });
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+/// A runtime for the work of a command.
+pub fn runtime() -> anyhow::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .context("cannot start the runtime")?;
-    Ok((drive, recorder, runtime))
+        .context("cannot start the runtime")
+}
+
+fn open_image(path: &Path, arithmetic: noise::Path) -> anyhow::Result<Arc<Drive>> {
+    let image = Image::open(path).map_err(of_image(path))?;
+    let config = DriveConfig::new(Arc::new(CpuBackend::new(arithmetic)));
+    let drive = Drive::open(image, config);
+    Ok(Arc::new(drive.with_context(|| {
+        format!("cannot open {}", path.display())
+    })?))
+}
+
+fn first_namespace(info: &ControllerInfo, wanted: Option<u32>) -> anyhow::Result<u32> {
+    match wanted {
+        Some(nsid) => info.namespace(nsid).with_context(|| {
+            let all: Vec<String> = info
+                .namespaces
+                .iter()
+                .map(|namespace| namespace.nsid().to_string())
+                .collect();
+            format!(
+                "the drive has no namespace {nsid}; there are {}",
+                all.join(", ")
+            )
+        }),
+        None => info
+            .namespaces
+            .first()
+            .context("the drive shows this host no namespace"),
+    }
+    .map(|namespace| namespace.nsid())
+}
+
+impl Link {
+    fn open(
+        location: &Location,
+        host: &HostArgs,
+        exact: bool,
+        runtime: &Runtime,
+    ) -> anyhow::Result<Link> {
+        if exact && !matches!(location, Location::Image(_)) {
+            return Err(usage(format!(
+                "--exact is for an image: {location} computes in an arithmetic of its own choice"
+            )));
+        }
+        match location {
+            Location::Image(path) => {
+                let arithmetic = match exact {
+                    true => noise::Path::Exact,
+                    false => noise::Path::Fast,
+                };
+                Ok(Link::Image(open_image(path, arithmetic)?))
+            }
+            Location::Remote(address) => {
+                if address.nqn == DISCOVERY_NQN {
+                    return Err(usage(format!(
+                        "{address} names no drive; toroid drive discover {address} tells which there are"
+                    )));
+                }
+                let options = host.connect_options()?;
+                let connected = runtime.block_on(async {
+                    let cancelled = interrupt::token();
+                    tokio::select! {
+                        connected = TcpHost::connect(address, &options) => connected.map_err(anyhow::Error::new),
+                        () = cancelled.cancelled() => Err(anyhow::anyhow!("interrupted")),
+                    }
+                });
+                let connected =
+                    connected.with_context(|| format!("cannot use the drive at {address}"))?;
+                Ok(Link::Remote(Arc::new(connected), address.clone()))
+            }
+            #[cfg(target_os = "linux")]
+            Location::Device(path) => Ok(Link::Device(Arc::new(BlockDeviceHost::open(path)?))),
+            #[cfg(not(target_os = "linux"))]
+            Location::Device(path) => {
+                anyhow::bail!("{}: block devices are for Linux", path.display())
+            }
+        }
+    }
+
+    fn host(&self) -> Arc<dyn Host> {
+        match self {
+            Link::Image(drive) => Arc::clone(drive) as Arc<dyn Host>,
+            Link::Remote(host, _) => Arc::clone(host) as Arc<dyn Host>,
+            #[cfg(target_os = "linux")]
+            Link::Device(host) => Arc::clone(host) as Arc<dyn Host>,
+        }
+    }
+
+    fn nsid(&self, host: &HostArgs) -> anyhow::Result<u32> {
+        first_namespace(self.host().controller(), host.nsid)
+    }
+
+    /// The newest failure that the drive has logged: its count and its reason.
+    fn newest_failure(&self, runtime: &Runtime) -> Option<(u64, String)> {
+        match self {
+            Link::Image(drive) => {
+                let entry = drive.error_log().into_iter().next()?;
+                Some((entry.count, entry.reason))
+            }
+            Link::Remote(host, address) => {
+                if !host.is_connected() {
+                    return Some((u64::MAX, format!("the connection to {address} has ended")));
+                }
+                // A controller of another make has no such page.
+                let reasons = runtime.block_on(host.reasons()).ok()?;
+                let (count, _, reason) = reasons.into_iter().next()?;
+                Some((count, reason))
+            }
+            #[cfg(target_os = "linux")]
+            Link::Device(host) => {
+                let entry = host.errors().into_iter().next()?;
+                Some((entry.count, entry.reason))
+            }
+        }
+    }
 }
 
 impl Opened {
-    /// Opens the drive image at `path`; bootstraps run in this arithmetic.
-    pub fn open(path: &Path, arithmetic: noise::Path) -> anyhow::Result<Opened> {
-        let (drive, recorder, runtime) = start(path, arithmetic)?;
+    /// Opens a drive. Bootstraps on an image run in `exact` integer arithmetic, or by the f64 FFT.
+    pub fn open(location: &Location, host: &HostArgs, exact: bool) -> anyhow::Result<Opened> {
+        let runtime = runtime()?;
+        let link = Link::open(location, host, exact, &runtime)?;
+        let nsid = link.nsid(host)?;
+        let recorder = Recorder::new(link.host());
         let session = runtime
-            .block_on(Session::open(Arc::clone(&recorder) as Arc<dyn Host>, NSID))
-            .with_context(|| format!("cannot open the blob store on {}", path.display()))?;
+            .block_on(Session::open(Arc::clone(&recorder) as Arc<dyn Host>, nsid))
+            .with_context(|| format!("cannot open the blob store on {location}"))?;
+        let info = runtime.block_on(session.store().info());
+        recorder
+            .first_data_lba
+            .store(info.first_data_lba, Ordering::Relaxed);
+        let seen = link.newest_failure(&runtime).map_or(0, |(count, _)| count);
         Ok(Opened {
-            drive,
             recorder,
             session,
+            link,
+            nsid,
+            seen: seen.into(),
             runtime,
         })
+    }
+
+    /// Whether the drive is one that others may have used before this command, and its registers may hold something.
+    pub fn is_shared(&self) -> bool {
+        !matches!(self.link, Link::Image(_))
+    }
+
+    /// What the controller tells of itself.
+    pub fn controller(&self) -> &ControllerInfo {
+        self.recorder.controller()
+    }
+
+    /// The namespace in use.
+    pub fn nsid(&self) -> u32 {
+        self.nsid
+    }
+
+    /// The latest program that ran on an image; elsewhere only the drive knows.
+    pub fn program_run(&self) -> Option<ProgramRun> {
+        match &self.link {
+            Link::Image(drive) => drive.program_runs().pop(),
+            _ => None,
+        }
+    }
+
+    /// The reason of the newest failure that the drive has logged since it was last asked.
+    pub fn new_failure(&self) -> Option<String> {
+        let (count, reason) = self.link.newest_failure(&self.runtime)?;
+        (count > self.seen.swap(count, Ordering::Relaxed)).then_some(reason)
     }
 
     /// Runs a session's call to its end. Ctrl-C cancels the drive's commands; a failure tells the drive's reason.
@@ -184,31 +433,42 @@ impl Opened {
     where
         E: std::error::Error + Send + Sync + 'static,
     {
-        let errors_before = self
-            .drive
-            .error_log()
-            .first()
-            .map_or(0, |entry| entry.count);
+        self.wait_for(call).map_err(|error| {
+            let error = anyhow::Error::new(error);
+            if interrupt::token().is_cancelled() && self.is_shared() {
+                return error.context("interrupted");
+            }
+            match self.new_failure() {
+                Some(reason) => error.context(reason),
+                None => error,
+            }
+        })
+    }
+
+    /// The same, with the call's own error.
+    pub fn wait_for<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         let cancelled = interrupt::token();
-        let result = self.runtime.block_on(async {
+        self.runtime.block_on(async {
             tokio::pin!(call);
             tokio::select! {
                 result = &mut call => result,
                 () = cancelled.cancelled() => loop {
-                    // Again and again: the call may be between two commands.
-                    self.drive.cancel_all();
-                    let pause = std::time::Duration::from_millis(50);
+                    match &self.link {
+                        // Again and again: the call may be between two commands.
+                        Link::Image(drive) => {
+                            drive.cancel_all();
+                        }
+                        // The drive aborts what is under way.
+                        Link::Remote(host, _) => host.disconnect(),
+                        // The command under way ends as it may; there is no next one.
+                        #[cfg(target_os = "linux")]
+                        Link::Device(_) => {}
+                    }
+                    let pause = Duration::from_millis(50);
                     if let Ok(result) = tokio::time::timeout(pause, &mut call).await {
                         break result;
                     }
                 },
-            }
-        });
-        result.map_err(|error| {
-            let error = anyhow::Error::new(error);
-            match self.drive.error_log().into_iter().next() {
-                Some(entry) if entry.count > errors_before => error.context(entry.reason),
-                _ => error,
             }
         })
     }
@@ -216,7 +476,17 @@ impl Opened {
     /// Ends the drive's work and makes everything durable.
     pub fn close(self) -> anyhow::Result<()> {
         drop(self.session);
-        self.drive.shutdown()?;
+        if let Link::Image(drive) = &self.link {
+            drive.shutdown()?;
+        }
         Ok(())
+    }
+}
+
+/// The status that the drive completed a command with, behind a session's error.
+pub fn status_of(error: &SessionError) -> Option<Status> {
+    match error {
+        SessionError::Blob(BlobError::Nvme(error)) => error.status(),
+        _ => None,
     }
 }

@@ -6,6 +6,7 @@
 mod commands;
 mod host;
 mod interrupt;
+mod location;
 mod machine;
 mod output;
 mod progress;
@@ -16,8 +17,8 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 
-use crate::commands::{demo, drive, keys, objects, params, program, run, sample};
-use crate::output::Output;
+use crate::commands::{demo, drive, keys, map, objects, params, program, raw, run, sample};
+use crate::output::{Output, Usage};
 
 /// Compute on encrypted data where it is stored.
 #[derive(Parser)]
@@ -57,6 +58,11 @@ enum Command {
     Put(objects::PutArgs),
     /// Fetch a sample from a drive.
     Get(objects::GetArgs),
+    /// Make room for a sample on a drive, for others to write it there.
+    Reserve(map::ReserveArgs),
+    /// Samples as the blocks that dd and nvme-cli write and read.
+    #[command(subcommand)]
+    Raw(raw::Command),
     /// Delete what a drive stores for a register.
     Delete(objects::DeleteArgs),
     /// Run the program on a drive by compute-on-write or compute-on-read.
@@ -80,6 +86,8 @@ fn main() -> ExitCode {
         Command::Drive(command) => drive::run(&command, &output),
         Command::Put(args) => objects::put(&args, &output),
         Command::Get(args) => objects::get(&args, &output),
+        Command::Reserve(args) => map::reserve(&args, &output),
+        Command::Raw(command) => raw::run(&command, &output),
         Command::Delete(args) => objects::delete(&args, &output),
         Command::Run(args) => run::run(&args, &output),
     });
@@ -89,6 +97,8 @@ fn main() -> ExitCode {
             output.failure(&error);
             if interrupt::is_interrupted() {
                 ExitCode::from(130)
+            } else if error.is::<Usage>() {
+                ExitCode::from(2)
             } else {
                 ExitCode::FAILURE
             }

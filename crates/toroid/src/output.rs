@@ -62,6 +62,23 @@ impl Output {
     }
 }
 
+/// A command line that cannot be meant: ends the program with exit code 2.
+#[derive(Debug)]
+pub struct Usage(String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// The error of a command line that cannot be meant.
+pub fn usage(text: impl Into<String>) -> anyhow::Error {
+    Usage(text.into()).into()
+}
+
 /// Prints a line; a reader that closed the pipe (`| head`) is no failure.
 fn print_line(text: &str) -> anyhow::Result<()> {
     match writeln!(std::io::stdout(), "{text}") {

@@ -1,128 +1,15 @@
 //! The program as its users see it: every command, and what happens when something is wrong.
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
+mod common;
+
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use tempfile::TempDir;
 
-/// A folder to run the program in.
-struct Place(TempDir);
-
-/// What the program said.
-struct Said {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
-impl From<Output> for Said {
-    fn from(output: Output) -> Said {
-        Said {
-            code: output.status.code(),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
-}
-
-fn example(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .join(path)
-}
-
-impl Place {
-    fn new() -> Place {
-        Place(tempfile::tempdir().unwrap())
-    }
-
-    /// With keys of `tiny` in `keys`, a drive `d.img` that holds the public ones, and samples of 3 and -2.
-    fn prepared(metadata: &str) -> Place {
-        let place = Place::new();
-        place.ok("keys generate --params tiny");
-        place.ok(&format!(
-            "drive format d.img --size 64MiB --swap 16MiB --metadata {metadata}"
-        ));
-        place.ok("put d.img keys/bootstrapping.key keys/key-switching.key");
-        place.ok("encrypt 3 --out three.ct");
-        place.ok("encrypt -2 --out minus_two.ct");
-        place
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_toroid"));
-        command
-            .args(line.split_whitespace())
-            .current_dir(self.0.path());
-        command
-    }
-
-    fn run(&self, line: &str) -> Said {
-        self.command(line).output().unwrap().into()
-    }
-
-    /// Runs a line that must succeed; its standard output.
-    fn ok(&self, line: &str) -> String {
-        let said = self.run(line);
-        assert_eq!(said.code, Some(0), "toroid {line}: {}", said.err);
-        said.out
-    }
-
-    fn json(&self, line: &str) -> Value {
-        serde_json::from_str(&self.ok(&format!("--json {line}"))).unwrap()
-    }
-
-    /// Runs a line that must fail with this exit code and with these words.
-    fn fails(&self, code: i32, line: &str, words: &[&str]) {
-        let said = self.run(line);
-        assert_eq!(said.code, Some(code), "toroid {line}: {}", said.err);
-        for word in words {
-            assert!(
-                said.err.contains(word),
-                "toroid {line}: {:?} is not in {:?}",
-                word,
-                said.err
-            );
-        }
-        assert!(
-            !said.err.contains("panicked"),
-            "toroid {line}: {}",
-            said.err
-        );
-    }
-
-    fn copy_example(&self, path: &str) -> String {
-        let from = example(path);
-        let name = from.file_name().unwrap().to_str().unwrap().to_owned();
-        fs::copy(&from, self.path(&name)).unwrap();
-        name
-    }
-
-    fn decrypted(&self, file: &str) -> i64 {
-        self.json(&format!("decrypt {file}"))["message"]
-            .as_i64()
-            .unwrap()
-    }
-
-    /// Registers that hold something on the drive.
-    fn registers(&self, image: &str) -> Vec<String> {
-        let info = self.json(&format!("drive info {image}"));
-        info["blobs"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter_map(|blob| Some(blob["register"].as_str()?.to_owned()))
-            .collect()
-    }
-}
+use common::{Place, Said};
 
 fn check_demo(place: &Place, options: &str, x: i64, y: i64) {
     let value = place.json(&format!("demo {options} -x {x} -y {y}"));
@@ -690,12 +577,20 @@ fn what_is_missing_or_wrong_is_named() {
         (1, "drive format d.img", &["d.img exists", "--force"]),
         (1, "drive format e.img --size 100", &["e.img"]),
         (2, "drive format e.img --size many", &["many"]),
+        (
+            2,
+            "drive format e.img --swap 100",
+            &["--swap of 100 bytes", "4096"],
+        ),
+        // Too small for a store: found out when the image is made, but not yet in place.
+        (1, "drive format d.img --size 1MiB --force", &["d.img"]),
+        (1, "drive format e.img --size 1MiB", &["e.img"]),
         (1, "put none.img three.ct --as cor:0:1", &["none.img"]),
         (1, "put d.img none.ct", &["none.ct"]),
         (1, "put d.img three.ct", &["--as"]),
         (1, "put d.img three.ct --as tv:0:1", &["tv:0:1"]),
         (
-            1,
+            2,
             "put d.img three.ct minus_two.ct --as cor:0:1",
             &["one by one"],
         ),
@@ -719,15 +614,15 @@ fn what_is_missing_or_wrong_is_named() {
             "get d.img cor:0:9 --out nine.ct",
             &["nothing is stored for cor:0:9"],
         ),
-        (1, "get d.img key:0:1 --out key.ct", &["key:0:1"]),
-        (1, "run d.img cow:0:2 --out r.ct", &["--write"]),
+        (2, "get d.img key:0:1 --out key.ct", &["key:0:1"]),
+        (2, "run d.img cow:0:2 --out r.ct", &["--write"]),
         (
-            1,
+            2,
             "run d.img cor:0:1 --write three.ct --out r.ct",
             &["--write"],
         ),
         (
-            1,
+            2,
             "run d.img tv:0:1 --out r.ct",
             &["tv:0:1", "cow:KEY:DATA"],
         ),

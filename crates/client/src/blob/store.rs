@@ -13,7 +13,7 @@ use super::clusters::{Clusters, Lease};
 use super::layout::{FORMAT_VERSION, MAX_NAME_BYTES, MAX_SEQUENCE, PageHeader, Record, SuperBlock};
 use super::{
     BlobData, BlobError, BlobId, BlobReader, BlobStat, BlobWriter, FormatOptions, MountOptions,
-    NewBlob, ScCarrier, StoreInfo, Transfer,
+    NewBlob, Placement, ScCarrier, StoreInfo, Transfer,
 };
 
 /// A mounted blob store. Clones are handles of the same store; a namespace must be mounted only once at a time.
@@ -467,6 +467,77 @@ impl BlobStore {
         BlobWriter::new(self.inner.clone(), id, size, sc).await
     }
 
+    /// Makes room for `sc.size()` bytes of content, which the blob has from then on, all zero and without metadata, until somebody writes
+    /// the blocks of [`BlobStore::placement`] by other means than this store.
+    ///
+    /// For samples, of which the store keeps no checksum.
+    pub async fn reserve(&self, id: BlobId, sc: ScMetadata) -> Result<BlobStat, BlobError> {
+        self.inner.version(id)?;
+        let inner = self.inner.clone();
+        let lease = Arc::new(inner.take_clusters(sc.size()).await?);
+        to_the_end(async move {
+            let blocks = u64::from(inner.sb.cluster_blocks);
+            for cluster in lease.iter() {
+                if inner.sb.carrier == ScCarrier::SecondHalf {
+                    inner
+                        .write_zeroes(inner.second_half_lba(cluster), 1)
+                        .await?;
+                }
+                inner
+                    .write_zeroes(inner.sb.cluster_lba(cluster), blocks)
+                    .await?;
+            }
+            inner.flush().await?;
+            let content = Content {
+                sc: Some(sc),
+                size: sc.size(),
+                data_crc: None,
+                lease,
+            };
+            inner.commit_content(id, content).await
+        })
+        .await
+    }
+
+    /// Hands an object to the drive without keeping it: its parts go to clusters that no blob owns, and are given up there.
+    pub async fn pass(&self, sc: ScMetadata, data: &[u8]) -> Result<(), BlobError> {
+        // No blob has this identifier, and none gets this content.
+        let size = data.len() as u64;
+        let mut writer = BlobWriter::new(self.inner.clone(), BlobId(0), size, Some(sc)).await?;
+        writer.write(data).await?;
+        let lease = writer.abandon().await?;
+        let inner = self.inner.clone();
+        to_the_end(async move {
+            if inner.sb.carrier == ScCarrier::SecondHalf {
+                for cluster in lease.iter() {
+                    inner
+                        .write_zeroes(inner.second_half_lba(cluster), 1)
+                        .await?;
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Where the data of a blob lies, in its order: a run for each cluster.
+    pub fn placement(&self, id: BlobId) -> Result<Vec<Placement>, BlobError> {
+        let version = self.inner.version(id)?;
+        let sb = &self.inner.sb;
+        let blocks = version.size.div_ceil(u64::from(sb.block_bytes));
+        let most = u64::from(sb.cluster_blocks);
+        let runs = (0u64..).zip(version.lease.iter());
+        Ok(runs
+            .map(|(number, cluster)| Placement {
+                cluster,
+                lba: sb.cluster_lba(cluster),
+                blocks: blocks.saturating_sub(number * most).min(most),
+                metadata_lba: (sb.carrier == ScCarrier::SecondHalf)
+                    .then(|| self.inner.second_half_lba(cluster)),
+            })
+            .collect())
+    }
+
     /// Starts reading the content that a blob has now.
     pub fn reader(&self, id: BlobId) -> Result<BlobReader, BlobError> {
         Ok(BlobReader::new(self.inner.clone(), self.inner.version(id)?))
@@ -504,6 +575,7 @@ impl BlobStore {
             cluster_bytes: sb.cluster_bytes(),
             clusters: (sb.total_clusters() - sb.first_cluster()) as u32,
             free_clusters: self.inner.clusters.free(),
+            first_data_lba: sb.cluster_lba(sb.first_cluster() as u32),
             metadata_pages: sb.metadata_pages,
             free_metadata_pages,
             blobs: table.unwrap_or_else(PoisonError::into_inner).len(),

@@ -112,6 +112,14 @@ impl BlobWriter {
         .await
     }
 
+    /// Sends what is left, and gives the content up.
+    pub(super) async fn abandon(mut self) -> Result<Arc<Lease>, BlobError> {
+        if !self.buffer.is_empty() {
+            self.send().await?;
+        }
+        Ok(self.lease)
+    }
+
     /// Sends the buffer as one command, preceded by what its cluster needs.
     async fn send(&mut self) -> Result<(), BlobError> {
         if self.failed {

@@ -425,11 +425,7 @@ pub struct TcpHost {
 
 impl Drop for TcpHost {
     fn drop(&mut self) {
-        self.keep_alive.abort();
-        self.admin.task.abort();
-        for queue in &self.queues {
-            queue.task.abort();
-        }
+        self.disconnect();
     }
 }
 
@@ -822,6 +818,15 @@ impl TcpHost {
     pub async fn reasons(&self) -> Result<Vec<(u64, Status, String)>, ConnectError> {
         let page = self.log_page(log_page::REASONS, 16 << 10).await?;
         Ok(parse_reasons(&page))
+    }
+
+    /// Ends the connections. Commands under way, which the controller then aborts, and all later ones fail with Host Pathing Error.
+    pub fn disconnect(&self) {
+        self.keep_alive.abort();
+        self.admin.task.abort();
+        for queue in &self.queues {
+            queue.task.abort();
+        }
     }
 
     /// Whether every connection still stands.

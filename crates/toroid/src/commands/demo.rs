@@ -1,16 +1,17 @@
 //! `toroid demo`: Tables 5 and 6 of the platform paper, from keys to the decrypted product.
 
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serde_json::json;
+use toroid_client::blob::BlobStat;
 use toroid_drive::image::{FormatOptions, display_size};
 use toroid_isa::{Instruction, KeyKind, VrNumber, VrType};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
-use toroid_tfhe::noise;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
@@ -18,6 +19,7 @@ use toroid_tfhe::seeded::KeyForm;
 use super::drive::Metadata;
 use super::parse_param_set;
 use crate::host::{self, Issued, Opened, Purpose};
+use crate::location::{HostArgs, Location};
 use crate::machine;
 use crate::output::{Output, power_of_two};
 use crate::progress;
@@ -37,19 +39,28 @@ pub struct Args {
     /// Exact integer arithmetic (NTT) instead of the f64 FFT.
     #[arg(long)]
     exact: bool,
-    /// How secure computing metadata reaches the drive.
-    #[arg(long, value_enum, default_value_t = Metadata::SecondHalf)]
-    metadata: Metadata,
+    /// How secure computing metadata reaches the drive; in the second half if not given. A drive that is there has its way.
+    #[arg(long, value_enum, conflicts_with = "drive")]
+    metadata: Option<Metadata>,
     /// Where to make the drive image; a temporary file, removed at the end, if not given.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "drive")]
     image: Option<PathBuf>,
+    /// Use a drive that is there, in place of a fresh image: an image, nvme+tcp://HOST:PORT/NQN, or a block device that is one. What the
+    /// demo stores there is deleted at the end.
+    #[arg(long)]
+    drive: Option<Location>,
+    /// Key id; on a drive that is there the first that it stores nothing for, if not given.
+    #[arg(long)]
+    key_id: Option<u32>,
+    #[command(flatten)]
+    host: HostArgs,
 }
 
 /// The program of Table 5 with the registers of Table 6.
 const PROGRAM: &str = "\
-.reg r1 = cor:0:0   ; temporary register, then the result
-.reg r2 = cor:0:1   ; x
-.reg r3 = cow:0:2   ; y, whose write triggers the program
+.reg r1 = cor:0     ; temporary register, then the result
+.reg r2 = cor:1     ; x
+.reg r3 = cow:2     ; y, whose write triggers the program
 .tv sq4 @0 = x*x/4
 mov r1, r2
 homadd r1, r3
@@ -163,7 +174,8 @@ fn milliseconds(time: Duration) -> f64 {
 /// Prints steps of Table 6 as they are done, and keeps them.
 struct Table<'a> {
     output: &'a Output,
-    metadata: Metadata,
+    /// Whether metadata goes beside the data.
+    beside: bool,
     number: usize,
     rows: Vec<serde_json::Value>,
 }
@@ -185,7 +197,7 @@ impl Table<'_> {
         ];
         for (command, sum, comment) in sums {
             self.number += 1;
-            let carried = self.metadata == Metadata::Nvme && comment == "metadata";
+            let carried = self.beside && comment == "metadata";
             let figures = if carried {
                 "travels with the data".to_owned()
             } else {
@@ -240,11 +252,6 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
     let (x, y) = factors(args, &ranges, &mut rng)?;
     let expected = x * y;
 
-    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-    let image = args
-        .image
-        .clone()
-        .unwrap_or_else(|| folder.path().join("demo.img"));
     let security = if params.is_insecure() {
         "INSECURE".to_owned()
     } else {
@@ -257,23 +264,49 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         params.ring_degree,
         machine::describe()
     ));
-    let keys = KeyForm::Seeded.bootstrapping_key_bytes(params)
-        + KeyForm::Seeded.key_switching_key_bytes(params);
-    let options = FormatOptions {
-        // A power of two that holds the keys and leaves room for the rest.
-        size: (keys + (256 << 20)).next_power_of_two(),
-        metadata_mode: args.metadata.into(),
-        label: "toroid demo".to_owned(),
-        ..FormatOptions::default()
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let location = match &args.drive {
+        Some(location) => location.clone(),
+        None => {
+            let image = args.image.clone();
+            let image = image.unwrap_or_else(|| folder.path().join("demo.img"));
+            let keys = KeyForm::Seeded.bootstrapping_key_bytes(params)
+                + KeyForm::Seeded.key_switching_key_bytes(params);
+            let options = FormatOptions {
+                // A power of two that holds the keys and leaves room for the rest.
+                size: (keys + (256 << 20)).next_power_of_two(),
+                metadata_mode: args.metadata.unwrap_or(Metadata::SecondHalf).into(),
+                label: "toroid demo".to_owned(),
+                ..FormatOptions::default()
+            };
+            host::format(&image, options)?;
+            Location::Image(image)
+        }
     };
-    host::format(&image, options)?;
-    let path = if args.exact {
-        noise::Path::Exact
-    } else {
-        noise::Path::Fast
+    let opened = Opened::open(&location, &args.host, args.exact)?;
+    let key_id = match args.key_id {
+        Some(key_id) => key_id,
+        None => free_key_id(&opened)?,
     };
-    let opened = Opened::open(&image, path)?;
-    let outcome = multiply(args, output, &opened, (x, y), encoding, &mut rng);
+    if let Some(sc) = stored(&opened, key_id).first().and_then(|blob| blob.sc) {
+        anyhow::bail!(
+            "key id {key_id} is in use on {location}, which stores {}: give another with --key-id",
+            sc.vr()
+        );
+    }
+    if args.drive.is_some() {
+        output.line(format!("{location}, key id {key_id}"));
+    }
+    let outcome = multiply(args, output, &opened, key_id, (x, y), encoding, &mut rng);
+    if args.drive.is_some() {
+        for blob in stored(&opened, key_id) {
+            // The drive may be out of reach by now; what went wrong comes first.
+            let deleted = opened.wait_for(opened.session.store().delete_blob(blob.id));
+            if let Err(error) = deleted {
+                output.note(format!("{} stays on {location}: {error}", blob.name));
+            }
+        }
+    }
     let closed = opened.close();
     let outcome = outcome?;
     closed?;
@@ -288,9 +321,11 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         "correct": outcome.result == expected,
         "p_fail": log2_p_fail.exp2(),
         "log2_p_fail": log2_p_fail,
+        "drive": args.drive.as_ref().map(Location::to_string),
+        "key_id": key_id,
         "params": params.name,
         "security_bits": params.security.bits,
-        "path": if args.exact { "exact" } else { "fast" },
+        "path": path_of(args),
         "bootstrap_ms": outcome.bootstrap_ms,
         "hom_add_ms": outcome.hom_add_ms,
         "hom_sub_ms": outcome.hom_sub_ms,
@@ -324,7 +359,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         text += &row("HomSub (Table 11)", outcome.hom_sub_ms, PAPER_HOM_SUB);
         text += &row(
             "program of Table 5 (Table 13)",
-            Some(outcome.program_ms),
+            outcome.program_ms,
             PAPER_PROGRAM,
         );
         text += &row(
@@ -360,13 +395,41 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What the drive stores for a key id.
+fn stored(opened: &Opened, key_id: u32) -> Vec<BlobStat> {
+    let mut blobs = opened.session.store().list();
+    blobs.retain(|blob| blob.sc.is_some_and(|sc| sc.vr().key_id() == key_id));
+    blobs
+}
+
+/// The first key id that the drive stores nothing for.
+fn free_key_id(opened: &Opened) -> anyhow::Result<u32> {
+    let blobs = opened.session.store().list();
+    let used: HashSet<u32> = blobs
+        .iter()
+        .filter_map(|blob| Some(blob.sc?.vr().key_id()))
+        .collect();
+    (0..=VrNumber::MAX_KEY_ID)
+        .find(|key_id| !used.contains(key_id))
+        .context("every key id is in use")
+}
+
+/// The arithmetic, where it is for this program to choose.
+fn path_of(args: &Args) -> Option<&'static str> {
+    match (&args.drive, args.exact) {
+        (None | Some(Location::Image(_)), false) => Some("fast"),
+        (_, true) => Some("exact"),
+        _ => None,
+    }
+}
+
 struct Outcome {
     result: i64,
     log2_p_fail: f64,
     bootstrap_ms: Option<f64>,
     hom_add_ms: Option<f64>,
     hom_sub_ms: Option<f64>,
-    program_ms: f64,
+    program_ms: Option<f64>,
     trigger_ms: f64,
     rows: Vec<serde_json::Value>,
 }
@@ -375,6 +438,7 @@ fn multiply(
     args: &Args,
     output: &Output,
     opened: &Opened,
+    key_id: u32,
     (x, y): (i64, i64),
     encoding: Encoding,
     rng: &mut Csprng,
@@ -382,34 +446,37 @@ fn multiply(
     let params = args.params;
     let session = &opened.session;
     let client = ClientKey::generate(params, rng);
-    let assembly = toroid_isa::assemble(PROGRAM).context("the program of Table 5")?;
+    let text = format!(".key {key_id}\n{PROGRAM}");
+    let assembly = toroid_isa::assemble(&text).context("the program of Table 5")?;
+    let namespace = opened.controller().namespace(opened.nsid());
     opened.recorder.take();
     let mut table = Table {
         output,
-        metadata: args.metadata,
+        beside: namespace.is_some_and(|namespace| namespace.metadata_size() > 0),
         number: 0,
         rows: Vec::new(),
     };
     output.line("\nTable 6, command by command; keys are generated as they are written:");
 
+    let md = |ty: u8, data_id: u32| format!("MD({ty},{key_id},{data_id})");
     for (kind, metadata, data, comment, message) in [
         (
             KeyKind::Bootstrapping,
-            "MD(2,0,1)",
+            &md(2, 1),
             "k0",
             "BKNTT: bootstrapping key",
             "bootstrapping key",
         ),
         (
             KeyKind::KeySwitching,
-            "MD(2,0,2)",
+            &md(2, 2),
             "k1",
             "KSK: key-switching key",
             "key-switching key",
         ),
     ] {
         let bar = progress::bar(output, message);
-        opened.wait(session.generate_key(0, &client, kind, &progress::transfer(&bar)))?;
+        opened.wait(session.generate_key(key_id, &client, kind, &progress::transfer(&bar)))?;
         bar.finish_and_clear();
         table.step("Write", metadata, data, comment, &opened.recorder.take());
     }
@@ -418,27 +485,27 @@ fn multiply(
     }
     table.step(
         "Write",
-        "MD(1,0,0)",
+        &md(1, 0),
         "v0",
         "TV1: test vector of f(x) = x²/4",
         &opened.recorder.take(),
     );
-    opened.wait(session.put_program(0, params, &assembly.program))?;
+    opened.wait(session.put_program(key_id, params, &assembly.program))?;
     table.step(
         "Write",
-        "MD(0,0,0)",
+        &md(0, 0),
         "p",
         "PRG: the program of Table 5",
         &opened.recorder.take(),
     );
 
-    let x_register = VrNumber::new(VrType::TlweCor, 0, 1)?;
-    let y_register = VrNumber::new(VrType::TlweCow, 0, 2)?;
+    let x_register = VrNumber::new(VrType::TlweCor, key_id, 1)?;
+    let y_register = VrNumber::new(VrType::TlweCow, key_id, 2)?;
     let sample = client.encrypt(x, encoding, rng)?;
     opened.wait(session.put_sample(x_register, params, &sample, encoding, (None, None)))?;
     table.step(
         "Write",
-        "MD(3,0,1)",
+        &md(3, 1),
         "s1",
         "TLWE-CoR: x",
         &opened.recorder.take(),
@@ -449,7 +516,7 @@ fn multiply(
     let trigger_ms = milliseconds(Sum::of(&issued, Purpose::Data).time);
     table.step(
         "Write",
-        "MD(4,0,2)",
+        &md(4, 2),
         "s2",
         "TLWE-CoW: y; runs the program",
         &issued,
@@ -457,30 +524,26 @@ fn multiply(
     let stored = opened.wait(session.get_sample(y_register))?;
     table.step(
         "Read",
-        "MD(4,0,2)",
+        &md(4, 2),
         "s2",
         "TLWE-CoW: the result",
         &opened.recorder.take(),
     );
 
-    let run = opened
-        .drive
-        .program_runs()
-        .pop()
-        .context("the drive ran no program")?;
+    anyhow::ensure!(
+        stored.sc.computed(),
+        "the drive stored y, but ran no program: it is no computational drive"
+    );
+    // Where the drive is elsewhere, only it knows what each instruction took.
+    let run = opened.program_run();
+    let time = |wanted: fn(&Instruction) -> bool| mean(&run.as_ref()?.instructions, wanted);
     Ok(Outcome {
         result: client.decrypt(&stored.bytes, encoding)?,
         log2_p_fail: stored.log2_failure(encoding),
-        bootstrap_ms: mean(&run.instructions, |i| {
-            matches!(i, Instruction::Bootstrap { .. })
-        }),
-        hom_add_ms: mean(&run.instructions, |i| {
-            matches!(i, Instruction::HomAdd { .. })
-        }),
-        hom_sub_ms: mean(&run.instructions, |i| {
-            matches!(i, Instruction::HomSub { .. })
-        }),
-        program_ms: milliseconds(run.duration),
+        bootstrap_ms: time(|i| matches!(i, Instruction::Bootstrap { .. })),
+        hom_add_ms: time(|i| matches!(i, Instruction::HomAdd { .. })),
+        hom_sub_ms: time(|i| matches!(i, Instruction::HomSub { .. })),
+        program_ms: run.as_ref().map(|run| milliseconds(run.duration)),
         trigger_ms,
         rows: table.rows,
     })
@@ -528,8 +591,11 @@ mod tests {
             y,
             params,
             exact: false,
-            metadata: Metadata::SecondHalf,
+            metadata: None,
             image: None,
+            drive: None,
+            key_id: None,
+            host: HostArgs::default(),
         };
         let ranges = Ranges::new(Encoding::new(7, true).unwrap());
         let mut rng = Csprng::from_seed([1; 32]);

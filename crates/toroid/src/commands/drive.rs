@@ -1,22 +1,31 @@
-//! `toroid drive`: images.
+//! `toroid drive`: images, and drives elsewhere.
 
-use std::path::PathBuf;
+use std::path::Path;
 
+use anyhow::Context;
 use serde_json::json;
-use toroid_drive::image::{self, FormatOptions, MetadataMode, display_size, parse_size};
-use toroid_tfhe::noise;
+use toroid_drive::image::{self, FormatOptions, ImageInfo, MetadataMode, display_size, parse_size};
+use toroid_nvme::Namespace;
+use toroid_nvme::fabrics::DISCOVERY_NQN;
+use toroid_nvme::tcp::client::{Address, discover};
 use toroid_tfhe::params::ParamSet;
 
+use super::map;
 use crate::host::{self, Opened};
-use crate::output::Output;
+use crate::location::{DriveArgs, HostArgs, Location};
+use crate::output::{Output, usage};
 
 /// Subcommands of `toroid drive`.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Make a drive image: a sparse file that stands for the SSD.
+    /// Make a drive image, a sparse file that stands for the SSD; or a blob store on a drive that is there.
     Format(FormatArgs),
-    /// Show what an image is and what is stored on it.
+    /// Show what a drive is and what is stored on it.
     Info(InfoArgs),
+    /// Show where on a drive its objects lie: for dd and nvme-cli.
+    Map(map::MapArgs),
+    /// Ask which drives there are at an address.
+    Discover(DiscoverArgs),
     /// Serve a drive over NVMe/TCP.
     Serve(super::serve::Args),
 }
@@ -42,21 +51,24 @@ impl From<Metadata> for MetadataMode {
 /// Arguments of `toroid drive format`.
 #[derive(clap::Args)]
 pub struct FormatArgs {
-    /// The image file.
-    image: PathBuf,
-    /// Space for data, such as 8GiB; takes room on disk only as it is used.
-    #[arg(long, default_value = "8GiB", value_parser = size)]
-    size: u64,
-    /// Space for pages that leave the drive's memory.
-    #[arg(long, default_value = "1GiB", value_parser = size)]
-    swap: u64,
-    /// How secure computing metadata travels.
-    #[arg(long, value_enum, default_value_t = Metadata::SecondHalf)]
-    metadata: Metadata,
+    #[command(flatten)]
+    drive: DriveArgs,
+    /// Space for data, such as 4GiB; takes room on disk only as it is used. 8GiB if not given. For images, as the next three.
+    #[arg(long, value_parser = size)]
+    size: Option<u64>,
+    /// Space for pages that leave the drive's memory; 1GiB if not given.
+    #[arg(long, value_parser = size)]
+    swap: Option<u64>,
+    /// How secure computing metadata travels; in the second half if not given.
+    #[arg(long, value_enum)]
+    metadata: Option<Metadata>,
     /// A name for people.
-    #[arg(long, default_value = "")]
-    label: String,
-    /// Replace an existing image.
+    #[arg(long)]
+    label: Option<String>,
+    /// On a block device: make an image of it, the SSD of a drive in this process; otherwise it is taken for a drive that is there.
+    #[arg(long)]
+    ssd: bool,
+    /// Replace an existing image or store.
     #[arg(long)]
     force: bool,
 }
@@ -64,8 +76,17 @@ pub struct FormatArgs {
 /// Arguments of `toroid drive info`.
 #[derive(clap::Args)]
 pub struct InfoArgs {
-    /// The image file.
-    image: PathBuf,
+    #[command(flatten)]
+    drive: DriveArgs,
+}
+
+/// Arguments of `toroid drive discover`.
+#[derive(clap::Args)]
+pub struct DiscoverArgs {
+    /// Where to ask: nvme+tcp://HOST:PORT.
+    address: Address,
+    #[command(flatten)]
+    host: HostArgs,
 }
 
 fn size(text: &str) -> Result<u64, String> {
@@ -77,40 +98,112 @@ pub fn run(command: &Command, output: &Output) -> anyhow::Result<()> {
     match command {
         Command::Format(args) => format(args, output),
         Command::Info(args) => info(args, output),
+        Command::Map(args) => map::map(args, output),
+        Command::Discover(args) => discovered(args, output),
         Command::Serve(args) => super::serve::run(args, output),
     }
 }
 
 fn format(args: &FormatArgs, output: &Output) -> anyhow::Result<()> {
-    let options = FormatOptions {
-        size: args.size,
-        swap: args.swap,
-        metadata_mode: args.metadata.into(),
-        label: args.label.clone(),
-        overwrite: args.force,
-        ..FormatOptions::default()
+    let DriveArgs { location, host } = &args.drive;
+    let image = match location {
+        Location::Image(path) => Some(path),
+        Location::Device(path) if args.ssd => Some(path),
+        _ => None,
     };
+    let Some(path) = image else {
+        let for_images = [
+            ("--size", args.size.is_some()),
+            ("--swap", args.swap.is_some()),
+            ("--metadata", args.metadata.is_some()),
+            ("--label", args.label.is_some()),
+            ("--ssd", args.ssd),
+        ];
+        if let Some((option, _)) = for_images.into_iter().find(|(_, given)| *given) {
+            return Err(usage(format!(
+                "{option} is for images: {location} is a drive that has its sizes, and gets a new blob store only"
+            )));
+        }
+        host::format_store(location, host, args.force)?;
+        let value = json!({ "drive": location.to_string() });
+        return output.result(&value, || format!("{location}: an empty blob store"));
+    };
+    let defaults = FormatOptions::default();
+    let options = FormatOptions {
+        size: args.size.unwrap_or(defaults.size),
+        swap: args.swap.unwrap_or(defaults.swap),
+        metadata_mode: args.metadata.unwrap_or(Metadata::SecondHalf).into(),
+        label: args.label.clone().unwrap_or_default(),
+        overwrite: args.force,
+        ..defaults
+    };
+    if options.swap < u64::from(options.block_size) {
+        return Err(usage(format!(
+            "--swap of {} bytes; expected at least one block of {} bytes",
+            options.swap, options.block_size
+        )));
+    }
     anyhow::ensure!(
-        args.force || !args.image.exists(),
+        args.force || !path.exists(),
         "{} exists; --force replaces it",
-        args.image.display()
+        path.display()
     );
-    host::format(&args.image, options)?;
-    let shown = args.image.display().to_string();
-    let value = json!({ "image": shown, "size": args.size, "swap": args.swap });
+    let (size, swap) = (options.size, options.swap);
+    host::format(path, options)?;
+    let shown = path.display().to_string();
+    let value = json!({ "image": shown, "size": size, "swap": swap });
     output.result(&value, || {
         format!(
             "{shown}: {} for data, {} of swap",
-            display_size(args.size),
-            display_size(args.swap)
+            display_size(size),
+            display_size(swap)
         )
     })
 }
 
+/// What can be told of the drive itself, in words and as JSON.
+fn describe(header: Option<(&Path, ImageInfo)>, opened: &Opened) -> (String, serde_json::Value) {
+    if let Some((path, header)) = header {
+        let mut text = header.uuid();
+        if !header.label().is_empty() {
+            text += &format!(", label {}", header.label());
+        }
+        let value = json!({ "image": path.display().to_string(), "uuid": header.uuid(), "label": header.label() });
+        return (text, value);
+    }
+    let info = opened.controller();
+    let text = [&info.model, &info.firmware, &info.serial]
+        .into_iter()
+        .filter(|text| !text.is_empty())
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    let value = json!({
+        "model": info.model,
+        "firmware": info.firmware,
+        "serial": info.serial,
+        "mdts_bytes": info.mdts_bytes,
+    });
+    (text, value)
+}
+
 fn info(args: &InfoArgs, output: &Output) -> anyhow::Result<()> {
-    let shown = args.image.display().to_string();
-    let header = image::info(&args.image).map_err(host::of_image(&args.image))?;
-    let opened = Opened::open(&args.image, noise::Path::Fast)?;
+    let DriveArgs { location, host } = &args.drive;
+    let header = match location {
+        Location::Image(path) => {
+            let header = image::info(path).map_err(host::of_image(path))?;
+            Some((path.as_path(), header))
+        }
+        _ => None,
+    };
+    let opened = Opened::open(location, host, false)?;
+    let (described, mut value) = describe(header, &opened);
+    let nsid = opened.nsid();
+    let namespace: Namespace = opened
+        .controller()
+        .namespace(nsid)
+        .context("the namespace is gone")?
+        .clone();
     let store = opened
         .wait(async { Ok::<_, std::convert::Infallible>(opened.session.store().info().await) })?;
     let mut blobs = opened.session.store().list();
@@ -128,33 +221,32 @@ fn info(args: &InfoArgs, output: &Output) -> anyhow::Result<()> {
             })
         })
         .collect();
-    let mode = match header.metadata_mode() {
-        MetadataMode::NvmeMetadata => "NVMe metadata",
-        MetadataMode::SecondHalf => "second half of the LBA space",
+    let mode = match namespace.metadata_size() {
+        0 => "second half of the LBA space",
+        _ => "NVMe metadata",
     };
     let free = u64::from(store.free_clusters) * store.cluster_bytes;
-    let value = json!({
-        "image": shown,
-        "uuid": header.uuid(),
-        "label": header.label(),
-        "block_bytes": header.block_size(),
-        "data_bytes": u64::from(store.clusters) * store.cluster_bytes,
+    let size = u64::from(store.clusters) * store.cluster_bytes;
+    let common = json!({
+        "drive": location.to_string(),
+        "nsid": nsid,
+        "block_bytes": namespace.block_size(),
+        "data_bytes": size,
         "free_bytes": free,
         "metadata": mode,
         "blobs": rows,
     });
+    if let (Some(value), serde_json::Value::Object(common)) = (value.as_object_mut(), common) {
+        value.extend(common);
+    }
     opened.close()?;
     output.result(&value, || {
         let mut text = format!(
-            "{shown}: {}, blocks of {} bytes, {} free of {}\nsecure computing metadata: {mode}",
-            header.uuid(),
-            header.block_size(),
+            "{location}: {described}\nblocks of {} bytes, {} free of {}\nsecure computing metadata: {mode}",
+            namespace.block_size(),
             display_size(free),
-            display_size(u64::from(store.clusters) * store.cluster_bytes),
+            display_size(size),
         );
-        if !header.label().is_empty() {
-            text += &format!("\nlabel {}", header.label());
-        }
         for blob in &blobs {
             let (register, params) = blob.sc.map_or((String::new(), ""), |sc| {
                 (
@@ -168,5 +260,37 @@ fn info(args: &InfoArgs, output: &Output) -> anyhow::Result<()> {
             );
         }
         text
+    })
+}
+
+fn discovered(args: &DiscoverArgs, output: &Output) -> anyhow::Result<()> {
+    let address = &args.address;
+    let options = args.host.connect_options()?;
+    let entries = host::runtime()?
+        .block_on(discover(address, &options))
+        .with_context(|| format!("cannot ask {}:{}", address.host, address.port))?;
+    let drives: Vec<Address> = entries
+        .iter()
+        .filter_map(|entry| {
+            Some(Address {
+                host: entry.traddr(),
+                port: entry.trsvcid().parse().ok()?,
+                nqn: entry.subnqn()?.to_owned(),
+            })
+        })
+        .filter(|drive| drive.nqn != DISCOVERY_NQN)
+        .collect();
+    let rows: Vec<_> = drives
+        .iter()
+        .map(|drive| {
+            json!({ "drive": drive.to_string(), "nqn": drive.nqn, "host": drive.host, "port": drive.port })
+        })
+        .collect();
+    output.result(&json!({ "drives": rows }), || {
+        if drives.is_empty() {
+            return format!("{}:{} shows this host no drive", address.host, address.port);
+        }
+        let lines: Vec<String> = drives.iter().map(Address::to_string).collect();
+        lines.join("\n")
     })
 }

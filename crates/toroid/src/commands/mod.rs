@@ -3,9 +3,11 @@
 pub mod demo;
 pub mod drive;
 pub mod keys;
+pub mod map;
 pub mod objects;
 pub mod params;
 pub mod program;
+pub mod raw;
 pub mod run;
 pub mod sample;
 pub mod serve;
@@ -35,8 +37,8 @@ pub fn open(path: &Path) -> anyhow::Result<BufReader<File>> {
     Ok(BufReader::with_capacity(1 << 20, file))
 }
 
-/// Reads a file of at most `limit` bytes whole.
-pub fn read_limited(path: &Path, limit: usize) -> anyhow::Result<Vec<u8>> {
+/// Reads a file of at most `limit` bytes, which `what` has at most, whole.
+pub fn read_limited(path: &Path, limit: usize, what: &str) -> anyhow::Result<Vec<u8>> {
     let shown = path.display();
     let mut bytes = Vec::new();
     open(path)?
@@ -45,7 +47,7 @@ pub fn read_limited(path: &Path, limit: usize) -> anyhow::Result<Vec<u8>> {
         .with_context(|| format!("cannot read {shown}"))?;
     anyhow::ensure!(
         bytes.len() <= limit,
-        "{shown} is longer than {limit} bytes, the most that a program has"
+        "{shown} is longer than {limit} bytes, the most for {what}"
     );
     Ok(bytes)
 }

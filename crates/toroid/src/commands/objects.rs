@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde_json::json;
 use toroid_client::session::{StoredSample, public_key};
-use toroid_isa::{Instruction, Program, TestVector, VrNumber, VrType};
+use toroid_isa::{Instruction, Program, TestVector, VrNumber};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::KeyTag;
-use toroid_tfhe::noise;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::serialize::{self, HEADER_BYTES, Header, Kind, ObjectReader};
 
@@ -17,14 +16,15 @@ use super::keys::NO_TAG;
 use super::program::assemble_file;
 use super::{open, parse_param_set, read_limited, write_file};
 use crate::host::Opened;
-use crate::output::{Output, power_of_two};
+use crate::location::DriveArgs;
+use crate::output::{Output, power_of_two, usage};
 use crate::progress;
 
 /// Arguments of `toroid put`.
 #[derive(clap::Args)]
 pub struct PutArgs {
-    /// The drive image.
-    image: PathBuf,
+    #[command(flatten)]
+    drive: DriveArgs,
     /// Keys, samples, programs (text or binary), in any number.
     #[arg(required = true)]
     files: Vec<PathBuf>,
@@ -42,8 +42,8 @@ pub struct PutArgs {
 /// Arguments of `toroid get`.
 #[derive(clap::Args)]
 pub struct GetArgs {
-    /// The drive image.
-    image: PathBuf,
+    #[command(flatten)]
+    drive: DriveArgs,
     /// Register of the sample, such as cow:0:2.
     register: VrNumber,
     /// File for the sample.
@@ -57,8 +57,8 @@ pub struct GetArgs {
 /// Arguments of `toroid delete`.
 #[derive(clap::Args)]
 pub struct DeleteArgs {
-    /// The drive image.
-    image: PathBuf,
+    #[command(flatten)]
+    drive: DriveArgs,
     /// Registers, such as cow:0:2, tv:0:0, prg:0:0 or key:0:1.
     #[arg(required = true)]
     registers: Vec<VrNumber>,
@@ -150,7 +150,7 @@ fn content(path: &Path, args: &PutArgs) -> anyhow::Result<Content> {
         };
     }
     let (program, test_vectors) = if start.starts_with(b"TSCP") {
-        let bytes = read_limited(path, toroid_isa::MAX_ENCODED_BYTES)?;
+        let bytes = read_limited(path, toroid_isa::MAX_ENCODED_BYTES, "a program")?;
         (toroid_isa::decode(&bytes).with_context(shown)?, Vec::new())
     } else {
         let assembly = assemble_file(path)?;
@@ -170,7 +170,7 @@ fn content(path: &Path, args: &PutArgs) -> anyhow::Result<Content> {
 }
 
 /// The parameter set that a key id is in use with on the drive.
-fn params_on_drive(opened: &Opened, key_id: u32) -> anyhow::Result<&'static ParamSet> {
+pub fn params_on_drive(opened: &Opened, key_id: u32) -> anyhow::Result<&'static ParamSet> {
     opened
         .session
         .store()
@@ -184,7 +184,7 @@ fn params_on_drive(opened: &Opened, key_id: u32) -> anyhow::Result<&'static Para
 
 /// Refuses an object of another parameter set than the one that its key id is in use with on the drive: the registers
 /// are empty when a command opens the drive, so that it would not notice before the program is run.
-fn check_params(opened: &Opened, register: VrNumber, params: &ParamSet) -> anyhow::Result<()> {
+pub fn check_params(opened: &Opened, register: VrNumber, params: &ParamSet) -> anyhow::Result<()> {
     let other = opened
         .session
         .store()
@@ -217,11 +217,12 @@ pub fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
         .iter()
         .filter(|(_, content)| matches!(content, Content::Sample(_)))
         .count();
-    anyhow::ensure!(
-        samples <= 1,
-        "{samples} samples for one register: put them one by one"
-    );
-    let opened = Opened::open(&args.image, noise::Path::Fast)?;
+    if samples > 1 {
+        return Err(usage(format!(
+            "{samples} samples for one register: put them one by one"
+        )));
+    }
+    let opened = Opened::open(&args.drive.location, &args.drive.host, false)?;
     let mut stored = Vec::new();
     for (path, content) in contents {
         let shown = path.display().to_string();
@@ -299,7 +300,7 @@ fn put_file(
 
 /// Runs `toroid delete`.
 pub fn delete(args: &DeleteArgs, output: &Output) -> anyhow::Result<()> {
-    let opened = Opened::open(&args.image, noise::Path::Fast)?;
+    let opened = Opened::open(&args.drive.location, &args.drive.host, false)?;
     for register in &args.registers {
         opened.wait(opened.session.delete(*register))?;
     }
@@ -312,17 +313,18 @@ pub fn delete(args: &DeleteArgs, output: &Output) -> anyhow::Result<()> {
 
 /// Runs `toroid get`.
 pub fn get(args: &GetArgs, output: &Output) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        matches!(args.register.ty(), VrType::TlweCor | VrType::TlweCow),
-        "{} is no register of a sample: only samples are fetched",
-        args.register
-    );
+    if !args.register.ty().is_sample() {
+        return Err(usage(format!(
+            "{} is no register of a sample: only samples are fetched",
+            args.register
+        )));
+    }
     anyhow::ensure!(
         args.force || !args.out.exists(),
         "{} exists; --force replaces it",
         args.out.display()
     );
-    let opened = Opened::open(&args.image, noise::Path::Fast)?;
+    let opened = Opened::open(&args.drive.location, &args.drive.host, false)?;
     let sample = opened.wait(opened.session.get_sample(args.register))?;
     opened.close()?;
     save_sample(&args.out, args.force, &sample, NO_TAG)?;

@@ -40,7 +40,7 @@ pub struct DisasmArgs {
 
 /// Assembles a source file, with the files of values beside it, and verifies the program as far as it goes without a drive.
 pub fn assemble_file(path: &Path) -> anyhow::Result<Assembly> {
-    let bytes = read_limited(path, toroid_isa::MAX_SOURCE_BYTES)?;
+    let bytes = read_limited(path, toroid_isa::MAX_SOURCE_BYTES, "a program")?;
     let text = String::from_utf8(bytes)
         .with_context(|| format!("{} is no text of a program", path.display()))?;
     let mut assembly = match toroid_isa::assemble(&text) {
@@ -111,7 +111,7 @@ pub fn assemble(args: &AsmArgs, output: &Output) -> anyhow::Result<()> {
 /// Runs `toroid disasm`.
 pub fn disassemble(args: &DisasmArgs, output: &Output) -> anyhow::Result<()> {
     let shown = args.program.display();
-    let bytes = read_limited(&args.program, toroid_isa::MAX_ENCODED_BYTES)?;
+    let bytes = read_limited(&args.program, toroid_isa::MAX_ENCODED_BYTES, "a program")?;
     let program = toroid_isa::decode(&bytes).with_context(|| shown.to_string())?;
     let text = toroid_isa::disassemble(&program, &Default::default());
     output.result(&json!({ "text": text }), || text.trim_end().to_owned())

@@ -1,22 +1,26 @@
 //! `toroid run`: compute-on-write and compute-on-read.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use anyhow::Context;
+use toroid_client::session::SessionError;
+use toroid_drive::bridge::status::KEY_MISSING;
 use toroid_isa::{VrNumber, VrType};
-use toroid_tfhe::noise;
+use toroid_nvme::Status;
 
 use super::keys::NO_TAG;
 use super::objects::{header_noise, read_sample, report_sample, sample_encoding, save_sample};
-use crate::host::Opened;
-use crate::output::Output;
+use crate::host::{self, Opened};
+use crate::location::DriveArgs;
+use crate::output::{Output, usage};
 use crate::progress;
 
 /// Arguments of `toroid run`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The drive image, with keys, test vectors, program and the other samples on it.
-    image: PathBuf,
+    #[command(flatten)]
+    drive: DriveArgs,
     /// Register whose access triggers the program: cow:KEY:DATA is written, cor:KEY:DATA is read.
     register: VrNumber,
     /// The sample to write into a cow register.
@@ -33,42 +37,63 @@ pub struct Args {
     force: bool,
 }
 
+/// Whether a trigger may have failed for want of keys: a block device does not tell.
+fn lacks_keys(error: &SessionError) -> bool {
+    host::status_of(error)
+        .is_some_and(|status| [KEY_MISSING, Status::INTERNAL_ERROR].contains(&status))
+}
+
+/// Has the drive load its registers of a key id.
+fn load(opened: &Opened, key_id: u32, with_keys: bool, output: &Output) -> anyhow::Result<()> {
+    let session = &opened.session;
+    let bar = progress::bar(output, "loading virtual registers");
+    let transfer = progress::transfer(&bar);
+    // What failed before is no failure of the load.
+    opened.new_failure();
+    let loaded = match opened.is_shared() {
+        true => opened.wait(session.reload(key_id, with_keys, &transfer)),
+        false => opened.wait(session.load(key_id, &transfer)),
+    };
+    loaded.context("cannot load the drive's registers")?;
+    bar.finish_and_clear();
+    // The log of a shared drive has failures of others; there the trigger tells what is missing.
+    match opened.new_failure() {
+        Some(reason) if !opened.is_shared() => {
+            anyhow::bail!("the drive could not load a register: {reason}")
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Loads the drive's registers, triggers the program and fetches the result.
 pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
     let register = args.register;
     let trigger = match (register.ty(), &args.write) {
         (VrType::TlweCow, Some(path)) => Some((path, read_sample(path)?)),
         (VrType::TlweCow, None) => {
-            anyhow::bail!("{register} triggers when it is written: give --write SAMPLE")
+            return Err(usage(format!(
+                "{register} triggers when it is written: give --write SAMPLE"
+            )));
         }
         (VrType::TlweCor, None) => None,
         (VrType::TlweCor, Some(_)) => {
-            anyhow::bail!("{register} triggers when it is read: leave out --write")
+            return Err(usage(format!(
+                "{register} triggers when it is read: leave out --write"
+            )));
         }
-        _ => anyhow::bail!(
-            "{register} is no register of a sample; expected cow:KEY:DATA or cor:KEY:DATA"
-        ),
+        _ => {
+            return Err(usage(format!(
+                "{register} is no register of a sample; expected cow:KEY:DATA or cor:KEY:DATA"
+            )));
+        }
     };
     anyhow::ensure!(
         args.force || !args.out.exists(),
         "{} exists; --force replaces it",
         args.out.display()
     );
-    let path = if args.exact {
-        noise::Path::Exact
-    } else {
-        noise::Path::Fast
-    };
-    let opened = Opened::open(&args.image, path)?;
+    let opened = Opened::open(&args.drive.location, &args.drive.host, args.exact)?;
     let session = &opened.session;
-    let bar = progress::bar(output, "loading virtual registers");
-    opened
-        .wait(session.load(register.key_id(), &progress::transfer(&bar)))
-        .context("cannot load the drive's registers")?;
-    bar.finish_and_clear();
-    if let Some(entry) = opened.drive.error_log().first() {
-        anyhow::bail!("the drive could not load a register: {}", entry.reason);
-    }
     anyhow::ensure!(
         session
             .find(VrNumber::program(register.key_id())?)
@@ -77,28 +102,44 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         register.key_id()
     );
     let mut tag = NO_TAG;
-    if let Some((path, (header, bytes))) = trigger {
-        tag = header.tag;
-        let encoding = sample_encoding(&header, path)?;
-        opened.wait(session.put_sample(
-            register,
-            header.params,
-            &bytes,
-            encoding,
-            header_noise(&header),
-        ))?;
+    let trigger = match trigger {
+        Some((path, (header, bytes))) => {
+            tag = header.tag;
+            let encoding = sample_encoding(&header, path)?;
+            Some((header, bytes, encoding))
+        }
+        None => None,
+    };
+    let call = async || {
+        if let Some((header, bytes, encoding)) = &trigger {
+            let noise = header_noise(header);
+            session
+                .put_sample(register, header.params, bytes, *encoding, noise)
+                .await?;
+        }
+        session.get_sample(register).await
+    };
+    // A drive that others use has its keys, as a rule, and they are long.
+    load(&opened, register.key_id(), !opened.is_shared(), output)?;
+    let started = Instant::now();
+    let mut result = opened.wait_for(call());
+    if opened.is_shared() && result.as_ref().is_err_and(lacks_keys) {
+        load(&opened, register.key_id(), true, output)?;
+        result = opened.wait_for(call());
     }
-    let result = opened.wait(session.get_sample(register))?;
+    let trigger_ms = started.elapsed().as_secs_f64() * 1e3;
+    let result = opened.wait(async { result })?;
     anyhow::ensure!(
         result.sc.computed(),
         "the drive did not run a program for {register}"
     );
-    if let Some(last) = opened.drive.program_runs().last() {
-        output.line(format!(
+    match opened.program_run() {
+        Some(run) => output.line(format!(
             "{} instructions in {:.1} ms",
-            last.instructions.len(),
-            last.duration.as_secs_f64() * 1e3
-        ));
+            run.instructions.len(),
+            run.duration.as_secs_f64() * 1e3
+        )),
+        None => output.line(format!("the drive answered after {trigger_ms:.1} ms")),
     }
     opened.close()?;
     save_sample(&args.out, args.force, &result, tag)?;

@@ -1,0 +1,401 @@
+//! Drives over NVMe/TCP: the same results as in process, by the client and by the blocks that `dd` would move.
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
+
+mod common;
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use toroid_drive::image::Image;
+use toroid_drive::{Drive, DriveConfig};
+use toroid_engine::backend::cpu::CpuBackend;
+use toroid_nvme::auth::{AuthHash, Secret};
+use toroid_nvme::tcp::client::{Address, ConnectOptions, TcpHost};
+use toroid_nvme::tcp::server::serve;
+use toroid_nvme::tcp::target::{AllowedHost, Hosts, Limits, Subsystem, Target};
+use toroid_nvme::{Host, read_blocks, write_blocks};
+use toroid_tfhe::noise;
+use toroid_tfhe::serialize::{Header, ObjectReader};
+
+use common::Place;
+
+const NQN: &str = "nqn.2024-01.io.example:drive";
+const HOST: &str = "nqn.2024-01.io.example:host";
+const BLOCK: usize = 4096;
+
+/// A drive that this process serves, in exact arithmetic.
+struct Served {
+    address: SocketAddr,
+    drive: Arc<Drive>,
+    stop: Option<oneshot::Sender<()>>,
+    task: Option<JoinHandle<std::io::Result<()>>>,
+    runtime: Runtime,
+}
+
+impl Served {
+    fn new(image: &Path, hosts: Hosts) -> Served {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let config = DriveConfig::new(Arc::new(CpuBackend::new(noise::Path::Exact)));
+        let drive = Arc::new(Drive::open(Image::open(image).unwrap(), config).unwrap());
+        let behind = Arc::clone(&drive);
+        let subsystem = Subsystem {
+            nqn: NQN.into(),
+            storage: Arc::new(move |_: &str| Ok(Arc::clone(&behind) as Arc<dyn Host>)),
+            hosts,
+        };
+        let target = Target::new(vec![subsystem], Limits::default(), None).unwrap();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let task = runtime.spawn(serve(listener, target, 64, async {
+            let _ = stopped.await;
+        }));
+        Served {
+            address,
+            drive,
+            stop: Some(stop),
+            task: Some(task),
+            runtime,
+        }
+    }
+
+    fn url(&self) -> String {
+        format!("nvme+tcp://{}/{NQN}", self.address)
+    }
+
+    fn connect(&self) -> TcpHost {
+        let address: Address = self.url().parse().unwrap();
+        let options = ConnectOptions::new(HOST, [7; 16]);
+        self.runtime
+            .block_on(TcpHost::connect(&address, &options))
+            .unwrap()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.stop.take().map(|stop| stop.send(()));
+        if let Some(task) = self.task.take() {
+            let _ = self.runtime.block_on(task);
+        }
+        self.drive.shutdown().unwrap();
+    }
+}
+
+fn sample(path: &Path) -> (Header, Vec<u8>) {
+    let (header, bytes) = ObjectReader::new(File::open(path).unwrap())
+        .unwrap()
+        .read_all()
+        .unwrap();
+    (header, bytes.to_vec())
+}
+
+/// Samples whose words, noise and failure probability are the same; a drive keeps no tags.
+fn assert_same(place: &Place, one: &str, other: &str) {
+    let (one, other) = (sample(&place.path(one)), sample(&place.path(other)));
+    assert!(one.1 == other.1, "the words differ");
+    let figures = |header: &Header| {
+        (
+            header.params.name,
+            header.encoding,
+            header.log2_variance,
+            header.log2_failure,
+        )
+    };
+    assert_eq!(figures(&one.0), figures(&other.0));
+}
+
+const KEYS: &str = "keys/bootstrapping.key keys/key-switching.key";
+
+fn place() -> Place {
+    let place = Place::new();
+    place.ok("keys generate --params tiny");
+    place.ok("encrypt 3 --out x.ct");
+    place.ok("encrypt -2 --out y.ct");
+    place.copy_example("crates/isa/examples/multiply.tasm");
+    place
+}
+
+fn format(place: &Place, image: &str, metadata: &str) {
+    place.ok(&format!(
+        "drive format {image} --size 32MiB --swap 16MiB --metadata {metadata}"
+    ));
+}
+
+#[test]
+fn every_way_gives_the_same_result() {
+    let place = place();
+    format(&place, "local.img", "second-half");
+    place.ok(&format!("put local.img {KEYS} multiply.tasm"));
+    place.ok("put local.img x.ct --as cor:0:1");
+    place.ok("run local.img cow:0:2 --write y.ct --out local.ct --exact");
+    assert_eq!(place.decrypted("local.ct"), -6);
+    for metadata in ["second-half", "nvme"] {
+        let image = format!("{metadata}.img");
+        format(&place, &image, metadata);
+        {
+            let served = Served::new(&place.path(&image), Hosts::Any);
+            let url = served.url();
+            place.ok(&format!("put {url} {KEYS} multiply.tasm"));
+            place.ok(&format!("put {url} x.ct --as cor:0:1"));
+            place.ok(&format!("run {url} cow:0:2 --write y.ct --out first.ct"));
+            assert_same(&place, "local.ct", "first.ct");
+            // The program has used up the register of x, and is loaded when x is read again.
+            place.ok(&format!("run {url} cow:0:2 --write y.ct --out second.ct"));
+            assert_same(&place, "local.ct", "second.ct");
+            place.ok(&format!("get {url} cow:0:2 --out got.ct"));
+            assert_same(&place, "local.ct", "got.ct");
+        }
+        // Another run of the drive: its registers are empty, and the keys must be loaded.
+        let served = Served::new(&place.path(&image), Hosts::Any);
+        let url = served.url();
+        place.ok(&format!(
+            "run {url} cow:0:2 --write y.ct --out third.ct --digests header,data"
+        ));
+        assert_same(&place, "local.ct", "third.ct");
+        for name in ["first", "second", "third", "got"] {
+            fs::remove_file(place.path(&format!("{name}.ct"))).unwrap();
+        }
+    }
+}
+
+/// What a host does that has nothing but the blocks.
+#[test]
+fn blocks_alone_compute() {
+    let place = place();
+    format(&place, "local.img", "second-half");
+    place.ok(&format!("put local.img {KEYS} multiply.tasm"));
+    place.ok("put local.img x.ct --as cor:0:1");
+    place.ok("run local.img cow:0:2 --write y.ct --out local.ct --exact");
+    for (name, register) in [("x", "cor:0:1"), ("y", "cow:0:2")] {
+        place.ok(&format!(
+            "raw pack {name}.ct {register} --out-data {name}.data --out-metadata {name}.meta --extended {name}.ext"
+        ));
+    }
+    for metadata in ["second-half", "nvme"] {
+        let image = format!("{metadata}.img");
+        format(&place, &image, metadata);
+        let served = Served::new(&place.path(&image), Hosts::Any);
+        let url = served.url();
+        place.ok(&format!("put {url} {KEYS} multiply.tasm"));
+        let host = served.connect();
+        let read = |name: &str| fs::read(place.path(name)).unwrap();
+        let mut at = Value::Null;
+        for (name, register) in [("x", "cor:0:1"), ("y", "cow:0:2")] {
+            let reserved = place.json(&format!("reserve {url} {register}"));
+            assert_eq!(reserved, place.json(&format!("drive map {url} {register}")));
+            // Room that is there stays where it is.
+            assert_eq!(reserved, place.json(&format!("reserve {url} {register}")));
+            at = reserved["objects"][0].clone();
+            let lba = at["lba"].as_u64().unwrap();
+            let write = |lba, data: Vec<u8>, metadata: Vec<u8>| {
+                served
+                    .runtime
+                    .block_on(write_blocks(&host, 1, lba, &data, &metadata, false))
+                    .unwrap();
+            };
+            match at["metadata_lba"].as_u64() {
+                Some(metadata_lba) => {
+                    write(metadata_lba, read(&format!("{name}.meta")), Vec::new());
+                    write(lba, read(&format!("{name}.data")), Vec::new());
+                }
+                None => {
+                    let extended = read(&format!("{name}.ext"));
+                    let (data, metadata): (Vec<_>, Vec<_>) = extended
+                        .chunks_exact(BLOCK + 64)
+                        .map(|block| block.split_at(BLOCK))
+                        .unzip();
+                    write(lba, data.concat(), metadata.concat());
+                }
+            }
+        }
+        let blocks = |lba: &str| {
+            let lba = at[lba].as_u64().unwrap();
+            served
+                .runtime
+                .block_on(read_blocks(&host, 1, lba, at["blocks"].as_u64().unwrap()))
+                .unwrap()
+        };
+        let result = blocks("lba");
+        if metadata == "second-half" {
+            fs::write(place.path("r.data"), result.data).unwrap();
+            fs::write(place.path("r.meta"), blocks("metadata_lba").data).unwrap();
+            place.ok("raw unpack r.data r.meta --out r.ct --force");
+        } else {
+            let (data, metadata) = (result.data.chunks(BLOCK), result.metadata.chunks(64));
+            let extended: Vec<u8> = data
+                .zip(metadata)
+                .flat_map(|(d, m)| [d, m].concat())
+                .collect();
+            fs::write(place.path("r.ext"), extended).unwrap();
+            place.ok("raw unpack --extended r.ext --out r.ct --force");
+        }
+        assert_same(&place, "local.ct", "r.ct");
+        assert_eq!(place.decrypted("r.ct"), -6);
+        drop(host);
+        // What was written without the store is an object of the store.
+        place.ok(&format!("get {url} cow:0:2 --out got.ct --force"));
+        assert_same(&place, "local.ct", "got.ct");
+    }
+}
+
+#[test]
+fn the_demo_runs_on_a_drive_that_is_there() {
+    let place = Place::new();
+    for metadata in ["second-half", "nvme"] {
+        let image = format!("{metadata}.img");
+        format(&place, &image, metadata);
+        let demo = |drive: &str, options: &str| {
+            let value = place.json(&format!(
+                "demo --drive {drive} --params tiny -x 3 -y -2 {options}"
+            ));
+            assert_eq!(value["result"], -6, "{value}");
+            value
+        };
+        assert!(demo(&image, "")["program_ms"].as_f64().unwrap() > 0.0);
+        let served = Served::new(&place.path(&image), Hosts::Any);
+        let url = served.url();
+        for options in ["", "--digests header", "--key-id 77"] {
+            let value = demo(&url, options);
+            let key_id = if options.contains("77") { 77 } else { 0 };
+            assert_eq!(value["key_id"], key_id);
+            assert!(value["trigger_ms"].as_f64().unwrap() > 0.0);
+            assert_eq!(value["program_ms"], Value::Null);
+            assert_eq!(value["commands"].as_array().unwrap().len(), 14);
+        }
+        assert_eq!(place.registers(&url), [] as [&str; 0]);
+    }
+    // Made once, for this user.
+    let id = fs::read_to_string(place.path("config/toroid/hostid"));
+    if !Path::new("/etc/nvme/hostnqn").exists() {
+        assert_eq!(id.unwrap().trim().len(), 36);
+    }
+    place.fails(2, "demo --drive a.img --image b.img", &["--image"]);
+}
+
+#[test]
+fn a_drive_elsewhere_says_what_is_wrong() {
+    let place = place();
+    format(&place, "d.img", "second-half");
+    let served = Served::new(&place.path("d.img"), Hosts::Any);
+    let (url, port) = (served.url(), served.address.port());
+    let found = place.json(&format!("drive discover nvme+tcp://127.0.0.1:{port}"));
+    assert_eq!(found["drives"][0]["drive"], url);
+    place.ok(&format!("put {url} multiply.tasm --params tiny"));
+    place.ok(&format!("put {url} x.ct --as cor:0:1"));
+    for (code, line, words) in [
+        // The drive's own words, not only the status.
+        (
+            1,
+            format!("run {url} cow:0:2 --write y.ct --out r.ct"),
+            &["bootstrapping key", "cannot run"][..],
+        ),
+        (
+            2,
+            format!("run {url} cow:0:2 --write y.ct --out r.ct --exact"),
+            &["--exact"],
+        ),
+        (1, format!("get {url} cow:0:9 --out r.ct"), &["cow:0:9"]),
+        (
+            1,
+            format!("drive info {url} --nsid 5"),
+            &["no namespace 5", "1"],
+        ),
+        (1, format!("drive info {url}2"), &["Connect"]),
+        (
+            2,
+            format!("drive info nvme+tcp://127.0.0.1:{port}"),
+            &["names no drive", "drive discover"],
+        ),
+        (
+            2,
+            "drive info http://127.0.0.1/".to_owned(),
+            &["nvme+tcp://HOST:PORT/NQN"],
+        ),
+        (
+            1,
+            format!("drive info nvme+tcp://127.0.0.1:1/{NQN}"),
+            &["cannot connect", "refused"],
+        ),
+        (1, format!("drive format {url}"), &["--force"]),
+        (
+            2,
+            format!("drive format {url} --force --size 1GiB"),
+            &["--size"],
+        ),
+        (2, format!("drive info {url} --host-id 12"), &["no UUID"]),
+        (
+            2,
+            format!("reserve {url} tv:0:1"),
+            &["tv:0:1", "cow:KEY:DATA"],
+        ),
+        (
+            1,
+            format!("reserve {url} cow:9:1"),
+            &["key id 9", "--params"],
+        ),
+        (2, "raw pack x.ct cor:0:1".to_owned(), &["--out-data"]),
+        (
+            1,
+            "raw unpack x.ct y.ct --out r.ct".to_owned(),
+            &["x.ct", "TSCM"],
+        ),
+    ] {
+        place.fails(code, &line, words);
+    }
+    assert!(!place.path("r.ct").exists());
+    place.ok(&format!("drive format {url} --force"));
+    assert_eq!(place.registers(&url), [] as [&str; 0]);
+    assert_eq!(
+        place.json(&format!("drive map {url}"))["objects"],
+        Value::Array(Vec::new())
+    );
+}
+
+#[test]
+fn hosts_and_drives_authenticate() {
+    let place = place();
+    format(&place, "d.img", "nvme");
+    let secrets = [(); 2].map(|()| Secret::generate(AuthHash::Sha256).unwrap());
+    for (name, secret) in ["host", "controller"].into_iter().zip(&secrets) {
+        fs::write(place.path(name), secret.to_text().as_bytes()).unwrap();
+    }
+    let [secret, controller_secret] = secrets.map(Some);
+    let allowed = AllowedHost {
+        nqn: HOST.into(),
+        secret,
+        controller_secret,
+    };
+    let served = Served::new(&place.path("d.img"), Hosts::Listed(vec![allowed]));
+    let url = served.url();
+    let both = "--host-secret host --controller-secret controller";
+    place.ok(&format!(
+        "put {url} x.ct --as cor:0:1 --host-nqn {HOST} {both}"
+    ));
+    for (options, word) in [
+        (both.to_owned(), "Invalid Host"),
+        (format!("--host-nqn {HOST}"), "secret"),
+        (
+            format!("--host-nqn {HOST} --host-secret controller"),
+            "authentication",
+        ),
+        (
+            format!("--host-nqn {HOST} --host-secret host --controller-secret host"),
+            "authentication",
+        ),
+        (format!("--host-nqn {HOST} --host-secret x.ct"), "x.ct"),
+    ] {
+        place.fails(1, &format!("drive info {url} {options}"), &[word]);
+    }
+}
