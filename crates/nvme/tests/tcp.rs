@@ -160,14 +160,20 @@ async fn every_io_command_and_its_failures() {
         blocks: 1.into(),
         slba: 0.into(),
     };
-    let deallocate = Request {
-        sqe: Sqe::deallocate(0, 1, 0),
-        data: range.as_bytes().to_vec(),
-        metadata: Vec::new(),
-    };
-    assert!(host.submit(deallocate).await.cqe.status().is_success());
-    let read = read_blocks(&host, 1, 0, 1).await.unwrap();
-    assert!(read.data == [0; 4096]);
+    // The list alone, or in a buffer that has room for the longest.
+    for room in [16, 4096] {
+        write_blocks(&host, 1, 0, &bytes, &[], false).await.unwrap();
+        let mut data = range.as_bytes().to_vec();
+        data.resize(room, 0);
+        let deallocate = Request {
+            sqe: Sqe::deallocate(0, 1, 0),
+            data,
+            metadata: Vec::new(),
+        };
+        assert!(host.submit(deallocate).await.cqe.status().is_success());
+        let read = read_blocks(&host, 1, 0, 2).await.unwrap();
+        assert!(read.data[..4096] == [0; 4096] && read.data[4096..] == bytes[4096..]);
+    }
 
     served.ram.fail_nth(1, Status::UNRECOVERED_READ_ERROR);
     let failed = read_blocks(&host, 1, 0, 1).await.unwrap_err();

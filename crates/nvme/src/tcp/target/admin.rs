@@ -17,6 +17,8 @@ use crate::{
 
 /// Version 2.0 of the base specification.
 const VERSION: u32 = 0x0002_0000;
+/// NMIC: a namespace may belong to several controllers, as there is one for each connection.
+const SHARED: u8 = 1;
 /// Granularity of the keep alive timer, in units of 100 ms.
 const KAS: u16 = 1;
 /// Asynchronous Event Requests that may wait.
@@ -397,6 +399,7 @@ impl Controller {
             cns::NAMESPACE => match (nvm, other) {
                 (Some(namespace), _) => {
                     let mut identify = IdentifyNamespace::new(namespace);
+                    identify.nmic = SHARED;
                     if namespace.metadata_size() > 0 {
                         identify = identify.interleaved();
                     }
@@ -464,6 +467,7 @@ impl Controller {
                     return failed(cid, Status::INVALID_NAMESPACE);
                 }
                 let mut data = zeroes();
+                data[1] = SHARED;
                 // Namespace status: ready.
                 data[14] = 1;
                 data

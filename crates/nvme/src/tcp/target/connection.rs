@@ -18,8 +18,8 @@ use crate::fabrics::{
 use crate::tcp::pdu::{Agreed, Header, Initialize, ProtocolError, termination};
 use crate::tcp::stream::{Item, Receiver, Sender};
 use crate::{
-    Abort, BROADCAST_NSID, Command, ConnectionError, Host, Namespace, Request, Response, Sqe,
-    Status,
+    Abort, BROADCAST_NSID, Command, ConnectionError, DsmRange, Host, Namespace, Request, Response,
+    Sqe, Status,
 };
 
 /// Most bytes of data in an H2CData PDU.
@@ -1091,7 +1091,7 @@ fn to_controller(sqe: &Sqe) -> bool {
     bits & 3 == 1
 }
 
-/// An I/O command: splits extended LBAs.
+/// An I/O command: splits extended LBAs, leaves out what follows a list.
 fn io(controller: &Controller, sqe: Sqe, mut data: Vec<u8>) -> Answer {
     let cid = sqe.cid.get();
     let length = Sgl::parse(&sqe.dptr).map_or(0, Sgl::length);
@@ -1109,6 +1109,10 @@ fn io(controller: &Controller, sqe: Sqe, mut data: Vec<u8>) -> Answer {
             }
             Command::Write(_) | Command::Compare(_) if namespace.metadata_size() > 0 => {
                 (data, metadata) = separate(namespace, &data);
+            }
+            // Linux sends room for 256 ranges, however few there are.
+            Command::DatasetManagement { ranges, .. } => {
+                data.truncate(usize::from(ranges) * size_of::<DsmRange>());
             }
             _ => {}
         }

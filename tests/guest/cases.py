@@ -1,0 +1,250 @@
+"""The cases: what each needs on this machine. Their scripts, for the guest, are in cases/NAME.sh."""
+
+import base64
+import json
+import re
+import threading
+import time
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable
+
+
+def nothing(_setting):
+    pass
+
+
+def plain(setting):
+    """One drive without metadata, served to everybody."""
+    setting.format()
+    setting.serve_image()
+
+
+@dataclass
+class Case:
+    """One case. `before` starts the target, `after` checks what is left; `requests` answers the script's `host` beside those that all cases
+    have (`Setting.request`)."""
+
+    before: Callable = plain
+    after: Callable = nothing
+    variables: Callable = lambda setting: {}
+    requests: dict = field(default_factory=dict)
+    needs: set = field(default_factory=lambda: {"serve"})
+    guests: int = 1
+    # The script, where it is not the case's name.
+    script: str = ""
+    seconds: int = 120
+    # The fewest PDUs that the capture must have, and whether digests must be among them.
+    pdus: int = 20
+    digests: bool = False
+    # Whether the guest's kernel may report failed commands and lost connections.
+    errors: bool = False
+
+
+def metadata(setting):
+    setting.format(metadata="nvme")
+    setting.serve_image()
+
+
+def secret(byte):
+    """A secret of 32 bytes in the NVMe representation, without a hash: DHHC-1:00:BASE64 of the secret and its CRC-32."""
+    data = bytes(byte ^ place for place in range(32))
+    return f"DHHC-1:00:{base64.b64encode(data + zlib.crc32(data).to_bytes(4, 'little')).decode()}:"
+
+
+# The host NQNs of the guests.
+GUESTS = [f"nqn.2014-08.org.nvmexpress:uuid:3d8fe6a4-7a1c-4b3e-9d0e-0f2f3a4b5c{place:02x}" for place in range(2)]
+# Further ones, that guests take.
+HOSTS = {name: f"nqn.2026-11.example.toroid:host:{name}" for name in ("one-way", "both-ways", "open", "stranger")}
+
+
+def allow_list(setting):
+    setting.format()
+    setting.serve_image("--host", HOSTS["open"])
+
+
+def authentication(setting):
+    setting.format()
+    for name, byte in (("host", 0x11), ("controller", 0x77)):
+        path = setting.folder / f"{name}.secret"
+        path.write_text(secret(byte) + "\n")
+        path.chmod(0o600)
+    setting.serve_config(f"""
+[[subsystem]]
+nqn = "{setting.nqn}"
+
+[[subsystem.namespace]]
+nsid = 1
+image = "drive.img"
+
+[[subsystem.host]]
+nqn = "{HOSTS['one-way']}"
+secret_file = "host.secret"
+
+[[subsystem.host]]
+nqn = "{HOSTS['both-ways']}"
+secret_file = "host.secret"
+controller_secret_file = "controller.secret"
+""")
+
+
+def secrets(_setting):
+    return {"SECRET": secret(0x11), "CONTROLLER_SECRET": secret(0x77), "WRONG_SECRET": secret(0x22),
+            "ONE_WAY": HOSTS["one-way"], "BOTH_WAYS": HOSTS["both-ways"], "STRANGER": HOSTS["stranger"]}
+
+
+PARAMS, X, Y = "message4", 3, -2
+PROGRAM = Path(__file__).resolve().parents[2] / "crates" / "isa" / "examples" / "multiply.tasm"
+
+
+def upload(setting, key, host):
+    """Keys, program and x of a key id go to the drive by the client, over the network; y is packed into blocks, for the guest. The values
+    that the script needs for this key id."""
+    client = ["--host-nqn", host]
+    folder, secret_key = f"keys{key}", f"keys{key}/client.key"
+    (setting.folder / f"{key}.tasm").write_text(PROGRAM.read_text().replace(".key 0", f".key {key}"))
+    setting.cli("keys", "generate", "--params", PARAMS, "--out", folder)
+    setting.cli("encrypt", X, "--key", secret_key, "--out", f"x{key}.ct")
+    setting.cli("encrypt", Y, "--key", secret_key, "--out", f"y{key}.ct")
+    setting.cli("put", setting.url, f"{folder}/bootstrapping.key", f"{folder}/key-switching.key", f"{key}.tasm", "--key-id", key, *client)
+    setting.cli("put", setting.url, f"x{key}.ct", "--as", f"cor:{key}:1", *client)
+    place, = json.loads(setting.cli("reserve", setting.url, f"cow:{key}:2", "--json", *client))["objects"]
+    setting.cli("raw", "pack", f"y{key}.ct", f"cow:{key}:2", "--out-data", "y.data", "--out-metadata", "y.metadata",
+                "--extended", "y.extended", "--force")
+    values = {f"{name.upper()}_{key}": place[name] for name in ("lba", "blocks", "metadata_lba")}
+    for name in ("data", "metadata", "extended"):
+        values[f"Y_{name.upper()}_{key}"] = base64.b64encode((setting.folder / f"y.{name}").read_bytes()).decode()
+    return values
+
+
+def compute(setting, **options):
+    setting.format(size="512MiB", swap="64MiB", **options)
+    setting.serve_image()
+    setting.values = upload(setting, 0, GUESTS[0])
+
+
+def compute_extended(setting):
+    compute(setting, metadata="nvme")
+
+
+def tenants(setting):
+    """A drive whose two hosts have a key id each."""
+    setting.format(size="512MiB", swap="64MiB")
+    hosts = "".join(f"""
+[[subsystem.host]]
+nqn = "{host}"
+keys = [{key}]
+""" for key, host in enumerate(GUESTS))
+    setting.serve_config(f"""
+[[subsystem]]
+nqn = "{setting.nqn}"
+
+[[subsystem.namespace]]
+nsid = 1
+image = "drive.img"
+{hosts}""")
+    setting.values = {name: value for key, host in enumerate(GUESTS) for name, value in upload(setting, key, host).items()}
+
+
+def bootstraps(setting, seconds):
+    """Has the drive run its program, over and over."""
+    setting.busy = threading.Event()
+    setting.runs = []
+    until = time.monotonic() + float(seconds)
+
+    def work():
+        while not setting.busy.is_set() and time.monotonic() < until:
+            try:
+                setting.cli("run", setting.url, "cow:0:2", "--write", "y0.ct", "--out", "again.ct", "--force", "--host-nqn", GUESTS[1])
+                setting.runs.append(None)
+            except Exception as failure:
+                setting.runs.append(failure)
+                return
+    setting.worker = threading.Thread(target=work, daemon=True)
+    setting.worker.start()
+    return 0, ""
+
+
+def no_more_bootstraps(setting):
+    setting.busy.set()
+    setting.worker.join(60)
+    failures = [str(run) for run in setting.runs if run]
+    return (0 if setting.runs and not failures else 1), f"{len(setting.runs)} programs run; {failures}\n"
+
+
+def product(setting, key, *parts):
+    """Whether what the guest has read, in base64, decrypts to the product: data and metadata, or extended blocks."""
+    names = [f"product{key}.{place}" for place in range(len(parts))]
+    for name, text in zip(names, parts):
+        (setting.folder / name).write_bytes(base64.b64decode(text))
+    setting.cli("raw", "unpack", *(names if len(parts) == 2 else ["--extended", *names]), "--out", f"product{key}.ct", "--force")
+    said = setting.cli("decrypt", f"product{key}.ct", "--key", f"keys{key}/client.key")
+    return (0 if re.match(rf"{X * Y}\b", said) else 1), f"{X} * {Y} = {said}"
+
+
+def masked(setting):
+    """Three namespaces, one for everybody and two for a host each."""
+    for name in ("all", "first", "second"):
+        setting.format(f"{name}.img")
+    setting.serve_config(f"""
+[[subsystem]]
+nqn = "{setting.nqn}"
+
+[[subsystem.namespace]]
+nsid = 1
+image = "all.img"
+
+[[subsystem.namespace]]
+nsid = 2
+image = "first.img"
+hosts = ["{HOSTS['one-way']}"]
+
+[[subsystem.namespace]]
+nsid = 7
+image = "second.img"
+hosts = ["{HOSTS['both-ways']}"]
+
+[[subsystem.host]]
+nqn = "{HOSTS['one-way']}"
+
+[[subsystem.host]]
+nqn = "{HOSTS['both-ways']}"
+""")
+
+
+def meeting(count):
+    """An answer to `host meet`: when all guests have asked for it."""
+    barrier = threading.Barrier(count)
+
+    def meet(_setting):
+        barrier.wait(60)
+        return 0, ""
+    return meet
+
+
+CASES = {
+    "connect": Case(),
+    "admin": Case(),
+    "blocks": Case(digests=True),
+    "commands": Case(digests=True),
+    "filesystem": Case(digests=True),
+    "fio": Case(digests=True, pdus=1500, seconds=180),
+    "transfers": Case(digests=True),
+    "metadata": Case(before=metadata, digests=True),
+    "reset": Case(digests=True),
+    "stress": Case(),
+    "two-hosts": Case(guests=2, requests={"meet": meeting(2)}, digests=True),
+    "kill": Case(digests=True, errors=True),
+    "stall": Case(errors=True),
+    "keep-alive": Case(),
+    "allow-list": Case(before=allow_list, needs={"serve", "host"}, variables=lambda _: {"ALLOWED": HOSTS["open"], "STRANGER": HOSTS["stranger"]}),
+    "authentication": Case(before=authentication, needs={"serve", "config"}, variables=secrets),
+    "masking": Case(before=masked, needs={"serve", "config"}, variables=lambda _: {"FIRST": HOSTS["one-way"], "SECOND": HOSTS["both-ways"]}),
+    "compute": Case(before=compute, needs={"serve", "raw"}, variables=lambda setting: setting.values, requests={"product": product}),
+    "compute-extended": Case(before=compute_extended, needs={"serve", "raw"}, variables=lambda setting: setting.values,
+                             requests={"product": product}),
+    "busy": Case(script="keep-alive", before=compute, needs={"serve", "raw"}, requests={"burn": bootstraps, "burnt": no_more_bootstraps}),
+    "tenants": Case(script="compute", before=tenants, needs={"serve", "config", "raw"}, variables=lambda setting: setting.values,
+                    requests={"product": product, "meet": meeting(2)}, guests=2, errors=True),
+}
