@@ -1,4 +1,4 @@
-"""The cases: what each needs on this machine. Their scripts, for the guest, are in cases/NAME.sh."""
+"""The cases: what each does on this machine. Their scripts, for the guest, are in cases/NAME.sh."""
 
 import base64
 import json
@@ -30,7 +30,6 @@ class Case:
     after: Callable = nothing
     variables: Callable = lambda setting: {}
     requests: dict = field(default_factory=dict)
-    needs: set = field(default_factory=lambda: {"serve"})
     guests: int = 1
     # The script, where it is not the case's name.
     script: str = ""
@@ -238,13 +237,13 @@ CASES = {
     "kill": Case(digests=True, errors=True),
     "stall": Case(errors=True),
     "keep-alive": Case(),
-    "allow-list": Case(before=allow_list, needs={"serve", "host"}, variables=lambda _: {"ALLOWED": HOSTS["open"], "STRANGER": HOSTS["stranger"]}),
-    "authentication": Case(before=authentication, needs={"serve", "config"}, variables=secrets),
-    "masking": Case(before=masked, needs={"serve", "config"}, variables=lambda _: {"FIRST": HOSTS["one-way"], "SECOND": HOSTS["both-ways"]}),
-    "compute": Case(before=compute, needs={"serve", "raw"}, variables=lambda setting: setting.values, requests={"product": product}),
-    "compute-extended": Case(before=compute_extended, needs={"serve", "raw"}, variables=lambda setting: setting.values,
+    "allow-list": Case(before=allow_list, variables=lambda _: {"ALLOWED": HOSTS["open"], "STRANGER": HOSTS["stranger"]}),
+    "authentication": Case(before=authentication, variables=secrets),
+    "masking": Case(before=masked, variables=lambda _: {"FIRST": HOSTS["one-way"], "SECOND": HOSTS["both-ways"]}),
+    "compute": Case(before=compute, variables=lambda setting: setting.values, requests={"product": product}),
+    "compute-extended": Case(before=compute_extended, variables=lambda setting: setting.values,
                              requests={"product": product}),
-    "busy": Case(script="keep-alive", before=compute, needs={"serve", "raw"}, requests={"burn": bootstraps, "burnt": no_more_bootstraps}),
-    "tenants": Case(script="compute", before=tenants, needs={"serve", "config", "raw"}, variables=lambda setting: setting.values,
+    "busy": Case(script="keep-alive", before=compute, requests={"burn": bootstraps, "burnt": no_more_bootstraps}),
+    "tenants": Case(script="compute", before=tenants, variables=lambda setting: setting.values,
                     requests={"product": product, "meet": meeting(2)}, guests=2, errors=True),
 }
