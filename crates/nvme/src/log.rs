@@ -113,7 +113,7 @@ pub(crate) fn reasons_page(errors: &[ErrorInformation]) -> Vec<u8> {
     page.into_bytes()
 }
 
-/// The entries in the vendor's log page C0h, as [`reasons_page`] writes it: count, status and reason. Lines that are none are left out.
+/// The entries in the vendor's log page C0h: count, status and reason. Lines that are none are left out.
 pub fn parse_reasons(page: &[u8]) -> Vec<(u64, Status, String)> {
     let text = String::from_utf8_lossy(page);
     let entry = |line: &str| {
