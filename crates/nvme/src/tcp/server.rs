@@ -128,6 +128,9 @@ async fn run(stream: &TcpStream, connection: &mut Connection, notify: &Notify) -
     loop {
         begin(connection, &mut work);
         write(stream, connection)?;
+        if connection.has_action() {
+            continue;
+        }
         if connection.is_finished() {
             return Ok(());
         }
