@@ -65,6 +65,8 @@ pub mod csts {
     pub const RDY: u32 = 1;
     /// Controller Fatal Status.
     pub const CFS: u32 = 1 << 1;
+    /// Shutdown processing occurring.
+    pub const SHUTDOWN_OCCURRING: u32 = 1 << 2;
     /// Shutdown processing complete.
     pub const SHUTDOWN_COMPLETE: u32 = 2 << 2;
 }

@@ -37,6 +37,8 @@ const ADMIN_ENTRIES: u16 = 32;
 const READY_POLL: Duration = Duration::from_millis(20);
 /// Namespaces that are asked for at most.
 const MAX_NAMESPACES: usize = 1024;
+/// Times that the discovery log is read before its changes are too many.
+const MAX_DISCOVERY_READS: usize = 16;
 /// Bytes of a log page that one command fetches.
 const LOG_CHUNK: usize = 4096;
 
@@ -204,6 +206,9 @@ pub enum ConnectError {
     /// The authentication failed.
     #[error("authentication failed: {0}")]
     Auth(#[from] AuthError),
+    /// The discovery log changed whenever it was read.
+    #[error("the discovery log does not stay the same for as long as it takes to read it")]
+    Unsteady,
     /// The controller did not become ready.
     #[error("the controller reports a fatal error")]
     Fatal,
@@ -663,7 +668,7 @@ pub async fn discover(
     };
     let (mut admin, _) = Admin::connect(&address, options).await?;
     admin.enable().await?;
-    loop {
+    for _ in 0..MAX_DISCOVERY_READS {
         let header = admin.log_page(log_page::DISCOVERY, DISCOVERY_ENTRY).await?;
         let unknown = ConnectError::Length {
             what: "the discovery log's entries",
@@ -687,6 +692,7 @@ pub async fn discover(
             .filter_map(|entry| DiscoveryEntry::read_from_bytes(entry).ok())
             .collect());
     }
+    Err(ConnectError::Unsteady)
 }
 
 impl TcpHost {

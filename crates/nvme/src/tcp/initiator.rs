@@ -29,6 +29,8 @@ struct Pending {
     received: Vec<u8>,
     /// Bytes that the host has room for.
     expected: usize,
+    /// End of what the controller has asked for.
+    asked: usize,
     intact: bool,
 }
 
@@ -142,6 +144,7 @@ impl Connection {
                 data: later,
                 received: Vec::new(),
                 expected,
+                asked: 0,
                 intact: true,
             },
         );
@@ -274,12 +277,15 @@ impl Connection {
         let pending = self.pending.get_mut(&cid);
         let pending = pending.ok_or(ProtocolError::Header { offset: 8 })?;
         let (start, len) = (offset as usize, length as usize);
+        // Nothing twice, or a controller could have much more sent than it asks for at a time.
         let wanted = start
             .checked_add(len)
+            .filter(|_| start >= pending.asked)
             .and_then(|end| pending.data.get(start..end));
         let Some(wanted) = wanted.filter(|wanted| !wanted.is_empty()) else {
             return Err(ProtocolError::DataRange);
         };
+        pending.asked = start + len;
         let pieces = wanted.len().div_ceil(self.max_host_data);
         // Nothing is copied where one PDU takes all, the usual case.
         let mut whole = Vec::new();

@@ -136,6 +136,9 @@ async fn run(
     loop {
         begin(connection, &mut work);
         write(stream, connection)?;
+        if connection.has_action() {
+            continue;
+        }
         if connection.is_finished() {
             return Ok(());
         }

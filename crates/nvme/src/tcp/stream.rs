@@ -99,9 +99,8 @@ impl Receiver {
                     return Ok(None);
                 }
                 let header = frame.header(pending);
-                if header.is_err() || matches!(header, Ok(Header::HostData { .. })) {
-                    self.latest = pending[..frame.header].to_vec();
-                }
+                self.latest.clear();
+                self.latest.extend_from_slice(&pending[..frame.header]);
                 let header = header?;
                 self.start += frame.data_offset;
                 if frame.data > 0 {

@@ -180,6 +180,16 @@ struct Registry {
     next_connection: u64,
 }
 
+impl Registry {
+    /// Controllers of a host; not those whose host is yet to prove that it is this one, or anybody could use up what the host may have.
+    fn of_host(&self, nqn: &str) -> usize {
+        let of_host = |controller: &&Arc<Controller>| {
+            controller.host_nqn == nqn && controller.trusted.load(Ordering::Relaxed)
+        };
+        self.controllers.values().filter(of_host).count()
+    }
+}
+
 /// A subsystem could not be served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
@@ -330,6 +340,8 @@ impl Target {
         now: Instant,
     ) -> Result<Arc<Controller>, Status> {
         let (host_nqn, host_id) = host;
+        let allowed = subsystem.as_ref().and_then(|own| own.hosts.find(host_nqn)?);
+        let trusted = allowed.is_none_or(|host| host.secret.is_none());
         let storage = match &subsystem {
             None => None,
             Some(subsystem) => {
@@ -346,12 +358,8 @@ impl Target {
             }
         };
         let mut registry = self.registry();
-        let controllers = registry.controllers.values();
-        let of_host = controllers
-            .filter(|controller| controller.host_nqn == host_nqn)
-            .count();
         if registry.controllers.len() >= self.limits.controllers
-            || of_host >= self.limits.controllers_a_host
+            || registry.of_host(host_nqn) >= self.limits.controllers_a_host
         {
             return Err(Status::CONNECT_CONTROLLER_BUSY);
         }
@@ -372,6 +380,7 @@ impl Target {
             host_id,
             created: now,
             last_seen: AtomicU64::new(0),
+            trusted: AtomicBool::new(trusted),
             dead: AtomicBool::new(false),
             admin,
             state: Mutex::new(ControllerState {
@@ -381,6 +390,17 @@ impl Target {
         });
         registry.controllers.insert(id, Arc::clone(&controller));
         Ok(controller)
+    }
+
+    /// The host of a controller has authenticated. False if it has too many controllers already.
+    fn trust(&self, controller: &Controller) -> bool {
+        let registry = self.registry();
+        if controller.trusted.load(Ordering::Relaxed) {
+            return true;
+        }
+        let room = registry.of_host(&controller.host_nqn) < self.limits.controllers_a_host;
+        controller.trusted.store(room, Ordering::Relaxed);
+        room
     }
 
     fn controller(&self, id: u16) -> Option<Arc<Controller>> {
@@ -436,6 +456,8 @@ pub(crate) struct Controller {
     created: Instant,
     /// When a command of it came last, in milliseconds since it was created.
     last_seen: AtomicU64,
+    /// Its host has authenticated, or need not.
+    trusted: AtomicBool,
     dead: AtomicBool,
     admin: Arc<Queue>,
     state: Mutex<ControllerState>,

@@ -11,7 +11,7 @@ use crate::admin::{cns, csi, opcode};
 use crate::fabrics::{self, DISCOVERY_NQN, DiscoveryEntry, cc, csts, fctype, property};
 use crate::log::{self, feature, log_page};
 use crate::{
-    BROADCAST_NSID, ControllerInfo, IdentifyController, IdentifyNamespace, Request, Response, Sqe,
+    BROADCAST_NSID, ControllerInfo, Cqe, IdentifyController, IdentifyNamespace, Request, Response, Sqe,
     Status,
 };
 
@@ -118,7 +118,11 @@ impl Controller {
             state.status = if good { csts::RDY } else { csts::CFS };
         } else if was && !is {
             state.status = 0;
-            state.requests.clear();
+            // Their identifiers are free for other commands.
+            let requests = std::mem::take(&mut state.requests);
+            let aborted = |cid| Cqe::new(cid, Status::ABORT_REQUESTED, false);
+            state.completions.extend(requests.into_iter().map(aborted));
+            state.granted = 0;
             state.events.clear();
             state.reported.clear();
             state.features.clear();
@@ -127,6 +131,7 @@ impl Controller {
             return done(cid);
         }
         if value & cc::SHN != 0 && before & cc::SHN == 0 {
+            state.status |= csts::SHUTDOWN_OCCURRING;
             drop(state);
             self.end_io();
             return Answer::Flush(Response::success(cid));
@@ -136,7 +141,11 @@ impl Controller {
 
     /// What was written is on the medium, as far as it can be: shutting down is complete.
     pub(super) fn shut_down(&self) {
-        self.state().status |= csts::SHUTDOWN_COMPLETE;
+        let mut state = self.state();
+        // A reset in between has ended the shutdown too.
+        if state.status & csts::SHUTDOWN_OCCURRING != 0 {
+            state.status ^= csts::SHUTDOWN_OCCURRING | csts::SHUTDOWN_COMPLETE;
+        }
     }
 
     /// An admin command, with its data if it has any. `local` is the address that the host has connected to.

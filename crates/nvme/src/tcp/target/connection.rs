@@ -13,9 +13,10 @@ use super::{Controller, Event, Queue, Target, Wake};
 use crate::auth::{AuthCommand, AuthState, ControllerAuth, MAX_SEND_LEN};
 use crate::fabrics::{
     AUTHENTICATION_REQUIRED, CATTR_NO_FLOW_CONTROL, Connect, ConnectData, DISCOVERY_NQN,
-    FABRICS_OPCODE, Sgl, fctype, invalid_parameter,
+    FABRICS_OPCODE, Sgl, csts, fctype, invalid_parameter,
 };
 use crate::tcp::pdu::{Agreed, Header, Initialize, ProtocolError, termination};
+use crate::tcp::initiator::ADMIN_IN_CAPSULE;
 use crate::tcp::stream::{Item, Receiver, Sender};
 use crate::{
     Abort, BROADCAST_NSID, Command, ConnectionError, DsmRange, Host, Namespace, Request, Response,
@@ -302,6 +303,8 @@ impl Connection {
                 self.fail(error);
             }
         }
+        // What was answered at once has made room for others.
+        self.admit(now);
     }
 
     /// Ends the connection for a protocol error.
@@ -331,7 +334,9 @@ impl Connection {
                 offset,
                 length,
                 last,
-            } => self.host_data((cid, tag), (offset, length), data, last),
+            } if !matches!(self.phase, Phase::New) => {
+                self.host_data((cid, tag), (offset, length), data, last)
+            }
             _ => Err(ProtocolError::Sequence {
                 kind: header.kind(),
             }),
@@ -373,6 +378,15 @@ impl Connection {
         }
     }
 
+    /// Bytes of data in a command capsule; an admin queue takes as many as every controller does.
+    fn most_in_capsule(&self) -> usize {
+        let limit = self.target.limits.in_capsule_bytes as usize;
+        match &self.phase {
+            Phase::Connected(connected) if connected.qid > 0 => limit,
+            _ => limit.max(ADMIN_IN_CAPSULE),
+        }
+    }
+
     fn command(&mut self, sqe: Sqe, capsule: usize, now: Instant) -> Result<(), ProtocolError> {
         let cid = sqe.cid.get();
         if let Phase::Connected(connected) = &self.phase {
@@ -381,7 +395,7 @@ impl Connection {
         if self.commands.len() >= usize::from(self.entries()) {
             return Err(ProtocolError::DataLimit);
         }
-        if capsule > self.target.limits.in_capsule_bytes as usize {
+        if capsule > self.most_in_capsule() {
             return Err(ProtocolError::DataLimit);
         }
         if self.commands.contains_key(&cid) {
@@ -464,7 +478,11 @@ impl Connection {
         };
         let info = connected.controller.info_of_storage();
         let mut most = max_transfer(info);
-        if connected.qid > 0 {
+        if !connected.trusted {
+            // Nothing but authentication has data now.
+            most = MAX_SEND_LEN.into();
+        }
+        if connected.qid > 0 && connected.trusted {
             // An extended LBA comes with its metadata.
             most += most / 512 * 64;
         }
@@ -482,8 +500,9 @@ impl Connection {
                 continue;
             };
             let length = command.length as usize;
-            // One command always fits, however large.
-            if self.charged > 0 && self.charged + length > self.target.limits.bytes_in_flight {
+            // Data that the host has not taken yet count too; one command always fits, however large.
+            let held = self.bytes_held();
+            if held > 0 && held + length > self.target.limits.bytes_in_flight {
                 break;
             }
             self.waiting.pop_front();
@@ -638,7 +657,11 @@ impl Connection {
         };
         let storage = connected.controller.storage.clone();
         match (answer, storage) {
-            (Answer::Done(response), _) => self.respond(cid, response),
+            (Answer::Done(response), _) => {
+                self.respond(cid, response);
+                // A log page that was read, or a reset, may have released event requests.
+                self.completions();
+            }
             (Answer::Held, _) => self.completions(),
             (Answer::Storage(request), Some(host)) => {
                 let job = if connected.qid == 0 {
@@ -702,6 +725,12 @@ impl Connection {
         let auth = auth.lock().unwrap_or_else(PoisonError::into_inner);
         match auth.state() {
             AuthState::Pending => {}
+            AuthState::Authenticated if !self.target.trust(&connected.controller) => {
+                let host = &connected.controller.host_nqn;
+                tracing::warn!(host, "the host has too many controllers");
+                self.target.refused.fetch_add(1, Ordering::Relaxed);
+                self.ending = Ending::Sending;
+            }
             AuthState::Authenticated => {
                 connected.trusted = true;
                 self.handshake = None;
@@ -809,10 +838,11 @@ impl Connection {
             if controller.host_id != data.hostid {
                 return Err(invalid(offset::HOSTID, true));
             }
-            if !controller.is_ready() {
+            // Under the lock that ending the queues takes: no queue comes after the end.
+            let mut state = controller.state();
+            if controller.is_dead() || state.status & csts::RDY == 0 {
                 return Err(plain(Status::COMMAND_SEQUENCE_ERROR));
             }
-            let mut state = controller.state();
             let taken = state.queues.contains_key(&connect.qid);
             if connect.qid > state.granted || taken {
                 return Err(invalid(offset::QID, false));
@@ -858,6 +888,21 @@ impl Connection {
     /// Work for the shell, if there is any.
     pub fn action(&mut self) -> Option<Action> {
         self.actions.pop_front()
+    }
+
+    /// Commands under way, with those that wait for an event.
+    pub fn in_flight(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Bytes of data that commands under way hold, and those that wait to be sent.
+    pub fn bytes_held(&self) -> usize {
+        self.charged + self.sender.queued()
+    }
+
+    /// Whether there is work for the shell: sending makes room for commands that wait.
+    pub fn has_action(&self) -> bool {
+        !self.actions.is_empty()
     }
 
     /// Work has ended.
@@ -964,6 +1009,7 @@ impl Connection {
     pub fn sent(&mut self, count: usize, now: Instant) {
         self.progress = now;
         self.sender.advance(count);
+        self.admit(now);
     }
 
     /// When [`Connection::tick`] is to be called, if nothing else happens before.
