@@ -41,6 +41,8 @@ pub mod property {
     pub const CC: u32 = 0x14;
     /// Controller Status, 4 bytes.
     pub const CSTS: u32 = 0x1C;
+    /// Controller Ready Timeouts, 4 bytes.
+    pub const CRTO: u32 = 0x68;
 }
 
 /// Bits of the Controller Configuration property.

@@ -54,10 +54,14 @@ fn info() -> ControllerInfo {
 
 async fn start(hosts: Hosts, limits: Limits) -> Served {
     let ram = Arc::new(RamHost::with_info(info()));
-    let behind = Arc::clone(&ram);
+    let served = serve_with(Arc::clone(&ram) as Arc<dyn Host>, hosts, limits).await;
+    Served { ram, ..served }
+}
+
+async fn serve_with(behind: Arc<dyn Host>, hosts: Hosts, limits: Limits) -> Served {
     let subsystem = Subsystem {
         nqn: SUBSYSTEM.into(),
-        storage: Arc::new(move |_: &str| Ok(Arc::clone(&behind) as Arc<dyn Host>)),
+        storage: Arc::new(move |_: &str| Ok(Arc::clone(&behind))),
         hosts,
     };
     let target = Target::new(vec![subsystem], limits, None).unwrap();
@@ -70,7 +74,7 @@ async fn start(hosts: Hosts, limits: Limits) -> Served {
     Served {
         address,
         target,
-        ram,
+        ram: Arc::new(RamHost::with_info(info())),
         stop,
         task,
     }
@@ -332,6 +336,41 @@ async fn stopping_lets_commands_end_and_closes_connections() {
         assert!(tokio::time::Instant::now() < deadline, "a queue stays open");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// Takes its time for every command.
+struct Slow(RamHost);
+
+impl Host for Slow {
+    fn submit(&self, request: Request) -> futures::future::BoxFuture<'_, toroid_nvme::Response> {
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            self.0.submit(request).await
+        })
+    }
+
+    fn controller(&self) -> &ControllerInfo {
+        self.0.controller()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopping_waits_for_commands_under_way() {
+    let served = serve_with(
+        Arc::new(Slow(RamHost::with_info(info()))),
+        Hosts::Any,
+        Limits::default(),
+    )
+    .await;
+    let host = TcpHost::connect(&address(&served), &options(Digests::default()))
+        .await
+        .unwrap();
+    let reading = tokio::spawn(async move { (read_blocks(&host, 1, 0, 1).await, host) });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    served.stop.send(()).unwrap();
+    let (read, _host) = reading.await.unwrap();
+    assert_eq!(read.unwrap().data, [0; 4096]);
+    served.task.await.unwrap().unwrap();
 }
 
 #[test]

@@ -462,7 +462,7 @@ impl Admin {
         let response = admin
             .send("Connect", connect.to_sqe(0), data.as_bytes().to_vec(), 0)
             .await?;
-        admin.authenticate(&response, address, options).await?;
+        admin.authenticate(&response, address, options, 1).await?;
         let cntlid = response.cqe.dw0.get() as u16;
         Ok((admin, cntlid))
     }
@@ -473,6 +473,7 @@ impl Admin {
         connected: &Response,
         address: &Address,
         options: &ConnectOptions,
+        transaction: u16,
     ) -> Result<(), ConnectError> {
         let asked = connected.cqe.dw0.get() & AUTHENTICATION_REQUIRED != 0;
         if !asked && options.controller_secret.is_none() {
@@ -485,7 +486,7 @@ impl Admin {
             &options.host_nqn,
             secret,
             options.controller_secret.clone(),
-            1,
+            transaction,
         );
         let mut message = auth.start();
         loop {
@@ -765,15 +766,19 @@ impl TcpHost {
             let response = queue
                 .send("Connect", connect.to_sqe(0), data.as_bytes().to_vec(), 0)
                 .await?;
-            queue.authenticate(&response, address, options).await?;
+            queue
+                .authenticate(&response, address, options, qid.wrapping_add(1))
+                .await?;
             queues.push(queue.queue);
         }
         let keep_alive = {
             let commands = admin.queue.commands.clone();
-            let interval = options.keep_alive / 2;
+            let limit = options.keep_alive;
+            let tasks = queues.iter().chain([&admin.queue]);
+            let tasks: Vec<_> = tasks.map(|queue| queue.task.abort_handle()).collect();
             tokio::spawn(async move {
-                while !interval.is_zero() {
-                    tokio::time::sleep(interval).await;
+                while !limit.is_zero() {
+                    tokio::time::sleep(limit / 2).await;
                     let (answer, receiver) = oneshot::channel();
                     let submission = Submission {
                         sqe: Sqe {
@@ -784,8 +789,18 @@ impl TcpHost {
                         expected: 0,
                         answer,
                     };
-                    if commands.send(submission).is_err() || receiver.await.is_err() {
-                        break;
+                    let answered = match commands.send(submission) {
+                        Ok(()) => tokio::time::timeout(limit, receiver).await,
+                        Err(_) => break,
+                    };
+                    match answered {
+                        Ok(Ok(_)) => {}
+                        Ok(Err(_)) => break,
+                        Err(_) => {
+                            // The controller has vanished: nobody is to wait for it for ever.
+                            tasks.iter().for_each(tokio::task::AbortHandle::abort);
+                            break;
+                        }
                     }
                 }
             })

@@ -1,23 +1,36 @@
 //! The target's sockets: moves bytes between connections and their state machines, on tokio.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use futures::stream::{FuturesUnordered, StreamExt};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore};
 
 use super::poll::Polling;
 use super::target::{Action, Connection, Job, Target, Ticket};
-use crate::{Response, Status};
+use crate::{BROADCAST_NSID, ConnectionError, Request, Response, Sqe, Status};
 
-/// Bytes that a connection takes before it looks at its other work.
+/// Reads of a connection before it looks at its other work.
 const MAX_READS: usize = 8;
+/// The share of all connections that one address may have which have not connected to a controller: one in so many.
+const NEWCOMERS_SHARE: usize = 4;
+/// What an address may have of them at least.
+const LEAST_NEWCOMERS: usize = 64;
+/// Steps of authentications that compute at a time.
+const EXPONENTIATIONS: usize = 2;
+/// How often a shutdown looks whether commands are still under way.
+const IDLE_POLL: Duration = Duration::from_millis(5);
+/// How long a peer that gets a termination request may go on sending: its bytes, unread, would destroy the request.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// Accepts connections until `stop` resolves; then closes the target, and returns when every connection has ended. At most `connections` are
 /// open at a time; further ones wait to be accepted.
@@ -31,6 +44,8 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let permits = Arc::new(Semaphore::new(connections));
+    let newcomers = Arc::new(Newcomers::default());
+    let exponentiations = Arc::new(Semaphore::new(EXPONENTIATIONS));
     let mut tasks = tokio::task::JoinSet::new();
     tokio::pin!(stop);
     let result = loop {
@@ -45,10 +60,17 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, peer)) => {
+                let most = (connections / NEWCOMERS_SHARE).max(LEAST_NEWCOMERS);
+                let Some(newcomer) = newcomers.enter(peer.ip(), most) else {
+                    tracing::debug!(%peer, "too many connections of this address that have not connected");
+                    continue;
+                };
                 let target = Arc::clone(&target);
+                let exponentiations = Arc::clone(&exponentiations);
                 tasks.spawn(async move {
                     let _permit = permit;
-                    if let Err(error) = connection(stream, target).await {
+                    let served = connection(stream, target, newcomer, &exponentiations);
+                    if let Err(error) = served.await {
                         tracing::debug!(%peer, %error, "connection lost");
                     }
                 });
@@ -66,43 +88,110 @@ pub async fn serve(
     result
 }
 
-/// Whether accepting may work again later: errors of one connection, and want of files or memory.
+/// Whether accepting may work again later: all errors but those of a listener that is none.
 fn is_passing(error: &io::Error) -> bool {
-    const EMFILE: i32 = 24;
-    const ENFILE: i32 = 23;
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::Interrupted
-            | io::ErrorKind::OutOfMemory
-    ) || matches!(error.raw_os_error(), Some(EMFILE | ENFILE))
+    const EBADF: i32 = 9;
+    const EINVAL: i32 = 22;
+    const ENOTSOCK: i32 = 88;
+    const EOPNOTSUPP: i32 = 95;
+    let fatal = [EBADF, EINVAL, ENOTSOCK, EOPNOTSUPP];
+    !error
+        .raw_os_error()
+        .is_some_and(|code| fatal.contains(&code))
+}
+
+/// Connections that are yet to connect to a controller, by their peer's address.
+#[derive(Default)]
+struct Newcomers(Mutex<HashMap<IpAddr, usize>>);
+
+/// One of them.
+struct Newcomer {
+    all: Arc<Newcomers>,
+    peer: IpAddr,
+}
+
+impl Newcomers {
+    fn counts(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a connection, if there are fewer than `most` from its address.
+    fn enter(self: &Arc<Newcomers>, peer: IpAddr, most: usize) -> Option<Newcomer> {
+        let mut counts = self.counts();
+        let count = counts.entry(peer).or_default();
+        (*count < most).then(|| {
+            *count += 1;
+            Newcomer {
+                all: Arc::clone(self),
+                peer,
+            }
+        })
+    }
+}
+
+impl Drop for Newcomer {
+    fn drop(&mut self) {
+        let mut counts = self.all.counts();
+        if let Some(count) = counts.get_mut(&self.peer) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.peer);
+            }
+        }
+    }
 }
 
 type Work = Pin<Box<dyn Future<Output = (Ticket, Response)> + Send>>;
 
-fn start(action: Action) -> Work {
+fn start(action: Action, exponentiations: &Arc<Semaphore>) -> Work {
     let ticket = action.ticket;
     match action.job {
         Job::Io {
             host,
             request,
             abort,
-        } => Box::pin(async move { (ticket, host.submit_abortable(request, abort).await) }),
+            flight,
+        } => Box::pin(async move {
+            let response = host.submit_abortable(request, abort).await;
+            drop(flight);
+            (ticket, response)
+        }),
+        Job::Flush { host, idle } => Box::pin(async move {
+            while !idle.is_idle() {
+                tokio::time::sleep(IDLE_POLL).await;
+            }
+            let request = Request::new(Sqe::flush(0, BROADCAST_NSID));
+            (ticket, host.submit(request).await)
+        }),
         Job::Admin { host, request } => {
             Box::pin(async move { (ticket, host.admin(request).await) })
         }
-        Job::Authenticate(authentication) => Box::pin(async move {
-            let done = tokio::task::spawn_blocking(|| authentication.run()).await;
-            let lost = |_| Response::failure(0, Status::INTERNAL_ERROR, false);
-            (ticket, done.unwrap_or_else(lost))
-        }),
+        Job::Authenticate(authentication) => {
+            let exponentiations = Arc::clone(exponentiations);
+            Box::pin(async move {
+                let _permit = exponentiations.acquire().await;
+                let done = tokio::task::spawn_blocking(|| authentication.run()).await;
+                let lost = |_| Response::failure(0, Status::INTERNAL_ERROR, false);
+                (ticket, done.unwrap_or_else(lost))
+            })
+        }
     }
 }
 
 /// Serves one connection to its end.
-async fn connection(stream: TcpStream, target: Arc<Target>) -> io::Result<()> {
+async fn connection(
+    stream: TcpStream,
+    target: Arc<Target>,
+    newcomer: Newcomer,
+    exponentiations: &Arc<Semaphore>,
+) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    // A peer that has vanished without a word, and asked for no keep alive timer.
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(30))
+        .with_interval(Duration::from_secs(10))
+        .with_retries(3);
+    SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
     let notify = Arc::new(Notify::new());
     let wake = {
         let notify = Arc::clone(&notify);
@@ -113,7 +202,16 @@ async fn connection(stream: TcpStream, target: Arc<Target>) -> io::Result<()> {
     tracing::debug!(%peer, "connected");
     let poll = target.limits().poll;
     let mut connection = Connection::new(target, local, wake, Instant::now());
-    let result = run(&stream, &mut connection, &notify, poll).await;
+    // The target may have begun to close before it knew of this connection.
+    connection.tick(Instant::now());
+    let mut work = FuturesUnordered::new();
+    let serving = Serving {
+        stream: &stream,
+        notify: &notify,
+        exponentiations,
+        poll,
+    };
+    let result = serving.run(&mut connection, &mut work, newcomer).await;
     if result.is_err() {
         connection.broken();
     }
@@ -122,38 +220,85 @@ async fn connection(stream: TcpStream, target: Arc<Target>) -> io::Result<()> {
         Some(error) => tracing::info!(%peer, host, queue, %error, "connection ended"),
         None => tracing::debug!(%peer, host, queue, "connection ended"),
     }
+    let terminated = matches!(connection.error(), Some(ConnectionError::Protocol(_)));
+    // Asks the commands under way to stop.
+    drop(connection);
+    if terminated && result.is_ok() {
+        // The peer may be gone already.
+        let _ = SockRef::from(&stream).shutdown(std::net::Shutdown::Write);
+        let _ = tokio::time::timeout(LINGER, discard(&stream)).await;
+    }
+    drop(stream);
+    // They go on until they have stopped, and count for their host until then.
+    while work.next().await.is_some() {}
     result
 }
 
-async fn run(
-    stream: &TcpStream,
-    connection: &mut Connection,
-    notify: &Notify,
-    poll: Duration,
-) -> io::Result<()> {
-    let mut work: FuturesUnordered<Work> = FuturesUnordered::new();
-    let mut polling = Polling::new(poll);
+/// Reads to the end of the stream.
+async fn discard(stream: &TcpStream) -> io::Result<()> {
+    let mut buffer = [0; 4096];
     loop {
-        begin(connection, &mut work);
-        write(stream, connection)?;
-        if connection.has_action() {
-            continue;
+        stream.readable().await?;
+        match stream.try_read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
         }
-        if connection.is_finished() {
-            return Ok(());
-        }
-        if work.is_empty() && connection.wants_input() && !connection.has_output() {
-            let came = polling.look(stream, |stream| {
-                let count = stream.try_read(connection.space())?;
-                connection.received(count, Instant::now());
-                Ok(())
-            });
-            if came.await? {
+    }
+}
+
+/// What a connection is served with.
+struct Serving<'a> {
+    stream: &'a TcpStream,
+    notify: &'a Notify,
+    exponentiations: &'a Arc<Semaphore>,
+    poll: Duration,
+}
+
+impl Serving<'_> {
+    /// Serves until the connection ends. What is under way then stays in `work`.
+    async fn run(
+        &self,
+        connection: &mut Connection,
+        work: &mut FuturesUnordered<Work>,
+        newcomer: Newcomer,
+    ) -> io::Result<()> {
+        let mut newcomer = Some(newcomer);
+        let mut polling = Polling::new(self.poll);
+        loop {
+            self.begin(connection, work);
+            self.write(connection)?;
+            if connection.has_action() {
                 continue;
             }
+            if connection.is_finished() {
+                return Ok(());
+            }
+            if newcomer.is_some() && connection.peer().is_some() {
+                newcomer = None;
+            }
+            if work.is_empty() && connection.wants_input() && !connection.has_output() {
+                let came = polling.look(self.stream, |stream| {
+                    let count = stream.try_read(connection.space())?;
+                    connection.received(count, Instant::now());
+                    Ok(())
+                });
+                if came.await? {
+                    continue;
+                }
+            }
+            self.wait(connection, work).await?;
         }
-        let (wants_input, has_output) = (connection.wants_input(), connection.has_output());
-        let interest = match (wants_input, has_output) {
+    }
+
+    /// Waits for something to do, and does it.
+    async fn wait(
+        &self,
+        connection: &mut Connection,
+        work: &mut FuturesUnordered<Work>,
+    ) -> io::Result<()> {
+        let interest = match (connection.wants_input(), connection.has_output()) {
             (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
             (true, false) => Some(Interest::READABLE),
             (false, true) => Some(Interest::WRITABLE),
@@ -161,7 +306,7 @@ async fn run(
         };
         let ready = async {
             match interest {
-                Some(interest) => stream.ready(interest).await,
+                Some(interest) => self.stream.ready(interest).await,
                 None => std::future::pending().await,
             }
         };
@@ -174,38 +319,77 @@ async fn run(
         };
         tokio::select! {
             biased;
-            () = notify.notified() => connection.tick(Instant::now()),
+            () = self.notify.notified() => connection.tick(Instant::now()),
             Some((ticket, response)) = work.next() => {
                 let now = Instant::now();
                 connection.complete(ticket, response, now);
                 // Others that are there already share one write.
-                while let Some((ticket, response)) = ended(&mut work) {
+                while let Some((ticket, response)) = ended(work) {
                     connection.complete(ticket, response, now);
                 }
             }
             ready = ready => {
-                let ready = ready?;
-                if ready.is_readable() {
-                    read(stream, connection, &mut work)?;
+                if ready?.is_readable() {
+                    self.read(connection, work)?;
                 }
             }
             () = late => connection.tick(Instant::now()),
         }
+        Ok(())
     }
-}
 
-/// Starts what the connection asks for. What ends at once is completed at once, without a task of its own.
-fn begin(connection: &mut Connection, work: &mut FuturesUnordered<Work>) {
-    let mut context = Context::from_waker(Waker::noop());
-    while let Some(action) = connection.action() {
-        let mut future = start(action);
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready((ticket, response)) => {
-                connection.complete(ticket, response, Instant::now())
+    /// Starts what the connection asks for. What ends at once is completed at once, without a task of its own.
+    fn begin(&self, connection: &mut Connection, work: &mut FuturesUnordered<Work>) {
+        let mut context = Context::from_waker(Waker::noop());
+        while let Some(action) = connection.action() {
+            let mut future = start(action, self.exponentiations);
+            match future.as_mut().poll(&mut context) {
+                Poll::Ready((ticket, response)) => {
+                    connection.complete(ticket, response, Instant::now())
+                }
+                // Polled again, with a waker that counts, before this task waits.
+                Poll::Pending => work.push(future),
             }
-            // Polled again, with a waker that counts, before this task waits.
-            Poll::Pending => work.push(future),
         }
+    }
+
+    /// Takes what has come.
+    fn read(
+        &self,
+        connection: &mut Connection,
+        work: &mut FuturesUnordered<Work>,
+    ) -> io::Result<()> {
+        for _ in 0..MAX_READS {
+            if !connection.wants_input() {
+                break;
+            }
+            let space = connection.space();
+            let room = space.len();
+            match self.stream.try_read(space) {
+                Ok(count) => {
+                    connection.received(count, Instant::now());
+                    self.begin(connection, work);
+                    if count < room {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends as much as the socket takes.
+    fn write(&self, connection: &mut Connection) -> io::Result<()> {
+        while connection.has_output() {
+            match self.stream.try_write_vectored(&connection.output()) {
+                Ok(count) => connection.sent(count, Instant::now()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -215,43 +399,4 @@ fn ended(work: &mut FuturesUnordered<Work>) -> Option<(Ticket, Response)> {
         Poll::Ready(ended) => ended,
         Poll::Pending => None,
     }
-}
-
-/// Takes what has come.
-fn read(
-    stream: &TcpStream,
-    connection: &mut Connection,
-    work: &mut FuturesUnordered<Work>,
-) -> io::Result<()> {
-    for _ in 0..MAX_READS {
-        if !connection.wants_input() {
-            break;
-        }
-        let space = connection.space();
-        let room = space.len();
-        match stream.try_read(space) {
-            Ok(count) => {
-                connection.received(count, Instant::now());
-                begin(connection, work);
-                if count < room {
-                    break;
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// Sends as much as the socket takes.
-fn write(stream: &TcpStream, connection: &mut Connection) -> io::Result<()> {
-    while connection.has_output() {
-        match stream.try_write_vectored(&connection.output()) {
-            Ok(count) => connection.sent(count, Instant::now()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

@@ -8,15 +8,15 @@ mod connection;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::auth::{AuthPolicy, Secret};
 use crate::fabrics::{self, DISCOVERY_NQN};
 use crate::{Abort, Cqe, Host, Status};
 
-pub use connection::{Action, Authentication, Connection, Job, Ticket};
+pub use connection::{Action, Authentication, Connection, Idle, Job, Ticket};
 pub(crate) use connection::{interleave, separate};
 
 /// What a connection may use.
@@ -30,7 +30,7 @@ pub struct Limits {
     pub in_capsule_bytes: u32,
     /// Bytes of data that a connection's commands may hold at a time; further commands wait.
     pub bytes_in_flight: usize,
-    /// Controllers at a time, of all hosts.
+    /// Controllers at a time, of all hosts; and as many more for discovery and for hosts that are yet to authenticate.
     pub controllers: usize,
     /// Controllers at a time of one host.
     pub controllers_a_host: usize,
@@ -42,6 +42,12 @@ pub struct Limits {
     /// To be woken takes tens of microseconds, which a host with one command at a time waits for twice a command.
     pub poll: Duration,
 }
+
+/// Largest Diffie-Hellman group of an authentication, in bits.
+const MAX_GROUP_BITS: u32 = 4096;
+
+/// Keep alive time-out of discovery controllers whose host asks for none.
+const DISCOVERY_KEEP_ALIVE: Duration = Duration::from_secs(120);
 
 impl Default for Limits {
     /// 16 I/O queues of 256 entries, 8 KiB in capsules, 16 MiB in flight, 1024 controllers, 16 a host; 10 s for the handshake, 30 s of stall, 50 us of polling.
@@ -175,6 +181,8 @@ pub struct Target {
 #[derive(Default)]
 struct Registry {
     controllers: HashMap<u16, Arc<Controller>>,
+    /// Commands under way of hosts' controllers, those that are gone too.
+    flights: HashMap<(String, [u8; 16]), Weak<Flights>>,
     latest: u16,
     connections: HashMap<u64, Wake>,
     next_connection: u64,
@@ -184,9 +192,57 @@ impl Registry {
     /// Controllers of a host; not those whose host is yet to prove that it is this one, or anybody could use up what the host may have.
     fn of_host(&self, nqn: &str) -> usize {
         let of_host = |controller: &&Arc<Controller>| {
-            controller.host_nqn == nqn && controller.trusted.load(Ordering::Relaxed)
+            controller.host_nqn == nqn && controller.counts_for_host()
         };
         self.controllers.values().filter(of_host).count()
+    }
+
+    /// Controllers that anybody can have: of discovery, and those whose host is yet to authenticate.
+    fn of_anybody(&self) -> usize {
+        let controllers = self.controllers.values();
+        controllers
+            .filter(|controller| !controller.counts_for_host())
+            .count()
+    }
+
+    /// The commands under way of a host, over all its controllers.
+    fn flights(&mut self, host: (&str, [u8; 16])) -> Arc<Flights> {
+        self.flights.retain(|_, flights| flights.strong_count() > 0);
+        let key = (host.0.to_owned(), host.1);
+        let known = self.flights.get(&key).and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            let flights = Arc::new(Flights::default());
+            self.flights.insert(key, Arc::downgrade(&flights));
+            flights
+        })
+    }
+}
+
+/// Counts the I/O commands of a host that the storage works on. They may outlast their connection, and a host that begins anew must not be
+/// overtaken by what it sent before.
+#[derive(Debug, Default)]
+struct Flights(AtomicUsize);
+
+/// One of them, until it is dropped. Belongs to the work itself.
+#[derive(Debug)]
+pub struct Flight(Arc<Flights>);
+
+impl Flight {
+    fn begin(flights: &Arc<Flights>) -> Flight {
+        flights.0.fetch_add(1, Ordering::AcqRel);
+        Flight(Arc::clone(flights))
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Flights {
+    fn none(&self) -> bool {
+        self.0.load(Ordering::Acquire) == 0
     }
 }
 
@@ -228,6 +284,9 @@ impl Target {
                 return Err(TargetError::Twice(subsystem.nqn.clone()));
             }
         }
+        // Larger groups add no strength that matters, but cost this side tens of milliseconds for each message that anybody sends.
+        let mut policy = AuthPolicy::default();
+        policy.groups.retain(|group| group.bits() <= MAX_GROUP_BITS);
         let least = |what: &str, found: u64, least: u64| match found < least {
             true => Err(TargetError::Limit(format!(
                 "{what} is {found}; expected at least {least}"
@@ -254,7 +313,7 @@ impl Target {
             limits,
             subsystems: subsystems.into_iter().map(Arc::new).collect(),
             advertised,
-            policy: AuthPolicy::default(),
+            policy,
             registry: Mutex::default(),
             closing: AtomicBool::new(false),
             accepted: AtomicU64::new(0),
@@ -342,6 +401,22 @@ impl Target {
         let (host_nqn, host_id) = host;
         let allowed = subsystem.as_ref().and_then(|own| own.hosts.find(host_nqn)?);
         let trusted = allowed.is_none_or(|host| host.secret.is_none());
+        let keep_alive = match &subsystem {
+            // Who only looks around does not stay for ever.
+            None if keep_alive.is_zero() => DISCOVERY_KEEP_ALIVE,
+            _ => keep_alive,
+        };
+        let has_room = |registry: &Registry| match subsystem.is_some() && trusted {
+            true => {
+                registry.controllers.len() - registry.of_anybody() < self.limits.controllers
+                    && registry.of_host(host_nqn) < self.limits.controllers_a_host
+            }
+            false => registry.of_anybody() < self.limits.controllers,
+        };
+        // Before anything is done for the host.
+        if !has_room(&self.registry()) {
+            return Err(Status::CONNECT_CONTROLLER_BUSY);
+        }
         let storage = match &subsystem {
             None => None,
             Some(subsystem) => {
@@ -358,11 +433,10 @@ impl Target {
             }
         };
         let mut registry = self.registry();
-        if registry.controllers.len() >= self.limits.controllers
-            || registry.of_host(host_nqn) >= self.limits.controllers_a_host
-        {
+        if !has_room(&registry) {
             return Err(Status::CONNECT_CONTROLLER_BUSY);
         }
+        let flights = registry.flights(host);
         let mut id = registry.latest;
         loop {
             // 0 and FFF0h to FFFFh are no controllers; an identifier comes again as late as possible.
@@ -383,6 +457,7 @@ impl Target {
             trusted: AtomicBool::new(trusted),
             dead: AtomicBool::new(false),
             admin,
+            flights,
             state: Mutex::new(ControllerState {
                 keep_alive,
                 ..ControllerState::default()
@@ -460,6 +535,7 @@ pub(crate) struct Controller {
     trusted: AtomicBool,
     dead: AtomicBool,
     admin: Arc<Queue>,
+    flights: Arc<Flights>,
     state: Mutex<ControllerState>,
 }
 
@@ -467,6 +543,8 @@ pub(crate) struct Controller {
 struct ControllerState {
     configuration: u32,
     status: u32,
+    /// RDY is to change as soon as no command of the host is under way.
+    changing: bool,
     keep_alive: Duration,
     /// I/O queues that the host was granted.
     granted: u16,
@@ -498,6 +576,11 @@ impl Controller {
         let keep_alive = self.state().keep_alive;
         let last_seen = Duration::from_millis(self.last_seen.load(Ordering::Relaxed));
         (!keep_alive.is_zero()).then(|| self.created + last_seen + keep_alive)
+    }
+
+    /// Whether this is one of the controllers that its host may have, and not one that anybody gets.
+    fn counts_for_host(&self) -> bool {
+        self.subsystem.is_some() && self.trusted.load(Ordering::Relaxed)
     }
 
     fn is_dead(&self) -> bool {

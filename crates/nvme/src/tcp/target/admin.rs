@@ -11,8 +11,8 @@ use crate::admin::{cns, csi, opcode};
 use crate::fabrics::{self, DISCOVERY_NQN, DiscoveryEntry, cc, csts, fctype, property};
 use crate::log::{self, feature, log_page};
 use crate::{
-    BROADCAST_NSID, ControllerInfo, Cqe, IdentifyController, IdentifyNamespace, Request, Response, Sqe,
-    Status,
+    BROADCAST_NSID, ControllerInfo, Cqe, IdentifyController, IdentifyNamespace, Request, Response,
+    Sqe, Status,
 };
 
 /// Version 2.0 of the base specification.
@@ -27,6 +27,9 @@ const EVENT_REQUESTS: usize = 4;
 const ABORT_LIMIT: u8 = 3;
 /// Time that becoming ready may take, in units of 500 ms.
 const READY_TIMEOUT: u64 = 20;
+
+/// MDTS of discovery controllers, as a power of two of 4096 bytes: little, since everybody may have one.
+const DISCOVERY_MDTS: u8 = 4;
 
 /// What becomes of a command.
 pub(super) enum Answer {
@@ -77,7 +80,18 @@ impl Controller {
 
     /// Whether the host has enabled the controller, and it is ready.
     pub(super) fn is_ready(&self) -> bool {
-        self.state().status & csts::RDY != 0
+        self.update_status() & csts::RDY != 0
+    }
+
+    /// The status as it is now: a controller becomes ready, or ceases to be, when nothing is under way that its host has sent before.
+    pub(super) fn update_status(&self) -> u32 {
+        let mut state = self.state();
+        let idle = self.flights.none();
+        if state.changing && idle {
+            state.changing = false;
+            state.status ^= csts::RDY;
+        }
+        state.status
     }
 
     /// Property Get and Property Set.
@@ -96,11 +110,13 @@ impl Controller {
                 let entries = u64::from(target.limits.queue_entries - 1);
                 // Queues are contiguous; NVM command set, and all supported ones where there are others.
                 let sets = 1 << 37 | u64::from(self.has_other_command_sets()) << 43;
-                entries | 1 << 16 | READY_TIMEOUT << 24 | sets
+                // Ready with all media; the time-out stands in CRTO too.
+                entries | 1 << 16 | READY_TIMEOUT << 24 | sets | 1 << 59
             }
             (property::VS, false) => VERSION.into(),
             (property::CC, false) => self.state().configuration.into(),
-            (property::CSTS, false) => self.state().status.into(),
+            (property::CSTS, false) => self.update_status().into(),
+            (property::CRTO, false) => READY_TIMEOUT,
             _ => return failed(cid, Status::INVALID_FIELD),
         };
         with_value(cid, value)
@@ -115,9 +131,12 @@ impl Controller {
             let all = self.has_other_command_sets();
             let sets = value & cc::CSS;
             let good = value & cc::MPS == 0 && (sets == 0 || sets == cc::CSS_ALL && all);
-            state.status = if good { csts::RDY } else { csts::CFS };
+            // RDY follows when nothing of before is under way.
+            state.status = if good { 0 } else { csts::CFS };
+            state.changing = good;
         } else if was && !is {
-            state.status = 0;
+            state.changing = state.status & csts::RDY != 0;
+            state.status &= csts::RDY;
             // Their identifiers are free for other commands.
             let requests = std::mem::take(&mut state.requests);
             let aborted = |cid| Cqe::new(cid, Status::ABORT_REQUESTED, false);
@@ -235,6 +254,7 @@ impl Controller {
             id @ (feature::ARBITRATION
             | feature::POWER
             | feature::TEMPERATURE
+            | feature::ERROR_RECOVERY
             | feature::WRITE_CACHE
             | feature::WRITE_ATOMICITY
             | feature::EVENTS) => {
@@ -251,7 +271,10 @@ impl Controller {
         let id = sqe.cdw10.get() as u8;
         let select = sqe.cdw10.get() >> 8 & 7;
         let default = match id {
-            feature::ARBITRATION | feature::POWER | feature::WRITE_ATOMICITY => 0,
+            feature::ARBITRATION
+            | feature::POWER
+            | feature::ERROR_RECOVERY
+            | feature::WRITE_ATOMICITY => 0,
             // Kelvin.
             feature::TEMPERATURE => 0x157,
             feature::WRITE_CACHE => 1,
@@ -535,7 +558,7 @@ impl Controller {
                 identify.mn[..16].copy_from_slice(b"Toroid discovery");
                 identify.fr.fill(b' ');
                 identify.oaes = DISCOVERY_EVENTS.into();
-                identify.mdts = 8;
+                identify.mdts = DISCOVERY_MDTS;
                 identify
             }
         };
@@ -579,7 +602,7 @@ impl Target {
 
 /// Most bytes that an admin command may move.
 pub(super) fn max_transfer(info: Option<&ControllerInfo>) -> u64 {
-    info.map_or(1 << 20, |info| info.mdts_bytes.into())
+    info.map_or(4096 << DISCOVERY_MDTS, |info| info.mdts_bytes.into())
 }
 
 /// A keep alive time-out in milliseconds, rounded up to the timer's granularity; zero for none.

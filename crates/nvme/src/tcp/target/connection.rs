@@ -9,24 +9,29 @@ use std::time::Instant;
 use zerocopy::FromBytes;
 
 use super::admin::{Answer, keep_alive, max_transfer};
-use super::{Controller, Event, Queue, Target, Wake};
+use super::{Controller, Event, Flight, Flights, Queue, Target, Wake};
 use crate::auth::{AuthCommand, AuthState, ControllerAuth, MAX_SEND_LEN};
 use crate::fabrics::{
     AUTHENTICATION_REQUIRED, CATTR_NO_FLOW_CONTROL, Connect, ConnectData, DISCOVERY_NQN,
     FABRICS_OPCODE, Sgl, csts, fctype, invalid_parameter,
 };
-use crate::tcp::pdu::{Agreed, Header, Initialize, ProtocolError, termination};
 use crate::tcp::initiator::ADMIN_IN_CAPSULE;
+use crate::tcp::pdu::{Agreed, Header, Initialize, ProtocolError, termination};
 use crate::tcp::stream::{Item, Receiver, Sender};
 use crate::{
-    Abort, BROADCAST_NSID, Command, ConnectionError, DsmRange, Host, Namespace, Request, Response,
-    Sqe, Status,
+    Abort, Command, ConnectionError, DsmRange, Host, Namespace, Request, Response, Sqe, Status,
 };
 
 /// Most bytes of data in an H2CData PDU.
 const MAX_HOST_DATA: u32 = 128 << 10;
 /// Bytes waiting to be sent beyond which no further commands are taken.
 const MAX_QUEUED: usize = 4 << 20;
+/// Messages of an authentication that a host may send before it is trusted: three, or two attempts.
+const MAX_AUTH_MESSAGES: u8 = 6;
+/// Bytes of data that a connection without storage, or without trust, may hold at a time.
+const UNTRUSTED_IN_FLIGHT: usize = 256 << 10;
+/// Bytes that a peer must take for its connection not to count as stalled, unless it takes all there are.
+const PROGRESS: usize = 64 << 10;
 /// Entries of an admin queue.
 const ADMIN_ENTRIES: u16 = 32;
 /// Offsets in a Connect command and its data, for refusals.
@@ -60,6 +65,15 @@ pub enum Job {
         request: Request,
         /// Asks it to stop.
         abort: Abort,
+        /// To be kept until the work has ended, even if the connection ends before.
+        flight: Flight,
+    },
+    /// Flush of everything, as soon as `idle` says so.
+    Flush {
+        /// Where.
+        host: Arc<dyn Host>,
+        /// Tells when the commands are done that the flush must cover.
+        idle: Idle,
     },
     /// [`Host::admin`].
     Admin {
@@ -70,6 +84,16 @@ pub enum Job {
     },
     /// [`Authentication::run`], which computes for milliseconds.
     Authenticate(Authentication),
+}
+
+/// Tells whether commands of a host are under way.
+pub struct Idle(Arc<Flights>);
+
+impl Idle {
+    /// Whether there are none.
+    pub fn is_idle(&self) -> bool {
+        self.0.none()
+    }
 }
 
 /// A step of an authentication.
@@ -129,18 +153,35 @@ struct Connected {
     qid: u16,
     entries: u16,
     head: u16,
-    /// Data may say that their command has succeeded.
-    elide: bool,
+    /// The host does without flow control of the submission queue; then data may say that their I/O command has succeeded.
+    no_flow_control: bool,
     auth: Option<Arc<Mutex<ControllerAuth>>>,
     /// The host has authenticated this queue, or need not.
     trusted: bool,
     /// A step of the authentication is under way.
     authenticating: bool,
+    /// Messages that the host may send before it is trusted: each may cost an exponentiation.
+    messages_left: u8,
 }
 
 impl Connected {
+    /// Makes an I/O queue, which is now trusted, one of its controller's. False if its place is taken, or the controller is not ready any
+    /// more.
+    fn join(&self) -> bool {
+        if self.qid == 0 || self.trusted {
+            return true;
+        }
+        let mut state = self.controller.state();
+        let ready = state.status & csts::RDY != 0 && !state.changing;
+        if !ready || self.controller.is_dead() || state.queues.contains_key(&self.qid) {
+            return false;
+        }
+        state.queues.insert(self.qid, Arc::clone(&self.queue));
+        true
+    }
+
     /// The step that an authentication command asks for.
-    fn authentication(&self, sqe: &Sqe, data: Vec<u8>) -> Result<Authentication, Status> {
+    fn authentication(&mut self, sqe: &Sqe, data: Vec<u8>) -> Result<Authentication, Status> {
         let auth = self.auth.as_ref().ok_or(Status::INVALID_OPCODE)?;
         let command = AuthCommand::parse(sqe)?;
         let length = Sgl::parse(&sqe.dptr)?.length();
@@ -152,6 +193,10 @@ impl Connected {
         }
         if self.authenticating {
             return Err(Status::COMMAND_SEQUENCE_ERROR);
+        }
+        if !self.trusted && matches!(command, AuthCommand::Send { .. }) {
+            let left = self.messages_left.checked_sub(1);
+            self.messages_left = left.ok_or(Status::OPERATION_DENIED)?;
         }
         Ok(Authentication {
             auth: Arc::clone(auth),
@@ -215,8 +260,10 @@ pub struct Connection {
     actions: VecDeque<Action>,
     /// Until when the handshake must be over.
     handshake: Option<Instant>,
-    /// When output was last taken, if some waits.
+    /// When output was last taken to some amount, if some waits.
     progress: Instant,
+    /// Bytes taken since.
+    taken: usize,
     executing: usize,
     ending: Ending,
     error: Option<ConnectionError>,
@@ -240,7 +287,7 @@ impl Connection {
             id: target.register(Arc::clone(&wake)),
             handshake: Some(now + target.limits.handshake),
             target,
-            local,
+            local: SocketAddr::new(local.ip().to_canonical(), local.port()),
             wake,
             receiver: Receiver::new(),
             sender: Sender::default(),
@@ -252,6 +299,7 @@ impl Connection {
             incoming: None,
             actions: VecDeque::new(),
             progress: now,
+            taken: 0,
             executing: 0,
             ending: Ending::No,
             error: None,
@@ -389,7 +437,9 @@ impl Connection {
 
     fn command(&mut self, sqe: Sqe, capsule: usize, now: Instant) -> Result<(), ProtocolError> {
         let cid = sqe.cid.get();
-        if let Phase::Connected(connected) = &self.phase {
+        if let Phase::Connected(connected) = &self.phase
+            && connected.trusted
+        {
             connected.controller.seen(now);
         }
         if self.commands.len() >= usize::from(self.entries()) {
@@ -494,15 +544,27 @@ impl Connection {
 
     /// Lets commands begin, in their order, as long as there is room for their data.
     fn admit(&mut self, now: Instant) {
+        if self.is_ending() {
+            return;
+        }
+        let limit = match &self.phase {
+            Phase::Connected(connected)
+                if connected.trusted && connected.controller.storage.is_some() =>
+            {
+                self.target.limits.bytes_in_flight
+            }
+            _ => UNTRUSTED_IN_FLIGHT,
+        };
         while let Some(cid) = self.waiting.front().copied() {
+            // Data that the host has not taken yet count too.
+            let held = self.bytes_held();
             let Some(command) = self.commands.get_mut(&cid) else {
                 self.waiting.pop_front();
                 continue;
             };
             let length = command.length as usize;
-            // Data that the host has not taken yet count too; one command always fits, however large.
-            let held = self.bytes_held();
-            if held > 0 && held + length > self.target.limits.bytes_in_flight {
+            // One command always fits, however large.
+            if held > 0 && held + length > limit {
                 break;
             }
             self.waiting.pop_front();
@@ -602,7 +664,7 @@ impl Connection {
         command.progress = Progress::Executing;
         let sqe = command.sqe;
         let data = std::mem::take(&mut command.data);
-        let answer = match &self.phase {
+        let answer = match &mut self.phase {
             Phase::New => return,
             Phase::Initialized => self.connect(&sqe, &data, now),
             Phase::Connected(connected)
@@ -673,6 +735,7 @@ impl Connection {
                         host,
                         request,
                         abort,
+                        flight: Flight::begin(&connected.controller.flights),
                     }
                 };
                 self.executing += 1;
@@ -683,15 +746,10 @@ impl Connection {
                 self.respond(cid, Response::failure(cid, Status::INVALID_OPCODE, true));
             }
             (Answer::Flush(response), Some(host)) => {
+                let idle = Idle(Arc::clone(&connected.controller.flights));
                 self.respond(cid, response);
                 self.executing += 1;
-                let request = Request::new(Sqe::flush(0, BROADCAST_NSID));
-                let abort = Abort::default();
-                let job = Job::Io {
-                    host,
-                    request,
-                    abort,
-                };
+                let job = Job::Flush { host, idle };
                 let ticket = Ticket::Shutdown;
                 self.actions.push_back(Action { ticket, job });
             }
@@ -714,7 +772,7 @@ impl Connection {
     }
 
     /// A step of the authentication has ended, and its command is answered.
-    fn authenticated(&mut self) {
+    fn authenticated(&mut self, now: Instant) {
         let Phase::Connected(connected) = &mut self.phase else {
             return;
         };
@@ -731,12 +789,22 @@ impl Connection {
                 self.target.refused.fetch_add(1, Ordering::Relaxed);
                 self.ending = Ending::Sending;
             }
+            AuthState::Authenticated if !connected.join() => {
+                // Somebody who has authenticated too was first, or the controller has ended.
+                self.ending = Ending::Sending;
+            }
             AuthState::Authenticated => {
                 connected.trusted = true;
+                connected.controller.seen(now);
                 self.handshake = None;
             }
             AuthState::Failed(error) => {
                 connected.trusted = false;
+                self.handshake
+                    .get_or_insert(now + self.target.limits.handshake);
+                if connected.qid == 0 {
+                    connected.controller.end_io();
+                }
                 if !auth.has_message() {
                     let host = &connected.controller.host_nqn;
                     tracing::warn!(host, %error, "authentication failed");
@@ -786,6 +854,9 @@ impl Connection {
             .map_err(|_| plain(Status::DATA_SGL_LENGTH_INVALID))?;
         let subnqn = data.subnqn().ok_or(invalid(offset::SUBNQN, true))?;
         let hostnqn = data.hostnqn().ok_or(invalid(offset::HOSTNQN, true))?;
+        if data.hostid == [0; 16] {
+            return Err(invalid(offset::HOSTID, true));
+        }
         let limits = &self.target.limits;
         let most = if connect.qid == 0 {
             ADMIN_ENTRIES.max(limits.queue_entries)
@@ -838,23 +909,28 @@ impl Connection {
             if controller.host_id != data.hostid {
                 return Err(invalid(offset::HOSTID, true));
             }
+            controller.update_status();
             // Under the lock that ending the queues takes: no queue comes after the end.
             let mut state = controller.state();
-            if controller.is_dead() || state.status & csts::RDY == 0 {
+            if controller.is_dead() || state.changing || state.status & csts::RDY == 0 {
                 return Err(plain(Status::COMMAND_SEQUENCE_ERROR));
             }
             let taken = state.queues.contains_key(&connect.qid);
             if connect.qid > state.granted || taken {
                 return Err(invalid(offset::QID, false));
             }
-            state.queues.insert(connect.qid, Arc::clone(&queue));
+            if self.authenticator(&controller).is_none() {
+                state.queues.insert(connect.qid, Arc::clone(&queue));
+            }
             drop(state);
             controller
         };
-        controller.seen(now);
         let id = controller.id;
         let auth = self.authenticator(&controller);
         let trusted = auth.is_none();
+        if trusted {
+            controller.seen(now);
+        }
         self.phase = Phase::Connected(Box::new(Connected {
             controller,
             queue,
@@ -862,10 +938,11 @@ impl Connection {
             entries: connect.sqsize + 1,
             // The Connect command was taken from the queue.
             head: 0,
-            elide: connect.qid > 0 && connect.cattr & CATTR_NO_FLOW_CONTROL != 0,
+            no_flow_control: connect.cattr & CATTR_NO_FLOW_CONTROL != 0,
             auth,
             trusted,
             authenticating: false,
+            messages_left: MAX_AUTH_MESSAGES,
         }));
         Ok((id, trusted))
     }
@@ -917,7 +994,7 @@ impl Connection {
             }
             Ticket::Authentication(cid) => {
                 self.respond(cid, response);
-                self.authenticated();
+                self.authenticated(now);
             }
             Ticket::Shutdown => {
                 if let Phase::Connected(connected) = &self.phase {
@@ -935,6 +1012,10 @@ impl Connection {
             return;
         };
         self.charged -= command.charged;
+        if self.is_ending() {
+            // Nothing follows a termination request.
+            return;
+        }
         response.cqe.cid = cid.into();
         let mut data = std::mem::take(&mut response.data);
         let mut elide = false;
@@ -945,9 +1026,14 @@ impl Connection {
                 data = interleave(namespace, &data, &response.metadata);
             }
             connected.head = (connected.head + 1) % connected.entries;
-            response.cqe.sq_head = connected.head.into();
+            // FFFFh tells the host that its wish is granted.
+            response.cqe.sq_head = match connected.no_flow_control {
+                true => 0xFFFF,
+                false => connected.head,
+            }
+            .into();
             response.cqe.sq_id = connected.qid.into();
-            elide = connected.elide;
+            elide = connected.no_flow_control && connected.qid > 0;
         }
         let cqe = &mut response.cqe;
         if data.len() > command.length as usize {
@@ -1007,15 +1093,23 @@ impl Connection {
 
     /// `count` bytes were sent.
     pub fn sent(&mut self, count: usize, now: Instant) {
-        self.progress = now;
         self.sender.advance(count);
+        self.taken += count;
+        // A few bytes now and then would hold memory for ever.
+        if self.taken >= PROGRESS || !self.has_output() {
+            self.taken = 0;
+            self.progress = now;
+        }
         self.admit(now);
+        self.drain();
     }
 
     /// When [`Connection::tick`] is to be called, if nothing else happens before.
     pub fn deadline(&self) -> Option<Instant> {
         let expiry = match &self.phase {
-            Phase::Connected(connected) if connected.qid == 0 => connected.controller.expiry(),
+            Phase::Connected(connected) if connected.qid == 0 && self.ending == Ending::No => {
+                connected.controller.expiry()
+            }
             _ => None,
         };
         let stall = self
@@ -1038,7 +1132,9 @@ impl Connection {
             self.ending = Ending::Now;
         }
         if let Phase::Connected(connected) = &self.phase {
-            if connected.qid == 0 && passed(connected.controller.expiry()) {
+            let expired = connected.qid == 0 && passed(connected.controller.expiry());
+            // While it drains, nothing is read, so the host cannot be heard.
+            if expired && self.ending == Ending::No {
                 self.error = Some(ConnectionError::KeepAlive);
                 self.ending = Ending::Now;
             } else if connected.queue.is_ended() || connected.controller.is_dead() {
@@ -1054,9 +1150,25 @@ impl Connection {
 
     /// Ends the connection when nothing is under way any more.
     fn drain(&mut self) {
-        if self.ending == Ending::Draining && self.executing == 0 && self.actions.is_empty() {
+        let has_queues = match &self.phase {
+            // Its end would be that of the I/O queues, whose commands are to end first.
+            Phase::Connected(connected) if connected.qid == 0 => {
+                !connected.controller.state().queues.is_empty()
+            }
+            _ => false,
+        };
+        if self.ending == Ending::Draining
+            && self.executing == 0
+            && self.waiting.is_empty()
+            && !has_queues
+        {
             self.ending = Ending::Sending;
         }
+    }
+
+    /// Whether nothing more is to be sent than what waits already.
+    fn is_ending(&self) -> bool {
+        matches!(self.ending, Ending::Sending | Ending::Now)
     }
 
     /// Whether the shell is to close the connection.
@@ -1106,6 +1218,9 @@ impl Drop for Connection {
                 if own.is_some_and(|queue| Arc::ptr_eq(queue, &connected.queue)) {
                     state.queues.remove(&connected.qid);
                 }
+                drop(state);
+                // An admin queue that drains waits for it.
+                (connected.controller.admin.wake)();
             }
         }
     }
