@@ -9,7 +9,6 @@ use std::str::FromStr;
 use anyhow::Context;
 use toroid_drive::bridge::status::VENDOR_STATUSES;
 use toroid_drive::image;
-use toroid_nvme::auth::Secret;
 use toroid_nvme::fabrics::is_nqn;
 use toroid_nvme::tcp::client::{Address, ConnectOptions};
 use toroid_nvme::tcp::initiator::Digests;
@@ -197,14 +196,6 @@ fn own_id() -> anyhow::Result<Uuid> {
     Ok(id)
 }
 
-fn secret(path: &Path) -> anyhow::Result<Secret> {
-    let shown = path.display().to_string();
-    let text = fs::read_to_string(path)
-        .map(zeroize::Zeroizing::new)
-        .with_context(|| format!("cannot read {shown}"))?;
-    text.trim().parse().context(shown)
-}
-
 impl HostArgs {
     /// NQN and identifier of this host.
     fn identity(&self) -> anyhow::Result<(String, Uuid)> {
@@ -232,8 +223,16 @@ impl HostArgs {
     pub fn connect_options(&self) -> anyhow::Result<ConnectOptions> {
         let (nqn, id) = self.identity()?;
         Ok(ConnectOptions {
-            secret: self.host_secret.as_deref().map(secret).transpose()?,
-            controller_secret: self.controller_secret.as_deref().map(secret).transpose()?,
+            secret: self
+                .host_secret
+                .as_deref()
+                .map(crate::serve::secret::read)
+                .transpose()?,
+            controller_secret: self
+                .controller_secret
+                .as_deref()
+                .map(crate::serve::secret::read)
+                .transpose()?,
             digests: Digests {
                 header: self.digests.contains(&Digest::Header),
                 data: self.digests.contains(&Digest::Data),

@@ -348,6 +348,13 @@ impl Inner {
         let mut pages = self.pages.lock().await;
         self.check_not_in_doubt()?;
         let version = self.version(id)?;
+        if let (Some(cluster), Some(_), ScCarrier::SecondHalf) =
+            (version.lease.iter().next(), version.sc, self.sb.carrier)
+        {
+            // The store's records are open to every host of the namespace, but what a blob's key id denies must not be lost to one by
+            // deleting its record.
+            nvme::read_blocks(&*self.host, self.nsid, self.second_half_lba(cluster), 1).await?;
+        }
         if !pages.replaced.is_empty() {
             // An older record of this blob must be gone for good before its newest one goes.
             self.settle(&mut pages).await?;

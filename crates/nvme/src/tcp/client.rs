@@ -31,6 +31,8 @@ use crate::{
     IdentifyNamespace, Namespace, OtherNamespace, Request, Response, Sqe, Status, VendorStatus,
 };
 
+/// Dword 0 of a Connect that was refused for its subsystem's NQN, byte 256 of the data.
+const UNKNOWN_SUBSYSTEM: u32 = 256 | 1 << 16;
 /// Entries of the admin queue.
 const ADMIN_ENTRIES: u16 = 32;
 /// How often a controller that becomes ready is looked at.
@@ -193,12 +195,31 @@ pub enum ConnectError {
         limit: Duration,
     },
     /// A command failed.
-    #[error("{what} failed: {}", status.fabrics_name().map_or_else(|| status.to_string(), |name| format!("{name} ({status})")))]
+    #[error(
+        "{what} failed: {} ({:X}h/{:02X}h)",
+        status.fabrics_name().unwrap_or("unnamed status"),
+        status.sct(),
+        status.sc()
+    )]
     Refused {
         /// Which command.
         what: &'static str,
         /// Its status.
         status: Status,
+        /// Dword 0 of its completion.
+        result: u32,
+    },
+    /// There is no such subsystem at the address.
+    #[error("there is no subsystem {nqn}; discovery tells which there are")]
+    NoSuchSubsystem {
+        /// The NQN asked for.
+        nqn: String,
+    },
+    /// The subsystem has a list of hosts, and this one is not on it.
+    #[error("the subsystem does not let in host {nqn}")]
+    HostRefused {
+        /// This host's NQN.
+        nqn: String,
     },
     /// The controller asks for authentication, or is to authenticate, but this host has no secret.
     #[error("authentication needs this host's secret")]
@@ -459,9 +480,23 @@ impl Admin {
             kato: options.keep_alive.as_millis().min(u32::MAX.into()) as u32,
         };
         let data = ConnectData::new(options.host_id, 0xFFFF, &address.nqn, &options.host_nqn);
-        let response = admin
-            .send("Connect", connect.to_sqe(0), data.as_bytes().to_vec(), 0)
-            .await?;
+        let sent = admin.send("Connect", connect.to_sqe(0), data.as_bytes().to_vec(), 0);
+        let response = sent.await.map_err(|error| match error {
+            ConnectError::Refused {
+                status: Status::CONNECT_INVALID_PARAMETERS,
+                result: UNKNOWN_SUBSYSTEM,
+                ..
+            } => ConnectError::NoSuchSubsystem {
+                nqn: address.nqn.clone(),
+            },
+            ConnectError::Refused {
+                status: Status::CONNECT_INVALID_HOST,
+                ..
+            } => ConnectError::HostRefused {
+                nqn: options.host_nqn.clone(),
+            },
+            error => error,
+        })?;
         admin.authenticate(&response, address, options, 1).await?;
         let cntlid = response.cqe.dw0.get() as u16;
         Ok((admin, cntlid))
@@ -537,7 +572,11 @@ impl Admin {
         {
             return Err(error);
         }
-        Err(ConnectError::Refused { what, status })
+        Err(ConnectError::Refused {
+            what,
+            status,
+            result: response.cqe.dw0.get(),
+        })
     }
 
     async fn property(&mut self, offset: u32, wide: bool) -> Result<u64, ConnectError> {
@@ -828,7 +867,11 @@ impl TcpHost {
         let response = within(what, self.timeout, submitted).await?;
         match response.cqe.status() {
             Status::SUCCESS => Ok(response.data),
-            status => Err(ConnectError::Refused { what, status }),
+            status => Err(ConnectError::Refused {
+                what,
+                status,
+                result: response.cqe.dw0.get(),
+            }),
         }
     }
 

@@ -66,6 +66,31 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Checks that the limits leave something.
+    ///
+    /// # Errors
+    /// [`TargetError::Limit`].
+    pub fn check(&self) -> Result<(), TargetError> {
+        let least = [
+            ("I/O queues a controller", u64::from(self.io_queues), 1),
+            ("entries a queue", self.queue_entries.into(), 2),
+            ("bytes in a capsule", self.in_capsule_bytes.into(), 1024),
+            ("bytes in flight", self.bytes_in_flight as u64, 1 << 20),
+            ("controllers", self.controllers as u64, 1),
+            ("controllers a host", self.controllers_a_host as u64, 1),
+        ];
+        for (what, found, least) in least {
+            if found < least {
+                return Err(TargetError::Limit(format!(
+                    "the limit of {what} is {found}; expected at least {least}"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What is behind a subsystem.
 pub trait Storage: Send + Sync {
     /// The controller that this host sees. Hosts that see different namespaces get different ones.
@@ -287,28 +312,7 @@ impl Target {
         // Larger groups add no strength that matters, but cost this side tens of milliseconds for each message that anybody sends.
         let mut policy = AuthPolicy::default();
         policy.groups.retain(|group| group.bits() <= MAX_GROUP_BITS);
-        let least = |what: &str, found: u64, least: u64| match found < least {
-            true => Err(TargetError::Limit(format!(
-                "{what} is {found}; expected at least {least}"
-            ))),
-            false => Ok(()),
-        };
-        least("the number of I/O queues", limits.io_queues.into(), 1)?;
-        least(
-            "the number of queue entries",
-            limits.queue_entries.into(),
-            2,
-        )?;
-        least(
-            "the limit of in-capsule data",
-            limits.in_capsule_bytes.into(),
-            1024,
-        )?;
-        least(
-            "the limit of bytes in flight",
-            limits.bytes_in_flight as u64,
-            1 << 20,
-        )?;
+        limits.check()?;
         Ok(Arc::new(Target {
             limits,
             subsystems: subsystems.into_iter().map(Arc::new).collect(),

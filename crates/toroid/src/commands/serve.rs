@@ -135,9 +135,18 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
     }
     let plan = args.plan()?;
     if args.check {
+        plan.look()?;
         return output.result(&plan, || plan.to_string());
     }
     log::install(&plan.log.level, plan.log.format)?;
+    if let Some(address) = plan.open_to_all() {
+        tracing::warn!(%address, "no list of hosts: whoever reaches this address is let in");
+    }
+    if let Some(Endpoint(address)) = plan.metrics
+        && !address.ip().is_loopback()
+    {
+        tracing::warn!(%address, "metrics, with the names of hosts, are open to whoever reaches this address");
+    }
     for host in plan.unauthenticated() {
         tracing::warn!(host, "no secret: whoever uses this name is let in");
     }

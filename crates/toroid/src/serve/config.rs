@@ -392,6 +392,9 @@ impl Source<'_> {
     }
 }
 
+/// The least that samples, or keys, are given in memory.
+const LEAST_MEMORY: u64 = 1 << 20;
+
 impl Default for Plan {
     /// What is served if nothing is said, but for the subsystems.
     fn default() -> Plan {
@@ -497,16 +500,78 @@ impl Plan {
             );
         }
         let limits = &self.limits;
-        for (name, value) in [
-            ("connections", limits.connections),
-            ("controllers", limits.controllers),
-            ("controllers_a_host", limits.controllers_a_host),
-            ("handshake_seconds", limits.handshake_seconds),
-            ("stall_seconds", limits.stall_seconds),
+        for (name, value, least) in [
+            // An admin queue and an I/O queue.
+            ("connections", limits.connections, 2),
+            ("handshake_seconds", limits.handshake_seconds, 1),
+            ("stall_seconds", limits.stall_seconds, 1),
         ] {
-            ensure!(value > 0, "the limit {name} is 0; expected at least 1");
+            ensure!(
+                value >= least,
+                "the limit {name} is {value}; expected at least {least}"
+            );
+        }
+        limits.of_target().check()?;
+        for (name, size) in [("samples", self.memory.samples), ("keys", self.memory.keys)] {
+            ensure!(
+                size.is_none_or(|size| size.0 >= LEAST_MEMORY),
+                "the memory for {name} is below 1 MiB, which no program works with"
+            );
+        }
+        let mut addresses = self.listen.clone();
+        addresses.extend(self.metrics.map(|endpoint| endpoint.0));
+        addresses.retain(|address| address.port() != 0);
+        addresses.sort();
+        if let Some([address, _]) = addresses.windows(2).find(|pair| pair[0] == pair[1]) {
+            bail!("{address} is to be listened on twice");
+        }
+        for subsystem in &self.subsystems {
+            let mut names = BTreeSet::new();
+            for host in subsystem.hosts.iter().flatten() {
+                ensure!(
+                    names.insert(&host.nqn),
+                    "there is a host {} already",
+                    host.nqn
+                );
+            }
         }
         Ok(())
+    }
+
+    /// Looks whether images and secrets are there, without opening an image.
+    ///
+    /// # Errors
+    /// Which is missing, or is no secret.
+    pub fn look(&self) -> anyhow::Result<()> {
+        for subsystem in &self.subsystems {
+            for namespace in &subsystem.namespaces {
+                let image = &namespace.image;
+                std::fs::metadata(image)
+                    .with_context(|| format!("cannot open {}", image.display()))?;
+            }
+            for host in subsystem.hosts.iter().flatten() {
+                for file in [&host.secret_file, &host.controller_secret_file]
+                    .into_iter()
+                    .flatten()
+                {
+                    super::secret::read(file)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An address beyond this machine at which every host is let in.
+    pub fn open_to_all(&self) -> Option<SocketAddr> {
+        let open = self
+            .subsystems
+            .iter()
+            .any(|subsystem| subsystem.hosts.is_none());
+        let elsewhere = self
+            .listen
+            .iter()
+            .find(|address| !address.ip().is_loopback());
+        elsewhere.filter(|_| open).copied()
     }
 
     /// Hosts that are let in by their name alone, where somebody else could use it.
@@ -554,6 +619,10 @@ fn check_subsystem(
         if !used.insert(nsid) {
             let message = format!("there is a namespace {nsid} already in this subsystem");
             return Err(source.error(Some(at), message));
+        }
+        if let (Some(first), None) = (namespace.hosts.iter().flatten().next(), &hosts) {
+            let message = "a namespace of some hosts needs a list of [[subsystem.host]]: without one, whoever gives their name is let in";
+            return Err(source.error(Some(first.span()), message));
         }
         for host in namespace.hosts.iter().flatten() {
             let nqn = &host.get_ref().0;
