@@ -11,8 +11,8 @@ use crate::admin::{cns, csi, opcode};
 use crate::fabrics::{self, DISCOVERY_NQN, DiscoveryEntry, cc, csts, fctype, property};
 use crate::log::{self, feature, log_page};
 use crate::{
-    BROADCAST_NSID, ControllerInfo, Cqe, IdentifyController, IdentifyNamespace, Request, Response, Sqe,
-    Status,
+    BROADCAST_NSID, ControllerInfo, Cqe, IdentifyController, IdentifyNamespace, Request, Response,
+    Sqe, Status,
 };
 
 /// Version 2.0 of the base specification.

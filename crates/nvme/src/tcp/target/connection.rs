@@ -15,8 +15,8 @@ use crate::fabrics::{
     AUTHENTICATION_REQUIRED, CATTR_NO_FLOW_CONTROL, Connect, ConnectData, DISCOVERY_NQN,
     FABRICS_OPCODE, Sgl, csts, fctype, invalid_parameter,
 };
-use crate::tcp::pdu::{Agreed, Header, Initialize, ProtocolError, termination};
 use crate::tcp::initiator::ADMIN_IN_CAPSULE;
+use crate::tcp::pdu::{Agreed, Header, Initialize, ProtocolError, termination};
 use crate::tcp::stream::{Item, Receiver, Sender};
 use crate::{
     Abort, BROADCAST_NSID, Command, ConnectionError, DsmRange, Host, Namespace, Request, Response,
@@ -278,7 +278,15 @@ impl Connection {
             return;
         }
         self.receiver.filled(count);
+        self.begin_progress(now);
         self.process(now);
+    }
+
+    /// What is about to be queued for sending has not waited yet.
+    fn begin_progress(&mut self, now: Instant) {
+        if !self.has_output() {
+            self.progress = now;
+        }
     }
 
     fn process(&mut self, now: Instant) {
@@ -469,6 +477,10 @@ impl Connection {
             Sgl::Transport { .. } if capsule > 0 => return Err(Status::DATA_SGL_LENGTH_INVALID),
             Sgl::Transport { .. } => {}
         }
+        if transfer_bits(sqe) == 0 {
+            // The descriptor of a command without data says nothing.
+            return Ok(0);
+        }
         let length = sgl.length();
         let Phase::Connected(connected) = &self.phase else {
             return match length {
@@ -494,14 +506,18 @@ impl Connection {
 
     /// Lets commands begin, in their order, as long as there is room for their data.
     fn admit(&mut self, now: Instant) {
+        if self.is_ending() {
+            return;
+        }
         while let Some(cid) = self.waiting.front().copied() {
+            // Data that the host has not taken yet count too.
+            let held = self.bytes_held();
             let Some(command) = self.commands.get_mut(&cid) else {
                 self.waiting.pop_front();
                 continue;
             };
             let length = command.length as usize;
-            // Data that the host has not taken yet count too; one command always fits, however large.
-            let held = self.bytes_held();
+            // One command always fits, however large.
             if held > 0 && held + length > self.target.limits.bytes_in_flight {
                 break;
             }
@@ -908,6 +924,7 @@ impl Connection {
     /// Work has ended.
     pub fn complete(&mut self, ticket: Ticket, response: Response, now: Instant) {
         self.executing = self.executing.saturating_sub(1);
+        self.begin_progress(now);
         match ticket {
             Ticket::Command(cid) => {
                 if let Phase::Connected(connected) = &self.phase {
@@ -935,6 +952,10 @@ impl Connection {
             return;
         };
         self.charged -= command.charged;
+        if self.is_ending() {
+            // Nothing follows a termination request.
+            return;
+        }
         response.cqe.cid = cid.into();
         let mut data = std::mem::take(&mut response.data);
         let mut elide = false;
@@ -1010,6 +1031,7 @@ impl Connection {
         self.progress = now;
         self.sender.advance(count);
         self.admit(now);
+        self.drain();
     }
 
     /// When [`Connection::tick`] is to be called, if nothing else happens before.
@@ -1031,9 +1053,8 @@ impl Connection {
             self.error = Some(ConnectionError::Handshake);
             self.ending = Ending::Now;
         }
-        if !self.has_output() {
-            self.progress = now;
-        } else if self.progress + self.target.limits.stall <= now {
+        self.begin_progress(now);
+        if self.has_output() && self.progress + self.target.limits.stall <= now {
             self.error = Some(ConnectionError::Stalled);
             self.ending = Ending::Now;
         }
@@ -1054,9 +1075,14 @@ impl Connection {
 
     /// Ends the connection when nothing is under way any more.
     fn drain(&mut self) {
-        if self.ending == Ending::Draining && self.executing == 0 && self.actions.is_empty() {
+        if self.ending == Ending::Draining && self.executing == 0 && self.waiting.is_empty() {
             self.ending = Ending::Sending;
         }
+    }
+
+    /// Whether nothing more is to be sent than what waits already.
+    fn is_ending(&self) -> bool {
+        matches!(self.ending, Ending::Sending | Ending::Now)
     }
 
     /// Whether the shell is to close the connection.
@@ -1128,13 +1154,17 @@ impl Controller {
     }
 }
 
-/// Whether a command's data, if it has any, go to the controller: opcode bits 1:0, of a Fabrics command those of its type.
+/// Data transfer of a command: opcode bits 1:0, of a Fabrics command those of its type.
+fn transfer_bits(sqe: &Sqe) -> u8 {
+    match sqe.opcode {
+        FABRICS_OPCODE => sqe.nsid.get() as u8 & 3,
+        opcode => opcode & 3,
+    }
+}
+
+/// Whether a command's data, if it has any, go to the controller.
 fn to_controller(sqe: &Sqe) -> bool {
-    let bits = match sqe.opcode {
-        FABRICS_OPCODE => sqe.nsid.get() as u8,
-        opcode => opcode,
-    };
-    bits & 3 == 1
+    transfer_bits(sqe) == 1
 }
 
 /// An I/O command: splits extended LBAs, leaves out what follows a list.
