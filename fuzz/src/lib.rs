@@ -1,4 +1,6 @@
-//! What the targets share: a reader that cuts an input into values.
+//! What the targets share: a reader that cuts an input into values, and NVMe/TCP PDUs.
+
+pub mod pdu;
 
 /// Cuts an input into values, from its front; beyond its end there are zeroes.
 pub struct Input<'a> {

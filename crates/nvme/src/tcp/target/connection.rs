@@ -326,7 +326,15 @@ impl Connection {
             return;
         }
         self.receiver.filled(count);
+        self.begin_progress(now);
         self.process(now);
+    }
+
+    /// What is about to be queued for sending has not waited yet.
+    fn begin_progress(&mut self, now: Instant) {
+        if !self.has_output() {
+            self.progress = now;
+        }
     }
 
     fn process(&mut self, now: Instant) {
@@ -518,6 +526,10 @@ impl Connection {
             }
             Sgl::Transport { .. } if capsule > 0 => return Err(Status::DATA_SGL_LENGTH_INVALID),
             Sgl::Transport { .. } => {}
+        }
+        if transfer_bits(sqe) == 0 {
+            // The descriptor of a command without data says nothing.
+            return Ok(0);
         }
         let length = sgl.length();
         let Phase::Connected(connected) = &self.phase else {
@@ -985,6 +997,7 @@ impl Connection {
     /// Work has ended.
     pub fn complete(&mut self, ticket: Ticket, response: Response, now: Instant) {
         self.executing = self.executing.saturating_sub(1);
+        self.begin_progress(now);
         match ticket {
             Ticket::Command(cid) => {
                 if let Phase::Connected(connected) = &self.phase {
@@ -1125,9 +1138,8 @@ impl Connection {
             self.error = Some(ConnectionError::Handshake);
             self.ending = Ending::Now;
         }
-        if !self.has_output() {
-            self.progress = now;
-        } else if self.progress + self.target.limits.stall <= now {
+        self.begin_progress(now);
+        if self.has_output() && self.progress + self.target.limits.stall <= now {
             self.error = Some(ConnectionError::Stalled);
             self.ending = Ending::Now;
         }
@@ -1243,13 +1255,17 @@ impl Controller {
     }
 }
 
-/// Whether a command's data, if it has any, go to the controller: opcode bits 1:0, of a Fabrics command those of its type.
+/// Data transfer of a command: opcode bits 1:0, of a Fabrics command those of its type.
+fn transfer_bits(sqe: &Sqe) -> u8 {
+    match sqe.opcode {
+        FABRICS_OPCODE => sqe.nsid.get() as u8 & 3,
+        opcode => opcode & 3,
+    }
+}
+
+/// Whether a command's data, if it has any, go to the controller.
 fn to_controller(sqe: &Sqe) -> bool {
-    let bits = match sqe.opcode {
-        FABRICS_OPCODE => sqe.nsid.get() as u8,
-        opcode => opcode,
-    };
-    bits & 3 == 1
+    transfer_bits(sqe) == 1
 }
 
 /// An I/O command: splits extended LBAs, leaves out what follows a list.
