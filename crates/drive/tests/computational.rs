@@ -258,8 +258,12 @@ fn record(sc: ScMetadata, bytes: &[u8]) -> Vec<u8> {
     [&sc.to_bytes()[..], bytes].concat()
 }
 
+fn sc_of(register: &str, m: i64) -> ScMetadata {
+    sc(vr(register), &message(m))
+}
+
 fn plain_record(register: &str, m: i64) -> Vec<u8> {
-    record(sc(vr(register), &message(m)), &message(m))
+    record(sc_of(register, m), &message(m))
 }
 
 const RECORD: u32 = 64 + TINY.tlwe_bytes() as u32;
@@ -308,6 +312,15 @@ fn a_product_and_no_register_changes() {
     ok(&host, execute(3, set, 0b011, 2));
     let (sc, bytes) = result_at(&host, AT[1]);
     assert_eq!((decode_sample(&TINY, &bytes, 4), sc.vr()), (10, vr(Y)));
+    // How many blocks the sample has elsewhere does not matter.
+    let elsewhere = sc_of(Y, 2).with_blocks(3);
+    ok(
+        &host,
+        write_memory(MEMORY, AT[1], &record(elsewhere, &message(2))),
+    );
+    ok(&host, execute(3, set, 0b011, 2));
+    let (sc, bytes) = result_at(&host, AT[1]);
+    assert_eq!((decode_sample(&TINY, &bytes, 4), sc.blocks()), (10, 3));
     // With ranges of the command's own, and no result wanted.
     let ranges = [(MEMORY, AT[0], RECORD), (MEMORY, AT[2], RECORD)];
     let own = |dlen: u32, result: u32| {
@@ -326,7 +339,7 @@ fn a_product_and_no_register_changes() {
     ok(&host, own(0, 0));
     assert_eq!(fail(&host, own(60, 2)), Status::DATA_SGL_LENGTH_INVALID);
     let statistics = bench.drive.statistics();
-    assert_eq!(statistics.programs[&0].runs, 4);
+    assert_eq!(statistics.programs[&0].runs, 5);
     assert_eq!(statistics.programs[&0].failures, 1);
 }
 
@@ -606,7 +619,6 @@ fn what_a_program_cannot_be_executed_on() {
     damaged[9] ^= 1;
     refuse(&damaged, METADATA_INVALID);
     refuse(&record(y.with_offset(4).unwrap(), &bytes), TRIGGER_SPLIT);
-    refuse(&record(y.with_blocks(1), &bytes), METADATA_INVALID);
     refuse(&plain_record(X, 2), METADATA_MISMATCH);
     refuse(&record(sc(vr("tv:0:0"), &bytes), &bytes), METADATA_INVALID);
     let other = ScMetadata::new(vr(Y), 999, bytes.len() as u64).unwrap();

@@ -95,11 +95,9 @@ impl Bridge {
 fn described(context: &Context, input: &Described) -> Result<Object, Fault> {
     let sc = input.sc;
     context.keys().check_register(sc.vr())?;
-    if !sc.vr().ty().is_sample() || sc.blocks() != 0 {
-        return Err(Fault::new(
-            METADATA_INVALID,
-            format!("{sc}; expected a TLWE sample, and 0 blocks"),
-        ));
+    if !sc.vr().ty().is_sample() {
+        let reason = format!("{sc}; expected a TLWE sample");
+        return Err(Fault::new(METADATA_INVALID, reason));
     }
     let params = check(&sc)?;
     if sc.offset() != 0 || input.bytes.len() as u64 != sc.size() {
