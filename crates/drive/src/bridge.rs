@@ -39,6 +39,7 @@
 //! sample (the data is written first). Only the host can know, as with any drive: the command has not completed.
 
 mod access;
+mod evaluate;
 mod log;
 mod plain;
 mod ranges;
@@ -67,6 +68,7 @@ pub use log::{
 pub use ssd_side::SWAP_NSID;
 
 pub(crate) use access::Hosted;
+pub(crate) use evaluate::Described;
 pub(crate) use log::Log;
 pub(crate) use plain::{Ended, Plain};
 pub(crate) use ssd_side::{NSID, SsdSide};

@@ -11,7 +11,7 @@ use thiserror::Error;
 use toroid_engine::{Backend, CancelToken, Engine, EngineConfig};
 use toroid_nvme::{
     Abort, ControllerInfo, ErrorInformation, Health, Host, IdentifyController, IdentifyNamespace,
-    Request, Response, Status,
+    Request, Response, Sqe, Status,
 };
 
 use crate::bridge::{
@@ -109,6 +109,15 @@ pub struct Drive {
     commands: Workers,
 }
 
+/// The threads that a command is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Threads {
+    /// Those that are never long at work.
+    Commands,
+    /// Those for programs.
+    Programs,
+}
+
 /// The commands under way.
 #[derive(Default)]
 struct InFlight(Mutex<Flight>);
@@ -198,14 +207,19 @@ struct Pending {
 impl Pending {
     fn complete(&mut self, result: Result<Reply, Fault>) {
         let cid = self.context.sqe.cid.get();
+        self.answer(result.map(|reply| {
+            let mut response = Response::success(cid);
+            response.cqe.dw0 = (reply.effect as u32).into();
+            response.data = reply.data;
+            response.metadata = reply.metadata;
+            response
+        }));
+    }
+
+    fn answer(&mut self, result: Result<Response, Fault>) {
+        let cid = self.context.sqe.cid.get();
         let response = match result {
-            Ok(reply) => {
-                let mut response = Response::success(cid);
-                response.cqe.dw0 = (reply.effect as u32).into();
-                response.data = reply.data;
-                response.metadata = reply.metadata;
-                response
-            }
+            Ok(response) => response,
             Err(fault) => {
                 let (log, account) = (&self.bridge.log, &self.context.host.account);
                 log.count(|statistics| statistics.failed += 1);
@@ -320,16 +334,14 @@ impl Drive {
         }
     }
 
-    /// Starts a command.
-    fn start(
+    /// A command that is under way from now on.
+    fn begin(
         &self,
         host: &Arc<Hosted>,
-        request: Request,
+        sqe: Sqe,
         cancel: CancelToken,
-    ) -> oneshot::Receiver<Response> {
+    ) -> (Pending, oneshot::Receiver<Response>) {
         let (answer, receiver) = oneshot::channel();
-        let sqe = request.sqe;
-        let tenant = host.identity.tenant;
         let context = Context {
             sqe,
             host: Arc::clone(host),
@@ -341,18 +353,27 @@ impl Drive {
         self.bridge.log.trace(TraceKind::HostCommand { sqe });
         let token = context.cancel.clone();
         self.in_flight.insert(context.serial, sqe.cid.get(), token);
-        let mut pending = Pending {
+        let pending = Pending {
             bridge: Arc::clone(&self.bridge),
             in_flight: Arc::clone(&self.in_flight),
             context,
             answer: Some(answer),
         };
+        (pending, receiver)
+    }
+
+    /// Starts a command.
+    fn start(
+        &self,
+        host: &Arc<Hosted>,
+        request: Request,
+        cancel: CancelToken,
+    ) -> oneshot::Receiver<Response> {
+        let tenant = host.identity.tenant;
+        let (mut pending, receiver) = self.begin(host, request.sqe, cancel);
         let on_ssd = self.on_ssd.enter();
         if self.closed.load(Ordering::SeqCst) {
-            pending.complete(Err(Fault::new(
-                Status::ABORTED_SQ_DELETION,
-                "the drive is shut down",
-            )));
+            pending.complete(Err(closed()));
             return receiver;
         }
         let programs = Arc::clone(self.programs.queue());
@@ -388,13 +409,36 @@ impl Drive {
         cancel: CancelToken,
     ) -> BoxFuture<'static, Response> {
         let cid = request.sqe.cid.get();
-        let receiver = self.start(host, request, cancel);
-        async move {
-            receiver
-                .await
-                .unwrap_or_else(|_| Response::failure(cid, Status::INTERNAL_ERROR, false))
+        completion(cid, self.start(host, request, cancel))
+    }
+
+    /// Starts a command that is not of the NVM command set: `work` is done on one of these threads.
+    fn start_other(
+        &self,
+        host: &Arc<Hosted>,
+        (sqe, cancel): (Sqe, CancelToken),
+        threads: Threads,
+        work: impl FnOnce(&Bridge, &Context) -> Result<Response, Fault> + Send + 'static,
+    ) -> oneshot::Receiver<Response> {
+        let (mut pending, receiver) = self.begin(host, sqe, cancel);
+        let _on_ssd = self.on_ssd.enter();
+        if self.closed.load(Ordering::SeqCst) {
+            pending.answer(Err(closed()));
+            return receiver;
         }
-        .boxed()
+        let workers = match threads {
+            Threads::Commands => &self.commands,
+            Threads::Programs => &self.programs,
+        };
+        workers.queue().push(host.identity.tenant, move || {
+            let bridge = Arc::clone(&pending.bridge);
+            let result = match pending.context.cancel.is_cancelled() {
+                true => Err(Fault::cancelled()),
+                false => work(&bridge, &pending.context),
+            };
+            pending.answer(result);
+        });
+        receiver
     }
 
     fn health_of(&self, statistics: &HostStatistics) -> Health {
@@ -517,6 +561,19 @@ impl Drive {
     }
 }
 
+fn completion(cid: u16, receiver: oneshot::Receiver<Response>) -> BoxFuture<'static, Response> {
+    async move {
+        receiver
+            .await
+            .unwrap_or_else(|_| Response::failure(cid, Status::INTERNAL_ERROR, false))
+    }
+    .boxed()
+}
+
+fn closed() -> Fault {
+    Fault::new(Status::ABORTED_SQ_DELETION, "the drive is shut down")
+}
+
 /// Executes a command as far as a program, which it leaves to the threads for programs.
 fn execute(mut pending: Pending, request: Request, programs: &Queue) {
     let bridge = Arc::clone(&pending.bridge);
@@ -564,6 +621,18 @@ impl DriveHost {
     /// The drive.
     pub fn drive(&self) -> &Arc<Drive> {
         &self.drive
+    }
+
+    /// Does the work of a command that is not of the NVM command set. Its failure goes into the host's error log.
+    pub(crate) fn work(
+        &self,
+        threads: Threads,
+        (sqe, abort): (Sqe, &Abort),
+        work: impl FnOnce(&Bridge, &Context) -> Result<Response, Fault> + Send + 'static,
+    ) -> BoxFuture<'static, Response> {
+        let command = (sqe, CancelToken::sharing(abort.flag()));
+        let receiver = self.drive.start_other(&self.hosted, command, threads, work);
+        completion(sqe.cid.get(), receiver)
     }
 }
 

@@ -8,9 +8,10 @@
 //! What it is not: it knows nothing of blobs, sessions and secret keys (`toroid-client`), nor of transports, and it does no
 //! arithmetic.
 //!
-//! Open `bridge.rs` first, then `drive.rs`.
+//! Open `bridge.rs` first, then `drive.rs`. The NVMe standard's own computational storage is in [`computational`] (experimental).
 
 pub mod bridge;
+pub mod computational;
 mod drive;
 pub mod image;
 pub mod metadata;
@@ -19,5 +20,8 @@ mod subsystem;
 mod task;
 
 pub use bridge::{HostIdentity, HostStatistics, KeyAccess, SWAP_NSID};
+pub use computational::{
+    Computational, ComputationalConfig, ComputationalError, ComputationalHost,
+};
 pub use drive::{Drive, DriveConfig, DriveError, DriveHost};
 pub use subsystem::{SubsystemError, SubsystemHost};

@@ -21,7 +21,7 @@ use crate::cancel::Requester;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::paging::{PageId, PageIo};
-use crate::register::fingerprint;
+use crate::register::{fingerprint, same_statement};
 use crate::store::{Accepted, BeforeEffect, Part, StagedSample};
 use crate::swap::PagingContext;
 use crate::table::{Content, Register, Table};
@@ -113,8 +113,8 @@ struct Transaction<'e> {
     registers: HashMap<VrNumber, Working>,
     /// Stamp of the table at the start; `None` before.
     begun: Option<u64>,
-    /// Of the sample that came with the run.
-    staged_noise: Option<Noise>,
+    /// Of the samples that came with the run.
+    staged_noise: Vec<Noise>,
     test_vectors: HashMap<VrNumber, TestVector>,
     keys: HashMap<VrNumber, Arc<dyn LoadedKey>>,
     stack: Vec<(Vec<u8>, Value)>,
@@ -227,12 +227,71 @@ impl Engine {
         // The admission ends after the transaction.
         let (_admitted, program, mut transaction) =
             Transaction::begin(self, context, program_vr, staged.as_ref(), &requester)?;
-        let start = Instant::now();
-        if let Some(sample) = staged {
-            transaction.stage(sample)?;
+        let outcome = transaction.run(&program, staged.into_iter().collect(), requester)?;
+        let _effect = self.begin_effect();
+        before(Some(&outcome)).map_err(EngineError::Refused)?;
+        transaction.commit();
+        Ok(outcome)
+    }
+
+    /// Runs a program that is in no register, on TLWE samples that come with it, each whole in one part, and gives its result.
+    /// `program_vr` is its name in errors.
+    ///
+    /// The program sees the registers as they are when it begins, with the samples in place of those of their numbers. It
+    /// changes none of them: what it writes is gone when it has ended. So it waits for no other run, none waits for it, and it
+    /// does not count among the runs of [`EngineConfig`](crate::EngineConfig). Of several samples for one register the last counts.
+    ///
+    /// # Errors
+    /// [`EngineError::NotASample`] and [`EngineError::Size`] for a part that is no whole sample; those of
+    /// [`Engine::store_part_and_run`].
+    pub fn evaluate<'r>(
+        &self,
+        context: PagingContext,
+        program_vr: VrNumber,
+        program: &Program,
+        samples: &[Part<'_>],
+        requester: impl Into<Requester<'r>>,
+    ) -> Result<RunOutcome, EngineError> {
+        let requester = requester.into();
+        let staged: Vec<StagedSample> = samples
+            .iter()
+            .map(|part| self.whole_sample(part))
+            .collect::<Result<_, _>>()?;
+        let mut transaction = Transaction::new(self, context, program_vr);
+        transaction.look(&self.table(), program, &staged, &requester)?;
+        transaction.run(program, staged, requester)
+    }
+}
+
+impl<'e> Transaction<'e> {
+    fn new(engine: &'e Engine, context: PagingContext, program: VrNumber) -> Transaction<'e> {
+        Transaction {
+            engine,
+            program,
+            registers: HashMap::new(),
+            begun: None,
+            staged_noise: Vec::new(),
+            test_vectors: HashMap::new(),
+            keys: HashMap::new(),
+            stack: Vec::new(),
+            io: PageIo::new(context),
         }
-        verify(&program, &transaction, None).map_err(|errors| EngineError::Verify {
-            vr: program_vr,
+    }
+
+    /// Executes the program on the samples that came with the run. Nothing appears in the registers.
+    fn run(
+        &mut self,
+        program: &Program,
+        staged: Vec<StagedSample>,
+        requester: Requester<'_>,
+    ) -> Result<RunOutcome, EngineError> {
+        let start = Instant::now();
+        let noises = std::mem::take(&mut self.staged_noise);
+        for (sample, noise) in staged.into_iter().zip(noises) {
+            self.stage(sample, noise)?;
+        }
+        verify(program, self, None).map_err(|errors| EngineError::Verify {
+            vr: self.program,
             errors,
         })?;
         let mut instructions = Vec::with_capacity(program.len());
@@ -242,11 +301,7 @@ impl Engine {
             if requester.cancel.is_cancelled() {
                 return Err(EngineError::Cancelled);
             }
-            let (begun, mut ins, mut outs) = (
-                Instant::now(),
-                transaction.io.page_ins,
-                transaction.io.page_outs,
-            );
+            let (begun, mut ins, mut outs) = (Instant::now(), self.io.page_ins, self.io.page_outs);
             let first = instructions.len();
             let mut done = |instruction, io: &PageIo| {
                 instructions.push(InstructionTiming {
@@ -259,18 +314,18 @@ impl Engine {
             };
             match *instruction {
                 Instruction::Return { n } => {
-                    result = Some((n, transaction.read(n)?));
-                    done(*instruction, &transaction.io);
+                    result = Some((n, self.read(n)?));
+                    done(*instruction, &self.io);
                     rest = behind;
                 }
                 Instruction::Bootstrap { .. } => {
-                    let run = transaction.bootstraps_of_one_sample(rest);
+                    let run = self.bootstraps_of_one_sample(rest);
                     rest = rest.get(run.len()..).unwrap_or_default();
-                    transaction.bootstrap(&run, requester, done)?;
+                    self.bootstrap(&run, requester, done)?;
                 }
                 _ => {
-                    transaction.step(*instruction)?;
-                    done(*instruction, &transaction.io);
+                    self.step(*instruction)?;
+                    done(*instruction, &self.io);
                     rest = behind;
                 }
             }
@@ -281,7 +336,7 @@ impl Engine {
             }
         }
         let (returned, (bytes, value)) = result.ok_or(EngineError::Execution {
-            vr: program_vr,
+            vr: self.program,
             what: "ends without a return",
         })?;
         let outcome = RunOutcome {
@@ -293,14 +348,11 @@ impl Engine {
             signed: value.signed,
             instructions,
             duration: start.elapsed(),
-            page_ins: transaction.io.page_ins,
-            page_outs: transaction.io.page_outs,
+            page_ins: self.io.page_ins,
+            page_outs: self.io.page_outs,
         };
-        let _effect = self.begin_effect();
-        before(Some(&outcome)).map_err(EngineError::Refused)?;
-        transaction.commit();
         tracing::debug!(
-            %program_vr,
+            program = %self.program,
             instructions = outcome.instructions.len(),
             duration = ?outcome.duration,
             page_ins = outcome.page_ins,
@@ -309,9 +361,7 @@ impl Engine {
         );
         Ok(outcome)
     }
-}
 
-impl<'e> Transaction<'e> {
     /// Waits until the run may begin, and takes hold of everything that the program names, as it is then. The sample that
     /// came with the run is not yet among it.
     fn begin(
@@ -331,17 +381,7 @@ impl<'e> Transaction<'e> {
             program,
             staged.map(|sample| sample.vr),
             |table, program| {
-                let mut transaction = Transaction {
-                    engine,
-                    program: program_vr,
-                    registers: HashMap::new(),
-                    begun: None,
-                    staged_noise: None,
-                    test_vectors: HashMap::new(),
-                    keys: HashMap::new(),
-                    stack: Vec::new(),
-                    io: PageIo::new(context),
-                };
+                let mut transaction = Transaction::new(engine, context, program_vr);
                 let begun = transaction.view(table, program, staged, requester)?;
                 Ok((begun, (Arc::clone(program), transaction)))
             },
@@ -357,6 +397,27 @@ impl<'e> Transaction<'e> {
         staged: Option<&StagedSample>,
         requester: &Requester<'_>,
     ) -> Result<u64, EngineError> {
+        self.look(
+            table,
+            program,
+            staged.map_or(&[], std::slice::from_ref),
+            requester,
+        )?;
+        let noise = self.staged_noise.first().cloned();
+        let known = staged.map(|sample| (sample.vr.key_id(), fingerprint(&sample.bytes)));
+        let begun = table.begin_run(known.zip(noise));
+        self.begun = Some(begun);
+        Ok(begun)
+    }
+
+    /// Takes hold of the registers in the table that the program names, but for those that samples came for.
+    fn look(
+        &mut self,
+        table: &Table,
+        program: &Program,
+        staged: &[StagedSample],
+        requester: &Requester<'_>,
+    ) -> Result<(), EngineError> {
         let operands: BTreeSet<VrNumber> = program
             .instructions()
             .iter()
@@ -369,15 +430,35 @@ impl<'e> Transaction<'e> {
         if operands.iter().any(|vr| denied(&vr)) {
             return Err(EngineError::KeyIdDenied { vr: self.program });
         }
-        let known = match staged {
-            None => None,
-            Some(sample) => {
-                table.check_params(sample.vr, sample.params)?;
-                let sample_id = (sample.vr.key_id(), fingerprint(&sample.bytes));
-                let noise = table.noise_of(sample_id.0, sample_id.1, sample.noise());
-                Some((sample_id, noise))
+        for (place, sample) in staged.iter().enumerate() {
+            table.check_params(sample.vr, sample.params)?;
+            let earlier = staged.iter().take(place);
+            let mut of_key_id = earlier.filter(|other| other.vr.key_id() == sample.vr.key_id());
+            if let Some(other) = of_key_id.find(|other| other.params.id != sample.params.id) {
+                return Err(EngineError::ParamsMismatch {
+                    vr: sample.vr,
+                    expected: other.params.name,
+                    found: sample.params.name,
+                });
             }
-        };
+            // The same sample for another register has the same noise.
+            let earlier = staged
+                .iter()
+                .zip(&self.staged_noise)
+                .find(|(other, noise)| {
+                    other.vr.key_id() == sample.vr.key_id()
+                        && other.bytes == sample.bytes
+                        && same_statement(noise, &sample.noise())
+                });
+            let noise = match earlier {
+                Some((_, noise)) => noise.clone(),
+                None => {
+                    let fingerprint = fingerprint(&sample.bytes);
+                    table.noise_of(sample.vr.key_id(), fingerprint, sample.noise())
+                }
+            };
+            self.staged_noise.push(noise);
+        }
         let key_ids: BTreeSet<u32> = operands.iter().map(|vr| vr.key_id()).collect();
         let keys = key_ids.iter().flat_map(|id| {
             [KeyKind::Bootstrapping, KeyKind::KeySwitching]
@@ -386,38 +467,35 @@ impl<'e> Transaction<'e> {
         });
         for vr in operands.iter().copied().chain(keys) {
             // A sample that came with the run takes the place of the stored one.
-            if staged.is_some_and(|sample| sample.vr == vr) {
+            if staged.iter().any(|sample| sample.vr == vr) {
                 continue;
             }
             if let Some(register) = table.get(vr) {
                 self.hold(vr, register);
             }
         }
-        self.staged_noise = known.as_ref().map(|(_, noise)| noise.clone());
-        let begun = table.begin_run(known);
-        self.begun = Some(begun);
-        Ok(begun)
+        Ok(())
     }
 
-    /// Takes in the sample that came with the run.
-    fn stage(&mut self, sample: StagedSample) -> Result<(), EngineError> {
+    /// Takes in a sample that came with the run.
+    fn stage(&mut self, sample: StagedSample, noise: Noise) -> Result<(), EngineError> {
         let page = self.engine.memory.create(&mut self.io, &sample.bytes)?;
         let value = Value {
             params: sample.params,
-            noise: self.staged_noise.take().unwrap_or_else(|| sample.noise()),
+            noise,
             message_bits: sample.attributes.message_bits,
             signed: sample.attributes.signed,
         };
-        self.registers.insert(
-            sample.vr,
-            Working {
-                page,
-                value,
-                fingerprint: fingerprint(&sample.bytes),
-                written: true,
-                computed: sample.attributes.computed,
-            },
-        );
+        let staged = Working {
+            page,
+            value,
+            fingerprint: fingerprint(&sample.bytes),
+            written: true,
+            computed: sample.attributes.computed,
+        };
+        if let Some(old) = self.registers.insert(sample.vr, staged) {
+            self.engine.memory.release(old.page);
+        }
         Ok(())
     }
 

@@ -176,14 +176,9 @@ impl Engine {
         self.check(part)?;
         if vr.ty().is_sample() && offset == 0 && part.bytes.len() as u64 == part.total_size {
             // Whole: nothing that another command brings of the same sample can come between.
-            check_words(vr, params, part.bytes)?;
+            let sample = self.whole_sample(part)?;
             self.table().start_anew(vr, params)?;
-            return Ok(Accepted::Sample(StagedSample {
-                vr,
-                params,
-                bytes: part.bytes.to_vec(),
-                attributes: part.attributes,
-            }));
+            return Ok(Accepted::Sample(sample));
         }
         let shared = if offset == 0 {
             let partial = Arc::new(Mutex::new(Partial {
@@ -234,6 +229,32 @@ impl Engine {
             .ok_or(EngineError::Superseded { vr })?;
         let body = std::mem::replace(&mut partial.body, Body::Empty);
         self.complete(part, entry, body, before)
+    }
+
+    /// The sample in a part that holds all of it.
+    pub(crate) fn whole_sample(&self, part: &Part<'_>) -> Result<StagedSample, EngineError> {
+        let Part { vr, params, .. } = *part;
+        if !vr.ty().is_sample() {
+            return Err(EngineError::NotASample { vr });
+        }
+        self.check(part)?;
+        let found = part.bytes.len() as u64;
+        if found != part.total_size {
+            return Err(EngineError::Size {
+                vr,
+                params: params.name,
+                expected: part.total_size,
+                seeded: None,
+                found,
+            });
+        }
+        check_words(vr, params, part.bytes)?;
+        Ok(StagedSample {
+            vr,
+            params,
+            bytes: part.bytes.to_vec(),
+            attributes: part.attributes,
+        })
     }
 
     /// Everything about a part that can be said without what came before.

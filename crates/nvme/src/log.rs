@@ -21,6 +21,12 @@ pub mod log_page {
     pub const EFFECTS: u8 = 0x05;
     /// Discovery.
     pub const DISCOVERY: u8 = 0x70;
+    /// Program List (Computational Programs command set).
+    pub const PROGRAMS: u8 = 0x82;
+    /// Downloadable Program Types List (Computational Programs command set).
+    pub const PROGRAM_TYPES: u8 = 0x83;
+    /// Memory Range Set List (Computational Programs command set).
+    pub const MEMORY_RANGE_SETS: u8 = 0x84;
     /// Vendor specific: the reasons of the entries in the Error Information log page, as text.
     pub const REASONS: u8 = 0xC0;
 }

@@ -38,6 +38,12 @@ statuses! {
     NO_ROOM = 0xCB, "the drive has no room for the virtual register";
     PAGING_FAILED = 0xCC, "a page could not be moved to or from the swap area";
     BACKEND_FAILED = 0xCD, "the arithmetic back end failed";
+    NO_PROGRAM = 0xD0, "there is no such program index, or no whole program at it";
+    PROGRAM_IN_USE = 0xD1, "the program index is occupied, or its program is active or running";
+    PROGRAM_INACTIVE = 0xD2, "the program is not activated";
+    NO_RANGE_SET = 0xD3, "there is no memory range set with this identifier";
+    TOO_MANY_RANGES = 0xD4, "there is no room for another memory range set, or for so many ranges";
+    MEMORY_RANGE = 0xD5, "a memory range is not within a memory namespace, not aligned, or overlaps another one";
 }
 
 /// Why a command failed: the status for the host, and the reason for the error log.

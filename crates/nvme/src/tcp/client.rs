@@ -918,13 +918,13 @@ impl Host for TcpHost {
         {
             data = interleave(namespace, &data, &metadata);
         }
-        let expected = match Command::parse(&sqe) {
-            Ok(Command::Read(io)) => self.info.namespace(nsid).map_or(0, |namespace| {
+        let expected = match (Command::parse(&sqe), self.info.namespace(nsid)) {
+            (Ok(Command::Read(io)), Some(namespace)) => {
                 namespace.data_len(io.blocks) + namespace.metadata_len(io.blocks)
-            }),
-            Ok(_) => 0,
-            // Of another command set: its descriptor tells.
-            Err(_) => Sgl::parse(&sqe.dptr).map_or(0, |sgl| sgl.length().into()),
+            }
+            (Ok(_), Some(_)) => 0,
+            // Of another command set, which may have the same opcodes: its descriptor tells.
+            _ => Sgl::parse(&sqe.dptr).map_or(0, |sgl| sgl.length().into()),
         };
         let expected = if data.is_empty() {
             expected as usize

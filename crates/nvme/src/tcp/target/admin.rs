@@ -322,7 +322,10 @@ impl Controller {
             return failed(cid, Status::INVALID_FIELD);
         }
         let Some(mut page) = self.log_page(target, id, sqe, local) else {
-            return failed(cid, Status::INVALID_LOG_PAGE);
+            return match self.has_other_command_sets() && self.is_ready() {
+                true => Answer::Storage(Request::new(*sqe)),
+                false => failed(cid, Status::INVALID_LOG_PAGE),
+            };
         };
         let end = page.len().next_multiple_of(4);
         if offset > end as u64 {
@@ -352,15 +355,26 @@ impl Controller {
         }
         let storage = self.storage.as_ref()?;
         Some(match id {
-            log_page::SUPPORTED => log::supported_page(&[
-                log_page::SUPPORTED,
-                log_page::ERRORS,
-                log_page::HEALTH,
-                log_page::FIRMWARE,
-                log_page::CHANGED_NAMESPACES,
-                log_page::EFFECTS,
-                log_page::REASONS,
-            ]),
+            log_page::SUPPORTED => {
+                let mut pages = vec![
+                    log_page::SUPPORTED,
+                    log_page::ERRORS,
+                    log_page::HEALTH,
+                    log_page::FIRMWARE,
+                    log_page::CHANGED_NAMESPACES,
+                    log_page::EFFECTS,
+                    log_page::REASONS,
+                ];
+                let mut others = storage.controller().other_namespaces.iter();
+                if others.any(|other| other.csi == csi::PROGRAMS) {
+                    pages.extend([
+                        log_page::PROGRAMS,
+                        log_page::PROGRAM_TYPES,
+                        log_page::MEMORY_RANGE_SETS,
+                    ]);
+                }
+                log::supported_page(&pages)
+            }
             log_page::ERRORS => log::error_page(&storage.errors()),
             log_page::REASONS => log::reasons_page(&storage.errors()),
             log_page::HEALTH => log::health_page(&storage.health()),

@@ -1,0 +1,115 @@
+//! Programs that are in no register, run on samples that come with the command.
+
+use toroid_engine::PagingContext;
+use toroid_isa::{Program, VrNumber};
+
+use super::status::{Fault, METADATA_INVALID, METADATA_MISMATCH, TRIGGER_SPLIT};
+use super::{Bridge, Context, Object, Requester, check};
+use crate::metadata::ScMetadata;
+
+/// A TLWE sample with its metadata.
+pub(crate) struct Described {
+    pub(crate) sc: ScMetadata,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Bridge {
+    /// Runs a program on samples, which it finds in the registers that their metadata name, beside what the drive has in the
+    /// others. No register changes. The result is described as if it took the place of the input with the index `place`, or,
+    /// without one, as the register that the program returned.
+    pub(crate) fn evaluate(
+        &self,
+        context: &Context,
+        (name, program): (VrNumber, &Program),
+        inputs: &[Described],
+        place: Option<usize>,
+    ) -> Result<Described, Fault> {
+        context.keys().check_register(name)?;
+        let objects = inputs
+            .iter()
+            .map(|input| described(context, input))
+            .collect::<Result<Vec<_>, _>>()?;
+        for (place, object) in objects.iter().enumerate() {
+            let vr = object.sc.vr();
+            if objects
+                .iter()
+                .skip(place + 1)
+                .any(|other| other.sc.vr() == vr)
+            {
+                let reason = format!("two inputs are for {vr}");
+                return Err(Fault::new(METADATA_MISMATCH, reason));
+            }
+        }
+        let parts: Vec<_> = objects
+            .iter()
+            .zip(inputs)
+            .map(|(object, input)| object.part(context, &input.bytes))
+            .collect();
+        let requester = Requester {
+            tenant: context.host.identity.tenant,
+            cancel: &context.cancel,
+            key_ids: context.keys().only(),
+        };
+        let paging = PagingContext {
+            command_id: context.cid(),
+            queue: context.serial,
+        };
+        let ran = self
+            .engine
+            .evaluate(paging, name, program, &parts, requester)
+            .map_err(Fault::from);
+        let outcome = ran.inspect_err(|_| {
+            self.log.count(|statistics| {
+                let programs = &mut statistics.programs;
+                programs.entry(name.key_id()).or_default().failures += 1;
+            });
+            let account = &context.host.account;
+            account.count(|statistics| statistics.program_failures += 1);
+        })?;
+        let trigger = place.or((!objects.is_empty()).then_some(0));
+        let trigger = trigger.and_then(|place| objects.get(place));
+        let trigger = trigger.map_or(outcome.returned, |object| object.sc.vr());
+        self.program_ran(context, trigger, &outcome);
+        let sc = match place.and_then(|place| objects.get(place)) {
+            Some(object) => object.result(&outcome)?,
+            None => {
+                let (params, len) = (outcome.params, outcome.bytes.len());
+                let sc = ScMetadata::new(outcome.returned, params.id, len as u64)?;
+                let object = Object {
+                    sc,
+                    params,
+                    len,
+                    run: None,
+                };
+                object.result(&outcome)?
+            }
+        };
+        Ok(Described {
+            sc,
+            bytes: outcome.bytes,
+        })
+    }
+}
+
+/// The sample as the bridge knows objects.
+fn described(context: &Context, input: &Described) -> Result<Object, Fault> {
+    let sc = input.sc;
+    context.keys().check_register(sc.vr())?;
+    if !sc.vr().ty().is_sample() {
+        let reason = format!("{sc}; expected a TLWE sample");
+        return Err(Fault::new(METADATA_INVALID, reason));
+    }
+    let params = check(&sc)?;
+    if sc.offset() != 0 || input.bytes.len() as u64 != sc.size() {
+        return Err(Fault::new(
+            TRIGGER_SPLIT,
+            format!("{sc} with {} bytes; expected all of it", input.bytes.len()),
+        ));
+    }
+    Ok(Object {
+        sc,
+        params,
+        len: input.bytes.len(),
+        run: None,
+    })
+}
