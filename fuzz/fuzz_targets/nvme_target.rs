@@ -16,7 +16,9 @@ use toroid_nvme::tcp::target::{
     Action, AllowedHost, Connection, Event, Hosts, Job, Limits, Subsystem, Target,
 };
 use toroid_nvme::testing::RamHost;
-use toroid_nvme::{ControllerInfo, Host, Namespace, OtherNamespace, Sqe, Status};
+use toroid_nvme::{
+    BROADCAST_NSID, ControllerInfo, Host, Namespace, OtherNamespace, Request, Sqe, Status,
+};
 use zerocopy::{FromBytes, IntoBytes};
 
 const SUBSYSTEM: &str = "nqn.x:open";
@@ -132,7 +134,11 @@ impl Side {
                 host,
                 request,
                 abort,
+                ..
             } => block_on(host.submit_abortable(request, abort)),
+            Job::Flush { host, .. } => {
+                block_on(host.submit(Request::new(Sqe::flush(0, BROADCAST_NSID))))
+            }
             Job::Admin { host, request } => block_on(host.admin(request)),
             Job::Authenticate(authentication) => authentication.run(),
         };

@@ -9,7 +9,7 @@ mod connection;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::auth::{AuthPolicy, Secret};
@@ -206,8 +206,8 @@ pub struct Target {
 #[derive(Default)]
 struct Registry {
     controllers: HashMap<u16, Arc<Controller>>,
-    /// Commands under way of hosts' controllers, those that are gone too.
-    flights: HashMap<(String, [u8; 16]), Weak<Flights>>,
+    /// Controllers that are gone, by their host, whose commands are still under way.
+    leaving: Vec<((String, [u8; 16]), Arc<Flights>)>,
     latest: u16,
     connections: HashMap<u64, Wake>,
     next_connection: u64,
@@ -230,21 +230,17 @@ impl Registry {
             .count()
     }
 
-    /// The commands under way of a host, over all its controllers.
-    fn flights(&mut self, host: (&str, [u8; 16])) -> Arc<Flights> {
-        self.flights.retain(|_, flights| flights.strong_count() > 0);
-        let key = (host.0.to_owned(), host.1);
-        let known = self.flights.get(&key).and_then(Weak::upgrade);
-        known.unwrap_or_else(|| {
-            let flights = Arc::new(Flights::default());
-            self.flights.insert(key, Arc::downgrade(&flights));
-            flights
-        })
+    /// What is still under way of controllers that a host had.
+    fn predecessors(&mut self, host: (&str, [u8; 16])) -> Vec<Arc<Flights>> {
+        self.leaving.retain(|(_, flights)| !flights.none());
+        let of_host = |((nqn, id), _): &&((String, [u8; 16]), _)| (nqn.as_str(), *id) == host;
+        let leaving = self.leaving.iter().filter(of_host);
+        leaving.map(|(_, flights)| Arc::clone(flights)).collect()
     }
 }
 
-/// Counts the I/O commands of a host that the storage works on. They may outlast their connection, and a host that begins anew must not be
-/// overtaken by what it sent before.
+/// Counts the I/O commands of a controller that the storage works on. They may outlast their connection, and a host that begins anew, by a
+/// reset or another controller in place of one that it lost, must not be overtaken by what it sent before.
 #[derive(Debug, Default)]
 struct Flights(AtomicUsize);
 
@@ -410,12 +406,15 @@ impl Target {
             None if keep_alive.is_zero() => DISCOVERY_KEEP_ALIVE,
             _ => keep_alive,
         };
-        let has_room = |registry: &Registry| match subsystem.is_some() && trusted {
-            true => {
-                registry.controllers.len() - registry.of_anybody() < self.limits.controllers
-                    && registry.of_host(host_nqn) < self.limits.controllers_a_host
-            }
-            false => registry.of_anybody() < self.limits.controllers,
+        let has_room = |registry: &Registry| {
+            let anybodys = registry.of_anybody();
+            let pool = match subsystem.is_some() && trusted {
+                true => registry.controllers.len() - anybodys,
+                false => anybodys,
+            };
+            pool < self.limits.controllers
+                && (subsystem.is_none()
+                    || registry.of_host(host_nqn) < self.limits.controllers_a_host)
         };
         // Before anything is done for the host.
         if !has_room(&self.registry()) {
@@ -440,7 +439,7 @@ impl Target {
         if !has_room(&registry) {
             return Err(Status::CONNECT_CONTROLLER_BUSY);
         }
-        let flights = registry.flights(host);
+        let predecessors = registry.predecessors(host);
         let mut id = registry.latest;
         loop {
             // 0 and FFF0h to FFFFh are no controllers; an identifier comes again as late as possible.
@@ -461,7 +460,8 @@ impl Target {
             trusted: AtomicBool::new(trusted),
             dead: AtomicBool::new(false),
             admin,
-            flights,
+            flights: Arc::default(),
+            predecessors,
             state: Mutex::new(ControllerState {
                 keep_alive,
                 ..ControllerState::default()
@@ -487,7 +487,15 @@ impl Target {
     }
 
     fn destroy(&self, controller: &Controller) {
-        self.registry().controllers.remove(&controller.id);
+        let mut registry = self.registry();
+        registry.controllers.remove(&controller.id);
+        registry.leaving.retain(|(_, flights)| !flights.none());
+        if !controller.flights.none() {
+            let host = (controller.host_nqn.clone(), controller.host_id);
+            let flights = Arc::clone(&controller.flights);
+            registry.leaving.push((host, flights));
+        }
+        drop(registry);
         controller.end();
     }
 }
@@ -540,6 +548,8 @@ pub(crate) struct Controller {
     dead: AtomicBool,
     admin: Arc<Queue>,
     flights: Arc<Flights>,
+    /// Those of earlier controllers of the host.
+    predecessors: Vec<Arc<Flights>>,
     state: Mutex<ControllerState>,
 }
 

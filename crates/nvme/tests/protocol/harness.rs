@@ -11,7 +11,10 @@ use toroid_nvme::log::feature;
 use toroid_nvme::tcp::initiator::Digests;
 use toroid_nvme::tcp::target::{Action, Connection, Hosts, Job, Limits, Subsystem, Target};
 use toroid_nvme::testing::RamHost;
-use toroid_nvme::{ControllerInfo, Cqe, Host, Namespace, OtherNamespace, Response, Sqe, Status};
+use toroid_nvme::{
+    BROADCAST_NSID, ControllerInfo, Cqe, Host, Namespace, OtherNamespace, Request, Response, Sqe,
+    Status,
+};
 use zerocopy::IntoBytes;
 
 use crate::pdu::{self, NONE, Pdu};
@@ -196,7 +199,11 @@ impl Peer {
                 host,
                 request,
                 abort,
+                ..
             } if !abort.is_asked() => block_on(host.submit(request)),
+            Job::Flush { host, .. } => {
+                block_on(host.submit(Request::new(Sqe::flush(0, BROADCAST_NSID))))
+            }
             Job::Io { .. } => Response::failure(0, Status::ABORT_REQUESTED, false),
             Job::Admin { host, request } => block_on(host.admin(request)),
             Job::Authenticate(authentication) => authentication.run(),

@@ -131,9 +131,10 @@ fn a_stalled_reader_is_cut_off() {
     for _ in 0..4 {
         io.wait(Duration::from_secs(29));
         assert!(!io.connection.is_finished());
-        // A single byte is progress.
-        io.connection.sent(1, io.now);
+        io.connection.sent(64 << 10, io.now);
     }
+    // A byte now and then is no progress.
+    io.connection.sent(1, io.now);
     io.wait(Duration::from_millis(29_999));
     assert!(!io.connection.is_finished());
     assert!(io.connection.deadline() <= Some(io.now + Duration::from_millis(1)));
@@ -183,8 +184,9 @@ fn closing_lets_commands_end() {
         peer.wait(Duration::ZERO);
         assert!(!peer.connection.wants_input());
     }
-    assert!(admin.connection.is_finished() && fresh.connection.is_finished());
-    assert!(!io.connection.is_finished());
+    assert!(fresh.connection.is_finished());
+    // Without its admin queue a controller ends.
+    assert!(!admin.connection.is_finished() && !io.connection.is_finished());
     let replies = io.settle();
     assert_eq!(
         replies
@@ -195,6 +197,10 @@ fn closing_lets_commands_end() {
     );
     assert!(io.connection.is_finished());
     assert_eq!(io.connection.error(), None);
+    drop(io);
+    admin.wait(Duration::from_secs(100));
+    assert!(admin.connection.is_finished());
+    assert_eq!(admin.connection.error(), None);
 }
 
 #[test]

@@ -86,7 +86,7 @@ impl Controller {
     /// The status as it is now: a controller becomes ready, or ceases to be, when nothing is under way that its host has sent before.
     pub(super) fn update_status(&self) -> u32 {
         let mut state = self.state();
-        let idle = self.flights.none();
+        let idle = self.flights.none() && self.predecessors.iter().all(|flights| flights.none());
         if state.changing && idle {
             state.changing = false;
             state.status ^= csts::RDY;
@@ -322,7 +322,11 @@ impl Controller {
             return failed(cid, Status::INVALID_FIELD);
         }
         let Some(mut page) = self.log_page(target, id, sqe, local) else {
-            return match self.has_other_command_sets() && self.is_ready() {
+            let of_programs = log_page::PROGRAMS..=log_page::MEMORY_RANGE_SETS;
+            return match of_programs.contains(&id)
+                && self.has_other_command_sets()
+                && self.is_ready()
+            {
                 true => Answer::Storage(Request::new(*sqe)),
                 false => failed(cid, Status::INVALID_LOG_PAGE),
             };
