@@ -203,11 +203,14 @@ pub struct Target {
     failed: AtomicU64,
 }
 
+/// A host's NQN and identifier.
+type HostKey = (String, [u8; 16]);
+
 #[derive(Default)]
 struct Registry {
     controllers: HashMap<u16, Arc<Controller>>,
     /// Controllers that are gone, by their host, whose commands are still under way.
-    leaving: Vec<((String, [u8; 16]), Arc<Flights>)>,
+    leaving: Vec<(HostKey, Arc<Flights>)>,
     latest: u16,
     connections: HashMap<u64, Wake>,
     next_connection: u64,
@@ -233,7 +236,7 @@ impl Registry {
     /// What is still under way of controllers that a host had.
     fn predecessors(&mut self, host: (&str, [u8; 16])) -> Vec<Arc<Flights>> {
         self.leaving.retain(|(_, flights)| !flights.none());
-        let of_host = |((nqn, id), _): &&((String, [u8; 16]), _)| (nqn.as_str(), *id) == host;
+        let of_host = |((nqn, id), _): &&(HostKey, _)| (nqn.as_str(), *id) == host;
         let leaving = self.leaving.iter().filter(of_host);
         leaving.map(|(_, flights)| Arc::clone(flights)).collect()
     }
