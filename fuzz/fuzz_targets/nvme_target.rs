@@ -51,6 +51,7 @@ fn target(ram: &Arc<RamHost>) -> Arc<Target> {
         controllers_a_host: 3,
         handshake: Duration::from_secs(10),
         stall: Duration::from_secs(30),
+        poll: Duration::ZERO,
     };
     let subsystems = vec![subsystem(SUBSYSTEM, Hosts::Any), subsystem(LOCKED, locked)];
     Target::new(subsystems, limits, None).expect("a target")

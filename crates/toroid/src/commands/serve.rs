@@ -52,6 +52,9 @@ pub struct Args {
     /// Let every host connect from everywhere.
     #[arg(long)]
     allow_any_host: bool,
+    /// Add namespaces of the Computational Programs and Subsystem Local Memory command sets to the image's subsystem.
+    #[arg(long, requires = "image")]
+    experimental_computational_programs: bool,
     /// Bootstrap in integer arithmetic instead of the f64 FFT.
     #[arg(long)]
     exact: bool,
@@ -105,6 +108,7 @@ impl Args {
                     hosts: None,
                 }],
                 hosts: (!self.hosts.is_empty()).then(|| hosts.collect()),
+                computational: self.experimental_computational_programs,
             });
         }
         if !self.listen.is_empty() {

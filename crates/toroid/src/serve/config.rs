@@ -63,6 +63,9 @@ pub struct Subsystem {
     pub namespaces: Vec<Namespace>,
     /// Who may connect; `None` for everybody.
     pub hosts: Option<Vec<AllowedHost>>,
+    /// Whether hosts get namespaces of the Computational Programs and Subsystem Local Memory command sets, on the first drive that they
+    /// see. Experimental.
+    pub computational: bool,
 }
 
 /// A namespace.
@@ -326,6 +329,8 @@ struct FileSubsystem {
     namespaces: Vec<FileNamespace>,
     #[serde(rename = "host")]
     hosts: Option<Vec<FileHost>>,
+    #[serde(default)]
+    experimental_computational_programs: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -646,6 +651,7 @@ fn check_subsystem(
         nqn: subsystem.nqn.as_ref().map(|nqn| nqn.get_ref().0.clone()),
         namespaces,
         hosts,
+        computational: subsystem.experimental_computational_programs,
     })
 }
 
@@ -771,6 +777,7 @@ mod tests {
                 hosts: None,
             }],
             hosts: None,
+            computational: false,
         };
         let expected = Plan {
             subsystems: vec![subsystem],

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use anyhow::Context;
 use toroid_drive::image::Image;
 use toroid_drive::ssd::Injection;
-use toroid_drive::{Drive, DriveConfig, HostIdentity, KeyAccess, SubsystemHost};
+use toroid_drive::{
+    Computational, ComputationalConfig, Drive, DriveConfig, HostIdentity, KeyAccess, SubsystemHost,
+};
 use toroid_engine::backend::Backend;
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_nvme::Host;
@@ -18,6 +20,9 @@ use toroid_tfhe::noise;
 use super::config::{self, Plan};
 use super::counters::{Counted, Counters};
 use super::secret;
+
+/// Identifier of the namespace of programs; memory is behind it. Far from those of images.
+const PROGRAMS_NSID: u32 = 0x1_0000;
 
 /// A drive as a namespace.
 pub struct Served {
@@ -51,6 +56,8 @@ struct Behind {
     hosts: Option<Vec<config::AllowedHost>>,
     counters: Arc<Counters>,
     tenants: RandomState,
+    /// Programs and memory of the hosts, where they get such namespaces.
+    computational: Option<Computational>,
 }
 
 impl Storage for Behind {
@@ -71,6 +78,7 @@ impl Storage for Behind {
             .map(|namespace| namespace.nsid)
             .collect();
         let mut members: Vec<(u32, Arc<dyn Host>)> = Vec::new();
+        let mut first = None;
         for served in self.drives.iter() {
             if served.subsystem == self.nqn && shown.contains(&served.nsid) {
                 let host = served.drive.host(HostIdentity {
@@ -79,6 +87,7 @@ impl Storage for Behind {
                     tenant: self.tenants.hash_one(host_nqn) | 1,
                     keys: keys.clone(),
                 });
+                first.get_or_insert_with(|| host.clone());
                 members.push((served.nsid, Arc::new(host)));
             }
         }
@@ -89,6 +98,13 @@ impl Storage for Behind {
             _ => Arc::new(
                 SubsystemHost::new(&self.serial, members).map_err(|error| error.to_string())?,
             ),
+        };
+        let controller = match (&self.computational, first) {
+            (Some(computational), Some(host)) => {
+                let attached = computational.attach(controller, host);
+                Arc::new(attached.map_err(|error| error.to_string())?)
+            }
+            _ => controller,
         };
         Ok(Arc::new(Counted::new(
             controller,
@@ -142,7 +158,12 @@ impl Opened {
         let drives = Arc::new(drives);
         let tenants = RandomState::new();
         let subsystems = named.into_iter().map(|(nqn, serial, hosts, subsystem)| {
+            let computational = match subsystem.computational {
+                true => Some(Computational::new(ComputationalConfig::new(PROGRAMS_NSID))?),
+                false => None,
+            };
             let behind = Behind {
+                computational,
                 nqn: nqn.clone(),
                 serial,
                 drives: Arc::clone(&drives),
@@ -151,14 +172,14 @@ impl Opened {
                 counters: Arc::clone(counters),
                 tenants: tenants.clone(),
             };
-            Subsystem {
+            Ok(Subsystem {
                 nqn,
                 storage: Arc::new(behind),
                 hosts,
-            }
+            })
         });
         Ok(Opened {
-            subsystems: subsystems.collect(),
+            subsystems: subsystems.collect::<anyhow::Result<_>>()?,
             drives,
             backend,
         })
