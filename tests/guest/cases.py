@@ -127,6 +127,13 @@ def compute_extended(setting):
     compute(setting, metadata="nvme")
 
 
+def computational(setting):
+    """A drive that also shows computational namespaces, 10 and 11; the program in binary form is for the guest to load."""
+    compute(setting)
+    setting.cli("asm", "0.tasm", "--params", PARAMS, "--out", "program.tscp")
+    setting.values["PROGRAM"] = base64.b64encode((setting.folder / "program.tscp").read_bytes()).decode()
+
+
 def tenants(setting):
     """A drive whose two hosts have a key id each."""
     setting.format(size="512MiB", swap="64MiB")
@@ -243,6 +250,8 @@ CASES = {
     "compute": Case(before=compute, variables=lambda setting: setting.values, requests={"product": product}),
     "compute-extended": Case(before=compute_extended, variables=lambda setting: setting.values,
                              requests={"product": product}),
+    "computational": Case(before=computational, variables=lambda setting: setting.values,
+                          requests={"product": product}, errors=True),
     "busy": Case(script="keep-alive", before=compute, requests={"burn": bootstraps, "burnt": no_more_bootstraps}),
     "tenants": Case(script="compute", before=tenants, variables=lambda setting: setting.values,
                     requests={"product": product, "meet": meeting(2)}, guests=2, errors=True),
