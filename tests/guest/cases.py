@@ -117,9 +117,9 @@ def upload(setting, key, host):
     return values
 
 
-def compute(setting, **options):
+def compute(setting, *serve, **options):
     setting.format(size="512MiB", swap="64MiB", **options)
-    setting.serve_image()
+    setting.serve_image(*serve)
     setting.values = upload(setting, 0, GUESTS[0])
 
 
@@ -128,8 +128,8 @@ def compute_extended(setting):
 
 
 def computational(setting):
-    """A drive that also shows computational namespaces, 10 and 11; the program in binary form is for the guest to load."""
-    compute(setting)
+    """A drive that also shows namespaces of programs and memory; the program in binary form is for the guest to load."""
+    compute(setting, "--experimental-computational-programs")
     setting.cli("asm", "0.tasm", "--params", PARAMS, "--out", "program.tscp")
     setting.values["PROGRAM"] = base64.b64encode((setting.folder / "program.tscp").read_bytes()).decode()
 

@@ -1,5 +1,5 @@
 # The standard's way to compute: the program is loaded, activated and executed on memory namespaces, by nvme-cli alone. x is on the drive.
-PROGRAMS=10 MEMORY=11
+PROGRAMS=65536 MEMORY=65537
 connect --hdr-digest --data-digest
 C=/dev/$CTRL
 for nsid in $PROGRAMS $MEMORY; do
