@@ -51,7 +51,7 @@ enum Command {
     Asm(program::AsmArgs),
     /// Show the text of a binary program.
     Disasm(program::DisasmArgs),
-    /// Format a drive image, or show what it holds.
+    /// Format, serve, find drives, and show what they hold.
     #[command(subcommand)]
     Drive(drive::Command),
     /// Write keys, programs, test vectors or samples to a drive.
