@@ -166,7 +166,7 @@ struct Driver<'a> {
     /// writes to their buffers.
     slots: ManuallyDrop<Vec<Option<Transfer>>>,
     free: Vec<usize>,
-    /// Slots whose operation must be submitted again.
+    /// Slots whose operation must be submitted, or submitted again.
     again: Vec<usize>,
     /// The kernel watches the eventfd.
     armed: bool,
@@ -197,7 +197,7 @@ impl Driver<'_> {
                     self.slots.len() - 1
                 });
                 self.slots[slot] = Some(transfer);
-                self.submit(slot);
+                self.again.push(slot);
             }
             for slot in std::mem::take(&mut self.again) {
                 self.submit(slot);
@@ -340,7 +340,7 @@ mod tests {
         }
         let mut failed: Vec<bool> = (0..3).map(|_| told.recv().unwrap()).collect();
         failed.sort_unstable();
-        assert!(failed.ends_with(&[true]));
+        assert_eq!(failed[1..], [true, true]);
         while !uring.shared.lock().dead {
             std::thread::yield_now();
         }
