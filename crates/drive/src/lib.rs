@@ -13,6 +13,7 @@
 pub mod bridge;
 mod drive;
 pub mod image;
+mod locks;
 pub mod metadata;
 pub mod ssd;
 mod subsystem;
