@@ -5,7 +5,7 @@
 //! reaches the drive whole and when it is made, as commands that trigger programs must.
 
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -69,7 +69,8 @@ pub enum BlockDeviceError {
 
 /// A block device as a controller with one namespace, [`NSID`], without metadata.
 ///
-/// Commands run on Tokio's threads for blocking work, each as one system call; they cannot be aborted. The kernel tells no more of a
+/// Commands run on Tokio's threads for blocking work, each as one system call; they cannot be aborted. Outside of a Tokio runtime they
+/// fail. The kernel tells no more of a
 /// failure than an error number: [`Host::errors`] has it in words.
 pub struct BlockDeviceHost {
     info: ControllerInfo,
@@ -122,6 +123,17 @@ impl BlockDeviceHost {
             },
             _ => failed("open")(source),
         })?;
+        if !is_device {
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(BlockDeviceError::Busy {
+                        path: path.to_owned(),
+                    });
+                }
+                Err(TryLockError::Error(source)) => return Err(failed("lock")(source)),
+            }
+        }
         let block_size = match is_device {
             true => rustix::fs::ioctl_blksszget(&file)
                 .map_err(|errno| failed("ask for the block size of")(errno.into()))?,
@@ -379,7 +391,15 @@ impl Host for BlockDeviceHost {
             }
         };
         let device = Arc::clone(&self.device);
-        let task = tokio::task::spawn_blocking(move || {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            let status = Status::INTERNAL_ERROR;
+            let reason = format!(
+                "{sqe} was submitted outside of a Tokio runtime; expected one, whose threads do the work"
+            );
+            self.device.note(sqe, &Failure { status, reason });
+            return async move { Response::failure(cid, status, true) }.boxed();
+        };
+        let task = runtime.spawn_blocking(move || {
             device
                 .execute(command, &request.data)
                 .inspect_err(|failure| device.note(sqe, failure))

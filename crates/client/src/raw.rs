@@ -106,7 +106,9 @@ pub fn unpack(data: &[u8], metadata: &[u8]) -> Result<StoredSample, RawError> {
     let metadata = metadata.get(..ScMetadata::SIZE).unwrap_or(metadata);
     let sc = ScMetadata::from_bytes(metadata)?.ok_or(RawError::Plain)?;
     let params = ParamSet::by_id(sc.params())
-        .filter(|params| sc.vr().ty().is_sample() && params.tlwe_bytes() as u64 == sc.size())
+        .filter(|params| {
+            sc.vr().ty().is_sample() && sc.offset() == 0 && params.tlwe_bytes() as u64 == sc.size()
+        })
         .ok_or_else(|| RawError::NoSample(sc.to_string()))?;
     let bytes = usize::try_from(sc.size())
         .ok()

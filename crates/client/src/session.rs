@@ -81,6 +81,19 @@ pub enum SessionError {
         /// Found.
         found: String,
     },
+    /// Samples that trigger a program can be loaded only around a stored one.
+    #[error(
+        "no program is stored for {0}, which may hold one: loading would lose it; put the program first, or open the drive anew"
+    )]
+    NoStoredProgram(VrNumber),
+    /// The program that loading displaces could not be brought back.
+    #[error("{program} may be left with a program that computes nothing; put the program again")]
+    NotRestored {
+        /// The program's register.
+        program: VrNumber,
+        /// Why.
+        source: Box<SessionError>,
+    },
     /// The generating task was lost.
     #[error("key generation stopped: {0}")]
     Task(#[from] tokio::task::JoinError),
@@ -417,18 +430,46 @@ impl Session {
     /// keys only `with_keys`. Returns the bytes read.
     ///
     /// Reading a TLWE-CoR sample would run a program that is there. So each such read is preceded by a program that returns the sample
-    /// itself; the stored program comes last.
+    /// itself; the stored program comes last, also where the load fails or is cancelled. It goes on to its end if the future is
+    /// dropped. What others trigger with this key id meanwhile gives them their sample back, not a result.
     ///
     /// # Errors
-    /// Those of the store.
+    /// [`SessionError::NoStoredProgram`] before anything is read; [`SessionError::NotRestored`]; those of the store.
     pub async fn reload(
         &self,
         key_id: u32,
         with_keys: bool,
         transfer: &Transfer,
     ) -> Result<u64, SessionError> {
-        let wanted = |ty| with_keys || ty != VrType::Key;
-        self.fill(key_id, wanted, true, transfer).await
+        let wanted = move |ty| with_keys || ty != VrType::Key;
+        let program = VrNumber::program(key_id)?;
+        let is_cor = |blob: &BlobStat| {
+            blob.written
+                && blob
+                    .sc
+                    .is_some_and(|sc| sc.vr().ty() == VrType::TlweCor && sc.vr().key_id() == key_id)
+        };
+        if !self.store.list().iter().any(is_cor) {
+            return self.fill(key_id, wanted, false, transfer).await;
+        }
+        let stored = self
+            .find(program)
+            .ok_or(SessionError::NoStoredProgram(program))?;
+        let (store, transfer) = (self.store.clone(), transfer.clone());
+        // On its own: a caller that goes away must not leave another program in the register.
+        let task = tokio::spawn(async move {
+            let session = Session { store };
+            let filled = session.fill(key_id, wanted, true, &transfer).await;
+            if filled.is_err() {
+                let read = session.store.read_blob(stored.id, &Transfer::default());
+                read.await.map_err(|error| SessionError::NotRestored {
+                    program,
+                    source: Box::new(error.into()),
+                })?;
+            }
+            filled
+        });
+        task.await?
     }
 
     async fn fill(

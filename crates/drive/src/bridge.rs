@@ -48,6 +48,8 @@ mod ssd_side;
 pub mod status;
 mod workers;
 
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use toroid_engine::{
@@ -75,7 +77,6 @@ pub(crate) use ssd_side::{NSID, SsdSide};
 pub(crate) use status::Fault;
 pub(crate) use workers::{Queue, Sharing, Workers};
 
-use access::denied;
 use ranges::{Range, RangeGuard, Ranges, Watch};
 use second_half::{RunView, SecondHalf};
 use ssd_side::Transfer;
@@ -480,23 +481,33 @@ impl Bridge {
     }
 
     /// Runs the program that a command triggers, and ends the command.
-    pub(crate) fn run(&self, context: &mut Context, trigger: Trigger) -> Result<Reply, Fault> {
-        let stale = trigger.watch.as_ref().is_some_and(Watch::saw_a_write);
-        let trigger = if stale {
-            match self.read(context, trigger.io)? {
+    pub(crate) fn run(&self, context: &mut Context, mut trigger: Trigger) -> Result<Reply, Fault> {
+        for _ in 0..READ_TRIES {
+            let io = trigger.io;
+            if let Some(reply) = self.try_run(context, trigger)? {
+                return Ok(reply);
+            }
+            trigger = match self.read(context, io)? {
                 Step::Run(trigger) => *trigger,
                 Step::Done(reply) => return Ok(reply),
-            }
-        } else {
-            trigger
-        };
+            };
+        }
+        Err(Fault::passing(
+            METADATA_MISMATCH,
+            "the blocks were written again and again before the run could begin",
+        ))
+    }
+
+    /// Runs the program; `None` if the blocks of a read were written before the run began, so that what was read of them must not
+    /// go into their register any more.
+    fn try_run(&self, context: &mut Context, trigger: Trigger) -> Result<Option<Reply>, Fault> {
         let Trigger {
             write,
             io,
             object,
             mut data,
             mut metadata,
-            watch: _watch,
+            watch,
         } = trigger;
         let vr = object.sc.vr();
         let cid = context.cid();
@@ -511,14 +522,25 @@ impl Bridge {
         let part = object.part(context, &sample);
         let mut ended = false;
         let mut result = None;
+        // The program's own key id, whatever the host may use: another may have stored it.
+        let key_ids = BTreeSet::from([vr.key_id()]);
         let requester = Requester {
             tenant: context.host.identity.tenant,
             cancel: &context.cancel,
-            key_ids: context.keys().only(),
+            key_ids: Some(&key_ids),
+        };
+        let stale = Cell::new(false);
+        let begins = || {
+            stale.set(watch.as_ref().is_some_and(Watch::saw_a_write));
+            if stale.get() {
+                let reason = "its blocks were written while it was read";
+                return Err(Fault::passing(METADATA_MISMATCH, reason).into());
+            }
+            Ok(())
         };
         let run = self
             .engine
-            .store_part_and_run_after(&part, requester, &mut |outcome| {
+            .store_part_and_run_after(&part, requester, &begins, &mut |outcome| {
                 let Some(outcome) = outcome else {
                     return Err(Fault::new(TRIGGER_SPLIT, "the sample came in parts").into());
                 };
@@ -554,6 +576,9 @@ impl Bridge {
                         status,
                     });
                 }
+                if stale.get() {
+                    return Ok(None);
+                }
                 self.log.count(|statistics| {
                     statistics.programs.entry(vr.key_id()).or_default().failures += 1;
                 });
@@ -565,12 +590,14 @@ impl Bridge {
         self.stored(&object);
         self.program_ran(context, vr, &outcome);
         if write {
-            return Ok(self.was_written(&context.host, data.len(), Effect::Computed));
+            let reply = self.was_written(&context.host, data.len(), Effect::Computed);
+            return Ok(Some(reply));
         }
         if let (Some(second_half), Some(run)) = (&self.second_half, &object.run) {
             second_half.delivered(run, result);
         }
-        Ok(self.was_read(&context.host, data, metadata, Effect::Computed))
+        let reply = self.was_read(&context.host, data, metadata, Effect::Computed);
+        Ok(Some(reply))
     }
 
     fn program_ran(&self, context: &Context, trigger: VrNumber, outcome: &RunOutcome) {
@@ -845,7 +872,10 @@ impl Bridge {
                 return Ok(guard);
             }
         }
-        Err(denied())
+        Err(Fault::passing(
+            Status::NAMESPACE_NOT_READY,
+            "the metadata of the blocks must be read again",
+        ))
     }
 
     /// In the second-half form: makes sure that the metadata of a data command is in memory.

@@ -475,7 +475,7 @@ impl Drive {
         cancelled
     }
 
-    /// Refuses further commands, waits for those under way, and flushes. Blocks; a second call does nothing more.
+    /// Refuses further commands, waits for those under way, and flushes. Blocks; a second call flushes again.
     ///
     /// # Errors
     /// [`DriveError::Flush`].

@@ -5,7 +5,6 @@
 //! sizes, so that the header's copy of it is a check.
 
 mod layout;
-mod locks;
 mod size;
 
 use std::borrow::Cow;
@@ -22,12 +21,12 @@ use rustix::io::Errno;
 use thiserror::Error;
 use toroid_nvme::NamespaceError;
 
+use crate::locks::RangeLocks;
 use crate::metadata::ScMetadata;
 use crate::ssd::{FaultySsd, FileSsd, Injection, IoOptions, Operation, Ssd, SsdError, size_of};
 use crate::task::block_on;
 
 use layout::{HEADER_SIZE, Header, Layout};
-use locks::RangeLocks;
 
 pub use layout::{ImageInfo, MetadataMode};
 pub use size::{SizeError, display_size, parse_size};
@@ -311,7 +310,7 @@ fn read_info(file: &File, path: &Path) -> Result<ImageInfo, ImageError> {
 ///
 /// Commands on the namespace are atomic towards each other: a read never sees half of a write. A write puts down the data,
 /// then the metadata. When either fails, the old content of both is restored, so that a failed write has no effect; only if
-/// the medium refuses that too (it is then logged) are the blocks of the write unspecified.
+/// the medium refuses that too (it is then logged), or could not read the old content, are the blocks of the write unspecified.
 ///
 /// A kill of the process between the two leaves new data with old metadata. A power loss before a flush may leave any of old
 /// and new data with any of old and new metadata, block by block, for the medium may store a volatile write in any order.
@@ -520,7 +519,7 @@ impl Image {
                 .extent(via, self.layout.metadata, lba * METADATA_SIZE, metadata)
                 .await?;
             // Plain data over plain data is common, and need not fill the metadata area with zeroes.
-            if fua || extent.new != extent.old {
+            if fua || extent.changes() {
                 extents.push(extent);
             }
         }
@@ -528,8 +527,8 @@ impl Image {
             let new = std::mem::take(&mut extents[i].new);
             if let Err(error) = self.put(via, extents[i].block, new, fua).await {
                 for undo in extents.drain(..=i) {
-                    if let Err(undo_error) = self.put(via, undo.block, undo.old.into(), false).await
-                    {
+                    let Some(old) = undo.old else { continue };
+                    if let Err(undo_error) = self.put(via, undo.block, old.into(), false).await {
                         tracing::error!(%error, %undo_error, block = undo.block, "a failed write could not be undone");
                     }
                 }
@@ -670,18 +669,25 @@ impl Image {
     }
 
     async fn submit(&self, operation: Operation) -> Result<Vec<u8>, SsdError> {
+        let lost = io::Error::from(io::ErrorKind::BrokenPipe);
+        let lost = match &operation {
+            Operation::Read { lba, .. } => SsdError::Read {
+                lba: *lba,
+                source: lost,
+            },
+            Operation::Write { lba, .. } => SsdError::Write {
+                lba: *lba,
+                source: lost,
+            },
+            Operation::Flush => SsdError::Flush { source: lost },
+        };
         let (ended, end) = oneshot::channel();
         let done = move |result| {
             // Who asked may have gone away.
             let _ = ended.send(result);
         };
         self.ssd.submit(operation, Box::new(done));
-        end.await.unwrap_or_else(|_| {
-            Err(SsdError::Write {
-                lba: 0,
-                source: io::ErrorKind::BrokenPipe.into(),
-            })
-        })
+        end.await.unwrap_or(Err(lost))
     }
 
     /// Fills `buf` with blocks from `lba` of the SSD on.
@@ -740,13 +746,19 @@ impl Image {
         bytes: Cow<'a, [u8]>,
     ) -> Result<Extent<'a>, SsdError> {
         let (block, from, old) = self.frame(area, offset, bytes.len() as u64);
-        let old = self.get_old(via, block, old).await?;
-        let new = if old.len() == bytes.len() {
-            bytes
-        } else {
-            let mut new = old.clone();
-            new[from..from + bytes.len()].copy_from_slice(&bytes);
-            Cow::Owned(new)
+        let whole = old.len() == bytes.len();
+        let old = match self.get_old(via, block, old).await {
+            // Blocks that cannot be read must remain writable: that is how they are repaired.
+            Err(SsdError::Read { .. }) if whole => None,
+            old => Some(old?),
+        };
+        let new = match &old {
+            Some(old) if !whole => {
+                let mut new = old.clone();
+                new[from..from + bytes.len()].copy_from_slice(&bytes);
+                Cow::Owned(new)
+            }
+            _ => bytes,
         };
         Ok(Extent { block, old, new })
     }
@@ -761,7 +773,7 @@ impl Image {
                 let zeroes = vec![0; (to - from) as usize];
                 let extent = self.extent(Via::Thread, self.layout.metadata, from, zeroes.into());
                 let extent = block_on(extent)?;
-                if extent.new != extent.old {
+                if extent.changes() {
                     self.ssd.write(extent.block, &extent.new, false)?;
                 }
             }
@@ -778,8 +790,15 @@ impl Image {
 /// Whole blocks around a run of bytes.
 struct Extent<'a> {
     block: u64,
-    old: Vec<u8>,
+    /// `None` where they cannot be read.
+    old: Option<Vec<u8>>,
     new: Cow<'a, [u8]>,
+}
+
+impl Extent<'_> {
+    fn changes(&self) -> bool {
+        self.old.as_deref() != Some(&*self.new)
+    }
 }
 
 const METADATA_SIZE: u64 = ScMetadata::SIZE as u64;

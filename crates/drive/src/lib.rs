@@ -14,6 +14,7 @@ pub mod bridge;
 pub mod computational;
 mod drive;
 pub mod image;
+mod locks;
 pub mod metadata;
 pub mod ssd;
 mod subsystem;

@@ -8,6 +8,7 @@ mod faulty;
 mod file;
 mod memory;
 mod pool;
+mod sync;
 mod transfer;
 mod uring;
 

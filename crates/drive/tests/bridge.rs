@@ -330,12 +330,13 @@ fn refused_commands_leave_everything_as_it_was() {
         let program = encode(&program.unwrap());
         bench.write_object(PROGRAM_LBA, sc(vr("prg:0:0"), &program), &program);
         refuse(of(Y, &y), &y, status::PROGRAM_REFUSED);
-        // The result does not fit in the place of the sample.
+        // A program touches its own key id alone, whoever triggers it.
         let other = encode_sample(&TINY32, 1, 3);
         let other_sc = ScMetadata::new(vr("cor:7:1"), TINY32.id, other.len() as u64).unwrap();
         bench.write_object(FREE_LBA + CLUSTER, other_sc, &other);
         upload_program(&bench, "return cor:7:1");
-        refuse(of(Y, &y), &y, status::PROGRAM_REFUSED);
+        let reason = refuse(of(Y, &y), &y, status::PROGRAM_REFUSED);
+        assert!(reason.contains("key ids"), "{reason}");
     }
 }
 

@@ -73,7 +73,7 @@ pub enum EngineError {
         found: &'static str,
     },
     /// The program touches registers that its requester may not.
-    #[error("program {vr} touches registers of key ids that its requester may not use")]
+    #[error("program {vr} touches registers of key ids that are not open to it")]
     KeyIdDenied {
         /// The program's register.
         vr: VrNumber,
@@ -128,7 +128,7 @@ pub enum EngineError {
     },
     /// Too many objects are incomplete.
     #[error(
-        "{MAX_PARTIAL_OBJECTS} objects wait for their next parts (expected fewer); complete or remove some first"
+        "{MAX_PARTIAL_OBJECTS} objects of the key id, or too many of all, wait for their next parts (expected fewer); complete or remove some first"
     )]
     TooManyPartialObjects,
     /// An attribute is out of its range.

@@ -32,7 +32,7 @@ pub use error::EngineError;
 pub use paging::{PagingStatistics, ReplacementPolicy};
 pub use processor::{InstructionTiming, RunOutcome};
 pub use register::{Attributes, RegisterInfo, check_size, register_bytes};
-pub use store::{BeforeEffect, Part, Refusal, StoreOutcome};
+pub use store::{BeforeEffect, BeforeRun, Part, Refusal, StoreOutcome};
 pub use swap::{MemorySwap, PagingContext, Swap, SwapError, SwapSlot};
 pub use toroid_isa::KeyKind;
 pub use toroid_tfhe::seeded::KeyForm;

@@ -22,7 +22,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::paging::{PageId, PageIo};
 use crate::register::{fingerprint, same_statement};
-use crate::store::{Accepted, BeforeEffect, Part, StagedSample};
+use crate::store::{Accepted, BeforeEffect, BeforeRun, Part, StagedSample};
 use crate::swap::PagingContext;
 use crate::table::{Content, Register, Table};
 
@@ -169,7 +169,15 @@ impl Engine {
         if !trigger.ty().is_sample() {
             return Err(EngineError::NotASample { vr: trigger });
         }
-        self.execute(context, trigger, None, requester.into(), &mut |_| Ok(()))
+        let (begins, mut before) = (|| Ok(()), |_: Option<&RunOutcome>| Ok(()));
+        self.execute(
+            context,
+            trigger,
+            None,
+            requester.into(),
+            &begins,
+            &mut before,
+        )
     }
 
     /// Stores a part of a TLWE sample; if it is the last, runs the program of its key id on the new sample in the same
@@ -184,10 +192,12 @@ impl Engine {
         part: &Part<'_>,
         requester: impl Into<Requester<'r>>,
     ) -> Result<Option<RunOutcome>, EngineError> {
-        self.store_part_and_run_after(part, requester, &mut |_| Ok(()))
+        self.store_part_and_run_after(part, requester, &|| Ok(()), &mut |_| Ok(()))
     }
 
-    /// [`Engine::store_part_and_run`] with a step before its effect.
+    /// [`Engine::store_part_and_run`] with a step when the run begins, after it has waited for others, and one before its effect.
+    /// What is stored in registers after the first step counts as later than the run. That step must be short and not come back
+    /// to the engine.
     ///
     /// # Errors
     /// Those of [`Engine::store_part_and_run`], and [`EngineError::Refused`].
@@ -195,6 +205,7 @@ impl Engine {
         &self,
         part: &Part<'_>,
         requester: impl Into<Requester<'r>>,
+        begins: &BeforeRun<'_>,
         before: &mut BeforeEffect<'_>,
     ) -> Result<Option<RunOutcome>, EngineError> {
         if !part.vr.ty().is_sample() {
@@ -207,6 +218,7 @@ impl Engine {
                     part.vr,
                     Some(sample),
                     requester.into(),
+                    begins,
                     before,
                 )
                 .map(Some),
@@ -220,13 +232,20 @@ impl Engine {
         trigger: VrNumber,
         staged: Option<StagedSample>,
         requester: Requester<'_>,
+        begins: &BeforeRun<'_>,
         before: &mut BeforeEffect<'_>,
     ) -> Result<RunOutcome, EngineError> {
         let program_vr = VrNumber::program(trigger.key_id())
             .map_err(|_| EngineError::NoSuchRegister { vr: trigger })?;
         // The admission ends after the transaction.
-        let (_admitted, program, mut transaction) =
-            Transaction::begin(self, context, program_vr, staged.as_ref(), &requester)?;
+        let (_admitted, program, mut transaction) = Transaction::begin(
+            self,
+            context,
+            program_vr,
+            staged.as_ref(),
+            &requester,
+            begins,
+        )?;
         let outcome = transaction.run(&program, staged.into_iter().collect(), requester)?;
         let _effect = self.begin_effect();
         before(Some(&outcome)).map_err(EngineError::Refused)?;
@@ -370,6 +389,7 @@ impl<'e> Transaction<'e> {
         program_vr: VrNumber,
         staged: Option<&StagedSample>,
         requester: &Requester<'_>,
+        begins: &BeforeRun<'_>,
     ) -> Result<(Admitted<'e>, Arc<Program>, Transaction<'e>), EngineError> {
         let program = |table: &Table| match table.get(program_vr).map(|found| &found.content) {
             Some(Content::Program(program)) => Ok((Arc::clone(program), program_vr)),
@@ -381,6 +401,7 @@ impl<'e> Transaction<'e> {
             program,
             staged.map(|sample| sample.vr),
             |table, program| {
+                begins().map_err(EngineError::Refused)?;
                 let mut transaction = Transaction::new(engine, context, program_vr);
                 let begun = transaction.view(table, program, staged, requester)?;
                 Ok((begun, (Arc::clone(program), transaction)))

@@ -19,8 +19,10 @@ use crate::register::{
 use crate::swap::PagingContext;
 use crate::table::{Content, PartialEntry, Register};
 
-/// How many objects may be incomplete at a time.
+/// How many objects of a key id may be incomplete at a time.
 pub(crate) const MAX_PARTIAL_OBJECTS: usize = 1024;
+/// How many of all key ids: bounds memory, and leaves room for a key id while others use up theirs.
+pub(crate) const MAX_PARTIAL_OBJECTS_IN_ALL: usize = 16 * MAX_PARTIAL_OBJECTS;
 
 /// A part of an object, as one command brings it.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +50,9 @@ pub type Refusal = Box<dyn Error + Send + Sync>;
 /// data to the SSD. It is given the outcome of the run, if there was one. When it fails, the register keeps what it held,
 /// and the parts that had come of the object are dropped. It must not come back to the engine.
 pub type BeforeEffect<'a> = dyn FnMut(Option<&RunOutcome>) -> Result<(), Refusal> + 'a;
+
+/// A step when a run begins. When it fails, the run does, and nothing has changed.
+pub type BeforeRun<'a> = dyn Fn() -> Result<(), Refusal> + 'a;
 
 /// What a part led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,7 +199,6 @@ impl Engine {
                 // A seeded key takes the room of the expanded one.
                 register_bytes(vr, params).unwrap_or(part.total_size),
                 Arc::clone(&partial),
-                MAX_PARTIAL_OBJECTS,
             )?;
             partial
         } else {

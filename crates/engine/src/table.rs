@@ -13,7 +13,7 @@ use crate::error::EngineError;
 use crate::extents::Extents;
 use crate::paging::{PAGED_PAGE_NUMBERS, PageId, PagedMemory};
 use crate::register::{RegisterInfo, same_statement};
-use crate::store::Partial;
+use crate::store::{MAX_PARTIAL_OBJECTS, MAX_PARTIAL_OBJECTS_IN_ALL, Partial};
 
 /// What a register holds.
 #[derive(Clone)]
@@ -239,10 +239,11 @@ impl Table {
         params: &'static ParamSet,
         bytes: u64,
         partial: Arc<Mutex<Partial>>,
-        limit: usize,
     ) -> Result<(), EngineError> {
         self.check_params(vr, params)?;
-        if self.partials.len() >= limit && !self.partials.contains_key(&vr) {
+        let full = self.partials.len() >= MAX_PARTIAL_OBJECTS_IN_ALL
+            || self.partials_of(vr.key_id()).count() >= MAX_PARTIAL_OBJECTS;
+        if full && !self.partials.contains_key(&vr) {
             return Err(EngineError::TooManyPartialObjects);
         }
         let reservation = if vr.ty().is_sample() {

@@ -149,7 +149,7 @@ fn trigger(engine: &Engine, (key_id, index, message): Trigger, ended: &mut dyn F
     let sample = encode_sample(&TINY, message, 4);
     let part = whole(cor(key_id, index), &TINY, &sample, bits(4));
     engine
-        .store_part_and_run_after(&part, &CancelToken::new(), &mut |outcome| {
+        .store_part_and_run_after(&part, &CancelToken::new(), &|| Ok(()), &mut |outcome| {
             ended(&outcome.unwrap().bytes);
             Ok(())
         })

@@ -405,6 +405,11 @@ fn incomplete_objects_are_limited_and_can_be_removed() {
         Err(EngineError::TooManyPartialObjects)
     ));
     assert!(begin(7).is_ok(), "one that is there may start anew");
+    let other = whole(cor(1, 0), &TINY, &bytes, bits(4));
+    assert!(
+        engine.store_part(&part(&other, 0, 8)).is_ok(),
+        "of another key id"
+    );
     assert!(!engine.remove(cor(0, 3)));
     assert!(begin(5000).is_ok());
     assert_eq!(engine.clear_key_id(0), 0);
@@ -496,7 +501,7 @@ fn a_step_that_fails_before_the_effect_prevents_it() {
     let bytes = encode_sample(&TINY, 2, 4);
     let trigger = whole(x, &TINY, &bytes, bits(4));
     let cancel = CancelToken::new();
-    let refused = engine.store_part_and_run_after(&trigger, &cancel, &mut |outcome| {
+    let refused = engine.store_part_and_run_after(&trigger, &cancel, &|| Ok(()), &mut |outcome| {
         assert_eq!(decode_sample(&TINY, &outcome.unwrap().bytes, 4), 4);
         Err(SsdRefuses.into())
     });

@@ -11,10 +11,10 @@
 //!   at once holds the lock of `SecondHalf::try_begin_read` meanwhile, as one on a thread does. One that waits for the SSD
 //!   cannot hold it; it looks for a run again when it has the data, and begins anew on a thread if there is one, so that a
 //!   sample is never delivered in place of its program's result. A run that came and went in between belongs to commands that
-//!   overlap with the read in time, towards which NVMe orders nothing. Writes to the second half, which register, and
+//!   overlap with the read in time, towards which NVMe orders nothing. A write holds the lock until it has ended. Writes to the second half, which register, and
 //!   everything on a run, triggers of programs included, are left to threads.
-//! - *Access.* Plain blocks are open to every host, so plain reads are answered here for hosts that are bound to some keys too, but for
-//!   those of the second half. Their writes are left to threads, which check what the blocks hold in the same step.
+//! - *Access.* Plain blocks are open to every host, so plain reads are answered here for hosts that are bound to some keys too, if they
+//!   need not wait, but for those of the second half. Their writes are left to threads, which check what the blocks hold in the same step.
 //! - *Ordering towards other writes* is the image's: a command's blocks, data and metadata, are locked while it works on them.
 
 use std::sync::Arc;
@@ -54,6 +54,16 @@ impl Bridge {
                 let sqe = Sqe::write(context.cid(), NSID, io.slba, (io.blocks - 1) as u16);
                 let sqe = if io.fua { sqe.with_fua() } else { sqe };
                 Plain::Waits(Box::pin(async move {
+                    // Nothing is registered for the blocks until they are written.
+                    let _shared = match &bridge.second_half {
+                        None => None,
+                        Some(second_half) => match second_half.try_begin_read() {
+                            Some(shared) if second_half.is_plain(io.slba, u64::from(io.blocks)) => {
+                                Some(shared)
+                            }
+                            _ => return Ok(Ended::Again(request)),
+                        },
+                    };
                     let Request { data, metadata, .. } = request;
                     let bytes = data.len();
                     bridge.ssd.write(sqe, io, data, metadata).await?;
@@ -120,7 +130,9 @@ impl Bridge {
                 });
             }
         }
-        if !self.ssd.image().is_asynchronous() {
+        // While the SSD works, a run of another's may come and go: a bound host must not see what it held.
+        let bound = self.second_half.is_some() && context.keys().only().is_some();
+        if bound || !self.ssd.image().is_asynchronous() {
             return Plain::No(request);
         }
         let (bridge, host) = (Arc::clone(self), Arc::clone(&context.host));

@@ -6,13 +6,15 @@
 //! what was read of it, cluster by cluster, when first needed.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::access::{KeyAccess, denied};
 use super::ranges::Range;
 use super::status::{Fault, METADATA_INVALID, METADATA_MISMATCH};
 use crate::image::ImageInfo;
+use crate::locks::{Guard, RangeLocks};
 use crate::metadata::{MetadataError, ScMetadata};
+use crate::task::block_on;
 use toroid_nvme::Status;
 
 /// The run that a command lies in.
@@ -58,7 +60,8 @@ pub(crate) struct SecondHalf {
     chunk: u64,
     /// Held exclusively by who changes the second half on the SSD or reads it into memory, so that memory and SSD agree;
     /// shared by who reads data that must fit its metadata.
-    updates: RwLock<()>,
+    /// Fair: neither side keeps the other out.
+    updates: RangeLocks,
     state: RwLock<State>,
 }
 
@@ -117,7 +120,7 @@ impl SecondHalf {
             cluster,
             block_size: image.block_size() as usize,
             chunk: cluster.min(most),
-            updates: RwLock::new(()),
+            updates: RangeLocks::default(),
             state: RwLock::default(),
         }
     }
@@ -131,22 +134,18 @@ impl SecondHalf {
     }
 
     /// To be held while the second half changes, on the SSD and here.
-    pub(crate) fn begin_update(&self) -> RwLockWriteGuard<'_, ()> {
-        self.updates.write().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn begin_update(&self) -> Guard<'_> {
+        block_on(self.updates.lock(0..1, true))
     }
 
     /// To be held while data and metadata are looked up that must fit each other.
-    pub(crate) fn begin_read(&self) -> RwLockReadGuard<'_, ()> {
-        self.updates.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn begin_read(&self) -> Guard<'_> {
+        block_on(self.updates.lock(0..1, false))
     }
 
     /// [`SecondHalf::begin_read`], if nobody changes the second half now.
-    pub(crate) fn try_begin_read(&self) -> Option<RwLockReadGuard<'_, ()>> {
-        match self.updates.try_read() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+    pub(crate) fn try_begin_read(&self) -> Option<Guard<'_>> {
+        self.updates.lock_now(0..1, false)
     }
 
     /// Whether the blocks are known to be plain data of the first half.

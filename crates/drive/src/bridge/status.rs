@@ -121,7 +121,6 @@ impl From<EngineError> for Fault {
                 source: BackendError::Cancelled,
                 ..
             } => return Fault::cancelled(),
-            EngineError::KeyIdDenied { .. } => (Status::ACCESS_DENIED, true),
             EngineError::NoSuchRegister { .. } => (REGISTER_EMPTY, false),
             EngineError::DataId { .. }
             | EngineError::EmptyPart { .. }
@@ -156,7 +155,8 @@ impl From<EngineError> for Fault {
                     (PROGRAM_REFUSED, false)
                 }
             }
-            EngineError::NotASample { .. }
+            EngineError::KeyIdDenied { .. }
+            | EngineError::NotASample { .. }
             | EngineError::Execution { .. }
             | EngineError::StackOverflow { .. } => (PROGRAM_REFUSED, false),
             EngineError::TooManyPartialObjects

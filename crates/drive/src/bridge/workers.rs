@@ -73,10 +73,13 @@ impl Queue {
                 // At least one thread is free for the next tenant, as long as there are more threads than tenants.
                 Sharing::Reserved => (self.threads / (state.tenants.len() + 1)).max(1),
             };
+            // Whatever the shares, the last free thread is for a tenant that has none yet.
+            let busy: usize = state.tenants.values().map(|tenant| tenant.running).sum();
+            let last = self.sharing == Sharing::Reserved && busy + 1 >= self.threads;
             let State { tenants, turns, .. } = &mut *state;
             let place = turns.iter().position(|tenant| {
                 let tenant = tenants.get(tenant);
-                tenant.is_some_and(|tenant| tenant.running < most)
+                tenant.is_some_and(|tenant| tenant.running < most && (tenant.running == 0 || !last))
             });
             let turn = place.and_then(|place| turns.remove(place));
             if let Some(id) = turn
@@ -236,6 +239,40 @@ mod tests {
         workers.queue().push(2, move || tell.send(()).unwrap());
         told.recv().unwrap();
         assert!(workers.queue().len() >= 18);
+        drop(hold);
+    }
+
+    #[test]
+    fn tenants_that_run_leave_the_last_thread_for_one_that_does_not() {
+        let workers = Workers::new("test", 4, Sharing::Reserved).unwrap();
+        let (hold, held) = mpsc::channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        let push = |tenant| {
+            let held = Arc::clone(&held);
+            workers.queue().push(tenant, move || {
+                // Ends when the test does.
+                let _ = held.lock().unwrap().recv();
+            });
+        };
+        let running = || {
+            let state = workers.queue().lock();
+            state
+                .tenants
+                .values()
+                .map(|tenant| tenant.running)
+                .sum::<usize>()
+        };
+        // Two threads of four for the first, as long as it is alone; one for each other.
+        for tenant in [1, 1, 1, 2, 2, 2] {
+            push(tenant);
+        }
+        while running() < 3 {
+            std::thread::yield_now();
+        }
+        let (tell, told) = mpsc::channel();
+        workers.queue().push(3, move || tell.send(()).unwrap());
+        told.recv().unwrap();
+        assert_eq!(running(), 3);
         drop(hold);
     }
 }

@@ -1,7 +1,7 @@
 //! Blocks in a file or on a block device.
 
 use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSliceMut};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,6 +10,7 @@ use rustix::fs::{AtFlags, FallocateFlags, OFlags, SeekFrom, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::pool::Pool;
+use super::sync::{Queue, Syncs};
 use super::transfer::{Buffer, DIRECT_ALIGNMENT, Kind, Transfer, is_aligned};
 use super::uring::Uring;
 use super::{Done, Operation, Ssd, SsdError, check_buffer, check_range};
@@ -50,11 +51,13 @@ pub struct IoOptions {
 
 /// Blocks in a regular file, where those never written take no space, or on a block device.
 ///
-/// Flush is `fdatasync`, FUA a write with `RWF_DSYNC`. Opening the file and locking it against a second process is up to the
+/// Flush is `fdatasync`, FUA a write followed by it: a write with `RWF_DSYNC` would be told of, and so hide, the loss of what
+/// others wrote before. Opening the file and locking it against a second process is up to the
 /// caller; [`Image`](crate::image::Image) does both.
 pub struct FileSsd {
-    /// Before `medium`: it is dropped first, and waits for what it has under way.
+    /// Dropped first: waits for what it has under way, which may ask for synchronization.
     engine: OnceLock<Option<Engine>>,
+    syncs: Syncs,
     medium: Arc<Medium>,
 }
 
@@ -115,13 +118,18 @@ impl FileSsd {
             blocks,
             direct,
             never_now: AtomicBool::new(direct),
-            flush_failed: AtomicBool::new(false),
         });
+        let synced = Arc::clone(&medium);
+        let syncs = Syncs::new(move || synced.file.sync_data())?;
         let engine = OnceLock::new();
         if options.engine != IoEngine::Auto {
             let _ = engine.set(Some(Engine::start(options.engine, &medium)?));
         }
-        Ok(FileSsd { engine, medium })
+        Ok(FileSsd {
+            engine,
+            syncs,
+            medium,
+        })
     }
 
     fn start(&self, transfer: Transfer) {
@@ -188,7 +196,6 @@ pub(super) struct Medium {
     direct: bool,
     /// Reads that must not wait are not possible.
     never_now: AtomicBool,
-    flush_failed: AtomicBool,
 }
 
 impl Medium {
@@ -198,30 +205,6 @@ impl Medium {
 
     fn offset(&self, lba: u64) -> u64 {
         lba * u64::from(self.block_size)
-    }
-
-    /// What a synchronizing operation must ask first, for it must never succeed again after it failed once: the kernel reports
-    /// a lost page to one `fsync` only, so the next would claim a durability that is not there.
-    fn check_flushed(&self) -> Result<(), SsdError> {
-        if self.flush_failed.load(Ordering::Acquire) {
-            return Err(SsdError::FlushFailedBefore);
-        }
-        Ok(())
-    }
-
-    /// Notes that a synchronizing operation failed.
-    fn flush_failed(&self, error: SsdError) -> SsdError {
-        // A full medium refuses a write before it takes it, so nothing that was accepted is lost.
-        if !matches!(error, SsdError::Full { .. }) {
-            self.flush_failed.store(true, Ordering::Release);
-        }
-        error
-    }
-
-    /// Why a write failed.
-    fn write_failed(&self, lba: u64, fua: bool, source: io::Error) -> SsdError {
-        let error = SsdError::from_write(lba, source);
-        if fua { self.flush_failed(error) } else { error }
     }
 
     /// Whether nothing was ever written in this range. To read a hole would fill the page cache with zeroes, and cost more
@@ -250,35 +233,13 @@ impl Medium {
         Ok(())
     }
 
-    fn write_at(&self, data: &[u8], offset: u64, durable: bool) -> io::Result<()> {
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
         if self.direct && !is_aligned(data) {
             let mut buffer = Buffer::aligned(data.len());
             buffer.content_mut().copy_from_slice(data);
-            return self.write_all(buffer.content(), offset, durable);
+            return self.file.write_all_at(buffer.content(), offset);
         }
-        self.write_all(data, offset, durable)
-    }
-
-    fn write_all(&self, data: &[u8], offset: u64, durable: bool) -> io::Result<()> {
-        if !durable {
-            return self.file.write_all_at(data, offset);
-        }
-        let mut done = 0;
-        while done < data.len() {
-            let slices = [IoSlice::new(&data[done..])];
-            let at = offset + done as u64;
-            match rustix::io::pwritev2(&self.file, &slices, at, ReadWriteFlags::DSYNC) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => done += written,
-                Err(Errno::INTR) => {}
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                    self.file.write_all_at(&data[done..], at)?;
-                    return self.file.sync_data();
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
+        self.file.write_all_at(data, offset)
     }
 
     /// Carries out a transfer.
@@ -291,8 +252,7 @@ impl Medium {
         } = transfer;
         match kind {
             Kind::Read => self.read_at(buffer.content_mut(), *offset),
-            Kind::Write { durable } => self.write_at(buffer.content(), *offset, *durable),
-            Kind::Sync => self.file.sync_data(),
+            Kind::Write => self.write_at(buffer.content(), *offset),
         }
     }
 
@@ -323,26 +283,31 @@ impl Medium {
         })
     }
 
-    /// `finish` of a write.
-    fn end_write(self: &Arc<Self>, lba: u64, fua: bool, done: Done) -> super::transfer::Finish {
-        let medium = Arc::clone(self);
-        Box::new(move |result, buffer| {
-            done(match result {
-                Ok(()) => Ok(buffer.into_vec()),
-                Err(source) => Err(medium.write_failed(lba, fua, source)),
-            });
+    /// `finish` of a write; with `syncs`, of one that is to be durable.
+    fn end_write(lba: u64, syncs: Option<Arc<Queue>>, done: Done) -> super::transfer::Finish {
+        Box::new(move |result, buffer| match (result, syncs) {
+            (Err(source), _) => done(Err(SsdError::from_write(lba, source))),
+            (Ok(()), None) => done(Ok(buffer.into_vec())),
+            (Ok(()), Some(syncs)) => {
+                syncs.ask(Box::new(move |synced| {
+                    done(synced.map(|()| buffer.into_vec()));
+                }));
+            }
         })
     }
 
-    /// `finish` of a flush.
-    fn end_flush(self: &Arc<Self>, done: Done) -> super::transfer::Finish {
-        let medium = Arc::clone(self);
-        Box::new(move |result, _| {
-            done(match result {
-                Ok(()) => Ok(Vec::new()),
-                Err(source) => Err(medium.flush_failed(SsdError::Flush { source })),
-            });
-        })
+    /// A file of `bytes` bytes that has no name.
+    #[cfg(test)]
+    pub(super) fn for_test(bytes: u64) -> Medium {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(bytes).unwrap();
+        Medium {
+            file,
+            block_size: 512,
+            blocks: bytes / 512,
+            direct: false,
+            never_now: AtomicBool::new(false),
+        }
     }
 }
 
@@ -371,19 +336,19 @@ impl Ssd for FileSsd {
         let medium = &self.medium;
         check_buffer(lba, data.len(), medium.block_size, medium.blocks)?;
         if fua {
-            medium.check_flushed()?;
+            self.syncs.queue().check()?;
         }
         medium
-            .write_at(data, medium.offset(lba), fua)
-            .map_err(|source| medium.write_failed(lba, fua, source))
+            .write_at(data, medium.offset(lba))
+            .map_err(|source| SsdError::from_write(lba, source))?;
+        if fua {
+            self.syncs.queue().wait()?;
+        }
+        Ok(())
     }
 
     fn flush(&self) -> Result<(), SsdError> {
-        self.medium.check_flushed()?;
-        self.medium
-            .file
-            .sync_data()
-            .map_err(|source| self.medium.flush_failed(SsdError::Flush { source }))
+        self.syncs.queue().wait()
     }
 
     fn write_zeroes(&self, lba: u64, count: u64) -> Result<(), SsdError> {
@@ -403,7 +368,7 @@ impl Ssd for FileSsd {
         while offset < end {
             let now = (end - offset).min(zeroes.content().len() as u64) as usize;
             medium
-                .write_at(&zeroes.content()[..now], offset, false)
+                .write_at(&zeroes.content()[..now], offset)
                 .map_err(error)?;
             offset += now as u64;
         }
@@ -446,16 +411,16 @@ impl Ssd for FileSsd {
     }
 
     fn submit(&self, operation: Operation, done: Done) {
-        let medium = &self.medium;
+        let (medium, syncs) = (&self.medium, self.syncs.queue());
         let checked = match &operation {
             Operation::Read { lba, buf } => {
                 check_buffer(*lba, buf.len(), medium.block_size, medium.blocks)
             }
             Operation::Write { lba, data, fua } => {
                 check_buffer(*lba, data.len(), medium.block_size, medium.blocks)
-                    .and_then(|()| if *fua { medium.check_flushed() } else { Ok(()) })
+                    .and_then(|()| if *fua { syncs.check() } else { Ok(()) })
             }
-            Operation::Flush => medium.check_flushed(),
+            Operation::Flush => Ok(()),
         };
         if let Err(error) = checked {
             return done(Err(error));
@@ -470,10 +435,12 @@ impl Ssd for FileSsd {
             }
             Operation::Write { data, .. } if data.is_empty() => return done(Ok(data)),
             Operation::Write { lba, data, fua } => {
-                let kind = Kind::Write { durable: fua };
-                (kind, data, lba, medium.end_write(lba, fua, done))
+                let syncs = fua.then(|| Arc::clone(syncs));
+                (Kind::Write, data, lba, Medium::end_write(lba, syncs, done))
             }
-            Operation::Flush => (Kind::Sync, Vec::new(), 0, medium.end_flush(done)),
+            Operation::Flush => {
+                return syncs.ask(Box::new(|synced| done(synced.map(|()| Vec::new()))));
+            }
         };
         self.start(Transfer {
             kind,

@@ -6,14 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Told how a transfer ended, on a thread of the engine; gets the buffer back.
 pub(super) type Finish = Box<dyn FnOnce(io::Result<()>, Buffer) + Send>;
 
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Read,
-    Write {
-        /// On non-volatile media when the transfer ends.
-        durable: bool,
-    },
-    /// Makes what was written non-volatile; moves nothing.
-    Sync,
+    Write,
 }
 
 pub(super) struct Transfer {
@@ -30,9 +26,21 @@ impl Transfer {
     /// Ends the transfer. A panic of whom it tells does not reach the engine.
     pub(super) fn end(self, result: io::Result<()>) {
         let Transfer { buffer, finish, .. } = self;
-        if catch_unwind(AssertUnwindSafe(|| finish(result, buffer))).is_err() {
-            tracing::error!("the completion of an SSD command ended in a panic");
-        }
+        guarded(|| finish(result, buffer));
+    }
+
+    /// Ends a transfer whose buffer the kernel may still use: the buffer is lost.
+    pub(super) fn abandon(self, error: io::Error) {
+        let Transfer { buffer, finish, .. } = self;
+        std::mem::forget(buffer);
+        guarded(|| finish(Err(error), Buffer::default()));
+    }
+}
+
+/// Tells whom an operation was for. Their panic does not reach the thread that tells them.
+pub(super) fn guarded(tell: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(tell)).is_err() {
+        tracing::error!("the completion of an SSD command ended in a panic");
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 
 use super::file::Medium;
 use super::transfer::{Kind, Transfer};
@@ -45,6 +46,8 @@ struct State {
     /// The ring's thread waits, or is about to, and must be woken.
     waiting: bool,
     closing: bool,
+    /// The ring's thread has ended.
+    dead: bool,
 }
 
 impl Shared {
@@ -80,7 +83,7 @@ impl Uring {
             .spawn(move || match make_ring() {
                 Ok(ring) => {
                     let _ = ready.send(Ok(()));
-                    Driver {
+                    let mut driver = Driver {
                         ring,
                         medium: &medium,
                         shared: &theirs,
@@ -88,8 +91,13 @@ impl Uring {
                         free: Vec::new(),
                         again: Vec::new(),
                         armed: false,
+                    };
+                    if catch_unwind(AssertUnwindSafe(|| driver.run())).is_err() {
+                        tracing::error!(
+                            "io_uring's thread ended in a panic: nothing works any more"
+                        );
                     }
-                    .run();
+                    driver.close();
                 }
                 Err(error) => {
                     let _ = ready.send(Err(error));
@@ -106,7 +114,15 @@ impl Uring {
     }
 
     pub(super) fn start(&self, transfer: Transfer) {
-        self.shared.change(|state| state.queue.push_back(transfer));
+        let mut transfer = Some(transfer);
+        self.shared.change(|state| {
+            if !state.dead {
+                state.queue.extend(transfer.take());
+            }
+        });
+        if let Some(transfer) = transfer {
+            transfer.end(Err(io::ErrorKind::BrokenPipe.into()));
+        }
     }
 }
 
@@ -132,7 +148,6 @@ fn make_ring() -> io::Result<IoUring> {
     let needed = [
         opcode::Read::CODE,
         opcode::Write::CODE,
-        opcode::Fsync::CODE,
         opcode::PollAdd::CODE,
     ];
     if ring.params().is_feature_nodrop() && needed.iter().all(|code| probe.is_supported(*code)) {
@@ -151,7 +166,7 @@ struct Driver<'a> {
     /// writes to their buffers.
     slots: ManuallyDrop<Vec<Option<Transfer>>>,
     free: Vec<usize>,
-    /// Slots whose operation must be submitted again.
+    /// Slots whose operation must be submitted, or submitted again.
     again: Vec<usize>,
     /// The kernel watches the eventfd.
     armed: bool,
@@ -162,7 +177,7 @@ impl Driver<'_> {
         self.slots.len() - self.free.len()
     }
 
-    fn run(mut self) {
+    fn run(&mut self) {
         let mut completions = Vec::new();
         loop {
             let mut taken = Vec::new();
@@ -182,7 +197,7 @@ impl Driver<'_> {
                     self.slots.len() - 1
                 });
                 self.slots[slot] = Some(transfer);
-                self.submit(slot);
+                self.again.push(slot);
             }
             for slot in std::mem::take(&mut self.again) {
                 self.submit(slot);
@@ -218,8 +233,22 @@ impl Driver<'_> {
                 }
             }
         }
-        // Nothing is in flight: the buffers are nobody's but ours.
-        ManuallyDrop::into_inner(self.slots);
+    }
+
+    /// Fails what is left, which is nothing unless [`Driver::run`] has panicked, and what is still to come.
+    fn close(mut self) {
+        for slot in self.slots.drain(..) {
+            if let Some(transfer) = slot {
+                transfer.abandon(io::ErrorKind::BrokenPipe.into());
+            }
+        }
+        let mut state = self.shared.lock();
+        state.dead = true;
+        let queue = std::mem::take(&mut state.queue);
+        drop(state);
+        for transfer in queue {
+            transfer.end(Err(io::ErrorKind::BrokenPipe.into()));
+        }
     }
 
     /// Puts the rest of a slot's transfer into the ring.
@@ -235,19 +264,8 @@ impl Driver<'_> {
             Kind::Read => opcode::Read::new(file, rest.as_mut_ptr(), len)
                 .offset(offset)
                 .build(),
-            Kind::Write { durable } => {
-                let flags = if durable {
-                    ReadWriteFlags::DSYNC
-                } else {
-                    ReadWriteFlags::empty()
-                };
-                opcode::Write::new(file, rest.as_ptr(), len)
-                    .offset(offset)
-                    .rw_flags(flags.bits() as i32)
-                    .build()
-            }
-            Kind::Sync => opcode::Fsync::new(file)
-                .flags(types::FsyncFlags::DATASYNC)
+            Kind::Write => opcode::Write::new(file, rest.as_ptr(), len)
+                .offset(offset)
                 .build(),
         };
         if !self.push(&entry.user_data(slot as u64)) {
@@ -280,12 +298,9 @@ impl Driver<'_> {
         transfer.done += moved;
         let left = transfer.buffer.content().len() - transfer.done;
         match transfer.kind {
-            Kind::Sync => self.end(slot, Ok(())),
             _ if left == 0 => self.end(slot, Ok(())),
             Kind::Read if moved == 0 => self.end(slot, Err(io::ErrorKind::UnexpectedEof.into())),
-            Kind::Write { .. } if moved == 0 => {
-                self.end(slot, Err(io::ErrorKind::WriteZero.into()));
-            }
+            Kind::Write if moved == 0 => self.end(slot, Err(io::ErrorKind::WriteZero.into())),
             _ => self.again.push(slot),
         }
     }
@@ -296,5 +311,46 @@ impl Driver<'_> {
             self.free.push(slot);
             transfer.end(result);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ssd::transfer::Buffer;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_panic_of_the_thread_fails_what_it_leaves_behind() {
+        let Ok(uring) = Uring::new(&Arc::new(Medium::for_test(4096))) else {
+            // The kernel has none, or does not permit it.
+            return;
+        };
+        let (tell, told) = mpsc::channel();
+        for done in [0, 1, 0] {
+            let tell = tell.clone();
+            uring.start(Transfer {
+                kind: Kind::Read,
+                buffer: Buffer::new(Vec::new(), false),
+                offset: 0,
+                // More than there is to do: the thread panics.
+                done,
+                finish: Box::new(move |result, _| tell.send(result.is_err()).unwrap()),
+            });
+        }
+        let mut failed: Vec<bool> = (0..3).map(|_| told.recv().unwrap()).collect();
+        failed.sort_unstable();
+        assert_eq!(failed[1..], [true, true]);
+        while !uring.shared.lock().dead {
+            std::thread::yield_now();
+        }
+        uring.start(Transfer {
+            kind: Kind::Read,
+            buffer: Buffer::new(vec![0; 512], false),
+            offset: 0,
+            done: 0,
+            finish: Box::new(move |result, _| tell.send(result.is_err()).unwrap()),
+        });
+        assert!(told.recv().unwrap());
     }
 }

@@ -9,7 +9,7 @@ use futures::channel::oneshot;
 /// Shared and exclusive locks on ranges. Who conflicts with somebody who came before waits for him, even if he waits himself,
 /// so that nobody starves.
 #[derive(Default)]
-pub(super) struct RangeLocks {
+pub(crate) struct RangeLocks {
     state: Mutex<State>,
 }
 
@@ -36,7 +36,7 @@ impl Entry {
 }
 
 /// A lock that is held, or waited for, until this is dropped.
-pub(super) struct Guard<'a> {
+pub(crate) struct Guard<'a> {
     locks: &'a RangeLocks,
     id: u64,
 }
@@ -48,7 +48,7 @@ impl RangeLocks {
     }
 
     /// Waits for the lock.
-    pub(super) async fn lock(&self, range: Range<u64>, exclusive: bool) -> Guard<'_> {
+    pub(crate) async fn lock(&self, range: Range<u64>, exclusive: bool) -> Guard<'_> {
         let (guard, granted) = {
             let mut state = self.state();
             let entry = state.entry(range, exclusive);
@@ -74,7 +74,7 @@ impl RangeLocks {
     }
 
     /// The lock, if nobody needs to be waited for.
-    pub(super) fn lock_now(&self, range: Range<u64>, exclusive: bool) -> Option<Guard<'_>> {
+    pub(crate) fn lock_now(&self, range: Range<u64>, exclusive: bool) -> Option<Guard<'_>> {
         let mut state = self.state();
         let entry = state.entry(range, exclusive);
         let id = entry.id;
