@@ -176,7 +176,7 @@ async fn place(
             }
         }
         // Every eighth comparison is with something else.
-        let differs = (2..=80).contains(&choice) && choice % 8 == 0;
+        let differs = (2..=80).contains(&choice) && choice.is_multiple_of(8);
         if differs {
             content[0] ^= 0x55;
         }
