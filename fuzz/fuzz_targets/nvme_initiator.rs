@@ -85,7 +85,7 @@ impl Host {
                 if !self.connection.has_room() {
                     return;
                 }
-                let len = usize::from(input.u16()) * (1 + usize::from(choice >> 4));
+                let len = usize::from(input.u16());
                 let mut sqe = Sqe::read(0, 1, 0, 0);
                 sqe.opcode = choice & 15;
                 let (data, room) = match choice & 1 {

@@ -261,7 +261,8 @@ impl Side {
     fn settle(&mut self, now: Instant) {
         for _ in 0..64 {
             self.take(usize::MAX, now);
-            if self.actions.is_empty() {
+            // Room that sending makes may have let others begin.
+            if self.actions.is_empty() && !self.connection.has_output() {
                 break;
             }
             self.complete(0, now);

@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
 
 use futures::channel::oneshot;
 use rustix::fs::OFlags;
@@ -211,6 +212,9 @@ fn at<'a>(action: &'static str, path: &'a Path) -> impl Fn(io::Error) -> ImageEr
 }
 
 /// Whether a file that is opened is made.
+/// How long the lock of a process may outlive it: the kernel takes down the ring of a killed one in the background.
+const LOCK_OUTLIVES: Duration = Duration::from_secs(1);
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Creation {
     No,
@@ -220,6 +224,18 @@ enum Creation {
 
 /// Opens a file for reading and writing, and locks it against other drives: a block device against mounts as well.
 fn open_locked(path: &Path, creation: Creation) -> Result<File, ImageError> {
+    let start = Instant::now();
+    loop {
+        match try_open_locked(path, creation) {
+            Err(ImageError::Locked { .. }) if start.elapsed() < LOCK_OUTLIVES => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            result => return result,
+        }
+    }
+}
+
+fn try_open_locked(path: &Path, creation: Creation) -> Result<File, ImageError> {
     let locked = || ImageError::Locked {
         path: path.to_owned(),
     };
