@@ -461,7 +461,9 @@ impl Session {
             let session = Session { store };
             let filled = session.fill(key_id, wanted, true, &transfer).await;
             if filled.is_err() {
-                let read = session.store.read_blob(stored.id, &Transfer::default());
+                // That the load is cancelled does not cancel this.
+                let transfer = Transfer::default();
+                let read = session.store.read_blob(stored.id, &transfer);
                 read.await.map_err(|error| SessionError::NotRestored {
                     program,
                     source: Box::new(error.into()),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use toroid_client::blob::{self, Transfer};
-use toroid_client::session::Session;
+use toroid_client::session::{Session, SessionError};
 use toroid_client::tables;
 use toroid_drive::image::{self, FormatOptions, Image, MetadataMode};
 use toroid_drive::{Drive, DriveConfig};
@@ -143,6 +143,18 @@ async fn table_5_multiplies_before_and_after_a_restart() {
             // The difference of two bootstrapped samples, less what they share.
             assert!((0.5..1.01).contains(&noise), "{noise}");
         }
+        // The stored program is back in its register after a reload, and after one that was cancelled.
+        for cancelled in [true, false] {
+            let transfer = Transfer::default();
+            if cancelled {
+                transfer.cancel.cancel();
+            }
+            let reloaded = bench.session.reload(0, false, &transfer).await;
+            assert_eq!(reloaded.is_err(), cancelled);
+            bench.write("cor:0:1", 3, signed).await;
+            bench.write("cow:0:2", -5, signed).await;
+            assert_eq!(bench.result("cow:0:2").await.0, -15);
+        }
         bench.drive.shutdown().unwrap();
         let Bench {
             folder,
@@ -167,6 +179,14 @@ async fn table_5_multiplies_before_and_after_a_restart() {
         bench.write("cor:0:1", -12, signed).await;
         bench.write("cow:0:2", 21, signed).await;
         assert_eq!(bench.result("cow:0:2").await.0, -12 * 21);
+        // Without a stored program nothing is put into its register.
+        bench
+            .session
+            .delete(VrNumber::program(0).unwrap())
+            .await
+            .unwrap();
+        let reloaded = bench.session.reload(0, false, &Transfer::default()).await;
+        assert!(matches!(reloaded, Err(SessionError::NoStoredProgram(_))));
         bench.drive.shutdown().unwrap();
     }
 }

@@ -14,6 +14,7 @@ use futures::executor::block_on;
 use futures::future::join_all;
 use proptest::prelude::*;
 use toroid_drive::bridge::Effect;
+use toroid_drive::bridge::status::PROGRAM_REFUSED;
 use toroid_drive::image::MetadataMode;
 use toroid_drive::metadata::ScMetadata;
 use toroid_drive::ssd::{MemSsd, Ssd, SsdError};
@@ -255,7 +256,7 @@ fn a_host_computes_with_its_own_keys_only() {
             .into_iter()
             .map(|request| status(&a, request))
             .collect();
-        assert_eq!(statuses.last(), Some(&DENIED));
+        assert_eq!(statuses.last(), Some(&PROGRAM_REFUSED));
         assert_eq!(bench.state().0, before.0);
         let honest = encode(
             &assemble("homadd cow:0:2, cow:0:2\nreturn cow:0:2")

@@ -350,6 +350,15 @@ fn failed_writes_have_no_effect() {
 }
 
 #[test]
+fn unreadable_blocks_can_be_written() {
+    let (ssd, image) = small_image();
+    write(&image, 0, 10, 1).unwrap();
+    ssd.fail_read(1);
+    write(&image, 0, 10, 2).unwrap();
+    assert_eq!(read(&image, 0, 10), (vec![2; 10 * BLOCK], vec![2; 640]));
+}
+
+#[test]
 fn unreadable_blocks_fail_the_command() {
     let (ssd, image) = small_image();
     for nth in [1, 2] {
