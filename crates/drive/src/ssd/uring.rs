@@ -237,10 +237,8 @@ impl Driver<'_> {
 
     /// Fails what is left, which is nothing unless [`Driver::run`] has panicked, and what is still to come.
     fn close(mut self) {
-        for slot in self.slots.drain(..) {
-            if let Some(transfer) = slot {
-                transfer.abandon(io::ErrorKind::BrokenPipe.into());
-            }
+        for transfer in self.slots.drain(..).flatten() {
+            transfer.abandon(io::ErrorKind::BrokenPipe.into());
         }
         let mut state = self.shared.lock();
         state.dead = true;
