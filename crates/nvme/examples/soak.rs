@@ -227,7 +227,7 @@ async fn soak(
     let mut tasks = tokio::task::JoinSet::new();
     let mut first = None;
     for number in 0..connections {
-        let id = (number / CONTROLLERS_A_HOST) as u8;
+        let id = (number / CONTROLLERS_A_HOST) as u8 + 1;
         let options = ConnectOptions {
             queue_entries: commands as u16 + 1,
             timeout: LIMIT,

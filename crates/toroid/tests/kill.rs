@@ -115,7 +115,7 @@ async fn load(
     let mut tasks = Vec::new();
     let mut models = models.into_iter();
     for number in 0..HOSTS {
-        let host = TcpHost::connect(&server.address, &options(number as u8)).await;
+        let host = TcpHost::connect(&server.address, &options(number as u8 + 1)).await;
         let host = std::sync::Arc::new(host.unwrap());
         for (i, mut model) in models.by_ref().take(WRITERS).enumerate() {
             let host = std::sync::Arc::clone(&host);
