@@ -312,7 +312,7 @@ fn a_drive_elsewhere_says_what_is_wrong() {
             format!("drive info {url} --nsid 5"),
             &["no namespace 5", "1"],
         ),
-        (1, format!("drive info {url}2"), &["Connect"]),
+        (1, format!("drive info {url}2"), &["no subsystem"]),
         (
             2,
             format!("drive info nvme+tcp://127.0.0.1:{port}"),
@@ -369,7 +369,9 @@ fn hosts_and_drives_authenticate() {
     format(&place, "d.img", "nvme");
     let secrets = [(); 2].map(|()| Secret::generate(AuthHash::Sha256).unwrap());
     for (name, secret) in ["host", "controller"].into_iter().zip(&secrets) {
-        fs::write(place.path(name), secret.to_text().as_bytes()).unwrap();
+        let path = place.path(name);
+        fs::write(&path, secret.to_text().as_bytes()).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     }
     let [secret, controller_secret] = secrets.map(Some);
     let allowed = AllowedHost {

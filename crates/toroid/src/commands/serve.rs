@@ -139,7 +139,6 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
     }
     let plan = args.plan()?;
     if args.check {
-        plan.look()?;
         return output.result(&plan, || plan.to_string());
     }
     log::install(&plan.log.level, plan.log.format)?;

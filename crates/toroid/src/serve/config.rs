@@ -543,29 +543,6 @@ impl Plan {
         Ok(())
     }
 
-    /// Looks whether images and secrets are there, without opening an image.
-    ///
-    /// # Errors
-    /// Which is missing, or is no secret.
-    pub fn look(&self) -> anyhow::Result<()> {
-        for subsystem in &self.subsystems {
-            for namespace in &subsystem.namespaces {
-                let image = &namespace.image;
-                std::fs::metadata(image)
-                    .with_context(|| format!("cannot open {}", image.display()))?;
-            }
-            for host in subsystem.hosts.iter().flatten() {
-                for file in [&host.secret_file, &host.controller_secret_file]
-                    .into_iter()
-                    .flatten()
-                {
-                    super::secret::read(file)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// An address beyond this machine at which every host is let in.
     pub fn open_to_all(&self) -> Option<SocketAddr> {
         let open = self
