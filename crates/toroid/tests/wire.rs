@@ -5,6 +5,7 @@ mod common;
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
