@@ -66,7 +66,6 @@ fn faults_of_the_ssd_become_their_statuses() {
                 Status::CAPACITY_EXCEEDED,
                 Status::WRITE_FAULT,
                 Status::UNRECOVERED_READ_ERROR,
-                Status::UNRECOVERED_READ_ERROR,
             ];
             assert_eq!(statuses, expected, "{reasons:?}");
         });

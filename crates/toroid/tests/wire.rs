@@ -387,7 +387,7 @@ fn hosts_and_drives_authenticate() {
         "put {url} x.ct --as cor:0:1 --host-nqn {HOST} {both}"
     ));
     for (options, word) in [
-        (both.to_owned(), "Invalid Host"),
+        (both.to_owned(), "does not let in host"),
         (format!("--host-nqn {HOST}"), "secret"),
         (
             format!("--host-nqn {HOST} --host-secret controller"),
