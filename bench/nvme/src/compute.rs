@@ -74,6 +74,8 @@ pub(crate) fn row(folder: Option<&Path>) -> Result<Row, Error> {
         size: 2 << 30,
         swap: 16 << 20,
         metadata_mode: MetadataMode::SecondHalf,
+        // As large as those of the blob store.
+        cluster_blocks: 256,
         ..FormatOptions::default()
     };
     let (_folder, path) = make_image(folder, &options)?;
@@ -98,7 +100,15 @@ pub(crate) fn row(folder: Option<&Path>) -> Result<Row, Error> {
             triggered: Mutex::default(),
         });
         let host = Arc::clone(&timed) as Arc<dyn Host>;
-        let session = Session::format(host, 1, blob::FormatOptions::default()).await?;
+        let session = Session::format(
+            host,
+            1,
+            blob::FormatOptions {
+                cluster_bytes: 256 * 4096,
+                ..blob::FormatOptions::default()
+            },
+        )
+        .await?;
         let mut rng = Csprng::from_os()?;
         let client = ClientKey::generate(&MESSAGE7, &mut rng);
         let encoding = Encoding::new(MESSAGE7.message_bits, true)?;
