@@ -235,8 +235,9 @@ struct Incoming {
     cid: u16,
     /// They end with this PDU.
     last: bool,
-    /// The command has failed already, so its data go nowhere.
-    dropped: bool,
+    /// The command has failed already, with this status, so its data go nowhere. It is answered when they are all there: until then its
+    /// identifier is in use.
+    refused: Option<Status>,
 }
 
 /// One connection of a host: a state machine that bytes go into and come out of.
@@ -345,14 +346,17 @@ impl Connection {
                 Ok(Some(Item::Header { header, data })) => self.header(header, data, now),
                 Ok(Some(Item::Data(data))) => {
                     if let Some(incoming) = self.incoming
-                        && !incoming.dropped
+                        && incoming.refused.is_none()
                         && let Some(command) = self.commands.get_mut(&incoming.cid)
                     {
                         command.data.extend_from_slice(data);
                     }
                     Ok(())
                 }
-                Ok(Some(Item::DataEnd { intact })) => self.data_end(intact, now),
+                Ok(Some(Item::DataEnd { intact })) => {
+                    self.data_end(intact, now);
+                    Ok(())
+                }
                 Err(error) => Err(error),
             };
             if let Err(error) = result {
@@ -469,10 +473,9 @@ impl Connection {
             charged: 0,
         };
         let checked = self.check_transfer(&sqe, capsule);
-        let dropped = checked.is_err();
         command.length = checked.unwrap_or(0);
         if capsule > 0 {
-            if !dropped {
+            if checked.is_ok() {
                 command.data.reserve_exact(capsule);
                 command.charged = capsule;
                 self.charged += capsule;
@@ -481,32 +484,21 @@ impl Connection {
             self.incoming = Some(Incoming {
                 cid,
                 last: true,
-                dropped,
+                refused: checked.err(),
             });
+        } else if checked.is_ok_and(|length| length > 0) {
+            command.progress = Progress::Waiting;
         }
+        let progress = command.progress;
         self.commands.insert(cid, command);
-        if let Err(status) = checked {
-            if capsule == 0 {
-                self.respond(cid, Response::failure(cid, status, true));
-            } else if let Some(command) = self.commands.get_mut(&cid) {
-                // Answered when the capsule's data are all there: until then the identifier is in use.
-                command.length = u32::MAX;
-                command.data = vec![status.sct(), status.sc()];
-            }
-            return Ok(());
-        }
-        if capsule > 0 {
-            return Ok(());
-        }
-        match self.commands.get(&cid).map(|command| command.length) {
-            Some(0) | None => self.execute(cid, now),
-            Some(_) => {
-                if let Some(command) = self.commands.get_mut(&cid) {
-                    command.progress = Progress::Waiting;
-                }
+        match (progress, checked) {
+            (Progress::Receiving, _) => {}
+            (_, Err(status)) => self.respond(cid, Response::failure(cid, status, true)),
+            (Progress::Waiting, Ok(_)) => {
                 self.waiting.push_back(cid);
                 self.admit(now);
             }
+            (Progress::Executing, Ok(_)) => self.execute(cid, now),
         }
         Ok(())
     }
@@ -627,45 +619,31 @@ impl Connection {
         self.incoming = Some(Incoming {
             cid,
             last,
-            dropped: false,
+            refused: None,
         });
         Ok(())
     }
 
-    fn data_end(&mut self, intact: bool, now: Instant) -> Result<(), ProtocolError> {
-        let Some(incoming) = self.incoming.take() else {
-            return Ok(());
+    fn data_end(&mut self, intact: bool, now: Instant) {
+        let Some(Incoming { cid, last, refused }) = self.incoming.take() else {
+            return;
         };
-        let Some(command) = self.commands.get_mut(&incoming.cid) else {
-            return Ok(());
+        let Some(command) = self.commands.get_mut(&cid) else {
+            return;
         };
         command.intact &= intact;
-        if !incoming.last {
-            return Ok(());
+        if !last {
+            return;
         }
         command.progress = Progress::Executing;
-        let failure = if incoming.dropped {
-            let (sct, sc) = match command.data[..] {
-                [sct, sc] => (sct, sc),
-                _ => (0, 2),
-            };
-            Status::new(sct, sc)
-        } else if !command.intact {
-            Some(Status::TRANSIENT_TRANSPORT_ERROR)
+        if let Some(status) = refused {
+            self.respond(cid, Response::failure(cid, status, true));
+        } else if command.intact {
+            self.execute(cid, now);
         } else {
-            None
-        };
-        match failure {
-            Some(status) => {
-                let again = !incoming.dropped;
-                self.respond(
-                    incoming.cid,
-                    Response::failure(incoming.cid, status, !again),
-                );
-            }
-            None => self.execute(incoming.cid, now),
+            let status = Status::TRANSIENT_TRANSPORT_ERROR;
+            self.respond(cid, Response::failure(cid, status, false));
         }
-        Ok(())
     }
 
     /// All that the host sends of a command is there.
@@ -879,7 +857,7 @@ impl Connection {
             return Err(invalid(offset::SQSIZE, false));
         }
         let queue = Arc::new(Queue::new(Arc::clone(&self.wake)));
-        let controller = if connect.qid == 0 {
+        let (controller, auth) = if connect.qid == 0 {
             let subsystem = if subnqn == DISCOVERY_NQN {
                 None
             } else {
@@ -902,9 +880,12 @@ impl Connection {
             }
             let host = (hostnqn, data.hostid);
             let keep_alive = keep_alive(connect.kato);
-            self.target
+            let controller = self
+                .target
                 .create(subsystem, host, keep_alive, Arc::clone(&queue), now)
-                .map_err(plain)?
+                .map_err(plain)?;
+            let auth = self.authenticator(&controller);
+            (controller, auth)
         } else {
             let controller = self.target.controller(data.cntlid.get());
             let controller = controller.ok_or(invalid(offset::CNTLID, true))?;
@@ -931,14 +912,14 @@ impl Connection {
             if connect.qid > state.granted || taken {
                 return Err(invalid(offset::QID, false));
             }
-            if self.authenticator(&controller).is_none() {
+            let auth = self.authenticator(&controller);
+            if auth.is_none() {
                 state.queues.insert(connect.qid, Arc::clone(&queue));
             }
             drop(state);
-            controller
+            (controller, auth)
         };
         let id = controller.id;
-        let auth = self.authenticator(&controller);
         let trusted = auth.is_none();
         if trusted {
             controller.seen(now);
