@@ -31,7 +31,7 @@ module engine_circuit
     input logic [63:0] cross_i[VECTOR],
     output logic [63:0] cross_o[VECTOR]
 );
-  localparam int BUTTERFLY = toroid_pkg::butterfly_latency(toroid_pkg::MOD_GOLDILOCKS);
+  localparam int BUTTERFLY = toroid_pkg::butterfly_latency(toroid_pkg::MOD_GOLDILOCKS, 64, 24, 17);
   localparam logic [63:0] P = toroid_pkg::GOLDILOCKS;
 
   // Operands.
@@ -44,7 +44,7 @@ module engine_circuit
   logic [VECTOR-1:0] rotated_negative, digit_negative;
   logic [31:0] digit[VECTOR];
 
-  for (genvar index = 0; index < VECTOR; index++) assign upper[index] = lane[VECTOR+index];
+  always_comb for (int index = 0; index < VECTOR; index++) upper[index] = lane[VECTOR+index];
   assign cross_o = upper;
 
   row_rotator #(

@@ -66,9 +66,11 @@ module memory_reader #(
         .in_tvalid_i(desc_valid_i && desc_ready_o),
         .in_tready_o(port_ready[port]),
         .in_tdata_i({desc_address_i, desc_beats_i}),
+        .in_tlast_i(1'b0),
         .out_tvalid_o(desc_valid),
         .out_tready_i(desc_ready),
         .out_tdata_o({desc_address, desc_beats}),
+        .out_tlast_o(),
         .count_o()
     );
 

@@ -62,9 +62,11 @@ module memory_writer #(
         .in_tvalid_i(in_tvalid_i && in_tready_o),
         .in_tready_o(port_ready[port]),
         .in_tdata_i(in_tdata_i[port]),
+        .in_tlast_i(1'b0),
         .out_tvalid_o(word_valid),
         .out_tready_i(state_q == DATA && m_axi_wready[port]),
         .out_tdata_o(m_axi_wdata[port]),
+        .out_tlast_o(),
         .count_o()
     );
 
