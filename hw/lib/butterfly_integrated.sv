@@ -1,0 +1,180 @@
+// butterfly_integrated: both butterflies of an NTT from one multiplier, one butterfly a cycle.
+//
+// inverse_i = 0 (Cooley-Tukey):     a' = a + b * w    b' = a - b * w
+// inverse_i = 1 (Gentleman-Sande):  a' = a + b        b' = (b - a) * w
+//
+// The difference is b - a because psi^-e = -psi^(N - e): (a - b) * psi^-e = (b - a) * psi^(N - e), so that one table of
+// psi^0 ... psi^(N - 1) serves both directions. inverse_i travels with its operands and may change in every cycle.
+//
+// Goldilocks: the difference enters the multiplier as a signed word, the sum runs beside it unreduced, and each output is
+// reduced once, at the end (goldilocks_canonical).
+//
+// KIND            see mod_mul; with MOD_MONTGOMERY, w carries the factor of montgomery_mul
+// WIDTH, Q, I, J  see mod_mul
+// TILE_A, TILE_B  tiles of the multiplier (see mul_tiles)
+// Latency: toroid_pkg::butterfly_latency in both directions
+module butterfly_integrated #(
+    parameter toroid_pkg::modulus_e KIND = toroid_pkg::MOD_GOLDILOCKS,
+    parameter int WIDTH = 64,
+    parameter logic [WIDTH-1:0] Q = WIDTH'(toroid_pkg::GOLDILOCKS),
+    parameter int TILE_A = 24,
+    parameter int TILE_B = 17
+) (
+    input  logic             clk_i,
+    input  logic             inverse_i,
+    input  logic [WIDTH-1:0] a_i,
+    input  logic [WIDTH-1:0] b_i,
+    input  logic [WIDTH-1:0] w_i,
+    output logic [WIDTH-1:0] a_o,
+    output logic [WIDTH-1:0] b_o
+);
+  logic inverse_q;
+  always_ff @(posedge clk_i) inverse_q <= inverse_i;
+
+  if (KIND == toroid_pkg::MOD_GOLDILOCKS) begin : g_goldilocks
+    if (WIDTH != 64 || Q != toroid_pkg::GOLDILOCKS) begin : g_check
+      $fatal(1, "butterfly_integrated: MOD_GOLDILOCKS needs WIDTH = 64 and Q = 2^64 - 2^32 + 1");
+    end
+    localparam int ProductLatency = toroid_pkg::mul_latency(
+        64, 65, TILE_A, TILE_B
+    ) + toroid_pkg::GOLDILOCKS_FOLD_LATENCY;
+
+    // Before the multiplier.
+    logic [64:0] sum_q;
+    logic signed [64:0] difference_q;
+    logic [63:0] w_q;
+    always_ff @(posedge clk_i) begin
+      sum_q <= {1'b0, a_i} + {1'b0, b_i & {64{inverse_i}}};
+      difference_q <= $signed({1'b0, b_i}) - $signed({1'b0, a_i & {64{inverse_i}}});
+      w_q <= w_i;
+    end
+
+    logic [128:0] product;
+    logic signed [65:0] t;
+    mul_tiles #(
+        .WIDTH_A (64),
+        .WIDTH_B (65),
+        .TILE_A  (TILE_A),
+        .TILE_B  (TILE_B),
+        .SIGNED_B(1)
+    ) i_mul (
+        .clk_i,
+        .a_i(w_q),
+        .b_i(difference_q),
+        .p_o(product)
+    );
+    goldilocks_fold #(
+        .SIGNED(1)
+    ) i_fold (
+        .clk_i,
+        .x_i(product),
+        .t_o(t)
+    );
+
+    logic inverse_early, inverse_late_q;
+    logic [64:0] sum_early, sum_late_q;
+    delay #(
+        .WIDTH (66),
+        .CYCLES(ProductLatency - 1)
+    ) i_delay (
+        .clk_i,
+        .d_i({inverse_q, sum_q}),
+        .q_o({inverse_early, sum_early})
+    );
+
+    // After it. The minuend is zero where the product itself is wanted: a synchronous reset, not a multiplexer.
+    logic [63:0] minuend_q;
+    logic signed [66:0] a_q, b_q;
+    logic [63:0] a_d, b_d;
+    always_ff @(posedge clk_i) begin
+      inverse_late_q <= inverse_early;
+      sum_late_q <= sum_early;
+      if (inverse_early) minuend_q <= '0;
+      else minuend_q <= sum_early[63:0];
+      a_q <= $signed({2'b0, sum_late_q}) + (67'(t) & {67{!inverse_late_q}});
+      b_q <= $signed({3'b0, minuend_q}) + (67'(t) ^ {67{!inverse_late_q}}) + $signed({66'b0, !inverse_late_q});
+      a_o <= a_d;
+      b_o <= b_d;
+    end
+    goldilocks_canonical #(
+        .WIDTH(67)
+    ) i_canonical_a (
+        .t_i(a_q),
+        .r_o(a_d)
+    );
+    goldilocks_canonical #(
+        .WIDTH(67)
+    ) i_canonical_b (
+        .t_i(b_q),
+        .r_o(b_d)
+    );
+  end else begin : g_any
+    localparam int ProductLatency = toroid_pkg::mod_mul_latency(KIND, WIDTH, TILE_A, TILE_B);
+
+    logic [WIDTH-1:0] sum, sum_q, difference, difference_q, w_q;
+    mod_add #(
+        .WIDTH(WIDTH),
+        .Q    (Q)
+    ) i_sum (
+        .a_i(a_i),
+        .b_i(b_i & {WIDTH{inverse_i}}),
+        .s_o(sum)
+    );
+    mod_sub #(
+        .WIDTH(WIDTH),
+        .Q    (Q)
+    ) i_difference (
+        .a_i(b_i),
+        .b_i(a_i & {WIDTH{inverse_i}}),
+        .d_o(difference)
+    );
+    always_ff @(posedge clk_i) begin
+      sum_q <= sum;
+      difference_q <= difference;
+      w_q <= w_i;
+    end
+
+    logic inverse_late;
+    logic [WIDTH-1:0] t, sum_late, a_d, b_d;
+    mod_mul #(
+        .KIND  (KIND),
+        .WIDTH (WIDTH),
+        .Q     (Q),
+        .TILE_A(TILE_A),
+        .TILE_B(TILE_B)
+    ) i_mul (
+        .clk_i,
+        .a_i(w_q),
+        .b_i(difference_q),
+        .p_o(t)
+    );
+    delay #(
+        .WIDTH (WIDTH + 1),
+        .CYCLES(ProductLatency)
+    ) i_delay (
+        .clk_i,
+        .d_i({inverse_q, sum_q}),
+        .q_o({inverse_late, sum_late})
+    );
+    mod_add #(
+        .WIDTH(WIDTH),
+        .Q    (Q)
+    ) i_a (
+        .a_i(sum_late),
+        .b_i(t & {WIDTH{!inverse_late}}),
+        .s_o(a_d)
+    );
+    mod_sub #(
+        .WIDTH(WIDTH),
+        .Q    (Q)
+    ) i_b (
+        .a_i(sum_late),
+        .b_i(t),
+        .d_o(b_d)
+    );
+    always_ff @(posedge clk_i) begin
+      a_o <= a_d;
+      b_o <= inverse_late ? t : b_d;
+    end
+  end
+endmodule

@@ -1,0 +1,38 @@
+// goldilocks_mul: p = a * b modulo q = 2^64 - 2^32 + 1, one product a cycle.
+//
+// TILE_A, TILE_B  tiles of the multiplier (see mul_tiles): 24 x 17 takes 12 DSP48
+// Latency: toroid_pkg::goldilocks_mul_latency
+module goldilocks_mul #(
+    parameter int TILE_A = 24,
+    parameter int TILE_B = 17
+) (
+    input  logic        clk_i,
+    input  logic [63:0] a_i,
+    input  logic [63:0] b_i,
+    output logic [63:0] p_o
+);
+  logic [127:0] x;
+  logic signed [65:0] t;
+  logic [63:0] p_d;
+  mul_tiles #(
+      .WIDTH_A(64),
+      .WIDTH_B(64),
+      .TILE_A (TILE_A),
+      .TILE_B (TILE_B)
+  ) i_mul (
+      .clk_i,
+      .a_i,
+      .b_i,
+      .p_o(x)
+  );
+  goldilocks_fold i_fold (
+      .clk_i,
+      .x_i(x),
+      .t_o(t)
+  );
+  goldilocks_canonical i_canonical (
+      .t_i(t),
+      .r_o(p_d)
+  );
+  always_ff @(posedge clk_i) p_o <= p_d;
+endmodule

@@ -1,0 +1,23 @@
+// mod_add: s = a + b modulo Q, for a and b in [0, Q); combinational.
+//
+// WIDTH  1 to 64
+// Q      modulus, Q < 2^WIDTH
+// Latency: 0
+module mod_add #(
+    parameter int WIDTH = 64,
+    parameter logic [WIDTH-1:0] Q = WIDTH'(toroid_pkg::GOLDILOCKS)
+) (
+    input  logic [WIDTH-1:0] a_i,
+    input  logic [WIDTH-1:0] b_i,
+    output logic [WIDTH-1:0] s_o
+);
+  if (WIDTH < 1 || WIDTH > 64) begin : g_check
+    $fatal(1, "mod_add: WIDTH must be 1 to 64");
+  end
+
+  logic [  WIDTH:0] sum;
+  logic [WIDTH+1:0] rest;
+  assign sum  = {1'b0, a_i} + {1'b0, b_i};
+  assign rest = {1'b0, sum} - {2'b0, Q};
+  assign s_o  = rest[WIDTH+1] ? sum[WIDTH-1:0] : rest[WIDTH-1:0];
+endmodule
