@@ -47,11 +47,9 @@ module banked_lanes
     return lane_t'(value) << (LOG_LANES - 1);
   endfunction
 
-  // Address of a bank that holds lane `lane` of a beat.
-  function automatic logic [ADDRESS_BITS-1:0] address(logic [MAX_LOG_N-1:0] index, logic [2:0] group, logic [1:0] slot,
-                                                      lane_t lane);
-    logic [LOG_N-LOG_LANES-1:0] row;
-    row = index[LOG_N-1:LOG_LANES];
+  // Address of a bank that holds lane `lane` of a beat, whose index is `row` above chunk 0.
+  function automatic logic [ADDRESS_BITS-1:0] address(logic [LOG_N-LOG_LANES-1:0] row, logic [2:0] group,
+                                                      logic [1:0] slot, lane_t lane);
     for (int chunk = 1; chunk < CHUNKS; chunk++) begin
       for (int chunk_bit = 0; chunk_bit < chunk_width(LOG_N, LOG_LANES, chunk); chunk_bit++) begin
         if (group == 3'(chunk)) row[(chunk-1)*LOG_LANES+chunk_bit] |= lane[chunk_bit];
@@ -87,9 +85,9 @@ module banked_lanes
     read_lane_key_q[0] <= read_key ^ read_complement;
     for (int stage = 1; stage < 4; stage++) read_lane_key_q[stage] <= read_lane_key_q[stage-1];
     for (int bank = 0; bank < LANES; bank++) begin
-      lane_t lane = lane_t'(bank) ^ read_key_q;
+      automatic lane_t lane = lane_t'(bank) ^ read_key_q;
       read_address_q[bank] <= address(
-          read_beat_q[0].read_index,
+          read_beat_q[0].read_index[LOG_N-1:LOG_LANES],
           read_beat_q[0].group,
           lane[LOG_LANES-1] ? read_beat_q[0].slot_b : read_beat_q[0].slot_a,
           lane
@@ -146,9 +144,12 @@ module banked_lanes
       write_key_q[stage] <= write_key_q[stage-1];
     end
     for (int bank = 0; bank < LANES; bank++) begin
-      lane_t lane = lane_t'(bank) ^ write_key_q[1];
+      automatic lane_t lane = lane_t'(bank) ^ write_key_q[1];
       write_address_q[bank] <= address(
-          write_beat_q[1].write_index, write_beat_q[1].group, write_beat_q[1].slot_write, lane
+          write_beat_q[1].write_index[LOG_N-1:LOG_LANES],
+          write_beat_q[1].group,
+          write_beat_q[1].slot_write,
+          lane
       );
       write_enable_q[bank] <= write_beat_q[1].valid && write_beat_q[1].write &&
           (write_beat_q[1].transform || !lane[LOG_LANES-1]);

@@ -52,14 +52,19 @@ module ntt_schedule
 
     for (genvar index_bit = 0; index_bit < LOG_N; index_bit++) begin : gen_bit
       localparam int WEIGHT = counter_weight(LOG_N, LOG_LANES, row, index_bit);
-      if (WEIGHT == 0) assign index[row][index_bit] = 1'b0;
-      else assign index[row][index_bit] = count_q[$clog2(WEIGHT)];
+      if (WEIGHT == 0) begin : gen_lane
+        assign index[row][index_bit] = 1'b0;
+      end else begin : gen_count
+        assign index[row][index_bit] = count_q[$clog2(WEIGHT)];
+      end
     end
 
-    if (UPPER == 0) assign twiddle[row] = TWIDDLE_BITS'(twiddle_base(LOG_N, LOG_LANES, row));
-    else
+    if (UPPER == 0) begin : gen_one_twiddle
+      assign twiddle[row] = TWIDDLE_BITS'(twiddle_base(LOG_N, LOG_LANES, row));
+    end else begin : gen_twiddles
       assign twiddle[row] = TWIDDLE_BITS'(twiddle_base(LOG_N, LOG_LANES, row)) +
           TWIDDLE_BITS'(index[row][LOG_N-1-:UPPER] ^ {UPPER{inverse_q}});
+    end
 
     assign bubble_after[row] = inverse_q ? 8'(UP) : 8'(DOWN);
   end
