@@ -1,8 +1,9 @@
-// Moves the word of lane j ^ key_i to lane j, for every lane j: the routing between lanes and the banks of an XOR-skewed memory.
-// It is its own inverse.
+// Moves the word of lane j ^ key_i to lane j, for every lane j: the routing between lanes and the banks of an
+// XOR-skewed memory. It is its own inverse.
 //
 // LOG_LANES: 1 to 10, log2 of the number of lanes. WIDTH: 1 or more, bits of a word.
-// Latency: 2 cycles, a key and its words together; new ones every cycle. Each bit of a lane costs one 6-input LUT for two stages.
+// Latency: 2 cycles, a key and its words together; new ones every cycle. Each bit of a lane costs one 6-input LUT for
+// two stages.
 module xor_network #(
     parameter int LOG_LANES = 3,
     parameter int WIDTH = 64
@@ -48,8 +49,8 @@ module xor_network #(
   end
 
   always_ff @(posedge clk_i) begin
-    key_q <= key_i;
+    key_q   <= key_i;
     front_q <= front;
-    lane_o <= back;
+    lane_o  <= back;
   end
 endmodule

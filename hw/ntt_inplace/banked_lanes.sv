@@ -1,15 +1,17 @@
-// Memory of 2^LOG_LANES banks that gives and takes one word a bank each cycle, for the access patterns of in-place transforms and of vectors
-// (see `ntt_inplace_pkg`), without conflicts.
+// Memory of 2^LOG_LANES banks that gives and takes one word a bank each cycle, for the access patterns of in-place
+// transforms and of vectors (see `ntt_inplace_pkg`), without conflicts.
 //
-// The bank of a word is the XOR of the chunks of its index, and of the skew of its slot: bit 0 of the slot's number, at the top bit of the
-// bank. So lane j of a beat is bank j ^ key for a key of the beat, and half of the lanes can read a slot while the other half reads another
-// slot of other skew.
+// The bank of a word is the XOR of the chunks of its index, and of the skew of its slot: bit 0 of the slot's number, at
+// the top bit of the bank. So lane j of a beat is bank j ^ key for a key of the beat, and half of the lanes can read a
+// slot while the other half reads another slot of other skew.
 //
-// An inverse transform addresses its lanes by the complement, all but the bit that pairs them: then butterfly j reads the twiddle of
-// its own table in both directions.
+// An inverse transform addresses its lanes by the complement, all but the bit that pairs them: then butterfly j reads
+// the twiddle of its own table in both directions.
 //
-// LOG_N: log2 of the words of a slot. LOG_LANES: log2 of the banks, 2 to 10 and below LOG_N. LOG_SLOTS: log2 of the slots, at most 2.
-// Latency: READ_LATENCY from read_beat_i to lane_o (with beat_o); words at lane_i with write_beat_i are in memory 4 cycles later.
+// LOG_N: log2 of the words of a slot. LOG_LANES: log2 of the banks, 2 to 10 and below LOG_N. LOG_SLOTS: log2 of the
+// slots, at most 2.
+// Latency: READ_LATENCY from read_beat_i to lane_o (with beat_o); words at lane_i with write_beat_i are in memory 4
+// cycles later.
 module banked_lanes
   import ntt_inplace_pkg::*;
 #(
@@ -31,8 +33,11 @@ module banked_lanes
   localparam int SHORT_WIDTH = chunk_width(LOG_N, LOG_LANES, CHUNKS - 1);
   localparam int FILL = LOG_LANES - SHORT_WIDTH;
 
-  if (LOG_LANES < 2 || LOG_LANES > 10 || LOG_LANES >= LOG_N || LOG_N > MAX_LOG_N || LOG_SLOTS > 2) begin : gen_illegal
-    $fatal(1, "banked_lanes: 2 <= LOG_LANES <= 10, LOG_LANES < LOG_N <= 20 and LOG_SLOTS <= 2 must hold");
+  if (!is_legal(LOG_N, LOG_LANES)) begin : gen_illegal
+    $fatal(1, "banked_lanes: 2 <= LOG_LANES <= 10, LOG_LANES < LOG_N <= 20 and LOG_N <= 8 LOG_LANES must hold");
+  end
+  if (LOG_SLOTS < 0 || LOG_SLOTS > 2) begin : gen_illegal_slots
+    $fatal(1, "banked_lanes: LOG_SLOTS must be 0 to 2");
   end
 
   typedef logic [LOG_LANES-1:0] lane_t;
@@ -103,7 +108,7 @@ module banked_lanes
       .WIDTH(64)
   ) i_read_network (
       .clk_i,
-      .key_i(read_lane_key_q[3]),
+      .key_i (read_lane_key_q[3]),
       .lane_i(read_word),
       .lane_o(read_lane)
   );
@@ -136,20 +141,17 @@ module banked_lanes
         default: write_turned_q[lane] <= lane_i[lane];
       endcase
     end
-    write_beat_q[0] <= write_beat_i;
-    write_key_q[0] <= write_key;
+    write_beat_q[0]  <= write_beat_i;
+    write_key_q[0]   <= write_key;
     write_lane_key_q <= write_key ^ write_complement;
     for (int stage = 1; stage < 3; stage++) begin
       write_beat_q[stage] <= write_beat_q[stage-1];
-      write_key_q[stage] <= write_key_q[stage-1];
+      write_key_q[stage]  <= write_key_q[stage-1];
     end
     for (int bank = 0; bank < LANES; bank++) begin
       automatic lane_t lane = lane_t'(bank) ^ write_key_q[1];
       write_address_q[bank] <= address(
-          write_beat_q[1].write_index[LOG_N-1:LOG_LANES],
-          write_beat_q[1].group,
-          write_beat_q[1].slot_write,
-          lane
+          write_beat_q[1].write_index[LOG_N-1:LOG_LANES], write_beat_q[1].group, write_beat_q[1].slot_write, lane
       );
       write_enable_q[bank] <= write_beat_q[1].valid && write_beat_q[1].write &&
           (write_beat_q[1].transform || !lane[LOG_LANES-1]);
@@ -165,7 +167,7 @@ module banked_lanes
       .WIDTH(64)
   ) i_write_network (
       .clk_i,
-      .key_i(write_lane_key_q),
+      .key_i (write_lane_key_q),
       .lane_i(write_turned_q),
       .lane_o(write_word)
   );

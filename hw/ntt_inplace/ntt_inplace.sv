@@ -1,17 +1,21 @@
 // Negacyclic NTT and inverse NTT (INTT) over the Goldilocks prime, in place, of CIRCUITS polynomials side by side.
 //
-// The NTT takes N = 2^LOG_N coefficients in natural order and gives values in bit-reversed order: the word at position i is
-// f(psi^(2 rev(i) + 1)). The INTT takes these and gives N times the coefficients in natural order. There is no pass of bit reversal and no
-// scaling: a row of N/2 butterflies takes N / 2^LOG_LANES cycles, and the next row follows at once where N is large (see README.md).
+// The NTT takes N = 2^LOG_N coefficients in natural order and gives values in bit-reversed order: the word at position
+// i is f(psi^(2 rev(i) + 1)). The INTT takes these and gives N times the coefficients in natural order. There is no
+// pass of bit reversal and no scaling: a row of N/2 butterflies takes N / 2^LOG_LANES cycles, and the next row follows
+// at once where N is large (see README.md).
 //
-// Streams: a beat has 2^LOG_LANES consecutive words of each circuit, circuit 0 lowest; N / 2^LOG_LANES beats are a polynomial of each
-// circuit. in_tuser of the first of them says the direction: 0 NTT, 1 INTT. in_tlast goes with the last of them; out_tuser and out_tlast are
-// as at the input. error_o is high for a cycle after a beat whose in_tlast is not where it belongs; the transform goes on by the count.
-// While results leave, the next polynomials enter.
+// Streams: a beat has 2^LOG_LANES consecutive words of each circuit, circuit 0 lowest; N / 2^LOG_LANES beats are a
+// polynomial of each circuit. in_tuser_i of the first of them says the direction: 0 NTT, 1 INTT. in_tlast_i goes with
+// the last of them; out_tuser_o and out_tlast_o are as at the input. error_o is high for a cycle after a beat whose
+// in_tlast_i is not where it belongs; the transform goes on by the count. While results leave, the next polynomials
+// enter.
 //
-// LOG_N: 3 to 20. LOG_LANES: 2 to 10 and below LOG_N; a circuit has 2^(LOG_LANES - 1) butterflies. CIRCUITS: 1 to 8.
+// LOG_N: 3 to 20. LOG_LANES: 2 to 10, below LOG_N and at least LOG_N / 8; a circuit has 2^(LOG_LANES - 1) butterflies.
+// CIRCUITS: 1 to 8.
 // TWIDDLE_FILE: the table of ntt_inplace_pkg, for $readmemh. TILE_A, TILE_B: operands of a DSP tile.
-// Latency: see README.md. Source: appendix A of the NVMe secure computing platform's paper, with the butterflies exchanged.
+// Latency: see README.md. Source: appendix A of the NVMe secure computing platform's paper, with the butterflies
+// exchanged.
 module ntt_inplace
   import ntt_inplace_pkg::*;
   import toroid_pkg::*;
@@ -27,16 +31,16 @@ module ntt_inplace
 ) (
     input logic clk_i,
     input logic rst_ni,
-    input logic in_tvalid,
-    output logic in_tready,
-    input logic [BEAT_BITS-1:0] in_tdata,
-    input logic in_tuser,
-    input logic in_tlast,
-    output logic out_tvalid,
-    input logic out_tready,
-    output logic [BEAT_BITS-1:0] out_tdata,
-    output logic out_tuser,
-    output logic out_tlast,
+    input logic in_tvalid_i,
+    output logic in_tready_o,
+    input logic [BEAT_BITS-1:0] in_tdata_i,
+    input logic in_tuser_i,
+    input logic in_tlast_i,
+    output logic out_tvalid_o,
+    input logic out_tready_i,
+    output logic [BEAT_BITS-1:0] out_tdata_o,
+    output logic out_tuser_o,
+    output logic out_tlast_o,
     output logic error_o
 );
   localparam int COUNT_BITS = LOG_N - LOG_LANES;
@@ -48,7 +52,7 @@ module ntt_inplace
   localparam int TWIDDLE_DELAY = READ_LATENCY - ram_latency(1'b1);
   localparam int FIFO_DEPTH = 16;
 
-  if (LOG_LANES < 2 || LOG_LANES > 10 || LOG_LANES >= LOG_N || LOG_N > MAX_LOG_N || chunks(LOG_N, LOG_LANES) > 8) begin : gen_illegal
+  if (!is_legal(LOG_N, LOG_LANES)) begin : gen_illegal
     $fatal(1, "ntt_inplace: 2 <= LOG_LANES <= 10, LOG_LANES < LOG_N <= 20 and LOG_N <= 8 LOG_LANES must hold");
   end
   if (CIRCUITS < 1 || CIRCUITS > 8) begin : gen_illegal_circuits
@@ -64,16 +68,16 @@ module ntt_inplace
   logic load, start, drained, unload, row_last;
   logic [$clog2(FIFO_DEPTH):0] room_q;
 
-  assign in_tready = !loaded_q && !running_q && (!unloading_q || load_q < unload_q);
-  assign load = in_tvalid && in_tready;
+  assign in_tready_o = !loaded_q && !running_q && (!unloading_q || load_q < unload_q);
+  assign load = in_tvalid_i && in_tready_o;
   assign start = loaded_q && !running_q && !unloading_q;
   assign unload = unloading_q && room_q != 0;
 
   always_ff @(posedge clk_i) begin
-    error_o <= load && in_tlast != (load_q == '1);
+    error_o <= load && in_tlast_i != (load_q == '1);
     if (load) begin
       load_q <= load_q + 1'b1;
-      if (load_q == '0) inverse_q <= in_tuser;
+      if (load_q == '0) inverse_q <= in_tuser_i;
       if (load_q == '1) loaded_q <= 1'b1;
     end
     if (start) begin
@@ -82,14 +86,14 @@ module ntt_inplace
       unload_inverse_q <= inverse_q;
     end
     if (drained) begin
-      running_q <= 1'b0;
+      running_q   <= 1'b0;
       unloading_q <= 1'b1;
     end
     if (unload) begin
       unload_q <= unload_q + 1'b1;
       if (unload_q == '1) unloading_q <= 1'b0;
     end
-    room_q <= room_q + ($clog2(FIFO_DEPTH) + 1)'(out_tvalid && out_tready) - ($clog2(FIFO_DEPTH) + 1)'(unload);
+    room_q <= room_q + ($clog2(FIFO_DEPTH) + 1)'(out_tvalid_o && out_tready_i) - ($clog2(FIFO_DEPTH) + 1)'(unload);
     if (!rst_ni) begin
       error_o <= 1'b0;
       loaded_q <= 1'b0;
@@ -164,7 +168,7 @@ module ntt_inplace
   end
 
   delay #(
-      .WIDTH(TWIDDLE_BITS),
+      .WIDTH (TWIDDLE_BITS),
       .CYCLES(TWIDDLE_DELAY)
   ) i_twiddle (
       .clk_i,
@@ -175,7 +179,7 @@ module ntt_inplace
   rom #(
       .WIDTH(HALF * 64),
       .DEPTH(TWIDDLES),
-      .FILE(TWIDDLE_FILE)
+      .FILE (TWIDDLE_FILE)
   ) i_rom (
       .clk_i,
       .addr_i(twiddle),
@@ -216,15 +220,16 @@ module ntt_inplace
     end
 
     for (genvar word = 0; word < LANES; word++) begin : gen_lane
-      assign write_lane[word] = running_q ? result[word] : in_tdata[(circuit*LANES+word)*64+:64];
+      assign write_lane[word] = running_q ? result[word] : in_tdata_i[(circuit*LANES+word)*64+:64];
       assign words[(circuit*LANES+word)*64+:64] = lane[word];
     end
   end
 
-  // Beats that do not write are those that unload. A word is on its way to the queue for READ_LATENCY cycles, and room was made for it.
+  // Beats that do not write are those that unload. A word is on its way to the queue for READ_LATENCY cycles, and room
+  // was made for it.
   logic words_inverse, words_last;
   delay #(
-      .WIDTH(2),
+      .WIDTH (2),
       .CYCLES(READ_LATENCY)
   ) i_words (
       .clk_i,
@@ -245,10 +250,10 @@ module ntt_inplace
       // verilator lint_on PINCONNECTEMPTY
       .in_tdata_i({words_inverse, words}),
       .in_tlast_i(words_last),
-      .out_tvalid_o(out_tvalid),
-      .out_tready_i(out_tready),
-      .out_tdata_o({out_tuser, out_tdata}),
-      .out_tlast_o(out_tlast),
+      .out_tvalid_o(out_tvalid_o),
+      .out_tready_i(out_tready_i),
+      .out_tdata_o({out_tuser_o, out_tdata_o}),
+      .out_tlast_o(out_tlast_o),
       // room_q counts words on their way, too.
       // verilator lint_off PINCONNECTEMPTY
       .count_o()

@@ -1,19 +1,24 @@
 // The order in which an in-place transform of N = 2^LOG_N words walks through 2^LOG_LANES banks, as constant functions.
 //
-// The bits of a word's index are cut into chunks of LOG_LANES bits from the bottom; the top chunk may be shorter. Row after row, the
-// lanes span one chunk (a short one is filled up with the upper bits of chunk 0), and a counter spans the other bits of the index. All
-// rows of a chunk read the same words at the same time; the butterflies between them always pair lanes j and j + LANES/2, since the words
-// of a beat are written back turned by one bit of the lane number (forward), or read turned back by one (inverse).
+// The bits of a word's index are cut into chunks of LOG_LANES bits from the bottom; the top chunk may be shorter. Row
+// after row, the lanes span one chunk (a short one is filled up with the upper bits of chunk 0), and a counter spans
+// the other bits of the index. All rows of a chunk read the same words at the same time; the butterflies between them
+// always pair lanes j and j + LANES/2, since the words of a beat are written back turned by one bit of the lane number
+// (forward), or read turned back by one (inverse).
 //
-// A word of index i is in bank `fold(i)`, the XOR of its chunks, at address i >> LOG_LANES: every chunk spans all banks.
+// A word of index i is in bank `fold(i)`, the XOR of its chunks, at address i >> LOG_LANES: every chunk spans all
+// banks.
 package ntt_inplace_pkg;
+  // A design uses some of these.
+  // verilator lint_off UNUSEDPARAM
   localparam int MAX_LOG_N = 20;
 
   // One access to all banks: read, and written back where `write` is set.
   typedef struct packed {
     logic valid;  // this beat reads
     logic write;  // its words are written
-    logic transform;  // a row of a transform: all lanes; else lanes 0 .. LANES/2-1 read slot_a, the others slot_b, the former are written
+    // A row of a transform: all lanes. Else lanes below LANES/2 read slot_a, the others slot_b; the former are written.
+    logic transform;
     logic inverse;  // of the transform
     logic [2:0] group;  // the chunk that the lanes span
     logic [MAX_LOG_N-1:0] read_index;  // the index, but for the bits that lanes span
@@ -27,8 +32,15 @@ package ntt_inplace_pkg;
 
   // Beats from `beat_t` at the input of `banked_lanes` to lanes at its output.
   localparam int READ_LATENCY = 7;
-  // From lanes at its write port until a beat that enters may read them: the write (4) less the two cycles before banks are read.
+  // From lanes at its write port until a beat that enters may read them: the write (4) less the two cycles before banks
+  // are read.
   localparam int WRITE_LATENCY = 2;
+
+  // What the functions below, `ntt_schedule` and `banked_lanes` are made for: two lanes a butterfly, two words a bank,
+  // and a chunk's number in 3 bits.
+  function automatic bit is_legal(int log_n, int log_lanes);
+    return log_lanes >= 2 && log_lanes <= 10 && log_lanes < log_n && log_n <= MAX_LOG_N && log_n <= 8 * log_lanes;
+  endfunction
 
   function automatic int chunks(int log_n, int log_lanes);
     return (log_n + log_lanes - 1) / log_lanes;
@@ -46,8 +58,8 @@ package ntt_inplace_pkg;
     return (((1 << width) - 1) << (group * log_lanes)) | fill;
   endfunction
 
-  // The bit of the index at position `place` of the counter in the row that pairs indices differing in `pair_bit`. What the lanes span next
-  // (or did before) counts fastest, so that words are written long before they are read.
+  // The bit of the index at position `place` of the counter in the row that pairs indices differing in `pair_bit`. What
+  // the lanes span next (or did before) counts fastest, so that words are written long before they are read.
   function automatic int counter_bit(int log_n, int log_lanes, int pair_bit, int place);
     int group = pair_bit / log_lanes;
     int last = chunks(log_n, log_lanes) - 1;
@@ -74,8 +86,9 @@ package ntt_inplace_pkg;
     return 0;
   endfunction
 
-  // Cycles to wait between the row of `pair_bit` and the next, whose pair bit is `next_bit`, if a word may be read `hazard` cycles after the
-  // beat that writes it. A beat at count c of the next row comes `gap` or more cycles after the last beat of this row that it depends on.
+  // Cycles to wait between the row of `pair_bit` and the next, whose pair bit is `next_bit`, if a word may be read
+  // `hazard` cycles after the beat that writes it. A beat at count c of the next row comes `gap` or more cycles after
+  // the last beat of this row that it depends on.
   function automatic int bubble(int log_n, int log_lanes, int pair_bit, int next_bit, int hazard);
     int gap = 1 << (log_n - log_lanes);
     for (int index_bit = 0; index_bit < log_n; index_bit++) begin

@@ -1,8 +1,9 @@
 // Beats of one in-place transform after the other, in the order of `ntt_inplace_pkg`.
 //
-// A transform starts at a cycle with start_i and ready_o, and its first beat leaves in the next cycle. HAZARD is the least number of cycles
-// from a beat to another that reads what it wrote. `twiddle_o` is the address of the beat's twiddles in the table of `ntt_inplace_pkg`; both
-// directions share it (see `butterfly_integrated`). `last_o` goes with the last beat; ready_o returns with it.
+// A transform starts at a cycle with start_i and ready_o, and its first beat leaves in the next cycle. HAZARD is the
+// least number of cycles from a beat to another that reads what it wrote. `twiddle_o` is the address of the beat's
+// twiddles in the table of `ntt_inplace_pkg`; both directions share it (see `butterfly_integrated`). `last_o` goes with
+// the last beat; ready_o returns with it.
 module ntt_schedule
   import ntt_inplace_pkg::*;
 #(
@@ -26,8 +27,8 @@ module ntt_schedule
   localparam int LAST_CHUNK = chunks(LOG_N, LOG_LANES) - 1;
   localparam bit SHORT = chunk_width(LOG_N, LOG_LANES, LAST_CHUNK) != LOG_LANES;
 
-  if (LOG_LANES < 2 || LOG_LANES >= LOG_N || LOG_N > MAX_LOG_N) begin : gen_illegal
-    $fatal(1, "ntt_schedule: 2 <= LOG_LANES < LOG_N <= 20 must hold: two lanes a butterfly, two addresses a bank");
+  if (!is_legal(LOG_N, LOG_LANES)) begin : gen_illegal
+    $fatal(1, "ntt_schedule: 2 <= LOG_LANES <= 10, LOG_LANES < LOG_N <= 20 and LOG_N <= 8 LOG_LANES must hold");
   end
 
   logic active_q, inverse_q;
@@ -62,8 +63,8 @@ module ntt_schedule
     if (UPPER == 0) begin : gen_one_twiddle
       assign twiddle[row] = TWIDDLE_BITS'(twiddle_base(LOG_N, LOG_LANES, row));
     end else begin : gen_twiddles
-      assign twiddle[row] = TWIDDLE_BITS'(twiddle_base(LOG_N, LOG_LANES, row)) +
-          TWIDDLE_BITS'(index[row][LOG_N-1-:UPPER] ^ {UPPER{inverse_q}});
+      localparam int BASE = twiddle_base(LOG_N, LOG_LANES, row);
+      assign twiddle[row] = TWIDDLE_BITS'(BASE) + TWIDDLE_BITS'(index[row][LOG_N-1-:UPPER] ^ {UPPER{inverse_q}});
     end
 
     assign bubble_after[row] = inverse_q ? 8'(UP) : 8'(DOWN);
