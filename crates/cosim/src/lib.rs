@@ -19,8 +19,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod engine;
 pub mod memory;
 pub mod model;
+pub mod ntt_inplace;
 pub mod process;
 pub mod random;
 pub mod simulation;

@@ -1,0 +1,45 @@
+//! Cycles of the engine, from its shape: what `hw/engine` takes where main memory keeps up.
+
+use super::layout::Shape;
+use crate::ntt_inplace::transform_beats;
+
+/// Cycles from a beat until another may read what it wrote: 7 to the operands, 13 in the butterflies, 5 back to memory.
+pub const HAZARD: u64 = 25;
+
+/// Cycles after the last beat of an operation until the next that waits for it: the beat's way, 3 for rotations and digits,
+/// and the cycle that takes the operation.
+const DRAIN: u64 = HAZARD + 3 + 1;
+
+/// Cycles of one step of blind rotation, by what they are spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepCycles {
+    /// Transforms: l forward, one back, each on both polynomials.
+    pub transforms: u64,
+    /// Products with the bootstrapping key.
+    pub products: u64,
+    /// Rotation, difference, digits, accumulation.
+    pub vectors: u64,
+}
+
+impl StepCycles {
+    /// All of them.
+    #[must_use]
+    pub fn total(self) -> u64 {
+        self.transforms + self.products + self.vectors
+    }
+}
+
+/// One step of blind rotation (a CMux).
+#[must_use]
+pub fn step(shape: Shape) -> StepCycles {
+    let (rows, levels) = (shape.rows() as u64, shape.levels() as u64);
+    let (log_n, log_lanes) = (shape.log_n(), shape.log_lanes);
+    let forward = transform_beats(log_n, log_lanes, false, HAZARD as u32);
+    let inverse = transform_beats(log_n, log_lanes, true, HAZARD as u32);
+    StepCycles {
+        transforms: levels * (forward + DRAIN) + inverse + DRAIN,
+        products: levels * 2 * (rows + DRAIN),
+        // The rotation reads one row more, and waits a cycle for its exponent.
+        vectors: (rows + 1 + DRAIN + 1) + (rows + DRAIN) + levels * (rows + DRAIN) + (rows + DRAIN),
+    }
+}
