@@ -49,14 +49,17 @@ module butterfly_integrated #(
       w_q <= w_i;
     end
 
-    logic [128:0] product;
+    // The bias of a signed operand, taken away modulo q.
+    localparam logic [255:0] Bias = toroid_pkg::mul_bias(64, 65, TILE_A) % 256'(toroid_pkg::GOLDILOCKS);
+    logic [129:0] product;
     logic signed [65:0] t;
     mul_tiles #(
         .WIDTH_A (64),
         .WIDTH_B (65),
         .TILE_A  (TILE_A),
         .TILE_B  (TILE_B),
-        .SIGNED_B(1)
+        .SIGNED_B(1),
+        .ADDEND  (toroid_pkg::GOLDILOCKS - Bias[63:0])
     ) i_mul (
         .clk_i,
         .a_i(w_q),
@@ -64,7 +67,7 @@ module butterfly_integrated #(
         .p_o(product)
     );
     goldilocks_fold #(
-        .SIGNED(1)
+        .WIDTH(130)
     ) i_fold (
         .clk_i,
         .x_i(product),
@@ -97,13 +100,15 @@ module butterfly_integrated #(
       b_o <= b_d;
     end
     goldilocks_canonical #(
-        .WIDTH(67)
+        .LOW (0),
+        .HIGH(3)
     ) i_canonical_a (
         .t_i(a_q),
         .r_o(a_d)
     );
     goldilocks_canonical #(
-        .WIDTH(67)
+        .LOW (-2),
+        .HIGH(2)
     ) i_canonical_b (
         .t_i(b_q),
         .r_o(b_d)

@@ -31,7 +31,7 @@ module goldilocks_mul #(
       .t_o(t)
   );
   goldilocks_canonical i_canonical (
-      .t_i(t),
+      .t_i(67'(t)),
       .r_o(p_d)
   );
   always_ff @(posedge clk_i) p_o <= p_d;

@@ -32,6 +32,15 @@ package toroid_pkg;
     return 1 + ceil_div(width_b, tile_b) + ceil_div(width_a, tile_a);
   endfunction
 
+  // mul_tiles with a signed b: what the inverted top bits of its rows add to the product.
+  function automatic logic [255:0] mul_bias(int width_a, int width_b, int tile_a);
+    logic [255:0] bias = '0;
+    for (int low = 0; low < width_a; low += tile_a) begin
+      bias += 256'd1 << (width_b - 1 + (low + tile_a < width_a ? low + tile_a : width_a));
+    end
+    return bias;
+  endfunction
+
   // goldilocks_fold
   localparam int GOLDILOCKS_FOLD_LATENCY = 2;
 
