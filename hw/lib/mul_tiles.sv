@@ -11,6 +11,7 @@
 // TILE_A, TILE_B   width of a tile, unsigned: 24 x 17 for Xilinx DSP48, 18 x 18 for ECP5
 // SIGNED_B         b is in two's complement, and p = a * b + ADDEND + mul_bias, without sign, one bit wider
 // ADDEND           < 2^WIDTH_A
+// SHORT            three cycles: operands, products, and the sum of all of them at once, in LUTs
 // Latency: toroid_pkg::mul_latency
 module mul_tiles #(
     parameter int WIDTH_A = 64,
@@ -18,7 +19,8 @@ module mul_tiles #(
     parameter int TILE_A = 24,
     parameter int TILE_B = 17,
     parameter bit SIGNED_B = 0,
-    parameter logic [WIDTH_A-1:0] ADDEND = '0
+    parameter logic [WIDTH_A-1:0] ADDEND = '0,
+    parameter bit SHORT = 0
 ) (
     input  logic                                clk_i,
     input  logic [                 WIDTH_A-1:0] a_i,
@@ -37,6 +39,16 @@ module mul_tiles #(
   localparam int TopB = WIDTH_B - (TilesB - 1) * TILE_B;
   localparam int CarryWidth = WIDTH_B + int'(SIGNED_B);
 
+  logic [WIDTH_A+CarryWidth-1:0] p_d;
+  delay #(
+      .WIDTH (WIDTH_A + CarryWidth),
+      .CYCLES(SHORT ? 1 : 0)
+  ) i_product (
+      .clk_i,
+      .d_i(p_d),
+      .q_o(p_o)
+  );
+
   for (genvar r = 0; r < TilesA; r++) begin : g_row
     localparam int WidthA = r == TilesA - 1 ? WIDTH_A - r * TILE_A : TILE_A;
     localparam int RowWidth = WidthA + WIDTH_B;
@@ -44,13 +56,13 @@ module mul_tiles #(
 
     // Tile j of b enters its chain j cycles after tile 0, and each row from the third on one cycle after the row before.
     logic [WIDTH_B-1:0] b_q;
-    logic [WidthA-1:0] a;
+    logic [ WidthA-1:0] a;
     if (r < 2) begin : g_together
       for (genvar j = 0; j < TilesB; j++) begin : g_b
         localparam int WidthB = j == TilesB - 1 ? TopB : TILE_B;
         delay #(
             .WIDTH (WidthB),
-            .CYCLES(1 + j)
+            .CYCLES(SHORT ? 1 : 1 + j)
         ) i_delay (
             .clk_i,
             .d_i(b_i[j*TILE_B+:WidthB]),
@@ -59,11 +71,18 @@ module mul_tiles #(
       end
       assign a = a_i[r*TILE_A+:WidthA];
     end else begin : g_later
-      always_ff @(posedge clk_i) b_q <= g_row[r-1].b_q;
+      delay #(
+          .WIDTH (WIDTH_B),
+          .CYCLES(SHORT ? 0 : 1)
+      ) i_delay_b (
+          .clk_i,
+          .d_i(g_row[r-1].b_q),
+          .q_o(b_q)
+      );
       delay #(
           .WIDTH (WidthA),
-          .CYCLES(r - 1)
-      ) i_delay (
+          .CYCLES(SHORT ? 0 : r - 1)
+      ) i_delay_a (
           .clk_i,
           .d_i(a_i[r*TILE_A+:WidthA]),
           .q_o(a)
@@ -71,35 +90,46 @@ module mul_tiles #(
     end
 
     // total: rows 0 to r, less the digits that the rows before have settled.
-    logic [RowWidth-1:0] row;
+    logic [  RowWidth-1:0] row;
     logic [TotalWidth-1:0] total;
     for (genvar j = 0; j < TilesB; j++) begin : g_tile
       localparam bit Last = j == TilesB - 1;
       localparam int WidthB = Last ? TopB : TILE_B;
       localparam int Width = WidthA + WidthB;
       logic [WidthA-1:0] a_q;
-      logic [Width-1:0] m_q, p_q;
-      if (j == 0) begin : g_first
+      logic [Width-1:0] m_q, carry, p;
+      if (j == 0 || SHORT) begin : g_operand
         always_ff @(posedge clk_i) a_q <= a;
-        always_ff @(posedge clk_i) p_q <= m_q + Width'(ADDEND[r*TILE_A+:WidthA]);
-      end else begin : g_next
+      end else begin : g_operand
         always_ff @(posedge clk_i) a_q <= g_tile[j-1].a_q;
-        always_ff @(posedge clk_i) p_q <= m_q + Width'(g_tile[j-1].p_q[WidthA+TILE_B-1:TILE_B]);
       end
+      if (j == 0) begin : g_carry
+        assign carry = Width'(ADDEND[r*TILE_A+:WidthA]);
+      end else begin : g_carry
+        assign carry = Width'(g_tile[j-1].p[WidthA+TILE_B-1:TILE_B]);
+      end
+      delay #(
+          .WIDTH (Width),
+          .CYCLES(SHORT ? 0 : 1)
+      ) i_p (
+          .clk_i,
+          .d_i(m_q + carry),
+          .q_o(p)
+      );
       if (Last && SIGNED_B) begin : g_signed
         always_ff @(posedge clk_i) m_q <= Width'($signed({1'b0, a_q})) * Width'($signed(b_q[j*TILE_B+:WidthB]));
       end else begin : g_unsigned
         always_ff @(posedge clk_i) m_q <= Width'(a_q) * Width'(b_q[j*TILE_B+:WidthB]);
       end
       if (Last) begin : g_last
-        assign row[RowWidth-1:j*TILE_B] = {p_q[Width-1] ^ SIGNED_B, p_q[Width-2:0]};
+        assign row[RowWidth-1:j*TILE_B] = {p[Width-1] ^ SIGNED_B, p[Width-2:0]};
       end else begin : g_digit
         delay #(
             .WIDTH (TILE_B),
-            .CYCLES(TilesB - 1 - j)
+            .CYCLES(SHORT ? 0 : TilesB - 1 - j)
         ) i_delay (
             .clk_i,
-            .d_i(p_q[TILE_B-1:0]),
+            .d_i(p[TILE_B-1:0]),
             .q_o(row[j*TILE_B+:TILE_B])
         );
       end
@@ -108,21 +138,26 @@ module mul_tiles #(
     if (r == 0) begin : g_total
       assign total = TotalWidth'(row);
     end else begin : g_total
-      always_ff @(posedge clk_i) begin
-        total <= TotalWidth'(row) + TotalWidth'(g_row[r-1].total[CarryWidth+TILE_A-1:TILE_A]);
-      end
+      delay #(
+          .WIDTH (TotalWidth),
+          .CYCLES(SHORT ? 0 : 1)
+      ) i_total (
+          .clk_i,
+          .d_i(TotalWidth'(row) + TotalWidth'(g_row[r-1].total[CarryWidth+TILE_A-1:TILE_A])),
+          .q_o(total)
+      );
     end
 
     if (r == TilesA - 1) begin : g_top
-      assign p_o[WIDTH_A+CarryWidth-1:r*TILE_A] = total;
+      assign p_d[WIDTH_A+CarryWidth-1:r*TILE_A] = total;
     end else begin : g_low
       delay #(
           .WIDTH (TILE_A),
-          .CYCLES(TilesA - 1 - r)
+          .CYCLES(SHORT ? 0 : TilesA - 1 - r)
       ) i_delay (
           .clk_i,
           .d_i(total[TILE_A-1:0]),
-          .q_o(p_o[r*TILE_A+:TILE_A])
+          .q_o(p_d[r*TILE_A+:TILE_A])
       );
     end
   end
