@@ -21,6 +21,7 @@
 
 pub mod memory;
 pub mod model;
+pub mod ntt_inplace;
 pub mod process;
 pub mod random;
 pub mod simulation;
