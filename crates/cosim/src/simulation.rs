@@ -288,6 +288,48 @@ impl Simulation {
         }
     }
 
+    /// Up to 64 bits of a port from bit `offset` on; 0 for those beyond its width.
+    pub fn get_bits(&self, port: Port, offset: u32, bits: u32) -> u64 {
+        let mask = u64::MAX.checked_shr(64 - bits.min(64)).unwrap_or(0);
+        if !port.is_wide() {
+            return self.instance.get(port).checked_shr(offset).unwrap_or(0) & mask;
+        }
+        let words = self.instance.words(port);
+        let word = |i: u32| u128::from(words.get(i as usize).copied().unwrap_or(0));
+        let first = offset / 32;
+        let value = word(first) | word(first + 1) << 32 | word(first + 2) << 64;
+        (value >> (offset % 32)) as u64 & mask
+    }
+
+    /// Sets up to 64 bits of a port from bit `offset` on, the others stay; bits beyond its width are dropped.
+    pub fn set_bits(&mut self, port: Port, offset: u32, bits: u32, value: u64) {
+        self.is_dirty = true;
+        let mask = u64::MAX.checked_shr(64 - bits.min(64)).unwrap_or(0);
+        let value = value & mask;
+        if !port.is_wide() {
+            let mask = mask.checked_shl(offset).unwrap_or(0);
+            let kept = self.instance.get(port) & !mask;
+            let new = value.checked_shl(offset).unwrap_or(0);
+            self.instance.set(port, kept | new);
+            return;
+        }
+        let end = port.bits();
+        let words = self.instance.words_mut(port);
+        let mut mask = u128::from(mask) << (offset % 32);
+        let mut value = u128::from(value) << (offset % 32);
+        for i in offset / 32.. {
+            if mask == 0 || i * 32 >= end {
+                return;
+            }
+            let inside = u32::MAX >> 32u32.saturating_sub(end - i * 32);
+            let word = &mut words[i as usize];
+            let changed = mask as u32 & inside;
+            *word = *word & !changed | value as u32 & changed;
+            mask >>= 32;
+            value >>= 32;
+        }
+    }
+
     fn stopped(&self) -> SimulationError {
         let log = self.instance.log();
         let message = log.trim();

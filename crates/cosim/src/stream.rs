@@ -11,8 +11,10 @@ use crate::simulation::{Agent, Simulation, SimulationError};
 pub struct Beat {
     /// The bytes of `tdata`, lowest first.
     pub data: Vec<u8>,
-    /// Whether it ends a packet.
+    /// `tlast`: whether it ends a packet.
     pub last: bool,
+    /// `tuser`.
+    pub user: u64,
 }
 
 impl Beat {
@@ -24,7 +26,17 @@ impl Beat {
                 (0..word_bytes).map(move |i| word.checked_shr(8 * i as u32).unwrap_or(0) as u8)
             })
             .collect();
-        Beat { data, last }
+        Beat {
+            data,
+            last,
+            user: 0,
+        }
+    }
+
+    /// With `tuser`.
+    #[must_use]
+    pub fn with_user(self, user: u64) -> Beat {
+        Beat { user, ..self }
     }
 
     /// The words side by side, of `word_bytes` bytes each, at most 8.
@@ -40,6 +52,18 @@ impl Beat {
     }
 }
 
+/// The port of a signal, whose name may have the suffix of its direction.
+pub(crate) fn signal(
+    simulation: &Simulation,
+    name: &str,
+    is_input: bool,
+) -> Result<Port, SimulationError> {
+    let full = format!("{name}_{}", if is_input { "i" } else { "o" });
+    simulation
+        .port(&full)
+        .or_else(|error| simulation.port(name).map_err(|_| error))
+}
+
 /// The ports of a stream.
 #[derive(Clone, Copy, Debug)]
 struct Ports {
@@ -47,6 +71,7 @@ struct Ports {
     ready: Port,
     data: Port,
     last: Option<Port>,
+    user: Option<Port>,
 }
 
 impl Ports {
@@ -56,18 +81,23 @@ impl Ports {
         prefix: &str,
         is_input: bool,
     ) -> Result<Ports, SimulationError> {
-        let (with, against) = if is_input { ("i", "o") } else { ("o", "i") };
-        let name = |signal: &str, suffix: &str| format!("{prefix}_{signal}_{suffix}");
-        let last = name("tlast", with);
+        let find = |name: &str, is_input| signal(simulation, &format!("{prefix}_{name}"), is_input);
         Ok(Ports {
-            valid: simulation.port(&name("tvalid", with))?,
-            ready: simulation.port(&name("tready", against))?,
-            data: simulation.port(&name("tdata", with))?,
-            last: match simulation.has_port(&last) {
-                true => Some(simulation.port(&last)?),
-                false => None,
-            },
+            valid: find("tvalid", is_input)?,
+            ready: find("tready", !is_input)?,
+            data: find("tdata", is_input)?,
+            last: find("tlast", is_input).ok(),
+            user: find("tuser", is_input).ok(),
         })
+    }
+
+    fn set_flags(&self, simulation: &mut Simulation, last: u64, user: u64) {
+        if let Some(port) = self.last {
+            simulation.set(port, last);
+        }
+        if let Some(port) = self.user {
+            simulation.set(port, user);
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -78,7 +108,8 @@ impl Ports {
         let mut data = vec![0; self.bytes()];
         simulation.read_bytes(self.data, &mut data);
         let last = self.last.is_some_and(|last| simulation.get(last) != 0);
-        Beat { data, last }
+        let user = self.user.map_or(0, |user| simulation.get(user));
+        Beat { data, last, user }
     }
 }
 
@@ -95,8 +126,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// For the ports `{prefix}_tvalid_i`, `{prefix}_tready_o`, `{prefix}_tdata_i` and, if it is there,
-    /// `{prefix}_tlast_i`. In a cycle without an offer, none is made with probability `stall`.
+    /// For the ports `{prefix}_tvalid_i`, `{prefix}_tready_o`, `{prefix}_tdata_i` and, if they are there,
+    /// `{prefix}_tlast_i` and `{prefix}_tuser_i`, all with or without their suffix. In a cycle without an offer, none is made with probability `stall`.
     ///
     /// # Errors
     /// If the ports are not there.
@@ -143,14 +174,12 @@ impl Agent for Source {
         if !self.is_offering {
             self.is_offering = !self.queue.is_empty() && !self.random.chance(self.stall);
             simulation.set(self.ports.valid, self.is_offering.into());
-            let Some(beat) = self.queue.front() else {
-                return;
-            };
-            if self.is_offering {
+            if let Some(beat) = self.queue.front()
+                && self.is_offering
+            {
                 simulation.write_bytes(self.ports.data, &beat.data);
-                if let Some(last) = self.ports.last {
-                    simulation.set(last, beat.last.into());
-                }
+                self.ports
+                    .set_flags(simulation, beat.last.into(), beat.user);
             } else {
                 // What a design takes without an offer must show.
                 let words = self.ports.bytes().div_ceil(8);
@@ -158,9 +187,8 @@ impl Agent for Source {
                     .flat_map(|_| self.random.word().to_le_bytes())
                     .collect();
                 simulation.write_bytes(self.ports.data, &noise);
-                if let Some(last) = self.ports.last {
-                    simulation.set(last, self.random.word() & 1);
-                }
+                self.ports
+                    .set_flags(simulation, self.random.word() & 1, self.random.word());
             }
         }
     }
@@ -193,8 +221,8 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// For the ports `{prefix}_tvalid_o`, `{prefix}_tready_i`, `{prefix}_tdata_o` and, if it is there,
-    /// `{prefix}_tlast_o`. In each cycle it is not ready with probability `stall`.
+    /// For the ports `{prefix}_tvalid_o`, `{prefix}_tready_i`, `{prefix}_tdata_o` and, if they are there,
+    /// `{prefix}_tlast_o` and `{prefix}_tuser_o`, all with or without their suffix. In each cycle it is not ready with probability `stall`.
     ///
     /// # Errors
     /// If the ports are not there.

@@ -1,0 +1,406 @@
+//! A core as a folder that needs nothing else: sources, ROMs, a testbench that checks itself, a FuseSoC file, a README.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::vectors::{Pipeline, Streams, Vectors};
+use super::{Core, CoreError, Values};
+use crate::model::{Design, Value};
+use crate::stream::Beat;
+
+/// Files by their paths in the folder.
+pub type Files = Vec<(String, Vec<u8>)>;
+
+/// Where the testbench finds its data, from the folder itself.
+const DATA: &str = "data";
+const TESTBENCH: &str = "tb";
+
+/// The files of a core with about `count` vectors. Its parameters are the defaults of a module `{name}_top` around it.
+///
+/// # Errors
+/// If the values do not go together, or the core has no vectors.
+pub fn files(
+    core: &dyn Core,
+    values: &Values,
+    count: usize,
+    seed: u64,
+) -> Result<Files, CoreError> {
+    let name = core.name();
+    let design = core.design(values)?;
+    let vectors = core
+        .vectors(values, count, seed)
+        .ok_or(CoreError::NoVectors(name))?;
+    let mut files: Files = Vec::new();
+    let mut sources = Vec::new();
+    for (path, text) in &design.sources {
+        let file = format!("rtl/{}", path.rsplit('/').next().unwrap_or(path));
+        sources.push(file.clone());
+        files.push((file, text.clone().into_bytes()));
+    }
+    let mut data = Vec::new();
+    for (file, contents) in &design.files {
+        let path = format!("{DATA}/{file}");
+        data.push(path.clone());
+        files.push((path, contents.clone()));
+    }
+    let (testbench, tables) = match &vectors {
+        Vectors::Pipeline(pipeline) => pipeline_testbench(&design, pipeline),
+        Vectors::Streams(streams) => streams_testbench(&design, streams),
+    };
+    for (file, table) in tables {
+        let path = format!("{TESTBENCH}/{file}");
+        data.push(path.clone());
+        files.push((path, table.into_bytes()));
+    }
+    let bench = format!("{TESTBENCH}/{name}_tb.sv");
+    files.push((bench.clone(), testbench.into_bytes()));
+    files.push((
+        format!("{name}.core"),
+        fusesoc(core, &sources, &data, &bench).into_bytes(),
+    ));
+    let readme = readme(core, values, &design, &sources, &vectors, &bench);
+    files.push(("README.md".to_owned(), readme.into_bytes()));
+    Ok(files)
+}
+
+/// Writes the files into a folder, which must be empty or not there unless `force`.
+///
+/// # Errors
+/// If it is not empty, or cannot be written.
+pub fn write(files: &Files, folder: &Path, force: bool) -> Result<(), CoreError> {
+    let fail = |path: &Path| {
+        let path = path.display().to_string();
+        move |source| CoreError::File { path, source }
+    };
+    let occupied = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+    if occupied && !force {
+        let exists = std::io::Error::new(
+            std::io::ErrorKind::AlreadyExists,
+            "the folder is not empty; --force replaces the files of the core in it",
+        );
+        return Err(fail(folder)(exists));
+    }
+    for (name, contents) in files {
+        let path = folder.join(name);
+        let parent = path.parent().unwrap_or(folder);
+        std::fs::create_dir_all(parent).map_err(fail(parent))?;
+        std::fs::write(&path, contents).map_err(fail(&path))?;
+    }
+    Ok(())
+}
+
+/// The parameters of the module on top, as the text between its name and its instance's.
+fn parameters(design: &Design) -> String {
+    let folder = Path::new(DATA);
+    let list: Vec<String> = design
+        .parameters
+        .iter()
+        .map(|(name, value)| format!("      .{name}({})", value.literal(folder)))
+        .collect();
+    match list.is_empty() {
+        true => String::new(),
+        false => format!(" #(\n{}\n  )", list.join(",\n")),
+    }
+}
+
+/// A value as hexadecimal digits of a width.
+fn hex(value: u64, bits: u32) -> String {
+    format!("{value:0width$x}", width = bits.div_ceil(4) as usize)
+}
+
+/// The rows as one hexadecimal number each: every field in whole digits, the first highest.
+fn table(rows: impl Iterator<Item = String>) -> String {
+    rows.fold(String::new(), |table, row| table + &row + "\n")
+}
+
+fn whole_digits(bits: u32) -> u32 {
+    bits.div_ceil(4) * 4
+}
+
+fn pipeline_testbench(
+    design: &Design,
+    pipeline: &Pipeline,
+) -> (String, Vec<(&'static str, String)>) {
+    let name = &design.top;
+    let rows = pipeline.rows.len();
+    let fields = || pipeline.inputs.iter().chain(&pipeline.outputs);
+    let width: u32 = fields().map(|field| whole_digits(field.bits)).sum();
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "// Feeds a row of vectors into {name} in every cycle and compares what leaves {latency} cycles later.\n\
+         // Run in the folder above this file's. Ends with PASS, or with FAIL and the rows that differ.\n\
+         `timescale 1ns / 1ps\n\
+         module {name}_tb;\n  localparam int ROWS = {rows};\n  localparam int LATENCY = {latency};\n\n  \
+         logic clk = 1'b0;\n  always #5 clk = !clk;\n\n  logic [{high}:0] vectors[ROWS];",
+        latency = pipeline.latency,
+        high = width - 1
+    );
+    for field in fields() {
+        let _ = writeln!(text, "  logic [{}:0] {};", field.bits - 1, field.name);
+    }
+    let mut ports = vec!["      .clk_i(clk)".to_owned()];
+    ports.extend(fields().map(|field| format!("      .{0}({0})", field.name)));
+    let mut low = width;
+    let mut drives = String::new();
+    let mut checks = String::new();
+    for (i, field) in fields().enumerate() {
+        low -= whole_digits(field.bits);
+        let slice = format!("[{low}+:{}]", field.bits);
+        if i < pipeline.inputs.len() {
+            let _ = writeln!(
+                drives,
+                "      {} = vectors[cycle % ROWS]{slice};",
+                field.name
+            );
+        } else {
+            let _ = writeln!(
+                checks,
+                "        if ({0} !== vectors[cycle - LATENCY]{slice}) begin\n          \
+                 $display(\"row %0d: {0} is %h, expected %h\", cycle - LATENCY, {0}, vectors[cycle - LATENCY]{slice});\n          \
+                 failures = failures + 1;\n        end",
+                field.name
+            );
+        }
+    }
+    let _ = write!(
+        text,
+        "  int failures = 0;\n\n  {name}{parameters} i_dut (\n{ports}\n  );\n\n  initial begin\n    \
+         $readmemh(\"{TESTBENCH}/vectors.hex\", vectors);\n    \
+         for (int cycle = 0; cycle < ROWS + LATENCY; cycle = cycle + 1) begin\n      @(negedge clk);\n{drives}      \
+         if (cycle >= LATENCY) begin\n{checks}      end\n    end\n    \
+         if (failures == 0) $display(\"PASS: %0d rows, latency %0d\", ROWS, LATENCY);\n    \
+         else $fatal(1, \"FAIL: %0d differences\", failures);\n    $finish;\n  end\nendmodule\n",
+        parameters = parameters(design),
+        ports = ports.join(",\n"),
+    );
+    let vectors = table(pipeline.rows.iter().map(|(inputs, outputs)| {
+        let values = inputs.iter().chain(outputs);
+        fields()
+            .zip(values)
+            .map(|(field, value)| hex(*value, field.bits))
+            .collect()
+    }));
+    (text, vec![("vectors.hex", vectors)])
+}
+
+/// The ports of a stream as the module spells them, with the suffix of their direction or without.
+struct Spelling {
+    input: [String; 5],
+    output: [String; 5],
+    has: [bool; 4],
+}
+
+impl Spelling {
+    fn of(design: &Design, streams: &Streams) -> Spelling {
+        let text = design.sources.last().map_or("", |(_, text)| text.as_str());
+        let words: Vec<&str> = text
+            .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+            .collect();
+        let spell = |prefix: &str, signal: &str, suffix: &str| {
+            let full = format!("{prefix}_{signal}_{suffix}");
+            match words.contains(&full.as_str()) {
+                true => full,
+                false => format!("{prefix}_{signal}"),
+            }
+        };
+        let side = |prefix: &str, with: &str, against: &str| {
+            [
+                spell(prefix, "tvalid", with),
+                spell(prefix, "tready", against),
+                spell(prefix, "tdata", with),
+                spell(prefix, "tlast", with),
+                spell(prefix, "tuser", with),
+            ]
+        };
+        let input = side(streams.input, "i", "o");
+        let output = side(streams.output, "o", "i");
+        let has = [&input[3], &input[4], &output[3], &output[4]]
+            .map(|port| words.contains(&port.as_str()));
+        Spelling { input, output, has }
+    }
+}
+
+fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'static str, String)>) {
+    let name = &design.top;
+    let spelling = Spelling::of(design, streams);
+    let bits = |beats: &[Beat]| 8 * beats.first().map_or(1, |beat| beat.data.len());
+    // A row is tuser and tlast, a digit each, and the data.
+    let row = |beat: &Beat| {
+        let digits: String = beat
+            .data
+            .iter()
+            .rev()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        format!("{:x}{}{digits}", beat.user & 15, u8::from(beat.last))
+    };
+    let (in_bits, out_bits) = (bits(&streams.sent), bits(&streams.expected));
+    let mut ports = vec![".clk_i(clk)".to_owned(), ".rst_ni(rst_n)".to_owned()];
+    let [valid, ready, data, last, user] = &spelling.input;
+    ports.push(format!(".{valid}(in_valid)"));
+    ports.push(format!(".{ready}(in_ready)"));
+    ports.push(format!(".{data}(in_row[{}:0])", in_bits - 1));
+    if spelling.has[0] {
+        ports.push(format!(".{last}(in_row[{in_bits}])"));
+    }
+    if spelling.has[1] {
+        ports.push(format!(".{user}(in_row[{}])", in_bits + 4));
+    }
+    let [valid, ready, data, last, user] = &spelling.output;
+    ports.push(format!(".{valid}(out_valid)"));
+    ports.push(format!(".{ready}(out_ready)"));
+    ports.push(format!(".{data}(out_row[{}:0])", out_bits - 1));
+    if spelling.has[2] {
+        ports.push(format!(".{last}(out_row[{out_bits}])"));
+    }
+    if spelling.has[3] {
+        ports.push(format!(".{user}(out_row[{}])", out_bits + 4));
+    }
+    let text = format!(
+        "// Sends beats through {name}, first at full speed, then with gaps and stalls, and compares what leaves.\n\
+         // Run in the folder above this file's. Ends with PASS, or with FAIL and the beats that differ.\n\
+         `timescale 1ns / 1ps\n\
+         module {name}_tb;\n  localparam int SENT = {sent};\n  localparam int EXPECTED = {expected};\n  \
+         localparam int LIMIT = {limit};\n\n  \
+         logic clk = 1'b0;\n  always #5 clk = !clk;\n\n  \
+         logic rst_n = 1'b0;\n  logic in_valid = 1'b0, in_ready, out_valid, out_ready = 1'b0;\n  \
+         // tuser and tlast, a digit each, and the data.\n  \
+         logic [{in_high}:0] sent[SENT];\n  logic [{in_high}:0] in_row;\n  \
+         logic [{out_high}:0] expected[EXPECTED];\n  logic [{out_high}:0] out_row;\n  \
+         int failures = 0, sending = 0, taken = 0, first = 0, cycle = 0;\n  \
+         bit stalls = 1'b0, offering = 1'b0;\n\n  \
+         {name}{parameters} i_dut (\n      {ports}\n  );\n\n  \
+         // What the core does not drive is 0 in the table.\n  \
+         logic [{out_high}:0] seen;\n  \
+         always_comb begin\n    seen = '0;\n    seen[{data_high}:0] = out_row[{data_high}:0];\n{flags}  end\n\n  \
+         initial begin\n    $readmemh(\"{TESTBENCH}/sent.hex\", sent);\n    \
+         $readmemh(\"{TESTBENCH}/expected.hex\", expected);\n    \
+         in_row = sent[0];\n    repeat (4) @(negedge clk);\n    rst_n = 1'b1;\n    \
+         for (int pass = 0; pass < 2; pass = pass + 1) begin\n      \
+         stalls = pass == 1;\n      sending = 0;\n      taken = 0;\n      cycle = 0;\n      first = -1;\n      offering = 1'b0;\n      \
+         while (taken < EXPECTED && cycle < LIMIT) begin\n        \
+         // Between the edges: drive, let it settle, and see what the coming edge takes.\n        \
+         if (!offering) offering = sending < SENT && !(stalls && $urandom_range(9) < 4);\n        \
+         in_valid = offering;\n        if (offering) in_row = sent[sending];\n        \
+         out_ready = !(stalls && $urandom_range(9) < 4);\n        #1;\n        \
+         if (in_valid && in_ready) begin\n          if (first < 0) first = cycle;\n          \
+         sending = sending + 1;\n          offering = 1'b0;\n        end\n        \
+         if (out_valid && out_ready) begin\n          if (seen !== expected[taken]) begin\n            \
+         $display(\"beat %0d: %h, expected %h\", taken, seen, expected[taken]);\n            failures = failures + 1;\n          \
+         end\n          taken = taken + 1;\n        end\n        cycle = cycle + 1;\n        @(negedge clk);\n      end\n      \
+         if (taken < EXPECTED) $fatal(1, \"FAIL: beat %0d did not leave\", taken);\n      \
+         if (pass == 0) $display(\"%0d cycles from the first beat in to the last beat out\", cycle - first);\n      \
+         in_valid = 1'b0;\n    end\n    \
+         if (failures == 0) $display(\"PASS: %0d beats, twice\", EXPECTED);\n    \
+         else $fatal(1, \"FAIL: %0d differences\", failures);\n    $finish;\n  end\nendmodule\n",
+        sent = streams.sent.len(),
+        expected = streams.expected.len(),
+        limit = 100 + 8 * streams.cycles,
+        in_high = in_bits + 7,
+        out_high = out_bits + 7,
+        data_high = out_bits - 1,
+        parameters = parameters(design),
+        ports = ports.join(",\n      "),
+        flags = {
+            let mut flags = String::new();
+            for (has, bit) in [(spelling.has[2], out_bits), (spelling.has[3], out_bits + 4)] {
+                if has {
+                    let _ = writeln!(flags, "    seen[{bit}] = out_row[{bit}];");
+                }
+            }
+            flags
+        },
+    );
+    let sent = table(streams.sent.iter().map(row));
+    let expected = table(streams.expected.iter().map(row));
+    (text, vec![("sent.hex", sent), ("expected.hex", expected)])
+}
+
+fn fusesoc(core: &dyn Core, sources: &[String], data: &[String], bench: &str) -> String {
+    let name = core.name();
+    let list = |files: &[String]| {
+        files
+            .iter()
+            .fold(String::new(), |list, file| list + "      - " + file + "\n")
+    };
+    let copies = data.iter().fold(String::new(), |list, file| {
+        list + &format!("      - {file}: {{file_type: user, copyto: {file}}}\n")
+    });
+    format!(
+        "CAPI=2:\nname: toroid:core:{name}:{version}\ndescription: {summary}\n\nfilesets:\n  rtl:\n    files:\n{rtl}    \
+         file_type: systemVerilogSource\n  data:\n    files:\n{copies}  tb:\n    files:\n      - {bench}\n    \
+         file_type: systemVerilogSource\n\ntargets:\n  default: &default\n    filesets: [rtl, data]\n    toplevel: {name}\n  sim:\n    \
+         <<: *default\n    default_tool: verilator\n    filesets: [rtl, data, tb]\n    toplevel: {name}_tb\n    tools:\n      \
+         verilator:\n        mode: binary\n        verilator_options: [--timing]\n",
+        version = env!("CARGO_PKG_VERSION"),
+        summary = core.summary(),
+        rtl = list(sources),
+    )
+}
+
+fn readme(
+    core: &dyn Core,
+    values: &Values,
+    design: &Design,
+    sources: &[String],
+    vectors: &Vectors,
+    bench: &str,
+) -> String {
+    let name = core.name();
+    let mut text = format!(
+        "# {name}\n\n{}.\n\nGenerated by `toroid core make {name}",
+        core.summary()
+    );
+    for (parameter, value) in values.iter() {
+        let _ = write!(text, " --param {parameter}={value}");
+    }
+    text +=
+        "`.\n\n## Parameters\n\n| parameter | value here | range | |\n| --- | --- | --- | --- |\n";
+    for parameter in core.parameters() {
+        let (low, high) = (parameter.range.start(), parameter.range.end());
+        let value = values.get(parameter.name);
+        let _ = writeln!(
+            text,
+            "| `{}` | {value} | {low} to {high} | {} |",
+            parameter.name, parameter.doc
+        );
+    }
+    let folder = Path::new(DATA);
+    for (parameter, value) in &design.parameters {
+        if let Value::File(_) = value {
+            let _ = writeln!(
+                text,
+                "| `{parameter}` | `{}` | | contents of a ROM, for `$readmemh` |",
+                value.literal(folder)
+            );
+        }
+    }
+    text += "\n## Cycles\n\n| | formula | here |\n| --- | --- | --- |\n";
+    for cycles in core.cycles(values) {
+        let _ = writeln!(
+            text,
+            "| {} | `{}` | {} |",
+            cycles.what, cycles.formula, cycles.cycles
+        );
+    }
+    let header = design.sources.last().map_or("", |(_, text)| text.as_str());
+    let start = header.find("\nmodule ").map_or(0, |start| start + 1);
+    let end = header[start..]
+        .find(");")
+        .map_or(header.len(), |end| start + end + 2);
+    let _ = write!(
+        text,
+        "\n## Ports\n\n```systemverilog\n{}\n```\n",
+        &header[start..end]
+    );
+    let _ = write!(
+        text,
+        "\n## Test\n\n`{bench}` compares {} results of the library, in any simulator, run in this folder. With Verilator 5:\n\n\
+         ```sh\nverilator --binary --timing --top-module {name}_tb {} {bench}\n./obj_dir/V{name}_tb\n```\n\n\
+         `{name}.core` is for FuseSoC (CAPI2): target `default` is the core, `sim` the test.\n",
+        vectors.len(),
+        sources.join(" "),
+    );
+    text
+}

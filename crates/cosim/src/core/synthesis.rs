@@ -1,0 +1,133 @@
+//! What synthesis makes of a core: Yosys with slang for Xilinx 7 series and Lattice ECP5, nextpnr for a clock rate on the
+//! latter.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::{Core, CoreError, Values};
+use crate::model::ModelError;
+use crate::process::{Watch, run};
+use crate::toolchain::{Group, ToolError, file_error, python};
+
+/// What a core is mapped to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// Xilinx 7 series. There is no place and route, so no clock rate.
+    Xc7,
+    /// Lattice ECP5-85, with place and route out of context.
+    Ecp5,
+}
+
+impl Device {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Device::Xc7 => "xc7",
+            Device::Ecp5 => "ecp5",
+        }
+    }
+}
+
+/// Counts of cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Resources {
+    /// Look-up tables; on ECP5 those of four inputs.
+    pub lut: u64,
+    /// Flip-flops.
+    pub ff: u64,
+    /// Look-up tables that are shift registers or small memories.
+    pub lutram: u64,
+    /// DSP slices: DSP48E1 or MULT18X18D.
+    pub dsp: u64,
+    /// Block memories of 18 Kbit: RAMB18E1 or DP16KD.
+    pub ramb18: u64,
+    /// Block memories of 36 Kbit.
+    pub ramb36: u64,
+    /// The clock rate after place and route, in MHz.
+    pub fmax_mhz: Option<f64>,
+}
+
+/// Does the work: reads a job from its first argument and prints `name value` lines behind a mark.
+const SCRIPT: &str = include_str!("../../hw/tools/synth.py");
+
+/// What the script's results follow.
+const MARK: &str = "== toroid ==";
+
+/// Synthesizes a core. Large ones keep their modules, each of which is mapped once.
+///
+/// # Errors
+/// If the tools cannot be had, or refuse the core.
+pub fn synthesize(
+    core: &dyn Core,
+    values: &Values,
+    device: Device,
+    watch: &dyn Watch,
+) -> Result<Resources, CoreError> {
+    let design = core.design(values)?;
+    let python = python(Group::Synthesis, watch).map_err(ModelError::from)?;
+    let folder = tempfile::tempdir().map_err(|source| CoreError::File {
+        path: "a temporary folder".to_owned(),
+        source,
+    })?;
+    let write = |name: &str, contents: &[u8]| -> Result<(), ToolError> {
+        let path = folder.path().join(name);
+        let parent = path.parent().unwrap_or(folder.path());
+        std::fs::create_dir_all(parent).map_err(file_error(parent))?;
+        std::fs::write(&path, contents).map_err(file_error(&path))
+    };
+    for (name, text) in &design.sources {
+        write(name, text.as_bytes()).map_err(ModelError::from)?;
+    }
+    for (name, contents) in &design.files {
+        write(name, contents).map_err(ModelError::from)?;
+    }
+    write("synth.py", SCRIPT.as_bytes()).map_err(ModelError::from)?;
+    let mut command = Command::new(python);
+    command.current_dir(folder.path()).arg("synth.py").args([
+        "--top",
+        &design.top,
+        "--device",
+        device.name(),
+    ]);
+    if core.is_large() {
+        command.arg("--hierarchical");
+    }
+    for (name, value) in &design.parameters {
+        command.arg(format!(
+            "--parameter={name}={}",
+            value.literal(Path::new(""))
+        ));
+    }
+    command.args(design.sources.iter().map(|(name, _)| name));
+    watch.progress("synthesizing", 0, 1);
+    let finished = run(&mut command, watch).map_err(ModelError::from)?;
+    let failed = |output: &str| {
+        let lines: Vec<&str> = output.lines().collect();
+        CoreError::Synthesis {
+            core: core.name(),
+            output: lines[lines.len().saturating_sub(12)..].join("\n"),
+        }
+    };
+    if !finished.status.success() {
+        return Err(failed(&finished.output));
+    }
+    watch.progress("synthesizing", 1, 1);
+    let results = finished.output.split_once(MARK).map(|(_, results)| results);
+    let results = results.ok_or_else(|| failed(&finished.output))?;
+    let value = |name: &str| {
+        let mut lines = results.lines().filter_map(|line| line.split_once(' '));
+        lines
+            .find(|(key, _)| *key == name)
+            .and_then(|(_, value)| value.parse::<f64>().ok())
+    };
+    let count = |name: &str| value(name).unwrap_or(0.0) as u64;
+    Ok(Resources {
+        lut: count("lut"),
+        ff: count("ff"),
+        lutram: count("lutram"),
+        dsp: count("dsp"),
+        ramb18: count("ramb18"),
+        ramb36: count("ramb36"),
+        fmax_mhz: value("fmax_mhz"),
+    })
+}
