@@ -11,7 +11,8 @@ module butterfly_gs #(
     parameter int WIDTH = 64,
     parameter logic [WIDTH-1:0] Q = WIDTH'(toroid_pkg::GOLDILOCKS),
     parameter int TILE_A = 24,
-    parameter int TILE_B = 17
+    parameter int TILE_B = 17,
+    parameter bit SHORT = 0
 ) (
     input  logic             clk_i,
     input  logic [WIDTH-1:0] a_i,
@@ -25,7 +26,8 @@ module butterfly_gs #(
       .WIDTH (WIDTH),
       .Q     (Q),
       .TILE_A(TILE_A),
-      .TILE_B(TILE_B)
+      .TILE_B(TILE_B),
+      .SHORT (SHORT)
   ) i_butterfly (
       .clk_i,
       .inverse_i(1'b1),

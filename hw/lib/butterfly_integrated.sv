@@ -9,16 +9,17 @@
 // Goldilocks: the difference enters the multiplier as a signed word, the sum runs beside it unreduced, and each output is
 // reduced once, at the end (goldilocks_canonical).
 //
-// KIND            see mod_mul; with MOD_MONTGOMERY, w carries the factor of montgomery_mul
-// WIDTH, Q, I, J  see mod_mul
+// KIND, WIDTH, Q  see mod_mul; with MOD_MONTGOMERY, w is the twiddle times R modulo Q
 // TILE_A, TILE_B  tiles of the multiplier (see mul_tiles)
+// SHORT           fewer, longer stages
 // Latency: toroid_pkg::butterfly_latency in both directions
 module butterfly_integrated #(
     parameter toroid_pkg::modulus_e KIND = toroid_pkg::MOD_GOLDILOCKS,
     parameter int WIDTH = 64,
     parameter logic [WIDTH-1:0] Q = WIDTH'(toroid_pkg::GOLDILOCKS),
     parameter int TILE_A = 24,
-    parameter int TILE_B = 17
+    parameter int TILE_B = 17,
+    parameter bit SHORT = 0
 ) (
     input  logic             clk_i,
     input  logic             inverse_i,
@@ -28,35 +29,42 @@ module butterfly_integrated #(
     output logic [WIDTH-1:0] a_o,
     output logic [WIDTH-1:0] b_o
 );
-  logic inverse_q;
-  always_ff @(posedge clk_i) inverse_q <= inverse_i;
+  localparam int Registers = SHORT ? 0 : 1;
 
   if (KIND == toroid_pkg::MOD_GOLDILOCKS) begin : g_goldilocks
-    if (WIDTH != 64 || Q != toroid_pkg::GOLDILOCKS) begin : g_check
+    if (WIDTH != 64 || 64'(Q) != toroid_pkg::GOLDILOCKS) begin : g_check
       $fatal(1, "butterfly_integrated: MOD_GOLDILOCKS needs WIDTH = 64 and Q = 2^64 - 2^32 + 1");
     end
-    localparam int ProductLatency = toroid_pkg::mul_latency(
-        64, 65, TILE_A, TILE_B
-    ) + toroid_pkg::GOLDILOCKS_FOLD_LATENCY;
+    localparam int ProductLatency = toroid_pkg::mul_latency(64, 65, TILE_A, TILE_B, SHORT) + (SHORT ? 1 : 2);
 
     // Before the multiplier.
+    logic inverse_q;
     logic [64:0] sum_q;
     logic signed [64:0] difference_q;
     logic [63:0] w_q;
-    always_ff @(posedge clk_i) begin
-      sum_q <= {1'b0, a_i} + {1'b0, b_i & {64{inverse_i}}};
-      difference_q <= $signed({1'b0, b_i}) - $signed({1'b0, a_i & {64{inverse_i}}});
-      w_q <= w_i;
-    end
+    delay #(
+        .WIDTH (195),
+        .CYCLES(Registers)
+    ) i_front (
+        .clk_i,
+        .d_i({
+          inverse_i, {1'b0, a_i} + {1'b0, b_i & {64{inverse_i}}}, {1'b0, b_i} - {1'b0, a_i & {64{inverse_i}}}, w_i
+        }),
+        .q_o({inverse_q, sum_q, difference_q, w_q})
+    );
 
-    logic [128:0] product;
-    logic signed [65:0] t;
+    // The bias of a signed operand, taken away modulo q.
+    localparam logic [255:0] Bias = toroid_pkg::mul_bias(64, 65, TILE_A) % 256'(toroid_pkg::GOLDILOCKS);
+    logic [129:0] product;
+    logic signed [65:0] t, t_fold;
     mul_tiles #(
         .WIDTH_A (64),
         .WIDTH_B (65),
         .TILE_A  (TILE_A),
         .TILE_B  (TILE_B),
-        .SIGNED_B(1)
+        .SIGNED_B(1),
+        .ADDEND  (toroid_pkg::GOLDILOCKS - Bias[63:0]),
+        .SHORT   (SHORT)
     ) i_mul (
         .clk_i,
         .a_i(w_q),
@@ -64,11 +72,20 @@ module butterfly_integrated #(
         .p_o(product)
     );
     goldilocks_fold #(
-        .SIGNED(1)
+        .WIDTH     (130),
+        .REGISTERED(!SHORT)
     ) i_fold (
         .clk_i,
         .x_i(product),
-        .t_o(t)
+        .t_o(t_fold)
+    );
+    delay #(
+        .WIDTH (66),
+        .CYCLES(1 - Registers)
+    ) i_t (
+        .clk_i,
+        .d_i(t_fold),
+        .q_o(t)
     );
 
     logic inverse_early, inverse_late_q;
@@ -84,33 +101,44 @@ module butterfly_integrated #(
 
     // After it. The minuend is zero where the product itself is wanted: a synchronous reset, not a multiplexer.
     logic [63:0] minuend_q;
-    logic signed [66:0] a_q, b_q;
+    logic signed [66:0] a, a_q, b, b_q;
     logic [63:0] a_d, b_d;
     always_ff @(posedge clk_i) begin
       inverse_late_q <= inverse_early;
       sum_late_q <= sum_early;
       if (inverse_early) minuend_q <= '0;
       else minuend_q <= sum_early[63:0];
-      a_q <= $signed({2'b0, sum_late_q}) + (67'(t) & {67{!inverse_late_q}});
-      b_q <= $signed({3'b0, minuend_q}) + (67'(t) ^ {67{!inverse_late_q}}) + $signed({66'b0, !inverse_late_q});
       a_o <= a_d;
       b_o <= b_d;
     end
+    assign a = $signed({2'b0, sum_late_q}) + (67'(t) & {67{!inverse_late_q}});
+    assign b = $signed({3'b0, minuend_q}) + (67'(t) ^ {67{!inverse_late_q}}) + $signed({66'b0, !inverse_late_q});
+    delay #(
+        .WIDTH (134),
+        .CYCLES(Registers)
+    ) i_back (
+        .clk_i,
+        .d_i({a, b}),
+        .q_o({a_q, b_q})
+    );
     goldilocks_canonical #(
-        .WIDTH(67)
+        .LOW (0),
+        .HIGH(3)
     ) i_canonical_a (
         .t_i(a_q),
         .r_o(a_d)
     );
     goldilocks_canonical #(
-        .WIDTH(67)
+        .LOW (-2),
+        .HIGH(2)
     ) i_canonical_b (
         .t_i(b_q),
         .r_o(b_d)
     );
   end else begin : g_any
-    localparam int ProductLatency = toroid_pkg::mod_mul_latency(KIND, WIDTH, TILE_A, TILE_B);
+    localparam int ProductLatency = toroid_pkg::mod_mul_latency(KIND, WIDTH, TILE_A, TILE_B, SHORT, 64'(Q));
 
+    logic inverse_q;
     logic [WIDTH-1:0] sum, sum_q, difference, difference_q, w_q;
     mod_add #(
         .WIDTH(WIDTH),
@@ -128,11 +156,14 @@ module butterfly_integrated #(
         .b_i(a_i & {WIDTH{inverse_i}}),
         .d_o(difference)
     );
-    always_ff @(posedge clk_i) begin
-      sum_q <= sum;
-      difference_q <= difference;
-      w_q <= w_i;
-    end
+    delay #(
+        .WIDTH (3 * WIDTH + 1),
+        .CYCLES(Registers)
+    ) i_front (
+        .clk_i,
+        .d_i({inverse_i, sum, difference, w_i}),
+        .q_o({inverse_q, sum_q, difference_q, w_q})
+    );
 
     logic inverse_late;
     logic [WIDTH-1:0] t, sum_late, a_d, b_d;
@@ -141,7 +172,8 @@ module butterfly_integrated #(
         .WIDTH (WIDTH),
         .Q     (Q),
         .TILE_A(TILE_A),
-        .TILE_B(TILE_B)
+        .TILE_B(TILE_B),
+        .SHORT (SHORT)
     ) i_mul (
         .clk_i,
         .a_i(w_q),

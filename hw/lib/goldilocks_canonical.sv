@@ -1,34 +1,40 @@
-// goldilocks_canonical: t modulo q = 2^64 - 2^32 + 1 for a few multiples of q; combinational.
+// goldilocks_canonical: r = t modulo q = 2^64 - 2^32 + 1, for LOW * q - 2^34 < t < HIGH * q + 2^34; combinational.
 //
 // t = c * 2^64 + v, so t is congruent to v + c * (2^32 - 1), and at most one q more or less is needed to reach [0, q):
-// r = v + k * (2^32 - 1) with k = c or its neighbour away from 0. One adder of 64 bits; the choice of k looks at v only
-// where the bits above 2^34 are all ones (c >= 0) or all zeros (c < 0).
+// r = v + k * (2^32 - 1) with k = c or its neighbour away from zero. One adder of 64 bits; the choice of k looks at v
+// only where it is within n * (2^32 - 1) of an end of its range: the upper bits are then all ones or all zeros.
 //
-// WIDTH  66 to 68: the width of t, in two's complement; -4 * 2^64 <= t < 4 * 2^64
+// LOW   -3 to 0
+// HIGH  1 to 3
 // Latency: 0
 module goldilocks_canonical #(
-    parameter int WIDTH = 66
+    parameter int LOW  = 0,
+    parameter int HIGH = 2
 ) (
-    input  logic signed [WIDTH-1:0] t_i,
-    output logic        [     63:0] r_o
+    input  logic signed [66:0] t_i,
+    output logic        [63:0] r_o
 );
-  if (WIDTH < 66 || WIDTH > 68) begin : g_check
-    $fatal(1, "goldilocks_canonical: WIDTH must be 66, 67 or 68");
+  if (LOW < -3 || LOW > 0 || HIGH < 1 || HIGH > 3) begin : g_check
+    $fatal(1, "goldilocks_canonical: LOW must be -3 to 0 and HIGH 1 to 3");
   end
 
-  // n = c + 1 for c >= 0, -c for c < 0; y counts the distance of v to the end of its range.
-  logic signed [3:0] c, k, low, high;
-  logic [2:0] n;
+  logic signed [2:0] c;
+  logic signed [3:0] k, low, high;
+  logic below, over;
   logic [63:0] y;
-  logic over;
-  assign c = 4'($signed(t_i[WIDTH-1:64]));
-  assign n = c[3] ? 3'(-c) : 3'(c) + 3'd1;
-  assign y = t_i[63:0] ^ {64{c[3]}};
-  // over: y >= 2^64 - n * (2^32 - 1), written without carries
-  assign over = (&y[63:34]) && ({1'b0, y[33:32]} > 3'd4 - n || ({1'b0, y[33:32]} == 3'd4 - n && {|y[31:2], y[1:0]} >= n));
+  assign c = t_i[66:64];
+  // With y = v, or its complement where t < 0, over tells y >= 2^64 - n * (2^32 - 1), for n = c + 1 or -c.
+  assign below = LOW < 0 && c[2];
+  assign y = t_i[63:0] ^ {64{below}};
   always_comb begin
-    if (c[3]) k = over ? c - 4'sd1 : c;
-    else k = over ? c + 4'sd1 : c;
+    over = 1'b0;
+    for (int n = 1; n <= 3; n++) begin
+      if ((n <= HIGH && c == 3'(n - 1)) || (n < -LOW && c == 3'(-n))) begin
+        over = &y[63:34] && (y[33:32] > 2'(4 - n) || (y[33:32] == 2'(4 - n) && {|y[31:2], y[1:0]} >= 3'(n)));
+      end
+    end
+    k = 4'(c);
+    if (over) k = below ? 4'(c) - 4'sd1 : 4'(c) + 4'sd1;
   end
   // k * (2^32 - 1) in two halves
   assign low  = -k;

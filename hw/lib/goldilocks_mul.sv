@@ -1,10 +1,12 @@
 // goldilocks_mul: p = a * b modulo q = 2^64 - 2^32 + 1, one product a cycle.
 //
 // TILE_A, TILE_B  tiles of the multiplier (see mul_tiles): 24 x 17 takes 12 DSP48
+// SHORT           fewer, longer stages (see mul_tiles)
 // Latency: toroid_pkg::goldilocks_mul_latency
 module goldilocks_mul #(
     parameter int TILE_A = 24,
-    parameter int TILE_B = 17
+    parameter int TILE_B = 17,
+    parameter bit SHORT  = 0
 ) (
     input  logic        clk_i,
     input  logic [63:0] a_i,
@@ -18,20 +20,23 @@ module goldilocks_mul #(
       .WIDTH_A(64),
       .WIDTH_B(64),
       .TILE_A (TILE_A),
-      .TILE_B (TILE_B)
+      .TILE_B (TILE_B),
+      .SHORT  (SHORT)
   ) i_mul (
       .clk_i,
       .a_i,
       .b_i,
       .p_o(x)
   );
-  goldilocks_fold i_fold (
+  goldilocks_fold #(
+      .REGISTERED(!SHORT)
+  ) i_fold (
       .clk_i,
       .x_i(x),
       .t_o(t)
   );
   goldilocks_canonical i_canonical (
-      .t_i(t),
+      .t_i(67'(t)),
       .r_o(p_d)
   );
   always_ff @(posedge clk_i) p_o <= p_d;

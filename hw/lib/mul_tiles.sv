@@ -1,119 +1,163 @@
-// mul_tiles: p = a * b, one product a cycle, from tiles that fit the multipliers of an FPGA.
+// mul_tiles: p = a * b + ADDEND, one product a cycle, from tiles that fit the multipliers of an FPGA.
 //
 // Row r multiplies tile r of a by every tile of b; the products of a row run through one accumulating chain, which
 // is the cascade of DSP48 slices (its shift is TILE_B = 17): p(r, j) = a(r) * b(j) + (p(r, j - 1) >> TILE_B). The rows
 // are then added, one a cycle. Every operand and every product of a tile is registered.
 //
+// A signed b would need sign extensions in every sum of rows. Instead the top bit of each row is inverted, which adds
+// toroid_pkg::mul_bias to the product; ADDEND, which enters the chains at their free input, is there to cancel it modulo q.
+//
 // WIDTH_A, WIDTH_B >= 1
 // TILE_A, TILE_B   width of a tile, unsigned: 24 x 17 for Xilinx DSP48, 18 x 18 for ECP5
-// SIGNED_B         b and p are in two's complement; a is unsigned always
+// SIGNED_B         b is in two's complement, and p = a * b + ADDEND + mul_bias, without sign, one bit wider
+// ADDEND           < 2^WIDTH_A
+// SHORT            three cycles: operands, products, and the sum of all of them at once, in LUTs
 // Latency: toroid_pkg::mul_latency
 module mul_tiles #(
-    parameter int WIDTH_A  = 64,
-    parameter int WIDTH_B  = 64,
-    parameter int TILE_A   = 24,
-    parameter int TILE_B   = 17,
-    parameter bit SIGNED_B = 0
+    parameter int WIDTH_A = 64,
+    parameter int WIDTH_B = 64,
+    parameter int TILE_A = 24,
+    parameter int TILE_B = 17,
+    parameter bit SIGNED_B = 0,
+    parameter logic [WIDTH_A-1:0] ADDEND = '0,
+    parameter bit SHORT = 0
 ) (
-    input  logic                       clk_i,
-    input  logic [        WIDTH_A-1:0] a_i,
-    input  logic [        WIDTH_B-1:0] b_i,
-    output logic [WIDTH_A+WIDTH_B-1:0] p_o
+    input  logic                                clk_i,
+    input  logic [                 WIDTH_A-1:0] a_i,
+    input  logic [                 WIDTH_B-1:0] b_i,
+    output logic [WIDTH_A+WIDTH_B+SIGNED_B-1:0] p_o
 );
-  if (WIDTH_A < 1 || WIDTH_B < 1) begin : g_check_1
+  if (WIDTH_A < 1 || WIDTH_B < 1) begin : g_check_width
     $fatal(1, "mul_tiles: WIDTH_A and WIDTH_B must be at least 1");
   end
-  if (TILE_A < 2 || TILE_B < 2) begin : g_check_2
+  if (TILE_A < 2 || TILE_B < 2) begin : g_check_tile
     $fatal(1, "mul_tiles: TILE_A and TILE_B must be at least 2");
   end
 
-  localparam int TILES_A = toroid_pkg::ceil_div(WIDTH_A, TILE_A);
-  localparam int TILES_B = toroid_pkg::ceil_div(WIDTH_B, TILE_B);
-  localparam int TOP_B = WIDTH_B - (TILES_B - 1) * TILE_B;
+  localparam int TilesA = toroid_pkg::ceil_div(WIDTH_A, TILE_A);
+  localparam int TilesB = toroid_pkg::ceil_div(WIDTH_B, TILE_B);
+  localparam int TopB = WIDTH_B - (TilesB - 1) * TILE_B;
+  localparam int CarryWidth = WIDTH_B + int'(SIGNED_B);
 
-  // Tile j of b enters the chains j cycles after tile 0.
-  logic [WIDTH_B-1:0] b_q;
-  for (genvar j = 0; j < TILES_B; j++) begin : g_b
-    localparam int TileWidth = j == TILES_B - 1 ? TOP_B : TILE_B;
-    delay #(
-        .WIDTH (TileWidth),
-        .CYCLES(1 + j)
-    ) i_delay (
-        .clk_i,
-        .d_i(b_i[j*TILE_B+:TileWidth]),
-        .q_o(b_q[j*TILE_B+:TileWidth])
-    );
-  end
+  logic [WIDTH_A+CarryWidth-1:0] p_d;
+  delay #(
+      .WIDTH (WIDTH_A + CarryWidth),
+      .CYCLES(SHORT ? 1 : 0)
+  ) i_product (
+      .clk_i,
+      .d_i(p_d),
+      .q_o(p_o)
+  );
 
-  // sum: rows 0 to r, less the digits that the rows before have settled.
-  for (genvar r = 0; r < TILES_A; r++) begin : g_row
-    localparam int WidthA = r == TILES_A - 1 ? WIDTH_A - r * TILE_A : TILE_A;
+  for (genvar r = 0; r < TilesA; r++) begin : g_row
+    localparam int WidthA = r == TilesA - 1 ? WIDTH_A - r * TILE_A : TILE_A;
     localparam int RowWidth = WidthA + WIDTH_B;
-    logic [RowWidth-1:0] row, sum;
+    localparam int TotalWidth = WidthA + CarryWidth;
 
-    for (genvar j = 0; j < TILES_B; j++) begin : g_tile
-      localparam bit Last = j == TILES_B - 1;
-      localparam int WidthB = Last ? TOP_B : TILE_B;
+    // Tile j of b enters its chain j cycles after tile 0, and each row from the third on one cycle after the row before.
+    logic [WIDTH_B-1:0] b_q;
+    logic [ WidthA-1:0] a;
+    if (r < 2) begin : g_together
+      for (genvar j = 0; j < TilesB; j++) begin : g_b
+        localparam int WidthB = j == TilesB - 1 ? TopB : TILE_B;
+        delay #(
+            .WIDTH (WidthB),
+            .CYCLES(SHORT ? 1 : 1 + j)
+        ) i_delay (
+            .clk_i,
+            .d_i(b_i[j*TILE_B+:WidthB]),
+            .q_o(b_q[j*TILE_B+:WidthB])
+        );
+      end
+      assign a = a_i[r*TILE_A+:WidthA];
+    end else begin : g_later
+      delay #(
+          .WIDTH (WIDTH_B),
+          .CYCLES(SHORT ? 0 : 1)
+      ) i_delay_b (
+          .clk_i,
+          .d_i(g_row[r-1].b_q),
+          .q_o(b_q)
+      );
+      delay #(
+          .WIDTH (WidthA),
+          .CYCLES(SHORT ? 0 : r - 1)
+      ) i_delay_a (
+          .clk_i,
+          .d_i(a_i[r*TILE_A+:WidthA]),
+          .q_o(a)
+      );
+    end
+
+    // total: rows 0 to r, less the digits that the rows before have settled.
+    logic [  RowWidth-1:0] row;
+    logic [TotalWidth-1:0] total;
+    for (genvar j = 0; j < TilesB; j++) begin : g_tile
+      localparam bit Last = j == TilesB - 1;
+      localparam int WidthB = Last ? TopB : TILE_B;
       localparam int Width = WidthA + WidthB;
       logic [WidthA-1:0] a_q;
-      logic [Width-1:0] m_q, p_q;
-      if (j == 0) begin : g_first
-        always_ff @(posedge clk_i) a_q <= a_i[r*TILE_A+:WidthA];
-        always_ff @(posedge clk_i) p_q <= m_q;
-      end else begin : g_next
+      logic [Width-1:0] m_q, carry, p;
+      if (j == 0 || SHORT) begin : g_operand
+        always_ff @(posedge clk_i) a_q <= a;
+      end else begin : g_operand
         always_ff @(posedge clk_i) a_q <= g_tile[j-1].a_q;
-        always_ff @(posedge clk_i) p_q <= m_q + Width'(g_tile[j-1].p_q[WidthA+TILE_B-1:TILE_B]);
       end
+      if (j == 0) begin : g_carry
+        assign carry = Width'(ADDEND[r*TILE_A+:WidthA]);
+      end else begin : g_carry
+        assign carry = Width'(g_tile[j-1].p[WidthA+TILE_B-1:TILE_B]);
+      end
+      delay #(
+          .WIDTH (Width),
+          .CYCLES(SHORT ? 0 : 1)
+      ) i_p (
+          .clk_i,
+          .d_i(m_q + carry),
+          .q_o(p)
+      );
       if (Last && SIGNED_B) begin : g_signed
         always_ff @(posedge clk_i) m_q <= Width'($signed({1'b0, a_q})) * Width'($signed(b_q[j*TILE_B+:WidthB]));
       end else begin : g_unsigned
         always_ff @(posedge clk_i) m_q <= Width'(a_q) * Width'(b_q[j*TILE_B+:WidthB]);
       end
       if (Last) begin : g_last
-        assign row[RowWidth-1:j*TILE_B] = p_q;
+        assign row[RowWidth-1:j*TILE_B] = {p[Width-1] ^ SIGNED_B, p[Width-2:0]};
       end else begin : g_digit
         delay #(
             .WIDTH (TILE_B),
-            .CYCLES(TILES_B - 1 - j)
+            .CYCLES(SHORT ? 0 : TilesB - 1 - j)
         ) i_delay (
             .clk_i,
-            .d_i(p_q[TILE_B-1:0]),
+            .d_i(p[TILE_B-1:0]),
             .q_o(row[j*TILE_B+:TILE_B])
         );
       end
     end
 
-    if (r == 0) begin : g_sum
-      assign sum = row;
-    end else begin : g_sum
-      logic [  RowWidth-1:0] row_q;
-      logic [WIDTH_B-1:0] carry;
+    if (r == 0) begin : g_total
+      assign total = TotalWidth'(row);
+    end else begin : g_total
       delay #(
-          .WIDTH (RowWidth),
-          .CYCLES(r - 1)
-      ) i_delay (
+          .WIDTH (TotalWidth),
+          .CYCLES(SHORT ? 0 : 1)
+      ) i_total (
           .clk_i,
-          .d_i(row),
-          .q_o(row_q)
+          .d_i(TotalWidth'(row) + TotalWidth'(g_row[r-1].total[CarryWidth+TILE_A-1:TILE_A])),
+          .q_o(total)
       );
-      assign carry = g_row[r-1].sum[WIDTH_B+TILE_A-1:TILE_A];
-      if (SIGNED_B) begin : g_signed
-        always_ff @(posedge clk_i) sum <= row_q + RowWidth'($signed(carry));
-      end else begin : g_unsigned
-        always_ff @(posedge clk_i) sum <= row_q + RowWidth'(carry);
-      end
     end
 
-    if (r == TILES_A - 1) begin : g_top
-      assign p_o[WIDTH_A+WIDTH_B-1:r*TILE_A] = sum;
+    if (r == TilesA - 1) begin : g_top
+      assign p_d[WIDTH_A+CarryWidth-1:r*TILE_A] = total;
     end else begin : g_low
       delay #(
           .WIDTH (TILE_A),
-          .CYCLES(TILES_A - 1 - r)
+          .CYCLES(SHORT ? 0 : TilesA - 1 - r)
       ) i_delay (
           .clk_i,
-          .d_i(sum[TILE_A-1:0]),
-          .q_o(p_o[r*TILE_A+:TILE_A])
+          .d_i(total[TILE_A-1:0]),
+          .q_o(p_d[r*TILE_A+:TILE_A])
       );
     end
   end

@@ -27,33 +27,107 @@ package toroid_pkg;
     return 8 * ceil_div(width, 8);
   endfunction
 
-  // mul_tiles: operands, products, one cycle for each further tile of b, one for each further tile of a.
-  function automatic int mul_latency(int width_a, int width_b, int tile_a, int tile_b);
-    return 1 + ceil_div(width_b, tile_b) + ceil_div(width_a, tile_a);
+  // mul_tiles: operands, products, then one cycle for each tile of b and for each further tile of a; a short pipeline
+  // takes one for the whole sum.
+  function automatic int mul_latency(int width_a, int width_b, int tile_a, int tile_b, bit short_pipeline = 0);
+    return short_pipeline ? 3 : 1 + ceil_div(width_b, tile_b) + ceil_div(width_a, tile_a);
   endfunction
 
-  // goldilocks_fold
-  localparam int GOLDILOCKS_FOLD_LATENCY = 2;
+  // mul_tiles with a signed b: what the inverted top bits of its rows add to the product.
+  function automatic logic [255:0] mul_bias(int width_a, int width_b, int tile_a);
+    logic [255:0] bias = '0;
+    for (int low = 0; low < width_a; low += tile_a) begin
+      bias += 256'd1 << (width_b - 1 + (low + tile_a < width_a ? low + tile_a : width_a));
+    end
+    return bias;
+  endfunction
 
   // goldilocks_mul
-  function automatic int goldilocks_mul_latency(int tile_a, int tile_b);
-    return mul_latency(64, 64, tile_a, tile_b) + GOLDILOCKS_FOLD_LATENCY + 1;
+  function automatic int goldilocks_mul_latency(int tile_a, int tile_b, bit short_pipeline = 0);
+    return mul_latency(64, 64, tile_a, tile_b, short_pipeline) + (short_pipeline ? 1 : 3);
+  endfunction
+
+  // q = 2^i - 2^j + 1
+  function automatic logic [63:0] solinas_modulus(int i, int j);
+    return 64'((128'd1 << i) - (128'd1 << j) + 128'd1);
+  endfunction
+
+  // The exponents of q = 2^i - 2^j + 1.
+  function automatic int solinas_i(logic [63:0] q);
+    return $clog2(q);
+  endfunction
+  function automatic int solinas_j(logic [63:0] q);
+    int j = 0;
+    while (j < 63 && !1'((q - 64'd1) >> j)) j++;
+    return j;
+  endfunction
+
+  // The largest value after n steps x = h * 2^i + l -> l + h * (2^j - 1), from (q - 1)^2.
+  function automatic logic [127:0] solinas_bound(int i, int j, int n);
+    logic [127:0] bound = 128'(solinas_modulus(i, j) - 64'd1) * 128'(solinas_modulus(i, j) - 64'd1);
+    for (int step = 0; step < n; step++) begin
+      bound = ((128'd1 << i) - 128'd1) + (bound >> i) * ((128'd1 << j) - 128'd1);
+    end
+    return bound;
+  endfunction
+
+  // The width of a value after n steps.
+  function automatic int solinas_width(int i, int j, int n);
+    return n == 0 ? 2 * i : $clog2(solinas_bound(i, j, n) + 128'd1);
+  endfunction
+
+  // Steps until h is 0 or 1.
+  function automatic int solinas_folds(int i, int j);
+    int n = 0;
+    while ((solinas_bound(i, j, n) >> i) > 128'd1) n++;
+    return n;
+  endfunction
+
+  // solinas_mul
+  function automatic int solinas_mul_latency(int i, int j, int tile_a, int tile_b, bit short_pipeline = 0);
+    return mul_latency(i, i, tile_a, tile_b, short_pipeline) + (short_pipeline ? 1 : solinas_folds(i, j) + 1);
+  endfunction
+
+  // montgomery_mul: the product, each step's product and sum, and the last subtraction.
+  function automatic int montgomery_mul_latency(int width, int word, int tile_a, int tile_b, bit short_pipeline = 0);
+    return mul_latency(width, width, tile_a, tile_b, short_pipeline) +
+        ceil_div(width, word) * (mul_latency(width - word, word, tile_a, tile_b, short_pipeline) + 1) + 1;
+  endfunction
+
+  // The width of a value after n steps: below 2^(2 width - n word) + 2^(width + 1), and 2 q after the last.
+  function automatic int montgomery_width(int width, int word, int n);
+    if (n == 0) return 2 * width;
+    if (n * word >= width) return width + 1;
+    return (2 * width - n * word > width + 1 ? 2 * width - n * word : width + 1) + 1;
+  endfunction
+
+  // The word that mod_mul uses: q = 1 modulo 2^word, and word fits a tile of b.
+  function automatic int montgomery_word(logic [63:0] q, int tile_b);
+    return solinas_j(q) < tile_b ? solinas_j(q) : tile_b;
+  endfunction
+
+  // barrett_mul: three products and the last subtractions.
+  function automatic int barrett_mul_latency(logic [63:0] q, int tile_a, int tile_b, bit short_pipeline = 0);
+    return mul_latency($clog2(q), $clog2(q), tile_a, tile_b, short_pipeline) +
+        2 * mul_latency($clog2(q) + 1, $clog2(q) + 1, tile_a, tile_b, short_pipeline) + 2;
   endfunction
 
   // mod_mul
-  function automatic int mod_mul_latency(modulus_e kind, int width, int tile_a, int tile_b);
+  function automatic int mod_mul_latency(modulus_e kind, int width, int tile_a, int tile_b, bit short_pipeline = 0,
+                                         logic [63:0] q = GOLDILOCKS);
     case (kind)
-      MOD_GOLDILOCKS: return goldilocks_mul_latency(tile_a, tile_b);
-      default: return mul_latency(width, width, tile_a, tile_b) + 2;
+      MOD_GOLDILOCKS: return goldilocks_mul_latency(tile_a, tile_b, short_pipeline);
+      MOD_SOLINAS: return solinas_mul_latency(solinas_i(q), solinas_j(q), tile_a, tile_b, short_pipeline);
+      MOD_MONTGOMERY: return montgomery_mul_latency(width, montgomery_word(q, tile_b), tile_a, tile_b, short_pipeline);
+      default: return barrett_mul_latency(q, tile_a, tile_b, short_pipeline);
     endcase
   endfunction
 
   // butterfly_integrated, butterfly_ct and butterfly_gs
-  function automatic int butterfly_latency(modulus_e kind, int width, int tile_a, int tile_b);
-    case (kind)
-      MOD_GOLDILOCKS: return 1 + mul_latency(64, 65, tile_a, tile_b) + GOLDILOCKS_FOLD_LATENCY + 2;
-      default: return 2 + mod_mul_latency(kind, width, tile_a, tile_b);
-    endcase
+  function automatic int butterfly_latency(modulus_e kind, int width, int tile_a, int tile_b, bit short_pipeline = 0,
+                                           logic [63:0] q = GOLDILOCKS);
+    if (kind == MOD_GOLDILOCKS) return mul_latency(64, 65, tile_a, tile_b, short_pipeline) + (short_pipeline ? 2 : 5);
+    return mod_mul_latency(kind, width, tile_a, tile_b, short_pipeline, q) + (short_pipeline ? 1 : 2);
   endfunction
 
   // ram_sdp and rom
