@@ -1,9 +1,12 @@
 //! The core `ntt_inplace` against `toroid_ring::ntt::NttPlan`.
 
-use toroid_cosim::model::{Design, Model, ModelError, Options, Port};
+#![allow(clippy::unwrap_used)]
+
+use toroid_cosim::core::{self, CoreError, Values};
+use toroid_cosim::model::{Design, Model, ModelError, Options};
 use toroid_cosim::ntt_inplace::{transform_beats, twiddle_rom};
 use toroid_cosim::random::Random;
-use toroid_cosim::simulation::{Agent, Simulation, SimulationError};
+use toroid_cosim::simulation::Simulation;
 use toroid_cosim::stream::{Beat, Sink, Source};
 use toroid_cosim::toolchain::tests_are_skipped;
 use toroid_ring::goldilocks::P;
@@ -23,67 +26,6 @@ struct Setting {
 struct Transform {
     is_inverse: bool,
     polynomials: Vec<Vec<u64>>,
-}
-
-/// Feeds transforms, with `tuser` as noise but for their first beats.
-struct Feed {
-    source: Source,
-    user: Port,
-    directions: Vec<bool>,
-    beats: u64,
-    noise: Random,
-    noisy: u64,
-    first_cycle: Option<u64>,
-}
-
-impl Agent for Feed {
-    fn drive(&mut self, simulation: &mut Simulation) {
-        self.source.drive(simulation);
-        let sent = self.source.sent();
-        let direction = self.directions.get((sent / self.beats) as usize);
-        if sent.is_multiple_of(self.beats) {
-            let is_inverse = direction.copied().unwrap_or(false);
-            simulation.set(self.user, is_inverse.into());
-        } else if sent != self.noisy {
-            // Once a beat, as payload stays until it is taken.
-            self.noisy = sent;
-            let noise = self.noise.word() & 1;
-            simulation.set(self.user, noise);
-        }
-    }
-
-    fn sample(&mut self, simulation: &Simulation) -> Result<(), SimulationError> {
-        self.source.sample(simulation)?;
-        if self.source.sent() > 0 {
-            self.first_cycle.get_or_insert(simulation.cycles());
-        }
-        Ok(())
-    }
-}
-
-/// Takes results, and the `tuser` of each beat.
-struct Take {
-    sink: Sink,
-    user: Port,
-    directions: Vec<bool>,
-}
-
-impl Agent for Take {
-    fn drive(&mut self, simulation: &mut Simulation) {
-        self.sink.drive(simulation);
-    }
-
-    fn probe(&mut self, simulation: &mut Simulation) -> Result<(), SimulationError> {
-        self.sink.probe(simulation)
-    }
-
-    fn sample(&mut self, simulation: &Simulation) -> Result<(), SimulationError> {
-        self.sink.sample(simulation)?;
-        if self.sink.received().len() > self.directions.len() {
-            self.directions.push(simulation.get(self.user) == 1);
-        }
-        Ok(())
-    }
 }
 
 impl Setting {
@@ -150,18 +92,22 @@ impl Setting {
         stalls: (f64, f64),
         seed: u64,
     ) -> u64 {
-        let (mut feed, mut take) = self.agents(simulation, transforms, stalls, seed);
+        let (mut source, mut sink) = self.agents(simulation, transforms, stalls, seed);
         let error = simulation.output("error_o", 1).unwrap();
         let beats = self.beats() * transforms.len();
         let limit = 20 * (beats as u64 + 100) * u64::from(self.log_n);
         let begin = simulation.cycles();
-        while take.sink.received().len() < beats {
+        let mut first = None;
+        while sink.received().len() < beats {
             assert!(simulation.cycles() - begin < limit, "no more results");
-            simulation.cycle(&mut [&mut feed, &mut take]).unwrap();
+            simulation.cycle(&mut [&mut source, &mut sink]).unwrap();
             assert_eq!(simulation.get(error), 0);
+            if source.sent() > 0 {
+                first.get_or_insert(simulation.cycles() - 1);
+            }
         }
-        self.check(transforms, &take);
-        take.sink.last_cycle().unwrap() - feed.first_cycle.unwrap()
+        self.check(transforms, &sink);
+        sink.last_cycle().unwrap() + 1 - first.unwrap()
     }
 
     fn agents(
@@ -170,51 +116,39 @@ impl Setting {
         transforms: &[Transform],
         stalls: (f64, f64),
         seed: u64,
-    ) -> (Feed, Take) {
+    ) -> (Source, Sink) {
         let mut source = Source::new(simulation, "in", stalls.0, seed).unwrap();
+        let mut noise = Random::new(seed ^ 1);
         for transform in transforms {
             for beat in 0..self.beats() {
                 let words = beat << self.log_lanes..(beat + 1) << self.log_lanes;
                 let of_circuits = transform.polynomials.iter().flat_map(|p| &p[words.clone()]);
                 let words: Vec<u64> = of_circuits.copied().collect();
-                source.push(Beat::of_words(&words, 8, beat == self.beats() - 1));
+                let user = match beat {
+                    0 => transform.is_inverse.into(),
+                    _ => noise.word() & 1,
+                };
+                source.push(Beat::of_words(&words, 8, beat == self.beats() - 1).with_user(user));
             }
         }
-        let feed = Feed {
-            source,
-            user: simulation.input("in_tuser_i", 1).unwrap(),
-            directions: transforms
-                .iter()
-                .map(|transform| transform.is_inverse)
-                .collect(),
-            beats: self.beats() as u64,
-            noise: Random::new(seed ^ 1),
-            noisy: 0,
-            first_cycle: None,
-        };
-        let take = Take {
-            sink: Sink::new(simulation, "out", stalls.1, seed ^ 2).unwrap(),
-            user: simulation.output("out_tuser_o", 1).unwrap(),
-            directions: Vec::new(),
-        };
-        (feed, take)
+        let sink = Sink::new(simulation, "out", stalls.1, seed ^ 2).unwrap();
+        (source, sink)
     }
 
     /// Compares results with the library's.
-    fn check(&self, transforms: &[Transform], take: &Take) {
+    fn check(&self, transforms: &[Transform], sink: &Sink) {
         let plan = NttPlan::new(1 << self.log_n).unwrap();
         let lanes = 1 << self.log_lanes;
-        let results = take.sink.received().chunks(self.beats());
-        let directions = take.directions.chunks(self.beats());
-        for (i, ((transform, beats), users)) in
-            transforms.iter().zip(results).zip(directions).enumerate()
-        {
-            assert!(
-                users.iter().all(|&user| user == transform.is_inverse),
-                "tuser of result {i}"
-            );
-            let last: Vec<bool> = (1..=beats.len()).map(|beat| beat == self.beats()).collect();
-            assert_eq!(beats.iter().map(|beat| beat.last).collect::<Vec<_>>(), last);
+        let results = sink.received().chunks(self.beats());
+        for (i, (transform, beats)) in transforms.iter().zip(results).enumerate() {
+            for (n, beat) in beats.iter().enumerate() {
+                let flags = (beat.user == 1, beat.last);
+                assert_eq!(
+                    flags,
+                    (transform.is_inverse, n + 1 == self.beats()),
+                    "tuser, tlast"
+                );
+            }
             let words: Vec<Vec<u64>> = beats.iter().map(|beat| beat.words(8)).collect();
             for (circuit, polynomial) in transform.polynomials.iter().enumerate() {
                 let mut expected = polynomial.clone();
@@ -241,7 +175,7 @@ impl Setting {
     fn cycles(&self, is_inverse: bool) -> (u64, u64) {
         let beats = self.beats() as u64;
         let transform = transform_beats(self.log_n, self.log_lanes, is_inverse, HAZARD) + HAZARD;
-        (2 * beats + transform + 8, beats + transform + 1)
+        (2 * beats + transform + 9, beats + transform + 1)
     }
 
     fn verify(&self, count: usize) {
@@ -271,9 +205,9 @@ impl Setting {
         let (alone, _) = self.cycles(false);
         for reset in 0..6 {
             let transforms = self.transforms(2, &mut random);
-            let (mut feed, mut take) = self.agents(&simulation, &transforms, (0.0, 0.1), reset);
+            let (mut source, mut sink) = self.agents(&simulation, &transforms, (0.0, 0.1), reset);
             for _ in 0..(alone / 6 * reset + random.below(alone / 6)) {
-                simulation.cycle(&mut [&mut feed, &mut take]).unwrap();
+                simulation.cycle(&mut [&mut source, &mut sink]).unwrap();
             }
             let valid = simulation.input("in_tvalid_i", 1).unwrap();
             simulation.set(valid, 0);
@@ -417,4 +351,38 @@ fn illegal_parameters_are_refused() {
         message.contains("TWIDDLE_FILE must name the table"),
         "{message}"
     );
+}
+
+#[test]
+fn the_list_of_cores_makes_it() {
+    let core = core::find("ntt_inplace").unwrap();
+    for (log_n, log_lanes) in [(5, 5), (17, 2)] {
+        let values = Values::new(core, [("LOG_N", log_n), ("LOG_LANES", log_lanes)]).unwrap();
+        let error = core.design(&values).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                CoreError::Value {
+                    name: "LOG_LANES",
+                    ..
+                }
+            ),
+            "{error}"
+        );
+    }
+    if tests_are_skipped() {
+        return;
+    }
+    // Tiles of ECP5, with which the multiplier takes longer.
+    let given = [
+        ("LOG_N", 3),
+        ("LOG_LANES", 2),
+        ("CIRCUITS", 1),
+        ("TILE_A", 18),
+        ("TILE_B", 18),
+    ];
+    let values = Values::new(core, given).unwrap();
+    let outcome = core::test(core, &values, 40, 7, None, &()).unwrap();
+    assert_eq!(outcome.measured, outcome.expected);
+    assert!(outcome.compared >= 40);
 }
