@@ -4,6 +4,7 @@
 //! A new core is a [`Core`] in a file beside this one, and a line in [`CORES`].
 
 mod arithmetic;
+mod ntt_inplace;
 pub mod package;
 pub mod synthesis;
 pub mod vectors;
@@ -260,7 +261,11 @@ pub trait Core: Sync {
 }
 
 /// Every core.
-pub static CORES: &[&dyn Core] = &[&arithmetic::GoldilocksMul, &arithmetic::ButterflyIntegrated];
+pub static CORES: &[&dyn Core] = &[
+    &arithmetic::GoldilocksMul,
+    &arithmetic::ButterflyIntegrated,
+    &ntt_inplace::NttInplace,
+];
 
 /// The core of this name.
 ///
