@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use toroid_cosim::engine::formula;
 use toroid_cosim::engine::layout::{self, BootstrappingKey};
-use toroid_cosim::engine::{Command, Engine, Shape, Timing};
+use toroid_cosim::engine::{Command, Engine, Shape};
+use toroid_cosim::memory::Timing;
 use toroid_cosim::model::Options;
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::{Backend, KeySink, LoadedKey};
@@ -122,7 +123,7 @@ pub fn bootstrap(
     let test_vector = words(params.test_vector_words());
 
     let mut engine = Engine::new(&model, shape, timing, 0.0, 0)?;
-    engine.set_keys(Arc::new(laid.words), switching);
+    engine.set_keys(Arc::new(laid.words), switching)?;
     engine.set_test_vector(0, &test_vector)?;
     engine.set_register(0, &sample)?;
     let expected_cycles = formula::bootstrap(shape).total();

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use toroid_cosim::engine::Timing;
+use toroid_cosim::memory::Timing;
 use toroid_tfhe::params::ParamSet;
 
 /// What a measurement can fail with.
@@ -34,7 +34,7 @@ enum Commands {
         #[arg(long)]
         steps: Option<usize>,
         /// Cycles of latency of main memory
-        #[arg(long, default_value_t = 26)]
+        #[arg(long, default_value_t = 64)]
         latency: u64,
         /// Beats a cycle that each port of main memory gives
         #[arg(long, default_value_t = 1.0)]
@@ -69,7 +69,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
             let timing = Timing {
                 latency,
                 beats_per_cycle: bandwidth,
-                stall: 0.0,
+                ..Timing::default()
             };
             let bar = ProgressBar::new(0);
             bar.set_style(ProgressStyle::with_template("{wide_bar} {pos}/{len} cycles, {per_sec}, {eta} left")?);

@@ -4,13 +4,12 @@ mod backend;
 mod driver;
 pub mod formula;
 pub mod layout;
-mod memory;
 
 pub use backend::{RtlBackend, RtlStatistics};
 pub use driver::{Command, Engine, design, design_of};
 pub use layout::Shape;
-pub use memory::{MainMemory, Timing, Words};
 
+use crate::memory::MemoryFault;
 use crate::model::ModelError;
 use crate::simulation::SimulationError;
 use crate::sources::UnknownModule;
@@ -30,6 +29,9 @@ pub enum EngineError {
     /// A number that main memory has no room for.
     #[error("main memory has no room for number {0}")]
     Place(u32),
+    /// Main memory has no such place.
+    #[error(transparent)]
+    Memory(#[from] MemoryFault),
     /// The simulator could not be made.
     #[error(transparent)]
     Model(#[from] ModelError),

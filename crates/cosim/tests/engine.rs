@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use toroid_cosim::engine::{RtlBackend, Timing};
+use toroid_cosim::engine::RtlBackend;
+use toroid_cosim::memory::Timing;
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::{Backend, LoadedKey};
 use toroid_engine::{CancelToken, Requester};

@@ -13,7 +13,8 @@ use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::seeded::KeyForm;
 
 use super::layout::{self, BootstrappingKey};
-use super::{Command, Engine, EngineError, Shape, Timing};
+use super::{Command, Engine, EngineError, Shape};
+use crate::memory::Timing;
 use crate::model::{Model, Options};
 
 /// Cycles that the engine counted.
@@ -177,7 +178,7 @@ impl Backend for RtlBackend {
         let mut results = Vec::new();
         for test_vector in test_vectors {
             let mut engine = self.engine(params)?;
-            engine.set_keys(bootstrapping.clone(), key_switching.clone());
+            engine.set_keys(bootstrapping.clone(), key_switching.clone())?;
             engine.set_test_vector(0, test_vector)?;
             engine.set_register(0, sample)?;
             let mut goes_on = |_| !requester.cancel.is_cancelled();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::EngineError;
 use super::layout::{self, Shape};
-use super::memory::{MainMemory, Timing, Words};
+use crate::memory::{AxiMemory, Memory, Shared, Timing};
 use crate::model::{Design, Model, Options};
 use crate::process::Watch;
 use crate::simulation::{Simulation, SimulationError};
@@ -105,11 +105,21 @@ pub fn design(shape: Shape) -> Result<Design, EngineError> {
 /// # Errors
 /// If the core's sources are not there.
 pub fn design_of(log_n: u32, log_lanes: u32) -> Result<Design, EngineError> {
-    let rom = crate::ntt_inplace::twiddle_rom(log_n, log_lanes);
+    let rom = crate::ntt_inplace::twiddle_rom(log_n, log_lanes)
+        .map_err(|error| EngineError::Unsupported(error.to_string()))?;
     Ok(Design::of("engine")?
         .with("LOG_N", u64::from(log_n))
         .with("LOG_LANES", u64::from(log_lanes))
         .with_file("TWIDDLE_FILE", "twiddles.hex", rom.into_bytes()))
+}
+
+/// Words that main memory shows as bytes.
+struct Bytes(Arc<Vec<u64>>);
+
+impl AsRef<[u8]> for Bytes {
+    fn as_ref(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
+    }
 }
 
 /// A running engine.
@@ -118,7 +128,7 @@ pub struct Engine {
     shape: Shape,
     map: Map,
     simulation: Simulation,
-    memory: MainMemory,
+    memory: AxiMemory,
     commands: Source,
     responses: Sink,
     results: Sink,
@@ -146,16 +156,13 @@ impl Engine {
         seed: u64,
     ) -> Result<Engine, EngineError> {
         let mut simulation = model.start()?;
-        let mut memory = MainMemory::new(&simulation, shape.lanes(), timing, seed)?;
+        let map = Map::new(shape);
+        let mut room = Memory::new();
+        room.insert(0, vec![0; shape.bytes(map.key)])?;
+        let memory = AxiMemory::new(&simulation, "m_axi", room, timing, seed)?.interleaved();
         let commands = Source::new(&simulation, "cmd", stall, seed ^ 1)?;
         let responses = Sink::new(&simulation, "rsp", stall, seed ^ 2)?;
         let results = Sink::new(&simulation, "result", stall, seed ^ 3)?;
-        let map = Map::new(shape);
-        let lanes = shape.lanes();
-        let room = |beats: u64| Words::Owned(vec![0; beats as usize * lanes]);
-        memory.map(map.registers, room(map.stack));
-        memory.map(map.stack, room(map.vectors - map.stack));
-        memory.map(map.vectors, room(map.key - map.vectors));
         simulation.reset(4)?;
         let mut engine = Engine {
             shape,
@@ -212,7 +219,10 @@ impl Engine {
             .iter()
             .flat_map(|word: &u32| word.to_le_bytes())
             .collect();
-        self.commands.push(Beat { data, last: false });
+        self.commands.push(Beat {
+            data,
+            ..Beat::default()
+        });
     }
 
     /// The simulation, for its waveforms and cycles.
@@ -223,13 +233,20 @@ impl Engine {
     /// Beats that were read from main memory.
     #[must_use]
     pub fn beats_read(&self) -> u64 {
-        self.memory.beats_read()
+        let traffic = self.memory.traffic();
+        traffic.first().map_or(0, |port| port.read_beats)
     }
 
-    /// Puts the keys into main memory.
-    pub fn set_keys(&mut self, bootstrapping: Arc<Vec<u64>>, switching: Arc<Vec<u64>>) {
-        self.memory.map(self.map.key, Words::Shared(bootstrapping));
-        self.memory.map(self.map.switch, Words::Shared(switching));
+    /// Puts the keys into main memory, as [`layout`] lays them out.
+    ///
+    /// # Errors
+    /// [`EngineError::Memory`] where there are keys already.
+    pub fn set_keys(&mut self, bootstrapping: Arc<Vec<u64>>, switching: Arc<Vec<u64>>) -> Result<(), EngineError> {
+        for (beat, words) in [(self.map.key, bootstrapping), (self.map.switch, switching)] {
+            let bytes: Shared = Arc::new(Bytes(words));
+            self.memory.memory_mut().share(self.shape.bytes(beat) as u64, bytes)?;
+        }
+        Ok(())
     }
 
     /// Puts a test vector's bytes into main memory.
@@ -237,9 +254,11 @@ impl Engine {
     /// # Errors
     /// [`EngineError::Place`] for a number that there is no room for.
     pub fn set_test_vector(&mut self, number: u32, bytes: &[u8]) -> Result<(), EngineError> {
+        if number >= TEST_VECTORS {
+            return Err(EngineError::Place(number));
+        }
         let words = layout::test_vector_to_memory(self.shape, bytes);
-        let beat = u64::from(number) * self.shape.rows() as u64;
-        self.put(self.map.vectors, beat, &words, number < TEST_VECTORS)
+        self.put(self.map.vectors + u64::from(number) * self.shape.rows() as u64, &words)
     }
 
     /// Puts a sample's bytes into a register.
@@ -248,8 +267,7 @@ impl Engine {
     /// [`EngineError::Place`] for a number that there is no room for.
     pub fn set_register(&mut self, number: u32, bytes: &[u8]) -> Result<(), EngineError> {
         let words = layout::tlwe_to_memory(self.shape, bytes);
-        let beat = u64::from(number) << self.map.log2_stride;
-        self.put(self.map.registers, beat, &words, number < REGISTERS)
+        self.put(self.register_beat(number)?, &words)
     }
 
     /// The bytes of the sample in a register.
@@ -257,30 +275,23 @@ impl Engine {
     /// # Errors
     /// [`EngineError::Place`] for a number that there is no room for.
     pub fn register(&self, number: u32) -> Result<Vec<u8>, EngineError> {
-        let lanes = self.shape.lanes();
-        let first = (u64::from(number) << self.map.log2_stride) as usize * lanes;
-        let words = self
-            .memory
-            .words(self.map.registers)
-            .and_then(|words| words.get(first..));
-        let words = words
-            .filter(|_| number < REGISTERS)
-            .ok_or(EngineError::Place(number))?;
-        Ok(layout::tlwe_from_memory(self.shape, words))
+        let place = self.shape.bytes(self.register_beat(number)?) as u64;
+        let length = self.shape.bytes(self.shape.tlwe_rows() as u64);
+        let words: Vec<u64> = bytemuck::pod_collect_to_vec(self.memory.memory().bytes(place, length)?);
+        Ok(layout::tlwe_from_memory(self.shape, &words))
     }
 
-    fn put(
-        &mut self,
-        region: u64,
-        beat: u64,
-        words: &[u64],
-        fits: bool,
-    ) -> Result<(), EngineError> {
-        let first = beat as usize * self.shape.lanes();
-        let room = self.memory.words_mut(region).filter(|_| fits);
-        let room = room.and_then(|room| room.get_mut(first..first + words.len()));
-        room.ok_or(EngineError::Place(beat as u32))?
-            .copy_from_slice(words);
+    fn register_beat(&self, number: u32) -> Result<u64, EngineError> {
+        if number >= REGISTERS {
+            return Err(EngineError::Place(number));
+        }
+        Ok(self.map.registers + (u64::from(number) << self.map.log2_stride))
+    }
+
+    fn put(&mut self, beat: u64, words: &[u64]) -> Result<(), EngineError> {
+        let bytes: &[u8] = bytemuck::cast_slice(words);
+        let place = self.shape.bytes(beat) as u64;
+        self.memory.memory_mut().bytes_mut(place, bytes.len())?.copy_from_slice(bytes);
         Ok(())
     }
 

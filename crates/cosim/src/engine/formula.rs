@@ -34,8 +34,8 @@ impl StepCycles {
 pub fn step(shape: Shape) -> StepCycles {
     let (rows, levels) = (shape.rows() as u64, shape.levels() as u64);
     let (log_n, log_lanes) = (shape.log_n(), shape.log_lanes);
-    let forward = transform_beats(log_n, log_lanes, false, HAZARD as u32);
-    let inverse = transform_beats(log_n, log_lanes, true, HAZARD as u32);
+    let forward = transform_beats(log_n, log_lanes, false, HAZARD);
+    let inverse = transform_beats(log_n, log_lanes, true, HAZARD);
     StepCycles {
         transforms: levels * (forward + DRAIN) + inverse + DRAIN,
         products: levels * 2 * (rows + DRAIN),

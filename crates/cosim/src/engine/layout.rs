@@ -74,6 +74,12 @@ impl Shape {
         1 << self.log_lanes
     }
 
+    /// Bytes of beats.
+    #[must_use]
+    pub fn bytes(&self, beats: u64) -> usize {
+        beats as usize * self.lanes() * 8
+    }
+
     /// Words of a row of one circuit, and integrated butterflies of it.
     #[must_use]
     pub fn vector(&self) -> usize {
