@@ -68,7 +68,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
             let params = find(&params, steps)?;
             let timing = Timing {
                 latency,
-                beats_per_cycle: bandwidth,
+                bandwidth,
                 ..Timing::default()
             };
             let bar = ProgressBar::new(0);
