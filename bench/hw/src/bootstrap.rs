@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use toroid_cosim::engine::formula;
 use toroid_cosim::engine::layout::{self, BootstrappingKey};
-use toroid_cosim::engine::{Command, Engine, Shape};
+use toroid_cosim::engine::{self, Command, Engine, Shape};
 use toroid_cosim::memory::Timing;
-use toroid_cosim::model::Options;
+use toroid_cosim::model::{Model, Options};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::{Backend, KeySink, LoadedKey};
 use toroid_engine::{CancelToken, Requester};
@@ -60,7 +60,7 @@ pub fn bootstrap(
 ) -> Result<Measured, Error> {
     let shape = Shape::new(params, log_lanes)?;
     let start = Instant::now();
-    let model = Engine::model(shape, &Options::default(), &())?;
+    let model = Model::build(&engine::design(shape)?, &Options::default())?;
     let built = start.elapsed();
 
     let mut rng = Csprng::from_os()?;
@@ -122,7 +122,8 @@ pub fn bootstrap(
     let sample = words(params.tlwe_words());
     let test_vector = words(params.test_vector_words());
 
-    let mut engine = Engine::new(&model, shape, timing, 0.0, 0)?;
+    let mut simulation = model.start()?;
+    let mut engine = Engine::new(&mut simulation, shape, timing, 0.0, 0)?;
     engine.set_keys(Arc::new(laid.words), switching)?;
     engine.set_test_vector(0, &test_vector)?;
     engine.set_register(0, &sample)?;

@@ -4,6 +4,7 @@
 //! A new core is a [`Core`] in a file beside this one, and a line in [`CORES`].
 
 mod arithmetic;
+mod engine;
 mod ntt_inplace;
 pub mod package;
 pub mod synthesis;
@@ -265,6 +266,7 @@ pub static CORES: &[&dyn Core] = &[
     &arithmetic::GoldilocksMul,
     &arithmetic::ButterflyIntegrated,
     &ntt_inplace::NttInplace,
+    &engine::ComputingEngine,
 ];
 
 /// The core of this name.

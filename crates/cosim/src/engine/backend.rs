@@ -78,14 +78,9 @@ impl RtlBackend {
         if let Some(model) = state.models.get(&params.id) {
             return Ok((model.clone(), shape));
         }
-        let model = Engine::model(shape, &Options::default(), &())?;
+        let model = Model::build(&super::design(shape)?, &Options::default()).map_err(EngineError::from)?;
         state.models.insert(params.id, model.clone());
         Ok((model, shape))
-    }
-
-    fn engine(&self, params: &'static ParamSet) -> Result<Engine, BackendError> {
-        let (model, shape) = self.model(params)?;
-        Ok(Engine::new(&model, shape, self.timing, 0.0, 0)?)
     }
 
     /// Runs an instruction on the sample in register 0, with `other` in register 1.
@@ -97,7 +92,9 @@ impl RtlBackend {
         other: Option<&[u8]>,
     ) {
         let run = || -> Result<(Vec<u8>, u64), BackendError> {
-            let mut engine = self.engine(params)?;
+            let (model, shape) = self.model(params)?;
+            let mut simulation = model.start().map_err(EngineError::from)?;
+            let mut engine = Engine::new(&mut simulation, shape, self.timing, 0.0, 0)?;
             engine.set_register(0, dst)?;
             if let Some(other) = other {
                 engine.set_register(1, other)?;
@@ -175,9 +172,11 @@ impl Backend for RtlBackend {
         requester: Requester<'_>,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
         let (bootstrapping, key_switching) = (laid(bootstrapping)?, laid(key_switching)?);
+        let (model, shape) = self.model(params)?;
         let mut results = Vec::new();
         for test_vector in test_vectors {
-            let mut engine = self.engine(params)?;
+            let mut simulation = model.start().map_err(EngineError::from)?;
+            let mut engine = Engine::new(&mut simulation, shape, self.timing, 0.0, 0)?;
             engine.set_keys(bootstrapping.clone(), key_switching.clone())?;
             engine.set_test_vector(0, test_vector)?;
             engine.set_register(0, sample)?;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use super::EngineError;
 use super::layout::{self, Shape};
 use crate::memory::{AxiMemory, Memory, Shared, Timing};
-use crate::model::{Design, Model, Options};
-use crate::process::Watch;
+use crate::model::Design;
 use crate::simulation::{Simulation, SimulationError};
 use crate::stream::{Beat, Sink, Source};
 
@@ -124,46 +123,36 @@ impl AsRef<[u8]> for Bytes {
 
 /// A running engine.
 #[derive(Debug)]
-pub struct Engine {
+pub struct Engine<'a> {
     shape: Shape,
     map: Map,
-    simulation: Simulation,
+    simulation: &'a mut Simulation,
     memory: AxiMemory,
     commands: Source,
     responses: Sink,
     results: Sink,
 }
 
-impl Engine {
-    /// Verilates the engine for a shape, or takes it from the cache.
+impl Engine<'_> {
+    /// The engine in `simulation`, after a reset, with empty registers and no keys. `stall` is the probability that a stream around it
+    /// stalls in a cycle.
     ///
     /// # Errors
-    /// [`EngineError::Model`].
-    pub fn model(shape: Shape, options: &Options, watch: &dyn Watch) -> Result<Model, EngineError> {
-        Ok(Model::build_watched(&design(shape)?, options, watch)?)
-    }
-
-    /// An engine after its reset, with empty registers and no keys. `stall` is the probability that a stream around it stalls in
-    /// a cycle.
-    ///
-    /// # Errors
-    /// [`EngineError::Simulation`].
+    /// [`EngineError::Simulation`] if the simulation is of another design.
     pub fn new(
-        model: &Model,
+        simulation: &mut Simulation,
         shape: Shape,
         timing: Timing,
         stall: f64,
         seed: u64,
-    ) -> Result<Engine, EngineError> {
-        let mut simulation = model.start()?;
+    ) -> Result<Engine<'_>, EngineError> {
         let map = Map::new(shape);
         let mut room = Memory::new();
         room.insert(0, vec![0; shape.bytes(map.key)])?;
-        let memory = AxiMemory::new(&simulation, "m_axi", room, timing, seed)?.interleaved();
-        let commands = Source::new(&simulation, "cmd", stall, seed ^ 1)?;
-        let responses = Sink::new(&simulation, "rsp", stall, seed ^ 2)?;
-        let results = Sink::new(&simulation, "result", stall, seed ^ 3)?;
-        simulation.reset(4)?;
+        let memory = AxiMemory::new(simulation, "m_axi", room, timing, seed)?.interleaved();
+        let commands = Source::new(simulation, "cmd", stall, seed ^ 1)?;
+        let responses = Sink::new(simulation, "rsp", stall, seed ^ 2)?;
+        let results = Sink::new(simulation, "result", stall, seed ^ 3)?;
         let mut engine = Engine {
             shape,
             map,
@@ -173,8 +162,22 @@ impl Engine {
             responses,
             results,
         };
-        engine.configure();
+        engine.reset()?;
         Ok(engine)
+    }
+
+    /// Ends what is under way; main memory keeps its contents.
+    ///
+    /// # Errors
+    /// [`EngineError::Simulation`].
+    pub fn reset(&mut self) -> Result<(), EngineError> {
+        self.memory.clear();
+        self.commands.clear();
+        self.responses.clear();
+        self.results.clear();
+        self.simulation.reset(4)?;
+        self.configure();
+        Ok(())
     }
 
     /// Queues the settings of the parameter set.
@@ -223,11 +226,6 @@ impl Engine {
             data,
             ..Beat::default()
         });
-    }
-
-    /// The simulation, for its waveforms and cycles.
-    pub fn simulation(&mut self) -> &mut Simulation {
-        &mut self.simulation
     }
 
     /// Beats that were read from main memory.
