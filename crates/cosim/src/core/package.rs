@@ -70,7 +70,7 @@ pub fn files(
 pub fn write(files: &Files, folder: &Path, force: bool) -> Result<(), CoreError> {
     let fail = |path: &Path| {
         let path = path.display().to_string();
-        move |source| CoreError::File { path, source }
+        move |reason| CoreError::File { path, reason }
     };
     let occupied = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
     if occupied && !force {
