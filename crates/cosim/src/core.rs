@@ -142,12 +142,12 @@ pub enum CoreError {
     #[error("{0} comes without vectors: its test drives a memory; see `toroid core test`")]
     NoVectors(&'static str),
     /// A file of the core's folder cannot be written.
-    #[error("cannot write {path}: {source}")]
+    #[error("cannot write {path}: {reason}")]
     File {
         /// The file or folder.
         path: String,
         /// Why.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// Synthesis failed.
     #[error("synthesis of {core} failed: {output}")]

@@ -538,7 +538,7 @@ impl AxiMemory {
             return Ok(Some(shown));
         }
         let bytes = self.beat_bytes as u64;
-        if address % bytes != 0 {
+        if !address.is_multiple_of(bytes) {
             return fail(format!(
                 "address {address:#x} is no multiple of the beat's {bytes} bytes"
             ));

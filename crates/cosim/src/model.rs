@@ -152,12 +152,12 @@ pub enum ModelError {
         output: String,
     },
     /// The compiled model could not be loaded.
-    #[error("the model of {top} could not be loaded: {source}")]
+    #[error("the model of {top} could not be loaded: {reason}")]
     Load {
         /// The module on top.
         top: String,
         /// Why.
-        source: libloading::Error,
+        reason: libloading::Error,
     },
 }
 
@@ -248,9 +248,9 @@ impl Model {
         let library = match loaded.get(&key).and_then(Weak::upgrade) {
             Some(library) => library,
             None => {
-                let library = ModelLibrary::load(&path).map_err(|source| ModelError::Load {
+                let library = ModelLibrary::load(&path).map_err(|reason| ModelError::Load {
                     top: design.top.clone(),
-                    source,
+                    reason,
                 })?;
                 loaded.insert(key, Arc::downgrade(&library));
                 library

@@ -27,15 +27,15 @@ impl Watch for () {}
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// It cannot be run at all.
-    #[error("cannot run {program}: {source}")]
+    #[error("cannot run {program}: {reason}")]
     Start {
         /// The program.
         program: String,
         /// Why.
-        source: io::Error,
+        reason: io::Error,
     },
     /// Its output cannot be read, or it cannot be waited for.
-    #[error("cannot follow another program: {0}")]
+    #[error("cannot follow another program")]
     Io(#[from] io::Error),
     /// The watch ended it.
     #[error("cancelled")]
@@ -66,7 +66,7 @@ impl Running {
             .stdout(output.try_clone()?)
             .stderr(output.try_clone()?)
             .spawn()
-            .map_err(|source| ProcessError::Start { program, source })?;
+            .map_err(|reason| ProcessError::Start { program, reason })?;
         Ok(Running { child, output })
     }
 

@@ -289,7 +289,7 @@ impl Agent for Sink {
 
     fn probe(&mut self, simulation: &mut Simulation) -> Result<(), SimulationError> {
         // A sink without stalls is for speed; one in eight of the others' cycles suffices to find a dependence.
-        if self.stall == 0.0 || self.random.word() % 8 != 0 {
+        if self.stall == 0.0 || !self.random.word().is_multiple_of(8) {
             return Ok(());
         }
         let valid = simulation.get(self.ports.valid);

@@ -48,12 +48,12 @@ pub enum ToolError {
         output: String,
     },
     /// A file of the cache folder cannot be read or written.
-    #[error("{path}: {source}")]
+    #[error("{path}: {reason}")]
     File {
         /// The file or folder.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        reason: io::Error,
     },
     /// A program could not be run, or was cancelled.
     #[error(transparent)]
@@ -104,9 +104,9 @@ pub(crate) fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
 }
 
 pub(crate) fn file_error(path: &Path) -> impl FnOnce(io::Error) -> ToolError + '_ {
-    move |source| ToolError::File {
+    move |reason| ToolError::File {
         path: path.to_owned(),
-        source,
+        reason,
     }
 }
 

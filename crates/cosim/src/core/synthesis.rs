@@ -65,9 +65,9 @@ pub fn synthesize(
 ) -> Result<Resources, CoreError> {
     let design = core.design(values)?;
     let python = python(Group::Synthesis, watch).map_err(ModelError::from)?;
-    let folder = tempfile::tempdir().map_err(|source| CoreError::File {
+    let folder = tempfile::tempdir().map_err(|reason| CoreError::File {
         path: "a temporary folder".to_owned(),
-        source,
+        reason,
     })?;
     let write = |name: &str, contents: &[u8]| -> Result<(), ToolError> {
         let path = folder.path().join(name);
