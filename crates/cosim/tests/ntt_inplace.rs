@@ -1,6 +1,6 @@
 //! The core `ntt_inplace` against `toroid_ring::ntt::NttPlan`.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 use toroid_cosim::core::{self, CoreError, Values};
 use toroid_cosim::model::{Design, Model, ModelError, Options};
@@ -261,7 +261,7 @@ fn rows_that_wait() {
 }
 
 #[test]
-fn four_chunks_and_a_short_one_of_one_bit() {
+fn four_chunks_and_one_of_one_bit() {
     let setting = Setting {
         log_n: 13,
         log_lanes: 3,
