@@ -14,6 +14,9 @@ module digit_unit (
     output logic [31:0] magnitude_o,
     output logic negative_o
 );
+  // Copies share their code in simulation, which large designs could not be compiled without.
+  /* verilator no_inline_module */
+
   logic [63:0] torus_q, field_q;
   logic [31:0] field;
 

@@ -31,6 +31,9 @@ module engine_circuit
     input logic [63:0] cross_i[VECTOR],
     output logic [63:0] cross_o[VECTOR]
 );
+  // Copies share their code in simulation, which large designs could not be compiled without.
+  /* verilator no_inline_module */
+
   localparam int BUTTERFLY = toroid_pkg::butterfly_latency(toroid_pkg::MOD_GOLDILOCKS, 64, 24, 17);
   localparam logic [63:0] P = toroid_pkg::GOLDILOCKS;
 

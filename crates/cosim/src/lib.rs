@@ -21,6 +21,7 @@
 //! ```
 
 pub mod core;
+pub mod engine;
 pub mod memory;
 pub mod model;
 pub mod ntt_inplace;

@@ -396,6 +396,7 @@ pub struct AxiMemory {
     read: Option<ReadChannels>,
     write: Option<WriteChannels>,
     beat_bytes: usize,
+    is_interleaved: bool,
     ports: Vec<PortState>,
     cycle: u64,
     /// What went wrong while inputs were set; told with the next sample.
@@ -450,10 +451,27 @@ impl AxiMemory {
             read,
             write,
             beat_bytes: bits as usize / 8,
+            is_interleaved: false,
             ports: (0..ports).map(|_| PortState::default()).collect(),
             cycle: 0,
             fault: None,
         })
+    }
+
+    /// With the memory dealt out among the ports, a beat to each in turn: the ports see one address space each, and the same
+    /// address on all of them is as many beats of the memory, one behind the other (the channels of an HBM).
+    #[must_use]
+    pub fn interleaved(mut self) -> AxiMemory {
+        self.is_interleaved = true;
+        self
+    }
+
+    /// The place in memory of an address of a port.
+    fn place(&self, port: usize, address: u64) -> u64 {
+        match self.is_interleaved {
+            false => address,
+            true => address * self.ports.len() as u64 + (port * self.beat_bytes) as u64,
+        }
     }
 
     /// The memory.
@@ -578,7 +596,10 @@ impl AxiMemory {
         {
             port.read_credit.spend();
             let address = burst.address + burst.done * self.beat_bytes as u64;
-            match self.memory.bytes(address, self.beat_bytes) {
+            match self
+                .memory
+                .bytes(self.place(index, address), self.beat_bytes)
+            {
                 Ok(bytes) => channels.data.write(simulation, index, bytes),
                 Err(fault) => self.fault = Some((index, fault)),
             }
@@ -725,7 +746,8 @@ impl AxiMemory {
             return Err(self.violation(simulation, index, &what));
         }
         let address = burst.address + burst.done * self.beat_bytes as u64;
-        let written = match self.memory.bytes_mut(address, self.beat_bytes) {
+        let place = self.place(index, address);
+        let written = match self.memory.bytes_mut(place, self.beat_bytes) {
             Ok(to) => {
                 for (i, (to, byte)) in to.iter_mut().zip(&data).enumerate() {
                     let lane = index as u32 * self.beat_bytes as u32 + i as u32;

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 
-use crate::commands::{demo, drive, keys, map, objects, params, program, raw, run, sample};
+use crate::commands::{core, demo, drive, keys, map, objects, params, program, raw, run, sample};
 use crate::output::{Output, Usage};
 
 /// Compute on encrypted data where it is stored.
@@ -67,6 +67,9 @@ enum Command {
     Delete(objects::DeleteArgs),
     /// Run the program on a drive by compute-on-write or compute-on-read.
     Run(run::Args),
+    /// List, write, test and synthesize the SystemVerilog cores.
+    #[command(subcommand)]
+    Core(core::Command),
 }
 
 fn main() -> ExitCode {
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Command::Raw(command) => raw::run(&command, &output),
         Command::Delete(args) => objects::delete(&args, &output),
         Command::Run(args) => run::run(&args, &output),
+        Command::Core(command) => core::run(&command, &output),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,9 +4,13 @@ use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use toroid_client::blob::Transfer;
+use toroid_cosim::process::Watch;
 
 use crate::interrupt;
 use crate::output::Output;
+
+/// Of work in steps whose names change.
+const STEPS_TEMPLATE: &str = "{msg:40} {bar:30} {pos:>6} of {len:6} {elapsed:>4}";
 
 const TEMPLATE: &str = "{msg:28} {bar:30} {bytes:>11} of {total_bytes:11} {eta:>4}";
 
@@ -34,5 +38,39 @@ pub fn transfer(bar: &ProgressBar) -> Transfer {
     Transfer {
         progress: Some(Arc::new(move |done, total| advance(&bar, done, total))),
         cancel: interrupt::token(),
+    }
+}
+
+/// A bar over the steps of long work, which Ctrl-C cancels.
+pub struct Steps(ProgressBar);
+
+impl Steps {
+    pub fn new(output: &Output) -> Steps {
+        if !output.shows_progress() {
+            return Steps(ProgressBar::hidden());
+        }
+        let bar = ProgressBar::new(0);
+        if let Ok(style) = ProgressStyle::with_template(STEPS_TEMPLATE) {
+            bar.set_style(style);
+        }
+        Steps(bar)
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+impl Watch for Steps {
+    fn progress(&self, what: &str, done: u64, total: u64) {
+        if self.0.message() != what {
+            self.0.set_message(what.to_owned());
+        }
+        advance(&self.0, done, total);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        interrupt::is_interrupted()
     }
 }

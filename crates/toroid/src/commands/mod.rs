@@ -1,5 +1,6 @@
 //! One file a command.
 
+pub mod core;
 pub mod demo;
 pub mod drive;
 pub mod keys;

@@ -1,0 +1,47 @@
+//! The computing engine (`hw/engine`) in simulation: its main memory, its commands, and the back end that programs run on.
+
+mod backend;
+mod driver;
+pub mod formula;
+pub mod layout;
+
+pub use backend::{RtlBackend, RtlStatistics};
+pub use driver::{Command, Engine, design, design_of};
+pub use layout::Shape;
+
+use crate::memory::MemoryFault;
+use crate::model::ModelError;
+use crate::simulation::SimulationError;
+use crate::sources::UnknownModule;
+
+/// Why the engine did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// What the engine does not do.
+    #[error("{0}")]
+    Unsupported(String),
+    /// A word of a key that is not below the modulus.
+    #[error("word {index} of the key is not below the modulus")]
+    NotCanonical {
+        /// Its position.
+        index: usize,
+    },
+    /// A number that main memory has no room for.
+    #[error("main memory has no room for number {0}")]
+    Place(u32),
+    /// Main memory has no such place.
+    #[error(transparent)]
+    Memory(#[from] MemoryFault),
+    /// The simulator could not be made.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The simulation stopped.
+    #[error(transparent)]
+    Simulation(#[from] SimulationError),
+    /// The core's sources are not there.
+    #[error(transparent)]
+    Source(#[from] UnknownModule),
+    /// The run was cancelled.
+    #[error("cancelled")]
+    Cancelled,
+}

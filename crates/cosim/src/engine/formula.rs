@@ -1,0 +1,90 @@
+//! Cycles of the engine, from its shape: what `hw/engine` takes where main memory keeps up.
+
+use super::layout::Shape;
+use crate::ntt_inplace::transform_beats;
+
+/// Cycles from a beat until another may read what it wrote: 7 to the operands, 13 in the butterflies, 5 back to memory.
+pub const HAZARD: u64 = 25;
+
+/// Cycles after the last beat of an operation until the next that waits for it: the beat's way, 3 for rotations and digits,
+/// and the cycle that takes the operation.
+const DRAIN: u64 = HAZARD + 3 + 1;
+
+/// Cycles of one step of blind rotation, by what they are spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepCycles {
+    /// Transforms: l forward, one back, each on both polynomials.
+    pub transforms: u64,
+    /// Products with the bootstrapping key.
+    pub products: u64,
+    /// Rotation, difference, digits, accumulation.
+    pub vectors: u64,
+}
+
+impl StepCycles {
+    /// All of them.
+    #[must_use]
+    pub fn total(self) -> u64 {
+        self.transforms + self.products + self.vectors
+    }
+}
+
+/// One step of blind rotation (a CMux).
+#[must_use]
+pub fn step(shape: Shape) -> StepCycles {
+    let (rows, levels) = (shape.rows() as u64, shape.levels() as u64);
+    let (log_n, log_lanes) = (shape.log_n(), shape.log_lanes);
+    let forward = transform_beats(log_n, log_lanes, false, HAZARD);
+    let inverse = transform_beats(log_n, log_lanes, true, HAZARD);
+    StepCycles {
+        transforms: levels * (forward + DRAIN) + inverse + DRAIN,
+        products: levels * 2 * (rows + DRAIN),
+        // The rotation reads one row more, and waits a cycle for its exponent.
+        vectors: (rows + 1 + DRAIN + 1) + (rows + DRAIN) + levels * (rows + DRAIN) + (rows + DRAIN),
+    }
+}
+
+/// Cycles of a bootstrap, by what they are spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BootstrapCycles {
+    /// Blind rotation.
+    pub steps: StepCycles,
+    /// Steps of it.
+    pub count: u64,
+    /// Loading, modulus switch and the first rotation.
+    pub start: u64,
+    /// Sample extraction and key switch.
+    pub switch: u64,
+}
+
+impl BootstrapCycles {
+    /// All of them.
+    #[must_use]
+    pub fn total(self) -> u64 {
+        self.count * self.steps.total() + self.start + self.switch
+    }
+}
+
+/// A bootstrap, but for the memory's latency before its first beat and after its last.
+#[must_use]
+pub fn bootstrap(shape: Shape) -> BootstrapCycles {
+    let params = shape.params;
+    let (rows, vector, lanes) = (shape.rows() as u64, shape.vector() as u64, shape.lanes() as u64);
+    let (tlwe_rows, words) = (shape.tlwe_rows() as u64, params.tlwe_words() as u64);
+    let levels = params.key_switch.levels as u64;
+    // A row is fed and its words are taken one by one.
+    let feeds = words.div_ceil(lanes);
+    let start = 4 + (tlwe_rows + DRAIN) + feeds * (DRAIN + 1) + words + (rows + DRAIN) + (rows + 1 + DRAIN);
+    // Three cycles prepare a word, one a digit; the rows of a digit take longer where there are more of them.
+    let digits = levels * tlwe_rows.max(2);
+    let switch = rows * (vector * digits + ROW_FEED) + (3 * shape.switch_sets() as u64 + 3) * (tlwe_rows + DRAIN);
+    BootstrapCycles {
+        steps: step(shape),
+        count: params.lwe_dimension as u64,
+        start,
+        switch,
+    }
+}
+
+/// Cycles from the last row of a digit until the words of the next row of the accumulator are there and the first is prepared.
+const ROW_FEED: u64 = 14;

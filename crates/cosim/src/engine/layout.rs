@@ -1,0 +1,330 @@
+//! Keys, samples and test vectors as the engine's main memory holds them (see `hw/engine/engine.sv`): words of 64 bits, in
+//! beats of LANES words.
+
+use rayon::prelude::*;
+use toroid_ring::goldilocks;
+use toroid_ring::ntt::NttPlan;
+use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
+use toroid_tfhe::params::{Gadget, ModulusKind, ParamSet};
+use toroid_tfhe::seeded::{MaskSeed, SEED_BYTES};
+
+use super::EngineError;
+
+/// The shape of an engine that runs a parameter set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    /// The set.
+    pub params: &'static ParamSet,
+    /// log2 of LANES.
+    pub log_lanes: u32,
+}
+
+impl Shape {
+    /// The shape for a set.
+    ///
+    /// # Errors
+    /// [`EngineError::Unsupported`] for what the engine does not do.
+    pub fn new(params: &'static ParamSet, log_lanes: u32) -> Result<Shape, EngineError> {
+        let unsupported = |reason: String| Err(EngineError::Unsupported(reason));
+        if params.exact.is_some() {
+            return unsupported(format!(
+                "the parameter set {} wants circuit bootstrapping, which the engine does not have",
+                params.name
+            ));
+        }
+        if params.glwe_dimension != 1 {
+            return unsupported(format!(
+                "the parameter set {} has k = {}; the engine's two circuits are for k = 1",
+                params.name, params.glwe_dimension
+            ));
+        }
+        let log_n = params.ring_degree.trailing_zeros();
+        if !(4..=16).contains(&log_n) || !(2..=8).contains(&log_lanes) || log_lanes >= log_n {
+            return unsupported(format!(
+                "expected 2^4 to 2^16 coefficients and 2^2 to 2^8 lanes, fewer than coefficients; found 2^{log_n} and 2^{log_lanes}"
+            ));
+        }
+        let shape = Shape { params, log_lanes };
+        let sets = shape.switch_sets();
+        if params.lwe_dimension > MAX_LWE_DIMENSION {
+            return unsupported(format!(
+                "expected n of at most {MAX_LWE_DIMENSION}, found {}",
+                params.lwe_dimension
+            ));
+        }
+        if sets * shape.tlwe_rows() > shape.rows() {
+            return unsupported(format!(
+                "{sets} partial sums of {} rows each do not fit a slot of {} rows: take fewer lanes",
+                shape.tlwe_rows(),
+                shape.rows()
+            ));
+        }
+        Ok(shape)
+    }
+
+    /// log2 N.
+    #[must_use]
+    pub fn log_n(&self) -> u32 {
+        self.params.ring_degree.trailing_zeros()
+    }
+
+    /// Words of a beat.
+    #[must_use]
+    pub fn lanes(&self) -> usize {
+        1 << self.log_lanes
+    }
+
+    /// Bytes of beats.
+    #[must_use]
+    pub fn bytes(&self, beats: u64) -> usize {
+        beats as usize * self.lanes() * 8
+    }
+
+    /// Words of a row of one circuit, and integrated butterflies of it.
+    #[must_use]
+    pub fn vector(&self) -> usize {
+        self.lanes() / 2
+    }
+
+    /// Rows of a polynomial.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.params.ring_degree / self.vector()
+    }
+
+    /// Rows of a TLWE sample.
+    #[must_use]
+    pub fn tlwe_rows(&self) -> usize {
+        self.params.tlwe_words().div_ceil(self.lanes())
+    }
+
+    /// Levels that both circuits go through; the one with the shallower gadget gets rows of zeroes.
+    #[must_use]
+    pub fn levels(&self) -> usize {
+        self.params
+            .gadget
+            .levels
+            .max(self.params.body_gadget.levels)
+    }
+
+    /// Partial sums of the key switch: so many that a row is written before it is read again.
+    #[must_use]
+    pub fn switch_sets(&self) -> usize {
+        (super::formula::HAZARD as usize).div_ceil(self.tlwe_rows())
+    }
+
+    /// Beats of the bootstrapping key.
+    #[must_use]
+    pub fn key_beats(&self) -> usize {
+        self.params.lwe_dimension * self.levels() * 2 * self.rows()
+    }
+
+    /// Beats of the key-switching key.
+    #[must_use]
+    pub fn switch_beats(&self) -> usize {
+        self.params.key_switching_samples() * self.tlwe_rows() / 2
+    }
+}
+
+/// The largest n that the engine's table of exponents holds.
+pub const MAX_LWE_DIMENSION: usize = 2047;
+
+/// A TLWE sample's bytes as beats.
+#[must_use]
+pub fn tlwe_to_memory(shape: Shape, sample: &[u8]) -> Vec<u64> {
+    let mut words = words_of(shape.params, sample);
+    words.resize(shape.tlwe_rows() * shape.lanes(), 0);
+    words
+}
+
+/// Beats of a TLWE sample as its bytes.
+#[must_use]
+pub fn tlwe_from_memory(shape: Shape, words: &[u64]) -> Vec<u8> {
+    let words = &words[..shape.params.tlwe_words()];
+    match shape.params.modulus {
+        ModulusKind::Torus32 => words
+            .iter()
+            .flat_map(|word| (*word as u32).to_le_bytes())
+            .collect(),
+        ModulusKind::Goldilocks => words.iter().flat_map(|word| word.to_le_bytes()).collect(),
+    }
+}
+
+/// A test vector's bytes as beats.
+#[must_use]
+pub fn test_vector_to_memory(shape: Shape, bytes: &[u8]) -> Vec<u64> {
+    let words = words_of(shape.params, bytes);
+    let (mask, body) = words.split_at(shape.params.ring_degree);
+    let rows = mask
+        .chunks_exact(shape.vector())
+        .zip(body.chunks_exact(shape.vector()));
+    rows.flat_map(|(mask, body)| mask.iter().chain(body))
+        .copied()
+        .collect()
+}
+
+fn words_of(params: &ParamSet, bytes: &[u8]) -> Vec<u64> {
+    match params.modulus {
+        ModulusKind::Torus32 => {
+            let words = bytes.chunks_exact(4);
+            words
+                .map(|word| u32::from_le_bytes(word.try_into().unwrap_or_default()).into())
+                .collect()
+        }
+        ModulusKind::Goldilocks => {
+            let words = bytes.chunks_exact(8);
+            words
+                .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
+                .collect()
+        }
+    }
+}
+
+/// A bootstrapping key that is laid out as its rows come, in the order of Table 3.
+#[derive(Debug)]
+pub struct BootstrappingKey {
+    shape: Shape,
+    /// In beats.
+    pub words: Vec<u64>,
+}
+
+impl BootstrappingKey {
+    /// Room for the key of a set; zeroes until rows are laid down.
+    #[must_use]
+    pub fn new(shape: Shape) -> BootstrappingKey {
+        BootstrappingKey {
+            shape,
+            words: vec![0; shape.key_beats() * shape.lanes()],
+        }
+    }
+
+    /// Lays down a TRGSW row, two polynomials in the NTT domain, scaled by 1/N.
+    pub fn lay(&mut self, row: usize, polynomials: &[u64]) {
+        let Shape { params, .. } = self.shape;
+        let (step, row) = (row / params.trgsw_rows(), row % params.trgsw_rows());
+        let (component, _, level) = params.trgsw_row(row);
+        let (rows, vector, lanes) = (self.shape.rows(), self.shape.vector(), self.shape.lanes());
+        for (column, polynomial) in polynomials.chunks_exact(params.ring_degree).enumerate() {
+            let cross = usize::from(column != component);
+            let first = ((step * self.shape.levels() + level) * 2 + cross) * rows * lanes;
+            let beats = self.words[first..][..rows * lanes].chunks_exact_mut(lanes);
+            for (beat, words) in beats.zip(polynomial.chunks_exact(vector)) {
+                beat[column * vector..][..vector].copy_from_slice(words);
+            }
+        }
+    }
+
+    /// The key that a seeded key stands for.
+    ///
+    /// # Errors
+    /// [`EngineError::NotCanonical`].
+    pub fn expand(shape: Shape, bytes: &[u8]) -> Result<BootstrappingKey, EngineError> {
+        match shape.params.modulus {
+            ModulusKind::Torus32 => expand::<Torus32>(shape, bytes),
+            ModulusKind::Goldilocks => expand::<Goldilocks>(shape, bytes),
+        }
+    }
+}
+
+/// Rows that are expanded at once.
+const ROWS_AT_ONCE: usize = 64;
+
+fn expand<M: Modulus>(shape: Shape, bytes: &[u8]) -> Result<BootstrappingKey, EngineError> {
+    let params = shape.params;
+    let degree = params.ring_degree;
+    let (seed, bodies) = split_seed(bytes);
+    let bodies: Vec<M::Word> = bytemuck::pod_collect_to_vec(bodies);
+    if let Some(index) = bodies.iter().position(|word| !M::is_canonical(*word)) {
+        return Err(EngineError::NotCanonical { index });
+    }
+    let plan = NttPlan::new(degree).map_err(|error| EngineError::Unsupported(error.to_string()))?;
+    let scale = goldilocks::inv(degree as u64);
+    let mut key = BootstrappingKey::new(shape);
+    let mut first = 0;
+    for batch in bodies.chunks(ROWS_AT_ONCE * degree) {
+        let rows: Vec<Vec<u64>> = batch
+            .par_chunks_exact(degree)
+            .enumerate()
+            .map(|(index, body)| {
+                let mut row = vec![M::Word::default(); params.trlwe_words()];
+                let (mask, row_body) = row.split_at_mut(degree);
+                seed.expand_row::<M>((first + index) as u64, mask);
+                row_body.copy_from_slice(body);
+                let mut lifted: Vec<u64> = row
+                    .iter()
+                    .map(|word| goldilocks::mul(M::to_goldilocks(*word), scale))
+                    .collect();
+                for polynomial in lifted.chunks_exact_mut(degree) {
+                    plan.forward(polynomial);
+                }
+                lifted
+            })
+            .collect();
+        for row in rows {
+            key.lay(first, &row);
+            first += 1;
+        }
+    }
+    Ok(key)
+}
+
+/// The seed and what follows it, of a seeded key's bytes.
+fn split_seed(bytes: &[u8]) -> (MaskSeed, &[u8]) {
+    let (seed, rest) = bytes.split_at(SEED_BYTES);
+    let mut array = [0; SEED_BYTES];
+    array.copy_from_slice(seed);
+    (MaskSeed::from_bytes(array), rest)
+}
+
+/// Lays out a key-switching key, whose samples come in the order of Table 3: two words of 32 bits in one of the memory.
+#[must_use]
+pub fn switching_key_to_memory(shape: Shape, samples: &[u32]) -> Vec<u64> {
+    let params = shape.params;
+    let (degree, levels) = (params.ring_degree, params.key_switch.levels);
+    let sample_words = params.tlwe_words();
+    let row_words = shape.tlwe_rows() * shape.lanes();
+    let mut words = vec![0u64; shape.switch_beats() * shape.lanes()];
+    bytemuck::cast_slice_mut::<u64, u32>(&mut words)
+        .par_chunks_exact_mut(levels * row_words)
+        .enumerate()
+        .for_each(|(coefficient, rows)| {
+            let index = (degree - coefficient) % degree;
+            let samples = samples[index * levels * sample_words..].chunks_exact(sample_words);
+            for (row, sample) in rows.chunks_exact_mut(row_words).zip(samples) {
+                row[..sample_words].copy_from_slice(sample);
+            }
+        });
+    words
+}
+
+/// All samples of a seeded key-switching key.
+#[must_use]
+pub fn expand_switching_key(params: &ParamSet, bytes: &[u8]) -> Vec<u32> {
+    let (seed, bodies) = split_seed(bytes);
+    let bodies: Vec<u32> = bytemuck::pod_collect_to_vec(bodies);
+    let mut samples = vec![0; bodies.len() * params.tlwe_words()];
+    samples
+        .par_chunks_exact_mut(params.tlwe_words())
+        .zip(&bodies)
+        .enumerate()
+        .for_each(|(index, (sample, body))| {
+            let (mask, last) = sample.split_at_mut(params.lwe_dimension);
+            seed.expand_sample(index as u64, mask);
+            last[0] = *body;
+        });
+    samples
+}
+
+/// What a gadget's digits need added: half of every digit's range, and half a unit of the last digit, on the torus in units of 2^-64.
+#[must_use]
+pub fn digit_offset(modulus: ModulusKind, gadget: Gadget) -> u64 {
+    let bits = 8 * modulus.word_bytes() as u32;
+    let used = gadget.log2_base * gadget.levels as u32;
+    let mut offset = (1..=gadget.levels as u32).fold(0u64, |sum, level| {
+        sum | 1 << (63 - gadget.log2_base * (level - 1))
+    });
+    if used < bits {
+        offset |= 1 << (63 - used);
+    }
+    offset
+}

@@ -1,0 +1,337 @@
+//! `toroid core`: the SystemVerilog cores, listed, written, tested and synthesized.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use toroid_cosim::core::synthesis::{Device, Resources, synthesize};
+use toroid_cosim::core::{CORES, Core, CoreError, Values, find, package};
+
+use crate::output::{Output, usage};
+use crate::progress::Steps;
+
+/// Arguments of `toroid core`.
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// List the cores with their parameters and cycle counts.
+    List,
+    /// Write a core into a folder: sources, ROMs, a testbench that checks itself, a FuseSoC file, a README.
+    #[command(
+        after_help = "Example:\n  toroid core make butterfly_integrated --param TILE_A=18 --param TILE_B=18 --out butterfly"
+    )]
+    Make(MakeArgs),
+    /// Simulate a core and hold it against the library.
+    #[command(
+        after_help = "Examples:\n  toroid core test goldilocks_mul\n  toroid core test butterfly_integrated --vectors 100000 --seed 7 --waves butterfly.vcd"
+    )]
+    Test(TestArgs),
+    /// Synthesize a core and count what it takes.
+    #[command(
+        after_help = "Examples:\n  toroid core synth butterfly_integrated\n  toroid core synth goldilocks_mul --param TILE_A=18 --param TILE_B=18 --device ecp5"
+    )]
+    Synth(SynthArgs),
+}
+
+/// Which core.
+#[derive(clap::Args)]
+pub struct Chosen {
+    /// A core that `toroid core list` names.
+    name: String,
+    /// A parameter's value; may be repeated.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_param)]
+    param: Vec<(String, u64)>,
+}
+
+/// Arguments of `toroid core make`.
+#[derive(clap::Args)]
+pub struct MakeArgs {
+    #[command(flatten)]
+    core: Chosen,
+    /// Folder to write, which must be empty or not there.
+    #[arg(long, short)]
+    out: PathBuf,
+    /// Replace files of the core in a folder that is not empty.
+    #[arg(long)]
+    force: bool,
+    /// Vectors of the testbench, at least; extreme ones always are among them.
+    #[arg(long, default_value_t = 1000)]
+    vectors: usize,
+    /// Seed of the random vectors.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Arguments of `toroid core test`.
+#[derive(clap::Args)]
+pub struct TestArgs {
+    #[command(flatten)]
+    core: Chosen,
+    /// Write waveforms (VCD) to this file.
+    #[arg(long, value_name = "FILE")]
+    waves: Option<PathBuf>,
+    /// Vectors, at least; extreme ones always are among them.
+    #[arg(long, default_value_t = 10_000)]
+    vectors: usize,
+    /// Seed of the random vectors, stalls and initial contents of registers.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Arguments of `toroid core synth`.
+#[derive(clap::Args)]
+pub struct SynthArgs {
+    #[command(flatten)]
+    core: Chosen,
+    /// What the core is mapped to: xc7 (Xilinx 7 series) or ecp5 (Lattice ECP5-85, with a clock rate).
+    #[arg(long, value_enum, default_value_t = DeviceName::Xc7)]
+    device: DeviceName,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum DeviceName {
+    Xc7,
+    Ecp5,
+}
+
+fn parse_param(text: &str) -> Result<(String, u64), String> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or("expected NAME=VALUE, for example TILE_A=18")?;
+    let number = match value.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => value.parse(),
+    };
+    match number {
+        Ok(number) => Ok((name.to_owned(), number)),
+        Err(_) => Err(format!(
+            "{value:?} is no number: expected decimal digits, or hexadecimal ones behind 0x"
+        )),
+    }
+}
+
+fn refused(error: CoreError) -> anyhow::Error {
+    match error.is_usage() {
+        true => usage(error.to_string()),
+        false => error.into(),
+    }
+}
+
+impl Chosen {
+    fn find(&self) -> anyhow::Result<(&'static dyn Core, Values)> {
+        let core = find(&self.name).map_err(refused)?;
+        let given = self
+            .param
+            .iter()
+            .map(|(name, value)| (name.as_str(), *value));
+        let values = Values::new(core, given).map_err(refused)?;
+        Ok((core, values))
+    }
+}
+
+fn parameters(values: &Values) -> Value {
+    values
+        .iter()
+        .map(|(name, value)| (name.to_owned(), json!(value)))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+/// The values as people read them behind the name of the core.
+fn shown(core: &dyn Core, values: &Values) -> String {
+    let list: Vec<String> = values
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    match list.is_empty() {
+        true => core.name().to_owned(),
+        false => format!("{} ({})", core.name(), list.join(", ")),
+    }
+}
+
+fn list(output: &Output) -> anyhow::Result<()> {
+    let mut rows = Vec::new();
+    let mut text = String::new();
+    for core in CORES {
+        let values = Values::new(*core, []).map_err(refused)?;
+        let cycles = core.cycles(&values);
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text += &format!("{:<22} {}", core.name(), core.summary());
+        for parameter in core.parameters() {
+            let range = format!("{}..{}", parameter.range.start(), parameter.range.end());
+            text += &format!(
+                "\n  {:<20} {:>8} in {:<10} {}",
+                parameter.name, parameter.default, range, parameter.doc
+            );
+        }
+        for cycles in &cycles {
+            text += &format!(
+                "\n  {:<20} {:>8} = {}",
+                cycles.what, cycles.cycles, cycles.formula
+            );
+        }
+        let parameters: Vec<Value> = core
+            .parameters()
+            .iter()
+            .map(|parameter| {
+                json!({
+                    "name": parameter.name,
+                    "doc": parameter.doc,
+                    "default": parameter.default,
+                    "min": parameter.range.start(),
+                    "max": parameter.range.end(),
+                })
+            })
+            .collect();
+        let cycles: Vec<Value> = cycles
+            .iter()
+            .map(|cycles| json!({ "what": cycles.what, "formula": cycles.formula, "cycles": cycles.cycles }))
+            .collect();
+        rows.push(json!({
+            "name": core.name(),
+            "summary": core.summary(),
+            "parameters": parameters,
+            "cycles": cycles,
+        }));
+    }
+    output.result(&json!({ "cores": rows }), || text)
+}
+
+fn make(args: &MakeArgs, output: &Output) -> anyhow::Result<()> {
+    let (core, values) = args.core.find()?;
+    let files = package::files(core, &values, args.vectors, args.seed).map_err(refused)?;
+    package::write(&files, &args.out, args.force)?;
+    let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+    let folder = args.out.display().to_string();
+    let value = json!({ "core": core.name(), "parameters": parameters(&values), "folder": folder, "files": names });
+    output.result(&value, || {
+        format!(
+            "{folder}: {}, {} files; README.md says how to run its testbench",
+            shown(core, &values),
+            files.len()
+        )
+    })
+}
+
+fn test(args: &TestArgs, output: &Output) -> anyhow::Result<()> {
+    let (core, values) = args.core.find()?;
+    let steps = Steps::new(output);
+    let tested = toroid_cosim::core::test(
+        core,
+        &values,
+        args.vectors,
+        args.seed,
+        args.waves.as_deref(),
+        &steps,
+    );
+    steps.finish();
+    let outcome = tested.map_err(refused)?;
+    let cycles = core.cycles(&values);
+    let what = cycles.first().map_or("cycles", |cycles| cycles.what);
+    let formula = cycles.first().map_or("", |cycles| cycles.formula);
+    anyhow::ensure!(
+        outcome.measured == outcome.expected,
+        "{}: the results are right, but {what} is {} cycles, where {formula} says {}",
+        shown(core, &values),
+        outcome.measured,
+        outcome.expected
+    );
+    let value = json!({
+        "core": core.name(),
+        "parameters": parameters(&values),
+        "compared": outcome.compared,
+        "simulated_cycles": outcome.simulated,
+        "what": what,
+        "cycles": outcome.measured,
+        "expected_cycles": outcome.expected,
+        "formula": formula,
+    });
+    output.result(&value, || {
+        format!(
+            "{}: {} results equal to the library's, in {} cycles\n{what} {} = {formula}",
+            shown(core, &values),
+            outcome.compared,
+            outcome.simulated,
+            outcome.measured
+        )
+    })
+}
+
+fn synth(args: &SynthArgs, output: &Output) -> anyhow::Result<()> {
+    let (core, values) = args.core.find()?;
+    let device = match args.device {
+        DeviceName::Xc7 => Device::Xc7,
+        DeviceName::Ecp5 => Device::Ecp5,
+    };
+    let steps = Steps::new(output);
+    let synthesized = synthesize(core, &values, device, &steps);
+    steps.finish();
+    let found = synthesized.map_err(refused)?;
+    let Resources {
+        lut,
+        ff,
+        lutram,
+        dsp,
+        ramb18,
+        ramb36,
+        fmax_mhz,
+    } = found;
+    let paper = core.paper();
+    let value = json!({
+        "core": core.name(),
+        "parameters": parameters(&values),
+        "device": device.name(),
+        "lut": lut,
+        "ff": ff,
+        "lutram": lutram,
+        "dsp": dsp,
+        "ramb18": ramb18,
+        "ramb36": ramb36,
+        "fmax_mhz": fmax_mhz,
+        "paper": paper.map(|paper| json!({
+            "source": paper.source,
+            "lut": paper.lut,
+            "ff": paper.ff,
+            "dsp": paper.dsp,
+            "ramb36": paper.ramb36,
+        })),
+    });
+    output.result(&value, || {
+        let mut text = format!(
+            "{}, {}, Yosys 0.70\n{:<12} {:>9} {:>9} {:>8} {:>6} {:>8} {:>8}",
+            shown(core, &values),
+            device.name(),
+            "",
+            "LUT",
+            "FF",
+            "LUT RAM",
+            "DSP",
+            "RAMB18",
+            "RAMB36"
+        );
+        text += &format!(
+            "\n{:<12} {lut:>9} {ff:>9} {lutram:>8} {dsp:>6} {ramb18:>8} {ramb36:>8}",
+            "this core"
+        );
+        if let Some(paper) = paper {
+            text += &format!(
+                "\n{:<12} {:>9} {:>9} {:>8} {:>6} {:>8} {:>8}  {}",
+                "paper", paper.lut, paper.ff, "", paper.dsp, "", paper.ramb36, paper.source
+            );
+        }
+        if let Some(rate) = fmax_mhz {
+            text += &format!("\n{rate} MHz after place and route out of context");
+        }
+        text
+    })
+}
+
+/// Runs `toroid core`.
+pub fn run(command: &Command, output: &Output) -> anyhow::Result<()> {
+    match command {
+        Command::List => list(output),
+        Command::Make(args) => make(args, output),
+        Command::Test(args) => test(args, output),
+        Command::Synth(args) => synth(args, output),
+    }
+}
