@@ -5,7 +5,7 @@ Each proof is a combinational module that instantiates a unit of hw/lib and asse
 writes it as SMT-LIB; Z3 and Bitwuzla must both answer `unsat`: no input breaks an assertion. The self-tests hand a unit
 a wrong constant, and both solvers must then find an input (`sat`).
 
-Needs the packages of requirements.txt. Exit status: 0 if every answer is the expected one, else 1.
+Needs pyosys, z3-solver and bitwuzla (hw/tools/requirements.txt). Exit status: 0 if every answer is the expected one, else 1.
 """
 
 import argparse
