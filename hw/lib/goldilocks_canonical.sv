@@ -1,4 +1,5 @@
-// goldilocks_canonical: r = t modulo q = 2^64 - 2^32 + 1, for LOW * q - 2^34 < t < HIGH * q + 2^34; combinational.
+// goldilocks_canonical: r = t modulo q = 2^64 - 2^32 + 1, for t > LOW * q (t > -2^34 where LOW = 0) and
+// t < HIGH * q + 2^34; combinational.
 //
 // t = c * 2^64 + v, so t is congruent to v + c * (2^32 - 1), and at most one q more or less is needed to reach [0, q):
 // r = v + k * (2^32 - 1) with k = c or its neighbour away from zero. One adder of 64 bits; the choice of k looks at v

@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Prove the arithmetic of hw/lib with two solvers.
+
+Each proof is a combinational module that instantiates a unit of hw/lib and asserts its specification. Yosys (pyosys)
+writes it as SMT-LIB; Z3 and Bitwuzla must both answer `unsat`: no input breaks an assertion. The self-tests hand a unit
+a wrong constant, and both solvers must then find an input (`sat`).
+
+Needs pyosys, z3-solver and bitwuzla (hw/tools/requirements.txt). Exit status: 0 if every answer is the expected one, else 1.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+LIB = HERE.parent / "lib"
+SOLVERS = ("z3", "bitwuzla")
+TIME_LIMIT = 120  # seconds for one proof and solver
+
+# name: (module, parameters, expected answer)
+PROOFS = {
+    "mod_add_goldilocks": ("mod_add_proof", {}, "unsat"),
+    "mod_add_28": ("mod_add_proof", {"WIDTH": 28, "Q": "64'hfff0001"}, "unsat"),
+    "mod_add_14": ("mod_add_proof", {"WIDTH": 14, "Q": "64'd12289"}, "unsat"),
+    "goldilocks_fold_128": ("goldilocks_fold_proof", {"WIDTH": 128}, "unsat"),
+    "goldilocks_fold_130": ("goldilocks_fold_proof", {"WIDTH": 130}, "unsat"),
+    "goldilocks_canonical_product": ("goldilocks_canonical_proof", {"LOW": 0, "HIGH": 2}, "unsat"),
+    "goldilocks_canonical_sum": ("goldilocks_canonical_proof", {"LOW": 0, "HIGH": 3}, "unsat"),
+    "goldilocks_canonical_difference": ("goldilocks_canonical_proof", {"LOW": -2, "HIGH": 2}, "unsat"),
+    "goldilocks_canonical_widest": ("goldilocks_canonical_proof", {"LOW": -3, "HIGH": 3}, "unsat"),
+    "goldilocks_butterfly": ("goldilocks_butterfly_proof", {}, "unsat"),
+    **{
+        f"solinas_{i}_{j}": ("solinas_proof", {"I": i, "J": j}, "unsat")
+        for i, j in ((14, 10), (14, 12), (17, 16), (28, 16), (32, 20), (32, 30), (43, 41), (64, 32), (64, 40))
+    },
+    "montgomery_64_word_17": ("montgomery_proof", {"WIDTH": 64, "WORD": 17}, "unsat"),
+    "montgomery_64_word_12": ("montgomery_proof", {"WIDTH": 64, "WORD": 12}, "unsat"),
+    "montgomery_28_word_16": ("montgomery_proof", {"WIDTH": 28, "WORD": 16, "Q": "64'hfff0001"}, "unsat"),
+    "barrett_10_full": ("barrett_proof", {"Q": "64'd769", "FULL": 1}, "unsat"),
+    "barrett_61": ("barrett_proof", {"Q": "64'd2305843009213693951"}, "unsat"),
+    "barrett_64": ("barrett_proof", {}, "unsat"),
+    "self_test_mod_add": ("mod_add_proof", {"Q_USED": "64'hffffffff00000003"}, "sat"),
+    "self_test_goldilocks_canonical": ("goldilocks_canonical_proof", {"HIGH": 2, "HIGH_USED": 1}, "sat"),
+    "self_test_solinas": ("solinas_proof", {"I": 28, "J": 16, "J_USED": 15}, "sat"),
+    "self_test_montgomery": ("montgomery_proof", {"WORD": 17, "WORD_USED": 16}, "sat"),
+    "self_test_barrett": ("barrett_proof", {"MULTIPLES_USED": 1}, "sat"),
+}
+
+
+def export(name, path):
+    """Write the negation of a proof's assertions as SMT-LIB."""
+    from pyosys import libyosys
+
+    module, parameters, _ = PROOFS[name]
+    sources = [LIB / "toroid_pkg.sv", *sorted(f for f in LIB.glob("*.sv") if not f.name.endswith("_pkg.sv"))]
+    sources.append(HERE / f"{module}.sv")
+    settings = " ".join(f"-G {key}={value}" for key, value in parameters.items())
+    design = libyosys.Design()
+    body = path.with_suffix(".body")
+    for command in (
+        f"read_slang --top {module} {settings} {' '.join(map(str, sources))}",
+        f"prep -top {module} -flatten",
+        "async2sync",
+        "chformal -lower",
+        "opt_clean",
+        f"write_smt2 -stbv {body}",
+    ):
+        libyosys.run_pass(f"tee -q -a {path.with_suffix('.log')} {command}", design)
+    text = body.read_text()
+    if "yosys-smt2-assert" not in text:
+        raise SystemExit(f"{name}: Yosys has dropped the assertions")
+    path.write_text(
+        f"(set-logic QF_BV)\n{text}\n(declare-const s |{module}_s|)\n(assert (|{module}_u| s))\n"
+    )
+
+
+def ask(solver, text):
+    """The answer of one solver to one SMT-LIB script."""
+    if solver == "z3":
+        import z3
+
+        instance = z3.SolverFor("QF_BV")
+        instance.from_string(text)
+        return str(instance.check())
+    import bitwuzla
+
+    manager = bitwuzla.TermManager()
+    parser = bitwuzla.Parser(manager, bitwuzla.Options())
+    parser.parse(text, True, False)
+    return str(parser.bitwuzla().check_sat()).rsplit(".", 1)[-1].lower()
+
+
+def solve(solver, path):
+    """Print the answer of one solver: `unsat` if no assertion of the script can be broken."""
+    text = pathlib.Path(path).read_text()
+    assertions = re.findall(r"\(define-fun (\|\S+_a \d+\|)", text)
+    if not assertions:
+        raise SystemExit(f"{path}: no assertions")
+    for assertion in assertions:
+        answer = ask(solver, f"{text}(assert (not ({assertion} s)))\n")
+        if answer != "unsat":
+            break
+    print(answer)
+
+
+def child(*arguments):
+    """Run this file in a process of its own and return the last line it prints, or what went wrong."""
+    command = [sys.executable, __file__, *map(str, arguments)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, check=False)
+    except subprocess.TimeoutExpired:
+        return "timeout"
+    if done.returncode:
+        return (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+    return (done.stdout.strip().splitlines() or [""])[-1]
+
+
+def prove(name, folder):
+    """Run one proof through both solvers; returns its lines and whether the answers are the expected ones."""
+    path = folder / f"{name}.smt2"
+    failure = child("--export", name, path) if not path.exists() else ""
+    if not path.exists():
+        return [f"{name:34} export failed: {failure}"], False
+    expected = PROOFS[name][2]
+    lines, good = [], True
+    for solver in SOLVERS:
+        start = time.monotonic()
+        answer = child("--solve", solver, path)
+        seconds = time.monotonic() - start
+        good &= answer == expected
+        note = "" if answer == expected else f"   FAILED, expected {expected}"
+        lines.append(f"{name:34} {solver:9} {answer:6} {seconds:7.2f} s{note}")
+    return lines, good
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true", help="list the proofs and do nothing else")
+    parser.add_argument("--only", metavar="NAME", action="append", help="run this proof (may be repeated)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="proofs at a time (default: all CPUs)")
+    parser.add_argument("--export", nargs=2, metavar=("NAME", "FILE"), help="write one proof as SMT-LIB")
+    parser.add_argument("--solve", nargs=2, metavar=("SOLVER", "FILE"), help="run one solver on an SMT-LIB file")
+    options = parser.parse_args()
+    for name in [*(options.only or []), *(options.export or [])[:1]]:
+        if name not in PROOFS:
+            parser.error(f"there is no proof {name}; --list names them")
+    if options.solve and options.solve[0] not in SOLVERS:
+        parser.error(f"there is no solver {options.solve[0]}: {' or '.join(SOLVERS)}")
+    if options.list:
+        for name, (module, parameters, expected) in PROOFS.items():
+            settings = " ".join(f"{key}={value}" for key, value in parameters.items())
+            print(f"{name:34} {expected:6} {module} {settings}")
+        return 0
+    if options.export:
+        export(options.export[0], pathlib.Path(options.export[1]))
+        return 0
+    if options.solve:
+        solve(*options.solve)
+        return 0
+
+    start = time.monotonic()
+    good = True
+    names = options.only or list(PROOFS)
+    with tempfile.TemporaryDirectory() as folder:
+        with concurrent.futures.ThreadPoolExecutor(max(1, options.jobs)) as pool:
+            for lines, right in pool.map(lambda name: prove(name, pathlib.Path(folder)), names):
+                print("\n".join(lines), flush=True)
+                good &= right
+    print(f"{len(names)} proofs, {time.monotonic() - start:.1f} s: {'all as expected' if good else 'FAILED'}")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
