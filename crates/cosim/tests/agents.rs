@@ -155,8 +155,7 @@ module copier #(
     parameter int WIDTH = 64,
     parameter int LENGTH = 8,
     parameter int COUNT = 4,
-    localparam int BYTES = LENGTH * WIDTH / 8,
-    localparam int LAST = 4096 - WIDTH / 8
+    localparam int BYTES = LENGTH * WIDTH / 8
 ) (
     input  logic                  clk_i,
     input  logic [2:0]            mode_i,
@@ -189,12 +188,12 @@ module copier #(
     int reads_q, writes_q, responses_q, beat_q;
     assign done[p] = responses_q >= COUNT;
     assign m_axi_arvalid_o[p] = rst_ni && reads_q < COUNT;
-    assign m_axi_araddr_o[p] = 40'((reads_q * 2 + p) * BYTES + (mode_i == 1 ? 4 : mode_i == 2 ? LAST : 0));
+    assign m_axi_araddr_o[p] = 40'((reads_q * 2 + p) * BYTES) + 40'((mode_i == 1 ? 4 : mode_i == 2 ? 4088 : 0));
     assign m_axi_arlen_o[p] = 8'(LENGTH - 1);
     assign m_axi_arsize_o[p] = 3'($clog2(BYTES / LENGTH)) - (mode_i == 3 ? 3'd1 : 3'd0);
     assign m_axi_arburst_o[p] = mode_i == 4 ? 2'd0 : 2'd1;
     assign m_axi_awvalid_o[p] = rst_ni && writes_q < COUNT;
-    assign m_axi_awaddr_o[p] = 40'((mode_i == 5 ? 0 : 1 << 20) + (writes_q * 2 + p) * BYTES);
+    assign m_axi_awaddr_o[p] = 40'((mode_i == 5 ? 0 : 1 << 20)) + 40'((writes_q * 2 + p) * BYTES);
     assign m_axi_awlen_o[p] = 8'(LENGTH - 1);
     assign m_axi_wvalid_o[p] = m_axi_rvalid_i[p];
     assign m_axi_rready_o[p] = m_axi_wready_i[p];

@@ -1,9 +1,11 @@
 //! The cores against the library, and the folders that are made of them.
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
+use tempfile::TempDir;
 use toroid_cosim::core::vectors::{Outcome, Streams, Vectors};
 use toroid_cosim::core::{Core, CoreError, Cycles, Parameter, Values, find, package, test};
 use toroid_cosim::model::{Design, Model, Options};
@@ -201,25 +203,12 @@ fn cores_with_streams_run_at_full_speed_and_with_stalls() {
     }
 }
 
-/// Compiles a folder's testbench as `verilator --binary --timing` does.
-fn simulate(folder: &Path, top: &str, sources: &[String]) -> Command {
+/// A call of the compiler for what Verilator makes of testbenches.
+fn compiler() -> Command {
     let toolchain = Toolchain::find(&()).unwrap();
-    let status = toolchain
-        .verilator
-        .command()
-        .current_dir(folder)
-        .args([
-            "--cc", "--main", "--exe", "--timing", "--quiet", "-Mdir", "obj_dir", "--prefix", "Vtb",
-        ])
-        .args(["--top-module", top])
-        .args(sources)
-        .status()
-        .unwrap();
-    assert!(status.success());
     let include = toolchain.verilator.root.join("include");
     let mut compile = toolchain.compiler.command();
     compile
-        .current_dir(folder)
         .args([
             "-std=gnu++20",
             "-w",
@@ -227,36 +216,81 @@ fn simulate(folder: &Path, top: &str, sources: &[String]) -> Command {
             "-DVM_TRACE=0",
             "-DVM_COVERAGE=0",
             "-DVM_SC=0",
-            "-DVM_TIMING=1",
         ])
         .args([
             "-DVM_TRACE_VCD=0",
             "-DVM_TRACE_FST=0",
             "-DVM_TRACE_SAIF=0",
             "-DVERILATOR=1",
-            "-pthread",
         ])
-        .arg("-I")
+        .args(["-DVM_TIMING=1", "-pthread", "-I"])
         .arg(&include)
         .arg("-I")
-        .arg(include.join("vltstd"))
-        .args(["-I", "obj_dir", "-o", "simulation"]);
+        .arg(include.join("vltstd"));
     if !toolchain.compiler.version().contains("clang") {
         compile.arg("-fcoroutines");
     }
+    compile
+}
+
+/// The objects of the run-time of testbenches, made once for all tests.
+fn runtime() -> &'static [PathBuf] {
+    static MADE: OnceLock<(TempDir, Vec<PathBuf>)> = OnceLock::new();
+    let (_, objects) = MADE.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let include = Toolchain::find(&()).unwrap().verilator.root.join("include");
+        let names = ["verilated", "verilated_threads", "verilated_timing"];
+        let mut calls = Vec::new();
+        let objects = names.map(|name| {
+            let object = folder.path().join(format!("{name}.o"));
+            let mut compile = compiler();
+            compile
+                .arg("-c")
+                .arg(include.join(format!("{name}.cpp")))
+                .arg("-o")
+                .arg(&object);
+            calls.push(compile.spawn().unwrap());
+            object
+        });
+        for mut call in calls {
+            assert!(call.wait().unwrap().success());
+        }
+        (folder, objects.to_vec())
+    });
+    objects
+}
+
+/// Compiles a folder's testbench as `verilator --binary --timing` does.
+fn simulate(folder: &Path, top: &str, sources: &[String]) -> Command {
+    let status = Toolchain::find(&())
+        .unwrap()
+        .verilator
+        .command()
+        .current_dir(folder)
+        .args([
+            "--cc", "--main", "--exe", "--timing", "--quiet", "-Mdir", "obj_dir",
+        ])
+        .args(["--prefix", "Vtb", "--top-module", top])
+        .args(sources)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let mut all = String::new();
     for entry in std::fs::read_dir(folder.join("obj_dir")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "cpp") {
-            compile.arg(path);
+            all += &format!(
+                "#include {:?}\n",
+                path.file_name().unwrap().to_str().unwrap()
+            );
         }
     }
-    for name in [
-        "verilated.cpp",
-        "verilated_threads.cpp",
-        "verilated_timing.cpp",
-    ] {
-        compile.arg(include.join(name));
-    }
+    std::fs::write(folder.join("obj_dir/all.cc"), all).unwrap();
+    let mut compile = compiler();
+    compile
+        .current_dir(folder)
+        .args(["-I", "obj_dir", "-o", "simulation", "obj_dir/all.cc"])
+        .args(runtime());
     assert!(compile.status().unwrap().success());
     let mut command = Command::new(folder.join("simulation"));
     command.current_dir(folder);

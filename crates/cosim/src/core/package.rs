@@ -130,7 +130,6 @@ fn pipeline_testbench(
         text,
         "// Feeds a row of vectors into {name} in every cycle and compares what leaves {latency} cycles later.\n\
          // Run in the folder above this file's. Ends with PASS, or with FAIL and the rows that differ.\n\
-         `timescale 1ns / 1ps\n\
          module {name}_tb;\n  localparam int ROWS = {rows};\n  localparam int LATENCY = {latency};\n\n  \
          logic clk = 1'b0;\n  always #5 clk = !clk;\n\n  logic [{high}:0] vectors[ROWS];",
         latency = pipeline.latency,
@@ -260,7 +259,6 @@ fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'stat
     let text = format!(
         "// Sends beats through {name}, first at full speed, then with gaps and stalls, and compares what leaves.\n\
          // Run in the folder above this file's. Ends with PASS, or with FAIL and the beats that differ.\n\
-         `timescale 1ns / 1ps\n\
          module {name}_tb;\n  localparam int SENT = {sent};\n  localparam int EXPECTED = {expected};\n  \
          localparam int LIMIT = {limit};\n\n  \
          logic clk = 1'b0;\n  always #5 clk = !clk;\n\n  \

@@ -69,15 +69,21 @@ impl BootstrapCycles {
 #[must_use]
 pub fn bootstrap(shape: Shape) -> BootstrapCycles {
     let params = shape.params;
-    let (rows, vector, lanes) = (shape.rows() as u64, shape.vector() as u64, shape.lanes() as u64);
+    let (rows, vector, lanes) = (
+        shape.rows() as u64,
+        shape.vector() as u64,
+        shape.lanes() as u64,
+    );
     let (tlwe_rows, words) = (shape.tlwe_rows() as u64, params.tlwe_words() as u64);
     let levels = params.key_switch.levels as u64;
     // A row is fed and its words are taken one by one.
     let feeds = words.div_ceil(lanes);
-    let start = 4 + (tlwe_rows + DRAIN) + feeds * (DRAIN + 1) + words + (rows + DRAIN) + (rows + 1 + DRAIN);
+    let start =
+        4 + (tlwe_rows + DRAIN) + feeds * (DRAIN + 1) + words + (rows + DRAIN) + (rows + 1 + DRAIN);
     // Three cycles prepare a word, one a digit; the rows of a digit take longer where there are more of them.
     let digits = levels * tlwe_rows.max(2);
-    let switch = rows * (vector * digits + ROW_FEED) + (3 * shape.switch_sets() as u64 + 3) * (tlwe_rows + DRAIN);
+    let switch = rows * (vector * digits + ROW_FEED)
+        + (3 * shape.switch_sets() as u64 + 3) * (tlwe_rows + DRAIN);
     BootstrapCycles {
         steps: step(shape),
         count: params.lwe_dimension as u64,
