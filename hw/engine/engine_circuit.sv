@@ -44,8 +44,8 @@ module engine_circuit
   logic [63:0] lane[LANES];
   logic [63:0] upper[VECTOR];
   logic [63:0] rotated[VECTOR];
-  logic [VECTOR-1:0] rotated_negative, digit_negative;
-  logic [31:0] digit[VECTOR];
+  logic [VECTOR-1:0] rotated_negative;
+  logic [63:0] digit[VECTOR];
 
   always_comb for (int index = 0; index < VECTOR; index++) upper[index] = lane[VECTOR+index];
   assign cross_o = upper;
@@ -62,11 +62,8 @@ module engine_circuit
       .negative_o(rotated_negative)
   );
 
-  logic [31:0] digit_mask_q, digit_half_q;
-  always_ff @(posedge clk_i) begin
-    digit_mask_q <= (32'b1 << gadget_i.log2_base) - 32'b1;
-    digit_half_q <= (32'b1 << gadget_i.log2_base) >> 1;
-  end
+  logic [31:0] digit_half_q;
+  always_ff @(posedge clk_i) digit_half_q <= (32'b1 << gadget_i.log2_base) >> 1;
 
   for (genvar index = 0; index < VECTOR; index++) begin : gen_digit
     digit_unit i_digit (
@@ -74,11 +71,9 @@ module engine_circuit
         .goldilocks_i,
         .offset_i(gadget_i.offset),
         .shift_i(digit_shift_i),
-        .mask_i(digit_mask_q),
         .half_i(digit_half_q),
         .word_i(upper[index]),
-        .magnitude_o(digit[index]),
-        .negative_o(digit_negative[index])
+        .digit_o(digit[index])
     );
   end
 
@@ -111,7 +106,7 @@ module engine_circuit
         case (vector.u)
           U_CROSS: b_q[index] <= cross_i[index];
           U_ROTATED: b_q[index] <= rotated[index];
-          U_DIGIT: b_q[index] <= 64'(digit[index]);
+          U_DIGIT: b_q[index] <= digit[index];
           U_STREAM: b_q[index] <= stream_i[index];
           U_HALF_STREAM: b_q[index] <= 64'(half_stream_i[index]);
           U_BODY: b_q[index] <= body_i;
@@ -119,10 +114,7 @@ module engine_circuit
         endcase
         case (vector.w)
           W_STREAM: w_q[index] <= stream_i[index];
-          W_SIGN: begin
-            if (vector.u == U_DIGIT ? digit_negative[index] : rotated_negative[index]) w_q[index] <= P - 64'd1;
-            else w_q[index] <= 64'd1;
-          end
+          W_SIGN: w_q[index] <= rotated_negative[index] ? P - 64'd1 : 64'd1;
           W_SELECT: w_q[index] <= 64'(vector.select && select_i[index]);
           default: w_q[index] <= vector.scalar;
         endcase

@@ -220,7 +220,6 @@ module engine_sequencer
       end
       DIGIT: begin
         op_o.u = U_DIGIT;
-        op_o.w = W_SIGN;
         op_o.slot_u = SLOT_DIFFERENCE;
         op_o.slot_result = SLOT_WORK;
       end

@@ -138,7 +138,7 @@ impl Core for ComputingEngine {
         vec![
             Cycles {
                 what: "CMux with l = 5",
-                formula: "(l + 1) (T + D) + 2 l (R + D) + (l + 3) (R + D) + 2, with T of a transform, R = 2 N / 2^LOG_LANES, D = 29",
+                formula: "(l + 1) (T + D) + 2 l (R + D) + (l + 3) (R + D) + 2, with T of a transform, R = 2 N / 2^LOG_LANES, D = 30",
                 cycles: formula::step(shape).total(),
             },
             Cycles {
