@@ -33,9 +33,9 @@ module digit_unit (
 
   always_ff @(posedge clk_i) begin
     // word·2^64/p is word + word·2^-32, rounded, to within one unit.
-    torus_q <= goldilocks_i ? word_i + 64'(word_i[63:32]) + 64'(word_i[31]) : {word_i[31:0], 32'b0};
-    field_q <= torus_q + offset_i;
+    torus_q   <= goldilocks_i ? word_i + 64'(word_i[63:32]) + 64'(word_i[31]) : {word_i[31:0], 32'b0};
+    field_q   <= torus_q + offset_i;
     shifted_q <= 32'(middle >> shift_i[1:0]);
-    digit_o <= {{31{negative}}, negative && digit == '0, digit};
+    digit_o   <= {{31{negative}}, negative && digit == '0, digit};
   end
 endmodule

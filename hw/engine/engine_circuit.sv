@@ -70,10 +70,10 @@ module engine_circuit
         .clk_i,
         .goldilocks_i,
         .offset_i(gadget_i.offset),
-        .shift_i(digit_shift_i),
-        .half_i(digit_half_q),
-        .word_i(upper[index]),
-        .digit_o(digit[index])
+        .shift_i (digit_shift_i),
+        .half_i  (digit_half_q),
+        .word_i  (upper[index]),
+        .digit_o (digit[index])
     );
   end
 
@@ -81,6 +81,10 @@ module engine_circuit
   assign late = late_beat_q[LATE-1].valid;
   assign operand_beat = late ? late_beat_q[LATE-1] : beat;
   assign vector = late ? late_vector_i : vector_i;
+
+  // Of what goes with a row, these are used before.
+  logic unused;
+  assign unused = &{vector.sink, vector.negative, vector.half};
 
   logic operand_valid;
   logic inverse_q;
@@ -114,9 +118,9 @@ module engine_circuit
         endcase
         case (vector.w)
           W_STREAM: w_q[index] <= stream_i[index];
-          W_SIGN: w_q[index] <= rotated_negative[index] ? P - 64'd1 : 64'd1;
+          W_SIGN:   w_q[index] <= rotated_negative[index] ? P - 64'd1 : 64'd1;
           W_SELECT: w_q[index] <= 64'(vector.select && select_i[index]);
-          default: w_q[index] <= vector.scalar;
+          default:  w_q[index] <= vector.scalar;
         endcase
       end
     end
@@ -142,8 +146,8 @@ module engine_circuit
   // Results. What is above p/2 stands for a negative number, and p = 1 modulo 2^32.
   typedef struct packed {
     beat_t beat;
-    logic minus;
-    logic torus32;
+    logic  minus;
+    logic  torus32;
   } result_t;
   result_t result_q[BUTTERFLY+1];
   logic torus32_q;
@@ -174,7 +178,7 @@ module engine_circuit
     if (!rst_ni) begin
       for (int stage = 0; stage <= BUTTERFLY; stage++) result_q[stage].beat.valid <= 1'b0;
       chosen_beat_q.valid <= 1'b0;
-      write_beat_q.valid <= 1'b0;
+      write_beat_q.valid  <= 1'b0;
     end
   end
 

@@ -28,8 +28,8 @@ package engine_pkg;
   typedef enum logic [1:0] {
     W_SCALAR,
     W_STREAM,
-    W_SIGN,  // 1 or p - 1: the sign of the rotation
-    W_SELECT  // 1 at the body of a TLWE sample, 0 at its mask
+    W_SIGN,    // 1 or p - 1: the sign of the rotation
+    W_SELECT   // 1 at the body of a TLWE sample, 0 at its mask
   } w_source_e;
 
   typedef enum logic [1:0] {

@@ -39,11 +39,14 @@ module row_rotator #(
       case (shift[2*pair+:2])
         2'd0: ;
         2'd1:
-        for (int lane = 0; lane < LANES; lane++) turned[pair*STAGES/PAIRS][lane] = from[(lane+LANES-(1<<2*pair)%LANES)%LANES];
+        for (int lane = 0; lane < LANES; lane++)
+        turned[pair*STAGES/PAIRS][lane] = from[(lane+LANES-(1<<2*pair)%LANES)%LANES];
         2'd2:
-        for (int lane = 0; lane < LANES; lane++) turned[pair*STAGES/PAIRS][lane] = from[(lane+LANES-(2<<2*pair)%LANES)%LANES];
+        for (int lane = 0; lane < LANES; lane++)
+        turned[pair*STAGES/PAIRS][lane] = from[(lane+LANES-(2<<2*pair)%LANES)%LANES];
         2'd3:
-        for (int lane = 0; lane < LANES; lane++) turned[pair*STAGES/PAIRS][lane] = from[(lane+LANES-(3<<2*pair)%LANES)%LANES];
+        for (int lane = 0; lane < LANES; lane++)
+        turned[pair*STAGES/PAIRS][lane] = from[(lane+LANES-(3<<2*pair)%LANES)%LANES];
       endcase
     end
   end

@@ -59,8 +59,8 @@ module xor_network #(
   end
 
   always_ff @(posedge clk_i) begin
-    key_q <= key;
+    key_q   <= key;
     front_q <= front;
-    lane_o <= back;
+    lane_o  <= back;
   end
 endmodule

@@ -54,16 +54,16 @@ module banked_lanes
   endfunction
 
   // A lane's number turned left.
-  function automatic int left(int lane, int bits);
-    return (lane << bits) % LANES | lane >> (LOG_LANES - bits);
+  function automatic int left(int number, int bits);
+    return (number << bits) % LANES | number >> (LOG_LANES - bits);
   endfunction
 
-  // Address of a bank that holds lane `lane` of a beat, whose index is `row` above chunk 0.
+  // Address of a bank that holds lane `number` of a beat, whose index is `row` above chunk 0.
   function automatic logic [ADDRESS_BITS-1:0] address(logic [LOG_N-LOG_LANES-1:0] row, logic [2:0] group,
-                                                      logic [1:0] slot, lane_t lane);
+                                                      logic [1:0] slot, lane_t number);
     for (int chunk = 1; chunk < CHUNKS; chunk++) begin
       for (int chunk_bit = 0; chunk_bit < chunk_width(LOG_N, LOG_LANES, chunk); chunk_bit++) begin
-        if (group == 3'(chunk)) row[(chunk-1)*LOG_LANES+chunk_bit] |= lane[chunk_bit];
+        if (group == 3'(chunk)) row[(chunk-1)*LOG_LANES+chunk_bit] |= number[chunk_bit];
       end
     end
     return ADDRESS_BITS'({slot, row});
@@ -116,7 +116,7 @@ module banked_lanes
       .WIDTH(64)
   ) i_read_network (
       .clk_i,
-      .key_i(read_lane_key_q[3][LOG_LANES-2:0]),
+      .key_i (read_lane_key_q[3][LOG_LANES-2:0]),
       .lane_i(read_word),
       .lane_o(read_lane)
   );
