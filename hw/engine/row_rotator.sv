@@ -23,8 +23,8 @@ module row_rotator #(
   end
 
   // The lane that lies `places` below, around the end.
-  function automatic int back(int lane, int places);
-    return (lane + LANES - places % LANES) % LANES;
+  function automatic int back(int number, int places);
+    return (number + LANES - places % LANES) % LANES;
   endfunction
 
   logic [2*PAIRS-1:0] shift;
