@@ -371,7 +371,8 @@ module engine_sequencer
   assign op_taken = op_valid_o && op_ready_i;
 
   always_ff @(posedge clk_i) begin
-    cycles_q <= cycles_q + 1'b1;
+    // A response stays as it is until it is taken.
+    if (state_q != RESPOND) cycles_q <= cycles_q + 1'b1;
     exponent_read_q <= exponent_memory[index_q];
 
     if (row_valid_i) begin
