@@ -51,7 +51,7 @@ fn generate(
     }
 }
 
-/// Simulates one bootstrap of an encrypted message and compares it with the exact path, word by word.
+/// Simulates one bootstrap of random words and compares it with the exact path, word by word.
 pub fn bootstrap(
     params: &'static ParamSet,
     log_lanes: u32,
@@ -111,7 +111,7 @@ pub fn bootstrap(
     let mut words = |count: usize| -> Vec<u8> {
         let mut bytes = Vec::with_capacity(count * params.modulus.word_bytes());
         for _ in 0..count {
-            let word = rng.next_u64() >> 1;
+            let word = rng.next_u64() % toroid_ring::goldilocks::P;
             match params.modulus {
                 ModulusKind::Torus32 => bytes.extend_from_slice(&(word as u32).to_le_bytes()),
                 ModulusKind::Goldilocks => bytes.extend_from_slice(&word.to_le_bytes()),

@@ -26,6 +26,16 @@ pub enum EngineError {
         /// Its position.
         index: usize,
     },
+    /// Bytes of another length than the parameter set says.
+    #[error("{what} must have {expected} bytes, not {found}")]
+    Length {
+        /// What they are.
+        what: &'static str,
+        /// How many there should be.
+        expected: usize,
+        /// How many there are.
+        found: usize,
+    },
     /// A number that main memory has no room for.
     #[error("main memory has no room for number {0}")]
     Place(u32),

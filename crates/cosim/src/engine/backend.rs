@@ -75,7 +75,8 @@ impl fmt::Debug for RtlBackend {
 
 #[derive(Debug, Default)]
 struct State {
-    models: HashMap<u16, Model>,
+    /// By log2 N.
+    models: HashMap<u32, Model>,
     statistics: RtlStatistics,
 }
 
@@ -118,12 +119,12 @@ impl RtlBackend {
     fn model(&self, params: &'static ParamSet) -> Result<(Model, Shape), BackendError> {
         let shape = Shape::new(params, self.log_lanes)?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(model) = state.models.get(&params.id) {
+        if let Some(model) = state.models.get(&shape.log_n()) {
             return Ok((model.clone(), shape));
         }
         let model = Model::build_watched(&super::design(shape)?, &Options::default(), &*self.watch)
             .map_err(EngineError::from)?;
-        state.models.insert(params.id, model.clone());
+        state.models.insert(shape.log_n(), model.clone());
         Ok((model, shape))
     }
 
@@ -190,7 +191,8 @@ impl Backend for RtlBackend {
         kind: KeyKind,
         form: KeyForm,
     ) -> Result<Box<dyn KeySink>, BackendError> {
-        let shape = Shape::new(params, self.log_lanes)?;
+        // Whatever keeps the simulator from being made shows here, where it can be told, and not in a linear instruction.
+        let (_, shape) = self.model(params)?;
         let total = match kind {
             KeyKind::Bootstrapping => form.bootstrapping_key_bytes(params),
             KeyKind::KeySwitching => form.key_switching_key_bytes(params),

@@ -131,6 +131,8 @@ pub struct Engine<'a> {
     commands: Source,
     responses: Sink,
     results: Sink,
+    /// Beats of results that were not taken.
+    returned: Vec<Beat>,
 }
 
 impl Engine<'_> {
@@ -161,6 +163,7 @@ impl Engine<'_> {
             commands,
             responses,
             results,
+            returned: Vec::new(),
         };
         engine.reset()?;
         Ok(engine)
@@ -175,6 +178,7 @@ impl Engine<'_> {
         self.commands.clear();
         self.responses.clear();
         self.results.clear();
+        self.returned.clear();
         self.simulation.reset(4)?;
         self.configure();
         Ok(())
@@ -256,11 +260,16 @@ impl Engine<'_> {
     /// Puts a test vector's bytes into main memory.
     ///
     /// # Errors
-    /// [`EngineError::Place`] for a number that there is no room for.
+    /// [`EngineError::Place`] for a number that there is no room for, [`EngineError::Length`].
     pub fn set_test_vector(&mut self, number: u32, bytes: &[u8]) -> Result<(), EngineError> {
         if number >= TEST_VECTORS {
             return Err(EngineError::Place(number));
         }
+        check_length(
+            "a test vector",
+            bytes,
+            self.shape.params.test_vector_bytes(),
+        )?;
         let words = layout::test_vector_to_memory(self.shape, bytes);
         self.put(
             self.map.vectors + u64::from(number) * self.shape.rows() as u64,
@@ -271,8 +280,9 @@ impl Engine<'_> {
     /// Puts a sample's bytes into a register.
     ///
     /// # Errors
-    /// [`EngineError::Place`] for a number that there is no room for.
+    /// [`EngineError::Place`] for a number that there is no room for, [`EngineError::Length`].
     pub fn set_register(&mut self, number: u32, bytes: &[u8]) -> Result<(), EngineError> {
+        check_length("a TLWE sample", bytes, self.shape.params.tlwe_bytes())?;
         let words = layout::tlwe_to_memory(self.shape, bytes);
         self.put(self.register_beat(number)?, &words)
     }
@@ -344,18 +354,32 @@ impl Engine<'_> {
         }
     }
 
-    /// The beats of results that [`Command::Return`] gave, as bytes of samples.
+    /// The oldest sample that a [`Command::Return`] gave and nobody took, once all of it is there.
     pub fn take_result(&mut self) -> Option<Vec<u8>> {
-        let beats = self.results.take();
-        if beats.len() != self.shape.tlwe_rows() {
+        let rows = self.shape.tlwe_rows();
+        self.returned.extend(self.results.take());
+        if self.returned.len() < rows {
             return None;
         }
-        let words: Vec<u64> = beats.iter().flat_map(|beat| beat.words(8)).collect();
+        let beats = self.returned.drain(..rows);
+        let words: Vec<u64> = beats.flat_map(|beat| beat.words(8)).collect();
         Some(layout::tlwe_from_memory(self.shape, &words))
     }
 }
 
-/// A millisecond or so of simulation.
-const PROGRESS_CYCLES: u64 = 256;
+/// Less than a millisecond of simulating a small engine, some for a large one.
+const PROGRESS_CYCLES: u64 = 64;
 /// No command takes as long.
 const LIMIT_CYCLES: u64 = 1 << 34;
+
+/// Refuses bytes of another length.
+fn check_length(what: &'static str, bytes: &[u8], expected: usize) -> Result<(), EngineError> {
+    if bytes.len() == expected {
+        return Ok(());
+    }
+    Err(EngineError::Length {
+        what,
+        expected,
+        found: bytes.len(),
+    })
+}

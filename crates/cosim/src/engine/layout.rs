@@ -39,18 +39,32 @@ impl Shape {
             ));
         }
         let log_n = params.ring_degree.trailing_zeros();
-        if !(4..=16).contains(&log_n) || !(2..=8).contains(&log_lanes) || log_lanes >= log_n {
+        if !(6..=16).contains(&log_n) || !(2..=8).contains(&log_lanes) || log_lanes + 4 > log_n {
             return unsupported(format!(
-                "expected 2^4 to 2^16 coefficients and 2^2 to 2^8 lanes, fewer than coefficients; found 2^{log_n} and 2^{log_lanes}"
+                "expected 2^6 to 2^16 coefficients and 2^2 to 2^8 lanes, at most a 16th of the coefficients; found 2^{log_n} and 2^{log_lanes}"
             ));
         }
         let shape = Shape { params, log_lanes };
         let sets = shape.switch_sets();
-        if params.lwe_dimension > MAX_LWE_DIMENSION {
+        if !(1..=MAX_LWE_DIMENSION).contains(&params.lwe_dimension) {
             return unsupported(format!(
-                "expected n of at most {MAX_LWE_DIMENSION}, found {}",
+                "expected n of 1 to {MAX_LWE_DIMENSION}, found {}",
                 params.lwe_dimension
             ));
+        }
+        let gadgets = [params.gadget, params.body_gadget, params.key_switch];
+        if let Some(gadget) = gadgets.iter().find(|gadget| {
+            !(1..32).contains(&gadget.log2_base) || !(1..256).contains(&gadget.levels)
+        }) {
+            return unsupported(format!(
+                "expected gadgets of 1 to 255 levels in bases of 2^1 to 2^31, found {gadget:?}"
+            ));
+        }
+        // The key switch sums words of 32 bits times digits in the field, where the sums must stay below p/2.
+        let switch = params.key_switch;
+        let terms = (params.key_switching_samples() as u128) << (31 + switch.log2_base);
+        if terms >= 1 << 63 {
+            return unsupported("the sums of the key switch exceed the field".to_owned());
         }
         if sets * shape.tlwe_rows() > shape.rows() {
             return unsupported(format!(
