@@ -1,8 +1,11 @@
 //! The cores measured: `cargo run --release -p toroid-hw-bench -- --help`.
 
 mod bootstrap;
+mod synthesis;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -43,6 +46,24 @@ enum Commands {
         #[arg(long, default_value_t = 200.0)]
         clock: f64,
     },
+    /// Synthesizes the whole engine for Xilinx 7 series, piece by piece
+    Synth {
+        /// log2 of the ring degree
+        #[arg(long, default_value_t = 14)]
+        log_n: u32,
+        /// log2 of the lanes of each circuit
+        #[arg(long, default_value_t = 7)]
+        log_lanes: u32,
+        /// Pieces at once, each of which takes a processor and up to 3 GB
+        #[arg(long, default_value_t = 1)]
+        jobs: usize,
+        /// Seconds that a piece may take
+        #[arg(long, default_value_t = 3600)]
+        timeout: u64,
+        /// The folder that results are kept in
+        #[arg(long, default_value = "target/hw")]
+        work: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -72,7 +93,9 @@ fn run(arguments: Arguments) -> Result<(), Error> {
                 ..Timing::default()
             };
             let bar = ProgressBar::new(0);
-            bar.set_style(ProgressStyle::with_template("{wide_bar} {pos}/{len} cycles, {per_sec}, {eta} left")?);
+            bar.set_style(ProgressStyle::with_template(
+                "{wide_bar} {pos}/{len} cycles, {per_sec}, {eta} left",
+            )?);
             let measured = bootstrap::bootstrap(params, log_lanes, timing, &|now, all| {
                 bar.set_length(all);
                 bar.set_position(now);
@@ -87,7 +110,10 @@ fn run(arguments: Arguments) -> Result<(), Error> {
                 1 << log_lanes
             );
             println!("result: equal to the exact path, word by word");
-            println!("cycles: {} (formula: {}), {time:.3} ms at {clock} MHz", measured.cycles, measured.formula);
+            println!(
+                "cycles: {} (formula: {}), {time:.3} ms at {clock} MHz",
+                measured.cycles, measured.formula
+            );
             println!(
                 "main memory: {} beats of {} bytes",
                 measured.beats_read,
@@ -99,6 +125,29 @@ fn run(arguments: Arguments) -> Result<(), Error> {
                 measured.cycles as f64 / measured.simulated.as_secs_f64(),
                 measured.built.as_secs_f64()
             );
+        }
+        Commands::Synth {
+            log_n,
+            log_lanes,
+            jobs,
+            timeout,
+            work,
+        } => {
+            let timeout = Duration::from_secs(timeout);
+            let whole = synthesis::synthesize(
+                log_n,
+                log_lanes,
+                &work,
+                synthesis::Limits { jobs, timeout },
+            )?;
+            print!("{}", synthesis::table(&whole));
+            if !whole.failed.is_empty() {
+                return Err(format!(
+                    "not all pieces could be mapped:\n{}",
+                    whole.failed.join("\n")
+                )
+                .into());
+            }
         }
     }
     Ok(())
