@@ -68,7 +68,8 @@ module engine
     $fatal(1, "engine: LOG_N must be 4 to 16, and LOG_LANES 2 to 8 and below LOG_N");
   end
 
-  settings_t settings;
+  logic goldilocks;
+  gadget_t [1:0] gadget;
   logic op_valid, op_ready;
   operation_t op;
   logic [1:0][5:0] digit_shift;
@@ -93,7 +94,8 @@ module engine
       .rsp_tvalid_o,
       .rsp_tready_i,
       .rsp_tdata_o,
-      .settings_o(settings),
+      .goldilocks_o(goldilocks),
+      .gadget_o(gadget),
       .op_valid_o(op_valid),
       .op_ready_i(op_ready),
       .op_o(op),
@@ -156,14 +158,15 @@ module engine
     for (int stage = 1; stage < READ_LATENCY + LATE; stage++) vector_q[stage] <= vector_q[stage-1];
     valid_q <= {valid_q[READ_LATENCY-2:0], beat.valid && !beat.transform};
     twiddle_address_q[0] <= twiddle_address;
-    for (int stage = 1; stage < READ_LATENCY - ROM_LATENCY; stage++) twiddle_address_q[stage] <= twiddle_address_q[stage-1];
+    for (int stage = 1; stage < READ_LATENCY - ROM_LATENCY; stage++)
+    twiddle_address_q[stage] <= twiddle_address_q[stage-1];
     if (!rst_ni) valid_q <= '0;
   end
 
   rom #(
       .WIDTH(VECTOR * 64),
       .DEPTH(TWIDDLES),
-      .FILE(TWIDDLE_FILE)
+      .FILE (TWIDDLE_FILE)
   ) i_twiddles (
       .clk_i,
       .addr_i(twiddle_address_q[READ_LATENCY-ROM_LATENCY-1]),
@@ -205,6 +208,8 @@ module engine
 
   // Rows are let go only as far as the queue has room for all that are on their way.
   assign store_ready = stored_q != 5'(STORE_DEPTH);
+  logic unused;
+  assign unused = store_in_ready;
   always_ff @(posedge clk_i) begin
     stored_q <= stored_q + 5'(store_take) - 5'(store_out_valid && store_out_ready);
     if (!rst_ni) stored_q <= '0;
@@ -223,13 +228,16 @@ module engine
       .out_tvalid_o(store_out_valid),
       .out_tready_i(store_out_ready),
       .out_tdata_o(store_out_words),
+      // Neither packets nor a count here.
+      // verilator lint_off PINCONNECTEMPTY
       .out_tlast_o(),
       .count_o()
+      // verilator lint_on PINCONNECTEMPTY
   );
 
   assign store_out_ready = to_result ? result_tready_i : writer_ready;
   assign result_tvalid_o = store_out_valid && to_result;
-  assign result_tdata_o = store_out_words;
+  assign result_tdata_o  = store_out_words;
 
   memory_writer #(
       .PORTS(PORTS),
@@ -289,8 +297,8 @@ module engine
     ) i_circuit (
         .clk_i,
         .rst_ni,
-        .goldilocks_i(settings.goldilocks),
-        .gadget_i(settings.gadget[circuit]),
+        .goldilocks_i(goldilocks),
+        .gadget_i(gadget[circuit]),
         .digit_shift_i(digit_shift[circuit]),
         .rotate_shift_i(rotate_shift),
         .select_i(select[circuit]),

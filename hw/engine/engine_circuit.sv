@@ -44,8 +44,8 @@ module engine_circuit
   logic [63:0] lane[LANES];
   logic [63:0] upper[VECTOR];
   logic [63:0] rotated[VECTOR];
-  logic [VECTOR-1:0] rotated_negative, digit_negative;
-  logic [31:0] digit[VECTOR];
+  logic [VECTOR-1:0] rotated_negative;
+  logic [63:0] digit[VECTOR];
 
   always_comb for (int index = 0; index < VECTOR; index++) upper[index] = lane[VECTOR+index];
   assign cross_o = upper;
@@ -62,23 +62,18 @@ module engine_circuit
       .negative_o(rotated_negative)
   );
 
-  logic [31:0] digit_mask_q, digit_half_q;
-  always_ff @(posedge clk_i) begin
-    digit_mask_q <= (32'b1 << gadget_i.log2_base) - 32'b1;
-    digit_half_q <= (32'b1 << gadget_i.log2_base) >> 1;
-  end
+  logic [31:0] digit_half_q;
+  always_ff @(posedge clk_i) digit_half_q <= (32'b1 << gadget_i.log2_base) >> 1;
 
   for (genvar index = 0; index < VECTOR; index++) begin : gen_digit
     digit_unit i_digit (
         .clk_i,
         .goldilocks_i,
         .offset_i(gadget_i.offset),
-        .shift_i(digit_shift_i),
-        .mask_i(digit_mask_q),
-        .half_i(digit_half_q),
-        .word_i(upper[index]),
-        .magnitude_o(digit[index]),
-        .negative_o(digit_negative[index])
+        .shift_i (digit_shift_i),
+        .half_i  (digit_half_q),
+        .word_i  (upper[index]),
+        .digit_o (digit[index])
     );
   end
 
@@ -86,6 +81,10 @@ module engine_circuit
   assign late = late_beat_q[LATE-1].valid;
   assign operand_beat = late ? late_beat_q[LATE-1] : beat;
   assign vector = late ? late_vector_i : vector_i;
+
+  // Of what goes with a row, these are used before.
+  logic unused;
+  assign unused = &{vector.sink, vector.negative, vector.half};
 
   logic operand_valid;
   logic inverse_q;
@@ -111,7 +110,7 @@ module engine_circuit
         case (vector.u)
           U_CROSS: b_q[index] <= cross_i[index];
           U_ROTATED: b_q[index] <= rotated[index];
-          U_DIGIT: b_q[index] <= 64'(digit[index]);
+          U_DIGIT: b_q[index] <= digit[index];
           U_STREAM: b_q[index] <= stream_i[index];
           U_HALF_STREAM: b_q[index] <= 64'(half_stream_i[index]);
           U_BODY: b_q[index] <= body_i;
@@ -119,12 +118,9 @@ module engine_circuit
         endcase
         case (vector.w)
           W_STREAM: w_q[index] <= stream_i[index];
-          W_SIGN: begin
-            if (vector.u == U_DIGIT ? digit_negative[index] : rotated_negative[index]) w_q[index] <= P - 64'd1;
-            else w_q[index] <= 64'd1;
-          end
+          W_SIGN:   w_q[index] <= rotated_negative[index] ? P - 64'd1 : 64'd1;
           W_SELECT: w_q[index] <= 64'(vector.select && select_i[index]);
-          default: w_q[index] <= vector.scalar;
+          default:  w_q[index] <= vector.scalar;
         endcase
       end
     end
@@ -150,8 +146,8 @@ module engine_circuit
   // Results. What is above p/2 stands for a negative number, and p = 1 modulo 2^32.
   typedef struct packed {
     beat_t beat;
-    logic minus;
-    logic torus32;
+    logic  minus;
+    logic  torus32;
   } result_t;
   result_t result_q[BUTTERFLY+1];
   logic torus32_q;
@@ -182,7 +178,7 @@ module engine_circuit
     if (!rst_ni) begin
       for (int stage = 0; stage <= BUTTERFLY; stage++) result_q[stage].beat.valid <= 1'b0;
       chosen_beat_q.valid <= 1'b0;
-      write_beat_q.valid <= 1'b0;
+      write_beat_q.valid  <= 1'b0;
     end
   end
 

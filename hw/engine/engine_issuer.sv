@@ -73,7 +73,7 @@ module engine_issuer
   always_comb begin
     logic [19:0] operand_row, result_row;
     operand_row = rotates ? 20'(turned_q[LOG_ROWS-1:0]) : op_q.row_operand + row_q;
-    result_row = op_q.row_result + row_q - 20'(rotates);
+    result_row  = op_q.row_result + row_q - 20'(rotates);
     if (op_q.transform) begin
       beat_o = transform_beat;
     end else begin
@@ -119,11 +119,11 @@ module engine_issuer
     end
     if (!rst_ni) begin
       active_q <= 1'b0;
-      drain_q <= '0;
+      drain_q  <= '0;
     end
   end
 
   // The sequencer never starts a transform while another runs.
   logic unused;
-  assign unused = &{transform_ready, op_q.exponent};
+  assign unused = &{transform_ready, op_q.exponent, op_q.inverse, op_q.drain};
 endmodule

@@ -13,7 +13,7 @@ package engine_pkg;
     U_SLOT,
     U_CROSS,  // the other circuit's word
     U_ROTATED,  // rows turned by X^a (RING_ROT, VECTOR_ROT)
-    U_DIGIT,  // the absolute value of a digit (DECOMP)
+    U_DIGIT,  // a digit modulo p (DECOMP)
     U_STREAM,  // 64-bit words from memory
     U_HALF_STREAM,  // 32-bit words from memory
     U_BODY  // the body of the extracted sample
@@ -28,8 +28,8 @@ package engine_pkg;
   typedef enum logic [1:0] {
     W_SCALAR,
     W_STREAM,
-    W_SIGN,  // 1 or p - 1: the sign of the rotation or of the digit
-    W_SELECT  // 1 at the body of a TLWE sample, 0 at its mask
+    W_SIGN,    // 1 or p - 1: the sign of the rotation
+    W_SELECT   // 1 at the body of a TLWE sample, 0 at its mask
   } w_source_e;
 
   typedef enum logic [1:0] {
@@ -74,7 +74,7 @@ package engine_pkg;
   } vector_t;
 
   // Cycles that the rotation and the digits need before the operands.
-  localparam int LATE = 3;
+  localparam int LATE = 4;
 
   function automatic logic is_late(u_source_e u);
     return u == U_ROTATED || u == U_DIGIT;

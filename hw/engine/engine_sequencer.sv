@@ -19,7 +19,8 @@ module engine_sequencer
     output logic rsp_tvalid_o,
     input logic rsp_tready_i,
     output logic [63:0] rsp_tdata_o,
-    output settings_t settings_o,
+    output logic goldilocks_o,
+    output gadget_t [1:0] gadget_o,
     output logic op_valid_o,
     input logic op_ready_i,
     output operation_t op_o,
@@ -98,7 +99,8 @@ module engine_sequencer
   logic [31:0] stack_q;
   logic [39:0] cycles_q;
 
-  assign settings_o = settings_q;
+  assign goldilocks_o = settings_q.goldilocks;
+  assign gadget_o = settings_q.gadget;
   assign cmd_tready_o = state_q == IDLE;
 
   // Addresses.
@@ -134,6 +136,10 @@ module engine_sequencer
   assign torus = settings_q.goldilocks ? word_q[0] : word_q[0] << 32;
   assign rounded = torus + (64'b1 << (63 - EXPONENT_BITS));
   assign compensated = torus - (settings_q.compensated ? 64'(errors_q >>> 1) : 64'b0);
+  // Rounding keeps the upper bits only.
+  logic unused;
+  assign unused  = &{rounded[63-EXPONENT_BITS:0], compensated[63-EXPONENT_BITS:0]};
+
   assign is_body = 16'(index_q) == settings_q.lwe_dimension;
 
   logic [63:0] rounding_error;
@@ -220,7 +226,6 @@ module engine_sequencer
       end
       DIGIT: begin
         op_o.u = U_DIGIT;
-        op_o.w = W_SIGN;
         op_o.slot_u = SLOT_DIFFERENCE;
         op_o.slot_result = SLOT_WORK;
       end
@@ -305,10 +310,10 @@ module engine_sequencer
         op_o.slot_result = SLOT_ACC;
       end
       STORE: begin
-        op_o.rows = 20'(settings_q.tlwe_rows);
+        op_o.rows   = 20'(settings_q.tlwe_rows);
         op_o.slot_u = SLOT_ACC;
-        op_o.sink = SINK_STORE;
-        op_valid_o = to_result_o || write_ready_i;
+        op_o.sink   = SINK_STORE;
+        op_valid_o  = to_result_o || write_ready_i;
       end
       default: op_valid_o = 1'b0;
     endcase
@@ -316,9 +321,9 @@ module engine_sequencer
 
   // Descriptors.
   always_comb begin
-    read_valid_o = 1'b0;
+    read_valid_o   = 1'b0;
     read_address_o = register_address(first_q);
-    read_beats_o = 32'(settings_q.tlwe_rows);
+    read_beats_o   = 32'(settings_q.tlwe_rows);
     case (state_q)
       READ_FIRST: begin
         read_valid_o = 1'b1;
@@ -334,18 +339,18 @@ module engine_sequencer
           read_address_o = register_address(second_q);
         end else begin
           read_address_o = settings_q.vector_base + (first_q << LOG_ROWS);
-          read_beats_o = 32'(ROWS);
+          read_beats_o   = 32'(ROWS);
         end
       end
       READ_KEY: begin
-        read_valid_o = 1'b1;
+        read_valid_o   = 1'b1;
         read_address_o = settings_q.key_base;
-        read_beats_o = settings_q.key_beats;
+        read_beats_o   = settings_q.key_beats;
       end
       READ_SWITCH: begin
-        read_valid_o = 1'b1;
+        read_valid_o   = 1'b1;
         read_address_o = settings_q.switch_base;
-        read_beats_o = settings_q.switch_beats;
+        read_beats_o   = settings_q.switch_beats;
       end
       default: ;
     endcase
@@ -360,7 +365,7 @@ module engine_sequencer
   end
 
   assign rsp_tvalid_o = state_q == RESPOND;
-  assign rsp_tdata_o = {tag_q, cycles_q};
+  assign rsp_tdata_o  = {tag_q, cycles_q};
 
   logic op_taken;
   assign op_taken = op_valid_o && op_ready_i;
@@ -439,7 +444,7 @@ module engine_sequencer
       SWITCH_FEED:
       if (op_taken) begin
         state_q <= SWITCH_WAIT;
-        lane_q <= '0;
+        lane_q  <= '0;
       end
       SWITCH_WAIT: if (row_valid_i) state_q <= SWITCH_WORDS;
       SWITCH_WORDS: begin
@@ -452,7 +457,7 @@ module engine_sequencer
           exponent_q <= -compensated[63-:EXPONENT_BITS];
           state_q <= LOAD_VECTOR;
         end else if (lane_q == (LOG_LANES + 1)'(2 * VECTOR - 1)) begin
-          row_q <= row_q + 1'b1;
+          row_q   <= row_q + 1'b1;
           state_q <= SWITCH_FEED;
         end
       end
@@ -543,7 +548,7 @@ module engine_sequencer
         end else if (lane_q != (LOG_LANES + 1)'(VECTOR)) begin
           state_q <= KEY_WORD;
         end else if (row_q != ROWS - 20'd1) begin
-          row_q <= row_q + 1'b1;
+          row_q   <= row_q + 1'b1;
           state_q <= KEY_FEED;
         end else begin
           set_q <= '0;
@@ -566,12 +571,12 @@ module engine_sequencer
       if (op_taken) begin
         case (opcode_q)
           OP_PUSH: stack_q <= stack_q + 32'd1;
-          OP_POP: stack_q <= stack_q - 32'd1;
+          OP_POP:  stack_q <= stack_q - 32'd1;
           default: ;
         endcase
         state_q <= FINISH;
       end
-      FINISH: if (idle_i && write_idle_i) state_q <= RESPOND;
+      FINISH:  if (idle_i && write_idle_i) state_q <= RESPOND;
       RESPOND: if (rsp_tready_i) state_q <= IDLE;
       default: ;
     endcase

@@ -70,8 +70,11 @@ module memory_reader #(
         .out_tvalid_o(desc_valid),
         .out_tready_i(desc_ready),
         .out_tdata_o({desc_address, desc_beats}),
+        // Neither packets nor a count here.
+        // verilator lint_off PINCONNECTEMPTY
         .out_tlast_o(),
         .count_o()
+        // verilator lint_on PINCONNECTEMPTY
     );
 
     // To the end of the burst-sized block that the address is in, or to the end of the descriptor.
@@ -92,10 +95,10 @@ module memory_reader #(
     always_ff @(posedge clk_i) begin
       if (desc_valid && desc_ready) begin
         address_q <= desc_address;
-        beats_q <= desc_beats;
+        beats_q   <= desc_beats;
       end else if (ar_sent) begin
         address_q <= address_q + 32'(burst);
-        beats_q <= beats_q - 32'(burst);
+        beats_q   <= beats_q - 32'(burst);
       end
       claimed_q <= claimed_q + (ar_sent ? (LOG_DEPTH + 1)'(burst) : '0) - (LOG_DEPTH + 1)'(take_i);
       filled_q <= filled_q + (LOG_DEPTH + 1)'(r_taken) - (LOG_DEPTH + 1)'(take_i);

@@ -66,8 +66,11 @@ module memory_writer #(
         .out_tvalid_o(word_valid),
         .out_tready_i(state_q == DATA && m_axi_wready[port]),
         .out_tdata_o(m_axi_wdata[port]),
+        // Neither packets nor a count here.
+        // verilator lint_off PINCONNECTEMPTY
         .out_tlast_o(),
         .count_o()
+        // verilator lint_on PINCONNECTEMPTY
     );
 
     always_comb begin
@@ -88,8 +91,8 @@ module memory_writer #(
         IDLE:
         if (desc_valid_i && desc_ready_o && desc_beats_i != 0) begin
           address_q <= desc_address_i;
-          beats_q <= desc_beats_i;
-          state_q <= ADDRESS;
+          beats_q   <= desc_beats_i;
+          state_q   <= ADDRESS;
         end
         ADDRESS:
         if (m_axi_awready[port]) begin

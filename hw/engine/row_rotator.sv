@@ -2,7 +2,7 @@
 // x - shift + 2^LOG_LANES of the row read before it; with that row's sign.
 //
 // LOG_LANES: 1 to 9, log2 of the words of a row. shift_i is a modulo 2^LOG_LANES and must not change while rows are on their way.
-// Latency: 3 cycles after the later row.
+// Latency: 4 cycles after the later row. Two bits of the shift cost a LUT of 6 inputs for each bit of a word.
 module row_rotator #(
     parameter int LOG_LANES = 2,
     localparam int LANES = 1 << LOG_LANES
@@ -15,46 +15,53 @@ module row_rotator #(
     output logic [63:0] word_o[LANES],
     output logic [LANES-1:0] negative_o
 );
-  localparam int FIRST = (LOG_LANES + 1) / 2;
+  localparam int PAIRS = (LOG_LANES + 1) / 2;
+  localparam int STAGES = 3;
 
-  logic [63:0] front[LANES], front_q[LANES], back[LANES], back_q[LANES], before_q[LANES];
-  logic [1:0] valid_q, negative_q;
-  logic before_negative_q;
-
-  always_comb begin
-    logic [63:0] from[LANES];
-    front = word_i;
-    for (int stage = 0; stage < FIRST; stage++) begin
-      from = front;
-      for (int lane = 0; lane < LANES; lane++) begin
-        front[lane] = shift_i[stage] ? from[(lane+LANES-(1<<stage))%LANES] : from[lane];
-      end
-    end
+  if (LOG_LANES < 1 || LOG_LANES > 9) begin : g_check
+    $fatal(1, "row_rotator: LOG_LANES must be 1 to 9");
   end
 
+  logic [2*PAIRS-1:0] shift;
+  logic [63:0] turned[STAGES][LANES], turned_q[STAGES][LANES], before_q[LANES];
+  logic [STAGES-1:0] valid_q, negative_q;
+  logic before_negative_q;
+
+  assign shift = (2 * PAIRS)'(shift_i);
+
+  // Pair of bits `pair` of the shift is done in stage pair·STAGES/PAIRS.
   always_comb begin
     logic [63:0] from[LANES];
-    back = front_q;
-    for (int stage = FIRST; stage < LOG_LANES; stage++) begin
-      from = back;
-      for (int lane = 0; lane < LANES; lane++) begin
-        back[lane] = shift_i[stage] ? from[(lane+LANES-(1<<stage))%LANES] : from[lane];
-      end
+    turned[0] = word_i;
+    for (int stage = 1; stage < STAGES; stage++) turned[stage] = turned_q[stage-1];
+    for (int pair = 0; pair < PAIRS; pair++) begin
+      from = turned[pair*STAGES/PAIRS];
+      case (shift[2*pair+:2])
+        2'd0: ;
+        2'd1:
+        for (int lane = 0; lane < LANES; lane++)
+        turned[pair*STAGES/PAIRS][lane] = from[(lane+LANES-(1<<2*pair)%LANES)%LANES];
+        2'd2:
+        for (int lane = 0; lane < LANES; lane++)
+        turned[pair*STAGES/PAIRS][lane] = from[(lane+LANES-(2<<2*pair)%LANES)%LANES];
+        2'd3:
+        for (int lane = 0; lane < LANES; lane++)
+        turned[pair*STAGES/PAIRS][lane] = from[(lane+LANES-(3<<2*pair)%LANES)%LANES];
+      endcase
     end
   end
 
   always_ff @(posedge clk_i) begin
-    front_q <= front;
-    back_q <= back;
-    valid_q <= {valid_q[0], valid_i};
-    negative_q <= {negative_q[0], negative_i};
-    if (valid_q[1]) begin
-      before_q <= back_q;
-      before_negative_q <= negative_q[1];
+    turned_q <= turned;
+    valid_q <= {valid_q[STAGES-2:0], valid_i};
+    negative_q <= {negative_q[STAGES-2:0], negative_i};
+    if (valid_q[STAGES-1]) begin
+      before_q <= turned_q[STAGES-1];
+      before_negative_q <= negative_q[STAGES-1];
     end
     for (int lane = 0; lane < LANES; lane++) begin
-      word_o[lane] <= LOG_LANES'(lane) < shift_i ? before_q[lane] : back_q[lane];
-      negative_o[lane] <= LOG_LANES'(lane) < shift_i ? before_negative_q : negative_q[1];
+      word_o[lane] <= LOG_LANES'(lane) < shift_i ? before_q[lane] : turned_q[STAGES-1][lane];
+      negative_o[lane] <= LOG_LANES'(lane) < shift_i ? before_negative_q : negative_q[STAGES-1];
     end
   end
 endmodule

@@ -1,55 +1,65 @@
-// Moves the word of lane j ^ key_i to lane j, for every lane j: the routing between lanes and the banks of an
+// xor_network: moves the word of lane j ^ key_i to lane j, for every lane j: the routing between lanes and the banks of an
 // XOR-skewed memory. It is its own inverse.
 //
-// LOG_LANES: 1 to 10, log2 of the number of lanes. WIDTH: 1 or more, bits of a word.
-// Latency: 2 cycles, a key and its words together; new ones every cycle. Each bit of a lane costs one 6-input LUT for
-// two stages.
+// LOG_LANES  log2 of the number of lanes, 1 to 10
+// KEY_BITS   bits of the key, 1 to LOG_LANES: lanes change places within aligned blocks of 2^KEY_BITS
+// WIDTH      bits of a word, >= 1
+// Latency: 2, a key and its words together; new ones every cycle. Two bits of the key cost a LUT of 6 inputs for each bit of a lane.
 module xor_network #(
     parameter int LOG_LANES = 3,
+    parameter int KEY_BITS = LOG_LANES,
     parameter int WIDTH = 64
 ) (
     input logic clk_i,
-    input logic [LOG_LANES-1:0] key_i,
+    input logic [KEY_BITS-1:0] key_i,
     input logic [WIDTH-1:0] lane_i[1 << LOG_LANES],
     output logic [WIDTH-1:0] lane_o[1 << LOG_LANES]
 );
-  localparam int LANES = 1 << LOG_LANES;
-  // Registers stand after an even number of stages, so that stages pair up in one LUT.
-  localparam int FIRST = (LOG_LANES + 3) / 4 * 2 < LOG_LANES ? (LOG_LANES + 3) / 4 * 2 : LOG_LANES;
+  localparam int Lanes = 1 << LOG_LANES;
+  // Of pairs of key bits, those before the first register.
+  localparam int Pairs = (KEY_BITS + 1) / 2;
+  localparam int First = (Pairs + 1) / 2;
 
-  if (LOG_LANES < 1 || LOG_LANES > 10 || WIDTH < 1) begin : gen_illegal
-    $fatal(1, "xor_network: LOG_LANES must be 1 to 10 and WIDTH positive");
+  if (LOG_LANES < 1 || LOG_LANES > 10 || KEY_BITS < 1 || KEY_BITS > LOG_LANES || WIDTH < 1) begin : g_check
+    $fatal(1, "xor_network: LOG_LANES must be 1 to 10, KEY_BITS 1 to LOG_LANES and WIDTH positive");
   end
 
-  logic [LOG_LANES-1:0] key_q;
-  logic [WIDTH-1:0] front_q[LANES];
-  logic [WIDTH-1:0] front[LANES];
-  logic [WIDTH-1:0] back[LANES];
+  logic [2*Pairs-1:0] key, key_q;
+  logic [WIDTH-1:0] front_q[Lanes], front[Lanes], back[Lanes];
 
+  assign key = (2 * Pairs)'(key_i);
+
+  // Selects of four words, which tools map to a LUT each.
   always_comb begin
-    logic [WIDTH-1:0] from[LANES];
+    logic [WIDTH-1:0] from[Lanes];
     front = lane_i;
-    for (int stage = 0; stage < FIRST; stage++) begin
+    for (int pair = 0; pair < First; pair++) begin
       from = front;
-      for (int lane = 0; lane < LANES; lane++) begin
-        front[lane] = key_i[stage] ? from[lane^(1<<stage)] : from[lane];
-      end
+      case (key[2*pair+:2])
+        2'd0: ;
+        2'd1: for (int lane = 0; lane < Lanes; lane++) front[lane] = from[(lane^(1<<2*pair))%Lanes];
+        2'd2: for (int lane = 0; lane < Lanes; lane++) front[lane] = from[(lane^(2<<2*pair))%Lanes];
+        2'd3: for (int lane = 0; lane < Lanes; lane++) front[lane] = from[(lane^(3<<2*pair))%Lanes];
+      endcase
     end
   end
 
   always_comb begin
-    logic [WIDTH-1:0] from[LANES];
+    logic [WIDTH-1:0] from[Lanes];
     back = front_q;
-    for (int stage = FIRST; stage < LOG_LANES; stage++) begin
+    for (int pair = First; pair < Pairs; pair++) begin
       from = back;
-      for (int lane = 0; lane < LANES; lane++) begin
-        back[lane] = key_q[stage] ? from[lane^(1<<stage)] : from[lane];
-      end
+      case (key_q[2*pair+:2])
+        2'd0: ;
+        2'd1: for (int lane = 0; lane < Lanes; lane++) back[lane] = from[(lane^(1<<2*pair))%Lanes];
+        2'd2: for (int lane = 0; lane < Lanes; lane++) back[lane] = from[(lane^(2<<2*pair))%Lanes];
+        2'd3: for (int lane = 0; lane < Lanes; lane++) back[lane] = from[(lane^(3<<2*pair))%Lanes];
+      endcase
     end
   end
 
   always_ff @(posedge clk_i) begin
-    key_q   <= key_i;
+    key_q   <= key;
     front_q <= front;
     lane_o  <= back;
   end

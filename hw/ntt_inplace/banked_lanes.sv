@@ -32,6 +32,7 @@ module banked_lanes
   localparam int CHUNKS = chunks(LOG_N, LOG_LANES);
   localparam int SHORT_WIDTH = chunk_width(LOG_N, LOG_LANES, CHUNKS - 1);
   localparam int FILL = LOG_LANES - SHORT_WIDTH;
+  localparam int TOP = LANES / 2;
 
   if (!is_legal(LOG_N, LOG_LANES)) begin : gen_illegal
     $fatal(1, "banked_lanes: 2 <= LOG_LANES <= 10, LOG_LANES < LOG_N <= 20 and LOG_N <= 8 LOG_LANES must hold");
@@ -52,12 +53,17 @@ module banked_lanes
     return lane_t'(value) << (LOG_LANES - 1);
   endfunction
 
-  // Address of a bank that holds lane `lane` of a beat, whose index is `row` above chunk 0.
+  // A lane's number turned left.
+  function automatic int left(int number, int bits);
+    return (number << bits) % LANES | number >> (LOG_LANES - bits);
+  endfunction
+
+  // Address of a bank that holds lane `number` of a beat, whose index is `row` above chunk 0.
   function automatic logic [ADDRESS_BITS-1:0] address(logic [LOG_N-LOG_LANES-1:0] row, logic [2:0] group,
-                                                      logic [1:0] slot, lane_t lane);
+                                                      logic [1:0] slot, lane_t number);
     for (int chunk = 1; chunk < CHUNKS; chunk++) begin
       for (int chunk_bit = 0; chunk_bit < chunk_width(LOG_N, LOG_LANES, chunk); chunk_bit++) begin
-        if (group == 3'(chunk)) row[(chunk-1)*LOG_LANES+chunk_bit] |= lane[chunk_bit];
+        if (group == 3'(chunk)) row[(chunk-1)*LOG_LANES+chunk_bit] |= number[chunk_bit];
       end
     end
     return ADDRESS_BITS'({slot, row});
@@ -79,7 +85,7 @@ module banked_lanes
 
   // Reads.
   beat_t read_beat_q[READ_LATENCY];
-  lane_t read_key_q, read_lane_key_q[4];
+  lane_t read_key_q, read_lane_key_q[6];
   logic [ADDRESS_BITS-1:0] read_address_q[LANES];
   logic [63:0] read_word[LANES], read_lane[LANES], turned_lane[LANES];
 
@@ -88,7 +94,7 @@ module banked_lanes
     for (int stage = 1; stage < READ_LATENCY; stage++) read_beat_q[stage] <= read_beat_q[stage-1];
     read_key_q <= read_key;
     read_lane_key_q[0] <= read_key ^ read_complement;
-    for (int stage = 1; stage < 4; stage++) read_lane_key_q[stage] <= read_lane_key_q[stage-1];
+    for (int stage = 1; stage < 6; stage++) read_lane_key_q[stage] <= read_lane_key_q[stage-1];
     for (int bank = 0; bank < LANES; bank++) begin
       automatic lane_t lane = lane_t'(bank) ^ read_key_q;
       read_address_q[bank] <= address(
@@ -103,24 +109,30 @@ module banked_lanes
     end
   end
 
+  // The network leaves the key's top bit to the selection that turns the lanes.
   xor_network #(
       .LOG_LANES(LOG_LANES),
+      .KEY_BITS(LOG_LANES - 1),
       .WIDTH(64)
   ) i_read_network (
       .clk_i,
-      .key_i (read_lane_key_q[3]),
+      .key_i (read_lane_key_q[3][LOG_LANES-2:0]),
       .lane_i(read_word),
       .lane_o(read_lane)
   );
 
   always_comb begin
-    for (int lane = 0; lane < LANES; lane++) begin
-      case (read_beat_q[READ_LATENCY-2].turn_in)
-        2'd1: turned_lane[lane] = read_lane[(lane<<1)%LANES|lane>>(LOG_LANES-1)];
-        2'd2: turned_lane[lane] = read_lane[(lane<<SHORT_WIDTH)%LANES|lane>>FILL];
-        default: turned_lane[lane] = read_lane[lane];
-      endcase
-    end
+    turned_lane = read_lane;
+    case ({
+      read_lane_key_q[5][LOG_LANES-1], read_beat_q[READ_LATENCY-2].turn_in
+    })
+      3'b1_00: for (int lane = 0; lane < LANES; lane++) turned_lane[lane] = read_lane[lane^TOP];
+      3'b0_01: for (int lane = 0; lane < LANES; lane++) turned_lane[lane] = read_lane[left(lane, 1)];
+      3'b1_01: for (int lane = 0; lane < LANES; lane++) turned_lane[lane] = read_lane[left(lane, 1)^TOP];
+      3'b0_10: for (int lane = 0; lane < LANES; lane++) turned_lane[lane] = read_lane[left(lane, SHORT_WIDTH)];
+      3'b1_10: for (int lane = 0; lane < LANES; lane++) turned_lane[lane] = read_lane[left(lane, SHORT_WIDTH)^TOP];
+      default: ;
+    endcase
   end
 
   always_ff @(posedge clk_i) lane_o <= turned_lane;
@@ -128,22 +140,30 @@ module banked_lanes
 
   // Writes.
   beat_t write_beat_q[3];
-  lane_t write_key_q[3], write_lane_key_q;
+  lane_t write_key_q[3], write_lane_key;
+  logic [LOG_LANES-2:0] write_lane_key_q;
   logic [63:0] write_turned_q[LANES], write_word[LANES];
   logic [ADDRESS_BITS-1:0] write_address_q[LANES];
   logic [LANES-1:0] write_enable_q;
 
+  assign write_lane_key = write_key ^ write_complement;
+
   always_ff @(posedge clk_i) begin
-    for (int lane = 0; lane < LANES; lane++) begin
-      case (write_beat_i.turn_out)
-        2'd1: write_turned_q[(lane<<1)%LANES|lane>>(LOG_LANES-1)] <= lane_i[lane];
-        2'd2: write_turned_q[(lane<<SHORT_WIDTH)%LANES|lane>>FILL] <= lane_i[lane];
-        default: write_turned_q[lane] <= lane_i[lane];
-      endcase
-    end
+    // With the turn, the step that the key's top bit asks for, which the network leaves out.
+    write_turned_q <= lane_i;
+    case ({
+      write_lane_key[LOG_LANES-1], write_beat_i.turn_out
+    })
+      3'b1_00: for (int lane = 0; lane < LANES; lane++) write_turned_q[lane] <= lane_i[lane^TOP];
+      3'b0_01: for (int lane = 0; lane < LANES; lane++) write_turned_q[lane] <= lane_i[left(lane, LOG_LANES-1)];
+      3'b1_01: for (int lane = 0; lane < LANES; lane++) write_turned_q[lane] <= lane_i[left(lane^TOP, LOG_LANES-1)];
+      3'b0_10: for (int lane = 0; lane < LANES; lane++) write_turned_q[lane] <= lane_i[left(lane, FILL)];
+      3'b1_10: for (int lane = 0; lane < LANES; lane++) write_turned_q[lane] <= lane_i[left(lane^TOP, FILL)];
+      default: ;
+    endcase
     write_beat_q[0]  <= write_beat_i;
     write_key_q[0]   <= write_key;
-    write_lane_key_q <= write_key ^ write_complement;
+    write_lane_key_q <= write_lane_key[LOG_LANES-2:0];
     for (int stage = 1; stage < 3; stage++) begin
       write_beat_q[stage] <= write_beat_q[stage-1];
       write_key_q[stage]  <= write_key_q[stage-1];
@@ -164,6 +184,7 @@ module banked_lanes
 
   xor_network #(
       .LOG_LANES(LOG_LANES),
+      .KEY_BITS(LOG_LANES - 1),
       .WIDTH(64)
   ) i_write_network (
       .clk_i,

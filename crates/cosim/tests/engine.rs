@@ -1,4 +1,5 @@
 //! The computing engine in simulation against the exact path of the library.
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

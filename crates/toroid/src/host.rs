@@ -16,12 +16,11 @@ use toroid_client::session::{Session, SessionError};
 use toroid_drive::bridge::ProgramRun;
 use toroid_drive::image::{self, FormatOptions, Image, ImageError};
 use toroid_drive::{Drive, DriveConfig};
-use toroid_engine::backend::cpu::CpuBackend;
 use toroid_nvme::fabrics::DISCOVERY_NQN;
 use toroid_nvme::tcp::client::{Address, TcpHost};
 use toroid_nvme::{Command, ControllerInfo, Host, Request, Response, Status};
-use toroid_tfhe::noise;
 
+use crate::backend::Arithmetic;
 use crate::interrupt;
 use crate::location::{HostArgs, Location, is_block_device};
 use crate::output::usage;
@@ -194,7 +193,7 @@ pub fn format(path: &Path, mut options: FormatOptions) -> anyhow::Result<()> {
 /// Makes the blob store on a fresh image, which is, or is about to be, at `shown`.
 fn make_store(path: &Path, shown: &Path) -> anyhow::Result<()> {
     let runtime = runtime()?;
-    let drive = open_image(path, noise::Path::Fast)?;
+    let drive = open_image(path, &Arithmetic::default())?;
     let made = runtime.block_on(async {
         let host = Arc::clone(&drive) as Arc<dyn Host>;
         Session::format(
@@ -220,7 +219,7 @@ fn store_options() -> blob::FormatOptions {
 /// Makes a blob store on a drive that is there. What is stored on it is lost, which takes `force`.
 pub fn format_store(location: &Location, host: &HostArgs, force: bool) -> anyhow::Result<()> {
     let runtime = runtime()?;
-    let link = Link::open(location, host, false, &runtime)?;
+    let link = Link::open(location, host, &Arithmetic::default(), &runtime)?;
     let nsid = link.nsid(host)?;
     runtime.block_on(async {
         if !force {
@@ -259,9 +258,9 @@ pub fn runtime() -> anyhow::Result<Runtime> {
         .context("cannot start the runtime")
 }
 
-fn open_image(path: &Path, arithmetic: noise::Path) -> anyhow::Result<Arc<Drive>> {
+fn open_image(path: &Path, arithmetic: &Arithmetic) -> anyhow::Result<Arc<Drive>> {
     let image = Image::open(path).map_err(of_image(path))?;
-    let config = DriveConfig::new(Arc::new(CpuBackend::new(arithmetic)));
+    let config = DriveConfig::new(arithmetic.backend());
     let drive = Drive::open(image, config);
     Ok(Arc::new(drive.with_context(|| {
         format!("cannot open {}", path.display())
@@ -293,22 +292,11 @@ impl Link {
     fn open(
         location: &Location,
         host: &HostArgs,
-        exact: bool,
+        arithmetic: &Arithmetic,
         runtime: &Runtime,
     ) -> anyhow::Result<Link> {
-        if exact && !matches!(location, Location::Image(_)) {
-            return Err(usage(format!(
-                "--exact is for an image: {location} computes in an arithmetic of its own choice"
-            )));
-        }
         match location {
-            Location::Image(path) => {
-                let arithmetic = match exact {
-                    true => noise::Path::Exact,
-                    false => noise::Path::Fast,
-                };
-                Ok(Link::Image(open_image(path, arithmetic)?))
-            }
+            Location::Image(path) => Ok(Link::Image(open_image(path, arithmetic)?)),
             Location::Remote(address) => {
                 if address.nqn == DISCOVERY_NQN {
                     return Err(usage(format!(
@@ -375,10 +363,14 @@ impl Link {
 }
 
 impl Opened {
-    /// Opens a drive. Bootstraps on an image run in `exact` integer arithmetic, or by the f64 FFT.
-    pub fn open(location: &Location, host: &HostArgs, exact: bool) -> anyhow::Result<Opened> {
+    /// Opens a drive. The arithmetic is that of an image; other drives have their own.
+    pub fn open(
+        location: &Location,
+        host: &HostArgs,
+        arithmetic: &Arithmetic,
+    ) -> anyhow::Result<Opened> {
         let runtime = runtime()?;
-        let link = Link::open(location, host, exact, &runtime)?;
+        let link = Link::open(location, host, arithmetic, &runtime)?;
         let nsid = link.nsid(host)?;
         let recorder = Recorder::new(link.host());
         let session = runtime

@@ -3,6 +3,7 @@
 //! Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted. With `--json` every command prints one JSON object.
 //! Open `commands/demo.rs` to see the whole platform in use.
 
+mod backend;
 mod commands;
 mod host;
 mod interrupt;

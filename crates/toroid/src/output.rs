@@ -6,6 +6,7 @@ use anyhow::Context;
 use serde::Serialize;
 
 /// Where results go.
+#[derive(Clone, Copy)]
 pub struct Output {
     json: bool,
     quiet: bool,

@@ -41,7 +41,7 @@ pub fn transfer(bar: &ProgressBar) -> Transfer {
     }
 }
 
-/// A bar over the steps of long work, which Ctrl-C cancels.
+/// A bar over the steps of long work, which Ctrl-C cancels. It goes away at the end of a work, and comes back with the next.
 pub struct Steps(ProgressBar);
 
 impl Steps {
@@ -64,6 +64,12 @@ impl Steps {
 
 impl Watch for Steps {
     fn progress(&self, what: &str, done: u64, total: u64) {
+        if done >= total {
+            return self.finish();
+        }
+        if self.0.is_finished() {
+            self.0.reset();
+        }
         if self.0.message() != what {
             self.0.set_message(what.to_owned());
         }

@@ -138,7 +138,7 @@ impl Core for ComputingEngine {
         vec![
             Cycles {
                 what: "CMux with l = 5",
-                formula: "(l + 1) (T + D) + 2 l (R + D) + (l + 3) (R + D) + 2, with T of a transform, R = 2 N / 2^LOG_LANES, D = 29",
+                formula: "(l + 1) (T + D) + 2 l (R + D) + (l + 3) (R + D) + 2, with T of a transform, R = 2 N / 2^LOG_LANES, D = 30",
                 cycles: formula::step(shape).total(),
             },
             Cycles {
@@ -236,7 +236,7 @@ fn round_of(
     let (mut bootstrapping, mut switching) = (vec![3; 32], vec![5; 32]);
     bootstrapping.extend(words(bodies));
     let samples = KeyForm::Seeded.key_switching_key_bytes(params) as usize;
-    switching.extend((0..samples - 32).map(|at| (at * 2_654_435_761 >> 13) as u8));
+    switching.extend((0..samples - 32).map(|at| ((at * 2_654_435_761) >> 13) as u8));
     let (first, second) = (words(params.tlwe_words()), words(params.tlwe_words()));
     let test_vector = words(params.test_vector_words());
 
@@ -272,7 +272,8 @@ fn round_of(
                 bootstrap_cycles = cycles;
                 let (vectors, cancel) = ([&test_vector[..]], CancelToken::new());
                 let requester = Requester::from(&cancel);
-                let results = cpu.bootstrap(params, &*keys.0, &*keys.1, &vectors, &expected, requester)?;
+                let results =
+                    cpu.bootstrap(params, &*keys.0, &*keys.1, &vectors, &expected, requester)?;
                 expected = results.into_iter().next().unwrap_or_default();
             }
         }
@@ -281,7 +282,11 @@ fn round_of(
             let what = format!(
                 "{command:?} over {:?} differs from the exact path, from byte {} on",
                 params.modulus,
-                found.iter().zip(&expected).take_while(|(a, b)| a == b).count()
+                found
+                    .iter()
+                    .zip(&expected)
+                    .take_while(|(a, b)| a == b)
+                    .count()
             );
             return Err(CoreError::Wrong(what));
         }

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use toroid_engine::Requester;
@@ -13,29 +14,63 @@ use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::seeded::KeyForm;
 
 use super::layout::{self, BootstrappingKey};
-use super::{Command, Engine, EngineError, Shape};
+use super::{Command, Engine, EngineError, Shape, formula};
 use crate::memory::Timing;
 use crate::model::{Model, Options};
+use crate::process::Watch;
 
-/// Cycles that the engine counted.
+/// Instructions of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// How many were run.
+    pub count: u64,
+    /// Cycles of all of them, as the engine counts.
+    pub cycles: u64,
+}
+
+/// What the engine ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RtlStatistics {
-    /// Bootstraps, and their cycles.
-    pub bootstraps: u64,
-    /// Cycles of bootstraps.
-    pub bootstrap_cycles: u64,
-    /// Other instructions.
-    pub linear: u64,
-    /// Their cycles.
-    pub linear_cycles: u64,
+    /// Bootstraps.
+    pub bootstrap: Counted,
+    /// Sums.
+    pub hom_add: Counted,
+    /// Differences.
+    pub hom_sub: Counted,
+    /// Products with integers.
+    pub hom_int_mult: Counted,
+}
+
+impl RtlStatistics {
+    fn count(&mut self, command: Command, cycles: u64) {
+        let kind = match command {
+            Command::Bootstrap(..) => &mut self.bootstrap,
+            Command::HomAdd(..) => &mut self.hom_add,
+            Command::HomSub(..) => &mut self.hom_sub,
+            Command::HomIntMult(..) => &mut self.hom_int_mult,
+            Command::Return(_) | Command::Move(..) | Command::Push(_) | Command::Pop(_) => return,
+        };
+        kind.count += 1;
+        kind.cycles += cycles;
+    }
 }
 
 /// Runs instructions on the simulated engine, one at a time.
-#[derive(Debug)]
 pub struct RtlBackend {
     log_lanes: u32,
     timing: Timing,
+    watch: Arc<dyn Watch + Send>,
     state: Mutex<State>,
+}
+
+impl fmt::Debug for RtlBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RtlBackend")
+            .field("log_lanes", &self.log_lanes)
+            .field("timing", &self.timing)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -48,9 +83,17 @@ impl RtlBackend {
     /// A back end whose circuits have 2^`log_lanes` banks and half as many butterflies each. Simulators are made at first use.
     #[must_use]
     pub fn new(log_lanes: u32, timing: Timing) -> RtlBackend {
+        RtlBackend::watched(log_lanes, timing, Arc::new(()))
+    }
+
+    /// The same; `watch` follows the making of simulators, which it can cancel, and the cycles of every bootstrap of those that
+    /// the [formula] expects. Those a requester cancels by his token.
+    #[must_use]
+    pub fn watched(log_lanes: u32, timing: Timing, watch: Arc<dyn Watch + Send>) -> RtlBackend {
         RtlBackend {
             log_lanes,
             timing,
+            watch,
             state: Mutex::default(),
         }
     }
@@ -78,9 +121,15 @@ impl RtlBackend {
         if let Some(model) = state.models.get(&params.id) {
             return Ok((model.clone(), shape));
         }
-        let model = Model::build(&super::design(shape)?, &Options::default()).map_err(EngineError::from)?;
+        let model = Model::build_watched(&super::design(shape)?, &Options::default(), &*self.watch)
+            .map_err(EngineError::from)?;
         state.models.insert(params.id, model.clone());
         Ok((model, shape))
+    }
+
+    fn count(&self, command: Command, cycles: u64) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.statistics.count(command, cycles);
     }
 
     /// Runs an instruction on the sample in register 0, with `other` in register 1.
@@ -106,9 +155,7 @@ impl RtlBackend {
         let (result, cycles) =
             run().unwrap_or_else(|error| panic!("the simulated engine failed: {error}"));
         dst.copy_from_slice(&result);
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.statistics.linear += 1;
-        state.statistics.linear_cycles += cycles;
+        self.count(command, cycles);
     }
 }
 
@@ -116,6 +163,7 @@ impl From<EngineError> for BackendError {
     fn from(error: EngineError) -> BackendError {
         match error {
             EngineError::Cancelled => BackendError::Cancelled,
+            EngineError::Model(error) if error.is_cancelled() => BackendError::Cancelled,
             EngineError::Unsupported(reason) => BackendError::Unsupported { reason },
             EngineError::NotCanonical { .. } => BackendError::MalformedKey {
                 reason: error.to_string(),
@@ -173,6 +221,8 @@ impl Backend for RtlBackend {
     ) -> Result<Vec<Vec<u8>>, BackendError> {
         let (bootstrapping, key_switching) = (laid(bootstrapping)?, laid(key_switching)?);
         let (model, shape) = self.model(params)?;
+        let expected = formula::bootstrap(shape).total();
+        let command = Command::Bootstrap(0, 0);
         let mut results = Vec::new();
         for test_vector in test_vectors {
             let mut simulation = model.start().map_err(EngineError::from)?;
@@ -180,12 +230,19 @@ impl Backend for RtlBackend {
             engine.set_keys(bootstrapping.clone(), key_switching.clone())?;
             engine.set_test_vector(0, test_vector)?;
             engine.set_register(0, sample)?;
-            let mut goes_on = |_| !requester.cancel.is_cancelled();
-            let cycles = engine.run(Command::Bootstrap(0, 0), &mut goes_on)?;
+            // The memory's latency is not in the formula.
+            let progress = |cycles: u64| {
+                let done = cycles.min(expected);
+                self.watch.progress("cycles of a Bootstrap", done, expected);
+            };
+            let mut goes_on = |cycles| {
+                progress(cycles);
+                !requester.cancel.is_cancelled()
+            };
+            let cycles = engine.run(command, &mut goes_on)?;
+            progress(expected);
             results.push(engine.register(0)?);
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.statistics.bootstraps += 1;
-            state.statistics.bootstrap_cycles += cycles;
+            self.count(command, cycles);
         }
         Ok(results)
     }

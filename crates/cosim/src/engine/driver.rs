@@ -239,10 +239,16 @@ impl Engine<'_> {
     ///
     /// # Errors
     /// [`EngineError::Memory`] where there are keys already.
-    pub fn set_keys(&mut self, bootstrapping: Arc<Vec<u64>>, switching: Arc<Vec<u64>>) -> Result<(), EngineError> {
+    pub fn set_keys(
+        &mut self,
+        bootstrapping: Arc<Vec<u64>>,
+        switching: Arc<Vec<u64>>,
+    ) -> Result<(), EngineError> {
         for (beat, words) in [(self.map.key, bootstrapping), (self.map.switch, switching)] {
             let bytes: Shared = Arc::new(Bytes(words));
-            self.memory.memory_mut().share(self.shape.bytes(beat) as u64, bytes)?;
+            self.memory
+                .memory_mut()
+                .share(self.shape.bytes(beat) as u64, bytes)?;
         }
         Ok(())
     }
@@ -256,7 +262,10 @@ impl Engine<'_> {
             return Err(EngineError::Place(number));
         }
         let words = layout::test_vector_to_memory(self.shape, bytes);
-        self.put(self.map.vectors + u64::from(number) * self.shape.rows() as u64, &words)
+        self.put(
+            self.map.vectors + u64::from(number) * self.shape.rows() as u64,
+            &words,
+        )
     }
 
     /// Puts a sample's bytes into a register.
@@ -275,7 +284,8 @@ impl Engine<'_> {
     pub fn register(&self, number: u32) -> Result<Vec<u8>, EngineError> {
         let place = self.shape.bytes(self.register_beat(number)?) as u64;
         let length = self.shape.bytes(self.shape.tlwe_rows() as u64);
-        let words: Vec<u64> = bytemuck::pod_collect_to_vec(self.memory.memory().bytes(place, length)?);
+        let words: Vec<u64> =
+            bytemuck::pod_collect_to_vec(self.memory.memory().bytes(place, length)?);
         Ok(layout::tlwe_from_memory(self.shape, &words))
     }
 
@@ -289,7 +299,10 @@ impl Engine<'_> {
     fn put(&mut self, beat: u64, words: &[u64]) -> Result<(), EngineError> {
         let bytes: &[u8] = bytemuck::cast_slice(words);
         let place = self.shape.bytes(beat) as u64;
-        self.memory.memory_mut().bytes_mut(place, bytes.len())?.copy_from_slice(bytes);
+        self.memory
+            .memory_mut()
+            .bytes_mut(place, bytes.len())?
+            .copy_from_slice(bytes);
         Ok(())
     }
 

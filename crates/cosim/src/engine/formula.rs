@@ -6,9 +6,9 @@ use crate::ntt_inplace::transform_beats;
 /// Cycles from a beat until another may read what it wrote: 7 to the operands, 13 in the butterflies, 5 back to memory.
 pub const HAZARD: u64 = 25;
 
-/// Cycles after the last beat of an operation until the next that waits for it: the beat's way, 3 for rotations and digits,
+/// Cycles after the last beat of an operation until the next that waits for it: the beat's way, 4 for rotations and digits,
 /// and the cycle that takes the operation.
-const DRAIN: u64 = HAZARD + 3 + 1;
+const DRAIN: u64 = HAZARD + 4 + 1;
 
 /// Cycles of one step of blind rotation, by what they are spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,6 +18,7 @@ use toroid_tfhe::seeded::KeyForm;
 
 use super::drive::Metadata;
 use super::parse_param_set;
+use crate::backend::{Arithmetic, BackendArgs, Peer, Simulated};
 use crate::host::{self, Issued, Opened, Purpose};
 use crate::location::{HostArgs, Location};
 use crate::machine;
@@ -36,9 +37,6 @@ pub struct Args {
     /// Parameter set (see `toroid params`).
     #[arg(long, default_value = "message7", value_parser = parse_param_set)]
     params: &'static ParamSet,
-    /// Exact integer arithmetic (NTT) instead of the f64 FFT.
-    #[arg(long)]
-    exact: bool,
     /// How secure computing metadata reaches the drive; in the second half if not given. A drive that is there has its way.
     #[arg(long, value_enum, conflicts_with = "drive")]
     metadata: Option<Metadata>,
@@ -52,6 +50,8 @@ pub struct Args {
     /// Key id; on a drive that is there the first that it stores nothing for, if not given.
     #[arg(long)]
     key_id: Option<u32>,
+    #[command(flatten)]
+    backend: BackendArgs,
     #[command(flatten)]
     host: HostArgs,
 }
@@ -78,6 +78,17 @@ const PAPER_HOM_SUB: f64 = 0.124;
 const PAPER_PROGRAM: f64 = 500.39;
 const PAPER_TOTAL: f64 = 502.28;
 const PAPER_RYZEN: f64 = 3970.0;
+/// What they were measured with (sections 5 and 6).
+const PAPER_RING_DEGREE: usize = 16384;
+const PAPER_CLOCK_MHZ: u32 = 200;
+const PAPER_ENGINE: Peer = Peer {
+    heading: "paper, n = 800, N = 16384, 200 MHz (Table 11)",
+    times: &[
+        ("Bootstrap", PAPER_BOOTSTRAP),
+        ("HomAdd", PAPER_HOM_ADD),
+        ("HomSub", PAPER_HOM_SUB),
+    ],
+};
 
 /// What a set can multiply: the sum and the difference enter a function of p bits, the product leaves over the whole torus.
 struct Ranges {
@@ -246,11 +257,15 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         "parameter set {} is for Boolean gates; the demo multiplies integers: take message7, message4, paper, exact14, exact16 or tiny",
         params.name
     );
+    let arithmetic = args.backend.arithmetic(args.drive.as_ref(), output)?;
     let encoding = Encoding::new(params.message_bits, true)?;
     let ranges = Ranges::new(encoding);
     let mut rng = Csprng::from_os()?;
     let (x, y) = factors(args, &ranges, &mut rng)?;
     let expected = x * y;
+    if let Some(simulated) = arithmetic.simulated() {
+        simulated.prepare(params)?;
+    }
 
     let security = if params.is_insecure() {
         "INSECURE".to_owned()
@@ -283,7 +298,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
             Location::Image(image)
         }
     };
-    let opened = Opened::open(&location, &args.host, args.exact)?;
+    let opened = Opened::open(&location, &args.host, &arithmetic)?;
     let key_id = match args.key_id {
         Some(key_id) => key_id,
         None => free_key_id(&opened)?,
@@ -325,7 +340,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         "key_id": key_id,
         "params": params.name,
         "security_bits": params.security.bits,
-        "path": path_of(args),
+        "path": path_of(args, &arithmetic),
         "bootstrap_ms": outcome.bootstrap_ms,
         "hom_add_ms": outcome.hom_add_ms,
         "hom_sub_ms": outcome.hom_sub_ms,
@@ -335,7 +350,10 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         "peak_rss_mb": machine::peak_rss_mib(),
         "machine": machine::describe(),
         "commands": outcome.rows,
+        "rtl": arithmetic.simulated().map(|simulated| simulated.value(params)),
         "paper": {
+            "ring_degree": PAPER_RING_DEGREE,
+            "clock_mhz": PAPER_CLOCK_MHZ,
             "bootstrap_ms": PAPER_BOOTSTRAP,
             "hom_add_ms": PAPER_HOM_ADD,
             "hom_sub_ms": PAPER_HOM_SUB,
@@ -345,32 +363,10 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         },
     });
     output.result(&value, || {
-        let row = |what: &str, ours: Option<f64>, paper: f64| {
-            let ours = ours.map_or("-".to_owned(), |ours| format!("{ours:.3} ms"));
-            format!("\n{what:<42} {ours:>14} {paper:>11.3} ms")
+        let mut text = match arithmetic.simulated() {
+            Some(simulated) => simulated_times(simulated, params, &outcome),
+            None => times(&outcome),
         };
-        let mut text = format!("\n{:<42} {:>14} {:>14}", "time", "here", "paper (FPGA)");
-        text += &row(
-            "Bootstrap (Tables 11, 12)",
-            outcome.bootstrap_ms,
-            PAPER_BOOTSTRAP,
-        );
-        text += &row("HomAdd (Table 11)", outcome.hom_add_ms, PAPER_HOM_ADD);
-        text += &row("HomSub (Table 11)", outcome.hom_sub_ms, PAPER_HOM_SUB);
-        text += &row(
-            "program of Table 5 (Table 13)",
-            outcome.program_ms,
-            PAPER_PROGRAM,
-        );
-        text += &row(
-            "the Write that triggers it (Table 13)",
-            Some(outcome.trigger_ms),
-            PAPER_TOTAL,
-        );
-        text += &format!(
-            "\nthe paper's software (TFHEpp, Ryzen 9 5950X, 16 cores): {:.2} s a Bootstrap",
-            PAPER_RYZEN / 1e3
-        );
         text += &format!(
             "\n\ndecrypted: {x} × {y} = {}{}",
             outcome.result,
@@ -395,6 +391,48 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The times of the program's parts, beside those of the paper.
+fn times(outcome: &Outcome) -> String {
+    let row = |what: &str, ours: Option<f64>, paper: f64| {
+        let ours = ours.map_or("-".to_owned(), |ours| format!("{ours:.3} ms"));
+        format!("\n{what:<42} {ours:>14} {paper:>11.3} ms")
+    };
+    let mut text = format!("\n{:<42} {:>14} {:>14}", "time", "here", "paper (FPGA)");
+    text += &row(
+        "Bootstrap (Tables 11, 12)",
+        outcome.bootstrap_ms,
+        PAPER_BOOTSTRAP,
+    );
+    text += &row("HomAdd (Table 11)", outcome.hom_add_ms, PAPER_HOM_ADD);
+    text += &row("HomSub (Table 11)", outcome.hom_sub_ms, PAPER_HOM_SUB);
+    text += &row(
+        "program of Table 5 (Table 13)",
+        outcome.program_ms,
+        PAPER_PROGRAM,
+    );
+    text += &row(
+        "the Write that triggers it (Table 13)",
+        Some(outcome.trigger_ms),
+        PAPER_TOTAL,
+    );
+    text + &format!(
+        "\nthe paper's software (TFHEpp, Ryzen 9 5950X, 16 cores): {:.2} s a Bootstrap",
+        PAPER_RYZEN / 1e3
+    )
+}
+
+/// The cycles of the simulated engine, with their time at its clock beside the paper's.
+fn simulated_times(simulated: &Simulated, params: &ParamSet, outcome: &Outcome) -> String {
+    let mut text = format!("\n{}", simulated.table(params, Some(&PAPER_ENGINE)));
+    if params.ring_degree != PAPER_RING_DEGREE {
+        text += "\nthe paper's N is another: engines compare by sets of the same N";
+    }
+    if let Some(program_ms) = outcome.program_ms {
+        text += &format!("\nthe program took {:.1} s of simulation", program_ms / 1e3);
+    }
+    text
+}
+
 /// What the drive stores for a key id.
 fn stored(opened: &Opened, key_id: u32) -> Vec<BlobStat> {
     let mut blobs = opened.session.store().list();
@@ -415,10 +453,9 @@ fn free_key_id(opened: &Opened) -> anyhow::Result<u32> {
 }
 
 /// The arithmetic, where it is for this program to choose.
-fn path_of(args: &Args) -> Option<&'static str> {
-    match (&args.drive, args.exact) {
-        (None | Some(Location::Image(_)), false) => Some("fast"),
-        (_, true) => Some("exact"),
+fn path_of(args: &Args, arithmetic: &Arithmetic) -> Option<&'static str> {
+    match &args.drive {
+        None | Some(Location::Image(_)) => Some(arithmetic.path()),
         _ => None,
     }
 }
@@ -590,11 +627,11 @@ mod tests {
             x,
             y,
             params,
-            exact: false,
             metadata: None,
             image: None,
             drive: None,
             key_id: None,
+            backend: BackendArgs::default(),
             host: HostArgs::default(),
         };
         let ranges = Ranges::new(Encoding::new(7, true).unwrap());

@@ -11,6 +11,7 @@ use toroid_nvme::tcp::client::{Address, discover};
 use toroid_tfhe::params::ParamSet;
 
 use super::map;
+use crate::backend::Arithmetic;
 use crate::host::{self, Opened};
 use crate::location::{DriveArgs, HostArgs, Location};
 use crate::output::{Output, usage};
@@ -196,7 +197,7 @@ fn info(args: &InfoArgs, output: &Output) -> anyhow::Result<()> {
         }
         _ => None,
     };
-    let opened = Opened::open(location, host, false)?;
+    let opened = Opened::open(location, host, &Arithmetic::default())?;
     let (described, mut value) = describe(header, &opened);
     let nsid = opened.nsid();
     let namespace: Namespace = opened

@@ -8,6 +8,7 @@ use toroid_tfhe::params::ParamSet;
 
 use super::objects::{check_params, params_on_drive};
 use super::parse_param_set;
+use crate::backend::Arithmetic;
 use crate::host::Opened;
 use crate::location::DriveArgs;
 use crate::output::{Output, usage};
@@ -88,7 +89,11 @@ fn report(opened: Opened, blobs: &[BlobStat], all: bool, output: &Output) -> any
 
 /// Runs `toroid drive map`.
 pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
-    let opened = Opened::open(&args.drive.location, &args.drive.host, false)?;
+    let opened = Opened::open(
+        &args.drive.location,
+        &args.drive.host,
+        &Arithmetic::default(),
+    )?;
     let blobs: Vec<BlobStat> = match args.register {
         Some(register) => {
             let found = opened.session.find(register);
@@ -111,7 +116,11 @@ pub fn reserve(args: &ReserveArgs, output: &Output) -> anyhow::Result<()> {
             "{register} is no register of a sample; expected cow:KEY:DATA or cor:KEY:DATA"
         )));
     }
-    let opened = Opened::open(&args.drive.location, &args.drive.host, false)?;
+    let opened = Opened::open(
+        &args.drive.location,
+        &args.drive.host,
+        &Arithmetic::default(),
+    )?;
     let params = args
         .params
         .map_or_else(|| params_on_drive(&opened, register.key_id()), Ok)?;

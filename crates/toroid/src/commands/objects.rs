@@ -15,6 +15,7 @@ use toroid_tfhe::serialize::{self, HEADER_BYTES, Header, Kind, ObjectReader};
 use super::keys::NO_TAG;
 use super::program::assemble_file;
 use super::{open, parse_param_set, read_limited, write_file};
+use crate::backend::{Arithmetic, Simulated};
 use crate::host::Opened;
 use crate::location::DriveArgs;
 use crate::output::{Output, power_of_two, usage};
@@ -222,7 +223,11 @@ pub fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
             "{samples} samples for one register: put them one by one"
         )));
     }
-    let opened = Opened::open(&args.drive.location, &args.drive.host, false)?;
+    let opened = Opened::open(
+        &args.drive.location,
+        &args.drive.host,
+        &Arithmetic::default(),
+    )?;
     let mut stored = Vec::new();
     for (path, content) in contents {
         let shown = path.display().to_string();
@@ -300,7 +305,11 @@ fn put_file(
 
 /// Runs `toroid delete`.
 pub fn delete(args: &DeleteArgs, output: &Output) -> anyhow::Result<()> {
-    let opened = Opened::open(&args.drive.location, &args.drive.host, false)?;
+    let opened = Opened::open(
+        &args.drive.location,
+        &args.drive.host,
+        &Arithmetic::default(),
+    )?;
     for register in &args.registers {
         opened.wait(opened.session.delete(*register))?;
     }
@@ -324,21 +333,30 @@ pub fn get(args: &GetArgs, output: &Output) -> anyhow::Result<()> {
         "{} exists; --force replaces it",
         args.out.display()
     );
-    let opened = Opened::open(&args.drive.location, &args.drive.host, false)?;
+    let opened = Opened::open(
+        &args.drive.location,
+        &args.drive.host,
+        &Arithmetic::default(),
+    )?;
     let sample = opened.wait(opened.session.get_sample(args.register))?;
     opened.close()?;
     save_sample(&args.out, args.force, &sample, NO_TAG)?;
-    report_sample(&args.out, &sample, output)
+    report_sample(&args.out, &sample, None, output)
 }
 
-/// Prints where a sample went and what its decryption may be trusted.
-pub fn report_sample(path: &Path, sample: &StoredSample, output: &Output) -> anyhow::Result<()> {
+/// Prints where a sample went and what its decryption may be trusted; with what the simulated engine tells, if that made it.
+pub fn report_sample(
+    path: &Path,
+    sample: &StoredSample,
+    simulated: Option<&Simulated>,
+    output: &Output,
+) -> anyhow::Result<()> {
     let shown = path.display().to_string();
     let log2_p_fail = sample
         .encoding()
         .ok()
         .map(|encoding| sample.log2_failure(encoding));
-    let value = json!({
+    let mut value = json!({
         "file": shown,
         "register": sample.sc.vr().to_string(),
         "params": sample.params.name,
@@ -346,6 +364,9 @@ pub fn report_sample(path: &Path, sample: &StoredSample, output: &Output) -> any
         "log2_variance": sample.log2_variance(),
         "log2_p_fail": log2_p_fail,
     });
+    if let Some(simulated) = simulated {
+        value["rtl"] = simulated.value(sample.params);
+    }
     output.result(&value, || {
         let origin = if sample.sc.computed() {
             "computed by the drive"
@@ -355,6 +376,12 @@ pub fn report_sample(path: &Path, sample: &StoredSample, output: &Output) -> any
         let trust = log2_p_fail.map_or(String::new(), |log2| {
             format!(", failure probability {}", power_of_two(log2))
         });
-        format!("{shown}: the sample of {}, {origin}{trust}", sample.sc.vr())
+        let table = simulated.map_or(String::new(), |simulated| {
+            format!("{}\n", simulated.table(sample.params, None))
+        });
+        format!(
+            "{table}{shown}: the sample of {}, {origin}{trust}",
+            sample.sc.vr()
+        )
     })
 }

@@ -139,5 +139,5 @@ fn unpack(args: &UnpackArgs, output: &Output) -> anyhow::Result<()> {
         _ => return Err(usage("give DATA and METADATA, or --extended")),
     };
     save_sample(&args.out, args.force, &sample, NO_TAG)?;
-    report_sample(&args.out, &sample, output)
+    report_sample(&args.out, &sample, None, output)
 }

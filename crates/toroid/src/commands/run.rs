@@ -10,7 +10,10 @@ use toroid_isa::{VrNumber, VrType};
 use toroid_nvme::Status;
 
 use super::keys::NO_TAG;
-use super::objects::{header_noise, read_sample, report_sample, sample_encoding, save_sample};
+use super::objects::{
+    header_noise, params_on_drive, read_sample, report_sample, sample_encoding, save_sample,
+};
+use crate::backend::BackendArgs;
 use crate::host::{self, Opened};
 use crate::location::DriveArgs;
 use crate::output::{Output, usage};
@@ -29,12 +32,11 @@ pub struct Args {
     /// File for the result.
     #[arg(long, short)]
     out: PathBuf,
-    /// Exact integer arithmetic (NTT) instead of the f64 FFT.
-    #[arg(long)]
-    exact: bool,
     /// Replace an existing file.
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    backend: BackendArgs,
 }
 
 /// Whether a trigger may have failed for want of keys: a block device does not tell.
@@ -92,7 +94,9 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         "{} exists; --force replaces it",
         args.out.display()
     );
-    let opened = Opened::open(&args.drive.location, &args.drive.host, args.exact)?;
+    let location = &args.drive.location;
+    let arithmetic = args.backend.arithmetic(Some(location), output)?;
+    let opened = Opened::open(location, &args.drive.host, &arithmetic)?;
     let session = &opened.session;
     anyhow::ensure!(
         session
@@ -101,6 +105,9 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         "the drive has no program for key id {}: put one there first",
         register.key_id()
     );
+    if let Some(simulated) = arithmetic.simulated() {
+        simulated.prepare(params_on_drive(&opened, register.key_id())?)?;
+    }
     let mut tag = NO_TAG;
     let trigger = match trigger {
         Some((path, (header, bytes))) => {
@@ -143,5 +150,5 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
     }
     opened.close()?;
     save_sample(&args.out, args.force, &result, tag)?;
-    report_sample(&args.out, &result, output)
+    report_sample(&args.out, &result, arithmetic.simulated(), output)
 }

