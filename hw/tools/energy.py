@@ -1,7 +1,7 @@
 """Energy of a pipeline by switching activity: see bench/hw/src/energy.rs.
 
 Reads a job from energy.json in the working folder: the module on top, its parameters and sources, the liberty, the clock's period, and runs, each a list
-of inputs by cycle with the outputs expected some cycles later. Maps the module to the liberty's cells, simulates the netlist with the cells' own
+of inputs by cycle (hexadecimal) with the outputs expected some cycles later. Maps the module to the liberty's cells, simulates the netlist with the cells' own
 functions, and gives what OpenSTA's power report makes of the toggles of every net. Writes results.json.
 
 The netlist must be a pipeline: without a loop, every net is a string of bits, one a cycle, and a register shifts it by one. That
@@ -95,7 +95,7 @@ def words(port, values, cycles):
     return result
 
 
-def power(job, module, values, cycles, first, wires):
+def power(job, module, values, cycles, first):
     """Watts by kind, of OpenSTA with the toggles of all nets after the cycle `first`."""
     lines = [
         f"read_liberty {job['liberty']}",
@@ -104,8 +104,6 @@ def power(job, module, values, cycles, first, wires):
         f"create_clock -name clk -period {job['period_ns']} [get_ports clk_i]",
         "set_input_transition 0.05 [all_inputs]",
     ]
-    if wires:
-        lines.append(f"set_wire_load_model -name {wires}")
     counted = cycles - first - 1
 
     def activity(bit):
@@ -113,6 +111,9 @@ def power(job, module, values, cycles, first, wires):
         toggles = (value ^ value >> 1) & ((1 << counted) - 1)
         return toggles.bit_count() / counted, (value & ((1 << counted) - 1)).bit_count() / counted
 
+    read = {bit for port in module["ports"].values() if port["direction"] == "output" for bit in port["bits"]}
+    for cell in module["cells"].values():
+        read |= {bits[0] for pin, bits in cell["connections"].items() if bits and cell["port_directions"][pin] == "input"}
     total = 0.0
     for name, port in module["ports"].items():
         if port["direction"] == "input" and name != "clk_i":
@@ -123,7 +124,7 @@ def power(job, module, values, cycles, first, wires):
     nets = 0
     for name, cell in module["cells"].items():
         for pin, bits in cell["connections"].items():
-            if cell["port_directions"][pin] == "output" and bits:
+            if cell["port_directions"][pin] == "output" and bits and bits[0] in read:
                 toggles, duty = activity(bits[0])
                 total += toggles
                 nets += 1
@@ -132,21 +133,14 @@ def power(job, module, values, cycles, first, wires):
     with open("power.tcl", "w") as file:
         file.write("\n".join(lines) + "\n")
     said = subprocess.run([job["sta"], "-no_splash", "-exit", "power.tcl"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"^Total\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)", said, re.MULTILINE)
-    if not found:
-        sys.exit("OpenSTA gives no power: " + said[-1500:])
-    internal, switching, leakage, _ = (float(number) for number in found.groups())
-    groups = {
-        name: [float(number) for number in numbers.split()[:4]]
-        for name, numbers in re.findall(r"^(Sequential|Combinational)\s+((?:\S+\s+){4})", said, re.MULTILINE)
-    }
-    return {
-        "internal": internal,
-        "switching": switching,
-        "leakage": leakage,
-        "groups": groups,
-        "toggles_per_net": total / max(nets, 1),
-    }
+    result = {"toggles_per_net": total / max(nets, 1)}
+    for group in ("Sequential", "Combinational"):
+        numbers = re.search(rf"^{group}\s+(\S+)\s+(\S+)\s+(\S+)", said, re.MULTILINE)
+        if not numbers:
+            sys.exit("OpenSTA gives no power: " + said[-1500:])
+        kinds = ("internal", "switching", "leakage")
+        result[group.lower()] = dict(zip(kinds, (float(number) for number in numbers.groups()), strict=True))
+    return result
 
 
 def main():
@@ -196,14 +190,15 @@ def main():
     }
     for entry in job["runs"]:
         cycles = entry["cycles"]
-        values = simulate(module, cells, entry["inputs"], cycles)
+        inputs = {name: [int(word, 16) for word in column] for name, column in entry["inputs"].items()}
+        values = simulate(module, cells, inputs, cycles)
         latency = job["latency"]
         for name, expected in entry["outputs"].items():
             found = words(module["ports"][name], values, cycles)
             for cycle in range(latency, cycles):
-                if found[cycle] != expected[cycle - latency]:
-                    sys.exit(f"{entry['name']}: {name} is {found[cycle]:x} in cycle {cycle}, expected {expected[cycle - latency]:x}")
-        results["runs"][entry["name"]] = [power(job, module, values, cycles, latency + 1, wires) for wires in job["wires"]]
+                if found[cycle] != int(expected[cycle - latency], 16):
+                    sys.exit(f"{entry['name']}: {name} is {found[cycle]:x} in cycle {cycle}, expected {expected[cycle - latency]}")
+        results["runs"][entry["name"]] = power(job, module, values, cycles, latency + 1)
     with open("results.json", "w") as file:
         json.dump(results, file)
 

@@ -1,6 +1,7 @@
 """Synthesizes one module for Xilinx 7 series with others left out as black boxes: see bench/hw/src/synthesis.rs.
 
-Reads a job from piece.json in the working folder and writes the counts of the cells that are left to cells.json.
+Reads a job from piece.json in the working folder. Writes the black boxes with their parameters, each with the number of its instances, to boxes.json;
+and, unless the job says "elaborate", the counts of the cells to cells.json.
 """
 
 import json
@@ -26,15 +27,20 @@ def main():
     run("write_json elaborated.json")
     with open("elaborated.json") as file:
         modules = json.load(file)["modules"]
+    boxes = {}
+    for cell in modules[job["top"]]["cells"].values():
+        name = cell["type"].split("$")[0]
+        if name in job["boxes"]:
+            kind = json.dumps([name, cell["parameters"]], sort_keys=True)
+            boxes[kind] = boxes.get(kind, 0) + 1
+    with open("boxes.json", "w") as file:
+        json.dump([[*json.loads(kind), count] for kind, count in boxes.items()], file)
+    if job["elaborate"]:
+        return
     # slang leaves the parameters of a black box at its instances, which Yosys then looks for in vain.
-    parameters = {
-        name
-        for cell in modules[job["top"]]["cells"].values()
-        if cell["type"].split("$")[0] in job["boxes"]
-        for name in cell["parameters"]
-    }
     for box in job["boxes"]:
-        for name in sorted(parameters):
+        names = {name for kind in boxes for name in json.loads(kind)[1] if json.loads(kind)[0] == box}
+        for name in sorted(names):
             run(f"setparam -unset {name} t:{box}*")
     run(f"synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top {job['top']}")
     run("write_json netlist.json")
@@ -42,11 +48,8 @@ def main():
         modules = json.load(file)["modules"]
     counts = {}
     for cell in modules[job["top"]]["cells"].values():
-        kind = cell["type"]
-        if kind.split("$")[0] in job["boxes"]:
-            kind = kind.split("$")[0]
-        if not kind.startswith("$"):
-            counts[kind] = counts.get(kind, 0) + 1
+        if cell["type"].split("$")[0] not in job["boxes"] and not cell["type"].startswith("$"):
+            counts[cell["type"]] = counts.get(cell["type"], 0) + 1
     with open("cells.json", "w") as file:
         json.dump(counts, file)
 

@@ -1,6 +1,7 @@
 //! The cores measured: `cargo run --release -p toroid-hw-bench -- --help`.
 
 mod bootstrap;
+mod energy;
 mod synthesis;
 
 use std::path::PathBuf;

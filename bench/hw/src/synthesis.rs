@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use toroid_cosim::engine;
-use toroid_cosim::model::{Design, Value};
+use toroid_cosim::model::Design;
 use toroid_cosim::sources;
 use toroid_cosim::toolchain::{Group, python};
 
@@ -22,60 +22,110 @@ use crate::Error;
 
 const SCRIPT: &str = include_str!("../../../hw/tools/piece.py");
 
+/// Modules that are mapped by themselves, with those that they take for black boxes.
+const TOPS: [(&str, &[&str]); 2] = [
+    ("engine", &["engine_circuit", "memory_reader", "memory_writer", "rom"]),
+    (
+        "engine_circuit",
+        &["butterfly_integrated", "digit_unit", "row_rotator", "xor_network", "ram_sdp"],
+    ),
+];
+
 /// A module that is mapped by itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct Piece {
-    top: &'static str,
-    parameters: Vec<(&'static str, Value)>,
-    boxes: &'static [&'static str],
+    top: String,
+    /// Names and literals.
+    parameters: Vec<(String, String)>,
+    /// How often the whole has it.
+    instances: u64,
 }
 
-/// The pieces of an engine, those on top last.
-fn pieces(log_n: u32, log_lanes: u32) -> Vec<Piece> {
-    let of = |top, parameters: &[(&'static str, u64)], boxes| Piece {
-        top,
-        parameters: parameters
-            .iter()
-            .map(|&(name, value)| (name, Value::Int(value)))
-            .collect(),
-        boxes,
-    };
-    let (n, lanes) = (u64::from(log_n), u64::from(log_lanes));
-    let width = (64 << lanes).min(1024);
-    let ports = (64 << lanes) / width;
-    let mut rom = of("rom", &[("WIDTH", 32 << lanes)], &[]);
-    rom.parameters
-        .push(("FILE", Value::File("twiddles.hex".to_owned())));
-    vec![
-        of("butterfly_integrated", &[], &[]),
-        of("digit_unit", &[], &[]),
-        of(
-            "ram_sdp",
-            &[("WIDTH", 64), ("DEPTH", 4 << (n - lanes))],
-            &[],
-        ),
-        rom,
-        of("memory_reader", &[("PORTS", ports), ("WIDTH", width)], &[]),
-        of("memory_writer", &[("PORTS", ports), ("WIDTH", width)], &[]),
-        of("xor_network", &[("LOG_LANES", lanes)], &[]),
-        of("row_rotator", &[("LOG_LANES", lanes - 1)], &[]),
-        of(
-            "engine_circuit",
-            &[("LOG_N", n), ("LOG_LANES", lanes)],
-            &[
-                "butterfly_integrated",
-                "digit_unit",
-                "row_rotator",
-                "xor_network",
-                "ram_sdp",
-            ],
-        ),
-        of(
-            "engine",
-            &[("LOG_N", n), ("LOG_LANES", lanes)],
-            &["engine_circuit", "memory_reader", "memory_writer", "rom"],
-        ),
-    ]
+impl Piece {
+    fn boxes(&self) -> &'static [&'static str] {
+        TOPS.iter().find(|(top, _)| *top == self.top).map_or(&[], |(_, boxes)| boxes)
+    }
+
+    fn files(&self, rom: &str) -> Vec<(&'static str, String)> {
+        if self.parameters.iter().any(|(name, _)| name == "FILE") {
+            vec![(ROM, rom.to_owned())]
+        } else {
+            Vec::new()
+        }
+    }
+}
+
+/// The file of the table of twiddles.
+const ROM: &str = "twiddles.hex";
+
+/// Parameters that can be given as numbers; those of enumerated types are left at their defaults, as the engine does.
+const SIMPLE: [&str; 4] = ["parameter int ", "parameter bit ", "parameter logic ", "parameter string "];
+
+/// What is not mapped yet, and where.
+struct Place<'a> {
+    python: &'a Path,
+    folder: &'a Path,
+    rom: &'a str,
+    timeout: Duration,
+}
+
+impl Place<'_> {
+    /// Runs the script on a piece in a folder of its own, which it gives.
+    fn script(&self, piece: &Piece, name: &str, is_elaborated_only: bool, bar: &ProgressBar) -> Result<PathBuf, Error> {
+        let place = self.folder.join(name);
+        let design = Design::of(&piece.top)?;
+        for (name, text) in &design.sources {
+            let file = place.join(name);
+            std::fs::create_dir_all(file.parent().unwrap_or(&place))?;
+            std::fs::write(file, text)?;
+        }
+        for (name, text) in piece.files(self.rom) {
+            std::fs::write(place.join(name), text)?;
+        }
+        let job = serde_json::json!({
+            "top": piece.top,
+            "parameters": piece.parameters,
+            "boxes": piece.boxes(),
+            "elaborate": is_elaborated_only,
+            "sources": design.sources.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+        });
+        std::fs::write(place.join("piece.json"), job.to_string())?;
+        std::fs::write(place.join("piece.py"), SCRIPT)?;
+        run(self.python, &place, "piece.py", self.timeout, bar)?;
+        Ok(place)
+    }
+
+    /// The pieces that a piece is made of besides its own logic, from the elaborated netlist.
+    fn below(&self, piece: &Piece, bar: &ProgressBar) -> Result<Vec<Piece>, Error> {
+        let place = self.script(piece, &format!("{}-boxes", piece.top), true, bar)?;
+        let text = std::fs::read_to_string(place.join("boxes.json"))?;
+        let boxes: Vec<(String, BTreeMap<String, String>, u64)> = serde_json::from_str(&text)?;
+        std::fs::remove_dir_all(&place)?;
+        boxes
+            .into_iter()
+            .map(|(top, parameters, count)| {
+                let source = sources::FILES.iter().find(|(path, _)| path.ends_with(&format!("/{top}.sv")));
+                let (_, source) = source.ok_or_else(|| format!("there is no module {top}"))?;
+                let is_set = |name: &str| {
+                    let mut lines = source.lines().map(str::trim).filter(|line| SIMPLE.iter().any(|kind| line.starts_with(kind)));
+                    lines.any(|line| line.contains(&format!(" {name} =")))
+                };
+                let parameters = parameters.into_iter().filter(|(name, _)| is_set(name));
+                let literal = |(name, bits): (String, String)| {
+                    let value = match name.as_str() {
+                        "FILE" => format!("\"{ROM}\""),
+                        _ => format!("{}'b{bits}", bits.len()),
+                    };
+                    (name, value)
+                };
+                Ok(Piece {
+                    top,
+                    parameters: parameters.map(literal).collect(),
+                    instances: count * piece.instances,
+                })
+            })
+            .collect()
+    }
 }
 
 /// Counts of resources of Xilinx 7 series.
@@ -166,7 +216,7 @@ struct Kept {
     parameters: Vec<(String, String)>,
     script: String,
     sources: Vec<(String, String)>,
-    rom: String,
+    files: Vec<String>,
     cells: BTreeMap<String, u64>,
 }
 
@@ -181,46 +231,62 @@ pub struct Limits {
 
 /// Maps the pieces, or takes them from `work`, and sums them up.
 pub fn synthesize(log_n: u32, log_lanes: u32, work: &Path, limits: Limits) -> Result<Whole, Error> {
-    let rom = match engine::design_of(log_n, log_lanes)?
-        .files
-        .into_iter()
-        .next()
-    {
+    let rom = match engine::design_of(log_n, log_lanes)?.files.into_iter().next() {
         Some((_, contents)) => String::from_utf8(contents)?,
         None => return Err("the engine has no table of twiddles".into()),
     };
     let folder = work.join(format!("synthesis-{log_n}-{log_lanes}"));
     std::fs::create_dir_all(&folder)?;
     let python = python(Group::Synthesis, &())?;
-    let all = pieces(log_n, log_lanes);
-    let queue = Mutex::new(all.iter().rev().collect::<Vec<_>>());
-    let found = Mutex::new(BTreeMap::new());
+    let place = Place {
+        python: &python,
+        folder: &folder,
+        rom: &rom,
+        timeout: limits.timeout,
+    };
     let bars = MultiProgress::new();
+    let spinner = |what: &str| {
+        let bar = bars.add(ProgressBar::new_spinner());
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+            bar.set_style(style);
+        }
+        bar.set_message(what.to_owned());
+        bar
+    };
+    let mut all = vec![Piece {
+        top: "engine".to_owned(),
+        parameters: vec![
+            ("LOG_N".to_owned(), log_n.to_string()),
+            ("LOG_LANES".to_owned(), log_lanes.to_string()),
+        ],
+        instances: 1,
+    }];
+    let bar = spinner("elaborating");
+    let mut index = 0;
+    while let Some(piece) = all.get(index).cloned() {
+        if !piece.boxes().is_empty() {
+            all.extend(place.below(&piece, &bar)?);
+        }
+        index += 1;
+    }
+    bar.finish_and_clear();
+
+    // The engine itself, which stands first, comes last.
+    let queue = Mutex::new(all.iter().enumerate().collect::<Vec<_>>());
+    let found = Mutex::new(BTreeMap::new());
     let worker = || {
         loop {
-            let Some(piece) = queue
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .pop()
-            else {
+            let Some((index, piece)) = queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner).pop() else {
                 break;
             };
-            let bar = bars.add(ProgressBar::new_spinner());
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
-                bar.set_style(style);
-            }
-            bar.set_message(piece.top);
-            let result = map(piece, &rom, &folder, &python, limits.timeout, &bar)
-                .map_err(|error| error.to_string());
+            let bar = spinner(&piece.top);
+            let result = map(piece, index, &place, &bar).map_err(|error| error.to_string());
             bar.finish_and_clear();
             match &result {
-                Ok(cells) => eprintln!("{}: {:?}", piece.top, Resources::of(cells)),
+                Ok(resources) => eprintln!("{} {} {resources:?}", piece.instances, piece.top),
                 Err(error) => eprintln!("{}: {error}", piece.top),
             }
-            found
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .insert(piece.top, result);
+            found.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(index, result);
         }
     };
     std::thread::scope(|scope| {
@@ -228,10 +294,27 @@ pub fn synthesize(log_n: u32, log_lanes: u32, work: &Path, limits: Limits) -> Re
             scope.spawn(worker);
         }
     });
-    let found = found
-        .into_inner()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    Ok(sum(&all, &found, log_n, log_lanes))
+    let mut whole = Whole {
+        log_n,
+        log_lanes,
+        ..Whole::default()
+    };
+    let mut found = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for (index, piece) in all.into_iter().enumerate() {
+        match found.remove(&index) {
+            Some(Ok(each)) => {
+                whole.total.add(each, piece.instances);
+                whole.pieces.push(Mapped {
+                    module: piece.top,
+                    instances: piece.instances,
+                    each,
+                });
+            }
+            Some(Err(error)) => whole.failed.push(format!("{}: {error}", piece.top)),
+            None => whole.failed.push(format!("{}: not mapped", piece.top)),
+        }
+    }
+    Ok(whole)
 }
 
 /// The pieces and their sum as a table.
@@ -260,117 +343,40 @@ pub fn table(whole: &Whole) -> String {
     text
 }
 
-fn sum(
-    all: &[Piece],
-    found: &BTreeMap<&'static str, Result<BTreeMap<String, u64>, String>>,
-    log_n: u32,
-    log_lanes: u32,
-) -> Whole {
-    let mut whole = Whole {
-        log_n,
-        log_lanes,
-        ..Whole::default()
-    };
-    let mut instances: BTreeMap<&str, u64> = BTreeMap::from([("engine", 1)]);
-    // From the top down, so that a module's instances are known before it.
-    for piece in all.iter().rev() {
-        let count = instances.get(piece.top).copied().unwrap_or(0);
-        match found.get(piece.top) {
-            Some(Ok(cells)) => {
-                for name in piece.boxes {
-                    *instances.entry(name).or_default() +=
-                        count * cells.get(*name).copied().unwrap_or(0);
-                }
-                let each = Resources::of(cells);
-                whole.total.add(each, count);
-                whole.pieces.push(Mapped {
-                    module: piece.top.to_owned(),
-                    instances: count,
-                    each,
-                });
-            }
-            Some(Err(error)) => whole.failed.push(format!("{}: {error}", piece.top)),
-            None => whole.failed.push(format!("{}: not mapped", piece.top)),
-        }
-    }
-    whole
-}
-
-fn map(
-    piece: &Piece,
-    rom: &str,
-    folder: &Path,
-    python: &Path,
-    timeout: Duration,
-    bar: &ProgressBar,
-) -> Result<BTreeMap<String, u64>, Error> {
-    let mut parameters: Vec<(String, String)> = piece
-        .parameters
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), value.literal(Path::new(""))))
-        .collect();
-    let is_rom = piece.top == "rom";
-    if is_rom {
-        parameters.push(("DEPTH".to_owned(), rom.lines().count().to_string()));
-    }
+fn map(piece: &Piece, index: usize, place: &Place, bar: &ProgressBar) -> Result<Resources, Error> {
     // What is inside a black box does not matter.
     let shown: Vec<(&str, &str)> = sources::FILES
         .iter()
         .map(|&(path, text)| {
-            let module = path
-                .rsplit('/')
-                .next()
-                .and_then(|file| file.strip_suffix(".sv"));
-            let is_box = module.is_some_and(|module| piece.boxes.contains(&module));
+            let module = path.rsplit('/').next().and_then(|file| file.strip_suffix(".sv"));
+            let is_box = module.is_some_and(|module| piece.boxes().contains(&module));
             (path, if is_box { "" } else { text })
         })
         .collect();
     let kept = Kept {
-        parameters,
+        parameters: piece.parameters.clone(),
         script: SCRIPT.to_owned(),
-        sources: sources::closure_of(&shown, piece.top)?,
-        rom: if is_rom {
-            rom.to_owned()
-        } else {
-            String::new()
-        },
+        sources: sources::closure_of(&shown, &piece.top)?,
+        files: piece.files(place.rom).into_iter().map(|(_, text)| text).collect(),
         cells: BTreeMap::new(),
     };
-    let path = folder.join(format!("{}.json", piece.top));
+    let name = format!("{}-{index}", piece.top);
+    let path = place.folder.join(format!("{name}.json"));
     if let Ok(text) = std::fs::read_to_string(&path)
         && let Ok(mut before) = serde_json::from_str::<Kept>(&text)
     {
         let cells = std::mem::take(&mut before.cells);
         if before == kept {
-            return Ok(cells);
+            return Ok(Resources::of(&cells));
         }
     }
-
-    let place = folder.join(piece.top);
-    let design = Design::of(piece.top)?;
-    for (name, text) in &design.sources {
-        let file = place.join(name);
-        std::fs::create_dir_all(file.parent().unwrap_or(&place))?;
-        std::fs::write(file, text)?;
-    }
-    if is_rom {
-        std::fs::write(place.join("twiddles.hex"), rom)?;
-    }
-    let job = serde_json::json!({
-        "top": piece.top,
-        "parameters": kept.parameters,
-        "boxes": piece.boxes,
-        "sources": design.sources.iter().map(|(name, _)| name).collect::<Vec<_>>(),
-    });
-    std::fs::write(place.join("piece.json"), job.to_string())?;
-    std::fs::write(place.join("piece.py"), SCRIPT)?;
-    run(python, &place, "piece.py", timeout, bar)?;
-    let cells = serde_json::from_str(&std::fs::read_to_string(place.join("cells.json"))?)?;
+    let folder = place.script(piece, &name, false, bar)?;
+    let cells = serde_json::from_str(&std::fs::read_to_string(folder.join("cells.json"))?)?;
     let kept = Kept { cells, ..kept };
     std::fs::write(&path, serde_json::to_string(&kept)?)?;
     // Netlists of the large pieces are hundreds of megabytes.
-    std::fs::remove_dir_all(&place)?;
-    Ok(kept.cells)
+    std::fs::remove_dir_all(&folder)?;
+    Ok(Resources::of(&kept.cells))
 }
 
 /// Runs a script in a folder, its output in `output.txt` there.
@@ -398,7 +404,8 @@ pub fn run(
             }
             let text = std::fs::read_to_string(&log)?;
             let lines: Vec<&str> = text.lines().collect();
-            return Err(lines[lines.len().saturating_sub(6)..].join("\n").into());
+            let end = lines[lines.len().saturating_sub(6)..].join("\n");
+            return Err(format!("{script} ended with {status}\n{end}").into());
         }
         if start.elapsed() > timeout {
             child.kill()?;

@@ -69,6 +69,8 @@ pub enum Group {
     Synthesis,
     /// A C++ compiler, for machines without one.
     Compiler,
+    /// A library of standard cells, for estimates of energy.
+    Cells,
 }
 
 impl Group {
@@ -77,6 +79,7 @@ impl Group {
             Group::Simulation => "simulation",
             Group::Synthesis => "synthesis",
             Group::Compiler => "compiler",
+            Group::Cells => "cells",
         }
     }
 
@@ -85,6 +88,7 @@ impl Group {
             Group::Simulation => include_str!("../hw/tools/simulation.txt"),
             Group::Synthesis => include_str!("../hw/tools/synthesis.txt"),
             Group::Compiler => include_str!("../hw/tools/compiler.txt"),
+            Group::Cells => include_str!("../hw/tools/cells.txt"),
         }
     }
 }
