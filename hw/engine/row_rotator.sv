@@ -22,6 +22,11 @@ module row_rotator #(
     $fatal(1, "row_rotator: LOG_LANES must be 1 to 9");
   end
 
+  // The lane that lies `places` below, around the end.
+  function automatic int back(int number, int places);
+    return (number + LANES - places % LANES) % LANES;
+  endfunction
+
   logic [2*PAIRS-1:0] shift;
   logic [63:0] turned[STAGES][LANES], turned_q[STAGES][LANES], before_q[LANES];
   logic [STAGES-1:0] valid_q, negative_q;
@@ -36,18 +41,11 @@ module row_rotator #(
     for (int stage = 1; stage < STAGES; stage++) turned[stage] = turned_q[stage-1];
     for (int pair = 0; pair < PAIRS; pair++) begin
       from = turned[pair*STAGES/PAIRS];
-      case (shift[2*pair+:2])
-        2'd0: ;
-        2'd1:
-        for (int lane = 0; lane < LANES; lane++)
-        turned[pair*STAGES/PAIRS][lane] = from[(lane+LANES-(1<<2*pair)%LANES)%LANES];
-        2'd2:
-        for (int lane = 0; lane < LANES; lane++)
-        turned[pair*STAGES/PAIRS][lane] = from[(lane+LANES-(2<<2*pair)%LANES)%LANES];
-        2'd3:
-        for (int lane = 0; lane < LANES; lane++)
-        turned[pair*STAGES/PAIRS][lane] = from[(lane+LANES-(3<<2*pair)%LANES)%LANES];
-      endcase
+      for (int lane = 0; lane < LANES; lane++) begin
+        turned[pair*STAGES/PAIRS][lane] = shift[2*pair+1] ?
+            (shift[2*pair] ? from[back(lane, 3<<2*pair)] : from[back(lane, 2<<2*pair)]) :
+            (shift[2*pair] ? from[back(lane, 1<<2*pair)] : from[lane]);
+      end
     end
   end
 

@@ -29,18 +29,17 @@ module xor_network #(
 
   assign key = (2 * Pairs)'(key_i);
 
-  // Selects of four words, which tools map to a LUT each.
+  // Selects of four words, each of them a LUT for a bit.
   always_comb begin
     logic [WIDTH-1:0] from[Lanes];
     front = lane_i;
     for (int pair = 0; pair < First; pair++) begin
       from = front;
-      case (key[2*pair+:2])
-        2'd0: ;
-        2'd1: for (int lane = 0; lane < Lanes; lane++) front[lane] = from[(lane^(1<<2*pair))%Lanes];
-        2'd2: for (int lane = 0; lane < Lanes; lane++) front[lane] = from[(lane^(2<<2*pair))%Lanes];
-        2'd3: for (int lane = 0; lane < Lanes; lane++) front[lane] = from[(lane^(3<<2*pair))%Lanes];
-      endcase
+      for (int lane = 0; lane < Lanes; lane++) begin
+        front[lane] = key[2*pair+1] ?
+            (key[2*pair] ? from[(lane^(3<<2*pair))%Lanes] : from[(lane^(2<<2*pair))%Lanes]) :
+            (key[2*pair] ? from[(lane^(1<<2*pair))%Lanes] : from[lane]);
+      end
     end
   end
 
@@ -49,12 +48,11 @@ module xor_network #(
     back = front_q;
     for (int pair = First; pair < Pairs; pair++) begin
       from = back;
-      case (key_q[2*pair+:2])
-        2'd0: ;
-        2'd1: for (int lane = 0; lane < Lanes; lane++) back[lane] = from[(lane^(1<<2*pair))%Lanes];
-        2'd2: for (int lane = 0; lane < Lanes; lane++) back[lane] = from[(lane^(2<<2*pair))%Lanes];
-        2'd3: for (int lane = 0; lane < Lanes; lane++) back[lane] = from[(lane^(3<<2*pair))%Lanes];
-      endcase
+      for (int lane = 0; lane < Lanes; lane++) begin
+        back[lane] = key_q[2*pair+1] ?
+            (key_q[2*pair] ? from[(lane^(3<<2*pair))%Lanes] : from[(lane^(2<<2*pair))%Lanes]) :
+            (key_q[2*pair] ? from[(lane^(1<<2*pair))%Lanes] : from[lane]);
+      end
     end
   end
 

@@ -121,18 +121,19 @@ module banked_lanes
       .lane_o(read_lane)
   );
 
+  // The turn and the key's top bit together select among four words; short chunks have a turn more.
+  logic read_top;
+  logic [1:0] turn_in;
+  assign read_top = read_lane_key_q[5][LOG_LANES-1];
+  assign turn_in  = read_beat_q[READ_LATENCY-2].turn_in;
   always_comb begin
-    turned_lane = read_lane;
-    case ({
-      read_lane_key_q[5][LOG_LANES-1], read_beat_q[READ_LATENCY-2].turn_in
-    })
-      3'b1_00: for (int lane = 0; lane < LANES; lane++) turned_lane[lane] = read_lane[lane^TOP];
-      3'b0_01: for (int lane = 0; lane < LANES; lane++) turned_lane[lane] = read_lane[left(lane, 1)];
-      3'b1_01: for (int lane = 0; lane < LANES; lane++) turned_lane[lane] = read_lane[left(lane, 1)^TOP];
-      3'b0_10: for (int lane = 0; lane < LANES; lane++) turned_lane[lane] = read_lane[left(lane, SHORT_WIDTH)];
-      3'b1_10: for (int lane = 0; lane < LANES; lane++) turned_lane[lane] = read_lane[left(lane, SHORT_WIDTH)^TOP];
-      default: ;
-    endcase
+    for (int lane = 0; lane < LANES; lane++) begin
+      turned_lane[lane] = turn_in[0] ? (read_top ? read_lane[left(lane, 1)^TOP] : read_lane[left(lane, 1)]) :
+          (read_top ? read_lane[lane^TOP] : read_lane[lane]);
+      if (FILL != 0 && turn_in[1]) begin
+        turned_lane[lane] = read_top ? read_lane[left(lane, SHORT_WIDTH)^TOP] : read_lane[left(lane, SHORT_WIDTH)];
+      end
+    end
   end
 
   always_ff @(posedge clk_i) lane_o <= turned_lane;
@@ -147,20 +148,23 @@ module banked_lanes
   logic [LANES-1:0] write_enable_q;
 
   assign write_lane_key = write_key ^ write_complement;
+  logic write_top;
+  logic [1:0] turn_out;
+  assign write_top = write_lane_key[LOG_LANES-1];
+  assign turn_out  = write_beat_i.turn_out;
 
   always_ff @(posedge clk_i) begin
-    // With the turn, the step that the key's top bit asks for, which the network leaves out.
-    write_turned_q <= lane_i;
-    case ({
-      write_lane_key[LOG_LANES-1], write_beat_i.turn_out
-    })
-      3'b1_00: for (int lane = 0; lane < LANES; lane++) write_turned_q[lane] <= lane_i[lane^TOP];
-      3'b0_01: for (int lane = 0; lane < LANES; lane++) write_turned_q[lane] <= lane_i[left(lane, LOG_LANES-1)];
-      3'b1_01: for (int lane = 0; lane < LANES; lane++) write_turned_q[lane] <= lane_i[left(lane^TOP, LOG_LANES-1)];
-      3'b0_10: for (int lane = 0; lane < LANES; lane++) write_turned_q[lane] <= lane_i[left(lane, FILL)];
-      3'b1_10: for (int lane = 0; lane < LANES; lane++) write_turned_q[lane] <= lane_i[left(lane^TOP, FILL)];
-      default: ;
-    endcase
+    // With the turn, what the key's top bit asks for, which the network leaves out.
+    for (int lane = 0; lane < LANES; lane++) begin
+      write_turned_q[lane] <= turn_out[0] ? (write_top ? lane_i[left(
+          lane^TOP, LOG_LANES-1
+      )] : lane_i[left(
+          lane, LOG_LANES-1
+      )]) : (write_top ? lane_i[lane^TOP] : lane_i[lane]);
+      if (FILL != 0 && turn_out[1]) begin
+        write_turned_q[lane] <= write_top ? lane_i[left(lane^TOP, FILL)] : lane_i[left(lane, FILL)];
+      end
+    end
     write_beat_q[0]  <= write_beat_i;
     write_key_q[0]   <= write_key;
     write_lane_key_q <= write_lane_key[LOG_LANES-2:0];
