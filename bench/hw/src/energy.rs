@@ -4,6 +4,7 @@
 //! gives what the toggles of every net cost (`hw/tools/energy.py`). That times the operations of a bootstrap is the estimate. What it does not know
 //! is said by a range: see [`Block::range`].
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -312,9 +313,10 @@ impl Tools {
     }
 }
 
-/// The estimate for a bootstrap of `cycles` in an engine of these resources; kept in `work`.
-pub fn estimate(shape: Shape, whole: &Whole, cycles: u64, work: &Path) -> Result<Estimate, Error> {
+/// The estimate for a bootstrap in an engine of these resources; the tools work in `work`.
+pub fn estimate(shape: Shape, whole: &Whole, work: &Path) -> Result<Estimate, Error> {
     let tools = Tools::find()?;
+    let cycles = formula::bootstrap(shape).total();
     let folder = work.join("energy");
     let bar = ProgressBar::new_spinner();
     bar.set_style(ProgressStyle::with_template("{spinner} energy of {msg} {elapsed}")?);
@@ -413,7 +415,45 @@ fn parts(shape: Shape, whole: &Whole, cycles: u64, blocks: &[(String, Block)]) -
     Ok(parts)
 }
 
-/// Cycles of a bootstrap by the formula.
-pub fn formula_cycles(shape: Shape) -> u64 {
-    formula::bootstrap(shape).total()
+/// The estimate as tables.
+pub fn table(estimate: &Estimate) -> String {
+    let mut text = "| block | cells | flip-flops | area, µm² | operation | toggles a net and cycle | pJ a cycle |\n\
+        | --- | ---: | ---: | ---: | --- | ---: | ---: |\n"
+        .to_owned();
+    // Writing to a String cannot fail.
+    for (name, block) in &estimate.blocks {
+        for (operation, run) in &block.runs {
+            let range = run.range();
+            let _ = writeln!(
+                text,
+                "| {name} | {} | {} | {:.0} | {operation} | {:.2} | {:.1} to {:.1} |",
+                block.cells,
+                block.flip_flops,
+                block.area_um2,
+                run.toggles_per_net,
+                range.low * 1e12,
+                range.high * 1e12
+            );
+        }
+    }
+    text += "\n| part | operations of a bootstrap | pJ each | mJ a bootstrap |\n| --- | ---: | ---: | ---: |\n";
+    for part in &estimate.parts {
+        let _ = writeln!(
+            text,
+            "| {} | {:.3e} | {:.3} to {:.3} | {:.1} to {:.1} |",
+            part.name,
+            part.count,
+            part.each.low * 1e12,
+            part.each.high * 1e12,
+            part.all.low * 1e3,
+            part.all.high * 1e3
+        );
+    }
+    let _ = writeln!(
+        text,
+        "| sum, without main memory | | | {:.0} to {:.0} |",
+        estimate.total.low * 1e3,
+        estimate.total.high * 1e3
+    );
+    text
 }
