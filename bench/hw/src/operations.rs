@@ -60,9 +60,14 @@ pub fn measure(params: &'static ParamSet, log_lanes: u32) -> Result<Operations, 
     let [hom_add, hom_sub, hom_int_mult] = linear(shape, &model)?;
     let mut short_bootstraps = [0; 2];
     let mut short_formula = [0; 2];
-    for (lwe_dimension, (cycles, expected)) in (1..).zip(short_bootstraps.iter_mut().zip(&mut short_formula)) {
+    for (lwe_dimension, (cycles, expected)) in
+        (1..).zip(short_bootstraps.iter_mut().zip(&mut short_formula))
+    {
         step("bootstraps of one and two steps");
-        let short = Box::leak(Box::new(ParamSet { lwe_dimension, ..*params }));
+        let short = Box::leak(Box::new(ParamSet {
+            lwe_dimension,
+            ..*params
+        }));
         let measured = bootstrap::bootstrap(short, log_lanes, Timing::default(), &|_, _| {})?;
         (*cycles, *expected) = (measured.cycles, measured.formula);
     }
@@ -134,7 +139,11 @@ fn linear(shape: Shape, model: &Model) -> Result<[u64; 3], Error> {
     let cpu = CpuBackend::with_cores(Path::Exact, 1);
     let mut expected = first;
     let mut found = [0; 3];
-    let commands = [Command::HomAdd(0, 1), Command::HomSub(0, 1), Command::HomIntMult(0, -12_345)];
+    let commands = [
+        Command::HomAdd(0, 1),
+        Command::HomSub(0, 1),
+        Command::HomIntMult(0, -12_345),
+    ];
     for (command, cycles) in commands.into_iter().zip(&mut found) {
         *cycles = engine.run(command, &mut |_| true)?;
         match command {

@@ -32,7 +32,14 @@ struct Row {
 }
 
 impl Row {
-    fn new(row: &str, ours: f64, unit: &'static str, reference: Option<f64>, most: Option<f64>, note: &str) -> Row {
+    fn new(
+        row: &str,
+        ours: f64,
+        unit: &'static str,
+        reference: Option<f64>,
+        most: Option<f64>,
+        note: &str,
+    ) -> Row {
         Row {
             row: row.to_owned(),
             ours,
@@ -58,7 +65,11 @@ pub fn date() -> String {
     let of_year = of_era - (365 * year + year / 4 - year / 100);
     let month = (5 * of_year + 2) / 153;
     let day = of_year - (153 * month + 2) / 5 + 1;
-    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let (month, carry) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
     format!(
         "{:04}-{month:02}-{day:02} {:02}:{:02} UTC",
         era * 400 + year + carry,
@@ -72,7 +83,11 @@ pub fn machine() -> String {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let processor = read("/proc/cpuinfo")
         .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim().to_owned()))
+        .find_map(|line| {
+            line.strip_prefix("model name")?
+                .split_once(':')
+                .map(|(_, name)| name.trim().to_owned())
+        })
         .unwrap_or_else(|| "unknown processor".to_owned());
     format!(
         "{} processors ({processor}), Linux {}",
@@ -84,15 +99,23 @@ pub fn machine() -> String {
 /// Keeps a result for the report.
 pub fn keep(work: &Path, name: &str, value: &impl Serialize) -> Result<(), Error> {
     std::fs::create_dir_all(work)?;
-    Ok(std::fs::write(work.join(format!("{name}.json")), serde_json::to_string_pretty(value)? + "\n")?)
+    Ok(std::fs::write(
+        work.join(format!("{name}.json")),
+        serde_json::to_string_pretty(value)? + "\n",
+    )?)
 }
 
 /// A result that another command kept.
 pub fn kept<T: DeserializeOwned>(work: &Path, name: &str, command: &str) -> Result<T, Error> {
     let path = work.join(format!("{name}.json"));
-    let text = std::fs::read_to_string(&path)
-        .map_err(|error| format!("{}: {error}; the command `{command}` makes it", path.display()))?;
-    Ok(serde_json::from_str(&text).map_err(|error| format!("{}: {error}; run `{command}` again", path.display()))?)
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        format!(
+            "{}: {error}; the command `{command}` makes it",
+            path.display()
+        )
+    })?;
+    Ok(serde_json::from_str(&text)
+        .map_err(|error| format!("{}: {error}; run `{command}` again", path.display()))?)
 }
 
 /// Cycles of a bootstrap, found and by the formula, from its log.
@@ -105,17 +128,33 @@ fn logged(log: &str) -> Option<(f64, f64)> {
 /// Prints the table; writes the page, the rows and the picture to `out`.
 pub fn report(work: &Path, log: &Path, out: Option<&Path>) -> Result<(), Error> {
     let shape = Shape::new(&PAPER, LOG_LANES)?;
-    let whole: Whole = kept(work, &format!("synthesis-{}-{LOG_LANES}", shape.log_n()), "synth")?;
+    let whole: Whole = kept(
+        work,
+        &format!("synthesis-{}-{LOG_LANES}", shape.log_n()),
+        "synth",
+    )?;
     let operations: Option<Operations> = optional(kept(work, "operations", "operations"));
     let estimate: Option<Estimate> = optional(kept(work, "energy", "energy"));
-    let log = optional(std::fs::read_to_string(log).map_err(|error| format!("{}: {error}", log.display()).into()));
+    let log = optional(
+        std::fs::read_to_string(log).map_err(|error| format!("{}: {error}", log.display()).into()),
+    );
     let bootstrap = log.as_deref().and_then(logged);
     let rows = rows(&whole, operations.as_ref(), estimate.as_ref(), bootstrap);
     print!("{}", row_table(&rows));
     if let Some(out) = out {
-        let page = page(shape, &whole, operations.as_ref(), estimate.as_ref(), log.as_deref(), &rows)?;
+        let page = page(
+            shape,
+            &whole,
+            operations.as_ref(),
+            estimate.as_ref(),
+            log.as_deref(),
+            &rows,
+        )?;
         std::fs::write(out.join("hw-engine.md"), page)?;
-        std::fs::write(out.join("hw-engine.json"), serde_json::to_string_pretty(&rows)? + "\n")?;
+        std::fs::write(
+            out.join("hw-engine.json"),
+            serde_json::to_string_pretty(&rows)? + "\n",
+        )?;
         let cycles = bootstrap.map(|(cycles, _)| cycles);
         std::fs::write(out.join("hw-engine.svg"), picture(shape, cycles))?;
     }
@@ -124,52 +163,159 @@ pub fn report(work: &Path, log: &Path, out: Option<&Path>) -> Result<(), Error> 
 
 /// What lacks is said, and left out.
 fn optional<T>(result: Result<T, Error>) -> Option<T> {
-    result.inspect_err(|error| eprintln!("left out: {error}")).ok()
+    result
+        .inspect_err(|error| eprintln!("left out: {error}"))
+        .ok()
 }
 
-fn rows(whole: &Whole, operations: Option<&Operations>, estimate: Option<&Estimate>, bootstrap: Option<(f64, f64)>) -> Vec<Row> {
+fn rows(
+    whole: &Whole,
+    operations: Option<&Operations>,
+    estimate: Option<&Estimate>,
+    bootstrap: Option<(f64, f64)>,
+) -> Vec<Row> {
     let mut rows = Vec::new();
     if let Some(found) = operations {
         let pair = Some(7168.0);
         let most = Some(7168.0 * 1.01);
-        let note = "ntt_inplace, 2 circuits of 16 butterflies, words loaded and unloaded not counted";
-        rows.push(Row::new("pair of 16384-point NTTs", found.forward_pair as f64, "cycles", pair, most, note));
-        rows.push(Row::new("pair of 16384-point INTTs", found.inverse_pair as f64, "cycles", pair, most, note));
+        let note =
+            "ntt_inplace, 2 circuits of 16 butterflies, words loaded and unloaded not counted";
+        rows.push(Row::new(
+            "pair of 16384-point NTTs",
+            found.forward_pair as f64,
+            "cycles",
+            pair,
+            most,
+            note,
+        ));
+        rows.push(Row::new(
+            "pair of 16384-point INTTs",
+            found.inverse_pair as f64,
+            "cycles",
+            pair,
+            most,
+            note,
+        ));
     }
     if let Some((cycles, formula)) = bootstrap {
         let reference = Some(249.96e-3 * CLOCK * 1e6);
-        rows.push(Row::new("bootstrap at `paper`, simulated whole", cycles, "cycles", reference, Some(20e6), "2 circuits of 64 butterflies; equal to the exact path"));
-        rows.push(Row::new("bootstrap at 200 MHz", cycles / CLOCK / 1e3, "ms", Some(249.96), None, ""));
+        rows.push(Row::new(
+            "bootstrap at `paper`, simulated whole",
+            cycles,
+            "cycles",
+            reference,
+            Some(20e6),
+            "2 circuits of 64 butterflies; equal to the exact path",
+        ));
+        rows.push(Row::new(
+            "bootstrap at 200 MHz",
+            cycles / CLOCK / 1e3,
+            "ms",
+            Some(249.96),
+            None,
+            "",
+        ));
         let off = (cycles / formula - 1.0).abs() * 100.0;
-        rows.push(Row::new("simulated bootstrap off its formula", off, "%", None, Some(1.0), ""));
+        rows.push(Row::new(
+            "simulated bootstrap off its formula",
+            off,
+            "%",
+            None,
+            Some(1.0),
+            "",
+        ));
     }
     if let Some(found) = operations {
-        let step = "difference of bootstraps of two steps and one; the paper's is its bootstrap / 800";
-        rows.push(Row::new("CMux at `paper`", found.step as f64, "cycles", Some(249.96e-3 * CLOCK * 1e6 / 800.0), None, step));
+        let step =
+            "difference of bootstraps of two steps and one; the paper's is its bootstrap / 800";
+        rows.push(Row::new(
+            "CMux at `paper`",
+            found.step as f64,
+            "cycles",
+            Some(249.96e-3 * CLOCK * 1e6 / 800.0),
+            None,
+            step,
+        ));
         let off = (found.step as f64 / found.step_formula as f64 - 1.0).abs() * 100.0;
-        rows.push(Row::new("simulated CMux off its formula", off, "%", None, Some(1.0), ""));
+        rows.push(Row::new(
+            "simulated CMux off its formula",
+            off,
+            "%",
+            None,
+            Some(1.0),
+            "",
+        ));
         for (name, cycles, paper) in [
             ("HomAdd", found.hom_add, 124.0),
             ("HomSub", found.hom_sub, 124.0),
             ("HomIntMult", found.hom_int_mult, 90.0),
         ] {
-            let note = format!("{cycles} cycles from command to response at 200 MHz; the paper's includes its processors' work");
-            rows.push(Row::new(name, cycles as f64 / CLOCK, "µs", Some(paper), Some(5.0), &note));
+            let note = format!(
+                "{cycles} cycles from command to response at 200 MHz; the paper's includes its processors' work"
+            );
+            rows.push(Row::new(
+                name,
+                cycles as f64 / CLOCK,
+                "µs",
+                Some(paper),
+                Some(5.0),
+                &note,
+            ));
         }
     }
     if whole.failed.is_empty() {
         let total = whole.total;
-        rows.push(Row::new("DSP48E1", total.dsp as f64, "slices", Some(1549.0), Some(1549.0), ""));
-        let memory = format!("{} logic, {} memories and shift registers; Yosys for xc7, not placed", total.lut, total.lut_memory);
-        rows.push(Row::new("LUT", total.luts() as f64, "LUTs", Some(461_123.0), Some(461_000.0), &memory));
-        rows.push(Row::new("FF", total.ff as f64, "flip-flops", Some(615_303.0), None, ""));
+        rows.push(Row::new(
+            "DSP48E1",
+            total.dsp as f64,
+            "slices",
+            Some(1549.0),
+            Some(1549.0),
+            "",
+        ));
+        let memory = format!(
+            "{} logic, {} memories and shift registers; Yosys for xc7, not placed",
+            total.lut, total.lut_memory
+        );
+        rows.push(Row::new(
+            "LUT",
+            total.luts() as f64,
+            "LUTs",
+            Some(461_123.0),
+            Some(461_000.0),
+            &memory,
+        ));
+        rows.push(Row::new(
+            "FF",
+            total.ff as f64,
+            "flip-flops",
+            Some(615_303.0),
+            None,
+            "",
+        ));
         let uram = "the paper's engine has 64 URAM blocks besides";
-        rows.push(Row::new("BRAM of 36 Kbit", total.ramb36(), "blocks", Some(1023.5), None, uram));
+        rows.push(Row::new(
+            "BRAM of 36 Kbit",
+            total.ramb36(),
+            "blocks",
+            Some(1023.5),
+            None,
+            uram,
+        ));
     }
     if let Some(estimate) = estimate {
         let (low, high) = (estimate.total.low, estimate.total.high);
-        let note = format!("between {low:.3} and {high:.3} J: 45 nm cells, without main memory, clock of the board, or anything but the engine; the reference is a board");
-        rows.push(Row::new("energy of a bootstrap, estimated, geometric mean of its range", (low * high).sqrt(), "J", Some(14.80), None, &note));
+        let note = format!(
+            "between {low:.3} and {high:.3} J: 45 nm cells, without main memory, clock of the board, or anything but the engine; the reference is a board"
+        );
+        rows.push(Row::new(
+            "energy of a bootstrap, estimated, geometric mean of its range",
+            (low * high).sqrt(),
+            "J",
+            Some(14.80),
+            None,
+            &note,
+        ));
     }
     rows
 }
@@ -193,7 +339,9 @@ fn number(value: f64) -> String {
 fn row_table(rows: &[Row]) -> String {
     let mut text = "| row | ours | unit | paper | ours / paper | bar | holds |\n| --- | ---: | --- | ---: | ---: | --- | --- |\n".to_owned();
     for row in rows {
-        let holds = row.holds.map_or("", |holds| if holds { "yes" } else { "no" });
+        let holds = row
+            .holds
+            .map_or("", |holds| if holds { "yes" } else { "no" });
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
@@ -202,7 +350,9 @@ fn row_table(rows: &[Row]) -> String {
             number(row.ours),
             row.unit,
             row.reference.map(number).unwrap_or_default(),
-            row.ratio.map(|ratio| format!("{ratio:.3}")).unwrap_or_default(),
+            row.ratio
+                .map(|ratio| format!("{ratio:.3}"))
+                .unwrap_or_default(),
             row.bar.as_deref().unwrap_or_default()
         );
     }
@@ -258,7 +408,12 @@ fn page(
     text += "\n## Instructions (Tables 11 and 12)\n\n| instruction | paper | ours | cycles |\n| --- | ---: | ---: | ---: |\n";
     let cycles = log.and_then(logged);
     if let Some((cycles, _)) = cycles {
-        writeln!(text, "| Bootstrap | 249.96 ms | {:.2} ms | {} |", cycles / CLOCK / 1e3, number(cycles))?;
+        writeln!(
+            text,
+            "| Bootstrap | 249.96 ms | {:.2} ms | {} |",
+            cycles / CLOCK / 1e3,
+            number(cycles)
+        )?;
     }
     if let Some(found) = operations {
         for (name, paper, cycles) in [
@@ -266,19 +421,31 @@ fn page(
             ("HomSub", 124, found.hom_sub),
             ("HomIntMult", 90, found.hom_int_mult),
         ] {
-            writeln!(text, "| {name} | {paper} µs | {:.2} µs | {cycles} |", cycles as f64 / CLOCK)?;
+            writeln!(
+                text,
+                "| {name} | {paper} µs | {:.2} µs | {cycles} |",
+                cycles as f64 / CLOCK
+            )?;
         }
     }
     text += "\nThe paper's Table 12 has for the bootstrap alone: Ryzen 9 5950X 3.97 s, Apple M1 30.8 s, Tesla T4 617 and 754 ms, its FPGA 250 ms.\n";
     if let Some(log) = log {
-        write!(text, "\nThe whole bootstrap, [its log](hw-engine-bootstrap.log):\n\n```text\n{}\n```\n", log.trim_end())?;
+        write!(
+            text,
+            "\nThe whole bootstrap, [its log](hw-engine-bootstrap.log):\n\n```text\n{}\n```\n",
+            log.trim_end()
+        )?;
     }
     if let Some(found) = operations {
         write!(
             text,
             "\n`operations` simulated the transforms, the linear instructions and bootstraps of one step ({} cycles, formula {}) and of two ({}, formula {}), each result \
              compared word by word with the library: {}.\n",
-            found.short_bootstraps[0], found.short_formula[0], found.short_bootstraps[1], found.short_formula[1], found.measured
+            found.short_bootstraps[0],
+            found.short_formula[0],
+            found.short_bootstraps[1],
+            found.short_formula[1],
+            found.measured
         )?;
     }
     let parts = formula::bootstrap(shape);
@@ -347,7 +514,10 @@ fn picture(shape: Shape, cycles: Option<f64>) -> String {
     let total = cycles.map_or(milliseconds(parts.total()), |cycles| cycles / CLOCK / 1e3);
     let bars = [
         ("paper (FPGA)", [("NTT/INTT", 179.0), ("other", 71.0)]),
-        ("ours, at the same clock", [("NTT/INTT", transforms), ("other", total - transforms)]),
+        (
+            "ours, at the same clock",
+            [("NTT/INTT", transforms), ("other", total - transforms)],
+        ),
     ];
     let scale = 2.0;
     let mut text = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 720 170\" font-family=\"sans-serif\" font-size=\"14\">\n\
@@ -361,7 +531,11 @@ fn picture(shape: Shape, cycles: Option<f64>) -> String {
         let mut x = 190.0;
         for ((_, value), colour) in pieces.iter().zip(colours) {
             let width = value * scale;
-            let ink = if colour == colours[0] { "#ffffff" } else { "#222222" };
+            let ink = if colour == colours[0] {
+                "#ffffff"
+            } else {
+                "#222222"
+            };
             let _ = writeln!(
                 text,
                 "<rect x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"30\" fill=\"{colour}\"/>\n\
@@ -372,7 +546,11 @@ fn picture(shape: Shape, cycles: Option<f64>) -> String {
             x += width;
         }
     }
-    for (index, (label, colour)) in ["NTT/INTT", "other operations"].iter().zip(colours).enumerate() {
+    for (index, (label, colour)) in ["NTT/INTT", "other operations"]
+        .iter()
+        .zip(colours)
+        .enumerate()
+    {
         let x = 190 + 140 * index;
         let _ = writeln!(
             text,

@@ -24,10 +24,19 @@ const SCRIPT: &str = include_str!("../../../hw/tools/piece.py");
 
 /// Modules that are mapped by themselves, with those that they take for black boxes.
 const TOPS: [(&str, &[&str]); 2] = [
-    ("engine", &["engine_circuit", "memory_reader", "memory_writer", "rom"]),
+    (
+        "engine",
+        &["engine_circuit", "memory_reader", "memory_writer", "rom"],
+    ),
     (
         "engine_circuit",
-        &["butterfly_integrated", "digit_unit", "row_rotator", "xor_network", "ram_sdp"],
+        &[
+            "butterfly_integrated",
+            "digit_unit",
+            "row_rotator",
+            "xor_network",
+            "ram_sdp",
+        ],
     ),
 ];
 
@@ -43,7 +52,9 @@ struct Piece {
 
 impl Piece {
     fn boxes(&self) -> &'static [&'static str] {
-        TOPS.iter().find(|(top, _)| *top == self.top).map_or(&[], |(_, boxes)| boxes)
+        TOPS.iter()
+            .find(|(top, _)| *top == self.top)
+            .map_or(&[], |(_, boxes)| boxes)
     }
 
     fn files(&self, rom: &str) -> Vec<(&'static str, String)> {
@@ -59,7 +70,12 @@ impl Piece {
 const ROM: &str = "twiddles.hex";
 
 /// Parameters that can be given as numbers; those of enumerated types are left at their defaults, as the engine does.
-const SIMPLE: [&str; 4] = ["parameter int ", "parameter bit ", "parameter logic ", "parameter string "];
+const SIMPLE: [&str; 4] = [
+    "parameter int ",
+    "parameter bit ",
+    "parameter logic ",
+    "parameter string ",
+];
 
 /// What is not mapped yet, and where.
 struct Place<'a> {
@@ -71,7 +87,13 @@ struct Place<'a> {
 
 impl Place<'_> {
     /// Runs the script on a piece in a folder of its own, which it gives.
-    fn script(&self, piece: &Piece, name: &str, is_elaborated_only: bool, bar: &ProgressBar) -> Result<PathBuf, Error> {
+    fn script(
+        &self,
+        piece: &Piece,
+        name: &str,
+        is_elaborated_only: bool,
+        bar: &ProgressBar,
+    ) -> Result<PathBuf, Error> {
         let place = self.folder.join(name);
         let design = Design::of(&piece.top)?;
         for (name, text) in &design.sources {
@@ -104,10 +126,15 @@ impl Place<'_> {
         boxes
             .into_iter()
             .map(|(top, parameters, count)| {
-                let source = sources::FILES.iter().find(|(path, _)| path.ends_with(&format!("/{top}.sv")));
+                let source = sources::FILES
+                    .iter()
+                    .find(|(path, _)| path.ends_with(&format!("/{top}.sv")));
                 let (_, source) = source.ok_or_else(|| format!("there is no module {top}"))?;
                 let is_set = |name: &str| {
-                    let mut lines = source.lines().map(str::trim).filter(|line| SIMPLE.iter().any(|kind| line.starts_with(kind)));
+                    let mut lines = source
+                        .lines()
+                        .map(str::trim)
+                        .filter(|line| SIMPLE.iter().any(|kind| line.starts_with(kind)));
                     lines.any(|line| line.contains(&format!(" {name} =")))
                 };
                 let parameters = parameters.into_iter().filter(|(name, _)| is_set(name));
@@ -231,7 +258,11 @@ pub struct Limits {
 
 /// Maps the pieces, or takes them from `work`, and sums them up.
 pub fn synthesize(log_n: u32, log_lanes: u32, work: &Path, limits: Limits) -> Result<Whole, Error> {
-    let rom = match engine::design_of(log_n, log_lanes)?.files.into_iter().next() {
+    let rom = match engine::design_of(log_n, log_lanes)?
+        .files
+        .into_iter()
+        .next()
+    {
         Some((_, contents)) => String::from_utf8(contents)?,
         None => return Err("the engine has no table of twiddles".into()),
     };
@@ -276,7 +307,11 @@ pub fn synthesize(log_n: u32, log_lanes: u32, work: &Path, limits: Limits) -> Re
     let found = Mutex::new(BTreeMap::new());
     let worker = || {
         loop {
-            let Some((index, piece)) = queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner).pop() else {
+            let Some((index, piece)) = queue
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .pop()
+            else {
                 break;
             };
             let bar = spinner(&piece.top);
@@ -286,7 +321,10 @@ pub fn synthesize(log_n: u32, log_lanes: u32, work: &Path, limits: Limits) -> Re
                 Ok(resources) => eprintln!("{} {} {resources:?}", piece.instances, piece.top),
                 Err(error) => eprintln!("{}: {error}", piece.top),
             }
-            found.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(index, result);
+            found
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .insert(index, result);
         }
     };
     std::thread::scope(|scope| {
@@ -299,7 +337,9 @@ pub fn synthesize(log_n: u32, log_lanes: u32, work: &Path, limits: Limits) -> Re
         log_lanes,
         ..Whole::default()
     };
-    let mut found = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut found = found
+        .into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     for (index, piece) in all.into_iter().enumerate() {
         match found.remove(&index) {
             Some(Ok(each)) => {
@@ -348,7 +388,10 @@ fn map(piece: &Piece, index: usize, place: &Place, bar: &ProgressBar) -> Result<
     let shown: Vec<(&str, &str)> = sources::FILES
         .iter()
         .map(|&(path, text)| {
-            let module = path.rsplit('/').next().and_then(|file| file.strip_suffix(".sv"));
+            let module = path
+                .rsplit('/')
+                .next()
+                .and_then(|file| file.strip_suffix(".sv"));
             let is_box = module.is_some_and(|module| piece.boxes().contains(&module));
             (path, if is_box { "" } else { text })
         })
@@ -357,7 +400,11 @@ fn map(piece: &Piece, index: usize, place: &Place, bar: &ProgressBar) -> Result<
         parameters: piece.parameters.clone(),
         script: SCRIPT.to_owned(),
         sources: sources::closure_of(&shown, &piece.top)?,
-        files: piece.files(place.rom).into_iter().map(|(_, text)| text).collect(),
+        files: piece
+            .files(place.rom)
+            .into_iter()
+            .map(|(_, text)| text)
+            .collect(),
         cells: BTreeMap::new(),
     };
     let name = format!("{}-{index}", piece.top);
