@@ -122,7 +122,7 @@ pub struct Options {
     pub trace: bool,
     /// Registers and memories begin with random contents, of the seed of [`Model::start_random`], instead of 0.
     pub random_start: bool,
-    /// Compile fast (-O1) rather than for speed (-O2): for tests of a few thousand cycles.
+    /// Compile fast (-O1) rather than for speed (-O2): for tests of some ten thousand cycles.
     pub quick: bool,
 }
 
@@ -195,15 +195,18 @@ impl std::fmt::Debug for Model {
 }
 
 /// Changes with what this file makes of the same design.
-const FORM: &str = "2";
+const FORM: &str = "3";
 
 const SHIM: &str = include_str!("model/shim.cpp");
 
 /// Declared in front of everything, as Verilator's run-time prints by it.
 const PRINT: &str = "int toroid_print(const char* format, ...);\n";
 
-/// Generated C++ goes to the compiler in pieces of at least this many bytes: every piece costs the run-time's headers.
-const UNIT_BYTES: usize = 100_000;
+/// What generated C++ begins with: precompiled, as it takes longer than a small model itself.
+const PREFIX: &str = "#include \"print.h\"\n#include \"verilated.h\"\n";
+
+/// Generated C++ goes to the compiler in pieces of at least this many bytes, so that processors share the work.
+const UNIT_BYTES: usize = 300_000;
 
 /// Models that are loaded, by their keys: a library that is loaded twice is the same one.
 static LOADED: LazyLock<Mutex<HashMap<String, Weak<ModelLibrary>>>> = LazyLock::new(Mutex::default);
@@ -424,18 +427,31 @@ impl Build<'_> {
         fs::write(&shim, format!("{header}{SHIM}")).map_err(file_error(&shim))?;
 
         let mut objects = self.runtime()?;
-        let mut commands = Vec::new();
-        for (i, (unit, fast)) in self.units(&generated, &shim)?.into_iter().enumerate() {
+        let mut calls = Vec::new();
+        for (i, (unit, level)) in self.units(&generated, &shim)?.into_iter().enumerate() {
             let object = work.join(format!("unit{i}.o"));
-            let level = match (fast, self.options.quick) {
-                (true, false) => "-O2",
-                (true, true) => "-O1",
-                (false, _) => "-O0",
-            };
-            commands.push(self.compiler_call(&unit, &object, level, self.options.trace));
+            calls.push((unit, object.clone(), level, self.prefix(level)?));
             objects.push(object);
         }
-        self.compile_all(commands, "compiling the model")?;
+        let compile = || {
+            let commands = calls
+                .iter()
+                .map(|(unit, object, level, prefix)| {
+                    self.compiler_call(unit, object, level, prefix)
+                })
+                .collect();
+            self.compile_all(commands, "compiling the model")
+        };
+        match compile() {
+            // A precompiled header may be of headers that the machine has no more.
+            Err(ModelError::Compile { .. }) => {
+                for (.., prefix) in &calls {
+                    drop(fs::remove_file(precompiled(prefix)));
+                }
+                compile()?;
+            }
+            other => other?,
+        }
         let library = work.join("model.so");
         let mut link = self.toolchain.compiler.command();
         link.args(["-shared", "-fPIC", "-pthread", "-o"])
@@ -541,27 +557,30 @@ impl Build<'_> {
         ))
     }
 
-    /// Generated files in pieces that are worth a call of the compiler, with whether they are on the fast path.
+    /// Generated files in pieces that are worth a call of the compiler, with their optimization.
     fn units(
         &self,
         generated: &Generated,
         shim: &Path,
-    ) -> Result<Vec<(PathBuf, bool)>, ModelError> {
+    ) -> Result<Vec<(PathBuf, &'static str)>, ModelError> {
         let mut units = Vec::new();
-        for fast in [true, false] {
+        let levels: &[&str] = match self.options.quick {
+            true => &["-O1"],
+            false => &["-O2", "-O1"],
+        };
+        for (i, level) in levels.iter().enumerate() {
             let mut text = String::new();
             let mut bytes = 0;
             let mut flush = |text: &mut String| -> Result<(), ModelError> {
                 let path = self.work().join(format!("unit{}.cpp", units.len()));
                 fs::write(&path, std::mem::take(text)).map_err(file_error(&path))?;
-                units.push((path, fast));
+                units.push((path, *level));
                 Ok(())
             };
-            for (path, _) in generated
-                .files
-                .iter()
-                .filter(|(_, is_fast)| *is_fast == fast)
-            {
+            for (path, is_fast) in &generated.files {
+                if levels.len() > 1 && *is_fast != (i == 0) {
+                    continue;
+                }
                 let size = fs::metadata(path).map_err(file_error(path))?.len() as usize;
                 let _ = writeln!(text, "#include {:?}", path.display().to_string());
                 bytes += size;
@@ -570,7 +589,7 @@ impl Build<'_> {
                     bytes = 0;
                 }
             }
-            if fast {
+            if i == 0 {
                 let _ = writeln!(text, "#include {:?}", shim.display().to_string());
             }
             if !text.is_empty() {
@@ -580,9 +599,10 @@ impl Build<'_> {
         Ok(units)
     }
 
-    fn compiler_call(&self, source: &Path, object: &Path, level: &str, trace: bool) -> Command {
+    /// A call of the compiler, with a header in front of the source.
+    fn compiler_call(&self, source: &Path, object: &Path, level: &str, header: &Path) -> Command {
         let root = self.toolchain.verilator.root.join("include");
-        let trace = u32::from(trace);
+        let trace = u32::from(self.options.trace);
         let mut command = self.toolchain.compiler.command();
         command
             .args([
@@ -612,15 +632,19 @@ impl Build<'_> {
                 "-DVL_USER_WARN",
             ])
             .args(["-DVL_PRINTF=toroid_print", "-include"])
-            .arg(self.runtime_folder().join("print.h"));
+            .arg(header);
         for include in [self.work().join("cpp"), root.clone(), root.join("vltstd")] {
             command.arg("-I").arg(include);
         }
         // With g++, statics of inline functions would else be shared by all models of the process.
-        if !self.toolchain.compiler.version().contains("clang") {
+        if !self.is_clang() {
             command.arg("-fno-gnu-unique");
         }
         command
+    }
+
+    fn is_clang(&self) -> bool {
+        self.toolchain.compiler.version().contains("clang")
     }
 
     fn compile_all(&self, commands: Vec<Command>, what: &str) -> Result<(), ModelError> {
@@ -645,6 +669,30 @@ impl Build<'_> {
         models.join(format!("runtime-{key}"))
     }
 
+    /// The header in front of generated C++, precompiled if that can be done: g++ crashes on precompiled headers.
+    fn prefix(&self, level: &str) -> Result<PathBuf, ModelError> {
+        let folder = self.runtime_folder();
+        let suffix = if self.options.trace { "-trace" } else { "" };
+        let header = folder.join(format!("prefix{level}{suffix}.hpp"));
+        let _lock = Lock::take(&folder.with_extension("lock"), self.watch)?;
+        if header.exists() {
+            return Ok(header);
+        }
+        fs::write(&header, PREFIX).map_err(file_error(&header))?;
+        if self.is_clang() {
+            let partial = header.with_extension("partial");
+            let print = folder.join("print.h");
+            let mut command = self.compiler_call(&header, &partial, level, &print);
+            command.args(["-Xclang", "-fno-pch-timestamp"]);
+            let made = self.compile_all(vec![command], "compiling the simulator's headers");
+            // Without it, compiling only takes longer.
+            if made.is_ok() {
+                drop(fs::rename(partial, precompiled(&header)));
+            }
+        }
+        Ok(header)
+    }
+
     /// The objects of Verilator's run-time, compiled once for all models.
     fn runtime(&self) -> Result<Vec<PathBuf>, ModelError> {
         let folder = self.runtime_folder();
@@ -657,14 +705,16 @@ impl Build<'_> {
         let _lock = Lock::take(&folder.with_extension("lock"), self.watch)?;
         fs::create_dir_all(&folder).map_err(file_error(&folder))?;
         let print = folder.join("print.h");
-        fs::write(&print, PRINT).map_err(file_error(&print))?;
+        if !print.exists() {
+            fs::write(&print, PRINT).map_err(file_error(&print))?;
+        }
         let include = self.toolchain.verilator.root.join("include");
         let mut commands = Vec::new();
         let mut made = Vec::new();
         for name in sources.iter().filter(|name| !object(name).exists()) {
             let partial = object(name).with_extension("partial");
             let source = include.join(format!("{name}.cpp"));
-            commands.push(self.compiler_call(&source, &partial, "-O2", self.options.trace));
+            commands.push(self.compiler_call(&source, &partial, "-O2", &print));
             made.push((partial, object(name)));
         }
         if !commands.is_empty() {
@@ -675,6 +725,11 @@ impl Build<'_> {
         }
         Ok(sources.into_iter().map(object).collect())
     }
+}
+
+/// Where compilers look for a header's precompiled form.
+fn precompiled(header: &Path) -> PathBuf {
+    header.with_extension("hpp.gch")
 }
 
 /// The sentence of a `$fatal` or `$error` outside of a procedure, in what Verilator said.

@@ -67,6 +67,8 @@ pub enum Group {
     Simulation,
     /// Yosys with slang, and place and route for ECP5.
     Synthesis,
+    /// Yosys with slang, two solvers and Verible, for the checks of `hw/` that are not simulation.
+    Checks,
     /// A C++ compiler, for machines without one.
     Compiler,
     /// A library of standard cells, for estimates of energy.
@@ -78,6 +80,7 @@ impl Group {
         match self {
             Group::Simulation => "simulation",
             Group::Synthesis => "synthesis",
+            Group::Checks => "checks",
             Group::Compiler => "compiler",
             Group::Cells => "cells",
         }
@@ -87,6 +90,7 @@ impl Group {
         match self {
             Group::Simulation => include_str!("../hw/tools/simulation.txt"),
             Group::Synthesis => include_str!("../hw/tools/synthesis.txt"),
+            Group::Checks => include_str!("../hw/tools/checks.txt"),
             Group::Compiler => include_str!("../hw/tools/compiler.txt"),
             Group::Cells => include_str!("../hw/tools/cells.txt"),
         }
