@@ -519,7 +519,8 @@ fn parts(
     );
     // Two networks of LANES = 2·V lanes a circuit, and a rotator of V lanes with about as much a lane.
     let lanes = 2 * (2 * (2 * vector) + vector);
-    let share = f64::from(shape.log_lanes) / 6.0 / 64.0 * 64.0;
+    // A run is of 64 lanes of one bit and six stages, as good as one word.
+    let share = f64::from(shape.log_lanes) / 6.0;
     part(
         "networks and rotators (by words)",
         beats * lanes,

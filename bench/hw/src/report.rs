@@ -118,8 +118,18 @@ pub fn kept<T: DeserializeOwned>(work: &Path, name: &str, command: &str) -> Resu
         .map_err(|error| format!("{}: {error}; run `{command}` again", path.display()))?)
 }
 
-/// Cycles of a bootstrap, found and by the formula, from its log.
-fn logged(log: &str) -> Option<(f64, f64)> {
+/// Cycles of a bootstrap, found and by the formula, from its log; which must be of the set `paper` as it is, and of the reported setting.
+fn logged(log: &str, shape: Shape) -> Option<(f64, f64)> {
+    let (params, butterflies) = (shape.params, 2 * shape.vector());
+    let setting = format!(
+        "{}: n = {}, N = {}, {butterflies} butterflies,",
+        params.name, params.lwe_dimension, params.ring_degree
+    );
+    if !log.lines().any(|line| line.starts_with(&setting))
+        || !log.contains("result: equal to the exact path")
+    {
+        return None;
+    }
     let line = log.lines().find_map(|line| line.strip_prefix("cycles: "))?;
     let (found, rest) = line.split_once(" (formula: ")?;
     Some((found.parse().ok()?, rest.split_once(')')?.0.parse().ok()?))
@@ -138,7 +148,14 @@ pub fn report(work: &Path, log: &Path, out: Option<&Path>) -> Result<(), Error> 
     let log = optional(
         std::fs::read_to_string(log).map_err(|error| format!("{}: {error}", log.display()).into()),
     );
-    let bootstrap = log.as_deref().and_then(logged);
+    let bootstrap = log.as_deref().and_then(|log| logged(log, shape));
+    if log.is_some() && bootstrap.is_none() {
+        eprintln!(
+            "left out: the log is of no whole bootstrap at `paper` with {} butterflies",
+            2 * shape.vector()
+        );
+    }
+    let log = log.filter(|_| bootstrap.is_some());
     let rows = rows(&whole, operations.as_ref(), estimate.as_ref(), bootstrap);
     print!("{}", row_table(&rows));
     if let Some(out) = out {
@@ -322,7 +339,14 @@ fn rows(
 
 fn number(value: f64) -> String {
     if value >= 1000.0 || value == value.trunc() {
-        let digits = format!("{:.0}", value);
+        let (digits, rest) = match format!("{value:.1}") {
+            text if text.ends_with(".0") => (text.trim_end_matches(".0").to_owned(), String::new()),
+            text => text
+                .split_once('.')
+                .map_or((text.clone(), String::new()), |(digits, rest)| {
+                    (digits.to_owned(), format!(".{rest}"))
+                }),
+        };
         let mut text = String::new();
         for (index, digit) in digits.chars().enumerate() {
             if index > 0 && (digits.len() - index).is_multiple_of(3) {
@@ -330,7 +354,7 @@ fn number(value: f64) -> String {
             }
             text.push(digit);
         }
-        text
+        text + &rest
     } else {
         format!("{value:.2}")
     }
@@ -406,7 +430,7 @@ fn page(
              What it understates: no LUT is spent on placing and routing, on fanout or on reset trees, and whether 200 MHz is reached is not known. An UltraScale+ DSP48E2 has a wider multiplier \
              (27 × 18) than the DSP48E1 counted here (25 × 18).\n";
     text += "\n## Instructions (Tables 11 and 12)\n\n| instruction | paper | ours | cycles |\n| --- | ---: | ---: | ---: |\n";
-    let cycles = log.and_then(logged);
+    let cycles = log.and_then(|log| logged(log, shape));
     if let Some((cycles, _)) = cycles {
         writeln!(
             text,
