@@ -12,7 +12,7 @@
 //   key-switching key:     for each coefficient c of the mask, level, row r: LANES words of 32 bits, in half a beat, of the TLWE sample of
 //                          index (N - c) mod N
 //
-// LOG_N: log2 of the ring degree, 4 to 16. LOG_LANES: log2 of LANES, 2 to 8, below LOG_N. LOG_BUFFER: log2 of the beats that are read ahead, 5 to 12.
+// LOG_N: log2 of the ring degree, 6 to 16. LOG_LANES: log2 of LANES, 2 to 8, at most LOG_N - 4. LOG_BUFFER: log2 of the beats that are read ahead, 5 to 12.
 // TWIDDLE_FILE: hexadecimal table of `ntt_inplace_pkg`, LANES/2 words of 64 bits a line.
 // Source: the NVMe platform paper, sections 4.4 to 4.6 and Table 1.
 module engine
@@ -64,8 +64,9 @@ module engine
   localparam int ROM_LATENCY = toroid_pkg::ram_latency(1'b1);
   localparam int STORE_DEPTH = 16;
 
-  if (LOG_N < 4 || LOG_N > 16 || LOG_LANES < 2 || LOG_LANES > 8 || LOG_LANES >= LOG_N) begin : gen_illegal
-    $fatal(1, "engine: LOG_N must be 4 to 16, and LOG_LANES 2 to 8 and below LOG_N");
+  // Partial sums of the key switch take as many rows as a beat takes cycles to come back.
+  if (LOG_N < 6 || LOG_N > 16 || LOG_LANES < 2 || LOG_LANES > 8 || LOG_N - LOG_LANES < 4) begin : g_check
+    $fatal(1, "engine: LOG_N must be 6 to 16, and LOG_LANES 2 to 8 and at most LOG_N - 4");
   end
 
   logic goldilocks;
@@ -81,6 +82,9 @@ module engine
   logic [63:0] row_q[LANES];
   logic read_valid, read_ready, write_valid, write_ready, write_idle, to_result;
   logic [31:0] read_address, read_beats, write_address, write_beats;
+
+  // Rows that wait to be stored, or are on their way there.
+  logic [4:0] stored_q;
 
   engine_sequencer #(
       .LOG_N(LOG_N),
@@ -116,6 +120,7 @@ module engine
       .write_address_o(write_address),
       .write_beats_o(write_beats),
       .write_idle_i(write_idle),
+      .stored_i(stored_q == '0),
       .to_result_o(to_result)
   );
 
@@ -201,7 +206,6 @@ module engine
   );
 
   logic store_valid, writer_ready;
-  logic [4:0] stored_q;
   logic [LANES*64-1:0] store_words;
   logic store_in_ready, store_out_valid, store_out_ready;
   logic [LANES*64-1:0] store_out_words;

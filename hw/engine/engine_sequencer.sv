@@ -41,6 +41,7 @@ module engine_sequencer
     output logic [31:0] write_address_o,
     output logic [31:0] write_beats_o,
     input logic write_idle_i,
+    input logic stored_i,
     output logic to_result_o
 );
   localparam int LOG_ROWS = LOG_N - LOG_LANES + 1;
@@ -117,7 +118,7 @@ module engine_sequencer
   logic [INDEX_BITS-1:0] index_q;  // of TLWE words, then of blind rotation's steps
   logic [19:0] row_q;
   logic [LOG_LANES:0] lane_q;
-  logic [EXPONENT_BITS-1:0] exponent_q, exponent_read_q;
+  logic [EXPONENT_BITS-1:0] exponent_q, exponent_read;
   logic signed [79:0] errors_q;
   logic [63:0] body_q;
   logic [7:0] level_q;
@@ -128,7 +129,6 @@ module engine_sequencer
   logic [19:0] set_row_q;
   logic fresh_q;  // the sets of the key switch have not all been begun
 
-  logic [EXPONENT_BITS-1:0] exponent_memory[1<<INDEX_BITS];
 
   // The word at hand on the torus in units of 2^-64, brought to a multiple of 1/2N.
   logic [63:0] torus, rounded, compensated;
@@ -144,6 +144,19 @@ module engine_sequencer
 
   logic [63:0] rounding_error;
   assign rounding_error = torus - {rounded[63-:EXPONENT_BITS], {(64 - EXPONENT_BITS) {1'b0}}};
+
+  ram_sdp #(
+      .WIDTH(EXPONENT_BITS),
+      .DEPTH(1 << INDEX_BITS),
+      .OUTPUT_REGISTER(0)
+  ) i_exponents (
+      .clk_i,
+      .we_i(state_q == SWITCH_WORDS),
+      .waddr_i(index_q),
+      .wdata_i(rounded[63-:EXPONENT_BITS]),
+      .raddr_i(index_q),
+      .rdata_o(exponent_read)
+  );
 
   // The key switch's digit as a field element.
   logic [31:0] key_field, key_half;
@@ -371,8 +384,8 @@ module engine_sequencer
   assign op_taken = op_valid_o && op_ready_i;
 
   always_ff @(posedge clk_i) begin
-    cycles_q <= cycles_q + 1'b1;
-    exponent_read_q <= exponent_memory[index_q];
+    // A response stays as it is until it is taken.
+    if (state_q != RESPOND) cycles_q <= cycles_q + 1'b1;
 
     if (row_valid_i) begin
       word_q <= row_i;
@@ -448,9 +461,8 @@ module engine_sequencer
       end
       SWITCH_WAIT: if (row_valid_i) state_q <= SWITCH_WORDS;
       SWITCH_WORDS: begin
-        lane_q <= lane_q + 1'b1;
-        index_q <= index_q + 1'b1;
-        exponent_memory[index_q] <= rounded[63-:EXPONENT_BITS];
+        lane_q   <= lane_q + 1'b1;
+        index_q  <= index_q + 1'b1;
         errors_q <= errors_q + 80'(signed'(rounding_error));
         if (is_body) begin
           // X^-b.
@@ -472,7 +484,7 @@ module engine_sequencer
       EXPONENT:
       // The exponent of the step before must have done its work, and this one's has been read.
       if (idle_i) begin
-        exponent_q <= exponent_read_q;
+        exponent_q <= exponent_read;
         state_q <= TURN;
       end
       TURN: if (op_taken) state_q <= SUBTRACT;
@@ -576,7 +588,8 @@ module engine_sequencer
         endcase
         state_q <= FINISH;
       end
-      FINISH:  if (idle_i && write_idle_i) state_q <= RESPOND;
+      // Nothing may be left where stores wait: the next command would send it elsewhere.
+      FINISH:  if (idle_i && stored_i && write_idle_i) state_q <= RESPOND;
       RESPOND: if (rsp_tready_i) state_q <= IDLE;
       default: ;
     endcase

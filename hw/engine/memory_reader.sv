@@ -4,8 +4,8 @@
 // (first address and number of beats) is taken where desc_ready_o is set. A beat is spoken for by take_i while available_o is set; its data are
 // at data_o TAKE_LATENCY cycles later.
 //
-// PORTS: 1 or more. WIDTH: 32 to 1024, a power of two. LOG_DEPTH: 5 to 12, log2 of the buffer's beats; it must hold what comes within the memory's latency for the
-// stream not to stall.
+// PORTS: 1 or more. WIDTH: 32 to 1024, a power of two. LOG_DEPTH: 5 to 12, log2 of the buffer's beats; it must hold what comes
+// within the memory's latency for the stream not to stall. TAKE_LATENCY: 3 to 16.
 module memory_reader #(
     parameter int PORTS = 1,
     parameter int WIDTH = 512,
@@ -31,16 +31,16 @@ module memory_reader #(
     input logic [PORTS-1:0][WIDTH-1:0] m_axi_rdata
 );
   localparam int BYTES = WIDTH / 8;
-  // A burst must not cross 4 KiB, and leaves room in the buffer for others.
-  localparam int LOG_PAGE = $clog2(4096 / BYTES);
+  // A burst must not cross 4 KiB nor exceed 256 beats, and leaves room in the buffer for others.
+  localparam int LOG_PAGE = $clog2(4096 / BYTES) < 8 ? $clog2(4096 / BYTES) : 8;
   localparam int LOG_BURST = LOG_PAGE < LOG_DEPTH - 2 ? LOG_PAGE : LOG_DEPTH - 2;
   localparam int BURST = 1 << LOG_BURST;
   // A beat that is spoken for stays in the buffer until it is read.
   localparam int USABLE = (1 << LOG_DEPTH) - TAKE_LATENCY;
 
   if (PORTS < 1 || WIDTH < 32 || WIDTH > 1024 || (WIDTH & (WIDTH - 1)) != 0 || LOG_DEPTH < 5 || LOG_DEPTH > 12 ||
-      TAKE_LATENCY < 3) begin : gen_illegal
-    $fatal(1, "memory_reader: WIDTH must be a power of two from 32 to 1024, LOG_DEPTH 5 to 12, TAKE_LATENCY 3 or more");
+      TAKE_LATENCY < 3 || TAKE_LATENCY > 16) begin : g_check
+    $fatal(1, "memory_reader: WIDTH must be a power of two from 32 to 1024, LOG_DEPTH 5 to 12, TAKE_LATENCY 3 to 16");
   end
 
   logic [PORTS-1:0] port_ready, port_available;

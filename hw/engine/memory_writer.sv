@@ -1,5 +1,7 @@
 // Data mover to main memory: writes descriptors' beats in order. The stream is PORTS AXI4 ports of WIDTH bits side by side, as in `memory_reader`.
 //
+// PORTS: 1 or more. WIDTH: 32 to 1024, a power of two. DEPTH: 2 or more, beats that wait for memory.
+//
 // idle_o: everything that was taken has been written, and memory has said so. A reset while a burst is under way breaks the burst off: memory
 // must be reset too.
 module memory_writer #(
@@ -32,7 +34,7 @@ module memory_writer #(
   localparam int BYTES = WIDTH / 8;
   localparam int BURST = 4096 / BYTES < 256 ? 4096 / BYTES : 256;
 
-  if (PORTS < 1 || WIDTH < 32 || WIDTH > 1024 || (WIDTH & (WIDTH - 1)) != 0) begin : gen_illegal
+  if (PORTS < 1 || WIDTH < 32 || WIDTH > 1024 || (WIDTH & (WIDTH - 1)) != 0) begin : g_check
     $fatal(1, "memory_writer: WIDTH must be a power of two from 32 to 1024");
   end
 

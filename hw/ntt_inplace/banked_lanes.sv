@@ -34,10 +34,10 @@ module banked_lanes
   localparam int FILL = LOG_LANES - SHORT_WIDTH;
   localparam int TOP = LANES / 2;
 
-  if (!is_legal(LOG_N, LOG_LANES)) begin : gen_illegal
+  if (!is_legal(LOG_N, LOG_LANES)) begin : g_check
     $fatal(1, "banked_lanes: 2 <= LOG_LANES <= 10, LOG_LANES < LOG_N <= 20 and LOG_N <= 8 LOG_LANES must hold");
   end
-  if (LOG_SLOTS < 0 || LOG_SLOTS > 2) begin : gen_illegal_slots
+  if (LOG_SLOTS < 0 || LOG_SLOTS > 2) begin : g_check_slots
     $fatal(1, "banked_lanes: LOG_SLOTS must be 0 to 2");
   end
 

@@ -52,13 +52,13 @@ module ntt_inplace
   localparam int TWIDDLE_DELAY = READ_LATENCY - ram_latency(1'b1);
   localparam int FIFO_DEPTH = 16;
 
-  if (!is_legal(LOG_N, LOG_LANES)) begin : gen_illegal
+  if (!is_legal(LOG_N, LOG_LANES)) begin : g_check
     $fatal(1, "ntt_inplace: 2 <= LOG_LANES <= 10, LOG_LANES < LOG_N <= 20 and LOG_N <= 8 LOG_LANES must hold");
   end
-  if (CIRCUITS < 1 || CIRCUITS > 8) begin : gen_illegal_circuits
+  if (CIRCUITS < 1 || CIRCUITS > 8) begin : g_check_circuits
     $fatal(1, "ntt_inplace: CIRCUITS must be 1 to 8");
   end
-  if (TWIDDLE_FILE == "") begin : gen_illegal_file
+  if (TWIDDLE_FILE == "") begin : g_check_file
     $fatal(1, "ntt_inplace: TWIDDLE_FILE must name the table of twiddles");
   end
 

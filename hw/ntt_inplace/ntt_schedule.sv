@@ -27,7 +27,7 @@ module ntt_schedule
   localparam int LAST_CHUNK = chunks(LOG_N, LOG_LANES) - 1;
   localparam bit SHORT = chunk_width(LOG_N, LOG_LANES, LAST_CHUNK) != LOG_LANES;
 
-  if (!is_legal(LOG_N, LOG_LANES)) begin : gen_illegal
+  if (!is_legal(LOG_N, LOG_LANES)) begin : g_check
     $fatal(1, "ntt_schedule: 2 <= LOG_LANES <= 10, LOG_LANES < LOG_N <= 20 and LOG_N <= 8 LOG_LANES must hold");
   end
 
@@ -47,7 +47,7 @@ module ntt_schedule
     localparam int DOWN = row == 0 ? 0 : bubble(LOG_N, LOG_LANES, row, row - 1, HAZARD);
     localparam int UP = row == LOG_N - 1 ? 0 : bubble(LOG_N, LOG_LANES, row, row + 1, HAZARD);
 
-    if (DOWN > 255 || UP > 255) begin : gen_illegal
+    if (DOWN > 255 || UP > 255) begin : g_check
       $fatal(1, "ntt_schedule: HAZARD must be at most 255");
     end
 

@@ -2,7 +2,7 @@
 //!
 //! A [`Design`](model::Design) becomes a [`Model`](model::Model) at run time (verilated, compiled, loaded, kept in a cache);
 //! a [`Simulation`](simulation::Simulation) of it has ports and a clock. [`stream`] and [`memory`] are what stands around
-//! a core, [`core`](crate::core) is the list of cores with their parameters, cycle counts and tests, [`toolchain`] installs the
+//! a core, [`core`] is the list of cores with their parameters, cycle counts and tests, [`toolchain`] installs the
 //! tools.
 //! Not here: the cores themselves (`hw/`), and what they compute (`toroid-ring`, `toroid-tfhe`).
 //! Open [`simulation`] first, then [`model`].

@@ -398,7 +398,7 @@ impl Build<'_> {
         let (succeeded, output) = self.verilate(&[])?;
         let cpp = work.join("cpp");
         if !succeeded {
-            let message = match fatal_of_lint(&output) {
+            let message = match fatal_of_lint(&output, &self.design.top) {
                 Some(message) => message,
                 // A wrong parameter may make the rest of the module wrong before its own sentence is reached.
                 None => {
@@ -732,19 +732,24 @@ fn precompiled(header: &Path) -> PathBuf {
     header.with_extension("hpp.gch")
 }
 
-/// The sentence of a `$fatal` or `$error` outside of a procedure, in what Verilator said.
-fn fatal_of_lint(output: &str) -> Option<String> {
+/// The sentence of a `$fatal` or `$error` outside of a procedure, in what Verilator said: that of the module on top before
+/// those of the modules that it sets wrongly in consequence.
+fn fatal_of_lint(output: &str, top: &str) -> Option<String> {
     let marks = [
         "%Warning-USERFATAL: ",
         "%Error-USERFATAL: ",
         "%Warning-USERERROR: ",
         "%Error-USERERROR: ",
     ];
-    output.lines().find_map(|line| {
+    let sentence = |line: &str| {
         let rest = marks.iter().find_map(|mark| line.strip_prefix(mark))?;
         // Behind file, line and column.
         Some(rest.splitn(4, ':').nth(3).unwrap_or(rest).trim().to_owned())
-    })
+    };
+    let mut sentences: Vec<String> = output.lines().filter_map(sentence).collect();
+    let of_top = |sentence: &String| sentence.starts_with(&format!("{top}:"));
+    let best = sentences.iter().position(of_top).unwrap_or(0);
+    (!sentences.is_empty()).then(|| sentences.swap_remove(best))
 }
 
 /// What Verilator said, without its advice.
@@ -847,6 +852,22 @@ mod tests {
         for (value, expected) in cases {
             assert_eq!(value.literal(folder), expected);
         }
+    }
+
+    #[test]
+    fn the_module_on_top_is_heard_first() {
+        let output = "%Warning-USERFATAL: a.sv:8:1: part: WIDTH must be positive\n  ... In instance 'whole.i_part'\n\
+                      %Warning-USERFATAL: b.sv:9:3: whole: N must be 1 to 8, not 9: never\n";
+        let heard = |top| fatal_of_lint(output, top);
+        assert_eq!(
+            heard("whole").as_deref(),
+            Some("whole: N must be 1 to 8, not 9: never")
+        );
+        assert_eq!(
+            heard("other").as_deref(),
+            Some("part: WIDTH must be positive")
+        );
+        assert_eq!(fatal_of_lint("%Error: no", "whole"), None);
     }
 
     #[test]

@@ -4,8 +4,11 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use toroid_cosim::engine::RtlBackend;
+use toroid_cosim::engine::{
+    self, Command, Engine, EngineError, RtlBackend, Shape, formula, layout,
+};
 use toroid_cosim::memory::Timing;
+use toroid_cosim::model::{Design, Model, Options};
 use toroid_cosim::toolchain::tests_are_skipped;
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::{Backend, LoadedKey};
@@ -25,7 +28,7 @@ static STEPS32: ParamSet = ParamSet {
     purpose: "tests of the engine",
     modulus: ModulusKind::Torus32,
     lwe_dimension: 11,
-    ring_degree: 256,
+    ring_degree: 512,
     glwe_dimension: 1,
     gadget: Gadget {
         levels: 3,
@@ -42,6 +45,12 @@ static STEPS32: ParamSet = ParamSet {
     modulus_switch: ModulusSwitch::Nearest,
     exact: None,
     ..params::TINY
+};
+
+/// With one step more than [`STEPS32`], and a TLWE sample of as many rows.
+static ONE_STEP_MORE: ParamSet = ParamSet {
+    lwe_dimension: 12,
+    ..STEPS32
 };
 
 fn key_bytes(key: &ClientKey, kind: KeyKind, form: KeyForm, rng: &mut Csprng) -> Vec<u8> {
@@ -122,13 +131,242 @@ fn bootstraps_agree(params: &'static ParamSet, log_lanes: u32, timing: Timing) {
     println!("{}: {:?}", params.name, rtl.rtl_statistics());
 }
 
+/// Memory with what a real one does: latency, less than a beat a cycle, random stalls.
+const SLOW: Timing = Timing {
+    latency: 90,
+    bandwidth: 0.4,
+    stall: 0.2,
+    outstanding: 3,
+};
+
 #[test]
 fn bootstraps_are_those_of_the_exact_path() {
     if tests_are_skipped() {
         return;
     }
     bootstraps_agree(&STEPS32, 3, Timing::default());
-    bootstraps_agree(&params::TINY, 3, Timing::default());
+    bootstraps_agree(&params::TINY, 3, SLOW);
+    // 16 lanes: a top chunk of one bit.
+    bootstraps_agree(&STEPS32, 4, SLOW);
+}
+
+/// An engine with keys and three registers, and what the exact path makes of them.
+struct Bench {
+    shape: Shape,
+    keys: [Arc<dyn LoadedKey>; 2],
+    laid: [Arc<Vec<u64>>; 2],
+    test_vector: Vec<u8>,
+    registers: Vec<Vec<u8>>,
+}
+
+impl Bench {
+    fn new(params: &'static ParamSet, log_lanes: u32) -> Bench {
+        let shape = Shape::new(params, log_lanes).unwrap();
+        let mut rng = Csprng::from_seed([5; 32]);
+        let key = ClientKey::generate(params, &mut rng);
+        let cpu = CpuBackend::new(Path::Exact);
+        let bytes = [KeyKind::Bootstrapping, KeyKind::KeySwitching]
+            .map(|kind| (kind, key_bytes(&key, kind, KeyForm::Seeded, &mut rng)));
+        let samples = layout::expand_switching_key(params, &bytes[1].1);
+        Bench {
+            shape,
+            laid: [
+                Arc::new(
+                    layout::BootstrappingKey::expand(shape, &bytes[0].1)
+                        .unwrap()
+                        .words,
+                ),
+                Arc::new(layout::switching_key_to_memory(shape, &samples)),
+            ],
+            keys: bytes.map(|(kind, bytes)| load(&cpu, params, (kind, KeyForm::Seeded), &bytes)),
+            test_vector: random_words(params, params.test_vector_words(), &mut rng),
+            registers: (0..3)
+                .map(|_| random_words(params, params.tlwe_words(), &mut rng))
+                .collect(),
+        }
+    }
+
+    fn fill(&self, engine: &mut Engine<'_>) {
+        let [bootstrapping, switching] = &self.laid;
+        engine
+            .set_keys(bootstrapping.clone(), switching.clone())
+            .unwrap();
+        engine.set_test_vector(0, &self.test_vector).unwrap();
+        for (number, sample) in (0..).zip(&self.registers) {
+            engine.set_register(number, sample).unwrap();
+        }
+    }
+
+    /// What the registers hold after some commands; and what was returned.
+    fn expected(&self, commands: &[Command]) -> (Vec<Vec<u8>>, Option<Vec<u8>>) {
+        let cpu = CpuBackend::new(Path::Exact);
+        let params = self.shape.params;
+        let (mut registers, mut stack, mut returned) = (self.registers.clone(), Vec::new(), None);
+        for command in commands {
+            match *command {
+                Command::Return(n) => returned = Some(registers[n as usize].clone()),
+                Command::Move(to, from) => {
+                    registers[to as usize] = registers[from as usize].clone()
+                }
+                Command::Push(n) => stack.push(registers[n as usize].clone()),
+                Command::Pop(n) => registers[n as usize] = stack.pop().unwrap(),
+                Command::HomAdd(to, from) => {
+                    let other = registers[from as usize].clone();
+                    cpu.hom_add(params, &mut registers[to as usize], &other);
+                }
+                Command::HomSub(to, from) => {
+                    let other = registers[from as usize].clone();
+                    cpu.hom_sub(params, &mut registers[to as usize], &other);
+                }
+                Command::HomIntMult(n, v) => {
+                    cpu.hom_int_mult(params, &mut registers[n as usize], v)
+                }
+                Command::Bootstrap(_, n) => {
+                    let cancel = CancelToken::new();
+                    let [bootstrapping, switching] = &self.keys;
+                    let results = cpu.bootstrap(
+                        params,
+                        &**bootstrapping,
+                        &**switching,
+                        &[&self.test_vector],
+                        &registers[n as usize],
+                        Requester::from(&cancel),
+                    );
+                    registers[n as usize] = results.unwrap().remove(0);
+                }
+            }
+        }
+        (registers, returned)
+    }
+}
+
+/// The platform paper's Table 5 with the stack in use: every instruction of Table 4.
+const PROGRAM: [Command; 12] = [
+    Command::Push(1),
+    Command::Push(2),
+    Command::Move(0, 1),
+    Command::HomAdd(0, 2),
+    Command::Bootstrap(0, 0),
+    Command::HomSub(1, 2),
+    Command::Bootstrap(0, 1),
+    Command::HomSub(0, 1),
+    Command::HomIntMult(0, -3),
+    Command::Pop(1),
+    Command::Pop(2),
+    Command::Return(0),
+];
+
+#[test]
+fn programs_run_from_the_command_stream() {
+    if tests_are_skipped() {
+        return;
+    }
+    for (params, timing, stall) in [
+        (&STEPS32, Timing::default(), 0.0),
+        (&params::TINY, SLOW, 0.5),
+    ] {
+        let bench = Bench::new(params, 3);
+        let model =
+            Model::build(&engine::design(bench.shape).unwrap(), &Options::default()).unwrap();
+        let mut simulation = model.start().unwrap();
+        let mut engine = Engine::new(&mut simulation, bench.shape, timing, stall, 11).unwrap();
+        bench.fill(&mut engine);
+        for command in PROGRAM {
+            engine.run(command, &mut |_| true).unwrap();
+        }
+        let (registers, returned) = bench.expected(&PROGRAM);
+        for (number, expected) in (0..).zip(&registers) {
+            assert_eq!(
+                engine.register(number).unwrap(),
+                *expected,
+                "register {number}"
+            );
+        }
+        assert_eq!(engine.take_result(), returned);
+    }
+}
+
+#[test]
+fn a_reset_ends_what_is_under_way() {
+    if tests_are_skipped() {
+        return;
+    }
+    let bench = Bench::new(&STEPS32, 3);
+    let model = Model::build(&engine::design(bench.shape).unwrap(), &Options::default()).unwrap();
+    let mut simulation = model.start().unwrap();
+    let mut engine = Engine::new(&mut simulation, bench.shape, SLOW, 0.3, 3).unwrap();
+    bench.fill(&mut engine);
+    let bootstrap = Command::Bootstrap(0, 0);
+    let (expected, _) = bench.expected(&[bootstrap]);
+    // In the load, in the modulus switch, in blind rotation, in the key switch, near the end.
+    for after in [1, 2, 5, 40, 80, 130] {
+        let mut left = after;
+        let stopped = engine.run(bootstrap, &mut |_| {
+            left -= 1;
+            left > 0
+        });
+        assert!(
+            matches!(stopped, Err(EngineError::Cancelled)),
+            "after {after}"
+        );
+        engine.reset().unwrap();
+    }
+    engine.run(bootstrap, &mut |_| true).unwrap();
+    assert_eq!(engine.register(0).unwrap(), expected[0]);
+}
+
+#[test]
+fn cycles_are_those_of_the_formula() {
+    if tests_are_skipped() {
+        return;
+    }
+    let cycles = |params: &'static ParamSet| {
+        let bench = Bench::new(params, 3);
+        let model =
+            Model::build(&engine::design(bench.shape).unwrap(), &Options::default()).unwrap();
+        let mut simulation = model.start().unwrap();
+        let mut engine =
+            Engine::new(&mut simulation, bench.shape, Timing::default(), 0.0, 0).unwrap();
+        bench.fill(&mut engine);
+        let found = engine.run(Command::Bootstrap(0, 0), &mut |_| true).unwrap();
+        (found, formula::bootstrap(bench.shape))
+    };
+    let (found, expected) = cycles(&STEPS32);
+    let (more, expected_more) = cycles(&ONE_STEP_MORE);
+    assert_eq!(more - found, expected.steps.total(), "a step");
+    // Memory's latency before the first beat and after the last is not in the formula.
+    for (found, expected) in [(found, expected.total()), (more, expected_more.total())] {
+        let beyond = found.abs_diff(expected);
+        assert!(beyond <= 400, "{found} cycles, {expected} by the formula");
+    }
+}
+
+#[test]
+fn impossible_shapes_are_refused() {
+    for (params, log_lanes, reason) in [
+        (&params::TINY32, 3, "k = 2"),
+        (&params::TINY_EXACT, 3, "circuit bootstrapping"),
+        (&params::TINY, 9, "fewer than coefficients"),
+        (&params::TINY, 1, "2^2 to 2^8 lanes"),
+        (&params::TINY, 8, "take fewer lanes"),
+    ] {
+        let error = Shape::new(params, log_lanes).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    }
+    if tests_are_skipped() {
+        return;
+    }
+    let design = Design::of("engine")
+        .unwrap()
+        .with("LOG_N", 17u64)
+        .with("LOG_LANES", 3u64);
+    let error = Model::build(&design, &Options::default())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("engine: LOG_N must be 4 to 16"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Cycles of the engine, from its shape: what `hw/engine` takes where main memory keeps up.
 
+use toroid_tfhe::params::ModulusKind;
+
 use super::layout::Shape;
 use crate::ntt_inplace::transform_beats;
 
@@ -76,14 +78,15 @@ pub fn bootstrap(shape: Shape) -> BootstrapCycles {
     );
     let (tlwe_rows, words) = (shape.tlwe_rows() as u64, params.tlwe_words() as u64);
     let levels = params.key_switch.levels as u64;
-    // A row is fed and its words are taken one by one.
-    let feeds = words.div_ceil(lanes);
-    let start =
-        4 + (tlwe_rows + DRAIN) + feeds * (DRAIN + 1) + words + (rows + DRAIN) + (rows + 1 + DRAIN);
-    // Three cycles prepare a word, one a digit; the rows of a digit take longer where there are more of them.
-    let digits = levels * tlwe_rows.max(2);
-    let switch = rows * (vector * digits + ROW_FEED)
-        + (3 * shape.switch_sets() as u64 + 3) * (tlwe_rows + DRAIN);
+    let pass = |rows: u64| rows + DRAIN;
+    // Descriptors, the sample, its words row by row, the test vector, the first rotation.
+    let feeds = tlwe_rows * (FEED + 1).max(DRAIN.saturating_sub(lanes)) + words;
+    let start = 4 + pass(tlwe_rows) + feeds + pass(rows) + pass(rows + 1);
+    // Two cycles make a digit and five a word's first one, where the rows of a digit do not take longer.
+    let word = (levels - 1) * tlwe_rows.max(2) + tlwe_rows.max(5);
+    let is_expanded = u64::from(params.modulus == ModulusKind::Goldilocks);
+    let ends = 2 * shape.switch_sets() as u64 + 2 + is_expanded;
+    let switch = rows * (vector * word + FEED + 5) + ends * pass(tlwe_rows);
     BootstrapCycles {
         steps: step(shape),
         count: params.lwe_dimension as u64,
@@ -92,5 +95,5 @@ pub fn bootstrap(shape: Shape) -> BootstrapCycles {
     }
 }
 
-/// Cycles from the last row of a digit until the words of the next row of the accumulator are there and the first is prepared.
-const ROW_FEED: u64 = 14;
+/// Cycles from the operation that fetches a row for the scalar unit until its words are there.
+const FEED: u64 = 9;
