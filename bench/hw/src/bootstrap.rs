@@ -146,7 +146,11 @@ pub fn bootstrap(
         Requester::from(&cancel),
     )?;
     if expected.first() != Some(&found) {
-        return Err(format!("{}: the engine's result is not that of the exact path", params.name).into());
+        return Err(format!(
+            "{}: the engine's result is not that of the exact path",
+            params.name
+        )
+        .into());
     }
     Ok(Measured {
         cycles,

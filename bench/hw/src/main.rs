@@ -1,11 +1,18 @@
 //! The cores measured: `cargo run --release -p toroid-hw-bench -- --help`.
 
 mod bootstrap;
+mod energy;
+mod operations;
+mod report;
+mod synthesis;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
+use toroid_cosim::engine::Shape;
 use toroid_cosim::memory::Timing;
 use toroid_tfhe::params::ParamSet;
 
@@ -42,8 +49,59 @@ enum Commands {
         /// Clock in MHz, for times
         #[arg(long, default_value_t = 200.0)]
         clock: f64,
+        /// A file for what is printed, with the machine and the date
+        #[arg(long)]
+        log: Option<PathBuf>,
+    },
+    /// Synthesizes the whole engine for Xilinx 7 series, piece by piece
+    Synth {
+        /// log2 of the ring degree
+        #[arg(long, default_value_t = 14)]
+        log_n: u32,
+        /// log2 of the lanes of each circuit
+        #[arg(long, default_value_t = 7)]
+        log_lanes: u32,
+        /// Pieces at once, each of which takes a processor and up to 3 GB
+        #[arg(long, default_value_t = 1)]
+        jobs: usize,
+        /// Seconds that a piece may take
+        #[arg(long, default_value_t = 3600)]
+        timeout: u64,
+        /// The folder that results are kept in
+        #[arg(long, default_value = "target/hw")]
+        work: PathBuf,
+    },
+    /// Estimates the energy of a bootstrap at the set `paper`, which needs OpenSTA and what `synth` found
+    Energy {
+        /// The folder of the results
+        #[arg(long, default_value = "target/hw")]
+        work: PathBuf,
+    },
+    /// Simulates transforms, HomAdd, HomSub, HomIntMult and one step of blind rotation at the set `paper`
+    Operations {
+        /// The folder of the results
+        #[arg(long, default_value = "target/hw")]
+        work: PathBuf,
+    },
+    /// Puts together what the other commands found, as a table, and with --write as docs/results/hw-engine.md, .json and .svg
+    Report {
+        /// The folder of the results
+        #[arg(long, default_value = "target/hw")]
+        work: PathBuf,
+        /// The log of a bootstrap
+        #[arg(long, default_value = "../docs/results/hw-engine-bootstrap.log")]
+        log: PathBuf,
+        /// Write the files
+        #[arg(long)]
+        write: bool,
+        /// Where to write them
+        #[arg(long, default_value = "../docs/results")]
+        out: PathBuf,
     },
 }
+
+/// log2 of the lanes of a circuit in the setting that is reported: 64 butterflies each.
+const LOG_LANES: u32 = 7;
 
 fn main() -> ExitCode {
     match run(Arguments::parse()) {
@@ -64,6 +122,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
             latency,
             bandwidth,
             clock,
+            log,
         } => {
             let params = find(&params, steps)?;
             let timing = Timing {
@@ -72,34 +131,88 @@ fn run(arguments: Arguments) -> Result<(), Error> {
                 ..Timing::default()
             };
             let bar = ProgressBar::new(0);
-            bar.set_style(ProgressStyle::with_template("{wide_bar} {pos}/{len} cycles, {per_sec}, {eta} left")?);
+            bar.set_style(ProgressStyle::with_template(
+                "{wide_bar} {pos}/{len} cycles, {per_sec}, {eta} left",
+            )?);
             let measured = bootstrap::bootstrap(params, log_lanes, timing, &|now, all| {
                 bar.set_length(all);
                 bar.set_position(now);
             })?;
             bar.finish_and_clear();
             let time = measured.cycles as f64 / clock / 1e3;
-            println!(
-                "{}: n = {}, N = {}, {} butterflies, memory {latency} cycles at {bandwidth} beats a cycle",
+            let seconds = measured.simulated.as_secs_f64();
+            let text = format!(
+                "{}: n = {}, N = {}, {} butterflies, memory {latency} cycles at {bandwidth} beats a cycle\n\
+                 result: equal to the exact path, word by word\n\
+                 cycles: {} (formula: {}), {time:.3} ms at {clock} MHz\n\
+                 main memory: {} beats of {} bytes\n\
+                 simulation: {seconds:.1} s, {:.0} cycles/s; model made in {:.1} s\n",
                 params.name,
                 params.lwe_dimension,
                 params.ring_degree,
-                1 << log_lanes
-            );
-            println!("result: equal to the exact path, word by word");
-            println!("cycles: {} (formula: {}), {time:.3} ms at {clock} MHz", measured.cycles, measured.formula);
-            println!(
-                "main memory: {} beats of {} bytes",
+                1 << log_lanes,
+                measured.cycles,
+                measured.formula,
                 measured.beats_read,
-                8 << log_lanes
-            );
-            println!(
-                "simulation: {:.1} s, {:.0} cycles/s; model made in {:.1} s",
-                measured.simulated.as_secs_f64(),
-                measured.cycles as f64 / measured.simulated.as_secs_f64(),
+                8 << log_lanes,
+                measured.cycles as f64 / seconds,
                 measured.built.as_secs_f64()
             );
+            print!("{text}");
+            if let Some(path) = log {
+                let command: Vec<String> = std::env::args().skip(1).collect();
+                let head = format!(
+                    "toroid-hw-bench {}\n{}, {}\n",
+                    command.join(" "),
+                    report::date(),
+                    report::machine()
+                );
+                std::fs::write(&path, head + &text)
+                    .map_err(|error| format!("{}: {error}", path.display()))?;
+            }
         }
+        Commands::Synth {
+            log_n,
+            log_lanes,
+            jobs,
+            timeout,
+            work,
+        } => {
+            let timeout = Duration::from_secs(timeout);
+            let whole = synthesis::synthesize(
+                log_n,
+                log_lanes,
+                &work,
+                synthesis::Limits { jobs, timeout },
+            )?;
+            print!("{}", synthesis::table(&whole));
+            if !whole.failed.is_empty() {
+                return Err(format!(
+                    "not all pieces could be mapped:\n{}",
+                    whole.failed.join("\n")
+                )
+                .into());
+            }
+        }
+        Commands::Energy { work } => {
+            let shape = Shape::new(&toroid_tfhe::params::PAPER, LOG_LANES)?;
+            let name = format!("synthesis-{}-{LOG_LANES}", shape.log_n());
+            let whole = report::kept(&work, &name, "synth")?;
+            let estimate = energy::estimate(shape, &whole, &work)?;
+            report::keep(&work, "energy", &estimate)?;
+            print!("{}", energy::table(&estimate));
+        }
+        Commands::Operations { work } => {
+            let found = operations::measure(&toroid_tfhe::params::PAPER, LOG_LANES)?;
+            report::keep(&work, "operations", &found)?;
+            println!("{found:#?}");
+        }
+        Commands::Report {
+            work,
+            log,
+            write,
+            out,
+        } => report::report(&work, &log, write.then_some(out.as_path()))?,
     }
     Ok(())
 }

@@ -71,6 +71,8 @@ pub enum Group {
     Checks,
     /// A C++ compiler, for machines without one.
     Compiler,
+    /// A library of standard cells, for estimates of energy.
+    Cells,
 }
 
 impl Group {
@@ -80,6 +82,7 @@ impl Group {
             Group::Synthesis => "synthesis",
             Group::Checks => "checks",
             Group::Compiler => "compiler",
+            Group::Cells => "cells",
         }
     }
 
@@ -89,6 +92,7 @@ impl Group {
             Group::Synthesis => include_str!("../hw/tools/synthesis.txt"),
             Group::Checks => include_str!("../hw/tools/checks.txt"),
             Group::Compiler => include_str!("../hw/tools/compiler.txt"),
+            Group::Cells => include_str!("../hw/tools/cells.txt"),
         }
     }
 }
