@@ -44,10 +44,10 @@ enum Commands {
         #[arg(long, default_value_t = 64)]
         latency: u64,
         /// Beats a cycle that each port of main memory gives
-        #[arg(long, default_value_t = 1.0)]
+        #[arg(long, default_value_t = 1.0, value_parser = ratio)]
         bandwidth: f64,
         /// Clock in MHz, for times
-        #[arg(long, default_value_t = 200.0)]
+        #[arg(long, default_value_t = 200.0, value_parser = positive)]
         clock: f64,
         /// A file for what is printed, with the machine and the date
         #[arg(long)]
@@ -102,6 +102,21 @@ enum Commands {
 
 /// log2 of the lanes of a circuit in the setting that is reported: 64 butterflies each.
 const LOG_LANES: u32 = 7;
+
+/// A positive number.
+fn positive(text: &str) -> Result<f64, String> {
+    let value = text
+        .parse()
+        .ok()
+        .filter(|value: &f64| value.is_finite() && *value > 0.0);
+    value.ok_or_else(|| "expected a positive number".to_owned())
+}
+
+/// More than 0, at most 1.
+fn ratio(text: &str) -> Result<f64, String> {
+    let value = positive(text).ok().filter(|value| *value <= 1.0);
+    value.ok_or_else(|| "expected a number above 0 and at most 1".to_owned())
+}
 
 fn main() -> ExitCode {
     match run(Arguments::parse()) {

@@ -685,9 +685,15 @@ impl Build<'_> {
             let mut command = self.compiler_call(&header, &partial, level, &print);
             command.args(["-Xclang", "-fno-pch-timestamp"]);
             let made = self.compile_all(vec![command], "compiling the simulator's headers");
-            // Without it, compiling only takes longer.
-            if made.is_ok() {
-                drop(fs::rename(partial, precompiled(&header)));
+            match made {
+                Ok(()) => drop(fs::rename(partial, precompiled(&header))),
+                Err(error) if error.is_cancelled() => {
+                    // The next model is to have it.
+                    drop(fs::remove_file(&header));
+                    return Err(error);
+                }
+                // Without it, compiling only takes longer.
+                Err(_) => {}
             }
         }
         Ok(header)

@@ -118,20 +118,31 @@ pub(crate) fn file_error(path: &Path) -> impl FnOnce(io::Error) -> ToolError + '
     }
 }
 
-/// The folder of tools and compiled models. It may be deleted at any time that nothing uses it.
+/// The folder of tools and compiled models, which is made if it is not there, for its owner alone: what is in it is run.
+/// It may be deleted at any time that nothing uses it.
+///
+/// # Errors
+/// If there is no place for it, or it cannot be made.
 pub fn cache_folder() -> Result<PathBuf, ToolError> {
     let folder = |variable: &str| env::var_os(variable).filter(|value| !value.is_empty());
-    if let Some(folder) = folder(CACHE_VARIABLE) {
-        let path = PathBuf::from(folder);
-        return std::path::absolute(&path).map_err(file_error(&path));
-    }
-    folder("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
-        .or_else(|| env::home_dir().map(|home| home.join(".cache")))
-        .filter(|path| path.is_absolute())
-        .map(|path| path.join("toroid"))
-        .ok_or(ToolError::NoCache)
+    let path = match folder(CACHE_VARIABLE).map(PathBuf::from) {
+        Some(path) => std::path::absolute(&path).map_err(file_error(&path))?,
+        None => folder("XDG_CACHE_HOME")
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+            .or_else(|| env::home_dir().map(|home| home.join(".cache")))
+            .filter(|path| path.is_absolute())
+            .map(|path| path.join("toroid"))
+            .ok_or(ToolError::NoCache)?,
+    };
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder
+        .recursive(true)
+        .create(&path)
+        .map_err(file_error(&path))?;
+    Ok(path)
 }
 
 /// The last lines of a program's output, where the reason of a failure is.
@@ -291,7 +302,9 @@ impl Compiler {
                 output: tail(&said.output),
             });
         }
-        compiler.version = said.output.lines().next().unwrap_or_default().to_owned();
+        let said = said.output.lines().next().unwrap_or_default();
+        // Options among the words may change what it makes.
+        compiler.version = format!("{} {said}", compiler.words.join(" "));
         Ok(compiler)
     }
 
