@@ -117,7 +117,7 @@ fn what_the_simulated_engine_does_not_do_is_wrong_usage() {
         // Too many for the key switch of so small a set.
         (
             "demo --params tiny --backend rtl --lanes 256",
-            &["take fewer lanes"],
+            &["a 16th of the coefficients"],
         ),
         (
             "demo --params tiny-exact --backend rtl",
