@@ -77,7 +77,6 @@ module engine
   logic [LOG_LANES-2:0] rotate_shift;
   logic [1:0][VECTOR-1:0] select;
   logic [19:0] body_row;
-  logic [63:0] body;
   logic idle, row_valid_q;
   logic [63:0] row_q[LANES];
   logic read_valid, read_ready, write_valid, write_ready, write_idle, to_result;
@@ -107,7 +106,6 @@ module engine
       .rotate_shift_o(rotate_shift),
       .select_o(select),
       .body_row_o(body_row),
-      .body_o(body),
       .idle_i(idle),
       .row_valid_i(row_valid_q),
       .row_i(row_q),
@@ -306,7 +304,6 @@ module engine
         .digit_shift_i(digit_shift[circuit]),
         .rotate_shift_i(rotate_shift),
         .select_i(select[circuit]),
-        .body_i(body),
         .beat_i(beat),
         .vector_i(vector_q[READ_LATENCY-1]),
         .late_vector_i(vector_q[READ_LATENCY+LATE-1]),

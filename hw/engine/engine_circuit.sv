@@ -21,7 +21,6 @@ module engine_circuit
     input logic [5:0] digit_shift_i,
     input logic [LOG_LANES-2:0] rotate_shift_i,
     input logic [VECTOR-1:0] select_i,
-    input logic [63:0] body_i,
     input beat_t beat_i,
     input vector_t vector_i,
     input vector_t late_vector_i,
@@ -96,33 +95,17 @@ module engine_circuit
     late_beat_q[0].valid <= beat.valid && !beat.transform && is_late(vector_i.u);
     for (int stage = 1; stage < LATE; stage++) late_beat_q[stage] <= late_beat_q[stage-1];
     inverse_q <= operand_beat.transform && operand_beat.inverse;
+    // Selections are written as trees of binary ones, which take the fewest LUTs. A transform asks for its lanes and twiddles like any row.
     for (int index = 0; index < VECTOR; index++) begin
-      if (operand_beat.transform) begin
-        a_q[index] <= lane[index];
-        b_q[index] <= upper[index];
-        w_q[index] <= twiddle_i[index];
-      end else begin
-        case (vector.t)
-          T_SLOT: a_q[index] <= lane[index];
-          T_TOP_BIT: a_q[index] <= 64'(upper[index][31]);
-          default: a_q[index] <= '0;
-        endcase
-        case (vector.u)
-          U_CROSS: b_q[index] <= cross_i[index];
-          U_ROTATED: b_q[index] <= rotated[index];
-          U_DIGIT: b_q[index] <= digit[index];
-          U_STREAM: b_q[index] <= stream_i[index];
-          U_HALF_STREAM: b_q[index] <= 64'(half_stream_i[index]);
-          U_BODY: b_q[index] <= body_i;
-          default: b_q[index] <= upper[index];
-        endcase
-        case (vector.w)
-          W_STREAM: w_q[index] <= stream_i[index];
-          W_SIGN:   w_q[index] <= rotated_negative[index] ? P - 64'd1 : 64'd1;
-          W_SELECT: w_q[index] <= 64'(vector.select && select_i[index]);
-          default:  w_q[index] <= vector.scalar;
-        endcase
-      end
+      a_q[index] <= vector.t == T_SLOT ? lane[index] : 64'(vector.t == T_TOP_BIT && upper[index][31]);
+      b_q[index] <= vector.u[2] ?
+          (vector.u[1] ? 64'(vector.select && select_i[index]) :
+           vector.u[0] ? 64'(half_stream_i[index]) : stream_i[index]) :
+          (vector.u[1] ? (vector.u[0] ? digit[index] : rotated[index]) :
+           vector.u[0] ? cross_i[index] : upper[index]);
+      w_q[index] <= vector.w[1] ?
+          (vector.w[0] ? twiddle_i[index] : rotated_negative[index] ? P - 64'd1 : 64'd1) :
+          (vector.w[0] ? stream_i[index] : vector.scalar);
     end
     if (!rst_ni) begin
       for (int stage = 0; stage < LATE; stage++) late_beat_q[stage].valid <= 1'b0;
@@ -162,9 +145,9 @@ module engine_circuit
     for (int stage = 1; stage <= BUTTERFLY; stage++) result_q[stage] <= result_q[stage-1];
 
     chosen_beat_q <= result_q[BUTTERFLY].beat;
-    torus32_q <= result_q[BUTTERFLY].torus32 && !result_q[BUTTERFLY].beat.transform;
+    torus32_q <= result_q[BUTTERFLY].torus32;
     for (int index = 0; index < VECTOR; index++) begin
-      chosen = result_q[BUTTERFLY].minus && !result_q[BUTTERFLY].beat.transform ? difference[index] : sum[index];
+      chosen = result_q[BUTTERFLY].minus ? difference[index] : sum[index];
       chosen_q[index] <= chosen;
       above_q[index] <= chosen > P >> 1;
       chosen_q[VECTOR+index] <= difference[index];

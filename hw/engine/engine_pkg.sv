@@ -16,7 +16,7 @@ package engine_pkg;
     U_DIGIT,  // a digit modulo p (DECOMP)
     U_STREAM,  // 64-bit words from memory
     U_HALF_STREAM,  // 32-bit words from memory
-    U_BODY  // the body of the extracted sample
+    U_SELECT  // 1 at the body of a TLWE sample, 0 at its mask
   } u_source_e;
 
   typedef enum logic [1:0] {
@@ -29,7 +29,7 @@ package engine_pkg;
     W_SCALAR,
     W_STREAM,
     W_SIGN,    // 1 or p - 1: the sign of the rotation
-    W_SELECT   // 1 at the body of a TLWE sample, 0 at its mask
+    W_TWIDDLE
   } w_source_e;
 
   typedef enum logic [1:0] {

@@ -28,7 +28,6 @@ module engine_sequencer
     output logic [LOG_LANES-2:0] rotate_shift_o,
     output logic [1:0][VECTOR-1:0] select_o,
     output logic [19:0] body_row_o,
-    output logic [63:0] body_o,
     input logic idle_i,
     input logic row_valid_i,
     input logic [63:0] row_i[2*VECTOR],
@@ -163,7 +162,6 @@ module engine_sequencer
   assign key_half = (32'b1 << settings_q.switch_gadget.log2_base) >> 1;
   assign key_field = 32'(key_word_q >> key_shift_q) & ((key_half << 1) - 32'b1);
 
-  assign body_o = body_q;
   assign digit_shift_o = digit_shift_q;
   assign rotate_shift_o = exponent_q[LOG_LANES-2:0];
   // Word n of a TLWE sample: rows hold VECTOR words in circuit 0, then VECTOR words in circuit 1.
@@ -244,6 +242,8 @@ module engine_sequencer
       end
       FORWARD: begin
         op_o.transform = 1'b1;
+        op_o.t = T_SLOT;
+        op_o.w = W_TWIDDLE;
         op_o.slot_t = SLOT_WORK;
       end
       PRODUCT_OWN, PRODUCT_CROSS: begin
@@ -256,6 +256,8 @@ module engine_sequencer
       end
       BACKWARD: begin
         op_o.transform = 1'b1;
+        op_o.t = T_SLOT;
+        op_o.w = W_TWIDDLE;
         op_o.inverse = 1'b1;
         op_o.slot_t = SLOT_SUM;
       end
@@ -317,8 +319,8 @@ module engine_sequencer
         op_o.t = T_SLOT;
         op_o.slot_t = SLOT_ACC;
         op_o.slot_u = SLOT_SUM;
-        op_o.u = U_BODY;
-        op_o.w = W_SELECT;
+        op_o.u = U_SELECT;
+        op_o.scalar = body_q;
         op_o.torus32 = !settings_q.goldilocks;
         op_o.slot_result = SLOT_ACC;
       end
