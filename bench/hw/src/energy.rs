@@ -1,6 +1,6 @@
 //! An estimate of the energy of a bootstrap: switching activity from simulation, times the power tables of an open library of cells.
 //!
-//! Blocks are mapped to the NanGate 45 nm cells, the netlists simulated with operands as a CMux has them and held against the library, and OpenSTA
+//! Blocks are mapped to the NanGate 45 nm cells, the netlists simulated with operands as a CMux has them and, but for the XOR network's, held against the library, and OpenSTA
 //! gives what the toggles of every net cost (`hw/tools/energy.py`). That times the operations of a bootstrap is the estimate. What it does not know
 //! is said by a range: see [`Block::range`].
 
