@@ -200,6 +200,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
                 &work,
                 synthesis::Limits { jobs, timeout },
             )?;
+            report::keep(&work, &format!("synthesis-{log_n}-{log_lanes}"), &whole)?;
             print!("{}", synthesis::table(&whole));
             if !whole.failed.is_empty() {
                 return Err(format!(

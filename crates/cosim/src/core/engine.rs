@@ -147,12 +147,15 @@ impl Core for ComputingEngine {
             cycles(steps, "CMux with l = 3", STEP, |shape| {
                 formula::step(shape).total()
             }),
-            cycles(paper, "CMux with l = 5 (the paper's)", STEP, |shape| {
-                formula::step(shape).total()
-            }),
             cycles(
                 paper,
-                "bootstrap with n = 800, l = 5, t = 7 (the paper's), but for memory's latency",
+                "CMux with the paper's l = 5 at this N",
+                STEP,
+                |shape| formula::step(shape).total(),
+            ),
+            cycles(
+                paper,
+                "bootstrap with the paper's n = 800, l = 5, t = 7 at this N, but for memory's latency",
                 "n CMux + start + key switch",
                 |shape| formula::bootstrap(shape).total(),
             ),

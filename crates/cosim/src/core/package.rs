@@ -131,7 +131,8 @@ fn pipeline_testbench(
         "// Feeds a row of vectors into {name} in every cycle and compares what leaves {latency} cycles later.\n\
          // Run in the folder above this file's. Ends with PASS, or with FAIL and the rows that differ.\n\
          module {name}_tb;\n  localparam int ROWS = {rows};\n  localparam int LATENCY = {latency};\n\n  \
-         logic clk = 1'b0;\n  always #5 clk = !clk;\n\n  logic [{high}:0] vectors[ROWS];",
+         logic clk = 1'b0;\n  always #5 clk = !clk;\n\n  // One row more than are fed, which shows that the table was read whole.\n  \
+         logic [{high}:0] vectors[ROWS + 1];",
         latency = pipeline.latency,
         high = width - 1
     );
@@ -166,6 +167,7 @@ fn pipeline_testbench(
         text,
         "  int failures = 0;\n\n  {name}{parameters} i_dut (\n{ports}\n  );\n\n  initial begin\n    \
          $readmemh(\"{TESTBENCH}/vectors.hex\", vectors);\n    \
+         if (vectors[ROWS] !== 1) $fatal(1, \"FAIL: {TESTBENCH}/vectors.hex is not there, or not whole: run this in the core's folder\");\n    \
          for (int cycle = 0; cycle < ROWS + LATENCY; cycle = cycle + 1) begin\n      @(negedge clk);\n{drives}      \
          if (cycle >= LATENCY) begin\n{checks}      end\n    end\n    \
          if (failures == 0) $display(\"PASS: %0d rows, latency %0d\", ROWS, LATENCY);\n    \
@@ -180,6 +182,7 @@ fn pipeline_testbench(
             .map(|(field, value)| hex(*value, field.bits))
             .collect()
     }));
+    let vectors = vectors + "1\n";
     (text, vec![("vectors.hex", vectors)])
 }
 
@@ -396,6 +399,7 @@ fn readme(
         text,
         "\n## Test\n\n`{bench}` compares {} results of the library, in any simulator, run in this folder. With Verilator 5:\n\n\
          ```sh\nverilator --binary --timing --top-module {name}_tb {} {bench}\n./obj_dir/V{name}_tb\n```\n\n\
+         Where the compiler then asks for coroutines (Verilator of the Python package index leaves that to its user), add `-CFLAGS \"-std=gnu++20 -fcoroutines\"`.\n\n\
          `{name}.core` is for FuseSoC (CAPI2): target `default` is the core, `sim` the test.\n",
         vectors.len(),
         sources.join(" "),

@@ -68,6 +68,9 @@ pub struct TestArgs {
     /// Write waveforms (VCD) to this file.
     #[arg(long, value_name = "FILE")]
     waves: Option<PathBuf>,
+    /// Replace an existing file of waveforms.
+    #[arg(long, requires = "waves")]
+    force: bool,
     /// Vectors, at least; extreme ones always are among them.
     #[arg(long, default_value_t = 10_000)]
     vectors: usize,
@@ -215,6 +218,13 @@ fn make(args: &MakeArgs, output: &Output) -> anyhow::Result<()> {
 
 fn test(args: &TestArgs, output: &Output) -> anyhow::Result<()> {
     let (core, values) = args.core.find()?;
+    if let Some(waves) = &args.waves {
+        anyhow::ensure!(
+            args.force || !waves.exists(),
+            "{} exists; --force replaces it",
+            waves.display()
+        );
+    }
     let steps = Steps::new(output);
     let tested = toroid_cosim::core::test(
         core,
