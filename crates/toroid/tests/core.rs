@@ -42,7 +42,8 @@ fn a_core_is_written_once_and_replaced_on_demand() {
     let bench = fs::read_to_string(place.path("dir/tb/butterfly_integrated_tb.sv")).unwrap();
     assert!(bench.contains(".TILE_A(18)"));
     let vectors = fs::read_to_string(place.path("dir/tb/vectors.hex")).unwrap();
-    assert_eq!(vectors.lines().count(), 200);
+    // And a row that shows that the table was read whole.
+    assert_eq!(vectors.lines().count(), 201);
 
     let refused = place.run(line);
     assert_eq!(refused.code, Some(1));
@@ -103,7 +104,15 @@ fn tools_that_lack_are_named() {
         "{}",
         compiler.err
     );
-    let python = run(&[("PATH", "/nowhere")]);
+    let compiler = run(&[("PATH", "/nowhere")]);
+    assert_eq!(compiler.code, Some(1));
+    assert!(
+        compiler.err.contains("needs a C++ compiler"),
+        "{}",
+        compiler.err
+    );
+    // Any program that says what it is passes for a compiler until there is something to compile.
+    let python = run(&[("PATH", "/nowhere"), ("CXX", "/bin/true")]);
     assert_eq!(python.code, Some(1));
     assert!(
         python

@@ -149,6 +149,6 @@ fn tools_that_lack_are_named() {
         .unwrap();
     let said = common::Said::from(output);
     assert_eq!(said.code, Some(1), "{}", said.err);
-    assert!(said.err.contains("need python3"), "{}", said.err);
+    assert!(said.err.contains("needs a C++ compiler"), "{}", said.err);
     assert!(!place.path("kept.img").exists());
 }
