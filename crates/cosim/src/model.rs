@@ -180,7 +180,7 @@ impl ModelError {
 /// A compiled design, from which simulations start.
 #[derive(Clone)]
 pub struct Model {
-    library: Arc<ModelLibrary>,
+    compiled: Arc<ModelLibrary>,
     top: Arc<str>,
     options: Options,
 }
@@ -260,7 +260,7 @@ impl Model {
             }
         };
         Ok(Model {
-            library,
+            compiled: library,
             top: design.top.as_str().into(),
             options: *options,
         })
@@ -273,7 +273,7 @@ impl Model {
 
     /// The ports with their names, in the order of the module.
     pub fn ports(&self) -> &[(String, Port)] {
-        self.library.ports()
+        self.compiled.ports()
     }
 
     /// A simulation whose registers and memories are 0, as is every input.
@@ -296,8 +296,8 @@ impl Model {
         Simulation::start(self, Some(seed.max(1)))
     }
 
-    pub(crate) fn library(&self) -> &Arc<ModelLibrary> {
-        &self.library
+    pub(crate) fn compiled(&self) -> &Arc<ModelLibrary> {
+        &self.compiled
     }
 
     pub(crate) fn options(&self) -> &Options {

@@ -124,7 +124,7 @@ impl std::fmt::Debug for Simulation {
 impl Simulation {
     pub(crate) fn start(model: &Model, seed: Option<u32>) -> Result<Simulation, SimulationError> {
         let instance =
-            Instance::new(model.library().clone(), seed).ok_or(SimulationError::Memory)?;
+            Instance::new(model.compiled().clone(), seed).ok_or(SimulationError::Memory)?;
         let mut simulation = Simulation {
             clock: None,
             reset: None,
@@ -145,7 +145,7 @@ impl Simulation {
     }
 
     fn find(&self, name: &str) -> Option<Port> {
-        let mut ports = self.instance.library().ports().iter();
+        let mut ports = self.instance.compiled().ports().iter();
         ports.find(|(port, _)| port == name).map(|(_, port)| *port)
     }
 

@@ -123,7 +123,7 @@ impl ModelLibrary {
 pub(crate) struct Instance {
     handle: Handle,
     root: NonNull<u8>,
-    library: Arc<ModelLibrary>,
+    compiled: Arc<ModelLibrary>,
 }
 
 // SAFETY: an instance is reached through its owner alone, and `shim.cpp` sets the run-time's idea of the thread's
@@ -140,44 +140,44 @@ impl Instance {
         Some(Instance {
             handle,
             root,
-            library,
+            compiled: library,
         })
     }
 
-    pub fn library(&self) -> &ModelLibrary {
-        &self.library
+    pub fn compiled(&self) -> &ModelLibrary {
+        &self.compiled
     }
 
     /// Evaluates; whether the model goes on.
     pub fn eval(&mut self) -> bool {
         // SAFETY: `handle` is alive until `drop`.
-        unsafe { (self.library.eval)(self.handle) == 0 }
+        unsafe { (self.compiled.eval)(self.handle) == 0 }
     }
 
     pub fn log(&self) -> String {
         // SAFETY: with capacity 0 nothing is written.
-        let length = unsafe { (self.library.log)(self.handle, NonNull::dangling().as_ptr(), 0) };
+        let length = unsafe { (self.compiled.log)(self.handle, NonNull::dangling().as_ptr(), 0) };
         let mut bytes = vec![0u8; length as usize];
         // SAFETY: the buffer has `length` bytes, the most that is written.
-        unsafe { (self.library.log)(self.handle, bytes.as_mut_ptr().cast(), length) };
+        unsafe { (self.compiled.log)(self.handle, bytes.as_mut_ptr().cast(), length) };
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
     pub fn trace(&mut self, path: &CString) -> bool {
         // SAFETY: `handle` is alive, `path` ends in NUL.
-        unsafe { (self.library.trace)(self.handle, path.as_ptr()) != 0 }
+        unsafe { (self.compiled.trace)(self.handle, path.as_ptr()) != 0 }
     }
 
     pub fn dump(&mut self, time: u64) {
         // SAFETY: `handle` is alive.
-        unsafe { (self.library.dump)(self.handle, time) }
+        unsafe { (self.compiled.dump)(self.handle, time) }
     }
 
     /// Where a port lies. A port of another model is refused: its place may be outside of this one.
     #[inline]
     fn place(&self, port: Port) -> NonNull<u8> {
         assert!(
-            port.model == self.library.id,
+            port.model == self.compiled.id,
             "the port belongs to another model"
         );
         // SAFETY: the library states offsets of members of the structure at `root`.
@@ -251,6 +251,6 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         // SAFETY: `handle` is alive, and not used again.
-        unsafe { (self.library.delete)(self.handle) }
+        unsafe { (self.compiled.delete)(self.handle) }
     }
 }
