@@ -212,6 +212,22 @@ fn registrations_of_another_key_id_stay() {
 }
 
 #[test]
+fn a_claim_holds_behind_a_run_that_begins_within_it() {
+    let bench = Bench::new(SECOND_HALF);
+    let (a, b) = (host(&bench, "a", 1, &[0]), host(&bench, "b", 2, &[1]));
+    let claim = |lba: u64, blocks: u32| {
+        let sc = sc(vr("tv:0:0"), &bench.test_vector).with_blocks(blocks);
+        assert!(status(&a, second_half(lba, &sc.to_bytes())).is_success());
+    };
+    claim(13, 2);
+    claim(12, 5);
+    deny(&bench, &b, read(15, BLOCK));
+    deny(&bench, &b, plain_write(&bench, 16, 1));
+    assert!(status(&a, read(15, BLOCK)).is_success());
+    assert!(status(&b, read(17, BLOCK)).is_success());
+}
+
+#[test]
 fn a_damaged_registration_may_be_anyones() {
     let (bench, lba) = with_an_object(SECOND_HALF);
     let bench = bench.reopen();

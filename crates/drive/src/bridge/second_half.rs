@@ -148,15 +148,33 @@ impl SecondHalf {
         self.updates.lock_now(0..1, false)
     }
 
-    /// Whether the blocks are known to be plain data of the first half.
+    /// Whether the blocks are known to be plain data of the first half that no run claims, so that they are anyone's.
     pub(crate) fn is_plain(&self, lba: u64, blocks: u64) -> bool {
-        let clusters = lba / self.cluster..(lba + blocks).div_ceil(self.cluster);
-        lba + blocks <= self.half
-            && {
-                let state = self.read();
-                clusters.into_iter().all(|cluster| state.is_loaded(cluster))
-            }
-            && matches!(self.lookup(lba, blocks), Ok(None))
+        let data = lba..lba + blocks;
+        let state = self.read();
+        data.end <= self.half
+            && self.clusters(&data).all(|cluster| state.is_loaded(cluster))
+            && self.claims(&state, data).next().is_none()
+    }
+
+    /// What reaches into these blocks of the first half: runs in the length that they claim, whether or not another begins
+    /// before their end, and damaged metadata, which may be that of a run to the end of the cluster.
+    fn claims<'a>(
+        &self,
+        state: &'a State,
+        data: std::ops::Range<u64>,
+    ) -> impl Iterator<Item = &'a Entry> + use<'a> {
+        let cluster = self.cluster;
+        let first = data.start - data.start % cluster;
+        let end = if data.is_empty() { first } else { data.end };
+        let over = state.entries.range(first..end);
+        over.filter_map(move |(start, entry)| {
+            let claimed = match entry {
+                Entry::Run(run) => start + u64::from(run.stored.blocks()),
+                Entry::Damaged(_) => (start / cluster + 1) * cluster,
+            };
+            (claimed > data.start).then_some(entry)
+        })
     }
 
     /// Whether a command that begins here is on the second half; one that reaches into it from the first is not.
@@ -300,9 +318,8 @@ impl SecondHalf {
         [data, metadata].map(|part| (part.start, part.end - part.start))
     }
 
-    /// Checks that a host may use the blocks, in either half: that no run with another's key id reaches into them, and that
-    /// they hold no metadata of one. Runs count in the length that they claim, and damaged ones are another's. `false`: the
-    /// metadata is not all in memory. The caller holds the update lock, in either way.
+    /// Checks that a host may use the blocks, in either half: that no run with another's key id claims them, and that
+    /// they hold no metadata of one. Damaged metadata is another's. `false`: the metadata is not all in memory. The caller holds the update lock, in either way.
     ///
     /// # Errors
     /// Access denied.
@@ -324,17 +341,8 @@ impl SecondHalf {
                 }
                 Entry::Damaged(_) => true,
             };
-            let reaches = |start: u64, entry: &Entry| match entry {
-                Entry::Run(run) => start + u64::from(run.stored.blocks()) > data.start,
-                Entry::Damaged(_) => (start / self.cluster + 1) * self.cluster > data.start,
-            };
-            let first = data.start - data.start % self.cluster;
-            let end = if data.is_empty() { first } else { data.end };
-            let mut over = state.entries.range(first..end);
-            let mut at = state.entries.range(metadata.clone());
-            if over.any(|(start, entry)| reaches(*start, entry) && foreign(entry))
-                || at.any(|(_, entry)| foreign(entry))
-            {
+            let mut at = state.entries.range(metadata);
+            if self.claims(&state, data).any(foreign) || at.any(|(_, entry)| foreign(entry)) {
                 return Err(denied());
             }
         }
