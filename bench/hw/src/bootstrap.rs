@@ -4,19 +4,18 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use toroid_cosim::engine::formula;
-use toroid_cosim::engine::layout::{self, BootstrappingKey};
-use toroid_cosim::engine::{self, Command, Engine, Shape};
+use toroid_cosim::engine::{self, Command, Engine, RtlBackend, Shape, formula, key_words, layout};
 use toroid_cosim::memory::Timing;
 use toroid_cosim::model::{Model, Options};
 use toroid_engine::backend::cpu::CpuBackend;
-use toroid_engine::backend::{Backend, KeySink, LoadedKey};
+use toroid_engine::backend::{Backend, LoadedKey};
 use toroid_engine::{CancelToken, Requester};
 use toroid_isa::KeyKind;
+use toroid_ring::goldilocks::P;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::noise::Path;
-use toroid_tfhe::params::{ModulusKind, ParamSet};
+use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
 
@@ -37,18 +36,34 @@ pub struct Measured {
     pub built: Duration,
 }
 
-/// Generates a key and has every one of `sinks` take it.
-fn generate(
-    key: &ClientKey,
+/// Generates a key and has both back ends load it as it comes.
+fn load(
+    backends: [&dyn Backend; 2],
+    client: &ClientKey,
     kind: KeyKind,
     rng: &mut Csprng,
-    sink: &mut dyn FnMut(&[u8]) -> Result<(), TfheError>,
-) -> Result<(), TfheError> {
+) -> Result<[Arc<dyn LoadedKey>; 2], Error> {
+    let form = KeyForm::Expanded;
+    let [first, second] = backends.map(|backend| backend.begin_key(client.params(), kind, form));
+    let (mut first, mut second) = (first?, second?);
+    let mut failure = None;
+    let sink = &mut |bytes: &[u8]| {
+        failure = first.write(bytes).and_then(|()| second.write(bytes)).err();
+        match failure {
+            None => Ok(()),
+            Some(_) => Err(TfheError::Cancelled),
+        }
+    };
     let progress = &mut |_, _| ControlFlow::Continue(());
-    match kind {
-        KeyKind::Bootstrapping => key.bootstrapping_key(KeyForm::Expanded, rng, progress, sink),
-        KeyKind::KeySwitching => key.key_switching_key(KeyForm::Expanded, rng, progress, sink),
+    let generated = match kind {
+        KeyKind::Bootstrapping => client.bootstrapping_key(form, rng, progress, sink),
+        KeyKind::KeySwitching => client.key_switching_key(form, rng, progress, sink),
+    };
+    if let Some(error) = failure {
+        return Err(error.into());
     }
+    generated?;
+    Ok([first.finish()?, second.finish()?])
 }
 
 /// Simulates one bootstrap of random words and compares it with the exact path, word by word.
@@ -66,65 +81,22 @@ pub fn bootstrap(
     let mut rng = Csprng::from_os()?;
     let client = ClientKey::generate(params, &mut rng);
     let cpu = CpuBackend::new(Path::Exact);
-    let row_bytes = 8 * params.trlwe_words();
-    let mut laid = BootstrappingKey::new(shape);
-    let mut samples: Vec<u32> = Vec::new();
-    let mut loaded: Vec<Arc<dyn LoadedKey>> = Vec::new();
-    for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
-        let mut sink: Box<dyn KeySink> = cpu.begin_key(params, kind, KeyForm::Expanded)?;
-        let (mut rest, mut row) = (Vec::new(), 0);
-        let mut failure = None;
-        generate(&client, kind, &mut rng, &mut |bytes| {
-            if let Err(error) = sink.write(bytes) {
-                failure = Some(error);
-            }
-            rest.extend_from_slice(bytes);
-            if kind == KeyKind::Bootstrapping {
-                let mut rows = rest.chunks_exact(row_bytes);
-                for bytes in rows.by_ref() {
-                    let words: Vec<u64> = bytes
-                        .chunks_exact(8)
-                        .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
-                        .collect();
-                    laid.lay(row, &words);
-                    row += 1;
-                }
-                rest = rows.remainder().to_vec();
-            }
-            Ok(())
-        })?;
-        if let Some(error) = failure {
-            return Err(error.into());
-        }
-        if kind == KeyKind::KeySwitching {
-            samples = rest
-                .chunks_exact(4)
-                .map(|word| u32::from_le_bytes(word.try_into().unwrap_or_default()))
-                .collect();
-        }
-        loaded.push(sink.finish()?);
-    }
-    let switching = Arc::new(layout::switching_key_to_memory(shape, &samples));
-    drop(samples);
+    let rtl = RtlBackend::new(log_lanes, timing);
+    let backends: [&dyn Backend; 2] = [&cpu, &rtl];
+    let [bootstrapping, laid] = load(backends, &client, KeyKind::Bootstrapping, &mut rng)?;
+    let [switching, laid_switching] = load(backends, &client, KeyKind::KeySwitching, &mut rng)?;
 
     // Any words will do: what is compared is arithmetic.
-    let mut words = |count: usize| -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(count * params.modulus.word_bytes());
-        for _ in 0..count {
-            let word = rng.next_u64() % toroid_ring::goldilocks::P;
-            match params.modulus {
-                ModulusKind::Torus32 => bytes.extend_from_slice(&(word as u32).to_le_bytes()),
-                ModulusKind::Goldilocks => bytes.extend_from_slice(&word.to_le_bytes()),
-            }
-        }
-        bytes
-    };
+    let mut words = |count| layout::bytes_of(params, (0..count).map(|_| rng.next_u64() % P));
     let sample = words(params.tlwe_words());
     let test_vector = words(params.test_vector_words());
 
     let mut simulation = model.start()?;
     let mut engine = Engine::new(&mut simulation, shape, timing, 0.0, 0)?;
-    engine.set_keys(Arc::new(laid.words), switching)?;
+    engine.set_keys(
+        key_words(&*laid)?.clone(),
+        key_words(&*laid_switching)?.clone(),
+    )?;
     engine.set_test_vector(0, &test_vector)?;
     engine.set_register(0, &sample)?;
     let expected_cycles = formula::bootstrap(shape).total();
@@ -139,8 +111,8 @@ pub fn bootstrap(
     let cancel = CancelToken::new();
     let expected = cpu.bootstrap(
         params,
-        &*loaded[0],
-        &*loaded[1],
+        &*bootstrapping,
+        &*switching,
         &[&test_vector],
         &sample,
         Requester::from(&cancel),

@@ -6,14 +6,15 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use toroid_cosim::core::vectors::{Streams, Vectors};
 use toroid_cosim::core::{Values, find};
-use toroid_cosim::engine::{self, Command, Engine, Shape, formula};
+use toroid_cosim::engine::{self, Command, Engine, Shape, formula, layout};
 use toroid_cosim::memory::Timing;
 use toroid_cosim::model::{Model, Options};
 use toroid_cosim::random::Random;
 use toroid_engine::backend::Backend;
 use toroid_engine::backend::cpu::CpuBackend;
+use toroid_ring::goldilocks::P;
 use toroid_tfhe::noise::Path;
-use toroid_tfhe::params::{ModulusKind, ParamSet};
+use toroid_tfhe::params::ParamSet;
 
 use crate::{Error, bootstrap};
 
@@ -118,16 +119,9 @@ fn transforms() -> Result<[u64; 2], Error> {
 fn linear(shape: Shape, model: &Model) -> Result<[u64; 3], Error> {
     let params = shape.params;
     let mut random = Random::new(3);
-    let mut sample = || -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for _ in 0..params.tlwe_words() {
-            let word = random.word() >> 1;
-            match params.modulus {
-                ModulusKind::Torus32 => bytes.extend_from_slice(&(word as u32).to_le_bytes()),
-                ModulusKind::Goldilocks => bytes.extend_from_slice(&word.to_le_bytes()),
-            }
-        }
-        bytes
+    let mut sample = || {
+        let words = (0..params.tlwe_words()).map(|_| random.below(P));
+        layout::bytes_of(params, words)
     };
     let (first, second) = (sample(), sample());
     let mut simulation = model.start()?;

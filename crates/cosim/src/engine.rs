@@ -5,7 +5,7 @@ mod driver;
 pub mod formula;
 pub mod layout;
 
-pub use backend::{Counted, RtlBackend, RtlStatistics};
+pub use backend::{Counted, RtlBackend, RtlStatistics, key_words};
 pub use driver::{Command, Engine, design, design_of};
 pub use layout::Shape;
 

@@ -94,12 +94,7 @@ fn load(
 
 /// Canonical random words.
 fn random_words(params: &ParamSet, count: usize, rng: &mut Csprng) -> Vec<u8> {
-    (0..count)
-        .flat_map(|_| match params.modulus {
-            ModulusKind::Torus32 => (rng.next_u64() as u32).to_le_bytes().to_vec(),
-            ModulusKind::Goldilocks => (rng.next_u64() % goldilocks::P).to_le_bytes().to_vec(),
-        })
-        .collect()
+    layout::bytes_of(params, (0..count).map(|_| rng.next_u64() % goldilocks::P))
 }
 
 /// Bootstraps random words with random test vectors: the results must agree whatever they mean.

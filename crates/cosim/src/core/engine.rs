@@ -234,13 +234,7 @@ fn round_of(
 ) -> Result<u64, CoreError> {
     let params = shape.params;
     let stall = timing.stall;
-    let mut words = |count: usize| -> Vec<u8> {
-        let word = |_| match params.modulus {
-            ModulusKind::Torus32 => (random.word() as u32).to_le_bytes().to_vec(),
-            ModulusKind::Goldilocks => random.below(P).to_le_bytes().to_vec(),
-        };
-        (0..count).flat_map(word).collect()
-    };
+    let mut words = |count| layout::bytes_of(params, (0..count).map(|_| random.below(P)));
     // A seed and bodies: any words are a key.
     let bodies = params.lwe_dimension * params.trgsw_rows() * params.ring_degree;
     let (mut bootstrapping, mut switching) = (vec![3; 32], vec![5; 32]);

@@ -221,7 +221,7 @@ impl Backend for RtlBackend {
         sample: &[u8],
         requester: Requester<'_>,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        let (bootstrapping, key_switching) = (laid(bootstrapping)?, laid(key_switching)?);
+        let (bootstrapping, key_switching) = (key_words(bootstrapping)?, key_words(key_switching)?);
         let (model, shape) = self.model(params)?;
         let expected = formula::bootstrap(shape).total();
         let command = Command::Bootstrap(0, 0);
@@ -288,7 +288,11 @@ impl LoadedKey for Laid {
     }
 }
 
-fn laid(key: &dyn LoadedKey) -> Result<&Arc<Vec<u64>>, BackendError> {
+/// The words of a key that an [`RtlBackend`] loaded, as [`Engine::set_keys`] takes them.
+///
+/// # Errors
+/// [`BackendError::Failed`] for a key of another back end.
+pub fn key_words(key: &dyn LoadedKey) -> Result<&Arc<Vec<u64>>, BackendError> {
     let key = key.as_any().downcast_ref::<Laid>();
     key.map(|key| &key.words)
         .ok_or_else(|| BackendError::Failed {

@@ -154,14 +154,8 @@ pub fn tlwe_to_memory(shape: Shape, sample: &[u8]) -> Vec<u64> {
 /// Beats of a TLWE sample as its bytes.
 #[must_use]
 pub fn tlwe_from_memory(shape: Shape, words: &[u64]) -> Vec<u8> {
-    let words = &words[..shape.params.tlwe_words()];
-    match shape.params.modulus {
-        ModulusKind::Torus32 => words
-            .iter()
-            .flat_map(|word| (*word as u32).to_le_bytes())
-            .collect(),
-        ModulusKind::Goldilocks => words.iter().flat_map(|word| word.to_le_bytes()).collect(),
-    }
+    let words = words[..shape.params.tlwe_words()].iter().copied();
+    bytes_of(shape.params, words)
 }
 
 /// A test vector's bytes as beats.
@@ -175,6 +169,15 @@ pub fn test_vector_to_memory(shape: Shape, bytes: &[u8]) -> Vec<u64> {
     rows.flat_map(|(mask, body)| mask.iter().chain(body))
         .copied()
         .collect()
+}
+
+/// Canonical words of a set's modulus as bytes; over the 32-bit torus, the lower half of each.
+#[must_use]
+pub fn bytes_of(params: &ParamSet, words: impl Iterator<Item = u64>) -> Vec<u8> {
+    match params.modulus {
+        ModulusKind::Torus32 => words.flat_map(|word| (word as u32).to_le_bytes()).collect(),
+        ModulusKind::Goldilocks => words.flat_map(u64::to_le_bytes).collect(),
+    }
 }
 
 fn words_of(params: &ParamSet, bytes: &[u8]) -> Vec<u64> {
