@@ -333,6 +333,105 @@ fn streams_keep_order_and_throughput() {
     }
 }
 
+/// `stream_ends` around a pipeline of registers.
+const PIPELINE: &str = "
+module pipeline #(
+    parameter int CYCLES = 5,
+    parameter int DEPTH  = 6
+) (
+    input  logic        clk_i,
+    input  logic        rst_ni,
+    input  logic        in_tvalid_i,
+    output logic        in_tready_o,
+    input  logic [15:0] in_tdata_i,
+    input  logic        in_tlast_i,
+    output logic        out_tvalid_o,
+    input  logic        out_tready_i,
+    output logic [15:0] out_tdata_o,
+    output logic        out_tlast_o
+);
+  logic take, pipe_last;
+  logic [15:0] pipe_data;
+  logic [CYCLES:0] valid;
+  assign valid[0] = take;
+  always_ff @(posedge clk_i) valid[CYCLES:1] <= rst_ni ? valid[CYCLES-1:0] : '0;
+  delay #(.WIDTH(17), .CYCLES(CYCLES)) i_data (.clk_i, .d_i({in_tlast_i, in_tdata_i}), .q_o({pipe_last, pipe_data}));
+  stream_ends #(.WIDTH(16), .DEPTH(DEPTH)) i_ends (
+      .clk_i, .rst_ni, .in_tvalid_i, .in_tready_o, .take_o(take), .pipe_valid_i(valid[CYCLES]), .pipe_data_i(pipe_data),
+      .pipe_last_i(pipe_last), .out_tvalid_o, .out_tready_i, .out_tdata_o, .out_tlast_o
+  );
+endmodule
+";
+
+#[test]
+fn stream_ends_never_lose_a_beat_and_stall_only_where_the_queue_is_short() {
+    if tests_are_skipped() {
+        return;
+    }
+    // The least depth at which the input is never held back, and one less; the shortest pipeline.
+    for (cycles, depth) in [(5u32, 6u32), (5, 5), (1, 2)] {
+        let mut design = Design::of("stream_ends").unwrap();
+        design
+            .sources
+            .push(("pipeline.sv".to_owned(), PIPELINE.to_owned()));
+        design.top = "pipeline".to_owned();
+        let design = design.with("CYCLES", cycles).with("DEPTH", depth);
+        let model = Model::build(&design, &OPTIONS).unwrap();
+        let stalls = [(0.0, 0.0), (0.6, 0.1), (0.1, 0.6), (0.5, 0.5), (0.0, 0.5)];
+        for (seed, stalls) in stalls.into_iter().enumerate() {
+            let mut simulation = model.start_random(seed as u32).unwrap();
+            simulation.reset(2).unwrap();
+            let ready = simulation.output("in_tready_o", 1).unwrap();
+            let mut source = Source::new(&simulation, "in", stalls.0, 1 + seed as u64).unwrap();
+            let mut sink = Sink::new(&simulation, "out", stalls.1, 9 + seed as u64).unwrap();
+            let mut random = Random::new(seed as u64);
+            let beats: Vec<Beat> = (0..2_000)
+                .map(|_| Beat::of_words(&[random.below(1 << 16)], 2, random.chance(0.2)))
+                .collect();
+            beats.iter().for_each(|beat| source.push(beat.clone()));
+            let start = simulation.cycles();
+            let mut held_back = 0;
+            while sink.received().len() < beats.len() {
+                assert!(simulation.cycles() - start < 20_000, "no more beats");
+                simulation.cycle(&mut [&mut source, &mut sink]).unwrap();
+                held_back += u32::from(simulation.get(ready) == 0);
+            }
+            assert_eq!(sink.received(), beats);
+            if stalls == (0.0, 0.0) {
+                assert_eq!(sink.first_cycle().unwrap() - start, u64::from(cycles));
+                assert_eq!(held_back == 0, depth > cycles);
+                if depth > cycles {
+                    let last = sink.last_cycle().unwrap() - start;
+                    assert_eq!(last, 1_999 + u64::from(cycles));
+                }
+            }
+        }
+
+        // With nobody to take a beat, as many are taken as there is room for, and all come out without a gap.
+        let mut simulation = model.start_random(7).unwrap();
+        simulation.reset(2).unwrap();
+        let mut source = Source::new(&simulation, "in", 0.0, 1).unwrap();
+        let mut sink = Sink::new(&simulation, "out", 1.0, 1).unwrap();
+        (0..40).for_each(|n| source.push(Beat::of_words(&[n], 2, false)));
+        transfer(&mut simulation, &mut source, &mut sink, 1, 50).unwrap_err();
+        assert_eq!(source.sent(), depth.into());
+        let mut sink = Sink::new(&simulation, "out", 0.0, 1).unwrap();
+        transfer(&mut simulation, &mut source, &mut sink, depth as usize, 100).unwrap();
+        let span = sink.last_cycle().unwrap() - sink.first_cycle().unwrap();
+        assert_eq!(span + 1, depth.into());
+
+        // A reset while beats are under way forgets them.
+        let valid = simulation.input("in_tvalid_i", 1).unwrap();
+        simulation.set(valid, 0);
+        simulation.reset(1).unwrap();
+        let mut source = Source::new(&simulation, "in", 0.0, 1).unwrap();
+        let mut sink = Sink::new(&simulation, "out", 0.0, 1).unwrap();
+        source.push(Beat::of_words(&[777], 2, true));
+        transfer(&mut simulation, &mut source, &mut sink, 2, 50).unwrap_err();
+        assert_eq!(sink.received(), [Beat::of_words(&[777], 2, true)]);
+    }
+}
+
 #[test]
 fn wrong_parameters_are_refused() {
     if tests_are_skipped() {
@@ -362,6 +461,12 @@ fn wrong_parameters_are_refused() {
             "DEPTH",
             1,
             "stream_fifo: DEPTH must be at least 2",
+        ),
+        (
+            "stream_ends",
+            "DEPTH",
+            1,
+            "stream_ends: DEPTH must be at least 2",
         ),
     ] {
         let design = Design::of(top).unwrap().with(parameter, value);
