@@ -2,7 +2,7 @@
 //
 // in_*   2^LOG_BEATS beats a frame, 2^LOG_LANES words a beat; tlast ends a frame
 // out_*  the same
-// error_o for one cycle: a beat was taken whose tlast was not what it must be; the core goes on as if it had been
+// error_o: a beat was taken in the cycle before whose tlast was wrong; the core goes on as if it had been right
 //
 // Parameters as of permutation_network, but WIDTH at most 64.
 // Latency: permutation_pkg::latency where neither side is held back; a frame in as many cycles as it has beats.
@@ -92,5 +92,8 @@ module permutation
       .out_tdata_o (out_data),
       .out_tlast_o
   );
-  assign error_o = take && in_tlast_i != last;
+
+  logic error_q;
+  always_ff @(posedge clk_i) error_q <= rst_ni && take && in_tlast_i != last;
+  assign error_o = error_q;
 endmodule

@@ -7,6 +7,7 @@ mod arithmetic;
 mod engine;
 mod ntt_inplace;
 pub mod package;
+mod permutation;
 pub mod synthesis;
 pub mod vectors;
 
@@ -266,6 +267,7 @@ pub static CORES: &[&dyn Core] = &[
     &arithmetic::GoldilocksMul,
     &arithmetic::ButterflyIntegrated,
     &ntt_inplace::NttInplace,
+    &permutation::StreamPermutation,
     &engine::ComputingEngine,
 ];
 
