@@ -62,4 +62,21 @@ package permutation_pkg;
     return columns_latency(first, log_lanes) + middle_latency(first, second, log_lanes, delay) +
         columns_latency(second, log_lanes);
   endfunction
+
+  // lane_exchange: both switches cross in the second half of a frame, and bank 1 has the other half of what bank 0 has.
+  function automatic logic [ENTRY_BITS-1:0] exchange_switch(int log_distance);
+    return ENTRY_BITS'(2 + 2 * log_distance);
+  endfunction
+  function automatic logic [2*MAX_LOG_BEATS*ENTRY_BITS-1:0] exchange_addresses(int log_distance);
+    logic [2*MAX_LOG_BEATS*ENTRY_BITS-1:0] map = '0;
+    for (int bank = 0; bank < 2; bank++) begin
+      for (int n = 0; n <= log_distance; n++) begin
+        map[(bank*(log_distance+1)+n)*ENTRY_BITS+:ENTRY_BITS] = ENTRY_BITS'(2 + 2 * n + (n == log_distance ? bank : 0));
+      end
+    end
+    return map;
+  endfunction
+  function automatic int exchange_latency(int log_distance);
+    return (1 << log_distance) + 2;
+  endfunction
 endpackage

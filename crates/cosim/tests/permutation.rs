@@ -216,9 +216,19 @@ struct Bench {
 
 impl Bench {
     fn new(log_lanes: u32, log_beats: u32, permutation: Permutation) -> Bench {
+        let design = Design::of("permutation").unwrap();
+        let design = permutation.route().parameters(design);
+        Bench::of(
+            design.with("WIDTH", 24u32),
+            log_lanes,
+            log_beats,
+            permutation,
+        )
+    }
+
+    fn of(design: Design, log_lanes: u32, log_beats: u32, permutation: Permutation) -> Bench {
         let network = permutation.route();
-        let design = network.parameters(Design::of("permutation").unwrap());
-        let model = Model::build(&design.with("WIDTH", 24u32), &OPTIONS).unwrap();
+        let model = Model::build(&design, &OPTIONS).unwrap();
         let mut simulation = model.start_random(log_lanes + 1).unwrap();
         simulation.reset(1).unwrap();
         Bench {
@@ -344,6 +354,64 @@ fn random_permutations() {
 fn two_lanes_from_counters() {
     let exchange = |bit| [2, 1, 0, 3][bit as usize];
     verify(1, 3, Permutation::of_bits(1, 3, exchange));
+}
+
+const EXCHANGE: &str = "
+module exchange #(
+    parameter int LOG_DISTANCE = 2
+) (
+    input  logic        clk_i,
+    input  logic        rst_ni,
+    input  logic        in_tvalid_i,
+    output logic        in_tready_o,
+    input  logic [47:0] in_tdata_i,
+    input  logic        in_tlast_i,
+    output logic        out_tvalid_o,
+    input  logic        out_tready_i,
+    output logic [47:0] out_tdata_o,
+    output logic        out_tlast_o,
+    output logic        error_o
+);
+  logic take, last, valid, pipe_last;
+  logic [1:0][23:0] data;
+  always_ff @(posedge clk_i) error_o <= take && last != in_tlast_i;
+  lane_exchange #(.LOG_DISTANCE(LOG_DISTANCE), .WIDTH(24)) i_exchange (
+      .clk_i, .rst_ni, .in_valid_i(take), .in_data_i(in_tdata_i), .in_last_o(last), .out_valid_o(valid),
+      .out_data_o(data), .out_last_o(pipe_last)
+  );
+  stream_ends #(.WIDTH(48), .DEPTH(permutation_pkg::exchange_latency(LOG_DISTANCE) + 1)) i_ends (
+      .clk_i, .rst_ni, .in_tvalid_i, .in_tready_o, .take_o(take), .pipe_valid_i(valid), .pipe_data_i(data),
+      .pipe_last_i(pipe_last), .out_tvalid_o, .out_tready_i, .out_tdata_o, .out_tlast_o
+  );
+endmodule
+";
+
+#[test]
+fn lane_exchange_is_the_permutation_of_two_bits() {
+    if tests_are_skipped() {
+        return;
+    }
+    for log_distance in [0, 2] {
+        let top = log_distance + 1;
+        let exchange = |bit| match bit {
+            0 => top,
+            _ if bit == top => 0,
+            _ => bit,
+        };
+        let permutation = Permutation::of_bits(1, top, exchange).unwrap();
+        let mut design = Design::of("lane_exchange").unwrap();
+        for (path, text) in Design::of("stream_ends").unwrap().sources {
+            if !design.sources.iter().any(|(known, _)| *known == path) {
+                design.sources.push((path, text));
+            }
+        }
+        design
+            .sources
+            .push(("exchange.sv".to_owned(), EXCHANGE.to_owned()));
+        design.top = "exchange".to_owned();
+        let design = design.with("LOG_DISTANCE", log_distance);
+        Bench::of(design, 1, top, permutation).verify();
+    }
 }
 
 /// Different in each beat, but without memory: registers are between the columns.
