@@ -5,7 +5,10 @@
 package permutation_pkg;
   localparam int ENTRY_BITS = 16;
   localparam int MAX_LOG_LANES = 7;
+  // A lane_exchange alone does not use it.
+  // verilator lint_off UNUSEDPARAM
   localparam int MAX_LOG_BEATS = 20;
+  // verilator lint_on UNUSEDPARAM
 
   // The switches of the columns of one side: that of pair i in column c is c * lanes / 2 + i.
   typedef logic [MAX_LOG_LANES*(1 << MAX_LOG_LANES)/2*ENTRY_BITS-1:0] switch_map_t;
@@ -63,20 +66,8 @@ package permutation_pkg;
         columns_latency(second, log_lanes);
   endfunction
 
-  // lane_exchange: both switches cross in the second half of a frame, and bank 1 has the other half of what bank 0 has.
-  function automatic logic [ENTRY_BITS-1:0] exchange_switch(int log_distance);
-    return ENTRY_BITS'(2 + 2 * log_distance);
-  endfunction
-  function automatic logic [2*MAX_LOG_BEATS*ENTRY_BITS-1:0] exchange_addresses(int log_distance);
-    logic [2*MAX_LOG_BEATS*ENTRY_BITS-1:0] map = '0;
-    for (int bank = 0; bank < 2; bank++) begin
-      for (int n = 0; n <= log_distance; n++) begin
-        map[(bank*(log_distance+1)+n)*ENTRY_BITS+:ENTRY_BITS] = ENTRY_BITS'(2 + 2 * n + (n == log_distance ? bank : 0));
-      end
-    end
-    return map;
-  endfunction
+  // lane_exchange, from beat u of the input to beat u of the output where no cycle of the frame is without a beat.
   function automatic int exchange_latency(int log_distance);
-    return (1 << log_distance) + 2;
+    return (1 << log_distance) + 1;
   endfunction
 endpackage

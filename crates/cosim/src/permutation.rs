@@ -1,12 +1,12 @@
 //! Fixed permutations of streams of beats, routed for the network of `hw/permutation`.
 //!
 //! A frame is 2^`log_beats` beats of 2^`log_lanes` words; word `beat << log_lanes | lane` of the input goes wherever the
-//! permutation says. Each word goes through one of 2^`log_lanes` banks of memory, in such a way that every beat, of the input as
-//! of the output, has one word in each bank: a colouring of the edges of the bipartite multigraph of input and output beats.
+//! permutation says. Each word goes through one of 2^`log_lanes` banks of memory, such that every beat, of the input as of
+//! the output, has one word in each bank: a colouring of the edges of the bipartite multigraph of input and output beats.
 //! It is found a bit of the bank at a time, by walks over the whole frame that generalize the looping algorithm of Benes
-//! networks: words whose places in a beat differ in this bit only get different values of it, at the input and at the output.
-//! So the bits of a place become those of the bank in one column of switches each, and in one column each those of the place in
-//! the output beat.
+//! networks: words whose places in a beat differ in this bit only get different values of it, at the input and at the
+//! output. So the bits of a place become those of the bank in one column of switches each, and in one column each those of
+//! the place in the output beat.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -257,8 +257,8 @@ pub struct Network {
 
 /// Where each control signal of a side comes from, and the ROM that gives those that are none of a counter's.
 struct Controls {
-    /// An entry a signal: 0 and 1 are constants, then come the bits of the counter of beats and those of the ROM, each with its
-    /// inverse behind it.
+    /// An entry a signal: 0 and 1 are constants, then come the bits of the counter of beats and those of the ROM, each
+    /// with its inverse behind it.
     map: Vec<usize>,
     /// Columns of the ROM, a bit a beat.
     rom: Vec<Vec<u64>>,
