@@ -34,16 +34,19 @@ module goldilocks_butterfly_proof (
       .r_o(plain_sum)
   );
   mod_add i_expected_sum (
+      .q_i(toroid_pkg::GOLDILOCKS),
       .a_i,
       .b_i(t),
       .s_o(expected_sum)
   );
   mod_sub i_expected_difference (
+      .q_i(toroid_pkg::GOLDILOCKS),
       .a_i,
       .b_i(t),
       .d_o(expected_difference)
   );
   mod_add i_expected_plain_sum (
+      .q_i(toroid_pkg::GOLDILOCKS),
       .a_i,
       .b_i,
       .s_o(expected_plain_sum)

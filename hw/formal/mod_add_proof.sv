@@ -12,17 +12,17 @@ module mod_add_proof #(
   localparam int W = WIDTH + 2;
   logic [WIDTH-1:0] s, d;
   mod_add #(
-      .WIDTH(WIDTH),
-      .Q    (Q_USED[WIDTH-1:0])
+      .WIDTH(WIDTH)
   ) i_add (
+      .q_i(Q_USED[WIDTH-1:0]),
       .a_i,
       .b_i,
       .s_o(s)
   );
   mod_sub #(
-      .WIDTH(WIDTH),
-      .Q    (Q_USED[WIDTH-1:0])
+      .WIDTH(WIDTH)
   ) i_sub (
+      .q_i(Q_USED[WIDTH-1:0]),
       .a_i,
       .b_i,
       .d_o(d)

@@ -144,17 +144,17 @@ module butterfly_integrated #(
     logic inverse_q;
     logic [WIDTH-1:0] sum, sum_q, difference, difference_q, w_q;
     mod_add #(
-        .WIDTH(WIDTH),
-        .Q    (Q)
+        .WIDTH(WIDTH)
     ) i_sum (
+        .q_i(Q),
         .a_i(a_i),
         .b_i(b_i & {WIDTH{inverse_i}}),
         .s_o(sum)
     );
     mod_sub #(
-        .WIDTH(WIDTH),
-        .Q    (Q)
+        .WIDTH(WIDTH)
     ) i_difference (
+        .q_i(Q),
         .a_i(b_i),
         .b_i(a_i & {WIDTH{inverse_i}}),
         .d_o(difference)
@@ -192,17 +192,17 @@ module butterfly_integrated #(
         .q_o({inverse_late, sum_late})
     );
     mod_add #(
-        .WIDTH(WIDTH),
-        .Q    (Q)
+        .WIDTH(WIDTH)
     ) i_a (
+        .q_i(Q),
         .a_i(sum_late),
         .b_i(t & {WIDTH{!inverse_late}}),
         .s_o(a_d)
     );
     mod_sub #(
-        .WIDTH(WIDTH),
-        .Q    (Q)
+        .WIDTH(WIDTH)
     ) i_b (
+        .q_i(Q),
         .a_i(sum_late),
         .b_i(t),
         .d_o(b_d)

@@ -1,12 +1,11 @@
-// mod_add: s = a + b modulo Q, for a and b in [0, Q); combinational.
+// mod_add: s = a + b modulo q, for a and b in [0, q); combinational.
 //
 // WIDTH  1 to 64
-// Q      modulus, Q < 2^WIDTH
 // Latency: 0
 module mod_add #(
-    parameter int WIDTH = 64,
-    parameter logic [WIDTH-1:0] Q = WIDTH'(toroid_pkg::GOLDILOCKS)
+    parameter int WIDTH = 64
 ) (
+    input  logic [WIDTH-1:0] q_i,
     input  logic [WIDTH-1:0] a_i,
     input  logic [WIDTH-1:0] b_i,
     output logic [WIDTH-1:0] s_o
@@ -18,6 +17,6 @@ module mod_add #(
   logic [  WIDTH:0] sum;
   logic [WIDTH+1:0] rest;
   assign sum  = {1'b0, a_i} + {1'b0, b_i};
-  assign rest = {1'b0, sum} - {2'b0, Q};
+  assign rest = {1'b0, sum} - {2'b0, q_i};
   assign s_o  = rest[WIDTH+1] ? sum[WIDTH-1:0] : rest[WIDTH-1:0];
 endmodule

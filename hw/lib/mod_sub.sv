@@ -1,12 +1,11 @@
-// mod_sub: d = a - b modulo Q, for a and b in [0, Q); combinational.
+// mod_sub: d = a - b modulo q, for a and b in [0, q); combinational.
 //
 // WIDTH  1 to 64
-// Q      modulus, Q < 2^WIDTH
 // Latency: 0
 module mod_sub #(
-    parameter int WIDTH = 64,
-    parameter logic [WIDTH-1:0] Q = WIDTH'(toroid_pkg::GOLDILOCKS)
+    parameter int WIDTH = 64
 ) (
+    input  logic [WIDTH-1:0] q_i,
     input  logic [WIDTH-1:0] a_i,
     input  logic [WIDTH-1:0] b_i,
     output logic [WIDTH-1:0] d_o
@@ -17,5 +16,5 @@ module mod_sub #(
 
   logic [WIDTH:0] difference;
   assign difference = {1'b0, a_i} - {1'b0, b_i};
-  assign d_o = difference[WIDTH-1:0] + (Q & {WIDTH{difference[WIDTH]}});
+  assign d_o = difference[WIDTH-1:0] + (q_i & {WIDTH{difference[WIDTH]}});
 endmodule

@@ -3,7 +3,7 @@
 // R = 2^(WORD * ceil(WIDTH / WORD)). With b = w * R modulo q, the product is a * w: twiddles are stored that way.
 // Montgomery's reduction word by word; each step multiplies one word by the upper part of q (see montgomery_step).
 //
-// q_i             the modulus, constant or changed only while no product is under way; q = 1 modulo 2^WORD, q < 2^WIDTH
+// q_i             the modulus, which comes with its operands; q = 1 modulo 2^WORD, q < 2^WIDTH
 // WIDTH           width of a word, up to 64
 // WORD            1 to WIDTH - 1; 2 N divides q - 1 for a negacyclic NTT of length N, so WORD <= log2(2 N) always holds
 // TILE_A, TILE_B  tiles of the multipliers (see mul_tiles)
@@ -18,7 +18,10 @@ module montgomery_mul #(
     parameter bit SHORT  = 0
 ) (
     input  logic             clk_i,
+    // Its lowest bits are those of 1.
+    // verilator lint_off UNUSEDSIGNAL
     input  logic [WIDTH-1:0] q_i,
+    // verilator lint_on UNUSEDSIGNAL
     input  logic [WIDTH-1:0] a_i,
     input  logic [WIDTH-1:0] b_i,
     output logic [WIDTH-1:0] p_o
@@ -33,7 +36,17 @@ module montgomery_mul #(
   for (genvar n = 0; n <= Steps; n++) begin : g_step
     localparam int Width = toroid_pkg::montgomery_width(WIDTH, WORD, n);
     logic [Width-1:0] x;
+    // q / 2^WORD, beside x.
+    logic [WIDTH-WORD-1:0] q;
     if (n == 0) begin : g_product
+      delay #(
+          .WIDTH (WIDTH - WORD),
+          .CYCLES(toroid_pkg::mul_latency(WIDTH, WIDTH, TILE_A, TILE_B, SHORT))
+      ) i_delay_q (
+          .clk_i,
+          .d_i(q_i[WIDTH-1:WORD]),
+          .q_o(q)
+      );
       mul_tiles #(
           .WIDTH_A(WIDTH),
           .WIDTH_B(WIDTH),
@@ -59,7 +72,7 @@ module montgomery_mul #(
           .SHORT  (SHORT)
       ) i_mul (
           .clk_i,
-          .a_i(q_i[WIDTH-1:WORD]),
+          .a_i(g_step[n-1].q),
           .b_i(-g_step[n-1].x[WORD-1:0]),
           .p_o(p)
       );
@@ -70,6 +83,14 @@ module montgomery_mul #(
           .clk_i,
           .d_i(g_step[n-1].x),
           .q_o(x_late)
+      );
+      delay #(
+          .WIDTH (WIDTH - WORD),
+          .CYCLES(StepLatency + 1)
+      ) i_delay_q (
+          .clk_i,
+          .d_i(g_step[n-1].q),
+          .q_o(q)
       );
       montgomery_step #(
           .WORD   (WORD),
@@ -91,7 +112,7 @@ module montgomery_mul #(
       .WIDTH  (WIDTH),
       .WIDTH_X(WIDTH + 1)
   ) i_canonical (
-      .q_i,
+      .q_i({g_step[Steps].q, WORD'(1)}),
       .x_i(g_step[Steps].x),
       .r_o(p_d)
   );

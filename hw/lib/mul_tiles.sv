@@ -12,6 +12,7 @@
 // SIGNED_B         b is in two's complement, and p = a * b + ADDEND + mul_bias, without sign, one bit wider
 // ADDEND           < 2^WIDTH_A
 // SHORT            three cycles: operands, products, and the sum of all of them at once, in LUTs
+// NARROW           with SHORT: a last row of at most these bits is multiplied in LUTs, without tiles
 // Latency: toroid_pkg::mul_latency
 module mul_tiles #(
     parameter int WIDTH_A = 64,
@@ -20,7 +21,8 @@ module mul_tiles #(
     parameter int TILE_B = 17,
     parameter bit SIGNED_B = 0,
     parameter logic [WIDTH_A-1:0] ADDEND = '0,
-    parameter bit SHORT = 0
+    parameter bit SHORT = 0,
+    parameter int NARROW = 0
 ) (
     input  logic                                clk_i,
     input  logic [                 WIDTH_A-1:0] a_i,
@@ -32,6 +34,10 @@ module mul_tiles #(
   end
   if (TILE_A < 2 || TILE_B < 2) begin : g_check_tile
     $fatal(1, "mul_tiles: TILE_A and TILE_B must be at least 2");
+  end
+
+  if (NARROW < 0 || NARROW > 0 && (!SHORT || SIGNED_B)) begin : g_check_narrow
+    $fatal(1, "mul_tiles: NARROW needs SHORT and an unsigned b");
   end
 
   localparam int TilesA = toroid_pkg::ceil_div(WIDTH_A, TILE_A);
@@ -92,7 +98,21 @@ module mul_tiles #(
     // total: rows 0 to r, less the digits that the rows before have settled.
     logic [  RowWidth-1:0] row;
     logic [TotalWidth-1:0] total;
-    for (genvar j = 0; j < TilesB; j++) begin : g_tile
+    if (WidthA <= NARROW) begin : g_narrow
+      // Shifted copies of b, all added at once.
+      logic [WidthA-1:0] a_q;
+      logic [RowWidth-1:0] m, m_q;
+      always_comb begin
+        m = RowWidth'(ADDEND[r*TILE_A+:WidthA]);
+        for (int n = 0; n < WidthA; n++) m += RowWidth'(b_q & {WIDTH_B{a_q[n]}}) << n;
+      end
+      always_ff @(posedge clk_i) begin
+        a_q <= a;
+        m_q <= m;
+      end
+      assign row = m_q;
+    end
+    for (genvar j = 0; j < TilesB && WidthA > NARROW; j++) begin : g_tile
       localparam bit Last = j == TilesB - 1;
       localparam int WidthB = Last ? TopB : TILE_B;
       localparam int Width = WidthA + WidthB;

@@ -130,6 +130,17 @@ package toroid_pkg;
     return mod_mul_latency(kind, width, tile_a, tile_b, short_pipeline, q) + (short_pipeline ? 1 : 2);
   endfunction
 
+  // butterfly_solinas: the product, its reduction, and the sums before or after it.
+  function automatic int butterfly_solinas_latency(int i, int tile_a, int tile_b, bit short_pipeline = 0);
+    return mul_latency(i - 1, i + 1, tile_a, tile_b, short_pipeline) + 2;
+  endfunction
+
+  // butterfly_montgomery: the product, and the sums before or after it.
+  function automatic int butterfly_montgomery_latency(int width, int word, int tile_a, int tile_b,
+                                                      bit short_pipeline = 0);
+    return montgomery_mul_latency(width, word, tile_a, tile_b, short_pipeline) + 1;
+  endfunction
+
   // ram_sdp and rom
   function automatic int ram_latency(bit output_register);
     return output_register ? 2 : 1;

@@ -141,9 +141,15 @@ module permutation_network
       .clk_i,
       .rst_ni,
       .valid_i(in_valid_i),
-      .last_i (in_last),
-      .valid_o(write_valid),
-      .last_o (write_last)
+      .valid_o(write_valid)
+  );
+  delay #(
+      .WIDTH (1),
+      .CYCLES(FirstLatency)
+  ) i_write_last (
+      .clk_i,
+      .d_i(in_last),
+      .q_o(write_last)
   );
 
   localparam int Middle = DELAY != 0 ? 1 : middle_latency(
@@ -244,8 +250,14 @@ module permutation_network
       .clk_i,
       .rst_ni,
       .valid_i(issue),
-      .last_i (out_last),
-      .valid_o(out_valid_o),
-      .last_o (out_last_o)
+      .valid_o(out_valid_o)
+  );
+  delay #(
+      .WIDTH (1),
+      .CYCLES(Middle + SecondLatency)
+  ) i_read_last (
+      .clk_i,
+      .d_i(out_last),
+      .q_o(out_last_o)
   );
 endmodule
