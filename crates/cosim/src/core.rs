@@ -6,6 +6,7 @@
 mod arithmetic;
 mod engine;
 mod ntt_inplace;
+pub mod ntt_streaming;
 pub mod package;
 mod permutation;
 pub mod synthesis;
@@ -267,6 +268,7 @@ pub static CORES: &[&dyn Core] = &[
     &arithmetic::GoldilocksMul,
     &arithmetic::ButterflyIntegrated,
     &ntt_inplace::NttInplace,
+    &ntt_streaming::NttStreaming,
     &permutation::StreamPermutation,
     &engine::ComputingEngine,
 ];

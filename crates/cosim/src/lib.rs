@@ -25,6 +25,7 @@ pub mod engine;
 pub mod memory;
 pub mod model;
 pub mod ntt_inplace;
+pub mod ntt_streaming;
 pub mod permutation;
 pub mod process;
 pub mod random;

@@ -449,11 +449,7 @@ fn illegal_parameters_are_refused() {
     if tests_are_skipped() {
         return;
     }
-    type Case = (
-        &'static str,
-        &'static [(&'static str, u32)],
-        &'static str,
-    );
+    type Case = (&'static str, &'static [(&'static str, u32)], &'static str);
     let cases: [Case; 7] = [
         (
             "lane_exchange",

@@ -1,0 +1,273 @@
+//! The streaming NTT and INTT.
+
+use toroid_ring::prime;
+
+use super::vectors::{Streams, Vectors};
+use super::{Core, CoreError, Cycles, Parameter, Values};
+use crate::model::Design;
+use crate::ntt_streaming::{Order, Plan, Setting, SettingError};
+use crate::random::Random;
+use crate::stream::Beat;
+
+const ORDER: &str = "0 natural, 1 bit-reversed, 2 its halves side by side, each natural";
+
+const PARAMETERS: [Parameter; 13] = [
+    Parameter {
+        name: "LOG_N",
+        doc: "log2 of the words of a transform",
+        default: 10,
+        range: 2..=15,
+    },
+    Parameter {
+        name: "LOG_LANES",
+        doc: "log2 of the words of a beat, at most LOG_N",
+        default: 5,
+        range: 1..=7,
+    },
+    Parameter {
+        name: "Q",
+        doc: "modulus, a prime that is 1 modulo 2^(LOG_N + 1), or modulo 2^LOG_N if CYCLIC; of the form 2^i - 2^j + 1 it costs least",
+        default: 268_369_921,
+        range: 17..=u64::MAX,
+    },
+    Parameter {
+        name: "INVERSE",
+        doc: "0: NTT; 1: INTT, divided by N",
+        default: 0,
+        range: 0..=1,
+    },
+    Parameter {
+        name: "CYCLIC",
+        doc: "0: modulo x^N + 1; 1: modulo x^N - 1",
+        default: 0,
+        range: 0..=1,
+    },
+    Parameter {
+        name: "IN_ORDER",
+        doc: ORDER,
+        default: 0,
+        range: 0..=2,
+    },
+    Parameter {
+        name: "OUT_ORDER",
+        doc: ORDER,
+        default: 1,
+        range: 0..=2,
+    },
+    Parameter {
+        name: "LOG_N_MIN",
+        doc: "log2 of the words of the shortest transform, which tuser chooses; 0: LOG_N",
+        default: 0,
+        range: 0..=15,
+    },
+    Parameter {
+        name: "Q_2",
+        doc: "a second modulus, which tuser chooses; 0: none",
+        default: 0,
+        range: 0..=u64::MAX,
+    },
+    Parameter {
+        name: "Q_3",
+        doc: "a third modulus; 0: none",
+        default: 0,
+        range: 0..=u64::MAX,
+    },
+    Parameter {
+        name: "Q_4",
+        doc: "a fourth modulus; 0: none",
+        default: 0,
+        range: 0..=u64::MAX,
+    },
+    Parameter {
+        name: "TILE_A",
+        doc: "bits of the first operand of a DSP tile: 24 for Xilinx, 18 for ECP5",
+        default: 24,
+        range: 2..=64,
+    },
+    Parameter {
+        name: "TILE_B",
+        doc: "bits of the second operand of a DSP tile: 17 for Xilinx, 18 for ECP5",
+        default: 17,
+        range: 2..=64,
+    },
+];
+
+fn order(value: u64) -> Order {
+    match value {
+        0 => Order::Natural,
+        1 => Order::Reversed,
+        _ => Order::Halves,
+    }
+}
+
+/// The plan of a setting of the core.
+///
+/// # Errors
+/// If the values do not go together.
+pub fn plan(values: &Values) -> Result<Plan, CoreError> {
+    let others = ["Q_2", "Q_3", "Q_4"].map(|name| values.get(name));
+    let moduli = std::iter::once(values.get("Q")).chain(others.into_iter().filter(|q| *q != 0));
+    let log_n = values.get("LOG_N") as u32;
+    let setting = Setting {
+        log_n,
+        log_n_min: match values.get("LOG_N_MIN") {
+            0 => log_n,
+            log_n_min => log_n_min as u32,
+        },
+        log_lanes: values.get("LOG_LANES") as u32,
+        moduli: moduli.collect(),
+        is_inverse: values.get("INVERSE") == 1,
+        is_cyclic: values.get("CYCLIC") == 1,
+        input: order(values.get("IN_ORDER")),
+        output: order(values.get("OUT_ORDER")),
+        tiles: (values.get("TILE_A") as u32, values.get("TILE_B") as u32),
+    };
+    Plan::new(setting).map_err(|error| refused(&error, values))
+}
+
+fn refused(error: &SettingError, values: &Values) -> CoreError {
+    let (name, expected, found) = match error {
+        SettingError::Modulus { modulus, order } => {
+            let largest = prime::ntt_primes(*order as usize / 2, *modulus).next();
+            let hint = largest.map_or(String::new(), |q| format!(", for example {q}"));
+            (
+                "Q",
+                format!("a prime of 4 to 64 bits that is 1 modulo {order}{hint}"),
+                *modulus,
+            )
+        }
+        SettingError::Orders => (
+            "IN_ORDER",
+            "2 with OUT_ORDER = 1, or 1 with OUT_ORDER = 2, where tuser chooses degrees or moduli"
+                .to_owned(),
+            values.get("IN_ORDER"),
+        ),
+        error => ("LOG_LANES", error.to_string(), values.get("LOG_LANES")),
+    };
+    CoreError::Value {
+        core: "ntt_streaming",
+        name,
+        expected,
+        found,
+    }
+}
+
+/// Transforms one behind the other that go through all degrees and moduli, and how many there are at least.
+const TRANSFORMS: usize = 4;
+
+struct Polynomial {
+    modulus: usize,
+    log_n: u32,
+}
+
+fn polynomials(plan: &Plan) -> Vec<Polynomial> {
+    let setting = plan.setting();
+    let degrees = (setting.log_n_min..=setting.log_n).rev();
+    let mut all: Vec<Polynomial> = degrees
+        .flat_map(|log_n| {
+            (0..setting.moduli.len()).map(move |modulus| Polynomial { modulus, log_n })
+        })
+        .collect();
+    for i in 0.. {
+        if all.len() >= TRANSFORMS {
+            break;
+        }
+        let Polynomial { modulus, log_n } = all[i];
+        all.push(Polynomial { modulus, log_n });
+    }
+    all
+}
+
+/// The core.
+pub struct NttStreaming;
+
+impl Core for NttStreaming {
+    fn name(&self) -> &'static str {
+        "ntt_streaming"
+    }
+
+    fn summary(&self) -> &'static str {
+        "NTT or INTT modulo primes up to 64 bits, fully unrolled, LANES words a cycle, without bubbles"
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        &PARAMETERS
+    }
+
+    fn design(&self, values: &Values) -> Result<Design, CoreError> {
+        Ok(plan(values)?.design()?)
+    }
+
+    fn cycles(&self, values: &Values) -> Vec<Cycles> {
+        let Ok(plan) = plan(values) else {
+            return Vec::new();
+        };
+        let beats: u64 = polynomials(&plan)
+            .iter()
+            .map(|one| plan.beats(one.log_n))
+            .sum();
+        vec![
+            Cycles {
+                what: "transforms of every kind one behind the other, at least four, first beat in to last beat out",
+                formula: "latency - N / LANES + beats of all",
+                cycles: plan.pipeline() + beats,
+            },
+            Cycles {
+                what: "latency, first beat in to last beat out",
+                formula: "2 N / LANES - 1 + LOG_N B + R + E, of a butterfly B, canonical words R and orders E",
+                cycles: plan.latency(),
+            },
+            Cycles {
+                what: "from a transform to the next",
+                formula: "N / LANES",
+                cycles: plan.beats(plan.setting().log_n),
+            },
+        ]
+    }
+
+    /// One transform of each degree and modulus, or four, whatever `count`.
+    fn vectors(&self, values: &Values, _count: usize, seed: u64) -> Option<Vectors> {
+        let plan = plan(values).ok()?;
+        let setting = plan.setting();
+        let mut random = Random::new(seed);
+        let mut noise = Random::new(seed ^ 1);
+        let bytes = plan.bits().div_ceil(8) as usize;
+        let (mut sent, mut expected) = (Vec::new(), Vec::new());
+        for (i, polynomial) in polynomials(&plan).into_iter().enumerate() {
+            let q = setting.moduli[polynomial.modulus];
+            let extremes = [0, 1, 2, q >> 1, (q >> 1) + 1, q - 2, q - 1];
+            let mut word = |i: usize| match (i as u64 + seed) % 4 {
+                1 => extremes[random.below(extremes.len() as u64) as usize],
+                2 => q - 1,
+                _ => random.below(q),
+            };
+            let words: Vec<u64> = (0..1 << polynomial.log_n).map(|_| word(i)).collect();
+            let results = plan.expected(polynomial.modulus, &words);
+            let user = plan.user(polynomial.modulus, polynomial.log_n);
+            let lanes = 1 << setting.log_lanes;
+            let input = setting.input.arrange(setting.log_lanes, &words);
+            let output = setting.output.arrange(setting.log_lanes, &results);
+            for (beat, words) in input.chunks(lanes).enumerate() {
+                let is_last = beat as u64 + 1 == plan.beats(polynomial.log_n);
+                // Only the first beat says what the polynomial is.
+                let user = if beat == 0 { user } else { noise.word() & 1 };
+                sent.push(Beat::of_words(words, bytes, is_last).with_user(user));
+            }
+            for (beat, words) in output.chunks(lanes).enumerate() {
+                let is_last = beat as u64 + 1 == plan.beats(polynomial.log_n);
+                expected.push(Beat::of_words(words, bytes, is_last).with_user(user));
+            }
+        }
+        Some(Vectors::Streams(Streams {
+            input: "in",
+            output: "out",
+            sent,
+            expected,
+            cycles: self.cycles(values).first()?.cycles,
+        }))
+    }
+
+    fn is_large(&self) -> bool {
+        true
+    }
+}

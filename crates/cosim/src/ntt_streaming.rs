@@ -1,0 +1,859 @@
+//! Plans of streaming transforms: what stands before, between and behind the stages of `hw/ntt_streaming`, their twiddles and
+//! their cycles.
+
+use toroid_ring::ntt::NttPlan;
+use toroid_ring::prime_ntt::{Ntt32Plan, Ntt63Plan};
+use toroid_ring::{goldilocks, prime};
+
+use crate::model::{Design, Value};
+use crate::permutation::{Network, Permutation, PermutationError};
+use crate::sources::UnknownModule;
+
+/// The order in which the words of a polynomial stand in a stream: word of index i in beat and lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// i = beat · LANES + lane.
+    Natural,
+    /// The same with the bits of i reversed.
+    Reversed,
+    /// The two halves side by side, each in natural order: i = (upper half of the lanes) · N/2 + beat · LANES/2 + lane
+    /// within that half.
+    Halves,
+}
+
+impl Order {
+    /// The index of the word at a place, beat · 2^`log_lanes` + lane, among 2^`log_n`.
+    pub fn index(self, log_n: u32, log_lanes: u32, place: usize) -> usize {
+        match self {
+            Order::Natural => place,
+            Order::Reversed => reversed(place, log_n),
+            Order::Halves => {
+                let (beat, lane) = (place >> log_lanes, place & ((1 << log_lanes) - 1));
+                let half = log_lanes - 1;
+                ((lane >> half) << (log_n - 1)) | (beat << half) | (lane & ((1 << half) - 1))
+            }
+        }
+    }
+
+    /// A polynomial of 2^`log_n` words, in order of their indices, as this order has them.
+    pub fn arrange(self, log_lanes: u32, words: &[u64]) -> Vec<u64> {
+        let log_n = words.len().trailing_zeros();
+        let places = 0..words.len();
+        places
+            .map(|place| words[self.index(log_n, log_lanes, place)])
+            .collect()
+    }
+}
+
+fn reversed(index: usize, bits: u32) -> usize {
+    match bits {
+        0 => index,
+        _ => index.reverse_bits() >> (usize::BITS - bits),
+    }
+}
+
+/// What brings words from one order to another before or behind the stages.
+#[derive(Clone, Debug)]
+pub enum End {
+    /// Nothing: the orders are the same.
+    Wires,
+    /// A chain of delay commutators, as many as there are bits of a beat's number.
+    Commutators,
+    /// A permutation network whose two lanes are the halves of the lanes.
+    Halves(Network),
+    /// A permutation network of all lanes.
+    Lanes(Network),
+}
+
+/// What a streaming transform is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// log2 of the words of the longest polynomial.
+    pub log_n: u32,
+    /// log2 of the words of the shortest.
+    pub log_n_min: u32,
+    /// log2 of the words of a beat.
+    pub log_lanes: u32,
+    /// The moduli, primes.
+    pub moduli: Vec<u64>,
+    /// INTT, divided by N, or NTT.
+    pub is_inverse: bool,
+    /// Modulo x^N - 1 or x^N + 1.
+    pub is_cyclic: bool,
+    /// The order of the input: of coefficients for an NTT, of values for an INTT.
+    pub input: Order,
+    /// The order of the output.
+    pub output: Order,
+    /// Bits of both operands of a DSP tile.
+    pub tiles: (u32, u32),
+}
+
+/// What is wrong with a [`Setting`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingError {
+    /// The sizes do not go together.
+    #[error(
+        "1 <= log2 of the lanes ({lanes}) <= log2 of the shortest polynomial ({shortest}) <= log2 of the longest ({longest}) <= 15 is needed"
+    )]
+    Size {
+        /// log2 of the lanes.
+        lanes: u32,
+        /// log2 of the words of the shortest polynomial.
+        shortest: u32,
+        /// log2 of the words of the longest.
+        longest: u32,
+    },
+    /// There is no transform modulo this number.
+    #[error("{modulus} is no prime of 4 to 64 bits that is 1 modulo {order}")]
+    Modulus {
+        /// The number.
+        modulus: u64,
+        /// The order of the root of unity.
+        order: u64,
+    },
+    /// Other orders are for one degree and one modulus.
+    #[error(
+        "with several degrees or moduli, an NTT or INTT goes from halves side by side to bit-reversed order, or back"
+    )]
+    Orders,
+    /// From 1 to 16 moduli.
+    #[error("1 to 16 moduli are needed, not {0}")]
+    Moduli(usize),
+    /// No network.
+    #[error(transparent)]
+    Permutation(#[from] PermutationError),
+}
+
+/// i and j of q = 2^i - 2^j + 1 with 0 < j < i - 1.
+fn solinas(q: u64) -> Option<(u32, u32)> {
+    let (i, j) = (u64::BITS - q.leading_zeros(), (q - 1).trailing_zeros());
+    let is_form = i >= 4 && j + 1 < i && u128::from(q) == (1u128 << i) - (1u128 << j) + 1;
+    is_form.then_some((i, j))
+}
+
+/// `toroid_pkg::mul_latency`
+fn mul_latency(bits: (u32, u32), tiles: (u32, u32), is_short: bool) -> u64 {
+    match is_short {
+        true => 3,
+        false => (1 + bits.0.div_ceil(tiles.0) + bits.1.div_ceil(tiles.1)).into(),
+    }
+}
+
+/// Words of up to this many bits are multiplied in a pipeline of three stages: the products of at most 2 x 2 tiles.
+const SHORT_BITS: u32 = 34;
+/// A rest of up to this many bits beside the tiles of a short product is multiplied in look-up tables.
+const NARROW: u32 = 3;
+
+/// A streaming transform.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    setting: Setting,
+    is_ascending: bool,
+    front: End,
+    back: End,
+}
+
+impl Plan {
+    /// The plan of a setting with the least latency.
+    ///
+    /// # Errors
+    /// [`SettingError`]
+    pub fn new(setting: Setting) -> Result<Plan, SettingError> {
+        let Setting {
+            log_n,
+            log_n_min,
+            log_lanes,
+            ref moduli,
+            is_cyclic,
+            ..
+        } = setting;
+        if log_lanes < 1 || log_lanes > log_n_min || log_n_min > log_n || log_n > 15 || log_n < 2 {
+            return Err(SettingError::Size {
+                lanes: log_lanes,
+                shortest: log_n_min,
+                longest: log_n,
+            });
+        }
+        if moduli.is_empty() || moduli.len() > 16 {
+            return Err(SettingError::Moduli(moduli.len()));
+        }
+        let order = 1u64 << if is_cyclic { log_n } else { log_n + 1 };
+        for &modulus in moduli {
+            if modulus < 8 || modulus % order != 1 || !prime::is_prime(modulus) {
+                return Err(SettingError::Modulus { modulus, order });
+            }
+        }
+        let with = |is_ascending: bool| -> Result<Plan, SettingError> {
+            let (first, last) = match is_ascending {
+                true => (Order::Reversed, Order::Halves),
+                false => (Order::Halves, Order::Reversed),
+            };
+            Ok(Plan {
+                front: setting.end(setting.input, first)?,
+                back: setting.end(last, setting.output)?,
+                is_ascending,
+                setting: setting.clone(),
+            })
+        };
+        let (descending, ascending) = (with(false)?, with(true)?);
+        let plan = match ascending.latency() < descending.latency() {
+            true => ascending,
+            false => descending,
+        };
+        let is_plain = matches!((&plan.front, &plan.back), (End::Wires, End::Wires));
+        match plan.sections() > 1 && !is_plain {
+            true => Err(SettingError::Orders),
+            false => Ok(plan),
+        }
+    }
+
+    /// What was asked for.
+    pub fn setting(&self) -> &Setting {
+        &self.setting
+    }
+
+    /// Whether butterflies begin with the lowest bit of a place, rather than the highest.
+    pub fn is_ascending(&self) -> bool {
+        self.is_ascending
+    }
+
+    /// What stands before the stages.
+    pub fn front(&self) -> &End {
+        &self.front
+    }
+
+    /// What stands behind them.
+    pub fn back(&self) -> &End {
+        &self.back
+    }
+
+    /// Whether products are reduced by q = 2^i - 2^j + 1.
+    pub fn is_solinas(&self) -> bool {
+        self.form().is_some()
+    }
+
+    fn form(&self) -> Option<(u32, u32)> {
+        match self.setting.moduli[..] {
+            [modulus] => solinas(modulus),
+            _ => None,
+        }
+    }
+
+    /// Bits of a word.
+    pub fn bits(&self) -> u32 {
+        let bits = self.setting.moduli.iter().map(|q| q.ilog2() + 1);
+        bits.max().unwrap_or(0)
+    }
+
+    /// Bits of a word of Montgomery's reduction.
+    fn word(&self) -> u32 {
+        let zeros = self.setting.moduli.iter().map(|q| (q - 1).trailing_zeros());
+        zeros.min().unwrap_or(1).min(self.setting.tiles.1)
+    }
+
+    fn is_short(&self) -> bool {
+        self.bits() <= SHORT_BITS
+    }
+
+    fn sections(&self) -> usize {
+        self.shifts() * self.setting.moduli.len()
+    }
+
+    fn shifts(&self) -> usize {
+        (self.setting.log_n - self.setting.log_n_min + 1) as usize
+    }
+
+    /// Beats of a polynomial of 2^`log_n` words.
+    pub fn beats(&self, log_n: u32) -> u64 {
+        1 << (log_n - self.setting.log_lanes)
+    }
+
+    /// `tuser` of a polynomial.
+    pub fn user(&self, modulus: usize, log_n: u32) -> u64 {
+        let shift_bits = self.shifts().next_power_of_two().trailing_zeros().max(1);
+        ((modulus as u64) << shift_bits) | u64::from(self.setting.log_n - log_n)
+    }
+
+    /// Cycles of a stage.
+    pub fn stage_latency(&self) -> u64 {
+        let (bits, tiles, is_short) = (self.bits(), self.setting.tiles, self.is_short());
+        let butterfly = match self.form() {
+            Some(_) => mul_latency((bits - 1, bits + 1), tiles, is_short) + 2,
+            None => {
+                let word = self.word();
+                let step = mul_latency((bits - word, word), tiles, is_short) + 1;
+                let steps = u64::from(bits.div_ceil(word));
+                mul_latency((bits, bits), tiles, is_short) + steps * step + 2
+            }
+        };
+        butterfly + u64::from(self.sections() > 1)
+    }
+
+    /// Cycles from a beat of the input to the beat of the same number of the output, where beats follow each other.
+    pub fn pipeline(&self) -> u64 {
+        let Setting { log_n, .. } = self.setting;
+        let ends = [&self.front, &self.back].map(|end| self.setting.end_latency(end));
+        u64::from(log_n) * self.stage_latency() + self.beats(log_n) - 1
+            + u64::from(self.is_solinas())
+            + ends.iter().sum::<u64>()
+    }
+
+    /// Cycles from the first beat in to the last beat out, both counted, of a polynomial of the largest degree.
+    pub fn latency(&self) -> u64 {
+        self.pipeline() + self.beats(self.setting.log_n)
+    }
+
+    /// Butterflies, each with a multiplier.
+    pub fn butterflies(&self) -> u64 {
+        u64::from(self.setting.log_n) << (self.setting.log_lanes - 1)
+    }
+
+    /// What stands one behind the other, with the cycles that each adds and, of permutations that need words of several
+    /// beats, what the other form would.
+    pub fn parts(&self) -> Vec<Part> {
+        let Setting {
+            log_n, log_lanes, ..
+        } = self.setting;
+        let end = |end: &End, place: &str| {
+            let latency = self.setting.end_latency(end);
+            let what = match end {
+                End::Wires => return None,
+                End::Commutators => "a chain of delay commutators".to_owned(),
+                End::Halves(network) => format!(
+                    "a permutation network of 2 x {} lanes, {} beats deep",
+                    1 << (log_lanes - 1),
+                    network.delay()
+                ),
+                End::Lanes(network) => format!(
+                    "a permutation network of {} lanes, {} beats deep",
+                    1 << log_lanes,
+                    network.delay()
+                ),
+            };
+            Some(Part {
+                what: format!("{place}: {what}"),
+                latency,
+                other: None,
+            })
+        };
+        let mut parts: Vec<Part> = end(&self.front, "order of the input").into_iter().collect();
+        let beat_bits = log_n - log_lanes;
+        for stage in 0..log_n {
+            let pair = self.pair_bit(stage);
+            parts.push(Part {
+                what: format!("stage {stage}: butterflies of lanes {} apart", 1 << pair),
+                latency: self.stage_latency(),
+                other: None,
+            });
+            if let Some(bit) = self.commutator_bit(stage) {
+                let exchange = Permutation::of_bits(1, beat_bits, |from| match from {
+                    0 => bit + 1,
+                    from if from == bit + 1 => 0,
+                    from => from,
+                });
+                parts.push(Part {
+                    what: format!("a delay commutator of {} beats", 1 << bit),
+                    latency: 1 << bit,
+                    other: exchange
+                        .ok()
+                        .map(|exchange| ("permutation network", exchange.route().latency() as u64)),
+                });
+            }
+        }
+        if self.is_solinas() {
+            parts.push(Part {
+                what: "reduction to canonical words".to_owned(),
+                latency: 1,
+                other: None,
+            });
+        }
+        parts.extend(end(&self.back, "order of the output"));
+        parts
+    }
+
+    /// `ntt_streaming_pkg::pair_bit`
+    fn pair_bit(&self, stage: u32) -> u32 {
+        let Setting {
+            log_n, log_lanes, ..
+        } = self.setting;
+        match self.is_ascending {
+            true => stage.min(log_lanes - 1),
+            false => (log_n - 1 - stage).min(log_lanes - 1),
+        }
+    }
+
+    /// `ntt_streaming_pkg::commutator_bit`
+    fn commutator_bit(&self, stage: u32) -> Option<u32> {
+        let Setting {
+            log_n, log_lanes, ..
+        } = self.setting;
+        let beat_bits = log_n - log_lanes;
+        let bit = match self.is_ascending {
+            true => stage.checked_sub(log_lanes - 1),
+            false => (beat_bits).checked_sub(stage + 1),
+        };
+        bit.filter(|bit| *bit < beat_bits)
+    }
+
+    /// `ntt_streaming_pkg`: the row of a beat is (beat >> `shift`) modulo 2^`bits`; `group` gives a butterfly's word in it.
+    fn rows(&self, stage: u32) -> Rows {
+        let Setting {
+            log_n,
+            log_lanes,
+            is_inverse,
+            ..
+        } = self.setting;
+        let beat_bits = log_n - log_lanes;
+        let before = match self.is_ascending {
+            true => stage.saturating_sub(log_lanes - 1),
+            false => stage,
+        };
+        let before = before.min(beat_bits);
+        let bits = if is_inverse {
+            beat_bits - before
+        } else {
+            before
+        };
+        let is_upper = self.is_ascending == is_inverse;
+        let pair = self.pair_bit(stage);
+        Rows {
+            bits,
+            shift: if is_upper { beat_bits - bits } else { 0 },
+            group_bits: if is_upper { log_lanes - 1 - pair } else { pair },
+            is_upper,
+            pair,
+        }
+    }
+
+    /// The twiddles of a stage in the form of `$readmemh`: see `hw/ntt_streaming/ntt_stage.sv`.
+    fn twiddles(&self, stage: u32) -> String {
+        let Setting {
+            log_n,
+            log_lanes,
+            is_inverse,
+            is_cyclic,
+            ..
+        } = self.setting;
+        let rows = self.rows(stage);
+        let bits = self.bits() as usize;
+        let mut text = String::new();
+        for &q in &self.setting.moduli {
+            for shift in 0..self.shifts() as u32 {
+                let log_small = log_n - shift;
+                let passes = match self.is_ascending {
+                    true => stage >= log_small,
+                    false => stage < shift,
+                };
+                // The stage of a transform of that degree alone; all its beats go through the same rows.
+                let own = if self.is_ascending {
+                    stage
+                } else {
+                    stage.wrapping_sub(shift)
+                };
+                let mut table =
+                    vec![vec![self.encoded(1, q, true); 1 << rows.group_bits]; 1 << rows.bits];
+                if !passes {
+                    let small = Walk::new(log_small, log_lanes, self.is_ascending, is_inverse, own);
+                    let root = root(q, log_small, is_cyclic);
+                    for beat in 0..1usize << (log_small - log_lanes) {
+                        let row = (beat >> rows.shift) & ((1 << rows.bits) - 1);
+                        for butterfly in 0..1usize << (log_lanes - 1) {
+                            let (level, block) = small.block(beat, butterfly);
+                            let exponent = match is_cyclic {
+                                true => reversed(block, level) << (log_small - level - 1),
+                                false => reversed((1 << level) + block, log_small),
+                            };
+                            let order = 1u64 << if is_cyclic { log_small } else { log_small + 1 };
+                            let twiddle = match is_inverse {
+                                false => prime::pow(root, exponent as u64, q),
+                                // 1 / 2 is (q + 1) / 2.
+                                true => prime::mul(
+                                    prime::pow(root, order - exponent as u64, q),
+                                    q.div_ceil(2),
+                                    q,
+                                ),
+                            };
+                            table[row][rows.group(butterfly)] = self.encoded(twiddle, q, false);
+                        }
+                    }
+                }
+                for row in table {
+                    text.push_str(&hex_of(row.iter().copied(), bits));
+                    text.push('\n');
+                }
+            }
+        }
+        text
+    }
+
+    /// A twiddle as the butterflies take it; `passes`: what hands a word through an inverse stage.
+    fn encoded(&self, twiddle: u64, q: u64, passes: bool) -> u64 {
+        match self.form() {
+            Some((i, j)) => {
+                let twiddle = if passes { q - twiddle } else { twiddle };
+                let scaled = (u128::from(twiddle) << j) % u128::from(q);
+                let scaled = scaled as u64;
+                match scaled > q / 2 {
+                    true => (1 << (i - 1)) | (q - scaled),
+                    false => scaled,
+                }
+            }
+            None => {
+                let (bits, word) = (self.bits(), self.word());
+                let radix = prime::pow(2, (word * bits.div_ceil(word)).into(), q);
+                prime::mul(twiddle, radix, q)
+            }
+        }
+    }
+
+    /// The design of `hw/ntt_streaming`.
+    ///
+    /// # Errors
+    /// If its sources are not there.
+    pub fn design(&self) -> Result<Design, UnknownModule> {
+        let Setting {
+            log_n,
+            log_lanes,
+            is_inverse,
+            tiles,
+            ref moduli,
+            ..
+        } = self.setting;
+        let q: String = moduli.iter().rev().map(|q| format!("{q:016x}")).collect();
+        let kind = |end: &End| match end {
+            End::Wires => 0u64,
+            End::Commutators => 1,
+            End::Halves(_) | End::Lanes(_) => 2,
+        };
+        let mut design = Design::of("ntt_streaming")?
+            .with("LOG_N", log_n)
+            .with("LOG_LANES", log_lanes)
+            .with("SHIFTS", self.shifts() as u64)
+            .with("MODULI", moduli.len() as u64);
+        let q = Value::Bits {
+            width: 64 * moduli.len() as u32,
+            hex: q,
+        };
+        design.parameters.push(("Q".to_owned(), q));
+        design = design
+            .with("SOLINAS", u64::from(self.is_solinas()))
+            .with("INVERSE", u64::from(is_inverse))
+            .with("ASCENDING", u64::from(self.is_ascending))
+            .with("FRONT", kind(&self.front))
+            .with("BACK", kind(&self.back))
+            .with("TILE_A", tiles.0)
+            .with("TILE_B", tiles.1)
+            .with("SHORT", u64::from(self.is_short()))
+            .with("NARROW", if self.is_short() { NARROW } else { 0 });
+        for (end, prefix) in [(&self.front, "FRONT"), (&self.back, "BACK")] {
+            if let End::Halves(network) | End::Lanes(network) = end {
+                let own = network.parameters(Design::default());
+                let file = |name: &str| format!("{}_{name}", prefix.to_lowercase());
+                for (name, value) in own.parameters {
+                    let value = match value {
+                        Value::File(name) => Value::File(file(&name)),
+                        value => value,
+                    };
+                    // The beats are the transform's.
+                    if name != "LOG_BEATS" {
+                        design.parameters.push((format!("{prefix}_{name}"), value));
+                    }
+                }
+                let files = own.files.into_iter();
+                let files = files.map(|(name, contents)| (file(&name), contents));
+                design.files.extend(files);
+            }
+        }
+        design
+            .parameters
+            .push(("TWIDDLES".to_owned(), Value::File("twiddles".to_owned())));
+        for stage in 0..log_n {
+            design.files.push((
+                format!("twiddles_{stage:02}.hex"),
+                self.twiddles(stage).into_bytes(),
+            ));
+        }
+        Ok(design)
+    }
+
+    /// The transform of a polynomial by the library where it has one for the modulus, in order of indices on both sides.
+    ///
+    /// # Panics
+    /// If the length is no power of two, or there is no root of unity for it.
+    pub fn expected(&self, modulus: usize, words: &[u64]) -> Vec<u64> {
+        let Setting {
+            is_inverse,
+            is_cyclic,
+            ref moduli,
+            ..
+        } = self.setting;
+        transform(words, moduli[modulus], is_inverse, is_cyclic)
+    }
+}
+
+/// A part of a streaming transform.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// What it is.
+    pub what: String,
+    /// The cycles that it adds.
+    pub latency: u64,
+    /// What could stand in its place, and the cycles that it would add.
+    pub other: Option<(&'static str, u64)>,
+}
+
+struct Rows {
+    bits: u32,
+    shift: u32,
+    group_bits: u32,
+    is_upper: bool,
+    pair: u32,
+}
+
+impl Rows {
+    fn group(&self, butterfly: usize) -> usize {
+        match self.is_upper {
+            true => butterfly >> self.pair,
+            false => butterfly & ((1 << self.pair) - 1),
+        }
+    }
+}
+
+/// The words before a stage.
+struct Walk {
+    log_n: u32,
+    log_lanes: u32,
+    pair: u32,
+    /// Of each place, the index of the word that is there, as an in-place transform numbers them.
+    slots: Vec<usize>,
+}
+
+impl Walk {
+    fn new(log_n: u32, log_lanes: u32, is_ascending: bool, is_inverse: bool, stage: u32) -> Walk {
+        let plan = Plan {
+            setting: Setting {
+                log_n,
+                log_n_min: log_n,
+                log_lanes,
+                moduli: Vec::new(),
+                is_inverse,
+                is_cyclic: false,
+                input: Order::Natural,
+                output: Order::Natural,
+                tiles: (1, 1),
+            },
+            is_ascending,
+            front: End::Wires,
+            back: End::Wires,
+        };
+        let input = if is_ascending {
+            Order::Reversed
+        } else {
+            Order::Halves
+        };
+        let places = 0..1usize << log_n;
+        // The values of an INTT are those of an NTT, which in place come out with the bits of their number reversed.
+        let slot = |place| match is_inverse {
+            false => input.index(log_n, log_lanes, place),
+            true => reversed(input.index(log_n, log_lanes, place), log_n),
+        };
+        let mut slots: Vec<usize> = places.map(slot).collect();
+        for before in 0..stage {
+            let Some(bit) = plan.commutator_bit(before) else {
+                continue;
+            };
+            let (lane, beat) = (log_lanes - 1, log_lanes + bit);
+            let from = |place: usize| {
+                let differ = (place >> lane ^ place >> beat) & 1;
+                place ^ (differ << lane) ^ (differ << beat)
+            };
+            slots = (0..slots.len()).map(|place| slots[from(place)]).collect();
+        }
+        Walk {
+            log_n,
+            log_lanes,
+            pair: plan.pair_bit(stage),
+            slots,
+        }
+    }
+
+    /// The level of a butterfly's block in the tree of an in-place transform, whose root is 0, and the number of the block in its
+    /// level.
+    fn block(&self, beat: usize, butterfly: usize) -> (u32, usize) {
+        let lane =
+            ((butterfly >> self.pair) << (self.pair + 1)) | (butterfly & ((1 << self.pair) - 1));
+        let place = (beat << self.log_lanes) | lane;
+        let (a, b) = (self.slots[place], self.slots[place | (1 << self.pair)]);
+        debug_assert!((a ^ b).is_power_of_two() && a < b);
+        let bit = (a ^ b).trailing_zeros();
+        (self.log_n - 1 - bit, a >> (bit + 1))
+    }
+}
+
+impl Setting {
+    fn end(&self, from: Order, to: Order) -> Result<End, PermutationError> {
+        let (log_n, log_lanes) = (self.log_n, self.log_lanes);
+        let places = 1usize << log_n;
+        let mut at = vec![0; places];
+        for place in 0..places {
+            at[from.index(log_n, log_lanes, place)] = place;
+        }
+        let sources: Vec<usize> = (0..places)
+            .map(|place| at[to.index(log_n, log_lanes, place)])
+            .collect();
+        if sources.iter().enumerate().all(|(to, from)| to == *from) {
+            return Ok(End::Wires);
+        }
+        if from == Order::Reversed || to == Order::Reversed {
+            return Ok(End::Lanes(
+                Permutation::new(log_lanes, log_n - log_lanes, sources)?.route(),
+            ));
+        }
+        // Lanes of a half stay together.
+        let half = log_lanes - 1;
+        let of_halves = sources.iter().step_by(1 << half).map(|from| from >> half);
+        let network = Permutation::new(1, log_n - log_lanes, of_halves.collect())?.route();
+        Ok(match (network.latency() as u64) < self.chain_latency() {
+            true => End::Halves(network),
+            false => End::Commutators,
+        })
+    }
+
+    /// Of one commutator for each bit of the number of a beat.
+    fn chain_latency(&self) -> u64 {
+        (1 << (self.log_n - self.log_lanes)) - 1
+    }
+
+    fn end_latency(&self, end: &End) -> u64 {
+        match end {
+            End::Wires => 0,
+            End::Commutators => self.chain_latency(),
+            End::Halves(network) | End::Lanes(network) => network.latency() as u64,
+        }
+    }
+}
+
+/// Words of `bits` bits side by side, word 0 lowest, as hexadecimal digits.
+fn hex_of(words: impl DoubleEndedIterator<Item = u64>, bits: usize) -> String {
+    let mut digits = Vec::new();
+    let (mut rest, mut held) = (0u128, 0);
+    for word in words {
+        rest |= u128::from(word) << held;
+        held += bits;
+        while held >= 4 {
+            digits.push(char::from_digit((rest & 15) as u32, 16).unwrap_or('0'));
+            rest >>= 4;
+            held -= 4;
+        }
+    }
+    if held > 0 {
+        digits.push(char::from_digit((rest & 15) as u32, 16).unwrap_or('0'));
+    }
+    digits.iter().rev().collect()
+}
+
+/// The root of unity of a transform of 2^`log_n` words: of order 2 N, or N for a cyclic one.
+fn root(q: u64, log_n: u32, is_cyclic: bool) -> u64 {
+    let psi = |log_n: u32| match q {
+        goldilocks::P => goldilocks::psi(1 << log_n),
+        q => prime::psi(1 << log_n, q),
+    };
+    let root = match is_cyclic {
+        true => psi(log_n - 1),
+        false => psi(log_n),
+    };
+    // `Plan::new` has seen that there is one.
+    root.unwrap_or(1)
+}
+
+/// The transform of a polynomial modulo q, in order of indices on both sides.
+fn transform(words: &[u64], q: u64, is_inverse: bool, is_cyclic: bool) -> Vec<u64> {
+    let log_n = words.len().trailing_zeros();
+    let n = words.len();
+    let scaled = |words: Vec<u64>, factor: u64, ratio: u64| -> Vec<u64> {
+        let mut power = factor;
+        let step = |word| {
+            let product = prime::mul(word, power, q);
+            power = prime::mul(power, ratio, q);
+            product
+        };
+        words.into_iter().map(step).collect()
+    };
+    let psi = root(q, log_n, false);
+    let of_n = prime::inv(n as u64 % q, q);
+    if (q - 1).is_multiple_of(2 * n as u64) && q >> 63 == 0 || q == goldilocks::P {
+        // A cyclic transform is a negacyclic one of the coefficients times powers of 1 / psi.
+        return match (is_cyclic, is_inverse) {
+            (false, false) => negacyclic(words.to_vec(), q, false),
+            (false, true) => scaled(negacyclic(words.to_vec(), q, true), of_n, 1),
+            (true, false) => negacyclic(scaled(words.to_vec(), 1, prime::inv(psi, q)), q, false),
+            (true, true) => scaled(negacyclic(words.to_vec(), q, true), of_n, psi),
+        };
+    }
+    let omega = root(q, log_n, true);
+    match (is_cyclic, is_inverse) {
+        (true, false) => sums(words, omega, q),
+        (true, true) => scaled(sums(words, prime::inv(omega, q), q), of_n, 1),
+        (false, false) => sums(&scaled(words.to_vec(), 1, psi), omega, q),
+        (false, true) => {
+            let values = sums(words, prime::inv(omega, q), q);
+            scaled(values, of_n, prime::inv(psi, q))
+        }
+    }
+}
+
+/// A negacyclic transform by the library, from coefficients to values or back, the latter times N.
+fn negacyclic(words: Vec<u64>, q: u64, is_inverse: bool) -> Vec<u64> {
+    let n = words.len();
+    let swapped = |words: Vec<u64>| Order::Reversed.arrange(0, &words);
+    let mut words = if is_inverse { swapped(words) } else { words };
+    if q == goldilocks::P {
+        if let Ok(plan) = NttPlan::new(n) {
+            if is_inverse {
+                plan.inverse(&mut words);
+            } else {
+                plan.forward(&mut words);
+            }
+        }
+    } else if q >> 31 == 0 {
+        if let Ok(plan) = Ntt32Plan::new(n, q) {
+            let mut narrow: Vec<u32> = words.iter().map(|word| *word as u32).collect();
+            if is_inverse {
+                plan.inverse(&mut narrow);
+            } else {
+                plan.forward(&mut narrow);
+            }
+            words = narrow.into_iter().map(u64::from).collect();
+        }
+    } else if let Ok(plan) = Ntt63Plan::new(n, q) {
+        if is_inverse {
+            plan.inverse(&mut words);
+        } else {
+            plan.forward(&mut words);
+        }
+    }
+    if is_inverse { words } else { swapped(words) }
+}
+
+/// X_k = sum over i of x_i w^(i k), for the moduli for which the library has no transform.
+fn sums(words: &[u64], w: u64, q: u64) -> Vec<u64> {
+    if words.len() == 1 {
+        return words.to_vec();
+    }
+    let part = |first: usize| {
+        let words: Vec<u64> = words[first..].iter().step_by(2).copied().collect();
+        sums(&words, prime::mul(w, w, q), q)
+    };
+    let (even, odd) = (part(0), part(1));
+    let half = even.len();
+    let mut values = vec![0; 2 * half];
+    let mut power = 1;
+    for k in 0..half {
+        let product = u128::from(prime::mul(odd[k], power, q));
+        let (even, q_wide) = (u128::from(even[k]), u128::from(q));
+        values[k] = ((even + product) % q_wide) as u64;
+        values[k + half] = ((even + q_wide - product) % q_wide) as u64;
+        power = prime::mul(power, w, q);
+    }
+    values
+}
