@@ -18,7 +18,7 @@
 // READ_BITS    bits of the ROM in READ_FILE, with a word for each beat of the output; 0: there is none
 // Latency: permutation_pkg::latency. The outputs are behind up to three columns of switches without a register.
 // Source: T. Ye, Y. Yang, S. Kuppannagari, R. Kannan, V. Prasanna, FPGA Acceleration of Number Theoretic Transform,
-// section 4.3, whose spatial networks are Benes networks; here each has half of their columns (README.md).
+// section 4.3, whose two Benes networks have 2 LOG_LANES - 1 columns each; here LOG_LANES suffice (README.md).
 module permutation_network
   import permutation_pkg::*;
 #(

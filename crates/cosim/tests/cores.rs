@@ -341,5 +341,6 @@ fn folders_of_pipelines_test_themselves() {
 fn folders_of_streams_test_themselves() {
     if !tests_are_skipped() {
         check_folder(&Increment, "tb/expected.hex");
+        check_folder(find("permutation").unwrap(), "tb/expected.hex");
     }
 }

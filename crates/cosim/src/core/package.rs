@@ -191,6 +191,7 @@ struct Spelling {
     input: [String; 5],
     output: [String; 5],
     has: [bool; 4],
+    has_error: bool,
 }
 
 impl Spelling {
@@ -219,7 +220,12 @@ impl Spelling {
         let output = side(streams.output, "o", "i");
         let has = [&input[3], &input[4], &output[3], &output[4]]
             .map(|port| words.contains(&port.as_str()));
-        Spelling { input, output, has }
+        Spelling {
+            input,
+            output,
+            has,
+            has_error: words.contains(&"error_o"),
+        }
     }
 }
 
@@ -259,6 +265,9 @@ fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'stat
     if spelling.has[3] {
         ports.push(format!(".{user}(out_row[{}])", out_bits + 4));
     }
+    if spelling.has_error {
+        ports.push(".error_o(error)".to_owned());
+    }
     let text = format!(
         "// Sends beats through {name}, first at full speed, then with gaps and stalls, and compares what leaves.\n\
          // Run in the folder above this file's. Ends with PASS, or with FAIL and the beats that differ.\n\
@@ -270,7 +279,7 @@ fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'stat
          logic [{in_high}:0] sent[SENT];\n  logic [{in_high}:0] in_row;\n  \
          logic [{out_high}:0] expected[EXPECTED];\n  logic [{out_high}:0] out_row;\n  \
          int failures = 0, sending = 0, taken = 0, first = 0, cycle = 0;\n  \
-         bit stalls = 1'b0, offering = 1'b0;\n\n  \
+         bit stalls = 1'b0, offering = 1'b0;\n{error}\n  \
          {name}{parameters} i_dut (\n      {ports}\n  );\n\n  \
          // What the core does not drive is 0 in the table.\n  \
          logic [{out_high}:0] seen;\n  \
@@ -289,7 +298,7 @@ fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'stat
          sending = sending + 1;\n          offering = 1'b0;\n        end\n        \
          if (out_valid && out_ready) begin\n          if (seen !== expected[taken]) begin\n            \
          $display(\"beat %0d: %h, expected %h\", taken, seen, expected[taken]);\n            failures = failures + 1;\n          \
-         end\n          taken = taken + 1;\n        end\n        cycle = cycle + 1;\n        @(negedge clk);\n      end\n      \
+         end\n          taken = taken + 1;\n        end\n        cycle = cycle + 1;\n{check_error}        @(negedge clk);\n      end\n      \
          if (taken < EXPECTED) $fatal(1, \"FAIL: beat %0d did not leave\", taken);\n      \
          if (pass == 0) $display(\"%0d cycles from the first beat in to the last beat out\", cycle - first);\n      \
          in_valid = 1'b0;\n    end\n    \
@@ -303,6 +312,17 @@ fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'stat
         data_high = out_bits - 1,
         parameters = parameters(design),
         ports = ports.join(",\n      "),
+        error = if spelling.has_error {
+            "  logic error;\n"
+        } else {
+            ""
+        },
+        check_error = if spelling.has_error {
+            "        if (error) begin\n          $display(\"error_o in cycle %0d\", cycle);\n          \
+             failures = failures + 1;\n        end\n"
+        } else {
+            ""
+        },
         flags = {
             let mut flags = String::new();
             for (has, bit) in [(spelling.has[2], out_bits), (spelling.has[3], out_bits + 4)] {
