@@ -186,7 +186,7 @@ address_bits(LOG_N - LOG_LANES, BACK_LOG_DEPTH, BACK_DELAY) << BACK_LOG_LANES
         .INVERSE  (INVERSE),
         .STAGE    (n),
         .SHIFTS   (SHIFTS),
-        .FILE     (TWIDDLES == "" ? "" : {TWIDDLES, "_", 8'("0" + n / 10), 8'("0" + n % 10), ".hex"}),
+        .FILE     (TWIDDLES == "" ? "" : {TWIDDLES, "_", string'(8'(48 + n / 10)), string'(8'(48 + n % 10)), ".hex"}),
         .TILE_A   (TILE_A),
         .TILE_B   (TILE_B),
         .SHORT    (SHORT),
