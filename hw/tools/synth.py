@@ -31,6 +31,53 @@ ECP5 = {
 WEIGHTS = {"CCU2C": 2, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4, "RAM32M": 4, "RAM64M": 4, "TRELLIS_DPR16X4": 2}
 
 
+# Repeated modules of fewer cells than this, as slang gives them, are mapped with what is around them.
+LEAST_KEPT = 32
+
+
+def merge(modules, top):
+    """Of equal modules only one, in the order in which they are needed: slang makes a module of every instance."""
+    first, names = {}, {}
+
+    def visit(name):
+        if name not in names:
+            module = modules[name]
+            for cell in module["cells"].values():
+                if cell["type"] in modules:
+                    cell["type"] = visit(cell["type"])
+            cells = [(cell["type"], cell["parameters"], cell["connections"]) for cell in module["cells"].values()]
+            starts = [(net["attributes"]["init"], net["bits"]) for net in module["netnames"].values() if "init" in net["attributes"]]
+            memories = [(each["width"], each["size"], each["start_offset"]) for each in module.get("memories", {}).values()]
+            key = json.dumps([name.split("$")[0], module["ports"], cells, starts, memories], sort_keys=True)
+            names[name] = first.setdefault(key, name)
+        return names[name]
+
+    visit(top)
+    return {name: modules[name] for name in first.values()}
+
+
+def keep_repeated(modules, top):
+    """Has the outermost modules that stand at several places mapped by themselves; all others are flattened."""
+    counts, sizes = {}, {}
+
+    def count(name):
+        counts[name] = counts.get(name, 0) + 1
+        kinds = [cell["type"] for cell in modules[name]["cells"].values()]
+        sizes[name] = sum(count(kind) if kind in modules else 1 for kind in kinds)
+        return sizes[name]
+
+    def keep(name):
+        if counts[name] > 1 and sizes[name] >= LEAST_KEPT:
+            modules[name]["attributes"]["keep_hierarchy"] = format(1, "032b")
+        else:
+            for cell in modules[name]["cells"].values():
+                if cell["type"] in modules:
+                    keep(cell["type"])
+
+    count(top)
+    keep(top)
+
+
 def leaves(modules, top, memo):
     """The leaf cells of a module, with those of the modules in it as often as they stand there."""
     if top not in memo:
@@ -66,14 +113,23 @@ def main():
     open("yosys.log", "w").close()
     quoted = "".join(f" -G {parameter}" for parameter in options.parameter)
     # Without this option, memories that slang sees in registers hide the registers of DSP slices.
-    run(f"read_slang --no-implicit-memories --top {options.top}{quoted} " + " ".join(options.sources))
-    flatten = "" if options.hierarchical else "-flatten"
+    hierarchy = "--keep-hierarchy" if options.hierarchical else ""
+    run(f"read_slang --no-implicit-memories {hierarchy} --top {options.top}{quoted} " + " ".join(options.sources))
+    if options.hierarchical:
+        run("write_json elaborated.json")
+        with open("elaborated.json") as file:
+            netlist = json.load(file)
+        netlist["modules"] = merge(netlist["modules"], options.top)
+        keep_repeated(netlist["modules"], options.top)
+        with open("merged.json", "w") as file:
+            json.dump(netlist, file)
+        design = libyosys.Design()
+        run("read_json merged.json")
     if options.device == "xc7":
-        run(f"synth_xilinx -family xc7 -noiopad -noclkbuf {flatten} -top {options.top}")
+        run(f"synth_xilinx -family xc7 -noiopad -noclkbuf -flatten -top {options.top}")
         kinds = XC7
     else:
-        noflatten = "-noflatten" if options.hierarchical else ""
-        run(f"synth_ecp5 {noflatten} -top {options.top} -json netlist.json")
+        run(f"synth_ecp5 -top {options.top} -json netlist.json")
         kinds = ECP5
     run("write_json cells.json")
     with open("cells.json") as file:
