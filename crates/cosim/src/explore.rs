@@ -25,7 +25,9 @@ use transform::Transform;
 #[derive(Debug, thiserror::Error)]
 pub enum ExploreError {
     /// There is no transform of so many words.
-    #[error("a transform has a power of two of words, from 8 to 1048576, not {found}; nearest: {nearest}")]
+    #[error(
+        "a transform has a power of two of words, from 8 to 1048576, not {found}; nearest: {nearest}"
+    )]
     Degree {
         /// The words asked for.
         found: u64,
@@ -33,7 +35,9 @@ pub enum ExploreError {
         nearest: String,
     },
     /// There is no transform modulo this number.
-    #[error("modulo {found} there is no root of unity of order {order}: {reason}; nearest primes that have one: {nearest}")]
+    #[error(
+        "modulo {found} there is no root of unity of order {order}: {reason}; nearest primes that have one: {nearest}"
+    )]
     Modulus {
         /// The modulus asked for.
         found: u64,
@@ -123,14 +127,18 @@ impl Request {
         let family = family
             .map(|name| {
                 let mut names = families().iter().map(|family| family.core().name());
-                names.find(|known| *known == name).ok_or_else(|| ExploreError::Family {
-                    name: name.to_owned(),
-                    names: list(families().iter().map(|family| family.core().name())),
-                })
+                names
+                    .find(|known| *known == name)
+                    .ok_or_else(|| ExploreError::Family {
+                        name: name.to_owned(),
+                        names: list(families().iter().map(|family| family.core().name())),
+                    })
             })
             .transpose()?;
         let positive = |what, unit, value: Option<f64>| match value {
-            Some(found) if !(found.is_finite() && found > 0.0) => Err(ExploreError::NotPositive { what, unit, found }),
+            Some(found) if !(found.is_finite() && found > 0.0) => {
+                Err(ExploreError::NotPositive { what, unit, found })
+            }
             _ => Ok(value),
         };
         let clock = positive("the clock", "MHz", clock_mhz)?;
@@ -175,12 +183,7 @@ pub struct Point {
 }
 
 impl Point {
-    fn of(
-        request: &Request,
-        model: &Model,
-        values: Values,
-        figures: Figures,
-    ) -> Point {
+    fn of(request: &Request, model: &Model, values: Values, figures: Figures) -> Point {
         let cycles_a_second = request.clock_mhz * 1e6;
         let amounts = model.amounts(&figures);
         let bytes = figures.word_bits.div_ceil(8) * (figures.words_in + figures.words_out);
@@ -217,7 +220,10 @@ impl Point {
 
     /// How far it is beyond what bounds it: the largest of the shares.
     fn excess(&self) -> f64 {
-        self.bounds.iter().map(|(_, share)| *share).fold(0.0, f64::max)
+        self.bounds
+            .iter()
+            .map(|(_, share)| *share)
+            .fold(0.0, f64::max)
     }
 
     /// The command that writes this core.
@@ -227,7 +233,10 @@ impl Point {
             .iter()
             .map(|(name, value)| format!(" --param {name}={value}"))
             .collect();
-        format!("toroid core make {}{parameters} --out {}", self.core, self.core)
+        format!(
+            "toroid core make {}{parameters} --out {}",
+            self.core, self.core
+        )
     }
 }
 
@@ -263,12 +272,16 @@ pub fn explore(request: Request) -> Exploration {
             }
         };
         let Some(model) = Model::find(name, technology) else {
-            refused.push((name, format!("was never synthesized for {}", technology.name())));
+            refused.push((
+                name,
+                format!("was never synthesized for {}", technology.name()),
+            ));
             continue;
         };
         models.push(model);
         for values in settings {
-            if let Some(figures) = family.figures_of(&values, technology, Some(&request.transform)) {
+            if let Some(figures) = family.figures_of(&values, technology, Some(&request.transform))
+            {
                 points.push(Point::of(&request, model, values, figures));
             }
         }
@@ -284,12 +297,19 @@ pub fn explore(request: Request) -> Exploration {
 
 /// Finds the front and puts the points in order.
 fn rank(request: &Request, points: &mut [Point]) {
-    let feasible: Vec<usize> = (0..points.len()).filter(|&i| points[i].is_feasible()).collect();
+    let feasible: Vec<usize> = (0..points.len())
+        .filter(|&i| points[i].is_feasible())
+        .collect();
     let coordinates: Vec<[f64; 4]> = feasible
         .iter()
         .map(|&i| {
             let point = &points[i];
-            [point.latency_us, -point.throughput, point.amounts.dsp, point.amounts.lut]
+            [
+                point.latency_us,
+                -point.throughput,
+                point.amounts.dsp,
+                point.amounts.lut,
+            ]
         })
         .collect();
     for (i, is_on_front) in feasible.into_iter().zip(pareto::front(&coordinates)) {
@@ -310,7 +330,9 @@ fn rank(request: &Request, points: &mut [Point]) {
     };
     points.sort_by(|a, b| {
         let pairs = key(a).into_iter().zip(key(b));
-        pairs.fold(std::cmp::Ordering::Equal, |order, (a, b)| order.then(a.total_cmp(&b)))
+        pairs.fold(std::cmp::Ordering::Equal, |order, (a, b)| {
+            order.then(a.total_cmp(&b))
+        })
     });
 }
 
@@ -329,15 +351,24 @@ mod tests {
     fn the_front_is_ranked_by_the_goal() {
         for goal in [Goal::Latency, Goal::Throughput, Goal::Area] {
             let found = explore(request("xcu250", None, goal));
-            let front: Vec<&Point> = found.points.iter().filter(|point| point.is_on_front).collect();
+            let front: Vec<&Point> = found
+                .points
+                .iter()
+                .filter(|point| point.is_on_front)
+                .collect();
             assert!(front.len() > 2);
-            assert!(found.points[..front.len()].iter().all(|point| point.is_on_front));
+            assert!(
+                found.points[..front.len()]
+                    .iter()
+                    .all(|point| point.is_on_front)
+            );
             let best = front[0];
             for point in found.points.iter().filter(|point| point.is_feasible()) {
                 assert!(match goal {
                     Goal::Latency => best.latency_us <= point.latency_us,
                     Goal::Throughput => best.throughput >= point.throughput,
-                    Goal::Area => best.share(found.request.device) <= point.share(found.request.device),
+                    Goal::Area =>
+                        best.share(found.request.device) <= point.share(found.request.device),
                 });
             }
         }
@@ -348,16 +379,33 @@ mod tests {
         let all = explore(request("xcu250", None, Goal::Latency));
         let small = explore(request("xc7a200t", None, Goal::Latency));
         assert_eq!(all.points.len(), small.points.len());
-        let fits = |found: &Exploration| found.points.iter().filter(|point| point.is_feasible()).count();
+        let fits = |found: &Exploration| {
+            found
+                .points
+                .iter()
+                .filter(|point| point.is_feasible())
+                .count()
+        };
         assert!(fits(&small) < fits(&all));
         let mut excess = 0.0;
         for point in &small.points {
             assert!(!point.is_on_front || point.is_feasible());
-            assert_eq!(point.is_feasible(), point.share(small.request.device) <= 1.0);
+            assert_eq!(
+                point.is_feasible(),
+                point.share(small.request.device) <= 1.0
+            );
             assert!(point.excess() >= excess);
             excess = point.excess();
         }
-        assert!(small.points.last().unwrap().bounds.iter().any(|(name, share)| *name == "DSP" && *share > 1.0));
+        assert!(
+            small
+                .points
+                .last()
+                .unwrap()
+                .bounds
+                .iter()
+                .any(|(name, share)| *name == "DSP" && *share > 1.0)
+        );
 
         let narrow = explore(request("xcu250", Some(13.0), Goal::Latency));
         for point in &narrow.points {
@@ -373,7 +421,15 @@ mod tests {
     #[test]
     fn a_modulus_that_no_core_has_leaves_reasons() {
         let transform = Transform::new(4096, 268_369_921, Ring::Negacyclic).unwrap();
-        let request = Request::new(transform, "xcu250", None, None, Goal::Area, Some("ntt_inplace")).unwrap();
+        let request = Request::new(
+            transform,
+            "xcu250",
+            None,
+            None,
+            Goal::Area,
+            Some("ntt_inplace"),
+        )
+        .unwrap();
         let found = explore(request);
         assert!(found.points.is_empty());
         assert_eq!(found.refused[0].0, "ntt_inplace");
@@ -383,17 +439,30 @@ mod tests {
     fn commands_are_those_that_make_takes() {
         let found = explore(request("xc7vx690t", None, Goal::Latency));
         let command = found.points[0].command();
-        assert!(command.starts_with("toroid core make ntt_inplace --param CIRCUITS="), "{command}");
-        assert!(command.contains("--param LOG_N=12") && command.ends_with("--out ntt_inplace"), "{command}");
+        assert!(
+            command.starts_with("toroid core make ntt_inplace --param CIRCUITS="),
+            "{command}"
+        );
+        assert!(
+            command.contains("--param LOG_N=12") && command.ends_with("--out ntt_inplace"),
+            "{command}"
+        );
     }
 
     #[test]
     fn wrong_requests_are_refused() {
         let transform = Transform::new(4096, P, Ring::Negacyclic).unwrap();
         let refusal = |device, clock, bandwidth, family| {
-            Request::new(transform.clone(), device, clock, bandwidth, Goal::Area, family)
-                .unwrap_err()
-                .to_string()
+            Request::new(
+                transform.clone(),
+                device,
+                clock,
+                bandwidth,
+                Goal::Area,
+                family,
+            )
+            .unwrap_err()
+            .to_string()
         };
         assert!(refusal("xc7", None, None, None).contains("xc7vx690t, xc7vx980t"));
         assert!(refusal("xcu250", Some(0.0), None, None).contains("positive number of MHz"));

@@ -52,8 +52,11 @@ pub trait Family: Sync {
     ///
     /// # Errors
     /// Why there is none, as the end of a sentence that begins with the core's name.
-    fn settings(&self, transform: &Transform, technology: Technology)
-    -> Result<Vec<Values>, String>;
+    fn settings(
+        &self,
+        transform: &Transform,
+        technology: Technology,
+    ) -> Result<Vec<Values>, String>;
 
     /// What is known of a setting, cycles by the functions that [`Core::cycles`] has them from; `None` for values that do not
     /// go together.

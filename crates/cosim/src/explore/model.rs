@@ -135,7 +135,12 @@ impl Fit {
         let fitted: Vec<_> = rows.iter().filter(|(.., held_out)| !held_out).collect();
         let weighted: Vec<Vec<f64>> = fitted
             .iter()
-            .map(|(parts, found, _)| parts.iter().map(|(_, count)| count / found.max(LEAST)).collect())
+            .map(|(parts, found, _)| {
+                parts
+                    .iter()
+                    .map(|(_, count)| count / found.max(LEAST))
+                    .collect()
+            })
             .collect();
         let targets: Vec<f64> = fitted
             .iter()
@@ -143,11 +148,7 @@ impl Fit {
             .collect();
         let names = rows.first().map_or(&[][..], |(parts, ..)| parts);
         let solution = non_negative_least_squares(&weighted, &targets);
-        let coefficients: Parts = names
-            .iter()
-            .map(|(name, _)| *name)
-            .zip(solution)
-            .collect();
+        let coefficients: Parts = names.iter().map(|(name, _)| *name).zip(solution).collect();
         let errors = |of_held_out: bool| {
             let pairs: Vec<(f64, f64)> = rows
                 .iter()
@@ -192,11 +193,16 @@ impl Model {
         if rows.iter().all(|(run, _)| run.held_out) {
             return None;
         }
-        let fit = |parts: &dyn Fn(&super::family::Features) -> &Parts, found: &dyn Fn(Amounts) -> f64| {
+        let fit = |parts: &dyn Fn(&super::family::Features) -> &Parts,
+                   found: &dyn Fn(Amounts) -> f64| {
             let rows: Vec<_> = rows
                 .iter()
                 .map(|(run, figures)| {
-                    (parts(&figures.features).clone(), found(run.amounts()), run.held_out)
+                    (
+                        parts(&figures.features).clone(),
+                        found(run.amounts()),
+                        run.held_out,
+                    )
                 })
                 .collect();
             Fit::of(&rows)
@@ -256,7 +262,11 @@ fn non_negative_least_squares(rows: &[Vec<f64>], targets: &[f64]) -> Vec<f64> {
     };
     let dot = |f: &dyn Fn(usize) -> f64| (0..rows.len()).map(f).sum::<f64>();
     let gram: Vec<Vec<f64>> = (0..columns)
-        .map(|j| (0..columns).map(|k| dot(&|i| at(i, j) * at(i, k))).collect())
+        .map(|j| {
+            (0..columns)
+                .map(|k| dot(&|i| at(i, j) * at(i, k)))
+                .collect()
+        })
         .collect();
     let moments: Vec<f64> = (0..columns)
         .map(|j| dot(&|i| at(i, j) * targets[i]))
@@ -307,12 +317,15 @@ fn solve(gram: &[Vec<f64>], moments: &[f64], free: &[usize]) -> Vec<f64> {
     let mut rows: Vec<Vec<f64>> = free
         .iter()
         .map(|&j| {
-            let row = free.iter().map(|&k| gram[j][k] + if j == k { 1e-10 } else { 0.0 });
+            let row = free
+                .iter()
+                .map(|&k| gram[j][k] + if j == k { 1e-10 } else { 0.0 });
             row.chain([moments[j]]).collect()
         })
         .collect();
     for column in 0..size {
-        let pivot = (column..size).max_by(|&i, &j| rows[i][column].abs().total_cmp(&rows[j][column].abs()));
+        let pivot =
+            (column..size).max_by(|&i, &j| rows[i][column].abs().total_cmp(&rows[j][column].abs()));
         rows.swap(column, pivot.unwrap_or(column));
         let head = rows[column].clone();
         for (i, row) in rows.iter_mut().enumerate() {
@@ -351,7 +364,10 @@ mod tests {
         }
         // The free solution is (1, -1): without negative numbers the best is (0.5, 0).
         let found = non_negative_least_squares(&[vec![1.0, 0.0], vec![1.0, 1.0]], &[1.0, 0.0]);
-        assert!((found[0] - 0.5).abs() < 1e-6 && found[1] == 0.0, "{found:?}");
+        assert!(
+            (found[0] - 0.5).abs() < 1e-6 && found[1] == 0.0,
+            "{found:?}"
+        );
         assert_eq!(non_negative_least_squares(&[vec![0.0]], &[1.0]), [0.0]);
         assert!(non_negative_least_squares(&[], &[]).is_empty());
     }
@@ -404,7 +420,9 @@ mod tests {
                 .into_iter()
                 .find(|technology| technology.name() == run.device)
                 .unwrap();
-            let figures = family.figures(&run.values(*family).unwrap(), technology).unwrap();
+            let figures = family
+                .figures(&run.values(*family).unwrap(), technology)
+                .unwrap();
             assert_eq!(figures.dsp, run.dsp, "{run:?}");
         }
     }
@@ -421,7 +439,9 @@ mod tests {
                 assert_eq!(again.lut, model.lut);
                 let mut errors: Vec<f64> = runs()
                     .iter()
-                    .filter(|run| run.core == model.core && run.device == technology.name() && run.held_out)
+                    .filter(|run| {
+                        run.core == model.core && run.device == technology.name() && run.held_out
+                    })
                     .map(|run| {
                         let values = run.values(*family).unwrap();
                         let figures = family.figures(&values, technology).unwrap();

@@ -26,7 +26,11 @@ fn tiles(technology: Technology) -> [(&'static str, u64); 2] {
 }
 
 fn setting(technology: Technology, log_n: u64, log_lanes: u64, circuits: u64) -> Option<Values> {
-    let given = [("LOG_N", log_n), ("LOG_LANES", log_lanes), ("CIRCUITS", circuits)];
+    let given = [
+        ("LOG_N", log_n),
+        ("LOG_LANES", log_lanes),
+        ("CIRCUITS", circuits),
+    ];
     let values = Values::new(&NttInplace, given.into_iter().chain(tiles(technology))).ok()?;
     Shape::of(&values).ok().map(|_| values)
 }
@@ -62,9 +66,12 @@ impl Family for InPlace {
                 orders.1.name()
             ));
         }
-        let pairs = (2..=10).flat_map(|log_lanes| (1..=8).map(move |circuits| (log_lanes, circuits)));
+        let pairs =
+            (2..=10).flat_map(|log_lanes| (1..=8).map(move |circuits| (log_lanes, circuits)));
         let found: Vec<Values> = pairs
-            .filter_map(|(log_lanes, circuits)| setting(technology, transform.log_n(), log_lanes, circuits))
+            .filter_map(|(log_lanes, circuits)| {
+                setting(technology, transform.log_n(), log_lanes, circuits)
+            })
             .collect();
         match found.is_empty() {
             true => Err("has transforms of 8 to 131072 words".to_owned()),
@@ -127,7 +134,9 @@ impl Family for InPlace {
         };
         settings
             .iter()
-            .filter_map(|(log_n, log_lanes, circuits)| setting(technology, *log_n, *log_lanes, *circuits))
+            .filter_map(|(log_n, log_lanes, circuits)| {
+                setting(technology, *log_n, *log_lanes, *circuits)
+            })
             .collect()
     }
 }
@@ -160,8 +169,14 @@ fn features(log_n: u64, log_lanes: u64, circuits: u64, technology: Technology) -
             ("selected bits", selections as f64),
             ("bits of a beat", words as f64),
             ("address bits", address_bits as f64),
-            ("bits of banks in look-up tables", only(!has_blocks, (words * depth.max(32)) as f64)),
-            ("bits of twiddles in look-up tables", only(!has_table_blocks, (table.0 * table.1) as f64)),
+            (
+                "bits of banks in look-up tables",
+                only(!has_blocks, (words * depth.max(32)) as f64),
+            ),
+            (
+                "bits of twiddles in look-up tables",
+                only(!has_table_blocks, (table.0 * table.1) as f64),
+            ),
             ("control", 1.0),
         ],
         ff: vec![
@@ -172,8 +187,20 @@ fn features(log_n: u64, log_lanes: u64, circuits: u64, technology: Technology) -
             ("control", 1.0),
         ],
         bram36: vec![
-            ("banks", only(has_blocks, banks as f64 * memory_blocks(depth, WORD, technology))),
-            ("twiddles", only(has_table_blocks, memory_blocks(table.0, table.1, technology))),
+            (
+                "banks",
+                only(
+                    has_blocks,
+                    banks as f64 * memory_blocks(depth, WORD, technology),
+                ),
+            ),
+            (
+                "twiddles",
+                only(
+                    has_table_blocks,
+                    memory_blocks(table.0, table.1, technology),
+                ),
+            ),
         ],
     }
 }
@@ -194,11 +221,28 @@ mod tests {
         let values = setting(Technology::Xc7, 14, 5, 2).unwrap();
         let figures = InPlace.figures(&values, Technology::Xc7).unwrap();
         let cycles = NttInplace.cycles(&values);
-        let stated = |what: &str| cycles.iter().find(|cycles| cycles.what == what).unwrap().cycles;
-        assert_eq!(figures.latency, stated("NTT, first beat in to last beat out"));
-        assert_eq!(figures.interval, stated("from an NTT to the next transform"));
-        let inverse = Transform { direction: Direction::Inverse, ..transform(1 << 14) };
-        let back = InPlace.figures_of(&values, Technology::Xc7, Some(&inverse)).unwrap();
+        let stated = |what: &str| {
+            cycles
+                .iter()
+                .find(|cycles| cycles.what == what)
+                .unwrap()
+                .cycles
+        };
+        assert_eq!(
+            figures.latency,
+            stated("NTT, first beat in to last beat out")
+        );
+        assert_eq!(
+            figures.interval,
+            stated("from an NTT to the next transform")
+        );
+        let inverse = Transform {
+            direction: Direction::Inverse,
+            ..transform(1 << 14)
+        };
+        let back = InPlace
+            .figures_of(&values, Technology::Xc7, Some(&inverse))
+            .unwrap();
         // The core states both in a row, which overlap in no cycle.
         assert_eq!(figures.interval + back.latency, cycles[0].cycles);
         assert_eq!(twiddle_depth(14, 5), 2644);
@@ -212,13 +256,17 @@ mod tests {
                 assert_eq!(1 << values.get("LOG_N"), n);
             }
         }
-        let refused = |transform: &Transform| InPlace.settings(transform, Technology::Xc7).unwrap_err();
+        let refused =
+            |transform: &Transform| InPlace.settings(transform, Technology::Xc7).unwrap_err();
         assert!(refused(&transform(1 << 18)).contains("131072"));
         let small = Transform::new(16, 97, Ring::Negacyclic).unwrap();
         assert!(refused(&small).contains("modulo"));
         let cyclic = Transform::new(16, P, Ring::Cyclic).unwrap();
         assert!(refused(&cyclic).contains("negacyclic"));
-        let natural = Transform { output: Some(Order::Natural), ..transform(16) };
+        let natural = Transform {
+            output: Some(Order::Natural),
+            ..transform(16)
+        };
         assert!(refused(&natural).contains("bit-reversed"));
     }
 }

@@ -31,8 +31,7 @@ pub struct Published {
     pub note: &'static str,
 }
 
-const STREAMING: &str =
-    "T. Ye, Y. Yang, S. R. Kuppannagari, R. Kannan, V. K. Prasanna: FPGA Acceleration of Number Theoretic Transform";
+const STREAMING: &str = "T. Ye, Y. Yang, S. R. Kuppannagari, R. Kannan, V. K. Prasanna: FPGA Acceleration of Number Theoretic Transform";
 
 /// A row of Table 1 of the streaming NTT's paper, which gives throughput as measured; the clock is that times N / lanes.
 #[allow(clippy::too_many_arguments, reason = "a row of a table")]
@@ -94,20 +93,120 @@ const fn modr2(
 
 /// Every one.
 pub static PUBLISHED: &[Published] = &[
-    streaming("Ye 512, 32", 512, 32, 0.66, 13_750_000.0, 82_498.0, 89_688.0, 64.0, 576.0),
-    streaming("Ye 512, 64", 512, 64, 0.57, 26_625_000.0, 161_703.0, 171_472.0, 96.0, 1_152.0),
-    streaming("Ye 512, 128", 512, 128, 0.60, 43_000_000.0, 303_040.0, 316_920.0, 156.0, 2_304.0),
-    streaming("Ye 1024, 32", 1024, 32, 0.91, 6_781_250.0, 94_394.0, 104_846.0, 80.0, 640.0),
-    streaming("Ye 1024, 64", 1024, 64, 0.76, 13_125_000.0, 187_283.0, 204_162.0, 128.0, 1_280.0),
-    streaming("Ye 1024, 128", 1024, 128, 0.82, 20_625_000.0, 360_765.0, 391_945.0, 234.0, 2_560.0),
-    streaming("Ye 2048, 32", 2048, 32, 1.29, 3_390_625.0, 107_293.0, 120_718.0, 96.0, 704.0),
-    streaming("Ye 2048, 64", 2048, 64, 1.03, 6_468_750.0, 212_835.0, 237_719.0, 160.0, 1_408.0),
-    streaming("Ye 2048, 128", 2048, 128, 1.18, 9_250_000.0, 418_214.0, 468_230.0, 312.0, 2_816.0),
+    streaming(
+        "Ye 512, 32",
+        512,
+        32,
+        0.66,
+        13_750_000.0,
+        82_498.0,
+        89_688.0,
+        64.0,
+        576.0,
+    ),
+    streaming(
+        "Ye 512, 64",
+        512,
+        64,
+        0.57,
+        26_625_000.0,
+        161_703.0,
+        171_472.0,
+        96.0,
+        1_152.0,
+    ),
+    streaming(
+        "Ye 512, 128",
+        512,
+        128,
+        0.60,
+        43_000_000.0,
+        303_040.0,
+        316_920.0,
+        156.0,
+        2_304.0,
+    ),
+    streaming(
+        "Ye 1024, 32",
+        1024,
+        32,
+        0.91,
+        6_781_250.0,
+        94_394.0,
+        104_846.0,
+        80.0,
+        640.0,
+    ),
+    streaming(
+        "Ye 1024, 64",
+        1024,
+        64,
+        0.76,
+        13_125_000.0,
+        187_283.0,
+        204_162.0,
+        128.0,
+        1_280.0,
+    ),
+    streaming(
+        "Ye 1024, 128",
+        1024,
+        128,
+        0.82,
+        20_625_000.0,
+        360_765.0,
+        391_945.0,
+        234.0,
+        2_560.0,
+    ),
+    streaming(
+        "Ye 2048, 32",
+        2048,
+        32,
+        1.29,
+        3_390_625.0,
+        107_293.0,
+        120_718.0,
+        96.0,
+        704.0,
+    ),
+    streaming(
+        "Ye 2048, 64",
+        2048,
+        64,
+        1.03,
+        6_468_750.0,
+        212_835.0,
+        237_719.0,
+        160.0,
+        1_408.0,
+    ),
+    streaming(
+        "Ye 2048, 128",
+        2048,
+        128,
+        1.18,
+        9_250_000.0,
+        418_214.0,
+        468_230.0,
+        312.0,
+        2_816.0,
+    ),
     Published {
         platform: "XC7VX690T",
         clock_mhz: 224.0,
         note: "Table 4, after place and route; q = 2^28 - 2^16 + 1",
-        ..streaming("Ye 4096, 32", 4096, 32, 1.99, 1_687_500.0, 117_300.0, 135_200.0, 189.0, 768.0)
+        ..streaming(
+            "Ye 4096, 32",
+            4096,
+            32,
+            1.99,
+            1_687_500.0,
+            117_300.0,
+            135_200.0,
+            189.0,
+            768.0,
+        )
     },
     Published {
         name: "Mert",
@@ -202,7 +301,10 @@ mod tests {
             assert!(design.n.is_power_of_two());
             if let (Some(latency), Some(throughput)) = (design.latency_us, design.throughput) {
                 // Nobody has more than a few hundred transforms on their way.
-                assert!((0.9..300.0).contains(&(latency * throughput / 1e6)), "{design:?}");
+                assert!(
+                    (0.9..300.0).contains(&(latency * throughput / 1e6)),
+                    "{design:?}"
+                );
             }
         }
     }

@@ -73,7 +73,9 @@ impl Transform {
     /// needs: 2n, or n for a cyclic one. The error names what comes nearest.
     pub fn new(n: u64, q: u64, ring: Ring) -> Result<Transform, ExploreError> {
         if !n.is_power_of_two() || !DEGREES.contains(&n) {
-            let above = n.clamp(*DEGREES.start(), *DEGREES.end()).next_power_of_two();
+            let above = n
+                .clamp(*DEGREES.start(), *DEGREES.end())
+                .next_power_of_two();
             let below = (above / 2).max(*DEGREES.start());
             return Err(ExploreError::Degree {
                 found: n,
@@ -125,19 +127,21 @@ impl Transform {
 
     /// Whether words that enter and leave in these orders are what is wanted.
     pub fn accepts(&self, orders: (Order, Order)) -> bool {
-        self.input.is_none_or(|order| order == orders.0) && self.output.is_none_or(|order| order == orders.1)
+        self.input.is_none_or(|order| order == orders.0)
+            && self.output.is_none_or(|order| order == orders.1)
     }
 }
 
 /// The primes next to `q` that are 1 modulo `order`, below and above, in words.
 fn nearest_primes(q: u64, order: u64) -> String {
     let multiple = q.saturating_sub(1) / order;
-    let at = |k: u64| k.checked_mul(order).and_then(|product| product.checked_add(1));
+    let at = |k: u64| {
+        k.checked_mul(order)
+            .and_then(|product| product.checked_add(1))
+    };
     let is_usable = |q: &u64| is_prime(*q);
     let below = (1..=multiple).rev().filter_map(at).find(is_usable);
-    let above = (multiple + 1..)
-        .map_while(at)
-        .find(is_usable);
+    let above = (multiple + 1..).map_while(at).find(is_usable);
     match (below, above) {
         (Some(below), Some(above)) => format!("{below} and {above}"),
         (Some(only), None) | (None, Some(only)) => only.to_string(),
@@ -166,7 +170,10 @@ mod tests {
         // 97 = 6 * 16 + 1 has an element of order 16 and of order 32, 101 has not.
         assert!(Transform::new(16, 97, Ring::Negacyclic).is_ok());
         let said = refusal(16, 101, Ring::Negacyclic);
-        assert!(said.contains("32 does not divide q - 1") && said.contains("97 and 193"), "{said}");
+        assert!(
+            said.contains("32 does not divide q - 1") && said.contains("97 and 193"),
+            "{said}"
+        );
         assert!(refusal(16, 99, Ring::Negacyclic).contains("no prime"));
         assert!(Transform::new(16, 17, Ring::Cyclic).is_ok());
         assert!(Transform::new(16, 17, Ring::Negacyclic).is_err());
