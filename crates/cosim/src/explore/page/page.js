@@ -114,13 +114,14 @@ const shown = () => points.filter((point) => point.front || (point.feasible ? at
 
 function plot() {
   const x = AXES.find(({ key }) => key === select.x.value), y = AXES.find(({ key }) => key === select.y.value);
-  const own = shown();
+  const settings = shown();
   const others = at("published").checked ? published.filter((item) => of(item, x.key) != null && of(item, y.key) != null) : [];
   const width = Math.max(300, at("chart").clientWidth), height = Math.round(Math.min(520, Math.max(320, width * 0.62)));
+  hint(null);
   canvas.replaceChildren();
   canvas.setAttribute("viewBox", `0 0 ${width} ${height}`);
   canvas.setAttribute("height", height);
-  const all = [...own, ...others];
+  const all = [...settings, ...others];
   marks = [];
   if (all.length === 0) {
     canvas.append(draw("text", { x: width / 2, y: height / 2, "text-anchor": "middle" }, "Nothing to show: see the boxes above"));
@@ -152,7 +153,7 @@ function plot() {
   // The front of the two axes that are shown, as a staircase of what is reached.
   const sign = [x.better === "less" ? 1 : -1, y.better === "less" ? 1 : -1];
   const value = (item) => [sign[0] * of(item, x.key), sign[1] * of(item, y.key)];
-  const candidates = own.filter((point) => point.feasible).sort((a, b) => value(a)[0] - value(b)[0] || value(a)[1] - value(b)[1]);
+  const candidates = settings.filter((point) => point.feasible).sort((a, b) => value(a)[0] - value(b)[0] || value(a)[1] - value(b)[1]);
   const stairs = [];
   for (const point of candidates) if (stairs.length === 0 || value(point)[1] < value(stairs[stairs.length - 1])[1]) stairs.push(point);
   if (stairs.length > 1) {
@@ -175,15 +176,14 @@ function plot() {
     });
     const shape = (shapes[kind] ?? shapes.front)(kind === "unfit" ? 3.6 : kind === "dominated" ? 4.6 : 6.2);
     if (kind === "front" || kind === "dominated") { shape.style.fill = colour(item.core); if (kind === "dominated") shape.style.stroke = colour(item.core); }
-    group.append(draw("circle", { class: "hit", r: 12 }), draw("circle", { class: "ring", r: 10 }), shape);
-    group.addEventListener("pointerenter", () => hint(item, px, py));
-    group.addEventListener("pointerleave", () => at("tip").hidden = true);
-    group.addEventListener("focus", () => { hint(item, px, py); rove(group); });
-    group.addEventListener("blur", () => at("tip").hidden = true);
+    group.append(draw("circle", { class: "ring", r: 10 }), shape);
+    group.addEventListener("focus", () => { hint(own); rove(group); });
+    group.addEventListener("blur", () => hint(null));
     group.addEventListener("click", () => choose(item));
     group.addEventListener("keydown", (event) => keys(event, item, group));
     canvas.append(group);
-    marks.push({ item, group, px, py });
+    const own = { item, group, px, py };
+    marks.push(own);
   }
   // Names of published designs, where there is room for them.
   const taken = [];
@@ -197,8 +197,25 @@ function plot() {
   marks.sort((a, b) => a.px - b.px || a.py - b.py);
   mark();
   rove(marks.find(({ item }) => item === chosen)?.group ?? marks[0].group);
-  legend(own, others);
+  legend(settings, others);
 }
+
+// Points lie close together: the nearest one is meant.
+const nearest = (event) => {
+  const frame = canvas.getBoundingClientRect();
+  const away = (mark) => Math.hypot(mark.px - event.clientX + frame.left, mark.py - event.clientY + frame.top);
+  const found = marks.reduce((best, mark) => best === null || away(mark) < away(best) ? mark : best, null);
+  return found !== null && away(found) <= 24 ? found : null;
+};
+canvas.addEventListener("pointermove", (event) => hint(nearest(event)));
+canvas.addEventListener("pointerleave", () => hint(null));
+canvas.addEventListener("click", (event) => {
+  // A click that a screen reader makes has no place; it has reached its point already.
+  const found = event.detail === 0 ? null : nearest(event);
+  if (found === null) return;
+  choose(found.item);
+  hint(found);
+});
 
 function rove(group) {
   for (const each of marks) each.group.setAttribute("tabindex", each.group === group ? 0 : -1);
@@ -208,7 +225,7 @@ function keys(event, item, group) {
   const i = marks.findIndex((each) => each.group === group);
   const next = { ArrowRight: i + 1, ArrowUp: i + 1, ArrowLeft: i - 1, ArrowDown: i - 1, Home: 0, End: marks.length - 1 }[event.key];
   if (event.key === "Enter" || event.key === " ") choose(item);
-  else if (event.key === "Escape") at("tip").hidden = true;
+  else if (event.key === "Escape") hint(null);
   else if (next !== undefined) marks[Math.min(marks.length - 1, Math.max(0, next))].group.focus();
   else return;
   event.preventDefault();
@@ -227,8 +244,20 @@ function figuresOf(item) {
   return rows;
 }
 
-function hint(item, px, py) {
+let hinted = null;
+
+function hint(found) {
   const tip = at("tip");
+  if (found === null || found !== hinted) hinted?.group?.classList.remove("is-near");
+  hinted = found;
+  if (found === null) {
+    tip.hidden = true;
+    canvas.style.cursor = "";
+    return;
+  }
+  found.group?.classList.add("is-near");
+  canvas.style.cursor = "pointer";
+  const { item, px, py } = found;
   tip.replaceChildren(
     make("strong", {}, item.source ? item.name : `${item.core} ${label(item)}`),
     make("table", {}, ...figuresOf(item).map(([name, text]) => make("tr", {}, make("td", {}, name), make("td", {}, text)))),
