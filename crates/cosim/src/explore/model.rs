@@ -180,6 +180,8 @@ pub struct Model {
     pub bram36: Fit,
     /// Of the formula for DSP slices, on all runs.
     pub dsp: Errors,
+    /// Butterflies of the largest run: beyond is extrapolation.
+    pub largest: u64,
 }
 
 impl Model {
@@ -218,6 +220,11 @@ impl Model {
             ff: fit(&|features| &features.ff, &|amounts| amounts.ff),
             bram36: fit(&|features| &features.bram36, &|amounts| amounts.bram36),
             dsp: Errors::of(&dsp),
+            largest: rows
+                .iter()
+                .map(|(_, figures)| figures.butterflies)
+                .max()
+                .unwrap_or(0),
         })
     }
 

@@ -14,7 +14,7 @@ pub struct InPlace;
 /// Bits of a word.
 const WORD: u64 = 64;
 
-/// Banks of fewer words than this are made of look-up tables.
+/// Memories of fewer words than this are made of look-up tables.
 const LEAST_BLOCK_DEPTH: u64 = 128;
 
 /// Operands of a DSP tile.
@@ -161,7 +161,7 @@ fn features(log_n: u64, log_lanes: u64, circuits: u64, technology: Technology) -
     let address_bits = 2 * banks * (log_n - log_lanes);
     let has_blocks = depth >= LEAST_BLOCK_DEPTH;
     let table = (twiddle_depth(log_n, log_lanes), lanes / 2 * WORD);
-    let has_table_blocks = table.0 >= LEAST_TABLE_DEPTH;
+    let has_table_blocks = table.0 >= LEAST_BLOCK_DEPTH;
     let only = |is_so: bool, count: f64| if is_so { count } else { 0.0 };
     Features {
         lut: vec![
@@ -205,9 +205,6 @@ fn features(log_n: u64, log_lanes: u64, circuits: u64, technology: Technology) -
     }
 }
 
-/// Tables of fewer addresses than this are made of look-up tables.
-const LEAST_TABLE_DEPTH: u64 = 64;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,10 +233,8 @@ mod tests {
             figures.interval,
             stated("from an NTT to the next transform")
         );
-        let inverse = Transform {
-            direction: Direction::Inverse,
-            ..transform(1 << 14)
-        };
+        let mut inverse = transform(1 << 14);
+        inverse.direction = Direction::Inverse;
         let back = InPlace
             .figures_of(&values, Technology::Xc7, Some(&inverse))
             .unwrap();
@@ -263,10 +258,8 @@ mod tests {
         assert!(refused(&small).contains("modulo"));
         let cyclic = Transform::new(16, P, Ring::Cyclic).unwrap();
         assert!(refused(&cyclic).contains("negacyclic"));
-        let natural = Transform {
-            output: Some(Order::Natural),
-            ..transform(16)
-        };
+        let mut natural = transform(16);
+        natural.output = Some(Order::Natural);
         assert!(refused(&natural).contains("bit-reversed"));
     }
 }

@@ -82,6 +82,7 @@ fn model(model: &Model) -> Value {
         "technology": model.technology.name(),
         "resources": resources,
         "dsp": errors(&model.dsp),
+        "largest_butterflies": model.largest,
     })
 }
 

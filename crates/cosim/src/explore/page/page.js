@@ -424,6 +424,7 @@ at("assumptions").append(...[
   "Cycles are exact: formulas that simulation of the cores is held against.",
   request.clock_assumed ? `The clock, ${digits(request.clock_mhz, 5)} MHz, is assumed: no open tool places and routes for AMD devices, and no setting is known to reach it.` :
     `The clock, ${digits(request.clock_mhz, 5)} MHz, is as given; whether a setting reaches it is not known.`,
+  ...models.map((model) => `Runs of ${model.core} have up to ${whole(model.largest_butterflies)} butterflies; figures of settings with more are extrapolated.`),
   `A setting fits if each resource alone is within the device (${device.source}); placing and routing want room besides.`,
   "I/O bandwidth is that of beats in every cycle on both streams. Where a core waits between transforms, the mean is lower.",
   ...(device.uram > 0 ? [`The device's ${whole(device.uram)} UltraRAM blocks are not used.`] : []),
