@@ -14,8 +14,13 @@ pub struct InPlace;
 /// Bits of a word.
 const WORD: u64 = 64;
 
-/// Memories of fewer words than this are made of look-up tables.
-const LEAST_BLOCK_DEPTH: u64 = 128;
+/// Words from which on Yosys makes block memories of banks and of the table of twiddles, as its runs show.
+fn least_block_depths(technology: Technology) -> (u64, u64) {
+    match technology {
+        Technology::Xc7 => (128, 256),
+        Technology::Ecp5 => (64, 64),
+    }
+}
 
 /// Operands of a DSP tile.
 fn tiles(technology: Technology) -> [(&'static str, u64); 2] {
@@ -130,6 +135,8 @@ impl Family for InPlace {
                 (8, 3, 1),
                 (8, 2, 2),
                 (6, 3, 1),
+                (11, 3, 1),
+                (7, 2, 3),
             ],
         };
         settings
@@ -159,15 +166,15 @@ fn features(log_n: u64, log_lanes: u64, circuits: u64, technology: Technology) -
     let is_short = !log_n.is_multiple_of(log_lanes);
     let selections = words * 2 * (log_lanes / 2 + 1 + u64::from(is_short));
     let address_bits = 2 * banks * (log_n - log_lanes);
-    let has_blocks = depth >= LEAST_BLOCK_DEPTH;
+    let (least_bank, least_table) = least_block_depths(technology);
+    let has_blocks = depth >= least_bank;
     let table = (twiddle_depth(log_n, log_lanes), lanes / 2 * WORD);
-    let has_table_blocks = table.0 >= LEAST_BLOCK_DEPTH;
+    let has_table_blocks = table.0 >= least_table;
     let only = |is_so: bool, count: f64| if is_so { count } else { 0.0 };
     Features {
         lut: vec![
-            ("butterflies", butterflies as f64),
+            ("butterflies with their lanes", butterflies as f64),
             ("selected bits", selections as f64),
-            ("bits of a beat", words as f64),
             ("address bits", address_bits as f64),
             (
                 "bits of banks in look-up tables",
@@ -180,8 +187,7 @@ fn features(log_n: u64, log_lanes: u64, circuits: u64, technology: Technology) -
             ("control", 1.0),
         ],
         ff: vec![
-            ("butterflies", butterflies as f64),
-            ("bits of a beat", words as f64),
+            ("butterflies with their lanes", butterflies as f64),
             ("bits of a row of twiddles", table.1 as f64),
             ("address bits", address_bits as f64),
             ("control", 1.0),
