@@ -22,6 +22,23 @@ fn least_block_depths(technology: Technology) -> (u64, u64) {
     }
 }
 
+/// Look-up tables of a bank that is made of them: six bits of 32 words in four of Xilinx 7 series (RAM32M), four bits of 16
+/// words in two of ECP5.
+fn memory_tables(depth: u64, technology: Technology) -> f64 {
+    match technology {
+        Technology::Xc7 => (4 * WORD.div_ceil(6) * depth.div_ceil(32)) as f64,
+        Technology::Ecp5 => (2 * WORD.div_ceil(4) * depth.div_ceil(16)) as f64,
+    }
+}
+
+/// Bits of a ROM that a look-up table holds.
+fn table_bits(technology: Technology) -> f64 {
+    match technology {
+        Technology::Xc7 => 64.0,
+        Technology::Ecp5 => 16.0,
+    }
+}
+
 /// Operands of a DSP tile.
 fn tiles(technology: Technology) -> [(&'static str, u64); 2] {
     match technology {
@@ -162,9 +179,9 @@ fn features(log_n: u64, log_lanes: u64, circuits: u64, technology: Technology) -
     let butterflies = banks / 2;
     let words = banks * WORD;
     // To the lanes and back: a selection of four for each two of the key's lower bits, and one for its top bit and the turn;
-    // a turn more where the top chunk is short.
-    let is_short = !log_n.is_multiple_of(log_lanes);
-    let selections = words * 2 * (log_lanes / 2 + 1 + u64::from(is_short));
+    // another turn where the top chunk is shorter, but for one bit, whose turn is the same.
+    let has_short_turn = log_n % log_lanes > 1;
+    let selections = words * 2 * (log_lanes / 2 + 1 + u64::from(has_short_turn));
     let address_bits = 2 * banks * (log_n - log_lanes);
     let (least_bank, least_table) = least_block_depths(technology);
     let has_blocks = depth >= least_bank;
@@ -177,20 +194,18 @@ fn features(log_n: u64, log_lanes: u64, circuits: u64, technology: Technology) -
             ("selected bits", selections as f64),
             ("address bits", address_bits as f64),
             (
-                "bits of banks in look-up tables",
-                only(!has_blocks, (words * depth.max(32)) as f64),
+                "look-up tables of memories",
+                only(!has_blocks, banks as f64 * memory_tables(depth, technology))
+                    + only(
+                        !has_table_blocks,
+                        (table.0 * table.1) as f64 / table_bits(technology),
+                    ),
             ),
-            (
-                "bits of twiddles in look-up tables",
-                only(!has_table_blocks, (table.0 * table.1) as f64),
-            ),
-            ("control", 1.0),
         ],
         ff: vec![
             ("butterflies with their lanes", butterflies as f64),
             ("bits of a row of twiddles", table.1 as f64),
             ("address bits", address_bits as f64),
-            ("control", 1.0),
         ],
         bram36: vec![
             (
