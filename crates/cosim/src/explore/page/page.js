@@ -188,11 +188,15 @@ function plot() {
   // Names of published designs, where there is room for them.
   const taken = [];
   for (const { item, px, py } of marks.filter(({ item }) => item.source)) {
-    const long = item.name.length * 6.4, isLeft = px + 12 + long > box.right;
-    const area = [isLeft ? px - 12 - long : px + 12, py - 8, isLeft ? px - 12 : px + 12 + long, py + 8];
-    if (taken.some((other) => area[0] < other[2] && other[0] < area[2] && area[1] < other[3] && other[1] < area[3])) continue;
-    taken.push(area);
-    canvas.append(draw("text", { class: "name", x: isLeft ? px - 11 : px + 11, y: py + 4, "text-anchor": isLeft ? "end" : "start" }, item.name));
+    const long = item.name.length * 6.4;
+    const areas = { start: [px + 11, py - 8, px + 11 + long, py + 8], end: [px - 11 - long, py - 8, px - 11, py + 8] };
+    const meets = ([left, top, right, bottom]) => (other) => left < other[2] && other[0] < right && top < other[3] && other[1] < bottom;
+    const isFree = (area) => area[0] > box.left && area[2] < box.right && !taken.some(meets(area));
+    const covered = (area) => marks.filter((other) => other.item !== item && meets(area)([other.px - 5, other.py - 5, other.px + 5, other.py + 5])).length;
+    const side = ["start", "end"].filter((each) => isFree(areas[each])).sort((a, b) => covered(areas[a]) - covered(areas[b]))[0];
+    if (side === undefined) continue;
+    taken.push(areas[side]);
+    canvas.append(draw("text", { class: "name", x: side === "end" ? px - 11 : px + 11, y: py + 4, "text-anchor": side }, item.name));
   }
   marks.sort((a, b) => a.px - b.px || a.py - b.py);
   mark();
@@ -329,6 +333,7 @@ function details() {
   });
   const badges = [make("span", { class: "badge" }, `rank ${chosen.rank}`),
     ...(chosen.feasible ? [make("span", { class: "badge plain" }, status(chosen))] : chosen.bounds.map((bound) => make("span", { class: "badge bad" }, `${bound.what} ${percent(bound.share)}`)))];
+  if (chosen.butterflies > model.largest_butterflies) badges.push(make("span", { class: "badge plain", title: `Synthesis runs have up to ${whole(model.largest_butterflies)} butterflies.` }, "resources extrapolated"));
   const command = make("code", { id: "command" }, chosen.command);
   const copy = make("button", { type: "button", id: "copy" }, "Copy command");
   copy.addEventListener("click", async () => {
@@ -364,7 +369,7 @@ const COLUMNS = [
   { name: "#", value: (point) => point.rank, cell: (point) => [String(point.rank)] },
   { name: "core", value: (point) => point.core, cell: (point) => [point.core], isLeft: true },
   { name: "parameters", value: (point) => label(point), cell: (point) => [label(point)], isLeft: true },
-  { name: "latency", value: (point) => point.latency_us, cell: (point) => [`${digits(point.latency_us, 4)} µs`, `${whole(point.latency_cycles)} cy`] },
+  { name: "latency", value: (point) => point.latency_us, cell: (point) => [`${point.latency_us < 100 ? point.latency_us.toFixed(2) : whole(point.latency_us)} µs`, `${whole(point.latency_cycles)} cy`] },
   { name: "transforms/s", value: (point) => point.throughput, cell: (point) => [short(point.throughput)] },
   ...RESOURCES.map(([key, name]) => ({ name, value: (point) => point.amounts[key], cell: (point) => [half(point.amounts[key]), percent(point.amounts[key] / device.amounts[key])] })),
   { name: "peak I/O", value: (point) => point.bandwidth, cell: (point) => [`${digits(point.bandwidth)} GB/s`] },
@@ -407,10 +412,10 @@ at("designs").tHead.append(make("tr", {}, ...["design", "platform", "q bits", "c
 for (const item of published) {
   const number = (value, format) => value == null ? "–" : format(value);
   at("designs").tBodies[0].append(make("tr", {},
-    make("td", { class: "left" }, item.name), make("td", { class: "left" }, item.platform), make("td", {}, item.bits),
+    make("td", { class: "left" }, item.name), make("td", { class: "left wrap platform" }, item.platform), make("td", {}, item.bits),
     make("td", {}, `${digits(item.clock_mhz)} MHz`), make("td", {}, number(item.latency_us, (v) => `${digits(v, 4)} µs`)), make("td", {}, number(item.throughput, short)),
     ...["lut", "ff", "bram36", "dsp"].map((key) => make("td", {}, number(item[key], half))),
-    make("td", { class: "left wrap" }, item.source, make("small", {}, item.note))));
+    make("td", { class: "left wrap source" }, item.source, make("small", {}, item.note))));
 }
 
 // Trust.

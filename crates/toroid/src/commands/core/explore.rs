@@ -311,7 +311,8 @@ fn errors(model: &Model) -> String {
         )
     };
     format!(
-        "{} on {}: LUT off by {}, FF {}, BRAM36 {}, on {} held-out synthesis runs; DSP {} on {}; cycles exact",
+        "{} on {}: LUT off by {}, FF {}, BRAM36 {}, on {} held-out synthesis runs; DSP {} on {}; cycles exact; \
+         beyond {} butterflies resources are extrapolated",
         model.core,
         model.technology.name(),
         percent(&model.lut.held_out),
@@ -323,5 +324,6 @@ fn errors(model: &Model) -> String {
             _ => format!("off by {}", percent(&model.dsp)),
         },
         model.dsp.runs,
+        model.largest,
     )
 }
