@@ -4,6 +4,7 @@ mod bootstrap;
 mod energy;
 mod operations;
 mod report;
+mod samples;
 mod synthesis;
 
 use std::path::PathBuf;
@@ -82,6 +83,18 @@ enum Commands {
         /// The folder of the results
         #[arg(long, default_value = "target/hw")]
         work: PathBuf,
+    },
+    /// Synthesizes settings of the cores for the resource model of `toroid core explore`; those that the file has are kept
+    Samples {
+        /// The file, which is part of toroid-cosim
+        #[arg(long, default_value = "../crates/cosim/src/explore/synthesis.json")]
+        file: PathBuf,
+        /// Seconds that a setting may take
+        #[arg(long, default_value_t = 900)]
+        timeout: u64,
+        /// Synthesize again what the file has
+        #[arg(long)]
+        again: bool,
     },
     /// Puts together what the other commands found, as a table, and with --write as docs/results/hw-engine.md, .json and .svg
     Report {
@@ -223,6 +236,11 @@ fn run(arguments: Arguments) -> Result<(), Error> {
             report::keep(&work, "operations", &found)?;
             println!("{found:#?}");
         }
+        Commands::Samples {
+            file,
+            timeout,
+            again,
+        } => samples::write(&file, Duration::from_secs(timeout), again)?,
         Commands::Report {
             work,
             log,

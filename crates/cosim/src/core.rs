@@ -5,7 +5,7 @@
 
 mod arithmetic;
 mod engine;
-mod ntt_inplace;
+pub(crate) mod ntt_inplace;
 pub mod ntt_streaming;
 pub mod package;
 mod permutation;

@@ -2,8 +2,8 @@
 //!
 //! A [`Design`](model::Design) becomes a [`Model`](model::Model) at run time (verilated, compiled, loaded, kept in a cache);
 //! a [`Simulation`](simulation::Simulation) of it has ports and a clock. [`stream`] and [`memory`] are what stands around
-//! a core, [`core`] is the list of cores with their parameters, cycle counts and tests, [`toolchain`] installs the
-//! tools.
+//! a core, [`core`] is the list of cores with their parameters, cycle counts and tests, [`explore`] chooses one for a
+//! transform and a device, [`toolchain`] installs the tools.
 //! Not here: the cores themselves (`hw/`), and what they compute (`toroid-ring`, `toroid-tfhe`).
 //! Open [`simulation`] first, then [`model`].
 //!
@@ -22,6 +22,7 @@
 
 pub mod core;
 pub mod engine;
+pub mod explore;
 pub mod memory;
 pub mod model;
 pub mod ntt_inplace;

@@ -323,7 +323,7 @@ fn streams_keep_order_and_throughput() {
         let mut sink = Sink::new(&simulation, "out", 1.0, 1).unwrap();
         (0..20).for_each(|n| source.push(Beat::of_words(&[n], 2, false)));
         transfer(&mut simulation, &mut source, &mut sink, 1, 50).unwrap_err();
-        assert_eq!(source.sent(), depth.unwrap_or(2).into(), "{top}");
+        assert_eq!(source.sent(), u64::from(depth.unwrap_or(2)), "{top}");
         if depth.is_some() {
             assert_eq!(
                 simulation.get(simulation.port("count_o").unwrap()),

@@ -136,3 +136,124 @@ fn tools_that_lack_are_named() {
         );
     }
 }
+
+const GOLDILOCKS: u64 = 18446744069414584321;
+
+#[test]
+fn settings_are_explored_and_the_best_can_be_made() {
+    let place = Place::new();
+    let line = format!("core explore --n 64 --q {GOLDILOCKS} --device xc7a200t --bandwidth 60");
+    let value = place.json(&line);
+    let points = value["points"].as_array().unwrap();
+    let best = &points[0];
+    assert_eq!(best["front"], true);
+    assert!(points.iter().any(|point| point["feasible"] == false));
+    let text = place.ok(&line);
+    assert!(
+        text.contains("held-out") && text.contains("cycles exact"),
+        "{text}"
+    );
+    assert!(text.contains(best["command"].as_str().unwrap()), "{text}");
+    let rows = |text: &str| {
+        text.lines()
+            .filter(|line| line.contains(" LOG_LANES=") && !line.contains("--param"))
+            .count()
+    };
+    let all = place.ok(&format!("{line} --all"));
+    assert_eq!(rows(&all), points.len());
+    assert!(rows(&text) < points.len());
+    assert!(all.contains("bandwidth 171 %"), "{all}");
+
+    let command = best["command"].as_str().unwrap();
+    place.ok(&format!(
+        "{} --vectors 1",
+        command.strip_prefix("toroid ").unwrap()
+    ));
+    assert!(place.path("ntt_inplace/rtl/ntt_inplace.sv").is_file());
+}
+
+#[test]
+fn an_exploration_is_a_page_that_is_not_replaced_unasked() {
+    let place = Place::new();
+    let line = format!("core explore --n 1024 --q {GOLDILOCKS} --goal throughput --html page.html");
+    assert!(place.ok(&line).contains("page.html"));
+    let page = fs::read_to_string(place.path("page.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.contains("ntt_inplace"));
+    let refused = place.run(&line);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.err.contains("--force"), "{}", refused.err);
+    place.ok(&format!("{line} --force"));
+    let nowhere = place.run(&format!(
+        "core explore --n 1024 --q {GOLDILOCKS} --html none/page.html"
+    ));
+    assert_eq!(nowhere.code, Some(1));
+    assert!(
+        nowhere.err.contains("cannot write none/page.html"),
+        "{}",
+        nowhere.err
+    );
+}
+
+#[test]
+fn what_no_core_has_is_said() {
+    let place = Place::new();
+    let text = place.ok("core explore --n 4096 --q 268369921 --family ntt_inplace");
+    assert!(
+        text.contains("ntt_inplace computes modulo 18446744069414584321 only"),
+        "{text}"
+    );
+    let text = place.ok(&format!(
+        "core explore --n 131072 --q {GOLDILOCKS} --device ecp5-85k"
+    ));
+    assert!(text.contains("0 fit") && text.contains("DSP"), "{text}");
+}
+
+#[test]
+fn wrong_explorations_name_what_there_is() {
+    let place = Place::new();
+    let cases = [
+        (
+            "--n 1000 --q 18446744069414584321",
+            "power of two of words, from 8 to 1048576, not 1000; nearest: 512 and 1024",
+        ),
+        ("--n 4 --q 17", "nearest: 8"),
+        (
+            "--n 4096 --q 268369920",
+            "it is no prime; nearest primes that have one: 268361729 and 268369921",
+        ),
+        (
+            "--n 4096 --q 7681",
+            "root of unity of order 8192: 8192 does not divide q - 1",
+        ),
+        (
+            "--n 64 --q 18446744069414584321 --device xc7",
+            "there is no device xc7; there are xc7vx690t, xc7vx980t, xcvu47p",
+        ),
+        (
+            "--n 64 --q 18446744069414584321 --bandwidth -3",
+            "the bandwidth must be a positive number of GB/s, not -3",
+        ),
+        (
+            "--n 64 --q 18446744069414584321 --clock 0",
+            "the clock must be a positive number of MHz, not 0",
+        ),
+        (
+            "--n 64 --q 18446744069414584321 --clock inf",
+            "positive number of MHz, not inf",
+        ),
+        (
+            "--n 64 --q 18446744069414584321 --family engine",
+            "there is no family engine; there are ntt_inplace",
+        ),
+        (
+            "--n 64 --q 18446744069414584321 --goal speed",
+            "latency, throughput, area",
+        ),
+        ("--n 64", "--q"),
+    ];
+    for (arguments, expected) in cases {
+        let said = place.run(&format!("core explore {arguments}"));
+        assert_eq!(said.code, Some(2), "{arguments}: {}", said.err);
+        assert!(said.err.contains(expected), "{arguments}: {}", said.err);
+    }
+}

@@ -46,7 +46,7 @@ const PARAMETERS: [Parameter; 5] = [
 ];
 
 /// The parameters, and the cycles by the formulas of the core's README.
-struct Shape {
+pub(crate) struct Shape {
     log_n: u32,
     log_lanes: u32,
     circuits: usize,
@@ -57,7 +57,7 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(values: &Values) -> Result<Shape, CoreError> {
+    pub(crate) fn of(values: &Values) -> Result<Shape, CoreError> {
         let (log_n, log_lanes) = (values.get("LOG_N"), values.get("LOG_LANES"));
         if log_lanes >= log_n || log_n > 8 * log_lanes {
             return Err(CoreError::Value {
@@ -83,12 +83,12 @@ impl Shape {
     }
 
     /// From the first beat in to the last out, both counted.
-    fn alone(&self, is_inverse: bool) -> u64 {
+    pub(crate) fn alone(&self, is_inverse: bool) -> u64 {
         2 * self.beats + self.transform(is_inverse) + 9
     }
 
     /// From the first beat in to the first of the next transform.
-    fn interval(&self, is_inverse: bool) -> u64 {
+    pub(crate) fn interval(&self, is_inverse: bool) -> u64 {
         self.beats + self.transform(is_inverse) + 1
     }
 

@@ -19,6 +19,9 @@ pub enum Device {
 }
 
 impl Device {
+    /// All there are.
+    pub const ALL: [Device; 2] = [Device::Xc7, Device::Ecp5];
+
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,6 @@
-//! `toroid core`: the SystemVerilog cores, listed, written, tested and synthesized.
+//! `toroid core`: the SystemVerilog cores, listed, chosen, written, tested and synthesized.
+
+mod explore;
 
 use std::path::PathBuf;
 
@@ -24,6 +26,11 @@ pub enum Command {
         after_help = "Examples:\n  toroid core test goldilocks_mul\n  toroid core test butterfly_integrated --vectors 100000 --seed 7 --waves butterfly.vcd"
     )]
     Test(TestArgs),
+    /// Find the settings of cores that compute a transform best on a device.
+    #[command(
+        after_help = "Examples:\n  toroid core explore --n 4096 --q 18446744069414584321\n  toroid core explore --n 16384 --q 18446744069414584321 --device xcu280 --bandwidth 100 --goal throughput --html explore.html"
+    )]
+    Explore(explore::ExploreArgs),
     /// Synthesize a core and count what it takes.
     #[command(
         after_help = "Examples:\n  toroid core synth butterfly_integrated\n  toroid core synth goldilocks_mul --param TILE_A=18 --param TILE_B=18 --device ecp5"
@@ -342,6 +349,7 @@ pub fn run(command: &Command, output: &Output) -> anyhow::Result<()> {
         Command::List => list(output),
         Command::Make(args) => make(args, output),
         Command::Test(args) => test(args, output),
+        Command::Explore(args) => explore::run(args, output),
         Command::Synth(args) => synth(args, output),
     }
 }

@@ -1,0 +1,166 @@
+//! Synthesis runs for the explorer's resource model: settings of each family, mapped and written down.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use toroid_cosim::core::Values;
+use toroid_cosim::core::synthesis::{Device, synthesize};
+use toroid_cosim::explore::family::{Family, families, is_held_out};
+use toroid_cosim::explore::model::Run;
+use toroid_cosim::process::Watch;
+
+use crate::Error;
+
+/// A limit, and the bar of one synthesis among others.
+struct Limit<'a> {
+    end: Instant,
+    bar: &'a ProgressBar,
+}
+
+impl Watch for Limit<'_> {
+    fn progress(&self, _what: &str, _done: u64, _total: u64) {
+        self.bar.tick();
+    }
+
+    fn is_cancelled(&self) -> bool {
+        Instant::now() > self.end
+    }
+}
+
+fn parameters(values: &Values) -> BTreeMap<String, u64> {
+    values
+        .iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+/// A setting to be synthesized.
+struct Sample {
+    family: &'static dyn Family,
+    values: Values,
+    device: Device,
+    held_out: bool,
+}
+
+impl Sample {
+    fn is_of(&self, run: &Run) -> bool {
+        run.core == self.family.core().name()
+            && run.device == self.device.name()
+            && run.parameters == parameters(&self.values)
+    }
+
+    fn name(&self) -> String {
+        let values: Vec<String> = self
+            .values
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        format!(
+            "{} {} on {}",
+            self.family.core().name(),
+            values.join(" "),
+            self.device.name()
+        )
+    }
+}
+
+/// Every sample of every family.
+fn samples() -> Vec<Sample> {
+    let pairs = families()
+        .iter()
+        .flat_map(|family| Device::ALL.map(|device| (*family, device)));
+    pairs
+        .flat_map(|(family, device)| {
+            let settings = family.samples(device).into_iter().enumerate();
+            settings.map(move |(place, values)| Sample {
+                family,
+                values,
+                device,
+                held_out: is_held_out(place),
+            })
+        })
+        .collect()
+}
+
+/// Synthesizes the samples that the file lacks, all of them with `again`, and writes the file after each. Runs that are no
+/// samples any more are dropped.
+pub fn write(path: &Path, limit: Duration, again: bool) -> Result<(), Error> {
+    let before: Vec<Run> = match std::fs::read_to_string(path) {
+        Ok(_) if again => Vec::new(),
+        Ok(text) => serde_json::from_str(&text)?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(format!("{}: {error}", path.display()).into()),
+    };
+    let samples = samples();
+    let mut runs: Vec<Run> = samples
+        .iter()
+        .filter_map(|sample| {
+            let run = before.iter().find(|run| sample.is_of(run))?.clone();
+            let held_out = sample.held_out;
+            Some(Run { held_out, ..run })
+        })
+        .collect();
+    keep(path, &mut runs)?;
+    let bar = ProgressBar::new(samples.len() as u64);
+    bar.set_style(ProgressStyle::with_template(
+        "{bar:30} {pos} of {len} {elapsed} {msg}",
+    )?);
+    bar.enable_steady_tick(Duration::from_millis(500));
+    let mut failed = Vec::new();
+    for sample in &samples {
+        bar.set_message(sample.name());
+        if !runs.iter().any(|run| sample.is_of(run)) {
+            let start = Instant::now();
+            let watch = Limit {
+                end: start + limit,
+                bar: &bar,
+            };
+            match synthesize(sample.family.core(), &sample.values, sample.device, &watch) {
+                Ok(found) => {
+                    let seconds = start.elapsed().as_secs();
+                    bar.suspend(|| eprintln!("{}: {seconds} s", sample.name()));
+                    runs.push(Run {
+                        core: sample.family.core().name().to_owned(),
+                        parameters: parameters(&sample.values),
+                        device: sample.device.name().to_owned(),
+                        lut: found.lut,
+                        ff: found.ff,
+                        lutram: found.lutram,
+                        dsp: found.dsp,
+                        ramb18: found.ramb18,
+                        ramb36: found.ramb36,
+                        held_out: sample.held_out,
+                    });
+                    keep(path, &mut runs)?;
+                }
+                Err(error) => failed.push(format!("{}: {error}", sample.name())),
+            }
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    println!("{}: {} runs", path.display(), runs.len());
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(format!("not all could be synthesized:\n{}", failed.join("\n")).into()),
+    }
+}
+
+/// Writes the runs in order, a line each.
+fn keep(path: &Path, runs: &mut [Run]) -> Result<(), Error> {
+    runs.sort_by(|a, b| {
+        let key = |run: &Run| (run.core.clone(), run.device.clone(), run.parameters.clone());
+        key(a).cmp(&key(b))
+    });
+    let lines = runs
+        .iter()
+        .map(serde_json::to_string)
+        .collect::<Result<Vec<_>, _>>()?;
+    let text = match lines.is_empty() {
+        true => "[]\n".to_owned(),
+        false => format!("[\n{}\n]\n", lines.join(",\n")),
+    };
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()).into())
+}

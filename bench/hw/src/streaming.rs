@@ -1,0 +1,514 @@
+//! The streaming NTT at the settings of its paper, and at random ones.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
+use toroid_cosim::core::ntt_streaming::plan;
+use toroid_cosim::core::synthesis::{Device, Resources, synthesize, synthesize_design};
+use toroid_cosim::core::vectors::{Streams, Vectors};
+use toroid_cosim::core::{self, Core, Values, find};
+use toroid_cosim::model::{Design, Model, Options};
+use toroid_cosim::random::Random;
+use toroid_ring::{goldilocks, prime};
+
+use crate::Error;
+use crate::report::{Row, date, keep, kept, machine, number, row_table};
+
+const Q: u64 = (1 << 28) - (1 << 16) + 1;
+
+/// Of a setting: log2 of N and of the lanes, microseconds and cycles of latency, interval in cycles, transforms a second,
+/// LUT, FF, BRAM and DSP. Tables 1 and 4 of the paper; its cycles are its time at the clock of its throughput.
+struct Paper {
+    log_n: u64,
+    log_lanes: u64,
+    microseconds: f64,
+    cycles: f64,
+    throughput: f64,
+    lut: f64,
+    ff: f64,
+    bram: f64,
+    dsp: f64,
+}
+
+const fn paper(log_n: u64, log_lanes: u64, row: [f64; 7]) -> Paper {
+    let [microseconds, cycles, throughput, lut, ff, bram, dsp] = row;
+    Paper {
+        log_n,
+        log_lanes,
+        microseconds,
+        cycles,
+        throughput,
+        lut,
+        ff,
+        bram,
+        dsp,
+    }
+}
+
+const PAPER: [Paper; 10] = [
+    paper(
+        9,
+        5,
+        [0.66, 145.0, 13.75e6, 82_498.0, 89_688.0, 64.0, 576.0],
+    ),
+    paper(
+        9,
+        6,
+        [0.57, 121.0, 26.625e6, 161_703.0, 171_472.0, 96.0, 1_152.0],
+    ),
+    paper(
+        9,
+        7,
+        [0.60, 103.0, 43.0e6, 303_040.0, 316_920.0, 156.0, 2_304.0],
+    ),
+    paper(
+        10,
+        5,
+        [0.91, 197.0, 6.781_25e6, 94_394.0, 104_846.0, 80.0, 640.0],
+    ),
+    paper(
+        10,
+        6,
+        [0.76, 160.0, 13.125e6, 187_283.0, 204_162.0, 128.0, 1_280.0],
+    ),
+    paper(
+        10,
+        7,
+        [0.82, 135.0, 20.625e6, 360_765.0, 391_945.0, 234.0, 2_560.0],
+    ),
+    paper(
+        11,
+        5,
+        [1.29, 280.0, 3.390_625e6, 107_293.0, 120_718.0, 96.0, 704.0],
+    ),
+    paper(
+        11,
+        6,
+        [
+            1.03, 213.0, 6.468_75e6, 212_835.0, 237_719.0, 160.0, 1_408.0,
+        ],
+    ),
+    paper(
+        11,
+        7,
+        [1.18, 175.0, 9.25e6, 418_214.0, 468_230.0, 312.0, 2_816.0],
+    ),
+    paper(
+        12,
+        5,
+        [1.99, 446.0, 1.687_5e6, 117_300.0, 135_200.0, 189.0, 768.0],
+    ),
+];
+
+/// Table 3: bits, exponents, LUT, FF, DSP; 5 cycles each.
+const BUTTERFLIES: [(u64, u64, [f64; 3]); 4] = [
+    (16, 12, [246.0, 206.0, 1.0]),
+    (27, 21, [485.0, 424.0, 4.0]),
+    (28, 16, [458.0, 376.0, 4.0]),
+    (32, 20, [534.0, 479.0, 4.0]),
+];
+
+#[derive(Serialize, Deserialize)]
+struct Found {
+    latency: u64,
+    interval: u64,
+    /// With words in natural order at the input.
+    natural: u64,
+    resources: Resources,
+}
+
+fn values(core: &dyn Core, given: &[(&'static str, u64)]) -> Result<Values, Error> {
+    Ok(Values::new(core, given.iter().copied())?)
+}
+
+/// One transform and four back to back, compared with the library with and without stalls: latency and interval in cycles.
+fn simulate(core: &dyn Core, values: &Values) -> Result<(u64, u64), Error> {
+    let options = Options {
+        random_start: true,
+        quick: true,
+        ..Options::default()
+    };
+    let model = Model::build(&core.design(values)?, &options)?;
+    let mut simulation = model.start_random(1)?;
+    simulation.reset(4)?;
+    let plan = plan(values)?;
+    let Some(Vectors::Streams(all)) = core.vectors(values, 1, 1) else {
+        return Err("no vectors".into());
+    };
+    let beats = plan.beats(plan.setting().log_n);
+    let one = Vectors::Streams(Streams {
+        sent: all.sent[..beats as usize].to_vec(),
+        expected: all.expected[..beats as usize].to_vec(),
+        cycles: plan.latency(),
+        ..all
+    });
+    let alone = one.run(&mut simulation, 1, &())?;
+    let four = Vectors::Streams(all).run(&mut simulation, 2, &())?;
+    for outcome in [&alone, &four] {
+        if outcome.measured != outcome.expected {
+            return Err(format!(
+                "{} cycles, by the formula {}",
+                outcome.measured, outcome.expected
+            )
+            .into());
+        }
+    }
+    Ok((alone.measured, (four.measured - alone.measured) / 3))
+}
+
+fn measure(paper: &Paper, work: &Path) -> Result<Found, Error> {
+    let name = format!("streaming-{}-{}", paper.log_n, paper.log_lanes);
+    if let Ok(found) = kept(work, &name, "streaming") {
+        return Ok(found);
+    }
+    let core = find("ntt_streaming")?;
+    let setting = [
+        ("LOG_N", paper.log_n),
+        ("LOG_LANES", paper.log_lanes),
+        ("Q", Q),
+    ];
+    let with = |order| values(core, &[setting.as_slice(), &[("IN_ORDER", order)]].concat());
+    let (latency, interval) = simulate(core, &with(2)?)?;
+    let (natural, _) = simulate(core, &with(0)?)?;
+    let found = Found {
+        latency,
+        interval,
+        natural,
+        resources: synthesize(core, &with(2)?, Device::Xc7, &())?,
+    };
+    keep(work, &name, &found)?;
+    Ok(found)
+}
+
+fn butterfly(i: u64, j: u64, narrow: u64, work: &Path) -> Result<Resources, Error> {
+    let name = format!("butterfly-{i}-{j}-{narrow}");
+    if let Ok(found) = kept(work, &name, "streaming") {
+        return Ok(found);
+    }
+    let design = Design::of("butterfly_solinas")?;
+    let design = design
+        .with("I", i)
+        .with("J", j)
+        .with("SHORT", 1u64)
+        .with("NARROW", narrow);
+    let found = synthesize_design("butterfly_solinas", &design, false, Device::Xc7, &())?;
+    keep(work, &name, &found)?;
+    Ok(found)
+}
+
+fn luts(resources: &Resources) -> f64 {
+    (resources.lut + resources.lutram) as f64
+}
+
+fn blocks(resources: &Resources) -> f64 {
+    resources.ramb36 as f64 + resources.ramb18 as f64 / 2.0
+}
+
+/// Every setting of the paper; what is kept in `work` is not measured again.
+pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
+    let bar = ProgressBar::new(PAPER.len() as u64 + 2 * BUTTERFLIES.len() as u64);
+    bar.set_style(ProgressStyle::with_template(
+        "{wide_bar} {pos}/{len} {msg}",
+    )?);
+    let mut rows = Vec::new();
+    let mut table = String::from(
+        "| N, lanes | latency | natural input | paper | ratio | interval, paper | LUT + LUT memories | paper | ratio | FF | paper | BRAM | paper | DSP | paper |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+    );
+    let mut at_clock = String::from(
+        "| N, lanes | clock | latency | paper | transforms a second | paper | a second and DSP | paper | each way |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+    );
+    for paper in &PAPER {
+        let (n, lanes) = (1u64 << paper.log_n, 1u64 << paper.log_lanes);
+        let name = format!("{n}, {lanes}");
+        bar.set_message(name.clone());
+        let found = measure(paper, work)?;
+        bar.inc(1);
+        let resources = &found.resources;
+        let (lut, bram, dsp) = (luts(resources), blocks(resources), resources.dsp as f64);
+        let row = |what: &str| format!("N = {n}, {lanes} lanes: {what}");
+        let bound = |factor: f64, reference: f64| (factor * reference * 100.0).round() / 100.0;
+        rows.push(Row::new(
+            &row("latency"),
+            found.latency as f64,
+            "cycles",
+            Some(paper.cycles),
+            Some(bound(0.75, paper.cycles)),
+            "halves side by side in, bit-reversed out",
+        ));
+        rows.push(Row::new(
+            &row("latency, natural input"),
+            found.natural as f64,
+            "cycles",
+            Some(paper.cycles),
+            Some(bound(0.75, paper.cycles)),
+            "consecutive words in a beat",
+        ));
+        rows.push(Row::new(
+            &row("interval"),
+            found.interval as f64,
+            "cycles",
+            Some((n / lanes) as f64),
+            Some((n / lanes) as f64),
+            "",
+        ));
+        rows.push(Row::new(
+            &row("DSP48E1"),
+            dsp,
+            "slices",
+            Some(paper.dsp),
+            Some(paper.dsp),
+            "",
+        ));
+        rows.push(Row::new(
+            &row("LUT"),
+            lut,
+            "LUTs",
+            Some(paper.lut),
+            Some(bound(1.25, paper.lut)),
+            "look-up tables and those that are memories and shift registers",
+        ));
+        rows.push(Row::new(
+            &row("FF"),
+            resources.ff as f64,
+            "flip-flops",
+            Some(paper.ff),
+            None,
+            "",
+        ));
+        rows.push(Row::new(
+            &row("BRAM of 36 Kbit"),
+            bram,
+            "blocks",
+            Some(paper.bram),
+            Some(bound(1.25, paper.bram)),
+            "",
+        ));
+        let _ = writeln!(
+            table,
+            "| {name} | {} | {} | {} | {:.2} | {}, {} | {} + {} | {} | {:.2} | {} | {} | {} | {} | {} | {} |",
+            found.latency,
+            found.natural,
+            paper.cycles,
+            found.latency as f64 / paper.cycles,
+            found.interval,
+            n / lanes,
+            number(resources.lut as f64),
+            number(resources.lutram as f64),
+            number(paper.lut),
+            lut / paper.lut,
+            number(resources.ff as f64),
+            number(paper.ff),
+            number(bram),
+            number(paper.bram),
+            number(dsp),
+            number(paper.dsp),
+        );
+        let clock = paper.throughput * (n / lanes) as f64;
+        let (ours, rate) = (
+            found.latency as f64 / clock * 1e6,
+            clock / found.interval as f64,
+        );
+        let _ = writeln!(
+            at_clock,
+            "| {name} | {:.0} MHz | {ours:.2} µs | {:.2} µs | {} | {} | {} | {} | {:.1} GB/s |",
+            clock / 1e6,
+            paper.microseconds,
+            number(rate.round()),
+            number(paper.throughput.round()),
+            number((rate / dsp).round()),
+            number((paper.throughput / paper.dsp).round()),
+            (lanes * 4) as f64 * clock / 1e9,
+        );
+    }
+    let mut butterflies = String::from(
+        "| q | LUT + SRL | paper | FF | paper | DSP | paper | with fewer LUT | cycles | paper |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+    );
+    for (i, j, [lut, ff, dsp]) in BUTTERFLIES {
+        bar.set_message(format!("butterfly of {i} bits"));
+        let few = butterfly(i, j, 3, work)?;
+        bar.inc(1);
+        let fast = butterfly(i, j, 0, work)?;
+        bar.inc(1);
+        let row = |what: &str| format!("butterfly, q = 2^{i} - 2^{j} + 1: {what}");
+        rows.push(Row::new(
+            &row("LUT"),
+            luts(&few),
+            "LUTs",
+            Some(lut),
+            None,
+            "with the fewest DSP slices",
+        ));
+        rows.push(Row::new(
+            &row("DSP48E1"),
+            few.dsp as f64,
+            "slices",
+            Some(dsp),
+            None,
+            "",
+        ));
+        let _ = writeln!(
+            butterflies,
+            "| 2^{i} − 2^{j} + 1 | {} + {} | {} | {} | {} | {} | {} | {} + {} with {} DSP | 5 | 5 |",
+            few.lut,
+            few.lutram,
+            number(lut),
+            few.ff,
+            number(ff),
+            few.dsp,
+            number(dsp),
+            fast.lut,
+            fast.lutram,
+            fast.dsp,
+        );
+    }
+    bar.finish_and_clear();
+    print!("{}", row_table(&rows));
+    if let Some(out) = out {
+        let page = page(&table, &at_clock, &butterflies, &row_table(&rows));
+        std::fs::write(out.join("hw-streaming.md"), page)?;
+        let json = serde_json::to_string_pretty(&rows)? + "\n";
+        std::fs::write(out.join("hw-streaming.json"), json)?;
+    }
+    Ok(())
+}
+
+fn page(table: &str, at_clock: &str, butterflies: &str, rows: &str) -> String {
+    format!(
+        "# The streaming NTT, measured\n\n\
+         `cd bench && cargo run --release -p toroid-hw-bench -- streaming --write` wrote this page and hw-streaming.json on {} ({}). \
+         q = 2^28 − 2^16 + 1, negacyclic. The paper is T. Ye et al., FPGA Acceleration of Number Theoretic Transform.\n\n\
+         Cycles are counted in simulation, from the first beat in to the last beat out, both included, with results equal to the library's, \
+         with stalls and without; they equal the formula of [ntt_streaming](../../hw/ntt_streaming/README.md). LUT, FF, BRAM and DSP are Yosys's for Xilinx 7 series, \
+         each module that stands at several places mapped once. Nothing is placed and routed. Yosys does not put two functions into one LUT and keeps the borders of those modules, \
+         which overstates LUTs; it replicates no registers, which understates FFs.\n\n\
+         ## Tables 1 and 4: latency, interval, resources\n\n{table}\n\
+         *latency*: the halves of the polynomial side by side at the input, bit-reversed order at the output: the order that the figures of the paper show before its first stage needs no permutation for. \
+         *natural input*: consecutive words in a beat. The paper does not say which of the two its figures are for. \
+         No design with LANES / 2 butterflies a stage takes consecutive words in fewer than 5/2 N / LANES − 1 cycles and the latency of its butterflies, that is 319 + 12 · 5 at N = 4096 on 32 lanes: \
+         its first stage cannot begin before word N / 2 is there and then takes N / LANES cycles. \
+         The paper's cycles are its latency at the clock that its throughput gives.\n\n\
+         ## The same at the paper's clocks, and Table 2\n\n{at_clock}\n\
+         That our core would reach the paper's clocks is an assumption. *each way*: what its input takes and its output gives at that clock, in words of 4 bytes, \
+         for which the paper's Table 2 has 27.8, 53.8 and 84.5 GB/s at N = 1024.\n\n\
+         ## Table 3: one butterfly\n\n{butterflies}\n\
+         Ours leaves words in [0, 2^(i + 1)); canonical words are made once, at the end of a transform.\n\n\
+         ## Every row\n\n{rows}",
+        date(),
+        machine(),
+    )
+}
+
+/// A setting drawn at random: sizes, modulus of any kind, direction, orders, degrees and moduli by the transform.
+fn draw(random: &mut Random) -> Vec<(&'static str, u64)> {
+    let log_n = 4 + random.below(7);
+    let log_lanes = 1 + random.below(log_n.min(5));
+    let is_cyclic = random.below(2);
+    let order = 1u64 << (log_n + 1);
+    let modulus = |random: &mut Random| match random.below(4) {
+        0 => goldilocks::P,
+        1 => {
+            // 2^i - 2^j + 1
+            let all: Vec<u64> = (log_n + 1..40)
+                .flat_map(|j| (j + 2..62).map(move |i| (1u64 << i) - (1 << j) + 1))
+                .filter(|q| prime::is_prime(*q))
+                .collect();
+            all[random.below(all.len() as u64) as usize]
+        }
+        _ => {
+            let bits = log_n + 4 + random.below(60 - log_n);
+            let bound = 1u64.checked_shl(bits as u32).unwrap_or(u64::MAX);
+            let skip = random.below(20) as usize;
+            let mut primes = prime::ntt_primes(order as usize / 2, bound);
+            let first = primes.next();
+            primes.nth(skip).or(first).unwrap_or(goldilocks::P)
+        }
+    };
+    let mut given = vec![
+        ("LOG_N", log_n),
+        ("LOG_LANES", log_lanes),
+        ("Q", modulus(random)),
+        ("INVERSE", random.below(2)),
+        ("CYCLIC", is_cyclic),
+    ];
+    if random.chance(0.2) {
+        let orders = [("IN_ORDER", 2), ("OUT_ORDER", 1)];
+        let back = [("IN_ORDER", 1), ("OUT_ORDER", 2)];
+        given.extend(if random.below(2) == 0 { orders } else { back });
+        given.push((
+            "LOG_N_MIN",
+            log_lanes.max(2) + random.below(log_n - log_lanes.max(2) + 1),
+        ));
+        if random.below(2) == 0 {
+            given.push(("Q_2", modulus(random)));
+        }
+    } else {
+        given.extend([
+            ("IN_ORDER", random.below(3)),
+            ("OUT_ORDER", random.below(3)),
+        ]);
+    }
+    given
+}
+
+/// Settings at random, each with transforms back to back and under random back-pressure.
+pub fn random(count: usize, seed: u64, log: Option<&Path>) -> Result<(), Error> {
+    let core = find("ntt_streaming")?;
+    let mut random = Random::new(seed);
+    let bar = ProgressBar::new(count as u64);
+    let mut text = format!(
+        "toroid-hw-bench streaming-random --count {count} --seed {seed}\n{}, {}\n",
+        date(),
+        machine()
+    );
+    let start = Instant::now();
+    for number in 0..count {
+        let given = draw(&mut random);
+        let list: Vec<String> = given
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        let list = list.join(" ");
+        let values = values(core, &given).map_err(|error| format!("{list}: {error}"))?;
+        let outcome = core::test(
+            core,
+            &values,
+            1,
+            seed.wrapping_add(number as u64),
+            None,
+            &(),
+        )
+        .map_err(|error| format!("{list}: {error}"))?;
+        if outcome.measured != outcome.expected {
+            return Err(format!(
+                "{list}: {} cycles, by the formula {}",
+                outcome.measured, outcome.expected
+            )
+            .into());
+        }
+        let line = format!(
+            "{list}: {} beats equal, {} cycles as by the formula",
+            outcome.compared, outcome.measured
+        );
+        bar.suspend(|| println!("{line}"));
+        text += &line;
+        text.push('\n');
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let summary = format!(
+        "{count} settings, 0 wrong, in {:.0} s\n",
+        start.elapsed().as_secs_f64()
+    );
+    print!("{summary}");
+    if let Some(log) = log {
+        std::fs::write(log, text + &summary)
+            .map_err(|error| format!("{}: {error}", log.display()))?;
+    }
+    Ok(())
+}

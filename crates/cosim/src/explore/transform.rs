@@ -1,0 +1,186 @@
+//! Which transform is asked for.
+
+use toroid_ring::prime::is_prime;
+
+use super::ExploreError;
+
+/// Forward or back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// From coefficients to values.
+    Forward,
+    /// From values to coefficients.
+    Inverse,
+}
+
+/// What the transform multiplies polynomials modulo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ring {
+    /// X^N + 1.
+    Negacyclic,
+    /// X^N - 1.
+    Cyclic,
+}
+
+/// The order of words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// By index.
+    Natural,
+    /// By the index with its bits reversed.
+    BitReversed,
+    /// The two halves side by side: 0, N/2, 1, N/2 + 1 and so on.
+    Halves,
+}
+
+impl Order {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Order::Natural => "natural",
+            Order::BitReversed => "bit-reversed",
+            Order::Halves => "halves",
+        }
+    }
+}
+
+/// A number-theoretic transform.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Transform {
+    n: u64,
+    q: u64,
+    /// Forward or back.
+    pub direction: Direction,
+    /// Negacyclic or cyclic.
+    pub ring: Ring,
+    /// The order of the words that enter; any without one.
+    pub input: Option<Order>,
+    /// The order of the words that leave; any without one.
+    pub output: Option<Order>,
+}
+
+/// What degrees there are cores for at all.
+const DEGREES: std::ops::RangeInclusive<u64> = 1 << 3..=1 << 20;
+
+impl Transform {
+    /// A transform of `n` words modulo `q`, forward and in any order.
+    ///
+    /// # Errors
+    /// If `n` is no power of two from 2^3 to 2^20, `q` no prime, or without a root of unity of the order that the transform
+    /// needs: 2n, or n for a cyclic one. The error names what comes nearest.
+    pub fn new(n: u64, q: u64, ring: Ring) -> Result<Transform, ExploreError> {
+        if !n.is_power_of_two() || !DEGREES.contains(&n) {
+            let above = n
+                .clamp(*DEGREES.start(), *DEGREES.end())
+                .next_power_of_two();
+            let below = (above / 2).max(*DEGREES.start());
+            return Err(ExploreError::Degree {
+                found: n,
+                nearest: match DEGREES.contains(&n) {
+                    true => format!("{below} and {above}"),
+                    false => above.to_string(),
+                },
+            });
+        }
+        let order = match ring {
+            Ring::Negacyclic => 2 * n,
+            Ring::Cyclic => n,
+        };
+        if !is_prime(q) || !(q - 1).is_multiple_of(order) {
+            return Err(ExploreError::Modulus {
+                found: q,
+                order,
+                reason: match is_prime(q) {
+                    true => format!("{order} does not divide q - 1"),
+                    false => "it is no prime".to_owned(),
+                },
+                nearest: nearest_primes(q, order),
+            });
+        }
+        Ok(Transform {
+            n,
+            q,
+            direction: Direction::Forward,
+            ring,
+            input: None,
+            output: None,
+        })
+    }
+
+    /// The words.
+    pub fn n(&self) -> u64 {
+        self.n
+    }
+
+    /// log2 of the words.
+    pub fn log_n(&self) -> u64 {
+        u64::from(self.n.trailing_zeros())
+    }
+
+    /// The modulus.
+    pub fn q(&self) -> u64 {
+        self.q
+    }
+
+    /// Whether words that enter and leave in these orders are what is wanted.
+    pub fn accepts(&self, orders: (Order, Order)) -> bool {
+        self.input.is_none_or(|order| order == orders.0)
+            && self.output.is_none_or(|order| order == orders.1)
+    }
+}
+
+/// The primes next to `q` that are 1 modulo `order`, below and above, in words.
+fn nearest_primes(q: u64, order: u64) -> String {
+    let multiple = q.saturating_sub(1) / order;
+    let at = |k: u64| {
+        k.checked_mul(order)
+            .and_then(|product| product.checked_add(1))
+    };
+    let is_usable = |q: &u64| is_prime(*q);
+    let below = (1..=multiple).rev().filter_map(at).find(is_usable);
+    let above = (multiple + 1..).map_while(at).find(is_usable);
+    match (below, above) {
+        (Some(below), Some(above)) => format!("{below} and {above}"),
+        (Some(only), None) | (None, Some(only)) => only.to_string(),
+        (None, None) => "none of 64 bits".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(n: u64, q: u64, ring: Ring) -> String {
+        Transform::new(n, q, ring).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_cannot_be_transformed_is_refused_with_what_can() {
+        assert!(Transform::new(4096, 268_369_921, Ring::Negacyclic).is_ok());
+        assert!(refusal(4095, 268_369_921, Ring::Negacyclic).contains("2048 and 4096"));
+        assert!(refusal(0, 17, Ring::Negacyclic).contains("nearest: 8"));
+        assert!(refusal(1 << 30, 17, Ring::Negacyclic).contains("nearest: 1048576"));
+    }
+
+    #[test]
+    fn moduli_are_offered_on_both_sides() {
+        // 97 = 6 * 16 + 1 has an element of order 16 and of order 32, 101 has not.
+        assert!(Transform::new(16, 97, Ring::Negacyclic).is_ok());
+        let said = refusal(16, 101, Ring::Negacyclic);
+        assert!(
+            said.contains("32 does not divide q - 1") && said.contains("97 and 193"),
+            "{said}"
+        );
+        assert!(refusal(16, 99, Ring::Negacyclic).contains("no prime"));
+        assert!(Transform::new(16, 17, Ring::Cyclic).is_ok());
+        assert!(Transform::new(16, 17, Ring::Negacyclic).is_err());
+        // Above is none of 64 bits.
+        let said = refusal(16, u64::MAX, Ring::Negacyclic);
+        let (_, nearest) = said.split_once("have one: ").unwrap();
+        assert!(is_prime(nearest.parse().unwrap()), "{said}");
+        assert!(refusal(16, 0, Ring::Negacyclic).contains("97"));
+    }
+}
