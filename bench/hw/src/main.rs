@@ -5,6 +5,7 @@ mod energy;
 mod operations;
 mod report;
 mod samples;
+mod streaming;
 mod synthesis;
 
 use std::path::PathBuf;
@@ -95,6 +96,31 @@ enum Commands {
         /// Synthesize again what the file has
         #[arg(long)]
         again: bool,
+    },
+    /// Simulates and synthesizes the streaming NTT at every setting of its paper, and with --write writes
+    /// docs/results/hw-streaming.md and .json
+    Streaming {
+        /// The folder that results are kept in; what is there is not measured again
+        #[arg(long, default_value = "target/hw")]
+        work: PathBuf,
+        /// Write the files
+        #[arg(long)]
+        write: bool,
+        /// Where to write them
+        #[arg(long, default_value = "../docs/results")]
+        out: PathBuf,
+    },
+    /// Simulates streaming NTTs at settings drawn at random and compares them with the library
+    StreamingRandom {
+        /// How many settings
+        #[arg(long, default_value_t = 100)]
+        count: usize,
+        /// Seed of the settings, words and stalls
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// A file for what is printed, with the machine and the date
+        #[arg(long)]
+        log: Option<PathBuf>,
     },
     /// Puts together what the other commands found, as a table, and with --write as docs/results/hw-engine.md, .json and .svg
     Report {
@@ -241,6 +267,12 @@ fn run(arguments: Arguments) -> Result<(), Error> {
             timeout,
             again,
         } => samples::write(&file, Duration::from_secs(timeout), again)?,
+        Commands::Streaming { work, write, out } => {
+            streaming::rows(&work, write.then_some(out.as_path()))?;
+        }
+        Commands::StreamingRandom { count, seed, log } => {
+            streaming::random(count, seed, log.as_deref())?;
+        }
         Commands::Report {
             work,
             log,

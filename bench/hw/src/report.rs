@@ -18,7 +18,7 @@ const CLOCK: f64 = 200.0;
 
 /// One row: ours against the paper's, and against its bar.
 #[derive(Serialize)]
-struct Row {
+pub(crate) struct Row {
     row: String,
     ours: f64,
     unit: &'static str,
@@ -32,7 +32,7 @@ struct Row {
 }
 
 impl Row {
-    fn new(
+    pub(crate) fn new(
         row: &str,
         ours: f64,
         unit: &'static str,
@@ -337,7 +337,7 @@ fn rows(
     rows
 }
 
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     if value >= 1000.0 || value == value.trunc() {
         let (digits, rest) = match format!("{value:.1}") {
             text if text.ends_with(".0") => (text.trim_end_matches(".0").to_owned(), String::new()),
@@ -360,7 +360,7 @@ fn number(value: f64) -> String {
     }
 }
 
-fn row_table(rows: &[Row]) -> String {
+pub(crate) fn row_table(rows: &[Row]) -> String {
     let mut text = "| row | ours | unit | paper | ours / paper | bar | holds |\n| --- | ---: | --- | ---: | ---: | --- | --- |\n".to_owned();
     for row in rows {
         let holds = row

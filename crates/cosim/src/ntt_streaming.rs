@@ -86,6 +86,8 @@ pub struct Setting {
     pub output: Order,
     /// Bits of both operands of a DSP tile.
     pub tiles: (u32, u32),
+    /// A rest of up to this many bits beside the tiles of a short product is multiplied in look-up tables.
+    pub narrow: u32,
 }
 
 /// What is wrong with a [`Setting`].
@@ -141,8 +143,6 @@ fn mul_latency(bits: (u32, u32), tiles: (u32, u32), is_short: bool) -> u64 {
 
 /// Words of up to this many bits are multiplied in a pipeline of three stages: the products of at most 2 x 2 tiles.
 const SHORT_BITS: u32 = 34;
-/// A rest of up to this many bits beside the tiles of a short product is multiplied in look-up tables.
-const NARROW: u32 = 3;
 
 /// A streaming transform.
 #[derive(Clone, Debug)]
@@ -544,7 +544,14 @@ impl Plan {
             .with("TILE_A", tiles.0)
             .with("TILE_B", tiles.1)
             .with("SHORT", u64::from(self.is_short()))
-            .with("NARROW", if self.is_short() { NARROW } else { 0 });
+            .with(
+                "NARROW",
+                if self.is_short() && self.is_solinas() {
+                    self.setting.narrow
+                } else {
+                    0
+                },
+            );
         for (end, prefix) in [(&self.front, "FRONT"), (&self.back, "BACK")] {
             if let End::Halves(network) | End::Lanes(network) = end {
                 let own = network.parameters(Design::default());
@@ -641,6 +648,7 @@ impl Walk {
                 input: Order::Natural,
                 output: Order::Natural,
                 tiles: (1, 1),
+                narrow: 0,
             },
             is_ascending,
             front: End::Wires,

@@ -11,7 +11,7 @@ use crate::stream::Beat;
 
 const ORDER: &str = "0 natural, 1 bit-reversed, 2 its halves side by side, each natural";
 
-const PARAMETERS: [Parameter; 13] = [
+const PARAMETERS: [Parameter; 14] = [
     Parameter {
         name: "LOG_N",
         doc: "log2 of the words of a transform",
@@ -90,6 +90,12 @@ const PARAMETERS: [Parameter; 13] = [
         default: 17,
         range: 2..=64,
     },
+    Parameter {
+        name: "NARROW",
+        doc: "modulo 2^i - 2^j + 1 up to 34 bits, a rest of up to this many bits beside the tiles of a product is multiplied in look-up tables",
+        default: 3,
+        range: 0..=16,
+    },
 ];
 
 fn order(value: u64) -> Order {
@@ -121,6 +127,7 @@ pub fn plan(values: &Values) -> Result<Plan, CoreError> {
         input: order(values.get("IN_ORDER")),
         output: order(values.get("OUT_ORDER")),
         tiles: (values.get("TILE_A") as u32, values.get("TILE_B") as u32),
+        narrow: values.get("NARROW") as u32,
     };
     Plan::new(setting).map_err(|error| refused(&error, values))
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{Core, CoreError, Values};
-use crate::model::ModelError;
+use crate::model::{Design, ModelError};
 use crate::process::{Watch, run};
 use crate::toolchain::{Group, ToolError, file_error, python};
 
@@ -32,7 +32,7 @@ impl Device {
 }
 
 /// Counts of cells.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Resources {
     /// Look-up tables; on ECP5 those of four inputs.
     pub lut: u64,
@@ -67,6 +67,20 @@ pub fn synthesize(
     watch: &dyn Watch,
 ) -> Result<Resources, CoreError> {
     let design = core.design(values)?;
+    synthesize_design(core.name(), &design, core.is_large(), device, watch)
+}
+
+/// [`synthesize`] for any design; `name` is for errors.
+///
+/// # Errors
+/// If the tools cannot be had, or refuse the design.
+pub fn synthesize_design(
+    name: &'static str,
+    design: &Design,
+    is_large: bool,
+    device: Device,
+    watch: &dyn Watch,
+) -> Result<Resources, CoreError> {
     let python = python(Group::Synthesis, watch).map_err(ModelError::from)?;
     let folder = tempfile::tempdir().map_err(|reason| CoreError::File {
         path: "a temporary folder".to_owned(),
@@ -92,7 +106,7 @@ pub fn synthesize(
         "--device",
         device.name(),
     ]);
-    if core.is_large() {
+    if is_large {
         command.arg("--hierarchical");
     }
     for (name, value) in &design.parameters {
@@ -107,7 +121,7 @@ pub fn synthesize(
     let failed = |output: &str| {
         let lines: Vec<&str> = output.lines().collect();
         CoreError::Synthesis {
-            core: core.name(),
+            core: name,
             output: lines[lines.len().saturating_sub(12)..].join("\n"),
         }
     };
