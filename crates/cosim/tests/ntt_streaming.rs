@@ -1,116 +1,426 @@
-//! The core `ntt_streaming` against the library's transforms.
+//! The core `ntt_streaming` against the library's transforms. `toroid-hw-bench streaming-random` and `streaming` do the same for
+//! many more and for large settings.
 
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 use toroid_cosim::core::ntt_streaming::plan;
-use toroid_cosim::core::{self, Values, find};
+use toroid_cosim::core::vectors::{Streams, Vectors};
+use toroid_cosim::core::{self, CoreError, Values, find};
+use toroid_cosim::model::{Model, ModelError, Options, Value};
+use toroid_cosim::ntt_streaming::{End, Order, Plan, Setting, SettingError};
+use toroid_cosim::random::Random;
+use toroid_cosim::stream::{Beat, Sink, Source};
 use toroid_cosim::toolchain::tests_are_skipped;
+use toroid_ring::{goldilocks, prime};
 
-fn verify(given: &[(&'static str, u64)]) {
+/// Settings of the core: those that are not given keep their defaults.
+type Given<'a> = &'a [(&'static str, u64)];
+
+fn values(given: Given) -> Result<Values, CoreError> {
+    Values::new(find("ntt_streaming").unwrap(), given.iter().copied())
+}
+
+fn options() -> Options {
+    Options {
+        random_start: true,
+        quick: true,
+        ..Options::default()
+    }
+}
+
+/// Transforms back to back, with cycles as by the formula, and under random back-pressure.
+fn verify(settings: &[Given]) {
+    if tests_are_skipped() {
+        return;
+    }
+    for given in settings {
+        let values = values(given).unwrap();
+        let core = find("ntt_streaming").unwrap();
+        let outcome = core::test(core, &values, 1, 7, None, &())
+            .unwrap_or_else(|error| panic!("{given:?}: {error}"));
+        assert_eq!(outcome.measured, outcome.expected, "{given:?}");
+    }
+}
+
+const NATURAL: u64 = 0;
+const REVERSED: u64 = 1;
+const HALVES: u64 = 2;
+
+#[test]
+fn every_pair_of_orders() {
+    verify(&[
+        &[
+            ("LOG_N", 5),
+            ("LOG_LANES", 2),
+            ("IN_ORDER", NATURAL),
+            ("OUT_ORDER", NATURAL),
+        ],
+        &[
+            ("LOG_N", 6),
+            ("LOG_LANES", 1),
+            ("IN_ORDER", NATURAL),
+            ("INVERSE", 1),
+        ],
+        &[("LOG_N", 5), ("LOG_LANES", 3), ("IN_ORDER", HALVES)],
+        &[
+            ("LOG_N", 4),
+            ("LOG_LANES", 2),
+            ("IN_ORDER", REVERSED),
+            ("OUT_ORDER", HALVES),
+            ("INVERSE", 1),
+        ],
+        &[
+            ("LOG_N", 6),
+            ("LOG_LANES", 2),
+            ("IN_ORDER", REVERSED),
+            ("OUT_ORDER", NATURAL),
+        ],
+        &[
+            ("LOG_N", 5),
+            ("LOG_LANES", 2),
+            ("IN_ORDER", REVERSED),
+            ("OUT_ORDER", REVERSED),
+            ("INVERSE", 1),
+        ],
+        &[
+            ("LOG_N", 4),
+            ("LOG_LANES", 4),
+            ("IN_ORDER", NATURAL),
+            ("OUT_ORDER", NATURAL),
+        ],
+    ]);
+}
+
+#[test]
+fn every_kind_of_modulus() {
+    let small: &[(&'static str, u64)] = &[("LOG_N", 4), ("LOG_LANES", 2), ("IN_ORDER", HALVES)];
+    let with = |more: Given| [small, more].concat();
+    // The least word, j = i - 2, a Fermat prime, 32 and 64 bits of the form 2^i - 2^j + 1, others of 30, 50 and 64 bits.
+    verify(&[
+        &with(&[("Q", 97), ("CYCLIC", 1)]),
+        &with(&[("Q", 12_289), ("INVERSE", 1)]),
+        &with(&[("Q", 65_537)]),
+        &with(&[("Q", (1 << 32) - (1 << 20) + 1)]),
+        &with(&[("Q", goldilocks::P)]),
+        &with(&[("Q", 998_244_353), ("INVERSE", 1), ("CYCLIC", 1)]),
+        &with(&[("Q", 1_125_899_906_826_241)]),
+        &with(&[("Q", 18_446_744_073_709_550_593), ("INVERSE", 1)]),
+        &with(&[("TILE_A", 18), ("TILE_B", 18), ("NARROW", 0)]),
+    ]);
+}
+
+#[test]
+fn long_delays_are_in_memories() {
+    verify(&[&[("LOG_N", 10), ("LOG_LANES", 1), ("IN_ORDER", HALVES)]]);
+}
+
+/// Beats of polynomials that follow each other, and what must leave.
+fn sequence(plan: &Plan, count: usize, random: &mut Random) -> (Vec<Beat>, Vec<Beat>) {
+    let setting = plan.setting();
+    let bytes = plan.bits().div_ceil(8) as usize;
+    let (mut sent, mut expected) = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        let modulus = random.below(setting.moduli.len() as u64) as usize;
+        let degrees = u64::from(setting.log_n - setting.log_n_min + 1);
+        let log_n = setting.log_n_min + random.below(degrees) as u32;
+        let user = plan.user(modulus, log_n);
+        let words: Vec<u64> = (0..1 << log_n)
+            .map(|_| random.below(setting.moduli[modulus]))
+            .collect();
+        let results = plan.expected(modulus, &words);
+        let beats = |order: Order, words: &[u64]| -> Vec<Beat> {
+            let words = order.arrange(setting.log_lanes, words);
+            let mut beats: Vec<Beat> = words
+                .chunks(1 << setting.log_lanes)
+                .map(|words| Beat::of_words(words, bytes, false).with_user(user))
+                .collect();
+            beats.last_mut().unwrap().last = true;
+            beats
+        };
+        sent.extend(beats(setting.input, &words));
+        expected.extend(beats(setting.output, &results));
+    }
+    (sent, expected)
+}
+
+#[test]
+fn degree_and_modulus_change_from_transform_to_transform_without_a_bubble() {
+    if tests_are_skipped() {
+        return;
+    }
+    let settings: [Given; 3] = [
+        &[
+            ("LOG_N", 7),
+            ("LOG_LANES", 2),
+            ("LOG_N_MIN", 2),
+            ("IN_ORDER", HALVES),
+        ],
+        &[
+            ("LOG_N", 6),
+            ("LOG_LANES", 1),
+            ("LOG_N_MIN", 3),
+            ("Q_2", 132_120_577),
+            ("Q_3", 786_433),
+            ("IN_ORDER", HALVES),
+        ],
+        &[
+            ("LOG_N", 6),
+            ("LOG_LANES", 2),
+            ("LOG_N_MIN", 4),
+            ("Q_2", 65_537),
+            ("IN_ORDER", REVERSED),
+            ("OUT_ORDER", HALVES),
+            ("INVERSE", 1),
+        ],
+    ];
+    for given in settings {
+        let values = values(given).unwrap();
+        let plan = plan(&values).unwrap();
+        let core = find("ntt_streaming").unwrap();
+        let model = Model::build(&core.design(&values).unwrap(), &options()).unwrap();
+        let mut simulation = model.start_random(3).unwrap();
+        simulation.reset(2).unwrap();
+        let mut random = Random::new(5);
+        for _ in 0..3 {
+            let (sent, expected) = sequence(&plan, 60, &mut random);
+            let cycles = plan.pipeline() + sent.len() as u64;
+            let vectors = Vectors::Streams(Streams {
+                input: "in",
+                output: "out",
+                sent,
+                expected,
+                cycles,
+            });
+            let outcome = vectors.run(&mut simulation, random.word(), &()).unwrap();
+            assert_eq!(outcome.measured, cycles, "{given:?}");
+        }
+    }
+}
+
+#[test]
+fn a_reset_leaves_nothing_behind() {
+    if tests_are_skipped() {
+        return;
+    }
+    for given in [
+        &[("LOG_N", 6), ("LOG_LANES", 2), ("IN_ORDER", HALVES)] as Given,
+        &[
+            ("LOG_N", 6),
+            ("LOG_LANES", 1),
+            ("IN_ORDER", NATURAL),
+            ("OUT_ORDER", NATURAL),
+        ],
+    ] {
+        let values = values(given).unwrap();
+        let plan = plan(&values).unwrap();
+        let core = find("ntt_streaming").unwrap();
+        let model = Model::build(&core.design(&values).unwrap(), &options()).unwrap();
+        let mut simulation = model.start_random(9).unwrap();
+        simulation.reset(1).unwrap();
+        let mut random = Random::new(1);
+        for _ in 0..12 {
+            let (sent, _) = sequence(&plan, 3, &mut random);
+            let mut source = Source::new(&simulation, "in", 0.3, random.word()).unwrap();
+            let mut sink = Sink::new(&simulation, "out", 0.3, random.word()).unwrap();
+            sent.into_iter().for_each(|beat| source.push(beat));
+            for _ in 0..random.below(200) {
+                simulation.cycle(&mut [&mut source, &mut sink]).unwrap();
+            }
+            simulation.reset(1).unwrap();
+            let (sent, expected) = sequence(&plan, 2, &mut random);
+            let cycles = plan.pipeline() + sent.len() as u64;
+            let vectors = Vectors::Streams(Streams {
+                input: "in",
+                output: "out",
+                sent,
+                expected,
+                cycles,
+            });
+            let outcome = vectors.run(&mut simulation, random.word(), &()).unwrap();
+            assert_eq!(outcome.measured, cycles, "{given:?}");
+        }
+    }
+}
+
+#[test]
+fn what_there_is_no_transform_for_is_refused() {
+    let refused = |given: Given| {
+        let values = values(given).unwrap();
+        plan(&values).map(|_| ()).unwrap_err().to_string()
+    };
+    assert!(refused(&[("Q", 268_369_923)]).contains("1 modulo 2048, for example "));
+    assert!(
+        refused(&[
+            ("LOG_N", 15),
+            ("Q", 268_369_921),
+            ("CYCLIC", 0),
+            ("Q_2", 12_289)
+        ])
+        .contains("12289")
+    );
+    assert!(refused(&[("LOG_N", 4), ("LOG_LANES", 5)]).contains("LOG_LANES"));
+    assert!(refused(&[("LOG_N_MIN", 4), ("LOG_LANES", 5)]).contains("LOG_LANES"));
+    assert!(refused(&[("LOG_N_MIN", 9), ("IN_ORDER", NATURAL)]).contains("IN_ORDER"));
+    assert!(values(&[("LOG_N", 16)]).is_err());
+    assert!(values(&[("IN_ORDER", 3)]).is_err());
+    let no_modulus = Setting {
+        log_n: 4,
+        log_n_min: 4,
+        log_lanes: 2,
+        moduli: Vec::new(),
+        is_inverse: false,
+        is_cyclic: false,
+        input: Order::Halves,
+        output: Order::Reversed,
+        tiles: (24, 17),
+        narrow: 3,
+    };
+    assert_eq!(Plan::new(no_modulus).unwrap_err(), SettingError::Moduli(0));
+}
+
+#[test]
+fn illegal_parameters_are_refused_at_elaboration() {
     if tests_are_skipped() {
         return;
     }
     let core = find("ntt_streaming").unwrap();
-    let values = Values::new(core, given.iter().copied()).unwrap();
-    let start = std::time::Instant::now();
-    match core::test(core, &values, 1, 7, None, &()) {
-        Ok(outcome) => println!(
-            "{given:?} ok {} {} {:?}",
-            outcome.measured,
-            outcome.expected,
-            start.elapsed()
-        ),
-        Err(error) => println!(
-            "{given:?} FAIL {}",
-            error.to_string().chars().take(200).collect::<String>()
-        ),
+    let design = core
+        .design(&values(&[("LOG_N", 4), ("LOG_LANES", 2), ("IN_ORDER", HALVES)]).unwrap())
+        .unwrap();
+    let q = |hex: &str| Value::Bits {
+        width: 64,
+        hex: hex.to_owned(),
+    };
+    for (name, value, message) in [
+        ("LOG_LANES", Value::Int(5), "LOG_LANES <= LOG_N"),
+        ("Q", q("10001"), "j < i - 1"),
+        ("Q", q("3b800001"), "Q = 2^i - 2^j + 1"),
+        ("SHIFTS", Value::Int(4), "SHIFTS <= LOG_N - LOG_LANES + 1"),
+        ("FRONT", Value::Int(3), "FRONT and BACK are 0 to 2"),
+    ] {
+        let mut wrong = design.clone();
+        wrong
+            .parameters
+            .iter_mut()
+            .find(|(each, _)| each == name)
+            .unwrap()
+            .1 = value;
+        match Model::build(&wrong, &options()) {
+            Err(error @ ModelError::Elaboration { .. }) => {
+                assert!(error.to_string().contains(message), "{name}: {error}");
+            }
+            other => panic!("{name}: {:?}", other.map(|_| ())),
+        }
     }
 }
 
 #[test]
-fn small() {
-    let p = 18446744069414584321u64;
-    verify(&[("LOG_N", 5), ("LOG_LANES", 2), ("Q", p), ("IN_ORDER", 2)]);
-    verify(&[
-        ("LOG_N", 5),
-        ("LOG_LANES", 2),
-        ("Q", p),
-        ("IN_ORDER", 1),
-        ("OUT_ORDER", 2),
-        ("INVERSE", 1),
-    ]);
-    for q in [
-        65537u64,
-        12289,
-        65537 * 2 - 1,
-        4293918721,
-        1152921504606846976 - 0,
-        786433,
-        132120577,
-        1125899906826241,
-        18446744073709550593,
-    ] {
-        if !toroid_ring::prime::is_prime(q) {
-            println!("{q} no prime");
-            continue;
-        }
-        verify(&[
-            ("LOG_N", 4),
-            ("LOG_LANES", 2),
-            ("Q", q),
-            ("IN_ORDER", 2),
-            ("CYCLIC", 0),
-        ]);
-        verify(&[
-            ("LOG_N", 4),
-            ("LOG_LANES", 1),
-            ("Q", q),
-            ("IN_ORDER", 2),
-            ("CYCLIC", 1),
+fn the_shorter_form_stands_between_stages_and_at_the_ends() {
+    for given in [
+        &[("LOG_N", 12), ("LOG_LANES", 5), ("IN_ORDER", HALVES)] as Given,
+        &[
+            ("LOG_N", 12),
+            ("LOG_LANES", 5),
+            ("IN_ORDER", NATURAL),
+            ("OUT_ORDER", NATURAL),
+        ],
+        &[("LOG_N", 7), ("LOG_LANES", 5), ("IN_ORDER", NATURAL)],
+        &[
+            ("LOG_N", 9),
+            ("LOG_LANES", 3),
+            ("IN_ORDER", REVERSED),
+            ("OUT_ORDER", NATURAL),
             ("INVERSE", 1),
-        ]);
+        ],
+    ] {
+        let plan = plan(&values(given).unwrap()).unwrap();
+        let parts = plan.parts();
+        assert_eq!(
+            parts.iter().map(|part| part.latency).sum::<u64>(),
+            plan.pipeline()
+        );
+        let commutators = parts
+            .iter()
+            .filter(|part| part.what.starts_with("a delay commutator"));
+        assert_eq!(
+            commutators.clone().count() as u32,
+            plan.setting().log_n - plan.setting().log_lanes
+        );
+        for part in commutators {
+            let (_, other) = part.other.unwrap();
+            assert!(part.latency < other, "{part:?}");
+        }
     }
-    verify(&[
-        ("LOG_N", 7),
-        ("LOG_LANES", 2),
-        ("LOG_N_MIN", 4),
-        ("IN_ORDER", 2),
-    ]);
-    verify(&[
-        ("LOG_N", 7),
-        ("LOG_LANES", 2),
-        ("LOG_N_MIN", 2),
-        ("IN_ORDER", 1),
-        ("OUT_ORDER", 2),
-        ("INVERSE", 1),
-    ]);
-    verify(&[
-        ("LOG_N", 6),
-        ("LOG_LANES", 2),
-        ("LOG_N_MIN", 5),
-        ("IN_ORDER", 2),
-        ("Q_2", 132120577),
-        ("Q_3", 786433),
-    ]);
-    verify(&[
-        ("LOG_N", 6),
-        ("LOG_LANES", 1),
-        ("LOG_N_MIN", 4),
-        ("IN_ORDER", 1),
-        ("OUT_ORDER", 2),
-        ("INVERSE", 1),
-        ("Q_2", 132120577),
-    ]);
-    verify(&[
-        ("LOG_N", 9),
-        ("LOG_LANES", 1),
-        ("IN_ORDER", 0),
-        ("OUT_ORDER", 0),
-    ]);
+    let front = |log_n| {
+        let given = [("LOG_N", log_n), ("LOG_LANES", 5), ("IN_ORDER", NATURAL)];
+        plan(&values(&given).unwrap()).unwrap().front().clone()
+    };
+    // Of 4 beats: 1 + 2 cycles against 2 + 2.
+    assert!(matches!(front(5), End::Wires));
+    assert!(matches!(front(7), End::Commutators));
+    assert!(matches!(front(10), End::Halves(_)));
 }
+
 #[test]
-fn rows() {
-    for (n, l) in [(9u64, 5u64), (9, 6), (9, 7), (12, 5)] {
-        verify(&[("LOG_N", n), ("LOG_LANES", l), ("IN_ORDER", 2)]);
+fn what_is_expected_is_the_definition() {
+    let mut random = Random::new(2);
+    for (q, log_n) in [
+        (97, 4),
+        (12_289, 5),
+        (goldilocks::P, 4),
+        (18_446_744_073_709_550_593, 4),
+        (257, 8),
+        (1_125_899_906_826_241, 3),
+    ] {
+        let n = 1usize << log_n;
+        for is_cyclic in [false, true] {
+            if !is_cyclic && (q - 1) % (2 * n as u64) != 0 {
+                continue;
+            }
+            let setting = |is_inverse| Setting {
+                log_n,
+                log_n_min: log_n,
+                log_lanes: 1,
+                moduli: vec![q],
+                is_inverse,
+                is_cyclic,
+                input: Order::Natural,
+                output: Order::Natural,
+                tiles: (24, 17),
+                narrow: 3,
+            };
+            let words: Vec<u64> = (0..n).map(|_| random.below(q)).collect();
+            let values = Plan::new(setting(false)).unwrap().expected(0, &words);
+            let psi = |n: usize| match q {
+                goldilocks::P => goldilocks::psi(n).unwrap(),
+                q => prime::psi(n, q).unwrap(),
+            };
+            let omega = psi(n / 2);
+            for (k, value) in values.iter().enumerate() {
+                let point = match is_cyclic {
+                    true => prime::pow(omega, k as u64, q),
+                    false => prime::mul(prime::pow(omega, k as u64, q), psi(n), q),
+                };
+                let sum = words.iter().rev().fold(0u64, |sum, word| {
+                    ((u128::from(prime::mul(sum, point, q)) + u128::from(*word)) % u128::from(q))
+                        as u64
+                });
+                assert_eq!(*value, sum, "q = {q}, N = {n}, k = {k}, cyclic {is_cyclic}");
+            }
+            let back = Plan::new(setting(true)).unwrap().expected(0, &values);
+            assert_eq!(back, words);
+        }
     }
+}
+
+#[test]
+fn orders_are_where_they_say() {
+    let words: Vec<u64> = (0..16).collect();
+    let beats = |order: Order| -> Vec<Vec<u64>> {
+        let words = order.arrange(2, &words);
+        words.chunks(4).map(<[u64]>::to_vec).collect()
+    };
+    assert_eq!(beats(Order::Natural)[1], [4, 5, 6, 7]);
+    assert_eq!(beats(Order::Reversed)[1], [2, 10, 6, 14]);
+    assert_eq!(beats(Order::Halves)[1], [2, 3, 10, 11]);
 }
