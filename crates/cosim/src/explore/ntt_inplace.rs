@@ -143,17 +143,21 @@ impl Family for InPlace {
                 (12, 2, 2),
                 (10, 4, 2),
                 (9, 5, 1),
+                (12, 4, 1),
                 (9, 3, 2),
             ],
             Technology::Ecp5 => &[
                 (5, 2, 1),
-                (9, 3, 1),
+                (12, 3, 1),
                 (10, 2, 1),
                 (8, 3, 1),
                 (8, 2, 2),
-                (6, 3, 1),
+                (9, 2, 2),
                 (11, 3, 1),
                 (7, 2, 3),
+                (9, 3, 1),
+                (10, 3, 1),
+                (6, 3, 1),
             ],
         };
         settings
@@ -179,9 +183,9 @@ fn features(log_n: u64, log_lanes: u64, circuits: u64, technology: Technology) -
     let butterflies = banks / 2;
     let words = banks * WORD;
     // To the lanes and back: a selection of four for each two of the key's lower bits, and one for its top bit and the turn;
-    // another turn where the top chunk is shorter, but for one bit, whose turn is the same.
-    let has_short_turn = log_n % log_lanes > 1;
-    let selections = words * 2 * (log_lanes / 2 + 1 + u64::from(has_short_turn));
+    // the top chunk's turn is another, but for a chunk of one bit, whose turn is the same, and for four lanes.
+    let has_top_turn = log_n % log_lanes != 1 && log_lanes > 2;
+    let selections = words * 2 * (log_lanes / 2 + 1 + u64::from(has_top_turn));
     let address_bits = 2 * banks * (log_n - log_lanes);
     let (least_bank, least_table) = least_block_depths(technology);
     let has_blocks = depth >= least_bank;
