@@ -167,7 +167,8 @@ impl Plan {
             is_cyclic,
             ..
         } = setting;
-        if log_lanes < 1 || log_lanes > log_n_min || log_n_min > log_n || log_n > 15 || log_n < 2 {
+        let is_size = 1 <= log_lanes && log_lanes <= log_n_min && log_n_min <= log_n;
+        if !is_size || !(2..=15).contains(&log_n) {
             return Err(SettingError::Size {
                 lanes: log_lanes,
                 shortest: log_n_min,

@@ -414,11 +414,11 @@ fn stream_ends_never_lose_a_beat_and_stall_only_where_the_queue_is_short() {
         let mut sink = Sink::new(&simulation, "out", 1.0, 1).unwrap();
         (0..40).for_each(|n| source.push(Beat::of_words(&[n], 2, false)));
         transfer(&mut simulation, &mut source, &mut sink, 1, 50).unwrap_err();
-        assert_eq!(source.sent(), depth.into());
+        assert_eq!(source.sent(), u64::from(depth));
         let mut sink = Sink::new(&simulation, "out", 0.0, 1).unwrap();
         transfer(&mut simulation, &mut source, &mut sink, depth as usize, 100).unwrap();
         let span = sink.last_cycle().unwrap() - sink.first_cycle().unwrap();
-        assert_eq!(span + 1, depth.into());
+        assert_eq!(span + 1, u64::from(depth));
 
         // A reset while beats are under way forgets them.
         let valid = simulation.input("in_tvalid_i", 1).unwrap();
