@@ -9,7 +9,7 @@
 module stepped_delay #(
     parameter int WIDTH = 1,
     parameter int STEPS = 1,
-    parameter int RAM_STEPS = 128
+    parameter int RAM_STEPS = 64
 ) (
     input  logic             clk_i,
     // Where the ring begins does not matter, but it must not be unknown.

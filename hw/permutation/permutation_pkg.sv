@@ -5,10 +5,7 @@
 package permutation_pkg;
   localparam int ENTRY_BITS = 16;
   localparam int MAX_LOG_LANES = 7;
-  // A lane_exchange alone does not use it.
-  // verilator lint_off UNUSEDPARAM
   localparam int MAX_LOG_BEATS = 20;
-  // verilator lint_on UNUSEDPARAM
 
   // The switches of the columns of one side: that of pair i in column c is c * lanes / 2 + i.
   typedef logic [MAX_LOG_LANES*(1 << MAX_LOG_LANES)/2*ENTRY_BITS-1:0] switch_map_t;
@@ -64,10 +61,5 @@ package permutation_pkg;
   function automatic int latency(switch_map_t first, switch_map_t second, int log_lanes, int delay);
     return columns_latency(first, log_lanes) + middle_latency(first, second, log_lanes, delay) +
         columns_latency(second, log_lanes);
-  endfunction
-
-  // lane_exchange, from beat u of the input to beat u of the output where no cycle of the frame is without a beat.
-  function automatic int exchange_latency(int log_distance);
-    return (1 << log_distance) + 1;
   endfunction
 endpackage

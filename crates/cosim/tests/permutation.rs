@@ -102,7 +102,7 @@ fn every_permutation_of_up_to_eight_words_is_routed() {
                 check_route(&permutation, source);
                 count += 1;
             });
-            assert_eq!(count, (1..=1 << log).product());
+            assert_eq!(count, (1..=1 << log).product::<i32>());
         }
     }
 }
@@ -358,62 +358,6 @@ fn two_lanes_from_counters() {
     verify(1, 3, Permutation::of_bits(1, 3, exchange));
 }
 
-const EXCHANGE: &str = "
-module exchange #(
-    parameter int LOG_DISTANCE = 2
-) (
-    input  logic        clk_i,
-    input  logic        rst_ni,
-    input  logic        in_tvalid_i,
-    output logic        in_tready_o,
-    input  logic [47:0] in_tdata_i,
-    input  logic        in_tlast_i,
-    output logic        out_tvalid_o,
-    input  logic        out_tready_i,
-    output logic [47:0] out_tdata_o,
-    output logic        out_tlast_o,
-    output logic        error_o
-);
-  logic take, last, valid, pipe_last;
-  logic [1:0][23:0] data;
-  always_ff @(posedge clk_i) error_o <= take && last != in_tlast_i;
-  lane_exchange #(.LOG_DISTANCE(LOG_DISTANCE), .WIDTH(24)) i_exchange (
-      .clk_i, .rst_ni, .in_valid_i(take), .in_data_i(in_tdata_i), .in_last_o(last), .out_valid_o(valid),
-      .out_data_o(data), .out_last_o(pipe_last)
-  );
-  stream_ends #(.WIDTH(48), .DEPTH(permutation_pkg::exchange_latency(LOG_DISTANCE) + 1)) i_ends (
-      .clk_i, .rst_ni, .in_tvalid_i, .in_tready_o, .take_o(take), .pipe_valid_i(valid), .pipe_data_i(data),
-      .pipe_last_i(pipe_last), .out_tvalid_o, .out_tready_i, .out_tdata_o, .out_tlast_o
-  );
-endmodule
-";
-
-#[test]
-fn lane_exchange_is_the_permutation_of_two_bits() {
-    if tests_are_skipped() {
-        return;
-    }
-    for log_distance in [0, 1, 3] {
-        let top = log_distance + 1;
-        let exchange = |bit| match bit {
-            0 => top,
-            _ if bit == top => 0,
-            _ => bit,
-        };
-        let permutation = Permutation::of_bits(1, top, exchange).unwrap();
-        // What it needs itself is among what the core needs.
-        let mut design = Design::of("permutation").unwrap();
-        let exchange = Design::of("lane_exchange").unwrap().sources.pop();
-        design.sources.extend(exchange);
-        design
-            .sources
-            .push(("exchange.sv".to_owned(), EXCHANGE.to_owned()));
-        design.top = "exchange".to_owned();
-        let design = design.with("LOG_DISTANCE", log_distance);
-        Bench::of(design, (1 << log_distance) + 1, 1, top, permutation).verify();
-    }
-}
-
 /// Different in each beat, but without memory: registers are between the columns.
 #[test]
 fn within_beats() {
@@ -450,12 +394,7 @@ fn illegal_parameters_are_refused() {
         return;
     }
     type Case = (&'static str, &'static [(&'static str, u32)], &'static str);
-    let cases: [Case; 7] = [
-        (
-            "lane_exchange",
-            &[("LOG_DISTANCE", 21)],
-            "lane_exchange: LOG_DISTANCE must be 0 to 20",
-        ),
+    let cases: [Case; 6] = [
         ("permutation", &[("LOG_LANES", 8)], "0 <= LOG_LANES <= 7"),
         (
             "permutation",
