@@ -230,6 +230,12 @@ pub trait Core: Sync {
     /// What its formulas say of its speed; the first is what the vectors are held against.
     fn cycles(&self, values: &Values) -> Vec<Cycles>;
 
+    /// What stands one behind the other in a core that is a pipeline, with the cycles of each and what was not taken in its
+    /// place, a line each.
+    fn structure(&self, _values: &Values) -> Vec<String> {
+        Vec::new()
+    }
+
     /// About `count` inputs, extreme ones among them, with the library's results; `None` for a core whose test needs more
     /// than that, which then has a [`test`](Core::test) of its own.
     fn vectors(&self, values: &Values, count: usize, seed: u64) -> Option<Vectors>;

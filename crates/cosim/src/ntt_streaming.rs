@@ -1,6 +1,8 @@
 //! Plans of streaming transforms: what stands before, between and behind the stages of `hw/ntt_streaming`, their twiddles and
 //! their cycles.
 
+use std::fmt;
+
 use toroid_ring::ntt::NttPlan;
 use toroid_ring::prime_ntt::{Ntt32Plan, Ntt63Plan};
 use toroid_ring::{goldilocks, prime};
@@ -608,6 +610,16 @@ pub struct Part {
     pub latency: u64,
     /// What could stand in its place, and the cycles that it would add.
     pub other: Option<(&'static str, u64)>,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} cycles", self.what, self.latency)?;
+        match self.other {
+            Some((other, latency)) => write!(f, " (a {other}: {latency})"),
+            None => Ok(()),
+        }
+    }
 }
 
 struct Rows {

@@ -232,6 +232,11 @@ impl Core for NttStreaming {
         ]
     }
 
+    fn structure(&self, values: &Values) -> Vec<String> {
+        let parts = plan(values).map(|plan| plan.parts()).unwrap_or_default();
+        parts.iter().map(ToString::to_string).collect()
+    }
+
     /// One transform of each degree and modulus, or four, whatever `count`.
     fn vectors(&self, values: &Values, _count: usize, seed: u64) -> Option<Vectors> {
         let plan = plan(values).ok()?;

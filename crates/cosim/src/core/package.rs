@@ -405,6 +405,13 @@ fn readme(
             cycles.what, cycles.formula, cycles.cycles
         );
     }
+    let structure = core.structure(values);
+    if !structure.is_empty() {
+        text += "\n## From the input to the output\n\n";
+        for part in structure {
+            let _ = writeln!(text, "- {part}");
+        }
+    }
     let header = design.sources.last().map_or("", |(_, text)| text.as_str());
     let start = header.find("\nmodule ").map_or(0, |start| start + 1);
     let end = header[start..]
