@@ -39,6 +39,13 @@ PROOFS = {
         f"solinas_{i}_{j}": ("solinas_proof", {"I": i, "J": j}, "unsat")
         for i, j in ((14, 10), (14, 12), (17, 16), (28, 16), (32, 20), (32, 30), (43, 41), (64, 32), (64, 40))
     },
+    **{
+        f"{unit}_{i}_{j}": (f"{unit}_proof", {"I": i, "J": j}, "unsat")
+        for i, j in ((4, 2), (14, 12), (16, 12), (27, 21), (28, 16), (32, 20), (60, 18), (64, 32), (64, 62))
+        for unit in ("solinas_shift", "solinas_carry", "butterfly_solinas")
+    },
+    "mod_half_14": ("mod_half_proof", {"WIDTH": 14}, "unsat"),
+    "mod_half_65": ("mod_half_proof", {"WIDTH": 65}, "unsat"),
     "montgomery_64_word_17": ("montgomery_proof", {"WIDTH": 64, "WORD": 17}, "unsat"),
     "montgomery_64_word_12": ("montgomery_proof", {"WIDTH": 64, "WORD": 12}, "unsat"),
     "montgomery_28_word_16": ("montgomery_proof", {"WIDTH": 28, "WORD": 16, "Q": "64'hfff0001"}, "unsat"),
@@ -48,6 +55,11 @@ PROOFS = {
     "self_test_mod_add": ("mod_add_proof", {"Q_USED": "64'hffffffff00000003"}, "sat"),
     "self_test_goldilocks_canonical": ("goldilocks_canonical_proof", {"HIGH": 2, "HIGH_USED": 1}, "sat"),
     "self_test_solinas": ("solinas_proof", {"I": 28, "J": 16, "J_USED": 15}, "sat"),
+    "self_test_solinas_shift": ("solinas_shift_proof", {"I": 28, "J": 16, "J_USED": 15}, "sat"),
+    "self_test_solinas_carry": ("solinas_carry_proof", {"I": 28, "J": 16, "J_USED": 15}, "sat"),
+    "self_test_mod_half": ("mod_half_proof", {"ODD": 0}, "sat"),
+    "self_test_butterfly_solinas_end": ("butterfly_solinas_proof", {"I": 14, "J": 12, "MULTIPLES_USED": 1}, "sat"),
+    "self_test_butterfly_solinas_product": ("butterfly_solinas_proof", {"I": 28, "J": 16, "MAGNITUDE_SHIFT": 0}, "sat"),
     "self_test_montgomery": ("montgomery_proof", {"WORD": 17, "WORD_USED": 16}, "sat"),
     "self_test_barrett": ("barrett_proof", {"MULTIPLES_USED": 1}, "sat"),
 }

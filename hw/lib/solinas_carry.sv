@@ -5,7 +5,7 @@
 //
 // I, J  exponents, 0 < J < I - 1 < 64
 // v     in two's complement, in [-2^(I + 1), 2^(I + 2)), so that k is -2 to 3
-// r     at most 2 q - 1 where J < I - 2 and at most 3 q where J = I - 2
+// r     at most 2 q - 1 where J < I - 2 and below 3 q where J = I - 2
 // Latency: 0
 module solinas_carry #(
     parameter int I = 28,

@@ -91,6 +91,36 @@ impl Setting {
     }
 }
 
+/// Gives a module a row of inputs a cycle and takes each row of outputs `latency` cycles later.
+fn answers<'a>(
+    simulation: &mut Simulation,
+    inputs: &[&str],
+    outputs: &[&str],
+    latency: usize,
+    rows: impl ExactSizeIterator<Item = &'a Vec<u64>>,
+) -> Vec<Vec<u64>> {
+    let ports = |simulation: &Simulation, names: &[&str]| -> Vec<_> {
+        let port = |name: &&str| simulation.port(name).unwrap();
+        names.iter().map(port).collect()
+    };
+    let (inputs, outputs) = (ports(simulation, inputs), ports(simulation, outputs));
+    let cycles = rows.len() + latency - 1;
+    let mut rows = rows;
+    let mut found = Vec::new();
+    for cycle in 0..cycles {
+        if let Some(words) = rows.next() {
+            for (&port, &word) in inputs.iter().zip(words) {
+                simulation.set(port, word);
+            }
+        }
+        simulation.tick().unwrap();
+        if cycle + 1 >= latency {
+            found.push(outputs.iter().map(|&port| simulation.get(port)).collect());
+        }
+    }
+    found
+}
+
 /// Gives a module a row of inputs a cycle and expects each row of outputs `latency` cycles later.
 fn stream(
     simulation: &mut Simulation,
@@ -99,28 +129,13 @@ fn stream(
     latency: usize,
     rows: &[(Vec<u64>, Vec<u64>)],
 ) {
-    let ports = |names: &[&str]| -> Vec<_> {
-        names
-            .iter()
-            .map(|name| simulation.port(name).unwrap())
-            .collect()
-    };
-    let (inputs, outputs) = (ports(inputs), ports(outputs));
-    for cycle in 0..rows.len() + latency - 1 {
-        if let Some((words, _)) = rows.get(cycle) {
-            for (&port, &word) in inputs.iter().zip(words) {
-                simulation.set(port, word);
-            }
-        }
-        simulation.tick().unwrap();
-        if let Some(row) = (cycle + 1).checked_sub(latency) {
-            let found: Vec<u64> = outputs.iter().map(|&port| simulation.get(port)).collect();
-            assert_eq!(
-                found, rows[row].1,
-                "row {row}, inputs {:x?}, modules {simulation:?}",
-                rows[row].0
-            );
-        }
+    let given = rows.iter().map(|(words, _)| words);
+    let found = answers(simulation, inputs, outputs, latency, given);
+    for (row, ((words, expected), found)) in rows.iter().zip(&found).enumerate() {
+        assert_eq!(
+            found, expected,
+            "row {row}, inputs {words:x?}, modules {simulation:?}"
+        );
     }
 }
 
@@ -218,6 +233,243 @@ fn butterflies_of_every_reduction() {
             setting.latency,
             &rows,
         );
+    }
+}
+
+/// A word up to `largest`, often one of the ends.
+fn word_up_to(random: &mut Random, largest: u64) -> u64 {
+    match random.below(4) {
+        0 => largest - random.below(3).min(largest),
+        1 => random.below(3).min(largest),
+        _ => random.below(largest) + random.below(2),
+    }
+}
+
+fn start(design: &Design) -> Simulation {
+    let model = Model::build(design, &OPTIONS).unwrap();
+    model.start_random(1).unwrap()
+}
+
+#[test]
+fn butterflies_on_words_that_are_not_reduced() {
+    if tests_are_skipped() {
+        return;
+    }
+    for (i, j, is_inverse, has_bypass, is_short, narrow, latency) in [
+        (14, 12, false, true, true, 0u32, 5),
+        (14, 12, true, true, true, 3, 5),
+        (28, 16, false, false, true, 3, 5),
+        (28, 16, true, false, true, 0, 5),
+        (27, 21, true, true, false, 0, 7),
+        (60, 18, false, true, false, 0, 10),
+    ] {
+        let q = (1u64 << i) - (1 << j) + 1;
+        let design = Design::of("butterfly_solinas")
+            .unwrap()
+            .with("I", i as u32)
+            .with("J", j as u32)
+            .with("INVERSE", u32::from(is_inverse))
+            .with("BYPASS", u32::from(has_bypass))
+            .with("SHORT", u32::from(is_short))
+            .with("NARROW", narrow);
+        let mut random = Random::new(q);
+        let mut rows = Vec::new();
+        let mut expected = Vec::new();
+        let (shift, half) = (inv(pow(2, j, q), q), inv(2, q));
+        for _ in 0..20_000 {
+            let [a, b] = [(); 2].map(|()| word_up_to(&mut random, (2 << i) - 1));
+            let passes = has_bypass && random.chance(0.3);
+            // w * 2^J in (-q / 2, q / 2): its magnitude, its sign and w modulo q.
+            let (mut magnitude, mut is_negative) =
+                (word_up_to(&mut random, q / 2), random.chance(0.5));
+            if passes && is_inverse {
+                (magnitude, is_negative) = (1 << j, true);
+            }
+            let scaled = match is_negative {
+                true => (q - magnitude) % q,
+                false => magnitude,
+            };
+            let w = mul(scaled, shift, q);
+            rows.push(vec![
+                u64::from(passes),
+                a,
+                b,
+                (u64::from(is_negative) << (i - 1)) | magnitude,
+            ]);
+            let (a, b) = (a % q, b % q);
+            let (sum, difference) = (
+                |x: u64, y: u64| (x + y) % q,
+                |x: u64, y: u64| (x + q - y) % q,
+            );
+            expected.push(match (passes, is_inverse) {
+                (true, _) => [a, b],
+                (_, false) => [sum(a, mul(b, w, q)), difference(a, mul(b, w, q))],
+                (_, true) => [mul(sum(a, b), half, q), mul(difference(a, b), w, q)],
+            });
+        }
+        let mut simulation = start(&design);
+        let inputs = ["bypass_i", "a_i", "b_i", "w_i"];
+        let found = answers(
+            &mut simulation,
+            &inputs,
+            &["a_o", "b_o"],
+            latency,
+            rows.iter(),
+        );
+        let multiples = if j == i - 2 { 3 } else { 2 };
+        for ((row, expected), found) in rows.iter().zip(expected).zip(found) {
+            let canonical: Vec<u64> = found.iter().map(|word| word % q).collect();
+            assert_eq!(
+                canonical, expected,
+                "inputs {row:x?}, modules {simulation:?}"
+            );
+            assert!(
+                found
+                    .iter()
+                    .all(|word| u128::from(*word) < multiples * u128::from(q)),
+                "{found:x?} of {row:x?}, modules {simulation:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn butterflies_whose_modulus_changes_in_every_cycle() {
+    if tests_are_skipped() {
+        return;
+    }
+    for (is_inverse, is_short, latency) in [(false, false, 19), (true, true, 17)] {
+        let design = Design::of("butterfly_montgomery")
+            .unwrap()
+            .with("WIDTH", 28u32)
+            .with("WORD", 12u32)
+            .with("INVERSE", u32::from(is_inverse))
+            .with("BYPASS", 1u32)
+            .with("SHORT", u32::from(is_short));
+        let mut random = Random::new(latency as u64);
+        let moduli = [Q28, 132_120_577, 786_433, 12_289];
+        let rows: Vec<_> = (0..20_000)
+            .map(|_| {
+                let q = moduli[random.below(4) as usize];
+                let radix = pow(2, 36, q);
+                let [a, b, w] = [(); 3].map(|()| word_up_to(&mut random, q - 1));
+                let passes = random.chance(0.3);
+                let w = if passes && is_inverse { radix } else { w };
+                let twiddle = mul(w, inv(radix, q), q);
+                let product = mul(b, twiddle, q);
+                let expected = match (passes, is_inverse) {
+                    (true, _) => [a, b],
+                    (_, false) => [(a + product) % q, (a + q - product) % q],
+                    (_, true) => [
+                        mul((a + b) % q, inv(2, q), q),
+                        mul((a + q - b) % q, twiddle, q),
+                    ],
+                };
+                (vec![q, u64::from(passes), a, b, w], expected.to_vec())
+            })
+            .collect();
+        stream(
+            &mut start(&design),
+            &["q_i", "bypass_i", "a_i", "b_i", "w_i"],
+            &["a_o", "b_o"],
+            latency,
+            &rows,
+        );
+    }
+}
+
+#[test]
+fn products_with_a_narrow_row() {
+    if tests_are_skipped() {
+        return;
+    }
+    for (a_bits, b_bits, narrow, addend) in [(27u32, 29u32, 3u32, 0x5a5_a5a5u64), (50, 14, 2, 0)] {
+        let mut design = Design::of("mul_tiles")
+            .unwrap()
+            .with("WIDTH_A", a_bits)
+            .with("WIDTH_B", b_bits)
+            .with("SHORT", 1u32)
+            .with("NARROW", narrow);
+        let addend_bits = Value::Bits {
+            width: a_bits,
+            hex: format!("{addend:x}"),
+        };
+        design.parameters.push(("ADDEND".to_owned(), addend_bits));
+        let mut random = Random::new(a_bits.into());
+        let rows: Vec<_> = (0..10_000)
+            .map(|_| {
+                let [a, b] = [a_bits, b_bits].map(|bits| word_up_to(&mut random, (1 << bits) - 1));
+                (vec![a, b], vec![a * b + addend])
+            })
+            .collect();
+        stream(&mut start(&design), &["a_i", "b_i"], &["p_o"], 3, &rows);
+    }
+}
+
+#[test]
+fn halves() {
+    if tests_are_skipped() {
+        return;
+    }
+    let mut simulation = start(&Design::of("mod_half").unwrap());
+    let [q_i, x_i, h_o] = ["q_i", "x_i", "h_o"].map(|name| simulation.port(name).unwrap());
+    let mut random = Random::new(3);
+    for _ in 0..5_000 {
+        let (q, x) = (
+            word_up_to(&mut random, u64::MAX) | 1,
+            word_up_to(&mut random, u64::MAX),
+        );
+        simulation.set(q_i, q);
+        simulation.set(x_i, x);
+        simulation.settle().unwrap();
+        let twice = u128::from(simulation.get(h_o)) * 2;
+        let odd = u128::from(q) * u128::from(x & 1);
+        assert_eq!(twice, u128::from(x) + odd, "{x:x} modulo {q:x}");
+    }
+}
+
+#[test]
+fn delays_count_steps() {
+    if tests_are_skipped() {
+        return;
+    }
+    // Registers, and rings of a memory.
+    for (steps, ram_steps) in [(5, 6u32), (3, 3), (37, 3)] {
+        let design = Design::of("stepped_delay")
+            .unwrap()
+            .with("WIDTH", 16u32)
+            .with("STEPS", steps as u32)
+            .with("RAM_STEPS", ram_steps);
+        let mut simulation = start(&design);
+        let [reset_n, step, data, out] =
+            ["rst_ni", "step_i", "d_i", "q_o"].map(|name| simulation.port(name).unwrap());
+        let mut random = Random::new(steps as u64);
+        let mut compared = 0;
+        for chance in [1.0, 0.5, 0.9, 0.1] {
+            // A reset while words are under way; steps go on.
+            for _ in 0..random.below(4) + 1 {
+                simulation.set(reset_n, 0);
+                simulation.set(step, random.below(2));
+                simulation.set(data, random.below(1 << 16));
+                simulation.tick().unwrap();
+            }
+            simulation.set(reset_n, 1);
+            let mut words = Vec::new();
+            for _ in 0..800 {
+                let (steps_now, word) = (random.chance(chance), random.below(1 << 16));
+                simulation.set(step, u64::from(steps_now));
+                simulation.set(data, word);
+                simulation.tick().unwrap();
+                if steps_now {
+                    words.push(word);
+                }
+                if let Some(late) = words.len().checked_sub(steps) {
+                    assert_eq!(simulation.get(out), words[late], "{simulation:?}");
+                    compared += 1;
+                }
+            }
+        }
+        assert!(compared > 2_000);
     }
 }
 
@@ -444,6 +696,31 @@ fn wrong_parameters_are_refused() {
             1u32,
             "mul_tiles: TILE_A and TILE_B must be at least 2",
         ),
+        (
+            "mul_tiles",
+            "NARROW",
+            3,
+            "mul_tiles: NARROW needs SHORT and an unsigned b",
+        ),
+        (
+            "butterfly_solinas",
+            "J",
+            27,
+            "butterfly_solinas: 4 <= I <= 64 and 0 < J < I - 1 are needed",
+        ),
+        (
+            "montgomery_mul",
+            "WORD",
+            64,
+            "montgomery_mul: 2 <= WIDTH <= 64 and 1 <= WORD < WIDTH are needed",
+        ),
+        (
+            "stepped_delay",
+            "RAM_STEPS",
+            2,
+            "stepped_delay: WIDTH and STEPS must be at least 1, RAM_STEPS at least 3",
+        ),
+        ("mod_half", "WIDTH", 66, "mod_half: WIDTH must be 1 to 65"),
         (
             "solinas_mul",
             "J",
