@@ -456,25 +456,71 @@ fn draw(random: &mut Random) -> Vec<(&'static str, u64)> {
     given
 }
 
+/// The ends of the ranges, which come before what is drawn.
+const CORNERS: [&[(&str, u64)]; 6] = [
+    &[
+        ("LOG_N", 15),
+        ("LOG_LANES", 1),
+        ("Q", goldilocks::P),
+        ("IN_ORDER", 0),
+    ],
+    &[
+        ("LOG_N", 15),
+        ("LOG_LANES", 7),
+        ("IN_ORDER", 2),
+        ("Q", 268_369_921),
+        ("CYCLIC", 1),
+    ],
+    &[
+        ("LOG_N", 14),
+        ("LOG_LANES", 4),
+        ("IN_ORDER", 1),
+        ("OUT_ORDER", 0),
+        ("INVERSE", 1),
+        ("Q", 1_125_899_904_679_937),
+    ],
+    &[
+        ("LOG_N", 12),
+        ("LOG_LANES", 3),
+        ("IN_ORDER", 0),
+        ("OUT_ORDER", 0),
+    ],
+    &[
+        ("LOG_N", 7),
+        ("LOG_LANES", 7),
+        ("IN_ORDER", 0),
+        ("OUT_ORDER", 0),
+    ],
+    &[
+        ("LOG_N", 2),
+        ("LOG_LANES", 1),
+        ("IN_ORDER", 0),
+        ("OUT_ORDER", 1),
+        ("Q", 17),
+    ],
+];
+
 /// Settings at random, each with transforms back to back and under random back-pressure.
 pub fn random(count: usize, seed: u64, log: Option<&Path>) -> Result<(), Error> {
     let core = find("ntt_streaming")?;
     let mut random = Random::new(seed);
-    let bar = ProgressBar::new(count as u64);
+    let settings = CORNERS.iter().map(|corner| corner.to_vec());
+    let drawn = (0..count).map(|_| draw(&mut random));
+    let settings: Vec<_> = settings.chain(drawn).collect();
+    let bar = ProgressBar::new(settings.len() as u64);
     let mut text = format!(
         "toroid-hw-bench streaming-random --count {count} --seed {seed}\n{}, {}\n",
         date(),
         machine()
     );
     let start = Instant::now();
-    for number in 0..count {
-        let given = draw(&mut random);
+    for (number, given) in settings.iter().enumerate() {
         let list: Vec<String> = given
             .iter()
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
         let list = list.join(" ");
-        let values = values(core, &given).map_err(|error| format!("{list}: {error}"))?;
+        let values = values(core, given).map_err(|error| format!("{list}: {error}"))?;
         let outcome = core::test(
             core,
             &values,
@@ -502,7 +548,8 @@ pub fn random(count: usize, seed: u64, log: Option<&Path>) -> Result<(), Error> 
     }
     bar.finish_and_clear();
     let summary = format!(
-        "{count} settings, 0 wrong, in {:.0} s\n",
+        "{} ends of ranges and {count} settings drawn at random, 0 wrong, in {:.0} s\n",
+        CORNERS.len(),
         start.elapsed().as_secs_f64()
     );
     print!("{summary}");
