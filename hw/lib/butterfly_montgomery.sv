@@ -1,5 +1,5 @@
-// butterfly_montgomery: the butterfly of one direction on canonical words, one a cycle, for any q = 1 modulo 2^WORD, which may change
-// from cycle to cycle.
+// butterfly_montgomery: the butterfly of one direction on canonical words, one a cycle, for any q = 1 modulo 2^WORD,
+// which may change from cycle to cycle.
 //
 // INVERSE = 0 (Cooley-Tukey):     a' = a + b * w        b' = a - b * w
 // INVERSE = 1 (Gentleman-Sande):  a' = (a + b) / 2      b' = (a - b) * w    (w has the half of b' in it)
@@ -9,7 +9,8 @@
 // q_i             the modulus, which comes with its operands
 // WIDTH, WORD     see montgomery_mul
 // INVERSE         direction
-// BYPASS          bypass_i = 1 hands a and b through beside butterflies of other cycles; for INVERSE = 1, w must be 1 then.
+// BYPASS          bypass_i = 1 hands a and b through beside butterflies of other cycles; for INVERSE = 1, w must be 1
+//                 then.
 //                 BYPASS = 0: there is no such thing.
 // TILE_A, TILE_B, SHORT  see mul_tiles
 // Latency: toroid_pkg::butterfly_montgomery_latency

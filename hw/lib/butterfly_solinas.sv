@@ -1,12 +1,12 @@
-// butterfly_solinas: the butterfly of one direction modulo q = 2^I - 2^J + 1, one a cycle, on words that are not reduced between
-// butterflies.
+// butterfly_solinas: the butterfly of one direction modulo q = 2^I - 2^J + 1, one a cycle, on words that are not
+// reduced between butterflies.
 //
 // INVERSE = 0 (Cooley-Tukey):     a' = a + b * w        b' = a - b * w
 // INVERSE = 1 (Gentleman-Sande):  a' = (a + b) / 2      b' = (a - b) * w    (w has the half of b' in it)
 //
-// Words are in [0, 2^(I + 1)): each output is brought there by one addition (solinas_carry), and at the end of a transform
-// mod_canonical makes them canonical. A product needs one addition and one subtraction (solinas_shift), which divide it by
-// 2^J. For that it must be below 2^(2 I), so a twiddle is given by magnitude and sign:
+// Words are in [0, 2^(I + 1)): each output is brought there by one addition (solinas_carry), and at the end of a
+// transform mod_canonical makes them canonical. A product needs one addition and one subtraction (solinas_shift), which
+// divide it by 2^J. For that it must be below 2^(2 I), so a twiddle is given by magnitude and sign:
 // w_i = {negative, |w * 2^J|}, where w * 2^J modulo q is taken in (-q / 2, q / 2).
 //
 // The outputs come from an adder behind the last register. A selection of two words and the input registers of the next
@@ -14,8 +14,8 @@
 //
 // I, J            exponents, 0 < J < I - 1 < 64, 4 <= I
 // INVERSE         direction
-// BYPASS          bypass_i = 1 hands a and b through, congruent modulo q, beside butterflies of other cycles; for INVERSE = 1, w
-//                 must be -1 then. BYPASS = 0: there is no such thing.
+// BYPASS          bypass_i = 1 hands a and b through, congruent modulo q, beside butterflies of other cycles; for
+//                 INVERSE = 1, w must be -1 then. BYPASS = 0: there is no such thing.
 // TILE_A, TILE_B, SHORT, NARROW  see mul_tiles
 // Latency: toroid_pkg::butterfly_solinas_latency
 module butterfly_solinas #(

@@ -1,4 +1,5 @@
-// montgomery_mul: p = a * b / R modulo q, one product a cycle, for any odd q = 1 modulo 2^WORD, as every prime of an NTT.
+// montgomery_mul: p = a * b / R modulo q, one product a cycle, for any odd q = 1 modulo 2^WORD, as every prime of an
+// NTT.
 //
 // R = 2^(WORD * ceil(WIDTH / WORD)). With b = w * R modulo q, the product is a * w: twiddles are stored that way.
 // Montgomery's reduction word by word; each step multiplies one word by the upper part of q (see montgomery_step).

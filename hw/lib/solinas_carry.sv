@@ -1,7 +1,7 @@
 // solinas_carry: r = v modulo q = 2^I - 2^J + 1, in [0, 2^(I + 1)), by one addition; combinational.
 //
-// v = k * 2^I + l becomes r = l + k * (2^J - 1), plus q where k is negative. The second operand is a function of the three
-// bits of k, so each bit of the sum takes one LUT.
+// v = k * 2^I + l becomes r = l + k * (2^J - 1), plus q where k is negative. The second operand is a function of the
+// three bits of k, so each bit of the sum takes one LUT.
 //
 // I, J  exponents, 0 < J < I - 1 < 64
 // v     in two's complement, in [-2^(I + 1), 2^(I + 2)), so that k is -2 to 3

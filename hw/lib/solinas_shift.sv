@@ -1,4 +1,5 @@
-// solinas_shift: t = x / 2^J modulo q = 2^I - 2^J + 1, for any x below 2^(2 I), by one addition and one subtraction; combinational.
+// solinas_shift: t = x / 2^J modulo q = 2^I - 2^J + 1, for any x below 2^(2 I), by one addition and one subtraction;
+// combinational.
 //
 // 1 / 2^J = 1 - 2^(I - J) and 2^I = 2^J - 1 modulo q, so that of x = h * 2^(I + J) + m * 2^J + l
 //   x / 2^J = m + h * 2^I + l / 2^J = m + (h * 2^J + l) - (l * 2^(I - J) + h),

@@ -2,8 +2,8 @@
 //
 // LOG_BEATS  log2 of the beats of the longest polynomial, >= 0
 // SHIFTS     a polynomial has 2^(LOG_BEATS - shift) beats, shift_i being below SHIFTS and the same for all of its beats
-// beat_o is the number of the beat that is here or comes next, next_o that of the next cycle: what is looked up by it is there
-// with the beat, the first after a reset too.
+// beat_o is the number of the beat that is here or comes next, next_o that of the next cycle: what is looked up by it
+// is there with the beat, the first after a reset too.
 // Latency: 0
 module ntt_beats #(
     parameter int LOG_BEATS = 1,

@@ -2,9 +2,9 @@
 // LOG_STEPS replaced by the top bit of lane, lane with its top bit replaced by that bit of beat).
 //
 // The delay commutator: the upper half of the lanes is delayed by 2^LOG_STEPS steps, the halves are handed through or
-// crossed by that bit of the beat, and what is then the lower half is delayed by as much. Every beat is a step, and so is every cycle
-// between two polynomials, so that the end of the last one leaves without another behind it. Beats of a polynomial may have
-// any distance. A polynomial of 2^LOG_STEPS beats or fewer passes as it is.
+// crossed by that bit of the beat, and what is then the lower half is delayed by as much. Every beat is a step, and so
+// is every cycle between two polynomials, so that the end of the last one leaves without another behind it. Beats of a
+// polynomial may have any distance. A polynomial of 2^LOG_STEPS beats or fewer passes as it is.
 //
 // WIDTH      bits of half the lanes
 // LOG_STEPS  the bit of the beat, >= 0

@@ -1,7 +1,8 @@
 // ntt_end: brings the words of a polynomial from one order to another.
 //
-// KIND         0: it leaves them as they are. 1: one commutator for each bit of the beat, from bit 0 up (ASCENDING = 1, from the
-//              order of the index to halves side by side) or down to bit 0 (ASCENDING = 0, back). 2: a permutation network
+// KIND         0: it leaves them as they are. 1: one commutator for each bit of the beat, from bit 0 up (ASCENDING = 1,
+//              from the order of the index to halves side by side) or down to bit 0 (ASCENDING = 0, back). 2: a
+//              permutation network
 // LOG_LANES    log2 of the lanes
 // LOG_BEATS    log2 of the beats of a polynomial
 // WIDTH        bits of a word
@@ -40,6 +41,10 @@ address_bits(LOG_BEATS, LOG_DEPTH, DELAY) << LOG_NETWORK
     output logic                        valid_o,
     output logic [Lanes-1:0][WIDTH-1:0] lanes_o
 );
+  if (KIND < 0 || KIND > 2 || LOG_NETWORK > LOG_LANES) begin : g_check
+    $fatal(1, "ntt_end: KIND is 0 to 2, and LOG_NETWORK at most LOG_LANES");
+  end
+
   if (KIND == 0) begin : g_wires
     assign valid_o = valid_i;
     assign lanes_o = lanes_i;

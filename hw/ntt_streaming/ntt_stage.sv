@@ -1,14 +1,15 @@
 // ntt_stage: one stage of a streaming transform: LANES / 2 butterflies with their twiddles.
 //
-// SOLINAS         1: q = 2^i - 2^j + 1, butterfly_solinas, words in [0, 2^(i + 1)); 0: butterfly_montgomery, canonical words
+// SOLINAS         1: q = 2^i - 2^j + 1, butterfly_solinas, words in [0, 2^(i + 1)); 0: butterfly_montgomery, canonical
+//                 words
 // MODULI          how many moduli there are; a polynomial has one of them. 1 with SOLINAS
 // Q               the moduli, 64 bits each, number 0 lowest
 // WIDTH           bits of the largest modulus
 // LOG_N, LOG_LANES, ASCENDING, INVERSE, STAGE  see ntt_streaming_pkg
-// SHIFTS          a polynomial has 2^(LOG_N - shift) words, shift below SHIFTS; shorter ones pass the stages that they do
-//                 not need as they are
-// FILE            twiddles, a line a row of ntt_streaming_pkg, its word 0 lowest: for each modulus and shift, one after the
-//                 other, as many rows as the longest polynomial has
+// SHIFTS          a polynomial has 2^(LOG_N - shift) words, shift below SHIFTS; shorter ones pass the stages that they
+//                 do not need as they are
+// FILE            twiddles, a line a row of ntt_streaming_pkg, its word 0 lowest: for each modulus and shift, one after
+//                 the other, as many rows as the longest polynomial has
 // TILE_A, TILE_B, SHORT, NARROW  see mul_tiles
 // tag_i           {modulus, shift} of the beat's polynomial
 // Latency: ntt_streaming_pkg::stage_latency; a beat a cycle, with any bubbles
@@ -106,7 +107,8 @@ module ntt_stage #(
   );
 
   logic bypass;
-  assign bypass = Bypass && (ASCENDING ? STAGE >= LOG_N - int'(tag[ShiftWidth-1:0]) : STAGE < int'(tag[ShiftWidth-1:0]));
+  assign bypass = Bypass &&
+      (ASCENDING ? STAGE >= LOG_N - int'(tag[ShiftWidth-1:0]) : STAGE < int'(tag[ShiftWidth-1:0]));
   for (genvar n = 0; n < Lanes / 2; n++) begin : g_butterfly
     localparam int A = n >> Pair << (Pair + 1) | n & ((1 << Pair) - 1);
     localparam int B = A | 1 << Pair;

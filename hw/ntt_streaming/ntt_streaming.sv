@@ -1,18 +1,21 @@
-// ntt_streaming: NTT or INTT of N words, LANES of them a cycle, fully unrolled: LOG_N stages of LANES / 2 butterflies each.
+// ntt_streaming: NTT or INTT of N words, LANES of them a cycle, fully unrolled: LOG_N stages of LANES / 2 butterflies
+// each.
 //
-// Transforms follow each other every N / LANES cycles without a bubble. Stages are joined by wires, and by commutators where the words
-// of a butterfly come in different beats (ntt_streaming_pkg); a network or a chain of commutators at either end brings other
-// orders to those that the stages work in.
+// Transforms follow each other every N / LANES cycles without a bubble. Stages are joined by wires, and by commutators
+// where the words of a butterfly come in different beats (ntt_streaming_pkg); a network or a chain of commutators at
+// either end brings other orders to those that the stages work in.
 //
-// LOG_N           log2 of the words of the longest polynomial
-// LOG_LANES       log2 of the words of a beat, 1 to LOG_N
+// LOG_N           log2 of the words of the longest polynomial, 2 to 20
+// LOG_LANES       log2 of the words of a beat, 1 to 10, at most LOG_N
 // SHIFTS          a polynomial has 2^(LOG_N - shift) words, shift below SHIFTS: its in_tuser says which
 // MODULI, Q       the moduli, 64 bits each, number 0 lowest; in_tuser says which
 // SOLINAS         1: Q = 2^i - 2^j + 1, j < i - 1, and MODULI = 1; 0: any odd Q (see ntt_stage)
 // INVERSE         direction
 // ASCENDING       the order of the stages (see ntt_streaming_pkg)
-// FRONT, BACK     what stands before and behind them: 0 nothing; 1 a commutator for each bit of the beat, between the order of
-//                 the index and halves side by side; 2 a permutation network
+// FEEDBACK        1: stages that pair words of different beats are ntt_feedback, of LANES butterflies, and both ends
+//                 are in the order of the index; one degree, one modulus
+// FRONT, BACK     what stands before and behind them: 0 nothing; 1 a commutator for each bit of the beat, between the
+//                 order of the index and halves side by side; 2 a permutation network
 // FRONT_LOG_LANES, and so on, and those of BACK: the parameters of permutation_network. A lane of the network is
 //                 2^(LOG_LANES - FRONT_LOG_LANES) lanes of the transform.
 // TWIDDLES        {TWIDDLES, "_", stage, ".hex"} are the files of the stages' twiddles, stage in two decimal digits
@@ -31,6 +34,7 @@ module ntt_streaming
     parameter bit SOLINAS = 1,
     parameter bit INVERSE = 0,
     parameter bit ASCENDING = 0,
+    parameter bit FEEDBACK = 0,
     parameter int FRONT = 0,
     parameter int FRONT_LOG_LANES = 1,
     parameter int FRONT_DELAY = 0,
@@ -82,8 +86,16 @@ address_bits(LOG_N - LOG_LANES, BACK_LOG_DEPTH, BACK_DELAY) << BACK_LOG_LANES
 );
   import ntt_streaming_pkg::*;
 
-  if (FRONT < 0 || FRONT > 2 || BACK < 0 || BACK > 2 || FRONT_LOG_LANES > LOG_LANES || BACK_LOG_LANES > LOG_LANES) begin : g_check_ends
-    $fatal(1, "ntt_streaming: FRONT and BACK are 0 to 2, and their networks have 2^LOG_LANES lanes or fewer");
+  if (FRONT < 0 || FRONT > 2 || BACK < 0 || BACK > 2) begin : g_check_ends
+    $fatal(1, "ntt_streaming: FRONT and BACK are 0 to 2");
+  end
+  if (FRONT_LOG_LANES > LOG_LANES || BACK_LOG_LANES > LOG_LANES) begin : g_check_networks
+    $fatal(1, "ntt_streaming: the networks of FRONT and BACK have 2^LOG_LANES lanes or fewer");
+  end
+  for (genvar n = 0; n < MODULI; n++) begin : g_check_modulus
+    if (!Q[64*n] || Q[64*n+:64] < 64'd5) begin : g_check
+      $fatal(1, "ntt_streaming: moduli must be odd and at least 5");
+    end
   end
   if (LOG_N < 2 || LOG_N > 20 || LOG_LANES < 1 || LOG_LANES > LOG_N || LOG_LANES > 10) begin : g_check_size
     $fatal(1, "ntt_streaming: 2 <= LOG_N <= 20, 1 <= LOG_LANES <= 10 and LOG_LANES <= LOG_N are needed");
@@ -91,8 +103,8 @@ address_bits(LOG_N - LOG_LANES, BACK_LOG_DEPTH, BACK_DELAY) << BACK_LOG_LANES
   if (SHIFTS < 1 || SHIFTS > LOG_N - LOG_LANES + 1 || MODULI < 1 || MODULI > 16) begin : g_check_sets
     $fatal(1, "ntt_streaming: 1 <= MODULI <= 16 and 1 <= SHIFTS <= LOG_N - LOG_LANES + 1 are needed");
   end
-  if (SHIFTS * MODULI > 1 && (FRONT != 0 || BACK != 0)) begin : g_check_orders
-    $fatal(1, "ntt_streaming: FRONT and BACK are for one degree and one modulus");
+  if (SHIFTS * MODULI > 1 && (FRONT != 0 || BACK != 0 || FEEDBACK)) begin : g_check_orders
+    $fatal(1, "ntt_streaming: FEEDBACK, FRONT and BACK are for one degree and one modulus");
   end
   if (SOLINAS && (MODULI != 1 || toroid_pkg::solinas_j(
           Q[63:0]
@@ -113,8 +125,10 @@ address_bits(LOG_N - LOG_LANES, BACK_LOG_DEPTH, BACK_DELAY) << BACK_LOG_LANES
   // The tag of a polynomial stays; one that does not exist is 0.
   logic take, first;
   logic [Tag-1:0] user, tag, tag_q;
-  assign user[ShiftWidth-1:0] = int'(in_tuser_i[ShiftWidth-1:0]) < SHIFTS ? in_tuser_i[ShiftWidth-1:0] : '0;
-  assign user[Tag-1:ShiftWidth] = int'(in_tuser_i[Tag-1:ShiftWidth]) < MODULI ? in_tuser_i[Tag-1:ShiftWidth] : '0;
+  assign user[ShiftWidth-1:0] = SHIFTS > 1 && int'(in_tuser_i[ShiftWidth-1:0]) < SHIFTS ?
+      in_tuser_i[ShiftWidth-1:0] : '0;
+  assign user[Tag-1:ShiftWidth] = MODULI > 1 && int'(in_tuser_i[Tag-1:ShiftWidth]) < MODULI ?
+      in_tuser_i[Tag-1:ShiftWidth] : '0;
   assign tag = first ? user : tag_q;
   always_ff @(posedge clk_i) tag_q <= tag;
   logic [BeatWidth-1:0] in_beat, unused_next;
@@ -171,59 +185,87 @@ address_bits(LOG_N - LOG_LANES, BACK_LOG_DEPTH, BACK_DELAY) << BACK_LOG_LANES
   always_comb for (int n = 0; n < Lanes; n++) lanes[0][n] = Word'(front_words[n]);
 
   for (genvar n = 0; n < LOG_N; n++) begin : g_stage
-    localparam int Exchange = commutator_bit(LOG_N, LOG_LANES, ASCENDING, n);
-    logic valid_behind;
-    logic [Tag-1:0] tag_behind;
-    logic [Lanes-1:0][Word-1:0] lanes_behind;
-    ntt_stage #(
-        .SOLINAS  (SOLINAS),
-        .MODULI   (MODULI),
-        .Q        (Q),
-        .WIDTH    (Width),
-        .LOG_N    (LOG_N),
-        .LOG_LANES(LOG_LANES),
-        .ASCENDING(ASCENDING),
-        .INVERSE  (INVERSE),
-        .STAGE    (n),
-        .SHIFTS   (SHIFTS),
-        .FILE     (TWIDDLES == "" ? "" : {TWIDDLES, "_", string'(8'(48 + n / 10)), string'(8'(48 + n % 10)), ".hex"}),
-        .TILE_A   (TILE_A),
-        .TILE_B   (TILE_B),
-        .SHORT    (SHORT),
-        .NARROW   (NARROW)
-    ) i_stage (
-        .clk_i,
-        .rst_ni,
-        .valid_i(valid[n]),
-        .tag_i  (tags[n]),
-        .lanes_i(lanes[n]),
-        .valid_o(valid_behind),
-        .tag_o  (tag_behind),
-        .lanes_o(lanes_behind)
-    );
-    if (Exchange >= 0) begin : g_commutator
-      ntt_commutator #(
-          .WIDTH    (Half),
-          .LOG_STEPS(Exchange),
-          .LOG_BEATS(LogBeats),
-          .SHIFTS   (SHIFTS),
-          .TAG      (Tag)
-      ) i_commutator (
+    localparam string File = TWIDDLES == "" ? "" :
+        {TWIDDLES, "_", string'(8'(48 + n / 10)), string'(8'(48 + n % 10)), ".hex"};
+    if (FEEDBACK && feedback_bit(LOG_N, LOG_LANES, ASCENDING, n) >= 0) begin : g_feedback
+      ntt_feedback #(
+          .SOLINAS  (SOLINAS),
+          .Q        (Q[63:0]),
+          .WIDTH    (Width),
+          .LOG_N    (LOG_N),
+          .LOG_LANES(LOG_LANES),
+          .ASCENDING(ASCENDING),
+          .INVERSE  (INVERSE),
+          .LOG_STEPS(feedback_bit(LOG_N, LOG_LANES, ASCENDING, n)),
+          .FILE     (File),
+          .TILE_A   (TILE_A),
+          .TILE_B   (TILE_B),
+          .SHORT    (SHORT),
+          .NARROW   (NARROW)
+      ) i_feedback (
           .clk_i,
           .rst_ni,
-          .valid_i(valid_behind),
-          .tag_i  (tag_behind),
-          .lower_i(lanes_behind[Lanes/2-1:0]),
-          .upper_i(lanes_behind[Lanes-1:Lanes/2]),
+          .valid_i(valid[n]),
+          .lanes_i(lanes[n]),
           .valid_o(valid[n+1]),
-          .tag_o  (tags[n+1]),
-          .lower_o(lanes[n+1][Lanes/2-1:0]),
-          .upper_o(lanes[n+1][Lanes-1:Lanes/2])
+          .lanes_o(lanes[n+1])
       );
-    end else begin : g_wires
-      assign valid[n+1] = valid_behind;
-      assign tags[n+1]  = tag_behind;
-      assign lanes[n+1] = lanes_behind;
+      assign tags[n+1] = tags[n];
+    end else begin : g_pairs
+      localparam int Exchange = FEEDBACK ? -1 : commutator_bit(LOG_N, LOG_LANES, ASCENDING, n);
+      logic valid_behind;
+      logic [Tag-1:0] tag_behind;
+      logic [Lanes-1:0][Word-1:0] lanes_behind;
+      ntt_stage #(
+          .SOLINAS  (SOLINAS),
+          .MODULI   (MODULI),
+          .Q        (Q),
+          .WIDTH    (Width),
+          .LOG_N    (LOG_N),
+          .LOG_LANES(LOG_LANES),
+          .ASCENDING(ASCENDING),
+          .INVERSE  (INVERSE),
+          .STAGE    (n),
+          .SHIFTS   (SHIFTS),
+          .FILE     (File),
+          .TILE_A   (TILE_A),
+          .TILE_B   (TILE_B),
+          .SHORT    (SHORT),
+          .NARROW   (NARROW)
+      ) i_stage (
+          .clk_i,
+          .rst_ni,
+          .valid_i(valid[n]),
+          .tag_i  (tags[n]),
+          .lanes_i(lanes[n]),
+          .valid_o(valid_behind),
+          .tag_o  (tag_behind),
+          .lanes_o(lanes_behind)
+      );
+      if (Exchange >= 0) begin : g_commutator
+        ntt_commutator #(
+            .WIDTH    (Half),
+            .LOG_STEPS(Exchange),
+            .LOG_BEATS(LogBeats),
+            .SHIFTS   (SHIFTS),
+            .TAG      (Tag)
+        ) i_commutator (
+            .clk_i,
+            .rst_ni,
+            .valid_i(valid_behind),
+            .tag_i  (tag_behind),
+            .lower_i(lanes_behind[Lanes/2-1:0]),
+            .upper_i(lanes_behind[Lanes-1:Lanes/2]),
+            .valid_o(valid[n+1]),
+            .tag_o  (tags[n+1]),
+            .lower_o(lanes[n+1][Lanes/2-1:0]),
+            .upper_o(lanes[n+1][Lanes-1:Lanes/2])
+        );
+      end else begin : g_wires
+        assign valid[n+1] = valid_behind;
+        assign tags[n+1]  = tag_behind;
+        assign lanes[n+1] = lanes_behind;
+      end
     end
   end
 

@@ -1,16 +1,19 @@
-// Where the words of a streaming transform of N = 2^LOG_N words on 2^LOG_LANES lanes are, and what each of its LOG_N stages needs,
-// as constant functions.
+// Where the words of a streaming transform of N = 2^LOG_N words on 2^LOG_LANES lanes are, and what each of its LOG_N
+// stages needs, as constant functions.
 //
-// A word's index has LOG_BEATS = LOG_N - LOG_LANES bits of its beat and LOG_LANES bits of its lane. A stage pairs the two words
-// whose indices differ in one bit, which must be a bit of the lane then: butterfly j has the lanes whose number without
-// that bit is j.
+// A word's index has LOG_BEATS = LOG_N - LOG_LANES bits of its beat and LOG_LANES bits of its lane. A stage pairs the
+// two words whose indices differ in one bit, which must be a bit of the lane then: butterfly j has the lanes whose
+// number without that bit is j.
 //
-// Descending (ASCENDING = 0), bits are paired from the top down. The first LOG_BEATS + 1 stages pair the top bit of the lane,
-// and commutators between them exchange it with a bit of the beat, LOG_BEATS - 1 down to 0; the stages behind pair the
-// lower bits of the lane. The input has the top bit of the index in the top bit of the lane, and the others in order in
-// the beat and the rest of the lane (its two halves side by side); the output is in the order of the index.
+// Descending (ASCENDING = 0), bits are paired from the top down. The first LOG_BEATS + 1 stages pair the top bit of the
+// lane, and commutators between them exchange it with a bit of the beat, LOG_BEATS - 1 down to 0; the stages behind
+// pair the lower bits of the lane. The input has the top bit of the index in the top bit of the lane, and the others in
+// order in the beat and the rest of the lane (its two halves side by side); the output is in the order of the index.
 // Ascending is the reverse: from the order of the index, by the lower bits of the lane, then by the top bit of the lane
 // with commutators 0 up to LOG_BEATS - 1, to halves side by side.
+//
+// With feedback (ntt_feedback) all words stay in the order of the index: a stage pairs a bit of the beat, with twice as
+// many butterflies, or a bit of the lane.
 //
 // The twiddle of a butterfly depends on the bits of the index that were paired before (NTT), or on those that will be
 // paired behind (INTT).
@@ -29,6 +32,13 @@ package ntt_streaming_pkg;
     int bit_of_beat;
     bit_of_beat = ascending ? stage - (log_lanes - 1) : log_n - log_lanes - 1 - stage;
     return bit_of_beat >= 0 && bit_of_beat < log_n - log_lanes ? bit_of_beat : -1;
+  endfunction
+
+  // With feedback (ntt_feedback), the bit of the beat that a stage pairs, its words in their places; -1: it pairs
+  // lanes.
+  function automatic int feedback_bit(int log_n, int log_lanes, bit ascending, int stage);
+    if (ascending) return stage < log_lanes ? -1 : stage - log_lanes;
+    return stage < log_n - log_lanes ? log_n - log_lanes - 1 - stage : -1;
   endfunction
 
   // Twiddles of a stage: 2^twiddle_bits rows, of which a beat takes row (beat >> twiddle_shift); in it,
@@ -67,7 +77,7 @@ package ntt_streaming_pkg;
     return bits;
   endfunction
 
-  // The word of Montgomery's reduction that all moduli allow.
+  // The word of Montgomery's reduction that all moduli allow, 1 for illegal ones.
   function automatic int word_bits(int moduli, logic [1023:0] q, int tile_b);
     int bits = tile_b;
     for (int n = 0; n < moduli; n++) begin
@@ -75,7 +85,7 @@ package ntt_streaming_pkg;
         bits = toroid_pkg::montgomery_word(q[64*n+:64], tile_b);
       end
     end
-    return bits;
+    return bits > 1 ? bits : 1;
   endfunction
 
   function automatic int butterfly_latency(bit solinas, int moduli, logic [1023:0] q, int tile_a, int tile_b,
@@ -92,7 +102,8 @@ package ntt_streaming_pkg;
     return butterfly_latency(solinas, moduli, q, tile_a, tile_b, short_pipeline) + int'(moduli * shifts > 1);
   endfunction
 
-  // From a beat at the input of the first stage, each of which takes `cycles`, to the beat of the same number behind the last, where beats follow each other.
+  // From a beat at the input of the first stage, each of which takes `cycles`, to the beat of the same number behind
+  // the last, where beats follow each other.
   function automatic int pipeline_latency(int log_n, int log_lanes, int cycles);
     return log_n * cycles + (1 << (log_n - log_lanes)) - 1;
   endfunction

@@ -1,5 +1,5 @@
-// permutation_columns: columns of 2 x 2 switches, one for each bit of a lane's number: that of bit c exchanges lanes whose
-// numbers differ in this bit. A register after every third column that is more than wires, but for the last.
+// permutation_columns: columns of 2 x 2 switches, one for each bit of a lane's number: that of bit c exchanges lanes
+// whose numbers differ in this bit. A register after every third column that is more than wires, but for the last.
 //
 // LOG_LANES  0 to 7
 // WIDTH      bits of a lane, >= 1

@@ -1,9 +1,10 @@
-// permutation_network: a fixed permutation of the words of frames of 2^LOG_BEATS beats of 2^LOG_LANES words. Frames come
-// one behind the other or with gaps, and with gaps within them; one leaves in as many cycles as it enters in, or less.
+// permutation_network: a fixed permutation of the words of frames of 2^LOG_BEATS beats of 2^LOG_LANES words. Frames
+// come one behind the other or with gaps, and with gaps within them; one leaves in as many cycles as it enters in, or
+// less.
 //
-// Columns of switches bring each word of a beat to its bank, a memory; each beat of the output reads a word of every bank,
-// and columns of switches bring them to their lanes. Beat u leaves once beat u + DELAY or the last of its frame is there.
-// toroid_cosim::permutation computes the parameters from LOG_DEPTH on, whose defaults change nothing.
+// Columns of switches bring each word of a beat to its bank, a memory; each beat of the output reads a word of every
+// bank, and columns of switches bring them to their lanes. Beat u leaves once beat u + DELAY or the last of its frame
+// is there. toroid_cosim::permutation computes the parameters from LOG_DEPTH on, whose defaults change nothing.
 //
 // LOG_LANES    0 to 7
 // LOG_BEATS    0 to 20
@@ -12,7 +13,8 @@
 //              each word keeps its beat: then there is no memory
 // LOG_DEPTH    2^LOG_DEPTH words a bank, at least 2 + DELAY + most beats by which a word moves towards the end
 // FIRST_MAP    of the switches in front of the banks (permutation_pkg), with WRITE_FILE
-// ADDRESS_MAP  of the bits of addresses, those of bank 0 first, with READ_FILE: the beat of the input, modulo 2^LOG_DEPTH
+// ADDRESS_MAP  of the bits of addresses, those of bank 0 first, with READ_FILE: the beat of the input, modulo
+//              2^LOG_DEPTH
 // SECOND_MAP   of the switches behind the banks, with READ_FILE
 // WRITE_BITS   bits of the ROM in WRITE_FILE, with a word for each beat of the input; 0: there is none
 // READ_BITS    bits of the ROM in READ_FILE, with a word for each beat of the output; 0: there is none

@@ -57,7 +57,8 @@ package permutation_pkg;
     ) > 0 ? 1 : 0;
   endfunction
 
-  // permutation_network, from beat u of the input to beat u of the output where no cycle of the frame is without a beat.
+  // permutation_network, from beat u of the input to beat u of the output where no cycle of the frame is without a
+  // beat.
   function automatic int latency(switch_map_t first, switch_map_t second, int log_lanes, int delay);
     return columns_latency(first, log_lanes) + middle_latency(first, second, log_lanes, delay) +
         columns_latency(second, log_lanes);

@@ -86,6 +86,8 @@ pub struct Setting {
     pub input: Order,
     /// The order of the output.
     pub output: Order,
+    /// Whether stages that pair words of different beats have twice the butterflies, which leaves words in order.
+    pub has_feedback: bool,
     /// Bits of both operands of a DSP tile.
     pub tiles: (u32, u32),
     /// A rest of up to this many bits beside the tiles of a short product is multiplied in look-up tables.
@@ -187,9 +189,13 @@ impl Plan {
             }
         }
         let with = |is_ascending: bool| -> Result<Plan, SettingError> {
+            let split = match setting.has_feedback {
+                true => Order::Natural,
+                false => Order::Halves,
+            };
             let (first, last) = match is_ascending {
-                true => (Order::Reversed, Order::Halves),
-                false => (Order::Halves, Order::Reversed),
+                true => (Order::Reversed, split),
+                false => (split, Order::Reversed),
             };
             Ok(Plan {
                 front: setting.end(setting.input, first)?,
@@ -204,7 +210,7 @@ impl Plan {
             false => descending,
         };
         let is_plain = matches!((&plan.front, &plan.back), (End::Wires, End::Wires));
-        match plan.sections() > 1 && !is_plain {
+        match plan.sections() > 1 && (!is_plain || plan.setting.has_feedback) {
             true => Err(SettingError::Orders),
             false => Ok(plan),
         }
@@ -308,7 +314,11 @@ impl Plan {
 
     /// Butterflies, each with a multiplier.
     pub fn butterflies(&self) -> u64 {
-        u64::from(self.setting.log_n) << (self.setting.log_lanes - 1)
+        let Setting {
+            log_n, log_lanes, ..
+        } = self.setting;
+        let doubled = (0..log_n).filter(|stage| self.feedback_bit(*stage).is_some());
+        (u64::from(log_n) + doubled.count() as u64) << (log_lanes - 1)
     }
 
     /// What stands one behind the other, with the cycles that each adds and, of permutations that need words of several
@@ -342,6 +352,17 @@ impl Plan {
         let mut parts: Vec<Part> = end(&self.front, "order of the input").into_iter().collect();
         let beat_bits = log_n - log_lanes;
         for stage in 0..log_n {
+            if let Some(bit) = self.feedback_bit(stage) {
+                parts.push(Part {
+                    what: format!(
+                        "stage {stage}: butterflies of beats {} apart, with feedback",
+                        1 << bit
+                    ),
+                    latency: self.stage_latency() + (1 << bit),
+                    other: None,
+                });
+                continue;
+            }
             let pair = self.pair_bit(stage);
             parts.push(Part {
                 what: format!("stage {stage}: butterflies of lanes {} apart", 1 << pair),
@@ -385,11 +406,26 @@ impl Plan {
         }
     }
 
-    /// `ntt_streaming_pkg::commutator_bit`
+    /// `ntt_streaming_pkg::feedback_bit`, where there is feedback.
+    fn feedback_bit(&self, stage: u32) -> Option<u32> {
+        let Setting {
+            log_n, log_lanes, ..
+        } = self.setting;
+        let bit = match self.is_ascending {
+            true => stage.checked_sub(log_lanes),
+            false => (log_n - log_lanes).checked_sub(stage + 1),
+        };
+        bit.filter(|_| self.setting.has_feedback)
+    }
+
+    /// `ntt_streaming_pkg::commutator_bit`, where there is no feedback.
     fn commutator_bit(&self, stage: u32) -> Option<u32> {
         let Setting {
             log_n, log_lanes, ..
         } = self.setting;
+        if self.setting.has_feedback {
+            return None;
+        }
         let beat_bits = log_n - log_lanes;
         let bit = match self.is_ascending {
             true => stage.checked_sub(log_lanes - 1),
@@ -418,6 +454,15 @@ impl Plan {
             before
         };
         let is_upper = self.is_ascending == is_inverse;
+        if let Some(bit) = self.feedback_bit(stage) {
+            return Rows {
+                bits: if is_upper { beat_bits - 1 - bit } else { bit },
+                shift: if is_upper { bit + 1 } else { 0 },
+                group_bits: if is_upper { 0 } else { log_lanes },
+                is_upper,
+                pair: log_lanes,
+            };
+        }
         let pair = self.pair_bit(stage);
         Rows {
             bits,
@@ -456,11 +501,11 @@ impl Plan {
                 let mut table =
                     vec![vec![self.encoded(1, q, true); 1 << rows.group_bits]; 1 << rows.bits];
                 if !passes {
-                    let small = Walk::new(log_small, log_lanes, self.is_ascending, is_inverse, own);
+                    let small = Walk::new(self, log_small, own);
                     let root = root(q, log_small, is_cyclic);
                     for beat in 0..1usize << (log_small - log_lanes) {
                         let row = (beat >> rows.shift) & ((1 << rows.bits) - 1);
-                        for butterfly in 0..1usize << (log_lanes - 1) {
+                        for butterfly in 0..small.butterflies(beat) {
                             let (level, block) = small.block(beat, butterfly);
                             let exponent = match is_cyclic {
                                 true => reversed(block, level) << (log_small - level - 1),
@@ -542,6 +587,7 @@ impl Plan {
             .with("SOLINAS", u64::from(self.is_solinas()))
             .with("INVERSE", u64::from(is_inverse))
             .with("ASCENDING", u64::from(self.is_ascending))
+            .with("FEEDBACK", u64::from(self.setting.has_feedback))
             .with("FRONT", kind(&self.front))
             .with("BACK", kind(&self.back))
             .with("TILE_A", tiles.0)
@@ -643,34 +689,35 @@ impl Rows {
 struct Walk {
     log_n: u32,
     log_lanes: u32,
+    /// The bit of a place that the stage pairs.
     pair: u32,
     /// Of each place, the index of the word that is there, as an in-place transform numbers them.
     slots: Vec<usize>,
 }
 
 impl Walk {
-    fn new(log_n: u32, log_lanes: u32, is_ascending: bool, is_inverse: bool, stage: u32) -> Walk {
+    /// The words before a stage of a plan's transforms of 2^`log_n` words.
+    fn new(plan: &Plan, log_n: u32, stage: u32) -> Walk {
         let plan = Plan {
             setting: Setting {
                 log_n,
                 log_n_min: log_n,
-                log_lanes,
-                moduli: Vec::new(),
-                is_inverse,
-                is_cyclic: false,
-                input: Order::Natural,
-                output: Order::Natural,
-                tiles: (1, 1),
-                narrow: 0,
+                ..plan.setting.clone()
             },
-            is_ascending,
             front: End::Wires,
             back: End::Wires,
+            is_ascending: plan.is_ascending,
         };
-        let input = if is_ascending {
-            Order::Reversed
-        } else {
-            Order::Halves
+        let Setting {
+            log_lanes,
+            is_inverse,
+            has_feedback,
+            ..
+        } = plan.setting;
+        let input = match (plan.is_ascending, has_feedback) {
+            (true, _) => Order::Reversed,
+            (false, true) => Order::Natural,
+            (false, false) => Order::Halves,
         };
         let places = 0..1usize << log_n;
         // The values of an INTT are those of an NTT, which in place come out with the bits of their number reversed.
@@ -685,7 +732,7 @@ impl Walk {
             };
             let (lane, beat) = (log_lanes - 1, log_lanes + bit);
             let from = |place: usize| {
-                let differ = (place >> lane ^ place >> beat) & 1;
+                let differ = ((place >> lane) ^ (place >> beat)) & 1;
                 place ^ (differ << lane) ^ (differ << beat)
             };
             slots = (0..slots.len()).map(|place| slots[from(place)]).collect();
@@ -693,16 +740,32 @@ impl Walk {
         Walk {
             log_n,
             log_lanes,
-            pair: plan.pair_bit(stage),
+            pair: match plan.feedback_bit(stage) {
+                Some(bit) => log_lanes + bit,
+                None => plan.pair_bit(stage),
+            },
             slots,
+        }
+    }
+
+    /// How many butterflies take a word of this beat with a smaller number than its partner's.
+    fn butterflies(&self, beat: usize) -> usize {
+        match self.pair.checked_sub(self.log_lanes) {
+            None => 1 << (self.log_lanes - 1),
+            Some(bit) if (beat >> bit) & 1 == 0 => 1 << self.log_lanes,
+            Some(_) => 0,
         }
     }
 
     /// The level of a butterfly's block in the tree of an in-place transform, whose root is 0, and the number of the block in its
     /// level.
     fn block(&self, beat: usize, butterfly: usize) -> (u32, usize) {
-        let lane =
-            ((butterfly >> self.pair) << (self.pair + 1)) | (butterfly & ((1 << self.pair) - 1));
+        let lane = match self.pair < self.log_lanes {
+            true => {
+                ((butterfly >> self.pair) << (self.pair + 1)) | (butterfly & ((1 << self.pair) - 1))
+            }
+            false => butterfly,
+        };
         let place = (beat << self.log_lanes) | lane;
         let (a, b) = (self.slots[place], self.slots[place | (1 << self.pair)]);
         debug_assert!((a ^ b).is_power_of_two() && a < b);

@@ -110,6 +110,33 @@ fn every_kind_of_modulus() {
 }
 
 #[test]
+fn feedback_keeps_words_in_order() {
+    let small: &[(&'static str, u64)] = &[("LOG_N", 5), ("LOG_LANES", 2), ("FEEDBACK", 1)];
+    let with = |more: Given| [small, more].concat();
+    verify(&[
+        &with(&[("IN_ORDER", NATURAL)]),
+        &with(&[("IN_ORDER", NATURAL), ("INVERSE", 1)]),
+        &with(&[
+            ("IN_ORDER", REVERSED),
+            ("OUT_ORDER", NATURAL),
+            ("CYCLIC", 1),
+        ]),
+        &with(&[
+            ("IN_ORDER", REVERSED),
+            ("OUT_ORDER", NATURAL),
+            ("INVERSE", 1),
+        ]),
+        &with(&[("IN_ORDER", NATURAL), ("Q", 998_244_353)]),
+        &[
+            ("LOG_N", 9),
+            ("LOG_LANES", 1),
+            ("FEEDBACK", 1),
+            ("IN_ORDER", NATURAL),
+        ],
+    ]);
+}
+
+#[test]
 fn long_delays_are_in_memories() {
     verify(&[&[("LOG_N", 10), ("LOG_LANES", 1), ("IN_ORDER", HALVES)]]);
 }
@@ -210,6 +237,7 @@ fn a_reset_leaves_nothing_behind() {
             ("IN_ORDER", NATURAL),
             ("OUT_ORDER", NATURAL),
         ],
+        &[("LOG_N", 6), ("LOG_LANES", 2), ("FEEDBACK", 1)],
     ] {
         let values = values(given).unwrap();
         let plan = plan(&values).unwrap();
@@ -272,6 +300,7 @@ fn what_there_is_no_transform_for_is_refused() {
         is_cyclic: false,
         input: Order::Halves,
         output: Order::Reversed,
+        has_feedback: false,
         tiles: (24, 17),
         narrow: 3,
     };
@@ -386,6 +415,7 @@ fn what_is_expected_is_the_definition() {
                 is_cyclic,
                 input: Order::Natural,
                 output: Order::Natural,
+                has_feedback: false,
                 tiles: (24, 17),
                 narrow: 3,
             };

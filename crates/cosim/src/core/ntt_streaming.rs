@@ -11,7 +11,7 @@ use crate::stream::Beat;
 
 const ORDER: &str = "0 natural, 1 bit-reversed, 2 its halves side by side, each natural";
 
-const PARAMETERS: [Parameter; 14] = [
+const PARAMETERS: [Parameter; 15] = [
     Parameter {
         name: "LOG_N",
         doc: "log2 of the words of a transform",
@@ -53,6 +53,12 @@ const PARAMETERS: [Parameter; 14] = [
         doc: ORDER,
         default: 1,
         range: 0..=2,
+    },
+    Parameter {
+        name: "FEEDBACK",
+        doc: "1: stages that pair words of different beats have LANES butterflies, not LANES / 2, and natural order on one side, bit-reversed on the other take the least latency; 0: halves side by side do",
+        default: 0,
+        range: 0..=1,
     },
     Parameter {
         name: "LOG_N_MIN",
@@ -126,6 +132,7 @@ pub fn plan(values: &Values) -> Result<Plan, CoreError> {
         is_cyclic: values.get("CYCLIC") == 1,
         input: order(values.get("IN_ORDER")),
         output: order(values.get("OUT_ORDER")),
+        has_feedback: values.get("FEEDBACK") == 1,
         tiles: (values.get("TILE_A") as u32, values.get("TILE_B") as u32),
         narrow: values.get("NARROW") as u32,
     };
@@ -145,7 +152,7 @@ fn refused(error: &SettingError, values: &Values) -> CoreError {
         }
         SettingError::Orders => (
             "IN_ORDER",
-            "2 with OUT_ORDER = 1, or 1 with OUT_ORDER = 2, where tuser chooses degrees or moduli"
+            "2 with OUT_ORDER = 1, or 1 with OUT_ORDER = 2, and no FEEDBACK, where tuser chooses degrees or moduli"
                 .to_owned(),
             values.get("IN_ORDER"),
         ),
