@@ -137,6 +137,11 @@ fn solinas(q: u64) -> Option<(u32, u32)> {
     is_form.then_some((i, j))
 }
 
+/// `toroid_pkg::index_width`
+fn index_bits(count: usize) -> u32 {
+    count.next_power_of_two().trailing_zeros().max(1)
+}
+
 /// `toroid_pkg::mul_latency`
 fn mul_latency(bits: (u32, u32), tiles: (u32, u32), is_short: bool) -> u64 {
     match is_short {
@@ -279,8 +284,12 @@ impl Plan {
 
     /// `tuser` of a polynomial.
     pub fn user(&self, modulus: usize, log_n: u32) -> u64 {
-        let shift_bits = self.shifts().next_power_of_two().trailing_zeros().max(1);
-        ((modulus as u64) << shift_bits) | u64::from(self.setting.log_n - log_n)
+        ((modulus as u64) << index_bits(self.shifts())) | u64::from(self.setting.log_n - log_n)
+    }
+
+    /// Bits of `tuser`.
+    pub fn user_bits(&self) -> u32 {
+        index_bits(self.shifts()) + index_bits(self.setting.moduli.len())
     }
 
     /// Cycles of a stage.

@@ -183,6 +183,7 @@ impl Core for Increment {
             output: "out",
             sent: (0..100).map(|i| beat(i, 0).with_user(i & 1)).collect(),
             expected: (0..100).map(|i| beat(i, 1 + (i & 1))).collect(),
+            user_bits: 1,
             cycles: 101,
         }))
     }
@@ -297,9 +298,9 @@ fn simulate(folder: &Path, top: &str, sources: &[String]) -> Command {
     command
 }
 
-fn check_folder(core: &dyn Core, table: &str) {
+fn check_folder(core: &dyn Core, given: &[(&'static str, u64)], table: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let values = Values::new(core, []).unwrap();
+    let values = Values::new(core, given.iter().copied()).unwrap();
     let files = package::files(core, &values, 200, 1).unwrap();
     package::write(&files, folder.path(), false).unwrap();
     let again = package::write(&files, folder.path(), false).unwrap_err();
@@ -333,14 +334,27 @@ fn check_folder(core: &dyn Core, table: &str) {
 #[test]
 fn folders_of_pipelines_test_themselves() {
     if !tests_are_skipped() {
-        check_folder(find("butterfly_integrated").unwrap(), "tb/vectors.hex");
+        check_folder(find("butterfly_integrated").unwrap(), &[], "tb/vectors.hex");
     }
 }
 
 #[test]
 fn folders_of_streams_test_themselves() {
     if !tests_are_skipped() {
-        check_folder(&Increment, "tb/expected.hex");
-        check_folder(find("permutation").unwrap(), "tb/expected.hex");
+        check_folder(&Increment, &[], "tb/expected.hex");
+        check_folder(find("permutation").unwrap(), &[], "tb/expected.hex");
+        // tuser of four bits, and files that share the start of their names.
+        let several = [
+            ("LOG_N", 4),
+            ("LOG_LANES", 1),
+            ("LOG_N_MIN", 2),
+            ("Q_2", 132_120_577),
+            ("Q_3", 786_433),
+            ("IN_ORDER", 2),
+        ];
+        let streaming = find("ntt_streaming").unwrap();
+        check_folder(streaming, &several, "tb/expected.hex");
+        let plain = [("LOG_N", 3), ("LOG_LANES", 1)];
+        check_folder(streaming, &plain, "tb/expected.hex");
     }
 }

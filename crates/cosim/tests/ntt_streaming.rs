@@ -216,6 +216,7 @@ fn degree_and_modulus_change_from_transform_to_transform_without_a_bubble() {
                 output: "out",
                 sent,
                 expected,
+                user_bits: plan.user_bits(),
                 cycles,
             });
             let outcome = vectors.run(&mut simulation, random.word(), &()).unwrap();
@@ -262,6 +263,7 @@ fn a_reset_leaves_nothing_behind() {
                 output: "out",
                 sent,
                 expected,
+                user_bits: plan.user_bits(),
                 cycles,
             });
             let outcome = vectors.run(&mut simulation, random.word(), &()).unwrap();

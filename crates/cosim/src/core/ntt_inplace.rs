@@ -219,6 +219,7 @@ impl Core for NttInplace {
             output: "out",
             sent,
             expected,
+            user_bits: 1,
             cycles: self.cycles(values).first()?.cycles,
         }))
     }

@@ -269,7 +269,8 @@ impl Core for NttStreaming {
             for (beat, words) in input.chunks(lanes).enumerate() {
                 let is_last = beat as u64 + 1 == plan.beats(polynomial.log_n);
                 // Only the first beat says what the polynomial is.
-                let user = if beat == 0 { user } else { noise.word() & 1 };
+                let noise = noise.below(1 << plan.user_bits());
+                let user = if beat == 0 { user } else { noise };
                 sent.push(Beat::of_words(words, bytes, is_last).with_user(user));
             }
             for (beat, words) in output.chunks(lanes).enumerate() {
@@ -282,6 +283,7 @@ impl Core for NttStreaming {
             output: "out",
             sent,
             expected,
+            user_bits: plan.user_bits(),
             cycles: self.cycles(values).first()?.cycles,
         }))
     }

@@ -233,7 +233,8 @@ fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'stat
     let name = &design.top;
     let spelling = Spelling::of(design, streams);
     let bits = |beats: &[Beat]| 8 * beats.first().map_or(1, |beat| beat.data.len());
-    // A row is tuser and tlast, a digit each, and the data.
+    // A row is tuser, its last digit for tlast alone, and the data.
+    let user_digits = streams.user_bits.div_ceil(4).max(1) as usize;
     let row = |beat: &Beat| {
         let digits: String = beat
             .data
@@ -241,9 +242,14 @@ fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'stat
             .rev()
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        format!("{:x}{}{digits}", beat.user & 15, u8::from(beat.last))
+        let user = beat.user & ((1 << (4 * user_digits)) - 1);
+        format!("{user:0user_digits$x}{}{digits}", u8::from(beat.last))
     };
     let (in_bits, out_bits) = (bits(&streams.sent), bits(&streams.expected));
+    let user_of = |bits: usize| {
+        let (high, low) = (bits + 3 + streams.user_bits.max(1) as usize, bits + 4);
+        format!("[{high}:{low}]")
+    };
     let mut ports = vec![".clk_i(clk)".to_owned(), ".rst_ni(rst_n)".to_owned()];
     let [valid, ready, data, last, user] = &spelling.input;
     ports.push(format!(".{valid}(in_valid)"));
@@ -253,7 +259,7 @@ fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'stat
         ports.push(format!(".{last}(in_row[{in_bits}])"));
     }
     if spelling.has[1] {
-        ports.push(format!(".{user}(in_row[{}])", in_bits + 4));
+        ports.push(format!(".{user}(in_row{})", user_of(in_bits)));
     }
     let [valid, ready, data, last, user] = &spelling.output;
     ports.push(format!(".{valid}(out_valid)"));
@@ -263,7 +269,7 @@ fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'stat
         ports.push(format!(".{last}(out_row[{out_bits}])"));
     }
     if spelling.has[3] {
-        ports.push(format!(".{user}(out_row[{}])", out_bits + 4));
+        ports.push(format!(".{user}(out_row{})", user_of(out_bits)));
     }
     if spelling.has_error {
         ports.push(".error_o(error)".to_owned());
@@ -275,7 +281,7 @@ fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'stat
          localparam int LIMIT = {limit};\n\n  \
          logic clk = 1'b0;\n  always #5 clk = !clk;\n\n  \
          logic rst_n = 1'b0;\n  logic in_valid = 1'b0, in_ready, out_valid, out_ready = 1'b0;\n  \
-         // tuser and tlast, a digit each, and the data.\n  \
+         // tuser, a digit for tlast, and the data.\n  \
          logic [{in_high}:0] sent[SENT];\n  logic [{in_high}:0] in_row;\n  \
          logic [{out_high}:0] expected[EXPECTED];\n  logic [{out_high}:0] out_row;\n  \
          int failures = 0, sending = 0, taken = 0, first = 0, cycle = 0;\n  \
@@ -307,8 +313,8 @@ fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'stat
         sent = streams.sent.len(),
         expected = streams.expected.len(),
         limit = 100 + 8 * streams.cycles,
-        in_high = in_bits + 7,
-        out_high = out_bits + 7,
+        in_high = in_bits + 3 + 4 * user_digits,
+        out_high = out_bits + 3 + 4 * user_digits,
         data_high = out_bits - 1,
         parameters = parameters(design),
         ports = ports.join(",\n      "),
@@ -325,9 +331,10 @@ fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'stat
         },
         flags = {
             let mut flags = String::new();
-            for (has, bit) in [(spelling.has[2], out_bits), (spelling.has[3], out_bits + 4)] {
-                if has {
-                    let _ = writeln!(flags, "    seen[{bit}] = out_row[{bit}];");
+            let parts = [format!("[{out_bits}]"), user_of(out_bits)];
+            for (has, part) in spelling.has[2..].iter().zip(parts) {
+                if *has {
+                    let _ = writeln!(flags, "    seen{part} = out_row{part};");
                 }
             }
             flags

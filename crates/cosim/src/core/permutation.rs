@@ -144,6 +144,7 @@ impl Core for StreamPermutation {
             output: "out",
             sent,
             expected,
+            user_bits: 0,
             cycles: self.cycles(values).first()?.cycles,
         }))
     }

@@ -45,6 +45,8 @@ pub struct Streams {
     pub sent: Vec<Beat>,
     /// What must leave.
     pub expected: Vec<Beat>,
+    /// Bits of `tuser` on both sides, where there is one.
+    pub user_bits: u32,
     /// From the first beat that enters to the last that leaves, both counted, without stalls, by the formula.
     pub cycles: u64,
 }
