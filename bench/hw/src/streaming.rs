@@ -413,12 +413,12 @@ fn draw(random: &mut Random) -> Vec<(&'static str, u64)> {
     let log_n = 4 + random.below(7);
     let log_lanes = 1 + random.below(log_n.min(5));
     let is_cyclic = random.below(2);
-    let order = 1u64 << (log_n + 1);
+    let order = 1u64 << (log_n + 1 - is_cyclic);
     let modulus = |random: &mut Random| match random.below(4) {
         0 => goldilocks::P,
         1 => {
             // 2^i - 2^j + 1
-            let all: Vec<u64> = (log_n + 1..40)
+            let all: Vec<u64> = (log_n + 1 - is_cyclic..40)
                 .flat_map(|j| (j + 2..62).map(move |i| (1u64 << i) - (1 << j) + 1))
                 .filter(|q| prime::is_prime(*q))
                 .collect();
@@ -441,6 +441,14 @@ fn draw(random: &mut Random) -> Vec<(&'static str, u64)> {
         ("CYCLIC", is_cyclic),
     ];
     if random.chance(0.2) {
+        given.push(("FEEDBACK", 1));
+        let back = [("IN_ORDER", 1), ("OUT_ORDER", 0)];
+        given.extend(if random.below(2) == 0 {
+            [("IN_ORDER", 0), ("OUT_ORDER", 1)]
+        } else {
+            back
+        });
+    } else if random.chance(0.2) {
         let orders = [("IN_ORDER", 2), ("OUT_ORDER", 1)];
         let back = [("IN_ORDER", 1), ("OUT_ORDER", 2)];
         given.extend(if random.below(2) == 0 { orders } else { back });

@@ -110,8 +110,10 @@ pub enum SettingError {
         longest: u32,
     },
     /// There is no transform modulo this number.
-    #[error("{modulus} is no prime of 4 to 64 bits that is 1 modulo {order}")]
+    #[error("modulus {number}, {modulus}, is no prime of 4 to 64 bits that is 1 modulo {order}")]
     Modulus {
+        /// Which of the moduli, from 0 on.
+        number: usize,
         /// The number.
         modulus: u64,
         /// The order of the root of unity.
@@ -150,7 +152,8 @@ fn mul_latency(bits: (u32, u32), tiles: (u32, u32), is_short: bool) -> u64 {
     }
 }
 
-/// Words of up to this many bits are multiplied in a pipeline of three stages: the products of at most 2 x 2 tiles.
+/// Words of up to this many bits are multiplied in a pipeline of three stages, the last of which adds the products of all tiles:
+/// at most 2 x 3 of 24 x 17.
 const SHORT_BITS: u32 = 34;
 
 /// A streaming transform.
@@ -188,9 +191,13 @@ impl Plan {
             return Err(SettingError::Moduli(moduli.len()));
         }
         let order = 1u64 << if is_cyclic { log_n } else { log_n + 1 };
-        for &modulus in moduli {
+        for (number, &modulus) in moduli.iter().enumerate() {
             if modulus < 8 || modulus % order != 1 || !prime::is_prime(modulus) {
-                return Err(SettingError::Modulus { modulus, order });
+                return Err(SettingError::Modulus {
+                    number,
+                    modulus,
+                    order,
+                });
             }
         }
         let with = |is_ascending: bool| -> Result<Plan, SettingError> {
@@ -338,6 +345,17 @@ impl Plan {
         } = self.setting;
         let end = |end: &End, place: &str| {
             let latency = self.setting.end_latency(end);
+            // Between natural order and halves there are two forms.
+            let other = match end {
+                End::Halves(_) => {
+                    Some(("chain of delay commutators", self.setting.chain_latency()))
+                }
+                End::Commutators => {
+                    let network = self.setting.halves_network().ok();
+                    network.map(|network| ("permutation network", network.latency() as u64))
+                }
+                End::Wires | End::Lanes(_) => None,
+            };
             let what = match end {
                 End::Wires => return None,
                 End::Commutators => "a chain of delay commutators".to_owned(),
@@ -355,7 +373,7 @@ impl Plan {
             Some(Part {
                 what: format!("{place}: {what}"),
                 latency,
-                other: None,
+                other,
             })
         };
         let mut parts: Vec<Part> = end(&self.front, "order of the input").into_iter().collect();
@@ -810,6 +828,13 @@ impl Setting {
             true => End::Halves(network),
             false => End::Commutators,
         })
+    }
+
+    /// From natural order to halves side by side, which takes as long as back.
+    fn halves_network(&self) -> Result<Network, PermutationError> {
+        let beat_bits = self.log_n - self.log_lanes;
+        let from = |bit: u32| if bit == 0 { beat_bits } else { bit - 1 };
+        Ok(Permutation::of_bits(1, beat_bits, from)?.route())
     }
 
     /// Of one commutator for each bit of the number of a beat.

@@ -88,6 +88,26 @@ fn every_pair_of_orders() {
             ("IN_ORDER", NATURAL),
             ("OUT_ORDER", NATURAL),
         ],
+        &[
+            ("LOG_N", 4),
+            ("LOG_LANES", 2),
+            ("IN_ORDER", NATURAL),
+            ("OUT_ORDER", HALVES),
+        ],
+        &[
+            ("LOG_N", 4),
+            ("LOG_LANES", 2),
+            ("IN_ORDER", HALVES),
+            ("OUT_ORDER", NATURAL),
+            ("INVERSE", 1),
+        ],
+        &[
+            ("LOG_N", 4),
+            ("LOG_LANES", 1),
+            ("IN_ORDER", HALVES),
+            ("OUT_ORDER", HALVES),
+            ("INVERSE", 1),
+        ],
     ]);
 }
 
@@ -95,9 +115,9 @@ fn every_pair_of_orders() {
 fn every_kind_of_modulus() {
     let small: &[(&'static str, u64)] = &[("LOG_N", 4), ("LOG_LANES", 2), ("IN_ORDER", HALVES)];
     let with = |more: Given| [small, more].concat();
-    // The least word, j = i - 2, a Fermat prime, 32 and 64 bits of the form 2^i - 2^j + 1, others of 30, 50 and 64 bits.
+    // Few bits and no root of order 2 N, j = i - 2, a Fermat prime, 32 and 64 bits of the form 2^i - 2^j + 1, others of 30, 50 and 64 bits.
     verify(&[
-        &with(&[("Q", 97), ("CYCLIC", 1)]),
+        &[("LOG_N", 5), ("LOG_LANES", 2), ("Q", 97), ("CYCLIC", 1)],
         &with(&[("Q", 12_289), ("INVERSE", 1)]),
         &with(&[("Q", 65_537)]),
         &with(&[("Q", (1 << 32) - (1 << 20) + 1)]),
@@ -175,7 +195,14 @@ fn degree_and_modulus_change_from_transform_to_transform_without_a_bubble() {
     if tests_are_skipped() {
         return;
     }
-    let settings: [Given; 3] = [
+    let settings: [Given; 4] = [
+        // Delays of up to 128 beats, which are in memories.
+        &[
+            ("LOG_N", 9),
+            ("LOG_LANES", 1),
+            ("LOG_N_MIN", 3),
+            ("IN_ORDER", HALVES),
+        ],
         &[
             ("LOG_N", 7),
             ("LOG_LANES", 2),
@@ -226,6 +253,48 @@ fn degree_and_modulus_change_from_transform_to_transform_without_a_bubble() {
 }
 
 #[test]
+fn a_degree_or_modulus_that_is_not_there_is_number_0() {
+    if tests_are_skipped() {
+        return;
+    }
+    let given: Given = &[
+        ("LOG_N", 6),
+        ("LOG_LANES", 2),
+        ("LOG_N_MIN", 4),
+        ("Q_2", 132_120_577),
+        ("Q_3", 786_433),
+        ("IN_ORDER", HALVES),
+    ];
+    let values = values(given).unwrap();
+    let plan = plan(&values).unwrap();
+    let core = find("ntt_streaming").unwrap();
+    let model = Model::build(&core.design(&values).unwrap(), &options()).unwrap();
+    let mut simulation = model.start_random(3).unwrap();
+    simulation.reset(2).unwrap();
+    let words: Vec<u64> = (0..64).collect();
+    let arranged = |order: Order, words: &[u64], user| -> Vec<Beat> {
+        let words = order.arrange(2, words);
+        let beats = words.chunks(4).enumerate();
+        beats
+            .map(|(beat, words)| Beat::of_words(words, 4, beat == 15).with_user(user))
+            .collect()
+    };
+    // Shift 3 of 0 to 2, and modulus 3 of 0 to 2.
+    let sent = arranged(Order::Halves, &words, 0b11_11);
+    let expected = arranged(Order::Reversed, &plan.expected(0, &words), 0);
+    let cycles = plan.latency();
+    let vectors = Vectors::Streams(Streams {
+        input: "in",
+        output: "out",
+        sent,
+        expected,
+        user_bits: plan.user_bits(),
+        cycles,
+    });
+    vectors.run(&mut simulation, 1, &()).unwrap();
+}
+
+#[test]
 fn a_reset_leaves_nothing_behind() {
     if tests_are_skipped() {
         return;
@@ -239,6 +308,13 @@ fn a_reset_leaves_nothing_behind() {
             ("OUT_ORDER", NATURAL),
         ],
         &[("LOG_N", 6), ("LOG_LANES", 2), ("FEEDBACK", 1)],
+        &[
+            ("LOG_N", 6),
+            ("LOG_LANES", 1),
+            ("LOG_N_MIN", 3),
+            ("Q_2", 132_120_577),
+            ("IN_ORDER", HALVES),
+        ],
     ] {
         let values = values(given).unwrap();
         let plan = plan(&values).unwrap();
@@ -289,7 +365,17 @@ fn what_there_is_no_transform_for_is_refused() {
         .contains("12289")
     );
     assert!(refused(&[("LOG_N", 4), ("LOG_LANES", 5)]).contains("LOG_LANES"));
-    assert!(refused(&[("LOG_N_MIN", 4), ("LOG_LANES", 5)]).contains("LOG_LANES"));
+    let message = refused(&[("LOG_N_MIN", 4), ("LOG_LANES", 5)]);
+    assert!(
+        message.contains("LOG_N_MIN must be from LOG_LANES = 5 to LOG_N = 10, not 4"),
+        "{message}"
+    );
+    let message = refused(&[("Q_3", 268_369_923)]);
+    assert!(
+        message.contains("Q_3 must be") && message.contains("not 268369923"),
+        "{message}"
+    );
+    assert!(refused(&[("LOG_N_MIN", 9), ("FEEDBACK", 1)]).contains("no FEEDBACK"));
     assert!(refused(&[("LOG_N_MIN", 9), ("IN_ORDER", NATURAL)]).contains("IN_ORDER"));
     assert!(values(&[("LOG_N", 16)]).is_err());
     assert!(values(&[("IN_ORDER", 3)]).is_err());
@@ -390,6 +476,13 @@ fn the_shorter_form_stands_between_stages_and_at_the_ends() {
     assert!(matches!(front(5), End::Wires));
     assert!(matches!(front(7), End::Commutators));
     assert!(matches!(front(10), End::Halves(_)));
+    // Whichever stands at the end, the other form would take longer.
+    for log_n in 6..=12 {
+        let given = [("LOG_N", log_n), ("LOG_LANES", 5), ("IN_ORDER", NATURAL)];
+        let plan = plan(&values(&given).unwrap()).unwrap();
+        let first = &plan.parts()[0];
+        assert!(first.latency <= first.other.unwrap().1, "{first:?}");
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ const PARAMETERS: [Parameter; 15] = [
         name: "Q",
         doc: "modulus, a prime that is 1 modulo 2^(LOG_N + 1), or modulo 2^LOG_N if CYCLIC; of the form 2^i - 2^j + 1 it costs least",
         default: 268_369_921,
-        range: 17..=u64::MAX,
+        range: 11..=u64::MAX,
     },
     Parameter {
         name: "INVERSE",
@@ -140,29 +140,34 @@ pub fn plan(values: &Values) -> Result<Plan, CoreError> {
 }
 
 fn refused(error: &SettingError, values: &Values) -> CoreError {
-    let (name, expected, found) = match error {
-        SettingError::Modulus { modulus, order } => {
-            let largest = prime::ntt_primes(*order as usize / 2, *modulus).next();
-            let hint = largest.map_or(String::new(), |q| format!(", for example {q}"));
-            (
-                "Q",
-                format!("a prime of 4 to 64 bits that is 1 modulo {order}{hint}"),
-                *modulus,
-            )
+    let (name, expected) = match error {
+        SettingError::Modulus { number, modulus, order } => {
+            let smaller = prime::ntt_primes(*order as usize / 2, *modulus).next();
+            let hint = smaller.map_or(String::new(), |q| format!(", for example {q}"));
+            // Those that are 0 are none.
+            let given = ["Q", "Q_2", "Q_3", "Q_4"].into_iter().filter(|name| values.get(name) != 0);
+            let name = given.clone().nth(*number).unwrap_or("Q");
+            (name, format!("a prime of 4 to 64 bits that is 1 modulo {order}{hint}"))
         }
         SettingError::Orders => (
             "IN_ORDER",
-            "2 with OUT_ORDER = 1, or 1 with OUT_ORDER = 2, and no FEEDBACK, where tuser chooses degrees or moduli"
-                .to_owned(),
-            values.get("IN_ORDER"),
+            "2 with OUT_ORDER = 1, or 1 with OUT_ORDER = 2, and no FEEDBACK, where tuser chooses degrees or moduli".to_owned(),
         ),
-        error => ("LOG_LANES", error.to_string(), values.get("LOG_LANES")),
+        SettingError::Size { lanes, shortest, longest } if shortest > longest || shortest < lanes => {
+            let name = if shortest == longest { "LOG_LANES" } else { "LOG_N_MIN" };
+            let range = match name {
+                "LOG_LANES" => format!("at most LOG_N = {longest}"),
+                _ => format!("from LOG_LANES = {lanes} to LOG_N = {longest}"),
+            };
+            (name, range)
+        }
+        error => ("LOG_N", error.to_string()),
     };
     CoreError::Value {
         core: "ntt_streaming",
         name,
         expected,
-        found,
+        found: values.get(name),
     }
 }
 
