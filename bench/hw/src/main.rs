@@ -96,6 +96,9 @@ enum Commands {
         /// Synthesize again what the file has
         #[arg(long)]
         again: bool,
+        /// The largest settings, too, which take many minutes and gigabytes each
+        #[arg(long)]
+        large: bool,
     },
     /// Simulates and synthesizes the streaming NTT at every setting of its paper, and with --write writes
     /// docs/results/hw-streaming.md and .json
@@ -266,7 +269,8 @@ fn run(arguments: Arguments) -> Result<(), Error> {
             file,
             timeout,
             again,
-        } => samples::write(&file, Duration::from_secs(timeout), again)?,
+            large,
+        } => samples::write(&file, Duration::from_secs(timeout), again, large)?,
         Commands::Streaming { work, write, out } => {
             streaming::rows(&work, write.then_some(out.as_path()))?;
         }

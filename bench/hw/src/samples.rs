@@ -42,6 +42,7 @@ struct Sample {
     values: Values,
     device: Device,
     held_out: bool,
+    is_large: bool,
 }
 
 impl Sample {
@@ -74,21 +75,29 @@ fn samples() -> Vec<Sample> {
     pairs
         .flat_map(|(family, device)| {
             let settings = family.samples(device).into_iter().enumerate();
-            settings.map(move |(place, values)| Sample {
+            let settings = settings.map(move |(place, values)| Sample {
                 family,
                 values,
                 device,
                 held_out: is_held_out(place),
-            })
+                is_large: false,
+            });
+            let large = family.large_samples(device).into_iter();
+            settings.chain(large.map(move |values| Sample {
+                family,
+                values,
+                device,
+                held_out: true,
+                is_large: true,
+            }))
         })
         .collect()
 }
 
-/// Synthesizes the samples that the file lacks, all of them with `again`, and writes the file after each. Runs that are no
-/// samples any more are dropped.
-pub fn write(path: &Path, limit: Duration, again: bool) -> Result<(), Error> {
+/// Synthesizes the samples that the file lacks, all of them with `again`, and writes the file after each; large ones only with
+/// `large`. Runs that are no samples any more are dropped.
+pub fn write(path: &Path, limit: Duration, again: bool, large: bool) -> Result<(), Error> {
     let before: Vec<Run> = match std::fs::read_to_string(path) {
-        Ok(_) if again => Vec::new(),
         Ok(text) => serde_json::from_str(&text)?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(format!("{}: {error}", path.display()).into()),
@@ -98,6 +107,9 @@ pub fn write(path: &Path, limit: Duration, again: bool) -> Result<(), Error> {
         .iter()
         .filter_map(|sample| {
             let run = before.iter().find(|run| sample.is_of(run))?.clone();
+            if again && (large || !sample.is_large) {
+                return None;
+            }
             let held_out = sample.held_out;
             Some(Run { held_out, ..run })
         })
@@ -111,7 +123,8 @@ pub fn write(path: &Path, limit: Duration, again: bool) -> Result<(), Error> {
     let mut failed = Vec::new();
     for sample in &samples {
         bar.set_message(sample.name());
-        if !runs.iter().any(|run| sample.is_of(run)) {
+        let is_wanted = large || !sample.is_large;
+        if is_wanted && !runs.iter().any(|run| sample.is_of(run)) {
             let start = Instant::now();
             let watch = Limit {
                 end: start + limit,

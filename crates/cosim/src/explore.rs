@@ -10,6 +10,7 @@ pub mod device;
 pub mod family;
 pub mod model;
 mod ntt_inplace;
+mod ntt_streaming;
 pub mod page;
 pub mod pareto;
 pub mod published;

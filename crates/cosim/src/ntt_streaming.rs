@@ -337,6 +337,56 @@ impl Plan {
         (u64::from(log_n) + doubled.count() as u64) << (log_lanes - 1)
     }
 
+    /// The DSP slices: a tile of a product each, but for tiles of one bit and rows that [`Setting::narrow`] leaves to look-up
+    /// tables.
+    pub fn dsp(&self) -> u64 {
+        let tiles = |product: &Product| product.tiles(self.setting.tiles);
+        self.butterflies() * self.products().iter().map(tiles).sum::<u64>()
+    }
+
+    /// The products of a butterfly.
+    pub(crate) fn products(&self) -> Vec<Product> {
+        let bits = self.bits();
+        let is_short = self.is_short();
+        if self.is_solinas() {
+            return vec![Product {
+                bits: (bits - 1, bits + 1),
+                is_short,
+                narrow: self.narrow(),
+            }];
+        }
+        let word = self.word();
+        let of = |bits: (u32, u32)| Product {
+            bits,
+            is_short,
+            narrow: 0,
+        };
+        let steps = (0..bits.div_ceil(word)).map(|_| of((bits - word, word)));
+        std::iter::once(of((bits, bits))).chain(steps).collect()
+    }
+
+    /// Of each commutator between the stages, log2 of the beats that it delays by.
+    pub(crate) fn commutators(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.setting.log_n).filter_map(|stage| self.commutator_bit(stage))
+    }
+
+    /// Of each stage the rows of its twiddles and the words of a row.
+    pub(crate) fn twiddle_rows(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        (0..self.setting.log_n).map(|stage| {
+            let rows = self.rows(stage);
+            let count = (self.sections() as u64) << rows.bits;
+            (count, 1 << rows.group_bits)
+        })
+    }
+
+    /// The rest that is multiplied in look-up tables where products are short.
+    fn narrow(&self) -> u32 {
+        match self.is_short() && self.is_solinas() {
+            true => self.setting.narrow,
+            false => 0,
+        }
+    }
+
     /// What stands one behind the other, with the cycles that each adds and, of permutations that need words of several
     /// beats, what the other form would.
     pub fn parts(&self) -> Vec<Part> {
@@ -620,14 +670,7 @@ impl Plan {
             .with("TILE_A", tiles.0)
             .with("TILE_B", tiles.1)
             .with("SHORT", u64::from(self.is_short()))
-            .with(
-                "NARROW",
-                if self.is_short() && self.is_solinas() {
-                    self.setting.narrow
-                } else {
-                    0
-                },
-            );
+            .with("NARROW", self.narrow());
         for (end, prefix) in [(&self.front, "FRONT"), (&self.back, "BACK")] {
             if let End::Halves(network) | End::Lanes(network) = end {
                 let own = network.parameters(Design::default());
@@ -671,6 +714,43 @@ impl Plan {
             ..
         } = self.setting;
         transform(words, moduli[modulus], is_inverse, is_cyclic)
+    }
+}
+
+/// A product in tiles, as `mul_tiles` makes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Product {
+    /// Bits of its operands.
+    pub bits: (u32, u32),
+    /// Whether it is a pipeline of three stages.
+    pub is_short: bool,
+    /// A row of tiles of up to this many bits is made of look-up tables.
+    pub narrow: u32,
+}
+
+impl Product {
+    /// The bits of the tiles of an operand, the last ones those that are left.
+    fn cut(bits: u32, tile: u32) -> impl Iterator<Item = u32> {
+        (0..bits.div_ceil(tile)).map(move |n| tile.min(bits - n * tile))
+    }
+
+    /// The bits of each row of tiles, and whether it is made of look-up tables.
+    pub fn rows(&self, tiles: (u32, u32)) -> impl Iterator<Item = (u32, bool)> + '_ {
+        Product::cut(self.bits.0, tiles.0).map(|bits| (bits, bits <= self.narrow))
+    }
+
+    /// The bits of each tile of a row.
+    pub fn columns(&self, tiles: (u32, u32)) -> impl Iterator<Item = u32> + use<> {
+        Product::cut(self.bits.1, tiles.1)
+    }
+
+    /// Tiles in DSP slices.
+    fn tiles(&self, tiles: (u32, u32)) -> u64 {
+        // A factor of one bit is a gate.
+        let columns = self.columns(tiles).filter(|bits| *bits > 1).count();
+        let rows = self.rows(tiles);
+        let rows = rows.filter(|(bits, is_narrow)| *bits > 1 && !is_narrow);
+        (rows.count() * columns) as u64
     }
 }
 

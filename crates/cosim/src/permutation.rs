@@ -435,18 +435,28 @@ impl Network {
 
     /// Of a side's columns those whose switches are not all constant.
     fn active_columns(&self, settings: &[bool]) -> usize {
-        let switches = self.switch_count();
-        let is_constant = |switch: &usize| {
-            let values = || settings.iter().skip(*switch).step_by(switches.max(1));
-            values().all(|value| *value) || values().all(|value| !*value)
-        };
         let per_column = (1usize << self.log_lanes) / 2;
         (0..self.log_lanes as usize)
             .filter(|column| {
                 let mut of_column = column * per_column..(column + 1) * per_column;
-                !of_column.all(|switch| is_constant(&switch))
+                !of_column.all(|switch| self.is_constant(settings, switch))
             })
             .count()
+    }
+
+    /// Switches of both sides that change from beat to beat.
+    pub(crate) fn changing_switches(&self) -> usize {
+        let changing = |settings: &[bool]| {
+            (0..self.switch_count())
+                .filter(|switch| !self.is_constant(settings, *switch))
+                .count()
+        };
+        changing(&self.first) + changing(&self.second)
+    }
+
+    fn is_constant(&self, settings: &[bool], switch: usize) -> bool {
+        let values = || settings.iter().skip(switch).step_by(self.switch_count());
+        values().all(|value| *value) || values().all(|value| !*value)
     }
 
     /// Cycles from beat u of the input to beat u of the output where no cycle of the frame is without a beat:

@@ -76,17 +76,33 @@ pub trait Family: Sync {
 
     /// The settings that are synthesized for the resource model.
     fn samples(&self, technology: Technology) -> Vec<Values>;
+
+    /// Settings that are synthesized only to hold the model against them, as they are larger than what it is fitted to.
+    fn large_samples(&self, _technology: Technology) -> Vec<Values> {
+        Vec::new()
+    }
 }
 
 /// Every family.
 pub fn families() -> &'static [&'static dyn Family] {
-    &[&super::ntt_inplace::InPlace]
+    &[
+        &super::ntt_inplace::InPlace,
+        &super::ntt_streaming::Streaming,
+    ]
 }
 
 /// Whether the sample of this place among a family's [`samples`](Family::samples) is kept from fitting: the second and every
 /// fourth after it.
 pub fn is_held_out(place: usize) -> bool {
     place % 4 == 1
+}
+
+/// The parameters that say how many bits the operands of a DSP tile have.
+pub(super) fn tiles(technology: Technology) -> [(&'static str, u64); 2] {
+    match technology {
+        Technology::Xc7 => [("TILE_A", 24), ("TILE_B", 17)],
+        Technology::Ecp5 => [("TILE_A", 18), ("TILE_B", 18)],
+    }
 }
 
 /// A memory's blocks, in units of 36 Kbit.

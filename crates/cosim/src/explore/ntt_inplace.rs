@@ -2,7 +2,7 @@
 
 use toroid_ring::goldilocks::P;
 
-use super::family::{Family, Features, Figures, memory_blocks};
+use super::family::{Family, Features, Figures, memory_blocks, tiles};
 use super::transform::{Direction, Order, Ring, Transform};
 use crate::core::ntt_inplace::{NttInplace, Shape};
 use crate::core::synthesis::Device as Technology;
@@ -36,14 +36,6 @@ fn table_bits(technology: Technology) -> f64 {
     match technology {
         Technology::Xc7 => 64.0,
         Technology::Ecp5 => 16.0,
-    }
-}
-
-/// Operands of a DSP tile.
-fn tiles(technology: Technology) -> [(&'static str, u64); 2] {
-    match technology {
-        Technology::Xc7 => [("TILE_A", 24), ("TILE_B", 17)],
-        Technology::Ecp5 => [("TILE_A", 18), ("TILE_B", 18)],
     }
 }
 

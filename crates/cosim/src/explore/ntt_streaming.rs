@@ -1,0 +1,448 @@
+//! The streaming core: a butterfly for every pair of words of a beat in every stage.
+
+use super::family::{Family, Features, Figures, memory_blocks, tiles};
+use super::transform::{Direction, Order, Ring, Transform};
+use crate::core::ntt_streaming::{NttStreaming, plan};
+use crate::core::synthesis::Device as Technology;
+use crate::core::{Core, Values};
+use crate::ntt_streaming::{self as streaming, End, Plan, Product};
+use crate::permutation::Network;
+
+/// Settings of `ntt_streaming`.
+pub struct Streaming;
+
+/// Rests of this many bits beside the tiles of a product may be multiplied in look-up tables.
+const NARROW: u64 = 3;
+
+/// q = 2^28 - 2^16 + 1, that of the paper.
+const PAPER: u64 = 268_369_921;
+
+/// An order as the core's parameters have it.
+fn code(order: Order) -> u64 {
+    match order {
+        Order::Natural => 0,
+        Order::BitReversed => 1,
+        Order::Halves => 2,
+    }
+}
+
+fn order(order: streaming::Order) -> Order {
+    match order {
+        streaming::Order::Natural => Order::Natural,
+        streaming::Order::Reversed => Order::BitReversed,
+        streaming::Order::Halves => Order::Halves,
+    }
+}
+
+/// The orders that are worth a setting: all of an end that is open where the other one is given; where both are, those that
+/// the stages work in, and those with coefficients by index.
+fn orders(transform: &Transform) -> Vec<(Order, Order)> {
+    const ALL: [Order; 3] = [Order::Halves, Order::BitReversed, Order::Natural];
+    match (transform.input, transform.output) {
+        (Some(input), Some(output)) => vec![(input, output)],
+        (Some(input), None) => ALL.map(|output| (input, output)).to_vec(),
+        (None, Some(output)) => ALL.map(|input| (input, output)).to_vec(),
+        (None, None) => {
+            let coefficients = [Order::Halves, Order::Natural];
+            let pair = |order| match transform.direction {
+                Direction::Forward => (order, Order::BitReversed),
+                Direction::Inverse => (Order::BitReversed, order),
+            };
+            coefficients.map(pair).to_vec()
+        }
+    }
+}
+
+fn setting(technology: Technology, given: &[(&str, u64)]) -> Option<(Values, Plan)> {
+    let given = given.iter().copied().chain(tiles(technology));
+    let values = Values::new(&NttStreaming, given).ok()?;
+    let plan = plan(&values).ok()?;
+    Some((values, plan))
+}
+
+impl Family for Streaming {
+    fn core(&self) -> &'static dyn Core {
+        &NttStreaming
+    }
+
+    fn settings(
+        &self,
+        transform: &Transform,
+        technology: Technology,
+    ) -> Result<Vec<Values>, String> {
+        let mut found = Vec::new();
+        for (input, output) in orders(transform) {
+            for log_lanes in 1..=transform.log_n().min(7) {
+                let with = |narrow: u64| {
+                    let given = [
+                        ("LOG_N", transform.log_n()),
+                        ("LOG_LANES", log_lanes),
+                        ("Q", transform.q()),
+                        (
+                            "INVERSE",
+                            u64::from(transform.direction == Direction::Inverse),
+                        ),
+                        ("CYCLIC", u64::from(transform.ring == Ring::Cyclic)),
+                        ("IN_ORDER", code(input)),
+                        ("OUT_ORDER", code(output)),
+                        ("NARROW", narrow),
+                    ];
+                    setting(technology, &given)
+                };
+                let (plain, narrow) = (with(0), with(NARROW));
+                let is_other = match (&plain, &narrow) {
+                    (Some((_, plain)), Some((_, narrow))) => plain.dsp() != narrow.dsp(),
+                    _ => false,
+                };
+                found.extend(plain.map(|(values, _)| values));
+                found.extend(narrow.filter(|_| is_other).map(|(values, _)| values));
+            }
+        }
+        match found.is_empty() {
+            true => Err("has transforms of 4 to 32768 words modulo 17 and above".to_owned()),
+            false => Ok(found),
+        }
+    }
+
+    fn figures_of(
+        &self,
+        values: &Values,
+        technology: Technology,
+        _transform: Option<&Transform>,
+    ) -> Option<Figures> {
+        let plan = plan(values).ok()?;
+        let setting = plan.setting();
+        let lanes = 1 << setting.log_lanes;
+        Some(Figures {
+            latency: plan.latency(),
+            interval: plan.beats(setting.log_n),
+            transforms: 1,
+            butterflies: plan.butterflies(),
+            words_in: lanes,
+            words_out: lanes,
+            word_bits: plan.bits().into(),
+            orders: (order(setting.input), order(setting.output)),
+            dsp: plan.dsp(),
+            features: features(&plan, technology),
+        })
+    }
+
+    fn samples(&self, technology: Technology) -> Vec<Values> {
+        const WIDE: u64 = 4_293_918_721; // 2^32 - 2^20 + 1
+        const GOLDILOCKS: u64 = toroid_ring::goldilocks::P;
+        const GENERAL: u64 = 998_244_353; // 119 * 2^23 + 1
+        const GENERAL_WIDE: u64 = 1_125_899_865_948_161; // of 50 bits
+        // LOG_N, LOG_LANES, Q, IN_ORDER, OUT_ORDER, NARROW, INVERSE
+        let settings: &[[u64; 7]] = match technology {
+            Technology::Xc7 => &[
+                [6, 3, PAPER, 2, 1, 3, 0],
+                [8, 4, PAPER, 2, 1, 3, 0],
+                [7, 2, PAPER, 0, 1, 0, 0],
+                [5, 4, GENERAL, 2, 1, 0, 0],
+                [6, 2, toroid_ring::goldilocks::P, 2, 1, 0, 0],
+                [7, 2, GENERAL_WIDE, 2, 1, 0, 0],
+                [10, 1, PAPER, 2, 1, 3, 0],
+                [9, 2, WIDE, 1, 0, 0, 1],
+                [8, 3, 61_441, 0, 1, 0, 0],
+                [7, 3, 132_120_577, 0, 1, 3, 0],
+                [9, 1, GENERAL_WIDE, 0, 1, 0, 0],
+                [7, 4, PAPER, 1, 2, 3, 1],
+                [6, 4, WIDE, 2, 1, 0, 0],
+                [6, 1, GOLDILOCKS, 0, 1, 0, 0],
+                [5, 2, 67_043_329, 2, 1, 0, 0],
+                [8, 2, GENERAL, 0, 0, 0, 0],
+            ],
+            Technology::Ecp5 => &[
+                [6, 2, PAPER, 2, 1, 0, 0],
+                [7, 2, PAPER, 2, 1, 0, 0],
+                [8, 1, WIDE, 2, 1, 0, 0],
+                [5, 2, GENERAL, 2, 1, 0, 0],
+                [5, 1, GENERAL_WIDE, 0, 1, 0, 0],
+                [7, 1, GENERAL, 0, 1, 0, 0],
+                [5, 1, GOLDILOCKS, 2, 1, 0, 0],
+                [7, 3, 61_441, 0, 1, 0, 0],
+                [6, 3, 12_289, 1, 2, 0, 1],
+                [9, 1, 132_120_577, 2, 1, 0, 0],
+            ],
+        };
+        let names = [
+            "LOG_N",
+            "LOG_LANES",
+            "Q",
+            "IN_ORDER",
+            "OUT_ORDER",
+            "NARROW",
+            "INVERSE",
+        ];
+        let each = |values: &[u64; 7]| {
+            let given: Vec<(&str, u64)> = names.into_iter().zip(*values).collect();
+            setting(technology, &given).map(|(values, _)| values)
+        };
+        settings.iter().filter_map(each).collect()
+    }
+
+    /// The rows of Table 1 of the paper, and of its Table 4 with as many lanes.
+    fn large_samples(&self, technology: Technology) -> Vec<Values> {
+        let pairs = (9..=12).flat_map(|log_n| (5..=7).map(move |log_lanes| (log_n, log_lanes)));
+        let each = |(log_n, log_lanes)| {
+            let given = [
+                ("LOG_N", log_n),
+                ("LOG_LANES", log_lanes),
+                ("Q", PAPER),
+                ("IN_ORDER", code(Order::Halves)),
+                ("OUT_ORDER", code(Order::BitReversed)),
+                ("NARROW", NARROW),
+            ];
+            setting(technology, &given).map(|(values, _)| values)
+        };
+        match technology {
+            Technology::Xc7 => pairs
+                .filter(|(log_n, log_lanes)| *log_n < 12 || *log_lanes == 5)
+                .filter_map(each)
+                .collect(),
+            Technology::Ecp5 => Vec::new(),
+        }
+    }
+}
+
+/// Counts of what Yosys makes of registers in a row and of memories.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    /// Look-up tables that are shift registers or memories.
+    tables: f64,
+    /// Flip-flops.
+    registers: f64,
+    /// Of block memories, in units of 36 Kbit.
+    blocks: f64,
+}
+
+impl Counts {
+    fn times(self, count: u64) -> Counts {
+        let count = count as f64;
+        Counts {
+            tables: count * self.tables,
+            registers: count * self.registers,
+            blocks: count * self.blocks,
+        }
+    }
+}
+
+impl std::iter::Sum for Counts {
+    fn sum<I: Iterator<Item = Counts>>(counts: I) -> Counts {
+        counts.fold(Counts::default(), |a, b| Counts {
+            tables: a.tables + b.tables,
+            registers: a.registers + b.registers,
+            blocks: a.blocks + b.blocks,
+        })
+    }
+}
+
+/// Words that are delayed: from three cycles on, 32 of them in a look-up table of 7 series; ECP5 has flip-flops only.
+fn delay(bits: u64, cycles: u64, technology: Technology) -> Counts {
+    match technology {
+        Technology::Xc7 if cycles >= 3 => Counts {
+            tables: (bits * cycles.div_ceil(32)) as f64,
+            ..Counts::default()
+        },
+        _ => Counts {
+            registers: (bits * cycles) as f64,
+            ..Counts::default()
+        },
+    }
+}
+
+/// A memory that is written and read in every cycle, with a register behind it.
+fn memory(depth: u64, bits: u64, technology: Technology) -> Counts {
+    let (least_blocks, tables) = match technology {
+        Technology::Xc7 => (128, 4 * bits.div_ceil(6) * depth.div_ceil(32)),
+        Technology::Ecp5 => (64, 2 * bits.div_ceil(4) * depth.div_ceil(16)),
+    };
+    match depth >= least_blocks {
+        true => Counts {
+            blocks: memory_blocks(depth, bits, technology),
+            ..Counts::default()
+        },
+        false => Counts {
+            tables: tables as f64,
+            registers: bits as f64,
+            blocks: 0.0,
+        },
+    }
+}
+
+/// A ROM with a register behind it.
+fn rom(depth: u64, bits: u64, technology: Technology) -> Counts {
+    let (least_blocks, table) = match technology {
+        Technology::Xc7 => (256, 64),
+        Technology::Ecp5 => (64, 16),
+    };
+    match depth {
+        1 => Counts::default(),
+        _ if depth >= least_blocks => Counts {
+            blocks: memory_blocks(depth, bits, technology),
+            ..Counts::default()
+        },
+        _ => Counts {
+            tables: (bits * depth.div_ceil(table)) as f64,
+            registers: bits as f64,
+            blocks: 0.0,
+        },
+    }
+}
+
+/// The depth from which on commutators delay words in memories: `RAM_STEPS` of `stepped_delay`.
+const RAM_STEPS: u64 = 128;
+
+/// A commutator of words of half the lanes, with those of its bits that are selected.
+fn commutator(half_bits: u64, log_steps: u32, technology: Technology) -> Counts {
+    let steps = 1 << log_steps;
+    // The upper half takes a mark and its tag with it.
+    [half_bits + 3, half_bits]
+        .into_iter()
+        .map(|bits| match steps >= RAM_STEPS {
+            true => memory(steps, bits, technology),
+            false => delay(bits, steps, technology),
+        })
+        .sum()
+}
+
+/// A permutation network of words of so many bits.
+fn network(network: &Network, bits: u64, technology: Technology) -> Counts {
+    let lanes = 1 << network.log_lanes();
+    match network.delay() {
+        0 => delay(lanes * bits, network.latency() as u64, technology),
+        _ => memory(1 << network.log_depth(), bits, technology).times(lanes),
+    }
+}
+
+/// Registers and added bits of a product: what its DSP slices may take in is not counted.
+fn product(product: &Product, tiles: (u32, u32), technology: Technology) -> (Counts, u64) {
+    let columns: Vec<u64> = product.columns(tiles).map(u64::from).collect();
+    let rows: Vec<(u64, bool)> = product
+        .rows(tiles)
+        .map(|(bits, is_narrow)| (bits.into(), is_narrow))
+        .collect();
+    let (width, tile) = (u64::from(product.bits.1), (tiles.0.into(), tiles.1.into()));
+    let mut added = 0;
+    let mut counts = Vec::new();
+    let mut later = |bits: u64, cycles: u64| {
+        // Those of a short product are wires.
+        if !product.is_short && cycles > 0 {
+            counts.push(delay(bits, cycles, technology));
+        }
+    };
+    for (r, &(bits, is_narrow)) in rows.iter().enumerate() {
+        let last_row = (rows.len() - 1 - r) as u64;
+        added += match is_narrow {
+            // A sum of so many words.
+            true => bits * width,
+            false => columns.iter().skip(1).map(|column| bits + column).sum(),
+        };
+        for (j, column) in columns.iter().enumerate() {
+            later(*column, if r == 0 { 1 + j as u64 } else { 0 });
+            later(tile.1, (columns.len() - 1 - j) as u64);
+        }
+        if r > 0 {
+            added += bits + width;
+            later(bits + width, 1);
+            later(bits, r as u64 - 1);
+        }
+        if r > 1 {
+            later(width, 1);
+        }
+        later(if last_row > 0 { tile.0 } else { 0 }, last_row);
+    }
+    if product.is_short {
+        counts.push(delay(u64::from(product.bits.0) + width, 1, technology));
+    }
+    (counts.into_iter().sum(), added)
+}
+
+fn features(plan: &Plan, technology: Technology) -> Features {
+    let setting = plan.setting();
+    let tiles = setting.tiles;
+    let bits = u64::from(plan.bits());
+    let (lanes, butterflies) = (1u64 << setting.log_lanes, plan.butterflies());
+    let is_solinas = plan.is_solinas();
+    let word = bits + u64::from(is_solinas);
+
+    // Of a butterfly.
+    let products = plan.products();
+    let (mut own, mut added) = (Vec::new(), 0);
+    for each in &products {
+        let (counts, bits) = product(each, tiles, technology);
+        own.push(counts);
+        added += bits;
+    }
+    let cycles = plan.stage_latency();
+    match is_solinas {
+        // a, and the sign of the twiddle.
+        true => own.push(delay(bits + 2, cycles - 1, technology)),
+        false => own.push(delay(2 * bits, cycles - 1, technology)),
+    }
+    let steps = products.len() as u64 - 1;
+    let own: Counts = own.into_iter().sum::<Counts>().times(butterflies);
+
+    // Between and around them.
+    let mut moved: Vec<Counts> = Vec::new();
+    let mut selected = 0;
+    for log_steps in plan.commutators() {
+        moved.push(commutator(lanes / 2 * word, log_steps, technology));
+        selected += lanes * word;
+    }
+    for end in [plan.front(), plan.back()] {
+        match end {
+            End::Wires => (),
+            End::Commutators => {
+                for log_steps in 0..setting.log_n - setting.log_lanes {
+                    moved.push(commutator(lanes / 2 * bits, log_steps, technology));
+                    selected += lanes * bits;
+                }
+            }
+            End::Halves(own) | End::Lanes(own) => {
+                let bits = (bits * lanes) >> own.log_lanes();
+                moved.push(network(own, bits, technology));
+                selected += 2 * bits * own.changing_switches() as u64;
+            }
+        }
+    }
+    let moved: Counts = moved.into_iter().sum();
+    let queue = memory(plan.pipeline() + 1, lanes * bits + 1, technology);
+    let twiddles: Counts = plan
+        .twiddle_rows()
+        .map(|(rows, words)| rom(rows, words * bits, technology))
+        .sum();
+
+    let only = |is_so: bool, count: u64| if is_so { count as f64 } else { 0.0 };
+    let solinas = only(is_solinas, butterflies * bits);
+    let montgomery = only(!is_solinas, butterflies * bits * (1 + steps));
+    let beat = (lanes * bits) as f64;
+    Features {
+        lut: vec![
+            ("bits of butterflies, 2^i - 2^j + 1", solinas),
+            ("bits of butterflies and of Montgomery's steps", montgomery),
+            ("added bits of products", (butterflies * added) as f64),
+            ("selected bits", selected as f64),
+            ("bits of a beat", beat),
+            (
+                "look-up tables of memories and shift registers",
+                own.tables + moved.tables + queue.tables + twiddles.tables,
+            ),
+        ],
+        ff: vec![
+            ("bits of butterflies, 2^i - 2^j + 1", solinas),
+            ("bits of butterflies and of Montgomery's steps", montgomery),
+            ("registers of products", own.registers),
+            (
+                "registers of words on their way",
+                moved.registers + queue.registers + twiddles.registers,
+            ),
+            ("bits of a beat", beat),
+        ],
+        bram36: vec![
+            ("queue", queue.blocks),
+            ("words on their way", moved.blocks),
+            ("twiddles", twiddles.blocks),
+        ],
+    }
+}
