@@ -179,8 +179,11 @@ pub struct Point {
     /// What does not suffice for it, each with the share that it would take; nothing where it is feasible.
     pub bounds: Vec<(&'static str, f64)>,
     /// Whether it is feasible, and no other feasible setting is as good in latency, throughput, DSP slices and look-up tables
-    /// and better in one of them.
+    /// and better in one of them. Of settings that differ in how many of the same circuit stand side by side, only the one
+    /// that the goal prefers is.
     pub is_on_front: bool,
+    /// Whether it is not on the front only because the same circuit is there in another number.
+    pub is_copy: bool,
 }
 
 impl Point {
@@ -203,7 +206,20 @@ impl Point {
             bandwidth,
             bounds,
             is_on_front: false,
+            is_copy: false,
         }
+    }
+
+    /// What settings share of which each has the same circuit in another number: its figures by circuit.
+    fn circuit(&self) -> impl PartialEq + use<> {
+        let figures = &self.figures;
+        let each = |count: u64| count as f64 / figures.transforms as f64;
+        (
+            self.core,
+            figures.orders,
+            [figures.latency, figures.interval, figures.word_bits],
+            [figures.butterflies, figures.words_in, figures.dsp].map(each),
+        )
     }
 
     /// Whether the device and the bandwidth suffice.
@@ -315,6 +331,23 @@ fn rank(request: &Request, points: &mut [Point]) {
         .collect();
     for (i, is_on_front) in feasible.into_iter().zip(pareto::front(&coordinates)) {
         points[i].is_on_front = is_on_front;
+    }
+    // More circuits only give more throughput for more of everything else.
+    let is_preferred = |a: &Point, b: &Point| match request.goal {
+        Goal::Throughput => a.figures.transforms > b.figures.transforms,
+        Goal::Latency | Goal::Area => a.figures.transforms < b.figures.transforms,
+    };
+    let copies: Vec<usize> = (0..points.len())
+        .filter(|&i| points[i].is_on_front)
+        .filter(|&i| {
+            let (this, circuit) = (&points[i], points[i].circuit());
+            points.iter().any(|other| {
+                other.is_on_front && is_preferred(other, this) && other.circuit() == circuit
+            })
+        })
+        .collect();
+    for i in copies {
+        (points[i].is_on_front, points[i].is_copy) = (false, true);
     }
     let key = |point: &Point| {
         let wanted = match request.goal {

@@ -744,6 +744,11 @@ impl Product {
         Product::cut(self.bits.1, tiles.1)
     }
 
+    /// Cycles.
+    pub fn latency(&self, tiles: (u32, u32)) -> u64 {
+        mul_latency(self.bits, tiles, self.is_short)
+    }
+
     /// Tiles in DSP slices.
     fn tiles(&self, tiles: (u32, u32)) -> u64 {
         // A factor of one bit is a gate.

@@ -180,7 +180,9 @@ pub struct Model {
     pub bram36: Fit,
     /// Of the formula for DSP slices, on all runs.
     pub dsp: Errors,
-    /// Butterflies of the largest run: beyond is extrapolation.
+    /// Butterflies of the largest run that it was fitted to: beyond is extrapolation.
+    pub largest_fitted: u64,
+    /// Butterflies of the largest run: beyond nothing was held against it.
     pub largest: u64,
 }
 
@@ -213,6 +215,11 @@ impl Model {
             .iter()
             .map(|(run, figures)| (run.dsp as f64, figures.dsp as f64))
             .collect();
+        let largest = |is_wanted: &dyn Fn(&Run) -> bool| {
+            let wanted = rows.iter().filter(|(run, _)| is_wanted(run));
+            let butterflies = wanted.map(|(_, figures)| figures.butterflies);
+            butterflies.max().unwrap_or(0)
+        };
         Some(Model {
             core: name,
             technology,
@@ -220,11 +227,8 @@ impl Model {
             ff: fit(&|features| &features.ff, &|amounts| amounts.ff),
             bram36: fit(&|features| &features.bram36, &|amounts| amounts.bram36),
             dsp: Errors::of(&dsp),
-            largest: rows
-                .iter()
-                .map(|(_, figures)| figures.butterflies)
-                .max()
-                .unwrap_or(0),
+            largest_fitted: largest(&|run| !run.held_out),
+            largest: largest(&|_| true),
         })
     }
 

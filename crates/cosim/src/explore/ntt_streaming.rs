@@ -139,7 +139,7 @@ impl Family for Streaming {
                 [8, 4, PAPER, 2, 1, 3, 0],
                 [7, 2, PAPER, 0, 1, 0, 0],
                 [5, 4, GENERAL, 2, 1, 0, 0],
-                [6, 2, toroid_ring::goldilocks::P, 2, 1, 0, 0],
+                [6, 2, GOLDILOCKS, 2, 1, 0, 0],
                 [7, 2, GENERAL_WIDE, 2, 1, 0, 0],
                 [10, 1, PAPER, 2, 1, 3, 0],
                 [9, 2, WIDE, 1, 0, 0, 1],
@@ -163,6 +163,7 @@ impl Family for Streaming {
                 [7, 3, 61_441, 0, 1, 0, 0],
                 [6, 3, 12_289, 1, 2, 0, 1],
                 [9, 1, 132_120_577, 2, 1, 0, 0],
+                [6, 2, PAPER, 1, 2, 0, 1],
             ],
         };
         let names = [
@@ -251,13 +252,17 @@ fn delay(bits: u64, cycles: u64, technology: Technology) -> Counts {
     }
 }
 
-/// A memory that is written and read in every cycle, with a register behind it.
+/// A memory that is written and read in every cycle, with a register behind it: in block memories above 64 words.
 fn memory(depth: u64, bits: u64, technology: Technology) -> Counts {
-    let (least_blocks, tables) = match technology {
-        Technology::Xc7 => (128, 4 * bits.div_ceil(6) * depth.div_ceil(32)),
-        Technology::Ecp5 => (64, 2 * bits.div_ceil(4) * depth.div_ceil(16)),
+    let tables = match technology {
+        Technology::Xc7 => 4 * bits.div_ceil(6) * depth.div_ceil(32),
+        Technology::Ecp5 => 2 * bits.div_ceil(4) * depth.div_ceil(16),
     };
-    match depth >= least_blocks {
+    let most = match technology {
+        Technology::Xc7 => 64,
+        Technology::Ecp5 => 63,
+    };
+    match depth > most {
         true => Counts {
             blocks: memory_blocks(depth, bits, technology),
             ..Counts::default()
@@ -270,21 +275,26 @@ fn memory(depth: u64, bits: u64, technology: Technology) -> Counts {
     }
 }
 
-/// A ROM with a register behind it.
+/// A ROM with a register behind it, in block memories above a depth. A column of a few rows is the same as others, or needs
+/// no table of its own.
 fn rom(depth: u64, bits: u64, technology: Technology) -> Counts {
-    let (least_blocks, table) = match technology {
+    let (most, table) = match technology {
         Technology::Xc7 => (256, 64),
-        Technology::Ecp5 => (64, 16),
+        Technology::Ecp5 => (63, 16),
     };
     match depth {
         1 => Counts::default(),
-        _ if depth >= least_blocks => Counts {
+        _ if depth > most => Counts {
             blocks: memory_blocks(depth, bits, technology),
             ..Counts::default()
         },
         _ => Counts {
-            tables: (bits * depth.div_ceil(table)) as f64,
-            registers: bits as f64,
+            tables: if depth > 4 {
+                (bits * depth.div_ceil(table)) as f64
+            } else {
+                0.0
+            },
+            registers: bits.min(1 << depth.min(32)) as f64,
             blocks: 0.0,
         },
     }
@@ -315,47 +325,87 @@ fn network(network: &Network, bits: u64, technology: Technology) -> Counts {
     }
 }
 
-/// Registers and added bits of a product: what its DSP slices may take in is not counted.
-fn product(product: &Product, tiles: (u32, u32), technology: Technology) -> (Counts, u64) {
-    let columns: Vec<u64> = product.columns(tiles).map(u64::from).collect();
+/// A product beside its DSP slices, which take registers and sums of their own in.
+#[derive(Clone, Copy, Debug, Default)]
+struct Beside {
+    counts: Counts,
+    /// Bits of the sums of rows of tiles.
+    added: u64,
+    /// Bits of rows that are multiplied in look-up tables.
+    narrow: u64,
+    /// Registers of slices that have none.
+    slices: u64,
+    is_short: bool,
+}
+
+fn product(product: &Product, tiles: (u32, u32), technology: Technology) -> Beside {
+    let widths: Vec<u64> = product.columns(tiles).map(u64::from).collect();
+    let columns = widths.len() as u64;
     let rows: Vec<(u64, bool)> = product
         .rows(tiles)
         .map(|(bits, is_narrow)| (bits.into(), is_narrow))
         .collect();
-    let (width, tile) = (u64::from(product.bits.1), (tiles.0.into(), tiles.1.into()));
-    let mut added = 0;
-    let mut counts = Vec::new();
-    let mut later = |bits: u64, cycles: u64| {
-        // Those of a short product are wires.
-        if !product.is_short && cycles > 0 {
-            counts.push(delay(bits, cycles, technology));
-        }
+    let (width, tile_a, tile_b) = (
+        u64::from(product.bits.1),
+        u64::from(tiles.0),
+        u64::from(tiles.1),
+    );
+    let count = rows.len() as u64;
+    let mut beside = Beside {
+        is_short: product.is_short,
+        ..Beside::default()
     };
-    for (r, &(bits, is_narrow)) in rows.iter().enumerate() {
-        let last_row = (rows.len() - 1 - r) as u64;
-        added += match is_narrow {
-            // A sum of so many words.
-            true => bits * width,
-            false => columns.iter().skip(1).map(|column| bits + column).sum(),
+    if technology == Technology::Ecp5 {
+        // Operands and products, and the sums of long products, have registers that slices of 7 series have themselves.
+        let each = rows.iter().filter(|(_, is_narrow)| !is_narrow);
+        let tile = |bits: u64| widths.iter().map(move |column| bits + column).sum::<u64>();
+        let sums: u64 = each.clone().map(|(bits, _)| tile(*bits)).sum();
+        let operands: u64 = each.map(|(bits, _)| bits).sum();
+        beside.slices = match product.is_short {
+            true => operands + width + sums,
+            false => operands * columns + 2 * sums,
         };
-        for (j, column) in columns.iter().enumerate() {
-            later(*column, if r == 0 { 1 + j as u64 } else { 0 });
-            later(tile.1, (columns.len() - 1 - j) as u64);
-        }
-        if r > 0 {
-            added += bits + width;
-            later(bits + width, 1);
-            later(bits, r as u64 - 1);
-        }
-        if r > 1 {
-            later(width, 1);
-        }
-        later(if last_row > 0 { tile.0 } else { 0 }, last_row);
     }
+    let mut delays = Vec::new();
     if product.is_short {
-        counts.push(delay(u64::from(product.bits.0) + width, 1, technology));
+        // The sum of all tiles; one alone stays in its slice.
+        for (r, (bits, is_narrow)) in rows.iter().enumerate() {
+            if *is_narrow || *bits == 1 {
+                beside.narrow += bits * width;
+                delays.push((2 * (bits + width), 1));
+            } else if columns > 1 {
+                beside.added += bits + width - tile_b;
+            }
+            if r > 0 {
+                beside.added += bits + width;
+            }
+        }
+        if count * columns > 1 {
+            delays.push((u64::from(product.bits.0) + width, 1));
+        }
+    } else {
+        for (r, (bits, _)) in (0u64..).zip(&rows) {
+            for j in 0..columns - 1 {
+                delays.push((tile_b, columns - 1 - j));
+            }
+            if r > 0 {
+                beside.added += bits + width;
+                delays.extend([(bits + width, 1), (*bits, r - 1)]);
+            }
+            if r > 1 {
+                delays.push((width, 1));
+            }
+            if r + 1 < count {
+                delays.push((tile_a, count - 1 - r));
+            }
+        }
+        delays.extend((0..columns).map(|j| (tile_b, 1 + j)));
     }
-    (counts.into_iter().sum(), added)
+    let counts = delays.into_iter();
+    beside.counts = counts
+        .map(|(bits, cycles)| delay(bits, cycles, technology))
+        .sum();
+    beside
 }
 
 fn features(plan: &Plan, technology: Technology) -> Features {
@@ -368,26 +418,53 @@ fn features(plan: &Plan, technology: Technology) -> Features {
 
     // Of a butterfly.
     let products = plan.products();
-    let (mut own, mut added) = (Vec::new(), 0);
-    for each in &products {
-        let (counts, bits) = product(each, tiles, technology);
-        own.push(counts);
-        added += bits;
-    }
-    let cycles = plan.stage_latency();
-    match is_solinas {
-        // a, and the sign of the twiddle.
-        true => own.push(delay(bits + 2, cycles - 1, technology)),
-        false => own.push(delay(2 * bits, cycles - 1, technology)),
-    }
+    let beside: Vec<Beside> = products
+        .iter()
+        .map(|each| product(each, tiles, technology))
+        .collect();
+    let in_butterflies =
+        |count: fn(&Beside) -> u64| (butterflies * beside.iter().map(count).sum::<u64>()) as f64;
+    let sums = |is_short: bool| {
+        let own = beside.iter().filter(|each| each.is_short == is_short);
+        own.map(|each| each.counts)
+            .sum::<Counts>()
+            .times(butterflies)
+    };
+    let (short, long) = (sums(true), sums(false));
+    // What waits for the product: a and the sign of the twiddle, or a and the modulus.
+    let waiting = if is_solinas { bits + 2 } else { 2 * bits };
+    let mut waiting = vec![delay(waiting, plan.stage_latency() - 1, technology)];
     let steps = products.len() as u64 - 1;
-    let own: Counts = own.into_iter().sum::<Counts>().times(butterflies);
+    if let Some((whole, steps)) = products.split_first().filter(|_| !is_solinas) {
+        let upper = steps.first().map_or(0, |step| u64::from(step.bits.0));
+        let next = |n: u64| (2 * bits).saturating_sub(n * (bits - upper)).max(bits + 1);
+        let registers: u64 = (1..=steps.len() as u64).map(next).sum();
+        waiting.push(delay(registers, 1, technology));
+        waiting.push(delay(upper, whole.latency(tiles), technology));
+        for (n, step) in (0u64..).zip(steps) {
+            let cycles = step.latency(tiles);
+            waiting.push(delay(next(n), cycles, technology));
+            if n + 1 < steps.len() as u64 {
+                waiting.push(delay(upper, cycles + 1, technology));
+            }
+        }
+    }
+    // The reduced product, the sum and the difference; an inverse butterfly keeps the twiddle, too, while it subtracts.
+    let results = if is_solinas { 3 * bits + 8 } else { 2 * bits };
+    let kept = if setting.is_inverse { bits } else { 0 };
+    waiting.push(delay(results + kept, 1, technology));
+    let waiting = waiting.into_iter().sum::<Counts>().times(butterflies);
 
     // Between and around them.
     let mut moved: Vec<Counts> = Vec::new();
-    let mut selected = 0;
+    // A beat that leaves is one of three.
+    let mut selected = 2 * lanes * bits;
+    let log_beats = u64::from(setting.log_n - setting.log_lanes);
+    let rows = plan.twiddle_rows().filter(|(rows, _)| *rows > 1).count() as u64;
+    let mut counters = (rows + 2) * log_beats + u64::from(setting.log_n) * plan.stage_latency();
     for log_steps in plan.commutators() {
         moved.push(commutator(lanes / 2 * word, log_steps, technology));
+        counters += log_beats + u64::from(log_steps) + 1;
         selected += lanes * word;
     }
     for end in [plan.front(), plan.back()] {
@@ -396,6 +473,7 @@ fn features(plan: &Plan, technology: Technology) -> Features {
             End::Commutators => {
                 for log_steps in 0..setting.log_n - setting.log_lanes {
                     moved.push(commutator(lanes / 2 * bits, log_steps, technology));
+                    counters += log_beats + u64::from(log_steps) + 1;
                     selected += lanes * bits;
                 }
             }
@@ -414,30 +492,54 @@ fn features(plan: &Plan, technology: Technology) -> Features {
         .sum();
 
     let only = |is_so: bool, count: u64| if is_so { count as f64 } else { 0.0 };
-    let solinas = only(is_solinas, butterflies * bits);
+    let is_inverse = setting.is_inverse;
+    let forward = only(is_solinas && !is_inverse, butterflies * bits);
+    let inverse = only(is_solinas && is_inverse, butterflies * bits);
     let montgomery = only(!is_solinas, butterflies * bits * (1 + steps));
-    let beat = (lanes * bits) as f64;
+    // The beat that waits at the output, and canonical words.
+    let held = (lanes * bits * (1 + u64::from(is_solinas))) as f64;
+    let tables =
+        short.tables + long.tables + waiting.tables + moved.tables + queue.tables + twiddles.tables;
     Features {
         lut: vec![
-            ("bits of butterflies, 2^i - 2^j + 1", solinas),
+            ("bits of butterflies, 2^i - 2^j + 1, forward", forward),
+            ("bits of butterflies, 2^i - 2^j + 1, inverse", inverse),
             ("bits of butterflies and of Montgomery's steps", montgomery),
-            ("added bits of products", (butterflies * added) as f64),
-            ("selected bits", selected as f64),
-            ("bits of a beat", beat),
             (
-                "look-up tables of memories and shift registers",
-                own.tables + moved.tables + queue.tables + twiddles.tables,
+                "added bits of products",
+                in_butterflies(|beside| beside.added),
             ),
+            (
+                "bits multiplied in look-up tables",
+                in_butterflies(|beside| beside.narrow),
+            ),
+            ("selected bits", selected as f64),
+            ("bits of counters", counters as f64),
+            ("look-up tables of memories and shift registers", tables),
         ],
         ff: vec![
-            ("bits of butterflies, 2^i - 2^j + 1", solinas),
-            ("bits of butterflies and of Montgomery's steps", montgomery),
-            ("registers of products", own.registers),
             (
-                "registers of words on their way",
-                moved.registers + queue.registers + twiddles.registers,
+                "registers",
+                short.registers
+                    + waiting.registers
+                    + moved.registers
+                    + queue.registers
+                    + twiddles.registers
+                    + held,
             ),
-            ("bits of a beat", beat),
+            (
+                "registers of products above 34 bits, 2^i - 2^j + 1",
+                if is_solinas { long.registers } else { 0.0 },
+            ),
+            (
+                "registers of products above 34 bits, Montgomery",
+                if is_solinas { 0.0 } else { long.registers },
+            ),
+            (
+                "registers of slices that have none",
+                in_butterflies(|beside| beside.slices),
+            ),
+            ("bits of counters", counters as f64),
         ],
         bram36: vec![
             ("queue", queue.blocks),

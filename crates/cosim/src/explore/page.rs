@@ -46,6 +46,7 @@ fn point(point: &Point, rank: usize) -> Value {
         "bandwidth": point.bandwidth,
         "bounds": bounds,
         "front": point.is_on_front,
+        "copy": point.is_copy,
         "feasible": point.is_feasible(),
         "command": point.command(),
     })
@@ -83,6 +84,7 @@ fn model(model: &Model) -> Value {
         "resources": resources,
         "dsp": errors(&model.dsp),
         "largest_butterflies": model.largest,
+        "largest_fitted_butterflies": model.largest_fitted,
     })
 }
 

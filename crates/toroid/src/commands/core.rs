@@ -28,7 +28,7 @@ pub enum Command {
     Test(TestArgs),
     /// Find the settings of cores that compute a transform best on a device.
     #[command(
-        after_help = "Examples:\n  toroid core explore --n 4096 --q 18446744069414584321\n  toroid core explore --n 16384 --q 18446744069414584321 --device xcu280 --bandwidth 100 --goal throughput --html explore.html"
+        after_help = "Examples:\n  toroid core explore --n 4096 --q 18446744069414584321\n  toroid core explore --n 1024 --q 268369921 --device xc7vx980t --input-order natural --output-order natural\n  toroid core explore --n 16384 --q 18446744069414584321 --device xcu280 --bandwidth 100 --goal throughput --html explore.html"
     )]
     Explore(explore::ExploreArgs),
     /// Synthesize a core and count what it takes.

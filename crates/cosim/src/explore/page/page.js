@@ -36,7 +36,7 @@ for (const core of cores) {
   varied[core] = Object.keys(own[0].parameters).filter((name) => new Set(own.map((point) => point.parameters[name])).size > 1);
 }
 const label = (point) => varied[point.core].map((name) => `${name}=${point.parameters[name]}`).join(" ") || "the only setting";
-const status = (point) => point.front ? "on the front" : point.feasible ? "dominated" :
+const status = (point) => point.front ? "on the front" : point.copy ? "on the front in another number" : point.feasible ? "dominated" :
   "too large: " + point.bounds.map((bound) => `${bound.what} ${percent(bound.share)}`).join(", ");
 
 /** An element with attributes and children; text is never markup. */

@@ -147,6 +147,9 @@ pub fn run(args: &ExploreArgs, output: &Output) -> anyhow::Result<()> {
 /// So many of the settings that do not fit are shown where none does.
 const NEAREST: usize = 5;
 
+/// So many of the front are shown.
+const ROWS: usize = 15;
+
 fn text(found: &Exploration, all: bool) -> String {
     let Request {
         transform,
@@ -187,16 +190,16 @@ fn text(found: &Exploration, all: bool) -> String {
     text += &format!(
         "\n{} settings: {feasible} fit, {front} of them on the Pareto front of latency, throughput, DSP and LUT{}\n",
         found.points.len(),
-        if all || found.points.len() == front {
-            ""
-        } else {
-            " (--all shows the others)"
+        match all || found.points.len() == front.min(ROWS) {
+            true => String::new(),
+            false if front > ROWS => format!("; {ROWS} are shown (--all shows the others)"),
+            false => " (--all shows the others)".to_owned(),
         },
     );
     let shown = match (all, feasible) {
         (true, _) => found.points.len(),
         (false, 0) => NEAREST.min(found.points.len()),
-        _ => front,
+        _ => front.min(ROWS),
     };
     text += &table(found, &found.points[..shown]);
     for model in &found.models {
@@ -312,7 +315,7 @@ fn errors(model: &Model) -> String {
     };
     format!(
         "{} on {}: LUT off by {}, FF {}, BRAM36 {}, on {} held-out synthesis runs; DSP {} on {}; cycles exact; \
-         beyond {} butterflies resources are extrapolated",
+         fitted up to {} butterflies, checked up to {}",
         model.core,
         model.technology.name(),
         percent(&model.lut.held_out),
@@ -324,6 +327,7 @@ fn errors(model: &Model) -> String {
             _ => format!("off by {}", percent(&model.dsp)),
         },
         model.dsp.runs,
+        model.largest_fitted,
         model.largest,
     )
 }
