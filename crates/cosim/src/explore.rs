@@ -449,7 +449,7 @@ mod tests {
             let is_cut = point.bounds.iter().any(|(name, _)| *name == "bandwidth");
             assert_eq!(is_cut, needed > 13.0);
         }
-        assert_eq!(fits(&narrow), 1);
+        assert!(fits(&narrow) > 0);
     }
 
     #[test]
@@ -470,8 +470,27 @@ mod tests {
     }
 
     #[test]
+    fn copies_of_a_circuit_stand_for_each_other() {
+        for goal in [Goal::Latency, Goal::Throughput, Goal::Area] {
+            let found = explore(request("xcu250", None, goal));
+            let front = || found.points.iter().filter(|point| point.is_on_front);
+            assert!(front().count() <= 15);
+            for point in found.points.iter().filter(|point| point.is_copy) {
+                let other = front().find(|other| other.circuit() == point.circuit());
+                let (this, other) = (point.figures.transforms, other.unwrap().figures.transforms);
+                assert_eq!(this < other, goal == Goal::Throughput);
+                assert_ne!(this, other);
+            }
+        }
+    }
+
+    #[test]
     fn commands_are_those_that_make_takes() {
-        let found = explore(request("xc7vx690t", None, Goal::Latency));
+        let transform = Transform::new(4096, P, Ring::Negacyclic).unwrap();
+        let family = Some("ntt_inplace");
+        let request =
+            Request::new(transform, "xc7vx690t", None, None, Goal::Latency, family).unwrap();
+        let found = explore(request);
         let command = found.points[0].command();
         assert!(
             command.starts_with("toroid core make ntt_inplace --param CIRCUITS="),

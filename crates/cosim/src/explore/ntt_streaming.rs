@@ -548,3 +548,80 @@ fn features(plan: &Plan, technology: Technology) -> Features {
         ],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn transform(n: u64, q: u64, ring: Ring) -> Transform {
+        Transform::new(n, q, ring).unwrap()
+    }
+
+    #[test]
+    fn cycles_are_those_of_the_core() {
+        let all = Streaming.samples(Technology::Xc7).into_iter();
+        for values in all.chain(Streaming.large_samples(Technology::Xc7)) {
+            let figures = Streaming.figures(&values, Technology::Xc7).unwrap();
+            let cycles = NttStreaming.cycles(&values);
+            let stated = |what: &str| {
+                let found = cycles.iter().find(|cycles| cycles.what == what);
+                found.unwrap().cycles
+            };
+            assert_eq!(
+                figures.latency,
+                stated("latency, first beat in to last beat out")
+            );
+            assert_eq!(figures.interval, stated("from a transform to the next"));
+        }
+    }
+
+    #[test]
+    fn settings_are_those_that_the_core_can_be_made_with() {
+        for (n, q) in [(16, 97), (64, toroid_ring::goldilocks::P), (512, PAPER)] {
+            for direction in [Direction::Forward, Direction::Inverse] {
+                let mut wanted = transform(n, q, Ring::Negacyclic);
+                wanted.direction = direction;
+                for values in Streaming.settings(&wanted, Technology::Ecp5).unwrap() {
+                    assert!(NttStreaming.design(&values).is_ok(), "{values:?}");
+                    let figures = Streaming.figures(&values, Technology::Ecp5).unwrap();
+                    assert_eq!(figures.interval * figures.words_in, n);
+                    assert_eq!(
+                        values.get("INVERSE") == 1,
+                        wanted.direction == Direction::Inverse
+                    );
+                }
+            }
+        }
+        let large = transform(1 << 16, toroid_ring::goldilocks::P, Ring::Negacyclic);
+        let refused = Streaming.settings(&large, Technology::Xc7).unwrap_err();
+        assert!(refused.contains("32768"), "{refused}");
+    }
+
+    #[test]
+    fn narrow_rests_are_offered_where_they_save_slices() {
+        let count = |q| {
+            let wanted = transform(256, q, Ring::Negacyclic);
+            Streaming.settings(&wanted, Technology::Xc7).unwrap().len()
+        };
+        assert_eq!(count(PAPER), 2 * 7 * 2);
+        assert_eq!(count(4_293_918_721), 2 * 7);
+        assert_eq!(count(toroid_ring::goldilocks::P), 2 * 7);
+    }
+
+    #[test]
+    fn orders_are_those_asked_for() {
+        let mut wanted = transform(256, PAPER, Ring::Cyclic);
+        for input in [None, Some(Order::Natural)] {
+            for output in [None, Some(Order::Natural)] {
+                (wanted.input, wanted.output) = (input, output);
+                let settings = Streaming.settings(&wanted, Technology::Xc7).unwrap();
+                assert!(!settings.is_empty());
+                for values in settings {
+                    let figures = Streaming.figures(&values, Technology::Xc7).unwrap();
+                    assert!(wanted.accepts(figures.orders));
+                    assert_eq!(values.get("CYCLIC"), 1);
+                }
+            }
+        }
+    }
+}
