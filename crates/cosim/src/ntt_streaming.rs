@@ -333,8 +333,7 @@ impl Plan {
         let Setting {
             log_n, log_lanes, ..
         } = self.setting;
-        let doubled = (0..log_n).filter(|stage| self.feedback_bit(*stage).is_some());
-        (u64::from(log_n) + doubled.count() as u64) << (log_lanes - 1)
+        (u64::from(log_n) + self.feedbacks().count() as u64) << (log_lanes - 1)
     }
 
     /// The DSP slices: a tile of a product each, but for tiles of one bit and rows that [`Setting::narrow`] leaves to look-up
@@ -368,6 +367,11 @@ impl Plan {
     /// Of each commutator between the stages, log2 of the beats that it delays by.
     pub(crate) fn commutators(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.setting.log_n).filter_map(|stage| self.commutator_bit(stage))
+    }
+
+    /// The bits of the beat that stages with feedback pair.
+    pub(crate) fn feedbacks(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.setting.log_n).filter_map(|stage| self.feedback_bit(stage))
     }
 
     /// Of each stage the rows of its twiddles and the words of a row.

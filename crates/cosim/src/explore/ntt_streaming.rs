@@ -73,7 +73,7 @@ impl Family for Streaming {
         let mut found = Vec::new();
         for (input, output) in orders(transform) {
             for log_lanes in 1..=transform.log_n().min(7) {
-                let with = |narrow: u64| {
+                let with = |narrow: u64, feedback: u64| {
                     let given = [
                         ("LOG_N", transform.log_n()),
                         ("LOG_LANES", log_lanes),
@@ -86,16 +86,27 @@ impl Family for Streaming {
                         ("IN_ORDER", code(input)),
                         ("OUT_ORDER", code(output)),
                         ("NARROW", narrow),
+                        ("FEEDBACK", feedback),
                     ];
                     setting(technology, &given)
                 };
-                let (plain, narrow) = (with(0), with(NARROW));
-                let is_other = match (&plain, &narrow) {
-                    (Some((_, plain)), Some((_, narrow))) => plain.dsp() != narrow.dsp(),
-                    _ => false,
+                // More butterflies are worth it where they save time.
+                let latency = |found: &Option<(Values, Plan)>| {
+                    found.as_ref().map_or(u64::MAX, |(_, plan)| plan.latency())
                 };
-                found.extend(plain.map(|(values, _)| values));
-                found.extend(narrow.filter(|_| is_other).map(|(values, _)| values));
+                let feedbacks = match latency(&with(0, 1)) < latency(&with(0, 0)) {
+                    true => 0..=1,
+                    false => 0..=0,
+                };
+                for feedback in feedbacks {
+                    let (plain, narrow) = (with(0, feedback), with(NARROW, feedback));
+                    let is_other = match (&plain, &narrow) {
+                        (Some((_, plain)), Some((_, narrow))) => plain.dsp() != narrow.dsp(),
+                        _ => false,
+                    };
+                    found.extend(plain.map(|(values, _)| values));
+                    found.extend(narrow.filter(|_| is_other).map(|(values, _)| values));
+                }
             }
         }
         match found.is_empty() {
@@ -301,19 +312,22 @@ fn rom(depth: u64, bits: u64, technology: Technology) -> Counts {
 }
 
 /// The depth from which on commutators delay words in memories: `RAM_STEPS` of `stepped_delay`.
-const RAM_STEPS: u64 = 128;
+const RAM_STEPS: u64 = 64;
+
+/// `stepped_delay`
+fn stepped(bits: u64, log_steps: u32, technology: Technology) -> Counts {
+    let steps = 1 << log_steps;
+    match steps >= RAM_STEPS {
+        true => memory(steps, bits, technology),
+        false => delay(bits, steps, technology),
+    }
+}
 
 /// A commutator of words of half the lanes, with those of its bits that are selected.
 fn commutator(half_bits: u64, log_steps: u32, technology: Technology) -> Counts {
-    let steps = 1 << log_steps;
     // The upper half takes a mark and its tag with it.
-    [half_bits + 3, half_bits]
-        .into_iter()
-        .map(|bits| match steps >= RAM_STEPS {
-            true => memory(steps, bits, technology),
-            false => delay(bits, steps, technology),
-        })
-        .sum()
+    let bits = [half_bits + 3, half_bits].into_iter();
+    bits.map(|bits| stepped(bits, log_steps, technology)).sum()
 }
 
 /// A permutation network of words of so many bits.
@@ -464,6 +478,12 @@ fn features(plan: &Plan, technology: Technology) -> Features {
     let mut counters = (rows + 2) * log_beats + u64::from(setting.log_n) * plan.stage_latency();
     for log_steps in plan.commutators() {
         moved.push(commutator(lanes / 2 * word, log_steps, technology));
+        counters += log_beats + u64::from(log_steps) + 1;
+        selected += lanes * word;
+    }
+    for log_steps in plan.feedbacks() {
+        // Words before the butterflies, and differences behind them.
+        moved.push(stepped(lanes * word, log_steps, technology).times(2));
         counters += log_beats + u64::from(log_steps) + 1;
         selected += lanes * word;
     }
