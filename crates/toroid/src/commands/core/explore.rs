@@ -14,7 +14,7 @@ pub struct ExploreArgs {
     /// Words of a transform, a power of two.
     #[arg(long)]
     n: u64,
-    /// The modulus, a prime with a root of unity of order 2n.
+    /// The modulus, a prime with a root of unity of order 2n, or n for a cyclic transform.
     #[arg(long)]
     q: u64,
     /// The device: xc7vx690t, xc7vx980t, xcvu47p, xcu250, xcu280, xc7a200t or ecp5-85k.
