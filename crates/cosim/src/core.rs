@@ -34,9 +34,12 @@ pub struct Parameter {
     pub range: RangeInclusive<u64>,
 }
 
-/// A value for each parameter of a core.
+/// A value for each parameter of a core, and the list of numbers that some take beside them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Values(BTreeMap<&'static str, u64>);
+pub struct Values {
+    parameters: BTreeMap<&'static str, u64>,
+    list: Option<Vec<usize>>,
+}
 
 impl Values {
     /// Those given, and the defaults of the others.
@@ -78,17 +81,43 @@ impl Values {
         for parameter in parameters {
             values.entry(parameter.name).or_insert(parameter.default);
         }
-        Ok(Values(values))
+        Ok(Values {
+            parameters: values,
+            list: None,
+        })
+    }
+
+    /// With a list of numbers, which [`Core::design`] holds against the parameters.
+    ///
+    /// # Errors
+    /// If the core takes none with these values.
+    pub fn with_list(self, core: &dyn Core, list: Vec<usize>) -> Result<Values, CoreError> {
+        match core.takes_list(&self) {
+            true => Ok(Values {
+                list: Some(list),
+                ..self
+            }),
+            false => Err(CoreError::List {
+                core: core.name(),
+                reason: "it takes no list with these parameters; permutation with KIND 3 does"
+                    .to_owned(),
+            }),
+        }
+    }
+
+    /// The list of numbers, if there is one.
+    pub fn list(&self) -> Option<&[usize]> {
+        self.list.as_deref()
     }
 
     /// The value of a parameter, 0 if the core has none of this name.
     pub fn get(&self, name: &str) -> u64 {
-        self.0.get(name).copied().unwrap_or(0)
+        self.parameters.get(name).copied().unwrap_or(0)
     }
 
     /// All, by their names.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        self.0.iter().map(|(name, value)| (*name, *value))
+        self.parameters.iter().map(|(name, value)| (*name, *value))
     }
 }
 
@@ -127,6 +156,14 @@ pub enum CoreError {
         expected: String,
         /// What it is.
         found: u64,
+    },
+    /// A list lacks, is not what the parameters need, or is given to a core that takes none.
+    #[error("{core}: {reason}")]
+    List {
+        /// The core.
+        core: &'static str,
+        /// What is wrong.
+        reason: String,
     },
     /// A module of the core is not there.
     #[error(transparent)]
@@ -175,6 +212,7 @@ impl CoreError {
                 | CoreError::UnknownParameter { .. }
                 | CoreError::Twice(_)
                 | CoreError::Value { .. }
+                | CoreError::List { .. }
         )
     }
 }
@@ -215,6 +253,11 @@ pub trait Core: Sync {
 
     /// Its parameters.
     fn parameters(&self) -> &'static [Parameter];
+
+    /// Whether it takes a list of numbers with these values ([`Values::with_list`]).
+    fn takes_list(&self, _values: &Values) -> bool {
+        false
+    }
 
     /// The sources, ROM contents and parameters of the module on top.
     ///

@@ -1,6 +1,7 @@
 //! The router of permutations against a model of the network, and `hw/permutation` against permutations.
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
+use toroid_cosim::core::vectors::Vectors;
 use toroid_cosim::core::{self, Values};
 use toroid_cosim::model::{Design, Model, ModelError, Options};
 use toroid_cosim::permutation::{Network, Permutation, PermutationError};
@@ -450,4 +451,67 @@ fn the_list_of_cores_makes_it() {
     let outcome = core::test(core, &values, 500, 7, None, &()).unwrap();
     assert_eq!(outcome.measured, outcome.expected);
     assert!(outcome.compared >= 500);
+}
+
+#[test]
+fn the_list_of_cores_makes_any_permutation() {
+    let core = core::find("permutation").unwrap();
+    let parameters = [
+        ("KIND", 3),
+        ("LOG_LANES", 1),
+        ("LOG_BEATS", 2),
+        ("WIDTH", 8),
+    ];
+    let values = || Values::new(core, parameters).unwrap();
+    let refusal = |values: &Values| {
+        let error = core.design(values).unwrap_err();
+        assert!(error.is_usage(), "{error:?}");
+        error.to_string()
+    };
+    assert!(refusal(&values()).contains("KIND 3 needs a list"));
+    for (list, expected) in [
+        (
+            vec![0, 1],
+            "expected a source for each of the 8 words of a frame, found 2",
+        ),
+        (vec![0; 9], "8 words of a frame, found 9"),
+        (
+            vec![7, 0, 7, 1, 2, 3, 4, 5],
+            "word 2 takes input word 7, which is not there or taken",
+        ),
+        (
+            vec![0, 1, 2, 3, 4, 5, 6, 8],
+            "word 7 takes input word 8, which is not there or taken",
+        ),
+    ] {
+        let message = refusal(&values().with_list(core, list).unwrap());
+        assert!(message.contains(expected), "{message}");
+    }
+    let random = Values::new(core, [("KIND", 2)]).unwrap();
+    let other = core::find("goldilocks_mul").unwrap();
+    for (core, values) in [(core, random), (other, Values::new(other, []).unwrap())] {
+        let error = values.with_list(core, vec![0]).unwrap_err();
+        assert!(
+            error.is_usage() && error.to_string().contains("takes no list"),
+            "{error}"
+        );
+    }
+    if tests_are_skipped() {
+        return;
+    }
+    let source = [5, 0, 7, 1, 6, 3, 4, 2];
+    let values = values().with_list(core, source.to_vec()).unwrap();
+    // What leaves is in the order of the list, whatever the core's own vectors say.
+    let Some(Vectors::Streams(streams)) = core.vectors(&values, 1, 3) else {
+        panic!("the core has streams");
+    };
+    let words =
+        |beats: &[Beat]| -> Vec<u64> { beats[..4].iter().flat_map(|beat| beat.words(1)).collect() };
+    let sent = words(&streams.sent);
+    assert_eq!(
+        words(&streams.expected),
+        source.map(|from| sent[from]).to_vec()
+    );
+    let outcome = core::test(core, &values, 100, 7, None, &()).unwrap();
+    assert_eq!(outcome.measured, outcome.expected);
 }

@@ -85,6 +85,47 @@ fn what_a_core_does_not_have_is_wrong_usage() {
 }
 
 #[test]
+fn a_permutation_is_read_from_a_file() {
+    let place = Place::new();
+    let kind = "core make permutation --param KIND=3 --param LOG_LANES=1 --param LOG_BEATS=1";
+    let line = format!("{kind} --permutation order.txt --out dir");
+    let refused = place.run(&line);
+    assert_eq!(refused.code, Some(1));
+    assert!(
+        refused.err.contains("cannot read order.txt"),
+        "{}",
+        refused.err
+    );
+    let write = |text: &str| fs::write(place.path("order.txt"), text).unwrap();
+    let cases = [
+        (
+            "3\n\n-1\n0\n2\n",
+            "order.txt: line 3: expected the decimal number of a word, found \"-1\"",
+        ),
+        (
+            "3\n1\n0\n",
+            "a source for each of the 4 words of a frame, found 3",
+        ),
+        ("3\n1\n0\n3\n", "word 3 takes input word 3"),
+    ];
+    for (text, expected) in cases {
+        write(text);
+        place.fails(2, &line, &[expected]);
+    }
+    write("# the last word first\n3\n\n1 # stays\n0\n2\n");
+    place.fails(2, &format!("{kind} --out dir"), &["KIND 3 needs a list"]);
+    place.fails(
+        2,
+        "core make permutation --permutation order.txt --out dir",
+        &["takes no list with these parameters"],
+    );
+    assert!(!place.path("dir").exists());
+    place.ok(&line);
+    let readme = fs::read_to_string(place.path("dir/README.md")).unwrap();
+    assert!(readme.contains("--permutation FILE"), "{readme}");
+}
+
+#[test]
 fn tools_that_lack_are_named() {
     let place = Place::new();
     let run = |variables: &[(&str, &str)]| -> common::Said {

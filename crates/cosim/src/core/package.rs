@@ -383,6 +383,9 @@ fn readme(
     for (parameter, value) in values.iter() {
         let _ = write!(text, " --param {parameter}={value}");
     }
+    if values.list().is_some() {
+        text += " --permutation FILE";
+    }
     text +=
         "`.\n\n## Parameters\n\n| parameter | value here | range | |\n| --- | --- | --- | --- |\n";
     for parameter in core.parameters() {

@@ -9,6 +9,9 @@ use crate::random::Random;
 use crate::simulation::Simulation;
 use crate::stream::Beat;
 
+/// The `KIND` that takes a list: number n is the place in the input of the word whose place in the output is n.
+const LISTED: u64 = 3;
+
 const PARAMETERS: [Parameter; 6] = [
     Parameter {
         name: "LOG_LANES",
@@ -30,9 +33,9 @@ const PARAMETERS: [Parameter; 6] = [
     },
     Parameter {
         name: "KIND",
-        doc: "the permutation: 0 reverses the bits of indices, 1 takes words in steps, 2 is random",
+        doc: "the permutation: 0 reverses the bits of indices, 1 takes words in steps, 2 is random, 3 is that of a list",
         default: 0,
-        range: 0..=2,
+        range: 0..=LISTED,
     },
     Parameter {
         name: "LOG_STRIDE",
@@ -63,6 +66,17 @@ fn permutation(values: &Values) -> Result<Permutation, CoreError> {
             });
         }
         1 => Permutation::stride(log_lanes, log_beats, log_stride),
+        LISTED => {
+            let refused = |reason| CoreError::List {
+                core: "permutation",
+                reason,
+            };
+            let list = values.list().ok_or_else(|| {
+                refused("KIND 3 needs a list of the places that words come from".to_owned())
+            })?;
+            return Permutation::new(log_lanes, log_beats, list.to_vec())
+                .map_err(|error| refused(error.to_string()));
+        }
         _ => Permutation::random(log_lanes, log_beats, values.get("SEED")),
     };
     made.map_err(|error| CoreError::Wrong(error.to_string()))
@@ -84,6 +98,10 @@ impl Core for StreamPermutation {
 
     fn parameters(&self) -> &'static [Parameter] {
         &PARAMETERS
+    }
+
+    fn takes_list(&self, values: &Values) -> bool {
+        values.get("KIND") == LISTED
     }
 
     fn design(&self, values: &Values) -> Result<Design, CoreError> {

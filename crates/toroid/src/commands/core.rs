@@ -4,6 +4,7 @@ mod explore;
 
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use serde_json::{Value, json};
 use toroid_cosim::core::synthesis::{Device, Resources, synthesize};
 use toroid_cosim::core::{CORES, Core, CoreError, Values, find, package};
@@ -18,7 +19,7 @@ pub enum Command {
     List,
     /// Write a core into a folder: sources, ROMs, a testbench that checks itself, a FuseSoC file, a README.
     #[command(
-        after_help = "Example:\n  toroid core make butterfly_integrated --param TILE_A=18 --param TILE_B=18 --out butterfly"
+        after_help = "Example:\n  toroid core make butterfly_integrated --param TILE_A=18 --param TILE_B=18 --out butterfly\n  toroid core make permutation --param KIND=3 --param LOG_LANES=3 --param LOG_BEATS=5 --permutation order.txt --out order"
     )]
     Make(MakeArgs),
     /// Simulate a core and hold it against the library.
@@ -46,6 +47,10 @@ pub struct Chosen {
     /// A parameter's value; may be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_param)]
     param: Vec<(String, u64)>,
+    /// For permutation with KIND=3, the order in which words leave: line n of the file is the place in the input frame,
+    /// from 0, of the word at place n of the output frame. Blank lines do not count, nor what follows a #.
+    #[arg(long, value_name = "FILE")]
+    permutation: Option<PathBuf>,
 }
 
 /// Arguments of `toroid core make`.
@@ -133,8 +138,31 @@ impl Chosen {
             .iter()
             .map(|(name, value)| (name.as_str(), *value));
         let values = Values::new(core, given).map_err(refused)?;
+        let Some(path) = &self.permutation else {
+            return Ok((core, values));
+        };
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let list =
+            parse_list(&text).map_err(|message| usage(format!("{}: {message}", path.display())))?;
+        let values = values.with_list(core, list).map_err(refused)?;
         Ok((core, values))
     }
+}
+
+/// A decimal number a line.
+fn parse_list(text: &str) -> Result<Vec<usize>, String> {
+    let lines = text.lines().enumerate().filter_map(|(i, line)| {
+        let number = line.split('#').next().unwrap_or_default().trim();
+        (!number.is_empty()).then_some((i + 1, number))
+    });
+    lines
+        .map(|(line, number)| {
+            number.parse().map_err(|_| {
+                format!("line {line}: expected the decimal number of a word, found {number:?}")
+            })
+        })
+        .collect()
 }
 
 fn parameters(values: &Values) -> Value {
