@@ -12,7 +12,8 @@
 // SIGNED_B         b is in two's complement, and p = a * b + ADDEND + mul_bias, without sign, one bit wider
 // ADDEND           < 2^WIDTH_A
 // SHORT            three cycles: operands, products, and the sum of all of them at once, in LUTs
-// NARROW           with SHORT: a last row of at most these bits is multiplied in LUTs, without tiles
+// NARROW           with SHORT: rows of at most these bits are multiplied in LUTs, without tiles: the last one, or all where
+//                  TILE_A is no larger
 // Latency: toroid_pkg::mul_latency
 module mul_tiles #(
     parameter int WIDTH_A = 64,

@@ -5,8 +5,9 @@
 //
 // WIDTH  bits of tdata at the output, >= 1
 // DEPTH  beats under way, in the pipeline and the queue together, >= 2. Where out_tready_i never drops, in_tready_o never
-//        does if and only if DEPTH > P, the most cycles from take_o to the same beat at pipe_valid_i. A pipeline that keeps
-//        beats back until others follow needs DEPTH above the beats that it can hold, or it stops.
+//        does if and only if DEPTH is above the most beats that the pipeline ever holds at the end of a cycle; for one that
+//        gives each beat P cycles after it takes it, those are P. One that keeps beats back until others follow stops where
+//        DEPTH is not above the beats that it can keep.
 // Latency: 0 from pipe_valid_i to out_tvalid_o, as long as the queue is empty. in_tready_o is a register.
 module stream_ends #(
     parameter int WIDTH = 64,
