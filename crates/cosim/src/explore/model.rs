@@ -438,7 +438,7 @@ mod tests {
         }
     }
 
-    /// Fitting again, to the runs as they are read, gives the errors that are shown.
+    /// The largest error that is shown is that of the coefficients shown, on the runs that were held out.
     #[test]
     fn the_errors_shown_are_those_of_the_runs() {
         for family in families() {
@@ -446,8 +446,6 @@ mod tests {
                 let Some(model) = Model::find(family.core().name(), technology) else {
                     continue;
                 };
-                let again = Model::fitted(*family, technology).unwrap();
-                assert_eq!(again.lut, model.lut);
                 let mut errors: Vec<f64> = runs()
                     .iter()
                     .filter(|run| {
@@ -457,7 +455,7 @@ mod tests {
                         let values = run.values(*family).unwrap();
                         let figures = family.figures(&values, technology).unwrap();
                         let found = (run.lut + run.lutram) as f64;
-                        (sum(&again.lut.coefficients, &figures.features.lut) / found - 1.0).abs()
+                        (sum(&model.lut.coefficients, &figures.features.lut) / found - 1.0).abs()
                     })
                     .collect();
                 errors.sort_by(f64::total_cmp);
