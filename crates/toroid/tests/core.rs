@@ -210,7 +210,8 @@ fn settings_are_explored_and_the_best_can_be_made() {
         "{} --vectors 1",
         command.strip_prefix("toroid ").unwrap()
     ));
-    assert!(place.path("ntt_inplace/rtl/ntt_inplace.sv").is_file());
+    let core = best["core"].as_str().unwrap();
+    assert!(place.path(&format!("{core}/rtl/{core}.sv")).is_file());
 }
 
 #[test]

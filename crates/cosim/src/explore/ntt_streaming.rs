@@ -623,9 +623,10 @@ mod tests {
             let wanted = transform(256, q, Ring::Negacyclic);
             Streaming.settings(&wanted, Technology::Xc7).unwrap().len()
         };
-        assert_eq!(count(PAPER), 2 * 7 * 2);
-        assert_eq!(count(4_293_918_721), 2 * 7);
-        assert_eq!(count(toroid_ring::goldilocks::P), 2 * 7);
+        // Halves side by side, natural order, and natural order with feedback.
+        assert_eq!(count(PAPER), 3 * 7 * 2);
+        assert_eq!(count(4_293_918_721), 3 * 7);
+        assert_eq!(count(toroid_ring::goldilocks::P), 3 * 7);
     }
 
     #[test]
