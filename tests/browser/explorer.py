@@ -28,6 +28,8 @@ class Pages:
     def open(self, path, **options):
         context = self.browser.new_context(permissions=["clipboard-read", "clipboard-write"], **options)
         page = context.new_page()
+        # A machine that tests the rest at the same time is slow to start a page.
+        page.set_default_timeout(120_000)
         page.on("pageerror", lambda error: self.problems.append(f"{path.name}: {error}"))
         page.on("console", lambda line: line.type == "error" and self.problems.append(f"{path.name}: {line.text}"))
         page.on("request", lambda asked: asked.url != path.as_uri() and self.problems.append(f"{path.name} loads {asked.url}"))
