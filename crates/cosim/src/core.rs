@@ -34,6 +34,20 @@ pub struct Parameter {
     pub range: RangeInclusive<u64>,
 }
 
+const TILE_A: Parameter = Parameter {
+    name: "TILE_A",
+    doc: "bits of the first operand of a DSP tile: 24 for Xilinx, 18 for ECP5",
+    default: 24,
+    range: 2..=64,
+};
+
+const TILE_B: Parameter = Parameter {
+    name: "TILE_B",
+    doc: "bits of the second operand of a DSP tile: 17 for Xilinx, 18 for ECP5",
+    default: 17,
+    range: 2..=64,
+};
+
 /// A value for each parameter of a core, and the list of numbers that some take beside them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Values {
@@ -283,7 +297,7 @@ pub trait Core: Sync {
     /// than that, which then has a [`test`](Core::test) of its own.
     fn vectors(&self, values: &Values, count: usize, seed: u64) -> Option<Vectors>;
 
-    /// Holds a simulation against the library.
+    /// Holds a simulation against the library, by vectors of one seed after the other until `count` were compared.
     ///
     /// # Errors
     /// If the core computes something else, breaks a protocol or stops.
@@ -295,10 +309,28 @@ pub trait Core: Sync {
         seed: u64,
         watch: &dyn Watch,
     ) -> Result<Outcome, CoreError> {
-        let vectors = self
-            .vectors(values, count, seed)
-            .ok_or(CoreError::NoVectors(self.name()))?;
-        vectors.run(simulation, seed, watch)
+        let run = |simulation: &mut Simulation, seed| {
+            let vectors = self.vectors(values, count, seed);
+            vectors
+                .ok_or(CoreError::NoVectors(self.name()))?
+                .run(simulation, seed, watch)
+        };
+        let first = run(simulation, seed)?;
+        let mut compared = first.compared;
+        for round in 1.. {
+            if compared >= count as u64 {
+                break;
+            }
+            match run(simulation, seed.wrapping_add(round))?.compared {
+                0 => break,
+                more => compared += more,
+            }
+        }
+        Ok(Outcome {
+            compared,
+            simulated: simulation.cycles(),
+            ..first
+        })
     }
 
     /// Whether synthesis maps each of its modules once and counts their copies, as is due to large cores.

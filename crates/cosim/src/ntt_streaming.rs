@@ -12,23 +12,41 @@ use crate::permutation::{Network, Permutation, PermutationError};
 use crate::sources::UnknownModule;
 
 /// The order in which the words of a polynomial stand in a stream: word of index i in beat and lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// i = beat · LANES + lane.
     Natural,
     /// The same with the bits of i reversed.
-    Reversed,
+    BitReversed,
     /// The two halves side by side, each in natural order: i = (upper half of the lanes) · N/2 + beat · LANES/2 + lane
     /// within that half.
     Halves,
 }
 
 impl Order {
+    /// Each at the place of its value of the core's parameters `IN_ORDER` and `OUT_ORDER`.
+    pub const ALL: [Order; 3] = [Order::Natural, Order::BitReversed, Order::Halves];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Order::Natural => "natural",
+            Order::BitReversed => "bit-reversed",
+            Order::Halves => "halves",
+        }
+    }
+
+    /// Its value of the core's parameters.
+    pub fn code(self) -> u64 {
+        self as u64
+    }
+
     /// The index of the word at a place, beat · 2^`log_lanes` + lane, among 2^`log_n`.
     pub fn index(self, log_n: u32, log_lanes: u32, place: usize) -> usize {
         match self {
             Order::Natural => place,
-            Order::Reversed => reversed(place, log_n),
+            Order::BitReversed => reversed(place, log_n),
             Order::Halves => {
                 let (beat, lane) = (place >> log_lanes, place & ((1 << log_lanes) - 1));
                 let half = log_lanes - 1;
@@ -206,8 +224,8 @@ impl Plan {
                 false => Order::Halves,
             };
             let (first, last) = match is_ascending {
-                true => (Order::Reversed, split),
-                false => (split, Order::Reversed),
+                true => (Order::BitReversed, split),
+                false => (split, Order::BitReversed),
             };
             Ok(Plan {
                 front: setting.end(setting.input, first)?,
@@ -831,7 +849,7 @@ impl Walk {
             ..
         } = plan.setting;
         let input = match (plan.is_ascending, has_feedback) {
-            (true, _) => Order::Reversed,
+            (true, _) => Order::BitReversed,
             (false, true) => Order::Natural,
             (false, false) => Order::Halves,
         };
@@ -904,7 +922,7 @@ impl Setting {
         if sources.iter().enumerate().all(|(to, from)| to == *from) {
             return Ok(End::Wires);
         }
-        if from == Order::Reversed || to == Order::Reversed {
+        if from == Order::BitReversed || to == Order::BitReversed {
             return Ok(End::Lanes(
                 Permutation::new(log_lanes, log_n - log_lanes, sources)?.route(),
             ));
@@ -1012,7 +1030,7 @@ fn transform(words: &[u64], q: u64, is_inverse: bool, is_cyclic: bool) -> Vec<u6
 /// A negacyclic transform by the library, from coefficients to values or back, the latter times N.
 fn negacyclic(words: Vec<u64>, q: u64, is_inverse: bool) -> Vec<u64> {
     let n = words.len();
-    let swapped = |words: Vec<u64>| Order::Reversed.arrange(0, &words);
+    let swapped = |words: Vec<u64>| Order::BitReversed.arrange(0, &words);
     let mut words = if is_inverse { swapped(words) } else { words };
     if q == goldilocks::P {
         if let Ok(plan) = NttPlan::new(n) {

@@ -281,7 +281,7 @@ fn a_degree_or_modulus_that_is_not_there_is_number_0() {
     };
     // Shift 3 of 0 to 2, and modulus 3 of 0 to 2.
     let sent = arranged(Order::Halves, &words, 0b11_11);
-    let expected = arranged(Order::Reversed, &plan.expected(0, &words), 0);
+    let expected = arranged(Order::BitReversed, &plan.expected(0, &words), 0);
     let cycles = plan.latency();
     let vectors = Vectors::Streams(Streams {
         input: "in",
@@ -387,7 +387,7 @@ fn what_there_is_no_transform_for_is_refused() {
         is_inverse: false,
         is_cyclic: false,
         input: Order::Halves,
-        output: Order::Reversed,
+        output: Order::BitReversed,
         has_feedback: false,
         tiles: (24, 17),
         narrow: 3,
@@ -546,6 +546,6 @@ fn orders_are_where_they_say() {
         words.chunks(4).map(<[u64]>::to_vec).collect()
     };
     assert_eq!(beats(Order::Natural)[1], [4, 5, 6, 7]);
-    assert_eq!(beats(Order::Reversed)[1], [2, 10, 6, 14]);
+    assert_eq!(beats(Order::BitReversed)[1], [2, 10, 6, 14]);
     assert_eq!(beats(Order::Halves)[1], [2, 3, 10, 11]);
 }

@@ -3,23 +3,10 @@
 use toroid_ring::goldilocks::{P, add, mul, sub};
 
 use super::vectors::{Field, Pipeline, Vectors};
-use super::{Core, Cycles, Parameter, Values};
+use super::{Core, Cycles, Parameter, TILE_A, TILE_B, Values};
 use crate::random::Random;
 
-const TILES: [Parameter; 2] = [
-    Parameter {
-        name: "TILE_A",
-        doc: "bits of the first operand of a DSP tile: 24 for Xilinx, 18 for ECP5",
-        default: 24,
-        range: 2..=64,
-    },
-    Parameter {
-        name: "TILE_B",
-        doc: "bits of the second operand of a DSP tile: 17 for Xilinx, 18 for ECP5",
-        default: 17,
-        range: 2..=64,
-    },
-];
+const TILES: [Parameter; 2] = [TILE_A, TILE_B];
 
 /// Words on which reductions and carries are at their ends.
 const EXTREMES: [u64; 12] = [

@@ -3,13 +3,11 @@
 use toroid_ring::goldilocks::P;
 use toroid_ring::ntt::NttPlan;
 
-use super::vectors::{Outcome, Streams, Vectors};
-use super::{Core, CoreError, Cycles, Parameter, Values};
+use super::vectors::{Streams, Vectors};
+use super::{Core, CoreError, Cycles, Parameter, TILE_A, TILE_B, Values};
 use crate::model::Design;
 use crate::ntt_inplace::{transform_beats, twiddle_rom};
-use crate::process::Watch;
 use crate::random::Random;
-use crate::simulation::Simulation;
 use crate::stream::Beat;
 
 const PARAMETERS: [Parameter; 5] = [
@@ -31,18 +29,8 @@ const PARAMETERS: [Parameter; 5] = [
         default: 2,
         range: 1..=8,
     },
-    Parameter {
-        name: "TILE_A",
-        doc: "bits of the first operand of a DSP tile: 24 for Xilinx, 18 for ECP5",
-        default: 24,
-        range: 2..=64,
-    },
-    Parameter {
-        name: "TILE_B",
-        doc: "bits of the second operand of a DSP tile: 17 for Xilinx, 18 for ECP5",
-        default: 17,
-        range: 2..=64,
-    },
+    TILE_A,
+    TILE_B,
 ];
 
 /// The parameters, and the cycles by the formulas of the core's README.
@@ -222,35 +210,6 @@ impl Core for NttInplace {
             user_bits: 1,
             cycles: self.cycles(values).first()?.cycles,
         }))
-    }
-
-    fn test(
-        &self,
-        simulation: &mut Simulation,
-        values: &Values,
-        count: usize,
-        seed: u64,
-        watch: &dyn Watch,
-    ) -> Result<Outcome, CoreError> {
-        let run = |simulation: &mut Simulation, seed| {
-            let vectors = self.vectors(values, count, seed);
-            vectors
-                .ok_or(CoreError::NoVectors(self.name()))?
-                .run(simulation, seed, watch)
-        };
-        let first = run(simulation, seed)?;
-        let mut compared = first.compared;
-        for round in 1.. {
-            if compared >= count as u64 {
-                break;
-            }
-            compared += run(simulation, seed.wrapping_add(round))?.compared;
-        }
-        Ok(Outcome {
-            compared,
-            simulated: simulation.cycles(),
-            ..first
-        })
     }
 
     fn is_large(&self) -> bool {

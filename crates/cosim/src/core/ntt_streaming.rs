@@ -3,7 +3,7 @@
 use toroid_ring::prime;
 
 use super::vectors::{Streams, Vectors};
-use super::{Core, CoreError, Cycles, Parameter, Values};
+use super::{Core, CoreError, Cycles, Parameter, TILE_A, TILE_B, Values};
 use crate::model::Design;
 use crate::ntt_streaming::{Order, Plan, Setting, SettingError};
 use crate::random::Random;
@@ -84,18 +84,8 @@ const PARAMETERS: [Parameter; 15] = [
         default: 0,
         range: 0..=u64::MAX,
     },
-    Parameter {
-        name: "TILE_A",
-        doc: "bits of the first operand of a DSP tile: 24 for Xilinx, 18 for ECP5",
-        default: 24,
-        range: 2..=64,
-    },
-    Parameter {
-        name: "TILE_B",
-        doc: "bits of the second operand of a DSP tile: 17 for Xilinx, 18 for ECP5",
-        default: 17,
-        range: 2..=64,
-    },
+    TILE_A,
+    TILE_B,
     Parameter {
         name: "NARROW",
         doc: "modulo 2^i - 2^j + 1 up to 34 bits, a rest of up to this many bits beside the tiles of a product is multiplied in look-up tables",
@@ -103,14 +93,6 @@ const PARAMETERS: [Parameter; 15] = [
         range: 0..=16,
     },
 ];
-
-fn order(value: u64) -> Order {
-    match value {
-        0 => Order::Natural,
-        1 => Order::Reversed,
-        _ => Order::Halves,
-    }
-}
 
 /// The plan of a setting of the core.
 ///
@@ -130,8 +112,8 @@ pub fn plan(values: &Values) -> Result<Plan, CoreError> {
         moduli: moduli.collect(),
         is_inverse: values.get("INVERSE") == 1,
         is_cyclic: values.get("CYCLIC") == 1,
-        input: order(values.get("IN_ORDER")),
-        output: order(values.get("OUT_ORDER")),
+        input: Order::ALL[values.get("IN_ORDER") as usize],
+        output: Order::ALL[values.get("OUT_ORDER") as usize],
         has_feedback: values.get("FEEDBACK") == 1,
         tiles: (values.get("TILE_A") as u32, values.get("TILE_B") as u32),
         narrow: values.get("NARROW") as u32,

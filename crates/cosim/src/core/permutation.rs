@@ -1,12 +1,10 @@
 //! Permutations of streams.
 
-use super::vectors::{Outcome, Streams, Vectors};
+use super::vectors::{Streams, Vectors};
 use super::{Core, CoreError, Cycles, Parameter, Values};
 use crate::model::Design;
 use crate::permutation::Permutation;
-use crate::process::Watch;
 use crate::random::Random;
-use crate::simulation::Simulation;
 use crate::stream::Beat;
 
 /// The `KIND` that takes a list: number n is the place in the input of the word whose place in the output is n.
@@ -165,34 +163,5 @@ impl Core for StreamPermutation {
             user_bits: 0,
             cycles: self.cycles(values).first()?.cycles,
         }))
-    }
-
-    fn test(
-        &self,
-        simulation: &mut Simulation,
-        values: &Values,
-        count: usize,
-        seed: u64,
-        watch: &dyn Watch,
-    ) -> Result<Outcome, CoreError> {
-        let run = |simulation: &mut Simulation, seed| {
-            let vectors = self.vectors(values, count, seed);
-            vectors
-                .ok_or(CoreError::NoVectors(self.name()))?
-                .run(simulation, seed, watch)
-        };
-        let first = run(simulation, seed)?;
-        let mut compared = first.compared;
-        for round in 1.. {
-            if compared >= count as u64 {
-                break;
-            }
-            compared += run(simulation, seed.wrapping_add(round))?.compared;
-        }
-        Ok(Outcome {
-            compared,
-            simulated: simulation.cycles(),
-            ..first
-        })
     }
 }

@@ -5,7 +5,7 @@ use super::transform::{Direction, Order, Ring, Transform};
 use crate::core::ntt_streaming::{NttStreaming, plan};
 use crate::core::synthesis::Device as Technology;
 use crate::core::{Core, Values};
-use crate::ntt_streaming::{self as streaming, End, Plan, Product};
+use crate::ntt_streaming::{End, Plan, Product};
 use crate::permutation::Network;
 
 /// Settings of `ntt_streaming`.
@@ -16,23 +16,6 @@ const NARROW: u64 = 3;
 
 /// q = 2^28 - 2^16 + 1, that of the paper.
 const PAPER: u64 = 268_369_921;
-
-/// An order as the core's parameters have it.
-fn code(order: Order) -> u64 {
-    match order {
-        Order::Natural => 0,
-        Order::BitReversed => 1,
-        Order::Halves => 2,
-    }
-}
-
-fn order(order: streaming::Order) -> Order {
-    match order {
-        streaming::Order::Natural => Order::Natural,
-        streaming::Order::Reversed => Order::BitReversed,
-        streaming::Order::Halves => Order::Halves,
-    }
-}
 
 /// The orders that are worth a setting: all of an end that is open where the other one is given; where both are, those that
 /// the stages work in, and those with coefficients by index.
@@ -83,23 +66,24 @@ impl Family for Streaming {
                             u64::from(transform.direction == Direction::Inverse),
                         ),
                         ("CYCLIC", u64::from(transform.ring == Ring::Cyclic)),
-                        ("IN_ORDER", code(input)),
-                        ("OUT_ORDER", code(output)),
+                        ("IN_ORDER", input.code()),
+                        ("OUT_ORDER", output.code()),
                         ("NARROW", narrow),
                         ("FEEDBACK", feedback),
                     ];
                     setting(technology, &given)
                 };
+                let of = |feedback| [with(0, feedback), with(NARROW, feedback)];
+                let latency = |[plain, _]: &[Option<(Values, Plan)>; 2]| {
+                    plain.as_ref().map_or(u64::MAX, |(_, plan)| plan.latency())
+                };
+                let (without, feedback) = (of(0), of(1));
                 // More butterflies are worth it where they save time.
-                let latency = |found: &Option<(Values, Plan)>| {
-                    found.as_ref().map_or(u64::MAX, |(_, plan)| plan.latency())
-                };
-                let feedbacks = match latency(&with(0, 1)) < latency(&with(0, 0)) {
-                    true => 0..=1,
-                    false => 0..=0,
-                };
-                for feedback in feedbacks {
-                    let (plain, narrow) = (with(0, feedback), with(NARROW, feedback));
+                let saves = latency(&feedback) < latency(&without);
+                for [plain, narrow] in [Some(without), saves.then_some(feedback)]
+                    .into_iter()
+                    .flatten()
+                {
                     let is_other = match (&plain, &narrow) {
                         (Some((_, plain)), Some((_, narrow))) => plain.dsp() != narrow.dsp(),
                         _ => false,
@@ -132,7 +116,7 @@ impl Family for Streaming {
             words_in: lanes,
             words_out: lanes,
             word_bits: plan.bits().into(),
-            orders: (order(setting.input), order(setting.output)),
+            orders: (setting.input, setting.output),
             dsp: plan.dsp(),
             features: features(&plan, technology),
         })
@@ -201,8 +185,8 @@ impl Family for Streaming {
                 ("LOG_N", log_n),
                 ("LOG_LANES", log_lanes),
                 ("Q", PAPER),
-                ("IN_ORDER", code(Order::Halves)),
-                ("OUT_ORDER", code(Order::BitReversed)),
+                ("IN_ORDER", Order::Halves.code()),
+                ("OUT_ORDER", Order::BitReversed.code()),
                 ("NARROW", NARROW),
             ];
             setting(technology, &given).map(|(values, _)| values)

@@ -3,6 +3,7 @@
 use toroid_ring::prime::is_prime;
 
 use super::ExploreError;
+pub use crate::ntt_streaming::Order;
 
 /// Forward or back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -22,29 +23,6 @@ pub enum Ring {
     Negacyclic,
     /// X^N - 1.
     Cyclic,
-}
-
-/// The order of words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Order {
-    /// By index.
-    Natural,
-    /// By the index with its bits reversed.
-    BitReversed,
-    /// The two halves side by side: 0, N/2, 1, N/2 + 1 and so on.
-    Halves,
-}
-
-impl Order {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Order::Natural => "natural",
-            Order::BitReversed => "bit-reversed",
-            Order::Halves => "halves",
-        }
-    }
 }
 
 /// A number-theoretic transform.
