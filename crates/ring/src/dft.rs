@@ -53,7 +53,8 @@ use crate::prime::is_prime;
 use crate::simd::Isa;
 use bluestein::Bluestein;
 use numbers::{has_order, inv, pow, primitive_root};
-use prime_factor::PrimeFactor;
+pub use prime_factor::RaderAxis;
+use prime_factor::{PrimeFactor, rader_axes};
 
 /// Words that aligning the scratch to a cache line may cost.
 const ALIGNMENT: usize = 15;
@@ -178,6 +179,13 @@ impl DftPlan {
             Kernel::PrimeFactor(_) => Algorithm::PrimeFactor,
             Kernel::Bluestein(_) => Algorithm::Bluestein,
         }
+    }
+
+    /// The prime factors of the length with Rader's constants, the greatest first; none unless [`Self::algorithm`] is
+    /// [`Algorithm::PrimeFactor`].
+    #[must_use]
+    pub fn rader_axes(&self) -> Option<Vec<RaderAxis>> {
+        rader_axes(self.length, self.root, self.modulus)
     }
 
     /// The words of scratch that a transform needs.

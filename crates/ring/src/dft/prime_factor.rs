@@ -67,31 +67,76 @@ impl Spectrum {
     }
 }
 
+/// One of the prime factors of a length, and what Rader's algorithm needs for it: the constants of a plan for others who
+/// compute the same transform, such as a circuit.
+///
+/// With Good and Thomas, word n stands at the residues of n modulo the primes, and value k at those of k. With Rader,
+/// x_j is the word at residue [`generator`](Self::generator)^j; X at residue generator^l is then x at residue 0 plus
+/// the sum of x_j · root^(generator^(j + l)) over j.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RaderAxis {
+    /// The prime p.
+    pub prime: usize,
+    /// The least primitive root modulo p.
+    pub generator: usize,
+    /// The p-th root of unity of this axis: w to the power that is 1 modulo p and 0 modulo the other primes.
+    pub root: u32,
+    /// A primitive root of unity for the p - 1 points of the convolution.
+    pub omega: u32,
+    /// The values of the sum of root^(generator^j)·x^j / (p - 1), in bit-reversed order: place i has that at omega to the
+    /// power i with its bits reversed.
+    pub forward: Vec<u32>,
+    /// The same of 1/root.
+    pub inverse: Vec<u32>,
+}
+
+impl RaderAxis {
+    /// Of a prime factor of `length` of a transform whose root is `root`; `omega` is of order `points`, which p - 1 divides.
+    fn new(length: usize, prime: usize, root: u32, (omega, points): (u32, usize), q: u32) -> Self {
+        let others = length / prime;
+        let exponent = others * inverse_modulo(others, prime);
+        let root = pow(root, exponent as u32, q);
+        let omega = pow(omega, (points / (prime - 1)) as u32, q);
+        RaderAxis {
+            prime,
+            generator: primitive_root(prime as u32) as usize,
+            root,
+            omega,
+            forward: rader_spectrum(prime, root, omega, q),
+            inverse: rader_spectrum(prime, inv(root, q), omega, q),
+        }
+    }
+}
+
+/// The axes of a transform of `length` points with the primitive root of unity `root`, the greatest prime first; none if
+/// the length has other factors or there are no roots of unity modulo the prime `q` for the convolutions.
+pub(super) fn rader_axes(length: usize, root: u32, q: u32) -> Option<Vec<RaderAxis>> {
+    let primes: Vec<usize> = FERMAT_PRIMES
+        .into_iter()
+        .filter(|&p| length.is_multiple_of(p))
+        .collect();
+    let points = primes.first()? - 1;
+    if primes.iter().product::<usize>() != length || !(q as usize - 1).is_multiple_of(points) {
+        return None;
+    }
+    let omega = pow(primitive_root(q), (q - 1) / points as u32, q);
+    let axis = |&prime: &usize| RaderAxis::new(length, prime, root, (omega, points), q);
+    Some(primes.iter().map(axis).collect())
+}
+
 impl PrimeFactor {
     /// The plan for `length` points with the primitive root of unity `root`; none if the length has other factors or
     /// there are no roots of unity modulo the prime `modulus` for the convolutions.
     pub fn new(length: usize, modulus: u32, root: u32, isa: Isa) -> Option<Self> {
-        let primes: Vec<usize> = FERMAT_PRIMES
-            .into_iter()
-            .filter(|&p| length.is_multiple_of(p))
-            .collect();
-        let points = primes.first()? - 1;
-        if primes.iter().product::<usize>() != length
-            || !(modulus as usize - 1).is_multiple_of(points)
-        {
-            return None;
-        }
+        let factors = rader_axes(length, root, modulus)?;
+        let greatest = factors.first()?;
+        let (points, omega) = (greatest.prime - 1, greatest.omega);
         let constant = if is_lazy(modulus) {
             Lazy::constant
         } else {
             Full::constant
         };
 
-        let omega = pow(
-            primitive_root(modulus),
-            (modulus - 1) / points as u32,
-            modulus,
-        );
         let level_roots = |omega: u32| -> Box<[[u32; 2]; 128]> {
             let mut roots = Box::new([[0; 2]; 128]);
             for (b, z) in roots.iter_mut().enumerate().take(points / 2) {
@@ -100,35 +145,26 @@ impl PrimeFactor {
             roots
         };
 
-        let spectrum = |prime: usize| {
-            // The root of this prime: `exponent` is 1 modulo the prime and 0 modulo the others.
-            let others = length / prime;
-            let exponent = others * inverse_modulo(others, prime);
-            let root = pow(root, exponent as u32, modulus);
-            let omega = pow(omega, (points / (prime - 1)) as u32, modulus);
-            let constants = |root: u32| {
-                rader_spectrum(prime, root, omega, modulus)
-                    .into_iter()
-                    .map(|w| constant(w, modulus))
-                    .collect()
-            };
+        let spectrum = |axis: &RaderAxis| {
+            let constants = |words: &[u32]| words.iter().map(|&w| constant(w, modulus)).collect();
             Spectrum {
-                forward: constants(root),
-                inverse: constants(inv(root, modulus)),
+                forward: constants(&axis.forward),
+                inverse: constants(&axis.inverse),
             }
         };
 
-        let rows = if primes[0] == 257 { 257 } else { 1 };
+        let rows = if greatest.prime == 257 { 257 } else { 1 };
         let columns = length / rows;
         let stride = rows.next_multiple_of(16);
-        let axes = primes
+        let axes = factors
             .iter()
-            .filter(|&&prime| prime != 257)
-            .map(|&prime| {
+            .filter(|factor| factor.prime != 257)
+            .map(|factor| {
+                let prime = factor.prime;
                 let order = rader_order(prime);
                 Axis {
                     prime,
-                    spectrum: spectrum(prime),
+                    spectrum: spectrum(factor),
                     read: lines(columns, stride, &order.read),
                     write: lines(columns, stride, &order.write),
                 }
@@ -152,7 +188,7 @@ impl PrimeFactor {
             stride,
             roots: level_roots(omega),
             inverse_roots: level_roots(inv(omega, modulus)),
-            spectrum: spectrum(primes[0]),
+            spectrum: spectrum(greatest),
             axes,
             input_rows: cyclic(rows, |t| (t * row_step % rows * columns) as u32),
             block_rows: cyclic(rows, |point| block_rows[point]),

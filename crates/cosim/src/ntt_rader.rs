@@ -1,0 +1,550 @@
+//! The schedule and the constants of the core `ntt_rader`, and an exact model of what it does with them.
+//!
+//! A transform of m points has P, its greatest prime factor, and C = m / P. Word n stands in column n mod P at address
+//! n mod C, and so does value n: by Good and Thomas that needs no twiddles between the axes, and by Rader's algorithm in
+//! the form of [`RaderAxis`] every axis is computed in place. (P - 1) / 2 processing elements have two columns each, those
+//! of the residues g^i and g^(i + (P - 1) / 2); one more has that of residue 0.
+//!
+//! - [`Plan::rows`]: the transforms along P, of one word of each column, go round through the processing elements in
+//!   groups of [`LOOP`] rows, 2 log2(P - 1) passes each, by the wires of Pease's constant geometry and the same backwards.
+//! - [`Plan::program`]: the transforms along the other primes are a list of butterflies, which every column goes through
+//!   at the same time with the same constants.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use toroid_ring::RingError;
+use toroid_ring::dft::{DftPlan, RaderAxis};
+use toroid_ring::prime::is_prime;
+
+use crate::model::Design;
+use crate::sources::UnknownModule;
+
+/// Cycles that a word needs to go round through a processing element, and the rows of a group.
+pub const LOOP: usize = 17;
+
+/// Cycles from the address that is read for an operation to the edge that writes its first word there.
+pub const WRITE: i64 = LOOP as i64 + 4;
+
+/// q is 1 modulo m times this.
+pub const RADIX: u64 = 256;
+
+/// What cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingError {
+    /// The length.
+    #[error("expected a length that is a product of two or more of 3, 5, 17 and 257, found {0}")]
+    Length(u64),
+    /// The modulus.
+    #[error(
+        "expected a prime below 2^32 that is 1 modulo 256 times the length, {order}, found {modulus}"
+    )]
+    Modulus {
+        /// What was given.
+        modulus: u64,
+        /// 256 m.
+        order: u64,
+    },
+    /// The library refuses it.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+}
+
+/// What a processing element does with its operands a and b, and its constant w.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Gentleman-Sande: a + b and (a - b) w.
+    Forward,
+    /// Cooley-Tukey: a - b w and a + b w; constants are stored with the sign that the difference 0 - b takes off again.
+    Inverse,
+    /// The first of the inverse passes, which has Rader's product: -b w + a and -b w - a.
+    Turn,
+    /// Value 0 and the first point of the convolution: a + b and a + b + b w.
+    Zero,
+}
+
+impl Mode {
+    fn code(self) -> u64 {
+        match self {
+            Mode::Forward => 0,
+            Mode::Inverse => 1,
+            Mode::Turn => 2,
+            Mode::Zero => 3,
+        }
+    }
+}
+
+/// A butterfly of the program: of the words at two addresses, in place.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// The address of the first operand and result.
+    pub a: usize,
+    /// That of the second.
+    pub b: usize,
+    /// What is done.
+    pub mode: Mode,
+    /// The constant, for a forward and for an inverse transform.
+    pub constants: [u32; 2],
+}
+
+/// Everything that the core of one length and modulus needs.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    dft: DftPlan,
+    axes: Vec<RaderAxis>,
+    /// The residue of each position of the convolution along P.
+    order: Vec<usize>,
+    program: Vec<Option<Step>>,
+    /// By direction and pass, those of all processing elements, that of residue 0 last.
+    constants: [Vec<Vec<u32>>; 2],
+}
+
+fn mul(a: u32, b: u32, q: u32) -> u32 {
+    (u64::from(a) * u64::from(b) % u64::from(q)) as u32
+}
+
+fn pow(base: u32, exponent: usize, q: u32) -> u32 {
+    toroid_ring::prime::pow(base.into(), exponent as u64, q.into()) as u32
+}
+
+fn add(a: u32, b: u32, q: u32) -> u32 {
+    ((u64::from(a) + u64::from(b)) % u64::from(q)) as u32
+}
+
+fn negated(a: u32, q: u32) -> u32 {
+    (q - a) % q
+}
+
+fn sub(a: u32, b: u32, q: u32) -> u32 {
+    add(a, negated(b, q), q)
+}
+
+/// What a processing element makes of a, b and w.
+fn butterfly(mode: Mode, a: u32, b: u32, w: u32, q: u32) -> (u32, u32) {
+    let line = match mode {
+        Mode::Forward | Mode::Zero => add(a, b, q),
+        Mode::Inverse | Mode::Turn => a,
+    };
+    let operand = match mode {
+        Mode::Forward => sub(a, b, q),
+        _ => negated(b, q),
+    };
+    let t = mul(operand, w, q);
+    match mode {
+        Mode::Forward => (line, t),
+        Mode::Inverse => (add(line, t, q), sub(line, t, q)),
+        Mode::Turn => (add(line, t, q), sub(t, line, q)),
+        Mode::Zero => (line, sub(line, t, q)),
+    }
+}
+
+impl Plan {
+    /// The plan of `length` points (m) modulo `modulus` (q), with the root of unity of [`DftPlan::new`].
+    ///
+    /// # Errors
+    /// See [`SettingError`].
+    pub fn new(length: u64, modulus: u64) -> Result<Plan, SettingError> {
+        let greatest = [257, 17, 5, 3]
+            .into_iter()
+            .find(|p| length.is_multiple_of(*p));
+        let rest = [3, 5, 17, 257]
+            .into_iter()
+            .filter(|p| length.is_multiple_of(*p))
+            .fold(length, |rest, p| rest / p);
+        if rest != 1 || greatest.is_none_or(|p| p == length) {
+            return Err(SettingError::Length(length));
+        }
+        let order = RADIX * length;
+        let q = u32::try_from(modulus)
+            .ok()
+            .filter(|_| is_prime(modulus) && (modulus - 1).is_multiple_of(order));
+        let q = q.ok_or(SettingError::Modulus { modulus, order })?;
+        let dft = DftPlan::new(length as usize, q)?;
+        let axes = dft.rader_axes().ok_or(SettingError::Length(length))?;
+        let mut plan = Plan {
+            order: powers(&axes[0]),
+            dft,
+            axes,
+            program: Vec::new(),
+            constants: [Vec::new(), Vec::new()],
+        };
+        plan.constants = [false, true].map(|is_inverse| plan.row_constants(is_inverse));
+        plan.program = plan.scheduled(plan.steps());
+        Ok(plan)
+    }
+
+    /// The library's plan of the same transform.
+    pub fn dft(&self) -> &DftPlan {
+        &self.dft
+    }
+
+    fn q(&self) -> u32 {
+        self.dft.modulus()
+    }
+
+    /// P: the columns, and the words of a beat.
+    pub fn columns(&self) -> usize {
+        self.axes[0].prime
+    }
+
+    /// C: the words of a column, and the beats of a transform.
+    pub fn words(&self) -> usize {
+        self.dft.length() / self.columns()
+    }
+
+    /// The processing elements that have two columns.
+    pub fn butterflies(&self) -> usize {
+        (self.columns() - 1) / 2
+    }
+
+    /// Passes of a row, forward and inverse.
+    pub fn passes(&self) -> usize {
+        2 * self.forward_passes()
+    }
+
+    fn forward_passes(&self) -> usize {
+        (self.columns() - 1).ilog2() as usize
+    }
+
+    /// Groups of rows.
+    pub fn groups(&self) -> usize {
+        self.words().div_ceil(LOOP)
+    }
+
+    /// The addresses of the rows of a group, in their order; where there are fewer than [`LOOP`], nothing follows.
+    pub fn rows(&self, group: usize) -> impl Iterator<Item = usize> + use<> {
+        // The rows of a group are those of a line along 17 where C has this factor: the program begins with those lines,
+        // and need not wait for the last group.
+        (group..self.words()).step_by(self.groups())
+    }
+
+    /// The steps of the transforms along the primes of C: one every other cycle, none where the next has to wait for its
+    /// words.
+    pub fn program(&self) -> &[Option<Step>] {
+        &self.program
+    }
+
+    /// Cycles from the first row of a transform to that of the next, if it is there: the interval of transforms.
+    pub fn interval(&self) -> u64 {
+        (self.groups() * self.passes() * LOOP + 2 * self.program.len()) as u64
+    }
+
+    /// Cycles of computing: from the first address that is read to the edge that writes the last word.
+    pub fn computing(&self) -> u64 {
+        // The second column is one cycle late, its second word another.
+        self.interval() - 2 + WRITE as u64 + 3
+    }
+
+    /// Constants of a pass by processing element.
+    fn row_constants(&self, is_inverse: bool) -> Vec<Vec<u32>> {
+        let (q, axis) = (self.q(), &self.axes[0]);
+        let forward = self.forward_passes();
+        let points = self.columns() - 1;
+        // 1/m of an inverse transform is in Rader's constants, and multiplies what goes by them.
+        let scale = if is_inverse {
+            self.dft.inverse_length()
+        } else {
+            1
+        };
+        let spectrum = if is_inverse {
+            &axis.inverse
+        } else {
+            &axis.forward
+        };
+        let twiddle = |stage: usize, i: usize| axis_twiddle(axis, (i >> stage) << stage, q);
+        let constant = |pass: usize, i: usize| {
+            if pass + 1 == forward {
+                mul(spectrum[2 * i + 1], scale, q)
+            } else if pass < forward {
+                twiddle(pass, i)
+            } else if pass == forward {
+                negated(mul(spectrum[2 * i], scale, q), q)
+            } else {
+                negated(twiddle(2 * forward - 1 - pass, i), q)
+            }
+        };
+        // That of residue 0: what x_0 adds to point 0 of the convolution, before that is multiplied by -1/(P - 1); and value 0.
+        let zero = |pass: usize| {
+            if pass + 2 == forward {
+                negated(points as u32 % q, q)
+            } else if pass == forward {
+                negated(scale, q)
+            } else {
+                0
+            }
+        };
+        (0..2 * forward)
+            .map(|pass| {
+                let all = (0..self.butterflies()).map(|i| constant(pass, i));
+                all.chain([zero(pass)]).collect()
+            })
+            .collect()
+    }
+
+    /// What the core makes of the words of a transform, in natural order, the inverse divided by m.
+    ///
+    /// # Panics
+    /// If these are not m words.
+    pub fn run(&self, is_inverse: bool, words: &[u32]) -> Vec<u32> {
+        let (q, columns, depth) = (self.q(), self.columns(), self.words());
+        assert_eq!(
+            words.len(),
+            columns * depth,
+            "expected the words of a transform"
+        );
+        let direction = usize::from(is_inverse);
+        // By column, that of residue 0 last.
+        let lanes = || self.order.iter().copied().chain([0]);
+        let mut memory: Vec<Vec<u32>> = vec![vec![0; depth]; columns];
+        for (column, lane) in memory.iter_mut().zip(lanes()) {
+            for n in (lane..words.len()).step_by(columns) {
+                column[n % depth] = words[n];
+            }
+        }
+        for row in (0..self.groups()).flat_map(|group| self.rows(group)) {
+            let mut values: Vec<u32> = memory.iter().map(|column| column[row]).collect();
+            self.run_row(&self.constants[direction], &mut values);
+            for (column, value) in memory.iter_mut().zip(values) {
+                column[row] = value;
+            }
+        }
+        for column in &mut memory {
+            for step in self.program.iter().flatten() {
+                let w = step.constants[direction];
+                (column[step.a], column[step.b]) =
+                    butterfly(step.mode, column[step.a], column[step.b], w, q);
+            }
+        }
+        let mut values = vec![0; words.len()];
+        for (column, lane) in memory.iter().zip(lanes()) {
+            for n in (lane..values.len()).step_by(columns) {
+                values[n] = column[n % depth];
+            }
+        }
+        values
+    }
+
+    /// A transform along P, by what each processing element has and gives in each pass.
+    fn run_row(&self, constants: &[Vec<u32>], values: &mut [u32]) {
+        let (q, count, forward) = (self.q(), self.butterflies(), self.forward_passes());
+        let zero = 2 * count;
+        let mut share = 0;
+        for (pass, constants) in constants.iter().enumerate() {
+            let x = values[zero];
+            if pass + 2 == forward {
+                share = mul(x, constants[count], q);
+            }
+            let mut next = vec![0; zero + 1];
+            let mode = match pass {
+                _ if pass < forward => Mode::Forward,
+                _ if pass == forward => Mode::Turn,
+                _ => Mode::Inverse,
+            };
+            for (i, &w) in constants[..count].iter().enumerate() {
+                // The operands, and where the results go.
+                let (a, b, first, second) = match mode {
+                    Mode::Forward => (i, i + count, 2 * i, 2 * i + 1),
+                    Mode::Turn => (2 * i + 1, 2 * i, i, i + count),
+                    _ => (2 * i, 2 * i + 1, i, i + count),
+                };
+                (next[first], next[second]) = butterfly(mode, values[a], values[b], w, q);
+            }
+            next[zero] = if pass + 1 == forward {
+                let sum = next[0];
+                next[0] = add(sum, share, q);
+                add(x, sum, q)
+            } else if pass == forward {
+                butterfly(Mode::Turn, 0, x, constants[count], q).0
+            } else {
+                x
+            };
+            values.copy_from_slice(&next);
+        }
+    }
+
+    /// The butterflies of a column in the order of the stages.
+    fn steps(&self) -> Vec<Step> {
+        let (q, words) = (self.q(), self.words());
+        let mut steps = Vec::new();
+        for axis in &self.axes[1..] {
+            let p = axis.prime;
+            let others = words / p;
+            // Where the word of a line is whose residue modulo p is given. Lines are told apart by their residues modulo
+            // what is left of C, in the order of the groups of rows.
+            let place = |line: usize, residue: usize| {
+                let line = line * p % words;
+                (0..words)
+                    .find(|n| n % p == residue && n % others == line % others)
+                    .unwrap_or(0)
+            };
+            let line_order: Vec<usize> = {
+                let residues = |line: &usize| {
+                    (0..self.groups())
+                        .position(|group| self.rows(group).any(|row| row == place(*line, 0)))
+                };
+                let mut lines: Vec<usize> = (0..others).collect();
+                lines.sort_by_key(residues);
+                lines
+            };
+            let order = powers(axis);
+            let places: Vec<(usize, Vec<usize>)> = line_order
+                .iter()
+                .map(|&line| {
+                    let at = |&residue: &usize| place(line, residue);
+                    (place(line, 0), order.iter().map(at).collect())
+                })
+                .collect();
+            let stages = (p - 1).ilog2();
+            let twiddle = |stage: u32, j: usize| axis_twiddle(axis, j << stage, q);
+            let both = |constant: u32| [constant, constant];
+            let rader = [&axis.forward, &axis.inverse];
+            // The pairs of a stage: the first place of each, and its number within its block.
+            let pairs = |stage: u32| {
+                let half = (p - 1) >> (stage + 1);
+                (0..p - 1)
+                    .filter(move |j| j & half == 0)
+                    .map(move |j| (j, j + half, j % half))
+            };
+            // The last forward stage exchanges its operands, so that the turn, which has the sums as its second operands,
+            // leaves its results where they belong.
+            for stage in 0..stages {
+                for (_, at) in &places {
+                    for (j, other, number) in pairs(stage) {
+                        let (a, b, constants) = match stage + 1 == stages {
+                            true => (other, j, rader.map(|words| negated(words[other], q))),
+                            false => (j, other, both(twiddle(stage, number))),
+                        };
+                        steps.push(Step {
+                            a: at[a],
+                            b: at[b],
+                            mode: Mode::Forward,
+                            constants,
+                        });
+                    }
+                }
+            }
+            for (zero, at) in &places {
+                let constants = rader.map(|words| sub(words[0], 1, q));
+                steps.push(Step {
+                    a: *zero,
+                    b: at[1],
+                    mode: Mode::Zero,
+                    constants,
+                });
+            }
+            for stage in (0..stages).rev() {
+                for (_, at) in &places {
+                    for (j, other, number) in pairs(stage) {
+                        let (mode, constants) = if stage + 1 < stages {
+                            (Mode::Inverse, both(negated(twiddle(stage, number), q)))
+                        } else if j == 0 {
+                            // Rader's product of point 0 is done.
+                            (Mode::Turn, both(q - 1))
+                        } else {
+                            (Mode::Turn, rader.map(|words| negated(words[j], q)))
+                        };
+                        steps.push(Step {
+                            a: at[j],
+                            b: at[other],
+                            mode,
+                            constants,
+                        });
+                    }
+                }
+            }
+        }
+        steps
+    }
+
+    /// Each step as early as its words are there; steps that share a word keep their order.
+    fn scheduled(&self, steps: Vec<Step>) -> Vec<Option<Step>> {
+        // The first cycle in which a word may be read, from the one that reads the first word of the program.
+        let mut ready = vec![i64::MIN; self.words()];
+        for group in 0..self.groups() {
+            let later = (self.groups() - 1 - group) * self.passes() * LOOP + LOOP;
+            for (slot, row) in self.rows(group).enumerate() {
+                ready[row] = slot as i64 - later as i64 + WRITE + 1;
+            }
+        }
+        let mut rest: Vec<Step> = steps;
+        let mut program = Vec::new();
+        while !rest.is_empty() {
+            let now = 2 * program.len() as i64;
+            let mut blocked = BTreeSet::new();
+            let found = rest.iter().position(|step| {
+                let is_free = !blocked.contains(&step.a) && !blocked.contains(&step.b);
+                blocked.extend([step.a, step.b]);
+                is_free && ready[step.a] <= now && ready[step.b] <= now + 1
+            });
+            program.push(found.map(|place| {
+                let step = rest.remove(place);
+                ready[step.a] = now + WRITE + 1;
+                ready[step.b] = now + WRITE + 2;
+                step
+            }));
+        }
+        program
+    }
+}
+
+/// A power of the root of unity of the convolutions of an axis: 1/omega, so that both transforms of a convolution, which
+/// have the same root, are a correlation, which leaves values in the order of words.
+fn axis_twiddle(axis: &RaderAxis, exponent: usize, q: u32) -> u32 {
+    pow(axis.omega, axis.prime - 1 - exponent, q)
+}
+
+/// The residues in Rader's order.
+fn powers(axis: &RaderAxis) -> Vec<usize> {
+    let next = |power: &usize| Some(power * axis.generator % axis.prime);
+    std::iter::successors(Some(1), next)
+        .take(axis.prime - 1)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    /// The least primes for a length from a bound on.
+    fn moduli(length: u64, from: u64, count: usize) -> Vec<u64> {
+        let order = RADIX * length;
+        let first = from.next_multiple_of(order) + 1;
+        (0..)
+            .map(|i| first + i * order)
+            .filter(|q| is_prime(*q))
+            .take(count)
+            .collect()
+    }
+
+    fn verify(length: u64, modulus: u64) {
+        let plan = Plan::new(length, modulus).unwrap();
+        let dft = plan.dft();
+        let mut random = Random::new(length);
+        let words: Vec<u32> = (0..length).map(|_| random.below(modulus) as u32).collect();
+        let mut expected = words.clone();
+        let mut scratch = vec![0; dft.scratch_len()];
+        dft.forward(&mut expected, &mut scratch);
+        assert_eq!(plan.run(false, &words), expected, "{length} {modulus}");
+        assert_eq!(plan.run(true, &expected), words, "{length} {modulus}");
+        let computing = plan.computing();
+        println!(
+            "{length}: interval {}, computing {computing}, {} slots, {} steps",
+            plan.interval(),
+            plan.program().len(),
+            plan.program().iter().flatten().count()
+        );
+    }
+
+    #[test]
+    fn the_model_is_the_library() {
+        for length in [15, 51, 85, 255, 257 * 3, 1285, 4369, 13107, 21845, 65535] {
+            for modulus in moduli(length, 1, 1) {
+                verify(length, modulus);
+            }
+        }
+        for modulus in moduli(21845, 1 << 31, 2) {
+            verify(21845, modulus);
+        }
+    }
+}
