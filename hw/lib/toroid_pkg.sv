@@ -94,6 +94,13 @@ package toroid_pkg;
         ceil_div(width, word) * (mul_latency(width - word, word, tile_a, tile_b, short_pipeline) + 1) + 1;
   endfunction
 
+  // montgomery_double_mul: the same with steps of two words.
+  function automatic int montgomery_double_latency(int width, int word, int tile_a, int tile_b,
+                                                   bit short_pipeline = 0);
+    return mul_latency(width, width, tile_a, tile_b, short_pipeline) +
+        ceil_div(width, 2 * word) * (mul_latency(width - word, 2 * word, tile_a, tile_b, short_pipeline) + 1) + 1;
+  endfunction
+
   // The width of a value after n steps: below 2^(2 width - n word) + 2^(width + 1), and 2 q after the last.
   function automatic int montgomery_width(int width, int word, int n);
     if (n == 0) return 2 * width;

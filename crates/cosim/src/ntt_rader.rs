@@ -26,6 +26,9 @@ pub const LOOP: usize = 17;
 /// Cycles from the address that is read for an operation to the edge that writes its first word there.
 pub const WRITE: i64 = LOOP as i64 + 4;
 
+/// Cycles of a transform alone beside loading, computing and unloading.
+const ENDS: u64 = 9;
+
 /// q is 1 modulo m times this.
 pub const RADIX: u64 = 256;
 
@@ -233,6 +236,75 @@ impl Plan {
     pub fn computing(&self) -> u64 {
         // The second column is one cycle late, its second word another.
         self.interval() - 2 + WRITE as u64 + 3
+    }
+
+    /// Cycles of a transform alone, from the first beat in to the last beat out, both counted.
+    pub fn alone(&self) -> u64 {
+        2 * self.words() as u64 + self.computing() + ENDS
+    }
+
+    /// What a constant is stored as: times 2^32, as the multipliers divide by that.
+    fn stored(&self, constant: u32) -> u64 {
+        (u64::from(constant) << 32) % u64::from(self.q())
+    }
+
+    /// The program, a line a step, in the form of `$readmemh`: {valid, mode, b, a, constant}, forward and inverse.
+    fn program_text(&self) -> String {
+        let address_bits = bits_below(self.words());
+        let depth = 1 << bits_below(self.program.len());
+        let mut text = String::new();
+        for direction in 0..2 {
+            for slot in 0..depth {
+                let word = match self.program.get(slot) {
+                    Some(Some(step)) => {
+                        let head = (4 | step.mode.code()) << address_bits | step.b as u64;
+                        let addresses = head << address_bits | step.a as u64;
+                        addresses << 32 | self.stored(step.constants[direction])
+                    }
+                    _ => 0,
+                };
+                // Writing to a string cannot fail.
+                let _ = writeln!(text, "{word:x}");
+            }
+        }
+        text
+    }
+
+    /// Constants of the rows, a line a pass, in the form of `$readmemh`, forward and inverse.
+    fn constants_text(&self) -> String {
+        let depth = 1 << bits_below(self.passes());
+        let mut text = String::new();
+        for passes in &self.constants {
+            for pass in 0..depth {
+                let words = passes.get(pass).map_or(&[][..], Vec::as_slice);
+                for &word in words.iter().rev() {
+                    let _ = write!(text, "{:08x}", self.stored(word));
+                }
+                text.push_str(if words.is_empty() { "0\n" } else { "\n" });
+            }
+        }
+        text
+    }
+
+    /// The design of `hw/ntt_rader` with multipliers of tiles of these widths.
+    ///
+    /// # Errors
+    /// If its sources are not there.
+    pub fn design(&self, tiles: (u32, u32)) -> Result<Design, UnknownModule> {
+        Ok(Design::of("ntt_rader")?
+            .with("COLUMNS", self.columns() as u64)
+            .with("WORDS", self.words() as u64)
+            .with("GENERATOR", self.axes[0].generator as u64)
+            .with("Q", self.q())
+            .with("SLOTS", self.program.len() as u64)
+            .with_file("PROGRAM", "program.hex", self.program_text().into_bytes())
+            .with_file(
+                "CONSTANTS",
+                "constants.hex",
+                self.constants_text().into_bytes(),
+            )
+            .with("TILE_A", tiles.0)
+            .with("TILE_B", tiles.1))
     }
 
     /// Constants of a pass by processing element.
@@ -485,6 +557,11 @@ impl Plan {
         }
         program
     }
+}
+
+/// Bits that hold 0 to `count` - 1, at least one.
+fn bits_below(count: usize) -> u32 {
+    count.next_power_of_two().trailing_zeros().max(1)
 }
 
 /// A power of the root of unity of the convolutions of an axis: 1/omega, so that both transforms of a convolution, which

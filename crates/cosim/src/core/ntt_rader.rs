@@ -1,0 +1,199 @@
+//! The discrete Fourier transform of lengths that are products of 3, 5, 17 and 257.
+
+use toroid_ring::prime::is_prime;
+
+use super::vectors::{Streams, Vectors};
+use super::{Core, CoreError, Cycles, PaperRow, Parameter, TILE_A, TILE_B, Values};
+use crate::model::Design;
+use crate::ntt_rader::{Plan, RADIX, SettingError};
+use crate::random::Random;
+use crate::stream::Beat;
+
+const PARAMETERS: [Parameter; 4] = [
+    Parameter {
+        name: "M",
+        doc: "points, a product of two or more of 3, 5, 17 and 257",
+        default: 21845,
+        range: 15..=65535,
+    },
+    Parameter {
+        name: "Q",
+        doc: "modulus, a prime below 2^32 that is 1 modulo 256 M",
+        default: 4_244_570_881,
+        range: 257..=u32::MAX as u64,
+    },
+    TILE_A,
+    TILE_B,
+];
+
+/// The plan of a setting of the core.
+///
+/// # Errors
+/// If the values do not go together.
+pub fn plan(values: &Values) -> Result<Plan, CoreError> {
+    Plan::new(values.get("M"), values.get("Q")).map_err(|error| {
+        let refused = |name, expected| CoreError::Value {
+            core: "ntt_rader",
+            name,
+            expected,
+            found: values.get(name),
+        };
+        match error {
+            SettingError::Modulus { order, .. } => {
+                let least = least_modulus(values.get("M"));
+                let hint = least.map_or(String::new(), |q| format!(", for example {q}"));
+                refused(
+                    "Q",
+                    format!("a prime below 2^32 that is 1 modulo {order}{hint}"),
+                )
+            }
+            _ => refused(
+                "M",
+                "a product of two or more different primes of 3, 5, 17 and 257".to_owned(),
+            ),
+        }
+    })
+}
+
+/// The least modulus for a length.
+pub fn least_modulus(length: u64) -> Option<u64> {
+    let order = RADIX * length;
+    (1..)
+        .map(|i| i * order + 1)
+        .take_while(|q| *q <= u32::MAX.into())
+        .find(|q| is_prime(*q))
+}
+
+/// Transforms of a row of vectors: both directions, and both changes of direction.
+const DIRECTIONS: [bool; 4] = [false, true, true, false];
+
+/// The core.
+pub struct NttRader;
+
+impl Core for NttRader {
+    fn name(&self) -> &'static str {
+        "ntt_rader"
+    }
+
+    fn summary(&self) -> &'static str {
+        "DFT of 21845 points and its like modulo 32-bit primes, by prime factors and Rader, direction by the transform"
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        &PARAMETERS
+    }
+
+    fn design(&self, values: &Values) -> Result<Design, CoreError> {
+        let tiles = (values.get("TILE_A") as u32, values.get("TILE_B") as u32);
+        Ok(plan(values)?.design(tiles)?)
+    }
+
+    fn cycles(&self, values: &Values) -> Vec<Cycles> {
+        let Ok(plan) = plan(values) else {
+            return Vec::new();
+        };
+        let more = DIRECTIONS.len() as u64 - 1;
+        vec![
+            Cycles {
+                what: "four transforms one behind the other, first beat in to last beat out",
+                formula: "alone + 3 interval",
+                cycles: plan.alone() + more * plan.interval(),
+            },
+            Cycles {
+                what: "computing",
+                formula: "interval + 22",
+                cycles: plan.computing(),
+            },
+            Cycles {
+                what: "alone, first beat in to last beat out",
+                formula: "2 C + computing + 9, of C = M / P beats, P the greatest prime",
+                cycles: plan.alone(),
+            },
+            Cycles {
+                what: "interval, from a transform to the next",
+                formula: "17 ceil(C / 17) 2 log2(P - 1) + 2 S, of a program of S steps",
+                cycles: plan.interval(),
+            },
+        ]
+    }
+
+    /// Four transforms of random or extreme words, whatever `count`.
+    fn vectors(&self, values: &Values, _count: usize, seed: u64) -> Option<Vectors> {
+        let plan = plan(values).ok()?;
+        let q = values.get("Q");
+        let mut random = Random::new(seed);
+        let extremes = [0, 1, 2, q >> 1, (q >> 1) + 1, q - 2, q - 1];
+        let (mut sent, mut expected) = (Vec::new(), Vec::new());
+        for (i, is_inverse) in DIRECTIONS.into_iter().enumerate() {
+            let mut word = || match (i as u64 + seed) % 4 {
+                1 => extremes[random.below(extremes.len() as u64) as usize],
+                2 => q - 1,
+                _ => random.below(q),
+            };
+            let words: Vec<u32> = (0..plan.dft().length()).map(|_| word() as u32).collect();
+            let results = plan.expected(is_inverse, &words);
+            // Only the first beat says what the transform is.
+            let mut noise = Random::new(seed ^ i as u64);
+            let user = |beat| {
+                if beat == 0 {
+                    is_inverse.into()
+                } else {
+                    noise.word() & 1
+                }
+            };
+            sent.extend(plan.beats(&words, user));
+            expected.extend(plan.beats(&results, |_| is_inverse.into()));
+        }
+        Some(Vectors::Streams(Streams {
+            input: "in",
+            output: "out",
+            sent,
+            expected,
+            user_bits: 1,
+            cycles: self.cycles(values).first()?.cycles,
+        }))
+    }
+
+    fn is_large(&self) -> bool {
+        true
+    }
+
+    fn paper(&self) -> Option<PaperRow> {
+        Some(PaperRow {
+            source: "Du Pont, prime-factor and Rader NTT for BGV, Alveo U250, m = 21845",
+            lut: 224_074.0,
+            ff: 179_900.0,
+            dsp: 1024.0,
+            ramb36: 300.0,
+        })
+    }
+}
+
+impl Plan {
+    /// The transform by the library, the inverse divided by m.
+    ///
+    /// # Panics
+    /// If these are not m words.
+    pub fn expected(&self, is_inverse: bool, words: &[u32]) -> Vec<u32> {
+        let dft = self.dft();
+        let mut results = words.to_vec();
+        let mut scratch = vec![0; dft.scratch_len()];
+        if is_inverse {
+            dft.inverse(&mut results, &mut scratch);
+            dft.scale_assign(&mut results, dft.inverse_length());
+        } else {
+            dft.forward(&mut results, &mut scratch);
+        }
+        results
+    }
+
+    /// The words of a transform as beats, each with what `user` says of it.
+    pub fn beats(&self, words: &[u32], user: impl FnMut(usize) -> u64) -> Vec<Beat> {
+        let mut user = user;
+        let beat = |(beat, words): (usize, &[u32])| {
+            let words: Vec<u64> = words.iter().map(|&word| word.into()).collect();
+            Beat::of_words(&words, 4, beat + 1 == self.words()).with_user(user(beat))
+        };
+        words.chunks(self.columns()).enumerate().map(beat).collect()
+    }
+}
