@@ -136,7 +136,7 @@ module ntt_rader
 
   // By position, that of residue 0 last: words of the columns; by element: results.
   logic [COLUMNS-1:0][WIDTH-1:0] word, out_word;
-  logic [Elements:0][WIDTH-1:0] a, b, sum;
+  logic [Elements:0][WIDTH-1:0] a, b, later_b, sum;
   for (genvar n = 0; n < COLUMNS; n++) begin : g_column
     localparam int Lane = n == COLUMNS - 1 ? 0 : residue(GENERATOR, n, COLUMNS);
     localparam int Element = n == COLUMNS - 1 ? Elements : n % Elements;
@@ -149,7 +149,7 @@ module ntt_rader
         .second_i        (second[Upper]),
         .write_address_i (write_address[Upper]),
         .first_word_i    (a[Element]),
-        .second_word_i   (b[Element]),
+        .second_word_i   (later_b[Element]),
         .take_i          (take),
         .load_address_i  ({load_set, load_ring[Lane%WORDS]}),
         .in_i            (in_tdata_i[Lane]),
@@ -216,7 +216,8 @@ module ntt_rader
         .step_constant_i(step_constant),
         .sum_o          (sum[i]),
         .a_o            (a[i]),
-        .b_o            (b[i])
+        .b_o            (b[i]),
+        .second_o       (later_b[i])
     );
   end
   logic unused_sums;

@@ -1,7 +1,7 @@
 // rader_column: the words of one residue modulo P, of two transforms, with its ports for computing and for streams.
 //
 // ADDRESS     bits of an address, of which the highest says which transform
-// write_i     computing writes, a word of first_i or, with second_i, of last cycle's second_word_i
+// write_i     computing writes first_word_i or, with second_i, second_word_i
 // take_i      the stream writes in_i; never in a cycle with write_i
 // unload_i    the stream reads
 // Latency: a write is done in the cycle behind; 2 from the addresses to word_o
@@ -28,13 +28,12 @@ module rader_column
 
   logic write_q;
   logic [ADDRESS-1:0] address_q;
-  logic [WIDTH-1:0] word_q, second_q;
+  logic [WIDTH-1:0] word_q;
   always_ff @(posedge clk_i) begin
-    second_q <= second_word_i;
     write_q <= write_i || take_i;
     address_q <= take_i ? load_address_i : write_address_i;
     if (take_i) word_q <= in_i;
-    else word_q <= second_i ? second_q : first_word_i;
+    else word_q <= second_i ? second_word_i : first_word_i;
   end
   ram_sdp #(
       .WIDTH(WIDTH),

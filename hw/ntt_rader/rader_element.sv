@@ -9,6 +9,7 @@
 // TILE_A, TILE_B, SHORT  see mul_tiles
 // lower_i, upper_i       words of the columns, in cycles 2 and 3
 // constant_i             w of a row; step_constant_i: w of a step; both times 2^32, in AT_OPERANDS
+// second_o               b_o, a cycle later: it is written behind a_o
 // sum_o                  a + b in AT_SUMS, without what is injected
 // Latency: LOOP from forward_*_i and inverse_*_i to a_o and b_o
 module rader_element
@@ -38,7 +39,8 @@ module rader_element
     input logic [WIDTH-1:0] step_constant_i,
     output logic [WIDTH-1:0] sum_o,
     output logic [WIDTH-1:0] a_o,
-    output logic [WIDTH-1:0] b_o
+    output logic [WIDTH-1:0] b_o,
+    output logic [WIDTH-1:0] second_o
 );
   // Copies share their code in simulation, which the core could not be compiled without.
   /* verilator no_inline_module */
@@ -168,4 +170,5 @@ module rader_element
       .d_i({a_late_q, b_late_q}),
       .q_o({a_o, b_o})
   );
+  always_ff @(posedge clk_i) second_o <= b_o;
 endmodule
