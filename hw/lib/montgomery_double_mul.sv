@@ -11,7 +11,7 @@
 // Latency: toroid_pkg::montgomery_double_latency
 // Source: P. L. Montgomery, Modular multiplication without trial division, 1985
 module montgomery_double_mul #(
-    parameter logic [63:0] Q = 64'd3489660929,
+    parameter logic [63:0] Q = 64'd4244570881,
     parameter int WIDTH = 32,
     parameter int WORD = 8,
     parameter int TILE_A = 24,
@@ -56,8 +56,8 @@ module montgomery_double_mul #(
       logic [WidthX-1:0] x_late;
       logic [WidthP-1:0] p;
       logic [2*WORD-1:0] m;
-      logic [WORD-1:0] m_late;
-      logic [Width-1:0] x_d;
+      logic [  WORD-1:0] m_late;
+      logic [ Width-1:0] x_d;
       mul_tiles #(
           .WIDTH_A(WIDTH - WORD),
           .WIDTH_B(2 * WORD),

@@ -40,7 +40,7 @@ module montgomery_double_step #(
 
   logic [WIDTH_P:0] upper;
   assign upper = (WIDTH_P + 1)'(p_i) + (WIDTH_P + 1)'(m_i);
-  assign r_o = WIDTH_R'(x_i[WIDTH_X-1:2*WORD]) + WIDTH_R'(upper[WIDTH_P:WORD]) + WIDTH_R'(|x_i[2*WORD-1:0]);
+  assign r_o   = WIDTH_R'(x_i[WIDTH_X-1:2*WORD]) + WIDTH_R'(upper[WIDTH_P:WORD]) + WIDTH_R'(|x_i[2*WORD-1:0]);
   logic unused_low;
   assign unused_low = ^upper[WORD-1:0];
 endmodule

@@ -95,8 +95,7 @@ package toroid_pkg;
   endfunction
 
   // montgomery_double_mul: the same with steps of two words.
-  function automatic int montgomery_double_latency(int width, int word, int tile_a, int tile_b,
-                                                   bit short_pipeline = 0);
+  function automatic int montgomery_double_latency(int width, int word, int tile_a, int tile_b, bit short_pipeline = 0);
     return mul_latency(width, width, tile_a, tile_b, short_pipeline) +
         ceil_div(width, 2 * word) * (mul_latency(width - word, 2 * word, tile_a, tile_b, short_pipeline) + 1) + 1;
   endfunction

@@ -22,7 +22,7 @@ module ntt_rader
     parameter int COLUMNS = 257,
     parameter int WORDS = 85,
     parameter int GENERATOR = 3,
-    parameter logic [31:0] Q = 32'd3489660929,
+    parameter logic [31:0] Q = 32'd4244570881,
     parameter int SLOTS = 478,
     parameter string PROGRAM = "",
     parameter string CONSTANTS = "",
@@ -248,14 +248,14 @@ module ntt_rader
   ) i_queue (
       .clk_i,
       .rst_ni,
-      .in_tvalid_i (pushed),
-      .in_tready_o (unused_ready),
-      .in_tdata_i  ({pushed_inverse, out_word}),
-      .in_tlast_i  (pushed_last),
+      .in_tvalid_i(pushed),
+      .in_tready_o(unused_ready),
+      .in_tdata_i ({pushed_inverse, out_word}),
+      .in_tlast_i (pushed_last),
       .out_tvalid_o,
       .out_tready_i,
-      .out_tdata_o ({out_tuser_o, out_tdata_o}),
+      .out_tdata_o({out_tuser_o, out_tdata_o}),
       .out_tlast_o,
-      .count_o     (unused_count)
+      .count_o    (unused_count)
   );
 endmodule

@@ -30,7 +30,7 @@ module rader_column
   logic [ADDRESS-1:0] address_q;
   logic [WIDTH-1:0] word_q;
   always_ff @(posedge clk_i) begin
-    write_q <= write_i || take_i;
+    write_q   <= write_i || take_i;
     address_q <= take_i ? load_address_i : write_address_i;
     if (take_i) word_q <= in_i;
     else word_q <= second_i ? second_word_i : first_word_i;

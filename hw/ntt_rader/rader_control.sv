@@ -27,21 +27,21 @@ module rader_control
     localparam int Passes = 2 * LOG_POINTS,
     localparam int PassWidth = toroid_pkg::index_width(Passes)
 ) (
-    input  logic                        clk_i,
-    input  logic                        rst_ni,
-    input  logic             [     1:0] loaded_i,
-    input  logic             [     1:0] inverse_i,
-    output logic                        finished_o,
-    output logic                        finished_set_o,
-    output element_control_t            control_o,
-    output logic             [WIDTH-1:0] step_constant_o,
-    output logic             [PassWidth:0] row_address_o,
-    output logic             [1:0][Word:0] read_address_o,
-    output logic             [     1:0] write_o,
-    output logic             [     1:0] second_o,
-    output logic             [1:0][Word:0] write_address_o,
-    output logic                        reads_soon_o,
-    output logic                        writes_soon_o
+    input  logic                                   clk_i,
+    input  logic                                   rst_ni,
+    input  logic             [        1:0]         loaded_i,
+    input  logic             [        1:0]         inverse_i,
+    output logic                                   finished_o,
+    output logic                                   finished_set_o,
+    output element_control_t                       control_o,
+    output logic             [  WIDTH-1:0]         step_constant_o,
+    output logic             [PassWidth:0]         row_address_o,
+    output logic             [        1:0][Word:0] read_address_o,
+    output logic             [        1:0]         write_o,
+    output logic             [        1:0]         second_o,
+    output logic             [        1:0][Word:0] write_address_o,
+    output logic                                   reads_soon_o,
+    output logic                                   writes_soon_o
 );
   localparam int Groups = toroid_pkg::ceil_div(WORDS, LOOP);
   localparam int GroupWidth = toroid_pkg::index_width(Groups);
@@ -117,7 +117,7 @@ module rader_control
   );
   logic runs, is_step, half, set, is_valid_row;
   logic [PassWidth-1:0] pass;
-  logic [ Word-1:0] row;
+  logic [Word-1:0] row;
   valid_delay #(
       .CYCLES(2)
   ) i_runs (
@@ -140,7 +140,7 @@ module rader_control
   logic [Word:0] address_0;
   source_e source, source_0;
   mode_e mode, mode_0;
-  assign reads = runs && (is_step ? program_valid : is_valid_row && pass == '0);
+  assign reads  = runs && (is_step ? program_valid : is_valid_row && pass == '0);
   assign writes = runs && (is_step ? program_valid : is_valid_row && pass == PassWidth'(Passes - 1));
   always_comb begin
     source = FROM_INVERSE;

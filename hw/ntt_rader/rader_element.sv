@@ -15,7 +15,7 @@
 module rader_element
   import ntt_rader_pkg::*;
 #(
-    parameter logic [WIDTH-1:0] Q = 32'd3489660929,
+    parameter logic [WIDTH-1:0] Q = 32'd4244570881,
     parameter bit INJECT = 0,
     parameter int TILE_A = 24,
     parameter int TILE_B = 17,

@@ -101,14 +101,19 @@ module rader_streams #(
   assign {unload_o, unload_last_o, unload_inverse_o} = {issue_q, last_q, read_inverse_q};
 
   // Behind the last beat they are as before the first.
+  localparam int Step = COLUMNS % WORDS;
+  function automatic logic [WORDS-1:0][Word-1:0] first_addresses();
+    logic [WORDS-1:0][Word-1:0] addresses;
+    for (int n = 0; n < WORDS; n++) addresses[n] = Word'(n);
+    return addresses;
+  endfunction
+  localparam logic [WORDS-1:0][Word-1:0] First = first_addresses();
   logic [WORDS-1:0][Word-1:0] load_ring_q, unload_ring_q;
   always_ff @(posedge clk_i) begin
-    for (int n = 0; n < WORDS; n++) begin
-      if (!rst_ni) load_ring_q[n] <= Word'(n);
-      else if (take_o) load_ring_q[n] <= load_ring_q[(n+COLUMNS)%WORDS];
-      if (!rst_ni) unload_ring_q[n] <= Word'(n);
-      else if (issue_q) unload_ring_q[n] <= unload_ring_q[(n+COLUMNS)%WORDS];
-    end
+    if (!rst_ni) load_ring_q <= First;
+    else if (take_o) load_ring_q <= {load_ring_q[Step-1:0], load_ring_q[WORDS-1:Step]};
+    if (!rst_ni) unload_ring_q <= First;
+    else if (issue_q) unload_ring_q <= {unload_ring_q[Step-1:0], unload_ring_q[WORDS-1:Step]};
   end
   assign {load_ring_o, unload_ring_o} = {load_ring_q, unload_ring_q};
 endmodule
