@@ -164,7 +164,7 @@ module rader_element
   end
   delay #(
       .WIDTH (2 * WIDTH),
-      .CYCLES(Wires)
+      .CYCLES(Wires < 0 ? 0 : Wires)
   ) i_wires (
       .clk_i,
       .d_i({a_late_q, b_late_q}),

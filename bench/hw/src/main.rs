@@ -3,6 +3,7 @@
 mod bootstrap;
 mod energy;
 mod operations;
+mod rader;
 mod report;
 mod samples;
 mod streaming;
@@ -103,6 +104,18 @@ enum Commands {
     /// Simulates and synthesizes the streaming NTT at every setting of its paper, and with --write writes
     /// docs/results/hw-streaming.md and .json
     Streaming {
+        /// The folder that results are kept in; what is there is not measured again
+        #[arg(long, default_value = "target/hw")]
+        work: PathBuf,
+        /// Write the files
+        #[arg(long)]
+        write: bool,
+        /// Where to write them
+        #[arg(long, default_value = "../docs/results")]
+        out: PathBuf,
+    },
+    /// Simulates and synthesizes the prime-factor and Rader transform, and with --write writes docs/results/hw-rader.md and .json
+    Rader {
         /// The folder that results are kept in; what is there is not measured again
         #[arg(long, default_value = "target/hw")]
         work: PathBuf,
@@ -274,6 +287,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
         Commands::Streaming { work, write, out } => {
             streaming::rows(&work, write.then_some(out.as_path()))?;
         }
+        Commands::Rader { work, write, out } => rader::rows(&work, write.then_some(out.as_path()))?,
         Commands::StreamingRandom { count, seed, log } => {
             streaming::random(count, seed, log.as_deref())?;
         }

@@ -583,15 +583,14 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// The least primes for a length from a bound on.
-    fn moduli(length: u64, from: u64, count: usize) -> Vec<u64> {
+    /// A prime for a length, the least from a bound on.
+    fn modulus(length: u64, from: u64) -> u64 {
         let order = RADIX * length;
         let first = from.next_multiple_of(order) + 1;
         (0..)
             .map(|i| first + i * order)
-            .filter(|q| is_prime(*q))
-            .take(count)
-            .collect()
+            .find(|q| is_prime(*q))
+            .unwrap()
     }
 
     fn verify(length: u64, modulus: u64) {
@@ -604,24 +603,57 @@ mod tests {
         dft.forward(&mut expected, &mut scratch);
         assert_eq!(plan.run(false, &words), expected, "{length} {modulus}");
         assert_eq!(plan.run(true, &expected), words, "{length} {modulus}");
-        let computing = plan.computing();
-        println!(
-            "{length}: interval {}, computing {computing}, {} slots, {} steps",
-            plan.interval(),
-            plan.program().len(),
-            plan.program().iter().flatten().count()
-        );
     }
 
     #[test]
     fn the_model_is_the_library() {
-        for length in [15, 51, 85, 255, 257 * 3, 1285, 4369, 13107, 21845, 65535] {
-            for modulus in moduli(length, 1, 1) {
-                verify(length, modulus);
+        for length in [15, 51, 85, 255, 771, 1285, 4369, 13107, 21845, 65535] {
+            verify(length, modulus(length, 1));
+        }
+        verify(21845, modulus(21845, 1 << 31));
+    }
+
+    #[test]
+    fn cycles_are_those_of_the_schedule() {
+        let plan = Plan::new(21845, 4_244_570_881).unwrap();
+        assert_eq!((plan.groups(), plan.passes()), (5, 16));
+        // Five lines along 17 of 65 steps each, seventeen along 5 of 9, and none that waits.
+        assert_eq!(plan.program().len(), 5 * 65 + 17 * 9);
+        assert!(plan.program().iter().all(Option::is_some));
+        assert_eq!(plan.interval(), 5 * 16 * 17 + 2 * 478);
+        assert_eq!(plan.computing(), 2338);
+    }
+
+    #[test]
+    fn no_step_reads_a_word_before_it_is_written() {
+        for length in [15, 51, 85, 255, 4369, 13107, 65535] {
+            let plan = Plan::new(length, modulus(length, 1)).unwrap();
+            let mut ready = vec![i64::MIN; plan.words()];
+            for (slot, row) in plan.rows(plan.groups() - 1).enumerate() {
+                ready[row] = slot as i64 - LOOP as i64 + WRITE + 1;
+            }
+            for (slot, step) in plan.program().iter().enumerate() {
+                let now = 2 * slot as i64;
+                if let Some(Step { a, b, .. }) = *step {
+                    assert!(ready[a] <= now && ready[b] <= now + 1, "{length}: {slot}");
+                    (ready[a], ready[b]) = (now + WRITE + 1, now + WRITE + 2);
+                }
             }
         }
-        for modulus in moduli(21845, 1 << 31, 2) {
-            verify(21845, modulus);
-        }
+    }
+
+    #[test]
+    fn what_there_is_no_plan_for_is_refused() {
+        assert!(matches!(Plan::new(17, 7681), Err(SettingError::Length(17))));
+        assert!(matches!(Plan::new(0, 7681), Err(SettingError::Length(0))));
+        assert!(matches!(Plan::new(45, 7681), Err(SettingError::Length(45))));
+        assert!(matches!(
+            Plan::new(15, 7683),
+            Err(SettingError::Modulus { .. })
+        ));
+        assert!(matches!(
+            Plan::new(15, 0),
+            Err(SettingError::Modulus { .. })
+        ));
     }
 }

@@ -2,12 +2,26 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
+use toroid_cosim::core::ntt_rader::plan;
+use toroid_cosim::core::vectors::Vectors;
 use toroid_cosim::core::{self, CoreError, Values, find};
+use toroid_cosim::model::{Model, ModelError, Options, Value};
+use toroid_cosim::random::Random;
+use toroid_cosim::stream::{Sink, Source, transfer};
 use toroid_cosim::toolchain::tests_are_skipped;
+use toroid_ring::prime;
 
 fn values(length: u64, modulus: u64) -> Result<Values, CoreError> {
     let given = [("M", length), ("Q", modulus)];
     Values::new(find("ntt_rader").unwrap(), given)
+}
+
+fn options() -> Options {
+    Options {
+        random_start: true,
+        quick: true,
+        ..Options::default()
+    }
 }
 
 /// Transforms back to back, with cycles as by the formula, and under random back-pressure.
@@ -28,4 +42,166 @@ fn small_lengths() {
     verify(51, 26113);
     verify(85, 87041);
     verify(255, 783_361);
+    // The largest modulus there is for it: every bit of a word counts.
+    verify(15, 4_294_928_641);
+}
+
+#[test]
+fn the_length_of_bgv() {
+    verify(21845, 4_244_570_881);
+}
+
+#[test]
+fn a_reset_at_any_time_leaves_a_core_that_begins_anew() {
+    if tests_are_skipped() {
+        return;
+    }
+    let core = find("ntt_rader").unwrap();
+    let values = values(51, 26113).unwrap();
+    let plan = plan(&values).unwrap();
+    let model = Model::build(&core.design(&values).unwrap(), &options()).unwrap();
+    let mut simulation = model.start_random(3).unwrap();
+    simulation.reset(2).unwrap();
+    let mut random = Random::new(5);
+    for round in 0..30 {
+        let Some(Vectors::Streams(streams)) = core.vectors(&values, 1, round) else {
+            panic!("no streams");
+        };
+        let mut source = Source::new(&simulation, "in", 0.2, round).unwrap();
+        let mut sink = Sink::new(&simulation, "out", 0.2, round).unwrap();
+        streams
+            .sent
+            .iter()
+            .for_each(|beat| source.push(beat.clone()));
+        for _ in 0..random.below(plan.alone() + 2 * plan.interval()) {
+            simulation.cycle(&mut [&mut source, &mut sink]).unwrap();
+        }
+        simulation.reset(1).unwrap();
+        let expected = streams.cycles;
+        let outcome = Vectors::Streams(streams)
+            .run(&mut simulation, round, &())
+            .unwrap();
+        assert_eq!(outcome.measured, expected, "round {round}");
+    }
+}
+
+/// A sink that stops for long, and transforms that enter beat by beat with gaps or wait for results.
+#[test]
+fn sources_and_sinks_may_wait() {
+    if tests_are_skipped() {
+        return;
+    }
+    let core = find("ntt_rader").unwrap();
+    let values = values(85, 87041).unwrap();
+    let plan = plan(&values).unwrap();
+    let model = Model::build(&core.design(&values).unwrap(), &options()).unwrap();
+    let mut simulation = model.start_random(4).unwrap();
+    simulation.reset(2).unwrap();
+    let limit = 20 * plan.alone();
+    for (seed, stalls) in [(0.0, 0.97), (0.97, 0.0), (0.9, 0.9), (0.5, 0.1)]
+        .into_iter()
+        .enumerate()
+    {
+        let seed = seed as u64;
+        let Some(Vectors::Streams(streams)) = core.vectors(&values, 1, seed) else {
+            panic!("no streams");
+        };
+        let mut source = Source::new(&simulation, "in", stalls.0, seed).unwrap();
+        let mut sink = Sink::new(&simulation, "out", stalls.1, seed).unwrap();
+        streams
+            .sent
+            .iter()
+            .for_each(|beat| source.push(beat.clone()));
+        let beats = streams.expected.len();
+        transfer(&mut simulation, &mut source, &mut sink, beats, limit).unwrap();
+        assert_eq!(sink.received(), streams.expected, "{stalls:?}");
+    }
+    // One at a time: the core is idle between them.
+    let mut source = Source::new(&simulation, "in", 0.0, 9).unwrap();
+    let mut sink = Sink::new(&simulation, "out", 0.0, 9).unwrap();
+    let mut words: Vec<u32> = (0..85).collect();
+    for is_inverse in [false, false, true, true, false] {
+        plan.beats(&words, |_| is_inverse.into())
+            .into_iter()
+            .for_each(|beat| source.push(beat));
+        let begin = simulation.cycles();
+        transfer(&mut simulation, &mut source, &mut sink, plan.words(), limit).unwrap();
+        assert_eq!(simulation.cycles() - begin, plan.alone());
+        words = plan.expected(is_inverse, &words);
+        let expected = plan.beats(&words, |_| is_inverse.into());
+        assert_eq!(sink.take(), expected);
+    }
+}
+
+#[test]
+fn what_there_is_no_transform_for_is_refused() {
+    let refused = |length, modulus| {
+        let values = values(length, modulus).unwrap();
+        plan(&values).map(|_| ()).unwrap_err().to_string()
+    };
+    for length in [17, 16, 45, 257, 289, 1024, 21846] {
+        let message = refused(length, 7681);
+        assert!(
+            message.contains("M must be a product of two or more different primes"),
+            "{message}"
+        );
+    }
+    let message = refused(15, 7683);
+    assert!(
+        message.contains("1 modulo 3840, for example 7681, not 7683"),
+        "{message}"
+    );
+    // 1 modulo 3840, and no prime.
+    assert!(refused(15, 3841 + 3840 * 2).contains("Q must be"));
+    assert!(values(14, 7681).is_err());
+    assert!(values(15, 1 << 32).is_err());
+}
+
+#[test]
+fn illegal_parameters_are_refused_at_elaboration() {
+    if tests_are_skipped() {
+        return;
+    }
+    let core = find("ntt_rader").unwrap();
+    let design = core.design(&values(15, 7681).unwrap()).unwrap();
+    for (name, value, message) in [
+        ("COLUMNS", 19, "COLUMNS must be 5, 17 or 257"),
+        ("WORDS", 4, "WORDS must be a product"),
+        ("WORDS", 5, "WORDS must be a product"),
+        ("GENERATOR", 4, "GENERATOR must be a primitive root"),
+        ("Q", 7937, "1 modulo 256 * COLUMNS * WORDS"),
+        ("SLOTS", 0, "SLOTS must be at least 1"),
+        ("TILE_A", 2, "the multiplier takes more cycles"),
+    ] {
+        let mut wrong = design.clone();
+        let mut parameters = wrong.parameters.iter_mut();
+        parameters.find(|(each, _)| each == name).unwrap().1 = Value::Int(value);
+        if name == "TILE_A" {
+            wrong = wrong.with("SHORT", 0u64);
+        }
+        match Model::build(&wrong, &options()) {
+            Err(error @ ModelError::Elaboration { .. }) => {
+                assert!(error.to_string().contains(message), "{name}: {error}");
+            }
+            other => panic!("{name}: {:?}", other.map(|_| ())),
+        }
+    }
+}
+
+#[test]
+fn what_is_expected_is_the_definition() {
+    for (length, modulus) in [(15, 7681), (51, 26113), (255, 783_361)] {
+        let plan = plan(&values(length, modulus).unwrap()).unwrap();
+        let mut random = Random::new(length);
+        let words: Vec<u32> = (0..length).map(|_| random.below(modulus) as u32).collect();
+        let values = plan.expected(false, &words);
+        for (k, value) in values.iter().enumerate() {
+            let point = prime::pow(plan.dft().root().into(), k as u64, modulus);
+            let sum = words.iter().rev().fold(0, |sum, &word| {
+                (prime::mul(sum, point, modulus) + u64::from(word)) % modulus
+            });
+            assert_eq!(u64::from(*value), sum, "m = {length}, k = {k}");
+        }
+        assert_eq!(plan.expected(true, &values), words);
+    }
 }

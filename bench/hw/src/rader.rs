@@ -1,0 +1,460 @@
+//! The prime-factor and Rader transform at the length of its paper and at others of its kind.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
+use toroid_cosim::core::ntt_rader::{NttRader, plan};
+use toroid_cosim::core::synthesis::{Device, Resources, synthesize, synthesize_design};
+use toroid_cosim::core::vectors::{Streams, Vectors};
+use toroid_cosim::core::{Core, Values};
+use toroid_cosim::model::{Design, Model, Options};
+use toroid_cosim::ntt_rader::Plan;
+use toroid_cosim::simulation::Simulation;
+use toroid_ring::prime;
+
+use crate::Error;
+use crate::report::{Row, date, keep, kept, machine, number, row_table};
+use crate::streaming::{blocks, key, luts};
+
+/// The length of the paper.
+const M: u64 = 21845;
+
+/// The greatest modulus for it, which synthesis takes.
+const Q: u64 = 4_244_570_881;
+
+/// Lengths with moduli. The least and the greatest that there are, and some in between.
+const SETTINGS: [(u64, &[u64]); 7] = [
+    (M, &[16_776_961, 2_141_858_561, 3_204_399_361, Q]),
+    (4369, &[7_829_249, 4_282_598_657]),
+    (1285, &[328_961, 4_294_243_841]),
+    (255, &[783_361, 4_294_510_081]),
+    (85, &[87_041, 2_147_385_601, 4_294_662_401]),
+    (51, &[26_113, 3_221_124_097, 4_294_614_529]),
+    (15, &[7681, 2_147_473_921, 4_294_928_641]),
+];
+
+/// Rows of seeds of four transforms each: random words, extreme words and the largest words, in both directions.
+const SEEDS: u64 = 4;
+
+/// Of the paper: clock, cycles, and its two accounts of the same core, before (Implementation Results) and in Table IV.
+const CLOCK: f64 = 250e6;
+const CYCLES: f64 = 2987.0;
+const LUT: f64 = 224_074.0;
+const FF: (f64, f64) = (179_900.0, 170_000.0);
+const BRAM: (f64, f64) = (300.0, 429.0);
+const DSP: f64 = 1024.0;
+
+/// A row of Table IV: length, bits, MHz, cycles, LUT, DSP, and what it prints for the time and the two products.
+struct Other {
+    name: &'static str,
+    m: f64,
+    bits: f64,
+    clock: f64,
+    cycles: f64,
+    lut: f64,
+    dsp: f64,
+    printed: [&'static str; 3],
+}
+
+const fn other(name: &'static str, row: [f64; 6], printed: [&'static str; 3]) -> Other {
+    let [m, bits, clock, cycles, lut, dsp] = row;
+    Other {
+        name,
+        m,
+        bits,
+        clock,
+        cycles,
+        lut,
+        dsp,
+        printed,
+    }
+}
+
+const TABLE: [Other; 8] = [
+    other(
+        "the paper",
+        [21845.0, 32.0, 250e6, CYCLES, LUT, DSP],
+        ["0.44", "87k", "398"],
+    ),
+    other(
+        "[10], m = 4369",
+        [4369.0, 25.0, 250e6, 5825.0, 76_200.0, 256.0],
+        ["5.8", "440k", "1480"],
+    ),
+    other(
+        "[10], m = 8193",
+        [8193.0, 25.0, 250e6, 5825.0, 76_200.0, 256.0],
+        ["2.9", "219k", "734"],
+    ),
+    other(
+        "[5]",
+        [32768.0, 32.0, 250e6, 12725.0, 219_000.0, 768.0],
+        ["1.0", "232k", "814"],
+    ),
+    other(
+        "[6]",
+        [8192.0, 54.0, 300e6, 768.0, 142_000.0, 320.0],
+        ["0.14", "21k", "47"],
+    ),
+    other(
+        "[7]",
+        [4096.0, 60.0, 125e6, 972.0, 99_300.0, 929.0],
+        ["0.86", "86k", "803"],
+    ),
+    other(
+        "[8]",
+        [512.0, 13.0, 278e6, 2304.0, 1536.0, 1.0],
+        ["45", "70k", "45"],
+    ),
+    other(
+        "[9]",
+        [1024.0, 16.0, 45.47e6, 18537.0, 2908.0, 9.0],
+        ["815", "2.4M", "7338"],
+    ),
+];
+
+/// Microseconds, scaled to 1024 points and 32 bits as the paper's Table IV does it: by m log2 m and by the bits of a word.
+fn scaled(m: f64, bits: f64, cycles: f64, clock: f64) -> f64 {
+    cycles / clock * 1e6 * (1024.0 * 10.0) / (m * m.log2()) * (32.0 / bits)
+}
+
+/// What simulation found of a length and a modulus.
+#[derive(Serialize, Deserialize)]
+struct Simulated {
+    alone: u64,
+    interval: u64,
+    transforms: u64,
+}
+
+fn values(m: u64, q: u64) -> Result<Values, Error> {
+    Ok(Values::new(&NttRader, [("M", m), ("Q", q)])?)
+}
+
+/// All values by the definition.
+fn naive(plan: &Plan, words: &[u32]) -> Vec<u32> {
+    let q = u64::from(plan.dft().modulus());
+    let value = |k: usize| {
+        let point = prime::pow(plan.dft().root().into(), k as u64, q);
+        let sum = words
+            .iter()
+            .rev()
+            .fold(0, |sum, &word| (sum * point + u64::from(word)) % q);
+        sum as u32
+    };
+    (0..words.len()).map(value).collect()
+}
+
+/// A transform alone and rows of four, compared with the library with and without stalls; and the library's with the
+/// definition.
+fn simulate(m: u64, q: u64) -> Result<Simulated, Error> {
+    let values = values(m, q)?;
+    let plan = plan(&values)?;
+    let words: Vec<u32> = (0..m).map(|n| ((n * n + q / 2) % q) as u32).collect();
+    let spectrum = plan.expected(false, &words);
+    if spectrum != naive(&plan, &words) || plan.expected(true, &spectrum) != words {
+        return Err("the library's transform is not that of the definition".into());
+    }
+    let options = Options {
+        random_start: true,
+        quick: true,
+        ..Options::default()
+    };
+    let model = Model::build(&NttRader.design(&values)?, &options)?;
+    let mut simulation = model.start_random(1)?;
+    simulation.reset(4)?;
+    let run = |simulation: &mut Simulation, vectors: Streams, seed| -> Result<_, Error> {
+        let outcome = Vectors::Streams(vectors).run(simulation, seed, &())?;
+        if outcome.measured != outcome.expected {
+            let (found, expected) = (outcome.measured, outcome.expected);
+            return Err(format!("{found} cycles, by the formula {expected}").into());
+        }
+        Ok(outcome.measured)
+    };
+    let (mut alone, mut four) = (0, 0);
+    for seed in 0..SEEDS {
+        let Some(Vectors::Streams(all)) = NttRader.vectors(&values, 1, seed) else {
+            return Err("no vectors".into());
+        };
+        let beats = plan.words();
+        let one = Streams {
+            sent: all.sent[..beats].to_vec(),
+            expected: all.expected[..beats].to_vec(),
+            cycles: plan.alone(),
+            ..all
+        };
+        alone = run(&mut simulation, one, seed)?;
+        four = run(&mut simulation, all, seed)?;
+    }
+    Ok(Simulated {
+        alone,
+        interval: (four - alone) / 3,
+        transforms: SEEDS * 10,
+    })
+}
+
+fn simulated(m: u64, q: u64, work: &Path) -> Result<Simulated, Error> {
+    let name = key("rader", &NttRader.design(&values(m, q)?)?);
+    if let Ok(found) = kept(work, &name, "rader") {
+        return Ok(found);
+    }
+    let found = simulate(m, q).map_err(|error| format!("m = {m}, q = {q}: {error}"))?;
+    keep(work, &name, &found)?;
+    Ok(found)
+}
+
+fn synthesized(m: u64, q: u64, work: &Path) -> Result<Resources, Error> {
+    let values = values(m, q)?;
+    let name = key("rader-xc7", &NttRader.design(&values)?);
+    if let Ok(found) = kept(work, &name, "rader") {
+        return Ok(found);
+    }
+    let found = synthesize(&NttRader, &values, Device::Xc7, &())?;
+    keep(work, &name, &found)?;
+    Ok(found)
+}
+
+/// One module of the core.
+fn module(design: Design, name: &'static str, work: &Path) -> Result<Resources, Error> {
+    let kept_as = key(name, &design);
+    if let Ok(found) = kept(work, &kept_as, "rader") {
+        return Ok(found);
+    }
+    let found = synthesize_design(name, &design, false, Device::Xc7, &())?;
+    keep(work, &kept_as, &found)?;
+    Ok(found)
+}
+
+/// Every setting; what is kept in `work` is not measured again.
+pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
+    let runs: usize = SETTINGS.iter().map(|(_, moduli)| moduli.len()).sum();
+    let bar = ProgressBar::new(runs as u64 + 6);
+    bar.set_style(ProgressStyle::with_template(
+        "{wide_bar} {pos}/{len} {msg}",
+    )?);
+    let mut lengths = String::from(
+        "| m | moduli | transforms compared | computing | alone | interval |\n| --- | --- | ---: | ---: | ---: | ---: |\n",
+    );
+    let mut measured = Vec::new();
+    for (m, moduli) in SETTINGS {
+        let mut transforms = 0;
+        let mut last = None;
+        for &q in moduli {
+            bar.set_message(format!("m = {m}, q = {q}"));
+            let found = simulated(m, q, work)?;
+            transforms += found.transforms;
+            last = Some(found);
+            bar.inc(1);
+        }
+        let plan = plan(&values(m, moduli[0])?)?;
+        let found = last.ok_or("no moduli")?;
+        let list: Vec<String> = moduli.iter().map(u64::to_string).collect();
+        let _ = writeln!(
+            lengths,
+            "| {m} | {} | {transforms} | {} | {} | {} |",
+            list.join(", "),
+            number(plan.computing() as f64),
+            number(found.alone as f64),
+            number(found.interval as f64),
+        );
+        measured.push((m, plan.computing() as f64, found));
+    }
+    let mut resources = Vec::new();
+    for (m, q) in [(M, Q), (4369, 4_282_598_657), (1285, 4_294_243_841)] {
+        bar.set_message(format!("synthesis, m = {m}"));
+        resources.push((m, synthesized(m, q, work)?));
+        bar.inc(1);
+    }
+    let mut parts = Vec::new();
+    for name in ["rader_element", "rader_column", "montgomery_double_mul"] {
+        bar.set_message(name);
+        let design = Design::of(name)?;
+        let design = match name {
+            "montgomery_double_mul" => design.with("SHORT", 1u64),
+            _ => design,
+        };
+        parts.push((name, module(design, name, work)?));
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+
+    let ours = &resources[0].1;
+    let (_, computing, found) = &measured[0];
+    let (lut, dsp, bram) = (luts(ours), ours.dsp as f64, blocks(ours));
+    let mut rows = Vec::new();
+    let mut row = |what: &str, ours: f64, unit, reference: f64, most: Option<f64>, note: &str| {
+        let name = format!("m = {M}: {what}");
+        rows.push(Row::new(&name, ours, unit, Some(reference), most, note));
+    };
+    row(
+        "cycles of a transform",
+        *computing,
+        "cycles",
+        CYCLES,
+        Some(CYCLES),
+        "",
+    );
+    row(
+        "with filling and emptying",
+        found.alone as f64,
+        "cycles",
+        CYCLES + 170.0,
+        Some(CYCLES + 170.0),
+        "the paper's cycles and twice its 85",
+    );
+    row(
+        "from a transform to the next",
+        found.interval as f64,
+        "cycles",
+        CYCLES,
+        Some(CYCLES),
+        "the paper fills and empties meanwhile",
+    );
+    row("DSP48E1", dsp, "slices", DSP, Some(DSP), "");
+    row("LUT", lut, "LUTs", LUT, Some(LUT), "");
+    row(
+        "FF",
+        ours.ff as f64,
+        "flip-flops",
+        FF.0,
+        Some(FF.0),
+        "170k in the paper's Table IV",
+    );
+    row(
+        "BRAM of 36 Kbit",
+        bram,
+        "blocks",
+        BRAM.0,
+        Some(BRAM.0),
+        "429 in the paper's Table IV",
+    );
+    let time = scaled(M as f64, 32.0, *computing, CLOCK);
+    let paper = scaled(M as f64, 32.0, CYCLES, CLOCK);
+    let note = "at the paper's 250 MHz, which is assumed";
+    row("t~ of Table IV", time, "us", paper, Some(paper), note);
+    row(
+        "t~ LUT",
+        time * lut,
+        "us LUT",
+        paper * LUT,
+        Some(paper * LUT),
+        note,
+    );
+    row(
+        "t~ DSP",
+        time * dsp,
+        "us DSP",
+        paper * DSP,
+        Some(paper * DSP),
+        note,
+    );
+
+    let mut table = String::from(
+        "| design | m | bits | MHz | cycles | LUT | DSP | t~, µs | printed | t~ LUT | printed | t~ DSP | printed |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+    );
+    let mut line = |name: &str,
+                    m: f64,
+                    bits: f64,
+                    clock: f64,
+                    cycles: f64,
+                    lut: f64,
+                    dsp: f64,
+                    printed: [&str; 3]| {
+        let time = scaled(m, bits, cycles, clock);
+        let _ = writeln!(
+            table,
+            "| {name} | {m} | {bits} | {} | {} | {} | {} | {time:.3} | {} | {} | {} | {} | {} |",
+            clock / 1e6,
+            number(cycles),
+            number(lut),
+            number(dsp),
+            printed[0],
+            number((time * lut).round()),
+            printed[1],
+            number((time * dsp).round()),
+            printed[2],
+        );
+    };
+    for ((m, resources), (_, cycles, _)) in resources.iter().zip(&measured) {
+        let name = format!("**ours, m = {m}**");
+        let (lut, dsp) = (luts(resources), resources.dsp as f64);
+        line(
+            &name,
+            *m as f64,
+            32.0,
+            CLOCK,
+            *cycles,
+            lut,
+            dsp,
+            ["", "", ""],
+        );
+    }
+    for other in &TABLE {
+        let Other {
+            name,
+            m,
+            bits,
+            clock,
+            cycles,
+            lut,
+            dsp,
+            printed,
+        } = *other;
+        line(name, m, bits, clock, cycles, lut, dsp, printed);
+    }
+    let mut costs = String::from(
+        "| | LUT | LUT memories, SRL | FF | DSP | BRAM of 36 Kbit |\n| --- | ---: | ---: | ---: | ---: | ---: |\n",
+    );
+    let whole = resources
+        .iter()
+        .map(|(m, found)| (format!("core, m = {m}"), found));
+    let parts = parts
+        .iter()
+        .map(|(name, found)| (format!("`{name}`"), found));
+    for (name, found) in whole.chain(parts) {
+        let _ = writeln!(
+            costs,
+            "| {name} | {} | {} | {} | {} | {} |",
+            number(found.lut as f64),
+            number(found.lutram as f64),
+            number(found.ff as f64),
+            found.dsp,
+            number(blocks(found)),
+        );
+    }
+    print!("{}", row_table(&rows));
+    if let Some(out) = out {
+        let page = page(&lengths, &costs, &table, &row_table(&rows));
+        std::fs::write(out.join("hw-rader.md"), page)?;
+        let json = serde_json::to_string_pretty(&rows)? + "\n";
+        std::fs::write(out.join("hw-rader.json"), json)?;
+    }
+    Ok(())
+}
+
+fn page(lengths: &str, costs: &str, table: &str, rows: &str) -> String {
+    format!(
+        "# The prime-factor and Rader transform, measured\n\n\
+         `cd bench && cargo run --release -p toroid-hw-bench -- rader --write` wrote this page and hw-rader.json on {} ({}). \
+         The paper is Du Pont, Hardware Acceleration of the Prime-Factor and Rader NTT for BGV Fully Homomorphic Encryption, an Alveo U250 at 250 MHz.\n\n\
+         ## Against the paper\n\n{rows}\n\
+         Cycles are counted in simulation, with results equal to the library's, with stalls and without; they equal the formulas of \
+         [ntt_rader](../../hw/ntt_rader/README.md). *Cycles of a transform* are those from the first word that is read for it to the last that is written, as the paper counts; \
+         *with filling and emptying* from the first beat in to the last beat out. LUT, FF, BRAM and DSP are Yosys's for Xilinx 7 series, \
+         each module that stands at several places mapped once; LUT counts look-up tables that are shift registers or memories. Nothing is placed and routed, so no clock rate is known; the paper's figures are Vivado's after both, for UltraScale+. \
+         Yosys does not put two functions into one LUT, which overstates LUTs; it replicates no registers and finds more shift registers, which understates FFs.\n\n\
+         ## Lengths and moduli\n\n{lengths}\n\
+         Every modulus: forward and inverse transforms of random words, of extreme words (0, 1, 2, about q / 2, q - 2, q - 1) and of q - 1 alone, alone and in rows of four that change direction. \
+         The library's transform is compared with the definition, all m values, for each modulus.\n\n\
+         ## What it costs\n\n{costs}\n\
+         The parts are at their defaults (m = 21845). The elements' constants and the program are of the modulus, so counts depend on it by a few LUTs.\n\n\
+         ## Table IV: area-delay products\n\n{table}\n\
+         t~ = cycles / clock · (1024 · 10) / (m log2 m) · 32 / bits: the time, scaled to 1024 points by m log2 m and to 32 bits linearly. \
+         The paper does not state the rule; this one gives the printed t~ and products of every other design to the digits printed, and the paper's own products, 87k and 398. \
+         Its own t~ of 0.44 does not fit them: 87k / 224k = 398 / 1024 = 0.389. Ours are at the paper's 250 MHz, which is an assumption; without it, the ratio of the products is that of cycles and areas.\n",
+        date(),
+        machine(),
+    )
+}
