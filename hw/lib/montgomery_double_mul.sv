@@ -1,8 +1,8 @@
 // montgomery_double_mul: p = a * b / R modulo a fixed q = 1 modulo 2^WORD, one product a cycle.
 //
 // R = 2^(2 * WORD * ceil(WIDTH / (2 * WORD))). As montgomery_mul, but each step clears two words (see
-// montgomery_double_step): half of the products, with q known at elaboration. At WIDTH = 32 and WORD = 8 these are two of
-// 24 x 16 bits, a DSP tile each.
+// montgomery_double_step): half of the products, with q known at elaboration. At WIDTH = 32 and WORD = 8 these are two
+// of 24 x 16 bits, a DSP tile each.
 //
 // Q                  the modulus, 1 modulo 2^WORD, below 2^WIDTH
 // WIDTH              width of a word, up to 64

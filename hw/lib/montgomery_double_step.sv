@@ -2,9 +2,9 @@
 // product.
 //
 // q^-1 = 1 - H * 2^WORD modulo 2^(2 * WORD), so the multiple of q that clears the lower 2 * WORD bits of x,
-// m = -x / q = -x + 2^WORD * (x * H modulo 2^WORD), needs a product of WORD by WORD bits only. What is left of x + m * q is
-// (x >> 2 * WORD) + (m * q >> 2 * WORD) + (1 where the cleared bits were not 0), and m * q >> WORD = m * H + (m >> WORD).
-// m_o goes out; its upper half and the product m * H come back together with the same x.
+// m = -x / q = -x + 2^WORD * (x * H modulo 2^WORD), needs a product of WORD by WORD bits only. What is left of x + m *
+// q is (x >> 2 * WORD) + (m * q >> 2 * WORD) + (1 where the cleared bits were not 0), and m * q >> WORD = m * H + (m >>
+// WORD). m_o goes out; its upper half and the product m * H come back together with the same x.
 //
 // WORD     half of the cleared bits, >= 1
 // H        q >> WORD, modulo 2^WORD

@@ -1,10 +1,11 @@
-// ntt_rader: the discrete Fourier transform of COLUMNS * WORDS points modulo Q, and its inverse, by the prime-factor and
-// Rader's algorithms, for products of different primes of 3, 5, 17 and 257; the direction by the transform.
+// ntt_rader: the discrete Fourier transform of COLUMNS * WORDS points modulo Q, and its inverse, by the prime-factor
+// and Rader's algorithms, for products of different primes of 3, 5, 17 and 257; the direction by the transform.
 //
-// COLUMNS = P is the greatest prime, WORDS = C the product of the others. (P - 1) / 2 elements of one multiplier have two
-// columns each, of the residues g^i and g^(i + (P - 1) / 2) modulo P of the words' indices; another has that of residue
-// 0. Rows, of one word of each column, go round through the elements for the transforms along P; the transforms along the
-// other primes are a program of butterflies which all columns go through at once. See rader_control and rader_element.
+// COLUMNS = P is the greatest prime, WORDS = C the product of the others. (P - 1) / 2 elements of one multiplier have
+// two columns each, of the residues g^i and g^(i + (P - 1) / 2) modulo P of the words' indices; another has that of
+// residue 0. Rows, of one word of each column, go round through the elements for the transforms along P; the transforms
+// along the other primes are a program of butterflies which all columns go through at once. See rader_control and
+// rader_element.
 //
 // GENERATOR    g, a primitive root modulo COLUMNS
 // Q            a prime, 1 modulo 256 * COLUMNS * WORDS

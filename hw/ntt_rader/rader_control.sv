@@ -2,8 +2,8 @@
 //
 // A transform begins as soon as its words are loaded and the one before has issued its last operation. First come the
 // rows, in groups of LOOP: a row a cycle, 2 LOG_POINTS passes each, of which the first reads and the last writes. Then
-// come the steps of the program, two cycles each: in the first, the first columns read a and the second columns read the
-// b of the step before; in the second it is b and a.
+// come the steps of the program, two cycles each: in the first, the first columns read a and the second columns read
+// the b of the step before; in the second it is b and a.
 //
 // LOG_POINTS  log2(P - 1): passes in one direction
 // WORDS       C, words of a column

@@ -1,8 +1,8 @@
 // rader_element: a butterfly of ntt_rader with its one multiplier, and the multiplexers in front of it.
 //
 // Operands are two words of one column, in two cycles (the program's steps), one word of each column (first pass of a
-// row), or what elements gave LOOP cycles before. The product is of the difference, which becomes 0 - b where b is to be
-// multiplied; constants have the sign that takes this off (see mode_e).
+// row), or what elements gave LOOP cycles before. The product is of the difference, which becomes 0 - b where b is to
+// be multiplied; constants have the sign that takes this off (see mode_e).
 //
 // Q                      the modulus, a prime that is 1 modulo 2^WORD
 // INJECT                 1: inject_i adds a word to a + b, one cycle behind it

@@ -1,7 +1,7 @@
 // rader_streams: which beats enter and leave the columns of ntt_rader, and where.
 //
-// There is room for two transforms, which take turns: while one is computed, the results of the one before leave and the
-// next enters, its beats behind those that have left. A column does one thing a cycle, and computing goes first.
+// There is room for two transforms, which take turns: while one is computed, the results of the one before leave and
+// the next enters, its beats behind those that have left. A column does one thing a cycle, and computing goes first.
 //
 // Word b of beat r is word COLUMNS r + b of the transform, and has the address (COLUMNS r + b) modulo WORDS: for lane
 // b + COLUMNS, what lane b has in the next beat. So addresses go round in a ring of WORDS registers, and lane b has

@@ -10,6 +10,7 @@ pub mod device;
 pub mod family;
 pub mod model;
 mod ntt_inplace;
+mod ntt_rader;
 mod ntt_streaming;
 pub mod page;
 pub mod pareto;
@@ -27,7 +28,7 @@ use transform::Transform;
 pub enum ExploreError {
     /// There is no transform of so many words.
     #[error(
-        "a transform has a power of two of words, from 8 to 1048576, not {found}; nearest: {nearest}"
+        "a transform has a power of two of words, from 8 to 1048576, not {found}; nearest: {nearest}; a cyclic one may have a product of two or more of 3, 5, 17 and 257"
     )]
     Degree {
         /// The words asked for.

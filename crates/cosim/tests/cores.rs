@@ -356,5 +356,7 @@ fn folders_of_streams_test_themselves() {
         check_folder(streaming, &several, "tb/expected.hex");
         let plain = [("LOG_N", 3), ("LOG_LANES", 1)];
         check_folder(streaming, &plain, "tb/expected.hex");
+        let rader = [("M", 15), ("Q", 7681)];
+        check_folder(find("ntt_rader").unwrap(), &rader, "tb/expected.hex");
     }
 }

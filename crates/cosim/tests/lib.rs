@@ -715,6 +715,12 @@ fn wrong_parameters_are_refused() {
             "montgomery_mul: 2 <= WIDTH <= 64 and 1 <= WORD < WIDTH are needed",
         ),
         (
+            "montgomery_double_mul",
+            "WORD",
+            9,
+            "montgomery_double_mul: Q must be 1 modulo 2^WORD and below 2^WIDTH",
+        ),
+        (
             "stepped_delay",
             "RAM_STEPS",
             2,

@@ -87,6 +87,7 @@ pub trait Family: Sync {
 pub fn families() -> &'static [&'static dyn Family] {
     &[
         &super::ntt_inplace::InPlace,
+        &super::ntt_rader::Rader,
         &super::ntt_streaming::Streaming,
     ]
 }

@@ -43,14 +43,23 @@ pub struct Transform {
 /// What degrees there are cores for at all.
 const DEGREES: std::ops::RangeInclusive<u64> = 1 << 3..=1 << 20;
 
+/// Whether a number is a product of two or more different primes of 3, 5, 17 and 257, the lengths beside
+/// powers of two that there is a core for.
+fn has_fermat_factors(n: u64) -> bool {
+    let primes = [3, 5, 17, 257].into_iter().filter(|p| n.is_multiple_of(*p));
+    primes.clone().count() > 1 && primes.product::<u64>() == n
+}
+
 impl Transform {
     /// A transform of `n` words modulo `q`, forward and in any order.
     ///
     /// # Errors
-    /// If `n` is no power of two from 2^3 to 2^20, `q` no prime, or without a root of unity of the order that the transform
+    /// If `n` is no power of two from 2^3 to 2^20 nor, of a cyclic transform, a product of different primes of 3, 5, 17 and
+    /// 257, `q` no prime, or without a root of unity of the order that the transform
     /// needs: 2n, or n for a cyclic one. The error names what comes nearest.
     pub fn new(n: u64, q: u64, ring: Ring) -> Result<Transform, ExploreError> {
-        if !n.is_power_of_two() || !DEGREES.contains(&n) {
+        let is_prime_factor = ring == Ring::Cyclic && has_fermat_factors(n);
+        if !is_prime_factor && (!n.is_power_of_two() || !DEGREES.contains(&n)) {
             let above = n
                 .clamp(*DEGREES.start(), *DEGREES.end())
                 .next_power_of_two();
@@ -93,7 +102,7 @@ impl Transform {
         self.n
     }
 
-    /// log2 of the words.
+    /// log2 of the words; 0 where their number is no power of two.
     pub fn log_n(&self) -> u64 {
         u64::from(self.n.trailing_zeros())
     }
@@ -139,6 +148,9 @@ mod tests {
     fn what_cannot_be_transformed_is_refused_with_what_can() {
         assert!(Transform::new(4096, 268_369_921, Ring::Negacyclic).is_ok());
         assert!(refusal(4095, 268_369_921, Ring::Negacyclic).contains("2048 and 4096"));
+        assert!(Transform::new(21845, 4_244_570_881, Ring::Cyclic).is_ok());
+        assert!(refusal(21845, 4_244_570_881, Ring::Negacyclic).contains("16384 and 32768"));
+        assert!(refusal(257, 257 * 6 + 1, Ring::Cyclic).contains("256 and 512"));
         assert!(refusal(0, 17, Ring::Negacyclic).contains("nearest: 8"));
         assert!(refusal(1 << 30, 17, Ring::Negacyclic).contains("nearest: 1048576"));
     }
