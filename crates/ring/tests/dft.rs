@@ -427,3 +427,71 @@ proptest! {
         }
     }
 }
+
+/// Rader's correlation by the spectra of the axes, one axis at a time, is the transform; and there are axes only where the
+/// plan is that of prime factors.
+#[test]
+fn the_axes_give_the_transform() {
+    for (length, q) in [(15, 7681), (85, 87041), (51, 26113)] {
+        let plan = DftPlan::new(length, q).unwrap();
+        let axes = plan.rader_axes().unwrap();
+        assert_eq!(
+            axes.iter().map(|axis| axis.prime).product::<usize>(),
+            length
+        );
+        let x = random(length, q, 3);
+        let mut values = x.clone();
+        for axis in &axes {
+            let (p, others) = (axis.prime, length / axis.prime);
+            let powers: Vec<usize> = (0..p - 1)
+                .map(|j| pow(axis.generator as u32, j as u64, p as u32) as usize)
+                .collect();
+            assert_eq!(pow(axis.omega, (p as u64 - 1) / 2, q), q - 1);
+            for line in 0..others {
+                let at = |residue: usize| {
+                    let is_it = |n: &usize| n % p == residue && n % others == line;
+                    (0..length).find(is_it).unwrap()
+                };
+                let word = |residue: usize| u64::from(values[at(residue)]);
+                let zero = word(0);
+                // The correlation's transform: that of the words at 1/omega, times the spectrum.
+                let product = |spectrum: &[u32], i: usize| {
+                    let bits = (p - 1).ilog2();
+                    let t = i.reverse_bits() >> (usize::BITS - bits);
+                    let point = pow(axis.omega, ((p - 1) * p - t) as u64, q);
+                    let sum = powers.iter().rev().fold(0, |sum, &power| {
+                        (u64::from(mul(sum as u32, point, q)) + word(power)) % u64::from(q)
+                    });
+                    (t, mul(sum as u32, spectrum[i], q))
+                };
+                let spectrum: Vec<(usize, u32)> =
+                    (0..p - 1).map(|i| product(&axis.forward, i)).collect();
+                let first = (0..p).map(word).sum::<u64>() % u64::from(q);
+                let new: Vec<u64> = (0..p - 1)
+                    .map(|l| {
+                        let term = |&(t, word): &(usize, u32)| {
+                            let exponent = (p - 1) * p - t * l % (p - 1);
+                            u64::from(mul(word, pow(axis.omega, exponent as u64, q), q))
+                        };
+                        (zero + spectrum.iter().map(term).sum::<u64>()) % u64::from(q)
+                    })
+                    .collect();
+                let places: Vec<usize> = powers.iter().map(|&power| at(power)).collect();
+                values[at(0)] = first as u32;
+                for (place, new) in places.into_iter().zip(new) {
+                    values[place] = new as u32;
+                }
+            }
+        }
+        assert_eq!(values, definition(&x, plan.root(), q), "{length}");
+        for axis in &axes {
+            // The inverse's constants differ in sign where the power is odd.
+            for (i, (&forward, &inverse)) in axis.forward.iter().zip(&axis.inverse).enumerate() {
+                let is_odd =
+                    axis.prime > 3 && i >= (axis.prime - 1) / 2 || axis.prime == 3 && i == 1;
+                assert_eq!(inverse, if is_odd { q - forward } else { forward });
+            }
+        }
+    }
+    assert!(DftPlan::new(16, 97).unwrap().rader_axes().is_none());
+}
