@@ -285,6 +285,7 @@ pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
     let mut rows = Vec::new();
     let mut row = |what: &str, ours: f64, unit, reference: f64, most: Option<f64>, note: &str| {
         let name = format!("m = {M}: {what}");
+        let most = most.map(|most| (most * 100.0).round() / 100.0);
         rows.push(Row::new(&name, ours, unit, Some(reference), most, note));
     };
     row(
@@ -441,7 +442,7 @@ fn page(lengths: &str, costs: &str, table: &str, rows: &str) -> String {
          The paper is Du Pont, Hardware Acceleration of the Prime-Factor and Rader NTT for BGV Fully Homomorphic Encryption, an Alveo U250 at 250 MHz.\n\n\
          ## Against the paper\n\n{rows}\n\
          Cycles are counted in simulation, with results equal to the library's, with stalls and without; they equal the formulas of \
-         [ntt_rader](../../hw/ntt_rader/README.md). *Cycles of a transform* are those from the first word that is read for it to the last that is written, as the paper counts; \
+         [ntt_rader](../../hw/ntt_rader/README.md). *Cycles of a transform* are those from the first word that is read for it to the last that is written, which we take the paper's 2,987 to be, as it loads and unloads meanwhile; \
          *with filling and emptying* from the first beat in to the last beat out. LUT, FF, BRAM and DSP are Yosys's for Xilinx 7 series, \
          each module that stands at several places mapped once; LUT counts look-up tables that are shift registers or memories. Nothing is placed and routed, so no clock rate is known; the paper's figures are Vivado's after both, for UltraScale+. \
          Yosys does not put two functions into one LUT, which overstates LUTs; it replicates no registers and finds more shift registers, which understates FFs.\n\n\
@@ -452,7 +453,7 @@ fn page(lengths: &str, costs: &str, table: &str, rows: &str) -> String {
          The parts are at their defaults (m = 21845). The elements' constants and the program are of the modulus, so counts depend on it by a few LUTs.\n\n\
          ## Table IV: area-delay products\n\n{table}\n\
          t~ = cycles / clock · (1024 · 10) / (m log2 m) · 32 / bits: the time, scaled to 1024 points by m log2 m and to 32 bits linearly. \
-         The paper does not state the rule; this one gives the printed t~ and products of every other design to the digits printed, and the paper's own products, 87k and 398. \
+         The paper does not state the rule; this one gives the products that it prints for every other design, to half a percent, their t~ but for digits cut instead of rounded, and the paper's own products, 87k and 398. \
          Its own t~ of 0.44 does not fit them: 87k / 224k = 398 / 1024 = 0.389. Ours are at the paper's 250 MHz, which is an assumption; without it, the ratio of the products is that of cycles and areas.\n",
         date(),
         machine(),
