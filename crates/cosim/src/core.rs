@@ -6,6 +6,7 @@
 mod arithmetic;
 mod engine;
 pub(crate) mod ntt_inplace;
+pub mod ntt_sdf;
 pub mod ntt_streaming;
 pub mod package;
 mod permutation;
@@ -350,6 +351,7 @@ pub static CORES: &[&dyn Core] = &[
     &arithmetic::ButterflyIntegrated,
     &ntt_inplace::NttInplace,
     &ntt_streaming::NttStreaming,
+    &ntt_sdf::NttSdf,
     &permutation::StreamPermutation,
     &engine::ComputingEngine,
 ];
