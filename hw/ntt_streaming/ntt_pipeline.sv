@@ -16,7 +16,7 @@
 //                 modulus
 // TWIDDLES        {TWIDDLES, "_", stage, ".hex"} are the files of the stages' twiddles, stage in two decimal digits
 // TILE_A, TILE_B, SHORT, NARROW  see mul_tiles
-// tag_i           {modulus, shift} of the beat's polynomial, the same in all of its beats, less than MODULI and SHIFTS. It
+// tag_i           {modulus, shift} of the beat's polynomial, the same in all of its beats, below MODULI and SHIFTS. It
 //                 travels with the beats.
 // Beats of a polynomial may have any distance; the last ones of it leave without others behind them.
 // Latency: ntt_streaming_pkg::transform_latency where beats follow each other

@@ -10,6 +10,7 @@ pub mod ntt_sdf;
 pub mod ntt_streaming;
 pub mod package;
 mod permutation;
+pub mod polymul_sdf;
 pub mod synthesis;
 pub mod vectors;
 
@@ -352,6 +353,7 @@ pub static CORES: &[&dyn Core] = &[
     &ntt_inplace::NttInplace,
     &ntt_streaming::NttStreaming,
     &ntt_sdf::NttSdf,
+    &polymul_sdf::PolymulSdf,
     &permutation::StreamPermutation,
     &engine::ComputingEngine,
 ];

@@ -113,3 +113,39 @@ fn moduli_of_all_widths() {
         ],
     );
 }
+
+#[test]
+fn products_of_polynomials() {
+    for architecture in 0..3 {
+        let base: Given = &[("ARCHITECTURE", architecture), ("LOG_N", 4)];
+        verify(
+            "polymul_sdf",
+            &[
+                &with(base, &[("PARALLEL", 0)]),
+                &with(base, &[("REDUCTION", BARRETT)]),
+            ],
+        );
+    }
+    verify(
+        "polymul_sdf",
+        &[
+            &[
+                ("ARCHITECTURE", 1),
+                ("LOG_N", 5),
+                ("REDUCTION", MONTGOMERY),
+                ("PARALLEL", 0),
+            ],
+            &[
+                ("ARCHITECTURE", 2),
+                ("LOG_N", 2),
+                ("Q", goldilocks::P),
+                ("PARALLEL", 0),
+            ],
+            &[
+                ("ARCHITECTURE", 0),
+                ("LOG_N", 2),
+                ("Q", 18_446_744_073_709_550_593),
+            ],
+        ],
+    );
+}
