@@ -1,12 +1,13 @@
 // butterfly_montgomery: the butterfly of one direction on canonical words, one a cycle, for any q = 1 modulo 2^WORD,
-// which may change from cycle to cycle.
+// which may change from cycle to cycle; or, with Barrett's reduction in place of Montgomery's, for one modulus.
 //
 // INVERSE = 0 (Cooley-Tukey):     a' = a + b * w        b' = a - b * w
 // INVERSE = 1 (Gentleman-Sande):  a' = (a + b) / 2      b' = (a - b) * w    (w has the half of b' in it)
 //
-// A twiddle is given times R modulo q (see montgomery_mul).
+// A twiddle is given times R modulo q (see montgomery_mul), or as it is with Barrett's reduction.
 //
 // q_i             the modulus, which comes with its operands
+// BARRETT         0: Montgomery's reduction; else the modulus of Barrett's, which q_i must be too
 // WIDTH, WORD     see montgomery_mul
 // INVERSE         direction
 // BYPASS          bypass_i = 1 hands a and b through beside butterflies of other cycles; for INVERSE = 1, w must be 1
@@ -17,6 +18,7 @@
 module butterfly_montgomery #(
     parameter int WIDTH = 64,
     parameter int WORD = 16,
+    parameter logic [WIDTH-1:0] BARRETT = '0,
     parameter bit INVERSE = 0,
     parameter bit BYPASS = 0,
     parameter int TILE_A = 24,
@@ -38,7 +40,11 @@ module butterfly_montgomery #(
   // Copies share their code in simulation, which large designs could not be compiled without.
   /* verilator no_inline_module */
 
-  localparam int ProductLatency = toroid_pkg::montgomery_mul_latency(WIDTH, WORD, TILE_A, TILE_B, SHORT);
+  localparam int ProductLatency = BARRETT != 0 ? toroid_pkg::barrett_mul_latency(
+      64'(BARRETT), TILE_A, TILE_B, SHORT
+  ) : toroid_pkg::montgomery_mul_latency(
+      WIDTH, WORD, TILE_A, TILE_B, SHORT
+  );
 
   logic bypass;
   assign bypass = BYPASS && bypass_i;
@@ -63,19 +69,36 @@ module butterfly_montgomery #(
   );
 
   logic [WIDTH-1:0] product_q, factor, w, p;
-  montgomery_mul #(
-      .WIDTH (WIDTH),
-      .WORD  (WORD),
-      .TILE_A(TILE_A),
-      .TILE_B(TILE_B),
-      .SHORT (SHORT)
-  ) i_mul (
-      .clk_i,
-      .q_i(product_q),
-      .a_i(w),
-      .b_i(factor),
-      .p_o(p)
-  );
+  if (BARRETT != 0) begin : g_barrett
+    logic unused_q;
+    assign unused_q = ^product_q;
+    barrett_mul #(
+        .WIDTH (WIDTH),
+        .Q     (BARRETT),
+        .TILE_A(TILE_A),
+        .TILE_B(TILE_B),
+        .SHORT (SHORT)
+    ) i_mul (
+        .clk_i,
+        .a_i(w),
+        .b_i(factor),
+        .p_o(p)
+    );
+  end else begin : g_montgomery
+    montgomery_mul #(
+        .WIDTH (WIDTH),
+        .WORD  (WORD),
+        .TILE_A(TILE_A),
+        .TILE_B(TILE_B),
+        .SHORT (SHORT)
+    ) i_mul (
+        .clk_i,
+        .q_i(product_q),
+        .a_i(w),
+        .b_i(factor),
+        .p_o(p)
+    );
+  end
 
   if (!INVERSE) begin : g_ct
     logic bypass_late;

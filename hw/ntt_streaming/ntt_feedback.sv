@@ -12,6 +12,7 @@
 // leave does not wait for others. Latency: 2^LOG_STEPS beats, and ntt_streaming_pkg::butterfly_latency
 module ntt_feedback #(
     parameter bit SOLINAS = 1,
+    parameter bit BARRETT = 0,
     parameter logic [63:0] Q = 64'd268369921,
     parameter int WIDTH = 28,
     parameter int LOG_N = 4,
@@ -44,7 +45,7 @@ module ntt_feedback #(
   localparam int Rows = Upper ? 1 << (LogBeats - 1 - LOG_STEPS) : Steps;
   localparam int Groups = Upper ? 1 : Lanes;
   localparam int AddressWidth = toroid_pkg::index_width(Rows);
-  localparam int Latency = ntt_streaming_pkg::butterfly_latency(SOLINAS, 1, 1024'(Q), TILE_A, TILE_B, SHORT);
+  localparam int Latency = ntt_streaming_pkg::butterfly_latency(SOLINAS, 1, 1024'(Q), TILE_A, TILE_B, SHORT, BARRETT);
 
   logic [LogBeats-1:0] beat, next;
   ntt_beats #(
@@ -105,6 +106,7 @@ module ntt_feedback #(
       butterfly_montgomery #(
           .WIDTH  (WIDTH),
           .WORD   (ntt_streaming_pkg::word_bits(1, 1024'(Q), TILE_B)),
+          .BARRETT(BARRETT ? Q[WIDTH-1:0] : '0),
           .INVERSE(INVERSE),
           .TILE_A (TILE_A),
           .TILE_B (TILE_B),

@@ -2,6 +2,7 @@
 //
 // SOLINAS         1: q = 2^i - 2^j + 1, butterfly_solinas, words in [0, 2^(i + 1)); 0: butterfly_montgomery, canonical
 //                 words
+// BARRETT         1, with SOLINAS = 0 and MODULI = 1: Barrett's reduction in place of Montgomery's
 // MODULI          how many moduli there are; a polynomial has one of them. 1 with SOLINAS
 // Q               the moduli, 64 bits each, number 0 lowest
 // WIDTH           bits of the largest modulus
@@ -15,6 +16,7 @@
 // Latency: ntt_streaming_pkg::stage_latency; a beat a cycle, with any bubbles
 module ntt_stage #(
     parameter bit SOLINAS = 1,
+    parameter bit BARRETT = 0,
     parameter int MODULI = 1,
     parameter logic [64*MODULI-1:0] Q = 64'd268369921,
     parameter int WIDTH = 28,
@@ -45,8 +47,8 @@ module ntt_stage #(
 );
   import ntt_streaming_pkg::*;
 
-  if (SOLINAS && MODULI != 1) begin : g_check
-    $fatal(1, "ntt_stage: SOLINAS needs MODULI = 1");
+  if ((SOLINAS || BARRETT) && MODULI != 1 || SOLINAS && BARRETT) begin : g_check
+    $fatal(1, "ntt_stage: SOLINAS and BARRETT need MODULI = 1, and exclude each other");
   end
 
   localparam int LogBeats = LOG_N - LOG_LANES;
@@ -60,7 +62,7 @@ module ntt_stage #(
   localparam int AddressWidth = toroid_pkg::index_width(Rows);
   // Whether there are polynomials that do not need this stage.
   localparam bit Bypass = ASCENDING ? STAGE > LOG_N - SHIFTS : STAGE < SHIFTS - 1;
-  localparam int Latency = butterfly_latency(SOLINAS, MODULI, 1024'(Q), TILE_A, TILE_B, SHORT);
+  localparam int Latency = butterfly_latency(SOLINAS, MODULI, 1024'(Q), TILE_A, TILE_B, SHORT, BARRETT);
   // The row of a beat is read in the cycle before it, which is possible only if it is known before the beat has come.
   localparam bit Early = Sections > 1;
 
@@ -141,6 +143,7 @@ module ntt_stage #(
       butterfly_montgomery #(
           .WIDTH  (WIDTH),
           .WORD   (word_bits(MODULI, 1024'(Q), TILE_B)),
+          .BARRETT(BARRETT ? Q[WIDTH-1:0] : '0),
           .INVERSE(INVERSE),
           .BYPASS (Bypass),
           .TILE_A (TILE_A),

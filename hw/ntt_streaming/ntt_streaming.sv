@@ -1,15 +1,14 @@
 // ntt_streaming: NTT or INTT of N words, LANES of them a cycle, fully unrolled: LOG_N stages of LANES / 2 butterflies
 // each.
 //
-// Transforms follow each other every N / LANES cycles without a bubble. Stages are joined by wires, and by commutators
-// where the words of a butterfly come in different beats (ntt_streaming_pkg); a network or a chain of commutators at
-// either end brings other orders to those that the stages work in.
+// Transforms follow each other every N / LANES cycles without a bubble. The stages are an ntt_pipeline; a network or a
+// chain of commutators at either end brings other orders to those that they work in.
 //
 // LOG_N           log2 of the words of the longest polynomial, 2 to 20
 // LOG_LANES       log2 of the words of a beat, 1 to 10, at most LOG_N
 // SHIFTS          a polynomial has 2^(LOG_N - shift) words, shift below SHIFTS: its in_tuser says which
 // MODULI, Q       the moduli, 64 bits each, number 0 lowest; in_tuser says which
-// SOLINAS         1: Q = 2^i - 2^j + 1, j < i - 1, and MODULI = 1; 0: any odd Q (see ntt_stage)
+// SOLINAS, BARRETT  how products are reduced (see ntt_pipeline)
 // INVERSE         direction
 // ASCENDING       the order of the stages (see ntt_streaming_pkg)
 // FEEDBACK        1: stages that pair words of different beats are ntt_feedback, of LANES butterflies, and both ends
@@ -32,6 +31,7 @@ module ntt_streaming
     parameter int MODULI = 1,
     parameter logic [64*MODULI-1:0] Q = 64'd268369921,
     parameter bit SOLINAS = 1,
+    parameter bit BARRETT = 0,
     parameter bit INVERSE = 0,
     parameter bit ASCENDING = 0,
     parameter bit FEEDBACK = 0,
@@ -89,38 +89,17 @@ address_bits(LOG_N - LOG_LANES, BACK_LOG_DEPTH, BACK_DELAY) << BACK_LOG_LANES
   if (FRONT < 0 || FRONT > 2 || BACK < 0 || BACK > 2) begin : g_check_ends
     $fatal(1, "ntt_streaming: FRONT and BACK are 0 to 2");
   end
+  if (LOG_LANES > LOG_N) begin : g_check_size
+    $fatal(1, "ntt_streaming: LOG_LANES <= LOG_N is needed");
+  end
   if (FRONT_LOG_LANES > LOG_LANES || BACK_LOG_LANES > LOG_LANES) begin : g_check_networks
     $fatal(1, "ntt_streaming: the networks of FRONT and BACK have 2^LOG_LANES lanes or fewer");
   end
-  for (genvar n = 0; n < MODULI; n++) begin : g_check_modulus
-    if (!Q[64*n] || Q[64*n+:64] < 64'd5) begin : g_check
-      $fatal(1, "ntt_streaming: moduli must be odd and at least 5");
-    end
+  if (SHIFTS * MODULI > 1 && (FRONT != 0 || BACK != 0)) begin : g_check_orders
+    $fatal(1, "ntt_streaming: FRONT and BACK are for one degree and one modulus");
   end
-  if (LOG_N < 2 || LOG_N > 20 || LOG_LANES < 1 || LOG_LANES > LOG_N || LOG_LANES > 10) begin : g_check_size
-    $fatal(1, "ntt_streaming: 2 <= LOG_N <= 20, 1 <= LOG_LANES <= 10 and LOG_LANES <= LOG_N are needed");
-  end
-  if (SHIFTS < 1 || SHIFTS > LOG_N - LOG_LANES + 1 || MODULI < 1 || MODULI > 16) begin : g_check_sets
-    $fatal(1, "ntt_streaming: 1 <= MODULI <= 16 and 1 <= SHIFTS <= LOG_N - LOG_LANES + 1 are needed");
-  end
-  if (SHIFTS * MODULI > 1 && (FRONT != 0 || BACK != 0 || FEEDBACK)) begin : g_check_orders
-    $fatal(1, "ntt_streaming: FEEDBACK, FRONT and BACK are for one degree and one modulus");
-  end
-  if (SOLINAS && (MODULI != 1 || toroid_pkg::solinas_j(
-          Q[63:0]
-      ) >= toroid_pkg::solinas_i(
-          Q[63:0]
-      ) - 1 || Q[63:0] != toroid_pkg::solinas_modulus(
-          toroid_pkg::solinas_i(Q[63:0]), toroid_pkg::solinas_j(Q[63:0])
-      ))) begin : g_check_q
-    $fatal(1, "ntt_streaming: SOLINAS needs one modulus Q = 2^i - 2^j + 1 with j < i - 1");
-  end
-
   localparam int LogBeats = LOG_N - LOG_LANES;
   localparam int BeatWidth = LogBeats > 0 ? LogBeats : 1;
-  localparam int Word = Width + int'(SOLINAS);
-  localparam int Half = Lanes / 2 * Word;
-  localparam int StageLatency = stage_latency(SOLINAS, MODULI, 1024'(Q), SHIFTS, TILE_A, TILE_B, SHORT);
 
   // The tag of a polynomial stays; one that does not exist is 0.
   logic take, first;
@@ -144,11 +123,6 @@ address_bits(LOG_N - LOG_LANES, BACK_LOG_DEPTH, BACK_DELAY) << BACK_LOG_LANES
       .next_o (unused_next)
   );
   assign first = in_beat == '0;
-
-  // The words between stages: valid[n] and so on before stage n.
-  logic valid[LOG_N+1];
-  logic [Tag-1:0] tags[LOG_N+1];
-  logic [Lanes-1:0][Word-1:0] lanes[LOG_N+1];
 
   logic [Lanes-1:0][Width-1:0] in_words;
   always_comb for (int n = 0; n < Lanes; n++) in_words[n] = in_tdata_i[n][Width-1:0];
@@ -180,128 +154,36 @@ address_bits(LOG_N - LOG_LANES, BACK_LOG_DEPTH, BACK_DELAY) << BACK_LOG_LANES
       .valid_o(front_valid),
       .lanes_o(front_words)
   );
-  assign valid[0] = front_valid;
-  assign tags[0]  = tag;
-  always_comb for (int n = 0; n < Lanes; n++) lanes[0][n] = Word'(front_words[n]);
-
-  for (genvar n = 0; n < LOG_N; n++) begin : g_stage
-    localparam string File = TWIDDLES == "" ? "" :
-        {TWIDDLES, "_", string'(8'(48 + n / 10)), string'(8'(48 + n % 10)), ".hex"};
-    if (FEEDBACK && feedback_bit(LOG_N, LOG_LANES, ASCENDING, n) >= 0) begin : g_feedback
-      ntt_feedback #(
-          .SOLINAS  (SOLINAS),
-          .Q        (Q[63:0]),
-          .WIDTH    (Width),
-          .LOG_N    (LOG_N),
-          .LOG_LANES(LOG_LANES),
-          .ASCENDING(ASCENDING),
-          .INVERSE  (INVERSE),
-          .LOG_STEPS(feedback_bit(LOG_N, LOG_LANES, ASCENDING, n)),
-          .FILE     (File),
-          .TILE_A   (TILE_A),
-          .TILE_B   (TILE_B),
-          .SHORT    (SHORT),
-          .NARROW   (NARROW)
-      ) i_feedback (
-          .clk_i,
-          .rst_ni,
-          .valid_i(valid[n]),
-          .lanes_i(lanes[n]),
-          .valid_o(valid[n+1]),
-          .lanes_o(lanes[n+1])
-      );
-      assign tags[n+1] = tags[n];
-    end else begin : g_pairs
-      localparam int Exchange = FEEDBACK ? -1 : commutator_bit(LOG_N, LOG_LANES, ASCENDING, n);
-      logic valid_behind;
-      logic [Tag-1:0] tag_behind;
-      logic [Lanes-1:0][Word-1:0] lanes_behind;
-      ntt_stage #(
-          .SOLINAS  (SOLINAS),
-          .MODULI   (MODULI),
-          .Q        (Q),
-          .WIDTH    (Width),
-          .LOG_N    (LOG_N),
-          .LOG_LANES(LOG_LANES),
-          .ASCENDING(ASCENDING),
-          .INVERSE  (INVERSE),
-          .STAGE    (n),
-          .SHIFTS   (SHIFTS),
-          .FILE     (File),
-          .TILE_A   (TILE_A),
-          .TILE_B   (TILE_B),
-          .SHORT    (SHORT),
-          .NARROW   (NARROW)
-      ) i_stage (
-          .clk_i,
-          .rst_ni,
-          .valid_i(valid[n]),
-          .tag_i  (tags[n]),
-          .lanes_i(lanes[n]),
-          .valid_o(valid_behind),
-          .tag_o  (tag_behind),
-          .lanes_o(lanes_behind)
-      );
-      if (Exchange >= 0) begin : g_commutator
-        ntt_commutator #(
-            .WIDTH    (Half),
-            .LOG_STEPS(Exchange),
-            .LOG_BEATS(LogBeats),
-            .SHIFTS   (SHIFTS),
-            .TAG      (Tag)
-        ) i_commutator (
-            .clk_i,
-            .rst_ni,
-            .valid_i(valid_behind),
-            .tag_i  (tag_behind),
-            .lower_i(lanes_behind[Lanes/2-1:0]),
-            .upper_i(lanes_behind[Lanes-1:Lanes/2]),
-            .valid_o(valid[n+1]),
-            .tag_o  (tags[n+1]),
-            .lower_o(lanes[n+1][Lanes/2-1:0]),
-            .upper_o(lanes[n+1][Lanes-1:Lanes/2])
-        );
-      end else begin : g_wires
-        assign valid[n+1] = valid_behind;
-        assign tags[n+1]  = tag_behind;
-        assign lanes[n+1] = lanes_behind;
-      end
-    end
-  end
 
   logic canonical_valid;
   logic [Tag-1:0] canonical_tag;
   logic [Lanes-1:0][Width-1:0] canonical;
-  if (SOLINAS) begin : g_canonical
-    logic [Lanes-1:0][Width-1:0] canonical_d;
-    for (genvar n = 0; n < Lanes; n++) begin : g_lane
-      mod_canonical #(
-          .WIDTH    (Width),
-          .WIDTH_X  (Word),
-          .MULTIPLES(toroid_pkg::solinas_j(Q[63:0]) == Width - 2 ? 2 : 1)
-      ) i_canonical (
-          .q_i(Q[Width-1:0]),
-          .x_i(lanes[LOG_N][n]),
-          .r_o(canonical_d[n])
-      );
-    end
-    always_ff @(posedge clk_i) begin
-      canonical <= canonical_d;
-      canonical_tag <= tags[LOG_N];
-    end
-    valid_delay #(
-        .CYCLES(1)
-    ) i_valid (
-        .clk_i,
-        .rst_ni,
-        .valid_i(valid[LOG_N]),
-        .valid_o(canonical_valid)
-    );
-  end else begin : g_canonical
-    assign canonical = lanes[LOG_N];
-    assign canonical_tag = tags[LOG_N];
-    assign canonical_valid = valid[LOG_N];
-  end
+  ntt_pipeline #(
+      .LOG_N    (LOG_N),
+      .LOG_LANES(LOG_LANES),
+      .SHIFTS   (SHIFTS),
+      .MODULI   (MODULI),
+      .Q        (Q),
+      .SOLINAS  (SOLINAS),
+      .BARRETT  (BARRETT),
+      .INVERSE  (INVERSE),
+      .ASCENDING(ASCENDING),
+      .FEEDBACK (FEEDBACK),
+      .TWIDDLES (TWIDDLES),
+      .TILE_A   (TILE_A),
+      .TILE_B   (TILE_B),
+      .SHORT    (SHORT),
+      .NARROW   (NARROW)
+  ) i_pipeline (
+      .clk_i,
+      .rst_ni,
+      .valid_i(front_valid),
+      .tag_i  (tag),
+      .words_i(front_words),
+      .valid_o(canonical_valid),
+      .tag_o  (canonical_tag),
+      .words_o(canonical)
+  );
 
   logic back_valid;
   logic [Lanes-1:0][Width-1:0] back_words;
@@ -343,9 +225,9 @@ address_bits(LOG_N - LOG_LANES, BACK_LOG_DEPTH, BACK_DELAY) << BACK_LOG_LANES
       .next_o (out_next)
   );
 
-  localparam int Pipeline = pipeline_latency(
-      LOG_N, LOG_LANES, StageLatency
-  ) + int'(SOLINAS) + end_latency(
+  localparam int Pipeline = transform_latency(
+      LOG_N, LOG_LANES, SOLINAS, MODULI, 1024'(Q), SHIFTS, TILE_A, TILE_B, SHORT, BARRETT
+  ) + end_latency(
       FRONT, FRONT_LOG_LANES, LogBeats, FRONT_DELAY, switch_map_t'(FRONT_FIRST_MAP), switch_map_t'(FRONT_SECOND_MAP)
   ) + end_latency(
       BACK, BACK_LOG_LANES, LogBeats, BACK_DELAY, switch_map_t'(BACK_FIRST_MAP), switch_map_t'(BACK_SECOND_MAP)

@@ -89,7 +89,8 @@ package ntt_streaming_pkg;
   endfunction
 
   function automatic int butterfly_latency(bit solinas, int moduli, logic [1023:0] q, int tile_a, int tile_b,
-                                           bit short_pipeline);
+                                           bit short_pipeline, bit barrett);
+    if (barrett) return toroid_pkg::barrett_mul_latency(q[63:0], tile_a, tile_b, short_pipeline) + 1;
     if (solinas) return toroid_pkg::butterfly_solinas_latency(modulus_bits(moduli, q), tile_a, tile_b, short_pipeline);
     return toroid_pkg::butterfly_montgomery_latency(
         modulus_bits(moduli, q), word_bits(moduli, q, tile_b), tile_a, tile_b, short_pipeline
@@ -98,8 +99,15 @@ package ntt_streaming_pkg;
 
   // A stage of a core for several degrees or moduli registers its input, while it looks the twiddles up.
   function automatic int stage_latency(bit solinas, int moduli, logic [1023:0] q, int shifts, int tile_a, int tile_b,
-                                       bit short_pipeline);
-    return butterfly_latency(solinas, moduli, q, tile_a, tile_b, short_pipeline) + int'(moduli * shifts > 1);
+                                       bit short_pipeline, bit barrett);
+    return butterfly_latency(solinas, moduli, q, tile_a, tile_b, short_pipeline, barrett) + int'(moduli * shifts > 1);
+  endfunction
+
+  // ntt_pipeline, where beats follow each other.
+  function automatic int transform_latency(int log_n, int log_lanes, bit solinas, int moduli, logic [1023:0] q,
+                                           int shifts, int tile_a, int tile_b, bit short_pipeline, bit barrett);
+    return pipeline_latency(log_n, log_lanes, stage_latency(solinas, moduli, q, shifts, tile_a, tile_b, short_pipeline,
+                                                            barrett)) + int'(solinas);
   endfunction
 
   // From a beat at the input of the first stage, each of which takes `cycles`, to the beat of the same number behind

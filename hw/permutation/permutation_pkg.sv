@@ -3,6 +3,8 @@
 // A control signal is a switch or a bit of an address. Its entry of a map says what it is: 0 and 1 are constants;
 // 2 + 2 i + v is bit i of {ROM, counter of beats}, inverted if v is 1. The counter has index_width(beats) bits.
 package permutation_pkg;
+  // A design uses some of these.
+  // verilator lint_off UNUSEDPARAM
   localparam int ENTRY_BITS = 16;
   localparam int MAX_LOG_LANES = 7;
   localparam int MAX_LOG_BEATS = 20;

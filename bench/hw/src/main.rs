@@ -2,6 +2,7 @@
 
 mod bootstrap;
 mod energy;
+mod measured;
 mod operations;
 mod rader;
 mod report;

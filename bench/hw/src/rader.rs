@@ -6,7 +6,7 @@ use std::path::Path;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use toroid_cosim::core::ntt_rader::{NttRader, plan};
-use toroid_cosim::core::synthesis::{Device, Resources, synthesize, synthesize_design};
+use toroid_cosim::core::synthesis::{Device, Resources, synthesize_design};
 use toroid_cosim::core::vectors::{Streams, Vectors};
 use toroid_cosim::core::{Core, Values};
 use toroid_cosim::model::{Design, Model, Options};
@@ -15,8 +15,8 @@ use toroid_cosim::simulation::Simulation;
 use toroid_ring::prime;
 
 use crate::Error;
+use crate::measured::{blocks, key, luts, synthesized};
 use crate::report::{Row, date, keep, kept, machine, number, row_table};
-use crate::streaming::{blocks, key, luts};
 
 /// The length of the paper.
 const M: u64 = 21845;
@@ -204,17 +204,6 @@ fn simulated(m: u64, q: u64, work: &Path) -> Result<Simulated, Error> {
     Ok(found)
 }
 
-fn synthesized(m: u64, q: u64, work: &Path) -> Result<Resources, Error> {
-    let values = values(m, q)?;
-    let name = key("rader-xc7", &NttRader.design(&values)?);
-    if let Ok(found) = kept(work, &name, "rader") {
-        return Ok(found);
-    }
-    let found = synthesize(&NttRader, &values, Device::Xc7, &())?;
-    keep(work, &name, &found)?;
-    Ok(found)
-}
-
 /// One module of the core.
 fn module(design: Design, name: &'static str, work: &Path) -> Result<Resources, Error> {
     let kept_as = key(name, &design);
@@ -263,7 +252,7 @@ pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
     let mut resources = Vec::new();
     for (m, q) in [(M, Q), (4369, 4_282_598_657)] {
         bar.set_message(format!("synthesis, m = {m}"));
-        resources.push((m, synthesized(m, q, work)?));
+        resources.push((m, synthesized(&NttRader, &values(m, q)?, work)?));
         bar.inc(1);
     }
     let mut parts = Vec::new();

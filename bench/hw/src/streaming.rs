@@ -1,14 +1,13 @@
 //! The streaming NTT at the settings of its paper, and at random ones.
 
 use std::fmt::Write as _;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use toroid_cosim::core::ntt_streaming::plan;
-use toroid_cosim::core::synthesis::{Device, Resources, synthesize, synthesize_design};
+use toroid_cosim::core::synthesis::{Device, Resources, synthesize_design};
 use toroid_cosim::core::vectors::{Streams, Vectors};
 use toroid_cosim::core::{self, Core, Values, find};
 use toroid_cosim::model::{Design, Model, Options};
@@ -16,6 +15,7 @@ use toroid_cosim::random::Random;
 use toroid_ring::{goldilocks, prime};
 
 use crate::Error;
+use crate::measured::{blocks, key, luts, synthesized};
 use crate::report::{Row, date, keep, kept, machine, number, row_table};
 
 const Q: u64 = (1 << 28) - (1 << 16) + 1;
@@ -180,19 +180,6 @@ fn simulate(core: &dyn Core, values: &Values) -> Result<(u64, u64), Error> {
     Ok((alone.measured, (four.measured - alone.measured) / 3))
 }
 
-/// What is kept belongs to these sources, ROMs and parameters.
-pub(crate) fn key(prefix: &str, design: &Design) -> String {
-    let mut hasher = DefaultHasher::new();
-    for (name, text) in &design.sources {
-        (name, text).hash(&mut hasher);
-    }
-    for (name, contents) in &design.files {
-        (name, contents).hash(&mut hasher);
-    }
-    format!("{:?}", design.parameters).hash(&mut hasher);
-    format!("{prefix}-{:016x}", hasher.finish())
-}
-
 fn measured(core: &dyn Core, values: &Values, work: &Path) -> Result<Measured, Error> {
     let name = key("streaming", &core.design(values)?);
     if let Ok(found) = kept(work, &name, "streaming") {
@@ -202,7 +189,7 @@ fn measured(core: &dyn Core, values: &Values, work: &Path) -> Result<Measured, E
     let found = Measured {
         latency,
         interval,
-        resources: synthesize(core, values, Device::Xc7, &())?,
+        resources: synthesized(core, values, work)?,
     };
     keep(work, &name, &found)?;
     Ok(found)
@@ -235,14 +222,6 @@ fn butterfly(i: u64, j: u64, narrow: u64, work: &Path) -> Result<Resources, Erro
     let found = synthesize_design("butterfly_solinas", &design, false, Device::Xc7, &())?;
     keep(work, &name, &found)?;
     Ok(found)
-}
-
-pub(crate) fn luts(resources: &Resources) -> f64 {
-    (resources.lut + resources.lutram) as f64
-}
-
-pub(crate) fn blocks(resources: &Resources) -> f64 {
-    resources.ramb36 as f64 + resources.ramb18 as f64 / 2.0
 }
 
 /// Every setting of the paper; what is kept in `work` is not measured again.

@@ -7,9 +7,11 @@ mod arithmetic;
 mod engine;
 pub(crate) mod ntt_inplace;
 pub mod ntt_rader;
+pub mod ntt_sdf;
 pub mod ntt_streaming;
 pub mod package;
 mod permutation;
+pub mod polymul_sdf;
 pub mod synthesis;
 pub mod vectors;
 
@@ -352,6 +354,8 @@ pub static CORES: &[&dyn Core] = &[
     &ntt_inplace::NttInplace,
     &ntt_streaming::NttStreaming,
     &ntt_rader::NttRader,
+    &ntt_sdf::NttSdf,
+    &polymul_sdf::PolymulSdf,
     &permutation::StreamPermutation,
     &engine::ComputingEngine,
 ];

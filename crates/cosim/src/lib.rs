@@ -27,6 +27,7 @@ pub mod memory;
 pub mod model;
 pub mod ntt_inplace;
 pub mod ntt_rader;
+pub mod ntt_sdf;
 pub mod ntt_streaming;
 pub mod permutation;
 pub mod process;

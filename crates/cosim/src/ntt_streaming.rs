@@ -65,7 +65,7 @@ impl Order {
     }
 }
 
-fn reversed(index: usize, bits: u32) -> usize {
+pub(crate) fn reversed(index: usize, bits: u32) -> usize {
     match bits {
         0 => index,
         _ => index.reverse_bits() >> (usize::BITS - bits),
@@ -110,6 +110,84 @@ pub struct Setting {
     pub tiles: (u32, u32),
     /// A rest of up to this many bits beside the tiles of a short product is multiplied in look-up tables.
     pub narrow: u32,
+    /// How products are reduced; `None`: by the form of the modulus where it has that, else Montgomery's way.
+    pub reduction: Option<Reduction>,
+}
+
+/// How products by twiddles are reduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reduction {
+    /// By q = 2^i - 2^j + 1, j < i - 1, on words of one bit more than q.
+    Solinas,
+    /// Montgomery's reduction.
+    Montgomery,
+    /// Barrett's reduction, of one modulus.
+    Barrett,
+}
+
+impl Reduction {
+    /// What a modulus allows at the least cost.
+    pub fn least(q: u64) -> Reduction {
+        match solinas(q) {
+            Some(_) => Reduction::Solinas,
+            None => Reduction::Montgomery,
+        }
+    }
+
+    /// Cycles of a product by a twiddle, for moduli of up to `bits` bits; `word` bits of Montgomery's reduction.
+    pub(crate) fn latency(self, bits: u32, word: u32, tiles: (u32, u32)) -> u64 {
+        let products = self.products(bits, word, 0);
+        let all: u64 = products.iter().map(|product| product.latency(tiles)).sum();
+        match self {
+            Reduction::Solinas => all + 1,
+            Reduction::Montgomery => all + products.len() as u64,
+            Reduction::Barrett => all + 2,
+        }
+    }
+
+    /// The products of integers in such a product, one behind the other.
+    pub(crate) fn products(self, bits: u32, word: u32, narrow: u32) -> Vec<Product> {
+        let is_short = is_short(bits);
+        let of = |bits: (u32, u32)| Product {
+            bits,
+            is_short,
+            narrow: 0,
+        };
+        match self {
+            Reduction::Solinas => vec![Product {
+                bits: (bits - 1, bits + 1),
+                is_short,
+                narrow: if is_short { narrow } else { 0 },
+            }],
+            Reduction::Montgomery => {
+                let steps = (0..bits.div_ceil(word)).map(|_| of((bits - word, word)));
+                std::iter::once(of((bits, bits))).chain(steps).collect()
+            }
+            Reduction::Barrett => {
+                let wide = of((bits + 1, bits + 1));
+                vec![of((bits, bits)), wide, wide]
+            }
+        }
+    }
+
+    /// A twiddle as the multiplier takes it.
+    pub(crate) fn encoded(self, twiddle: u64, q: u64, bits: u32, word: u32) -> u64 {
+        match (self, solinas(q)) {
+            (Reduction::Solinas, Some((i, j))) => {
+                let scaled = ((u128::from(twiddle) << j) % u128::from(q)) as u64;
+                match scaled > q / 2 {
+                    true => (1 << (i - 1)) | (q - scaled),
+                    false => scaled,
+                }
+            }
+            (Reduction::Montgomery, _) => {
+                let radix = prime::pow(2, (word * bits.div_ceil(word)).into(), q);
+                prime::mul(twiddle, radix, q)
+            }
+            _ => twiddle,
+        }
+    }
 }
 
 /// What is wrong with a [`Setting`].
@@ -145,25 +223,30 @@ pub enum SettingError {
     /// From 1 to 16 moduli.
     #[error("1 to 16 moduli are needed, not {0}")]
     Moduli(usize),
+    /// The modulus has not the form.
+    #[error(
+        "a reduction by the form of the modulus needs one of 2^i - 2^j + 1, j < i - 1, and Barrett's one modulus"
+    )]
+    Form,
     /// No network.
     #[error(transparent)]
     Permutation(#[from] PermutationError),
 }
 
 /// i and j of q = 2^i - 2^j + 1 with 0 < j < i - 1.
-fn solinas(q: u64) -> Option<(u32, u32)> {
+pub(crate) fn solinas(q: u64) -> Option<(u32, u32)> {
     let (i, j) = (u64::BITS - q.leading_zeros(), (q - 1).trailing_zeros());
     let is_form = i >= 4 && j + 1 < i && u128::from(q) == (1u128 << i) - (1u128 << j) + 1;
     is_form.then_some((i, j))
 }
 
 /// `toroid_pkg::index_width`
-fn index_bits(count: usize) -> u32 {
+pub(crate) fn index_bits(count: usize) -> u32 {
     count.next_power_of_two().trailing_zeros().max(1)
 }
 
 /// `toroid_pkg::mul_latency`
-fn mul_latency(bits: (u32, u32), tiles: (u32, u32), is_short: bool) -> u64 {
+pub(crate) fn mul_latency(bits: (u32, u32), tiles: (u32, u32), is_short: bool) -> u64 {
     match is_short {
         true => 3,
         false => (1 + bits.0.div_ceil(tiles.0) + bits.1.div_ceil(tiles.1)).into(),
@@ -173,6 +256,17 @@ fn mul_latency(bits: (u32, u32), tiles: (u32, u32), is_short: bool) -> u64 {
 /// Words of up to this many bits are multiplied in a pipeline of three stages, the last of which adds the products of all tiles:
 /// at most 2 x 3 of 24 x 17.
 const SHORT_BITS: u32 = 34;
+
+/// Whether products of words of this many bits take the pipeline of three stages.
+pub(crate) fn is_short(bits: u32) -> bool {
+    bits <= SHORT_BITS
+}
+
+/// Bits of a word of Montgomery's reduction that all moduli and the tiles allow.
+pub(crate) fn montgomery_word(moduli: &[u64], tiles: (u32, u32)) -> u32 {
+    let zeros = moduli.iter().map(|q| (q - 1).trailing_zeros());
+    zeros.min().unwrap_or(1).min(tiles.1)
+}
 
 /// A streaming transform.
 #[derive(Clone, Debug)]
@@ -217,6 +311,14 @@ impl Plan {
                     order,
                 });
             }
+        }
+        let is_allowed = match setting.reduction {
+            Some(Reduction::Solinas) => moduli.len() == 1 && solinas(moduli[0]).is_some(),
+            Some(Reduction::Barrett) => moduli.len() == 1,
+            Some(Reduction::Montgomery) | None => true,
+        };
+        if !is_allowed {
+            return Err(SettingError::Form);
         }
         let with = |is_ascending: bool| -> Result<Plan, SettingError> {
             let split = match setting.has_feedback {
@@ -268,14 +370,17 @@ impl Plan {
 
     /// Whether products are reduced by q = 2^i - 2^j + 1.
     pub fn is_solinas(&self) -> bool {
-        self.form().is_some()
+        self.reduction() == Reduction::Solinas
     }
 
-    fn form(&self) -> Option<(u32, u32)> {
-        match self.setting.moduli[..] {
-            [modulus] => solinas(modulus),
-            _ => None,
-        }
+    /// How products are reduced.
+    pub fn reduction(&self) -> Reduction {
+        self.setting
+            .reduction
+            .unwrap_or(match self.setting.moduli[..] {
+                [modulus] => Reduction::least(modulus),
+                _ => Reduction::Montgomery,
+            })
     }
 
     /// Bits of a word.
@@ -286,12 +391,11 @@ impl Plan {
 
     /// Bits of a word of Montgomery's reduction.
     fn word(&self) -> u32 {
-        let zeros = self.setting.moduli.iter().map(|q| (q - 1).trailing_zeros());
-        zeros.min().unwrap_or(1).min(self.setting.tiles.1)
+        montgomery_word(&self.setting.moduli, self.setting.tiles)
     }
 
     fn is_short(&self) -> bool {
-        self.bits() <= SHORT_BITS
+        is_short(self.bits())
     }
 
     fn sections(&self) -> usize {
@@ -319,17 +423,10 @@ impl Plan {
 
     /// Cycles of a stage.
     pub fn stage_latency(&self) -> u64 {
-        let (bits, tiles, is_short) = (self.bits(), self.setting.tiles, self.is_short());
-        let butterfly = match self.form() {
-            Some(_) => mul_latency((bits - 1, bits + 1), tiles, is_short) + 2,
-            None => {
-                let word = self.word();
-                let step = mul_latency((bits - word, word), tiles, is_short) + 1;
-                let steps = u64::from(bits.div_ceil(word));
-                mul_latency((bits, bits), tiles, is_short) + steps * step + 2
-            }
-        };
-        butterfly + u64::from(self.sections() > 1)
+        let product = self
+            .reduction()
+            .latency(self.bits(), self.word(), self.setting.tiles);
+        product + 1 + u64::from(self.sections() > 1)
     }
 
     /// Cycles from a beat of the input to the beat of the same number of the output, where beats follow each other.
@@ -363,23 +460,8 @@ impl Plan {
 
     /// The products of a butterfly.
     pub(crate) fn products(&self) -> Vec<Product> {
-        let bits = self.bits();
-        let is_short = self.is_short();
-        if self.is_solinas() {
-            return vec![Product {
-                bits: (bits - 1, bits + 1),
-                is_short,
-                narrow: self.narrow(),
-            }];
-        }
-        let word = self.word();
-        let of = |bits: (u32, u32)| Product {
-            bits,
-            is_short,
-            narrow: 0,
-        };
-        let steps = (0..bits.div_ceil(word)).map(|_| of((bits - word, word)));
-        std::iter::once(of((bits, bits))).chain(steps).collect()
+        self.reduction()
+            .products(self.bits(), self.word(), self.setting.narrow)
     }
 
     /// Of each commutator between the stages, log2 of the beats that it delays by.
@@ -573,7 +655,7 @@ impl Plan {
     }
 
     /// The twiddles of a stage in the form of `$readmemh`: see `hw/ntt_streaming/ntt_stage.sv`.
-    fn twiddles(&self, stage: u32) -> String {
+    pub(crate) fn twiddles(&self, stage: u32) -> String {
         let Setting {
             log_n,
             log_lanes,
@@ -635,22 +717,12 @@ impl Plan {
 
     /// A twiddle as the butterflies take it; `passes`: what hands a word through an inverse stage.
     fn encoded(&self, twiddle: u64, q: u64, passes: bool) -> u64 {
-        match self.form() {
-            Some((i, j)) => {
-                let twiddle = if passes { q - twiddle } else { twiddle };
-                let scaled = (u128::from(twiddle) << j) % u128::from(q);
-                let scaled = scaled as u64;
-                match scaled > q / 2 {
-                    true => (1 << (i - 1)) | (q - scaled),
-                    false => scaled,
-                }
-            }
-            None => {
-                let (bits, word) = (self.bits(), self.word());
-                let radix = prime::pow(2, (word * bits.div_ceil(word)).into(), q);
-                prime::mul(twiddle, radix, q)
-            }
-        }
+        let twiddle = match self.is_solinas() && passes {
+            true => q - twiddle,
+            false => twiddle,
+        };
+        self.reduction()
+            .encoded(twiddle, q, self.bits(), self.word())
     }
 
     /// The design of `hw/ntt_streaming`.
@@ -667,11 +739,6 @@ impl Plan {
             ..
         } = self.setting;
         let q: String = moduli.iter().rev().map(|q| format!("{q:016x}")).collect();
-        let kind = |end: &End| match end {
-            End::Wires => 0u64,
-            End::Commutators => 1,
-            End::Halves(_) | End::Lanes(_) => 2,
-        };
         let mut design = Design::of("ntt_streaming")?
             .with("LOG_N", log_n)
             .with("LOG_LANES", log_lanes)
@@ -684,34 +751,15 @@ impl Plan {
         design.parameters.push(("Q".to_owned(), q));
         design = design
             .with("SOLINAS", u64::from(self.is_solinas()))
+            .with("BARRETT", u64::from(self.reduction() == Reduction::Barrett))
             .with("INVERSE", u64::from(is_inverse))
             .with("ASCENDING", u64::from(self.is_ascending))
             .with("FEEDBACK", u64::from(self.setting.has_feedback))
-            .with("FRONT", kind(&self.front))
-            .with("BACK", kind(&self.back))
             .with("TILE_A", tiles.0)
             .with("TILE_B", tiles.1)
             .with("SHORT", u64::from(self.is_short()))
             .with("NARROW", self.narrow());
-        for (end, prefix) in [(&self.front, "FRONT"), (&self.back, "BACK")] {
-            if let End::Halves(network) | End::Lanes(network) = end {
-                let own = network.parameters(Design::default());
-                let file = |name: &str| format!("{}_{name}", prefix.to_lowercase());
-                for (name, value) in own.parameters {
-                    let value = match value {
-                        Value::File(name) => Value::File(file(&name)),
-                        value => value,
-                    };
-                    // The beats are the transform's.
-                    if name != "LOG_BEATS" {
-                        design.parameters.push((format!("{prefix}_{name}"), value));
-                    }
-                }
-                let files = own.files.into_iter();
-                let files = files.map(|(name, contents)| (file(&name), contents));
-                design.files.extend(files);
-            }
-        }
+        design = with_ends(design, &self.front, &self.back);
         design
             .parameters
             .push(("TWIDDLES".to_owned(), Value::File("twiddles".to_owned())));
@@ -737,6 +785,38 @@ impl Plan {
         } = self.setting;
         transform(words, moduli[modulus], is_inverse, is_cyclic)
     }
+}
+
+/// A design with what stands before and behind its stages.
+pub(crate) fn with_ends(mut design: Design, front: &End, back: &End) -> Design {
+    for (end, prefix) in [(front, "FRONT"), (back, "BACK")] {
+        design = design.with(
+            prefix,
+            match end {
+                End::Wires => 0u64,
+                End::Commutators => 1,
+                End::Halves(_) | End::Lanes(_) => 2,
+            },
+        );
+        if let End::Halves(network) | End::Lanes(network) = end {
+            let own = network.parameters(Design::default());
+            let file = |name: &str| format!("{}_{name}", prefix.to_lowercase());
+            for (name, value) in own.parameters {
+                let value = match value {
+                    Value::File(name) => Value::File(file(&name)),
+                    value => value,
+                };
+                // The beats are the transform's.
+                if name != "LOG_BEATS" {
+                    design.parameters.push((format!("{prefix}_{name}"), value));
+                }
+            }
+            let files = own.files.into_iter();
+            let files = files.map(|(name, contents)| (file(&name), contents));
+            design.files.extend(files);
+        }
+    }
+    design
 }
 
 /// A product in tiles, as `mul_tiles` makes it.
@@ -772,7 +852,7 @@ impl Product {
     }
 
     /// Tiles in DSP slices.
-    fn tiles(&self, tiles: (u32, u32)) -> u64 {
+    pub fn tiles(&self, tiles: (u32, u32)) -> u64 {
         // A factor of one bit is a gate.
         let columns = self.columns(tiles).filter(|bits| *bits > 1).count();
         let rows = self.rows(tiles);
@@ -949,7 +1029,7 @@ impl Setting {
         (1 << (self.log_n - self.log_lanes)) - 1
     }
 
-    fn end_latency(&self, end: &End) -> u64 {
+    pub(crate) fn end_latency(&self, end: &End) -> u64 {
         match end {
             End::Wires => 0,
             End::Commutators => self.chain_latency(),
@@ -959,7 +1039,7 @@ impl Setting {
 }
 
 /// Words of `bits` bits side by side, word 0 lowest, as hexadecimal digits.
-fn hex_of(words: impl DoubleEndedIterator<Item = u64>, bits: usize) -> String {
+pub(crate) fn hex_of(words: impl DoubleEndedIterator<Item = u64>, bits: usize) -> String {
     let mut digits = Vec::new();
     let (mut rest, mut held) = (0u128, 0);
     for word in words {
@@ -978,7 +1058,7 @@ fn hex_of(words: impl DoubleEndedIterator<Item = u64>, bits: usize) -> String {
 }
 
 /// The root of unity of a transform of 2^`log_n` words: of order 2 N, or N for a cyclic one.
-fn root(q: u64, log_n: u32, is_cyclic: bool) -> u64 {
+pub(crate) fn root(q: u64, log_n: u32, is_cyclic: bool) -> u64 {
     let psi = |log_n: u32| match q {
         goldilocks::P => goldilocks::psi(1 << log_n),
         q => prime::psi(1 << log_n, q),
@@ -992,7 +1072,7 @@ fn root(q: u64, log_n: u32, is_cyclic: bool) -> u64 {
 }
 
 /// The transform of a polynomial modulo q, in order of indices on both sides.
-fn transform(words: &[u64], q: u64, is_inverse: bool, is_cyclic: bool) -> Vec<u64> {
+pub(crate) fn transform(words: &[u64], q: u64, is_inverse: bool, is_cyclic: bool) -> Vec<u64> {
     let log_n = words.len().trailing_zeros();
     let n = words.len();
     let scaled = |words: Vec<u64>, factor: u64, ratio: u64| -> Vec<u64> {

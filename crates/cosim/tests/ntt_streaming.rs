@@ -391,6 +391,7 @@ fn what_there_is_no_transform_for_is_refused() {
         has_feedback: false,
         tiles: (24, 17),
         narrow: 3,
+        reduction: None,
     };
     assert_eq!(Plan::new(no_modulus).unwrap_err(), SettingError::Moduli(0));
 }
@@ -513,6 +514,7 @@ fn what_is_expected_is_the_definition() {
                 has_feedback: false,
                 tiles: (24, 17),
                 narrow: 3,
+                reduction: None,
             };
             let words: Vec<u64> = (0..n).map(|_| random.below(q)).collect();
             let values = Plan::new(setting(false)).unwrap().expected(0, &words);

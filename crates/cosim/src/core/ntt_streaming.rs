@@ -117,6 +117,7 @@ pub fn plan(values: &Values) -> Result<Plan, CoreError> {
         has_feedback: values.get("FEEDBACK") == 1,
         tiles: (values.get("TILE_A") as u32, values.get("TILE_B") as u32),
         narrow: values.get("NARROW") as u32,
+        reduction: None,
     };
     Plan::new(setting).map_err(|error| refused(&error, values))
 }

@@ -45,7 +45,8 @@ pub fn files(
     }
     let (testbench, tables) = match &vectors {
         Vectors::Pipeline(pipeline) => pipeline_testbench(&design, pipeline),
-        Vectors::Streams(streams) => streams_testbench(&design, streams),
+        Vectors::Streams(streams) => streams_testbench(&design, streams, &[]),
+        Vectors::Joined(joined) => streams_testbench(&design, &joined.streams, &joined.others),
     };
     for (file, table) in tables {
         let path = format!("{TESTBENCH}/{file}");
@@ -117,10 +118,7 @@ fn whole_digits(bits: u32) -> u32 {
     bits.div_ceil(4) * 4
 }
 
-fn pipeline_testbench(
-    design: &Design,
-    pipeline: &Pipeline,
-) -> (String, Vec<(&'static str, String)>) {
+fn pipeline_testbench(design: &Design, pipeline: &Pipeline) -> (String, Vec<(String, String)>) {
     let name = &design.top;
     let rows = pipeline.rows.len();
     let fields = || pipeline.inputs.iter().chain(&pipeline.outputs);
@@ -183,7 +181,7 @@ fn pipeline_testbench(
             .collect()
     }));
     let vectors = vectors + "1\n";
-    (text, vec![("vectors.hex", vectors)])
+    (text, vec![("vectors.hex".to_owned(), vectors)])
 }
 
 /// The ports of a stream as the module spells them, with the suffix of their direction or without.
@@ -229,7 +227,77 @@ impl Spelling {
     }
 }
 
-fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'static str, String)>) {
+/// A further input stream of a testbench: what its parts of the text are.
+struct Further {
+    ports: Vec<String>,
+    declare: String,
+    load: String,
+    restart: String,
+    drive: String,
+    take: String,
+    table: (String, String),
+}
+
+impl Further {
+    /// Of a stream that takes rows of `bits` bits.
+    fn new(
+        design: &Design,
+        streams: &Streams,
+        name: &'static str,
+        count: usize,
+        bits: usize,
+        table: String,
+    ) -> Further {
+        let spelling = Spelling::of(
+            design,
+            &Streams {
+                input: name,
+                sent: Vec::new(),
+                expected: Vec::new(),
+                ..streams.clone()
+            },
+        );
+        let [valid, ready, data, last, _] = &spelling.input;
+        let mut ports = vec![
+            format!(".{valid}({name}_valid)"),
+            format!(".{ready}({name}_ready)"),
+            format!(".{data}({name}_row[{}:0])", bits - 1),
+        ];
+        if spelling.has[0] {
+            ports.push(format!(".{last}({name}_row[{bits}])"));
+        }
+        let upper = name.to_uppercase();
+        Further {
+            ports,
+            // One row at least, which an empty stream never sends.
+            declare: format!(
+                "  localparam int {upper}_SENT = {count};\n  logic {name}_valid = 1'b0, {name}_ready;\n  \
+                 logic [{high}:0] {name}_sent[{rows}];\n  logic [{high}:0] {name}_row;\n  int {name}_sending = 0;\n  bit {name}_offering = 1'b0;\n",
+                high = bits + 7,
+                rows = count.max(1),
+            ),
+            load: format!(
+                "    $readmemh(\"{TESTBENCH}/{name}_sent.hex\", {name}_sent);\n    {name}_row = {name}_sent[0];\n"
+            ),
+            restart: format!("      {name}_sending = 0;\n      {name}_offering = 1'b0;\n"),
+            drive: format!(
+                "        if (!{name}_offering) {name}_offering = {name}_sending < {upper}_SENT && !(stalls && $urandom_range(9) < 4);\n        \
+                 {name}_valid = {name}_offering;\n        if ({name}_offering) {name}_row = {name}_sent[{name}_sending];\n"
+            ),
+            take: format!(
+                "        if ({name}_valid && {name}_ready) begin\n          {name}_sending = {name}_sending + 1;\n          \
+                 {name}_offering = 1'b0;\n        end\n"
+            ),
+            table: (format!("{name}_sent.hex"), table),
+        }
+    }
+}
+
+fn streams_testbench(
+    design: &Design,
+    streams: &Streams,
+    others: &[(&'static str, Vec<Beat>)],
+) -> (String, Vec<(String, String)>) {
     let name = &design.top;
     let spelling = Spelling::of(design, streams);
     let bits = |beats: &[Beat]| 8 * beats.first().map_or(1, |beat| beat.data.len());
@@ -261,6 +329,24 @@ fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'stat
     if spelling.has[1] {
         ports.push(format!(".{user}(in_row{})", user_of(in_bits)));
     }
+    let further: Vec<Further> = others
+        .iter()
+        .map(|(name, beats)| {
+            let empty = Beat {
+                data: vec![0; in_bits / 8],
+                ..Beat::default()
+            };
+            let rows = if beats.is_empty() {
+                std::slice::from_ref(&empty)
+            } else {
+                beats
+            };
+            let table = table(rows.iter().map(row));
+            Further::new(design, streams, name, beats.len(), in_bits, table)
+        })
+        .collect();
+    let all = |part: fn(&Further) -> &str| further.iter().map(part).collect::<String>();
+    ports.extend(further.iter().flat_map(|one| one.ports.iter().cloned()));
     let [valid, ready, data, last, user] = &spelling.output;
     ports.push(format!(".{valid}(out_valid)"));
     ports.push(format!(".{ready}(out_ready)"));
@@ -285,23 +371,23 @@ fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'stat
          logic [{in_high}:0] sent[SENT];\n  logic [{in_high}:0] in_row;\n  \
          logic [{out_high}:0] expected[EXPECTED];\n  logic [{out_high}:0] out_row;\n  \
          int failures = 0, sending = 0, taken = 0, first = 0, cycle = 0;\n  \
-         bit stalls = 1'b0, offering = 1'b0;\n{error}\n  \
+         bit stalls = 1'b0, offering = 1'b0;\n{declare}{error}\n  \
          {name}{parameters} i_dut (\n      {ports}\n  );\n\n  \
          // What the core does not drive is 0 in the table.\n  \
          logic [{out_high}:0] seen;\n  \
          always_comb begin\n    seen = '0;\n    seen[{data_high}:0] = out_row[{data_high}:0];\n{flags}  end\n\n  \
          initial begin\n    $readmemh(\"{TESTBENCH}/sent.hex\", sent);\n    \
-         $readmemh(\"{TESTBENCH}/expected.hex\", expected);\n    \
+         $readmemh(\"{TESTBENCH}/expected.hex\", expected);\n{load}    \
          in_row = sent[0];\n    repeat (4) @(negedge clk);\n    rst_n = 1'b1;\n    \
          for (int pass = 0; pass < 2; pass = pass + 1) begin\n      \
-         stalls = pass == 1;\n      sending = 0;\n      taken = 0;\n      cycle = 0;\n      first = -1;\n      offering = 1'b0;\n      \
+         stalls = pass == 1;\n      sending = 0;\n      taken = 0;\n      cycle = 0;\n      first = -1;\n      offering = 1'b0;\n{restart}      \
          while (taken < EXPECTED && cycle < LIMIT) begin\n        \
          // Between the edges: drive, let it settle, and see what the coming edge takes.\n        \
          if (!offering) offering = sending < SENT && !(stalls && $urandom_range(9) < 4);\n        \
-         in_valid = offering;\n        if (offering) in_row = sent[sending];\n        \
+         in_valid = offering;\n        if (offering) in_row = sent[sending];\n{drive}        \
          out_ready = !(stalls && $urandom_range(9) < 4);\n        #1;\n        \
          if (in_valid && in_ready) begin\n          if (first < 0) first = cycle;\n          \
-         sending = sending + 1;\n          offering = 1'b0;\n        end\n        \
+         sending = sending + 1;\n          offering = 1'b0;\n        end\n{take}        \
          if (out_valid && out_ready) begin\n          if (seen !== expected[taken]) begin\n            \
          $display(\"beat %0d: %h, expected %h\", taken, seen, expected[taken]);\n            failures = failures + 1;\n          \
          end\n          taken = taken + 1;\n        end\n        cycle = cycle + 1;\n{check_error}        @(negedge clk);\n      end\n      \
@@ -310,6 +396,11 @@ fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'stat
          in_valid = 1'b0;\n    end\n    \
          if (failures == 0) $display(\"PASS: %0d beats, twice\", EXPECTED);\n    \
          else $fatal(1, \"FAIL: %0d differences\", failures);\n    $finish;\n  end\nendmodule\n",
+        declare = all(|one| &one.declare),
+        load = all(|one| &one.load),
+        restart = all(|one| &one.restart),
+        drive = all(|one| &one.drive),
+        take = all(|one| &one.take),
         sent = streams.sent.len(),
         expected = streams.expected.len(),
         limit = 100 + 8 * streams.cycles,
@@ -342,7 +433,12 @@ fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'stat
     );
     let sent = table(streams.sent.iter().map(row));
     let expected = table(streams.expected.iter().map(row));
-    (text, vec![("sent.hex", sent), ("expected.hex", expected)])
+    let mut tables = vec![
+        ("sent.hex".to_owned(), sent),
+        ("expected.hex".to_owned(), expected),
+    ];
+    tables.extend(further.into_iter().map(|one| one.table));
+    (text, tables)
 }
 
 fn fusesoc(core: &dyn Core, sources: &[String], data: &[String], bench: &str) -> String {

@@ -2,7 +2,7 @@
 
 use super::CoreError;
 use crate::process::{ProcessError, Watch};
-use crate::simulation::Simulation;
+use crate::simulation::{Agent, Simulation};
 use crate::stream::{Beat, Sink, Source};
 
 /// A port with its width, at most 64 bits.
@@ -51,6 +51,15 @@ pub struct Streams {
     pub cycles: u64,
 }
 
+/// For a core that takes several AXI4-Streams.
+#[derive(Clone, Debug)]
+pub struct Joined {
+    /// The first input stream, and the output.
+    pub streams: Streams,
+    /// The other input streams, and what enters by them: beats of the width of the first one's, if any.
+    pub others: Vec<(&'static str, Vec<Beat>)>,
+}
+
 /// What a core is tested with.
 #[derive(Clone, Debug)]
 pub enum Vectors {
@@ -58,6 +67,8 @@ pub enum Vectors {
     Pipeline(Pipeline),
     /// By streams.
     Streams(Streams),
+    /// By several input streams.
+    Joined(Joined),
 }
 
 /// What came of a test that found no difference.
@@ -96,6 +107,7 @@ impl Vectors {
         match self {
             Vectors::Pipeline(pipeline) => pipeline.rows.len(),
             Vectors::Streams(streams) => streams.expected.len(),
+            Vectors::Joined(joined) => joined.streams.expected.len(),
         }
     }
 
@@ -114,18 +126,18 @@ impl Vectors {
         seed: u64,
         watch: &dyn Watch,
     ) -> Result<Outcome, CoreError> {
-        match self {
-            Vectors::Pipeline(pipeline) => pipeline.run(simulation, watch),
-            Vectors::Streams(streams) => {
-                let outcome = streams.run(simulation, 0.0, seed, watch)?;
-                let stalled = streams.run(simulation, 0.4, seed, watch)?;
-                Ok(Outcome {
-                    compared: outcome.compared + stalled.compared,
-                    simulated: simulation.cycles(),
-                    ..outcome
-                })
-            }
-        }
+        let (streams, others): (_, &[_]) = match self {
+            Vectors::Pipeline(pipeline) => return pipeline.run(simulation, watch),
+            Vectors::Streams(streams) => (streams, &[]),
+            Vectors::Joined(joined) => (&joined.streams, &joined.others),
+        };
+        let outcome = streams.run(others, simulation, 0.0, seed, watch)?;
+        let stalled = streams.run(others, simulation, 0.4, seed, watch)?;
+        Ok(Outcome {
+            compared: outcome.compared + stalled.compared,
+            simulated: simulation.cycles(),
+            ..outcome
+        })
     }
 }
 
@@ -203,6 +215,7 @@ impl Pipeline {
 impl Streams {
     fn run(
         &self,
+        others: &[(&'static str, Vec<Beat>)],
         simulation: &mut Simulation,
         stall: f64,
         seed: u64,
@@ -211,6 +224,12 @@ impl Streams {
         let mut source = Source::new(simulation, self.input, stall, seed)?;
         let mut sink = Sink::new(simulation, self.output, stall, seed.wrapping_add(1))?;
         self.sent.iter().for_each(|beat| source.push(beat.clone()));
+        let mut more = Vec::new();
+        for (number, (name, beats)) in (2..).zip(others) {
+            let mut source = Source::new(simulation, name, stall, seed.wrapping_add(number))?;
+            beats.iter().for_each(|beat| source.push(beat.clone()));
+            more.push(source);
+        }
         let limit = 100 + 8 * self.cycles;
         let mut entered = None;
         let mut done = 0;
@@ -224,7 +243,9 @@ impl Streams {
             }
             watched(watch, done, limit)?;
             let now = simulation.cycles();
-            simulation.cycle(&mut [&mut source, &mut sink])?;
+            let mut agents: Vec<&mut dyn Agent> = vec![&mut source, &mut sink];
+            agents.extend(more.iter_mut().map(|source| source as &mut dyn Agent));
+            simulation.cycle(&mut agents)?;
             if source.sent() == 1 {
                 entered.get_or_insert(now);
             }

@@ -1,0 +1,45 @@
+//! What all measurements of cores share.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+
+use toroid_cosim::core::synthesis::{Device, Resources, synthesize};
+use toroid_cosim::core::{Core, Values};
+use toroid_cosim::model::Design;
+
+use crate::Error;
+use crate::report::{keep, kept};
+
+/// A name for what was found of a design: it belongs to these sources, ROMs and parameters.
+pub fn key(prefix: &str, design: &Design) -> String {
+    let mut hasher = DefaultHasher::new();
+    for (name, text) in &design.sources {
+        (name, text).hash(&mut hasher);
+    }
+    for (name, contents) in &design.files {
+        (name, contents).hash(&mut hasher);
+    }
+    format!("{:?}", design.parameters).hash(&mut hasher);
+    format!("{prefix}-{:016x}", hasher.finish())
+}
+
+/// LUTs of logic, memories and shift registers.
+pub fn luts(resources: &Resources) -> f64 {
+    (resources.lut + resources.lutram) as f64
+}
+
+/// Block memories of 36 Kbit, of which two of 18 make one.
+pub fn blocks(resources: &Resources) -> f64 {
+    resources.ramb36 as f64 + resources.ramb18 as f64 / 2.0
+}
+
+/// What a core takes of a Xilinx 7; what is kept in `work` is not synthesized again.
+pub fn synthesized(core: &dyn Core, values: &Values, work: &Path) -> Result<Resources, Error> {
+    let name = key("synthesis", &core.design(values)?);
+    if let Ok(found) = kept(work, &name, "synthesis") {
+        return Ok(found);
+    }
+    let found = synthesize(core, values, Device::Xc7, &())?;
+    keep(work, &name, &found)?;
+    Ok(found)
+}
