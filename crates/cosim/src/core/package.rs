@@ -195,8 +195,9 @@ struct Spelling {
 impl Spelling {
     fn of(design: &Design, streams: &Streams) -> Spelling {
         let text = design.sources.last().map_or("", |(_, text)| text.as_str());
+        // A port of an instance inside, `.port(...)`, is none of the module's.
         let words: Vec<&str> = text
-            .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+            .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.'))
             .collect();
         let spell = |prefix: &str, signal: &str, suffix: &str| {
             let full = format!("{prefix}_{signal}_{suffix}");
