@@ -3,6 +3,7 @@
 mod bootstrap;
 mod energy;
 mod measured;
+mod multipliers;
 mod operations;
 mod report;
 mod samples;
@@ -125,6 +126,18 @@ enum Commands {
         /// A file for what is printed, with the machine and the date
         #[arg(long)]
         log: Option<PathBuf>,
+    },
+    /// Compares all multipliers of polynomials modulo x^N + 1, and with --write writes docs/results/hw-multipliers.md and .json
+    Multipliers {
+        /// The folder that results are kept in; what is there is not measured again
+        #[arg(long, default_value = "target/hw")]
+        work: PathBuf,
+        /// Write the files
+        #[arg(long)]
+        write: bool,
+        /// Where to write them
+        #[arg(long, default_value = "../docs/results")]
+        out: PathBuf,
     },
     /// Puts together what the other commands found, as a table, and with --write as docs/results/hw-engine.md, .json and .svg
     Report {
@@ -277,6 +290,9 @@ fn run(arguments: Arguments) -> Result<(), Error> {
         }
         Commands::StreamingRandom { count, seed, log } => {
             streaming::random(count, seed, log.as_deref())?;
+        }
+        Commands::Multipliers { work, write, out } => {
+            multipliers::rows(&work, write.then_some(out.as_path()))?;
         }
         Commands::Report {
             work,
