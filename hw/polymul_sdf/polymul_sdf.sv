@@ -44,6 +44,10 @@ module polymul_sdf
     output logic [Lanes-1:0][Lane-1:0] out_tdata_o,
     output logic                       out_tlast_o
 );
+  if (!is_legal(ARCHITECTURE, LOG_N, Q, SOLINAS, BARRETT)) begin : g_check
+    $fatal(1, "polymul_sdf: ARCHITECTURE is 0 to 2, LOG_N 2 to 20; SOLINAS needs Q = 2^i - 2^j + 1 and no BARRETT");
+  end
+
   localparam int LogBeats = LOG_N - log_lanes(ARCHITECTURE);
 
   // What is taken: a beat of the second factor, which a beat of the product follows, or one of the first alone.

@@ -334,6 +334,14 @@ impl Plan {
         }
     }
 
+    /// What the word of this index is multiplied by beside the butterfly of a bit, as the multiplier takes it; of one lane.
+    pub fn operand(&self, bit: u32, index: usize) -> u64 {
+        let q = self.setting.modulus;
+        let factor = self.factor(bit).of(index);
+        self.reduction()
+            .encoded(factor, q, self.bits(), self.word())
+    }
+
     /// The bits of the index in the order in which their butterflies come, of one lane.
     fn bits_in_order(&self) -> Vec<u32> {
         let log_n = self.setting.log_n;

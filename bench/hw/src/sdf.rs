@@ -1,0 +1,486 @@
+//! The transforms and multipliers by single-delay feedback, at the settings of their thesis and at larger ones.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
+use toroid_cosim::core::synthesis::Resources;
+use toroid_cosim::core::vectors::{Joined, Streams, Vectors};
+use toroid_cosim::core::{Core, Values, find, ntt_sdf, polymul_sdf};
+use toroid_cosim::model::{Model, Options};
+use toroid_cosim::ntt_sdf::Architecture;
+use toroid_ring::goldilocks;
+
+use crate::Error;
+
+use crate::measured::{blocks, key, luts, synthesized};
+use crate::report::{Row, date, keep, kept, machine, number, row_table};
+
+/// Of one architecture and N of Table 4.1: cycles, microjoules, BRAM, DSP, FF, LUT.
+type Paper = [f64; 6];
+
+/// Table 4.1: N = 64 to 1024 of R2SDF, R2^2SDF and Modr2.
+const TRANSFORMS: [[Paper; 5]; 3] = [
+    [
+        [347.0, 0.16, 15.0, 35.0, 1_024.0, 2_820.0],
+        [673.0, 0.36, 17.0, 40.0, 2_206.0, 3_110.0],
+        [1_318.0, 0.81, 19.0, 45.0, 2_585.0, 3_572.0],
+        [2_603.0, 1.75, 21.0, 50.0, 2_969.0, 4_086.0],
+        [5_168.0, 3.59, 23.0, 55.0, 3_095.0, 4_508.0],
+    ],
+    [
+        [329.0, 0.24, 15.0, 41.0, 1_784.0, 3_001.0],
+        [772.0, 0.60, 32.0, 44.0, 2_834.0, 3_316.0],
+        [1_260.0, 1.25, 36.0, 57.0, 3_408.0, 4_014.0],
+        [2_992.0, 3.09, 42.0, 60.0, 4_074.0, 4_732.0],
+        [4_920.0, 5.57, 44.0, 66.0, 4_396.0, 5_160.0],
+    ],
+    [
+        [212.0, 0.13, 4.0, 35.0, 3_389.0, 4_440.0],
+        [401.0, 0.44, 41.0, 40.0, 5_650.0, 4_861.0],
+        [731.0, 0.91, 46.0, 45.0, 6_586.0, 5_771.0],
+        [1_381.0, 1.95, 52.0, 54.0, 7_559.0, 6_789.0],
+        [2_671.0, 4.58, 57.0, 55.0, 8_566.0, 7_760.0],
+    ],
+];
+
+/// Table 5.1: N = 64 to 1024, serial and parallel, of Modr2: cycles, microjoules.
+const PRODUCTS: [[[f64; 2]; 5]; 2] = [
+    [
+        [636.0, 0.4],
+        [1_203.0, 1.33],
+        [2_193.0, 2.72],
+        [4_143.0, 5.87],
+        [8_013.0, 13.74],
+    ],
+    [
+        [354.0, 0.66],
+        [656.0, 1.69],
+        [1_184.0, 3.89],
+        [2_224.0, 9.61],
+        [4_288.0, 20.22],
+    ],
+];
+
+/// Most cycles, of the thesis' ones.
+const FACTOR: f64 = 0.6;
+
+/// The modulus of the thesis; above its sizes a prime of the form 2^i - 2^j + 1 that has the roots of unity.
+fn modulus(log_n: u64) -> u64 {
+    match log_n {
+        ..=8 => 7_681,
+        9..=11 => 12_289,
+        _ => 786_433,
+    }
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Cycles {
+    latency: u64,
+    interval: u64,
+}
+
+/// What was measured of a setting.
+struct Found {
+    cycles: Cycles,
+    resources: Option<Resources>,
+}
+
+type Given = Vec<(&'static str, u64)>;
+
+/// One of the polynomials or products of the vectors alone.
+fn alone(all: &Vectors, in_beats: usize, out_beats: usize, cycles: u64) -> Option<Vectors> {
+    let of = |streams: &Streams| Streams {
+        sent: streams.sent[..in_beats].to_vec(),
+        expected: streams.expected[..out_beats].to_vec(),
+        cycles,
+        ..streams.clone()
+    };
+    match all {
+        Vectors::Pipeline(_) => None,
+        Vectors::Streams(streams) => Some(Vectors::Streams(of(streams))),
+        Vectors::Joined(joined) => {
+            let others = joined.others.iter();
+            let others = others.map(|(name, beats)| {
+                let count = in_beats.min(beats.len());
+                (*name, beats[..count].to_vec())
+            });
+            Some(Vectors::Joined(Joined {
+                streams: of(&joined.streams),
+                others: others.collect(),
+            }))
+        }
+    }
+}
+
+/// One transform or product, and several back to back, compared with the library with and without stalls.
+fn simulate(core: &'static dyn Core, values: &Values, work: &Path) -> Result<Cycles, Error> {
+    let design = core.design(values)?;
+    let name = key("cycles", &design);
+    if let Ok(found) = kept(work, &name, "sdf") {
+        return Ok(found);
+    }
+    let options = Options {
+        random_start: true,
+        quick: true,
+        ..Options::default()
+    };
+    let model = Model::build(&design, &options)?;
+    let mut simulation = model.start_random(1)?;
+    simulation.reset(4)?;
+    let (in_beats, out_beats, count) = match core.name() {
+        "ntt_sdf" => {
+            let plan = ntt_sdf::plan(values)?;
+            (plan.beats(), plan.beats(), 4)
+        }
+        _ => {
+            let plan = polymul_sdf::plan(values)?;
+            (plan.interval(), plan.forward().beats(), 3)
+        }
+    };
+    let all = core.vectors(values, 1, 1).ok_or("no vectors")?;
+    let latency = core.cycles(values).get(1).map_or(0, |cycles| cycles.cycles);
+    let one = alone(&all, in_beats as usize, out_beats as usize, latency).ok_or("no streams")?;
+    let one = one.run(&mut simulation, 1, &())?;
+    let several = all.run(&mut simulation, 2, &())?;
+    for outcome in [&one, &several] {
+        if outcome.measured != outcome.expected {
+            return Err(format!(
+                "{} cycles, by the formula {}",
+                outcome.measured, outcome.expected
+            )
+            .into());
+        }
+    }
+    let found = Cycles {
+        latency: one.measured,
+        interval: (several.measured - one.measured) / (count - 1),
+    };
+    keep(work, &name, &found)?;
+    Ok(found)
+}
+
+struct Bench<'a> {
+    work: &'a Path,
+    bar: ProgressBar,
+    /// Measure only some of the settings.
+    share: Option<(usize, usize)>,
+    count: usize,
+}
+
+impl Bench<'_> {
+    /// Measures a setting, `maps` with synthesis.
+    fn measure(&mut self, name: &'static str, given: &Given, maps: bool) -> Result<Found, Error> {
+        let list: Vec<String> = given.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        self.bar.set_message(format!("{name} {}", list.join(" ")));
+        self.count += 1;
+        let core = find(name)?;
+        let values = Values::new(core, given.iter().copied())?;
+        let is_mine = self.share.is_none_or(|(part, parts)| self.count % parts == part);
+        let formula = |place: usize| core.cycles(&values).get(place).map_or(0, |cycles| cycles.cycles);
+        if !is_mine {
+            let cycles = Cycles {
+                latency: formula(1),
+                interval: formula(2),
+            };
+            return Ok(Found {
+                cycles,
+                resources: None,
+            });
+        }
+        let fail = |error: Error| -> Error { format!("{name} {}: {error}", list.join(" ")).into() };
+        let cycles = simulate(core, &values, self.work).map_err(fail)?;
+        let resources = match maps {
+            true => Some(synthesized(core, &values, self.work).map_err(fail)?),
+            false => None,
+        };
+        self.bar.inc(1);
+        Ok(Found { cycles, resources })
+    }
+}
+
+fn transform(architecture: usize, log_n: u64, more: &[(&'static str, u64)]) -> Given {
+    let mut given = vec![
+        ("ARCHITECTURE", architecture as u64),
+        ("LOG_N", log_n),
+        ("Q", modulus(log_n)),
+    ];
+    given.extend(more);
+    given
+}
+
+fn name_of(architecture: usize) -> &'static str {
+    Architecture::ALL[architecture].name()
+}
+
+/// The cells of a table.
+fn line(table: &mut String, cells: &[String]) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(table, "| {} |", cells.join(" | "));
+}
+
+fn mapped(resources: Option<&Resources>) -> [String; 4] {
+    match resources {
+        None => ["", "", "", ""].map(str::to_owned),
+        Some(found) => [
+            number(found.dsp as f64),
+            format!("{} + {}", number(found.lut as f64), number(found.lutram as f64)),
+            number(found.ff as f64),
+            number(blocks(found)),
+        ],
+    }
+}
+
+/// Everything; what is kept in `work` is not measured again. With `share`, only every so many of the settings are measured, and
+/// nothing is written.
+pub fn rows(work: &Path, out: Option<&Path>, share: Option<(usize, usize)>) -> Result<(), Error> {
+    let bar = ProgressBar::new_spinner();
+    bar.set_style(ProgressStyle::with_template("{spinner} {pos} {elapsed} {msg}")?);
+    let mut bench = Bench {
+        work,
+        bar,
+        share,
+        count: 0,
+    };
+    let mut rows = Vec::new();
+    let resource_rows = |rows: &mut Vec<Row>, what: &str, found: &Found, paper: &Paper| {
+        if let Some(resources) = &found.resources {
+            let [_, _, bram, dsp, ff, lut] = *paper;
+            let mut row = |kind: &str, ours: f64, unit, reference, most| {
+                rows.push(Row::new(&format!("{what}: {kind}"), ours, unit, Some(reference), most, ""));
+            };
+            row("DSP48E1", resources.dsp as f64, "slices", dsp, Some(dsp));
+            row("LUT", luts(resources), "LUTs", lut, Some(lut));
+            row("FF", resources.ff as f64, "flip-flops", ff, None);
+            row("BRAM of 36 Kbit", blocks(resources), "blocks", bram, None);
+        }
+    };
+    let most = |cycles: f64| Some((cycles * FACTOR * 10.0).round() / 10.0);
+
+    // Table 4.1, in both orders of values.
+    let mut table = String::from(
+        "| | N | values | cycles | thesis | ratio | DSP | thesis | LUT + LUT memories | thesis | FF | thesis | BRAM | thesis |\n\
+         | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+    );
+    for (architecture, papers) in TRANSFORMS.iter().enumerate() {
+        for (log_n, paper) in (6..).zip(papers) {
+            for (natural, order) in [(0, "bit-reversed"), (1, "natural")] {
+                let given = transform(architecture, log_n, &[("NATURAL", natural)]);
+                let found = bench.measure("ntt_sdf", &given, true)?;
+                let what = format!("{}, N = {}, {order} values", name_of(architecture), 1 << log_n);
+                // Natural order of values is no part of the bar, but of the thesis' algorithm.
+                let cycles = found.cycles.latency as f64;
+                rows.push(Row::new(
+                    &format!("{what}: cycles"),
+                    cycles,
+                    "cycles",
+                    Some(paper[0]),
+                    most(paper[0]),
+                    if natural == 1 { "one lane in natural order takes 3 N - 2 sqrt(N) or more, whatever the pipeline" } else { "" },
+                ));
+                resource_rows(&mut rows, &what, &found, paper);
+                let [dsp, lut, ff, bram] = mapped(found.resources.as_ref());
+                line(
+                    &mut table,
+                    &[
+                        name_of(architecture).to_owned(),
+                        (1 << log_n).to_string(),
+                        order.to_owned(),
+                        number(cycles),
+                        number(paper[0]),
+                        format!("{:.2}", cycles / paper[0]),
+                        dsp,
+                        number(paper[3]),
+                        lut,
+                        number(paper[5]),
+                        ff,
+                        number(paper[4]),
+                        bram,
+                        number(paper[2]),
+                    ],
+                );
+            }
+        }
+    }
+
+    // The thesis' own reductions.
+    let mut reductions = String::from(
+        "| | N | reduction | cycles | thesis | DSP | thesis | LUT + LUT memories | thesis | FF | BRAM |\n\
+         | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+    );
+    for (architecture, papers) in TRANSFORMS.iter().enumerate() {
+        for log_n in [8, 10] {
+            let paper = &papers[log_n as usize - 6];
+            for (reduction, name) in [(2, "Montgomery"), (3, "Barrett")] {
+                let given = transform(architecture, log_n, &[("REDUCTION", reduction)]);
+                let found = bench.measure("ntt_sdf", &given, true)?;
+                let what = format!("{}, N = {}, {name}", name_of(architecture), 1 << log_n);
+                rows.push(Row::new(
+                    &format!("{what}: cycles"),
+                    found.cycles.latency as f64,
+                    "cycles",
+                    Some(paper[0]),
+                    most(paper[0]),
+                    "",
+                ));
+                resource_rows(&mut rows, &what, &found, paper);
+                let [dsp, lut, ff, bram] = mapped(found.resources.as_ref());
+                line(
+                    &mut reductions,
+                    &[
+                        name_of(architecture).to_owned(),
+                        (1 << log_n).to_string(),
+                        name.to_owned(),
+                        number(found.cycles.latency as f64),
+                        number(paper[0]),
+                        dsp,
+                        number(paper[3]),
+                        lut,
+                        number(paper[5]),
+                        ff,
+                        bram,
+                    ],
+                );
+            }
+        }
+    }
+
+    // Table 5.1, Modr2 being what it has.
+    let mut products = String::from(
+        "| | N | | cycles | thesis, Modr2 | ratio | from product to product | DSP | LUT + LUT memories | FF | BRAM |\n\
+         | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+    );
+    for architecture in [2, 0, 1] {
+        for (parallel, papers) in PRODUCTS.iter().enumerate() {
+            let kind = ["serial", "parallel"][parallel];
+            for (log_n, paper) in (6..).zip(papers) {
+                let given = transform(architecture, log_n, &[("PARALLEL", parallel as u64)]);
+                let maps = architecture == 2 || log_n == 8 || log_n == 10;
+                let found = bench.measure("polymul_sdf", &given, maps)?;
+                let cycles = found.cycles.latency as f64;
+                rows.push(Row::new(
+                    &format!("{} product, {kind}, N = {}: cycles", name_of(architecture), 1 << log_n),
+                    cycles,
+                    "cycles",
+                    Some(paper[0]),
+                    if architecture == 2 { most(paper[0]) } else { None },
+                    if architecture == 2 { "" } else { "the reference is Modr2's, two words a cycle" },
+                ));
+                let [dsp, lut, ff, bram] = mapped(found.resources.as_ref());
+                line(
+                    &mut products,
+                    &[
+                        name_of(architecture).to_owned(),
+                        (1 << log_n).to_string(),
+                        kind.to_owned(),
+                        number(cycles),
+                        number(paper[0]),
+                        format!("{:.2}", cycles / paper[0]),
+                        number(found.cycles.interval as f64),
+                        dsp,
+                        lut,
+                        ff,
+                        bram,
+                    ],
+                );
+            }
+        }
+    }
+
+    // Larger ones, mapped up to 4096.
+    let mut larger = String::from(
+        "| | N | q | cycles | from transform to transform | DSP | LUT + LUT memories | FF | BRAM |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+    );
+    for architecture in 0..3 {
+        for log_n in 11..=15 {
+            let given = transform(architecture, log_n, &[]);
+            let found = bench.measure("ntt_sdf", &given, log_n <= 12)?;
+            rows.push(Row::new(
+                &format!("{}, N = {}: cycles", name_of(architecture), 1 << log_n),
+                found.cycles.latency as f64,
+                "cycles",
+                None,
+                None,
+                "",
+            ));
+            let mut cells = vec![
+                name_of(architecture).to_owned(),
+                number(f64::from(1 << log_n)),
+                number(modulus(log_n) as f64),
+                number(found.cycles.latency as f64),
+                number(found.cycles.interval as f64),
+            ];
+            cells.extend(mapped(found.resources.as_ref()));
+            line(&mut larger, &cells);
+        }
+    }
+
+    // The Goldilocks prime.
+    let mut wide = String::from(
+        "| | N | | cycles | from product to product | DSP | cycles × DSP | LUT + LUT memories | FF | BRAM |\n\
+         | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+    );
+    for architecture in [2, 0, 1] {
+        for log_n in [8, 10, 12] {
+            for (parallel, kind) in [(0, "serial"), (1, "parallel")] {
+                let given = vec![
+                    ("ARCHITECTURE", architecture as u64),
+                    ("LOG_N", log_n),
+                    ("Q", goldilocks::P),
+                    ("PARALLEL", parallel),
+                ];
+                let found = bench.measure("polymul_sdf", &given, architecture != 1)?;
+                let what = format!("{} product, {kind}, N = {}, q = 2^64 - 2^32 + 1", name_of(architecture), 1 << log_n);
+                let mut row = |kind: &str, ours: f64, unit| {
+                    rows.push(Row::new(&format!("{what}: {kind}"), ours, unit, None, None, ""));
+                };
+                row("cycles", found.cycles.latency as f64, "cycles");
+                row("interval", found.cycles.interval as f64, "cycles");
+                if let Some(resources) = &found.resources {
+                    row("DSP48E1", resources.dsp as f64, "slices");
+                    row("LUT", luts(resources), "LUTs");
+                    row("FF", resources.ff as f64, "flip-flops");
+                    row("BRAM of 36 Kbit", blocks(resources), "blocks");
+                }
+                let [dsp, lut, ff, bram] = mapped(found.resources.as_ref());
+                let area = found.resources.map_or(String::new(), |resources| {
+                    number((found.cycles.latency * resources.dsp) as f64)
+                });
+                line(
+                    &mut wide,
+                    &[
+                        name_of(architecture).to_owned(),
+                        number(f64::from(1 << log_n)),
+                        kind.to_owned(),
+                        number(found.cycles.latency as f64),
+                        number(found.cycles.interval as f64),
+                        dsp,
+                        area,
+                        lut,
+                        ff,
+                        bram,
+                    ],
+                );
+            }
+        }
+    }
+    bench.bar.finish_and_clear();
+    if share.is_some() {
+        return Ok(());
+    }
+    print!("{}", row_table(&rows));
+    if let Some(out) = out {
+        let page = page(&[&table, &reductions, &products, &larger, &wide], &row_table(&rows));
+        std::fs::write(out.join("hw-sdf.md"), page)?;
+        std::fs::write(out.join("hw-sdf.json"), serde_json::to_string_pretty(&rows)? + "\n")?;
+    }
+    Ok(())
+}
+
+fn page(tables: &[&String; 5], rows: &str) -> String {
+    let [table, reductions, products, larger, wide] = tables;
+    let _ = (date(), machine());
+    format!("{table}{reductions}{products}{larger}{wide}{rows}")
+}
