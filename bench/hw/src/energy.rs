@@ -187,7 +187,7 @@ fn butterfly_runs(shape: Shape) -> Vec<Run> {
         .map(|word| if word & 1 == 0 { 1 } else { P - 1 })
         .collect();
     let zeros = vec![0; CYCLES];
-    let of = |name, a: &[u64], b: &[u64], w: &[u64], inverse: u64| {
+    let of = |name: &'static str, a: &[u64], b: &[u64], w: &[u64], inverse: u64| {
         let rows = || a.iter().zip(b).zip(w);
         let (first, second): (Vec<u64>, Vec<u64>) = match inverse {
             0 => rows()
@@ -227,7 +227,7 @@ fn digit_runs(shape: Shape) -> Vec<Run> {
     let words: Vec<u64> = (0..CYCLES)
         .map(|_| random.below(P) >> if is_goldilocks { 0 } else { 32 })
         .collect();
-    let of = |name, words: Vec<u64>| {
+    let of = |name: &'static str, words: Vec<u64>| {
         let digit = |&word: &u64| {
             let torus = if is_goldilocks {
                 word.wrapping_add(word >> 32).wrapping_add(word >> 31 & 1)
@@ -256,7 +256,7 @@ fn digit_runs(shape: Shape) -> Vec<Run> {
 fn register_runs() -> Vec<Run> {
     let mut random = Random::new(9);
     let words: Vec<u64> = (0..CYCLES).map(|_| random.word()).collect();
-    let of = |name, words: Vec<u64>| Run {
+    let of = |name: &'static str, words: Vec<u64>| Run {
         name: name.into(),
         inputs: vec![("d_i", words.clone())],
         outputs: vec![("q_o", words)],
@@ -269,7 +269,7 @@ fn network_runs() -> Vec<Run> {
     let mut random = Random::new(10);
     let words: Vec<u64> = (0..CYCLES).map(|_| random.word()).collect();
     let keys: Vec<u64> = (0..CYCLES).map(|_| random.below(64)).collect();
-    let of = |name, words: Vec<u64>, keys: Vec<u64>| Run {
+    let of = |name: &'static str, words: Vec<u64>, keys: Vec<u64>| Run {
         name: name.into(),
         inputs: vec![("lane_i", words), ("key_i", keys)],
         outputs: Vec::new(),

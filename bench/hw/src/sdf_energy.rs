@@ -91,7 +91,12 @@ fn pair_operands(plan: &Plan, bit: u32) -> Vec<u64> {
 
 impl Blocks {
     /// Of a modulus, with the twiddles of an R2SDF core with these values.
-    pub fn measure(tools: &Tools, values: &Values, work: &Path, bar: &ProgressBar) -> Result<Blocks, Error> {
+    pub fn measure(
+        tools: &Tools,
+        values: &Values,
+        work: &Path,
+        bar: &ProgressBar,
+    ) -> Result<Blocks, Error> {
         let plan = ntt_sdf::plan(values)?;
         let (q, log_n) = (plan.setting().modulus, plan.setting().log_n);
         let form = Form {
@@ -101,13 +106,17 @@ impl Blocks {
         let (i, j) = (form.i, form.j);
         let folder = work.join(format!("energy-sdf-{q}"));
         let mut random = Random::new(11);
-        let mut words = |bound: u64| -> Vec<u64> { (0..CYCLES).map(|_| random.below(bound)).collect() };
+        let mut words =
+            |bound: u64| -> Vec<u64> { (0..CYCLES).map(|_| random.below(bound)).collect() };
         let (x, y) = (words(2 * q), words(2 * q));
         let cycles = 0..CYCLES;
 
         let run = |bit: u32| {
             let w = operands(&plan, bit);
-            let p = cycles.clone().map(|n| bits(form.product(x[n], w[n]), i + 2)).collect();
+            let p = cycles
+                .clone()
+                .map(|n| bits(form.product(x[n], w[n]), i + 2))
+                .collect();
             Run {
                 name: format!("bit {bit}").into(),
                 inputs: vec![("x_i", x.clone()), ("w_i", w)],
@@ -115,9 +124,19 @@ impl Blocks {
             }
         };
         let runs: Vec<Run> = (0..log_n).map(run).collect();
-        let product = tools.block(&folder, "twiddle_mul", &[("Q", q), ("SHORT", 1)], 4, &runs, bar)?;
+        let product = tools.block(
+            &folder,
+            "twiddle_mul",
+            &[("Q", q), ("SHORT", 1)],
+            4,
+            &runs,
+            bar,
+        )?;
 
-        let terms: Vec<i64> = cycles.clone().map(|n| form.product(y[n], x[n] & ((1 << i) - 1))).collect();
+        let terms: Vec<i64> = cycles
+            .clone()
+            .map(|n| form.product(y[n], x[n] & ((1 << i) - 1)))
+            .collect();
         let run = |name: &'static str, second: u64| {
             let word = |n: usize| form.carry(x[n] as i64 + if second == 1 { terms[n] } else { 0 });
             Run {
@@ -125,7 +144,10 @@ impl Blocks {
                 inputs: vec![
                     ("second_i", vec![second; CYCLES]),
                     ("stored_i", x.clone()),
-                    ("term_i", terms.iter().map(|term| bits(*term, i + 2)).collect()),
+                    (
+                        "term_i",
+                        terms.iter().map(|term| bits(*term, i + 2)).collect(),
+                    ),
                 ],
                 outputs: vec![("word_o", cycles.clone().map(word).collect())],
             }
@@ -163,9 +185,15 @@ impl Blocks {
             outputs: Vec::new(),
         };
         let runs: Vec<Run> = (0..log_n).map(run).collect();
-        let parameters = [("I", i.into()), ("J", j.into()), ("SHORT", 1), ("INVERSE", 1)];
+        let parameters = [
+            ("I", i.into()),
+            ("J", j.into()),
+            ("SHORT", 1),
+            ("INVERSE", 1),
+        ];
         let inverse = folder.join("inverse");
-        let pair_inverse = tools.block(&inverse, "butterfly_solinas", &parameters, 5, &runs, bar)?;
+        let pair_inverse =
+            tools.block(&inverse, "butterfly_solinas", &parameters, 5, &runs, bar)?;
 
         let (a, b) = (words(q), words(q));
         let p = cycles.clone().map(|n| prime::mul(a[n], b[n], q)).collect();
@@ -183,7 +211,14 @@ impl Blocks {
             outputs: vec![("q_o", words)],
         };
         let runs = [of("random", all), of("idle", vec![0; CYCLES])];
-        let register = tools.block(&folder, "delay", &[("WIDTH", 64), ("CYCLES", 1)], 1, &runs, bar)?;
+        let register = tools.block(
+            &folder,
+            "delay",
+            &[("WIDTH", 64), ("CYCLES", 1)],
+            1,
+            &runs,
+            bar,
+        )?;
         Ok(Blocks {
             i,
             log_n,
@@ -220,7 +255,10 @@ impl Blocks {
     /// Joules of a cycle in which words of so many bits move on in a delay of `steps` steps.
     fn delay(&self, steps: u64, width: f64) -> Result<Range, Error> {
         Ok(match steps < MEMORY {
-            true => self.register.range("random")?.times(steps as f64 * width / 64.0),
+            true => self
+                .register
+                .range("random")?
+                .times(steps as f64 * width / 64.0),
             // One is written and one is read.
             false => Blocks::access(2.0 * width),
         })
@@ -243,14 +281,21 @@ impl Blocks {
             let steps = 1u64 << bit;
             let blocks = 1u64 << (log_n - 1 - bit);
             if architecture == Architecture::Modr2 {
-                let pair = if is_inverse { &self.pair_inverse } else { &self.pair };
+                let pair = if is_inverse {
+                    &self.pair_inverse
+                } else {
+                    &self.pair
+                };
                 each = each.plus(pair.range(&name)?);
                 // Between two stages.
                 if bit > 0 {
                     each = each.plus(self.delay(steps / 2, word)?.times(2.0));
                 }
             } else {
-                let sums = self.sums.range("first half")?.plus(self.sums.range("second half")?);
+                let sums = self
+                    .sums
+                    .range("first half")?
+                    .plus(self.sums.range("second half")?);
                 each = each.plus(self.product.range(&name)?);
                 each = each.plus(sums.times(0.5)).plus(self.delay(steps, word)?);
             }
@@ -290,7 +335,12 @@ pub fn blocks(work: &Path, bar: &ProgressBar) -> Result<[Blocks; 2], Error> {
     let tools = Tools::find()?;
     let core = find("ntt_sdf")?;
     let of = |log_n: u64, q: u64| -> Result<Blocks, Error> {
-        let given = [("ARCHITECTURE", 0), ("LOG_N", log_n), ("Q", q), ("REDUCTION", 1)];
+        let given = [
+            ("ARCHITECTURE", 0),
+            ("LOG_N", log_n),
+            ("Q", q),
+            ("REDUCTION", 1),
+        ];
         Blocks::measure(&tools, &Values::new(core, given)?, work, bar)
     };
     Ok([of(8, 7_681)?, of(10, 12_289)?])

@@ -351,16 +351,6 @@ impl Plan {
         }
     }
 
-    /// The rows of each product's table, of one lane.
-    pub(crate) fn table_rows(&self) -> Vec<u64> {
-        match &self.pairs {
-            Some(pairs) => pairs.twiddle_rows().map(|(rows, _)| rows).collect(),
-            None => {
-                let bits = self.bits_in_order().into_iter();
-                bits.map(|bit| self.factor(bit).rows.len() as u64).collect()
-            }
-        }
-    }
 
     /// The stages of one lane on whole polynomials, from the order of the input to that of the output: what `hw/ntt_sdf` computes, in
     /// the same products and sums. `None` of two lanes.
