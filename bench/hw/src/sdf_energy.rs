@@ -6,7 +6,7 @@ use std::path::Path;
 
 use indicatif::ProgressBar;
 use toroid_cosim::core::{Values, find, ntt_sdf};
-use toroid_cosim::ntt_sdf::{Architecture, Plan};
+use toroid_cosim::ntt_sdf::{Architecture, Plan, folds};
 use toroid_cosim::random::Random;
 use toroid_ring::prime;
 
@@ -202,7 +202,16 @@ impl Blocks {
             inputs: vec![("a_i", a), ("b_i", b)],
             outputs: vec![("p_o", p)],
         }];
-        let values = tools.block(&folder, "value_mul", &[("Q", q)], 4, &runs, bar)?;
+        // Operands, products, their sum, the folds and the last subtractions.
+        let latency = 4 + folds(q);
+        let values = tools.block(
+            &folder,
+            "value_mul",
+            &[("Q", q), ("SHORT", 0)],
+            latency,
+            &runs,
+            bar,
+        )?;
 
         let all = words(u64::MAX);
         let of = |name: &'static str, words: Vec<u64>| Run {

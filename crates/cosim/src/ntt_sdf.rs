@@ -351,7 +351,6 @@ impl Plan {
         }
     }
 
-
     /// The stages of one lane on whole polynomials, from the order of the input to that of the output: what `hw/ntt_sdf` computes, in
     /// the same products and sums. `None` of two lanes.
     pub fn model(&self, words: &[u64]) -> Option<Vec<u64>> {
@@ -512,13 +511,10 @@ impl Multiplier {
     fn product_latency(&self) -> u64 {
         let Plan { setting, .. } = &self.forward;
         let (q, bits, tiles) = (setting.modulus, self.forward.bits(), setting.tiles);
-        let short = is_short(bits);
         match self.forward.reduction() {
             Reduction::Solinas if q == goldilocks::P => mul_latency((64, 64), tiles, false) + 3,
-            Reduction::Solinas => {
-                let product = mul_latency((bits, bits), tiles, short);
-                product + if short { 1 } else { folds(q) + 1 }
-            }
+            // A register behind each fold, however short the other products are.
+            Reduction::Solinas => mul_latency((bits, bits), tiles, false) + folds(q) + 1,
             Reduction::Barrett => Reduction::Barrett.latency(bits, 0, tiles),
             // a b / R, and that times R^2 / R.
             Reduction::Montgomery => {
@@ -574,8 +570,8 @@ impl Multiplier {
     }
 }
 
-/// `toroid_pkg::solinas_folds`
-fn folds(q: u64) -> u64 {
+/// `toroid_pkg::solinas_folds`: the steps that reduce a product modulo q = 2^i - 2^j + 1; 0 for other q.
+pub fn folds(q: u64) -> u64 {
     let Some((i, j)) = solinas(q) else { return 0 };
     let mut bound = u128::from(q - 1) * u128::from(q - 1);
     let mut count = 0;
