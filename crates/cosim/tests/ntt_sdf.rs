@@ -7,6 +7,7 @@ use toroid_cosim::core::vectors::Vectors;
 use toroid_cosim::core::{self, CoreError, Values, find};
 use toroid_cosim::model::{Model, ModelError, Options, Value};
 use toroid_cosim::random::Random;
+use toroid_cosim::simulation::Agent;
 use toroid_cosim::stream::{Sink, Source};
 use toroid_cosim::toolchain::tests_are_skipped;
 use toroid_ring::goldilocks;
@@ -224,7 +225,7 @@ fn what_there_is_no_transform_for_is_refused() {
     for name in ["ntt_sdf", "polymul_sdf"] {
         let message = refused(name, &[("LOG_N", 9)]);
         assert!(message.contains("1 modulo 1024, not 7681"), "{message}");
-        let message = refused(name, &[("LOG_N", 4), ("Q", 97), ("REDUCTION", SOLINAS)]);
+        let message = refused(name, &[("LOG_N", 4), ("Q", 257), ("REDUCTION", SOLINAS)]);
         assert!(message.contains("REDUCTION must be 0, 2 or 3"), "{message}");
         assert!(values(name, &[("ARCHITECTURE", 3)]).is_err());
         assert!(values(name, &[("LOG_N", 16)]).is_err());
@@ -266,5 +267,69 @@ fn illegal_parameters_are_refused_at_elaboration() {
             }
             other => panic!("{name}: {:?}", other.map(|_| ())),
         }
+    }
+}
+
+/// Nothing is taken at the output until the input has stopped, and then everything comes as it should.
+#[test]
+fn an_output_that_waits_stops_the_input() {
+    if tests_are_skipped() {
+        return;
+    }
+    let cases: [(&str, Given); 4] = [
+        ("ntt_sdf", &[("ARCHITECTURE", 0), ("LOG_N", 3)]),
+        (
+            "polymul_sdf",
+            &[("ARCHITECTURE", 0), ("LOG_N", 3), ("PARALLEL", 0)],
+        ),
+        ("polymul_sdf", &[("ARCHITECTURE", 1), ("LOG_N", 3)]),
+        (
+            "polymul_sdf",
+            &[("ARCHITECTURE", 2), ("LOG_N", 3), ("PARALLEL", 0)],
+        ),
+    ];
+    for (name, given) in cases {
+        let values = values(name, given).unwrap();
+        let core = find(name).unwrap();
+        let options = Options {
+            random_start: true,
+            quick: true,
+            ..Options::default()
+        };
+        let model = Model::build(&core.design(&values).unwrap(), &options).unwrap();
+        let mut simulation = model.start_random(4).unwrap();
+        simulation.reset(2).unwrap();
+        let input = if name == "ntt_sdf" { "in" } else { "a" };
+        let mut source = Source::new(&simulation, input, 0.0, 1).unwrap();
+        let mut other = (name != "ntt_sdf").then(|| Source::new(&simulation, "b", 0.3, 2).unwrap());
+        let mut expected = Vec::new();
+        for seed in 0..20 {
+            let (streams, others) = match core.vectors(&values, 1, seed).unwrap() {
+                Vectors::Joined(joined) => (joined.streams, joined.others),
+                Vectors::Streams(streams) => (streams, Vec::new()),
+                Vectors::Pipeline(_) => unreachable!(),
+            };
+            streams.sent.into_iter().for_each(|beat| source.push(beat));
+            if let (Some(other), [(_, beats)]) = (&mut other, &others[..]) {
+                beats.iter().for_each(|beat| other.push(beat.clone()));
+            }
+            expected.extend(streams.expected);
+        }
+        let mut run = |sink: &mut Sink, source: &mut Source, cycles: usize| {
+            for _ in 0..cycles {
+                let mut agents: Vec<&mut dyn Agent> = vec![&mut *source, &mut *sink];
+                agents.extend(other.iter_mut().map(|other| other as &mut dyn Agent));
+                simulation.cycle(&mut agents).unwrap();
+            }
+        };
+        let mut waiting = Sink::new(&model.start().unwrap(), "out", 1.0, 3).unwrap();
+        run(&mut waiting, &mut source, 600);
+        let before = source.sent();
+        run(&mut waiting, &mut source, 100);
+        assert_eq!(source.sent(), before, "{name} {given:?}");
+        assert!(!source.is_empty() && waiting.received().is_empty());
+        let mut taking = Sink::new(&model.start().unwrap(), "out", 0.0, 3).unwrap();
+        run(&mut taking, &mut source, 2500);
+        assert_eq!(taking.received(), &expected[..], "{name} {given:?}");
     }
 }
