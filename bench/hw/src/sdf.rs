@@ -436,10 +436,10 @@ pub fn rows(
                     } else {
                         None
                     },
-                    if architecture == 2 {
-                        ""
-                    } else {
-                        "the reference is Modr2's, two words a cycle"
+                    match (architecture == 2, found.is_simulated) {
+                        (true, _) => found.note(),
+                        (false, true) => "the reference is Modr2's, two words a cycle",
+                        (false, false) => "by the formula, not simulated; the reference is Modr2's, two words a cycle",
                     },
                 ));
                 let [dsp, lut, ff, bram] = mapped(found.resources.as_ref());
@@ -580,6 +580,7 @@ pub fn rows(
                 &block_table(&blocks),
             ],
             &row_table(&rows),
+            is_kept_only,
         );
         std::fs::write(out.join("hw-sdf.md"), page)?;
         std::fs::write(
@@ -670,14 +671,14 @@ fn block_table(blocks: &[Blocks; 2]) -> String {
     table
 }
 
-fn page(tables: &[&str; 7], rows: &str) -> String {
+fn page(tables: &[&str; 7], rows: &str, is_kept_only: bool) -> String {
     let [table, reductions, products, larger, wide, energy, blocks] = tables;
     format!(
         "# Transforms and multipliers by single-delay feedback, measured\n\n\
-         `cd bench && cargo run --release -p toroid-hw-bench -- sdf --write` wrote this page and hw-sdf.json on {} ({}). The thesis is N. Thanawala, Hardware \
+         `cd bench && cargo run --release -p toroid-hw-bench -- sdf{} --write` wrote this page and hw-sdf.json on {} ({}). The thesis is N. Thanawala, Hardware \
          Acceleration of Polynomial Multiplication using Pipelined FFT, 2021; its figures are of Vivado HLS 2018.2 after implementation on an Artix-7. As there, q = 7681 up to N = 256, 12289 \
          above; negacyclic.\n\n\
-         Cycles are counted in simulation, from the first word in to the last word out, both included, with results equal to the library's, with stalls and without; they equal \
+         Cycles are counted in simulation, but for those marked as the formula's: from the first word in to the last word out, both included, with results equal to the library's, with stalls and without; they equal \
          the formulas of [ntt_sdf](../../hw/ntt_sdf/README.md) and [polymul_sdf](../../hw/polymul_sdf/README.md). LUT, FF, BRAM and DSP are Yosys's for Xilinx 7 series, each module that \
          stands at several places mapped once; stream ends with their queue are in them. Nothing is placed and routed, and nothing here says which clock is reached; the thesis' \
          cores run at 91 to 154 MHz. Yosys does not put two functions into one LUT, which overstates LUTs; it replicates no registers, which understates FFs.\n\n\
@@ -706,6 +707,7 @@ fn page(tables: &[&str; 7], rows: &str) -> String {
          Transforms one behind the other are assumed, each taking the cycles from one to the next. The thesis' figures divided by its latencies are 84 to 256 mW of Modr2 for a transform and for a serial product alike: \
          they seem to be power times the latency of one alone. Against that, ours are too small by up to latency / interval if idle stages took as much as busy ones: about 2 for a transform, 3 for a product by two NTTs.\n\n{blocks}\n\
          ## All rows\n\n{rows}",
+        if is_kept_only { " --kept" } else { "" },
         date(),
         machine(),
     )
