@@ -7,6 +7,8 @@ mod multipliers;
 mod operations;
 mod report;
 mod samples;
+mod sdf;
+mod sdf_energy;
 mod streaming;
 mod synthesis;
 
@@ -115,6 +117,25 @@ enum Commands {
         #[arg(long, default_value = "../docs/results")]
         out: PathBuf,
     },
+    /// Simulates and synthesizes transforms and multipliers by single-delay feedback at the settings of their thesis and larger ones,
+    /// and with --write writes docs/results/hw-sdf.md and .json
+    Sdf {
+        /// The folder that results are kept in; what is there is not measured again
+        #[arg(long, default_value = "target/hw")]
+        work: PathBuf,
+        /// Write the files
+        #[arg(long)]
+        write: bool,
+        /// Where to write them
+        #[arg(long, default_value = "../docs/results")]
+        out: PathBuf,
+        /// Measure nothing: cycles that are not in the folder are had from the formula, resources left out
+        #[arg(long)]
+        kept: bool,
+        /// Measure only part I of N of the settings, as I/N, for several runs at a time; nothing is written then
+        #[arg(long, value_parser = part)]
+        part: Option<(usize, usize)>,
+    },
     /// Simulates streaming NTTs at settings drawn at random and compares them with the library
     StreamingRandom {
         /// How many settings
@@ -166,6 +187,15 @@ fn positive(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|value: &f64| value.is_finite() && *value > 0.0);
     value.ok_or_else(|| "expected a positive number".to_owned())
+}
+
+/// I/N, with I below N.
+fn part(text: &str) -> Result<(usize, usize), String> {
+    let numbers = text.split_once('/').and_then(|(part, parts)| {
+        let (part, parts) = (part.parse().ok()?, parts.parse().ok()?);
+        (part < parts).then_some((part, parts))
+    });
+    numbers.ok_or_else(|| "expected I/N with I below N, from 0".to_owned())
 }
 
 /// More than 0, at most 1.
@@ -288,6 +318,13 @@ fn run(arguments: Arguments) -> Result<(), Error> {
         Commands::Streaming { work, write, out } => {
             streaming::rows(&work, write.then_some(out.as_path()))?;
         }
+        Commands::Sdf {
+            work,
+            write,
+            out,
+            kept,
+            part,
+        } => sdf::rows(&work, write.then_some(out.as_path()), kept, part)?,
         Commands::StreamingRandom { count, seed, log } => {
             streaming::random(count, seed, log.as_deref())?;
         }

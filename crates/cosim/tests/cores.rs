@@ -356,5 +356,8 @@ fn folders_of_streams_test_themselves() {
         check_folder(streaming, &several, "tb/expected.hex");
         let plain = [("LOG_N", 3), ("LOG_LANES", 1)];
         check_folder(streaming, &plain, "tb/expected.hex");
+        // Two input streams.
+        let products = [("ARCHITECTURE", 0), ("LOG_N", 3)];
+        check_folder(find("polymul_sdf").unwrap(), &products, "tb/expected.hex");
     }
 }
