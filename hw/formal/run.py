@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Prove the arithmetic of hw/lib with two solvers.
+"""Prove the arithmetic of hw/lib, and of cores beside it, with two solvers.
 
-Each proof is a combinational module that instantiates a unit of hw/lib and asserts its specification. Yosys (pyosys)
+Each proof is a combinational module that instantiates a unit and asserts its specification. Yosys (pyosys)
 writes it as SMT-LIB; Z3 and Bitwuzla must both answer `unsat`: no input breaks an assertion. The self-tests hand a unit
 a wrong constant, and both solvers must then find an input (`sat`).
 
@@ -20,6 +20,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIB = HERE.parent / "lib"
+# Units of cores that a proof may instantiate.
+BESIDE = ["ntt_sdf/sdf_sums.sv"]
 SOLVERS = ("z3", "bitwuzla")
 TIME_LIMIT = 1800  # seconds for one proof and solver; the slowest takes ten on an idle machine
 
@@ -55,6 +57,11 @@ PROOFS = {
     "barrett_10_full": ("barrett_proof", {"Q": "64'd769", "FULL": 1}, "unsat"),
     "barrett_61": ("barrett_proof", {"Q": "64'd2305843009213693951"}, "unsat"),
     "barrett_64": ("barrett_proof", {}, "unsat"),
+    **{
+        f"sdf_sums_{i}_{j}": ("sdf_sums_proof", {"I": i, "J": j}, "unsat")
+        for i, j in ((4, 2), (13, 9), (14, 12), (20, 18))
+    },
+    "sdf_sums_canonical": ("sdf_sums_proof", {"SOLINAS": 0}, "unsat"),
     "self_test_mod_add": ("mod_add_proof", {"Q_USED": "64'hffffffff00000003"}, "sat"),
     "self_test_goldilocks_canonical": ("goldilocks_canonical_proof", {"HIGH": 2, "HIGH_USED": 1}, "sat"),
     "self_test_solinas": ("solinas_proof", {"I": 28, "J": 16, "J_USED": 15}, "sat"),
@@ -63,6 +70,7 @@ PROOFS = {
     "self_test_mod_half": ("mod_half_proof", {"ODD": 0}, "sat"),
     "self_test_butterfly_solinas_end": ("butterfly_solinas_proof", {"I": 14, "J": 12, "MULTIPLES_USED": 1}, "sat"),
     "self_test_butterfly_solinas_product": ("butterfly_solinas_proof", {"I": 28, "J": 16, "MAGNITUDE_SHIFT": 0}, "sat"),
+    "self_test_sdf_sums": ("sdf_sums_proof", {"SOLINAS": 0, "Q_USED": "64'd7679"}, "sat"),
     "self_test_montgomery": ("montgomery_proof", {"WORD": 17, "WORD_USED": 16}, "sat"),
     "self_test_montgomery_double": ("montgomery_double_proof", {"H_USED": "8'd5"}, "sat"),
     "self_test_barrett": ("barrett_proof", {"MULTIPLES_USED": 1}, "sat"),
@@ -75,6 +83,7 @@ def export(name, path):
 
     module, parameters, _ = PROOFS[name]
     sources = [LIB / "toroid_pkg.sv", *sorted(f for f in LIB.glob("*.sv") if not f.name.endswith("_pkg.sv"))]
+    sources += [HERE.parent / path for path in BESIDE]
     sources.append(HERE / f"{module}.sv")
     settings = " ".join(f"-G {key}={value}" for key, value in parameters.items())
     design = libyosys.Design()

@@ -66,7 +66,10 @@ address_bits(LOG_N - BACK_LOG_LANES, BACK_LOG_DEPTH, BACK_DELAY) << BACK_LOG_LAN
     output logic [Lanes-1:0][Lane-1:0] out_tdata_o,
     output logic                       out_tlast_o
 );
-  if (ARCHITECTURE != MODR2 && (FRONT == 1 || BACK == 1)) begin : g_check
+  if (!is_legal(ARCHITECTURE, LOG_N, Q, SOLINAS, BARRETT)) begin : g_check
+    $fatal(1, "ntt_sdf: ARCHITECTURE is 0 to 2, LOG_N 2 to 20; SOLINAS needs Q = 2^i - 2^j + 1 and no BARRETT");
+  end
+  if (ARCHITECTURE != MODR2 && (FRONT == 1 || BACK == 1)) begin : g_check_ends
     $fatal(1, "ntt_sdf: commutators at an end need two lanes");
   end
 

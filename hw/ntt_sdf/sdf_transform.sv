@@ -38,17 +38,11 @@ module sdf_transform
     output logic                        valid_o,
     output logic [Lanes-1:0][Width-1:0] words_o
 );
-  if (ARCHITECTURE < 0 || ARCHITECTURE > 2 || LOG_N < 2 || LOG_N > 20) begin : g_check
-    $fatal(1, "sdf_transform: ARCHITECTURE is 0 to 2, and LOG_N 2 to 20");
-  end
-  if (SOLINAS && BARRETT) begin : g_check_reduction
-    $fatal(1, "sdf_transform: SOLINAS and BARRETT exclude each other");
+  if (!is_legal(ARCHITECTURE, LOG_N, Q, SOLINAS, BARRETT)) begin : g_check
+    $fatal(1, "sdf_transform: ARCHITECTURE is 0 to 2, LOG_N 2 to 20; SOLINAS needs Q = 2^i - 2^j + 1 and no BARRETT");
   end
   if (ARCHITECTURE == MODR2 && !REGISTERED) begin : g_check_register
     $fatal(1, "sdf_transform: REGISTERED = 0 is for one lane");
-  end
-  if (!Q[0] || Q < 64'd5) begin : g_check_q
-    $fatal(1, "sdf_transform: Q must be odd and at least 5");
   end
 
   if (ARCHITECTURE == MODR2) begin : g_pairs

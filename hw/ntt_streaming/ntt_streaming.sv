@@ -89,15 +89,33 @@ address_bits(LOG_N - LOG_LANES, BACK_LOG_DEPTH, BACK_DELAY) << BACK_LOG_LANES
   if (FRONT < 0 || FRONT > 2 || BACK < 0 || BACK > 2) begin : g_check_ends
     $fatal(1, "ntt_streaming: FRONT and BACK are 0 to 2");
   end
-  if (LOG_LANES > LOG_N) begin : g_check_size
-    $fatal(1, "ntt_streaming: LOG_LANES <= LOG_N is needed");
-  end
   if (FRONT_LOG_LANES > LOG_LANES || BACK_LOG_LANES > LOG_LANES) begin : g_check_networks
     $fatal(1, "ntt_streaming: the networks of FRONT and BACK have 2^LOG_LANES lanes or fewer");
   end
-  if (SHIFTS * MODULI > 1 && (FRONT != 0 || BACK != 0)) begin : g_check_orders
-    $fatal(1, "ntt_streaming: FRONT and BACK are for one degree and one modulus");
+  for (genvar n = 0; n < MODULI; n++) begin : g_check_modulus
+    if (!Q[64*n] || Q[64*n+:64] < 64'd5) begin : g_check
+      $fatal(1, "ntt_streaming: moduli must be odd and at least 5");
+    end
   end
+  if (LOG_N < 2 || LOG_N > 20 || LOG_LANES < 1 || LOG_LANES > LOG_N || LOG_LANES > 10) begin : g_check_size
+    $fatal(1, "ntt_streaming: 2 <= LOG_N <= 20, 1 <= LOG_LANES <= 10 and LOG_LANES <= LOG_N are needed");
+  end
+  if (SHIFTS < 1 || SHIFTS > LOG_N - LOG_LANES + 1 || MODULI < 1 || MODULI > 16) begin : g_check_sets
+    $fatal(1, "ntt_streaming: 1 <= MODULI <= 16 and 1 <= SHIFTS <= LOG_N - LOG_LANES + 1 are needed");
+  end
+  if (SHIFTS * MODULI > 1 && (FRONT != 0 || BACK != 0 || FEEDBACK)) begin : g_check_orders
+    $fatal(1, "ntt_streaming: FEEDBACK, FRONT and BACK are for one degree and one modulus");
+  end
+  if (SOLINAS && (MODULI != 1 || toroid_pkg::solinas_j(
+          Q[63:0]
+      ) >= toroid_pkg::solinas_i(
+          Q[63:0]
+      ) - 1 || Q[63:0] != toroid_pkg::solinas_modulus(
+          toroid_pkg::solinas_i(Q[63:0]), toroid_pkg::solinas_j(Q[63:0])
+      ))) begin : g_check_q
+    $fatal(1, "ntt_streaming: SOLINAS needs one modulus Q = 2^i - 2^j + 1 with j < i - 1");
+  end
+
   localparam int LogBeats = LOG_N - LOG_LANES;
   localparam int BeatWidth = LogBeats > 0 ? LogBeats : 1;
 

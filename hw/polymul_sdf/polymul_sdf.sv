@@ -44,6 +44,10 @@ module polymul_sdf
     output logic [Lanes-1:0][Lane-1:0] out_tdata_o,
     output logic                       out_tlast_o
 );
+  if (!is_legal(ARCHITECTURE, LOG_N, Q, SOLINAS, BARRETT)) begin : g_check
+    $fatal(1, "polymul_sdf: ARCHITECTURE is 0 to 2, LOG_N 2 to 20; SOLINAS needs Q = 2^i - 2^j + 1 and no BARRETT");
+  end
+
   localparam int LogBeats = LOG_N - log_lanes(ARCHITECTURE);
 
   // What is taken: a beat of the second factor, which a beat of the product follows, or one of the first alone.
@@ -155,6 +159,8 @@ module polymul_sdf
     assign pair_valid = transform_valid && here[LogBeats];
   end
 
+  // The many folds of a product modulo 2^i - 2^j + 1 have registers between them.
+  localparam bit ProductShort = SHORT && !SOLINAS;
   logic product_valid;
   logic [Lanes-1:0][Width-1:0] products;
   for (genvar n = 0; n < Lanes; n++) begin : g_product
@@ -164,7 +170,7 @@ module polymul_sdf
         .Q      (Q),
         .TILE_A (TILE_A),
         .TILE_B (TILE_B),
-        .SHORT  (SHORT)
+        .SHORT  (ProductShort)
     ) i_mul (
         .clk_i,
         .a_i(a_values[n]),
@@ -172,7 +178,7 @@ module polymul_sdf
         .p_o(products[n])
     );
   end
-  localparam int ProductLatency = product_latency(SOLINAS, BARRETT, Q, TILE_A, TILE_B, SHORT);
+  localparam int ProductLatency = product_latency(SOLINAS, BARRETT, Q, TILE_A, TILE_B, ProductShort);
   valid_delay #(
       .CYCLES(ProductLatency)
   ) i_valid (

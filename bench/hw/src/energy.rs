@@ -4,6 +4,7 @@
 //! gives what the toggles of every net cost (`hw/tools/energy.py`). That times the operations of a bootstrap is the estimate. What it does not know
 //! is said by a range: see [`Block::range`].
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,11 +30,11 @@ const SCRIPT: &str = include_str!("../../../hw/tools/energy.py");
 const PERIOD_NS: f64 = 5.0;
 
 /// Cycles of a simulation.
-const CYCLES: usize = 400;
+pub(crate) const CYCLES: usize = 400;
 
 /// Published energy of a 64-bit access to 8 KiB of cache at 45 nm and 0.9 V: M. Horowitz, "Computing's energy problem (and what we can do about it)",
 /// ISSCC 2014.
-const SRAM_ACCESS: f64 = 10e-12;
+pub(crate) const SRAM_ACCESS: f64 = 10e-12;
 
 /// Power of some cells, in watts.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -62,14 +63,14 @@ pub struct Range {
 }
 
 impl Range {
-    fn times(self, factor: f64) -> Range {
+    pub(crate) fn times(self, factor: f64) -> Range {
         Range {
             low: self.low * factor,
             high: self.high * factor,
         }
     }
 
-    fn plus(self, other: Range) -> Range {
+    pub(crate) fn plus(self, other: Range) -> Range {
         Range {
             low: self.low + other.low,
             high: self.high + other.high,
@@ -142,7 +143,7 @@ pub struct Estimate {
 }
 
 /// Ports by name with a word a cycle.
-type Columns = Vec<(&'static str, Vec<u64>)>;
+pub(crate) type Columns = Vec<(&'static str, Vec<u64>)>;
 
 fn hexadecimal(columns: &Columns) -> serde_json::Map<String, serde_json::Value> {
     let words = |column: &Vec<u64>| {
@@ -157,10 +158,11 @@ fn hexadecimal(columns: &Columns) -> serde_json::Map<String, serde_json::Value> 
         .collect()
 }
 
-struct Run {
-    name: &'static str,
-    inputs: Columns,
-    outputs: Columns,
+/// What a block is given in every cycle, and what it must answer some cycles later.
+pub(crate) struct Run {
+    pub name: Cow<'static, str>,
+    pub inputs: Columns,
+    pub outputs: Columns,
 }
 
 fn product(x: u64, y: u64) -> u64 {
@@ -185,7 +187,7 @@ fn butterfly_runs(shape: Shape) -> Vec<Run> {
         .map(|word| if word & 1 == 0 { 1 } else { P - 1 })
         .collect();
     let zeros = vec![0; CYCLES];
-    let of = |name, a: &[u64], b: &[u64], w: &[u64], inverse: u64| {
+    let of = |name: &'static str, a: &[u64], b: &[u64], w: &[u64], inverse: u64| {
         let rows = || a.iter().zip(b).zip(w);
         let (first, second): (Vec<u64>, Vec<u64>) = match inverse {
             0 => rows()
@@ -196,7 +198,7 @@ fn butterfly_runs(shape: Shape) -> Vec<Run> {
                 .unzip(),
         };
         Run {
-            name,
+            name: name.into(),
             inputs: vec![
                 ("a_i", a.to_vec()),
                 ("b_i", b.to_vec()),
@@ -225,7 +227,7 @@ fn digit_runs(shape: Shape) -> Vec<Run> {
     let words: Vec<u64> = (0..CYCLES)
         .map(|_| random.below(P) >> if is_goldilocks { 0 } else { 32 })
         .collect();
-    let of = |name, words: Vec<u64>| {
+    let of = |name: &'static str, words: Vec<u64>| {
         let digit = |&word: &u64| {
             let torus = if is_goldilocks {
                 word.wrapping_add(word >> 32).wrapping_add(word >> 31 & 1)
@@ -237,7 +239,7 @@ fn digit_runs(shape: Shape) -> Vec<Run> {
         let digits = words.iter().map(digit).collect();
         let constant = |value| vec![value; CYCLES];
         Run {
-            name,
+            name: name.into(),
             inputs: vec![
                 ("goldilocks_i", constant(is_goldilocks.into())),
                 ("offset_i", constant(offset)),
@@ -254,8 +256,8 @@ fn digit_runs(shape: Shape) -> Vec<Run> {
 fn register_runs() -> Vec<Run> {
     let mut random = Random::new(9);
     let words: Vec<u64> = (0..CYCLES).map(|_| random.word()).collect();
-    let of = |name, words: Vec<u64>| Run {
-        name,
+    let of = |name: &'static str, words: Vec<u64>| Run {
+        name: name.into(),
         inputs: vec![("d_i", words.clone())],
         outputs: vec![("q_o", words)],
     };
@@ -267,8 +269,8 @@ fn network_runs() -> Vec<Run> {
     let mut random = Random::new(10);
     let words: Vec<u64> = (0..CYCLES).map(|_| random.word()).collect();
     let keys: Vec<u64> = (0..CYCLES).map(|_| random.below(64)).collect();
-    let of = |name, words: Vec<u64>, keys: Vec<u64>| Run {
-        name,
+    let of = |name: &'static str, words: Vec<u64>, keys: Vec<u64>| Run {
+        name: name.into(),
         inputs: vec![("lane_i", words), ("key_i", keys)],
         outputs: Vec::new(),
     };
@@ -279,13 +281,13 @@ fn network_runs() -> Vec<Run> {
 }
 
 /// The tools that are needed.
-struct Tools {
+pub(crate) struct Tools {
     python: PathBuf,
     liberty: PathBuf,
 }
 
 impl Tools {
-    fn find() -> Result<Tools, Error> {
+    pub(crate) fn find() -> Result<Tools, Error> {
         let said = Command::new("sta").arg("-version").output();
         if !said.is_ok_and(|said| said.status.success()) {
             return Err(
@@ -315,7 +317,8 @@ impl Tools {
         })
     }
 
-    fn block(
+    /// What a block takes at these operations; kept in `folder`.
+    pub(crate) fn block(
         &self,
         folder: &Path,
         top: &str,

@@ -3,10 +3,13 @@
 mod bootstrap;
 mod energy;
 mod measured;
+mod multipliers;
 mod operations;
 mod rader;
 mod report;
 mod samples;
+mod sdf;
+mod sdf_energy;
 mod streaming;
 mod synthesis;
 
@@ -127,6 +130,25 @@ enum Commands {
         #[arg(long, default_value = "../docs/results")]
         out: PathBuf,
     },
+    /// Simulates and synthesizes transforms and multipliers by single-delay feedback at the settings of their thesis and larger ones,
+    /// and with --write writes docs/results/hw-sdf.md and .json
+    Sdf {
+        /// The folder that results are kept in; what is there is not measured again
+        #[arg(long, default_value = "target/hw")]
+        work: PathBuf,
+        /// Write the files
+        #[arg(long)]
+        write: bool,
+        /// Where to write them
+        #[arg(long, default_value = "../docs/results")]
+        out: PathBuf,
+        /// Measure nothing: cycles that are not in the folder are had from the formula, resources left out
+        #[arg(long)]
+        kept: bool,
+        /// Measure only part I of N of the settings, as I/N, for several runs at a time; nothing is written then
+        #[arg(long, value_parser = part)]
+        part: Option<(usize, usize)>,
+    },
     /// Simulates streaming NTTs at settings drawn at random and compares them with the library
     StreamingRandom {
         /// How many settings
@@ -138,6 +160,18 @@ enum Commands {
         /// A file for what is printed, with the machine and the date
         #[arg(long)]
         log: Option<PathBuf>,
+    },
+    /// Compares all multipliers of polynomials modulo x^N + 1, and with --write writes docs/results/hw-multipliers.md and .json
+    Multipliers {
+        /// The folder that results are kept in; what is there is not measured again
+        #[arg(long, default_value = "target/hw")]
+        work: PathBuf,
+        /// Write the files
+        #[arg(long)]
+        write: bool,
+        /// Where to write them
+        #[arg(long, default_value = "../docs/results")]
+        out: PathBuf,
     },
     /// Puts together what the other commands found, as a table, and with --write as docs/results/hw-engine.md, .json and .svg
     Report {
@@ -166,6 +200,15 @@ fn positive(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|value: &f64| value.is_finite() && *value > 0.0);
     value.ok_or_else(|| "expected a positive number".to_owned())
+}
+
+/// I/N, with I below N.
+fn part(text: &str) -> Result<(usize, usize), String> {
+    let numbers = text.split_once('/').and_then(|(part, parts)| {
+        let (part, parts) = (part.parse().ok()?, parts.parse().ok()?);
+        (part < parts).then_some((part, parts))
+    });
+    numbers.ok_or_else(|| "expected I/N with I below N, from 0".to_owned())
 }
 
 /// More than 0, at most 1.
@@ -289,8 +332,18 @@ fn run(arguments: Arguments) -> Result<(), Error> {
             streaming::rows(&work, write.then_some(out.as_path()))?;
         }
         Commands::Rader { work, write, out } => rader::rows(&work, write.then_some(out.as_path()))?,
+        Commands::Sdf {
+            work,
+            write,
+            out,
+            kept,
+            part,
+        } => sdf::rows(&work, write.then_some(out.as_path()), kept, part)?,
         Commands::StreamingRandom { count, seed, log } => {
             streaming::random(count, seed, log.as_deref())?;
+        }
+        Commands::Multipliers { work, write, out } => {
+            multipliers::rows(&work, write.then_some(out.as_path()))?;
         }
         Commands::Report {
             work,

@@ -334,23 +334,20 @@ impl Plan {
         }
     }
 
+    /// What the word of this index is multiplied by beside the butterfly of a bit, as the multiplier takes it; of one lane.
+    pub fn operand(&self, bit: u32, index: usize) -> u64 {
+        let q = self.setting.modulus;
+        let factor = self.factor(bit).of(index);
+        self.reduction()
+            .encoded(factor, q, self.bits(), self.word())
+    }
+
     /// The bits of the index in the order in which their butterflies come, of one lane.
     fn bits_in_order(&self) -> Vec<u32> {
         let log_n = self.setting.log_n;
         match self.setting.is_inverse {
             true => (0..log_n).collect(),
             false => (0..log_n).rev().collect(),
-        }
-    }
-
-    /// The rows of each product's table, of one lane.
-    pub(crate) fn table_rows(&self) -> Vec<u64> {
-        match &self.pairs {
-            Some(pairs) => pairs.twiddle_rows().map(|(rows, _)| rows).collect(),
-            None => {
-                let bits = self.bits_in_order().into_iter();
-                bits.map(|bit| self.factor(bit).rows.len() as u64).collect()
-            }
         }
     }
 
@@ -514,13 +511,10 @@ impl Multiplier {
     fn product_latency(&self) -> u64 {
         let Plan { setting, .. } = &self.forward;
         let (q, bits, tiles) = (setting.modulus, self.forward.bits(), setting.tiles);
-        let short = is_short(bits);
         match self.forward.reduction() {
             Reduction::Solinas if q == goldilocks::P => mul_latency((64, 64), tiles, false) + 3,
-            Reduction::Solinas => {
-                let product = mul_latency((bits, bits), tiles, short);
-                product + if short { 1 } else { folds(q) + 1 }
-            }
+            // A register behind each fold, however short the other products are.
+            Reduction::Solinas => mul_latency((bits, bits), tiles, false) + folds(q) + 1,
             Reduction::Barrett => Reduction::Barrett.latency(bits, 0, tiles),
             // a b / R, and that times R^2 / R.
             Reduction::Montgomery => {
@@ -576,8 +570,8 @@ impl Multiplier {
     }
 }
 
-/// `toroid_pkg::solinas_folds`
-fn folds(q: u64) -> u64 {
+/// `toroid_pkg::solinas_folds`: the steps that reduce a product modulo q = 2^i - 2^j + 1; 0 for other q.
+pub fn folds(q: u64) -> u64 {
     let Some((i, j)) = solinas(q) else { return 0 };
     let mut bound = u128::from(q - 1) * u128::from(q - 1);
     let mut count = 0;

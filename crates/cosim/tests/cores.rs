@@ -358,5 +358,8 @@ fn folders_of_streams_test_themselves() {
         check_folder(streaming, &plain, "tb/expected.hex");
         let rader = [("M", 15), ("Q", 7681)];
         check_folder(find("ntt_rader").unwrap(), &rader, "tb/expected.hex");
+        // Two input streams.
+        let products = [("ARCHITECTURE", 0), ("LOG_N", 3)];
+        check_folder(find("polymul_sdf").unwrap(), &products, "tb/expected.hex");
     }
 }
