@@ -163,7 +163,7 @@ fn index_bits(count: usize) -> u32 {
 }
 
 /// `toroid_pkg::mul_latency`
-fn mul_latency(bits: (u32, u32), tiles: (u32, u32), is_short: bool) -> u64 {
+pub(crate) fn mul_latency(bits: (u32, u32), tiles: (u32, u32), is_short: bool) -> u64 {
     match is_short {
         true => 3,
         false => (1 + bits.0.div_ceil(tiles.0) + bits.1.div_ceil(tiles.1)).into(),
@@ -978,7 +978,7 @@ fn hex_of(words: impl DoubleEndedIterator<Item = u64>, bits: usize) -> String {
 }
 
 /// The root of unity of a transform of 2^`log_n` words: of order 2 N, or N for a cyclic one.
-fn root(q: u64, log_n: u32, is_cyclic: bool) -> u64 {
+pub(crate) fn root(q: u64, log_n: u32, is_cyclic: bool) -> u64 {
     let psi = |log_n: u32| match q {
         goldilocks::P => goldilocks::psi(1 << log_n),
         q => prime::psi(1 << log_n, q),
@@ -992,7 +992,7 @@ fn root(q: u64, log_n: u32, is_cyclic: bool) -> u64 {
 }
 
 /// The transform of a polynomial modulo q, in order of indices on both sides.
-fn transform(words: &[u64], q: u64, is_inverse: bool, is_cyclic: bool) -> Vec<u64> {
+pub(crate) fn transform(words: &[u64], q: u64, is_inverse: bool, is_cyclic: bool) -> Vec<u64> {
     let log_n = words.len().trailing_zeros();
     let n = words.len();
     let scaled = |words: Vec<u64>, factor: u64, ratio: u64| -> Vec<u64> {
