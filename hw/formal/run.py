@@ -49,6 +49,10 @@ PROOFS = {
     "montgomery_64_word_17": ("montgomery_proof", {"WIDTH": 64, "WORD": 17}, "unsat"),
     "montgomery_64_word_12": ("montgomery_proof", {"WIDTH": 64, "WORD": 12}, "unsat"),
     "montgomery_28_word_16": ("montgomery_proof", {"WIDTH": 28, "WORD": 16, "Q": "64'hfff0001"}, "unsat"),
+    "montgomery_wide_64_word_10": ("montgomery_wide_proof", {"WORD": 10, "STEP": 22}, "unsat"),
+    "montgomery_wide_64_word_12": ("montgomery_wide_proof", {"WORD": 12, "STEP": 22}, "unsat"),
+    "montgomery_wide_64_word_8": ("montgomery_wide_proof", {"WORD": 8, "STEP": 16}, "unsat"),
+    "montgomery_wide_64_word_4": ("montgomery_wide_proof", {"WORD": 4, "STEP": 10}, "unsat"),
     "barrett_10_full": ("barrett_proof", {"Q": "64'd769", "FULL": 1}, "unsat"),
     "barrett_61": ("barrett_proof", {"Q": "64'd2305843009213693951"}, "unsat"),
     "barrett_64": ("barrett_proof", {}, "unsat"),
@@ -61,6 +65,7 @@ PROOFS = {
     "self_test_butterfly_solinas_end": ("butterfly_solinas_proof", {"I": 14, "J": 12, "MULTIPLES_USED": 1}, "sat"),
     "self_test_butterfly_solinas_product": ("butterfly_solinas_proof", {"I": 28, "J": 16, "MAGNITUDE_SHIFT": 0}, "sat"),
     "self_test_montgomery": ("montgomery_proof", {"WORD": 17, "WORD_USED": 16}, "sat"),
+    "self_test_montgomery_wide": ("montgomery_wide_proof", {"SQUARE_USED": 0}, "sat"),
     "self_test_barrett": ("barrett_proof", {"MULTIPLES_USED": 1}, "sat"),
 }
 

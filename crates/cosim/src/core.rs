@@ -5,6 +5,7 @@
 
 mod arithmetic;
 mod engine;
+pub mod ntt_elastic;
 pub(crate) mod ntt_inplace;
 pub mod ntt_streaming;
 pub mod package;
@@ -350,6 +351,7 @@ pub static CORES: &[&dyn Core] = &[
     &arithmetic::ButterflyIntegrated,
     &ntt_inplace::NttInplace,
     &ntt_streaming::NttStreaming,
+    &ntt_elastic::NttElastic,
     &permutation::StreamPermutation,
     &engine::ComputingEngine,
 ];

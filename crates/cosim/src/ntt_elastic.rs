@@ -78,6 +78,14 @@ pub enum ElasticError {
         /// What was asked for.
         found: u32,
     },
+    /// A step of a product does not fit a tile.
+    #[error("TILE_B must be at least {least}, not {found}")]
+    Tiles {
+        /// The least.
+        least: u32,
+        /// What was asked for.
+        found: u32,
+    },
     /// Words of a transform.
     #[error("log2 of N must be {least} to {most}, not {found}")]
     Size {
@@ -126,14 +134,22 @@ impl Plan {
         if !(2..=5).contains(&setting.log_lanes) {
             return Err(ElasticError::Lanes(setting.log_lanes));
         }
-        let largest = (setting.tiles.0.saturating_sub(1)).min(2 * setting.tiles.1).min(21);
+        let largest = setting.tiles.0.saturating_sub(1).min(21);
         if !(4..=largest).contains(&setting.word) {
             return Err(ElasticError::Word {
                 largest,
                 found: setting.word,
             });
         }
-        Ok(Plan { setting })
+        let plan = Plan { setting };
+        let (_, step) = plan.steps();
+        match step - setting.word <= setting.tiles.1 {
+            true => Ok(plan),
+            false => Err(ElasticError::Tiles {
+                least: step - setting.word,
+                found: setting.tiles.1,
+            }),
+        }
     }
 
     /// What was asked for.
@@ -364,28 +380,29 @@ impl Plan {
             .with("TILE_B", tiles.1))
     }
 
-    /// A transform drawn at random, of a prime near the top of a random number of bits.
+    /// A transform drawn at random.
     pub fn draw(&self, random: &mut Random) -> Transform {
         let range = self.log_n();
         let sizes = u64::from(range.end() - range.start() + 1);
         let log_n = range.start() + random.below(sizes) as u32;
         let mode = Mode::ALL[random.below(4) as usize];
-        let order = match mode.is_cyclic() {
-            true => log_n,
-            false => log_n + 1,
-        };
-        let log_half = order.max(self.setting.word) - 1;
+        self.draw_as(mode, log_n, random)
+    }
+
+    /// A transform of this kind with one of the largest primes of a number of bits that is drawn at random, 64 in one of three
+    /// cases and 63 in another.
+    pub fn draw_as(&self, mode: Mode, log_n: u32, random: &mut Random) -> Transform {
+        let log_order = if mode.is_cyclic() { log_n } else { log_n + 1 };
+        let log_half = log_order.max(self.setting.word) - 1;
         let bits = match random.below(3) {
             0 => 64,
             1 => 63,
             _ => u64::from(log_half) + 8 + random.below(56 - u64::from(log_half)),
         };
-        let bound = match bits {
-            64 => u64::MAX,
-            bits => 1 << bits,
-        };
+        let bound = if bits == 64 { u64::MAX } else { 1 << bits };
         let skip = random.below(4) as usize;
-        let q = prime::ntt_primes(1 << log_half, bound).nth(skip).unwrap_or(0);
+        let mut primes = prime::ntt_primes(1 << log_half, bound);
+        let q = primes.nth(skip).unwrap_or(12_289);
         Transform { q, mode, log_n }
     }
 }

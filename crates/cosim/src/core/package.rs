@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::vectors::{Pipeline, Streams, Vectors};
+use super::vectors::{Feed, Pipeline, Streams, Vectors};
 use super::{Core, CoreError, Values};
 use crate::model::{Design, Value};
 use crate::stream::Beat;
@@ -45,7 +45,8 @@ pub fn files(
     }
     let (testbench, tables) = match &vectors {
         Vectors::Pipeline(pipeline) => pipeline_testbench(&design, pipeline),
-        Vectors::Streams(streams) => streams_testbench(&design, streams),
+        Vectors::Streams(streams) => streams_testbench(&design, streams, None),
+        Vectors::Fed(streams, feed) => streams_testbench(&design, streams, Some(feed)),
     };
     for (file, table) in tables {
         let path = format!("{TESTBENCH}/{file}");
@@ -190,12 +191,14 @@ fn pipeline_testbench(
 struct Spelling {
     input: [String; 5],
     output: [String; 5],
-    has: [bool; 4],
+    /// Of a second input.
+    feed: [String; 5],
+    has: [bool; 6],
     has_error: bool,
 }
 
 impl Spelling {
-    fn of(design: &Design, streams: &Streams) -> Spelling {
+    fn of(design: &Design, streams: &Streams, feed: Option<&Feed>) -> Spelling {
         let text = design.sources.last().map_or("", |(_, text)| text.as_str());
         let words: Vec<&str> = text
             .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
@@ -218,24 +221,31 @@ impl Spelling {
         };
         let input = side(streams.input, "i", "o");
         let output = side(streams.output, "o", "i");
-        let has = [&input[3], &input[4], &output[3], &output[4]]
+        let feed = side(feed.map_or("", |feed| feed.input), "i", "o");
+        let has = [&input[3], &input[4], &output[3], &output[4], &feed[3], &feed[4]]
             .map(|port| words.contains(&port.as_str()));
         Spelling {
             input,
             output,
+            feed,
             has,
             has_error: words.contains(&"error_o"),
         }
     }
 }
 
-fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'static str, String)>) {
+fn streams_testbench(
+    design: &Design,
+    streams: &Streams,
+    feed: Option<&Feed>,
+) -> (String, Vec<(&'static str, String)>) {
     let name = &design.top;
-    let spelling = Spelling::of(design, streams);
+    let spelling = Spelling::of(design, streams, feed);
     let bits = |beats: &[Beat]| 8 * beats.first().map_or(1, |beat| beat.data.len());
     // A row is tuser, its last digit for tlast alone, and the data.
-    let user_digits = streams.user_bits.div_ceil(4).max(1) as usize;
-    let row = |beat: &Beat| {
+    let digits_of = |bits: u32| bits.div_ceil(4).max(1) as usize;
+    let user_digits = digits_of(streams.user_bits);
+    let row_of = |beat: &Beat, user_digits: usize| {
         let digits: String = beat
             .data
             .iter()
@@ -245,11 +255,13 @@ fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'stat
         let user = beat.user & ((1 << (4 * user_digits)) - 1);
         format!("{user:0user_digits$x}{}{digits}", u8::from(beat.last))
     };
+    let row = |beat: &Beat| row_of(beat, user_digits);
     let (in_bits, out_bits) = (bits(&streams.sent), bits(&streams.expected));
-    let user_of = |bits: usize| {
-        let (high, low) = (bits + 3 + streams.user_bits.max(1) as usize, bits + 4);
+    let user_at = |bits: usize, user_bits: u32| {
+        let (high, low) = (bits + 3 + user_bits.max(1) as usize, bits + 4);
         format!("[{high}:{low}]")
     };
+    let user_of = |bits: usize| user_at(bits, streams.user_bits);
     let mut ports = vec![".clk_i(clk)".to_owned(), ".rst_ni(rst_n)".to_owned()];
     let [valid, ready, data, last, user] = &spelling.input;
     ports.push(format!(".{valid}(in_valid)"));
@@ -274,6 +286,40 @@ fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'stat
     if spelling.has_error {
         ports.push(".error_o(error)".to_owned());
     }
+    // What a second stream adds to the testbench.
+    let mut second = ["", "", "", ""].map(str::to_owned);
+    if let Some(feed) = feed {
+        let feed_bits = bits(&feed.sent);
+        let [valid, ready, data, last, user] = &spelling.feed;
+        ports.push(format!(".{valid}(feed_valid)"));
+        ports.push(format!(".{ready}(feed_ready)"));
+        ports.push(format!(".{data}(feed_row[{}:0])", feed_bits - 1));
+        if spelling.has[4] {
+            ports.push(format!(".{last}(feed_row[{feed_bits}])"));
+        }
+        if spelling.has[5] {
+            let part = user_at(feed_bits, feed.user_bits);
+            ports.push(format!(".{user}(feed_row{part})"));
+        }
+        let high = feed_bits + 3 + 4 * digits_of(feed.user_bits);
+        second = [
+            format!(
+                "  localparam int FED = {};\n  logic feed_valid = 1'b0, feed_ready;\n  logic [{high}:0] fed[FED];\n  \
+                 logic [{high}:0] feed_row;\n  int feeding = 0;\n  bit feed_offering = 1'b0;\n",
+                feed.sent.len()
+            ),
+            format!("    $readmemh(\"{TESTBENCH}/fed.hex\", fed);\n    feed_row = fed[0];\n"),
+            "      feeding = 0;\n      feed_offering = 1'b0;\n".to_owned(),
+            "        if (!feed_offering) feed_offering = feeding < FED && !(stalls && $urandom_range(9) < 4);\n        \
+             feed_valid = feed_offering;\n        if (feed_offering) feed_row = fed[feeding];\n".to_owned(),
+        ];
+    }
+    let taken_feed = match feed {
+        None => "",
+        Some(_) => "        if (feed_valid && feed_ready) begin\n          feeding = feeding + 1;\n          feed_offering = 1'b0;\n        end\n",
+    };
+    let end_feed = if feed.is_some() { "      feed_valid = 1'b0;\n" } else { "" };
+    let [declare_feed, load_feed, start_feed, drive_feed] = second;
     let text = format!(
         "// Sends beats through {name}, first at full speed, then with gaps and stalls, and compares what leaves.\n\
          // Run in the folder above this file's. Ends with PASS, or with FAIL and the beats that differ.\n\
@@ -285,21 +331,21 @@ fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'stat
          logic [{in_high}:0] sent[SENT];\n  logic [{in_high}:0] in_row;\n  \
          logic [{out_high}:0] expected[EXPECTED];\n  logic [{out_high}:0] out_row;\n  \
          int failures = 0, sending = 0, taken = 0, first = 0, cycle = 0;\n  \
-         bit stalls = 1'b0, offering = 1'b0;\n{error}\n  \
+         bit stalls = 1'b0, offering = 1'b0;\n{error}{declare_feed}\n  \
          {name}{parameters} i_dut (\n      {ports}\n  );\n\n  \
          // What the core does not drive is 0 in the table.\n  \
          logic [{out_high}:0] seen;\n  \
          always_comb begin\n    seen = '0;\n    seen[{data_high}:0] = out_row[{data_high}:0];\n{flags}  end\n\n  \
          initial begin\n    $readmemh(\"{TESTBENCH}/sent.hex\", sent);\n    \
          $readmemh(\"{TESTBENCH}/expected.hex\", expected);\n    \
-         in_row = sent[0];\n    repeat (4) @(negedge clk);\n    rst_n = 1'b1;\n    \
+         in_row = sent[0];\n{load_feed}    repeat (4) @(negedge clk);\n    rst_n = 1'b1;\n    \
          for (int pass = 0; pass < 2; pass = pass + 1) begin\n      \
-         stalls = pass == 1;\n      sending = 0;\n      taken = 0;\n      cycle = 0;\n      first = -1;\n      offering = 1'b0;\n      \
+         stalls = pass == 1;\n      sending = 0;\n      taken = 0;\n      cycle = 0;\n      first = -1;\n      offering = 1'b0;\n{start_feed}      \
          while (taken < EXPECTED && cycle < LIMIT) begin\n        \
          // Between the edges: drive, let it settle, and see what the coming edge takes.\n        \
          if (!offering) offering = sending < SENT && !(stalls && $urandom_range(9) < 4);\n        \
          in_valid = offering;\n        if (offering) in_row = sent[sending];\n        \
-         out_ready = !(stalls && $urandom_range(9) < 4);\n        #1;\n        \
+         out_ready = !(stalls && $urandom_range(9) < 4);\n{drive_feed}        #1;\n{taken_feed}        \
          if (in_valid && in_ready) begin\n          if (first < 0) first = cycle;\n          \
          sending = sending + 1;\n          offering = 1'b0;\n        end\n        \
          if (out_valid && out_ready) begin\n          if (seen !== expected[taken]) begin\n            \
@@ -307,7 +353,7 @@ fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'stat
          end\n          taken = taken + 1;\n        end\n        cycle = cycle + 1;\n{check_error}        @(negedge clk);\n      end\n      \
          if (taken < EXPECTED) $fatal(1, \"FAIL: beat %0d did not leave\", taken);\n      \
          if (pass == 0) $display(\"%0d cycles from the first beat in to the last beat out\", cycle - first);\n      \
-         in_valid = 1'b0;\n    end\n    \
+         in_valid = 1'b0;\n{end_feed}    end\n    \
          if (failures == 0) $display(\"PASS: %0d beats, twice\", EXPECTED);\n    \
          else $fatal(1, \"FAIL: %0d differences\", failures);\n    $finish;\n  end\nendmodule\n",
         sent = streams.sent.len(),
@@ -342,7 +388,13 @@ fn streams_testbench(design: &Design, streams: &Streams) -> (String, Vec<(&'stat
     );
     let sent = table(streams.sent.iter().map(row));
     let expected = table(streams.expected.iter().map(row));
-    (text, vec![("sent.hex", sent), ("expected.hex", expected)])
+    let mut tables = vec![("sent.hex", sent), ("expected.hex", expected)];
+    if let Some(feed) = feed {
+        let digits = digits_of(feed.user_bits);
+        let fed = table(feed.sent.iter().map(|beat| row_of(beat, digits)));
+        tables.push(("fed.hex", fed));
+    }
+    (text, tables)
 }
 
 fn fusesoc(core: &dyn Core, sources: &[String], data: &[String], bench: &str) -> String {

@@ -51,6 +51,17 @@ pub struct Streams {
     pub cycles: u64,
 }
 
+/// What goes into a second input stream of a core.
+#[derive(Clone, Debug)]
+pub struct Feed {
+    /// What the core's ports `{input}_tdata` and so on take.
+    pub input: &'static str,
+    /// What enters.
+    pub sent: Vec<Beat>,
+    /// Bits of its `tuser`.
+    pub user_bits: u32,
+}
+
 /// What a core is tested with.
 #[derive(Clone, Debug)]
 pub enum Vectors {
@@ -58,6 +69,8 @@ pub enum Vectors {
     Pipeline(Pipeline),
     /// By streams.
     Streams(Streams),
+    /// By streams, with a second one at the input.
+    Fed(Streams, Feed),
 }
 
 /// What came of a test that found no difference.
@@ -95,7 +108,7 @@ impl Vectors {
     pub fn len(&self) -> usize {
         match self {
             Vectors::Pipeline(pipeline) => pipeline.rows.len(),
-            Vectors::Streams(streams) => streams.expected.len(),
+            Vectors::Streams(streams) | Vectors::Fed(streams, _) => streams.expected.len(),
         }
     }
 
@@ -116,15 +129,8 @@ impl Vectors {
     ) -> Result<Outcome, CoreError> {
         match self {
             Vectors::Pipeline(pipeline) => pipeline.run(simulation, watch),
-            Vectors::Streams(streams) => {
-                let outcome = streams.run(simulation, 0.0, seed, watch)?;
-                let stalled = streams.run(simulation, 0.4, seed, watch)?;
-                Ok(Outcome {
-                    compared: outcome.compared + stalled.compared,
-                    simulated: simulation.cycles(),
-                    ..outcome
-                })
-            }
+            Vectors::Streams(streams) => streams.run_twice(None, simulation, seed, watch),
+            Vectors::Fed(streams, feed) => streams.run_twice(Some(feed), simulation, seed, watch),
         }
     }
 }
@@ -201,8 +207,25 @@ impl Pipeline {
 }
 
 impl Streams {
+    fn run_twice(
+        &self,
+        feed: Option<&Feed>,
+        simulation: &mut Simulation,
+        seed: u64,
+        watch: &dyn Watch,
+    ) -> Result<Outcome, CoreError> {
+        let outcome = self.run(feed, simulation, 0.0, seed, watch)?;
+        let stalled = self.run(feed, simulation, 0.4, seed, watch)?;
+        Ok(Outcome {
+            compared: outcome.compared + stalled.compared,
+            simulated: simulation.cycles(),
+            ..outcome
+        })
+    }
+
     fn run(
         &self,
+        feed: Option<&Feed>,
         simulation: &mut Simulation,
         stall: f64,
         seed: u64,
@@ -211,6 +234,14 @@ impl Streams {
         let mut source = Source::new(simulation, self.input, stall, seed)?;
         let mut sink = Sink::new(simulation, self.output, stall, seed.wrapping_add(1))?;
         self.sent.iter().for_each(|beat| source.push(beat.clone()));
+        let mut second = match feed {
+            None => None,
+            Some(feed) => {
+                let mut second = Source::new(simulation, feed.input, stall, seed.wrapping_add(2))?;
+                feed.sent.iter().for_each(|beat| second.push(beat.clone()));
+                Some(second)
+            }
+        };
         let limit = 100 + 8 * self.cycles;
         let mut entered = None;
         let mut done = 0;
@@ -224,7 +255,10 @@ impl Streams {
             }
             watched(watch, done, limit)?;
             let now = simulation.cycles();
-            simulation.cycle(&mut [&mut source, &mut sink])?;
+            match &mut second {
+                None => simulation.cycle(&mut [&mut source, &mut sink])?,
+                Some(second) => simulation.cycle(&mut [&mut source, second, &mut sink])?,
+            }
             if source.sent() == 1 {
                 entered.get_or_insert(now);
             }
