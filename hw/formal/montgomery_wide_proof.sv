@@ -1,5 +1,5 @@
-// montgomery_wide_inverse and montgomery_wide_step, step by step, for q = h * 2^WORD + 1, h free. Step n: for x up to its bound
-// and a product m * h whose lower bits are right and whose upper bits are free, r * 2^STEP = x + m * q, and r
+// montgomery_wide_inverse and montgomery_wide_step, step by step, for q = h * 2^WORD + 1, h free. Step n: for x up to
+// its bound and a product m * h whose lower bits are right and whose upper bits are free, r * 2^STEP = x + m * q, and r
 // fits its width. That m clears the lower bits of x is what makes the division exact.
 //
 // SQUARE_USED  0 in self-tests only: g without its square
@@ -9,9 +9,9 @@ module montgomery_wide_proof #(
     parameter int STEP = 22,
     parameter bit SQUARE_USED = 1
 ) (
-    input logic [     127:0] x_i,
-    input logic [STEP-1:0]   h_i,
-    input logic [ WIDTH-1:0] p_i
+    input logic [    127:0] x_i,
+    input logic [ STEP-1:0] h_i,
+    input logic [WIDTH-1:0] p_i
 );
   localparam int Half = STEP - WORD;
   localparam int Steps = toroid_pkg::ceil_div(WIDTH, STEP);

@@ -1,9 +1,9 @@
-// montgomery_column: COUNT products a * b / R modulo the same q, one set a cycle, for any odd q = 1 modulo 2^WORD, which may
-// change from cycle to cycle.
+// montgomery_column: COUNT products a * b / R modulo the same q, one set a cycle, for any odd q = 1 modulo 2^WORD,
+// which may change from cycle to cycle.
 //
 // Few and wide steps: R = 2^(STEP * STEPS), STEP up to 2 * WORD + 2 bits and a tile (see montgomery_wide_step), three
-// steps of 22 bits for 64-bit words and WORD = 10. What the steps need of q is delayed once for all lanes, and goes on to the
-// column behind.
+// steps of 22 bits for 64-bit words and WORD = 10. What the steps need of q is delayed once for all lanes, and goes on
+// to the column behind.
 //
 // q_i, q_o        the modulus, with the operands and with the products
 // COUNT           >= 1

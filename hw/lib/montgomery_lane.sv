@@ -5,13 +5,13 @@
 // q_i       q, when the last sum is there
 // Latency: toroid_pkg::montgomery_wide_latency
 module montgomery_lane #(
-    parameter int WIDTH = 64,
-    parameter int WORD = 10,
-    parameter int TILE_A = 24,
-    parameter int TILE_B = 17,
-    localparam int Steps = toroid_pkg::montgomery_wide_steps(WIDTH, WORD, TILE_A),
-    localparam int Step = toroid_pkg::montgomery_wide_bits(WIDTH, WORD, TILE_A),
-    localparam int Upper = WIDTH - WORD
+    parameter  int WIDTH  = 64,
+    parameter  int WORD   = 10,
+    parameter  int TILE_A = 24,
+    parameter  int TILE_B = 17,
+    localparam int Steps  = toroid_pkg::montgomery_wide_steps(WIDTH, WORD, TILE_A),
+    localparam int Step   = toroid_pkg::montgomery_wide_bits(WIDTH, WORD, TILE_A),
+    localparam int Upper  = WIDTH - WORD
 ) (
     input  logic                            clk_i,
     input  logic [Steps-1:0][    Upper-1:0] h_i,
@@ -66,7 +66,7 @@ module montgomery_lane #(
       logic borrow, borrow_q, borrow_late, carry, carry_q, carry_late;
       logic [WidthX-1:0] x_late;
       logic [WidthP-1:0] p;
-      logic [Width-1:0] x_d;
+      logic [ Width-1:0] x_d;
       montgomery_wide_step #(
           .WORD   (WORD),
           .STEP   (Step),
@@ -109,8 +109,7 @@ module montgomery_lane #(
         if (WidthH <= 3) begin : g_narrow
           always_comb begin
             m_h = '0;
-            for (int i = 0; i < WidthH; i++)
-              m_h += (Step + WidthH)'(m_q & {Step{h_i[n-1][j*TILE_B+i]}}) << i;
+            for (int i = 0; i < WidthH; i++) m_h += (Step + WidthH)'(m_q & {Step{h_i[n-1][j*TILE_B+i]}}) << i;
           end
         end else begin : g_product
           assign m_h = (Step + WidthH)'(m_q) * (Step + WidthH)'(h_i[n-1][j*TILE_B+:WidthH]);

@@ -1,14 +1,14 @@
 // montgomery_wide_inverse: g with -1 / q = g * 2^WORD - 1 modulo 2^STEP, for q = h * 2^WORD + 1; combinational.
 //
-// 1 / q = 1 - 2^WORD * h + 2^(2 WORD) * h^2 - ..., so g = h - 2^WORD * h^2 modulo 2^(STEP - WORD), where no more than two bits
-// of h^2 are left: 1 or 0, as h is odd or even.
+// 1 / q = 1 - 2^WORD * h + 2^(2 WORD) * h^2 - ..., so g = h - 2^WORD * h^2 modulo 2^(STEP - WORD), where no more than
+// two bits of h^2 are left: 1 or 0, as h is odd or even.
 //
 // WORD  q = 1 modulo 2^WORD, >= 1
 // STEP  above WORD, at most 2 * WORD + 2
 // Latency: 0
 module montgomery_wide_inverse #(
-    parameter int WORD = 10,
-    parameter int STEP = 22,
+    parameter  int WORD = 10,
+    parameter  int STEP = 22,
     localparam int Half = STEP - WORD
 ) (
     input  logic [Half-1:0] h_i,

@@ -1,8 +1,9 @@
-// montgomery_wide_step: a step of Montgomery's reduction by more bits than WORD for q = h * 2^WORD + 1; combinational but
-// for its two products.
+// montgomery_wide_step: a step of Montgomery's reduction by more bits than WORD for q = h * 2^WORD + 1; combinational
+// but for its two products.
 //
-// With y the lower STEP bits of x, the multiple of q that clears them is m = -y / q = t * 2^WORD - y modulo 2^STEP, where
-// t = y * g modulo 2^(STEP - WORD) (montgomery_wide_inverse). y + m is t * 2^WORD, plus 2^STEP where the difference borrows, so that
+// With y the lower STEP bits of x, the multiple of q that clears them is m = -y / q = t * 2^WORD - y modulo 2^STEP,
+// where t = y * g modulo 2^(STEP - WORD) (montgomery_wide_inverse). y + m is t * 2^WORD, plus 2^STEP where the
+// difference borrows, so that
 //
 //   (x + m * q) / 2^STEP = (x >> STEP) + borrow + (t + m * h) / 2^(STEP - WORD)
 //

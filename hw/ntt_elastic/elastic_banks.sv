@@ -1,9 +1,10 @@
 // elastic_banks: the first transposition: LANES memories, each a ring of 2 LANES^2 rows.
 //
-// Lane p of a beat is written to bank p + r modulo LANES, where r depends on the beat alone. A beat that is read takes one word
-// of each of LANES beats, all from one lane p, into lane l the word whose r is l: then no two of them are in one bank. For beat
-// c = n2 * LANES + n3 of a transform, r has n2 in its upper log2(N2) bits, and in the others the rest of n3 above its
-// lower log2(N2) bits, reversed. Beat k1 * N2 + j is read from lane k1 reversed, and has of n3 the lower bits j.
+// Lane p of a beat is written to bank p + r modulo LANES, where r depends on the beat alone. A beat that is read takes
+// one word of each of LANES beats, all from one lane p, into lane l the word whose r is l: then no two of them are in
+// one bank. For beat c = n2 * LANES + n3 of a transform, r has n2 in its upper log2(N2) bits, and in the others the
+// rest of n3 above its lower log2(N2) bits, reversed. Beat k1 * N2 + j is read from lane k1 reversed, and has of n3 the
+// lower bits j.
 //
 // LOG_LANES  log2 of the lanes
 // we_i, write_beat_i, write_shift_i, lanes_i   a beat, its number in its transform, N2 = LANES >> shift
@@ -18,16 +19,16 @@ module elastic_banks
     localparam int ShiftWidth = toroid_pkg::index_width(shifts(LOG_LANES)),
     localparam int LogBeats = 2 * LOG_LANES
 ) (
-    input  logic                        clk_i,
-    input  logic                        rst_ni,
-    input  logic                        we_i,
-    input  logic [  LogBeats-1:0]       write_beat_i,
-    input  logic [ShiftWidth-1:0]       write_shift_i,
-    input  logic [Lanes-1:0][WIDTH-1:0] lanes_i,
-    input  logic [  LogBeats-1:0]       read_beat_i,
-    input  logic [ShiftWidth-1:0]       read_shift_i,
-    input  logic [    LogBeats:0]       row_i,
-    output logic [Lanes-1:0][WIDTH-1:0] lanes_o
+    input  logic                             clk_i,
+    input  logic                             rst_ni,
+    input  logic                             we_i,
+    input  logic [  LogBeats-1:0]            write_beat_i,
+    input  logic [ShiftWidth-1:0]            write_shift_i,
+    input  logic [     Lanes-1:0][WIDTH-1:0] lanes_i,
+    input  logic [  LogBeats-1:0]            read_beat_i,
+    input  logic [ShiftWidth-1:0]            read_shift_i,
+    input  logic [    LogBeats:0]            row_i,
+    output logic [     Lanes-1:0][WIDTH-1:0] lanes_o
 );
   function automatic logic [LOG_LANES-1:0] turned(logic [LOG_LANES-1:0] x);
     for (int n = 0; n < LOG_LANES; n++) turned[n] = x[LOG_LANES-1-n];
@@ -40,8 +41,11 @@ module elastic_banks
 
   // Writing.
   logic [LOG_LANES-1:0] write_turn;
-  assign write_turn = (write_beat_i[LogBeats-1:LOG_LANES] << write_shift_i) |
-      (turned(write_beat_i[LOG_LANES-1:0]) & others(write_shift_i));
+  assign write_turn = (write_beat_i[LogBeats-1:LOG_LANES] << write_shift_i) | (turned(
+      write_beat_i[LOG_LANES-1:0]
+  ) & others(
+      write_shift_i
+  ));
   logic we_q;
   logic [LogBeats:0] write_row_q;
   logic [Lanes-1:0][WIDTH-1:0] write_q, write_d;
@@ -59,7 +63,7 @@ module elastic_banks
 
   // Reading.
   logic [LOG_LANES-1:0] lane, lane_late, group;
-  assign lane = turned(LOG_LANES'(read_beat_i >> (LOG_LANES - int'(read_shift_i))));
+  assign lane  = turned(LOG_LANES'(read_beat_i >> (LOG_LANES - int'(read_shift_i))));
   assign group = read_beat_i[LOG_LANES-1:0] & ({LOG_LANES{1'b1}} >> read_shift_i);
   logic [Lanes-1:0][LogBeats:0] rows_d, rows_q;
   always_comb begin

@@ -1,9 +1,9 @@
 // elastic_exchange: the second transposition, of groups of N2 beats: bit n of the beat is exchanged with bit
 // LOG_LANES - 1 - n of the lane, for the bits below log2(N2).
 //
-// A chain of delay commutators, one a bit: half of the lanes are delayed, the halves are handed through or crossed, and what is
-// then the other half is delayed. For the bits that N2 has not, the switches stand still, which leaves the delay as it is, so
-// groups of any N2 may follow each other. All beats of a group come one behind the other.
+// A chain of delay commutators, one a bit: half of the lanes are delayed, the halves are handed through or crossed, and
+// what is then the other half is delayed. For the bits that N2 has not, the switches stand still, which leaves the
+// delay as it is, so groups of any N2 may follow each other. All beats of a group come one behind the other.
 //
 // LOG_LANES  log2 of the lanes
 // beat_i, shift_i  the lower bits of a beat's number, and N2 = LANES >> shift, with its lanes
@@ -15,11 +15,11 @@ module elastic_exchange
     localparam int Lanes = 1 << LOG_LANES,
     localparam int ShiftWidth = toroid_pkg::index_width(shifts(LOG_LANES))
 ) (
-    input  logic                        clk_i,
-    input  logic [LOG_LANES-1:0]        beat_i,
-    input  logic [ShiftWidth-1:0]       shift_i,
-    input  logic [Lanes-1:0][WIDTH-1:0] lanes_i,
-    output logic [Lanes-1:0][WIDTH-1:0] lanes_o
+    input  logic                             clk_i,
+    input  logic [ LOG_LANES-1:0]            beat_i,
+    input  logic [ShiftWidth-1:0]            shift_i,
+    input  logic [     Lanes-1:0][WIDTH-1:0] lanes_i,
+    output logic [     Lanes-1:0][WIDTH-1:0] lanes_o
 );
   // Bit n: whether the commutator of this bit crosses.
   logic [LOG_LANES-1:0] crosses;

@@ -1,5 +1,5 @@
-// elastic_fixed_unit: a transform over the lanes whose twiddles stay the same for all beats of a transform: the first unit and the
-// third.
+// elastic_fixed_unit: a transform over the lanes whose twiddles stay the same for all beats of a transform: the first
+// unit and the third.
 //
 // INVERSE = 0: Cooley-Tukey, lanes in order of their index to bits of the index reversed, stage s with 2^s words, one a
 // group of lanes. INVERSE = 1: Gentleman-Sande, the other way round, stage t with 2^(LOG_LANES - 1 - t) words. With
@@ -25,14 +25,14 @@ module elastic_fixed_unit
     parameter int TILE_B = 17,
     localparam int Lanes = 1 << LOG_LANES
 ) (
-    input  logic                        clk_i,
-    input  logic                        rst_ni,
-    input  logic                        valid_i,
-    input  logic [LOG_BEATS-1:0]        beat_i,
-    input  logic [WIDTH-1:0]            word_i,
-    input  logic [WIDTH-1:0]            q_i,
-    input  logic [Lanes-1:0][WIDTH-1:0] lanes_i,
-    output logic [Lanes-1:0][WIDTH-1:0] lanes_o
+    input  logic                            clk_i,
+    input  logic                            rst_ni,
+    input  logic                            valid_i,
+    input  logic [LOG_BEATS-1:0]            beat_i,
+    input  logic [    WIDTH-1:0]            word_i,
+    input  logic [    WIDTH-1:0]            q_i,
+    input  logic [    Lanes-1:0][WIDTH-1:0] lanes_i,
+    output logic [    Lanes-1:0][WIDTH-1:0] lanes_o
 );
   localparam int StageLatency = toroid_pkg::montgomery_wide_latency(WIDTH, WORD, TILE_A, TILE_B) + 1;
 

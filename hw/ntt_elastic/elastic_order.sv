@@ -1,8 +1,8 @@
-// elastic_order: when the beats of transforms are read for their second half: each transform whole, in cycles that follow each
-// other, as soon as its beats will have been written by then and the transform before has been read.
+// elastic_order: when the beats of transforms are read for their second half: each transform whole, in cycles that
+// follow each other, as soon as its beats will have been written by then and the transform before has been read.
 //
-// Beat j of a group of N2 needs the word of beat N - N2 + j of its transform, so reading begins N2 - 2 cycles before the last
-// beat is written.
+// Beat j of a group of N2 needs the word of beat N - N2 + j of its transform, so reading begins N2 - 2 cycles before
+// the last beat is written.
 //
 // LOG_LANES  log2 of the lanes
 // WAIT       from valid_i && last_i of a transform with N2 = LANES to the first command, >= 3

@@ -1,7 +1,7 @@
 // elastic_powers: factors of the lanes in geometric progression, base * ratio^k, from one word a beat.
 //
-// The word is the ratio, and base_i the base; with square_i the word is the base and its square the ratio, as an NCN needs:
-// psi^c * (psi^2)^(c k). Powers are made by doubling, log2 of the lanes products deep.
+// The word is the ratio, and base_i the base; with square_i the word is the base and its square the ratio, as an NCN
+// needs: psi^c * (psi^2)^(c k). Powers are made by doubling, log2 of the lanes products deep.
 //
 // LOG_LANES  log2 of the lanes
 // WORD, TILE_A, TILE_B  see montgomery_column

@@ -22,14 +22,14 @@ module elastic_stage
     localparam int Lanes = 1 << LOG_LANES
 ) (
     input  logic                          clk_i,
-    input  logic [WIDTH-1:0]              q_i,
+    input  logic [  WIDTH-1:0]            q_i,
     // Without BYPASS it is not used.
     // verilator lint_off UNUSEDSIGNAL
     input  logic                          bypass_i,
     // verilator lint_on UNUSEDSIGNAL
     input  logic [  Lanes-1:0][WIDTH-1:0] lanes_i,
     input  logic [Lanes/2-1:0][WIDTH-1:0] w_i,
-    output logic [WIDTH-1:0]              q_o,
+    output logic [  WIDTH-1:0]            q_o,
     output logic [  Lanes-1:0][WIDTH-1:0] lanes_o
 );
   if (PAIR < 0 || PAIR >= LOG_LANES || BYPASS && !INVERSE) begin : g_check

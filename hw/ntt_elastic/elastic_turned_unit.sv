@@ -1,15 +1,16 @@
-// elastic_turned_unit: LANES / N2 transforms of N2 words side by side, Gentleman-Sande, each with the powers of a factor in its
-// twiddles: word k2 leaves times u^k2.
+// elastic_turned_unit: LANES / N2 transforms of N2 words side by side, Gentleman-Sande, each with the powers of a
+// factor in its twiddles: word k2 leaves times u^k2.
 //
 // The first log2(N2) stages of a transform of all lanes, the others handing words through. Butterfly e of the first
-// stage has the twiddle u_j * c_e, where u_j belongs to the beat and c_e to the lane; a stage's twiddles are the squares of the
-// first half of those of the stage before. Word k2 of a transform leaves in the lane that has bit n of k2 in bit LOG_LANES - 1 - n.
+// stage has the twiddle u_j * c_e, where u_j belongs to the beat and c_e to the lane; a stage's twiddles are the
+// squares of the first half of those of the stage before. Word k2 of a transform leaves in the lane that has bit n of
+// k2 in bit LOG_LANES - 1 - n.
 //
 // LOG_LANES  log2 of the lanes
 // LOG_BEATS  bits of the number of a beat
 // WORD, TILE_A, TILE_B  see montgomery_column
-// valid_i, beat_i, shift_i, last_i, word_i  a beat, N2 = LANES >> shift, whether it is the last one of its transform, and its
-//                                           constant, one product before its lanes
+// valid_i, beat_i, last_i, shift_i, word_i  a beat, its number in its transform and whether that is the last, N2 = LANES >>
+//                                           shift, and its constant; one product before its lanes
 // Latency: ntt_elastic_pkg::unit_latency, from lanes_i
 module elastic_turned_unit
   import ntt_elastic_pkg::*;
@@ -22,15 +23,15 @@ module elastic_turned_unit
     localparam int Lanes = 1 << LOG_LANES,
     localparam int ShiftWidth = toroid_pkg::index_width(shifts(LOG_LANES))
 ) (
-    input  logic                        clk_i,
-    input  logic                        rst_ni,
-    input  logic                        valid_i,
-    input  logic [LOG_BEATS-1:0]        beat_i,
-    input  logic [ShiftWidth-1:0]       shift_i,
-    input  logic                        last_i,
-    input  logic [WIDTH-1:0]            word_i,
-    input  logic [Lanes-1:0][WIDTH-1:0] lanes_i,
-    output logic [Lanes-1:0][WIDTH-1:0] lanes_o
+    input  logic                             clk_i,
+    input  logic                             rst_ni,
+    input  logic                             valid_i,
+    input  logic [ LOG_BEATS-1:0]            beat_i,
+    input  logic [ShiftWidth-1:0]            shift_i,
+    input  logic                             last_i,
+    input  logic [     WIDTH-1:0]            word_i,
+    input  logic [     Lanes-1:0][WIDTH-1:0] lanes_i,
+    output logic [     Lanes-1:0][WIDTH-1:0] lanes_o
 );
   localparam int Latency = toroid_pkg::montgomery_wide_latency(WIDTH, WORD, TILE_A, TILE_B);
 

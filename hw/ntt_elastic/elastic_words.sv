@@ -11,11 +11,11 @@ module elastic_words #(
     parameter int FIRST = 0,
     parameter int LOG_BEATS = 8
 ) (
-    input  logic                                         clk_i,
-    input  logic                                         valid_i,
-    input  logic [LOG_BEATS-1:0]                         beat_i,
-    input  logic [ntt_elastic_pkg::WIDTH-1:0]            word_i,
-    output logic [COUNT-1:0][ntt_elastic_pkg::WIDTH-1:0] words_o
+    input  logic                                                          clk_i,
+    input  logic                                                          valid_i,
+    input  logic [             LOG_BEATS-1:0]                             beat_i,
+    input  logic [ntt_elastic_pkg::WIDTH-1:0]                             word_i,
+    output logic [                 COUNT-1:0][ntt_elastic_pkg::WIDTH-1:0] words_o
 );
   if (COUNT < 1 || FIRST < 0) begin : g_check
     $fatal(1, "elastic_words: COUNT >= 1 and FIRST >= 0 are needed");

@@ -1,21 +1,22 @@
-// ntt_elastic: transforms of N = LANES^2 * N2 words, one every N / LANES cycles, whose length, modulus and kind may change from
-// each to the next without a bubble: NTT, INTT, negacyclic NTT (NCN) and its inverse (INCN).
+// ntt_elastic: transforms of N = LANES^2 * N2 words, one every N / LANES cycles, whose length, modulus and kind may
+// change from each to the next without a bubble: NTT, INTT, negacyclic NTT (NCN) and its inverse (INCN).
 //
-// Beat c of a transform has the word of index c + B * lane in each lane, B = N / LANES. A transform over the lanes, a product
-// with powers of a root, a transposition in banks, LANES / N2 transforms of N2 words with the next powers in their
-// twiddles, a transposition by commutators, and another transform over the lanes: beat k1 * N2 + k2 leaves with the word of
-// index k1 + LANES * k2 + B * lane.
+// Beat c of a transform has the word of index c + B * lane in each lane, B = N / LANES. A transform over the lanes, a
+// product with powers of a root, a transposition in banks, LANES / N2 transforms of N2 words with the next powers in
+// their twiddles, a transposition by commutators, and another transform over the lanes: beat k1 * N2 + k2 leaves with
+// the word of index k1 + LANES * k2 + B * lane.
 //
 // No twiddle is stored. Each beat has two words of factors beside it, in Montgomery form, but for q (toroid_pkg):
 // - the lower one is omega^c (NTT), psi^c (NCN), or with the inverse roots omega^c (INTT) or omega^c * psi (INCN);
 // - the upper ones are the constants of the next transform, in the order of ntt_elastic_pkg.
-// Before the first transform, and behind a pause in which what comes next is not known, a preamble brings its constants: as many
-// beats of factors as the shortest transform has, the first with factor_tuser_i = 1, and no data.
+// Before the first transform, and behind a pause in which what comes next is not known, a preamble brings its
+// constants: as many beats of factors as the shortest transform has, the first with factor_tuser_i = 1, and no data.
 //
 // LOG_LANES       log2 of the words of a beat, 2 to 5; N2 = LANES >> shift is 4 to LANES
 // WORD            every modulus is 1 modulo 2^WORD, odd and above 2; 1 to TILE_A - 1
 // TILE_A, TILE_B  see mul_tiles
-// in_tuser_i      {what, shift} in the first beat of a transform; what is 0 NTT, 1 INTT, 2 NCN, 3 INCN. out_tuser_o: in all beats
+// in_tuser_i      {what, shift} in the first beat of a transform; what is 0 NTT, 1 INTT, 2 NCN, 3 INCN
+// out_tuser_o     the same in all beats
 // A beat is taken when both its data and its factors are there. A shift that does not exist is the largest.
 // Source: Z. Guan et al., ESC-NTT: An Elastic, Seamless and Compact Architecture for Multi-Parameter NTT Acceleration
 module ntt_elastic
@@ -28,21 +29,21 @@ module ntt_elastic
     localparam int Lanes = 1 << LOG_LANES,
     localparam int ShiftWidth = toroid_pkg::index_width(shifts(LOG_LANES))
 ) (
-    input  logic                        clk_i,
-    input  logic                        rst_ni,
-    input  logic                        in_tvalid_i,
-    output logic                        in_tready_o,
-    input  logic [Lanes-1:0][WIDTH-1:0] in_tdata_i,
-    input  logic [ShiftWidth+1:0]       in_tuser_i,
-    input  logic                        factor_tvalid_i,
-    output logic                        factor_tready_o,
-    input  logic [1:0][WIDTH-1:0]       factor_tdata_i,
-    input  logic                        factor_tuser_i,
-    output logic                        out_tvalid_o,
-    input  logic                        out_tready_i,
-    output logic [Lanes-1:0][WIDTH-1:0] out_tdata_o,
-    output logic [ShiftWidth+1:0]       out_tuser_o,
-    output logic                        out_tlast_o
+    input  logic                             clk_i,
+    input  logic                             rst_ni,
+    input  logic                             in_tvalid_i,
+    output logic                             in_tready_o,
+    input  logic [     Lanes-1:0][WIDTH-1:0] in_tdata_i,
+    input  logic [ShiftWidth+1:0]            in_tuser_i,
+    input  logic                             factor_tvalid_i,
+    output logic                             factor_tready_o,
+    input  logic [           1:0][WIDTH-1:0] factor_tdata_i,
+    input  logic                             factor_tuser_i,
+    output logic                             out_tvalid_o,
+    input  logic                             out_tready_i,
+    output logic [     Lanes-1:0][WIDTH-1:0] out_tdata_o,
+    output logic [ShiftWidth+1:0]            out_tuser_o,
+    output logic                             out_tlast_o
 );
   if (LOG_LANES < 2 || LOG_LANES > 5) begin : g_check_lanes
     $fatal(1, "ntt_elastic: LOG_LANES must be 2 to 5");
@@ -57,8 +58,9 @@ module ntt_elastic
   // Whether there are data, and what is to be done with them.
   localparam int Tag = 3;
 
-  // The ends. A beat of a preamble takes no room behind the pipeline.
-  logic factor_valid, factor_void, data_ready, data_take, take;
+  // The ends. A beat of a preamble takes no room behind the pipeline; one of the longest transform waits LANES^2 -
+  // LANES + 1 cycles in the banks.
+  logic factor_valid, factor_void, is_void, in_expected, data_ready, data_take, take;
   logic [1:0][WIDTH-1:0] factor;
   logic unused_factor_last;
   stream_register #(
@@ -80,7 +82,7 @@ module ntt_elastic
   logic [Lanes-1:0][WIDTH-1:0] out_lanes;
   stream_ends #(
       .WIDTH(ShiftWidth + 2 + Lanes * WIDTH),
-      .DEPTH(Lanes * Lanes - Lanes + 1 + transit(LOG_LANES, Mul))
+      .DEPTH(Lanes * Lanes - Lanes + 2 + transit(LOG_LANES, Mul))
   ) i_ends (
       .clk_i,
       .rst_ni,
@@ -95,18 +97,17 @@ module ntt_elastic
       .out_tdata_o ({out_tuser_o, out_tdata_o}),
       .out_tlast_o
   );
-  logic in_expected;
   assign in_expected = factor_valid && !is_void;
   assign in_tready_o = data_ready && in_expected;
   assign take = data_take || factor_valid && is_void;
 
   // A transform is what its first beat says.
-  logic first, last, is_void, is_void_q;
+  logic first, last, is_void_q;
   logic [LogBeats-1:0] beat_q;
   logic [1:0] what, what_q;
   logic [ShiftWidth-1:0] shift, shift_q;
   assign first = beat_q == '0;
-  assign last  = beat_q == {LogBeats{1'b1}} >> shift;
+  assign last = beat_q == {LogBeats{1'b1}} >> shift;
   assign is_void = first ? factor_void : is_void_q;
   assign what = first ? in_tuser_i[ShiftWidth+1:ShiftWidth] : what_q;
   always_comb begin
@@ -310,7 +311,8 @@ module ntt_elastic
       .lanes_o      (second_lanes)
   );
 
-  // Constants go past the banks in a ring of their own, in the order of beats, and as much before them as the order is known.
+  // Constants go past the banks in a ring of their own, in the order of beats, and as much before them as the order is
+  // known.
   logic constant_valid;
   logic [LogBeats:0] constant_in_q, constant_out_q;
   logic [WIDTH-1:0] constant, back_constant;
@@ -393,7 +395,7 @@ module ntt_elastic
   );
 
   // The second transposition, and the third unit with its constants a cycle before its lanes.
-  logic [LOG_LANES-1:0] exchange_beat;
+  logic [ LOG_LANES-1:0] exchange_beat;
   logic [ShiftWidth-1:0] exchange_shift;
   delay #(
       .WIDTH (LOG_LANES + ShiftWidth),

@@ -181,7 +181,7 @@ fn simulate(core: &dyn Core, values: &Values) -> Result<(u64, u64), Error> {
 }
 
 /// What is kept belongs to these sources, ROMs and parameters.
-fn key(prefix: &str, design: &Design) -> String {
+pub(crate) fn key(prefix: &str, design: &Design) -> String {
     let mut hasher = DefaultHasher::new();
     for (name, text) in &design.sources {
         (name, text).hash(&mut hasher);
@@ -237,11 +237,11 @@ fn butterfly(i: u64, j: u64, narrow: u64, work: &Path) -> Result<Resources, Erro
     Ok(found)
 }
 
-fn luts(resources: &Resources) -> f64 {
+pub(crate) fn luts(resources: &Resources) -> f64 {
     (resources.lut + resources.lutram) as f64
 }
 
-fn blocks(resources: &Resources) -> f64 {
+pub(crate) fn blocks(resources: &Resources) -> f64 {
     resources.ramb36 as f64 + resources.ramb18 as f64 / 2.0
 }
 
