@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Prove the arithmetic of hw/lib with two solvers.
+"""Prove the arithmetic of hw/lib, and addresses of hw/ntt_elastic, with two solvers.
 
-Each proof is a combinational module that instantiates a unit of hw/lib and asserts its specification. Yosys (pyosys)
+Each proof is a combinational module that instantiates a unit and asserts its specification. Yosys (pyosys)
 writes it as SMT-LIB; Z3 and Bitwuzla must both answer `unsat`: no input breaks an assertion. The self-tests hand a unit
 a wrong constant, and both solvers must then find an input (`sat`).
 
@@ -20,6 +20,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIB = HERE.parent / "lib"
+ELASTIC = HERE.parent / "ntt_elastic"
 SOLVERS = ("z3", "bitwuzla")
 TIME_LIMIT = 1800  # seconds for one proof and solver; the slowest takes ten on an idle machine
 
@@ -49,10 +50,12 @@ PROOFS = {
     "montgomery_64_word_17": ("montgomery_proof", {"WIDTH": 64, "WORD": 17}, "unsat"),
     "montgomery_64_word_12": ("montgomery_proof", {"WIDTH": 64, "WORD": 12}, "unsat"),
     "montgomery_28_word_16": ("montgomery_proof", {"WIDTH": 28, "WORD": 16, "Q": "64'hfff0001"}, "unsat"),
-    "montgomery_wide_64_word_10": ("montgomery_wide_proof", {"WORD": 10, "STEP": 22}, "unsat"),
+    "montgomery_wide_64_word_10": ("montgomery_wide_proof", {"WORD": 10, "STEP": 22, "CLEARS": 0}, "unsat"),
     "montgomery_wide_64_word_12": ("montgomery_wide_proof", {"WORD": 12, "STEP": 22}, "unsat"),
+    "montgomery_wide_64_word_6": ("montgomery_wide_proof", {"WORD": 6, "STEP": 13}, "unsat"),
     "montgomery_wide_64_word_8": ("montgomery_wide_proof", {"WORD": 8, "STEP": 16}, "unsat"),
     "montgomery_wide_64_word_4": ("montgomery_wide_proof", {"WORD": 4, "STEP": 10}, "unsat"),
+    **{f"elastic_turn_{1 << n}": ("elastic_turn_proof", {"LOG_LANES": n}, "unsat") for n in (2, 3, 4, 5)},
     "barrett_10_full": ("barrett_proof", {"Q": "64'd769", "FULL": 1}, "unsat"),
     "barrett_61": ("barrett_proof", {"Q": "64'd2305843009213693951"}, "unsat"),
     "barrett_64": ("barrett_proof", {}, "unsat"),
@@ -65,7 +68,8 @@ PROOFS = {
     "self_test_butterfly_solinas_end": ("butterfly_solinas_proof", {"I": 14, "J": 12, "MULTIPLES_USED": 1}, "sat"),
     "self_test_butterfly_solinas_product": ("butterfly_solinas_proof", {"I": 28, "J": 16, "MAGNITUDE_SHIFT": 0}, "sat"),
     "self_test_montgomery": ("montgomery_proof", {"WORD": 17, "WORD_USED": 16}, "sat"),
-    "self_test_montgomery_wide": ("montgomery_wide_proof", {"SQUARE_USED": 0}, "sat"),
+    "self_test_montgomery_wide": ("montgomery_wide_proof", {"WORD": 4, "STEP": 10, "SQUARE_USED": 0}, "sat"),
+    "self_test_elastic_turn": ("elastic_turn_proof", {"SHIFT_USED": 1}, "sat"),
     "self_test_barrett": ("barrett_proof", {"MULTIPLES_USED": 1}, "sat"),
 }
 
@@ -76,6 +80,8 @@ def export(name, path):
 
     module, parameters, _ = PROOFS[name]
     sources = [LIB / "toroid_pkg.sv", *sorted(f for f in LIB.glob("*.sv") if not f.name.endswith("_pkg.sv"))]
+    if module.startswith("elastic_"):
+        sources += [ELASTIC / f"{name}.sv" for name in ("ntt_elastic_pkg", "elastic_turn", "elastic_row")]
     sources.append(HERE / f"{module}.sv")
     settings = " ".join(f"-G {key}={value}" for key, value in parameters.items())
     design = libyosys.Design()

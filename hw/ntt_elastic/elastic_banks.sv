@@ -1,10 +1,8 @@
 // elastic_banks: the first transposition: LANES memories, each a ring of 2 LANES^2 rows.
 //
-// Lane p of a beat is written to bank p + r modulo LANES, where r depends on the beat alone. A beat that is read takes
-// one word of each of LANES beats, all from one lane p, into lane l the word whose r is l: then no two of them are in
-// one bank. For beat c = n2 * LANES + n3 of a transform, r has n2 in its upper log2(N2) bits, and in the others the
-// rest of n3 above its lower log2(N2) bits, reversed. Beat k1 * N2 + j is read from lane k1 reversed, and has of n3 the
-// lower bits j.
+// Lane p of a beat is written to bank p + r modulo LANES, where r depends on the beat alone (elastic_turn). Beat k1 *
+// N2 + j that is read takes from lane p, k1 reversed, the words of the beats c with c = j modulo N2, the one whose r is
+// l into lane l: their r are all different (elastic_row), and so are their banks.
 //
 // LOG_LANES  log2 of the lanes
 // we_i, write_beat_i, write_shift_i, lanes_i   a beat, its number in its transform, N2 = LANES >> shift
@@ -30,22 +28,15 @@ module elastic_banks
     input  logic [    LogBeats:0]            row_i,
     output logic [     Lanes-1:0][WIDTH-1:0] lanes_o
 );
-  function automatic logic [LOG_LANES-1:0] turned(logic [LOG_LANES-1:0] x);
-    for (int n = 0; n < LOG_LANES; n++) turned[n] = x[LOG_LANES-1-n];
-  endfunction
-
-  // The bits of a lane that a group of N2 words has not.
-  function automatic logic [LOG_LANES-1:0] others(logic [ShiftWidth-1:0] shift);
-    return ~({LOG_LANES{1'b1}} << shift);
-  endfunction
-
   // Writing.
   logic [LOG_LANES-1:0] write_turn;
-  assign write_turn = (write_beat_i[LogBeats-1:LOG_LANES] << write_shift_i) | (turned(
-      write_beat_i[LOG_LANES-1:0]
-  ) & others(
-      write_shift_i
-  ));
+  elastic_turn #(
+      .LOG_LANES(LOG_LANES)
+  ) i_turn (
+      .beat_i (write_beat_i),
+      .shift_i(write_shift_i),
+      .turn_o (write_turn)
+  );
   logic we_q;
   logic [LogBeats:0] write_row_q;
   logic [Lanes-1:0][WIDTH-1:0] write_q, write_d;
@@ -61,16 +52,22 @@ module elastic_banks
     write_q <= write_d;
   end
 
-  // Reading.
-  logic [LOG_LANES-1:0] lane, lane_late, group;
-  assign lane  = turned(LOG_LANES'(read_beat_i >> (LOG_LANES - int'(read_shift_i))));
-  assign group = read_beat_i[LOG_LANES-1:0] & ({LOG_LANES{1'b1}} >> read_shift_i);
+  // Reading: lane k1 reversed.
+  logic [LOG_LANES-1:0] k1, lane, lane_late;
+  assign k1 = LOG_LANES'(read_beat_i >> (LOG_LANES - int'(read_shift_i)));
+  always_comb for (int n = 0; n < LOG_LANES; n++) lane[n] = k1[LOG_LANES-1-n];
   logic [Lanes-1:0][LogBeats:0] rows_d, rows_q;
-  always_comb begin
-    for (int b = 0; b < Lanes; b++) begin
-      automatic logic [LOG_LANES-1:0] turn = LOG_LANES'(b) - lane;
-      rows_d[b] = row_i + (LogBeats + 1)'({turn >> read_shift_i, turned(turn & others(read_shift_i)) | group});
-    end
+  for (genvar b = 0; b < Lanes; b++) begin : g_row
+    logic [LogBeats-1:0] row;
+    elastic_row #(
+        .LOG_LANES(LOG_LANES)
+    ) i_row (
+        .turn_i (LOG_LANES'(b) - lane),
+        .beat_i (read_beat_i[LOG_LANES-1:0]),
+        .shift_i(read_shift_i),
+        .row_o  (row)
+    );
+    assign rows_d[b] = row_i + (LogBeats + 1)'(row);
   end
   always_ff @(posedge clk_i) rows_q <= rows_d;
   delay #(
