@@ -2,8 +2,8 @@
 // its bound and a product m * h whose lower bits are right and whose upper bits are free, r * 2^STEP = x + m * q, and r
 // fits its width. That m clears the lower bits of x is what makes the division exact.
 //
-// CLEARS       0: that g is right, and m clears the lower bits of x, is not shown, but taken for granted; for STEP - WORD = 12, for which the
-//              solvers take hours, a test of toroid-cosim goes through all cases instead
+// CLEARS       0: any t, and that g is right and m clears the lower bits of x is taken for granted. For
+//              STEP - WORD = 12 solvers take too long for that, and a test of toroid-cosim goes through all cases instead
 // SQUARE_USED  0 in self-tests only: g without its square
 module montgomery_wide_proof #(
     parameter int WIDTH = 64,
@@ -12,9 +12,10 @@ module montgomery_wide_proof #(
     parameter bit CLEARS = 1,
     parameter bit SQUARE_USED = 1
 ) (
-    input logic [    127:0] x_i,
-    input logic [ STEP-1:0] h_i,
-    input logic [WIDTH-1:0] p_i
+    input logic [        127:0] x_i,
+    input logic [     STEP-1:0] h_i,
+    input logic [    WIDTH-1:0] p_i,
+    input logic [STEP-WORD-1:0] t_i
 );
   localparam int Half = STEP - WORD;
   localparam int Steps = toroid_pkg::ceil_div(WIDTH, STEP);
@@ -49,7 +50,7 @@ module montgomery_wide_proof #(
     logic [WidthR-1:0] r;
     logic borrow, carry;
     assign y = x_i[STEP-1:0];
-    assign t = SQUARE_USED ? y[Half-1:0] * g : y[Half-1:0] * h_i[Half-1:0];
+    assign t = !CLEARS ? t_i : SQUARE_USED ? y[Half-1:0] * g : y[Half-1:0] * h_i[Half-1:0];
     // Modulo 2^Half, m * h: what t cancels.
     assign lower = m[Half-1:0] * h_i[Half-1:0];
     assign product = {p_i, -t};

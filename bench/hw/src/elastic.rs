@@ -119,7 +119,13 @@ fn bubbles(
         return Err(format!("{cycles} cycles, by the formula {}", streams.cycles).into());
     }
     let between = |first: u64, last: u64| last + 1 - first - beats;
-    Ok((beats, between(*first, *last), between(first_out, last_out), words, words_used))
+    Ok((
+        beats,
+        between(*first, *last),
+        between(first_out, last_out),
+        words,
+        words_used,
+    ))
 }
 
 /// Transforms of each length alone, `count` one behind the other that begin with the longest, and some with gaps and stalls.
@@ -175,7 +181,11 @@ pub fn simulate(log_lanes: u64, word: u64, count: usize, seed: u64) -> Result<Fo
 fn said(log_lanes: u64, found: &Found) -> String {
     let mut text = String::new();
     for (log_n, cycles) in &found.latencies {
-        let _ = writeln!(text, "N = {}: {cycles} cycles, first beat in to last beat out", 1u64 << log_n);
+        let _ = writeln!(
+            text,
+            "N = {}: {cycles} cycles, first beat in to last beat out",
+            1u64 << log_n
+        );
     }
     let [q, n, mode] = found.changes;
     let _ = writeln!(
@@ -201,7 +211,13 @@ fn said(log_lanes: u64, found: &Found) -> String {
 }
 
 /// A sequence at any number of lanes, with a log if wanted.
-pub fn sequence(log_lanes: u64, word: u64, count: usize, seed: u64, log: Option<&Path>) -> Result<(), Error> {
+pub fn sequence(
+    log_lanes: u64,
+    word: u64,
+    count: usize,
+    seed: u64,
+    log: Option<&Path>,
+) -> Result<(), Error> {
     let found = simulate(log_lanes, word, count, seed)?;
     let text = said(log_lanes, &found);
     print!("{text}");
@@ -211,7 +227,8 @@ pub fn sequence(log_lanes: u64, word: u64, count: usize, seed: u64, log: Option<
             date(),
             machine()
         );
-        std::fs::write(path, head + &text).map_err(|error| format!("{}: {error}", path.display()))?;
+        std::fs::write(path, head + &text)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
     }
     Ok(())
 }
@@ -243,15 +260,29 @@ fn cells(plan: &Plan, work: &Path) -> Result<Cells, Error> {
     let registers = of_butterflies + of_factors + of_lanes + of_constants;
     Ok(Cells {
         parts: vec![
-            part("multiplier modulo q, with what delays q", butterflies + products + factors, &multiplier)?,
+            part(
+                "multiplier modulo q, with what delays q",
+                butterflies + products + factors,
+                &multiplier,
+            )?,
             part("register of 64 bits", registers, &register)?,
         ],
     })
 }
 
-fn part(name: &str, count: u64, block: &energy::Block) -> Result<(String, u64, f64, f64, f64), Error> {
+fn part(
+    name: &str,
+    count: u64,
+    block: &energy::Block,
+) -> Result<(String, u64, f64, f64, f64), Error> {
     let range = block.range("random")?;
-    Ok((name.to_owned(), count, block.area_um2, range.low, range.high))
+    Ok((
+        name.to_owned(),
+        count,
+        block.area_um2,
+        range.low,
+        range.high,
+    ))
 }
 
 /// The core beside its paper; what is kept in `work` is not measured again.
@@ -316,9 +347,19 @@ pub fn rows(work: &Path, count: usize, out: Option<&Path>) -> Result<(), Error> 
         Some(256.0),
         "N / 16 for every N, by the run without a bubble",
     ));
-    let name = format!("bubbles in {} transforms that change q, N and mode", found.transforms);
+    let name = format!(
+        "bubbles in {} transforms that change q, N and mode",
+        found.transforms
+    );
     let bubbles = (found.bubbles_in + found.bubbles_out) as f64;
-    rows.push(Row::new(&name, bubbles, "cycles", Some(0.0), Some(0.0), "hw-elastic-sequence.log"));
+    rows.push(Row::new(
+        &name,
+        bubbles,
+        "cycles",
+        Some(0.0),
+        Some(0.0),
+        "hw-elastic-sequence.log",
+    ));
     rows.push(Row::new(
         "16 lanes: words of twiddle factors a cycle",
         words,
@@ -339,15 +380,26 @@ pub fn rows(work: &Path, count: usize, out: Option<&Path>) -> Result<(), Error> 
         ("DSP48E1", resources.dsp as f64, "slices", DSP, Some(DSP)),
         ("LUT", luts(&resources), "LUTs", LUT, Some(LUT)),
         ("FF", resources.ff as f64, "flip-flops", FF, Some(FF)),
-        ("block memories", blocks(&resources) * BLOCK_KB, "KB", BRAM_KB, Some(BRAM_KB)),
+        (
+            "block memories",
+            blocks(&resources) * BLOCK_KB,
+            "KB",
+            BRAM_KB,
+            Some(BRAM_KB),
+        ),
     ];
     for (what, ours, unit, reference, most) in fpga {
         let name = format!("16 lanes: {what}");
-        let note = if what == "LUT" { "shift registers and small memories among them" } else { "" };
+        let note = if what == "LUT" {
+            "shift registers and small memories among them"
+        } else {
+            ""
+        };
         rows.push(Row::new(&name, ours, unit, Some(reference), most, note));
     }
     let area = asic.sum(|part| part.2) / 1e6;
-    let milliwatt = [asic.sum(|part| part.3), asic.sum(|part| part.4)].map(|joules| joules * ASIC_CLOCK * 1e6 * 1e3);
+    let milliwatt = [asic.sum(|part| part.3), asic.sum(|part| part.4)]
+        .map(|joules| joules * ASIC_CLOCK * 1e6 * 1e3);
     rows.push(Row::new(
         "16 lanes: area of cells, 45 nm beside 28 nm",
         area,
@@ -368,7 +420,9 @@ pub fn rows(work: &Path, count: usize, out: Option<&Path>) -> Result<(), Error> 
     let Some(out) = out else {
         return Ok(());
     };
-    let mut parts = String::from("| part | how many | area of each | energy a cycle of each |\n| --- | ---: | ---: | ---: |\n");
+    let mut parts = String::from(
+        "| part | how many | area of each | energy a cycle of each |\n| --- | ---: | ---: | ---: |\n",
+    );
     for (name, count, area, low, high) in &asic.parts {
         let _ = writeln!(
             parts,
@@ -409,8 +463,15 @@ pub fn rows(work: &Path, count: usize, out: Option<&Path>) -> Result<(), Error> 
         ASIC_AREA[0] * 1e6 / asic.parts[0].1 as f64,
     );
     std::fs::write(out.join("hw-elastic.md"), page)?;
-    std::fs::write(out.join("hw-elastic.json"), serde_json::to_string_pretty(&rows)? + "\n")?;
-    let head = format!("toroid-hw-bench elastic --count {count}\n{}, {}\n", date(), machine());
+    std::fs::write(
+        out.join("hw-elastic.json"),
+        serde_json::to_string_pretty(&rows)? + "\n",
+    )?;
+    let head = format!(
+        "toroid-hw-bench elastic --count {count}\n{}, {}\n",
+        date(),
+        machine()
+    );
     std::fs::write(out.join("hw-elastic-sequence.log"), head + &log)?;
     Ok(())
 }

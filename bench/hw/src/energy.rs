@@ -444,7 +444,9 @@ pub fn elastic_blocks(plan: &Plan, work: &Path) -> Result<(Block, Block), Error>
     let bar = ProgressBar::new_spinner();
     let mut random = Random::new(11);
     let setting = plan.setting();
-    let q = prime::ntt_primes(1 << 12, u64::MAX).next().ok_or("no prime")?;
+    let q = prime::ntt_primes(1 << 12, u64::MAX)
+        .next()
+        .ok_or("no prime")?;
     let (steps, step) = plan.steps();
     let inverse = prime::inv(prime::pow(2, (steps * step).into(), q), q);
     let mut words = || -> Vec<u64> { (0..CYCLES).map(|_| random.below(q)).collect() };
@@ -463,7 +465,14 @@ pub fn elastic_blocks(plan: &Plan, work: &Path) -> Result<(Block, Block), Error>
         ("TILE_B", setting.tiles.1.into()),
     ];
     let latency = plan.mul_latency();
-    let multiplier = tools.block(&folder, "montgomery_column", &parameters, latency, &[run], &bar)?;
+    let multiplier = tools.block(
+        &folder,
+        "montgomery_column",
+        &parameters,
+        latency,
+        &[run],
+        &bar,
+    )?;
     let word = [("WIDTH", 64), ("CYCLES", 1)];
     let register = tools.block(&folder, "delay", &word, 1, &register_runs(), &bar)?;
     bar.finish_and_clear();

@@ -243,7 +243,12 @@ impl Plan {
         k1 + (k2 << self.setting.log_lanes) + lane * self.beats(log_n) as usize
     }
 
-    fn arranged(&self, transform: &Transform, words: &[u64], index: impl Fn(&Plan, u32, usize, usize) -> usize) -> Vec<Beat> {
+    fn arranged(
+        &self,
+        transform: &Transform,
+        words: &[u64],
+        index: impl Fn(&Plan, u32, usize, usize) -> usize,
+    ) -> Vec<Beat> {
         let beats = self.beats(transform.log_n) as usize;
         let beat = |beat: usize| {
             let lanes = 0..self.lanes();
@@ -290,17 +295,23 @@ impl Plan {
             .map(|one| self.check(one).map(|()| Factors::new(self, one)))
             .collect::<Result<Vec<_>, _>>()?;
         let mut beats = Vec::new();
-        let mut push = |changing: &dyn Fn(usize) -> u64, length: u64, next: Option<&Factors>, user: u64| {
-            let constants = next.map(Factors::constants).unwrap_or_default();
-            for beat in 0..length as usize {
-                let constant = constants.get(beat).copied().unwrap_or(0);
-                let words = [changing(beat), constant];
-                beats.push(Beat::of_words(&words, 8, false).with_user(user));
-            }
-        };
+        let mut push =
+            |changing: &dyn Fn(usize) -> u64, length: u64, next: Option<&Factors>, user: u64| {
+                let constants = next.map(Factors::constants).unwrap_or_default();
+                for beat in 0..length as usize {
+                    let constant = constants.get(beat).copied().unwrap_or(0);
+                    let words = [changing(beat), constant];
+                    beats.push(Beat::of_words(&words, 8, false).with_user(user));
+                }
+            };
         push(&|_| 0, self.preamble(), all.first(), 1);
         for (i, one) in sequence.iter().enumerate() {
-            push(&|beat| all[i].changing(beat), self.beats(one.log_n), all.get(i + 1), 0);
+            push(
+                &|beat| all[i].changing(beat),
+                self.beats(one.log_n),
+                all.get(i + 1),
+                0,
+            );
         }
         Ok(beats)
     }
@@ -426,8 +437,18 @@ impl Factors {
         let psi = root(q, one.log_n, false);
         // The roots are such that psi squared is omega, which both are for either.
         let psi = if one.mode.is_cyclic() { 1 } else { psi };
-        let omega = if one.mode.is_cyclic() { omega } else { prime::mul(psi, psi, q) };
-        let side = |x| if one.mode.is_inverse() { prime::inv(x, q) } else { x };
+        let omega = if one.mode.is_cyclic() {
+            omega
+        } else {
+            prime::mul(psi, psi, q)
+        };
+        let side = |x| {
+            if one.mode.is_inverse() {
+                prime::inv(x, q)
+            } else {
+                x
+            }
+        };
         Factors {
             plan: *plan,
             one: *one,
@@ -534,7 +555,13 @@ mod tests {
     }
 
     /// What the core does with a transform, word by word as its header describes it; products are a · b / R.
-    fn simulated(plan: &Plan, one: &Transform, data: &[Beat], changing: &[u64], constants: &[u64]) -> Vec<Vec<u64>> {
+    fn simulated(
+        plan: &Plan,
+        one: &Transform,
+        data: &[Beat],
+        changing: &[u64],
+        constants: &[u64],
+    ) -> Vec<Vec<u64>> {
         let l = plan.setting.log_lanes;
         let lanes = plan.lanes();
         let s = one.log_n - 2 * l;
@@ -557,7 +584,11 @@ mod tests {
                 }
             }
             let is_ncn = one.mode == Mode::Ncn;
-            let (base, ratio) = if is_ncn { (g, mul(g, g)) } else { (constants[1], g) };
+            let (base, ratio) = if is_ncn {
+                (g, mul(g, g))
+            } else {
+                (constants[1], g)
+            };
             let mut power = base;
             for k1 in 0..lanes {
                 let p = reversed(k1, l);
@@ -573,7 +604,8 @@ mod tests {
         };
         let mut banks = vec![vec![None; rows.len()]; lanes];
         for (c, row) in rows.iter().enumerate() {
-            let rotation = ((c >> l) << (l - s)) | (reversed(c & (lanes - 1), l) & ((1 << (l - s)) - 1));
+            let rotation =
+                ((c >> l) << (l - s)) | (reversed(c & (lanes - 1), l) & ((1 << (l - s)) - 1));
             for (p, word) in row.iter().enumerate() {
                 banks[(p + rotation) % lanes][c] = Some(*word);
             }
@@ -582,13 +614,19 @@ mod tests {
         for k1 in 0..lanes {
             let p = reversed(k1, l);
             for j in 0..1usize << s {
-                let lane = |lane: usize| banks[(p + lane) % lanes][index_of_lane(lane, j)].take().unwrap();
+                let lane = |lane: usize| {
+                    banks[(p + lane) % lanes][index_of_lane(lane, j)]
+                        .take()
+                        .unwrap()
+                };
                 read.push((0..lanes).map(lane).collect::<Vec<u64>>());
             }
         }
         for (beat, row) in read.iter_mut().enumerate() {
             let u = constants[per_beat + (beat & ((1 << s) - 1))];
-            let mut twiddles: Vec<u64> = (0..lanes / 2).map(|e| mul(u, constants[second + e])).collect();
+            let mut twiddles: Vec<u64> = (0..lanes / 2)
+                .map(|e| mul(u, constants[second + e]))
+                .collect();
             for stage in 0..s {
                 let pair = l - 1 - stage;
                 for a in (0..lanes).filter(|a| (a >> pair) & 1 == 0) {
@@ -634,19 +672,46 @@ mod tests {
             let plan = plan(log_lanes);
             for log_n in plan.log_n().filter(|log_n| *log_n <= 12) {
                 for mode in Mode::ALL {
-                    let log_half = (if mode.is_cyclic() { log_n } else { log_n + 1 }).max(plan.setting.word) - 1;
+                    let log_half = (if mode.is_cyclic() { log_n } else { log_n + 1 })
+                        .max(plan.setting.word)
+                        - 1;
                     let q = prime::ntt_primes(1 << log_half, u64::MAX).next().unwrap();
                     let one = Transform { q, mode, log_n };
                     let words: Vec<u64> = (0..1 << log_n).map(|_| random.below(q)).collect();
                     let factors = plan.factors(&[one]).unwrap();
                     let (preamble, own) = factors.split_at(plan.preamble() as usize);
                     assert_eq!(own.len() as u64, plan.beats(log_n));
-                    let constants: Vec<u64> = words_of(preamble).iter().map(|words| words[1]).collect();
+                    let constants: Vec<u64> =
+                        words_of(preamble).iter().map(|words| words[1]).collect();
                     let changing: Vec<u64> = words_of(own).iter().map(|words| words[0]).collect();
-                    let found = simulated(&plan, &one, &plan.input(&one, &words), &changing, &constants);
+                    let found = simulated(
+                        &plan,
+                        &one,
+                        &plan.input(&one, &words),
+                        &changing,
+                        &constants,
+                    );
                     let expected = plan.output(&one, &plan.expected(&one, &words));
                     assert_eq!(found, words_of(&expected), "{log_lanes} {log_n} {mode:?}");
                 }
+            }
+        }
+    }
+
+    /// What `hw/formal` takes for granted of `montgomery_wide_step` with WORD = 10 and STEP = 22.
+    #[test]
+    fn a_step_clears_its_bits() {
+        for h in 0..1u32 << 12 {
+            let g = h.wrapping_sub((h & 1) << 10);
+            let q = (h << 10) | 1;
+            assert_eq!(
+                q.wrapping_mul((g << 10).wrapping_sub(1)) << 10,
+                u32::MAX << 10
+            );
+            for y in 0..1u32 << 12 {
+                let t = y.wrapping_mul(g) & 0xfff;
+                let m = (t << 10).wrapping_sub(y);
+                assert_eq!(t.wrapping_add(m.wrapping_mul(h)) & 0xfff, 0);
             }
         }
     }
@@ -673,9 +738,18 @@ mod tests {
         let plan = plan(4);
         let of = |q, mode, log_n| plan.check(&Transform { q, mode, log_n });
         assert_eq!(of(12_289, Mode::Ntt, 12), Ok(()));
-        assert!(matches!(of(12_289, Mode::Ncn, 12), Err(ElasticError::Modulus { order: 8192, .. })));
-        assert!(matches!(of(12_289, Mode::Ntt, 13), Err(ElasticError::Size { .. })));
-        assert!(matches!(of(4097, Mode::Ntt, 10), Err(ElasticError::Modulus { order: 1024, .. })));
+        assert!(matches!(
+            of(12_289, Mode::Ncn, 12),
+            Err(ElasticError::Modulus { order: 8192, .. })
+        ));
+        assert!(matches!(
+            of(12_289, Mode::Ntt, 13),
+            Err(ElasticError::Size { .. })
+        ));
+        assert!(matches!(
+            of(4097, Mode::Ntt, 10),
+            Err(ElasticError::Modulus { order: 1024, .. })
+        ));
         let setting = |log_lanes, word| {
             Plan::new(Setting {
                 log_lanes,

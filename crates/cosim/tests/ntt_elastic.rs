@@ -50,8 +50,20 @@ fn four_lanes_and_tiles_of_another_family() {
     if tests_are_skipped() {
         return;
     }
-    let given: Given = &[("LOG_LANES", 2), ("WORD", 6), ("TILE_A", 18), ("TILE_B", 18)];
-    let outcome = core::test(find("ntt_elastic").unwrap(), &values(given).unwrap(), 1, 7, None, &());
+    let given: Given = &[
+        ("LOG_LANES", 2),
+        ("WORD", 6),
+        ("TILE_A", 18),
+        ("TILE_B", 18),
+    ];
+    let outcome = core::test(
+        find("ntt_elastic").unwrap(),
+        &values(given).unwrap(),
+        1,
+        7,
+        None,
+        &(),
+    );
     let outcome = outcome.unwrap();
     assert_eq!(outcome.measured, outcome.expected);
 }
@@ -114,7 +126,9 @@ fn there_is_no_bubble() {
     let mut ends = Vec::new();
     while sink.received().len() < streams.expected.len() {
         let before = source.sent();
-        simulation.cycle(&mut [&mut source, &mut factors, &mut sink]).unwrap();
+        simulation
+            .cycle(&mut [&mut source, &mut factors, &mut sink])
+            .unwrap();
         if before != source.sent() {
             ends.push(simulation.cycles());
         }
@@ -148,7 +162,9 @@ fn a_reset_leaves_nothing_behind() {
         streams.sent.into_iter().for_each(|beat| source.push(beat));
         feed.sent.into_iter().for_each(|beat| factors.push(beat));
         for _ in 0..random.below(600) {
-            simulation.cycle(&mut [&mut source, &mut factors, &mut sink]).unwrap();
+            simulation
+                .cycle(&mut [&mut source, &mut factors, &mut sink])
+                .unwrap();
         }
         simulation.reset(1).unwrap();
         verify(&plan, &mut simulation, &sequence[..2], &mut random);
@@ -161,23 +177,44 @@ fn a_length_that_is_not_there_is_the_shortest() {
         return;
     }
     // Of four lanes there is one length; the field has a bit.
-    let (plan, mut simulation) = start(&[("LOG_LANES", 2), ("WORD", 6), ("TILE_A", 18), ("TILE_B", 18)], 2);
+    let (plan, mut simulation) = start(
+        &[
+            ("LOG_LANES", 2),
+            ("WORD", 6),
+            ("TILE_A", 18),
+            ("TILE_B", 18),
+        ],
+        2,
+    );
     let mut random = Random::new(3);
     let sequence = [plan.draw(&mut random)];
     let Vectors::Fed(mut streams, feed) = vectors(&plan, &sequence, &mut random).unwrap() else {
         panic!("two streams are needed");
     };
     streams.sent[0].user |= 1;
-    Vectors::Fed(streams, feed).run(&mut simulation, 1, &()).unwrap();
+    Vectors::Fed(streams, feed)
+        .run(&mut simulation, 1, &())
+        .unwrap();
 }
 
 #[test]
 fn what_there_is_no_core_for_is_refused() {
-    let refused = |given: Given| plan(&values(given).unwrap()).map(|_| ()).unwrap_err().to_string();
+    let refused = |given: Given| {
+        plan(&values(given).unwrap())
+            .map(|_| ())
+            .unwrap_err()
+            .to_string()
+    };
     let message = refused(&[("WORD", 18), ("TILE_A", 18)]);
-    assert!(message.contains("WORD must be 4 to 17, not 18"), "{message}");
+    assert!(
+        message.contains("WORD must be 4 to 17, not 18"),
+        "{message}"
+    );
     let message = refused(&[("TILE_B", 8)]);
-    assert!(message.contains("TILE_B must be at least 12, not 8"), "{message}");
+    assert!(
+        message.contains("TILE_B must be at least 12, not 8"),
+        "{message}"
+    );
     assert!(values(&[("LOG_LANES", 6)]).is_err());
     assert!(values(&[("WORD", 22)]).is_err());
 }
@@ -187,7 +224,10 @@ fn illegal_parameters_are_refused_at_elaboration() {
     if tests_are_skipped() {
         return;
     }
-    let design = find("ntt_elastic").unwrap().design(&values(SMALL).unwrap()).unwrap();
+    let design = find("ntt_elastic")
+        .unwrap()
+        .design(&values(SMALL).unwrap())
+        .unwrap();
     for (name, value, message) in [
         ("LOG_LANES", 1, "LOG_LANES must be 2 to 5"),
         ("WORD", 24, "1 <= WORD < TILE_A"),

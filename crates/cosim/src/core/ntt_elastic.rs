@@ -145,12 +145,26 @@ impl Core for NttElastic {
         let unit = log_lanes * (mul + 1);
         vec![
             "two registers of the input: 2 cycles".to_owned(),
-            format!("a transform over the lanes, {log_lanes} stages of {} butterflies: {unit} cycles", lanes / 2),
-            format!("until the powers of the lanes are made, {} products deep: {} cycles", log_lanes + 1, mul - log_lanes),
+            format!(
+                "a transform over the lanes, {log_lanes} stages of {} butterflies: {unit} cycles",
+                lanes / 2
+            ),
+            format!(
+                "until the powers of the lanes are made, {} products deep: {} cycles",
+                log_lanes + 1,
+                mul - log_lanes
+            ),
             format!("a product in each lane: {mul} cycles"),
-            format!("{lanes} banks of {} words, between two rotations: 4 cycles, and N / LANES - N2 + 1 until the words are there", 2 * lanes * lanes),
+            format!(
+                "{lanes} banks of {} words, between two rotations: 4 cycles, and N / LANES - N2 + 1 until the words are there",
+                2 * lanes * lanes
+            ),
             format!("transforms of N2 words over the lanes: {unit} cycles"),
-            format!("delay commutators of 1 to {} beats: {} cycles", lanes / 2, lanes - 1),
+            format!(
+                "delay commutators of 1 to {} beats: {} cycles",
+                lanes / 2,
+                lanes - 1
+            ),
             format!("a transform over the lanes: {unit} cycles"),
         ]
     }
@@ -176,7 +190,11 @@ fn sequence(plan: &Plan, seed: u64) -> Vec<Transform> {
     let mut random = Random::new(seed);
     let range = plan.log_n();
     let one = |(i, mode): (usize, Mode)| {
-        let log_n = if i.is_multiple_of(2) { *range.end() } else { *range.start() };
+        let log_n = if i.is_multiple_of(2) {
+            *range.end()
+        } else {
+            *range.start()
+        };
         let mode = Mode::ALL[(mode as usize + i / 2) % 4];
         plan.draw_as(mode, log_n, &mut random)
     };

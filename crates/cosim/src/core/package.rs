@@ -222,8 +222,10 @@ impl Spelling {
         let input = side(streams.input, "i", "o");
         let output = side(streams.output, "o", "i");
         let feed = side(feed.map_or("", |feed| feed.input), "i", "o");
-        let has = [&input[3], &input[4], &output[3], &output[4], &feed[3], &feed[4]]
-            .map(|port| words.contains(&port.as_str()));
+        let has = [
+            &input[3], &input[4], &output[3], &output[4], &feed[3], &feed[4],
+        ]
+        .map(|port| words.contains(&port.as_str()));
         Spelling {
             input,
             output,
@@ -316,9 +318,15 @@ fn streams_testbench(
     }
     let taken_feed = match feed {
         None => "",
-        Some(_) => "        if (feed_valid && feed_ready) begin\n          feeding = feeding + 1;\n          feed_offering = 1'b0;\n        end\n",
+        Some(_) => {
+            "        if (feed_valid && feed_ready) begin\n          feeding = feeding + 1;\n          feed_offering = 1'b0;\n        end\n"
+        }
     };
-    let end_feed = if feed.is_some() { "      feed_valid = 1'b0;\n" } else { "" };
+    let end_feed = if feed.is_some() {
+        "      feed_valid = 1'b0;\n"
+    } else {
+        ""
+    };
     let [declare_feed, load_feed, start_feed, drive_feed] = second;
     let text = format!(
         "// Sends beats through {name}, first at full speed, then with gaps and stalls, and compares what leaves.\n\
