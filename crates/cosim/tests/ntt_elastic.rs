@@ -141,7 +141,7 @@ fn there_is_no_bubble() {
     // A first transform that is shorter than the others waits less than they do.
     let waited = plan.latency(sequence[0].log_n) - plan.beats(sequence[0].log_n);
     let longest = plan.latency(*plan.log_n().end()) - plan.beats(*plan.log_n().end());
-    assert!(between + 1 >= beats && between + 1 <= beats + longest - waited);
+    assert!((beats..=beats + longest - waited).contains(&(between + 1)));
 }
 
 #[test]

@@ -187,6 +187,16 @@ fn pipeline_testbench(
     (text, vec![("vectors.hex", vectors)])
 }
 
+/// The parameters and ports of the module on top, as it states them.
+fn header(design: &Design) -> &str {
+    let text = design.sources.last().map_or("", |(_, text)| text.as_str());
+    let start = text.find("\nmodule ").map_or(0, |start| start + 1);
+    let end = text[start..]
+        .find(");")
+        .map_or(text.len(), |end| start + end + 2);
+    &text[start..end]
+}
+
 /// The ports of a stream as the module spells them, with the suffix of their direction or without.
 struct Spelling {
     input: [String; 5],
@@ -199,8 +209,7 @@ struct Spelling {
 
 impl Spelling {
     fn of(design: &Design, streams: &Streams, feed: Option<&Feed>) -> Spelling {
-        let text = design.sources.last().map_or("", |(_, text)| text.as_str());
-        let words: Vec<&str> = text
+        let words: Vec<&str> = header(design)
             .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
             .collect();
         let spell = |prefix: &str, signal: &str, suffix: &str| {
@@ -482,15 +491,10 @@ fn readme(
             let _ = writeln!(text, "- {part}");
         }
     }
-    let header = design.sources.last().map_or("", |(_, text)| text.as_str());
-    let start = header.find("\nmodule ").map_or(0, |start| start + 1);
-    let end = header[start..]
-        .find(");")
-        .map_or(header.len(), |end| start + end + 2);
     let _ = write!(
         text,
         "\n## Ports\n\n```systemverilog\n{}\n```\n",
-        &header[start..end]
+        header(design)
     );
     let _ = write!(
         text,
