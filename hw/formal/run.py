@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prove the arithmetic of hw/lib, and of cores beside it, with two solvers.
+"""Prove the arithmetic of hw/lib, and sums and addresses of cores beside it, with two solvers.
 
 Each proof is a combinational module that instantiates a unit and asserts its specification. Yosys (pyosys)
 writes it as SMT-LIB; Z3 and Bitwuzla must both answer `unsat`: no input breaks an assertion. The self-tests hand a unit
@@ -20,8 +20,11 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIB = HERE.parent / "lib"
-# Units of cores that a proof may instantiate.
-BESIDE = ["ntt_sdf/sdf_sums.sv"]
+# Units of cores that proofs of this prefix may instantiate.
+BESIDE = {
+    "sdf_": ["ntt_sdf/sdf_sums.sv"],
+    "elastic_": [f"ntt_elastic/{name}.sv" for name in ("ntt_elastic_pkg", "elastic_turn", "elastic_row")],
+}
 SOLVERS = ("z3", "bitwuzla")
 TIME_LIMIT = 1800  # seconds for one proof and solver; the slowest takes ten on an idle machine
 
@@ -54,6 +57,12 @@ PROOFS = {
     "montgomery_double_32": ("montgomery_double_proof", {}, "unsat"),
     "montgomery_double_20": ("montgomery_double_proof", {"WIDTH": 20, "Q": "64'd783361"}, "unsat"),
     "montgomery_double_32_word_16": ("montgomery_double_proof", {"WORD": 16, "Q": "64'd3892314113"}, "unsat"),
+    "montgomery_wide_64_word_10": ("montgomery_wide_proof", {"WORD": 10, "STEP": 22, "CLEARS": 0}, "unsat"),
+    "montgomery_wide_64_word_12": ("montgomery_wide_proof", {"WORD": 12, "STEP": 22}, "unsat"),
+    "montgomery_wide_64_word_6": ("montgomery_wide_proof", {"WORD": 6, "STEP": 13}, "unsat"),
+    "montgomery_wide_64_word_8": ("montgomery_wide_proof", {"WORD": 8, "STEP": 16}, "unsat"),
+    "montgomery_wide_64_word_4": ("montgomery_wide_proof", {"WORD": 4, "STEP": 10}, "unsat"),
+    **{f"elastic_turn_{1 << n}": ("elastic_turn_proof", {"LOG_LANES": n}, "unsat") for n in (2, 3, 4, 5)},
     "barrett_10_full": ("barrett_proof", {"Q": "64'd769", "FULL": 1}, "unsat"),
     "barrett_61": ("barrett_proof", {"Q": "64'd2305843009213693951"}, "unsat"),
     "barrett_64": ("barrett_proof", {}, "unsat"),
@@ -73,6 +82,8 @@ PROOFS = {
     "self_test_sdf_sums": ("sdf_sums_proof", {"SOLINAS": 0, "Q_USED": "64'd7679"}, "sat"),
     "self_test_montgomery": ("montgomery_proof", {"WORD": 17, "WORD_USED": 16}, "sat"),
     "self_test_montgomery_double": ("montgomery_double_proof", {"H_USED": "8'd5"}, "sat"),
+    "self_test_montgomery_wide": ("montgomery_wide_proof", {"WORD": 4, "STEP": 10, "SQUARE_USED": 0}, "sat"),
+    "self_test_elastic_turn": ("elastic_turn_proof", {"SHIFT_USED": 1}, "sat"),
     "self_test_barrett": ("barrett_proof", {"MULTIPLES_USED": 1}, "sat"),
 }
 
@@ -83,7 +94,9 @@ def export(name, path):
 
     module, parameters, _ = PROOFS[name]
     sources = [LIB / "toroid_pkg.sv", *sorted(f for f in LIB.glob("*.sv") if not f.name.endswith("_pkg.sv"))]
-    sources += [HERE.parent / path for path in BESIDE]
+    for prefix, paths in BESIDE.items():
+        if module.startswith(prefix):
+            sources += [HERE.parent / path for path in paths]
     sources.append(HERE / f"{module}.sv")
     settings = " ".join(f"-G {key}={value}" for key, value in parameters.items())
     design = libyosys.Design()

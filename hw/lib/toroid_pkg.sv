@@ -107,6 +107,20 @@ package toroid_pkg;
     return (2 * width - n * word > width + 1 ? 2 * width - n * word : width + 1) + 1;
   endfunction
 
+  // montgomery_column: bits of a step, at most a tile's; for these, the inverse of q needs one product of half as many.
+  function automatic int montgomery_wide_steps(int width, int word, int tile_a);
+    return ceil_div(width, 2 * word + 2 < tile_a ? 2 * word + 2 : tile_a);
+  endfunction
+  function automatic int montgomery_wide_bits(int width, int word, int tile_a);
+    automatic int bits = ceil_div(width, montgomery_wide_steps(width, word, tile_a));
+    return bits > word ? bits : word + 1;
+  endfunction
+
+  // montgomery_column: the product with its rows added in a cycle of their own, four cycles a step, the last subtraction.
+  function automatic int montgomery_wide_latency(int width, int word, int tile_a, int tile_b);
+    return mul_latency(width, width, tile_a, tile_b, 1) + 1 + 4 * montgomery_wide_steps(width, word, tile_a) + 1;
+  endfunction
+
   // The word that mod_mul uses: q = 1 modulo 2^word, and word fits a tile of b.
   function automatic int montgomery_word(logic [63:0] q, int tile_b);
     return solinas_j(q) < tile_b ? solinas_j(q) : tile_b;

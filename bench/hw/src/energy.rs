@@ -16,9 +16,11 @@ use serde_json::json;
 use toroid_cosim::core::find;
 use toroid_cosim::engine::{Shape, formula, layout};
 use toroid_cosim::model::Design;
+use toroid_cosim::ntt_elastic::Plan;
 use toroid_cosim::random::Random;
 use toroid_cosim::toolchain::{Group, python};
 use toroid_ring::goldilocks::P;
+use toroid_ring::prime;
 use toroid_tfhe::params::ModulusKind;
 
 use crate::Error;
@@ -436,6 +438,48 @@ pub fn estimate(shape: Shape, whole: &Whole, work: &Path) -> Result<Estimate, Er
         total,
         cycles,
     })
+}
+
+/// A multiplier of `ntt_elastic` with what delays its modulus, and a register of a word, at random operands.
+pub fn elastic_blocks(plan: &Plan, work: &Path) -> Result<(Block, Block), Error> {
+    let tools = Tools::find()?;
+    let folder = work.join("energy-elastic");
+    let bar = ProgressBar::new_spinner();
+    let mut random = Random::new(11);
+    let setting = plan.setting();
+    let q = prime::ntt_primes(1 << 12, u64::MAX)
+        .next()
+        .ok_or("no prime")?;
+    let (steps, step) = plan.steps();
+    let inverse = prime::inv(prime::pow(2, (steps * step).into(), q), q);
+    let mut words = || -> Vec<u64> { (0..CYCLES).map(|_| random.below(q)).collect() };
+    let (a, b) = (words(), words());
+    let products = a.iter().zip(&b);
+    let products = products.map(|(&a, &b)| prime::mul(prime::mul(a, b, q), inverse, q));
+    let run = Run {
+        name: "random".into(),
+        outputs: vec![("p_o", products.collect())],
+        inputs: vec![("q_i", vec![q; CYCLES]), ("a_i", a), ("b_i", b)],
+    };
+    let parameters = [
+        ("COUNT", 1),
+        ("WORD", setting.word.into()),
+        ("TILE_A", setting.tiles.0.into()),
+        ("TILE_B", setting.tiles.1.into()),
+    ];
+    let latency = plan.mul_latency();
+    let multiplier = tools.block(
+        &folder,
+        "montgomery_column",
+        &parameters,
+        latency,
+        &[run],
+        &bar,
+    )?;
+    let word = [("WIDTH", 64), ("CYCLES", 1)];
+    let register = tools.block(&folder, "delay", &word, 1, &register_runs(), &bar)?;
+    bar.finish_and_clear();
+    Ok((multiplier, register))
 }
 
 /// Of `digit_unit`.

@@ -1,6 +1,7 @@
 //! The cores measured: `cargo run --release -p toroid-hw-bench -- --help`.
 
 mod bootstrap;
+mod elastic;
 mod energy;
 mod measured;
 mod multipliers;
@@ -172,6 +173,40 @@ enum Commands {
         /// Where to write them
         #[arg(long, default_value = "../docs/results")]
         out: PathBuf,
+    },
+    /// Simulates and synthesizes the elastic NTT, and with --write writes docs/results/hw-elastic.md, .json and the log of its run;
+    /// its estimate of an ASIC needs OpenSTA
+    Elastic {
+        /// Transforms one behind the other
+        #[arg(long, default_value_t = 1000)]
+        count: usize,
+        /// The folder that results are kept in; what is there is not measured again
+        #[arg(long, default_value = "target/hw")]
+        work: PathBuf,
+        /// Write the files
+        #[arg(long)]
+        write: bool,
+        /// Where to write them
+        #[arg(long, default_value = "../docs/results")]
+        out: PathBuf,
+    },
+    /// Simulates a sequence of elastic NTTs drawn at random and compares it with the library
+    ElasticSequence {
+        /// log2 of the lanes
+        #[arg(long, default_value_t = 5)]
+        log_lanes: u64,
+        /// Every modulus is 1 modulo 2^word
+        #[arg(long, default_value_t = 10)]
+        word: u64,
+        /// How many transforms
+        #[arg(long, default_value_t = 4)]
+        count: usize,
+        /// Seed of the transforms, words and stalls
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// A file for what is printed, with the machine and the date
+        #[arg(long)]
+        log: Option<PathBuf>,
     },
     /// Puts together what the other commands found, as a table, and with --write as docs/results/hw-engine.md, .json and .svg
     Report {
@@ -345,6 +380,19 @@ fn run(arguments: Arguments) -> Result<(), Error> {
         Commands::Multipliers { work, write, out } => {
             multipliers::rows(&work, write.then_some(out.as_path()))?;
         }
+        Commands::Elastic {
+            count,
+            work,
+            write,
+            out,
+        } => elastic::rows(&work, count.max(2), write.then_some(out.as_path()))?,
+        Commands::ElasticSequence {
+            log_lanes,
+            word,
+            count,
+            seed,
+            log,
+        } => elastic::sequence(log_lanes, word, count.max(2), seed, log.as_deref())?,
         Commands::Report {
             work,
             log,

@@ -6,7 +6,7 @@ use std::path::Path;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use toroid_cosim::core::synthesis::Resources;
-use toroid_cosim::core::vectors::{Joined, Streams, Vectors};
+use toroid_cosim::core::vectors::{Input, Joined, Streams, Vectors};
 use toroid_cosim::core::{Core, Values, find, ntt_sdf, polymul_sdf};
 use toroid_cosim::model::{Model, Options};
 use toroid_cosim::ntt_sdf::Architecture;
@@ -120,9 +120,9 @@ fn alone(all: &Vectors, in_beats: usize, out_beats: usize, cycles: u64) -> Optio
         Vectors::Streams(streams) => Some(Vectors::Streams(of(streams))),
         Vectors::Joined(joined) => {
             let others = joined.others.iter();
-            let others = others.map(|(name, beats)| {
-                let count = in_beats.min(beats.len());
-                (*name, beats[..count].to_vec())
+            let others = others.map(|other| Input {
+                sent: other.sent[..in_beats.min(other.sent.len())].to_vec(),
+                ..other.clone()
             });
             Some(Vectors::Joined(Joined {
                 streams: of(&joined.streams),

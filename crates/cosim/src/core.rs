@@ -5,6 +5,7 @@
 
 mod arithmetic;
 mod engine;
+pub mod ntt_elastic;
 pub(crate) mod ntt_inplace;
 pub mod ntt_rader;
 pub mod ntt_sdf;
@@ -356,6 +357,7 @@ pub static CORES: &[&dyn Core] = &[
     &ntt_rader::NttRader,
     &ntt_sdf::NttSdf,
     &polymul_sdf::PolymulSdf,
+    &ntt_elastic::NttElastic,
     &permutation::StreamPermutation,
     &engine::ComputingEngine,
 ];

@@ -25,6 +25,7 @@ pub mod engine;
 pub mod explore;
 pub mod memory;
 pub mod model;
+pub mod ntt_elastic;
 pub mod ntt_inplace;
 pub mod ntt_rader;
 pub mod ntt_sdf;

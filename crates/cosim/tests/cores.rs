@@ -363,3 +363,11 @@ fn folders_of_streams_test_themselves() {
         check_folder(find("polymul_sdf").unwrap(), &products, "tb/expected.hex");
     }
 }
+
+#[test]
+fn folders_with_two_streams_at_the_input_test_themselves() {
+    if !tests_are_skipped() {
+        let few = [("LOG_LANES", 2), ("WORD", 12)];
+        check_folder(find("ntt_elastic").unwrap(), &few, "tb/expected.hex");
+    }
+}

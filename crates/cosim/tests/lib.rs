@@ -379,6 +379,49 @@ fn butterflies_whose_modulus_changes_in_every_cycle() {
 }
 
 #[test]
+fn columns_whose_modulus_changes_in_every_cycle() {
+    if tests_are_skipped() {
+        return;
+    }
+    // Three steps of 22 bits with a square in their inverse, five of 14 and a narrow tile, three whose inverse has no square.
+    for (word, tiles, step, steps) in [
+        (10u32, (24u32, 17u32), 22, 3),
+        (6, (18, 18), 13, 5),
+        (13, (24, 17), 22, 3),
+    ] {
+        let design = Design::of("montgomery_column")
+            .unwrap()
+            .with("COUNT", 1u32)
+            .with("WORD", word)
+            .with("TILE_A", tiles.0)
+            .with("TILE_B", tiles.1);
+        let mut random = Random::new(word.into());
+        let rows: Vec<_> = (0..20_000)
+            .map(|_| {
+                // Any odd modulus will do: what is needed is its inverse modulo a power of two.
+                let q = word_up_to(&mut random, u64::MAX) >> random.below(40) >> word << word | 1;
+                let q = if q == 1 { u64::MAX << word | 1 } else { q };
+                let [a, b] = [(); 2].map(|()| word_up_to(&mut random, q - 1));
+                let half = |x: u64| match x & 1 {
+                    0 => x >> 1,
+                    _ => ((u128::from(x) + u128::from(q)) >> 1) as u64,
+                };
+                let product = (0..steps * step).fold(mul(a, b, q), |x, _| half(x));
+                (vec![q, a, b], vec![product, q])
+            })
+            .collect();
+        let latency = 5 + 4 * steps as usize;
+        stream(
+            &mut start(&design),
+            &["q_i", "a_i", "b_i"],
+            &["p_o", "q_o"],
+            latency,
+            &rows,
+        );
+    }
+}
+
+#[test]
 fn products_with_a_narrow_row() {
     if tests_are_skipped() {
         return;
@@ -719,6 +762,12 @@ fn wrong_parameters_are_refused() {
             "WORD",
             9,
             "montgomery_double_mul: Q must be 1 modulo 2^WORD and below 2^WIDTH",
+        ),
+        (
+            "montgomery_column",
+            "WORD",
+            24,
+            "montgomery_column: 1 <= WORD < TILE_A and steps of at most TILE_B + WORD bits are needed",
         ),
         (
             "stepped_delay",

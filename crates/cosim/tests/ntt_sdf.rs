@@ -310,8 +310,8 @@ fn an_output_that_waits_stops_the_input() {
                 Vectors::Pipeline(_) => unreachable!(),
             };
             streams.sent.into_iter().for_each(|beat| source.push(beat));
-            if let (Some(other), [(_, beats)]) = (&mut other, &others[..]) {
-                beats.iter().for_each(|beat| other.push(beat.clone()));
+            if let (Some(other), [input]) = (&mut other, &others[..]) {
+                input.sent.iter().for_each(|beat| other.push(beat.clone()));
             }
             expected.extend(streams.expected);
         }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::vectors::{Pipeline, Streams, Vectors};
+use super::vectors::{Input, Pipeline, Streams, Vectors};
 use super::{Core, CoreError, Values};
 use crate::model::{Design, Value};
 use crate::stream::Beat;
@@ -184,6 +184,16 @@ fn pipeline_testbench(design: &Design, pipeline: &Pipeline) -> (String, Vec<(Str
     (text, vec![("vectors.hex".to_owned(), vectors)])
 }
 
+/// The parameters and ports of the module on top, as it states them.
+fn header(design: &Design) -> &str {
+    let text = design.sources.last().map_or("", |(_, text)| text.as_str());
+    let start = text.find("\nmodule ").map_or(0, |start| start + 1);
+    let end = text[start..]
+        .find(");")
+        .map_or(text.len(), |end| start + end + 2);
+    &text[start..end]
+}
+
 /// The ports of a stream as the module spells them, with the suffix of their direction or without.
 struct Spelling {
     input: [String; 5],
@@ -194,10 +204,8 @@ struct Spelling {
 
 impl Spelling {
     fn of(design: &Design, streams: &Streams) -> Spelling {
-        let text = design.sources.last().map_or("", |(_, text)| text.as_str());
-        // A port of an instance inside, `.port(...)`, is none of the module's.
-        let words: Vec<&str> = text
-            .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.'))
+        let words: Vec<&str> = header(design)
+            .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
             .collect();
         let spell = |prefix: &str, signal: &str, suffix: &str| {
             let full = format!("{prefix}_{signal}_{suffix}");
@@ -228,6 +236,29 @@ impl Spelling {
     }
 }
 
+/// Hexadecimal digits of `tuser`, at least one.
+fn user_digits(user_bits: u32) -> usize {
+    user_bits.div_ceil(4).max(1) as usize
+}
+
+/// A row of a table: `tuser`, a digit for `tlast` alone, and the data.
+fn row(beat: &Beat, user_bits: u32) -> String {
+    let digits: String = beat
+        .data
+        .iter()
+        .rev()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let width = user_digits(user_bits);
+    let user = beat.user & ((1 << (4 * width)) - 1);
+    format!("{user:0width$x}{}{digits}", u8::from(beat.last))
+}
+
+/// Where `tuser` is in a row with `bits` bits of data.
+fn user_range(bits: usize, user_bits: u32) -> String {
+    format!("[{}:{}]", bits + 3 + user_bits.max(1) as usize, bits + 4)
+}
+
 /// A further input stream of a testbench: what its parts of the text are.
 struct Further {
     ports: Vec<String>,
@@ -240,25 +271,27 @@ struct Further {
 }
 
 impl Further {
-    /// Of a stream that takes rows of `bits` bits.
-    fn new(
-        design: &Design,
-        streams: &Streams,
-        name: &'static str,
-        count: usize,
-        bits: usize,
-        table: String,
-    ) -> Further {
+    fn new(design: &Design, streams: &Streams, input: &Input) -> Further {
         let spelling = Spelling::of(
             design,
             &Streams {
-                input: name,
+                input: input.name,
                 sent: Vec::new(),
                 expected: Vec::new(),
                 ..streams.clone()
             },
         );
-        let [valid, ready, data, last, _] = &spelling.input;
+        let (name, count, bits) = (input.name, input.sent.len(), 8 * input.bytes);
+        let empty = Beat {
+            data: vec![0; input.bytes],
+            ..Beat::default()
+        };
+        let rows = match input.sent.is_empty() {
+            true => std::slice::from_ref(&empty),
+            false => &input.sent,
+        };
+        let table = table(rows.iter().map(|beat| row(beat, input.user_bits)));
+        let [valid, ready, data, last, user] = &spelling.input;
         let mut ports = vec![
             format!(".{valid}({name}_valid)"),
             format!(".{ready}({name}_ready)"),
@@ -267,6 +300,12 @@ impl Further {
         if spelling.has[0] {
             ports.push(format!(".{last}({name}_row[{bits}])"));
         }
+        if spelling.has[1] {
+            ports.push(format!(
+                ".{user}({name}_row{})",
+                user_range(bits, input.user_bits)
+            ));
+        }
         let upper = name.to_uppercase();
         Further {
             ports,
@@ -274,8 +313,8 @@ impl Further {
             declare: format!(
                 "  localparam int {upper}_SENT = {count};\n  logic {name}_valid = 1'b0, {name}_ready;\n  \
                  logic [{high}:0] {name}_sent[{rows}];\n  logic [{high}:0] {name}_row;\n  int {name}_sending = 0;\n  bit {name}_offering = 1'b0;\n",
-                high = bits + 7,
-                rows = count.max(1),
+                high = bits + 3 + 4 * user_digits(input.user_bits),
+                rows = rows.len(),
             ),
             load: format!(
                 "    $readmemh(\"{TESTBENCH}/{name}_sent.hex\", {name}_sent);\n    {name}_row = {name}_sent[0];\n"
@@ -297,28 +336,15 @@ impl Further {
 fn streams_testbench(
     design: &Design,
     streams: &Streams,
-    others: &[(&'static str, Vec<Beat>)],
+    others: &[Input],
 ) -> (String, Vec<(String, String)>) {
     let name = &design.top;
     let spelling = Spelling::of(design, streams);
     let bits = |beats: &[Beat]| 8 * beats.first().map_or(1, |beat| beat.data.len());
-    // A row is tuser, its last digit for tlast alone, and the data.
-    let user_digits = streams.user_bits.div_ceil(4).max(1) as usize;
-    let row = |beat: &Beat| {
-        let digits: String = beat
-            .data
-            .iter()
-            .rev()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        let user = beat.user & ((1 << (4 * user_digits)) - 1);
-        format!("{user:0user_digits$x}{}{digits}", u8::from(beat.last))
-    };
+    let row = |beat: &Beat| row(beat, streams.user_bits);
+    let user_digits = user_digits(streams.user_bits);
     let (in_bits, out_bits) = (bits(&streams.sent), bits(&streams.expected));
-    let user_of = |bits: usize| {
-        let (high, low) = (bits + 3 + streams.user_bits.max(1) as usize, bits + 4);
-        format!("[{high}:{low}]")
-    };
+    let user_of = |bits: usize| user_range(bits, streams.user_bits);
     let mut ports = vec![".clk_i(clk)".to_owned(), ".rst_ni(rst_n)".to_owned()];
     let [valid, ready, data, last, user] = &spelling.input;
     ports.push(format!(".{valid}(in_valid)"));
@@ -332,19 +358,7 @@ fn streams_testbench(
     }
     let further: Vec<Further> = others
         .iter()
-        .map(|(name, beats)| {
-            let empty = Beat {
-                data: vec![0; in_bits / 8],
-                ..Beat::default()
-            };
-            let rows = if beats.is_empty() {
-                std::slice::from_ref(&empty)
-            } else {
-                beats
-            };
-            let table = table(rows.iter().map(row));
-            Further::new(design, streams, name, beats.len(), in_bits, table)
-        })
+        .map(|input| Further::new(design, streams, input))
         .collect();
     let all = |part: fn(&Further) -> &str| further.iter().map(part).collect::<String>();
     ports.extend(further.iter().flat_map(|one| one.ports.iter().cloned()));

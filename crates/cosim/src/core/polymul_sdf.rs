@@ -1,7 +1,7 @@
 //! Products of polynomials by transforms with single-delay feedback.
 
 use super::ntt_sdf::{ARCHITECTURE, LOG_N, NARROW, REDUCTION, beats, refused, setting, words};
-use super::vectors::{Joined, Streams, Vectors};
+use super::vectors::{Input, Joined, Streams, Vectors};
 use super::{Core, CoreError, Cycles, Parameter, TILE_A, TILE_B, Values};
 use crate::model::Design;
 use crate::ntt_sdf::{Multiplier, Setting};
@@ -111,6 +111,7 @@ impl Core for PolymulSdf {
             }
             expected.extend(beats(&product));
         }
+        let bytes = first.first()?.data.len();
         Some(Vectors::Joined(Joined {
             streams: Streams {
                 input: "a",
@@ -120,7 +121,12 @@ impl Core for PolymulSdf {
                 user_bits: 0,
                 cycles: self.cycles(values).first()?.cycles,
             },
-            others: vec![("b", second)],
+            others: vec![Input {
+                name: "b",
+                bytes,
+                user_bits: 0,
+                sent: second,
+            }],
         }))
     }
 

@@ -56,8 +56,21 @@ pub struct Streams {
 pub struct Joined {
     /// The first input stream, and the output.
     pub streams: Streams,
-    /// The other input streams, and what enters by them: beats of the width of the first one's, if any.
-    pub others: Vec<(&'static str, Vec<Beat>)>,
+    /// The other input streams.
+    pub others: Vec<Input>,
+}
+
+/// A further input stream of a core.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// What the core's ports `{name}_tdata` and so on take.
+    pub name: &'static str,
+    /// Bytes of a beat.
+    pub bytes: usize,
+    /// Bits of its `tuser`, where there is one.
+    pub user_bits: u32,
+    /// What enters, if anything.
+    pub sent: Vec<Beat>,
 }
 
 /// What a core is tested with.
@@ -215,7 +228,7 @@ impl Pipeline {
 impl Streams {
     fn run(
         &self,
-        others: &[(&'static str, Vec<Beat>)],
+        others: &[Input],
         simulation: &mut Simulation,
         stall: f64,
         seed: u64,
@@ -225,9 +238,10 @@ impl Streams {
         let mut sink = Sink::new(simulation, self.output, stall, seed.wrapping_add(1))?;
         self.sent.iter().for_each(|beat| source.push(beat.clone()));
         let mut more = Vec::new();
-        for (number, (name, beats)) in (2..).zip(others) {
-            let mut source = Source::new(simulation, name, stall, seed.wrapping_add(number))?;
-            beats.iter().for_each(|beat| source.push(beat.clone()));
+        for (number, other) in (2..).zip(others) {
+            let seed = seed.wrapping_add(number);
+            let mut source = Source::new(simulation, other.name, stall, seed)?;
+            other.sent.iter().for_each(|beat| source.push(beat.clone()));
             more.push(source);
         }
         let limit = 100 + 8 * self.cycles;

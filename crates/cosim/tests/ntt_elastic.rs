@@ -1,0 +1,249 @@
+//! The core `ntt_elastic` against the library's transforms. `toroid-hw-bench elastic` does the same for many more and for the
+//! settings of its paper.
+
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
+
+use toroid_cosim::core::ntt_elastic::{plan, vectors};
+use toroid_cosim::core::vectors::{Joined, Vectors};
+use toroid_cosim::core::{self, CoreError, Values, find};
+use toroid_cosim::model::{Model, ModelError, Options, Value};
+use toroid_cosim::ntt_elastic::{Mode, Plan, Transform};
+use toroid_cosim::random::Random;
+use toroid_cosim::simulation::Simulation;
+use toroid_cosim::stream::{Sink, Source};
+use toroid_cosim::toolchain::tests_are_skipped;
+use toroid_ring::{goldilocks, prime};
+
+/// Settings of the core: those that are not given keep their defaults.
+type Given<'a> = &'a [(&'static str, u64)];
+
+/// Eight lanes, with transforms of 256 and 512 words.
+const SMALL: Given = &[("LOG_LANES", 3), ("WORD", 8)];
+
+fn values(given: Given) -> Result<Values, CoreError> {
+    Values::new(find("ntt_elastic").unwrap(), given.iter().copied())
+}
+
+fn start(given: Given, seed: u32) -> (Plan, Simulation) {
+    let values = values(given).unwrap();
+    let options = Options {
+        random_start: true,
+        quick: true,
+        ..Options::default()
+    };
+    let design = find("ntt_elastic").unwrap().design(&values).unwrap();
+    let model = Model::build(&design, &options).unwrap();
+    let mut simulation = model.start_random(seed).unwrap();
+    simulation.reset(2).unwrap();
+    (plan(&values).unwrap(), simulation)
+}
+
+/// A sequence at full speed, where cycles count, and with gaps and stalls.
+fn verify(plan: &Plan, simulation: &mut Simulation, sequence: &[Transform], random: &mut Random) {
+    let vectors = Vectors::Joined(vectors(plan, sequence, random).unwrap());
+    let outcome = vectors.run(simulation, random.word(), &()).unwrap();
+    assert_eq!(outcome.measured, plan.cycles(sequence));
+}
+
+#[test]
+fn four_lanes_and_tiles_of_another_family() {
+    if tests_are_skipped() {
+        return;
+    }
+    let given: Given = &[
+        ("LOG_LANES", 2),
+        ("WORD", 6),
+        ("TILE_A", 18),
+        ("TILE_B", 18),
+    ];
+    let outcome = core::test(
+        find("ntt_elastic").unwrap(),
+        &values(given).unwrap(),
+        1,
+        7,
+        None,
+        &(),
+    );
+    let outcome = outcome.unwrap();
+    assert_eq!(outcome.measured, outcome.expected);
+}
+
+#[test]
+fn length_modulus_and_kind_change_from_transform_to_transform() {
+    if tests_are_skipped() {
+        return;
+    }
+    let (plan, mut simulation) = start(SMALL, 3);
+    let mut random = Random::new(5);
+    for count in [1, 2, 30] {
+        let sequence: Vec<Transform> = (0..count).map(|_| plan.draw(&mut random)).collect();
+        verify(&plan, &mut simulation, &sequence, &mut random);
+    }
+}
+
+#[test]
+fn moduli_of_every_kind() {
+    if tests_are_skipped() {
+        return;
+    }
+    let (plan, mut simulation) = start(SMALL, 4);
+    let mut random = Random::new(6);
+    let mut sequence = Vec::new();
+    for log_n in [8, 9] {
+        for mode in Mode::ALL {
+            let log_order = if mode.is_cyclic() { log_n } else { log_n + 1 };
+            let all = || prime::ntt_primes(1 << (log_order - 1), u64::MAX);
+            // The largest, the largest that has no root of a higher order, one of few bits.
+            let exact = all().find(|q| (q - 1).trailing_zeros() == log_order);
+            let few = prime::ntt_primes(1 << (log_order - 1), 13_000).last();
+            let moduli = [all().next(), exact, few, Some(goldilocks::P)];
+            sequence.extend(moduli.map(|q| Transform {
+                q: q.unwrap(),
+                mode,
+                log_n,
+            }));
+        }
+    }
+    verify(&plan, &mut simulation, &sequence, &mut random);
+}
+
+#[test]
+fn there_is_no_bubble() {
+    if tests_are_skipped() {
+        return;
+    }
+    let (plan, mut simulation) = start(SMALL, 5);
+    let mut random = Random::new(7);
+    let sequence: Vec<Transform> = (0..40).map(|_| plan.draw(&mut random)).collect();
+    let Joined { streams, others } = vectors(&plan, &sequence, &mut random).unwrap();
+    let mut source = Source::new(&simulation, "in", 0.0, 1).unwrap();
+    let mut factors = Source::new(&simulation, "factor", 0.0, 2).unwrap();
+    let mut sink = Sink::new(&simulation, "out", 0.0, 3).unwrap();
+    streams.sent.into_iter().for_each(|beat| source.push(beat));
+    others[0]
+        .sent
+        .iter()
+        .for_each(|beat| factors.push(beat.clone()));
+    let mut ends = Vec::new();
+    while sink.received().len() < streams.expected.len() {
+        let before = source.sent();
+        simulation
+            .cycle(&mut [&mut source, &mut factors, &mut sink])
+            .unwrap();
+        if before != source.sent() {
+            ends.push(simulation.cycles());
+        }
+    }
+    assert_eq!(sink.received(), streams.expected);
+    // A beat was taken in every cycle between the first and the last, and one left.
+    let beats = streams.expected.len() as u64;
+    assert_eq!(ends[ends.len() - 1] - ends[0] + 1, beats);
+    let between = sink.last_cycle().unwrap() - sink.first_cycle().unwrap();
+    // A first transform that is shorter than the others waits less than they do.
+    let waited = plan.latency(sequence[0].log_n) - plan.beats(sequence[0].log_n);
+    let longest = plan.latency(*plan.log_n().end()) - plan.beats(*plan.log_n().end());
+    assert!((beats..=beats + longest - waited).contains(&(between + 1)));
+}
+
+#[test]
+fn a_reset_leaves_nothing_behind() {
+    if tests_are_skipped() {
+        return;
+    }
+    let (plan, mut simulation) = start(SMALL, 9);
+    let mut random = Random::new(8);
+    for _ in 0..5 {
+        let sequence: Vec<Transform> = (0..5).map(|_| plan.draw(&mut random)).collect();
+        let Joined { streams, others } = vectors(&plan, &sequence, &mut random).unwrap();
+        let mut source = Source::new(&simulation, "in", 0.2, random.word()).unwrap();
+        let mut factors = Source::new(&simulation, "factor", 0.2, random.word()).unwrap();
+        let mut sink = Sink::new(&simulation, "out", 0.2, random.word()).unwrap();
+        streams.sent.into_iter().for_each(|beat| source.push(beat));
+        others[0]
+            .sent
+            .iter()
+            .for_each(|beat| factors.push(beat.clone()));
+        for _ in 0..random.below(600) {
+            simulation
+                .cycle(&mut [&mut source, &mut factors, &mut sink])
+                .unwrap();
+        }
+        simulation.reset(1).unwrap();
+        verify(&plan, &mut simulation, &sequence[..2], &mut random);
+    }
+}
+
+#[test]
+fn a_length_that_is_not_there_is_the_shortest() {
+    if tests_are_skipped() {
+        return;
+    }
+    // Of four lanes there is one length; the field has a bit.
+    let (plan, mut simulation) = start(
+        &[
+            ("LOG_LANES", 2),
+            ("WORD", 6),
+            ("TILE_A", 18),
+            ("TILE_B", 18),
+        ],
+        2,
+    );
+    let mut random = Random::new(3);
+    let sequence = [plan.draw(&mut random)];
+    let Joined {
+        mut streams,
+        others,
+    } = vectors(&plan, &sequence, &mut random).unwrap();
+    streams.sent[0].user |= 1;
+    Vectors::Joined(Joined { streams, others })
+        .run(&mut simulation, 1, &())
+        .unwrap();
+}
+
+#[test]
+fn what_there_is_no_core_for_is_refused() {
+    let refused = |given: Given| {
+        plan(&values(given).unwrap())
+            .map(|_| ())
+            .unwrap_err()
+            .to_string()
+    };
+    let message = refused(&[("WORD", 18), ("TILE_A", 18)]);
+    assert!(
+        message.contains("WORD must be 4 to 17, not 18"),
+        "{message}"
+    );
+    let message = refused(&[("TILE_B", 8)]);
+    assert!(
+        message.contains("TILE_B must be at least 12, not 8"),
+        "{message}"
+    );
+    assert!(values(&[("LOG_LANES", 6)]).is_err());
+    assert!(values(&[("WORD", 22)]).is_err());
+}
+
+#[test]
+fn illegal_parameters_are_refused_at_elaboration() {
+    if tests_are_skipped() {
+        return;
+    }
+    let design = find("ntt_elastic")
+        .unwrap()
+        .design(&values(SMALL).unwrap())
+        .unwrap();
+    for (name, value, message) in [
+        ("LOG_LANES", 1, "LOG_LANES must be 2 to 5"),
+        ("WORD", 24, "1 <= WORD < TILE_A"),
+        ("TILE_B", 6, "steps of at most TILE_B + WORD bits"),
+    ] {
+        let mut wrong = design.clone();
+        wrong.parameters.retain(|(given, _)| given != name);
+        wrong.parameters.push((name.to_owned(), Value::Int(value)));
+        match Model::build(&wrong, &Options::default()) {
+            Err(error @ ModelError::Elaboration { .. }) => {
+                assert!(error.to_string().contains(message), "{name}: {error}");
+            }
+            other => panic!("{name}: {:?}", other.map(|_| ())),
+        }
+    }
+}
