@@ -4,13 +4,14 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use toroid_cosim::core::synthesis::Resources;
-use toroid_cosim::core::{self, Core, Values, find};
+use toroid_cosim::core::synthesis::{Device, Resources, synthesize_design};
+use toroid_cosim::core::{self, Core, Values, find, ntt_elastic};
+use toroid_cosim::model::Design;
 use toroid_ring::goldilocks::P;
 
 use crate::Error;
-use crate::measured::{blocks, luts, synthesized};
-use crate::report::{Row, date, machine, number, row_table};
+use crate::measured::{blocks, key, luts, synthesized};
+use crate::report::{Row, date, keep, kept, machine, number, row_table};
 
 const LOG_N: [u64; 3] = [8, 10, 12];
 
@@ -24,6 +25,8 @@ struct Form {
     interval: u64,
     /// Cores with how many of each.
     parts: Vec<(&'static dyn Core, Values, u64)>,
+    /// Products of values modulo any q, of `ntt_elastic`'s multiplier, beside them.
+    products: Option<Design>,
     /// How `cycles` was found.
     how: &'static str,
 }
@@ -63,6 +66,7 @@ fn inplace(log_n: u64, log_lanes: u64) -> Result<Form, Error> {
         cycles: both + latency,
         interval: both + latency - beats,
         parts: vec![(core, values, 1), (product, of_product, 1 << log_lanes)],
+        products: None,
         how: "formulas, each held against simulation; the product's beats enter as the values' leave",
     })
 }
@@ -103,6 +107,7 @@ fn streaming(log_n: u64, log_lanes: u64, is_parallel: bool) -> Result<Form, Erro
             (core, back, 1),
             (product, of_product, lanes),
         ],
+        products: None,
         how: "formulas, each held against simulation",
     })
 }
@@ -128,33 +133,95 @@ fn sdf(log_n: u64, architecture: u64, is_parallel: bool) -> Result<Form, Error> 
         cycles: cycles(core, &values, "latency, first beat in to last beat out")?,
         interval: cycles(core, &values, "from a product to the next")?,
         parts: vec![(core, values, 1)],
+        products: None,
         how: "simulated",
+    })
+}
+
+/// One core for all three transforms, with products and an order of values for the transform back between.
+fn elastic(log_n: u32, log_lanes: u32) -> Result<Form, Error> {
+    let (core, values) = with("ntt_elastic", &[("LOG_LANES", log_lanes.into())])?;
+    let plan = ntt_elastic::plan(&values)?;
+    let lanes = plan.lanes();
+    let beats = plan.beats(log_n);
+    let places = |index: &dyn Fn(usize, usize) -> usize| -> Vec<usize> {
+        let places = (0..beats as usize).flat_map(|beat| (0..lanes).map(move |lane| (beat, lane)));
+        places.map(|(beat, lane)| index(beat, lane)).collect()
+    };
+    let values_leave = places(&|beat, lane| plan.output_index(log_n, beat, lane));
+    let mut place_of = vec![0; values_leave.len()];
+    for (place, index) in values_leave.into_iter().enumerate() {
+        place_of[index] = place;
+    }
+    let values_enter = places(&|beat, lane| plan.input_index(log_n, beat, lane));
+    let list = values_enter
+        .into_iter()
+        .map(|index| place_of[index])
+        .collect();
+    let network = find("permutation")?;
+    let of_network = Values::new(
+        network,
+        [
+            ("LOG_LANES", log_lanes.into()),
+            ("LOG_BEATS", u64::from(log_n - log_lanes)),
+            ("KIND", 3),
+        ],
+    )?
+    .with_list(network, list)?;
+    let setting = plan.setting();
+    let product = Design::of("montgomery_column")?
+        .with("COUNT", lanes as u64)
+        .with("WORD", u64::from(setting.word));
+    let waits = plan.mul_latency() + cycles(network, &of_network, "a beat, latency")?;
+    Ok(Form {
+        name: format!("elastic, {lanes} lanes, any q"),
+        log_n: log_n.into(),
+        cycles: 2 * plan.latency(log_n) + waits,
+        interval: 3 * beats,
+        parts: vec![(core, values, 1), (network, of_network, 1)],
+        products: Some(product),
+        how: "formulas, each held against simulation",
     })
 }
 
 /// The forms of a length.
 fn forms(log_n: u64) -> Result<Vec<Form>, Error> {
-    let mut forms = vec![inplace(log_n, 3)?, inplace(log_n, 5)?];
-    for (log_lanes, is_parallel) in [(1, false), (4, false), (4, true)] {
-        forms.push(streaming(log_n, log_lanes, is_parallel)?);
-    }
-    for architecture in 0..3 {
-        forms.push(sdf(log_n, architecture, false)?);
-        forms.push(sdf(log_n, architecture, true)?);
+    let lanes = if log_n < 10 { 3 } else { 4 };
+    let mut forms = vec![
+        inplace(log_n, 4)?,
+        streaming(log_n, 4, false)?,
+        elastic(log_n as u32, lanes)?,
+    ];
+    for (architecture, is_parallel) in [(0, false), (1, false), (2, false), (2, true)] {
+        forms.push(sdf(log_n, architecture, is_parallel)?);
     }
     Ok(forms)
 }
 
 fn sum(form: &Form, work: &Path) -> Result<Resources, Error> {
     let mut sum = Resources::default();
-    for (core, values, count) in &form.parts {
-        let one = synthesized(*core, values, work)?;
+    let mut add = |count: u64, one: Resources| {
         sum.lut += count * one.lut;
         sum.lutram += count * one.lutram;
         sum.ff += count * one.ff;
         sum.dsp += count * one.dsp;
         sum.ramb18 += count * one.ramb18;
         sum.ramb36 += count * one.ramb36;
+    };
+    for (core, values, count) in &form.parts {
+        add(*count, synthesized(*core, values, work)?);
+    }
+    if let Some(design) = &form.products {
+        let name = key("product", design);
+        let found = match kept(work, &name, "multipliers") {
+            Ok(found) => found,
+            Err(_) => {
+                let found = synthesize_design("montgomery_column", design, true, Device::Xc7, &())?;
+                keep(work, &name, &found)?;
+                found
+            }
+        };
+        add(1, found);
     }
     Ok(sum)
 }
@@ -173,7 +240,12 @@ pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
     let mut n = 0;
     for form in &all {
         bar.set_message(format!("N = {}: {}", 1 << form.log_n, form.name));
-        for (core, values, _) in &form.parts {
+        // The elastic core is simulated by a command of its own, which takes minutes.
+        let simulated = form
+            .parts
+            .iter()
+            .filter(|(core, ..)| core.name() != "ntt_elastic");
+        for (core, values, _) in simulated {
             let outcome = core::test(*core, values, 1, 1, None, &())?;
             if outcome.measured != outcome.expected {
                 return Err(format!(
