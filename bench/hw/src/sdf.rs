@@ -687,7 +687,7 @@ fn page(tables: &[&str; 7], rows: &str, is_kept_only: bool) -> String {
          stages give values. The thesis' Algorithm 3 ends with a bit reversal, and does not say whether its cycles have it. *natural*: with a permutation behind the stages. \
          In one lane a bit reversal moves words by up to N − 2 √N + 1 places towards the front for even log2 N (about as much for odd), so that whatever gives words in bit-reversed order in 2 N − 1 cycles \
          gives them in natural order in 3 N − 2 √N cycles: for N = 1024 that is 3,008, above 0.6 × the 4,920 of the thesis' R2^2SDF; for N = 256 it is 736 of 756, and for N = 64 176 of 197, which leaves 20 cycles for the pipelines of all \
-         stages. Bars are held against both orders; R2^2SDF misses those three in natural order. Modr2 has the halves of a polynomial side by side at its input, as the thesis has it in two FIFOs.\n\n\
+         stages. Bars are held against both orders; R2^2SDF misses those three in natural order. Modr2 has the halves of a polynomial side by side at its input, as the thesis has it in two FIFOs. The thesis has 54 DSP for Modr2 at N = 512; all its other rows of Modr2 have 5 (log2 N + 1), which would be 50.\n\n\
          ## The thesis' reductions\n\n{reductions}\n\
          ## Table 5.1: products of polynomials modulo x^N + 1\n\n{products}\n\
          *Serial*: one NTT for both factors. *Parallel*: two. Coefficients enter and leave in the same order (natural; of Modr2 the halves side by side), and values stay in bit-reversed order \

@@ -4,10 +4,64 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use toroid_cosim::core::{CORES, Values};
+use toroid_cosim::core::{CORES, Values, find};
 use toroid_cosim::model::Design;
 use toroid_cosim::sources::FILES;
 use toroid_cosim::toolchain::{Group, Verilator, python, tests_are_skipped};
+
+/// Settings of cores beside their defaults, whose modules and generate branches the defaults leave out. Parameters that are not given
+/// keep their defaults.
+const SETTINGS: &[(&str, &[&[(&str, u64)]])] = &[
+    (
+        "ntt_sdf",
+        // Solinas' form, Montgomery's reduction, Barrett's: 1, 2, 3.
+        &[
+            &[("ARCHITECTURE", 0), ("REDUCTION", 1), ("LOG_N", 4)],
+            &[
+                ("ARCHITECTURE", 0),
+                ("REDUCTION", 2),
+                ("INVERSE", 1),
+                ("NATURAL", 1),
+            ],
+            &[("ARCHITECTURE", 0), ("REDUCTION", 3), ("NATURAL", 1)],
+            &[("ARCHITECTURE", 1), ("REDUCTION", 1), ("NATURAL", 1)],
+            &[("ARCHITECTURE", 1), ("REDUCTION", 2), ("LOG_N", 3)],
+            &[("ARCHITECTURE", 1), ("REDUCTION", 3), ("INVERSE", 1)],
+            &[
+                ("ARCHITECTURE", 2),
+                ("REDUCTION", 1),
+                ("INVERSE", 1),
+                ("NATURAL", 1),
+            ],
+            &[("ARCHITECTURE", 2), ("REDUCTION", 2), ("NATURAL", 1)],
+            &[("ARCHITECTURE", 2), ("REDUCTION", 3), ("LOG_N", 2)],
+            // The narrowest modulus, and the widest of its form.
+            &[
+                ("ARCHITECTURE", 0),
+                ("Q", 13),
+                ("CYCLIC", 1),
+                ("LOG_N", 2),
+                ("REDUCTION", 1),
+            ],
+            &[
+                ("ARCHITECTURE", 1),
+                ("Q", 18_446_744_069_414_584_321),
+                ("INVERSE", 1),
+            ],
+        ],
+    ),
+    (
+        "polymul_sdf",
+        &[
+            &[("PARALLEL", 0), ("ARCHITECTURE", 0), ("REDUCTION", 1)],
+            &[("PARALLEL", 0), ("ARCHITECTURE", 1), ("REDUCTION", 3)],
+            &[("PARALLEL", 0), ("ARCHITECTURE", 2), ("REDUCTION", 2)],
+            &[("PARALLEL", 1), ("ARCHITECTURE", 0), ("REDUCTION", 2)],
+            &[("PARALLEL", 1), ("ARCHITECTURE", 1), ("REDUCTION", 1)],
+            &[("PARALLEL", 1), ("ARCHITECTURE", 2), ("REDUCTION", 3)],
+        ],
+    ),
+];
 
 fn hw() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("hw")
@@ -43,8 +97,13 @@ fn every_core_and_module_is_clean() {
         let is_package = module.ends_with("_pkg");
         (!is_package).then(|| Design::of(module).unwrap())
     });
-    let of_cores = CORES.iter().map(|core| {
-        let values = Values::new(*core, []).unwrap();
+    let of_defaults = CORES.iter().map(|core| (*core, &[][..]));
+    let of_settings = SETTINGS.iter().flat_map(|(name, settings)| {
+        let core = find(name).unwrap();
+        settings.iter().map(move |given| (core, *given))
+    });
+    let of_cores = of_defaults.chain(of_settings).map(|(core, given)| {
+        let values = Values::new(core, given.iter().copied()).unwrap();
         core.design(&values).unwrap()
     });
     let designs: Vec<Design> = of_library.chain(of_cores).collect();

@@ -3,12 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
-use toroid_cosim::core::vectors::Vectors;
+use toroid_cosim::core::vectors::{Streams, Vectors};
 use toroid_cosim::core::{self, CoreError, Values, find};
 use toroid_cosim::model::{Model, ModelError, Options, Value};
 use toroid_cosim::random::Random;
-use toroid_cosim::simulation::Agent;
-use toroid_cosim::stream::{Sink, Source};
+use toroid_cosim::simulation::{Agent, Simulation};
+use toroid_cosim::stream::{Beat, Sink, Source};
 use toroid_cosim::toolchain::tests_are_skipped;
 use toroid_ring::goldilocks;
 
@@ -73,8 +73,7 @@ fn every_size_to_long_delays_in_memories() {
     verify(
         "ntt_sdf",
         &[
-            &[("ARCHITECTURE", 0), ("LOG_N", 2)],
-            &[("ARCHITECTURE", 1), ("LOG_N", 2), ("INVERSE", 1)],
+            &[("ARCHITECTURE", 0), ("LOG_N", 2), ("Q", 17)],
             &[("ARCHITECTURE", 2), ("LOG_N", 2), ("NATURAL", 1)],
             &[("ARCHITECTURE", 1), ("LOG_N", 3)],
             &[("ARCHITECTURE", 0), ("LOG_N", 10), ("Q", 12_289)],
@@ -89,23 +88,39 @@ fn every_size_to_long_delays_in_memories() {
     );
 }
 
+/// 2^4 - 2^2 + 1, which is 1 modulo 4 only.
+const NARROWEST: u64 = 13;
+/// 2^35 - 2^19 + 1
+const Q35: u64 = 34_359_214_081;
+/// 2^38 - 2^36 + 1
+const Q38: u64 = 206_158_430_209;
+/// 2^64 - 2^10 + 1
+const WIDEST: u64 = 18_446_744_073_709_550_593;
+
 #[test]
 fn moduli_of_all_widths() {
     verify(
         "ntt_sdf",
         &[
-            &[("ARCHITECTURE", 0), ("LOG_N", 3), ("Q", 17)],
-            &[("ARCHITECTURE", 1), ("LOG_N", 4), ("Q", goldilocks::P)],
             &[
                 ("ARCHITECTURE", 0),
-                ("LOG_N", 4),
-                ("Q", 18_446_744_073_709_550_593),
+                ("LOG_N", 2),
+                ("Q", NARROWEST),
+                ("CYCLIC", 1),
+                ("REDUCTION", SOLINAS),
+            ],
+            &[
+                ("ARCHITECTURE", 1),
+                ("LOG_N", 2),
+                ("Q", NARROWEST),
+                ("CYCLIC", 1),
                 ("INVERSE", 1),
+                ("REDUCTION", SOLINAS),
             ],
             &[
                 ("ARCHITECTURE", 1),
                 ("LOG_N", 4),
-                ("Q", 18_446_744_073_709_550_593),
+                ("Q", WIDEST),
                 ("REDUCTION", BARRETT),
             ],
             &[
@@ -114,6 +129,36 @@ fn moduli_of_all_widths() {
                 ("Q", 268_369_921),
                 ("TILE_A", 18),
                 ("TILE_B", 18),
+            ],
+        ],
+    );
+    // An NTT and an INTT in each.
+    verify(
+        "polymul_sdf",
+        &[
+            &[
+                ("ARCHITECTURE", 0),
+                ("LOG_N", 2),
+                ("Q", Q38),
+                ("REDUCTION", SOLINAS),
+            ],
+            &[
+                ("ARCHITECTURE", 2),
+                ("LOG_N", 2),
+                ("Q", Q35),
+                ("REDUCTION", SOLINAS),
+            ],
+            &[
+                ("ARCHITECTURE", 1),
+                ("LOG_N", 3),
+                ("Q", goldilocks::P),
+                ("PARALLEL", 0),
+            ],
+            &[
+                ("ARCHITECTURE", 0),
+                ("LOG_N", 2),
+                ("Q", WIDEST),
+                ("REDUCTION", MONTGOMERY),
             ],
         ],
     );
@@ -133,26 +178,61 @@ fn products_of_polynomials() {
     }
     verify(
         "polymul_sdf",
-        &[
-            &[
-                ("ARCHITECTURE", 1),
-                ("LOG_N", 5),
-                ("REDUCTION", MONTGOMERY),
-                ("PARALLEL", 0),
-            ],
-            &[
-                ("ARCHITECTURE", 2),
-                ("LOG_N", 2),
-                ("Q", goldilocks::P),
-                ("PARALLEL", 0),
-            ],
-            &[
-                ("ARCHITECTURE", 0),
-                ("LOG_N", 2),
-                ("Q", 18_446_744_073_709_550_593),
-            ],
-        ],
+        &[&[
+            ("ARCHITECTURE", 1),
+            ("LOG_N", 5),
+            ("REDUCTION", MONTGOMERY),
+            ("PARALLEL", 0),
+        ]],
     );
+}
+
+/// A core behind a reset.
+fn start(name: &str, values: &Values, seed: u32) -> Simulation {
+    let options = Options {
+        random_start: true,
+        quick: true,
+        ..Options::default()
+    };
+    let design = find(name).unwrap().design(values).unwrap();
+    let model = Model::build(&design, &options).unwrap();
+    let mut simulation = model.start_random(seed).unwrap();
+    simulation.reset(2).unwrap();
+    simulation
+}
+
+/// The first input stream with the output, and what enters by the second, if there is one and it takes anything.
+fn streams(vectors: &Vectors) -> (&Streams, &[Beat]) {
+    match vectors {
+        Vectors::Joined(joined) => (&joined.streams, &joined.others[0].sent),
+        Vectors::Streams(streams) => (streams, &[]),
+        Vectors::Pipeline(_) => unreachable!(),
+    }
+}
+
+fn push(source: &mut Source, beats: &[Beat]) {
+    beats.iter().for_each(|beat| source.push(beat.clone()));
+}
+
+/// Runs for some cycles, with the second input if there is one.
+fn run(
+    simulation: &mut Simulation,
+    cycles: u64,
+    source: &mut Source,
+    other: &mut Option<Source>,
+    sink: &mut Sink,
+) {
+    for _ in 0..cycles {
+        let mut agents: Vec<&mut dyn Agent> = vec![source, sink];
+        agents.extend(other.iter_mut().map(|other| other as &mut dyn Agent));
+        simulation.cycle(&mut agents).unwrap();
+    }
+}
+
+/// The source of the second input.
+fn other(simulation: &Simulation, stall: f64, seed: u64) -> Option<Source> {
+    let is_there = simulation.has_port("b_tvalid_i");
+    is_there.then(|| Source::new(simulation, "b", stall, seed).unwrap())
 }
 
 #[test]
@@ -160,8 +240,9 @@ fn a_reset_leaves_nothing_behind() {
     if tests_are_skipped() {
         return;
     }
-    let cases: [(&str, Given); 3] = [
-        ("ntt_sdf", &[("ARCHITECTURE", 0), ("LOG_N", 5)]),
+    let cases: [(&str, Given); 4] = [
+        // The longest of its delays are memories.
+        ("ntt_sdf", &[("ARCHITECTURE", 0), ("LOG_N", 8)]),
         (
             "ntt_sdf",
             &[
@@ -175,35 +256,23 @@ fn a_reset_leaves_nothing_behind() {
             "polymul_sdf",
             &[("ARCHITECTURE", 1), ("LOG_N", 4), ("PARALLEL", 0)],
         ),
+        ("polymul_sdf", &[("ARCHITECTURE", 2), ("LOG_N", 4)]),
     ];
     for (name, given) in cases {
         let values = values(name, given).unwrap();
         let core = find(name).unwrap();
-        let options = Options {
-            random_start: true,
-            quick: true,
-            ..Options::default()
-        };
-        let model = Model::build(&core.design(&values).unwrap(), &options).unwrap();
-        let mut simulation = model.start_random(9).unwrap();
-        simulation.reset(1).unwrap();
+        let mut simulation = start(name, &values, 9);
         let mut random = Random::new(1);
         for _ in 0..12 {
             let vectors = core.vectors(&values, 1, random.word()).unwrap();
-            let streams = match &vectors {
-                Vectors::Joined(joined) => &joined.streams,
-                Vectors::Streams(streams) => streams,
-                Vectors::Pipeline(_) => unreachable!(),
-            };
+            let (streams, others) = streams(&vectors);
             let mut source = Source::new(&simulation, streams.input, 0.3, random.word()).unwrap();
+            let mut other = other(&simulation, 0.3, random.word());
             let mut sink = Sink::new(&simulation, "out", 0.3, random.word()).unwrap();
-            streams
-                .sent
-                .iter()
-                .for_each(|beat| source.push(beat.clone()));
-            for _ in 0..random.below(300) {
-                simulation.cycle(&mut [&mut source, &mut sink]).unwrap();
-            }
+            push(&mut source, &streams.sent);
+            other.iter_mut().for_each(|other| push(other, others));
+            let cycles = random.below(2 * streams.cycles);
+            run(&mut simulation, cycles, &mut source, &mut other, &mut sink);
             simulation.reset(1).unwrap();
             let outcome = vectors.run(&mut simulation, random.word(), &()).unwrap();
             assert_eq!(outcome.measured, outcome.expected, "{name} {given:?}");
@@ -241,31 +310,37 @@ fn illegal_parameters_are_refused_at_elaboration() {
     if tests_are_skipped() {
         return;
     }
-    let core = find("ntt_sdf").unwrap();
-    let given = values("ntt_sdf", &[("ARCHITECTURE", 0), ("LOG_N", 4)]).unwrap();
-    let design = core.design(&given).unwrap();
     let q = |hex: &str| Value::Bits {
         width: 64,
         hex: hex.to_owned(),
     };
-    for (name, value, message) in [
-        ("ARCHITECTURE", Value::Int(3), "ARCHITECTURE is 0 to 2"),
-        ("BARRETT", Value::Int(1), "no BARRETT"),
-        ("Q", q("1e61"), "Q = 2^i - 2^j + 1"),
-        (
-            "FRONT",
-            Value::Int(1),
-            "commutators at an end need two lanes",
-        ),
-    ] {
-        let mut wrong = design.clone();
-        let mut parameters = wrong.parameters.iter_mut();
-        parameters.find(|(each, _)| each == name).unwrap().1 = value;
-        match Model::build(&wrong, &Options::default()) {
-            Err(error @ ModelError::Elaboration { .. }) => {
-                assert!(error.to_string().contains(message), "{name}: {error}");
+    let illegal = "ARCHITECTURE is 0 to 2, LOG_N 2 to 20; SOLINAS needs Q = 2^i - 2^j + 1";
+    let ends = "commutators at an end need two lanes";
+    for name in ["ntt_sdf", "polymul_sdf"] {
+        let given = values(name, &[("ARCHITECTURE", 0), ("LOG_N", 4)]).unwrap();
+        let design = find(name).unwrap().design(&given).unwrap();
+        for (parameter, value, message) in [
+            ("ARCHITECTURE", Value::Int(3), illegal),
+            ("BARRETT", Value::Int(1), illegal),
+            ("LOG_N", Value::Int(1), illegal),
+            ("Q", q("1e61"), illegal),
+            ("FRONT", Value::Int(1), ends),
+        ] {
+            let mut wrong = design.clone();
+            let mut parameters = wrong.parameters.iter_mut();
+            match parameters.find(|(each, _)| each == parameter) {
+                Some((_, given)) => *given = value,
+                // The multiplier has no ends of its own.
+                None => continue,
             }
-            other => panic!("{name}: {:?}", other.map(|_| ())),
+            match Model::build(&wrong, &Options::default()) {
+                Err(error @ ModelError::Elaboration { .. }) => {
+                    let said = error.to_string();
+                    let message = format!("{name}: {message}");
+                    assert!(said.contains(&message), "{parameter}: {said}");
+                }
+                other => panic!("{name} {parameter}: {:?}", other.map(|_| ())),
+            }
         }
     }
 }
@@ -291,45 +366,77 @@ fn an_output_that_waits_stops_the_input() {
     for (name, given) in cases {
         let values = values(name, given).unwrap();
         let core = find(name).unwrap();
-        let options = Options {
-            random_start: true,
-            quick: true,
-            ..Options::default()
-        };
-        let model = Model::build(&core.design(&values).unwrap(), &options).unwrap();
-        let mut simulation = model.start_random(4).unwrap();
-        simulation.reset(2).unwrap();
-        let input = if name == "ntt_sdf" { "in" } else { "a" };
-        let mut source = Source::new(&simulation, input, 0.0, 1).unwrap();
-        let mut other = (name != "ntt_sdf").then(|| Source::new(&simulation, "b", 0.3, 2).unwrap());
+        let [latency, interval] = [1, 2].map(|place| core.cycles(&values)[place].cycles);
+        let mut simulation = start(name, &values, 4);
+        let mut other = other(&simulation, 0.3, 2);
         let mut expected = Vec::new();
+        let mut source = None;
         for seed in 0..20 {
-            let (streams, others) = match core.vectors(&values, 1, seed).unwrap() {
-                Vectors::Joined(joined) => (joined.streams, joined.others),
-                Vectors::Streams(streams) => (streams, Vec::new()),
-                Vectors::Pipeline(_) => unreachable!(),
-            };
-            streams.sent.into_iter().for_each(|beat| source.push(beat));
-            if let (Some(other), [input]) = (&mut other, &others[..]) {
-                input.sent.iter().for_each(|beat| other.push(beat.clone()));
-            }
-            expected.extend(streams.expected);
+            let vectors = core.vectors(&values, 1, seed).unwrap();
+            let (streams, others) = streams(&vectors);
+            let source = source
+                .get_or_insert_with(|| Source::new(&simulation, streams.input, 0.0, 1).unwrap());
+            push(source, &streams.sent);
+            other.iter_mut().for_each(|other| push(other, others));
+            expected.extend_from_slice(&streams.expected);
         }
-        let mut run = |sink: &mut Sink, source: &mut Source, cycles: usize| {
-            for _ in 0..cycles {
-                let mut agents: Vec<&mut dyn Agent> = vec![&mut *source, &mut *sink];
-                agents.extend(other.iter_mut().map(|other| other as &mut dyn Agent));
-                simulation.cycle(&mut agents).unwrap();
-            }
-        };
-        let mut waiting = Sink::new(&model.start().unwrap(), "out", 1.0, 3).unwrap();
-        run(&mut waiting, &mut source, 600);
-        let before = source.sent();
-        run(&mut waiting, &mut source, 100);
-        assert_eq!(source.sent(), before, "{name} {given:?}");
-        assert!(!source.is_empty() && waiting.received().is_empty());
-        let mut taking = Sink::new(&model.start().unwrap(), "out", 0.0, 3).unwrap();
-        run(&mut taking, &mut source, 2500);
+        let mut source = source.unwrap();
+        let mut waiting = Sink::new(&simulation, "out", 1.0, 3).unwrap();
+        run(&mut simulation, 600, &mut source, &mut other, &mut waiting);
+        // As many as are under way where nothing waits, and one. Of the serial multiplier, these are second factors: the first
+        // factor in front of each comes besides, and one more behind them.
+        let mut room = latency - interval + 1;
+        if values.get("PARALLEL") == 0 && name == "polymul_sdf" {
+            let beats = interval / 2;
+            room += (room / beats + 1) * beats;
+        }
+        assert_eq!(source.sent(), room, "{name} {given:?}");
+        assert!(waiting.received().is_empty());
+        let mut taking = Sink::new(&simulation, "out", 0.0, 3).unwrap();
+        run(&mut simulation, 2500, &mut source, &mut other, &mut taking);
         assert_eq!(taking.received(), &expected[..], "{name} {given:?}");
+    }
+}
+
+/// One factor stops in the midst of a polynomial, for longer than the core is long, and the other one has come to its next by far.
+#[test]
+fn factors_far_out_of_step() {
+    if tests_are_skipped() {
+        return;
+    }
+    let name = "polymul_sdf";
+    // The models of the tests above.
+    let cases: [Given; 2] = [
+        &[("ARCHITECTURE", 1), ("LOG_N", 3)],
+        &[("ARCHITECTURE", 2), ("LOG_N", 4)],
+    ];
+    for given in cases {
+        let values = values(name, given).unwrap();
+        let vectors = find(name).unwrap().vectors(&values, 1, 5).unwrap();
+        let (streams, others) = streams(&vectors);
+        let mut simulation = start(name, &values, 6);
+        let mut sink = Sink::new(&simulation, "out", 0.0, 1).unwrap();
+        let mut a = Source::new(&simulation, "a", 0.0, 2).unwrap();
+        let mut b = other(&simulation, 0.0, 3);
+        let (from_a, from_b) = (&streams.sent, others);
+        assert_eq!(from_a.len(), from_b.len());
+        // Where each of them stops in turn.
+        let (mut at_a, mut at_b) = (0, 0);
+        for (to_a, to_b) in [(3, 1), (3, 10), (24, 10), (24, 21), (24, 24)] {
+            push(&mut a, &from_a[at_a..to_a]);
+            push(b.as_mut().unwrap(), &from_b[at_b..to_b]);
+            (at_a, at_b) = (to_a, to_b);
+            run(
+                &mut simulation,
+                3 * streams.cycles,
+                &mut a,
+                &mut b,
+                &mut sink,
+            );
+            let taken = [&a, b.as_ref().unwrap()].map(Source::sent);
+            assert_eq!(taken, [at_a.min(at_b) as u64; 2]);
+        }
+        assert!(a.is_empty());
+        assert_eq!(sink.received(), &streams.expected[..], "{given:?}");
     }
 }
