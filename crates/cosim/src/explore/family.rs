@@ -89,6 +89,7 @@ pub fn families() -> &'static [&'static dyn Family] {
         &super::ntt_inplace::InPlace,
         &super::ntt_rader::Rader,
         &super::ntt_streaming::Streaming,
+        &super::ntt_sdf::Feedback,
     ]
 }
 
