@@ -88,8 +88,8 @@ pub fn families() -> &'static [&'static dyn Family] {
     &[
         &super::ntt_inplace::InPlace,
         &super::ntt_rader::Rader,
-        &super::ntt_streaming::Streaming,
         &super::ntt_sdf::Feedback,
+        &super::ntt_streaming::Streaming,
     ]
 }
 
