@@ -17,12 +17,6 @@ pub struct Feedback;
 /// 119 * 2^23 + 1
 const GENERAL: u64 = 998_244_353;
 
-/// Of 50 bits, without a form.
-const GENERAL_WIDE: u64 = 1_125_899_865_948_161;
-
-/// The value of the core's parameter `REDUCTION` for Barrett's.
-const BARRETT: u64 = 3;
-
 fn setting(technology: Technology, given: &[(&str, u64)]) -> Option<(Values, Plan)> {
     let given = given.iter().copied().chain(tiles(technology));
     let values = Values::new(&NttSdf, given).ok()?;
@@ -50,12 +44,11 @@ impl Family for Feedback {
         let mut found = Vec::new();
         for natural in [0, 1] {
             for architecture in [0, 1] {
-                let with = |reduction: u64, narrow: u64| {
+                let with = |narrow: u64| {
                     let given = [
                         ("ARCHITECTURE", architecture),
                         ("LOG_N", transform.log_n()),
                         ("Q", transform.q()),
-                        ("REDUCTION", reduction),
                         (
                             "INVERSE",
                             u64::from(transform.direction == Direction::Inverse),
@@ -67,23 +60,13 @@ impl Family for Feedback {
                     let setting = setting(technology, &given);
                     setting.filter(|(_, plan)| transform.accepts(orders(plan)))
                 };
-                let Some((values, plan)) = with(0, 0) else {
-                    continue;
+                let (plain, narrow) = (with(0), with(NARROW));
+                let is_other = match (&plain, &narrow) {
+                    (Some((_, plain)), Some((_, narrow))) => plain.dsp() != narrow.dsp(),
+                    _ => false,
                 };
-                let is_other = |other: &(Values, Plan)| other.1.dsp() != plan.dsp();
-                let narrow = with(0, NARROW).filter(is_other);
-                // Where Montgomery's reduction has many steps, Barrett's takes less time or fewer slices.
-                let is_better = |other: &(Values, Plan)| {
-                    other.1.latency() < plan.latency() || other.1.dsp() < plan.dsp()
-                };
-                let barrett = with(BARRETT, 0).filter(is_better);
-                found.push(values);
-                found.extend(
-                    [narrow, barrett]
-                        .into_iter()
-                        .flatten()
-                        .map(|(values, _)| values),
-                );
+                found.extend(plain.map(|(values, _)| values));
+                found.extend(narrow.filter(|_| is_other).map(|(values, _)| values));
             }
         }
         match found.is_empty() {
@@ -102,7 +85,9 @@ impl Family for Feedback {
         _transform: Option<&Transform>,
     ) -> Option<Figures> {
         let plan = plan(values).ok()?;
-        if plan.setting().architecture.log_lanes() > 0 {
+        // Two lanes are the streaming core's. Of Barrett's products synthesis leaves tiles out whose bits no one uses, which
+        // the formula for DSP slices does not: there are no parts for it.
+        if plan.setting().architecture.log_lanes() > 0 || plan.reduction() == Reduction::Barrett {
             return None;
         }
         Some(Figures {
@@ -122,6 +107,7 @@ impl Family for Feedback {
     fn samples(&self, technology: Technology) -> Vec<Values> {
         const GOLDILOCKS: u64 = toroid_ring::goldilocks::P;
         const WIDE: u64 = 4_293_918_721; // 2^32 - 2^20 + 1
+        const GENERAL_WIDE: u64 = 1_125_899_865_948_161; // of 50 bits
         // ARCHITECTURE, LOG_N, Q, INVERSE, NATURAL, REDUCTION
         let settings: &[[u64; 6]] = match technology {
             Technology::Xc7 => &[
@@ -139,10 +125,6 @@ impl Family for Feedback {
                 [1, 5, GENERAL_WIDE, 1, 0, 0],
                 [1, 10, 12_289, 0, 1, 0],
                 [0, 9, 12_289, 0, 0, 0],
-                [0, 6, GENERAL, 0, 0, 3],
-                [1, 8, 7_681, 0, 0, 3],
-                [1, 5, GENERAL_WIDE, 1, 0, 3],
-                [1, 7, GENERAL, 0, 1, 3],
                 [0, 7, PAPER, 0, 1, 0],
                 [0, 5, GOLDILOCKS, 1, 1, 0],
                 [1, 8, GENERAL, 1, 0, 0],
@@ -156,11 +138,9 @@ impl Family for Feedback {
                 [1, 8, 12_289, 0, 0, 0],
                 [0, 7, GENERAL, 0, 1, 0],
                 [0, 5, GOLDILOCKS, 0, 0, 0],
-                [1, 6, GENERAL, 1, 0, 3],
                 [0, 9, 12_289, 0, 1, 0],
-                [1, 8, PAPER, 0, 1, 0],
                 [1, 4, GENERAL_WIDE, 0, 0, 0],
-                [0, 7, 7_681, 0, 0, 3],
+                [1, 8, PAPER, 0, 1, 0],
             ],
         };
         let names = [
@@ -183,8 +163,7 @@ fn features(plan: &Plan, technology: Technology) -> Features {
     let setting = plan.setting();
     let (bits, log_n) = (u64::from(plan.bits()), u64::from(setting.log_n));
     let multipliers = plan.multipliers();
-    let reduction = plan.reduction();
-    let is_solinas = reduction == Reduction::Solinas;
+    let is_solinas = plan.reduction() == Reduction::Solinas;
     let word = bits + u64::from(is_solinas);
 
     let products = plan.products();
@@ -196,28 +175,18 @@ fn features(plan: &Plan, technology: Technology) -> Features {
         |count: fn(&Beside) -> u64| (multipliers * beside.iter().map(count).sum::<u64>()) as f64;
     let sums = beside.iter().map(|each| each.counts).sum::<Counts>();
 
-    // Registers of a product's result, of the sum, and the first of the steps, and what is delayed beside the products.
-    // Montgomery's steps keep a word each; beside Barrett's last two products waits the lower part of the first.
+    // A product, the sum, and the first of the steps; Montgomery's reduction keeps a word in each of its own.
     let steps = products.len() as u64 - 1;
-    let (results, waiting) = match reduction {
-        Reduction::Solinas => (3 * bits + 9, (1, plan.stage_latency() - 2)),
-        Reduction::Montgomery => (
-            2 * bits + steps * (bits + 2) + bits,
-            (bits + 1, plan.stage_latency() / 2),
-        ),
-        Reduction::Barrett => (
-            (bits + 2) + 3 * bits,
-            (
-                bits + 2,
-                products[1..]
-                    .iter()
-                    .map(|each| each.latency(setting.tiles))
-                    .sum(),
-            ),
-        ),
+    let results = if is_solinas {
+        3 * bits + 9
+    } else {
+        2 * bits + steps * (bits + 2) + bits
     };
     let own = delay(results, 1, technology);
-    let waiting = delay(waiting.0, waiting.1, technology);
+    let waiting = match is_solinas {
+        true => delay(1, plan.stage_latency() - 2, technology),
+        false => delay(bits + 1, plan.stage_latency() / 2, technology),
+    };
     let stages = [sums, own, waiting]
         .into_iter()
         .sum::<Counts>()
@@ -251,20 +220,16 @@ fn features(plan: &Plan, technology: Technology) -> Features {
     let twiddles: Counts = rows.iter().map(|rows| rom(*rows, bits, technology)).sum();
     let held = (bits * (1 + u64::from(is_solinas))) as f64;
 
-    let only = |of: Reduction, count: u64| if of == reduction { count as f64 } else { 0.0 };
+    let only = |is_so: bool, count: u64| if is_so { count as f64 } else { 0.0 };
     Features {
         lut: vec![
             (
                 "bits of stages, 2^i - 2^j + 1",
-                only(Reduction::Solinas, multipliers * bits),
+                only(is_solinas, multipliers * bits),
             ),
             (
                 "bits of stages and of Montgomery's steps",
-                only(Reduction::Montgomery, multipliers * bits * (1 + steps)),
-            ),
-            (
-                "bits of stages, Barrett",
-                only(Reduction::Barrett, multipliers * bits),
+                only(!is_solinas, multipliers * bits * (1 + steps)),
             ),
             ("added bits of products", in_products(|beside| beside.added)),
             (
@@ -320,7 +285,7 @@ mod tests {
             [0, 3, 7_681, 0, 0, 1],
             [1, 4, GENERAL, 0, 1, 0],
             [1, 3, 7_681, 2, 0, 1],
-            [0, 4, GENERAL, BARRETT, 1, 1],
+            [0, 4, GENERAL, 2, 1, 1],
         ] {
             let given = [
                 ("ARCHITECTURE", architecture),
@@ -357,34 +322,25 @@ mod tests {
     }
 
     #[test]
-    fn settings_with_two_lanes_are_the_streaming_cores() {
-        let (values, _) = setting(Technology::Xc7, &[("ARCHITECTURE", 2)]).unwrap();
-        assert!(Feedback.figures(&values, Technology::Xc7).is_none());
-    }
-
-    #[test]
-    fn reductions_are_offered_where_they_save_something() {
-        let reductions = |n, q| {
-            let wanted = Transform::new(n, q, Ring::Negacyclic).unwrap();
-            let settings = Feedback.settings(&wanted, Technology::Xc7).unwrap();
-            let found: Vec<[u64; 2]> = settings
-                .iter()
-                .map(|values| [values.get("REDUCTION"), values.get("NARROW")])
-                .collect();
-            // The same for both architectures and both orders.
-            let each = found.len() / 4;
-            assert!(found.chunks(each).all(|own| own == &found[..each]));
-            found[..each].to_vec()
-        };
-        assert_eq!(reductions(256, 7_681), [[0, 0]]);
-        assert_eq!(reductions(256, PAPER), [[0, 0], [0, NARROW]]);
-        assert_eq!(reductions(64, GENERAL), [[0, 0], [BARRETT, 0]]);
-        assert_eq!(reductions(64, GENERAL_WIDE), [[0, 0]]);
+    fn what_has_no_parts_has_no_figures() {
+        for (name, value, is_there) in [
+            ("ARCHITECTURE", 0, true),
+            ("ARCHITECTURE", 2, false),
+            ("REDUCTION", 2, true),
+            ("REDUCTION", 3, false),
+        ] {
+            let architecture = ("ARCHITECTURE", 1);
+            let given = [architecture, (name, value)];
+            let given = &given[usize::from(name == architecture.0)..];
+            let (values, _) = setting(Technology::Xc7, given).unwrap();
+            let figures = Feedback.figures(&values, Technology::Xc7);
+            assert_eq!(figures.is_some(), is_there, "{name}={value}");
+        }
     }
 
     #[test]
     fn parts_are_those_of_the_reduction() {
-        for (reduction, part) in [(1, "2^i"), (2, "Montgomery"), (3, "Barrett")] {
+        for (reduction, part) in [(1, "2^i"), (2, "Montgomery")] {
             let given = [("ARCHITECTURE", 0), ("REDUCTION", reduction)];
             let (values, _) = setting(Technology::Xc7, &given).unwrap();
             let figures = Feedback.figures(&values, Technology::Xc7).unwrap();
