@@ -11,6 +11,7 @@ pub mod family;
 pub mod model;
 mod ntt_inplace;
 mod ntt_rader;
+mod ntt_sdf;
 mod ntt_streaming;
 pub mod page;
 pub mod pareto;

@@ -334,6 +334,17 @@ impl Plan {
         }
     }
 
+    /// What stands before and behind the stages.
+    pub(crate) fn ends(&self) -> [&End; 2] {
+        [&self.front, &self.back]
+    }
+
+    /// The rows of each product's table; of one lane.
+    pub(crate) fn table_rows(&self) -> Vec<u64> {
+        let rows = |bit| self.factor(bit).rows.len() as u64;
+        self.bits_in_order().into_iter().map(rows).collect()
+    }
+
     /// What the word of this index is multiplied by beside the butterfly of a bit, as the multiplier takes it; of one lane.
     pub fn operand(&self, bit: u32, index: usize) -> u64 {
         let q = self.setting.modulus;

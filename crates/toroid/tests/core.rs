@@ -197,12 +197,23 @@ fn settings_are_explored_and_the_best_can_be_made() {
     assert!(text.contains(best["command"].as_str().unwrap()), "{text}");
     let rows = |text: &str| {
         text.lines()
-            .filter(|line| line.contains(" LOG_LANES=") && !line.contains("--param"))
+            .filter(|line| {
+                let mut words = line.split_whitespace();
+                let is_ranked = words.next().is_some_and(|rank| rank.parse::<u32>().is_ok());
+                is_ranked && words.next().is_some_and(|core| core.starts_with("ntt_"))
+            })
             .count()
     };
     let all = place.ok(&format!("{line} --all"));
     assert_eq!(rows(&all), points.len());
     assert!(rows(&text) < points.len());
+    // One word a cycle in both architectures and both orders, beside as many lanes as there are.
+    let count = |core: &str| points.iter().filter(|point| point["core"] == core).count();
+    assert_eq!(count("ntt_sdf"), 4);
+    assert_eq!(
+        count("ntt_sdf") + count("ntt_streaming") + count("ntt_inplace"),
+        points.len()
+    );
     assert!(all.contains("bandwidth 171 %"), "{all}");
 
     let command = best["command"].as_str().unwrap();

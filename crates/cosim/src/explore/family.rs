@@ -88,6 +88,7 @@ pub fn families() -> &'static [&'static dyn Family] {
     &[
         &super::ntt_inplace::InPlace,
         &super::ntt_rader::Rader,
+        &super::ntt_sdf::Feedback,
         &super::ntt_streaming::Streaming,
     ]
 }

@@ -12,10 +12,10 @@ use crate::permutation::Network;
 pub struct Streaming;
 
 /// Rests of this many bits beside the tiles of a product may be multiplied in look-up tables.
-const NARROW: u64 = 3;
+pub(super) const NARROW: u64 = 3;
 
 /// q = 2^28 - 2^16 + 1, that of the paper.
-const PAPER: u64 = 268_369_921;
+pub(super) const PAPER: u64 = 268_369_921;
 
 /// The orders that are worth a setting: all of an end that is open where the other one is given; where both are, those that
 /// the stages work in, and those with coefficients by index.
@@ -203,17 +203,17 @@ impl Family for Streaming {
 
 /// Counts of what Yosys makes of registers in a row and of memories.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+pub(super) struct Counts {
     /// Look-up tables that are shift registers or memories.
-    tables: f64,
+    pub tables: f64,
     /// Flip-flops.
-    registers: f64,
+    pub registers: f64,
     /// Of block memories, in units of 36 Kbit.
-    blocks: f64,
+    pub blocks: f64,
 }
 
 impl Counts {
-    fn times(self, count: u64) -> Counts {
+    pub fn times(self, count: u64) -> Counts {
         let count = count as f64;
         Counts {
             tables: count * self.tables,
@@ -234,7 +234,7 @@ impl std::iter::Sum for Counts {
 }
 
 /// Words that are delayed: from three cycles on, 32 of them in a look-up table of 7 series; ECP5 has flip-flops only.
-fn delay(bits: u64, cycles: u64, technology: Technology) -> Counts {
+pub(super) fn delay(bits: u64, cycles: u64, technology: Technology) -> Counts {
     match technology {
         Technology::Xc7 if cycles >= 3 => Counts {
             tables: (bits * cycles.div_ceil(32)) as f64,
@@ -248,7 +248,7 @@ fn delay(bits: u64, cycles: u64, technology: Technology) -> Counts {
 }
 
 /// A memory that is written and read in every cycle, with a register behind it: in block memories above 64 words.
-fn memory(depth: u64, bits: u64, technology: Technology) -> Counts {
+pub(super) fn memory(depth: u64, bits: u64, technology: Technology) -> Counts {
     let tables = match technology {
         Technology::Xc7 => 4 * bits.div_ceil(6) * depth.div_ceil(32),
         Technology::Ecp5 => 2 * bits.div_ceil(4) * depth.div_ceil(16),
@@ -272,7 +272,7 @@ fn memory(depth: u64, bits: u64, technology: Technology) -> Counts {
 
 /// A ROM with a register behind it, in block memories above a depth. A column of a few rows is the same as others, or needs
 /// no table of its own.
-fn rom(depth: u64, bits: u64, technology: Technology) -> Counts {
+pub(super) fn rom(depth: u64, bits: u64, technology: Technology) -> Counts {
     let (most, table) = match technology {
         Technology::Xc7 => (256, 64),
         Technology::Ecp5 => (63, 16),
@@ -295,12 +295,11 @@ fn rom(depth: u64, bits: u64, technology: Technology) -> Counts {
     }
 }
 
-/// The depth from which on commutators delay words in memories: `RAM_STEPS` of `stepped_delay`.
+/// The depth from which on words are delayed in memories: `RAM_STEPS` of `stepped_delay`.
 const RAM_STEPS: u64 = 64;
 
 /// `stepped_delay`
-fn stepped(bits: u64, log_steps: u32, technology: Technology) -> Counts {
-    let steps = 1 << log_steps;
+pub(super) fn stepped(bits: u64, steps: u64, technology: Technology) -> Counts {
     match steps >= RAM_STEPS {
         true => memory(steps, bits, technology),
         false => delay(bits, steps, technology),
@@ -311,11 +310,12 @@ fn stepped(bits: u64, log_steps: u32, technology: Technology) -> Counts {
 fn commutator(half_bits: u64, log_steps: u32, technology: Technology) -> Counts {
     // The upper half takes a mark and its tag with it.
     let bits = [half_bits + 3, half_bits].into_iter();
-    bits.map(|bits| stepped(bits, log_steps, technology)).sum()
+    bits.map(|bits| stepped(bits, 1 << log_steps, technology))
+        .sum()
 }
 
 /// A permutation network of words of so many bits.
-fn network(network: &Network, bits: u64, technology: Technology) -> Counts {
+pub(super) fn network(network: &Network, bits: u64, technology: Technology) -> Counts {
     let lanes = 1 << network.log_lanes();
     match network.delay() {
         0 => delay(lanes * bits, network.latency() as u64, technology),
@@ -325,18 +325,18 @@ fn network(network: &Network, bits: u64, technology: Technology) -> Counts {
 
 /// A product beside its DSP slices, which take registers and sums of their own in.
 #[derive(Clone, Copy, Debug, Default)]
-struct Beside {
-    counts: Counts,
+pub(super) struct Beside {
+    pub counts: Counts,
     /// Bits of the sums of rows of tiles.
-    added: u64,
+    pub added: u64,
     /// Bits of rows that are multiplied in look-up tables.
-    narrow: u64,
+    pub narrow: u64,
     /// Registers of slices that have none.
-    slices: u64,
+    pub slices: u64,
     is_short: bool,
 }
 
-fn product(product: &Product, tiles: (u32, u32), technology: Technology) -> Beside {
+pub(super) fn product(product: &Product, tiles: (u32, u32), technology: Technology) -> Beside {
     let widths: Vec<u64> = product.columns(tiles).map(u64::from).collect();
     let columns = widths.len() as u64;
     let rows: Vec<(u64, bool)> = product
@@ -467,7 +467,7 @@ fn features(plan: &Plan, technology: Technology) -> Features {
     }
     for log_steps in plan.feedbacks() {
         // Words before the butterflies, and differences behind them.
-        moved.push(stepped(lanes * word, log_steps, technology).times(2));
+        moved.push(stepped(lanes * word, 1 << log_steps, technology).times(2));
         counters += log_beats + u64::from(log_steps) + 1;
         selected += lanes * word;
     }
