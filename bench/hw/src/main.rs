@@ -170,7 +170,7 @@ enum Commands {
         /// Write the files
         #[arg(long)]
         write: bool,
-        /// Where to write them
+        /// Where to write them, and where hw-elastic.json is
         #[arg(long, default_value = "../docs/results")]
         out: PathBuf,
     },
@@ -378,7 +378,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
             streaming::random(count, seed, log.as_deref())?;
         }
         Commands::Multipliers { work, write, out } => {
-            multipliers::rows(&work, write.then_some(out.as_path()))?;
+            multipliers::rows(&work, &out, write)?;
         }
         Commands::Elastic {
             count,

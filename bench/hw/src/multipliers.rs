@@ -25,6 +25,8 @@ struct Form {
     interval: u64,
     /// Cores with how many of each.
     parts: Vec<(&'static dyn Core, Values, u64)>,
+    /// What the command `elastic` found of its core.
+    found: Option<Resources>,
     /// Products of values modulo any q, of `ntt_elastic`'s multiplier, beside them.
     products: Option<Design>,
     /// How `cycles` was found.
@@ -66,6 +68,7 @@ fn inplace(log_n: u64, log_lanes: u64) -> Result<Form, Error> {
         cycles: both + latency,
         interval: both + latency - beats,
         parts: vec![(core, values, 1), (product, of_product, 1 << log_lanes)],
+        found: None,
         products: None,
         how: "formulas, each held against simulation; the product's beats enter as the values' leave",
     })
@@ -107,6 +110,7 @@ fn streaming(log_n: u64, log_lanes: u64, is_parallel: bool) -> Result<Form, Erro
             (core, back, 1),
             (product, of_product, lanes),
         ],
+        found: None,
         products: None,
         how: "formulas, each held against simulation",
     })
@@ -133,13 +137,37 @@ fn sdf(log_n: u64, architecture: u64, is_parallel: bool) -> Result<Form, Error> 
         cycles: cycles(core, &values, "latency, first beat in to last beat out")?,
         interval: cycles(core, &values, "from a product to the next")?,
         parts: vec![(core, values, 1)],
+        found: None,
         products: None,
         how: "simulated",
     })
 }
 
+/// The resources of the core on 16 lanes, which take long to find, from the page of the command `elastic`.
+fn elastic_found(results: &Path) -> Result<Resources, Error> {
+    let path = results.join("hw-elastic.json");
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| format!("{}: {error}; `elastic --write` makes it", path.display()))?;
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&text)?;
+    let value = |name: &str| -> Result<f64, Error> {
+        let row = rows
+            .iter()
+            .find(|row| row["row"] == format!("16 lanes: {name}"));
+        let value = row.and_then(|row| row["ours"].as_f64());
+        Ok(value.ok_or_else(|| format!("{}: no row of {name}", path.display()))?)
+    };
+    Ok(Resources {
+        lut: value("LUT")? as u64,
+        ff: value("FF")? as u64,
+        dsp: value("DSP48E1")? as u64,
+        // Of 18 Kbit with parity.
+        ramb18: (value("block memories")? / 2.25) as u64,
+        ..Resources::default()
+    })
+}
+
 /// One core for all three transforms, with products and an order of values for the transform back between.
-fn elastic(log_n: u32, log_lanes: u32) -> Result<Form, Error> {
+fn elastic(log_n: u32, log_lanes: u32, results: &Path) -> Result<Form, Error> {
     let (core, values) = with("ntt_elastic", &[("LOG_LANES", log_lanes.into())])?;
     let plan = ntt_elastic::plan(&values)?;
     let lanes = plan.lanes();
@@ -173,24 +201,30 @@ fn elastic(log_n: u32, log_lanes: u32) -> Result<Form, Error> {
         .with("COUNT", lanes as u64)
         .with("WORD", u64::from(setting.word));
     let waits = plan.mul_latency() + cycles(network, &of_network, "a beat, latency")?;
+    let found = match lanes {
+        16 => Some(elastic_found(results)?),
+        _ => None,
+    };
+    let core = found.is_none().then_some((core, values, 1));
     Ok(Form {
         name: format!("elastic, {lanes} lanes, any q"),
         log_n: log_n.into(),
         cycles: 2 * plan.latency(log_n) + waits,
         interval: 3 * beats,
-        parts: vec![(core, values, 1), (network, of_network, 1)],
+        parts: core.into_iter().chain([(network, of_network, 1)]).collect(),
+        found,
         products: Some(product),
         how: "formulas, each held against simulation",
     })
 }
 
 /// The forms of a length.
-fn forms(log_n: u64) -> Result<Vec<Form>, Error> {
+fn forms(log_n: u64, results: &Path) -> Result<Vec<Form>, Error> {
     let lanes = if log_n < 10 { 3 } else { 4 };
     let mut forms = vec![
         inplace(log_n, 4)?,
         streaming(log_n, 4, false)?,
-        elastic(log_n as u32, lanes)?,
+        elastic(log_n as u32, lanes, results)?,
     ];
     for (architecture, is_parallel) in [(0, false), (1, false), (2, false), (2, true)] {
         forms.push(sdf(log_n, architecture, is_parallel)?);
@@ -208,6 +242,9 @@ fn sum(form: &Form, work: &Path) -> Result<Resources, Error> {
         sum.ramb18 += count * one.ramb18;
         sum.ramb36 += count * one.ramb36;
     };
+    if let Some(found) = form.found {
+        add(1, found);
+    }
     for (core, values, count) in &form.parts {
         add(*count, synthesized(*core, values, work)?);
     }
@@ -227,10 +264,10 @@ fn sum(form: &Form, work: &Path) -> Result<Resources, Error> {
 }
 
 /// Every form at every length; what is kept in `work` is not measured again.
-pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
+pub fn rows(work: &Path, results: &Path, write: bool) -> Result<(), Error> {
     let mut all = Vec::new();
     for log_n in LOG_N {
-        all.extend(forms(log_n)?);
+        all.extend(forms(log_n, results)?);
     }
     let bar = ProgressBar::new(all.len() as u64);
     bar.set_style(ProgressStyle::with_template(
@@ -305,10 +342,10 @@ pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
     }
     bar.finish_and_clear();
     print!("{}", row_table(&rows));
-    if let Some(out) = out {
-        std::fs::write(out.join("hw-multipliers.md"), page(&text))?;
+    if write {
+        std::fs::write(results.join("hw-multipliers.md"), page(&text))?;
         let json = serde_json::to_string_pretty(&rows)? + "\n";
-        std::fs::write(out.join("hw-multipliers.json"), json)?;
+        std::fs::write(results.join("hw-multipliers.json"), json)?;
     }
     Ok(())
 }

@@ -9,9 +9,11 @@ use toroid_cosim::model::Design;
 use toroid_cosim::sources::FILES;
 use toroid_cosim::toolchain::{Group, Verilator, python, tests_are_skipped};
 
+type Given = &'static [(&'static str, u64)];
+
 /// Settings of cores beside their defaults, whose modules and generate branches the defaults leave out. Parameters that are not given
 /// keep their defaults.
-const SETTINGS: &[(&str, &[&[(&str, u64)]])] = &[
+const SETTINGS: &[(&str, &[Given])] = &[
     (
         "ntt_sdf",
         // Solinas' form, Montgomery's reduction, Barrett's: 1, 2, 3.
