@@ -9,6 +9,7 @@
 pub mod device;
 pub mod family;
 pub mod model;
+mod ntt_elastic;
 mod ntt_inplace;
 mod ntt_rader;
 mod ntt_streaming;

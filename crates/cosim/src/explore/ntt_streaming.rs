@@ -203,17 +203,17 @@ impl Family for Streaming {
 
 /// Counts of what Yosys makes of registers in a row and of memories.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+pub(super) struct Counts {
     /// Look-up tables that are shift registers or memories.
-    tables: f64,
+    pub tables: f64,
     /// Flip-flops.
-    registers: f64,
+    pub registers: f64,
     /// Of block memories, in units of 36 Kbit.
-    blocks: f64,
+    pub blocks: f64,
 }
 
 impl Counts {
-    fn times(self, count: u64) -> Counts {
+    pub fn times(self, count: u64) -> Counts {
         let count = count as f64;
         Counts {
             tables: count * self.tables,
@@ -234,7 +234,7 @@ impl std::iter::Sum for Counts {
 }
 
 /// Words that are delayed: from three cycles on, 32 of them in a look-up table of 7 series; ECP5 has flip-flops only.
-fn delay(bits: u64, cycles: u64, technology: Technology) -> Counts {
+pub(super) fn delay(bits: u64, cycles: u64, technology: Technology) -> Counts {
     match technology {
         Technology::Xc7 if cycles >= 3 => Counts {
             tables: (bits * cycles.div_ceil(32)) as f64,
@@ -248,7 +248,7 @@ fn delay(bits: u64, cycles: u64, technology: Technology) -> Counts {
 }
 
 /// A memory that is written and read in every cycle, with a register behind it: in block memories above 64 words.
-fn memory(depth: u64, bits: u64, technology: Technology) -> Counts {
+pub(super) fn memory(depth: u64, bits: u64, technology: Technology) -> Counts {
     let tables = match technology {
         Technology::Xc7 => 4 * bits.div_ceil(6) * depth.div_ceil(32),
         Technology::Ecp5 => 2 * bits.div_ceil(4) * depth.div_ceil(16),
