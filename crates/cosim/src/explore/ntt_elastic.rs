@@ -254,7 +254,7 @@ fn features(plan: &Plan, technology: Technology) -> Features {
         ],
         ff: vec![
             ("registers", all.registers),
-            ("multipliers", multipliers as f64),
+            ("control", 1.0),
         ],
         bram36: vec![("banks, constants and queue", all.blocks)],
     }
