@@ -337,6 +337,12 @@ impl Plan {
         self.first_product() + mul + 1 + 3 + unit + self.lanes() as u64 - 1 + unit
     }
 
+    /// Beats that may be under way, for as many of which there is room behind the pipeline: `DEPTH` of its `stream_ends`.
+    pub fn room(&self) -> u64 {
+        let lanes = self.lanes() as u64;
+        lanes * lanes - lanes + 2 + self.transit()
+    }
+
     /// The cycle in which a beat that came in cycle 0 enters the product between the first two units: behind the first unit, and
     /// not before its factors.
     fn first_product(&self) -> u64 {

@@ -22,10 +22,15 @@ pub enum Order {
     /// The two halves side by side, each in natural order: i = (upper half of the lanes) · N/2 + beat · LANES/2 + lane
     /// within that half.
     Halves,
+    /// Words of a beat N / LANES apart: i = beat + lane · N / LANES. Of `ntt_elastic` alone.
+    Strided,
+    /// The same with the two digits of the beat's number swapped: i = k1 + LANES · k2 + lane · N / LANES in beat
+    /// k1 · N / LANES² + k2. Of `ntt_elastic` alone, with LANES² words or more.
+    StridedSwapped,
 }
 
 impl Order {
-    /// Each at the place of its value of the core's parameters `IN_ORDER` and `OUT_ORDER`.
+    /// Those of the core, each at the place of its value of the parameters `IN_ORDER` and `OUT_ORDER`.
     pub const ALL: [Order; 3] = [Order::Natural, Order::BitReversed, Order::Halves];
 
     /// Its name.
@@ -34,6 +39,8 @@ impl Order {
             Order::Natural => "natural",
             Order::BitReversed => "bit-reversed",
             Order::Halves => "halves",
+            Order::Strided => "strided",
+            Order::StridedSwapped => "strided-swapped",
         }
     }
 
@@ -51,6 +58,17 @@ impl Order {
                 let (beat, lane) = (place >> log_lanes, place & ((1 << log_lanes) - 1));
                 let half = log_lanes - 1;
                 ((lane >> half) << (log_n - 1)) | (beat << half) | (lane & ((1 << half) - 1))
+            }
+            Order::Strided | Order::StridedSwapped => {
+                let (beat, lane) = (place >> log_lanes, place & ((1 << log_lanes) - 1));
+                let low = match self {
+                    Order::StridedSwapped => {
+                        let digit = log_n - 2 * log_lanes;
+                        (beat >> digit) | ((beat & ((1 << digit) - 1)) << log_lanes)
+                    }
+                    _ => beat,
+                };
+                (lane << (log_n - log_lanes)) | low
             }
         }
     }
@@ -220,6 +238,9 @@ pub enum SettingError {
         "with several degrees or moduli, an NTT or INTT goes from halves side by side to bit-reversed order, or back"
     )]
     Orders,
+    /// An order that another core has.
+    #[error("words in {} order are not taken or given by this core", .0.name())]
+    Order(Order),
     /// From 1 to 16 moduli.
     #[error("1 to 16 moduli are needed, not {0}")]
     Moduli(usize),
@@ -319,6 +340,11 @@ impl Plan {
         };
         if !is_allowed {
             return Err(SettingError::Form);
+        }
+        for order in [setting.input, setting.output] {
+            if !Order::ALL.contains(&order) {
+                return Err(SettingError::Order(order));
+            }
         }
         let with = |is_ascending: bool| -> Result<Plan, SettingError> {
             let split = match setting.has_feedback {

@@ -27,7 +27,7 @@ pub struct Figures {
     pub transforms: u64,
     /// Butterflies.
     pub butterflies: u64,
-    /// Words of a beat that enters.
+    /// Words that enter in a cycle: of a beat, and of factors beside it.
     pub words_in: u64,
     /// Words of a beat that leaves.
     pub words_out: u64,
@@ -86,6 +86,7 @@ pub trait Family: Sync {
 /// Every family.
 pub fn families() -> &'static [&'static dyn Family] {
     &[
+        &super::ntt_elastic::Elastic,
         &super::ntt_inplace::InPlace,
         &super::ntt_rader::Rader,
         &super::ntt_sdf::Feedback,
