@@ -360,6 +360,12 @@ impl Plan {
         }])
     }
 
+    /// Cycles from the first beat of its preamble in to the last beat of data out, both counted, of a transform of 2^`log_n` words
+    /// in an idle core: factors pass a register before they are used.
+    pub fn idle_latency(&self, log_n: u32) -> u64 {
+        self.preamble() + 1 + self.latency(log_n)
+    }
+
     /// Multipliers modulo q: of the transforms' butterflies, of the product between them, and of the factors.
     pub fn multipliers(&self) -> [u64; 3] {
         let (lanes, log_lanes) = (self.lanes() as u64, u64::from(self.setting.log_lanes));
