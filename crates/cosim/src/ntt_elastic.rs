@@ -305,7 +305,7 @@ impl Plan {
                 }
             };
         let constants = all.first().map(Factors::constants).unwrap_or_default();
-        let below = |beat| constants.get(self.preamble() as usize + beat).copied();
+        let below = |beat: usize| constants.get(self.preamble() as usize + beat).copied();
         push(
             &|beat| below(beat).unwrap_or(0),
             self.preamble(),
