@@ -8,7 +8,7 @@
 // q_i, q_o        the modulus, with the operands and with the products
 // COUNT           >= 1
 // WIDTH           width of a word, up to 64
-// WORD            1 to TILE_A - 1
+// WORD            2 to TILE_A - 1
 // TILE_A, TILE_B  tiles of the multipliers, one of which takes a step whole: STEP - WORD <= TILE_B
 // Latency: toroid_pkg::montgomery_wide_latency
 // Source: P. L. Montgomery, Modular multiplication without trial division, 1985
@@ -37,8 +37,8 @@ module montgomery_column #(
   if (WIDTH < 2 || WIDTH > 64 || COUNT < 1) begin : g_check
     $fatal(1, "montgomery_column: 2 <= WIDTH <= 64 and COUNT >= 1 are needed");
   end
-  if (WORD < 1 || WORD >= TILE_A || WORD >= WIDTH || Half > TILE_B || Step > 2 * WORD + 2) begin : g_check_word
-    $fatal(1, "montgomery_column: 1 <= WORD < TILE_A and steps of at most TILE_B + WORD bits are needed");
+  if (WORD < 2 || WORD >= TILE_A || WORD >= WIDTH || Half > TILE_B || Step > 2 * WORD + 2) begin : g_check_word
+    $fatal(1, "montgomery_column: 2 <= WORD < TILE_A and steps of at most TILE_B + WORD bits are needed");
   end
 
   logic [Steps-1:0][Upper-1:0] h, h_late;

@@ -3,7 +3,7 @@
 // 1 / q = 1 - 2^WORD * h + 2^(2 WORD) * h^2 - ..., so g = h - 2^WORD * h^2 modulo 2^(STEP - WORD), where no more than
 // two bits of h^2 are left: 1 or 0, as h is odd or even.
 //
-// WORD  q = 1 modulo 2^WORD, >= 1
+// WORD  q = 1 modulo 2^WORD, >= 2
 // STEP  above WORD, at most 2 * WORD + 2
 // Latency: 0
 module montgomery_wide_inverse #(
@@ -14,8 +14,8 @@ module montgomery_wide_inverse #(
     input  logic [Half-1:0] h_i,
     output logic [Half-1:0] g_o
 );
-  if (WORD < 1 || STEP <= WORD || STEP > 2 * WORD + 2) begin : g_check
-    $fatal(1, "montgomery_wide_inverse: 1 <= WORD < STEP <= 2 * WORD + 2 is needed");
+  if (WORD < 2 || STEP <= WORD || STEP > 2 * WORD + 2) begin : g_check
+    $fatal(1, "montgomery_wide_inverse: 2 <= WORD < STEP <= 2 * WORD + 2 is needed");
   end
 
   if (Half > WORD) begin : g_square

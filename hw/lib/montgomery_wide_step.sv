@@ -11,7 +11,7 @@
 //
 // The products y * g and m * h are outside; what belongs together comes in when its product is there.
 //
-// WORD     q = 1 modulo 2^WORD, >= 1
+// WORD     q = 1 modulo 2^WORD, >= 2
 // STEP     above WORD, at most 2 * WORD + 2
 // WIDTH_X  width of x >> STEP
 // WIDTH_P  width of m * h >> (STEP - WORD)
@@ -39,8 +39,8 @@ module montgomery_wide_step #(
     input  logic               carry_i,
     output logic [WIDTH_R-1:0] r_o
 );
-  if (WORD < 1 || STEP <= WORD || STEP > 2 * WORD + 2) begin : g_check
-    $fatal(1, "montgomery_wide_step: 1 <= WORD < STEP <= 2 * WORD + 2 is needed");
+  if (WORD < 2 || STEP <= WORD || STEP > 2 * WORD + 2) begin : g_check
+    $fatal(1, "montgomery_wide_step: 2 <= WORD < STEP <= 2 * WORD + 2 is needed");
   end
 
   assign {borrow_o, m_o} = (STEP + 1)'({t_i, WORD'(0)}) - (STEP + 1)'(y_i);

@@ -1,12 +1,14 @@
 // elastic_order: when the beats of transforms are read for their second half: each transform whole, in cycles that
 // follow each other, as soon as its beats will have been written by then and the transform before has been read.
 //
+// A preamble passes as a transform of its own beats, but takes no rows.
+//
 // Beat j of a group of N2 needs the word of beat N - N2 + j of its transform, so reading begins N2 - 2 cycles before
 // the last beat is written.
 //
 // LOG_LANES  log2 of the lanes
 // WAIT       from valid_i && last_i of a transform with N2 = LANES to the first command, >= 3
-// TAG        bits that travel with a transform
+// TAG        bits that travel with a transform, the highest of which marks a preamble
 // valid_i, last_i, shift_i, tag_i  a beat that will be written
 // valid_o, beat_o, last_o, shift_o, tag_o, row_o  a beat to be read, and the row where its transform begins
 // Latency: WAIT + LANES - N2
@@ -35,6 +37,9 @@ module elastic_order
   if (WAIT < 3) begin : g_check
     $fatal(1, "elastic_order: WAIT must be at least 3");
   end
+  if (TAG < 1) begin : g_check_tag
+    $fatal(1, "elastic_order: TAG must be at least 1");
+  end
 
   localparam int Lanes = 1 << LOG_LANES;
   localparam int Shifts = shifts(LOG_LANES);
@@ -58,7 +63,7 @@ module elastic_order
       .d_i({shift_i, tag_i}),
       .q_o(tag)
   );
-  // The next transform is whole only after 4 LANES beats.
+  // What comes next is whole only after 2 LANES beats or more.
   assign tag_now = whole ? tag : tag_q;
   always_ff @(posedge clk_i) tag_q <= tag_now;
   logic [Shifts-1:0] ready;
@@ -93,12 +98,13 @@ module elastic_order
       .count_o     (unused_count)
   );
 
-  logic valid_q;
+  logic valid_q, is_void;
   logic [LogBeats-1:0] beat_q;
   logic [ShiftWidth-1:0] shift_q;
   logic [TAG-1:0] tag_read_q;
   logic [LogBeats:0] row_q;
-  assign last_o = beat_q == {LogBeats{1'b1}} >> shift_q;
+  assign is_void = tag_read_q[TAG-1];
+  assign last_o = beat_q == (is_void ? LogBeats'(preamble(Lanes) - 1) : {LogBeats{1'b1}} >> shift_q);
   assign next_take = !valid_q || last_o;
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
@@ -106,7 +112,7 @@ module elastic_order
       row_q   <= '0;
     end else begin
       if (next_take) valid_q <= next_valid;
-      if (valid_q && last_o) row_q <= row_q + (LogBeats + 1)'(beat_q) + 1'b1;
+      if (valid_q && last_o && !is_void) row_q <= row_q + (LogBeats + 1)'(beat_q) + 1'b1;
     end
     if (next_take) begin
       beat_q <= '0;

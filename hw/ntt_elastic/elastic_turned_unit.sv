@@ -9,8 +9,10 @@
 // LOG_LANES  log2 of the lanes
 // LOG_BEATS  bits of the number of a beat
 // WORD, TILE_A, TILE_B  see montgomery_column
-// valid_i, beat_i, last_i, shift_i, word_i  a beat, its number in its transform and whether that is the last, N2 = LANES >>
-//                                           shift, and its constant; one product before its lanes
+// valid_i, beat_i, last_i, shift_i  a beat, its number in its transform and whether that is the last, N2 = LANES >> shift;
+//                                   one product before its lanes
+// void_i, words_i                   whether it belongs to a preamble, and its words: the upper one is its constant, in a
+//                                   preamble the lower one too, that of beat 2 LANES + beat_i
 // Latency: ntt_elastic_pkg::unit_latency, from lanes_i
 module elastic_turned_unit
   import ntt_elastic_pkg::*;
@@ -29,7 +31,8 @@ module elastic_turned_unit
     input  logic [ LOG_BEATS-1:0]            beat_i,
     input  logic [ShiftWidth-1:0]            shift_i,
     input  logic                             last_i,
-    input  logic [     WIDTH-1:0]            word_i,
+    input  logic                             void_i,
+    input  logic [       1:0][WIDTH-1:0]     words_i,
     input  logic [     Lanes-1:0][WIDTH-1:0] lanes_i,
     output logic [     Lanes-1:0][WIDTH-1:0] lanes_o
 );
@@ -44,9 +47,14 @@ module elastic_turned_unit
       .clk_i,
       .valid_i,
       .beat_i,
-      .word_i,
+      .word_i (words_i[1]),
       .words_o(q_now)
   );
+  // The other constants of this unit are those that a preamble has below.
+  logic [LOG_BEATS-1:0] constant_beat;
+  logic [WIDTH-1:0] constant;
+  assign constant_beat = void_i ? beat_i + LOG_BEATS'(at_second(Lanes)) : beat_i;
+  assign constant = words_i[!void_i];
   logic [Lanes/2-1:0][WIDTH-1:0] of_lanes;
   elastic_words #(
       .COUNT    (Lanes / 2),
@@ -55,8 +63,8 @@ module elastic_turned_unit
   ) i_of_lanes (
       .clk_i,
       .valid_i,
-      .beat_i,
-      .word_i,
+      .beat_i (constant_beat),
+      .word_i (constant),
       .words_o(of_lanes)
   );
 
@@ -70,7 +78,7 @@ module elastic_turned_unit
     else if (valid_i && last_i) half_q <= !half_q;
   end
   assign number = beat_i[LOG_LANES-1:0] & ({LOG_LANES{1'b1}} >> shift_i);
-  assign at = beat_i - LOG_BEATS'(FirstOfBeats);
+  assign at = constant_beat - LOG_BEATS'(FirstOfBeats);
   logic [WIDTH-1:0] of_beat;
   ram_sdp #(
       .WIDTH          (WIDTH),
@@ -80,7 +88,7 @@ module elastic_turned_unit
       .clk_i,
       .we_i   (valid_i && at < LOG_BEATS'(Lanes)),
       .waddr_i({!half_q, at[LOG_LANES-1:0]}),
-      .wdata_i(word_i),
+      .wdata_i(constant),
       .raddr_i({half_q, number}),
       .rdata_o(of_beat)
   );

@@ -10,10 +10,11 @@
 // - the lower one is omega^c (NTT), psi^c (NCN), or with the inverse roots omega^c (INTT) or omega^c * psi (INCN);
 // - the upper ones are the constants of the next transform, in the order of ntt_elastic_pkg.
 // Before the first transform, and behind a pause in which what comes next is not known, a preamble brings its
-// constants: as many beats of factors as the shortest transform has, the first with factor_tuser_i = 1, and no data.
+// constants: 2 LANES beats of factors, the first with factor_tuser_i = 1, and no data. It has two constants a beat: in
+// the lower words are those from number 2 LANES on.
 //
 // LOG_LANES       log2 of the words of a beat, 2 to 5; N2 = LANES >> shift is 4 to LANES
-// WORD            every modulus is 1 modulo 2^WORD, odd and above 2; 1 to TILE_A - 1
+// WORD            every modulus is 1 modulo 2^WORD, odd and above 2; 2 to TILE_A - 1
 // TILE_A, TILE_B  see mul_tiles
 // in_tuser_i      {what, shift} in the first beat of a transform; what is 0 NTT, 1 INTT, 2 NCN, 3 INCN
 // out_tuser_o     the same in all beats
@@ -55,7 +56,7 @@ module ntt_elastic
   localparam int Lead = read_lead(Mul);
   localparam int LogBeats = 2 * LOG_LANES;
   localparam logic [ShiftWidth-1:0] MaxShift = ShiftWidth'(shifts(LOG_LANES) - 1);
-  // Whether there are data, and what is to be done with them.
+  // Whether it is a preamble, and what is to be done with them.
   localparam int Tag = 3;
 
   // The ends. A beat of a preamble takes no room behind the pipeline; one of the longest transform waits LANES^2 -
@@ -107,7 +108,7 @@ module ntt_elastic
   logic [1:0] what, what_q;
   logic [ShiftWidth-1:0] shift, shift_q;
   assign first = beat_q == '0;
-  assign last = beat_q == {LogBeats{1'b1}} >> shift;
+  assign last = beat_q == (is_void ? LogBeats'(preamble(Lanes) - 1) : {LogBeats{1'b1}} >> shift);
   assign is_void = first ? factor_void : is_void_q;
   assign what = first ? in_tuser_i[ShiftWidth+1:ShiftWidth] : what_q;
   always_comb begin
@@ -276,7 +277,7 @@ module ntt_elastic
   ) i_write_valid (
       .clk_i,
       .rst_ni,
-      .valid_i(front_valid),
+      .valid_i(front_valid && !front_tag[Tag-1]),
       .valid_o(write_valid)
   );
   delay #(
@@ -315,7 +316,7 @@ module ntt_elastic
   // known.
   logic constant_valid;
   logic [LogBeats:0] constant_in_q, constant_out_q;
-  logic [WIDTH-1:0] constant, back_constant;
+  logic [1:0][WIDTH-1:0] constant, back_constant;
   valid_delay #(
       .CYCLES(Write - Lead - 1)
   ) i_constant_valid (
@@ -325,11 +326,11 @@ module ntt_elastic
       .valid_o(constant_valid)
   );
   delay #(
-      .WIDTH (WIDTH),
+      .WIDTH (2 * WIDTH),
       .CYCLES(Write - Lead - 1)
   ) i_constant (
       .clk_i,
-      .d_i(front_factor[1]),
+      .d_i(front_factor),
       .q_o(constant)
   );
   always_ff @(posedge clk_i) begin
@@ -342,7 +343,7 @@ module ntt_elastic
     end
   end
   ram_sdp #(
-      .WIDTH          (WIDTH),
+      .WIDTH          (2 * WIDTH),
       .DEPTH          (2 * Lanes * Lanes),
       .OUTPUT_REGISTER(0)
   ) i_constants (
@@ -389,7 +390,8 @@ module ntt_elastic
       .beat_i (back_beat),
       .shift_i(back_shift),
       .last_i (back_last),
-      .word_i (back_constant),
+      .void_i (back_tag[Tag-1]),
+      .words_i(back_constant),
       .lanes_i(second_lanes),
       .lanes_o(exchange_lanes)
   );
@@ -433,7 +435,7 @@ module ntt_elastic
       .CYCLES(Late)
   ) i_third (
       .clk_i,
-      .d_i({back_last, back_beat, back_shift, back_tag, back_constant}),
+      .d_i({back_last, back_beat, back_shift, back_tag, back_constant[1]}),
       .q_o({third_last, third_beat, third_shift, third_tag, third_constant})
   );
   elastic_words #(
@@ -472,7 +474,7 @@ module ntt_elastic
   ) i_out_valid (
       .clk_i,
       .rst_ni,
-      .valid_i(third_valid && !third_tag[2]),
+      .valid_i(third_valid && !third_tag[Tag-1]),
       .valid_o(out_valid)
   );
   delay #(

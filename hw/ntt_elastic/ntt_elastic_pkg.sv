@@ -15,16 +15,21 @@ package ntt_elastic_pkg;
   endfunction
 
   // The constants of a transform in their order: q, what the first product begins with, words of the first unit, of the
-  // first stage of the second, of the third unit; then the second unit's of each beat of a group, N2 of them.
+  // third; then the second unit's, those of its first stage and those of each beat of a group, N2 of them.
   localparam int AT_Q = 0, AT_BASE = 1, AT_FIRST = 2;
-  function automatic int at_second(int lanes);
+  function automatic int at_third(int lanes);
     return lanes + 1;
   endfunction
-  function automatic int at_third(int lanes);
-    return lanes + 1 + lanes / 2;
+  function automatic int at_second(int lanes);
+    return 2 * lanes;
   endfunction
   function automatic int at_beats(int lanes);
     return 2 * lanes + lanes / 2;
+  endfunction
+
+  // Beats of a preamble: the second unit's constants are in the lower words, so the upper ones end where these begin.
+  function automatic int preamble(int lanes);
+    return at_second(lanes);
   endfunction
 
   // Number i of lanes bits, reversed.

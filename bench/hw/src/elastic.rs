@@ -35,14 +35,21 @@ const ASIC_CLOCK: f64 = 500.0;
 const ASIC_MILLIWATT: f64 = 47.745;
 const ASIC_AREA: [f64; 2] = [0.082, 0.131];
 
+/// Transforms of one length whose interval is measured.
+const IN_A_ROW: usize = 8;
+
 /// Kilobytes of a block memory of 36 Kbit, of which 32 are data.
 const BLOCK_KB: f64 = 4.5;
 
 /// What a simulation shows.
 #[derive(Serialize, Deserialize)]
 pub struct Found {
-    /// log2 of N and the cycles of each length alone, first beat in to last beat out.
-    latencies: Vec<(u32, u64)>,
+    /// Transforms of each length.
+    lengths: Vec<Length>,
+    /// Cycles without a beat at the input, between two transforms of which the second one is not known during the first.
+    unknown: u64,
+    /// Cycles without a beat at the output, between the shortest and the longest transform.
+    waits: u64,
     /// Transforms one behind the other.
     transforms: usize,
     /// Of these, beats of data.
@@ -60,73 +67,133 @@ pub struct Found {
     seconds: f64,
 }
 
+/// Transforms of one length.
+#[derive(Serialize, Deserialize)]
+struct Length {
+    log_n: u32,
+    /// Cycles of one alone, first beat in to last beat out.
+    latency: u64,
+    /// The same from the first beat of its preamble, in a core that knows nothing.
+    idle: u64,
+    /// The most cycles between first beats of transforms one behind the other.
+    interval: u64,
+}
+
+impl Found {
+    /// What was measured of a length.
+    fn length(&self, log_n: u32) -> Result<&Length, Error> {
+        let found = self.lengths.iter().find(|of| of.log_n == log_n);
+        found.ok_or_else(|| format!("no transform of 2^{log_n} words was measured").into())
+    }
+}
+
 fn values(log_lanes: u64, word: u64) -> Result<Values, Error> {
     let given = [("LOG_LANES", log_lanes), ("WORD", word)];
     Ok(Values::new(find("ntt_elastic")?, given)?)
 }
 
+/// Transforms of which each differs from the one before in q and mode, and in N where there is more than one length. The first is
+/// of the longest: no later one waits longer in the banks.
 fn draw(plan: &Plan, count: usize, random: &mut Random) -> Vec<Transform> {
-    (0..count).map(|_| plan.draw(random)).collect()
+    let range = plan.log_n();
+    let mut sequence = vec![plan.draw_as(plan.draw(random).mode, *range.end(), random)];
+    while sequence.len() < count {
+        let last = sequence[sequence.len() - 1];
+        let next = plan.draw(random);
+        let other_length = range.start() == range.end() || next.log_n != last.log_n;
+        if next.q != last.q && next.mode != last.mode && other_length {
+            sequence.push(next);
+        }
+    }
+    sequence
 }
 
-/// Beats of data, and the cycles without one between the first and the last at either end; compared with the library.
-fn bubbles(
+/// What a run at full speed shows.
+struct Run {
+    /// The cycle in which each beat of data was taken.
+    taken: Vec<u64>,
+    /// Cycles from the first beat of factors in to the last beat out, and from the first beat of data in, all counted.
+    from_factors: u64,
+    from_data: u64,
+    /// Cycles without a beat between the first and the last, at either end.
+    bubbles_in: u64,
+    bubbles_out: u64,
+    /// Words of factors, and those of them that are not 0.
+    words: u64,
+    words_used: u64,
+}
+
+/// Sequences one behind the other, a preamble before each; compared with the library.
+fn run(
     simulation: &mut Simulation,
     plan: &Plan,
-    sequence: &[Transform],
+    sequences: &[&[Transform]],
     random: &mut Random,
-) -> Result<(u64, u64, u64, u64, u64), Error> {
-    let Joined { streams, others } = vectors(plan, sequence, random)?;
-    let fed = &others[0].sent;
-    let words_used = fed
-        .iter()
-        .map(|beat| beat.words(8))
-        .map(|words| words.iter().filter(|word| **word != 0).count() as u64)
-        .sum();
-    let words = 2 * fed.len() as u64;
-    let beats = streams.sent.len() as u64;
+) -> Result<Run, Error> {
     let mut source = Source::new(simulation, "in", 0.0, 1)?;
     let mut factors = Source::new(simulation, "factor", 0.0, 2)?;
     let mut sink = Sink::new(simulation, "out", 0.0, 3)?;
-    streams.sent.into_iter().for_each(|beat| source.push(beat));
-    fed.iter().for_each(|beat| factors.push(beat.clone()));
-    let mut taken = Vec::new();
-    let limit = 4 * streams.cycles + 1000;
+    let (mut expected, mut words, mut words_used, mut limit) = (Vec::new(), 0, 0, 1000);
+    for sequence in sequences {
+        let Joined { streams, others } = vectors(plan, sequence, random)?;
+        streams.sent.into_iter().for_each(|beat| source.push(beat));
+        for beat in &others[0].sent {
+            let of_beat = beat.words(8);
+            words += of_beat.len() as u64;
+            words_used += of_beat.iter().filter(|word| **word != 0).count() as u64;
+            factors.push(beat.clone());
+        }
+        expected.extend(streams.expected);
+        limit += 4 * streams.cycles;
+    }
+    let beats = expected.len() as u64;
+    let (mut taken, mut first_factor) = (Vec::new(), None);
     let start = simulation.cycles();
-    while sink.received().len() < streams.expected.len() {
+    while sink.received().len() < expected.len() {
         if simulation.cycles() - start > limit {
             return Err("the core stands still".into());
         }
-        let before = source.sent();
+        let cycle = simulation.cycles();
+        let (before, factors_before) = (source.sent(), factors.sent());
         simulation.cycle(&mut [&mut source, &mut factors, &mut sink])?;
         if source.sent() != before {
-            taken.push(simulation.cycles());
+            taken.push(cycle);
+        }
+        if factors.sent() != factors_before {
+            first_factor.get_or_insert(cycle);
         }
     }
-    if sink.received() != streams.expected {
+    if sink.received() != expected {
         return Err("a beat differs from the library".into());
     }
-    let (Some(first), Some(last)) = (taken.first(), taken.last()) else {
+    let (Some(first), Some(last), Some(first_factor)) = (taken.first(), taken.last(), first_factor)
+    else {
         return Err("no beat was taken".into());
     };
     let (Some(first_out), Some(last_out)) = (sink.first_cycle(), sink.last_cycle()) else {
         return Err("no beat left".into());
     };
-    let cycles = last_out + 2 - first;
-    if cycles != streams.cycles {
-        return Err(format!("{cycles} cycles, by the formula {}", streams.cycles).into());
-    }
     let between = |first: u64, last: u64| last + 1 - first - beats;
-    Ok((
-        beats,
-        between(*first, *last),
-        between(first_out, last_out),
+    let found = Run {
+        from_factors: last_out + 1 - first_factor,
+        from_data: last_out + 1 - first,
+        bubbles_in: between(*first, *last),
+        bubbles_out: between(first_out, last_out),
+        taken,
         words,
         words_used,
-    ))
+    };
+    if let [sequence] = sequences
+        && found.from_data != plan.cycles(sequence)
+    {
+        let formula = plan.cycles(sequence);
+        return Err(format!("{} cycles, by the formula {formula}", found.from_data).into());
+    }
+    Ok(found)
 }
 
-/// Transforms of each length alone, `count` one behind the other that begin with the longest, and some with gaps and stalls.
+/// Transforms of each length alone and one behind the other, `count` of all kinds one behind the other, and some with gaps and
+/// stalls.
 pub fn simulate(log_lanes: u64, word: u64, count: usize, seed: u64) -> Result<Found, Error> {
     let core = find("ntt_elastic")?;
     let values = values(log_lanes, word)?;
@@ -141,17 +208,37 @@ pub fn simulate(log_lanes: u64, word: u64, count: usize, seed: u64) -> Result<Fo
     simulation.reset(4)?;
     let start = Instant::now();
     let mut random = Random::new(seed);
-    let mut latencies = Vec::new();
+    let mut lengths = Vec::new();
     for log_n in plan.log_n() {
         let one = plan.draw_as(Mode::Ncn, log_n, &mut random);
-        bubbles(&mut simulation, &plan, &[one], &mut random)?;
-        latencies.push((log_n, plan.latency(log_n)));
+        let alone = run(&mut simulation, &plan, &[&[one]], &mut random)?;
+        let many = run(&mut simulation, &plan, &[&[one; IN_A_ROW]], &mut random)?;
+        let firsts: Vec<u64> = many
+            .taken
+            .iter()
+            .step_by(plan.beats(log_n) as usize)
+            .copied()
+            .collect();
+        let intervals = firsts.windows(2).map(|pair| pair[1] - pair[0]);
+        lengths.push(Length {
+            log_n,
+            latency: alone.from_data,
+            idle: alone.from_factors,
+            interval: intervals.max().ok_or("no interval was measured")?,
+        });
     }
-    // The longest first: no later transform waits longer in the banks.
-    let mut sequence = draw(&plan, count, &mut random);
-    sequence[0] = plan.draw_as(sequence[0].mode, *plan.log_n().end(), &mut random);
-    let (beats, bubbles_in, bubbles_out, words, words_used) =
-        bubbles(&mut simulation, &plan, &sequence, &mut random)?;
+    let [shortest, longest] = [*plan.log_n().start(), *plan.log_n().end()]
+        .map(|log_n| plan.draw_as(Mode::Ntt, log_n, &mut random));
+    let unknown = run(
+        &mut simulation,
+        &plan,
+        &[&[longest], &[shortest]],
+        &mut random,
+    )?
+    .bubbles_in;
+    let waits = run(&mut simulation, &plan, &[&[shortest, longest]], &mut random)?.bubbles_out;
+    let sequence = draw(&plan, count, &mut random);
+    let whole = run(&mut simulation, &plan, &[&sequence], &mut random)?;
     let pairs = || sequence.iter().zip(&sequence[1..]);
     let changes = [
         pairs().filter(|(a, b)| a.q != b.q).count(),
@@ -162,14 +249,16 @@ pub fn simulate(log_lanes: u64, word: u64, count: usize, seed: u64) -> Result<Fo
     let more = draw(&plan, stalled, &mut random);
     Vectors::Joined(vectors(&plan, &more, &mut random)?).run(&mut simulation, seed, &())?;
     Ok(Found {
-        latencies,
+        lengths,
+        unknown,
+        waits,
         transforms: count,
-        beats,
-        bubbles_in,
-        bubbles_out,
+        beats: whole.taken.len() as u64,
+        bubbles_in: whole.bubbles_in,
+        bubbles_out: whole.bubbles_out,
         changes,
-        words,
-        words_used,
+        words: whole.words,
+        words_used: whole.words_used,
         stalled,
         seconds: start.elapsed().as_secs_f64(),
     })
@@ -178,13 +267,22 @@ pub fn simulate(log_lanes: u64, word: u64, count: usize, seed: u64) -> Result<Fo
 /// What was found, in words.
 fn said(log_lanes: u64, found: &Found) -> String {
     let mut text = String::new();
-    for (log_n, cycles) in &found.latencies {
+    for of in &found.lengths {
         let _ = writeln!(
             text,
-            "N = {}: {cycles} cycles, first beat in to last beat out",
-            1u64 << log_n
+            "N = {}: {} cycles, first beat in to last beat out, {} from the first beat of a preamble; one every {} cycles",
+            1u64 << of.log_n,
+            of.latency,
+            of.idle,
+            of.interval
         );
     }
+    let _ = writeln!(
+        text,
+        "the longest, then the shortest that was not known: {} cycles without input between them\n\
+         the shortest, then the longest: {} cycles without output between them",
+        found.unknown, found.waits
+    );
     let [q, n, mode] = found.changes;
     let _ = writeln!(
         text,
@@ -289,7 +387,7 @@ pub fn rows(work: &Path, count: usize, out: Option<&Path>) -> Result<(), Error> 
     let values = values(4, 10)?;
     let plan = plan(&values)?;
     let design = core.design(&values)?;
-    let name = key(&format!("elastic-{count}"), &design);
+    let name = key(&format!("elastic-run-{count}"), &design);
     let found: Found = match kept(work, &name, "elastic") {
         Ok(found) => found,
         Err(_) => {
@@ -318,35 +416,74 @@ pub fn rows(work: &Path, count: usize, out: Option<&Path>) -> Result<(), Error> 
             resources
         }
     };
-    let latency = |log_n: u32| {
-        let found = found.latencies.iter().find(|(of, _)| *of == log_n);
-        found.map_or(0.0, |(_, cycles)| *cycles as f64)
-    };
+    if found.changes != [found.transforms - 1; 3] {
+        return Err("two transforms one behind the other have something in common".into());
+    }
+    let longest = found.length(12)?;
     let words = found.words as f64 / found.beats as f64;
     let saved = 100.0 * (1.0 - words / ALL_WORDS);
     let mut rows = Vec::new();
     rows.push(Row::new(
         "16 lanes, N = 4096: latency",
-        latency(12),
+        longest.latency as f64,
         "cycles",
         Some((MICROSECONDS * CLOCK).round()),
         Some(800.0),
-        "first beat in to last beat out, both counted; the paper's 3.813 us at 300 MHz",
+        "first beat of data in to last beat out, both counted; the paper's 3.813 us at 300 MHz",
+    ));
+    rows.push(Row::new(
+        "16 lanes, N = 4096: latency with the preamble of an idle core",
+        longest.idle as f64,
+        "cycles",
+        None,
+        Some(800.0),
+        "first beat of factors in to last beat of data out, of a core that knows nothing",
     ));
     for log_n in [10, 11] {
+        let of = found.length(log_n)?;
         let name = format!("16 lanes, N = {}: latency", 1 << log_n);
-        rows.push(Row::new(&name, latency(log_n), "cycles", None, None, ""));
+        let note = format!("{} with the preamble", of.idle);
+        rows.push(Row::new(
+            &name,
+            of.latency as f64,
+            "cycles",
+            None,
+            None,
+            &note,
+        ));
     }
     rows.push(Row::new(
         "16 lanes, N = 4096: interval",
-        256.0 + (found.bubbles_in + found.bubbles_out) as f64 / found.transforms as f64,
+        longest.interval as f64,
         "cycles",
         Some(256.0),
         Some(256.0),
-        "N / 16 for every N, by the run without a bubble",
+        "the most between first beats of transforms one behind the other",
+    ));
+    for log_n in [10, 11] {
+        let name = format!("16 lanes, N = {}: interval", 1 << log_n);
+        let most = (1u64 << log_n) as f64 / ALL_WORDS;
+        let ours = found.length(log_n)?.interval as f64;
+        rows.push(Row::new(&name, ours, "cycles", None, Some(most), ""));
+    }
+    rows.push(Row::new(
+        "16 lanes: cycles without input before a transform that was not known",
+        found.unknown as f64,
+        "cycles",
+        None,
+        None,
+        "its constants did not come with the transform before",
+    ));
+    rows.push(Row::new(
+        "16 lanes: cycles without output between N = 1024 and N = 4096",
+        found.waits as f64,
+        "cycles",
+        None,
+        None,
+        "the input does not wait",
     ));
     let name = format!(
-        "bubbles in {} transforms that change q, N and mode",
+        "bubbles in {} transforms, each of another q, N and mode than the one before",
         found.transforms
     );
     let bubbles = (found.bubbles_in + found.bubbles_out) as f64;
@@ -440,6 +577,9 @@ pub fn rows(work: &Path, count: usize, out: Option<&Path>) -> Result<(), Error> 
          Logic LUTs are {}, shift registers and small memories {}.\n\n\
          ## Beside the paper\n\n{}\n\
          ## The run\n\n```text\n{log}```\n\n\
+         There is no bubble where each transform is known while the one before it is sent, as its constants travel with that one; else its preamble takes {} cycles. \
+         The input never waits for the output of a transform. At the output a short transform leaves sooner behind its last beat than a longer one does, so beats of the longer one wait: {} cycles from N = 1024 to N = 4096 in an idle core. \
+         The run has no bubble at its output as its first transform is of the longest.\n\n\
          A word counts as streamed when the core has taken it, whether it says something or not: two words of 64 bits a beat, one that changes, and one of the next transform's constants or nothing. \
          The paper counts the words of its Table II, four that change and a constant.\n\n\
          ## As an ASIC\n\n{parts}\n\
@@ -452,6 +592,8 @@ pub fn rows(work: &Path, count: usize, out: Option<&Path>) -> Result<(), Error> 
         number(resources.lut as f64),
         number(resources.lutram as f64),
         row_table(&rows),
+        found.unknown,
+        found.waits,
         milliwatt[0],
         milliwatt[1],
         number((plan.lanes() * 2 * plan.lanes() * plan.lanes() * 8) as f64 / 1024.0),

@@ -185,9 +185,9 @@ impl Plan {
         1 << (log_n - self.setting.log_lanes)
     }
 
-    /// Beats of factors that come before the first transform of a sequence, without data: those of the shortest transform.
+    /// Beats of factors that come before the first transform of a sequence, without data, two constants in each.
     pub fn preamble(&self) -> u64 {
-        self.beats(*self.log_n().start())
+        2 * self.lanes() as u64
     }
 
     /// Whether a transform is one of this core.
@@ -285,7 +285,7 @@ impl Plan {
     }
 
     /// The stream of factors of a sequence, which begins with its [`preamble`](Plan::preamble): in each beat a factor of its own
-    /// transform, below, and a constant of the next one, above; `tuser` is 1 in beats of a preamble.
+    /// transform, below, and a constant of the next one, above; `tuser` is 1 in beats of a preamble, which have constants in both.
     ///
     /// # Errors
     /// If the core has not one of the transforms.
@@ -304,7 +304,14 @@ impl Plan {
                     beats.push(Beat::of_words(&words, 8, false).with_user(user));
                 }
             };
-        push(&|_| 0, self.preamble(), all.first(), 1);
+        let constants = all.first().map(Factors::constants).unwrap_or_default();
+        let below = |beat: usize| constants.get(self.preamble() as usize + beat).copied();
+        push(
+            &|beat| below(beat).unwrap_or(0),
+            self.preamble(),
+            all.first(),
+            1,
+        );
         for (i, one) in sequence.iter().enumerate() {
             push(
                 &|beat| all[i].changing(beat),
@@ -357,6 +364,12 @@ impl Plan {
             mode: Mode::Ntt,
             log_n,
         }])
+    }
+
+    /// Cycles from the first beat of its preamble in to the last beat of data out, both counted, of a transform of 2^`log_n` words
+    /// in an idle core: factors pass a register before they are used.
+    pub fn idle_latency(&self, log_n: u32) -> u64 {
+        self.preamble() + 1 + self.latency(log_n)
     }
 
     /// Multipliers modulo q: of the transforms' butterflies, of the product between them, and of the factors.
@@ -509,13 +522,6 @@ impl Factors {
                 words.push(prime::mul(self.power(of_lanes, of_group), own, q));
             }
         }
-        // The second: of its first stage, word e.
-        for e in 0..lanes as usize / 2 {
-            let group_bits = log_lanes - log_n2;
-            let group = reversed(e & ((1 << group_bits) - 1), group_bits) as u64;
-            let i = (e >> group_bits) as u64;
-            words.push(self.power(of_lanes, (i << group_bits) + group));
-        }
         // The third: of stage t, word y.
         for stage in 0..log_lanes {
             let bits = log_lanes - 1 - stage;
@@ -524,6 +530,13 @@ impl Factors {
                 let exponent = (reversed(y, bits) as u64) << stage;
                 words.push(prime::mul(self.power(of_lanes, exponent), own, q));
             }
+        }
+        // The second: of its first stage, word e.
+        for e in 0..lanes as usize / 2 {
+            let group_bits = log_lanes - log_n2;
+            let group = reversed(e & ((1 << group_bits) - 1), group_bits) as u64;
+            let i = (e >> group_bits) as u64;
+            words.push(self.power(of_lanes, (i << group_bits) + group));
         }
         // The second: what all factors of beat j of a group of N2 are multiplied by.
         let of_second = self.power(self.omega, lanes);
@@ -577,8 +590,8 @@ mod tests {
         let mul = |a, b| prime::mul(prime::mul(a, b, q), per_radix, q);
         let add = |a: u64, b: u64| ((u128::from(a) + u128::from(b)) % u128::from(q)) as u64;
         let sub = |a: u64, b: u64| add(a, q - b);
-        let (first, second) = (2, lanes + 1);
-        let (third, per_beat) = (second + lanes / 2, 2 * lanes + lanes / 2);
+        let (first, third, second) = (2, lanes + 1, 2 * lanes);
+        let per_beat = second + lanes / 2;
         let mut rows = words_of(data);
         for (row, &g) in rows.iter_mut().zip(changing) {
             for stage in 0..l {
@@ -687,8 +700,9 @@ mod tests {
                     let factors = plan.factors(&[one]).unwrap();
                     let (preamble, own) = factors.split_at(plan.preamble() as usize);
                     assert_eq!(own.len() as u64, plan.beats(log_n));
-                    let constants: Vec<u64> =
-                        words_of(preamble).iter().map(|words| words[1]).collect();
+                    let preamble = words_of(preamble);
+                    let column = |at: usize| preamble.iter().map(move |words| words[at]);
+                    let constants: Vec<u64> = column(1).chain(column(0)).collect();
                     let changing: Vec<u64> = words_of(own).iter().map(|words| words[0]).collect();
                     let found = simulated(
                         &plan,
@@ -734,8 +748,9 @@ mod tests {
                 log_n,
             };
             let constants = Factors::new(&plan, &longest).constants();
-            assert!(constants.len() as u64 <= plan.preamble());
             assert_eq!(constants.len(), 7 * plan.lanes() / 2);
+            assert!(constants.len() as u64 <= 2 * plan.preamble());
+            assert!(constants.len() as u64 <= plan.beats(*plan.log_n().start()));
         }
     }
 

@@ -766,8 +766,8 @@ fn wrong_parameters_are_refused() {
         (
             "montgomery_column",
             "WORD",
-            24,
-            "montgomery_column: 1 <= WORD < TILE_A and steps of at most TILE_B + WORD bits are needed",
+            1,
+            "montgomery_column: 2 <= WORD < TILE_A and steps of at most TILE_B + WORD bits are needed",
         ),
         (
             "stepped_delay",

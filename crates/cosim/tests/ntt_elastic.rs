@@ -146,6 +146,66 @@ fn there_is_no_bubble() {
 }
 
 #[test]
+fn a_preamble_comes_behind_a_transform() {
+    if tests_are_skipped() {
+        return;
+    }
+    let (plan, mut simulation) = start(SMALL, 6);
+    let mut random = Random::new(11);
+    let mut all: Option<Joined> = None;
+    for count in [1, 2, 1, 3, 1] {
+        let sequence: Vec<Transform> = (0..count).map(|_| plan.draw(&mut random)).collect();
+        let next = vectors(&plan, &sequence, &mut random).unwrap();
+        let Some(all) = &mut all else {
+            all = Some(next);
+            continue;
+        };
+        // Of two preambles the second one counts.
+        let other = plan.factors(&[plan.draw(&mut random)]).unwrap();
+        let factors = &mut all.others[0].sent;
+        factors.extend_from_slice(&other[..plan.preamble() as usize]);
+        factors.extend_from_slice(&next.others[0].sent);
+        all.streams.sent.extend(next.streams.sent);
+        all.streams.expected.extend(next.streams.expected);
+        all.streams.cycles += next.streams.cycles + 2 * plan.preamble();
+    }
+    Vectors::Joined(all.unwrap())
+        .run(&mut simulation, 1, &())
+        .unwrap();
+}
+
+#[test]
+fn an_idle_core_begins_with_a_preamble() {
+    if tests_are_skipped() {
+        return;
+    }
+    let (plan, mut simulation) = start(SMALL, 7);
+    let mut random = Random::new(12);
+    let one = plan.draw(&mut random);
+    let Joined { streams, others } = vectors(&plan, &[one], &mut random).unwrap();
+    let mut source = Source::new(&simulation, "in", 0.0, 1).unwrap();
+    let mut factors = Source::new(&simulation, "factor", 0.0, 2).unwrap();
+    let mut sink = Sink::new(&simulation, "out", 0.0, 3).unwrap();
+    streams.sent.into_iter().for_each(|beat| source.push(beat));
+    others[0]
+        .sent
+        .iter()
+        .for_each(|beat| factors.push(beat.clone()));
+    let mut first_factor = None;
+    while sink.received().len() < streams.expected.len() {
+        let cycle = simulation.cycles();
+        simulation
+            .cycle(&mut [&mut source, &mut factors, &mut sink])
+            .unwrap();
+        if factors.sent() > 0 {
+            first_factor.get_or_insert(cycle);
+        }
+    }
+    let cycles = sink.last_cycle().unwrap() + 1 - first_factor.unwrap();
+    assert_eq!(cycles, plan.idle_latency(one.log_n));
+}
+
+#[test]
 fn a_reset_leaves_nothing_behind() {
     if tests_are_skipped() {
         return;
@@ -233,7 +293,8 @@ fn illegal_parameters_are_refused_at_elaboration() {
         .unwrap();
     for (name, value, message) in [
         ("LOG_LANES", 1, "LOG_LANES must be 2 to 5"),
-        ("WORD", 24, "1 <= WORD < TILE_A"),
+        ("WORD", 24, "2 <= WORD < TILE_A"),
+        ("WORD", 1, "2 <= WORD < TILE_A"),
         ("TILE_B", 6, "steps of at most TILE_B + WORD bits"),
     ] {
         let mut wrong = design.clone();

@@ -57,8 +57,17 @@ pub fn vectors(
     sequence: &[Transform],
     random: &mut Random,
 ) -> Result<Joined, ElasticError> {
-    let sent_factors = plan.factors(sequence)?;
+    let mut sent_factors = plan.factors(sequence)?;
     let mut noise = Random::new(random.word());
+    // Only the first beat of a preamble or of a transform says which it is.
+    let mut at = 0;
+    let lengths = sequence.iter().map(|one| plan.beats(one.log_n));
+    for length in std::iter::once(plan.preamble()).chain(lengths) {
+        for beat in &mut sent_factors[at + 1..at + length as usize] {
+            beat.user = noise.below(2);
+        }
+        at += length as usize;
+    }
     let (mut sent, mut expected) = (Vec::new(), Vec::new());
     for one in sequence {
         let extremes = [0, 1, 2, one.q >> 1, (one.q >> 1) + 1, one.q - 2, one.q - 1];
