@@ -32,7 +32,7 @@ module elastic_turned_unit
     input  logic [ShiftWidth-1:0]            shift_i,
     input  logic                             last_i,
     input  logic                             void_i,
-    input  logic [       1:0][WIDTH-1:0]     words_i,
+    input  logic [           1:0][WIDTH-1:0] words_i,
     input  logic [     Lanes-1:0][WIDTH-1:0] lanes_i,
     output logic [     Lanes-1:0][WIDTH-1:0] lanes_o
 );

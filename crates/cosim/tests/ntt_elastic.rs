@@ -294,7 +294,7 @@ fn illegal_parameters_are_refused_at_elaboration() {
     for (name, value, message) in [
         ("LOG_LANES", 1, "LOG_LANES must be 2 to 5"),
         ("WORD", 24, "2 <= WORD < TILE_A"),
-        ("WORD", 1, "2 <= WORD < TILE_A"),
+        ("WORD", 1, "2 <= WORD"),
         ("TILE_B", 6, "steps of at most TILE_B + WORD bits"),
     ] {
         let mut wrong = design.clone();
