@@ -11,7 +11,7 @@ use crate::output::{Output, usage};
 /// Arguments of `toroid core explore`.
 #[derive(clap::Args)]
 pub struct ExploreArgs {
-    /// Words of a transform, a power of two.
+    /// Words of a transform: a power of two, or a product of two or more of 3, 5, 17 and 257
     #[arg(long)]
     n: u64,
     /// The modulus, a prime with a root of unity of order 2n, or n for a cyclic transform.
