@@ -6,6 +6,7 @@ use std::path::Path;
 use indicatif::{ProgressBar, ProgressStyle};
 use toroid_cosim::core::synthesis::{Device, Resources, synthesize_design};
 use toroid_cosim::core::{self, Core, Values, find, ntt_elastic};
+use toroid_cosim::explore::{self, family::families};
 use toroid_cosim::model::Design;
 use toroid_ring::goldilocks::P;
 
@@ -112,7 +113,7 @@ fn streaming(log_n: u64, log_lanes: u64, is_parallel: bool) -> Result<Form, Erro
         ],
         found: None,
         products: None,
-        how: "formulas, each held against simulation",
+        how: "formulas, each held against simulation; resources of transforms by the explorer's model",
     })
 }
 
@@ -232,6 +233,26 @@ fn forms(log_n: u64, results: &Path) -> Result<Vec<Form>, Error> {
     Ok(forms)
 }
 
+/// The resources of a large core by the explorer's model, whose synthesis takes minutes each.
+fn estimated(core: &dyn Core, values: &Values) -> Result<Resources, Error> {
+    let family = families()
+        .iter()
+        .find(|family| family.core().name() == core.name());
+    let figures = family.and_then(|family| family.figures(values, Device::Xc7));
+    let model = explore::model::Model::find(core.name(), Device::Xc7);
+    let (Some(figures), Some(model)) = (figures, model) else {
+        return Err(format!("the explorer has no model of {}", core.name()).into());
+    };
+    let amounts = model.amounts(&figures);
+    Ok(Resources {
+        lut: amounts.lut.round() as u64,
+        ff: amounts.ff.round() as u64,
+        dsp: amounts.dsp.round() as u64,
+        ramb18: (2.0 * amounts.bram36).round() as u64,
+        ..Resources::default()
+    })
+}
+
 fn sum(form: &Form, work: &Path) -> Result<Resources, Error> {
     let mut sum = Resources::default();
     let mut add = |count: u64, one: Resources| {
@@ -246,7 +267,11 @@ fn sum(form: &Form, work: &Path) -> Result<Resources, Error> {
         add(1, found);
     }
     for (core, values, count) in &form.parts {
-        add(*count, synthesized(*core, values, work)?);
+        let found = match core.name() {
+            "ntt_streaming" | "ntt_elastic" => estimated(*core, values)?,
+            _ => synthesized(*core, values, work)?,
+        };
+        add(*count, found);
     }
     if let Some(design) = &form.products {
         let name = key("product", design);
@@ -356,7 +381,7 @@ fn page(text: &str) -> String {
          `cd bench && cargo run --release -p toroid-hw-bench -- multipliers --write` wrote this page and hw-multipliers.json on {} ({}). \
          Products modulo x^N + 1 and q = 2^64 − 2^32 + 1, of cores that are there: transforms, products of values between them, and the transform back.\n\n\
          *cycles*: from the first word of the factors in to the last word of the product out. *interval*: from a product to the next, \
-         where products follow each other. Resources are Yosys's for Xilinx 7 series, summed over the parts; nothing is placed and routed. \
+         where products follow each other. Resources are Yosys's for Xilinx 7 series, summed over the parts, but for the streaming transforms and the elastic one on 8 lanes, which are the explorer's estimates ([how far to trust them](../explorer.md)); nothing is placed and routed. \
          Transforms are run against the library with and without stalls before they are counted. Forms of several cores have no wrapper that joins them: \
          their cycles are the sum of the parts' formulas.\n{text}\n\
          ## When to use which\n\n{GUIDE}",
