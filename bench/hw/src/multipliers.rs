@@ -228,8 +228,8 @@ fn forms(log_n: u64, results: &Path) -> Result<Vec<Form>, Error> {
         elastic(log_n as u32, lanes, results)?,
     ];
     let all = [(2, false), (2, true), (0, false), (1, false)];
-    // One word a cycle takes thousands of cycles at the largest length, and synthesis minutes each.
-    let count = if log_n < 12 { all.len() } else { 2 };
+    // Synthesis of the largest takes minutes each; the page of `sdf` has their cycles.
+    let count = if log_n < 12 { all.len() } else { 0 };
     for (architecture, is_parallel) in all.into_iter().take(count) {
         forms.push(sdf(log_n, architecture, is_parallel)?);
     }
@@ -393,4 +393,4 @@ fn page(text: &str) -> String {
     )
 }
 
-const GUIDE: &str = "";
+const GUIDE: &str = "- Least time of one product, and moduli that are fixed: **streaming**, half to a third of the time of the others, at the most multipliers of a fixed modulus.\n- Least area for a steady stream of products: **Modr2, parallel** has the least interval x DSP and interval x LUT at N = 256 and 1024.\n- Least cycles x DSP of a lone product: **Modr2, serial** at N = 256, **in place** at N = 1024, by a little, and **in place** among those counted at N = 4096.\n- Least multipliers and one word a cycle: **R2SDF**; its DSP slices are not much fewer, as products and canonical words at 64 bits cost the same.\n- A modulus, length or kind that changes with each transform: **elastic** only; at a fixed modulus it takes more multipliers and more time than streaming.\n- Transforms that share a memory with other work, or the greatest lengths on few blocks: **in place**.\n\nForms by single-delay feedback at N = 4096 were simulated, not synthesized: see [hw-sdf](hw-sdf.md).\n";
