@@ -207,11 +207,13 @@ fn settings_are_explored_and_the_best_can_be_made() {
     let all = place.ok(&format!("{line} --all"));
     assert_eq!(rows(&all), points.len());
     assert!(rows(&text) < points.len());
-    // One word a cycle in both architectures and both orders, beside as many lanes as there are.
+    // One word a cycle in both architectures and both orders, and the elastic core with each word of its reductions, beside as many lanes as
+    // there are.
     let count = |core: &str| points.iter().filter(|point| point["core"] == core).count();
     assert_eq!(count("ntt_sdf"), 4);
+    assert_eq!(count("ntt_elastic"), 8);
     assert_eq!(
-        count("ntt_sdf") + count("ntt_streaming") + count("ntt_inplace"),
+        count("ntt_sdf") + count("ntt_elastic") + count("ntt_streaming") + count("ntt_inplace"),
         points.len()
     );
     assert!(all.contains("bandwidth 171 %"), "{all}");
@@ -296,7 +298,7 @@ fn wrong_explorations_name_what_there_is() {
         ),
         (
             "--n 64 --q 18446744069414584321 --family engine",
-            "there is no family engine; there are ntt_inplace",
+            "there is no family engine; there are ntt_elastic, ntt_inplace, ntt_rader, ntt_sdf, ntt_streaming",
         ),
         (
             "--n 64 --q 18446744069414584321 --goal speed",
