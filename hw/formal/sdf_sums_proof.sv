@@ -38,8 +38,7 @@ module sdf_sums_proof #(
     assign k = sum >>> I;
     sdf_sums #(
         .SOLINAS(1),
-        .Q      (Q_USED),
-        .WIDTH  (I)
+        .Q      (Q_USED)
     ) i_sums (
         .clk_i,
         .second_i,
@@ -61,8 +60,7 @@ module sdf_sums_proof #(
     assign term = $signed(W'(term_i[I-1:0]));
     sdf_sums #(
         .SOLINAS(0),
-        .Q      (Q_USED),
-        .WIDTH  (I)
+        .Q      (Q_USED)
     ) i_sums (
         .clk_i,
         .second_i,

@@ -17,7 +17,6 @@ module twiddle_mul_proof #(
   twiddle_mul #(
       .SOLINAS(1),
       .Q      (toroid_pkg::solinas_modulus(I, J)),
-      .WIDTH  (I),
       .TILE_A (I),
       .TILE_B (I + 1)
   ) i_mul (

@@ -20,14 +20,7 @@ package ntt_sdf_pkg;
   // What every module here needs: these ranges, Q odd and above 3, and for SOLINAS j < i - 1.
   function automatic bit is_legal(int architecture, int log_n, logic [63:0] q, bit solinas, bit barrett);
     if (architecture < 0 || architecture > 2 || log_n < 2 || log_n > 20 || !q[0] || q < 64'd5) return 1'b0;
-    if (!solinas) return 1'b1;
-    return !barrett && toroid_pkg::solinas_j(
-        q
-    ) < toroid_pkg::solinas_i(
-        q
-    ) - 1 && q == toroid_pkg::solinas_modulus(
-        toroid_pkg::solinas_i(q), toroid_pkg::solinas_j(q)
-    );
+    return !solinas || !barrett && ntt_streaming_pkg::is_solinas(q);
   endfunction
 
   // log2 of the words of a beat.

@@ -6,16 +6,16 @@
 // block may have any distance.
 //
 // LOG_STEPS  >= 0
-// SOLINAS, Q, WIDTH  see twiddle_mul
+// SOLINAS, Q  see twiddle_mul
 // Latency: 2^LOG_STEPS words and one cycle. word_o comes from an adder behind its register (SOLINAS).
 module sdf_butterfly #(
     parameter int LOG_STEPS = 0,
     parameter bit SOLINAS = 1,
     parameter logic [63:0] Q = 64'd7681,
-    parameter int WIDTH = $clog2(Q),
-    localparam int Word = WIDTH + int'(SOLINAS),
-    localparam int Term = WIDTH + 2 * int'(SOLINAS),
-    localparam int Rest = WIDTH + 3 * int'(SOLINAS)
+    localparam int Width = $clog2(Q),
+    localparam int Word = Width + int'(SOLINAS),
+    localparam int Term = Width + 2 * int'(SOLINAS),
+    localparam int Rest = Width + 3 * int'(SOLINAS)
 ) (
     input  logic            clk_i,
     input  logic            rst_ni,
@@ -59,8 +59,7 @@ module sdf_butterfly #(
   logic [Rest-1:0] rest;
   sdf_sums #(
       .SOLINAS(SOLINAS),
-      .Q      (Q),
-      .WIDTH  (WIDTH)
+      .Q      (Q)
   ) i_sums (
       .clk_i,
       .second_i(second),
@@ -85,7 +84,7 @@ module sdf_butterfly #(
   end
   if (SOLINAS) begin : g_carry
     solinas_carry #(
-        .I(WIDTH),
+        .I(Width),
         .J(toroid_pkg::solinas_j(Q))
     ) i_carry (
         .v_i(rest_q),

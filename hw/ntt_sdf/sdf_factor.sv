@@ -4,7 +4,7 @@
 // SHIFT, LOG_ROWS  word i takes row (i >> SHIFT) modulo 2^LOG_ROWS
 // PASS      1: words whose bit SHIFT - 1 is 0 are multiplied by 1
 // FILE      the table, as twiddle_mul takes its entries
-// SOLINAS, BARRETT, Q, WIDTH, TILE_A, TILE_B, SHORT, NARROW  see twiddle_mul, also for what words and terms are
+// SOLINAS, BARRETT, Q, TILE_A, TILE_B, SHORT, NARROW  see twiddle_mul, also for what words and terms are
 // Latency: ntt_sdf_pkg::twiddle_latency; words of a polynomial may have any distance
 module sdf_factor #(
     parameter int LOG_N = 6,
@@ -15,13 +15,13 @@ module sdf_factor #(
     parameter bit SOLINAS = 1,
     parameter bit BARRETT = 0,
     parameter logic [63:0] Q = 64'd7681,
-    parameter int WIDTH = $clog2(Q),
     parameter int TILE_A = 24,
     parameter int TILE_B = 17,
     parameter bit SHORT = 1,
     parameter int NARROW = 0,
-    localparam int Word = WIDTH + int'(SOLINAS),
-    localparam int Term = WIDTH + 2 * int'(SOLINAS)
+    localparam int Width = $clog2(Q),
+    localparam int Word = Width + int'(SOLINAS),
+    localparam int Term = Width + 2 * int'(SOLINAS)
 ) (
     input  logic            clk_i,
     input  logic            rst_ni,
@@ -53,9 +53,9 @@ module sdf_factor #(
   );
 
   // The table is read ahead: in each cycle it is given the row of the word that comes in the next one.
-  logic [WIDTH-1:0] row, factor;
+  logic [Width-1:0] row, factor;
   rom #(
-      .WIDTH          (WIDTH),
+      .WIDTH          (Width),
       .DEPTH          (1 << LOG_ROWS),
       .FILE           (FILE),
       .OUTPUT_REGISTER(0)
@@ -65,7 +65,7 @@ module sdf_factor #(
       .data_o(row)
   );
   if (PASS) begin : g_pass
-    assign factor = here[SHIFT-1] ? row : Unit[WIDTH-1:0];
+    assign factor = here[SHIFT-1] ? row : Unit[Width-1:0];
   end else begin : g_always
     assign factor = row;
   end
@@ -74,7 +74,6 @@ module sdf_factor #(
       .SOLINAS(SOLINAS),
       .BARRETT(BARRETT),
       .Q      (Q),
-      .WIDTH  (WIDTH),
       .TILE_A (TILE_A),
       .TILE_B (TILE_B),
       .SHORT  (SHORT),

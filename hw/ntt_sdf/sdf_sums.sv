@@ -3,16 +3,16 @@
 // second_i = 0: word = stored           rest = term
 // second_i = 1: word = stored + term    rest = stored - term
 //
-// SOLINAS, Q, WIDTH  see twiddle_mul, also for what words and terms are; the rest is one bit wider than a term, in the
+// SOLINAS, Q  see twiddle_mul, also for what words and terms are; the rest is one bit wider than a term, in the
 //                    range of solinas_carry, or canonical
 // Latency: 1 to word_o, 0 to rest_o. word_o comes from an adder behind its register (SOLINAS).
 module sdf_sums #(
     parameter bit SOLINAS = 1,
     parameter logic [63:0] Q = 64'd7681,
-    parameter int WIDTH = $clog2(Q),
-    localparam int Word = WIDTH + int'(SOLINAS),
-    localparam int Term = WIDTH + 2 * int'(SOLINAS),
-    localparam int Rest = WIDTH + 3 * int'(SOLINAS)
+    localparam int Width = $clog2(Q),
+    localparam int Word = Width + int'(SOLINAS),
+    localparam int Term = Width + 2 * int'(SOLINAS),
+    localparam int Rest = Width + 3 * int'(SOLINAS)
 ) (
     input  logic            clk_i,
     input  logic            second_i,
@@ -24,6 +24,10 @@ module sdf_sums #(
   // Copies share their code in simulation, which large designs could not be compiled without.
   /* verilator no_inline_module */
 
+  if (!Q[0] || Q < 64'd5 || SOLINAS && !ntt_streaming_pkg::is_solinas(Q)) begin : g_check
+    $fatal(1, "sdf_sums: Q must be odd and at least 5, and for SOLINAS 2^i - 2^j + 1 with j < i - 1");
+  end
+
   if (SOLINAS) begin : g_solinas
     logic [Rest-1:0] stored, term, sum_q;
     assign stored = {2'b0, stored_i};
@@ -32,26 +36,26 @@ module sdf_sums #(
     assign rest_o = (stored & {Rest{second_i}}) + (term ^ {Rest{second_i}}) + Rest'(second_i);
     always_ff @(posedge clk_i) sum_q <= stored + (term & {Rest{second_i}});
     solinas_carry #(
-        .I(WIDTH),
+        .I(Width),
         .J(toroid_pkg::solinas_j(Q))
     ) i_carry (
         .v_i(sum_q),
         .r_o(word_o)
     );
   end else begin : g_canonical
-    logic [WIDTH-1:0] sum, difference;
+    logic [Width-1:0] sum, difference;
     mod_add #(
-        .WIDTH(WIDTH)
+        .WIDTH(Width)
     ) i_sum (
-        .q_i(Q[WIDTH-1:0]),
+        .q_i(Q[Width-1:0]),
         .a_i(stored_i),
-        .b_i(term_i & {WIDTH{second_i}}),
+        .b_i(term_i & {Width{second_i}}),
         .s_o(sum)
     );
     mod_sub #(
-        .WIDTH(WIDTH)
+        .WIDTH(Width)
     ) i_difference (
-        .q_i(Q[WIDTH-1:0]),
+        .q_i(Q[Width-1:0]),
         .a_i(stored_i),
         .b_i(term_i),
         .d_o(difference)

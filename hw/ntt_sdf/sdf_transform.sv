@@ -95,7 +95,6 @@ module sdf_transform
           .SOLINAS (SOLINAS),
           .BARRETT (BARRETT),
           .Q       (Q),
-          .WIDTH   (Width),
           .TILE_A  (TILE_A),
           .TILE_B  (TILE_B),
           .SHORT   (SHORT),
@@ -111,8 +110,7 @@ module sdf_transform
       sdf_butterfly #(
           .LOG_STEPS(Bit),
           .SOLINAS  (SOLINAS),
-          .Q        (Q),
-          .WIDTH    (Width)
+          .Q        (Q)
       ) i_butterfly (
           .clk_i,
           .rst_ni,

@@ -5,75 +5,71 @@
 //          0: canonical words and products
 // BARRETT  1, with SOLINAS = 0: Barrett's reduction; 0: Montgomery's, w_i being the twiddle times R (montgomery_mul)
 // Q        modulus
-// WIDTH    its bits
 // TILE_A, TILE_B, SHORT, NARROW  see mul_tiles
 // Latency: ntt_sdf_pkg::twiddle_latency
 module twiddle_mul #(
     parameter bit SOLINAS = 1,
     parameter bit BARRETT = 0,
     parameter logic [63:0] Q = 64'd7681,
-    parameter int WIDTH = $clog2(Q),
     parameter int TILE_A = 24,
     parameter int TILE_B = 17,
     parameter bit SHORT = 0,
     parameter int NARROW = 0,
-    localparam int Word = WIDTH + int'(SOLINAS),
-    localparam int Term = WIDTH + 2 * int'(SOLINAS)
+    localparam int Width = $clog2(Q),
+    localparam int Word = Width + int'(SOLINAS),
+    localparam int Term = Width + 2 * int'(SOLINAS)
 ) (
     input  logic             clk_i,
     input  logic [ Word-1:0] x_i,
-    input  logic [WIDTH-1:0] w_i,
+    input  logic [Width-1:0] w_i,
     output logic [ Term-1:0] p_o
 );
   // Copies share their code in simulation, which large designs could not be compiled without.
   /* verilator no_inline_module */
 
-  if (SOLINAS && BARRETT || WIDTH != $clog2(Q)) begin : g_check
-    $fatal(1, "twiddle_mul: SOLINAS and BARRETT exclude each other, and WIDTH must be the bits of Q");
+  if (SOLINAS && (BARRETT || !ntt_streaming_pkg::is_solinas(Q))) begin : g_check
+    $fatal(1, "twiddle_mul: SOLINAS needs Q = 2^i - 2^j + 1 with j < i - 1, and no BARRETT");
   end
 
   if (SOLINAS) begin : g_solinas
     localparam int J = toroid_pkg::solinas_j(Q);
-    if (J >= WIDTH - 1 || Q != toroid_pkg::solinas_modulus(WIDTH, J)) begin : g_check
-      $fatal(1, "twiddle_mul: SOLINAS needs Q = 2^i - 2^j + 1 with j < i - 1");
-    end
     logic negative;
-    logic [2*WIDTH-1:0] product;
-    logic [WIDTH+1:0] t;
+    logic [2*Width-1:0] product;
+    logic [Width+1:0] t;
     mul_tiles #(
-        .WIDTH_A(WIDTH - 1),
-        .WIDTH_B(WIDTH + 1),
+        .WIDTH_A(Width - 1),
+        .WIDTH_B(Width + 1),
         .TILE_A (TILE_A),
         .TILE_B (TILE_B),
         .SHORT  (SHORT),
         .NARROW (NARROW)
     ) i_mul (
         .clk_i,
-        .a_i(w_i[WIDTH-2:0]),
+        .a_i(w_i[Width-2:0]),
         .b_i(x_i),
         .p_o(product)
     );
     delay #(
         .WIDTH (1),
-        .CYCLES(toroid_pkg::mul_latency(WIDTH - 1, WIDTH + 1, TILE_A, TILE_B, SHORT))
+        .CYCLES(toroid_pkg::mul_latency(Width - 1, Width + 1, TILE_A, TILE_B, SHORT))
     ) i_sign (
         .clk_i,
-        .d_i(w_i[WIDTH-1]),
+        .d_i(w_i[Width-1]),
         .q_o(negative)
     );
     solinas_shift #(
-        .I(WIDTH),
+        .I(Width),
         .J(J)
     ) i_shift (
         .x_i(product),
         .t_o(t)
     );
-    always_ff @(posedge clk_i) p_o <= (t ^ {(WIDTH + 2) {negative}}) + (WIDTH + 2)'(negative);
+    always_ff @(posedge clk_i) p_o <= (t ^ {(Width + 2) {negative}}) + (Width + 2)'(negative);
   end else begin : g_canonical
     mod_mul #(
         .KIND  (BARRETT ? toroid_pkg::MOD_BARRETT : toroid_pkg::MOD_MONTGOMERY),
-        .WIDTH (WIDTH),
-        .Q     (Q[WIDTH-1:0]),
+        .WIDTH (Width),
+        .Q     (Q[Width-1:0]),
         .TILE_A(TILE_A),
         .TILE_B(TILE_B),
         .SHORT (SHORT)

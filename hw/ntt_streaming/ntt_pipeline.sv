@@ -51,28 +51,14 @@ module ntt_pipeline #(
 );
   import ntt_streaming_pkg::*;
 
-  for (genvar n = 0; n < MODULI; n++) begin : g_check_modulus
-    if (!Q[64*n] || Q[64*n+:64] < 64'd5) begin : g_check
-      $fatal(1, "ntt_pipeline: moduli must be odd and at least 5");
-    end
+  if (!is_legal_size(LOG_N, LOG_LANES, SHIFTS, MODULI)) begin : g_check_size
+    $fatal(1, "ntt_pipeline: LOG_N is 2 to 20, LOG_LANES 1 to 10, SHIFTS 1 to LOG_N - LOG_LANES + 1, MODULI 1 to 16");
   end
-  if (LOG_N < 2 || LOG_N > 20 || LOG_LANES < 1 || LOG_LANES > LOG_N || LOG_LANES > 10) begin : g_check_size
-    $fatal(1, "ntt_pipeline: 2 <= LOG_N <= 20, 1 <= LOG_LANES <= 10 and LOG_LANES <= LOG_N are needed");
-  end
-  if (SHIFTS < 1 || SHIFTS > LOG_N - LOG_LANES + 1 || MODULI < 1 || MODULI > 16) begin : g_check_sets
-    $fatal(1, "ntt_pipeline: 1 <= MODULI <= 16 and 1 <= SHIFTS <= LOG_N - LOG_LANES + 1 are needed");
+  if (!is_legal_modulus(MODULI, 1024'(Q), SOLINAS)) begin : g_check_q
+    $fatal(1, "ntt_pipeline: moduli are odd and at least 5, and for SOLINAS one Q = 2^i - 2^j + 1 with j < i - 1");
   end
   if (SHIFTS * MODULI > 1 && FEEDBACK) begin : g_check_feedback
     $fatal(1, "ntt_pipeline: FEEDBACK is for one degree and one modulus");
-  end
-  if (SOLINAS && (MODULI != 1 || toroid_pkg::solinas_j(
-          Q[63:0]
-      ) >= toroid_pkg::solinas_i(
-          Q[63:0]
-      ) - 1 || Q[63:0] != toroid_pkg::solinas_modulus(
-          toroid_pkg::solinas_i(Q[63:0]), toroid_pkg::solinas_j(Q[63:0])
-      ))) begin : g_check_q
-    $fatal(1, "ntt_pipeline: SOLINAS needs one modulus Q = 2^i - 2^j + 1 with j < i - 1");
   end
 
   localparam int LogBeats = LOG_N - LOG_LANES;

@@ -21,6 +21,24 @@ package ntt_streaming_pkg;
   // A design uses some of these.
   // verilator lint_off UNUSEDPARAM
 
+  // Whether q is 2^i - 2^j + 1 with j < i - 1.
+  function automatic bit is_solinas(logic [63:0] q);
+    int i, j;
+    i = toroid_pkg::solinas_i(q);
+    j = toroid_pkg::solinas_j(q);
+    return j < i - 1 && q == toroid_pkg::solinas_modulus(i, j);
+  endfunction
+
+  // What ntt_streaming and ntt_pipeline need.
+  function automatic bit is_legal_size(int log_n, int log_lanes, int shifts, int moduli);
+    return log_n >= 2 && log_n <= 20 && log_lanes >= 1 && log_lanes <= 10 && shifts >= 1 &&
+        shifts <= log_n - log_lanes + 1 && moduli >= 1 && moduli <= 16;
+  endfunction
+  function automatic bit is_legal_modulus(int moduli, logic [1023:0] q, bit solinas);
+    for (int n = 0; n < moduli && n < 16; n++) if (!q[64*n] || q[64*n+:64] < 64'd5) return 1'b0;
+    return !solinas || moduli == 1 && is_solinas(q[63:0]);
+  endfunction
+
   // The bit of the lane that a stage pairs.
   function automatic int pair_bit(int log_n, int log_lanes, bit ascending, int stage);
     if (ascending) return stage < log_lanes ? stage : log_lanes - 1;

@@ -409,11 +409,17 @@ fn illegal_parameters_are_refused_at_elaboration() {
         width: 64,
         hex: hex.to_owned(),
     };
+    let sizes =
+        "ntt_streaming: LOG_N is 2 to 20, LOG_LANES 1 to 10, SHIFTS 1 to LOG_N - LOG_LANES + 1";
+    let moduli =
+        "ntt_streaming: moduli are odd and at least 5, and for SOLINAS one Q = 2^i - 2^j + 1";
     for (name, value, message) in [
-        ("LOG_LANES", Value::Int(5), "LOG_LANES <= LOG_N"),
-        ("Q", q("10001"), "j < i - 1"),
-        ("Q", q("3b800001"), "Q = 2^i - 2^j + 1"),
-        ("SHIFTS", Value::Int(4), "SHIFTS <= LOG_N - LOG_LANES + 1"),
+        ("LOG_LANES", Value::Int(5), sizes),
+        ("LOG_N", Value::Int(21), sizes),
+        ("Q", q("10001"), moduli),
+        ("Q", q("3b800001"), moduli),
+        ("Q", q("fff0002"), moduli),
+        ("SHIFTS", Value::Int(4), sizes),
         ("FRONT", Value::Int(3), "FRONT and BACK are 0 to 2"),
     ] {
         let mut wrong = design.clone();
