@@ -7,14 +7,14 @@
 // A twiddle is given times R modulo q (see montgomery_mul), or as it is with Barrett's reduction.
 //
 // q_i             the modulus, which comes with its operands
-// BARRETT         0: Montgomery's reduction; else the modulus of Barrett's, which q_i must be too
+// BARRETT         0: Montgomery's reduction; else the modulus of Barrett's, 1 modulo 2^WORD too, which q_i must be
 // WIDTH, WORD     see montgomery_mul
 // INVERSE         direction
 // BYPASS          bypass_i = 1 hands a and b through beside butterflies of other cycles; for INVERSE = 1, w must be 1
 //                 then.
 //                 BYPASS = 0: there is no such thing.
 // TILE_A, TILE_B, SHORT  see mul_tiles
-// Latency: toroid_pkg::butterfly_montgomery_latency
+// Latency: toroid_pkg::butterfly_montgomery_latency; with Barrett's reduction toroid_pkg::barrett_mul_latency + 1
 module butterfly_montgomery #(
     parameter int WIDTH = 64,
     parameter int WORD = 16,
@@ -39,6 +39,10 @@ module butterfly_montgomery #(
 );
   // Copies share their code in simulation, which large designs could not be compiled without.
   /* verilator no_inline_module */
+
+  if (BARRETT != 0 && BARRETT[WORD-1:0] != WORD'(1)) begin : g_check
+    $fatal(1, "butterfly_montgomery: BARRETT must be 1 modulo 2^WORD");
+  end
 
   localparam int ProductLatency = BARRETT != 0 ? toroid_pkg::barrett_mul_latency(
       64'(BARRETT), TILE_A, TILE_B, SHORT

@@ -28,6 +28,10 @@ module elastic_banks
     input  logic [    LogBeats:0]            row_i,
     output logic [     Lanes-1:0][WIDTH-1:0] lanes_o
 );
+  if (LOG_LANES < 2 || LOG_LANES > 5) begin : g_check
+    $fatal(1, "elastic_banks: LOG_LANES must be 2 to 5");
+  end
+
   // Writing.
   logic [LOG_LANES-1:0] write_turn;
   elastic_turn #(

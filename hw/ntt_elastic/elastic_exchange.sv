@@ -21,6 +21,10 @@ module elastic_exchange
     input  logic [     Lanes-1:0][WIDTH-1:0] lanes_i,
     output logic [     Lanes-1:0][WIDTH-1:0] lanes_o
 );
+  if (LOG_LANES < 2 || LOG_LANES > 5) begin : g_check
+    $fatal(1, "elastic_exchange: LOG_LANES must be 2 to 5");
+  end
+
   // Bit n: whether the commutator of this bit crosses.
   logic [LOG_LANES-1:0] crosses;
   assign crosses = beat_i & ({LOG_LANES{1'b1}} >> shift_i);

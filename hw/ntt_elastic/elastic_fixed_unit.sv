@@ -34,6 +34,10 @@ module elastic_fixed_unit
     input  logic [    Lanes-1:0][WIDTH-1:0] lanes_i,
     output logic [    Lanes-1:0][WIDTH-1:0] lanes_o
 );
+  if (LOG_LANES < 2 || LOG_LANES > 5) begin : g_check
+    $fatal(1, "elastic_fixed_unit: LOG_LANES must be 2 to 5");
+  end
+
   localparam int StageLatency = toroid_pkg::montgomery_wide_latency(WIDTH, WORD, TILE_A, TILE_B) + 1;
 
   logic valid[LOG_LANES];

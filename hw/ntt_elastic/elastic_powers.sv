@@ -24,6 +24,10 @@ module elastic_powers
     output logic [WIDTH-1:0]            q_o,
     output logic [Lanes-1:0][WIDTH-1:0] factors_o
 );
+  if (LOG_LANES < 2 || LOG_LANES > 5) begin : g_check
+    $fatal(1, "elastic_powers: LOG_LANES must be 2 to 5");
+  end
+
   localparam int Latency = toroid_pkg::montgomery_wide_latency(WIDTH, WORD, TILE_A, TILE_B);
 
   logic [WIDTH-1:0] q[LOG_LANES+1];

@@ -18,6 +18,10 @@ module elastic_row
     input  logic [ ShiftWidth-1:0] shift_i,
     output logic [2*LOG_LANES-1:0] row_o
 );
+  if (LOG_LANES < 2 || LOG_LANES > 5) begin : g_check
+    $fatal(1, "elastic_row: LOG_LANES must be 2 to 5");
+  end
+
   logic [LOG_LANES-1:0] lower, lower_turned;
   always_comb begin
     lower = turn_i & ~({LOG_LANES{1'b1}} << shift_i);

@@ -16,6 +16,10 @@ module elastic_turn
     input  logic [ ShiftWidth-1:0] shift_i,
     output logic [  LOG_LANES-1:0] turn_o
 );
+  if (LOG_LANES < 2 || LOG_LANES > 5) begin : g_check
+    $fatal(1, "elastic_turn: LOG_LANES must be 2 to 5");
+  end
+
   logic [LOG_LANES-1:0] n3_turned;
   always_comb begin
     for (int n = 0; n < LOG_LANES; n++) n3_turned[n] = beat_i[LOG_LANES-1-n];

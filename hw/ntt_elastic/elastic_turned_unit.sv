@@ -36,6 +36,10 @@ module elastic_turned_unit
     input  logic [     Lanes-1:0][WIDTH-1:0] lanes_i,
     output logic [     Lanes-1:0][WIDTH-1:0] lanes_o
 );
+  if (LOG_LANES < 2 || LOG_LANES > 5) begin : g_check
+    $fatal(1, "elastic_turned_unit: LOG_LANES must be 2 to 5");
+  end
+
   localparam int Latency = toroid_pkg::montgomery_wide_latency(WIDTH, WORD, TILE_A, TILE_B);
 
   logic [WIDTH-1:0] q_now;

@@ -8,7 +8,7 @@
 // rader_element.
 //
 // GENERATOR    g, a primitive root modulo COLUMNS
-// Q            a prime, 1 modulo 256 * COLUMNS * WORDS
+// Q            a prime, 1 modulo 256 * COLUMNS * WORDS; that it is prime is not checked
 // SLOTS        steps of the program
 // PROGRAM      its file (see rader_control)
 // CONSTANTS    file of the elements' constants by {direction, pass}: that of residue 0 highest, element 0 lowest, times
@@ -49,14 +49,13 @@ module ntt_rader
   if (WORDS < 3 || 255 % WORDS != 0 || WORDS > COLUMNS - 2) begin : g_check_words
     $fatal(1, "ntt_rader: WORDS must be a product of different primes of 3, 5 and 17 below COLUMNS");
   end
-  if (Q[WORD-1:0] != WORD'(1) || (Q - 32'd1) % 32'(COLUMNS * WORDS * (1 << WORD)) != 32'd0) begin : g_check_q
+  if (Q < 32'd3 || (Q - 32'd1) % 32'(COLUMNS * WORDS * (1 << WORD)) != 32'd0) begin : g_check_q
     $fatal(1, "ntt_rader: Q must be a prime that is 1 modulo 256 * COLUMNS * WORDS");
   end
-  if (residue(GENERATOR, (COLUMNS - 1) / 2, COLUMNS) != COLUMNS - 1) begin : g_check_generator
-    $fatal(1, "ntt_rader: GENERATOR must be a primitive root modulo COLUMNS");
-  end
-  if (SLOTS < 1) begin : g_check_slots
-    $fatal(1, "ntt_rader: SLOTS must be at least 1");
+  if (GENERATOR < 2 || GENERATOR >= COLUMNS || residue(
+          GENERATOR, (COLUMNS - 1) / 2, COLUMNS
+      ) != COLUMNS - 1) begin : g_check_generator
+    $fatal(1, "ntt_rader: GENERATOR must be a primitive root modulo COLUMNS, below it");
   end
 
   localparam int Elements = (COLUMNS - 1) / 2;

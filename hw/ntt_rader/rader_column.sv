@@ -26,6 +26,10 @@ module rader_column
 );
   /* verilator no_inline_module */
 
+  if (ADDRESS < 1) begin : g_check
+    $fatal(1, "rader_column: ADDRESS must be at least 1");
+  end
+
   logic write_q;
   logic [ADDRESS-1:0] address_q;
   logic [WIDTH-1:0] word_q;

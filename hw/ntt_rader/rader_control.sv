@@ -9,6 +9,7 @@
 // WORDS       C, words of a column
 // SLOTS       steps of the program, those that do nothing among them
 // PROGRAM     file of the program: {valid, mode, b, a, w}, for an inverse transform from 2^index_width(SLOTS) on
+// PRODUCT_LATENCY  ntt_rader_pkg::product_latency
 // loaded_i    by transform memory: its words are there
 // inverse_i   by transform memory: the direction
 // finished_o, finished_set_o    the results are there from the next cycle on
@@ -43,6 +44,10 @@ module rader_control
     output logic                                   reads_soon_o,
     output logic                                   writes_soon_o
 );
+  if (LOG_POINTS < 1 || WORDS < 1 || SLOTS < 1 || PRODUCT_LATENCY < 1) begin : g_check
+    $fatal(1, "rader_control: LOG_POINTS, WORDS, SLOTS and PRODUCT_LATENCY must be at least 1");
+  end
+
   localparam int Groups = toroid_pkg::ceil_div(WORDS, LOOP);
   localparam int GroupWidth = toroid_pkg::index_width(Groups);
   localparam int SlotWidth = toroid_pkg::index_width(LOOP);

@@ -41,6 +41,10 @@ module rader_streams #(
     output logic                       unload_inverse_o,
     input  logic                       leave_i
 );
+  if (WORDS < 2 || COLUMNS <= WORDS || COLUMNS % WORDS == 0 || CREDITS < 1) begin : g_check
+    $fatal(1, "rader_streams: 2 <= WORDS < COLUMNS, of which it is no divisor, and CREDITS >= 1 are needed");
+  end
+
   localparam int CountWidth = $clog2(WORDS + 1);
   localparam int CreditWidth = $clog2(CREDITS + 1);
   localparam logic [CountWidth-1:0] Last = CountWidth'(WORDS - 1);

@@ -764,6 +764,12 @@ fn wrong_parameters_are_refused() {
             "montgomery_double_mul: Q must be 1 modulo 2^WORD and below 2^WIDTH",
         ),
         (
+            "butterfly_montgomery",
+            "BARRETT",
+            12289 + (1 << 13),
+            "butterfly_montgomery: BARRETT must be 1 modulo 2^WORD",
+        ),
+        (
             "montgomery_column",
             "WORD",
             1,

@@ -169,8 +169,14 @@ fn illegal_parameters_are_refused_at_elaboration() {
         ("WORDS", 4, "WORDS must be a product"),
         ("WORDS", 5, "WORDS must be a product"),
         ("GENERATOR", 4, "GENERATOR must be a primitive root"),
+        ("GENERATOR", 8, "GENERATOR must be a primitive root"),
+        ("Q", 1, "1 modulo 256 * COLUMNS * WORDS"),
         ("Q", 7937, "1 modulo 256 * COLUMNS * WORDS"),
-        ("SLOTS", 0, "SLOTS must be at least 1"),
+        (
+            "SLOTS",
+            0,
+            "WORDS, SLOTS and PRODUCT_LATENCY must be at least 1",
+        ),
         ("TILE_A", 2, "the multiplier takes more cycles"),
     ] {
         let mut wrong = design.clone();
