@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use toroid_cosim::core::ntt_elastic::{plan, vectors};
-use toroid_cosim::core::synthesis::{Device, Resources, synthesize};
 use toroid_cosim::core::vectors::{Joined, Vectors};
 use toroid_cosim::core::{Core, Values, find};
 use toroid_cosim::model::{Model, Options};
@@ -17,8 +16,8 @@ use toroid_cosim::stream::{Sink, Source};
 
 use crate::Error;
 use crate::energy;
-use crate::measured::{blocks, key, luts};
-use crate::report::{Row, date, keep, kept, machine, number, row_table};
+use crate::measured::{blocks, luts, once, synthesized};
+use crate::report::{Row, date, machine, number, row_table};
 
 /// Of the paper: its FPGA in MHz, its latency at N = 4096 in microseconds, and what it takes there.
 const CLOCK: f64 = 300.0;
@@ -387,35 +386,12 @@ pub fn rows(work: &Path, count: usize, out: Option<&Path>) -> Result<(), Error> 
     let values = values(4, 10)?;
     let plan = plan(&values)?;
     let design = core.design(&values)?;
-    let name = key(&format!("elastic-run-{count}"), &design);
-    let found: Found = match kept(work, &name, "elastic") {
-        Ok(found) => found,
-        Err(_) => {
-            let found = simulate(4, 10, count, 1)?;
-            keep(work, &name, &found)?;
-            found
-        }
-    };
+    let run = format!("elastic-run-{count}");
+    let found: Found = once(&run, &design, work, || simulate(4, 10, count, 1))?;
     let log = said(4, &found);
     print!("{log}");
-    let name = key("elastic-cells", &design);
-    let asic: Cells = match kept(work, &name, "elastic") {
-        Ok(asic) => asic,
-        Err(_) => {
-            let asic = cells(&plan, work)?;
-            keep(work, &name, &asic)?;
-            asic
-        }
-    };
-    let name = key("elastic-synthesis", &design);
-    let resources: Resources = match kept(work, &name, "elastic") {
-        Ok(resources) => resources,
-        Err(_) => {
-            let resources = synthesize(core, &values, Device::Xc7, &())?;
-            keep(work, &name, &resources)?;
-            resources
-        }
-    };
+    let asic: Cells = once("elastic-cells", &design, work, || cells(&plan, work))?;
+    let resources = synthesized(core, &values, work)?;
     if found.changes != [found.transforms - 1; 3] {
         return Err("two transforms one behind the other have something in common".into());
     }

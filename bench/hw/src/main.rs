@@ -170,7 +170,7 @@ enum Commands {
         /// Write the files
         #[arg(long)]
         write: bool,
-        /// Where to write them, and where hw-elastic.json is
+        /// Where to write them
         #[arg(long, default_value = "../docs/results")]
         out: PathBuf,
     },

@@ -3,7 +3,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
-use toroid_cosim::core::synthesis::{Device, Resources, synthesize};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use toroid_cosim::core::synthesis::{Device, Resources, synthesize_design};
 use toroid_cosim::core::{Core, Values};
 use toroid_cosim::model::Design;
 
@@ -33,13 +35,35 @@ pub fn blocks(resources: &Resources) -> f64 {
     resources.ramb36 as f64 + resources.ramb18 as f64 / 2.0
 }
 
-/// What a core takes of a Xilinx 7; what is kept in `work` is not synthesized again.
-pub fn synthesized(core: &dyn Core, values: &Values, work: &Path) -> Result<Resources, Error> {
-    let name = key("synthesis", &core.design(values)?);
-    if let Ok(found) = kept(work, &name, "synthesis") {
+/// What `find` finds of a design; what is kept of it in `work` by this prefix is not searched again.
+pub fn once<T: Serialize + DeserializeOwned>(
+    prefix: &str,
+    design: &Design,
+    work: &Path,
+    find: impl FnOnce() -> Result<T, Error>,
+) -> Result<T, Error> {
+    let name = key(prefix, design);
+    if let Ok(found) = kept(work, &name, prefix) {
         return Ok(found);
     }
-    let found = synthesize(core, values, Device::Xc7, &())?;
+    let found = find()?;
     keep(work, &name, &found)?;
     Ok(found)
+}
+
+/// What a core takes of a Xilinx 7; what is kept in `work` is not synthesized again.
+pub fn synthesized(core: &dyn Core, values: &Values, work: &Path) -> Result<Resources, Error> {
+    synthesized_design(core.name(), &core.design(values)?, core.is_large(), work)
+}
+
+/// [`synthesized`] for any design; `name` is for errors.
+pub fn synthesized_design(
+    name: &'static str,
+    design: &Design,
+    is_large: bool,
+    work: &Path,
+) -> Result<Resources, Error> {
+    once("synthesis", design, work, || {
+        Ok(synthesize_design(name, design, is_large, Device::Xc7, &())?)
+    })
 }

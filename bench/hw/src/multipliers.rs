@@ -4,15 +4,14 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use toroid_cosim::core::synthesis::{Device, Resources, synthesize_design};
+use toroid_cosim::core::synthesis::Resources;
 use toroid_cosim::core::{self, Core, Values, find, ntt_elastic};
-use toroid_cosim::explore::{self, family::families};
 use toroid_cosim::model::Design;
 use toroid_ring::goldilocks::P;
 
 use crate::Error;
-use crate::measured::{blocks, key, luts, synthesized};
-use crate::report::{Row, date, keep, kept, machine, number, row_table};
+use crate::measured::{blocks, luts, synthesized, synthesized_design};
+use crate::report::{Row, date, machine, number, row_table};
 
 const LOG_N: [u64; 3] = [8, 10, 12];
 
@@ -26,8 +25,6 @@ struct Form {
     interval: u64,
     /// Cores with how many of each.
     parts: Vec<(&'static dyn Core, Values, u64)>,
-    /// What the command `elastic` found of its core.
-    found: Option<Resources>,
     /// Products of values modulo any q, of `ntt_elastic`'s multiplier, beside them.
     products: Option<Design>,
     /// How `cycles` was found.
@@ -69,7 +66,6 @@ fn inplace(log_n: u64, log_lanes: u64) -> Result<Form, Error> {
         cycles: both + latency,
         interval: both + latency - beats,
         parts: vec![(core, values, 1), (product, of_product, 1 << log_lanes)],
-        found: None,
         products: None,
         how: "formulas, each held against simulation; the product's beats enter as the values' leave",
     })
@@ -111,9 +107,8 @@ fn streaming(log_n: u64, log_lanes: u64, is_parallel: bool) -> Result<Form, Erro
             (core, back, 1),
             (product, of_product, lanes),
         ],
-        found: None,
         products: None,
-        how: "formulas, each held against simulation; resources of transforms by the explorer's model",
+        how: "formulas, each held against simulation",
     })
 }
 
@@ -138,37 +133,13 @@ fn sdf(log_n: u64, architecture: u64, is_parallel: bool) -> Result<Form, Error> 
         cycles: cycles(core, &values, "latency, first beat in to last beat out")?,
         interval: cycles(core, &values, "from a product to the next")?,
         parts: vec![(core, values, 1)],
-        found: None,
         products: None,
         how: "simulated",
     })
 }
 
-/// The resources of the core on 16 lanes, which take long to find, from the page of the command `elastic`.
-fn elastic_found(results: &Path) -> Result<Resources, Error> {
-    let path = results.join("hw-elastic.json");
-    let text = std::fs::read_to_string(&path)
-        .map_err(|error| format!("{}: {error}; `elastic --write` makes it", path.display()))?;
-    let rows: Vec<serde_json::Value> = serde_json::from_str(&text)?;
-    let value = |name: &str| -> Result<f64, Error> {
-        let row = rows
-            .iter()
-            .find(|row| row["row"] == format!("16 lanes: {name}"));
-        let value = row.and_then(|row| row["ours"].as_f64());
-        Ok(value.ok_or_else(|| format!("{}: no row of {name}", path.display()))?)
-    };
-    Ok(Resources {
-        lut: value("LUT")? as u64,
-        ff: value("FF")? as u64,
-        dsp: value("DSP48E1")? as u64,
-        // Of 18 Kbit with parity.
-        ramb18: (value("block memories")? / 2.25) as u64,
-        ..Resources::default()
-    })
-}
-
 /// One core for all three transforms, with products and an order of values for the transform back between.
-fn elastic(log_n: u32, log_lanes: u32, results: &Path) -> Result<Form, Error> {
+fn elastic(log_n: u32, log_lanes: u32) -> Result<Form, Error> {
     let (core, values) = with("ntt_elastic", &[("LOG_LANES", log_lanes.into())])?;
     let plan = ntt_elastic::plan(&values)?;
     let lanes = plan.lanes();
@@ -202,58 +173,29 @@ fn elastic(log_n: u32, log_lanes: u32, results: &Path) -> Result<Form, Error> {
         .with("COUNT", lanes as u64)
         .with("WORD", u64::from(setting.word));
     let waits = plan.mul_latency() + cycles(network, &of_network, "a beat, latency")?;
-    let found = match lanes {
-        16 => Some(elastic_found(results)?),
-        _ => None,
-    };
-    let core = found.is_none().then_some((core, values, 1));
     Ok(Form {
         name: format!("elastic, {lanes} lanes, any q"),
         log_n: log_n.into(),
         cycles: 2 * plan.latency(log_n) + waits,
         interval: 3 * beats,
-        parts: core.into_iter().chain([(network, of_network, 1)]).collect(),
-        found,
+        parts: vec![(core, values, 1), (network, of_network, 1)],
         products: Some(product),
         how: "formulas, each held against simulation",
     })
 }
 
 /// The forms of a length.
-fn forms(log_n: u64, results: &Path) -> Result<Vec<Form>, Error> {
+fn forms(log_n: u64) -> Result<Vec<Form>, Error> {
     let lanes = if log_n < 10 { 3 } else { 4 };
     let mut forms = vec![
         inplace(log_n, 4)?,
         streaming(log_n, 4, false)?,
-        elastic(log_n as u32, lanes, results)?,
+        elastic(log_n as u32, lanes)?,
     ];
-    let all = [(2, false), (2, true), (0, false), (1, false)];
-    // Synthesis of the largest takes minutes each; the page of `sdf` has their cycles.
-    let count = if log_n < 12 { all.len() } else { 0 };
-    for (architecture, is_parallel) in all.into_iter().take(count) {
+    for (architecture, is_parallel) in [(2, false), (2, true), (0, false), (1, false)] {
         forms.push(sdf(log_n, architecture, is_parallel)?);
     }
     Ok(forms)
-}
-
-/// The resources of a large core by the explorer's model, whose synthesis takes minutes each.
-fn estimated(core: &dyn Core, values: &Values) -> Result<Resources, Error> {
-    let family = families()
-        .iter()
-        .find(|family| family.core().name() == core.name());
-    let figures = family.and_then(|family| family.figures(values, Device::Xc7));
-    let model = explore::model::Model::find(core.name(), Device::Xc7);
-    let (Some(figures), Some(model)) = (figures, model) else {
-        return Err(format!("the explorer has no model of {}", core.name()).into());
-    };
-    let amounts = model.amounts(&figures);
-    Ok(Resources {
-        lut: amounts.lut.round() as u64,
-        ff: amounts.ff.round() as u64,
-        dsp: amounts.dsp.round() as u64,
-        ramb18: (2.0 * amounts.bram36).round() as u64,
-        ..Resources::default()
-    })
 }
 
 fn sum(form: &Form, work: &Path) -> Result<Resources, Error> {
@@ -266,27 +208,14 @@ fn sum(form: &Form, work: &Path) -> Result<Resources, Error> {
         sum.ramb18 += count * one.ramb18;
         sum.ramb36 += count * one.ramb36;
     };
-    if let Some(found) = form.found {
-        add(1, found);
-    }
     for (core, values, count) in &form.parts {
-        let found = match core.name() {
-            "ntt_streaming" | "ntt_elastic" => estimated(*core, values)?,
-            _ => synthesized(*core, values, work)?,
-        };
-        add(*count, found);
+        add(*count, synthesized(*core, values, work)?);
     }
     if let Some(design) = &form.products {
-        let name = key("product", design);
-        let found = match kept(work, &name, "multipliers") {
-            Ok(found) => found,
-            Err(_) => {
-                let found = synthesize_design("montgomery_column", design, true, Device::Xc7, &())?;
-                keep(work, &name, &found)?;
-                found
-            }
-        };
-        add(1, found);
+        add(
+            1,
+            synthesized_design("montgomery_column", design, true, work)?,
+        );
     }
     Ok(sum)
 }
@@ -295,7 +224,7 @@ fn sum(form: &Form, work: &Path) -> Result<Resources, Error> {
 pub fn rows(work: &Path, results: &Path, write: bool) -> Result<(), Error> {
     let mut all = Vec::new();
     for log_n in LOG_N {
-        all.extend(forms(log_n, results)?);
+        all.extend(forms(log_n)?);
     }
     let bar = ProgressBar::new(all.len() as u64);
     bar.set_style(ProgressStyle::with_template(
@@ -384,7 +313,7 @@ fn page(text: &str) -> String {
          `cd bench && cargo run --release -p toroid-hw-bench -- multipliers --write` wrote this page and hw-multipliers.json on {} ({}). \
          Products modulo x^N + 1 and q = 2^64 − 2^32 + 1, of cores that are there: transforms, products of values between them, and the transform back.\n\n\
          *cycles*: from the first word of the factors in to the last word of the product out. *interval*: from a product to the next, \
-         where products follow each other. Resources are Yosys's for Xilinx 7 series, summed over the parts, but for the streaming transforms and the elastic one on 8 lanes, which are the explorer's estimates ([how far to trust them](../explorer.md)); nothing is placed and routed. \
+         where products follow each other. Resources are Yosys's for Xilinx 7 series, summed over the parts; nothing is placed and routed. \
          Transforms are run against the library with and without stalls before they are counted. Forms of several cores have no wrapper that joins them: \
          their cycles are the sum of the parts' formulas.\n{text}\n\
          ## When to use which\n\n{GUIDE}",
@@ -393,4 +322,4 @@ fn page(text: &str) -> String {
     )
 }
 
-const GUIDE: &str = "- Least time of one product, and moduli that are fixed: **streaming**, half to a third of the time of the others, at the most multipliers of a fixed modulus.\n- Least area for a steady stream of products: **Modr2, parallel** has the least interval x DSP and interval x LUT at N = 256 and 1024.\n- Least cycles x DSP of a lone product: **Modr2, serial** at N = 256, **in place** at N = 1024, by a little, and **in place** among those counted at N = 4096.\n- Least multipliers and one word a cycle: **R2SDF**; its DSP slices are not much fewer, as products and canonical words at 64 bits cost the same.\n- A modulus, length or kind that changes with each transform: **elastic** only; at a fixed modulus it takes more multipliers and more time than streaming.\n- Transforms that share a memory with other work, or the greatest lengths on few blocks: **in place**.\n\nForms by single-delay feedback at N = 4096 were simulated, not synthesized: see [hw-sdf](hw-sdf.md).\n";
+const GUIDE: &str = "- Least time of one product, and moduli that are fixed: **streaming**, half to a third of the time of the others, at the most multipliers of a fixed modulus.\n- Least area for a steady stream of products: **Modr2, parallel** has the least interval x DSP and interval x LUT at N = 256 and 1024.\n- Least cycles x DSP of a lone product: **Modr2, serial** at N = 256, **in place** at N = 1024, by a little, and **in place** among those counted at N = 4096.\n- Least multipliers and one word a cycle: **R2SDF**; its DSP slices are not much fewer, as products and canonical words at 64 bits cost the same.\n- A modulus, length or kind that changes with each transform: **elastic** only; at a fixed modulus it takes more multipliers and more time than streaming.\n- Transforms that share a memory with other work, or the greatest lengths on few blocks: **in place**.\n";

@@ -6,7 +6,6 @@ use std::path::Path;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use toroid_cosim::core::ntt_rader::{NttRader, plan};
-use toroid_cosim::core::synthesis::{Device, Resources, synthesize_design};
 use toroid_cosim::core::vectors::{Streams, Vectors};
 use toroid_cosim::core::{Core, Values};
 use toroid_cosim::model::{Design, Model, Options};
@@ -15,8 +14,8 @@ use toroid_cosim::simulation::Simulation;
 use toroid_ring::prime;
 
 use crate::Error;
-use crate::measured::{blocks, key, luts, synthesized};
-use crate::report::{Row, date, keep, kept, machine, number, row_table};
+use crate::measured::{blocks, luts, once, synthesized, synthesized_design};
+use crate::report::{Row, date, machine, number, row_table};
 
 /// The length of the paper.
 const M: u64 = 21845;
@@ -198,24 +197,9 @@ fn simulate(m: u64, q: u64) -> Result<Simulated, Error> {
 }
 
 fn simulated(m: u64, q: u64, work: &Path) -> Result<Simulated, Error> {
-    let name = key("rader", &NttRader.design(&values(m, q)?)?);
-    if let Ok(found) = kept(work, &name, "rader") {
-        return Ok(found);
-    }
-    let found = simulate(m, q).map_err(|error| format!("m = {m}, q = {q}: {error}"))?;
-    keep(work, &name, &found)?;
-    Ok(found)
-}
-
-/// One module of the core.
-fn module(design: Design, name: &'static str, work: &Path) -> Result<Resources, Error> {
-    let kept_as = key(name, &design);
-    if let Ok(found) = kept(work, &kept_as, "rader") {
-        return Ok(found);
-    }
-    let found = synthesize_design(name, &design, false, Device::Xc7, &())?;
-    keep(work, &kept_as, &found)?;
-    Ok(found)
+    once("rader", &NttRader.design(&values(m, q)?)?, work, || {
+        simulate(m, q).map_err(|error| format!("m = {m}, q = {q}: {error}").into())
+    })
 }
 
 /// Every setting; what is kept in `work` is not measured again.
@@ -266,7 +250,7 @@ pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
             "montgomery_double_mul" => design.with("SHORT", 1u64),
             _ => design,
         };
-        parts.push((name, module(design, name, work)?));
+        parts.push((name, synthesized_design(name, &design, false, work)?));
         bar.inc(1);
     }
     bar.finish_and_clear();

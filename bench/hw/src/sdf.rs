@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 use toroid_cosim::core::synthesis::Resources;
 use toroid_cosim::core::vectors::{Input, Joined, Streams, Vectors};
 use toroid_cosim::core::{Core, Values, find, ntt_sdf, polymul_sdf};
-use toroid_cosim::model::{Model, Options};
+use toroid_cosim::model::{Design, Model, Options};
 use toroid_cosim::ntt_sdf::Architecture;
 use toroid_ring::goldilocks;
 
 use crate::Error;
 
 use crate::energy::{CYCLES, Range};
-use crate::measured::{blocks, key, luts, synthesized};
-use crate::report::{Row, date, keep, kept, machine, number, row_table};
+use crate::measured::{blocks, key, luts, once, synthesized};
+use crate::report::{Row, date, kept, machine, number, row_table};
 use crate::sdf_energy::{self, Blocks};
 
 /// Of one architecture and N of Table 4.1: cycles, microjoules, BRAM, DSP, FF, LUT.
@@ -135,16 +135,16 @@ fn alone(all: &Vectors, in_beats: usize, out_beats: usize, cycles: u64) -> Optio
 /// One transform or product, and several back to back, compared with the library with and without stalls.
 fn simulate(core: &'static dyn Core, values: &Values, work: &Path) -> Result<Cycles, Error> {
     let design = core.design(values)?;
-    let name = key("cycles", &design);
-    if let Ok(found) = kept(work, &name, "sdf") {
-        return Ok(found);
-    }
+    once("cycles", &design, work, || simulated(core, values, &design))
+}
+
+fn simulated(core: &dyn Core, values: &Values, design: &Design) -> Result<Cycles, Error> {
     let options = Options {
         random_start: true,
         quick: true,
         ..Options::default()
     };
-    let model = Model::build(&design, &options)?;
+    let model = Model::build(design, &options)?;
     let mut simulation = model.start_random(1)?;
     simulation.reset(4)?;
     let (in_beats, out_beats, count) = match core.name() {
@@ -171,12 +171,10 @@ fn simulate(core: &'static dyn Core, values: &Values, work: &Path) -> Result<Cyc
             .into());
         }
     }
-    let found = Cycles {
+    Ok(Cycles {
         latency: one.measured,
         interval: (several.measured - one.measured) / (count - 1),
-    };
-    keep(work, &name, &found)?;
-    Ok(found)
+    })
 }
 
 struct Bench<'a> {
@@ -509,7 +507,7 @@ pub fn rows(
                 let found = bench.measure(
                     "polymul_sdf",
                     &given,
-                    architecture == 2 || architecture == 0 && log_n == 10,
+                    architecture == 2 || parallel == 0 || architecture == 0 && log_n == 10,
                 )?;
                 let what = format!(
                     "{} product, {kind}, N = {}, q = 2^64 - 2^32 + 1",

@@ -7,27 +7,30 @@ use std::time::Instant;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use toroid_cosim::core::ntt_streaming::plan;
-use toroid_cosim::core::synthesis::{Device, Resources, synthesize_design};
+use toroid_cosim::core::synthesis::Resources;
 use toroid_cosim::core::vectors::{Streams, Vectors};
 use toroid_cosim::core::{self, Core, Values, find};
+use toroid_cosim::explore::published::{PUBLISHED, Published, STREAMING};
 use toroid_cosim::model::{Design, Model, Options};
 use toroid_cosim::random::Random;
 use toroid_ring::{goldilocks, prime};
 
 use crate::Error;
-use crate::measured::{blocks, key, luts, synthesized};
-use crate::report::{Row, date, keep, kept, machine, number, row_table};
+use crate::measured::{blocks, luts, once, synthesized, synthesized_design};
+use crate::report::{Row, date, machine, number, row_table};
 
 const Q: u64 = (1 << 28) - (1 << 16) + 1;
 
-/// Of a setting: log2 of N and of the lanes, microseconds and cycles of latency, interval in cycles, transforms a second,
-/// LUT, FF, BRAM and DSP. Tables 1 and 4 of the paper; its cycles are its latency at its clock, which its throughput gives, but in
-/// the last row, where its Table 4 has 224 MHz.
+/// A setting of the paper, of its Tables 1 and 4.
 struct Paper {
     log_n: u64,
     log_lanes: u64,
     microseconds: f64,
+    /// In Hz.
+    clock: f64,
+    /// Of latency, at that clock.
     cycles: f64,
+    /// Transforms a second.
     throughput: f64,
     lut: f64,
     ff: f64,
@@ -35,85 +38,32 @@ struct Paper {
     dsp: f64,
 }
 
-const fn paper(log_n: u64, log_lanes: u64, row: [f64; 7]) -> Paper {
-    let [microseconds, cycles, throughput, lut, ff, bram, dsp] = row;
-    Paper {
-        log_n,
-        log_lanes,
-        microseconds,
-        cycles,
-        throughput,
-        lut,
-        ff,
-        bram,
-        dsp,
-    }
-}
-
 impl Paper {
-    /// In Hz.
-    fn clock(&self) -> f64 {
-        match self.log_n {
-            12 => 224e6,
-            _ => self.throughput * (1 << (self.log_n - self.log_lanes)) as f64,
-        }
+    fn of(published: &Published) -> Option<Self> {
+        let (microseconds, throughput) = (published.latency_us?, published.throughput?);
+        let clock = published.clock_mhz * 1e6;
+        // What is measured is a little below a transform every N / lanes cycles.
+        let lanes = throughput * published.n as f64 / clock;
+        Some(Self {
+            log_n: published.n.ilog2().into(),
+            log_lanes: lanes.log2().round() as u64,
+            microseconds,
+            clock,
+            cycles: (microseconds * published.clock_mhz).round(),
+            throughput,
+            lut: published.lut?,
+            ff: published.ff?,
+            bram: published.bram36?,
+            dsp: published.dsp?,
+        })
+    }
+
+    /// Every one.
+    fn all() -> Vec<Self> {
+        let of_paper = PUBLISHED.iter().filter(|row| row.source == STREAMING);
+        of_paper.filter_map(Self::of).collect()
     }
 }
-
-const PAPER: [Paper; 10] = [
-    paper(
-        9,
-        5,
-        [0.66, 145.0, 13.75e6, 82_498.0, 89_688.0, 64.0, 576.0],
-    ),
-    paper(
-        9,
-        6,
-        [0.57, 121.0, 26.625e6, 161_703.0, 171_472.0, 96.0, 1_152.0],
-    ),
-    paper(
-        9,
-        7,
-        [0.60, 103.0, 43.0e6, 303_040.0, 316_920.0, 156.0, 2_304.0],
-    ),
-    paper(
-        10,
-        5,
-        [0.91, 197.0, 6.781_25e6, 94_394.0, 104_846.0, 80.0, 640.0],
-    ),
-    paper(
-        10,
-        6,
-        [0.76, 160.0, 13.125e6, 187_283.0, 204_162.0, 128.0, 1_280.0],
-    ),
-    paper(
-        10,
-        7,
-        [0.82, 135.0, 20.625e6, 360_765.0, 391_945.0, 234.0, 2_560.0],
-    ),
-    paper(
-        11,
-        5,
-        [1.29, 280.0, 3.390_625e6, 107_293.0, 120_718.0, 96.0, 704.0],
-    ),
-    paper(
-        11,
-        6,
-        [
-            1.03, 213.0, 6.468_75e6, 212_835.0, 237_719.0, 160.0, 1_408.0,
-        ],
-    ),
-    paper(
-        11,
-        7,
-        [1.18, 175.0, 9.25e6, 418_214.0, 468_230.0, 312.0, 2_816.0],
-    ),
-    paper(
-        12,
-        5,
-        [1.99, 446.0, 1.687_5e6, 117_300.0, 135_200.0, 189.0, 768.0],
-    ),
-];
 
 /// Table 3: bits, exponents, LUT, FF, DSP; 5 cycles each.
 const BUTTERFLIES: [(u64, u64, [f64; 3]); 4] = [
@@ -181,18 +131,14 @@ fn simulate(core: &dyn Core, values: &Values) -> Result<(u64, u64), Error> {
 }
 
 fn measured(core: &dyn Core, values: &Values, work: &Path) -> Result<Measured, Error> {
-    let name = key("streaming", &core.design(values)?);
-    if let Ok(found) = kept(work, &name, "streaming") {
-        return Ok(found);
-    }
-    let (latency, interval) = simulate(core, values)?;
-    let found = Measured {
-        latency,
-        interval,
-        resources: synthesized(core, values, work)?,
-    };
-    keep(work, &name, &found)?;
-    Ok(found)
+    once("streaming", &core.design(values)?, work, || {
+        let (latency, interval) = simulate(core, values)?;
+        Ok(Measured {
+            latency,
+            interval,
+            resources: synthesized(core, values, work)?,
+        })
+    })
 }
 
 fn measure(paper: &Paper, work: &Path) -> Result<Found, Error> {
@@ -215,18 +161,13 @@ fn butterfly(i: u64, j: u64, narrow: u64, work: &Path) -> Result<Resources, Erro
         .with("J", j)
         .with("SHORT", 1u64)
         .with("NARROW", narrow);
-    let name = key("butterfly", &design);
-    if let Ok(found) = kept(work, &name, "streaming") {
-        return Ok(found);
-    }
-    let found = synthesize_design("butterfly_solinas", &design, false, Device::Xc7, &())?;
-    keep(work, &name, &found)?;
-    Ok(found)
+    synthesized_design("butterfly_solinas", &design, false, work)
 }
 
 /// Every setting of the paper; what is kept in `work` is not measured again.
 pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
-    let bar = ProgressBar::new(PAPER.len() as u64 + 2 * BUTTERFLIES.len() as u64);
+    let papers = Paper::all();
+    let bar = ProgressBar::new(papers.len() as u64 + 2 * BUTTERFLIES.len() as u64);
     bar.set_style(ProgressStyle::with_template(
         "{wide_bar} {pos}/{len} {msg}",
     )?);
@@ -239,7 +180,7 @@ pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
         "| N, lanes | clock | latency, halves | natural | paper | transforms a second | paper | a second and DSP, halves | paper | each way |\n\
          | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
     );
-    for paper in &PAPER {
+    for paper in &papers {
         let (n, lanes) = (1u64 << paper.log_n, 1u64 << paper.log_lanes);
         bar.set_message(format!("{n}, {lanes}"));
         let found = measure(paper, work)?;
@@ -289,7 +230,7 @@ pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
                 number(paper.dsp),
             );
         }
-        let clock = paper.clock();
+        let clock = paper.clock;
         let time = |latency: u64| latency as f64 / clock * 1e6;
         let rate = clock / found.halves.interval as f64;
         let _ = writeln!(

@@ -31,7 +31,8 @@ pub struct Published {
     pub note: &'static str,
 }
 
-const STREAMING: &str = "T. Ye, Y. Yang, S. R. Kuppannagari, R. Kannan, V. K. Prasanna: FPGA Acceleration of Number Theoretic Transform";
+/// The source of the streaming NTT's rows.
+pub const STREAMING: &str = "T. Ye, Y. Yang, S. R. Kuppannagari, R. Kannan, V. K. Prasanna: FPGA Acceleration of Number Theoretic Transform";
 
 /// A row of Table 1 of the streaming NTT's paper, which gives throughput as measured; the clock is that times N / lanes.
 #[allow(clippy::too_many_arguments, reason = "a row of a table")]
