@@ -135,7 +135,7 @@ fn run(
     let (mut expected, mut words, mut words_used, mut limit) = (Vec::new(), 0, 0, 1000);
     for sequence in sequences {
         let Joined { streams, others } = vectors(plan, sequence, random)?;
-        streams.sent.into_iter().for_each(|beat| source.push(beat));
+        source.extend(streams.sent);
         for beat in &others[0].sent {
             let of_beat = beat.words(8);
             words += of_beat.len() as u64;

@@ -125,6 +125,13 @@ pub struct Source {
     sent: u64,
 }
 
+impl Extend<Beat> for Source {
+    /// Queues beats.
+    fn extend<T: IntoIterator<Item = Beat>>(&mut self, beats: T) {
+        self.queue.extend(beats);
+    }
+}
+
 impl Source {
     /// For the ports `{prefix}_tvalid_i`, `{prefix}_tready_o`, `{prefix}_tdata_i` and, if they are there,
     /// `{prefix}_tlast_i` and `{prefix}_tuser_i`, all with or without their suffix. In a cycle without an offer, none is made with probability `stall`.

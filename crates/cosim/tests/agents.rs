@@ -84,7 +84,7 @@ fn pass(mode: u64, stalls: (f64, f64)) -> Result<u64, SimulationError> {
     let mut source = Source::new(&simulation, "in", stalls.0, 1).unwrap();
     let mut sink = Sink::new(&simulation, "out", stalls.1, 2).unwrap();
     let expected = beats(300, 3);
-    expected.iter().for_each(|beat| source.push(beat.clone()));
+    source.extend(expected.iter().cloned());
     transfer(&mut simulation, &mut source, &mut sink, 300, 5000)?;
     assert!(source.is_empty());
     assert_eq!(source.sent(), 300);
@@ -132,7 +132,7 @@ fn a_reset_in_the_middle_leaves_nothing() {
     let mut simulation = start("register", REGISTER, &[("mode_i", 0)]);
     let mut source = Source::new(&simulation, "in", 0.2, 1).unwrap();
     let mut sink = Sink::new(&simulation, "out", 0.5, 2).unwrap();
-    beats(50, 4).into_iter().for_each(|beat| source.push(beat));
+    source.extend(beats(50, 4));
     for _ in 0..20 {
         simulation.cycle(&mut [&mut source, &mut sink]).unwrap();
     }
@@ -142,7 +142,7 @@ fn a_reset_in_the_middle_leaves_nothing() {
     simulation.cycle(&mut [&mut source]).unwrap();
     simulation.reset(1).unwrap();
     let expected = beats(9, 5);
-    expected.iter().for_each(|beat| source.push(beat.clone()));
+    source.extend(expected.iter().cloned());
     transfer(&mut simulation, &mut source, &mut sink, 9, 200).unwrap();
     assert_eq!(sink.take(), expected);
     assert_eq!(sink.received(), []);

@@ -602,7 +602,7 @@ fn streams_keep_order_and_throughput() {
             let beats: Vec<Beat> = (0..500)
                 .map(|_| Beat::of_words(&[random.below(1 << 16)], 2, random.chance(0.2)))
                 .collect();
-            beats.iter().for_each(|beat| source.push(beat.clone()));
+            source.extend(beats.iter().cloned());
             let start = simulation.cycles();
             transfer(&mut simulation, &mut source, &mut sink, beats.len(), 5_000).unwrap();
             assert_eq!(sink.received(), beats, "{top}");
@@ -683,7 +683,7 @@ fn stream_ends_never_lose_a_beat_and_stall_only_where_the_queue_is_short() {
             let beats: Vec<Beat> = (0..2_000)
                 .map(|_| Beat::of_words(&[random.below(1 << 16)], 2, random.chance(0.2)))
                 .collect();
-            beats.iter().for_each(|beat| source.push(beat.clone()));
+            source.extend(beats.iter().cloned());
             let start = simulation.cycles();
             let mut held_back = 0;
             while sink.received().len() < beats.len() {

@@ -45,6 +45,21 @@ fn verify(plan: &Plan, simulation: &mut Simulation, sequence: &[Transform], rand
     assert_eq!(outcome.measured, plan.cycles(sequence));
 }
 
+/// The sources of words and factors, with all that enters, and the sink; seeds from `seed` on.
+fn agents(
+    simulation: &Simulation,
+    joined: &Joined,
+    stall: f64,
+    seed: u64,
+) -> (Source, Source, Sink) {
+    let mut source = Source::new(simulation, "in", stall, seed).unwrap();
+    let mut factors = Source::new(simulation, "factor", stall, seed + 1).unwrap();
+    let sink = Sink::new(simulation, "out", stall, seed + 2).unwrap();
+    source.extend(joined.streams.sent.iter().cloned());
+    factors.extend(joined.others[0].sent.iter().cloned());
+    (source, factors, sink)
+}
+
 #[test]
 fn four_lanes_and_tiles_of_another_family() {
     if tests_are_skipped() {
@@ -115,15 +130,9 @@ fn there_is_no_bubble() {
     let (plan, mut simulation) = start(SMALL, 5);
     let mut random = Random::new(7);
     let sequence: Vec<Transform> = (0..40).map(|_| plan.draw(&mut random)).collect();
-    let Joined { streams, others } = vectors(&plan, &sequence, &mut random).unwrap();
-    let mut source = Source::new(&simulation, "in", 0.0, 1).unwrap();
-    let mut factors = Source::new(&simulation, "factor", 0.0, 2).unwrap();
-    let mut sink = Sink::new(&simulation, "out", 0.0, 3).unwrap();
-    streams.sent.into_iter().for_each(|beat| source.push(beat));
-    others[0]
-        .sent
-        .iter()
-        .for_each(|beat| factors.push(beat.clone()));
+    let joined = vectors(&plan, &sequence, &mut random).unwrap();
+    let (mut source, mut factors, mut sink) = agents(&simulation, &joined, 0.0, 1);
+    let Joined { streams, .. } = joined;
     let mut ends = Vec::new();
     while sink.received().len() < streams.expected.len() {
         let before = source.sent();
@@ -182,15 +191,9 @@ fn an_idle_core_begins_with_a_preamble() {
     let (plan, mut simulation) = start(SMALL, 7);
     let mut random = Random::new(12);
     let one = plan.draw(&mut random);
-    let Joined { streams, others } = vectors(&plan, &[one], &mut random).unwrap();
-    let mut source = Source::new(&simulation, "in", 0.0, 1).unwrap();
-    let mut factors = Source::new(&simulation, "factor", 0.0, 2).unwrap();
-    let mut sink = Sink::new(&simulation, "out", 0.0, 3).unwrap();
-    streams.sent.into_iter().for_each(|beat| source.push(beat));
-    others[0]
-        .sent
-        .iter()
-        .for_each(|beat| factors.push(beat.clone()));
+    let joined = vectors(&plan, &[one], &mut random).unwrap();
+    let (mut source, mut factors, mut sink) = agents(&simulation, &joined, 0.0, 1);
+    let Joined { streams, .. } = joined;
     let mut first_factor = None;
     while sink.received().len() < streams.expected.len() {
         let cycle = simulation.cycles();
@@ -214,15 +217,9 @@ fn a_reset_leaves_nothing_behind() {
     let mut random = Random::new(8);
     for _ in 0..5 {
         let sequence: Vec<Transform> = (0..5).map(|_| plan.draw(&mut random)).collect();
-        let Joined { streams, others } = vectors(&plan, &sequence, &mut random).unwrap();
-        let mut source = Source::new(&simulation, "in", 0.2, random.word()).unwrap();
-        let mut factors = Source::new(&simulation, "factor", 0.2, random.word()).unwrap();
-        let mut sink = Sink::new(&simulation, "out", 0.2, random.word()).unwrap();
-        streams.sent.into_iter().for_each(|beat| source.push(beat));
-        others[0]
-            .sent
-            .iter()
-            .for_each(|beat| factors.push(beat.clone()));
+        let joined = vectors(&plan, &sequence, &mut random).unwrap();
+        let (mut source, mut factors, mut sink) =
+            agents(&simulation, &joined, 0.2, random.word() >> 2);
         for _ in 0..random.below(600) {
             simulation
                 .cycle(&mut [&mut source, &mut factors, &mut sink])

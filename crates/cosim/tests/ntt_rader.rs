@@ -69,10 +69,7 @@ fn a_reset_at_any_time_leaves_a_core_that_begins_anew() {
         };
         let mut source = Source::new(&simulation, "in", 0.2, round).unwrap();
         let mut sink = Sink::new(&simulation, "out", 0.2, round).unwrap();
-        streams
-            .sent
-            .iter()
-            .for_each(|beat| source.push(beat.clone()));
+        source.extend(streams.sent.iter().cloned());
         for _ in 0..random.below(plan.alone() + 2 * plan.interval()) {
             simulation.cycle(&mut [&mut source, &mut sink]).unwrap();
         }
@@ -108,10 +105,7 @@ fn sources_and_sinks_may_wait() {
         };
         let mut source = Source::new(&simulation, "in", stalls.0, seed).unwrap();
         let mut sink = Sink::new(&simulation, "out", stalls.1, seed).unwrap();
-        streams
-            .sent
-            .iter()
-            .for_each(|beat| source.push(beat.clone()));
+        source.extend(streams.sent.iter().cloned());
         let beats = streams.expected.len();
         transfer(&mut simulation, &mut source, &mut sink, beats, limit).unwrap();
         assert_eq!(sink.received(), streams.expected, "{stalls:?}");
@@ -121,9 +115,7 @@ fn sources_and_sinks_may_wait() {
     let mut sink = Sink::new(&simulation, "out", 0.0, 9).unwrap();
     let mut words: Vec<u32> = (0..85).collect();
     for is_inverse in [false, false, true, true, false] {
-        plan.beats(&words, |_| is_inverse.into())
-            .into_iter()
-            .for_each(|beat| source.push(beat));
+        source.extend(plan.beats(&words, |_| is_inverse.into()));
         let begin = simulation.cycles();
         transfer(&mut simulation, &mut source, &mut sink, plan.words(), limit).unwrap();
         assert_eq!(simulation.cycles() - begin, plan.alone());

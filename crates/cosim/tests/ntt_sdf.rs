@@ -210,10 +210,6 @@ fn streams(vectors: &Vectors) -> (&Streams, &[Beat]) {
     }
 }
 
-fn push(source: &mut Source, beats: &[Beat]) {
-    beats.iter().for_each(|beat| source.push(beat.clone()));
-}
-
 /// Runs for some cycles, with the second input if there is one.
 fn run(
     simulation: &mut Simulation,
@@ -269,8 +265,10 @@ fn a_reset_leaves_nothing_behind() {
             let mut source = Source::new(&simulation, streams.input, 0.3, random.word()).unwrap();
             let mut other = other(&simulation, 0.3, random.word());
             let mut sink = Sink::new(&simulation, "out", 0.3, random.word()).unwrap();
-            push(&mut source, &streams.sent);
-            other.iter_mut().for_each(|other| push(other, others));
+            source.extend(streams.sent.iter().cloned());
+            other
+                .iter_mut()
+                .for_each(|other| other.extend(others.iter().cloned()));
             let cycles = random.below(2 * streams.cycles);
             run(&mut simulation, cycles, &mut source, &mut other, &mut sink);
             simulation.reset(1).unwrap();
@@ -376,8 +374,10 @@ fn an_output_that_waits_stops_the_input() {
             let (streams, others) = streams(&vectors);
             let source = source
                 .get_or_insert_with(|| Source::new(&simulation, streams.input, 0.0, 1).unwrap());
-            push(source, &streams.sent);
-            other.iter_mut().for_each(|other| push(other, others));
+            source.extend(streams.sent.iter().cloned());
+            other
+                .iter_mut()
+                .for_each(|other| other.extend(others.iter().cloned()));
             expected.extend_from_slice(&streams.expected);
         }
         let mut source = source.unwrap();
@@ -423,8 +423,10 @@ fn factors_far_out_of_step() {
         // Where each of them stops in turn.
         let (mut at_a, mut at_b) = (0, 0);
         for (to_a, to_b) in [(3, 1), (3, 10), (24, 10), (24, 21), (24, 24)] {
-            push(&mut a, &from_a[at_a..to_a]);
-            push(b.as_mut().unwrap(), &from_b[at_b..to_b]);
+            a.extend(from_a[at_a..to_a].iter().cloned());
+            b.as_mut()
+                .unwrap()
+                .extend(from_b[at_b..to_b].iter().cloned());
             (at_a, at_b) = (to_a, to_b);
             run(
                 &mut simulation,

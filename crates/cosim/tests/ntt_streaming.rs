@@ -327,7 +327,7 @@ fn a_reset_leaves_nothing_behind() {
             let (sent, _) = sequence(&plan, 3, &mut random);
             let mut source = Source::new(&simulation, "in", 0.3, random.word()).unwrap();
             let mut sink = Sink::new(&simulation, "out", 0.3, random.word()).unwrap();
-            sent.into_iter().for_each(|beat| source.push(beat));
+            source.extend(sent);
             for _ in 0..random.below(200) {
                 simulation.cycle(&mut [&mut source, &mut sink]).unwrap();
             }

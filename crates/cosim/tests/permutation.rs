@@ -282,7 +282,7 @@ impl Bench {
             assert!(n < 20 * (expected.len() as u64 + 100), "no more beats");
             let period = beats as u64 + gap.unwrap_or(0);
             if gap.is_none() || n % period < beats as u64 {
-                sent.next().into_iter().for_each(|beat| source.push(beat));
+                source.extend(sent.next());
             }
             // Back-pressure begins at the output.
             assert!(stalls.1 > 0.0 || simulation.get(ready) == 1);
@@ -315,7 +315,7 @@ impl Bench {
             let mut source = Source::new(simulation, "in", 0.0, seed).unwrap();
             let mut sink = Sink::new(simulation, "out", 0.2, seed).unwrap();
             let cycles = random.below(3 << self.log_beats) + 1;
-            sent.into_iter().for_each(|beat| source.push(beat));
+            source.extend(sent);
             for _ in 0..cycles {
                 simulation.cycle(&mut [&mut source, &mut sink]).unwrap();
             }

@@ -236,12 +236,12 @@ impl Streams {
     ) -> Result<Outcome, CoreError> {
         let mut source = Source::new(simulation, self.input, stall, seed)?;
         let mut sink = Sink::new(simulation, self.output, stall, seed.wrapping_add(1))?;
-        self.sent.iter().for_each(|beat| source.push(beat.clone()));
+        source.extend(self.sent.iter().cloned());
         let mut more = Vec::new();
         for (number, other) in (2..).zip(others) {
             let seed = seed.wrapping_add(number);
             let mut source = Source::new(simulation, other.name, stall, seed)?;
-            other.sent.iter().for_each(|beat| source.push(beat.clone()));
+            source.extend(other.sent.iter().cloned());
             more.push(source);
         }
         let limit = 100 + 8 * self.cycles;
