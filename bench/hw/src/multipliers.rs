@@ -10,8 +10,9 @@ use toroid_cosim::model::Design;
 use toroid_ring::goldilocks::P;
 
 use crate::Error;
-use crate::measured::{blocks, luts, synthesized, synthesized_design};
-use crate::report::{Row, date, machine, number, row_table};
+use crate::measured::{blocks, luts, once, synthesized, synthesized_design};
+use crate::report::{Row, date, machine, number, publish, row_table};
+use crate::sdf;
 
 const LOG_N: [u64; 3] = [8, 10, 12];
 
@@ -25,10 +26,26 @@ struct Form {
     interval: u64,
     /// Cores with how many of each.
     parts: Vec<(&'static dyn Core, Values, u64)>,
-    /// Products of values modulo any q, of `ntt_elastic`'s multiplier, beside them.
-    products: Option<Design>,
+    /// Modules of the library beside them.
+    modules: Vec<(&'static str, Design)>,
+    /// The orders of the factors' coefficients and of the product's.
+    orders: [&'static str; 2],
+    /// Words of 64 bits that must come from outside in every cycle.
+    words: u64,
     /// How `cycles` was found.
     how: &'static str,
+}
+
+/// Cycles that are sums of the parts' formulas.
+const SUMS: &str = "sums of the parts' formulas, each part run against the library";
+
+/// The memory for the first factor's values, until those of the second leave.
+fn values_memory(lanes: u64, beats: u64) -> Result<(&'static str, Design), Error> {
+    let memory = Design::of("ram_sdp")?
+        .with("WIDTH", 64 * lanes)
+        .with("DEPTH", beats)
+        .with("OUTPUT_REGISTER", 0u64);
+    Ok(("ram_sdp", memory))
 }
 
 /// Cycles of a core by the name of their formula.
@@ -66,12 +83,14 @@ fn inplace(log_n: u64, log_lanes: u64) -> Result<Form, Error> {
         cycles: both + latency,
         interval: both + latency - beats,
         parts: vec![(core, values, 1), (product, of_product, 1 << log_lanes)],
-        products: None,
-        how: "formulas, each held against simulation; the product's beats enter as the values' leave",
+        modules: Vec::new(),
+        orders: ["natural", "natural"],
+        words: 2 << log_lanes,
+        how: SUMS,
     })
 }
 
-/// Cores of a direction each, with products between.
+/// Cores of a direction each, with products between; with one for the NTTs, factors enter in turn.
 fn streaming(log_n: u64, log_lanes: u64, is_parallel: bool) -> Result<Form, Error> {
     let lanes = 1 << log_lanes;
     let shape = [("LOG_N", log_n), ("LOG_LANES", log_lanes), ("Q", P)];
@@ -107,13 +126,18 @@ fn streaming(log_n: u64, log_lanes: u64, is_parallel: bool) -> Result<Form, Erro
             (core, back, 1),
             (product, of_product, lanes),
         ],
-        products: None,
-        how: "formulas, each held against simulation",
+        modules: match is_parallel {
+            true => Vec::new(),
+            false => vec![values_memory(lanes, beats)?],
+        },
+        orders: ["halves", "halves"],
+        words: lanes * (3 - factors),
+        how: SUMS,
     })
 }
 
-/// A core that is a multiplier.
-fn sdf(log_n: u64, architecture: u64, is_parallel: bool) -> Result<Form, Error> {
+/// A core that is a multiplier; what is kept of it in `work` is not simulated again.
+fn sdf(log_n: u64, architecture: u64, is_parallel: bool, work: &Path) -> Result<Form, Error> {
     let (core, values) = with(
         "polymul_sdf",
         &[
@@ -124,17 +148,26 @@ fn sdf(log_n: u64, architecture: u64, is_parallel: bool) -> Result<Form, Error> 
         ],
     )?;
     let name = ["R2SDF", "R2^2SDF", "Modr2"][architecture as usize];
+    let found = sdf::simulate(core, &values, work)?;
+    let lanes = if architecture == 2 { 2 } else { 1 };
+    let order = if architecture == 2 {
+        "halves"
+    } else {
+        "natural"
+    };
     Ok(Form {
         name: format!(
             "{name}, {}",
             if is_parallel { "parallel" } else { "serial" }
         ),
         log_n,
-        cycles: cycles(core, &values, "latency, first beat in to last beat out")?,
-        interval: cycles(core, &values, "from a product to the next")?,
+        cycles: found.latency,
+        interval: found.interval,
         parts: vec![(core, values, 1)],
-        products: None,
-        how: "simulated",
+        modules: Vec::new(),
+        orders: [order, order],
+        words: lanes << u32::from(is_parallel),
+        how: "counted in simulation",
     })
 }
 
@@ -179,21 +212,28 @@ fn elastic(log_n: u32, log_lanes: u32) -> Result<Form, Error> {
         cycles: 2 * plan.latency(log_n) + waits,
         interval: 3 * beats,
         parts: vec![(core, values, 1), (network, of_network, 1)],
-        products: Some(product),
-        how: "formulas, each held against simulation",
+        modules: vec![
+            ("montgomery_column", product),
+            values_memory(lanes as u64, beats)?,
+        ],
+        orders: ["strided", "strided, swapped"],
+        // Two of factors.
+        words: lanes as u64 + 2,
+        how: SUMS,
     })
 }
 
 /// The forms of a length.
-fn forms(log_n: u64) -> Result<Vec<Form>, Error> {
+fn forms(log_n: u64, work: &Path) -> Result<Vec<Form>, Error> {
     let lanes = if log_n < 10 { 3 } else { 4 };
     let mut forms = vec![
         inplace(log_n, 4)?,
         streaming(log_n, 4, false)?,
+        streaming(log_n, 4, true)?,
         elastic(log_n as u32, lanes)?,
     ];
     for (architecture, is_parallel) in [(2, false), (2, true), (0, false), (1, false)] {
-        forms.push(sdf(log_n, architecture, is_parallel)?);
+        forms.push(sdf(log_n, architecture, is_parallel, work)?);
     }
     Ok(forms)
 }
@@ -211,20 +251,31 @@ fn sum(form: &Form, work: &Path) -> Result<Resources, Error> {
     for (core, values, count) in &form.parts {
         add(*count, synthesized(*core, values, work)?);
     }
-    if let Some(design) = &form.products {
-        add(
-            1,
-            synthesized_design("montgomery_column", design, true, work)?,
-        );
+    for (name, design) in &form.modules {
+        add(1, synthesized_design(name, design, true, work)?);
     }
     Ok(sum)
+}
+
+/// Compares a core with the library, with and without stalls, and its cycles with the formula, once.
+fn test(core: &dyn Core, values: &Values, work: &Path) -> Result<(), Error> {
+    let design = core.design(values)?;
+    let (measured, expected): (u64, u64) = once("tested", &design, work, || {
+        let outcome = core::test(core, values, 1, 1, None, &())?;
+        Ok((outcome.measured, outcome.expected))
+    })?;
+    if measured != expected {
+        let name = core.name();
+        return Err(format!("{name}: {measured} cycles, by the formula {expected}").into());
+    }
+    Ok(())
 }
 
 /// Every form at every length; what is kept in `work` is not measured again.
 pub fn rows(work: &Path, results: &Path, write: bool) -> Result<(), Error> {
     let mut all = Vec::new();
     for log_n in LOG_N {
-        all.extend(forms(log_n)?);
+        all.extend(forms(log_n, work)?);
     }
     let bar = ProgressBar::new(all.len() as u64);
     bar.set_style(ProgressStyle::with_template(
@@ -232,33 +283,22 @@ pub fn rows(work: &Path, results: &Path, write: bool) -> Result<(), Error> {
     )?);
     let (mut rows, mut text) = (Vec::new(), String::new());
     let mut n = 0;
-    for form in &all {
+    // Of a length: the form that has the least of each column.
+    let mut least: Vec<Least> = Vec::new();
+    for (place, form) in all.iter().enumerate() {
         bar.set_message(format!("N = {}: {}", 1 << form.log_n, form.name));
-        // The elastic core is simulated by a command of its own, which takes minutes.
-        let simulated = form
-            .parts
-            .iter()
-            .filter(|(core, ..)| core.name() != "ntt_elastic");
-        for (core, values, _) in simulated {
-            let outcome = core::test(*core, values, 1, 1, None, &())?;
-            if outcome.measured != outcome.expected {
-                return Err(format!(
-                    "{}: {} cycles, by the formula {}",
-                    core.name(),
-                    outcome.measured,
-                    outcome.expected
-                )
-                .into());
-            }
+        for (core, values, _) in &form.parts {
+            test(*core, values, work)?;
         }
         let found = sum(form, work)?;
         if n != 1u64 << form.log_n {
             n = 1 << form.log_n;
+            least.clear();
             let _ = write!(
                 text,
                 "\n## N = {n}\n\n\
-                 | form | cycles | interval | LUT + LUT memories | FF | DSP | BRAM | cycles x DSP | interval x DSP | interval x LUT | cycles are |\n\
-                 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n"
+                 | form | cycles | interval | LUT + LUT memories | FF | DSP | BRAM | cycles x DSP | interval x DSP | interval x LUT | words in a cycle | order in, out | cycles are |\n\
+                 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |\n"
             );
         }
         let (dsp, lut) = (found.dsp as f64, luts(&found));
@@ -269,7 +309,7 @@ pub fn rows(work: &Path, results: &Path, write: bool) -> Result<(), Error> {
         ];
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} + {} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} + {} | {} | {} | {} | {} | {} | {} | {} | {}; {} | {} |",
             form.name,
             number(form.cycles as f64),
             number(form.interval as f64),
@@ -281,6 +321,9 @@ pub fn rows(work: &Path, results: &Path, write: bool) -> Result<(), Error> {
             number(products[0]),
             number(products[1]),
             number(products[2]),
+            form.words,
+            form.orders[0],
+            form.orders[1],
             form.how,
         );
         let named = |what| format!("N = {n}, {}: {what}", form.name);
@@ -292,19 +335,46 @@ pub fn rows(work: &Path, results: &Path, write: bool) -> Result<(), Error> {
             ("DSP48E1", dsp, "slices"),
             ("BRAM of 36 Kbit", blocks(&found), "blocks"),
             ("cycles x DSP", products[0], "cycles"),
+            ("interval x DSP", products[1], "cycles"),
+            ("interval x LUT", products[2], "cycles"),
         ] {
             rows.push(Row::new(&named(what), value, unit, None, None, form.how));
+            match least.iter_mut().find(|least| least.what == what) {
+                Some(least) if least.value > value => {
+                    (least.value, least.form) = (value, &form.name)
+                }
+                Some(_) => {}
+                None => least.push(Least {
+                    what,
+                    value,
+                    form: &form.name,
+                }),
+            }
+        }
+        if all
+            .get(place + 1)
+            .is_none_or(|next| next.log_n != form.log_n)
+        {
+            text += "\nThe least of each, of these forms:\n\n";
+            for Least { what, value, form } in &least {
+                let _ = writeln!(text, "- {what}: {form}, {}", number(*value));
+            }
         }
         bar.inc(1);
     }
     bar.finish_and_clear();
     print!("{}", row_table(&rows));
     if write {
-        std::fs::write(results.join("hw-multipliers.md"), page(&text))?;
-        let json = serde_json::to_string_pretty(&rows)? + "\n";
-        std::fs::write(results.join("hw-multipliers.json"), json)?;
+        publish(results, "hw-multipliers", &page(&text), &rows)?;
     }
     Ok(())
+}
+
+/// The form that has the least of something.
+struct Least<'a> {
+    what: &'static str,
+    value: f64,
+    form: &'a str,
 }
 
 fn page(text: &str) -> String {
@@ -314,12 +384,21 @@ fn page(text: &str) -> String {
          Products modulo x^N + 1 and q = 2^64 − 2^32 + 1, of cores that are there: transforms, products of values between them, and the transform back.\n\n\
          *cycles*: from the first word of the factors in to the last word of the product out. *interval*: from a product to the next, \
          where products follow each other. Resources are Yosys's for Xilinx 7 series, summed over the parts; nothing is placed and routed. \
-         Transforms are run against the library with and without stalls before they are counted. Forms of several cores have no wrapper that joins them: \
-         their cycles are the sum of the parts' formulas.\n{text}\n\
+Every core is run against the library with and without stalls before it is counted. Forms of several cores have no wrapper that joins them: \
+         their cycles are sums of the parts' formulas. A form with one NTT has a memory for the first factor's values besides; the wires, counters and handshakes that would join parts are not counted. \
+         *words in a cycle*: of 64 bits, at the most; two of the elastic core's are of its twiddles, which somebody else must make or store. *order*: of the coefficients that enter and leave \
+         ([the cores' documents](../../hw/README.md) say what they are); what brings another order to them is not counted either.\n{text}\n\
          ## When to use which\n\n{GUIDE}",
         date(),
         machine(),
     )
 }
 
-const GUIDE: &str = "- Least time of one product, and moduli that are fixed: **streaming**, half to a third of the time of the others, at the most multipliers of a fixed modulus.\n- Least area for a steady stream of products: **Modr2, parallel** has the least interval x DSP and interval x LUT at N = 256 and 1024.\n- Least cycles x DSP of a lone product: **Modr2, serial** at N = 256, **in place** at N = 1024, by a little, and **in place** among those counted at N = 4096.\n- Least multipliers and one word a cycle: **R2SDF**; its DSP slices are not much fewer, as products and canonical words at 64 bits cost the same.\n- A modulus, length or kind that changes with each transform: **elastic** only; at a fixed modulus it takes more multipliers and more time than streaming.\n- Transforms that share a memory with other work, or the greatest lengths on few blocks: **in place**.\n";
+/// What follows from what the cores are; which has the least of something is found from the rows.
+const GUIDE: &str = "\
+- A product in the least time, at a modulus that is fixed: **streaming**.
+- A steady stream of products on the least area: the least interval x DSP and interval x LUT above, by which two words a cycle of **Modr2** and many words of **streaming** are compared.
+- The least multipliers, where one word a cycle is enough: **R2SDF** and **R2^2SDF**, serial.
+- A modulus, length or kind that changes with each transform: **elastic** only; a fixed modulus takes fewer multipliers in every other form.
+- Transforms that share a memory with other work, or long ones on few multipliers and blocks: **in place**.
+";

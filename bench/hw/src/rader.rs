@@ -15,7 +15,7 @@ use toroid_ring::prime;
 
 use crate::Error;
 use crate::measured::{blocks, luts, once, synthesized, synthesized_design};
-use crate::report::{Row, date, machine, number, row_table};
+use crate::report::{Row, date, machine, number, publish, row_table};
 
 /// The length of the paper.
 const M: u64 = 21845;
@@ -130,6 +130,13 @@ struct Simulated {
     transforms: u64,
 }
 
+impl Simulated {
+    /// Cycles of a transform alone but for those in which its words enter and leave, one beat a cycle.
+    fn between(&self, plan: &Plan) -> f64 {
+        (self.alone - 2 * plan.words() as u64) as f64
+    }
+}
+
 fn values(m: u64, q: u64) -> Result<Values, Error> {
     Ok(Values::new(&NttRader, [("M", m), ("Q", q)])?)
 }
@@ -210,7 +217,7 @@ pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
         "{wide_bar} {pos}/{len} {msg}",
     )?);
     let mut lengths = String::from(
-        "| m | moduli | transforms compared | computing | alone | interval |\n| --- | --- | ---: | ---: | ---: | ---: |\n",
+        "| m | moduli | transforms compared | alone | between filling and emptying | interval | computing (formula) |\n| --- | --- | ---: | ---: | ---: | ---: | ---: |\n",
     );
     let mut measured = Vec::new();
     for (m, moduli) in SETTINGS {
@@ -228,13 +235,14 @@ pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
         let list: Vec<String> = moduli.iter().map(u64::to_string).collect();
         let _ = writeln!(
             lengths,
-            "| {m} | {} | {transforms} | {} | {} | {} |",
+            "| {m} | {} | {transforms} | {} | {} | {} | {} |",
             list.join(", "),
-            number(plan.computing() as f64),
             number(found.alone as f64),
+            number(found.between(&plan)),
             number(found.interval as f64),
+            number(plan.computing() as f64),
         );
-        measured.push((m, plan.computing() as f64, found));
+        measured.push((m, found.between(&plan), found));
     }
     let mut resources = Vec::new();
     for (m, q) in [(M, Q), (4369, 4_282_598_657)] {
@@ -256,7 +264,7 @@ pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
     bar.finish_and_clear();
 
     let ours = &resources[0].1;
-    let (_, computing, found) = &measured[0];
+    let (_, between, found) = &measured[0];
     let (lut, dsp, bram) = (luts(ours), ours.dsp as f64, blocks(ours));
     let mut rows = Vec::new();
     let mut row = |what: &str, ours: f64, unit, reference: f64, most: Option<f64>, note: &str| {
@@ -273,12 +281,12 @@ pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
         "first beat in to last beat out; the paper's cycles without its filling and emptying of 85 each",
     );
     row(
-        "computing",
-        *computing,
+        "between filling and emptying",
+        *between,
         "cycles",
         CYCLES,
         Some(CYCLES),
-        "by the formula: the row above less its beats and the 9 cycles of the queues",
+        "the row above less its 85 beats in and 85 out; what the paper's cycles are taken to be",
     );
     row(
         "from a transform to the next",
@@ -306,7 +314,7 @@ pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
         Some(BRAM.0),
         "429 in the paper's Table IV",
     );
-    let time = scaled(M as f64, 32.0, *computing, CLOCK);
+    let time = scaled(M as f64, 32.0, *between, CLOCK);
     let paper = scaled(M as f64, 32.0, CYCLES, CLOCK);
     let note = "at the paper's 250 MHz, which is assumed";
     row("t~ of Table IV", time, "us", paper, Some(paper), note);
@@ -404,9 +412,7 @@ pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
     print!("{}", row_table(&rows));
     if let Some(out) = out {
         let page = page(&lengths, &costs, &table, &row_table(&rows));
-        std::fs::write(out.join("hw-rader.md"), page)?;
-        let json = serde_json::to_string_pretty(&rows)? + "\n";
-        std::fs::write(out.join("hw-rader.json"), json)?;
+        publish(out, "hw-rader", &page, &rows)?;
     }
     Ok(())
 }
@@ -418,12 +424,13 @@ fn page(lengths: &str, costs: &str, table: &str, rows: &str) -> String {
          The paper is Du Pont, Hardware Acceleration of the Prime-Factor and Rader NTT for BGV Fully Homomorphic Encryption, an Alveo U250 at 250 MHz.\n\n\
          ## Against the paper\n\n{rows}\n\
          Cycles with filling and emptying, and from a transform to the next, are counted in simulation, with results equal to the library's, with stalls and without; they equal the formulas of \
-         [ntt_rader](../../hw/ntt_rader/README.md). *Computing* is from the first word that is read for a transform to the last that is written, by the formula alone; \
-         we take the paper's 2,987 to be that, as it loads and unloads meanwhile, and Table IV has it. LUT, FF, BRAM and DSP are Yosys's for Xilinx 7 series, \
+         [ntt_rader](../../hw/ntt_rader/README.md). *Between filling and emptying* is from behind the last beat in to the first beat out; \
+         the paper's 2,987 are taken to be that, as it loads and unloads meanwhile, and Table IV has it. The core has (P − 1) / 2 butterflies, 128 at this length, of two columns each; \
+         their number follows from the length and is no parameter of its own. LUT, FF, BRAM and DSP are Yosys's for Xilinx 7 series, \
          each module that stands at several places mapped once; LUT counts look-up tables that are shift registers or memories. Nothing is placed and routed, so no clock rate is known; the paper's figures are Vivado's after both, for UltraScale+. \
          Yosys does not put two functions into one LUT, which overstates LUTs; it replicates no registers and finds more shift registers, which understates FFs.\n\n\
          ## Lengths and moduli\n\n{lengths}\n\
-         Every modulus: forward and inverse transforms of random words, of extreme words (0, 1, 2, about q / 2, q - 2, q - 1) and of q - 1 alone, alone and in rows of four that change direction. \
+         *Computing* is from the first word that is read for a transform to the last that is written, which no port shows. Every modulus: forward and inverse transforms of random words, of extreme words (0, 1, 2, about q / 2, q - 2, q - 1) and of q - 1 alone, alone and in rows of four that change direction. \
          The library's transform is compared with the definition, all m values, for each modulus.\n\n\
          ## What it costs\n\n{costs}\n\
          The parts are at their defaults (m = 21845). The elements' constants and the program are of the modulus, so counts depend on it by a few LUTs.\n\n\

