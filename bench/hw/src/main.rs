@@ -175,7 +175,7 @@ enum Commands {
     /// its estimate of an ASIC needs OpenSTA
     Elastic {
         /// Transforms one behind the other
-        #[arg(long, default_value_t = 1000)]
+        #[arg(long, default_value_t = 1000, value_parser = several)]
         count: usize,
         /// The folder that results are kept in; what is there is not measured again
         #[arg(long, default_value = "target/hw")]
@@ -196,7 +196,7 @@ enum Commands {
         #[arg(long, default_value_t = 10)]
         word: u64,
         /// How many transforms
-        #[arg(long, default_value_t = 4)]
+        #[arg(long, default_value_t = 4, value_parser = several)]
         count: usize,
         /// Seed of the transforms, words and stalls
         #[arg(long, default_value_t = 1)]
@@ -232,6 +232,12 @@ fn positive(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|value: &f64| value.is_finite() && *value > 0.0);
     value.ok_or_else(|| "expected a positive number".to_owned())
+}
+
+/// At least two.
+fn several(text: &str) -> Result<usize, String> {
+    let value = text.parse().ok().filter(|value: &usize| *value >= 2);
+    value.ok_or_else(|| "expected a number of at least 2".to_owned())
 }
 
 /// I/N, with I below N.
@@ -381,14 +387,14 @@ fn run(arguments: Arguments) -> Result<(), Error> {
             work,
             write,
             out,
-        } => elastic::rows(&work, count.max(2), write.then_some(out.as_path()))?,
+        } => elastic::rows(&work, count, write.then_some(out.as_path()))?,
         Commands::ElasticSequence {
             log_lanes,
             word,
             count,
             seed,
             log,
-        } => elastic::sequence(log_lanes, word, count.max(2), seed, log.as_deref())?,
+        } => elastic::sequence(log_lanes, word, count, seed, log.as_deref())?,
         Commands::Report {
             work,
             log,
