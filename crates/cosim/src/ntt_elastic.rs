@@ -71,16 +71,18 @@ pub enum ElasticError {
     #[error("log2 of the lanes must be 2 to 5, not {0}")]
     Lanes(u32),
     /// Bits that every modulus has in common.
-    #[error("WORD must be 4 to {largest}, not {found}")]
+    #[error("WORD must be {WORD_MIN} to {largest}, not {found}")]
     Word {
         /// The largest for the tiles.
         largest: u32,
         /// What was asked for.
         found: u32,
     },
-    /// A step of a product does not fit a tile.
-    #[error("TILE_B must be at least {least}, not {found}")]
+    /// What a product takes at once does not fit a tile.
+    #[error("{operand} must be at least {least}, not {found}")]
     Tiles {
+        /// `TILE_A` or `TILE_B`.
+        operand: &'static str,
         /// The least.
         least: u32,
         /// What was asked for.
@@ -109,6 +111,9 @@ pub enum ElasticError {
 /// The bits of a modulus and of a word.
 const WIDTH: u32 = 64;
 
+/// The fewest bits that moduli have in common.
+const WORD_MIN: u32 = 4;
+
 /// log2 of the least N2.
 const LOG_N2_MIN: u32 = 2;
 
@@ -134,8 +139,15 @@ impl Plan {
         if !(2..=5).contains(&setting.log_lanes) {
             return Err(ElasticError::Lanes(setting.log_lanes));
         }
-        let largest = setting.tiles.0.saturating_sub(1).min(21);
-        if !(4..=largest).contains(&setting.word) {
+        if setting.tiles.0 <= WORD_MIN {
+            return Err(ElasticError::Tiles {
+                operand: "TILE_A",
+                least: WORD_MIN + 1,
+                found: setting.tiles.0,
+            });
+        }
+        let largest = (setting.tiles.0 - 1).min(21);
+        if !(WORD_MIN..=largest).contains(&setting.word) {
             return Err(ElasticError::Word {
                 largest,
                 found: setting.word,
@@ -146,6 +158,7 @@ impl Plan {
         match step - setting.word <= setting.tiles.1 {
             true => Ok(plan),
             false => Err(ElasticError::Tiles {
+                operand: "TILE_B",
                 least: step - setting.word,
                 found: setting.tiles.1,
             }),

@@ -211,9 +211,12 @@ impl Reduction {
 /// What is wrong with a [`Setting`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
+    /// log2 of the words of a polynomial, of the longest if there are several.
+    #[error("log2 of the words of a polynomial must be 2 to 15, not {0}")]
+    Length(u32),
     /// The sizes do not go together.
     #[error(
-        "1 <= log2 of the lanes ({lanes}) <= log2 of the shortest polynomial ({shortest}) <= log2 of the longest ({longest}) <= 15 is needed"
+        "1 <= log2 of the lanes ({lanes}) <= log2 of the shortest polynomial ({shortest}) <= log2 of the longest ({longest}) is needed"
     )]
     Size {
         /// log2 of the lanes.
@@ -312,8 +315,10 @@ impl Plan {
             is_cyclic,
             ..
         } = setting;
-        let is_size = 1 <= log_lanes && log_lanes <= log_n_min && log_n_min <= log_n;
-        if !is_size || !(2..=15).contains(&log_n) {
+        if !(2..=15).contains(&log_n) {
+            return Err(SettingError::Length(log_n));
+        }
+        if !(1 <= log_lanes && log_lanes <= log_n_min && log_n_min <= log_n) {
             return Err(SettingError::Size {
                 lanes: log_lanes,
                 shortest: log_n_min,

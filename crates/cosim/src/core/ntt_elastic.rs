@@ -35,9 +35,11 @@ pub fn plan(values: &Values) -> Result<Plan, CoreError> {
     };
     Plan::new(setting).map_err(|error| {
         let (name, expected) = match error {
-            ElasticError::Tiles { .. } => ("TILE_B", error.to_string()),
-            ElasticError::Word { largest, .. } => ("WORD", format!("4 to {largest}")),
-            error => ("LOG_LANES", error.to_string()),
+            ElasticError::Tiles { operand, least, .. } => (operand, format!("at least {least}")),
+            ElasticError::Word { largest, .. } => ("WORD", format!("from 4 to {largest}")),
+            ElasticError::Lanes(_) => ("LOG_LANES", PARAMETERS[0].expectation()),
+            // What no value of a parameter leads to.
+            error => return CoreError::Wrong(format!("ntt_elastic: {error}")),
         };
         CoreError::Value {
             core: "ntt_elastic",

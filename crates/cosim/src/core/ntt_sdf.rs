@@ -113,7 +113,9 @@ pub(super) fn refused(core: &'static str, error: &SettingError, values: &Values)
             "REDUCTION",
             "0, 2 or 3 for a Q that is not 2^i - 2^j + 1 with j < i - 1".to_owned(),
         ),
-        error => ("LOG_N", error.to_string()),
+        SettingError::Length(_) => ("LOG_N", LOG_N.expectation()),
+        // What no value of a parameter leads to.
+        error => return CoreError::Wrong(format!("{core}: {error}")),
     };
     CoreError::Value {
         core,

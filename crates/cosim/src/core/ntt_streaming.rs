@@ -136,15 +136,15 @@ fn refused(error: &SettingError, values: &Values) -> CoreError {
             "IN_ORDER",
             "2 with OUT_ORDER = 1, or 1 with OUT_ORDER = 2, and no FEEDBACK, where tuser chooses degrees or moduli".to_owned(),
         ),
-        SettingError::Size { lanes, shortest, longest } if shortest > longest || shortest < lanes => {
-            let name = if shortest == longest { "LOG_LANES" } else { "LOG_N_MIN" };
-            let range = match name {
-                "LOG_LANES" => format!("at most LOG_N = {longest}"),
-                _ => format!("from LOG_LANES = {lanes} to LOG_N = {longest}"),
-            };
-            (name, range)
+        SettingError::Size { lanes, shortest, longest } => {
+            match lanes > longest || shortest == longest {
+                true => ("LOG_LANES", format!("at most LOG_N = {longest}")),
+                false => ("LOG_N_MIN", format!("from LOG_LANES = {lanes} to LOG_N = {longest}")),
+            }
         }
-        error => ("LOG_N", error.to_string()),
+        SettingError::Length(_) => ("LOG_N", PARAMETERS[0].expectation()),
+        // What no value of a parameter leads to.
+        error => return CoreError::Wrong(format!("ntt_streaming: {error}")),
     };
     CoreError::Value {
         core: "ntt_streaming",
