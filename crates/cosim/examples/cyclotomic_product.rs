@@ -5,11 +5,13 @@
 //! back by an inverse one, and the remainder modulo Φ_m is left to the library. The result is compared with the ring
 //! product of the library and, up to m = 1285, with a product by the definition.
 
+use std::process::ExitCode;
 use std::time::Instant;
 
-use toroid_cosim::core::ntt_rader::{least_modulus, plan};
+use toroid_cosim::core::ntt_rader::plan;
 use toroid_cosim::core::{Core, Values, ntt_rader::NttRader};
 use toroid_cosim::model::{Model, Options};
+use toroid_cosim::ntt_rader::least_modulus;
 use toroid_cosim::random::Random;
 use toroid_cosim::stream::{Sink, Source, transfer};
 use toroid_ring::cyclotomic::CyclotomicRing;
@@ -19,12 +21,22 @@ type Error = Box<dyn std::error::Error>;
 /// Lengths up to which the product is computed by its definition, too.
 const NAIVE: usize = 1285;
 
-fn main() -> Result<(), Error> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Error> {
     let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u64>());
     let m = arguments.next().transpose()?.unwrap_or(85);
     let q = match arguments.next().transpose()? {
         Some(q) => q,
-        None => least_modulus(m).ok_or("there is no modulus for this length")?,
+        None => least_modulus(m)?,
     };
     let values = Values::new(&NttRader, [("M", m), ("Q", q)])?;
     let plan = plan(&values)?;

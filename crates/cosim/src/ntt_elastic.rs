@@ -193,8 +193,24 @@ impl Plan {
         mul_latency((WIDTH, WIDTH), self.setting.tiles, true) + 4 * u64::from(self.steps().0) + 2
     }
 
+    #[track_caller]
+    fn assert_log_n(&self, log_n: u32) {
+        let range = self.log_n();
+        assert!(
+            range.contains(&log_n),
+            "log2 of N must be {} to {}, not {log_n}",
+            range.start(),
+            range.end()
+        );
+    }
+
     /// Beats of a transform of 2^`log_n` words.
+    ///
+    /// # Panics
+    /// If `log_n` is none of [`Plan::log_n`].
+    #[track_caller]
     pub fn beats(&self, log_n: u32) -> u64 {
+        self.assert_log_n(log_n);
         1 << (log_n - self.setting.log_lanes)
     }
 
@@ -231,7 +247,12 @@ impl Plan {
     }
 
     /// `tuser` of a transform.
+    ///
+    /// # Panics
+    /// If its `log_n` is none of [`Plan::log_n`].
+    #[track_caller]
     pub fn user(&self, transform: &Transform) -> u64 {
+        self.assert_log_n(transform.log_n);
         let shift = u64::from(self.log_n().end() - transform.log_n);
         ((transform.mode as u64) << (self.user_bits() - 2)) | shift
     }
@@ -245,12 +266,21 @@ impl Plan {
     }
 
     /// The index of a word of the input.
+    ///
+    /// # Panics
+    /// If `log_n` is none of [`Plan::log_n`].
+    #[track_caller]
     pub fn input_index(&self, log_n: u32, beat: usize, lane: usize) -> usize {
         beat + lane * self.beats(log_n) as usize
     }
 
     /// The index of a word of the output.
+    ///
+    /// # Panics
+    /// If `log_n` is none of [`Plan::log_n`].
+    #[track_caller]
     pub fn output_index(&self, log_n: u32, beat: usize, lane: usize) -> usize {
+        self.assert_log_n(log_n);
         let log_n2 = log_n - 2 * self.setting.log_lanes;
         let (k1, k2) = (beat >> log_n2, beat & ((1 << log_n2) - 1));
         k1 + (k2 << self.setting.log_lanes) + lane * self.beats(log_n) as usize
@@ -276,7 +306,7 @@ impl Plan {
     /// The beats of a transform's input; `words` in order of their indices.
     ///
     /// # Panics
-    /// If there are not N words.
+    /// If there are fewer than N words, or `log_n` is none of [`Plan::log_n`].
     pub fn input(&self, transform: &Transform, words: &[u64]) -> Vec<Beat> {
         self.arranged(transform, words, Plan::input_index)
     }
@@ -284,7 +314,7 @@ impl Plan {
     /// The beats that leave; `words` in order of their indices.
     ///
     /// # Panics
-    /// If there are not N words.
+    /// If there are fewer than N words, or `log_n` is none of [`Plan::log_n`].
     pub fn output(&self, transform: &Transform, words: &[u64]) -> Vec<Beat> {
         self.arranged(transform, words, Plan::output_index)
     }
@@ -338,6 +368,10 @@ impl Plan {
 
     /// Cycles from the first beat of data in to the last beat out, both counted, of transforms one behind the other that wait for
     /// nothing.
+    ///
+    /// # Panics
+    /// If the `log_n` of one is none of [`Plan::log_n`].
+    #[track_caller]
     pub fn cycles(&self, sequence: &[Transform]) -> u64 {
         let mut taken = 0;
         let mut read = 0;
@@ -371,6 +405,10 @@ impl Plan {
     }
 
     /// Cycles from the first beat in to the last beat out, both counted, of a transform of 2^`log_n` words.
+    ///
+    /// # Panics
+    /// If `log_n` is none of [`Plan::log_n`].
+    #[track_caller]
     pub fn latency(&self, log_n: u32) -> u64 {
         self.cycles(&[Transform {
             q: 0,
@@ -381,6 +419,10 @@ impl Plan {
 
     /// Cycles from the first beat of its preamble in to the last beat of data out, both counted, of a transform of 2^`log_n` words
     /// in an idle core: factors pass a register before they are used.
+    ///
+    /// # Panics
+    /// If `log_n` is none of [`Plan::log_n`].
+    #[track_caller]
     pub fn idle_latency(&self, log_n: u32) -> u64 {
         self.preamble() + 1 + self.latency(log_n)
     }
@@ -434,7 +476,11 @@ impl Plan {
 
     /// A transform of this kind with one of the largest primes of a number of bits that is drawn at random, 64 in one of three
     /// cases and 63 in another.
+    ///
+    /// # Panics
+    /// If `log_n` is none of [`Plan::log_n`].
     pub fn draw_as(&self, mode: Mode, log_n: u32, random: &mut Random) -> Transform {
+        self.assert_log_n(log_n);
         let log_order = if mode.is_cyclic() { log_n } else { log_n + 1 };
         let log_half = log_order.max(self.setting.word) - 1;
         let bits = match random.below(3) {
@@ -444,8 +490,11 @@ impl Plan {
         };
         let bound = if bits == 64 { u64::MAX } else { 1 << bits };
         let skip = random.below(4) as usize;
-        let mut primes = prime::ntt_primes(1 << log_half, bound);
-        let q = primes.nth(skip).unwrap_or(12_289);
+        let Some(q) = prime::ntt_primes(1 << log_half, bound).nth(skip) else {
+            unreachable!(
+                "fewer than four primes of at most {bits} bits are 1 modulo 2^{log_half} * 2"
+            );
+        };
         Transform { q, mode, log_n }
     }
 }
@@ -765,6 +814,50 @@ mod tests {
             assert!(constants.len() as u64 <= 2 * plan.preamble());
             assert!(constants.len() as u64 <= plan.beats(*plan.log_n().start()));
         }
+    }
+
+    #[test]
+    fn every_drawn_transform_is_one_of_the_core() {
+        for log_lanes in LANE_BITS {
+            for word in WORD_MIN..=21 {
+                let setting = Setting {
+                    log_lanes,
+                    word,
+                    tiles: (24, 24),
+                };
+                let plan = Plan::new(setting).unwrap();
+                let mut random = Random::new(word.into());
+                for _ in 0..20 {
+                    assert_eq!(plan.check(&plan.draw(&mut random)), Ok(()), "{setting:?}");
+                }
+            }
+        }
+        // The fewest primes that one is drawn from: of log2(q - 1) zeros and at most so many bits, any of the first four.
+        for log_half in 5..=20 {
+            let primes = prime::ntt_primes(1 << log_half, 1 << (log_half + 8));
+            assert!(primes.count() >= 4, "{log_half}");
+        }
+    }
+
+    #[test]
+    fn lengths_that_the_core_has_not_are_named() {
+        let plan = plan(3);
+        let said = |call: &dyn Fn(&Plan, u32)| {
+            for log_n in [0, 7, 10] {
+                let call = std::panic::AssertUnwindSafe(|| call(&plan, log_n));
+                let panic = std::panic::catch_unwind(call).unwrap_err();
+                assert_eq!(
+                    *panic.downcast::<String>().unwrap(),
+                    format!("log2 of N must be 8 to 9, not {log_n}")
+                );
+            }
+        };
+        said(&|plan, log_n| drop(plan.beats(log_n)));
+        said(&|plan, log_n| drop(plan.latency(log_n)));
+        said(&|plan, log_n| drop(plan.idle_latency(log_n)));
+        said(&|plan, log_n| drop(plan.input_index(log_n, 0, 0)));
+        said(&|plan, log_n| drop(plan.output_index(log_n, 0, 0)));
+        said(&|plan, log_n| drop(plan.draw_as(Mode::Ntt, log_n, &mut Random::new(1))));
     }
 
     #[test]

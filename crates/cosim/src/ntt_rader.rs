@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 
 use toroid_ring::RingError;
 use toroid_ring::dft::{DftPlan, RaderAxis};
-use toroid_ring::prime::is_prime;
+use toroid_ring::prime::{inv, is_prime};
 
 use crate::model::Design;
 use crate::sources::UnknownModule;
@@ -31,6 +31,32 @@ const ENDS: u64 = 9;
 
 /// q is 1 modulo m times this.
 pub const RADIX: u64 = 256;
+
+/// Whether there are plans of a length.
+fn is_length(length: u64) -> bool {
+    let primes = || {
+        [3, 5, 17, 257]
+            .into_iter()
+            .filter(|p| length.is_multiple_of(*p))
+    };
+    primes().count() > 1 && primes().product::<u64>() == length
+}
+
+/// The least modulus for a length.
+///
+/// # Errors
+/// [`SettingError::Length`]
+pub fn least_modulus(length: u64) -> Result<u64, SettingError> {
+    let refused = SettingError::Length(length);
+    if !is_length(length) {
+        return Err(refused);
+    }
+    let order = RADIX * length;
+    (1..=u64::from(u32::MAX) / order)
+        .map(|i| i * order + 1)
+        .find(|q| is_prime(*q))
+        .ok_or(refused)
+}
 
 /// What cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -147,14 +173,7 @@ impl Plan {
     /// # Errors
     /// See [`SettingError`].
     pub fn new(length: u64, modulus: u64) -> Result<Plan, SettingError> {
-        let greatest = [257, 17, 5, 3]
-            .into_iter()
-            .find(|p| length.is_multiple_of(*p));
-        let rest = [3, 5, 17, 257]
-            .into_iter()
-            .filter(|p| length.is_multiple_of(*p))
-            .fold(length, |rest, p| rest / p);
-        if rest != 1 || greatest.is_none_or(|p| p == length) {
+        if !is_length(length) {
             return Err(SettingError::Length(length));
         }
         let order = RADIX * length;
@@ -442,12 +461,11 @@ impl Plan {
             let p = axis.prime;
             let others = words / p;
             // Where the word of a line is whose residue modulo p is given. Lines are told apart by their residues modulo
-            // what is left of C, in the order of the groups of rows.
+            // what is left of C, in the order of the groups of rows. By the remainder theorem there is one.
+            let inverse = inv(others as u64, p as u64) as usize;
             let place = |line: usize, residue: usize| {
-                let line = line * p % words;
-                (0..words)
-                    .find(|n| n % p == residue && n % others == line % others)
-                    .unwrap_or(0)
+                let first = line * p % others;
+                first + others * ((residue + p - first % p) * inverse % p)
             };
             let line_order: Vec<usize> = {
                 let residues = |line: &usize| {
@@ -639,6 +657,22 @@ mod tests {
                     (ready[a], ready[b]) = (now + WRITE + 1, now + WRITE + 2);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn least_moduli_are_those_of_plans() {
+        for (length, least) in [(15, 7681), (51, 26113), (85, 87041), (65535, 16_776_961)] {
+            assert_eq!(least_modulus(length).unwrap(), least);
+            assert!(Plan::new(length, least).is_ok());
+        }
+        for length in [0, 1, 3, 16, 17, 45, 21846, 1 << 32, u64::MAX] {
+            assert_eq!(
+                least_modulus(length).unwrap_err().to_string(),
+                format!(
+                    "expected a length that is a product of two or more of 3, 5, 17 and 257, found {length}"
+                )
+            );
         }
     }
 

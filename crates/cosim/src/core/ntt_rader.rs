@@ -1,11 +1,9 @@
 //! The discrete Fourier transform of lengths that are products of 3, 5, 17 and 257.
 
-use toroid_ring::prime::is_prime;
-
 use super::vectors::{Streams, Vectors};
 use super::{Core, CoreError, Cycles, PaperRow, Parameter, TILE_A, TILE_B, Values};
 use crate::model::Design;
-use crate::ntt_rader::{Plan, RADIX, SettingError};
+use crate::ntt_rader::{Plan, SettingError, least_modulus};
 use crate::random::Random;
 use crate::stream::Beat;
 
@@ -41,7 +39,7 @@ pub fn plan(values: &Values) -> Result<Plan, CoreError> {
         match error {
             SettingError::Modulus { order, .. } => {
                 let least = least_modulus(values.get("M"));
-                let hint = least.map_or(String::new(), |q| format!(", for example {q}"));
+                let hint = least.map_or_else(|_| String::new(), |q| format!(", for example {q}"));
                 refused(
                     "Q",
                     format!("a prime below 2^32 that is 1 modulo {order}{hint}"),
@@ -53,15 +51,6 @@ pub fn plan(values: &Values) -> Result<Plan, CoreError> {
             ),
         }
     })
-}
-
-/// The least modulus for a length.
-pub fn least_modulus(length: u64) -> Option<u64> {
-    let order = RADIX * length;
-    (1..)
-        .map(|i| i * order + 1)
-        .take_while(|q| *q <= u32::MAX.into())
-        .find(|q| is_prime(*q))
 }
 
 /// Transforms of a row of vectors: both directions, and both changes of direction.
