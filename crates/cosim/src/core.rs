@@ -38,6 +38,13 @@ pub struct Parameter {
     pub range: RangeInclusive<u64>,
 }
 
+impl Parameter {
+    /// Its range, as [`CoreError::Value`] has it.
+    fn expectation(&self) -> String {
+        format!("from {} to {}", self.range.start(), self.range.end())
+    }
+}
+
 const TILE_A: Parameter = Parameter {
     name: "TILE_A",
     doc: "bits of the first operand of a DSP tile: 24 for Xilinx, 18 for ECP5",
@@ -84,11 +91,7 @@ impl Values {
                 return Err(CoreError::Value {
                     core: core.name(),
                     name: parameter.name,
-                    expected: format!(
-                        "from {} to {}",
-                        parameter.range.start(),
-                        parameter.range.end()
-                    ),
+                    expected: parameter.expectation(),
                     found: value,
                 });
             }
@@ -170,7 +173,7 @@ pub enum CoreError {
         core: &'static str,
         /// The parameter.
         name: &'static str,
-        /// What it should be.
+        /// What it should be, as it goes on behind "must be".
         expected: String,
         /// What it is.
         found: u64,

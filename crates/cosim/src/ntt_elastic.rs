@@ -8,7 +8,7 @@
 use toroid_ring::prime;
 
 use crate::model::Design;
-use crate::ntt_streaming::{mul_latency, root, transform};
+use crate::ntt_streaming::{Order, mul_latency, reversed, root, transform};
 use crate::random::Random;
 use crate::sources::UnknownModule;
 use crate::stream::Beat;
@@ -71,16 +71,18 @@ pub enum ElasticError {
     #[error("log2 of the lanes must be 2 to 5, not {0}")]
     Lanes(u32),
     /// Bits that every modulus has in common.
-    #[error("WORD must be 4 to {largest}, not {found}")]
+    #[error("WORD must be {WORD_MIN} to {largest}, not {found}")]
     Word {
         /// The largest for the tiles.
         largest: u32,
         /// What was asked for.
         found: u32,
     },
-    /// A step of a product does not fit a tile.
-    #[error("TILE_B must be at least {least}, not {found}")]
+    /// What a product takes at once does not fit a tile.
+    #[error("{operand} must be at least {least}, not {found}")]
     Tiles {
+        /// `TILE_A` or `TILE_B`.
+        operand: &'static str,
         /// The least.
         least: u32,
         /// What was asked for.
@@ -109,15 +111,14 @@ pub enum ElasticError {
 /// The bits of a modulus and of a word.
 const WIDTH: u32 = 64;
 
+/// The fewest bits that moduli have in common.
+const WORD_MIN: u32 = 4;
+
+/// The orders of the input and of the output: words N / LANES apart, with the digits of the beat's number swapped at the output.
+pub(crate) const ORDERS: (Order, Order) = (Order::Strided, Order::StridedSwapped);
+
 /// log2 of the least N2.
 const LOG_N2_MIN: u32 = 2;
-
-fn reversed(index: usize, bits: u32) -> usize {
-    match bits {
-        0 => 0,
-        _ => index.reverse_bits() >> (usize::BITS - bits),
-    }
-}
 
 /// An elastic transform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,8 +135,15 @@ impl Plan {
         if !(2..=5).contains(&setting.log_lanes) {
             return Err(ElasticError::Lanes(setting.log_lanes));
         }
-        let largest = setting.tiles.0.saturating_sub(1).min(21);
-        if !(4..=largest).contains(&setting.word) {
+        if setting.tiles.0 <= WORD_MIN {
+            return Err(ElasticError::Tiles {
+                operand: "TILE_A",
+                least: WORD_MIN + 1,
+                found: setting.tiles.0,
+            });
+        }
+        let largest = (setting.tiles.0 - 1).min(21);
+        if !(WORD_MIN..=largest).contains(&setting.word) {
             return Err(ElasticError::Word {
                 largest,
                 found: setting.word,
@@ -146,6 +154,7 @@ impl Plan {
         match step - setting.word <= setting.tiles.1 {
             true => Ok(plan),
             false => Err(ElasticError::Tiles {
+                operand: "TILE_B",
                 least: step - setting.word,
                 found: setting.tiles.1,
             }),
@@ -180,8 +189,24 @@ impl Plan {
         mul_latency((WIDTH, WIDTH), self.setting.tiles, true) + 4 * u64::from(self.steps().0) + 2
     }
 
+    #[track_caller]
+    fn assert_log_n(&self, log_n: u32) {
+        let range = self.log_n();
+        assert!(
+            range.contains(&log_n),
+            "log2 of N must be {} to {}, not {log_n}",
+            range.start(),
+            range.end()
+        );
+    }
+
     /// Beats of a transform of 2^`log_n` words.
+    ///
+    /// # Panics
+    /// If `log_n` is none of [`Plan::log_n`].
+    #[track_caller]
     pub fn beats(&self, log_n: u32) -> u64 {
+        self.assert_log_n(log_n);
         1 << (log_n - self.setting.log_lanes)
     }
 
@@ -218,7 +243,12 @@ impl Plan {
     }
 
     /// `tuser` of a transform.
+    ///
+    /// # Panics
+    /// If its `log_n` is none of [`Plan::log_n`].
+    #[track_caller]
     pub fn user(&self, transform: &Transform) -> u64 {
+        self.assert_log_n(transform.log_n);
         let shift = u64::from(self.log_n().end() - transform.log_n);
         ((transform.mode as u64) << (self.user_bits() - 2)) | shift
     }
@@ -231,49 +261,65 @@ impl Plan {
         }
     }
 
+    /// The index of the word of a place in one of the core's orders.
+    #[track_caller]
+    fn index(&self, order: Order, log_n: u32, beat: usize, lane: usize) -> usize {
+        self.assert_log_n(log_n);
+        let log_lanes = self.setting.log_lanes;
+        order.index(log_n, log_lanes, (beat << log_lanes) | lane)
+    }
+
     /// The index of a word of the input.
+    ///
+    /// # Panics
+    /// If `log_n` is none of [`Plan::log_n`].
+    #[track_caller]
     pub fn input_index(&self, log_n: u32, beat: usize, lane: usize) -> usize {
-        beat + lane * self.beats(log_n) as usize
+        self.index(ORDERS.0, log_n, beat, lane)
     }
 
     /// The index of a word of the output.
+    ///
+    /// # Panics
+    /// If `log_n` is none of [`Plan::log_n`].
+    #[track_caller]
     pub fn output_index(&self, log_n: u32, beat: usize, lane: usize) -> usize {
-        let log_n2 = log_n - 2 * self.setting.log_lanes;
-        let (k1, k2) = (beat >> log_n2, beat & ((1 << log_n2) - 1));
-        k1 + (k2 << self.setting.log_lanes) + lane * self.beats(log_n) as usize
+        self.index(ORDERS.1, log_n, beat, lane)
     }
 
-    fn arranged(
-        &self,
-        transform: &Transform,
-        words: &[u64],
-        index: impl Fn(&Plan, u32, usize, usize) -> usize,
-    ) -> Vec<Beat> {
+    /// The beats of a transform whose words, given in order of their indices, stand in an order.
+    #[track_caller]
+    fn arranged(&self, transform: &Transform, words: &[u64], order: Order) -> Vec<Beat> {
+        self.assert_log_n(transform.log_n);
+        assert_eq!(
+            words.len(),
+            1 << transform.log_n,
+            "expected the words of a transform"
+        );
+        let words = order.arrange(self.setting.log_lanes, words);
+        let rows = words.chunks(self.lanes()).enumerate();
+        let user = self.user(transform);
         let beats = self.beats(transform.log_n) as usize;
-        let beat = |beat: usize| {
-            let lanes = 0..self.lanes();
-            let row: Vec<u64> = lanes
-                .map(|lane| words[index(self, transform.log_n, beat, lane)])
-                .collect();
-            Beat::of_words(&row, 8, beat + 1 == beats).with_user(self.user(transform))
-        };
-        (0..beats).map(beat).collect()
+        rows.map(|(beat, row)| Beat::of_words(row, 8, beat + 1 == beats).with_user(user))
+            .collect()
     }
 
     /// The beats of a transform's input; `words` in order of their indices.
     ///
     /// # Panics
-    /// If there are not N words.
+    /// If there are not N words, or `log_n` is none of [`Plan::log_n`].
+    #[track_caller]
     pub fn input(&self, transform: &Transform, words: &[u64]) -> Vec<Beat> {
-        self.arranged(transform, words, Plan::input_index)
+        self.arranged(transform, words, ORDERS.0)
     }
 
     /// The beats that leave; `words` in order of their indices.
     ///
     /// # Panics
-    /// If there are not N words.
+    /// If there are not N words, or `log_n` is none of [`Plan::log_n`].
+    #[track_caller]
     pub fn output(&self, transform: &Transform, words: &[u64]) -> Vec<Beat> {
-        self.arranged(transform, words, Plan::output_index)
+        self.arranged(transform, words, ORDERS.1)
     }
 
     /// The result of a transform by the library, in order of indices on both sides.
@@ -325,6 +371,10 @@ impl Plan {
 
     /// Cycles from the first beat of data in to the last beat out, both counted, of transforms one behind the other that wait for
     /// nothing.
+    ///
+    /// # Panics
+    /// If the `log_n` of one is none of [`Plan::log_n`].
+    #[track_caller]
     pub fn cycles(&self, sequence: &[Transform]) -> u64 {
         let mut taken = 0;
         let mut read = 0;
@@ -358,6 +408,10 @@ impl Plan {
     }
 
     /// Cycles from the first beat in to the last beat out, both counted, of a transform of 2^`log_n` words.
+    ///
+    /// # Panics
+    /// If `log_n` is none of [`Plan::log_n`].
+    #[track_caller]
     pub fn latency(&self, log_n: u32) -> u64 {
         self.cycles(&[Transform {
             q: 0,
@@ -368,6 +422,10 @@ impl Plan {
 
     /// Cycles from the first beat of its preamble in to the last beat of data out, both counted, of a transform of 2^`log_n` words
     /// in an idle core: factors pass a register before they are used.
+    ///
+    /// # Panics
+    /// If `log_n` is none of [`Plan::log_n`].
+    #[track_caller]
     pub fn idle_latency(&self, log_n: u32) -> u64 {
         self.preamble() + 1 + self.latency(log_n)
     }
@@ -421,7 +479,11 @@ impl Plan {
 
     /// A transform of this kind with one of the largest primes of a number of bits that is drawn at random, 64 in one of three
     /// cases and 63 in another.
+    ///
+    /// # Panics
+    /// If `log_n` is none of [`Plan::log_n`].
     pub fn draw_as(&self, mode: Mode, log_n: u32, random: &mut Random) -> Transform {
+        self.assert_log_n(log_n);
         let log_order = if mode.is_cyclic() { log_n } else { log_n + 1 };
         let log_half = log_order.max(self.setting.word) - 1;
         let bits = match random.below(3) {
@@ -431,8 +493,11 @@ impl Plan {
         };
         let bound = if bits == 64 { u64::MAX } else { 1 << bits };
         let skip = random.below(4) as usize;
-        let mut primes = prime::ntt_primes(1 << log_half, bound);
-        let q = primes.nth(skip).unwrap_or(12_289);
+        let Some(q) = prime::ntt_primes(1 << log_half, bound).nth(skip) else {
+            unreachable!(
+                "fewer than four primes of at most {bits} bits are 1 modulo 2^{log_half} * 2"
+            );
+        };
         Transform { q, mode, log_n }
     }
 }
@@ -588,8 +653,8 @@ mod tests {
         let (steps, step) = plan.steps();
         let per_radix = prime::inv(prime::pow(2, (steps * step).into(), q), q);
         let mul = |a, b| prime::mul(prime::mul(a, b, q), per_radix, q);
-        let add = |a: u64, b: u64| ((u128::from(a) + u128::from(b)) % u128::from(q)) as u64;
-        let sub = |a: u64, b: u64| add(a, q - b);
+        let add = |a, b| prime::add(a, b, q);
+        let sub = |a, b| prime::sub(a, b, q);
         let (first, third, second) = (2, lanes + 1, 2 * lanes);
         let per_beat = second + lanes / 2;
         let mut rows = words_of(data);
@@ -751,6 +816,70 @@ mod tests {
             assert_eq!(constants.len(), 7 * plan.lanes() / 2);
             assert!(constants.len() as u64 <= 2 * plan.preamble());
             assert!(constants.len() as u64 <= plan.beats(*plan.log_n().start()));
+        }
+    }
+
+    #[test]
+    fn words_of_a_beat_are_those_of_its_number_in_digits() {
+        for log_lanes in LANE_BITS {
+            let plan = plan(log_lanes);
+            let lanes = plan.lanes();
+            for log_n in plan.log_n() {
+                let beats = (1 << log_n) / lanes;
+                let n2 = beats / lanes;
+                for (beat, lane) in (0..beats).flat_map(|c| (0..lanes).map(move |lane| (c, lane))) {
+                    assert_eq!(plan.input_index(log_n, beat, lane), beat + beats * lane);
+                    let (k1, k2) = (beat / n2, beat % n2);
+                    let k = k1 + lanes * k2 + beats * lane;
+                    assert_eq!(plan.output_index(log_n, beat, lane), k);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_drawn_transform_is_one_of_the_core() {
+        for log_lanes in LANE_BITS {
+            for word in WORD_MIN..=21 {
+                let setting = Setting {
+                    log_lanes,
+                    word,
+                    tiles: (24, 24),
+                };
+                let plan = Plan::new(setting).unwrap();
+                let mut random = Random::new(word.into());
+                for _ in 0..20 {
+                    assert_eq!(plan.check(&plan.draw(&mut random)), Ok(()), "{setting:?}");
+                }
+            }
+        }
+        // The fewest primes that one is drawn from: of log2(q - 1) zeros and at most so many bits, any of the first four.
+        for log_half in 5..=20 {
+            let primes = prime::ntt_primes(1 << log_half, 1 << (log_half + 8));
+            assert!(primes.count() >= 4, "{log_half}");
+        }
+    }
+
+    #[test]
+    fn lengths_that_the_core_has_not_are_named() {
+        let plan = plan(3);
+        let calls: [&dyn Fn(u32) -> u64; 6] = [
+            &|log_n| plan.beats(log_n),
+            &|log_n| plan.latency(log_n),
+            &|log_n| plan.idle_latency(log_n),
+            &|log_n| plan.input_index(log_n, 0, 0) as u64,
+            &|log_n| plan.output_index(log_n, 0, 0) as u64,
+            &|log_n| plan.draw_as(Mode::Ntt, log_n, &mut Random::new(1)).q,
+        ];
+        for call in calls {
+            for log_n in [0, 7, 10] {
+                let call = std::panic::AssertUnwindSafe(|| call(log_n));
+                let panic = std::panic::catch_unwind(call).unwrap_err();
+                assert_eq!(
+                    *panic.downcast::<String>().unwrap(),
+                    format!("log2 of N must be 8 to 9, not {log_n}")
+                );
+            }
         }
     }
 

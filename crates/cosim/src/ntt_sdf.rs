@@ -109,11 +109,7 @@ impl Plan {
     pub fn new(setting: Setting) -> Result<Plan, SettingError> {
         let Setting { log_n, modulus, .. } = setting;
         if !(2..=15).contains(&log_n) {
-            return Err(SettingError::Size {
-                lanes: setting.architecture.log_lanes(),
-                shortest: log_n,
-                longest: log_n,
-            });
+            return Err(SettingError::Length(log_n));
         }
         let order = 1u64 << if setting.is_cyclic { log_n } else { log_n + 1 };
         if modulus < 8 || modulus % order != 1 || !prime::is_prime(modulus) {

@@ -44,7 +44,8 @@ impl Order {
         }
     }
 
-    /// Its value of the core's parameters.
+    /// Its number, which for those of [`Order::ALL`] is the value of the core's parameters `IN_ORDER` and `OUT_ORDER`; the
+    /// others are none of them.
     pub fn code(self) -> u64 {
         self as u64
     }
@@ -211,9 +212,12 @@ impl Reduction {
 /// What is wrong with a [`Setting`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
+    /// log2 of the words of a polynomial, of the longest if there are several.
+    #[error("log2 of the words of a polynomial must be 2 to 15, not {0}")]
+    Length(u32),
     /// The sizes do not go together.
     #[error(
-        "1 <= log2 of the lanes ({lanes}) <= log2 of the shortest polynomial ({shortest}) <= log2 of the longest ({longest}) <= 15 is needed"
+        "1 <= log2 of the lanes ({lanes}) <= log2 of the shortest polynomial ({shortest}) <= log2 of the longest ({longest}) is needed"
     )]
     Size {
         /// log2 of the lanes.
@@ -261,7 +265,7 @@ pub(crate) fn solinas(q: u64) -> Option<(u32, u32)> {
     is_form.then_some((i, j))
 }
 
-/// `toroid_pkg::index_width`
+/// Bits that hold 0 to `count` - 1, at least one: `toroid_pkg::index_width`.
 pub(crate) fn index_bits(count: usize) -> u32 {
     count.next_power_of_two().trailing_zeros().max(1)
 }
@@ -312,8 +316,10 @@ impl Plan {
             is_cyclic,
             ..
         } = setting;
-        let is_size = 1 <= log_lanes && log_lanes <= log_n_min && log_n_min <= log_n;
-        if !is_size || !(2..=15).contains(&log_n) {
+        if !(2..=15).contains(&log_n) {
+            return Err(SettingError::Length(log_n));
+        }
+        if !(1 <= log_lanes && log_lanes <= log_n_min && log_n_min <= log_n) {
             return Err(SettingError::Size {
                 lanes: log_lanes,
                 shortest: log_n_min,

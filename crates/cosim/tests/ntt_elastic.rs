@@ -265,18 +265,27 @@ fn what_there_is_no_core_for_is_refused() {
             .unwrap_err()
             .to_string()
     };
-    let message = refused(&[("WORD", 18), ("TILE_A", 18)]);
-    assert!(
-        message.contains("WORD must be 4 to 17, not 18"),
-        "{message}"
+    assert_eq!(
+        refused(&[("WORD", 18), ("TILE_A", 18)]),
+        "ntt_elastic: WORD must be from 4 to 17, not 18"
     );
-    let message = refused(&[("TILE_B", 8)]);
-    assert!(
-        message.contains("TILE_B must be at least 12, not 8"),
-        "{message}"
+    assert_eq!(
+        refused(&[("TILE_B", 8)]),
+        "ntt_elastic: TILE_B must be at least 12, not 8"
     );
-    assert!(values(&[("LOG_LANES", 6)]).is_err());
-    assert!(values(&[("WORD", 22)]).is_err());
+    assert_eq!(
+        refused(&[("WORD", 4), ("TILE_A", 4)]),
+        "ntt_elastic: TILE_A must be at least 5, not 4"
+    );
+    let out_of_range = |given: Given| values(given).unwrap_err().to_string();
+    assert_eq!(
+        out_of_range(&[("LOG_LANES", 6)]),
+        "ntt_elastic: LOG_LANES must be from 2 to 5, not 6"
+    );
+    assert_eq!(
+        out_of_range(&[("WORD", 22)]),
+        "ntt_elastic: WORD must be from 4 to 21, not 22"
+    );
 }
 
 #[test]

@@ -6,6 +6,7 @@
 use toroid_cosim::core::vectors::{Streams, Vectors};
 use toroid_cosim::core::{self, CoreError, Values, find};
 use toroid_cosim::model::{Model, ModelError, Options, Value};
+use toroid_cosim::ntt_sdf::{Architecture, Plan, Setting};
 use toroid_cosim::random::Random;
 use toroid_cosim::simulation::{Agent, Simulation};
 use toroid_cosim::stream::{Beat, Sink, Source};
@@ -290,13 +291,45 @@ fn what_there_is_no_transform_for_is_refused() {
             .to_string()
     };
     for name in ["ntt_sdf", "polymul_sdf"] {
-        let message = refused(name, &[("LOG_N", 9)]);
-        assert!(message.contains("1 modulo 1024, not 7681"), "{message}");
-        let message = refused(name, &[("LOG_N", 4), ("Q", 257), ("REDUCTION", SOLINAS)]);
-        assert!(message.contains("REDUCTION must be 0, 2 or 3"), "{message}");
-        assert!(values(name, &[("ARCHITECTURE", 3)]).is_err());
-        assert!(values(name, &[("LOG_N", 16)]).is_err());
-        assert!(values(name, &[("LOG_N", 1)]).is_err());
+        // No prime below 7681 is 1 modulo 1024.
+        assert_eq!(
+            refused(name, &[("LOG_N", 9)]),
+            format!("{name}: Q must be a prime of 4 to 64 bits that is 1 modulo 1024, not 7681")
+        );
+        assert_eq!(
+            refused(name, &[("LOG_N", 4), ("Q", 257), ("REDUCTION", SOLINAS)]),
+            format!(
+                "{name}: REDUCTION must be 0, 2 or 3 for a Q that is not 2^i - 2^j + 1 with j < i - 1, not 1"
+            )
+        );
+        let out_of_range = |given: Given| values(name, given).unwrap_err().to_string();
+        assert_eq!(
+            out_of_range(&[("ARCHITECTURE", 3)]),
+            format!("{name}: ARCHITECTURE must be from 0 to 2, not 3")
+        );
+        for log_n in [1, 16] {
+            assert_eq!(
+                out_of_range(&[("LOG_N", log_n)]),
+                format!("{name}: LOG_N must be from 2 to 15, not {log_n}")
+            );
+        }
+    }
+    for log_n in [1, 16] {
+        let setting = Setting {
+            architecture: Architecture::Modr2,
+            log_n,
+            modulus: goldilocks::P,
+            reduction: None,
+            is_inverse: false,
+            is_cyclic: false,
+            is_natural: false,
+            tiles: (24, 17),
+            narrow: 3,
+        };
+        assert_eq!(
+            Plan::new(setting).unwrap_err().to_string(),
+            format!("log2 of the words of a polynomial must be 2 to 15, not {log_n}")
+        );
     }
     // A cyclic transform needs half the root.
     let cyclic = values("ntt_sdf", &[("LOG_N", 9), ("CYCLIC", 1)]).unwrap();

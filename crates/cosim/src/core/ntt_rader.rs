@@ -1,13 +1,14 @@
 //! The discrete Fourier transform of lengths that are products of 3, 5, 17 and 257.
 
-use toroid_ring::prime::is_prime;
+use toroid_ring::cyclotomic::CyclotomicRing;
 
 use super::vectors::{Streams, Vectors};
 use super::{Core, CoreError, Cycles, PaperRow, Parameter, TILE_A, TILE_B, Values};
 use crate::model::Design;
-use crate::ntt_rader::{Plan, RADIX, SettingError};
+use crate::ntt_rader::{Plan, SettingError, least_modulus};
 use crate::random::Random;
-use crate::stream::Beat;
+use crate::simulation::Simulation;
+use crate::stream::{Beat, Sink, Source, transfer};
 
 const PARAMETERS: [Parameter; 4] = [
     Parameter {
@@ -41,7 +42,7 @@ pub fn plan(values: &Values) -> Result<Plan, CoreError> {
         match error {
             SettingError::Modulus { order, .. } => {
                 let least = least_modulus(values.get("M"));
-                let hint = least.map_or(String::new(), |q| format!(", for example {q}"));
+                let hint = least.map_or_else(|_| String::new(), |q| format!(", for example {q}"));
                 refused(
                     "Q",
                     format!("a prime below 2^32 that is 1 modulo {order}{hint}"),
@@ -55,13 +56,10 @@ pub fn plan(values: &Values) -> Result<Plan, CoreError> {
     })
 }
 
-/// The least modulus for a length.
-pub fn least_modulus(length: u64) -> Option<u64> {
-    let order = RADIX * length;
-    (1..)
-        .map(|i| i * order + 1)
-        .take_while(|q| *q <= u32::MAX.into())
-        .find(|q| is_prime(*q))
+/// The words of beats.
+fn words(beats: &[Beat]) -> Vec<u32> {
+    let words = beats.iter().flat_map(|beat| beat.words(4));
+    words.map(|word| word as u32).collect()
 }
 
 /// Transforms of a row of vectors: both directions, and both changes of direction.
@@ -122,15 +120,10 @@ impl Core for NttRader {
         let plan = plan(values).ok()?;
         let q = values.get("Q");
         let mut random = Random::new(seed);
-        let extremes = [0, 1, 2, q >> 1, (q >> 1) + 1, q - 2, q - 1];
         let (mut sent, mut expected) = (Vec::new(), Vec::new());
         for (i, is_inverse) in DIRECTIONS.into_iter().enumerate() {
-            let mut word = || match (i as u64 + seed) % 4 {
-                1 => extremes[random.below(extremes.len() as u64) as usize],
-                2 => q - 1,
-                _ => random.below(q),
-            };
-            let words: Vec<u32> = (0..plan.dft().length()).map(|_| word() as u32).collect();
+            let words = random.words(q, (i as u64).wrapping_add(seed), plan.dft().length());
+            let words: Vec<u32> = words.into_iter().map(|word| word as u32).collect();
             let results = plan.expected(is_inverse, &words);
             // Only the first beat says what the transform is.
             let mut noise = Random::new(seed ^ i as u64);
@@ -169,7 +162,61 @@ impl Core for NttRader {
     }
 }
 
+/// A product of two elements, and what it took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Product {
+    /// Its coefficients, lowest first.
+    pub words: Vec<u32>,
+    /// Cycles from the first beat of the factors in to the last beat of the inverse transform out, both counted.
+    pub cycles: u64,
+}
+
 impl Plan {
+    /// The product of two elements of the ring of BGV, Z_q\[x\]/Φ_m(x), whose three transforms `simulation` computes: a
+    /// model of `ntt_rader` with this length and modulus, behind a reset or idle. Both factors enter one behind the other;
+    /// their values at the m-th roots of unity are multiplied by the library once all are there, in no cycle, and so is the
+    /// remainder modulo Φ_m made behind the inverse transform.
+    ///
+    /// # Errors
+    /// If the model has not the ports of the core, stops, breaks the protocol or gives too few beats.
+    ///
+    /// # Panics
+    /// If `a` or `b` does not have φ(m) words.
+    pub fn multiply(
+        &self,
+        simulation: &mut Simulation,
+        a: &[u32],
+        b: &[u32],
+    ) -> Result<Product, CoreError> {
+        let ring = CyclotomicRing::with_plan(self.dft().clone())
+            .map_err(|error| CoreError::Wrong(error.to_string()))?;
+        let mut source = Source::new(simulation, "in", 0.0, 1)?;
+        let mut sink = Sink::new(simulation, "out", 0.0, 1)?;
+        let limit = 4 * self.alone();
+        let begin = simulation.cycles();
+        for factor in [a, b] {
+            assert_eq!(
+                factor.len(),
+                ring.degree(),
+                "expected the words of an element"
+            );
+            let mut words = factor.to_vec();
+            words.resize(ring.index(), 0);
+            source.extend(self.beats(&words, |_| 0));
+        }
+        transfer(simulation, &mut source, &mut sink, 2 * self.words(), limit)?;
+        let values = words(&sink.take());
+        let (first, second) = values.split_at(ring.index());
+        let mut products = first.to_vec();
+        self.dft().mul_assign(&mut products, second);
+        source.extend(self.beats(&products, |_| 1));
+        transfer(simulation, &mut source, &mut sink, self.words(), limit)?;
+        Ok(Product {
+            words: ring.reduce(&words(sink.received())),
+            cycles: simulation.cycles() - begin,
+        })
+    }
+
     /// The transform by the library, the inverse divided by m.
     ///
     /// # Panics

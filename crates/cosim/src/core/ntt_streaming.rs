@@ -136,15 +136,15 @@ fn refused(error: &SettingError, values: &Values) -> CoreError {
             "IN_ORDER",
             "2 with OUT_ORDER = 1, or 1 with OUT_ORDER = 2, and no FEEDBACK, where tuser chooses degrees or moduli".to_owned(),
         ),
-        SettingError::Size { lanes, shortest, longest } if shortest > longest || shortest < lanes => {
-            let name = if shortest == longest { "LOG_LANES" } else { "LOG_N_MIN" };
-            let range = match name {
-                "LOG_LANES" => format!("at most LOG_N = {longest}"),
-                _ => format!("from LOG_LANES = {lanes} to LOG_N = {longest}"),
-            };
-            (name, range)
+        SettingError::Size { lanes, shortest, longest } => {
+            match lanes > longest || shortest == longest {
+                true => ("LOG_LANES", format!("at most LOG_N = {longest}")),
+                false => ("LOG_N_MIN", format!("from LOG_LANES = {lanes} to LOG_N = {longest}")),
+            }
         }
-        error => ("LOG_N", error.to_string()),
+        SettingError::Length(_) => ("LOG_N", PARAMETERS[0].expectation()),
+        // What no value of a parameter leads to.
+        error => return CoreError::Wrong(format!("ntt_streaming: {error}")),
     };
     CoreError::Value {
         core: "ntt_streaming",
@@ -242,13 +242,8 @@ impl Core for NttStreaming {
         let (mut sent, mut expected) = (Vec::new(), Vec::new());
         for (i, polynomial) in polynomials(&plan).into_iter().enumerate() {
             let q = setting.moduli[polynomial.modulus];
-            let extremes = [0, 1, 2, q >> 1, (q >> 1) + 1, q - 2, q - 1];
-            let mut word = |i: usize| match (i as u64 + seed) % 4 {
-                1 => extremes[random.below(extremes.len() as u64) as usize],
-                2 => q - 1,
-                _ => random.below(q),
-            };
-            let words: Vec<u64> = (0..1 << polynomial.log_n).map(|_| word(i)).collect();
+            let kind = (i as u64).wrapping_add(seed);
+            let words = random.words(q, kind, 1 << polynomial.log_n);
             let results = plan.expected(polynomial.modulus, &words);
             let user = plan.user(polynomial.modulus, polynomial.log_n);
             let lanes = 1 << setting.log_lanes;
