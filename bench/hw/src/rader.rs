@@ -10,7 +10,9 @@ use toroid_cosim::core::vectors::{Streams, Vectors};
 use toroid_cosim::core::{Core, Values};
 use toroid_cosim::model::{Design, Model, Options};
 use toroid_cosim::ntt_rader::Plan;
+use toroid_cosim::random::Random;
 use toroid_cosim::simulation::Simulation;
+use toroid_ring::cyclotomic::CyclotomicRing;
 use toroid_ring::prime;
 
 use crate::Error;
@@ -141,6 +143,15 @@ fn values(m: u64, q: u64) -> Result<Values, Error> {
     Ok(Values::new(&NttRader, [("M", m), ("Q", q)])?)
 }
 
+fn model(values: &Values) -> Result<Model, Error> {
+    let options = Options {
+        random_start: true,
+        quick: true,
+        ..Options::default()
+    };
+    Ok(Model::build(&NttRader.design(values)?, &options)?)
+}
+
 /// All values by the definition.
 fn naive(plan: &Plan, words: &[u32]) -> Vec<u32> {
     let q = u64::from(plan.dft().modulus());
@@ -165,13 +176,7 @@ fn simulate(m: u64, q: u64) -> Result<Simulated, Error> {
     if spectrum != naive(&plan, &words) || plan.expected(true, &spectrum) != words {
         return Err("the library's transform is not that of the definition".into());
     }
-    let options = Options {
-        random_start: true,
-        quick: true,
-        ..Options::default()
-    };
-    let model = Model::build(&NttRader.design(&values)?, &options)?;
-    let mut simulation = model.start_random(1)?;
+    let mut simulation = model(&values)?.start_random(1)?;
     simulation.reset(4)?;
     let run = |simulation: &mut Simulation, vectors: Streams, seed| -> Result<_, Error> {
         let outcome = Vectors::Streams(vectors).run(simulation, seed, &())?;
@@ -209,10 +214,28 @@ fn simulated(m: u64, q: u64, work: &Path) -> Result<Simulated, Error> {
     })
 }
 
+/// Cycles of a product in BGV's ring modulo Φ_m, by three transforms on the core, compared with the library's.
+fn product(m: u64, q: u64) -> Result<u64, Error> {
+    let values = values(m, q)?;
+    let plan = plan(&values)?;
+    let ring = CyclotomicRing::with_plan(plan.dft().clone())?;
+    let mut random = Random::new(m);
+    let mut element =
+        || -> Vec<u32> { (0..ring.degree()).map(|_| random.below(q) as u32).collect() };
+    let (a, b) = (element(), element());
+    let mut simulation = model(&values)?.start_random(2)?;
+    simulation.reset(4)?;
+    let found = plan.multiply(&mut simulation, &a, &b)?;
+    if found.words != ring.mul(&a, &b) {
+        return Err("a product modulo Phi_m differs from the library's".into());
+    }
+    Ok(found.cycles)
+}
+
 /// Every setting; what is kept in `work` is not measured again.
 pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
     let runs: usize = SETTINGS.iter().map(|(_, moduli)| moduli.len()).sum();
-    let bar = ProgressBar::new(runs as u64 + 5);
+    let bar = ProgressBar::new(runs as u64 + 6);
     bar.set_style(ProgressStyle::with_template(
         "{wide_bar} {pos}/{len} {msg}",
     )?);
@@ -244,6 +267,14 @@ pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
         );
         measured.push((m, found.between(&plan), found));
     }
+    bar.set_message("a product");
+    let of_product = once(
+        "rader-product",
+        &NttRader.design(&values(M, Q)?)?,
+        work,
+        || product(M, Q),
+    )?;
+    bar.inc(1);
     let mut resources = Vec::new();
     for (m, q) in [(M, Q), (4369, 4_282_598_657)] {
         bar.set_message(format!("synthesis, m = {m}"));
@@ -334,6 +365,17 @@ pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
         Some(paper * DSP),
         note,
     );
+
+    let name = format!("m = {M}: a product modulo Phi_m of BGV, three transforms");
+    let note = "cycles between the transforms, in which the host multiplies values and divides by Phi_m, are not counted";
+    rows.push(Row::new(
+        &name,
+        of_product as f64,
+        "cycles",
+        None,
+        None,
+        note,
+    ));
 
     let mut table = String::from(
         "| design | m | bits | MHz | cycles | LUT | DSP | t~, µs | printed | t~ LUT | printed | t~ DSP | printed |\n\
