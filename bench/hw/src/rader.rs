@@ -5,7 +5,7 @@ use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
-use toroid_cosim::core::ntt_rader::{NttRader, plan};
+use toroid_cosim::core::ntt_rader::{NttRader, PAPER, plan};
 use toroid_cosim::core::vectors::{Streams, Vectors};
 use toroid_cosim::core::{Core, Values};
 use toroid_cosim::model::{Design, Model, Options};
@@ -42,13 +42,9 @@ const SETTINGS: [(u64, &[u64]); 10] = [
 /// Rows of seeds of four transforms each: random words, extreme words and the largest words, in both directions.
 const SEEDS: u64 = 4;
 
-/// Of the paper: clock, cycles, and its two accounts of the same core, before (Implementation Results) and in Table IV.
+/// Of the paper: clock and cycles.
 const CLOCK: f64 = 250e6;
 const CYCLES: f64 = 2987.0;
-const LUT: f64 = 224_074.0;
-const FF: (f64, f64) = (179_900.0, 170_000.0);
-const BRAM: (f64, f64) = (300.0, 429.0);
-const DSP: f64 = 1024.0;
 
 /// A row of Table IV: length, bits, MHz, cycles, LUT, DSP, and what it prints for the time and the two products.
 struct Other {
@@ -79,7 +75,7 @@ const fn other(name: &'static str, row: [f64; 6], printed: [&'static str; 3]) ->
 const TABLE: [Other; 8] = [
     other(
         "the paper",
-        [21845.0, 32.0, 250e6, CYCLES, LUT, DSP],
+        [21845.0, 32.0, 250e6, CYCLES, PAPER.lut, PAPER.dsp],
         ["0.44", "87k", "398"],
     ),
     other(
@@ -327,22 +323,22 @@ pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
         Some(CYCLES),
         "the paper fills and empties meanwhile",
     );
-    row("DSP48E1", dsp, "slices", DSP, Some(DSP), "");
-    row("LUT", lut, "LUTs", LUT, Some(LUT), "");
+    row("DSP48E1", dsp, "slices", PAPER.dsp, Some(PAPER.dsp), "");
+    row("LUT", lut, "LUTs", PAPER.lut, Some(PAPER.lut), "");
     row(
         "FF",
         ours.ff as f64,
         "flip-flops",
-        FF.0,
-        Some(FF.0),
+        PAPER.ff,
+        Some(PAPER.ff),
         "170k in the paper's Table IV",
     );
     row(
         "BRAM of 36 Kbit",
         bram,
         "blocks",
-        BRAM.0,
-        Some(BRAM.0),
+        PAPER.ramb36,
+        Some(PAPER.ramb36),
         "429 in the paper's Table IV",
     );
     let time = scaled(M as f64, 32.0, *between, CLOCK);
@@ -353,16 +349,16 @@ pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
         "t~ LUT",
         time * lut,
         "us LUT",
-        paper * LUT,
-        Some(paper * LUT),
+        paper * PAPER.lut,
+        Some(paper * PAPER.lut),
         note,
     );
     row(
         "t~ DSP",
         time * dsp,
         "us DSP",
-        paper * DSP,
-        Some(paper * DSP),
+        paper * PAPER.dsp,
+        Some(paper * PAPER.dsp),
         note,
     );
 

@@ -104,6 +104,16 @@ pub fn vectors(
 /// The core.
 pub struct NttElastic;
 
+/// The paper's implementation, of 16 lanes.
+pub const PAPER: PaperRow = PaperRow {
+    source: "Z. Guan et al., ESC-NTT, Alveo U280, 16 lanes",
+    lut: 523_000.0,
+    ff: 1_478_000.0,
+    dsp: 6518.0,
+    // 1,237.5 KB
+    ramb36: 275.0,
+};
+
 impl Core for NttElastic {
     fn name(&self) -> &'static str {
         "ntt_elastic"
@@ -192,7 +202,7 @@ impl Core for NttElastic {
     }
 
     fn paper(&self) -> Option<PaperRow> {
-        None
+        Some(PAPER)
     }
 }
 

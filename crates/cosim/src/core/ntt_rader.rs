@@ -68,6 +68,15 @@ const DIRECTIONS: [bool; 4] = [false, true, true, false];
 /// The core.
 pub struct NttRader;
 
+/// The paper's implementation.
+pub const PAPER: PaperRow = PaperRow {
+    source: "Du Pont, prime-factor and Rader NTT for BGV, Alveo U250, m = 21845",
+    lut: 224_074.0,
+    ff: 179_900.0,
+    dsp: 1024.0,
+    ramb36: 300.0,
+};
+
 impl Core for NttRader {
     fn name(&self) -> &'static str {
         "ntt_rader"
@@ -152,13 +161,7 @@ impl Core for NttRader {
     }
 
     fn paper(&self) -> Option<PaperRow> {
-        Some(PaperRow {
-            source: "Du Pont, prime-factor and Rader NTT for BGV, Alveo U250, m = 21845",
-            lut: 224_074.0,
-            ff: 179_900.0,
-            dsp: 1024.0,
-            ramb36: 300.0,
-        })
+        Some(PAPER)
     }
 }
 

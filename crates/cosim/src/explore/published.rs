@@ -1,5 +1,7 @@
 //! Designs that others published, to hold settings against.
 
+use crate::core::ntt_elastic::PAPER as ESC_NTT;
+
 /// A published design. What a source does not say is `None`.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Published {
@@ -263,10 +265,10 @@ pub static PUBLISHED: &[Published] = &[
         clock_mhz: 300.0,
         latency_us: Some(3.813),
         throughput: Some(1_171_875.0),
-        lut: Some(523_000.0),
-        ff: Some(1_478_000.0),
-        bram36: Some(275.0),
-        dsp: Some(6_518.0),
+        lut: Some(ESC_NTT.lut),
+        ff: Some(ESC_NTT.ff),
+        bram36: Some(ESC_NTT.ramb36),
+        dsp: Some(ESC_NTT.dsp),
         note: "any modulus of 64 bits, changed at run time, twiddles streamed in; 1237.5 KB of block memory",
     },
     Published {
