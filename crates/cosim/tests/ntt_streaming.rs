@@ -354,7 +354,7 @@ fn what_there_is_no_transform_for_is_refused() {
         let values = values(given).unwrap();
         plan(&values).map(|_| ()).unwrap_err().to_string()
     };
-    assert!(refused(&[("Q", 268_369_923)]).contains("1 modulo 2048, for example "));
+    assert!(refused(&[("Q", 268_369_923)]).contains("1 modulo 2048, as 268369921 and "));
     assert!(
         refused(&[
             ("LOG_N", 15),

@@ -1,9 +1,7 @@
 //! The NTT and INTT by single-delay feedback.
 
-use toroid_ring::prime;
-
 use super::vectors::{Streams, Vectors};
-use super::{Core, CoreError, Cycles, Parameter, TILE_A, TILE_B, Values};
+use super::{Core, CoreError, Cycles, Parameter, TILE_A, TILE_B, Values, nearest_primes};
 use crate::model::Design;
 use crate::ntt_sdf::{Architecture, Plan, Setting};
 use crate::ntt_streaming::{Reduction, SettingError};
@@ -102,11 +100,10 @@ pub fn plan(values: &Values) -> Result<Plan, CoreError> {
 pub(super) fn refused(core: &'static str, error: &SettingError, values: &Values) -> CoreError {
     let (name, expected) = match error {
         SettingError::Modulus { modulus, order, .. } => {
-            let smaller = prime::ntt_primes(*order as usize / 2, *modulus).next();
-            let hint = smaller.map_or(String::new(), |q| format!(", for example {q}"));
+            let nearest = nearest_primes(*modulus, *order);
             (
                 "Q",
-                format!("a prime of 4 to 64 bits that is 1 modulo {order}{hint}"),
+                format!("a prime of 4 to 64 bits that is 1 modulo {order}, as {nearest}"),
             )
         }
         SettingError::Form => (

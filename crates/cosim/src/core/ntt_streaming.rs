@@ -1,9 +1,7 @@
 //! The streaming NTT and INTT.
 
-use toroid_ring::prime;
-
 use super::vectors::{Streams, Vectors};
-use super::{Core, CoreError, Cycles, Parameter, TILE_A, TILE_B, Values};
+use super::{Core, CoreError, Cycles, Parameter, TILE_A, TILE_B, Values, nearest_primes};
 use crate::model::Design;
 use crate::ntt_streaming::{Order, Plan, Setting, SettingError};
 use crate::random::Random;
@@ -125,12 +123,11 @@ pub fn plan(values: &Values) -> Result<Plan, CoreError> {
 fn refused(error: &SettingError, values: &Values) -> CoreError {
     let (name, expected) = match error {
         SettingError::Modulus { number, modulus, order } => {
-            let smaller = prime::ntt_primes(*order as usize / 2, *modulus).next();
-            let hint = smaller.map_or(String::new(), |q| format!(", for example {q}"));
+            let nearest = nearest_primes(*modulus, *order);
             // Those that are 0 are none.
             let given = ["Q", "Q_2", "Q_3", "Q_4"].into_iter().filter(|name| values.get(name) != 0);
             let name = given.clone().nth(*number).unwrap_or("Q");
-            (name, format!("a prime of 4 to 64 bits that is 1 modulo {order}{hint}"))
+            (name, format!("a prime of 4 to 64 bits that is 1 modulo {order}, as {nearest}"))
         }
         SettingError::Orders => (
             "IN_ORDER",

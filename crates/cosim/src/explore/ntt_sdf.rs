@@ -71,7 +71,7 @@ impl Family for Feedback {
         }
         match found.is_empty() {
             true => Err(
-                "has transforms of 4 to 32768 words modulo 11 and above, with coefficients in natural order and values in that or bit-reversed"
+                "has transforms of 4 to 32768 words, powers of two, modulo 11 and above, with coefficients in natural order and values in that or bit-reversed"
                     .to_owned(),
             ),
             false => Ok(found),

@@ -94,7 +94,9 @@ impl Family for Streaming {
             }
         }
         match found.is_empty() {
-            true => Err("has transforms of 4 to 32768 words modulo 17 and above".to_owned()),
+            true => Err(
+                "has transforms of 4 to 32768 words, powers of two, modulo 17 and above".to_owned(),
+            ),
             false => Ok(found),
         }
     }

@@ -3,6 +3,7 @@
 use toroid_ring::prime::is_prime;
 
 use super::ExploreError;
+use crate::core::nearest_primes;
 pub use crate::ntt_streaming::Order;
 
 /// Forward or back.
@@ -116,23 +117,6 @@ impl Transform {
     pub fn accepts(&self, orders: (Order, Order)) -> bool {
         self.input.is_none_or(|order| order == orders.0)
             && self.output.is_none_or(|order| order == orders.1)
-    }
-}
-
-/// The primes next to `q` that are 1 modulo `order`, below and above, in words.
-fn nearest_primes(q: u64, order: u64) -> String {
-    let multiple = q.saturating_sub(1) / order;
-    let at = |k: u64| {
-        k.checked_mul(order)
-            .and_then(|product| product.checked_add(1))
-    };
-    let is_usable = |q: &u64| is_prime(*q);
-    let below = (1..=multiple).rev().filter_map(at).find(is_usable);
-    let above = (multiple + 1..).map_while(at).find(is_usable);
-    match (below, above) {
-        (Some(below), Some(above)) => format!("{below} and {above}"),
-        (Some(only), None) | (None, Some(only)) => only.to_string(),
-        (None, None) => "none of 64 bits".to_owned(),
     }
 }
 

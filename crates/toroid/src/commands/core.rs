@@ -2,6 +2,7 @@
 
 mod explore;
 
+use std::num::IntErrorKind;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
@@ -64,7 +65,7 @@ pub struct MakeArgs {
     /// Replace files of the core in a folder that is not empty.
     #[arg(long)]
     force: bool,
-    /// Vectors of the testbench, at least; extreme ones always are among them.
+    /// Vectors of the testbench, at least, extreme ones among them; one with streams always has a few polynomials.
     #[arg(long, default_value_t = 1000)]
     vectors: usize,
     /// Seed of the random vectors.
@@ -111,16 +112,21 @@ fn parse_param(text: &str) -> Result<(String, u64), String> {
     let (name, value) = text
         .split_once('=')
         .ok_or("expected NAME=VALUE, for example TILE_A=18")?;
-    let number = match value.strip_prefix("0x") {
+    Ok((name.to_owned(), parse_number(value)?))
+}
+
+/// A number below 2^64, decimal or hexadecimal.
+fn parse_number(text: &str) -> Result<u64, String> {
+    let number = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
-        None => value.parse(),
+        None => text.parse(),
     };
-    match number {
-        Ok(number) => Ok((name.to_owned(), number)),
-        Err(_) => Err(format!(
-            "{value:?} is no number: expected decimal digits, or hexadecimal ones behind 0x"
-        )),
-    }
+    number.map_err(|error| match error.kind() {
+        IntErrorKind::PosOverflow => format!("{text} is too large: expected a number below 2^64"),
+        _ => {
+            format!("{text:?} is no number: expected decimal digits, or hexadecimal ones behind 0x")
+        }
+    })
 }
 
 fn refused(error: CoreError) -> anyhow::Error {

@@ -6,6 +6,7 @@ use toroid_cosim::explore::model::{Errors, Model};
 use toroid_cosim::explore::transform::{Direction, Order, Ring, Transform};
 use toroid_cosim::explore::{Exploration, ExploreError, Goal, Point, Request, explore};
 
+use super::parse_number;
 use crate::output::{Output, usage};
 
 /// Arguments of `toroid core explore`.
@@ -15,7 +16,7 @@ pub struct ExploreArgs {
     #[arg(long)]
     n: u64,
     /// The modulus, a prime with a root of unity of order 2n, or n for a cyclic transform.
-    #[arg(long)]
+    #[arg(long, value_parser = parse_number)]
     q: u64,
     /// The device: xc7vx690t, xc7vx980t, xcvu47p, xcu250, xcu280, xc7a200t or ecp5-85k.
     #[arg(long, default_value = "xc7vx690t")]
