@@ -2,18 +2,17 @@
 //! `cargo run --release -p toroid-cosim --example cyclotomic_product -- [M [Q]]`.
 //!
 //! The values of both factors at the m-th roots of unity come from two forward transforms of the core, their products go
-//! back by an inverse one, and the remainder modulo Φ_m is left to the library. The result is compared with the ring
+//! back by an inverse one, and the remainder modulo Φ_m is left to the library: `Plan::multiply`. The result is compared with the ring
 //! product of the library and, up to m = 1285, with a product by the definition.
 
 use std::process::ExitCode;
 use std::time::Instant;
 
-use toroid_cosim::core::ntt_rader::plan;
-use toroid_cosim::core::{Core, Values, ntt_rader::NttRader};
+use toroid_cosim::core::ntt_rader::{NttRader, Product, plan};
+use toroid_cosim::core::{Core, Values};
 use toroid_cosim::model::{Model, Options};
 use toroid_cosim::ntt_rader::least_modulus;
 use toroid_cosim::random::Random;
-use toroid_cosim::stream::{Sink, Source, transfer};
 use toroid_ring::cyclotomic::CyclotomicRing;
 
 type Error = Box<dyn std::error::Error>;
@@ -53,33 +52,10 @@ fn run() -> Result<(), Error> {
     let built = start.elapsed().as_secs_f64();
     let mut simulation = model.start()?;
     simulation.reset(4)?;
-    let mut source = Source::new(&simulation, "in", 0.0, 1)?;
-    let mut sink = Sink::new(&simulation, "out", 0.0, 1)?;
-    let beats = plan.words();
-    let limit = 4 * plan.alone();
-
-    // Both factors enter one behind the other.
-    let begin = simulation.cycles();
-    for factor in [&a, &b] {
-        let mut words = factor.clone();
-        words.resize(ring.index(), 0);
-        for beat in plan.beats(&words, |_| 0) {
-            source.push(beat);
-        }
-    }
-    transfer(&mut simulation, &mut source, &mut sink, 2 * beats, limit)?;
-    let spectra = words(&sink);
-    let (first, second) = spectra.split_at(ring.index());
-    let mut products = first.to_vec();
-    plan.dft().mul_assign(&mut products, second);
-    sink.clear();
-    for beat in plan.beats(&products, |_| 1) {
-        source.push(beat);
-    }
-    transfer(&mut simulation, &mut source, &mut sink, beats, limit)?;
-    let cycles = simulation.cycles() - begin;
-    let product = ring.reduce(&words(&sink));
-
+    let Product {
+        words: product,
+        cycles,
+    } = plan.multiply(&mut simulation, &a, &b)?;
     if product != ring.mul(&a, &b) {
         return Err("the product differs from the library's".into());
     }
@@ -99,15 +75,6 @@ fn run() -> Result<(), Error> {
         start.elapsed().as_secs_f64() - built
     );
     Ok(())
-}
-
-/// The words of all beats.
-fn words(sink: &Sink) -> Vec<u32> {
-    let beats = sink.received().iter();
-    beats
-        .flat_map(|beat| beat.words(4))
-        .map(|word| word as u32)
-        .collect()
 }
 
 /// Of two elements, by the schoolbook and long division.

@@ -9,6 +9,7 @@ use toroid_cosim::model::{Model, ModelError, Options, Value};
 use toroid_cosim::random::Random;
 use toroid_cosim::stream::{Sink, Source, transfer};
 use toroid_cosim::toolchain::tests_are_skipped;
+use toroid_ring::cyclotomic::CyclotomicRing;
 use toroid_ring::prime;
 
 fn values(length: u64, modulus: u64) -> Result<Values, CoreError> {
@@ -122,6 +123,39 @@ fn sources_and_sinks_may_wait() {
         words = plan.expected(is_inverse, &words);
         let expected = plan.beats(&words, |_| is_inverse.into());
         assert_eq!(sink.take(), expected);
+    }
+}
+
+/// A product of BGV: two forward transforms in a row, the inverse one once all their values are there.
+#[test]
+fn three_transforms_make_a_product_modulo_the_cyclotomic_polynomial() {
+    if tests_are_skipped() {
+        return;
+    }
+    let values = values(85, 87041).unwrap();
+    let plan = plan(&values).unwrap();
+    let design = find("ntt_rader").unwrap().design(&values).unwrap();
+    let model = Model::build(&design, &options()).unwrap();
+    let mut simulation = model.start_random(6).unwrap();
+    simulation.reset(2).unwrap();
+    let ring = CyclotomicRing::new(85, 87041).unwrap();
+    let mut random = Random::new(1);
+    let mut drawn = || -> Vec<u32> {
+        let word = |_| random.below(87041) as u32;
+        (0..ring.degree()).map(word).collect()
+    };
+    let one: Vec<u32> = (0..ring.degree()).map(|i| u32::from(i == 0)).collect();
+    let largest = vec![87040; ring.degree()];
+    let factors = [
+        (drawn(), drawn()),
+        (largest.clone(), largest),
+        (drawn(), one),
+        (drawn(), drawn()),
+    ];
+    for (a, b) in factors {
+        let product = plan.multiply(&mut simulation, &a, &b).unwrap();
+        assert_eq!(product.words, ring.mul(&a, &b));
+        assert_eq!(product.cycles, 2 * plan.alone() + plan.interval());
     }
 }
 

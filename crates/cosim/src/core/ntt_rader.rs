@@ -1,11 +1,14 @@
 //! The discrete Fourier transform of lengths that are products of 3, 5, 17 and 257.
 
+use toroid_ring::cyclotomic::CyclotomicRing;
+
 use super::vectors::{Streams, Vectors};
 use super::{Core, CoreError, Cycles, PaperRow, Parameter, TILE_A, TILE_B, Values};
 use crate::model::Design;
 use crate::ntt_rader::{Plan, SettingError, least_modulus};
 use crate::random::Random;
-use crate::stream::Beat;
+use crate::simulation::Simulation;
+use crate::stream::{Beat, Sink, Source, transfer};
 
 const PARAMETERS: [Parameter; 4] = [
     Parameter {
@@ -51,6 +54,12 @@ pub fn plan(values: &Values) -> Result<Plan, CoreError> {
             ),
         }
     })
+}
+
+/// The words of beats.
+fn words(beats: &[Beat]) -> Vec<u32> {
+    let words = beats.iter().flat_map(|beat| beat.words(4));
+    words.map(|word| word as u32).collect()
 }
 
 /// Transforms of a row of vectors: both directions, and both changes of direction.
@@ -158,7 +167,69 @@ impl Core for NttRader {
     }
 }
 
+/// A product of two elements, and what it took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Product {
+    /// Its coefficients, lowest first.
+    pub words: Vec<u32>,
+    /// Cycles from the first beat of the factors in to the last beat of the inverse transform out, both counted.
+    pub cycles: u64,
+}
+
 impl Plan {
+    /// The product of two elements of the ring of BGV, Z_q\[x\]/Φ_m(x), whose three transforms `simulation` computes: a
+    /// model of `ntt_rader` with this length and modulus, behind a reset or idle. Both factors enter one behind the other.
+    /// Once all their values at the m-th roots of unity are there, the library multiplies them, which takes no cycles, and
+    /// of what the inverse transform gives it takes the remainder modulo Φ_m.
+    ///
+    /// # Errors
+    /// If the model has not the ports of the core, stops, breaks the protocol or gives too few beats.
+    ///
+    /// # Panics
+    /// If `a` or `b` does not have φ(m) words, or the model is of another length.
+    pub fn multiply(
+        &self,
+        simulation: &mut Simulation,
+        a: &[u32],
+        b: &[u32],
+    ) -> Result<Product, CoreError> {
+        let ring = CyclotomicRing::with_plan(self.dft().clone())
+            .map_err(|error| CoreError::Wrong(error.to_string()))?;
+        let mut source = Source::new(simulation, "in", 0.0, 1)?;
+        let mut sink = Sink::new(simulation, "out", 0.0, 1)?;
+        let limit = 4 * self.alone();
+        for factor in [a, b] {
+            assert_eq!(
+                factor.len(),
+                ring.degree(),
+                "expected the words of an element"
+            );
+            let mut words = factor.to_vec();
+            words.resize(ring.index(), 0);
+            source.extend(self.beats(&words, |_| 0));
+        }
+        // Behind a reset, the first beat waits.
+        let mut begin = simulation.cycles();
+        for _ in 0..limit {
+            begin = simulation.cycles();
+            simulation.cycle(&mut [&mut source, &mut sink])?;
+            if source.sent() > 0 {
+                break;
+            }
+        }
+        transfer(simulation, &mut source, &mut sink, 2 * self.words(), limit)?;
+        let values = words(&sink.take());
+        let (first, second) = values.split_at(ring.index());
+        let mut products = first.to_vec();
+        self.dft().mul_assign(&mut products, second);
+        source.extend(self.beats(&products, |_| 1));
+        transfer(simulation, &mut source, &mut sink, self.words(), limit)?;
+        Ok(Product {
+            words: ring.reduce(&words(sink.received())),
+            cycles: simulation.cycles() - begin,
+        })
+    }
+
     /// The transform by the library, the inverse divided by m.
     ///
     /// # Panics
