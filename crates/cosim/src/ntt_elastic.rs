@@ -8,7 +8,7 @@
 use toroid_ring::prime;
 
 use crate::model::Design;
-use crate::ntt_streaming::{mul_latency, root, transform};
+use crate::ntt_streaming::{Order, mul_latency, reversed, root, transform};
 use crate::random::Random;
 use crate::sources::UnknownModule;
 use crate::stream::Beat;
@@ -114,15 +114,11 @@ const WIDTH: u32 = 64;
 /// The fewest bits that moduli have in common.
 const WORD_MIN: u32 = 4;
 
+/// The orders of the input and of the output: words N / LANES apart, with the digits of the beat's number swapped at the output.
+pub(crate) const ORDERS: (Order, Order) = (Order::Strided, Order::StridedSwapped);
+
 /// log2 of the least N2.
 const LOG_N2_MIN: u32 = 2;
-
-fn reversed(index: usize, bits: u32) -> usize {
-    match bits {
-        0 => 0,
-        _ => index.reverse_bits() >> (usize::BITS - bits),
-    }
-}
 
 /// An elastic transform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,13 +261,21 @@ impl Plan {
         }
     }
 
+    /// The index of the word of a place in one of the core's orders.
+    #[track_caller]
+    fn index(&self, order: Order, log_n: u32, beat: usize, lane: usize) -> usize {
+        self.assert_log_n(log_n);
+        let log_lanes = self.setting.log_lanes;
+        order.index(log_n, log_lanes, (beat << log_lanes) | lane)
+    }
+
     /// The index of a word of the input.
     ///
     /// # Panics
     /// If `log_n` is none of [`Plan::log_n`].
     #[track_caller]
     pub fn input_index(&self, log_n: u32, beat: usize, lane: usize) -> usize {
-        beat + lane * self.beats(log_n) as usize
+        self.index(ORDERS.0, log_n, beat, lane)
     }
 
     /// The index of a word of the output.
@@ -280,43 +284,42 @@ impl Plan {
     /// If `log_n` is none of [`Plan::log_n`].
     #[track_caller]
     pub fn output_index(&self, log_n: u32, beat: usize, lane: usize) -> usize {
-        self.assert_log_n(log_n);
-        let log_n2 = log_n - 2 * self.setting.log_lanes;
-        let (k1, k2) = (beat >> log_n2, beat & ((1 << log_n2) - 1));
-        k1 + (k2 << self.setting.log_lanes) + lane * self.beats(log_n) as usize
+        self.index(ORDERS.1, log_n, beat, lane)
     }
 
-    fn arranged(
-        &self,
-        transform: &Transform,
-        words: &[u64],
-        index: impl Fn(&Plan, u32, usize, usize) -> usize,
-    ) -> Vec<Beat> {
+    /// The beats of a transform whose words, given in order of their indices, stand in an order.
+    #[track_caller]
+    fn arranged(&self, transform: &Transform, words: &[u64], order: Order) -> Vec<Beat> {
+        self.assert_log_n(transform.log_n);
+        assert_eq!(
+            words.len(),
+            1 << transform.log_n,
+            "expected the words of a transform"
+        );
+        let words = order.arrange(self.setting.log_lanes, words);
+        let rows = words.chunks(self.lanes()).enumerate();
+        let user = self.user(transform);
         let beats = self.beats(transform.log_n) as usize;
-        let beat = |beat: usize| {
-            let lanes = 0..self.lanes();
-            let row: Vec<u64> = lanes
-                .map(|lane| words[index(self, transform.log_n, beat, lane)])
-                .collect();
-            Beat::of_words(&row, 8, beat + 1 == beats).with_user(self.user(transform))
-        };
-        (0..beats).map(beat).collect()
+        rows.map(|(beat, row)| Beat::of_words(row, 8, beat + 1 == beats).with_user(user))
+            .collect()
     }
 
     /// The beats of a transform's input; `words` in order of their indices.
     ///
     /// # Panics
-    /// If there are fewer than N words, or `log_n` is none of [`Plan::log_n`].
+    /// If there are not N words, or `log_n` is none of [`Plan::log_n`].
+    #[track_caller]
     pub fn input(&self, transform: &Transform, words: &[u64]) -> Vec<Beat> {
-        self.arranged(transform, words, Plan::input_index)
+        self.arranged(transform, words, ORDERS.0)
     }
 
     /// The beats that leave; `words` in order of their indices.
     ///
     /// # Panics
-    /// If there are fewer than N words, or `log_n` is none of [`Plan::log_n`].
+    /// If there are not N words, or `log_n` is none of [`Plan::log_n`].
+    #[track_caller]
     pub fn output(&self, transform: &Transform, words: &[u64]) -> Vec<Beat> {
-        self.arranged(transform, words, Plan::output_index)
+        self.arranged(transform, words, ORDERS.1)
     }
 
     /// The result of a transform by the library, in order of indices on both sides.
@@ -650,8 +653,8 @@ mod tests {
         let (steps, step) = plan.steps();
         let per_radix = prime::inv(prime::pow(2, (steps * step).into(), q), q);
         let mul = |a, b| prime::mul(prime::mul(a, b, q), per_radix, q);
-        let add = |a: u64, b: u64| ((u128::from(a) + u128::from(b)) % u128::from(q)) as u64;
-        let sub = |a: u64, b: u64| add(a, q - b);
+        let add = |a, b| prime::add(a, b, q);
+        let sub = |a, b| prime::sub(a, b, q);
         let (first, third, second) = (2, lanes + 1, 2 * lanes);
         let per_beat = second + lanes / 2;
         let mut rows = words_of(data);
@@ -817,6 +820,24 @@ mod tests {
     }
 
     #[test]
+    fn words_of_a_beat_are_those_of_its_number_in_digits() {
+        for log_lanes in LANE_BITS {
+            let plan = plan(log_lanes);
+            let lanes = plan.lanes();
+            for log_n in plan.log_n() {
+                let beats = (1 << log_n) / lanes;
+                let n2 = beats / lanes;
+                for (beat, lane) in (0..beats).flat_map(|c| (0..lanes).map(move |lane| (c, lane))) {
+                    assert_eq!(plan.input_index(log_n, beat, lane), beat + beats * lane);
+                    let (k1, k2) = (beat / n2, beat % n2);
+                    let k = k1 + lanes * k2 + beats * lane;
+                    assert_eq!(plan.output_index(log_n, beat, lane), k);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn every_drawn_transform_is_one_of_the_core() {
         for log_lanes in LANE_BITS {
             for word in WORD_MIN..=21 {
@@ -842,22 +863,24 @@ mod tests {
     #[test]
     fn lengths_that_the_core_has_not_are_named() {
         let plan = plan(3);
-        let said = |call: &dyn Fn(&Plan, u32)| {
+        let calls: [&dyn Fn(u32) -> u64; 6] = [
+            &|log_n| plan.beats(log_n),
+            &|log_n| plan.latency(log_n),
+            &|log_n| plan.idle_latency(log_n),
+            &|log_n| plan.input_index(log_n, 0, 0) as u64,
+            &|log_n| plan.output_index(log_n, 0, 0) as u64,
+            &|log_n| plan.draw_as(Mode::Ntt, log_n, &mut Random::new(1)).q,
+        ];
+        for call in calls {
             for log_n in [0, 7, 10] {
-                let call = std::panic::AssertUnwindSafe(|| call(&plan, log_n));
+                let call = std::panic::AssertUnwindSafe(|| call(log_n));
                 let panic = std::panic::catch_unwind(call).unwrap_err();
                 assert_eq!(
                     *panic.downcast::<String>().unwrap(),
                     format!("log2 of N must be 8 to 9, not {log_n}")
                 );
             }
-        };
-        said(&|plan, log_n| drop(plan.beats(log_n)));
-        said(&|plan, log_n| drop(plan.latency(log_n)));
-        said(&|plan, log_n| drop(plan.idle_latency(log_n)));
-        said(&|plan, log_n| drop(plan.input_index(log_n, 0, 0)));
-        said(&|plan, log_n| drop(plan.output_index(log_n, 0, 0)));
-        said(&|plan, log_n| drop(plan.draw_as(Mode::Ntt, log_n, &mut Random::new(1))));
+        }
     }
 
     #[test]

@@ -15,9 +15,10 @@ use std::fmt::Write as _;
 
 use toroid_ring::RingError;
 use toroid_ring::dft::{DftPlan, RaderAxis};
-use toroid_ring::prime::{inv, is_prime};
+use toroid_ring::prime::{add, inv, is_prime, mul, neg, pow, sub};
 
 use crate::model::Design;
+use crate::ntt_streaming::index_bits;
 use crate::sources::UnknownModule;
 
 /// Cycles that a word needs to go round through a processing element, and the rows of a group.
@@ -113,7 +114,7 @@ pub struct Step {
     /// What is done.
     pub mode: Mode,
     /// The constant, for a forward and for an inverse transform.
-    pub constants: [u32; 2],
+    pub constants: [u64; 2],
 }
 
 /// Everything that the core of one length and modulus needs.
@@ -125,38 +126,18 @@ pub struct Plan {
     order: Vec<usize>,
     program: Vec<Option<Step>>,
     /// By direction and pass, those of all processing elements, that of residue 0 last.
-    constants: [Vec<Vec<u32>>; 2],
-}
-
-fn mul(a: u32, b: u32, q: u32) -> u32 {
-    (u64::from(a) * u64::from(b) % u64::from(q)) as u32
-}
-
-fn pow(base: u32, exponent: usize, q: u32) -> u32 {
-    toroid_ring::prime::pow(base.into(), exponent as u64, q.into()) as u32
-}
-
-fn add(a: u32, b: u32, q: u32) -> u32 {
-    ((u64::from(a) + u64::from(b)) % u64::from(q)) as u32
-}
-
-fn negated(a: u32, q: u32) -> u32 {
-    (q - a) % q
-}
-
-fn sub(a: u32, b: u32, q: u32) -> u32 {
-    add(a, negated(b, q), q)
+    constants: [Vec<Vec<u64>>; 2],
 }
 
 /// What a processing element makes of a, b and w.
-fn butterfly(mode: Mode, a: u32, b: u32, w: u32, q: u32) -> (u32, u32) {
+fn butterfly(mode: Mode, a: u64, b: u64, w: u64, q: u64) -> (u64, u64) {
     let line = match mode {
         Mode::Forward | Mode::Zero => add(a, b, q),
         Mode::Inverse | Mode::Turn => a,
     };
     let operand = match mode {
         Mode::Forward => sub(a, b, q),
-        _ => negated(b, q),
+        _ => neg(b, q),
     };
     let t = mul(operand, w, q);
     match mode {
@@ -200,8 +181,8 @@ impl Plan {
         &self.dft
     }
 
-    fn q(&self) -> u32 {
-        self.dft.modulus()
+    fn q(&self) -> u64 {
+        self.dft.modulus().into()
     }
 
     /// P: the columns, and the words of a beat.
@@ -263,14 +244,14 @@ impl Plan {
     }
 
     /// What a constant is stored as: times 2^32, as the multipliers divide by that.
-    fn stored(&self, constant: u32) -> u64 {
-        (u64::from(constant) << 32) % u64::from(self.q())
+    fn stored(&self, constant: u64) -> u64 {
+        (constant << 32) % self.q()
     }
 
     /// The program, a line a step, in the form of `$readmemh`: {valid, mode, b, a, constant}, forward and inverse.
     fn program_text(&self) -> String {
-        let address_bits = bits_below(self.words());
-        let depth = 1 << bits_below(self.program.len());
+        let address_bits = index_bits(self.words());
+        let depth = 1 << index_bits(self.program.len());
         let mut text = String::new();
         for direction in 0..2 {
             for slot in 0..depth {
@@ -291,7 +272,7 @@ impl Plan {
 
     /// Constants of the rows, a line a pass, in the form of `$readmemh`, forward and inverse.
     fn constants_text(&self) -> String {
-        let depth = 1 << bits_below(self.passes());
+        let depth = 1 << index_bits(self.passes());
         let mut text = String::new();
         for passes in &self.constants {
             for pass in 0..depth {
@@ -327,13 +308,13 @@ impl Plan {
     }
 
     /// Constants of a pass by processing element.
-    fn row_constants(&self, is_inverse: bool) -> Vec<Vec<u32>> {
+    fn row_constants(&self, is_inverse: bool) -> Vec<Vec<u64>> {
         let (q, axis) = (self.q(), &self.axes[0]);
         let forward = self.forward_passes();
         let points = self.columns() - 1;
         // 1/m of an inverse transform is in Rader's constants, and multiplies what goes by them.
         let scale = if is_inverse {
-            self.dft.inverse_length()
+            self.dft.inverse_length().into()
         } else {
             1
         };
@@ -345,21 +326,21 @@ impl Plan {
         let twiddle = |stage: usize, i: usize| axis_twiddle(axis, (i >> stage) << stage, q);
         let constant = |pass: usize, i: usize| {
             if pass + 1 == forward {
-                mul(spectrum[2 * i + 1], scale, q)
+                mul(spectrum[2 * i + 1].into(), scale, q)
             } else if pass < forward {
                 twiddle(pass, i)
             } else if pass == forward {
-                negated(mul(spectrum[2 * i], scale, q), q)
+                neg(mul(spectrum[2 * i].into(), scale, q), q)
             } else {
-                negated(twiddle(2 * forward - 1 - pass, i), q)
+                neg(twiddle(2 * forward - 1 - pass, i), q)
             }
         };
         // That of residue 0: what x_0 adds to point 0 of the convolution, before that is multiplied by -1/(P - 1); and value 0.
         let zero = |pass: usize| {
             if pass + 2 == forward {
-                negated(points as u32 % q, q)
+                neg(points as u64, q)
             } else if pass == forward {
-                negated(scale, q)
+                neg(scale, q)
             } else {
                 0
             }
@@ -386,14 +367,14 @@ impl Plan {
         let direction = usize::from(is_inverse);
         // By column, that of residue 0 last.
         let lanes = || self.order.iter().copied().chain([0]);
-        let mut memory: Vec<Vec<u32>> = vec![vec![0; depth]; columns];
+        let mut memory: Vec<Vec<u64>> = vec![vec![0; depth]; columns];
         for (column, lane) in memory.iter_mut().zip(lanes()) {
             for n in (lane..words.len()).step_by(columns) {
-                column[n % depth] = words[n];
+                column[n % depth] = words[n].into();
             }
         }
         for row in (0..self.groups()).flat_map(|group| self.rows(group)) {
-            let mut values: Vec<u32> = memory.iter().map(|column| column[row]).collect();
+            let mut values: Vec<u64> = memory.iter().map(|column| column[row]).collect();
             self.run_row(&self.constants[direction], &mut values);
             for (column, value) in memory.iter_mut().zip(values) {
                 column[row] = value;
@@ -409,14 +390,14 @@ impl Plan {
         let mut values = vec![0; words.len()];
         for (column, lane) in memory.iter().zip(lanes()) {
             for n in (lane..values.len()).step_by(columns) {
-                values[n] = column[n % depth];
+                values[n] = column[n % depth] as u32;
             }
         }
         values
     }
 
     /// A transform along P, by what each processing element has and gives in each pass.
-    fn run_row(&self, constants: &[Vec<u32>], values: &mut [u32]) {
+    fn run_row(&self, constants: &[Vec<u64>], values: &mut [u64]) {
         let (q, count, forward) = (self.q(), self.butterflies(), self.forward_passes());
         let zero = 2 * count;
         let mut share = 0;
@@ -486,7 +467,7 @@ impl Plan {
                 .collect();
             let stages = (p - 1).ilog2();
             let twiddle = |stage: u32, j: usize| axis_twiddle(axis, j << stage, q);
-            let both = |constant: u32| [constant, constant];
+            let both = |constant: u64| [constant, constant];
             let rader = [&axis.forward, &axis.inverse];
             // The pairs of a stage: the first place of each, and its number within its block.
             let pairs = |stage: u32| {
@@ -501,7 +482,7 @@ impl Plan {
                 for (_, at) in &places {
                     for (j, other, number) in pairs(stage) {
                         let (a, b, constants) = match stage + 1 == stages {
-                            true => (other, j, rader.map(|words| negated(words[other], q))),
+                            true => (other, j, rader.map(|words| neg(words[other].into(), q))),
                             false => (j, other, both(twiddle(stage, number))),
                         };
                         steps.push(Step {
@@ -514,7 +495,7 @@ impl Plan {
                 }
             }
             for (zero, at) in &places {
-                let constants = rader.map(|words| sub(words[0], 1, q));
+                let constants = rader.map(|words| sub(words[0].into(), 1, q));
                 steps.push(Step {
                     a: *zero,
                     b: at[1],
@@ -526,12 +507,12 @@ impl Plan {
                 for (_, at) in &places {
                     for (j, other, number) in pairs(stage) {
                         let (mode, constants) = if stage + 1 < stages {
-                            (Mode::Inverse, both(negated(twiddle(stage, number), q)))
+                            (Mode::Inverse, both(neg(twiddle(stage, number), q)))
                         } else if j == 0 {
                             // Rader's product of point 0 is done.
                             (Mode::Turn, both(q - 1))
                         } else {
-                            (Mode::Turn, rader.map(|words| negated(words[j], q)))
+                            (Mode::Turn, rader.map(|words| neg(words[j].into(), q)))
                         };
                         steps.push(Step {
                             a: at[j],
@@ -577,15 +558,11 @@ impl Plan {
     }
 }
 
-/// Bits that hold 0 to `count` - 1, at least one.
-fn bits_below(count: usize) -> u32 {
-    count.next_power_of_two().trailing_zeros().max(1)
-}
-
 /// A power of the root of unity of the convolutions of an axis: 1/omega, so that both transforms of a convolution, which
 /// have the same root, are a correlation, which leaves values in the order of words.
-fn axis_twiddle(axis: &RaderAxis, exponent: usize, q: u32) -> u32 {
-    pow(axis.omega, axis.prime - 1 - exponent, q)
+fn axis_twiddle(axis: &RaderAxis, exponent: usize, q: u64) -> u64 {
+    let exponent = axis.prime - 1 - exponent;
+    pow(axis.omega.into(), exponent as u64, q)
 }
 
 /// The residues in Rader's order.

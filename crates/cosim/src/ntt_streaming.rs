@@ -44,7 +44,8 @@ impl Order {
         }
     }
 
-    /// Its value of the core's parameters.
+    /// Its number, which for those of [`Order::ALL`] is the value of the core's parameters `IN_ORDER` and `OUT_ORDER`; the
+    /// others are none of them.
     pub fn code(self) -> u64 {
         self as u64
     }
@@ -264,7 +265,7 @@ pub(crate) fn solinas(q: u64) -> Option<(u32, u32)> {
     is_form.then_some((i, j))
 }
 
-/// `toroid_pkg::index_width`
+/// Bits that hold 0 to `count` - 1, at least one: `toroid_pkg::index_width`.
 pub(crate) fn index_bits(count: usize) -> u32 {
     count.next_power_of_two().trailing_zeros().max(1)
 }

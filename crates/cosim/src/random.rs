@@ -24,6 +24,18 @@ impl Random {
         ((u128::from(self.word()) * u128::from(bound)) >> 64) as u64
     }
 
+    /// `count` words below `q`: of kind 1 from the ends and the middle of the range, of kind 2 all the largest, of others any;
+    /// kinds are taken modulo 4.
+    pub(crate) fn words(&mut self, q: u64, kind: u64, count: usize) -> Vec<u64> {
+        let extremes = [0, 1, 2, q >> 1, (q >> 1) + 1, q - 2, q - 1];
+        let mut word = || match kind % 4 {
+            1 => extremes[self.below(extremes.len() as u64) as usize],
+            2 => q - 1,
+            _ => self.below(q),
+        };
+        (0..count).map(|_| word()).collect()
+    }
+
     /// True with a probability; always for 1, never for 0.
     pub fn chance(&mut self, probability: f64) -> bool {
         const UNIT: f64 = 1.0 / (1u64 << 53) as f64;

@@ -8,7 +8,7 @@ use toroid_cosim::simulation::Simulation;
 use toroid_cosim::stream::{Beat, Sink, Source, transfer};
 use toroid_cosim::toolchain::tests_are_skipped;
 use toroid_ring::goldilocks::P;
-use toroid_ring::prime::{inv, mul, pow};
+use toroid_ring::prime::{self, inv, mul, pow};
 
 const OPTIONS: Options = Options {
     trace: false,
@@ -203,7 +203,7 @@ fn butterflies_of_every_reduction() {
         let mut random = Random::new(setting.q);
         let factor = setting.factor();
         let q = setting.q;
-        let add = |a: u64, b: u64| ((u128::from(a) + u128::from(b)) % u128::from(q)) as u64;
+        let add = |a, b| prime::add(a, b, q);
         let rows: Vec<_> = (0..20_000)
             .map(|_| {
                 let [a, b, w] = [(); 3].map(|()| setting.word(&mut random));

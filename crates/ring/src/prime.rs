@@ -6,6 +6,30 @@
 
 use crate::RingError;
 
+/// `(a + b) mod q`, for any `a`, `b` and a `q` that is not 0.
+#[inline]
+#[must_use]
+pub const fn add(a: u64, b: u64, q: u64) -> u64 {
+    ((a as u128 + b as u128) % q as u128) as u64
+}
+
+/// `(a - b) mod q`, for any `a`, `b` and a `q` that is not 0.
+#[inline]
+#[must_use]
+pub const fn sub(a: u64, b: u64, q: u64) -> u64 {
+    add(a, neg(b, q), q)
+}
+
+/// `-a mod q`, for any `a` and a `q` that is not 0.
+#[inline]
+#[must_use]
+pub const fn neg(a: u64, q: u64) -> u64 {
+    match a % q {
+        0 => 0,
+        rest => q - rest,
+    }
+}
+
 /// `a·b mod q`, for any `a`, `b` and a `q` that is not 0.
 #[inline]
 #[must_use]
@@ -183,6 +207,22 @@ mod tests {
                 assert!(psi(n, q).is_ok());
             } else {
                 assert_eq!(psi(n, q), Err(expected));
+            }
+        }
+    }
+
+    #[test]
+    fn sums_and_differences_of_any_words() {
+        for q in [1, 2, 97, 1 << 63, u64::MAX - 58, u64::MAX] {
+            for a in [0, 1, 96, q / 2, q - 1, q, u64::MAX] {
+                let rest = i128::from(a) % i128::from(q);
+                assert_eq!(i128::from(neg(a, q)), (-rest).rem_euclid(q.into()));
+                for b in [0, 1, 95, q / 2, q - 1, q, u64::MAX] {
+                    let (wide_a, wide_b) = (i128::from(a), i128::from(b));
+                    let modulo = |wide: i128| wide.rem_euclid(q.into());
+                    assert_eq!(i128::from(add(a, b, q)), modulo(wide_a + wide_b));
+                    assert_eq!(i128::from(sub(a, b, q)), modulo(wide_a - wide_b));
+                }
             }
         }
     }

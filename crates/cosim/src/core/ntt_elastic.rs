@@ -72,14 +72,8 @@ pub fn vectors(
     }
     let (mut sent, mut expected) = (Vec::new(), Vec::new());
     for one in sequence {
-        let extremes = [0, 1, 2, one.q >> 1, (one.q >> 1) + 1, one.q - 2, one.q - 1];
         let kind = random.below(4);
-        let mut word = || match kind {
-            1 => extremes[random.below(extremes.len() as u64) as usize],
-            2 => one.q - 1,
-            _ => random.below(one.q),
-        };
-        let words: Vec<u64> = (0..1 << one.log_n).map(|_| word()).collect();
+        let words = random.words(one.q, kind, 1 << one.log_n);
         for (beat, row) in plan.input(one, &words).into_iter().enumerate() {
             // Only the first beat says what the transform is.
             let noise = noise.below(1 << plan.user_bits());

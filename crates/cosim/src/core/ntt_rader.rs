@@ -120,15 +120,10 @@ impl Core for NttRader {
         let plan = plan(values).ok()?;
         let q = values.get("Q");
         let mut random = Random::new(seed);
-        let extremes = [0, 1, 2, q >> 1, (q >> 1) + 1, q - 2, q - 1];
         let (mut sent, mut expected) = (Vec::new(), Vec::new());
         for (i, is_inverse) in DIRECTIONS.into_iter().enumerate() {
-            let mut word = || match (i as u64 + seed) % 4 {
-                1 => extremes[random.below(extremes.len() as u64) as usize],
-                2 => q - 1,
-                _ => random.below(q),
-            };
-            let words: Vec<u32> = (0..plan.dft().length()).map(|_| word() as u32).collect();
+            let words = random.words(q, (i as u64).wrapping_add(seed), plan.dft().length());
+            let words: Vec<u32> = words.into_iter().map(|word| word as u32).collect();
             let results = plan.expected(is_inverse, &words);
             // Only the first beat says what the transform is.
             let mut noise = Random::new(seed ^ i as u64);

@@ -128,17 +128,6 @@ pub(super) fn refused(core: &'static str, error: &SettingError, values: &Values)
 /// Polynomials one behind the other.
 const POLYNOMIALS: usize = 4;
 
-/// The words of polynomial number `number`: drawn at random, all the largest, or from the ends of the range.
-pub(super) fn words(q: u64, log_n: u32, number: u64, random: &mut Random) -> Vec<u64> {
-    let extremes = [0, 1, 2, q >> 1, (q >> 1) + 1, q - 2, q - 1];
-    let mut word = || match number % 4 {
-        1 => extremes[random.below(extremes.len() as u64) as usize],
-        2 => q - 1,
-        _ => random.below(q),
-    };
-    (0..1 << log_n).map(|_| word()).collect()
-}
-
 /// The beats of a polynomial, in the order of the stream.
 pub(super) fn beats(plan: &Plan, words: &[u64]) -> Vec<Beat> {
     let lanes = 1 << plan.setting().architecture.log_lanes();
@@ -211,7 +200,7 @@ impl Core for NttSdf {
         let mut random = Random::new(seed);
         let (mut sent, mut expected) = (Vec::new(), Vec::new());
         for number in 0..POLYNOMIALS as u64 {
-            let words = words(modulus, log_n, number.wrapping_add(seed), &mut random);
+            let words = random.words(modulus, number.wrapping_add(seed), 1 << log_n);
             sent.extend(beats(&plan, &input.arrange(lanes, &words)));
             expected.extend(beats(&plan, &output.arrange(lanes, &plan.expected(&words))));
         }

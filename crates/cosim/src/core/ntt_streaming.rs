@@ -242,13 +242,8 @@ impl Core for NttStreaming {
         let (mut sent, mut expected) = (Vec::new(), Vec::new());
         for (i, polynomial) in polynomials(&plan).into_iter().enumerate() {
             let q = setting.moduli[polynomial.modulus];
-            let extremes = [0, 1, 2, q >> 1, (q >> 1) + 1, q - 2, q - 1];
-            let mut word = |i: usize| match (i as u64 + seed) % 4 {
-                1 => extremes[random.below(extremes.len() as u64) as usize],
-                2 => q - 1,
-                _ => random.below(q),
-            };
-            let words: Vec<u64> = (0..1 << polynomial.log_n).map(|_| word(i)).collect();
+            let kind = (i as u64).wrapping_add(seed);
+            let words = random.words(q, kind, 1 << polynomial.log_n);
             let results = plan.expected(polynomial.modulus, &words);
             let user = plan.user(polynomial.modulus, polynomial.log_n);
             let lanes = 1 << setting.log_lanes;

@@ -1,6 +1,6 @@
 //! Products of polynomials by transforms with single-delay feedback.
 
-use super::ntt_sdf::{ARCHITECTURE, LOG_N, NARROW, REDUCTION, beats, refused, setting, words};
+use super::ntt_sdf::{ARCHITECTURE, LOG_N, NARROW, REDUCTION, beats, refused, setting};
 use super::vectors::{Input, Joined, Streams, Vectors};
 use super::{Core, CoreError, Cycles, Parameter, TILE_A, TILE_B, Values};
 use crate::model::Design;
@@ -99,7 +99,7 @@ impl Core for PolymulSdf {
         for number in 0..PRODUCTS {
             let mut factor = |more: u64| {
                 let number = number.wrapping_add(seed).wrapping_add(more);
-                words(modulus, log_n, number, &mut random)
+                random.words(modulus, number, 1 << log_n)
             };
             let (a, b) = (factor(0), factor(number));
             let product = plan.expected(&a, &b);

@@ -2,11 +2,11 @@
 
 use super::family::{Family, Features, Figures, tiles};
 use super::ntt_streaming::{Counts, delay, memory};
-use super::transform::{Direction, Order, Ring, Transform};
+use super::transform::{Direction, Ring, Transform};
 use crate::core::ntt_elastic::{NttElastic, plan};
 use crate::core::synthesis::Device as Technology;
 use crate::core::{Core, Values};
-use crate::ntt_elastic::{self, Mode, Plan};
+use crate::ntt_elastic::{self, Mode, ORDERS, Plan};
 
 /// Settings of `ntt_elastic`.
 pub struct Elastic;
@@ -16,9 +16,6 @@ const WORD: u64 = 64;
 
 /// Words of factors beside a beat.
 const FACTORS: u64 = 2;
-
-/// Words N / LANES apart at both ends, with the digits of the beat's number swapped at the output.
-const ORDERS: (Order, Order) = (Order::Strided, Order::StridedSwapped);
 
 fn setting(technology: Technology, log_lanes: u64, word: u64) -> Option<(Values, Plan)> {
     let given = [("LOG_LANES", log_lanes), ("WORD", word)];
@@ -250,6 +247,7 @@ mod tests {
     use super::*;
     use crate::core;
     use crate::explore::model::Model;
+    use crate::ntt_streaming::Order;
     use crate::toolchain::tests_are_skipped;
     use toroid_ring::goldilocks::P;
 
@@ -332,21 +330,6 @@ mod tests {
         let mut natural = transform(4096, P, Ring::Negacyclic);
         natural.input = Some(Order::Natural);
         assert!(refused(&natural).contains("no other order"));
-    }
-
-    #[test]
-    fn orders_are_those_of_the_core() {
-        for (log_lanes, word) in [(2, 10), (3, 10), (4, 10), (5, 12)] {
-            let (_, plan) = setting(Technology::Xc7, log_lanes, word).unwrap();
-            for log_n in plan.log_n() {
-                for place in 0..1 << log_n {
-                    let (beat, lane) = (place >> log_lanes, place & (plan.lanes() - 1));
-                    let index = |order: Order| order.index(log_n, log_lanes as u32, place);
-                    assert_eq!(index(ORDERS.0), plan.input_index(log_n, beat, lane));
-                    assert_eq!(index(ORDERS.1), plan.output_index(log_n, beat, lane));
-                }
-            }
-        }
     }
 
     /// The 16 lanes of the paper among them, where it is fitted to four.
