@@ -275,11 +275,7 @@ mod tests {
         if tests_are_skipped() {
             return;
         }
-        let options = Options {
-            random_start: true,
-            quick: true,
-            ..Options::default()
-        };
+        let options = Options::quick_random();
         // ARCHITECTURE, LOG_N, Q, REDUCTION, INVERSE, NATURAL
         for [architecture, log_n, q, reduction, inverse, natural] in [
             [0, 3, 7_681, 0, 0, 1],
