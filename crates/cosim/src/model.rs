@@ -126,6 +126,17 @@ pub struct Options {
     pub quick: bool,
 }
 
+impl Options {
+    /// For tests of any state that registers and memories may be in after power-up.
+    pub const fn quick_random() -> Options {
+        Options {
+            trace: false,
+            random_start: true,
+            quick: true,
+        }
+    }
+}
+
 /// Why there is no model.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {

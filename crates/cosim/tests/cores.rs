@@ -39,11 +39,7 @@ fn differences_and_other_latencies_show() {
     }
     let core = find("goldilocks_mul").unwrap();
     let values = Values::new(core, []).unwrap();
-    let options = Options {
-        random_start: true,
-        quick: true,
-        ..Options::default()
-    };
+    let options = Options::quick_random();
     let model = Model::build(&core.design(&values).unwrap(), &options).unwrap();
     let Some(Vectors::Pipeline(pipeline)) = core.vectors(&values, 500, 1) else {
         panic!("no pipeline");

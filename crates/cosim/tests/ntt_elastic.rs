@@ -3,10 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
+mod common;
+
+use common::{refusal, replaced};
 use toroid_cosim::core::ntt_elastic::{plan, vectors};
 use toroid_cosim::core::vectors::{Joined, Vectors};
 use toroid_cosim::core::{self, CoreError, Values, find};
-use toroid_cosim::model::{Model, ModelError, Options, Value};
+use toroid_cosim::model::Value;
 use toroid_cosim::ntt_elastic::{Mode, Plan, Transform};
 use toroid_cosim::random::Random;
 use toroid_cosim::simulation::Simulation;
@@ -26,15 +29,7 @@ fn values(given: Given) -> Result<Values, CoreError> {
 
 fn start(given: Given, seed: u32) -> (Plan, Simulation) {
     let values = values(given).unwrap();
-    let options = Options {
-        random_start: true,
-        quick: true,
-        ..Options::default()
-    };
-    let design = find("ntt_elastic").unwrap().design(&values).unwrap();
-    let model = Model::build(&design, &options).unwrap();
-    let mut simulation = model.start_random(seed).unwrap();
-    simulation.reset(2).unwrap();
+    let simulation = common::start("ntt_elastic", &values, seed);
     (plan(&values).unwrap(), simulation)
 }
 
@@ -303,14 +298,7 @@ fn illegal_parameters_are_refused_at_elaboration() {
         ("WORD", 1, "2 <= WORD"),
         ("TILE_B", 6, "steps of at most TILE_B + WORD bits"),
     ] {
-        let mut wrong = design.clone();
-        wrong.parameters.retain(|(given, _)| given != name);
-        wrong.parameters.push((name.to_owned(), Value::Int(value)));
-        match Model::build(&wrong, &Options::default()) {
-            Err(error @ ModelError::Elaboration { .. }) => {
-                assert!(error.to_string().contains(message), "{name}: {error}");
-            }
-            other => panic!("{name}: {:?}", other.map(|_| ())),
-        }
+        let said = refusal(&replaced(&design, name, Value::Int(value)));
+        assert!(said.contains(message), "{name}: {said}");
     }
 }

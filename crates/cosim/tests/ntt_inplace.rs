@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
+mod common;
+
+use common::refusal;
 use toroid_cosim::core::{self, CoreError, Values};
-use toroid_cosim::model::{Design, Model, ModelError, Options};
+use toroid_cosim::model::{Design, Model, Options};
 use toroid_cosim::ntt_inplace::{transform_beats, twiddle_rom};
 use toroid_cosim::random::Random;
 use toroid_cosim::simulation::Simulation;
@@ -48,12 +51,7 @@ impl Setting {
     }
 
     fn model(&self) -> Model {
-        let options = Options {
-            random_start: true,
-            quick: true,
-            ..Options::default()
-        };
-        Model::build(&self.design(), &options).unwrap()
+        Model::build(&self.design(), &Options::quick_random()).unwrap()
     }
 
     fn transforms(&self, count: usize, random: &mut Random) -> Vec<Transform> {
@@ -324,29 +322,24 @@ fn illegal_parameters_are_refused() {
         return;
     }
     let rom = || twiddle_rom(3, 2).unwrap();
-    let refusal = |log_n, log_lanes, circuits| {
+    let refused = |log_n, log_lanes, circuits| {
         let setting = Setting {
             log_n,
             log_lanes,
             circuits,
         };
-        match Model::build(&setting.design_with(rom()), &Options::default()) {
-            Err(ModelError::Elaboration { message, .. }) => message,
-            other => panic!("{log_n} {log_lanes} {circuits}: {other:?}"),
-        }
+        refusal(&setting.design_with(rom()))
     };
     for (log_n, log_lanes) in [(3, 3), (21, 3), (3, 1), (17, 2)] {
-        let message = refusal(log_n, log_lanes, 1);
+        let message = refused(log_n, log_lanes, 1);
         assert!(message.contains("LOG_LANES < LOG_N <= 20"), "{message}");
     }
     for circuits in [0, 9] {
-        let message = refusal(3, 2, circuits);
+        let message = refused(3, 2, circuits);
         assert!(message.contains("CIRCUITS must be 1 to 8"), "{message}");
     }
     let without_table = Design::of("ntt_inplace").unwrap();
-    let message = Model::build(&without_table, &Options::default())
-        .unwrap_err()
-        .to_string();
+    let message = refusal(&without_table);
     assert!(
         message.contains("TWIDDLE_FILE must name the table"),
         "{message}"

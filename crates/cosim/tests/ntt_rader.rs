@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
+mod common;
+
+use common::{refusal, replaced, start};
 use toroid_cosim::core::ntt_rader::plan;
 use toroid_cosim::core::vectors::Vectors;
 use toroid_cosim::core::{self, CoreError, Values, find};
-use toroid_cosim::model::{Model, ModelError, Options, Value};
+use toroid_cosim::model::Value;
 use toroid_cosim::random::Random;
 use toroid_cosim::stream::{Sink, Source, transfer};
 use toroid_cosim::toolchain::tests_are_skipped;
@@ -15,14 +18,6 @@ use toroid_ring::prime;
 fn values(length: u64, modulus: u64) -> Result<Values, CoreError> {
     let given = [("M", length), ("Q", modulus)];
     Values::new(find("ntt_rader").unwrap(), given)
-}
-
-fn options() -> Options {
-    Options {
-        random_start: true,
-        quick: true,
-        ..Options::default()
-    }
 }
 
 /// Transforms back to back, with cycles as by the formula, and under random back-pressure.
@@ -60,9 +55,7 @@ fn a_reset_at_any_time_leaves_a_core_that_begins_anew() {
     let core = find("ntt_rader").unwrap();
     let values = values(51, 26113).unwrap();
     let plan = plan(&values).unwrap();
-    let model = Model::build(&core.design(&values).unwrap(), &options()).unwrap();
-    let mut simulation = model.start_random(3).unwrap();
-    simulation.reset(2).unwrap();
+    let mut simulation = start(core.name(), &values, 3);
     let mut random = Random::new(5);
     for round in 0..30 {
         let Some(Vectors::Streams(streams)) = core.vectors(&values, 1, round) else {
@@ -92,9 +85,7 @@ fn sources_and_sinks_may_wait() {
     let core = find("ntt_rader").unwrap();
     let values = values(85, 87041).unwrap();
     let plan = plan(&values).unwrap();
-    let model = Model::build(&core.design(&values).unwrap(), &options()).unwrap();
-    let mut simulation = model.start_random(4).unwrap();
-    simulation.reset(2).unwrap();
+    let mut simulation = start(core.name(), &values, 4);
     let limit = 20 * plan.alone();
     for (seed, stalls) in [(0.0, 0.97), (0.97, 0.0), (0.9, 0.9), (0.5, 0.1)]
         .into_iter()
@@ -134,10 +125,7 @@ fn three_transforms_make_a_product_modulo_the_cyclotomic_polynomial() {
     }
     let values = values(85, 87041).unwrap();
     let plan = plan(&values).unwrap();
-    let design = find("ntt_rader").unwrap().design(&values).unwrap();
-    let model = Model::build(&design, &options()).unwrap();
-    let mut simulation = model.start_random(6).unwrap();
-    simulation.reset(2).unwrap();
+    let mut simulation = start("ntt_rader", &values, 6);
     let ring = CyclotomicRing::new(85, 87041).unwrap();
     let mut random = Random::new(1);
     let mut drawn = || -> Vec<u32> {
@@ -203,21 +191,13 @@ fn illegal_parameters_are_refused_at_elaboration() {
             0,
             "WORDS, SLOTS and PRODUCT_LATENCY must be at least 1",
         ),
-        ("TILE_A", 2, "the multiplier takes more cycles"),
     ] {
-        let mut wrong = design.clone();
-        let mut parameters = wrong.parameters.iter_mut();
-        parameters.find(|(each, _)| each == name).unwrap().1 = Value::Int(value);
-        if name == "TILE_A" {
-            wrong = wrong.with("SHORT", 0u64);
-        }
-        match Model::build(&wrong, &options()) {
-            Err(error @ ModelError::Elaboration { .. }) => {
-                assert!(error.to_string().contains(message), "{name}: {error}");
-            }
-            other => panic!("{name}: {:?}", other.map(|_| ())),
-        }
+        let said = refusal(&replaced(&design, name, Value::Int(value)));
+        assert!(said.contains(message), "{name}: {said}");
     }
+    let long = replaced(&design, "TILE_A", Value::Int(2)).with("SHORT", 0u64);
+    let said = refusal(&long);
+    assert!(said.contains("the multiplier takes more cycles"), "{said}");
 }
 
 #[test]

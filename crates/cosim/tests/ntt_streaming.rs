@@ -3,10 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
+mod common;
+
+use common::{refusal, replaced, start};
 use toroid_cosim::core::ntt_streaming::plan;
 use toroid_cosim::core::vectors::{Streams, Vectors};
 use toroid_cosim::core::{self, CoreError, Values, find};
-use toroid_cosim::model::{Model, ModelError, Options, Value};
+use toroid_cosim::model::Value;
 use toroid_cosim::ntt_streaming::{End, Order, Plan, Setting, SettingError};
 use toroid_cosim::random::Random;
 use toroid_cosim::stream::{Beat, Sink, Source};
@@ -18,14 +21,6 @@ type Given<'a> = &'a [(&'static str, u64)];
 
 fn values(given: Given) -> Result<Values, CoreError> {
     Values::new(find("ntt_streaming").unwrap(), given.iter().copied())
-}
-
-fn options() -> Options {
-    Options {
-        random_start: true,
-        quick: true,
-        ..Options::default()
-    }
 }
 
 /// Transforms back to back, with cycles as by the formula, and under random back-pressure.
@@ -231,9 +226,7 @@ fn degree_and_modulus_change_from_transform_to_transform_without_a_bubble() {
         let values = values(given).unwrap();
         let plan = plan(&values).unwrap();
         let core = find("ntt_streaming").unwrap();
-        let model = Model::build(&core.design(&values).unwrap(), &options()).unwrap();
-        let mut simulation = model.start_random(3).unwrap();
-        simulation.reset(2).unwrap();
+        let mut simulation = start(core.name(), &values, 3);
         let mut random = Random::new(5);
         for _ in 0..3 {
             let (sent, expected) = sequence(&plan, 60, &mut random);
@@ -268,9 +261,7 @@ fn a_degree_or_modulus_that_is_not_there_is_number_0() {
     let values = values(given).unwrap();
     let plan = plan(&values).unwrap();
     let core = find("ntt_streaming").unwrap();
-    let model = Model::build(&core.design(&values).unwrap(), &options()).unwrap();
-    let mut simulation = model.start_random(3).unwrap();
-    simulation.reset(2).unwrap();
+    let mut simulation = start(core.name(), &values, 3);
     let words: Vec<u64> = (0..64).collect();
     let arranged = |order: Order, words: &[u64], user| -> Vec<Beat> {
         let words = order.arrange(2, words);
@@ -319,9 +310,7 @@ fn a_reset_leaves_nothing_behind() {
         let values = values(given).unwrap();
         let plan = plan(&values).unwrap();
         let core = find("ntt_streaming").unwrap();
-        let model = Model::build(&core.design(&values).unwrap(), &options()).unwrap();
-        let mut simulation = model.start_random(9).unwrap();
-        simulation.reset(1).unwrap();
+        let mut simulation = start(core.name(), &values, 9);
         let mut random = Random::new(1);
         for _ in 0..12 {
             let (sent, _) = sequence(&plan, 3, &mut random);
@@ -426,19 +415,8 @@ fn illegal_parameters_are_refused_at_elaboration() {
         ("SHIFTS", Value::Int(4), sizes),
         ("FRONT", Value::Int(3), "FRONT and BACK are 0 to 2"),
     ] {
-        let mut wrong = design.clone();
-        wrong
-            .parameters
-            .iter_mut()
-            .find(|(each, _)| each == name)
-            .unwrap()
-            .1 = value;
-        match Model::build(&wrong, &options()) {
-            Err(error @ ModelError::Elaboration { .. }) => {
-                assert!(error.to_string().contains(message), "{name}: {error}");
-            }
-            other => panic!("{name}: {:?}", other.map(|_| ())),
-        }
+        let said = refusal(&replaced(&design, name, value));
+        assert!(said.contains(message), "{name}: {said}");
     }
 }
 

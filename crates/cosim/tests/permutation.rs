@@ -1,9 +1,12 @@
 //! The router of permutations against a model of the network, and `hw/permutation` against permutations.
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
+mod common;
+
+use common::refusal;
 use toroid_cosim::core::vectors::Vectors;
 use toroid_cosim::core::{self, Values};
-use toroid_cosim::model::{Design, Model, ModelError, Options};
+use toroid_cosim::model::{Design, Model, Options};
 use toroid_cosim::permutation::{Network, Permutation, PermutationError};
 use toroid_cosim::random::Random;
 use toroid_cosim::simulation::Simulation;
@@ -201,11 +204,7 @@ fn what_is_no_permutation_is_refused() {
     }
 }
 
-const OPTIONS: Options = Options {
-    trace: false,
-    random_start: true,
-    quick: true,
-};
+const OPTIONS: Options = Options::quick_random();
 
 struct Bench {
     log_lanes: u32,
@@ -428,12 +427,8 @@ fn illegal_parameters_are_refused() {
         let design = parameters
             .iter()
             .fold(design, |design, (name, value)| design.with(name, *value));
-        match Model::build(&design, &OPTIONS) {
-            Err(ModelError::Elaboration { message, .. }) => {
-                assert!(message.contains(sentence), "{parameters:?}: {message}");
-            }
-            other => panic!("{parameters:?}: {other:?}"),
-        }
+        let message = refusal(&design);
+        assert!(message.contains(sentence), "{parameters:?}: {message}");
     }
 }
 

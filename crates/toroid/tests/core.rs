@@ -180,6 +180,36 @@ fn tools_that_lack_are_named() {
 
 const GOLDILOCKS: u64 = 18446744069414584321;
 
+/// Settings in a printed table.
+fn rows(text: &str) -> usize {
+    text.lines()
+        .filter(|line| {
+            let mut words = line.split_whitespace();
+            let is_ranked = words.next().is_some_and(|rank| rank.parse::<u32>().is_ok());
+            is_ranked && words.next().is_some_and(|core| core.starts_with("ntt_"))
+        })
+        .count()
+}
+
+#[test]
+fn at_most_fifteen_of_the_front_are_printed_unasked() {
+    let place = Place::new();
+    let mut is_cut = false;
+    for goal in ["latency", "throughput", "area"] {
+        let line = format!("core explore --n 4096 --q {GOLDILOCKS} --device xcu250 --goal {goal}");
+        let value = place.json(&line);
+        let points = value["points"].as_array().unwrap();
+        let front = points.iter().filter(|point| point["front"] == true).count();
+        let text = place.ok(&line);
+        assert_eq!(rows(&text), front.min(15), "{text}");
+        let says = text.contains("15 are shown (--all shows the others)");
+        assert_eq!(says, front > 15, "{text}");
+        is_cut |= says;
+        assert_eq!(rows(&place.ok(&format!("{line} --all"))), points.len());
+    }
+    assert!(is_cut, "no front is longer than what is printed of it");
+}
+
 #[test]
 fn settings_are_explored_and_the_best_can_be_made() {
     let place = Place::new();
@@ -195,15 +225,6 @@ fn settings_are_explored_and_the_best_can_be_made() {
         "{text}"
     );
     assert!(text.contains(best["command"].as_str().unwrap()), "{text}");
-    let rows = |text: &str| {
-        text.lines()
-            .filter(|line| {
-                let mut words = line.split_whitespace();
-                let is_ranked = words.next().is_some_and(|rank| rank.parse::<u32>().is_ok());
-                is_ranked && words.next().is_some_and(|core| core.starts_with("ntt_"))
-            })
-            .count()
-    };
     let all = place.ok(&format!("{line} --all"));
     assert_eq!(rows(&all), points.len());
     assert!(rows(&text) < points.len());

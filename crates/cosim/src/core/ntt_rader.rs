@@ -176,15 +176,15 @@ pub struct Product {
 
 impl Plan {
     /// The product of two elements of the ring of BGV, Z_q\[x\]/Φ_m(x), whose three transforms `simulation` computes: a
-    /// model of `ntt_rader` with this length and modulus, behind a reset or idle. Both factors enter one behind the other;
-    /// their values at the m-th roots of unity are multiplied by the library once all are there, in no cycle, and so is the
-    /// remainder modulo Φ_m made behind the inverse transform.
+    /// model of `ntt_rader` with this length and modulus, behind a reset or idle. Both factors enter one behind the other.
+    /// Once all their values at the m-th roots of unity are there, the library multiplies them, which takes no cycles, and
+    /// of what the inverse transform gives it takes the remainder modulo Φ_m.
     ///
     /// # Errors
     /// If the model has not the ports of the core, stops, breaks the protocol or gives too few beats.
     ///
     /// # Panics
-    /// If `a` or `b` does not have φ(m) words.
+    /// If `a` or `b` does not have φ(m) words, or the model is of another length.
     pub fn multiply(
         &self,
         simulation: &mut Simulation,
@@ -196,7 +196,6 @@ impl Plan {
         let mut source = Source::new(simulation, "in", 0.0, 1)?;
         let mut sink = Sink::new(simulation, "out", 0.0, 1)?;
         let limit = 4 * self.alone();
-        let begin = simulation.cycles();
         for factor in [a, b] {
             assert_eq!(
                 factor.len(),
@@ -206,6 +205,15 @@ impl Plan {
             let mut words = factor.to_vec();
             words.resize(ring.index(), 0);
             source.extend(self.beats(&words, |_| 0));
+        }
+        // Behind a reset, the first beat waits.
+        let mut begin = simulation.cycles();
+        for _ in 0..limit {
+            begin = simulation.cycles();
+            simulation.cycle(&mut [&mut source, &mut sink])?;
+            if source.sent() > 0 {
+                break;
+            }
         }
         transfer(simulation, &mut source, &mut sink, 2 * self.words(), limit)?;
         let values = words(&sink.take());

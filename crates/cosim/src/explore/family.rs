@@ -16,6 +16,42 @@ pub struct Features {
     pub bram36: Vec<(&'static str, f64)>,
 }
 
+/// Cycles of vectors in a simulation of a core, to hold figures against: of all, and of the first of so many transforms alone.
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test panics")]
+pub(super) fn measured(core: &dyn Core, values: &Values, transforms: usize) -> (u64, u64) {
+    use crate::core::vectors::{Joined, Streams, Vectors};
+    use crate::model::{Model, Options};
+
+    let model = Model::build(&core.design(values).unwrap(), &Options::quick_random()).unwrap();
+    let mut simulation = model.start_random(1).unwrap();
+    simulation.reset(4).unwrap();
+    let mut run = |vectors: &Vectors| vectors.run(&mut simulation, 1, &()).unwrap().measured;
+    let mut vectors = core.vectors(values, transforms, 1).unwrap();
+    let all = run(&vectors);
+    let first = |streams: &mut Streams| {
+        let rest = streams.sent.len() - streams.sent.len() / transforms;
+        streams.sent.truncate(streams.sent.len() - rest);
+        streams.expected.truncate(streams.expected.len() - rest);
+        rest
+    };
+    match &mut vectors {
+        Vectors::Streams(streams) => {
+            first(streams);
+        }
+        // The others have a beat for each of these, behind what comes before the first transform.
+        Vectors::Joined(Joined { streams, others }) => {
+            let rest = first(streams);
+            for other in others {
+                other.sent.truncate(other.sent.len() - rest);
+            }
+        }
+        Vectors::Pipeline(_) => unreachable!("transforms come as streams"),
+    }
+    let alone = run(&vectors);
+    (all, alone)
+}
+
 /// What is known of a setting without synthesis.
 #[derive(Clone, Debug)]
 pub struct Figures {

@@ -266,20 +266,17 @@ fn features(plan: &Plan, technology: Technology) -> Features {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed test panics")]
     use super::*;
-    use crate::core::vectors::{Streams, Vectors};
-    use crate::model::{Model, Options};
+    use crate::explore::family::measured;
     use crate::toolchain::tests_are_skipped;
+
+    /// Transforms of the core's vectors.
+    const TRANSFORMS: usize = 4;
 
     #[test]
     fn cycles_are_those_of_simulation() {
         if tests_are_skipped() {
             return;
         }
-        let options = Options {
-            random_start: true,
-            quick: true,
-            ..Options::default()
-        };
         // ARCHITECTURE, LOG_N, Q, REDUCTION, INVERSE, NATURAL
         for [architecture, log_n, q, reduction, inverse, natural] in [
             [0, 3, 7_681, 0, 0, 1],
@@ -297,24 +294,10 @@ mod tests {
             ];
             let (values, _) = setting(Technology::Xc7, &given).unwrap();
             let figures = Feedback.figures(&values, Technology::Xc7).unwrap();
-            let model = Model::build(&NttSdf.design(&values).unwrap(), &options).unwrap();
-            let mut simulation = model.start_random(1).unwrap();
-            simulation.reset(4).unwrap();
-            let Some(Vectors::Streams(mut streams)) = NttSdf.vectors(&values, 1, 1) else {
-                panic!("no streams");
-            };
-            let transforms = (streams.sent.len() >> log_n) as u64;
-            let mut measured = |streams: &Streams| {
-                let vectors = Vectors::Streams(streams.clone());
-                vectors.run(&mut simulation, 1, &()).unwrap().measured
-            };
-            let all = measured(&streams);
-            streams.sent.truncate(1 << log_n);
-            streams.expected.truncate(1 << log_n);
-            let alone = measured(&streams);
+            let (all, alone) = measured(&NttSdf, &values, TRANSFORMS);
             assert_eq!(figures.latency, alone, "{values:?}");
             assert_eq!(
-                (transforms - 1) * figures.interval,
+                (TRANSFORMS as u64 - 1) * figures.interval,
                 all - alone,
                 "{values:?}"
             );
