@@ -66,12 +66,16 @@ PROOFS = {
     "montgomery_64_word_17": ("montgomery_proof", {"WIDTH": 64, "WORD": 17}, "unsat"),
     "montgomery_64_word_12": ("montgomery_proof", {"WIDTH": 64, "WORD": 12}, "unsat"),
     "montgomery_28_word_16": ("montgomery_proof", {"WIDTH": 28, "WORD": 16, "Q": "64'hfff0001"}, "unsat"),
-    "montgomery_wide_32_word_8": ("montgomery_wide_proof", {"WIDTH": 32, "WORD": 8, "STEP": 16}, "unsat"),
-    "montgomery_wide_64_word_10": ("montgomery_wide_proof", {"WORD": 10, "STEP": 22, "CLEARS": 0}, "unsat"),
-    "montgomery_wide_64_word_12": ("montgomery_wide_proof", {"WORD": 12, "STEP": 22}, "unsat"),
-    "montgomery_wide_64_word_6": ("montgomery_wide_proof", {"WORD": 6, "STEP": 13}, "unsat"),
-    "montgomery_wide_64_word_8": ("montgomery_wide_proof", {"WORD": 8, "STEP": 16}, "unsat"),
-    "montgomery_wide_64_word_4": ("montgomery_wide_proof", {"WORD": 4, "STEP": 10}, "unsat"),
+    **{
+        f"montgomery_wide_{width}_word_{word}{suffix}": (
+            "montgomery_wide_proof",
+            {"WIDTH": width, "WORD": word, "STEP": step, "CLEARS": clears},
+            "unsat",
+        )
+        for width, word, step in ((32, 8, 16), (64, 10, 22), (64, 12, 22), (64, 6, 13), (64, 8, 16), (64, 4, 10))
+        for clears, suffix in ((0, ""), (1, "_clears"))
+        if not clears or step - word < 12
+    },
     **{f"elastic_turn_{1 << n}": ("elastic_turn_proof", {"LOG_LANES": n}, "unsat") for n in (2, 3, 4, 5)},
     "barrett_10_full": ("barrett_proof", {"Q": "64'd769", "FULL": 1}, "unsat"),
     "barrett_61": ("barrett_proof", {"Q": "64'd2305843009213693951"}, "unsat"),
@@ -101,6 +105,7 @@ PROOFS = {
     "self_test_twiddle_mul": ("twiddle_mul_proof", {"NEGATIVE_USED": 0}, "sat"),
     "self_test_montgomery": ("montgomery_proof", {"WORD": 17, "WORD_USED": 16}, "sat"),
     "self_test_montgomery_wide": ("montgomery_wide_proof", {"WORD": 4, "STEP": 10, "SQUARE_USED": 0}, "sat"),
+    "self_test_montgomery_wide_bound": ("montgomery_wide_proof", {"CLEARS": 0, "BOUND_USED": 1}, "sat"),
     "self_test_elastic_turn": ("elastic_turn_proof", {"SHIFT_USED": 1}, "sat"),
     "self_test_barrett": ("barrett_proof", {"MULTIPLES_USED": 1}, "sat"),
 }
