@@ -1,35 +1,41 @@
-// montgomery_wide_inverse and montgomery_wide_step, step by step, for q = h * 2^WORD + 1, h free. Step n: for x up to
-// its bound and a product m * h whose lower bits are right and whose upper bits are free, r * 2^STEP = x + m * q, and r
-// fits its width. That m clears the lower bits of x is what makes the division exact.
+// montgomery_wide_inverse and montgomery_wide_step, step by step, for any q = h * 2^WORD + 1 below 2^WIDTH. Step n: for x
+// up to its bound and a product m * h whose lower bits are right and whose upper bits are free, r * 2^STEP = x + m * q,
+// and r fits its width. That m clears the lower bits of x is what makes the division exact. For x < bound(q, n) and
+// m * h <= (2^STEP - 1) * h, r < bound(q, n + 1). As a * b < q * 2^WIDTH for a < q, what the last step leaves of it is
+// below 2 q, for which montgomery_proof shows the last subtraction.
 //
-// CLEARS       0: any t, and that g is right and m clears the lower bits of x is taken for granted. For
-//              STEP - WORD = 12 solvers take too long for that, and a test of toroid-cosim goes through all cases instead
+// CLEARS       1: only that m clears the lower bits of x; 0: all else, for any t. For STEP - WORD = 12 solvers take too long
+//              for the former, and a test of toroid-cosim goes through all cases instead
 // SQUARE_USED  0 in self-tests only: g without its square
+// BOUND_USED   1 in self-tests only: less than q is left
 module montgomery_wide_proof #(
     parameter int WIDTH = 64,
     parameter int WORD = 10,
     parameter int STEP = 22,
     parameter bit CLEARS = 1,
-    parameter bit SQUARE_USED = 1
+    parameter bit SQUARE_USED = 1,
+    parameter int BOUND_USED = 2
 ) (
-    input logic [        127:0] x_i,
-    input logic [     STEP-1:0] h_i,
-    input logic [    WIDTH-1:0] p_i,
-    input logic [STEP-WORD-1:0] t_i
+    input logic [         127:0] x_i,
+    input logic [WIDTH-WORD-1:0] h_i,
+    input logic [     WIDTH-1:0] p_i,
+    input logic [ STEP-WORD-1:0] t_i
 );
   localparam int Half = STEP - WORD;
   localparam int Steps = toroid_pkg::ceil_div(WIDTH, STEP);
   localparam int W = 2 * WIDTH + STEP + 2;
 
-  // Of any q below 2^WIDTH, from (q - 1)^2 on.
-  localparam logic [159:0] LargestQ = (160'd1 << WIDTH) - 160'd1;
-  localparam logic [159:0] LargestM = (160'd1 << STEP) - 160'd1;
-  function automatic logic [159:0] bound(int n);
-    logic [159:0] b = (LargestQ - 160'd1) * (LargestQ - 160'd1);
-    for (int step = 0; step < n; step++) b = (b + LargestM * LargestQ) >> STEP;
-    return b;
+  localparam logic [W-1:0] LargestQ = (W'(1) << WIDTH) - W'(1);
+  localparam logic [W-1:0] LargestM = (W'(1) << STEP) - W'(1);
+  // What x is below before step n, of q or of the largest one: q * 2^WIDTH, then q * (2^(WIDTH - n * STEP) + 1), 2 q.
+  function automatic logic [W-1:0] bound(logic [W-1:0] q, int n);
+    if (n == 0) return q << WIDTH;
+    if (n == Steps) return BOUND_USED == 2 ? q << 1 : q;
+    return (q << (WIDTH - n * STEP)) + q;
   endfunction
 
+  logic [WIDTH-1:0] q;
+  assign q = {h_i, WORD'(1)};
   logic [Half-1:0] g;
   montgomery_wide_inverse #(
       .WORD(WORD),
@@ -38,8 +44,8 @@ module montgomery_wide_proof #(
       .h_i(h_i[Half-1:0]),
       .g_o(g)
   );
-  // q times (g * 2^WORD - 1) is -1.
-  always_comb if (CLEARS) assert ((h_i << WORD | STEP'(1)) * (STEP'(g) << WORD) - (h_i << WORD | STEP'(1)) == '1);
+  // q * (g * 2^WORD - 1) = -1 modulo 2^STEP.
+  always_comb assert (q[Half-1:0] * g == h_i[Half-1:0]);
 
   for (genvar n = 0; n < Steps; n++) begin : g_step
     localparam int Width = toroid_pkg::montgomery_width(WIDTH, STEP, n);
@@ -72,13 +78,23 @@ module montgomery_wide_proof #(
         .carry_i (carry),
         .r_o     (r)
     );
-    always_comb begin
-      if (CLEARS) assert (lower == -t);
-      if (160'(x_i[Width-1:0]) <= bound(n) && 160'(p_i) <= LargestM * (LargestQ >> WORD) >> Half) begin
-        assert ((W'(r) << STEP) == W'(x_i[Width-1:0]) + W'(m) + (W'(product) << WORD));
+    if (CLEARS) begin : g_clears
+      always_comb assert (lower == -t);
+    end else begin : g_sum
+      logic [W-1:0] x, m_q, most;
+      assign x = W'(x_i[Width-1:0]);
+      assign m_q = W'(m) + (W'(product) << WORD);
+      assign most = (W'(q) << STEP) - W'(q);
+      always_comb begin
+        if (x < bound(LargestQ, n) && W'(p_i) <= LargestM * (LargestQ >> WORD) >> Half) begin
+          assert (W'(r) << STEP == x + m_q);
+        end
+        if (W'(product) <= (W'(h_i) << STEP) - W'(h_i)) assert (m_q <= most);
+        // Of any r: x and m * q within these bounds are together less than this.
+        if (W'(x_i[WidthR-1:0]) << STEP < (W'(q) << (WIDTH - n * STEP)) + (W'(q) << STEP)) begin
+          assert (W'(x_i[WidthR-1:0]) < bound(W'(q), n + 1));
+        end
       end
     end
   end
-  // What is left is below 2 q, for which montgomery_proof shows the last subtraction.
-  always_comb assert (bound(Steps) <= 160'd1 << (WIDTH + 1));
 endmodule

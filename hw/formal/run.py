@@ -2,9 +2,10 @@
 """Prove the arithmetic of hw/lib, and sums and addresses of cores beside it, with two solvers.
 
 Each proof is a module that instantiates a unit and asserts its specification, combinational once the unit's registers, if
-it has any, are wires: what is proved of those is what they compute, not in which cycle. Yosys (pyosys) writes it as SMT-LIB;
-Z3 and Bitwuzla must both answer `unsat`: no input breaks an assertion. The self-tests hand a unit a wrong constant or input,
-and both solvers must then find one that does (`sat`).
+it has any, are wires: what is proved of those is what they compute, not in which cycle. Where that counts (`CYCLES`), it is
+proved of registers, some cycles behind any state and with any inputs. Yosys (pyosys) writes it as SMT-LIB; Z3 and Bitwuzla
+must both answer `unsat`: no input breaks an assertion. The self-tests hand a unit a wrong constant or input, and both solvers
+must then find one that does (`sat`).
 
 Needs pyosys, z3-solver and bitwuzla (hw/tools/requirements.txt). Exit status: 0 if every answer is the expected one, else 1.
 """
@@ -26,10 +27,16 @@ STREAMING = ["permutation/permutation_pkg.sv", "ntt_streaming/ntt_streaming_pkg.
 BESIDE = {
     "sdf_": [*STREAMING, "ntt_sdf/sdf_sums.sv"],
     "twiddle_": [*STREAMING, "ntt_sdf/twiddle_mul.sv"],
-    "elastic_": [f"ntt_elastic/{name}.sv" for name in ("ntt_elastic_pkg", "elastic_turn", "elastic_row")],
+    "elastic_": [f"ntt_elastic/{n}.sv" for n in ("ntt_elastic_pkg", "elastic_turn", "elastic_row", "elastic_exchange")],
+    "rader_": ["ntt_rader/rader_streams.sv"],
 }
 # Cells whose output is a free input of a proof: the claims hold whatever it is. Here, what solinas_shift ends with.
 FREE = {"twiddle_mul_proof": "t:$sub"}
+# Proofs whose registers are registers: how many cycles lie between any state and the one in which the claims must hold.
+CYCLES = {
+    "rader_streams_proof": lambda _: 1,
+    "elastic_exchange_proof": lambda parameters: 2 * ((1 << parameters["LOG_LANES"]) - 1),
+}
 # For techmap: a register is a wire.
 REGISTERS = """
 (* techmap_celltype = "$dff" *)
@@ -66,13 +73,25 @@ PROOFS = {
     "montgomery_64_word_17": ("montgomery_proof", {"WIDTH": 64, "WORD": 17}, "unsat"),
     "montgomery_64_word_12": ("montgomery_proof", {"WIDTH": 64, "WORD": 12}, "unsat"),
     "montgomery_28_word_16": ("montgomery_proof", {"WIDTH": 28, "WORD": 16, "Q": "64'hfff0001"}, "unsat"),
-    "montgomery_wide_32_word_8": ("montgomery_wide_proof", {"WIDTH": 32, "WORD": 8, "STEP": 16}, "unsat"),
-    "montgomery_wide_64_word_10": ("montgomery_wide_proof", {"WORD": 10, "STEP": 22, "CLEARS": 0}, "unsat"),
-    "montgomery_wide_64_word_12": ("montgomery_wide_proof", {"WORD": 12, "STEP": 22}, "unsat"),
-    "montgomery_wide_64_word_6": ("montgomery_wide_proof", {"WORD": 6, "STEP": 13}, "unsat"),
-    "montgomery_wide_64_word_8": ("montgomery_wide_proof", {"WORD": 8, "STEP": 16}, "unsat"),
-    "montgomery_wide_64_word_4": ("montgomery_wide_proof", {"WORD": 4, "STEP": 10}, "unsat"),
+    **{
+        f"montgomery_wide_{width}_word_{word}{suffix}": (
+            "montgomery_wide_proof",
+            {"WIDTH": width, "WORD": word, "STEP": step, "CLEARS": clears},
+            "unsat",
+        )
+        for width, word, step in ((32, 8, 16), (64, 10, 22), (64, 12, 22), (64, 6, 13), (64, 8, 16), (64, 4, 10))
+        for clears, suffix in ((0, ""), (1, "_clears"))
+        if not clears or step - word < 12
+    },
     **{f"elastic_turn_{1 << n}": ("elastic_turn_proof", {"LOG_LANES": n}, "unsat") for n in (2, 3, 4, 5)},
+    **{
+        f"rader_streams_{columns}_{words}": ("rader_streams_proof", {"COLUMNS": columns, "WORDS": words}, "unsat")
+        for columns, words in (
+            *((5, 3), (17, 3), (17, 5), (17, 15)),
+            *((257, 3), (257, 5), (257, 15), (257, 17), (257, 51), (257, 85)),
+        )
+    },
+    **{f"elastic_exchange_{1 << n}": ("elastic_exchange_proof", {"LOG_LANES": n}, "unsat") for n in (2, 3)},
     "barrett_10_full": ("barrett_proof", {"Q": "64'd769", "FULL": 1}, "unsat"),
     "barrett_61": ("barrett_proof", {"Q": "64'd2305843009213693951"}, "unsat"),
     "barrett_64": ("barrett_proof", {}, "unsat"),
@@ -101,7 +120,10 @@ PROOFS = {
     "self_test_twiddle_mul": ("twiddle_mul_proof", {"NEGATIVE_USED": 0}, "sat"),
     "self_test_montgomery": ("montgomery_proof", {"WORD": 17, "WORD_USED": 16}, "sat"),
     "self_test_montgomery_wide": ("montgomery_wide_proof", {"WORD": 4, "STEP": 10, "SQUARE_USED": 0}, "sat"),
+    "self_test_montgomery_wide_bound": ("montgomery_wide_proof", {"CLEARS": 0, "BOUND_USED": 1}, "sat"),
     "self_test_elastic_turn": ("elastic_turn_proof", {"SHIFT_USED": 1}, "sat"),
+    "self_test_elastic_exchange": ("elastic_exchange_proof", {"LOG_LANES": 2, "SHIFT_USED": 1}, "sat"),
+    "self_test_rader_streams": ("rader_streams_proof", {"COLUMNS": 17, "WORDS": 5, "COLUMNS_USED": 18}, "sat"),
     "self_test_barrett": ("barrett_proof", {"MULTIPLES_USED": 1}, "sat"),
 }
 
@@ -123,8 +145,9 @@ def export(name, path):
     for command in (
         f"read_slang --no-implicit-memories --top {module} {settings} {' '.join(map(str, sources))}",
         f"prep -top {module} -flatten",
-        f"techmap -map {registers}",
+        *([] if module in CYCLES else [f"techmap -map {registers}"]),
         "opt",
+        "dffunmap",
         *([f"cutpoint {FREE[module]}"] if module in FREE else []),
         "async2sync",
         "chformal -lower",
@@ -135,9 +158,13 @@ def export(name, path):
     text = body.read_text()
     if "yosys-smt2-assert" not in text:
         raise SystemExit(f"{name}: Yosys has dropped the assertions")
-    path.write_text(
-        f"(set-logic QF_BV)\n{text}\n(declare-const s |{module}_s|)\n(assert (|{module}_u| s))\n"
-    )
+    states = [f"s{n}" for n in range(CYCLES[module](parameters))] if module in CYCLES else []
+    states.append("s")
+    script = ["(set-logic QF_BV)", text]
+    for state in states:
+        script += [f"(declare-const {state} |{module}_s|)", f"(assert (|{module}_u| {state}))"]
+    script += [f"(assert (|{module}_t| {before} {after}))" for before, after in zip(states, states[1:])]
+    path.write_text("\n".join(script) + "\n")
 
 
 def ask(solver, text):

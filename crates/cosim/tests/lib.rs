@@ -810,3 +810,69 @@ fn wrong_parameters_are_refused() {
         assert_eq!(refusal(&design), sentence);
     }
 }
+
+/// A step of 22 bits for q = h * 2^10 + 1, another pair of the lower twelve bits of h and x in every cycle. On the others of
+/// h what is checked does not depend, and those of x are noise.
+const WIDE_STEP: &str = "
+module wide_step #(
+    parameter bit SQUARE_USED = 1
+) (
+    input  logic clk_i,
+    input  logic rst_ni,
+    output logic done_o,
+    output logic wrong_o
+);
+  logic [24:0] count_q;
+  logic [63:0] noise;
+  logic [11:0] h, g, t;
+  logic [21:0] y, m, p;
+  logic [11:0] unused_low;
+  logic [19:0] upper;
+  logic [23:0] r;
+  logic [45:0] sum;
+  logic borrow, carry, unused_noise;
+  assign noise = 64'(count_q) * 64'h9e37_79b9_7f4a_7c15;
+  assign unused_noise = ^noise[33:0];
+  assign h = count_q[11:0];
+  assign y = {noise[63:54], count_q[23:12]};
+  assign upper = noise[53:34];
+  montgomery_wide_inverse #(.WORD(10), .STEP(22)) i_inverse (.h_i(h), .g_o(g));
+  assign t = y[11:0] * (SQUARE_USED ? g : h);
+  assign {p, unused_low} = 34'(m) * 34'(h);
+  montgomery_wide_step #(.WORD(10), .STEP(22), .WIDTH_X(20), .WIDTH_P(22), .WIDTH_R(24)) i_step (
+      .y_i(y), .t_i(t), .m_o(m), .borrow_o(borrow), .carry_o(carry),
+      .x_i(upper), .p_i(p), .borrow_i(borrow), .carry_i(carry), .r_o(r)
+  );
+  // x + m * q is r * 2^22, so m clears x's lower bits.
+  assign sum = 46'({upper, y}) + 46'(m) * 46'({h, 10'd1});
+  assign done_o = count_q[24];
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) {count_q, wrong_o} <= '0;
+    else if (!done_o) {count_q, wrong_o} <= {count_q + 25'd1, wrong_o || {r, 22'd0} != sum};
+  end
+endmodule
+";
+
+/// What `hw/formal` takes for granted of steps of 22 bits.
+#[test]
+fn a_step_clears_its_bits() {
+    if tests_are_skipped() {
+        return;
+    }
+    for square_used in [true, false] {
+        let mut design = Design::of("montgomery_double_mul").unwrap();
+        design
+            .sources
+            .push(("wide_step.sv".to_owned(), WIDE_STEP.to_owned()));
+        design.top = "wide_step".to_owned();
+        let design = design.with("SQUARE_USED", u32::from(square_used));
+        let mut simulation = start(&design);
+        simulation.reset(2).unwrap();
+        let [done, wrong] = ["done_o", "wrong_o"].map(|name| simulation.port(name).unwrap());
+        simulation.ticks((1 << 24) - 1).unwrap();
+        assert_eq!(simulation.get(done), 0);
+        simulation.tick().unwrap();
+        assert_eq!(simulation.get(done), 1);
+        assert_eq!(simulation.get(wrong), u64::from(!square_used));
+    }
+}

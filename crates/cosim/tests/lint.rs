@@ -4,8 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use toroid_cosim::core::ntt_streaming::plan;
 use toroid_cosim::core::{CORES, Values, find};
 use toroid_cosim::model::Design;
+use toroid_cosim::ntt_streaming::{Plan, Reduction, Setting};
 use toroid_cosim::sources::FILES;
 use toroid_cosim::toolchain::{Group, Verilator, python, tests_are_skipped};
 
@@ -63,7 +65,101 @@ const SETTINGS: &[(&str, &[Given])] = &[
             &[("PARALLEL", 1), ("ARCHITECTURE", 2), ("REDUCTION", 3)],
         ],
     ),
+    (
+        "ntt_elastic",
+        // The fewest lanes and the most, the least word and the greatest, tiles of another family.
+        &[
+            &[("LOG_LANES", 2), ("WORD", 4)],
+            &[("LOG_LANES", 2), ("WORD", 21)],
+            &[
+                ("LOG_LANES", 2),
+                ("TILE_A", 18),
+                ("TILE_B", 18),
+                ("WORD", 6),
+            ],
+            &[("LOG_LANES", 5), ("WORD", 8)],
+        ],
+    ),
+    (
+        "ntt_rader",
+        &[
+            &[("M", 15), ("Q", 7681)],
+            &[
+                ("M", 15),
+                ("Q", 4_294_928_641),
+                ("TILE_A", 18),
+                ("TILE_B", 18),
+            ],
+            &[("M", 255), ("Q", 783_361)],
+        ],
+    ),
+    (
+        "ntt_streaming",
+        &[
+            &[("LOG_N", 5), ("LOG_LANES", 2), ("FEEDBACK", 1)],
+            &[
+                ("LOG_N", 9),
+                ("LOG_LANES", 1),
+                ("FEEDBACK", 1),
+                ("INVERSE", 1),
+                ("IN_ORDER", 1),
+                ("OUT_ORDER", 0),
+            ],
+            &[
+                ("LOG_N", 5),
+                ("LOG_LANES", 2),
+                ("FEEDBACK", 1),
+                ("Q", 998_244_353),
+            ],
+            // Degrees, and moduli, by the transform.
+            &[
+                ("LOG_N", 9),
+                ("LOG_LANES", 1),
+                ("LOG_N_MIN", 3),
+                ("IN_ORDER", 2),
+            ],
+            &[
+                ("LOG_N", 6),
+                ("LOG_LANES", 2),
+                ("LOG_N_MIN", 4),
+                ("Q_2", 65_537),
+                ("IN_ORDER", 1),
+                ("OUT_ORDER", 2),
+                ("INVERSE", 1),
+            ],
+            &[
+                ("LOG_N", 6),
+                ("LOG_LANES", 1),
+                ("Q_2", 132_120_577),
+                ("Q_3", 786_433),
+                ("Q_4", 65_537),
+                ("IN_ORDER", 2),
+            ],
+            // Moduli of 64 bits, of another form and of the form 2^i - 2^j + 1.
+            &[
+                ("LOG_N", 4),
+                ("LOG_LANES", 2),
+                ("Q", 18_446_744_073_709_550_593),
+            ],
+            &[
+                ("LOG_N", 4),
+                ("LOG_LANES", 2),
+                ("Q", 18_446_744_069_414_584_321),
+            ],
+        ],
+    ),
 ];
+
+/// The streaming transform with Barrett's reduction, which is no parameter of the core.
+fn barrett() -> Design {
+    let given = [("LOG_N", 5), ("LOG_LANES", 2), ("Q", 998_244_353)];
+    let values = Values::new(find("ntt_streaming").unwrap(), given).unwrap();
+    let setting = Setting {
+        reduction: Some(Reduction::Barrett),
+        ..plan(&values).unwrap().setting().clone()
+    };
+    Plan::new(setting).unwrap().design().unwrap()
+}
 
 fn hw() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("hw")
@@ -108,7 +204,7 @@ fn every_core_and_module_is_clean() {
         let values = Values::new(core, given.iter().copied()).unwrap();
         core.design(&values).unwrap()
     });
-    let designs: Vec<Design> = of_library.chain(of_cores).collect();
+    let designs: Vec<Design> = of_library.chain(of_cores).chain([barrett()]).collect();
     assert!(designs.len() > 20);
     let wrong: Vec<String> = designs
         .iter()

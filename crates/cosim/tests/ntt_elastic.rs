@@ -302,3 +302,18 @@ fn illegal_parameters_are_refused_at_elaboration() {
         assert!(said.contains(message), "{name}: {said}");
     }
 }
+
+/// The lanes of the paper's core: every kind of transform of 1024, 2048 and 4096 words.
+#[test]
+fn sixteen_lanes() {
+    if tests_are_skipped() {
+        return;
+    }
+    let (plan, mut simulation) = start(&[], 10);
+    assert_eq!(plan.log_n(), 10..=12);
+    let mut random = Random::new(13);
+    let sequence: Vec<Transform> = (0..12)
+        .map(|i| plan.draw_as(Mode::ALL[i % 4], 10 + i as u32 % 3, &mut random))
+        .collect();
+    verify(&plan, &mut simulation, &sequence, &mut random);
+}

@@ -217,3 +217,42 @@ fn what_is_expected_is_the_definition() {
         assert_eq!(plan.expected(true, &values), words);
     }
 }
+
+/// What the core's design does not set, and tiles of another family.
+#[test]
+fn long_pipelines_and_other_tiles() {
+    if tests_are_skipped() {
+        return;
+    }
+    let core = find("ntt_rader").unwrap();
+    for (length, modulus) in [(15, 4_294_928_641), (51, 26113)] {
+        for (short, tile) in [(0u64, None), (1, Some(18)), (0, Some(18))] {
+            let given = [("M", length), ("Q", modulus)].into_iter();
+            let tiles = ["TILE_A", "TILE_B"].map(|name| tile.map(|width| (name, width)));
+            let values = Values::new(core, given.chain(tiles.into_iter().flatten())).unwrap();
+            let design = core.design(&values).unwrap().with("SHORT", short);
+            let model = match Model::build(&design, &options()) {
+                Ok(model) => model,
+                // What a product takes is more than what is left of the loop.
+                Err(error) if (short, tile) == (0, Some(18)) => {
+                    let message = error.to_string();
+                    assert!(
+                        message.contains("the multiplier takes more cycles"),
+                        "{message}"
+                    );
+                    continue;
+                }
+                Err(error) => panic!("{error}"),
+            };
+            assert_ne!((short, tile), (0, Some(18)));
+            let mut simulation = model.start_random(3).unwrap();
+            simulation.reset(2).unwrap();
+            for round in 0..4 {
+                let vectors = core.vectors(&values, 1, round).unwrap();
+                let outcome = vectors.run(&mut simulation, round, &()).unwrap();
+                let expected = core.cycles(&values)[0].cycles;
+                assert_eq!(outcome.measured, expected, "{length}, {short}, {tile:?}");
+            }
+        }
+    }
+}
