@@ -8,7 +8,7 @@ use common::{refusal, replaced, start};
 use toroid_cosim::core::ntt_rader::plan;
 use toroid_cosim::core::vectors::Vectors;
 use toroid_cosim::core::{self, CoreError, Values, find};
-use toroid_cosim::model::Value;
+use toroid_cosim::model::{Model, Options, Value};
 use toroid_cosim::random::Random;
 use toroid_cosim::stream::{Sink, Source, transfer};
 use toroid_cosim::toolchain::tests_are_skipped;
@@ -231,20 +231,13 @@ fn long_pipelines_and_other_tiles() {
             let tiles = ["TILE_A", "TILE_B"].map(|name| tile.map(|width| (name, width)));
             let values = Values::new(core, given.chain(tiles.into_iter().flatten())).unwrap();
             let design = core.design(&values).unwrap().with("SHORT", short);
-            let model = match Model::build(&design, &options()) {
-                Ok(model) => model,
+            if (short, tile) == (0, Some(18)) {
                 // What a product takes is more than what is left of the loop.
-                Err(error) if (short, tile) == (0, Some(18)) => {
-                    let message = error.to_string();
-                    assert!(
-                        message.contains("the multiplier takes more cycles"),
-                        "{message}"
-                    );
-                    continue;
-                }
-                Err(error) => panic!("{error}"),
-            };
-            assert_ne!((short, tile), (0, Some(18)));
+                let said = refusal(&design);
+                assert!(said.contains("the multiplier takes more cycles"), "{said}");
+                continue;
+            }
+            let model = Model::build(&design, &Options::quick_random()).unwrap();
             let mut simulation = model.start_random(3).unwrap();
             simulation.reset(2).unwrap();
             for round in 0..4 {

@@ -318,7 +318,9 @@ mod tests {
     #[test]
     fn what_it_has_not_is_refused() {
         let refused = |wanted: &Transform| Elastic.settings(wanted, Technology::Xc7).unwrap_err();
-        assert!(refused(&transform(128, P, Ring::Negacyclic)).contains("256 to 32768, powers of two"));
+        assert!(
+            refused(&transform(128, P, Ring::Negacyclic)).contains("256 to 32768, powers of two")
+        );
         assert!(refused(&transform(21845, 4_244_570_881, Ring::Cyclic)).contains("32768"));
         let mut natural = transform(4096, P, Ring::Negacyclic);
         natural.input = Some(Order::Natural);
