@@ -51,6 +51,17 @@ pub enum PermutationError {
     },
 }
 
+/// The words of a frame.
+fn frame(log_lanes: u32, log_beats: u32) -> Result<usize, PermutationError> {
+    if log_lanes > 7 || log_beats > 20 {
+        return Err(PermutationError::Shape {
+            log_lanes,
+            log_beats,
+        });
+    }
+    Ok(1 << (log_lanes + log_beats))
+}
+
 /// A permutation of the words of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permutation {
@@ -69,13 +80,7 @@ impl Permutation {
         log_beats: u32,
         source: Vec<usize>,
     ) -> Result<Permutation, PermutationError> {
-        if log_lanes > 7 || log_beats > 20 {
-            return Err(PermutationError::Shape {
-                log_lanes,
-                log_beats,
-            });
-        }
-        let expected = 1 << (log_lanes + log_beats);
+        let expected = frame(log_lanes, log_beats)?;
         if source.len() != expected {
             return Err(PermutationError::Length {
                 expected,
@@ -110,8 +115,8 @@ impl Permutation {
         log_beats: u32,
         bits: impl Fn(u32) -> u32,
     ) -> Result<Permutation, PermutationError> {
-        let log = (log_lanes + log_beats).min(27);
-        let source = (0..1usize << log).map(|word| {
+        let log = log_lanes + log_beats;
+        let source = (0..frame(log_lanes, log_beats)?).map(|word| {
             (0..log)
                 .filter(|bit| word >> bit & 1 == 1)
                 .fold(0, |from, bit| {
@@ -153,7 +158,7 @@ impl Permutation {
         seed: u64,
     ) -> Result<Permutation, PermutationError> {
         let mut random = Random::new(seed);
-        let mut source: Vec<usize> = (0..1 << (log_lanes + log_beats).min(27)).collect();
+        let mut source: Vec<usize> = (0..frame(log_lanes, log_beats)?).collect();
         for i in (1..source.len()).rev() {
             source.swap(i, random.below(i as u64 + 1) as usize);
         }
