@@ -198,11 +198,7 @@ pub fn simulate(log_lanes: u64, word: u64, count: usize, seed: u64) -> Result<Fo
     let core = find("ntt_elastic")?;
     let values = values(log_lanes, word)?;
     let plan = plan(&values)?;
-    let options = Options {
-        random_start: true,
-        quick: true,
-        ..Options::default()
-    };
+    let options = Options::quick_random();
     let model = Model::build(&core.design(&values)?, &options)?;
     let mut simulation = model.start_random(1)?;
     simulation.reset(4)?;

@@ -140,11 +140,7 @@ fn values(m: u64, q: u64) -> Result<Values, Error> {
 }
 
 fn model(values: &Values) -> Result<Model, Error> {
-    let options = Options {
-        random_start: true,
-        quick: true,
-        ..Options::default()
-    };
+    let options = Options::quick_random();
     Ok(Model::build(&NttRader.design(values)?, &options)?)
 }
 

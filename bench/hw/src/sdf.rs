@@ -131,11 +131,7 @@ pub fn simulate(core: &dyn Core, values: &Values, work: &Path) -> Result<Cycles,
 }
 
 fn simulated(core: &dyn Core, values: &Values, design: &Design) -> Result<Cycles, Error> {
-    let options = Options {
-        random_start: true,
-        quick: true,
-        ..Options::default()
-    };
+    let options = Options::quick_random();
     let model = Model::build(design, &options)?;
     let mut simulation = model.start_random(1)?;
     simulation.reset(4)?;

@@ -97,11 +97,7 @@ fn values(core: &dyn Core, given: &[(&'static str, u64)]) -> Result<Values, Erro
 
 /// One transform and four back to back, compared with the library with and without stalls: latency and interval in cycles.
 fn simulate(core: &dyn Core, values: &Values) -> Result<(u64, u64), Error> {
-    let options = Options {
-        random_start: true,
-        quick: true,
-        ..Options::default()
-    };
+    let options = Options::quick_random();
     let model = Model::build(&core.design(values)?, &options)?;
     let mut simulation = model.start_random(1)?;
     simulation.reset(4)?;
