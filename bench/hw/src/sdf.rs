@@ -654,7 +654,7 @@ fn page(tables: &[&str; 7], rows: &[Row]) -> String {
          above; negacyclic.\n\n\
          Cycles are counted in simulation: from the first word in to the last word out, both included, with results equal to the library's, with stalls and without; they equal \
          the formulas of [ntt_sdf](../../hw/ntt_sdf/README.md) and [polymul_sdf](../../hw/polymul_sdf/README.md). LUT, FF, BRAM and DSP are Yosys's for Xilinx 7 series, each module that \
-         stands at several places mapped once; stream ends with their queue are in them. Nothing is placed and routed, and nothing here says which clock is reached; the thesis' \
+         stands at several places mapped once; stream ends with their queue are in them; what is empty was not synthesized. Nothing is placed and routed, and nothing here says which clock is reached; the thesis' \
          cores run at 91 to 154 MHz. Yosys does not put two functions into one LUT, which overstates LUTs; it replicates no registers, which understates FFs.\n\n\
          ## Table 4.1: transforms\n\n{table}\n\
          Products are reduced by the form of q here, 2^13 − 2^9 + 1 or 2^14 − 2^12 + 1; the thesis uses Barrett's reduction and Montgomery's, for which see below. *bit-reversed*: the order in which the \
