@@ -16,7 +16,7 @@ use toroid_cosim::stream::{Sink, Source};
 
 use crate::Error;
 use crate::energy;
-use crate::measured::{blocks, luts, once, synthesized};
+use crate::measured::{blocks, luts, once, spinner, synthesized};
 use crate::report::{Row, date, machine, number, publish, row_table};
 
 /// Of the paper: its FPGA in MHz, and its latency at N = 4096 in microseconds.
@@ -195,6 +195,10 @@ fn run(
 /// Transforms of each length alone and one behind the other, `count` of all kinds one behind the other, and some with gaps and
 /// stalls.
 pub fn simulate(log_lanes: u64, word: u64, count: usize, seed: u64) -> Result<Found, Error> {
+    let bar = spinner(&format!(
+        "{} lanes: the model is made, which takes minutes, and simulated",
+        1 << log_lanes
+    ))?;
     let core = find("ntt_elastic")?;
     let values = values(log_lanes, word)?;
     let plan = plan(&values)?;
@@ -244,6 +248,7 @@ pub fn simulate(log_lanes: u64, word: u64, count: usize, seed: u64) -> Result<Fo
     let stalled = count.min(24);
     let more = draw(&plan, stalled, &mut random);
     Vectors::Joined(vectors(&plan, &more, &mut random)?).run(&mut simulation, seed, &())?;
+    bar.finish_and_clear();
     Ok(Found {
         lengths,
         unknown,
@@ -394,7 +399,9 @@ pub fn rows(work: &Path, count: usize, out: Option<&Path>) -> Result<(), Error> 
     let wide_log = said(5, &wide);
     print!("{wide_log}");
     let asic: Cells = once("elastic-cells", &design, work, || cells(&plan, work))?;
+    let bar = spinner("synthesis of 16 lanes")?;
     let resources = synthesized(core, &values, work)?;
+    bar.finish_and_clear();
     for found in [&found, &wide] {
         if found.changes != [found.transforms - 1; 3] {
             return Err("two transforms one behind the other have something in common".into());

@@ -2,7 +2,9 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
+use std::time::Duration;
 
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toroid_cosim::core::synthesis::{Device, Resources, synthesize_design};
@@ -11,6 +13,15 @@ use toroid_cosim::model::Design;
 
 use crate::Error;
 use crate::report::{keep, kept};
+
+/// A sign that something without steps is under way.
+pub fn spinner(message: &str) -> Result<ProgressBar, Error> {
+    let bar = ProgressBar::new_spinner();
+    bar.set_style(ProgressStyle::with_template("{spinner} {elapsed} {msg}")?);
+    bar.set_message(message.to_owned());
+    bar.enable_steady_tick(Duration::from_millis(500));
+    Ok(bar)
+}
 
 /// A name for what was found of a design: it belongs to these sources, ROMs and parameters.
 pub fn key(prefix: &str, design: &Design) -> String {

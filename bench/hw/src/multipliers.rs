@@ -283,7 +283,7 @@ pub fn rows(work: &Path, results: &Path, write: bool) -> Result<(), Error> {
     )?);
     let (mut rows, mut text) = (Vec::new(), String::new());
     let mut n = 0;
-    // Of a length: the form that has the least of each column.
+    // Of a length: the least of each column.
     let mut least: Vec<Least> = Vec::new();
     for (place, form) in all.iter().enumerate() {
         bar.set_message(format!("N = {}: {}", 1 << form.log_n, form.name));
@@ -341,13 +341,14 @@ pub fn rows(work: &Path, results: &Path, write: bool) -> Result<(), Error> {
             rows.push(Row::new(&named(what), value, unit, None, None, form.how));
             match least.iter_mut().find(|least| least.what == what) {
                 Some(least) if least.value > value => {
-                    (least.value, least.form) = (value, &form.name)
+                    (least.value, least.forms) = (value, vec![form.name.as_str()]);
                 }
+                Some(least) if least.value == value => least.forms.push(form.name.as_str()),
                 Some(_) => {}
                 None => least.push(Least {
                     what,
                     value,
-                    form: &form.name,
+                    forms: vec![form.name.as_str()],
                 }),
             }
         }
@@ -356,8 +357,8 @@ pub fn rows(work: &Path, results: &Path, write: bool) -> Result<(), Error> {
             .is_none_or(|next| next.log_n != form.log_n)
         {
             text += "\nThe least of each, of these forms:\n\n";
-            for Least { what, value, form } in &least {
-                let _ = writeln!(text, "- {what}: {form}, {}", number(*value));
+            for Least { what, value, forms } in &least {
+                let _ = writeln!(text, "- {what}: {}: {}", forms.join("; "), number(*value));
             }
         }
         bar.inc(1);
@@ -370,11 +371,11 @@ pub fn rows(work: &Path, results: &Path, write: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// The form that has the least of something.
+/// The least of something, and the forms that have it.
 struct Least<'a> {
     what: &'static str,
     value: f64,
-    form: &'a str,
+    forms: Vec<&'a str>,
 }
 
 fn page(text: &str) -> String {
@@ -384,7 +385,7 @@ fn page(text: &str) -> String {
          Products modulo x^N + 1 and q = 2^64 − 2^32 + 1, of cores that are there: transforms, products of values between them, and the transform back.\n\n\
          *cycles*: from the first word of the factors in to the last word of the product out. *interval*: from a product to the next, \
          where products follow each other. Resources are Yosys's for Xilinx 7 series, summed over the parts; nothing is placed and routed. \
-Every core is run against the library with and without stalls before it is counted. Forms of several cores have no wrapper that joins them: \
+         Every core is run against the library with and without stalls before it is counted. Forms of several cores have no wrapper that joins them: \
          their cycles are sums of the parts' formulas. A form with one NTT has a memory for the first factor's values besides; the wires, counters and handshakes that would join parts are not counted. \
          *words in a cycle*: of 64 bits, at the most; two of the elastic core's are of its twiddles, which somebody else must make or store. *order*: of the coefficients that enter and leave \
          ([the cores' documents](../../hw/README.md) say what they are); what brings another order to them is not counted either.\n{text}\n\

@@ -283,7 +283,9 @@ fn what_there_is_no_transform_for_is_refused() {
         // No prime below 7681 is 1 modulo 1024; the next above is named.
         assert_eq!(
             refused(name, &[("LOG_N", 9)]),
-            format!("{name}: Q must be a prime of 4 to 64 bits that is 1 modulo 1024, as 12289, not 7681")
+            format!(
+                "{name}: Q must be a prime of 4 to 64 bits that is 1 modulo 1024, as 12289, not 7681"
+            )
         );
         assert_eq!(
             refused(name, &[("LOG_N", 4), ("Q", 257), ("REDUCTION", SOLINAS)]),
