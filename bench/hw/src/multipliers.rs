@@ -397,9 +397,10 @@ fn page(text: &str) -> String {
 
 /// What follows from what the cores are; which has the least of something is found from the rows.
 const GUIDE: &str = "\
-- A product in the least time, at a modulus that is fixed: **streaming**.
-- A steady stream of products on the least area: the least interval x DSP and interval x LUT above, by which two words a cycle of **Modr2** and many words of **streaming** are compared.
-- The least multipliers, where one word a cycle is enough: **R2SDF** and **R2^2SDF**, serial.
-- A modulus, length or kind that changes with each transform: **elastic** only; a fixed modulus takes fewer multipliers in every other form.
-- Transforms that share a memory with other work, or long ones on few multipliers and blocks: **in place**.
+- A product in the least time, at a modulus that is fixed: **streaming**, with two NTTs if 32 words can enter in a cycle.
+- A steady stream of products: **streaming** and **Modr2** with two NTTs each, which have the same multipliers all the time at work; the number of words that enter and leave in a cycle decides between them.
+- Now and then a product, on few multipliers that then stand idle: **Modr2, serial**, and **in place**; see cycles x DSP.
+- The least area, where one word a cycle is enough: **R2SDF** and **R2^2SDF**, serial.
+- A modulus, length or kind that changes with each transform: **elastic** only; at a fixed modulus and on as many lanes, streaming takes fewer multipliers and less time.
+- Transforms that share a memory with other work: **in place**.
 ";
