@@ -6,7 +6,7 @@
 // LOG_LANES    log2 of the lanes
 // LOG_BEATS    log2 of the beats of a polynomial
 // WIDTH        bits of a word
-// LOG_NETWORK  log2 of the lanes of the network, 1 to LOG_LANES
+// LOG_NETWORK  log2 of the lanes of the network, at most LOG_LANES
 // The other parameters are those of permutation_network.
 // Latency: ntt_streaming_pkg::end_latency
 module ntt_end
