@@ -7,9 +7,10 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use toroid_cosim::core::synthesis::{Device, Resources, synthesize_design};
+use toroid_cosim::core::synthesis::{Device, Resources, SCRIPT, synthesize_design};
 use toroid_cosim::core::{Core, Values};
 use toroid_cosim::model::Design;
+use toroid_cosim::toolchain::Group;
 
 use crate::Error;
 use crate::report::{keep, kept};
@@ -23,7 +24,7 @@ pub fn spinner(message: &str) -> Result<ProgressBar, Error> {
     Ok(bar)
 }
 
-/// A name for what was found of a design: it belongs to these sources, ROMs and parameters.
+/// A name for what was found of a design: it belongs to these sources, ROMs and parameters, and to the tools that found it.
 pub fn key(prefix: &str, design: &Design) -> String {
     let mut hasher = DefaultHasher::new();
     for (name, text) in &design.sources {
@@ -33,6 +34,10 @@ pub fn key(prefix: &str, design: &Design) -> String {
         (name, contents).hash(&mut hasher);
     }
     format!("{:?}", design.parameters).hash(&mut hasher);
+    for group in [Group::Simulation, Group::Synthesis, Group::Cells] {
+        group.requirements().hash(&mut hasher);
+    }
+    SCRIPT.hash(&mut hasher);
     format!("{prefix}-{:016x}", hasher.finish())
 }
 
@@ -74,7 +79,12 @@ pub fn synthesized_design(
     is_large: bool,
     work: &Path,
 ) -> Result<Resources, Error> {
-    once("synthesis", design, work, || {
+    let prefix = if is_large {
+        "synthesis-by-module"
+    } else {
+        "synthesis"
+    };
+    once(prefix, design, work, || {
         Ok(synthesize_design(name, design, is_large, Device::Xc7, &())?)
     })
 }

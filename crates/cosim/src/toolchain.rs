@@ -88,7 +88,8 @@ impl Group {
         }
     }
 
-    const fn requirements(self) -> &'static str {
+    /// The packages and their versions, as pip takes them.
+    pub const fn requirements(self) -> &'static str {
         match self {
             Group::Simulation => include_str!("../hw/tools/simulation.txt"),
             Group::Synthesis => include_str!("../hw/tools/synthesis.txt"),

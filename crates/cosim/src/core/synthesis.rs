@@ -50,8 +50,8 @@ pub struct Resources {
     pub fmax_mhz: Option<f64>,
 }
 
-/// Does the work: reads a job from its first argument and prints `name value` lines behind a mark.
-const SCRIPT: &str = include_str!("../../hw/tools/synth.py");
+/// What does the work, a Python program: it prints `name value` lines behind a mark.
+pub const SCRIPT: &str = include_str!("../../hw/tools/synth.py");
 
 /// What the script's results follow.
 const MARK: &str = "== toroid ==";
