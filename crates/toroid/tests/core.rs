@@ -49,6 +49,12 @@ fn a_core_is_written_once_and_replaced_on_demand() {
     assert_eq!(refused.code, Some(1));
     assert!(refused.err.contains("--force"), "{}", refused.err);
     place.ok(&format!("{line} --force"));
+
+    let other = place.run("core make goldilocks_mul --out dir --force");
+    assert_eq!(other.code, Some(1));
+    let expected = "the folder holds another core, butterfly_integrated.core";
+    assert!(other.err.contains(expected), "{}", other.err);
+    assert!(!place.path("dir/goldilocks_mul.core").exists());
 }
 
 #[test]

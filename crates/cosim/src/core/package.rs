@@ -64,22 +64,29 @@ pub fn files(
     Ok(files)
 }
 
-/// Writes the files into a folder, which must be empty or not there unless `force`.
+/// Writes the files into a folder, which must be empty or not there, or with `force` hold no other core.
 ///
 /// # Errors
-/// If it is not empty, or cannot be written.
+/// If it is not so, or the folder cannot be written.
 pub fn write(files: &Files, folder: &Path, force: bool) -> Result<(), CoreError> {
     let fail = |path: &Path| {
         let path = path.display().to_string();
         move |reason| CoreError::File { path, reason }
     };
-    let occupied = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
-    if occupied && !force {
-        let exists = std::io::Error::new(
-            std::io::ErrorKind::AlreadyExists,
-            "the folder is not empty; --force replaces the files of the core in it",
-        );
-        return Err(fail(folder)(exists));
+    let exists = |text: String| std::io::Error::new(std::io::ErrorKind::AlreadyExists, text);
+    let found = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let found: Vec<String> = found
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    if !found.is_empty() && !force {
+        let text = "the folder is not empty; --force replaces the files of the core in it";
+        return Err(fail(folder)(exists(text.to_owned())));
+    }
+    let is_ours = |file: &&String| files.iter().any(|(name, _)| name == *file);
+    let mut others = found.iter().filter(|name| name.ends_with(".core"));
+    if let Some(other) = others.find(|file| !is_ours(file)) {
+        let text = format!("the folder holds another core, {other}, whose files would stay");
+        return Err(fail(folder)(exists(text)));
     }
     for (name, contents) in files {
         let path = folder.join(name);
