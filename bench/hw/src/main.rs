@@ -14,7 +14,7 @@ mod sdf_energy;
 mod streaming;
 mod synthesis;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -108,41 +108,14 @@ enum Commands {
     },
     /// Simulates and synthesizes the streaming NTT at every setting of its paper, and with --write writes
     /// docs/results/hw-streaming.md and .json
-    Streaming {
-        /// The folder that results are kept in; what is there is not measured again
-        #[arg(long, default_value = "target/hw")]
-        work: PathBuf,
-        /// Write the files
-        #[arg(long)]
-        write: bool,
-        /// Where to write them
-        #[arg(long, default_value = "../docs/results")]
-        out: PathBuf,
-    },
+    Streaming(Page),
     /// Simulates and synthesizes the prime-factor and Rader transform, and with --write writes docs/results/hw-rader.md and .json
-    Rader {
-        /// The folder that results are kept in; what is there is not measured again
-        #[arg(long, default_value = "target/hw")]
-        work: PathBuf,
-        /// Write the files
-        #[arg(long)]
-        write: bool,
-        /// Where to write them
-        #[arg(long, default_value = "../docs/results")]
-        out: PathBuf,
-    },
+    Rader(Page),
     /// Simulates and synthesizes transforms and multipliers by single-delay feedback at the settings of their thesis and larger ones,
     /// and with --write writes docs/results/hw-sdf.md and .json
     Sdf {
-        /// The folder that results are kept in; what is there is not measured again
-        #[arg(long, default_value = "target/hw")]
-        work: PathBuf,
-        /// Write the files
-        #[arg(long)]
-        write: bool,
-        /// Where to write them
-        #[arg(long, default_value = "../docs/results")]
-        out: PathBuf,
+        #[command(flatten)]
+        page: Page,
         /// Measure only part I of N of the settings, as I/N, for several runs at a time; nothing is written then
         #[arg(long, value_parser = part)]
         part: Option<(usize, usize)>,
@@ -160,32 +133,15 @@ enum Commands {
         log: Option<PathBuf>,
     },
     /// Compares all multipliers of polynomials modulo x^N + 1, and with --write writes docs/results/hw-multipliers.md and .json
-    Multipliers {
-        /// The folder that results are kept in; what is there is not measured again
-        #[arg(long, default_value = "target/hw")]
-        work: PathBuf,
-        /// Write the files
-        #[arg(long)]
-        write: bool,
-        /// Where to write them
-        #[arg(long, default_value = "../docs/results")]
-        out: PathBuf,
-    },
+    Multipliers(Page),
     /// Simulates and synthesizes the elastic NTT, and with --write writes docs/results/hw-elastic.md, .json and the log of its run;
     /// its estimate of an ASIC needs OpenSTA
     Elastic {
         /// Transforms one behind the other
         #[arg(long, default_value_t = 1000, value_parser = several)]
         count: usize,
-        /// The folder that results are kept in; what is there is not measured again
-        #[arg(long, default_value = "target/hw")]
-        work: PathBuf,
-        /// Write the files
-        #[arg(long)]
-        write: bool,
-        /// Where to write them
-        #[arg(long, default_value = "../docs/results")]
-        out: PathBuf,
+        #[command(flatten)]
+        page: Page,
     },
     /// Simulates a sequence of elastic NTTs drawn at random and compares it with the library
     ElasticSequence {
@@ -220,6 +176,27 @@ enum Commands {
         #[arg(long, default_value = "../docs/results")]
         out: PathBuf,
     },
+}
+
+/// Where the results of a page are, and where the page goes.
+#[derive(clap::Args)]
+struct Page {
+    /// The folder that results are kept in; what is there is not measured again
+    #[arg(long, default_value = "target/hw")]
+    work: PathBuf,
+    /// Write the files
+    #[arg(long)]
+    write: bool,
+    /// Where to write them
+    #[arg(long, default_value = "../docs/results")]
+    out: PathBuf,
+}
+
+impl Page {
+    /// Where to write, if at all.
+    fn out(&self) -> Option<&Path> {
+        self.write.then_some(self.out.as_path())
+    }
 }
 
 /// log2 of the lanes of a circuit in the setting that is reported: 64 butterflies each.
@@ -366,28 +343,14 @@ fn run(arguments: Arguments) -> Result<(), Error> {
             again,
             large,
         } => samples::write(&file, Duration::from_secs(timeout), again, large)?,
-        Commands::Streaming { work, write, out } => {
-            streaming::rows(&work, write.then_some(out.as_path()))?;
-        }
-        Commands::Rader { work, write, out } => rader::rows(&work, write.then_some(out.as_path()))?,
-        Commands::Sdf {
-            work,
-            write,
-            out,
-            part,
-        } => sdf::rows(&work, write.then_some(out.as_path()), part)?,
+        Commands::Streaming(page) => streaming::rows(&page.work, page.out())?,
+        Commands::Rader(page) => rader::rows(&page.work, page.out())?,
+        Commands::Sdf { page, part } => sdf::rows(&page.work, page.out(), part)?,
         Commands::StreamingRandom { count, seed, log } => {
             streaming::random(count, seed, log.as_deref())?;
         }
-        Commands::Multipliers { work, write, out } => {
-            multipliers::rows(&work, &out, write)?;
-        }
-        Commands::Elastic {
-            count,
-            work,
-            write,
-            out,
-        } => elastic::rows(&work, count, write.then_some(out.as_path()))?,
+        Commands::Multipliers(page) => multipliers::rows(&page.work, page.out())?,
+        Commands::Elastic { count, page } => elastic::rows(&page.work, count, page.out())?,
         Commands::ElasticSequence {
             log_lanes,
             word,

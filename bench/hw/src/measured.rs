@@ -8,12 +8,31 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toroid_cosim::core::synthesis::{Device, Resources, SCRIPT, synthesize_design};
+use toroid_cosim::core::vectors::Outcome;
 use toroid_cosim::core::{Core, Values};
 use toroid_cosim::model::Design;
 use toroid_cosim::toolchain::Group;
 
 use crate::Error;
 use crate::report::{keep, kept};
+
+/// The bar of so many steps, with what is under way.
+pub fn steps(count: u64) -> Result<ProgressBar, Error> {
+    let bar = ProgressBar::new(count);
+    bar.set_style(ProgressStyle::with_template(
+        "{wide_bar} {pos}/{len} {msg}",
+    )?);
+    Ok(bar)
+}
+
+/// The cycles of a test, which must be those of the formula.
+pub fn counted(outcome: &Outcome) -> Result<u64, Error> {
+    let (found, formula) = (outcome.measured, outcome.expected);
+    match found == formula {
+        true => Ok(found),
+        false => Err(format!("{found} cycles, by the formula {formula}").into()),
+    }
+}
 
 /// A sign that something without steps is under way.
 pub fn spinner(message: &str) -> Result<ProgressBar, Error> {

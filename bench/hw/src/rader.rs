@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use toroid_cosim::core::ntt_rader::{NttRader, PAPER, plan};
 use toroid_cosim::core::vectors::{Streams, Vectors};
@@ -16,7 +15,7 @@ use toroid_ring::cyclotomic::CyclotomicRing;
 use toroid_ring::prime;
 
 use crate::Error;
-use crate::measured::{blocks, luts, once, synthesized, synthesized_design};
+use crate::measured::{blocks, counted, luts, once, steps, synthesized, synthesized_design};
 use crate::report::{Row, date, machine, number, publish, row_table};
 
 /// The length of the paper.
@@ -171,12 +170,7 @@ fn simulate(m: u64, q: u64) -> Result<Simulated, Error> {
     let mut simulation = model(&values)?.start_random(1)?;
     simulation.reset(4)?;
     let run = |simulation: &mut Simulation, vectors: Streams, seed| -> Result<_, Error> {
-        let outcome = Vectors::Streams(vectors).run(simulation, seed, &())?;
-        if outcome.measured != outcome.expected {
-            let (found, expected) = (outcome.measured, outcome.expected);
-            return Err(format!("{found} cycles, by the formula {expected}").into());
-        }
-        Ok(outcome.measured)
+        counted(&Vectors::Streams(vectors).run(simulation, seed, &())?)
     };
     let (mut alone, mut four) = (0, 0);
     for seed in 0..SEEDS {
@@ -227,10 +221,7 @@ fn product(m: u64, q: u64) -> Result<u64, Error> {
 /// Every setting; what is kept in `work` is not measured again.
 pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
     let runs: usize = SETTINGS.iter().map(|(_, moduli)| moduli.len()).sum();
-    let bar = ProgressBar::new(runs as u64 + 6);
-    bar.set_style(ProgressStyle::with_template(
-        "{wide_bar} {pos}/{len} {msg}",
-    )?);
+    let bar = steps(runs as u64 + 6)?;
     let mut lengths = String::from(
         "| m | moduli | transforms compared | alone | between filling and emptying | interval | computing (formula) |\n| --- | --- | ---: | ---: | ---: | ---: | ---: |\n",
     );

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use toroid_cosim::core::ntt_streaming::plan;
 use toroid_cosim::core::synthesis::Resources;
@@ -16,7 +16,7 @@ use toroid_cosim::random::Random;
 use toroid_ring::{goldilocks, prime};
 
 use crate::Error;
-use crate::measured::{blocks, luts, once, synthesized, synthesized_design};
+use crate::measured::{blocks, counted, luts, once, steps, synthesized, synthesized_design};
 use crate::report::{Row, date, machine, number, publish, row_table};
 
 const Q: u64 = (1 << 28) - (1 << 16) + 1;
@@ -114,16 +114,8 @@ fn simulate(core: &dyn Core, values: &Values) -> Result<(u64, u64), Error> {
     });
     let alone = one.run(&mut simulation, 1, &())?;
     let four = Vectors::Streams(all).run(&mut simulation, 2, &())?;
-    for outcome in [&alone, &four] {
-        if outcome.measured != outcome.expected {
-            return Err(format!(
-                "{} cycles, by the formula {}",
-                outcome.measured, outcome.expected
-            )
-            .into());
-        }
-    }
-    Ok((alone.measured, (four.measured - alone.measured) / 3))
+    let (alone, four) = (counted(&alone)?, counted(&four)?);
+    Ok((alone, (four - alone) / 3))
 }
 
 fn measured(core: &dyn Core, values: &Values, work: &Path) -> Result<Measured, Error> {
@@ -163,10 +155,7 @@ fn butterfly(i: u64, j: u64, narrow: u64, work: &Path) -> Result<Resources, Erro
 /// Every setting of the paper; what is kept in `work` is not measured again.
 pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
     let papers = Paper::all();
-    let bar = ProgressBar::new(papers.len() as u64 + 2 * BUTTERFLIES.len() as u64);
-    bar.set_style(ProgressStyle::with_template(
-        "{wide_bar} {pos}/{len} {msg}",
-    )?);
+    let bar = steps(papers.len() as u64 + 2 * BUTTERFLIES.len() as u64)?;
     let mut rows = Vec::new();
     let mut table = String::from(
         "| N, lanes, input | latency | paper | ratio | interval | LUT + LUT memories | paper | ratio | FF | paper | BRAM | paper | DSP | paper |\n\
@@ -456,13 +445,7 @@ pub fn random(count: usize, seed: u64, log: Option<&Path>) -> Result<(), Error> 
             &(),
         )
         .map_err(|error| format!("{list}: {error}"))?;
-        if outcome.measured != outcome.expected {
-            return Err(format!(
-                "{list}: {} cycles, by the formula {}",
-                outcome.measured, outcome.expected
-            )
-            .into());
-        }
+        counted(&outcome).map_err(|error| format!("{list}: {error}"))?;
         let line = format!(
             "{list}: {} beats equal, {} cycles as by the formula",
             outcome.compared, outcome.measured
