@@ -181,7 +181,7 @@ fn cmux_flops(params: &ParamSet, rows: usize) -> f64 {
 
 /// The same of a blind rotation, or of one product with every sample of a key.
 fn rotation_flops(params: &ParamSet) -> f64 {
-    params.lwe_dimension as f64 * cmux_flops(params, params.trgsw_rows())
+    params.lwe_dimension as f64 * cmux_flops(params, params.ggsw_rows())
 }
 
 /// Samples that are rotated together, and threads that do it.
@@ -250,22 +250,22 @@ fn floating(machine: &Machine, flops: f64) -> (f64, String) {
 
 /// One function of a sample at an exact set, with as many bits as the message: for every bit an extraction and products by the
 /// keys between rings, for every digit of the result a look-up and a refresh.
-pub fn exact_function(machine: &Machine, params: &ParamSet) -> Bound {
-    let exact = params.exact.expect("an exact set");
+pub fn wopbs_function(machine: &Machine, params: &ParamSet) -> Bound {
+    let wopbs = params.wopbs.expect("a set of wide functions");
     let bits = params.message_bits;
-    let digits = exact.digits(bits).len() as f64;
-    let circuit = &exact.circuit;
+    let digits = wopbs.digits(bits).len() as f64;
+    let circuit = &wopbs.circuit;
     let leaves = (1u64 << bits) as f64 / params.ring_degree as f64;
     // Half of the CMuxes choose between known polynomials, whose masks are 0.
     let look_up = leaves / 2.0 * cmux_flops(circuit, circuit.body_gadget.levels)
         + (leaves / 2.0 - 1.0 + f64::from(params.ring_degree.trailing_zeros()))
-            * cmux_flops(circuit, circuit.trgsw_rows());
-    let of_bit = rotation_flops(&exact.extract)
-        + circuit.gadget.levels as f64 * rotation_flops(&exact.switch);
-    let of_digit = look_up + rotation_flops(&exact.refresh);
+            * cmux_flops(circuit, circuit.ggsw_rows());
+    let of_bit = rotation_flops(&wopbs.extract)
+        + circuit.gadget.levels as f64 * rotation_flops(&wopbs.switch);
+    let of_digit = look_up + rotation_flops(&wopbs.refresh);
     // All digits are refreshed together.
-    let read = u64::from(bits) * exact.extract.bootstrapping_key_bytes()
-        + exact.refresh.bootstrapping_key_bytes();
+    let read = u64::from(bits) * wopbs.extract.bootstrapping_key_bytes()
+        + wopbs.refresh.bootstrapping_key_bytes();
     longer(
         machine,
         floating(machine, f64::from(bits) * of_bit + digits * of_digit),
@@ -277,7 +277,7 @@ pub fn exact_function(machine: &Machine, params: &ParamSet) -> Bound {
 /// Blind rotation by NTT modulo one prime of 50 bits: a bound from below, since sums at `paper` need a few bits more.
 pub fn exact_rotation(machine: &Machine, params: &ParamSet, key_bytes: u64) -> Bound {
     let n = params.ring_degree;
-    let (transforms, products) = polynomials(params, params.trgsw_rows());
+    let (transforms, products) = polynomials(params, params.ggsw_rows());
     // Three vpmadd52 a butterfly, two for a product of 100 bits that is added without reduction.
     let multiplications = transforms * 3.0 * butterflies(n) + products * 2.0 * n as f64;
     let cycles = params.lwe_dimension as f64 * multiplications / LANES / MULTIPLICATIONS_PER_CYCLE;
@@ -317,7 +317,7 @@ pub fn key_generation(machine: &Machine, params: &ParamSet, threads: usize) -> B
         ModulusKind::Torus32 => 3.0 * butterflies(n) / LANES / MULTIPLICATIONS_PER_CYCLE,
         ModulusKind::Goldilocks => goldilocks_cycles(n),
     };
-    let rows = (params.lwe_dimension * params.trgsw_rows()) as f64;
+    let rows = (params.lwe_dimension * params.ggsw_rows()) as f64;
     let columns = (params.glwe_dimension + 1) as f64;
     let row =
         columns * word_cycles / machine.clock + columns * machine.seconds_of_flops(fft_flops(n));
@@ -332,7 +332,7 @@ pub fn key_generation(machine: &Machine, params: &ParamSet, threads: usize) -> B
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toroid_tfhe::params::{EXACT16, PAPER};
+    use toroid_tfhe::params::{MESSAGE16, PAPER};
 
     const ZEN4: Machine = Machine {
         clock: 3.69e9,
@@ -355,7 +355,7 @@ mod tests {
     fn an_exact_function_has_the_bound_worked_out_by_hand() {
         // 16 times 174.3·10^6 for an extraction and 3·5.1·10^6 for products between rings; 4 times 21.5·10^6 for a look-up
         // and 315.9·10^6 for a refresh.
-        let bound = exact_function(&ZEN4, &EXACT16);
+        let bound = wopbs_function(&ZEN4, &MESSAGE16);
         assert!(near(&bound, 74.2e-3), "{}", bound.seconds);
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 
 use crate::Error;
 use crate::machine::Machine;
@@ -27,7 +27,7 @@ pub struct Environment {
     processor: String,
     processors: usize,
     kernel: String,
-    isa: Isa,
+    simd: SimdLevel,
     huge_pages: String,
     /// Load averages of 1, 5 and 15 minutes before the measurement.
     load_before: String,
@@ -59,7 +59,7 @@ impl Environment {
             processor,
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-            isa: Isa::best(),
+            simd: SimdLevel::best(),
             huge_pages: format!(
                 "{}{}",
                 chosen(&read(HUGE_PAGES)),
@@ -89,7 +89,7 @@ impl Environment {
              - Load averages before: {}\n",
             self.processor,
             self.processors,
-            self.isa,
+            self.simd,
             clock / 1e9,
             read / 1e9,
             read_by_two / 1e9,

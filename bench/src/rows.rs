@@ -1,12 +1,12 @@
 //! What is measured.
 
 mod bootstrap;
-mod exact;
 mod keys;
 mod program;
 mod transform;
+mod wopbs;
 
-use toroid_tfhe::params::{EXACT14, EXACT16, GATE, MESSAGE4, PAPER};
+use toroid_tfhe::params::{GATE, MESSAGE4, MESSAGE14, MESSAGE16, PAPER};
 
 use crate::Error;
 use crate::machine::{self, Bound, Load, Machine};
@@ -195,30 +195,30 @@ pub static ALL: &[Row] = &[
     },
     Row {
         name: "exact-16",
-        title: "exact function of 16 bits to 16 (random table) at `exact16`, failure ≤ 2^-128, f64 FFT",
+        title: "exact function of 16 bits to 16 (random table) at `message16`, failure ≤ 2^-128, f64 FFT",
         peer: Some(
             "tfhe-rs 1.8.2 integer wopbs_without_padding, 8 blocks of 2 bits, LEGACY_WOPBS_ONLY_8_BLOCKS_PARAM_MESSAGE_2_CARRY_0_KS_PBS",
         ),
         limit: Some(Limit::Value(250.0)),
-        bound: Some(|machine, _| machine::exact_function(machine, &EXACT16)),
-        measure: |row, settings| exact::function(row, settings, &EXACT16),
+        bound: Some(|machine, _| machine::wopbs_function(machine, &MESSAGE16)),
+        measure: |row, settings| wopbs::function(row, settings, &MESSAGE16),
         ..EXACT
     },
     Row {
         name: "exact-16-second",
         title: "a second function of the same sample: what it takes beside the first",
-        measure: |row, settings| exact::second(row, settings, &EXACT16),
+        measure: |row, settings| wopbs::second(row, settings, &MESSAGE16),
         ..LONG
     },
     Row {
         name: "exact-14",
-        title: "exact function of 14 bits to 14 (random table) at `exact14`, failure ≤ 2^-128, f64 FFT",
+        title: "exact function of 14 bits to 14 (random table) at `message14`, failure ≤ 2^-128, f64 FFT",
         peer: Some(
             "tfhe-rs 1.8.2 integer wopbs_without_padding, 7 blocks of 2 bits, of the 8 of LEGACY_WOPBS_ONLY_8_BLOCKS_PARAM_MESSAGE_2_CARRY_0_KS_PBS",
         ),
         limit: Some(Limit::Row("exact-16")),
-        bound: Some(|machine, _| machine::exact_function(machine, &EXACT14)),
-        measure: |row, settings| exact::function(row, settings, &EXACT14),
+        bound: Some(|machine, _| machine::wopbs_function(machine, &MESSAGE14)),
+        measure: |row, settings| wopbs::function(row, settings, &MESSAGE14),
         ..EXACT
     },
     Row {
@@ -352,18 +352,18 @@ pub static ALL: &[Row] = &[
     },
     Row {
         name: "keys-exact-16",
-        title: "both public keys at `exact16`, canonical form",
+        title: "both public keys at `message16`, canonical form",
         unit: Unit::Megabytes,
         limit: Some(Limit::Value(600.0)),
-        measure: |_, _| exact::sizes(&EXACT16),
+        measure: |_, _| wopbs::sizes(&MESSAGE16),
         ..SIZES
     },
     Row {
         name: "keys-exact-14",
-        title: "the same at `exact14`",
+        title: "the same at `message14`",
         unit: Unit::Megabytes,
         limit: Some(Limit::Value(600.0)),
-        measure: |_, _| exact::sizes(&EXACT14),
+        measure: |_, _| wopbs::sizes(&MESSAGE14),
         ..SIZES
     },
     Row {

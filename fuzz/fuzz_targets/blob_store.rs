@@ -16,8 +16,8 @@ use toroid_client::blob::{
 use toroid_drive::metadata::ScMetadata;
 use toroid_fuzz::{Input, repeat};
 use toroid_isa::{VrNumber, VrType};
-use toroid_nvme::testing::RamHost;
-use toroid_nvme::{Blocks, ControllerInfo, Host, Namespace, read_blocks, write_blocks};
+use toroid_nvme::testing::RamController;
+use toroid_nvme::{Blocks, Controller, ControllerInfo, Namespace, read_blocks, write_blocks};
 
 const BLOCK: usize = 512;
 const BLOCKS: u64 = 256;
@@ -34,9 +34,9 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
 static WITH_METADATA: LazyLock<Blocks> = LazyLock::new(|| RUNTIME.block_on(sound(64)));
 static SECOND_HALF: LazyLock<Blocks> = LazyLock::new(|| RUNTIME.block_on(sound(0)));
 
-fn host(metadata_size: u16) -> Arc<RamHost> {
+fn host(metadata_size: u16) -> Arc<RamController> {
     let namespace = Namespace::new(NSID, BLOCK as u32, BLOCKS, metadata_size);
-    Arc::new(RamHost::with_info(ControllerInfo {
+    Arc::new(RamController::with_info(ControllerInfo {
         mdts_bytes: 8192,
         // Writes go straight to the medium: this target is not about power loss.
         volatile_write_cache: false,
@@ -60,7 +60,7 @@ async fn sound(metadata_size: u16) -> Blocks {
     let store = store.expect("possible sizes");
     let mut ids = Vec::new();
     for (number, size) in [3000usize, 5000, 2048, 1, 0, 7000].into_iter().enumerate() {
-        let vr = VrNumber::new(VrType::TlweCor, 1, number as u32).expect("a small key id");
+        let vr = VrNumber::new(VrType::LweCor, 1, number as u32).expect("a small key id");
         let sc = (number % 2 == 1)
             .then(|| ScMetadata::new(vr, 5, size as u64).expect("a possible size"));
         let name = if number == 2 {
@@ -197,7 +197,7 @@ async fn run(sound: &Blocks, choice: u8, input: &mut Input<'_>) {
     let options = MountOptions {
         drop_damaged: choice & 4 != 0,
     };
-    let store = match BlobStore::mount(host.clone() as Arc<dyn Host>, NSID, options).await {
+    let store = match BlobStore::mount(host.clone() as Arc<dyn Controller>, NSID, options).await {
         Ok(store) => store,
         Err(error) => return changed(&error),
     };
@@ -272,7 +272,7 @@ async fn run(sound: &Blocks, choice: u8, input: &mut Input<'_>) {
     }
 
     drop(store);
-    let store = BlobStore::mount(host as Arc<dyn Host>, NSID, options).await;
+    let store = BlobStore::mount(host as Arc<dyn Controller>, NSID, options).await;
     let store = store.expect("it was mounted before");
     check_owners(&store).await;
     assert!(contents(&store).await == expected);

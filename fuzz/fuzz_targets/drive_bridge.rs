@@ -21,7 +21,7 @@ use toroid_engine::backend::testing::{PlaintextBackend, encode_sample, test_vect
 use toroid_engine::{Attributes, KeyForm, KeyKind, PagingContext, Part};
 use toroid_fuzz::{Input, repeat};
 use toroid_isa::{VrNumber, VrType, assemble, encode};
-use toroid_nvme::{Command, Host, Request, Response, Sqe, Status};
+use toroid_nvme::{Command, Controller, Request, Response, Sqe, Status};
 use toroid_tfhe::params::{ParamSet, TINY, TINY32};
 use zerocopy::FromBytes;
 
@@ -297,8 +297,8 @@ fn params(choice: u8) -> &'static ParamSet {
 fn register(input: &mut Input) -> VrNumber {
     let choice = input.u8();
     let named = match choice % 12 {
-        0..=2 => VrNumber::new(VrType::TlweCow, 0, 2),
-        3 | 4 => VrNumber::new(VrType::TlweCor, 0, 1),
+        0..=2 => VrNumber::new(VrType::LweCow, 0, 2),
+        3 | 4 => VrNumber::new(VrType::LweCor, 0, 1),
         5 => VrNumber::new(VrType::Tv, 0, 0),
         6 => VrNumber::program(0),
         7 => VrNumber::key(0, KeyKind::Bootstrapping),
@@ -329,7 +329,7 @@ fn object(vr: VrNumber, params: &'static ParamSet, input: &mut Input) -> Vec<u8>
         VrType::Tv if arbitrary => repeat(input.bytes(8), params.test_vector_bytes()),
         VrType::Tv => test_vector(params, params.message_bits, |x| x ^ u64::from(choice & 7)),
         VrType::Key => vec![0; 32768],
-        _ if arbitrary => repeat(input.bytes(16), params.tlwe_bytes()),
+        _ if arbitrary => repeat(input.bytes(16), params.lwe_bytes()),
         _ => encode_sample(params, (choice & 15).into(), params.message_bits),
     }
 }
@@ -448,7 +448,7 @@ impl Bench {
                 0 => Vec::new(),
                 1 => input.bytes(64).to_vec(),
                 _ => {
-                    let size = TINY.tlwe_bytes() as u64;
+                    let size = TINY.lwe_bytes() as u64;
                     let sc = metadata_of(register(input), &TINY, size, choice);
                     let blocks = u32::from(choice >> 2 & 31);
                     sc.map_or(Vec::new(), |sc| sc.with_blocks(blocks).to_bytes().to_vec())

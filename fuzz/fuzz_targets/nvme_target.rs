@@ -15,9 +15,9 @@ use toroid_nvme::fabrics::{Connect, ConnectData, DISCOVERY_NQN, Sgl};
 use toroid_nvme::tcp::target::{
     Action, AllowedHost, Connection, Event, Hosts, Job, Limits, Subsystem, Target,
 };
-use toroid_nvme::testing::RamHost;
+use toroid_nvme::testing::RamController;
 use toroid_nvme::{
-    BROADCAST_NSID, ControllerInfo, Host, Namespace, OtherNamespace, Request, Sqe, Status,
+    BROADCAST_NSID, Controller, ControllerInfo, Namespace, OtherNamespace, Request, Sqe, Status,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -28,12 +28,12 @@ const BYTES_IN_FLIGHT: usize = 1 << 20;
 const MOST_CONNECTIONS: usize = 5;
 const MDTS: u32 = 128 << 10;
 
-fn target(ram: &Arc<RamHost>) -> Arc<Target> {
+fn target(ram: &Arc<RamController>) -> Arc<Target> {
     let subsystem = |nqn: &str, hosts| {
         let behind = Arc::clone(ram);
         Subsystem {
             nqn: nqn.into(),
-            storage: Arc::new(move |_: &str| Ok(Arc::clone(&behind) as Arc<dyn Host>)),
+            storage: Arc::new(move |_: &str| Ok(Arc::clone(&behind) as Arc<dyn Controller>)),
             hosts,
         }
     };
@@ -61,11 +61,11 @@ fn secret(seed: u8) -> Secret {
     Secret::new(Some(AuthHash::Sha256), &[seed; 32]).expect("a secret")
 }
 
-fn ram() -> Arc<RamHost> {
+fn ram() -> Arc<RamController> {
     let namespace = |nsid, block_size, blocks, metadata| {
         Namespace::new(nsid, block_size, blocks, metadata).expect("a namespace")
     };
-    Arc::new(RamHost::with_info(ControllerInfo {
+    Arc::new(RamController::with_info(ControllerInfo {
         mdts_bytes: MDTS,
         volatile_write_cache: true,
         serial: "S".into(),
@@ -319,7 +319,7 @@ impl Side {
 
 struct World {
     target: Arc<Target>,
-    ram: Arc<RamHost>,
+    ram: Arc<RamController>,
     sides: Vec<Side>,
     now: Instant,
 }

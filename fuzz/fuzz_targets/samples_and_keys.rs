@@ -6,8 +6,9 @@ use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 use toroid_fuzz::{Input, repeat};
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::TfheError;
+use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
 use toroid_tfhe::bootstrap::BootstrappingKeyLoader;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::key_switch::KeySwitchingKeyLoader;
@@ -15,7 +16,6 @@ use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::lwe::words_from_bytes;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
 use toroid_tfhe::params::{ModulusKind, ParamSet, TINY, TINY32};
-use toroid_tfhe::product::{Arithmetic, Exact, Fast};
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::{
     KeyForm, SEED_BYTES, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader,
@@ -40,10 +40,10 @@ fn words<M: Modulus>(params: &ParamSet, bytes: &[u8]) {
     let read = words_from_bytes::<M>("a sample", params, bytes, bytes.len() / word);
     assert_eq!(read.is_ok(), expected);
     assert!(read.is_err() || read.is_ok_and(|words| words.len() == bytes.len() / word));
-    let sample = words_from_bytes::<M>("a TLWE sample", params, bytes, params.tlwe_words());
+    let sample = words_from_bytes::<M>("a LWE sample", params, bytes, params.lwe_words());
     assert_eq!(
         sample.is_ok(),
-        expected && bytes.len() == params.tlwe_bytes()
+        expected && bytes.len() == params.lwe_bytes()
     );
 }
 
@@ -52,11 +52,11 @@ fn decrypt(params: &'static ParamSet, keys: &OnceLock<ClientKey>, input: &mut In
     let (bits, signed, whole) = (input.u8(), input.u8() & 1 != 0, input.u8() & 1 != 0);
     let bytes = input.rest();
     let sample = if whole {
-        repeat(bytes, params.tlwe_bytes())
+        repeat(bytes, params.lwe_bytes())
     } else {
         bytes.to_vec()
     };
-    let expected = sample.len() == params.tlwe_bytes() && canonical(params.modulus, &sample);
+    let expected = sample.len() == params.lwe_bytes() && canonical(params.modulus, &sample);
     match key.phase(&sample) {
         Ok(phase) => assert!(expected && (-0.5..=0.5).contains(&phase)),
         Err(_) => assert!(!expected),
@@ -127,7 +127,7 @@ fn load<L, K>(
 }
 
 fn bootstrapping<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet, input: &mut Input) {
-    let loader = BootstrappingKeyLoader::<M, A>::new(params, Isa::best());
+    let loader = BootstrappingKeyLoader::<M, A>::new(params, SimdLevel::best());
     load(
         loader.expect("the modulus is the set's"),
         params.bootstrapping_key_bytes(),
@@ -140,7 +140,7 @@ fn bootstrapping<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet, input:
 }
 
 fn key_switching<M: Modulus>(params: &'static ParamSet, input: &mut Input) {
-    let loader = KeySwitchingKeyLoader::<M>::new(params, Isa::best());
+    let loader = KeySwitchingKeyLoader::<M>::new(params, SimdLevel::best());
     load(
         loader.expect("the modulus is the set's"),
         params.key_switching_key_bytes(),
@@ -155,7 +155,7 @@ fn seeded_bootstrapping<M: Modulus, A: Arithmetic<M>>(
     params: &'static ParamSet,
     input: &mut Input,
 ) {
-    let loader = SeededBootstrappingKeyLoader::<M, A>::new(params, Isa::best());
+    let loader = SeededBootstrappingKeyLoader::<M, A>::new(params, SimdLevel::best());
     load_seeded(
         loader.expect("the modulus is the set's"),
         KeyForm::Seeded.bootstrapping_key_bytes(params),
@@ -167,7 +167,7 @@ fn seeded_bootstrapping<M: Modulus, A: Arithmetic<M>>(
 }
 
 fn seeded_key_switching<M: Modulus>(params: &'static ParamSet, input: &mut Input) {
-    let loader = SeededKeySwitchingKeyLoader::<M>::new(params, Isa::best());
+    let loader = SeededKeySwitchingKeyLoader::<M>::new(params, SimdLevel::best());
     load_seeded(
         loader.expect("the modulus is the set's"),
         KeyForm::Seeded.key_switching_key_bytes(params),
@@ -206,13 +206,13 @@ fuzz_target!(|data: &[u8]| {
         1 => words::<Torus32>(&TINY32, input.rest()),
         2 | 3 => decrypt(&TINY, &KEY, input),
         4 => decrypt(&TINY32, &KEY32, input),
-        5 => bootstrapping::<Goldilocks, Exact>(&TINY, input),
-        6 => bootstrapping::<Torus32, Exact>(&TINY32, input),
-        7 => bootstrapping::<Goldilocks, Fast>(&TINY, input),
+        5 => bootstrapping::<Goldilocks, Ntt>(&TINY, input),
+        6 => bootstrapping::<Torus32, Ntt>(&TINY32, input),
+        7 => bootstrapping::<Goldilocks, Fft>(&TINY, input),
         8 => key_switching::<Goldilocks>(&TINY, input),
         9 => key_switching::<Torus32>(&TINY32, input),
-        10 => seeded_bootstrapping::<Goldilocks, Exact>(&TINY, input),
-        11 => seeded_bootstrapping::<Torus32, Fast>(&TINY32, input),
+        10 => seeded_bootstrapping::<Goldilocks, Ntt>(&TINY, input),
+        11 => seeded_bootstrapping::<Torus32, Fft>(&TINY32, input),
         12 => seeded_key_switching::<Goldilocks>(&TINY, input),
         _ => seeded_key_switching::<Torus32>(&TINY32, input),
     }

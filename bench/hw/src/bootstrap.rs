@@ -1,4 +1,4 @@
-//! A bootstrap of the simulated engine, held against the exact path.
+//! A bootstrap of the simulated engine, held against the integer arithmetic.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use toroid_engine::{CancelToken, Requester};
 use toroid_isa::KeyKind;
 use toroid_ring::goldilocks::P;
 use toroid_tfhe::TfheError;
+use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::keys::ClientKey;
-use toroid_tfhe::noise::Path;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
@@ -66,7 +66,7 @@ fn load(
     Ok([first.finish()?, second.finish()?])
 }
 
-/// Simulates one bootstrap of random words and compares it with the exact path, word by word.
+/// Simulates one bootstrap of random words and compares it with the integer arithmetic, word by word.
 pub fn bootstrap(
     params: &'static ParamSet,
     log_lanes: u32,
@@ -80,7 +80,7 @@ pub fn bootstrap(
 
     let mut rng = Csprng::from_os()?;
     let client = ClientKey::generate(params, &mut rng);
-    let cpu = CpuBackend::new(Path::Exact);
+    let cpu = CpuBackend::new(ArithmeticKind::Ntt);
     let rtl = RtlBackend::new(log_lanes, timing);
     let backends: [&dyn Backend; 2] = [&cpu, &rtl];
     let [bootstrapping, laid] = load(backends, &client, KeyKind::Bootstrapping, &mut rng)?;
@@ -88,7 +88,7 @@ pub fn bootstrap(
 
     // Any words will do: what is compared is arithmetic.
     let mut words = |count| layout::bytes_of(params, (0..count).map(|_| rng.next_u64() % P));
-    let sample = words(params.tlwe_words());
+    let sample = words(params.lwe_words());
     let test_vector = words(params.test_vector_words());
 
     let mut simulation = model.start()?;
@@ -119,7 +119,7 @@ pub fn bootstrap(
     )?;
     if expected.first() != Some(&found) {
         return Err(format!(
-            "{}: the engine's result is not that of the exact path",
+            "{}: the engine's result is not that of the integer arithmetic",
             params.name
         )
         .into());

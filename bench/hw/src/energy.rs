@@ -509,7 +509,7 @@ fn parts(
     let back = steps * log_n * row;
     let products = steps * 2 * levels * rows;
     let vectors = steps * ((levels + 3) * rows + 1);
-    let switch = rows * vector * params.key_switch.levels as u64 * shape.tlwe_rows() as u64;
+    let switch = rows * vector * params.key_switch.levels as u64 * shape.lwe_rows() as u64;
     let beats = forward + first + back + products + vectors + switch;
     let idle = cycles.saturating_sub(beats);
     if beats > cycles {

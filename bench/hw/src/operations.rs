@@ -13,7 +13,7 @@ use toroid_cosim::random::Random;
 use toroid_engine::backend::Backend;
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_ring::goldilocks::P;
-use toroid_tfhe::noise::Path;
+use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::params::ParamSet;
 
 use crate::{Error, bootstrap};
@@ -120,7 +120,7 @@ fn linear(shape: Shape, model: &Model) -> Result<[u64; 3], Error> {
     let params = shape.params;
     let mut random = Random::new(3);
     let mut sample = || {
-        let words = (0..params.tlwe_words()).map(|_| random.below(P));
+        let words = (0..params.lwe_words()).map(|_| random.below(P));
         layout::bytes_of(params, words)
     };
     let (first, second) = (sample(), sample());
@@ -130,7 +130,7 @@ fn linear(shape: Shape, model: &Model) -> Result<[u64; 3], Error> {
     engine.set_keys(Arc::default(), Arc::default())?;
     engine.set_register(0, &first)?;
     engine.set_register(1, &second)?;
-    let cpu = CpuBackend::with_cores(Path::Exact, 1);
+    let cpu = CpuBackend::with_cores(ArithmeticKind::Ntt, 1);
     let mut expected = first;
     let mut found = [0; 3];
     let commands = [
@@ -146,7 +146,7 @@ fn linear(shape: Shape, model: &Model) -> Result<[u64; 3], Error> {
             _ => cpu.hom_int_mult(params, &mut expected, -12_345),
         }
         if engine.register(0)? != expected {
-            return Err(format!("{command:?} differs from the exact path").into());
+            return Err(format!("{command:?} differs from the integer arithmetic").into());
         }
     }
     Ok(found)

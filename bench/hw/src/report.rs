@@ -416,11 +416,11 @@ fn page(
     write!(
         text,
         "\n## Sizes (Table 8)\n\n| register | paper | ours, in main memory |\n| --- | ---: | ---: |\n\
-         | BKNTT | 2.10 GB | {:.3} GB |\n| KSK | 367 MB | {:.1} MB |\n| TLWE sample | 3.2 KB | {:.1} KB |\n\n\
+         | BKNTT | 2.10 GB | {:.3} GB |\n| KSK | 367 MB | {:.1} MB |\n| LWE sample | 3.2 KB | {:.1} KB |\n\n\
          Ours are padded to whole beats of {} bytes; a sample has a word of 64 bits for each of 32.\n",
         bytes(shape.key_beats()) / 1e9,
         bytes(shape.switch_beats()) / 1e6,
-        bytes(shape.tlwe_rows()) / 1e3,
+        bytes(shape.lwe_rows()) / 1e3,
         shape.bytes(1)
     )?;
     text += "\n## Resources (Tables 9 and 10)\n\n";

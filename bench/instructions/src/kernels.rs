@@ -8,7 +8,8 @@ use toroid_ring::goldilocks::P;
 use toroid_ring::ntt::NttPlan;
 use toroid_ring::prime::ntt_primes;
 use toroid_ring::prime_ntt::{Ntt32Plan, Ntt50Plan, Ntt63Plan};
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
+use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
 use toroid_tfhe::bootstrap::BootstrappingKey;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
@@ -16,7 +17,6 @@ use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::lwe::words_from_bytes;
 use toroid_tfhe::modulus::{Goldilocks, Modulus};
 use toroid_tfhe::params::TINY;
-use toroid_tfhe::product::{Arithmetic, Exact, Fast};
 use toroid_tfhe::random::Csprng;
 
 use crate::Error;
@@ -145,11 +145,11 @@ pub static ALL: &[Kernel] = &[
     },
     Kernel {
         name: "blind-rotation-fast",
-        prepare: blind_rotation::<Fast>,
+        prepare: blind_rotation::<Fft>,
     },
     Kernel {
         name: "blind-rotation-exact",
-        prepare: blind_rotation::<Exact>,
+        prepare: blind_rotation::<Ntt>,
     },
     Kernel {
         name: "key-switch",
@@ -157,13 +157,13 @@ pub static ALL: &[Kernel] = &[
             let (client, mut rng) = client();
             let mut progress = |_, _| ControlFlow::Continue(());
             let key = client.loaded_key_switching_key::<Goldilocks>(
-                Isa::best(),
+                SimdLevel::best(),
                 &mut rng,
                 &mut progress,
             )?;
             let mut extracted = vec![0u64; TINY.extracted_dimension() + 1];
             rng.fill_uniform::<Goldilocks>(&mut extracted);
-            let mut out = vec![0u64; TINY.tlwe_words()];
+            let mut out = vec![0u64; TINY.lwe_words()];
             Ok(Box::new(move || Ok(key.switch(&extracted, &mut out)?)))
         },
     },
@@ -282,7 +282,7 @@ fn blind_rotation<A: Arithmetic<Goldilocks>>() -> Result<Work, Error> {
     let (client, mut rng) = client();
     let mut progress = |_, _| ControlFlow::Continue(());
     let key: BootstrappingKey<Goldilocks, A> =
-        client.loaded_bootstrapping_key(Isa::best(), &mut rng, &mut progress)?;
+        client.loaded_bootstrapping_key(SimdLevel::best(), &mut rng, &mut progress)?;
     let encoding = encoding()?;
     let table: Vec<u64> = encoding
         .messages()
@@ -290,7 +290,7 @@ fn blind_rotation<A: Arithmetic<Goldilocks>>() -> Result<Work, Error> {
         .collect();
     let test_vector = glwe::test_vector::<Goldilocks>(&TINY, encoding, &table)?;
     let bytes = client.encrypt(1, encoding, &mut rng)?;
-    let sample = words_from_bytes::<Goldilocks>("a sample", &TINY, &bytes, TINY.tlwe_words())?;
+    let sample = words_from_bytes::<Goldilocks>("a sample", &TINY, &bytes, TINY.lwe_words())?;
     let mut out = vec![0u64; TINY.extracted_dimension() + 1];
     Ok(Box::new(move || {
         Ok(key.blind_rotate(&test_vector, &sample, &mut out, &|| false)?)

@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use clap::Parser;
 use serde::{Deserialize, Serialize};
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 
 use crate::kernels::Kernel;
 
@@ -48,7 +48,7 @@ struct Counts {
 }
 
 const COMPILER: &str = env!("RUSTC_VERSION");
-const SETS: [Isa; 2] = [Isa::Avx2, Isa::Portable];
+const SETS: [SimdLevel; 2] = [SimdLevel::Avx2, SimdLevel::Portable];
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -79,7 +79,7 @@ fn run_kernel(name: &str) -> Result<(), Error> {
 }
 
 /// Instructions of a kernel with the code for an instruction set.
-fn count(kernel: &Kernel, isa: Isa) -> Result<u64, Error> {
+fn count(kernel: &Kernel, simd: SimdLevel) -> Result<u64, Error> {
     let output = Command::new("valgrind")
         .args([
             "--tool=callgrind",
@@ -88,18 +88,18 @@ fn count(kernel: &Kernel, isa: Isa) -> Result<u64, Error> {
         ])
         .arg(std::env::current_exe()?)
         .args(["--kernel", kernel.name])
-        .env("TOROID_ISA", isa.to_string())
+        .env("TOROID_SIMD", simd.to_string())
         .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("valgrind: {error}"))?;
     let text = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        return Err(format!("{} with {isa}: {}\n{text}", kernel.name, output.status).into());
+        return Err(format!("{} with {simd}: {}\n{text}", kernel.name, output.status).into());
     }
     text.lines()
         .find_map(|line| line.split_once("Collected :")?.1.trim().parse().ok())
         .filter(|count| *count > 0)
-        .ok_or_else(|| format!("{} with {isa}: nothing counted\n{text}", kernel.name).into())
+        .ok_or_else(|| format!("{} with {simd}: nothing counted\n{text}", kernel.name).into())
 }
 
 fn file() -> PathBuf {
@@ -130,17 +130,17 @@ fn compare(arguments: &Arguments) -> Result<bool, Error> {
     let (mut worse, mut better, mut unknown) = (0, 0, 0);
     println!("| kernel | instruction set | instructions | kept | difference | |");
     println!("| --- | --- | --- | --- | --- | --- |");
-    for isa in SETS {
+    for simd in SETS {
         for kernel in kernels::ALL.iter().filter(chosen) {
-            let found = count(kernel, isa)?;
-            let of_set = counts.entry(isa.to_string()).or_default();
+            let found = count(kernel, simd)?;
+            let of_set = counts.entry(simd.to_string()).or_default();
             of_set.insert(kernel.name.to_owned(), found);
             let old = before
-                .get(&isa.to_string())
+                .get(&simd.to_string())
                 .and_then(|counts| counts.get(kernel.name));
             let Some(old) = old else {
                 unknown += 1;
-                println!("| {} | {isa} | {found} | - | - | NEW |", kernel.name);
+                println!("| {} | {simd} | {found} | - | - | NEW |", kernel.name);
                 continue;
             };
             let difference = 100.0 * (found as f64 / *old as f64 - 1.0);
@@ -154,7 +154,7 @@ fn compare(arguments: &Arguments) -> Result<bool, Error> {
                 ""
             };
             println!(
-                "| {} | {isa} | {found} | {old} | {difference:+.2} % | {verdict} |",
+                "| {} | {simd} | {found} | {old} | {difference:+.2} % | {verdict} |",
                 kernel.name
             );
         }

@@ -10,9 +10,9 @@ use toroid_client::session::Session;
 use toroid_drive::bridge::Effect;
 use toroid_drive::image::{FormatOptions, MetadataMode};
 use toroid_isa::{Instruction, KeyKind, VrNumber, VrType};
-use toroid_nvme::tcp::client::TcpHost;
+use toroid_nvme::tcp::client::TcpController;
 use toroid_nvme::tcp::initiator::Digests;
-use toroid_nvme::{ControllerInfo, Host, Request, Response};
+use toroid_nvme::{Controller, ControllerInfo, Request, Response};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::params::MESSAGE7;
@@ -42,11 +42,11 @@ const BAR: f64 = 0.01;
 
 /// Notes how long commands that ran a program took.
 struct Timed {
-    host: TcpHost,
+    host: TcpController,
     triggered: Mutex<Vec<Duration>>,
 }
 
-impl Host for Timed {
+impl Controller for Timed {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
         Box::pin(async move {
             let start = Instant::now();
@@ -99,7 +99,7 @@ pub(crate) fn row(folder: Option<&Path>) -> Result<Row, Error> {
             host: connect(address, Digests::default()).await?,
             triggered: Mutex::default(),
         });
-        let host = Arc::clone(&timed) as Arc<dyn Host>;
+        let host = Arc::clone(&timed) as Arc<dyn Controller>;
         let session = Session::format(
             host,
             1,
@@ -123,8 +123,8 @@ pub(crate) fn row(folder: Option<&Path>) -> Result<Row, Error> {
         }
         let sample = |value: i64, rng: &mut Csprng| client.encrypt(value, encoding, rng);
         for run in 0..=RUNS as i64 {
-            let x = VrNumber::new(VrType::TlweCor, KEY_ID, 1)?;
-            let y = VrNumber::new(VrType::TlweCow, KEY_ID, 2)?;
+            let x = VrNumber::new(VrType::LweCor, KEY_ID, 1)?;
+            let y = VrNumber::new(VrType::LweCow, KEY_ID, 2)?;
             session
                 .put_sample(x, &MESSAGE7, &sample(5, &mut rng)?, encoding, (None, None))
                 .await?;

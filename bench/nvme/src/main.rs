@@ -19,11 +19,11 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use toroid_drive::image::{self, FormatOptions, Image, MetadataMode};
 use toroid_drive::{Drive, DriveConfig};
 use toroid_engine::backend::cpu::CpuBackend;
-use toroid_nvme::tcp::client::{Address, ConnectOptions, TcpHost};
+use toroid_nvme::tcp::client::{Address, ConnectOptions, TcpController};
 use toroid_nvme::tcp::initiator::Digests;
 use toroid_nvme::tcp::server::serve;
 use toroid_nvme::tcp::target::{Hosts, Limits, Subsystem, Target};
-use toroid_nvme::{Host, Request, Sqe, write_blocks};
+use toroid_nvme::{Controller, Request, Sqe, write_blocks};
 
 use crate::report::{Row, Unit};
 
@@ -108,13 +108,13 @@ pub(crate) fn serve_here(
     path: &Path,
     started: std::sync::mpsc::Sender<(SocketAddr, Arc<Drive>)>,
 ) -> Result<(), Error> {
-    let backend = CpuBackend::new(toroid_tfhe::noise::Path::Fast);
+    let backend = CpuBackend::new(toroid_tfhe::arithmetic::ArithmeticKind::Fft);
     let drive = Drive::open(Image::open(path)?, DriveConfig::new(Arc::new(backend)))?;
     let drive = Arc::new(drive);
     let behind = Arc::clone(&drive);
     let subsystem = Subsystem {
         nqn: NQN.to_owned(),
-        storage: Arc::new(move |_: &str| Ok(Arc::clone(&behind) as Arc<dyn Host>)),
+        storage: Arc::new(move |_: &str| Ok(Arc::clone(&behind) as Arc<dyn Controller>)),
         hosts: Hosts::Any,
     };
     let target = Target::new(vec![subsystem], Limits::default(), None)?;
@@ -133,7 +133,7 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Error> {
         .build()?)
 }
 
-pub(crate) async fn connect(address: SocketAddr, digests: Digests) -> Result<TcpHost, Error> {
+pub(crate) async fn connect(address: SocketAddr, digests: Digests) -> Result<TcpController, Error> {
     let address = Address {
         host: address.ip().to_string(),
         port: address.port(),
@@ -143,7 +143,7 @@ pub(crate) async fn connect(address: SocketAddr, digests: Digests) -> Result<Tcp
         digests,
         ..ConnectOptions::new("nqn.2024-01.io.example:client", [1; 16])
     };
-    Ok(TcpHost::connect(&address, &options).await?)
+    Ok(TcpController::connect(&address, &options).await?)
 }
 
 /// The rows of plain reads and writes.
@@ -269,7 +269,7 @@ struct Load<'a> {
     write: bool,
     unit: Unit,
     bar: Option<f64>,
-    host: &'a TcpHost,
+    host: &'a TcpController,
 }
 
 impl Load<'_> {

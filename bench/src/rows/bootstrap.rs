@@ -8,7 +8,8 @@ use tfhe::core_crypto::commons::math::ntt::ntt64::Ntt64;
 use tfhe::core_crypto::fft_impl::fft64::math::fft::setup_custom_fft_plan;
 use tfhe::core_crypto::prelude::*;
 use tfhe::shortint::parameters::PARAM_MESSAGE_2_CARRY_2_KS_PBS;
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
+use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
 use toroid_tfhe::bootstrap::{BootstrappingKey, Rotation, bootstrap};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::gates::{self, Gate};
@@ -18,7 +19,6 @@ use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::lwe::words_from_bytes;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
 use toroid_tfhe::params::{GATE, MESSAGE4, PAPER, ParamSet};
-use toroid_tfhe::product::{Arithmetic, Exact, Fast};
 use toroid_tfhe::random::Csprng;
 
 use super::keys::{bootstrapping_key, fourier};
@@ -76,7 +76,7 @@ impl<A: Arithmetic<Torus32>> Ours<A> {
         let samples: Result<Vec<_>, Error> = (0..load.batch)
             .map(|index| {
                 let bytes = client.encrypt(message(index).cast_signed(), encoding, &mut rng)?;
-                let words = params.tlwe_words();
+                let words = params.lwe_words();
                 Ok(words_from_bytes::<Torus32>(
                     "a sample", params, &bytes, words,
                 )?)
@@ -225,7 +225,7 @@ const KEY_NOTE: &str = "the peer's bootstrapping key holds real samples, but was
 
 /// PBS at `paper` by f64 FFT; of a batch on both sides, of several threads on ours.
 pub fn paper_f64(row: &Row, settings: &Settings, load: Load) -> Result<Measurement, Error> {
-    let ours = Ours::<Fast>::new(&PAPER, load)?;
+    let ours = Ours::<Fft>::new(&PAPER, load)?;
     let shape = Shape::of(&PAPER)?;
     let mut seeder = new_seeder();
     let mut peer = Peer::<u32>::new(shape, load.batch, seeder.as_mut());
@@ -236,7 +236,7 @@ pub fn paper_f64(row: &Row, settings: &Settings, load: Load) -> Result<Measureme
         &peer.glwe,
         seeder.as_mut(),
     )?);
-    let fft = Fft::new(shape.polynomial_size);
+    let fft = tfhe::core_crypto::fft_impl::fft64::math::fft::Fft::new(shape.polynomial_size);
     let fft = fft.as_view();
     let runs = row.runs(settings);
     let measurement = if load.batch == 1 {
@@ -317,7 +317,7 @@ pub fn paper_f64(row: &Row, settings: &Settings, load: Load) -> Result<Measureme
 
 /// PBS at `paper` by NTT.
 pub fn paper_exact(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
-    let ours = Ours::<Exact>::new(&PAPER, SINGLE)?;
+    let ours = Ours::<Ntt>::new(&PAPER, SINGLE)?;
     let shape = Shape::of(&PAPER)?;
     let mut seeder = new_seeder();
     let mut peer = Peer::<u64>::new(shape, 1, seeder.as_mut());
@@ -372,7 +372,7 @@ fn key_switching_key<M: Modulus>(
     rng: &mut Csprng,
 ) -> Result<KeySwitchingKey<M>, Error> {
     let mut progress = |_, _| ControlFlow::Continue(());
-    Ok(client.loaded_key_switching_key(Isa::best(), rng, &mut progress)?)
+    Ok(client.loaded_key_switching_key(SimdLevel::best(), rng, &mut progress)?)
 }
 
 /// Key switch and PBS of four bits.
@@ -381,7 +381,7 @@ pub fn message4(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
     let (message, four_bits) = (11u64, |message: u64| (message * message + 3) % 16);
     let mut rng = Csprng::from_os()?;
     let client = ClientKey::generate(params, &mut rng);
-    let key = bootstrapping_key::<Goldilocks, Fast>(&client, &mut rng)?;
+    let key = bootstrapping_key::<Goldilocks, Fft>(&client, &mut rng)?;
     let switch = key_switching_key::<Goldilocks>(&client, &mut rng)?;
     let encoding = Encoding::new(params.message_bits, false)?;
     let table: Vec<u64> = encoding
@@ -395,7 +395,7 @@ pub fn message4(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
         .collect();
     let test_vector = glwe::test_vector::<Goldilocks>(params, encoding, &table)?;
     let bytes = client.encrypt(message.cast_signed(), encoding, &mut rng)?;
-    let sample = words_from_bytes::<Goldilocks>("a sample", params, &bytes, params.tlwe_words())?;
+    let sample = words_from_bytes::<Goldilocks>("a sample", params, &bytes, params.lwe_words())?;
     let mut out = sample.clone();
     let mut ours = || {
         out.copy_from_slice(&sample);
@@ -438,7 +438,7 @@ pub fn nand(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
     let params = &GATE;
     let mut rng = Csprng::from_os()?;
     let client = ClientKey::generate(params, &mut rng);
-    let key = bootstrapping_key::<Torus32, Fast>(&client, &mut rng)?;
+    let key = bootstrapping_key::<Torus32, Fft>(&client, &mut rng)?;
     let switch = key_switching_key::<Torus32>(&client, &mut rng)?;
     let mut encrypt = |bit: bool| -> Result<Vec<u32>, Error> {
         let bytes = client.encrypt_bit(bit, &mut rng)?;
@@ -446,7 +446,7 @@ pub fn nand(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
             "a sample",
             params,
             &bytes,
-            params.tlwe_words(),
+            params.lwe_words(),
         )?)
     };
     let (a, b) = (encrypt(true)?, encrypt(true)?);

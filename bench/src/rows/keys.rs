@@ -4,12 +4,12 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use tfhe::core_crypto::prelude::*;
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
+use toroid_tfhe::arithmetic::{Arithmetic, Fft};
 use toroid_tfhe::bootstrap::BootstrappingKey;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::{Modulus, Torus32};
 use toroid_tfhe::params::{MESSAGE7, PAPER, ParamSet};
-use toroid_tfhe::product::{Arithmetic, Fast};
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
 
@@ -55,7 +55,7 @@ fn ours(clock: Clock) -> Result<Duration, Error> {
     let mut rng = Csprng::from_os()?;
     let (time, key) = clock.timed(|| {
         let client = ClientKey::generate(&PAPER, &mut rng);
-        bootstrapping_key::<Torus32, Fast>(&client, &mut rng)
+        bootstrapping_key::<Torus32, Fft>(&client, &mut rng)
     });
     key?;
     Ok(time)
@@ -67,7 +67,7 @@ pub fn bootstrapping_key<M: Modulus, A: Arithmetic<M>>(
     rng: &mut Csprng,
 ) -> Result<BootstrappingKey<M, A>, Error> {
     let mut progress = |_, _| ControlFlow::Continue(());
-    Ok(client.loaded_bootstrapping_key(Isa::best(), rng, &mut progress)?)
+    Ok(client.loaded_bootstrapping_key(SimdLevel::best(), rng, &mut progress)?)
 }
 
 /// Bytes of both public keys.

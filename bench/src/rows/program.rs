@@ -9,9 +9,9 @@ use toroid_drive::image::{self, FormatOptions, Image};
 use toroid_drive::{Drive, DriveConfig};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_isa::{Instruction, KeyKind, VrNumber, VrType};
+use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
-use toroid_tfhe::noise::Path;
 use toroid_tfhe::params::MESSAGE7;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
@@ -62,7 +62,7 @@ impl Platform {
             ..FormatOptions::default()
         };
         image::format(&path, &options)?;
-        let config = DriveConfig::new(Arc::new(CpuBackend::new(Path::Fast)));
+        let config = DriveConfig::new(Arc::new(CpuBackend::new(ArithmeticKind::Fft)));
         let drive = Arc::new(Drive::open(Image::open(&path)?, config)?);
         let runtime = tokio::runtime::Runtime::new()?;
         let mut rng = Csprng::from_os()?;
@@ -109,8 +109,8 @@ impl Platform {
 
     /// Time of the write of y, which runs the program.
     fn multiply(&mut self) -> Result<Duration, Error> {
-        let x = VrNumber::new(VrType::TlweCor, KEY_ID, 1)?;
-        let y = VrNumber::new(VrType::TlweCow, KEY_ID, 2)?;
+        let x = VrNumber::new(VrType::LweCor, KEY_ID, 1)?;
+        let y = VrNumber::new(VrType::LweCow, KEY_ID, 2)?;
         self.put(x, FACTORS.0)?;
         let time = self.put(y, FACTORS.1)?;
         let stored = self.runtime.block_on(self.session.get_sample(y))?;

@@ -10,9 +10,9 @@ use toroid_drive::image::{self, FormatOptions, Image};
 use toroid_drive::{Drive, DriveConfig};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_isa::{KeyKind, VrNumber, VrType};
+use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
-use toroid_tfhe::noise::Path;
 use toroid_tfhe::params::TINY;
 use toroid_tfhe::random::Csprng;
 
@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         ..FormatOptions::default()
     };
     image::format(&path, &options)?;
-    let config = DriveConfig::new(Arc::new(CpuBackend::new(Path::Fast)));
+    let config = DriveConfig::new(Arc::new(CpuBackend::new(ArithmeticKind::Fft)));
     let drive = Arc::new(Drive::open(Image::open(&path)?, config)?);
 
     // The client's side: a blob store on namespace 1, and the key.
@@ -67,8 +67,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await?;
 
     let (x, y) = (-3, 2);
-    let x_register = VrNumber::new(VrType::TlweCor, key_id, 1)?;
-    let y_register = VrNumber::new(VrType::TlweCow, key_id, 2)?;
+    let x_register = VrNumber::new(VrType::LweCor, key_id, 1)?;
+    let y_register = VrNumber::new(VrType::LweCow, key_id, 2)?;
     let sample = client.encrypt(x, encoding, &mut rng)?;
     session
         .put_sample(x_register, &TINY, &sample, encoding, (None, None))

@@ -11,8 +11,8 @@ use toroid_client::blob::Transfer;
 use toroid_client::session::Session;
 use toroid_drive::bridge::status::VENDOR_STATUSES;
 use toroid_isa::{KeyKind, VrNumber, VrType};
-use toroid_nvme::Host;
-use toroid_nvme::tcp::client::{Address, ConnectOptions, TcpHost};
+use toroid_nvme::Controller;
+use toroid_nvme::tcp::client::{Address, ConnectOptions, TcpController};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::params::TINY;
@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         vendor_statuses: VENDOR_STATUSES,
         ..ConnectOptions::new(HOST_NQN, HOST_ID)
     };
-    let host = Arc::new(TcpHost::connect(&address, &options).await?);
+    let host = Arc::new(TcpController::connect(&address, &options).await?);
     let product = multiply(&host, key_id, (-3, 2)).await;
     if product.is_err() {
         // Beyond the status of a command that failed, the drive has a reason in words.
@@ -63,13 +63,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn multiply(
-    host: &Arc<TcpHost>,
+    host: &Arc<TcpController>,
     key_id: u32,
     (x, y): (i64, i64),
 ) -> Result<i64, Box<dyn Error>> {
     let namespace = host.controller().namespaces.first();
     let nsid = namespace.ok_or("the drive shows no namespace")?.nsid();
-    let session = Session::open(Arc::clone(host) as Arc<dyn Host>, nsid).await?;
+    let session = Session::open(Arc::clone(host) as Arc<dyn Controller>, nsid).await?;
     let mut rng = Csprng::from_os()?;
     let client = ClientKey::generate(&TINY, &mut rng);
     let encoding = Encoding::new(TINY.message_bits, true)?;
@@ -86,8 +86,8 @@ async fn multiply(
         .put_program(key_id, &TINY, &assembly.program)
         .await?;
 
-    let x_register = VrNumber::new(VrType::TlweCor, key_id, 1)?;
-    let y_register = VrNumber::new(VrType::TlweCow, key_id, 2)?;
+    let x_register = VrNumber::new(VrType::LweCor, key_id, 1)?;
+    let y_register = VrNumber::new(VrType::LweCow, key_id, 2)?;
     let sample = client.encrypt(x, encoding, &mut rng)?;
     session
         .put_sample(x_register, &TINY, &sample, encoding, (None, None))

@@ -1,4 +1,4 @@
-//! [`BlockDeviceHost`]: a drive as Linux shows it, a block device, with nothing but the system's own read and write.
+//! [`BlockDeviceController`]: a drive as Linux shows it, a block device, with nothing but the system's own read and write.
 //!
 //! For hosts where a kernel is connected to the drive (`/dev/nvme0n1`). A block device has no metadata beside its blocks, so secure
 //! computing metadata goes through the second half of the LBA space. I/O is direct: each read and write is one command, which
@@ -16,11 +16,11 @@ use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use thiserror::Error;
 use toroid_nvme::{
-    Command, ControllerInfo, DsmRange, ErrorInformation, Host, Io, Namespace, NamespaceError,
+    Command, Controller, ControllerInfo, DsmRange, ErrorInformation, Io, Namespace, NamespaceError,
     Request, Response, Sqe, Status,
 };
 
-/// The one namespace of a [`BlockDeviceHost`].
+/// The one namespace of a [`BlockDeviceController`].
 pub const NSID: u32 = 1;
 
 /// Alignment of buffers: that of pages, which no device asks more than.
@@ -71,8 +71,8 @@ pub enum BlockDeviceError {
 ///
 /// Commands run on Tokio's threads for blocking work, each as one system call; they cannot be aborted. Outside of a Tokio runtime they
 /// fail. The kernel tells no more of a
-/// failure than an error number: [`Host::errors`] has it in words.
-pub struct BlockDeviceHost {
+/// failure than an error number: [`Controller::errors`] has it in words.
+pub struct BlockDeviceController {
     info: ControllerInfo,
     device: Arc<Device>,
 }
@@ -84,12 +84,12 @@ struct Device {
     errors: Mutex<(u64, VecDeque<ErrorInformation>)>,
 }
 
-impl BlockDeviceHost {
+impl BlockDeviceController {
     /// Opens a block device, for this process alone. A plain file is taken as well, as blocks of 4096 bytes that nothing computes on.
     ///
     /// # Errors
     /// [`BlockDeviceError`].
-    pub fn open(path: &Path) -> Result<BlockDeviceHost, BlockDeviceError> {
+    pub fn open(path: &Path) -> Result<BlockDeviceController, BlockDeviceError> {
         let failed = |action| {
             move |source| BlockDeviceError::Io {
                 action,
@@ -162,7 +162,7 @@ impl BlockDeviceHost {
             other_namespaces: Vec::new(),
             vendor_statuses: &[],
         };
-        Ok(BlockDeviceHost {
+        Ok(BlockDeviceController {
             info,
             device: Arc::new(Device {
                 file,
@@ -378,7 +378,7 @@ impl Device {
     }
 }
 
-impl Host for BlockDeviceHost {
+impl Controller for BlockDeviceController {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
         let sqe = request.sqe;
         let cid = sqe.cid.get();

@@ -107,7 +107,7 @@ pub fn unpack(data: &[u8], metadata: &[u8]) -> Result<StoredSample, RawError> {
     let sc = ScMetadata::from_bytes(metadata)?.ok_or(RawError::Plain)?;
     let params = ParamSet::by_id(sc.params())
         .filter(|params| {
-            sc.vr().ty().is_sample() && sc.offset() == 0 && params.tlwe_bytes() as u64 == sc.size()
+            sc.vr().ty().is_sample() && sc.offset() == 0 && params.lwe_bytes() as u64 == sc.size()
         })
         .ok_or_else(|| RawError::NoSample(sc.to_string()))?;
     let bytes = usize::try_from(sc.size())
@@ -160,12 +160,12 @@ pub fn unpack_extended(extended: &[u8], block_size: u32) -> Result<StoredSample,
 mod tests {
     use proptest::prelude::*;
     use toroid_isa::VrNumber;
-    use toroid_tfhe::params::{TINY, TINY_EXACT};
+    use toroid_tfhe::params::{TINY, TINY_WOPBS};
 
     use super::*;
 
     fn sample(params: &'static ParamSet, register: &str, seed: u8) -> (ScMetadata, Vec<u8>) {
-        let bytes = (0..params.tlwe_bytes())
+        let bytes = (0..params.lwe_bytes())
             .map(|i| (i * 7) as u8 ^ seed)
             .collect::<Vec<_>>();
         let vr: VrNumber = register.parse().unwrap();
@@ -178,8 +178,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trip(seed: u8, log2_block in 9u32..17, exact: bool) {
-            let params = if exact { &TINY_EXACT } else { &TINY };
+        fn round_trip(seed: u8, log2_block in 9u32..17, wopbs: bool) {
+            let params = if wopbs { &TINY_WOPBS } else { &TINY };
             let (sc, bytes) = sample(params, "cow:3:2", seed);
             let block = 1 << log2_block;
             let packed = pack(&sc, &bytes, block).unwrap();
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told() {
-        let (sc, bytes) = sample(&TINY_EXACT, "cor:0:1", 1);
+        let (sc, bytes) = sample(&TINY_WOPBS, "cor:0:1", 1);
         assert_eq!(pack(&sc, &bytes, 1000), Err(RawError::BlockSize(1000)));
         assert!(matches!(
             pack(&sc, &bytes[1..], 512),

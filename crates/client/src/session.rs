@@ -14,7 +14,7 @@ use toroid_isa::{
     Instruction, KeyKind, Program, ProgramTooLong, TableError, TestVector, VrError, VrNumber,
     VrType, wrap_count,
 };
-use toroid_nvme::Host;
+use toroid_nvme::Controller;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
@@ -99,7 +99,7 @@ pub enum SessionError {
     Task(#[from] tokio::task::JoinError),
 }
 
-/// A TLWE sample as it stands on the drive.
+/// A LWE sample as it stands on the drive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredSample {
     /// Its parameter set.
@@ -163,7 +163,7 @@ impl Session {
     /// # Errors
     /// [`SessionError::Blob`].
     pub async fn format(
-        host: Arc<dyn Host>,
+        host: Arc<dyn Controller>,
         nsid: u32,
         options: FormatOptions,
     ) -> Result<Session, SessionError> {
@@ -175,7 +175,7 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError::Blob`].
-    pub async fn open(host: Arc<dyn Host>, nsid: u32) -> Result<Session, SessionError> {
+    pub async fn open(host: Arc<dyn Controller>, nsid: u32) -> Result<Session, SessionError> {
         let store = BlobStore::mount(host, nsid, MountOptions::default()).await?;
         Ok(Session { store })
     }
@@ -232,7 +232,7 @@ impl Session {
         Ok(writer.commit().await?)
     }
 
-    /// Generates a public key on all cores and writes it to the drive, seeded, as it comes. A few TRGSW samples a thread are
+    /// Generates a public key on all cores and writes it to the drive, seeded, as it comes. A few GGSW samples a thread are
     /// in memory at a time, never the key.
     ///
     /// # Errors
@@ -360,9 +360,9 @@ impl Session {
         params: &'static ParamSet,
     ) -> Result<BlobStat, SessionError> {
         if !vr.ty().is_sample() {
-            return Err(SessionError::WrongType(vr, "TLWE samples"));
+            return Err(SessionError::WrongType(vr, "LWE samples"));
         }
-        let sc = ScMetadata::new(vr, params.id, params.tlwe_bytes() as u64)?;
+        let sc = ScMetadata::new(vr, params.id, params.lwe_bytes() as u64)?;
         let same = |stat: &BlobStat| {
             stat.size == sc.size() && stat.sc.is_some_and(|other| other.params() == params.id)
         };
@@ -379,7 +379,7 @@ impl Session {
     /// [`SessionError::Missing`], and those of the store.
     pub async fn get_sample(&self, vr: VrNumber) -> Result<StoredSample, SessionError> {
         if !vr.ty().is_sample() {
-            return Err(SessionError::WrongType(vr, "TLWE samples"));
+            return Err(SessionError::WrongType(vr, "LWE samples"));
         }
         let stat = self.find(vr).ok_or(SessionError::Missing(vr))?;
         let blob = self.store.read_blob(stat.id, &Transfer::default()).await?;
@@ -393,7 +393,7 @@ impl Session {
             .filter(|sc| sc.vr() == vr)
             .ok_or_else(|| unexpected("data without metadata".to_owned()))?;
         let params = ParamSet::by_id(sc.params())
-            .filter(|params| params.tlwe_bytes() == blob.data.len())
+            .filter(|params| params.lwe_bytes() == blob.data.len())
             .ok_or_else(|| {
                 unexpected(format!(
                     "{} bytes of parameter set {}",
@@ -447,7 +447,7 @@ impl Session {
             blob.written
                 && blob
                     .sc
-                    .is_some_and(|sc| sc.vr().ty() == VrType::TlweCor && sc.vr().key_id() == key_id)
+                    .is_some_and(|sc| sc.vr().ty() == VrType::LweCor && sc.vr().key_id() == key_id)
         };
         if !self.store.list().iter().any(is_cor) {
             return self.fill(key_id, wanted, false, transfer).await;
@@ -492,7 +492,7 @@ impl Session {
         for blob in blobs {
             if let Some(sc) = blob.sc
                 && has_program
-                && sc.vr().ty() == VrType::TlweCor
+                && sc.vr().ty() == VrType::LweCor
             {
                 let identity = Program::new(vec![Instruction::Return { n: sc.vr() }])?;
                 let bytes = toroid_isa::encode(&identity);
@@ -539,9 +539,9 @@ pub fn sample_metadata(
     log2_noise: (Option<f64>, Option<f64>),
 ) -> Result<ScMetadata, SessionError> {
     if !vr.ty().is_sample() {
-        return Err(SessionError::WrongType(vr, "TLWE samples"));
+        return Err(SessionError::WrongType(vr, "LWE samples"));
     }
-    Ok(ScMetadata::new(vr, params.id, params.tlwe_bytes() as u64)?
+    Ok(ScMetadata::new(vr, params.id, params.lwe_bytes() as u64)?
         .with_message(encoding.bits() as u8, encoding.is_signed())?
         .with_noise(log2_noise.0, log2_noise.1))
 }
@@ -584,7 +584,7 @@ pub fn test_vector_bytes(
     };
     let input = Encoding::new(p_in, vector.signed).map_err(unfit)?;
     Encoding::new(p_out, vector.signed).map_err(unfit)?;
-    if params.exact.is_some() && p_out > params.message_bits {
+    if params.wopbs.is_some() && p_out > params.message_bits {
         return Err(unfit(TfheError::MessageTooWide {
             bits: p_out,
             found: params.message_bits,

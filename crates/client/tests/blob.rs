@@ -17,15 +17,15 @@ use toroid_client::blob::{
 };
 use toroid_drive::metadata::ScMetadata;
 use toroid_isa::VrType;
-use toroid_nvme::testing::RamHost;
-use toroid_nvme::{self as nvme, Command, ControllerInfo, Host, Request, Response, Status};
+use toroid_nvme::testing::RamController;
+use toroid_nvme::{self as nvme, Command, Controller, ControllerInfo, Request, Response, Status};
 
 const CLUSTER: u64 = 8 * BLOCK as u64;
 const HALF: u64 = 1 << 12;
 /// MDTS of half a cluster, so that clusters take two commands.
 const MDTS: u32 = 4 * BLOCK;
 
-fn host(metadata_size: u16) -> Arc<RamHost> {
+fn host(metadata_size: u16) -> Arc<RamController> {
     let blocks = if metadata_size == 0 { 2 * HALF } else { HALF };
     Arc::new(ram(blocks, metadata_size, MDTS))
 }
@@ -174,7 +174,7 @@ async fn deleted_blobs_are_gone_and_identifiers_are_not_used_again() {
 
 /// Records every request; on the way it may replace samples as the drive does.
 struct Drive {
-    ram: RamHost,
+    ram: RamController,
     requests: Mutex<Vec<Request>>,
     /// Whether types 3 and 4 are "computed": their data inverted and marked.
     compute: bool,
@@ -226,7 +226,7 @@ impl Drive {
         let first = |bytes: &[u8]| bytes.get(..64).and_then(|b| ScMetadata::from_bytes(b).ok());
         if write {
             let sc = known.or(first(&request.metadata).flatten());
-            if let Some(sc) = sc.filter(|sc| self.compute && sc.vr().ty() == VrType::TlweCow) {
+            if let Some(sc) = sc.filter(|sc| self.compute && sc.vr().ty() == VrType::LweCow) {
                 request.data.iter_mut().for_each(|b| *b ^= 0xFF);
                 if second_half {
                     self.put_second_half(io.slba, sc).await;
@@ -238,7 +238,7 @@ impl Drive {
         }
         let mut response = self.ram.submit(request).await;
         let sc = known.or(first(&response.metadata).flatten());
-        if let Some(sc) = sc.filter(|sc| self.compute && sc.vr().ty() == VrType::TlweCor) {
+        if let Some(sc) = sc.filter(|sc| self.compute && sc.vr().ty() == VrType::LweCor) {
             response.data.iter_mut().for_each(|b| *b ^= 0xFF);
             if second_half {
                 self.put_second_half(io.slba, sc).await;
@@ -250,7 +250,7 @@ impl Drive {
     }
 }
 
-impl Host for Drive {
+impl Controller for Drive {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
         Box::pin(self.run(request))
     }
@@ -263,7 +263,7 @@ impl Host for Drive {
 #[tokio::test]
 async fn results_that_the_drive_puts_into_the_data_come_back_with_their_metadata() {
     for metadata_size in [0, 64] {
-        for ty in [VrType::TlweCor, VrType::TlweCow] {
+        for ty in [VrType::LweCor, VrType::LweCow] {
             let drive = Drive::new(metadata_size, true);
             let store = format(&drive, CLUSTER).await;
             let data = pattern(1, 700);
@@ -349,7 +349,7 @@ async fn parts_reach_the_drive_in_order_each_with_its_metadata_before_it() {
     }
 }
 
-async fn second_half(host: &RamHost) -> Vec<u8> {
+async fn second_half(host: &RamController) -> Vec<u8> {
     nvme::read_blocks(host, 1, HALF, HALF).await.unwrap().data
 }
 
@@ -623,7 +623,7 @@ async fn files_go_in_and_out() {
 }
 
 /// Changes a bit in the first block, of those below `end`, that holds the start of `data`.
-async fn corrupt(host: &RamHost, end: u64, data: &[u8]) {
+async fn corrupt(host: &RamController, end: u64, data: &[u8]) {
     for lba in 0..end {
         let mut block = nvme::read_blocks(host, 1, lba, 1).await.unwrap();
         if block.data.starts_with(&data[..64]) {
@@ -707,9 +707,9 @@ async fn without_a_next_sequence_number_the_store_only_reads() {
 
 #[tokio::test]
 async fn unsuitable_namespaces_and_options_are_refused() {
-    let odd: Arc<dyn Host> = Arc::new(ram(1000, 0, MDTS));
-    let even: Arc<dyn Host> = Arc::new(ram(1024, 0, MDTS));
-    let try_format = async |host: &Arc<dyn Host>, nsid, cluster_bytes, metadata_pages| {
+    let odd: Arc<dyn Controller> = Arc::new(ram(1000, 0, MDTS));
+    let even: Arc<dyn Controller> = Arc::new(ram(1024, 0, MDTS));
+    let try_format = async |host: &Arc<dyn Controller>, nsid, cluster_bytes, metadata_pages| {
         let options = FormatOptions {
             cluster_bytes,
             metadata_pages,
@@ -850,7 +850,7 @@ async fn many_tasks_share_a_store() {
 }
 
 /// A small store with some history, for the tests that damage it, and its blobs.
-async fn sample_store(metadata_size: u16) -> (Arc<RamHost>, Vec<(BlobId, Vec<u8>)>) {
+async fn sample_store(metadata_size: u16) -> (Arc<RamController>, Vec<(BlobId, Vec<u8>)>) {
     let host = Arc::new(ram(512, metadata_size, MDTS));
     let options = FormatOptions {
         cluster_bytes: u64::from(BLOCK),

@@ -8,9 +8,9 @@ use std::process::Command;
 use std::sync::Arc;
 
 use toroid_client::blob::{BlobStore, FormatOptions, NewBlob, Transfer};
-use toroid_client::block_device::{BlockDeviceError, BlockDeviceHost, NSID};
+use toroid_client::block_device::{BlockDeviceController, BlockDeviceError, NSID};
 use toroid_nvme::{
-    DsmRange, Host, Request, Sqe, Status, flush, read_blocks, write_blocks, write_zeroes,
+    Controller, DsmRange, Request, Sqe, Status, flush, read_blocks, write_blocks, write_zeroes,
 };
 use zerocopy::IntoBytes;
 
@@ -55,7 +55,7 @@ impl Drop for Loop {
 }
 
 async fn check_commands(path: &Path) {
-    let host = BlockDeviceHost::open(path).unwrap();
+    let host = BlockDeviceController::open(path).unwrap();
     let namespace = host.controller().namespace(NSID).unwrap().clone();
     let block = namespace.block_size() as usize;
     assert_eq!(namespace.capacity(), BYTES);
@@ -111,7 +111,7 @@ async fn check_commands(path: &Path) {
 
 /// A store that is mounted again has what was written, by way of commands as large as the device takes.
 async fn check_store(path: &Path) {
-    let open = || Arc::new(BlockDeviceHost::open(path).unwrap());
+    let open = || Arc::new(BlockDeviceController::open(path).unwrap());
     let data = pattern(2_500_001, 1);
     let id = {
         let store = BlobStore::format(open(), NSID, FormatOptions::default())
@@ -148,9 +148,9 @@ async fn a_loop_device() {
     };
     check_commands(&device.0).await;
     check_store(&device.0).await;
-    let held = BlockDeviceHost::open(&device.0).unwrap();
+    let held = BlockDeviceController::open(&device.0).unwrap();
     assert!(matches!(
-        BlockDeviceHost::open(&device.0),
+        BlockDeviceController::open(&device.0),
         Err(BlockDeviceError::Busy { .. })
     ));
     drop(held);
@@ -160,16 +160,16 @@ async fn a_loop_device() {
 fn what_is_no_device_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     assert!(matches!(
-        BlockDeviceHost::open(folder.path()),
+        BlockDeviceController::open(folder.path()),
         Err(BlockDeviceError::Kind { .. })
     ));
-    let missing = BlockDeviceHost::open(&folder.path().join("none"));
+    let missing = BlockDeviceController::open(&folder.path().join("none"));
     let message = missing.err().unwrap().to_string();
     assert!(message.contains("none"), "{message}");
     let empty = folder.path().join("empty");
     File::create(&empty).unwrap();
     assert!(matches!(
-        BlockDeviceHost::open(&empty),
+        BlockDeviceController::open(&empty),
         Err(BlockDeviceError::Namespace { .. })
     ));
 }

@@ -28,8 +28,10 @@ use toroid_client::blob::{BlobError, BlobId, BlobStore, FormatOptions, NewBlob, 
 use toroid_drive::metadata::ScMetadata;
 use toroid_drive::ssd::{FileSsd, Ssd};
 use toroid_isa::VrType;
-use toroid_nvme::testing::RamHost;
-use toroid_nvme::{self as nvme, Command, ControllerInfo, Host, Request, Response, Sqe, Status};
+use toroid_nvme::testing::RamController;
+use toroid_nvme::{
+    self as nvme, Command, Controller, ControllerInfo, Request, Response, Sqe, Status,
+};
 
 /// What a blob is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +87,7 @@ impl State {
                 size,
                 sc: true,
             } => {
-                let types = [VrType::Tv, VrType::TlweCor, VrType::TlweCow];
+                let types = [VrType::Tv, VrType::LweCor, VrType::LweCow];
                 let ty = types[(seed % 3) as usize];
                 Some(sc(ty, seed as u32, size as u64))
             }
@@ -322,7 +324,7 @@ async fn verify(store: &BlobStore, model: &mut Model, what: &str) {
 
 /// A controller in memory that stops for ever at a random command.
 struct Mortal {
-    ram: Arc<RamHost>,
+    ram: Arc<RamController>,
     /// Commands until then.
     left: AtomicI64,
     rng: AtomicU64,
@@ -351,7 +353,7 @@ impl Mortal {
     }
 }
 
-impl Host for Mortal {
+impl Controller for Mortal {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
         self.run(request).boxed()
     }
@@ -368,7 +370,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// LBAs of clusters that hold plain data must carry no metadata in the second half, whatever was there before.
-async fn verify_second_half(ram: &Arc<RamHost>, store: &BlobStore, what: &str) {
+async fn verify_second_half(ram: &Arc<RamController>, store: &BlobStore, what: &str) {
     let half = ram.controller().namespaces[0].blocks() / 2;
     for stat in store.list().into_iter().filter(|stat| stat.sc.is_none()) {
         let before = ram.submitted().len();
@@ -459,18 +461,18 @@ fn power_cuts() {
 }
 
 /// A controller without compute over files: logical blocks in one, their metadata, if any, in another.
-struct FileHost {
+struct FileController {
     info: ControllerInfo,
     data: FileSsd,
     metadata: Option<FileSsd>,
 }
 
-impl FileHost {
-    fn open(dir: &Path, metadata_size: u16) -> Arc<FileHost> {
-        FileHost::with_info(dir, info(1 << 14, metadata_size, 16 << 10))
+impl FileController {
+    fn open(dir: &Path, metadata_size: u16) -> Arc<FileController> {
+        FileController::with_info(dir, info(1 << 14, metadata_size, 16 << 10))
     }
 
-    fn with_info(dir: &Path, info: ControllerInfo) -> Arc<FileHost> {
+    fn with_info(dir: &Path, info: ControllerInfo) -> Arc<FileController> {
         let metadata_size = info.namespaces[0].metadata_size();
         let blocks = info.namespaces[0].blocks();
         let open = |name: &str, block_size: u32| {
@@ -480,7 +482,7 @@ impl FileHost {
             file.set_len(blocks * u64::from(block_size)).unwrap();
             FileSsd::new(file, block_size, blocks).unwrap()
         };
-        Arc::new(FileHost {
+        Arc::new(FileController {
             data: open("data", info.namespaces[0].block_size()),
             metadata: (metadata_size > 0).then(|| open("metadata", u32::from(metadata_size))),
             info,
@@ -528,7 +530,7 @@ impl FileHost {
     }
 }
 
-impl Host for FileHost {
+impl Controller for FileController {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
         let response = self.execute(&request).unwrap_or_else(|status| {
             let Sqe { cid, .. } = request.sqe;
@@ -553,7 +555,7 @@ fn crash_worker() {
         return;
     };
     let number = |name| std::env::var(name).unwrap().parse::<u64>().unwrap();
-    let host = FileHost::open(Path::new(&dir), number(WORKER_METADATA) as u16);
+    let host = FileController::open(Path::new(&dir), number(WORKER_METADATA) as u16);
     let seed = number(WORKER_SEED);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -580,7 +582,7 @@ fn crash_worker() {
 
 fn kill(kills: u64, metadata_size: u16) {
     let dir = tempfile::tempdir().unwrap();
-    let host = FileHost::open(dir.path(), metadata_size);
+    let host = FileController::open(dir.path(), metadata_size);
     block_on(format(&host, 8192));
     drop(host);
     let mut rng = Rng(u64::from(std::process::id()));
@@ -623,7 +625,7 @@ fn kill(kills: u64, metadata_size: u16) {
         );
         let what = format!("kill {round}");
         block_on(async {
-            let host = FileHost::open(dir.path(), metadata_size);
+            let host = FileController::open(dir.path(), metadata_size);
             verify(&mount(&host).await, &mut model, &what).await;
         });
     }
@@ -660,7 +662,7 @@ fn a_key_of_two_gigabytes() {
     let dir = tempfile::tempdir().unwrap();
     let mut info = info(1, 0, 1 << 20);
     info.namespaces = vec![toroid_nvme::Namespace::new(1, 4096, 1 << 21, 0).unwrap()];
-    let host = FileHost::with_info(dir.path(), info);
+    let host = FileController::with_info(dir.path(), info);
     let size: u64 = 800 * 16_384 * 5 * 4 * 8;
     let piece = pattern(1, 3_000_001);
     block_on(async {

@@ -1,4 +1,4 @@
-//! The computing engine in simulation against the exact path of the library.
+//! The computing engine in simulation against the integer arithmetic of the library.
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 use std::ops::ControlFlow;
@@ -16,8 +16,8 @@ use toroid_engine::backend::{Backend, LoadedKey};
 use toroid_engine::{CancelToken, Requester};
 use toroid_isa::KeyKind;
 use toroid_ring::goldilocks;
+use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::keys::ClientKey;
-use toroid_tfhe::noise::Path;
 use toroid_tfhe::params::{self, Gadget, ModulusKind, ModulusSwitch, ParamSet};
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
@@ -44,11 +44,11 @@ static STEPS32: ParamSet = ParamSet {
         log2_base: 3,
     },
     modulus_switch: ModulusSwitch::Nearest,
-    exact: None,
+    wopbs: None,
     ..params::TINY
 };
 
-/// With one step more than [`STEPS32`], and a TLWE sample of as many rows.
+/// With one step more than [`STEPS32`], and a LWE sample of as many rows.
 static ONE_STEP_MORE: ParamSet = ParamSet {
     lwe_dimension: 12,
     ..STEPS32
@@ -102,7 +102,7 @@ fn bootstraps_agree(params: &'static ParamSet, log_lanes: u32, timing: Timing) {
     let mut rng = Csprng::from_seed([7; 32]);
     let key = ClientKey::generate(params, &mut rng);
     let rtl = RtlBackend::new(log_lanes, timing);
-    let cpu = CpuBackend::new(Path::Exact);
+    let cpu = CpuBackend::new(ArithmeticKind::Ntt);
     let keys = |form: KeyForm, rng: &mut Csprng| {
         [KeyKind::Bootstrapping, KeyKind::KeySwitching].map(|kind| {
             let bytes = key_bytes(&key, kind, form, rng);
@@ -111,7 +111,7 @@ fn bootstraps_agree(params: &'static ParamSet, log_lanes: u32, timing: Timing) {
     };
     for form in KeyForm::ALL {
         let [bootstrapping, switching] = keys(form, &mut rng);
-        let sample = random_words(params, params.tlwe_words(), &mut rng);
+        let sample = random_words(params, params.lwe_words(), &mut rng);
         let test_vector = random_words(params, params.test_vector_words(), &mut rng);
         let cancel = CancelToken::new();
         let results = [0, 1].map(|at| {
@@ -152,7 +152,7 @@ fn bootstraps_are_those_of_the_exact_path() {
     bootstraps_agree(&params::TINY, 5, SLOW);
 }
 
-/// An engine with keys and three registers, and what the exact path makes of them.
+/// An engine with keys and three registers, and what the integer arithmetic makes of them.
 struct Bench {
     shape: Shape,
     keys: [Arc<dyn LoadedKey>; 2],
@@ -166,7 +166,7 @@ impl Bench {
         let shape = Shape::new(params, log_lanes).unwrap();
         let mut rng = Csprng::from_seed([5; 32]);
         let key = ClientKey::generate(params, &mut rng);
-        let cpu = CpuBackend::new(Path::Exact);
+        let cpu = CpuBackend::new(ArithmeticKind::Ntt);
         let bytes = [KeyKind::Bootstrapping, KeyKind::KeySwitching]
             .map(|kind| (kind, key_bytes(&key, kind, KeyForm::Seeded, &mut rng)));
         let samples = layout::expand_switching_key(params, &bytes[1].1);
@@ -183,7 +183,7 @@ impl Bench {
             keys: bytes.map(|(kind, bytes)| load(&cpu, params, (kind, KeyForm::Seeded), &bytes)),
             test_vector: random_words(params, params.test_vector_words(), &mut rng),
             registers: (0..3)
-                .map(|_| random_words(params, params.tlwe_words(), &mut rng))
+                .map(|_| random_words(params, params.lwe_words(), &mut rng))
                 .collect(),
         }
     }
@@ -212,7 +212,7 @@ impl Bench {
 
     /// What the registers hold after some commands; and what was returned.
     fn expected(&self, commands: &[Command]) -> (Vec<Vec<u8>>, Option<Vec<u8>>) {
-        let cpu = CpuBackend::new(Path::Exact);
+        let cpu = CpuBackend::new(ArithmeticKind::Ntt);
         let params = self.shape.params;
         let (mut registers, mut stack, mut returned) = (self.registers.clone(), Vec::new(), None);
         for command in commands {
@@ -362,7 +362,7 @@ fn cycles_are_those_of_the_formula() {
 fn impossible_shapes_are_refused() {
     for (params, log_lanes, reason) in [
         (&params::TINY32, 3, "k = 2"),
-        (&params::TINY_EXACT, 3, "circuit bootstrapping"),
+        (&params::TINY_WOPBS, 3, "circuit bootstrapping"),
         (&params::TINY, 6, "a 16th of the coefficients"),
         (&params::TINY, 1, "2^2 to 2^8 lanes"),
         (&MANY_SUMS, 5, "take fewer lanes"),
@@ -391,9 +391,9 @@ fn linear_instructions_are_those_of_the_exact_path() {
     let mut rng = Csprng::from_seed([9; 32]);
     for params in [&STEPS32, &params::TINY] {
         let rtl = RtlBackend::new(2, Timing::default());
-        let cpu = CpuBackend::new(Path::Exact);
-        let a = random_words(params, params.tlwe_words(), &mut rng);
-        let b = random_words(params, params.tlwe_words(), &mut rng);
+        let cpu = CpuBackend::new(ArithmeticKind::Ntt);
+        let a = random_words(params, params.lwe_words(), &mut rng);
+        let b = random_words(params, params.lwe_words(), &mut rng);
         for v in [0, 1, -1, 3, -1234567, i32::MAX, i32::MIN] {
             let results = [&rtl as &dyn Backend, &cpu].map(|backend| {
                 let mut sample = a.clone();

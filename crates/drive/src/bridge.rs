@@ -347,7 +347,7 @@ impl Bridge {
             let reply = self.was_read(&context.host, data, metadata, Effect::None);
             return Ok(Some(Step::Done(reply)));
         };
-        if object.sc.vr().ty() == VrType::TlweCor && self.has_program(object.sc.vr()) {
+        if object.sc.vr().ty() == VrType::LweCor && self.has_program(object.sc.vr()) {
             object.check_whole()?;
             return Ok(Some(Step::Run(Box::new(Trigger {
                 write: false,
@@ -437,7 +437,7 @@ impl Bridge {
             return Ok(Step::Done(reply));
         };
         drop((shared, locked));
-        if object.sc.vr().ty() == VrType::TlweCow && self.has_program(object.sc.vr()) {
+        if object.sc.vr().ty() == VrType::LweCow && self.has_program(object.sc.vr()) {
             object.check_whole()?;
             return Ok(Step::Run(Box::new(Trigger {
                 write: true,

@@ -22,13 +22,13 @@ use thiserror::Error;
 use toroid_nvme::admin::{cns, csi, opcode as admin_opcode};
 use toroid_nvme::log::log_page;
 use toroid_nvme::{
-    Abort, BROADCAST_NSID, ControllerInfo, ErrorInformation, Health, Host, OtherNamespace, Request,
-    Response, Sqe, Status,
+    Abort, BROADCAST_NSID, Controller, ControllerInfo, ErrorInformation, Health, OtherNamespace,
+    Request, Response, Sqe, Status,
 };
 
 use crate::bridge::status::{MEMORY_RANGE, METADATA_INVALID, PROGRAM_REFUSED, VENDOR_STATUSES};
 use crate::bridge::{Described, Effect, Fault};
-use crate::drive::{DriveHost, Threads};
+use crate::drive::{DriveController, Threads};
 use crate::metadata::ScMetadata;
 use memory::{Memory, MemoryCommand, Sources, Span};
 use programs::{Execution, Programs, Range};
@@ -216,9 +216,9 @@ impl Computational {
     /// [`ComputationalError::Twice`] if `inner` has such a namespace already, [`ComputationalError::Hosts`].
     pub fn attach(
         &self,
-        inner: Arc<dyn Host>,
-        host: DriveHost,
-    ) -> Result<ComputationalHost, ComputationalError> {
+        inner: Arc<dyn Controller>,
+        host: DriveController,
+    ) -> Result<ComputationalController, ComputationalError> {
         let config = &self.config;
         let name = &host.identity().name;
         let mut info = inner.controller().clone();
@@ -234,7 +234,7 @@ impl Computational {
                 .push(OtherNamespace { nsid, csi, nguid });
         }
         info.vendor_statuses = VENDOR_STATUSES;
-        Ok(ComputationalHost {
+        Ok(ComputationalController {
             state: self.possessions(name)?,
             config: Arc::clone(config),
             inner,
@@ -280,15 +280,15 @@ fn identifier(mut image: [u8; 16], host: &str, nsid: u32) -> [u8; 16] {
 }
 
 /// A controller with computational namespaces, as one host sees it. [`Computational::attach`] gives it.
-pub struct ComputationalHost {
+pub struct ComputationalController {
     config: Arc<ComputationalConfig>,
     state: Arc<Possessions>,
-    inner: Arc<dyn Host>,
-    host: DriveHost,
+    inner: Arc<dyn Controller>,
+    host: DriveController,
     info: ControllerInfo,
 }
 
-impl ComputationalHost {
+impl ComputationalController {
     /// A command that ends at once, or after moving bytes.
     fn at_once(
         &self,
@@ -568,7 +568,7 @@ fn ready(response: Response) -> BoxFuture<'static, Response> {
     async move { response }.boxed()
 }
 
-impl Host for ComputationalHost {
+impl Controller for ComputationalController {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
         self.submit_abortable(request, Abort::default())
     }

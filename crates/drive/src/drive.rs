@@ -10,8 +10,8 @@ use futures::future::{BoxFuture, FutureExt};
 use thiserror::Error;
 use toroid_engine::{Backend, CancelToken, Engine, EngineConfig};
 use toroid_nvme::{
-    Abort, ControllerInfo, ErrorInformation, Health, Host, IdentifyController, IdentifyNamespace,
-    Request, Response, Sqe, Status,
+    Abort, Controller, ControllerInfo, ErrorInformation, Health, IdentifyController,
+    IdentifyNamespace, Request, Response, Sqe, Status,
 };
 
 use crate::bridge::{
@@ -35,11 +35,11 @@ const MOST_MDTS: u32 = 1 << 25;
 /// Sizes of a drive's memory, and what computes in it.
 #[derive(Clone)]
 pub struct DriveConfig {
-    /// Main memory for TLWE samples, in bytes; they overflow to the image's swap area.
+    /// Main memory for LWE samples, in bytes; they overflow to the image's swap area.
     pub paged_bytes: u64,
     /// Most that keys, test vectors and programs may take, in bytes.
     pub persistent_bytes: u64,
-    /// Slots of the stack region, each for one TLWE sample.
+    /// Slots of the stack region, each for one LWE sample.
     pub stack_slots: usize,
     /// Most bytes of data a command: a power of two from 8192 to 2^25, at least one block.
     pub mdts_bytes: u32,
@@ -327,8 +327,8 @@ impl Drive {
     }
 
     /// A host of the drive. Hosts with the same name share the log of their failures and their statistics.
-    pub fn host(self: &Arc<Drive>, identity: HostIdentity) -> DriveHost {
-        DriveHost {
+    pub fn host(self: &Arc<Drive>, identity: HostIdentity) -> DriveController {
+        DriveController {
             drive: Arc::clone(self),
             hosted: Arc::new(self.bridge.log.accounts.open(identity)),
         }
@@ -602,12 +602,12 @@ impl Drop for Drive {
 
 /// A drive as one of its hosts sees it: with the host's keys only, and its own failures and counters. [`Drive::host`] gives it.
 #[derive(Clone)]
-pub struct DriveHost {
+pub struct DriveController {
     drive: Arc<Drive>,
     hosted: Arc<Hosted>,
 }
 
-impl DriveHost {
+impl DriveController {
     /// Who the host is.
     pub fn identity(&self) -> &HostIdentity {
         &self.hosted.identity
@@ -636,7 +636,7 @@ impl DriveHost {
     }
 }
 
-impl Host for DriveHost {
+impl Controller for DriveController {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
         self.drive
             .submit_for(&self.hosted, request, CancelToken::new())
@@ -662,7 +662,7 @@ impl Host for DriveHost {
     }
 }
 
-impl Host for Drive {
+impl Controller for Drive {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
         self.submit_for(&self.own, request, CancelToken::new())
     }

@@ -22,7 +22,7 @@ mod task;
 
 pub use bridge::{HostIdentity, HostStatistics, KeyAccess, SWAP_NSID};
 pub use computational::{
-    Computational, ComputationalConfig, ComputationalError, ComputationalHost,
+    Computational, ComputationalConfig, ComputationalController, ComputationalError,
 };
-pub use drive::{Drive, DriveConfig, DriveError, DriveHost};
-pub use subsystem::{SubsystemError, SubsystemHost};
+pub use drive::{Drive, DriveConfig, DriveController, DriveError};
+pub use subsystem::{SubsystemController, SubsystemError};

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::future::{BoxFuture, FutureExt, join_all};
 use thiserror::Error;
 use toroid_nvme::{
-    Abort, BROADCAST_NSID, ControllerInfo, ErrorInformation, Health, Host, NamespaceError, Request,
-    Response, Sqe, Status, opcode,
+    Abort, BROADCAST_NSID, Controller, ControllerInfo, ErrorInformation, Health, NamespaceError,
+    Request, Response, Sqe, Status, opcode,
 };
 
 use crate::bridge::NSID;
@@ -36,7 +36,7 @@ pub enum SubsystemError {
 /// and shows the failures and counters of all together. A Flush of all namespaces flushes those that the controller shows.
 ///
 /// Their namespaces of other command sets are not shown.
-pub struct SubsystemHost {
+pub struct SubsystemController {
     info: ControllerInfo,
     members: Vec<Member>,
     log: Mutex<Log>,
@@ -44,7 +44,7 @@ pub struct SubsystemHost {
 
 struct Member {
     nsid: u32,
-    host: Arc<dyn Host>,
+    host: Arc<dyn Controller>,
 }
 
 /// The failures of all members in the order in which they were seen.
@@ -66,7 +66,7 @@ impl Log {
     }
 }
 
-impl SubsystemHost {
+impl SubsystemController {
     /// A controller that shows namespace 1 of each host under the identifier beside it. `serial` is its serial number, which should be the same
     /// for all controllers of a subsystem, whatever they show.
     ///
@@ -74,8 +74,8 @@ impl SubsystemHost {
     /// [`SubsystemError`].
     pub fn new(
         serial: &str,
-        members: Vec<(u32, Arc<dyn Host>)>,
-    ) -> Result<SubsystemHost, SubsystemError> {
+        members: Vec<(u32, Arc<dyn Controller>)>,
+    ) -> Result<SubsystemController, SubsystemError> {
         let (_, first) = members.first().ok_or(SubsystemError::Empty)?;
         let mut info = ControllerInfo {
             serial: serial.to_owned(),
@@ -102,7 +102,7 @@ impl SubsystemHost {
             ..Log::default()
         };
         let members = members.into_iter();
-        Ok(SubsystemHost {
+        Ok(SubsystemController {
             info,
             members: members.map(|(nsid, host)| Member { nsid, host }).collect(),
             log: Mutex::new(log),
@@ -176,7 +176,7 @@ impl SubsystemHost {
     }
 }
 
-impl Host for SubsystemHost {
+impl Controller for SubsystemController {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
         self.submit_abortable(request, Abort::default())
     }
@@ -235,15 +235,15 @@ impl Host for SubsystemHost {
 mod tests {
     use super::*;
     use futures::executor::block_on;
-    use toroid_nvme::testing::RamHost;
+    use toroid_nvme::testing::RamController;
     use toroid_nvme::{
         Namespace, NvmeError, VendorStatus, flush, read_blocks, write_blocks, write_zeroes,
     };
 
     const STATUSES: &[VendorStatus] = &[];
 
-    fn ram(block_size: u32, blocks: u64, mdts_bytes: u32) -> Arc<RamHost> {
-        Arc::new(RamHost::with_info(ControllerInfo {
+    fn ram(block_size: u32, blocks: u64, mdts_bytes: u32) -> Arc<RamController> {
+        Arc::new(RamController::with_info(ControllerInfo {
             mdts_bytes,
             volatile_write_cache: true,
             serial: "own".into(),
@@ -259,11 +259,11 @@ mod tests {
         }))
     }
 
-    fn pair() -> (SubsystemHost, Arc<RamHost>, Arc<RamHost>) {
+    fn pair() -> (SubsystemController, Arc<RamController>, Arc<RamController>) {
         let (a, b) = (ram(4096, 64, 1 << 20), ram(512, 1000, 1 << 16));
-        let members: Vec<(u32, Arc<dyn Host>)> =
+        let members: Vec<(u32, Arc<dyn Controller>)> =
             vec![(7, Arc::clone(&a) as _), (3, Arc::clone(&b) as _)];
-        (SubsystemHost::new("shared", members).unwrap(), a, b)
+        (SubsystemController::new("shared", members).unwrap(), a, b)
     }
 
     #[test]
@@ -351,7 +351,7 @@ mod tests {
         }
     }
 
-    impl Host for Failing {
+    impl Controller for Failing {
         fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
             let mut errors = self.errors.lock().unwrap();
             let count = errors.len() as u64 + 1;
@@ -390,9 +390,9 @@ mod tests {
     #[test]
     fn failures_and_health_of_all_together() {
         let (a, b) = (Failing::new(), Failing::new());
-        let members: Vec<(u32, Arc<dyn Host>)> =
+        let members: Vec<(u32, Arc<dyn Controller>)> =
             vec![(1, Arc::clone(&a) as _), (2, Arc::clone(&b) as _)];
-        let host = SubsystemHost::new("s", members).unwrap();
+        let host = SubsystemController::new("s", members).unwrap();
         assert!(!host.health().read_only);
         for (cid, nsid) in [(10, 2), (11, 1), (12, 2)] {
             block_on(host.submit(Request::new(Sqe::read(cid, nsid, 0, 0))));
@@ -439,8 +439,8 @@ mod tests {
     fn refuses_what_is_no_controller() {
         let of = |nsids: &[u32]| {
             let members = nsids.iter();
-            let members = members.map(|nsid| (*nsid, ram(512, 8, 1 << 16) as Arc<dyn Host>));
-            SubsystemHost::new("s", members.collect()).err()
+            let members = members.map(|nsid| (*nsid, ram(512, 8, 1 << 16) as Arc<dyn Controller>));
+            SubsystemController::new("s", members.collect()).err()
         };
         assert_eq!(of(&[]), Some(SubsystemError::Empty));
         assert_eq!(of(&[4, 4]), Some(SubsystemError::Twice(4)));
@@ -449,8 +449,9 @@ mod tests {
             Some(SubsystemError::Namespace(NamespaceError::Nsid(0)))
         );
         assert_eq!(of(&[4, 5]), None);
-        let inner = SubsystemHost::new("s", vec![(2, ram(512, 8, 1 << 16) as _)]).unwrap();
-        let outer = SubsystemHost::new("s", vec![(9, Arc::new(inner) as Arc<dyn Host>)]);
+        let inner = SubsystemController::new("s", vec![(2, ram(512, 8, 1 << 16) as _)]).unwrap();
+        let outer =
+            SubsystemController::new("s", vec![(9, Arc::new(inner) as Arc<dyn Controller>)]);
         assert_eq!(outer.err(), Some(SubsystemError::Missing(9)));
     }
 }

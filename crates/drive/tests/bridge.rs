@@ -18,12 +18,12 @@ use toroid_drive::{Drive, DriveError, SWAP_NSID};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::testing::{decode_sample, encode_sample};
 use toroid_isa::{Instruction, Program, assemble, encode};
-use toroid_nvme::{DsmRange, Host, Request, Sqe, Status, opcode};
+use toroid_nvme::{Controller, DsmRange, Request, Sqe, Status, opcode};
+use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::Goldilocks;
-use toroid_tfhe::noise::Path;
 use toroid_tfhe::params::{MESSAGE7, TINY, TINY32};
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
@@ -47,7 +47,7 @@ fn table_6() {
         assert_eq!(bench.write_sample(X_LBA, X, &message(3)), Effect::Stored);
         assert_eq!(bench.write_sample(Y_LBA, Y, &message(1)), Effect::Computed);
 
-        let (result, metadata, effect) = bench.read_object(Y_LBA, TINY.tlwe_bytes());
+        let (result, metadata, effect) = bench.read_object(Y_LBA, TINY.lwe_bytes());
         assert_eq!(
             effect,
             Effect::Stored,
@@ -76,7 +76,7 @@ fn table_6() {
         // Steps 1 to 8 need not be done again.
         bench.write_sample(X_LBA, X, &message(2));
         bench.write_sample(Y_LBA, Y, &message(2));
-        let (result, ..) = bench.read_object(Y_LBA, TINY.tlwe_bytes());
+        let (result, ..) = bench.read_object(Y_LBA, TINY.lwe_bytes());
         assert_eq!(decode(&result), 4);
     }
 }
@@ -98,7 +98,7 @@ fn data_rewritten_under_its_metadata_is_the_hosts_again() {
     // Without a program the data stays the host's, and its metadata on the SSD says so.
     bench.drive.engine().remove(vr("prg:0:0"));
     bench.succeed(data);
-    let (stored, metadata, _) = bench.read_object(Y_LBA, TINY.tlwe_bytes());
+    let (stored, metadata, _) = bench.read_object(Y_LBA, TINY.lwe_bytes());
     assert_eq!(stored, message(1));
     assert_eq!(metadata, Some(y.with_blocks(1)));
 }
@@ -110,13 +110,13 @@ fn compute_on_read() {
         // y and x are there before the program, which then runs on each read of x.
         assert_eq!(bench.write_sample(Y_LBA, Y, &message(2)), Effect::Stored);
         assert_eq!(bench.write_sample(X_LBA, X, &message(3)), Effect::Stored);
-        let (plain, metadata, effect) = bench.read_object(X_LBA, TINY.tlwe_bytes());
+        let (plain, metadata, effect) = bench.read_object(X_LBA, TINY.lwe_bytes());
         assert_eq!((plain, effect), (message(3), Effect::Stored));
         assert!(!metadata.unwrap().computed());
         bench.upload();
         let before = bench.state();
         for _ in 0..2 {
-            let (result, metadata, effect) = bench.read_object(X_LBA, TINY.tlwe_bytes());
+            let (result, metadata, effect) = bench.read_object(X_LBA, TINY.lwe_bytes());
             assert_eq!((decode(&result), effect), (6, Effect::Computed));
             let metadata = metadata.unwrap();
             assert!(metadata.computed() && metadata.log2_p_fail().is_some());
@@ -143,11 +143,11 @@ fn registers_are_loaded_again_after_a_restart() {
         bench.upload();
         bench.write_sample(X_LBA, X, &message(3));
         bench.write_sample(Y_LBA, Y, &message(1));
-        let (result, metadata, _) = bench.read_object(Y_LBA, TINY.tlwe_bytes());
+        let (result, metadata, _) = bench.read_object(Y_LBA, TINY.lwe_bytes());
 
         let bench = bench.reopen();
         assert!(bench.drive.engine().list().is_empty());
-        let (again, same, effect) = bench.read_object(Y_LBA, TINY.tlwe_bytes());
+        let (again, same, effect) = bench.read_object(Y_LBA, TINY.lwe_bytes());
         assert_eq!((again, same, effect), (result, metadata, Effect::Stored));
         let info = bench.drive.engine().info(vr(Y)).unwrap();
         assert!(info.computed);
@@ -169,7 +169,7 @@ fn registers_are_loaded_again_after_a_restart() {
             }
             assert_eq!(effect, Effect::Stored);
         }
-        let (product, ..) = bench.read_object(X_LBA, TINY.tlwe_bytes());
+        let (product, ..) = bench.read_object(X_LBA, TINY.lwe_bytes());
         assert_eq!(decode(&product), 9);
     }
 }
@@ -347,7 +347,7 @@ fn samples_of_many_blocks() {
         let bench = Bench::new(mode);
         let value = |m| encode_sample(&MESSAGE7, m, 7);
         let of = |text: &str| {
-            let bytes = MESSAGE7.tlwe_bytes() as u64;
+            let bytes = MESSAGE7.lwe_bytes() as u64;
             let sc = ScMetadata::new(vr(text), MESSAGE7.id, bytes).unwrap();
             sc.with_message(7, false).unwrap()
         };
@@ -359,9 +359,9 @@ fn samples_of_many_blocks() {
 
         let mut requests = bench.requests(Y_LBA, of(Y), &value(12));
         let mut data = requests.pop().unwrap();
-        let padding = data.data.len() - MESSAGE7.tlwe_bytes();
+        let padding = data.data.len() - MESSAGE7.lwe_bytes();
         assert!(padding > 0);
-        data.data[MESSAGE7.tlwe_bytes()..].fill(0xEE);
+        data.data[MESSAGE7.lwe_bytes()..].fill(0xEE);
         for request in requests {
             bench.succeed(request);
         }
@@ -369,10 +369,10 @@ fn samples_of_many_blocks() {
         let whole = data.data.len();
         let (read, ..) = bench.read_object(Y_LBA, whole);
         assert_eq!(
-            decode_sample(&MESSAGE7, &read[..MESSAGE7.tlwe_bytes()], 7),
+            decode_sample(&MESSAGE7, &read[..MESSAGE7.lwe_bytes()], 7),
             42
         );
-        assert_eq!(read[MESSAGE7.tlwe_bytes()..], vec![0xEE; padding]);
+        assert_eq!(read[MESSAGE7.lwe_bytes()..], vec![0xEE; padding]);
 
         // A trigger in pieces is refused; a piece of a stored sample is only data.
         let mut half = data.clone();
@@ -395,7 +395,7 @@ fn samples_of_many_blocks() {
         assert_eq!(Effect::of(&first.cqe), Some(Effect::PartTaken));
         let second = bench.succeed(read_of(Y_LBA + 10, whole / BLOCK - 10));
         assert_eq!(Effect::of(&second.cqe), Some(Effect::Stored));
-        assert_eq!(bench.sample(Y), read[..MESSAGE7.tlwe_bytes()]);
+        assert_eq!(bench.sample(Y), read[..MESSAGE7.lwe_bytes()]);
         // Beyond the object's end, or over two objects.
         let beyond = bench.submit(read_of(Y_LBA + 10, whole / BLOCK - 9));
         assert_eq!(beyond.cqe.status(), status::METADATA_MISMATCH);
@@ -1015,11 +1015,13 @@ fn the_cpu_multiplies_encrypted_numbers() {
     let signed = |vr, bytes: &[u8]| sc(vr, bytes).with_message(4, true).unwrap();
 
     for mode in MODES {
-        for (path, (bootstrapping, key_switching)) in
-            [Path::Exact, Path::Fast].into_iter().zip(&keys)
+        for (arithmetic, (bootstrapping, key_switching)) in
+            [ArithmeticKind::Ntt, ArithmeticKind::Fft]
+                .into_iter()
+                .zip(&keys)
         {
             let bench = Bench::with(mode, |config| {
-                config.backend = Arc::new(CpuBackend::new(path));
+                config.backend = Arc::new(CpuBackend::new(arithmetic));
             });
             let key_sc = |data_id: u32, bytes: &[u8]| sc(vr(&format!("key:0:{data_id}")), bytes);
             bench.write_object(BKNTT_LBA, key_sc(1, bootstrapping), bootstrapping);
@@ -1033,7 +1035,7 @@ fn the_cpu_multiplies_encrypted_numbers() {
                 bench.write_object(X_LBA, signed(vr(X), &x_bytes), &x_bytes);
                 let effect = bench.write_object(Y_LBA, signed(vr(Y), &y_bytes), &y_bytes);
                 assert_eq!(effect, Effect::Computed);
-                let (result, metadata, _) = bench.read_object(Y_LBA, TINY.tlwe_bytes());
+                let (result, metadata, _) = bench.read_object(Y_LBA, TINY.lwe_bytes());
                 assert_eq!(key.decrypt(&result, encoding).unwrap(), x * y);
                 let metadata = metadata.unwrap();
                 assert!(metadata.computed() && metadata.signed());

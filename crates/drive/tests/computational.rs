@@ -20,7 +20,7 @@ use toroid_drive::bridge::status::{
 use toroid_drive::computational::{MAX_PROGRAMS, MAX_RANGE_SETS, MAX_RANGES, PROGRAM_TYPE, opcode};
 use toroid_drive::metadata::ScMetadata;
 use toroid_drive::{
-    Computational, ComputationalConfig, ComputationalError, ComputationalHost, HostIdentity,
+    Computational, ComputationalConfig, ComputationalController, ComputationalError, HostIdentity,
     KeyAccess,
 };
 use toroid_engine::backend::cpu::CpuBackend;
@@ -32,17 +32,17 @@ use toroid_isa::{VrNumber, assemble, encode};
 use toroid_nvme::admin::{cns, csi, opcode as admin};
 use toroid_nvme::fabrics::Sgl;
 use toroid_nvme::log::log_page;
-use toroid_nvme::tcp::client::{Address, ConnectOptions, TcpHost};
+use toroid_nvme::tcp::client::{Address, ConnectOptions, TcpController};
 use toroid_nvme::tcp::server::serve;
 use toroid_nvme::tcp::target::{Hosts, Limits, Subsystem, Target};
 use toroid_nvme::{
-    Abort, BROADCAST_NSID, Host, OtherNamespace, Request, Response, Sqe, Status, read_blocks,
+    Abort, BROADCAST_NSID, Controller, OtherNamespace, Request, Response, Sqe, Status, read_blocks,
 };
+use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::Goldilocks;
-use toroid_tfhe::noise::Path;
 use toroid_tfhe::params::{ParamSet, TINY, TINY32};
 use toroid_tfhe::random::Csprng;
 
@@ -66,7 +66,7 @@ fn attach(
     all: &Computational,
     name: &str,
     keys: KeyAccess,
-) -> Result<ComputationalHost, ComputationalError> {
+) -> Result<ComputationalController, ComputationalError> {
     let host = bench.drive.host(HostIdentity {
         name: name.to_owned(),
         tenant: 1 + name.len() as u64,
@@ -76,7 +76,7 @@ fn attach(
 }
 
 /// A drive with keys and a test vector, and a host that may do everything.
-fn bench() -> (Bench, ComputationalHost) {
+fn bench() -> (Bench, ComputationalController) {
     let bench = Bench::new(SECOND_HALF);
     bench.upload_keys();
     bench.write_object(TV_LBA, sc(bench.tv, &bench.test_vector), &bench.test_vector);
@@ -202,7 +202,7 @@ fn copy(nsid: u32, to: u64, total: u64, format: u32, sources: &[(u32, u64, u32)]
 }
 
 /// Memory Read has the opcode of Get Log Page.
-async fn submit_to(host: &dyn Host, request: Request) -> Response {
+async fn submit_to(host: &dyn Controller, request: Request) -> Response {
     let on_memory = [MEMORY, MORE_MEMORY].contains(&request.sqe.nsid.get());
     let admin = [
         admin::LOAD_PROGRAM,
@@ -218,7 +218,7 @@ async fn submit_to(host: &dyn Host, request: Request) -> Response {
     }
 }
 
-async fn succeed(host: &dyn Host, request: Request) -> Response {
+async fn succeed(host: &dyn Controller, request: Request) -> Response {
     let sqe = request.sqe;
     let response = submit_to(host, request).await;
     let status = response.cqe.status();
@@ -232,12 +232,12 @@ async fn succeed(host: &dyn Host, request: Request) -> Response {
     response
 }
 
-fn ok(host: &ComputationalHost, request: Request) -> Response {
+fn ok(host: &ComputationalController, request: Request) -> Response {
     block_on(succeed(host, request))
 }
 
 /// The status of what must fail, with a reason.
-fn fail(host: &ComputationalHost, request: Request) -> Status {
+fn fail(host: &ComputationalController, request: Request) -> Status {
     let command = request.sqe;
     let before = host.errors().first().map_or(0, |error| error.count);
     let response = block_on(submit_to(host, request));
@@ -266,7 +266,7 @@ fn plain_record(register: &str, m: i64) -> Vec<u8> {
     record(sc_of(register, m), &message(m))
 }
 
-const RECORD: u32 = 64 + TINY.tlwe_bytes() as u32;
+const RECORD: u32 = 64 + TINY.lwe_bytes() as u32;
 /// Where x, y and a result of their own are.
 const AT: [u64; 3] = [4096, 8192, 32768];
 
@@ -275,7 +275,7 @@ fn table_5() -> Vec<u8> {
 }
 
 /// x and y in memory, Table 5 active in index 3, their range set.
-fn prepare(host: &ComputationalHost, x: &[u8], y: &[u8]) -> u16 {
+fn prepare(host: &ComputationalController, x: &[u8], y: &[u8]) -> u16 {
     ok(host, write_memory(MEMORY, AT[0], x));
     ok(host, write_memory(MEMORY, AT[1], y));
     ok(host, load(3, 0, &table_5()));
@@ -284,7 +284,7 @@ fn prepare(host: &ComputationalHost, x: &[u8], y: &[u8]) -> u16 {
     ok(host, create(&ranges)).cqe.dw0.get() as u16
 }
 
-fn result_at(host: &ComputationalHost, start: u64) -> (ScMetadata, Vec<u8>) {
+fn result_at(host: &ComputationalController, start: u64) -> (ScMetadata, Vec<u8>) {
     let data = ok(host, read_memory(MEMORY, start, RECORD)).data;
     let (head, bytes) = data.split_at(64);
     (
@@ -374,7 +374,7 @@ fn the_same_bits_as_compute_on_write() {
     let signed = |vr, bytes: &[u8]| sc(vr, bytes).with_message(4, true).unwrap();
     for mode in MODES {
         let bench = Bench::with(mode, |config| {
-            config.backend = Arc::new(CpuBackend::new(Path::Exact));
+            config.backend = Arc::new(CpuBackend::new(ArithmeticKind::Ntt));
         });
         for (lba, kind, bytes) in [(BKNTT_LBA, 1, &keys[0]), (KSK_LBA, 2, &keys[1])] {
             bench.write_object(lba, sc(vr(&format!("key:0:{kind}")), bytes), bytes);
@@ -397,7 +397,7 @@ fn the_same_bits_as_compute_on_write() {
             bench.write_object(PROGRAM_LBA, program, &bench.program);
             let effect = bench.write_object(Y_LBA, signed(vr(Y), &y_bytes), &y_bytes);
             assert_eq!(effect, Effect::Computed);
-            let (written, metadata, _) = bench.read_object(Y_LBA, TINY.tlwe_bytes());
+            let (written, metadata, _) = bench.read_object(Y_LBA, TINY.lwe_bytes());
             assert_eq!(bytes, written);
             let stored = metadata.unwrap().with_blocks(0);
             assert_eq!(sc, stored);
@@ -625,7 +625,7 @@ fn what_a_program_cannot_be_executed_on() {
     refuse(&record(other, &bytes), WRONG_PARAMETERS);
     let short = ScMetadata::new(vr(Y), TINY.id, 4).unwrap();
     refuse(&record(short, &bytes), WRONG_SIZE);
-    let other = vec![0; TINY32.tlwe_bytes()];
+    let other = vec![0; TINY32.lwe_bytes()];
     let of_other = ScMetadata::new(vr(Y), TINY32.id, other.len() as u64).unwrap();
     refuse(&record(of_other, &other), WRONG_PARAMETERS);
     let long = ScMetadata::new(vr(Y), TINY.id, 1 << 38).unwrap();
@@ -673,11 +673,12 @@ fn hosts_have_nothing_in_common() {
     assert!(all_of_it(&b).iter().all(|byte| *byte == 0));
     assert_eq!(fail(&b, execute(3, set, 0b011, 3)), NO_PROGRAM);
     assert_eq!(fail(&b, delete(set)), NO_RANGE_SET);
-    let list =
-        |host: &ComputationalHost| ok(host, log(log_page::PROGRAMS, PROGRAMS, 0, 64 * 17)).data;
+    let list = |host: &ComputationalController| {
+        ok(host, log(log_page::PROGRAMS, PROGRAMS, 0, 64 * 17)).data
+    };
     assert!(list(&b)[64..].iter().all(|byte| *byte == 0));
     assert_ne!(list(&a), list(&b));
-    let nguids = |host: &ComputationalHost| {
+    let nguids = |host: &ComputationalController| {
         let others = host.controller().other_namespaces.iter();
         others.map(|other| other.nguid).collect::<Vec<_>>()
     };
@@ -1129,7 +1130,7 @@ proptest! {
         low in prop::array::uniform2(prop_oneof![0..5u32, any::<u32>()]),
         data in prop::collection::vec(prop_oneof![3 => Just(0u8), 1 => any::<u8>()], 0..200),
     ) {
-        static BENCH: std::sync::OnceLock<(Bench, ComputationalHost)> = std::sync::OnceLock::new();
+        static BENCH: std::sync::OnceLock<(Bench, ComputationalController)> = std::sync::OnceLock::new();
         let (_bench, host) = BENCH.get_or_init(|| {
             let (bench, host) = bench();
             prepare(&host, &plain_record(X, 1), &plain_record(Y, 1));
@@ -1167,8 +1168,8 @@ impl Backend for Gated {
     fn name(&self) -> &'static str {
         "gated"
     }
-    fn path(&self) -> Path {
-        self.inner.path()
+    fn arithmetic(&self) -> ArithmeticKind {
+        self.inner.arithmetic()
     }
     fn begin_key(
         &self,
@@ -1284,7 +1285,7 @@ async fn over_tcp_all_of_it_is_there() {
     let storage = Arc::clone(&behind);
     let subsystem = Subsystem {
         nqn: NQN.into(),
-        storage: Arc::new(move |_: &str| Ok(Arc::clone(&storage) as Arc<dyn Host>)),
+        storage: Arc::new(move |_: &str| Ok(Arc::clone(&storage) as Arc<dyn Controller>)),
         hosts: Hosts::Any,
     };
     let target = Target::new(vec![subsystem], Limits::default(), None).unwrap();
@@ -1294,8 +1295,8 @@ async fn over_tcp_all_of_it_is_there() {
         .unwrap();
     let server = tokio::spawn(serve(listener, target, 16, std::future::pending()));
     let options = ConnectOptions::new("nqn.2024-01.io.example:host", [9; 16]);
-    let host = TcpHost::connect(&address, &options).await.unwrap();
-    let sorted = |host: &dyn Host| {
+    let host = TcpController::connect(&address, &options).await.unwrap();
+    let sorted = |host: &dyn Controller| {
         let mut others: Vec<OtherNamespace> = host.controller().other_namespaces.clone();
         others.sort_by_key(|other| other.nsid);
         others

@@ -18,16 +18,16 @@ use toroid_drive::bridge::status::PROGRAM_REFUSED;
 use toroid_drive::image::MetadataMode;
 use toroid_drive::metadata::ScMetadata;
 use toroid_drive::ssd::{MemSsd, Ssd, SsdError};
-use toroid_drive::{DriveHost, HostIdentity, KeyAccess};
+use toroid_drive::{DriveController, HostIdentity, KeyAccess};
 use toroid_engine::backend::testing::decode_sample;
 use toroid_isa::{assemble, encode};
-use toroid_nvme::{Abort, DsmRange, Host, Request, Response, Sqe, Status};
+use toroid_nvme::{Abort, Controller, DsmRange, Request, Response, Sqe, Status};
 use toroid_tfhe::params::TINY;
 use zerocopy::IntoBytes;
 
 const DENIED: Status = Status::ACCESS_DENIED;
 
-fn host(bench: &Bench, name: &str, tenant: u64, key_ids: &[u32]) -> DriveHost {
+fn host(bench: &Bench, name: &str, tenant: u64, key_ids: &[u32]) -> DriveController {
     bench.drive.host(HostIdentity {
         name: name.to_owned(),
         tenant,
@@ -35,11 +35,11 @@ fn host(bench: &Bench, name: &str, tenant: u64, key_ids: &[u32]) -> DriveHost {
     })
 }
 
-fn submit(host: &DriveHost, request: Request) -> Response {
+fn submit(host: &DriveController, request: Request) -> Response {
     block_on(host.submit(request))
 }
 
-fn status(host: &DriveHost, request: Request) -> Status {
+fn status(host: &DriveController, request: Request) -> Status {
     let response = submit(host, request);
     if !response.cqe.status().is_success() {
         assert!(response.data.is_empty() && response.metadata.is_empty());
@@ -102,7 +102,7 @@ fn commands(bench: &Bench, lba: u64, blocks: usize) -> Vec<Request> {
 }
 
 /// Submits what must be denied; nothing changes, and the host learns nothing of the other.
-fn deny(bench: &Bench, host: &DriveHost, request: Request) {
+fn deny(bench: &Bench, host: &DriveController, request: Request) {
     let before = bench.state();
     let sqe = request.sqe;
     assert_eq!(status(host, request), DENIED, "{sqe} in {:?}", bench.mode);
@@ -133,7 +133,7 @@ fn blocks_of_another_key_id_are_out_of_reach() {
     for mode in MODES {
         let (bench, lba) = with_an_object(mode);
         let first = host(&bench, "a", 1, &[0, 3]);
-        let check = |bench: &Bench, a: &DriveHost| {
+        let check = |bench: &Bench, a: &DriveController| {
             // Inside, all of it, over its beginning, over its end, and all around it.
             for (offset, blocks) in [(0i64, 1), (0, 4), (-2, 3), (3, 1), (3, 5), (-4, 12), (1, 2)] {
                 let lba = lba.wrapping_add_signed(offset);
@@ -249,7 +249,7 @@ fn a_host_computes_with_its_own_keys_only() {
     for mode in MODES {
         let bench = Bench::new(mode);
         let (a, b) = (host(&bench, "a", 1, &[0]), host(&bench, "b", 2, &[7]));
-        let write = |host: &DriveHost, lba, register: &str, bytes: &[u8]| {
+        let write = |host: &DriveController, lba, register: &str, bytes: &[u8]| {
             let mut last = Status::SUCCESS;
             for request in bench.requests(lba, sc(vr(register), bytes), bytes) {
                 last = status(host, request);
@@ -282,7 +282,7 @@ fn a_host_computes_with_its_own_keys_only() {
         assert!(write(&a, 2 * CLUSTER, "prg:0:0", &honest).is_success());
         assert!(write(&a, 3 * CLUSTER, Y, &message(3)).is_success());
         let result = submit(&a, read(3 * CLUSTER, BLOCK)).data;
-        assert_eq!(decode_sample(&TINY, &result[..TINY.tlwe_bytes()], 4), 6);
+        assert_eq!(decode_sample(&TINY, &result[..TINY.lwe_bytes()], 4), 6);
 
         let (of_a, of_b) = (a.errors(), b.errors());
         assert!(of_b.is_empty(), "{of_b:?}");
@@ -512,7 +512,7 @@ fn an_abort_ends_a_command_of_its_host() {
 fn programs_of_several_hosts_run_side_by_side() {
     let bench = Bench::new(NVME);
     let mut requests = Vec::new();
-    let hosts: Vec<DriveHost> = (0..4)
+    let hosts: Vec<DriveController> = (0..4)
         .map(|i| host(&bench, &format!("h{i}"), u64::from(i), &[i]))
         .collect();
     for (key_id, host) in (0..4u64).zip(&hosts) {
@@ -549,7 +549,7 @@ fn programs_of_several_hosts_run_side_by_side() {
             let lba = key_id * 2 * CLUSTER + 8 + i;
             let data = submit(host, read(lba, BLOCK)).data;
             assert_eq!(
-                decode_sample(&TINY, &data[..TINY.tlwe_bytes()], 4),
+                decode_sample(&TINY, &data[..TINY.lwe_bytes()], 4),
                 i % 4 + key_id
             );
         }

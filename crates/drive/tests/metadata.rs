@@ -11,7 +11,7 @@ fn vr(ty: VrType, key_id: u32, data_id: u32) -> VrNumber {
 }
 
 fn sample() -> ScMetadata {
-    ScMetadata::new(vr(VrType::TlweCow, 0x0001_0203, 0x0405_0607), 0x0809, 4004)
+    ScMetadata::new(vr(VrType::LweCow, 0x0001_0203, 0x0405_0607), 0x0809, 4004)
         .unwrap()
         .with_offset(0x0100)
         .unwrap()
@@ -187,8 +187,8 @@ fn any_metadata() -> impl Strategy<Value = ScMetadata> {
         (0..1u32 << 24).prop_map(|key| vr(VrType::Prg, key, 0)),
         (0..1u32 << 24, any::<u32>()).prop_map(|(key, data)| vr(VrType::Tv, key, data)),
         (0..1u32 << 24, 1..=2u32).prop_map(|(key, data)| vr(VrType::Key, key, data)),
-        (0..1u32 << 24, any::<u32>()).prop_map(|(key, data)| vr(VrType::TlweCor, key, data)),
-        (0..1u32 << 24, any::<u32>()).prop_map(|(key, data)| vr(VrType::TlweCow, key, data)),
+        (0..1u32 << 24, any::<u32>()).prop_map(|(key, data)| vr(VrType::LweCor, key, data)),
+        (0..1u32 << 24, any::<u32>()).prop_map(|(key, data)| vr(VrType::LweCow, key, data)),
     ];
     let extent = (1..=ScMetadata::MAX_OBJECT).prop_flat_map(|size| (Just(size), 0..size));
     let noise = proptest::option::of(-1e6..0.0f64);

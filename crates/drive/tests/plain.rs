@@ -16,7 +16,7 @@ use toroid_drive::ssd::{
 };
 use toroid_drive::{Drive, DriveError};
 use toroid_engine::backend::testing::PlaintextBackend;
-use toroid_nvme::{Host, Request, Response, Sqe, Status};
+use toroid_nvme::{Controller, Request, Response, Sqe, Status};
 
 /// An SSD on which every operation makes its caller wait.
 struct Waiting(MemSsd);

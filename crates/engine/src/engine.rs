@@ -20,9 +20,9 @@ use crate::table::{Content, Table, info};
 pub struct EngineConfig {
     /// Most that keys, test vectors and programs may take, in bytes.
     pub persistent_bytes: u64,
-    /// Size of the paged area in bytes: main memory for TLWE samples.
+    /// Size of the paged area in bytes: main memory for LWE samples.
     pub paged_bytes: u64,
-    /// Slots of the stack of each run, each for one TLWE sample.
+    /// Slots of the stack of each run, each for one LWE sample.
     pub stack_slots: usize,
     /// Size of the swap area in bytes.
     pub swap_bytes: u64,
@@ -46,7 +46,7 @@ impl Default for EngineConfig {
     }
 }
 
-/// A TLWE sample read from its register.
+/// A LWE sample read from its register.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Its parameter set.
@@ -141,7 +141,7 @@ impl Engine {
             .map(|register| info(&self.memory, vr, register))
     }
 
-    /// The TLWE sample in a register.
+    /// The LWE sample in a register.
     ///
     /// # Errors
     /// [`EngineError::NotASample`], [`EngineError::NoSuchRegister`], and whatever fails when it must be paged in.
@@ -169,7 +169,7 @@ impl Engine {
         };
         let bytes = self
             .memory
-            .read(&mut PageIo::new(context), page, sample.params.tlwe_bytes());
+            .read(&mut PageIo::new(context), page, sample.params.lwe_bytes());
         self.memory.release(page);
         sample.bytes = bytes?;
         Ok(sample)

@@ -16,8 +16,8 @@ pub enum EngineError {
         /// The register.
         vr: VrNumber,
     },
-    /// The register is of a type that holds no TLWE sample.
-    #[error("virtual register {vr} is not a TLWE sample (expected type cor or cow)")]
+    /// The register is of a type that holds no LWE sample.
+    #[error("virtual register {vr} is not a LWE sample (expected type cor or cow)")]
     NotASample {
         /// The register.
         vr: VrNumber,

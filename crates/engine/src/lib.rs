@@ -1,6 +1,6 @@
 //! The secure computing engine: what holds virtual registers and runs programs on them.
 //!
-//! An [`Engine`] keeps keys, test vectors and programs in a persistent area and TLWE samples in a paged area that
+//! An [`Engine`] keeps keys, test vectors and programs in a persistent area and LWE samples in a paged area that
 //! overflows to a [`Swap`] area, behind 38-bit virtual addresses; its processor runs the program of a key id as a
 //! transaction (platform paper, sections 4 to 4.4). The arithmetic sits behind the [`Backend`] trait.
 //!

@@ -1,6 +1,6 @@
 //! The paged area: page table, frames, replacement and the traffic with the swap area (platform paper, section 4.3).
 //!
-//! A page holds one TLWE sample, rounded up to units of 4096 bytes. Parameter sets differ in page size, so frames and swap
+//! A page holds one LWE sample, rounded up to units of 4096 bytes. Parameter sets differ in page size, so frames and swap
 //! slots are runs of consecutive units, placed first fit. When no run is free, replacement chooses a *window* of
 //! consecutive units and pages out everything that overlaps it: a large page may push several small neighbours out, and
 //! nothing is ever moved within main memory.

@@ -180,7 +180,7 @@ impl Engine {
         )
     }
 
-    /// Stores a part of a TLWE sample; if it is the last, runs the program of its key id on the new sample in the same
+    /// Stores a part of a LWE sample; if it is the last, runs the program of its key id on the new sample in the same
     /// transaction: when the run fails, the sample's register keeps what it held before. `None` if parts are still to come.
     ///
     /// This is compute-on-write, and compute-on-read where the sample comes from the SSD.
@@ -253,7 +253,7 @@ impl Engine {
         Ok(outcome)
     }
 
-    /// Runs a program that is in no register, on TLWE samples that come with it, each whole in one part, and gives its result.
+    /// Runs a program that is in no register, on LWE samples that come with it, each whole in one part, and gives its result.
     /// `program_vr` is its name in errors.
     ///
     /// The program sees the registers as they are when it begins, with the samples in place of those of their numbers. It
@@ -578,7 +578,7 @@ impl<'e> Transaction<'e> {
         let bytes = self
             .engine
             .memory
-            .read(&mut self.io, page, value.params.tlwe_bytes())?;
+            .read(&mut self.io, page, value.params.lwe_bytes())?;
         Ok((bytes, value))
     }
 
@@ -704,7 +704,7 @@ impl<'e> Transaction<'e> {
             };
             let value = Value {
                 params,
-                noise: noise.bootstrapped(params, message_bits, backend.path(), input),
+                noise: noise.bootstrapped(params, message_bits, backend.arithmetic(), input),
                 message_bits: output_bits,
                 signed: test_vector.signed,
             };
@@ -796,7 +796,7 @@ impl<'e> Transaction<'e> {
             }
             let register = Register {
                 params: working.value.params,
-                bytes: working.value.params.tlwe_bytes() as u64,
+                bytes: working.value.params.lwe_bytes() as u64,
                 message_bits: working.value.message_bits,
                 signed: working.value.signed,
                 computed: working.computed,

@@ -139,7 +139,7 @@ pub fn register_bytes(vr: VrNumber, params: &ParamSet) -> Option<u64> {
         VrType::Prg => None,
         VrType::Tv => Some(params.test_vector_bytes() as u64),
         VrType::Key => key_kind(vr).map(|kind| key_bytes(kind, KeyForm::Expanded, params)),
-        VrType::TlweCor | VrType::TlweCow => Some(params.tlwe_bytes() as u64),
+        VrType::LweCor | VrType::LweCow => Some(params.lwe_bytes() as u64),
     }
 }
 

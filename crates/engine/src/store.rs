@@ -77,7 +77,7 @@ enum Body {
     Key(Box<dyn KeySink>),
 }
 
-/// A TLWE sample that is complete and checked, but in no register yet.
+/// A LWE sample that is complete and checked, but in no register yet.
 pub(crate) struct StagedSample {
     pub(crate) vr: VrNumber,
     pub(crate) params: &'static ParamSet,

@@ -16,7 +16,7 @@ use toroid_engine::{
     KeySink, LoadedKey, MemorySwap, Requester,
 };
 use toroid_isa::Instruction;
-use toroid_tfhe::noise::Path;
+use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::params::{ParamSet, TINY};
 
 /// A back end that takes its time, so that runs overlap.
@@ -34,8 +34,8 @@ impl Backend for Slow {
         "slow"
     }
 
-    fn path(&self) -> Path {
-        Path::Exact
+    fn arithmetic(&self) -> ArithmeticKind {
+        ArithmeticKind::Ntt
     }
 
     fn begin_key(

@@ -14,7 +14,7 @@ use toroid_engine::{
     MemorySwap, PAGE_BYTES, PagingContext, Part, Requester, Swap, SwapError, SwapSlot,
 };
 use toroid_isa::Instruction;
-use toroid_tfhe::noise::Path;
+use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::params::{ParamSet, TINY};
 
 const PAGE: u64 = PAGE_BYTES as u64;
@@ -212,8 +212,8 @@ impl Backend for Endless {
         "endless"
     }
 
-    fn path(&self) -> Path {
-        Path::Exact
+    fn arithmetic(&self) -> ArithmeticKind {
+        ArithmeticKind::Ntt
     }
 
     fn begin_key(

@@ -7,7 +7,7 @@ use common::*;
 use toroid_engine::backend::testing::{decode_sample, encode_sample};
 use toroid_engine::{CancelToken, Engine, EngineError, Part, Requester, RunOutcome};
 use toroid_isa::{Instruction, Program, VrNumber};
-use toroid_tfhe::params::{ParamSet, TINY, TINY_EXACT};
+use toroid_tfhe::params::{ParamSet, TINY, TINY_WOPBS};
 
 const PARAMS: &ParamSet = &TINY;
 
@@ -128,8 +128,8 @@ fn what_is_refused() {
         evaluate(&engine, &[key]),
         Err(EngineError::NotASample { .. })
     ));
-    let exact = vec![0; TINY_EXACT.tlwe_bytes()];
-    let other = whole(cor(0, 2), &TINY_EXACT, &exact, bits(4));
+    let wopbs = vec![0; TINY_WOPBS.lwe_bytes()];
+    let other = whole(cor(0, 2), &TINY_WOPBS, &wopbs, bits(4));
     let mixed = evaluate(&engine, &[sample(cor(0, 1), &x), other]);
     assert!(matches!(mixed, Err(EngineError::ParamsMismatch { .. })));
     // A key id that nothing says the parameter set of.

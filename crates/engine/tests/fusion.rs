@@ -15,12 +15,12 @@ use toroid_engine::{
     MemorySwap, Requester,
 };
 use toroid_isa::{Instruction, VrNumber, assemble};
+use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
-use toroid_tfhe::noise::Path;
-use toroid_tfhe::params::{ModulusKind, ParamSet, TINY, TINY_EXACT, TINY32};
+use toroid_tfhe::params::{ModulusKind, ParamSet, TINY, TINY_WOPBS, TINY32};
 use toroid_tfhe::random::Csprng;
 
 const VECTORS: u32 = 3;
@@ -187,8 +187,8 @@ impl Backend for Odd {
         "odd"
     }
 
-    fn path(&self) -> Path {
-        self.inner.path()
+    fn arithmetic(&self) -> ArithmeticKind {
+        self.inner.arithmetic()
     }
 
     fn begin_key(
@@ -353,15 +353,15 @@ fn function<M: Modulus>(
 #[test]
 fn the_cpu_gives_what_single_bootstraps_give() {
     let functions: [fn(i64) -> i64; 3] = [|m| m, |m| m * m / 4, |m| -m];
-    for (params, path, form) in [
-        (&TINY, Path::Exact, KeyForm::Expanded),
-        (&TINY, Path::Fast, KeyForm::Expanded),
-        (&TINY32, Path::Exact, KeyForm::Expanded),
-        (&TINY32, Path::Fast, KeyForm::Seeded),
-        (&TINY_EXACT, Path::Exact, KeyForm::Seeded),
-        (&TINY_EXACT, Path::Fast, KeyForm::Expanded),
+    for (params, arithmetic, form) in [
+        (&TINY, ArithmeticKind::Ntt, KeyForm::Expanded),
+        (&TINY, ArithmeticKind::Fft, KeyForm::Expanded),
+        (&TINY32, ArithmeticKind::Ntt, KeyForm::Expanded),
+        (&TINY32, ArithmeticKind::Fft, KeyForm::Seeded),
+        (&TINY_WOPBS, ArithmeticKind::Ntt, KeyForm::Seeded),
+        (&TINY_WOPBS, ArithmeticKind::Fft, KeyForm::Expanded),
     ] {
-        let backend = CpuBackend::new(path);
+        let backend = CpuBackend::new(arithmetic);
         let mut rng = Csprng::from_seed([3; 32]);
         let client = ClientKey::generate(params, &mut rng);
         let [bootstrapping, key_switching] =
@@ -390,7 +390,7 @@ fn the_cpu_gives_what_single_bootstraps_give() {
             .flat_map(|vector| bootstrap(&[vector]))
             .collect();
         // The FFT's rounding depends on how the work is shared out among threads.
-        if path == Path::Exact {
+        if arithmetic == ArithmeticKind::Ntt {
             assert_eq!(together, apart, "{}", params.name);
         }
         for samples in [&together, &apart] {
@@ -398,7 +398,7 @@ fn the_cpu_gives_what_single_bootstraps_give() {
                 .iter()
                 .map(|bytes| client.decrypt(bytes, input).unwrap())
                 .collect();
-            assert_eq!(messages, [-2, 1, 2], "{} {path:?}", params.name);
+            assert_eq!(messages, [-2, 1, 2], "{} {arithmetic:?}", params.name);
         }
     }
 }
@@ -406,14 +406,14 @@ fn the_cpu_gives_what_single_bootstraps_give() {
 #[test]
 fn bootstraps_of_several_tenants_go_together_and_give_what_each_gives_alone() {
     const THREADS: u64 = 6;
-    for (params, path) in [
-        (&TINY, Path::Exact),
-        (&TINY, Path::Fast),
-        (&TINY32, Path::Exact),
-        (&TINY32, Path::Fast),
-        (&TINY_EXACT, Path::Exact),
+    for (params, arithmetic) in [
+        (&TINY, ArithmeticKind::Ntt),
+        (&TINY, ArithmeticKind::Fft),
+        (&TINY32, ArithmeticKind::Ntt),
+        (&TINY32, ArithmeticKind::Fft),
+        (&TINY_WOPBS, ArithmeticKind::Ntt),
     ] {
-        let backend = CpuBackend::with_cores(path, 1);
+        let backend = CpuBackend::with_cores(arithmetic, 1);
         let mut rng = Csprng::from_seed([4; 32]);
         let client = ClientKey::generate(params, &mut rng);
         let [bootstrapping, key_switching] =
@@ -449,7 +449,7 @@ fn bootstraps_of_several_tenants_go_together_and_give_what_each_gives_alone() {
             .map(|tenant| bootstrap(tenant, &[&vector, &vector]))
             .collect();
         assert_eq!(backend.statistics().batched, 0);
-        let done = || params.exact.is_some() || backend.statistics().batched > 20;
+        let done = || params.wopbs.is_some() || backend.statistics().batched > 20;
         for _ in 0..1000 {
             std::thread::scope(|scope| {
                 for (tenant, alone) in (0..).zip(&alone) {

@@ -7,7 +7,8 @@ use common::*;
 use toroid_engine::backend::testing::{decode_sample, encode_sample};
 use toroid_engine::{Attributes, CancelToken, EngineError};
 use toroid_isa::{Instruction, VerifyReason, assemble};
-use toroid_tfhe::noise::{Noise, Path, bootstrap_output_variance, shared_variance};
+use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::noise::{Noise, bootstrap_output_variance, shared_variance};
 use toroid_tfhe::params::{GATE, MESSAGE7, ParamSet, TINY, TINY32};
 
 const SETS: [&ParamSet; 2] = [&TINY, &TINY32];
@@ -123,8 +124,8 @@ fn table_5_multiplies() {
         );
         assert_eq!(outcome.returned, r1);
         // What both bootstraps share cancels in their difference.
-        let own =
-            bootstrap_output_variance(&TINY, Path::Exact) - shared_variance(&TINY, Path::Exact);
+        let own = bootstrap_output_variance(&TINY, ArithmeticKind::Ntt)
+            - shared_variance(&TINY, ArithmeticKind::Ntt);
         // The plaintext back end gives x + 0 and x - 0 the same bytes: two bootstraps of one sample.
         let sources = if y == 0 { 4.0 } else { 2.0 };
         assert!(close(outcome.noise.variance(), sources * own));
@@ -179,7 +180,7 @@ fn noise_follows_the_instructions() {
     assert_eq!(stacked.variance(), 0.0, "the stack keeps the source");
     let before = engine.read_sample(COMMAND, x).unwrap().noise;
     let bootstrapped = noise_of(&[start, Instruction::Bootstrap { tv, n: z }]);
-    let expected = before.bootstrapped(&TINY, 4, Path::Exact, 0);
+    let expected = before.bootstrapped(&TINY, 4, ArithmeticKind::Ntt, 0);
     assert!(close(bootstrapped.variance(), expected.variance()));
     assert_eq!(bootstrapped.log2_failure(), expected.log2_failure());
 }
@@ -202,7 +203,7 @@ fn gates_have_the_margin_of_gates() {
     );
     let outcome = run(&engine, 0).unwrap();
     assert_eq!(outcome.message_bits, 0);
-    let expected = Noise::encryption(&GATE).bootstrapped(&GATE, 0, Path::Exact, 0);
+    let expected = Noise::encryption(&GATE).bootstrapped(&GATE, 0, ArithmeticKind::Ntt, 0);
     assert_eq!(outcome.noise.log2_failure(), expected.log2_failure());
 }
 

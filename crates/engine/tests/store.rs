@@ -195,13 +195,7 @@ fn words_must_be_canonical() {
         0xffff_ffff_0000_0001u64.to_le_bytes()
     );
     // Every word of the 32-bit torus is canonical.
-    store(
-        &engine,
-        cor(1, 1),
-        &TINY32,
-        &vec![0xff; TINY32.tlwe_bytes()],
-    )
-    .unwrap();
+    store(&engine, cor(1, 1), &TINY32, &vec![0xff; TINY32.lwe_bytes()]).unwrap();
 }
 
 #[test]

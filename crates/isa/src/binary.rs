@@ -324,7 +324,7 @@ mod tests {
     use crate::vr::VrType;
 
     fn sample() -> Vec<u8> {
-        let cor = |data| VrNumber::new(VrType::TlweCor, 1, data).unwrap();
+        let cor = |data| VrNumber::new(VrType::LweCor, 1, data).unwrap();
         encode(
             &Program::new(vec![
                 Instruction::Move {

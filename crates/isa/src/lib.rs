@@ -7,7 +7,7 @@
 //! the caller ([`Assembly::resolve_files`]).
 //!
 //! What it is not: it runs nothing, holds no registers and knows no cryptography. `toroid-engine` executes programs, and
-//! the client turns the tables of test vectors into TRLWE samples.
+//! the client turns the tables of test vectors into GLWE samples.
 //!
 //! Open `program.rs` first, then `assembler.rs`. The language is described for its users in `docs/isa.md`.
 //!

@@ -244,7 +244,7 @@ mod tests {
     use crate::vr::VrType;
 
     fn cor(data_id: u32) -> VrNumber {
-        VrNumber::new(VrType::TlweCor, 0, data_id).unwrap()
+        VrNumber::new(VrType::LweCor, 0, data_id).unwrap()
     }
 
     #[test]

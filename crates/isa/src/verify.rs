@@ -13,7 +13,7 @@ use crate::vr::{KeyKind, VrNumber, VrType};
 
 /// What a program finds where it runs.
 pub trait Environment {
-    /// Whether the register of a TLWE sample has content.
+    /// Whether the register of a LWE sample has content.
     fn has_register(&self, vr: VrNumber) -> bool;
     /// Whether the test vector has been loaded.
     fn has_test_vector(&self, vr: VrNumber) -> bool;
@@ -106,8 +106,8 @@ pub enum VerifyReason {
         /// The register.
         vr: VrNumber,
     },
-    /// An operand is no TLWE sample.
-    #[error("{vr} found where a TLWE sample (cor or cow) is expected")]
+    /// An operand is no LWE sample.
+    #[error("{vr} found where a LWE sample (cor or cow) is expected")]
     NotASample {
         /// The operand.
         vr: VrNumber,
@@ -481,25 +481,25 @@ mod tests {
             (
                 "return tv:0:0",
                 &[
-                    "line 1, `return tv:0:0`: tv:0:0 found where a TLWE sample (cor or cow) is expected",
+                    "line 1, `return tv:0:0`: tv:0:0 found where a LWE sample (cor or cow) is expected",
                 ],
             ),
             (
                 "mov prg:0, cor:1\nreturn cor:1",
                 &[
-                    "line 1, `mov prg:0:0, cor:0:1`: prg:0:0 found where a TLWE sample (cor or cow) is expected",
+                    "line 1, `mov prg:0:0, cor:0:1`: prg:0:0 found where a LWE sample (cor or cow) is expected",
                 ],
             ),
             (
                 "mov cor:1, key:1\nreturn cor:1",
                 &[
-                    "line 1, `mov cor:0:1, key:0:1`: key:0:1 found where a TLWE sample (cor or cow) is expected",
+                    "line 1, `mov cor:0:1, key:0:1`: key:0:1 found where a LWE sample (cor or cow) is expected",
                 ],
             ),
             (
                 "homintmult tv:0, 2\nreturn cor:1",
                 &[
-                    "line 1, `homintmult tv:0:0, 2`: tv:0:0 found where a TLWE sample (cor or cow) is expected",
+                    "line 1, `homintmult tv:0:0, 2`: tv:0:0 found where a LWE sample (cor or cow) is expected",
                 ],
             ),
             (
@@ -511,7 +511,7 @@ mod tests {
             (
                 "bootstrap tv:0, tv:0\nreturn cor:1",
                 &[
-                    "line 1, `bootstrap tv:0:0, tv:0:0`: tv:0:0 found where a TLWE sample (cor or cow) is expected",
+                    "line 1, `bootstrap tv:0:0, tv:0:0`: tv:0:0 found where a LWE sample (cor or cow) is expected",
                 ],
             ),
             (

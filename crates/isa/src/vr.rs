@@ -13,10 +13,10 @@ pub enum VrType {
     Tv = 1,
     /// A key that bootstrapping uses; the data id says which ([`KeyKind`]).
     Key = 2,
-    /// A TLWE sample whose read runs the program (compute-on-read).
-    TlweCor = 3,
-    /// A TLWE sample whose write runs the program (compute-on-write).
-    TlweCow = 4,
+    /// A LWE sample whose read runs the program (compute-on-read).
+    LweCor = 3,
+    /// A LWE sample whose write runs the program (compute-on-write).
+    LweCow = 4,
 }
 
 impl VrType {
@@ -25,8 +25,8 @@ impl VrType {
         VrType::Prg,
         VrType::Tv,
         VrType::Key,
-        VrType::TlweCor,
-        VrType::TlweCow,
+        VrType::LweCor,
+        VrType::LweCow,
     ];
 
     /// The type with this number of Table 2, if there is one.
@@ -35,8 +35,8 @@ impl VrType {
             0 => Some(VrType::Prg),
             1 => Some(VrType::Tv),
             2 => Some(VrType::Key),
-            3 => Some(VrType::TlweCor),
-            4 => Some(VrType::TlweCow),
+            3 => Some(VrType::LweCor),
+            4 => Some(VrType::LweCow),
             _ => None,
         }
     }
@@ -52,8 +52,8 @@ impl VrType {
             VrType::Prg => "prg",
             VrType::Tv => "tv",
             VrType::Key => "key",
-            VrType::TlweCor => "cor",
-            VrType::TlweCow => "cow",
+            VrType::LweCor => "cor",
+            VrType::LweCow => "cow",
         }
     }
 
@@ -64,9 +64,9 @@ impl VrType {
             .find(|ty| ty.name().eq_ignore_ascii_case(name))
     }
 
-    /// Whether registers of this type hold TLWE samples.
+    /// Whether registers of this type hold LWE samples.
     pub const fn is_sample(self) -> bool {
-        matches!(self, VrType::TlweCor | VrType::TlweCow)
+        matches!(self, VrType::LweCor | VrType::LweCow)
     }
 }
 
@@ -166,8 +166,8 @@ impl VrNumber {
             0 => VrType::Prg,
             1 => VrType::Tv,
             2 => VrType::Key,
-            3 => VrType::TlweCor,
-            _ => VrType::TlweCow,
+            3 => VrType::LweCor,
+            _ => VrType::LweCow,
         }
     }
 
@@ -266,11 +266,11 @@ mod tests {
 
     #[test]
     fn fields_sit_where_the_number_says() {
-        let vr = VrNumber::new(VrType::TlweCow, 0x00ab_cdef, 0x1234_5678).unwrap();
+        let vr = VrNumber::new(VrType::LweCow, 0x00ab_cdef, 0x1234_5678).unwrap();
         assert_eq!(vr.to_u64(), 0x04ab_cdef_1234_5678);
         assert_eq!(
             (vr.ty(), vr.key_id(), vr.data_id()),
-            (VrType::TlweCow, 0x00ab_cdef, 0x1234_5678)
+            (VrType::LweCow, 0x00ab_cdef, 0x1234_5678)
         );
         assert_eq!(VrNumber::from_u64(0x04ab_cdef_1234_5678), Ok(vr));
         assert_eq!(
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn text_form_is_strict() {
-        assert_eq!("COR:0:1".parse(), VrNumber::new(VrType::TlweCor, 0, 1));
+        assert_eq!("COR:0:1".parse(), VrNumber::new(VrType::LweCor, 0, 1));
         assert_eq!(
             "key:16777215:4294967295".parse(),
             VrNumber::new(VrType::Key, 0xff_ffff, u32::MAX)

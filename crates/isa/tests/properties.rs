@@ -237,7 +237,7 @@ proptest! {
 
     #[test]
     fn verdicts_on_samples_of_one_key_are_those_of_a_count(body in vec((1..8u8, 0..4u32, 0..4u32), 0..12), slots in 0..4usize) {
-        let cor = |data| VrNumber::new(VrType::TlweCor, 0, data).unwrap();
+        let cor = |data| VrNumber::new(VrType::LweCor, 0, data).unwrap();
         let tv = VrNumber::new(VrType::Tv, 0, 0).unwrap();
         let mut instructions: Vec<Instruction> = body
             .into_iter()

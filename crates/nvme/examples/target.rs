@@ -9,8 +9,8 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use toroid_nvme::tcp::server::serve;
 use toroid_nvme::tcp::target::{AllowedHost, Hosts, Limits, Subsystem, Target};
-use toroid_nvme::testing::RamHost;
-use toroid_nvme::{Host, Namespace};
+use toroid_nvme::testing::RamController;
+use toroid_nvme::{Controller, Namespace};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -28,10 +28,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }]),
     };
     let namespace = Namespace::new(1, 4096, 1 << 18, 0)?.with_nguid([1; 16]);
-    let memory = Arc::new(RamHost::new(namespace));
+    let memory = Arc::new(RamController::new(namespace));
     let subsystem = Subsystem {
         nqn,
-        storage: Arc::new(move |_: &str| Ok(Arc::clone(&memory) as Arc<dyn Host>)),
+        storage: Arc::new(move |_: &str| Ok(Arc::clone(&memory) as Arc<dyn Controller>)),
         hosts,
     };
     let target = Target::new(vec![subsystem], Limits::default(), None)?;

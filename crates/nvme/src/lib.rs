@@ -1,4 +1,4 @@
-//! NVMe as a library: the structures of the base specification and of the NVM command set, the [`Host`] trait through which a program
+//! NVMe as a library: the structures of the base specification and of the NVM command set, the [`Controller`] trait through which a program
 //! submits commands to a controller, and NVMe over TCP, target and initiator.
 //!
 //! What it is: submission and completion entries, status codes, Identify structures, log pages, namespaces with metadata, helpers that
@@ -14,8 +14,8 @@ pub mod admin;
 pub mod auth;
 mod command;
 mod completion;
+mod controller;
 pub mod fabrics;
-mod host;
 mod identify;
 pub mod log;
 mod namespace;
@@ -25,8 +25,8 @@ pub mod testing;
 
 pub use command::{Command, DsmRange, Io, Sqe, opcode};
 pub use completion::Cqe;
-pub use host::{
-    Abort, Blocks, ControllerInfo, ErrorInformation, Health, Host, NvmeError, OtherNamespace,
+pub use controller::{
+    Abort, Blocks, Controller, ControllerInfo, ErrorInformation, Health, NvmeError, OtherNamespace,
     Request, Response, VendorStatus, flush, read_blocks, write_blocks, write_zeroes,
 };
 pub use identify::{IdentifyController, IdentifyError, IdentifyNamespace, LbaFormat};

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use futures::future::{BoxFuture, FutureExt};
 
 use crate::{
-    Command, ControllerInfo, DsmRange, Host, Io, Namespace, Request, Response, Sqe, Status,
+    Command, Controller, ControllerInfo, DsmRange, Io, Namespace, Request, Response, Sqe, Status,
 };
 
 /// Data and metadata of one block.
@@ -15,9 +15,9 @@ type Block = Box<[u8]>;
 
 /// A controller whose namespaces lie in memory.
 ///
-/// Writes without FUA go to a volatile cache, which Flush empties and [`RamHost::crash`] loses. Single blocks are atomic;
+/// Writes without FUA go to a volatile cache, which Flush empties and [`RamController::crash`] loses. Single blocks are atomic;
 /// commands of several blocks are not atomic across a crash, as on a real drive with AWUPF = 0.
-pub struct RamHost {
+pub struct RamController {
     info: ControllerInfo,
     state: Mutex<State>,
 }
@@ -39,10 +39,10 @@ struct Fault {
     status: Status,
 }
 
-impl RamHost {
+impl RamController {
     /// Controller with one namespace and an MDTS of 128 KiB.
-    pub fn new(namespace: Namespace) -> RamHost {
-        RamHost::with_info(ControllerInfo {
+    pub fn new(namespace: Namespace) -> RamController {
+        RamController::with_info(ControllerInfo {
             mdts_bytes: 128 << 10,
             volatile_write_cache: true,
             serial: "RAM".into(),
@@ -55,8 +55,8 @@ impl RamHost {
     }
 
     /// Controller as `info` describes it. Without a volatile write cache every write is durable at once.
-    pub fn with_info(info: ControllerInfo) -> RamHost {
-        RamHost {
+    pub fn with_info(info: ControllerInfo) -> RamController {
+        RamController {
             info,
             state: Mutex::default(),
         }
@@ -246,7 +246,7 @@ impl State {
     }
 }
 
-impl Host for RamHost {
+impl Controller for RamController {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
         async move { self.execute(request) }.boxed()
     }

@@ -10,14 +10,14 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use toroid_nvme::auth::{AuthHash, Secret};
-use toroid_nvme::tcp::client::{Address, ConnectError, ConnectOptions, TcpHost, discover};
+use toroid_nvme::tcp::client::{Address, ConnectError, ConnectOptions, TcpController, discover};
 use toroid_nvme::tcp::initiator::Digests;
 use toroid_nvme::tcp::server::serve;
 use toroid_nvme::tcp::target::{AllowedHost, Hosts, Limits, Subsystem, Target};
-use toroid_nvme::testing::RamHost;
+use toroid_nvme::testing::RamController;
 use toroid_nvme::{
-    BROADCAST_NSID, ControllerInfo, DsmRange, Host, Namespace, NvmeError, Request, Sqe, Status,
-    flush, read_blocks, write_blocks, write_zeroes,
+    BROADCAST_NSID, Controller, ControllerInfo, DsmRange, Namespace, NvmeError, Request, Sqe,
+    Status, flush, read_blocks, write_blocks, write_zeroes,
 };
 use zerocopy::IntoBytes;
 
@@ -27,7 +27,7 @@ const HOST: &str = "nqn.2024-01.io.example:host";
 struct Served {
     address: SocketAddr,
     target: Arc<Target>,
-    ram: Arc<RamHost>,
+    ram: Arc<RamController>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<std::io::Result<()>>,
 }
@@ -53,12 +53,12 @@ fn info() -> ControllerInfo {
 }
 
 async fn start(hosts: Hosts, limits: Limits) -> Served {
-    let ram = Arc::new(RamHost::with_info(info()));
-    let served = serve_with(Arc::clone(&ram) as Arc<dyn Host>, hosts, limits).await;
+    let ram = Arc::new(RamController::with_info(info()));
+    let served = serve_with(Arc::clone(&ram) as Arc<dyn Controller>, hosts, limits).await;
     Served { ram, ..served }
 }
 
-async fn serve_with(behind: Arc<dyn Host>, hosts: Hosts, limits: Limits) -> Served {
+async fn serve_with(behind: Arc<dyn Controller>, hosts: Hosts, limits: Limits) -> Served {
     let subsystem = Subsystem {
         nqn: SUBSYSTEM.into(),
         storage: Arc::new(move |_: &str| Ok(Arc::clone(&behind))),
@@ -74,7 +74,7 @@ async fn serve_with(behind: Arc<dyn Host>, hosts: Hosts, limits: Limits) -> Serv
     Served {
         address,
         target,
-        ram: Arc::new(RamHost::with_info(info())),
+        ram: Arc::new(RamController::with_info(info())),
         stop,
         task,
     }
@@ -104,7 +104,7 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
 async fn blocks_of_any_size_come_back_with_every_choice_of_digests() {
     let served = start(Hosts::Any, Limits::default()).await;
     for (header, data) in [(false, false), (true, false), (false, true), (true, true)] {
-        let host = TcpHost::connect(&address(&served), &options(Digests { header, data }))
+        let host = TcpController::connect(&address(&served), &options(Digests { header, data }))
             .await
             .unwrap();
         assert_eq!(host.controller().namespaces, info().namespaces);
@@ -136,7 +136,7 @@ async fn blocks_of_any_size_come_back_with_every_choice_of_digests() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_io_command_and_its_failures() {
     let served = start(Hosts::Any, Limits::default()).await;
-    let host = TcpHost::connect(&address(&served), &options(Digests::default()))
+    let host = TcpController::connect(&address(&served), &options(Digests::default()))
         .await
         .unwrap();
     let bytes = pattern(8192, 1);
@@ -205,7 +205,7 @@ async fn many_commands_at_once_within_small_limits() {
         ..Limits::default()
     };
     let served = start(Hosts::Any, limits).await;
-    let host = TcpHost::connect(&address(&served), &options(Digests::default()))
+    let host = TcpController::connect(&address(&served), &options(Digests::default()))
         .await
         .unwrap();
     let each = (0..100u64).map(|i| {
@@ -240,10 +240,12 @@ async fn discovery_shows_what_the_host_may_use() {
             .unwrap()
             .is_empty()
     );
-    let refused = TcpHost::connect(&address(&served), &stranger).await.err();
+    let refused = TcpController::connect(&address(&served), &stranger)
+        .await
+        .err();
     assert!(matches!(refused, Some(ConnectError::HostRefused { .. })));
     assert_eq!(served.target.statistics().refused, 1);
-    TcpHost::connect(&address(&served), &options(Digests::default()))
+    TcpController::connect(&address(&served), &options(Digests::default()))
         .await
         .unwrap();
 }
@@ -269,7 +271,7 @@ async fn authentication_in_both_directions() {
             ..options(Digests::default())
         };
         let address = address(&served);
-        async move { TcpHost::connect(&address, &options).await }
+        async move { TcpController::connect(&address, &options).await }
     };
     for controllers in [None, Some(&controllers)] {
         let host = attempt(Some(&own), controllers).await.unwrap();
@@ -298,7 +300,9 @@ async fn a_silent_host_is_cut_off_and_another_works_on() {
         keep_alive: Duration::from_millis(300),
         ..options(Digests::default())
     };
-    let host = TcpHost::connect(&address(&served), &silent).await.unwrap();
+    let host = TcpController::connect(&address(&served), &silent)
+        .await
+        .unwrap();
     // While the keep alive task runs, the controller stays.
     tokio::time::sleep(Duration::from_millis(900)).await;
     assert!(host.is_connected());
@@ -315,7 +319,7 @@ async fn a_silent_host_is_cut_off_and_another_works_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn stopping_lets_commands_end_and_closes_connections() {
     let served = start(Hosts::Any, Limits::default()).await;
-    let host = TcpHost::connect(&address(&served), &options(Digests::default()))
+    let host = TcpController::connect(&address(&served), &options(Digests::default()))
         .await
         .unwrap();
     write_blocks(&host, 1, 0, &pattern(4096, 1), &[], false)
@@ -333,9 +337,9 @@ async fn stopping_lets_commands_end_and_closes_connections() {
 }
 
 /// Takes its time for every command.
-struct Slow(RamHost);
+struct Slow(RamController);
 
-impl Host for Slow {
+impl Controller for Slow {
     fn submit(&self, request: Request) -> futures::future::BoxFuture<'_, toroid_nvme::Response> {
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(500)).await;
@@ -351,12 +355,12 @@ impl Host for Slow {
 #[tokio::test(flavor = "multi_thread")]
 async fn stopping_waits_for_commands_under_way() {
     let served = serve_with(
-        Arc::new(Slow(RamHost::with_info(info()))),
+        Arc::new(Slow(RamController::with_info(info()))),
         Hosts::Any,
         Limits::default(),
     )
     .await;
-    let host = TcpHost::connect(&address(&served), &options(Digests::default()))
+    let host = TcpController::connect(&address(&served), &options(Digests::default()))
         .await
         .unwrap();
     let reading = tokio::spawn(async move { (read_blocks(&host, 1, 0, 1).await, host) });

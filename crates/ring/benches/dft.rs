@@ -4,7 +4,7 @@ use divan::Bencher;
 use divan::counter::ItemsCount;
 use toroid_ring::cyclotomic::CyclotomicRing;
 use toroid_ring::dft::DftPlan;
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 
 /// Lengths of HElib's BGV parameters with moduli of 30 and 32 bits: 17·257 and 5·17·257 by prime factors, 8191 by Bluestein.
 const CASES: [(usize, u32); 5] = [
@@ -22,27 +22,27 @@ fn main() {
 struct Case {
     length: usize,
     modulus: u32,
-    isa: Isa,
+    simd: SimdLevel,
 }
 
 impl std::fmt::Display for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} modulo {} {}", self.length, self.modulus, self.isa)
+        write!(f, "{} modulo {} {}", self.length, self.modulus, self.simd)
     }
 }
 
 fn cases() -> impl Iterator<Item = Case> {
     CASES.into_iter().flat_map(|(length, modulus)| {
-        Isa::available().map(move |isa| Case {
+        SimdLevel::available().map(move |simd| Case {
             length,
             modulus,
-            isa,
+            simd,
         })
     })
 }
 
 fn plan(case: &Case) -> Option<DftPlan> {
-    DftPlan::with_isa(case.length, case.modulus, case.isa).ok()
+    DftPlan::with_simd(case.length, case.modulus, case.simd).ok()
 }
 
 #[divan::bench(args = cases())]

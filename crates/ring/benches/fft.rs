@@ -4,17 +4,17 @@
 
 use divan::{Bencher, black_box};
 use toroid_ring::fft::{AlignedVec, FftPlan};
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 
 const DEGREES: [usize; 3] = [1024, 2048, 16384];
 
 fn cases() -> impl Iterator<Item = String> {
-    Isa::available().flat_map(|isa| DEGREES.map(|degree| format!("{isa} {degree}")))
+    SimdLevel::available().flat_map(|simd| DEGREES.map(|degree| format!("{simd} {degree}")))
 }
 
 fn plan(case: &str) -> FftPlan {
-    let (isa, degree) = case.split_once(' ').unwrap();
-    FftPlan::with_isa(degree.parse().unwrap(), isa.parse().unwrap()).unwrap()
+    let (simd, degree) = case.split_once(' ').unwrap();
+    FftPlan::with_simd(degree.parse().unwrap(), simd.parse().unwrap()).unwrap()
 }
 
 fn signal(len: usize) -> AlignedVec {

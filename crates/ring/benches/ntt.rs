@@ -4,7 +4,7 @@ use divan::Bencher;
 use divan::counter::ItemsCount;
 use toroid_ring::goldilocks::P;
 use toroid_ring::ntt::NttPlan;
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 
 const DEGREES: [usize; 4] = [1024, 2048, 16384, 131_072];
 
@@ -12,11 +12,11 @@ fn main() {
     divan::main();
 }
 
-fn cases() -> impl Iterator<Item = (usize, Isa)> + Clone {
+fn cases() -> impl Iterator<Item = (usize, SimdLevel)> + Clone {
     DEGREES
         .into_iter()
-        .flat_map(|n| Isa::ALL.into_iter().map(move |isa| (n, isa)))
-        .filter(|(_, isa)| isa.is_available())
+        .flat_map(|n| SimdLevel::ALL.into_iter().map(move |simd| (n, simd)))
+        .filter(|(_, simd)| simd.is_available())
 }
 
 /// A line of the cache: vectors that cross two lines would be slower.
@@ -50,8 +50,8 @@ fn inverse(bencher: Bencher, case: &Case) {
     transform(bencher, case, NttPlan::inverse);
 }
 
-fn transform(bencher: Bencher, &Case((n, isa)): &Case, run: fn(&NttPlan, &mut [u64])) {
-    let Ok(plan) = NttPlan::with_isa(n, isa) else {
+fn transform(bencher: Bencher, &Case((n, simd)): &Case, run: fn(&NttPlan, &mut [u64])) {
+    let Ok(plan) = NttPlan::with_simd(n, simd) else {
         return;
     };
     let mut a = Polynomial::new(n);
@@ -61,8 +61,8 @@ fn transform(bencher: Bencher, &Case((n, isa)): &Case, run: fn(&NttPlan, &mut [u
 }
 
 #[divan::bench(args = cases().map(Case))]
-fn mul_add_assign(bencher: Bencher, &Case((n, isa)): &Case) {
-    let Ok(plan) = NttPlan::with_isa(n, isa) else {
+fn mul_add_assign(bencher: Bencher, &Case((n, simd)): &Case) {
+    let Ok(plan) = NttPlan::with_simd(n, simd) else {
         return;
     };
     let (mut acc, mut a, mut b) = (Polynomial::new(n), Polynomial::new(n), Polynomial::new(n));
@@ -73,8 +73,8 @@ fn mul_add_assign(bencher: Bencher, &Case((n, isa)): &Case) {
 
 /// A transform and its products with two columns of keys.
 #[divan::bench(args = cases().map(Case))]
-fn forward_mul_add(bencher: Bencher, &Case((n, isa)): &Case) {
-    let Ok(plan) = NttPlan::with_isa(n, isa) else {
+fn forward_mul_add(bencher: Bencher, &Case((n, simd)): &Case) {
+    let Ok(plan) = NttPlan::with_simd(n, simd) else {
         return;
     };
     let (mut a, mut keys, mut sums) = (
@@ -87,7 +87,7 @@ fn forward_mul_add(bencher: Bencher, &Case((n, isa)): &Case) {
         .bench_local(|| plan.forward_mul_add::<true>(a.words(), keys.words(), sums.words()));
 }
 
-struct Case((usize, Isa));
+struct Case((usize, SimdLevel));
 
 impl std::fmt::Display for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

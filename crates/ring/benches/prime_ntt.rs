@@ -4,7 +4,7 @@ use divan::Bencher;
 use divan::counter::ItemsCount;
 use toroid_ring::prime::ntt_primes;
 use toroid_ring::prime_ntt::{Bits31, Bits50, Bits63, Kind, Ntt50Plan, PrimeNttPlan, Word};
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 
 const DEGREES: [usize; 4] = [1024, 2048, 16384, 131_072];
 
@@ -12,7 +12,7 @@ fn main() {
     divan::main();
 }
 
-struct Case((usize, Isa));
+struct Case((usize, SimdLevel));
 
 impl std::fmt::Display for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -23,8 +23,8 @@ impl std::fmt::Display for Case {
 fn cases() -> impl Iterator<Item = Case> + Clone {
     DEGREES
         .into_iter()
-        .flat_map(|n| Isa::ALL.into_iter().map(move |isa| (n, isa)))
-        .filter(|(_, isa)| isa.is_available())
+        .flat_map(|n| SimdLevel::ALL.into_iter().map(move |simd| (n, simd)))
+        .filter(|(_, simd)| simd.is_available())
         .map(Case)
 }
 
@@ -52,14 +52,14 @@ impl Words {
     }
 }
 
-fn plan<K: Kind>(n: usize, isa: Isa) -> Option<PrimeNttPlan<K>> {
+fn plan<K: Kind>(n: usize, simd: SimdLevel) -> Option<PrimeNttPlan<K>> {
     let q = ntt_primes(n, 1 << K::BITS.min(62)).next()?;
-    PrimeNttPlan::with_isa(n, q, isa).ok()
+    PrimeNttPlan::with_simd(n, q, simd).ok()
 }
 
 #[divan::bench(types = [Bits31, Bits50, Bits63], args = cases())]
-fn forward<K: Kind>(bencher: Bencher, &Case((n, isa)): &Case) {
-    let Some(plan) = plan::<K>(n, isa) else {
+fn forward<K: Kind>(bencher: Bencher, &Case((n, simd)): &Case) {
+    let Some(plan) = plan::<K>(n, simd) else {
         return;
     };
     let mut a = Words::new::<K::Word>(n, plan.modulus());
@@ -69,8 +69,8 @@ fn forward<K: Kind>(bencher: Bencher, &Case((n, isa)): &Case) {
 }
 
 #[divan::bench(types = [Bits31, Bits50, Bits63], args = cases())]
-fn inverse<K: Kind>(bencher: Bencher, &Case((n, isa)): &Case) {
-    let Some(plan) = plan::<K>(n, isa) else {
+fn inverse<K: Kind>(bencher: Bencher, &Case((n, simd)): &Case) {
+    let Some(plan) = plan::<K>(n, simd) else {
         return;
     };
     let mut a = Words::new::<K::Word>(n, plan.modulus());
@@ -80,8 +80,8 @@ fn inverse<K: Kind>(bencher: Bencher, &Case((n, isa)): &Case) {
 }
 
 #[divan::bench(args = cases())]
-fn forward_mul_add_2_columns(bencher: Bencher, &Case((n, isa)): &Case) {
-    let Some(plan): Option<Ntt50Plan> = plan(n, isa) else {
+fn forward_mul_add_2_columns(bencher: Bencher, &Case((n, simd)): &Case) {
+    let Some(plan): Option<Ntt50Plan> = plan(n, simd) else {
         return;
     };
     let q = plan.modulus();

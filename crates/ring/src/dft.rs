@@ -50,7 +50,7 @@ mod prime_factor;
 
 use crate::RingError;
 use crate::prime::is_prime;
-use crate::simd::Isa;
+use crate::simd::SimdLevel;
 use bluestein::Bluestein;
 use numbers::{has_order, inv, pow, primitive_root};
 pub use prime_factor::RaderAxis;
@@ -74,7 +74,7 @@ pub struct DftPlan {
     length: usize,
     modulus: u32,
     root: u32,
-    isa: Isa,
+    simd: SimdLevel,
     kernel: Kernel,
 }
 
@@ -88,36 +88,41 @@ impl DftPlan {
     /// The greatest length of a plan.
     pub const MAX_LENGTH: usize = Bluestein::MAX_LENGTH;
 
-    /// A plan for `length` points (m) modulo `modulus` (q) on the best instruction set, [`Isa::best`]. Its root w is
+    /// A plan for `length` points (m) modulo `modulus` (q) on the best instruction set, [`SimdLevel::best`]. Its root w is
     /// g^((q - 1)/m), where g is the least primitive root modulo q.
     ///
     /// # Errors
     /// [`RingError::DftLength`] unless `length` is from 1 to [`Self::MAX_LENGTH`]; [`RingError::DftModulus`] unless
     /// `modulus` is a prime that is 1 modulo `length`.
     pub fn new(length: usize, modulus: u32) -> Result<Self, RingError> {
-        Self::with_isa(length, modulus, Isa::best())
+        Self::with_simd(length, modulus, SimdLevel::best())
     }
 
-    /// As [`Self::new`], on the instruction set `isa`.
+    /// As [`Self::new`], on the instruction set `simd`.
     ///
     /// # Errors
-    /// As [`Self::new`]; [`RingError::IsaUnavailable`] if this processor cannot run `isa`.
-    pub fn with_isa(length: usize, modulus: u32, isa: Isa) -> Result<Self, RingError> {
+    /// As [`Self::new`]; [`RingError::SimdLevelUnavailable`] if this processor cannot run `simd`.
+    pub fn with_simd(length: usize, modulus: u32, simd: SimdLevel) -> Result<Self, RingError> {
         check(length, modulus)?;
         let root = pow(
             primitive_root(modulus),
             (modulus - 1) / length as u32,
             modulus,
         );
-        Self::with_root(length, modulus, root, isa)
+        Self::with_root(length, modulus, root, simd)
     }
 
-    /// As [`Self::with_isa`], with `root` for w.
+    /// As [`Self::with_simd`], with `root` for w.
     ///
     /// # Errors
-    /// As [`Self::with_isa`]; [`RingError::DftRoot`] unless `root` is a primitive `length`-th root of unity, below
+    /// As [`Self::with_simd`]; [`RingError::DftRoot`] unless `root` is a primitive `length`-th root of unity, below
     /// `modulus`.
-    pub fn with_root(length: usize, modulus: u32, root: u32, isa: Isa) -> Result<Self, RingError> {
+    pub fn with_root(
+        length: usize,
+        modulus: u32,
+        root: u32,
+        simd: SimdLevel,
+    ) -> Result<Self, RingError> {
         check(length, modulus)?;
         if root >= modulus || !has_order(root, length as u32, modulus) {
             return Err(RingError::DftRoot {
@@ -126,18 +131,18 @@ impl DftPlan {
                 modulus,
             });
         }
-        if !isa.is_available() {
-            return Err(RingError::IsaUnavailable(isa));
+        if !simd.is_available() {
+            return Err(RingError::SimdLevelUnavailable(simd));
         }
-        let kernel = match PrimeFactor::new(length, modulus, root, isa) {
+        let kernel = match PrimeFactor::new(length, modulus, root, simd) {
             Some(plan) => Kernel::PrimeFactor(Box::new(plan)),
-            None => Kernel::Bluestein(Box::new(Bluestein::new(length, modulus, root, isa)?)),
+            None => Kernel::Bluestein(Box::new(Bluestein::new(length, modulus, root, simd)?)),
         };
         Ok(DftPlan {
             length,
             modulus,
             root,
-            isa,
+            simd,
             kernel,
         })
     }
@@ -168,8 +173,8 @@ impl DftPlan {
 
     /// The instruction set of this plan.
     #[must_use]
-    pub fn isa(&self) -> Isa {
-        self.isa
+    pub fn simd(&self) -> SimdLevel {
+        self.simd
     }
 
     /// How this plan computes its transforms.
@@ -241,7 +246,7 @@ impl DftPlan {
     pub fn mul_assign(&self, a: &mut [u32], b: &[u32]) {
         self.check(a);
         self.check(b);
-        mul_words(self.isa, a, b, self.modulus, barrett(self.modulus));
+        mul_words(self.simd, a, b, self.modulus, barrett(self.modulus));
     }
 
     /// `a = c·a`; all words are below q.
@@ -250,7 +255,7 @@ impl DftPlan {
     /// If `a` has another length.
     pub fn scale_assign(&self, a: &mut [u32], c: u32) {
         self.check(a);
-        scale_words(self.isa, a, c, self.modulus, barrett(self.modulus));
+        scale_words(self.simd, a, c, self.modulus, barrett(self.modulus));
     }
 
     fn check(&self, words: &[u32]) {

@@ -26,7 +26,7 @@ pub use aligned::AlignedVec;
 pub use key::KeyFormat;
 
 use crate::RingError;
-use crate::simd::Isa;
+use crate::simd::SimdLevel;
 use kernel::{Keep, Leaf, MulAdd, NODE};
 use key::{Fixed, Float, Format};
 use std::f64::consts::PI;
@@ -71,7 +71,7 @@ impl Receiver for &mut [f64] {
 #[derive(Clone, Debug)]
 pub struct FftPlan {
     degree: usize,
-    isa: Isa,
+    simd: SimdLevel,
     /// The passes above the nodes of 64 points, the root first. Not used for degrees below 128.
     passes: Vec<Pass>,
     /// For degrees from 128: the factors of every pass, then of every node of 64 points, in the order of their use.
@@ -123,19 +123,19 @@ impl FftPlan {
     /// The largest degree of a plan.
     pub const MAX_DEGREE: usize = 1 << 17;
 
-    /// A plan for polynomials of `degree` coefficients (N) on the best instruction set, [`Isa::best`].
+    /// A plan for polynomials of `degree` coefficients (N) on the best instruction set, [`SimdLevel::best`].
     ///
     /// # Errors
     /// [`RingError::Degree`] unless `degree` is a power of two from [`Self::MIN_DEGREE`] to [`Self::MAX_DEGREE`].
     pub fn new(degree: usize) -> Result<Self, RingError> {
-        Self::with_isa(degree, Isa::best())
+        Self::with_simd(degree, SimdLevel::best())
     }
 
-    /// A plan for polynomials of `degree` coefficients (N) on the instruction set `isa`.
+    /// A plan for polynomials of `degree` coefficients (N) on the instruction set `simd`.
     ///
     /// # Errors
-    /// [`RingError::Degree`] as in [`Self::new`]; [`RingError::IsaUnavailable`] if this processor cannot run `isa`.
-    pub fn with_isa(degree: usize, isa: Isa) -> Result<Self, RingError> {
+    /// [`RingError::Degree`] as in [`Self::new`]; [`RingError::SimdLevelUnavailable`] if this processor cannot run `simd`.
+    pub fn with_simd(degree: usize, simd: SimdLevel) -> Result<Self, RingError> {
         if !degree.is_power_of_two() || !(Self::MIN_DEGREE..=Self::MAX_DEGREE).contains(&degree) {
             return Err(RingError::Degree {
                 found: degree,
@@ -143,13 +143,13 @@ impl FftPlan {
                 max: Self::MAX_DEGREE,
             });
         }
-        if !isa.is_available() {
-            return Err(RingError::IsaUnavailable(isa));
+        if !simd.is_available() {
+            return Err(RingError::SimdLevelUnavailable(simd));
         }
         let points = degree / 2;
         let mut plan = FftPlan {
             degree,
-            isa,
+            simd,
             passes: Vec::new(),
             twiddles: AlignedVec::zeroed(0),
             node_twiddles: 0,
@@ -198,8 +198,8 @@ impl FftPlan {
 
     /// The instruction set of this plan.
     #[must_use]
-    pub fn isa(&self) -> Isa {
-        self.isa
+    pub fn simd(&self) -> SimdLevel {
+        self.simd
     }
 
     /// Which value of the polynomial is in `slot`: `e` says that point `slot` of the spectrum is the value of the
@@ -271,7 +271,7 @@ impl FftPlan {
             KeyFormat::Float => key::pack::<Float>,
             KeyFormat::Fixed => key::pack::<Fixed>,
         };
-        pack(self.isa, self.degree, columns, spectra, row);
+        pack(self.simd, self.degree, columns, spectra, row);
     }
 
     /// `sums[c] += spectrum(coeffs)·key[c]`, point by point, for the columns c = 0, 1, … of a row of keys in this format
@@ -351,13 +351,13 @@ impl FftPlan {
             return small::forward(&self.twiddles, polynomial, spectrum);
         }
         let (spectrum, key) = (spectrum.as_mut_ptr(), key.as_ptr());
-        // SAFETY: the length is checked above; the processor runs `self.isa`, checked when the plan was made.
+        // SAFETY: the length is checked above; the processor runs `self.simd`, checked when the plan was made.
         unsafe {
-            match self.isa {
+            match self.simd {
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => avx512::fold(self, coeffs, spectrum, key),
+                SimdLevel::Avx512 => avx512::fold(self, coeffs, spectrum, key),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => avx2::fold(self, coeffs, spectrum, key),
+                SimdLevel::Avx2 => avx2::fold(self, coeffs, spectrum, key),
                 _ => portable::fold(self, coeffs, spectrum, key),
             }
         }
@@ -369,13 +369,13 @@ impl FftPlan {
     /// `spectrum` has N numbers, N >= 128; what `leaf` points to has the lengths that it states.
     unsafe fn descend(&self, spectrum: &mut [f64], leaf: impl Leaf) {
         let spectrum = spectrum.as_mut_ptr();
-        // SAFETY: the caller's promise; the processor runs `self.isa`, checked when the plan was made.
+        // SAFETY: the caller's promise; the processor runs `self.simd`, checked when the plan was made.
         unsafe {
-            match self.isa {
+            match self.simd {
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => avx512::descend(self, spectrum, leaf),
+                SimdLevel::Avx512 => avx512::descend(self, spectrum, leaf),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => avx2::descend(self, spectrum, leaf),
+                SimdLevel::Avx2 => avx2::descend(self, spectrum, leaf),
                 _ => portable::descend(self, spectrum, leaf),
             }
         }
@@ -402,7 +402,7 @@ impl FftPlan {
                 }
             };
         }
-        // SAFETY: the caller's promise; a row of a small degree is one node. Two columns are those of every TRLWE sample
+        // SAFETY: the caller's promise; a row of a small degree is one node. Two columns are those of every GLWE sample
         // with one mask polynomial.
         unsafe {
             if self.degree / 2 < NODE {
@@ -442,13 +442,13 @@ impl FftPlan {
         }
         self.ascend(spectrum);
         let spectrum = spectrum.as_mut_ptr();
-        // SAFETY: the length is checked above; the processor runs `self.isa`, checked when the plan was made.
+        // SAFETY: the length is checked above; the processor runs `self.simd`, checked when the plan was made.
         unsafe {
-            match self.isa {
+            match self.simd {
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => avx512::unfold(self, spectrum, coeffs),
+                SimdLevel::Avx512 => avx512::unfold(self, spectrum, coeffs),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => avx2::unfold(self, spectrum, coeffs),
+                SimdLevel::Avx2 => avx2::unfold(self, spectrum, coeffs),
                 _ => portable::unfold(self, spectrum, coeffs),
             }
         }
@@ -458,13 +458,13 @@ impl FftPlan {
     fn ascend(&self, spectrum: &mut [f64]) {
         self.check("spectrum", spectrum.len());
         let spectrum = spectrum.as_mut_ptr();
-        // SAFETY: the length is checked above; the processor runs `self.isa`, checked when the plan was made.
+        // SAFETY: the length is checked above; the processor runs `self.simd`, checked when the plan was made.
         unsafe {
-            match self.isa {
+            match self.simd {
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => avx512::ascend(self, spectrum),
+                SimdLevel::Avx512 => avx512::ascend(self, spectrum),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => avx2::ascend(self, spectrum),
+                SimdLevel::Avx2 => avx2::ascend(self, spectrum),
                 _ => portable::ascend(self, spectrum),
             }
         }
@@ -506,13 +506,13 @@ impl FftPlan {
         for operand in rows.iter().chain(keys) {
             self.check("operand", operand.len());
         }
-        // SAFETY: the lengths are checked above; the processor runs `self.isa`, checked when the plan was made.
+        // SAFETY: the lengths are checked above; the processor runs `self.simd`, checked when the plan was made.
         unsafe {
-            match self.isa {
+            match self.simd {
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => avx512::mul_rows::<ADD>(acc, rows, keys),
+                SimdLevel::Avx512 => avx512::mul_rows::<ADD>(acc, rows, keys),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => avx2::mul_rows::<ADD>(acc, rows, keys),
+                SimdLevel::Avx2 => avx2::mul_rows::<ADD>(acc, rows, keys),
                 _ => portable::mul_rows::<ADD>(acc, rows, keys),
             }
         }

@@ -1,7 +1,7 @@
 //! Moduli, polynomials and every transform of Toroid.
 //!
 //! One file an algorithm, beside [`naive`], the oracle of all; SIMD kernels in a folder per instruction set, chosen
-//! once at run time by [`simd::Isa`]. Not here: ciphertexts, keys, noise (see `toroid-tfhe`).
+//! once at run time by [`simd::SimdLevel`]. Not here: ciphertexts, keys, noise (see `toroid-tfhe`).
 //! Open [`goldilocks`] first, then [`ntt`] and [`fft`]; [`prime_ntt`] and [`dft`] are the transforms over other primes,
 //! [`cyclotomic`] the rings on them.
 
@@ -66,7 +66,7 @@ pub enum RingError {
     },
     /// The instruction set is not available on this processor.
     #[error("this processor cannot run {0} kernels")]
-    IsaUnavailable(simd::Isa),
+    SimdLevelUnavailable(simd::SimdLevel),
     /// The modulus is not a prime.
     #[error("the modulus must be a prime, and {0} is not")]
     NotPrime(u64),
@@ -90,5 +90,5 @@ pub enum RingError {
     },
     /// Not the name of an instruction set.
     #[error("unknown instruction set {0:?}: expected portable, avx2 or avx512")]
-    UnknownIsa(String),
+    UnknownSimdLevel(String),
 }

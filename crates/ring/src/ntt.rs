@@ -19,7 +19,7 @@
 
 use crate::RingError;
 use crate::goldilocks;
-use crate::simd::Isa;
+use crate::simd::SimdLevel;
 
 #[cfg(target_arch = "x86_64")]
 use limbs::Vector;
@@ -38,7 +38,7 @@ mod tables;
 #[derive(Clone, Debug)]
 pub struct NttPlan {
     degree: usize,
-    isa: Isa,
+    simd: SimdLevel,
     kernel: Kernel,
 }
 
@@ -62,7 +62,7 @@ enum Kernel {
 }
 
 impl Kernel {
-    fn new(isa: Isa, forward: Vec<u64>, inverse: Vec<u64>) -> Self {
+    fn new(simd: SimdLevel, forward: Vec<u64>, inverse: Vec<u64>) -> Self {
         #[cfg(target_arch = "x86_64")]
         if forward.len() >= tables::MIN_DEGREE {
             let tables = |lanes| {
@@ -71,16 +71,16 @@ impl Kernel {
                     tables::Tables::inverse(&inverse, lanes),
                 )
             };
-            match isa {
-                Isa::Avx512 => {
+            match simd {
+                SimdLevel::Avx512 => {
                     let (forward, inverse) = tables(avx512::LANES);
                     return Kernel::Avx512 { forward, inverse };
                 }
-                Isa::Avx2 => {
+                SimdLevel::Avx2 => {
                     let (forward, inverse) = tables(avx2::LANES);
                     return Kernel::Avx2 { forward, inverse };
                 }
-                Isa::Portable => {}
+                SimdLevel::Portable => {}
             }
         }
         Kernel::Portable { forward, inverse }
@@ -93,24 +93,24 @@ impl NttPlan {
     /// # Errors
     /// [`RingError::Degree`] for any other `n`.
     pub fn new(n: usize) -> Result<Self, RingError> {
-        Self::with_isa(n, Isa::best())
+        Self::with_simd(n, SimdLevel::best())
     }
 
     /// A plan with the kernel of an instruction set; below N = 64 that is always the portable one.
     ///
     /// # Errors
-    /// [`RingError::Degree`] as for [`NttPlan::new`], [`RingError::IsaUnavailable`] where the processor lacks `isa`.
-    pub fn with_isa(n: usize, isa: Isa) -> Result<Self, RingError> {
+    /// [`RingError::Degree`] as for [`NttPlan::new`], [`RingError::SimdLevelUnavailable`] where the processor lacks `simd`.
+    pub fn with_simd(n: usize, simd: SimdLevel) -> Result<Self, RingError> {
         let psi = goldilocks::psi(n)?;
-        if !isa.is_available() {
-            return Err(RingError::IsaUnavailable(isa));
+        if !simd.is_available() {
+            return Err(RingError::SimdLevelUnavailable(simd));
         }
         let forward = powers_bit_reversed(psi, n);
         let inverse = powers_bit_reversed(goldilocks::inv(psi), n);
         Ok(Self {
             degree: n,
-            isa,
-            kernel: Kernel::new(isa, forward, inverse),
+            simd,
+            kernel: Kernel::new(simd, forward, inverse),
         })
     }
 
@@ -122,8 +122,8 @@ impl NttPlan {
 
     /// The instruction set that the plan was made for.
     #[must_use]
-    pub fn isa(&self) -> Isa {
-        self.isa
+    pub fn simd(&self) -> SimdLevel {
+        self.simd
     }
 
     /// NTT in place: N canonical coefficients in natural order to N canonical values in bit-reversed order, not
@@ -135,7 +135,7 @@ impl NttPlan {
         self.check(a);
         match &self.kernel {
             Kernel::Portable { forward, .. } => portable::forward(a, forward),
-            // SAFETY: `with_isa` made sure of the instruction set and of tables for N, and `check` of the length.
+            // SAFETY: `with_simd` made sure of the instruction set and of tables for N, and `check` of the length.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 { forward, .. } => unsafe {
                 limbs::forward::<avx2::Lanes4>(a, forward, limbs::Keep)
@@ -228,7 +228,7 @@ impl NttPlan {
         self.check(b);
         match &self.kernel {
             Kernel::Portable { .. } => portable::mul_add_assign(acc, a, b),
-            // SAFETY: `with_isa` made sure of the instruction set, `check` of N elements, a multiple of the lanes.
+            // SAFETY: `with_simd` made sure of the instruction set, `check` of N elements, a multiple of the lanes.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 { .. } => unsafe { avx2::Lanes4::call(limbs::MulAddAssign { acc, a, b }) },
             // SAFETY: likewise.

@@ -35,7 +35,7 @@
 
 use crate::RingError;
 use crate::prime;
-use crate::simd::Isa;
+use crate::simd::SimdLevel;
 #[cfg(target_arch = "x86_64")]
 use avx2::F64x4;
 #[cfg(target_arch = "x86_64")]
@@ -147,7 +147,7 @@ impl Kind for Bits63 {
 mod sealed {
     use super::Word;
     #[cfg(target_arch = "x86_64")]
-    use crate::simd::Isa;
+    use crate::simd::SimdLevel;
 
     /// The vectors that a plan runs on.
     #[derive(Clone, Copy, Debug)]
@@ -162,12 +162,12 @@ mod sealed {
     #[cfg(target_arch = "x86_64")]
     impl Unit {
         /// The best of an instruction set that this processor runs; none for plain Rust.
-        pub(super) fn best(isa: Isa) -> Option<Self> {
-            match isa {
-                Isa::Portable => None,
-                Isa::Avx2 => Some(Unit::Avx2),
-                Isa::Avx512 if is_x86_feature_detected!("avx512ifma") => Some(Unit::Ifma),
-                Isa::Avx512 => Some(Unit::Avx512),
+        pub(super) fn best(simd: SimdLevel) -> Option<Self> {
+            match simd {
+                SimdLevel::Portable => None,
+                SimdLevel::Avx2 => Some(Unit::Avx2),
+                SimdLevel::Avx512 if is_x86_feature_detected!("avx512ifma") => Some(Unit::Ifma),
+                SimdLevel::Avx512 => Some(Unit::Avx512),
             }
         }
     }
@@ -284,7 +284,7 @@ pub struct PrimeNttPlan<K: Kind> {
     degree: usize,
     q: u64,
     psi: u64,
-    isa: Isa,
+    simd: SimdLevel,
     modulus: Modulus<K::Word>,
     kernel: Kernel<K::Word>,
 }
@@ -312,14 +312,14 @@ impl<K: Kind> PrimeNttPlan<K> {
     /// [`RingError::Degree`] for any other `n`; [`RingError::ModulusTooLarge`] unless `q` is below 2^[`Kind::BITS`];
     /// [`RingError::NotPrime`]; [`RingError::NoRoot`] unless 2n divides q - 1.
     pub fn new(n: usize, q: u64) -> Result<Self, RingError> {
-        Self::with_isa(n, q, Isa::best())
+        Self::with_simd(n, q, SimdLevel::best())
     }
 
     /// A plan with the kernel of an instruction set; for degrees below 16 vectors that is always the portable one.
     ///
     /// # Errors
-    /// As for [`PrimeNttPlan::new`], and [`RingError::IsaUnavailable`] where the processor lacks `isa`.
-    pub fn with_isa(n: usize, q: u64, isa: Isa) -> Result<Self, RingError> {
+    /// As for [`PrimeNttPlan::new`], and [`RingError::SimdLevelUnavailable`] where the processor lacks `simd`.
+    pub fn with_simd(n: usize, q: u64, simd: SimdLevel) -> Result<Self, RingError> {
         if !n.is_power_of_two() || !(MIN_DEGREE..=MAX_DEGREE).contains(&n) {
             return Err(RingError::Degree {
                 found: n,
@@ -334,23 +334,23 @@ impl<K: Kind> PrimeNttPlan<K> {
             });
         }
         let psi = prime::psi(n, q)?;
-        if !isa.is_available() {
-            return Err(RingError::IsaUnavailable(isa));
+        if !simd.is_available() {
+            return Err(RingError::SimdLevelUnavailable(simd));
         }
         let roots = [psi, prime::inv(psi, q)].map(|root| powers_bit_reversed(root, n, q));
         Ok(Self {
             degree: n,
             q,
             psi,
-            isa,
+            simd,
             modulus: Modulus::new(q),
-            kernel: Self::kernel(isa, q, roots),
+            kernel: Self::kernel(simd, q, roots),
         })
     }
 
-    fn kernel(isa: Isa, q: u64, roots: [Vec<u64>; 2]) -> Kernel<K::Word> {
+    fn kernel(simd: SimdLevel, q: u64, roots: [Vec<u64>; 2]) -> Kernel<K::Word> {
         #[cfg(target_arch = "x86_64")]
-        if let Some(unit) = Unit::best(isa)
+        if let Some(unit) = Unit::best(simd)
             && let layout = K::layout(unit, q)
             && roots[0].len() >= 16 * layout.lanes
         {
@@ -396,8 +396,8 @@ impl<K: Kind> PrimeNttPlan<K> {
 
     /// The instruction set that the plan was made for.
     #[must_use]
-    pub fn isa(&self) -> Isa {
-        self.isa
+    pub fn simd(&self) -> SimdLevel {
+        self.simd
     }
 
     /// NTT in place: N canonical coefficients in natural order to N canonical values in bit-reversed order, not
@@ -409,7 +409,7 @@ impl<K: Kind> PrimeNttPlan<K> {
         self.check(a);
         match &self.kernel {
             Kernel::Portable { forward, .. } => portable::forward(a, self.q, forward),
-            // SAFETY: these tables are there because `with_isa` found a layout and the instruction set; `check` made
+            // SAFETY: these tables are there because `with_simd` found a layout and the instruction set; `check` made
             // sure of the length.
             #[cfg(target_arch = "x86_64")]
             Kernel::Vectors { unit, forward, .. } => unsafe {
@@ -692,7 +692,7 @@ mod tests {
 
     /// AVX-512 without IFMA, which a processor with both would never run.
     fn without_ifma(n: usize, q: u64) -> Ntt50Plan {
-        let plan = Ntt50Plan::with_isa(n, q, Isa::Avx512).unwrap();
+        let plan = Ntt50Plan::with_simd(n, q, SimdLevel::Avx512).unwrap();
         let roots = [plan.psi, prime::inv(plan.psi, q)].map(|r| powers_bit_reversed(r, n, q));
         let layout = Bits50::layout(Unit::Avx512, q);
         let kernel = Ntt50Plan::vectors(Unit::Avx512, layout, q, roots);
@@ -701,15 +701,15 @@ mod tests {
 
     #[test]
     fn units_of_avx512_agree() {
-        if !Isa::Avx512.is_available() {
+        if !SimdLevel::Avx512.is_available() {
             return;
         }
         for n in [128, 256, 512, 1024, 2048, 16384] {
             for bound in [1 << 50, 1 << 49, 1 << 30] {
                 let q = prime::ntt_primes(n, bound).next().unwrap();
                 let plans = [
-                    Ntt50Plan::with_isa(n, q, Isa::Portable).unwrap(),
-                    Ntt50Plan::with_isa(n, q, Isa::Avx512).unwrap(),
+                    Ntt50Plan::with_simd(n, q, SimdLevel::Portable).unwrap(),
+                    Ntt50Plan::with_simd(n, q, SimdLevel::Avx512).unwrap(),
                     without_ifma(n, q),
                 ];
                 let edges = [0, 1, q / 2, q / 2 + 1, q - 1];

@@ -1,6 +1,6 @@
 //! The one run-time choice of instruction set for every kernel of this workspace.
 //!
-//! [`Isa::best`] looks at the processor once; the environment variable `TOROID_ISA` (`portable`, `avx2`, `avx512`)
+//! [`SimdLevel::best`] looks at the processor once; the environment variable `TOROID_SIMD` (`portable`, `avx2`, `avx512`)
 //! lowers the choice, never raises it. Kernels are either written by instruction set (folders `avx512/`, `avx2/`)
 //! or are plain loops compiled three times by [`multiversion!`](crate::multiversion).
 
@@ -10,26 +10,26 @@ use std::sync::OnceLock;
 
 /// An instruction set that the kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Isa {
+pub enum SimdLevel {
     /// Plain Rust, any processor.
     Portable,
     /// x86-64 with AVX2, FMA, BMI1, BMI2, LZCNT and POPCNT.
     Avx2,
-    /// x86-64 with AVX-512 F, DQ, BW, VL (and what [`Isa::Avx2`] has).
+    /// x86-64 with AVX-512 F, DQ, BW, VL (and what [`SimdLevel::Avx2`] has).
     Avx512,
 }
 
-impl Isa {
+impl SimdLevel {
     /// All instruction sets, slowest first.
-    pub const ALL: [Isa; 3] = [Isa::Portable, Isa::Avx2, Isa::Avx512];
+    pub const ALL: [SimdLevel; 3] = [SimdLevel::Portable, SimdLevel::Avx2, SimdLevel::Avx512];
 
     /// Whether this processor can run kernels of this instruction set.
     #[must_use]
     pub fn is_available(self) -> bool {
         match self {
-            Isa::Portable => true,
+            SimdLevel::Portable => true,
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => {
+            SimdLevel::Avx2 => {
                 is_x86_feature_detected!("avx2")
                     && is_x86_feature_detected!("fma")
                     && is_x86_feature_detected!("bmi1")
@@ -38,8 +38,8 @@ impl Isa {
                     && is_x86_feature_detected!("popcnt")
             }
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => {
-                Isa::Avx2.is_available()
+            SimdLevel::Avx512 => {
+                SimdLevel::Avx2.is_available()
                     && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512bw")
@@ -51,58 +51,60 @@ impl Isa {
     }
 
     /// The instruction sets that this processor can run, slowest first.
-    pub fn available() -> impl Iterator<Item = Isa> {
-        Isa::ALL.into_iter().filter(|isa| isa.is_available())
+    pub fn available() -> impl Iterator<Item = SimdLevel> {
+        SimdLevel::ALL
+            .into_iter()
+            .filter(|simd| simd.is_available())
     }
 
-    /// The instruction set that `TOROID_ISA` names, if it is set.
+    /// The instruction set that `TOROID_SIMD` names, if it is set.
     ///
     /// # Errors
-    /// [`RingError::UnknownIsa`](crate::RingError::UnknownIsa) for another name; [`Isa::best`] ignores it.
-    pub fn requested() -> Result<Option<Isa>, crate::RingError> {
-        std::env::var("TOROID_ISA")
+    /// [`RingError::UnknownSimdLevel`](crate::RingError::UnknownSimdLevel) for another name; [`SimdLevel::best`] ignores it.
+    pub fn requested() -> Result<Option<SimdLevel>, crate::RingError> {
+        std::env::var("TOROID_SIMD")
             .ok()
             .map(|name| name.parse())
             .transpose()
     }
 
-    /// The fastest available instruction set, or the slower one that `TOROID_ISA` names.
+    /// The fastest available instruction set, or the slower one that `TOROID_SIMD` names.
     #[must_use]
-    pub fn best() -> Isa {
-        static BEST: OnceLock<Isa> = OnceLock::new();
+    pub fn best() -> SimdLevel {
+        static BEST: OnceLock<SimdLevel> = OnceLock::new();
         *BEST.get_or_init(|| {
-            let widest = Isa::available().last().unwrap_or(Isa::Portable);
-            Isa::requested()
+            let widest = SimdLevel::available().last().unwrap_or(SimdLevel::Portable);
+            SimdLevel::requested()
                 .ok()
                 .flatten()
-                .map_or(widest, |asked: Isa| {
-                    Isa::available()
-                        .filter(|isa| *isa <= asked)
+                .map_or(widest, |asked: SimdLevel| {
+                    SimdLevel::available()
+                        .filter(|simd| *simd <= asked)
                         .last()
-                        .unwrap_or(Isa::Portable)
+                        .unwrap_or(SimdLevel::Portable)
                 })
         })
     }
 }
 
-impl fmt::Display for Isa {
+impl fmt::Display for SimdLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Isa::Portable => "portable",
-            Isa::Avx2 => "avx2",
-            Isa::Avx512 => "avx512",
+            SimdLevel::Portable => "portable",
+            SimdLevel::Avx2 => "avx2",
+            SimdLevel::Avx512 => "avx512",
         })
     }
 }
 
-impl FromStr for Isa {
+impl FromStr for SimdLevel {
     type Err = crate::RingError;
 
-    fn from_str(name: &str) -> Result<Isa, Self::Err> {
-        Isa::ALL
+    fn from_str(name: &str) -> Result<SimdLevel, Self::Err> {
+        SimdLevel::ALL
             .into_iter()
-            .find(|isa| isa.to_string() == name)
-            .ok_or_else(|| crate::RingError::UnknownIsa(name.to_owned()))
+            .find(|simd| simd.to_string() == name)
+            .ok_or_else(|| crate::RingError::UnknownSimdLevel(name.to_owned()))
     }
 }
 
@@ -110,7 +112,7 @@ impl FromStr for Isa {
 ///
 /// The body is inlined into a function per instruction set, where the compiler vectorizes it; write it as straight
 /// loops over slices of equal length, without early exits. The first argument of the generated function is the
-/// [`Isa`] to use; it must be available.
+/// [`SimdLevel`] to use; it must be available.
 ///
 /// ```
 /// toroid_ring::multiversion! {
@@ -122,7 +124,7 @@ impl FromStr for Isa {
 ///     }
 /// }
 /// let mut a = [1, 2];
-/// add_words(toroid_ring::simd::Isa::best(), &mut a, &[3, u32::MAX]);
+/// add_words(toroid_ring::simd::SimdLevel::best(), &mut a, &[3, u32::MAX]);
 /// assert_eq!(a, [4, 1]);
 /// ```
 #[macro_export]
@@ -130,7 +132,7 @@ macro_rules! multiversion {
     ($(#[$meta:meta])* $vis:vis fn $name:ident $(<$($gen:ident : $bound:path),+>)? ($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
         $(#[$meta])*
         #[allow(clippy::too_many_arguments)]
-        $vis fn $name $(<$($gen: $bound),+>)? (isa: $crate::simd::Isa, $($arg: $ty),*) $(-> $ret)? {
+        $vis fn $name $(<$($gen: $bound),+>)? (simd: $crate::simd::SimdLevel, $($arg: $ty),*) $(-> $ret)? {
             #[inline(always)]
             #[allow(clippy::too_many_arguments)]
             fn body $(<$($gen: $bound),+>)? ($($arg: $ty),*) $(-> $ret)? $body
@@ -145,14 +147,14 @@ macro_rules! multiversion {
             #[allow(clippy::too_many_arguments)]
             fn avx2 $(<$($gen: $bound),+>)? ($($arg: $ty),*) $(-> $ret)? { body $(::<$($gen),+>)? ($($arg),*) }
 
-            assert!(isa.is_available(), "this processor cannot run {isa} kernels");
-            match isa {
+            assert!(simd.is_available(), "this processor cannot run {simd} kernels");
+            match simd {
                 // SAFETY: the assertion above checked the features of this processor.
                 #[cfg(target_arch = "x86_64")]
-                $crate::simd::Isa::Avx512 => unsafe { avx512 $(::<$($gen),+>)? ($($arg),*) },
+                $crate::simd::SimdLevel::Avx512 => unsafe { avx512 $(::<$($gen),+>)? ($($arg),*) },
                 // SAFETY: the assertion above holds.
                 #[cfg(target_arch = "x86_64")]
-                $crate::simd::Isa::Avx2 => unsafe { avx2 $(::<$($gen),+>)? ($($arg),*) },
+                $crate::simd::SimdLevel::Avx2 => unsafe { avx2 $(::<$($gen),+>)? ($($arg),*) },
                 _ => body $(::<$($gen),+>)? ($($arg),*),
             }
         }

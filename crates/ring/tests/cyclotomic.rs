@@ -4,7 +4,7 @@
 use toroid_ring::RingError;
 use toroid_ring::cyclotomic::{CyclotomicRing, MAX_INDEX, cyclotomic_polynomial};
 use toroid_ring::dft::DftPlan;
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 
 /// Made by `cyclotomic_products.py`, which says what the columns are.
 const PRODUCTS: &str = include_str!("data/cyclotomic_products.txt");
@@ -60,9 +60,9 @@ fn remainder(polynomial: &[u32], divisor: &[i64], q: u32) -> Vec<u32> {
 fn rings(cases: &[(usize, u32)]) -> Vec<CyclotomicRing> {
     cases
         .iter()
-        .flat_map(|&(m, q)| Isa::available().map(move |isa| (m, q, isa)))
-        .map(|(m, q, isa)| {
-            CyclotomicRing::with_plan(DftPlan::with_isa(m, q, isa).unwrap()).unwrap()
+        .flat_map(|&(m, q)| SimdLevel::available().map(move |simd| (m, q, simd)))
+        .map(|(m, q, simd)| {
+            CyclotomicRing::with_plan(DftPlan::with_simd(m, q, simd).unwrap()).unwrap()
         })
         .collect()
 }

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use toroid_ring::RingError;
 use toroid_ring::dft::{Algorithm, DftPlan};
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 
 /// Every product of different primes of 3, 5, 17 and 257 that is tested in full.
 const PRIME_FACTOR: [usize; 12] = [3, 5, 15, 17, 51, 85, 255, 257, 771, 1285, 3855, 4369];
@@ -70,7 +70,7 @@ fn moduli(length: usize) -> Vec<u32> {
 }
 
 fn plans(length: usize, q: u32) -> impl Iterator<Item = DftPlan> {
-    Isa::available().map(move |isa| DftPlan::with_isa(length, q, isa).unwrap())
+    SimdLevel::available().map(move |simd| DftPlan::with_simd(length, q, simd).unwrap())
 }
 
 /// The generator of splitmix64, reduced to words below q.
@@ -151,16 +151,16 @@ fn check_definition(length: usize, q: u32, algorithm: Algorithm, inputs: &[Vec<u
         let mut inverse_values = values.clone();
         inverse_values[1..].reverse();
         for plan in plans(length, q) {
-            let isa = plan.isa();
+            let simd = plan.simd();
             assert_eq!(plan.algorithm(), algorithm);
             assert_eq!(plan.root(), root);
             assert!(
                 forward(&plan, x) == values,
-                "forward, m = {length}, q = {q}, input {i}, {isa}"
+                "forward, m = {length}, q = {q}, input {i}, {simd}"
             );
             assert!(
                 inverse(&plan, x) == inverse_values,
-                "inverse, m = {length}, q = {q}, input {i}, {isa}"
+                "inverse, m = {length}, q = {q}, input {i}, {simd}"
             );
         }
     }
@@ -214,7 +214,7 @@ fn extremes_at_the_length_of_the_paper() {
         let mut expected = vec![0; PAPER];
         expected[0] = mul(q - 1, PAPER as u32 % q, q);
         for plan in plans(PAPER, q) {
-            assert!(forward(&plan, &all) == expected, "q = {q}, {}", plan.isa());
+            assert!(forward(&plan, &all) == expected, "q = {q}, {}", plan.simd());
             for (at, value) in [(1, q - 1), (255, 1), (PAPER - 1, q / 2)] {
                 let mut x = vec![0; PAPER];
                 x[at] = value;
@@ -224,24 +224,24 @@ fn extremes_at_the_length_of_the_paper() {
                 assert!(
                     forward(&plan, &x) == expected,
                     "x_{at}, q = {q}, {}",
-                    plan.isa()
+                    plan.simd()
                 );
             }
         }
         for x in inputs(PAPER, q) {
-            let oracle = DftPlan::with_isa(PAPER, q, Isa::Portable).unwrap();
+            let oracle = DftPlan::with_simd(PAPER, q, SimdLevel::Portable).unwrap();
             let (values, inverse_values) = (forward(&oracle, &x), inverse(&oracle, &x));
             assert!(values.iter().chain(&inverse_values).all(|&x| x < q));
             for plan in plans(PAPER, q) {
                 assert!(
                     forward(&plan, &x) == values,
                     "forward, q = {q}, {}",
-                    plan.isa()
+                    plan.simd()
                 );
                 assert!(
                     inverse(&plan, &x) == inverse_values,
                     "inverse, q = {q}, {}",
-                    plan.isa()
+                    plan.simd()
                 );
             }
         }
@@ -261,9 +261,9 @@ fn inverse_undoes_forward_times_the_length() {
                 let x = random(length, q, 6);
                 let mut y = inverse(&plan, &forward(&plan, &x));
                 let scaled: Vec<u32> = x.iter().map(|&x| mul(x, length as u32 % q, q)).collect();
-                assert!(y == scaled, "m = {length}, q = {q}, {}", plan.isa());
+                assert!(y == scaled, "m = {length}, q = {q}, {}", plan.simd());
                 plan.scale_assign(&mut y, plan.inverse_length());
-                assert!(y == x, "m = {length}, q = {q}, {}", plan.isa());
+                assert!(y == x, "m = {length}, q = {q}, {}", plan.simd());
             }
         }
     }
@@ -288,7 +288,7 @@ fn convolution_theorem() {
                 assert!(
                     values == forward(&plan, &product),
                     "m = {length}, q = {q}, {}",
-                    plan.isa()
+                    plan.simd()
                 );
             }
         }
@@ -321,8 +321,8 @@ fn a_root_of_the_caller() {
         let default = DftPlan::new(length, q).unwrap();
         let root = pow(default.root(), 2, q);
         assert_ne!(root, default.root());
-        for isa in Isa::available() {
-            let plan = DftPlan::with_root(length, q, root, isa).unwrap();
+        for simd in SimdLevel::available() {
+            let plan = DftPlan::with_root(length, q, root, simd).unwrap();
             assert_eq!((plan.root(), plan.algorithm()), (root, algorithm));
             let x = random(length, q, 9);
             assert_eq!(forward(&plan, &x), definition(&x, root, q));
@@ -354,7 +354,7 @@ fn alignment_does_not_matter() {
             assert!(
                 data[offset..] == expected,
                 "offset {offset}, {}",
-                plan.isa()
+                plan.simd()
             );
         }
     }
@@ -379,15 +379,17 @@ fn what_has_no_plan() {
             length: 5,
             modulus: 11,
         };
-        let plan = DftPlan::with_root(5, 11, root, Isa::Portable);
+        let plan = DftPlan::with_root(5, 11, root, SimdLevel::Portable);
         assert_eq!(plan.unwrap_err(), expected);
     }
     // An element of order 5 is none of order 15.
-    assert!(DftPlan::with_root(15, 61, pow(2, 12, 61), Isa::Portable).is_err());
-    for isa in Isa::ALL {
-        match DftPlan::with_isa(5, 11, isa) {
-            Ok(plan) => assert!(isa.is_available() && plan.isa() == isa),
-            Err(error) => assert!(!isa.is_available() && error == RingError::IsaUnavailable(isa)),
+    assert!(DftPlan::with_root(15, 61, pow(2, 12, 61), SimdLevel::Portable).is_err());
+    for simd in SimdLevel::ALL {
+        match DftPlan::with_simd(5, 11, simd) {
+            Ok(plan) => assert!(simd.is_available() && plan.simd() == simd),
+            Err(error) => {
+                assert!(!simd.is_available() && error == RingError::SimdLevelUnavailable(simd))
+            }
         }
     }
 }

@@ -6,13 +6,13 @@ use proptest::prelude::*;
 use toroid_ring::RingError;
 use toroid_ring::fft::{AlignedVec, FftPlan, KeyFormat};
 use toroid_ring::naive;
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 
 /// 2^-53, the unit roundoff.
 const UNIT: f64 = f64::EPSILON / 2.0;
 
 fn plans(degree: usize) -> impl Iterator<Item = FftPlan> {
-    Isa::available().map(move |isa| FftPlan::with_isa(degree, isa).unwrap())
+    SimdLevel::available().map(move |simd| FftPlan::with_simd(degree, simd).unwrap())
 }
 
 fn degrees(max: usize) -> impl Iterator<Item = usize> {
@@ -94,7 +94,7 @@ fn agrees_with_the_definition() {
                 assert!(
                     error < 4.0 * UNIT * degree as f64,
                     "N = {degree}, {}, slot {slot}: off by {error}",
-                    plan.isa()
+                    plan.simd()
                 );
             }
         }
@@ -118,7 +118,7 @@ fn monomials_at_the_largest_degrees() {
                     assert!(
                         (re - cos).hypot(im - sin) < 16.0 * UNIT,
                         "N = {degree}, X^{exponent}, {}, slot {slot}",
-                        plan.isa()
+                        plan.simd()
                     );
                 }
             }
@@ -136,7 +136,7 @@ fn round_trip_error_is_bounded() {
             assert!(
                 error < bound(degree),
                 "N = {degree}, {}: {error:e}",
-                plan.isa()
+                plan.simd()
             );
         }
     }
@@ -153,7 +153,7 @@ fn parseval() {
             assert!(
                 (ratio - 1.0).abs() < 4.0 * bound(degree),
                 "N = {degree}, {}",
-                plan.isa()
+                plan.simd()
             );
         }
     }
@@ -179,7 +179,7 @@ fn is_linear() {
             assert!(
                 error < 4.0 * bound(degree),
                 "N = {degree}, {}: {error:e}",
-                plan.isa()
+                plan.simd()
             );
         }
     }
@@ -198,7 +198,7 @@ fn instruction_sets_agree() {
             assert!(
                 error < 2.0 * bound(degree),
                 "N = {degree}, {}: {error:e}",
-                plan.isa()
+                plan.simd()
             );
             let (a, b) = (
                 inverse(&plan, expected.clone()),
@@ -208,7 +208,7 @@ fn instruction_sets_agree() {
             assert!(
                 error < 2.0 * bound(degree),
                 "N = {degree}, {}: {error:e}",
-                plan.isa()
+                plan.simd()
             );
             let slots = 0..degree / 2;
             assert!(
@@ -248,7 +248,7 @@ fn negacyclic_product_is_exact_after_rounding() {
                     found.round() as i128,
                     *expected,
                     "N = {degree}, {}",
-                    plan.isa()
+                    plan.simd()
                 );
             }
         }
@@ -289,7 +289,7 @@ fn sums_of_products() {
                         found.round() as i128,
                         *expected,
                         "N = {degree}, {}",
-                        plan.isa()
+                        plan.simd()
                     );
                 }
             }
@@ -446,7 +446,7 @@ fn transform_and_product_in_one() {
                         assert!(
                             error <= 4.0 * UNIT,
                             "{degree}, {format:?}, {}: {error:e}",
-                            plan.isa()
+                            plan.simd()
                         );
                     }
                 }

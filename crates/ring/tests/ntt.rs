@@ -6,7 +6,7 @@ use toroid_ring::RingError;
 use toroid_ring::goldilocks::{self, MAX_DEGREE, P};
 use toroid_ring::naive::{negacyclic_mul_goldilocks, negacyclic_mul_wrapping_u32, ntt_definition};
 use toroid_ring::ntt::NttPlan;
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 
 /// Computed with big integers from the definition, in bit-reversed order.
 const NTT_OF_1_TO_8: [u64; 8] = [
@@ -35,7 +35,7 @@ fn degrees(max: usize) -> impl Iterator<Item = usize> {
 }
 
 fn plans(n: usize) -> impl Iterator<Item = NttPlan> {
-    Isa::available().map(move |isa| NttPlan::with_isa(n, isa).unwrap())
+    SimdLevel::available().map(move |simd| NttPlan::with_simd(n, simd).unwrap())
 }
 
 /// The generator of splitmix64, reduced to canonical elements.
@@ -117,7 +117,7 @@ fn known_answers() {
     for plan in plans(n) {
         let values = forward(&plan, &polynomial);
         for (i, value) in NTT_OF_FIFTH_POWERS {
-            assert_eq!(values[i], value, "position {i}, {}", plan.isa());
+            assert_eq!(values[i], value, "position {i}, {}", plan.simd());
         }
     }
 }
@@ -129,7 +129,7 @@ fn forward_is_the_definition_in_bit_reversed_order() {
             let values = ntt_definition(&a).unwrap();
             let expected: Vec<u64> = (0..n).map(|i| values[bit_reversed(i, n)]).collect();
             for plan in plans(n) {
-                assert_eq!(forward(&plan, &a), expected, "N = {n}, {}", plan.isa());
+                assert_eq!(forward(&plan, &a), expected, "N = {n}, {}", plan.simd());
             }
         }
     }
@@ -138,7 +138,7 @@ fn forward_is_the_definition_in_bit_reversed_order() {
 #[test]
 fn kernels_agree_bit_for_bit() {
     for n in degrees(MAX_DEGREE) {
-        let oracle = NttPlan::with_isa(n, Isa::Portable).unwrap();
+        let oracle = NttPlan::with_simd(n, SimdLevel::Portable).unwrap();
         for a in inputs(n) {
             let (values, coefficients) = (forward(&oracle, &a), inverse(&oracle, &a));
             assert!(values.iter().chain(&coefficients).all(|&x| x < P));
@@ -146,12 +146,12 @@ fn kernels_agree_bit_for_bit() {
                 assert!(
                     forward(&plan, &a) == values,
                     "forward, N = {n}, {}",
-                    plan.isa()
+                    plan.simd()
                 );
                 assert!(
                     inverse(&plan, &a) == coefficients,
                     "inverse, N = {n}, {}",
-                    plan.isa()
+                    plan.simd()
                 );
             }
         }
@@ -167,12 +167,12 @@ fn inverse_undoes_forward_times_n() {
             assert!(
                 inverse(&plan, &forward(&plan, &a)) == scaled,
                 "N = {n}, {}",
-                plan.isa()
+                plan.simd()
             );
             assert!(
                 forward(&plan, &inverse(&plan, &a)) == scaled,
                 "N = {n}, {}",
-                plan.isa()
+                plan.simd()
             );
         }
     }
@@ -185,7 +185,7 @@ fn products_are_negacyclic() {
         for (a, b) in all.iter().zip(all.iter().rev()) {
             let expected = negacyclic_mul_goldilocks(a, b);
             for plan in plans(n) {
-                assert_eq!(multiply(&plan, a, b), expected, "N = {n}, {}", plan.isa());
+                assert_eq!(multiply(&plan, a, b), expected, "N = {n}, {}", plan.simd());
             }
         }
     }
@@ -202,7 +202,7 @@ fn powers_of_x_wrap_with_a_sign() {
             assert!(
                 multiply(&plan, &monomial(i), &monomial(j)) == expected,
                 "{i} + {j}, {}",
-                plan.isa()
+                plan.simd()
             );
         }
     }
@@ -249,9 +249,9 @@ fn pointwise_operations() {
             plan.scale_assign(&mut scaled, P - 2);
             for i in 0..n {
                 let expected = goldilocks::mul(a[i], b[i]);
-                assert_eq!(product[i], expected, "{}", plan.isa());
-                assert_eq!(sum[i], goldilocks::add(acc[i], expected), "{}", plan.isa());
-                assert_eq!(scaled[i], goldilocks::mul(b[i], P - 2), "{}", plan.isa());
+                assert_eq!(product[i], expected, "{}", plan.simd());
+                assert_eq!(sum[i], goldilocks::add(acc[i], expected), "{}", plan.simd());
+                assert_eq!(scaled[i], goldilocks::mul(b[i], P - 2), "{}", plan.simd());
             }
         }
     }
@@ -260,7 +260,7 @@ fn pointwise_operations() {
 #[test]
 fn a_transform_fused_with_its_products() {
     for n in degrees(MAX_DEGREE) {
-        let oracle = NttPlan::with_isa(n, Isa::Portable).unwrap();
+        let oracle = NttPlan::with_simd(n, SimdLevel::Portable).unwrap();
         for columns in [1, 2, 3] {
             let many = |seed: u64| (0..columns).flat_map(|c| random(n, seed + c)).collect();
             let (mut keys, mut sums): (Vec<u64>, Vec<u64>) = (many(20), many(30));
@@ -282,8 +282,8 @@ fn a_transform_fused_with_its_products() {
                     let (mut added, mut set) = (sums.clone(), sums.clone());
                     plan.forward_mul_add::<true>(&mut a.clone(), &keys, &mut added);
                     plan.forward_mul_add::<false>(&mut a.clone(), &keys, &mut set);
-                    assert!(added == expected, "N = {n}, {}", plan.isa());
-                    assert!(set == overwritten, "N = {n}, {}", plan.isa());
+                    assert!(added == expected, "N = {n}, {}", plan.simd());
+                    assert!(set == overwritten, "N = {n}, {}", plan.simd());
                 }
             }
         }
@@ -335,10 +335,12 @@ fn degrees_that_have_no_plan() {
         assert_eq!(NttPlan::new(n).unwrap_err(), expected);
         assert_eq!(ntt_definition(&vec![0; n]).unwrap_err(), expected);
     }
-    for isa in Isa::ALL {
-        match NttPlan::with_isa(8, isa) {
-            Ok(plan) => assert!(isa.is_available() && plan.isa() == isa && plan.degree() == 8),
-            Err(error) => assert!(!isa.is_available() && error == RingError::IsaUnavailable(isa)),
+    for simd in SimdLevel::ALL {
+        match NttPlan::with_simd(8, simd) {
+            Ok(plan) => assert!(simd.is_available() && plan.simd() == simd && plan.degree() == 8),
+            Err(error) => {
+                assert!(!simd.is_available() && error == RingError::SimdLevelUnavailable(simd))
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use toroid_ring::prime::{self, ntt_primes};
 use toroid_ring::prime_ntt::{
     Bits31, Bits50, Bits63, Kind, MAX_DEGREE, Ntt50Plan, PrimeNttPlan, Word,
 };
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 
 type WordOf<K> = <PrimeNttPlan<K> as Words>::Word;
 
@@ -63,7 +63,7 @@ fn primes<K: Kind>(n: usize) -> Vec<u64> {
 }
 
 fn plans<K: Kind>(n: usize, q: u64) -> impl Iterator<Item = PrimeNttPlan<K>> {
-    Isa::available().map(move |isa| PrimeNttPlan::with_isa(n, q, isa).unwrap())
+    SimdLevel::available().map(move |simd| PrimeNttPlan::with_simd(n, q, simd).unwrap())
 }
 
 /// The generator of splitmix64, reduced to canonical elements.
@@ -167,7 +167,7 @@ mod generic {
                         assert!(
                             forward(&plan, &a) == expected,
                             "N = {n}, {q}, {}",
-                            plan.isa()
+                            plan.simd()
                         );
                     }
                 }
@@ -178,16 +178,16 @@ mod generic {
     pub fn kernels_agree_bit_for_bit<K: Kind>() {
         for n in degrees(16384).chain([MAX_DEGREE]) {
             for q in primes::<K>(n) {
-                let oracle = PrimeNttPlan::<K>::with_isa(n, q, Isa::Portable).unwrap();
+                let oracle = PrimeNttPlan::<K>::with_simd(n, q, SimdLevel::Portable).unwrap();
                 for a in inputs(n, q) {
                     let (values, coefficients) = (forward(&oracle, &a), inverse(&oracle, &a));
                     assert!(values.iter().chain(&coefficients).all(|&x| x < q));
                     for plan in plans::<K>(n, q) {
-                        let isa = plan.isa();
-                        assert!(forward(&plan, &a) == values, "forward, {n}, {q}, {isa}");
+                        let simd = plan.simd();
+                        assert!(forward(&plan, &a) == values, "forward, {n}, {q}, {simd}");
                         assert!(
                             inverse(&plan, &a) == coefficients,
-                            "inverse, {n}, {q}, {isa}"
+                            "inverse, {n}, {q}, {simd}"
                         );
                     }
                 }
@@ -201,9 +201,9 @@ mod generic {
             for plan in plans::<K>(n, q) {
                 let a = random(n, q, 7);
                 let scaled: Vec<u64> = a.iter().map(|&x| prime::mul(x, n as u64, q)).collect();
-                let isa = plan.isa();
-                assert!(inverse(&plan, &forward(&plan, &a)) == scaled, "{n}, {isa}");
-                assert!(forward(&plan, &inverse(&plan, &a)) == scaled, "{n}, {isa}");
+                let simd = plan.simd();
+                assert!(inverse(&plan, &forward(&plan, &a)) == scaled, "{n}, {simd}");
+                assert!(forward(&plan, &inverse(&plan, &a)) == scaled, "{n}, {simd}");
             }
         }
     }
@@ -215,8 +215,8 @@ mod generic {
                 for (a, b) in all.iter().zip(all.iter().rev()) {
                     let expected = schoolbook(a, b, q);
                     for plan in plans::<K>(n, q) {
-                        let isa = plan.isa();
-                        assert!(multiply(&plan, a, b) == expected, "N = {n}, {q}, {isa}");
+                        let simd = plan.simd();
+                        assert!(multiply(&plan, a, b) == expected, "N = {n}, {q}, {simd}");
                     }
                 }
             }
@@ -232,7 +232,7 @@ mod generic {
                     let mut expected = vec![0; n];
                     expected[(i + j) % n] = if i + j < n { 1 } else { q - 1 };
                     let product = multiply(&plan, &monomial(i), &monomial(j));
-                    assert!(product == expected, "{i} + {j}, {q}, {}", plan.isa());
+                    assert!(product == expected, "{i} + {j}, {q}, {}", plan.simd());
                 }
             }
         }
@@ -258,11 +258,11 @@ mod generic {
                     plan.scale_assign(&mut scaled, q - 2);
                     for i in 0..n {
                         let expected = prime::mul(a[i], b[i], q);
-                        assert_eq!(product[i].widen(), expected, "{q}, {}", plan.isa());
+                        assert_eq!(product[i].widen(), expected, "{q}, {}", plan.simd());
                         let expected = add(acc[i], expected, q);
-                        assert_eq!(sum[i].widen(), expected, "{q}, {}", plan.isa());
+                        assert_eq!(sum[i].widen(), expected, "{q}, {}", plan.simd());
                         let expected = prime::mul(b[i], q - 2, q);
-                        assert_eq!(scaled[i].widen(), expected, "{q}, {}", plan.isa());
+                        assert_eq!(scaled[i].widen(), expected, "{q}, {}", plan.simd());
                     }
                 }
             }
@@ -284,15 +284,15 @@ mod generic {
         assert_eq!(new(8, 49), Err(RingError::NotPrime(49)));
         let (modulus, degree) = (97, 32);
         assert_eq!(new(32, 97), Err(RingError::NoRoot { modulus, degree }));
-        for isa in Isa::ALL {
-            match PrimeNttPlan::<K>::with_isa(16, 97, isa) {
+        for simd in SimdLevel::ALL {
+            match PrimeNttPlan::<K>::with_simd(16, 97, simd) {
                 Ok(plan) => {
-                    assert!(isa.is_available() && plan.isa() == isa);
+                    assert!(simd.is_available() && plan.simd() == simd);
                     assert_eq!((plan.degree(), plan.modulus()), (16, 97));
                     assert_eq!(Ok(plan.psi()), prime::psi(16, 97));
                 }
                 Err(error) => {
-                    assert!(!isa.is_available() && error == RingError::IsaUnavailable(isa));
+                    assert!(!simd.is_available() && error == RingError::SimdLevelUnavailable(simd));
                 }
             }
         }
@@ -376,7 +376,7 @@ fn external_products() {
             for plan in plans::<Bits50>(n, q) {
                 for rows in [&all, &signed] {
                     let products = external_product(&plan, rows, &keys);
-                    assert!(products == expected, "N = {n}, {q}, {}", plan.isa());
+                    assert!(products == expected, "N = {n}, {q}, {}", plan.simd());
                 }
             }
         }
@@ -440,7 +440,11 @@ fn sums_of_sums() {
                     let factor = prime::mul(prime::mul(key, all, q), fill, q);
                     for sum in sums.chunks_exact_mut(n) {
                         plan.inverse_sum(sum);
-                        assert!(sum.iter().all(|&x| x == factor), "{n}, {q}, {}", plan.isa());
+                        assert!(
+                            sum.iter().all(|&x| x == factor),
+                            "{n}, {q}, {}",
+                            plan.simd()
+                        );
                     }
                 }
             }
@@ -469,9 +473,9 @@ fn check_linear<K: Kind>(log: u32, seed: u64) {
     for plan in plans::<K>(n, q) {
         let sum = combine(&a, &b);
         let values = combine(&forward(&plan, &a), &forward(&plan, &b));
-        assert!(forward(&plan, &sum) == values, "{q}, {}", plan.isa());
+        assert!(forward(&plan, &sum) == values, "{q}, {}", plan.simd());
         let coefficients = combine(&inverse(&plan, &a), &inverse(&plan, &b));
-        assert!(inverse(&plan, &sum) == coefficients, "{q}, {}", plan.isa());
+        assert!(inverse(&plan, &sum) == coefficients, "{q}, {}", plan.simd());
     }
 }
 
@@ -482,7 +486,7 @@ fn check_product<K: Kind>(log: u32, seed: u64) {
     let (a, b) = (random(n, q, seed), random(n, q, !seed));
     let expected = schoolbook(&a, &b, q);
     for plan in plans::<K>(n, q) {
-        assert!(multiply(&plan, &a, &b) == expected, "{q}, {}", plan.isa());
+        assert!(multiply(&plan, &a, &b) == expected, "{q}, {}", plan.simd());
     }
 }
 

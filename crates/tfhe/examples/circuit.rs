@@ -1,7 +1,7 @@
-//! Both circuit bootstrappings of a full set on one thread: time, sizes of the keys, noise of the TRGSW samples.
+//! Both circuit bootstrappings of a full set on one thread: time, sizes of the keys, noise of the GGSW samples.
 //!
 //! `cargo run --release -p toroid-tfhe --example circuit [-- SET [RUNS [exact [LEVELS BITS]]]]`; prints a Markdown table. Without
-//! arguments: exact16, 3 runs, fast path, and three levels of 9 bits for the private key switch.
+//! arguments: message16, 3 runs, f64 arithmetic, and three levels of 9 bits for the private key switch.
 //!
 //! Noise is the standard deviation over the torus, as log2, measured and by the formulas: of the constant coefficient of a body
 //! row, of its others, and of a mask row's coefficients. Then the times of both packings, with the noise of their formulas.
@@ -9,19 +9,19 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::TfheError;
+use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
 use toroid_tfhe::encoding::Encoding;
-use toroid_tfhe::exact::packing::switch_packing_noise;
-use toroid_tfhe::exact::private::{PrivateSwitchKey, private_product_fft_variance, switch_noise};
-use toroid_tfhe::exact::{Bits, ExactKey, ExactKeySwitchingKey, Run, noise};
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::lwe::words_from_bytes;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Words};
-use toroid_tfhe::noise::Path;
-use toroid_tfhe::params::{ExactParams, Gadget, ParamSet};
-use toroid_tfhe::product::{Arithmetic, Exact, Fast};
+use toroid_tfhe::params::{Gadget, ParamSet, WopbsParams};
 use toroid_tfhe::random::Csprng;
+use toroid_tfhe::wopbs::packing::switch_packing_noise;
+use toroid_tfhe::wopbs::private::{PrivateSwitchKey, private_product_fft_variance, switch_noise};
+use toroid_tfhe::wopbs::{Bits, Run, WopbsKey, WopbsKeySwitchingKey, noise};
 
 const ALONE: Run<'static> = Run {
     threads: 1,
@@ -31,7 +31,7 @@ const ALONE: Run<'static> = Run {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let argument = |index: usize| arguments.get(index).map(String::as_str);
-    let name = argument(0).unwrap_or("exact16");
+    let name = argument(0).unwrap_or("message16");
     let params = ParamSet::by_name(name).ok_or_else(|| format!("no parameter set {name}"))?;
     let runs = argument(1).map_or(Ok(3), str::parse)?;
     let gadget = Gadget {
@@ -40,8 +40,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
     pool.install(|| match argument(2) {
-        Some("exact") => measure::<Exact>(params, runs, gadget),
-        _ => measure::<Fast>(params, runs, gadget),
+        Some("ntt") => measure::<Ntt>(params, runs, gadget),
+        _ => measure::<Fft>(params, runs, gadget),
     })?;
     Ok(())
 }
@@ -59,21 +59,21 @@ fn measure<A: Arithmetic<Goldilocks>>(
     runs: usize,
     gadget: Gadget,
 ) -> Result<(), TfheError> {
-    let exact = params.exact.ok_or(TfheError::NotExact(params.name))?;
+    let wopbs = params.wopbs.ok_or(TfheError::NotWopbs(params.name))?;
     let mut rng = Csprng::from_os()?;
     let mut quiet = |_, _| ControlFlow::Continue(());
-    let isa = Isa::best();
+    let simd = SimdLevel::best();
     let client = ClientKey::generate(params, &mut rng);
-    let key: ExactKey<Goldilocks, A> = client.loaded_exact_key(isa, &mut rng, &mut quiet)?;
-    let switching: ExactKeySwitchingKey<Goldilocks> =
-        client.loaded_exact_key_switching_key(isa, &mut rng, &mut quiet)?;
+    let key: WopbsKey<Goldilocks, A> = client.loaded_wopbs_key(simd, &mut rng, &mut quiet)?;
+    let switching: WopbsKeySwitchingKey<Goldilocks> =
+        client.loaded_wopbs_key_switching_key(simd, &mut rng, &mut quiet)?;
     let started = Instant::now();
     let private =
-        client.loaded_circuit_private_key::<Goldilocks, A>(gadget, isa, &mut rng, &mut quiet)?;
+        client.loaded_circuit_private_key::<Goldilocks, A>(gadget, simd, &mut rng, &mut quiet)?;
     println!(
-        "{}, {:?} path; private key switch of {} x {} bits, its keys made in {:.1} s",
+        "{}, {:?} arithmetic; private key switch of {} x {} bits, its keys made in {:.1} s",
         params.name,
-        A::PATH,
+        A::KIND,
         gadget.levels,
         gadget.log2_base,
         started.elapsed().as_secs_f64(),
@@ -89,7 +89,7 @@ fn measure<A: Arithmetic<Goldilocks>>(
         let message = (rng.next_u64() & ((1 << p) - 1)).cast_signed();
         let bytes = client.encrypt(message, encoding, &mut rng)?;
         let sample =
-            words_from_bytes::<Goldilocks>("a sample", params, &bytes, params.tlwe_words())?;
+            words_from_bytes::<Goldilocks>("a sample", params, &bytes, params.lwe_words())?;
         for way in 0..2 {
             let started = Instant::now();
             let bits = if way == 0 {
@@ -98,15 +98,15 @@ fn measure<A: Arithmetic<Goldilocks>>(
                 key.extract_bits_privately(&private, &switching, &sample, ALONE)?
             };
             times[way] = times[way].min(started.elapsed().as_secs_f64());
-            add_errors(&client, exact, &bits, message, &mut squares[way])?;
+            add_errors(&client, wopbs, &bits, message, &mut squares[way])?;
             let read = key.look_up(&bits, &table, ALONE)?;
             let found = Goldilocks::decode(client.lwe().phase::<Goldilocks>(&read), 5);
             wrong[way] += usize::from(found != (message & 15).cast_unsigned());
         }
     }
 
-    let stages = noise::stages(params, exact, A::PATH);
-    let switch = switch_noise(params, gadget, A::PATH);
+    let stages = noise::stages(params, wopbs, A::KIND);
+    let switch = switch_noise(params, gadget, A::KIND);
     let message = stages.extract_rotation + switch.message;
     let others = params.ring_degree as f64 - 1.0;
     let formulas = [
@@ -146,8 +146,8 @@ fn measure<A: Arithmetic<Goldilocks>>(
         );
     }
     println!("The first key holds those of the extraction and of the refresh too.");
-    if A::PATH == Path::Fast {
-        let variance = private_product_fft_variance(&exact.circuit, gadget);
+    if A::KIND == ArithmeticKind::Fft {
+        let variance = private_product_fft_variance(&wopbs.circuit, gadget);
         println!(
             "f64 adds 2^{:.2} in an external product with a privately made sample.",
             variance.log2() / 2.0
@@ -158,9 +158,9 @@ fn measure<A: Arithmetic<Goldilocks>>(
     let mut one = vec![0; params.ring_degree];
     one[0] = 1;
     let switch: PrivateSwitchKey<Goldilocks, A> =
-        client.loaded_private_switch_key(&one, gadget, isa, &mut rng, &mut quiet)?;
+        client.loaded_private_switch_key(&one, gadget, simd, &mut rng, &mut quiet)?;
     for count in [32, params.ring_degree] {
-        let mut sample = vec![0; params.tlwe_words()];
+        let mut sample = vec![0; params.lwe_words()];
         rng.fill_uniform::<Goldilocks>(&mut sample);
         let apart = params.ring_degree / count;
         let placed: Vec<_> = (0..count).map(|i| (i * apart, &sample[..])).collect();
@@ -170,7 +170,7 @@ fn measure<A: Arithmetic<Goldilocks>>(
         let started = Instant::now();
         switch.pack(&placed, ALONE)?;
         let switched = started.elapsed();
-        let noise = switch_packing_noise(params, gadget, count, A::PATH);
+        let noise = switch_packing_noise(params, gadget, count, A::KIND);
         println!(
             "packing {count}: {:.1} ms and 2^{:.2} by automorphisms, {:.1} ms and 2^{:.2} by a key switch of {:.1} MiB",
             traced.as_secs_f64() * 1e3,
@@ -186,22 +186,22 @@ fn measure<A: Arithmetic<Goldilocks>>(
 /// Adds the errors of all rows of a message's bits.
 fn add_errors<A: Arithmetic<Goldilocks>>(
     client: &ClientKey,
-    exact: &ExactParams,
+    wopbs: &WopbsParams,
     bits: &Bits<'_, Goldilocks, A>,
     message: i64,
     squares: &mut Squares,
 ) -> Result<(), TfheError> {
-    let circuit = &exact.circuit;
+    let circuit = &wopbs.circuit;
     let n = circuit.ring_degree;
     let add = |which: &mut (f64, usize), error: u64| {
         which.0 += (Goldilocks::centered(error) as f64 / 2f64.powi(64)).powi(2);
         which.1 += 1;
     };
     for bit in 0..circuit.message_bits as usize {
-        for row in 0..circuit.trgsw_rows() {
+        for row in 0..circuit.ggsw_rows() {
             let words = bits.row(bit, row).unwrap_or_default();
-            let mut phase = client.trlwe_phase::<Goldilocks>(&words)?;
-            let (component, gadget, level) = circuit.trgsw_row(row);
+            let mut phase = client.glwe_phase::<Goldilocks>(&words)?;
+            let (component, gadget, level) = circuit.ggsw_row(row);
             let value = (message >> bit & 1).cast_unsigned();
             let unit = Goldilocks::select(Goldilocks::gadget_value(gadget, level), value);
             if component == circuit.glwe_dimension {
@@ -212,9 +212,9 @@ fn add_errors<A: Arithmetic<Goldilocks>>(
                 }
             } else {
                 // -s times the unit: the phase of a sample that is the unit in the mask and 0 elsewhere.
-                let mut expected = vec![0; circuit.trlwe_words()];
+                let mut expected = vec![0; circuit.glwe_words()];
                 expected[component * n] = unit;
-                let expected = client.trlwe_phase::<Goldilocks>(&expected)?;
+                let expected = client.glwe_phase::<Goldilocks>(&expected)?;
                 for (word, expected) in phase.iter().zip(expected) {
                     add(&mut squares.mask, Goldilocks::sub(*word, expected));
                 }

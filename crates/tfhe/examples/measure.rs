@@ -1,7 +1,7 @@
 //! Bootstraps of the full parameter sets: success, measured noise against the formulas, time.
 //!
-//! `cargo run --release -p toroid-tfhe --example measure [-- SET[:RUNS][:exact] …]`; prints a Markdown table.
-//! Without arguments: gate and message4 1000 runs, message7 and paper 50, and 10 of message7 on the exact path.
+//! `cargo run --release -p toroid-tfhe --example measure [-- SET[:RUNS][:ntt] …]`; prints a Markdown table.
+//! Without arguments: gate and message4 1000 runs, message7 and paper 50, and 10 of message7 on the integer arithmetic.
 //!
 //! The interval is that of 99.9 % for the mean square of R independent Gaussian samples of the formula's variance:
 //! 1 ± 3.29 sqrt(2/R).
@@ -9,17 +9,18 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::TfheError;
+use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::gates;
 use toroid_tfhe::glwe;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::lwe::{self, words_from_bytes};
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
-use toroid_tfhe::noise::{self, Path};
+use toroid_tfhe::noise;
 use toroid_tfhe::params::{ModulusKind, ParamSet};
-use toroid_tfhe::product::{Arithmetic, Exact, Fast};
 use toroid_tfhe::random::Csprng;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,13 +31,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "message4:1000",
             "message7:50",
             "paper:50",
-            "message7:10:exact",
+            "message7:10:ntt",
         ]
         .map(str::to_owned)
         .to_vec();
     }
     println!(
-        "| set, path | runs | wrong | bootstrapping key, both keys: generated and loaded | bootstrap: median, best | extracted noise: measured/formula | output noise: measured/formula | 99.9 % interval |"
+        "| set, arithmetic | runs | wrong | bootstrapping key, both keys: generated and loaded | bootstrap: median, best | extracted noise: measured/formula | output noise: measured/formula | 99.9 % interval |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
     for request in requests {
@@ -44,15 +45,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let name = parts.next().unwrap_or_default();
         let params = ParamSet::by_name(name).ok_or_else(|| format!("no parameter set {name}"))?;
         let runs = parts.next().map_or(Ok(20), str::parse)?;
-        let path = match parts.next() {
-            Some("exact") => Path::Exact,
-            _ => Path::Fast,
+        let arithmetic = match parts.next() {
+            Some("ntt") => ArithmeticKind::Ntt,
+            _ => ArithmeticKind::Fft,
         };
-        match (params.modulus, path) {
-            (ModulusKind::Torus32, Path::Fast) => measure::<Torus32, Fast>(params, runs)?,
-            (ModulusKind::Torus32, Path::Exact) => measure::<Torus32, Exact>(params, runs)?,
-            (ModulusKind::Goldilocks, Path::Fast) => measure::<Goldilocks, Fast>(params, runs)?,
-            (ModulusKind::Goldilocks, Path::Exact) => measure::<Goldilocks, Exact>(params, runs)?,
+        match (params.modulus, arithmetic) {
+            (ModulusKind::Torus32, ArithmeticKind::Fft) => measure::<Torus32, Fft>(params, runs)?,
+            (ModulusKind::Torus32, ArithmeticKind::Ntt) => measure::<Torus32, Ntt>(params, runs)?,
+            (ModulusKind::Goldilocks, ArithmeticKind::Fft) => {
+                measure::<Goldilocks, Fft>(params, runs)?
+            }
+            (ModulusKind::Goldilocks, ArithmeticKind::Ntt) => {
+                measure::<Goldilocks, Ntt>(params, runs)?
+            }
         }
     }
     Ok(())
@@ -67,10 +72,10 @@ fn measure<M: Modulus, A: Arithmetic<M>>(
     let client = ClientKey::generate(params, &mut rng);
     let mut progress = |_, _| ControlFlow::Continue(());
     let bootstrapping =
-        client.loaded_bootstrapping_key::<M, A>(Isa::best(), &mut rng, &mut progress)?;
+        client.loaded_bootstrapping_key::<M, A>(SimdLevel::best(), &mut rng, &mut progress)?;
     let bootstrapping_time = started.elapsed();
     let key_switching =
-        client.loaded_key_switching_key::<M>(Isa::best(), &mut rng, &mut progress)?;
+        client.loaded_key_switching_key::<M>(SimdLevel::best(), &mut rng, &mut progress)?;
     let key_time = started.elapsed();
 
     let gate = params.message_bits == 0;
@@ -91,7 +96,7 @@ fn measure<M: Modulus, A: Arithmetic<M>>(
     let (mut wrong, mut times) = (0, Vec::<Duration>::new());
     let (mut extracted_squares, mut output_squares) = (0.0, 0.0);
     let mut extracted = vec![M::Word::default(); params.extracted_dimension() + 1];
-    let mut output = vec![M::Word::default(); params.tlwe_words()];
+    let mut output = vec![M::Word::default(); params.lwe_words()];
     for _ in 0..runs {
         let (bytes, expected, decoded_bits) = if gate {
             let (a, b) = (rng.next_u64() & 1 == 1, rng.next_u64() & 1 == 1);
@@ -99,13 +104,13 @@ fn measure<M: Modulus, A: Arithmetic<M>>(
                 "a",
                 params,
                 &client.encrypt_bit(a, &mut rng)?,
-                params.tlwe_words(),
+                params.lwe_words(),
             )?;
             let other = words_from_bytes::<M>(
                 "b",
                 params,
                 &client.encrypt_bit(b, &mut rng)?,
-                params.tlwe_words(),
+                params.lwe_words(),
             )?;
             // NAND.
             lwe::add_assign::<M>(&mut sample, &other);
@@ -124,7 +129,7 @@ fn measure<M: Modulus, A: Arithmetic<M>>(
                 encoding.bits() + 1,
             )
         };
-        let sample = words_from_bytes::<M>("a sample", params, &bytes, params.tlwe_words())?;
+        let sample = words_from_bytes::<M>("a sample", params, &bytes, params.lwe_words())?;
         let started = Instant::now();
         bootstrapping.blind_rotate(&test_vector, &sample, &mut extracted, &|| false)?;
         key_switching.switch(&extracted, &mut output)?;
@@ -141,10 +146,10 @@ fn measure<M: Modulus, A: Arithmetic<M>>(
     println!(
         "| {}, {} | {runs} | {wrong} | {:.2} s, {:.2} s | {:.1} ms, {:.1} ms | {:.3} (formula 2^{:.2}) | {:.3} (2^{:.2}) | 1 ± {:.3} |",
         params.name,
-        if A::PATH == Path::Exact {
-            "exact"
+        if A::KIND == ArithmeticKind::Ntt {
+            "ntt"
         } else {
-            "fast"
+            "fft"
         },
         bootstrapping_time.as_secs_f64(),
         key_time.as_secs_f64(),
@@ -152,14 +157,14 @@ fn measure<M: Modulus, A: Arithmetic<M>>(
         ms(times[0]),
         ratio(
             extracted_squares,
-            noise::blind_rotation_variance(params, A::PATH)
+            noise::blind_rotation_variance(params, A::KIND)
         ),
-        noise::blind_rotation_variance(params, A::PATH).log2() / 2.0,
+        noise::blind_rotation_variance(params, A::KIND).log2() / 2.0,
         ratio(
             output_squares,
-            noise::bootstrap_output_variance(params, A::PATH)
+            noise::bootstrap_output_variance(params, A::KIND)
         ),
-        noise::bootstrap_output_variance(params, A::PATH).log2() / 2.0,
+        noise::bootstrap_output_variance(params, A::KIND).log2() / 2.0,
         3.29 * (2.0 / runs as f64).sqrt(),
     );
     Ok(())

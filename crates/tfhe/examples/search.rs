@@ -1,12 +1,13 @@
 //! Chooses the parameters of the exact sets: the cheapest that keep a failure probability, by the noise formulas of
-//! `toroid_tfhe::exact::noise`, the 128-bit line of `toroid_tfhe::params`, and a linear model of time.
+//! `toroid_tfhe::wopbs::noise`, the 128-bit line of `toroid_tfhe::params`, and a linear model of time.
 //!
 //! `cargo run --release -p toroid-tfhe --example search -- [BITS [LOG2_FAILURE]]` prints the choice for each message width.
 
-use toroid_tfhe::exact::noise;
-use toroid_tfhe::noise::{Path, log2_add};
-use toroid_tfhe::params::exact::{Choice, Small};
+use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::noise::log2_add;
+use toroid_tfhe::params::wopbs::{Choice, Small};
 use toroid_tfhe::params::{Gadget, Security, smallest_log2_noise};
+use toroid_tfhe::wopbs::noise;
 
 /// Squared norm of the combination of bootstrapped samples that a bootstrap must take.
 const NORM2: f64 = 4.0;
@@ -46,7 +47,7 @@ fn bootstrap(small: &Small, choice: &Choice) -> f64 {
         + KEY_SWITCH_WORD * (words * (small.dimension + 1)) as f64
 }
 
-/// Microseconds of making the TRGSW samples of all bits.
+/// Microseconds of making the GGSW samples of all bits.
 fn extraction_time(choice: &Choice) -> f64 {
     let k = choice.glwe_dimension;
     let switches = choice.circuit.levels * (choice.ring_degree.ilog2() as usize + k);
@@ -65,11 +66,11 @@ fn refresh_time(choice: &Choice) -> f64 {
 
 /// log2 of the failure probability of all extractions, or of all refreshing bootstraps.
 fn failure(choice: &Choice, refresh: bool) -> f64 {
-    let exact = choice.stages();
-    let set = &exact.extract;
-    let stages = noise::stages(set, &exact, Path::Fast);
+    let wopbs = choice.stages();
+    let set = &wopbs.extract;
+    let stages = noise::stages(set, &wopbs, ArithmeticKind::Fft);
     let decisions = if refresh {
-        noise::refreshes(set, &exact, &stages)
+        noise::refreshes(set, &wopbs, &stages)
     } else {
         noise::extractions(set, &stages, NORM2 * stages.output)
     };

@@ -13,21 +13,21 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 use toroid_ring::goldilocks;
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 
 use crate::TfheError;
+use crate::arithmetic::{Arithmetic, WordOf};
 use crate::glwe;
 use crate::key_switch::KeySwitchingKey;
 use crate::memory::Buffer;
 use crate::modulus::{DigitField, Modulus, Words};
 use crate::params::{ModulusSwitch, ParamSet};
-use crate::product::{Arithmetic, WordOf};
 
-/// A bootstrapping key, loaded for one [`Arithmetic`]: n TRGSW samples, each of its rows of k+1 polynomials.
+/// A bootstrapping key, loaded for one [`Arithmetic`]: n GGSW samples, each of its rows of k+1 polynomials.
 pub struct BootstrappingKey<M: Modulus, A: Arithmetic<M>> {
     params: &'static ParamSet,
     arithmetic: A,
-    isa: Isa,
+    simd: SimdLevel,
     rows: Buffer,
     /// Rotations to come that are left to one thread each: cores turned out to be busy.
     alone: AtomicUsize,
@@ -48,16 +48,16 @@ pub struct BootstrappingKeyLoader<M: Modulus, A: Arithmetic<M>> {
 const STAGED_ROWS: usize = 32;
 
 impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
-    /// Room for the key of a parameter set, with the kernels of `isa`.
+    /// Room for the key of a parameter set, with the kernels of `simd`.
     ///
     /// # Errors
     /// [`TfheError::ModulusMismatch`], or the system's refusal of memory.
-    pub fn new(params: &'static ParamSet, isa: Isa) -> Result<Self, TfheError> {
+    pub fn new(params: &'static ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
         if params.modulus != M::KIND {
             return Err(TfheError::ModulusMismatch(params.name));
         }
         Ok(BootstrappingKeyLoader {
-            key: BootstrappingKey::empty(params, isa)?,
+            key: BootstrappingKey::empty(params, simd)?,
             filled: 0,
             staged: Vec::new(),
         })
@@ -74,7 +74,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
         }
         let params = self.key.params;
         let end = self.filled + bytes.len();
-        let staged = STAGED_ROWS * params.trlwe_words();
+        let staged = STAGED_ROWS * params.glwe_words();
         let after_coefficients = self.staged.is_empty() && !self.filled.is_multiple_of(8 * staged);
         if end as u64 > params.bootstrapping_key_bytes() || after_coefficients {
             return Err(self.wrong_length(end as u64));
@@ -108,7 +108,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
     /// [`TfheError::NotCanonical`] for a word that is not below q.
     pub fn write_coefficients(&mut self, rows: &[M::Word]) -> Result<(), TfheError> {
         let params = self.key.params;
-        let row_words = params.trlwe_words();
+        let row_words = params.glwe_words();
         let end = self.filled + 8 * rows.len();
         if end as u64 > params.bootstrapping_key_bytes()
             || !rows.len().is_multiple_of(row_words)
@@ -152,7 +152,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
     /// Converts the first `bytes` staged bytes, whole rows that end at `filled`.
     fn load_staged(&mut self, bytes: usize) {
         let key = &mut self.key;
-        let row_words = key.params.trlwe_words();
+        let row_words = key.params.glwe_words();
         let row_bytes = key.arithmetic.row_bytes();
         let at = (self.filled - bytes) / (8 * row_words) * row_bytes;
         let arithmetic = &key.arithmetic;
@@ -211,7 +211,7 @@ pub(crate) fn check_words<M: Modulus>(
     })
 }
 
-/// A TLWE sample brought to exponents modulo 2N: those of the mask, then that of the body. All of them are multiples of
+/// A LWE sample brought to exponents modulo 2N: those of the mask, then that of the body. All of them are multiples of
 /// 2^`log2_slots`, so that a test vector has room for that many functions side by side.
 pub(crate) fn modulus_switch<M: Modulus>(
     params: &ParamSet,
@@ -250,32 +250,32 @@ pub(crate) fn modulus_switch<M: Modulus>(
 /// Loads rows of k+1 polynomials in the coefficient domain into the first of `out`, in parallel.
 pub(crate) fn load_rows<M: Modulus, A: Arithmetic<M>>(
     arithmetic: &A,
-    isa: Isa,
+    simd: SimdLevel,
     params: &ParamSet,
     rows: &[M::Word],
     out: &mut [u8],
 ) {
-    let row_words = params.trlwe_words();
+    let row_words = params.glwe_words();
     out.par_chunks_exact_mut(arithmetic.row_bytes())
         .zip(rows.par_chunks_exact(row_words))
         .for_each_init(
             || (vec![0; row_words], vec![A::Scalar::default(); row_words]),
             |(row, scratch), (out, words)| {
-                glwe::lift::<M>(isa, row, words);
+                glwe::lift::<M>(simd, row, words);
                 arithmetic.load_coefficients(row, scratch, out);
             },
         );
 }
 
 impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
-    /// Room for the n TRGSW samples of a set, with the kernels of `isa`; zeroes until they are loaded.
-    pub(crate) fn empty(params: &'static ParamSet, isa: Isa) -> Result<Self, TfheError> {
-        let arithmetic = A::new(params, isa)?;
-        let bytes = params.lwe_dimension * params.trgsw_rows() * arithmetic.row_bytes();
+    /// Room for the n GGSW samples of a set, with the kernels of `simd`; zeroes until they are loaded.
+    pub(crate) fn empty(params: &'static ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
+        let arithmetic = A::new(params, simd)?;
+        let bytes = params.lwe_dimension * params.ggsw_rows() * arithmetic.row_bytes();
         Ok(BootstrappingKey {
             params,
             arithmetic,
-            isa,
+            simd,
             rows: Buffer::new(bytes / 8)?,
             alone: AtomicUsize::new(0),
             modulus: PhantomData,
@@ -283,14 +283,14 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
     }
 
     /// The kernels that it was loaded for.
-    pub(crate) fn isa(&self) -> Isa {
-        self.isa
+    pub(crate) fn simd(&self) -> SimdLevel {
+        self.simd
     }
 
     /// Loads rows in the coefficient domain, the first of which is row `first` of the key.
     fn load_rows(&mut self, first: usize, rows: &[M::Word]) {
         let out = &mut self.rows.bytes_mut()[first * self.arithmetic.row_bytes()..];
-        load_rows(&self.arithmetic, self.isa, self.params, rows, out);
+        load_rows(&self.arithmetic, self.simd, self.params, rows, out);
     }
 
     /// What computes with the rows.
@@ -298,7 +298,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         &self.arithmetic
     }
 
-    /// The loaded rows of all TRGSW samples.
+    /// The loaded rows of all GGSW samples.
     pub(crate) fn rows(&self) -> ChunksExact<'_, u8> {
         self.rows.bytes().chunks_exact(self.arithmetic.row_bytes())
     }
@@ -309,9 +309,9 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         self.rows.words_mut().chunks_exact_mut(row_bytes / 8)
     }
 
-    /// Loads the rows of TRGSW sample `index`, in the coefficient domain.
+    /// Loads the rows of GGSW sample `index`, in the coefficient domain.
     pub(crate) fn load_sample(&mut self, index: usize, rows: &[M::Word]) {
-        self.load_rows(index * self.params.trgsw_rows(), rows);
+        self.load_rows(index * self.params.ggsw_rows(), rows);
     }
 
     /// The parameter set.
@@ -365,14 +365,9 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
                 params,
                 "a test vector",
                 rotation.test_vector,
-                params.trlwe_words(),
+                params.glwe_words(),
             )?;
-            check_words::<M>(
-                params,
-                "a TLWE sample",
-                rotation.sample,
-                params.tlwe_words(),
-            )?;
+            check_words::<M>(params, "a LWE sample", rotation.sample, params.lwe_words())?;
             check_words::<M>(
                 params,
                 "an extracted sample",
@@ -405,7 +400,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         }
         let groups = threads.clamp(1, turnings.len());
         // Rows are what there is to do side by side within one rotation.
-        let team = (threads / groups).clamp(1, self.params.trgsw_rows());
+        let team = (threads / groups).clamp(1, self.params.ggsw_rows());
         let mut turnings = turnings;
         let mut parts = Vec::new();
         for group in 0..groups {
@@ -460,9 +455,9 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
                 }
                 let acc = &*turning.acc;
                 let rotate_sub = |index: usize, out: &mut [WordOf<M, A>]| {
-                    glwe::rotate_sub::<A::Words>(self.isa, out, &acc[index * n..][..n], exponent);
+                    glwe::rotate_sub::<A::Words>(self.simd, out, &acc[index * n..][..n], exponent);
                 };
-                self.products(step, 0..params.trgsw_rows(), rotate_sub, &mut work);
+                self.products(step, 0..params.ggsw_rows(), rotate_sub, &mut work);
                 self.add_sums(&mut work, turning.acc);
             }
         }
@@ -487,7 +482,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         let params = self.params;
         let n = params.ring_degree;
         let columns = params.glwe_dimension + 1;
-        let rows = params.trgsw_rows();
+        let rows = params.ggsw_rows();
         let exponents = &turning.exponents;
         let components: Vec<_> = turning.acc.chunks_exact_mut(n).map(RwLock::new).collect();
         let mut memories = Vec::new();
@@ -518,7 +513,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
                     let share = member * rows / team..(member + 1) * rows / team;
                     let rotate_sub = |index: usize, out: &mut [WordOf<M, A>]| {
                         glwe::rotate_sub::<A::Words>(
-                            self.isa,
+                            self.simd,
                             out,
                             &read(&components[index]),
                             *exponent,
@@ -584,9 +579,9 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
     ) {
         let row_bytes = self.arithmetic.row_bytes();
         let first = rows.start;
-        let keys = &self.rows.bytes()[(step * self.params.trgsw_rows() + first) * row_bytes..];
+        let keys = &self.rows.bytes()[(step * self.params.ggsw_rows() + first) * row_bytes..];
         for (row, key) in rows.zip(keys.chunks_exact(row_bytes)) {
-            let (component, gadget, level) = self.params.trgsw_row(row);
+            let (component, gadget, level) = self.params.ggsw_row(row);
             if row == first || level == 0 {
                 rotate_sub(component, work.difference);
             }
@@ -639,7 +634,7 @@ pub(crate) fn accumulators<M: Modulus, A: Arithmetic<M>>(
     params: &ParamSet,
     count: usize,
 ) -> Result<Buffer, TfheError> {
-    let bytes = count * params.trlwe_words() * size_of::<WordOf<M, A>>();
+    let bytes = count * params.glwe_words() * size_of::<WordOf<M, A>>();
     Buffer::new(bytes.div_ceil(8))
 }
 
@@ -648,14 +643,14 @@ pub(crate) fn split<'a, M: Modulus, A: Arithmetic<M>>(
     params: &ParamSet,
     memory: &'a mut Buffer,
 ) -> impl Iterator<Item = &'a mut [WordOf<M, A>]> {
-    bytemuck::cast_slice_mut(memory.words_mut()).chunks_exact_mut(params.trlwe_words())
+    bytemuck::cast_slice_mut(memory.words_mut()).chunks_exact_mut(params.glwe_words())
 }
 
 /// One blind rotation to do: see [`BootstrappingKey::blind_rotate`].
 pub struct Rotation<'a, M: Modulus> {
     /// (k+1)·N words.
     pub test_vector: &'a [M::Word],
-    /// The TLWE sample whose phase rotates, n+1 words.
+    /// The LWE sample whose phase rotates, n+1 words.
     pub sample: &'a [M::Word],
     /// Receives the extracted sample, k·N + 1 words.
     pub out: &'a mut [M::Word],
@@ -677,7 +672,7 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Workspace<'a, M, A> {
 
     pub(crate) fn new(params: &ParamSet, memory: &'a mut Buffer) -> Self {
         let n = params.ring_degree;
-        let (scalars, words) = memory.words_mut().split_at_mut(params.trlwe_words() + n);
+        let (scalars, words) = memory.words_mut().split_at_mut(params.glwe_words() + n);
         let scalars: &mut [A::Scalar] = bytemuck::cast_slice_mut(scalars);
         let (scratch, sums) = scalars.split_at_mut(n);
         let words: &mut [WordOf<M, A>] = bytemuck::cast_slice_mut(words);
@@ -837,7 +832,7 @@ mod tests {
         let (keys, samples) = (50, 200);
         let mut squares = 0.0;
         let mut key = vec![0u64; params.lwe_dimension];
-        let mut sample = vec![M::Word::default(); params.tlwe_words()];
+        let mut sample = vec![M::Word::default(); params.lwe_words()];
         let order = 2.0 * params.ring_degree as f64;
         for _ in 0..keys {
             rng.fill_bits(&mut key);

@@ -45,7 +45,7 @@ pub enum TfheError {
     },
     /// A set that has no exact bootstrap.
     #[error("{0} has no exact bootstrap")]
-    NotExact(&'static str),
+    NotWopbs(&'static str),
     /// Something has the wrong length for its parameter set.
     #[error("{what} of {params} takes {expected} bytes, not {found}")]
     Length {

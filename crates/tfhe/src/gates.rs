@@ -1,12 +1,12 @@
 //! Gate bootstrapping: Boolean gates on bits encoded as ±1/8, one bootstrap a gate.
 
 use crate::TfheError;
+use crate::arithmetic::Arithmetic;
 use crate::bootstrap::{BootstrappingKey, bootstrap};
 use crate::key_switch::KeySwitchingKey;
 use crate::lwe;
 use crate::modulus::Modulus;
 use crate::params::ParamSet;
-use crate::product::Arithmetic;
 
 /// A Boolean gate of two inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,7 +65,7 @@ impl Gate {
 /// The test vector of every gate: 1/8 for positive phases, -1/8 for negative ones.
 #[must_use]
 pub fn test_vector<M: Modulus>(params: &ParamSet) -> Vec<M::Word> {
-    let mut vector = vec![M::Word::default(); params.trlwe_words()];
+    let mut vector = vec![M::Word::default(); params.glwe_words()];
     vector[params.extracted_dimension()..].fill(M::encode(1, 3));
     vector
 }

@@ -1,6 +1,6 @@
-//! TRLWE secret keys, test vectors and operations on ring elements.
+//! GLWE secret keys, test vectors and operations on ring elements.
 //!
-//! A TRLWE sample is k mask polynomials a_i, then the body b = sum a_i·s_i + m + e, in Z_q\[X\]/(X^N+1).
+//! A GLWE sample is k mask polynomials a_i, then the body b = sum a_i·s_i + m + e, in Z_q\[X\]/(X^N+1).
 
 use rayon::prelude::*;
 use toroid_ring::goldilocks;
@@ -10,14 +10,14 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::TfheError;
 use crate::encoding::Encoding;
-use crate::exact;
 use crate::lwe::LweSecretKey;
 use crate::modulus::{Modulus, Words};
 use crate::params::{Gadget, ParamSet};
 use crate::random::Csprng;
 use crate::seeded::MaskSeed;
+use crate::wopbs;
 
-/// A binary TRLWE secret key: k polynomials of N bits.
+/// A binary GLWE secret key: k polynomials of N bits.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct GlweSecretKey {
     bits: Vec<u64>,
@@ -46,7 +46,7 @@ impl GlweSecretKey {
         &self.bits
     }
 
-    /// The TLWE key under which extracted samples stand: all coefficients in a row.
+    /// The LWE key under which extracted samples stand: all coefficients in a row.
     #[must_use]
     pub fn extracted_key(&self) -> LweSecretKey {
         LweSecretKey::from_binary(self.bits.clone())
@@ -69,7 +69,7 @@ multiversion! {
 
 /// out = X^shift·p - p for a polynomial of N coefficients, 0 <= shift < 2N (RING_ROT and SUB32).
 pub(crate) fn rotate_sub<M: Words>(
-    isa: toroid_ring::simd::Isa,
+    simd: toroid_ring::simd::SimdLevel,
     out: &mut [M::Word],
     p: &[M::Word],
     shift: usize,
@@ -79,13 +79,19 @@ pub(crate) fn rotate_sub<M: Words>(
     let shift = shift % n;
     // Coefficients that pass X^N change their sign.
     rotate_sub_run::<M>(
-        isa,
+        simd,
         &mut out[..shift],
         &p[n - shift..],
         &p[..shift],
         !negate,
     );
-    rotate_sub_run::<M>(isa, &mut out[shift..], &p[..n - shift], &p[shift..], negate);
+    rotate_sub_run::<M>(
+        simd,
+        &mut out[shift..],
+        &p[..n - shift],
+        &p[shift..],
+        negate,
+    );
 }
 
 /// out = X^shift·p, 0 <= shift < 2N.
@@ -115,17 +121,17 @@ pub(crate) fn automorphism<M: Words>(out: &mut [M::Word], p: &[M::Word], d: usiz
     }
 }
 
-/// The TLWE sample, of dimension k·N, of coefficient `index` of a TRLWE sample (SAMPLE_EXT), its words brought to the
+/// The LWE sample, of dimension k·N, of coefficient `index` of a GLWE sample (SAMPLE_EXT), its words brought to the
 /// ciphertext's by `leave`.
 pub(crate) fn sample_extract<M: Words, W>(
     params: &ParamSet,
-    trlwe: &[M::Word],
+    glwe: &[M::Word],
     index: usize,
     out: &mut [W],
     leave: impl Fn(M::Word) -> W,
 ) {
     let n = params.ring_degree;
-    let masks = trlwe.chunks_exact(n).take(params.glwe_dimension);
+    let masks = glwe.chunks_exact(n).take(params.glwe_dimension);
     for (a, out) in masks.zip(out.chunks_exact_mut(n)) {
         // Coefficient `index` of a·s: those from X^0 on against those of s from `index` down, the rest wrapped around.
         for (o, c) in out.iter_mut().zip(a[..=index].iter().rev()) {
@@ -135,10 +141,10 @@ pub(crate) fn sample_extract<M: Words, W>(
             *o = leave(M::neg(*c));
         }
     }
-    out[params.extracted_dimension()] = leave(trlwe[params.extracted_dimension() + index]);
+    out[params.extracted_dimension()] = leave(glwe[params.extracted_dimension() + index]);
 }
 
-/// A TRLWE sample whose constant coefficient is the message of a TLWE sample of dimension k·N, its words brought to the
+/// A GLWE sample whose constant coefficient is the message of a LWE sample of dimension k·N, its words brought to the
 /// other's by `enter`. What stands in the other coefficients is no message.
 pub(crate) fn sample_embed<M: Words, W: Copy>(
     params: &ParamSet,
@@ -159,7 +165,7 @@ pub(crate) fn sample_embed<M: Words, W: Copy>(
     bodies[0] = enter(body[0]);
 }
 
-/// A test vector as a trivial TRLWE sample of (k+1)·N words: `table` gives the output word of every message of
+/// A test vector as a trivial GLWE sample of (k+1)·N words: `table` gives the output word of every message of
 /// `input`, in the order of [`Encoding::messages`]. For an exact bootstrap the table itself, of 2^p words
 /// ([`crate::exact`]).
 ///
@@ -173,8 +179,8 @@ pub fn test_vector<M: Modulus>(
     input: Encoding,
     table: &[M::Word],
 ) -> Result<Vec<M::Word>, TfheError> {
-    if params.exact.is_some() {
-        return exact::test_vector::<M>(params, input, table);
+    if params.wopbs.is_some() {
+        return wopbs::test_vector::<M>(params, input, table);
     }
     let n = params.ring_degree;
     let count = 1usize << input.bits();
@@ -195,7 +201,7 @@ pub fn test_vector<M: Modulus>(
         });
     }
     let first = input.messages().start;
-    let mut vector = vec![M::Word::default(); params.trlwe_words()];
+    let mut vector = vec![M::Word::default(); params.glwe_words()];
     for (j, word) in vector[params.extracted_dimension()..]
         .iter_mut()
         .enumerate()
@@ -214,7 +220,7 @@ pub fn test_vector<M: Modulus>(
     Ok(vector)
 }
 
-/// Makes the rows of TRGSW samples, in the coefficient domain.
+/// Makes the rows of GGSW samples, in the coefficient domain.
 pub(crate) struct RowMaker {
     params: &'static ParamSet,
     plan: NttPlan,
@@ -248,10 +254,10 @@ impl RowMaker {
         })
     }
 
-    /// TRGSW sample number `index` of a key, which encrypts `bit`, as its rows of k+1 polynomials ([`ParamSet::trgsw_row`]):
+    /// GGSW sample number `index` of a key, which encrypts `bit`, as its rows of k+1 polynomials ([`ParamSet::ggsw_row`]):
     /// a row encrypts 0 with bit·g_level added to its component. Masks are those that `seed` gives; what a mask component carries
     /// stands in the body, as -bit·g_level·s_c.
-    pub(crate) fn trgsw<M: Modulus>(
+    pub(crate) fn ggsw<M: Modulus>(
         &self,
         index: usize,
         bit: u64,
@@ -260,10 +266,10 @@ impl RowMaker {
         rng: &mut Csprng,
     ) {
         let params = self.params;
-        for (row, out) in out.chunks_exact_mut(params.trlwe_words()).enumerate() {
-            let (component, gadget, level) = params.trgsw_row(row);
+        for (row, out) in out.chunks_exact_mut(params.glwe_words()).enumerate() {
+            let (component, gadget, level) = params.ggsw_row(row);
             let message = M::select(M::gadget_value(gadget, level), bit);
-            let number = (index * params.trgsw_rows() + row) as u64;
+            let number = (index * params.ggsw_rows() + row) as u64;
             self.zero::<M>((seed, number), (component, message), out, rng);
             if component == params.glwe_dimension {
                 let body = &mut out[params.extracted_dimension()];
@@ -284,9 +290,9 @@ impl RowMaker {
     ) {
         let params = self.params;
         let n = params.ring_degree;
-        for (row, out) in out.chunks_exact_mut(params.trlwe_words()).enumerate() {
-            let (component, gadget, level) = params.trgsw_row(row);
-            let number = (index * params.trgsw_rows() + row) as u64;
+        for (row, out) in out.chunks_exact_mut(params.glwe_words()).enumerate() {
+            let (component, gadget, level) = params.ggsw_row(row);
+            let number = (index * params.ggsw_rows() + row) as u64;
             self.zero::<M>((seed, number), (component, M::Word::default()), out, rng);
             let unit = M::gadget_value(gadget, level);
             let body = &mut out[params.extracted_dimension()..];
@@ -307,7 +313,7 @@ impl RowMaker {
         out: &mut [M::Word],
         rng: &mut Csprng,
     ) {
-        let rows = out.chunks_exact_mut(self.params.trlwe_words());
+        let rows = out.chunks_exact_mut(self.params.glwe_words());
         for (level, out) in rows.enumerate() {
             let number = (index * gadget.levels + level) as u64;
             self.zero::<M>((seed, number), (0, M::Word::default()), out, rng);
@@ -319,7 +325,7 @@ impl RowMaker {
         }
     }
 
-    /// A TRLWE sample of 0, its mask the one that a seed gives for row `number`, but as if `message` had been taken off the
+    /// A GLWE sample of 0, its mask the one that a seed gives for row `number`, but as if `message` had been taken off the
     /// constant coefficient of mask component `component` (the body has none).
     fn zero<M: Modulus>(
         &self,
@@ -335,7 +341,7 @@ impl RowMaker {
         seed.expand_row::<M>(number, masks);
         let columns = masks.chunks_exact(n).zip(self.secret.chunks_exact(n));
         for (column, (mask, secret)) in columns.enumerate() {
-            lift::<M>(self.plan.isa(), product, mask);
+            lift::<M>(self.plan.simd(), product, mask);
             if column == component {
                 product[0] = M::to_goldilocks(M::sub(mask[0], message));
             }
@@ -344,11 +350,11 @@ impl RowMaker {
         }
         // Over the 32-bit torus |sum| <= k·N·2^31 < p/2: the centred representative is the true integer.
         self.plan.inverse(sum);
-        lower::<M>(self.plan.isa(), body, sum);
+        lower::<M>(self.plan.simd(), body, sum);
         rng.add_noise::<M>(self.params.log2_glwe_noise, body);
     }
 
-    /// The polynomials that the rings' key switches lead from, for the keys of [`crate::params::ExactParams::switch`] in their
+    /// The polynomials that the rings' key switches lead from, for the keys of [`crate::params::WopbsParams::switch`] in their
     /// order, k of N field elements each: -s(X^(2^s + 1)) for s = log2 N down to 1, then s_u·s_i over u for i = 0 to k-1.
     pub(crate) fn switched_secrets(&self, key: &GlweSecretKey) -> Zeroizing<Vec<u64>> {
         let n = self.params.ring_degree;
@@ -377,14 +383,14 @@ impl RowMaker {
         out
     }
 
-    /// The phase polynomial of a TRLWE sample.
+    /// The phase polynomial of a GLWE sample.
     pub(crate) fn phase<M: Modulus>(&self, sample: &[M::Word]) -> Vec<M::Word> {
         let n = self.params.ring_degree;
         let (masks, body) = sample.split_at(self.params.extracted_dimension());
         let mut product = vec![0; n];
         let mut sum = vec![0; n];
         for (mask, secret) in masks.chunks_exact(n).zip(self.secret.chunks_exact(n)) {
-            lift::<M>(self.plan.isa(), &mut product, mask);
+            lift::<M>(self.plan.simd(), &mut product, mask);
             self.plan.forward(&mut product);
             self.plan.mul_add_assign(&mut sum, &product, secret);
         }
@@ -400,7 +406,7 @@ impl RowMaker {
         out.par_chunks_exact_mut(n)
             .zip(words.par_chunks_exact(n))
             .for_each(|(out, words)| {
-                lift::<M>(self.plan.isa(), out, words);
+                lift::<M>(self.plan.simd(), out, words);
                 self.plan.forward(out);
                 self.plan.scale_assign(out, self.scale);
             });

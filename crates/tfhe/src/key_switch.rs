@@ -1,13 +1,13 @@
 //! Public functional key switching from dimension k·N back to n (KEY_SWITCH).
 //!
 //! out = (0, b) - sum_i sum_j d_ij·KSK_ij, where d_ij are the signed digits of mask word a_i and KSK_ij encrypts
-//! s'_i·2^(32 - beta·(j+1)). The key's words are of the 32-bit torus for both moduli: TLWE noise is 128 of their units at least, so
+//! s'_i·2^(32 - beta·(j+1)). The key's words are of the 32-bit torus for both moduli: LWE noise is 128 of their units at least, so
 //! that more bits would carry nothing, and the switch is bound by reading the key once, t·k·N·(n+1) words. The sum is made
 //! modulo 2^32 and brought to the ciphertext modulus at the end.
 
 use rayon::prelude::*;
 use toroid_ring::multiversion;
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 
 use crate::TfheError;
 use crate::bootstrap::check_words;
@@ -16,11 +16,11 @@ use crate::memory::Buffer;
 use crate::modulus::{DigitField, Modulus, Torus32};
 use crate::params::ParamSet;
 
-/// A key-switching key: `[k·N][t]` TLWE samples of n+1 words of the 32-bit torus.
+/// A key-switching key: `[k·N][t]` LWE samples of n+1 words of the 32-bit torus.
 pub struct KeySwitchingKey<M: Modulus> {
     params: &'static ParamSet,
     words: Buffer,
-    isa: Isa,
+    simd: SimdLevel,
     modulus: std::marker::PhantomData<M>,
 }
 
@@ -31,23 +31,23 @@ pub struct KeySwitchingKeyLoader<M: Modulus> {
 }
 
 impl<M: Modulus> KeySwitchingKeyLoader<M> {
-    /// Room for the key of a parameter set, with the kernels of `isa`.
+    /// Room for the key of a parameter set, with the kernels of `simd`.
     ///
     /// # Errors
     /// [`TfheError::ModulusMismatch`], or the system's refusal of memory.
-    pub fn new(params: &'static ParamSet, isa: Isa) -> Result<Self, TfheError> {
+    pub fn new(params: &'static ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
         if params.modulus != M::KIND {
             return Err(TfheError::ModulusMismatch(params.name));
         }
-        if !isa.is_available() {
-            return Err(toroid_ring::RingError::IsaUnavailable(isa).into());
+        if !simd.is_available() {
+            return Err(toroid_ring::RingError::SimdLevelUnavailable(simd).into());
         }
         let bytes = params.key_switching_key_bytes() as usize;
         Ok(KeySwitchingKeyLoader {
             key: KeySwitchingKey {
                 params,
                 words: Buffer::new(bytes.div_ceil(8))?,
-                isa,
+                simd,
                 modulus: std::marker::PhantomData,
             },
             filled: 0,
@@ -78,14 +78,14 @@ impl<M: Modulus> KeySwitchingKeyLoader<M> {
         count: usize,
         fill: impl Fn(usize, &mut [u32]) + Sync,
     ) -> Result<(), TfheError> {
-        let sample_bytes = 4 * self.key.params.tlwe_words();
+        let sample_bytes = 4 * self.key.params.lwe_words();
         let end = self.filled + count * sample_bytes;
         if end as u64 > self.key.params.key_switching_key_bytes() {
             return Err(self.wrong_length(end as u64));
         }
         let room = &mut self.key.words.bytes_mut()[self.filled..end];
         bytemuck::cast_slice_mut::<u8, u32>(room)
-            .par_chunks_exact_mut(self.key.params.tlwe_words())
+            .par_chunks_exact_mut(self.key.params.lwe_words())
             .enumerate()
             .for_each(|(index, sample)| fill(index, sample));
         self.filled = end;
@@ -145,19 +145,19 @@ impl<M: Modulus> KeySwitchingKey<M> {
     pub fn switch(&self, extracted: &[M::Word], out: &mut [M::Word]) -> Result<(), TfheError> {
         let dimension = self.params.extracted_dimension();
         check_words::<M>(self.params, "an extracted sample", extracted, dimension + 1)?;
-        check_words::<M>(self.params, "a TLWE sample", out, self.params.tlwe_words())?;
+        check_words::<M>(self.params, "a LWE sample", out, self.params.lwe_words())?;
         let (mask, body) = extracted.split_at(self.params.extracted_dimension());
         let rows = bytemuck::cast_slice::<u8, u32>(
             &self.words.bytes()[..self.params.key_switching_key_bytes() as usize],
         );
-        let words_per_index = self.params.key_switch.levels * self.params.tlwe_words();
+        let words_per_index = self.params.key_switch.levels * self.params.lwe_words();
         let share = mask.len().div_ceil(rayon::current_num_threads());
         let sum = mask
             .par_chunks(share)
             .zip(rows.par_chunks(share * words_per_index))
             .map(|(mask, rows)| self.partial(mask, rows))
             .reduce(
-                || vec![0; self.params.tlwe_words()],
+                || vec![0; self.params.lwe_words()],
                 |mut a, b| {
                     lwe::add_assign::<Torus32>(&mut a, &b);
                     a
@@ -174,7 +174,7 @@ impl<M: Modulus> KeySwitchingKey<M> {
     /// sum_i sum_j d_ij·KSK_ij over some of the indices.
     fn partial(&self, mask: &[M::Word], rows: &[u32]) -> Vec<u32> {
         let gadget = self.params.key_switch;
-        let words = self.params.tlwe_words();
+        let words = self.params.lwe_words();
         let fields: Vec<DigitField> = (0..gadget.levels)
             .map(|level| DigitField::new(M::KIND, gadget, level))
             .collect();
@@ -184,7 +184,7 @@ impl<M: Modulus> KeySwitchingKey<M> {
             for (digit, field) in digits.iter_mut().zip(&fields) {
                 *digit = M::digit(*a, *field);
             }
-            accumulate(self.isa, &mut sums, rows, &digits);
+            accumulate(self.simd, &mut sums, rows, &digits);
         }
         sums
     }

@@ -6,21 +6,21 @@
 use std::ops::ControlFlow;
 
 use rayon::prelude::*;
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 use zeroize::Zeroizing;
 
 use crate::TfheError;
+use crate::arithmetic::Arithmetic;
 use crate::bootstrap::{BootstrappingKey, BootstrappingKeyLoader};
 use crate::encoding::Encoding;
-use crate::exact::{ExactKey, ExactKeySwitchingKey};
 use crate::glwe::{GlweSecretKey, RowMaker};
 use crate::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use crate::lwe::LweSecretKey;
 use crate::modulus::{Goldilocks, Modulus, Torus32};
 use crate::params::{ModulusKind, ParamSet};
-use crate::product::Arithmetic;
 use crate::random::Csprng;
 use crate::seeded::{KeyForm, MaskSeed};
+use crate::wopbs::{WopbsKey, WopbsKeySwitchingKey};
 
 /// Told (done, total) in bytes as a long work goes on; `Break` cancels it.
 pub type Progress<'a> = dyn FnMut(u64, u64) -> ControlFlow<()> + 'a;
@@ -31,15 +31,15 @@ pub type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), TfheError> + 'a;
 /// A public tag that names one client key; carried by every object made from it.
 pub type KeyTag = [u8; 16];
 
-/// The secret keys of a client: TLWE and TRLWE, of one parameter set.
+/// The secret keys of a client: LWE and GLWE, of one parameter set.
 #[derive(Clone)]
 pub struct ClientKey {
     params: &'static ParamSet,
     tag: KeyTag,
     lwe: LweSecretKey,
     glwe: GlweSecretKey,
-    /// Of an exact bootstrap: the keys of [`crate::params::ExactParams::bootstrapping_parts`], all with the same TRLWE key. The
-    /// TLWE key of the last, which encrypts no TLWE sample, is 0.
+    /// Of an exact bootstrap: the keys of [`crate::params::WopbsParams::bootstrapping_parts`], all with the same GLWE key. The
+    /// LWE key of the last, which encrypts no LWE sample, is 0.
     stages: Vec<ClientKey>,
 }
 
@@ -59,7 +59,7 @@ impl ClientKey {
     pub fn generate(params: &'static ParamSet, rng: &mut Csprng) -> ClientKey {
         let mut tag = [0; 16];
         rng.fill_bytes(&mut tag);
-        let lwe = Self::tlwe_dimensions(params)
+        let lwe = Self::lwe_dimensions(params)
             .into_iter()
             .map(|dimension| LweSecretKey::generate(dimension, rng))
             .collect();
@@ -67,18 +67,18 @@ impl ClientKey {
         Self::assemble(params, tag, lwe, glwe)
     }
 
-    /// The dimensions of the TLWE keys that are not the TRLWE key itself.
-    fn tlwe_dimensions(params: &ParamSet) -> Vec<usize> {
-        match params.exact {
+    /// The dimensions of the LWE keys that are not the GLWE key itself.
+    fn lwe_dimensions(params: &ParamSet) -> Vec<usize> {
+        match params.wopbs {
             None => vec![params.lwe_dimension],
-            Some(exact) => exact
+            Some(wopbs) => wopbs
                 .key_switching_parts()
                 .map(|part| part.lwe_dimension)
                 .to_vec(),
         }
     }
 
-    /// The keys of a set from those of [`Self::tlwe_dimensions`] and the TRLWE key.
+    /// The keys of a set from those of [`Self::lwe_dimensions`] and the GLWE key.
     fn assemble(
         params: &'static ParamSet,
         tag: KeyTag,
@@ -86,12 +86,12 @@ impl ClientKey {
         glwe: GlweSecretKey,
     ) -> ClientKey {
         let mut stages = Vec::new();
-        if let Some(exact) = params.exact {
+        if let Some(wopbs) = params.wopbs {
             lwe.push(LweSecretKey::from_binary(vec![
                 0;
-                exact.switch.lwe_dimension
+                wopbs.switch.lwe_dimension
             ]));
-            stages = exact
+            stages = wopbs
                 .bootstrapping_parts()
                 .into_iter()
                 .zip(lwe.drain(..))
@@ -116,15 +116,15 @@ impl ClientKey {
 
     /// The keys under which a key-switching key's samples stand.
     pub(crate) fn key_switching_stages(&self) -> &[ClientKey] {
-        match self.params.exact {
+        match self.params.wopbs {
             None => std::slice::from_ref(self),
-            Some(exact) => &self.stages[..exact.key_switching_parts().len()],
+            Some(wopbs) => &self.stages[..wopbs.key_switching_parts().len()],
         }
     }
 
     /// The keys that the parts of the bootstrapping key are made from.
     fn bootstrapping_stages(&self) -> &[ClientKey] {
-        match self.params.exact {
+        match self.params.wopbs {
             None => std::slice::from_ref(self),
             Some(_) => &self.stages,
         }
@@ -142,19 +142,19 @@ impl ClientKey {
         &self.tag
     }
 
-    /// The TLWE key.
+    /// The LWE key.
     #[must_use]
     pub fn lwe(&self) -> &LweSecretKey {
         &self.lwe
     }
 
-    /// The TRLWE key.
+    /// The GLWE key.
     #[must_use]
     pub fn glwe(&self) -> &GlweSecretKey {
         &self.glwe
     }
 
-    /// All key bits, packed, eight to a byte: TLWE keys first.
+    /// All key bits, packed, eight to a byte: LWE keys first.
     pub(crate) fn to_packed_bits(&self) -> Zeroizing<Vec<u8>> {
         let stages = self.key_switching_stages();
         let bits = stages
@@ -170,7 +170,7 @@ impl ClientKey {
 
     /// Bytes of [`ClientKey::to_packed_bits`].
     pub(crate) fn packed_bytes(params: &ParamSet) -> usize {
-        let lwe: usize = Self::tlwe_dimensions(params).iter().sum();
+        let lwe: usize = Self::lwe_dimensions(params).iter().sum();
         (lwe + params.extracted_dimension()).div_ceil(8)
     }
 
@@ -187,7 +187,7 @@ impl ClientKey {
         };
         let mut lwe = Vec::new();
         let mut at = 0;
-        for dimension in Self::tlwe_dimensions(params) {
+        for dimension in Self::lwe_dimensions(params) {
             lwe.push(LweSecretKey::from_bits(bits(at, dimension))?);
             at += dimension;
         }
@@ -196,7 +196,7 @@ impl ClientKey {
         Some(Self::assemble(params, tag, lwe, glwe))
     }
 
-    /// Encrypts a message as a TLWE sample, little-endian bytes ((n+1)·w).
+    /// Encrypts a message as a LWE sample, little-endian bytes ((n+1)·w).
     ///
     /// # Errors
     /// [`TfheError::MessageRange`].
@@ -235,13 +235,13 @@ impl ClientKey {
         word: M::Word,
         rng: &mut Csprng,
     ) -> Result<Vec<u8>, TfheError> {
-        let mut sample = vec![M::Word::default(); self.params.tlwe_words()];
+        let mut sample = vec![M::Word::default(); self.params.lwe_words()];
         self.lwe
             .encrypt_into::<M>(&mut sample, word, self.params.log2_lwe_noise, rng);
         Ok(bytemuck::cast_slice(&sample).to_vec())
     }
 
-    /// Decrypts a TLWE sample from its bytes, over the whole torus ([`Encoding::outputs`]).
+    /// Decrypts a LWE sample from its bytes, over the whole torus ([`Encoding::outputs`]).
     ///
     /// # Errors
     /// [`TfheError::Length`], [`TfheError::NotCanonical`].
@@ -278,10 +278,10 @@ impl ClientKey {
 
     fn phase_as<M: Modulus>(&self, sample: &[u8]) -> Result<M::Word, TfheError> {
         let words = crate::lwe::words_from_bytes::<M>(
-            "a TLWE sample",
+            "a LWE sample",
             self.params,
             sample,
-            self.params.tlwe_words(),
+            self.params.lwe_words(),
         )?;
         Ok(self.lwe.phase::<M>(&words))
     }
@@ -329,7 +329,7 @@ impl ClientKey {
                 let mut bodies = Vec::new();
                 self.rows::<M>(&maker, &seed, rng, (total, progress), |rows| {
                     bodies.clear();
-                    for row in rows.chunks_exact(self.params.trlwe_words()) {
+                    for row in rows.chunks_exact(self.params.glwe_words()) {
                         bodies.extend_from_slice(&row[body.clone()]);
                     }
                     sink(bytemuck::cast_slice(&bodies))
@@ -347,18 +347,18 @@ impl ClientKey {
     }
 
     /// Generates the bootstrapping key into the form that `A` computes with, without a detour by bytes: the key that
-    /// [`ClientKey::bootstrapping_key`] gives for the same generator, loaded with the kernels of `isa`. `progress` counts
-    /// bytes of the seeded form. The key of an exact bootstrap has several parts: see [`ClientKey::loaded_exact_key`].
+    /// [`ClientKey::bootstrapping_key`] gives for the same generator, loaded with the kernels of `simd`. `progress` counts
+    /// bytes of the seeded form. The key of an exact bootstrap has several parts: see [`ClientKey::loaded_wopbs_key`].
     ///
     /// # Errors
     /// Those of [`BootstrappingKeyLoader::new`], [`TfheError::Cancelled`].
     pub fn loaded_bootstrapping_key<M: Modulus, A: Arithmetic<M>>(
         &self,
-        isa: Isa,
+        simd: SimdLevel,
         rng: &mut Csprng,
         progress: &mut Progress<'_>,
     ) -> Result<BootstrappingKey<M, A>, TfheError> {
-        let mut loader = BootstrappingKeyLoader::<M, A>::new(self.params, isa)?;
+        let mut loader = BootstrappingKeyLoader::<M, A>::new(self.params, simd)?;
         let seed = MaskSeed::generate(rng);
         let maker = RowMaker::new(self.params, &self.glwe)?;
         let total = KeyForm::Seeded.bootstrapping_key_bytes(self.params);
@@ -372,32 +372,32 @@ impl ClientKey {
     /// [`ClientKey::loaded_bootstrapping_key`] does for the others.
     ///
     /// # Errors
-    /// [`TfheError::NotExact`] for another set, and those of [`ClientKey::loaded_bootstrapping_key`].
-    pub fn loaded_exact_key<M: Modulus, A: Arithmetic<M>>(
+    /// [`TfheError::NotWopbs`] for another set, and those of [`ClientKey::loaded_bootstrapping_key`].
+    pub fn loaded_wopbs_key<M: Modulus, A: Arithmetic<M>>(
         &self,
-        isa: Isa,
+        simd: SimdLevel,
         rng: &mut Csprng,
         progress: &mut Progress<'_>,
-    ) -> Result<ExactKey<M, A>, TfheError> {
+    ) -> Result<WopbsKey<M, A>, TfheError> {
         let mut parts = Vec::new();
         let bytes = |params: &ParamSet| KeyForm::Seeded.bootstrapping_key_bytes(params);
         in_turn(&self.stages, bytes, progress, |part, progress| {
-            parts.push(part.loaded_bootstrapping_key(isa, rng, progress)?);
+            parts.push(part.loaded_bootstrapping_key(simd, rng, progress)?);
             Ok(())
         })?;
-        ExactKey::new(self.params, parts)
+        WopbsKey::new(self.params, parts)
     }
 
     /// Generates the key-switching key of an exact bootstrap into memory.
     ///
     /// # Errors
-    /// [`TfheError::NotExact`] for another set, and those of [`ClientKey::loaded_key_switching_key`].
-    pub fn loaded_exact_key_switching_key<M: Modulus>(
+    /// [`TfheError::NotWopbs`] for another set, and those of [`ClientKey::loaded_key_switching_key`].
+    pub fn loaded_wopbs_key_switching_key<M: Modulus>(
         &self,
-        isa: Isa,
+        simd: SimdLevel,
         rng: &mut Csprng,
         progress: &mut Progress<'_>,
-    ) -> Result<ExactKeySwitchingKey<M>, TfheError> {
+    ) -> Result<WopbsKeySwitchingKey<M>, TfheError> {
         let mut parts = Vec::new();
         let stages = self.key_switching_stages();
         in_turn(
@@ -405,14 +405,14 @@ impl ClientKey {
             ParamSet::key_switching_key_bytes,
             progress,
             |part, progress| {
-                parts.push(part.loaded_key_switching_key(isa, rng, progress)?);
+                parts.push(part.loaded_key_switching_key(simd, rng, progress)?);
                 Ok(())
             },
         )?;
-        ExactKeySwitchingKey::new(self.params, parts)
+        WopbsKeySwitchingKey::new(self.params, parts)
     }
 
-    /// Hands the rows of the bootstrapping key to `take`, in order, whole TRGSW samples at a time.
+    /// Hands the rows of the bootstrapping key to `take`, in order, whole GGSW samples at a time.
     fn rows<M: Modulus>(
         &self,
         maker: &RowMaker,
@@ -421,7 +421,7 @@ impl ClientKey {
         progress: (u64, &mut Progress<'_>),
         take: impl FnMut(&[M::Word]) -> Result<(), TfheError>,
     ) -> Result<(), TfheError> {
-        let words_per_bit = self.params.trgsw_rows() * self.params.trlwe_words();
+        let words_per_bit = self.params.ggsw_rows() * self.params.glwe_words();
         let k_n = self.params.extracted_dimension();
         let switched = if self.params.is_ring_switch() {
             maker.switched_secrets(&self.glwe)
@@ -434,7 +434,7 @@ impl ClientKey {
                 .nth(index)
             {
                 Some(secrets) => maker.ring_switch::<M>(index, secrets, seed, words, rng),
-                None => maker.trgsw::<M>(index, bits[0], seed, words, rng),
+                None => maker.ggsw::<M>(index, bits[0], seed, words, rng),
             };
         stream(
             (self.lwe.bits(), 1),
@@ -480,7 +480,7 @@ impl ClientKey {
                 let mut bodies = Vec::new();
                 self.samples(&seed, rng, progress, |samples| {
                     bodies.clear();
-                    let samples = samples.chunks_exact(self.params.tlwe_words());
+                    let samples = samples.chunks_exact(self.params.lwe_words());
                     bodies.extend(samples.map(|sample| sample[self.params.lwe_dimension]));
                     sink(bytemuck::cast_slice(&bodies))
                 })
@@ -498,11 +498,11 @@ impl ClientKey {
     /// Those of [`KeySwitchingKeyLoader::new`], [`TfheError::Cancelled`].
     pub fn loaded_key_switching_key<M: Modulus>(
         &self,
-        isa: Isa,
+        simd: SimdLevel,
         rng: &mut Csprng,
         progress: &mut Progress<'_>,
     ) -> Result<KeySwitchingKey<M>, TfheError> {
-        let mut loader = KeySwitchingKeyLoader::<M>::new(self.params, isa)?;
+        let mut loader = KeySwitchingKeyLoader::<M>::new(self.params, simd)?;
         let seed = MaskSeed::generate(rng);
         let total = self.params.key_switching_key_bytes();
         self.samples(&seed, rng, (total, progress), |samples| {
@@ -541,7 +541,7 @@ impl ClientKey {
         };
         stream(
             (self.glwe.bits(), INDICES),
-            gadget.levels * self.params.tlwe_words(),
+            gadget.levels * self.params.lwe_words(),
             rng,
             progress,
             make,

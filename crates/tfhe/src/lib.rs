@@ -1,16 +1,16 @@
 //! The TFHE scheme of Toroid, generic over the ciphertext modulus.
 //!
-//! Parameter sets, keys, TLWE/TRLWE/TRGSW samples, programmable and gate bootstrapping on an exact (NTT) and a fast
+//! Parameter sets, keys, LWE/GLWE/GGSW samples, programmable and gate bootstrapping on an exact (NTT) and a fast
 //! (f64 FFT) path, noise with failure probabilities, serialization. Not here: transforms (`toroid-ring`), programs
-//! (`toroid-isa`), storage. Open [`params`] first, then [`bootstrap`] and [`noise`].
+//! (`toroid-simd`), storage. Open [`params`] first, then [`bootstrap`] and [`noise`].
 
 #[cfg(target_endian = "big")]
 compile_error!("words are kept as they stand on the wire: little-endian");
 
+pub mod arithmetic;
 pub mod bootstrap;
 pub mod encoding;
 mod error;
-pub mod exact;
 pub mod gates;
 pub mod glwe;
 pub mod key_switch;
@@ -20,9 +20,9 @@ mod memory;
 pub mod modulus;
 pub mod noise;
 pub mod params;
-pub mod product;
 pub mod random;
 pub mod seeded;
 pub mod serialize;
+pub mod wopbs;
 
 pub use error::TfheError;

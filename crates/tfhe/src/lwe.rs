@@ -1,9 +1,9 @@
-//! TLWE samples and their secret key.
+//! LWE samples and their secret key.
 //!
 //! A sample is n mask words a, then the body b = <a, s> + m + e.
 
 use toroid_ring::multiversion;
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::TfheError;
@@ -12,7 +12,7 @@ use crate::params::ParamSet;
 use crate::random::Csprng;
 use crate::seeded::MaskSeed;
 
-/// A binary TLWE secret key: n words of 0 or 1.
+/// A binary LWE secret key: n words of 0 or 1.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct LweSecretKey {
     bits: Vec<u64>,
@@ -124,23 +124,23 @@ multiversion! {
 
 /// a += b (ADD32_VR of the paper's Table 1).
 pub fn add_assign<M: Modulus>(a: &mut [M::Word], b: &[M::Word]) {
-    add_words::<M>(Isa::best(), a, b);
+    add_words::<M>(SimdLevel::best(), a, b);
 }
 
 /// a -= b (SUB32_VR).
 pub fn sub_assign<M: Modulus>(a: &mut [M::Word], b: &[M::Word]) {
-    sub_words::<M>(Isa::best(), a, b);
+    sub_words::<M>(SimdLevel::best(), a, b);
 }
 
 /// a *= v (INT_MULT32).
 pub fn mul_assign<M: Modulus>(a: &mut [M::Word], v: i32) {
-    mul_words::<M>(Isa::best(), a, v);
+    mul_words::<M>(SimdLevel::best(), a, v);
 }
 
 /// The trivial sample of a word: zero mask, no noise, no secrecy.
 #[must_use]
 pub fn trivial<M: Modulus>(params: &ParamSet, message: M::Word) -> Vec<M::Word> {
-    let mut sample = vec![M::Word::default(); params.tlwe_words()];
+    let mut sample = vec![M::Word::default(); params.lwe_words()];
     if let Some(body) = sample.last_mut() {
         *body = message;
     }

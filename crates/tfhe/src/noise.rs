@@ -8,18 +8,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::exact;
+use crate::arithmetic::ArithmeticKind;
+use crate::arithmetic::FIXED_POINT_RANGE;
 use crate::params::{Gadget, ModulusKind, ModulusSwitch, ParamSet};
-use crate::product::FIXED_POINT_RANGE;
-
-/// Which arithmetic an external product is done in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Path {
-    /// Integers: no noise of its own.
-    Exact,
-    /// f64 FFT: adds rounding noise.
-    Fast,
-}
+use crate::wopbs;
 
 /// Mean square of a signed digit of base 2^b, uniform over [-B/2, B/2).
 pub(crate) fn digit_mean_square(log2_base: u32) -> f64 {
@@ -27,10 +19,10 @@ pub(crate) fn digit_mean_square(log2_base: u32) -> f64 {
     (base * base + 2.0) / 12.0
 }
 
-/// Mean squares of the digits of a TRGSW sample's rows, summed up.
+/// Mean squares of the digits of a GGSW sample's rows, summed up.
 pub(crate) fn row_digits(params: &ParamSet) -> f64 {
-    (0..params.trgsw_rows())
-        .map(|row| digit_mean_square(params.trgsw_row(row).1.log2_base))
+    (0..params.ggsw_rows())
+        .map(|row| digit_mean_square(params.ggsw_row(row).1.log2_base))
         .sum()
 }
 
@@ -59,15 +51,15 @@ pub fn fft_variance(params: &ParamSet) -> f64 {
 }
 
 /// Variance that a coefficient of the loaded bootstrapping key has in the phase of its row: the key's own noise, and on the
-/// fast path over the 32-bit torus the rounding of its spectrum to fixed point.
+/// f64 arithmetic over the 32-bit torus the rounding of its spectrum to fixed point.
 ///
 /// Ten standard deviations 2^32·sqrt(N/24) of the spectrum's parts make 2^31 steps; their rounding, brought back to
 /// coefficients, is (10·2)^2/144 square units in the body, and 2^-16 of that in a mask coefficient, which reaches the phase
 /// through the k·N/2 ones of the key.
 #[must_use]
-pub fn loaded_key_variance(params: &ParamSet, path: Path) -> f64 {
-    let rounding = match (path, params.modulus) {
-        (Path::Fast, ModulusKind::Torus32) => {
+pub fn loaded_key_variance(params: &ParamSet, arithmetic: ArithmeticKind) -> f64 {
+    let rounding = match (arithmetic, params.modulus) {
+        (ArithmeticKind::Fft, ModulusKind::Torus32) => {
             let steps = 2.0 * FIXED_POINT_RANGE;
             let mask = (-16.0f64).exp2() * params.extracted_dimension() as f64 / 2.0;
             steps * steps / 144.0 * (-64.0f64).exp2() * (1.0 + mask)
@@ -79,23 +71,23 @@ pub fn loaded_key_variance(params: &ParamSet, path: Path) -> f64 {
 
 /// Variance added by one CMux (external product with a bootstrapping key sample).
 #[must_use]
-pub fn cmux_variance(params: &ParamSet, path: Path) -> f64 {
+pub fn cmux_variance(params: &ParamSet, arithmetic: ArithmeticKind) -> f64 {
     let n = params.ring_degree as f64;
-    let key = row_digits(params) * n * loaded_key_variance(params, path);
+    let key = row_digits(params) * n * loaded_key_variance(params, arithmetic);
     let dropped = dropped_variance(params.body_gadget)
         + params.extracted_dimension() as f64 / 2.0 * dropped_variance(params.gadget);
     // A blind rotation's key bits are uniform: the dropped part counts only where the bit is 1.
-    let fft = match path {
-        Path::Exact => 0.0,
-        Path::Fast => fft_variance(params),
+    let fft = match arithmetic {
+        ArithmeticKind::Ntt => 0.0,
+        ArithmeticKind::Fft => fft_variance(params),
     };
     key + dropped / 2.0 + fft
 }
 
 /// Variance after blind rotation and sample extraction, of a noiseless test vector.
 #[must_use]
-pub fn blind_rotation_variance(params: &ParamSet, path: Path) -> f64 {
-    params.lwe_dimension as f64 * cmux_variance(params, path)
+pub fn blind_rotation_variance(params: &ParamSet, arithmetic: ArithmeticKind) -> f64 {
+    params.lwe_dimension as f64 * cmux_variance(params, arithmetic)
 }
 
 /// Variance added by the public functional key switch back to dimension n.
@@ -114,27 +106,27 @@ pub fn key_switch_variance(params: &ParamSet) -> f64 {
 /// Balanced digits lie in [-B/2, B/2) and have the mean -1/2: every key switch and every blind rotation adds the same
 /// -1/2 times the sum of the key's noises. A sum of m bootstrapped samples has m^2 times this.
 #[must_use]
-pub fn shared_variance(params: &ParamSet, path: Path) -> f64 {
-    if let Some(exact) = params.exact {
-        return exact::noise::shared_variance(params, exact, path);
+pub fn shared_variance(params: &ParamSet, arithmetic: ArithmeticKind) -> f64 {
+    if let Some(wopbs) = params.wopbs {
+        return wopbs::noise::shared_variance(params, wopbs, arithmetic);
     }
     let key_switch = params.extracted_dimension() as f64
         * params.key_switch.levels as f64
         * params.lwe_variance();
     let rotations = params.lwe_dimension as f64
-        * params.trgsw_rows() as f64
+        * params.ggsw_rows() as f64
         * params.ring_degree as f64
-        * loaded_key_variance(params, path);
+        * loaded_key_variance(params, arithmetic);
     (key_switch + rotations) / 4.0
 }
 
 /// Variance of a bootstrapped sample: blind rotation and key switch; of an exact bootstrap that of its digits.
 #[must_use]
-pub fn bootstrap_output_variance(params: &ParamSet, path: Path) -> f64 {
-    if let Some(exact) = params.exact {
-        return exact::noise::stages(params, exact, path).output;
+pub fn bootstrap_output_variance(params: &ParamSet, arithmetic: ArithmeticKind) -> f64 {
+    if let Some(wopbs) = params.wopbs {
+        return wopbs::noise::stages(params, wopbs, arithmetic).output;
     }
-    blind_rotation_variance(params, path) + key_switch_variance(params)
+    blind_rotation_variance(params, arithmetic) + key_switch_variance(params)
 }
 
 /// Variance of the modulus switch to 2N, over the torus. The body is rounded down, which makes the windows of a test
@@ -275,7 +267,7 @@ impl Noise {
         }
     }
 
-    /// Noise of a freshly encrypted TLWE sample.
+    /// Noise of a freshly encrypted LWE sample.
     #[must_use]
     pub fn encryption(params: &ParamSet) -> Noise {
         Noise::fresh(params.lwe_variance())
@@ -340,14 +332,14 @@ impl Noise {
         &self,
         params: &ParamSet,
         message_bits: u32,
-        path: Path,
+        arithmetic: ArithmeticKind,
         input: u64,
     ) -> Noise {
-        let failure = log2_bootstrap_failure(params, path, message_bits, self.variance());
-        let shared = shared_variance(params, path);
+        let failure = log2_bootstrap_failure(params, arithmetic, message_bits, self.variance());
+        let shared = shared_variance(params, arithmetic);
         let own = Term {
             coefficient: 1.0,
-            variance: bootstrap_output_variance(params, path) - shared,
+            variance: bootstrap_output_variance(params, arithmetic) - shared,
             group: input | BOOTSTRAP_GROUP,
         };
         let common = Term {
@@ -367,16 +359,16 @@ impl Noise {
 #[must_use]
 pub fn log2_bootstrap_failure(
     params: &ParamSet,
-    path: Path,
+    arithmetic: ArithmeticKind,
     message_bits: u32,
     input_variance: f64,
 ) -> f64 {
-    match params.exact {
+    match params.wopbs {
         None => log2_tail(
             margin(message_bits),
             input_variance + modulus_switch_variance(params),
         ),
-        Some(exact) => exact::noise::log2_failure(params, exact, path, input_variance),
+        Some(wopbs) => wopbs::noise::log2_failure(params, wopbs, arithmetic, input_variance),
     }
 }
 

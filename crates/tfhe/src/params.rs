@@ -6,18 +6,19 @@
 //! log2 alpha = 2.67593 - 0.0256968 n, which stays on the safe side of every crossing found for 450 <= n <= 2048;
 //! GLWE noise follows the same line at dimension k·N, and never falls below sigma = 4 units of the modulus.
 
+use crate::arithmetic::ArithmeticKind;
 use crate::noise;
 
-pub mod exact;
+pub mod wopbs;
 
-pub use exact::{EXACT14, EXACT16, ExactParams, TINY_EXACT};
+pub use wopbs::{MESSAGE14, MESSAGE16, TINY_WOPBS, WopbsParams};
 
 /// The ciphertext modulus q of a parameter set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModulusKind {
     /// q = 2^32, the 32-bit torus of the platform paper.
     Torus32,
-    /// q = p = 2^64 - 2^32 + 1, one modulus for keys, exact arithmetic and hardware.
+    /// q = p = 2^64 - 2^32 + 1, one modulus for keys, integer arithmetic and hardware.
     Goldilocks,
 }
 
@@ -41,7 +42,7 @@ impl ModulusKind {
     }
 }
 
-/// How a TLWE sample is brought to the modulus 2N before blind rotation.
+/// How a LWE sample is brought to the modulus 2N before blind rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModulusSwitch {
     /// Every mask word is rounded on its own: standard deviation sqrt(n/24) steps of 1/2N for a uniform binary key.
@@ -80,11 +81,11 @@ pub struct ParamSet {
     pub purpose: &'static str,
     /// Ciphertext modulus.
     pub modulus: ModulusKind,
-    /// n, dimension of a TLWE sample.
+    /// n, dimension of a LWE sample.
     pub lwe_dimension: usize,
     /// N, degree of the ring.
     pub ring_degree: usize,
-    /// k, dimension of a TRLWE sample.
+    /// k, dimension of a GLWE sample.
     pub glwe_dimension: usize,
     /// Gadget of the bootstrapping key (l, B).
     pub gadget: Gadget,
@@ -92,9 +93,9 @@ pub struct ParamSet {
     pub body_gadget: Gadget,
     /// Gadget of the key-switching key (t digits).
     pub key_switch: Gadget,
-    /// log2 of the standard deviation of TLWE noise, as a fraction of the torus.
+    /// log2 of the standard deviation of LWE noise, as a fraction of the torus.
     pub log2_lwe_noise: f64,
-    /// log2 of the standard deviation of TRLWE noise, as a fraction of the torus.
+    /// log2 of the standard deviation of GLWE noise, as a fraction of the torus.
     pub log2_glwe_noise: f64,
     /// Form of the modulus switch.
     pub modulus_switch: ModulusSwitch,
@@ -104,7 +105,7 @@ pub struct ParamSet {
     pub security: Security,
     /// The stages of a set whose bootstrap is exact for tables of 2^p entries. The gadgets above are then those of the first
     /// stage, and n = k·N.
-    pub exact: Option<&'static ExactParams>,
+    pub wopbs: Option<&'static WopbsParams>,
 }
 
 const ESTIMATOR_LINE: &str =
@@ -112,7 +113,7 @@ const ESTIMATOR_LINE: &str =
 
 /// The platform paper's set (section 6): n = 800, N = 16384, k = 1, l = 5, t = 7, 32-bit torus, alpha = 2^-19.
 /// The paper leaves B_g (here 2^6, since five digits of nine bits do not fit 32 bits), the key-switching base (here
-/// signed digits of base 2^3) and the TRLWE noise (here sigma = 4 units; at k·N = 16384 any noise is secure) open.
+/// signed digits of base 2^3) and the GLWE noise (here sigma = 4 units; at k·N = 16384 any noise is secure) open.
 pub static PAPER: ParamSet = ParamSet {
     id: 1,
     name: "paper",
@@ -141,7 +142,7 @@ pub static PAPER: ParamSet = ParamSet {
         bits: 122,
         source: "lattice-estimator 27a581bb8e9d (2026-06-06), MATZOV, all attacks at n = 800, alpha = 2^-19; the paper says 128",
     },
-    exact: None,
+    wopbs: None,
 };
 
 /// Seven message bits plus padding; failure at most 2^-60 for the sum of two bootstrapped samples.
@@ -177,7 +178,7 @@ pub static MESSAGE7: ParamSet = ParamSet {
         bits: 128,
         source: ESTIMATOR_LINE,
     },
-    exact: None,
+    wopbs: None,
 };
 
 /// 2 + 2 bits (message and carry) plus padding; failure at most 2^-128 for 4·x + y of bootstrapped samples.
@@ -209,7 +210,7 @@ pub static MESSAGE4: ParamSet = ParamSet {
         bits: 128,
         source: ESTIMATOR_LINE,
     },
-    exact: None,
+    wopbs: None,
 };
 
 /// Boolean gates with messages ±1/8; failure at most 2^-128 a gate.
@@ -241,7 +242,7 @@ pub static GATE: ParamSet = ParamSet {
         bits: 128,
         source: ESTIMATOR_LINE,
     },
-    exact: None,
+    wopbs: None,
 };
 
 /// For tests over the Goldilocks modulus: fast and insecure.
@@ -273,7 +274,7 @@ pub static TINY: ParamSet = ParamSet {
         bits: 0,
         source: "none: for tests",
     },
-    exact: None,
+    wopbs: None,
 };
 
 /// For tests over the 32-bit torus with k = 2 and two different gadgets: fast and insecure.
@@ -305,7 +306,7 @@ pub static TINY32: ParamSet = ParamSet {
         bits: 0,
         source: "none: for tests",
     },
-    exact: None,
+    wopbs: None,
 };
 
 /// The smallest log2 alpha that is 128-bit secure in a dimension from 450 to 2048, in steps of 0.25 on or above the line.
@@ -313,6 +314,13 @@ pub static TINY32: ParamSet = ParamSet {
 pub fn smallest_log2_noise(dimension: usize) -> f64 {
     ((2.67593 - 0.0256968 * dimension as f64) * 4.0).ceil() / 4.0
 }
+
+/// Names that sets had before, beside those that they have: commands and configurations may still use them.
+const FORMER_NAMES: [(&str, &str); 3] = [
+    ("exact14", "message14"),
+    ("exact16", "message16"),
+    ("tiny-exact", "tiny-wopbs"),
+];
 
 impl ParamSet {
     /// Every set, in the order of their identifiers.
@@ -323,9 +331,9 @@ impl ParamSet {
         &GATE,
         &TINY,
         &TINY32,
-        &EXACT14,
-        &EXACT16,
-        &TINY_EXACT,
+        &MESSAGE14,
+        &MESSAGE16,
+        &TINY_WOPBS,
     ];
 
     /// The set with this identifier.
@@ -337,6 +345,10 @@ impl ParamSet {
     /// The set with this name.
     #[must_use]
     pub fn by_name(name: &str) -> Option<&'static ParamSet> {
+        let name = FORMER_NAMES
+            .iter()
+            .find(|(former, _)| *former == name)
+            .map_or(name, |(_, name)| name);
         Self::ALL.into_iter().find(|set| set.name == name)
     }
 
@@ -351,29 +363,29 @@ impl ParamSet {
         self.security.bits == 0
     }
 
-    /// Words of a TLWE sample: n + 1.
+    /// Words of a LWE sample: n + 1.
     #[must_use]
-    pub const fn tlwe_words(&self) -> usize {
+    pub const fn lwe_words(&self) -> usize {
         self.lwe_dimension + 1
     }
 
-    /// Bytes of a TLWE sample: (n+1)·w.
+    /// Bytes of a LWE sample: (n+1)·w.
     #[must_use]
-    pub const fn tlwe_bytes(&self) -> usize {
-        self.tlwe_words() * self.modulus.word_bytes()
+    pub const fn lwe_bytes(&self) -> usize {
+        self.lwe_words() * self.modulus.word_bytes()
     }
 
-    /// Words of a TRLWE sample: (k+1)·N.
+    /// Words of a GLWE sample: (k+1)·N.
     #[must_use]
-    pub const fn trlwe_words(&self) -> usize {
+    pub const fn glwe_words(&self) -> usize {
         (self.glwe_dimension + 1) * self.ring_degree
     }
 
-    /// Words of a test vector: a TRLWE sample, or the table of 2^p entries of an exact bootstrap.
+    /// Words of a test vector: a GLWE sample, or the table of 2^p entries of an exact bootstrap.
     #[must_use]
     pub const fn test_vector_words(&self) -> usize {
-        match self.exact {
-            None => self.trlwe_words(),
+        match self.wopbs {
+            None => self.glwe_words(),
             Some(_) => 1 << self.message_bits,
         }
     }
@@ -390,16 +402,16 @@ impl ParamSet {
         self.glwe_dimension * self.ring_degree
     }
 
-    /// Rows of one TRGSW sample: those of the k mask components, then those of the body. l·(k+1) where both gadgets have
+    /// Rows of one GGSW sample: those of the k mask components, then those of the body. l·(k+1) where both gadgets have
     /// l levels.
     #[must_use]
-    pub const fn trgsw_rows(&self) -> usize {
+    pub const fn ggsw_rows(&self) -> usize {
         self.gadget.levels * self.glwe_dimension + self.body_gadget.levels
     }
 
-    /// The component that row `row` of a TRGSW sample multiplies a digit of, that component's gadget and the digit's level.
+    /// The component that row `row` of a GGSW sample multiplies a digit of, that component's gadget and the digit's level.
     #[must_use]
-    pub const fn trgsw_row(&self, row: usize) -> (usize, Gadget, usize) {
+    pub const fn ggsw_row(&self, row: usize) -> (usize, Gadget, usize) {
         let of_masks = self.gadget.levels * self.glwe_dimension;
         if row < of_masks {
             (
@@ -412,20 +424,20 @@ impl ParamSet {
         }
     }
 
-    /// Words (u64) of one TRGSW sample in the NTT domain: l·(k+1)^2·N for l·(k+1) rows.
+    /// Words (u64) of one GGSW sample in the NTT domain: l·(k+1)^2·N for l·(k+1) rows.
     #[must_use]
-    pub const fn trgsw_words(&self) -> usize {
-        self.trgsw_rows() * (self.glwe_dimension + 1) * self.ring_degree
+    pub const fn ggsw_words(&self) -> usize {
+        self.ggsw_rows() * (self.glwe_dimension + 1) * self.ring_degree
     }
 
     /// Bytes of the bootstrapping key in the NTT domain (BKNTT of Table 3): n·N·l·(k+1)^2·8; those of all parts
     /// for an exact bootstrap.
     #[must_use]
     pub const fn bootstrapping_key_bytes(&self) -> u64 {
-        match self.exact {
-            None => self.lwe_dimension as u64 * self.trgsw_words() as u64 * 8,
-            Some(exact) => {
-                let [first, second, third] = exact.bootstrapping_parts();
+        match self.wopbs {
+            None => self.lwe_dimension as u64 * self.ggsw_words() as u64 * 8,
+            Some(wopbs) => {
+                let [first, second, third] = wopbs.bootstrapping_parts();
                 first.bootstrapping_key_bytes()
                     + second.bootstrapping_key_bytes()
                     + third.bootstrapping_key_bytes()
@@ -443,22 +455,22 @@ impl ParamSet {
     /// ciphertext modulus is; those of both parts for an exact bootstrap.
     #[must_use]
     pub const fn key_switching_key_bytes(&self) -> u64 {
-        match self.exact {
-            None => 4 * self.tlwe_words() as u64 * self.key_switching_samples() as u64,
-            Some(exact) => {
-                let [first, second] = exact.key_switching_parts();
+        match self.wopbs {
+            None => 4 * self.lwe_words() as u64 * self.key_switching_samples() as u64,
+            Some(wopbs) => {
+                let [first, second] = wopbs.key_switching_parts();
                 first.key_switching_key_bytes() + second.key_switching_key_bytes()
             }
         }
     }
 
-    /// Variance of TLWE noise over the torus.
+    /// Variance of LWE noise over the torus.
     #[must_use]
     pub fn lwe_variance(&self) -> f64 {
         (2.0 * self.log2_lwe_noise).exp2()
     }
 
-    /// Variance of TRLWE noise over the torus.
+    /// Variance of GLWE noise over the torus.
     #[must_use]
     pub fn glwe_variance(&self) -> f64 {
         (2.0 * self.log2_glwe_noise).exp2()
@@ -469,8 +481,8 @@ impl ParamSet {
     /// gate's sum of two: 2).
     #[must_use]
     pub fn log2_failure(&self, message_bits: u32, norm2: f64) -> f64 {
-        let input = norm2 * noise::bootstrap_output_variance(self, noise::Path::Fast);
-        noise::log2_bootstrap_failure(self, noise::Path::Fast, message_bits, input)
+        let input = norm2 * noise::bootstrap_output_variance(self, ArithmeticKind::Fft);
+        noise::log2_bootstrap_failure(self, ArithmeticKind::Fft, message_bits, input)
     }
 }
 
@@ -482,8 +494,8 @@ mod tests {
     fn the_noise_of_secure_sets_is_on_or_above_the_line() {
         let stages = ParamSet::ALL
             .into_iter()
-            .filter_map(|set| set.exact)
-            .flat_map(ExactParams::key_switching_parts);
+            .filter_map(|set| set.wopbs)
+            .flat_map(WopbsParams::key_switching_parts);
         for set in ParamSet::ALL.into_iter().chain(stages) {
             if set.security.bits >= 128 {
                 let lwe = smallest_log2_noise(set.lwe_dimension);

@@ -9,7 +9,7 @@
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use toroid_ring::multiversion;
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::modulus::{Modulus, nearest_i64};
@@ -102,7 +102,7 @@ impl Csprng {
         for chunk in words.chunks_mut(BATCH) {
             self.secret
                 .fill_bytes(bytemuck::cast_slice_mut(&mut uniform));
-            box_muller(Isa::best(), &uniform, &mut normal);
+            box_muller(SimdLevel::best(), &uniform, &mut normal);
             for (word, x) in chunk.iter_mut().zip(&normal) {
                 *word = M::add(*word, M::from_signed(nearest_i64(x * sigma)));
             }

@@ -2,7 +2,7 @@
 //!
 //! A seeded key is [`SEED_BYTES`] of seed, then the bodies of its samples in the order of the expanded key: n·l·(k+1)
 //! polynomials of N coefficients for a bootstrapping key, t·k·N words of the 32-bit torus for a key-switching key. Masks are keystreams of
-//! ChaCha20 (64-bit block counter from 0, 64-bit nonce) under the seed, one for every TRGSW row and every key-switching
+//! ChaCha20 (64-bit block counter from 0, 64-bit nonce) under the seed, one for every GGSW row and every key-switching
 //! sample, so that any of them can be expanded alone. The nonce has the purpose in its top byte (1: rows, 2: samples) and
 //! the position of the row or sample below. A mask is as many little-endian words of its keystream, in the coefficient
 //! domain and in their order; over the Goldilocks prime, words not below p are replaced, in the order of their places, by
@@ -12,14 +12,14 @@
 //! ([`crate::random`]).
 
 use rayon::prelude::*;
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 
 use crate::TfheError;
+use crate::arithmetic::Arithmetic;
 use crate::bootstrap::{BootstrappingKey, BootstrappingKeyLoader};
 use crate::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use crate::modulus::{Modulus, Torus32};
 use crate::params::ParamSet;
-use crate::product::Arithmetic;
 use crate::random::{self, Csprng};
 
 /// Bytes of a seed.
@@ -46,13 +46,13 @@ impl KeyForm {
     pub const fn bootstrapping_key_bytes(self, params: &ParamSet) -> u64 {
         match self {
             KeyForm::Seeded => {
-                if let Some(exact) = params.exact {
-                    let [first, second, third] = exact.bootstrapping_parts();
+                if let Some(wopbs) = params.wopbs {
+                    let [first, second, third] = wopbs.bootstrapping_parts();
                     return self.bootstrapping_key_bytes(first)
                         + self.bootstrapping_key_bytes(second)
                         + self.bootstrapping_key_bytes(third);
                 }
-                let rows = params.lwe_dimension as u64 * params.trgsw_rows() as u64;
+                let rows = params.lwe_dimension as u64 * params.ggsw_rows() as u64;
                 let body = params.ring_degree * params.modulus.word_bytes();
                 SEED_BYTES as u64 + rows * body as u64
             }
@@ -64,10 +64,10 @@ impl KeyForm {
     #[must_use]
     pub const fn key_switching_key_bytes(self, params: &ParamSet) -> u64 {
         match self {
-            KeyForm::Seeded => match params.exact {
+            KeyForm::Seeded => match params.wopbs {
                 None => (SEED_BYTES + 4 * params.key_switching_samples()) as u64,
-                Some(exact) => {
-                    let [first, second] = exact.key_switching_parts();
+                Some(wopbs) => {
+                    let [first, second] = wopbs.key_switching_parts();
                     self.key_switching_key_bytes(first) + self.key_switching_key_bytes(second)
                 }
             },
@@ -99,7 +99,7 @@ impl MaskSeed {
         &self.0
     }
 
-    /// The masks, k·N coefficients, of row `row` of a bootstrapping key, counted from its first TRGSW sample on.
+    /// The masks, k·N coefficients, of row `row` of a bootstrapping key, counted from its first GGSW sample on.
     pub fn expand_row<M: Modulus>(&self, row: u64, masks: &mut [M::Word]) {
         self.expand::<M>(PURPOSE_ROW | row, masks);
     }
@@ -255,12 +255,12 @@ pub struct SeededBootstrappingKeyLoader<M: Modulus, A: Arithmetic<M>> {
 }
 
 impl<M: Modulus, A: Arithmetic<M>> SeededBootstrappingKeyLoader<M, A> {
-    /// Room for the key of a parameter set, with the kernels of `isa`.
+    /// Room for the key of a parameter set, with the kernels of `simd`.
     ///
     /// # Errors
     /// Those of [`BootstrappingKeyLoader::new`].
-    pub fn new(params: &'static ParamSet, isa: Isa) -> Result<Self, TfheError> {
-        let loader = BootstrappingKeyLoader::new(params, isa)?;
+    pub fn new(params: &'static ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
+        let loader = BootstrappingKeyLoader::new(params, simd)?;
         let rows = ROWS_PER_THREAD * rayon::current_num_threads();
         Ok(SeededBootstrappingKeyLoader {
             loader,
@@ -271,7 +271,7 @@ impl<M: Modulus, A: Arithmetic<M>> SeededBootstrappingKeyLoader<M, A> {
                 params.ring_degree,
                 rows,
             ),
-            rows: vec![M::Word::default(); rows * params.trlwe_words()],
+            rows: vec![M::Word::default(); rows * params.glwe_words()],
         })
     }
 
@@ -288,8 +288,8 @@ impl<M: Modulus, A: Arithmetic<M>> SeededBootstrappingKeyLoader<M, A> {
         let params = splitter.params;
         splitter.write(bytes, |seed, first, bodies| {
             let count = bodies.len() / params.ring_degree;
-            let rows = &mut rows[..count * params.trlwe_words()];
-            rows.par_chunks_exact_mut(params.trlwe_words())
+            let rows = &mut rows[..count * params.glwe_words()];
+            rows.par_chunks_exact_mut(params.glwe_words())
                 .zip(bodies.par_chunks_exact(params.ring_degree))
                 .enumerate()
                 .for_each(|(index, (row, body))| {
@@ -321,13 +321,13 @@ pub struct SeededKeySwitchingKeyLoader<M: Modulus> {
 }
 
 impl<M: Modulus> SeededKeySwitchingKeyLoader<M> {
-    /// Room for the key of a parameter set, with the kernels of `isa`.
+    /// Room for the key of a parameter set, with the kernels of `simd`.
     ///
     /// # Errors
     /// Those of [`KeySwitchingKeyLoader::new`].
-    pub fn new(params: &'static ParamSet, isa: Isa) -> Result<Self, TfheError> {
+    pub fn new(params: &'static ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
         Ok(SeededKeySwitchingKeyLoader {
-            loader: KeySwitchingKeyLoader::new(params, isa)?,
+            loader: KeySwitchingKeyLoader::new(params, simd)?,
             splitter: Splitter::new(
                 "the seeded key-switching key",
                 params,

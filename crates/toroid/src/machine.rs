@@ -20,6 +20,6 @@ pub fn describe() -> String {
     format!(
         "{name}, {} threads, {} kernels",
         rayon::current_num_threads(),
-        toroid_ring::simd::Isa::best()
+        toroid_ring::simd::SimdLevel::best()
     )
 }

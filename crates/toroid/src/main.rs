@@ -76,8 +76,8 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let output = Output::new(cli.json, cli.quiet);
-    let checked = toroid_ring::simd::Isa::requested()
-        .context("TOROID_ISA")
+    let checked = toroid_ring::simd::SimdLevel::requested()
+        .context("TOROID_SIMD")
         .and_then(|_| interrupt::install());
     let result = checked.and_then(|()| match cli.command {
         Command::Demo(args) => demo::run(&args, &output),

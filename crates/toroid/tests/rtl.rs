@@ -49,7 +49,7 @@ fn the_demo_runs_on_the_simulated_engine() {
     let line = "demo --params tiny --backend rtl -x 3 -y -2";
     let value = place.json(&format!("{line} --clock 400"));
     assert_eq!(value["result"], -6);
-    assert_eq!(value["path"], "exact");
+    assert_eq!(value["arithmetic"], "ntt");
     assert_eq!(value["rtl"]["clock_mhz"], 400.0);
     check_cycles(&value["rtl"], &[("hom_add", 1), ("hom_sub", 2)]);
 
@@ -120,8 +120,8 @@ fn what_the_simulated_engine_does_not_do_is_wrong_usage() {
             &["a 16th of the coefficients"],
         ),
         (
-            "demo --params tiny-exact --backend rtl",
-            &["tiny-exact", "circuit bootstrapping"],
+            "demo --params tiny-wopbs --backend rtl",
+            &["tiny-wopbs", "circuit bootstrapping"],
         ),
         ("demo --params tiny32 --backend rtl", &["tiny32", "k = 1"]),
         (

@@ -18,11 +18,11 @@ use toroid_drive::image::Image;
 use toroid_drive::{Drive, DriveConfig};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_nvme::auth::{AuthHash, Secret};
-use toroid_nvme::tcp::client::{Address, ConnectOptions, TcpHost};
+use toroid_nvme::tcp::client::{Address, ConnectOptions, TcpController};
 use toroid_nvme::tcp::server::serve;
 use toroid_nvme::tcp::target::{AllowedHost, Hosts, Limits, Subsystem, Target};
-use toroid_nvme::{Host, read_blocks, write_blocks};
-use toroid_tfhe::noise;
+use toroid_nvme::{Controller, read_blocks, write_blocks};
+use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::serialize::{Header, ObjectReader};
 
 use common::Place;
@@ -31,7 +31,7 @@ const NQN: &str = "nqn.2024-01.io.example:drive";
 const HOST: &str = "nqn.2024-01.io.example:host";
 const BLOCK: usize = 4096;
 
-/// A drive that this process serves, in exact arithmetic.
+/// A drive that this process serves, in integer arithmetic.
 struct Served {
     address: SocketAddr,
     drive: Arc<Drive>,
@@ -47,12 +47,12 @@ impl Served {
             .enable_all()
             .build()
             .unwrap();
-        let config = DriveConfig::new(Arc::new(CpuBackend::new(noise::Path::Exact)));
+        let config = DriveConfig::new(Arc::new(CpuBackend::new(ArithmeticKind::Ntt)));
         let drive = Arc::new(Drive::open(Image::open(image).unwrap(), config).unwrap());
         let behind = Arc::clone(&drive);
         let subsystem = Subsystem {
             nqn: NQN.into(),
-            storage: Arc::new(move |_: &str| Ok(Arc::clone(&behind) as Arc<dyn Host>)),
+            storage: Arc::new(move |_: &str| Ok(Arc::clone(&behind) as Arc<dyn Controller>)),
             hosts,
         };
         let target = Target::new(vec![subsystem], Limits::default(), None).unwrap();
@@ -75,11 +75,11 @@ impl Served {
         format!("nvme+tcp://{}/{NQN}", self.address)
     }
 
-    fn connect(&self) -> TcpHost {
+    fn connect(&self) -> TcpController {
         let address: Address = self.url().parse().unwrap();
         let options = ConnectOptions::new(HOST, [7; 16]);
         self.runtime
-            .block_on(TcpHost::connect(&address, &options))
+            .block_on(TcpController::connect(&address, &options))
             .unwrap()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, RwLock};
 
 use tokio::sync::Mutex;
 use toroid_drive::metadata::ScMetadata;
-use toroid_nvme::{self as nvme, Host, Namespace, NvmeError};
+use toroid_nvme::{self as nvme, Controller, Namespace, NvmeError};
 
 use super::clusters::Clusters;
 use super::layout::{
@@ -49,7 +49,7 @@ pub struct MountOptions {
     pub drop_damaged: bool,
 }
 
-fn namespace(host: &dyn Host, nsid: u32) -> Result<&Namespace, BlobError> {
+fn namespace(host: &dyn Controller, nsid: u32) -> Result<&Namespace, BlobError> {
     host.controller()
         .namespace(nsid)
         .ok_or(NvmeError::UnknownNamespace { nsid }.into())
@@ -70,7 +70,7 @@ fn carrier(ns: &Namespace) -> Result<(ScCarrier, u64), BlobError> {
 }
 
 pub(super) async fn format(
-    host: Arc<dyn Host>,
+    host: Arc<dyn Controller>,
     nsid: u32,
     options: FormatOptions,
 ) -> Result<(), BlobError> {
@@ -129,7 +129,7 @@ pub(super) async fn format(
 
 /// Reads the newer sound copy of the super block; the other one is to be rewritten if the second value says so.
 async fn read_super_block(
-    host: &dyn Host,
+    host: &dyn Controller,
     nsid: u32,
 ) -> Result<(SuperBlock, Option<u64>), BlobError> {
     let mut sound = Vec::new();
@@ -174,7 +174,7 @@ async fn read_super_block(
 type Used = HashMap<u32, (PageHeader, Vec<u8>)>;
 
 pub(super) async fn mount(
-    host: Arc<dyn Host>,
+    host: Arc<dyn Controller>,
     nsid: u32,
     options: MountOptions,
 ) -> Result<Inner, BlobError> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::Mutex;
 use toroid_drive::metadata::ScMetadata;
 use toroid_isa::VrNumber;
-use toroid_nvme::{self as nvme, Host};
+use toroid_nvme::{self as nvme, Controller};
 
 use super::clusters::{Clusters, Lease};
 use super::layout::{FORMAT_VERSION, MAX_NAME_BYTES, MAX_SEQUENCE, PageHeader, Record, SuperBlock};
@@ -23,7 +23,7 @@ pub struct BlobStore {
 }
 
 pub(super) struct Inner {
-    pub host: Arc<dyn Host>,
+    pub host: Arc<dyn Controller>,
     pub nsid: u32,
     pub sb: SuperBlock,
     pub clusters: Clusters,
@@ -385,7 +385,7 @@ impl BlobStore {
     /// the latter must have a power of two of blocks. Fails with [`BlobError::Unsuitable`] where the sizes do
     /// not allow a store.
     pub async fn format(
-        host: Arc<dyn Host>,
+        host: Arc<dyn Controller>,
         nsid: u32,
         options: FormatOptions,
     ) -> Result<Self, BlobError> {
@@ -395,7 +395,7 @@ impl BlobStore {
 
     /// Mounts the store in namespace `nsid` of `host`; changes that a crash interrupted are undone or found complete.
     pub async fn mount(
-        host: Arc<dyn Host>,
+        host: Arc<dyn Controller>,
         nsid: u32,
         options: MountOptions,
     ) -> Result<Self, BlobError> {

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use toroid_client::blob::{BlobStore, FormatOptions};
 use toroid_drive::metadata::ScMetadata;
 use toroid_isa::{VrNumber, VrType};
-use toroid_nvme::testing::RamHost;
-use toroid_nvme::{ControllerInfo, Host, Namespace};
+use toroid_nvme::testing::RamController;
+use toroid_nvme::{Controller, ControllerInfo, Namespace};
 
 /// Bytes of a block in most tests.
 pub const BLOCK: u32 = 512;
 
 /// A controller in memory with `metadata_size` bytes of metadata a block.
-pub fn ram(blocks: u64, metadata_size: u16, mdts_bytes: u32) -> RamHost {
-    RamHost::with_info(info(blocks, metadata_size, mdts_bytes))
+pub fn ram(blocks: u64, metadata_size: u16, mdts_bytes: u32) -> RamController {
+    RamController::with_info(info(blocks, metadata_size, mdts_bytes))
 }
 
 pub fn info(blocks: u64, metadata_size: u16, mdts_bytes: u32) -> ControllerInfo {
@@ -38,13 +38,13 @@ pub fn options(cluster_bytes: u64) -> FormatOptions {
     }
 }
 
-pub async fn format(host: &Arc<impl Host + 'static>, cluster_bytes: u64) -> BlobStore {
+pub async fn format(host: &Arc<impl Controller + 'static>, cluster_bytes: u64) -> BlobStore {
     BlobStore::format(host.clone(), 1, options(cluster_bytes))
         .await
         .unwrap()
 }
 
-pub async fn mount(host: &Arc<impl Host + 'static>) -> BlobStore {
+pub async fn mount(host: &Arc<impl Controller + 'static>) -> BlobStore {
     BlobStore::mount(host.clone(), 1, Default::default())
         .await
         .unwrap()

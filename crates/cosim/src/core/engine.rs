@@ -5,7 +5,7 @@ use toroid_engine::backend::{Backend, BackendError, LoadedKey};
 use toroid_engine::{CancelToken, Requester};
 use toroid_isa::KeyKind;
 use toroid_ring::goldilocks::P;
-use toroid_tfhe::noise::Path;
+use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::params::{self, Gadget, ModulusKind, ModulusSwitch, ParamSet};
 use toroid_tfhe::seeded::KeyForm;
 
@@ -199,7 +199,7 @@ impl Core for ComputingEngine {
             let mut random = Random::new(seed.wrapping_add(round));
             cycles.push(round_of(simulation, shape, timing, &mut random, watch)?);
             expected = formula::step(shape).total();
-            compared += 4 * set.tlwe_words() as u64;
+            compared += 4 * set.lwe_words() as u64;
         }
         Ok(Outcome {
             compared,
@@ -236,12 +236,12 @@ fn round_of(
     let stall = timing.stall;
     let mut words = |count| layout::bytes_of(params, (0..count).map(|_| random.below(P)));
     // A seed and bodies: any words are a key.
-    let bodies = params.lwe_dimension * params.trgsw_rows() * params.ring_degree;
+    let bodies = params.lwe_dimension * params.ggsw_rows() * params.ring_degree;
     let (mut bootstrapping, mut switching) = (vec![3; 32], vec![5; 32]);
     bootstrapping.extend(words(bodies));
     let samples = KeyForm::Seeded.key_switching_key_bytes(params) as usize;
     switching.extend((0..samples - 32).map(|at| ((at * 2_654_435_761) >> 13) as u8));
-    let (first, second) = (words(params.tlwe_words()), words(params.tlwe_words()));
+    let (first, second) = (words(params.lwe_words()), words(params.lwe_words()));
     let test_vector = words(params.test_vector_words());
 
     let mut engine = Engine::new(simulation, shape, timing, stall, 1)?;
@@ -253,7 +253,7 @@ fn round_of(
     engine.set_register(0, &first)?;
     engine.set_register(1, &second)?;
 
-    let cpu = CpuBackend::with_cores(Path::Exact, 1);
+    let cpu = CpuBackend::with_cores(ArithmeticKind::Ntt, 1);
     let keys = (
         load(&cpu, params, KeyKind::Bootstrapping, &bootstrapping)?,
         load(&cpu, params, KeyKind::KeySwitching, &switching)?,
@@ -284,7 +284,7 @@ fn round_of(
         let found = engine.register(0)?;
         if found != expected {
             let what = format!(
-                "{command:?} over {:?} differs from the exact path, from byte {} on",
+                "{command:?} over {:?} differs from the integer arithmetic, from byte {} on",
                 params.modulus,
                 found
                     .iter()

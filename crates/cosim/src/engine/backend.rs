@@ -1,4 +1,4 @@
-//! The engine as a back end: programs run in simulation, bit for bit as on the exact path.
+//! The engine as a back end: programs run in simulation, bit for bit as on the integer arithmetic.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use toroid_engine::Requester;
 use toroid_engine::backend::{Backend, BackendError, KeySink, LoadedKey};
 use toroid_isa::KeyKind;
 use toroid_ring::goldilocks;
-use toroid_tfhe::noise::Path;
+use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::seeded::KeyForm;
 
@@ -181,8 +181,8 @@ impl Backend for RtlBackend {
         "rtl"
     }
 
-    fn path(&self) -> Path {
-        Path::Exact
+    fn arithmetic(&self) -> ArithmeticKind {
+        ArithmeticKind::Ntt
     }
 
     fn begin_key(
@@ -337,7 +337,7 @@ impl KeySink for Loading {
         let Some(key) = &mut self.key else {
             return Ok(());
         };
-        let row_words = self.shape.params.trlwe_words();
+        let row_words = self.shape.params.glwe_words();
         let mut rows = self.bytes.chunks_exact(8 * row_words);
         for row in rows.by_ref() {
             let words: Vec<u64> = bytemuck::pod_collect_to_vec(row);

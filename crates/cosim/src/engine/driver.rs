@@ -76,7 +76,7 @@ struct Map {
 
 impl Map {
     fn new(shape: Shape) -> Map {
-        let log2_stride = shape.tlwe_rows().next_power_of_two().trailing_zeros();
+        let log2_stride = shape.lwe_rows().next_power_of_two().trailing_zeros();
         let stack = u64::from(REGISTERS) << log2_stride;
         let vectors = stack + (u64::from(STACK) << log2_stride);
         let key = vectors + u64::from(TEST_VECTORS) * shape.rows() as u64;
@@ -196,7 +196,7 @@ impl Engine<'_> {
         let settings = [
             modes,
             params.lwe_dimension as u64,
-            shape.tlwe_rows() as u64,
+            shape.lwe_rows() as u64,
             shape.levels() as u64,
             offset(params.gadget),
             params.gadget.log2_base.into(),
@@ -282,8 +282,8 @@ impl Engine<'_> {
     /// # Errors
     /// [`EngineError::Place`] for a number that there is no room for, [`EngineError::Length`].
     pub fn set_register(&mut self, number: u32, bytes: &[u8]) -> Result<(), EngineError> {
-        check_length("a TLWE sample", bytes, self.shape.params.tlwe_bytes())?;
-        let words = layout::tlwe_to_memory(self.shape, bytes);
+        check_length("a LWE sample", bytes, self.shape.params.lwe_bytes())?;
+        let words = layout::lwe_to_memory(self.shape, bytes);
         self.put(self.register_beat(number)?, &words)
     }
 
@@ -293,10 +293,10 @@ impl Engine<'_> {
     /// [`EngineError::Place`] for a number that there is no room for.
     pub fn register(&self, number: u32) -> Result<Vec<u8>, EngineError> {
         let place = self.shape.bytes(self.register_beat(number)?) as u64;
-        let length = self.shape.bytes(self.shape.tlwe_rows() as u64);
+        let length = self.shape.bytes(self.shape.lwe_rows() as u64);
         let words: Vec<u64> =
             bytemuck::pod_collect_to_vec(self.memory.memory().bytes(place, length)?);
-        Ok(layout::tlwe_from_memory(self.shape, &words))
+        Ok(layout::lwe_from_memory(self.shape, &words))
     }
 
     fn register_beat(&self, number: u32) -> Result<u64, EngineError> {
@@ -356,14 +356,14 @@ impl Engine<'_> {
 
     /// The oldest sample that a [`Command::Return`] gave and nobody took, once all of it is there.
     pub fn take_result(&mut self) -> Option<Vec<u8>> {
-        let rows = self.shape.tlwe_rows();
+        let rows = self.shape.lwe_rows();
         self.returned.extend(self.results.take());
         if self.returned.len() < rows {
             return None;
         }
         let beats = self.returned.drain(..rows);
         let words: Vec<u64> = beats.flat_map(|beat| beat.words(8)).collect();
-        Some(layout::tlwe_from_memory(self.shape, &words))
+        Some(layout::lwe_from_memory(self.shape, &words))
     }
 }
 

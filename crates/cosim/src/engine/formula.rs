@@ -76,19 +76,19 @@ pub fn bootstrap(shape: Shape) -> BootstrapCycles {
         shape.vector() as u64,
         shape.lanes() as u64,
     );
-    let (tlwe_rows, words) = (shape.tlwe_rows() as u64, params.tlwe_words() as u64);
+    let (lwe_rows, words) = (shape.lwe_rows() as u64, params.lwe_words() as u64);
     let levels = params.key_switch.levels as u64;
     let pass = |rows: u64| rows + DRAIN;
     // Descriptors, the sample, its words row by row, the test vector, the first rotation.
-    let feeds = tlwe_rows * (FEED + 1).max((DRAIN + 1).saturating_sub(lanes)) + words;
-    let start = 4 + pass(tlwe_rows) + feeds + pass(rows) + pass(rows + 1);
+    let feeds = lwe_rows * (FEED + 1).max((DRAIN + 1).saturating_sub(lanes)) + words;
+    let start = 4 + pass(lwe_rows) + feeds + pass(rows) + pass(rows + 1);
     // Two cycles make a digit and five a word's first one, where the rows of a digit do not take longer.
-    let word = (levels - 1) * tlwe_rows.max(2) + tlwe_rows.max(5);
+    let word = (levels - 1) * lwe_rows.max(2) + lwe_rows.max(5);
     // The last word of a row is followed by the next row's way to the scalar unit instead.
-    let row = vector * word - tlwe_rows.max(5) + tlwe_rows + FEED + 5;
+    let row = vector * word - lwe_rows.max(5) + lwe_rows + FEED + 5;
     let is_expanded = u64::from(params.modulus == ModulusKind::Goldilocks);
     let ends = 2 * shape.switch_sets() as u64 + 2 + is_expanded;
-    let switch = rows * row + ends * pass(tlwe_rows);
+    let switch = rows * row + ends * pass(lwe_rows);
     BootstrapCycles {
         steps: step(shape),
         count: params.lwe_dimension as u64,

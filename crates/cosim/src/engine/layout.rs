@@ -26,7 +26,7 @@ impl Shape {
     /// [`EngineError::Unsupported`] for what the engine does not do.
     pub fn new(params: &'static ParamSet, log_lanes: u32) -> Result<Shape, EngineError> {
         let unsupported = |reason: String| Err(EngineError::Unsupported(reason));
-        if params.exact.is_some() {
+        if params.wopbs.is_some() {
             return unsupported(format!(
                 "the parameter set {} wants circuit bootstrapping, which the engine does not have",
                 params.name
@@ -66,10 +66,10 @@ impl Shape {
         if terms >= 1 << 63 {
             return unsupported("the sums of the key switch exceed the field".to_owned());
         }
-        if sets * shape.tlwe_rows() > shape.rows() {
+        if sets * shape.lwe_rows() > shape.rows() {
             return unsupported(format!(
                 "{sets} partial sums of {} rows each do not fit a slot of {} rows: take fewer lanes",
-                shape.tlwe_rows(),
+                shape.lwe_rows(),
                 shape.rows()
             ));
         }
@@ -106,10 +106,10 @@ impl Shape {
         self.params.ring_degree / self.vector()
     }
 
-    /// Rows of a TLWE sample.
+    /// Rows of a LWE sample.
     #[must_use]
-    pub fn tlwe_rows(&self) -> usize {
-        self.params.tlwe_words().div_ceil(self.lanes())
+    pub fn lwe_rows(&self) -> usize {
+        self.params.lwe_words().div_ceil(self.lanes())
     }
 
     /// Levels that both circuits go through; the one with the shallower gadget gets rows of zeroes.
@@ -124,7 +124,7 @@ impl Shape {
     /// Partial sums of the key switch: so many that a row is written before it is read again.
     #[must_use]
     pub fn switch_sets(&self) -> usize {
-        (super::formula::HAZARD as usize).div_ceil(self.tlwe_rows())
+        (super::formula::HAZARD as usize).div_ceil(self.lwe_rows())
     }
 
     /// Beats of the bootstrapping key.
@@ -136,25 +136,25 @@ impl Shape {
     /// Beats of the key-switching key.
     #[must_use]
     pub fn switch_beats(&self) -> usize {
-        self.params.key_switching_samples() * self.tlwe_rows() / 2
+        self.params.key_switching_samples() * self.lwe_rows() / 2
     }
 }
 
 /// The largest n that the engine's table of exponents holds.
 pub const MAX_LWE_DIMENSION: usize = 2047;
 
-/// A TLWE sample's bytes as beats.
+/// A LWE sample's bytes as beats.
 #[must_use]
-pub fn tlwe_to_memory(shape: Shape, sample: &[u8]) -> Vec<u64> {
+pub fn lwe_to_memory(shape: Shape, sample: &[u8]) -> Vec<u64> {
     let mut words = words_of(shape.params, sample);
-    words.resize(shape.tlwe_rows() * shape.lanes(), 0);
+    words.resize(shape.lwe_rows() * shape.lanes(), 0);
     words
 }
 
-/// Beats of a TLWE sample as its bytes.
+/// Beats of a LWE sample as its bytes.
 #[must_use]
-pub fn tlwe_from_memory(shape: Shape, words: &[u64]) -> Vec<u8> {
-    let words = words[..shape.params.tlwe_words()].iter().copied();
+pub fn lwe_from_memory(shape: Shape, words: &[u64]) -> Vec<u8> {
+    let words = words[..shape.params.lwe_words()].iter().copied();
     bytes_of(shape.params, words)
 }
 
@@ -215,11 +215,11 @@ impl BootstrappingKey {
         }
     }
 
-    /// Lays down a TRGSW row, two polynomials in the NTT domain, scaled by 1/N.
+    /// Lays down a GGSW row, two polynomials in the NTT domain, scaled by 1/N.
     pub fn lay(&mut self, row: usize, polynomials: &[u64]) {
         let Shape { params, .. } = self.shape;
-        let (step, row) = (row / params.trgsw_rows(), row % params.trgsw_rows());
-        let (component, _, level) = params.trgsw_row(row);
+        let (step, row) = (row / params.ggsw_rows(), row % params.ggsw_rows());
+        let (component, _, level) = params.ggsw_row(row);
         let (rows, vector, lanes) = (self.shape.rows(), self.shape.vector(), self.shape.lanes());
         for (column, polynomial) in polynomials.chunks_exact(params.ring_degree).enumerate() {
             let cross = usize::from(column != component);
@@ -263,7 +263,7 @@ fn expand<M: Modulus>(shape: Shape, bytes: &[u8]) -> Result<BootstrappingKey, En
             .par_chunks_exact(degree)
             .enumerate()
             .map(|(index, body)| {
-                let mut row = vec![M::Word::default(); params.trlwe_words()];
+                let mut row = vec![M::Word::default(); params.glwe_words()];
                 let (mask, row_body) = row.split_at_mut(degree);
                 seed.expand_row::<M>((first + index) as u64, mask);
                 row_body.copy_from_slice(body);
@@ -298,8 +298,8 @@ fn split_seed(bytes: &[u8]) -> (MaskSeed, &[u8]) {
 pub fn switching_key_to_memory(shape: Shape, samples: &[u32]) -> Vec<u64> {
     let params = shape.params;
     let (degree, levels) = (params.ring_degree, params.key_switch.levels);
-    let sample_words = params.tlwe_words();
-    let row_words = shape.tlwe_rows() * shape.lanes();
+    let sample_words = params.lwe_words();
+    let row_words = shape.lwe_rows() * shape.lanes();
     let mut words = vec![0u64; shape.switch_beats() * shape.lanes()];
     bytemuck::cast_slice_mut::<u64, u32>(&mut words)
         .par_chunks_exact_mut(levels * row_words)
@@ -319,9 +319,9 @@ pub fn switching_key_to_memory(shape: Shape, samples: &[u32]) -> Vec<u64> {
 pub fn expand_switching_key(params: &ParamSet, bytes: &[u8]) -> Vec<u32> {
     let (seed, bodies) = split_seed(bytes);
     let bodies: Vec<u32> = bytemuck::pod_collect_to_vec(bodies);
-    let mut samples = vec![0; bodies.len() * params.tlwe_words()];
+    let mut samples = vec![0; bodies.len() * params.lwe_words()];
     samples
-        .par_chunks_exact_mut(params.tlwe_words())
+        .par_chunks_exact_mut(params.lwe_words())
         .zip(&bodies)
         .enumerate()
         .for_each(|(index, (sample, body))| {

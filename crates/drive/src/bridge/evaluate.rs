@@ -7,7 +7,7 @@ use super::status::{Fault, METADATA_INVALID, METADATA_MISMATCH, TRIGGER_SPLIT};
 use super::{Bridge, Context, Object, Requester, check};
 use crate::metadata::ScMetadata;
 
-/// A TLWE sample with its metadata.
+/// A LWE sample with its metadata.
 pub(crate) struct Described {
     pub(crate) sc: ScMetadata,
     pub(crate) bytes: Vec<u8>,
@@ -96,7 +96,7 @@ fn described(context: &Context, input: &Described) -> Result<Object, Fault> {
     let sc = input.sc;
     context.keys().check_register(sc.vr())?;
     if !sc.vr().ty().is_sample() {
-        let reason = format!("{sc}; expected a TLWE sample");
+        let reason = format!("{sc}; expected a LWE sample");
         return Err(Fault::new(METADATA_INVALID, reason));
     }
     let params = check(&sc)?;

@@ -14,7 +14,7 @@ use toroid_engine::PagingContext;
 use toroid_engine::backend::testing::{PlaintextBackend, encode_sample, test_vector};
 use toroid_engine::{Backend, KeyKind};
 use toroid_isa::{VrNumber, assemble, encode};
-use toroid_nvme::{Host, Request, Response, Sqe, Status};
+use toroid_nvme::{Controller, Request, Response, Sqe, Status};
 use toroid_tfhe::params::TINY;
 
 pub const NVME: MetadataMode = MetadataMode::NvmeMetadata;

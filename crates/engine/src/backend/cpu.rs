@@ -1,4 +1,4 @@
-//! The CPU back end: `toroid-tfhe` on the exact (NTT) or the fast (f64 FFT) path.
+//! The CPU back end: `toroid-tfhe` on the exact (NTT) or the fast (f64 FFT) arithmetic.
 
 mod schedule;
 
@@ -6,17 +6,17 @@ use std::any::Any;
 use std::sync::Arc;
 
 use toroid_isa::KeyKind;
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::TfheError;
+use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
 use toroid_tfhe::bootstrap::{BootstrappingKey, BootstrappingKeyLoader, Job, bootstrap_all};
-use toroid_tfhe::exact::{ExactKey, ExactKeySwitchingKey, KeyLoader, PartsLoader, Run};
 use toroid_tfhe::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use toroid_tfhe::lwe::{self, words_from_bytes};
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
-use toroid_tfhe::noise::Path;
 use toroid_tfhe::params::{ModulusKind, ParamSet};
-use toroid_tfhe::product::{Arithmetic, Exact, Fast};
 use toroid_tfhe::seeded::{KeyForm, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
+use toroid_tfhe::wopbs::{KeyLoader, PartsLoader, Run, WopbsKey, WopbsKeySwitchingKey};
 
 use schedule::{Batch, Call, Results, Scheduler};
 
@@ -26,25 +26,25 @@ use crate::cancel::Requester;
 /// Runs everything on the processor of this machine, with the kernels of one instruction set.
 #[derive(Debug)]
 pub struct CpuBackend {
-    path: Path,
-    isa: Isa,
+    arithmetic: ArithmeticKind,
+    simd: SimdLevel,
     scheduler: Scheduler,
 }
 
 impl CpuBackend {
-    /// A back end on this path, with the fastest kernels and all cores that the processor has.
+    /// A back end on this arithmetic, with the fastest kernels and all cores that the processor has.
     #[must_use]
-    pub fn new(path: Path) -> CpuBackend {
+    pub fn new(arithmetic: ArithmeticKind) -> CpuBackend {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        CpuBackend::with_cores(path, cores)
+        CpuBackend::with_cores(arithmetic, cores)
     }
 
     /// [`CpuBackend::new`] with this many cores for bootstraps, at least one.
     #[must_use]
-    pub fn with_cores(path: Path, cores: usize) -> CpuBackend {
+    pub fn with_cores(arithmetic: ArithmeticKind, cores: usize) -> CpuBackend {
         CpuBackend {
-            path,
-            isa: Isa::best(),
+            arithmetic,
+            simd: SimdLevel::best(),
             scheduler: Scheduler::new(cores),
         }
     }
@@ -71,14 +71,14 @@ fn refused_key(error: TfheError) -> BackendError {
     }
 }
 
-/// Calls a generic function with the modulus and the arithmetic of a parameter set and a path.
+/// Calls a generic function with the modulus and the arithmetic of a parameter set and a arithmetic.
 macro_rules! dispatch {
-    ($params:expr, $path:expr, $function:ident ( $($arg:expr),* $(,)? )) => {
-        match ($params.modulus, $path) {
-            (ModulusKind::Torus32, Path::Exact) => $function::<Torus32, Exact>($($arg),*),
-            (ModulusKind::Torus32, Path::Fast) => $function::<Torus32, Fast>($($arg),*),
-            (ModulusKind::Goldilocks, Path::Exact) => $function::<Goldilocks, Exact>($($arg),*),
-            (ModulusKind::Goldilocks, Path::Fast) => $function::<Goldilocks, Fast>($($arg),*),
+    ($params:expr, $arithmetic:expr, $function:ident ( $($arg:expr),* $(,)? )) => {
+        match ($params.modulus, $arithmetic) {
+            (ModulusKind::Torus32, ArithmeticKind::Ntt) => $function::<Torus32, Ntt>($($arg),*),
+            (ModulusKind::Torus32, ArithmeticKind::Fft) => $function::<Torus32, Fft>($($arg),*),
+            (ModulusKind::Goldilocks, ArithmeticKind::Ntt) => $function::<Goldilocks, Ntt>($($arg),*),
+            (ModulusKind::Goldilocks, ArithmeticKind::Fft) => $function::<Goldilocks, Fft>($($arg),*),
         }
     };
 }
@@ -88,8 +88,8 @@ impl Backend for CpuBackend {
         "cpu"
     }
 
-    fn path(&self) -> Path {
-        self.path
+    fn arithmetic(&self) -> ArithmeticKind {
+        self.arithmetic
     }
 
     fn begin_key(
@@ -98,7 +98,11 @@ impl Backend for CpuBackend {
         kind: KeyKind,
         form: KeyForm,
     ) -> Result<Box<dyn KeySink>, BackendError> {
-        dispatch!(params, self.path, begin(params, (kind, form), self.isa))
+        dispatch!(
+            params,
+            self.arithmetic,
+            begin(params, (kind, form), self.simd)
+        )
     }
 
     fn bootstrap(
@@ -110,8 +114,8 @@ impl Backend for CpuBackend {
         sample: &[u8],
         requester: Requester<'_>,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        let exact = params.exact.is_some();
-        let rows = params.trgsw_rows();
+        let wopbs = params.wopbs.is_some();
+        let rows = params.ggsw_rows();
         let polynomials = params.glwe_dimension + 1;
         let address = |key: &dyn LoadedKey| std::ptr::from_ref(key).addr();
         let call = Call {
@@ -121,17 +125,17 @@ impl Backend for CpuBackend {
             test_vectors,
             sample,
             cost: (params.lwe_dimension * params.ring_degree) as u64 * (rows * polynomials) as u64,
-            cores: if exact {
+            cores: if wopbs {
                 EXACT_THREADS
             } else {
                 rows * test_vectors.len()
             },
-            batches: !exact,
+            batches: !wopbs,
         };
         self.scheduler.run(&call, |batch| {
             dispatch!(
                 params,
-                self.path,
+                self.arithmetic,
                 programmable(params, bootstrapping, key_switching, batch)
             )
         })
@@ -255,27 +259,27 @@ impl<L: KeyLoader + Send> KeySink for Loading<L> {
 fn begin<M: Modulus, A: Arithmetic<M>>(
     params: &'static ParamSet,
     (kind, form): (KeyKind, KeyForm),
-    isa: Isa,
+    simd: SimdLevel,
 ) -> Result<Box<dyn KeySink>, BackendError> {
     Ok(match (kind, form) {
         (KeyKind::Bootstrapping, KeyForm::Expanded) => {
             bootstrapping_sink::<M, A, _>(params, form, |part| {
-                BootstrappingKeyLoader::<M, A>::new(part, isa)
+                BootstrappingKeyLoader::<M, A>::new(part, simd)
             })
         }
         (KeyKind::Bootstrapping, KeyForm::Seeded) => {
             bootstrapping_sink::<M, A, _>(params, form, |part| {
-                SeededBootstrappingKeyLoader::<M, A>::new(part, isa)
+                SeededBootstrappingKeyLoader::<M, A>::new(part, simd)
             })
         }
         (KeyKind::KeySwitching, KeyForm::Expanded) => {
             key_switching_sink::<M, _>(params, form, |part| {
-                KeySwitchingKeyLoader::<M>::new(part, isa)
+                KeySwitchingKeyLoader::<M>::new(part, simd)
             })
         }
         (KeyKind::KeySwitching, KeyForm::Seeded) => {
             key_switching_sink::<M, _>(params, form, |part| {
-                SeededKeySwitchingKeyLoader::<M>::new(part, isa)
+                SeededKeySwitchingKeyLoader::<M>::new(part, simd)
             })
         }
     }?)
@@ -291,11 +295,11 @@ where
     L: KeyLoader<Key = BootstrappingKey<M, A>> + Send + 'static,
 {
     const KIND: KeyKind = KeyKind::Bootstrapping;
-    if params.exact.is_some() {
+    if params.wopbs.is_some() {
         return Ok(Box::new(Loading {
             loader: PartsLoader::bootstrapping(params, form, make)?,
             finish: |(params, parts)| {
-                let key = ExactKey::new(params, parts)?;
+                let key = WopbsKey::new(params, parts)?;
                 Ok(Loaded::share(params, KIND, key.memory(), key))
             },
         }));
@@ -316,11 +320,11 @@ where
     L: KeyLoader<Key = KeySwitchingKey<M>> + Send + 'static,
 {
     const KIND: KeyKind = KeyKind::KeySwitching;
-    if params.exact.is_some() {
+    if params.wopbs.is_some() {
         return Ok(Box::new(Loading {
             loader: PartsLoader::key_switching(params, form, make)?,
             finish: |(params, parts)| {
-                let key = ExactKeySwitchingKey::new(params, parts)?;
+                let key = WopbsKeySwitchingKey::new(params, parts)?;
                 Ok(Loaded::share(params, KIND, key.memory(), key))
             },
         }));
@@ -347,17 +351,17 @@ fn programmable<M: Modulus, A: Arithmetic<M>>(
     let mut test_vectors = Vec::new();
     let mut samples = Vec::new();
     for (functions, sample) in &batch.tasks {
-        let sample = words_from_bytes::<M>("a TLWE sample", params, sample, params.tlwe_words())?;
+        let sample = words_from_bytes::<M>("a LWE sample", params, sample, params.lwe_words())?;
         for function in functions {
             test_vectors.push(test_vector(function)?);
             samples.push(sample.clone());
         }
     }
-    let mut results = if params.exact.is_some() {
+    let mut results = if params.wopbs.is_some() {
         let functions: Vec<&[M::Word]> = test_vectors.iter().map(Vec::as_slice).collect();
-        let (key, sample) = (loaded::<ExactKey<M, A>>(bootstrapping)?, samples.first());
+        let (key, sample) = (loaded::<WopbsKey<M, A>>(bootstrapping)?, samples.first());
         key.bootstrap(
-            loaded::<ExactKeySwitchingKey<M>>(key_switching)?,
+            loaded::<WopbsKeySwitchingKey<M>>(key_switching)?,
             &functions,
             sample.map_or(&[], Vec::as_slice),
             Run {

@@ -9,7 +9,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use toroid_isa::KeyKind;
-use toroid_tfhe::noise::Path;
+use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::seeded::KeyForm;
 
@@ -41,9 +41,9 @@ pub enum BackendError {
     },
 }
 
-/// Arithmetic on TLWE samples. Every method may be called from several threads at a time.
+/// Arithmetic on LWE samples. Every method may be called from several threads at a time.
 ///
-/// The engine promises that samples have [`ParamSet::tlwe_bytes`] bytes, test vectors [`ParamSet::test_vector_bytes`], that
+/// The engine promises that samples have [`ParamSet::lwe_bytes`] bytes, test vectors [`ParamSet::test_vector_bytes`], that
 /// all their words are canonical (below the modulus), and that keys come from this back end and belong to `params`.
 /// A back end gives canonical words back.
 pub trait Backend: Send + Sync {
@@ -51,7 +51,7 @@ pub trait Backend: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// The arithmetic of its bootstraps, for the noise formulas.
-    fn path(&self) -> Path;
+    fn arithmetic(&self) -> ArithmeticKind;
 
     /// Starts a key, whose bytes then come in order, in pieces of any length: those of Table 3, or seed and bodies
     /// ([`toroid_tfhe::seeded`]).

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use toroid_isa::KeyKind;
-use toroid_tfhe::noise::Path;
+use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::params::{ModulusKind, ParamSet};
 use toroid_tfhe::seeded::KeyForm;
 
@@ -54,11 +54,11 @@ fn fraction(params: &ParamSet, numerator: u64, bits: u32) -> u128 {
 #[must_use]
 pub fn encode_sample(params: &ParamSet, message: i64, message_bits: u32) -> Vec<u8> {
     let numerator = message.rem_euclid(2 << message_bits) as u64;
-    let mut words = vec![0; params.tlwe_words()];
+    let mut words = vec![0; params.lwe_words()];
     if let Some(body) = words.last_mut() {
         *body = fraction(params, numerator, message_bits + 1);
     }
-    let mut bytes = vec![0; params.tlwe_bytes()];
+    let mut bytes = vec![0; params.lwe_bytes()];
     put_words(params, &words, &mut bytes);
     bytes
 }
@@ -75,7 +75,7 @@ pub fn decode_sample(params: &ParamSet, bytes: &[u8], message_bits: u32) -> u64 
 #[must_use]
 pub fn test_vector(params: &ParamSet, message_bits: u32, f: impl Fn(u64) -> u64) -> Vec<u8> {
     let value = |message: u64| fraction(params, f(message) % (2 << message_bits), message_bits + 1);
-    let words = match params.exact {
+    let words = match params.wopbs {
         None => blocks(params, message_bits, value),
         Some(_) => entries(params, message_bits, value),
     };
@@ -94,11 +94,11 @@ fn entries(params: &ParamSet, message_bits: u32, value: impl Fn(u64) -> u128) ->
         .collect()
 }
 
-/// A trivial TRLWE sample, in which every message owns a block of coefficients about its place.
+/// A trivial GLWE sample, in which every message owns a block of coefficients about its place.
 fn blocks(params: &ParamSet, message_bits: u32, value: impl Fn(u64) -> u128) -> Vec<u128> {
     let degree = params.ring_degree;
     let block = (degree >> message_bits).max(1);
-    let mut words = vec![0; params.trlwe_words()];
+    let mut words = vec![0; params.glwe_words()];
     let mask = params.glwe_dimension * degree;
     for (index, word) in words[mask..].iter_mut().enumerate() {
         let message = (index + block / 2) / block;
@@ -119,7 +119,7 @@ fn blocks(params: &ParamSet, message_bits: u32, value: impl Fn(u64) -> u128) -> 
 fn read(params: &ParamSet, test_vector: &[u128], body: u128) -> u128 {
     let q = modulus(params);
     let place = |order: u128| ((body * order + q / 2) / q % order) as usize;
-    if params.exact.is_some() {
+    if params.wopbs.is_some() {
         // The padding bit is left out.
         return test_vector[place(2 << params.message_bits) % test_vector.len()];
     }
@@ -172,8 +172,8 @@ impl Backend for PlaintextBackend {
         "plaintext"
     }
 
-    fn path(&self) -> Path {
-        Path::Exact
+    fn arithmetic(&self) -> ArithmeticKind {
+        ArithmeticKind::Ntt
     }
 
     fn begin_key(
@@ -219,11 +219,11 @@ impl Backend for PlaintextBackend {
             .fetch_add(test_vectors.len() as u64, Ordering::Relaxed);
         let body = words(params, sample).last().copied().unwrap_or_default();
         let result = |test_vector: &&[u8]| {
-            let mut result = vec![0; params.tlwe_words()];
+            let mut result = vec![0; params.lwe_words()];
             if let Some(word) = result.last_mut() {
                 *word = read(params, &words(params, test_vector), body);
             }
-            let mut bytes = vec![0; params.tlwe_bytes()];
+            let mut bytes = vec![0; params.lwe_bytes()];
             put_words(params, &result, &mut bytes);
             bytes
         };

@@ -1,4 +1,4 @@
-//! The initiator's sockets: [`TcpHost`], a controller behind NVMe/TCP as a [`Host`].
+//! The initiator's sockets: [`TcpController`], a controller behind NVMe/TCP as a [`Controller`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,7 +27,7 @@ use crate::fabrics::{
 };
 use crate::log::{feature, log_page, parse_reasons};
 use crate::{
-    Command, ConnectionError, ControllerInfo, Host, IdentifyController, IdentifyError,
+    Command, ConnectionError, Controller, ControllerInfo, IdentifyController, IdentifyError,
     IdentifyNamespace, Namespace, OtherNamespace, Request, Response, Sqe, Status, VendorStatus,
 };
 
@@ -438,7 +438,7 @@ fn deliver(connection: &mut Connection, answers: &mut HashMap<u16, oneshot::Send
 ///
 /// Commands go to the I/O queues in turn. When a connection breaks, its commands and all later ones fail with Host Pathing Error. Dropping
 /// the host ends the connections; the controller aborts what is under way.
-pub struct TcpHost {
+pub struct TcpController {
     info: ControllerInfo,
     /// Namespaces whose metadata travels behind the data.
     interleaved: Vec<u32>,
@@ -449,7 +449,7 @@ pub struct TcpHost {
     timeout: Duration,
 }
 
-impl Drop for TcpHost {
+impl Drop for TcpController {
     fn drop(&mut self) {
         self.disconnect();
     }
@@ -735,7 +735,7 @@ pub async fn discover(
     Err(ConnectError::Unsteady)
 }
 
-impl TcpHost {
+impl TcpController {
     /// Connects to a controller and its I/O queues.
     ///
     /// # Errors
@@ -743,7 +743,7 @@ impl TcpHost {
     pub async fn connect(
         address: &Address,
         options: &ConnectOptions,
-    ) -> Result<TcpHost, ConnectError> {
+    ) -> Result<TcpController, ConnectError> {
         let (mut admin, cntlid) = Admin::connect(address, options).await?;
         let capabilities = admin.enable().await?;
         let entries = u16::try_from((capabilities & 0xFFFF) + 1).unwrap_or(u16::MAX);
@@ -844,7 +844,7 @@ impl TcpHost {
                 }
             })
         };
-        Ok(TcpHost {
+        Ok(TcpController {
             info,
             interleaved,
             admin: admin.queue,
@@ -878,7 +878,7 @@ impl TcpHost {
     /// Why the latest commands failed: count, status and reason, newest first.
     ///
     /// # Errors
-    /// Those of [`TcpHost::log_page`]; a controller of another make has no such page.
+    /// Those of [`TcpController::log_page`]; a controller of another make has no such page.
     pub async fn reasons(&self) -> Result<Vec<(u64, Status, String)>, ConnectError> {
         let page = self.log_page(log_page::REASONS, 16 << 10).await?;
         Ok(parse_reasons(&page))
@@ -904,7 +904,7 @@ impl TcpHost {
     }
 }
 
-impl Host for TcpHost {
+impl Controller for TcpController {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
         let Request {
             sqe,

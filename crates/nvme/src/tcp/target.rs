@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::auth::{AuthPolicy, Secret};
 use crate::fabrics::{self, DISCOVERY_NQN};
-use crate::{Abort, Cqe, Host, Status};
+use crate::{Abort, Controller, Cqe, Status};
 
 pub use connection::{Action, Authentication, Connection, Idle, Job, Ticket};
 pub(crate) use connection::{interleave, separate};
@@ -97,11 +97,11 @@ pub trait Storage: Send + Sync {
     ///
     /// # Errors
     /// Why the host gets none, for the log.
-    fn attach(&self, host_nqn: &str) -> Result<Arc<dyn Host>, String>;
+    fn attach(&self, host_nqn: &str) -> Result<Arc<dyn Controller>, String>;
 }
 
-impl<F: Fn(&str) -> Result<Arc<dyn Host>, String> + Send + Sync> Storage for F {
-    fn attach(&self, host_nqn: &str) -> Result<Arc<dyn Host>, String> {
+impl<F: Fn(&str) -> Result<Arc<dyn Controller>, String> + Send + Sync> Storage for F {
+    fn attach(&self, host_nqn: &str) -> Result<Arc<dyn Controller>, String> {
         self(host_nqn)
     }
 }
@@ -208,7 +208,7 @@ type HostKey = (String, [u8; 16]);
 
 #[derive(Default)]
 struct Registry {
-    controllers: HashMap<u16, Arc<Controller>>,
+    controllers: HashMap<u16, Arc<FabricsController>>,
     /// Controllers that are gone, by their host, whose commands are still under way.
     leaving: Vec<(HostKey, Arc<Flights>)>,
     latest: u16,
@@ -219,7 +219,7 @@ struct Registry {
 impl Registry {
     /// Controllers of a host; not those whose host is yet to prove that it is this one, or anybody could use up what the host may have.
     fn of_host(&self, nqn: &str) -> usize {
-        let of_host = |controller: &&Arc<Controller>| {
+        let of_host = |controller: &&Arc<FabricsController>| {
             controller.host_nqn == nqn && controller.counts_for_host()
         };
         self.controllers.values().filter(of_host).count()
@@ -400,7 +400,7 @@ impl Target {
         keep_alive: Duration,
         admin: Arc<Queue>,
         now: Instant,
-    ) -> Result<Arc<Controller>, Status> {
+    ) -> Result<Arc<FabricsController>, Status> {
         let (host_nqn, host_id) = host;
         let allowed = subsystem.as_ref().and_then(|own| own.hosts.find(host_nqn)?);
         let trusted = allowed.is_none_or(|host| host.secret.is_none());
@@ -452,7 +452,7 @@ impl Target {
             }
         }
         registry.latest = id;
-        let controller = Arc::new(Controller {
+        let controller = Arc::new(FabricsController {
             id,
             subsystem,
             storage,
@@ -475,7 +475,7 @@ impl Target {
     }
 
     /// The host of a controller has authenticated. False if it has too many controllers already.
-    fn trust(&self, controller: &Controller) -> bool {
+    fn trust(&self, controller: &FabricsController) -> bool {
         let registry = self.registry();
         if controller.trusted.load(Ordering::Relaxed) {
             return true;
@@ -485,11 +485,11 @@ impl Target {
         room
     }
 
-    fn controller(&self, id: u16) -> Option<Arc<Controller>> {
+    fn controller(&self, id: u16) -> Option<Arc<FabricsController>> {
         self.registry().controllers.get(&id).cloned()
     }
 
-    fn destroy(&self, controller: &Controller) {
+    fn destroy(&self, controller: &FabricsController) {
         let mut registry = self.registry();
         registry.controllers.remove(&controller.id);
         registry.leaving.retain(|(_, flights)| !flights.none());
@@ -536,11 +536,11 @@ impl Queue {
 }
 
 /// A controller: an admin queue and the I/O queues of one host.
-pub(crate) struct Controller {
+pub(crate) struct FabricsController {
     id: u16,
     /// `None` for discovery.
     subsystem: Option<Arc<Subsystem>>,
-    storage: Option<Arc<dyn Host>>,
+    storage: Option<Arc<dyn Controller>>,
     host_nqn: String,
     host_id: [u8; 16],
     created: Instant,
@@ -578,7 +578,7 @@ struct ControllerState {
     completions: VecDeque<Cqe>,
 }
 
-impl Controller {
+impl FabricsController {
     fn state(&self) -> MutexGuard<'_, ControllerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,10 +10,10 @@ use toroid_nvme::fabrics::{Connect, ConnectData, Sgl, cc, property};
 use toroid_nvme::log::feature;
 use toroid_nvme::tcp::initiator::Digests;
 use toroid_nvme::tcp::target::{Action, Connection, Hosts, Job, Limits, Subsystem, Target};
-use toroid_nvme::testing::RamHost;
+use toroid_nvme::testing::RamController;
 use toroid_nvme::{
-    BROADCAST_NSID, ControllerInfo, Cqe, Host, Namespace, OtherNamespace, Request, Response, Sqe,
-    Status,
+    BROADCAST_NSID, Controller, ControllerInfo, Cqe, Namespace, OtherNamespace, Request, Response,
+    Sqe, Status,
 };
 use zerocopy::IntoBytes;
 
@@ -62,7 +62,7 @@ pub fn info() -> ControllerInfo {
 
 pub struct World {
     pub target: Arc<Target>,
-    pub ram: Arc<RamHost>,
+    pub ram: Arc<RamController>,
     pub now: Instant,
     /// Calls of any connection's `wake`.
     pub wakes: Arc<AtomicUsize>,
@@ -70,11 +70,11 @@ pub struct World {
 
 impl World {
     pub fn new(hosts: Hosts, limits: Limits) -> World {
-        let ram = Arc::new(RamHost::with_info(info()));
+        let ram = Arc::new(RamController::with_info(info()));
         let behind = Arc::clone(&ram);
         let subsystem = Subsystem {
             nqn: SUBSYSTEM.into(),
-            storage: Arc::new(move |_: &str| Ok(Arc::clone(&behind) as Arc<dyn Host>)),
+            storage: Arc::new(move |_: &str| Ok(Arc::clone(&behind) as Arc<dyn Controller>)),
             hosts,
         };
         World {

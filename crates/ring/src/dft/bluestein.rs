@@ -12,7 +12,7 @@ use super::numbers::{inv, mul, pow};
 use crate::RingError;
 use crate::goldilocks;
 use crate::ntt::NttPlan;
-use crate::simd::Isa;
+use crate::simd::SimdLevel;
 
 #[derive(Clone, Debug)]
 pub(super) struct Bluestein {
@@ -29,9 +29,9 @@ impl Bluestein {
     /// The greatest length.
     pub const MAX_LENGTH: usize = 1 << 16;
 
-    pub fn new(length: usize, modulus: u32, root: u32, isa: Isa) -> Result<Self, RingError> {
+    pub fn new(length: usize, modulus: u32, root: u32, simd: SimdLevel) -> Result<Self, RingError> {
         let degree = (2 * length).next_power_of_two();
-        let convolution = NttPlan::with_isa(degree, isa)?;
+        let convolution = NttPlan::with_simd(degree, simd)?;
         // C(j + 1, 2) = C(j, 2) + j
         let chirp = |root: u32, count: usize| -> Vec<u32> {
             let mut value = 1 % modulus;

@@ -3,7 +3,7 @@
 use super::arithmetic::{Arithmetic, Full, Lazy};
 use super::kernel::OVERRUN;
 use super::numbers::{inv, mul, pow, primitive_root};
-use crate::simd::Isa;
+use crate::simd::SimdLevel;
 
 /// The primes p for which Rader's convolution of p - 1 points has a length that is a power of two below 2^16.
 const FERMAT_PRIMES: [usize; 4] = [257, 17, 5, 3];
@@ -11,7 +11,7 @@ const FERMAT_PRIMES: [usize; 4] = [257, 17, 5, 3];
 /// The plan of one length and one modulus. The length is `rows` times `columns`.
 #[derive(Clone, Debug)]
 pub(super) struct PrimeFactor {
-    isa: Isa,
+    simd: SimdLevel,
     pub modulus: u32,
     /// 257 if that divides the length, else 1.
     pub rows: usize,
@@ -127,7 +127,7 @@ pub(super) fn rader_axes(length: usize, root: u32, q: u32) -> Option<Vec<RaderAx
 impl PrimeFactor {
     /// The plan for `length` points with the primitive root of unity `root`; none if the length has other factors or
     /// there are no roots of unity modulo the prime `modulus` for the convolutions.
-    pub fn new(length: usize, modulus: u32, root: u32, isa: Isa) -> Option<Self> {
+    pub fn new(length: usize, modulus: u32, root: u32, simd: SimdLevel) -> Option<Self> {
         let factors = rader_axes(length, root, modulus)?;
         let greatest = factors.first()?;
         let (points, omega) = (greatest.prime - 1, greatest.omega);
@@ -181,7 +181,7 @@ impl PrimeFactor {
         let row_step = inverse_modulo(columns, rows);
         let column_step = columns - inverse_modulo(rows, columns);
         Some(PrimeFactor {
-            isa,
+            simd,
             modulus,
             rows,
             columns,
@@ -220,13 +220,13 @@ impl PrimeFactor {
     fn transform_with<A: Arithmetic>(&self, inverse: bool, data: &mut [u32], scratch: &mut [u32]) {
         assert!(data.len() == self.rows * self.columns && scratch.len() >= self.scratch_len());
         let (data, scratch) = (data.as_mut_ptr(), scratch.as_mut_ptr());
-        // SAFETY: the lengths are checked above; the processor runs `self.isa`, checked when the plan was made.
+        // SAFETY: the lengths are checked above; the processor runs `self.simd`, checked when the plan was made.
         unsafe {
-            match self.isa {
+            match self.simd {
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => super::avx512::transform::<A>(self, inverse, data, scratch),
+                SimdLevel::Avx512 => super::avx512::transform::<A>(self, inverse, data, scratch),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => super::avx2::transform::<A>(self, inverse, data, scratch),
+                SimdLevel::Avx2 => super::avx2::transform::<A>(self, inverse, data, scratch),
                 _ => super::portable::transform::<A>(self, inverse, data, scratch),
             }
         }

@@ -1,18 +1,18 @@
-//! Bootstrapping: bit-exact with the oracle, right plaintexts on every path and instruction set, gates.
+//! Bootstrapping: bit-exact with the oracle, right plaintexts on every arithmetic and instruction set, gates.
 
 use crate::common::{Server, decrypt, encrypt, function};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::TfheError;
+use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::arithmetic::{Arithmetic, Fft, Naive, Ntt};
 use toroid_tfhe::bootstrap::{bootstrap, bootstrap_all};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::gates::{self, Gate};
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::lwe::words_from_bytes;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
-use toroid_tfhe::noise::Path;
 use toroid_tfhe::params::{ParamSet, TINY, TINY32};
-use toroid_tfhe::product::{Arithmetic, Exact, Fast, Naive};
 use toroid_tfhe::random::Csprng;
 
 fn client(params: &'static ParamSet, seed: u8) -> (ClientKey, Csprng) {
@@ -20,17 +20,17 @@ fn client(params: &'static ParamSet, seed: u8) -> (ClientKey, Csprng) {
     (ClientKey::generate(params, &mut rng), rng)
 }
 
-/// The exact path on every instruction set, against schoolbook products, word for word.
+/// The integer arithmetic on every instruction set, against schoolbook products, word for word.
 fn exact_is_the_oracle<M: Modulus>(params: &'static ParamSet)
 where
-    Exact: Arithmetic<M>,
+    Ntt: Arithmetic<M>,
     Naive: Arithmetic<M>,
 {
     let (client, mut rng) = client(params, 1);
     let encoding = Encoding::new(params.message_bits, true).unwrap();
-    let oracle = Server::<M, Naive>::new(&client, 2, Isa::Portable);
+    let oracle = Server::<M, Naive>::new(&client, 2, SimdLevel::Portable);
     let tv = function::<M>(params, encoding, |m| m / 2 - 1);
-    // A test vector with a mask, too: any TRLWE sample may be rotated.
+    // A test vector with a mask, too: any GLWE sample may be rotated.
     let mut masked = tv.clone();
     rng.fill_uniform::<M>(&mut masked[..params.extracted_dimension()]);
     let samples: Vec<_> = [-2, 3]
@@ -41,13 +41,13 @@ where
         .iter()
         .flat_map(|s| [oracle.apply(&tv, s), oracle.apply(&masked, s)])
         .collect();
-    for isa in Isa::available() {
-        let exact = Server::<M, Exact>::new(&client, 2, isa);
+    for simd in SimdLevel::available() {
+        let ntt = Server::<M, Ntt>::new(&client, 2, simd);
         let found: Vec<_> = samples
             .iter()
-            .flat_map(|s| [exact.apply(&tv, s), exact.apply(&masked, s)])
+            .flat_map(|s| [ntt.apply(&tv, s), ntt.apply(&masked, s)])
             .collect();
-        assert!(found == expected, "{isa}");
+        assert!(found == expected, "{simd}");
     }
 }
 
@@ -57,10 +57,10 @@ fn the_exact_path_is_bit_exact_with_the_naive_oracle() {
     exact_is_the_oracle::<Torus32>(&TINY32);
 }
 
-/// Every message, signed and unsigned, on one path.
-fn every_message<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet, isa: Isa) {
+/// Every message, signed and unsigned, on one arithmetic.
+fn every_message<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet, simd: SimdLevel) {
     let (client, mut rng) = client(params, 3);
-    let server = Server::<M, A>::new(&client, 4, isa);
+    let server = Server::<M, A>::new(&client, 4, simd);
     for signed in [false, true] {
         let encoding = Encoding::new(params.message_bits, signed).unwrap();
         let f = |m: i64| (m * m * 3 + 5 * m + 1) % (1 << params.message_bits);
@@ -76,7 +76,7 @@ fn every_message<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet, isa: I
             assert_eq!(
                 decrypt::<M>(&client, &result, encoding),
                 expected,
-                "f({m}), {isa}"
+                "f({m}), {simd}"
             );
         }
     }
@@ -84,18 +84,18 @@ fn every_message<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet, isa: I
 
 #[test]
 fn every_message_of_the_small_sets_on_both_paths() {
-    for isa in Isa::available() {
-        every_message::<Goldilocks, Exact>(&TINY, isa);
-        every_message::<Goldilocks, Fast>(&TINY, isa);
-        every_message::<Torus32, Exact>(&TINY32, isa);
-        every_message::<Torus32, Fast>(&TINY32, isa);
+    for simd in SimdLevel::available() {
+        every_message::<Goldilocks, Ntt>(&TINY, simd);
+        every_message::<Goldilocks, Fft>(&TINY, simd);
+        every_message::<Torus32, Ntt>(&TINY32, simd);
+        every_message::<Torus32, Fft>(&TINY32, simd);
     }
 }
 
 /// Teams of every size and batches give what one thread gives.
 fn threads_and_batches_agree<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet) {
     let (client, mut rng) = client(params, 11);
-    let server = Server::<M, A>::new(&client, 12, Isa::best());
+    let server = Server::<M, A>::new(&client, 12, SimdLevel::best());
     let encoding = Encoding::new(params.message_bits, true).unwrap();
     let tables = [|m: i64| m, |m: i64| 1 - m].map(|f| function::<M>(params, encoding, f));
     let samples: Vec<_> = encoding
@@ -105,15 +105,15 @@ fn threads_and_batches_agree<M: Modulus, A: Arithmetic<M>>(params: &'static Para
         .collect();
     let jobs = || samples.iter().zip(tables.iter().cycle());
     let expected: Vec<_> = jobs().map(|(s, tv)| server.apply(tv, s)).collect();
-    let same = |found: &[M::Word], expected: &[M::Word], what: &str| match A::PATH {
-        Path::Exact => assert!(found == expected, "{what}"),
-        Path::Fast => assert_eq!(
+    let same = |found: &[M::Word], expected: &[M::Word], what: &str| match A::KIND {
+        ArithmeticKind::Ntt => assert!(found == expected, "{what}"),
+        ArithmeticKind::Fft => assert_eq!(
             decrypt::<M>(&client, found, encoding),
             decrypt::<M>(&client, expected, encoding),
             "{what}"
         ),
     };
-    for threads in 1..=params.trgsw_rows() + 1 {
+    for threads in 1..=params.ggsw_rows() + 1 {
         let (sample, tv) = (&samples[1], &tables[1]);
         let mut found = sample.clone();
         bootstrap(
@@ -150,17 +150,17 @@ fn threads_and_batches_agree<M: Modulus, A: Arithmetic<M>>(params: &'static Para
 
 #[test]
 fn threads_and_batches_agree_on_both_moduli_and_paths() {
-    threads_and_batches_agree::<Goldilocks, Exact>(&TINY);
-    threads_and_batches_agree::<Goldilocks, Fast>(&TINY);
-    threads_and_batches_agree::<Torus32, Exact>(&TINY32);
-    threads_and_batches_agree::<Torus32, Fast>(&TINY32);
+    threads_and_batches_agree::<Goldilocks, Ntt>(&TINY);
+    threads_and_batches_agree::<Goldilocks, Fft>(&TINY);
+    threads_and_batches_agree::<Torus32, Ntt>(&TINY32);
+    threads_and_batches_agree::<Torus32, Fft>(&TINY32);
 }
 
 fn every_gate<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet) {
     let (client, mut rng) = client(params, 5);
-    let server = Server::<M, A>::new(&client, 6, Isa::best());
+    let server = Server::<M, A>::new(&client, 6, SimdLevel::best());
     let words = |bytes: &[u8]| {
-        words_from_bytes::<M>("a sample", params, bytes, params.tlwe_words()).unwrap()
+        words_from_bytes::<M>("a sample", params, bytes, params.lwe_words()).unwrap()
     };
     for gate in Gate::ALL {
         for (a, b) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -178,8 +178,8 @@ fn every_gate<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet) {
 
 #[test]
 fn every_gate_on_both_moduli_and_paths() {
-    every_gate::<Torus32, Exact>(&TINY32);
-    every_gate::<Torus32, Fast>(&TINY32);
-    every_gate::<Goldilocks, Exact>(&TINY);
-    every_gate::<Goldilocks, Fast>(&TINY);
+    every_gate::<Torus32, Ntt>(&TINY32);
+    every_gate::<Torus32, Fft>(&TINY32);
+    every_gate::<Goldilocks, Ntt>(&TINY);
+    every_gate::<Goldilocks, Fft>(&TINY);
 }

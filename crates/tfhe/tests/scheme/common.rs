@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
+use toroid_tfhe::arithmetic::Arithmetic;
 use toroid_tfhe::bootstrap::{BootstrappingKey, bootstrap};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
@@ -11,7 +12,6 @@ use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::lwe::words_from_bytes;
 use toroid_tfhe::modulus::Modulus;
 use toroid_tfhe::params::ParamSet;
-use toroid_tfhe::product::Arithmetic;
 use toroid_tfhe::random::Csprng;
 
 /// CRC-32C, bit by bit.
@@ -31,15 +31,15 @@ pub struct Server<M: Modulus, A: Arithmetic<M>> {
 
 impl<M: Modulus, A: Arithmetic<M>> Server<M, A> {
     /// The same seed gives the same keys, for every arithmetic.
-    pub fn new(client: &ClientKey, seed: u8, isa: Isa) -> Server<M, A> {
+    pub fn new(client: &ClientKey, seed: u8, simd: SimdLevel) -> Server<M, A> {
         let mut rng = Csprng::from_seed([seed; 32]);
         let mut progress = |_, _| ControlFlow::Continue(());
         Server {
             bootstrapping: client
-                .loaded_bootstrapping_key(isa, &mut rng, &mut progress)
+                .loaded_bootstrapping_key(simd, &mut rng, &mut progress)
                 .unwrap(),
             key_switching: client
-                .loaded_key_switching_key(isa, &mut rng, &mut progress)
+                .loaded_key_switching_key(simd, &mut rng, &mut progress)
                 .unwrap(),
         }
     }
@@ -70,7 +70,7 @@ pub fn encrypt<M: Modulus>(
         "a sample",
         client.params(),
         &bytes,
-        client.params().tlwe_words(),
+        client.params().lwe_words(),
     )
     .unwrap()
 }

@@ -1,12 +1,12 @@
 //! Keys from bytes that are not keys.
 
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::TfheError;
+use toroid_tfhe::arithmetic::Ntt;
 use toroid_tfhe::bootstrap::BootstrappingKeyLoader;
 use toroid_tfhe::key_switch::KeySwitchingKeyLoader;
 use toroid_tfhe::modulus::Goldilocks;
 use toroid_tfhe::params::TINY;
-use toroid_tfhe::product::Exact;
 use toroid_tfhe::seeded::{KeyForm, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
 
 /// Bytes that are refused do not count as part of the key, and others can take their place.
@@ -34,10 +34,10 @@ fn refused_bytes_leave_no_trace<L, K>(
 
 #[test]
 fn refused_bytes_leave_no_trace_in_a_bootstrapping_key() {
-    type Loader = BootstrappingKeyLoader<Goldilocks, Exact>;
+    type Loader = BootstrappingKeyLoader<Goldilocks, Ntt>;
     refused_bytes_leave_no_trace(
         TINY.bootstrapping_key_bytes(),
-        || Loader::new(&TINY, Isa::best()),
+        || Loader::new(&TINY, SimdLevel::best()),
         Loader::write,
         Loader::finish,
     );
@@ -45,10 +45,10 @@ fn refused_bytes_leave_no_trace_in_a_bootstrapping_key() {
 
 #[test]
 fn refused_bytes_leave_no_trace_in_a_seeded_bootstrapping_key() {
-    type Loader = SeededBootstrappingKeyLoader<Goldilocks, Exact>;
+    type Loader = SeededBootstrappingKeyLoader<Goldilocks, Ntt>;
     refused_bytes_leave_no_trace(
         KeyForm::Seeded.bootstrapping_key_bytes(&TINY),
-        || Loader::new(&TINY, Isa::best()),
+        || Loader::new(&TINY, SimdLevel::best()),
         Loader::write,
         Loader::finish,
     );
@@ -76,13 +76,13 @@ fn a_key_switching_key_ends<L, K>(
 fn key_switching_keys_end() {
     a_key_switching_key_ends(
         TINY.key_switching_key_bytes(),
-        KeySwitchingKeyLoader::<Goldilocks>::new(&TINY, Isa::best()).unwrap(),
+        KeySwitchingKeyLoader::<Goldilocks>::new(&TINY, SimdLevel::best()).unwrap(),
         KeySwitchingKeyLoader::write,
         KeySwitchingKeyLoader::finish,
     );
     a_key_switching_key_ends(
         KeyForm::Seeded.key_switching_key_bytes(&TINY),
-        SeededKeySwitchingKeyLoader::<Goldilocks>::new(&TINY, Isa::best()).unwrap(),
+        SeededKeySwitchingKeyLoader::<Goldilocks>::new(&TINY, SimdLevel::best()).unwrap(),
         SeededKeySwitchingKeyLoader::write,
         SeededKeySwitchingKeyLoader::finish,
     );
@@ -92,13 +92,13 @@ fn key_switching_keys_end() {
 /// refused elsewhere.
 #[test]
 fn bytes_and_coefficients_take_turns() {
-    let row = TINY.trlwe_words();
-    let rows = TINY.lwe_dimension * TINY.trgsw_rows();
+    let row = TINY.glwe_words();
+    let rows = TINY.lwe_dimension * TINY.ggsw_rows();
     let batch = 32;
     assert_eq!(rows, 2 * batch);
     for (bytes_first, coefficients) in [(0, 1), (0, batch), (batch, 1), (batch, batch)] {
         let mut loader =
-            BootstrappingKeyLoader::<Goldilocks, Exact>::new(&TINY, Isa::best()).unwrap();
+            BootstrappingKeyLoader::<Goldilocks, Ntt>::new(&TINY, SimdLevel::best()).unwrap();
         loader.write(&[]).unwrap();
         loader.write(&vec![0; bytes_first * row * 8]).unwrap();
         loader

@@ -5,8 +5,8 @@
 
 mod bootstrap;
 mod common;
-mod exact;
 mod loaders;
 mod noise;
 mod private;
 mod seeded;
+mod wopbs;

@@ -5,13 +5,14 @@
 //! The large sets are measured by the example `measure`.
 
 use crate::common::{Server, encrypt, function};
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
+use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32, Words};
-use toroid_tfhe::noise::{self, Noise, Path};
+use toroid_tfhe::noise::{self, Noise};
 use toroid_tfhe::params::{ParamSet, TINY, TINY32};
-use toroid_tfhe::product::{Arithmetic, Exact, Fast};
 use toroid_tfhe::random::Csprng;
 
 const KEYS: u8 = 40;
@@ -38,11 +39,11 @@ fn stages<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet) {
     for seed in 0..KEYS {
         let mut rng = Csprng::from_seed([seed; 32]);
         let client = ClientKey::generate(params, &mut rng);
-        let server = Server::<M, A>::new(&client, seed + 100, Isa::best());
+        let server = Server::<M, A>::new(&client, seed + 100, SimdLevel::best());
         let tv = function::<M>(params, encoding, |m| m);
         let extracted_key = client.glwe().extracted_key();
         let mut extracted = vec![M::Word::default(); params.extracted_dimension() + 1];
-        let mut out = vec![M::Word::default(); params.tlwe_words()];
+        let mut out = vec![M::Word::default(); params.lwe_words()];
         for i in 0..SAMPLES {
             let range = encoding.messages();
             let message = range.start + (i as i64) % (range.end - range.start);
@@ -70,7 +71,7 @@ fn stages<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet) {
     check(
         &format!("{name}: blind rotation"),
         &rotated,
-        noise::blind_rotation_variance(params, A::PATH),
+        noise::blind_rotation_variance(params, A::KIND),
     );
     check(
         &format!("{name}: key switch"),
@@ -80,20 +81,20 @@ fn stages<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet) {
     check(
         &format!("{name}: bootstrap"),
         &whole,
-        noise::bootstrap_output_variance(params, A::PATH),
+        noise::bootstrap_output_variance(params, A::KIND),
     );
 }
 
 #[test]
 fn every_stage_of_tiny_has_the_variance_of_its_formula() {
-    stages::<Goldilocks, Exact>(&TINY);
-    stages::<Goldilocks, Fast>(&TINY);
+    stages::<Goldilocks, Ntt>(&TINY);
+    stages::<Goldilocks, Fft>(&TINY);
 }
 
 #[test]
 fn every_stage_of_tiny32_has_the_variance_of_its_formula() {
-    stages::<Torus32, Exact>(&TINY32);
-    stages::<Torus32, Fast>(&TINY32);
+    stages::<Torus32, Ntt>(&TINY32);
+    stages::<Torus32, Fft>(&TINY32);
 }
 
 #[test]
@@ -133,29 +134,28 @@ fn tails_are_those_of_the_normal_distribution() {
     }
 }
 
-/// Mean square of one CMux on the fast path minus the same on the exact path, in the phase.
-fn fast_minus_exact<M: Modulus>(params: &'static ParamSet, isa: Isa, keys: u8) -> f64 {
+/// Mean square of one CMux on the f64 arithmetic minus the same on the integer arithmetic, in the phase.
+fn fast_minus_exact<M: Modulus>(params: &'static ParamSet, simd: SimdLevel, keys: u8) -> f64 {
     let runs = 2000 / u32::from(keys);
     let mut squares = 0.0;
     for seed in 0..keys {
         let mut rng = Csprng::from_seed([77 + seed; 32]);
         let client = ClientKey::generate(params, &mut rng);
         let key = client.glwe().extracted_key();
-        let exact = Server::<M, Exact>::new(&client, 78, isa);
-        let fast = Server::<M, Fast>::new(&client, 78, isa);
+        let ntt = Server::<M, Ntt>::new(&client, 78, simd);
+        let fft = Server::<M, Fft>::new(&client, 78, simd);
         for _ in 0..runs {
             // A uniform accumulator, so that the digits are uniform, and one mask word, so that there is one CMux.
-            let mut test_vector = vec![M::Word::default(); params.trlwe_words()];
+            let mut test_vector = vec![M::Word::default(); params.glwe_words()];
             rng.fill_uniform::<M>(&mut test_vector);
-            let mut sample = vec![M::Word::default(); params.tlwe_words()];
+            let mut sample = vec![M::Word::default(); params.lwe_words()];
             sample[3] = M::encode(1, 4);
             let mut extracted = vec![M::Word::default(); params.extracted_dimension() + 1];
-            exact
-                .bootstrapping
+            ntt.bootstrapping
                 .blind_rotate(&test_vector, &sample, &mut extracted, &|| false)
                 .unwrap();
             let a = key.phase::<M>(&extracted);
-            fast.bootstrapping
+            fft.bootstrapping
                 .blind_rotate(&test_vector, &sample, &mut extracted, &|| false)
                 .unwrap();
             squares += fraction::<M>(M::sub(a, key.phase::<M>(&extracted))).powi(2);
@@ -164,16 +164,16 @@ fn fast_minus_exact<M: Modulus>(params: &'static ParamSet, isa: Isa, keys: u8) -
     squares / f64::from(runs * u32::from(keys))
 }
 
-/// The difference to the exact path is the FFT's rounding alone over the Goldilocks modulus.
+/// The difference to the integer arithmetic is the FFT's rounding alone over the Goldilocks modulus.
 ///
 /// The constant is fitted to kernels without FMA; those with it stay below. Sharp on neither side: 0.4 to 1.2.
 #[test]
 fn the_fft_adds_the_variance_of_its_formula() {
-    for isa in Isa::available() {
-        let ratio = fast_minus_exact::<Goldilocks>(&TINY, isa, 1) / noise::fft_variance(&TINY);
+    for simd in SimdLevel::available() {
+        let ratio = fast_minus_exact::<Goldilocks>(&TINY, simd, 1) / noise::fft_variance(&TINY);
         assert!(
             (0.4..1.2).contains(&ratio),
-            "{isa}: measured/formula {ratio}"
+            "{simd}: measured/formula {ratio}"
         );
     }
 }
@@ -183,17 +183,17 @@ fn the_fft_adds_the_variance_of_its_formula() {
 #[test]
 fn fixed_point_keys_add_the_variance_of_their_formula() {
     let params = &TINY32;
-    let key = noise::loaded_key_variance(params, Path::Fast) - params.glwe_variance();
-    let digits: f64 = (0..params.trgsw_rows())
-        .map(|row| 2f64.powi(2 * params.trgsw_row(row).1.log2_base as i32) / 12.0 + 1.0 / 6.0)
+    let key = noise::loaded_key_variance(params, ArithmeticKind::Fft) - params.glwe_variance();
+    let digits: f64 = (0..params.ggsw_rows())
+        .map(|row| 2f64.powi(2 * params.ggsw_row(row).1.log2_base as i32) / 12.0 + 1.0 / 6.0)
         .sum();
     let products = params.ring_degree as f64 * digits * key;
     let words = (1.0 + params.extracted_dimension() as f64 / 2.0) / 12.0 * 2f64.powi(-64);
-    for isa in Isa::available() {
-        let ratio = fast_minus_exact::<Torus32>(params, isa, 20) / (products + words);
+    for simd in SimdLevel::available() {
+        let ratio = fast_minus_exact::<Torus32>(params, simd, 20) / (products + words);
         assert!(
             (0.8..1.2).contains(&ratio),
-            "{isa}: measured/formula {ratio}"
+            "{simd}: measured/formula {ratio}"
         );
     }
 }
@@ -209,12 +209,12 @@ fn sums_of_bootstrapped_samples_have_the_variance_of_their_formula() {
         bytes[..2].copy_from_slice(&seed.to_le_bytes());
         let mut rng = Csprng::from_seed(bytes);
         let client = ClientKey::generate(params, &mut rng);
-        let server = Server::<Torus32, Fast>::new(&client, seed as u8, Isa::best());
+        let server = Server::<Torus32, Fft>::new(&client, seed as u8, SimdLevel::best());
         let extracted_key = client.glwe().extracted_key();
         let mut sum = 0.0;
         // The key switch alone: its part of what is shared is by far the larger one.
         let mut extracted = vec![0; params.extracted_dimension() + 1];
-        let mut out = vec![0; params.tlwe_words()];
+        let mut out = vec![0; params.lwe_words()];
         for _ in 0..terms {
             rng.fill_uniform::<Torus32>(&mut extracted);
             server.key_switching.switch(&extracted, &mut out).unwrap();
@@ -224,15 +224,16 @@ fn sums_of_bootstrapped_samples_have_the_variance_of_their_formula() {
         }
         squares.push(sum * sum);
     }
-    let own = noise::key_switch_variance(params) - noise::shared_variance(params, Path::Fast);
+    let own =
+        noise::key_switch_variance(params) - noise::shared_variance(params, ArithmeticKind::Fft);
     let formula = f64::from(terms) * own
-        + f64::from(terms * terms) * noise::shared_variance(params, Path::Fast);
+        + f64::from(terms * terms) * noise::shared_variance(params, ArithmeticKind::Fft);
     check("sum of 40 switched samples", &squares, formula);
 }
 
 #[test]
 fn noise_of_combinations() {
-    let (p, path) = (&TINY, Path::Exact);
+    let (p, arithmetic) = (&TINY, ArithmeticKind::Ntt);
     let x = Noise::fresh(1.0);
     let y = Noise::fresh(4.0);
     let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-9 * b.abs().max(1e-300), "{a} {b}");
@@ -244,14 +245,14 @@ fn noise_of_combinations() {
     );
     close(x.times(-3.0).variance(), 9.0);
     // Two bootstraps of one sample count as fully correlated, of two samples as independent but for the shared part.
-    let output = noise::bootstrap_output_variance(p, path);
-    let shared = noise::shared_variance(p, path);
-    let f = x.bootstrapped(p, 4, path, 7);
+    let output = noise::bootstrap_output_variance(p, arithmetic);
+    let shared = noise::shared_variance(p, arithmetic);
+    let f = x.bootstrapped(p, 4, arithmetic, 7);
     close(f.variance(), output);
-    let g = x.bootstrapped(p, 4, path, 7);
+    let g = x.bootstrapped(p, 4, arithmetic, 7);
     close(f.plus(&g, 1.0).variance(), 4.0 * output);
     close(f.plus(&g, -1.0).variance(), 4.0 * (output - shared));
-    let h = y.bootstrapped(p, 4, path, 8);
+    let h = y.bootstrapped(p, 4, arithmetic, 8);
     close(f.plus(&h, 1.0).variance(), 2.0 * output + 2.0 * shared);
     // Merging never makes it smaller, and a probability stays one.
     let many = (0..400)

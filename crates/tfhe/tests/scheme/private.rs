@@ -4,22 +4,23 @@
 
 use std::ops::ControlFlow;
 
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::TfheError;
+use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::arithmetic::{Arithmetic, Fft, Naive, Ntt};
 use toroid_tfhe::encoding::Encoding;
-use toroid_tfhe::exact::packing::switch_packing_noise;
-use toroid_tfhe::exact::private::{
-    CircuitPrivateKey, PrivateSwitchKey, switch_fft_variance, switch_noise,
-};
-use toroid_tfhe::exact::{ExactKey, ExactKeySwitchingKey, Run};
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32, Words};
-use toroid_tfhe::noise::{self, Path};
-use toroid_tfhe::params::{ExactParams, Gadget, ParamSet, TINY, TINY_EXACT, TINY32};
-use toroid_tfhe::product::{Arithmetic, Exact, Fast, Naive};
+use toroid_tfhe::noise;
+use toroid_tfhe::params::{Gadget, ParamSet, TINY, TINY_WOPBS, TINY32, WopbsParams};
 use toroid_tfhe::random::Csprng;
+use toroid_tfhe::wopbs::packing::switch_packing_noise;
+use toroid_tfhe::wopbs::private::{
+    CircuitPrivateKey, PrivateSwitchKey, switch_fft_variance, switch_noise,
+};
+use toroid_tfhe::wopbs::{Run, WopbsKey, WopbsKeySwitchingKey};
 
-const PARAMS: &ParamSet = &TINY_EXACT;
+const PARAMS: &ParamSet = &TINY_WOPBS;
 const N: usize = PARAMS.ring_degree;
 const GADGET: Gadget = Gadget {
     levels: 3,
@@ -30,8 +31,8 @@ const ALONE: Run<'static> = Run {
     cancelled: &|| false,
 };
 
-fn stages() -> &'static ExactParams {
-    PARAMS.exact.unwrap()
+fn stages() -> &'static WopbsParams {
+    PARAMS.wopbs.unwrap()
 }
 
 fn quiet(_: u64, _: u64) -> ControlFlow<()> {
@@ -55,28 +56,28 @@ fn switch_key<A: Arithmetic<Goldilocks>>(
     rng: &mut Csprng,
 ) -> PrivateSwitchKey<Goldilocks, A> {
     client
-        .loaded_private_switch_key(&monomial(power), GADGET, Isa::best(), rng, &mut quiet)
+        .loaded_private_switch_key(&monomial(power), GADGET, SimdLevel::best(), rng, &mut quiet)
         .unwrap()
 }
 
 struct Keys<A: Arithmetic<Goldilocks>> {
     client: ClientKey,
-    key: ExactKey<Goldilocks, A>,
-    switching: ExactKeySwitchingKey<Goldilocks>,
+    key: WopbsKey<Goldilocks, A>,
+    switching: WopbsKeySwitchingKey<Goldilocks>,
     private: CircuitPrivateKey<Goldilocks, A>,
 }
 
 fn keys<A: Arithmetic<Goldilocks>>(seed: u8) -> Keys<A> {
     let mut rng = rng(seed);
     let client = ClientKey::generate(PARAMS, &mut rng);
-    let isa = Isa::best();
+    let simd = SimdLevel::best();
     Keys {
-        key: client.loaded_exact_key(isa, &mut rng, &mut quiet).unwrap(),
+        key: client.loaded_wopbs_key(simd, &mut rng, &mut quiet).unwrap(),
         switching: client
-            .loaded_exact_key_switching_key(isa, &mut rng, &mut quiet)
+            .loaded_wopbs_key_switching_key(simd, &mut rng, &mut quiet)
             .unwrap(),
         private: client
-            .loaded_circuit_private_key(GADGET, isa, &mut rng, &mut quiet)
+            .loaded_circuit_private_key(GADGET, simd, &mut rng, &mut quiet)
             .unwrap(),
         client,
     }
@@ -112,18 +113,18 @@ fn mean_square(errors: &[f64]) -> f64 {
     errors.iter().map(|error| error * error).sum::<f64>() / errors.len() as f64
 }
 
-/// On the fast path the rounding of f64 may be almost all of the noise, and its formula is sharp to 15 % alone.
+/// On the f64 arithmetic the rounding of f64 may be almost all of the noise, and its formula is sharp to 15 % alone.
 fn check<A: Arithmetic<Goldilocks>>(what: &str, errors: &[f64], formula: f64) {
-    let slack = match A::PATH {
-        Path::Exact => 0.0,
-        Path::Fast => 0.15,
+    let slack = match A::KIND {
+        ArithmeticKind::Ntt => 0.0,
+        ArithmeticKind::Fft => 0.15,
     };
     let ratio = mean_square(errors) / formula;
     let tolerance = 5.0 * (2.0 / errors.len() as f64).sqrt() + slack;
     assert!(
         (ratio - 1.0).abs() < tolerance,
-        "{what} on the {:?} path: measured/formula {ratio}, allowed 1 ± {tolerance}",
-        A::PATH
+        "{what} on the {:?} arithmetic: measured/formula {ratio}, allowed 1 ± {tolerance}",
+        A::KIND
     );
 }
 
@@ -138,13 +139,13 @@ fn switches<A: Arithmetic<Goldilocks>>() {
         let switched = key.switch(&slices(&samples), ALONE).unwrap();
         for (sample, switched) in samples.iter().zip(&switched) {
             let message = client.lwe().phase::<Goldilocks>(sample);
-            let phase = client.trlwe_phase::<Goldilocks>(switched).unwrap();
+            let phase = client.glwe_phase::<Goldilocks>(switched).unwrap();
             at_message.push(fraction(Goldilocks::sub(phase[power], message)));
             let others = phase.iter().enumerate().filter(|(i, _)| *i != power);
             elsewhere.extend(others.map(|(_, word)| fraction(*word)));
         }
     }
-    let noise = switch_noise(PARAMS, GADGET, A::PATH);
+    let noise = switch_noise(PARAMS, GADGET, A::KIND);
     check::<A>(
         "private switch: message",
         &at_message,
@@ -155,8 +156,8 @@ fn switches<A: Arithmetic<Goldilocks>>() {
 
 #[test]
 fn a_private_key_switch_has_the_noise_of_its_formula() {
-    switches::<Exact>();
-    switches::<Fast>();
+    switches::<Ntt>();
+    switches::<Fft>();
 }
 
 /// The difference between the paths is the rounding of f64 alone. Not sharp: the error of a sum is that of
@@ -166,15 +167,15 @@ fn f64_adds_the_variance_of_its_formula_to_a_private_key_switch() {
     let mut differences = vec![];
     for seed in 0..4 {
         let client = ClientKey::generate(PARAMS, &mut rng(seed));
-        let exact = switch_key::<Exact>(&client, 0, &mut rng(seed + 100));
-        let fast = switch_key::<Fast>(&client, 0, &mut rng(seed + 100));
+        let ntt = switch_key::<Ntt>(&client, 0, &mut rng(seed + 100));
+        let fast = switch_key::<Fft>(&client, 0, &mut rng(seed + 100));
         let samples = uniform_samples(20, &mut rng(seed + 200));
         let [a, b] = [
-            exact.switch(&slices(&samples), ALONE).unwrap(),
+            ntt.switch(&slices(&samples), ALONE).unwrap(),
             fast.switch(&slices(&samples), ALONE).unwrap(),
         ];
         for (a, b) in a.iter().zip(&b) {
-            let [a, b] = [a, b].map(|out| client.trlwe_phase::<Goldilocks>(out).unwrap());
+            let [a, b] = [a, b].map(|out| client.glwe_phase::<Goldilocks>(out).unwrap());
             let pairs = a.iter().zip(&b);
             differences.extend(pairs.map(|(a, b)| fraction(Goldilocks::sub(*a, *b))));
         }
@@ -209,8 +210,8 @@ fn bits_of_messages<A: Arithmetic<Goldilocks>>(threads: usize) {
 
 #[test]
 fn private_circuit_bootstrapping_makes_the_bits_of_messages() {
-    bits_of_messages::<Fast>(1);
-    bits_of_messages::<Exact>(2);
+    bits_of_messages::<Fft>(1);
+    bits_of_messages::<Ntt>(2);
 }
 
 fn rows<A: Arithmetic<Goldilocks>>() {
@@ -229,16 +230,16 @@ fn rows<A: Arithmetic<Goldilocks>>() {
         // The secret polynomials, as the phases of samples that are zero but for a 1 in one mask.
         let secrets: Vec<Vec<u64>> = (0..k)
             .map(|component| {
-                let mut sample = vec![0; PARAMS.trlwe_words()];
+                let mut sample = vec![0; PARAMS.glwe_words()];
                 sample[component * N] = Goldilocks::neg(1);
-                keys.client.trlwe_phase::<Goldilocks>(&sample).unwrap()
+                keys.client.glwe_phase::<Goldilocks>(&sample).unwrap()
             })
             .collect();
         for bit in 0..PARAMS.message_bits as usize {
-            for row in 0..circuit.trgsw_rows() {
+            for row in 0..circuit.ggsw_rows() {
                 let words = bits.row(bit, row).unwrap();
-                let phase = keys.client.trlwe_phase::<Goldilocks>(&words).unwrap();
-                let (component, gadget, level) = circuit.trgsw_row(row);
+                let phase = keys.client.glwe_phase::<Goldilocks>(&words).unwrap();
+                let (component, gadget, level) = circuit.ggsw_row(row);
                 let value = (message >> bit & 1) as u64;
                 let unit = Goldilocks::select(Goldilocks::gadget_value(gadget, level), value);
                 match secrets.get(component) {
@@ -254,11 +255,11 @@ fn rows<A: Arithmetic<Goldilocks>>() {
                 }
             }
         }
-        assert!(bits.row(0, circuit.trgsw_rows()).is_none());
+        assert!(bits.row(0, circuit.ggsw_rows()).is_none());
         assert!(bits.row(PARAMS.message_bits as usize, 0).is_none());
     }
-    let added = switch_noise(PARAMS, GADGET, A::PATH);
-    let message = added.message + noise::blind_rotation_variance(&stages().extract, A::PATH);
+    let added = switch_noise(PARAMS, GADGET, A::KIND);
+    let message = added.message + noise::blind_rotation_variance(&stages().extract, A::KIND);
     check::<A>(
         "body rows: constant coefficient",
         &constant,
@@ -273,18 +274,17 @@ fn rows<A: Arithmetic<Goldilocks>>() {
 
 #[test]
 fn privately_made_rows_have_the_noise_of_their_formula() {
-    rows::<Exact>();
-    rows::<Fast>();
+    rows::<Ntt>();
+    rows::<Fft>();
 }
 
 #[test]
 fn exact_results_are_the_oracles() {
-    let (exact, naive) = (keys::<Exact>(3), keys::<Naive>(3));
-    let sample = exact.encrypt(77, &mut rng(4));
+    let (ntt, naive) = (keys::<Ntt>(3), keys::<Naive>(3));
+    let sample = ntt.encrypt(77, &mut rng(4));
     let [a, b] = [
-        exact
-            .key
-            .extract_bits_privately(&exact.private, &exact.switching, &sample, ALONE)
+        ntt.key
+            .extract_bits_privately(&ntt.private, &ntt.switching, &sample, ALONE)
             .map(|bits| bits.row(8, 4).unwrap()),
         naive
             .key
@@ -295,13 +295,10 @@ fn exact_results_are_the_oracles() {
 
     let samples = uniform_samples(3, &mut rng(5));
     let placed: Vec<_> = [2, 17, 127].into_iter().zip(slices(&samples)).collect();
-    let [a, b] = [
-        exact.key.pack(&placed, ALONE),
-        naive.key.pack(&placed, ALONE),
-    ];
+    let [a, b] = [ntt.key.pack(&placed, ALONE), naive.key.pack(&placed, ALONE)];
     assert_eq!(a.unwrap(), b.unwrap());
-    let slow = switch_key::<Naive>(&exact.client, 1, &mut rng(6));
-    let quick = switch_key::<Exact>(&exact.client, 1, &mut rng(6));
+    let slow = switch_key::<Naive>(&ntt.client, 1, &mut rng(6));
+    let quick = switch_key::<Ntt>(&ntt.client, 1, &mut rng(6));
     let two = Run {
         threads: 2,
         ..ALONE
@@ -345,7 +342,7 @@ fn packs<A: Arithmetic<Goldilocks>>(placement: &[usize], seed: u8) {
         switch.pack(&placed, ALONE),
         switch.pack(&placed, two),
     ] {
-        let phase = keys.client.trlwe_phase::<Goldilocks>(&packed.unwrap());
+        let phase = keys.client.glwe_phase::<Goldilocks>(&packed.unwrap());
         let found: Vec<u64> = phase
             .unwrap()
             .iter()
@@ -365,8 +362,8 @@ fn packed_messages_stand_at_their_coefficients() {
         vec![],
     ];
     for (placement, seed) in placements.iter().zip(10..) {
-        packs::<Fast>(placement, seed);
-        packs::<Exact>(placement, seed);
+        packs::<Fft>(placement, seed);
+        packs::<Ntt>(placement, seed);
     }
 }
 
@@ -376,8 +373,8 @@ fn packing<A: Arithmetic<Goldilocks>>() {
     for seed in 0..12 {
         let mut rng = rng(seed);
         let client = ClientKey::generate(PARAMS, &mut rng);
-        let key: ExactKey<Goldilocks, A> = client
-            .loaded_exact_key(Isa::best(), &mut rng, &mut quiet)
+        let key: WopbsKey<Goldilocks, A> = client
+            .loaded_wopbs_key(SimdLevel::best(), &mut rng, &mut quiet)
             .unwrap();
         let switch = switch_key::<A>(&client, 0, &mut rng);
         let samples = uniform_samples(N, &mut rng);
@@ -387,7 +384,7 @@ fn packing<A: Arithmetic<Goldilocks>>() {
             .map(|sample| client.lwe().phase::<Goldilocks>(sample))
             .collect();
         let errors = |packed: Vec<u64>, count: usize| -> Vec<f64> {
-            let phase = client.trlwe_phase::<Goldilocks>(&packed).unwrap();
+            let phase = client.glwe_phase::<Goldilocks>(&packed).unwrap();
             phase
                 .iter()
                 .enumerate()
@@ -405,9 +402,9 @@ fn packing<A: Arithmetic<Goldilocks>>() {
     check::<A>(
         "packing by automorphisms",
         &traced,
-        toroid_tfhe::exact::noise::stages(PARAMS, stages(), A::PATH).trace,
+        toroid_tfhe::wopbs::noise::stages(PARAMS, stages(), A::KIND).trace,
     );
-    let noise = switch_packing_noise(PARAMS, GADGET, some, A::PATH);
+    let noise = switch_packing_noise(PARAMS, GADGET, some, A::KIND);
     check::<A>(
         "packing by a key switch: messages",
         &switched,
@@ -418,17 +415,17 @@ fn packing<A: Arithmetic<Goldilocks>>() {
 
 #[test]
 fn packing_has_the_noise_of_its_formulas() {
-    packing::<Exact>();
-    packing::<Fast>();
+    packing::<Ntt>();
+    packing::<Fft>();
 }
 
 #[test]
 fn malformed_requests_are_refused() {
-    let keys = keys::<Exact>(9);
+    let keys = keys::<Ntt>(9);
     let mut rng = rng(10);
     let sample = keys.encrypt(1, &mut rng);
     let short = &sample[1..];
-    let switch = switch_key::<Exact>(&keys.client, 0, &mut rng);
+    let switch = switch_key::<Ntt>(&keys.client, 0, &mut rng);
     let length = |result: Result<Vec<u64>, TfheError>| {
         assert!(matches!(result, Err(TfheError::Length { .. })));
     };
@@ -452,38 +449,38 @@ fn malformed_requests_are_refused() {
         assert!(matches!(result, Err(TfheError::Cancelled)));
     }
 
-    let isa = Isa::best();
+    let simd = SimdLevel::best();
     for (levels, log2_base) in [(0, 4), (1, 0), (2, 25), (8, 8), (usize::MAX, 8)] {
         let gadget = Gadget { levels, log2_base };
-        let made = keys.client.loaded_private_switch_key::<Goldilocks, Exact>(
+        let made = keys.client.loaded_private_switch_key::<Goldilocks, Ntt>(
             &monomial(0),
             gadget,
-            isa,
+            simd,
             &mut rng,
             &mut quiet,
         );
         assert!(matches!(made, Err(TfheError::Gadget { .. })), "{gadget:?}");
     }
-    let made = keys.client.loaded_private_switch_key::<Goldilocks, Exact>(
+    let made = keys.client.loaded_private_switch_key::<Goldilocks, Ntt>(
         &[1],
         GADGET,
-        isa,
+        simd,
         &mut rng,
         &mut quiet,
     );
     assert!(matches!(made, Err(TfheError::Length { .. })));
     let torus = ClientKey::generate(&TINY32, &mut rng);
     let made = torus
-        .loaded_private_switch_key::<Torus32, Exact>(&[0; 256], GADGET, isa, &mut rng, &mut quiet);
+        .loaded_private_switch_key::<Torus32, Ntt>(&[0; 256], GADGET, simd, &mut rng, &mut quiet);
     assert!(matches!(made, Err(TfheError::ModulusMismatch(_))));
     let inexact = ClientKey::generate(&TINY, &mut rng);
     let made =
-        inexact.loaded_circuit_private_key::<Goldilocks, Exact>(GADGET, isa, &mut rng, &mut quiet);
-    assert!(matches!(made, Err(TfheError::NotExact(_))));
-    let made = keys.client.loaded_private_switch_key::<Goldilocks, Exact>(
+        inexact.loaded_circuit_private_key::<Goldilocks, Ntt>(GADGET, simd, &mut rng, &mut quiet);
+    assert!(matches!(made, Err(TfheError::NotWopbs(_))));
+    let made = keys.client.loaded_private_switch_key::<Goldilocks, Ntt>(
         &monomial(0),
         GADGET,
-        isa,
+        simd,
         &mut rng,
         &mut |_, _| ControlFlow::Break(()),
     );
@@ -493,7 +490,7 @@ fn malformed_requests_are_refused() {
         .extract_bits_privately(&keys.private, &keys.switching, short, ALONE);
     assert!(matches!(bits, Err(TfheError::Length { .. })));
     assert!(matches!(
-        keys.client.trlwe_phase::<Goldilocks>(short),
+        keys.client.glwe_phase::<Goldilocks>(short),
         Err(TfheError::Length { .. })
     ));
 }

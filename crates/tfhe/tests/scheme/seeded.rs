@@ -6,14 +6,14 @@ use crate::common::crc32c;
 use proptest::prelude::*;
 use toroid_ring::goldilocks;
 use toroid_ring::ntt::NttPlan;
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::TfheError;
+use toroid_tfhe::arithmetic::{Arithmetic, Fft, Naive, Ntt};
 use toroid_tfhe::bootstrap::{BootstrappingKey, BootstrappingKeyLoader};
 use toroid_tfhe::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32, Words};
 use toroid_tfhe::params::{GATE, MESSAGE4, MESSAGE7, ModulusKind, PAPER, ParamSet, TINY, TINY32};
-use toroid_tfhe::product::{Arithmetic, Exact, Fast, Naive};
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::{
     KeyForm, MaskSeed, SEED_BYTES, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader,
@@ -71,7 +71,7 @@ const ANSWERS: [Answer; 6] = [
 
 fn check_masks<M: Modulus>(params: &ParamSet, rows: [u32; 2], samples: [u32; 2]) {
     let seed = MaskSeed::from_bytes(std::array::from_fn(|i| i as u8));
-    let last_row = (params.lwe_dimension * params.trgsw_rows() - 1) as u64;
+    let last_row = (params.lwe_dimension * params.ggsw_rows() - 1) as u64;
     let last_sample = (params.key_switch.levels * params.extracted_dimension() - 1) as u64;
     let mut masks = vec![M::Word::default(); params.extracted_dimension()];
     for (row, expected) in [0, last_row].into_iter().zip(rows) {
@@ -93,7 +93,7 @@ fn check_masks<M: Modulus>(params: &ParamSet, rows: [u32; 2], samples: [u32; 2])
 fn masks_and_sizes_are_the_known_answers() {
     assert_eq!(ANSWERS.map(|answer| answer.0.id), [1, 2, 3, 4, 5, 6]);
     // The keys of the other sets are made of several such keys.
-    let single = ParamSet::ALL.iter().filter(|set| set.exact.is_none());
+    let single = ParamSet::ALL.iter().filter(|set| set.wopbs.is_none());
     assert_eq!(ANSWERS.len(), single.count());
     for (params, rows, samples, bootstrapping, key_switching) in ANSWERS {
         match params.modulus {
@@ -235,8 +235,8 @@ fn rows_and_samples_encrypt_the_key<M: Modulus>(params: &'static ParamSet) {
     let (seed, bodies) = parts::<M>(&bootstrapping);
     let mut squares = 0.0;
     for (row, body) in bodies.chunks_exact(n).enumerate() {
-        let (index, row_of_bit) = (row / params.trgsw_rows(), row % params.trgsw_rows());
-        let (component, gadget, level) = params.trgsw_row(row_of_bit);
+        let (index, row_of_bit) = (row / params.ggsw_rows(), row % params.ggsw_rows());
+        let (component, gadget, level) = params.ggsw_row(row_of_bit);
         let message = M::select(M::gadget_value(gadget, level), lwe[index].cast_unsigned());
         let mut masks = vec![M::Word::default(); params.extracted_dimension()];
         seed.expand_row::<M>(row as u64, &mut masks);
@@ -271,7 +271,7 @@ fn rows_and_samples_encrypt_the_key<M: Modulus>(params: &'static ParamSet) {
     let (seed, bodies) = parts::<Torus32>(&key_switching);
     let mut squares = 0.0;
     for (sample, body) in bodies.iter().enumerate() {
-        let mut words = vec![*body; params.tlwe_words()];
+        let mut words = vec![*body; params.lwe_words()];
         seed.expand_sample(sample as u64, &mut words[..params.lwe_dimension]);
         let (index, level) = (
             sample / params.key_switch.levels,
@@ -315,17 +315,17 @@ fn load<L, K>(
 /// One bootstrapping key by every way into memory; what it rotates is the same bit for bit.
 fn bootstrapping_keys_are_the_same<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet) {
     let client = client(params);
-    let isa = Isa::best();
+    let simd = SimdLevel::best();
     let seeded = keys(&client, KeyForm::Seeded).0;
     let expanded = keys(&client, KeyForm::Expanded).0;
     let direct = client
-        .loaded_bootstrapping_key::<M, A>(isa, &mut Csprng::from_seed([12; 32]), &mut |_, _| {
+        .loaded_bootstrapping_key::<M, A>(simd, &mut Csprng::from_seed([12; 32]), &mut |_, _| {
             ControlFlow::Continue(())
         })
         .unwrap();
     let mut rng = Csprng::from_seed([13; 32]);
-    let mut sample = vec![M::Word::default(); params.tlwe_words()];
-    let mut test_vector = vec![M::Word::default(); params.trlwe_words()];
+    let mut sample = vec![M::Word::default(); params.lwe_words()];
+    let mut test_vector = vec![M::Word::default(); params.glwe_words()];
     rng.fill_uniform::<M>(&mut sample);
     rng.fill_uniform::<M>(&mut test_vector);
     let rotate = |key: &BootstrappingKey<M, A>| {
@@ -337,7 +337,7 @@ fn bootstrapping_keys_are_the_same<M: Modulus, A: Arithmetic<M>>(params: &'stati
     let expected = rotate(&direct);
     for piece in [4099, 1 << 20] {
         let key = load(
-            SeededBootstrappingKeyLoader::<M, A>::new(params, isa).unwrap(),
+            SeededBootstrappingKeyLoader::<M, A>::new(params, simd).unwrap(),
             &seeded,
             piece,
             SeededBootstrappingKeyLoader::write,
@@ -346,7 +346,7 @@ fn bootstrapping_keys_are_the_same<M: Modulus, A: Arithmetic<M>>(params: &'stati
         assert!(rotate(&key) == expected, "{}: {piece}", params.name);
     }
     let key = load(
-        BootstrappingKeyLoader::<M, A>::new(params, isa).unwrap(),
+        BootstrappingKeyLoader::<M, A>::new(params, simd).unwrap(),
         &expanded,
         1 << 20,
         BootstrappingKeyLoader::write,
@@ -357,29 +357,29 @@ fn bootstrapping_keys_are_the_same<M: Modulus, A: Arithmetic<M>>(params: &'stati
 
 #[test]
 fn every_way_to_load_a_bootstrapping_key_gives_the_same() {
-    bootstrapping_keys_are_the_same::<Goldilocks, Exact>(&TINY);
-    bootstrapping_keys_are_the_same::<Goldilocks, Fast>(&TINY);
+    bootstrapping_keys_are_the_same::<Goldilocks, Ntt>(&TINY);
+    bootstrapping_keys_are_the_same::<Goldilocks, Fft>(&TINY);
     bootstrapping_keys_are_the_same::<Goldilocks, Naive>(&TINY);
-    bootstrapping_keys_are_the_same::<Torus32, Exact>(&TINY32);
-    bootstrapping_keys_are_the_same::<Torus32, Fast>(&TINY32);
+    bootstrapping_keys_are_the_same::<Torus32, Ntt>(&TINY32);
+    bootstrapping_keys_are_the_same::<Torus32, Fft>(&TINY32);
     bootstrapping_keys_are_the_same::<Torus32, Naive>(&TINY32);
 }
 
 fn key_switching_keys_are_the_same<M: Modulus>(params: &'static ParamSet) {
     let client = client(params);
-    let isa = Isa::best();
+    let simd = SimdLevel::best();
     let seeded = keys(&client, KeyForm::Seeded).1;
     let expanded = keys(&client, KeyForm::Expanded).1;
     let mut rng = Csprng::from_seed([13; 32]);
     let mut extracted = vec![M::Word::default(); params.extracted_dimension() + 1];
     rng.fill_uniform::<M>(&mut extracted);
     let switch = |key: &KeySwitchingKey<M>| {
-        let mut out = vec![M::Word::default(); params.tlwe_words()];
+        let mut out = vec![M::Word::default(); params.lwe_words()];
         key.switch(&extracted, &mut out).unwrap();
         out
     };
     let key = load(
-        KeySwitchingKeyLoader::<M>::new(params, isa).unwrap(),
+        KeySwitchingKeyLoader::<M>::new(params, simd).unwrap(),
         &expanded,
         1 << 20,
         KeySwitchingKeyLoader::write,
@@ -388,7 +388,7 @@ fn key_switching_keys_are_the_same<M: Modulus>(params: &'static ParamSet) {
     let expected = switch(&key);
     for piece in [1, 4099, 1 << 20] {
         let key = load(
-            SeededKeySwitchingKeyLoader::<M>::new(params, isa).unwrap(),
+            SeededKeySwitchingKeyLoader::<M>::new(params, simd).unwrap(),
             &seeded,
             piece,
             SeededKeySwitchingKeyLoader::write,
@@ -403,7 +403,7 @@ fn key_switching_keys_are_the_same<M: Modulus>(params: &'static ParamSet) {
         .bootstrapping_key(KeyForm::Seeded, &mut rng, &mut progress, &mut |_| Ok(()))
         .unwrap();
     let direct = client
-        .loaded_key_switching_key::<M>(isa, &mut rng, &mut progress)
+        .loaded_key_switching_key::<M>(simd, &mut rng, &mut progress)
         .unwrap();
     assert!(switch(&direct) == expected, "{}", params.name);
 }
@@ -463,7 +463,7 @@ proptest! {
         }
         let mut cuts: Vec<usize> = cuts.into_iter().chain([0, total]).collect();
         cuts.sort_unstable();
-        let mut loader = SeededBootstrappingKeyLoader::<Goldilocks, Exact>::new(&TINY, Isa::best()).unwrap();
+        let mut loader = SeededBootstrappingKeyLoader::<Goldilocks, Ntt>::new(&TINY, SimdLevel::best()).unwrap();
         let mut refused = None;
         for cut in cuts.windows(2) {
             if let Err(error) = loader.write(&bytes[cut[0]..cut[1]]) {

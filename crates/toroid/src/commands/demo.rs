@@ -254,7 +254,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
     let params = args.params;
     anyhow::ensure!(
         params.message_bits > 0,
-        "parameter set {} is for Boolean gates; the demo multiplies integers: take message7, message4, paper, exact14, exact16 or tiny",
+        "parameter set {} is for Boolean gates; the demo multiplies integers: take message7, message4, paper, message14, message16 or tiny",
         params.name
     );
     let arithmetic = args.backend.arithmetic(args.drive.as_ref(), output)?;
@@ -340,7 +340,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         "key_id": key_id,
         "params": params.name,
         "security_bits": params.security.bits,
-        "path": path_of(args, &arithmetic),
+        "arithmetic": name_of(args, &arithmetic),
         "bootstrap_ms": outcome.bootstrap_ms,
         "hom_add_ms": outcome.hom_add_ms,
         "hom_sub_ms": outcome.hom_sub_ms,
@@ -453,9 +453,9 @@ fn free_key_id(opened: &Opened) -> anyhow::Result<u32> {
 }
 
 /// The arithmetic, where it is for this program to choose.
-fn path_of(args: &Args, arithmetic: &Arithmetic) -> Option<&'static str> {
+fn name_of(args: &Args, arithmetic: &Arithmetic) -> Option<&'static str> {
     match &args.drive {
-        None | Some(Location::Image(_)) => Some(arithmetic.path()),
+        None | Some(Location::Image(_)) => Some(arithmetic.name()),
         _ => None,
     }
 }
@@ -536,8 +536,8 @@ fn multiply(
         &opened.recorder.take(),
     );
 
-    let x_register = VrNumber::new(VrType::TlweCor, key_id, 1)?;
-    let y_register = VrNumber::new(VrType::TlweCow, key_id, 2)?;
+    let x_register = VrNumber::new(VrType::LweCor, key_id, 1)?;
+    let y_register = VrNumber::new(VrType::LweCow, key_id, 2)?;
     let sample = client.encrypt(x, encoding, rng)?;
     opened.wait(session.put_sample(x_register, params, &sample, encoding, (None, None)))?;
     table.step(
@@ -589,7 +589,7 @@ fn multiply(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toroid_tfhe::params::{EXACT14, EXACT16, MESSAGE7, PAPER};
+    use toroid_tfhe::params::{MESSAGE7, MESSAGE14, MESSAGE16, PAPER};
 
     #[test]
     fn ranges_are_those_of_the_message_width() {
@@ -615,10 +615,10 @@ mod tests {
             (-127, 129),
             (4096, 3),
         ] {
-            assert!(ranges.check(x, y, &EXACT14).is_ok(), "{x}, {y}");
+            assert!(ranges.check(x, y, &MESSAGE14).is_ok(), "{x}, {y}");
         }
-        assert!(ranges.check(-128, -128, &EXACT14).is_err());
-        assert!(ranges.check(4096, 4096, &EXACT14).is_err());
+        assert!(ranges.check(-128, -128, &MESSAGE14).is_err());
+        assert!(ranges.check(4096, 4096, &MESSAGE14).is_err());
     }
 
     #[test]
@@ -649,8 +649,9 @@ mod tests {
         assert!(factors(&args(&MESSAGE7, None, Some(-70)), &ranges, &mut rng).is_err());
         let ranges = Ranges::new(Encoding::new(16, true).unwrap());
         let nonzero = (0..200).filter(|_| {
-            let (x, y) = factors(&args(&EXACT16, Some(-30_000), None), &ranges, &mut rng).unwrap();
-            ranges.check(x, y, &EXACT16).unwrap();
+            let (x, y) =
+                factors(&args(&MESSAGE16, Some(-30_000), None), &ranges, &mut rng).unwrap();
+            ranges.check(x, y, &MESSAGE16).unwrap();
             y != 0
         });
         assert!(nonzero.count() > 100);

@@ -3,8 +3,9 @@
 mod explain;
 
 use serde::Serialize;
-use toroid_tfhe::noise::{self, Path};
-use toroid_tfhe::params::{ExactParams, ModulusKind, ModulusSwitch, ParamSet};
+use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::noise;
+use toroid_tfhe::params::{ModulusKind, ModulusSwitch, ParamSet, WopbsParams};
 use toroid_tfhe::seeded::KeyForm;
 
 use super::parse_param_set;
@@ -83,7 +84,7 @@ struct Gadgets {
 #[derive(Serialize)]
 struct Stage {
     stage: &'static str,
-    /// TRGSW samples: n of a blind rotation.
+    /// GGSW samples: n of a blind rotation.
     samples: usize,
     #[serde(flatten)]
     gadgets: Gadgets,
@@ -110,18 +111,21 @@ impl Plain {
             gadgets: Gadgets::new(set),
             mean_compensated_modulus_switch: set.modulus_switch == ModulusSwitch::MeanCompensated,
             log2_modulus_switch_noise: deviation(noise::modulus_switch_variance(set)),
-            log2_blind_rotation_noise: deviation(noise::blind_rotation_variance(set, Path::Fast)),
+            log2_blind_rotation_noise: deviation(noise::blind_rotation_variance(
+                set,
+                ArithmeticKind::Fft,
+            )),
             log2_key_switch_noise: deviation(noise::key_switch_variance(set)),
         }
     }
 }
 
-fn stages(exact: &ExactParams) -> Vec<Stage> {
+fn stages(wopbs: &WopbsParams) -> Vec<Stage> {
     [
-        ("extraction", &exact.extract),
-        ("ring key switch", &exact.switch),
-        ("circuit", &exact.circuit),
-        ("refresh", &exact.refresh),
+        ("extraction", &wopbs.extract),
+        ("ring key switch", &wopbs.switch),
+        ("circuit", &wopbs.circuit),
+        ("refresh", &wopbs.refresh),
     ]
     .map(|(stage, set)| Stage {
         stage,
@@ -145,7 +149,7 @@ fn deviation(variance: f64) -> f64 {
 }
 
 fn row(set: &'static ParamSet) -> Row {
-    let bits = match (set.message_bits, set.exact) {
+    let bits = match (set.message_bits, set.wopbs) {
         (0, _) => 0..=0,
         (bits, None) => 1..=(bits + 2).min(set.ring_degree.trailing_zeros()),
         // Narrower functions go through the same bits and digits.
@@ -176,16 +180,16 @@ fn row(set: &'static ParamSet) -> Row {
         message_bits: set.message_bits,
         security_bits: set.security.bits,
         security_source: set.security.source,
-        sample_bytes: set.tlwe_bytes(),
+        sample_bytes: set.lwe_bytes(),
         test_vector_bytes: set.test_vector_bytes(),
         bootstrapping_key_bytes: set.bootstrapping_key_bytes(),
         key_switching_key_bytes: set.key_switching_key_bytes(),
         seeded_bootstrapping_key_bytes: KeyForm::Seeded.bootstrapping_key_bytes(set),
         seeded_key_switching_key_bytes: KeyForm::Seeded.key_switching_key_bytes(set),
         log2_lwe_noise: set.log2_lwe_noise,
-        log2_output_noise: deviation(noise::bootstrap_output_variance(set, Path::Fast)),
-        plain: set.exact.is_none().then(|| Plain::new(set)),
-        stages: set.exact.map(stages).unwrap_or_default(),
+        log2_output_noise: deviation(noise::bootstrap_output_variance(set, ArithmeticKind::Fft)),
+        plain: set.wopbs.is_none().then(|| Plain::new(set)),
+        stages: set.wopbs.map(stages).unwrap_or_default(),
         failure,
     }
 }
@@ -302,7 +306,7 @@ fn details(row: &Row) -> String {
     if !row.stages.is_empty() {
         text += &format!(
             "\nstages:\n  {:<16} {:>5}  {:<20} {:<20} {:<20} {}",
-            "", "n", "gadget, mask", "gadget, body", "key switch", "TLWE noise"
+            "", "n", "gadget, mask", "gadget, body", "key switch", "LWE noise"
         );
     }
     for stage in &row.stages {
@@ -319,8 +323,8 @@ fn details(row: &Row) -> String {
     }
     text += "\nnoise, standard deviation over the torus:";
     let mut noise = vec![
-        ("  TLWE encryption", power_of_two(row.log2_lwe_noise)),
-        ("  TRLWE encryption", power_of_two(row.log2_glwe_noise)),
+        ("  LWE encryption", power_of_two(row.log2_lwe_noise)),
+        ("  GLWE encryption", power_of_two(row.log2_glwe_noise)),
     ];
     if let Some(plain) = &row.plain {
         let mean = if plain.mean_compensated_modulus_switch {

@@ -71,14 +71,14 @@ fn load(opened: &Opened, key_id: u32, with_keys: bool, output: &Output) -> anyho
 pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
     let register = args.register;
     let trigger = match (register.ty(), &args.write) {
-        (VrType::TlweCow, Some(path)) => Some((path, read_sample(path)?)),
-        (VrType::TlweCow, None) => {
+        (VrType::LweCow, Some(path)) => Some((path, read_sample(path)?)),
+        (VrType::LweCow, None) => {
             return Err(usage(format!(
                 "{register} triggers when it is written: give --write SAMPLE"
             )));
         }
-        (VrType::TlweCor, None) => None,
-        (VrType::TlweCor, Some(_)) => {
+        (VrType::LweCor, None) => None,
+        (VrType::LweCor, Some(_)) => {
             return Err(usage(format!(
                 "{register} triggers when it is read: leave out --write"
             )));

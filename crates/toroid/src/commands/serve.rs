@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use serde_json::json;
 use tokio::net::TcpListener;
 use toroid_drive::ssd::Injection;
-use toroid_nvme::Host;
+use toroid_nvme::Controller;
 use toroid_nvme::tcp::client::Address;
 use toroid_nvme::tcp::server;
 use toroid_nvme::tcp::target::{Event, Target};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures::future::{BoxFuture, FutureExt};
 use toroid_drive::bridge::Effect;
 use toroid_nvme::{
-    Abort, ControllerInfo, ErrorInformation, Health, Host, Request, Response, Status,
+    Abort, Controller, ControllerInfo, ErrorInformation, Health, Request, Response, Status,
     StatusCodeType, opcode,
 };
 
@@ -250,7 +250,7 @@ fn class(status: Status) -> usize {
 
 /// A controller of one host, with its commands counted and timed.
 pub struct Counted {
-    controller: Arc<dyn Host>,
+    controller: Arc<dyn Controller>,
     counters: Arc<Counters>,
     host: String,
     subsystem: String,
@@ -261,7 +261,7 @@ pub struct Counted {
 impl Counted {
     /// The controller that `host` sees.
     pub fn new(
-        controller: Arc<dyn Host>,
+        controller: Arc<dyn Controller>,
         counters: Arc<Counters>,
         host: &str,
         subsystem: &str,
@@ -299,7 +299,7 @@ impl Drop for Counted {
     }
 }
 
-impl Host for Counted {
+impl Controller for Counted {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
         self.submit_abortable(request, Abort::default())
     }
@@ -339,11 +339,11 @@ impl Host for Counted {
 mod tests {
     use super::*;
     use futures::executor::block_on;
-    use toroid_nvme::testing::RamHost;
+    use toroid_nvme::testing::RamController;
     use toroid_nvme::{Cqe, Namespace, Sqe, flush, read_blocks, write_blocks};
 
-    fn counted() -> (Counted, Arc<RamHost>, Arc<Counters>) {
-        let ram = Arc::new(RamHost::new(Namespace::new(1, 4096, 16, 0).unwrap()));
+    fn counted() -> (Counted, Arc<RamController>, Arc<Counters>) {
+        let ram = Arc::new(RamController::new(Namespace::new(1, 4096, 16, 0).unwrap()));
         let counters = Arc::new(Counters::default());
         let host = Counted::new(
             Arc::clone(&ram) as _,

@@ -9,13 +9,14 @@ use anyhow::Context;
 use toroid_drive::image::Image;
 use toroid_drive::ssd::Injection;
 use toroid_drive::{
-    Computational, ComputationalConfig, Drive, DriveConfig, HostIdentity, KeyAccess, SubsystemHost,
+    Computational, ComputationalConfig, Drive, DriveConfig, HostIdentity, KeyAccess,
+    SubsystemController,
 };
 use toroid_engine::backend::Backend;
 use toroid_engine::backend::cpu::CpuBackend;
-use toroid_nvme::Host;
+use toroid_nvme::Controller;
 use toroid_nvme::tcp::target::{AllowedHost, Hosts, Storage, Subsystem};
-use toroid_tfhe::noise;
+use toroid_tfhe::arithmetic::ArithmeticKind;
 
 use super::config::{self, Plan};
 use super::counters::{Counted, Counters};
@@ -61,7 +62,7 @@ struct Behind {
 }
 
 impl Storage for Behind {
-    fn attach(&self, host_nqn: &str) -> Result<Arc<dyn Host>, String> {
+    fn attach(&self, host_nqn: &str) -> Result<Arc<dyn Controller>, String> {
         let known = self.hosts.iter().flatten();
         let keys = known
             .filter(|host| host.nqn == host_nqn)
@@ -77,7 +78,7 @@ impl Storage for Behind {
             .filter(|namespace| sees(namespace))
             .map(|namespace| namespace.nsid)
             .collect();
-        let mut members: Vec<(u32, Arc<dyn Host>)> = Vec::new();
+        let mut members: Vec<(u32, Arc<dyn Controller>)> = Vec::new();
         let mut first = None;
         for served in self.drives.iter() {
             if served.subsystem == self.nqn && shown.contains(&served.nsid) {
@@ -91,12 +92,13 @@ impl Storage for Behind {
                 members.push((served.nsid, Arc::new(host)));
             }
         }
-        let controller: Arc<dyn Host> = match members.as_slice() {
+        let controller: Arc<dyn Controller> = match members.as_slice() {
             [] => return Err("no namespace is for this host".to_owned()),
             // With the drive's namespaces of other command sets.
             [(1, host)] if self.namespaces.len() == 1 => Arc::clone(host),
             _ => Arc::new(
-                SubsystemHost::new(&self.serial, members).map_err(|error| error.to_string())?,
+                SubsystemController::new(&self.serial, members)
+                    .map_err(|error| error.to_string())?,
             ),
         };
         let controller = match (&self.computational, first) {
@@ -123,8 +125,8 @@ impl Opened {
         counters: &Arc<Counters>,
     ) -> anyhow::Result<Opened> {
         let path = match plan.exact {
-            true => noise::Path::Exact,
-            false => noise::Path::Fast,
+            true => ArithmeticKind::Ntt,
+            false => ArithmeticKind::Fft,
         };
         let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(path));
         let mut drives = Vec::new();

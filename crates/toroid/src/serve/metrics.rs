@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use toroid_drive::HostStatistics;
 use toroid_drive::bridge::DriveStatistics;
 use toroid_engine::backend::Backend;
-use toroid_nvme::Host;
+use toroid_nvme::Controller;
 use toroid_nvme::tcp::target::Target;
 
 use super::counters::{BOUNDS_US, COMMANDS, Counters, KINDS, STATUSES};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::{Controller, Event, Target, event_log};
+use super::{Event, FabricsController, Target, event_log};
 use crate::admin::{cns, csi, opcode};
 use crate::fabrics::{self, DISCOVERY_NQN, DiscoveryEntry, cc, csts, fctype, property};
 use crate::log::{self, feature, log_page};
@@ -64,7 +64,7 @@ fn with_data(cid: u16, data: Vec<u8>) -> Answer {
     Answer::Done(response)
 }
 
-impl Controller {
+impl FabricsController {
     fn info(&self) -> Option<&ControllerInfo> {
         self.storage.as_ref().map(|storage| storage.controller())
     }

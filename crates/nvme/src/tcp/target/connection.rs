@@ -9,7 +9,7 @@ use std::time::Instant;
 use zerocopy::FromBytes;
 
 use super::admin::{Answer, keep_alive, max_transfer};
-use super::{Controller, Event, Flight, Flights, Queue, Target, Wake};
+use super::{Event, FabricsController, Flight, Flights, Queue, Target, Wake};
 use crate::auth::{AuthCommand, AuthState, ControllerAuth, MAX_SEND_LEN};
 use crate::fabrics::{
     AUTHENTICATION_REQUIRED, CATTR_NO_FLOW_CONTROL, Connect, ConnectData, DISCOVERY_NQN,
@@ -19,7 +19,8 @@ use crate::tcp::initiator::ADMIN_IN_CAPSULE;
 use crate::tcp::pdu::{Agreed, Header, Initialize, ProtocolError, termination};
 use crate::tcp::stream::{Item, Receiver, Sender};
 use crate::{
-    Abort, Command, ConnectionError, DsmRange, Host, Namespace, Request, Response, Sqe, Status,
+    Abort, Command, ConnectionError, Controller, DsmRange, Namespace, Request, Response, Sqe,
+    Status,
 };
 
 /// Most bytes of data in an H2CData PDU.
@@ -57,10 +58,10 @@ pub struct Action {
 
 /// Work for the shell.
 pub enum Job {
-    /// [`Host::submit_abortable`].
+    /// [`Controller::submit_abortable`].
     Io {
         /// Where.
-        host: Arc<dyn Host>,
+        host: Arc<dyn Controller>,
         /// The command.
         request: Request,
         /// Asks it to stop.
@@ -71,14 +72,14 @@ pub enum Job {
     /// Flush of everything, as soon as `idle` says so.
     Flush {
         /// Where.
-        host: Arc<dyn Host>,
+        host: Arc<dyn Controller>,
         /// Tells when the commands are done that the flush must cover.
         idle: Idle,
     },
-    /// [`Host::admin`].
+    /// [`Controller::admin`].
     Admin {
         /// Where.
-        host: Arc<dyn Host>,
+        host: Arc<dyn Controller>,
         /// The command.
         request: Request,
     },
@@ -148,7 +149,7 @@ enum Phase {
 }
 
 struct Connected {
-    controller: Arc<Controller>,
+    controller: Arc<FabricsController>,
     queue: Arc<Queue>,
     qid: u16,
     entries: u16,
@@ -942,7 +943,7 @@ impl Connection {
 
     /// What authenticates a queue of this controller, if its host has a secret. Each queue anew: whoever knows a controller's identifier could
     /// add queues to it otherwise.
-    fn authenticator(&self, controller: &Controller) -> Option<Arc<Mutex<ControllerAuth>>> {
+    fn authenticator(&self, controller: &FabricsController) -> Option<Arc<Mutex<ControllerAuth>>> {
         let subsystem = controller.subsystem.as_ref()?;
         let host = subsystem.hosts.find(&controller.host_nqn)??;
         let auth = ControllerAuth::new(
@@ -1219,7 +1220,7 @@ impl Drop for Connection {
     }
 }
 
-impl Controller {
+impl FabricsController {
     fn info_of_storage(&self) -> Option<&crate::ControllerInfo> {
         self.storage.as_ref().map(|storage| storage.controller())
     }
@@ -1250,7 +1251,7 @@ fn to_controller(sqe: &Sqe) -> bool {
 }
 
 /// An I/O command: splits extended LBAs, leaves out what follows a list.
-fn io(controller: &Controller, sqe: Sqe, mut data: Vec<u8>) -> Answer {
+fn io(controller: &FabricsController, sqe: Sqe, mut data: Vec<u8>) -> Answer {
     let cid = sqe.cid.get();
     let length = Sgl::parse(&sqe.dptr).map_or(0, Sgl::length);
     let mut metadata = Vec::new();

@@ -1,9 +1,10 @@
 //! `toroid params explain`: where the noise of a bootstrap comes from, and what it can turn.
 
 use serde::Serialize;
-use toroid_tfhe::exact;
-use toroid_tfhe::noise::{self, Path};
-use toroid_tfhe::params::{ExactParams, ParamSet};
+use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::noise;
+use toroid_tfhe::params::{ParamSet, WopbsParams};
+use toroid_tfhe::wopbs;
 
 use super::deviation;
 use crate::commands::parse_param_set;
@@ -60,8 +61,8 @@ struct Explanation {
     log2_p_fail: f64,
 }
 
-fn of_exact(params: &ParamSet, exact: &ExactParams) -> Vec<Noise> {
-    let stages = exact::noise::stages(params, exact, Path::Fast);
+fn of_wopbs(params: &ParamSet, wopbs: &WopbsParams) -> Vec<Noise> {
+    let stages = wopbs::noise::stages(params, wopbs, ArithmeticKind::Fft);
     [
         ("extraction", "key switch", stages.extract_key_switch),
         (
@@ -126,11 +127,11 @@ fn of_exact(params: &ParamSet, exact: &ExactParams) -> Vec<Noise> {
 }
 
 fn of_plain(params: &ParamSet) -> Vec<Noise> {
-    let rotation = noise::blind_rotation_variance(params, Path::Fast);
+    let rotation = noise::blind_rotation_variance(params, ArithmeticKind::Fft);
     let switch = noise::key_switch_variance(params);
     [
         ("modulus switch", noise::modulus_switch_variance(params)),
-        ("a CMux", noise::cmux_variance(params, Path::Fast)),
+        ("a CMux", noise::cmux_variance(params, ArithmeticKind::Fft)),
         ("blind rotation", rotation),
         ("key switch", switch),
         ("bootstrapped sample", rotation + switch),
@@ -146,9 +147,9 @@ fn of_plain(params: &ParamSet) -> Vec<Noise> {
 fn explain(params: &'static ParamSet, norm2: Option<f64>) -> Explanation {
     let bits = params.message_bits;
     let norm2 = norm2.unwrap_or(if bits == 0 { 2.0 } else { 1.0 });
-    let input = norm2 * noise::bootstrap_output_variance(params, Path::Fast);
-    let decisions = match params.exact {
-        Some(exact) => exact::noise::decisions(params, exact, Path::Fast, input)
+    let input = norm2 * noise::bootstrap_output_variance(params, ArithmeticKind::Fft);
+    let decisions = match params.wopbs {
+        Some(wopbs) => wopbs::noise::decisions(params, wopbs, ArithmeticKind::Fft, input)
             .iter()
             .map(|decision| Decision {
                 stage: decision.name,
@@ -174,8 +175,8 @@ fn explain(params: &'static ParamSet, norm2: Option<f64>) -> Explanation {
         message_bits: bits,
         norm2,
         log2_input_deviation: deviation(input),
-        noise: match params.exact {
-            Some(exact) => of_exact(params, exact),
+        noise: match params.wopbs {
+            Some(wopbs) => of_wopbs(params, wopbs),
             None => of_plain(params),
         },
         decisions,

@@ -238,7 +238,7 @@ pub struct Health {
 }
 
 /// A controller as a host sees it: in process, or behind a transport.
-pub trait Host: Send + Sync {
+pub trait Controller: Send + Sync {
     /// Submits a command. The future resolves when the command has completed, with success or with a status and no effect.
     ///
     /// Any number of commands may be under way at once, in any order of completion. The completion carries the request's
@@ -246,7 +246,7 @@ pub trait Host: Send + Sync {
     /// open whether the command took effect.
     fn submit(&self, request: Request) -> BoxFuture<'_, Response>;
 
-    /// [`Host::submit`] for a command that can be aborted. Where a controller cannot, the command goes on to its end.
+    /// [`Controller::submit`] for a command that can be aborted. Where a controller cannot, the command goes on to its end.
     fn submit_abortable(&self, request: Request, _abort: Abort) -> BoxFuture<'_, Response> {
         self.submit(request)
     }
@@ -271,7 +271,7 @@ pub trait Host: Send + Sync {
     }
 }
 
-impl<H: Host + ?Sized> Host for &H {
+impl<H: Controller + ?Sized> Controller for &H {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
         (**self).submit(request)
     }
@@ -297,7 +297,7 @@ impl<H: Host + ?Sized> Host for &H {
     }
 }
 
-impl<H: Host + ?Sized> Host for Arc<H> {
+impl<H: Controller + ?Sized> Controller for Arc<H> {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
         (**self).submit(request)
     }
@@ -402,7 +402,7 @@ pub struct Blocks {
 }
 
 /// Reads `blocks` logical blocks from `slba`, with as many commands as the controller's limits ask for, one after the other.
-pub async fn read_blocks<H: Host + ?Sized>(
+pub async fn read_blocks<H: Controller + ?Sized>(
     host: &H,
     nsid: u32,
     slba: u64,
@@ -444,7 +444,7 @@ pub async fn read_blocks<H: Host + ?Sized>(
 /// the other. `metadata` holds the metadata of each block, or is empty: the metadata is then all zero.
 ///
 /// When a command fails, those before it have taken effect.
-pub async fn write_blocks<H: Host + ?Sized>(
+pub async fn write_blocks<H: Controller + ?Sized>(
     host: &H,
     nsid: u32,
     slba: u64,
@@ -494,7 +494,7 @@ pub async fn write_blocks<H: Host + ?Sized>(
 }
 
 /// Sets `blocks` logical blocks from `slba`, and their metadata, to zero.
-pub async fn write_zeroes<H: Host + ?Sized>(
+pub async fn write_zeroes<H: Controller + ?Sized>(
     host: &H,
     nsid: u32,
     slba: u64,
@@ -510,7 +510,7 @@ pub async fn write_zeroes<H: Host + ?Sized>(
 }
 
 /// Makes everything written to the namespace so far non-volatile.
-pub async fn flush<H: Host + ?Sized>(host: &H, nsid: u32) -> Result<(), NvmeError> {
+pub async fn flush<H: Controller + ?Sized>(host: &H, nsid: u32) -> Result<(), NvmeError> {
     execute(host, Request::new(Sqe::flush(next_cid(), nsid)))
         .await
         .map(drop)
@@ -521,7 +521,7 @@ fn next_cid() -> u16 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-fn namespace<H: Host + ?Sized>(host: &H, nsid: u32) -> Result<&Namespace, NvmeError> {
+fn namespace<H: Controller + ?Sized>(host: &H, nsid: u32) -> Result<&Namespace, NvmeError> {
     host.controller()
         .namespace(nsid)
         .ok_or(NvmeError::UnknownNamespace { nsid })
@@ -538,7 +538,7 @@ fn check_range(namespace: &Namespace, slba: u64, blocks: u64) -> Result<(), Nvme
 }
 
 /// The (slba, blocks) pairs of the data commands that cover the range.
-fn commands<H: Host + ?Sized>(
+fn commands<H: Controller + ?Sized>(
     host: &H,
     namespace: &Namespace,
     slba: u64,
@@ -556,7 +556,10 @@ fn split(slba: u64, blocks: u64, limit: u64) -> impl Iterator<Item = (u64, u32)>
     })
 }
 
-async fn execute<H: Host + ?Sized>(host: &H, request: Request) -> Result<Response, NvmeError> {
+async fn execute<H: Controller + ?Sized>(
+    host: &H,
+    request: Request,
+) -> Result<Response, NvmeError> {
     let command = request.sqe;
     let response = host.submit(request).await;
     let status = response.cqe.status();

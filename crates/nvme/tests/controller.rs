@@ -1,4 +1,4 @@
-//! The helpers over a [`Host`], and the memory controller that tests build on.
+//! The helpers over a [`Controller`], and the memory controller that tests build on.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::executor::block_on;
 use proptest::prelude::*;
-use toroid_nvme::testing::RamHost;
+use toroid_nvme::testing::RamController;
 use toroid_nvme::*;
 use zerocopy::IntoBytes;
 
@@ -36,7 +36,7 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|i| (i / 7) as u8 ^ seed).collect()
 }
 
-fn submit(host: &RamHost, sqe: Sqe, data: Vec<u8>, metadata: Vec<u8>) -> Response {
+fn submit(host: &RamController, sqe: Sqe, data: Vec<u8>, metadata: Vec<u8>) -> Response {
     block_on(host.submit(Request {
         sqe,
         data,
@@ -46,7 +46,7 @@ fn submit(host: &RamHost, sqe: Sqe, data: Vec<u8>, metadata: Vec<u8>) -> Respons
 
 #[test]
 fn transfers_are_split_at_the_limit() {
-    let host = RamHost::with_info(info(8192, 64));
+    let host = RamController::with_info(info(8192, 64));
     let data = pattern(40 * BLOCK, 1);
     let metadata = pattern(40 * 64, 2);
     block_on(write_blocks(&host, 1, 100, &data, &metadata, false)).unwrap();
@@ -66,7 +66,7 @@ fn transfers_are_split_at_the_limit() {
 
 #[test]
 fn unwritten_blocks_read_as_zero_and_metadata_defaults_to_zero() {
-    let host = RamHost::new(namespace(64));
+    let host = RamController::new(namespace(64));
     let read = block_on(read_blocks(&host, 1, 0, 3)).unwrap();
     assert_eq!(read.data, vec![0; 3 * BLOCK]);
     block_on(write_blocks(&host, 1, 0, &[1; BLOCK], &[9; 64], false)).unwrap();
@@ -79,7 +79,7 @@ fn unwritten_blocks_read_as_zero_and_metadata_defaults_to_zero() {
 
 #[test]
 fn lengths_and_ranges_are_checked() {
-    let host = RamHost::new(namespace(64));
+    let host = RamController::new(namespace(64));
     let write = |slba, data: &[u8], metadata: &[u8]| {
         block_on(write_blocks(&host, 1, slba, data, metadata, false)).unwrap_err()
     };
@@ -111,7 +111,7 @@ fn lengths_and_ranges_are_checked() {
 
 #[test]
 fn a_controller_checks_requests() {
-    let host = RamHost::with_info(info(8192, 64));
+    let host = RamController::with_info(info(8192, 64));
     let status = |sqe, data: usize, metadata: usize| {
         let cqe = submit(&host, sqe, vec![0; data], vec![0; metadata]).cqe;
         assert_eq!(cqe.cid.get(), 77);
@@ -169,7 +169,7 @@ fn a_controller_checks_requests() {
 
 #[test]
 fn compare_zeroes_and_deallocate() {
-    let host = RamHost::new(namespace(64));
+    let host = RamController::new(namespace(64));
     let (data, metadata) = (pattern(4 * BLOCK, 3), pattern(4 * 64, 4));
     block_on(write_blocks(&host, 1, 10, &data, &metadata, false)).unwrap();
     let compare = |metadata: &[u8]| {
@@ -214,7 +214,7 @@ fn compare_zeroes_and_deallocate() {
 
 #[test]
 fn a_crash_loses_what_was_not_flushed() {
-    let host = RamHost::new(namespace(0));
+    let host = RamController::new(namespace(0));
     let write =
         |lba, byte, fua| block_on(write_blocks(&host, 1, lba, &[byte; BLOCK], &[], fua)).unwrap();
     let byte = |lba| block_on(read_blocks(&host, 1, lba, 1)).unwrap().data[0];
@@ -242,7 +242,7 @@ fn a_crash_loses_what_was_not_flushed() {
 
 #[test]
 fn faults_hit_the_command_asked_for_and_change_nothing() {
-    let host = RamHost::with_info(info(8192, 0));
+    let host = RamController::with_info(info(8192, 0));
     let write = |byte| block_on(write_blocks(&host, 1, 0, &[byte; BLOCK], &[], true));
     host.fail_nth(2, Status::WRITE_FAULT);
     write(1).unwrap();
@@ -267,7 +267,7 @@ fn faults_hit_the_command_asked_for_and_change_nothing() {
 
 #[test]
 fn a_failed_part_stops_the_rest() {
-    let host = RamHost::with_info(info(8192, 0));
+    let host = RamController::with_info(info(8192, 0));
     host.fail_nth(2, Status::INTERNAL_ERROR);
     let error = block_on(write_blocks(&host, 1, 0, &[1; 48 * BLOCK], &[], false)).unwrap_err();
     assert!(
@@ -280,7 +280,7 @@ fn a_failed_part_stops_the_rest() {
 
 #[test]
 fn hosts_are_shared_between_threads() {
-    let host: Arc<dyn Host> = Arc::new(RamHost::new(namespace(0)));
+    let host: Arc<dyn Controller> = Arc::new(RamController::new(namespace(0)));
     std::thread::scope(|scope| {
         for thread in 0..4u8 {
             let host = &host;
@@ -307,7 +307,7 @@ proptest! {
         operations in proptest::collection::vec((0..5u8, 0..60u64, 1..5u64, any::<u8>()), 1..60),
         power in 0..4u32,
     ) {
-        let host = RamHost::with_info(info(8192 << power, 64));
+        let host = RamController::with_info(info(8192 << power, 64));
         let (mut live, mut durable) = (vec![0u8; 64], vec![0u8; 64]);
         for (kind, lba, blocks, byte) in operations {
             let range = lba as usize..(lba + blocks) as usize;

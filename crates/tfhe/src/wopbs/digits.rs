@@ -4,7 +4,7 @@
 //! the end) is no part of the digits, so that a function of two values has one digit of one bit.
 
 use crate::modulus::Modulus;
-use crate::params::{ExactParams, ParamSet};
+use crate::params::{ParamSet, WopbsParams};
 
 /// The values of a table of 2^p words, in digits.
 pub(super) struct Digits<M: Modulus> {
@@ -19,7 +19,7 @@ pub(super) struct Digits<M: Modulus> {
 }
 
 impl<M: Modulus> Digits<M> {
-    pub(super) fn new(params: &'static ParamSet, stages: &ExactParams, table: &[M::Word]) -> Self {
+    pub(super) fn new(params: &'static ParamSet, stages: &WopbsParams, table: &[M::Word]) -> Self {
         let p = params.message_bits;
         let mut values: Vec<u32> = table
             .iter()
@@ -88,7 +88,7 @@ impl<M: Modulus> Digits<M> {
         let (first, bits) = self.digits[digit];
         let n = self.params.ring_degree;
         let windows = 1 << (bits - 1);
-        let mut vector = vec![M::Word::default(); self.params.trlwe_words()];
+        let mut vector = vec![M::Word::default(); self.params.glwe_words()];
         let body = &mut vector[self.params.extracted_dimension()..];
         for (index, word) in body.iter_mut().enumerate() {
             let window = index * windows / n;

@@ -12,13 +12,14 @@ use toroid_drive::image::{self, FormatOptions, Image, MetadataMode};
 use toroid_drive::{Drive, DriveConfig};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_isa::{Assembly, KeyKind, VrNumber};
+use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
-use toroid_tfhe::noise::{Noise, Path};
-use toroid_tfhe::params::TINY_EXACT;
+use toroid_tfhe::noise::Noise;
+use toroid_tfhe::params::TINY_WOPBS;
 use toroid_tfhe::random::Csprng;
 
-const BITS: u32 = TINY_EXACT.message_bits;
+const BITS: u32 = TINY_WOPBS.message_bits;
 
 /// Of the drive's second half and of the blob store.
 const CLUSTER_BYTES: u64 = 1 << 18;
@@ -30,11 +31,11 @@ struct Bench {
     session: Session,
     client: ClientKey,
     rng: Csprng,
-    path: Path,
+    arithmetic: ArithmeticKind,
 }
 
 impl Bench {
-    async fn new(mode: MetadataMode, path: Path) -> Bench {
+    async fn new(mode: MetadataMode, arithmetic: ArithmeticKind) -> Bench {
         let folder = tempfile::tempdir().unwrap();
         let options = FormatOptions {
             size: 64 << 20,
@@ -44,14 +45,14 @@ impl Bench {
             ..FormatOptions::default()
         };
         image::format(&folder.path().join("drive.img"), &options).unwrap();
-        let drive = open(&folder, path);
+        let drive = open(&folder, arithmetic);
         let options = blob::FormatOptions {
             cluster_bytes: CLUSTER_BYTES,
             ..blob::FormatOptions::default()
         };
         let session = Session::format(drive.clone(), 1, options).await.unwrap();
         let mut rng = Csprng::from_seed([7; 32]);
-        let client = ClientKey::generate(&TINY_EXACT, &mut rng);
+        let client = ClientKey::generate(&TINY_WOPBS, &mut rng);
         for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
             session
                 .generate_key(0, &client, kind, &Transfer::default())
@@ -64,7 +65,7 @@ impl Bench {
             session,
             client,
             rng,
-            path,
+            arithmetic,
         }
     }
 
@@ -74,13 +75,13 @@ impl Bench {
         for vector in &assembly.test_vectors {
             let report = self
                 .session
-                .put_test_vector(&TINY_EXACT, vector)
+                .put_test_vector(&TINY_WOPBS, vector)
                 .await
                 .unwrap();
             assert_eq!(report.entries, 1 << report.bits.0);
         }
         self.session
-            .put_program(0, &TINY_EXACT, &assembly.program)
+            .put_program(0, &TINY_WOPBS, &assembly.program)
             .await
             .unwrap();
         assembly
@@ -93,7 +94,7 @@ impl Bench {
             .encrypt(message, encoding, &mut self.rng)
             .unwrap();
         self.session
-            .put_sample(vr, &TINY_EXACT, &sample, encoding, (None, None))
+            .put_sample(vr, &TINY_WOPBS, &sample, encoding, (None, None))
             .await
             .unwrap();
     }
@@ -108,7 +109,8 @@ impl Bench {
         assert!(stored.sc.computed());
         let encoding = stored.encoding().unwrap();
         assert!(stored.log2_failure(encoding) < -20.0);
-        let fresh = Noise::encryption(&TINY_EXACT).bootstrapped(&TINY_EXACT, BITS, self.path, 0);
+        let fresh =
+            Noise::encryption(&TINY_WOPBS).bootstrapped(&TINY_WOPBS, BITS, self.arithmetic, 0);
         (
             self.client.decrypt(&stored.bytes, encoding).unwrap(),
             stored.log2_variance() - fresh.variance().log2(),
@@ -116,21 +118,21 @@ impl Bench {
     }
 }
 
-fn open(folder: &TempDir, path: Path) -> Arc<Drive> {
-    let config = DriveConfig::new(Arc::new(CpuBackend::new(path)));
+fn open(folder: &TempDir, arithmetic: ArithmeticKind) -> Arc<Drive> {
+    let config = DriveConfig::new(Arc::new(CpuBackend::new(arithmetic)));
     let image = Image::open(&folder.path().join("drive.img")).unwrap();
     Arc::new(Drive::open(image, config).unwrap())
 }
 
-const MODES: [(MetadataMode, Path); 2] = [
-    (MetadataMode::SecondHalf, Path::Fast),
-    (MetadataMode::NvmeMetadata, Path::Exact),
+const MODES: [(MetadataMode, ArithmeticKind); 2] = [
+    (MetadataMode::SecondHalf, ArithmeticKind::Fft),
+    (MetadataMode::NvmeMetadata, ArithmeticKind::Ntt),
 ];
 
 #[tokio::test]
 async fn table_5_multiplies_before_and_after_a_restart() {
-    for (mode, path) in MODES {
-        let mut bench = Bench::new(mode, path).await;
+    for (mode, arithmetic) in MODES {
+        let mut bench = Bench::new(mode, arithmetic).await;
         let signed = Encoding::new(BITS, true).unwrap();
         bench
             .put(include_str!("../../isa/examples/multiply.tasm"))
@@ -162,10 +164,10 @@ async fn table_5_multiplies_before_and_after_a_restart() {
             session,
             client,
             rng,
-            path,
+            arithmetic,
         } = bench;
         drop((drive, session));
-        let drive = open(&folder, path);
+        let drive = open(&folder, arithmetic);
         let session = Session::open(drive.clone(), 1).await.unwrap();
         session.load(0, &Transfer::default()).await.unwrap();
         let mut bench = Bench {
@@ -174,7 +176,7 @@ async fn table_5_multiplies_before_and_after_a_restart() {
             session,
             client,
             rng,
-            path,
+            arithmetic,
         };
         bench.write("cor:0:1", -12, signed).await;
         bench.write("cow:0:2", 21, signed).await;
@@ -194,8 +196,8 @@ async fn table_5_multiplies_before_and_after_a_restart() {
 /// Two arguments of 4 + 5 bits in one sample, two functions of it, one of them a table in a file.
 #[tokio::test]
 async fn functions_of_two_arguments_lists_and_files() {
-    for (mode, path) in MODES {
-        let mut bench = Bench::new(mode, path).await;
+    for (mode, arithmetic) in MODES {
+        let mut bench = Bench::new(mode, arithmetic).await;
         let remainders: Vec<String> = (0..1 << BITS)
             .map(|m| (m & 31i64, m >> 5))
             .map(|(y, x)| if y == 0 { x } else { x % y }.to_string())
@@ -237,7 +239,7 @@ async fn functions_of_two_arguments_lists_and_files() {
 fn outputs_wider_than_the_message_are_refused_by_name() {
     let text = ".tv f unsigned in=9 out=10 = x";
     let vector = &toroid_isa::assemble(text).unwrap().test_vectors[0];
-    let error = toroid_client::session::test_vector_bytes(&TINY_EXACT, vector).unwrap_err();
+    let error = toroid_client::session::test_vector_bytes(&TINY_WOPBS, vector).unwrap_err();
     assert_eq!(error.to_string(), "test vector f");
     let reason = std::error::Error::source(&error).unwrap().to_string();
     assert!(

@@ -1,13 +1,13 @@
 //! Private functional key switching, and circuit bootstrapping by it.
 //!
-//! The key of a function f, here a product with a secret or public polynomial, turns TLWE samples of dimension k·N into TRLWE
+//! The key of a function f, here a product with a secret or public polynomial, turns LWE samples of dimension k·N into GLWE
 //! samples of f(message): the sum of the key's rows times the digits of the sample's words (Chillotti, Gama, Georgieva and Izabachène,
 //! J. Cryptology 2020, algorithm 2). The sum has integer coefficients, so it can be made of loaded rows, pre-scaled and in the
-//! transform domain, and is a loaded row of a TRGSW sample then: case 2 of equation 1 of the platform paper, in which circuit
+//! transform domain, and is a loaded row of a GGSW sample then: case 2 of equation 1 of the platform paper, in which circuit
 //! bootstrapping does no transforms of its own.
 //!
 //! It is the slower of the two circuit bootstrappings, and its keys are the larger: (k+1)·(k·N + 1)·t rows are read, against
-//! log2 N + k times k·t rows of [`ExactKey::extract_bits`]. It stands here to be measured against the other.
+//! log2 N + k times k·t rows of [`WopbsKey::extract_bits`]. It stands here to be measured against the other.
 //!
 //! # Noise
 //!
@@ -15,28 +15,29 @@
 //! the digits drop is added to the message before f is applied: q^2/(12 B^(2t)) for the body and for each mask word whose key
 //! bit is 1.
 //!
-//! On the fast path the sums are not reduced modulo 1: their coefficients have R·(B^2 + 2)/12 times the variance of a uniform
+//! On the f64 arithmetic the sums are not reduced modulo 1: their coefficients have R·(B^2 + 2)/12 times the variance of a uniform
 //! word, and so have all roundings relative to them, in the sum and in the external products with a row made of it.
 
 use std::marker::PhantomData;
 
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 use zeroize::Zeroizing;
 
 use crate::TfheError;
+use crate::arithmetic::ArithmeticKind;
+use crate::arithmetic::{Arithmetic, ROWS_AT_ONCE, WordOf};
 use crate::bootstrap::{check_words, load_rows};
 use crate::glwe::{self, RowMaker};
 use crate::keys::{ClientKey, Progress, stream};
 use crate::lwe;
 use crate::memory::Buffer;
 use crate::modulus::{DigitField, Modulus};
-use crate::noise::{Path, digit_mean_square, dropped_variance, fft_variance};
+use crate::noise::{digit_mean_square, dropped_variance, fft_variance};
 use crate::params::{Gadget, ModulusKind, ParamSet};
-use crate::product::{Arithmetic, ROWS_AT_ONCE, WordOf};
 use crate::random::Csprng;
 use crate::seeded::MaskSeed;
 
-use super::{Bits, ExactKey, ExactKeySwitchingKey, Run, in_parallel};
+use super::{Bits, Run, WopbsKey, WopbsKeySwitchingKey, in_parallel};
 
 /// The key of a private functional key switch, loaded for one [`Arithmetic`]: (k·N + 1)·t rows of k+1 polynomials.
 pub struct PrivateSwitchKey<M: Modulus, A: Arithmetic<M>> {
@@ -47,7 +48,7 @@ pub struct PrivateSwitchKey<M: Modulus, A: Arithmetic<M>> {
     modulus: PhantomData<M>,
 }
 
-/// The private functional key switches that make the rows of a TRGSW sample: products with -s_1, …, -s_k and 1.
+/// The private functional key switches that make the rows of a GGSW sample: products with -s_1, …, -s_k and 1.
 pub struct CircuitPrivateKey<M: Modulus, A: Arithmetic<M>> {
     keys: Vec<PrivateSwitchKey<M, A>>,
 }
@@ -80,7 +81,7 @@ impl<M: Modulus, A: Arithmetic<M>> PrivateSwitchKey<M, A> {
         self.rows.bytes().chunks_exact(self.arithmetic.row_bytes())
     }
 
-    /// Switches samples of dimension k·N (k·N + 1 words each, under [`glwe::GlweSecretKey::extracted_key`]) to TRLWE samples
+    /// Switches samples of dimension k·N (k·N + 1 words each, under [`glwe::GlweSecretKey::extracted_key`]) to GLWE samples
     /// ((k+1)·N words) of f(message), in one pass over the key.
     ///
     /// # Errors
@@ -184,10 +185,10 @@ fn unload<M: Modulus, A: Arithmetic<M>>(
     let mut one = vec![WordOf::<M, A>::default(); n];
     one[0] = A::enter(M::gadget_value(digit, 0));
     let mut scratch = vec![A::Scalar::default(); n];
-    let mut sums = vec![A::Scalar::default(); params.trlwe_words()];
+    let mut sums = vec![A::Scalar::default(); params.glwe_words()];
     let field = DigitField::new(M::KIND, digit, 0);
     arithmetic.mul_add_digits(&one, field, row, &mut scratch, &mut sums, true);
-    let mut words = vec![WordOf::<M, A>::default(); params.trlwe_words()];
+    let mut words = vec![WordOf::<M, A>::default(); params.glwe_words()];
     for (sum, words) in sums.chunks_exact_mut(n).zip(words.chunks_exact_mut(n)) {
         arithmetic.inverse_add(sum, words);
     }
@@ -209,18 +210,18 @@ impl<M: Modulus, A: Arithmetic<M>> CircuitPrivateKey<M, A> {
 }
 
 impl<M: Modulus, A: Arithmetic<M>> Bits<'_, M, A> {
-    /// Row `row` of the TRGSW sample of bit `bit` as a TRLWE sample of (k+1)·N words, to measure its noise; none beyond the last.
+    /// Row `row` of the GGSW sample of bit `bit` as a GLWE sample of (k+1)·N words, to measure its noise; none beyond the last.
     #[must_use]
     pub fn row(&self, bit: usize, row: usize) -> Option<Vec<M::Word>> {
         let samples = self.samples();
-        let rows = samples.params().trgsw_rows();
+        let rows = samples.params().ggsw_rows();
         let loaded = samples.rows().nth(bit * rows + row)?;
         (row < rows).then(|| unload::<M, A>(samples.arithmetic(), samples.params(), loaded))
     }
 }
 
-impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
-    /// Makes the TRGSW samples of the p bits of a message as [`Self::extract_bits`] does, but for the trace and the products
+impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
+    /// Makes the GGSW samples of the p bits of a message as [`Self::extract_bits`] does, but for the trace and the products
     /// with secret polynomials, in whose place are private functional key switches: those of all bits and levels in one pass
     /// over each of their keys.
     ///
@@ -229,7 +230,7 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
     pub fn extract_bits_privately(
         &self,
         private: &CircuitPrivateKey<M, A>,
-        key_switching: &ExactKeySwitchingKey<M>,
+        key_switching: &WopbsKeySwitchingKey<M>,
         sample: &[M::Word],
         run: Run<'_>,
     ) -> Result<Bits<'_, M, A>, TfheError> {
@@ -242,7 +243,7 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
         }
         let mut samples = self.room_for_bits(key_switching, sample)?;
         let levels = self.stages.circuit.gadget.levels;
-        let words = self.params.tlwe_words();
+        let words = self.params.lwe_words();
         let count = self.params.message_bits as usize * levels;
         let mut values = vec![M::Word::default(); count * words];
         let mut of_bits = values.chunks_exact_mut(levels * words);
@@ -262,9 +263,9 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
         // Row `component`·levels + level.
         let mut rows: Vec<Vec<&mut [u64]>> = Vec::new();
         rows.resize_with(private.keys.len(), Vec::new);
-        let trgsw_rows = self.stages.circuit.trgsw_rows();
+        let ggsw_rows = self.stages.circuit.ggsw_rows();
         for (index, row) in samples.rows_mut().enumerate() {
-            rows[index % trgsw_rows / levels].push(row);
+            rows[index % ggsw_rows / levels].push(row);
         }
         for (key, rows) in private.keys.iter().zip(rows) {
             key.switch_to_spectrum(&values, rows, run)?;
@@ -277,7 +278,7 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
 }
 
 impl ClientKey {
-    /// Generates the key of a private functional key switch from this key's extracted TLWE key to its TRLWE key, loaded:
+    /// Generates the key of a private functional key switch from this key's extracted LWE key to its GLWE key, loaded:
     /// f is the product with the polynomial whose N coefficients `factor` gives, small ones. `progress` counts the bytes that
     /// are not masks.
     ///
@@ -288,7 +289,7 @@ impl ClientKey {
         &self,
         factor: &[i32],
         gadget: Gadget,
-        isa: Isa,
+        simd: SimdLevel,
         rng: &mut Csprng,
         progress: &mut Progress<'_>,
     ) -> Result<PrivateSwitchKey<M, A>, TfheError> {
@@ -311,7 +312,7 @@ impl ClientKey {
                 found: size_of_val(factor) as u64,
             });
         }
-        let arithmetic = A::new(params, isa)?;
+        let arithmetic = A::new(params, simd)?;
         let bits = self.glwe().bits();
         // The body is multiplied by 1. Room for all from the start: a vector that grows leaves secrets behind.
         let mut with_body = Zeroizing::new(Vec::with_capacity(bits.len() + 1));
@@ -325,7 +326,7 @@ impl ClientKey {
         let mut filled = 0;
         stream(
             (&with_body, 1),
-            levels * params.trlwe_words(),
+            levels * params.glwe_words(),
             rng,
             (total, progress),
             |index, bits, words: &mut [M::Word], rng| {
@@ -334,8 +335,8 @@ impl ClientKey {
             },
             |words| {
                 let out = &mut rows.bytes_mut()[filled..];
-                load_rows(&arithmetic, isa, params, words, out);
-                filled += words.len() / params.trlwe_words() * arithmetic.row_bytes();
+                load_rows(&arithmetic, simd, params, words, out);
+                filled += words.len() / params.glwe_words() * arithmetic.row_bytes();
                 Ok(())
             },
         )?;
@@ -348,14 +349,14 @@ impl ClientKey {
         })
     }
 
-    /// Generates the keys for [`ExactKey::extract_bits_privately`], as [`Self::loaded_private_switch_key`] does one of them.
+    /// Generates the keys for [`WopbsKey::extract_bits_privately`], as [`Self::loaded_private_switch_key`] does one of them.
     ///
     /// # Errors
-    /// [`TfheError::NotExact`] for a set without an exact bootstrap, and those of [`Self::loaded_private_switch_key`].
+    /// [`TfheError::NotWopbs`] for a set without an exact bootstrap, and those of [`Self::loaded_private_switch_key`].
     pub fn loaded_circuit_private_key<M: Modulus, A: Arithmetic<M>>(
         &self,
         gadget: Gadget,
-        isa: Isa,
+        simd: SimdLevel,
         rng: &mut Csprng,
         progress: &mut Progress<'_>,
     ) -> Result<CircuitPrivateKey<M, A>, TfheError> {
@@ -377,21 +378,21 @@ impl ClientKey {
             }
             let before = component as u64;
             let mut within = |done: u64, total: u64| progress(before * total + done, parts * total);
-            keys.push(self.loaded_private_switch_key(&factor, gadget, isa, rng, &mut within)?);
+            keys.push(self.loaded_private_switch_key(&factor, gadget, simd, rng, &mut within)?);
         }
         Ok(CircuitPrivateKey { keys })
     }
 
-    /// The phase polynomial of a TRLWE sample ((k+1)·N words): N messages with their noise.
+    /// The phase polynomial of a GLWE sample ((k+1)·N words): N messages with their noise.
     ///
     /// # Errors
     /// [`TfheError::Length`] for a sample of another length, [`TfheError::ModulusMismatch`] for words of another modulus.
-    pub fn trlwe_phase<M: Modulus>(&self, sample: &[M::Word]) -> Result<Vec<M::Word>, TfheError> {
+    pub fn glwe_phase<M: Modulus>(&self, sample: &[M::Word]) -> Result<Vec<M::Word>, TfheError> {
         let params = self.params();
         if params.modulus != M::KIND {
             return Err(TfheError::ModulusMismatch(params.name));
         }
-        check_words::<M>(params, "a TRLWE sample", sample, params.trlwe_words())?;
+        check_words::<M>(params, "a GLWE sample", sample, params.glwe_words())?;
         Ok(RowMaker::new(params, self.glwe())?.phase::<M>(sample))
     }
 }
@@ -422,15 +423,15 @@ pub(super) fn switch_noise_of(params: &ParamSet, gadget: Gadget, samples: f64) -
 
 /// The noise of a private functional key switch, on both paths.
 #[must_use]
-pub fn switch_noise(params: &ParamSet, gadget: Gadget, path: Path) -> SwitchNoise {
+pub fn switch_noise(params: &ParamSet, gadget: Gadget, arithmetic: ArithmeticKind) -> SwitchNoise {
     let mut noise = switch_noise_of(params, gadget, 1.0);
-    if path == Path::Fast {
+    if arithmetic == ArithmeticKind::Fft {
         noise.rows += switch_fft_variance(params, gadget);
     }
     noise
 }
 
-/// Variance of the unit of [`sum_rounding`]: 2^-53 of a value's standard deviation, in the phase of a TRLWE sample with uniform
+/// Variance of the unit of [`sum_rounding`]: 2^-53 of a value's standard deviation, in the phase of a GLWE sample with uniform
 /// words times digits of this gadget.
 pub(super) fn rounding_unit(params: &ParamSet, gadget: Gadget) -> f64 {
     let ones = params.extracted_dimension() as f64 / 2.0;
@@ -455,7 +456,7 @@ pub fn switch_fft_variance(params: &ParamSet, gadget: Gadget) -> f64 {
     (transforms + sums) * rounding_unit(params, gadget)
 }
 
-/// Variance that f64 adds in one external product with a TRGSW sample of `circuit` that private functional key switches of this
+/// Variance that f64 adds in one external product with a GGSW sample of `circuit` that private functional key switches of this
 /// gadget made: [`fft_variance`], times the variance of their unreduced coefficients in units of a uniform word's.
 #[must_use]
 pub fn private_product_fft_variance(circuit: &ParamSet, gadget: Gadget) -> f64 {

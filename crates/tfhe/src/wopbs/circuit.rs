@@ -1,15 +1,15 @@
-//! Circuit bootstrapping: from what a bit's blind rotation left to the rows of the bit's TRGSW sample.
+//! Circuit bootstrapping: from what a bit's blind rotation left to the rows of the bit's GGSW sample.
 
 use crate::TfheError;
+use crate::arithmetic::{Arithmetic, WordOf};
 use crate::bootstrap::Workspace;
 use crate::glwe;
 use crate::memory::Buffer;
 use crate::modulus::{Modulus, Words};
-use crate::product::{Arithmetic, WordOf};
 
-use super::{ExactKey, in_parallel};
+use super::{WopbsKey, in_parallel};
 
-/// Memory of one thread that makes TRGSW samples.
+/// Memory of one thread that makes GGSW samples.
 pub(super) struct Bench<W> {
     pub(super) work: Buffer,
     /// A sample under way.
@@ -18,8 +18,8 @@ pub(super) struct Bench<W> {
     before: Vec<W>,
 }
 
-impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
-    /// The rows of the TRGSW sample of a bit, from the accumulator of its extraction.
+impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
+    /// The rows of the GGSW sample of a bit, from the accumulator of its extraction.
     pub(super) fn circuit_bootstrap(
         &self,
         acc: &[WordOf<M, A>],
@@ -28,7 +28,7 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
     ) -> Result<(), TfheError> {
         let levels = self.stages.circuit.gadget.levels;
         let k = self.params.glwe_dimension;
-        let row_words = self.params.trlwe_words();
+        let row_words = self.params.glwe_words();
         // Row `component`·levels + level.
         let mut of_level: Vec<Vec<&mut [M::Word]>> = (0..levels).map(|_| Vec::new()).collect();
         for (index, row) in rows.chunks_exact_mut(row_words).enumerate() {
@@ -52,8 +52,8 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
     pub(super) fn bench(&self) -> Result<Bench<WordOf<M, A>>, TfheError> {
         Ok(Bench {
             work: Workspace::<M, A>::memory(self.params)?,
-            sample: vec![WordOf::<M, A>::default(); self.params.trlwe_words()],
-            before: vec![WordOf::<M, A>::default(); self.params.trlwe_words()],
+            sample: vec![WordOf::<M, A>::default(); self.params.glwe_words()],
+            before: vec![WordOf::<M, A>::default(); self.params.glwe_words()],
         })
     }
 
@@ -86,12 +86,12 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
         let step = n.trailing_zeros() as usize + component;
         let mut work = Workspace::<M, A>::new(self.params, &mut bench.work);
         let sample = &bench.sample;
-        let rows = 0..self.stages.switch.trgsw_rows();
+        let rows = 0..self.stages.switch.ggsw_rows();
         let masks = |index: usize, out: &mut [WordOf<M, A>]| {
             out.copy_from_slice(&sample[index * n..][..n]);
         };
         self.switch.products(step, rows, masks, &mut work);
-        let mut product = vec![WordOf::<M, A>::default(); self.params.trlwe_words()];
+        let mut product = vec![WordOf::<M, A>::default(); self.params.glwe_words()];
         product[component * n..][..n].copy_from_slice(&sample[body..]);
         self.switch.add_sums(&mut work, &mut product);
         for (out, word) in row.iter_mut().zip(&product) {

@@ -1,5 +1,5 @@
 //! 16-bit functions of an array of encrypted numbers, on a drive in this process:
-//! `cargo run --release -p toroid-client --example exact16 [NUMBERS]`.
+//! `cargo run --release -p toroid-client --example message16 [NUMBERS]`.
 //!
 //! Every number is written to the drive in its turn. The drive reads its 16 bits once for two functions, the root of
 //! `examples/isqrt16.tasm` and the S-box of `examples/sbox16.tasm`; the image of the number comes back, and the roots add up on
@@ -15,10 +15,10 @@ use toroid_drive::image::{self, FormatOptions, Image};
 use toroid_drive::{Drive, DriveConfig};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_isa::{KeyKind, VrNumber, VrType};
+use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
-use toroid_tfhe::noise::Path;
-use toroid_tfhe::params::EXACT16;
+use toroid_tfhe::params::MESSAGE16;
 use toroid_tfhe::random::Csprng;
 
 /// The test vectors have the registers that the two examples give them.
@@ -54,13 +54,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("drive.img");
     image::format(&path, &FormatOptions::default())?;
-    let config = DriveConfig::new(Arc::new(CpuBackend::new(Path::Fast)));
+    let config = DriveConfig::new(Arc::new(CpuBackend::new(ArithmeticKind::Fft)));
     let drive = Arc::new(Drive::open(Image::open(&path)?, config)?);
     let session = Session::format(drive.clone(), 1, blob::FormatOptions::default()).await?;
 
     let started = Instant::now();
     let mut rng = Csprng::from_os()?;
-    let client = ClientKey::generate(&EXACT16, &mut rng);
+    let client = ClientKey::generate(&MESSAGE16, &mut rng);
     let key_id = 0;
     for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
         session
@@ -78,8 +78,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         include_str!("../../../examples/sbox16.tasm"),
     ] {
         for vector in &toroid_isa::assemble(text)?.test_vectors {
-            session.put_test_vector(&EXACT16, vector).await?;
-            tables.push(vector.table(EXACT16.message_bits)?);
+            session.put_test_vector(&MESSAGE16, vector).await?;
+            tables.push(vector.table(MESSAGE16.message_bits)?);
         }
     }
     let [isqrt, sbox] = tables.as_slice() else {
@@ -87,15 +87,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let assembly = toroid_isa::assemble(PROGRAM)?;
     session
-        .put_program(key_id, &EXACT16, &assembly.program)
+        .put_program(key_id, &MESSAGE16, &assembly.program)
         .await?;
 
-    let encoding = Encoding::new(EXACT16.message_bits, false)?;
-    let x = VrNumber::new(VrType::TlweCow, key_id, 1)?;
-    let total = VrNumber::new(VrType::TlweCor, key_id, 3)?;
+    let encoding = Encoding::new(MESSAGE16.message_bits, false)?;
+    let x = VrNumber::new(VrType::LweCow, key_id, 1)?;
+    let total = VrNumber::new(VrType::LweCor, key_id, 3)?;
     let zero = client.encrypt(0, encoding, &mut rng)?;
     session
-        .put_sample(total, &EXACT16, &zero, encoding, (None, None))
+        .put_sample(total, &MESSAGE16, &zero, encoding, (None, None))
         .await?;
 
     let started = Instant::now();
@@ -105,7 +105,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let sample = client.encrypt(number.into(), encoding, &mut rng)?;
         let begun = Instant::now();
         session
-            .put_sample(x, &EXACT16, &sample, encoding, (None, None))
+            .put_sample(x, &MESSAGE16, &sample, encoding, (None, None))
             .await?;
         let took = begun.elapsed();
         let stored = session.get_sample(x).await?;
@@ -127,10 +127,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Any write to x returns the sum now.
     let assembly = toroid_isa::assemble(TOTAL)?;
     session
-        .put_program(key_id, &EXACT16, &assembly.program)
+        .put_program(key_id, &MESSAGE16, &assembly.program)
         .await?;
     session
-        .put_sample(x, &EXACT16, &zero, encoding, (None, None))
+        .put_sample(x, &MESSAGE16, &zero, encoding, (None, None))
         .await?;
     let stored = session.get_sample(x).await?;
     drive.shutdown()?;

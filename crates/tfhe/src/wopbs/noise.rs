@@ -6,7 +6,7 @@
 //! * Trace. An automorphism's key switch adds V_a to every coefficient. Each later step of the trace doubles the constant
 //!   coefficient, so that T = log2 N of them leave (4^T - 1)/3·V_a there, and (2N - 1)(N - 1)/3·V_a in all others together: with r
 //!   steps to come 2^r of the N coefficients gather or cancel in the constant one, the others add up in pairs.
-//! * Mask rows of a circuit-bootstrapped TRGSW sample. The body row's noise e is multiplied by the secret polynomial, N/2 ones;
+//! * Mask rows of a circuit-bootstrapped GGSW sample. The body row's noise e is multiplied by the secret polynomial, N/2 ones;
 //!   the key switch adds its own, whose dropped digits meet s_u·s_i, of squared norm N^3/48.
 //! * Vertical packing. The digits' mean is -1/2, and the mask rows of a level share e: besides the digits' variance, which adds
 //!   up incoherently, half the sum of all k·N/2 key bits multiplies e where the coefficient read is the constant one;
@@ -15,12 +15,13 @@
 //!   The incoherent part is a sum of products of two Gaussians, the coherent part has one of them as its factor, and the tail of both
 //!   together is heavier than a Gaussian's: its Chernoff bound stands in for it.
 
+use crate::arithmetic::ArithmeticKind;
 use crate::noise::{
-    Path, blind_rotation_variance, digit_mean_square, dropped_variance, fft_variance,
+    blind_rotation_variance, digit_mean_square, dropped_variance, fft_variance,
     key_switch_variance, loaded_key_variance, log2_add, log2_tail, modulus_switch_variance,
     row_digits,
 };
-use crate::params::{ExactParams, ParamSet};
+use crate::params::{ParamSet, WopbsParams};
 
 /// The noise of the stages of an exact bootstrap.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +36,7 @@ pub struct Stages {
     pub automorphism: f64,
     /// What the trace adds to the constant coefficient.
     pub trace: f64,
-    /// The constant coefficient of a body row of a TRGSW sample.
+    /// The constant coefficient of a body row of a GGSW sample.
     pub body_row: f64,
     /// All other coefficients of a body row, summed up.
     pub body_row_rest: f64,
@@ -80,31 +81,31 @@ pub struct Decision {
 
 /// Noise of the stages of a set's bootstrap.
 #[must_use]
-pub fn stages(params: &ParamSet, exact: &ExactParams, path: Path) -> Stages {
+pub fn stages(params: &ParamSet, wopbs: &WopbsParams, arithmetic: ArithmeticKind) -> Stages {
     let n = params.ring_degree as f64;
     let k = params.glwe_dimension as f64;
     let steps = n.log2();
-    let fft = |set: &ParamSet| match path {
-        Path::Exact => 0.0,
-        Path::Fast => fft_variance(set),
+    let fft = |set: &ParamSet| match arithmetic {
+        ArithmeticKind::Ntt => 0.0,
+        ArithmeticKind::Fft => fft_variance(set),
     };
     // A power of two fewer places to round to.
-    let slots = f64::from(exact.log2_slots()).exp2().powi(2);
+    let slots = f64::from(wopbs.log2_slots()).exp2().powi(2);
 
-    let switch = &exact.switch;
-    let switched = row_digits(switch) * n * loaded_key_variance(switch, path) + fft(switch);
+    let switch = &wopbs.switch;
+    let switched = row_digits(switch) * n * loaded_key_variance(switch, arithmetic) + fft(switch);
     let dropped = dropped_variance(switch.gadget);
     let automorphism = switched + k * n / 2.0 * dropped;
     let secret_product = switched + k * n.powi(3) / 48.0 * dropped;
 
-    let extract_rotation = blind_rotation_variance(&exact.extract, path);
+    let extract_rotation = blind_rotation_variance(&wopbs.extract, arithmetic);
     let trace = (4f64.powf(steps) - 1.0) / 3.0 * automorphism;
     let body_row = extract_rotation + trace;
     let body_row_rest = (2.0 * n - 1.0) * (n - 1.0) / 3.0 * automorphism;
     let body_energy = body_row + body_row_rest;
     let mask_row = body_energy / 2.0 + secret_product;
 
-    let circuit = &exact.circuit;
+    let circuit = &wopbs.circuit;
     let levels = circuit.gadget.levels as f64;
     let depth = f64::from(params.message_bits);
     let turns = params.message_bits.min(params.ring_degree.trailing_zeros());
@@ -130,11 +131,11 @@ pub fn stages(params: &ParamSet, exact: &ExactParams, path: Path) -> Stages {
         .sum();
     let mean_depth = mean_of_turns + selections / 3.0;
 
-    let digits = exact.digits(params.message_bits + 1).len() as f64;
-    let refresh_rotation = blind_rotation_variance(&exact.refresh, path);
+    let digits = wopbs.digits(params.message_bits + 1).len() as f64;
+    let refresh_rotation = blind_rotation_variance(&wopbs.refresh, arithmetic);
     Stages {
-        extract_key_switch: key_switch_variance(&exact.extract),
-        extract_modulus_switch: slots * modulus_switch_variance(&exact.extract),
+        extract_key_switch: key_switch_variance(&wopbs.extract),
+        extract_modulus_switch: slots * modulus_switch_variance(&wopbs.extract),
         extract_rotation,
         automorphism,
         trace,
@@ -147,8 +148,8 @@ pub fn stages(params: &ParamSet, exact: &ExactParams, path: Path) -> Stages {
         packing_products,
         packing_terms: mask_depth * levels,
         packing_mean: mean_depth * coherent + incoherent + dropped / 2.0 + packing_products,
-        refresh_key_switch: key_switch_variance(&exact.refresh),
-        refresh_modulus_switch: modulus_switch_variance(&exact.refresh),
+        refresh_key_switch: key_switch_variance(&wopbs.refresh),
+        refresh_modulus_switch: modulus_switch_variance(&wopbs.refresh),
         refresh_rotation,
         output: digits * refresh_rotation,
     }
@@ -157,14 +158,14 @@ pub fn stages(params: &ParamSet, exact: &ExactParams, path: Path) -> Stages {
 /// The part of a bootstrapped sample's variance that all samples under the same keys share
 /// ([`crate::noise::shared_variance`]): every digit's blind rotation adds it.
 #[must_use]
-pub fn shared_variance(params: &ParamSet, exact: &ExactParams, path: Path) -> f64 {
-    let digits = exact.digits(params.message_bits + 1).len() as f64;
-    let refresh = &exact.refresh;
+pub fn shared_variance(params: &ParamSet, wopbs: &WopbsParams, arithmetic: ArithmeticKind) -> f64 {
+    let digits = wopbs.digits(params.message_bits + 1).len() as f64;
+    let refresh = &wopbs.refresh;
     digits.powi(2)
         * refresh.lwe_dimension as f64
-        * refresh.trgsw_rows() as f64
+        * refresh.ggsw_rows() as f64
         * refresh.ring_degree as f64
-        * loaded_key_variance(refresh, path)
+        * loaded_key_variance(refresh, arithmetic)
         / 4.0
 }
 
@@ -172,13 +173,13 @@ pub fn shared_variance(params: &ParamSet, exact: &ExactParams, path: Path) -> f6
 #[must_use]
 pub fn decisions(
     params: &ParamSet,
-    exact: &ExactParams,
-    path: Path,
+    wopbs: &WopbsParams,
+    arithmetic: ArithmeticKind,
     input_variance: f64,
 ) -> Vec<Decision> {
-    let stages = stages(params, exact, path);
+    let stages = stages(params, wopbs, arithmetic);
     let mut decisions = extractions(params, &stages, input_variance);
-    decisions.extend(refreshes(params, exact, &stages));
+    decisions.extend(refreshes(params, wopbs, &stages));
     decisions
 }
 
@@ -207,11 +208,11 @@ pub fn extractions(params: &ParamSet, stages: &Stages, input_variance: f64) -> V
 
 /// The decisions of [`decisions`] that bring digits to their places: of a table of the width, up to p + 1 bits, that fails most often.
 #[must_use]
-pub fn refreshes(params: &ParamSet, exact: &ExactParams, stages: &Stages) -> Vec<Decision> {
+pub fn refreshes(params: &ParamSet, wopbs: &WopbsParams, stages: &Stages) -> Vec<Decision> {
     let independent = stages.packing + stages.refresh_key_switch + stages.refresh_modulus_switch;
     let of_table = |table_bits: u32| -> Vec<Decision> {
         let mut first = 0;
-        let digits = exact.digits(table_bits).into_iter();
+        let digits = wopbs.digits(table_bits).into_iter();
         digits
             .map(|bits| {
                 let margin = (-f64::from(bits + 1)).exp2();
@@ -252,11 +253,11 @@ pub fn log2_any(decisions: &[Decision]) -> f64 {
 #[must_use]
 pub fn log2_failure(
     params: &ParamSet,
-    exact: &ExactParams,
-    path: Path,
+    wopbs: &WopbsParams,
+    arithmetic: ArithmeticKind,
     input_variance: f64,
 ) -> f64 {
-    log2_any(&decisions(params, exact, path, input_variance))
+    log2_any(&decisions(params, wopbs, arithmetic, input_variance))
 }
 
 /// log2 of a bound on the probability that x + Σ e_i·(c + d_i) leaves [-margin, margin], for an independent Gaussian x of variance
@@ -297,7 +298,7 @@ fn log2_tail_with_products(
 mod tests {
     use super::*;
     use crate::modulus::{Modulus, Torus32};
-    use crate::params::{EXACT14, EXACT16};
+    use crate::params::{MESSAGE14, MESSAGE16};
     use crate::random::Csprng;
 
     #[test]
@@ -350,7 +351,7 @@ mod tests {
 
     #[test]
     fn the_sets_keep_what_they_promise() {
-        for set in [&EXACT14, &EXACT16] {
+        for set in [&MESSAGE14, &MESSAGE16] {
             let failure = set.log2_failure(set.message_bits, 4.0);
             assert!(failure <= -128.0, "{}: {failure}", set.name);
         }

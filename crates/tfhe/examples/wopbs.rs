@@ -12,16 +12,17 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use rayon::prelude::*;
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::TfheError;
-use toroid_tfhe::exact::measure::Measurement;
-use toroid_tfhe::exact::{ExactKey, ExactKeySwitchingKey, Run};
+use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::arithmetic::Fft;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::{Goldilocks, Modulus};
-use toroid_tfhe::noise::{self, Path};
+use toroid_tfhe::noise;
 use toroid_tfhe::params::ParamSet;
-use toroid_tfhe::product::Fast;
 use toroid_tfhe::random::Csprng;
+use toroid_tfhe::wopbs::measure::Measurement;
+use toroid_tfhe::wopbs::{Run, WopbsKey, WopbsKeySwitchingKey};
 
 /// Seed of the random table.
 const TABLE_SEED: [u8; 32] = [0x16; 32];
@@ -35,8 +36,8 @@ const ALONE: Run<'static> = Run {
 
 type Keys = (
     ClientKey,
-    ExactKey<Goldilocks, Fast>,
-    ExactKeySwitchingKey<Goldilocks>,
+    WopbsKey<Goldilocks, Fft>,
+    WopbsKeySwitchingKey<Goldilocks>,
 );
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -44,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let set = |name: &str| {
         ParamSet::by_name(name)
-            .filter(|set| set.exact.is_some())
+            .filter(|set| set.wopbs.is_some())
             .ok_or_else(|| format!("{name} is no exact set"))
     };
     match arguments[..] {
@@ -76,8 +77,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn keys(params: &'static ParamSet, rng: &mut Csprng) -> Result<Keys, TfheError> {
     let client = ClientKey::generate(params, rng);
     let mut progress = |_: u64, _: u64| ControlFlow::Continue(());
-    let key = client.loaded_exact_key(Isa::best(), rng, &mut progress)?;
-    let switching = client.loaded_exact_key_switching_key(Isa::best(), rng, &mut progress)?;
+    let key = client.loaded_wopbs_key(SimdLevel::best(), rng, &mut progress)?;
+    let switching = client.loaded_wopbs_key_switching_key(SimdLevel::best(), rng, &mut progress)?;
     Ok((client, key, switching))
 }
 
@@ -95,7 +96,7 @@ fn functions(
         .iter()
         .map(|value| Goldilocks::encode(value.cast_signed(), p + 1))
         .collect();
-    let output = noise::bootstrap_output_variance(params, Path::Fast);
+    let output = noise::bootstrap_output_variance(params, ArithmeticKind::Fft);
     let log2_input = (NORM2 * output).log2() / 2.0;
     let total = count.unwrap_or(1 << p);
     let (mut wrong, mut squares, mut done) = (0, 0.0, 0);
@@ -113,7 +114,7 @@ fn functions(
                     None => index,
                     Some(_) => (rng.next_u64() >> (64 - p)) as usize,
                 };
-                let mut sample = vec![0; params.tlwe_words()];
+                let mut sample = vec![0; params.lwe_words()];
                 let word = Goldilocks::encode(message as i64, p + 1);
                 client
                     .lwe()

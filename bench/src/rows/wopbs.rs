@@ -5,22 +5,22 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use tfhe::core_crypto::fft_impl::fft64::math::fft::setup_custom_fft_plan;
-use tfhe::integer::wopbs::{IntegerWopbsLUT, WopbsKey};
+use tfhe::integer::wopbs::{IntegerWopbsLUT, WopbsKey as PeerWopbsKey};
 use tfhe::integer::{IntegerCiphertext, RadixCiphertext, RadixClientKey, gen_keys_radix};
 use tfhe::shortint::parameters::WopbsParameters;
 use tfhe::shortint::parameters::parameters_wopbs_only::LEGACY_WOPBS_ONLY_8_BLOCKS_PARAM_MESSAGE_2_CARRY_0_KS_PBS;
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
+use toroid_tfhe::arithmetic::Fft;
 use toroid_tfhe::encoding::Encoding;
-use toroid_tfhe::exact::{ExactKey, ExactKeySwitchingKey, Run};
 use toroid_tfhe::glwe;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::lwe::words_from_bytes;
 use toroid_tfhe::modulus::{Goldilocks, Modulus};
 use toroid_tfhe::noise;
 use toroid_tfhe::params::ParamSet;
-use toroid_tfhe::product::Fast;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
+use toroid_tfhe::wopbs::{Run, WopbsKey, WopbsKeySwitchingKey};
 
 use super::bootstrap::check;
 use super::keys;
@@ -53,8 +53,8 @@ fn random_function(bits: u32, rng: &mut Csprng) -> Vec<u64> {
 struct Ours {
     client: ClientKey,
     encoding: Encoding,
-    key: ExactKey<Goldilocks, Fast>,
-    switching: ExactKeySwitchingKey<Goldilocks>,
+    key: WopbsKey<Goldilocks, Fft>,
+    switching: WopbsKeySwitchingKey<Goldilocks>,
     message: usize,
     sample: Vec<u64>,
     functions: Vec<Vec<u64>>,
@@ -68,9 +68,12 @@ impl Ours {
     fn new(params: &'static ParamSet, functions: usize) -> Result<Self, Error> {
         let mut rng = Csprng::from_os()?;
         let client = ClientKey::generate(params, &mut rng);
-        let (isa, mut progress) = (Isa::best(), |_: u64, _: u64| ControlFlow::Continue(()));
-        let key = client.loaded_exact_key(isa, &mut rng, &mut progress)?;
-        let switching = client.loaded_exact_key_switching_key(isa, &mut rng, &mut progress)?;
+        let (simd, mut progress) = (
+            SimdLevel::best(),
+            |_: u64, _: u64| ControlFlow::Continue(()),
+        );
+        let key = client.loaded_wopbs_key(simd, &mut rng, &mut progress)?;
+        let switching = client.loaded_wopbs_key_switching_key(simd, &mut rng, &mut progress)?;
         let bits = params.message_bits;
         let encoding = Encoding::new(bits, false)?;
         let functions: Vec<_> = (0..functions)
@@ -90,12 +93,7 @@ impl Ours {
             key,
             switching,
             message: usize::try_from(message)?,
-            sample: words_from_bytes::<Goldilocks>(
-                "a sample",
-                params,
-                &bytes,
-                params.tlwe_words(),
-            )?,
+            sample: words_from_bytes::<Goldilocks>("a sample", params, &bytes, params.lwe_words())?,
             test_vectors: test_vectors.collect::<Result<_, _>>()?,
             functions,
             outs: Vec::new(),
@@ -141,7 +139,7 @@ impl Ours {
 /// The peer's side: an integer of blocks without padding.
 struct Peer {
     client: RadixClientKey,
-    key: WopbsKey,
+    key: PeerWopbsKey,
     input: RadixCiphertext,
     lookup: IntegerWopbsLUT,
     out: RadixCiphertext,
@@ -154,7 +152,7 @@ impl Peer {
         let blocks = bits / block_bits;
         setup_custom_fft_plan(best_peer_fft(PEER.polynomial_size.0));
         let (client, server) = gen_keys_radix(PEER, blocks as usize);
-        let key = WopbsKey::new_wopbs_key_only_for_wopbs(&client, &server);
+        let key = PeerWopbsKey::new_wopbs_key_only_for_wopbs(&client, &server);
         drop(server);
         // The library's own table for radix integers has the lowest block's bits in every block where there is no carry.
         let lookup = (0..blocks)

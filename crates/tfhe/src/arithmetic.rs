@@ -8,10 +8,10 @@
 //! # Exactness
 //!
 //! Over the Goldilocks modulus the field is the ring of coefficients and every result is exact. Over the 32-bit torus a
-//! coefficient of an external product is a sum of products d·w, N of them for every row of the TRGSW sample, with digits
+//! coefficient of an external product is a sum of products d·w, N of them for every row of the GGSW sample, with digits
 //! |d| <= B/2 of that row's gadget and centred words w of the key, -2^31 <= w < 2^31. So its absolute value is at most
 //! 2^31·N·Σ B/2 over the rows, and computing it modulo a prime q is exact where that is below q/2. All sets but `paper` stay below
-//! 2^48.6, which a prime just below 2^50 holds ([`EXACT_PRIME`]); `paper` reaches 2^53.3 and takes the Goldilocks prime.
+//! 2^48.6, which a prime just below 2^50 holds ([`NTT_PRIME`]); `paper` reaches 2^53.3 and takes the Goldilocks prime.
 
 use bytemuck::Pod;
 use toroid_ring::fft::{Coefficients, FftPlan, KeyFormat, Receiver};
@@ -21,12 +21,20 @@ use toroid_ring::naive;
 use toroid_ring::ntt::NttPlan;
 use toroid_ring::prime;
 use toroid_ring::prime_ntt::Ntt50Plan;
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 
 use crate::TfheError;
 use crate::modulus::{DigitField, FloatWords, Modulus, Torus32, Words};
-use crate::noise::Path;
 use crate::params::{ModulusKind, ParamSet};
+
+/// Which arithmetic an external product is done in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ArithmeticKind {
+    /// Integers: no noise of its own.
+    Ntt,
+    /// f64 FFT: adds rounding noise.
+    Fft,
+}
 
 /// A word of the accumulator of an arithmetic.
 pub type WordOf<M, A> = <<A as Arithmetic<M>>::Words as Words>::Word;
@@ -38,18 +46,18 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
     /// Entry of a transformed polynomial of N entries.
     type Scalar: Pod + Default + Send + Sync;
     /// Which noise formulas apply.
-    const PATH: Path;
+    const KIND: ArithmeticKind;
 
     /// Plans for the ring of a parameter set.
     ///
     /// # Errors
     /// [`TfheError::Ring`] for a degree that the transform does not support.
-    fn new(params: &'static ParamSet, isa: Isa) -> Result<Self, TfheError>;
+    fn new(params: &'static ParamSet, simd: SimdLevel) -> Result<Self, TfheError>;
     /// A word of the accumulator for a ciphertext's word.
     fn enter(word: M::Word) -> WordOf<M, Self>;
     /// A ciphertext's word for a word of the accumulator.
     fn leave(word: WordOf<M, Self>) -> M::Word;
-    /// Bytes of a loaded TRGSW row of k+1 polynomials, a multiple of 8.
+    /// Bytes of a loaded GGSW row of k+1 polynomials, a multiple of 8.
     fn row_bytes(&self) -> usize;
     /// The transform of the canonical form.
     fn ntt(&self) -> &NttPlan;
@@ -90,8 +98,8 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
     fn inverse_add(&self, spectrum: &mut [Self::Scalar], words: &mut [WordOf<M, Self>]);
 }
 
-/// Integers, by NTT: over the Goldilocks field, or modulo [`EXACT_PRIME`] over the 32-bit torus where that is large enough.
-pub struct Exact {
+/// Integers, by NTT: over the Goldilocks field, or modulo [`NTT_PRIME`] over the 32-bit torus where that is large enough.
+pub struct Ntt {
     ntt: NttPlan,
     /// In place of `ntt` for products.
     prime: Option<Ntt50Plan>,
@@ -99,7 +107,7 @@ pub struct Exact {
 }
 
 /// The largest prime below 2^50 that is 1 modulo 2^18, which serves every ring degree.
-pub const EXACT_PRIME: u64 = 1_125_899_902_124_033;
+pub const NTT_PRIME: u64 = 1_125_899_902_124_033;
 
 /// f64 FFT.
 ///
@@ -107,7 +115,7 @@ pub const EXACT_PRIME: u64 = 1_125_899_902_124_033;
 /// uniform word polynomial has a standard deviation of 2^32·sqrt(N/24) in each part, and ten of these are made the range of
 /// the integers. An honest key leaves it with a probability below 2^-40, and errs by about 1.7 units of the torus in
 /// the body and 1.7/256 in the mask. Keys over the Goldilocks modulus need all 53 bits.
-pub struct Fast {
+pub struct Fft {
     plan: FftPlan,
     ntt: NttPlan,
     columns: usize,
@@ -118,7 +126,7 @@ pub struct Fast {
     sum_scale: f64,
 }
 
-/// Schoolbook products, the oracle of [`Exact`]: quadratic in N.
+/// Schoolbook products, the oracle of [`Ntt`]: quadratic in N.
 pub struct Naive {
     ntt: NttPlan,
     columns: usize,
@@ -133,13 +141,13 @@ fn fixed_point_unit(degree: usize) -> f64 {
     FIXED_POINT_RANGE * deviation / f64::from(i32::MAX)
 }
 
-/// Whether external products over the 32-bit torus are exact modulo [`EXACT_PRIME`], by the bound of the module's header.
+/// Whether external products over the 32-bit torus are exact modulo [`NTT_PRIME`], by the bound of the module's header.
 fn prime_is_exact(params: &ParamSet) -> bool {
-    let digits: u64 = (0..params.trgsw_rows())
-        .map(|row| 1 << (params.trgsw_row(row).1.log2_base - 1))
+    let digits: u64 = (0..params.ggsw_rows())
+        .map(|row| 1 << (params.ggsw_row(row).1.log2_base - 1))
         .sum();
     let bound = u128::from(digits) * params.ring_degree as u128 * (1 << 31);
-    params.modulus == ModulusKind::Torus32 && bound < u128::from(EXACT_PRIME / 2)
+    params.modulus == ModulusKind::Torus32 && bound < u128::from(NTT_PRIME / 2)
 }
 
 multiversion! {
@@ -166,7 +174,7 @@ multiversion! {
     fn field_to_prime(values: &mut [u64]) {
         for value in values {
             let centered = Torus32::centered(Torus32::from_goldilocks(*value));
-            *value = centered.cast_unsigned().wrapping_add(EXACT_PRIME & (centered >> 63).cast_unsigned());
+            *value = centered.cast_unsigned().wrapping_add(NTT_PRIME & (centered >> 63).cast_unsigned());
         }
     }
 }
@@ -175,7 +183,7 @@ multiversion! {
     /// words += the centred representatives of values modulo the prime.
     fn add_prime<M: Modulus>(words: &mut [M::Word], values: &[u64]) {
         for (word, value) in words.iter_mut().zip(values) {
-            let wrapped = if *value > EXACT_PRIME / 2 { EXACT_PRIME } else { 0 };
+            let wrapped = if *value > NTT_PRIME / 2 { NTT_PRIME } else { 0 };
             *word = M::add(*word, M::from_signed(value.wrapping_sub(wrapped).cast_signed()));
         }
     }
@@ -359,17 +367,17 @@ fn naive_mul_add(modulus: ModulusKind, acc: &mut [u64], a: &[u64], key: &[u64]) 
     }
 }
 
-impl<M: Modulus> Arithmetic<M> for Exact {
+impl<M: Modulus> Arithmetic<M> for Ntt {
     type Words = M;
     type Scalar = u64;
-    const PATH: Path = Path::Exact;
+    const KIND: ArithmeticKind = ArithmeticKind::Ntt;
 
-    fn new(params: &'static ParamSet, isa: Isa) -> Result<Self, TfheError> {
+    fn new(params: &'static ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
         let n = params.ring_degree;
-        Ok(Exact {
-            ntt: NttPlan::with_isa(n, isa)?,
+        Ok(Ntt {
+            ntt: NttPlan::with_simd(n, simd)?,
             prime: if prime_is_exact(params) {
-                Some(Ntt50Plan::with_isa(n, EXACT_PRIME, isa)?)
+                Some(Ntt50Plan::with_simd(n, NTT_PRIME, simd)?)
             } else {
                 None
             },
@@ -406,8 +414,8 @@ impl<M: Modulus> Arithmetic<M> for Exact {
                     self.ntt.forward(polynomial);
                 }
                 Some(plan) => {
-                    field_to_prime(plan.isa(), polynomial);
-                    plan.scale_assign(polynomial, prime::inv(n as u64, EXACT_PRIME));
+                    field_to_prime(plan.simd(), polynomial);
+                    plan.scale_assign(polynomial, prime::inv(n as u64, NTT_PRIME));
                     plan.forward(polynomial);
                     plan.prepare_key(polynomial);
                 }
@@ -428,7 +436,7 @@ impl<M: Modulus> Arithmetic<M> for Exact {
         let row = bytemuck::cast_slice(row);
         match &self.prime {
             None => {
-                field_digits::<M>(self.ntt.isa(), words, field, scratch);
+                field_digits::<M>(self.ntt.simd(), words, field, scratch);
                 if first {
                     self.ntt.forward_mul_add::<false>(scratch, row, sums);
                 } else {
@@ -436,7 +444,7 @@ impl<M: Modulus> Arithmetic<M> for Exact {
                 }
             }
             Some(plan) => {
-                signed_digits::<M>(plan.isa(), words, field, scratch);
+                signed_digits::<M>(plan.simd(), words, field, scratch);
                 if first {
                     plan.forward_mul_add::<false>(scratch, row, sums);
                 } else {
@@ -447,12 +455,12 @@ impl<M: Modulus> Arithmetic<M> for Exact {
     }
 
     fn add_multiples(&self, sum: &mut [u64], rows: &[u64], factors: &[i32]) {
-        add_multiples_of_elements(self.ntt.isa(), sum, rows, factors);
+        add_multiples_of_elements(self.ntt.simd(), sum, rows, factors);
     }
 
     fn add(&self, sum: &mut [u64], other: &[u64]) {
         match &self.prime {
-            None => add_elements(self.ntt.isa(), sum, other),
+            None => add_elements(self.ntt.simd(), sum, other),
             Some(plan) => plan.add_sum(sum, other),
         }
     }
@@ -461,22 +469,22 @@ impl<M: Modulus> Arithmetic<M> for Exact {
         match &self.prime {
             None => {
                 self.ntt.inverse(spectrum);
-                add_field::<M>(self.ntt.isa(), words, spectrum);
+                add_field::<M>(self.ntt.simd(), words, spectrum);
             }
             Some(plan) => {
                 plan.inverse_sum(spectrum);
-                add_prime::<M>(plan.isa(), words, spectrum);
+                add_prime::<M>(plan.simd(), words, spectrum);
             }
         }
     }
 }
 
-impl<M: Modulus> Arithmetic<M> for Fast {
+impl<M: Modulus> Arithmetic<M> for Fft {
     type Words = M::Float;
     type Scalar = f64;
-    const PATH: Path = Path::Fast;
+    const KIND: ArithmeticKind = ArithmeticKind::Fft;
 
-    fn new(params: &'static ParamSet, isa: Isa) -> Result<Self, TfheError> {
+    fn new(params: &'static ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
         let n = params.ring_degree;
         // The inverse FFT multiplies by N/2.
         let normalization = 2.0 / n as f64;
@@ -487,9 +495,9 @@ impl<M: Modulus> Arithmetic<M> for Fast {
                 (KeyFormat::Fixed, M::F64_UNIT / unit, normalization * unit)
             }
         };
-        Ok(Fast {
-            plan: FftPlan::with_isa(n, isa)?,
-            ntt: NttPlan::with_isa(n, isa)?,
+        Ok(Fft {
+            plan: FftPlan::with_simd(n, simd)?,
+            ntt: NttPlan::with_simd(n, simd)?,
             columns: params.glwe_dimension + 1,
             format,
             key_scale,
@@ -515,7 +523,7 @@ impl<M: Modulus> Arithmetic<M> for Fast {
 
     fn load_coefficients(&self, row: &mut [u64], scratch: &mut [f64], out: &mut [u8]) {
         let n = self.plan.degree();
-        scaled_f64(self.plan.isa(), scratch, row, self.key_scale);
+        scaled_f64(self.plan.simd(), scratch, row, self.key_scale);
         for (numbers, spectrum) in scratch.chunks_exact(n).zip(row.chunks_exact_mut(n)) {
             self.plan
                 .forward(numbers, bytemuck::cast_slice_mut(spectrum));
@@ -546,11 +554,11 @@ impl<M: Modulus> Arithmetic<M> for Fast {
     fn add_multiples(&self, sum: &mut [u64], rows: &[u64], factors: &[i32]) {
         let sum = bytemuck::cast_slice_mut(sum);
         let rows = bytemuck::cast_slice(rows);
-        add_multiples_of_numbers(self.plan.isa(), sum, rows, factors);
+        add_multiples_of_numbers(self.plan.simd(), sum, rows, factors);
     }
 
     fn add(&self, sum: &mut [f64], other: &[f64]) {
-        add_numbers(self.plan.isa(), sum, other);
+        add_numbers(self.plan.simd(), sum, other);
     }
 
     fn inverse_add(&self, spectrum: &mut [f64], words: &mut [<M::Float as Words>::Word]) {
@@ -563,11 +571,11 @@ impl<M: Modulus> Arithmetic<M> for Fast {
 impl<M: Modulus> Arithmetic<M> for Naive {
     type Words = M;
     type Scalar = u64;
-    const PATH: Path = Path::Exact;
+    const KIND: ArithmeticKind = ArithmeticKind::Ntt;
 
-    fn new(params: &'static ParamSet, _: Isa) -> Result<Self, TfheError> {
+    fn new(params: &'static ParamSet, _: SimdLevel) -> Result<Self, TfheError> {
         Ok(Naive {
-            ntt: NttPlan::with_isa(params.ring_degree, Isa::Portable)?,
+            ntt: NttPlan::with_simd(params.ring_degree, SimdLevel::Portable)?,
             columns: params.glwe_dimension + 1,
         })
     }
@@ -601,7 +609,7 @@ impl<M: Modulus> Arithmetic<M> for Naive {
         sums: &mut [u64],
         first: bool,
     ) {
-        field_digits::<M>(Isa::Portable, words, field, scratch);
+        field_digits::<M>(SimdLevel::Portable, words, field, scratch);
         if first {
             sums.fill(0);
         }
@@ -611,7 +619,7 @@ impl<M: Modulus> Arithmetic<M> for Naive {
     }
 
     fn add_multiples(&self, sum: &mut [u64], rows: &[u64], factors: &[i32]) {
-        add_multiples_of_elements(Isa::Portable, sum, rows, factors);
+        add_multiples_of_elements(SimdLevel::Portable, sum, rows, factors);
     }
 
     fn add(&self, sum: &mut [u64], other: &[u64]) {
@@ -682,10 +690,10 @@ mod tests {
                     })
                 })
                 .collect();
-            for isa in Isa::available() {
+            for simd in SimdLevel::available() {
                 let mut sum = start.clone();
-                add_multiples_of_elements(isa, &mut sum, &rows, &factors);
-                assert_eq!(sum, expected, "{isa}");
+                add_multiples_of_elements(simd, &mut sum, &rows, &factors);
+                assert_eq!(sum, expected, "{simd}");
             }
         }
     }
@@ -703,10 +711,10 @@ mod tests {
                 terms.fold(1.0, |sum, (factor, entry)| sum + f64::from(*factor) * entry)
             })
             .collect();
-        for isa in Isa::available() {
+        for simd in SimdLevel::available() {
             let mut sum = vec![1.0; length];
-            add_multiples_of_numbers(isa, &mut sum, &rows, &factors);
-            assert_eq!(sum, expected, "{isa}");
+            add_multiples_of_numbers(simd, &mut sum, &rows, &factors);
+            assert_eq!(sum, expected, "{simd}");
         }
     }
 }

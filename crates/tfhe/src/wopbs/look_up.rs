@@ -3,14 +3,14 @@
 use std::ops::ControlFlow;
 
 use crate::TfheError;
+use crate::arithmetic::{Arithmetic, WordOf};
 use crate::bootstrap::{BootstrappingKey, Turning, Workspace, check_words};
 use crate::glwe;
 use crate::modulus::{Modulus, Words};
-use crate::product::{Arithmetic, WordOf};
 
-use super::{Bits, ExactKey, Run, in_parallel};
+use super::{Bits, Run, WopbsKey, in_parallel};
 
-impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
+impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
     /// Vertical packing: the entry of a table of 2^p words that the bits point at, as a sample of dimension k·N.
     ///
     /// # Errors
@@ -34,7 +34,7 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
         let log2_degree = n.trailing_zeros();
         let depth = self.params.message_bits.saturating_sub(log2_degree);
         let mut accs =
-            vec![vec![WordOf::<M, A>::default(); self.params.trlwe_words()]; depth as usize + 1];
+            vec![vec![WordOf::<M, A>::default(); self.params.glwe_words()]; depth as usize + 1];
         let stop = self.select(circuit, table, depth, &mut accs, &mut work, run);
         if stop.is_break() {
             return Err(TfheError::Cancelled);
@@ -53,7 +53,7 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
             exponents,
         };
         circuit.turn_all(&mut [turning], 1, run.cancelled)?;
-        let mut out = vec![M::Word::default(); self.params.tlwe_words()];
+        let mut out = vec![M::Word::default(); self.params.lwe_words()];
         glwe::sample_extract::<A::Words, _>(self.params, &accs[0], 0, &mut out, A::leave);
         Ok(out)
     }
@@ -86,7 +86,7 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
     ) -> ControlFlow<()> {
         let n = self.params.ring_degree;
         let body = self.params.extracted_dimension();
-        let rows = self.stages.circuit.trgsw_rows();
+        let rows = self.stages.circuit.ggsw_rows();
         let Some((out, rest)) = accs.split_first_mut() else {
             return ControlFlow::Continue(());
         };

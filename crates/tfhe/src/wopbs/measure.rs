@@ -2,16 +2,16 @@
 //! tests and for choosing parameters.
 
 use crate::TfheError;
+use crate::arithmetic::Arithmetic;
 use crate::encoding::Encoding;
 use crate::glwe::{self, RowMaker};
 use crate::keys::ClientKey;
 use crate::lwe::LweSecretKey;
 use crate::modulus::Modulus;
-use crate::product::Arithmetic;
 use crate::random::Csprng;
 
 use super::noise::{self, Stages};
-use super::{ExactKey, ExactKeySwitchingKey, Run};
+use super::{Run, WopbsKey, WopbsKeySwitchingKey};
 
 /// Mean square of an error that was measured, and what the formula says.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +29,8 @@ pub struct Measured {
 /// Errors of all stages over a number of bootstraps.
 pub struct Measurement<'a, M: Modulus, A: Arithmetic<M>> {
     client: &'a ClientKey,
-    key: &'a ExactKey<M, A>,
-    switching: &'a ExactKeySwitchingKey<M>,
+    key: &'a WopbsKey<M, A>,
+    switching: &'a WopbsKeySwitchingKey<M>,
     maker: RowMaker,
     formulas: Stages,
     /// In the order of [`NAMES`]: number of values, and sum of their squares.
@@ -55,15 +55,15 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
     /// [`TfheError::Ring`].
     pub fn new(
         client: &'a ClientKey,
-        key: &'a ExactKey<M, A>,
-        switching: &'a ExactKeySwitchingKey<M>,
+        key: &'a WopbsKey<M, A>,
+        switching: &'a WopbsKeySwitchingKey<M>,
     ) -> Result<Self, TfheError> {
         Ok(Measurement {
             client,
             key,
             switching,
             maker: RowMaker::new(&key.stages.circuit, client.glwe())?,
-            formulas: noise::stages(key.params, key.stages, A::PATH),
+            formulas: noise::stages(key.params, key.stages, A::KIND),
             sums: [(0, 0.0); NAMES.len()],
         })
     }
@@ -77,13 +77,13 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
     /// Follows one bootstrap through all stages, of a random message.
     ///
     /// # Errors
-    /// Those of [`ExactKey::bootstrap`].
+    /// Those of [`WopbsKey::bootstrap`].
     pub fn follow(&mut self, rng: &mut Csprng, run: Run<'_>) -> Result<(), TfheError> {
         let params = self.key.params;
         let p = params.message_bits;
         let encoding = Encoding::new(p, false)?;
         let message = (rng.next_u64() >> (64 - p)).cast_signed();
-        let mut sample = vec![M::Word::default(); params.tlwe_words()];
+        let mut sample = vec![M::Word::default(); params.lwe_words()];
         let lwe = self.client.lwe();
         let word = encoding.encode::<M>(message)?;
         lwe.encrypt_into::<M>(&mut sample, word, params.log2_lwe_noise, rng);
@@ -97,10 +97,10 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
             Ok(())
         })?;
         let mut rows =
-            vec![M::Word::default(); key.stages.circuit.trgsw_rows() * params.trlwe_words()];
+            vec![M::Word::default(); key.stages.circuit.ggsw_rows() * params.glwe_words()];
         for (bit, acc) in accumulators.iter().enumerate() {
             let value = message >> bit & 1;
-            let mut slot = vec![M::Word::default(); params.tlwe_words()];
+            let mut slot = vec![M::Word::default(); params.lwe_words()];
             for index in 0..=levels {
                 glwe::sample_extract::<A::Words, _>(params, acc, index, &mut slot, A::leave);
                 let unit = if index < levels {
@@ -112,8 +112,8 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
                 self.note(1, M::sub(lwe.phase::<M>(&slot), expected));
             }
             key.circuit_bootstrap(acc, &mut rows, run.threads)?;
-            for (index, row) in rows.chunks_exact(params.trlwe_words()).enumerate() {
-                let (component, gadget, level) = key.stages.circuit.trgsw_row(index);
+            for (index, row) in rows.chunks_exact(params.glwe_words()).enumerate() {
+                let (component, gadget, level) = key.stages.circuit.ggsw_row(index);
                 let unit = M::select(M::gadget_value(gadget, level), value as u64);
                 let mut phase = self.maker.phase::<M>(row);
                 if component == params.glwe_dimension {
@@ -141,11 +141,11 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
         let read = key.look_up(&bits, &table, run)?;
         self.note(5, M::sub(lwe.phase::<M>(&read), table[message as usize]));
         let [extract, refresh] = self.small_keys();
-        let mut small = vec![M::Word::default(); key.stages.refresh.tlwe_words()];
+        let mut small = vec![M::Word::default(); key.stages.refresh.lwe_words()];
         self.switching.refresh.switch(&read, &mut small)?;
         let moved = M::sub(refresh.phase::<M>(&small), lwe.phase::<M>(&read));
         self.note(6, moved);
-        let mut small = vec![M::Word::default(); key.stages.extract.tlwe_words()];
+        let mut small = vec![M::Word::default(); key.stages.extract.lwe_words()];
         self.switching.extract.switch(&read, &mut small)?;
         let moved = M::sub(extract.phase::<M>(&small), lwe.phase::<M>(&read));
         self.note(0, moved);

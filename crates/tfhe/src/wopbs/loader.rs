@@ -1,11 +1,11 @@
 //! Keys of several parts, from bytes that come in order.
 
 use crate::TfheError;
+use crate::arithmetic::Arithmetic;
 use crate::bootstrap::{BootstrappingKey, BootstrappingKeyLoader};
 use crate::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use crate::modulus::Modulus;
 use crate::params::ParamSet;
-use crate::product::Arithmetic;
 use crate::seeded::{KeyForm, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
 
 use super::stages;
@@ -66,7 +66,7 @@ impl<L: KeyLoader> PartsLoader<L> {
     /// For the bootstrapping key of an exact bootstrap, in one form; `make` gives a loader for each of its parts.
     ///
     /// # Errors
-    /// [`TfheError::NotExact`], and those of `make`.
+    /// [`TfheError::NotWopbs`], and those of `make`.
     pub fn bootstrapping(
         params: &'static ParamSet,
         form: KeyForm,
@@ -80,7 +80,7 @@ impl<L: KeyLoader> PartsLoader<L> {
     /// For the key-switching key of an exact bootstrap, in one form; `make` gives a loader for each of its parts.
     ///
     /// # Errors
-    /// [`TfheError::NotExact`], and those of `make`.
+    /// [`TfheError::NotWopbs`], and those of `make`.
     pub fn key_switching(
         params: &'static ParamSet,
         form: KeyForm,

@@ -14,15 +14,16 @@ use toroid_engine::{
     Backend, BackendError, CancelToken, Engine, EngineError, KeyForm, KeyKind, MemorySwap,
 };
 use toroid_isa::{VrNumber, assemble};
+use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
-use toroid_tfhe::noise::{Noise, Path};
-use toroid_tfhe::params::{EXACT16, ModulusKind, ParamSet, TINY, TINY_EXACT, TINY32};
+use toroid_tfhe::noise::Noise;
+use toroid_tfhe::params::{MESSAGE16, ModulusKind, ParamSet, TINY, TINY_WOPBS, TINY32};
 use toroid_tfhe::random::Csprng;
 
-const BITS: u32 = TINY_EXACT.message_bits;
+const BITS: u32 = TINY_WOPBS.message_bits;
 
 #[test]
 fn test_vectors_of_the_plaintext_back_end_are_the_schemes() {
@@ -35,7 +36,7 @@ fn test_vectors_of_the_plaintext_back_end_are_the_schemes() {
         let words = glwe::test_vector::<M>(params, input, &table).unwrap();
         bytemuck::cast_slice(&words).to_vec()
     }
-    for params in [&TINY, &TINY32, &TINY_EXACT] {
+    for params in [&TINY, &TINY32, &TINY_WOPBS] {
         for bits in 1..=params.message_bits {
             let expected = match params.modulus {
                 ModulusKind::Torus32 => of_the_scheme::<Torus32>(params, bits),
@@ -51,16 +52,16 @@ fn test_vectors_of_the_plaintext_back_end_are_the_schemes() {
 fn the_plaintext_back_end_reads_tables() {
     let engine = engine(1 << 20);
     let f = |m: u64| (m * m + 5) % (2 << BITS);
-    store_keys(&engine, 0, &TINY_EXACT);
-    store_function(&engine, vr("tv:0:0"), &TINY_EXACT, f);
+    store_keys(&engine, 0, &TINY_WOPBS);
+    store_function(&engine, vr("tv:0:0"), &TINY_WOPBS, f);
     let assembly = assemble(".reg f = tv:0\n.reg n = cor:0\nbootstrap f, n\nreturn n").unwrap();
-    store_program(&engine, 0, &TINY_EXACT, assembly.program.instructions());
+    store_program(&engine, 0, &TINY_WOPBS, assembly.program.instructions());
     for message in (0..2 << BITS).step_by(23) {
-        store_message(&engine, cor(0, 0), &TINY_EXACT, message);
+        store_message(&engine, cor(0, 0), &TINY_WOPBS, message);
         let outcome = run(&engine, 0).unwrap();
         // Whatever the padding bit is.
         let expected = f(message as u64 % (1 << BITS));
-        assert_eq!(decode_sample(&TINY_EXACT, &outcome.bytes, BITS), expected);
+        assert_eq!(decode_sample(&TINY_WOPBS, &outcome.bytes, BITS), expected);
     }
 }
 
@@ -70,17 +71,17 @@ fn the_engine_runs_exact_programs() {
     let input = Encoding::new(BITS, true).unwrap();
     let functions: [fn(i64) -> i64; 3] = [|m| m * m / 4, |m| -m, |m| m / 16];
     let mut rng = Csprng::from_seed([1; 32]);
-    let client = ClientKey::generate(&TINY_EXACT, &mut rng);
-    for (form, path) in [
-        (KeyForm::Seeded, Path::Fast),
-        (KeyForm::Expanded, Path::Exact),
+    let client = ClientKey::generate(&TINY_WOPBS, &mut rng);
+    for (form, arithmetic) in [
+        (KeyForm::Seeded, ArithmeticKind::Fft),
+        (KeyForm::Expanded, ArithmeticKind::Ntt),
     ] {
-        let backend = Arc::new(CpuBackend::new(path));
+        let backend = Arc::new(CpuBackend::new(arithmetic));
         let engine = Engine::new(config(1 << 20), backend, Arc::new(MemorySwap::new()));
         for kind in KINDS {
             let bytes = key_bytes(&client, kind, form, &mut rng);
             let register = VrNumber::key(0, kind).unwrap();
-            store(&engine, register, &TINY_EXACT, &bytes).unwrap();
+            store(&engine, register, &TINY_WOPBS, &bytes).unwrap();
         }
         let mut attributes = bits(BITS);
         attributes.signed = true;
@@ -89,27 +90,31 @@ fn the_engine_runs_exact_programs() {
                 .messages()
                 .map(|m| Goldilocks::encode(f(m).rem_euclid(2 << BITS), BITS + 1))
                 .collect();
-            let words = glwe::test_vector::<Goldilocks>(&TINY_EXACT, input, &table).unwrap();
+            let words = glwe::test_vector::<Goldilocks>(&TINY_WOPBS, input, &table).unwrap();
             let bytes = bytemuck::cast_slice(&words);
             let register = vr(&format!("tv:0:{index}"));
-            let part = whole(register, &TINY_EXACT, bytes, attributes);
+            let part = whole(register, &TINY_WOPBS, bytes, attributes);
             assert!(engine.store_part(&part).unwrap().complete);
         }
         let text = ".reg f = tv:0\n.reg g = tv:1\n.reg h = tv:2\n.reg a = cor:0\n.reg b = cor:1\n.reg c = cor:2\n\
                     bootstrap [f, g, h], [a, b, c], a\nreturn a";
         let assembly = assemble(text).unwrap();
-        store_program(&engine, 0, &TINY_EXACT, assembly.program.instructions());
+        store_program(&engine, 0, &TINY_WOPBS, assembly.program.instructions());
         for message in [-256, -77, -1, 0, 1, 200, 255] {
             let sample = client.encrypt(message, input, &mut rng).unwrap();
-            let part = whole(cor(0, 0), &TINY_EXACT, &sample, attributes);
+            let part = whole(cor(0, 0), &TINY_WOPBS, &sample, attributes);
             assert!(engine.store_part(&part).unwrap().complete);
             let outcome = run(&engine, 0).unwrap();
-            let fresh = Noise::encryption(&TINY_EXACT).bootstrapped(&TINY_EXACT, BITS, path, 1);
+            let fresh =
+                Noise::encryption(&TINY_WOPBS).bootstrapped(&TINY_WOPBS, BITS, arithmetic, 1);
             for (index, f) in functions.iter().enumerate() {
                 let result = engine.read_sample(COMMAND, cor(0, index as u32)).unwrap();
                 let decoded = client.decrypt(&result.bytes, input).unwrap();
                 let wrapped = (f(message) + (1 << BITS)).rem_euclid(2 << BITS) - (1 << BITS);
-                assert_eq!(decoded, wrapped, "function {index} of {message}, {path:?}");
+                assert_eq!(
+                    decoded, wrapped,
+                    "function {index} of {message}, {arithmetic:?}"
+                );
                 assert_eq!(result.noise.variance(), fresh.variance());
                 assert_eq!(result.noise.log2_failure(), fresh.log2_failure());
                 assert_eq!((result.message_bits, result.signed), (BITS, true));
@@ -120,47 +125,47 @@ fn the_engine_runs_exact_programs() {
         }
         let info = |text: &str| engine.info(vr(text)).unwrap().bytes;
         assert_eq!(info("tv:0:0"), 8 << BITS);
-        assert_eq!(info("cor:0:0"), TINY_EXACT.tlwe_bytes() as u64);
-        assert_eq!(info("key:0:1"), TINY_EXACT.bootstrapping_key_bytes());
-        assert_eq!(info("key:0:2"), TINY_EXACT.key_switching_key_bytes());
+        assert_eq!(info("cor:0:0"), TINY_WOPBS.lwe_bytes() as u64);
+        assert_eq!(info("key:0:1"), TINY_WOPBS.bootstrapping_key_bytes());
+        assert_eq!(info("key:0:2"), TINY_WOPBS.key_switching_key_bytes());
     }
 }
 
 #[test]
 fn wrong_objects_are_refused() {
     let engine = engine(1 << 20);
-    let trlwe = vec![0; 8 * TINY_EXACT.trlwe_words()];
-    let refused = store(&engine, vr("tv:0:0"), &TINY_EXACT, &trlwe);
+    let glwe = vec![0; 8 * TINY_WOPBS.glwe_words()];
+    let refused = store(&engine, vr("tv:0:0"), &TINY_WOPBS, &glwe);
     assert!(matches!(refused, Err(EngineError::Size { .. })));
     let large = Engine::new(
         config(1 << 20),
         Arc::new(PlaintextBackend::new()),
         Arc::new(MemorySwap::new()),
     );
-    store_function(&large, vr("tv:0:0"), &EXACT16, |m| m ^ 1);
+    store_function(&large, vr("tv:0:0"), &MESSAGE16, |m| m ^ 1);
     store(
         &large,
         cor(0, 0),
-        &EXACT16,
-        &encode_sample(&EXACT16, 40_000, 16),
+        &MESSAGE16,
+        &encode_sample(&MESSAGE16, 40_000, 16),
     )
     .unwrap();
     assert_eq!(large.info(vr("tv:0:0")).unwrap().bytes, 512 << 10);
     assert_eq!(large.info(cor(0, 0)).unwrap().bytes, 2049 * 8);
 
-    let backend = CpuBackend::new(Path::Fast);
+    let backend = CpuBackend::new(ArithmeticKind::Fft);
     let mut rng = Csprng::from_seed([2; 32]);
-    let client = ClientKey::generate(&TINY_EXACT, &mut rng);
+    let client = ClientKey::generate(&TINY_WOPBS, &mut rng);
     for kind in KINDS {
         for form in KeyForm::ALL {
             let mut bytes = key_bytes(&client, kind, form, &mut rng);
-            let mut sink = backend.begin_key(&TINY_EXACT, kind, form).unwrap();
+            let mut sink = backend.begin_key(&TINY_WOPBS, kind, form).unwrap();
             sink.write(&bytes[1..]).unwrap();
             let Err(BackendError::MalformedKey { .. }) = sink.finish() else {
                 panic!("a {kind} that ends early");
             };
             bytes.push(0);
-            let mut sink = backend.begin_key(&TINY_EXACT, kind, form).unwrap();
+            let mut sink = backend.begin_key(&TINY_WOPBS, kind, form).unwrap();
             assert!(matches!(
                 sink.write(&bytes),
                 Err(BackendError::MalformedKey { .. })
@@ -171,36 +176,36 @@ fn wrong_objects_are_refused() {
 
 #[test]
 fn a_cancelled_bootstrap_stops_and_keys_count_their_memory() {
-    let backend = CpuBackend::new(Path::Fast);
+    let backend = CpuBackend::new(ArithmeticKind::Fft);
     let mut rng = Csprng::from_seed([3; 32]);
-    let client = ClientKey::generate(&TINY_EXACT, &mut rng);
+    let client = ClientKey::generate(&TINY_WOPBS, &mut rng);
     let [bootstrapping, key_switching] =
         KINDS.map(|kind| loaded_key(&backend, &client, kind, KeyForm::Seeded, &mut rng));
     for (key, kind, least) in [
         (
             &bootstrapping,
             KeyKind::Bootstrapping,
-            TINY_EXACT.bootstrapping_key_bytes(),
+            TINY_WOPBS.bootstrapping_key_bytes(),
         ),
         (
             &key_switching,
             KeyKind::KeySwitching,
-            TINY_EXACT.key_switching_key_bytes(),
+            TINY_WOPBS.key_switching_key_bytes(),
         ),
     ] {
-        assert_eq!((key.params(), key.kind()), (&TINY_EXACT, kind));
+        assert_eq!((key.params(), key.kind()), (&TINY_WOPBS, kind));
         let memory = key.bytes();
         assert!(
             (least..3 * least).contains(&memory),
             "{kind}: {memory}, {least}"
         );
     }
-    let table = test_vector(&TINY_EXACT, BITS, |m| m);
-    let sample = encode_sample(&TINY_EXACT, 7, BITS);
+    let table = test_vector(&TINY_WOPBS, BITS, |m| m);
+    let sample = encode_sample(&TINY_WOPBS, 7, BITS);
     let cancel = CancelToken::new();
     let bootstrap = || {
         backend.bootstrap(
-            &TINY_EXACT,
+            &TINY_WOPBS,
             &*bootstrapping,
             &*key_switching,
             &[&table, &table],

@@ -1,6 +1,6 @@
-//! Packing: many TLWE samples of dimension k·N into one TRLWE sample, each message at a coefficient of its own.
+//! Packing: many LWE samples of dimension k·N into one GLWE sample, each message at a coefficient of its own.
 //!
-//! [`ExactKey::pack`] takes the automorphism keys of a circuit bootstrapping, by the tree of Chen, Dai, Kim and Song (ACNS 2021):
+//! [`WopbsKey::pack`] takes the automorphism keys of a circuit bootstrapping, by the tree of Chen, Dai, Kim and Song (ACNS 2021):
 //! two samples whose messages are at coefficients that are multiples of 2^(d+1) become one for the multiples of 2^d, by one key switch
 //! of k·t rows; where one of the two is missing that is a step of a trace. m messages N/m apart take m - 1 + log2(N/m) key
 //! switches, m messages side by side m - 1 + m·log2(N/m), for powers of two m. Noise: that of a
@@ -13,18 +13,18 @@
 use std::ops::Range;
 
 use crate::TfheError;
+use crate::arithmetic::ArithmeticKind;
+use crate::arithmetic::{Arithmetic, WordOf};
 use crate::bootstrap::{Workspace, check_words};
 use crate::glwe;
 use crate::memory::Buffer;
 use crate::modulus::{Modulus, Words};
-use crate::noise::Path;
 use crate::params::{Gadget, ParamSet};
-use crate::product::{Arithmetic, WordOf};
 
 use super::private::{
     PrivateSwitchKey, SwitchNoise, rounding_unit, row_count, sum_rounding, switch_noise_of,
 };
-use super::{ExactKey, Run, in_parallel};
+use super::{Run, WopbsKey, in_parallel};
 
 /// A sample of k·N + 1 words, and the coefficient that its message goes to.
 pub type Placed<'a, M> = (usize, &'a [<M as Words>::Word]);
@@ -49,8 +49,8 @@ fn check<M: Modulus>(params: &ParamSet, samples: &[Placed<'_, M>]) -> Result<(),
     Ok(())
 }
 
-impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
-    /// Packs samples into a TRLWE sample of (k+1)·N words: each message at its coefficient, 0 in all others, by the automorphism
+impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
+    /// Packs samples into a GLWE sample of (k+1)·N words: each message at its coefficient, 0 in all others, by the automorphism
     /// keys. The cost is that of the module's header.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
         let packed = self.merge(0, samples.to_vec(), &mut memory, run)?;
         let words = packed.into_iter().flatten().map(A::leave);
         let mut out: Vec<_> = words.collect();
-        out.resize(self.params.trlwe_words(), M::Word::default());
+        out.resize(self.params.glwe_words(), M::Word::default());
         Ok(out)
     }
 
@@ -79,7 +79,7 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
         let Some((_, first)) = samples.first() else {
             return Ok(None);
         };
-        let zero = || vec![WordOf::<M, A>::default(); self.params.trlwe_words()];
+        let zero = || vec![WordOf::<M, A>::default(); self.params.glwe_words()];
         if depth == steps {
             let mut sample = zero();
             glwe::sample_embed::<A::Words, _>(self.params, first, &mut sample, A::enter);
@@ -147,7 +147,7 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
             *word = A::Words::add(*word, *image);
         }
         let mut work = Workspace::<M, A>::new(self.params, memory);
-        let rows = 0..self.stages.switch.trgsw_rows();
+        let rows = 0..self.stages.switch.ggsw_rows();
         let map = |index: usize, out: &mut [WordOf<M, A>]| {
             glwe::automorphism::<A::Words>(out, &sample[index * n..][..n], d);
         };
@@ -157,14 +157,14 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
 }
 
 impl<M: Modulus, A: Arithmetic<M>> PrivateSwitchKey<M, A> {
-    /// Packs samples into a TRLWE sample of (k+1)·N words: the sum of f(message)·X^coefficient, with f that of the key.
+    /// Packs samples into a GLWE sample of (k+1)·N words: the sum of f(message)·X^coefficient, with f that of the key.
     ///
     /// # Errors
-    /// As [`ExactKey::pack`].
+    /// As [`WopbsKey::pack`].
     pub fn pack(&self, samples: &[Placed<'_, M>], run: Run<'_>) -> Result<Vec<M::Word>, TfheError> {
         check::<M>(self.params, samples)?;
         let n = self.params.ring_degree;
-        let mut words = vec![WordOf::<M, A>::default(); self.params.trlwe_words()];
+        let mut words = vec![WordOf::<M, A>::default(); self.params.glwe_words()];
         let count = self.params.extracted_dimension() + 1;
         let threads = run.threads.max(1);
         let mut shares = vec![Vec::new(); threads];
@@ -192,7 +192,7 @@ impl<M: Modulus, A: Arithmetic<M>> PrivateSwitchKey<M, A> {
     ) -> Result<Vec<A::Scalar>, TfheError> {
         let n = self.params.ring_degree;
         let fields: Vec<_> = self.fields().collect();
-        let mut sums = vec![A::Scalar::default(); self.params.trlwe_words()];
+        let mut sums = vec![A::Scalar::default(); self.params.glwe_words()];
         let mut scratch = vec![A::Scalar::default(); n];
         let mut words = vec![WordOf::<M, A>::default(); n];
         let mut first = true;
@@ -226,11 +226,11 @@ pub fn switch_packing_noise(
     params: &ParamSet,
     gadget: Gadget,
     samples: usize,
-    path: Path,
+    arithmetic: ArithmeticKind,
 ) -> SwitchNoise {
     let samples = samples as f64;
     let mut noise = switch_noise_of(params, gadget, samples);
-    if path == Path::Fast {
+    if arithmetic == ArithmeticKind::Fft {
         let rows = row_count(params, gadget);
         let transforms = rows * (params.ring_degree as f64).log2();
         // Complex products: their two parts are added up one by one.

@@ -1,13 +1,13 @@
 //! Exact functions of many bits: bits taken off a sample one by one, circuit bootstrapping, vertical packing.
 //!
 //! A plain bootstrap rounds the phase of a sample to 2N places. Here the p bits of a message are extracted from the lowest up,
-//! each by a blind rotation of its own ([`ExactKey::extract_bits`]), which becomes the TRGSW sample of the bit at the same
+//! each by a blind rotation of its own ([`WopbsKey::extract_bits`]), which becomes the GGSW sample of the bit at the same
 //! time: slots of one test vector give it at every level of the circuit's gadget, a trace clears the other coefficients, and
 //! products by the secret polynomials make the mask rows (circuit bootstrapping of Chillotti, Gama, Georgieva and
 //! Izabachène, J. Cryptology 2020, with automorphisms in place of private key switches, as Wang et al., EUROCRYPT 2024). The
-//! TRGSW samples read an entry of a table of 2^p: CMuxes down to one polynomial, then a blind rotation
-//! ([`ExactKey::look_up`]). The TRGSW samples are cheap and noisy; so the table is read digit by digit, and each digit
-//! is bootstrapped to its place of the message with little noise ([`ExactKey::bootstrap`]).
+//! GGSW samples read an entry of a table of 2^p: CMuxes down to one polynomial, then a blind rotation
+//! ([`WopbsKey::look_up`]). The GGSW samples are cheap and noisy; so the table is read digit by digit, and each digit
+//! is bootstrapped to its place of the message with little noise ([`WopbsKey::bootstrap`]).
 //!
 //! What it is not: a bootstrap of the padding bit, which is left out: the function of m + 2^p is that of m.
 
@@ -22,42 +22,42 @@ pub mod private;
 
 use std::sync::{Mutex, PoisonError};
 
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 
 use crate::TfheError;
+use crate::arithmetic::{Arithmetic, WordOf};
 use crate::bootstrap::{BootstrappingKey, Rotation, check_words};
 use crate::encoding::Encoding;
 use crate::glwe;
 use crate::key_switch::KeySwitchingKey;
 use crate::lwe;
 use crate::modulus::Modulus;
-use crate::params::{ExactParams, Gadget, ParamSet};
-use crate::product::{Arithmetic, WordOf};
+use crate::params::{Gadget, ParamSet, WopbsParams};
 
 use digits::Digits;
 
 pub use loader::{KeyLoader, PartsLoader};
 
 /// The bootstrapping key of an exact bootstrap, loaded for one [`Arithmetic`].
-pub struct ExactKey<M: Modulus, A: Arithmetic<M>> {
+pub struct WopbsKey<M: Modulus, A: Arithmetic<M>> {
     params: &'static ParamSet,
-    stages: &'static ExactParams,
+    stages: &'static WopbsParams,
     extract: BootstrappingKey<M, A>,
     refresh: BootstrappingKey<M, A>,
     switch: BootstrappingKey<M, A>,
-    /// Memory for TRGSW samples that no bootstrap uses at the moment.
+    /// Memory for GGSW samples that no bootstrap uses at the moment.
     spare: Mutex<Vec<BootstrappingKey<M, A>>>,
 }
 
 /// The key-switching key of an exact bootstrap.
-pub struct ExactKeySwitchingKey<M: Modulus> {
+pub struct WopbsKeySwitchingKey<M: Modulus> {
     params: &'static ParamSet,
     extract: KeySwitchingKey<M>,
     refresh: KeySwitchingKey<M>,
 }
 
-fn stages(params: &'static ParamSet) -> Result<&'static ExactParams, TfheError> {
-    params.exact.ok_or(TfheError::NotExact(params.name))
+fn stages(params: &'static ParamSet) -> Result<&'static WopbsParams, TfheError> {
+    params.wopbs.ok_or(TfheError::NotWopbs(params.name))
 }
 
 /// The parts of a key, if they are those of the set's stages.
@@ -78,12 +78,12 @@ fn parts<K, const COUNT: usize>(
             found: names(&mut parts.iter().map(&params)),
         });
     }
-    parts.try_into().map_err(|_| TfheError::NotExact(what))
+    parts.try_into().map_err(|_| TfheError::NotWopbs(what))
 }
 
-/// The TRGSW samples of the bits of a message, from the lowest up; back to the key's spare memory when dropped.
+/// The GGSW samples of the bits of a message, from the lowest up; back to the key's spare memory when dropped.
 pub struct Bits<'a, M: Modulus, A: Arithmetic<M>> {
-    key: &'a ExactKey<M, A>,
+    key: &'a WopbsKey<M, A>,
     /// None only while dropped.
     samples: Option<BootstrappingKey<M, A>>,
 }
@@ -114,11 +114,11 @@ pub struct Run<'a> {
     pub cancelled: &'a (dyn Fn() -> bool + Sync),
 }
 
-impl<M: Modulus> ExactKeySwitchingKey<M> {
-    /// From the keys of [`ExactParams::key_switching_parts`].
+impl<M: Modulus> WopbsKeySwitchingKey<M> {
+    /// From the keys of [`WopbsParams::key_switching_parts`].
     ///
     /// # Errors
-    /// [`TfheError::NotExact`], [`TfheError::ParamsMismatch`].
+    /// [`TfheError::NotWopbs`], [`TfheError::ParamsMismatch`].
     pub fn new(
         params: &'static ParamSet,
         keys: Vec<KeySwitchingKey<M>>,
@@ -130,7 +130,7 @@ impl<M: Modulus> ExactKeySwitchingKey<M> {
             keys,
             KeySwitchingKey::params,
         )?;
-        Ok(ExactKeySwitchingKey {
+        Ok(WopbsKeySwitchingKey {
             params,
             extract,
             refresh,
@@ -150,11 +150,11 @@ impl<M: Modulus> ExactKeySwitchingKey<M> {
     }
 }
 
-impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
-    /// From the keys of [`ExactParams::bootstrapping_parts`].
+impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
+    /// From the keys of [`WopbsParams::bootstrapping_parts`].
     ///
     /// # Errors
-    /// [`TfheError::NotExact`], [`TfheError::ParamsMismatch`].
+    /// [`TfheError::NotWopbs`], [`TfheError::ParamsMismatch`].
     pub fn new(
         params: &'static ParamSet,
         keys: Vec<BootstrappingKey<M, A>>,
@@ -166,7 +166,7 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
             keys,
             BootstrappingKey::params,
         )?;
-        Ok(ExactKey {
+        Ok(WopbsKey {
             params,
             stages,
             extract,
@@ -182,14 +182,14 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
         self.params
     }
 
-    /// Bytes of memory that the key holds, but for the TRGSW samples of bootstraps: a few megabytes for each that ran beside others.
+    /// Bytes of memory that the key holds, but for the GGSW samples of bootstraps: a few megabytes for each that ran beside others.
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.extract.memory() + self.refresh.memory() + self.switch.memory()
     }
 
-    fn isa(&self) -> Isa {
-        self.extract.isa()
+    fn simd(&self) -> SimdLevel {
+        self.extract.simd()
     }
 
     /// Applies the functions of any number of test vectors (tables of 2^p words, [`glwe::test_vector`]) to the message of
@@ -201,7 +201,7 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
     /// length, [`TfheError::Cancelled`].
     pub fn bootstrap(
         &self,
-        key_switching: &ExactKeySwitchingKey<M>,
+        key_switching: &WopbsKeySwitchingKey<M>,
         test_vectors: &[&[M::Word]],
         sample: &[M::Word],
         run: Run<'_>,
@@ -229,7 +229,7 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
             if (run.cancelled)() {
                 return Err(TfheError::Cancelled);
             }
-            let mut small = vec![M::Word::default(); self.stages.refresh.tlwe_words()];
+            let mut small = vec![M::Word::default(); self.stages.refresh.lwe_words()];
             key_switching.refresh.switch(digit, &mut small)?;
             *digit = small;
         }
@@ -237,9 +237,9 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
             .iter()
             .flat_map(|function| (0..function.count()).map(|digit| function.test_vector(digit)))
             .collect();
-        let mut refreshed = vec![M::Word::default(); read.len() * self.params.tlwe_words()];
+        let mut refreshed = vec![M::Word::default(); read.len() * self.params.lwe_words()];
         let mut rotations: Vec<_> = refreshed
-            .chunks_exact_mut(self.params.tlwe_words())
+            .chunks_exact_mut(self.params.lwe_words())
             .zip(read.iter().zip(&vectors))
             .map(|(out, (sample, test_vector))| Rotation {
                 test_vector,
@@ -249,7 +249,7 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
             .collect();
         self.refresh
             .blind_rotate_all(&mut rotations, run.threads, run.cancelled)?;
-        let mut digits = refreshed.chunks_exact(self.params.tlwe_words());
+        let mut digits = refreshed.chunks_exact(self.params.lwe_words());
         Ok(functions
             .iter()
             .map(|function| {
@@ -262,19 +262,19 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
             .collect())
     }
 
-    /// Makes the TRGSW samples of the p bits of a message.
+    /// Makes the GGSW samples of the p bits of a message.
     ///
     /// # Errors
     /// As [`Self::bootstrap`].
     pub fn extract_bits(
         &self,
-        key_switching: &ExactKeySwitchingKey<M>,
+        key_switching: &WopbsKeySwitchingKey<M>,
         sample: &[M::Word],
         run: Run<'_>,
     ) -> Result<Bits<'_, M, A>, TfheError> {
         let mut samples = self.room_for_bits(key_switching, sample)?;
-        let trgsw_words = self.stages.circuit.trgsw_rows() * self.params.trlwe_words();
-        let mut rows = vec![M::Word::default(); trgsw_words];
+        let ggsw_words = self.stages.circuit.ggsw_rows() * self.params.glwe_words();
+        let mut rows = vec![M::Word::default(); ggsw_words];
         self.for_each_bit(key_switching, sample, run, |bit, acc| {
             self.circuit_bootstrap(acc, &mut rows, run.threads)?;
             samples.load_sample(bit, &rows);
@@ -286,10 +286,10 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
         })
     }
 
-    /// Memory for the TRGSW samples of the bits of `sample`, if it and the key that takes them off are those of the set.
+    /// Memory for the GGSW samples of the bits of `sample`, if it and the key that takes them off are those of the set.
     fn room_for_bits(
         &self,
-        key_switching: &ExactKeySwitchingKey<M>,
+        key_switching: &WopbsKeySwitchingKey<M>,
         sample: &[M::Word],
     ) -> Result<BootstrappingKey<M, A>, TfheError> {
         if key_switching.params != self.params {
@@ -299,19 +299,14 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
                 found: key_switching.params.name.to_owned(),
             });
         }
-        check_words::<M>(
-            self.params,
-            "a TLWE sample",
-            sample,
-            self.params.tlwe_words(),
-        )?;
+        check_words::<M>(self.params, "a LWE sample", sample, self.params.lwe_words())?;
         let spare = self
             .spare
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .pop();
         spare.map_or_else(
-            || BootstrappingKey::empty(&self.stages.circuit, self.isa()),
+            || BootstrappingKey::empty(&self.stages.circuit, self.simd()),
             Ok,
         )
     }
@@ -319,7 +314,7 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
     /// Takes the bits off a sample, from the lowest up, and hands each to `take` as what its blind rotation left.
     fn for_each_bit(
         &self,
-        key_switching: &ExactKeySwitchingKey<M>,
+        key_switching: &WopbsKeySwitchingKey<M>,
         sample: &[M::Word],
         run: Run<'_>,
         mut take: impl FnMut(usize, &[WordOf<M, A>]) -> Result<(), TfheError>,
@@ -328,9 +323,9 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
         let levels = self.stages.circuit.gadget.levels;
         let mut rest = sample.to_vec();
         let mut shifted = sample.to_vec();
-        let mut small = vec![M::Word::default(); self.stages.extract.tlwe_words()];
-        let mut value = vec![M::Word::default(); self.params.tlwe_words()];
-        let mut acc = vec![WordOf::<M, A>::default(); self.params.trlwe_words()];
+        let mut small = vec![M::Word::default(); self.stages.extract.lwe_words()];
+        let mut value = vec![M::Word::default(); self.params.lwe_words()];
+        let mut acc = vec![WordOf::<M, A>::default(); self.params.glwe_words()];
         for bit in 0..p {
             shifted.copy_from_slice(&rest);
             // The bit at 1/2 of the torus, what is above it gone.
@@ -370,7 +365,7 @@ impl<M: Modulus, A: Arithmetic<M>> ExactKey<M, A> {
                 *slot = self.place(bit);
             }
         }
-        let mut vector = vec![M::Word::default(); self.params.trlwe_words()];
+        let mut vector = vec![M::Word::default(); self.params.glwe_words()];
         for (index, word) in vector[self.params.extracted_dimension()..]
             .iter_mut()
             .enumerate()

@@ -2,20 +2,20 @@
 
 use std::ops::ControlFlow;
 
-use toroid_ring::simd::Isa;
+use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::TfheError;
+use toroid_tfhe::arithmetic::{Arithmetic, Fft, Naive, Ntt};
 use toroid_tfhe::bootstrap::BootstrappingKeyLoader;
 use toroid_tfhe::encoding::Encoding;
-use toroid_tfhe::exact::measure::Measurement;
-use toroid_tfhe::exact::{ExactKey, ExactKeySwitchingKey, KeyLoader, PartsLoader, Run};
 use toroid_tfhe::glwe;
 use toroid_tfhe::key_switch::KeySwitchingKeyLoader;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Words};
-use toroid_tfhe::params::{ParamSet, TINY, TINY_EXACT};
-use toroid_tfhe::product::{Arithmetic, Exact, Fast, Naive};
+use toroid_tfhe::params::{ParamSet, TINY, TINY_WOPBS};
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::{KeyForm, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
+use toroid_tfhe::wopbs::measure::Measurement;
+use toroid_tfhe::wopbs::{KeyLoader, PartsLoader, Run, WopbsKey, WopbsKeySwitchingKey};
 
 const ALONE: Run<'static> = Run {
     threads: 1,
@@ -24,19 +24,19 @@ const ALONE: Run<'static> = Run {
 
 struct Keys<A: Arithmetic<Goldilocks>> {
     client: ClientKey,
-    key: ExactKey<Goldilocks, A>,
-    switching: ExactKeySwitchingKey<Goldilocks>,
+    key: WopbsKey<Goldilocks, A>,
+    switching: WopbsKeySwitchingKey<Goldilocks>,
 }
 
 fn keys<A: Arithmetic<Goldilocks>>(params: &'static ParamSet, seed: u8) -> Keys<A> {
     let mut rng = Csprng::from_seed([seed; 32]);
     let client = ClientKey::generate(params, &mut rng);
     let mut quiet = |_: u64, _: u64| ControlFlow::Continue(());
-    let isa = Isa::best();
+    let simd = SimdLevel::best();
     Keys {
-        key: client.loaded_exact_key(isa, &mut rng, &mut quiet).unwrap(),
+        key: client.loaded_wopbs_key(simd, &mut rng, &mut quiet).unwrap(),
         switching: client
-            .loaded_exact_key_switching_key(isa, &mut rng, &mut quiet)
+            .loaded_wopbs_key_switching_key(simd, &mut rng, &mut quiet)
             .unwrap(),
         client,
     }
@@ -61,7 +61,7 @@ fn random_table(params: &ParamSet, rng: &mut Csprng) -> (Vec<i64>, Vec<u64>) {
 
 /// Every `step`th message through a random table of all p + 1 bits.
 fn messages<A: Arithmetic<Goldilocks>>(threads: usize, step: usize) {
-    let params = &TINY_EXACT;
+    let params = &TINY_WOPBS;
     let keys = keys::<A>(params, 1);
     let mut rng = Csprng::from_seed([2; 32]);
     let encoding = Encoding::new(params.message_bits, false).unwrap();
@@ -84,20 +84,20 @@ fn messages<A: Arithmetic<Goldilocks>>(threads: usize, step: usize) {
 
 #[test]
 fn every_message_of_a_random_table_on_the_fast_path() {
-    messages::<Fast>(1, 1);
-    messages::<Fast>(2, 37);
+    messages::<Fft>(1, 1);
+    messages::<Fft>(2, 37);
 }
 
 #[test]
 fn messages_of_a_random_table_on_the_exact_path() {
-    messages::<Exact>(1, 7);
-    messages::<Exact>(2, 101);
+    messages::<Ntt>(1, 7);
+    messages::<Ntt>(2, 101);
 }
 
 #[test]
 fn the_exact_path_is_the_oracles() {
-    let params = &TINY_EXACT;
-    let (fast, slow) = (keys::<Exact>(params, 3), keys::<Naive>(params, 3));
+    let params = &TINY_WOPBS;
+    let (fast, slow) = (keys::<Ntt>(params, 3), keys::<Naive>(params, 3));
     let mut rng = Csprng::from_seed([4; 32]);
     let encoding = Encoding::new(params.message_bits, true).unwrap();
     let (_, table) = random_table(params, &mut rng);
@@ -113,7 +113,7 @@ fn the_exact_path_is_the_oracles() {
 
 /// Keys written in a form, and loaded from it in pieces.
 fn loaded<A: Arithmetic<Goldilocks>>(form: KeyForm) {
-    let params = &TINY_EXACT;
+    let params = &TINY_WOPBS;
     let mut rng = Csprng::from_seed([5; 32]);
     let client = ClientKey::generate(params, &mut rng);
     let (mut bootstrapping, mut switching) = (Vec::new(), Vec::new());
@@ -156,41 +156,41 @@ fn loaded<A: Arithmetic<Goldilocks>>(form: KeyForm) {
         assert!(loader.write(&[0]).is_err());
         loader.finish().unwrap()
     }
-    let isa = Isa::best();
+    let simd = SimdLevel::best();
     let (_, parts) = match form {
         KeyForm::Seeded => load(
             PartsLoader::bootstrapping(params, form, |part| {
-                SeededBootstrappingKeyLoader::<Goldilocks, A>::new(part, isa)
+                SeededBootstrappingKeyLoader::<Goldilocks, A>::new(part, simd)
             })
             .unwrap(),
             &bootstrapping,
         ),
         KeyForm::Expanded => load(
             PartsLoader::bootstrapping(params, form, |part| {
-                BootstrappingKeyLoader::<Goldilocks, A>::new(part, isa)
+                BootstrappingKeyLoader::<Goldilocks, A>::new(part, simd)
             })
             .unwrap(),
             &bootstrapping,
         ),
     };
-    let key = ExactKey::new(params, parts).unwrap();
+    let key = WopbsKey::new(params, parts).unwrap();
     let (_, parts) = match form {
         KeyForm::Seeded => load(
             PartsLoader::key_switching(params, form, |part| {
-                SeededKeySwitchingKeyLoader::<Goldilocks>::new(part, isa)
+                SeededKeySwitchingKeyLoader::<Goldilocks>::new(part, simd)
             })
             .unwrap(),
             &switching,
         ),
         KeyForm::Expanded => load(
             PartsLoader::key_switching(params, form, |part| {
-                KeySwitchingKeyLoader::<Goldilocks>::new(part, isa)
+                KeySwitchingKeyLoader::<Goldilocks>::new(part, simd)
             })
             .unwrap(),
             &switching,
         ),
     };
-    let switching = ExactKeySwitchingKey::new(params, parts).unwrap();
+    let switching = WopbsKeySwitchingKey::new(params, parts).unwrap();
     let encoding = Encoding::new(params.message_bits, false).unwrap();
     let (values, table) = random_table(params, &mut rng);
     let sample = words(&client.encrypt(300, encoding, &mut rng).unwrap());
@@ -204,15 +204,15 @@ fn loaded<A: Arithmetic<Goldilocks>>(form: KeyForm) {
 #[test]
 fn keys_are_loaded_from_both_forms() {
     for form in KeyForm::ALL {
-        loaded::<Fast>(form);
-        loaded::<Exact>(form);
+        loaded::<Fft>(form);
+        loaded::<Ntt>(form);
     }
 }
 
 #[test]
 fn several_functions_of_one_sample_and_tables_of_few_values() {
-    let params = &TINY_EXACT;
-    let keys = keys::<Fast>(params, 6);
+    let params = &TINY_WOPBS;
+    let keys = keys::<Fft>(params, 6);
     let mut rng = Csprng::from_seed([7; 32]);
     let encoding = Encoding::new(params.message_bits, true).unwrap();
     let functions: [fn(i64) -> i64; 5] = [
@@ -248,8 +248,8 @@ fn several_functions_of_one_sample_and_tables_of_few_values() {
 
 #[test]
 fn narrower_inputs_own_the_entries_about_their_places() {
-    let params = &TINY_EXACT;
-    let keys = keys::<Fast>(params, 8);
+    let params = &TINY_WOPBS;
+    let keys = keys::<Fft>(params, 8);
     let mut rng = Csprng::from_seed([9; 32]);
     for (bits, signed) in [(4, true), (4, false), (1, false)] {
         let encoding = Encoding::new(bits, signed).unwrap();
@@ -281,9 +281,9 @@ fn narrower_inputs_own_the_entries_about_their_places() {
 
 #[test]
 fn wrong_inputs_are_refused() {
-    let params = &TINY_EXACT;
-    let keys = keys::<Fast>(params, 10);
-    let sample = vec![0; params.tlwe_words()];
+    let params = &TINY_WOPBS;
+    let keys = keys::<Fft>(params, 10);
+    let sample = vec![0; params.lwe_words()];
     let table = vec![0; params.test_vector_words()];
     let bootstrap = |tables: &[&[u64]], sample: &[u64]| {
         keys.key.bootstrap(&keys.switching, tables, sample, ALONE)
@@ -306,10 +306,10 @@ fn wrong_inputs_are_refused() {
         .bootstrap(&keys.switching, &[&table], &sample, stop);
     assert!(matches!(cancelled, Err(TfheError::Cancelled)));
     assert!(matches!(
-        ExactKey::<Goldilocks, Fast>::new(&TINY, Vec::new()),
-        Err(TfheError::NotExact(_))
+        WopbsKey::<Goldilocks, Fft>::new(&TINY, Vec::new()),
+        Err(TfheError::NotWopbs(_))
     ));
-    let missing = ExactKey::<Goldilocks, Fast>::new(params, Vec::new());
+    let missing = WopbsKey::<Goldilocks, Fft>::new(params, Vec::new());
     assert!(matches!(missing, Err(TfheError::ParamsMismatch { .. })));
     let narrow = Encoding::new(1, false).unwrap();
     let between = [0, Goldilocks::encode(1, params.message_bits + 2)];
@@ -323,7 +323,7 @@ fn wrong_inputs_are_refused() {
 /// Every stage's noise over keys of ten bootstraps each, within five standard errors of its formula.
 fn stages_have_the_noise_of_their_formulas<A: Arithmetic<Goldilocks>>(keys_count: u8) {
     let runs = 10;
-    let params = &TINY_EXACT;
+    let params = &TINY_WOPBS;
     let mut sums: Vec<(&str, f64, f64)> = Vec::new();
     for seed in 0..keys_count {
         let keys = keys::<A>(params, 100 + seed);
@@ -346,7 +346,7 @@ fn stages_have_the_noise_of_their_formulas<A: Arithmetic<Goldilocks>>(keys_count
         let values = f64::from(u32::from(keys_count) * runs * bits);
         let ratio = variance / formula;
         // The first step of a short blind rotation meets no mask, and a step whose exponent is 0 is left out.
-        let idle = 2.0 / params.exact.unwrap().extract.lwe_dimension as f64;
+        let idle = 2.0 / params.wopbs.unwrap().extract.lwe_dimension as f64;
         assert!(
             (ratio - 1.0).abs() < 5.0 * (2.0 / values).sqrt() + idle,
             "{name}: {ratio}"
@@ -356,10 +356,10 @@ fn stages_have_the_noise_of_their_formulas<A: Arithmetic<Goldilocks>>(keys_count
 
 #[test]
 fn stages_have_the_noise_of_their_formulas_on_the_fast_path() {
-    stages_have_the_noise_of_their_formulas::<Fast>(30);
+    stages_have_the_noise_of_their_formulas::<Fft>(30);
 }
 
 #[test]
 fn stages_have_the_noise_of_their_formulas_on_the_exact_path() {
-    stages_have_the_noise_of_their_formulas::<Exact>(8);
+    stages_have_the_noise_of_their_formulas::<Ntt>(8);
 }

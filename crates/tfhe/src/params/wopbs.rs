@@ -8,13 +8,13 @@ use super::{ESTIMATOR_LINE, Gadget, ModulusKind, ModulusSwitch, ParamSet, Securi
 
 /// The stages of an exact bootstrap.
 #[derive(Debug, PartialEq)]
-pub struct ExactParams {
+pub struct WopbsParams {
     /// Key switch, modulus switch and blind rotation that take one bit off a sample.
     pub extract: ParamSet,
     /// Key switches between ring keys: n = log2 N + k of them, for the automorphisms X → X^(2^s + 1), s = log2 N down to 1, and
     /// for the products by each secret polynomial. Mask rows alone.
     pub switch: ParamSet,
-    /// The TRGSW samples of the p bits, which circuit bootstrapping makes: n = p.
+    /// The GGSW samples of the p bits, which circuit bootstrapping makes: n = p.
     pub circuit: ParamSet,
     /// The bootstrap that brings a digit of the result back to the noise and the place of a message.
     pub refresh: ParamSet,
@@ -22,7 +22,7 @@ pub struct ExactParams {
     pub digit_bits: u32,
 }
 
-impl ExactParams {
+impl WopbsParams {
     /// log2 of the number of values that one extraction reads off: a level of the circuit gadget each, and the value of the bit
     /// in its place of the message.
     #[must_use]
@@ -69,7 +69,7 @@ pub struct Choice {
     pub ring_degree: usize,
     /// k.
     pub glwe_dimension: usize,
-    /// log2 of the standard deviation of TRLWE noise, and of TLWE noise in dimension k·N.
+    /// log2 of the standard deviation of GLWE noise, and of LWE noise in dimension k·N.
     pub log2_glwe_noise: f64,
     /// Security of the smallest dimension with its noise.
     pub security: Security,
@@ -79,9 +79,9 @@ pub struct Choice {
     pub refresh: Small,
     /// Gadget of the ring key switches.
     pub switch: Gadget,
-    /// Gadget of the TRGSW samples of bits.
+    /// Gadget of the GGSW samples of bits.
     pub circuit: Gadget,
-    /// [`ExactParams::digit_bits`].
+    /// [`WopbsParams::digit_bits`].
     pub digit_bits: u32,
 }
 
@@ -90,9 +90,9 @@ pub struct Choice {
 pub struct Small {
     /// n.
     pub dimension: usize,
-    /// log2 of the standard deviation of its TLWE noise.
+    /// log2 of the standard deviation of its LWE noise.
     pub log2_noise: f64,
-    /// Gadget of its TRGSW samples.
+    /// Gadget of its GGSW samples.
     pub gadget: Gadget,
     /// Gadget of the key switch before it.
     pub key_switch: Gadget,
@@ -120,7 +120,7 @@ impl Choice {
             modulus_switch: ModulusSwitch::MeanCompensated,
             message_bits: self.message_bits,
             security: self.security,
-            exact: None,
+            wopbs: None,
         }
     }
 
@@ -136,9 +136,9 @@ impl Choice {
 
     /// The stages of the bootstrap.
     #[must_use]
-    pub const fn stages(&self) -> ExactParams {
+    pub const fn stages(&self) -> WopbsParams {
         let switches = self.ring_degree.trailing_zeros() as usize + self.glwe_dimension;
-        ExactParams {
+        WopbsParams {
             extract: self.stage(1, &self.extract, self.extract.gadget),
             switch: self.stage(2, &self.within_ring(switches, self.switch), gadget(0, 1)),
             circuit: self.stage(
@@ -153,7 +153,7 @@ impl Choice {
 
     /// The set.
     #[must_use]
-    pub const fn set(&self, stages: &'static ExactParams) -> ParamSet {
+    pub const fn set(&self, stages: &'static WopbsParams) -> ParamSet {
         let sample = Small {
             dimension: self.glwe_dimension * self.ring_degree,
             log2_noise: self.log2_glwe_noise,
@@ -161,19 +161,19 @@ impl Choice {
             key_switch: self.extract.key_switch,
         };
         let mut set = self.stage(0, &sample, self.extract.gadget);
-        set.exact = Some(stages);
+        set.wopbs = Some(stages);
         set
     }
 }
 
-const EXACT16_CHOICE: Choice = Choice {
+const MESSAGE16_CHOICE: Choice = Choice {
     id: 8,
     names: [
-        "exact16",
-        "exact16 (extraction)",
-        "exact16 (ring key switch)",
-        "exact16 (circuit)",
-        "exact16 (refresh)",
+        "message16",
+        "message16 (extraction)",
+        "message16 (ring key switch)",
+        "message16 (circuit)",
+        "message16 (refresh)",
     ],
     purpose: "exact functions of 16 message bits, by circuit bootstrapping",
     message_bits: 16,
@@ -201,19 +201,19 @@ const EXACT16_CHOICE: Choice = Choice {
     digit_bits: 4,
 };
 
-static EXACT16_STAGES: ExactParams = EXACT16_CHOICE.stages();
+static EXACT16_STAGES: WopbsParams = MESSAGE16_CHOICE.stages();
 
 /// Any function of 16 bits; failure at most 2^-128 for the sum of four bootstrapped samples.
-pub static EXACT16: ParamSet = EXACT16_CHOICE.set(&EXACT16_STAGES);
+pub static MESSAGE16: ParamSet = MESSAGE16_CHOICE.set(&EXACT16_STAGES);
 
-const EXACT14_CHOICE: Choice = Choice {
+const MESSAGE14_CHOICE: Choice = Choice {
     id: 7,
     names: [
-        "exact14",
-        "exact14 (extraction)",
-        "exact14 (ring key switch)",
-        "exact14 (circuit)",
-        "exact14 (refresh)",
+        "message14",
+        "message14 (extraction)",
+        "message14 (ring key switch)",
+        "message14 (circuit)",
+        "message14 (refresh)",
     ],
     purpose: "exact functions of 14 message bits, by circuit bootstrapping",
     message_bits: 14,
@@ -229,22 +229,22 @@ const EXACT14_CHOICE: Choice = Choice {
         gadget: gadget(2, 16),
         key_switch: gadget(5, 3),
     },
-    ..EXACT16_CHOICE
+    ..MESSAGE16_CHOICE
 };
 
-static EXACT14_STAGES: ExactParams = EXACT14_CHOICE.stages();
+static EXACT14_STAGES: WopbsParams = MESSAGE14_CHOICE.stages();
 
 /// Any function of 14 bits; failure at most 2^-128 for the sum of four bootstrapped samples.
-pub static EXACT14: ParamSet = EXACT14_CHOICE.set(&EXACT14_STAGES);
+pub static MESSAGE14: ParamSet = MESSAGE14_CHOICE.set(&EXACT14_STAGES);
 
-const TINY_EXACT_CHOICE: Choice = Choice {
+const TINY_WOPBS_CHOICE: Choice = Choice {
     id: 9,
     names: [
-        "tiny-exact",
-        "tiny-exact (extraction)",
-        "tiny-exact (ring key switch)",
-        "tiny-exact (circuit)",
-        "tiny-exact (refresh)",
+        "tiny-wopbs",
+        "tiny-wopbs (extraction)",
+        "tiny-wopbs (ring key switch)",
+        "tiny-wopbs (circuit)",
+        "tiny-wopbs (refresh)",
     ],
     purpose: "tests only: INSECURE, exact functions of 9 bits",
     message_bits: 9,
@@ -272,7 +272,7 @@ const TINY_EXACT_CHOICE: Choice = Choice {
     digit_bits: 3,
 };
 
-static TINY_EXACT_STAGES: ExactParams = TINY_EXACT_CHOICE.stages();
+static TINY_WOPBS_STAGES: WopbsParams = TINY_WOPBS_CHOICE.stages();
 
 /// For tests of the exact bootstrap: fast and insecure.
-pub static TINY_EXACT: ParamSet = TINY_EXACT_CHOICE.set(&TINY_EXACT_STAGES);
+pub static TINY_WOPBS: ParamSet = TINY_WOPBS_CHOICE.set(&TINY_WOPBS_STAGES);
