@@ -1,5 +1,5 @@
 //! Computational storage as the NVMe standard has it, beside the platform paper's way. **Experimental**: what is not public of
-//! the standard is our choice; `docs/computational-storage.md` says which is which.
+//! the standard is our choice; `docs/explanation/computational-storage.md` says which is which.
 //!
 //! A host sees one namespace with the Computational Programs command set and memory namespaces with the Subsystem Local Memory
 //! command set. It writes samples, each behind its 64 bytes of secure computing metadata, into memory; loads and

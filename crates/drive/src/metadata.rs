@@ -1,7 +1,7 @@
 //! Secure computing metadata: what a block says of the encrypted object that it holds a part of (platform paper, section 4.1).
 //!
 //! The 64 bytes travel as NVMe metadata beside each logical block, or at the head of a logical block in the second half of the
-//! LBA space (section 5). `docs/architecture.md` has the table of fields.
+//! LBA space (section 5). `docs/reference/formats.md` has the table of fields.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Text to program. `docs/isa.md` describes the language.
+//! Text to program. `docs/reference/isa.md` describes the language.
 //!
 //! One pass reads statements, a line each, and keeps operands as they are written; then test vectors without a data id are
 //! given theirs, and names are looked up. So a name may stand before its declaration, and every error of a text is found at once.

@@ -152,7 +152,7 @@ pub enum DecodeError {
     },
 }
 
-/// The binary form of the program: [`HEADER_BYTES`] + [`RECORD_BYTES`] · instructions bytes, laid out as `docs/isa.md` says.
+/// The binary form of the program: [`HEADER_BYTES`] + [`RECORD_BYTES`] · instructions bytes, laid out as `docs/reference/isa.md` says.
 pub fn encode(program: &Program) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES + program.len() * RECORD_BYTES);
     bytes.extend_from_slice(&MAGIC);

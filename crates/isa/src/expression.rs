@@ -150,7 +150,7 @@ pub(crate) enum Arguments {
     Two,
 }
 
-/// A function of one integer, `x`, or of two, `x` and `y`, in the language that `docs/isa.md` describes.
+/// A function of one integer, `x`, or of two, `x` and `y`, in the language that `docs/reference/isa.md` describes.
 ///
 /// `Display` gives its text.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@
 //! What it is not: it runs nothing, holds no registers and knows no cryptography. `toroid-engine` executes programs, and
 //! the client turns the tables of test vectors into GLWE samples.
 //!
-//! Open `program.rs` first, then `assembler.rs`. The language is described for its users in `docs/isa.md`.
+//! Open `program.rs` first, then `assembler.rs`. The language is described for its users in `docs/reference/isa.md`.
 //!
 //! ```
 //! use toroid_isa::{AssumePresent, assemble, decode, encode, verify};

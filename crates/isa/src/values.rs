@@ -1,4 +1,4 @@
-//! Files of values: tables that stand beside a program's text. `docs/isa.md` describes their form.
+//! Files of values: tables that stand beside a program's text. `docs/reference/isa.md` describes their form.
 
 use crate::lexer::integer;
 use crate::test_vector::{MAX_INPUT_BITS, signed};

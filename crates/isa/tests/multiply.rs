@@ -66,7 +66,7 @@ fn the_plain_form_of_a_test_vector() {
 
 #[test]
 fn the_manual_divides() {
-    let manual = include_str!("../../../docs/isa.md");
+    let manual = include_str!("../../../docs/reference/isa.md");
     let start = manual.find(".reg x        = cor:1").unwrap();
     let length = manual[start..].find("```").unwrap();
     let assembly = assemble(&manual[start..start + length]).unwrap();
@@ -87,7 +87,7 @@ fn the_manual_divides() {
 
 #[test]
 fn the_manual_shows_the_same_program() {
-    let manual = include_str!("../../../docs/isa.md");
+    let manual = include_str!("../../../docs/reference/isa.md");
     let start = manual.find(".key 0").unwrap();
     let length = manual[start..].find("```").unwrap();
     let shown = assemble(&manual[start..start + length]).unwrap();

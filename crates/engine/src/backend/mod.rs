@@ -1,6 +1,6 @@
 //! The arithmetic behind the processor.
 //!
-//! Objects cross this border in the byte forms of `docs/architecture.md`: little-endian words, keys as Table 3 orders them, or seeded.
+//! Objects cross this border in the byte forms of `docs/reference/formats.md`: little-endian words, keys as Table 3 orders them, or seeded.
 
 pub mod cpu;
 pub mod testing;
