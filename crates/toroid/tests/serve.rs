@@ -669,7 +669,10 @@ fn wrong_configurations_and_options() {
 fn the_example_is_documented_and_is_read() {
     let example = include_str!("../src/serve/example.toml");
     let page = include_str!("../../../docs/reference/configuration.md");
-    assert!(page.contains(example), "docs/reference/configuration.md has another example");
+    assert!(
+        page.contains(example),
+        "docs/reference/configuration.md has another example"
+    );
     let place = Place::new(&[]);
     assert_eq!(
         place.ok("drive serve --print-config").trim_end(),
