@@ -13,8 +13,8 @@ use tokio::runtime::{Builder, Runtime};
 use toroid_client::blob::{
     BlobError, BlobId, BlobStat, BlobStore, FormatOptions, MountOptions, NewBlob, Transfer,
 };
-use toroid_drive::metadata::ScMetadata;
 use toroid_fuzz::{Input, repeat};
+use toroid_isa::metadata::ScMetadata;
 use toroid_isa::{VrNumber, VrType};
 use toroid_nvme::testing::RamController;
 use toroid_nvme::{Blocks, Controller, ControllerInfo, Namespace, read_blocks, write_blocks};

@@ -5,9 +5,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use toroid_drive::metadata::ScMetadata;
 use toroid_fuzz::Input;
 use toroid_isa::VrType;
+use toroid_isa::metadata::ScMetadata;
 
 fn check_rules(metadata: &ScMetadata) {
     assert!(metadata.vr().key_id() < 1 << 24);

@@ -40,7 +40,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
-use toroid_drive::metadata::ScMetadata;
+use toroid_isa::metadata::ScMetadata;
 
 pub use error::BlobError;
 pub use mount::{FormatOptions, MountOptions};

@@ -5,7 +5,7 @@
 //! blocks go, [`Session::reserve`](crate::session::Session::reserve) and [`BlobStore::placement`](crate::blob::BlobStore::placement) tell.
 
 use thiserror::Error;
-use toroid_drive::metadata::{MetadataError, ScMetadata};
+use toroid_isa::metadata::{MetadataError, ScMetadata};
 use toroid_tfhe::params::ParamSet;
 
 use crate::session::StoredSample;

@@ -9,7 +9,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use toroid_drive::metadata::{MetadataError, ScMetadata};
+use toroid_isa::metadata::{MetadataError, ScMetadata};
 use toroid_isa::{
     Instruction, KeyKind, Program, ProgramTooLong, TableError, TestVector, VrError, VrNumber,
     VrType, wrap_count,

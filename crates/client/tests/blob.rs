@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use toroid_client::blob::{
     BlobError, BlobId, BlobStore, FormatOptions, MountOptions, NewBlob, ScCarrier, Transfer,
 };
-use toroid_drive::metadata::ScMetadata;
 use toroid_isa::VrType;
+use toroid_isa::metadata::ScMetadata;
 use toroid_nvme::testing::RamController;
 use toroid_nvme::{self as nvme, Command, Controller, ControllerInfo, Request, Response, Status};
 

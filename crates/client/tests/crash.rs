@@ -25,9 +25,9 @@ use futures::future::BoxFuture;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use toroid_client::blob::{BlobError, BlobId, BlobStore, FormatOptions, NewBlob, Transfer};
-use toroid_drive::metadata::ScMetadata;
 use toroid_drive::ssd::{FileSsd, Ssd};
 use toroid_isa::VrType;
+use toroid_isa::metadata::ScMetadata;
 use toroid_nvme::testing::RamController;
 use toroid_nvme::{
     self as nvme, Command, Controller, ControllerInfo, Request, Response, Sqe, Status,

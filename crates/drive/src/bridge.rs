@@ -61,7 +61,7 @@ use toroid_nvme::{Command, ControllerInfo, Cqe, DsmRange, Io, Request, Sqe, Stat
 use toroid_tfhe::params::ParamSet;
 
 use crate::image::MetadataMode;
-use crate::metadata::ScMetadata;
+use toroid_isa::metadata::ScMetadata;
 
 pub use access::{HostIdentity, HostStatistics, KeyAccess};
 pub use log::{

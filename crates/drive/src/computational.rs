@@ -29,9 +29,9 @@ use toroid_nvme::{
 use crate::bridge::status::{MEMORY_RANGE, METADATA_INVALID, PROGRAM_REFUSED, VENDOR_STATUSES};
 use crate::bridge::{Described, Effect, Fault};
 use crate::drive::{DriveController, Threads};
-use crate::metadata::ScMetadata;
 use memory::{Memory, MemoryCommand, Sources, Span};
 use programs::{Execution, Programs, Range};
+use toroid_isa::metadata::ScMetadata;
 
 /// Opcodes of I/O commands.
 pub mod opcode {

@@ -23,9 +23,9 @@ use thiserror::Error;
 use toroid_nvme::NamespaceError;
 
 use crate::locks::RangeLocks;
-use crate::metadata::ScMetadata;
 use crate::ssd::{FaultySsd, FileSsd, Injection, IoOptions, Operation, Ssd, SsdError, size_of};
 use crate::task::block_on;
+use toroid_isa::metadata::ScMetadata;
 
 use layout::{HEADER_SIZE, Header, Layout};
 

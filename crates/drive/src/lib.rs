@@ -1,7 +1,7 @@
 //! The computational drive: an NVMe controller that computes on encrypted data where it is stored.
 //!
 //! A [`Drive`] takes NVMe commands, keeps blocks on an SSD (a file or block device, [`image`]), and bridges commands that carry secure
-//! computing metadata ([`metadata`]) to the engine: samples, keys, test vectors and programs land in virtual registers as they are
+//! computing metadata ([`toroid_isa::metadata`]) to the engine: samples, keys, test vectors and programs land in virtual registers as they are
 //! written and read, and writes and reads of samples can trigger programs (platform paper, sections 3 to 5). The engine pages
 //! to the SSD through the drive.
 //!
@@ -15,7 +15,6 @@ pub mod computational;
 mod drive;
 pub mod image;
 mod locks;
-pub mod metadata;
 pub mod ssd;
 mod subsystem;
 mod task;

@@ -18,7 +18,6 @@ use toroid_drive::bridge::status::{
     TOO_MANY_RANGES, TRIGGER_SPLIT, WRONG_PARAMETERS, WRONG_SIZE,
 };
 use toroid_drive::computational::{MAX_PROGRAMS, MAX_RANGE_SETS, MAX_RANGES, PROGRAM_TYPE, opcode};
-use toroid_drive::metadata::ScMetadata;
 use toroid_drive::{
     Computational, ComputationalConfig, ComputationalController, ComputationalError, HostIdentity,
     KeyAccess,
@@ -28,6 +27,7 @@ use toroid_engine::backend::testing::{PlaintextBackend, decode_sample};
 use toroid_engine::{
     Backend, BackendError, BackendStatistics, KeyForm, KeyKind, KeySink, LoadedKey, Requester,
 };
+use toroid_isa::metadata::ScMetadata;
 use toroid_isa::{VrNumber, assemble, encode};
 use toroid_nvme::admin::{cns, csi, opcode as admin};
 use toroid_nvme::fabrics::Sgl;

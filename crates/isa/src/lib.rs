@@ -35,6 +35,7 @@ mod diagnostic;
 mod disassembler;
 mod expression;
 mod lexer;
+pub mod metadata;
 mod program;
 mod test_vector;
 mod values;

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use thiserror::Error;
-use toroid_drive::metadata::MetadataError;
+use toroid_isa::metadata::MetadataError;
 use toroid_nvme::NvmeError;
 
 use super::BlobId;

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use toroid_drive::metadata::ScMetadata;
+use toroid_isa::metadata::ScMetadata;
 
 use super::{BlobError, BlobId, BlobStat, BlobStore, Transfer};
 

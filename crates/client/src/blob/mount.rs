@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 
 use tokio::sync::Mutex;
-use toroid_drive::metadata::ScMetadata;
+use toroid_isa::metadata::ScMetadata;
 use toroid_nvme::{self as nvme, Controller, Namespace, NvmeError};
 
 use super::clusters::Clusters;

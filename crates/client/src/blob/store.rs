@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::sync::Mutex;
-use toroid_drive::metadata::ScMetadata;
 use toroid_isa::VrNumber;
+use toroid_isa::metadata::ScMetadata;
 use toroid_nvme::{self as nvme, Controller};
 
 use super::clusters::{Clusters, Lease};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use toroid_drive::metadata::ScMetadata;
+use toroid_isa::metadata::ScMetadata;
 use toroid_nvme as nvme;
 
 use super::clusters::Lease;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use toroid_client::blob::{BlobStore, FormatOptions};
-use toroid_drive::metadata::ScMetadata;
+use toroid_isa::metadata::ScMetadata;
 use toroid_isa::{VrNumber, VrType};
 use toroid_nvme::testing::RamController;
 use toroid_nvme::{Controller, ControllerInfo, Namespace};

@@ -8,7 +8,7 @@ use toroid_isa::VrNumber;
 use toroid_nvme::{ErrorInformation, Sqe, Status};
 
 use super::status::Fault;
-use crate::metadata::ScMetadata;
+use toroid_isa::metadata::ScMetadata;
 
 /// Failures of a host that are kept.
 const KEPT: usize = 64;

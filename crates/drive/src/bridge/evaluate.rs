@@ -5,7 +5,7 @@ use toroid_isa::{Program, VrNumber};
 
 use super::status::{Fault, METADATA_INVALID, METADATA_MISMATCH, TRIGGER_SPLIT};
 use super::{Bridge, Context, Object, Requester, check};
-use crate::metadata::ScMetadata;
+use toroid_isa::metadata::ScMetadata;
 
 /// A LWE sample with its metadata.
 pub(crate) struct Described {

@@ -13,8 +13,8 @@ use super::ranges::Range;
 use super::status::{Fault, METADATA_INVALID, METADATA_MISMATCH};
 use crate::image::ImageInfo;
 use crate::locks::{Guard, RangeLocks};
-use crate::metadata::{MetadataError, ScMetadata};
 use crate::task::block_on;
+use toroid_isa::metadata::{MetadataError, ScMetadata};
 use toroid_nvme::Status;
 
 /// The run that a command lies in.

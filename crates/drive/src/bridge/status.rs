@@ -7,8 +7,8 @@ use toroid_engine::{BackendError, EngineError};
 use toroid_isa::VerifyReason;
 use toroid_nvme::{Status, VendorStatus};
 
-use crate::metadata::MetadataError;
 use crate::ssd::SsdError;
+use toroid_isa::metadata::MetadataError;
 
 macro_rules! statuses {
     ($($name:ident = $sc:literal, $meaning:literal;)*) => {

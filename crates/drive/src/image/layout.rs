@@ -7,7 +7,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{FormatOptions, ImageError};
-use crate::metadata::ScMetadata;
+use toroid_isa::metadata::ScMetadata;
 
 /// Bytes of the header; the rest of block 0 is zero.
 pub(super) const HEADER_SIZE: usize = 512;

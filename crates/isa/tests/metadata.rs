@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use toroid_drive::metadata::{MetadataError, ScMetadata};
+use toroid_isa::metadata::{MetadataError, ScMetadata};
 use toroid_isa::{VrNumber, VrType};
 
 fn vr(ty: VrType, key_id: u32, data_id: u32) -> VrNumber {

@@ -5,8 +5,8 @@
 
 use std::fmt;
 
+use crate::{KeyKind, VrNumber, VrType};
 use thiserror::Error;
-use toroid_isa::{KeyKind, VrNumber, VrType};
 use zerocopy::little_endian::{F32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
