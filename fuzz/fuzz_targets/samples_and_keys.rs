@@ -61,11 +61,11 @@ fn decrypt(params: &'static ParamSet, keys: &OnceLock<ClientKey>, input: &mut In
         Ok(phase) => assert!(expected && (-0.5..=0.5).contains(&phase)),
         Err(_) => assert!(!expected),
     }
-    assert_eq!(key.decrypt_bit(&sample).is_ok(), expected);
+    assert_eq!(key.decrypt_bit_sample(&sample).is_ok(), expected);
     let Ok(encoding) = Encoding::new(bits.into(), signed) else {
         return;
     };
-    match key.decrypt(&sample, encoding) {
+    match key.decrypt_sample(&sample, encoding) {
         Ok(message) => assert!(expected && encoding.outputs().contains(&message)),
         Err(_) => assert!(!expected),
     }

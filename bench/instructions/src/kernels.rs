@@ -173,7 +173,7 @@ pub static ALL: &[Kernel] = &[
             let (client, mut rng) = client();
             let encoding = encoding()?;
             Ok(Box::new(move || {
-                client.encrypt(1, encoding, &mut rng)?;
+                client.encrypt_sample(1, encoding, &mut rng)?;
                 Ok(())
             }))
         },
@@ -183,9 +183,9 @@ pub static ALL: &[Kernel] = &[
         prepare: || {
             let (client, mut rng) = client();
             let encoding = encoding()?;
-            let sample = client.encrypt(1, encoding, &mut rng)?;
+            let sample = client.encrypt_sample(1, encoding, &mut rng)?;
             Ok(Box::new(move || {
-                match client.decrypt(&sample, encoding)? {
+                match client.decrypt_sample(&sample, encoding)? {
                     1 => Ok(()),
                     other => Err(format!("1 decrypts to {other}").into()),
                 }
@@ -289,7 +289,7 @@ fn blind_rotation<A: Arithmetic<Goldilocks>>() -> Result<Work, Error> {
         .map(|message| Goldilocks::encode(message, encoding.bits() + 1))
         .collect();
     let test_vector = glwe::test_vector::<Goldilocks>(&TINY, encoding, &table)?;
-    let bytes = client.encrypt(1, encoding, &mut rng)?;
+    let bytes = client.encrypt_sample(1, encoding, &mut rng)?;
     let sample = words_from_bytes::<Goldilocks>("a sample", &TINY, &bytes, TINY.lwe_words())?;
     let mut out = vec![0u64; TINY.extracted_dimension() + 1];
     Ok(Box::new(move || {

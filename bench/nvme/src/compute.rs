@@ -121,7 +121,7 @@ pub(crate) fn row(folder: Option<&Path>) -> Result<Row, Error> {
         for vector in &assembly.test_vectors {
             session.put_test_vector(&MESSAGE7, vector).await?;
         }
-        let sample = |value: i64, rng: &mut Csprng| client.encrypt(value, encoding, rng);
+        let sample = |value: i64, rng: &mut Csprng| client.encrypt_sample(value, encoding, rng);
         for run in 0..=RUNS as i64 {
             let x = VrNumber::new(VrType::LweCor, KEY_ID, 1)?;
             let y = VrNumber::new(VrType::LweCow, KEY_ID, 2)?;

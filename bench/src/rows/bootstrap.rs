@@ -75,7 +75,8 @@ impl<A: Arithmetic<Torus32>> Ours<A> {
             .collect();
         let samples: Result<Vec<_>, Error> = (0..load.batch)
             .map(|index| {
-                let bytes = client.encrypt(message(index).cast_signed(), encoding, &mut rng)?;
+                let bytes =
+                    client.encrypt_sample(message(index).cast_signed(), encoding, &mut rng)?;
                 let words = params.lwe_words();
                 Ok(words_from_bytes::<Torus32>(
                     "a sample", params, &bytes, words,
@@ -394,7 +395,7 @@ pub fn message4(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
         })
         .collect();
     let test_vector = glwe::test_vector::<Goldilocks>(params, encoding, &table)?;
-    let bytes = client.encrypt(message.cast_signed(), encoding, &mut rng)?;
+    let bytes = client.encrypt_sample(message.cast_signed(), encoding, &mut rng)?;
     let sample = words_from_bytes::<Goldilocks>("a sample", params, &bytes, params.lwe_words())?;
     let mut out = sample.clone();
     let mut ours = || {
@@ -441,7 +442,7 @@ pub fn nand(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
     let key = bootstrapping_key::<Torus32, Fft>(&client, &mut rng)?;
     let switch = key_switching_key::<Torus32>(&client, &mut rng)?;
     let mut encrypt = |bit: bool| -> Result<Vec<u32>, Error> {
-        let bytes = client.encrypt_bit(bit, &mut rng)?;
+        let bytes = client.encrypt_bit_sample(bit, &mut rng)?;
         Ok(words_from_bytes::<Torus32>(
             "a sample",
             params,
@@ -477,7 +478,7 @@ pub fn nand(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
     measurement.our_peak = peak;
     measurement.key_bytes = key.memory();
     let bytes: Vec<u8> = out.iter().flat_map(|word| word.to_le_bytes()).collect();
-    check("ours", u64::from(client.decrypt_bit(&bytes)?), 0)?;
+    check("ours", u64::from(client.decrypt_bit_sample(&bytes)?), 0)?;
     check("the peer", u64::from(peer_client.decrypt(&peer_out)), 0)?;
     Ok(measurement)
 }

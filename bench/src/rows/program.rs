@@ -95,7 +95,9 @@ impl Platform {
     }
 
     fn put(&mut self, register: VrNumber, value: i64) -> Result<Duration, Error> {
-        let sample = self.client.encrypt(value, self.encoding, &mut self.rng)?;
+        let sample = self
+            .client
+            .encrypt_sample(value, self.encoding, &mut self.rng)?;
         let started = Instant::now();
         self.runtime.block_on(self.session.put_sample(
             register,
@@ -114,7 +116,7 @@ impl Platform {
         self.put(x, FACTORS.0)?;
         let time = self.put(y, FACTORS.1)?;
         let stored = self.runtime.block_on(self.session.get_sample(y))?;
-        let product = self.client.decrypt(&stored.bytes, self.encoding)?;
+        let product = self.client.decrypt_sample(&stored.bytes, self.encoding)?;
         if product != FACTORS.0 * FACTORS.1 {
             return Err(format!("{} * {} gave {product}", FACTORS.0, FACTORS.1).into());
         }

@@ -87,7 +87,7 @@ impl Ours {
             glwe::test_vector::<Goldilocks>(params, encoding, &table)
         });
         let message = rng.next_u64() >> (64 - bits);
-        let bytes = client.encrypt(message.cast_signed(), encoding, &mut rng)?;
+        let bytes = client.encrypt_sample(message.cast_signed(), encoding, &mut rng)?;
         let mut ours = Ours {
             encoding,
             key,
@@ -129,7 +129,7 @@ impl Ours {
         for (out, function) in self.outs.iter().zip(&self.functions) {
             let found = self
                 .client
-                .decrypt(bytemuck::cast_slice(out), self.encoding)?;
+                .decrypt_sample(bytemuck::cast_slice(out), self.encoding)?;
             check("ours", found.cast_unsigned(), function[self.message])?;
         }
         Ok(())

@@ -93,7 +93,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let encoding = Encoding::new(MESSAGE16.message_bits, false)?;
     let x = VrNumber::new(VrType::LweCow, key_id, 1)?;
     let total = VrNumber::new(VrType::LweCor, key_id, 3)?;
-    let zero = client.encrypt(0, encoding, &mut rng)?;
+    let zero = client.encrypt_sample(0, encoding, &mut rng)?;
     session
         .put_sample(total, &MESSAGE16, &zero, encoding, (None, None))
         .await?;
@@ -102,14 +102,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut sum = 0;
     for index in 1..=count {
         let number = rng.next_u64() as u16;
-        let sample = client.encrypt(number.into(), encoding, &mut rng)?;
+        let sample = client.encrypt_sample(number.into(), encoding, &mut rng)?;
         let begun = Instant::now();
         session
             .put_sample(x, &MESSAGE16, &sample, encoding, (None, None))
             .await?;
         let took = begun.elapsed();
         let stored = session.get_sample(x).await?;
-        let image = client.decrypt(&stored.bytes, encoding)?;
+        let image = client.decrypt_sample(&stored.bytes, encoding)?;
         println!(
             "{index:>3} of {count}: {number:>5} -> {image:>5}, {:.3} s for two functions, failure probability 2^{:.1}",
             took.as_secs_f64(),
@@ -134,7 +134,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await?;
     let stored = session.get_sample(x).await?;
     drive.shutdown()?;
-    let found = client.decrypt(&stored.bytes, encoding)?;
+    let found = client.decrypt_sample(&stored.bytes, encoding)?;
     println!(
         "sum of the roots: {found}, failure probability 2^{:.1}",
         stored.log2_failure(encoding)

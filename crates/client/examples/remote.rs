@@ -88,15 +88,15 @@ async fn multiply(
 
     let x_register = VrNumber::new(VrType::LweCor, key_id, 1)?;
     let y_register = VrNumber::new(VrType::LweCow, key_id, 2)?;
-    let sample = client.encrypt(x, encoding, &mut rng)?;
+    let sample = client.encrypt_sample(x, encoding, &mut rng)?;
     session
         .put_sample(x_register, &TINY, &sample, encoding, (None, None))
         .await?;
     // Compute-on-write: the drive runs the program, and the product takes the place of y.
-    let sample = client.encrypt(y, encoding, &mut rng)?;
+    let sample = client.encrypt_sample(y, encoding, &mut rng)?;
     session
         .put_sample(y_register, &TINY, &sample, encoding, (None, None))
         .await?;
     let stored = session.get_sample(y_register).await?;
-    Ok(client.decrypt(&stored.bytes, encoding)?)
+    Ok(client.decrypt_sample(&stored.bytes, encoding)?)
 }

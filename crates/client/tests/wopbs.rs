@@ -91,7 +91,7 @@ impl Bench {
         let vr: VrNumber = register.parse().unwrap();
         let sample = self
             .client
-            .encrypt(message, encoding, &mut self.rng)
+            .encrypt_sample(message, encoding, &mut self.rng)
             .unwrap();
         self.session
             .put_sample(vr, &TINY_WOPBS, &sample, encoding, (None, None))
@@ -112,7 +112,7 @@ impl Bench {
         let fresh =
             Noise::encryption(&TINY_WOPBS).bootstrapped(&TINY_WOPBS, BITS, self.arithmetic, 0);
         (
-            self.client.decrypt(&stored.bytes, encoding).unwrap(),
+            self.client.decrypt_sample(&stored.bytes, encoding).unwrap(),
             stored.log2_variance() - fresh.variance().log2(),
         )
     }

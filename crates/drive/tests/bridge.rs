@@ -1030,13 +1030,13 @@ fn the_cpu_multiplies_encrypted_numbers() {
             let program = vr("prg:0:0");
             bench.write_object(PROGRAM_LBA, sc(program, &bench.program), &bench.program);
             for (x, y) in [(2, 1), (-1, 2), (2, -2), (1, 0)] {
-                let x_bytes = key.encrypt(x, encoding, &mut rng).unwrap();
-                let y_bytes = key.encrypt(y, encoding, &mut rng).unwrap();
+                let x_bytes = key.encrypt_sample(x, encoding, &mut rng).unwrap();
+                let y_bytes = key.encrypt_sample(y, encoding, &mut rng).unwrap();
                 bench.write_object(X_LBA, signed(vr(X), &x_bytes), &x_bytes);
                 let effect = bench.write_object(Y_LBA, signed(vr(Y), &y_bytes), &y_bytes);
                 assert_eq!(effect, Effect::Computed);
                 let (result, metadata, _) = bench.read_object(Y_LBA, TINY.lwe_bytes());
-                assert_eq!(key.decrypt(&result, encoding).unwrap(), x * y);
+                assert_eq!(key.decrypt_sample(&result, encoding).unwrap(), x * y);
                 let metadata = metadata.unwrap();
                 assert!(metadata.computed() && metadata.signed());
                 assert!(metadata.log2_p_fail().unwrap() < -20.0);

@@ -383,14 +383,14 @@ fn the_same_bits_as_compute_on_write() {
         let all = Computational::new(computational_config()).unwrap();
         let host = attach(&bench, &all, "host", KeyAccess::All).unwrap();
         for (x, y) in [(2, 1), (-1, 2), (2, -2)] {
-            let x_bytes = key.encrypt(x, encoding, &mut rng).unwrap();
-            let y_bytes = key.encrypt(y, encoding, &mut rng).unwrap();
+            let x_bytes = key.encrypt_sample(x, encoding, &mut rng).unwrap();
+            let y_bytes = key.encrypt_sample(y, encoding, &mut rng).unwrap();
             let x_record = record(signed(vr(X), &x_bytes), &x_bytes);
             let y_record = record(signed(vr(Y), &y_bytes), &y_bytes);
             let set = prepare(&host, &x_record, &y_record);
             ok(&host, execute(3, set, 0b011, 2));
             let (sc, bytes) = result_at(&host, AT[1]);
-            assert_eq!(key.decrypt(&bytes, encoding).unwrap(), x * y);
+            assert_eq!(key.decrypt_sample(&bytes, encoding).unwrap(), x * y);
 
             bench.write_object(X_LBA, signed(vr(X), &x_bytes), &x_bytes);
             let program = sc_of_program(&bench);

@@ -371,7 +371,7 @@ fn the_cpu_gives_what_single_bootstraps_give() {
             ModulusKind::Torus32 => function::<Torus32>(params, input, f),
             ModulusKind::Goldilocks => function::<Goldilocks>(params, input, f),
         });
-        let sample = client.encrypt(-2, input, &mut rng).unwrap();
+        let sample = client.encrypt_sample(-2, input, &mut rng).unwrap();
         let bootstrap = |vectors: &[&[u8]]| {
             backend
                 .bootstrap(
@@ -396,7 +396,7 @@ fn the_cpu_gives_what_single_bootstraps_give() {
         for samples in [&together, &apart] {
             let messages: Vec<i64> = samples
                 .iter()
-                .map(|bytes| client.decrypt(bytes, input).unwrap())
+                .map(|bytes| client.decrypt_sample(bytes, input).unwrap())
                 .collect();
             assert_eq!(messages, [-2, 1, 2], "{} {arithmetic:?}", params.name);
         }
@@ -424,7 +424,11 @@ fn bootstraps_of_several_tenants_go_together_and_give_what_each_gives_alone() {
             ModulusKind::Goldilocks => function::<Goldilocks>(params, input, |m| -m),
         };
         let samples: Vec<Vec<u8>> = (0..THREADS)
-            .map(|m| client.encrypt(m as i64 - 3, input, &mut rng).unwrap())
+            .map(|m| {
+                client
+                    .encrypt_sample(m as i64 - 3, input, &mut rng)
+                    .unwrap()
+            })
             .collect();
         let cancel = CancelToken::new();
         let bootstrap = |tenant: u64, vectors: &[&[u8]]| {

@@ -101,7 +101,7 @@ fn the_engine_runs_exact_programs() {
         let assembly = assemble(text).unwrap();
         store_program(&engine, 0, &TINY_WOPBS, assembly.program.instructions());
         for message in [-256, -77, -1, 0, 1, 200, 255] {
-            let sample = client.encrypt(message, input, &mut rng).unwrap();
+            let sample = client.encrypt_sample(message, input, &mut rng).unwrap();
             let part = whole(cor(0, 0), &TINY_WOPBS, &sample, attributes);
             assert!(engine.store_part(&part).unwrap().complete);
             let outcome = run(&engine, 0).unwrap();
@@ -109,7 +109,7 @@ fn the_engine_runs_exact_programs() {
                 Noise::encryption(&TINY_WOPBS).bootstrapped(&TINY_WOPBS, BITS, arithmetic, 1);
             for (index, f) in functions.iter().enumerate() {
                 let result = engine.read_sample(COMMAND, cor(0, index as u32)).unwrap();
-                let decoded = client.decrypt(&result.bytes, input).unwrap();
+                let decoded = client.decrypt_sample(&result.bytes, input).unwrap();
                 let wrapped = (f(message) + (1 << BITS)).rem_euclid(2 << BITS) - (1 << BITS);
                 assert_eq!(
                     decoded, wrapped,

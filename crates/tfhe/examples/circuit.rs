@@ -87,7 +87,7 @@ fn measure<A: Arithmetic<Goldilocks>>(
     let mut wrong = [0, 0];
     for _ in 0..runs {
         let message = (rng.next_u64() & ((1 << p) - 1)).cast_signed();
-        let bytes = client.encrypt(message, encoding, &mut rng)?;
+        let bytes = client.encrypt_sample(message, encoding, &mut rng)?;
         let sample =
             words_from_bytes::<Goldilocks>("a sample", params, &bytes, params.lwe_words())?;
         for way in 0..2 {

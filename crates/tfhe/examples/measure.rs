@@ -103,13 +103,13 @@ fn measure<M: Modulus, A: Arithmetic<M>>(
             let mut sample = words_from_bytes::<M>(
                 "a",
                 params,
-                &client.encrypt_bit(a, &mut rng)?,
+                &client.encrypt_bit_sample(a, &mut rng)?,
                 params.lwe_words(),
             )?;
             let other = words_from_bytes::<M>(
                 "b",
                 params,
-                &client.encrypt_bit(b, &mut rng)?,
+                &client.encrypt_bit_sample(b, &mut rng)?,
                 params.lwe_words(),
             )?;
             // NAND.
@@ -124,7 +124,7 @@ fn measure<M: Modulus, A: Arithmetic<M>>(
                 + (rng.next_u64() % (range.end - range.start).cast_unsigned()).cast_signed();
             let expected = M::encode(function(m), encoding.bits() + 1);
             (
-                client.encrypt(m, encoding, &mut rng)?,
+                client.encrypt_sample(m, encoding, &mut rng)?,
                 expected,
                 encoding.bits() + 1,
             )

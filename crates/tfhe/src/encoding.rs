@@ -89,6 +89,17 @@ impl Encoding {
     }
 }
 
+impl std::fmt::Display for Encoding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sign = if self.signed {
+            "a signed"
+        } else {
+            "an unsigned"
+        };
+        write!(f, "{sign} integer of {} bits", self.bits)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

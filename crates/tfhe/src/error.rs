@@ -76,6 +76,17 @@ pub enum TfheError {
         /// The set found.
         found: String,
     },
+    /// An object belongs to another client key.
+    #[error("{0} belongs to another client key")]
+    KeyMismatch(&'static str),
+    /// A ciphertext has another encoding than the operation takes.
+    #[error("the ciphertext is {found}, not {expected}")]
+    EncodingMismatch {
+        /// The encoding expected.
+        expected: String,
+        /// The encoding found.
+        found: String,
+    },
     /// The set's modulus does not fit the type that was asked for.
     #[error("parameter set {0} has another ciphertext modulus")]
     ModulusMismatch(&'static str),

@@ -200,7 +200,7 @@ impl ClientKey {
     ///
     /// # Errors
     /// [`TfheError::MessageRange`].
-    pub fn encrypt(
+    pub fn encrypt_sample(
         &self,
         message: i64,
         encoding: Encoding,
@@ -219,8 +219,8 @@ impl ClientKey {
     /// Encrypts a bit as ±1/8, for gates.
     ///
     /// # Errors
-    /// None today; the same type as [`ClientKey::encrypt`].
-    pub fn encrypt_bit(&self, bit: bool, rng: &mut Csprng) -> Result<Vec<u8>, TfheError> {
+    /// None today; the same type as [`ClientKey::encrypt_sample`].
+    pub fn encrypt_bit_sample(&self, bit: bool, rng: &mut Csprng) -> Result<Vec<u8>, TfheError> {
         let eighth = 2 * i64::from(bit) - 1;
         match self.params.modulus {
             ModulusKind::Torus32 => self.encrypt_as::<Torus32>(Torus32::encode(eighth, 3), rng),
@@ -245,7 +245,7 @@ impl ClientKey {
     ///
     /// # Errors
     /// [`TfheError::Length`], [`TfheError::NotCanonical`].
-    pub fn decrypt(&self, sample: &[u8], encoding: Encoding) -> Result<i64, TfheError> {
+    pub fn decrypt_sample(&self, sample: &[u8], encoding: Encoding) -> Result<i64, TfheError> {
         match self.params.modulus {
             ModulusKind::Torus32 => {
                 Ok(encoding.decode::<Torus32>(self.phase_as::<Torus32>(sample)?))
@@ -260,7 +260,7 @@ impl ClientKey {
     ///
     /// # Errors
     /// [`TfheError::Length`], [`TfheError::NotCanonical`].
-    pub fn decrypt_bit(&self, sample: &[u8]) -> Result<bool, TfheError> {
+    pub fn decrypt_bit_sample(&self, sample: &[u8]) -> Result<bool, TfheError> {
         Ok(self.phase(sample)? > 0.0)
     }
 

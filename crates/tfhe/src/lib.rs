@@ -9,6 +9,7 @@ compile_error!("words are kept as they stand on the wire: little-endian");
 
 pub mod arithmetic;
 pub mod bootstrap;
+pub mod ciphertext;
 pub mod encoding;
 mod error;
 pub mod gates;
@@ -25,4 +26,6 @@ pub mod seeded;
 pub mod serialize;
 pub mod wopbs;
 
+pub use ciphertext::Ciphertext;
 pub use error::TfheError;
+pub use keys::ClientKey;

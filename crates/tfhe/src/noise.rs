@@ -225,6 +225,15 @@ fn next_source() -> u64 {
     NEXT_SOURCE.fetch_add(1, Ordering::Relaxed)
 }
 
+/// What a file or a drive states of a sample's noise, as base-2 logarithms; nothing for a fresh encryption.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StatedNoise {
+    /// log2 of the variance over the torus.
+    pub log2_variance: Option<f64>,
+    /// log2 of the probability that some bootstrap behind the sample failed.
+    pub log2_failure: Option<f64>,
+}
+
 impl Noise {
     /// How many sources a sample's noise keeps apart.
     pub const MAX_SOURCES: usize = 256;
@@ -264,6 +273,29 @@ impl Noise {
             terms: BTreeMap::new(),
             merged: variance.sqrt(),
             log2_failure,
+        }
+    }
+
+    /// Noise of a sample of which this is stated: a fresh encryption if nothing is, else a computed one ([`Noise::stored`]).
+    #[must_use]
+    pub fn from_stated(params: &ParamSet, stated: StatedNoise) -> Noise {
+        Noise::stored(
+            params,
+            stated.log2_variance.map_or(0.0, f64::exp2),
+            stated.log2_failure.unwrap_or(f64::NEG_INFINITY),
+            stated != StatedNoise::default(),
+        )
+    }
+
+    /// What to state of this noise of a sample of `params`.
+    #[must_use]
+    pub fn stated(&self, params: &ParamSet) -> StatedNoise {
+        let fails = self.log2_failure > f64::NEG_INFINITY;
+        let variance = self.variance();
+        let fresh = variance <= params.lwe_variance() * (1.0 + f64::EPSILON.sqrt());
+        StatedNoise {
+            log2_variance: (fails || !fresh).then(|| variance.log2()),
+            log2_failure: fails.then_some(self.log2_failure),
         }
     }
 

@@ -440,7 +440,7 @@ fn computes_and_tells_of_it() {
             .await
             .unwrap();
         for (ty, id, message) in [(VrType::LweCor, 1, 3), (VrType::LweCow, 2, -2)] {
-            let sample = client.encrypt(message, encoding, &mut rng).unwrap();
+            let sample = client.encrypt_sample(message, encoding, &mut rng).unwrap();
             let register = VrNumber::new(ty, 5, id).unwrap();
             session
                 .put_sample(register, &TINY, &sample, encoding, (None, None))
@@ -449,10 +449,10 @@ fn computes_and_tells_of_it() {
         }
         let register = VrNumber::new(VrType::LweCow, 5, 2).unwrap();
         let stored = session.get_sample(register).await.unwrap();
-        assert_eq!(client.decrypt(&stored.bytes, encoding).unwrap(), 1);
+        assert_eq!(client.decrypt_sample(&stored.bytes, encoding).unwrap(), 1);
         // A key id of somebody else.
         let register = VrNumber::new(VrType::LweCow, 6, 2).unwrap();
-        let sample = client.encrypt(0, encoding, &mut rng).unwrap();
+        let sample = client.encrypt_sample(0, encoding, &mut rng).unwrap();
         let denied = session
             .put_sample(register, &TINY, &sample, encoding, (None, None))
             .await;

@@ -164,11 +164,11 @@ fn every_gate<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet) {
     };
     for gate in Gate::ALL {
         for (a, b) in [(false, false), (false, true), (true, false), (true, true)] {
-            let x = words(&client.encrypt_bit(a, &mut rng).unwrap());
-            let y = words(&client.encrypt_bit(b, &mut rng).unwrap());
+            let x = words(&client.encrypt_bit_sample(a, &mut rng).unwrap());
+            let y = words(&client.encrypt_bit_sample(b, &mut rng).unwrap());
             let mut z = gates::evaluate(gate, &server.bootstrapping, &server.key_switching, &x, &y)
                 .unwrap();
-            let bit = |z: &[M::Word]| client.decrypt_bit(bytemuck::cast_slice(z)).unwrap();
+            let bit = |z: &[M::Word]| client.decrypt_bit_sample(bytemuck::cast_slice(z)).unwrap();
             assert_eq!(bit(&z), gate.plain(a, b), "{gate:?} {a} {b}");
             gates::not::<M>(&mut z);
             assert_eq!(bit(&z), !gate.plain(a, b));

@@ -65,7 +65,7 @@ pub fn encrypt<M: Modulus>(
     encoding: Encoding,
     rng: &mut Csprng,
 ) -> Vec<M::Word> {
-    let bytes = client.encrypt(message, encoding, rng).unwrap();
+    let bytes = client.encrypt_sample(message, encoding, rng).unwrap();
     words_from_bytes::<M>(
         "a sample",
         client.params(),
@@ -77,7 +77,7 @@ pub fn encrypt<M: Modulus>(
 
 pub fn decrypt<M: Modulus>(client: &ClientKey, sample: &[M::Word], encoding: Encoding) -> i64 {
     client
-        .decrypt(bytemuck::cast_slice(sample), encoding)
+        .decrypt_sample(bytemuck::cast_slice(sample), encoding)
         .unwrap()
 }
 

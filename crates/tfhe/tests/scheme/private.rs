@@ -86,7 +86,7 @@ fn keys<A: Arithmetic<Goldilocks>>(seed: u8) -> Keys<A> {
 impl<A: Arithmetic<Goldilocks>> Keys<A> {
     fn encrypt(&self, message: i64, rng: &mut Csprng) -> Vec<u64> {
         let encoding = Encoding::new(PARAMS.message_bits, false).unwrap();
-        let bytes = self.client.encrypt(message, encoding, rng).unwrap();
+        let bytes = self.client.encrypt_sample(message, encoding, rng).unwrap();
         bytemuck::pod_collect_to_vec(&bytes)
     }
 }

@@ -69,14 +69,19 @@ fn messages<A: Arithmetic<Goldilocks>>(threads: usize, step: usize) {
     let table = glwe::test_vector::<Goldilocks>(params, encoding, &table).unwrap();
     let run = Run { threads, ..ALONE };
     for message in encoding.messages().step_by(step) {
-        let sample = words(&keys.client.encrypt(message, encoding, &mut rng).unwrap());
+        let sample = words(
+            &keys
+                .client
+                .encrypt_sample(message, encoding, &mut rng)
+                .unwrap(),
+        );
         let out = keys
             .key
             .bootstrap(&keys.switching, &[&table], &sample, run)
             .unwrap();
         let decoded = keys
             .client
-            .decrypt(bytemuck::cast_slice(&out[0]), encoding)
+            .decrypt_sample(bytemuck::cast_slice(&out[0]), encoding)
             .unwrap();
         assert_eq!(decoded, values[message as usize], "message {message}");
     }
@@ -101,7 +106,7 @@ fn the_exact_path_is_the_oracles() {
     let mut rng = Csprng::from_seed([4; 32]);
     let encoding = Encoding::new(params.message_bits, true).unwrap();
     let (_, table) = random_table(params, &mut rng);
-    let sample = words(&fast.client.encrypt(-77, encoding, &mut rng).unwrap());
+    let sample = words(&fast.client.encrypt_sample(-77, encoding, &mut rng).unwrap());
     let [a, b] = [
         fast.key
             .bootstrap(&fast.switching, &[&table], &sample, ALONE),
@@ -193,11 +198,11 @@ fn loaded<A: Arithmetic<Goldilocks>>(form: KeyForm) {
     let switching = WopbsKeySwitchingKey::new(params, parts).unwrap();
     let encoding = Encoding::new(params.message_bits, false).unwrap();
     let (values, table) = random_table(params, &mut rng);
-    let sample = words(&client.encrypt(300, encoding, &mut rng).unwrap());
+    let sample = words(&client.encrypt_sample(300, encoding, &mut rng).unwrap());
     let out = key
         .bootstrap(&switching, &[&table], &sample, ALONE)
         .unwrap();
-    let decoded = client.decrypt(bytemuck::cast_slice(&out[0]), encoding);
+    let decoded = client.decrypt_sample(bytemuck::cast_slice(&out[0]), encoding);
     assert_eq!(decoded.unwrap(), values[300]);
 }
 
@@ -234,13 +239,20 @@ fn several_functions_of_one_sample_and_tables_of_few_values() {
         .collect();
     let tables: Vec<&[u64]> = tables.iter().map(Vec::as_slice).collect();
     for message in [-256, -100, -1, 0, 1, 77, 255] {
-        let sample = words(&keys.client.encrypt(message, encoding, &mut rng).unwrap());
+        let sample = words(
+            &keys
+                .client
+                .encrypt_sample(message, encoding, &mut rng)
+                .unwrap(),
+        );
         let out = keys
             .key
             .bootstrap(&keys.switching, &tables, &sample, ALONE)
             .unwrap();
         for (f, out) in functions.iter().zip(&out) {
-            let decoded = keys.client.decrypt(bytemuck::cast_slice(out), encoding);
+            let decoded = keys
+                .client
+                .decrypt_sample(bytemuck::cast_slice(out), encoding);
             assert_eq!(decoded.unwrap(), f(message), "message {message}");
         }
     }
@@ -260,7 +272,12 @@ fn narrower_inputs_own_the_entries_about_their_places() {
         let table = glwe::test_vector::<Goldilocks>(params, encoding, &table).unwrap();
         let output = Encoding::new(8, false).unwrap();
         for message in encoding.messages() {
-            let mut sample = words(&keys.client.encrypt(message, encoding, &mut rng).unwrap());
+            let mut sample = words(
+                &keys
+                    .client
+                    .encrypt_sample(message, encoding, &mut rng)
+                    .unwrap(),
+            );
             // A quarter of the distance between two messages.
             let off = Goldilocks::encode(if rng.next_u64() & 1 == 0 { 1 } else { -1 }, bits + 3);
             let body = sample.last_mut().unwrap();
@@ -269,7 +286,9 @@ fn narrower_inputs_own_the_entries_about_their_places() {
                 .key
                 .bootstrap(&keys.switching, &[&table], &sample, ALONE)
                 .unwrap();
-            let decoded = keys.client.decrypt(bytemuck::cast_slice(&out[0]), output);
+            let decoded = keys
+                .client
+                .decrypt_sample(bytemuck::cast_slice(&out[0]), output);
             assert_eq!(
                 decoded.unwrap(),
                 message * message + 1,

@@ -538,7 +538,7 @@ fn multiply(
 
     let x_register = VrNumber::new(VrType::LweCor, key_id, 1)?;
     let y_register = VrNumber::new(VrType::LweCow, key_id, 2)?;
-    let sample = client.encrypt(x, encoding, rng)?;
+    let sample = client.encrypt_sample(x, encoding, rng)?;
     opened.wait(session.put_sample(x_register, params, &sample, encoding, (None, None)))?;
     table.step(
         "Write",
@@ -547,7 +547,7 @@ fn multiply(
         "TLWE-CoR: x",
         &opened.recorder.take(),
     );
-    let sample = client.encrypt(y, encoding, rng)?;
+    let sample = client.encrypt_sample(y, encoding, rng)?;
     opened.wait(session.put_sample(y_register, params, &sample, encoding, (None, None)))?;
     let issued = opened.recorder.take();
     let trigger_ms = milliseconds(Sum::of(&issued, Purpose::Data).time);
@@ -575,7 +575,7 @@ fn multiply(
     let run = opened.program_run();
     let time = |wanted: fn(&Instruction) -> bool| mean(&run.as_ref()?.instructions, wanted);
     Ok(Outcome {
-        result: client.decrypt(&stored.bytes, encoding)?,
+        result: client.decrypt_sample(&stored.bytes, encoding)?,
         log2_p_fail: stored.log2_failure(encoding),
         bootstrap_ms: time(|i| matches!(i, Instruction::Bootstrap { .. })),
         hom_add_ms: time(|i| matches!(i, Instruction::HomAdd { .. })),

@@ -58,7 +58,7 @@ pub fn encrypt(args: &EncryptArgs, output: &Output) -> anyhow::Result<()> {
     let params = client.params();
     let bits = args.bits.unwrap_or(params.message_bits.max(1));
     let encoding = Encoding::new(bits, !args.unsigned)?;
-    let sample = client.encrypt(args.message, encoding, &mut Csprng::from_os()?)?;
+    let sample = client.encrypt_sample(args.message, encoding, &mut Csprng::from_os()?)?;
     let header = Header {
         encoding: Some(encoding),
         ..Header::new(Kind::Sample, params, *client.tag())
@@ -105,7 +105,7 @@ pub fn decrypt(args: &DecryptArgs, output: &Output) -> anyhow::Result<()> {
         .context("the file states no message width: give --bits")?;
     let signed = !args.unsigned && stated.is_none_or(Encoding::is_signed);
     let encoding = Encoding::new(bits, signed)?;
-    let message = client.decrypt(&bytes, encoding)?;
+    let message = client.decrypt_sample(&bytes, encoding)?;
     let variance = header
         .log2_variance
         .map_or(0.0, |log2| f64::from(log2).exp2())

@@ -1,0 +1,3 @@
+//! Tests of the keys and ciphertexts that applications use.
+
+mod ciphertexts;
