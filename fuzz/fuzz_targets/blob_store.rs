@@ -11,13 +11,14 @@ use std::sync::{Arc, LazyLock};
 use libfuzzer_sys::fuzz_target;
 use tokio::runtime::{Builder, Runtime};
 use toroid_client::blob::{
-    BlobError, BlobId, BlobStat, BlobStore, FormatOptions, MountOptions, NewBlob, Transfer,
+    BlobError, BlobId, BlobStat, BlobStore, FormatOptions, MountOptions, NewBlob,
 };
 use toroid_fuzz::{Input, repeat};
 use toroid_isa::metadata::ScMetadata;
 use toroid_isa::{VrNumber, VrType};
 use toroid_nvme::testing::RamController;
 use toroid_nvme::{Blocks, Controller, ControllerInfo, Namespace, read_blocks, write_blocks};
+use toroid_task::Progress;
 
 const BLOCK: usize = 512;
 const BLOCKS: u64 = 256;
@@ -72,14 +73,14 @@ async fn sound(metadata_size: u16) -> Blocks {
         let id = store.create_blob(blob).await.expect("there is room");
         if size > 0 {
             let data = vec![number as u8; size];
-            let written = store.write_blob(id, &data, &Transfer::default()).await;
+            let written = store.write_blob(id, &data, &Progress::none()).await;
             written.expect("there is room");
         }
         ids.push(id);
     }
     store.delete_blob(ids[2]).await.expect("it is there");
     let longer = store
-        .write_blob(ids[0], &[9; 9000], &Transfer::default())
+        .write_blob(ids[0], &[9; 9000], &Progress::none())
         .await;
     longer.expect("there is room");
     let blocks = read_blocks(&*host, NSID, 0, BLOCKS).await;
@@ -161,7 +162,7 @@ async fn contents(store: &BlobStore) -> BTreeMap<BlobId, (BlobStat, Option<Vec<u
         assert_eq!(store.stat(stat.id).expect("it is in the list"), stat);
         assert!(stat.name.len() <= 255);
         assert_eq!(u64::from(stat.clusters), stat.size.div_ceil(CLUSTER_BYTES));
-        let data = match store.read_blob(stat.id, &Transfer::default()).await {
+        let data = match store.read_blob(stat.id, &Progress::none()).await {
             Ok(data) => {
                 assert_eq!(data.data.len() as u64, stat.size);
                 Some(data.data)
@@ -248,7 +249,7 @@ async fn run(sound: &Blocks, choice: u8, input: &mut Input<'_>) {
                     .expect("the medium takes everything");
                 match writer.commit().await {
                     Ok(_) => {
-                        let read = store.read_blob(id, &Transfer::default()).await;
+                        let read = store.read_blob(id, &Progress::none()).await;
                         assert!(read.expect("it was written just now").data == data);
                         Some(id)
                     }

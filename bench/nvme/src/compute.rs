@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use toroid_client::blob::{self, Transfer};
+use toroid_client::blob;
 use toroid_client::session::Session;
 use toroid_drive::bridge::Effect;
 use toroid_drive::image::{FormatOptions, MetadataMode};
@@ -13,6 +13,7 @@ use toroid_isa::{Instruction, KeyKind, VrNumber, VrType};
 use toroid_nvme::tcp::client::TcpController;
 use toroid_nvme::tcp::initiator::Digests;
 use toroid_nvme::{Controller, ControllerInfo, Request, Response};
+use toroid_task::Progress;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::params::MESSAGE7;
@@ -114,7 +115,7 @@ pub(crate) fn row(folder: Option<&Path>) -> Result<Row, Error> {
         let encoding = Encoding::new(MESSAGE7.message_bits, true)?;
         for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
             session
-                .generate_key(KEY_ID, &client, kind, &Transfer::default())
+                .generate_key(KEY_ID, &client, kind, &Progress::none())
                 .await?;
         }
         let assembly = toroid_isa::assemble(PROGRAM)?;

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use toroid_client::blob::{self, Transfer};
+use toroid_client::blob;
 use toroid_client::session::Session;
 use toroid_drive::image::{self, FormatOptions, Image};
 use toroid_drive::{Drive, DriveConfig};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_isa::{Instruction, KeyKind, VrNumber, VrType};
+use toroid_task::Progress;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
@@ -71,7 +72,7 @@ impl Platform {
             let session = Session::format(drive.clone(), 1, blob::FormatOptions::default()).await?;
             for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
                 session
-                    .generate_key(KEY_ID, &client, kind, &Transfer::default())
+                    .generate_key(KEY_ID, &client, kind, &Progress::none())
                     .await?;
             }
             let assembly = toroid_isa::assemble(PROGRAM)?;

@@ -4,12 +4,13 @@
 
 use std::sync::Arc;
 
-use toroid_client::blob::{self, Transfer};
+use toroid_client::blob;
 use toroid_client::session::Session;
 use toroid_drive::image::{self, FormatOptions, Image};
 use toroid_drive::{Drive, DriveConfig};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_isa::{KeyKind, VrNumber, VrType};
+use toroid_task::Progress;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
@@ -55,7 +56,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let key_id = 0;
     for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
         session
-            .generate_key(key_id, &client, kind, &Transfer::default())
+            .generate_key(key_id, &client, kind, &Progress::none())
             .await?;
     }
     let assembly = toroid_isa::assemble(PROGRAM)?;

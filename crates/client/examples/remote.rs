@@ -7,12 +7,12 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use toroid_client::blob::Transfer;
 use toroid_client::session::Session;
 use toroid_drive::bridge::status::VENDOR_STATUSES;
 use toroid_isa::{KeyKind, VrNumber, VrType};
 use toroid_nvme::Controller;
 use toroid_nvme::tcp::client::{Address, ConnectOptions, TcpController};
+use toroid_task::Progress;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::params::TINY;
@@ -75,7 +75,7 @@ async fn multiply(
     let encoding = Encoding::new(TINY.message_bits, true)?;
     for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
         session
-            .generate_key(key_id, &client, kind, &Transfer::default())
+            .generate_key(key_id, &client, kind, &Progress::none())
             .await?;
     }
     let assembly = toroid_isa::assemble(&format!(".key {key_id}\n{PROGRAM}"))?;

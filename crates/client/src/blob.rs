@@ -1,7 +1,7 @@
 //! The blob store: named objects of any size on an NVMe namespace, each with its secure computing metadata.
 //!
 //! Follows section 5 of the platform paper (Figs. 9 and 10, Table 7): super block, metadata pages and data clusters lie in
-//! one namespace; the host keeps a copy of the metadata in memory; the `ScMetadata` of a blob goes to the drive
+//! one namespace; the client keeps a copy of the metadata in memory; the `ScMetadata` of a blob goes to the drive
 //! with its data, either as NVMe metadata of every block or through the second half of the LBA space ([`ScCarrier`]).
 //!
 //! # Promises
@@ -37,9 +37,7 @@ mod store;
 mod stream;
 
 use std::fmt;
-use std::sync::Arc;
 
-use tokio_util::sync::CancellationToken;
 use toroid_isa::metadata::ScMetadata;
 
 pub use error::BlobError;
@@ -146,53 +144,4 @@ pub struct StoreInfo {
     pub free_metadata_pages: u32,
     /// Blobs.
     pub blobs: usize,
-}
-
-/// Called with the bytes done and the bytes in total.
-pub type Progress = Arc<dyn Fn(u64, u64) + Send + Sync>;
-
-/// How a long call reports its progress and is cancelled. The default does neither.
-#[derive(Clone, Default)]
-pub struct Transfer {
-    /// Called after every command.
-    pub progress: Option<Progress>,
-    /// Looked at before every command. A cancelled write leaves the old content.
-    pub cancel: CancellationToken,
-}
-
-impl Transfer {
-    /// Reports to `progress`.
-    pub fn with_progress(mut self, progress: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
-        self.progress = Some(Arc::new(progress));
-        self
-    }
-
-    /// Stops when `cancel` is cancelled.
-    pub fn with_cancel(mut self, cancel: CancellationToken) -> Self {
-        self.cancel = cancel;
-        self
-    }
-
-    fn report(&self, done: u64, total: u64) {
-        if let Some(progress) = &self.progress {
-            progress(done, total);
-        }
-    }
-
-    fn check(&self) -> Result<(), BlobError> {
-        if self.cancel.is_cancelled() {
-            Err(BlobError::Cancelled)
-        } else {
-            Ok(())
-        }
-    }
-}
-
-impl fmt::Debug for Transfer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transfer")
-            .field("progress", &self.progress.is_some())
-            .field("cancelled", &self.cancel.is_cancelled())
-            .finish()
-    }
 }

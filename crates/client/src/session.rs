@@ -15,6 +15,7 @@ use toroid_isa::{
     VrType, wrap_count,
 };
 use toroid_nvme::Controller;
+use toroid_task::Progress;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
@@ -28,7 +29,6 @@ use toroid_tfhe::serialize::{Kind, ObjectReader};
 
 use crate::blob::{
     BlobError, BlobId, BlobStat, BlobStore, BlobWriter, FormatOptions, MountOptions, NewBlob,
-    Transfer,
 };
 
 /// Why a session's call did not succeed.
@@ -163,11 +163,11 @@ impl Session {
     /// # Errors
     /// [`SessionError::Blob`].
     pub async fn format(
-        host: Arc<dyn Controller>,
+        controller: Arc<dyn Controller>,
         nsid: u32,
         options: FormatOptions,
     ) -> Result<Session, SessionError> {
-        let store = BlobStore::format(host, nsid, options).await?;
+        let store = BlobStore::format(controller, nsid, options).await?;
         Ok(Session { store })
     }
 
@@ -175,8 +175,8 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError::Blob`].
-    pub async fn open(host: Arc<dyn Controller>, nsid: u32) -> Result<Session, SessionError> {
-        let store = BlobStore::mount(host, nsid, MountOptions::default()).await?;
+    pub async fn open(controller: Arc<dyn Controller>, nsid: u32) -> Result<Session, SessionError> {
+        let store = BlobStore::mount(controller, nsid, MountOptions::default()).await?;
         Ok(Session { store })
     }
 
@@ -214,20 +214,20 @@ impl Session {
     async fn writer(
         &self,
         sc: ScMetadata,
-        transfer: &Transfer,
+        progress: &Progress,
     ) -> Result<BlobWriter, SessionError> {
         let id = self.blob(sc).await?;
         let writer = self.store.writer_with_sc(id, sc.size(), Some(sc)).await?;
-        Ok(writer.with_transfer(transfer.clone()))
+        Ok(writer.with_progress(progress.clone()))
     }
 
     async fn put(
         &self,
         sc: ScMetadata,
         data: &[u8],
-        transfer: &Transfer,
+        progress: &Progress,
     ) -> Result<BlobStat, SessionError> {
-        let mut writer = self.writer(sc, transfer).await?;
+        let mut writer = self.writer(sc, progress).await?;
         writer.write(data).await?;
         Ok(writer.commit().await?)
     }
@@ -243,11 +243,11 @@ impl Session {
         key_id: u32,
         client: &ClientKey,
         kind: KeyKind,
-        transfer: &Transfer,
+        progress: &Progress,
     ) -> Result<BlobStat, SessionError> {
         let params = client.params();
         let sc = key_metadata(key_id, params, kind, KeyForm::Seeded)?;
-        let mut writer = self.writer(sc, transfer).await?;
+        let mut writer = self.writer(sc, progress).await?;
         let (sender, mut receiver) = mpsc::channel::<Vec<u8>>(1);
         let client = client.clone();
         let task = tokio::task::spawn_blocking(move || {
@@ -284,7 +284,7 @@ impl Session {
         &self,
         key_id: u32,
         mut reader: ObjectReader<R>,
-        transfer: &Transfer,
+        progress: &Progress,
     ) -> Result<BlobStat, SessionError> {
         let (kind, form) = public_key(reader.header().kind).ok_or_else(|| {
             TfheError::Format(format!(
@@ -293,7 +293,7 @@ impl Session {
             ))
         })?;
         let sc = key_metadata(key_id, reader.header().params, kind, form)?;
-        let mut writer = self.writer(sc, transfer).await?;
+        let mut writer = self.writer(sc, progress).await?;
         while let Some(chunk) = reader.next_chunk()? {
             writer.write(chunk).await?;
         }
@@ -314,7 +314,7 @@ impl Session {
         let sc = ScMetadata::new(vector.vr, params.id, bytes.len() as u64)?
             .with_message(input.bits() as u8, input.is_signed())?
             .with_output_bits(report.bits.1 as u8)?;
-        self.put(sc, &bytes, &Transfer::default()).await?;
+        self.put(sc, &bytes, &Progress::none()).await?;
         Ok(report)
     }
 
@@ -330,7 +330,7 @@ impl Session {
     ) -> Result<BlobStat, SessionError> {
         let bytes = toroid_isa::encode(program);
         let sc = ScMetadata::new(VrNumber::program(key_id)?, params.id, bytes.len() as u64)?;
-        self.put(sc, &bytes, &Transfer::default()).await
+        self.put(sc, &bytes, &Progress::none()).await
     }
 
     /// Writes a sample into its register. A TLWE-CoW sample runs the program; the result then stands in its place.
@@ -346,7 +346,7 @@ impl Session {
         log2_noise: (Option<f64>, Option<f64>),
     ) -> Result<BlobStat, SessionError> {
         let sc = sample_metadata(vr, params, encoding, log2_noise)?;
-        self.put(sc, bytes, &Transfer::default()).await
+        self.put(sc, bytes, &Progress::none()).await
     }
 
     /// Makes room for a sample of a register, for others to write its blocks ([`raw`](crate::raw)). Where there is one already, its room
@@ -382,7 +382,7 @@ impl Session {
             return Err(SessionError::WrongType(vr, "LWE samples"));
         }
         let stat = self.find(vr).ok_or(SessionError::Missing(vr))?;
-        let blob = self.store.read_blob(stat.id, &Transfer::default()).await?;
+        let blob = self.store.read_blob(stat.id, &Progress::none()).await?;
         let unexpected = |found: String| SessionError::Unexpected {
             vr,
             expected: "a sample with its metadata".to_owned(),
@@ -422,8 +422,8 @@ impl Session {
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn load(&self, key_id: u32, transfer: &Transfer) -> Result<u64, SessionError> {
-        self.fill(key_id, |_| true, false, transfer).await
+    pub async fn load(&self, key_id: u32, progress: &Progress) -> Result<u64, SessionError> {
+        self.fill(key_id, |_| true, false, progress).await
     }
 
     /// Has a drive that may hold objects of the key id already, a program among them, fill its registers from what is stored; the
@@ -439,7 +439,7 @@ impl Session {
         &self,
         key_id: u32,
         with_keys: bool,
-        transfer: &Transfer,
+        progress: &Progress,
     ) -> Result<u64, SessionError> {
         let wanted = move |ty| with_keys || ty != VrType::Key;
         let program = VrNumber::program(key_id)?;
@@ -450,20 +450,20 @@ impl Session {
                     .is_some_and(|sc| sc.vr().ty() == VrType::LweCor && sc.vr().key_id() == key_id)
         };
         if !self.store.list().iter().any(is_cor) {
-            return self.fill(key_id, wanted, false, transfer).await;
+            return self.fill(key_id, wanted, false, progress).await;
         }
         let stored = self
             .find(program)
             .ok_or(SessionError::NoStoredProgram(program))?;
-        let (store, transfer) = (self.store.clone(), transfer.clone());
+        let (store, progress) = (self.store.clone(), progress.clone());
         // On its own: a caller that goes away must not leave another program in the register.
         let task = tokio::spawn(async move {
             let session = Session { store };
-            let filled = session.fill(key_id, wanted, true, &transfer).await;
+            let filled = session.fill(key_id, wanted, true, &progress).await;
             if filled.is_err() {
                 // That the load is cancelled does not cancel this.
-                let transfer = Transfer::default();
-                let read = session.store.read_blob(stored.id, &transfer);
+                let progress = Progress::none();
+                let read = session.store.read_blob(stored.id, &progress);
                 read.await.map_err(|error| SessionError::NotRestored {
                     program,
                     source: Box::new(error.into()),
@@ -479,7 +479,7 @@ impl Session {
         key_id: u32,
         wanted: impl Fn(VrType) -> bool,
         has_program: bool,
-        transfer: &Transfer,
+        progress: &Progress,
     ) -> Result<u64, SessionError> {
         let mut blobs: Vec<BlobStat> = self.store.list();
         blobs.retain(|blob| {
@@ -502,13 +502,9 @@ impl Session {
             }
             let mut reader = self.store.reader(blob.id)?;
             while let Some(chunk) = reader.next_chunk().await? {
-                if transfer.cancel.is_cancelled() {
-                    return Err(BlobError::Cancelled.into());
-                }
+                progress.check().map_err(BlobError::from)?;
                 done += chunk.len() as u64;
-                if let Some(progress) = &transfer.progress {
-                    progress(done, total);
-                }
+                progress.report("load", done, total);
             }
         }
         Ok(done)

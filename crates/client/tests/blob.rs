@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex};
 use common::*;
 use futures::future::BoxFuture;
 use proptest::prelude::*;
-use tokio_util::sync::CancellationToken;
 use toroid_client::blob::{
-    BlobError, BlobId, BlobStore, FormatOptions, MountOptions, NewBlob, ScCarrier, Transfer,
+    BlobError, BlobId, BlobStore, FormatOptions, MountOptions, NewBlob, ScCarrier,
 };
 use toroid_isa::VrType;
 use toroid_isa::metadata::ScMetadata;
 use toroid_nvme::testing::RamController;
 use toroid_nvme::{self as nvme, Command, Controller, ControllerInfo, Request, Response, Status};
+use toroid_task::{CancelToken, Progress};
 
 const CLUSTER: u64 = 8 * BLOCK as u64;
 const HALF: u64 = 1 << 12;
@@ -46,19 +46,12 @@ fn with_sc(name: &str, sc: ScMetadata) -> NewBlob {
 
 async fn put(store: &BlobStore, blob: NewBlob, data: &[u8]) -> BlobId {
     let id = store.create_blob(blob).await.unwrap();
-    store
-        .write_blob(id, data, &Transfer::default())
-        .await
-        .unwrap();
+    store.write_blob(id, data, &Progress::none()).await.unwrap();
     id
 }
 
 async fn get(store: &BlobStore, id: BlobId) -> Vec<u8> {
-    store
-        .read_blob(id, &Transfer::default())
-        .await
-        .unwrap()
-        .data
+    store.read_blob(id, &Progress::none()).await.unwrap().data
 }
 
 async fn free_clusters(store: &BlobStore) -> u32 {
@@ -101,7 +94,7 @@ async fn contents_of_any_size_come_back_before_and_after_a_mount() {
         }
         for store in [store, mount(&host).await] {
             for (id, data, sc) in &blobs {
-                let read = store.read_blob(*id, &Transfer::default()).await.unwrap();
+                let read = store.read_blob(*id, &Progress::none()).await.unwrap();
                 assert_eq!(read.data, *data);
                 let covered = data.len().min(CLUSTER as usize).div_ceil(BLOCK as usize) as u32;
                 let covered = if metadata_size == 0 { covered } else { 0 };
@@ -163,7 +156,7 @@ async fn deleted_blobs_are_gone_and_identifiers_are_not_used_again() {
             Err(BlobError::NoSuchBlob(_))
         ));
         assert!(matches!(
-            store.write_blob(id, b"x", &Transfer::default()).await,
+            store.write_blob(id, b"x", &Progress::none()).await,
             Err(BlobError::NoSuchBlob(_))
         ));
         assert_eq!(store.info().await, free);
@@ -270,7 +263,7 @@ async fn results_that_the_drive_puts_into_the_data_come_back_with_their_metadata
             let id = put(&store, with_sc("s", sc(ty, 2, 700)), &data).await;
             let inverted: Vec<u8> = data.iter().map(|b| !b).collect();
             for store in [&store, &mount(&drive).await] {
-                let read = store.read_blob(id, &Transfer::default()).await.unwrap();
+                let read = store.read_blob(id, &Progress::none()).await.unwrap();
                 assert_eq!(read.data, inverted);
                 let sc = read.sc.unwrap();
                 assert!(sc.computed());
@@ -404,10 +397,7 @@ async fn readers_see_the_content_as_of_their_start() {
         let mut seen = reader.next_chunk().await.unwrap().unwrap();
         for round in 2..30 {
             let new = pattern(round, 20_000);
-            store
-                .write_blob(id, &new, &Transfer::default())
-                .await
-                .unwrap();
+            store.write_blob(id, &new, &Progress::none()).await.unwrap();
             assert_eq!(get(&store, id).await, new);
         }
         store.delete_blob(id).await.unwrap();
@@ -437,7 +427,7 @@ async fn a_full_store_says_so_and_still_overwrites_and_deletes() {
         // Each needs what the one before it has just set free.
         let data = pattern(round, half as usize);
         store
-            .write_blob(id, &data, &Transfer::default())
+            .write_blob(id, &data, &Progress::none())
             .await
             .unwrap();
         assert_eq!(get(&store, id).await, data);
@@ -466,13 +456,13 @@ async fn metadata_pages_run_out_with_an_error() {
         Err(BlobError::NoMetadataPages { needed: 1, free: 0 })
     ));
     assert!(matches!(
-        store.write_blob(ids[0], b"x", &Transfer::default()).await,
+        store.write_blob(ids[0], b"x", &Progress::none()).await,
         Err(BlobError::NoMetadataPages { .. })
     ));
     store.delete_blob(ids[1]).await.unwrap();
     for _ in 0..3 {
         store
-            .write_blob(ids[0], b"x", &Transfer::default())
+            .write_blob(ids[0], b"x", &Progress::none())
             .await
             .unwrap();
     }
@@ -517,31 +507,31 @@ async fn a_cancelled_or_dropped_write_leaves_the_old_content() {
     let id = put(&store, plain("x"), &old).await;
     let free = free_clusters(&store).await;
 
-    let cancel = CancellationToken::new();
+    let cancel = CancelToken::new();
     let calls = Arc::new(AtomicU64::new(0));
-    let transfer = Transfer::default()
-        .with_cancel(cancel.clone())
-        .with_progress({
-            let (cancel, calls) = (cancel.clone(), calls.clone());
-            move |done, total| {
-                assert_eq!(total, 50_000);
-                assert_eq!(
-                    done,
-                    (calls.fetch_add(1, Ordering::SeqCst) + 1) * u64::from(MDTS)
-                );
-                if done > 20_000 {
-                    cancel.cancel();
-                }
+    let progress = Progress::new({
+        let (cancel, calls) = (cancel.clone(), calls.clone());
+        move |what, done, total| {
+            assert_eq!(what, "write");
+            assert_eq!(total, 50_000);
+            assert_eq!(
+                done,
+                (calls.fetch_add(1, Ordering::SeqCst) + 1) * u64::from(MDTS)
+            );
+            if done > 20_000 {
+                cancel.cancel();
             }
-        });
+        }
+    })
+    .with_cancel(cancel);
     let new = pattern(2, 50_000);
     assert!(matches!(
-        store.write_blob(id, &new, &transfer).await,
+        store.write_blob(id, &new, &progress).await,
         Err(BlobError::Cancelled)
     ));
     assert_eq!(calls.load(Ordering::SeqCst), 10);
     assert!(matches!(
-        store.read_blob(id, &transfer).await,
+        store.read_blob(id, &progress).await,
         Err(BlobError::Cancelled)
     ));
     let mut writer = store.writer(id, 50_000).await.unwrap();
@@ -560,7 +550,7 @@ async fn sizes_that_do_not_match_are_refused() {
         .await
         .unwrap();
     assert!(matches!(
-        store.write_blob(id, &[0; 99], &Transfer::default()).await,
+        store.write_blob(id, &[0; 99], &Progress::none()).await,
         Err(BlobError::SizeMismatch {
             expected: 100,
             found: 99
@@ -596,28 +586,28 @@ async fn files_go_in_and_out() {
     std::fs::write(&to, b"old").unwrap();
     let with = sc(VrType::Tv, 9, data.len() as u64);
     let id = store.create_blob(with_sc("f", with)).await.unwrap();
-    let transfer = Transfer::default();
-    let stat = store.write_blob_file(id, &from, &transfer).await.unwrap();
+    let progress = Progress::none();
+    let stat = store.write_blob_file(id, &from, &progress).await.unwrap();
     assert_eq!(stat.crc32c, Some(crc32c::crc32c(&data)));
-    let back = store.read_blob_file(id, &to, &transfer).await.unwrap();
+    let back = store.read_blob_file(id, &to, &progress).await.unwrap();
     assert_eq!(back.unwrap().vr(), with.vr());
     assert_eq!(std::fs::read(&to).unwrap(), data);
 
     // Nothing of a failed read appears.
     corrupt(&host, HALF / 2, &data).await;
     let error = store
-        .read_blob_file(id, &from, &transfer)
+        .read_blob_file(id, &from, &progress)
         .await
         .unwrap_err();
     assert!(matches!(error, BlobError::Corrupt { .. }), "{error}");
     assert_eq!(std::fs::read(&from).unwrap(), data);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
     assert!(matches!(
-        store.write_blob_file(id, dir.path().join("none"), &transfer).await,
+        store.write_blob_file(id, dir.path().join("none"), &progress).await,
         Err(BlobError::File { path, .. }) if path.ends_with("none")
     ));
     assert!(matches!(
-        store.read_blob_file(id, "/", &transfer).await,
+        store.read_blob_file(id, "/", &progress).await,
         Err(BlobError::File { .. })
     ));
 }
@@ -646,7 +636,7 @@ async fn changed_data_is_detected_where_the_drive_does_not_compute() {
         let data_id = u32::from(ty != VrType::Prg);
         let id = put(&store, with_sc("s", sc(ty, data_id, 6000)), &data).await;
         corrupt(&host, HALF, &data).await;
-        let read = store.read_blob(id, &Transfer::default()).await;
+        let read = store.read_blob(id, &Progress::none()).await;
         assert_eq!(read.is_ok(), ty.is_sample(), "{ty}");
     }
 }
@@ -696,7 +686,7 @@ async fn without_a_next_sequence_number_the_store_only_reads() {
     for _ in 0..2 {
         let store = mount(&host).await;
         let created = store.create_blob(plain("y")).await.map(drop);
-        let written = store.write_blob(id, b"new", &Transfer::default()).await;
+        let written = store.write_blob(id, b"new", &Progress::none()).await;
         let deleted = store.delete_blob(id).await;
         for refused in [created, written.map(drop), deleted] {
             assert!(matches!(refused, Err(BlobError::NoSequenceNumber)));
@@ -751,10 +741,7 @@ async fn changes_with_a_fault(metadata_size: u16, nth: u64, count: u64) -> bool 
     // What the blob may hold; `None` is "deleted".
     let mut possible: Vec<Option<usize>> = vec![Some(0)];
     for i in [1, 2, 1] {
-        match store
-            .write_blob(id, &contents[i], &Transfer::default())
-            .await
-        {
+        match store.write_blob(id, &contents[i], &Progress::none()).await {
             Ok(_) => possible = vec![Some(i)],
             Err(BlobError::Nvme(_) | BlobError::InDoubt) => possible.push(Some(i)),
             Err(e) => panic!("{e}"),
@@ -775,7 +762,7 @@ async fn changes_with_a_fault(metadata_size: u16, nth: u64, count: u64) -> bool 
         stores.push(mount(&host).await);
         for store in &stores[usize::from(crash) * 2..] {
             assert_eq!(get(store, keep).await, contents[0]);
-            let found = match store.read_blob(id, &Transfer::default()).await {
+            let found = match store.read_blob(id, &Progress::none()).await {
                 Ok(read) => Some(contents.iter().position(|c| *c == read.data).unwrap()),
                 Err(BlobError::NoSuchBlob(_)) => None,
                 Err(e) => panic!("{e}"),
@@ -826,7 +813,7 @@ async fn many_tasks_share_a_store() {
                     2 => {
                         let fill = [(t * 40 + round) as u8; 9000];
                         store
-                            .write_blob(shared, &fill, &Transfer::default())
+                            .write_blob(shared, &fill, &Progress::none())
                             .await
                             .unwrap();
                     }
@@ -893,7 +880,7 @@ proptest! {
                     continue;
                 };
                 for (id, data) in &blobs {
-                    if let Ok(read) = store.read_blob(*id, &Transfer::default()).await
+                    if let Ok(read) = store.read_blob(*id, &Progress::none()).await
                         && store.stat(*id).unwrap().written {
                         assert!(read.data == *data);
                     }

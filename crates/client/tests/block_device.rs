@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use toroid_client::blob::{BlobStore, FormatOptions, NewBlob, Transfer};
+use toroid_client::blob::{BlobStore, FormatOptions, NewBlob};
 use toroid_client::block_device::{BlockDeviceController, BlockDeviceError, NSID};
 use toroid_nvme::{
     Controller, DsmRange, Request, Sqe, Status, flush, read_blocks, write_blocks, write_zeroes,
 };
+use toroid_task::Progress;
 use zerocopy::IntoBytes;
 
 const BYTES: u64 = 16 << 20;
@@ -119,7 +120,7 @@ async fn check_store(path: &Path) {
             .unwrap();
         let id = store.create_blob(NewBlob::default()).await.unwrap();
         store
-            .write_blob(id, &data, &Transfer::default())
+            .write_blob(id, &data, &Progress::none())
             .await
             .unwrap();
         id
@@ -127,7 +128,7 @@ async fn check_store(path: &Path) {
     let store = BlobStore::mount(open(), NSID, Default::default())
         .await
         .unwrap();
-    let read = store.read_blob(id, &Transfer::default()).await.unwrap();
+    let read = store.read_blob(id, &Progress::none()).await.unwrap();
     assert!(read.data == data);
 }
 

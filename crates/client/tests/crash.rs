@@ -23,8 +23,7 @@ use common::*;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
-use toroid_client::blob::{BlobError, BlobId, BlobStore, FormatOptions, NewBlob, Transfer};
+use toroid_client::blob::{BlobError, BlobId, BlobStore, FormatOptions, NewBlob};
 use toroid_drive::ssd::{FileSsd, Ssd};
 use toroid_isa::VrType;
 use toroid_isa::metadata::ScMetadata;
@@ -32,6 +31,7 @@ use toroid_nvme::testing::RamController;
 use toroid_nvme::{
     self as nvme, Command, Controller, ControllerInfo, Request, Response, Sqe, Status,
 };
+use toroid_task::{CancelToken, Progress};
 
 /// What a blob is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,7 +197,7 @@ async fn load(
             }
             1 => {
                 // A read must be of one piece; which is for the check after the crash.
-                if let Err(error) = store.read_blob(id, &Transfer::default()).await {
+                if let Err(error) = store.read_blob(id, &Progress::none()).await {
                     return error;
                 }
             }
@@ -209,20 +209,21 @@ async fn load(
                     sc: rng.below(2) == 0 && size > 0,
                 };
                 tell(Event::Begin(name.clone(), state));
-                let cancel = CancellationToken::new();
-                let transfer = Transfer::default().with_cancel(cancel.clone());
-                let transfer = match how {
+                let cancel = CancelToken::new();
+                let progress = match how {
                     2 => {
                         let stop = rng.below(max_size);
-                        transfer.with_progress(move |done, _| {
+                        let own = cancel.clone();
+                        Progress::new(move |_, done, _| {
                             if done >= stop {
-                                cancel.cancel();
+                                own.cancel();
                             }
                         })
                     }
-                    _ => transfer,
-                };
-                let write = write(&store, id, state, transfer);
+                    _ => Progress::none(),
+                }
+                .with_cancel(cancel);
+                let write = write(&store, id, state, progress);
                 if how == 3 {
                     // Abandoned after a while, at an await of its own choice; the store may finish it or not.
                     let turns = rng.below(60);
@@ -262,13 +263,13 @@ async fn write(
     store: &BlobStore,
     id: BlobId,
     state: State,
-    transfer: Transfer,
+    progress: Progress,
 ) -> Result<(), BlobError> {
     let data = state.data();
     let writer = store
         .writer_with_sc(id, data.len() as u64, state.sc())
         .await?;
-    let mut writer = writer.with_transfer(transfer);
+    let mut writer = writer.with_progress(progress);
     for piece in data.chunks(1500) {
         writer.write(piece).await?;
     }
@@ -292,7 +293,7 @@ async fn verify(store: &BlobStore, model: &mut Model, what: &str) {
             None => State::Absent,
             Some(stat) if !stat.written => State::Empty,
             Some(stat) => {
-                let read = store.read_blob(stat.id, &Transfer::default()).await;
+                let read = store.read_blob(stat.id, &Progress::none()).await;
                 let read = read.unwrap_or_else(|e| panic!("{what}: {name}: {e}"));
                 let state = possible.into_iter().flatten().find(|state| {
                     matches!(state, State::Full { .. })
@@ -374,10 +375,7 @@ async fn verify_second_half(ram: &Arc<RamController>, store: &BlobStore, what: &
     let half = ram.controller().namespaces[0].blocks() / 2;
     for stat in store.list().into_iter().filter(|stat| stat.sc.is_none()) {
         let before = ram.submitted().len();
-        store
-            .read_blob(stat.id, &Transfer::default())
-            .await
-            .unwrap();
+        store.read_blob(stat.id, &Progress::none()).await.unwrap();
         for sqe in &ram.submitted()[before..] {
             let Ok(Command::Read(io)) = Command::parse(sqe) else {
                 continue;

@@ -5,13 +5,14 @@ use std::fs;
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use toroid_client::blob::{self, Transfer};
+use toroid_client::blob;
 use toroid_client::session::{Session, SessionError};
 use toroid_client::tables;
 use toroid_drive::image::{self, FormatOptions, Image, MetadataMode};
 use toroid_drive::{Drive, DriveConfig};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_isa::{Assembly, KeyKind, VrNumber};
+use toroid_task::Progress;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
@@ -55,7 +56,7 @@ impl Bench {
         let client = ClientKey::generate(&TINY_WOPBS, &mut rng);
         for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
             session
-                .generate_key(0, &client, kind, &Transfer::default())
+                .generate_key(0, &client, kind, &Progress::none())
                 .await
                 .unwrap();
         }
@@ -147,11 +148,11 @@ async fn table_5_multiplies_before_and_after_a_restart() {
         }
         // The stored program is back in its register after a reload, and after one that was cancelled.
         for cancelled in [true, false] {
-            let transfer = Transfer::default();
+            let progress = Progress::none();
             if cancelled {
-                transfer.cancel.cancel();
+                progress.cancel_token().cancel();
             }
-            let reloaded = bench.session.reload(0, false, &transfer).await;
+            let reloaded = bench.session.reload(0, false, &progress).await;
             assert_eq!(reloaded.is_err(), cancelled);
             bench.write("cor:0:1", 3, signed).await;
             bench.write("cow:0:2", -5, signed).await;
@@ -169,7 +170,7 @@ async fn table_5_multiplies_before_and_after_a_restart() {
         drop((drive, session));
         let drive = open(&folder, arithmetic);
         let session = Session::open(drive.clone(), 1).await.unwrap();
-        session.load(0, &Transfer::default()).await.unwrap();
+        session.load(0, &Progress::none()).await.unwrap();
         let mut bench = Bench {
             folder,
             drive,
@@ -187,7 +188,7 @@ async fn table_5_multiplies_before_and_after_a_restart() {
             .delete(VrNumber::program(0).unwrap())
             .await
             .unwrap();
-        let reloaded = bench.session.reload(0, false, &Transfer::default()).await;
+        let reloaded = bench.session.reload(0, false, &Progress::none()).await;
         assert!(matches!(reloaded, Err(SessionError::NoStoredProgram(_))));
         bench.drive.shutdown().unwrap();
     }

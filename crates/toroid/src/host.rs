@@ -305,10 +305,9 @@ impl Link {
                 }
                 let options = host.connect_options()?;
                 let connected = runtime.block_on(async {
-                    let cancelled = interrupt::token();
                     tokio::select! {
                         connected = TcpController::connect(address, &options) => connected.map_err(anyhow::Error::new),
-                        () = cancelled.cancelled() => Err(anyhow::anyhow!("interrupted")),
+                        () = interrupt::cancelled() => Err(anyhow::anyhow!("interrupted")),
                     }
                 });
                 let connected =
@@ -444,12 +443,11 @@ impl Opened {
 
     /// The same, with the call's own error.
     pub fn wait_for<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-        let cancelled = interrupt::token();
         self.runtime.block_on(async {
             tokio::pin!(call);
             tokio::select! {
                 result = &mut call => result,
-                () = cancelled.cancelled() => loop {
+                () = interrupt::cancelled() => loop {
                     match &self.link {
                         // Again and again: the call may be between two commands.
                         Link::Image(drive) => {

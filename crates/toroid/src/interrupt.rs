@@ -1,21 +1,34 @@
 //! Ctrl-C: the first asks long work to stop and clean up, the second ends the process.
 
+use std::pin::pin;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use tokio_util::sync::CancellationToken;
+use tokio::sync::Notify;
+use toroid_task::CancelToken;
 
-static TOKEN: OnceLock<CancellationToken> = OnceLock::new();
+static TOKEN: OnceLock<CancelToken> = OnceLock::new();
+static CANCELLED: Notify = Notify::const_new();
 
 /// Cancelled by Ctrl-C.
-pub fn token() -> CancellationToken {
-    TOKEN.get_or_init(CancellationToken::new).clone()
+pub fn token() -> CancelToken {
+    TOKEN.get_or_init(CancelToken::new).clone()
+}
+
+/// Waits for Ctrl-C.
+pub async fn cancelled() {
+    let mut notified = pin!(CANCELLED.notified());
+    // From here on the notification is not missed.
+    notified.as_mut().enable();
+    if !token().is_cancelled() {
+        notified.await;
+    }
 }
 
 static EXPECTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on Ctrl-C is the way to end the work, and no interruption of it.
+/// Makes Ctrl-C the regular way to end the work, rather than an interruption of it.
 pub fn expect() {
     EXPECTED.store(true, Ordering::Relaxed);
 }
@@ -33,6 +46,7 @@ pub fn install() -> anyhow::Result<()> {
             std::process::exit(130);
         }
         token.cancel();
+        CANCELLED.notify_waiters();
     })
     .context("cannot install the Ctrl-C handler")
 }

@@ -1,10 +1,8 @@
 //! Progress bars.
 
-use std::sync::Arc;
-
 use indicatif::{ProgressBar, ProgressStyle};
-use toroid_client::blob::Transfer;
 use toroid_cosim::process::Watch;
+use toroid_task::Progress;
 
 use crate::interrupt;
 use crate::output::Output;
@@ -32,13 +30,10 @@ pub fn advance(bar: &ProgressBar, done: u64, total: u64) {
     bar.set_position(done);
 }
 
-/// A transfer that moves a bar and that Ctrl-C cancels.
-pub fn transfer(bar: &ProgressBar) -> Transfer {
+/// Progress that moves a bar; Ctrl-C cancels its work.
+pub fn report_to(bar: &ProgressBar) -> Progress {
     let bar = bar.clone();
-    Transfer {
-        progress: Some(Arc::new(move |done, total| advance(&bar, done, total))),
-        cancel: interrupt::token(),
-    }
+    Progress::new(move |_, done, total| advance(&bar, done, total)).with_cancel(interrupt::token())
 }
 
 /// A bar over the steps of long work, which Ctrl-C cancels. It goes away at the end of a work, and comes back with the next.

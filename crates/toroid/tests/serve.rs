@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use toroid_client::blob::Transfer;
 use toroid_client::session::Session;
 use toroid_drive::image::Image;
 use toroid_isa::{KeyKind, VrNumber, VrType};
@@ -23,6 +22,7 @@ use toroid_nvme::tcp::client::{Address, ConnectError, ConnectOptions, TcpControl
 use toroid_nvme::{
     BROADCAST_NSID, Controller, NvmeError, Request, Sqe, Status, flush, read_blocks, write_blocks,
 };
+use toroid_task::Progress;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::params::TINY;
@@ -427,7 +427,7 @@ fn computes_and_tells_of_it() {
         let encoding = Encoding::new(TINY.message_bits, true).unwrap();
         for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
             session
-                .generate_key(5, &client, kind, &Transfer::default())
+                .generate_key(5, &client, kind, &Progress::none())
                 .await
                 .unwrap();
         }

@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 use toroid_isa::metadata::MetadataError;
 use toroid_nvme::NvmeError;
+use toroid_task::Cancelled;
 
 use super::BlobId;
 
@@ -98,4 +99,10 @@ pub enum BlobError {
     /// The operating system gave no random bytes for the identifier of a new store.
     #[error("no random bytes from the operating system: {0}")]
     Random(String),
+}
+
+impl From<Cancelled> for BlobError {
+    fn from(_: Cancelled) -> BlobError {
+        BlobError::Cancelled
+    }
 }

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use toroid_isa::metadata::ScMetadata;
+use toroid_task::Progress;
 
-use super::{BlobError, BlobId, BlobStat, BlobStore, Transfer};
+use super::{BlobError, BlobId, BlobStat, BlobStore};
 
 /// Bytes read from a file at a time.
 const PIECE: usize = 1 << 20;
@@ -35,7 +36,7 @@ impl BlobStore {
         &self,
         id: BlobId,
         path: impl AsRef<Path>,
-        transfer: &Transfer,
+        progress: &Progress,
     ) -> Result<BlobStat, BlobError> {
         let path = path.as_ref();
         let owned = path.to_owned();
@@ -45,7 +46,7 @@ impl BlobStore {
             Ok((file, size))
         })
         .await?;
-        let mut writer = self.writer(id, size).await?.with_transfer(transfer.clone());
+        let mut writer = self.writer(id, size).await?.with_progress(progress.clone());
         let mut piece = Vec::with_capacity(PIECE);
         loop {
             piece.clear();
@@ -69,10 +70,10 @@ impl BlobStore {
         &self,
         id: BlobId,
         path: impl AsRef<Path>,
-        transfer: &Transfer,
+        progress: &Progress,
     ) -> Result<Option<ScMetadata>, BlobError> {
         let path = path.as_ref();
-        let mut reader = self.reader(id)?.with_transfer(transfer.clone());
+        let mut reader = self.reader(id)?.with_progress(progress.clone());
         let target = path.to_owned();
         let (mut file, unfinished) = blocking(path, move || Unfinished::create(&target)).await?;
         while let Some(piece) = reader.next_chunk().await? {

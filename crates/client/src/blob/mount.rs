@@ -1,6 +1,6 @@
 //! Format and mount: the only code that reads the metadata region.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 
@@ -49,8 +49,9 @@ pub struct MountOptions {
     pub drop_damaged: bool,
 }
 
-fn namespace(host: &dyn Controller, nsid: u32) -> Result<&Namespace, BlobError> {
-    host.controller()
+fn namespace(controller: &dyn Controller, nsid: u32) -> Result<&Namespace, BlobError> {
+    controller
+        .controller()
         .namespace(nsid)
         .ok_or(NvmeError::UnknownNamespace { nsid }.into())
 }
@@ -70,11 +71,11 @@ fn carrier(ns: &Namespace) -> Result<(ScCarrier, u64), BlobError> {
 }
 
 pub(super) async fn format(
-    host: Arc<dyn Controller>,
+    controller: Arc<dyn Controller>,
     nsid: u32,
     options: FormatOptions,
 ) -> Result<(), BlobError> {
-    let ns = namespace(&*host, nsid)?;
+    let ns = namespace(&*controller, nsid)?;
     let (carrier, data_blocks) = carrier(ns)?;
     let block_bytes = ns.block_size();
     let cluster_blocks = options.cluster_bytes / u64::from(block_bytes);
@@ -110,26 +111,26 @@ pub(super) async fn format(
             data_blocks, options.cluster_bytes
         )));
     }
-    let host = &*host;
+    let controller = &*controller;
     // A store that an interrupted format has half erased must not be mounted again.
-    nvme::write_zeroes(host, nsid, 0, FIRST_PAGE_LBA).await?;
-    nvme::flush(host, nsid).await?;
-    nvme::write_zeroes(host, nsid, FIRST_PAGE_LBA, u64::from(metadata_pages)).await?;
+    nvme::write_zeroes(controller, nsid, 0, FIRST_PAGE_LBA).await?;
+    nvme::flush(controller, nsid).await?;
+    nvme::write_zeroes(controller, nsid, FIRST_PAGE_LBA, u64::from(metadata_pages)).await?;
     if carrier == ScCarrier::SecondHalf {
-        nvme::write_zeroes(host, nsid, data_blocks, data_blocks).await?;
+        nvme::write_zeroes(controller, nsid, data_blocks, data_blocks).await?;
     }
-    nvme::flush(host, nsid).await?;
+    nvme::flush(controller, nsid).await?;
     for lba in SUPER_BLOCK_LBAS {
-        nvme::write_blocks(host, nsid, lba, &sb.encode(), &[], false).await?;
+        nvme::write_blocks(controller, nsid, lba, &sb.encode(), &[], false).await?;
         sb.sequence += 1;
     }
-    nvme::flush(host, nsid).await?;
+    nvme::flush(controller, nsid).await?;
     Ok(())
 }
 
 /// Reads the newer sound copy of the super block; the other one is to be rewritten if the second value says so.
 async fn read_super_block(
-    host: &dyn Controller,
+    controller: &dyn Controller,
     nsid: u32,
 ) -> Result<(SuperBlock, Option<u64>), BlobError> {
     let mut sound = Vec::new();
@@ -137,7 +138,7 @@ async fn read_super_block(
     let mut damaged = false;
     let mut unreadable = None;
     for lba in SUPER_BLOCK_LBAS {
-        let block = match nvme::read_blocks(host, nsid, lba, 1).await {
+        let block = match nvme::read_blocks(controller, nsid, lba, 1).await {
             Ok(block) => block.data,
             Err(error) => {
                 unreadable = Some(error);
@@ -173,13 +174,67 @@ async fn read_super_block(
 /// A metadata page that is in use: its header and its payload.
 type Used = HashMap<u32, (PageHeader, Vec<u8>)>;
 
+/// What the metadata pages hold.
+struct Scan {
+    used: Used,
+    /// Pages that mount must mark free before anything relies on their records being gone.
+    stale: Vec<u32>,
+    next_sequence: u64,
+}
+
+/// A whole record: its sequence number, its pages and its payload.
+struct Found {
+    sequence: u64,
+    pages: Vec<u32>,
+    payload: Vec<u8>,
+}
+
 pub(super) async fn mount(
-    host: Arc<dyn Controller>,
+    controller: Arc<dyn Controller>,
     nsid: u32,
     options: MountOptions,
 ) -> Result<Inner, BlobError> {
-    let ns = namespace(&*host, nsid)?;
-    let (mut sb, bad_copy) = read_super_block(&*host, nsid).await?;
+    let sb = super_block(&*controller, nsid).await?;
+    let mut scan = scan(&*controller, nsid, &sb, options).await?;
+    let current = newest_records(&sb, &scan.used, &mut scan.stale)?;
+    let clusters = Clusters::new(sb.first_cluster() as u32, sb.total_clusters() as u32);
+    let table = versions(&sb, &clusters, current)?;
+
+    let marker = PageHeader::free(&sb, BlobId(0), scan.next_sequence.min(MAX_SEQUENCE));
+    for &page in &scan.stale {
+        nvme::write_blocks(&*controller, nsid, sb.page_lba(page), &marker, &[], false).await?;
+    }
+    // Also covers what an earlier mount, or the store before it, may have left in the drive's cache.
+    nvme::flush(&*controller, nsid).await?;
+
+    let in_use: HashSet<u32> = table
+        .values()
+        .flat_map(|version| version.pages.iter().copied())
+        .collect();
+    // Low pages first: taken from the end.
+    let free = (0..sb.metadata_pages)
+        .rev()
+        .filter(|page| !in_use.contains(page))
+        .collect();
+    Ok(Inner {
+        controller,
+        nsid,
+        sb,
+        clusters,
+        table: RwLock::new(table),
+        pages: Mutex::new(Pages {
+            free,
+            next_sequence: scan.next_sequence + 1,
+            replaced: Vec::new(),
+        }),
+        in_doubt: AtomicBool::new(false),
+    })
+}
+
+/// The super block, which must be that of this namespace; rewrites a copy of it that is not sound.
+async fn super_block(controller: &dyn Controller, nsid: u32) -> Result<SuperBlock, BlobError> {
+    let ns = namespace(controller, nsid)?;
+    let (mut sb, bad_copy) = read_super_block(controller, nsid).await?;
     let (carrier, data_blocks) = carrier(ns)?;
     if (sb.carrier, sb.data_blocks) != (carrier, data_blocks)
         || (sb.block_bytes, sb.namespace_blocks) != (ns.block_size(), ns.blocks())
@@ -195,24 +250,34 @@ pub(super) async fn mount(
     }
     if let Some(lba) = bad_copy {
         sb.sequence = MAX_SEQUENCE.min(sb.sequence + 1);
-        nvme::write_blocks(&*host, nsid, lba, &sb.encode(), &[], false).await?;
-        nvme::flush(&*host, nsid).await?;
+        nvme::write_blocks(controller, nsid, lba, &sb.encode(), &[], false).await?;
+        nvme::flush(controller, nsid).await?;
     }
+    Ok(sb)
+}
 
-    let mut used = Used::new();
-    let mut next_sequence = 1;
-    // Pages that mount must mark free before anything relies on their records being gone.
-    let mut stale = Vec::new();
+/// Reads all metadata pages.
+async fn scan(
+    controller: &dyn Controller,
+    nsid: u32,
+    sb: &SuperBlock,
+    options: MountOptions,
+) -> Result<Scan, BlobError> {
+    let mut scan = Scan {
+        used: Used::new(),
+        stale: Vec::new(),
+        next_sequence: 1,
+    };
     let pages = u64::from(sb.metadata_pages);
     for first in (0..pages).step_by(SCAN_BLOCKS as usize) {
         let count = SCAN_BLOCKS.min(pages - first);
         let lba = FIRST_PAGE_LBA + first;
-        let blocks = nvme::read_blocks(&*host, nsid, lba, count).await?.data;
+        let blocks = nvme::read_blocks(controller, nsid, lba, count).await?.data;
         for (i, block) in blocks.chunks_exact(sb.block_bytes as usize).enumerate() {
             let page = first as u32 + i as u32;
-            match Page::decode(block, &sb) {
+            match Page::decode(block, sb) {
                 Page::Blank => {}
-                Page::Damaged if options.drop_damaged => stale.push(page),
+                Page::Damaged if options.drop_damaged => scan.stale.push(page),
                 Page::Damaged => {
                     return Err(BlobError::Corrupt {
                         what: "damaged metadata page",
@@ -220,49 +285,66 @@ pub(super) async fn mount(
                     });
                 }
                 Page::Used(header, payload) => {
-                    next_sequence = next_sequence.max(header.sequence + 1);
+                    scan.next_sequence = scan.next_sequence.max(header.sequence + 1);
                     if header.kind != PageKind::Free {
-                        used.insert(page, (header, payload.to_vec()));
+                        scan.used.insert(page, (header, payload.to_vec()));
                     }
                 }
             }
         }
     }
+    Ok(scan)
+}
 
-    // The complete record with the highest sequence number is a blob's current one.
-    let mut current: BTreeMap<BlobId, (u64, Vec<u32>, Vec<u8>)> = BTreeMap::new();
-    for (&head, (header, _)) in &used {
+/// The current record of each blob: the whole one with the highest sequence number. The heads of all others are stale.
+fn newest_records(
+    sb: &SuperBlock,
+    used: &Used,
+    stale: &mut Vec<u32>,
+) -> Result<BTreeMap<BlobId, Found>, BlobError> {
+    let mut current: BTreeMap<BlobId, Found> = BTreeMap::new();
+    for (&head, (header, _)) in used {
         if header.kind != PageKind::Head {
             continue;
         }
-        let Some((chain, payload)) = follow(&used, head) else {
+        let Some((pages, payload)) = follow(used, head) else {
             stale.push(head);
             continue;
         };
-        match current.get(&header.blob) {
-            Some((sequence, ..)) if *sequence == header.sequence => {
-                return Err(BlobError::Corrupt {
-                    what: "second record of the same version of a blob",
-                    lba: sb.page_lba(head),
-                });
-            }
-            Some((sequence, ..)) if *sequence > header.sequence => stale.push(head),
-            _ => {
-                let newest = (header.sequence, chain, payload);
-                if let Some((_, older, _)) = current.insert(header.blob, newest) {
-                    stale.push(older[0]);
-                }
-            }
+        let newest = current.get(&header.blob).map(|found| found.sequence);
+        if newest == Some(header.sequence) {
+            return Err(BlobError::Corrupt {
+                what: "second record of the same version of a blob",
+                lba: sb.page_lba(head),
+            });
+        }
+        if newest > Some(header.sequence) {
+            stale.push(head);
+            continue;
+        }
+        let found = Found {
+            sequence: header.sequence,
+            pages,
+            payload,
+        };
+        if let Some(older) = current.insert(header.blob, found) {
+            stale.push(older.pages[0]);
         }
     }
+    Ok(current)
+}
 
-    let clusters = Clusters::new(sb.first_cluster() as u32, sb.total_clusters() as u32);
+/// The version that each record describes, with the clusters that it owns.
+fn versions(
+    sb: &SuperBlock,
+    clusters: &Clusters,
+    records: BTreeMap<BlobId, Found>,
+) -> Result<BTreeMap<BlobId, Arc<Version>>, BlobError> {
     let mut table = BTreeMap::new();
-    let mut page_is_free = vec![true; sb.metadata_pages as usize];
-    for (id, (sequence, chain, payload)) in current {
-        let lba = sb.page_lba(chain[0]);
+    for (id, found) in records {
+        let lba = sb.page_lba(found.pages[0]);
         let corrupt = |what| BlobError::Corrupt { what, lba };
-        let record = Record::decode(&payload, &sb).map_err(corrupt)?;
+        let record = Record::decode(&found.payload, sb).map_err(corrupt)?;
         let sc = match record.sc {
             Some(bytes) => match ScMetadata::from_bytes(&bytes) {
                 Ok(Some(sc)) => Some(sc),
@@ -276,48 +358,20 @@ pub(super) async fn mount(
                 what: "cluster that two blobs own",
                 lba: sb.cluster_lba(cluster),
             })?;
-        for &page in &chain {
-            page_is_free[page as usize] = false;
-        }
         let version = Version {
             id,
-            sequence,
+            sequence: found.sequence,
             name: record.name,
             sc,
             size: record.size,
             written: record.written,
             data_crc: record.data_crc,
             lease: Arc::new(lease),
-            pages: chain,
+            pages: found.pages,
         };
         table.insert(id, Arc::new(version));
     }
-
-    let marker = PageHeader::free(&sb, BlobId(0), next_sequence.min(MAX_SEQUENCE));
-    for &page in &stale {
-        nvme::write_blocks(&*host, nsid, sb.page_lba(page), &marker, &[], false).await?;
-    }
-    // Also covers what an earlier mount, or the store before it, may have left in the drive's cache.
-    nvme::flush(&*host, nsid).await?;
-
-    // Low pages first: taken from the end.
-    let free = (0..sb.metadata_pages)
-        .rev()
-        .filter(|&page| page_is_free[page as usize])
-        .collect();
-    Ok(Inner {
-        host,
-        nsid,
-        sb,
-        clusters,
-        table: RwLock::new(table),
-        pages: Mutex::new(Pages {
-            free,
-            next_sequence: next_sequence + 1,
-            replaced: Vec::new(),
-        }),
-        in_doubt: AtomicBool::new(false),
-    })
+    Ok(table)
 }
 
 /// The pages and the payload of the record that starts at `head`; `None` where a page of it is missing, as a commit that did not

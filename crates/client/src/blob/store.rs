@@ -8,12 +8,13 @@ use tokio::sync::Mutex;
 use toroid_isa::VrNumber;
 use toroid_isa::metadata::ScMetadata;
 use toroid_nvme::{self as nvme, Controller};
+use toroid_task::Progress;
 
 use super::clusters::{Clusters, Lease};
 use super::layout::{FORMAT_VERSION, MAX_NAME_BYTES, MAX_SEQUENCE, PageHeader, Record, SuperBlock};
 use super::{
     BlobData, BlobError, BlobId, BlobReader, BlobStat, BlobWriter, FormatOptions, MountOptions,
-    NewBlob, Placement, ScCarrier, StoreInfo, Transfer,
+    NewBlob, Placement, ScCarrier, StoreInfo,
 };
 
 /// A mounted blob store. Clones are handles of the same store; a namespace must be mounted only once at a time.
@@ -23,7 +24,7 @@ pub struct BlobStore {
 }
 
 pub(super) struct Inner {
-    pub host: Arc<dyn Controller>,
+    pub controller: Arc<dyn Controller>,
     pub nsid: u32,
     pub sb: SuperBlock,
     pub clusters: Clusters,
@@ -141,7 +142,7 @@ impl Inner {
     }
 
     pub async fn flush(&self) -> Result<(), BlobError> {
-        let flushed = nvme::flush(&*self.host, self.nsid).await;
+        let flushed = nvme::flush(&*self.controller, self.nsid).await;
         if flushed.is_err() {
             self.in_doubt.store(true, Ordering::SeqCst);
         }
@@ -157,11 +158,11 @@ impl Inner {
     }
 
     pub async fn write(&self, lba: u64, data: &[u8], metadata: &[u8]) -> Result<(), BlobError> {
-        Ok(nvme::write_blocks(&*self.host, self.nsid, lba, data, metadata, false).await?)
+        Ok(nvme::write_blocks(&*self.controller, self.nsid, lba, data, metadata, false).await?)
     }
 
     pub async fn write_zeroes(&self, lba: u64, blocks: u64) -> Result<(), BlobError> {
-        Ok(nvme::write_zeroes(&*self.host, self.nsid, lba, blocks).await?)
+        Ok(nvme::write_zeroes(&*self.controller, self.nsid, lba, blocks).await?)
     }
 
     /// The LBA of the block that carries the metadata of a cluster in the second-half form.
@@ -172,7 +173,7 @@ impl Inner {
     /// Bytes of one data command: a power of two up to MDTS, but no more than a cluster, so that clusters are a
     /// multiple of it.
     pub fn command_bytes(&self) -> u64 {
-        let mdts = self.host.controller().mdts_bytes;
+        let mdts = self.controller.controller().mdts_bytes;
         let mdts = mdts.checked_ilog2().map_or(0, |log2| 1 << log2);
         self.sb
             .cluster_bytes()
@@ -353,7 +354,13 @@ impl Inner {
         {
             // The store's records are open to every host of the namespace, but what a blob's key id denies must not be lost to one by
             // deleting its record.
-            nvme::read_blocks(&*self.host, self.nsid, self.second_half_lba(cluster), 1).await?;
+            nvme::read_blocks(
+                &*self.controller,
+                self.nsid,
+                self.second_half_lba(cluster),
+                1,
+            )
+            .await?;
         }
         if !pages.replaced.is_empty() {
             // An older record of this blob must be gone for good before its newest one goes.
@@ -379,27 +386,27 @@ impl Inner {
 }
 
 impl BlobStore {
-    /// Makes an empty store in namespace `nsid` of `host` and mounts it. Everything in the namespace is lost.
+    /// Makes an empty store in namespace `nsid` of `controller` and mounts it. Everything in the namespace is lost.
     ///
     /// A namespace with 64 bytes of metadata a block gets [`ScCarrier::NvmeMetadata`], one without [`ScCarrier::SecondHalf`];
     /// the latter must have a power of two of blocks. Fails with [`BlobError::Unsuitable`] where the sizes do
     /// not allow a store.
     pub async fn format(
-        host: Arc<dyn Controller>,
+        controller: Arc<dyn Controller>,
         nsid: u32,
         options: FormatOptions,
     ) -> Result<Self, BlobError> {
-        super::mount::format(host.clone(), nsid, options).await?;
-        Self::mount(host, nsid, MountOptions::default()).await
+        super::mount::format(controller.clone(), nsid, options).await?;
+        Self::mount(controller, nsid, MountOptions::default()).await
     }
 
-    /// Mounts the store in namespace `nsid` of `host`; changes that a crash interrupted are undone or found complete.
+    /// Mounts the store in namespace `nsid` of `controller`; changes that a crash interrupted are undone or found complete.
     pub async fn mount(
-        host: Arc<dyn Controller>,
+        controller: Arc<dyn Controller>,
         nsid: u32,
         options: MountOptions,
     ) -> Result<Self, BlobError> {
-        let inner = to_the_end(super::mount::mount(host, nsid, options)).await?;
+        let inner = to_the_end(super::mount::mount(controller, nsid, options)).await?;
         Ok(Self {
             inner: Arc::new(inner),
         })
@@ -426,19 +433,19 @@ impl BlobStore {
         &self,
         id: BlobId,
         data: &[u8],
-        transfer: &Transfer,
+        progress: &Progress,
     ) -> Result<BlobStat, BlobError> {
         let mut writer = self
             .writer(id, data.len() as u64)
             .await?
-            .with_transfer(transfer.clone());
+            .with_progress(progress.clone());
         writer.write(data).await?;
         writer.commit().await
     }
 
     /// Reads the content of a blob (Table 7: `read_blob2`).
-    pub async fn read_blob(&self, id: BlobId, transfer: &Transfer) -> Result<BlobData, BlobError> {
-        let mut reader = self.reader(id)?.with_transfer(transfer.clone());
+    pub async fn read_blob(&self, id: BlobId, progress: &Progress) -> Result<BlobData, BlobError> {
+        let mut reader = self.reader(id)?.with_progress(progress.clone());
         let size = reader.size();
         let mut data = Vec::new();
         usize::try_from(size)

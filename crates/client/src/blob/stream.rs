@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use toroid_isa::metadata::ScMetadata;
 use toroid_nvme as nvme;
+use toroid_task::Progress;
 
 use super::clusters::Lease;
 use super::store::{Content, Inner, Version, drive_may_replace, to_the_end};
-use super::{BlobError, BlobId, BlobStat, ScCarrier, Transfer};
+use super::{BlobError, BlobId, BlobStat, ScCarrier};
 
 /// Takes the new content of a blob piece by piece; [`commit`](Self::commit) puts it in place of the old. Dropped without a commit, it
 /// leaves the old content.
@@ -25,7 +26,7 @@ pub struct BlobWriter {
     crc: u32,
     /// A piece may be missing: a command failed, or the call that sent it was abandoned.
     failed: bool,
-    transfer: Transfer,
+    progress: Progress,
 }
 
 impl BlobWriter {
@@ -47,14 +48,14 @@ impl BlobWriter {
             buffer: Vec::new(),
             crc: 0,
             failed: false,
-            transfer: Transfer::default(),
+            progress: Progress::none(),
             inner,
         })
     }
 
-    /// Sets progress report and cancellation.
-    pub fn with_transfer(mut self, transfer: Transfer) -> Self {
-        self.transfer = transfer;
+    /// Reports each command to `progress`, and stops before the next one when `progress` is cancelled.
+    pub fn with_progress(mut self, progress: Progress) -> Self {
+        self.progress = progress;
         self
     }
 
@@ -97,7 +98,7 @@ impl BlobWriter {
         if self.failed {
             return Err(BlobError::WriterFailed);
         }
-        self.transfer.check()?;
+        self.progress.check()?;
         let content = Content {
             data_crc: (!drive_may_replace(self.sc.as_ref())).then_some(self.crc),
             sc: self.sc,
@@ -126,7 +127,7 @@ impl BlobWriter {
             return Err(BlobError::WriterFailed);
         }
         self.failed = true;
-        self.transfer.check()?;
+        self.progress.check()?;
         let inner = self.inner.clone();
         let block_bytes = u64::from(inner.sb.block_bytes);
         let cluster_bytes = inner.sb.cluster_bytes();
@@ -184,7 +185,7 @@ impl BlobWriter {
         .await?;
         self.sent += bytes;
         self.failed = false;
-        self.transfer.report(self.sent, self.size);
+        self.progress.report("write", self.sent, self.size);
         Ok(())
     }
 }
@@ -207,7 +208,7 @@ pub struct BlobReader {
     done: u64,
     crc: u32,
     sc: Option<ScMetadata>,
-    transfer: Transfer,
+    progress: Progress,
 }
 
 impl BlobReader {
@@ -219,13 +220,13 @@ impl BlobReader {
             done: 0,
             crc: 0,
             sc: None,
-            transfer: Transfer::default(),
+            progress: Progress::none(),
         }
     }
 
-    /// Sets progress report and cancellation.
-    pub fn with_transfer(mut self, transfer: Transfer) -> Self {
-        self.transfer = transfer;
+    /// Reports each command to `progress`, and stops before the next one when `progress` is cancelled.
+    pub fn with_progress(mut self, progress: Progress) -> Self {
+        self.progress = progress;
         self
     }
 
@@ -243,7 +244,7 @@ impl BlobReader {
         if left == 0 {
             return Ok(None);
         }
-        self.transfer.check()?;
+        self.progress.check()?;
         let sb = &self.inner.sb;
         let block_bytes = u64::from(sb.block_bytes);
         let cluster_bytes = sb.cluster_bytes();
@@ -253,16 +254,16 @@ impl BlobReader {
             return Err(corrupt("extents of a blob that do not match its size", 0));
         };
         let lba = sb.cluster_lba(cluster) + self.done % cluster_bytes / block_bytes;
-        let host = &*self.inner.host;
+        let controller = &*self.inner.controller;
         let nsid = self.inner.nsid;
-        let read = nvme::read_blocks(host, nsid, lba, bytes.div_ceil(block_bytes)).await?;
+        let read = nvme::read_blocks(controller, nsid, lba, bytes.div_ceil(block_bytes)).await?;
         if self.done == 0 && self.version.sc.is_some() {
             // In the second half, what belongs to the data is there only after the data was read.
             let (sc, at) = match sb.carrier {
                 ScCarrier::NvmeMetadata => (read.metadata, lba),
                 ScCarrier::SecondHalf => {
                     let at = self.inner.second_half_lba(cluster);
-                    (nvme::read_blocks(host, nsid, at, 1).await?.data, at)
+                    (nvme::read_blocks(controller, nsid, at, 1).await?.data, at)
                 }
             };
             self.sc = sc
@@ -280,7 +281,7 @@ impl BlobReader {
                 lba,
             ));
         }
-        self.transfer.report(self.done, self.version.size);
+        self.progress.report("read", self.done, self.version.size);
         Ok(Some(data))
     }
 

@@ -513,7 +513,7 @@ fn multiply(
         ),
     ] {
         let bar = progress::bar(output, message);
-        opened.wait(session.generate_key(key_id, &client, kind, &progress::transfer(&bar)))?;
+        opened.wait(session.generate_key(key_id, &client, kind, &progress::report_to(&bar)))?;
         bar.finish_and_clear();
         table.step("Write", metadata, data, comment, &opened.recorder.take());
     }

@@ -268,7 +268,7 @@ fn put_file(
             let reader = ObjectReader::new(open(path)?)?;
             check_params(opened, register, reader.header().params)?;
             let bar = progress::bar(output, reader.header().kind.name());
-            opened.wait(session.put_key(args.key_id, reader, &progress::transfer(&bar)))?;
+            opened.wait(session.put_key(args.key_id, reader, &progress::report_to(&bar)))?;
             bar.finish_and_clear();
             note(register);
         }

@@ -49,12 +49,12 @@ fn lacks_keys(error: &SessionError) -> bool {
 fn load(opened: &Opened, key_id: u32, with_keys: bool, output: &Output) -> anyhow::Result<()> {
     let session = &opened.session;
     let bar = progress::bar(output, "loading virtual registers");
-    let transfer = progress::transfer(&bar);
+    let progress = progress::report_to(&bar);
     // What failed before is no failure of the load.
     opened.new_failure();
     let loaded = match opened.is_shared() {
-        true => opened.wait(session.reload(key_id, with_keys, &transfer)),
-        false => opened.wait(session.load(key_id, &transfer)),
+        true => opened.wait(session.reload(key_id, with_keys, &progress)),
+        false => opened.wait(session.load(key_id, &progress)),
     };
     loaded.context("cannot load the drive's registers")?;
     bar.finish_and_clear();

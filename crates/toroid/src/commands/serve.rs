@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use serde_json::json;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use toroid_drive::ssd::Injection;
 use toroid_nvme::Controller;
 use toroid_nvme::tcp::client::Address;
@@ -195,18 +196,21 @@ async fn serve(plan: &Plan, sources: &Arc<Sources>, output: &Output) -> anyhow::
     if let Some(listener) = metrics {
         tokio::spawn(http::serve(listener, Arc::clone(sources)));
     }
-    tokio::spawn(watch(Arc::clone(sources)));
+    tokio::spawn(look_after(Arc::clone(sources)));
     // A listener that fails ends the others, but interrupts nothing.
-    let stop = interrupt::token().child_token();
+    let (stop, stopped) = watch::channel(false);
     let mut listening = tokio::task::JoinSet::new();
     for listener in listeners {
         let target = Arc::clone(&sources.target);
-        let stopped = stop.clone().cancelled_owned();
+        let mut stopped = stopped.clone();
+        let stopped = async move {
+            let _ = stopped.wait_for(|stop| *stop).await;
+        };
         let connections = plan.limits.connections as usize;
         listening.spawn(server::serve(listener, target, connections, stopped));
     }
     let mut ended = tokio::select! {
-        () = stop.cancelled() => None,
+        () = interrupt::cancelled() => None,
         ended = listening.join_next() => ended,
     };
     let statistics = sources.target.statistics();
@@ -218,7 +222,7 @@ async fn serve(plan: &Plan, sources: &Arc<Sources>, output: &Output) -> anyhow::
         commands,
         "stopping: no further connections; commands under way end"
     );
-    stop.cancel();
+    let _ = stop.send(true);
     let mut result = Ok(());
     if ended.is_none() {
         ended = listening.join_next().await;
@@ -288,7 +292,7 @@ fn announce(
 }
 
 /// Looks after the drives: tells of one that has become read-only.
-async fn watch(sources: Arc<Sources>) {
+async fn look_after(sources: Arc<Sources>) {
     let mut known = vec![false; sources.drives.len()];
     loop {
         tokio::time::sleep(WATCH).await;
