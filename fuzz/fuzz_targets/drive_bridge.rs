@@ -312,7 +312,7 @@ fn register(input: &mut Input) -> VrNumber {
 }
 
 /// An object for the register.
-fn object(vr: VrNumber, params: &'static ParamSet, input: &mut Input) -> Vec<u8> {
+fn object(vr: VrNumber, params: &ParamSet, input: &mut Input) -> Vec<u8> {
     let choice = input.u8();
     let arbitrary = choice >> 6 == 3;
     match vr.ty() {

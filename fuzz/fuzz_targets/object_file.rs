@@ -68,7 +68,7 @@ fn check(file: &[u8], step: usize, long: bool) {
                 let fitting = KINDS.iter().filter(|kind| header.expect(**kind).is_ok());
                 assert_eq!(fitting.count(), 1);
                 assert!(header.expect(header.kind).is_ok());
-                if !long && header.kind.payload_bytes(header.params) > MAX_SHORT {
+                if !long && header.kind.payload_bytes(&header.params) > MAX_SHORT {
                     return;
                 }
             }
@@ -129,7 +129,8 @@ fn made_up(input: &mut Input, long: bool) -> Vec<u8> {
         header[15] = u8::from(header[14] != 0) & header[15];
     }
     set_crc(&mut header);
-    let stated = Header::from_bytes(&header).map(|header| header.kind.payload_bytes(header.params));
+    let stated =
+        Header::from_bytes(&header).map(|header| header.kind.payload_bytes(&header.params));
     let payload = match stated {
         Ok(bytes) if choice & 8 != 0 && bytes <= most => repeat(input.rest(), bytes as usize),
         _ => input.rest().to_vec(),

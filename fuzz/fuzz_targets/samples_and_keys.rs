@@ -47,7 +47,7 @@ fn words<M: Modulus>(params: &ParamSet, bytes: &[u8]) {
     );
 }
 
-fn decrypt(params: &'static ParamSet, keys: &OnceLock<ClientKey>, input: &mut Input) {
+fn decrypt(params: &ParamSet, keys: &OnceLock<ClientKey>, input: &mut Input) {
     let key = keys.get_or_init(|| ClientKey::generate(params, &mut Csprng::from_seed([7; 32])));
     let (bits, signed, whole) = (input.u8(), input.u8() & 1 != 0, input.u8() & 1 != 0);
     let bytes = input.rest();
@@ -126,7 +126,7 @@ fn load<L, K>(
     assert!(!whole || canonical(modulus, &taken));
 }
 
-fn bootstrapping<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet, input: &mut Input) {
+fn bootstrapping<M: Modulus, A: Arithmetic<M>>(params: &ParamSet, input: &mut Input) {
     let loader = BootstrappingKeyLoader::<M, A>::new(params, SimdLevel::best());
     load(
         loader.expect("the modulus is the set's"),
@@ -139,7 +139,7 @@ fn bootstrapping<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet, input:
     );
 }
 
-fn key_switching<M: Modulus>(params: &'static ParamSet, input: &mut Input) {
+fn key_switching<M: Modulus>(params: &ParamSet, input: &mut Input) {
     let loader = KeySwitchingKeyLoader::<M>::new(params, SimdLevel::best());
     load(
         loader.expect("the modulus is the set's"),
@@ -151,10 +151,7 @@ fn key_switching<M: Modulus>(params: &'static ParamSet, input: &mut Input) {
     );
 }
 
-fn seeded_bootstrapping<M: Modulus, A: Arithmetic<M>>(
-    params: &'static ParamSet,
-    input: &mut Input,
-) {
+fn seeded_bootstrapping<M: Modulus, A: Arithmetic<M>>(params: &ParamSet, input: &mut Input) {
     let loader = SeededBootstrappingKeyLoader::<M, A>::new(params, SimdLevel::best());
     load_seeded(
         loader.expect("the modulus is the set's"),
@@ -166,7 +163,7 @@ fn seeded_bootstrapping<M: Modulus, A: Arithmetic<M>>(
     );
 }
 
-fn seeded_key_switching<M: Modulus>(params: &'static ParamSet, input: &mut Input) {
+fn seeded_key_switching<M: Modulus>(params: &ParamSet, input: &mut Input) {
     let loader = SeededKeySwitchingKeyLoader::<M>::new(params, SimdLevel::best());
     load_seeded(
         loader.expect("the modulus is the set's"),

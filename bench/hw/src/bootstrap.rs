@@ -68,7 +68,7 @@ fn load(
 
 /// Simulates one bootstrap of random words and compares it with the integer arithmetic, word by word.
 pub fn bootstrap(
-    params: &'static ParamSet,
+    params: &ParamSet,
     log_lanes: u32,
     timing: Timing,
     progress: &dyn Fn(u64, u64),

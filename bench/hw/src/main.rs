@@ -263,7 +263,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
             bar.set_style(ProgressStyle::with_template(
                 "{wide_bar} {pos}/{len} cycles, {per_sec}, {eta} left",
             )?);
-            let measured = bootstrap::bootstrap(params, log_lanes, timing, &|now, all| {
+            let measured = bootstrap::bootstrap(&params, log_lanes, timing, &|now, all| {
                 bar.set_length(all);
                 bar.set_position(now);
             })?;
@@ -369,14 +369,14 @@ fn run(arguments: Arguments) -> Result<(), Error> {
 }
 
 /// A parameter set by its name, with another n if wanted.
-fn find(name: &str, steps: Option<usize>) -> Result<&'static ParamSet, Error> {
+fn find(name: &str, steps: Option<usize>) -> Result<ParamSet, Error> {
     let set = ParamSet::ALL.into_iter().find(|set| set.name == name);
     let set = set.ok_or_else(|| format!("there is no parameter set {name}"))?;
     Ok(match steps {
-        None => set,
-        Some(lwe_dimension) => Box::leak(Box::new(ParamSet {
+        None => *set,
+        Some(lwe_dimension) => ParamSet {
             lwe_dimension,
             ..*set
-        })),
+        },
     })
 }

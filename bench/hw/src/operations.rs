@@ -44,7 +44,7 @@ pub struct Operations {
 }
 
 /// Simulates all of them.
-pub fn measure(params: &'static ParamSet, log_lanes: u32) -> Result<Operations, Error> {
+pub fn measure(params: &ParamSet, log_lanes: u32) -> Result<Operations, Error> {
     let bar = ProgressBar::new(8);
     bar.set_style(ProgressStyle::with_template("{wide_bar} {msg} {elapsed}")?);
     let step = |what: &'static str| {
@@ -65,11 +65,11 @@ pub fn measure(params: &'static ParamSet, log_lanes: u32) -> Result<Operations, 
         (1..).zip(short_bootstraps.iter_mut().zip(&mut short_formula))
     {
         step("bootstraps of one and two steps");
-        let short = Box::leak(Box::new(ParamSet {
+        let short = ParamSet {
             lwe_dimension,
             ..*params
-        }));
-        let measured = bootstrap::bootstrap(short, log_lanes, Timing::default(), &|_, _| {})?;
+        };
+        let measured = bootstrap::bootstrap(&short, log_lanes, Timing::default(), &|_, _| {})?;
         (*cycles, *expected) = (measured.cycles, measured.formula);
     }
     bar.finish_and_clear();
@@ -117,7 +117,7 @@ fn transforms() -> Result<[u64; 2], Error> {
 }
 
 fn linear(shape: Shape, model: &Model) -> Result<[u64; 3], Error> {
-    let params = shape.params;
+    let params = &shape.params;
     let mut random = Random::new(3);
     let mut sample = || {
         let words = (0..params.lwe_words()).map(|_| random.below(P));

@@ -65,7 +65,7 @@ struct Ours<A: Arithmetic<Torus32>> {
 }
 
 impl<A: Arithmetic<Torus32>> Ours<A> {
-    fn new(params: &'static ParamSet, load: Load) -> Result<Self, Error> {
+    fn new(params: &ParamSet, load: Load) -> Result<Self, Error> {
         let mut rng = Csprng::from_os()?;
         let client = ClientKey::generate(params, &mut rng);
         let encoding = Encoding::new(BITS, false)?;

@@ -65,7 +65,7 @@ struct Ours {
 
 impl Ours {
     /// With random functions of a random message, all evaluated once.
-    fn new(params: &'static ParamSet, functions: usize) -> Result<Self, Error> {
+    fn new(params: &ParamSet, functions: usize) -> Result<Self, Error> {
         let mut rng = Csprng::from_os()?;
         let client = ClientKey::generate(params, &mut rng);
         let (simd, mut progress) = (
@@ -189,11 +189,7 @@ impl Peer {
 }
 
 /// One function of one sample.
-pub fn function(
-    row: &Row,
-    settings: &Settings,
-    params: &'static ParamSet,
-) -> Result<Measurement, Error> {
+pub fn function(row: &Row, settings: &Settings, params: &ParamSet) -> Result<Measurement, Error> {
     let mut ours = Ours::new(params, 1)?;
     let expected = ours.functions[0][ours.message];
     let mut peer = Peer::new(params.message_bits, ours.message, &ours.functions[0])?;
@@ -221,11 +217,7 @@ pub fn function(
 }
 
 /// What a second function of a sample takes beside the first.
-pub fn second(
-    row: &Row,
-    settings: &Settings,
-    params: &'static ParamSet,
-) -> Result<Measurement, Error> {
+pub fn second(row: &Row, settings: &Settings, params: &ParamSet) -> Result<Measurement, Error> {
     let ours = std::cell::RefCell::new(Ours::new(params, 2)?);
     let measured = interleave(
         row.runs(settings),
@@ -250,7 +242,7 @@ pub fn second(
 }
 
 /// Size of the public keys in canonical form. A key is loaded too, for the size that it has then and the memory of a bootstrap.
-pub fn sizes(params: &'static ParamSet) -> Result<Measurement, Error> {
+pub fn sizes(params: &ParamSet) -> Result<Measurement, Error> {
     let ours = Ours::new(params, 1)?;
     let loaded = ours.key.memory() + ours.switching.memory();
     Ok(Measurement {

@@ -292,7 +292,7 @@ impl Session {
                 reader.header().kind.name()
             ))
         })?;
-        let sc = key_metadata(key_id, reader.header().params, kind, form)?;
+        let sc = key_metadata(key_id, &reader.header().params, kind, form)?;
         let mut writer = self.writer(sc, progress).await?;
         while let Some(chunk) = reader.next_chunk()? {
             writer.write(chunk).await?;
@@ -307,7 +307,7 @@ impl Session {
     /// read ([`crate::tables::read_files`]), and those of the store.
     pub async fn put_test_vector(
         &self,
-        params: &'static ParamSet,
+        params: &ParamSet,
         vector: &TestVector,
     ) -> Result<TestVectorReport, SessionError> {
         let (bytes, input, report) = test_vector_bytes(params, vector)?;
@@ -325,7 +325,7 @@ impl Session {
     pub async fn put_program(
         &self,
         key_id: u32,
-        params: &'static ParamSet,
+        params: &ParamSet,
         program: &Program,
     ) -> Result<BlobStat, SessionError> {
         let bytes = toroid_isa::encode(program);
@@ -340,7 +340,7 @@ impl Session {
     pub async fn put_sample(
         &self,
         vr: VrNumber,
-        params: &'static ParamSet,
+        params: &ParamSet,
         bytes: &[u8],
         encoding: Encoding,
         log2_noise: (Option<f64>, Option<f64>),
@@ -354,11 +354,7 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError::WrongType`], and those of the store.
-    pub async fn reserve(
-        &self,
-        vr: VrNumber,
-        params: &'static ParamSet,
-    ) -> Result<BlobStat, SessionError> {
+    pub async fn reserve(&self, vr: VrNumber, params: &ParamSet) -> Result<BlobStat, SessionError> {
         if !vr.ty().is_sample() {
             return Err(SessionError::WrongType(vr, "LWE samples"));
         }
@@ -530,7 +526,7 @@ pub fn public_key(kind: Kind) -> Option<(KeyKind, KeyForm)> {
 /// [`SessionError::WrongType`] for a register of something else.
 pub fn sample_metadata(
     vr: VrNumber,
-    params: &'static ParamSet,
+    params: &ParamSet,
     encoding: Encoding,
     log2_noise: (Option<f64>, Option<f64>),
 ) -> Result<ScMetadata, SessionError> {
@@ -544,7 +540,7 @@ pub fn sample_metadata(
 
 fn key_metadata(
     key_id: u32,
-    params: &'static ParamSet,
+    params: &ParamSet,
     kind: KeyKind,
     form: KeyForm,
 ) -> Result<ScMetadata, SessionError> {
@@ -565,7 +561,7 @@ fn key_metadata(
 /// [`SessionError::TestVector`] where the expression fails or a file has not been read, [`SessionError::TestVectorWidth`] where the
 /// widths do not fit the set.
 pub fn test_vector_bytes(
-    params: &'static ParamSet,
+    params: &ParamSet,
     vector: &TestVector,
 ) -> Result<(Vec<u8>, Encoding, TestVectorReport), SessionError> {
     let failed = |source| SessionError::TestVector {
@@ -606,7 +602,7 @@ pub fn test_vector_bytes(
 
 /// Values modulo 2^(p_out + 1), spread over the windows of the ring's degree.
 fn expand<M: Modulus>(
-    params: &'static ParamSet,
+    params: &ParamSet,
     input: Encoding,
     table: &[i64],
     p_out: u32,

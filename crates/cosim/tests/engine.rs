@@ -80,7 +80,7 @@ fn key_bytes(key: &ClientKey, kind: KeyKind, form: KeyForm, rng: &mut Csprng) ->
 
 fn load(
     backend: &dyn Backend,
-    params: &'static ParamSet,
+    params: &ParamSet,
     (kind, form): (KeyKind, KeyForm),
     bytes: &[u8],
 ) -> Arc<dyn LoadedKey> {
@@ -98,7 +98,7 @@ fn random_words(params: &ParamSet, count: usize, rng: &mut Csprng) -> Vec<u8> {
 }
 
 /// Bootstraps random words with random test vectors: the results must agree whatever they mean.
-fn bootstraps_agree(params: &'static ParamSet, log_lanes: u32, timing: Timing) {
+fn bootstraps_agree(params: &ParamSet, log_lanes: u32, timing: Timing) {
     let mut rng = Csprng::from_seed([7; 32]);
     let key = ClientKey::generate(params, &mut rng);
     let rtl = RtlBackend::new(log_lanes, timing);
@@ -162,7 +162,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(params: &'static ParamSet, log_lanes: u32) -> Bench {
+    fn new(params: &ParamSet, log_lanes: u32) -> Bench {
         let shape = Shape::new(params, log_lanes).unwrap();
         let mut rng = Csprng::from_seed([5; 32]);
         let key = ClientKey::generate(params, &mut rng);
@@ -213,7 +213,7 @@ impl Bench {
     /// What the registers hold after some commands; and what was returned.
     fn expected(&self, commands: &[Command]) -> (Vec<Vec<u8>>, Option<Vec<u8>>) {
         let cpu = CpuBackend::new(ArithmeticKind::Ntt);
-        let params = self.shape.params;
+        let params = &self.shape.params;
         let (mut registers, mut stack, mut returned) = (self.registers.clone(), Vec::new(), None);
         for command in commands {
             match *command {
@@ -335,7 +335,7 @@ fn cycles_are_those_of_the_formula() {
     if tests_are_skipped() {
         return;
     }
-    let cycles = |params: &'static ParamSet| {
+    let cycles = |params: &ParamSet| {
         let bench = Bench::new(params, 3);
         let mut simulation = bench.start();
         let mut engine =

@@ -1173,7 +1173,7 @@ impl Backend for Gated {
     }
     fn begin_key(
         &self,
-        params: &'static ParamSet,
+        params: &ParamSet,
         kind: KeyKind,
         form: KeyForm,
     ) -> Result<Box<dyn KeySink>, BackendError> {
@@ -1181,7 +1181,7 @@ impl Backend for Gated {
     }
     fn bootstrap(
         &self,
-        params: &'static ParamSet,
+        params: &ParamSet,
         bootstrapping: &dyn LoadedKey,
         key_switching: &dyn LoadedKey,
         test_vectors: &[&[u8]],
@@ -1210,13 +1210,13 @@ impl Backend for Gated {
     fn statistics(&self) -> BackendStatistics {
         self.inner.statistics()
     }
-    fn hom_add(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]) {
+    fn hom_add(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
         self.inner.hom_add(params, dst, src);
     }
-    fn hom_sub(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]) {
+    fn hom_sub(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
         self.inner.hom_sub(params, dst, src);
     }
-    fn hom_int_mult(&self, params: &'static ParamSet, dst: &mut [u8], v: i32) {
+    fn hom_int_mult(&self, params: &ParamSet, dst: &mut [u8], v: i32) {
         self.inner.hom_int_mult(params, dst, v);
     }
 }

@@ -40,7 +40,7 @@ impl Backend for Slow {
 
     fn begin_key(
         &self,
-        params: &'static ParamSet,
+        params: &ParamSet,
         kind: KeyKind,
         form: KeyForm,
     ) -> Result<Box<dyn KeySink>, BackendError> {
@@ -49,7 +49,7 @@ impl Backend for Slow {
 
     fn bootstrap(
         &self,
-        params: &'static ParamSet,
+        params: &ParamSet,
         bootstrapping: &dyn LoadedKey,
         key_switching: &dyn LoadedKey,
         test_vectors: &[&[u8]],
@@ -80,16 +80,16 @@ impl Backend for Slow {
         )
     }
 
-    fn hom_add(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]) {
+    fn hom_add(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
         thread::sleep(Duration::from_micros(50));
         self.inner.hom_add(params, dst, src);
     }
 
-    fn hom_sub(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]) {
+    fn hom_sub(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
         self.inner.hom_sub(params, dst, src);
     }
 
-    fn hom_int_mult(&self, params: &'static ParamSet, dst: &mut [u8], v: i32) {
+    fn hom_int_mult(&self, params: &ParamSet, dst: &mut [u8], v: i32) {
         thread::sleep(Duration::from_micros(50));
         self.inner.hom_int_mult(params, dst, v);
     }

@@ -218,7 +218,7 @@ impl Backend for Endless {
 
     fn begin_key(
         &self,
-        params: &'static ParamSet,
+        params: &ParamSet,
         kind: KeyKind,
         form: KeyForm,
     ) -> Result<Box<dyn KeySink>, BackendError> {
@@ -227,7 +227,7 @@ impl Backend for Endless {
 
     fn bootstrap(
         &self,
-        _: &'static ParamSet,
+        _: &ParamSet,
         _: &dyn LoadedKey,
         _: &dyn LoadedKey,
         _: &[&[u8]],
@@ -241,15 +241,15 @@ impl Backend for Endless {
         Err(BackendError::Cancelled)
     }
 
-    fn hom_add(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]) {
+    fn hom_add(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
         self.inner.hom_add(params, dst, src);
     }
 
-    fn hom_sub(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]) {
+    fn hom_sub(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
         self.inner.hom_sub(params, dst, src);
     }
 
-    fn hom_int_mult(&self, params: &'static ParamSet, dst: &mut [u8], v: i32) {
+    fn hom_int_mult(&self, params: &ParamSet, dst: &mut [u8], v: i32) {
         self.inner.hom_int_mult(params, dst, v);
     }
 }

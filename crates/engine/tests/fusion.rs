@@ -193,7 +193,7 @@ impl Backend for Odd {
 
     fn begin_key(
         &self,
-        params: &'static ParamSet,
+        params: &ParamSet,
         kind: KeyKind,
         form: KeyForm,
     ) -> Result<Box<dyn KeySink>, BackendError> {
@@ -202,7 +202,7 @@ impl Backend for Odd {
 
     fn bootstrap(
         &self,
-        params: &'static ParamSet,
+        params: &ParamSet,
         bootstrapping: &dyn LoadedKey,
         key_switching: &dyn LoadedKey,
         test_vectors: &[&[u8]],
@@ -227,15 +227,15 @@ impl Backend for Odd {
         Ok(results)
     }
 
-    fn hom_add(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]) {
+    fn hom_add(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
         self.inner.hom_add(params, dst, src);
     }
 
-    fn hom_sub(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]) {
+    fn hom_sub(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
         self.inner.hom_sub(params, dst, src);
     }
 
-    fn hom_int_mult(&self, params: &'static ParamSet, dst: &mut [u8], v: i32) {
+    fn hom_int_mult(&self, params: &ParamSet, dst: &mut [u8], v: i32) {
         self.inner.hom_int_mult(params, dst, v);
     }
 }
@@ -336,11 +336,7 @@ proptest! {
     }
 }
 
-fn function<M: Modulus>(
-    params: &'static ParamSet,
-    input: Encoding,
-    f: impl Fn(i64) -> i64,
-) -> Vec<u8> {
+fn function<M: Modulus>(params: &ParamSet, input: Encoding, f: impl Fn(i64) -> i64) -> Vec<u8> {
     let bits = input.bits() + 1;
     let table: Vec<M::Word> = input
         .messages()

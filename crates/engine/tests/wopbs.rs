@@ -27,7 +27,7 @@ const BITS: u32 = TINY_WOPBS.message_bits;
 
 #[test]
 fn test_vectors_of_the_plaintext_back_end_are_the_schemes() {
-    fn of_the_scheme<M: Modulus>(params: &'static ParamSet, bits: u32) -> Vec<u8> {
+    fn of_the_scheme<M: Modulus>(params: &ParamSet, bits: u32) -> Vec<u8> {
         let input = Encoding::new(bits, false).unwrap();
         let table: Vec<M::Word> = input
             .messages()

@@ -55,7 +55,7 @@ struct Squares {
 }
 
 fn measure<A: Arithmetic<Goldilocks>>(
-    params: &'static ParamSet,
+    params: &ParamSet,
     runs: usize,
     gadget: Gadget,
 ) -> Result<(), TfheError> {

@@ -63,10 +63,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn measure<M: Modulus, A: Arithmetic<M>>(
-    params: &'static ParamSet,
-    runs: usize,
-) -> Result<(), TfheError> {
+fn measure<M: Modulus, A: Arithmetic<M>>(params: &ParamSet, runs: usize) -> Result<(), TfheError> {
     let mut rng = Csprng::from_os()?;
     let started = Instant::now();
     let client = ClientKey::generate(params, &mut rng);

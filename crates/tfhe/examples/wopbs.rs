@@ -74,7 +74,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn keys(params: &'static ParamSet, rng: &mut Csprng) -> Result<Keys, TfheError> {
+fn keys(params: &ParamSet, rng: &mut Csprng) -> Result<Keys, TfheError> {
     let client = ClientKey::generate(params, rng);
     let mut progress = |_: u64, _: u64| ControlFlow::Continue(());
     let key = client.loaded_wopbs_key(SimdLevel::best(), rng, &mut progress)?;
@@ -82,11 +82,7 @@ fn keys(params: &'static ParamSet, rng: &mut Csprng) -> Result<Keys, TfheError> 
     Ok((client, key, switching))
 }
 
-fn functions(
-    params: &'static ParamSet,
-    count: Option<usize>,
-    first: usize,
-) -> Result<(), TfheError> {
+fn functions(params: &ParamSet, count: Option<usize>, first: usize) -> Result<(), TfheError> {
     let p = params.message_bits;
     let mut table_rng = Csprng::from_seed(TABLE_SEED);
     let values: Vec<u64> = (0..1 << p)
@@ -155,7 +151,7 @@ fn functions(
     Ok(())
 }
 
-fn stages(params: &'static ParamSet, keys_count: usize, runs: usize) -> Result<(), TfheError> {
+fn stages(params: &ParamSet, keys_count: usize, runs: usize) -> Result<(), TfheError> {
     let mut rng = Csprng::from_os()?;
     let mut sums: Vec<(&str, u64, f64, f64)> = Vec::new();
     for _ in 0..keys_count {

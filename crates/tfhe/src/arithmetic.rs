@@ -52,7 +52,7 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// [`TfheError::Ring`] for a degree that the transform does not support.
-    fn new(params: &'static ParamSet, simd: SimdLevel) -> Result<Self, TfheError>;
+    fn new(params: &ParamSet, simd: SimdLevel) -> Result<Self, TfheError>;
     /// A word of the accumulator for a ciphertext's word.
     fn enter(word: M::Word) -> WordOf<M, Self>;
     /// A ciphertext's word for a word of the accumulator.
@@ -372,7 +372,7 @@ impl<M: Modulus> Arithmetic<M> for Ntt {
     type Scalar = u64;
     const KIND: ArithmeticKind = ArithmeticKind::Ntt;
 
-    fn new(params: &'static ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
+    fn new(params: &ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
         let n = params.ring_degree;
         Ok(Ntt {
             ntt: NttPlan::with_simd(n, simd)?,
@@ -484,7 +484,7 @@ impl<M: Modulus> Arithmetic<M> for Fft {
     type Scalar = f64;
     const KIND: ArithmeticKind = ArithmeticKind::Fft;
 
-    fn new(params: &'static ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
+    fn new(params: &ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
         let n = params.ring_degree;
         // The inverse FFT multiplies by N/2.
         let normalization = 2.0 / n as f64;
@@ -573,7 +573,7 @@ impl<M: Modulus> Arithmetic<M> for Naive {
     type Scalar = u64;
     const KIND: ArithmeticKind = ArithmeticKind::Ntt;
 
-    fn new(params: &'static ParamSet, _: SimdLevel) -> Result<Self, TfheError> {
+    fn new(params: &ParamSet, _: SimdLevel) -> Result<Self, TfheError> {
         Ok(Naive {
             ntt: NttPlan::with_simd(params.ring_degree, SimdLevel::Portable)?,
             columns: params.glwe_dimension + 1,

@@ -25,7 +25,7 @@ use crate::params::{ModulusSwitch, ParamSet};
 
 /// A bootstrapping key, loaded for one [`Arithmetic`]: n GGSW samples, each of its rows of k+1 polynomials.
 pub struct BootstrappingKey<M: Modulus, A: Arithmetic<M>> {
-    params: &'static ParamSet,
+    params: ParamSet,
     arithmetic: A,
     simd: SimdLevel,
     rows: Buffer,
@@ -52,7 +52,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
     ///
     /// # Errors
     /// [`TfheError::ModulusMismatch`], or the system's refusal of memory.
-    pub fn new(params: &'static ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
+    pub fn new(params: &ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
         if params.modulus != M::KIND {
             return Err(TfheError::ModulusMismatch(params.name));
         }
@@ -269,11 +269,11 @@ pub(crate) fn load_rows<M: Modulus, A: Arithmetic<M>>(
 
 impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
     /// Room for the n GGSW samples of a set, with the kernels of `simd`; zeroes until they are loaded.
-    pub(crate) fn empty(params: &'static ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
+    pub(crate) fn empty(params: &ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
         let arithmetic = A::new(params, simd)?;
         let bytes = params.lwe_dimension * params.ggsw_rows() * arithmetic.row_bytes();
         Ok(BootstrappingKey {
-            params,
+            params: *params,
             arithmetic,
             simd,
             rows: Buffer::new(bytes / 8)?,
@@ -290,7 +290,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
     /// Loads rows in the coefficient domain, the first of which is row `first` of the key.
     fn load_rows(&mut self, first: usize, rows: &[M::Word]) {
         let out = &mut self.rows.bytes_mut()[first * self.arithmetic.row_bytes()..];
-        load_rows(&self.arithmetic, self.simd, self.params, rows, out);
+        load_rows(&self.arithmetic, self.simd, &self.params, rows, out);
     }
 
     /// What computes with the rows.
@@ -316,8 +316,8 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
 
     /// The parameter set.
     #[must_use]
-    pub fn params(&self) -> &'static ParamSet {
-        self.params
+    pub fn params(&self) -> &ParamSet {
+        &self.params
     }
 
     /// Bytes of memory that the key holds.
@@ -359,7 +359,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         threads: usize,
         cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<(), TfheError> {
-        let params = self.params;
+        let params = &self.params;
         for rotation in &*rotations {
             check_words::<M>(
                 params,
@@ -440,7 +440,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         turnings: &mut [Turning<'_, M, A>],
         cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<(), TfheError> {
-        let params = self.params;
+        let params = &self.params;
         let n = params.ring_degree;
         let mut memory = Workspace::<M, A>::memory(params)?;
         let mut work = Workspace::<M, A>::new(params, &mut memory);
@@ -479,7 +479,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         const LONG_WAITS: usize = 16;
         /// Rotations that are done alone then.
         const ALONE: usize = 64;
-        let params = self.params;
+        let params = &self.params;
         let n = params.ring_degree;
         let columns = params.glwe_dimension + 1;
         let rows = params.ggsw_rows();
@@ -613,7 +613,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         acc: &'a mut [WordOf<M, A>],
     ) -> Turning<'a, M, A> {
         let n = self.params.ring_degree;
-        let (exponents, body) = modulus_switch::<M>(self.params, sample, log2_slots);
+        let (exponents, body) = modulus_switch::<M>(&self.params, sample, log2_slots);
         let back = (2 * n - body) % (2 * n);
         for (acc, tv) in acc.chunks_exact_mut(n).zip(test_vector.chunks_exact(n)) {
             let tv: Vec<_> = tv.iter().map(|word| A::enter(*word)).collect();
@@ -792,7 +792,7 @@ pub fn bootstrap_all<M: Modulus, A: Arithmetic<M>>(
     threads: usize,
     cancelled: &(dyn Fn() -> bool + Sync),
 ) -> Result<(), TfheError> {
-    let params = bootstrapping.params;
+    let params = &bootstrapping.params;
     if key_switching.params() != params {
         return Err(TfheError::ParamsMismatch {
             what: "the key-switching key",
@@ -827,7 +827,7 @@ mod tests {
     use crate::random::Csprng;
 
     /// Variance of the modulus switch over 50 keys of 200 samples: 5 standard errors of sqrt(2/10000) allowed.
-    fn modulus_switch_noise<M: Modulus>(params: &'static ParamSet) {
+    fn modulus_switch_noise<M: Modulus>(params: &ParamSet) {
         let mut rng = Csprng::from_seed([9; 32]);
         let (keys, samples) = (50, 200);
         let mut squares = 0.0;

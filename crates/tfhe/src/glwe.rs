@@ -175,7 +175,7 @@ pub(crate) fn sample_embed<M: Words, W: Copy>(
 /// # Errors
 /// [`TfheError::FunctionTooWide`] where 2^(p+1) > 2N, or [`TfheError::MessageTooWide`]; [`TfheError::Length`] for a table of another length.
 pub fn test_vector<M: Modulus>(
-    params: &'static ParamSet,
+    params: &ParamSet,
     input: Encoding,
     table: &[M::Word],
 ) -> Result<Vec<M::Word>, TfheError> {
@@ -222,7 +222,7 @@ pub fn test_vector<M: Modulus>(
 
 /// Makes the rows of GGSW samples, in the coefficient domain.
 pub(crate) struct RowMaker {
-    params: &'static ParamSet,
+    params: ParamSet,
     plan: NttPlan,
     /// 1/N in the field.
     scale: u64,
@@ -235,10 +235,7 @@ impl RowMaker {
     ///
     /// # Errors
     /// [`TfheError::Ring`] for a degree that the transform does not support.
-    pub(crate) fn new(
-        params: &'static ParamSet,
-        key: &GlweSecretKey,
-    ) -> Result<RowMaker, TfheError> {
+    pub(crate) fn new(params: &ParamSet, key: &GlweSecretKey) -> Result<RowMaker, TfheError> {
         let plan = NttPlan::new(params.ring_degree)?;
         let scale = goldilocks::inv(params.ring_degree as u64);
         let mut secret = Zeroizing::new(key.bits.clone());
@@ -247,7 +244,7 @@ impl RowMaker {
             plan.scale_assign(polynomial, scale);
         }
         Ok(RowMaker {
-            params,
+            params: *params,
             plan,
             scale,
             secret,
@@ -265,7 +262,7 @@ impl RowMaker {
         out: &mut [M::Word],
         rng: &mut Csprng,
     ) {
-        let params = self.params;
+        let params = &self.params;
         for (row, out) in out.chunks_exact_mut(params.glwe_words()).enumerate() {
             let (component, gadget, level) = params.ggsw_row(row);
             let message = M::select(M::gadget_value(gadget, level), bit);
@@ -288,7 +285,7 @@ impl RowMaker {
         out: &mut [M::Word],
         rng: &mut Csprng,
     ) {
-        let params = self.params;
+        let params = &self.params;
         let n = params.ring_degree;
         for (row, out) in out.chunks_exact_mut(params.glwe_words()).enumerate() {
             let (component, gadget, level) = params.ggsw_row(row);

@@ -18,7 +18,7 @@ use crate::params::ParamSet;
 
 /// A key-switching key: `[k·N][t]` LWE samples of n+1 words of the 32-bit torus.
 pub struct KeySwitchingKey<M: Modulus> {
-    params: &'static ParamSet,
+    params: ParamSet,
     words: Buffer,
     simd: SimdLevel,
     modulus: std::marker::PhantomData<M>,
@@ -35,7 +35,7 @@ impl<M: Modulus> KeySwitchingKeyLoader<M> {
     ///
     /// # Errors
     /// [`TfheError::ModulusMismatch`], or the system's refusal of memory.
-    pub fn new(params: &'static ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
+    pub fn new(params: &ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
         if params.modulus != M::KIND {
             return Err(TfheError::ModulusMismatch(params.name));
         }
@@ -45,7 +45,7 @@ impl<M: Modulus> KeySwitchingKeyLoader<M> {
         let bytes = params.key_switching_key_bytes() as usize;
         Ok(KeySwitchingKeyLoader {
             key: KeySwitchingKey {
-                params,
+                params: *params,
                 words: Buffer::new(bytes.div_ceil(8))?,
                 simd,
                 modulus: std::marker::PhantomData,
@@ -128,8 +128,8 @@ multiversion! {
 impl<M: Modulus> KeySwitchingKey<M> {
     /// The parameter set.
     #[must_use]
-    pub fn params(&self) -> &'static ParamSet {
-        self.params
+    pub fn params(&self) -> &ParamSet {
+        &self.params
     }
 
     /// Bytes of memory that the key holds.
@@ -144,8 +144,13 @@ impl<M: Modulus> KeySwitchingKey<M> {
     /// [`TfheError::Length`] for a slice of another length.
     pub fn switch(&self, extracted: &[M::Word], out: &mut [M::Word]) -> Result<(), TfheError> {
         let dimension = self.params.extracted_dimension();
-        check_words::<M>(self.params, "an extracted sample", extracted, dimension + 1)?;
-        check_words::<M>(self.params, "a LWE sample", out, self.params.lwe_words())?;
+        check_words::<M>(
+            &self.params,
+            "an extracted sample",
+            extracted,
+            dimension + 1,
+        )?;
+        check_words::<M>(&self.params, "a LWE sample", out, self.params.lwe_words())?;
         let (mask, body) = extracted.split_at(self.params.extracted_dimension());
         let rows = bytemuck::cast_slice::<u8, u32>(
             &self.words.bytes()[..self.params.key_switching_key_bytes() as usize],

@@ -34,7 +34,7 @@ pub type KeyTag = [u8; 16];
 /// The secret keys of a client: LWE and GLWE, of one parameter set.
 #[derive(Clone)]
 pub struct ClientKey {
-    params: &'static ParamSet,
+    params: ParamSet,
     tag: KeyTag,
     lwe: LweSecretKey,
     glwe: GlweSecretKey,
@@ -56,7 +56,7 @@ impl std::fmt::Debug for ClientKey {
 impl ClientKey {
     /// Fresh keys.
     #[must_use]
-    pub fn generate(params: &'static ParamSet, rng: &mut Csprng) -> ClientKey {
+    pub fn generate(params: &ParamSet, rng: &mut Csprng) -> ClientKey {
         let mut tag = [0; 16];
         rng.fill_bytes(&mut tag);
         let lwe = Self::lwe_dimensions(params)
@@ -80,7 +80,7 @@ impl ClientKey {
 
     /// The keys of a set from those of [`Self::lwe_dimensions`] and the GLWE key.
     fn assemble(
-        params: &'static ParamSet,
+        params: &ParamSet,
         tag: KeyTag,
         mut lwe: Vec<LweSecretKey>,
         glwe: GlweSecretKey,
@@ -96,7 +96,7 @@ impl ClientKey {
                 .into_iter()
                 .zip(lwe.drain(..))
                 .map(|(params, lwe)| ClientKey {
-                    params,
+                    params: *params,
                     tag,
                     lwe,
                     glwe: glwe.clone(),
@@ -106,7 +106,7 @@ impl ClientKey {
         }
         let lwe = lwe.pop().unwrap_or_else(|| glwe.extracted_key());
         ClientKey {
-            params,
+            params: *params,
             tag,
             lwe,
             glwe,
@@ -132,8 +132,8 @@ impl ClientKey {
 
     /// The parameter set.
     #[must_use]
-    pub fn params(&self) -> &'static ParamSet {
-        self.params
+    pub fn params(&self) -> &ParamSet {
+        &self.params
     }
 
     /// The public tag.
@@ -161,7 +161,7 @@ impl ClientKey {
             .iter()
             .flat_map(|stage| stage.lwe.bits())
             .chain(self.glwe.bits());
-        let mut packed = Zeroizing::new(vec![0u8; Self::packed_bytes(self.params)]);
+        let mut packed = Zeroizing::new(vec![0u8; Self::packed_bytes(&self.params)]);
         for (i, bit) in bits.enumerate() {
             packed[i / 8] |= (*bit as u8) << (i % 8);
         }
@@ -176,7 +176,7 @@ impl ClientKey {
 
     /// Back from packed bits of the right length.
     pub(crate) fn from_packed_bits(
-        params: &'static ParamSet,
+        params: &ParamSet,
         tag: KeyTag,
         packed: &[u8],
     ) -> Option<ClientKey> {
@@ -279,7 +279,7 @@ impl ClientKey {
     fn phase_as<M: Modulus>(&self, sample: &[u8]) -> Result<M::Word, TfheError> {
         let words = crate::lwe::words_from_bytes::<M>(
             "a LWE sample",
-            self.params,
+            &self.params,
             sample,
             self.params.lwe_words(),
         )?;
@@ -320,8 +320,8 @@ impl ClientKey {
         sink: &mut Sink<'_>,
     ) -> Result<(), TfheError> {
         let seed = MaskSeed::generate(rng);
-        let maker = RowMaker::new(self.params, &self.glwe)?;
-        let total = form.bootstrapping_key_bytes(self.params);
+        let maker = RowMaker::new(&self.params, &self.glwe)?;
+        let total = form.bootstrapping_key_bytes(&self.params);
         match form {
             KeyForm::Seeded => {
                 sink(seed.as_bytes())?;
@@ -358,10 +358,10 @@ impl ClientKey {
         rng: &mut Csprng,
         progress: &mut Progress<'_>,
     ) -> Result<BootstrappingKey<M, A>, TfheError> {
-        let mut loader = BootstrappingKeyLoader::<M, A>::new(self.params, simd)?;
+        let mut loader = BootstrappingKeyLoader::<M, A>::new(&self.params, simd)?;
         let seed = MaskSeed::generate(rng);
-        let maker = RowMaker::new(self.params, &self.glwe)?;
-        let total = KeyForm::Seeded.bootstrapping_key_bytes(self.params);
+        let maker = RowMaker::new(&self.params, &self.glwe)?;
+        let total = KeyForm::Seeded.bootstrapping_key_bytes(&self.params);
         self.rows::<M>(&maker, &seed, rng, (total, progress), |rows| {
             loader.write_coefficients(rows)
         })?;
@@ -385,7 +385,7 @@ impl ClientKey {
             parts.push(part.loaded_bootstrapping_key(simd, rng, progress)?);
             Ok(())
         })?;
-        WopbsKey::new(self.params, parts)
+        WopbsKey::new(&self.params, parts)
     }
 
     /// Generates the key-switching key of an exact bootstrap into memory.
@@ -409,7 +409,7 @@ impl ClientKey {
                 Ok(())
             },
         )?;
-        WopbsKeySwitchingKey::new(self.params, parts)
+        WopbsKeySwitchingKey::new(&self.params, parts)
     }
 
     /// Hands the rows of the bootstrapping key to `take`, in order, whole GGSW samples at a time.
@@ -473,7 +473,7 @@ impl ClientKey {
         sink: &mut Sink<'_>,
     ) -> Result<(), TfheError> {
         let seed = MaskSeed::generate(rng);
-        let progress = (form.key_switching_key_bytes(self.params), progress);
+        let progress = (form.key_switching_key_bytes(&self.params), progress);
         match form {
             KeyForm::Seeded => {
                 sink(seed.as_bytes())?;
@@ -502,7 +502,7 @@ impl ClientKey {
         rng: &mut Csprng,
         progress: &mut Progress<'_>,
     ) -> Result<KeySwitchingKey<M>, TfheError> {
-        let mut loader = KeySwitchingKeyLoader::<M>::new(self.params, simd)?;
+        let mut loader = KeySwitchingKeyLoader::<M>::new(&self.params, simd)?;
         let seed = MaskSeed::generate(rng);
         let total = self.params.key_switching_key_bytes();
         self.samples(&seed, rng, (total, progress), |samples| {
@@ -557,11 +557,11 @@ fn in_turn(
     progress: &mut Progress<'_>,
     mut make: impl FnMut(&ClientKey, &mut Progress<'_>) -> Result<(), TfheError>,
 ) -> Result<(), TfheError> {
-    let total = parts.iter().map(|part| bytes(part.params)).sum();
+    let total = parts.iter().map(|part| bytes(&part.params)).sum();
     let mut before = 0;
     for part in parts {
         make(part, &mut |done, _| progress(before + done, total))?;
-        before += bytes(part.params);
+        before += bytes(&part.params);
     }
     Ok(())
 }

@@ -71,7 +71,7 @@ pub struct Security {
 }
 
 /// Everything that defines an instance of the scheme.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ParamSet {
     /// Identifier in files and in secure computing metadata; never reused.
     pub id: u16,

@@ -117,7 +117,7 @@ impl MaskSeed {
 /// Takes the bytes of a seeded key apart: the seed, then bodies, a batch at a time.
 struct Splitter<M: Modulus> {
     what: &'static str,
-    params: &'static ParamSet,
+    params: ParamSet,
     /// Bytes of the whole key, and those taken.
     total: u64,
     taken: u64,
@@ -130,16 +130,10 @@ struct Splitter<M: Modulus> {
 
 impl<M: Modulus> Splitter<M> {
     /// For bodies of `unit` words, handed out up to `units` at a time.
-    fn new(
-        what: &'static str,
-        params: &'static ParamSet,
-        total: u64,
-        unit: usize,
-        units: usize,
-    ) -> Self {
+    fn new(what: &'static str, params: &ParamSet, total: u64, unit: usize, units: usize) -> Self {
         Splitter {
             what,
-            params,
+            params: *params,
             total,
             taken: 0,
             seed: [0; SEED_BYTES],
@@ -259,7 +253,7 @@ impl<M: Modulus, A: Arithmetic<M>> SeededBootstrappingKeyLoader<M, A> {
     ///
     /// # Errors
     /// Those of [`BootstrappingKeyLoader::new`].
-    pub fn new(params: &'static ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
+    pub fn new(params: &ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
         let loader = BootstrappingKeyLoader::new(params, simd)?;
         let rows = ROWS_PER_THREAD * rayon::current_num_threads();
         Ok(SeededBootstrappingKeyLoader {
@@ -325,7 +319,7 @@ impl<M: Modulus> SeededKeySwitchingKeyLoader<M> {
     ///
     /// # Errors
     /// Those of [`KeySwitchingKeyLoader::new`].
-    pub fn new(params: &'static ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
+    pub fn new(params: &ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
         Ok(SeededKeySwitchingKeyLoader {
             loader: KeySwitchingKeyLoader::new(params, simd)?,
             splitter: Splitter::new(

@@ -125,7 +125,7 @@ pub struct Header {
     /// What follows.
     pub kind: Kind,
     /// Its parameter set.
-    pub params: &'static ParamSet,
+    pub params: ParamSet,
     /// Message encoding of a sample, or of a test vector's input.
     pub encoding: Option<Encoding>,
     /// Tag of the client key.
@@ -161,10 +161,10 @@ fn stated(bytes: [u8; 4]) -> Result<Option<f32>, TfheError> {
 impl Header {
     /// A header without message encoding and noise figures.
     #[must_use]
-    pub fn new(kind: Kind, params: &'static ParamSet, tag: KeyTag) -> Header {
+    pub fn new(kind: Kind, params: &ParamSet, tag: KeyTag) -> Header {
         Header {
             kind,
-            params,
+            params: *params,
             encoding: None,
             tag,
             log2_variance: None,
@@ -184,7 +184,7 @@ impl Header {
         bytes[15] = self
             .encoding
             .map_or(0, |encoding| u8::from(encoding.is_signed()));
-        bytes[16..24].copy_from_slice(&self.kind.payload_bytes(self.params).to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.kind.payload_bytes(&self.params).to_le_bytes());
         bytes[24..40].copy_from_slice(&self.tag);
         bytes[40..44].copy_from_slice(&statement(self.log2_variance).to_le_bytes());
         bytes[44..48].copy_from_slice(&statement(self.log2_failure).to_le_bytes());
@@ -249,7 +249,7 @@ impl Header {
         tag.copy_from_slice(&bytes[24..40]);
         Ok(Header {
             kind,
-            params,
+            params: *params,
             encoding,
             tag,
             log2_variance: stated(four(40))?,
@@ -297,7 +297,7 @@ impl<W: Write> ObjectWriter<W> {
             inner,
             chunk: Zeroizing::new(Vec::with_capacity(CHUNK_BYTES)),
             index: 0,
-            left: header.kind.payload_bytes(header.params),
+            left: header.kind.payload_bytes(&header.params),
         })
     }
 
@@ -373,7 +373,7 @@ impl<R: Read> ObjectReader<R> {
         let mut bytes = [0; HEADER_BYTES];
         read_exact(&mut inner, &mut bytes, "its header")?;
         let header = Header::from_bytes(&bytes)?;
-        let left = header.kind.payload_bytes(header.params);
+        let left = header.kind.payload_bytes(&header.params);
         Ok(ObjectReader {
             inner,
             header,
@@ -457,7 +457,7 @@ pub fn read_client_key<R: Read>(inner: R) -> Result<ClientKey, TfheError> {
     let reader = ObjectReader::new(inner)?;
     reader.header().expect(Kind::ClientKey)?;
     let (header, payload) = reader.read_all()?;
-    ClientKey::from_packed_bits(header.params, header.tag, &payload)
+    ClientKey::from_packed_bits(&header.params, header.tag, &payload)
         .ok_or_else(|| format_error("the client key is damaged"))
 }
 

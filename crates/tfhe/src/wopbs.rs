@@ -40,7 +40,7 @@ pub use loader::{KeyLoader, PartsLoader};
 
 /// The bootstrapping key of an exact bootstrap, loaded for one [`Arithmetic`].
 pub struct WopbsKey<M: Modulus, A: Arithmetic<M>> {
-    params: &'static ParamSet,
+    params: ParamSet,
     stages: &'static WopbsParams,
     extract: BootstrappingKey<M, A>,
     refresh: BootstrappingKey<M, A>,
@@ -51,23 +51,23 @@ pub struct WopbsKey<M: Modulus, A: Arithmetic<M>> {
 
 /// The key-switching key of an exact bootstrap.
 pub struct WopbsKeySwitchingKey<M: Modulus> {
-    params: &'static ParamSet,
+    params: ParamSet,
     extract: KeySwitchingKey<M>,
     refresh: KeySwitchingKey<M>,
 }
 
-fn stages(params: &'static ParamSet) -> Result<&'static WopbsParams, TfheError> {
+fn stages(params: &ParamSet) -> Result<&'static WopbsParams, TfheError> {
     params.wopbs.ok_or(TfheError::NotWopbs(params.name))
 }
 
 /// The parts of a key, if they are those of the set's stages.
 fn parts<K, const COUNT: usize>(
     what: &'static str,
-    expected: [&'static ParamSet; COUNT],
+    expected: [&ParamSet; COUNT],
     parts: Vec<K>,
-    params: impl Fn(&K) -> &'static ParamSet,
+    params: impl Fn(&K) -> &ParamSet,
 ) -> Result<[K; COUNT], TfheError> {
-    let names = |sets: &mut dyn Iterator<Item = &'static ParamSet>| {
+    let names = |sets: &mut dyn Iterator<Item = &ParamSet>| {
         let names: Vec<_> = sets.map(|set| set.name).collect();
         names.join(", ")
     };
@@ -119,10 +119,7 @@ impl<M: Modulus> WopbsKeySwitchingKey<M> {
     ///
     /// # Errors
     /// [`TfheError::NotWopbs`], [`TfheError::ParamsMismatch`].
-    pub fn new(
-        params: &'static ParamSet,
-        keys: Vec<KeySwitchingKey<M>>,
-    ) -> Result<Self, TfheError> {
+    pub fn new(params: &ParamSet, keys: Vec<KeySwitchingKey<M>>) -> Result<Self, TfheError> {
         let expected = stages(params)?.key_switching_parts();
         let [extract, refresh] = parts(
             "the key-switching key",
@@ -131,7 +128,7 @@ impl<M: Modulus> WopbsKeySwitchingKey<M> {
             KeySwitchingKey::params,
         )?;
         Ok(WopbsKeySwitchingKey {
-            params,
+            params: *params,
             extract,
             refresh,
         })
@@ -139,8 +136,8 @@ impl<M: Modulus> WopbsKeySwitchingKey<M> {
 
     /// The parameter set.
     #[must_use]
-    pub fn params(&self) -> &'static ParamSet {
-        self.params
+    pub fn params(&self) -> &ParamSet {
+        &self.params
     }
 
     /// Bytes of memory that the key holds.
@@ -155,10 +152,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
     ///
     /// # Errors
     /// [`TfheError::NotWopbs`], [`TfheError::ParamsMismatch`].
-    pub fn new(
-        params: &'static ParamSet,
-        keys: Vec<BootstrappingKey<M, A>>,
-    ) -> Result<Self, TfheError> {
+    pub fn new(params: &ParamSet, keys: Vec<BootstrappingKey<M, A>>) -> Result<Self, TfheError> {
         let stages = stages(params)?;
         let [extract, refresh, switch] = parts(
             "the bootstrapping key",
@@ -167,7 +161,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             BootstrappingKey::params,
         )?;
         Ok(WopbsKey {
-            params,
+            params: *params,
             stages,
             extract,
             refresh,
@@ -178,8 +172,8 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
 
     /// The parameter set.
     #[must_use]
-    pub fn params(&self) -> &'static ParamSet {
-        self.params
+    pub fn params(&self) -> &ParamSet {
+        &self.params
     }
 
     /// Bytes of memory that the key holds, but for the GGSW samples of bootstraps: a few megabytes for each that ran beside others.
@@ -208,7 +202,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
     ) -> Result<Vec<Vec<M::Word>>, TfheError> {
         for test_vector in test_vectors {
             check_words::<M>(
-                self.params,
+                &self.params,
                 "a test vector",
                 test_vector,
                 self.params.test_vector_words(),
@@ -217,7 +211,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         let bits = self.extract_bits(key_switching, sample, run)?;
         let functions: Vec<Digits<M>> = test_vectors
             .iter()
-            .map(|test_vector| Digits::new(self.params, self.stages, test_vector))
+            .map(|test_vector| Digits::new(&self.params, self.stages, test_vector))
             .collect();
         let tables: Vec<_> = functions
             .iter()
@@ -253,7 +247,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         Ok(functions
             .iter()
             .map(|function| {
-                let mut sum = lwe::trivial::<M>(self.params, function.constant());
+                let mut sum = lwe::trivial::<M>(&self.params, function.constant());
                 for digit in digits.by_ref().take(function.count()) {
                     lwe::add_assign::<M>(&mut sum, digit);
                 }
@@ -299,7 +293,12 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
                 found: key_switching.params.name.to_owned(),
             });
         }
-        check_words::<M>(self.params, "a LWE sample", sample, self.params.lwe_words())?;
+        check_words::<M>(
+            &self.params,
+            "a LWE sample",
+            sample,
+            self.params.lwe_words(),
+        )?;
         let spare = self
             .spare
             .lock()
@@ -340,7 +339,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             self.extract
                 .turn_all(&mut [turning], run.threads, run.cancelled)?;
             take(bit as usize, &acc)?;
-            glwe::sample_extract::<A::Words, _>(self.params, &acc, levels, &mut value, A::leave);
+            glwe::sample_extract::<A::Words, _>(&self.params, &acc, levels, &mut value, A::leave);
             // ±u stands for 0 or 1 times 2u.
             lwe::add_assign::<M>(&mut rest, &value);
             let body = &mut rest[self.params.lwe_dimension];
@@ -418,7 +417,7 @@ fn in_parallel<J: Send>(
 /// [`TfheError::MessageTooWide`] for an input wider than the set's message, [`TfheError::Length`] for a table of another length,
 /// [`TfheError::Format`] for a value between the places that the set's messages and their padding bit have.
 pub(crate) fn test_vector<M: Modulus>(
-    params: &'static ParamSet,
+    params: &ParamSet,
     input: Encoding,
     table: &[M::Word],
 ) -> Result<Vec<M::Word>, TfheError> {

@@ -203,7 +203,7 @@ impl Simulated {
     }
 
     /// Makes the simulator for a parameter set, or takes it from the cache.
-    pub fn prepare(&self, params: &'static ParamSet) -> anyhow::Result<()> {
+    pub fn prepare(&self, params: &ParamSet) -> anyhow::Result<()> {
         self.shown.makes.store(true, Ordering::Relaxed);
         let prepared = self.backend.prepare(params);
         self.shown.makes.store(false, Ordering::Relaxed);

@@ -82,7 +82,7 @@ impl From<BackendError> for CoreError {
 
 fn load(
     cpu: &CpuBackend,
-    params: &'static ParamSet,
+    params: &ParamSet,
     kind: KeyKind,
     bytes: &[u8],
 ) -> Result<std::sync::Arc<dyn LoadedKey>, BackendError> {
@@ -129,12 +129,12 @@ impl Core for ComputingEngine {
             return Vec::new();
         };
         let degree = 1 << values.get("LOG_N");
-        let steps = &*Box::leak(Box::new(set(values.get("LOG_N"), ModulusKind::Torus32, 5)));
-        let paper = &*Box::leak(Box::new(ParamSet {
+        let steps = set(values.get("LOG_N"), ModulusKind::Torus32, 5);
+        let paper = ParamSet {
             ring_degree: degree,
             ..params::PAPER
-        }));
-        let cycles = |params: &'static ParamSet, what, formula, count: fn(Shape) -> u64| {
+        };
+        let cycles = |params: &ParamSet, what, formula, count: fn(Shape) -> u64| {
             let shape = Shape::new(params, log_lanes).ok()?;
             Some(Cycles {
                 what,
@@ -144,17 +144,17 @@ impl Core for ComputingEngine {
         };
         const STEP: &str = "(l + 1) (T + D) + 2 l (R + D) + (l + 3) (R + D) + 2, with T of a transform, R = 2 N / 2^LOG_LANES, D = 30";
         let rows = [
-            cycles(steps, "CMux with l = 3", STEP, |shape| {
+            cycles(&steps, "CMux with l = 3", STEP, |shape| {
                 formula::step(shape).total()
             }),
             cycles(
-                paper,
+                &paper,
                 "CMux with the paper's l = 5 at this N",
                 STEP,
                 |shape| formula::step(shape).total(),
             ),
             cycles(
-                paper,
+                &paper,
                 "bootstrap with the paper's n = 800, l = 5, t = 7 at this N, but for memory's latency",
                 "n CMux + start + key switch",
                 |shape| formula::bootstrap(shape).total(),
@@ -194,8 +194,8 @@ impl Core for ComputingEngine {
         let mut cycles = Vec::new();
         let mut expected = 0;
         for (round, (modulus, steps, timing)) in (0..).zip(rounds) {
-            let set = Box::leak(Box::new(set(values.get("LOG_N"), modulus, steps)));
-            let shape = Shape::new(set, log_lanes)?;
+            let set = set(values.get("LOG_N"), modulus, steps);
+            let shape = Shape::new(&set, log_lanes)?;
             let mut random = Random::new(seed.wrapping_add(round));
             cycles.push(round_of(simulation, shape, timing, &mut random, watch)?);
             expected = formula::step(shape).total();
@@ -232,7 +232,7 @@ fn round_of(
     random: &mut Random,
     watch: &dyn Watch,
 ) -> Result<u64, CoreError> {
-    let params = shape.params;
+    let params = &shape.params;
     let stall = timing.stall;
     let mut words = |count| layout::bytes_of(params, (0..count).map(|_| random.below(P)));
     // A seed and bodies: any words are a key.

@@ -112,11 +112,11 @@ impl RtlBackend {
     ///
     /// # Errors
     /// [`BackendError::Unsupported`] or [`BackendError::Failed`].
-    pub fn prepare(&self, params: &'static ParamSet) -> Result<(), BackendError> {
+    pub fn prepare(&self, params: &ParamSet) -> Result<(), BackendError> {
         self.model(params).map(drop)
     }
 
-    fn model(&self, params: &'static ParamSet) -> Result<(Model, Shape), BackendError> {
+    fn model(&self, params: &ParamSet) -> Result<(Model, Shape), BackendError> {
         let shape = Shape::new(params, self.log_lanes)?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(model) = state.models.get(&shape.log_n()) {
@@ -134,13 +134,7 @@ impl RtlBackend {
     }
 
     /// Runs an instruction on the sample in register 0, with `other` in register 1.
-    fn linear(
-        &self,
-        params: &'static ParamSet,
-        command: Command,
-        dst: &mut [u8],
-        other: Option<&[u8]>,
-    ) {
+    fn linear(&self, params: &ParamSet, command: Command, dst: &mut [u8], other: Option<&[u8]>) {
         let run = || -> Result<(Vec<u8>, u64), BackendError> {
             let (model, shape) = self.model(params)?;
             let mut simulation = model.start().map_err(EngineError::from)?;
@@ -187,7 +181,7 @@ impl Backend for RtlBackend {
 
     fn begin_key(
         &self,
-        params: &'static ParamSet,
+        params: &ParamSet,
         kind: KeyKind,
         form: KeyForm,
     ) -> Result<Box<dyn KeySink>, BackendError> {
@@ -214,7 +208,7 @@ impl Backend for RtlBackend {
 
     fn bootstrap(
         &self,
-        params: &'static ParamSet,
+        params: &ParamSet,
         bootstrapping: &dyn LoadedKey,
         key_switching: &dyn LoadedKey,
         test_vectors: &[&[u8]],
@@ -249,15 +243,15 @@ impl Backend for RtlBackend {
         Ok(results)
     }
 
-    fn hom_add(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]) {
+    fn hom_add(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
         self.linear(params, Command::HomAdd(0, 1), dst, Some(src));
     }
 
-    fn hom_sub(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]) {
+    fn hom_sub(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
         self.linear(params, Command::HomSub(0, 1), dst, Some(src));
     }
 
-    fn hom_int_mult(&self, params: &'static ParamSet, dst: &mut [u8], v: i32) {
+    fn hom_int_mult(&self, params: &ParamSet, dst: &mut [u8], v: i32) {
         self.linear(params, Command::HomIntMult(0, v), dst, None);
     }
 }
@@ -271,8 +265,8 @@ struct Laid {
 }
 
 impl LoadedKey for Laid {
-    fn params(&self) -> &'static ParamSet {
-        self.shape.params
+    fn params(&self) -> &ParamSet {
+        &self.shape.params
     }
 
     fn kind(&self) -> KeyKind {
@@ -356,7 +350,7 @@ impl KeySink for Loading {
         if self.taken != self.total {
             return Err(self.wrong_length(self.taken));
         }
-        let params = self.shape.params;
+        let params = &self.shape.params;
         let words = match (self.kind, self.form, self.key) {
             (_, _, Some(key)) => key.words,
             (KeyKind::Bootstrapping, _, None) => {

@@ -14,7 +14,7 @@ use super::EngineError;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
     /// The set.
-    pub params: &'static ParamSet,
+    pub params: ParamSet,
     /// log2 of LANES.
     pub log_lanes: u32,
 }
@@ -24,7 +24,7 @@ impl Shape {
     ///
     /// # Errors
     /// [`EngineError::Unsupported`] for what the engine does not do.
-    pub fn new(params: &'static ParamSet, log_lanes: u32) -> Result<Shape, EngineError> {
+    pub fn new(params: &ParamSet, log_lanes: u32) -> Result<Shape, EngineError> {
         let unsupported = |reason: String| Err(EngineError::Unsupported(reason));
         if params.wopbs.is_some() {
             return unsupported(format!(
@@ -44,7 +44,10 @@ impl Shape {
                 "expected 2^6 to 2^16 coefficients and 2^2 to 2^8 lanes, at most a 16th of the coefficients; found 2^{log_n} and 2^{log_lanes}"
             ));
         }
-        let shape = Shape { params, log_lanes };
+        let shape = Shape {
+            params: *params,
+            log_lanes,
+        };
         let sets = shape.switch_sets();
         if !(1..=MAX_LWE_DIMENSION).contains(&params.lwe_dimension) {
             return unsupported(format!(
@@ -146,7 +149,7 @@ pub const MAX_LWE_DIMENSION: usize = 2047;
 /// A LWE sample's bytes as beats.
 #[must_use]
 pub fn lwe_to_memory(shape: Shape, sample: &[u8]) -> Vec<u64> {
-    let mut words = words_of(shape.params, sample);
+    let mut words = words_of(&shape.params, sample);
     words.resize(shape.lwe_rows() * shape.lanes(), 0);
     words
 }
@@ -155,13 +158,13 @@ pub fn lwe_to_memory(shape: Shape, sample: &[u8]) -> Vec<u64> {
 #[must_use]
 pub fn lwe_from_memory(shape: Shape, words: &[u64]) -> Vec<u8> {
     let words = words[..shape.params.lwe_words()].iter().copied();
-    bytes_of(shape.params, words)
+    bytes_of(&shape.params, words)
 }
 
 /// A test vector's bytes as beats.
 #[must_use]
 pub fn test_vector_to_memory(shape: Shape, bytes: &[u8]) -> Vec<u64> {
-    let words = words_of(shape.params, bytes);
+    let words = words_of(&shape.params, bytes);
     let (mask, body) = words.split_at(shape.params.ring_degree);
     let rows = mask
         .chunks_exact(shape.vector())

@@ -94,7 +94,7 @@ impl Backend for CpuBackend {
 
     fn begin_key(
         &self,
-        params: &'static ParamSet,
+        params: &ParamSet,
         kind: KeyKind,
         form: KeyForm,
     ) -> Result<Box<dyn KeySink>, BackendError> {
@@ -107,7 +107,7 @@ impl Backend for CpuBackend {
 
     fn bootstrap(
         &self,
-        params: &'static ParamSet,
+        params: &ParamSet,
         bootstrapping: &dyn LoadedKey,
         key_switching: &dyn LoadedKey,
         test_vectors: &[&[u8]],
@@ -145,7 +145,7 @@ impl Backend for CpuBackend {
         self.scheduler.statistics()
     }
 
-    fn hom_add(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]) {
+    fn hom_add(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
         match params.modulus {
             ModulusKind::Torus32 => {
                 linear::<Torus32>(dst, |d| lwe::add_assign::<Torus32>(d, &words(src)))
@@ -156,7 +156,7 @@ impl Backend for CpuBackend {
         }
     }
 
-    fn hom_sub(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]) {
+    fn hom_sub(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
         match params.modulus {
             ModulusKind::Torus32 => {
                 linear::<Torus32>(dst, |d| lwe::sub_assign::<Torus32>(d, &words(src)))
@@ -167,7 +167,7 @@ impl Backend for CpuBackend {
         }
     }
 
-    fn hom_int_mult(&self, params: &'static ParamSet, dst: &mut [u8], v: i32) {
+    fn hom_int_mult(&self, params: &ParamSet, dst: &mut [u8], v: i32) {
         match params.modulus {
             ModulusKind::Torus32 => linear::<Torus32>(dst, |d| lwe::mul_assign::<Torus32>(d, v)),
             ModulusKind::Goldilocks => {
@@ -191,13 +191,13 @@ fn linear<M: Modulus>(sample: &mut [u8], operation: impl FnOnce(&mut [M::Word]))
 /// A loaded key with what the trait asks of it.
 struct Loaded<K> {
     key: K,
-    params: &'static ParamSet,
+    params: ParamSet,
     kind: KeyKind,
     bytes: u64,
 }
 
 impl<K: Send + Sync + 'static> Loaded<K> {
-    fn share(params: &'static ParamSet, kind: KeyKind, bytes: u64, key: K) -> Arc<dyn LoadedKey> {
+    fn share(params: ParamSet, kind: KeyKind, bytes: u64, key: K) -> Arc<dyn LoadedKey> {
         Arc::new(Loaded {
             key,
             params,
@@ -208,8 +208,8 @@ impl<K: Send + Sync + 'static> Loaded<K> {
 }
 
 impl<K: Send + Sync + 'static> LoadedKey for Loaded<K> {
-    fn params(&self) -> &'static ParamSet {
-        self.params
+    fn params(&self) -> &ParamSet {
+        &self.params
     }
 
     fn kind(&self) -> KeyKind {
@@ -257,7 +257,7 @@ impl<L: KeyLoader + Send> KeySink for Loading<L> {
 }
 
 fn begin<M: Modulus, A: Arithmetic<M>>(
-    params: &'static ParamSet,
+    params: &ParamSet,
     (kind, form): (KeyKind, KeyForm),
     simd: SimdLevel,
 ) -> Result<Box<dyn KeySink>, BackendError> {
@@ -287,9 +287,9 @@ fn begin<M: Modulus, A: Arithmetic<M>>(
 
 /// A sink for the bootstrapping key of a set; `make` gives a loader for it, or for each part of it.
 fn bootstrapping_sink<M: Modulus, A: Arithmetic<M>, L>(
-    params: &'static ParamSet,
+    params: &ParamSet,
     form: KeyForm,
-    make: impl Fn(&'static ParamSet) -> Result<L, TfheError>,
+    make: impl Fn(&ParamSet) -> Result<L, TfheError>,
 ) -> Result<Box<dyn KeySink>, TfheError>
 where
     L: KeyLoader<Key = BootstrappingKey<M, A>> + Send + 'static,
@@ -299,22 +299,22 @@ where
         return Ok(Box::new(Loading {
             loader: PartsLoader::bootstrapping(params, form, make)?,
             finish: |(params, parts)| {
-                let key = WopbsKey::new(params, parts)?;
+                let key = WopbsKey::new(&params, parts)?;
                 Ok(Loaded::share(params, KIND, key.memory(), key))
             },
         }));
     }
     Ok(Box::new(Loading {
         loader: make(params)?,
-        finish: |key| Ok(Loaded::share(key.params(), KIND, key.memory(), key)),
+        finish: |key| Ok(Loaded::share(*key.params(), KIND, key.memory(), key)),
     }))
 }
 
 /// A sink for the key-switching key of a set; `make` gives a loader for it, or for each part of it.
 fn key_switching_sink<M: Modulus, L>(
-    params: &'static ParamSet,
+    params: &ParamSet,
     form: KeyForm,
-    make: impl Fn(&'static ParamSet) -> Result<L, TfheError>,
+    make: impl Fn(&ParamSet) -> Result<L, TfheError>,
 ) -> Result<Box<dyn KeySink>, TfheError>
 where
     L: KeyLoader<Key = KeySwitchingKey<M>> + Send + 'static,
@@ -324,14 +324,14 @@ where
         return Ok(Box::new(Loading {
             loader: PartsLoader::key_switching(params, form, make)?,
             finish: |(params, parts)| {
-                let key = WopbsKeySwitchingKey::new(params, parts)?;
+                let key = WopbsKeySwitchingKey::new(&params, parts)?;
                 Ok(Loaded::share(params, KIND, key.memory(), key))
             },
         }));
     }
     Ok(Box::new(Loading {
         loader: make(params)?,
-        finish: |key| Ok(Loaded::share(key.params(), KIND, key.memory(), key)),
+        finish: |key| Ok(Loaded::share(*key.params(), KIND, key.memory(), key)),
     }))
 }
 
@@ -340,7 +340,7 @@ const EXACT_THREADS: usize = 4;
 
 /// Programmable bootstraps, which stream the bootstrapping key together; exact ones are of one sample, and share its bits.
 fn programmable<M: Modulus, A: Arithmetic<M>>(
-    params: &'static ParamSet,
+    params: &ParamSet,
     bootstrapping: &dyn LoadedKey,
     key_switching: &dyn LoadedKey,
     batch: &Batch<'_>,

@@ -62,7 +62,7 @@ pub trait Backend: Send + Sync {
     /// [`BackendError::Unsupported`] or [`BackendError::Failed`].
     fn begin_key(
         &self,
-        params: &'static ParamSet,
+        params: &ParamSet,
         kind: KeyKind,
         form: KeyForm,
     ) -> Result<Box<dyn KeySink>, BackendError>;
@@ -76,7 +76,7 @@ pub trait Backend: Send + Sync {
     /// [`BackendError::Cancelled`] or a failure.
     fn bootstrap(
         &self,
-        params: &'static ParamSet,
+        params: &ParamSet,
         bootstrapping: &dyn LoadedKey,
         key_switching: &dyn LoadedKey,
         test_vectors: &[&[u8]],
@@ -90,13 +90,13 @@ pub trait Backend: Send + Sync {
     }
 
     /// `dst <- dst + src`, word by word.
-    fn hom_add(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]);
+    fn hom_add(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]);
 
     /// `dst <- dst - src`, word by word.
-    fn hom_sub(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]);
+    fn hom_sub(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]);
 
     /// `dst <- dst · v`, word by word.
-    fn hom_int_mult(&self, params: &'static ParamSet, dst: &mut [u8], v: i32);
+    fn hom_int_mult(&self, params: &ParamSet, dst: &mut [u8], v: i32);
 }
 
 /// The work of a back end.
@@ -128,7 +128,7 @@ pub trait KeySink: Send {
 /// A key in the form in which its back end uses it.
 pub trait LoadedKey: Any + Send + Sync {
     /// The parameter set of the key.
-    fn params(&self) -> &'static ParamSet;
+    fn params(&self) -> &ParamSet;
 
     /// Which key it is.
     fn kind(&self) -> KeyKind;

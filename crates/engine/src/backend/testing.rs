@@ -178,12 +178,12 @@ impl Backend for PlaintextBackend {
 
     fn begin_key(
         &self,
-        params: &'static ParamSet,
+        params: &ParamSet,
         kind: KeyKind,
         _: KeyForm,
     ) -> Result<Box<dyn KeySink>, BackendError> {
         Ok(Box::new(CountedKey {
-            params,
+            params: *params,
             kind,
             bytes: 0,
         }))
@@ -191,7 +191,7 @@ impl Backend for PlaintextBackend {
 
     fn bootstrap(
         &self,
-        params: &'static ParamSet,
+        params: &ParamSet,
         bootstrapping: &dyn LoadedKey,
         key_switching: &dyn LoadedKey,
         test_vectors: &[&[u8]],
@@ -230,17 +230,17 @@ impl Backend for PlaintextBackend {
         Ok(test_vectors.iter().map(result).collect())
     }
 
-    fn hom_add(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]) {
+    fn hom_add(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
         let q = modulus(params);
         Self::zip(params, dst, src, |a, b| (a + b) % q);
     }
 
-    fn hom_sub(&self, params: &'static ParamSet, dst: &mut [u8], src: &[u8]) {
+    fn hom_sub(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
         let q = modulus(params);
         Self::zip(params, dst, src, |a, b| (a + q - b) % q);
     }
 
-    fn hom_int_mult(&self, params: &'static ParamSet, dst: &mut [u8], v: i32) {
+    fn hom_int_mult(&self, params: &ParamSet, dst: &mut [u8], v: i32) {
         let q = modulus(params);
         let factor = i128::from(v).rem_euclid(q as i128) as u128;
         let product: Vec<u128> = words(params, dst)
@@ -254,7 +254,7 @@ impl Backend for PlaintextBackend {
 /// A key of which only the length is kept; its own sink.
 #[derive(Debug)]
 struct CountedKey {
-    params: &'static ParamSet,
+    params: ParamSet,
     kind: KeyKind,
     bytes: u64,
 }
@@ -277,8 +277,8 @@ impl KeySink for CountedKey {
 }
 
 impl LoadedKey for CountedKey {
-    fn params(&self) -> &'static ParamSet {
-        self.params
+    fn params(&self) -> &ParamSet {
+        &self.params
     }
 
     fn kind(&self) -> KeyKind {

@@ -51,7 +51,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
 
     pub(super) fn bench(&self) -> Result<Bench<WordOf<M, A>>, TfheError> {
         Ok(Bench {
-            work: Workspace::<M, A>::memory(self.params)?,
+            work: Workspace::<M, A>::memory(&self.params)?,
             sample: vec![WordOf::<M, A>::default(); self.params.glwe_words()],
             before: vec![WordOf::<M, A>::default(); self.params.glwe_words()],
         })
@@ -84,7 +84,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         let n = self.params.ring_degree;
         let body = self.params.extracted_dimension();
         let step = n.trailing_zeros() as usize + component;
-        let mut work = Workspace::<M, A>::new(self.params, &mut bench.work);
+        let mut work = Workspace::<M, A>::new(&self.params, &mut bench.work);
         let sample = &bench.sample;
         let rows = 0..self.stages.switch.ggsw_rows();
         let masks = |index: usize, out: &mut [WordOf<M, A>]| {

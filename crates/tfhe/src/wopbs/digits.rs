@@ -8,7 +8,7 @@ use crate::params::{ParamSet, WopbsParams};
 
 /// The values of a table of 2^p words, in digits.
 pub(super) struct Digits<M: Modulus> {
-    params: &'static ParamSet,
+    params: ParamSet,
     /// (value - base) >> shift, for every entry.
     values: Vec<u32>,
     base: u32,
@@ -19,7 +19,7 @@ pub(super) struct Digits<M: Modulus> {
 }
 
 impl<M: Modulus> Digits<M> {
-    pub(super) fn new(params: &'static ParamSet, stages: &WopbsParams, table: &[M::Word]) -> Self {
+    pub(super) fn new(params: &ParamSet, stages: &WopbsParams, table: &[M::Word]) -> Self {
         let p = params.message_bits;
         let mut values: Vec<u32> = table
             .iter()
@@ -47,7 +47,7 @@ impl<M: Modulus> Digits<M> {
             })
             .collect();
         Digits {
-            params,
+            params: *params,
             values,
             base,
             shift,

@@ -12,7 +12,7 @@ use super::stages;
 
 /// Takes the parts of a key, which stand one behind the other.
 pub struct PartsLoader<L> {
-    params: &'static ParamSet,
+    params: ParamSet,
     what: &'static str,
     /// With the bytes of each.
     parts: Vec<(L, u64)>,
@@ -68,9 +68,9 @@ impl<L: KeyLoader> PartsLoader<L> {
     /// # Errors
     /// [`TfheError::NotWopbs`], and those of `make`.
     pub fn bootstrapping(
-        params: &'static ParamSet,
+        params: &ParamSet,
         form: KeyForm,
-        make: impl Fn(&'static ParamSet) -> Result<L, TfheError>,
+        make: impl Fn(&ParamSet) -> Result<L, TfheError>,
     ) -> Result<Self, TfheError> {
         let parts = stages(params)?.bootstrapping_parts();
         let bytes = |part: &ParamSet| form.bootstrapping_key_bytes(part);
@@ -82,9 +82,9 @@ impl<L: KeyLoader> PartsLoader<L> {
     /// # Errors
     /// [`TfheError::NotWopbs`], and those of `make`.
     pub fn key_switching(
-        params: &'static ParamSet,
+        params: &ParamSet,
         form: KeyForm,
-        make: impl Fn(&'static ParamSet) -> Result<L, TfheError>,
+        make: impl Fn(&ParamSet) -> Result<L, TfheError>,
     ) -> Result<Self, TfheError> {
         let parts = stages(params)?.key_switching_parts();
         let bytes = |part: &ParamSet| form.key_switching_key_bytes(part);
@@ -92,18 +92,18 @@ impl<L: KeyLoader> PartsLoader<L> {
     }
 
     fn new(
-        params: &'static ParamSet,
+        params: &ParamSet,
         what: &'static str,
-        parts: &[&'static ParamSet],
+        parts: &[&ParamSet],
         bytes: impl Fn(&ParamSet) -> u64,
-        make: impl Fn(&'static ParamSet) -> Result<L, TfheError>,
+        make: impl Fn(&ParamSet) -> Result<L, TfheError>,
     ) -> Result<Self, TfheError> {
         let parts = parts
             .iter()
             .map(|part| Ok((make(part)?, bytes(part))))
             .collect::<Result<_, TfheError>>()?;
         Ok(PartsLoader {
-            params,
+            params: *params,
             what,
             parts,
             current: 0,
@@ -123,7 +123,7 @@ impl<L: KeyLoader> PartsLoader<L> {
 }
 
 impl<L: KeyLoader> KeyLoader for PartsLoader<L> {
-    type Key = (&'static ParamSet, Vec<L::Key>);
+    type Key = (ParamSet, Vec<L::Key>);
 
     fn write(&mut self, mut bytes: &[u8]) -> Result<(), TfheError> {
         while !bytes.is_empty() {

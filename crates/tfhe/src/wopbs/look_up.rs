@@ -22,15 +22,15 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         run: Run<'_>,
     ) -> Result<Vec<M::Word>, TfheError> {
         check_words::<M>(
-            self.params,
+            &self.params,
             "a table",
             table,
             self.params.test_vector_words(),
         )?;
         let n = self.params.ring_degree;
         let circuit = bits.samples();
-        let mut memory = Workspace::<M, A>::memory(self.params)?;
-        let mut work = Workspace::<M, A>::new(self.params, &mut memory);
+        let mut memory = Workspace::<M, A>::memory(&self.params)?;
+        let mut work = Workspace::<M, A>::new(&self.params, &mut memory);
         let log2_degree = n.trailing_zeros();
         let depth = self.params.message_bits.saturating_sub(log2_degree);
         let mut accs =
@@ -54,7 +54,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         };
         circuit.turn_all(&mut [turning], 1, run.cancelled)?;
         let mut out = vec![M::Word::default(); self.params.lwe_words()];
-        glwe::sample_extract::<A::Words, _>(self.params, &accs[0], 0, &mut out, A::leave);
+        glwe::sample_extract::<A::Words, _>(&self.params, &accs[0], 0, &mut out, A::leave);
         Ok(out)
     }
 

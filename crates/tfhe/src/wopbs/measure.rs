@@ -63,7 +63,7 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
             key,
             switching,
             maker: RowMaker::new(&key.stages.circuit, client.glwe())?,
-            formulas: noise::stages(key.params, key.stages, A::KIND),
+            formulas: noise::stages(&key.params, key.stages, A::KIND),
             sums: [(0, 0.0); NAMES.len()],
         })
     }
@@ -79,7 +79,7 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
     /// # Errors
     /// Those of [`WopbsKey::bootstrap`].
     pub fn follow(&mut self, rng: &mut Csprng, run: Run<'_>) -> Result<(), TfheError> {
-        let params = self.key.params;
+        let params = &self.key.params;
         let p = params.message_bits;
         let encoding = Encoding::new(p, false)?;
         let message = (rng.next_u64() >> (64 - p)).cast_signed();

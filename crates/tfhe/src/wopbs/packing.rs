@@ -57,8 +57,8 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
     /// [`TfheError::Length`] for a sample of another length, [`TfheError::Coefficient`] for a coefficient beyond the ring or
     /// named twice, [`TfheError::Cancelled`].
     pub fn pack(&self, samples: &[Placed<'_, M>], run: Run<'_>) -> Result<Vec<M::Word>, TfheError> {
-        check::<M>(self.params, samples)?;
-        let mut memory = Workspace::<M, A>::memory(self.params)?;
+        check::<M>(&self.params, samples)?;
+        let mut memory = Workspace::<M, A>::memory(&self.params)?;
         let packed = self.merge(0, samples.to_vec(), &mut memory, run)?;
         let words = packed.into_iter().flatten().map(A::leave);
         let mut out: Vec<_> = words.collect();
@@ -82,7 +82,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         let zero = || vec![WordOf::<M, A>::default(); self.params.glwe_words()];
         if depth == steps {
             let mut sample = zero();
-            glwe::sample_embed::<A::Words, _>(self.params, first, &mut sample, A::enter);
+            glwe::sample_embed::<A::Words, _>(&self.params, first, &mut sample, A::enter);
             // The steps to come multiply by N.
             A::Words::share(&mut sample, steps);
             return Ok(Some(sample));
@@ -94,7 +94,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             .into_iter()
             .partition(|(index, _)| index >> depth & 1 == 0);
         let (even, odd) = if 1 << depth < run.threads {
-            let mut other = Workspace::<M, A>::memory(self.params)?;
+            let mut other = Workspace::<M, A>::memory(&self.params)?;
             rayon::join(
                 || self.merge(depth + 1, even, memory, run),
                 || self.merge(depth + 1, odd, &mut other, run),
@@ -146,7 +146,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         for (word, image) in sum[body..].iter_mut().zip(&image) {
             *word = A::Words::add(*word, *image);
         }
-        let mut work = Workspace::<M, A>::new(self.params, memory);
+        let mut work = Workspace::<M, A>::new(&self.params, memory);
         let rows = 0..self.stages.switch.ggsw_rows();
         let map = |index: usize, out: &mut [WordOf<M, A>]| {
             glwe::automorphism::<A::Words>(out, &sample[index * n..][..n], d);
@@ -162,7 +162,7 @@ impl<M: Modulus, A: Arithmetic<M>> PrivateSwitchKey<M, A> {
     /// # Errors
     /// As [`WopbsKey::pack`].
     pub fn pack(&self, samples: &[Placed<'_, M>], run: Run<'_>) -> Result<Vec<M::Word>, TfheError> {
-        check::<M>(self.params, samples)?;
+        check::<M>(&self.params, samples)?;
         let n = self.params.ring_degree;
         let mut words = vec![WordOf::<M, A>::default(); self.params.glwe_words()];
         let count = self.params.extracted_dimension() + 1;

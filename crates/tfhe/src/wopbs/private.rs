@@ -41,7 +41,7 @@ use super::{Bits, Run, WopbsKey, WopbsKeySwitchingKey, in_parallel};
 
 /// The key of a private functional key switch, loaded for one [`Arithmetic`]: (k·N + 1)·t rows of k+1 polynomials.
 pub struct PrivateSwitchKey<M: Modulus, A: Arithmetic<M>> {
-    pub(super) params: &'static ParamSet,
+    pub(super) params: ParamSet,
     pub(super) gadget: Gadget,
     pub(super) arithmetic: A,
     rows: Buffer,
@@ -60,8 +60,8 @@ const PART: usize = 256;
 impl<M: Modulus, A: Arithmetic<M>> PrivateSwitchKey<M, A> {
     /// The parameter set.
     #[must_use]
-    pub fn params(&self) -> &'static ParamSet {
-        self.params
+    pub fn params(&self) -> &ParamSet {
+        &self.params
     }
 
     /// The gadget that takes the samples' words apart.
@@ -97,7 +97,7 @@ impl<M: Modulus, A: Arithmetic<M>> PrivateSwitchKey<M, A> {
         self.switch_to_spectrum(samples, rows.collect(), run)?;
         let rows = sums.bytes().chunks_exact(self.arithmetic.row_bytes());
         Ok(rows
-            .map(|row| unload::<M, A>(&self.arithmetic, self.params, row))
+            .map(|row| unload::<M, A>(&self.arithmetic, &self.params, row))
             .collect())
     }
 
@@ -155,7 +155,7 @@ impl<M: Modulus, A: Arithmetic<M>> PrivateSwitchKey<M, A> {
     /// What the rows of the key are multiplied by: the digits of the body, and those of the mask taken off.
     fn factors(&self, sample: &[M::Word]) -> Result<Vec<i32>, TfheError> {
         let dimension = self.params.extracted_dimension();
-        check_words::<M>(self.params, "an extracted sample", sample, dimension + 1)?;
+        check_words::<M>(&self.params, "an extracted sample", sample, dimension + 1)?;
         let fields: Vec<_> = self.fields().collect();
         let mut factors = Vec::with_capacity(sample.len() * fields.len());
         for (index, word) in sample.iter().enumerate() {
@@ -198,8 +198,8 @@ fn unload<M: Modulus, A: Arithmetic<M>>(
 impl<M: Modulus, A: Arithmetic<M>> CircuitPrivateKey<M, A> {
     /// The parameter set.
     #[must_use]
-    pub fn params(&self) -> &'static ParamSet {
-        self.keys[0].params
+    pub fn params(&self) -> &ParamSet {
+        &self.keys[0].params
     }
 
     /// Bytes of memory that the keys hold.
@@ -234,7 +234,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         sample: &[M::Word],
         run: Run<'_>,
     ) -> Result<Bits<'_, M, A>, TfheError> {
-        if private.params() != self.params {
+        if private.params() != &self.params {
             return Err(TfheError::ParamsMismatch {
                 what: "the private key-switching key",
                 expected: self.params.name.to_owned(),
@@ -251,7 +251,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             let of_bit = of_bits.next().into_iter();
             let of_levels = of_bit.flat_map(|values| values.chunks_exact_mut(words));
             for (level, value) in of_levels.enumerate() {
-                glwe::sample_extract::<A::Words, _>(self.params, acc, level, value, A::leave);
+                glwe::sample_extract::<A::Words, _>(&self.params, acc, level, value, A::leave);
                 // Plus or minus half a level stands for 0 or 1 times the level.
                 lwe::mul_assign::<M>(value, -1);
                 let body = &mut value[words - 1];
@@ -341,7 +341,7 @@ impl ClientKey {
             },
         )?;
         Ok(PrivateSwitchKey {
-            params,
+            params: *params,
             gadget,
             arithmetic,
             rows,

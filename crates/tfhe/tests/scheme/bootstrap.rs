@@ -15,13 +15,13 @@ use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
 use toroid_tfhe::params::{ParamSet, TINY, TINY32};
 use toroid_tfhe::random::Csprng;
 
-fn client(params: &'static ParamSet, seed: u8) -> (ClientKey, Csprng) {
+fn client(params: &ParamSet, seed: u8) -> (ClientKey, Csprng) {
     let mut rng = Csprng::from_seed([seed; 32]);
     (ClientKey::generate(params, &mut rng), rng)
 }
 
 /// The integer arithmetic on every instruction set, against schoolbook products, word for word.
-fn exact_is_the_oracle<M: Modulus>(params: &'static ParamSet)
+fn exact_is_the_oracle<M: Modulus>(params: &ParamSet)
 where
     Ntt: Arithmetic<M>,
     Naive: Arithmetic<M>,
@@ -58,7 +58,7 @@ fn the_exact_path_is_bit_exact_with_the_naive_oracle() {
 }
 
 /// Every message, signed and unsigned, on one arithmetic.
-fn every_message<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet, simd: SimdLevel) {
+fn every_message<M: Modulus, A: Arithmetic<M>>(params: &ParamSet, simd: SimdLevel) {
     let (client, mut rng) = client(params, 3);
     let server = Server::<M, A>::new(&client, 4, simd);
     for signed in [false, true] {
@@ -93,7 +93,7 @@ fn every_message_of_the_small_sets_on_both_paths() {
 }
 
 /// Teams of every size and batches give what one thread gives.
-fn threads_and_batches_agree<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet) {
+fn threads_and_batches_agree<M: Modulus, A: Arithmetic<M>>(params: &ParamSet) {
     let (client, mut rng) = client(params, 11);
     let server = Server::<M, A>::new(&client, 12, SimdLevel::best());
     let encoding = Encoding::new(params.message_bits, true).unwrap();
@@ -156,7 +156,7 @@ fn threads_and_batches_agree_on_both_moduli_and_paths() {
     threads_and_batches_agree::<Torus32, Fft>(&TINY32);
 }
 
-fn every_gate<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet) {
+fn every_gate<M: Modulus, A: Arithmetic<M>>(params: &ParamSet) {
     let (client, mut rng) = client(params, 5);
     let server = Server::<M, A>::new(&client, 6, SimdLevel::best());
     let words = |bytes: &[u8]| {

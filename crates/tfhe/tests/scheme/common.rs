@@ -83,7 +83,7 @@ pub fn decrypt<M: Modulus>(client: &ClientKey, sample: &[M::Word], encoding: Enc
 
 /// Test vector of a function, outputs in the same encoding.
 pub fn function<M: Modulus>(
-    params: &'static ParamSet,
+    params: &ParamSet,
     encoding: Encoding,
     f: impl Fn(i64) -> i64,
 ) -> Vec<M::Word> {

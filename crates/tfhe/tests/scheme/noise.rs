@@ -33,7 +33,7 @@ fn fraction<M: Modulus>(word: M::Word) -> f64 {
     M::centered(word) as f64 / M::KIND.log2().exp2()
 }
 
-fn stages<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet) {
+fn stages<M: Modulus, A: Arithmetic<M>>(params: &ParamSet) {
     let encoding = Encoding::new(params.message_bits, true).unwrap();
     let (mut fresh, mut rotated, mut switched, mut whole) = (vec![], vec![], vec![], vec![]);
     for seed in 0..KEYS {
@@ -135,7 +135,7 @@ fn tails_are_those_of_the_normal_distribution() {
 }
 
 /// Mean square of one CMux on the f64 arithmetic minus the same on the integer arithmetic, in the phase.
-fn fast_minus_exact<M: Modulus>(params: &'static ParamSet, simd: SimdLevel, keys: u8) -> f64 {
+fn fast_minus_exact<M: Modulus>(params: &ParamSet, simd: SimdLevel, keys: u8) -> f64 {
     let runs = 2000 / u32::from(keys);
     let mut squares = 0.0;
     for seed in 0..keys {

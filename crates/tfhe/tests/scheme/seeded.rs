@@ -109,7 +109,7 @@ fn masks_and_sizes_are_the_known_answers() {
     }
 }
 
-fn client(params: &'static ParamSet) -> ClientKey {
+fn client(params: &ParamSet) -> ClientKey {
     ClientKey::generate(params, &mut Csprng::from_seed([11; 32]))
 }
 
@@ -149,7 +149,7 @@ fn parts<M: Modulus>(seeded: &[u8]) -> (MaskSeed, Vec<M::Word>) {
 }
 
 /// The expanded bytes are what the seeded ones expand to, step by step.
-fn expansion_is_the_expanded_key<M: Modulus>(params: &'static ParamSet) {
+fn expansion_is_the_expanded_key<M: Modulus>(params: &ParamSet) {
     let client = client(params);
     let seeded = keys(&client, KeyForm::Seeded);
     let expanded = keys(&client, KeyForm::Expanded);
@@ -206,7 +206,7 @@ fn keys_do_not_depend_on_the_threads() {
 
 /// Rows and samples decrypt to what they should, with the noise of the set: message of row c·l + level is
 /// -bit·g_level·s_c for a mask component c, bit·g_level for the body.
-fn rows_and_samples_encrypt_the_key<M: Modulus>(params: &'static ParamSet) {
+fn rows_and_samples_encrypt_the_key<M: Modulus>(params: &ParamSet) {
     let client = client(params);
     let (bootstrapping, key_switching) = keys(&client, KeyForm::Seeded);
     // Bits of the keys, from trivial samples under them.
@@ -313,7 +313,7 @@ fn load<L, K>(
 }
 
 /// One bootstrapping key by every way into memory; what it rotates is the same bit for bit.
-fn bootstrapping_keys_are_the_same<M: Modulus, A: Arithmetic<M>>(params: &'static ParamSet) {
+fn bootstrapping_keys_are_the_same<M: Modulus, A: Arithmetic<M>>(params: &ParamSet) {
     let client = client(params);
     let simd = SimdLevel::best();
     let seeded = keys(&client, KeyForm::Seeded).0;
@@ -365,7 +365,7 @@ fn every_way_to_load_a_bootstrapping_key_gives_the_same() {
     bootstrapping_keys_are_the_same::<Torus32, Naive>(&TINY32);
 }
 
-fn key_switching_keys_are_the_same<M: Modulus>(params: &'static ParamSet) {
+fn key_switching_keys_are_the_same<M: Modulus>(params: &ParamSet) {
     let client = client(params);
     let simd = SimdLevel::best();
     let seeded = keys(&client, KeyForm::Seeded).1;

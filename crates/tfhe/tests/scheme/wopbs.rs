@@ -28,7 +28,7 @@ struct Keys<A: Arithmetic<Goldilocks>> {
     switching: WopbsKeySwitchingKey<Goldilocks>,
 }
 
-fn keys<A: Arithmetic<Goldilocks>>(params: &'static ParamSet, seed: u8) -> Keys<A> {
+fn keys<A: Arithmetic<Goldilocks>>(params: &ParamSet, seed: u8) -> Keys<A> {
     let mut rng = Csprng::from_seed([seed; 32]);
     let client = ClientKey::generate(params, &mut rng);
     let mut quiet = |_: u64, _: u64| ControlFlow::Continue(());
@@ -151,10 +151,7 @@ fn loaded<A: Arithmetic<Goldilocks>>(form: KeyForm) {
     );
     assert_eq!(switching.len() as u64, form.key_switching_key_bytes(params));
 
-    fn load<L: KeyLoader>(
-        mut loader: PartsLoader<L>,
-        bytes: &[u8],
-    ) -> (&'static ParamSet, Vec<L::Key>) {
+    fn load<L: KeyLoader>(mut loader: PartsLoader<L>, bytes: &[u8]) -> (ParamSet, Vec<L::Key>) {
         for piece in bytes.chunks(100_003) {
             loader.write(piece).unwrap();
         }

@@ -265,7 +265,7 @@ fn info(args: &InfoArgs, output: &Output) -> anyhow::Result<()> {
     let shown = args.file.display();
     let mut reader = ObjectReader::new(open(&args.file)?).with_context(|| shown.to_string())?;
     let header = reader.header().clone();
-    let total = header.kind.payload_bytes(header.params);
+    let total = header.kind.payload_bytes(&header.params);
     let bar = progress::bar(output, "checking");
     let mut done = 0;
     while let Some(chunk) = reader.next_chunk().with_context(|| shown.to_string())? {

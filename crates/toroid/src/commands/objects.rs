@@ -266,7 +266,7 @@ fn put_file(
     match content {
         Content::Key(register) => {
             let reader = ObjectReader::new(open(path)?)?;
-            check_params(opened, register, reader.header().params)?;
+            check_params(opened, register, &reader.header().params)?;
             let bar = progress::bar(output, reader.header().kind.name());
             opened.wait(session.put_key(args.key_id, reader, &progress::report_to(&bar)))?;
             bar.finish_and_clear();
@@ -275,10 +275,10 @@ fn put_file(
         Content::Sample(register) => {
             let (header, bytes) = read_sample(path)?;
             let encoding = sample_encoding(&header, path)?;
-            check_params(opened, register, header.params)?;
+            check_params(opened, register, &header.params)?;
             opened.wait(session.put_sample(
                 register,
-                header.params,
+                &header.params,
                 &bytes,
                 encoding,
                 header_noise(&header),

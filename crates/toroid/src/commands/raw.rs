@@ -98,7 +98,7 @@ fn pack(args: &PackArgs, output: &Output) -> anyhow::Result<()> {
     let (header, bytes) = read_sample(&args.sample)?;
     let encoding = sample_encoding(&header, &args.sample)?;
     let noise = header_noise(&header);
-    let sc = sample_metadata(args.register, header.params, encoding, noise)?;
+    let sc = sample_metadata(args.register, &header.params, encoding, noise)?;
     let packed = raw::pack(&sc, &bytes, args.block_size)?;
     let write = |path: &Option<PathBuf>, bytes: &[u8]| match path {
         Some(path) => write_file(path, args.force, false, |writer| {

@@ -121,7 +121,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         if let Some((header, bytes, encoding)) = &trigger {
             let noise = header_noise(header);
             session
-                .put_sample(register, header.params, bytes, *encoding, noise)
+                .put_sample(register, &header.params, bytes, *encoding, noise)
                 .await?;
         }
         session.get_sample(register).await

@@ -86,7 +86,7 @@ pub fn decrypt(args: &DecryptArgs, output: &Output) -> anyhow::Result<()> {
     let header = reader.header().clone();
     header.expect(Kind::Sample).with_context(|| shown.clone())?;
     anyhow::ensure!(
-        header.params == client.params(),
+        &header.params == client.params(),
         "{shown} is of parameter set {}, the key of {}",
         header.params.name,
         client.params().name
