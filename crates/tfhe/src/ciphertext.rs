@@ -32,7 +32,7 @@ const NO_TAG: KeyTag = [0; 16];
 /// the probability of a wrong result.
 #[derive(Clone, Debug)]
 pub struct Ciphertext {
-    params: &'static ParamSet,
+    params: ParamSet,
     encoding: Option<Encoding>,
     tag: Option<KeyTag>,
     words: SampleWords,
@@ -53,13 +53,13 @@ impl Ciphertext {
     /// # Errors
     /// [`TfheError::Length`], [`TfheError::NotCanonical`].
     pub fn from_sample(
-        params: &'static ParamSet,
+        params: &ParamSet,
         encoding: Option<Encoding>,
         sample: &[u8],
         noise: StatedNoise,
     ) -> Result<Ciphertext, TfheError> {
         Ok(Ciphertext {
-            params,
+            params: *params,
             encoding,
             tag: None,
             words: SampleWords::from_bytes(params, sample)?,
@@ -78,8 +78,8 @@ impl Ciphertext {
 
     /// The parameter set.
     #[must_use]
-    pub fn params(&self) -> &'static ParamSet {
-        self.params
+    pub fn params(&self) -> &ParamSet {
+        &self.params
     }
 
     /// How the message is encoded; `None` for a bit.
@@ -112,7 +112,7 @@ impl Ciphertext {
     /// The noise as files and drives state it.
     #[must_use]
     pub fn stated_noise(&self) -> StatedNoise {
-        self.noise.stated(self.params)
+        self.noise.stated(&self.params)
     }
 
     /// log2 of the probability that decryption gives a wrong result, because of this ciphertext's noise or because a
@@ -133,7 +133,7 @@ impl Ciphertext {
             encoding: self.encoding,
             log2_variance: stated.log2_variance.map(|log2| log2 as f32),
             log2_failure: stated.log2_failure.map(|log2| log2 as f32),
-            ..Header::new(Kind::Sample, self.params, self.tag.unwrap_or(NO_TAG))
+            ..Header::new(Kind::Sample, &self.params, self.tag.unwrap_or(NO_TAG))
         };
         serialize::write_object(writer, &header, self.sample())
     }
@@ -150,7 +150,7 @@ impl Ciphertext {
             log2_variance: header.log2_variance.map(f64::from),
             log2_failure: header.log2_failure.map(f64::from),
         };
-        let read = Ciphertext::from_sample(header.params, header.encoding, &sample, stated)?;
+        let read = Ciphertext::from_sample(&header.params, header.encoding, &sample, stated)?;
         Ok(if header.tag == NO_TAG {
             read
         } else {
@@ -175,7 +175,7 @@ impl Ciphertext {
 }
 
 impl SampleWords {
-    fn from_bytes(params: &'static ParamSet, sample: &[u8]) -> Result<SampleWords, TfheError> {
+    fn from_bytes(params: &ParamSet, sample: &[u8]) -> Result<SampleWords, TfheError> {
         let (what, count) = ("an LWE sample", params.lwe_words());
         Ok(match params.modulus {
             ModulusKind::Torus32 => {
@@ -309,7 +309,7 @@ impl Ciphertext {
         params: &ParamSet,
         tag: Option<&KeyTag>,
     ) -> Result<(), TfheError> {
-        if self.params != params {
+        if &self.params != params {
             return Err(TfheError::ParamsMismatch {
                 what: "the ciphertext",
                 expected: params.name.to_owned(),
