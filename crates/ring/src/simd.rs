@@ -60,8 +60,8 @@ impl SimdLevel {
     /// The instruction set that `TOROID_SIMD` names, if it is set.
     ///
     /// # Errors
-    /// [`RingError::UnknownSimdLevel`](crate::RingError::UnknownSimdLevel) for another name; [`SimdLevel::best`] ignores it.
-    pub fn requested() -> Result<Option<SimdLevel>, crate::RingError> {
+    /// [`UnknownSimdLevel`] for another name; [`SimdLevel::best`] ignores it.
+    pub fn requested() -> Result<Option<SimdLevel>, UnknownSimdLevel> {
         std::env::var("TOROID_SIMD")
             .ok()
             .map(|name| name.parse())
@@ -87,6 +87,11 @@ impl SimdLevel {
     }
 }
 
+/// No instruction set has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown instruction set {0:?}: expected portable, avx2 or avx512")]
+pub struct UnknownSimdLevel(String);
+
 impl fmt::Display for SimdLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -98,13 +103,13 @@ impl fmt::Display for SimdLevel {
 }
 
 impl FromStr for SimdLevel {
-    type Err = crate::RingError;
+    type Err = UnknownSimdLevel;
 
     fn from_str(name: &str) -> Result<SimdLevel, Self::Err> {
         SimdLevel::ALL
             .into_iter()
             .find(|simd| simd.to_string() == name)
-            .ok_or_else(|| crate::RingError::UnknownSimdLevel(name.to_owned()))
+            .ok_or_else(|| UnknownSimdLevel(name.to_owned()))
     }
 }
 

@@ -1,0 +1,87 @@
+//! Circles of modules and links that lead nowhere are found.
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
+
+use std::fs;
+use std::path::Path;
+
+use xtask::links;
+use xtask::modules::Graph;
+
+fn write(root: &Path, name: &str, text: &str) {
+    let path = root.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+#[test]
+fn circles_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    write(
+        root,
+        "src/lib.rs",
+        "mod a; mod b; mod c; mod d; mod e; mod f; pub use a::A;",
+    );
+    // By a path in a type, through the root's re-export.
+    write(root, "src/a.rs", "pub struct A(crate::b::B);");
+    write(root, "src/b.rs", "pub struct B; fn f(_: &crate::A) {}");
+    // Inside of a folder.
+    write(root, "src/c.rs", "mod one; mod two;");
+    write(root, "src/c/one.rs", "use super::two::Two; pub struct One;");
+    write(
+        root,
+        "src/c/two.rs",
+        "pub struct Two; fn f() { assert!(super::one::g()); }",
+    );
+    // Tests do not count.
+    write(
+        root,
+        "src/d.rs",
+        "#[cfg(test)] mod tests { use crate::e::E; } pub struct D;",
+    );
+    write(root, "src/e.rs", "pub struct E(super::d::D);");
+    // By the arguments of a macro.
+    write(
+        root,
+        "src/f.rs",
+        "pub fn f() { println!(\"{}\", crate::a::x()); }",
+    );
+    let graph = Graph::of_crate("x", &root.join("src/lib.rs")).unwrap();
+    let circles: Vec<_> = graph.circles().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        circles,
+        ["CIRCLE: a, b", "circle in a folder: c::one, c::two"]
+    );
+    assert!(graph.to_string().contains("f -> a"), "{graph}");
+}
+
+#[test]
+fn broken_links_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    write(
+        root,
+        "README.md",
+        "# One `two`\n[a](docs/a.md) [b](docs/b.md) [c](#one-two) [d](#three) [e](https://example.org/x)\n",
+    );
+    write(
+        root,
+        "docs/a.md",
+        "# A\n## A\n[up](../README.md#one-two) [down](../README.md#two) [self](#a-1) `docs/none.md`\n",
+    );
+    let broken: Vec<_> = links::broken(root)
+        .unwrap()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        broken,
+        [
+            "README.md: docs/b.md: no such file",
+            "README.md: #three: no such heading",
+            "docs/a.md: ../README.md#two: no such heading",
+            "README.md: docs/b.md: the tree has no such file",
+            "docs/a.md: docs/none.md: the tree has no such file",
+        ]
+    );
+}
