@@ -1,7 +1,7 @@
 //! What this machine can do at most, and what that means for a row.
 //!
 //! The clock and the speed of reading are measured at the start of a run. The rest is a model, in the constants below: the
-//! vector units of Zen 4, where an operation on 512 bits takes a cycle of two units of 256 bits. A processor with more
+//! vector units of Zen 4, where an operation on 512 bits takes per cycle of two units of 256 bits. A processor with more
 //! units (two 512-bit multipliers) can come in below these bounds; nothing else can.
 
 use std::hint::black_box;
@@ -10,11 +10,11 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use toroid_tfhe::params::{ModulusKind, ParamSet};
 
-/// Fused multiply-adds of 512 bits a cycle, two operations each on eight f64.
+/// Fused multiply-adds of 512 bits per cycle, two operations each on eight f64.
 const FLOPS_PER_CYCLE: f64 = 16.0;
-/// Multiplications of eight words of 64 bits (vpmadd52, vpmuludq, vpmullq) or sixteen of 32 (vpmulld) a cycle.
+/// Multiplications of eight words of 64 bits (vpmadd52, vpmuludq, vpmullq) or sixteen of 32 (vpmulld) per cycle.
 const MULTIPLICATIONS_PER_CYCLE: f64 = 1.0;
-/// Additions, comparisons and selections of eight words of 64 bits a cycle.
+/// Additions, comparisons and selections of eight words of 64 bits per cycle.
 const SIMPLE_PER_CYCLE: f64 = 2.0;
 /// Words of 64 bits in a vector.
 const LANES: f64 = 8.0;
@@ -22,9 +22,9 @@ const LANES: f64 = 8.0;
 /// What was measured of the machine.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Machine {
-    /// Cycles a second, from a chain of dependent operations of one cycle each.
+    /// Cycles per second, from a chain of dependent operations of one cycle each.
     pub clock: f64,
-    /// Bytes a second that one thread reads from memory.
+    /// Bytes per second that one thread reads from memory.
     pub read: f64,
     /// The same of two threads together.
     pub read_by_two: f64,
@@ -114,7 +114,7 @@ pub fn fft(machine: &Machine, n: usize) -> Bound {
     Bound {
         seconds: machine.seconds_of_flops(fft_flops(n)),
         by: format!(
-            "5·M·log2 M operations on f64 (M = {}), {FLOPS_PER_CYCLE} a cycle",
+            "5·M·log2 M operations on f64 (M = {}), {FLOPS_PER_CYCLE} per cycle",
             n / 2
         ),
     }
@@ -125,7 +125,7 @@ pub fn goldilocks(machine: &Machine, n: usize) -> Bound {
     Bound {
         seconds: goldilocks_cycles(n) / machine.clock,
         by: format!(
-            "the additions modulo p of {} butterflies, 6 vector operations for 8 of them, {SIMPLE_PER_CYCLE} a cycle; twiddles free",
+            "the additions modulo p of {} butterflies, 6 vector operations for 8 of them, {SIMPLE_PER_CYCLE} per cycle; twiddles free",
             butterflies(n)
         ),
     }
@@ -137,7 +137,7 @@ pub fn prime(machine: &Machine, n: usize, multiplications: f64, lanes: f64, what
     Bound {
         seconds: cycles / machine.clock,
         by: format!(
-            "{} butterflies, {multiplications} {what} for {lanes} of them, {MULTIPLICATIONS_PER_CYCLE} a cycle",
+            "{} butterflies, {multiplications} {what} for {lanes} of them, {MULTIPLICATIONS_PER_CYCLE} per cycle",
             butterflies(n)
         ),
     }
@@ -160,7 +160,7 @@ pub fn dft_21845(machine: &Machine) -> Bound {
         seconds: cycles / machine.clock,
         by: format!(
             "{products} products modulo q that prime factors and Rader leave, 4 vector multiplications for 16 of them, \
-             {MULTIPLICATIONS_PER_CYCLE} a cycle"
+             {MULTIPLICATIONS_PER_CYCLE} per cycle"
         ),
     }
 }
@@ -230,7 +230,7 @@ fn longer(
 }
 
 /// Blind rotation by f64 FFT.
-pub fn fast_rotation(machine: &Machine, params: &ParamSet, key_bytes: u64, load: Load) -> Bound {
+pub fn fft_rotation(machine: &Machine, params: &ParamSet, key_bytes: u64, load: Load) -> Bound {
     longer(
         machine,
         floating(machine, rotation_flops(params)),
@@ -242,13 +242,13 @@ pub fn fast_rotation(machine: &Machine, params: &ParamSet, key_bytes: u64, load:
 /// Seconds of operations on f64, and what they are.
 fn floating(machine: &Machine, flops: f64) -> (f64, String) {
     let text = format!(
-        "{:.2}·10^9 operations on f64, {FLOPS_PER_CYCLE} a cycle",
+        "{:.2}·10^9 operations on f64, {FLOPS_PER_CYCLE} per cycle",
         flops / 1e9
     );
     (machine.seconds_of_flops(flops), text)
 }
 
-/// One function of a sample at an exact set, with as many bits as the message: for every bit an extraction and products by the
+/// One function of a sample at a set of wide functions, with as many bits as the message: for every bit an extraction and products by the
 /// keys between rings, for every digit of the result a look-up and a refresh.
 pub fn wopbs_function(machine: &Machine, params: &ParamSet) -> Bound {
     let wopbs = params.wopbs.expect("a set of wide functions");
@@ -275,7 +275,7 @@ pub fn wopbs_function(machine: &Machine, params: &ParamSet) -> Bound {
 }
 
 /// Blind rotation by NTT modulo one prime of 50 bits: a bound from below, since sums at `paper` need a few bits more.
-pub fn exact_rotation(machine: &Machine, params: &ParamSet, key_bytes: u64) -> Bound {
+pub fn ntt_rotation(machine: &Machine, params: &ParamSet, key_bytes: u64) -> Bound {
     let n = params.ring_degree;
     let (transforms, products) = polynomials(params, params.ggsw_rows());
     // Three vpmadd52 a butterfly, two for a product of 100 bits that is added without reduction.
@@ -286,7 +286,7 @@ pub fn exact_rotation(machine: &Machine, params: &ParamSet, key_bytes: u64) -> B
         (
             cycles / machine.clock,
             format!(
-                "{:.2}·10^9 vpmadd52 on {LANES} words, {MULTIPLICATIONS_PER_CYCLE} a cycle",
+                "{:.2}·10^9 vpmadd52 on {LANES} words, {MULTIPLICATIONS_PER_CYCLE} per cycle",
                 cycles * MULTIPLICATIONS_PER_CYCLE / 1e9
             ),
         ),
@@ -297,7 +297,7 @@ pub fn exact_rotation(machine: &Machine, params: &ParamSet, key_bytes: u64) -> B
 
 /// Blind rotation by f64 FFT, then the key switch, which reads its key once.
 pub fn bootstrap(machine: &Machine, params: &ParamSet, key_bytes: u64) -> Bound {
-    let mut bound = fast_rotation(machine, params, key_bytes, SINGLE);
+    let mut bound = fft_rotation(machine, params, key_bytes, SINGLE);
     let switching = params.key_switching_key_bytes() as f64 / machine.read;
     bound.seconds += switching;
     bound.by = format!(
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_function_has_the_bound_worked_out_by_hand() {
+    fn a_wide_function_has_the_bound_worked_out_by_hand() {
         // 16 times 174.3·10^6 for an extraction and 3·5.1·10^6 for products between rings; 4 times 21.5·10^6 for a look-up
         // and 315.9·10^6 for a refresh.
         let bound = wopbs_function(&ZEN4, &MESSAGE16);
@@ -362,17 +362,17 @@ mod tests {
     #[test]
     fn the_longer_of_arithmetic_and_reading_bounds_a_rotation() {
         let bytes = 2_097_152_000;
-        let single = fast_rotation(&ZEN4, &PAPER, bytes, SINGLE);
+        let single = fft_rotation(&ZEN4, &PAPER, bytes, SINGLE);
         assert!(near(&single, 104e-3), "{}", single.seconds);
         let slow_memory = Machine { read: 10e9, ..ZEN4 };
-        let single = fast_rotation(&slow_memory, &PAPER, bytes, SINGLE);
+        let single = fft_rotation(&slow_memory, &PAPER, bytes, SINGLE);
         assert!(near(&single, 209.7e-3) && single.by.starts_with("reading"));
         let batch = Load {
             batch: 8,
             threads: 1,
         };
         assert!(near(
-            &fast_rotation(&slow_memory, &PAPER, bytes, batch),
+            &fft_rotation(&slow_memory, &PAPER, bytes, batch),
             104e-3
         ));
     }

@@ -3,13 +3,14 @@
 //! Both sides of a row run in one process, in turn (ours, peer, ours, peer, …), so that whatever else the machine does
 //! falls on both alike; every row has processes of its own, so that no row inherits another's memory. Both results are
 //! checked. Open [`rows`] for what is measured, [`measure`] for how, [`machine`] for the bounds, [`peer_key`] for the
-//! peer's keys, [`report`] and [`picture`] for what is written.
+//! peer's keys, [`outcome`] for the figures of a row, [`environment`] for what they depend on.
 
+mod environment;
 mod machine;
 mod measure;
+mod outcome;
 mod peer_key;
-mod picture;
-mod report;
+mod row;
 mod rows;
 
 use std::path::{Path, PathBuf};
@@ -17,17 +18,14 @@ use std::process::{Command, ExitCode, Stdio};
 
 use clap::Parser;
 use serde::de::DeserializeOwned;
+use toroid_bench_common::{Error, machine as system, pages};
 
+use crate::environment::Environment;
 use crate::machine::Machine;
 use crate::measure::Measurement;
-use crate::report::{Environment, Outcome};
-use crate::rows::{Row, Settings};
+use crate::outcome::Outcome;
+use crate::row::{Row, Settings};
 
-/// What a row can fail with.
-type Error = Box<dyn std::error::Error + Send + Sync>;
-
-/// Where the results are kept.
-const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/results");
 /// The hidden row that measures the machine.
 const MACHINE: &str = "machine";
 
@@ -89,14 +87,9 @@ fn main() -> ExitCode {
 /// Measures the chosen rows, each in processes of its own, and reports.
 fn run(arguments: &Arguments) -> Result<(), Error> {
     let chosen = choose(&arguments.rows)?;
-    let kept = |given: &Option<PathBuf>, name: &str| {
-        let result = || Path::new(RESULTS).join(name);
-        given.clone().or_else(|| arguments.write.then(result))
-    };
     eprintln!("measuring the machine …");
     let machine: Machine = launch(MACHINE, arguments)?;
     let mut environment = Environment::look(machine);
-    print!("{}", environment.lines());
     let mut outcomes = Vec::new();
     let count = chosen.len();
     for (index, row) in chosen.into_iter().enumerate() {
@@ -109,28 +102,22 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
         eprintln!("{}", outcome.line());
         outcomes.push(outcome);
     }
-    environment.load_after = report::load_average();
-    print!("{}", report::table(&outcomes));
-    print!("{}", report::notes(&environment, &outcomes));
-    if let Some(path) = kept(&arguments.markdown, "cpu.md") {
-        let designs = path.with_file_name("cpu-designs.md").exists();
-        write(&path, &report::markdown(&environment, &outcomes, designs))?;
+    environment.load_after = system::load_average();
+    let out = arguments.write.then_some(Path::new(pages::RESULTS));
+    for page in pages::publish("cpu", &outcomes, &environment, out)? {
+        let given = if page.file.ends_with(".md") {
+            &arguments.markdown
+        } else {
+            &arguments.svg
+        };
+        if let Some(path) = given {
+            pages::write(path, &page.text)?;
+        }
     }
-    if let Some(path) = kept(&arguments.json, "cpu.json") {
-        write(&path, &report::json(&outcomes)?)?;
-    }
-    if let Some(path) = kept(&arguments.svg, "cpu.svg") {
-        write(&path, &picture::draw(&outcomes))?;
+    if let Some(path) = &arguments.json {
+        pages::write(path, &pages::json(&outcomes)?)?;
     }
     Ok(())
-}
-
-/// Writes a file, and the folders above it where there are none.
-fn write(path: &Path, text: &str) -> Result<(), Error> {
-    path.parent()
-        .map_or(Ok(()), std::fs::create_dir_all)
-        .and_then(|()| std::fs::write(path, text))
-        .map_err(|error| format!("{}: {error}", path.display()).into())
 }
 
 /// Runs this program for one row, or for the machine.
@@ -144,7 +131,7 @@ fn launch<T: DeserializeOwned>(row: &str, arguments: &Arguments) -> Result<T, Er
         command.arg("--quick");
     }
     let output = command
-        .envs(report::launch_environment())
+        .envs(environment::launch_environment())
         .stderr(Stdio::inherit())
         .output()?;
     if !output.status.success() {

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
-
-use crate::Error;
+use toroid_bench_common::Error;
 
 /// What one row measured.
 #[derive(Default, Serialize, Deserialize)]
@@ -127,14 +126,6 @@ pub fn median(seconds: &[f64]) -> f64 {
         length if length % 2 == 1 => sorted[middle],
         _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
     }
-}
-
-/// Peak resident memory in bytes (VmHWM).
-pub fn peak_memory() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    let kibibytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kibibytes * 1024)
 }
 
 #[cfg(test)]

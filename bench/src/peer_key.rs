@@ -8,10 +8,9 @@ use tfhe::core_crypto::algorithms::ggsw_encryption::ggsw_encryption_multiplicati
 use tfhe::core_crypto::commons::math::decomposition::DecompositionLevel;
 use tfhe::core_crypto::commons::math::random::{RandomGenerable, RandomGenerator, Uniform};
 use tfhe::core_crypto::prelude::*;
+use toroid_bench_common::Error;
 use toroid_ring::goldilocks;
 use toroid_ring::ntt::NttPlan;
-
-use crate::Error;
 
 /// A ciphertext word of the peer: of the 32-bit torus, or of the Goldilocks prime.
 pub trait Word:

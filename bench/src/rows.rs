@@ -8,75 +8,8 @@ mod wopbs;
 
 use toroid_tfhe::params::{GATE, MESSAGE4, MESSAGE14, MESSAGE16, PAPER};
 
-use crate::Error;
-use crate::machine::{self, Bound, Load, Machine};
-use crate::measure::Measurement;
-
-/// How a row is to be measured.
-pub struct Settings {
-    /// Runs of every launch instead of the row's own number.
-    pub runs: Option<usize>,
-    /// Fewer runs, and a part of the longest key generation.
-    pub quick: bool,
-}
-
-/// Unit of a row's figures.
-#[derive(Clone, Copy)]
-pub enum Unit {
-    Seconds,
-    Milliseconds,
-    Microseconds,
-    /// Bytes, in the place of seconds.
-    Gigabytes,
-    /// The same.
-    Megabytes,
-}
-
-/// What a figure of ours must not exceed, whatever the peer takes.
-#[derive(Clone, Copy)]
-pub enum Limit {
-    /// In the row's unit.
-    Value(f64),
-    /// The best of ours in an earlier row, of the same unit.
-    Row(&'static str),
-}
-
-/// One comparison.
-#[derive(Clone, Copy)]
-pub struct Row {
-    /// Name on the command line and in files.
-    pub name: &'static str,
-    /// What is timed.
-    pub title: &'static str,
-    /// What ours is compared with.
-    pub peer: Option<&'static str>,
-    pub unit: Unit,
-    /// The largest ratio, best of ours over best of the peer, that meets the target.
-    pub bar: Option<f64>,
-    /// The largest best of ours that meets the target.
-    pub limit: Option<Limit>,
-    /// Launches of the program: the place of buffers in memory, and what the peer chooses by measuring, differ.
-    pub launches: usize,
-    /// Runs of each side in a launch.
-    pub runs: usize,
-    /// Threads that rayon may use.
-    pub threads: usize,
-    /// The least time that this machine allows.
-    pub bound: Option<fn(&Machine, &Measurement) -> Bound>,
-    pub measure: fn(&Row, &Settings) -> Result<Measurement, Error>,
-}
-
-impl Row {
-    /// Runs of each side under these settings.
-    fn runs(&self, settings: &Settings) -> usize {
-        let quick = if settings.quick {
-            self.runs.div_ceil(4)
-        } else {
-            self.runs
-        };
-        settings.runs.unwrap_or(quick).max(1)
-    }
-}
+use crate::machine::{self, Bound, Load};
+use crate::row::{Limit, Row, Unit};
 
 const BATCH: Load = Load {
     batch: 8,
@@ -109,8 +42,8 @@ const GATES: Row = Row {
     ..LONG
 };
 
-/// What rows of exact bootstraps share.
-const EXACT: Row = Row {
+/// What rows of wide functions share.
+const WIDE: Row = Row {
     launches: 3,
     runs: 6,
     ..LONG
@@ -135,9 +68,9 @@ pub static ALL: &[Row] = &[
         peer: Some("tfhe-rs 1.8.2 core_crypto, u32 torus, same parameters"),
         bar: Some(0.55),
         bound: Some(|machine, measured| {
-            machine::fast_rotation(machine, &PAPER, measured.key_bytes, machine::SINGLE)
+            machine::fft_rotation(machine, &PAPER, measured.key_bytes, machine::SINGLE)
         }),
-        measure: |row, settings| bootstrap::paper_f64(row, settings, machine::SINGLE),
+        measure: |row, settings| bootstrap::paper_fft(row, settings, machine::SINGLE),
         ..LONG
     },
     Row {
@@ -146,9 +79,9 @@ pub static ALL: &[Row] = &[
         peer: Some("tfhe-rs 1.8.2 core_crypto, one thread"),
         bar: Some(0.33),
         bound: Some(|machine, measured| {
-            machine::fast_rotation(machine, &PAPER, measured.key_bytes, TWO_THREADS)
+            machine::fft_rotation(machine, &PAPER, measured.key_bytes, TWO_THREADS)
         }),
-        measure: |row, settings| bootstrap::paper_f64(row, settings, TWO_THREADS),
+        measure: |row, settings| bootstrap::paper_fft(row, settings, TWO_THREADS),
         ..LONG
     },
     Row {
@@ -158,21 +91,19 @@ pub static ALL: &[Row] = &[
         bar: Some(0.5),
         runs: 4,
         bound: Some(|machine, measured| {
-            machine::fast_rotation(machine, &PAPER, measured.key_bytes, BATCH)
+            machine::fft_rotation(machine, &PAPER, measured.key_bytes, BATCH)
         }),
-        measure: |row, settings| bootstrap::paper_f64(row, settings, BATCH),
+        measure: |row, settings| bootstrap::paper_fft(row, settings, BATCH),
         ..LONG
     },
     Row {
-        name: "pbs-exact",
-        title: "PBS at `paper`, exact integers (NTT)",
+        name: "pbs-ntt",
+        title: "PBS at `paper`, integer arithmetic (NTT)",
         peer: Some("tfhe-rs 1.8.2 ntt64, q = 2^64-2^32+1, same parameters"),
         bar: Some(0.4),
         runs: 10,
-        bound: Some(|machine, measured| {
-            machine::exact_rotation(machine, &PAPER, measured.key_bytes)
-        }),
-        measure: bootstrap::paper_exact,
+        bound: Some(|machine, measured| machine::ntt_rotation(machine, &PAPER, measured.key_bytes)),
+        measure: bootstrap::paper_ntt,
         ..LONG
     },
     Row {
@@ -194,32 +125,32 @@ pub static ALL: &[Row] = &[
         ..GATES
     },
     Row {
-        name: "exact-16",
-        title: "exact function of 16 bits to 16 (random table) at `message16`, failure ≤ 2^-128, f64 FFT",
+        name: "wide-16",
+        title: "wide function of 16 bits to 16 (random table) at `message16`, failure ≤ 2^-128, f64 FFT",
         peer: Some(
             "tfhe-rs 1.8.2 integer wopbs_without_padding, 8 blocks of 2 bits, LEGACY_WOPBS_ONLY_8_BLOCKS_PARAM_MESSAGE_2_CARRY_0_KS_PBS",
         ),
         limit: Some(Limit::Value(250.0)),
         bound: Some(|machine, _| machine::wopbs_function(machine, &MESSAGE16)),
         measure: |row, settings| wopbs::function(row, settings, &MESSAGE16),
-        ..EXACT
+        ..WIDE
     },
     Row {
-        name: "exact-16-second",
+        name: "wide-16-second",
         title: "a second function of the same sample: what it takes beside the first",
         measure: |row, settings| wopbs::second(row, settings, &MESSAGE16),
         ..LONG
     },
     Row {
-        name: "exact-14",
-        title: "exact function of 14 bits to 14 (random table) at `message14`, failure ≤ 2^-128, f64 FFT",
+        name: "wide-14",
+        title: "wide function of 14 bits to 14 (random table) at `message14`, failure ≤ 2^-128, f64 FFT",
         peer: Some(
             "tfhe-rs 1.8.2 integer wopbs_without_padding, 7 blocks of 2 bits, of the 8 of LEGACY_WOPBS_ONLY_8_BLOCKS_PARAM_MESSAGE_2_CARRY_0_KS_PBS",
         ),
-        limit: Some(Limit::Row("exact-16")),
+        limit: Some(Limit::Row("wide-16")),
         bound: Some(|machine, _| machine::wopbs_function(machine, &MESSAGE14)),
         measure: |row, settings| wopbs::function(row, settings, &MESSAGE14),
-        ..EXACT
+        ..WIDE
     },
     Row {
         name: "ntt-16384",
@@ -351,7 +282,7 @@ pub static ALL: &[Row] = &[
         ..SIZES
     },
     Row {
-        name: "keys-exact-16",
+        name: "keys-wide-16",
         title: "both public keys at `message16`, canonical form",
         unit: Unit::Megabytes,
         limit: Some(Limit::Value(600.0)),
@@ -359,7 +290,7 @@ pub static ALL: &[Row] = &[
         ..SIZES
     },
     Row {
-        name: "keys-exact-14",
+        name: "keys-wide-14",
         title: "the same at `message14`",
         unit: Unit::Megabytes,
         limit: Some(Limit::Value(600.0)),
@@ -385,6 +316,7 @@ pub static ALL: &[Row] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::Settings;
 
     #[test]
     fn names_are_unique() {

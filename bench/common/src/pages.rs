@@ -32,7 +32,7 @@ pub fn publish(
     rows: &impl Serialize,
     data: &impl Serialize,
     out: Option<&Path>,
-) -> Result<(), Error> {
+) -> Result<Vec<Made>, Error> {
     let (rows, data) = (serde_json::to_value(rows)?, serde_json::to_value(data)?);
     let made = render(name, &rows, &data)?;
     for page in made.iter().filter(|page| page.file.ends_with(".md")) {
@@ -41,11 +41,11 @@ pub fn publish(
     if let Some(out) = out {
         keep(out, name, &rows)?;
         write(&out.join(format!("data/{name}.json")), &by_line(&data)?)?;
-        for page in made {
-            write(&out.join(page.file), &page.text)?;
+        for page in &made {
+            write(&out.join(&page.file), &page.text)?;
         }
     }
-    Ok(())
+    Ok(made)
 }
 
 /// Makes all pages of all benchmarks from the figures that are kept in `folder`.
@@ -175,8 +175,12 @@ pub fn figure(value: f64) -> String {
 
 /// Keeps a result as `NAME.json`.
 pub fn keep(folder: &Path, name: &str, value: &impl Serialize) -> Result<(), Error> {
-    let text = serde_json::to_string_pretty(value)? + "\n";
-    write(&folder.join(format!("{name}.json")), &text)
+    write(&folder.join(format!("{name}.json")), &json(value)?)
+}
+
+/// A value as JSON that people read.
+pub fn json(value: &impl Serialize) -> Result<String, Error> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
 /// What [`keep`] kept.

@@ -19,7 +19,8 @@ use toroid_tfhe::modulus::{Goldilocks, Modulus};
 use toroid_tfhe::params::TINY;
 use toroid_tfhe::random::Csprng;
 
-use crate::Error;
+/// What counting can fail with.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// One kernel, ready to run.
 type Work = Box<dyn FnMut() -> Result<(), Error>>;
@@ -144,11 +145,11 @@ pub static ALL: &[Kernel] = &[
         prepare: || dft(DftPlan::inverse),
     },
     Kernel {
-        name: "blind-rotation-fast",
+        name: "blind-rotation-fft",
         prepare: blind_rotation::<Fft>,
     },
     Kernel {
-        name: "blind-rotation-exact",
+        name: "blind-rotation-ntt",
         prepare: blind_rotation::<Ntt>,
     },
     Kernel {

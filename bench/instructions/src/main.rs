@@ -15,10 +15,7 @@ use clap::Parser;
 use serde::{Deserialize, Serialize};
 use toroid_ring::simd::SimdLevel;
 
-use crate::kernels::Kernel;
-
-/// What counting can fail with.
-type Error = Box<dyn std::error::Error + Send + Sync>;
+use crate::kernels::{Error, Kernel};
 
 /// Counts the instructions of the kernels and compares them with those kept.
 #[derive(Parser)]

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
+use toroid_bench_common::Error;
 use toroid_client::blob;
 use toroid_client::session::Session;
 use toroid_drive::bridge::Effect;
@@ -19,8 +20,8 @@ use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::params::MESSAGE7;
 use toroid_tfhe::random::Csprng;
 
-use crate::report::Row;
-use crate::{Error, connect, make_image, runtime, serve_here};
+use crate::loopback::{connect, make_image, runtime, serve_here};
+use crate::row::Row;
 
 /// x·y = (x+y)²/4 - (x-y)²/4, Table 5 of the platform paper; writing y runs it.
 const PROGRAM: &str = "
@@ -38,7 +39,7 @@ const PROGRAM: &str = "
 ";
 const KEY_ID: u32 = 0;
 const RUNS: usize = 21;
-/// One per cent of a bootstrap.
+/// One percent of a bootstrap.
 const BAR: f64 = 0.01;
 
 /// Notes how long commands that ran a program took.
@@ -69,7 +70,7 @@ impl Controller for Timed {
 }
 
 /// A command's time at its host, over TCP, less that of its program's bootstraps, as a share of one bootstrap.
-pub(crate) fn row(folder: Option<&Path>) -> Result<Row, Error> {
+pub fn row(folder: Option<&Path>) -> Result<Row, Error> {
     eprintln!("measuring a command that triggers a program …");
     let options = FormatOptions {
         size: 2 << 30,

@@ -1,36 +1,29 @@
 //! The speed of a drive over NVMe/TCP on loopback: `cargo run --release -p toroid-nvme-bench -- --write`.
 //!
-//! Client and target are one thread each, on a processor each, in one process: the target's thread opens the drive, whose own threads stay on its
-//! processor. Reads are of random places of a file that the page cache holds, so that what is measured is the drive and its transport, not a
-//! medium. `compute.rs` measures a command that triggers a program, with all processors.
+//! The client and the target run in one process, each as one thread on a processor of its own; the target's thread opens the drive, whose threads
+//! stay on its processor. Reads go to random places of a file in the page cache, so that the figures are those of the drive and its transport, not
+//! of a medium. [`compute`] measures a command that triggers a program, on all processors; [`loopback`] serves the drive.
 
 mod compute;
-mod report;
+mod loopback;
+mod row;
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
 use rustix::thread::{CpuSet, sched_setaffinity};
-use toroid_drive::image::{self, FormatOptions, Image, MetadataMode};
-use toroid_drive::{Drive, DriveConfig};
-use toroid_engine::backend::cpu::CpuBackend;
-use toroid_nvme::tcp::client::{Address, ConnectOptions, TcpController};
+use toroid_bench_common::{Error, machine, pages};
+use toroid_drive::image::{FormatOptions, MetadataMode};
+use toroid_nvme::tcp::client::TcpController;
 use toroid_nvme::tcp::initiator::Digests;
-use toroid_nvme::tcp::server::serve;
-use toroid_nvme::tcp::target::{Hosts, Limits, Subsystem, Target};
 use toroid_nvme::{Controller, Request, Sqe, write_blocks};
 
-use crate::report::{Row, Unit};
+use crate::loopback::{connect, make_image, runtime, serve_here};
+use crate::row::{Row, Unit};
 
-/// What a row can fail with.
-pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
-
-const NQN: &str = "nqn.2024-01.io.example:bench";
 /// Bytes that random reads choose from.
 const SPAN: u64 = 256 << 20;
 const BLOCK: u64 = 4096;
@@ -67,18 +60,16 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Error> {
-    let load = report::load_average();
+    let data = serde_json::json!({
+        "machine": machine::describe(),
+        "load": machine::load_average(),
+    });
     let mut rows = plain(arguments)?;
     if !arguments.plain {
         rows.push(compute::row(arguments.folder.as_deref())?);
     }
-    let markdown = report::markdown(&rows, &load);
-    print!("{markdown}");
-    if arguments.write {
-        let results = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results"));
-        std::fs::write(results.join("nvme.md"), markdown)?;
-        std::fs::write(results.join("nvme.json"), report::json(&rows)?)?;
-    }
+    let out = arguments.write.then_some(Path::new(pages::RESULTS));
+    pages::publish("nvme", &rows, &data, out)?;
     Ok(())
 }
 
@@ -87,63 +78,6 @@ fn pin(processor: usize) -> Result<(), Error> {
     let mut set = CpuSet::new();
     set.set(processor);
     Ok(sched_setaffinity(None, &set)?)
-}
-
-/// Puts an image into a folder of its own, which is deleted with the result.
-pub(crate) fn make_image(
-    folder: Option<&Path>,
-    options: &FormatOptions,
-) -> Result<(tempfile::TempDir, PathBuf), Error> {
-    let folder = match folder {
-        Some(folder) => tempfile::tempdir_in(folder)?,
-        None => tempfile::tempdir()?,
-    };
-    let path = folder.path().join("drive.img");
-    image::format(&path, options)?;
-    Ok((folder, path))
-}
-
-/// Serves a drive on loopback from the calling thread until the process ends; tells where.
-pub(crate) fn serve_here(
-    path: &Path,
-    started: std::sync::mpsc::Sender<(SocketAddr, Arc<Drive>)>,
-) -> Result<(), Error> {
-    let backend = CpuBackend::new(toroid_tfhe::arithmetic::ArithmeticKind::Fft);
-    let drive = Drive::open(Image::open(path)?, DriveConfig::new(Arc::new(backend)))?;
-    let drive = Arc::new(drive);
-    let behind = Arc::clone(&drive);
-    let subsystem = Subsystem {
-        nqn: NQN.to_owned(),
-        storage: Arc::new(move |_: &str| Ok(Arc::clone(&behind) as Arc<dyn Controller>)),
-        hosts: Hosts::Any,
-    };
-    let target = Target::new(vec![subsystem], Limits::default(), None)?;
-    let runtime = runtime()?;
-    runtime.block_on(async {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-        started.send((listener.local_addr()?, drive))?;
-        serve(listener, target, 64, std::future::pending()).await?;
-        Ok(())
-    })
-}
-
-pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Error> {
-    Ok(tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?)
-}
-
-pub(crate) async fn connect(address: SocketAddr, digests: Digests) -> Result<TcpController, Error> {
-    let address = Address {
-        host: address.ip().to_string(),
-        port: address.port(),
-        nqn: NQN.to_owned(),
-    };
-    let options = ConnectOptions {
-        digests,
-        ..ConnectOptions::new("nqn.2024-01.io.example:client", [1; 16])
-    };
-    Ok(TcpController::connect(&address, &options).await?)
 }
 
 /// The rows of plain reads and writes.
@@ -273,7 +207,7 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// Commands (or bytes) a second.
+    /// Commands or bytes per second.
     async fn rate(&self, time: Duration) -> Result<f64, Error> {
         let blocks = self.bytes / BLOCK;
         let done = AtomicU64::new(0);
@@ -287,9 +221,10 @@ impl Load<'_> {
                 while Instant::now() < end {
                     let slba = random.next() % (SPAN / self.bytes) * blocks;
                     let nlb = (blocks - 1) as u16;
-                    let sqe = match self.write {
-                        true => Sqe::write(0, 1, slba, nlb),
-                        false => Sqe::read(0, 1, slba, nlb),
+                    let sqe = if self.write {
+                        Sqe::write(0, 1, slba, nlb)
+                    } else {
+                        Sqe::read(0, 1, slba, nlb)
                     };
                     let data = data.clone();
                     let metadata = Vec::new();

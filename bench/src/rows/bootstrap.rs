@@ -8,6 +8,7 @@ use tfhe::core_crypto::commons::math::ntt::ntt64::Ntt64;
 use tfhe::core_crypto::fft_impl::fft64::math::fft::setup_custom_fft_plan;
 use tfhe::core_crypto::prelude::*;
 use tfhe::shortint::parameters::PARAM_MESSAGE_2_CARRY_2_KS_PBS;
+use toroid_bench_common::{Error, machine};
 use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
 use toroid_tfhe::bootstrap::{BootstrappingKey, Rotation, bootstrap};
@@ -23,11 +24,10 @@ use toroid_tfhe::random::Csprng;
 
 use super::keys::{bootstrapping_key, fourier};
 use super::transform::best_peer_fft;
-use super::{Row, Settings};
-use crate::Error;
 use crate::machine::{Load, SINGLE};
-use crate::measure::{Clock, Measurement, interleave, peak_memory, timed};
+use crate::measure::{Clock, Measurement, interleave, timed};
 use crate::peer_key::{self, Shape, Word};
+use crate::row::{Row, Settings};
 
 /// Message bits of the bootstraps at `paper`, beside the bit of padding: few enough that no run fails.
 const BITS: u32 = 3;
@@ -94,7 +94,7 @@ impl<A: Arithmetic<Torus32>> Ours<A> {
             peak: None,
         };
         ours.run()?;
-        ours.peak = peak_memory();
+        ours.peak = machine::peak_memory();
         ours.check()?;
         Ok(ours)
     }
@@ -225,7 +225,7 @@ const KEY_NOTE: &str = "the peer's bootstrapping key holds real samples, but was
                         generation takes minutes (see the row keygen)";
 
 /// PBS at `paper` by f64 FFT; of a batch on both sides, of several threads on ours.
-pub fn paper_f64(row: &Row, settings: &Settings, load: Load) -> Result<Measurement, Error> {
+pub fn paper_fft(row: &Row, settings: &Settings, load: Load) -> Result<Measurement, Error> {
     let ours = Ours::<Fft>::new(&PAPER, load)?;
     let shape = Shape::of(&PAPER)?;
     let mut seeder = new_seeder();
@@ -317,7 +317,7 @@ pub fn paper_f64(row: &Row, settings: &Settings, load: Load) -> Result<Measureme
 }
 
 /// PBS at `paper` by NTT.
-pub fn paper_exact(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
+pub fn paper_ntt(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
     let ours = Ours::<Ntt>::new(&PAPER, SINGLE)?;
     let shape = Shape::of(&PAPER)?;
     let mut seeder = new_seeder();
@@ -406,7 +406,7 @@ pub fn message4(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
         Ok(time)
     };
     ours()?;
-    let peak = peak_memory();
+    let peak = machine::peak_memory();
 
     setup_custom_fft_plan(best_peer_fft(
         PARAM_MESSAGE_2_CARRY_2_KS_PBS.polynomial_size.0,
@@ -458,7 +458,7 @@ pub fn nand(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
         Ok(time)
     };
     ours()?;
-    let peak = peak_memory();
+    let peak = machine::peak_memory();
 
     setup_custom_fft_plan(best_peer_fft(
         tfhe::boolean::parameters::DEFAULT_PARAMETERS

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use tfhe::core_crypto::prelude::*;
+use toroid_bench_common::{Error, machine};
 use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::arithmetic::{Arithmetic, Fft};
 use toroid_tfhe::bootstrap::BootstrappingKey;
@@ -13,10 +14,9 @@ use toroid_tfhe::params::{MESSAGE7, PAPER, ParamSet};
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
 
-use super::{Row, Settings};
-use crate::Error;
-use crate::measure::{Clock, Measurement, alone, interleave, peak_memory, timed};
+use crate::measure::{Clock, Measurement, alone, interleave, timed};
 use crate::peer_key::Shape;
+use crate::row::{Row, Settings};
 
 /// Of the peer's key, in a quick run.
 const QUICK_SHARE: usize = 10;
@@ -29,7 +29,7 @@ pub fn one_thread(row: &Row, settings: &Settings) -> Result<Measurement, Error> 
         row.runs(settings),
         || {
             let time = ours(Clock::Thread)?;
-            peak = peak.or_else(peak_memory);
+            peak = peak.or_else(machine::peak_memory);
             Ok(time)
         },
         || peer(share),
@@ -47,7 +47,7 @@ pub fn one_thread(row: &Row, settings: &Settings) -> Result<Measurement, Error> 
 pub fn two_threads(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
     let mut measurement = alone(row.runs(settings), || ours(Clock::Wall))?;
     measurement.processor = None;
-    measurement.our_peak = peak_memory();
+    measurement.our_peak = machine::peak_memory();
     Ok(measurement)
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use toroid_bench_common::{Error, machine};
 use toroid_client::blob;
 use toroid_client::session::Session;
 use toroid_drive::image::{self, FormatOptions, Image};
@@ -17,9 +18,8 @@ use toroid_tfhe::params::MESSAGE7;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
 
-use super::{Row, Settings};
-use crate::Error;
-use crate::measure::{Measurement, interleave, peak_memory};
+use crate::measure::{Measurement, interleave};
+use crate::row::{Row, Settings};
 
 /// x·y = (x+y)²/4 - (x-y)²/4, Table 5 of the platform paper; writing y runs it.
 const PROGRAM: &str = "
@@ -141,7 +141,7 @@ impl Platform {
 pub fn multiply(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
     let platform = std::cell::RefCell::new(Platform::new()?);
     platform.borrow_mut().multiply()?;
-    let peak = peak_memory();
+    let peak = machine::peak_memory();
     let mut measurement = interleave(
         row.runs(settings),
         || platform.borrow_mut().multiply(),

@@ -6,6 +6,7 @@ use bytemuck::Pod;
 use tfhe::core_crypto::prelude::ComputationBuffers;
 use tfhe_fft::c64;
 use tfhe_fft::unordered::{Method, Plan as PeerFft};
+use toroid_bench_common::{Error, machine};
 use toroid_ring::dft::DftPlan;
 use toroid_ring::fft::{AlignedVec, FftPlan};
 use toroid_ring::goldilocks::P;
@@ -13,9 +14,8 @@ use toroid_ring::ntt::NttPlan;
 use toroid_ring::prime::{self, ntt_primes};
 use toroid_ring::prime_ntt::{Kind, Ntt32Plan, Ntt50Plan, Ntt63Plan, PrimeNttPlan};
 
-use super::{Row, Settings};
-use crate::Error;
-use crate::measure::{Measurement, interleave, peak_memory, timed};
+use crate::measure::{Measurement, interleave, timed};
+use crate::row::{Row, Settings};
 
 /// Transforms in one timed run: enough to make the clock's own time negligible, and few enough that the peer's FFT, in
 /// place and not normalized, stays far from overflow (a factor of at most 2^6.5 each).
@@ -171,7 +171,7 @@ fn number_theoretic<W: Pod + PartialEq + TryFrom<u64>>(
     our_words.copy_from_slice(&a);
     peer_words.copy_from_slice(&a);
     (ours.transform)(our_words);
-    let peak = peak_memory();
+    let peak = machine::peak_memory();
     let mut measurement = interleave(
         row.runs(settings),
         || Ok(repeat(n, || (ours.transform)(our_words))),
@@ -203,7 +203,7 @@ pub fn dft_21845(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
     data.copy_from_slice(&start);
     plan.forward(data, &mut scratch);
     check_dft(&plan, &start, data)?;
-    let peak = peak_memory();
+    let peak = machine::peak_memory();
 
     let peer_q = largest_prime(DFT_PEER, 30)?;
     let peer = peer32(DFT_PEER, peer_q)?;
@@ -309,7 +309,7 @@ fn floating(
     mut ours: impl FnMut(),
 ) -> Result<Measurement, Error> {
     ours();
-    let peak = peak_memory();
+    let peak = machine::peak_memory();
     let peer = best_peer_fft(n);
     let mut buffers = ComputationBuffers::new();
     buffers.resize(peer.fft_scratch().unaligned_bytes_required());

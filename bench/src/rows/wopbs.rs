@@ -9,6 +9,7 @@ use tfhe::integer::wopbs::{IntegerWopbsLUT, WopbsKey as PeerWopbsKey};
 use tfhe::integer::{IntegerCiphertext, RadixCiphertext, RadixClientKey, gen_keys_radix};
 use tfhe::shortint::parameters::WopbsParameters;
 use tfhe::shortint::parameters::parameters_wopbs_only::LEGACY_WOPBS_ONLY_8_BLOCKS_PARAM_MESSAGE_2_CARRY_0_KS_PBS;
+use toroid_bench_common::{Error, machine};
 use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::arithmetic::Fft;
 use toroid_tfhe::encoding::Encoding;
@@ -25,9 +26,8 @@ use toroid_tfhe::wopbs::{Run, WopbsKey, WopbsKeySwitchingKey};
 use super::bootstrap::check;
 use super::keys;
 use super::transform::best_peer_fft;
-use super::{Row, Settings};
-use crate::Error;
-use crate::measure::{Measurement, best, interleave, peak_memory, timed};
+use crate::measure::{Measurement, best, interleave, timed};
+use crate::row::{Row, Settings};
 
 /// The fastest of the peer's sets for 16 bits without padding. It has no sample of more than 8 bits.
 const PEER: WopbsParameters = LEGACY_WOPBS_ONLY_8_BLOCKS_PARAM_MESSAGE_2_CARRY_0_KS_PBS;
@@ -101,7 +101,7 @@ impl Ours {
             peak: None,
         };
         ours.run(ours.functions.len())?;
-        ours.peak = peak_memory();
+        ours.peak = machine::peak_memory();
         ours.check()?;
         Ok(ours)
     }
@@ -201,7 +201,7 @@ pub fn function(row: &Row, settings: &Settings, params: &ParamSet) -> Result<Mea
     measurement.key_bytes = ours.key.memory();
     measurement.note = format!(
         "ours is one sample and fails with a probability of 2^{:.1} where a bootstrap gave it; the peer's is {} samples of 2 \
-         bits, whose set (n = {}, k = {}, N = {}) states no probability of failure, up to 2^{:.0} a block by our estimate; \
+         bits, whose set (n = {}, k = {}, N = {}) states no probability of failure, up to 2^{:.0} per block by our estimate; \
          ring noise of its set 2^{:.1}, of ours 2^{:.2}, both in dimension {}",
         params.log2_failure(params.message_bits, 1.0),
         peer.input.blocks().len(),
