@@ -11,15 +11,14 @@ use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
 use toroid_tfhe::bootstrap::BootstrappingKeyLoader;
 use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::key_loader::{SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
 use toroid_tfhe::key_switch::KeySwitchingKeyLoader;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::lwe::words_from_bytes;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
 use toroid_tfhe::params::{ModulusKind, ParamSet, TINY, TINY32};
 use toroid_tfhe::random::Csprng;
-use toroid_tfhe::seeded::{
-    KeyForm, SEED_BYTES, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader,
-};
+use toroid_tfhe::seeded::{KeyForm, SEED_BYTES};
 
 const P: u64 = 0xFFFF_FFFF_0000_0001;
 /// Most pieces that a key comes in.

@@ -19,6 +19,7 @@ use crate::TfheError;
 use crate::arithmetic::{Arithmetic, WordOf};
 use crate::glwe;
 use crate::key_switch::KeySwitchingKey;
+use crate::lwe::check_words;
 use crate::memory::Buffer;
 use crate::modulus::{DigitField, Modulus, Words};
 use crate::params::{ModulusSwitch, ParamSet};
@@ -191,24 +192,6 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
             found,
         }
     }
-}
-
-/// Refuses a slice of another length.
-pub(crate) fn check_words<M: Modulus>(
-    params: &ParamSet,
-    what: &'static str,
-    words: &[M::Word],
-    expected: usize,
-) -> Result<(), TfheError> {
-    if words.len() == expected {
-        return Ok(());
-    }
-    Err(TfheError::Length {
-        what,
-        params: params.name,
-        expected: (expected * size_of::<M::Word>()) as u64,
-        found: size_of_val(words) as u64,
-    })
 }
 
 /// A LWE sample brought to exponents modulo 2N: those of the mask, then that of the body. All of them are multiples of

@@ -10,12 +10,11 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::TfheError;
 use crate::encoding::Encoding;
-use crate::lwe::LweSecretKey;
+use crate::lwe::{LweSecretKey, check_words};
 use crate::modulus::{Modulus, Words};
 use crate::params::{Gadget, ParamSet};
 use crate::random::Csprng;
 use crate::seeded::MaskSeed;
-use crate::wopbs;
 
 /// A binary GLWE secret key: k polynomials of N bits.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
@@ -180,7 +179,7 @@ pub fn test_vector<M: Modulus>(
     table: &[M::Word],
 ) -> Result<Vec<M::Word>, TfheError> {
     if params.wopbs.is_some() {
-        return wopbs::test_vector::<M>(params, input, table);
+        return wide_test_vector::<M>(params, input, table);
     }
     let n = params.ring_degree;
     let count = 1usize << input.bits();
@@ -218,6 +217,50 @@ pub fn test_vector<M: Modulus>(
         *word = if in_range { value } else { M::neg(value) };
     }
     Ok(vector)
+}
+
+/// The test vector of an exact bootstrap: an entry for each of the 2^p messages of the set; `table` gives the output word of
+/// every message of `input`, in the order of [`Encoding::messages`]. A narrower input than the set's owns the entries about
+/// its place.
+///
+/// # Errors
+/// [`TfheError::MessageTooWide`] for an input wider than the set's message, [`TfheError::Length`] for a table of another length,
+/// [`TfheError::Format`] for a value between the places that the set's messages and their padding bit have.
+fn wide_test_vector<M: Modulus>(
+    params: &ParamSet,
+    input: Encoding,
+    table: &[M::Word],
+) -> Result<Vec<M::Word>, TfheError> {
+    let (p, bits) = (params.message_bits, input.bits());
+    if bits > p {
+        return Err(TfheError::MessageTooWide {
+            bits,
+            found: p,
+            params: params.name,
+        });
+    }
+    check_words::<M>(params, "the table of a test vector", table, 1 << bits)?;
+    let places = table
+        .iter()
+        .map(|word| M::decode(*word, p + 1).cast_signed());
+    if let Some(index) = places
+        .zip(table)
+        .position(|(place, word)| M::encode(place, p + 1) != *word)
+    {
+        return Err(TfheError::Format(format!(
+            "value {index} of the table is no multiple of 1/2^{}, which is all that {} tells apart",
+            p + 1,
+            params.name
+        )));
+    }
+    let first = input.messages().start;
+    Ok((0..1usize << p)
+        .map(|entry| {
+            let message = ((entry << bits) + (1 << p) / 2) >> p;
+            // Modulo 2^bits, from the smallest message on.
+            table[(message as i64 - first) as usize % table.len()]
+        })
+        .collect())
 }
 
 /// Makes the rows of GGSW samples, in the coefficient domain.

@@ -10,8 +10,7 @@ use toroid_ring::multiversion;
 use toroid_ring::simd::SimdLevel;
 
 use crate::TfheError;
-use crate::bootstrap::check_words;
-use crate::lwe;
+use crate::lwe::{self, check_words};
 use crate::memory::Buffer;
 use crate::modulus::{DigitField, Modulus, Torus32};
 use crate::params::ParamSet;

@@ -20,7 +20,6 @@ use crate::modulus::{Goldilocks, Modulus, Torus32};
 use crate::params::{ModulusKind, ParamSet};
 use crate::random::Csprng;
 use crate::seeded::{KeyForm, MaskSeed};
-use crate::wopbs::{WopbsKey, WopbsKeySwitchingKey};
 
 /// Told (done, total) in bytes as a long work goes on; `Break` cancels it.
 pub type Progress<'a> = dyn FnMut(u64, u64) -> ControlFlow<()> + 'a;
@@ -123,7 +122,7 @@ impl ClientKey {
     }
 
     /// The keys that the parts of the bootstrapping key are made from.
-    fn bootstrapping_stages(&self) -> &[ClientKey] {
+    pub(crate) fn bootstrapping_stages(&self) -> &[ClientKey] {
         match self.params.wopbs {
             None => std::slice::from_ref(self),
             Some(_) => &self.stages,
@@ -368,50 +367,6 @@ impl ClientKey {
         loader.finish()
     }
 
-    /// Generates the key of an exact bootstrap into the form that `A` computes with, as
-    /// [`ClientKey::loaded_bootstrapping_key`] does for the others.
-    ///
-    /// # Errors
-    /// [`TfheError::NotWopbs`] for another set, and those of [`ClientKey::loaded_bootstrapping_key`].
-    pub fn loaded_wopbs_key<M: Modulus, A: Arithmetic<M>>(
-        &self,
-        simd: SimdLevel,
-        rng: &mut Csprng,
-        progress: &mut Progress<'_>,
-    ) -> Result<WopbsKey<M, A>, TfheError> {
-        let mut parts = Vec::new();
-        let bytes = |params: &ParamSet| KeyForm::Seeded.bootstrapping_key_bytes(params);
-        in_turn(&self.stages, bytes, progress, |part, progress| {
-            parts.push(part.loaded_bootstrapping_key(simd, rng, progress)?);
-            Ok(())
-        })?;
-        WopbsKey::new(&self.params, parts)
-    }
-
-    /// Generates the key-switching key of an exact bootstrap into memory.
-    ///
-    /// # Errors
-    /// [`TfheError::NotWopbs`] for another set, and those of [`ClientKey::loaded_key_switching_key`].
-    pub fn loaded_wopbs_key_switching_key<M: Modulus>(
-        &self,
-        simd: SimdLevel,
-        rng: &mut Csprng,
-        progress: &mut Progress<'_>,
-    ) -> Result<WopbsKeySwitchingKey<M>, TfheError> {
-        let mut parts = Vec::new();
-        let stages = self.key_switching_stages();
-        in_turn(
-            stages,
-            ParamSet::key_switching_key_bytes,
-            progress,
-            |part, progress| {
-                parts.push(part.loaded_key_switching_key(simd, rng, progress)?);
-                Ok(())
-            },
-        )?;
-        WopbsKeySwitchingKey::new(&self.params, parts)
-    }
-
     /// Hands the rows of the bootstrapping key to `take`, in order, whole GGSW samples at a time.
     fn rows<M: Modulus>(
         &self,
@@ -551,7 +506,7 @@ impl ClientKey {
 }
 
 /// Makes the parts of a key one after the other, each with its progress within the whole of them.
-fn in_turn(
+pub(crate) fn in_turn(
     parts: &[ClientKey],
     bytes: impl Fn(&ParamSet) -> u64,
     progress: &mut Progress<'_>,

@@ -14,6 +14,7 @@ pub mod encoding;
 mod error;
 pub mod gates;
 pub mod glwe;
+pub mod key_loader;
 pub mod key_switch;
 pub mod keys;
 pub mod lwe;
@@ -24,6 +25,7 @@ pub mod params;
 pub mod random;
 pub mod seeded;
 pub mod serialize;
+mod variance;
 pub mod wopbs;
 
 pub use ciphertext::Ciphertext;

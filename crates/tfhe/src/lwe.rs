@@ -147,6 +147,24 @@ pub fn trivial<M: Modulus>(params: &ParamSet, message: M::Word) -> Vec<M::Word> 
     sample
 }
 
+/// Refuses a slice of another length.
+pub(crate) fn check_words<M: Modulus>(
+    params: &ParamSet,
+    what: &'static str,
+    words: &[M::Word],
+    expected: usize,
+) -> Result<(), TfheError> {
+    if words.len() == expected {
+        return Ok(());
+    }
+    Err(TfheError::Length {
+        what,
+        params: params.name,
+        expected: (expected * size_of::<M::Word>()) as u64,
+        found: size_of_val(words) as u64,
+    })
+}
+
 /// Words of a sample, test vector or key from little-endian bytes; refuses words that are not below q.
 ///
 /// # Errors

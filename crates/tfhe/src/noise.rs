@@ -9,97 +9,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::arithmetic::ArithmeticKind;
-use crate::arithmetic::FIXED_POINT_RANGE;
-use crate::params::{Gadget, ModulusKind, ModulusSwitch, ParamSet};
+use crate::params::ParamSet;
 use crate::wopbs;
 
-/// Mean square of a signed digit of base 2^b, uniform over [-B/2, B/2).
-pub(crate) fn digit_mean_square(log2_base: u32) -> f64 {
-    let base = f64::from(log2_base).exp2();
-    (base * base + 2.0) / 12.0
-}
-
-/// Mean squares of the digits of a GGSW sample's rows, summed up.
-pub(crate) fn row_digits(params: &ParamSet) -> f64 {
-    (0..params.ggsw_rows())
-        .map(|row| digit_mean_square(params.ggsw_row(row).1.log2_base))
-        .sum()
-}
-
-/// Variance of the part of a uniform word that a gadget drops: q^2/(12 B^(2l)), over the torus.
-pub(crate) fn dropped_variance(gadget: Gadget) -> f64 {
-    (-2.0 * gadget.levels as f64 * f64::from(gadget.log2_base)).exp2() / 12.0
-}
-
-/// Variance that the f64 FFT adds in one external product.
-///
-/// A transform of N points errs by about 2^-53 sqrt(log2 N) relative to its output's norm; a product of a digit
-/// polynomial (mean square B^2/12) and a uniform key polynomial (1/12) has N terms, (k+1)·l products are summed. The error
-/// of a mask polynomial reaches the phase through the k·N/2 ones of the key.
-#[must_use]
-pub fn fft_variance(params: &ParamSet) -> f64 {
-    /// Square of the constant before 2^-53 sqrt(log2 N), fitted to the kernels without FMA; those with it reach 1.05.
-    const FITTED: f64 = 1.25;
-    let n = params.ring_degree as f64;
-    FITTED
-        * (1.0 + params.extracted_dimension() as f64 / 2.0)
-        * (-106.0f64).exp2()
-        * n.log2()
-        * row_digits(params)
-        * n
-        / 12.0
-}
-
-/// Variance that a coefficient of the loaded bootstrapping key has in the phase of its row: the key's own noise, and on the
-/// f64 arithmetic over the 32-bit torus the rounding of its spectrum to fixed point.
-///
-/// Ten standard deviations 2^32·sqrt(N/24) of the spectrum's parts make 2^31 steps; their rounding, brought back to
-/// coefficients, is (10·2)^2/144 square units in the body, and 2^-16 of that in a mask coefficient, which reaches the phase
-/// through the k·N/2 ones of the key.
-#[must_use]
-pub fn loaded_key_variance(params: &ParamSet, arithmetic: ArithmeticKind) -> f64 {
-    let rounding = match (arithmetic, params.modulus) {
-        (ArithmeticKind::Fft, ModulusKind::Torus32) => {
-            let steps = 2.0 * FIXED_POINT_RANGE;
-            let mask = (-16.0f64).exp2() * params.extracted_dimension() as f64 / 2.0;
-            steps * steps / 144.0 * (-64.0f64).exp2() * (1.0 + mask)
-        }
-        _ => 0.0,
-    };
-    params.glwe_variance() + rounding
-}
-
-/// Variance added by one CMux (external product with a bootstrapping key sample).
-#[must_use]
-pub fn cmux_variance(params: &ParamSet, arithmetic: ArithmeticKind) -> f64 {
-    let n = params.ring_degree as f64;
-    let key = row_digits(params) * n * loaded_key_variance(params, arithmetic);
-    let dropped = dropped_variance(params.body_gadget)
-        + params.extracted_dimension() as f64 / 2.0 * dropped_variance(params.gadget);
-    // A blind rotation's key bits are uniform: the dropped part counts only where the bit is 1.
-    let fft = match arithmetic {
-        ArithmeticKind::Ntt => 0.0,
-        ArithmeticKind::Fft => fft_variance(params),
-    };
-    key + dropped / 2.0 + fft
-}
-
-/// Variance after blind rotation and sample extraction, of a noiseless test vector.
-#[must_use]
-pub fn blind_rotation_variance(params: &ParamSet, arithmetic: ArithmeticKind) -> f64 {
-    params.lwe_dimension as f64 * cmux_variance(params, arithmetic)
-}
-
-/// Variance added by the public functional key switch back to dimension n.
-#[must_use]
-pub fn key_switch_variance(params: &ParamSet) -> f64 {
-    let dimension = params.extracted_dimension() as f64;
-    dimension
-        * (params.key_switch.levels as f64
-            * digit_mean_square(params.key_switch.log2_base)
-            * params.lwe_variance()
-            + dropped_variance(params.key_switch) / 2.0)
-}
+pub use crate::variance::*;
 
 /// The part of a bootstrapped sample's variance that all samples under the same keys share.
 ///
@@ -127,68 +40,6 @@ pub fn bootstrap_output_variance(params: &ParamSet, arithmetic: ArithmeticKind) 
         return wopbs::noise::stages(params, wopbs, arithmetic).output;
     }
     blind_rotation_variance(params, arithmetic) + key_switch_variance(params)
-}
-
-/// Variance of the modulus switch to 2N, over the torus. The body is rounded down, which makes the windows of a test
-/// vector, half open as they are, symmetric about their messages, and adds nothing.
-#[must_use]
-pub fn modulus_switch_variance(params: &ParamSet) -> f64 {
-    let n = params.lwe_dimension as f64;
-    let steps = match params.modulus_switch {
-        ModulusSwitch::Nearest => n / 24.0,
-        ModulusSwitch::MeanCompensated => n / 48.0,
-    };
-    steps / (2.0 * params.ring_degree as f64).powi(2)
-}
-
-/// How far a phase may be off: half the distance 2^-(p+1) between two messages of p bits plus padding; for p = 0, a
-/// Boolean gate, 1/8 (messages ±1/8, and the sum ±1/8 ±1/8 ±1/8 before a bootstrap, are that far from a change of sign).
-#[must_use]
-pub fn margin(message_bits: u32) -> f64 {
-    match message_bits {
-        0 => 0.125,
-        bits => (-f64::from(bits + 2)).exp2(),
-    }
-}
-
-/// log2 of the probability that a centred Gaussian of this variance leaves [-margin, margin].
-///
-/// Exact to a few percent of the probability for any size of tail (asymptotic series beyond 6 sigma).
-#[must_use]
-pub fn log2_tail(margin: f64, variance: f64) -> f64 {
-    if variance <= 0.0 {
-        return f64::NEG_INFINITY;
-    }
-    let z = margin / variance.sqrt();
-    if z < 6.0 {
-        return two_sided_tail(z).log2();
-    }
-    let z2 = z * z;
-    let series = 1.0 - 1.0 / z2 + 3.0 / (z2 * z2) - 15.0 / (z2 * z2 * z2);
-    -z2 / 2.0 * std::f64::consts::LOG2_E + (series * (2.0 / std::f64::consts::PI).sqrt() / z).log2()
-}
-
-/// 2·(1 - Phi(z)) for 0 <= z < 6 by Simpson's rule on the density.
-fn two_sided_tail(z: f64) -> f64 {
-    const STEPS: usize = 4000;
-    const END: f64 = 14.0;
-    let h = (END - z) / STEPS as f64;
-    let density = |x: f64| (-x * x / 2.0).exp();
-    let inner: f64 = (1..STEPS)
-        .map(|i| density(z + h * i as f64) * if i % 2 == 1 { 4.0 } else { 2.0 })
-        .sum();
-    let integral = (density(z) + density(END) + inner) * h / 3.0;
-    (integral * (2.0 / std::f64::consts::PI).sqrt()).min(1.0)
-}
-
-/// log2 of the union bound of two failure probabilities: 2^a + 2^b, at most 1.
-#[must_use]
-pub fn log2_add(a: f64, b: f64) -> f64 {
-    let (high, low) = if a > b { (a, b) } else { (b, a) };
-    if low == f64::NEG_INFINITY {
-        return high;
-    }
-    (high + (low - high).exp2().ln_1p() * std::f64::consts::LOG2_E).min(0.0)
 }
 
 /// The noise of a sample as a combination of sources, and the failure probability behind it.
@@ -384,6 +235,17 @@ impl Noise {
             merged: 0.0,
             log2_failure: log2_add(self.log2_failure, failure),
         }
+    }
+}
+
+impl ParamSet {
+    /// log2 of the probability that a bootstrap of a p-bit function (0: a gate) fails, when its input is a combination of
+    /// independent bootstrapped samples whose squared coefficients sum to `norm2` (1 for a bootstrapped sample as it is; a
+    /// gate's sum of two: 2).
+    #[must_use]
+    pub fn log2_failure(&self, message_bits: u32, norm2: f64) -> f64 {
+        let input = norm2 * bootstrap_output_variance(self, ArithmeticKind::Fft);
+        log2_bootstrap_failure(self, ArithmeticKind::Fft, message_bits, input)
     }
 }
 

@@ -6,9 +6,6 @@
 //! log2 alpha = 2.67593 - 0.0256968 n, which stays on the safe side of every crossing found for 450 <= n <= 2048;
 //! GLWE noise follows the same line at dimension k·N, and never falls below sigma = 4 units of the modulus.
 
-use crate::arithmetic::ArithmeticKind;
-use crate::noise;
-
 pub mod wopbs;
 
 pub use wopbs::{MESSAGE14, MESSAGE16, TINY_WOPBS, WopbsParams};
@@ -474,15 +471,6 @@ impl ParamSet {
     #[must_use]
     pub fn glwe_variance(&self) -> f64 {
         (2.0 * self.log2_glwe_noise).exp2()
-    }
-
-    /// log2 of the probability that a bootstrap of a p-bit function (0: a gate) fails, when its input is a combination of
-    /// independent bootstrapped samples whose squared coefficients sum to `norm2` (1 for a bootstrapped sample as it is; a
-    /// gate's sum of two: 2).
-    #[must_use]
-    pub fn log2_failure(&self, message_bits: u32, norm2: f64) -> f64 {
-        let input = norm2 * noise::bootstrap_output_variance(self, ArithmeticKind::Fft);
-        noise::log2_bootstrap_failure(self, ArithmeticKind::Fft, message_bits, input)
     }
 }
 

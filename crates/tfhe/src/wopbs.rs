@@ -13,6 +13,7 @@
 
 mod circuit;
 mod digits;
+mod generate;
 mod loader;
 mod look_up;
 pub mod measure;
@@ -26,17 +27,16 @@ use toroid_ring::simd::SimdLevel;
 
 use crate::TfheError;
 use crate::arithmetic::{Arithmetic, WordOf};
-use crate::bootstrap::{BootstrappingKey, Rotation, check_words};
-use crate::encoding::Encoding;
+use crate::bootstrap::{BootstrappingKey, Rotation};
 use crate::glwe;
 use crate::key_switch::KeySwitchingKey;
-use crate::lwe;
+use crate::lwe::{self, check_words};
 use crate::modulus::Modulus;
 use crate::params::{Gadget, ParamSet, WopbsParams};
 
 use digits::Digits;
 
-pub use loader::{KeyLoader, PartsLoader};
+pub use loader::PartsLoader;
 
 /// The bootstrapping key of an exact bootstrap, loaded for one [`Arithmetic`].
 pub struct WopbsKey<M: Modulus, A: Arithmetic<M>> {
@@ -407,48 +407,4 @@ fn in_parallel<J: Send>(
     } else {
         shares.into_iter().try_for_each(in_turn)
     }
-}
-
-/// The test vector of an exact bootstrap: an entry for each of the 2^p messages of the set; `table` gives the output word of
-/// every message of `input`, in the order of [`Encoding::messages`]. A narrower input than the set's owns the entries about
-/// its place.
-///
-/// # Errors
-/// [`TfheError::MessageTooWide`] for an input wider than the set's message, [`TfheError::Length`] for a table of another length,
-/// [`TfheError::Format`] for a value between the places that the set's messages and their padding bit have.
-pub(crate) fn test_vector<M: Modulus>(
-    params: &ParamSet,
-    input: Encoding,
-    table: &[M::Word],
-) -> Result<Vec<M::Word>, TfheError> {
-    let (p, bits) = (params.message_bits, input.bits());
-    if bits > p {
-        return Err(TfheError::MessageTooWide {
-            bits,
-            found: p,
-            params: params.name,
-        });
-    }
-    check_words::<M>(params, "the table of a test vector", table, 1 << bits)?;
-    let places = table
-        .iter()
-        .map(|word| M::decode(*word, p + 1).cast_signed());
-    if let Some(index) = places
-        .zip(table)
-        .position(|(place, word)| M::encode(place, p + 1) != *word)
-    {
-        return Err(TfheError::Format(format!(
-            "value {index} of the table is no multiple of 1/2^{}, which is all that {} tells apart",
-            p + 1,
-            params.name
-        )));
-    }
-    let first = input.messages().start;
-    Ok((0..1usize << p)
-        .map(|entry| {
-            let message = ((entry << bits) + (1 << p) / 2) >> p;
-            // Modulo 2^bits, from the smallest message on.
-            table[(message as i64 - first) as usize % table.len()]
-        })
-        .collect())
 }

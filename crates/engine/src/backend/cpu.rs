@@ -11,12 +11,15 @@ use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
 use toroid_tfhe::bootstrap::{BootstrappingKey, BootstrappingKeyLoader, Job, bootstrap_all};
+use toroid_tfhe::key_loader::{
+    KeyLoader, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader,
+};
 use toroid_tfhe::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use toroid_tfhe::lwe::{self, words_from_bytes};
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
 use toroid_tfhe::params::{ModulusKind, ParamSet};
-use toroid_tfhe::seeded::{KeyForm, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
-use toroid_tfhe::wopbs::{KeyLoader, PartsLoader, Run, WopbsKey, WopbsKeySwitchingKey};
+use toroid_tfhe::seeded::KeyForm;
+use toroid_tfhe::wopbs::{PartsLoader, Run, WopbsKey, WopbsKeySwitchingKey};
 
 use schedule::{Batch, Call, Results, Scheduler};
 

@@ -1,12 +1,9 @@
 //! Keys of several parts, from bytes that come in order.
 
 use crate::TfheError;
-use crate::arithmetic::Arithmetic;
-use crate::bootstrap::{BootstrappingKey, BootstrappingKeyLoader};
-use crate::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
-use crate::modulus::Modulus;
+use crate::key_loader::KeyLoader;
 use crate::params::ParamSet;
-use crate::seeded::{KeyForm, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
+use crate::seeded::KeyForm;
 
 use super::stages;
 
@@ -20,47 +17,6 @@ pub struct PartsLoader<L> {
     /// Bytes that the current part has taken.
     taken: u64,
 }
-
-/// Takes the bytes of a key in order.
-pub trait KeyLoader: Sized {
-    /// What becomes of them.
-    type Key;
-
-    /// Takes the next bytes.
-    ///
-    /// # Errors
-    /// [`TfheError::Length`] for bytes beyond the end, [`TfheError::NotCanonical`] for a word not below the modulus.
-    fn write(&mut self, bytes: &[u8]) -> Result<(), TfheError>;
-
-    /// The key, once all bytes are there.
-    ///
-    /// # Errors
-    /// [`TfheError::Length`] where bytes are missing.
-    fn finish(self) -> Result<Self::Key, TfheError>;
-}
-
-macro_rules! loads {
-    ($loader:ident<M $(, $arithmetic:ident)?> => $key:ty) => {
-        impl<M: Modulus $(, $arithmetic: Arithmetic<M>)?> KeyLoader
-            for $loader<M $(, $arithmetic)?>
-        {
-            type Key = $key;
-
-            fn write(&mut self, bytes: &[u8]) -> Result<(), TfheError> {
-                $loader::write(self, bytes)
-            }
-
-            fn finish(self) -> Result<Self::Key, TfheError> {
-                $loader::finish(self)
-            }
-        }
-    };
-}
-
-loads!(BootstrappingKeyLoader<M, A> => BootstrappingKey<M, A>);
-loads!(SeededBootstrappingKeyLoader<M, A> => BootstrappingKey<M, A>);
-loads!(KeySwitchingKeyLoader<M> => KeySwitchingKey<M>);
-loads!(SeededKeySwitchingKeyLoader<M> => KeySwitchingKey<M>);
 
 impl<L: KeyLoader> PartsLoader<L> {
     /// For the bootstrapping key of an exact bootstrap, in one form; `make` gives a loader for each of its parts.

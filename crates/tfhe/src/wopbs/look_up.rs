@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 
 use crate::TfheError;
 use crate::arithmetic::{Arithmetic, WordOf};
-use crate::bootstrap::{BootstrappingKey, Turning, Workspace, check_words};
+use crate::bootstrap::{BootstrappingKey, Turning, Workspace};
 use crate::glwe;
+use crate::lwe::check_words;
 use crate::modulus::{Modulus, Words};
 
 use super::{Bits, Run, WopbsKey, in_parallel};

@@ -16,12 +16,12 @@
 //!   together is heavier than a Gaussian's: its Chernoff bound stands in for it.
 
 use crate::arithmetic::ArithmeticKind;
-use crate::noise::{
+use crate::params::{ParamSet, WopbsParams};
+use crate::variance::{
     blind_rotation_variance, digit_mean_square, dropped_variance, fft_variance,
     key_switch_variance, loaded_key_variance, log2_add, log2_tail, modulus_switch_variance,
     row_digits,
 };
-use crate::params::{ParamSet, WopbsParams};
 
 /// The noise of the stages of an exact bootstrap.
 #[derive(Clone, Copy, Debug)]

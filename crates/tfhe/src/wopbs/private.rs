@@ -26,16 +26,16 @@ use zeroize::Zeroizing;
 use crate::TfheError;
 use crate::arithmetic::ArithmeticKind;
 use crate::arithmetic::{Arithmetic, ROWS_AT_ONCE, WordOf};
-use crate::bootstrap::{check_words, load_rows};
+use crate::bootstrap::load_rows;
 use crate::glwe::{self, RowMaker};
 use crate::keys::{ClientKey, Progress, stream};
-use crate::lwe;
+use crate::lwe::{self, check_words};
 use crate::memory::Buffer;
 use crate::modulus::{DigitField, Modulus};
-use crate::noise::{digit_mean_square, dropped_variance, fft_variance};
 use crate::params::{Gadget, ModulusKind, ParamSet};
 use crate::random::Csprng;
 use crate::seeded::MaskSeed;
+use crate::variance::{digit_mean_square, dropped_variance, fft_variance};
 
 use super::{Bits, Run, WopbsKey, WopbsKeySwitchingKey, in_parallel};
 

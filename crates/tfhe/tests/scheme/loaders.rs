@@ -4,10 +4,11 @@ use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::Ntt;
 use toroid_tfhe::bootstrap::BootstrappingKeyLoader;
+use toroid_tfhe::key_loader::{SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
 use toroid_tfhe::key_switch::KeySwitchingKeyLoader;
 use toroid_tfhe::modulus::Goldilocks;
 use toroid_tfhe::params::TINY;
-use toroid_tfhe::seeded::{KeyForm, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
+use toroid_tfhe::seeded::KeyForm;
 
 /// Bytes that are refused do not count as part of the key, and others can take their place.
 fn refused_bytes_leave_no_trace<L, K>(

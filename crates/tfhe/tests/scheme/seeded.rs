@@ -10,14 +10,13 @@ use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::{Arithmetic, Fft, Naive, Ntt};
 use toroid_tfhe::bootstrap::{BootstrappingKey, BootstrappingKeyLoader};
+use toroid_tfhe::key_loader::{SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
 use toroid_tfhe::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32, Words};
 use toroid_tfhe::params::{GATE, MESSAGE4, MESSAGE7, ModulusKind, PAPER, ParamSet, TINY, TINY32};
 use toroid_tfhe::random::Csprng;
-use toroid_tfhe::seeded::{
-    KeyForm, MaskSeed, SEED_BYTES, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader,
-};
+use toroid_tfhe::seeded::{KeyForm, MaskSeed, SEED_BYTES};
 
 /// Of one parameter set, with the seed 0, 1, … 31: CRC-32C of the masks of the first and last row of the bootstrapping
 /// key, of the first and last sample of the key-switching key, and the bytes of both. Computed by an implementation of

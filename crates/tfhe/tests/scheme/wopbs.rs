@@ -8,14 +8,17 @@ use toroid_tfhe::arithmetic::{Arithmetic, Fft, Naive, Ntt};
 use toroid_tfhe::bootstrap::BootstrappingKeyLoader;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
+use toroid_tfhe::key_loader::{
+    KeyLoader, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader,
+};
 use toroid_tfhe::key_switch::KeySwitchingKeyLoader;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Words};
 use toroid_tfhe::params::{ParamSet, TINY, TINY_WOPBS};
 use toroid_tfhe::random::Csprng;
-use toroid_tfhe::seeded::{KeyForm, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
+use toroid_tfhe::seeded::KeyForm;
 use toroid_tfhe::wopbs::measure::Measurement;
-use toroid_tfhe::wopbs::{KeyLoader, PartsLoader, Run, WopbsKey, WopbsKeySwitchingKey};
+use toroid_tfhe::wopbs::{PartsLoader, Run, WopbsKey, WopbsKeySwitchingKey};
 
 const ALONE: Run<'static> = Run {
     threads: 1,
