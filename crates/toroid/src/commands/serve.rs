@@ -17,7 +17,7 @@ use toroid_nvme::tcp::target::{Event, Target};
 
 use crate::interrupt;
 use crate::output::Output;
-use crate::serve::config::{self, Endpoint, Nqn, Plan, Size};
+use crate::serve::config::{self, Config, Endpoint, Nqn, Size};
 use crate::serve::counters::Counters;
 use crate::serve::drives::Opened;
 use crate::serve::metrics::Sources;
@@ -86,13 +86,13 @@ pub struct Args {
 }
 
 impl Args {
-    fn plan(&self) -> anyhow::Result<Plan> {
-        let mut plan = match &self.config {
-            Some(path) => Plan::read(path)?,
-            None => Plan::default(),
+    fn config(&self) -> anyhow::Result<Config> {
+        let mut config = match &self.config {
+            Some(path) => Config::read(path)?,
+            None => Config::default(),
         };
         if let Some(image) = &self.image {
-            if !plan.subsystems.is_empty() {
+            if !config.subsystems.is_empty() {
                 bail!("the configuration has subsystems; expected no image beside them");
             }
             let hosts = self.hosts.iter().map(|nqn| config::AllowedHost {
@@ -101,7 +101,7 @@ impl Args {
                 secret_file: None,
                 controller_secret_file: None,
             });
-            plan.subsystems.push(config::Subsystem {
+            config.subsystems.push(config::Subsystem {
                 nqn: self.nqn.as_ref().map(|nqn| nqn.0.clone()),
                 namespaces: vec![config::Namespace {
                     nsid: 1,
@@ -113,21 +113,21 @@ impl Args {
             });
         }
         if !self.listen.is_empty() {
-            plan.listen.clone_from(&self.listen);
+            config.listen.clone_from(&self.listen);
         }
-        plan.advertise = self.advertise.or(plan.advertise);
-        plan.metrics = self.metrics.or(plan.metrics);
-        plan.allow_any_host |= self.allow_any_host;
-        plan.exact |= self.exact;
-        plan.io.direct |= self.direct;
-        plan.memory.samples = self.samples_memory.or(plan.memory.samples);
-        plan.memory.keys = self.keys_memory.or(plan.memory.keys);
+        config.advertise = self.advertise.or(config.advertise);
+        config.metrics = self.metrics.or(config.metrics);
+        config.allow_any_host |= self.allow_any_host;
+        config.exact |= self.exact;
+        config.io.direct |= self.direct;
+        config.memory.samples = self.samples_memory.or(config.memory.samples);
+        config.memory.keys = self.keys_memory.or(config.memory.keys);
         if let Some(level) = &self.log_level {
-            plan.log.level = level.clone();
+            config.log.level = level.clone();
         }
-        plan.log.format = self.log_format.unwrap_or(plan.log.format);
-        plan.check()?;
-        Ok(plan)
+        config.log.format = self.log_format.unwrap_or(config.log.format);
+        config.check()?;
+        Ok(config)
     }
 }
 
@@ -138,26 +138,26 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
             config::EXAMPLE.trim_end().to_owned()
         });
     }
-    let plan = args.plan()?;
+    let config = args.config()?;
     if args.check {
-        return output.result(&plan, || plan.to_string());
+        return output.result(&config, || config.to_string());
     }
-    log::install(&plan.log.level, plan.log.format)?;
-    if let Some(address) = plan.open_to_all() {
+    log::install(&config.log.level, config.log.format)?;
+    if let Some(address) = config.open_to_all() {
         tracing::warn!(%address, "no list of hosts: whoever reaches this address is let in");
     }
-    if let Some(Endpoint(address)) = plan.metrics
+    if let Some(Endpoint(address)) = config.metrics
         && !address.ip().is_loopback()
     {
         tracing::warn!(%address, "metrics, with the names of hosts, are open to whoever reaches this address");
     }
-    for host in plan.unauthenticated() {
+    for host in config.unauthenticated() {
         tracing::warn!(host, "no secret: whoever uses this name is let in");
     }
     let counters = Arc::new(Counters::default());
-    let mut opened = Opened::open(&plan, &args.inject, &counters)?;
+    let mut opened = Opened::open(&config, &args.inject, &counters)?;
     let subsystems = std::mem::take(&mut opened.subsystems);
-    let target = Target::new(subsystems, plan.limits.of_target(), plan.advertise)?;
+    let target = Target::new(subsystems, config.limits.of_target(), config.advertise)?;
     let sources = Arc::new(Sources {
         started: Instant::now(),
         counters,
@@ -172,7 +172,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         .build()
         .context("cannot start the runtime")?;
     interrupt::expect();
-    let served = runtime.block_on(serve(&plan, &sources, output));
+    let served = runtime.block_on(serve(&config, &sources, output));
     if served.is_ok() {
         tracing::info!("connections closed");
     }
@@ -183,12 +183,12 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
 }
 
 /// Listens until the program is interrupted, then until every connection has ended.
-async fn serve(plan: &Plan, sources: &Arc<Sources>, output: &Output) -> anyhow::Result<()> {
+async fn serve(config: &Config, sources: &Arc<Sources>, output: &Output) -> anyhow::Result<()> {
     let mut listeners = Vec::new();
-    for address in &plan.listen {
+    for address in &config.listen {
         listeners.push(bind(*address).await?);
     }
-    let metrics = match plan.metrics {
+    let metrics = match config.metrics {
         Some(Endpoint(address)) => Some(bind(address).await?),
         None => None,
     };
@@ -206,7 +206,7 @@ async fn serve(plan: &Plan, sources: &Arc<Sources>, output: &Output) -> anyhow::
         let stopped = async move {
             let _ = stopped.wait_for(|stop| *stop).await;
         };
-        let connections = plan.limits.connections as usize;
+        let connections = config.limits.connections as usize;
         listening.spawn(server::serve(listener, target, connections, stopped));
     }
     let mut ended = tokio::select! {

@@ -31,7 +31,7 @@ pub const DEFAULT_LISTEN: SocketAddr =
 
 /// Everything that a server is to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Plan {
+pub struct Config {
     /// Where hosts connect to.
     pub listen: Vec<SocketAddr>,
     /// What the discovery log shows instead.
@@ -109,35 +109,30 @@ pub struct Io {
     /// Past the page cache.
     pub direct: bool,
     /// By what.
-    pub engine: Engine,
+    #[serde(with = "IoEngineName")]
+    pub engine: IoEngine,
 }
 
-/// What reads and writes images.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Engine {
-    /// io_uring where the kernel has it, else threads.
-    #[default]
+/// [`IoEngine`], as the file names it.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "IoEngine", rename_all = "snake_case")]
+enum IoEngineName {
     Auto,
-    /// io_uring.
     IoUring,
-    /// Threads.
     Threads,
 }
 
 impl Io {
     /// As an image takes it.
     pub fn of_image(self) -> IoOptions {
+        let mode = if self.direct {
+            IoMode::Direct
+        } else {
+            IoMode::Buffered
+        };
         IoOptions {
-            mode: match self.direct {
-                true => IoMode::Direct,
-                false => IoMode::Buffered,
-            },
-            engine: match self.engine {
-                Engine::Auto => IoEngine::Auto,
-                Engine::IoUring => IoEngine::IoUring,
-                Engine::Threads => IoEngine::Threads,
-            },
+            mode,
+            engine: self.engine,
         }
     }
 }
@@ -400,10 +395,10 @@ impl Source<'_> {
 /// The least that samples, or keys, are given in memory.
 const LEAST_MEMORY: u64 = 1 << 20;
 
-impl Default for Plan {
+impl Default for Config {
     /// What is served if nothing is said, but for the subsystems.
-    fn default() -> Plan {
-        Plan {
+    fn default() -> Config {
+        Config {
             listen: vec![DEFAULT_LISTEN],
             advertise: None,
             metrics: None,
@@ -418,23 +413,23 @@ impl Default for Plan {
     }
 }
 
-impl Plan {
+impl Config {
     /// Reads a configuration file. Relative paths in it are those from its own folder.
     ///
     /// # Errors
     /// What is wrong, with its line.
-    pub fn read(path: &Path) -> anyhow::Result<Plan> {
+    pub fn read(path: &Path) -> anyhow::Result<Config> {
         let shown = path.display();
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        Plan::parse(&text, &shown.to_string(), folder)
+        Config::parse(&text, &shown.to_string(), folder)
     }
 
     /// Reads a configuration called `name`, whose relative paths are those from `folder`.
     ///
     /// # Errors
     /// What is wrong, with its line.
-    pub fn parse(text: &str, name: &str, folder: &Path) -> anyhow::Result<Plan> {
+    pub fn parse(text: &str, name: &str, folder: &Path) -> anyhow::Result<Config> {
         let source = Source {
             name: name.to_owned(),
             text,
@@ -443,7 +438,7 @@ impl Plan {
             .map_err(|error| source.error(error.span(), error.message().trim()))?;
         let subsystems = file.subsystems.iter();
         let subsystems = subsystems.map(|subsystem| check_subsystem(&source, subsystem, folder));
-        let plan = Plan {
+        let config = Config {
             subsystems: subsystems.collect::<anyhow::Result<_>>()?,
             listen: match file.listen.is_empty() {
                 true => vec![DEFAULT_LISTEN],
@@ -460,7 +455,7 @@ impl Plan {
         };
         let mut names = BTreeSet::new();
         let mut images = BTreeSet::new();
-        for (subsystem, checked) in file.subsystems.iter().zip(&plan.subsystems) {
+        for (subsystem, checked) in file.subsystems.iter().zip(&config.subsystems) {
             let subsystem = subsystem.get_ref();
             if let Some(nqn) = &subsystem.nqn
                 && !names.insert(&nqn.get_ref().0)
@@ -478,7 +473,7 @@ impl Plan {
                 }
             }
         }
-        Ok(plan)
+        Ok(config)
     }
 
     /// Checks what depends on several options.
@@ -669,7 +664,7 @@ fn check_hosts(
     Ok(checked)
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let addresses: Vec<String> = self.listen.iter().map(SocketAddr::to_string).collect();
         write!(f, "listens on {}", addresses.join(", "))?;
@@ -716,19 +711,19 @@ impl fmt::Display for Plan {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> anyhow::Result<Plan> {
-        Plan::parse(text, "c.toml", Path::new("/etc/toroid"))
+    fn parse(text: &str) -> anyhow::Result<Config> {
+        Config::parse(text, "c.toml", Path::new("/etc/toroid"))
     }
 
     #[test]
     fn the_example_says_what_it_shows() {
-        let plan = parse(EXAMPLE).unwrap();
-        plan.check().unwrap();
-        assert_eq!(plan.limits, Limits::default());
-        assert_eq!(plan.log, Log::default());
-        assert_eq!(plan.io, Io::default());
-        assert_eq!(plan.subsystems.len(), 1);
-        let subsystem = &plan.subsystems[0];
+        let config = parse(EXAMPLE).unwrap();
+        config.check().unwrap();
+        assert_eq!(config.limits, Limits::default());
+        assert_eq!(config.log, Log::default());
+        assert_eq!(config.io, Io::default());
+        assert_eq!(config.subsystems.len(), 1);
+        let subsystem = &config.subsystems[0];
         assert_eq!(subsystem.namespaces.len(), 2);
         let image = &subsystem.namespaces[0].image;
         assert!(image.is_absolute(), "{image:?}");
@@ -744,8 +739,8 @@ mod tests {
 
     #[test]
     fn the_shortest() {
-        let plan = parse("[[subsystem]]\n[[subsystem.namespace]]\nimage = \"a.img\"\n").unwrap();
-        plan.check().unwrap();
+        let config = parse("[[subsystem]]\n[[subsystem.namespace]]\nimage = \"a.img\"\n").unwrap();
+        config.check().unwrap();
         let subsystem = Subsystem {
             nqn: None,
             namespaces: vec![Namespace {
@@ -756,11 +751,11 @@ mod tests {
             hosts: None,
             computational: false,
         };
-        let expected = Plan {
+        let expected = Config {
             subsystems: vec![subsystem],
-            ..Plan::default()
+            ..Config::default()
         };
-        assert_eq!(plan, expected);
+        assert_eq!(config, expected);
     }
 
     #[test]
@@ -862,8 +857,8 @@ mod tests {
             let text = format!(
                 "listen = {listen}\n{more}\n[[subsystem]]\n[[subsystem.namespace]]\nimage = \"a\"\n"
             );
-            let plan = parse(&text).unwrap();
-            (plan.check().map_err(|error| error.to_string()), plan)
+            let config = parse(&text).unwrap();
+            (config.check().map_err(|error| error.to_string()), config)
         };
         assert!(open("\"[::1]:4420\"", "").0.is_ok());
         let refused = open("[\"127.0.0.1:1\", \"0.0.0.0:4420\"]", "")
@@ -871,20 +866,20 @@ mod tests {
             .unwrap_err();
         assert!(refused.contains("0.0.0.0:4420") && refused.contains("--allow-any-host"));
         assert!(open("\"0.0.0.0:4420\"", "allow_any_host = true").0.is_ok());
-        let (checked, mut plan) = open("\"127.0.0.1:1\"", "");
+        let (checked, mut config) = open("\"127.0.0.1:1\"", "");
         checked.unwrap();
-        plan.subsystems[0].hosts = Some(vec![AllowedHost {
+        config.subsystems[0].hosts = Some(vec![AllowedHost {
             nqn: "nqn.h".into(),
             keys: None,
             secret_file: None,
             controller_secret_file: None,
         }]);
-        assert!(plan.unauthenticated().is_empty());
-        plan.listen = vec!["192.0.2.1:4420".parse().unwrap()];
-        plan.check().unwrap();
-        assert_eq!(plan.unauthenticated(), ["nqn.h"]);
-        plan.limits.connections = 0;
-        let error = plan.check().unwrap_err().to_string();
+        assert!(config.unauthenticated().is_empty());
+        config.listen = vec!["192.0.2.1:4420".parse().unwrap()];
+        config.check().unwrap();
+        assert_eq!(config.unauthenticated(), ["nqn.h"]);
+        config.limits.connections = 0;
+        let error = config.check().unwrap_err().to_string();
         assert!(error.contains("connections is 0"), "{error}");
     }
 

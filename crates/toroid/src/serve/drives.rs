@@ -18,7 +18,7 @@ use toroid_nvme::Controller;
 use toroid_nvme::tcp::target::{AllowedHost, Hosts, Storage, Subsystem};
 use toroid_tfhe::arithmetic::ArithmeticKind;
 
-use super::config::{self, Plan};
+use super::config::{self, Config};
 use super::counters::{Counted, Counters};
 use super::secret;
 
@@ -37,7 +37,7 @@ pub struct Served {
     pub drive: Arc<Drive>,
 }
 
-/// Everything that a plan serves.
+/// Everything that a config serves.
 pub struct Opened {
     /// For the target.
     pub subsystems: Vec<Subsystem>,
@@ -120,23 +120,23 @@ impl Storage for Behind {
 impl Opened {
     /// Opens every drive, with these faults, and reads every secret.
     pub fn open(
-        plan: &Plan,
+        config: &Config,
         faults: &[Injection],
         counters: &Arc<Counters>,
     ) -> anyhow::Result<Opened> {
-        let path = match plan.exact {
+        let path = match config.exact {
             true => ArithmeticKind::Ntt,
             false => ArithmeticKind::Fft,
         };
         let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(path));
         let mut drives = Vec::new();
         let mut named = Vec::new();
-        for subsystem in &plan.subsystems {
+        for subsystem in &config.subsystems {
             let allowed = allowed(subsystem)?;
             let mut identity = None;
             let place = drives.len();
             for namespace in &subsystem.namespaces {
-                let (drive, uuid) = open_drive(plan, namespace, faults, &backend)?;
+                let (drive, uuid) = open_drive(config, namespace, faults, &backend)?;
                 let (nqn, _) = identity.get_or_insert_with(|| {
                     let of_image = || format!("nqn.2014-08.org.nvmexpress:uuid:{uuid}");
                     let nqn = subsystem.nqn.clone().unwrap_or_else(of_image);
@@ -208,27 +208,27 @@ impl Opened {
 }
 
 fn open_drive(
-    plan: &Plan,
+    config: &Config,
     namespace: &config::Namespace,
     faults: &[Injection],
     backend: &Arc<dyn Backend>,
 ) -> anyhow::Result<(Drive, String)> {
     let path = &namespace.image;
-    let options = plan.io.of_image();
+    let options = config.io.of_image();
     let image = match faults {
         [] => Image::open_with(path, options),
         faults => Image::open_faulty(path, options, faults.iter().cloned()),
     };
     let image = image.map_err(crate::host::of_image(path))?;
     let uuid = image.info().uuid();
-    let mut config = DriveConfig::new(Arc::clone(backend));
-    let memory = &plan.memory;
-    config.paged_bytes = memory.samples.map_or(config.paged_bytes, |size| size.0);
-    config.persistent_bytes = memory.keys.map_or(config.persistent_bytes, |size| size.0);
+    let mut drive = DriveConfig::new(Arc::clone(backend));
+    let memory = &config.memory;
+    drive.paged_bytes = memory.samples.map_or(drive.paged_bytes, |size| size.0);
+    drive.persistent_bytes = memory.keys.map_or(drive.persistent_bytes, |size| size.0);
     let slots = memory.stack_slots.map(|slots| slots as usize);
-    config.stack_slots = slots.unwrap_or(config.stack_slots);
+    drive.stack_slots = slots.unwrap_or(drive.stack_slots);
     let drive =
-        Drive::open(image, config).with_context(|| format!("cannot open {}", path.display()))?;
+        Drive::open(image, drive).with_context(|| format!("cannot open {}", path.display()))?;
     Ok((drive, uuid))
 }
 
