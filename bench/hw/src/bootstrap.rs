@@ -4,14 +4,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use toroid_cosim::engine::{self, Command, Engine, RtlBackend, Shape, formula, key_words, layout};
-use toroid_cosim::memory::Timing;
-use toroid_cosim::model::{Model, Options};
+use toroid_cores::engine::{self, Command, Engine, RtlBackend, Shape, formula, key_words, layout};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::{Backend, LoadedKey};
 use toroid_engine::{CancelToken, Requester};
 use toroid_isa::KeyKind;
 use toroid_ring::goldilocks::P;
+use toroid_sim::memory::Timing;
+use toroid_sim::model::{Model, Options};
 use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::keys::ClientKey;

@@ -5,14 +5,14 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use toroid_cosim::core::ntt_elastic::{PAPER, plan, vectors};
-use toroid_cosim::core::vectors::{Joined, Vectors};
-use toroid_cosim::core::{Core, Values, find};
-use toroid_cosim::model::{Model, Options};
-use toroid_cosim::ntt_elastic::{Mode, Plan, Transform};
-use toroid_cosim::random::Random;
-use toroid_cosim::simulation::Simulation;
-use toroid_cosim::stream::{Sink, Source};
+use toroid_cores::ntt_elastic::{Mode, Plan, Transform};
+use toroid_cores::ntt_elastic::{PAPER, plan, vectors};
+use toroid_cores::vectors::{Joined, Vectors};
+use toroid_cores::{Core, Values, find};
+use toroid_sim::model::{Model, Options};
+use toroid_sim::random::Random;
+use toroid_sim::simulation::Simulation;
+use toroid_sim::stream::{Sink, Source};
 
 use crate::Error;
 use crate::energy;

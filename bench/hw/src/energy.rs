@@ -13,14 +13,13 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use toroid_cosim::core::find;
-use toroid_cosim::engine::{Shape, formula, layout};
-use toroid_cosim::model::Design;
-use toroid_cosim::ntt_elastic::Plan;
-use toroid_cosim::random::Random;
-use toroid_cosim::toolchain::{Group, python};
+use toroid_cores::engine::{Shape, formula, layout};
+use toroid_cores::find;
+use toroid_cores::ntt_elastic::Plan;
 use toroid_ring::goldilocks::P;
 use toroid_ring::prime;
+use toroid_sim::random::Random;
+use toroid_sim::toolchain::python;
 use toroid_tfhe::params::ModulusKind;
 
 use crate::Error;
@@ -297,7 +296,7 @@ impl Tools {
                     .into(),
             );
         }
-        let cells = python(Group::Cells, &())?;
+        let cells = python(toroid_cores::tools::CELLS, &())?;
         let place = Command::new(&cells)
             .args([
                 "-c",
@@ -314,7 +313,7 @@ impl Tools {
             .into());
         }
         Ok(Tools {
-            python: python(Group::Synthesis, &())?,
+            python: python(toroid_cores::tools::SYNTHESIS, &())?,
             liberty,
         })
     }
@@ -331,7 +330,7 @@ impl Tools {
     ) -> Result<Block, Error> {
         bar.set_message(top.to_owned());
         let place = folder.join(top);
-        let design = Design::of(top)?;
+        let design = toroid_cores::sources::design(top)?;
         for (name, text) in &design.sources {
             let file = place.join(name);
             std::fs::create_dir_all(file.parent().unwrap_or(&place))?;
@@ -384,7 +383,7 @@ pub fn estimate(shape: Shape, whole: &Whole, work: &Path) -> Result<Estimate, Er
         "{spinner} energy of {msg} {elapsed}",
     )?);
     let core = find("butterfly_integrated")?;
-    let values = toroid_cosim::core::Values::new(core, [])?;
+    let values = toroid_cores::Values::new(core, [])?;
     let latency = core
         .cycles(&values)
         .first()

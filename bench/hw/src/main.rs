@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use toroid_cosim::engine::Shape;
-use toroid_cosim::memory::Timing;
+use toroid_cores::engine::Shape;
+use toroid_sim::memory::Timing;
 use toroid_tfhe::params::ParamSet;
 
 /// What a measurement can fail with.
@@ -93,8 +93,8 @@ enum Commands {
     },
     /// Synthesizes settings of the cores for the resource model of `toroid core explore`; those that the file has are kept
     Samples {
-        /// The file, which is part of toroid-cosim
-        #[arg(long, default_value = "../crates/cosim/src/explore/synthesis.json")]
+        /// The file, which is part of toroid-explore
+        #[arg(long, default_value = "../crates/explore/src/synthesis.json")]
         file: PathBuf,
         /// Seconds that a setting may take
         #[arg(long, default_value_t = 900)]

@@ -7,11 +7,11 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use toroid_cosim::core::synthesis::{Device, Resources, SCRIPT, synthesize_design};
-use toroid_cosim::core::vectors::Outcome;
-use toroid_cosim::core::{Core, Values};
-use toroid_cosim::model::Design;
-use toroid_cosim::toolchain::Group;
+use toroid_cores::synthesis::{Device, Resources, SCRIPT, synthesize_design};
+use toroid_cores::tools::{CELLS, SYNTHESIS};
+use toroid_cores::vectors::Outcome;
+use toroid_cores::{Core, Values};
+use toroid_sim::model::Design;
 
 use crate::Error;
 use crate::report::{keep, kept};
@@ -53,8 +53,8 @@ pub fn key(prefix: &str, design: &Design) -> String {
         (name, contents).hash(&mut hasher);
     }
     format!("{:?}", design.parameters).hash(&mut hasher);
-    for group in [Group::Simulation, Group::Synthesis, Group::Cells] {
-        group.requirements().hash(&mut hasher);
+    for group in [toroid_sim::toolchain::SIMULATION, SYNTHESIS, CELLS] {
+        group.requirements.hash(&mut hasher);
     }
     SCRIPT.hash(&mut hasher);
     format!("{prefix}-{:016x}", hasher.finish())

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use toroid_cosim::core::synthesis::Resources;
-use toroid_cosim::core::{self, Core, Values, find, ntt_elastic};
-use toroid_cosim::model::Design;
+use toroid_cores::synthesis::Resources;
+use toroid_cores::{Core, Values, find, ntt_elastic};
 use toroid_ring::goldilocks::P;
+use toroid_sim::model::Design;
 
 use crate::Error;
 use crate::measured::{blocks, counted, luts, once, steps, synthesized, synthesized_design};
@@ -40,7 +40,7 @@ const SUMS: &str = "sums of the parts' formulas, each part run against the libra
 
 /// The memory for the first factor's values, until those of the second leave.
 fn values_memory(lanes: u64, beats: u64) -> Result<(&'static str, Design), Error> {
-    let memory = Design::of("ram_sdp")?
+    let memory = toroid_cores::sources::design("ram_sdp")?
         .with("WIDTH", 64 * lanes)
         .with("DEPTH", beats)
         .with("OUTPUT_REGISTER", 0u64);
@@ -201,7 +201,7 @@ fn elastic(log_n: u32, log_lanes: u32) -> Result<Form, Error> {
     )?
     .with_list(network, list)?;
     let setting = plan.setting();
-    let product = Design::of("montgomery_column")?
+    let product = toroid_cores::sources::design("montgomery_column")?
         .with("COUNT", lanes as u64)
         .with("WORD", u64::from(setting.word));
     let waits = plan.mul_latency() + cycles(network, &of_network, "a beat, latency")?;
@@ -260,7 +260,7 @@ fn sum(form: &Form, work: &Path) -> Result<Resources, Error> {
 fn test(core: &dyn Core, values: &Values, work: &Path) -> Result<(), Error> {
     let design = core.design(values)?;
     once("tested", &design, work, || {
-        let outcome = core::test(core, values, 1, 1, None, &())?;
+        let outcome = toroid_cores::test(core, values, 1, 1, None, &())?;
         counted(&outcome).map_err(|error| format!("{}: {error}", core.name()).into())
     })?;
     Ok(())

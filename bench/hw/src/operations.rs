@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
-use toroid_cosim::core::vectors::{Streams, Vectors};
-use toroid_cosim::core::{Values, find};
-use toroid_cosim::engine::{self, Command, Engine, Shape, formula, layout};
-use toroid_cosim::memory::Timing;
-use toroid_cosim::model::{Model, Options};
-use toroid_cosim::random::Random;
+use toroid_cores::engine::{self, Command, Engine, Shape, formula, layout};
+use toroid_cores::vectors::{Streams, Vectors};
+use toroid_cores::{Values, find};
 use toroid_engine::backend::Backend;
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_ring::goldilocks::P;
+use toroid_sim::memory::Timing;
+use toroid_sim::model::{Model, Options};
+use toroid_sim::random::Random;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::params::ParamSet;
 

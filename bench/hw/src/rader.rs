@@ -4,15 +4,15 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use toroid_cosim::core::ntt_rader::{NttRader, PAPER, plan};
-use toroid_cosim::core::vectors::{Streams, Vectors};
-use toroid_cosim::core::{Core, Values};
-use toroid_cosim::model::{Design, Model, Options};
-use toroid_cosim::ntt_rader::Plan;
-use toroid_cosim::random::Random;
-use toroid_cosim::simulation::Simulation;
+use toroid_cores::ntt_rader::Plan;
+use toroid_cores::ntt_rader::{NttRader, PAPER, plan};
+use toroid_cores::vectors::{Streams, Vectors};
+use toroid_cores::{Core, Values};
 use toroid_ring::cyclotomic::CyclotomicRing;
 use toroid_ring::prime;
+use toroid_sim::model::{Model, Options};
+use toroid_sim::random::Random;
+use toroid_sim::simulation::Simulation;
 
 use crate::Error;
 use crate::measured::{blocks, counted, luts, once, steps, synthesized, synthesized_design};
@@ -267,7 +267,7 @@ pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
     let mut parts = Vec::new();
     for name in ["rader_element", "rader_column", "montgomery_double_mul"] {
         bar.set_message(name);
-        let design = Design::of(name)?;
+        let design = toroid_cores::sources::design(name)?;
         let design = match name {
             "montgomery_double_mul" => design.with("SHORT", 1u64),
             _ => design,

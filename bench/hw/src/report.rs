@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use toroid_cosim::engine::{Shape, formula};
+use toroid_cores::engine::{Shape, formula};
 use toroid_tfhe::params::PAPER;
 
 use crate::energy::{self, Estimate};

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use toroid_cosim::core::Values;
-use toroid_cosim::core::synthesis::{Device, synthesize};
-use toroid_cosim::explore::family::{Family, families, is_held_out};
-use toroid_cosim::explore::model::Run;
-use toroid_cosim::process::Watch;
+use toroid_cores::Values;
+use toroid_cores::family::{Family, families, is_held_out};
+use toroid_cores::synthesis::{Device, synthesize};
+use toroid_explore::model::Run;
+use toroid_sim::process::Watch;
 
 use crate::Error;
 

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
-use toroid_cosim::core::synthesis::Resources;
-use toroid_cosim::core::vectors::{Input, Joined, Streams, Vectors};
-use toroid_cosim::core::{Core, Values, find, ntt_sdf, polymul_sdf};
-use toroid_cosim::model::{Design, Model, Options};
-use toroid_cosim::ntt_sdf::Architecture;
+use toroid_cores::ntt_sdf::Architecture;
+use toroid_cores::synthesis::Resources;
+use toroid_cores::vectors::{Input, Joined, Streams, Vectors};
+use toroid_cores::{Core, Values, find, ntt_sdf, polymul_sdf};
 use toroid_ring::goldilocks;
+use toroid_sim::model::{Design, Model, Options};
 
 use crate::Error;
 

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use indicatif::ProgressBar;
-use toroid_cosim::core::{Values, find, ntt_sdf};
-use toroid_cosim::ntt_sdf::{Architecture, Plan, folds};
-use toroid_cosim::random::Random;
+use toroid_cores::arithmetic::folds;
+use toroid_cores::ntt_sdf::{Architecture, Plan};
+use toroid_cores::{Values, find, ntt_sdf};
 use toroid_ring::prime;
+use toroid_sim::random::Random;
 
 use crate::Error;
 use crate::energy::{Block, CYCLES, Range, Run, SRAM_ACCESS, Tools};

@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
-use toroid_cosim::core::ntt_streaming::plan;
-use toroid_cosim::core::synthesis::Resources;
-use toroid_cosim::core::vectors::{Streams, Vectors};
-use toroid_cosim::core::{self, Core, Values, find};
-use toroid_cosim::explore::published::{PUBLISHED, Published, STREAMING};
-use toroid_cosim::model::{Design, Model, Options};
-use toroid_cosim::random::Random;
+use toroid_cores::ntt_streaming::plan;
+use toroid_cores::synthesis::Resources;
+use toroid_cores::vectors::{Streams, Vectors};
+use toroid_cores::{Core, Values, find};
+use toroid_explore::published::{PUBLISHED, Published, STREAMING};
 use toroid_ring::{goldilocks, prime};
+use toroid_sim::model::{Model, Options};
+use toroid_sim::random::Random;
 
 use crate::Error;
 use crate::measured::{blocks, counted, luts, once, steps, synthesized, synthesized_design};
@@ -144,7 +144,7 @@ fn measure(paper: &Paper, work: &Path) -> Result<Found, Error> {
 }
 
 fn butterfly(i: u64, j: u64, narrow: u64, work: &Path) -> Result<Resources, Error> {
-    let design = Design::of("butterfly_solinas")?
+    let design = toroid_cores::sources::design("butterfly_solinas")?
         .with("I", i)
         .with("J", j)
         .with("SHORT", 1u64)
@@ -436,7 +436,7 @@ pub fn random(count: usize, seed: u64, log: Option<&Path>) -> Result<(), Error> 
             .collect();
         let list = list.join(" ");
         let values = values(core, given).map_err(|error| format!("{list}: {error}"))?;
-        let outcome = core::test(
+        let outcome = toroid_cores::test(
             core,
             &values,
             1,

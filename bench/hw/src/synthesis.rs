@@ -13,10 +13,9 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
-use toroid_cosim::engine;
-use toroid_cosim::model::Design;
-use toroid_cosim::sources;
-use toroid_cosim::toolchain::{Group, python};
+use toroid_cores::engine;
+use toroid_cores::sources;
+use toroid_sim::toolchain::python;
 
 use crate::Error;
 
@@ -95,7 +94,7 @@ impl Place<'_> {
         bar: &ProgressBar,
     ) -> Result<PathBuf, Error> {
         let place = self.folder.join(name);
-        let design = Design::of(&piece.top)?;
+        let design = toroid_cores::sources::design(&piece.top)?;
         for (name, text) in &design.sources {
             let file = place.join(name);
             std::fs::create_dir_all(file.parent().unwrap_or(&place))?;
@@ -268,7 +267,7 @@ pub fn synthesize(log_n: u32, log_lanes: u32, work: &Path, limits: Limits) -> Re
     };
     let folder = work.join(format!("synthesis-{log_n}-{log_lanes}"));
     std::fs::create_dir_all(&folder)?;
-    let python = python(Group::Synthesis, &())?;
+    let python = python(toroid_cores::tools::SYNTHESIS, &())?;
     let place = Place {
         python: &python,
         folder: &folder,
@@ -399,7 +398,7 @@ fn map(piece: &Piece, index: usize, place: &Place, bar: &ProgressBar) -> Result<
     let kept = Kept {
         parameters: piece.parameters.clone(),
         script: SCRIPT.to_owned(),
-        sources: sources::closure_of(&shown, &piece.top)?,
+        sources: toroid_sim::sources::closure(&shown, &piece.top)?,
         files: piece
             .files(place.rom)
             .into_iter()

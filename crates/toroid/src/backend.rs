@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::anyhow;
 use indicatif::HumanCount;
 use serde_json::{Value, json};
-use toroid_cosim::engine::{Counted, RtlBackend};
-use toroid_cosim::memory::Timing;
-use toroid_cosim::process::Watch;
-use toroid_cosim::toolchain::cache_folder;
+use toroid_cores::engine::{Counted, RtlBackend};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::{Backend, BackendError};
+use toroid_sim::memory::Timing;
+use toroid_sim::process::Watch;
+use toroid_sim::toolchain::cache_folder;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::params::ParamSet;
 

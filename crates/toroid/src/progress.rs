@@ -1,7 +1,7 @@
 //! Progress bars.
 
 use indicatif::{ProgressBar, ProgressStyle};
-use toroid_cosim::process::Watch;
+use toroid_sim::process::Watch;
 use toroid_task::Progress;
 
 use crate::interrupt;

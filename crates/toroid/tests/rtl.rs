@@ -7,8 +7,8 @@ use std::fs;
 
 use common::Place;
 use serde_json::Value;
-use toroid_cosim::engine::{Shape, formula};
-use toroid_cosim::toolchain::tests_are_skipped;
+use toroid_cores::engine::{Shape, formula};
+use toroid_sim::toolchain::tests_are_skipped;
 use toroid_tfhe::params::TINY;
 
 /// Checks what a program with two bootstraps and these linear instructions tells of its cycles.

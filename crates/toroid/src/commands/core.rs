@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use toroid_cosim::core::synthesis::{Device, Resources, synthesize};
-use toroid_cosim::core::{CORES, Core, CoreError, Values, find, package};
+use toroid_cores::synthesis::{Device, Resources, synthesize};
+use toroid_cores::{CORES, Core, CoreError, Values, find, package};
 
 use crate::output::{Output, usage};
 use crate::progress::Steps;
@@ -267,7 +267,7 @@ fn test(args: &TestArgs, output: &Output) -> anyhow::Result<()> {
         );
     }
     let steps = Steps::new(output);
-    let tested = toroid_cosim::core::test(
+    let tested = toroid_cores::test(
         core,
         &values,
         args.vectors,

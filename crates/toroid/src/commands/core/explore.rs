@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use toroid_cosim::explore::model::{Errors, Model};
-use toroid_cosim::explore::transform::{Direction, Order, Ring, Transform};
-use toroid_cosim::explore::{Exploration, ExploreError, Goal, Point, Request, explore};
+use toroid_cores::order::Order;
+use toroid_cores::transform::{Direction, Ring, Transform};
+use toroid_explore::model::{Errors, Model};
+use toroid_explore::{Exploration, ExploreError, Goal, Point, Request, explore};
 
 use super::parse_number;
 use crate::output::{Output, usage};

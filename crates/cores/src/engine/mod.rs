@@ -1,0 +1,312 @@
+//! The computing engine (`hw/engine`): its main memory, its commands, its cycles, and the back end that programs run on.
+
+mod backend;
+mod driver;
+mod error;
+pub mod formula;
+pub mod layout;
+#[cfg(test)]
+mod tests;
+
+pub use backend::{Counted, RtlBackend, RtlStatistics, key_words};
+pub use driver::{Command, Engine, design, design_of};
+pub use error::EngineError;
+pub use layout::Shape;
+
+use toroid_engine::backend::cpu::CpuBackend;
+use toroid_engine::backend::{Backend, BackendError, LoadedKey};
+use toroid_engine::{CancelToken, Requester};
+use toroid_isa::KeyKind;
+use toroid_ring::goldilocks::P;
+use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::params::{self, Gadget, ModulusKind, ModulusSwitch, ParamSet};
+use toroid_tfhe::seeded::KeyForm;
+
+use crate::vectors::{Outcome, Vectors};
+use crate::{Core, CoreError, Cycles, PaperRow, Parameter, Values};
+use toroid_sim::memory::Timing;
+use toroid_sim::model::{Design, ModelError};
+use toroid_sim::process::{ProcessError, Watch};
+use toroid_sim::random::Random;
+use toroid_sim::simulation::Simulation;
+
+const PARAMETERS: [Parameter; 2] = [
+    Parameter {
+        name: "LOG_N",
+        doc: "log2 of the ring degree N",
+        default: 9,
+        range: 6..=16,
+    },
+    Parameter {
+        name: "LOG_LANES",
+        doc: "log2 of the banks of each of the two circuits, which have half as many butterflies each; at most LOG_N - 4",
+        default: 3,
+        range: 2..=8,
+    },
+];
+
+/// The core.
+pub struct ComputingEngine;
+
+/// A set of the core's degree, with few steps, and gadgets that leave bits over and differ between mask and body.
+fn set(log_n: u64, modulus: ModulusKind, lwe_dimension: usize) -> ParamSet {
+    ParamSet {
+        name: "steps",
+        modulus,
+        lwe_dimension,
+        ring_degree: 1 << log_n,
+        gadget: Gadget {
+            levels: 3,
+            log2_base: 5,
+        },
+        body_gadget: Gadget {
+            levels: 2,
+            log2_base: 7,
+        },
+        key_switch: Gadget {
+            levels: 2,
+            log2_base: 4,
+        },
+        modulus_switch: match modulus {
+            ModulusKind::Torus32 => ModulusSwitch::Nearest,
+            ModulusKind::Goldilocks => ModulusSwitch::MeanCompensated,
+        },
+        ..params::TINY
+    }
+}
+
+impl From<EngineError> for CoreError {
+    fn from(error: EngineError) -> CoreError {
+        match error {
+            EngineError::Model(error) => error.into(),
+            EngineError::Simulation(error) => error.into(),
+            EngineError::Source(error) => error.into(),
+            EngineError::Cancelled => ModelError::from(ProcessError::Cancelled).into(),
+            _ => CoreError::Wrong(error.to_string()),
+        }
+    }
+}
+
+impl From<BackendError> for CoreError {
+    fn from(error: BackendError) -> CoreError {
+        CoreError::Wrong(error.to_string())
+    }
+}
+
+fn load(
+    cpu: &CpuBackend,
+    params: &ParamSet,
+    kind: KeyKind,
+    bytes: &[u8],
+) -> Result<std::sync::Arc<dyn LoadedKey>, BackendError> {
+    let mut sink = cpu.begin_key(params, kind, KeyForm::Seeded)?;
+    sink.write(bytes)?;
+    sink.finish()
+}
+
+impl ComputingEngine {
+    fn log_lanes(values: &Values) -> Result<u32, CoreError> {
+        let (log_n, log_lanes) = (values.get("LOG_N"), values.get("LOG_LANES"));
+        if log_lanes + 4 > log_n {
+            return Err(CoreError::Value {
+                core: "engine",
+                name: "LOG_LANES",
+                expected: format!("at most LOG_N - 4 = {}", log_n.saturating_sub(4)),
+                found: log_lanes,
+            });
+        }
+        Ok(log_lanes as u32)
+    }
+}
+
+impl Core for ComputingEngine {
+    fn name(&self) -> &'static str {
+        "engine"
+    }
+
+    fn summary(&self) -> &'static str {
+        "the computing engine: TFHE instructions on samples and keys in main memory"
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        &PARAMETERS
+    }
+
+    fn design(&self, values: &Values) -> Result<Design, CoreError> {
+        let log_lanes = Self::log_lanes(values)?;
+        Ok(design_of(values.get("LOG_N") as u32, log_lanes)?)
+    }
+
+    fn cycles(&self, values: &Values) -> Vec<Cycles> {
+        let Ok(log_lanes) = Self::log_lanes(values) else {
+            return Vec::new();
+        };
+        let degree = 1 << values.get("LOG_N");
+        let steps = set(values.get("LOG_N"), ModulusKind::Torus32, 5);
+        let paper = ParamSet {
+            ring_degree: degree,
+            ..params::PAPER
+        };
+        let cycles = |params: &ParamSet, what, formula, count: fn(Shape) -> u64| {
+            let shape = Shape::new(params, log_lanes).ok()?;
+            Some(Cycles {
+                what,
+                formula,
+                cycles: count(shape),
+            })
+        };
+        const STEP: &str = "(l + 1) (T + D) + 2 l (R + D) + (l + 3) (R + D) + 2, with T of a transform, R = 2 N / 2^LOG_LANES, D = 30";
+        let rows = [
+            cycles(&steps, "CMux with l = 3", STEP, |shape| {
+                formula::step(shape).total()
+            }),
+            cycles(
+                &paper,
+                "CMux with the paper's l = 5 at this N",
+                STEP,
+                |shape| formula::step(shape).total(),
+            ),
+            cycles(
+                &paper,
+                "bootstrap with the paper's n = 800, l = 5, t = 7 at this N, but for memory's latency",
+                "n CMux + start + key switch",
+                |shape| formula::bootstrap(shape).total(),
+            ),
+        ];
+        rows.into_iter().flatten().collect()
+    }
+
+    fn vectors(&self, _: &Values, _: usize, _: u64) -> Option<Vectors> {
+        None
+    }
+
+    /// Bootstraps of random words under random keys over both moduli, and the linear instructions, with a memory and streams that stall at
+    /// random in the last two of the four rounds, whatever `count`. What is measured is a step: the first round once more with a
+    /// step more.
+    fn test(
+        &self,
+        simulation: &mut Simulation,
+        values: &Values,
+        _count: usize,
+        seed: u64,
+        watch: &dyn Watch,
+    ) -> Result<Outcome, CoreError> {
+        let log_lanes = Self::log_lanes(values)?;
+        let (start, mut compared) = (simulation.cycles(), 0);
+        let slow = Timing {
+            bandwidth: 0.6,
+            stall: 0.2,
+            ..Timing::default()
+        };
+        let rounds = [
+            (ModulusKind::Torus32, 5, Timing::default()),
+            (ModulusKind::Torus32, 6, Timing::default()),
+            (ModulusKind::Goldilocks, 5, slow),
+            (ModulusKind::Torus32, 5, slow),
+        ];
+        let mut cycles = Vec::new();
+        let mut expected = 0;
+        for (round, (modulus, steps, timing)) in (0..).zip(rounds) {
+            let set = set(values.get("LOG_N"), modulus, steps);
+            let shape = Shape::new(&set, log_lanes)?;
+            let mut random = Random::new(seed.wrapping_add(round));
+            cycles.push(round_of(simulation, shape, timing, &mut random, watch)?);
+            expected = formula::step(shape).total();
+            compared += 4 * set.lwe_words() as u64;
+        }
+        Ok(Outcome {
+            compared,
+            simulated: simulation.cycles() - start,
+            measured: cycles[1].saturating_sub(cycles[0]),
+            expected,
+        })
+    }
+
+    fn is_large(&self) -> bool {
+        true
+    }
+
+    fn paper(&self) -> Option<PaperRow> {
+        Some(PaperRow {
+            source: "NVMe platform paper, Table 10 (computing engine; its MicroBlazes included)",
+            lut: 461_123.0,
+            ff: 615_303.0,
+            dsp: 1549.0,
+            ramb36: 1023.5,
+        })
+    }
+}
+
+/// Compares each instruction once; gives the cycles of the bootstrap.
+fn round_of(
+    simulation: &mut Simulation,
+    shape: Shape,
+    timing: Timing,
+    random: &mut Random,
+    watch: &dyn Watch,
+) -> Result<u64, CoreError> {
+    let params = &shape.params;
+    let stall = timing.stall;
+    let mut words = |count| layout::bytes_of(params, (0..count).map(|_| random.below(P)));
+    // A seed and bodies: any words are a key.
+    let bodies = params.lwe_dimension * params.ggsw_rows() * params.ring_degree;
+    let (mut bootstrapping, mut switching) = (vec![3; 32], vec![5; 32]);
+    bootstrapping.extend(words(bodies));
+    let samples = KeyForm::Seeded.key_switching_key_bytes(params) as usize;
+    switching.extend((0..samples - 32).map(|at| ((at * 2_654_435_761) >> 13) as u8));
+    let (first, second) = (words(params.lwe_words()), words(params.lwe_words()));
+    let test_vector = words(params.test_vector_words());
+
+    let mut engine = Engine::new(simulation, shape, timing, stall, 1)?;
+    let key = layout::BootstrappingKey::expand(shape, &bootstrapping)?;
+    let samples = layout::expand_switching_key(params, &switching);
+    let samples = layout::switching_key_to_memory(shape, &samples);
+    engine.set_keys(key.words.into(), samples.into())?;
+    engine.set_test_vector(0, &test_vector)?;
+    engine.set_register(0, &first)?;
+    engine.set_register(1, &second)?;
+
+    let cpu = CpuBackend::with_cores(ArithmeticKind::Ntt, 1);
+    let keys = (
+        load(&cpu, params, KeyKind::Bootstrapping, &bootstrapping)?,
+        load(&cpu, params, KeyKind::KeySwitching, &switching)?,
+    );
+    let mut expected = first;
+    let mut bootstrap_cycles = 0;
+    let multiplier = -1_234_567;
+    for command in [
+        Command::HomAdd(0, 1),
+        Command::HomIntMult(0, multiplier),
+        Command::Bootstrap(0, 0),
+        Command::HomSub(0, 1),
+    ] {
+        let cycles = engine.run(command, &mut |_| !watch.is_cancelled())?;
+        match command {
+            Command::HomAdd(..) => cpu.hom_add(params, &mut expected, &second),
+            Command::HomIntMult(..) => cpu.hom_int_mult(params, &mut expected, multiplier),
+            Command::HomSub(..) => cpu.hom_sub(params, &mut expected, &second),
+            _ => {
+                bootstrap_cycles = cycles;
+                let (vectors, cancel) = ([&test_vector[..]], CancelToken::new());
+                let requester = Requester::from(&cancel);
+                let results =
+                    cpu.bootstrap(params, &*keys.0, &*keys.1, &vectors, &expected, requester)?;
+                expected = results.into_iter().next().unwrap_or_default();
+            }
+        }
+        let found = engine.register(0)?;
+        if found != expected {
+            let what = format!(
+                "{command:?} over {:?} differs from the integer arithmetic, from byte {} on",
+                params.modulus,
+                found
+                    .iter()
+                    .zip(&expected)
+                    .take_while(|(a, b)| a == b)
+                    .count()
+            );
+            return Err(CoreError::Wrong(what));
+        }
+    }
+    Ok(bootstrap_cycles)
+}

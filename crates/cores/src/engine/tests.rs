@@ -1,0 +1,406 @@
+//! The computing engine in simulation against the integer arithmetic of the library.
+
+use crate::sources::design;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::engine::{self, Command, Engine, EngineError, RtlBackend, Shape, formula, layout};
+use toroid_engine::backend::cpu::CpuBackend;
+use toroid_engine::backend::{Backend, LoadedKey};
+use toroid_engine::{CancelToken, Requester};
+use toroid_isa::KeyKind;
+use toroid_ring::goldilocks;
+use toroid_sim::memory::Timing;
+use toroid_sim::model::{Model, Options};
+use toroid_sim::simulation::Simulation;
+use toroid_sim::toolchain::tests_are_skipped;
+use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::keys::ClientKey;
+use toroid_tfhe::params::{self, Gadget, ModulusKind, ModulusSwitch, ParamSet};
+use toroid_tfhe::random::Csprng;
+use toroid_tfhe::seeded::KeyForm;
+
+/// A few steps of blind rotation over the 32-bit torus, with a gadget that leaves bits over.
+static STEPS32: ParamSet = ParamSet {
+    id: 900,
+    name: "steps32",
+    purpose: "tests of the engine",
+    modulus: ModulusKind::Torus32,
+    lwe_dimension: 11,
+    ring_degree: 512,
+    glwe_dimension: 1,
+    gadget: Gadget {
+        levels: 3,
+        log2_base: 5,
+    },
+    body_gadget: Gadget {
+        levels: 2,
+        log2_base: 7,
+    },
+    key_switch: Gadget {
+        levels: 3,
+        log2_base: 3,
+    },
+    modulus_switch: ModulusSwitch::Nearest,
+    wopbs: None,
+    ..params::TINY
+};
+
+/// With one step more than [`STEPS32`], and a LWE sample of as many rows.
+static ONE_STEP_MORE: ParamSet = ParamSet {
+    lwe_dimension: 12,
+    ..STEPS32
+};
+
+/// With so large a sample that its partial sums do not fit.
+static MANY_SUMS: ParamSet = ParamSet {
+    lwe_dimension: 2000,
+    ..STEPS32
+};
+
+fn key_bytes(key: &ClientKey, kind: KeyKind, form: KeyForm, rng: &mut Csprng) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let sink = &mut |piece: &[u8]| {
+        bytes.extend_from_slice(piece);
+        Ok(())
+    };
+    match kind {
+        KeyKind::Bootstrapping => {
+            key.bootstrapping_key(form, rng, &mut |_, _| ControlFlow::Continue(()), sink)
+        }
+        KeyKind::KeySwitching => {
+            key.key_switching_key(form, rng, &mut |_, _| ControlFlow::Continue(()), sink)
+        }
+    }
+    .unwrap();
+    bytes
+}
+
+fn load(
+    backend: &dyn Backend,
+    params: &ParamSet,
+    (kind, form): (KeyKind, KeyForm),
+    bytes: &[u8],
+) -> Arc<dyn LoadedKey> {
+    let mut sink = backend.begin_key(params, kind, form).unwrap();
+    // Pieces that end within words and rows.
+    for piece in bytes.chunks(100_003) {
+        sink.write(piece).unwrap();
+    }
+    sink.finish().unwrap()
+}
+
+/// Canonical random words.
+fn random_words(params: &ParamSet, count: usize, rng: &mut Csprng) -> Vec<u8> {
+    layout::bytes_of(params, (0..count).map(|_| rng.next_u64() % goldilocks::P))
+}
+
+/// Bootstraps random words with random test vectors: the results must agree whatever they mean.
+fn bootstraps_agree(params: &ParamSet, log_lanes: u32, timing: Timing) {
+    let mut rng = Csprng::from_seed([7; 32]);
+    let key = ClientKey::generate(params, &mut rng);
+    let rtl = RtlBackend::new(log_lanes, timing);
+    let cpu = CpuBackend::new(ArithmeticKind::Ntt);
+    let keys = |form: KeyForm, rng: &mut Csprng| {
+        [KeyKind::Bootstrapping, KeyKind::KeySwitching].map(|kind| {
+            let bytes = key_bytes(&key, kind, form, rng);
+            [&rtl as &dyn Backend, &cpu].map(|backend| load(backend, params, (kind, form), &bytes))
+        })
+    };
+    for form in KeyForm::ALL {
+        let [bootstrapping, switching] = keys(form, &mut rng);
+        let sample = random_words(params, params.lwe_words(), &mut rng);
+        let test_vector = random_words(params, params.test_vector_words(), &mut rng);
+        let cancel = CancelToken::new();
+        let results = [0, 1].map(|at| {
+            let backend: &dyn Backend = if at == 0 { &rtl } else { &cpu };
+            let requester = Requester::from(&cancel);
+            backend
+                .bootstrap(
+                    params,
+                    &*bootstrapping[at],
+                    &*switching[at],
+                    &[&test_vector],
+                    &sample,
+                    requester,
+                )
+                .unwrap()
+        });
+        assert_eq!(results[0], results[1], "{} with {form:?}", params.name);
+    }
+    println!("{}: {:?}", params.name, rtl.rtl_statistics());
+}
+
+/// Memory with what a real one does: latency, less than a beat a cycle, random stalls.
+const SLOW: Timing = Timing {
+    latency: 90,
+    bandwidth: 0.4,
+    stall: 0.2,
+    outstanding: 3,
+};
+
+#[test]
+fn bootstraps_are_those_of_the_exact_path() {
+    if tests_are_skipped() {
+        return;
+    }
+    bootstraps_agree(&STEPS32, 2, Timing::default());
+    // A top chunk of one bit; two ports of memory.
+    bootstraps_agree(&STEPS32, 4, SLOW);
+    bootstraps_agree(&params::TINY, 5, SLOW);
+}
+
+/// An engine with keys and three registers, and what the integer arithmetic makes of them.
+struct Bench {
+    shape: Shape,
+    keys: [Arc<dyn LoadedKey>; 2],
+    laid: [Arc<Vec<u64>>; 2],
+    test_vector: Vec<u8>,
+    registers: Vec<Vec<u8>>,
+}
+
+impl Bench {
+    fn new(params: &ParamSet, log_lanes: u32) -> Bench {
+        let shape = Shape::new(params, log_lanes).unwrap();
+        let mut rng = Csprng::from_seed([5; 32]);
+        let key = ClientKey::generate(params, &mut rng);
+        let cpu = CpuBackend::new(ArithmeticKind::Ntt);
+        let bytes = [KeyKind::Bootstrapping, KeyKind::KeySwitching]
+            .map(|kind| (kind, key_bytes(&key, kind, KeyForm::Seeded, &mut rng)));
+        let samples = layout::expand_switching_key(params, &bytes[1].1);
+        Bench {
+            shape,
+            laid: [
+                Arc::new(
+                    layout::BootstrappingKey::expand(shape, &bytes[0].1)
+                        .unwrap()
+                        .words,
+                ),
+                Arc::new(layout::switching_key_to_memory(shape, &samples)),
+            ],
+            keys: bytes.map(|(kind, bytes)| load(&cpu, params, (kind, KeyForm::Seeded), &bytes)),
+            test_vector: random_words(params, params.test_vector_words(), &mut rng),
+            registers: (0..3)
+                .map(|_| random_words(params, params.lwe_words(), &mut rng))
+                .collect(),
+        }
+    }
+
+    /// An engine whose registers and memories hold anything.
+    fn start(&self) -> Simulation {
+        let options = Options {
+            random_start: true,
+            ..Options::default()
+        };
+        let design = engine::design(self.shape).unwrap();
+        let model = Model::build(&design, &options).unwrap();
+        model.start_random(17).unwrap()
+    }
+
+    fn fill(&self, engine: &mut Engine<'_>) {
+        let [bootstrapping, switching] = &self.laid;
+        engine
+            .set_keys(bootstrapping.clone(), switching.clone())
+            .unwrap();
+        engine.set_test_vector(0, &self.test_vector).unwrap();
+        for (number, sample) in (0..).zip(&self.registers) {
+            engine.set_register(number, sample).unwrap();
+        }
+    }
+
+    /// What the registers hold after some commands; and what was returned.
+    fn expected(&self, commands: &[Command]) -> (Vec<Vec<u8>>, Option<Vec<u8>>) {
+        let cpu = CpuBackend::new(ArithmeticKind::Ntt);
+        let params = &self.shape.params;
+        let (mut registers, mut stack, mut returned) = (self.registers.clone(), Vec::new(), None);
+        for command in commands {
+            match *command {
+                Command::Return(n) => returned = Some(registers[n as usize].clone()),
+                Command::Move(to, from) => {
+                    registers[to as usize] = registers[from as usize].clone()
+                }
+                Command::Push(n) => stack.push(registers[n as usize].clone()),
+                Command::Pop(n) => registers[n as usize] = stack.pop().unwrap(),
+                Command::HomAdd(to, from) => {
+                    let other = registers[from as usize].clone();
+                    cpu.hom_add(params, &mut registers[to as usize], &other);
+                }
+                Command::HomSub(to, from) => {
+                    let other = registers[from as usize].clone();
+                    cpu.hom_sub(params, &mut registers[to as usize], &other);
+                }
+                Command::HomIntMult(n, v) => {
+                    cpu.hom_int_mult(params, &mut registers[n as usize], v)
+                }
+                Command::Bootstrap(_, n) => {
+                    let cancel = CancelToken::new();
+                    let [bootstrapping, switching] = &self.keys;
+                    let results = cpu.bootstrap(
+                        params,
+                        &**bootstrapping,
+                        &**switching,
+                        &[&self.test_vector],
+                        &registers[n as usize],
+                        Requester::from(&cancel),
+                    );
+                    registers[n as usize] = results.unwrap().remove(0);
+                }
+            }
+        }
+        (registers, returned)
+    }
+}
+
+/// The platform paper's Table 5 with the stack in use: every instruction of Table 4.
+const PROGRAM: [Command; 12] = [
+    Command::Push(1),
+    Command::Push(2),
+    Command::Move(0, 1),
+    Command::HomAdd(0, 2),
+    Command::Bootstrap(0, 0),
+    Command::HomSub(1, 2),
+    Command::Bootstrap(0, 1),
+    Command::HomSub(0, 1),
+    Command::HomIntMult(0, -3),
+    Command::Pop(1),
+    Command::Pop(2),
+    Command::Return(0),
+];
+
+#[test]
+fn programs_run_from_the_command_stream() {
+    if tests_are_skipped() {
+        return;
+    }
+    for (params, timing, stall) in [
+        (&STEPS32, Timing::default(), 0.0),
+        (&params::TINY, SLOW, 0.5),
+    ] {
+        let bench = Bench::new(params, 3);
+        let mut simulation = bench.start();
+        let mut engine = Engine::new(&mut simulation, bench.shape, timing, stall, 11).unwrap();
+        bench.fill(&mut engine);
+        for command in PROGRAM {
+            engine.run(command, &mut |_| true).unwrap();
+        }
+        let (registers, returned) = bench.expected(&PROGRAM);
+        for (number, expected) in (0..).zip(&registers) {
+            assert_eq!(
+                engine.register(number).unwrap(),
+                *expected,
+                "register {number}"
+            );
+        }
+        assert_eq!(engine.take_result(), returned);
+    }
+}
+
+#[test]
+fn a_reset_ends_what_is_under_way() {
+    if tests_are_skipped() {
+        return;
+    }
+    let bench = Bench::new(&STEPS32, 3);
+    let mut simulation = bench.start();
+    let mut engine = Engine::new(&mut simulation, bench.shape, SLOW, 0.3, 3).unwrap();
+    bench.fill(&mut engine);
+    let bootstrap = Command::Bootstrap(0, 0);
+    let (expected, _) = bench.expected(&[bootstrap]);
+    // Without stalls these would be in the load, the modulus switch, blind rotation and the key switch; with them all come earlier.
+    let formula = formula::bootstrap(bench.shape);
+    let rotation = formula.start + formula.count * formula.steps.total();
+    for after in [
+        10,
+        formula.start / 2,
+        formula.start,
+        rotation / 3,
+        rotation,
+        formula.total() - 100,
+    ] {
+        let stopped = engine.run(bootstrap, &mut |cycles| cycles < after);
+        assert!(
+            matches!(stopped, Err(EngineError::Cancelled)),
+            "after {after} cycles"
+        );
+        engine.reset().unwrap();
+    }
+    engine.run(bootstrap, &mut |_| true).unwrap();
+    assert_eq!(engine.register(0).unwrap(), expected[0]);
+}
+
+#[test]
+fn cycles_are_those_of_the_formula() {
+    if tests_are_skipped() {
+        return;
+    }
+    let cycles = |params: &ParamSet| {
+        let bench = Bench::new(params, 3);
+        let mut simulation = bench.start();
+        let mut engine =
+            Engine::new(&mut simulation, bench.shape, Timing::default(), 0.0, 0).unwrap();
+        bench.fill(&mut engine);
+        let found = engine.run(Command::Bootstrap(0, 0), &mut |_| true).unwrap();
+        (found, formula::bootstrap(bench.shape))
+    };
+    let (found, expected) = cycles(&STEPS32);
+    let (more, expected_more) = cycles(&ONE_STEP_MORE);
+    assert_eq!(more - found, expected.steps.total(), "a step");
+    // Memory's latency before the first beat and after the last is not in the formula.
+    let latency = 2 * Timing::default().latency;
+    for (found, expected) in [(found, expected.total()), (more, expected_more.total())] {
+        let beyond = found.checked_sub(expected);
+        assert!(
+            beyond.is_some_and(|beyond| beyond <= latency + 32),
+            "{found} cycles, {expected} by the formula"
+        );
+    }
+}
+
+#[test]
+fn impossible_shapes_are_refused() {
+    for (params, log_lanes, reason) in [
+        (&params::TINY32, 3, "k = 2"),
+        (&params::TINY_WOPBS, 3, "circuit bootstrapping"),
+        (&params::TINY, 6, "a 16th of the coefficients"),
+        (&params::TINY, 1, "2^2 to 2^8 lanes"),
+        (&MANY_SUMS, 5, "take fewer lanes"),
+    ] {
+        let error = Shape::new(params, log_lanes).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    }
+    if tests_are_skipped() {
+        return;
+    }
+    let design = design("engine")
+        .unwrap()
+        .with("LOG_N", 17u64)
+        .with("LOG_LANES", 3u64);
+    let error = Model::build(&design, &Options::default())
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("engine: LOG_N must be 6 to 16"), "{error}");
+}
+
+#[test]
+fn linear_instructions_are_those_of_the_exact_path() {
+    if tests_are_skipped() {
+        return;
+    }
+    let mut rng = Csprng::from_seed([9; 32]);
+    for params in [&STEPS32, &params::TINY] {
+        let rtl = RtlBackend::new(2, Timing::default());
+        let cpu = CpuBackend::new(ArithmeticKind::Ntt);
+        let a = random_words(params, params.lwe_words(), &mut rng);
+        let b = random_words(params, params.lwe_words(), &mut rng);
+        for v in [0, 1, -1, 3, -1234567, i32::MAX, i32::MIN] {
+            let results = [&rtl as &dyn Backend, &cpu].map(|backend| {
+                let mut sample = a.clone();
+                backend.hom_add(params, &mut sample, &b);
+                backend.hom_int_mult(params, &mut sample, v);
+                backend.hom_sub(params, &mut sample, &b);
+                sample
+            });
+            assert_eq!(results[0], results[1], "{} times {v}", params.name);
+        }
+    }
+}

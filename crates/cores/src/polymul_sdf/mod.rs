@@ -1,0 +1,140 @@
+//! Products of polynomials by transforms with single-delay feedback.
+
+mod plan;
+
+pub use plan::*;
+
+use crate::ntt_sdf::Setting;
+use crate::ntt_sdf::{ARCHITECTURE, LOG_N, NARROW, REDUCTION, beats, refused, setting};
+use crate::vectors::{Input, Joined, Streams, Vectors};
+use crate::{Core, CoreError, Cycles, Parameter, TILE_A, TILE_B, Values};
+use toroid_sim::model::Design;
+use toroid_sim::random::Random;
+
+const PARAMETERS: [Parameter; 8] = [
+    ARCHITECTURE,
+    Parameter {
+        name: "PARALLEL",
+        doc: "1: two NTTs, the factors side by side on a and b; 0: one NTT, the factors in turn on a",
+        default: 1,
+        range: 0..=1,
+    },
+    LOG_N,
+    Parameter {
+        name: "Q",
+        doc: "modulus, a prime that is 1 modulo 2^(LOG_N + 1)",
+        default: 7_681,
+        range: 11..=u64::MAX,
+    },
+    REDUCTION,
+    TILE_A,
+    TILE_B,
+    NARROW,
+];
+
+/// The multiplier of a setting of the core.
+///
+/// # Errors
+/// If the values do not go together.
+pub fn plan(values: &Values) -> Result<Multiplier, CoreError> {
+    Multiplier::new(setting(values), values.get("PARALLEL") == 1)
+        .map_err(|error| refused("polymul_sdf", &error, values))
+}
+
+/// Products one behind the other.
+const PRODUCTS: u64 = 3;
+
+/// The core.
+pub struct PolymulSdf;
+
+impl Core for PolymulSdf {
+    fn name(&self) -> &'static str {
+        "polymul_sdf"
+    }
+
+    fn summary(&self) -> &'static str {
+        "products of polynomials modulo x^N + 1 by NTTs with single-delay feedback, one or two words a cycle, without bubbles"
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        &PARAMETERS
+    }
+
+    fn design(&self, values: &Values) -> Result<Design, CoreError> {
+        Ok(plan(values)?.design()?)
+    }
+
+    fn cycles(&self, values: &Values) -> Vec<Cycles> {
+        let Ok(plan) = plan(values) else {
+            return Vec::new();
+        };
+        vec![
+            Cycles {
+                what: "three products one behind the other, first beat in to last beat out",
+                formula: "latency + 2 intervals",
+                cycles: plan.pipeline() + PRODUCTS * plan.interval(),
+            },
+            Cycles {
+                what: "latency, first beat in to last beat out",
+                formula: "3 N / LANES - 2 + 2 (LOG_N B + R) + P, of a stage's product and sum B, canonical words R and a product of values P; without PARALLEL N / LANES more",
+                cycles: plan.latency(),
+            },
+            Cycles {
+                what: "from a product to the next",
+                formula: "N / LANES, without PARALLEL twice that",
+                cycles: plan.interval(),
+            },
+        ]
+    }
+
+    /// Three products, whatever `count`.
+    fn vectors(&self, values: &Values, _count: usize, seed: u64) -> Option<Vectors> {
+        let plan = plan(values).ok()?;
+        let Setting {
+            architecture,
+            log_n,
+            modulus,
+            ..
+        } = *plan.forward().setting();
+        let order = plan.forward().coefficients();
+        let lanes = architecture.log_lanes();
+        let mut random = Random::new(seed);
+        let (mut first, mut second, mut expected) = (Vec::new(), Vec::new(), Vec::new());
+        for number in 0..PRODUCTS {
+            let mut factor = |more: u64| {
+                let number = number.wrapping_add(seed).wrapping_add(more);
+                random.words(modulus, number, 1 << log_n)
+            };
+            let (a, b) = (factor(0), factor(number));
+            let product = plan.expected(&a, &b);
+            let beats = |words: &[u64]| beats(plan.forward(), &order.arrange(lanes, words));
+            first.extend(beats(&a));
+            match plan.is_parallel() {
+                true => second.extend(beats(&b)),
+                false => first.extend(beats(&b)),
+            }
+            expected.extend(beats(&product));
+        }
+        let bytes = first.first()?.data.len();
+        Some(Vectors::Joined(Joined {
+            streams: Streams {
+                input: "a",
+                output: "out",
+                sent: first,
+                expected,
+                user_bits: 0,
+                cycles: self.cycles(values).first()?.cycles,
+            },
+            others: vec![Input {
+                name: "b",
+                bytes,
+                user_bits: 0,
+                sent: second,
+            }],
+        }))
+    }
+
+    fn is_large(&self) -> bool {
+        true
+    }
+}

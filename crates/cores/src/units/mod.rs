@@ -1,0 +1,133 @@
+//! Arithmetic modulo the Goldilocks prime: the modules of `hw/lib` that are of use alone.
+
+#[cfg(test)]
+mod tests;
+
+use toroid_ring::goldilocks::{P, add, mul, sub};
+
+use crate::vectors::{Field, Pipeline, Vectors};
+use crate::{Core, Cycles, Parameter, TILE_A, TILE_B, Values};
+use toroid_sim::random::Random;
+
+const TILES: [Parameter; 2] = [TILE_A, TILE_B];
+
+/// Words on which reductions and carries are at their ends.
+const EXTREMES: [u64; 12] = [
+    0,
+    1,
+    2,
+    (1 << 32) - 2,
+    (1 << 32) - 1,
+    1 << 32,
+    (1 << 32) + 1,
+    1 << 63,
+    P >> 1,
+    P - (1 << 32),
+    P - 2,
+    P - 1,
+];
+
+/// All pairs of extreme words, each with a word of either kind, then random ones.
+fn operands(count: usize, seed: u64) -> impl Iterator<Item = (u64, u64, u64, Random)> {
+    let mut random = Random::new(seed);
+    let pairs = EXTREMES.len() * EXTREMES.len();
+    (0..count.max(pairs)).map(move |i| {
+        let (a, b) = match i < pairs {
+            true => (EXTREMES[i / EXTREMES.len()], EXTREMES[i % EXTREMES.len()]),
+            false => (random.below(P), random.below(P)),
+        };
+        let c = match random.chance(0.5) {
+            true => EXTREMES[random.below(EXTREMES.len() as u64) as usize],
+            false => random.below(P),
+        };
+        (a, b, c, random.clone())
+    })
+}
+
+fn tiles(values: &Values, width_a: u64, width_b: u64) -> u64 {
+    let (a, b) = (values.get("TILE_A").max(1), values.get("TILE_B").max(1));
+    1 + width_b.div_ceil(b) + width_a.div_ceil(a)
+}
+
+pub struct GoldilocksMul;
+
+impl Core for GoldilocksMul {
+    fn name(&self) -> &'static str {
+        "goldilocks_mul"
+    }
+
+    fn summary(&self) -> &'static str {
+        "product modulo 2^64 - 2^32 + 1, one a cycle"
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        &TILES
+    }
+
+    fn cycles(&self, values: &Values) -> Vec<Cycles> {
+        vec![Cycles {
+            what: "latency",
+            formula: "4 + ceil(64 / TILE_A) + ceil(64 / TILE_B)",
+            cycles: tiles(values, 64, 64) + 3,
+        }]
+    }
+
+    fn vectors(&self, values: &Values, count: usize, seed: u64) -> Option<Vectors> {
+        Some(Vectors::Pipeline(Pipeline {
+            inputs: vec![Field::new("a_i", 64), Field::new("b_i", 64)],
+            outputs: vec![Field::new("p_o", 64)],
+            latency: self.cycles(values)[0].cycles,
+            rows: operands(count, seed)
+                .map(|(a, b, ..)| (vec![a, b], vec![mul(a, b)]))
+                .collect(),
+        }))
+    }
+}
+
+pub struct ButterflyIntegrated;
+
+impl Core for ButterflyIntegrated {
+    fn name(&self) -> &'static str {
+        "butterfly_integrated"
+    }
+
+    fn summary(&self) -> &'static str {
+        "butterfly of NTT and INTT modulo 2^64 - 2^32 + 1, one a cycle, direction by the cycle"
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        &TILES
+    }
+
+    fn cycles(&self, values: &Values) -> Vec<Cycles> {
+        vec![Cycles {
+            what: "latency",
+            formula: "6 + ceil(64 / TILE_A) + ceil(65 / TILE_B)",
+            cycles: 1 + tiles(values, 64, 65) + 4,
+        }]
+    }
+
+    fn vectors(&self, values: &Values, count: usize, seed: u64) -> Option<Vectors> {
+        let rows = operands(count, seed)
+            .map(|(a, b, w, mut random)| {
+                let inverse = random.word() & 1;
+                let outputs = match inverse {
+                    0 => vec![add(a, mul(b, w)), sub(a, mul(b, w))],
+                    _ => vec![add(a, b), mul(sub(b, a), w)],
+                };
+                (vec![inverse, a, b, w], outputs)
+            })
+            .collect();
+        Some(Vectors::Pipeline(Pipeline {
+            inputs: vec![
+                Field::new("inverse_i", 1),
+                Field::new("a_i", 64),
+                Field::new("b_i", 64),
+                Field::new("w_i", 64),
+            ],
+            outputs: vec![Field::new("a_o", 64), Field::new("b_o", 64)],
+            latency: self.cycles(values)[0].cycles,
+            rows,
+        }))
+    }
+}

@@ -1,0 +1,6 @@
+//! All of `hw/` and every core of the list: lint, format, proofs, and folders that test themselves.
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
+
+mod formal;
+mod lint;
+mod packages;
