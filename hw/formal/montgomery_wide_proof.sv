@@ -5,7 +5,7 @@
 // below 2 q, for which montgomery_proof shows the last subtraction.
 //
 // CLEARS       1: only that m clears the lower bits of x; 0: all else, for any t. For STEP - WORD = 12 solvers take too long
-//              for the former, and a test of toroid-cosim goes through all cases instead
+//              for the former, and a test of toroid-cores goes through all cases instead
 // SQUARE_USED  0 in self-tests only: g without its square
 // BOUND_USED   1 in self-tests only: less than q is left
 module montgomery_wide_proof #(

@@ -4,7 +4,7 @@
 //
 // Columns of switches bring each word of a beat to its bank, a memory; each beat of the output reads a word of every
 // bank, and columns of switches bring them to their lanes. Beat u leaves once beat u + DELAY or the last of its frame
-// is there. toroid_cosim::permutation computes the parameters from LOG_DEPTH on, whose defaults change nothing.
+// is there. toroid_cores::order::network computes the parameters from LOG_DEPTH on, whose defaults change nothing.
 //
 // LOG_LANES    0 to 7
 // LOG_BEATS    0 to 20

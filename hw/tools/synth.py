@@ -1,4 +1,4 @@
-"""Synthesizes a core with Yosys and slang and prints what it takes: see crates/cosim/src/core/synthesis.rs."""
+"""Synthesizes a core with Yosys and slang and prints what it takes: see crates/cores/src/synthesis.rs."""
 
 import argparse
 import json

@@ -1,5 +1,5 @@
 //! A product in the ring of BGV, Z_q\[x\]/Φ_m(x), whose transforms the simulated core `ntt_rader` computes:
-//! `cargo run --release -p toroid-cosim --example cyclotomic_product -- [M [Q]]`.
+//! `cargo run --release -p toroid-cores --example cyclotomic_product -- [M [Q]]`.
 //!
 //! The values of both factors at the m-th roots of unity come from two forward transforms of the core, their products go
 //! back by an inverse one, and the remainder modulo Φ_m is left to the library: `Plan::multiply`. The result is compared with the ring

@@ -1,10 +1,10 @@
 //! The router of permutations against a model of the network, and `hw/permutation` against permutations.
 
-use crate::{Values, find};
 use crate::order::network::{Network, Permutation, PermutationError};
 use crate::sources::design;
 use crate::testing::refusal;
 use crate::vectors::Vectors;
+use crate::{Values, find};
 use toroid_sim::model::{Design, Model, Options};
 use toroid_sim::random::Random;
 use toroid_sim::simulation::Simulation;
