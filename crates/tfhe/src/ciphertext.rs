@@ -10,6 +10,8 @@
 //! # Ok::<(), toroid_tfhe::TfheError>(())
 //! ```
 
+mod operators;
+
 use std::io::{Read, Write};
 
 use crate::TfheError;
@@ -290,6 +292,11 @@ impl Ciphertext {
             expected: "an integer".to_owned(),
             found: named(None),
         })
+    }
+
+    /// The same sample, with this noise.
+    pub(crate) fn with_noise(self, noise: Noise) -> Ciphertext {
+        Ciphertext { noise, ..self }
     }
 
     /// Refuses another encoding than this one.

@@ -76,6 +76,9 @@ pub enum TfheError {
         /// The set found.
         found: String,
     },
+    /// A set that has no Boolean gates.
+    #[error("{0} has no Boolean gates")]
+    NoGates(&'static str),
     /// An object belongs to another client key.
     #[error("{0} belongs to another client key")]
     KeyMismatch(&'static str),

@@ -50,7 +50,7 @@ impl Gate {
     }
 
     /// The gate is the sign of `offset/8 + factor·(a + b)`.
-    fn combination(self) -> (i64, i32) {
+    pub(crate) fn combination(self) -> (i64, i32) {
         match self {
             Gate::And => (-1, 1),
             Gate::Nand => (1, -1),

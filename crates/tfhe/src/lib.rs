@@ -7,6 +7,7 @@
 #[cfg(target_endian = "big")]
 compile_error!("words are kept as they stand on the wire: little-endian");
 
+pub mod any_key;
 pub mod arithmetic;
 pub mod bootstrap;
 pub mod ciphertext;
@@ -25,9 +26,11 @@ pub mod params;
 pub mod random;
 pub mod seeded;
 pub mod serialize;
+pub mod server_key;
 mod variance;
 pub mod wopbs;
 
 pub use ciphertext::Ciphertext;
 pub use error::TfheError;
 pub use keys::ClientKey;
+pub use server_key::{ServerKey, generate, generate_with};

@@ -172,6 +172,13 @@ impl Header {
         }
     }
 
+    /// Bytes of the whole file.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        let payload = self.kind.payload_bytes(&self.params);
+        HEADER_BYTES as u64 + payload + 4 * payload.div_ceil(CHUNK_BYTES as u64)
+    }
+
     /// The 64 bytes.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; HEADER_BYTES] {
