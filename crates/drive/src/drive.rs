@@ -210,8 +210,8 @@ impl Pending {
         self.answer(result.map(|reply| {
             let mut response = Response::success(cid);
             response.cqe.dw0 = (reply.effect as u32).into();
-            response.data = reply.data;
-            response.metadata = reply.metadata;
+            response.data = reply.blocks.data;
+            response.metadata = reply.blocks.metadata;
             response
         }));
     }

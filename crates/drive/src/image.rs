@@ -423,7 +423,7 @@ impl Image {
     ) -> Result<(), SsdError> {
         self.check_buffers(lba, data.len(), metadata.len())?;
         let range = lba..lba + self.count(data);
-        let _shared = block_on(self.locks.lock(range, false));
+        let _shared = block_on(self.locks.lock(&[range], false));
         self.ssd.read(self.layout.namespace + lba, data)?;
         if metadata.is_empty() {
             // Their place may be beyond the end of an image without metadata.
@@ -441,7 +441,7 @@ impl Image {
     ) -> Result<bool, SsdError> {
         self.check_buffers(lba, data.len(), metadata.len())?;
         let range = lba..lba + self.count(data);
-        let Some(_shared) = self.locks.lock_now(range, false) else {
+        let Some(_shared) = self.locks.lock_now(&[range], false) else {
             return Ok(false);
         };
         if !self.ssd.try_read_now(self.layout.namespace + lba, data)? {
@@ -472,7 +472,7 @@ impl Image {
         count: u64,
     ) -> Result<(Vec<u8>, Vec<u8>), SsdError> {
         self.check_range(lba, count)?;
-        let _shared = self.locks.lock(lba..lba + count, false).await;
+        let _shared = self.locks.lock(&[lba..lba + count], false).await;
         let bytes = count as usize * self.info.block_size() as usize;
         let data = vec![0; bytes];
         let data = self
@@ -524,7 +524,7 @@ impl Image {
             return Ok(());
         }
         let range = self.granules(lba, self.count(&data));
-        let _exclusive = self.locks.lock(range, true).await;
+        let _exclusive = self.locks.lock(&[range], true).await;
         let data_offset = lba * u64::from(self.info.block_size());
         let mut extents = vec![
             self.extent(via, self.layout.namespace, data_offset, data)
@@ -558,7 +558,7 @@ impl Image {
     /// of them may have become zero.
     pub fn write_zeroes(&self, lba: u64, count: u64, fua: bool) -> Result<(), SsdError> {
         self.check_range(lba, count)?;
-        let exclusive = block_on(self.locks.lock(self.granules(lba, count), true));
+        let exclusive = block_on(self.locks.lock(&[self.granules(lba, count)], true));
         self.ssd.write_zeroes(self.layout.namespace + lba, count)?;
         if self.info.metadata_size() != 0 {
             self.zero_metadata(lba * METADATA_SIZE, (lba + count) * METADATA_SIZE)?;

@@ -5,9 +5,10 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::channel::oneshot;
+use smallvec::SmallVec;
 
-/// Shared and exclusive locks on ranges. Who conflicts with somebody who came before waits for him, even if he waits himself,
-/// so that nobody starves.
+/// Shared and exclusive locks on ranges of blocks. A request waits for every earlier one that it conflicts with, granted or
+/// waiting, so that none starves.
 #[derive(Default)]
 pub(crate) struct RangeLocks {
     state: Mutex<State>,
@@ -23,15 +24,22 @@ struct State {
 
 struct Entry {
     id: u64,
-    range: Range<u64>,
+    ranges: SmallVec<[Range<u64>; 1]>,
     exclusive: bool,
+}
+
+/// Whether the ranges have a block in common.
+pub(crate) fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start.max(b.start) < a.end.min(b.end)
 }
 
 impl Entry {
     fn conflicts(&self, other: &Entry) -> bool {
         (self.exclusive || other.exclusive)
-            && self.range.start < other.range.end
-            && other.range.start < self.range.end
+            && self
+                .ranges
+                .iter()
+                .any(|range| other.ranges.iter().any(|other| overlap(range, other)))
     }
 }
 
@@ -47,11 +55,11 @@ impl RangeLocks {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the lock.
-    pub(crate) async fn lock(&self, range: Range<u64>, exclusive: bool) -> Guard<'_> {
+    /// Waits for the lock on all of these ranges.
+    pub(crate) async fn lock(&self, ranges: &[Range<u64>], exclusive: bool) -> Guard<'_> {
         let (guard, granted) = {
             let mut state = self.state();
-            let entry = state.entry(range, exclusive);
+            let entry = state.entry(ranges, exclusive);
             // From here on, its drop takes the entry away wherever it is.
             let guard = Guard {
                 locks: self,
@@ -74,9 +82,9 @@ impl RangeLocks {
     }
 
     /// The lock, if nobody needs to be waited for.
-    pub(crate) fn lock_now(&self, range: Range<u64>, exclusive: bool) -> Option<Guard<'_>> {
+    pub(crate) fn lock_now(&self, ranges: &[Range<u64>], exclusive: bool) -> Option<Guard<'_>> {
         let mut state = self.state();
-        let entry = state.entry(range, exclusive);
+        let entry = state.entry(ranges, exclusive);
         let id = entry.id;
         state.is_free(&entry).then(|| {
             state.held.push(entry);
@@ -86,11 +94,11 @@ impl RangeLocks {
 }
 
 impl State {
-    fn entry(&mut self, range: Range<u64>, exclusive: bool) -> Entry {
+    fn entry(&mut self, ranges: &[Range<u64>], exclusive: bool) -> Entry {
         self.next_id += 1;
         Entry {
             id: self.next_id,
-            range,
+            ranges: ranges.iter().cloned().collect(),
             exclusive,
         }
     }
@@ -144,36 +152,60 @@ mod tests {
     #[test]
     fn conflicts_wait_in_the_order_of_arrival() {
         let locks = RangeLocks::default();
-        let first = block_on(locks.lock(0..10, false));
-        let second = locks.lock_now(5..6, false).unwrap();
-        assert!(locks.lock_now(9..20, true).is_none());
-        let other = locks.lock_now(10..20, true).unwrap();
+        let first = block_on(locks.lock(&[0..10], false));
+        let second = locks.lock_now(&[5..6], false).unwrap();
+        assert!(locks.lock_now(&[9..20], true).is_none());
+        let other = locks.lock_now(&[10..20], true).unwrap();
         drop((second, other));
         std::thread::scope(|scope| {
-            let writer = scope.spawn(|| drop(block_on(locks.lock(0..5, true))));
+            let writer = scope.spawn(|| drop(block_on(locks.lock(&[0..5], true))));
             while locks.state().waiting.is_empty() {
                 std::thread::yield_now();
             }
             // A reader that came later does not overtake the writer that waits.
-            assert!(locks.lock_now(4..5, false).is_none());
+            assert!(locks.lock_now(&[4..5], false).is_none());
             drop(first);
             writer.join().unwrap();
         });
-        assert!(locks.lock_now(0..u64::MAX, true).is_some());
+        assert!(locks.lock_now(&[0..u64::MAX], true).is_some());
         assert!(locks.state().held.is_empty());
+    }
+
+    #[test]
+    fn ranges_overlap_in_at_least_one_block() {
+        for (a, b, expected) in [
+            (0..4, 4..8, false),
+            (0..5, 4..8, true),
+            (5..6, 4..8, true),
+            (8..9, 4..8, false),
+            (0..100, 4..8, true),
+            (50..50, 4..80, false),
+        ] {
+            assert_eq!(overlap(&a, &b), expected, "{a:?} {b:?}");
+            assert_eq!(overlap(&b, &a), expected, "{a:?} {b:?}");
+        }
+    }
+
+    #[test]
+    fn a_lock_on_several_ranges_is_on_each_of_them_and_no_block_between() {
+        let locks = RangeLocks::default();
+        let _several = locks.lock_now(&[0..4, 10..12], false).unwrap();
+        let _shared = locks.lock_now(&[2..6], false).unwrap();
+        assert!(locks.lock_now(&[11..12], true).is_none());
+        assert!(locks.lock_now(&[6..10], true).is_some());
     }
 
     #[test]
     fn who_gives_up_waiting_is_forgotten() {
         let locks = RangeLocks::default();
-        let held = locks.lock_now(0..1, true).unwrap();
-        let mut waiting = Box::pin(locks.lock(0..2, true));
+        let held = locks.lock_now(&[0..1], true).unwrap();
+        let mut waiting = Box::pin(locks.lock(&[0..2], true));
         let waker = std::task::Waker::noop();
         let mut context = std::task::Context::from_waker(waker);
         assert!(waiting.as_mut().poll(&mut context).is_pending());
-        assert!(locks.lock_now(1..2, false).is_none());
+        assert!(locks.lock_now(&[1..2], false).is_none());
         drop(waiting);
-        assert!(locks.lock_now(1..2, false).is_some());
+        assert!(locks.lock_now(&[1..2], false).is_some());
         drop(held);
         assert!(locks.state().held.is_empty());
     }
@@ -190,7 +222,7 @@ mod tests {
                         let start = (i * 7 + thread) % 4;
                         let range = start..(start + 1 + i % 2).min(4);
                         let exclusive = (i + thread) % 3 == 0;
-                        let _guard = block_on(locks.lock(range.clone(), exclusive));
+                        let _guard = block_on(locks.lock(std::slice::from_ref(&range), exclusive));
                         for at in range.clone() {
                             let before = inside[at as usize]
                                 .fetch_add(if exclusive { 1 << 16 } else { 1 }, Ordering::SeqCst);

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use crate::swap::SwapSlot;
-
 /// Bytes that a virtual address's 12-bit offset spans: the unit of pages, frames and swap slots.
 pub const PAGE_BYTES: usize = 1 << OFFSET_BITS;
 
@@ -98,6 +96,24 @@ impl VirtualAddress {
 impl fmt::Display for VirtualAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#012x}", self.0)
+    }
+}
+
+/// Place of a page in the swap area: the number of its first unit of [`PAGE_BYTES`] (4096) bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SwapSlot(pub(crate) u64);
+
+impl SwapSlot {
+    /// Index of the first unit of 4096 bytes, from the start of the swap area.
+    #[must_use]
+    pub const fn unit(self) -> u64 {
+        self.0
+    }
+
+    /// Distance from the start of the swap area in bytes.
+    #[must_use]
+    pub const fn byte_offset(self) -> u64 {
+        self.0 * PAGE_BYTES as u64
     }
 }
 

@@ -9,42 +9,12 @@ use toroid_tfhe::params::ParamSet;
 
 use crate::admission::Admission;
 use crate::backend::Backend;
+use crate::config::EngineConfig;
 use crate::error::EngineError;
-use crate::paging::{PageIo, PagedMemory, PagingStatistics, ReplacementPolicy};
+use crate::paging::{PageIo, PagedMemory, PagingStatistics};
 use crate::register::RegisterInfo;
 use crate::swap::{PagingContext, Swap};
 use crate::table::{Content, Table, info};
-
-/// Sizes of the engine's memory areas. Sizes in bytes count in whole units of 4096.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EngineConfig {
-    /// Most that keys, test vectors and programs may take, in bytes.
-    pub persistent_bytes: u64,
-    /// Size of the paged area in bytes: main memory for LWE samples.
-    pub paged_bytes: u64,
-    /// Slots of the stack of each run, each for one LWE sample.
-    pub stack_slots: usize,
-    /// Size of the swap area in bytes.
-    pub swap_bytes: u64,
-    /// Which pages leave main memory when it is full.
-    pub replacement: ReplacementPolicy,
-    /// How many programs may run at a time, at least one.
-    pub runs: usize,
-}
-
-impl Default for EngineConfig {
-    /// 4 GiB for keys, 64 MiB for samples, 256 stack slots, 1 GiB of swap, CLOCK, 16 programs.
-    fn default() -> EngineConfig {
-        EngineConfig {
-            persistent_bytes: 4 << 30,
-            paged_bytes: 64 << 20,
-            stack_slots: 256,
-            swap_bytes: 1 << 30,
-            replacement: ReplacementPolicy::Clock,
-            runs: 16,
-        }
-    }
-}
 
 /// A LWE sample read from its register.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,7 +3,7 @@
 use toroid_isa::{DecodeError, VerifyError, VrNumber};
 
 use crate::backend::BackendError;
-use crate::store::{MAX_PARTIAL_OBJECTS, Refusal};
+use crate::config::MAX_PARTIAL_OBJECTS;
 use crate::swap::SwapError;
 
 /// Why the engine refused or failed a request. No virtual register has changed, except that a key whose replacement was
@@ -238,7 +238,4 @@ pub enum EngineError {
     /// The run was cancelled.
     #[error("the run was cancelled")]
     Cancelled,
-    /// The caller's step before the effect failed ([`BeforeEffect`](crate::BeforeEffect)).
-    #[error(transparent)]
-    Refused(Refusal),
 }

@@ -12,20 +12,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::address::{PAGE_BYTES, PAGE_NUMBERS, PageTableEntry, VirtualAddress, units_of};
+use crate::address::{
+    PAGE_BYTES, PAGE_NUMBERS, PageTableEntry, SwapSlot, VirtualAddress, units_of,
+};
+use crate::config::ReplacementPolicy;
 use crate::error::EngineError;
 use crate::extents::Extents;
-use crate::swap::{PagingContext, Swap, SwapSlot};
-
-/// Which pages leave main memory when room is needed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReplacementPolicy {
-    /// A hand goes round over the frames and takes the first window without a page used since it last came by.
-    #[default]
-    Clock,
-    /// The window whose most recent use is the longest ago. Looks at every frame on each replacement.
-    LeastRecentlyUsed,
-}
+use crate::swap::{PagingContext, Swap};
 
 /// Counters of the paged area since the engine was made, and its present state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

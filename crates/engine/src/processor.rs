@@ -8,7 +8,7 @@
 //! Adjacent Bootstraps of the very same sample are one task of the back end, which may share work among them.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use toroid_isa::{Environment, Instruction, KeyKind, Program, VrNumber, verify};
@@ -21,8 +21,9 @@ use crate::cancel::Requester;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::paging::{PageId, PageIo};
+use crate::partial::Part;
 use crate::register::{fingerprint, same_statement};
-use crate::store::{Accepted, BeforeEffect, BeforeRun, Part, StagedSample};
+use crate::store::{Accepted, StagedSample};
 use crate::swap::PagingContext;
 use crate::table::{Content, Register, Table};
 
@@ -106,6 +107,64 @@ struct TestVector {
     signed: bool,
 }
 
+/// A run that has begun: it sees the registers as they were then. Dropped, it has changed nothing.
+#[must_use = "the program runs in `execute`"]
+pub struct Run<'e, 'r> {
+    // Before the admission, which ends after the transaction.
+    transaction: Transaction<'e>,
+    _admitted: Admitted<'e>,
+    program: Arc<Program>,
+    /// The sample that came with the run.
+    staged: Option<StagedSample>,
+    requester: Requester<'r>,
+}
+
+impl<'e> Run<'e, '_> {
+    /// Runs the program, and holds its effect back.
+    ///
+    /// # Errors
+    /// Those of [`Engine::run`].
+    pub fn execute(mut self) -> Result<PreparedRun<'e>, EngineError> {
+        let staged = self.staged.into_iter().collect();
+        let outcome = self
+            .transaction
+            .run(&self.program, staged, self.requester)?;
+        Ok(PreparedRun {
+            _effect: self.transaction.engine.begin_effect(),
+            transaction: self.transaction,
+            _admitted: self._admitted,
+            outcome,
+        })
+    }
+}
+
+/// A program that has run, just before its effect: when nothing but the caller can still fail, for example in writing the
+/// result to the SSD.
+///
+/// While it exists, no other effect appears in any register, so keep it for a short time and do not call the engine
+/// meanwhile. Dropped without [`PreparedRun::commit`], it leaves every register as it was.
+#[must_use = "the run has no effect before `commit`"]
+pub struct PreparedRun<'e> {
+    // Dropped in this order.
+    _effect: MutexGuard<'e, ()>,
+    transaction: Transaction<'e>,
+    _admitted: Admitted<'e>,
+    outcome: RunOutcome,
+}
+
+impl PreparedRun<'_> {
+    /// The result of the program.
+    pub fn outcome(&self) -> &RunOutcome {
+        &self.outcome
+    }
+
+    /// Makes all writes of the program appear, at once.
+    pub fn commit(self) -> RunOutcome {
+        self.transaction.commit();
+        self.outcome
+    }
+}
+
 /// Everything that a run works on; gives all pages back when dropped.
 struct Transaction<'e> {
     engine: &'e Engine,
@@ -169,15 +228,8 @@ impl Engine {
         if !trigger.ty().is_sample() {
             return Err(EngineError::NotASample { vr: trigger });
         }
-        let (begins, mut before) = (|| Ok(()), |_: Option<&RunOutcome>| Ok(()));
-        self.execute(
-            context,
-            trigger,
-            None,
-            requester.into(),
-            &begins,
-            &mut before,
-        )
+        let run = self.begin(context, trigger, None, requester.into())?;
+        Ok(run.execute()?.commit())
     }
 
     /// Stores a part of a LWE sample; if it is the last, runs the program of its key id on the new sample in the same
@@ -192,65 +244,69 @@ impl Engine {
         part: &Part<'_>,
         requester: impl Into<Requester<'r>>,
     ) -> Result<Option<RunOutcome>, EngineError> {
-        self.store_part_and_run_after(part, requester, &|| Ok(()), &mut |_| Ok(()))
-    }
-
-    /// [`Engine::store_part_and_run`] with a step when the run begins, after it has waited for others, and one before its effect.
-    /// What is stored in registers after the first step counts as later than the run. That step must be short and not come back
-    /// to the engine.
-    ///
-    /// # Errors
-    /// Those of [`Engine::store_part_and_run`], and [`EngineError::Refused`].
-    pub fn store_part_and_run_after<'r>(
-        &self,
-        part: &Part<'_>,
-        requester: impl Into<Requester<'r>>,
-        begins: &BeforeRun<'_>,
-        before: &mut BeforeEffect<'_>,
-    ) -> Result<Option<RunOutcome>, EngineError> {
         if !part.vr.ty().is_sample() {
             return Err(EngineError::NotASample { vr: part.vr });
         }
-        match self.accept(part, before)? {
-            Accepted::Sample(sample) => self
-                .execute(
-                    part.context,
-                    part.vr,
-                    Some(sample),
-                    requester.into(),
-                    begins,
-                    before,
-                )
-                .map(Some),
-            Accepted::Incomplete | Accepted::Stored => Ok(None),
+        match self.accept(part)? {
+            Accepted::Sample(sample) => {
+                let run = self.begin(part.context, part.vr, Some(sample), requester.into())?;
+                Ok(Some(run.execute()?.commit()))
+            }
+            Accepted::Incomplete(staged) => {
+                staged.commit();
+                Ok(None)
+            }
+            Accepted::Register(_) => Err(EngineError::NotASample { vr: part.vr }),
         }
     }
 
-    fn execute(
-        &self,
+    /// Begins a run of the program of the sample's key id, on a sample that comes whole in one part: waits for runs that
+    /// conflict with it. The run sees the registers as they are when this returns; whatever is stored in them from then on
+    /// counts as later than the run.
+    ///
+    /// # Errors
+    /// [`EngineError::NotASample`] and [`EngineError::Size`] for a part that is not a whole sample; those of
+    /// [`Engine::run`] that come before its first instruction.
+    pub fn begin_run<'e, 'r>(
+        &'e self,
+        part: &Part<'_>,
+        requester: impl Into<Requester<'r>>,
+    ) -> Result<Run<'e, 'r>, EngineError> {
+        let sample = self.accept_whole_sample(part)?;
+        self.begin(part.context, part.vr, Some(sample), requester.into())
+    }
+
+    fn begin<'e, 'r>(
+        &'e self,
         context: PagingContext,
         trigger: VrNumber,
         staged: Option<StagedSample>,
-        requester: Requester<'_>,
-        begins: &BeforeRun<'_>,
-        before: &mut BeforeEffect<'_>,
-    ) -> Result<RunOutcome, EngineError> {
+        requester: Requester<'r>,
+    ) -> Result<Run<'e, 'r>, EngineError> {
         let program_vr = VrNumber::program(trigger.key_id())
             .map_err(|_| EngineError::NoSuchRegister { vr: trigger })?;
-        // The admission ends after the transaction.
-        let (_admitted, program, mut transaction) = Transaction::begin(
-            self,
-            context,
-            program_vr,
-            staged.as_ref(),
-            &requester,
-            begins,
+        let current = |table: &Table| match table.get(program_vr).map(|found| &found.content) {
+            Some(Content::Program(program)) => Ok((Arc::clone(program), program_vr)),
+            _ => Err(EngineError::NoSuchRegister { vr: program_vr }),
+        };
+        let (admitted, (program, transaction)) = self.admission.admit(
+            requester.cancel,
+            || self.table(),
+            current,
+            staged.as_ref().map(|sample| sample.vr),
+            |table, program| {
+                let mut transaction = Transaction::new(self, context, program_vr);
+                let begun = transaction.view(table, program, staged.as_ref(), &requester)?;
+                Ok((begun, (Arc::clone(program), transaction)))
+            },
         )?;
-        let outcome = transaction.run(&program, staged.into_iter().collect(), requester)?;
-        let _effect = self.begin_effect();
-        before(Some(&outcome)).map_err(EngineError::Refused)?;
-        transaction.commit();
-        Ok(outcome)
+        Ok(Run {
+            transaction,
+            _admitted: admitted,
+            program,
+            staged,
+            requester,
+        })
     }
 
     /// Runs a program that is in no register, on LWE samples that come with it, each whole in one part, and gives its result.
@@ -379,35 +435,6 @@ impl<'e> Transaction<'e> {
             "program ran"
         );
         Ok(outcome)
-    }
-
-    /// Waits until the run may begin, and takes hold of everything that the program names, as it is then. The sample that
-    /// came with the run is not yet among it.
-    fn begin(
-        engine: &'e Engine,
-        context: PagingContext,
-        program_vr: VrNumber,
-        staged: Option<&StagedSample>,
-        requester: &Requester<'_>,
-        begins: &BeforeRun<'_>,
-    ) -> Result<(Admitted<'e>, Arc<Program>, Transaction<'e>), EngineError> {
-        let program = |table: &Table| match table.get(program_vr).map(|found| &found.content) {
-            Some(Content::Program(program)) => Ok((Arc::clone(program), program_vr)),
-            _ => Err(EngineError::NoSuchRegister { vr: program_vr }),
-        };
-        let (admitted, (program, transaction)) = engine.admission.admit(
-            requester.cancel,
-            || engine.table(),
-            program,
-            staged.map(|sample| sample.vr),
-            |table, program| {
-                begins().map_err(EngineError::Refused)?;
-                let mut transaction = Transaction::new(engine, context, program_vr);
-                let begun = transaction.view(table, program, staged, requester)?;
-                Ok((begun, (Arc::clone(program), transaction)))
-            },
-        )?;
-        Ok((admitted, program, transaction))
     }
 
     /// Takes hold of the registers in the table; gives the stamp of the run's begin.

@@ -1,80 +1,25 @@
 //! Storing objects in virtual registers, part by part.
 
-use std::error::Error;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use toroid_isa::{VrNumber, VrType, decode};
 use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
-use toroid_tfhe::seeded::KeyForm;
 
-use crate::backend::{BackendError, KeySink};
+use crate::backend::BackendError;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::paging::PageIo;
-use crate::processor::RunOutcome;
-use crate::register::{
-    Attributes, check_size, check_words, fingerprint, key_form, key_kind, register_bytes,
-};
+use crate::partial::{Body, LockedPartial, Part, Partial, SharedPartial};
+use crate::register::{Attributes, check_size, check_words, fingerprint, register_bytes};
 use crate::swap::PagingContext;
-use crate::table::{Content, PartialEntry, Register};
-
-/// How many objects of a key id may be incomplete at a time.
-pub(crate) const MAX_PARTIAL_OBJECTS: usize = 1024;
-/// How many of all key ids: bounds memory, and leaves room for a key id while others use up theirs.
-pub(crate) const MAX_PARTIAL_OBJECTS_IN_ALL: usize = 16 * MAX_PARTIAL_OBJECTS;
-
-/// A part of an object, as one command brings it.
-#[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
-    /// The command.
-    pub context: PagingContext,
-    /// The register to store the object in.
-    pub vr: VrNumber,
-    /// The object's parameter set.
-    pub params: &'static ParamSet,
-    /// Size of the whole object in bytes.
-    pub total_size: u64,
-    /// Offset of the part's first byte in the object.
-    pub offset: u64,
-    /// The bytes of the part; at least one.
-    pub bytes: &'a [u8],
-    /// What is known of the object; the same in every part.
-    pub attributes: Attributes,
-}
-
-/// Why a step before the effect failed.
-pub type Refusal = Box<dyn Error + Send + Sync>;
-
-/// A step that comes before the effect of a store or run, when nothing but this step can still fail: the write of the same
-/// data to the SSD. It is given the outcome of the run, if there was one. When it fails, the register keeps what it held,
-/// and the parts that had come of the object are dropped. It must not come back to the engine.
-pub type BeforeEffect<'a> = dyn FnMut(Option<&RunOutcome>) -> Result<(), Refusal> + 'a;
-
-/// A step when a run begins. When it fails, the run does, and nothing has changed.
-pub type BeforeRun<'a> = dyn Fn() -> Result<(), Refusal> + 'a;
+use crate::table::{Content, Register, Reservation};
 
 /// What a part led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreOutcome {
     /// Whether the part was the last: the register now holds the object.
     pub complete: bool,
-}
-
-/// An object whose parts are still coming.
-pub(crate) struct Partial {
-    params: &'static ParamSet,
-    total_size: u64,
-    received: u64,
-    attributes: Attributes,
-    body: Body,
-}
-
-enum Body {
-    /// Nothing has come yet.
-    Empty,
-    Bytes(Vec<u8>),
-    Key(Box<dyn KeySink>),
 }
 
 /// A LWE sample that is complete and checked, but in no register yet.
@@ -92,66 +37,148 @@ impl StagedSample {
 }
 
 /// What the parts of an object have come to.
-pub(crate) enum Accepted {
-    Incomplete,
-    /// In its register.
-    Stored,
-    /// A sample, for the caller to put into its register.
+pub(crate) enum Accepted<'e> {
+    Incomplete(StagedPart<'e>),
+    /// Whole, and no sample.
+    Register(StagedRegister<'e>),
+    /// A whole sample, which has no page yet.
     Sample(StagedSample),
+}
+
+/// A part that the engine has checked and staged, just before its effect: when nothing but the caller can still fail, for
+/// example in writing the same data to the SSD.
+///
+/// While an object's last part is prepared, no other effect appears in any register, so keep it for a short time and do
+/// not call the engine meanwhile. Dropped without [`Prepared::commit`], it leaves its register as it was and drops the
+/// parts that had come of the object.
+#[must_use = "the part has no effect before `commit`"]
+pub struct Prepared<'e>(Staged<'e>);
+
+enum Staged<'e> {
+    Part(StagedPart<'e>),
+    Register(StagedRegister<'e>),
+}
+
+impl Prepared<'_> {
+    /// Makes the effect appear.
+    pub fn commit(self) -> StoreOutcome {
+        let complete = match self.0 {
+            Staged::Part(part) => {
+                part.commit();
+                false
+            }
+            Staged::Register(register) => {
+                register.commit();
+                true
+            }
+        };
+        StoreOutcome { complete }
+    }
+}
+
+/// A part that others will follow.
+pub(crate) struct StagedPart<'e> {
+    engine: &'e Engine,
+    vr: VrNumber,
+    /// Whether it replaces a key from now on.
+    replaces_key: bool,
+    /// Keeps the next part from being appended.
+    partial: LockedPartial,
+    committed: bool,
+}
+
+impl StagedPart<'_> {
+    pub(crate) fn commit(mut self) {
+        self.committed = true;
+        let mut table = self.engine.table();
+        if self.replaces_key && table.is_current(self.vr, LockedPartial::mutex(&self.partial)) {
+            table.remove_content(&self.engine.memory, self.vr);
+        }
+    }
+}
+
+impl Drop for StagedPart<'_> {
+    fn drop(&mut self) {
+        if !self.committed {
+            self.engine
+                .drop_partial(self.vr, LockedPartial::mutex(&self.partial));
+        }
+    }
+}
+
+/// The content of a register that has not appeared in it.
+pub(crate) struct StagedRegister<'e> {
+    engine: &'e Engine,
+    vr: VrNumber,
+    /// `None` once it has appeared.
+    register: Option<Register>,
+    _effect: MutexGuard<'e, ()>,
+}
+
+impl StagedRegister<'_> {
+    fn commit(mut self) {
+        if let Some(register) = self.register.take() {
+            let engine = self.engine;
+            engine.table().insert(&engine.memory, self.vr, register);
+        }
+    }
+}
+
+impl Drop for StagedRegister<'_> {
+    fn drop(&mut self) {
+        let Some(register) = self.register.take() else {
+            return;
+        };
+        if let Content::Sample { page, .. } = register.content {
+            self.engine.memory.release(page);
+        }
+        self.engine.table().free(register.reservation);
+    }
 }
 
 impl Engine {
     /// Stores one part of an object; with the last one the object appears in its register, all at once.
     ///
+    /// # Errors
+    /// Those of [`Engine::prepare`].
+    pub fn store_part(&self, part: &Part<'_>) -> Result<StoreOutcome, EngineError> {
+        Ok(self.prepare(part)?.commit())
+    }
+
+    /// Does everything of [`Engine::store_part`] but its effect.
+    ///
     /// Parts come in rising order without gaps; offset 0 starts the object anew. Until the last part the register keeps
     /// what it held, with one exception: a key is dropped when the first part of its replacement has been accepted, since
-    /// both may not fit. The words of keys are checked by the back end, those of samples and test vectors here.
+    /// both may not fit. The back end checks the words of keys, the engine those of samples and test vectors.
     ///
     /// # Errors
     /// Whatever is wrong with the part: its size, order, parameter set, attributes or words; no room; a page-out that
     /// failed. After [`EngineError::PartOrder`], [`EngineError::PartContradicts`] and errors in the content, the parts that
     /// had come are dropped.
-    pub fn store_part(&self, part: &Part<'_>) -> Result<StoreOutcome, EngineError> {
-        self.store_part_after(part, &mut |_| Ok(()))
+    pub fn prepare(&self, part: &Part<'_>) -> Result<Prepared<'_>, EngineError> {
+        let staged = match self.accept(part)? {
+            Accepted::Incomplete(part) => Staged::Part(part),
+            Accepted::Register(register) => Staged::Register(register),
+            Accepted::Sample(sample) => Staged::Register(self.stage_sample(part.context, sample)?),
+        };
+        Ok(Prepared(staged))
     }
 
-    /// [`Engine::store_part`] with a step before its effect.
-    ///
-    /// # Errors
-    /// Those of [`Engine::store_part`], and [`EngineError::Refused`].
-    pub fn store_part_after(
-        &self,
-        part: &Part<'_>,
-        before: &mut BeforeEffect<'_>,
-    ) -> Result<StoreOutcome, EngineError> {
-        match self.accept(part, before)? {
-            Accepted::Incomplete => Ok(StoreOutcome { complete: false }),
-            Accepted::Stored => Ok(StoreOutcome { complete: true }),
-            Accepted::Sample(sample) => {
-                self.store_sample(part.context, sample, before)?;
-                Ok(StoreOutcome { complete: true })
-            }
-        }
-    }
-
-    fn store_sample(
+    fn stage_sample(
         &self,
         context: PagingContext,
         sample: StagedSample,
-        before: &mut BeforeEffect<'_>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<StagedRegister<'_>, EngineError> {
         let page = self
             .memory
             .create(&mut PageIo::new(context), &sample.bytes)?;
-        let _effect = self.begin_effect();
-        let checked = self.table().check_params(sample.vr, sample.params);
-        let checked = checked.and_then(|()| before(None).map_err(EngineError::Refused));
-        if let Err(error) = checked {
+        let effect = self.begin_effect();
+        let table = self.table();
+        if let Err(error) = table.check_params(sample.vr, sample.params) {
             self.memory.release(page);
             return Err(error);
         }
         let fingerprint = fingerprint(&sample.bytes);
-        let mut table = self.table();
         let register = Register {
             params: sample.params,
             bytes: sample.bytes.len() as u64,
@@ -165,41 +192,29 @@ impl Engine {
             },
             reservation: None,
         };
-        table.insert(&self.memory, sample.vr, register);
-        Ok(())
+        Ok(StagedRegister {
+            engine: self,
+            vr: sample.vr,
+            register: Some(register),
+            _effect: effect,
+        })
     }
 
-    /// Takes a part; stores a complete object, unless it is a sample, which the caller stores after the step `before`.
-    pub(crate) fn accept(
-        &self,
-        part: &Part<'_>,
-        before: &mut BeforeEffect<'_>,
-    ) -> Result<Accepted, EngineError> {
+    /// Checks and appends a part.
+    pub(crate) fn accept(&self, part: &Part<'_>) -> Result<Accepted<'_>, EngineError> {
         let Part {
             vr, params, offset, ..
         } = *part;
-        self.check(part)?;
         if vr.ty().is_sample() && offset == 0 && part.bytes.len() as u64 == part.total_size {
-            // Whole: nothing that another command brings of the same sample can come between.
-            let sample = self.whole_sample(part)?;
-            self.table().start_anew(vr, params)?;
-            return Ok(Accepted::Sample(sample));
+            return self.accept_whole_sample(part).map(Accepted::Sample);
         }
+        self.check(part)?;
         let shared = if offset == 0 {
-            let partial = Arc::new(Mutex::new(Partial {
-                params,
-                total_size: part.total_size,
-                received: 0,
-                attributes: part.attributes,
-                body: Body::Empty,
-            }));
-            self.table().begin(
-                vr,
-                params,
-                // A seeded key takes the room of the expanded one.
-                register_bytes(vr, params).unwrap_or(part.total_size),
-                Arc::clone(&partial),
-            )?;
+            let partial = Partial::of(part);
+            // A seeded key takes the room of the expanded one.
+            let bytes = register_bytes(vr, params).unwrap_or(part.total_size);
+            self.table()
+                .begin(vr, params, bytes, Arc::clone(&partial))?;
             partial
         } else {
             self.table().partial(vr).ok_or(EngineError::PartOrder {
@@ -208,31 +223,38 @@ impl Engine {
                 found: offset,
             })?
         };
-        let mut partial = lock(&shared);
-        let mut taken = self.append(&mut partial, part);
-        let complete = partial.received == partial.total_size;
-        if !complete {
-            taken = taken.and_then(|()| before(None).map_err(EngineError::Refused));
-        }
-        if let Err(error) = taken {
-            let mut table = self.table();
-            let entry = table.take_partial(vr, &shared);
-            table.free(entry.and_then(|entry| entry.reservation));
+        let mut partial = shared.lock_arc();
+        if let Err(error) = partial.append(&*self.backend, part) {
+            self.drop_partial(vr, &shared);
             return Err(error);
         }
-        if !complete {
-            let mut table = self.table();
-            if vr.ty() == VrType::Key && offset == 0 && table.is_current(vr, &shared) {
-                table.remove_content(&self.memory, vr);
-            }
-            return Ok(Accepted::Incomplete);
+        if !partial.is_complete() {
+            return Ok(Accepted::Incomplete(StagedPart {
+                engine: self,
+                vr,
+                replaces_key: vr.ty() == VrType::Key && offset == 0,
+                partial,
+                committed: false,
+            }));
         }
         let entry = self
             .table()
             .take_partial(vr, &shared)
             .ok_or(EngineError::Superseded { vr })?;
-        let body = std::mem::replace(&mut partial.body, Body::Empty);
-        self.complete(part, entry, body, before)
+        self.complete(part, entry.reservation, partial.take_body())
+    }
+
+    fn drop_partial(&self, vr: VrNumber, partial: &SharedPartial) {
+        let mut table = self.table();
+        let entry = table.take_partial(vr, partial);
+        table.free(entry.and_then(|entry| entry.reservation));
+    }
+
+    /// A sample that comes whole: no other command's part of the same sample can come between.
+    pub(crate) fn accept_whole_sample(&self, part: &Part<'_>) -> Result<StagedSample, EngineError> {
+        let sample = self.whole_sample(part)?;
+        self.table().start_anew(part.vr, part.params)?;
+        Ok(sample)
     }
 
     /// The sample in a part that holds all of it.
@@ -290,86 +312,26 @@ impl Engine {
         Ok(())
     }
 
-    fn append(&self, partial: &mut Partial, part: &Part<'_>) -> Result<(), EngineError> {
-        let vr = part.vr;
-        for (what, same) in [
-            ("size", partial.total_size == part.total_size),
-            ("parameter set", partial.params.id == part.params.id),
-            ("attributes", partial.attributes == part.attributes),
-        ] {
-            if !same {
-                return Err(EngineError::PartContradicts { vr, what });
-            }
-        }
-        if partial.received != part.offset {
-            return Err(EngineError::PartOrder {
-                vr,
-                expected: partial.received,
-                found: part.offset,
-            });
-        }
-        let failed = |source| EngineError::Backend { vr, source };
-        match &mut partial.body {
-            Body::Bytes(bytes) => bytes.extend_from_slice(part.bytes),
-            Body::Key(sink) => sink.write(part.bytes).map_err(failed)?,
-            Body::Empty => match key_kind(vr) {
-                None => partial.body = Body::Bytes(part.bytes.to_vec()),
-                Some(kind) => {
-                    let form = key_form(kind, part.params, part.total_size);
-                    let form = form.unwrap_or(KeyForm::Expanded);
-                    let mut sink = self
-                        .backend
-                        .begin_key(part.params, kind, form)
-                        .map_err(failed)?;
-                    sink.write(part.bytes).map_err(failed)?;
-                    partial.body = Body::Key(sink);
-                }
-            },
-        }
-        partial.received += part.bytes.len() as u64;
-        Ok(())
-    }
-
     fn complete(
         &self,
         part: &Part<'_>,
-        entry: PartialEntry,
+        mut reservation: Option<Reservation>,
         body: Body,
-        before: &mut BeforeEffect<'_>,
-    ) -> Result<Accepted, EngineError> {
+    ) -> Result<Accepted<'_>, EngineError> {
         let Part { vr, params, .. } = *part;
-        let mut reservation = entry.reservation;
         let content = match body {
-            Body::Bytes(bytes) if vr.ty() == VrType::Prg => decode(&bytes)
-                .map(|program| Content::Program(Arc::new(program)))
-                .map_err(|source| EngineError::Program { vr, source }),
-            Body::Bytes(bytes) => match check_words(vr, params, &bytes) {
-                Ok(()) if vr.ty().is_sample() => {
-                    return Ok(Accepted::Sample(StagedSample {
-                        vr,
-                        params,
-                        bytes,
-                        attributes: part.attributes,
-                    }));
-                }
-                Ok(()) => Ok(Content::TestVector {
-                    bytes: bytes.into(),
-                    output_bits: part.attributes.output_bits,
-                }),
-                Err(error) => Err(error),
-            },
-            Body::Key(sink) => sink
-                .finish()
-                .map(Content::Key)
-                .map_err(|source| EngineError::Backend { vr, source }),
-            Body::Empty => Err(EngineError::Backend {
-                vr,
-                source: BackendError::Failed {
-                    reason: "the object is complete without a part".to_owned(),
-                },
-            }),
+            Body::Bytes(bytes) if vr.ty().is_sample() => {
+                check_words(vr, params, &bytes)?;
+                return Ok(Accepted::Sample(StagedSample {
+                    vr,
+                    params,
+                    bytes,
+                    attributes: part.attributes,
+                }));
+            }
+            body => finish(part, body),
         };
-        let _effect = self.begin_effect();
+        let effect = self.begin_effect();
         let mut table = self.table();
         let checked = content.and_then(|content| table.check_params(vr, params).map(|()| content));
         let content = match checked {
@@ -382,13 +344,6 @@ impl Engine {
         if let Content::Key(key) = &content {
             reservation = table.correct(vr, reservation, key.bytes())?;
         }
-        drop(table);
-        let allowed = before(None);
-        let mut table = self.table();
-        if let Err(refusal) = allowed {
-            table.free(reservation);
-            return Err(EngineError::Refused(refusal));
-        }
         let register = Register {
             params,
             bytes: register_bytes(vr, params).unwrap_or(part.total_size),
@@ -398,11 +353,38 @@ impl Engine {
             content,
             reservation,
         };
-        table.insert(&self.memory, vr, register);
-        Ok(Accepted::Stored)
+        Ok(Accepted::Register(StagedRegister {
+            engine: self,
+            vr,
+            register: Some(register),
+            _effect: effect,
+        }))
     }
 }
 
-fn lock(partial: &Mutex<Partial>) -> MutexGuard<'_, Partial> {
-    partial.lock().unwrap_or_else(PoisonError::into_inner)
+/// The content that a whole object, other than a sample, makes.
+fn finish(part: &Part<'_>, body: Body) -> Result<Content, EngineError> {
+    let Part { vr, params, .. } = *part;
+    match body {
+        Body::Bytes(bytes) if vr.ty() == VrType::Prg => decode(&bytes)
+            .map(|program| Content::Program(Arc::new(program)))
+            .map_err(|source| EngineError::Program { vr, source }),
+        Body::Bytes(bytes) => {
+            check_words(vr, params, &bytes)?;
+            Ok(Content::TestVector {
+                bytes: bytes.into(),
+                output_bits: part.attributes.output_bits,
+            })
+        }
+        Body::Key(sink) => sink
+            .finish()
+            .map(Content::Key)
+            .map_err(|source| EngineError::Backend { vr, source }),
+        Body::Empty => Err(EngineError::Backend {
+            vr,
+            source: BackendError::Failed {
+                reason: "the object is complete without a part".to_owned(),
+            },
+        }),
+    }
 }

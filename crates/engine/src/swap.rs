@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use crate::address::PAGE_BYTES;
+use crate::address::SwapSlot;
 
 /// The command that makes the engine page: the paging trigger command.
 ///
@@ -16,24 +16,6 @@ pub struct PagingContext {
     pub command_id: u16,
     /// Submission queue of the trigger; opaque to the engine.
     pub queue: u64,
-}
-
-/// Place of a page in the swap area: the number of its first unit of [`PAGE_BYTES`] (4096) bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SwapSlot(pub(crate) u64);
-
-impl SwapSlot {
-    /// Index of the first unit of 4096 bytes, from the start of the swap area.
-    #[must_use]
-    pub const fn unit(self) -> u64 {
-        self.0
-    }
-
-    /// Distance from the start of the swap area in bytes.
-    #[must_use]
-    pub const fn byte_offset(self) -> u64 {
-        self.0 * PAGE_BYTES as u64
-    }
 }
 
 /// A page could not be moved to or from the swap area. Carries the cause, which can be downcast.

@@ -1,7 +1,7 @@
 //! The VR table (platform paper, section 4.2): which registers there are, and where.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use toroid_isa::{Program, VrNumber, VrType};
 use toroid_tfhe::noise::Noise;
@@ -9,11 +9,12 @@ use toroid_tfhe::params::ParamSet;
 
 use crate::address::{PAGE_BYTES, PAGE_NUMBERS, VirtualAddress, units_of};
 use crate::backend::LoadedKey;
+use crate::config::{MAX_PARTIAL_OBJECTS, MAX_PARTIAL_OBJECTS_IN_ALL};
 use crate::error::EngineError;
 use crate::extents::Extents;
 use crate::paging::{PAGED_PAGE_NUMBERS, PageId, PagedMemory};
+use crate::partial::SharedPartial;
 use crate::register::{RegisterInfo, same_statement};
-use crate::store::{MAX_PARTIAL_OBJECTS, MAX_PARTIAL_OBJECTS_IN_ALL, Partial};
 
 /// What a register holds.
 #[derive(Clone)]
@@ -66,7 +67,7 @@ struct Run {
 
 /// An object whose parts are still coming.
 pub(crate) struct PartialEntry {
-    pub(crate) partial: Arc<Mutex<Partial>>,
+    pub(crate) partial: SharedPartial,
     pub(crate) params: &'static ParamSet,
     pub(crate) reservation: Option<Reservation>,
 }
@@ -238,7 +239,7 @@ impl Table {
         vr: VrNumber,
         params: &'static ParamSet,
         bytes: u64,
-        partial: Arc<Mutex<Partial>>,
+        partial: SharedPartial,
     ) -> Result<(), EngineError> {
         self.check_params(vr, params)?;
         let full = self.partials.len() >= MAX_PARTIAL_OBJECTS_IN_ALL
@@ -291,13 +292,13 @@ impl Table {
         Ok(())
     }
 
-    pub(crate) fn partial(&self, vr: VrNumber) -> Option<Arc<Mutex<Partial>>> {
+    pub(crate) fn partial(&self, vr: VrNumber) -> Option<SharedPartial> {
         self.partials
             .get(&vr)
             .map(|entry| Arc::clone(&entry.partial))
     }
 
-    pub(crate) fn is_current(&self, vr: VrNumber, partial: &Arc<Mutex<Partial>>) -> bool {
+    pub(crate) fn is_current(&self, vr: VrNumber, partial: &SharedPartial) -> bool {
         self.partials
             .get(&vr)
             .is_some_and(|entry| Arc::ptr_eq(&entry.partial, partial))
@@ -307,7 +308,7 @@ impl Table {
     pub(crate) fn take_partial(
         &mut self,
         vr: VrNumber,
-        partial: &Arc<Mutex<Partial>>,
+        partial: &SharedPartial,
     ) -> Option<PartialEntry> {
         if self.is_current(vr, partial) {
             self.partials.remove(&vr)

@@ -148,12 +148,10 @@ fn prepare(engine: &Engine, programs: &[Vec<Instruction>]) {
 fn trigger(engine: &Engine, (key_id, index, message): Trigger, ended: &mut dyn FnMut(&[u8])) {
     let sample = encode_sample(&TINY, message, 4);
     let part = whole(cor(key_id, index), &TINY, &sample, bits(4));
-    engine
-        .store_part_and_run_after(&part, &CancelToken::new(), &|| Ok(()), &mut |outcome| {
-            ended(&outcome.unwrap().bytes);
-            Ok(())
-        })
-        .unwrap();
+    let cancel = CancelToken::new();
+    let prepared = engine.begin_run(&part, &cancel).unwrap().execute().unwrap();
+    ended(&prepared.outcome().bytes);
+    prepared.commit();
 }
 
 fn contents(engine: &Engine) -> Vec<(toroid_isa::VrNumber, Vec<u8>)> {

@@ -434,12 +434,8 @@ fn list_shows_registers_in_order() {
     ));
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("the SSD refuses")]
-struct SsdRefuses;
-
 #[test]
-fn a_step_that_fails_before_the_effect_prevents_it() {
+fn what_is_prepared_and_not_committed_has_no_effect() {
     let engine = engine(1 << 20);
     let x = cor(0, 1);
     store_keys(&engine, 0, &TINY);
@@ -467,16 +463,7 @@ fn a_step_that_fails_before_the_effect_prevents_it() {
     for (vr, bytes) in &objects {
         let all = whole(*vr, &TINY, bytes, bits(4));
         for attempt in [all, part(&all, 0, 8)] {
-            let refused = engine.store_part_after(&attempt, &mut |outcome| {
-                assert!(outcome.is_none());
-                Err(SsdRefuses.into())
-            });
-            match refused {
-                Err(EngineError::Refused(cause)) => {
-                    assert!(cause.downcast_ref::<SsdRefuses>().is_some())
-                }
-                other => panic!("{vr}: {other:?}"),
-            }
+            drop(engine.prepare(&attempt).unwrap());
             // What had come is gone with it.
             let next = Part {
                 offset: 8,
@@ -495,11 +482,10 @@ fn a_step_that_fails_before_the_effect_prevents_it() {
     let bytes = encode_sample(&TINY, 2, 4);
     let trigger = whole(x, &TINY, &bytes, bits(4));
     let cancel = CancelToken::new();
-    let refused = engine.store_part_and_run_after(&trigger, &cancel, &|| Ok(()), &mut |outcome| {
-        assert_eq!(decode_sample(&TINY, &outcome.unwrap().bytes, 4), 4);
-        Err(SsdRefuses.into())
-    });
-    assert!(matches!(refused, Err(EngineError::Refused(_))));
+    let run_of_x = engine.begin_run(&trigger, &cancel).unwrap();
+    let prepared = run_of_x.execute().unwrap();
+    assert_eq!(decode_sample(&TINY, &prepared.outcome().bytes, 4), 4);
+    drop(prepared);
     assert_eq!(samples(&engine), before);
     assert_eq!(
         (engine.persistent_bytes(), engine.list().len()),

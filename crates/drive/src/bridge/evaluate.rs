@@ -1,10 +1,13 @@
 //! Programs that are in no register, run on samples that come with the command.
 
-use toroid_engine::PagingContext;
+use toroid_engine::{PagingContext, Requester};
 use toroid_isa::{Program, VrNumber};
 
+use super::command::Context;
+use super::commands::Bridge;
+use super::object::{Object, check};
 use super::status::{Fault, METADATA_INVALID, METADATA_MISMATCH, TRIGGER_SPLIT};
-use super::{Bridge, Context, Object, Requester, check};
+
 use toroid_isa::metadata::ScMetadata;
 
 /// A LWE sample with its metadata.
@@ -30,11 +33,11 @@ impl Bridge {
             .map(|input| described(context, input))
             .collect::<Result<Vec<_>, _>>()?;
         for (place, object) in objects.iter().enumerate() {
-            let vr = object.sc.vr();
+            let vr = object.sc().vr();
             if objects
                 .iter()
                 .skip(place + 1)
-                .any(|other| other.sc.vr() == vr)
+                .any(|other| other.sc().vr() == vr)
             {
                 let reason = format!("two inputs are for {vr}");
                 return Err(Fault::new(METADATA_MISMATCH, reason));
@@ -58,17 +61,10 @@ impl Bridge {
             .engine
             .evaluate(paging, name, program, &parts, requester)
             .map_err(Fault::from);
-        let outcome = ran.inspect_err(|_| {
-            self.log.count(|statistics| {
-                let programs = &mut statistics.programs;
-                programs.entry(name.key_id()).or_default().failures += 1;
-            });
-            let account = &context.host.account;
-            account.count(|statistics| statistics.program_failures += 1);
-        })?;
+        let outcome = ran.inspect_err(|_| self.program_failed(context, name.key_id()))?;
         let trigger = place.or((!objects.is_empty()).then_some(0));
         let trigger = trigger.and_then(|place| objects.get(place));
-        let trigger = trigger.map_or(outcome.returned, |object| object.sc.vr());
+        let trigger = trigger.map_or(outcome.returned, |object| object.sc().vr());
         self.program_ran(context, trigger, &outcome);
         let sc = match place.and_then(|place| objects.get(place)) {
             Some(object) => object.result(&outcome)?,
@@ -76,10 +72,9 @@ impl Bridge {
                 let (params, len) = (outcome.params, outcome.bytes.len());
                 let sc = ScMetadata::new(outcome.returned, params.id, len as u64)?;
                 let object = Object {
-                    sc,
+                    description: sc.into(),
                     params,
                     len,
-                    run: None,
                 };
                 object.result(&outcome)?
             }
@@ -107,9 +102,8 @@ fn described(context: &Context, input: &Described) -> Result<Object, Fault> {
         ));
     }
     Ok(Object {
-        sc,
+        description: sc.into(),
         params,
         len: input.bytes.len(),
-        run: None,
     })
 }

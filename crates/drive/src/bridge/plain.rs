@@ -23,7 +23,10 @@ use futures::future::BoxFuture;
 use toroid_nvme::{Command, Io, Request, Sqe};
 
 use super::access::Hosted;
-use super::{Bridge, Context, Effect, Fault, NSID, Reply};
+use super::command::{Blocks, Context, Effect, Reply, blocks_of};
+use super::commands::Bridge;
+use super::ssd_side::{NSID, read_command, write_command};
+use super::status::Fault;
 
 /// What becomes of a command.
 pub(crate) enum Plain {
@@ -49,29 +52,7 @@ impl Bridge {
             Ok(Command::Read(io)) => self.plain_read(context, io, request),
             // The SSD refuses to be asked where it would have its caller wait.
             _ if !self.ssd.image().is_asynchronous() => Plain::No(request),
-            Ok(Command::Write(io)) if self.is_plain_write(context, io, &request) => {
-                let (bridge, host) = (Arc::clone(self), Arc::clone(&context.host));
-                let sqe = Sqe::write(context.cid(), NSID, io.slba, (io.blocks - 1) as u16);
-                let sqe = if io.fua { sqe.with_fua() } else { sqe };
-                Plain::Waits(Box::pin(async move {
-                    // Nothing is registered for the blocks until they are written.
-                    let _shared = match &bridge.second_half {
-                        None => None,
-                        Some(second_half) => match second_half.try_begin_read() {
-                            Some(shared) if second_half.is_plain(io.slba, u64::from(io.blocks)) => {
-                                Some(shared)
-                            }
-                            _ => return Ok(Ended::Again(request)),
-                        },
-                    };
-                    let Request { data, metadata, .. } = request;
-                    let bytes = data.len();
-                    bridge.ssd.write(sqe, io, data, metadata).await?;
-                    bridge.ranges.written((io.slba, io.blocks.into()));
-                    let reply = bridge.was_written(&host, bytes, Effect::None);
-                    Ok(Ended::Done(reply))
-                }))
-            }
+            Ok(Command::Write(io)) => self.plain_write(context, io, request),
             Ok(Command::Flush { .. }) => {
                 let bridge = Arc::clone(self);
                 let sqe = Sqe::flush(context.cid(), NSID);
@@ -84,83 +65,65 @@ impl Bridge {
         }
     }
 
-    fn is_plain_write(&self, context: &Context, io: Io, request: &Request) -> bool {
-        if context.keys().only().is_some() {
-            return false;
+    fn plain_write(self: &Arc<Bridge>, context: &Context, io: Io, request: Request) -> Plain {
+        let bound = context.keys().only().is_some();
+        if bound || !self.carrier.is_plain_write(io, &request.metadata) {
+            return Plain::No(request);
         }
-        match &self.second_half {
-            None => is_zero(&request.metadata),
-            Some(second_half) => second_half.is_plain(io.slba, u64::from(io.blocks)),
-        }
-    }
-
-    /// Whether a read needs to look for no run; in the NVMe form that is not known before its metadata are read.
-    fn may_be_plain_read(&self, host: &Hosted, io: Io) -> bool {
-        let blocks = u64::from(io.blocks);
-        let unbound = host.identity.keys.only().is_none();
-        self.second_half.as_ref().is_none_or(|second_half| {
-            unbound && second_half.is_second(io.slba) || second_half.is_plain(io.slba, blocks)
-        })
+        let (bridge, host) = (Arc::clone(self), Arc::clone(&context.host));
+        let sqe = write_command(context.cid(), io);
+        Plain::Waits(Box::pin(async move {
+            // Nothing is registered for the blocks until they are written.
+            let Some(_plain) = bridge.carrier.try_lock_for_plain_write(io) else {
+                return Ok(Ended::Again(request));
+            };
+            let Request { data, metadata, .. } = request;
+            let bytes = data.len();
+            bridge.ssd.write(sqe, io, Blocks { data, metadata }).await?;
+            bridge.watches.written(&blocks_of(io));
+            let reply = bridge.was_written(&host, bytes, Effect::None);
+            Ok(Ended::Done(reply))
+        }))
     }
 
     fn plain_read(self: &Arc<Bridge>, context: &Context, io: Io, request: Request) -> Plain {
-        let sqe = Sqe::read(context.cid(), NSID, io.slba, (io.blocks - 1) as u16);
-        let (mut data, mut metadata) = self.buffers(io);
-        {
-            let shared = match &self.second_half {
-                None => None,
-                Some(second_half) => match second_half.try_begin_read() {
-                    Some(shared) => Some(shared),
-                    None => return Plain::No(request),
-                },
-            };
-            if !self.may_be_plain_read(&context.host, io) {
+        let Some(plain) = self.carrier.try_lock_for_plain_read() else {
+            return Plain::No(request);
+        };
+        if !self.carrier.is_plain_read(context.keys(), io) {
+            return Plain::No(request);
+        }
+        let sqe = read_command(context.cid(), io);
+        let mut blocks = self.ssd.buffers(io);
+        let read = self.ssd.try_read_now(io, &mut blocks);
+        drop(plain);
+        if let Some(result) = read {
+            if result.is_ok() && !is_zero(&blocks.metadata) {
                 return Plain::No(request);
             }
-            let read = self.ssd.try_read_now(io, &mut data, &mut metadata);
-            drop(shared);
-            if let Some(result) = read {
-                if result.is_ok() && !is_zero(&metadata) {
-                    return Plain::No(request);
-                }
-                self.ssd.was_read_now(sqe, &result);
-                return Plain::Done(match result {
-                    Ok(()) => Ok(self.end_plain_read(&context.host, io, (data, metadata))),
-                    Err(error) => Err(error.into()),
-                });
-            }
+            self.ssd.was_read_now(sqe, &result);
+            let end = |()| self.end_plain_read(&context.host, io, blocks);
+            return Plain::Done(result.map(end).map_err(Fault::from));
         }
-        // While the SSD works, a run of another's may come and go: a bound host must not see what it held.
-        let bound = self.second_half.is_some() && context.keys().only().is_some();
-        if bound || !self.ssd.image().is_asynchronous() {
+        let unlocked = self.carrier.may_read_unlocked(context.keys());
+        if !unlocked || !self.ssd.image().is_asynchronous() {
             return Plain::No(request);
         }
         let (bridge, host) = (Arc::clone(self), Arc::clone(&context.host));
         Plain::Waits(Box::pin(async move {
-            let read = bridge.ssd.read(sqe, io).await?;
-            if !bridge.may_be_plain_read(&host, io) {
+            let blocks = bridge.ssd.read(sqe, io).await?;
+            let plain = bridge.carrier.is_plain_read(&host.identity.keys, io);
+            if !plain || !is_zero(&blocks.metadata) {
                 return Ok(Ended::Again(request));
             }
-            if !is_zero(&read.1) {
-                return Ok(Ended::Again(request));
-            }
-            Ok(Ended::Done(bridge.end_plain_read(&host, io, read)))
+            Ok(Ended::Done(bridge.end_plain_read(&host, io, blocks)))
         }))
     }
 
     /// Delivers plain data.
-    fn end_plain_read(
-        &self,
-        host: &Hosted,
-        io: Io,
-        (mut data, metadata): (Vec<u8>, Vec<u8>),
-    ) -> Reply {
-        if let Some(second_half) = &self.second_half
-            && second_half.is_second(io.slba)
-        {
-            second_half.overlay(io.slba, &mut data);
-        }
-        self.was_read(host, data, metadata, Effect::None)
+    fn end_plain_read(&self, host: &Hosted, io: Io, mut blocks: Blocks) -> Reply {
+        self.carrier.overlay(io, &mut blocks.data);
+        self.was_read(host, blocks, Effect::None)
     }
 }
 

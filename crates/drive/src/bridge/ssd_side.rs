@@ -5,6 +5,7 @@ use std::sync::Arc;
 use toroid_engine::{PagingContext, Swap, SwapError, SwapSlot};
 use toroid_nvme::{Command, DsmRange, Io, Sqe, Status};
 
+use super::command::Blocks;
 use super::log::{Log, TraceKind};
 use crate::image::Image;
 use crate::ssd::SsdError;
@@ -52,6 +53,35 @@ impl SsdSide {
         &self.image
     }
 
+    /// Room for blocks of the namespace and their NVMe metadata.
+    pub(crate) fn buffers(&self, io: Io) -> Blocks {
+        let (image, blocks) = (self.image.info(), io.blocks as usize);
+        Blocks {
+            data: vec![0; blocks * image.block_size() as usize],
+            metadata: vec![0; blocks * usize::from(image.metadata_size())],
+        }
+    }
+
+    /// Reads blocks of the namespace and their NVMe metadata.
+    pub(crate) fn fetch(&self, cid: u16, io: Io) -> Result<Blocks, SsdError> {
+        let mut blocks = self.buffers(io);
+        let transfer = Transfer::In {
+            data: &mut blocks.data,
+            metadata: &mut blocks.metadata,
+        };
+        self.submit(read_command(cid, io), transfer)?;
+        Ok(blocks)
+    }
+
+    /// Writes blocks of the namespace and their NVMe metadata.
+    pub(crate) fn put(&self, cid: u16, io: Io, blocks: &Blocks) -> Result<(), SsdError> {
+        let transfer = Transfer::Out {
+            data: &blocks.data,
+            metadata: &blocks.metadata,
+        };
+        self.submit(write_command(cid, io), transfer)
+    }
+
     pub(crate) fn submit(&self, sqe: Sqe, transfer: Transfer<'_>) -> Result<(), SsdError> {
         self.log.trace(TraceKind::SsdCommand { sqe });
         let result = self.execute(&sqe, transfer);
@@ -72,14 +102,9 @@ impl SsdSide {
 
     /// Reads blocks of the namespace if that takes no waiting. The trace does not tell of it before [`SsdSide::was_read_now`]: what
     /// would wait, or must be done again on a thread, is no command yet.
-    pub(crate) fn try_read_now(
-        &self,
-        io: Io,
-        data: &mut [u8],
-        metadata: &mut [u8],
-    ) -> Option<Result<(), SsdError>> {
+    pub(crate) fn try_read_now(&self, io: Io, blocks: &mut Blocks) -> Option<Result<(), SsdError>> {
         self.image
-            .try_read_blocks_now(io.slba, data, metadata)
+            .try_read_blocks_now(io.slba, &mut blocks.data, &mut blocks.metadata)
             .map(|read| read.then_some(()))
             .transpose()
     }
@@ -90,26 +115,21 @@ impl SsdSide {
         self.completed(sqe, result);
     }
 
-    /// Executes a read, `sqe`, of blocks of the namespace without waiting; gives data and metadata.
-    pub(crate) async fn read(&self, sqe: Sqe, io: Io) -> Result<(Vec<u8>, Vec<u8>), SsdError> {
+    /// Executes a read, `sqe`, of blocks of the namespace without waiting.
+    pub(crate) async fn read(&self, sqe: Sqe, io: Io) -> Result<Blocks, SsdError> {
         self.log.trace(TraceKind::SsdCommand { sqe });
         let result = self.image.submit_read(io.slba, u64::from(io.blocks)).await;
         self.completed(sqe, &result);
-        result
+        let (data, metadata) = result?;
+        Ok(Blocks { data, metadata })
     }
 
     /// Executes a write, `sqe`, of blocks of the namespace without waiting.
-    pub(crate) async fn write(
-        &self,
-        sqe: Sqe,
-        io: Io,
-        data: Vec<u8>,
-        metadata: Vec<u8>,
-    ) -> Result<(), SsdError> {
+    pub(crate) async fn write(&self, sqe: Sqe, io: Io, blocks: Blocks) -> Result<(), SsdError> {
         self.log.trace(TraceKind::SsdCommand { sqe });
         let result = self
             .image
-            .submit_write(io.slba, data, metadata, io.fua)
+            .submit_write(io.slba, blocks.data, blocks.metadata, io.fua)
             .await;
         self.completed(sqe, &result);
         result
@@ -179,6 +199,17 @@ impl SsdSide {
         }
         Ok(())
     }
+}
+
+/// The Read of these blocks of the namespace.
+pub(crate) fn read_command(cid: u16, io: Io) -> Sqe {
+    Sqe::read(cid, NSID, io.slba, (io.blocks - 1) as u16)
+}
+
+/// The Write of these blocks of the namespace.
+pub(crate) fn write_command(cid: u16, io: Io) -> Sqe {
+    let sqe = Sqe::write(cid, NSID, io.slba, (io.blocks - 1) as u16);
+    if io.fua { sqe.with_fua() } else { sqe }
 }
 
 impl Swap for SsdSide {

@@ -110,12 +110,6 @@ impl From<EngineError> for Fault {
     fn from(error: EngineError) -> Fault {
         let detail = with_sources(&error);
         let (status, do_not_retry) = match error {
-            EngineError::Refused(refusal) => {
-                return match refusal.downcast::<Fault>() {
-                    Ok(fault) => *fault,
-                    Err(_) => Fault::passing(Status::INTERNAL_ERROR, detail),
-                };
-            }
             EngineError::Cancelled
             | EngineError::Backend {
                 source: BackendError::Cancelled,
@@ -185,14 +179,5 @@ mod tests {
         let codes: HashSet<u8> = VENDOR_STATUSES.iter().map(|status| status.sc).collect();
         assert_eq!(codes.len(), VENDOR_STATUSES.len());
         assert!(codes.iter().all(|code| *code >= 0xC0));
-    }
-
-    #[test]
-    fn a_refusal_keeps_its_fault() {
-        let fault = Fault::passing(Status::WRITE_FAULT, "the medium is worn");
-        let back = Fault::from(EngineError::Refused(Box::new(fault)));
-        assert_eq!(back.status, Status::WRITE_FAULT);
-        assert_eq!(back.detail, "the medium is worn");
-        assert!(!back.do_not_retry);
     }
 }

@@ -6,11 +6,11 @@
 //! what was read of it, cluster by cluster, when first needed.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::access::{KeyAccess, denied};
-use super::ranges::Range;
-use super::status::{Fault, METADATA_INVALID, METADATA_MISMATCH};
+use crate::bridge::access::{KeyAccess, denied};
+use crate::bridge::status::{Fault, METADATA_INVALID, METADATA_MISMATCH};
 use crate::image::ImageInfo;
 use crate::locks::{Guard, RangeLocks};
 use crate::task::block_on;
@@ -51,7 +51,7 @@ struct State {
 }
 
 /// The metadata of the first half's blocks.
-pub(crate) struct SecondHalf {
+pub(crate) struct Runs {
     /// 2^(L-1): blocks of each half.
     half: u64,
     cluster: u64,
@@ -110,12 +110,12 @@ impl State {
     }
 }
 
-impl SecondHalf {
+impl Runs {
     /// For an image of this geometry, whose second half is read at most `mdts` bytes at a time.
-    pub(crate) fn new(image: &ImageInfo, mdts: u32) -> SecondHalf {
+    pub(crate) fn new(image: &ImageInfo, mdts: u32) -> Runs {
         let cluster = u64::from(image.cluster_blocks());
         let most = u64::from(mdts / image.block_size()).clamp(1, 1 << 16);
-        SecondHalf {
+        Runs {
             half: image.data_blocks(),
             cluster,
             block_size: image.block_size() as usize,
@@ -135,26 +135,25 @@ impl SecondHalf {
 
     /// To be held while the second half changes, on the SSD and here.
     pub(crate) fn begin_update(&self) -> Guard<'_> {
-        block_on(self.updates.lock(0..1, true))
+        block_on(self.updates.lock(&[0..1], true))
     }
 
     /// To be held while data and metadata are looked up that must fit each other.
     pub(crate) fn begin_read(&self) -> Guard<'_> {
-        block_on(self.updates.lock(0..1, false))
+        block_on(self.updates.lock(&[0..1], false))
     }
 
-    /// [`SecondHalf::begin_read`], if nobody changes the second half now.
+    /// [`Runs::begin_read`], if nobody changes the second half now.
     pub(crate) fn try_begin_read(&self) -> Option<Guard<'_>> {
-        self.updates.lock_now(0..1, false)
+        self.updates.lock_now(&[0..1], false)
     }
 
     /// Whether the blocks are known to be plain data of the first half that no run claims, so that they are anyone's.
-    pub(crate) fn is_plain(&self, lba: u64, blocks: u64) -> bool {
-        let data = lba..lba + blocks;
+    pub(crate) fn is_plain(&self, data: &Range<u64>) -> bool {
         let state = self.read();
         data.end <= self.half
-            && self.clusters(&data).all(|cluster| state.is_loaded(cluster))
-            && self.claims(&state, data).next().is_none()
+            && self.clusters(data).all(|cluster| state.is_loaded(cluster))
+            && self.claims(&state, data.clone()).next().is_none()
     }
 
     /// What reaches into these blocks of the first half: runs in the length that they claim, whether or not another begins
@@ -162,7 +161,7 @@ impl SecondHalf {
     fn claims<'a>(
         &self,
         state: &'a State,
-        data: std::ops::Range<u64>,
+        data: Range<u64>,
     ) -> impl Iterator<Item = &'a Entry> + use<'a> {
         let cluster = self.cluster;
         let first = data.start - data.start % cluster;
@@ -186,12 +185,14 @@ impl SecondHalf {
     ///
     /// # Errors
     /// [`METADATA_MISMATCH`] for blocks in both halves.
-    pub(crate) fn contains(&self, lba: u64, blocks: u64) -> Result<bool, Fault> {
-        if lba < self.half && lba + blocks > self.half {
+    pub(crate) fn contains(&self, blocks: &Range<u64>) -> Result<bool, Fault> {
+        let Range { start: lba, end } = *blocks;
+        if lba < self.half && end > self.half {
             return Err(Fault::new(
                 METADATA_MISMATCH,
                 format!(
-                    "{blocks} blocks at LBA {lba} reach from data into metadata, which begins at LBA {}",
+                    "{} blocks at LBA {lba} reach from data into metadata, which begins at LBA {}",
+                    end - lba,
                     self.half
                 ),
             ));
@@ -207,11 +208,10 @@ impl SecondHalf {
     /// Reads the clusters of the blocks into memory that are not there yet. `read` reads blocks of the namespace.
     pub(crate) fn load(
         &self,
-        lba: u64,
-        blocks: u64,
+        blocks: &Range<u64>,
         read: impl Fn(u64, &mut [u8]) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        let clusters = lba / self.cluster..(lba + blocks).div_ceil(self.cluster);
+        let clusters = blocks.start / self.cluster..blocks.end.div_ceil(self.cluster);
         {
             let state = self.read();
             if clusters.clone().all(|cluster| state.is_loaded(cluster)) {
@@ -243,9 +243,10 @@ impl SecondHalf {
     /// # Errors
     /// [`METADATA_MISMATCH`] where a run begins or ends within them, [`METADATA_INVALID`] where its metadata is damaged;
     /// Namespace Not Ready where a failed command has just put the metadata in doubt.
-    pub(crate) fn lookup(&self, lba: u64, blocks: u64) -> Result<Option<RunView>, Fault> {
+    pub(crate) fn lookup(&self, blocks: &Range<u64>) -> Result<Option<RunView>, Fault> {
         let state = self.read();
-        let end = lba + blocks;
+        let Range { start: lba, end } = *blocks;
+        let blocks = end - lba;
         if !self
             .clusters(&(lba..end))
             .all(|cluster| state.is_loaded(cluster))
@@ -298,14 +299,14 @@ impl SecondHalf {
     }
 
     /// The blocks of the first half that a range is of, and those whose metadata it holds, both as places in the first half.
-    fn halves(&self, (lba, blocks): Range) -> (std::ops::Range<u64>, std::ops::Range<u64>) {
-        let end = lba.saturating_add(blocks);
-        let data = lba.min(self.half)..end.min(self.half);
-        let metadata = lba.max(self.half) - self.half..end.max(self.half) - self.half;
+    fn halves(&self, blocks: &Range<u64>) -> (Range<u64>, Range<u64>) {
+        let Range { start, end } = *blocks;
+        let data = start.min(self.half)..end.min(self.half);
+        let metadata = start.max(self.half) - self.half..end.max(self.half) - self.half;
         (data, metadata)
     }
 
-    fn clusters(&self, blocks: &std::ops::Range<u64>) -> std::ops::Range<u64> {
+    fn clusters(&self, blocks: &Range<u64>) -> Range<u64> {
         if blocks.is_empty() {
             return 0..0;
         }
@@ -313,9 +314,8 @@ impl SecondHalf {
     }
 
     /// The blocks of the first half whose metadata decides about access to a range.
-    pub(crate) fn decisive(&self, range: Range) -> [Range; 2] {
-        let (data, metadata) = self.halves(range);
-        [data, metadata].map(|part| (part.start, part.end - part.start))
+    pub(crate) fn decisive(&self, blocks: &Range<u64>) -> [Range<u64>; 2] {
+        self.halves(blocks).into()
     }
 
     /// Checks that a host may use the blocks, in either half: that no run with another's key id claims them, and that
@@ -323,13 +323,17 @@ impl SecondHalf {
     ///
     /// # Errors
     /// Access denied.
-    pub(crate) fn check_access(&self, ranges: &[Range], keys: &KeyAccess) -> Result<bool, Fault> {
+    pub(crate) fn check_access(
+        &self,
+        ranges: &[Range<u64>],
+        keys: &KeyAccess,
+    ) -> Result<bool, Fault> {
         if keys.only().is_none() {
             return Ok(true);
         }
         let state = self.read();
         for range in ranges {
-            let (data, metadata) = self.halves(*range);
+            let (data, metadata) = self.halves(range);
             let mut clusters = self.clusters(&data).chain(self.clusters(&metadata));
             if !clusters.all(|cluster| state.is_loaded(cluster)) {
                 return Ok(false);
@@ -351,8 +355,8 @@ impl SecondHalf {
 
     /// Blocks of either half may have become anything: their metadata will be read from the SSD when needed. The caller
     /// holds the update lock.
-    pub(crate) fn forget(&self, range: Range) {
-        let (data, metadata) = self.halves(range);
+    pub(crate) fn forget(&self, blocks: &Range<u64>) {
+        let (data, metadata) = self.halves(blocks);
         let mut state = self.write();
         for cluster in self.clusters(&metadata) {
             state.forget(cluster, self.cluster);
@@ -423,9 +427,9 @@ impl SecondHalf {
     }
 
     /// Blocks of the namespace are zero now, in either half. The caller holds the update lock.
-    pub(crate) fn zeroed(&self, lba: u64, blocks: u64) {
+    pub(crate) fn zeroed(&self, blocks: &Range<u64>) {
         let mut state = self.write();
-        let end = lba + blocks;
+        let Range { start: lba, end } = *blocks;
         let starts = lba.max(self.half) - self.half..end.max(self.half) - self.half;
         let gone: Vec<u64> = state
             .entries

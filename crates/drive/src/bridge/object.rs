@@ -1,0 +1,125 @@
+//! The part of an object that a command carries.
+
+use toroid_engine::{Attributes, PagingContext, Part, RunOutcome, check_size};
+use toroid_isa::VrType;
+use toroid_isa::metadata::ScMetadata;
+use toroid_tfhe::params::ParamSet;
+
+use super::carrier::Description;
+use super::command::Context;
+use super::status::{Fault, PROGRAM_REFUSED, TRIGGER_SPLIT, WRONG_PARAMETERS};
+
+/// The part of an object that a command carries.
+#[derive(Clone, Copy)]
+pub(crate) struct Object {
+    pub(crate) description: Description,
+    pub(crate) params: &'static ParamSet,
+    /// Bytes of the object in the command; what follows in the last block is padding.
+    pub(crate) len: usize,
+}
+
+/// Checks what the metadata says of the object as a whole; gives its parameter set.
+pub(crate) fn check(sc: &ScMetadata) -> Result<&'static ParamSet, Fault> {
+    let params = ParamSet::by_id(sc.params()).ok_or_else(|| {
+        Fault::new(
+            WRONG_PARAMETERS,
+            format!("parameter set {} of {} is unknown", sc.params(), sc.vr()),
+        )
+    })?;
+    // The engine checks a program's size itself: a read delivers what it refuses.
+    if sc.vr().ty() != VrType::Prg {
+        check_size(sc.vr(), params, sc.size())?;
+    }
+    Ok(params)
+}
+
+impl Object {
+    /// The object whose part these blocks hold, if the host may use it.
+    pub(crate) fn of(
+        context: &mut Context,
+        description: Description,
+        bytes: usize,
+    ) -> Result<Object, Fault> {
+        let sc = &description.sc;
+        context.keys().check_register(sc.vr())?;
+        context.vr = Some(sc.vr());
+        Ok(Object {
+            description,
+            params: check(sc)?,
+            len: usize::try_from(sc.remaining()).map_or(bytes, |left| left.min(bytes)),
+        })
+    }
+
+    pub(crate) fn sc(&self) -> &ScMetadata {
+        &self.description.sc
+    }
+
+    /// The part as the engine takes it. `data` are the blocks of the command.
+    pub(crate) fn part<'a>(&self, context: &Context, data: &'a [u8]) -> Part<'a> {
+        let sc = self.sc();
+        Part {
+            context: PagingContext {
+                command_id: context.cid(),
+                queue: context.serial,
+            },
+            vr: sc.vr(),
+            params: self.params,
+            total_size: sc.size(),
+            offset: sc.offset(),
+            bytes: &data[..self.len],
+            attributes: Attributes {
+                message_bits: sc.message_bits().into(),
+                output_bits: sc.output_bits().into(),
+                signed: sc.signed(),
+                log2_variance: sc.log2_variance().map(f64::from),
+                log2_failure: sc.log2_p_fail().map(f64::from),
+                computed: sc.computed(),
+            },
+        }
+    }
+
+    /// A program's result can only take the place of a sample that is all there.
+    pub(crate) fn check_whole(&self) -> Result<(), Fault> {
+        let sc = self.sc();
+        if sc.offset() == 0 && self.len as u64 == sc.size() {
+            return Ok(());
+        }
+        Err(Fault::new(
+            TRIGGER_SPLIT,
+            format!(
+                "{} bytes from byte {} of {}; a sample that triggers a program must come whole, {} bytes",
+                self.len,
+                sc.offset(),
+                sc.vr(),
+                sc.size()
+            ),
+        ))
+    }
+
+    /// Metadata of the result that takes the sample's place.
+    pub(crate) fn result(&self, outcome: &RunOutcome) -> Result<ScMetadata, Fault> {
+        if outcome.bytes.len() != self.len || outcome.params.id != self.params.id {
+            return Err(Fault::passing(
+                PROGRAM_REFUSED,
+                format!(
+                    "the program returned {} of parameter set {}; expected {}, like {}",
+                    outcome.returned,
+                    outcome.params.name,
+                    self.params.name,
+                    self.sc().vr()
+                ),
+            ));
+        }
+        let bits = u8::try_from(outcome.message_bits).unwrap_or(0);
+        // A logarithm of 0 would read as "not stated", which is the opposite of what it says.
+        let stated = |log2: f64| Some(log2.min(-f64::from(f32::EPSILON)));
+        Ok(self
+            .sc()
+            .with_message(bits, outcome.signed)?
+            .with_noise(
+                stated(outcome.noise.variance().log2()),
+                stated(outcome.noise.log2_failure()),
+            )
+            .with_computed(true))
+    }
+}
