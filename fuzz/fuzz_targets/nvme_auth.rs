@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use toroid_fuzz::Input;
-use toroid_nvme::auth::{
+use toroid_nvme::fabrics::auth::{
     AuthHash, AuthPolicy, AuthState, ControllerAuth, DhGroup, HostAuth, HostStep, RECEIVE_LEN,
     Secret,
 };

@@ -5,10 +5,10 @@
 use libfuzzer_sys::fuzz_target;
 use toroid_fuzz::{Input, repeat};
 use toroid_nvme::Sqe;
-use toroid_nvme::auth::{AuthCommand, Secret};
+use toroid_nvme::fabrics::auth::{AuthCommand, Secret};
 use toroid_nvme::fabrics::{Connect, ConnectData, DiscoveryEntry, MAX_NQN, Sgl, is_nqn};
 use toroid_nvme::log::parse_reasons;
-use toroid_nvme::tcp::client::Address;
+use toroid_nvme::tcp::Address;
 use zerocopy::FromBytes;
 
 /// A structure with its text where the input has put it: a mutation of a kilobyte of zeroes seldom finds the text's place.

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use libfuzzer_sys::fuzz_target;
 use toroid_fuzz::pdu::{self, Digests};
 use toroid_fuzz::{Input, repeat};
-use toroid_nvme::tcp::initiator::{self, Connection};
+use toroid_nvme::tcp;
+use toroid_nvme::tcp::host::Connection;
 use toroid_nvme::{Cqe, Sqe, Status};
 use zerocopy::IntoBytes;
 
@@ -186,7 +187,7 @@ fuzz_target!(|data: &[u8]| {
         header: choice & 1 != 0,
         data: choice & 2 != 0,
     };
-    let asked = initiator::Digests {
+    let asked = tcp::Digests {
         header: digests.header,
         data: digests.data,
     };

@@ -10,11 +10,14 @@ use futures::executor::block_on;
 use libfuzzer_sys::fuzz_target;
 use toroid_fuzz::pdu::{self, Digests, Parsed};
 use toroid_fuzz::{Input, repeat};
-use toroid_nvme::auth::{AuthHash, AuthPolicy, DhGroup, HostAuth, HostStep, RECEIVE_LEN, Secret};
-use toroid_nvme::fabrics::{Connect, ConnectData, DISCOVERY_NQN, Sgl};
-use toroid_nvme::tcp::target::{
-    Action, AllowedHost, Connection, Event, Hosts, Job, Limits, Subsystem, Target,
+use toroid_nvme::fabrics::auth::{
+    AuthHash, AuthPolicy, DhGroup, HostAuth, HostStep, RECEIVE_LEN, Secret,
 };
+use toroid_nvme::fabrics::{
+    Action, AllowedHost, Connect, ConnectData, DISCOVERY_NQN, Event, Hosts, Job, Limits, Sgl,
+    Subsystem, Target,
+};
+use toroid_nvme::tcp::controller::Connection;
 use toroid_nvme::testing::RamController;
 use toroid_nvme::{
     BROADCAST_NSID, Controller, ControllerInfo, Namespace, OtherNamespace, Request, Sqe, Status,
@@ -48,7 +51,7 @@ fn target(ram: &Arc<RamController>) -> Arc<Target> {
         in_capsule_bytes: 8192,
         bytes_in_flight: BYTES_IN_FLIGHT,
         controllers: 4,
-        controllers_a_host: 3,
+        controllers_per_host: 3,
         handshake: Duration::from_secs(10),
         stall: Duration::from_secs(30),
         poll: Duration::ZERO,
@@ -132,15 +135,18 @@ impl Side {
         let action = self.actions.swap_remove(which % self.actions.len());
         let response = match action.job {
             Job::Io {
-                host,
+                controller,
                 request,
-                abort,
+                cancel,
                 ..
-            } => block_on(host.submit_abortable(request, abort)),
-            Job::Flush { host, .. } => {
-                block_on(host.submit(Request::new(Sqe::flush(0, BROADCAST_NSID))))
+            } => block_on(controller.submit_abortable(request, cancel)),
+            Job::Flush { controller, .. } => {
+                block_on(controller.submit(Request::new(Sqe::flush(0, BROADCAST_NSID))))
             }
-            Job::Admin { host, request } => block_on(host.admin(request)),
+            Job::Admin {
+                controller,
+                request,
+            } => block_on(controller.admin(request)),
             Job::Authenticate(authentication) => authentication.run(),
         };
         self.connection.complete(action.ticket, response, now);
@@ -287,11 +293,11 @@ impl Side {
             sent[at % len] ^= value;
         }
         let length = sent.len() as u32;
-        let sqe = toroid_nvme::auth::AuthCommand::Send { len: length }.sqe(self.free());
+        let sqe = toroid_nvme::fabrics::auth::AuthCommand::Send { len: length }.sqe(self.free());
         self.command(sqe, Sgl::InCapsule { offset: 0, length }, &sent, now);
         self.settle(now);
         let length = RECEIVE_LEN;
-        let sqe = toroid_nvme::auth::AuthCommand::Receive { len: length }.sqe(self.free());
+        let sqe = toroid_nvme::fabrics::auth::AuthCommand::Receive { len: length }.sqe(self.free());
         let before = self.stream.len();
         self.command(sqe, Sgl::Transport { length }, &[], now);
         while !self.actions.is_empty() {

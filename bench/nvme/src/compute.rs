@@ -11,8 +11,8 @@ use toroid_client::session::Session;
 use toroid_drive::bridge::Effect;
 use toroid_drive::image::{FormatOptions, MetadataMode};
 use toroid_isa::{Instruction, KeyKind, VrNumber, VrType};
-use toroid_nvme::tcp::client::TcpController;
-use toroid_nvme::tcp::initiator::Digests;
+use toroid_nvme::fabrics::RemoteController;
+use toroid_nvme::tcp::Digests;
 use toroid_nvme::{Controller, ControllerInfo, Request, Response};
 use toroid_task::Progress;
 use toroid_tfhe::encoding::Encoding;
@@ -44,7 +44,7 @@ const BAR: f64 = 0.01;
 
 /// Notes how long commands that ran a program took.
 struct Timed {
-    host: TcpController,
+    host: RemoteController,
     triggered: Mutex<Vec<Duration>>,
 }
 

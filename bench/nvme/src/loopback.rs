@@ -9,10 +9,8 @@ use toroid_drive::image::{self, FormatOptions, Image};
 use toroid_drive::{Drive, DriveConfig};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_nvme::Controller;
-use toroid_nvme::tcp::client::{Address, ConnectOptions, TcpController};
-use toroid_nvme::tcp::initiator::Digests;
-use toroid_nvme::tcp::server::serve;
-use toroid_nvme::tcp::target::{Hosts, Limits, Subsystem, Target};
+use toroid_nvme::fabrics::{ConnectOptions, Hosts, Limits, RemoteController, Subsystem, Target};
+use toroid_nvme::tcp::{Address, Connector, Digests, serve};
 
 const NQN: &str = "nqn.2024-01.io.example:bench";
 
@@ -62,15 +60,13 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Error> {
 }
 
 /// Connects to a drive that [`serve_here`] serves.
-pub async fn connect(address: SocketAddr, digests: Digests) -> Result<TcpController, Error> {
+pub async fn connect(address: SocketAddr, digests: Digests) -> Result<RemoteController, Error> {
     let address = Address {
         host: address.ip().to_string(),
         port: address.port(),
         nqn: NQN.to_owned(),
     };
-    let options = ConnectOptions {
-        digests,
-        ..ConnectOptions::new("nqn.2024-01.io.example:client", [1; 16])
-    };
-    Ok(TcpController::connect(&address, &options).await?)
+    let options = ConnectOptions::new("nqn.2024-01.io.example:client", [1; 16]);
+    let connector = Connector { address, digests };
+    Ok(connector.connect(&options).await?)
 }

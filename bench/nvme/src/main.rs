@@ -17,8 +17,8 @@ use clap::Parser;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use toroid_bench_common::{Error, machine, pages};
 use toroid_drive::image::{FormatOptions, MetadataMode};
-use toroid_nvme::tcp::client::TcpController;
-use toroid_nvme::tcp::initiator::Digests;
+use toroid_nvme::fabrics::RemoteController;
+use toroid_nvme::tcp::Digests;
 use toroid_nvme::{Controller, Request, Sqe, write_blocks};
 
 use crate::loopback::{connect, make_image, runtime, serve_here};
@@ -203,7 +203,7 @@ struct Load<'a> {
     write: bool,
     unit: Unit,
     bar: Option<f64>,
-    host: &'a TcpController,
+    host: &'a RemoteController,
 }
 
 impl Load<'_> {

@@ -11,7 +11,8 @@ use toroid_client::session::Session;
 use toroid_drive::bridge::status::VENDOR_STATUSES;
 use toroid_isa::{KeyKind, VrNumber, VrType};
 use toroid_nvme::Controller;
-use toroid_nvme::tcp::client::{Address, ConnectOptions, TcpController};
+use toroid_nvme::fabrics::{ConnectOptions, RemoteController};
+use toroid_nvme::tcp::{self, Address};
 use toroid_task::Progress;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
@@ -50,7 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         vendor_statuses: VENDOR_STATUSES,
         ..ConnectOptions::new(HOST_NQN, HOST_ID)
     };
-    let host = Arc::new(TcpController::connect(&address, &options).await?);
+    let host = Arc::new(tcp::connect(&address, &options).await?);
     let product = multiply(&host, key_id, (-3, 2)).await;
     if product.is_err() {
         // Beyond the status of a command that failed, the drive has a reason in words.
@@ -63,7 +64,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn multiply(
-    host: &Arc<TcpController>,
+    host: &Arc<RemoteController>,
     key_id: u32,
     (x, y): (i64, i64),
 ) -> Result<i64, Box<dyn Error>> {

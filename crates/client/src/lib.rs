@@ -1,6 +1,6 @@
 //! The middleware a user programs against: blobs, keys, programs, samples and sessions, over any [`Controller`](toroid_nvme::Controller).
 //!
-//! A host is a drive in this process (`toroid_drive::Drive`), one behind NVMe/TCP (`toroid_nvme::tcp::client::TcpController`), or a block device of a Linux
+//! A host is a drive in this process (`toroid_drive::Drive`), one behind NVMe/TCP (`toroid_nvme::fabrics::RemoteController`), or a block device of a Linux
 //! that is connected to one ([`block_device`]). What a plain `dd` writes and reads is in [`raw`].
 //!
 //! Open `session.rs` first.

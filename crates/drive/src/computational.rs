@@ -22,9 +22,10 @@ use thiserror::Error;
 use toroid_nvme::admin::{cns, csi, opcode as admin_opcode};
 use toroid_nvme::log::log_page;
 use toroid_nvme::{
-    Abort, BROADCAST_NSID, Controller, ControllerInfo, ErrorInformation, Health, OtherNamespace,
-    Request, Response, Sqe, Status,
+    BROADCAST_NSID, Controller, ControllerInfo, ErrorInformation, Health, OtherNamespace, Request,
+    Response, Sqe, Status,
 };
+use toroid_task::CancelToken;
 
 use crate::bridge::status::{MEMORY_RANGE, METADATA_INVALID, PROGRAM_REFUSED, VENDOR_STATUSES};
 use crate::bridge::{Described, Effect, Fault};
@@ -293,18 +294,18 @@ impl ComputationalController {
     fn at_once(
         &self,
         request: Request,
-        abort: &Abort,
+        cancel: &CancelToken,
         work: impl FnOnce(&Possessions, &Request) -> Result<Response, Fault> + Send + 'static,
     ) -> BoxFuture<'static, Response> {
         let state = Arc::clone(&self.state);
-        let command = (request.sqe, abort);
+        let command = (request.sqe, cancel);
         self.host.work(Threads::Commands, command, move |_, _| {
             check_form(&request)?;
             work(&state, &request)
         })
     }
 
-    fn execute(&self, request: Request, abort: &Abort) -> BoxFuture<'static, Response> {
+    fn execute(&self, request: Request, cancel: &CancelToken) -> BoxFuture<'static, Response> {
         let sqe = request.sqe;
         let state = Arc::clone(&self.state);
         // What runs on which ranges is settled now, not when its turn comes.
@@ -322,7 +323,7 @@ impl ComputationalController {
             Err(_) => Threads::Commands,
         };
         self.host
-            .work(threads, (sqe, abort), move |bridge, context| {
+            .work(threads, (sqe, cancel), move |bridge, context| {
                 let Execution {
                     name,
                     program,
@@ -344,7 +345,7 @@ impl ComputationalController {
             })
     }
 
-    fn on_memory(&self, request: Request, abort: Abort) -> BoxFuture<'_, Response> {
+    fn on_memory(&self, request: Request, cancel: CancelToken) -> BoxFuture<'_, Response> {
         let sqe = request.sqe;
         let parsed = check_form(&request)
             .and_then(|()| MemoryCommand::parse(&sqe, &request.data, self.info.mdts_bytes));
@@ -353,9 +354,9 @@ impl ComputationalController {
             sources: Sources::Blocks(sources),
         }) = parsed
         {
-            return self.copy_blocks(sqe, to, sources, abort);
+            return self.copy_blocks(sqe, to, sources, cancel);
         }
-        self.at_once(request, &abort, move |state, request| {
+        self.at_once(request, &cancel, move |state, request| {
             let sqe = &request.sqe;
             let memory = memory_of(state, sqe.nsid.get())?;
             let mut response = Response::success(sqe.cid.get());
@@ -393,7 +394,7 @@ impl ComputationalController {
         sqe: Sqe,
         to: u64,
         sources: Vec<(u32, u64, u32)>,
-        abort: Abort,
+        cancel: CancelToken,
     ) -> BoxFuture<'_, Response> {
         let expected = u64::from(sqe.cdw3.get()) << 32 | u64::from(sqe.cdw2.get());
         let most = u64::from(self.info.mdts_bytes).min(expected);
@@ -418,7 +419,7 @@ impl ComputationalController {
                 let read = Sqe::read(sqe.cid.get(), nsid, slba, (blocks - 1) as u16);
                 let read = self
                     .inner
-                    .submit_abortable(Request::new(read), abort.clone());
+                    .submit_abortable(Request::new(read), cancel.clone());
                 let mut response = read.await;
                 if !response.cqe.status().is_success() {
                     response.data.clear();
@@ -428,7 +429,7 @@ impl ComputationalController {
                 bytes.append(&mut response.data);
             }
             let request = Request::new(sqe);
-            let written = self.at_once(request, &abort, move |state, request| {
+            let written = self.at_once(request, &cancel, move |state, request| {
                 if let Some(fault) = fault {
                     return Err(fault);
                 }
@@ -494,7 +495,7 @@ impl ComputationalController {
     fn manage(&self, request: Request) -> BoxFuture<'static, Response> {
         let keys = self.host.identity().keys.clone();
         let room = self.config.program_bytes;
-        self.at_once(request, &Abort::default(), move |state, request| {
+        self.at_once(request, &CancelToken::new(), move |state, request| {
             let Request { sqe, data, .. } = request;
             let mut response = Response::success(sqe.cid.get());
             let mut programs = state.programs();
@@ -570,17 +571,17 @@ fn ready(response: Response) -> BoxFuture<'static, Response> {
 
 impl Controller for ComputationalController {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
-        self.submit_abortable(request, Abort::default())
+        self.submit_abortable(request, CancelToken::new())
     }
 
-    fn submit_abortable(&self, request: Request, abort: Abort) -> BoxFuture<'_, Response> {
+    fn submit_abortable(&self, request: Request, cancel: CancelToken) -> BoxFuture<'_, Response> {
         let nsid = request.sqe.nsid.get();
         if nsid == self.config.programs_nsid {
-            self.execute(request, &abort)
+            self.execute(request, &cancel)
         } else if self.state.memory(nsid).is_some() {
-            self.on_memory(request, abort)
+            self.on_memory(request, cancel)
         } else {
-            self.inner.submit_abortable(request, abort)
+            self.inner.submit_abortable(request, cancel)
         }
     }
 

@@ -10,8 +10,8 @@ use futures::future::{BoxFuture, FutureExt};
 use thiserror::Error;
 use toroid_engine::{Backend, CancelToken, Engine, EngineConfig};
 use toroid_nvme::{
-    Abort, Controller, ControllerInfo, ErrorInformation, Health, IdentifyController,
-    IdentifyNamespace, Request, Response, Sqe, Status,
+    Controller, ControllerInfo, ErrorInformation, Health, IdentifyController, IdentifyNamespace,
+    Request, Response, Sqe, Status,
 };
 
 use crate::bridge::{
@@ -627,10 +627,10 @@ impl DriveController {
     pub(crate) fn work(
         &self,
         threads: Threads,
-        (sqe, abort): (Sqe, &Abort),
+        (sqe, cancel): (Sqe, &CancelToken),
         work: impl FnOnce(&Bridge, &Context) -> Result<Response, Fault> + Send + 'static,
     ) -> BoxFuture<'static, Response> {
-        let command = (sqe, CancelToken::sharing(abort.flag()));
+        let command = (sqe, cancel.clone());
         let receiver = self.drive.start_other(&self.hosted, command, threads, work);
         completion(sqe.cid.get(), receiver)
     }
@@ -642,8 +642,7 @@ impl Controller for DriveController {
             .submit_for(&self.hosted, request, CancelToken::new())
     }
 
-    fn submit_abortable(&self, request: Request, abort: Abort) -> BoxFuture<'_, Response> {
-        let cancel = CancelToken::sharing(abort.flag());
+    fn submit_abortable(&self, request: Request, cancel: CancelToken) -> BoxFuture<'_, Response> {
         self.drive.submit_for(&self.hosted, request, cancel)
     }
 
@@ -667,8 +666,7 @@ impl Controller for Drive {
         self.submit_for(&self.own, request, CancelToken::new())
     }
 
-    fn submit_abortable(&self, request: Request, abort: Abort) -> BoxFuture<'_, Response> {
-        let cancel = CancelToken::sharing(abort.flag());
+    fn submit_abortable(&self, request: Request, cancel: CancelToken) -> BoxFuture<'_, Response> {
         self.submit_for(&self.own, request, cancel)
     }
 

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::future::{BoxFuture, FutureExt, join_all};
 use thiserror::Error;
 use toroid_nvme::{
-    Abort, BROADCAST_NSID, Controller, ControllerInfo, ErrorInformation, Health, NamespaceError,
-    Request, Response, Sqe, Status, opcode,
+    BROADCAST_NSID, Controller, ControllerInfo, ErrorInformation, Health, NamespaceError, Request,
+    Response, Sqe, Status, opcode,
 };
+use toroid_task::CancelToken;
 
 use crate::bridge::NSID;
 
@@ -147,10 +148,10 @@ impl SubsystemController {
         place: usize,
         member: &'a Member,
         mut request: Request,
-        abort: Abort,
+        cancel: CancelToken,
     ) -> BoxFuture<'a, Response> {
         request.sqe.nsid = NSID.into();
-        let completion = member.host.submit_abortable(request, abort);
+        let completion = member.host.submit_abortable(request, cancel);
         async move {
             let response = completion.await;
             if !response.cqe.status().is_success() {
@@ -161,10 +162,10 @@ impl SubsystemController {
         .boxed()
     }
 
-    fn flush_all(&self, sqe: Sqe, abort: &Abort) -> BoxFuture<'_, Response> {
+    fn flush_all(&self, sqe: Sqe, cancel: &CancelToken) -> BoxFuture<'_, Response> {
         let flushes = self.members.iter().enumerate().map(|(place, member)| {
             let request = Request::new(Sqe::flush(sqe.cid.get(), NSID));
-            self.pass(place, member, request, abort.clone())
+            self.pass(place, member, request, cancel.clone())
         });
         let all = join_all(flushes.collect::<Vec<_>>());
         async move {
@@ -178,18 +179,18 @@ impl SubsystemController {
 
 impl Controller for SubsystemController {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
-        self.submit_abortable(request, Abort::default())
+        self.submit_abortable(request, CancelToken::new())
     }
 
-    fn submit_abortable(&self, request: Request, abort: Abort) -> BoxFuture<'_, Response> {
+    fn submit_abortable(&self, request: Request, cancel: CancelToken) -> BoxFuture<'_, Response> {
         let sqe = request.sqe;
         let nsid = sqe.nsid.get();
         if sqe.opcode == opcode::FLUSH && nsid == BROADCAST_NSID {
-            return self.flush_all(sqe, &abort);
+            return self.flush_all(sqe, &cancel);
         }
         let mut members = self.members.iter().enumerate();
         match members.find(|(_, member)| member.nsid == nsid) {
-            Some((place, member)) => self.pass(place, member, request, abort),
+            Some((place, member)) => self.pass(place, member, request, cancel),
             None => {
                 tracing::debug!(command = %sqe, "command for a namespace that the controller does not show");
                 self.log().push(ErrorInformation {

@@ -30,14 +30,13 @@ use toroid_engine::{
 use toroid_isa::metadata::ScMetadata;
 use toroid_isa::{VrNumber, assemble, encode};
 use toroid_nvme::admin::{cns, csi, opcode as admin};
-use toroid_nvme::fabrics::Sgl;
+use toroid_nvme::fabrics::{ConnectOptions, Hosts, Limits, Sgl, Subsystem, Target};
 use toroid_nvme::log::log_page;
-use toroid_nvme::tcp::client::{Address, ConnectOptions, TcpController};
-use toroid_nvme::tcp::server::serve;
-use toroid_nvme::tcp::target::{Hosts, Limits, Subsystem, Target};
+use toroid_nvme::tcp::{self, Address, serve};
 use toroid_nvme::{
-    Abort, BROADCAST_NSID, Controller, OtherNamespace, Request, Response, Sqe, Status, read_blocks,
+    BROADCAST_NSID, Controller, OtherNamespace, Request, Response, Sqe, Status, read_blocks,
 };
+use toroid_task::CancelToken;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
@@ -1238,14 +1237,14 @@ fn a_program_that_runs_can_be_aborted_and_holds_nobody_up() {
     let all = Computational::new(computational_config()).unwrap();
     let host = attach(&bench, &all, "host", KeyAccess::All).unwrap();
     let set = prepare(&host, &plain_record(X, 5), &plain_record(Y, 2));
-    let abort = Abort::default();
+    let abort = CancelToken::new();
     let aborted = host.submit_abortable(execute(3, set, 0b011, 3), abort.clone());
     let other = host.submit(execute(3, set, 0b011, 3));
     // Both run, side by side.
     wait_until(|| gated.waiting.load(Ordering::SeqCst) == 2);
     assert_eq!(fail(&host, activate(3, false)), PROGRAM_IN_USE);
     assert_eq!(fail(&host, unload(3)), PROGRAM_IN_USE);
-    abort.ask();
+    abort.cancel();
     assert_eq!(block_on(aborted).cqe.status(), Status::ABORT_REQUESTED);
     let memory = ok(&host, read_memory(MEMORY, AT[2], RECORD)).data;
     assert!(memory.iter().all(|byte| *byte == 0));
@@ -1264,8 +1263,8 @@ fn a_program_that_runs_can_be_aborted_and_holds_nobody_up() {
     });
     ok(&host, unload(3));
 
-    let asked = Abort::default();
-    asked.ask();
+    let asked = CancelToken::new();
+    asked.cancel();
     ok(&host, load(3, 0, &table_5()));
     ok(&host, activate(3, true));
     let ended = block_on(host.submit_abortable(execute(3, 0, 0, 0), asked));
@@ -1295,7 +1294,7 @@ async fn over_tcp_all_of_it_is_there() {
         .unwrap();
     let server = tokio::spawn(serve(listener, target, 16, std::future::pending()));
     let options = ConnectOptions::new("nqn.2024-01.io.example:host", [9; 16]);
-    let host = TcpController::connect(&address, &options).await.unwrap();
+    let host = tcp::connect(&address, &options).await.unwrap();
     let sorted = |host: &dyn Controller| {
         let mut others: Vec<OtherNamespace> = host.controller().other_namespaces.clone();
         others.sort_by_key(|other| other.nsid);

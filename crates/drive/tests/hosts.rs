@@ -21,7 +21,8 @@ use toroid_drive::{DriveController, HostIdentity, KeyAccess};
 use toroid_engine::backend::testing::decode_sample;
 use toroid_isa::metadata::ScMetadata;
 use toroid_isa::{assemble, encode};
-use toroid_nvme::{Abort, Controller, DsmRange, Request, Response, Sqe, Status};
+use toroid_nvme::{Controller, DsmRange, Request, Response, Sqe, Status};
+use toroid_task::CancelToken;
 use toroid_tfhe::params::TINY;
 use zerocopy::IntoBytes;
 
@@ -496,13 +497,13 @@ fn an_abort_ends_a_command_of_its_host() {
     // The run hangs in its paging.
     slow.close();
     let y = bench.requests(Y_LBA, sc(vr(Y), &message(1)), &message(1));
-    let (abort, other) = (Abort::default(), Abort::default());
+    let (abort, other) = (CancelToken::new(), CancelToken::new());
     let pending = a.submit_abortable(y[0].clone(), abort.clone());
     let waiting = bench.drive.submit_abortable(y[0].clone(), other.clone());
     wait_until(|| bench.drive.engine().runs().1 > 0);
-    other.ask();
+    other.cancel();
     assert_eq!(block_on(waiting).cqe.status(), Status::ABORT_REQUESTED);
-    abort.ask();
+    abort.cancel();
     slow.open();
     assert_eq!(block_on(pending).cqe.status(), Status::ABORT_REQUESTED);
     assert_eq!(a.errors().len(), 1);

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use toroid_nvme::tcp::client::{Address, ConnectOptions, TcpController};
+use toroid_nvme::fabrics::{ConnectOptions, RemoteController};
+use toroid_nvme::tcp::{self, Address};
 use toroid_nvme::{Controller, Request, Response, Sqe, Status, admin, write_zeroes};
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -142,7 +143,7 @@ fn put(lba: u64, version: u64, data: &mut Vec<u8>) {
 
 /// Commands at one place, one after the other, until `end`.
 async fn place(
-    host: Arc<TcpController>,
+    host: Arc<RemoteController>,
     start: u64,
     end: Instant,
     counters: Arc<Counters>,
@@ -218,7 +219,7 @@ async fn soak(
     {
         // Zeroes over what formatting has put there.
         let options = ConnectOptions::new("nqn.2024-01.io.example:host", [99; 16]);
-        let host = TcpController::connect(&server.address, &options).await?;
+        let host = tcp::connect(&server.address, &options).await?;
         let blocks = (connections * commands) as u64 * BLOCKS;
         write_zeroes(&host, 1, 0, blocks).await?;
     }
@@ -233,7 +234,7 @@ async fn soak(
             timeout: LIMIT,
             ..ConnectOptions::new(format!("nqn.2024-01.io.example:host-{id}"), [id; 16])
         };
-        let host = Arc::new(TcpController::connect(&server.address, &options).await?);
+        let host = Arc::new(tcp::connect(&server.address, &options).await?);
         first.get_or_insert_with(|| Arc::clone(&host));
         for i in 0..commands {
             let start = ((number * commands + i) as u64) * BLOCKS;

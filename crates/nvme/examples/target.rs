@@ -7,8 +7,8 @@ use std::error::Error;
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
-use toroid_nvme::tcp::server::serve;
-use toroid_nvme::tcp::target::{AllowedHost, Hosts, Limits, Subsystem, Target};
+use toroid_nvme::fabrics::{AllowedHost, Hosts, Limits, Subsystem, Target};
+use toroid_nvme::tcp::serve;
 use toroid_nvme::testing::RamController;
 use toroid_nvme::{Controller, Namespace};
 

@@ -1,10 +1,11 @@
 //! The host's side: a controller takes requests and completes them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use futures::future::{BoxFuture, FutureExt};
 use thiserror::Error;
+use toroid_task::CancelToken;
 
 use crate::{BROADCAST_NSID, Command, Cqe, DsmRange, Namespace, Sqe, Status};
 
@@ -184,27 +185,6 @@ fn expect_lengths(request: &Request, data: u64, metadata: u64) -> Result<(), Sta
     Ok(())
 }
 
-/// Asks for a command to be aborted, from any thread; clones share one flag. Once asked, always asked.
-#[derive(Clone, Debug, Default)]
-pub struct Abort(Arc<AtomicBool>);
-
-impl Abort {
-    /// Asks the controller to abort the command. A command that has begun its effect goes on to its end.
-    pub fn ask(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether someone asked.
-    pub fn is_asked(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// The flag itself, for work that looks at a flag of its own kind.
-    pub fn flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.0)
-    }
-}
-
 /// One failed command, for the Error Information log page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorInformation {
@@ -247,7 +227,7 @@ pub trait Controller: Send + Sync {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response>;
 
     /// [`Controller::submit`] for a command that can be aborted. Where a controller cannot, the command goes on to its end.
-    fn submit_abortable(&self, request: Request, _abort: Abort) -> BoxFuture<'_, Response> {
+    fn submit_abortable(&self, request: Request, _cancel: CancelToken) -> BoxFuture<'_, Response> {
         self.submit(request)
     }
 
@@ -276,8 +256,8 @@ impl<H: Controller + ?Sized> Controller for &H {
         (**self).submit(request)
     }
 
-    fn submit_abortable(&self, request: Request, abort: Abort) -> BoxFuture<'_, Response> {
-        (**self).submit_abortable(request, abort)
+    fn submit_abortable(&self, request: Request, cancel: CancelToken) -> BoxFuture<'_, Response> {
+        (**self).submit_abortable(request, cancel)
     }
 
     fn admin(&self, request: Request) -> BoxFuture<'_, Response> {
@@ -302,8 +282,8 @@ impl<H: Controller + ?Sized> Controller for Arc<H> {
         (**self).submit(request)
     }
 
-    fn submit_abortable(&self, request: Request, abort: Abort) -> BoxFuture<'_, Response> {
-        (**self).submit_abortable(request, abort)
+    fn submit_abortable(&self, request: Request, cancel: CancelToken) -> BoxFuture<'_, Response> {
+        (**self).submit_abortable(request, cancel)
     }
 
     fn admin(&self, request: Request) -> BoxFuture<'_, Response> {

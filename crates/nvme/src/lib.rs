@@ -11,7 +11,6 @@
 //! Open `host.rs` first; `command.rs` and `status.rs` say what travels through it. `tcp/target.rs` is where a target begins.
 
 pub mod admin;
-pub mod auth;
 mod command;
 mod completion;
 mod controller;
@@ -26,10 +25,9 @@ pub mod testing;
 pub use command::{Command, DsmRange, Io, Sqe, opcode};
 pub use completion::Cqe;
 pub use controller::{
-    Abort, Blocks, Controller, ControllerInfo, ErrorInformation, Health, NvmeError, OtherNamespace,
+    Blocks, Controller, ControllerInfo, ErrorInformation, Health, NvmeError, OtherNamespace,
     Request, Response, VendorStatus, flush, read_blocks, write_blocks, write_zeroes,
 };
 pub use identify::{IdentifyController, IdentifyError, IdentifyNamespace, LbaFormat};
 pub use namespace::{BROADCAST_NSID, Namespace, NamespaceError};
 pub use status::{Status, StatusCodeType};
-pub use tcp::ConnectionError;

@@ -138,6 +138,30 @@ impl Namespace {
         u64::from(blocks) * u64::from(self.metadata_size)
     }
 
+    /// Extended LBAs: every block with its metadata after it.
+    pub(crate) fn interleave(&self, data: &[u8], metadata: &[u8]) -> Vec<u8> {
+        let mut extended = Vec::with_capacity(data.len() + metadata.len());
+        let data = data.chunks(self.block_size as usize);
+        for (data, metadata) in data.zip(metadata.chunks(self.metadata_size.into())) {
+            extended.extend_from_slice(data);
+            extended.extend_from_slice(metadata);
+        }
+        extended
+    }
+
+    /// Data and metadata of extended LBAs; what is left of an incomplete one counts as data.
+    pub(crate) fn separate(&self, extended: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        let block = self.block_size as usize;
+        let mut data = Vec::with_capacity(extended.len());
+        let mut metadata = Vec::new();
+        for extended in extended.chunks(block + usize::from(self.metadata_size)) {
+            let (block, after) = extended.split_at(block.min(extended.len()));
+            data.extend_from_slice(block);
+            metadata.extend_from_slice(after);
+        }
+        (data, metadata)
+    }
+
     /// Fails with [`Status::LBA_OUT_OF_RANGE`] unless the `blocks` logical blocks from `slba` all exist.
     pub fn check_range(&self, slba: u64, blocks: u64) -> Result<(), Status> {
         match slba.checked_add(blocks) {

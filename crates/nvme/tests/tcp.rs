@@ -9,11 +9,11 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use toroid_nvme::auth::{AuthHash, Secret};
-use toroid_nvme::tcp::client::{Address, ConnectError, ConnectOptions, TcpController, discover};
-use toroid_nvme::tcp::initiator::Digests;
-use toroid_nvme::tcp::server::serve;
-use toroid_nvme::tcp::target::{AllowedHost, Hosts, Limits, Subsystem, Target};
+use toroid_nvme::fabrics::auth::{AuthHash, Secret};
+use toroid_nvme::fabrics::{
+    AllowedHost, ConnectError, ConnectOptions, Hosts, Limits, Subsystem, Target,
+};
+use toroid_nvme::tcp::{self, Address, Connector, Digests, discover, serve};
 use toroid_nvme::testing::RamController;
 use toroid_nvme::{
     BROADCAST_NSID, Controller, ControllerInfo, DsmRange, Namespace, NvmeError, Request, Sqe,
@@ -86,9 +86,8 @@ fn address(served: &Served) -> Address {
         .unwrap()
 }
 
-fn options(digests: Digests) -> ConnectOptions {
+fn options() -> ConnectOptions {
     ConnectOptions {
-        digests,
         io_queues: 2,
         ..ConnectOptions::new(HOST, [9; 16])
     }
@@ -104,9 +103,11 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
 async fn blocks_of_any_size_come_back_with_every_choice_of_digests() {
     let served = start(Hosts::Any, Limits::default()).await;
     for (header, data) in [(false, false), (true, false), (false, true), (true, true)] {
-        let host = TcpController::connect(&address(&served), &options(Digests { header, data }))
-            .await
-            .unwrap();
+        let connector = Connector {
+            address: address(&served),
+            digests: Digests { header, data },
+        };
+        let host = connector.connect(&options()).await.unwrap();
         assert_eq!(host.controller().namespaces, info().namespaces);
         assert_eq!(host.controller().mdts_bytes, 1 << 20);
         // In the capsule, in one R2T, in several PDUs of it, in several commands.
@@ -136,9 +137,7 @@ async fn blocks_of_any_size_come_back_with_every_choice_of_digests() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_io_command_and_its_failures() {
     let served = start(Hosts::Any, Limits::default()).await;
-    let host = TcpController::connect(&address(&served), &options(Digests::default()))
-        .await
-        .unwrap();
+    let host = tcp::connect(&address(&served), &options()).await.unwrap();
     let bytes = pattern(8192, 1);
     write_blocks(&host, 1, 0, &bytes, &[], false).await.unwrap();
     flush(&host, 1).await.unwrap();
@@ -205,9 +204,7 @@ async fn many_commands_at_once_within_small_limits() {
         ..Limits::default()
     };
     let served = start(Hosts::Any, limits).await;
-    let host = TcpController::connect(&address(&served), &options(Digests::default()))
-        .await
-        .unwrap();
+    let host = tcp::connect(&address(&served), &options()).await.unwrap();
     let each = (0..100u64).map(|i| {
         let host = &host;
         async move {
@@ -226,9 +223,7 @@ async fn many_commands_at_once_within_small_limits() {
 async fn discovery_shows_what_the_host_may_use() {
     let listed = Hosts::Listed(vec![AllowedHost::new(HOST)]);
     let served = start(listed, Limits::default()).await;
-    let entries = discover(&address(&served), &options(Digests::default()))
-        .await
-        .unwrap();
+    let entries = discover(&address(&served), &options()).await.unwrap();
     assert_eq!(entries.len(), 1);
     assert_eq!(entries[0].subnqn(), Some(SUBSYSTEM));
     assert_eq!(entries[0].traddr(), "127.0.0.1");
@@ -240,14 +235,10 @@ async fn discovery_shows_what_the_host_may_use() {
             .unwrap()
             .is_empty()
     );
-    let refused = TcpController::connect(&address(&served), &stranger)
-        .await
-        .err();
+    let refused = tcp::connect(&address(&served), &stranger).await.err();
     assert!(matches!(refused, Some(ConnectError::HostRefused { .. })));
     assert_eq!(served.target.statistics().refused, 1);
-    TcpController::connect(&address(&served), &options(Digests::default()))
-        .await
-        .unwrap();
+    tcp::connect(&address(&served), &options()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -268,10 +259,10 @@ async fn authentication_in_both_directions() {
             secret: secret.cloned(),
             controller_secret: controller_secret.cloned(),
             timeout: Duration::from_secs(60),
-            ..options(Digests::default())
+            ..options()
         };
         let address = address(&served);
-        async move { TcpController::connect(&address, &options).await }
+        async move { tcp::connect(&address, &options).await }
     };
     for controllers in [None, Some(&controllers)] {
         let host = attempt(Some(&own), controllers).await.unwrap();
@@ -298,11 +289,9 @@ async fn a_silent_host_is_cut_off_and_another_works_on() {
     let served = start(Hosts::Any, Limits::default()).await;
     let silent = ConnectOptions {
         keep_alive: Duration::from_millis(300),
-        ..options(Digests::default())
+        ..options()
     };
-    let host = TcpController::connect(&address(&served), &silent)
-        .await
-        .unwrap();
+    let host = tcp::connect(&address(&served), &silent).await.unwrap();
     // While the keep alive task runs, the controller stays.
     tokio::time::sleep(Duration::from_millis(900)).await;
     assert!(host.is_connected());
@@ -319,9 +308,7 @@ async fn a_silent_host_is_cut_off_and_another_works_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn stopping_lets_commands_end_and_closes_connections() {
     let served = start(Hosts::Any, Limits::default()).await;
-    let host = TcpController::connect(&address(&served), &options(Digests::default()))
-        .await
-        .unwrap();
+    let host = tcp::connect(&address(&served), &options()).await.unwrap();
     write_blocks(&host, 1, 0, &pattern(4096, 1), &[], false)
         .await
         .unwrap();
@@ -360,9 +347,7 @@ async fn stopping_waits_for_commands_under_way() {
         Limits::default(),
     )
     .await;
-    let host = TcpController::connect(&address(&served), &options(Digests::default()))
-        .await
-        .unwrap();
+    let host = tcp::connect(&address(&served), &options()).await.unwrap();
     let reading = tokio::spawn(async move { (read_blocks(&host, 1, 0, 1).await, host) });
     tokio::time::sleep(Duration::from_millis(200)).await;
     served.stop.send(()).unwrap();

@@ -16,8 +16,8 @@ use toroid_client::session::{Session, SessionError};
 use toroid_drive::bridge::ProgramRun;
 use toroid_drive::image::{self, FormatOptions, Image, ImageError};
 use toroid_drive::{Drive, DriveConfig};
-use toroid_nvme::fabrics::DISCOVERY_NQN;
-use toroid_nvme::tcp::client::{Address, TcpController};
+use toroid_nvme::fabrics::{DISCOVERY_NQN, RemoteController};
+use toroid_nvme::tcp::Address;
 use toroid_nvme::{Command, Controller, ControllerInfo, Request, Response, Status};
 
 use crate::backend::Arithmetic;
@@ -118,7 +118,7 @@ impl Controller for Recorder {
 /// The way to the drive.
 enum Link {
     Image(Arc<Drive>),
-    Remote(Arc<TcpController>, Address),
+    Remote(Arc<RemoteController>, Address),
     #[cfg(target_os = "linux")]
     Device(Arc<BlockDeviceController>),
 }
@@ -304,9 +304,10 @@ impl Link {
                     )));
                 }
                 let options = host.connect_options()?;
+                let connector = host.connector(address);
                 let connected = runtime.block_on(async {
                     tokio::select! {
-                        connected = TcpController::connect(address, &options) => connected.map_err(anyhow::Error::new),
+                        connected = connector.connect(&options) => connected.map_err(anyhow::Error::new),
                         () = interrupt::cancelled() => Err(anyhow::anyhow!("interrupted")),
                     }
                 });

@@ -9,9 +9,8 @@ use std::str::FromStr;
 use anyhow::Context;
 use toroid_drive::bridge::status::VENDOR_STATUSES;
 use toroid_drive::image;
-use toroid_nvme::fabrics::is_nqn;
-use toroid_nvme::tcp::client::{Address, ConnectOptions};
-use toroid_nvme::tcp::initiator::Digests;
+use toroid_nvme::fabrics::{ConnectOptions, is_nqn};
+use toroid_nvme::tcp::{Address, Connector, Digests};
 use toroid_tfhe::random::Csprng;
 
 /// A drive.
@@ -233,13 +232,20 @@ impl HostArgs {
                 .as_deref()
                 .map(crate::serve::secret::read)
                 .transpose()?,
+            vendor_statuses: VENDOR_STATUSES,
+            ..ConnectOptions::new(nqn, id.0)
+        })
+    }
+
+    /// What connects to `address`.
+    pub fn connector(&self, address: &Address) -> Connector {
+        Connector {
+            address: address.clone(),
             digests: Digests {
                 header: self.digests.contains(&Digest::Header),
                 data: self.digests.contains(&Digest::Data),
             },
-            vendor_statuses: VENDOR_STATUSES,
-            ..ConnectOptions::new(nqn, id.0)
-        })
+        }
     }
 }
 

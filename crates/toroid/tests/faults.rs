@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use serving::{Server, options, runtime, toroid};
-use toroid_nvme::tcp::client::TcpController;
+use toroid_nvme::tcp;
 use toroid_nvme::{Status, flush, read_blocks, write_blocks, write_zeroes};
 
 const BLOCK: usize = 4096;
@@ -31,9 +31,7 @@ fn faults_of_the_ssd_become_their_statuses() {
             .collect();
         let server = Server::start(&image, &faults);
         runtime().block_on(async {
-            let host = TcpController::connect(&server.address, &options(1))
-                .await
-                .unwrap();
+            let host = tcp::connect(&server.address, &options(1)).await.unwrap();
             let data = [7; 4 * BLOCK];
             for (slba, written, read) in [
                 (0, Ok(()), Ok(())),
@@ -127,9 +125,7 @@ fn a_full_disk_loses_nothing_and_is_usable_when_there_is_room_again() {
     let mut server = Server::of(command);
     let runtime = runtime();
     runtime.block_on(async {
-        let host = TcpController::connect(&server.address, &options(1))
-            .await
-            .unwrap();
+        let host = tcp::connect(&server.address, &options(1)).await.unwrap();
         let data = |i: u64| vec![i as u8 | 1; 16 * BLOCK];
         let mut written = 0;
         let status = loop {

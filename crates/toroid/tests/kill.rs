@@ -10,7 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use serving::{Numbers, Server, options, runtime, toroid};
-use toroid_nvme::tcp::client::TcpController;
+use toroid_nvme::fabrics::RemoteController;
+use toroid_nvme::tcp;
 use toroid_nvme::{NvmeError, flush, read_blocks, write_blocks, write_zeroes};
 
 const BLOCK: usize = 4096;
@@ -45,7 +46,11 @@ struct Model {
 }
 
 impl Model {
-    async fn step(&mut self, host: &TcpController, numbers: &mut Numbers) -> Result<(), NvmeError> {
+    async fn step(
+        &mut self,
+        host: &RemoteController,
+        numbers: &mut Numbers,
+    ) -> Result<(), NvmeError> {
         match numbers.below(10) {
             0 => {
                 let before: Vec<u64> = self.blocks.iter().map(|known| known.written).collect();
@@ -115,7 +120,7 @@ async fn load(
     let mut tasks = Vec::new();
     let mut models = models.into_iter();
     for number in 0..HOSTS {
-        let host = TcpController::connect(&server.address, &options(number as u8 + 1)).await;
+        let host = tcp::connect(&server.address, &options(number as u8 + 1)).await;
         let host = std::sync::Arc::new(host.unwrap());
         for (i, mut model) in models.by_ref().take(WRITERS).enumerate() {
             let host = std::sync::Arc::clone(&host);
@@ -150,9 +155,7 @@ fn kills(image: &Path, metadata: &str, kills: u64) {
     for kill in 0..=kills {
         let mut server = Server::start(image, &[]);
         models = runtime.block_on(async {
-            let host = TcpController::connect(&server.address, &options(99))
-                .await
-                .unwrap();
+            let host = tcp::connect(&server.address, &options(99)).await.unwrap();
             if kill == 0 {
                 // Over what formatting has put there.
                 let blocks = (HOSTS * WRITERS * BLOCKS) as u64;

@@ -17,8 +17,9 @@ use tokio::runtime::Runtime;
 use toroid_client::session::Session;
 use toroid_drive::image::Image;
 use toroid_isa::{KeyKind, VrNumber, VrType};
-use toroid_nvme::auth::Secret;
-use toroid_nvme::tcp::client::{Address, ConnectError, ConnectOptions, TcpController, discover};
+use toroid_nvme::fabrics::auth::Secret;
+use toroid_nvme::fabrics::{ConnectError, ConnectOptions, RemoteController};
+use toroid_nvme::tcp::{self, Address, discover};
 use toroid_nvme::{
     BROADCAST_NSID, Controller, NvmeError, Request, Sqe, Status, flush, read_blocks, write_blocks,
 };
@@ -210,16 +211,12 @@ fn hosts_see_their_namespaces_and_others_are_refused() {
     assert_eq!(server.said["metrics"], Value::Null);
     let address = server.address();
     runtime().block_on(async {
-        let nsids = |host: &TcpController| {
+        let nsids = |host: &RemoteController| {
             let namespaces = host.controller().namespaces.iter();
             namespaces.map(|n| n.nsid()).collect::<Vec<_>>()
         };
-        let alice = TcpController::connect(&address, &options(ALICE))
-            .await
-            .unwrap();
-        let bob = TcpController::connect(&address, &options(BOB))
-            .await
-            .unwrap();
+        let alice = tcp::connect(&address, &options(ALICE)).await.unwrap();
+        let bob = tcp::connect(&address, &options(BOB)).await.unwrap();
         assert_eq!(nsids(&alice), [3, 9]);
         assert_eq!(nsids(&bob), [9]);
         let first = alice.controller().namespace(3).unwrap();
@@ -241,7 +238,7 @@ fn hosts_see_their_namespaces_and_others_are_refused() {
         let hidden = bob.submit(Request::new(Sqe::read(1, 3, 0, 0))).await;
         assert_eq!(hidden.cqe.status(), Status::INVALID_NAMESPACE);
 
-        let refused = TcpController::connect(&address, &options(EVE)).await.err();
+        let refused = tcp::connect(&address, &options(EVE)).await.err();
         assert!(
             matches!(refused, Some(ConnectError::HostRefused { .. })),
             "{refused:?}"
@@ -282,16 +279,10 @@ fn one_image_needs_no_configuration() {
     assert_eq!(address.nqn, nqn);
     assert_ne!(address.port, 0);
     runtime().block_on(async {
-        let bob = TcpController::connect(&address, &options(BOB))
-            .await
-            .unwrap();
+        let bob = tcp::connect(&address, &options(BOB)).await.unwrap();
         assert_eq!(bob.controller().namespaces.len(), 1);
         assert_eq!(bob.controller().namespaces[0].nsid(), 1);
-        assert!(
-            TcpController::connect(&address, &options(EVE))
-                .await
-                .is_err()
-        );
+        assert!(tcp::connect(&address, &options(EVE)).await.is_err());
     });
     // While a drive has it, nobody else gets the image.
     place.fails(1, "drive serve a.img --listen 127.0.0.1:0", &["in use"]);
@@ -347,7 +338,7 @@ fn hosts_and_controllers_authenticate() {
             ..options(ALICE)
         };
         for controller in [None, Some(&vault)] {
-            let host = TcpController::connect(&address, &with(&alice, controller))
+            let host = tcp::connect(&address, &with(&alice, controller))
                 .await
                 .unwrap();
             write_blocks(&host, 1, 0, &[1; 4096], &[], false)
@@ -360,7 +351,7 @@ fn hosts_and_controllers_authenticate() {
             with(&alice, Some(&alice)),
         ];
         for options in wrong {
-            assert!(TcpController::connect(&address, &options).await.is_err());
+            assert!(tcp::connect(&address, &options).await.is_err());
         }
     });
     server.terminate();
@@ -418,9 +409,7 @@ fn computes_and_tells_of_it() {
     assert_eq!(health["drives"][1]["nsid"], 9);
     assert_eq!(health["drives"][1]["read_only"], false);
     runtime().block_on(async {
-        let host = TcpController::connect(&address, &options(BOB))
-            .await
-            .unwrap();
+        let host = tcp::connect(&address, &options(BOB)).await.unwrap();
         let session = Session::open(Arc::new(host), 9).await.unwrap();
         let mut rng = Csprng::from_os().unwrap();
         let client = ClientKey::generate(&TINY, &mut rng);
@@ -521,7 +510,7 @@ fn ends_cleanly_under_load() {
             io_queues: 2,
             ..options(ALICE)
         };
-        let host = Arc::new(TcpController::connect(&address, &options).await.unwrap());
+        let host = Arc::new(tcp::connect(&address, &options).await.unwrap());
         let mut writers = tokio::task::JoinSet::new();
         for writer in 0..2 * WRITERS {
             let (host, acknowledged) = (Arc::clone(&host), Arc::clone(&acknowledged));
@@ -592,9 +581,7 @@ fn a_drive_that_cannot_flush_is_not_healthy() {
     let address = server.address();
     assert_eq!(server.http("GET", "/healthz").0, "HTTP/1.1 200 OK");
     runtime().block_on(async {
-        let host = TcpController::connect(&address, &options(BOB))
-            .await
-            .unwrap();
+        let host = tcp::connect(&address, &options(BOB)).await.unwrap();
         write_blocks(&host, 1, 0, &[1; 4096], &[], false)
             .await
             .unwrap();

@@ -17,10 +17,11 @@ use tokio::task::JoinHandle;
 use toroid_drive::image::Image;
 use toroid_drive::{Drive, DriveConfig};
 use toroid_engine::backend::cpu::CpuBackend;
-use toroid_nvme::auth::{AuthHash, Secret};
-use toroid_nvme::tcp::client::{Address, ConnectOptions, TcpController};
-use toroid_nvme::tcp::server::serve;
-use toroid_nvme::tcp::target::{AllowedHost, Hosts, Limits, Subsystem, Target};
+use toroid_nvme::fabrics::auth::{AuthHash, Secret};
+use toroid_nvme::fabrics::{
+    AllowedHost, ConnectOptions, Hosts, Limits, RemoteController, Subsystem, Target,
+};
+use toroid_nvme::tcp::{self, Address, serve};
 use toroid_nvme::{Controller, read_blocks, write_blocks};
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::serialize::{Header, ObjectReader};
@@ -75,11 +76,11 @@ impl Served {
         format!("nvme+tcp://{}/{NQN}", self.address)
     }
 
-    fn connect(&self) -> TcpController {
+    fn connect(&self) -> RemoteController {
         let address: Address = self.url().parse().unwrap();
         let options = ConnectOptions::new(HOST, [7; 16]);
         self.runtime
-            .block_on(TcpController::connect(&address, &options))
+            .block_on(tcp::connect(&address, &options))
             .unwrap()
     }
 }
@@ -387,7 +388,7 @@ fn hosts_and_drives_authenticate() {
         "put {url} x.ct --as cor:0:1 --host-nqn {HOST} {both}"
     ));
     for (options, word) in [
-        (both.to_owned(), "does not let in host"),
+        (both.to_owned(), "does not admit host"),
         (format!("--host-nqn {HOST}"), "secret"),
         (
             format!("--host-nqn {HOST} --host-secret controller"),

@@ -5,10 +5,14 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::{Cqe, Sqe};
 
+/// Port that IANA has assigned to NVMe/TCP I/O.
+pub const PORT: u16 = 4420;
 /// Bytes of the common header.
 pub(crate) const COMMON: usize = 8;
 /// Bytes of a header or data digest.
 pub(crate) const DIGEST: usize = 4;
+/// Bytes of data that every controller accepts in the capsule of an admin command.
+pub(crate) const ADMIN_IN_CAPSULE: usize = 8 << 10;
 /// Bytes of an ICReq or ICResp PDU.
 const INITIALIZE: usize = 128;
 /// Most bytes of the offending PDU's header that a termination request shows.
@@ -79,6 +83,15 @@ impl ProtocolError {
             ProtocolError::Terminated { fes, fei } => (fes, fei),
         }
     }
+}
+
+/// Digests that a host asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Digests {
+    /// CRC-32C of every header.
+    pub header: bool,
+    /// CRC-32C of all data.
+    pub data: bool,
 }
 
 /// Parameters of an ICReq or ICResp PDU.

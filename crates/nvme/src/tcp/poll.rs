@@ -1,31 +1,31 @@
-//! Waiting for a peer that answers at once: to look a few times costs less than to sleep and be woken.
+//! Busy-polling: a peer that answers at once is faster to poll for than to be woken by.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
 
-/// After so many tries in a row that brought nothing, a connection is one that does not answer at once.
+/// Failed polls in a row after which a connection is no longer polled.
 const MISSES: u32 = 4;
-/// Such a connection is tried again each time that it has been woken so often.
+/// Wake-ups after which such a connection is polled once more.
 const RETRY: u32 = 64;
 
-/// Decides when to look for input before sleeping.
+/// Decides when to poll for input before sleeping.
 #[derive(Debug)]
-pub(super) struct Polling {
+pub(crate) struct Polling {
     time: Duration,
     misses: u32,
 }
 
 impl Polling {
-    /// Looks for up to `time`; not at all if that is zero.
-    pub(super) fn new(time: Duration) -> Polling {
+    /// Polls for up to `time`; never if that is zero.
+    pub(crate) fn new(time: Duration) -> Polling {
         Polling { time, misses: 0 }
     }
 
-    /// Looks for input, letting other tasks run in between. `read` tries once, and says whether something came; [`io::ErrorKind::WouldBlock`]
-    /// stands for nothing. Says whether something came.
-    pub(super) async fn look(
+    /// Polls for input, and lets other tasks run in between. `read` tries once; [`io::ErrorKind::WouldBlock`] stands for no input. Returns
+    /// whether input arrived.
+    pub(crate) async fn look(
         &mut self,
         stream: &TcpStream,
         mut read: impl FnMut(&TcpStream) -> io::Result<()>,
@@ -38,7 +38,7 @@ impl Polling {
             if self.misses < MISSES + RETRY {
                 return Ok(false);
             }
-            // One try; another miss, and it is not looked at for as long again.
+            // One more miss stops the polling again.
             self.misses = MISSES - 1;
         }
         let start = Instant::now();

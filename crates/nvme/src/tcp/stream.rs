@@ -1,20 +1,20 @@
-//! Bytes in and out of a connection: PDUs are taken from what came, piece by piece, and queued for sending.
+//! The byte streams of a connection: PDUs are parsed piece by piece as they arrive, and queued for sending.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use super::pdu::{Agreed, COMMON, DIGEST, Frame, Header, ProtocolError};
 
-/// First size of the input buffer, before a peer has shown that it is worth more.
+/// First size of the input buffer; it grows for peers that fill it.
 const LEAST_INPUT: usize = 16 << 10;
 /// Largest size of the input buffer.
 const MOST_INPUT: usize = 256 << 10;
-/// Data up to this many bytes are copied behind their header: one piece of memory to send costs less than two.
+/// Data up to this many bytes are copied behind their header: sending one buffer costs less than sending two.
 const COPIED: usize = 8 << 10;
 /// Most pieces that one call sends.
 const MAX_PIECES: usize = 64;
 
-/// A piece of what came.
+/// A piece of the input.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Item<'a> {
     /// A PDU's header; `data` bytes of data follow, then [`Item::DataEnd`] if there were any.
@@ -31,7 +31,7 @@ enum State {
     Data { left: usize, crc: u32, digest: bool },
 }
 
-/// Takes PDUs apart as they come.
+/// Parses PDUs as they arrive.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     buffer: Vec<u8>,
@@ -53,7 +53,7 @@ impl Receiver {
         }
     }
 
-    /// Where the next bytes go; never empty once [`Receiver::next`] has given everything that it had.
+    /// Where the next bytes go; never empty once [`Receiver::next`] has returned every complete piece.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -64,7 +64,7 @@ impl Receiver {
         &mut self.buffer[self.end..]
     }
 
-    /// The first `count` bytes of [`Receiver::space`] have come.
+    /// The first `count` bytes of [`Receiver::space`] have arrived.
     pub(crate) fn filled(&mut self, count: usize) {
         self.end = (self.end + count).min(self.buffer.len());
         if self.end == self.buffer.len() && self.buffer.len() < MOST_INPUT {
@@ -72,17 +72,17 @@ impl Receiver {
         }
     }
 
-    /// Header of the PDU that came last.
+    /// Header of the latest PDU.
     pub(crate) fn latest_header(&self) -> &[u8] {
         &self.latest
     }
 
-    /// Whether a PDU has come in part.
+    /// Whether part of a PDU has arrived.
     pub(crate) fn is_within_pdu(&self) -> bool {
         self.start != self.end || self.state != State::Header
     }
 
-    /// The next piece, if enough has come for one. `agreed` is asked for before each header.
+    /// The next piece, if it has arrived.
     pub(crate) fn next(&mut self, agreed: &Agreed) -> Result<Option<Item<'_>>, ProtocolError> {
         let pending = &self.buffer[self.start..self.end];
         match self.state {
@@ -205,12 +205,12 @@ impl Sender {
         }
     }
 
-    /// Bytes that wait.
+    /// Bytes that wait to be sent.
     pub(crate) fn queued(&self) -> usize {
         self.queued
     }
 
-    /// The pieces that are next, for a vectored write.
+    /// The next pieces, for a vectored write.
     pub(crate) fn pieces(&self) -> Vec<IoSlice<'_>> {
         let pieces = self.pieces.iter().take(MAX_PIECES).enumerate();
         pieces
@@ -231,7 +231,7 @@ impl Sender {
             }
             self.sent -= first.len();
             if let Some(mut piece) = self.pieces.pop_front() {
-                // Growing a buffer anew for every batch costs more than to keep one.
+                // Reusing a buffer costs less than growing a new one for every batch.
                 if piece.capacity() > self.spare.capacity() && piece.capacity() <= MOST_INPUT {
                     piece.clear();
                     self.spare = piece;

@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-use toroid_nvme::auth::{AuthCommand, AuthHash, AuthPolicy, DhGroup, HostAuth, HostStep, Secret};
-use toroid_nvme::fabrics::{Connect, ConnectData, DISCOVERY_NQN, Sgl, cc, property};
-use toroid_nvme::tcp::target::{AllowedHost, Hosts, Limits};
-use toroid_nvme::{ConnectionError, Cqe, Status};
+use toroid_nvme::fabrics::auth::{
+    AuthCommand, AuthHash, AuthPolicy, DhGroup, HostAuth, HostStep, Secret,
+};
+use toroid_nvme::fabrics::{
+    AllowedHost, Connect, ConnectData, DISCOVERY_NQN, Expired, Hosts, Limits, Sgl, cc, property,
+};
+use toroid_nvme::tcp::ConnectionError;
+use toroid_nvme::{Cqe, Status};
 use zerocopy::IntoBytes;
 
 use crate::harness::{
@@ -140,7 +144,7 @@ fn io_queues_of_others_too_early_twice_and_beyond_the_grant() {
 }
 
 #[test]
-fn controllers_a_host_and_in_all() {
+fn controllers_per_host_and_in_all() {
     let world = World::small();
     let mut kept = Vec::new();
     let attempt = |host: &str| {
@@ -323,7 +327,10 @@ fn handshakes_that_take_too_long() {
         assert!(peer.connection.deadline() <= Some(peer.now + Duration::from_millis(1)));
         peer.wait(Duration::from_millis(1));
         assert!(peer.connection.is_finished());
-        assert_eq!(peer.connection.error(), Some(&ConnectionError::Handshake));
+        assert_eq!(
+            peer.connection.error(),
+            Some(&ConnectionError::Expired(Expired::Handshake))
+        );
     }
     trusted.wait(Duration::from_secs(1000));
     assert!(!trusted.connection.is_finished());

@@ -4,10 +4,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use toroid_nvme::admin::{cns, opcode};
-use toroid_nvme::fabrics::{ConnectData, DISCOVERY_NQN, cc, csts, property};
+use toroid_nvme::fabrics::{
+    ConnectData, DISCOVERY_NQN, Event, Expired, Job, Ticket, cc, csts, property,
+};
 use toroid_nvme::log::{feature, log_page as id};
-use toroid_nvme::tcp::target::{Event, Job, Ticket};
-use toroid_nvme::{ConnectionError, Sqe, Status};
+use toroid_nvme::tcp::ConnectionError;
+use toroid_nvme::{Sqe, Status};
 
 use crate::harness::{
     HOST, HOST_ID, Peer, World, admin_command, connect, data, fabrics, features, identify,
@@ -107,10 +109,10 @@ fn a_reset_ends_io_queues_and_frees_what_waits() {
     admin.status(features(feature::EVENTS, 1 << 8), &[], 0);
     let waiting = admin.start(admin_command(opcode::ASYNC_EVENT, 0, 0, 0), &[], 0);
     assert!(admin.settle().is_empty());
-    let Job::Io { abort, .. } = &io.actions[0].job else {
+    let Job::Io { cancel, .. } = &io.actions[0].job else {
         panic!("no I/O");
     };
-    let abort = abort.clone();
+    let cancel = cancel.clone();
     let mut sqe = fabrics(0);
     (sqe.cdw11, sqe.cdw12) = (property::CC.into(), cc::ENTRY_SIZES.into());
     let reset = admin.start(sqe, &[], 0);
@@ -131,10 +133,10 @@ fn a_reset_ends_io_queues_and_frees_what_waits() {
     assert!(world.wakes.load(Ordering::Relaxed) > 0);
     io.wait(Duration::ZERO);
     assert!(io.connection.is_finished());
-    assert!(!abort.is_asked());
+    assert!(!cancel.is_cancelled());
     let action = io.actions.pop();
     drop(io);
-    assert!(abort.is_asked());
+    assert!(cancel.is_cancelled());
     assert_eq!(admin.property(property::CSTS, false), Ok(1));
     drop(action);
     assert_eq!(admin.property(property::CSTS, false), Ok(0));
@@ -206,7 +208,10 @@ fn keep_alive() {
     );
     admin.wait(Duration::from_millis(1));
     assert!(admin.connection.is_finished());
-    assert_eq!(admin.connection.error(), Some(&ConnectionError::KeepAlive));
+    assert_eq!(
+        admin.connection.error(),
+        Some(&ConnectionError::Expired(Expired::KeepAlive))
+    );
     drop(admin);
     io.wait(Duration::ZERO);
     assert!(io.connection.is_finished());
@@ -370,7 +375,7 @@ fn abort_reaches_a_command_on_an_io_queue() {
     }
     assert_eq!(admin.status(abort(2, cid), &[], 0), Status::INVALID_FIELD);
     let asked = |io: &Peer| match &io.actions[0].job {
-        Job::Io { abort, .. } => abort.is_asked(),
+        Job::Io { cancel, .. } => cancel.is_cancelled(),
         _ => panic!("no I/O"),
     };
     assert!(!asked(&io));

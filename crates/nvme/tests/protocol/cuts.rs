@@ -1,11 +1,11 @@
 //! A conversation of initiator and target that is cut at every PDU boundary, and inside.
 
 use toroid_nvme::admin::{cns, opcode};
-use toroid_nvme::fabrics::{CATTR_NO_FLOW_CONTROL, Connect, cc, property};
+use toroid_nvme::fabrics::{CATTR_NO_FLOW_CONTROL, Connect, Job, cc, property};
 use toroid_nvme::log::feature;
-use toroid_nvme::tcp::initiator::{self, Digests};
-use toroid_nvme::tcp::target::Job;
-use toroid_nvme::{Abort, Response, Sqe};
+use toroid_nvme::tcp::{Digests, host};
+use toroid_nvme::{Response, Sqe};
+use toroid_task::CancelToken;
 use zerocopy::IntoBytes;
 
 use crate::harness::{Peer, World, admin_command, data, fabrics, features, identify, pattern};
@@ -27,7 +27,7 @@ struct Cut {
 
 /// A connection with both its ends.
 struct Link {
-    host: initiator::Connection,
+    host: host::Connection,
     /// `None` when it is lost, and the target has let it go.
     target: Option<Peer>,
     queue: usize,
@@ -39,13 +39,13 @@ struct Link {
     submitted: usize,
     completed: usize,
     /// Of commands that were under way when the connection was lost.
-    aborts: Vec<Abort>,
+    aborts: Vec<CancelToken>,
 }
 
 impl Link {
     fn new(world: &World, digests: Digests, queue: usize, cut: Option<Cut>) -> Link {
         Link {
-            host: initiator::Connection::new(digests, 8),
+            host: host::Connection::new(digests, 8),
             target: Some(world.open()),
             queue,
             cut,
@@ -129,8 +129,8 @@ impl Link {
         if let Some(mut target) = self.target.take() {
             target.connection.received(0, target.now);
             for action in &target.actions {
-                if let Job::Io { abort, .. } = &action.job {
-                    self.aborts.push(abort.clone());
+                if let Job::Io { cancel, .. } = &action.job {
+                    self.aborts.push(cancel.clone());
                 }
             }
             assert!(target.connection.is_finished());
@@ -225,7 +225,7 @@ fn conversation(digests: Digests, cut: Option<Cut>) -> Vec<[Vec<u8>; 2]> {
         if lost || link.host.in_flight() > 0 {
             assert!(link.host.error().is_some(), "{cut:?}");
         }
-        assert!(link.aborts.iter().all(Abort::is_asked));
+        assert!(link.aborts.iter().all(CancelToken::is_cancelled));
     }
     if cut.is_none() {
         let all = Done {

@@ -1,8 +1,9 @@
 //! PDUs with something wrong, and PDUs when they must not come.
 
 use toroid_nvme::fabrics::Sgl;
-use toroid_nvme::tcp::initiator::Digests;
-use toroid_nvme::{ConnectionError, Sqe, Status};
+use toroid_nvme::tcp::ConnectionError;
+use toroid_nvme::tcp::Digests;
+use toroid_nvme::{Sqe, Status};
 use zerocopy::IntoBytes;
 
 use crate::harness::{Peer, World, connect, data, fabrics, identify, pattern};
@@ -277,11 +278,11 @@ fn capsules_over_the_limit() {
 
 #[test]
 fn an_admin_queue_takes_8_kib_in_a_capsule_whatever_the_limit() {
-    let limits = toroid_nvme::tcp::target::Limits {
+    let limits = toroid_nvme::fabrics::Limits {
         in_capsule_bytes: 1024,
         ..crate::harness::small()
     };
-    let world = World::new(toroid_nvme::tcp::target::Hosts::Any, limits);
+    let world = World::new(toroid_nvme::fabrics::Hosts::Any, limits);
     let (mut admin, mut io) = world.pair(NONE);
     let status = admin.status(crate::harness::admin_command(0xC1, 0, 0, 0), &[0; 8192], 0);
     assert_eq!(status, Status::INVALID_OPCODE);

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use futures::executor::block_on;
 use toroid_nvme::admin::opcode;
-use toroid_nvme::fabrics::{Connect, ConnectData, Sgl, cc, property};
+use toroid_nvme::fabrics::{
+    Action, Connect, ConnectData, Hosts, Job, Limits, Sgl, Subsystem, Target, cc, property,
+};
 use toroid_nvme::log::feature;
-use toroid_nvme::tcp::initiator::Digests;
-use toroid_nvme::tcp::target::{Action, Connection, Hosts, Job, Limits, Subsystem, Target};
+use toroid_nvme::tcp::Digests;
+use toroid_nvme::tcp::controller::Connection;
 use toroid_nvme::testing::RamController;
 use toroid_nvme::{
     BROADCAST_NSID, Controller, ControllerInfo, Cqe, Namespace, OtherNamespace, Request, Response,
@@ -31,7 +33,7 @@ pub fn small() -> Limits {
         queue_entries: 16,
         bytes_in_flight: 1 << 20,
         controllers: 6,
-        controllers_a_host: 4,
+        controllers_per_host: 4,
         ..Limits::default()
     }
 }
@@ -196,16 +198,19 @@ impl Peer {
         let action = self.actions.remove(which);
         let response = match action.job {
             Job::Io {
-                host,
+                controller,
                 request,
-                abort,
+                cancel,
                 ..
-            } if !abort.is_asked() => block_on(host.submit(request)),
-            Job::Flush { host, .. } => {
-                block_on(host.submit(Request::new(Sqe::flush(0, BROADCAST_NSID))))
+            } if !cancel.is_cancelled() => block_on(controller.submit(request)),
+            Job::Flush { controller, .. } => {
+                block_on(controller.submit(Request::new(Sqe::flush(0, BROADCAST_NSID))))
             }
             Job::Io { .. } => Response::failure(0, Status::ABORT_REQUESTED, false),
-            Job::Admin { host, request } => block_on(host.admin(request)),
+            Job::Admin {
+                controller,
+                request,
+            } => block_on(controller.admin(request)),
             Job::Authenticate(authentication) => authentication.run(),
         };
         self.connection.complete(action.ticket, response, self.now);

@@ -1,8 +1,9 @@
 //! The host's side against a controller driven by hand.
 
-use toroid_nvme::tcp::ProtocolError;
-use toroid_nvme::tcp::initiator::{Connection, Digests};
-use toroid_nvme::{ConnectionError, Cqe, Sqe, Status};
+use toroid_nvme::tcp::Digests;
+use toroid_nvme::tcp::host::Connection;
+use toroid_nvme::tcp::{ConnectionError, ProtocolError};
+use toroid_nvme::{Cqe, Sqe, Status};
 
 use crate::harness::pattern;
 use crate::pdu::{self, BOTH, NONE, Pdu};

@@ -1,7 +1,8 @@
 //! Every PDU type byte by byte, as the specification draws it.
 
 use toroid_nvme::fabrics::Sgl;
-use toroid_nvme::tcp::initiator::{Connection, Digests};
+use toroid_nvme::tcp::Digests;
+use toroid_nvme::tcp::host::Connection;
 use toroid_nvme::{Cqe, Sqe, Status};
 
 use crate::harness::{World, connect, data, pattern};

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use toroid_nvme::tcp::target::{Hosts, Limits};
-use toroid_nvme::{ConnectionError, Sqe, Status};
+use toroid_nvme::fabrics::{Hosts, Limits};
+use toroid_nvme::tcp::ConnectionError;
+use toroid_nvme::{Sqe, Status};
 
 use crate::harness::{World, connect, data, identify, pattern, small};
 use crate::pdu::{self, NONE};
@@ -207,7 +208,7 @@ fn closing_lets_commands_end() {
 fn hosts_by_the_thousand_do_not_disturb_another() {
     let limits = Limits {
         controllers: 50,
-        controllers_a_host: 50,
+        controllers_per_host: 50,
         ..small()
     };
     let world = World::new(Hosts::Any, limits);

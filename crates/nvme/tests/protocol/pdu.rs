@@ -1,6 +1,6 @@
 //! PDUs as bytes, written from the transport specification apart from the crate's own code.
 
-use toroid_nvme::tcp::initiator::Digests;
+use toroid_nvme::tcp::Digests;
 use toroid_nvme::{Cqe, Sqe};
 use zerocopy::{FromBytes, IntoBytes};
 

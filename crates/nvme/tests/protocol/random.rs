@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use toroid_nvme::admin::opcode;
-use toroid_nvme::tcp::initiator::Digests;
-use toroid_nvme::tcp::target::{Event, Ticket};
+use toroid_nvme::fabrics::{Event, Ticket};
+use toroid_nvme::tcp::Digests;
 use toroid_nvme::{Sqe, Status};
 
 use crate::harness::{Peer, World, admin_command, features, identify, pattern};

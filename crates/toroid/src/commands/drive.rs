@@ -7,7 +7,7 @@ use serde_json::json;
 use toroid_drive::image::{self, FormatOptions, ImageInfo, MetadataMode, display_size, parse_size};
 use toroid_nvme::Namespace;
 use toroid_nvme::fabrics::DISCOVERY_NQN;
-use toroid_nvme::tcp::client::{Address, discover};
+use toroid_nvme::tcp::Address;
 use toroid_tfhe::params::ParamSet;
 
 use super::map;
@@ -268,7 +268,7 @@ fn discovered(args: &DiscoverArgs, output: &Output) -> anyhow::Result<()> {
     let address = &args.address;
     let options = args.host.connect_options()?;
     let entries = host::runtime()?
-        .block_on(discover(address, &options))
+        .block_on(args.host.connector(address).discover(&options))
         .with_context(|| format!("cannot ask {}:{}", address.host, address.port))?;
     let drives: Vec<Address> = entries
         .iter()

@@ -10,7 +10,7 @@ use anyhow::Context;
 use serde_json::json;
 use toroid_client::session::public_key;
 use toroid_isa::KeyKind;
-use toroid_nvme::auth::{AuthHash, Secret};
+use toroid_nvme::fabrics::auth::{AuthHash, Secret};
 use toroid_tfhe::keys::{ClientKey, KeyTag, Progress, Sink};
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;

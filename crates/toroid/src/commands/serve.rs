@@ -11,9 +11,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use toroid_drive::ssd::Injection;
 use toroid_nvme::Controller;
-use toroid_nvme::tcp::client::Address;
-use toroid_nvme::tcp::server;
-use toroid_nvme::tcp::target::{Event, Target};
+use toroid_nvme::fabrics::{Event, Target};
+use toroid_nvme::tcp::{self, Address};
 
 use crate::interrupt;
 use crate::output::Output;
@@ -207,7 +206,7 @@ async fn serve(config: &Config, sources: &Arc<Sources>, output: &Output) -> anyh
             let _ = stopped.wait_for(|stop| *stop).await;
         };
         let connections = config.limits.connections as usize;
-        listening.spawn(server::serve(listener, target, connections, stopped));
+        listening.spawn(tcp::serve(listener, target, connections, stopped));
     }
     let mut ended = tokio::select! {
         () = interrupt::cancelled() => None,

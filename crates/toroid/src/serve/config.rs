@@ -15,7 +15,7 @@ use toml::Spanned;
 use toroid_drive::image::{display_size, parse_size};
 use toroid_drive::ssd::{IoEngine, IoMode, IoOptions};
 use toroid_nvme::fabrics::{self, DISCOVERY_NQN};
-use toroid_nvme::tcp::target;
+use toroid_nvme::tcp;
 
 use super::log;
 
@@ -27,7 +27,7 @@ const KEY_IDS: u32 = 1 << 24;
 
 /// Where a server listens unless it is told.
 pub const DEFAULT_LISTEN: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), fabrics::TCP_PORT);
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), tcp::PORT);
 
 /// Everything that a server is to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -153,33 +153,34 @@ pub struct Memory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Connections at a time, for each address.
+    /// Connections at a time per address.
     pub connections: u32,
     /// Controllers at a time, of all hosts.
     pub controllers: u32,
-    /// Controllers at a time of one host.
-    pub controllers_a_host: u32,
-    /// I/O queues a controller.
+    /// Controllers at a time per host.
+    #[serde(alias = "controllers_a_host")]
+    pub controllers_per_host: u32,
+    /// I/O queues per controller.
     pub io_queues: u16,
-    /// Commands under way a queue.
+    /// Commands in flight per queue.
     pub queue_entries: u16,
     /// Data that a connection's commands may hold.
     pub bytes_in_flight: Size,
     /// Seconds for Connect, and for the authentication.
     pub handshake_seconds: u32,
-    /// Seconds after which a peer that takes no data is cut off.
+    /// Seconds after which a peer that takes no data is disconnected.
     pub stall_seconds: u32,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        let limits = target::Limits::default();
+        let limits = fabrics::Limits::default();
         let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
         Limits {
             connections: 1024,
             controllers: narrow(limits.controllers),
-            controllers_a_host: narrow(limits.controllers_a_host),
+            controllers_per_host: narrow(limits.controllers_per_host),
             io_queues: limits.io_queues,
             queue_entries: limits.queue_entries,
             bytes_in_flight: Size(limits.bytes_in_flight as u64),
@@ -190,17 +191,17 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// As the target has them.
-    pub fn of_target(&self) -> target::Limits {
-        target::Limits {
+    /// The limits of the target.
+    pub fn of_target(&self) -> fabrics::Limits {
+        fabrics::Limits {
             io_queues: self.io_queues,
             queue_entries: self.queue_entries,
             bytes_in_flight: usize::try_from(self.bytes_in_flight.0).unwrap_or(usize::MAX),
             controllers: self.controllers as usize,
-            controllers_a_host: self.controllers_a_host as usize,
+            controllers_per_host: self.controllers_per_host as usize,
             handshake: Duration::from_secs(self.handshake_seconds.into()),
             stall: Duration::from_secs(self.stall_seconds.into()),
-            ..target::Limits::default()
+            ..fabrics::Limits::default()
         }
     }
 }
@@ -735,6 +736,13 @@ mod tests {
             subsystem.namespaces[1].hosts,
             Some(vec![hosts[1].nqn.clone()])
         );
+    }
+
+    #[test]
+    fn the_old_name_of_a_limit_is_accepted() {
+        let old = EXAMPLE.replace("controllers_per_host", "controllers_a_host");
+        assert_ne!(old, EXAMPLE);
+        assert_eq!(parse(&old).unwrap().limits, Limits::default());
     }
 
     #[test]

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use futures::future::{BoxFuture, FutureExt};
 use toroid_drive::bridge::Effect;
 use toroid_nvme::{
-    Abort, Controller, ControllerInfo, ErrorInformation, Health, Request, Response, Status,
+    Controller, ControllerInfo, ErrorInformation, Health, Request, Response, Status,
     StatusCodeType, opcode,
 };
+use toroid_task::CancelToken;
 
 /// Names of the commands that are told apart; the last one for all others.
 pub const COMMANDS: [&str; 7] = [
@@ -301,15 +302,15 @@ impl Drop for Counted {
 
 impl Controller for Counted {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
-        self.submit_abortable(request, Abort::default())
+        self.submit_abortable(request, CancelToken::new())
     }
 
-    fn submit_abortable(&self, request: Request, abort: Abort) -> BoxFuture<'_, Response> {
+    fn submit_abortable(&self, request: Request, cancel: CancelToken) -> BoxFuture<'_, Response> {
         self.first_command();
         let code = request.sqe.opcode;
         let sent = (request.data.len() + request.metadata.len()) as u64;
         let under_way = self.counters.begin();
-        let completion = self.controller.submit_abortable(request, abort);
+        let completion = self.controller.submit_abortable(request, cancel);
         async move {
             let response = completion.await;
             under_way.complete(code, sent, &response);

@@ -15,7 +15,7 @@ use toroid_drive::{
 use toroid_engine::backend::Backend;
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_nvme::Controller;
-use toroid_nvme::tcp::target::{AllowedHost, Hosts, Storage, Subsystem};
+use toroid_nvme::fabrics::{AllowedHost, Hosts, Storage, Subsystem};
 use toroid_tfhe::arithmetic::ArithmeticKind;
 
 use super::config::{self, Config};

@@ -13,7 +13,7 @@ use toroid_drive::HostStatistics;
 use toroid_drive::bridge::DriveStatistics;
 use toroid_engine::backend::Backend;
 use toroid_nvme::Controller;
-use toroid_nvme::tcp::target::Target;
+use toroid_nvme::fabrics::Target;
 
 use super::counters::{BOUNDS_US, COMMANDS, Counters, KINDS, STATUSES};
 use super::drives::Served;

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
-use toroid_nvme::auth::Secret;
+use toroid_nvme::fabrics::auth::Secret;
 use zeroize::Zeroizing;
 
 /// More than the text of any secret.

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
-use toroid_nvme::tcp::client::{Address, ConnectOptions};
+use toroid_nvme::fabrics::ConnectOptions;
+use toroid_nvme::tcp::Address;
 
 pub const HOST: &str = "nqn.2024-01.io.example:host";
 const NQN: &str = "nqn.2024-01.io.example:drive";

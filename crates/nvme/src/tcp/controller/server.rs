@@ -1,42 +1,42 @@
-//! The target's sockets: moves bytes between connections and their state machines, on tokio.
+//! The controller's sockets on tokio: moves bytes between them and the state machines of their connections.
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore};
 
-use super::poll::Polling;
-use super::target::{Action, Connection, Job, Target, Ticket};
-use crate::{BROADCAST_NSID, ConnectionError, Request, Response, Sqe, Status};
+use super::connection::Connection;
+use crate::Response;
+use crate::fabrics::{Target, Ticket};
+use crate::tcp::error::ConnectionError;
+use crate::tcp::poll::Polling;
 
-/// Reads of a connection before it looks at its other work.
+/// Reads from a connection before its other work gets a turn.
 const MAX_READS: usize = 8;
-/// The share of all connections that one address may have which have not connected to a controller: one in so many.
+/// One address may hold this fraction of all connections, one in so many, without connecting to a controller.
 const NEWCOMERS_SHARE: usize = 4;
-/// What an address may have of them at least.
+/// Such connections that every address may hold.
 const LEAST_NEWCOMERS: usize = 64;
-/// Steps of authentications that compute at a time.
+/// Steps of authentications that run at a time.
 const EXPONENTIATIONS: usize = 2;
-/// How often a shutdown looks whether commands are still under way.
-const IDLE_POLL: Duration = Duration::from_millis(5);
-/// How long a peer that gets a termination request may go on sending: its bytes, unread, would destroy the request.
+/// How long a peer may go on sending after a termination request. Closing the socket with unread bytes would destroy the request.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Accepts connections until `stop` resolves; then closes the target, and returns when every connection has ended. At most `connections` are
 /// open at a time; further ones wait to be accepted.
 ///
 /// # Errors
-/// Only a listener that is beyond use; what befalls a connection is its own.
+/// A listener that cannot be used any more. The errors of a connection only end that connection.
 pub async fn serve(
     listener: TcpListener,
     target: Arc<Target>,
@@ -62,7 +62,7 @@ pub async fn serve(
             Ok((stream, peer)) => {
                 let most = (connections / NEWCOMERS_SHARE).max(LEAST_NEWCOMERS);
                 let Some(newcomer) = newcomers.enter(peer.ip(), most) else {
-                    tracing::debug!(%peer, "too many connections of this address that have not connected");
+                    tracing::debug!(%peer, "too many connections from this address without a controller");
                     continue;
                 };
                 let target = Arc::clone(&target);
@@ -88,7 +88,7 @@ pub async fn serve(
     result
 }
 
-/// Whether accepting may work again later: all errors but those of a listener that is none.
+/// Whether accepting may work again later: all errors except those of an unusable listener.
 fn is_passing(error: &io::Error) -> bool {
     const EBADF: i32 = 9;
     const EINVAL: i32 = 22;
@@ -100,7 +100,7 @@ fn is_passing(error: &io::Error) -> bool {
         .is_some_and(|code| fatal.contains(&code))
 }
 
-/// Connections that are yet to connect to a controller, by their peer's address.
+/// Number of connections that have not connected to a controller yet, by their peer's address.
 #[derive(Default)]
 struct Newcomers(Mutex<HashMap<IpAddr, usize>>);
 
@@ -141,42 +141,7 @@ impl Drop for Newcomer {
     }
 }
 
-type Work = Pin<Box<dyn Future<Output = (Ticket, Response)> + Send>>;
-
-fn start(action: Action, exponentiations: &Arc<Semaphore>) -> Work {
-    let ticket = action.ticket;
-    match action.job {
-        Job::Io {
-            host,
-            request,
-            abort,
-            flight,
-        } => Box::pin(async move {
-            let response = host.submit_abortable(request, abort).await;
-            drop(flight);
-            (ticket, response)
-        }),
-        Job::Flush { host, idle } => Box::pin(async move {
-            while !idle.is_idle() {
-                tokio::time::sleep(IDLE_POLL).await;
-            }
-            let request = Request::new(Sqe::flush(0, BROADCAST_NSID));
-            (ticket, host.submit(request).await)
-        }),
-        Job::Admin { host, request } => {
-            Box::pin(async move { (ticket, host.admin(request).await) })
-        }
-        Job::Authenticate(authentication) => {
-            let exponentiations = Arc::clone(exponentiations);
-            Box::pin(async move {
-                let _permit = exponentiations.acquire().await;
-                let done = tokio::task::spawn_blocking(|| authentication.run()).await;
-                let lost = |_| Response::failure(0, Status::INTERNAL_ERROR, false);
-                (ticket, done.unwrap_or_else(lost))
-            })
-        }
-    }
-}
+type Work = BoxFuture<'static, (Ticket, Response)>;
 
 /// Serves one connection to its end.
 async fn connection(
@@ -186,7 +151,7 @@ async fn connection(
     exponentiations: &Arc<Semaphore>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    // A peer that has vanished without a word, and asked for no keep alive timer.
+    // Detects peers that vanish without a keep alive timer.
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(30))
         .with_interval(Duration::from_secs(10))
@@ -202,7 +167,7 @@ async fn connection(
     tracing::debug!(%peer, "connected");
     let poll = target.limits().poll;
     let mut connection = Connection::new(target, local, wake, Instant::now());
-    // The target may have begun to close before it knew of this connection.
+    // The target may have begun to close before it registered this connection.
     connection.tick(Instant::now());
     let mut work = FuturesUnordered::new();
     let serving = Serving {
@@ -221,7 +186,7 @@ async fn connection(
         None => tracing::debug!(%peer, host, queue, "connection ended"),
     }
     let terminated = matches!(connection.error(), Some(ConnectionError::Protocol(_)));
-    // Asks the commands under way to stop.
+    // Cancels the commands in flight.
     drop(connection);
     if terminated && result.is_ok() {
         // The peer may be gone already.
@@ -229,7 +194,7 @@ async fn connection(
         let _ = tokio::time::timeout(LINGER, discard(&stream)).await;
     }
     drop(stream);
-    // They go on until they have stopped, and count for their host until then.
+    // Commands in flight count against their host until they have stopped.
     while work.next().await.is_some() {}
     result
 }
@@ -248,7 +213,7 @@ async fn discard(stream: &TcpStream) -> io::Result<()> {
     }
 }
 
-/// What a connection is served with.
+/// A connection's socket and what else its task uses.
 struct Serving<'a> {
     stream: &'a TcpStream,
     notify: &'a Notify,
@@ -257,7 +222,7 @@ struct Serving<'a> {
 }
 
 impl Serving<'_> {
-    /// Serves until the connection ends. What is under way then stays in `work`.
+    /// Serves until the connection ends. Work that has not ended stays in `work`.
     async fn run(
         &self,
         connection: &mut Connection,
@@ -292,7 +257,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Waits for something to do, and does it.
+    /// Waits for an event, and handles it.
     async fn wait(
         &self,
         connection: &mut Connection,
@@ -323,7 +288,7 @@ impl Serving<'_> {
             Some((ticket, response)) = work.next() => {
                 let now = Instant::now();
                 connection.complete(ticket, response, now);
-                // Others that are there already share one write.
+                // Further completions share one write.
                 while let Some((ticket, response)) = ended(work) {
                     connection.complete(ticket, response, now);
                 }
@@ -338,22 +303,22 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// Starts what the connection asks for. What ends at once is completed at once, without a task of its own.
+    /// Starts the connection's actions. Those that end at once complete without a task.
     fn begin(&self, connection: &mut Connection, work: &mut FuturesUnordered<Work>) {
         let mut context = Context::from_waker(Waker::noop());
         while let Some(action) = connection.action() {
-            let mut future = start(action, self.exponentiations);
+            let mut future = action.run(self.exponentiations);
             match future.as_mut().poll(&mut context) {
                 Poll::Ready((ticket, response)) => {
                     connection.complete(ticket, response, Instant::now())
                 }
-                // Polled again, with a waker that counts, before this task waits.
+                // `work` polls it again, with this task's waker.
                 Poll::Pending => work.push(future),
             }
         }
     }
 
-    /// Takes what has come.
+    /// Reads what has arrived.
     fn read(
         &self,
         connection: &mut Connection,
@@ -393,7 +358,7 @@ impl Serving<'_> {
     }
 }
 
-/// Work that has ended, if any.
+/// The result of work that has ended, if any.
 fn ended(work: &mut FuturesUnordered<Work>) -> Option<(Ticket, Response)> {
     match work.poll_next_unpin(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(ended) => ended,

@@ -1,6 +1,6 @@
 //! The fabrics commands that carry authentication messages (Base Specification, "Authentication Send" and "Authentication Receive").
 
-use crate::fabrics::{self, FABRICS_OPCODE, fctype};
+use crate::fabrics::command::{FABRICS_OPCODE, fabrics, fctype};
 use crate::{Sqe, Status};
 
 /// Security protocol (SECP): assigned to NVM Express.
@@ -32,7 +32,7 @@ impl AuthCommand {
             AuthCommand::Send { len } => (fctype::AUTH_SEND, len),
             AuthCommand::Receive { len } => (fctype::AUTH_RECEIVE, len),
         };
-        let mut sqe = fabrics::fabrics(cid, kind);
+        let mut sqe = fabrics(cid, kind);
         sqe.cdw10 = u32::from_le_bytes([0, SPSP0, SPSP1, SECP]).into();
         sqe.cdw11 = len.into();
         sqe

@@ -1,26 +1,17 @@
-//! The initiator's side of one queue, without I/O: commands go in, bytes come out, bytes go in, completions come out.
+//! The host's side of one connection, without I/O: it turns commands into bytes, and bytes into completions.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::fabrics::Sgl;
-use crate::tcp::ConnectionError;
-use crate::tcp::pdu::{Agreed, Header, Initialize, ProtocolError, termination};
+use crate::tcp::error::ConnectionError;
+use crate::tcp::pdu::{
+    ADMIN_IN_CAPSULE, Agreed, Digests, Header, Initialize, ProtocolError, termination,
+};
 use crate::tcp::stream::{Item, Receiver, Sender};
 use crate::{Cqe, Response, Sqe, Status};
 
-/// Bytes of data that every controller takes in the capsule of an admin command.
-pub const ADMIN_IN_CAPSULE: usize = 8 << 10;
-/// Bytes that an H2CData PDU has at most, whatever the controller allows.
+/// Most bytes of an H2CData PDU, whatever the controller allows.
 const MAX_HOST_DATA: usize = 1 << 20;
-
-/// Digests that a connection asks for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Digests {
-    /// CRC-32C of every header.
-    pub header: bool,
-    /// CRC-32C of all data.
-    pub data: bool,
-}
 
 struct Pending {
     /// Data to the controller.
@@ -29,21 +20,21 @@ struct Pending {
     received: Vec<u8>,
     /// Bytes that the host has room for.
     expected: usize,
-    /// End of what the controller has asked for.
+    /// End of the data that the controller has asked for.
     asked: usize,
     intact: bool,
 }
 
-/// Data that are coming.
+/// The data of the PDU that is arriving.
 struct Incoming {
     cid: u16,
     last: bool,
     success: bool,
 }
 
-/// One queue's connection, seen from the host.
+/// The connection of one queue, seen from the host.
 ///
-/// The shell writes [`Connection::output`], reads into [`Connection::space`], calls [`Connection::received`], and takes
+/// The socket's task writes [`Connection::output`], reads into [`Connection::space`], calls [`Connection::received`], and takes
 /// [`Connection::completed`], until [`Connection::error`] says why it is over.
 pub struct Connection {
     receiver: Receiver,
@@ -84,7 +75,7 @@ impl Connection {
             alignment: 0,
             header_digest: digests.header,
             data_digest: digests.data,
-            // One R2T a command at a time.
+            // One R2T per command at a time.
             limit: 0,
         });
         connection
@@ -104,7 +95,7 @@ impl Connection {
         self.open && self.error.is_none() && self.pending.len() + 1 < self.entries
     }
 
-    /// Commands under way.
+    /// Commands in flight.
     pub fn in_flight(&self) -> usize {
         self.pending.len()
     }
@@ -156,7 +147,7 @@ impl Connection {
         self.receiver.space()
     }
 
-    /// `count` bytes have come; 0 for the end of the stream.
+    /// `count` bytes have arrived; 0 for the end of the stream.
     pub fn received(&mut self, count: usize) {
         if count == 0 {
             self.error.get_or_insert(ConnectionError::CutOff);
@@ -261,7 +252,7 @@ impl Connection {
             data_digest: digests.data,
             alignment: (usize::from(response.alignment) + 1) * 4,
         };
-        // Whole units of 4 bytes, as the transport wants them.
+        // The transport wants multiples of 4 bytes.
         self.max_host_data = (response.limit as usize).min(MAX_HOST_DATA) & !3;
         self.open = true;
         Ok(())
@@ -277,7 +268,7 @@ impl Connection {
         let pending = self.pending.get_mut(&cid);
         let pending = pending.ok_or(ProtocolError::Header { offset: 8 })?;
         let (start, len) = (offset as usize, length as usize);
-        // Nothing twice, or a controller could have much more sent than it asks for at a time.
+        // No byte twice: otherwise a controller could make the host send far more than the command has.
         let wanted = start
             .checked_add(len)
             .filter(|_| start >= pending.asked)
@@ -287,7 +278,7 @@ impl Connection {
         };
         pending.asked = start + len;
         let pieces = wanted.len().div_ceil(self.max_host_data);
-        // Nothing is copied where one PDU takes all, the usual case.
+        // Usually one PDU takes everything, and nothing is copied.
         let mut whole = Vec::new();
         if pieces == 1 && wanted.len() == pending.data.len() {
             whole = std::mem::take(&mut pending.data);

@@ -172,7 +172,7 @@ fn counting(start: u32) -> Random {
 
 #[test]
 fn messages_are_those_of_the_transcripts() {
-    let transcripts: HashMap<&str, Vec<u8>> = include_str!("../../tests/data/dhchap.txt")
+    let transcripts: HashMap<&str, Vec<u8>> = include_str!("../../../tests/data/dhchap.txt")
         .lines()
         .map(|line| {
             let (name, hex) = line.split_once(' ').unwrap();

@@ -1,14 +1,15 @@
 //! Admin and Fabrics commands of a controller.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::{Event, FabricsController, Target, event_log};
+use super::command::{DISCOVERY_NQN, cc, csts, fctype, property, put_text};
+use super::controller::FabricsController;
+use super::discovery::{Port, discovery_log};
+use super::target::Target;
 use crate::admin::{cns, csi, opcode};
-use crate::fabrics::{self, DISCOVERY_NQN, DiscoveryEntry, cc, csts, fctype, property};
 use crate::log::{self, feature, log_page};
 use crate::{
     BROADCAST_NSID, ControllerInfo, Cqe, IdentifyController, IdentifyNamespace, Request, Response,
@@ -17,29 +18,29 @@ use crate::{
 
 /// Version 2.0 of the base specification.
 const VERSION: u32 = 0x0002_0000;
-/// NMIC: a namespace may belong to several controllers, as there is one for each connection.
+/// NMIC: a namespace may belong to several controllers.
 const SHARED: u8 = 1;
 /// Granularity of the keep alive timer, in units of 100 ms.
 const KAS: u16 = 1;
 /// Asynchronous Event Requests that may wait.
 const EVENT_REQUESTS: usize = 4;
-/// Commands that may be aborted at a time (0-based); aborting answers at once.
+/// Abort commands in flight (0-based).
 const ABORT_LIMIT: u8 = 3;
 /// Time that becoming ready may take, in units of 500 ms.
 const READY_TIMEOUT: u64 = 20;
 
-/// MDTS of discovery controllers, as a power of two of 4096 bytes: little, since everybody may have one.
+/// MDTS of discovery controllers, as a power of two of 4096 bytes: small, since any host can create one.
 const DISCOVERY_MDTS: u8 = 4;
 
-/// What becomes of a command.
+/// How a command continues.
 pub(super) enum Answer {
     /// It has completed.
     Done(Response),
-    /// Its completion comes later, from the controller.
+    /// The controller completes it later.
     Held,
-    /// The storage answers.
+    /// The storage executes it.
     Storage(Request),
-    /// It has completed, and what was written is to be flushed.
+    /// It has completed, and the storage is to be flushed.
     Flush(Response),
 }
 
@@ -65,10 +66,6 @@ fn with_data(cid: u16, data: Vec<u8>) -> Answer {
 }
 
 impl FabricsController {
-    fn info(&self) -> Option<&ControllerInfo> {
-        self.storage.as_ref().map(|storage| storage.controller())
-    }
-
     fn is_discovery(&self) -> bool {
         self.subsystem.is_none()
     }
@@ -83,7 +80,7 @@ impl FabricsController {
         self.update_status() & csts::RDY != 0
     }
 
-    /// The status as it is now: a controller becomes ready, or ceases to be, when nothing is under way that its host has sent before.
+    /// The current status. A controller becomes ready, or ceases to be, once no earlier command of its host is in flight.
     pub(super) fn update_status(&self) -> u32 {
         let mut state = self.state();
         let idle = self.flights.none() && self.predecessors.iter().all(|flights| flights.none());
@@ -108,9 +105,9 @@ impl FabricsController {
         let value = match (offset, wide) {
             (property::CAP, true) => {
                 let entries = u64::from(target.limits.queue_entries - 1);
-                // Queues are contiguous; NVM command set, and all supported ones where there are others.
+                // Contiguous queues; the NVM command set, and all supported sets where there are others.
                 let sets = 1 << 37 | u64::from(self.has_other_command_sets()) << 43;
-                // Ready with all media; the time-out stands in CRTO too.
+                // Ready with all media; CRTO holds the time-out too.
                 entries | 1 << 16 | READY_TIMEOUT << 24 | sets | 1 << 59
             }
             (property::VS, false) => VERSION.into(),
@@ -131,13 +128,13 @@ impl FabricsController {
             let all = self.has_other_command_sets();
             let sets = value & cc::CSS;
             let good = value & cc::MPS == 0 && (sets == 0 || sets == cc::CSS_ALL && all);
-            // RDY follows when nothing of before is under way.
+            // RDY follows once no earlier command is in flight.
             state.status = if good { 0 } else { csts::CFS };
             state.changing = good;
         } else if was && !is {
             state.changing = state.status & csts::RDY != 0;
             state.status &= csts::RDY;
-            // Their identifiers are free for other commands.
+            // The host may reuse their identifiers.
             let requests = std::mem::take(&mut state.requests);
             let aborted = |cid| Cqe::new(cid, Status::ABORT_REQUESTED, false);
             state.completions.extend(requests.into_iter().map(aborted));
@@ -158,22 +155,22 @@ impl FabricsController {
         done(cid)
     }
 
-    /// What was written is on the medium, as far as it can be: shutting down is complete.
+    /// The storage has flushed: shutting down is complete.
     pub(super) fn shut_down(&self) {
         let mut state = self.state();
-        // A reset in between has ended the shutdown too.
+        // A reset in between also ended the shutdown.
         if state.status & csts::SHUTDOWN_OCCURRING != 0 {
             state.status ^= csts::SHUTDOWN_OCCURRING | csts::SHUTDOWN_COMPLETE;
         }
     }
 
-    /// An admin command, with its data if it has any. `local` is the address that the host has connected to.
+    /// An admin command, with its data if it has any. `port` is the one that the host has connected to.
     pub(super) fn admin(
         &self,
         target: &Target,
         sqe: &Sqe,
         data: Vec<u8>,
-        (local, now): (SocketAddr, Instant),
+        (port, now): (Port, Instant),
     ) -> Answer {
         let cid = sqe.cid.get();
         match sqe.opcode {
@@ -182,7 +179,7 @@ impl FabricsController {
                 done(cid)
             }
             opcode::ASYNC_EVENT => self.event_request(cid),
-            opcode::GET_LOG_PAGE => self.get_log_page(target, sqe, local),
+            opcode::GET_LOG_PAGE => self.get_log_page(target, sqe, port),
             opcode::SET_FEATURES => self.set_features(target, sqe),
             opcode::GET_FEATURES => self.get_features(target, sqe),
             opcode::IDENTIFY => self.identify(target, sqe),
@@ -218,9 +215,9 @@ impl FabricsController {
             return failed(sqe.cid.get(), Status::INVALID_FIELD);
         };
         let abort = queue.aborts().get(&victim).cloned();
-        // The command is asked to stop; whether it does so in time, its own completion tells.
+        // The completion of that command tells whether it stopped in time.
         if let Some(abort) = abort {
-            abort.ask();
+            abort.cancel();
         }
         with_value(sqe.cid.get(), NOT_ABORTED)
     }
@@ -310,7 +307,7 @@ impl FabricsController {
         }
     }
 
-    fn get_log_page(&self, target: &Target, sqe: &Sqe, local: SocketAddr) -> Answer {
+    fn get_log_page(&self, target: &Target, sqe: &Sqe, port: Port) -> Answer {
         let cid = sqe.cid.get();
         let (dw10, dw11) = (sqe.cdw10.get(), sqe.cdw11.get());
         let id = dw10 as u8;
@@ -321,7 +318,7 @@ impl FabricsController {
         if len > max_transfer(self.info()) || !offset.is_multiple_of(4) {
             return failed(cid, Status::INVALID_FIELD);
         }
-        let Some(mut page) = self.log_page(target, id, sqe, local) else {
+        let Some(mut page) = self.log_page(target, id, sqe, port) else {
             let of_programs = log_page::PROGRAMS..=log_page::MEMORY_RANGE_SETS;
             return match of_programs.contains(&id)
                 && self.has_other_command_sets()
@@ -349,12 +346,12 @@ impl FabricsController {
         with_data(cid, page)
     }
 
-    fn log_page(&self, target: &Target, id: u8, sqe: &Sqe, local: SocketAddr) -> Option<Vec<u8>> {
+    fn log_page(&self, target: &Target, id: u8, sqe: &Sqe, port: Port) -> Option<Vec<u8>> {
         use crate::opcode as io;
         if id == log_page::DISCOVERY {
             return self.is_discovery().then(|| {
-                let entries = target.discovery_entries(&self.host_nqn, local);
-                fabrics::discovery_log(1, &entries)
+                let entries = target.discovery_entries(&self.host_nqn, port);
+                discovery_log(1, &entries)
             });
         }
         let storage = self.storage.as_ref()?;
@@ -459,7 +456,7 @@ impl FabricsController {
                 (None, None) if nsid == 0 || nsid == BROADCAST_NSID => {
                     return failed(cid, Status::INVALID_NAMESPACE);
                 }
-                // An identifier that is not in use has a structure of zeroes.
+                // Unused identifiers have a structure of zeroes.
                 (None, None) => zeroes(),
             },
             cns::NAMESPACES | cns::NAMESPACES_OF_SET => {
@@ -589,36 +586,12 @@ impl FabricsController {
         identify.maxcmd = limits.queue_entries.into();
         identify.sgls = SGLS.into();
         let nqn = self.subsystem.as_ref().map_or(DISCOVERY_NQN, |s| &s.nqn);
-        fabrics::put_text(&mut identify.subnqn, nqn);
+        put_text(&mut identify.subnqn, nqn);
         identify.as_bytes().to_vec()
     }
-
-    /// Whether the host has asked to be told of such events.
-    pub(super) fn wants(&self, event: Event) -> bool {
-        let configured = self.state().features.get(&feature::EVENTS).copied();
-        let configured = configured.unwrap_or(0);
-        match event_log(event) {
-            log_page::CHANGED_NAMESPACES => configured & 1 << 8 != 0,
-            log_page::DISCOVERY => configured & 1 << 31 != 0,
-            // Critical warnings: bit 3, the medium is read-only.
-            _ => configured & 1 << 3 != 0,
-        }
-    }
 }
 
-impl Target {
-    /// What a host may connect to, at the address that it has used.
-    fn discovery_entries(&self, host_nqn: &str, local: SocketAddr) -> Vec<DiscoveryEntry> {
-        let address = self.advertised.unwrap_or(local);
-        self.subsystems
-            .iter()
-            .filter(|subsystem| subsystem.hosts.find(host_nqn).is_some())
-            .map(|subsystem| DiscoveryEntry::new(&subsystem.nqn, address, 1))
-            .collect()
-    }
-}
-
-/// Most bytes that an admin command may move.
+/// Most bytes that an admin command may transfer.
 pub(super) fn max_transfer(info: Option<&ControllerInfo>) -> u64 {
     info.map_or(4096 << DISCOVERY_MDTS, |info| info.mdts_bytes.into())
 }
@@ -629,7 +602,7 @@ pub(super) fn keep_alive(milliseconds: u32) -> Duration {
     Duration::from_millis(u64::from(milliseconds).next_multiple_of(unit))
 }
 
-/// Number of Queues as the feature has it: submission and completion queues, 0-based.
+/// Value of the Number of Queues feature: submission and completion queues, 0-based.
 fn queues(count: u16) -> u64 {
     let count = u64::from(count.saturating_sub(1));
     count | count << 16

@@ -1,0 +1,72 @@
+//! Subsystems, and the hosts that may connect to them.
+
+use std::sync::Arc;
+
+use super::auth::Secret;
+use crate::Controller;
+
+/// The storage of a subsystem.
+pub trait Storage: Send + Sync {
+    /// The controller that serves the commands of this host. Hosts that see different namespaces get different controllers.
+    ///
+    /// # Errors
+    /// The reason for a refusal, for the log.
+    fn attach(&self, host_nqn: &str) -> Result<Arc<dyn Controller>, String>;
+}
+
+impl<F: Fn(&str) -> Result<Arc<dyn Controller>, String> + Send + Sync> Storage for F {
+    fn attach(&self, host_nqn: &str) -> Result<Arc<dyn Controller>, String> {
+        self(host_nqn)
+    }
+}
+
+/// A subsystem that hosts can connect to.
+pub struct Subsystem {
+    /// Its NQN.
+    pub nqn: String,
+    /// Its storage.
+    pub storage: Arc<dyn Storage>,
+    /// Who may connect.
+    pub hosts: Hosts,
+}
+
+/// Who may connect to a subsystem.
+#[derive(Clone, Debug)]
+pub enum Hosts {
+    /// Every host, unauthenticated.
+    Any,
+    /// The hosts on this list.
+    Listed(Vec<AllowedHost>),
+}
+
+/// A host that may connect.
+#[derive(Clone, Debug)]
+pub struct AllowedHost {
+    /// Its NQN.
+    pub nqn: String,
+    /// The secret with which it authenticates every queue; `None`: it need not authenticate.
+    pub secret: Option<Secret>,
+    /// The secret with which the controller authenticates when the host asks for it.
+    pub controller_secret: Option<Secret>,
+}
+
+impl AllowedHost {
+    /// A host that need not authenticate.
+    pub fn new(nqn: impl Into<String>) -> AllowedHost {
+        AllowedHost {
+            nqn: nqn.into(),
+            secret: None,
+            controller_secret: None,
+        }
+    }
+}
+
+impl Hosts {
+    /// The entry of a host that may connect; `Some(None)` where no list restricts the hosts.
+    pub(super) fn find(&self, nqn: &str) -> Option<Option<&AllowedHost>> {
+        match self {
+            Hosts::Any => Some(None),
+            Hosts::Listed(hosts) => hosts.iter().find(|host| host.nqn == nqn).map(Some),
+        }
+    }
+}

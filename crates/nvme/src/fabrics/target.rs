@@ -1,0 +1,345 @@
+//! The target: its subsystems, the controllers of the hosts that have connected, and its connections.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::auth::AuthPolicy;
+use super::command::{DISCOVERY_NQN, is_nqn};
+use super::controller::{ControllerState, Event, FabricsController, Flights, SharedQueue, Wake};
+use super::discovery::{DiscoveryEntry, Port};
+use super::limits::{LimitError, Limits};
+use super::subsystem::Subsystem;
+use crate::Status;
+
+/// Largest Diffie-Hellman group of an authentication, in bits.
+const MAX_GROUP_BITS: u32 = 4096;
+
+/// Keep alive time-out of discovery controllers whose hosts ask for none.
+const DISCOVERY_KEEP_ALIVE: Duration = Duration::from_secs(120);
+
+/// Why a target cannot be created.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// Not an NQN, or the NQN of discovery.
+    #[error(
+        "{0:?} is not a subsystem's NQN; expected nqn.… of at most 223 bytes, other than that of discovery"
+    )]
+    Nqn(String),
+    /// Two subsystems have one NQN.
+    #[error("two subsystems have the NQN {0}")]
+    Twice(String),
+    /// A limit is too small.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+}
+
+/// Counters of a target since it was created.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TargetStatistics {
+    /// Open connections.
+    pub connections: u64,
+    /// Controllers in use.
+    pub controllers: u64,
+    /// Connections accepted so far.
+    pub accepted: u64,
+    /// Connect commands and authentications that were refused.
+    pub refused: u64,
+    /// Connections that ended with a protocol error, a time-out or a stall.
+    pub failed: u64,
+}
+
+/// The target.
+pub struct Target {
+    pub(super) limits: Limits,
+    pub(super) subsystems: Vec<Arc<Subsystem>>,
+    /// The address in the discovery log, in place of the one that a host has connected to.
+    advertised: Option<SocketAddr>,
+    /// Hashes and Diffie-Hellman groups for authentication.
+    pub(super) policy: AuthPolicy,
+    registry: Mutex<Registry>,
+    closing: AtomicBool,
+    accepted: AtomicU64,
+    refused: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// A host's NQN and identifier.
+type HostKey = (String, [u8; 16]);
+
+#[derive(Default)]
+struct Registry {
+    controllers: HashMap<u16, Arc<FabricsController>>,
+    /// Commands still in flight of controllers that no longer exist, by host.
+    leaving: Vec<(HostKey, Arc<Flights>)>,
+    latest: u16,
+    connections: HashMap<u64, Wake>,
+    next_connection: u64,
+}
+
+impl Registry {
+    /// Controllers of a host that has authenticated. Others do not count, or anybody could exhaust the limit of the host.
+    fn of_host(&self, nqn: &str) -> usize {
+        let of_host = |controller: &&Arc<FabricsController>| {
+            controller.host_nqn == nqn && controller.counts_for_host()
+        };
+        self.controllers.values().filter(of_host).count()
+    }
+
+    /// Controllers that any host can create: those for discovery, and those of hosts that have not authenticated yet.
+    fn unauthenticated(&self) -> usize {
+        let controllers = self.controllers.values();
+        controllers
+            .filter(|controller| !controller.counts_for_host())
+            .count()
+    }
+
+    /// Commands still in flight of earlier controllers of a host.
+    fn predecessors(&mut self, host: (&str, [u8; 16])) -> Vec<Arc<Flights>> {
+        self.leaving.retain(|(_, flights)| !flights.none());
+        let of_host = |((nqn, id), _): &&(HostKey, _)| (nqn.as_str(), *id) == host;
+        let leaving = self.leaving.iter().filter(of_host);
+        leaving.map(|(_, flights)| Arc::clone(flights)).collect()
+    }
+}
+
+impl Target {
+    /// A target for these subsystems. The discovery log shows the address `advertised`, or else the one that the host has connected to.
+    ///
+    /// # Errors
+    /// [`TargetError`].
+    pub fn new(
+        subsystems: Vec<Subsystem>,
+        limits: Limits,
+        advertised: Option<SocketAddr>,
+    ) -> Result<Arc<Target>, TargetError> {
+        for (i, subsystem) in subsystems.iter().enumerate() {
+            if !is_nqn(&subsystem.nqn) || subsystem.nqn == DISCOVERY_NQN {
+                return Err(TargetError::Nqn(subsystem.nqn.clone()));
+            }
+            if subsystems[..i]
+                .iter()
+                .any(|other| other.nqn == subsystem.nqn)
+            {
+                return Err(TargetError::Twice(subsystem.nqn.clone()));
+            }
+        }
+        // Larger groups add no useful strength, but cost the target tens of milliseconds for each message of an unauthenticated host.
+        let mut policy = AuthPolicy::default();
+        policy.groups.retain(|group| group.bits() <= MAX_GROUP_BITS);
+        limits.check()?;
+        Ok(Arc::new(Target {
+            limits,
+            subsystems: subsystems.into_iter().map(Arc::new).collect(),
+            advertised,
+            policy,
+            registry: Mutex::default(),
+            closing: AtomicBool::new(false),
+            accepted: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        }))
+    }
+
+    /// Counts a refused Connect command or authentication.
+    pub(super) fn count_refusal(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a connection that ended with an error.
+    pub(crate) fn count_failure(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The subsystems.
+    pub fn subsystems(&self) -> &[Arc<Subsystem>] {
+        &self.subsystems
+    }
+
+    /// Counters.
+    pub fn statistics(&self) -> TargetStatistics {
+        let registry = self.registry();
+        TargetStatistics {
+            connections: registry.connections.len() as u64,
+            controllers: registry.controllers.len() as u64,
+            accepted: self.accepted.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Accepts no more commands, lets those in flight complete, and closes every connection.
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+        for wake in self.registry().connections.values() {
+            wake();
+        }
+    }
+
+    /// Whether the target is closing.
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// Reports an event to the hosts of one subsystem, or of all; a changed discovery log to the discovery controllers.
+    pub fn notify(&self, subsystem: Option<&str>, event: Event) {
+        for controller in self.registry().controllers.values() {
+            let concerned = match (&controller.subsystem, event) {
+                (None, Event::DiscoveryChanged) => true,
+                (None, _) | (Some(_), Event::DiscoveryChanged) => false,
+                (Some(own), _) => subsystem.is_none_or(|nqn| nqn == own.nqn),
+            };
+            if concerned {
+                controller.post(event);
+            }
+        }
+    }
+
+    /// Registers a connection; `wake` tells it of changes.
+    pub(super) fn register(&self, wake: Wake) -> u64 {
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+        let mut registry = self.registry();
+        registry.next_connection += 1;
+        let id = registry.next_connection;
+        registry.connections.insert(id, wake);
+        id
+    }
+
+    pub(super) fn unregister(&self, id: u64) {
+        self.registry().connections.remove(&id);
+    }
+
+    /// Creates a controller for an admin queue.
+    pub(super) fn create(
+        &self,
+        subsystem: Option<Arc<Subsystem>>,
+        host: (&str, [u8; 16]),
+        keep_alive: Duration,
+        admin: Arc<SharedQueue>,
+        now: Instant,
+    ) -> Result<Arc<FabricsController>, Status> {
+        let (host_nqn, host_id) = host;
+        let allowed = subsystem.as_ref().and_then(|own| own.hosts.find(host_nqn)?);
+        let trusted = allowed.is_none_or(|host| host.secret.is_none());
+        let keep_alive = match &subsystem {
+            // Discovery controllers always have a time-out.
+            None if keep_alive.is_zero() => DISCOVERY_KEEP_ALIVE,
+            _ => keep_alive,
+        };
+        let has_room = |registry: &Registry| {
+            let unauthenticated = registry.unauthenticated();
+            let pool = match subsystem.is_some() && trusted {
+                true => registry.controllers.len() - unauthenticated,
+                false => unauthenticated,
+            };
+            pool < self.limits.controllers
+                && (subsystem.is_none()
+                    || registry.of_host(host_nqn) < self.limits.controllers_per_host)
+        };
+        // Checked before `attach` does work for the host, and again after it.
+        if !has_room(&self.registry()) {
+            return Err(Status::CONNECT_CONTROLLER_BUSY);
+        }
+        let storage = match &subsystem {
+            None => None,
+            Some(subsystem) => {
+                let attached = subsystem.storage.attach(host_nqn);
+                Some(attached.map_err(|reason| {
+                    tracing::info!(
+                        host = host_nqn,
+                        subsystem = subsystem.nqn,
+                        reason,
+                        "host refused"
+                    );
+                    Status::CONNECT_INVALID_HOST
+                })?)
+            }
+        };
+        let mut registry = self.registry();
+        if !has_room(&registry) {
+            return Err(Status::CONNECT_CONTROLLER_BUSY);
+        }
+        let predecessors = registry.predecessors(host);
+        let mut id = registry.latest;
+        loop {
+            // 0 and FFF0h to FFFFh are reserved; an identifier is reused as late as possible.
+            id = if id >= 0xFFEF { 1 } else { id + 1 };
+            if !registry.controllers.contains_key(&id) {
+                break;
+            }
+        }
+        registry.latest = id;
+        let controller = Arc::new(FabricsController {
+            id,
+            subsystem,
+            storage,
+            host_nqn: host_nqn.to_owned(),
+            host_id,
+            created: now,
+            last_seen: AtomicU64::new(0),
+            trusted: AtomicBool::new(trusted),
+            dead: AtomicBool::new(false),
+            admin,
+            flights: Arc::default(),
+            predecessors,
+            state: Mutex::new(ControllerState {
+                keep_alive,
+                ..ControllerState::default()
+            }),
+        });
+        registry.controllers.insert(id, Arc::clone(&controller));
+        Ok(controller)
+    }
+
+    /// The host of a controller has authenticated. Returns false if it has too many controllers already.
+    pub(super) fn trust(&self, controller: &FabricsController) -> bool {
+        let registry = self.registry();
+        if controller.trusted.load(Ordering::Relaxed) {
+            return true;
+        }
+        let room = registry.of_host(&controller.host_nqn) < self.limits.controllers_per_host;
+        controller.trusted.store(room, Ordering::Relaxed);
+        room
+    }
+
+    pub(super) fn controller(&self, id: u16) -> Option<Arc<FabricsController>> {
+        self.registry().controllers.get(&id).cloned()
+    }
+
+    pub(super) fn destroy(&self, controller: &FabricsController) {
+        let mut registry = self.registry();
+        registry.controllers.remove(&controller.id);
+        registry.leaving.retain(|(_, flights)| !flights.none());
+        if !controller.flights.none() {
+            let host = (controller.host_nqn.clone(), controller.host_id);
+            let flights = Arc::clone(&controller.flights);
+            registry.leaving.push((host, flights));
+        }
+        drop(registry);
+        controller.end();
+    }
+
+    /// The subsystems that a host may connect to, through the port that it has used.
+    pub(super) fn discovery_entries(&self, host_nqn: &str, port: Port) -> Vec<DiscoveryEntry> {
+        let port = Port {
+            address: self.advertised.unwrap_or(port.address),
+            ..port
+        };
+        self.subsystems
+            .iter()
+            .filter(|subsystem| subsystem.hosts.find(host_nqn).is_some())
+            .map(|subsystem| DiscoveryEntry::new(&subsystem.nqn, port, 1))
+            .collect()
+    }
+}

@@ -1,0 +1,15 @@
+//! NVMe/TCP: PDUs and digests, the connections of a controller and of a host, and their sockets.
+//!
+//! Everything that does not depend on TCP is in [`fabrics`](crate::fabrics).
+
+pub mod controller;
+mod error;
+pub mod host;
+mod pdu;
+mod poll;
+mod stream;
+
+pub use controller::serve;
+pub use error::ConnectionError;
+pub use host::{Address, AddressError, Connector, SCHEME, connect, discover};
+pub use pdu::{Digests, PORT, ProtocolError};
