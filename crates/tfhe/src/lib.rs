@@ -14,6 +14,7 @@ pub mod ciphertext;
 pub mod encoding;
 mod error;
 pub mod gates;
+mod ggsw;
 pub mod glwe;
 pub mod key_loader;
 pub mod key_switch;

@@ -27,7 +27,9 @@ use toroid_ring::simd::SimdLevel;
 
 use crate::TfheError;
 use crate::arithmetic::{Arithmetic, WordOf};
+use crate::bootstrap::blind_rotation::BlindRotation;
 use crate::bootstrap::{BootstrappingKey, Rotation};
+use crate::ggsw::GgswList;
 use crate::glwe;
 use crate::key_switch::KeySwitchingKey;
 use crate::lwe::{self, check_words};
@@ -46,7 +48,7 @@ pub struct WopbsKey<M: Modulus, A: Arithmetic<M>> {
     refresh: BootstrappingKey<M, A>,
     switch: BootstrappingKey<M, A>,
     /// Memory for GGSW samples that no bootstrap uses at the moment.
-    spare: Mutex<Vec<BootstrappingKey<M, A>>>,
+    spare: Mutex<Vec<GgswList<M, A>>>,
 }
 
 /// The key-switching key of an exact bootstrap.
@@ -85,11 +87,11 @@ fn parts<K, const COUNT: usize>(
 pub struct Bits<'a, M: Modulus, A: Arithmetic<M>> {
     key: &'a WopbsKey<M, A>,
     /// None only while dropped.
-    samples: Option<BootstrappingKey<M, A>>,
+    samples: Option<GgswList<M, A>>,
 }
 
 impl<M: Modulus, A: Arithmetic<M>> Bits<'_, M, A> {
-    fn samples(&self) -> &BootstrappingKey<M, A> {
+    fn samples(&self) -> &GgswList<M, A> {
         self.samples.as_ref().expect("there until dropped")
     }
 }
@@ -183,7 +185,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
     }
 
     fn simd(&self) -> SimdLevel {
-        self.extract.simd()
+        self.extract.samples.simd()
     }
 
     /// Applies the functions of any number of test vectors (tables of 2^p words, [`glwe::test_vector`]) to the message of
@@ -285,7 +287,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         &self,
         key_switching: &WopbsKeySwitchingKey<M>,
         sample: &[M::Word],
-    ) -> Result<BootstrappingKey<M, A>, TfheError> {
+    ) -> Result<GgswList<M, A>, TfheError> {
         if key_switching.params != self.params {
             return Err(TfheError::ParamsMismatch {
                 what: "the key-switching key",
@@ -305,7 +307,10 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             .unwrap_or_else(PoisonError::into_inner)
             .pop();
         spare.map_or_else(
-            || BootstrappingKey::empty(&self.stages.circuit, self.simd()),
+            || {
+                let circuit = &self.stages.circuit;
+                GgswList::new(circuit, circuit.lwe_dimension, self.simd())
+            },
             Ok,
         )
     }
@@ -333,11 +338,16 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             // 0 at 1/4 and 1 at 3/4: the halves of a test vector.
             let body = &mut small[self.stages.extract.lwe_dimension];
             *body = M::add(*body, M::encode(1, 2));
-            let turning =
-                self.extract
-                    .start(&self.slots(bit), &small, self.stages.log2_slots(), &mut acc);
+            let rotation = BlindRotation::new(
+                self.extract.params(),
+                &self.slots(bit),
+                &small,
+                self.stages.log2_slots(),
+                &mut acc,
+            );
             self.extract
-                .turn_all(&mut [turning], run.threads, run.cancelled)?;
+                .samples
+                .rotate_all(&mut [rotation], run.threads, run.cancelled)?;
             take(bit as usize, &acc)?;
             glwe::sample_extract::<A::Words, _>(&self.params, &acc, levels, &mut value, A::leave);
             // ±u stands for 0 or 1 times 2u.

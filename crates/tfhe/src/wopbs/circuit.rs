@@ -2,7 +2,7 @@
 
 use crate::TfheError;
 use crate::arithmetic::{Arithmetic, WordOf};
-use crate::bootstrap::Workspace;
+use crate::ggsw::Workspace;
 use crate::glwe;
 use crate::memory::Buffer;
 use crate::modulus::{Modulus, Words};
@@ -90,10 +90,10 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         let masks = |index: usize, out: &mut [WordOf<M, A>]| {
             out.copy_from_slice(&sample[index * n..][..n]);
         };
-        self.switch.products(step, rows, masks, &mut work);
+        self.switch.samples.products(step, rows, masks, &mut work);
         let mut product = vec![WordOf::<M, A>::default(); self.params.glwe_words()];
         product[component * n..][..n].copy_from_slice(&sample[body..]);
-        self.switch.add_sums(&mut work, &mut product);
+        self.switch.samples.add_sums(&mut work, &mut product);
         for (out, word) in row.iter_mut().zip(&product) {
             *out = A::leave(*word);
         }

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use crate::TfheError;
 use crate::arithmetic::{Arithmetic, WordOf};
-use crate::bootstrap::{BootstrappingKey, Turning, Workspace};
+use crate::bootstrap::blind_rotation::BlindRotation;
+use crate::ggsw::{GgswList, Workspace};
 use crate::glwe;
 use crate::lwe::check_words;
 use crate::modulus::{Modulus, Words};
@@ -49,11 +50,11 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
                 }
             })
             .collect();
-        let turning = Turning {
+        let rotation = BlindRotation {
             acc: &mut accs[0],
             exponents,
         };
-        circuit.turn_all(&mut [turning], 1, run.cancelled)?;
+        circuit.rotate_all(&mut [rotation], 1, run.cancelled)?;
         let mut out = vec![M::Word::default(); self.params.lwe_words()];
         glwe::sample_extract::<A::Words, _>(&self.params, &accs[0], 0, &mut out, A::leave);
         Ok(out)
@@ -78,7 +79,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
     /// level and one more.
     fn select(
         &self,
-        circuit: &BootstrappingKey<M, A>,
+        circuit: &GgswList<M, A>,
         table: &[M::Word],
         depth: u32,
         accs: &mut [Vec<WordOf<M, A>>],

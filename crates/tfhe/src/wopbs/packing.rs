@@ -15,7 +15,7 @@ use std::ops::Range;
 use crate::TfheError;
 use crate::arithmetic::ArithmeticKind;
 use crate::arithmetic::{Arithmetic, WordOf};
-use crate::bootstrap::Workspace;
+use crate::ggsw::Workspace;
 use crate::glwe;
 use crate::lwe::check_words;
 use crate::memory::Buffer;
@@ -152,8 +152,10 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         let map = |index: usize, out: &mut [WordOf<M, A>]| {
             glwe::automorphism::<A::Words>(out, &sample[index * n..][..n], d);
         };
-        self.switch.products(depth as usize, rows, map, &mut work);
-        self.switch.add_sums(&mut work, sum);
+        self.switch
+            .samples
+            .products(depth as usize, rows, map, &mut work);
+        self.switch.samples.add_sums(&mut work, sum);
     }
 }
 

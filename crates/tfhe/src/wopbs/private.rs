@@ -26,7 +26,7 @@ use zeroize::Zeroizing;
 use crate::TfheError;
 use crate::arithmetic::ArithmeticKind;
 use crate::arithmetic::{Arithmetic, ROWS_AT_ONCE, WordOf};
-use crate::bootstrap::load_rows;
+use crate::ggsw::load_rows;
 use crate::glwe::{self, RowMaker};
 use crate::keys::{ClientKey, Progress, stream};
 use crate::lwe::{self, check_words};

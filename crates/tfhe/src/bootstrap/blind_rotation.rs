@@ -1,0 +1,141 @@
+//! Blind rotation: an accumulator turned by the encrypted phase of a sample, step by step.
+//!
+//! One step is `ACC += BK_i ⊡ (X^a_i·ACC - ACC)` (CMux of the platform paper's section 4.5 with d0 = ACC and
+//! d1 = X^a_i·ACC).
+
+use std::panic::resume_unwind;
+
+use crate::TfheError;
+use crate::arithmetic::{Arithmetic, WordOf};
+use crate::ggsw::{GgswList, Workspace};
+use crate::glwe;
+use crate::memory::Buffer;
+use crate::modulus::Modulus;
+use crate::params::ParamSet;
+
+use super::modulus_switch::modulus_switch;
+use super::team;
+
+/// An accumulator of (k+1)·N words, and the exponents by which the GGSW samples of a list turn it.
+pub(crate) struct BlindRotation<'a, M: Modulus, A: Arithmetic<M>> {
+    pub(crate) acc: &'a mut [WordOf<M, A>],
+    pub(crate) exponents: Vec<usize>,
+}
+
+impl<'a, M: Modulus, A: Arithmetic<M>> BlindRotation<'a, M, A> {
+    /// Sets the accumulator to the test vector, rotated by the body of `sample`; its mask gives the exponents.
+    pub(crate) fn new(
+        params: &ParamSet,
+        test_vector: &[M::Word],
+        sample: &[M::Word],
+        log2_slots: u32,
+        acc: &'a mut [WordOf<M, A>],
+    ) -> Self {
+        let n = params.ring_degree;
+        let (exponents, body) = modulus_switch::<M>(params, sample, log2_slots);
+        let back = (2 * n - body) % (2 * n);
+        for (acc, tv) in acc.chunks_exact_mut(n).zip(test_vector.chunks_exact(n)) {
+            let tv: Vec<_> = tv.iter().map(|word| A::enter(*word)).collect();
+            glwe::rotate::<A::Words>(acc, &tv, back);
+        }
+        BlindRotation { acc, exponents }
+    }
+}
+
+/// Memory for `count` accumulators.
+pub(super) fn accumulators<M: Modulus, A: Arithmetic<M>>(
+    params: &ParamSet,
+    count: usize,
+) -> Result<Buffer, TfheError> {
+    let bytes = count * params.glwe_words() * size_of::<WordOf<M, A>>();
+    Buffer::new(bytes.div_ceil(8))
+}
+
+/// The accumulators in their memory.
+pub(super) fn split<'a, M: Modulus, A: Arithmetic<M>>(
+    params: &ParamSet,
+    memory: &'a mut Buffer,
+) -> impl Iterator<Item = &'a mut [WordOf<M, A>]> {
+    bytemuck::cast_slice_mut(memory.words_mut()).chunks_exact_mut(params.glwe_words())
+}
+
+impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
+    /// Does any number of blind rotations on up to `threads` threads: whole rotations side by side, and with more threads
+    /// than rotations the rows of each external product side by side.
+    pub(crate) fn rotate_all(
+        &self,
+        rotations: &mut [BlindRotation<'_, M, A>],
+        threads: usize,
+        cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), TfheError> {
+        if rotations.is_empty() {
+            return Ok(());
+        }
+        let groups = threads.clamp(1, rotations.len());
+        let members = (threads / groups).clamp(1, self.params().ggsw_rows());
+        let mut rotations = rotations;
+        let mut parts = Vec::new();
+        for group in 0..groups {
+            let size = rotations.len().div_ceil(groups - group);
+            let (part, rest) = rotations.split_at_mut(size);
+            parts.push(part);
+            rotations = rest;
+        }
+        let run = |part: &mut [BlindRotation<'_, M, A>]| {
+            if members == 1 {
+                return self.rotate_from(0, part, cancelled);
+            }
+            part.iter_mut().try_for_each(|rotation| {
+                let from = team::rotate(self, rotation, members, cancelled)?;
+                self.rotate_from(from, std::slice::from_mut(rotation), cancelled)
+            })
+        };
+        std::thread::scope(|scope| {
+            let mut parts = parts.into_iter();
+            let first = parts.next();
+            let others: Vec<_> = parts.map(|part| scope.spawn(|| run(part))).collect();
+            let first = first.map_or(Ok(()), run);
+            others
+                .into_iter()
+                .map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)))
+                .fold(first, Result::and)
+        })
+    }
+
+    /// Rotations on one thread, from step `from` on. All rotations do a step before the next one, while its GGSW sample is in
+    /// the cache.
+    fn rotate_from(
+        &self,
+        from: usize,
+        rotations: &mut [BlindRotation<'_, M, A>],
+        cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), TfheError> {
+        let params = self.params();
+        let n = params.ring_degree;
+        let mut memory = Workspace::<M, A>::memory(params)?;
+        let mut work = Workspace::<M, A>::new(params, &mut memory);
+        for step in from..self.count() {
+            if cancelled() {
+                return Err(TfheError::Cancelled);
+            }
+            for rotation in rotations.iter_mut() {
+                let exponent = rotation.exponents[step];
+                if exponent == 0 {
+                    continue;
+                }
+                let acc = &*rotation.acc;
+                let rotate_sub = |index: usize, out: &mut [WordOf<M, A>]| {
+                    glwe::rotate_sub::<A::Words>(
+                        self.simd(),
+                        out,
+                        &acc[index * n..][..n],
+                        exponent,
+                    );
+                };
+                self.products(step, 0..params.ggsw_rows(), rotate_sub, &mut work);
+                self.add_sums(&mut work, rotation.acc);
+            }
+        }
+        Ok(())
+    }
+}

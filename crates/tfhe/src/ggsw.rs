@@ -1,0 +1,189 @@
+//! Lists of GGSW samples, loaded for one [`Arithmetic`], and their external products.
+//!
+//! A bootstrapping key is such a list, and so are the bits of a wide function's message. The rows of all samples are one
+//! stream, which a blind rotation reads once, front to back.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::slice::{ChunksExact, ChunksExactMut};
+
+use rayon::prelude::*;
+use toroid_ring::simd::SimdLevel;
+
+use crate::TfheError;
+use crate::arithmetic::{Arithmetic, WordOf};
+use crate::glwe;
+use crate::memory::Buffer;
+use crate::modulus::{DigitField, Modulus};
+use crate::params::ParamSet;
+
+/// GGSW samples, each of its rows of k+1 polynomials.
+pub(crate) struct GgswList<M: Modulus, A: Arithmetic<M>> {
+    params: ParamSet,
+    arithmetic: A,
+    simd: SimdLevel,
+    count: usize,
+    rows: Buffer,
+    modulus: PhantomData<M>,
+}
+
+/// Loads rows of k+1 polynomials in the coefficient domain into the first of `out`, in parallel.
+pub(crate) fn load_rows<M: Modulus, A: Arithmetic<M>>(
+    arithmetic: &A,
+    simd: SimdLevel,
+    params: &ParamSet,
+    rows: &[M::Word],
+    out: &mut [u8],
+) {
+    let row_words = params.glwe_words();
+    out.par_chunks_exact_mut(arithmetic.row_bytes())
+        .zip(rows.par_chunks_exact(row_words))
+        .for_each_init(
+            || (vec![0; row_words], vec![A::Scalar::default(); row_words]),
+            |(row, scratch), (out, words)| {
+                glwe::lift::<M>(simd, row, words);
+                arithmetic.load_coefficients(row, scratch, out);
+            },
+        );
+}
+
+impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
+    /// Room for `count` GGSW samples, with the kernels of `simd`; zeroes until they are loaded.
+    pub(crate) fn new(params: &ParamSet, count: usize, simd: SimdLevel) -> Result<Self, TfheError> {
+        let arithmetic = A::new(params, simd)?;
+        let bytes = count * params.ggsw_rows() * arithmetic.row_bytes();
+        Ok(GgswList {
+            params: *params,
+            arithmetic,
+            simd,
+            count,
+            rows: Buffer::new(bytes / 8)?,
+            modulus: PhantomData,
+        })
+    }
+
+    /// The dimensions and gadgets.
+    pub(crate) fn params(&self) -> &ParamSet {
+        &self.params
+    }
+
+    /// The kernels that it was made for.
+    pub(crate) fn simd(&self) -> SimdLevel {
+        self.simd
+    }
+
+    /// What computes with the rows.
+    pub(crate) fn arithmetic(&self) -> &A {
+        &self.arithmetic
+    }
+
+    /// Number of samples.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes of memory that the samples take.
+    pub(crate) fn memory(&self) -> u64 {
+        self.rows.bytes().len() as u64
+    }
+
+    /// The loaded rows of all samples.
+    pub(crate) fn rows(&self) -> ChunksExact<'_, u8> {
+        self.rows.bytes().chunks_exact(self.arithmetic.row_bytes())
+    }
+
+    /// As [`Self::rows`], in words, to be written to.
+    pub(crate) fn rows_mut(&mut self) -> ChunksExactMut<'_, u64> {
+        let row_bytes = self.arithmetic.row_bytes();
+        self.rows.words_mut().chunks_exact_mut(row_bytes / 8)
+    }
+
+    /// Loads rows in the coefficient domain, the first of which is row `first` of the list.
+    pub(crate) fn load_rows(&mut self, first: usize, rows: &[M::Word]) {
+        let out = &mut self.rows.bytes_mut()[first * self.arithmetic.row_bytes()..];
+        load_rows(&self.arithmetic, self.simd, &self.params, rows, out);
+    }
+
+    /// Loads rows in the canonical form (BKNTT), the first of which is row `first` of the list; they are destroyed.
+    pub(crate) fn load_canonical_rows(&mut self, first: usize, rows: &mut [u64]) {
+        let row_words = self.params.glwe_words();
+        let row_bytes = self.arithmetic.row_bytes();
+        let arithmetic = &self.arithmetic;
+        self.rows.bytes_mut()[first * row_bytes..]
+            .par_chunks_exact_mut(row_bytes)
+            .zip(rows.par_chunks_exact_mut(row_words))
+            .for_each_init(
+                || vec![A::Scalar::default(); row_words],
+                |scratch, (out, row)| arithmetic.load(row, scratch, out),
+            );
+    }
+
+    /// Loads the rows of sample `index`, in the coefficient domain.
+    pub(crate) fn load_sample(&mut self, index: usize, rows: &[M::Word]) {
+        self.load_rows(index * self.params.ggsw_rows(), rows);
+    }
+
+    /// The products of some rows of sample `index` with the digits of a GLWE sample, summed up in `work.sums`; `write_component`
+    /// writes the component of the GLWE sample that it is asked for.
+    pub(crate) fn products(
+        &self,
+        index: usize,
+        rows: Range<usize>,
+        write_component: impl Fn(usize, &mut [WordOf<M, A>]),
+        work: &mut Workspace<'_, M, A>,
+    ) {
+        let row_bytes = self.arithmetic.row_bytes();
+        let first = rows.start;
+        let keys = &self.rows.bytes()[(index * self.params.ggsw_rows() + first) * row_bytes..];
+        for (row, key) in rows.zip(keys.chunks_exact(row_bytes)) {
+            let (component, gadget, level) = self.params.ggsw_row(row);
+            if row == first || level == 0 {
+                write_component(component, work.difference);
+            }
+            self.arithmetic.mul_add_digits(
+                work.difference,
+                DigitField::new(M::KIND, gadget, level),
+                key,
+                work.scratch,
+                work.sums,
+                row == first,
+            );
+        }
+    }
+
+    /// acc += what the products of one external product sum up to; the sums are destroyed.
+    pub(crate) fn add_sums(&self, work: &mut Workspace<'_, M, A>, acc: &mut [WordOf<M, A>]) {
+        let n = self.params.ring_degree;
+        for (sum, words) in work.sums.chunks_exact_mut(n).zip(acc.chunks_exact_mut(n)) {
+            self.arithmetic.inverse_add(sum, words);
+        }
+    }
+}
+
+/// Slices of one thread's working memory, each on a line of the cache.
+pub(crate) struct Workspace<'a, M: Modulus, A: Arithmetic<M>> {
+    pub(crate) difference: &'a mut [WordOf<M, A>],
+    pub(crate) scratch: &'a mut [A::Scalar],
+    pub(crate) sums: &'a mut [A::Scalar],
+}
+
+impl<'a, M: Modulus, A: Arithmetic<M>> Workspace<'a, M, A> {
+    /// Memory for a workspace.
+    pub(crate) fn memory(params: &ParamSet) -> Result<Buffer, TfheError> {
+        let polynomials = params.glwe_dimension + 3;
+        Buffer::new(polynomials * params.ring_degree)
+    }
+
+    pub(crate) fn new(params: &ParamSet, memory: &'a mut Buffer) -> Self {
+        let n = params.ring_degree;
+        let (scalars, words) = memory.words_mut().split_at_mut(params.glwe_words() + n);
+        let scalars: &mut [A::Scalar] = bytemuck::cast_slice_mut(scalars);
+        let (scratch, sums) = scalars.split_at_mut(n);
+        let words: &mut [WordOf<M, A>] = bytemuck::cast_slice_mut(words);
+        Workspace {
+            difference: &mut words[..n],
+            scratch,
+            sums,
+        }
+    }
+}
