@@ -1,9 +1,10 @@
-//! A bootstrap of the simulated engine, held against the integer arithmetic.
+//! A bootstrap of the simulated engine, compared with the integer arithmetic.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use toroid_bench_common::Error;
 use toroid_cores::engine::{self, Command, Engine, RtlBackend, Shape, formula, key_words, layout};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::{Backend, LoadedKey};
@@ -19,7 +20,11 @@ use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
 
-use crate::Error;
+/// How a log says that the result is right; kept logs have the second form.
+pub const EQUAL: [&str; 2] = [
+    "result: equal to the integer arithmetic, word by word",
+    "result: equal to the exact path, word by word",
+];
 
 /// What a bootstrap took.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,10 @@
 //! An estimate of the energy of a bootstrap: switching activity from simulation, times the power tables of an open library of cells.
 //!
-//! Blocks are mapped to the NanGate 45 nm cells, the netlists simulated with operands as a CMux has them and, but for the XOR network's, held against the library, and OpenSTA
+//! Blocks are mapped to the NanGate 45 nm cells, the netlists simulated with operands as a CMux has them and, except the XOR network's, checked against the library, and OpenSTA
 //! gives what the toggles of every net cost (`hw/tools/energy.py`). That times the operations of a bootstrap is the estimate. What it does not know
-//! is said by a range: see [`Block::range`].
+//! a range allows for: see [`Block::range`].
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -13,6 +12,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use toroid_bench_common::Error;
 use toroid_cores::engine::{Shape, formula, layout};
 use toroid_cores::find;
 use toroid_cores::ntt_elastic::Plan;
@@ -22,7 +22,6 @@ use toroid_sim::random::Random;
 use toroid_sim::toolchain::python;
 use toroid_tfhe::params::ModulusKind;
 
-use crate::Error;
 use crate::synthesis::{self, Whole};
 
 const SCRIPT: &str = include_str!("../../../hw/tools/energy.py");
@@ -82,7 +81,7 @@ impl Range {
 impl Activity {
     /// Joules of one cycle. At most, a net's wire has twice the capacitance of the pins it leads to, every net of logic toggles twice as often by
     /// glitches, and the clock tree takes as much as the registers' clock pins: assumptions, on the safe side of what is common.
-    fn range(&self) -> Range {
+    pub(crate) fn range(&self) -> Range {
         let (state, logic) = (self.sequential, self.combinational);
         let leakage = state.leakage + logic.leakage;
         Range {
@@ -612,47 +611,4 @@ fn parts(
         each,
     );
     Ok(parts)
-}
-
-/// The estimate as tables.
-pub fn table(estimate: &Estimate) -> String {
-    let mut text = "| block | cells | flip-flops | area, µm² | operation | toggles a net and cycle | pJ a cycle |\n\
-        | --- | ---: | ---: | ---: | --- | ---: | ---: |\n"
-        .to_owned();
-    // Writing to a String cannot fail.
-    for (name, block) in &estimate.blocks {
-        for (operation, run) in &block.runs {
-            let range = run.range();
-            let _ = writeln!(
-                text,
-                "| {name} | {} | {} | {:.0} | {operation} | {:.2} | {:.1} to {:.1} |",
-                block.cells,
-                block.flip_flops,
-                block.area_um2,
-                run.toggles_per_net,
-                range.low * 1e12,
-                range.high * 1e12
-            );
-        }
-    }
-    text += "\n| part | operations of a bootstrap | pJ each | mJ a bootstrap |\n| --- | ---: | ---: | ---: |\n";
-    for part in &estimate.parts {
-        let _ = writeln!(
-            text,
-            "| {} | {:.3e} | {:.3} to {:.3} | {:.1} to {:.1} |",
-            part.name,
-            part.count,
-            part.each.low * 1e12,
-            part.each.high * 1e12,
-            part.all.low * 1e3,
-            part.all.high * 1e3
-        );
-    }
-    let _ = writeln!(
-        text,
-        "| sum, without main memory | | | {:.0} to {:.0} |",
-        estimate.total.low * 1e3,
-        estimate.total.high * 1e3
-    );
-    text
 }

@@ -3,11 +3,12 @@
 mod bootstrap;
 mod elastic;
 mod energy;
+mod engine;
 mod measured;
 mod multipliers;
 mod operations;
 mod rader;
-mod report;
+mod row;
 mod samples;
 mod sdf;
 mod sdf_energy;
@@ -20,12 +21,13 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
+use toroid_bench_common::machine::Measured;
+use toroid_bench_common::{Error, pages};
 use toroid_cores::engine::Shape;
 use toroid_sim::memory::Timing;
 use toroid_tfhe::params::ParamSet;
 
-/// What a measurement can fail with.
-pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
+use crate::engine::LOG_LANES;
 
 /// Measures the cores of Toroid.
 #[derive(Parser)]
@@ -37,7 +39,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Commands {
-    /// Simulates a bootstrap on the engine and compares it with the exact path
+    /// Simulates a bootstrap on the engine and compares it with the integer arithmetic
     Bootstrap {
         /// The parameter set
         #[arg(long, default_value = "paper")]
@@ -51,7 +53,7 @@ enum Commands {
         /// Cycles of latency of main memory
         #[arg(long, default_value_t = 64)]
         latency: u64,
-        /// Beats a cycle that each port of main memory gives
+        /// Beats per cycle that each port of main memory gives
         #[arg(long, default_value_t = 1.0, value_parser = ratio)]
         bandwidth: f64,
         /// Clock in MHz, for times
@@ -137,7 +139,7 @@ enum Commands {
     /// Simulates and synthesizes the elastic NTT, and with --write writes docs/results/hw-elastic.md, .json and the log of its run;
     /// its estimate of an ASIC needs OpenSTA
     Elastic {
-        /// Transforms one behind the other
+        /// Transforms back to back
         #[arg(long, default_value_t = 1000, value_parser = several)]
         count: usize,
         #[command(flatten)]
@@ -198,9 +200,6 @@ impl Page {
         self.write.then_some(self.out.as_path())
     }
 }
-
-/// log2 of the lanes of a circuit in the setting that is reported: 64 butterflies each.
-const LOG_LANES: u32 = 7;
 
 /// A positive number.
 fn positive(text: &str) -> Result<f64, String> {
@@ -272,7 +271,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
             let seconds = measured.simulated.as_secs_f64();
             let text = format!(
                 "{}: n = {}, N = {}, {} butterflies, memory {latency} cycles at {bandwidth} beats a cycle\n\
-                 result: equal to the exact path, word by word\n\
+                 {}\n\
                  cycles: {} (formula: {}), {time:.3} ms at {clock} MHz\n\
                  main memory: {} beats of {} bytes\n\
                  simulation: {seconds:.1} s, {:.0} cycles/s; model made in {:.1} s\n",
@@ -280,6 +279,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
                 params.lwe_dimension,
                 params.ring_degree,
                 1 << log_lanes,
+                bootstrap::EQUAL[0],
                 measured.cycles,
                 measured.formula,
                 measured.beats_read,
@@ -291,13 +291,11 @@ fn run(arguments: Arguments) -> Result<(), Error> {
             if let Some(path) = log {
                 let command: Vec<String> = std::env::args().skip(1).collect();
                 let head = format!(
-                    "toroid-hw-bench {}\n{}, {}\n",
+                    "toroid-hw-bench {}\n{}\n",
                     command.join(" "),
-                    report::date(),
-                    report::machine()
+                    Measured::now().line()
                 );
-                std::fs::write(&path, head + &text)
-                    .map_err(|error| format!("{}: {error}", path.display()))?;
+                pages::write(&path, &(head + &text))?;
             }
         }
         Commands::Synth {
@@ -314,8 +312,8 @@ fn run(arguments: Arguments) -> Result<(), Error> {
                 &work,
                 synthesis::Limits { jobs, timeout },
             )?;
-            report::keep(&work, &format!("synthesis-{log_n}-{log_lanes}"), &whole)?;
-            print!("{}", synthesis::table(&whole));
+            pages::keep(&work, &format!("synthesis-{log_n}-{log_lanes}"), &whole)?;
+            print!("{}", pages::json(&whole)?);
             if !whole.failed.is_empty() {
                 return Err(format!(
                     "not all pieces could be mapped:\n{}",
@@ -327,15 +325,15 @@ fn run(arguments: Arguments) -> Result<(), Error> {
         Commands::Energy { work } => {
             let shape = Shape::new(&toroid_tfhe::params::PAPER, LOG_LANES)?;
             let name = format!("synthesis-{}-{LOG_LANES}", shape.log_n());
-            let whole = report::kept(&work, &name, "synth")?;
+            let whole = pages::kept(&work, &name)?;
             let estimate = energy::estimate(shape, &whole, &work)?;
-            report::keep(&work, "energy", &estimate)?;
-            print!("{}", energy::table(&estimate));
+            pages::keep(&work, "energy", &estimate)?;
+            print!("{}", pages::json(&estimate)?);
         }
         Commands::Operations { work } => {
             let found = operations::measure(&toroid_tfhe::params::PAPER, LOG_LANES)?;
-            report::keep(&work, "operations", &found)?;
-            println!("{found:#?}");
+            pages::keep(&work, "operations", &found)?;
+            print!("{}", pages::json(&found)?);
         }
         Commands::Samples {
             file,
@@ -343,14 +341,14 @@ fn run(arguments: Arguments) -> Result<(), Error> {
             again,
             large,
         } => samples::write(&file, Duration::from_secs(timeout), again, large)?,
-        Commands::Streaming(page) => streaming::rows(&page.work, page.out())?,
-        Commands::Rader(page) => rader::rows(&page.work, page.out())?,
-        Commands::Sdf { page, part } => sdf::rows(&page.work, page.out(), part)?,
+        Commands::Streaming(page) => streaming::page(&page.work, page.out())?,
+        Commands::Rader(page) => rader::page(&page.work, page.out())?,
+        Commands::Sdf { page, part } => sdf::page(&page.work, page.out(), part)?,
         Commands::StreamingRandom { count, seed, log } => {
             streaming::random(count, seed, log.as_deref())?;
         }
-        Commands::Multipliers(page) => multipliers::rows(&page.work, page.out())?,
-        Commands::Elastic { count, page } => elastic::rows(&page.work, count, page.out())?,
+        Commands::Multipliers(page) => multipliers::page(&page.work, page.out())?,
+        Commands::Elastic { count, page } => elastic::page(&page.work, count, page.out())?,
         Commands::ElasticSequence {
             log_lanes,
             word,
@@ -363,7 +361,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
             log,
             write,
             out,
-        } => report::report(&work, &log, write.then_some(out.as_path()))?,
+        } => engine::page(&work, &log, write.then_some(out.as_path()))?,
     }
     Ok(())
 }

@@ -5,18 +5,19 @@ use std::path::Path;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use toroid_bench_common::Error;
+use toroid_bench_common::pages::{keep, kept};
 use toroid_cores::synthesis::{Device, Resources, SCRIPT, synthesize_design};
 use toroid_cores::tools::{CELLS, SYNTHESIS};
-use toroid_cores::vectors::Outcome;
+use toroid_cores::vectors::{Input, Joined, Outcome, Streams, Vectors};
 use toroid_cores::{Core, Values};
-use toroid_sim::model::Design;
+use toroid_sim::model::{Design, Model, Options};
 
-use crate::Error;
-use crate::report::{keep, kept};
+use crate::row::Area;
 
-/// The bar of so many steps, with what is under way.
+/// The bar of so many steps, with the current one.
 pub fn steps(count: u64) -> Result<ProgressBar, Error> {
     let bar = ProgressBar::new(count);
     bar.set_style(ProgressStyle::with_template(
@@ -28,13 +29,14 @@ pub fn steps(count: u64) -> Result<ProgressBar, Error> {
 /// The cycles of a test, which must be those of the formula.
 pub fn counted(outcome: &Outcome) -> Result<u64, Error> {
     let (found, formula) = (outcome.measured, outcome.expected);
-    match found == formula {
-        true => Ok(found),
-        false => Err(format!("{found} cycles, by the formula {formula}").into()),
+    if found == formula {
+        Ok(found)
+    } else {
+        Err(format!("{found} cycles, by the formula {formula}").into())
     }
 }
 
-/// A sign that something without steps is under way.
+/// A sign of work that has no steps.
 pub fn spinner(message: &str) -> Result<ProgressBar, Error> {
     let bar = ProgressBar::new_spinner();
     bar.set_style(ProgressStyle::with_template("{spinner} {elapsed} {msg}")?);
@@ -60,16 +62,6 @@ pub fn key(prefix: &str, design: &Design) -> String {
     format!("{prefix}-{:016x}", hasher.finish())
 }
 
-/// LUTs of logic, memories and shift registers.
-pub fn luts(resources: &Resources) -> f64 {
-    (resources.lut + resources.lutram) as f64
-}
-
-/// Block memories of 36 Kbit, of which two of 18 make one.
-pub fn blocks(resources: &Resources) -> f64 {
-    resources.ramb36 as f64 + resources.ramb18 as f64 / 2.0
-}
-
 /// What `find` finds of a design; what is kept of it in `work` by this prefix is not searched again.
 pub fn once<T: Serialize + DeserializeOwned>(
     prefix: &str,
@@ -78,7 +70,7 @@ pub fn once<T: Serialize + DeserializeOwned>(
     find: impl FnOnce() -> Result<T, Error>,
 ) -> Result<T, Error> {
     let name = key(prefix, design);
-    if let Ok(found) = kept(work, &name, prefix) {
+    if let Ok(found) = kept(work, &name) {
         return Ok(found);
     }
     let found = find()?;
@@ -87,7 +79,7 @@ pub fn once<T: Serialize + DeserializeOwned>(
 }
 
 /// What a core takes of a Xilinx 7; what is kept in `work` is not synthesized again.
-pub fn synthesized(core: &dyn Core, values: &Values, work: &Path) -> Result<Resources, Error> {
+pub fn synthesized(core: &dyn Core, values: &Values, work: &Path) -> Result<Area, Error> {
     synthesized_design(core.name(), &core.design(values)?, core.is_large(), work)
 }
 
@@ -97,13 +89,82 @@ pub fn synthesized_design(
     design: &Design,
     is_large: bool,
     work: &Path,
-) -> Result<Resources, Error> {
+) -> Result<Area, Error> {
     let prefix = if is_large {
         "synthesis-by-module"
     } else {
         "synthesis"
     };
-    once(prefix, design, work, || {
+    let found: Resources = once(prefix, design, work, || {
         Ok(synthesize_design(name, design, is_large, Device::Xc7, &())?)
+    })?;
+    Ok(found.into())
+}
+
+/// Cycles of a transform or product.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub struct Cycles {
+    /// First beat in to last beat out, both counted.
+    pub latency: u64,
+    /// From one to the next, where they follow each other.
+    pub interval: u64,
+}
+
+/// How the vectors of a core divide into transforms or products.
+pub struct Shape {
+    /// Beats in and out of each.
+    pub beats: [u64; 2],
+    /// How many there are.
+    pub count: u64,
+    /// Cycles of one alone by the formula.
+    pub latency: u64,
+}
+
+/// One transform or product, and several back to back, compared with the library with and without stalls.
+pub fn simulated(
+    core: &dyn Core,
+    values: &Values,
+    shape: &Shape,
+    work: &Path,
+) -> Result<Cycles, Error> {
+    let design = core.design(values)?;
+    once("cycles", &design, work, || {
+        let model = Model::build(&design, &Options::quick_random())?;
+        let mut simulation = model.start_random(1)?;
+        simulation.reset(4)?;
+        let all = core.vectors(values, 1, 1).ok_or("no vectors")?;
+        let one = first(&all, shape).ok_or("no streams")?;
+        let one = one.run(&mut simulation, 1, &())?;
+        let several = all.run(&mut simulation, 2, &())?;
+        let (latency, several) = (counted(&one)?, counted(&several)?);
+        Ok(Cycles {
+            latency,
+            interval: (several - latency) / (shape.count - 1),
+        })
     })
+}
+
+/// The first transform or product of the vectors alone.
+fn first(all: &Vectors, shape: &Shape) -> Option<Vectors> {
+    let [in_beats, out_beats] = shape.beats.map(|beats| beats as usize);
+    let of = |streams: &Streams| Streams {
+        sent: streams.sent[..in_beats].to_vec(),
+        expected: streams.expected[..out_beats].to_vec(),
+        cycles: shape.latency,
+        ..streams.clone()
+    };
+    match all {
+        Vectors::Pipeline(_) => None,
+        Vectors::Streams(streams) => Some(Vectors::Streams(of(streams))),
+        Vectors::Joined(joined) => {
+            let others = joined.others.iter().map(|other| Input {
+                sent: other.sent[..in_beats.min(other.sent.len())].to_vec(),
+                ..other.clone()
+            });
+            Some(Vectors::Joined(Joined {
+                streams: of(&joined.streams),
+                others: others.collect(),
+            }))
+        }
+    }
 }

@@ -1,16 +1,17 @@
 //! Every form of a multiplier of polynomials modulo x^N + 1, at the same lengths and the same modulus.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
-use toroid_cores::synthesis::Resources;
+use serde::Serialize;
+use serde_json::json;
+use toroid_bench_common::machine::Measured;
+use toroid_bench_common::{Error, pages};
 use toroid_cores::{Core, Values, find, ntt_elastic};
 use toroid_ring::goldilocks::P;
 use toroid_sim::model::Design;
 
-use crate::Error;
-use crate::measured::{blocks, counted, luts, once, steps, synthesized, synthesized_design};
-use crate::report::{Row, date, machine, number, publish, row_table};
+use crate::measured::{counted, once, steps, synthesized, synthesized_design};
+use crate::row::{Area, Row};
 use crate::sdf;
 
 const LOG_N: [u64; 3] = [8, 10, 12];
@@ -18,7 +19,6 @@ const LOG_N: [u64; 3] = [8, 10, 12];
 /// A multiplier made of cores.
 struct Form {
     name: String,
-    log_n: u64,
     /// From the first word of a product's factors in to its last word out.
     cycles: u64,
     /// From a product to the next.
@@ -78,7 +78,6 @@ fn inplace(log_n: u64, log_lanes: u64) -> Result<Form, Error> {
     let beats = 1 << (log_n - log_lanes);
     Ok(Form {
         name: format!("in place, 2 x {} butterflies", 1 << (log_lanes - 1)),
-        log_n,
         cycles: both + latency,
         interval: both + latency - beats,
         parts: vec![(core, values, 1), (product, of_product, 1 << log_lanes)],
@@ -115,7 +114,6 @@ fn streaming(log_n: u64, log_lanes: u64, is_parallel: bool) -> Result<Form, Erro
             3 - factors,
             if is_parallel { "s" } else { "" }
         ),
-        log_n,
         cycles: (factors - 1) * beats + latency(&forward)? - beats
             + cycles(product, &of_product, "latency")?
             + latency(&back)?,
@@ -125,9 +123,10 @@ fn streaming(log_n: u64, log_lanes: u64, is_parallel: bool) -> Result<Form, Erro
             (core, back, 1),
             (product, of_product, lanes),
         ],
-        modules: match is_parallel {
-            true => Vec::new(),
-            false => vec![values_memory(lanes, beats)?],
+        modules: if is_parallel {
+            Vec::new()
+        } else {
+            vec![values_memory(lanes, beats)?]
         },
         orders: ["halves", "halves"],
         words: lanes * (3 - factors),
@@ -159,7 +158,6 @@ fn sdf(log_n: u64, architecture: u64, is_parallel: bool, work: &Path) -> Result<
             "{name}, {}",
             if is_parallel { "parallel" } else { "serial" }
         ),
-        log_n,
         cycles: found.latency,
         interval: found.interval,
         parts: vec![(core, values, 1)],
@@ -207,7 +205,6 @@ fn elastic(log_n: u32, log_lanes: u32) -> Result<Form, Error> {
     let waits = plan.mul_latency() + cycles(network, &of_network, "a beat, latency")?;
     Ok(Form {
         name: format!("elastic, {lanes} lanes, any q"),
-        log_n: log_n.into(),
         cycles: 2 * plan.latency(log_n) + waits,
         interval: 3 * beats,
         parts: vec![(core, values, 1), (network, of_network, 1)],
@@ -237,21 +234,13 @@ fn forms(log_n: u64, work: &Path) -> Result<Vec<Form>, Error> {
     Ok(forms)
 }
 
-fn sum(form: &Form, work: &Path) -> Result<Resources, Error> {
-    let mut sum = Resources::default();
-    let mut add = |count: u64, one: Resources| {
-        sum.lut += count * one.lut;
-        sum.lutram += count * one.lutram;
-        sum.ff += count * one.ff;
-        sum.dsp += count * one.dsp;
-        sum.ramb18 += count * one.ramb18;
-        sum.ramb36 += count * one.ramb36;
-    };
+fn sum(form: &Form, work: &Path) -> Result<Area, Error> {
+    let mut sum = Area::default();
     for (core, values, count) in &form.parts {
-        add(*count, synthesized(*core, values, work)?);
+        sum.add(*count, synthesized(*core, values, work)?);
     }
     for (name, design) in &form.modules {
-        add(1, synthesized_design(name, design, true, work)?);
+        sum.add(1, synthesized_design(name, design, true, work)?);
     }
     Ok(sum)
 }
@@ -267,132 +256,72 @@ fn test(core: &dyn Core, values: &Values, work: &Path) -> Result<(), Error> {
 }
 
 /// Every form at every length; what is kept in `work` is not measured again.
-pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
-    let mut all = Vec::new();
-    for log_n in LOG_N {
-        all.extend(forms(log_n, work)?);
-    }
-    let bar = steps(all.len() as u64)?;
-    let (mut rows, mut text) = (Vec::new(), String::new());
-    let mut n = 0;
-    // Of a length: the least of each column.
-    let mut least: Vec<Least> = Vec::new();
-    for (place, form) in all.iter().enumerate() {
-        bar.set_message(format!("N = {}: {}", 1 << form.log_n, form.name));
-        for (core, values, _) in &form.parts {
-            test(*core, values, work)?;
-        }
-        let found = sum(form, work)?;
-        if n != 1u64 << form.log_n {
-            n = 1 << form.log_n;
-            least.clear();
-            let _ = write!(
-                text,
-                "\n## N = {n}\n\n\
-                 | form | cycles | interval | LUT + LUT memories | FF | DSP | BRAM | cycles x DSP | interval x DSP | interval x LUT | words in a cycle | order in, out | cycles are |\n\
-                 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |\n"
-            );
-        }
-        let (dsp, lut) = (found.dsp as f64, luts(&found));
-        let products = [
-            form.cycles as f64 * dsp,
-            form.interval as f64 * dsp,
-            form.interval as f64 * lut,
-        ];
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {} + {} | {} | {} | {} | {} | {} | {} | {} | {}; {} | {} |",
-            form.name,
-            number(form.cycles as f64),
-            number(form.interval as f64),
-            number(found.lut as f64),
-            number(found.lutram as f64),
-            number(found.ff as f64),
-            number(dsp),
-            number(blocks(&found)),
-            number(products[0]),
-            number(products[1]),
-            number(products[2]),
-            form.words,
-            form.orders[0],
-            form.orders[1],
-            form.how,
-        );
-        let named = |what| format!("N = {n}, {}: {what}", form.name);
-        for (what, value, unit) in [
-            ("cycles", form.cycles as f64, "cycles"),
-            ("interval", form.interval as f64, "cycles"),
-            ("LUT", lut, "LUTs"),
-            ("FF", found.ff as f64, "flip-flops"),
-            ("DSP48E1", dsp, "slices"),
-            ("BRAM of 36 Kbit", blocks(&found), "blocks"),
-            ("cycles x DSP", products[0], "cycles"),
-            ("interval x DSP", products[1], "cycles"),
-            ("interval x LUT", products[2], "cycles"),
-        ] {
-            rows.push(Row::new(&named(what), value, unit, None, None, form.how));
-            match least.iter_mut().find(|least| least.what == what) {
-                Some(least) if least.value > value => {
-                    (least.value, least.forms) = (value, vec![form.name.as_str()]);
-                }
-                Some(least) if least.value == value => least.forms.push(form.name.as_str()),
-                Some(_) => {}
-                None => least.push(Least {
-                    what,
-                    value,
-                    forms: vec![form.name.as_str()],
-                }),
+pub fn page(work: &Path, out: Option<&Path>) -> Result<(), Error> {
+    let all = LOG_N.map(|log_n| Ok((1u64 << log_n, forms(log_n, work)?)));
+    let all = all.into_iter().collect::<Result<Vec<_>, Error>>()?;
+    let bar = steps(all.iter().map(|(_, forms)| forms.len() as u64).sum())?;
+    let (mut rows, mut lengths) = (Vec::new(), Vec::new());
+    for (n, forms) in &all {
+        let (mut shown, mut least) = (Vec::new(), Vec::new());
+        for form in forms {
+            bar.set_message(format!("N = {n}: {}", form.name));
+            for (core, values, _) in &form.parts {
+                test(*core, values, work)?;
             }
-        }
-        if all
-            .get(place + 1)
-            .is_none_or(|next| next.log_n != form.log_n)
-        {
-            text += "\nThe least of each, of these forms:\n\n";
-            for Least { what, value, forms } in &least {
-                let _ = writeln!(text, "- {what}: {}: {}", forms.join("; "), number(*value));
+            let area = sum(form, work)?;
+            let (dsp, lut) = (area.dsp as f64, area.luts());
+            let (cycles, interval) = (form.cycles as f64, form.interval as f64);
+            for (what, value, unit) in [
+                ("cycles", cycles, "cycles"),
+                ("interval", interval, "cycles"),
+                ("LUT", lut, "LUTs"),
+                ("FF", area.ff as f64, "flip-flops"),
+                ("DSP48E1", dsp, "slices"),
+                ("BRAM of 36 Kbit", area.bram, "blocks"),
+                ("cycles x DSP", cycles * dsp, "cycles"),
+                ("interval x DSP", interval * dsp, "cycles"),
+                ("interval x LUT", interval * lut, "cycles"),
+            ] {
+                let name = format!("N = {n}, {}: {what}", form.name);
+                rows.push(Row::new(name, value, unit).noted(form.how));
+                Least::add(&mut least, what, value, &form.name);
             }
+            shown.push(json!({
+                "name": form.name,
+                "cycles": form.cycles,
+                "interval": form.interval,
+                "area": area,
+                "words": form.words,
+                "orders": form.orders,
+                "how": form.how,
+            }));
+            bar.inc(1);
         }
-        bar.inc(1);
+        lengths.push(json!({"n": n, "forms": shown, "least": least}));
     }
     bar.finish_and_clear();
-    print!("{}", row_table(&rows));
-    if let Some(out) = out {
-        publish(out, "hw-multipliers", &page(&text), &rows)?;
-    }
+    let data = json!({"measured": Measured::now(), "lengths": lengths});
+    pages::publish("hw-multipliers", &rows, &data, out)?;
     Ok(())
 }
 
 /// The least of something, and the forms that have it.
+#[derive(Serialize)]
 struct Least<'a> {
     what: &'static str,
     value: f64,
     forms: Vec<&'a str>,
 }
 
-fn page(text: &str) -> String {
-    format!(
-        "# Multipliers of polynomials, compared\n\n\
-         `cd bench && cargo run --release -p toroid-hw-bench -- multipliers --write` wrote this page and hw-multipliers.json on {} ({}). \
-         Products modulo x^N + 1 and q = 2^64 − 2^32 + 1, of cores that are there: transforms, products of values between them, and the transform back.\n\n\
-         *cycles*: from the first word of the factors in to the last word of the product out. *interval*: from a product to the next, \
-         where products follow each other. Resources are Yosys's for Xilinx 7 series, summed over the parts; nothing is placed and routed. \
-         Every core is run against the library with and without stalls before it is counted. Forms of several cores have no wrapper that joins them: \
-         their cycles are sums of the parts' formulas. A form with one NTT has a memory for the first factor's values besides; the wires, counters and handshakes that would join parts are not counted. \
-         *words in a cycle*: of 64 bits, at the most; two of the elastic core's are of its twiddles, which somebody else must make or store. *order*: of the coefficients that enter and leave \
-         ([the cores' documents](../../hw/README.md) say what they are); what brings another order to them is not counted either.\n{text}\n\
-         ## When to use which\n\n{GUIDE}",
-        date(),
-        machine(),
-    )
+impl<'a> Least<'a> {
+    /// Takes a form into account.
+    fn add(all: &mut Vec<Least<'a>>, what: &'static str, value: f64, form: &'a str) {
+        let forms = vec![form];
+        match all.iter_mut().find(|least| least.what == what) {
+            Some(least) if least.value > value => *least = Least { what, value, forms },
+            Some(least) if least.value == value => least.forms.push(form),
+            Some(_) => {}
+            None => all.push(Least { what, value, forms }),
+        }
+    }
 }
-
-/// What follows from what the cores are; which has the least of something is found from the rows.
-const GUIDE: &str = "\
-- A product in the least time, at a modulus that is fixed: **streaming**, with two NTTs if 32 words can enter in a cycle.
-- A steady stream of products: **streaming** and **Modr2** with two NTTs each, which have the same multipliers all the time at work; the number of words that enter and leave in a cycle decides between them.
-- Now and then a product, on few multipliers that then stand idle: **Modr2, serial**, and **in place**; see cycles x DSP.
-- The least area, where one word a cycle is enough: **R2SDF** and **R2^2SDF**, serial.
-- A modulus, length or kind that changes with each transform: **elastic** only; at a fixed modulus and on as many lanes, streaming takes fewer multipliers and less time.
-- Transforms that share a memory with other work: **in place**.
-";

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
+use toroid_bench_common::Error;
+use toroid_bench_common::machine::Measured;
 use toroid_cores::engine::{self, Command, Engine, Shape, formula, layout};
 use toroid_cores::vectors::{Streams, Vectors};
 use toroid_cores::{Values, find};
@@ -16,7 +18,7 @@ use toroid_sim::random::Random;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::params::ParamSet;
 
-use crate::{Error, bootstrap};
+use crate::bootstrap;
 
 /// Cycles that simulations counted; each result was the library's.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -83,7 +85,7 @@ pub fn measure(params: &ParamSet, log_lanes: u32) -> Result<Operations, Error> {
         step_formula: formula::step(shape).total(),
         short_bootstraps,
         short_formula,
-        measured: format!("{}, {}", crate::report::date(), crate::report::machine()),
+        measured: Measured::now().line(),
     })
 }
 

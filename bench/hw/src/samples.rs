@@ -5,13 +5,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use toroid_bench_common::Error;
 use toroid_cores::Values;
 use toroid_cores::family::{Family, families, is_held_out};
 use toroid_cores::synthesis::{Device, synthesize};
 use toroid_explore::model::Run;
 use toroid_sim::process::Watch;
-
-use crate::Error;
 
 /// A limit, and the bar of one synthesis among others.
 struct Limit<'a> {

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use indicatif::ProgressBar;
+use toroid_bench_common::Error;
 use toroid_cores::arithmetic::folds;
 use toroid_cores::ntt_sdf::{Architecture, Plan};
 use toroid_cores::{Values, find, ntt_sdf};
 use toroid_ring::prime;
 use toroid_sim::random::Random;
 
-use crate::Error;
 use crate::energy::{Block, CYCLES, Range, Run, SRAM_ACCESS, Tools};
 
 /// Steps from which a delay is a memory (`stepped_delay`), and rows from which a table is counted as one.
@@ -292,7 +292,7 @@ impl Blocks {
         })
     }
 
-    /// Joules of a transform of 2^`log_n` words, one behind the other, with so many flip-flops beside the blocks.
+    /// Joules of a transform of 2^`log_n` words among others back to back, with so many flip-flops beside the blocks.
     pub fn transform(
         &self,
         architecture: Architecture,

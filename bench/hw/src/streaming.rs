@@ -1,36 +1,37 @@
 //! The streaming NTT at the settings of its paper, and at random ones.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
 use indicatif::ProgressBar;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde_json::json;
+use toroid_bench_common::machine::Measured;
+use toroid_bench_common::{Error, pages};
 use toroid_cores::ntt_streaming::plan;
-use toroid_cores::synthesis::Resources;
-use toroid_cores::vectors::{Streams, Vectors};
 use toroid_cores::{Core, Values, find};
 use toroid_explore::published::{PUBLISHED, Published, STREAMING};
 use toroid_ring::{goldilocks, prime};
-use toroid_sim::model::{Model, Options};
 use toroid_sim::random::Random;
 
-use crate::Error;
-use crate::measured::{blocks, counted, luts, once, steps, synthesized, synthesized_design};
-use crate::report::{Row, date, machine, number, publish, row_table};
+use crate::measured::{Shape, counted, simulated, steps, synthesized, synthesized_design};
+use crate::row::{Area, Row};
 
 const Q: u64 = (1 << 28) - (1 << 16) + 1;
 
 /// A setting of the paper, of its Tables 1 and 4.
+#[derive(Serialize)]
 struct Paper {
+    #[serde(skip)]
     log_n: u64,
+    #[serde(skip)]
     log_lanes: u64,
     microseconds: f64,
     /// In Hz.
     clock: f64,
     /// Of latency, at that clock.
     cycles: f64,
-    /// Transforms a second.
+    /// Transforms per second.
     throughput: f64,
     lut: f64,
     ff: f64,
@@ -42,7 +43,7 @@ impl Paper {
     fn of(published: &Published) -> Option<Self> {
         let (microseconds, throughput) = (published.latency_us?, published.throughput?);
         let clock = published.clock_mhz * 1e6;
-        // What is measured is a little below a transform every N / lanes cycles.
+        // The measured throughput is a little below a transform every N / lanes cycles.
         let lanes = throughput * published.n as f64 / clock;
         Some(Self {
             log_n: published.n.ilog2().into(),
@@ -76,74 +77,43 @@ const BUTTERFLIES: [(u64, u64, [f64; 3]); 4] = [
 /// `toroid_pkg::butterfly_solinas_latency` of a short product.
 const BUTTERFLY_CYCLES: u32 = 5;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 struct Found {
-    /// Halves side by side at the input.
-    halves: Measured,
-    /// Natural order at the input, with feedback.
-    natural: Measured,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Measured {
     latency: u64,
     interval: u64,
-    resources: Resources,
+    area: Area,
 }
 
 fn values(core: &dyn Core, given: &[(&'static str, u64)]) -> Result<Values, Error> {
     Ok(Values::new(core, given.iter().copied())?)
 }
 
-/// One transform and four back to back, compared with the library with and without stalls: latency and interval in cycles.
-fn simulate(core: &dyn Core, values: &Values) -> Result<(u64, u64), Error> {
-    let options = Options::quick_random();
-    let model = Model::build(&core.design(values)?, &options)?;
-    let mut simulation = model.start_random(1)?;
-    simulation.reset(4)?;
-    let plan = plan(values)?;
-    let Some(Vectors::Streams(all)) = core.vectors(values, 1, 1) else {
-        return Err("no vectors".into());
-    };
-    let beats = plan.beats(plan.setting().log_n);
-    let one = Vectors::Streams(Streams {
-        sent: all.sent[..beats as usize].to_vec(),
-        expected: all.expected[..beats as usize].to_vec(),
-        cycles: plan.latency(),
-        ..all
-    });
-    let alone = one.run(&mut simulation, 1, &())?;
-    let four = Vectors::Streams(all).run(&mut simulation, 2, &())?;
-    let (alone, four) = (counted(&alone)?, counted(&four)?);
-    Ok((alone, (four - alone) / 3))
-}
-
-fn measured(core: &dyn Core, values: &Values, work: &Path) -> Result<Measured, Error> {
-    once("streaming", &core.design(values)?, work, || {
-        let (latency, interval) = simulate(core, values)?;
-        Ok(Measured {
-            latency,
-            interval,
-            resources: synthesized(core, values, work)?,
-        })
-    })
-}
-
-fn measure(paper: &Paper, work: &Path) -> Result<Found, Error> {
+/// A setting of the paper with these orders of words.
+fn measure(paper: &Paper, order: (&'static str, u64), work: &Path) -> Result<Found, Error> {
     let core = find("ntt_streaming")?;
-    let setting = [
+    let given = [
         ("LOG_N", paper.log_n),
         ("LOG_LANES", paper.log_lanes),
         ("Q", Q),
+        order,
     ];
-    let with = |more| values(core, &[setting.as_slice(), more].concat());
+    let values = values(core, &given)?;
+    let plan = plan(&values)?;
+    let beats = plan.beats(plan.setting().log_n);
+    let shape = Shape {
+        beats: [beats, beats],
+        count: 4,
+        latency: plan.latency(),
+    };
+    let cycles = simulated(core, &values, &shape, work)?;
     Ok(Found {
-        halves: measured(core, &with(&[("IN_ORDER", 2)])?, work)?,
-        natural: measured(core, &with(&[("FEEDBACK", 1)])?, work)?,
+        latency: cycles.latency,
+        interval: cycles.interval,
+        area: synthesized(core, &values, work)?,
     })
 }
 
-fn butterfly(i: u64, j: u64, narrow: u64, work: &Path) -> Result<Resources, Error> {
+fn butterfly(i: u64, j: u64, narrow: u64, work: &Path) -> Result<Area, Error> {
     let design = toroid_cores::sources::design("butterfly_solinas")?
         .with("I", i)
         .with("J", j)
@@ -153,162 +123,70 @@ fn butterfly(i: u64, j: u64, narrow: u64, work: &Path) -> Result<Resources, Erro
 }
 
 /// Every setting of the paper; what is kept in `work` is not measured again.
-pub fn rows(work: &Path, out: Option<&Path>) -> Result<(), Error> {
+pub fn page(work: &Path, out: Option<&Path>) -> Result<(), Error> {
     let papers = Paper::all();
     let bar = steps(papers.len() as u64 + 2 * BUTTERFLIES.len() as u64)?;
     let mut rows = Vec::new();
-    let mut table = String::from(
-        "| N, lanes, input | latency | paper | ratio | interval | LUT + LUT memories | paper | ratio | FF | paper | BRAM | paper | DSP | paper |\n\
-         | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
-    );
-    let mut at_clock = String::from(
-        "| N, lanes | clock | latency, halves | natural | paper | transforms a second | paper | a second and DSP, halves | paper | each way |\n\
-         | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
-    );
+    let mut settings = Vec::new();
     for paper in &papers {
         let (n, lanes) = (1u64 << paper.log_n, 1u64 << paper.log_lanes);
         bar.set_message(format!("{n}, {lanes}"));
-        let found = measure(paper, work)?;
+        let halves = measure(paper, ("IN_ORDER", 2), work)?;
+        let natural = measure(paper, ("FEEDBACK", 1), work)?;
         bar.inc(1);
-        for (input, found) in [("halves", &found.halves), ("natural", &found.natural)] {
-            let resources = &found.resources;
-            let (lut, bram, dsp) = (luts(resources), blocks(resources), resources.dsp as f64);
-            let mut row = |what: &str, ours: f64, unit, reference: f64, factor: Option<f64>| {
-                let name = format!("N = {n}, {lanes} lanes, {input} input: {what}");
-                let most = factor.map(|factor| (factor * reference * 100.0).round() / 100.0);
-                rows.push(Row::new(&name, ours, unit, Some(reference), most, ""));
+        for (input, found) in [("halves", &halves), ("natural", &natural)] {
+            let what = format!("N = {n}, {lanes} lanes, {input} input");
+            let beside = |row: Row, reference: f64, factor: f64| {
+                row.beside(reference)
+                    .at_most((factor * reference * 100.0).round() / 100.0)
             };
-            row(
-                "latency",
-                found.latency as f64,
-                "cycles",
-                paper.cycles,
-                Some(0.75),
-            );
-            row(
-                "interval",
-                found.interval as f64,
-                "cycles",
-                (n / lanes) as f64,
-                Some(1.0),
-            );
-            row("DSP48E1", dsp, "slices", paper.dsp, Some(1.0));
-            row("LUT", lut, "LUTs", paper.lut, Some(1.25));
-            row("FF", resources.ff as f64, "flip-flops", paper.ff, None);
-            row("BRAM of 36 Kbit", bram, "blocks", paper.bram, Some(1.25));
-            let _ = writeln!(
-                table,
-                "| {n}, {lanes}, {input} | {} | {} | {:.2} | {} | {} + {} | {} | {:.2} | {} | {} | {} | {} | {} | {} |",
-                found.latency,
-                paper.cycles,
-                found.latency as f64 / paper.cycles,
-                found.interval,
-                number(resources.lut as f64),
-                number(resources.lutram as f64),
-                number(paper.lut),
-                lut / paper.lut,
-                number(resources.ff as f64),
-                number(paper.ff),
-                number(bram),
-                number(paper.bram),
-                number(dsp),
-                number(paper.dsp),
-            );
+            let cycles =
+                |kind: &str, ours: u64| Row::new(format!("{what}: {kind}"), ours as f64, "cycles");
+            let [dsp, lut, ff, bram] = found.area.rows(&what);
+            rows.extend([
+                beside(cycles("latency", found.latency), paper.cycles, 0.75),
+                beside(cycles("interval", found.interval), (n / lanes) as f64, 1.0),
+                beside(dsp, paper.dsp, 1.0),
+                beside(lut, paper.lut, 1.25),
+                ff.beside(paper.ff),
+                beside(bram, paper.bram, 1.25),
+            ]);
         }
-        let clock = paper.clock;
-        let time = |latency: u64| latency as f64 / clock * 1e6;
-        let rate = clock / found.halves.interval as f64;
-        let _ = writeln!(
-            at_clock,
-            "| {n}, {lanes} | {:.0} MHz | {:.2} µs | {:.2} µs | {:.2} µs | {} | {} | {} | {} | {:.1} GB/s |",
-            clock / 1e6,
-            time(found.halves.latency),
-            time(found.natural.latency),
-            paper.microseconds,
-            number(rate.round()),
-            number(paper.throughput.round()),
-            number((rate / found.halves.resources.dsp as f64).round()),
-            number((paper.throughput / paper.dsp).round()),
-            (lanes * 4) as f64 * clock / 1e9,
-        );
+        settings.push(json!({
+            "n": n,
+            "lanes": lanes,
+            "halves": halves,
+            "natural": natural,
+            "paper": paper,
+        }));
     }
-    let mut butterflies = String::from(
-        "| q | LUT + SRL | paper | FF | paper | DSP | paper | with fewer LUT | cycles | paper |\n\
-         | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
-    );
+    let mut butterflies = Vec::new();
     for (i, j, [lut, ff, dsp]) in BUTTERFLIES {
         bar.set_message(format!("butterfly of {i} bits"));
         let few = butterfly(i, j, 3, work)?;
         bar.inc(1);
         let fast = butterfly(i, j, 0, work)?;
         bar.inc(1);
-        let row = |what: &str| format!("butterfly, q = 2^{i} - 2^{j} + 1: {what}");
-        rows.push(Row::new(
-            &row("LUT"),
-            luts(&few),
-            "LUTs",
-            Some(lut),
-            None,
-            "with the fewest DSP slices",
-        ));
-        rows.push(Row::new(
-            &row("DSP48E1"),
-            few.dsp as f64,
-            "slices",
-            Some(dsp),
-            None,
-            "",
-        ));
-        let _ = writeln!(
-            butterflies,
-            "| 2^{i} − 2^{j} + 1 | {} + {} | {} | {} | {} | {} | {} | {} + {} with {} DSP | {} | 5 |",
-            few.lut,
-            few.lutram,
-            number(lut),
-            few.ff,
-            number(ff),
-            few.dsp,
-            number(dsp),
-            fast.lut,
-            fast.lutram,
-            fast.dsp,
-            BUTTERFLY_CYCLES,
-        );
+        let [of_dsp, of_lut, ..] = few.rows(&format!("butterfly, q = 2^{i} - 2^{j} + 1"));
+        rows.push(of_lut.beside(lut).noted("with the fewest DSP slices"));
+        rows.push(of_dsp.beside(dsp));
+        butterflies.push(json!({
+            "i": i,
+            "j": j,
+            "few": few,
+            "fast": fast,
+            "cycles": BUTTERFLY_CYCLES,
+            "paper": {"lut": lut, "ff": ff, "dsp": dsp},
+        }));
     }
     bar.finish_and_clear();
-    print!("{}", row_table(&rows));
-    if let Some(out) = out {
-        let page = page(&table, &at_clock, &butterflies, &row_table(&rows));
-        publish(out, "hw-streaming", &page, &rows)?;
-    }
+    let data = json!({
+        "measured": Measured::now(),
+        "settings": settings,
+        "butterflies": butterflies,
+    });
+    pages::publish("hw-streaming", &rows, &data, out)?;
     Ok(())
-}
-
-fn page(table: &str, at_clock: &str, butterflies: &str, rows: &str) -> String {
-    format!(
-        "# The streaming NTT, measured\n\n\
-         `cd bench && cargo run --release -p toroid-hw-bench -- streaming --write` wrote this page and hw-streaming.json on {} ({}). \
-         q = 2^28 − 2^16 + 1, negacyclic. The paper is T. Ye et al., FPGA Acceleration of Number Theoretic Transform.\n\n\
-         Cycles are counted in simulation, from the first beat in to the last beat out, both included, with results equal to the library's, \
-         with stalls and without; they equal the formula of [ntt_streaming](../../hw/ntt_streaming/README.md). LUT, FF, BRAM and DSP are Yosys's for Xilinx 7 series, \
-         each module that stands at several places mapped once. Nothing is placed and routed. Yosys does not put two functions into one LUT and keeps the borders of those modules, \
-         which overstates LUTs; it replicates no registers, which understates FFs.\n\n\
-         ## Tables 1 and 4: latency, interval, resources\n\n{table}\n\
-         *halves*: the two halves of the polynomial side by side at the input, LANES / 2 butterflies a stage. *natural*: consecutive words in a beat, \
-         and LANES butterflies in each stage that pairs words of different beats (`FEEDBACK = 1`), since with LANES / 2 a transform whose first stage pairs words N / 2 apart cannot take \
-         consecutive words in fewer than 5/2 N / LANES − 1 cycles besides its butterflies. The output is in bit-reversed order in both. The paper does not say in which order words enter: its Fig. 1 has three \
-         permutations for four stages, of which the first may stand before the first stage (natural) or behind it (halves). All bars are held against both.\n\n\
-         The paper's cycles are its latency at the clock that its throughput gives; at N = 4096 they are its 1.99 µs at the 224 MHz of its Table 4, and would be 430 at the 216 MHz of its throughput. \
-         Where its Table 4 repeats N = 1024, latencies differ by 0.01 µs from its Table 1.\n\n\
-         ## The same at the paper's clocks, and Table 2\n\n{at_clock}\n\
-         That our core would reach the paper's clocks is an assumption. *each way*: what its input takes and its output gives at that clock, in words of 4 bytes, \
-         for which the paper's Table 2 has 27.8, 53.8 and 84.5 GB/s at N = 1024.\n\n\
-         ## Table 3: one butterfly\n\n{butterflies}\n\
-         Ours leaves words in [0, 2^(i + 1)); canonical words are made once, at the end of a transform.\n\n\
-         ## Every row\n\n{rows}",
-        date(),
-        machine(),
-    )
 }
 
 /// A setting drawn at random: sizes, modulus of any kind, direction, orders, degrees and moduli by the transform.
@@ -424,9 +302,8 @@ pub fn random(count: usize, seed: u64, log: Option<&Path>) -> Result<(), Error> 
     let settings: Vec<_> = settings.chain(drawn).collect();
     let bar = ProgressBar::new(settings.len() as u64);
     let mut text = format!(
-        "toroid-hw-bench streaming-random --count {count} --seed {seed}\n{}, {}\n",
-        date(),
-        machine()
+        "toroid-hw-bench streaming-random --count {count} --seed {seed}\n{}\n",
+        Measured::now().line()
     );
     let start = Instant::now();
     for (number, given) in settings.iter().enumerate() {
@@ -463,8 +340,7 @@ pub fn random(count: usize, seed: u64, log: Option<&Path>) -> Result<(), Error> 
     );
     print!("{summary}");
     if let Some(log) = log {
-        std::fs::write(log, text + &summary)
-            .map_err(|error| format!("{}: {error}", log.display()))?;
+        pages::write(log, &(text + &summary))?;
     }
     Ok(())
 }

@@ -5,7 +5,6 @@
 //! are summed up as often as the netlists have the boxes. Nothing is optimized across these borders, all of which are registers at the output.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -13,11 +12,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
+use toroid_bench_common::Error;
 use toroid_cores::engine;
 use toroid_cores::sources;
 use toroid_sim::toolchain::python;
-
-use crate::Error;
 
 const SCRIPT: &str = include_str!("../../../hw/tools/piece.py");
 
@@ -354,32 +352,6 @@ pub fn synthesize(log_n: u32, log_lanes: u32, work: &Path, limits: Limits) -> Re
         }
     }
     Ok(whole)
-}
-
-/// The pieces and their sum as a table.
-pub fn table(whole: &Whole) -> String {
-    let mut text = "| module | instances | LUT | LUT as memory | FF | DSP | RAMB36 |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n".to_owned();
-    let mut row = |name: &str, instances: &str, each: Resources| {
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            text,
-            "| {name} | {instances} | {} | {} | {} | {} | {} |",
-            each.lut,
-            each.lut_memory,
-            each.ff,
-            each.dsp,
-            each.ramb36()
-        );
-    };
-    for piece in &whole.pieces {
-        row(
-            &format!("`{}`", piece.module),
-            &piece.instances.to_string(),
-            piece.each,
-        );
-    }
-    row("the whole engine", "1", whole.total);
-    text
 }
 
 fn map(piece: &Piece, index: usize, place: &Place, bar: &ProgressBar) -> Result<Resources, Error> {

@@ -1,0 +1,220 @@
+//! The engine as a page: what the other commands found, beside what the platform paper reports.
+
+use std::path::Path;
+
+use serde_json::json;
+use toroid_bench_common::Error;
+use toroid_bench_common::machine::Measured;
+use toroid_bench_common::pages::{self, kept};
+use toroid_cores::engine::{Shape, formula};
+use toroid_tfhe::params::PAPER;
+
+use crate::bootstrap::EQUAL;
+use crate::energy::Estimate;
+use crate::operations::Operations;
+use crate::row::Row;
+use crate::synthesis::Whole;
+
+/// log2 of the lanes of a circuit in the setting that is reported: 64 butterflies each.
+pub const LOG_LANES: u32 = 7;
+
+/// Clock of the paper's engine and of ours in MHz.
+const CLOCK: f64 = 200.0;
+
+/// Cycles of a bootstrap, found and by the formula, from its log. The log must be of the whole set `paper` and of the reported setting.
+fn logged(log: &str, shape: Shape) -> Option<(f64, f64)> {
+    let (params, butterflies) = (shape.params, 2 * shape.vector());
+    let setting = format!(
+        "{}: n = {}, N = {}, {butterflies} butterflies,",
+        params.name, params.lwe_dimension, params.ring_degree
+    );
+    let is_equal = |line: &str| EQUAL.iter().any(|equal| line.starts_with(equal));
+    if !log.lines().any(|line| line.starts_with(&setting)) || !log.lines().any(is_equal) {
+        return None;
+    }
+    let line = log.lines().find_map(|line| line.strip_prefix("cycles: "))?;
+    let (found, rest) = line.split_once(" (formula: ")?;
+    Some((found.parse().ok()?, rest.split_once(')')?.0.parse().ok()?))
+}
+
+/// Makes the page from what is in `work`.
+pub fn page(work: &Path, log: &Path, out: Option<&Path>) -> Result<(), Error> {
+    let shape = Shape::new(&PAPER, LOG_LANES)?;
+    let whole: Whole = found(
+        work,
+        &format!("synthesis-{}-{LOG_LANES}", shape.log_n()),
+        "synth",
+    )?;
+    let operations: Option<Operations> = optional(found(work, "operations", "operations"));
+    let estimate: Option<Estimate> = optional(found(work, "energy", "energy"));
+    let log = optional(
+        std::fs::read_to_string(log).map_err(|error| format!("{}: {error}", log.display()).into()),
+    );
+    let bootstrap = log.as_deref().and_then(|log| logged(log, shape));
+    if log.is_some() && bootstrap.is_none() {
+        eprintln!(
+            "left out: the log is of no whole bootstrap at `paper` with {} butterflies",
+            2 * shape.vector()
+        );
+    }
+    let rows = rows(&whole, operations.as_ref(), estimate.as_ref(), bootstrap);
+    let log: Option<Vec<_>> = log.as_ref().map(|log| log.lines().collect());
+    let parts = formula::bootstrap(shape);
+    let data = json!({
+        "measured": Measured::now(),
+        "mhz": CLOCK,
+        "log_lanes": LOG_LANES,
+        "butterflies": shape.vector(),
+        "sizes": {
+            "key": shape.bytes(shape.key_beats() as u64),
+            "switch": shape.bytes(shape.switch_beats() as u64),
+            "sample": shape.bytes(shape.lwe_rows() as u64),
+            "beat": shape.bytes(1),
+        },
+        "pieces": whole.pieces,
+        "total": whole.total,
+        "failed": whole.failed,
+        "bootstrap": bootstrap.map(|(cycles, _)| json!({"cycles": cycles, "log": log})),
+        "operations": operations,
+        "formula": {
+            "transforms": parts.count * parts.steps.transforms,
+            "products": parts.count * parts.steps.products,
+            "vectors": parts.count * parts.steps.vectors,
+            "switch": parts.switch,
+            "start": parts.start,
+            "total": parts.total(),
+        },
+        "energy": estimate.map(|estimate| energy(&estimate)),
+    });
+    pages::publish("hw-engine", &rows, &data, out)?;
+    Ok(())
+}
+
+/// A result of another command.
+fn found<T: serde::de::DeserializeOwned>(
+    work: &Path,
+    name: &str,
+    command: &str,
+) -> Result<T, Error> {
+    kept(work, name).map_err(|error| format!("{error}; the command `{command}` makes it").into())
+}
+
+/// Leaves out what is missing, and says so.
+fn optional<T>(result: Result<T, Error>) -> Option<T> {
+    result
+        .inspect_err(|error| eprintln!("left out: {error}"))
+        .ok()
+}
+
+/// The estimate as the page has it.
+fn energy(estimate: &Estimate) -> serde_json::Value {
+    let blocks = estimate.blocks.iter().flat_map(|(name, block)| {
+        block.runs.iter().map(move |(operation, run)| {
+            json!({
+                "name": name,
+                "cells": block.cells,
+                "flip_flops": block.flip_flops,
+                "square_micrometres": block.area_um2,
+                "operation": operation,
+                "toggles": run.toggles_per_net,
+                "picojoules": run.range().times(1e12),
+            })
+        })
+    });
+    let parts = estimate.parts.iter().map(|part| {
+        json!({
+            "name": part.name,
+            "count": part.count,
+            "picojoules": part.each.times(1e12),
+            "millijoules": part.all.times(1e3),
+        })
+    });
+    json!({
+        "blocks": blocks.collect::<Vec<_>>(),
+        "parts": parts.collect::<Vec<_>>(),
+        "total": estimate.total,
+        "seconds": estimate.cycles as f64 / CLOCK / 1e6,
+    })
+}
+
+fn rows(
+    whole: &Whole,
+    operations: Option<&Operations>,
+    estimate: Option<&Estimate>,
+    bootstrap: Option<(f64, f64)>,
+) -> Vec<Row> {
+    /// Of the paper, in milliseconds.
+    const BOOTSTRAP: f64 = 249.96;
+    let off = |what: &str, found: f64, formula: f64| {
+        let off = (found / formula - 1.0).abs() * 100.0;
+        Row::new(format!("simulated {what} off its formula"), off, "%").at_most(1.0)
+    };
+    let mut rows = Vec::new();
+    if let Some(found) = operations {
+        let pair = |name: &str, cycles: u64| {
+            Row::new(name, cycles as f64, "cycles")
+                .beside(7168.0)
+                .at_most(7168.0 * 1.01)
+                .noted("ntt_inplace, 2 circuits of 16 butterflies, words loaded and unloaded not counted")
+        };
+        rows.extend([
+            pair("pair of 16384-point NTTs", found.forward_pair),
+            pair("pair of 16384-point INTTs", found.inverse_pair),
+        ]);
+    }
+    if let Some((cycles, formula)) = bootstrap {
+        rows.extend([
+            Row::new("bootstrap at `paper`, simulated whole", cycles, "cycles")
+                .beside(BOOTSTRAP * 1e-3 * CLOCK * 1e6)
+                .at_most(20e6)
+                .noted("2 circuits of 64 butterflies; equal to the integer arithmetic"),
+            Row::new("bootstrap at 200 MHz", cycles / CLOCK / 1e3, "ms").beside(BOOTSTRAP),
+            off("bootstrap", cycles, formula),
+        ]);
+    }
+    if let Some(found) = operations {
+        rows.extend([
+            Row::new("CMux at `paper`", found.step as f64, "cycles")
+                .beside(BOOTSTRAP * 1e-3 * CLOCK * 1e6 / 800.0)
+                .noted("difference of bootstraps of two steps and one; the paper's is its bootstrap / 800"),
+            off("CMux", found.step as f64, found.step_formula as f64),
+        ]);
+        for (name, cycles, paper) in [
+            ("HomAdd", found.hom_add, 124.0),
+            ("HomSub", found.hom_sub, 124.0),
+            ("HomIntMult", found.hom_int_mult, 90.0),
+        ] {
+            let row = Row::new(name, cycles as f64 / CLOCK, "µs");
+            rows.push(row.beside(paper).at_most(5.0).noted(format!(
+                "{cycles} cycles from command to response at 200 MHz; the paper's includes its processors' work"
+            )));
+        }
+    }
+    if whole.failed.is_empty() {
+        let total = whole.total;
+        rows.extend([
+            Row::new("DSP48E1", total.dsp as f64, "slices")
+                .beside(1549.0)
+                .at_most(1549.0),
+            Row::new("LUT", total.luts() as f64, "LUTs")
+                .beside(461_123.0)
+                .at_most(461_000.0)
+                .noted(format!(
+                    "{} logic, {} memories and shift registers; Yosys for xc7, not placed",
+                    total.lut, total.lut_memory
+                )),
+            Row::new("FF", total.ff as f64, "flip-flops").beside(615_303.0),
+            Row::new("BRAM of 36 Kbit", total.ramb36(), "blocks")
+                .beside(1023.5)
+                .noted("the paper's engine has 64 URAM blocks besides"),
+        ]);
+    }
+    if let Some(estimate) = estimate {
+        let (low, high) = (estimate.total.low, estimate.total.high);
+        let name = "energy of a bootstrap, estimated, geometric mean of its range";
+        rows.push(Row::new(name, (low * high).sqrt(), "J").beside(14.80).noted(format!(
+            "between {low:.3} and {high:.3} J: 45 nm cells, without main memory, clock of the board, or anything but the engine; the reference is a board"
+        )));
+    }
+    rows
+}
