@@ -9,7 +9,7 @@ use std::path::{Component, Path};
 use crate::diagnostic::{AssembleErrors, Diagnostic, Diagnostics, Position};
 use crate::expression::{Arguments, Expression};
 use crate::lexer::{Lexeme, Lexer, Token};
-use crate::program::{Instruction, MAX_INSTRUCTIONS, Program};
+use crate::program::{Form, Instruction, MAX_INSTRUCTIONS, Operand, Program, Role};
 use crate::test_vector::{MAX_INPUT_BITS, MAX_OUTPUT_BITS, TestVector, TestVectorSource, signed};
 use crate::values::{FileError, FileErrorReason, MAX_FILE_VALUES, parse_values};
 use crate::vr::{VrNumber, VrType};
@@ -126,48 +126,31 @@ pub(crate) fn parse_source(source: &str) -> Result<TestVectorSource, AssembleErr
     assembler.diagnostics.into_result(source, parsed)
 }
 
-#[derive(Clone, Copy)]
-enum Mnemonic {
-    Return,
-    Move,
-    Push,
-    Pop,
-    Bootstrap,
-    HomAdd,
-    HomSub,
-    HomIntMult,
-}
-
-const MNEMONICS: [(&str, Mnemonic); 8] = [
-    ("return", Mnemonic::Return),
-    ("mov", Mnemonic::Move),
-    ("push", Mnemonic::Push),
-    ("pop", Mnemonic::Pop),
-    ("bootstrap", Mnemonic::Bootstrap),
-    ("homadd", Mnemonic::HomAdd),
-    ("homsub", Mnemonic::HomSub),
-    ("homintmult", Mnemonic::HomIntMult),
-];
-
 const DIRECTIVES: [&str; 3] = ["key", "reg", "tv"];
 
+/// A register as the text names it.
 #[derive(Clone, Copy)]
-enum Operand<'a> {
-    Register(VrNumber),
+enum Register<'a> {
+    Number(VrNumber),
     Name(&'a str, Position),
+}
+
+/// An operand as the text has it.
+#[derive(Clone, Copy)]
+enum Written<'a> {
+    Register(Register<'a>),
+    Factor(i32),
 }
 
 /// One or several instructions whose names are not looked up yet.
 enum Statement<'a> {
-    One(fn(VrNumber) -> Instruction, Operand<'a>),
-    Two(
-        fn(VrNumber, VrNumber) -> Instruction,
-        Operand<'a>,
-        Operand<'a>,
-    ),
-    Factor(Operand<'a>, i32),
+    One(&'static Form, Written<'a>, Option<Written<'a>>),
     /// `bootstrap [f, g], [a, b], n`: test vectors, as many registers with their places, and the sample.
-    Bootstraps(Vec<Operand<'a>>, Vec<(Operand<'a>, Position)>, Operand<'a>),
+    Bootstraps(
+        Vec<Register<'a>>,
+        Vec<(Register<'a>, Position)>,
+        Register<'a>,
+    ),
 }
 
 /// What a name stands for.
@@ -308,9 +291,9 @@ impl<'a> Assembler<'a> {
     }
 
     fn instruction(&mut self, name: &'a str, position: Position) -> Result<(), Diagnostic> {
-        let Some((_, mnemonic)) = MNEMONICS
-            .into_iter()
-            .find(|(text, _)| text.eq_ignore_ascii_case(name))
+        let Some(form) = Instruction::FORMS
+            .iter()
+            .find(|form| form.mnemonic.eq_ignore_ascii_case(name))
         else {
             let error = Diagnostic::new(position, format!("unknown instruction `{name}`"));
             return Err(match self.lexer.peek().map(|lexeme| lexeme.token) {
@@ -320,46 +303,64 @@ impl<'a> Assembler<'a> {
                 Ok(Token::Symbol("=")) => error.with_help(format!(
                     "a register is named with `.reg {name} = cor:KEY:DATA`"
                 )),
-                _ => error.with_suggestion(name, MNEMONICS.map(|(text, _)| text)),
+                _ => {
+                    let mnemonics = Instruction::FORMS.iter().map(|form| form.mnemonic);
+                    error.with_suggestion(name, mnemonics)
+                }
             });
         };
-        let statement = match mnemonic {
-            Mnemonic::Return => Statement::One(|n| Instruction::Return { n }, self.operand()?),
-            Mnemonic::Push => Statement::One(|n| Instruction::Push { n }, self.operand()?),
-            Mnemonic::Pop => Statement::One(|n| Instruction::Pop { n }, self.operand()?),
-            Mnemonic::Move => self.two(|dst, src| Instruction::Move { dst, src })?,
-            Mnemonic::Bootstrap => self.bootstrap()?,
-            Mnemonic::HomAdd => self.two(|dst, src| Instruction::HomAdd { dst, src })?,
-            Mnemonic::HomSub => self.two(|dst, src| Instruction::HomSub { dst, src })?,
-            Mnemonic::HomIntMult => {
-                let n = self.operand()?;
-                self.comma()?;
-                let (value, position) = self.signed_integer("a factor")?;
-                let v = i32::try_from(value).map_err(|_| {
-                    Diagnostic::new(position, format!("the factor {value} does not fit 32 bits (-2147483648 to 2147483647 expected)"))
-                })?;
-                Statement::Factor(n, v)
-            }
+        let statement = if form.roles.contains(&Role::TestVector) {
+            self.bootstrap(form)?
+        } else {
+            self.one(form)?
         };
         self.statements.push((statement, position));
         Ok(())
     }
 
-    fn two(
-        &mut self,
-        make: fn(VrNumber, VrNumber) -> Instruction,
-    ) -> Result<Statement<'a>, Diagnostic> {
-        let first = self.operand()?;
-        self.comma()?;
-        Ok(Statement::Two(make, first, self.operand()?))
+    fn one(&mut self, form: &'static Form) -> Result<Statement<'a>, Diagnostic> {
+        let (first, second) = match *form.roles {
+            [first, second, ..] => (first, Some(second)),
+            [first] => (first, None),
+            [] => (Role::Read, None),
+        };
+        let first = self.written(first)?;
+        let second = match second {
+            Some(role) => {
+                self.lexer.expect_symbol(",", "and a second operand")?;
+                Some(self.written(role)?)
+            }
+            None => None,
+        };
+        Ok(Statement::One(form, first, second))
+    }
+
+    fn written(&mut self, role: Role) -> Result<Written<'a>, Diagnostic> {
+        if role == Role::Factor {
+            self.factor().map(Written::Factor)
+        } else {
+            self.operand().map(Written::Register)
+        }
+    }
+
+    fn factor(&mut self) -> Result<i32, Diagnostic> {
+        let (value, position) = self.signed_integer("a factor")?;
+        i32::try_from(value).map_err(|_| {
+            Diagnostic::new(
+                position,
+                format!(
+                    "the factor {value} does not fit 32 bits (-2147483648 to 2147483647 expected)"
+                ),
+            )
+        })
     }
 
     /// The operands of `bootstrap`: one function in place, or several of one sample.
-    fn bootstrap(&mut self) -> Result<Statement<'a>, Diagnostic> {
+    fn bootstrap(&mut self, form: &'static Form) -> Result<Statement<'a>, Diagnostic> {
         const SEVERAL: &str = "several functions of one sample are `bootstrap [f, g], [a, b], n`: a <- f(n), b <- g(n)";
         let open = self.lexer.peek()?.position;
         if !self.lexer.take_symbol("[")? {
-            let one = self.two(|tv, n| Instruction::Bootstrap { tv, n })?;
+            let one = self.one(form)?;
             let behind = self.lexer.peek()?;
             return match behind.token {
                 Token::Symbol(",") => {
@@ -406,7 +407,7 @@ impl<'a> Assembler<'a> {
         &mut self,
         open: Position,
         expected: &str,
-    ) -> Result<Vec<(Operand<'a>, Position)>, Diagnostic> {
+    ) -> Result<Vec<(Register<'a>, Position)>, Diagnostic> {
         if self.lexer.take_symbol("]")? {
             return Err(Diagnostic::new(
                 open,
@@ -427,18 +428,12 @@ impl<'a> Assembler<'a> {
         }
     }
 
-    fn comma(&mut self) -> Result<(), Diagnostic> {
-        self.lexer
-            .expect_symbol(",", "and a second operand")
-            .map(drop)
-    }
-
-    fn operand(&mut self) -> Result<Operand<'a>, Diagnostic> {
+    fn operand(&mut self) -> Result<Register<'a>, Diagnostic> {
         let (name, position) = self.name("a register")?;
         if self.lexer.take_symbol(":")? {
-            return self.register(name, position).map(Operand::Register);
+            return self.register(name, position).map(Register::Number);
         }
-        Ok(Operand::Name(name, position))
+        Ok(Register::Name(name, position))
     }
 
     fn name(&mut self, expected: &str) -> Result<(&'a str, Position), Diagnostic> {
@@ -800,15 +795,15 @@ impl<'a> Assembler<'a> {
         let mut lines = Vec::with_capacity(statements.len());
         for (statement, position) in statements {
             let instruction = match statement {
-                Statement::One(make, n) => self.look_up(n, &test_vectors).map(make),
-                Statement::Two(make, first, second) => {
-                    let first = self.look_up(first, &test_vectors);
-                    let second = self.look_up(second, &test_vectors);
-                    first.zip(second).map(|(first, second)| make(first, second))
+                Statement::One(form, first, second) => {
+                    let first = self.value(first, &test_vectors);
+                    match second.map(|second| self.value(second, &test_vectors)) {
+                        None => first.and_then(|first| (form.make)(&[first])),
+                        Some(second) => first
+                            .zip(second)
+                            .and_then(|(first, second)| (form.make)(&[first, second])),
+                    }
                 }
-                Statement::Factor(n, v) => self
-                    .look_up(n, &test_vectors)
-                    .map(|n| Instruction::HomIntMult { n, v }),
                 Statement::Bootstraps(vectors, targets, n) => {
                     self.expand(&vectors, &targets, n, &test_vectors, &mut instructions);
                     None
@@ -839,9 +834,9 @@ impl<'a> Assembler<'a> {
     /// The instructions of `bootstrap [f, g], [a, b], n`: copies of n to every register but itself, and then the bootstraps side by side.
     fn expand(
         &mut self,
-        vectors: &[Operand<'a>],
-        targets: &[(Operand<'a>, Position)],
-        n: Operand<'a>,
+        vectors: &[Register<'a>],
+        targets: &[(Register<'a>, Position)],
+        n: Register<'a>,
         test_vectors: &[TestVector],
         instructions: &mut Vec<Instruction>,
     ) {
@@ -927,10 +922,19 @@ impl<'a> Assembler<'a> {
     }
 
     /// The register that the operand means; none if that is unknown, which then has been reported.
-    fn look_up(&mut self, operand: Operand<'a>, test_vectors: &[TestVector]) -> Option<VrNumber> {
-        let (name, position) = match operand {
-            Operand::Register(vr) => return Some(vr),
-            Operand::Name(name, position) => (name, position),
+    fn value(&mut self, written: Written<'a>, test_vectors: &[TestVector]) -> Option<Operand> {
+        match written {
+            Written::Register(register) => {
+                self.look_up(register, test_vectors).map(Operand::Register)
+            }
+            Written::Factor(factor) => Some(Operand::Factor(factor)),
+        }
+    }
+
+    fn look_up(&mut self, register: Register<'a>, test_vectors: &[TestVector]) -> Option<VrNumber> {
+        let (name, position) = match register {
+            Register::Number(vr) => return Some(vr),
+            Register::Name(name, position) => (name, position),
         };
         match self.names.get(name) {
             Some((Meaning::Register(vr), _)) => Some(*vr),
@@ -1170,233 +1174,20 @@ mod tests {
 
     #[test]
     fn every_error_has_its_place_and_reason() {
-        for (source, expected) in [
-            (
-                "1",
-                "1:1: expected an instruction or a directive, found `1`",
-            ),
-            ("\n  jump x", "2:3: unknown instruction `jump`"),
-            (
-                ".foo",
-                "1:1: unknown directive `.foo` (expected `.key`, `.reg` or `.tv`)",
-            ),
-            (
-                "push",
-                "1:5: expected a register, found the end of the text",
-            ),
-            ("push a\n", "1:6: `a` is not declared"),
-            (
-                "push cor:1 cor:2",
-                "1:12: expected the end of the line, found `cor`",
-            ),
-            (
-                "mov cor:1",
-                "1:10: expected `,` and a second operand, found the end of the text",
-            ),
-            (
-                "mov cor:1, \n",
-                "1:12: expected a register, found the end of the line",
-            ),
-            (
-                "push foo:0:1",
-                "1:6: unknown register type `foo` (expected prg, tv, key, cor or cow)",
-            ),
-            (
-                "push cor:",
-                "1:10: expected a key id or data id, found the end of the text",
-            ),
-            ("push cor:1:y", "1:12: expected a data id, found `y`"),
-            (
-                "push cor:4294967296",
-                "1:10: 4294967296 is too large for a key id or data id (at most 4294967295 expected)",
-            ),
-            (
-                "push cor:16777216:0",
-                "1:10: key id 16777216 is too large (expected at most 16777215)",
-            ),
-            ("homintmult cor:1, a", "1:19: expected a factor, found `a`"),
-            (
-                "homintmult cor:1, 2147483648",
-                "1:19: the factor 2147483648 does not fit 32 bits (-2147483648 to 2147483647 expected)",
-            ),
-            (
-                "homintmult cor:1, 1 2",
-                "1:21: expected the end of the line, found `2`",
-            ),
-            (".key", "1:5: expected a key id, found the end of the text"),
-            (
-                ".key 16777216",
-                "1:6: key id 16777216 is too large (expected at most 16777215)",
-            ),
-            (".reg 1", "1:6: expected the name of a register, found `1`"),
-            (
-                ".reg a cor:1",
-                "1:8: expected `=` after the register's name, found `cor`",
-            ),
-            (
-                ".reg a = b",
-                "1:11: expected `:` after the register's type, found the end of the text",
-            ),
-            (
-                ".reg a = cor:1\n.reg a = cor:1",
-                "2:6: `a` is already declared in line 1",
-            ),
-            (
-                ".tv a = x\n.reg a = cor:1",
-                "2:6: `a` is already declared in line 1",
-            ),
-            (
-                ".tv =",
-                "1:5: expected the name of a test vector, found `=`",
-            ),
-            (
-                ".tv a 5",
-                "1:7: expected `=` and the function of the test vector, found `5`",
-            ),
-            (
-                ".tv a odd = x",
-                "1:7: expected `=`, `@`, `signed`, `unsigned`, `in=` or `out=`, found `odd`",
-            ),
-            (
-                ".tv a signed unsigned = x",
-                "1:14: this is said twice of the test vector",
-            ),
-            (".tv a in=17 = x", "1:10: `in` is 17 bits, 1 to 16 expected"),
-            (".tv a out=0 = x", "1:11: `out` is 0 bits, 1 to 32 expected"),
-            (
-                ".tv a out 5 = x",
-                "1:11: expected `=` after `out`, found `5`",
-            ),
-            (
-                ".tv a =",
-                "1:8: expected a number, `x`, a function or `(`, found the end of the text",
-            ),
-            (
-                ".tv a = x x",
-                "1:11: expected the end of the line, found `x`",
-            ),
-            (".tv a = [1, 2", "1:9: the table has no `]`"),
-            (
-                ".tv a = [1, 2\nmov cor:1, cor:2",
-                "2:1: expected `,` or `]` in the table that begins in line 1, found `mov`",
-            ),
-            (
-                ".tv a = [1, 2,\nmov cor:1, cor:2",
-                "2:1: expected a value in the table that begins in line 1, found `mov`",
-            ),
-            (
-                ".tv a = []",
-                "1:9: the table has 0 values, a power of two from 2 to 65536 expected",
-            ),
-            (
-                ".tv a = [1, 2, 3]",
-                "1:9: the table has 3 values, a power of two from 2 to 65536 expected",
-            ),
-            (
-                ".tv a in=2 = [1, 2]",
-                "1:14: the table has 2 values, 4 expected for an input of 2 bits",
-            ),
-            (
-                "bootstrap [], [], cor:1",
-                "1:11: the list is empty, at least a test vector expected",
-            ),
-            (
-                "bootstrap [tv:0], [], cor:1",
-                "1:19: the list is empty, at least a register expected",
-            ),
-            (
-                "bootstrap [tv:0, tv:1], [cor:1], cor:1",
-                "1:25: 1 registers for 2 test vectors: one for each expected",
-            ),
-            (
-                ".reg a = cor:1\nbootstrap [tv:0, tv:1], [a, cor:0:1], cor:2",
-                "2:29: register cor:0:1 stands twice in the list",
-            ),
-            (
-                "bootstrap [tv:0 tv:1], [cor:1], cor:1",
-                "1:17: expected `,` or `]` in the list, found `tv`",
-            ),
-            (
-                "bootstrap [tv:0\n, tv:1], [cor:1], cor:1",
-                "1:16: expected `,` or `]` in the list, found the end of the line",
-            ),
-            (
-                "bootstrap [tv:0], cor:1, cor:1",
-                "1:19: expected `[` and the registers of the results, found `cor`",
-            ),
-            (
-                "bootstrap [tv:0]",
-                "1:17: expected `,` and the registers of the results, found the end of the text",
-            ),
-            (
-                "bootstrap [tv:0], [cor:1]",
-                "1:26: expected `,` and the sample, found the end of the text",
-            ),
-            ("bootstrap [tv:0], [a], b", "1:20: `a` is not declared"),
-            (
-                "bootstrap tv:0, cor:1, cor:2",
-                "1:22: expected the end of the line, found `,`",
-            ),
-            (
-                ".tv a in=8+9 = x",
-                "1:12: `in` is 8+9 bits, at least 1 each and at most 16 together expected",
-            ),
-            (
-                ".tv a in=8+0 = x",
-                "1:12: `in` is 8+0 bits, at least 1 each and at most 16 together expected",
-            ),
-            (
-                ".tv a in=8+ = x",
-                "1:13: expected the bits of the second argument, found `=`",
-            ),
-            (
-                ".tv a in=1+1 = [1, 2]",
-                "1:16: the table has 2 values, 4 expected for an input of 2 bits",
-            ),
-            (
-                ".tv a = file",
-                "1:13: expected the path of a file in quotes after `file`, found the end of the text",
-            ),
-            (
-                ".tv a = file b.txt",
-                "1:14: expected the path of a file in quotes after `file`, found `b`",
-            ),
-            (
-                ".tv a = file \"b.txt",
-                "1:14: the text in quotes has no closing `\"`",
-            ),
-            (
-                ".tv a = file \"\"",
-                "1:14: the path has 0 bytes, 1 to 4096 expected",
-            ),
-            (
-                ".tv a = file \"/etc/passwd\"",
-                "1:14: the path leaves the program's folder: one inside it, without `..`, expected",
-            ),
-            (
-                ".tv a = file \"b/../../c\"",
-                "1:14: the path leaves the program's folder: one inside it, without `..`, expected",
-            ),
-            (
-                ".tv a = file \"b\tc\"",
-                "1:14: the path has the control character '\\t'",
-            ),
-            (
-                ".tv a = \"b.txt\"",
-                "1:9: expected a number, `x`, a function or `(`, found a text in quotes",
-            ),
-            (
-                ".tv a = [1, -9223372036854775809]",
-                "1:13: -9223372036854775809 does not fit 64 bits",
-            ),
-            (
-                ".tv a @1 = x\n.tv b @1 = x",
-                "2:7: data id 1 of key 0 already belongs to the test vector `a`",
-            ),
-            ("push $", "1:6: unexpected character '$'"),
-        ] {
+        let texts = include_str!("../tests/errors.tasm")
+            .split("\n;;;; ")
+            .skip(1);
+        let mut count = 0;
+        for text in texts {
+            let (expected, source) = text.split_once('\n').unwrap();
             assert_eq!(first_error(source).0, expected, "{source:?}");
+            count += 1;
         }
+        assert_eq!(count, 64);
+    }
+
+    #[test]
+    fn sizes_have_bounds() {
         let table = format!(".tv a = [{}]", "0,".repeat(65_537));
         assert!(
             first_error(&table)

@@ -22,7 +22,7 @@
 //!
 //! Nothing follows the last record. There is one form of each program: what the decoder accepts encodes to the same bytes.
 
-use crate::program::{Instruction, MAX_INSTRUCTIONS, Program};
+use crate::program::{Form, Instruction, MAX_INSTRUCTIONS, Operand, Program, Role};
 use crate::vr::{VrError, VrNumber};
 
 const MAGIC: [u8; 4] = *b"TSCP";
@@ -91,7 +91,10 @@ pub enum DecodeError {
         found: u32,
     },
     /// No instruction has this opcode.
-    #[error("instruction {index} (byte {offset}): opcode {found} found, 0 to 7 expected")]
+    #[error(
+        "instruction {index} (byte {offset}): opcode {found} found, 0 to {} expected",
+        Instruction::FORMS.len() - 1
+    )]
     Opcode {
         /// The index of the instruction.
         index: usize,
@@ -162,17 +165,16 @@ pub fn encode(program: &Program) -> Vec<u8> {
     bytes.extend_from_slice(&(program.len() as u32).to_le_bytes());
     bytes.extend_from_slice(&[0; 4]);
     for instruction in program.instructions() {
-        let (first, second) = match *instruction {
-            Instruction::Return { n } | Instruction::Push { n } | Instruction::Pop { n } => (n, 0),
-            Instruction::Bootstrap { tv, n } => (tv, n.to_u64()),
-            Instruction::HomIntMult { n, v } => (n, i64::from(v) as u64),
-            Instruction::Move { dst, src }
-            | Instruction::HomAdd { dst, src }
-            | Instruction::HomSub { dst, src } => (dst, src.to_u64()),
-        };
-        bytes.extend_from_slice(&u64::from(instruction.opcode()).to_le_bytes());
-        bytes.extend_from_slice(&first.to_u64().to_le_bytes());
-        bytes.extend_from_slice(&second.to_le_bytes());
+        let mut words = [u64::from(instruction.opcode()), 0, 0];
+        for (word, (_, operand)) in words[1..].iter_mut().zip(instruction.roles()) {
+            *word = match operand {
+                Operand::Register(vr) => vr.to_u64(),
+                Operand::Factor(factor) => i64::from(factor) as u64,
+            };
+        }
+        for word in words {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
     }
     let crc = crc32c::crc32c(&bytes[HEADER_BYTES..]);
     bytes[12..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
@@ -258,21 +260,14 @@ fn decode_record(index: usize, record: &[u8; RECORD_BYTES]) -> Result<Instructio
             reason,
         })
     };
-    let only_register = || match word(2) {
-        0 => register(1),
-        found => Err(DecodeError::UnusedArgument {
-            index,
-            offset: offset + 16,
-            found,
-        }),
+    let unknown = DecodeError::Opcode {
+        index,
+        offset,
+        found: opcode,
     };
-    if opcode > 7 {
-        return Err(DecodeError::Opcode {
-            index,
-            offset,
-            found: opcode,
-        });
-    }
+    let Form { roles, make, .. } = Instruction::FORMS
+        .get(usize::from(opcode))
+        .ok_or(unknown.clone())?;
     if let Some((i, &found)) = reserved.iter().enumerate().find(|(_, byte)| **byte != 0) {
         return Err(DecodeError::Reserved {
             index,
@@ -280,42 +275,35 @@ fn decode_record(index: usize, record: &[u8; RECORD_BYTES]) -> Result<Instructio
             found,
         });
     }
-    Ok(match opcode {
-        0 => Instruction::Return {
-            n: only_register()?,
-        },
-        1 => Instruction::Move {
-            dst: register(1)?,
-            src: register(2)?,
-        },
-        2 => Instruction::Push {
-            n: only_register()?,
-        },
-        3 => Instruction::Pop {
-            n: only_register()?,
-        },
-        4 => Instruction::Bootstrap {
-            tv: register(1)?,
-            n: register(2)?,
-        },
-        5 => Instruction::HomAdd {
-            dst: register(1)?,
-            src: register(2)?,
-        },
-        6 => Instruction::HomSub {
-            dst: register(1)?,
-            src: register(2)?,
-        },
-        _ => {
-            let found = word(2) as i64;
-            let v = i32::try_from(found).map_err(|_| DecodeError::Factor {
+    // What is no register comes second, and is checked first.
+    let mut last = None;
+    match (roles.get(1), word(2)) {
+        (Some(Role::Factor), found) => {
+            let found = found as i64;
+            let factor = i32::try_from(found).map_err(|_| DecodeError::Factor {
                 index,
                 offset: offset + 16,
                 found,
             })?;
-            Instruction::HomIntMult { n: register(1)?, v }
+            last = Some(Operand::Factor(factor));
         }
-    })
+        (Some(_), _) | (None, 0) => {}
+        (None, found) => {
+            return Err(DecodeError::UnusedArgument {
+                index,
+                offset: offset + 16,
+                found,
+            });
+        }
+    }
+    let mut operands = Vec::with_capacity(2);
+    for (argument, role) in (1..).zip(*roles) {
+        match last {
+            Some(factor) if *role == Role::Factor => operands.push(factor),
+            _ => operands.push(Operand::Register(register(argument)?)),
+        }
+    }
+    make(&operands).ok_or(unknown)
 }
 
 #[cfg(test)]

@@ -33,18 +33,11 @@ pub(crate) fn instruction_text(
     instruction: &Instruction,
     name_of: &BTreeMap<VrNumber, &str>,
 ) -> String {
-    let mut operands: Vec<String> = instruction
-        .operands()
-        .map(|vr| {
-            name_of
-                .get(&vr)
-                .map_or_else(|| vr.to_string(), |name| (*name).to_owned())
-        })
-        .collect();
-    if let Instruction::HomIntMult { v, .. } = instruction {
-        operands.push(v.to_string());
-    }
-    format!("{} {}", instruction.mnemonic(), operands.join(", "))
+    instruction.text(|vr| {
+        name_of
+            .get(&vr)
+            .map_or_else(|| vr.to_string(), |name| (*name).to_owned())
+    })
 }
 
 fn is_name(name: &str) -> bool {

@@ -8,155 +8,234 @@ use crate::vr::VrNumber;
 /// The longest program, in instructions.
 pub const MAX_INSTRUCTIONS: usize = 1 << 20;
 
-/// One instruction of Table 4. Operands stand in the order of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Instruction {
+/// What an instruction does with an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// A register whose sample it reads.
+    Read,
+    /// A register that it writes.
+    Write,
+    /// A register whose sample it reads and replaces.
+    Update,
+    /// A test vector that it uses.
+    TestVector,
+    /// A number of 32 bits.
+    Factor,
+}
+
+/// The value of an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operand {
+    Register(VrNumber),
+    Factor(i32),
+}
+
+impl From<VrNumber> for Operand {
+    fn from(vr: VrNumber) -> Operand {
+        Operand::Register(vr)
+    }
+}
+
+impl From<i32> for Operand {
+    fn from(factor: i32) -> Operand {
+        Operand::Factor(factor)
+    }
+}
+
+impl From<Operand> for Option<VrNumber> {
+    fn from(operand: Operand) -> Option<VrNumber> {
+        match operand {
+            Operand::Register(vr) => Some(vr),
+            Operand::Factor(_) => None,
+        }
+    }
+}
+
+impl From<Operand> for Option<i32> {
+    fn from(operand: Operand) -> Option<i32> {
+        match operand {
+            Operand::Factor(factor) => Some(factor),
+            Operand::Register(_) => None,
+        }
+    }
+}
+
+/// How an instruction is written, as text and in binary.
+pub(crate) struct Form {
+    pub(crate) mnemonic: &'static str,
+    /// One or two.
+    pub(crate) roles: &'static [Role],
+    /// The instruction with these operands, if they are of the right number and kinds.
+    pub(crate) make: fn(&[Operand]) -> Option<Instruction>,
+}
+
+macro_rules! operand_type {
+    (Factor) => {
+        i32
+    };
+    ($role:ident) => {
+        VrNumber
+    };
+}
+
+/// Makes the type [`Instruction`] and everything that follows from an instruction's opcode, mnemonic and operands.
+macro_rules! instruction_set {
+    ($(
+        $(#[$doc:meta])*
+        $opcode:literal $mnemonic:literal $name:ident {
+            $($(#[$operand_doc:meta])* $operand:ident: $role:ident),*
+        }
+    )*) => {
+        /// One instruction of Table 4. Operands stand in the order of the table.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Instruction {
+            $($(#[$doc])* $name {
+                $($(#[$operand_doc])* $operand: operand_type!($role)),*
+            }),*
+        }
+
+        impl Instruction {
+            /// The number of the instruction in Table 4.
+            pub const fn opcode(&self) -> u8 {
+                match self {
+                    $(Instruction::$name { .. } => $opcode),*
+                }
+            }
+
+            /// The form of every instruction, by opcode.
+            pub(crate) const FORMS: &[Form] = &[$(Form {
+                mnemonic: $mnemonic,
+                roles: &[$(Role::$role),*],
+                make: |operands| {
+                    let mut operands = operands.iter().copied();
+                    let made = Instruction::$name {
+                        $($operand: Option::<operand_type!($role)>::from(operands.next()?)?),*
+                    };
+                    operands.next().is_none().then_some(made)
+                },
+            }),*];
+
+            /// The operands, in their order, with what the instruction does with each.
+            pub(crate) fn roles(&self) -> impl Iterator<Item = (Role, Operand)> + use<> {
+                let mut both = [None; 2];
+                match *self {
+                    $(Instruction::$name { $($operand),* } => {
+                        let operands = [$((Role::$role, Operand::from($operand))),*];
+                        for (slot, operand) in both.iter_mut().zip(operands) {
+                            *slot = Some(operand);
+                        }
+                    })*
+                }
+                both.into_iter().flatten()
+            }
+        }
+    };
+}
+
+instruction_set! {
     /// 0: ends the program with the sample in `n` as its result.
-    Return {
+    0 "return" Return {
         /// The sample to return.
-        n: VrNumber,
-    },
+        n: Read
+    }
     /// 1: `dst <- src`.
-    Move {
+    1 "mov" Move {
         /// The register that is written.
-        dst: VrNumber,
+        dst: Write,
         /// The sample to copy.
-        src: VrNumber,
-    },
+        src: Read
+    }
     /// 2: copies the sample in `n` to the top of the stack.
-    Push {
+    2 "push" Push {
         /// The sample to push.
-        n: VrNumber,
-    },
+        n: Read
+    }
     /// 3: takes the top of the stack into `n`.
-    Pop {
+    3 "pop" Pop {
         /// The register that is written.
-        n: VrNumber,
-    },
+        n: Write
+    }
     /// 4: bootstraps `n` in place with the test vector `tv` and the keys of `n`'s key id.
-    Bootstrap {
+    4 "bootstrap" Bootstrap {
         /// The test vector.
-        tv: VrNumber,
+        tv: TestVector,
         /// The sample that is replaced by its bootstrap.
-        n: VrNumber,
-    },
+        n: Update
+    }
     /// 5: `dst <- dst + src`.
-    HomAdd {
+    5 "homadd" HomAdd {
         /// The first summand, replaced by the sum.
-        dst: VrNumber,
+        dst: Update,
         /// The second summand.
-        src: VrNumber,
-    },
+        src: Read
+    }
     /// 6: `dst <- dst - src`.
-    HomSub {
+    6 "homsub" HomSub {
         /// The minuend, replaced by the difference.
-        dst: VrNumber,
+        dst: Update,
         /// The subtrahend.
-        src: VrNumber,
-    },
+        src: Read
+    }
     /// 7: `n <- n * v`.
-    HomIntMult {
+    7 "homintmult" HomIntMult {
         /// The sample that is replaced by its multiple.
-        n: VrNumber,
+        n: Update,
         /// The factor.
-        v: i32,
-    },
+        v: Factor
+    }
 }
 
 impl Instruction {
-    /// The number of the instruction in Table 4.
-    pub const fn opcode(&self) -> u8 {
-        match self {
-            Instruction::Return { .. } => 0,
-            Instruction::Move { .. } => 1,
-            Instruction::Push { .. } => 2,
-            Instruction::Pop { .. } => 3,
-            Instruction::Bootstrap { .. } => 4,
-            Instruction::HomAdd { .. } => 5,
-            Instruction::HomSub { .. } => 6,
-            Instruction::HomIntMult { .. } => 7,
-        }
-    }
-
     /// The name in assembly text.
     pub const fn mnemonic(&self) -> &'static str {
-        match self {
-            Instruction::Return { .. } => "return",
-            Instruction::Move { .. } => "mov",
-            Instruction::Push { .. } => "push",
-            Instruction::Pop { .. } => "pop",
-            Instruction::Bootstrap { .. } => "bootstrap",
-            Instruction::HomAdd { .. } => "homadd",
-            Instruction::HomSub { .. } => "homsub",
-            Instruction::HomIntMult { .. } => "homintmult",
-        }
+        Instruction::FORMS[self.opcode() as usize].mnemonic
+    }
+
+    fn registers(&self, wanted: fn(Role) -> bool) -> impl Iterator<Item = VrNumber> + use<> {
+        self.roles()
+            .filter(move |(role, _)| wanted(*role))
+            .filter_map(|(_, operand)| operand.into())
     }
 
     /// The registers whose samples the instruction reads, in the order of its operands. The test vector of a Bootstrap is
     /// not among them ([`Instruction::test_vector`]).
     pub fn reads(&self) -> impl Iterator<Item = VrNumber> + use<> {
-        let (first, second) = match *self {
-            Instruction::Return { n }
-            | Instruction::Push { n }
-            | Instruction::Bootstrap { n, .. } => (Some(n), None),
-            Instruction::HomIntMult { n, .. } => (Some(n), None),
-            Instruction::Move { src, .. } => (Some(src), None),
-            Instruction::Pop { .. } => (None, None),
-            Instruction::HomAdd { dst, src } | Instruction::HomSub { dst, src } => {
-                (Some(dst), Some(src))
-            }
-        };
-        first.into_iter().chain(second)
+        self.registers(|role| matches!(role, Role::Read | Role::Update))
     }
 
     /// The register that the instruction writes, if any.
-    pub const fn writes(&self) -> Option<VrNumber> {
-        match *self {
-            Instruction::Return { .. } | Instruction::Push { .. } => None,
-            Instruction::Pop { n }
-            | Instruction::Bootstrap { n, .. }
-            | Instruction::HomIntMult { n, .. } => Some(n),
-            Instruction::Move { dst, .. }
-            | Instruction::HomAdd { dst, .. }
-            | Instruction::HomSub { dst, .. } => Some(dst),
-        }
+    pub fn writes(&self) -> Option<VrNumber> {
+        self.registers(|role| matches!(role, Role::Write | Role::Update))
+            .next()
     }
 
     /// The test vector that the instruction uses, if any.
-    pub const fn test_vector(&self) -> Option<VrNumber> {
-        match *self {
-            Instruction::Bootstrap { tv, .. } => Some(tv),
-            _ => None,
-        }
+    pub fn test_vector(&self) -> Option<VrNumber> {
+        self.registers(|role| role == Role::TestVector).next()
     }
 
     /// Every register that the instruction names, in the order of its operands.
     pub fn operands(&self) -> impl Iterator<Item = VrNumber> + use<> {
-        let (first, second) = match *self {
-            Instruction::Return { n } | Instruction::Push { n } | Instruction::Pop { n } => {
-                (n, None)
-            }
-            Instruction::HomIntMult { n, .. } => (n, None),
-            Instruction::Bootstrap { tv, n } => (tv, Some(n)),
-            Instruction::Move { dst, src }
-            | Instruction::HomAdd { dst, src }
-            | Instruction::HomSub { dst, src } => (dst, Some(src)),
-        };
-        std::iter::once(first).chain(second)
+        self.registers(|_| true)
+    }
+
+    /// The instruction as assembly text, with registers as `name` writes them.
+    pub(crate) fn text(&self, name: impl Fn(VrNumber) -> String) -> String {
+        let operands: Vec<String> = self
+            .roles()
+            .map(|(_, operand)| match operand {
+                Operand::Register(vr) => name(vr),
+                Operand::Factor(factor) => factor.to_string(),
+            })
+            .collect();
+        format!("{} {}", self.mnemonic(), operands.join(", "))
     }
 }
 
 /// The instruction as assembly text, registers in the form `type:key:data`.
 impl fmt::Display for Instruction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.mnemonic())?;
-        for (index, vr) in self.operands().enumerate() {
-            write!(f, "{}{vr}", if index == 0 { " " } else { ", " })?;
-        }
-        if let Instruction::HomIntMult { v, .. } = self {
-            write!(f, ", {v}")?;
-        }
-        Ok(())
+        f.write_str(&self.text(|vr| vr.to_string()))
     }
 }
 
@@ -319,6 +398,14 @@ mod tests {
         ];
         for (instruction, opcode, text, reads, writes) in &cases {
             assert_eq!(instruction.opcode(), *opcode);
+            let operands: Vec<Operand> = instruction.roles().map(|(_, operand)| operand).collect();
+            let form = &Instruction::FORMS[usize::from(*opcode)];
+            assert_eq!((form.make)(&operands), Some(*instruction));
+            assert_eq!(
+                (form.make)(&[]),
+                None,
+                "an instruction has at least one operand"
+            );
             assert_eq!(instruction.to_string(), *text);
             assert_eq!(
                 instruction

@@ -274,66 +274,64 @@ struct Verifier<'e> {
 
 impl Verifier<'_> {
     fn step(&mut self, instruction: &Instruction) {
+        for vr in instruction.reads() {
+            self.read(vr);
+        }
+        if let Some(vr) = instruction.writes() {
+            self.write(vr);
+        }
         match *instruction {
-            Instruction::Return { .. } => {}
-            Instruction::Move { dst, src } => {
-                self.read(src);
-                self.write(dst);
-                self.same_key(dst, src);
-            }
-            Instruction::Push { n } => {
-                self.read(n);
-                let slots = self.environment.stack_slots();
-                // Reported where the stack first is too small, not at every Push that follows.
-                if self.stack.len() == slots {
-                    self.reasons.push(VerifyReason::StackOverflow { slots });
-                }
-                self.stack.push(n.key_id());
-                self.max_stack_depth = self.max_stack_depth.max(self.stack.len());
-            }
-            Instruction::Pop { n } => {
-                self.write(n);
-                match self.stack.pop() {
-                    None => self.reasons.push(VerifyReason::StackUnderflow),
-                    Some(pushed) if pushed != n.key_id() => self
-                        .reasons
-                        .push(VerifyReason::PopOfOtherKey { vr: n, pushed }),
-                    Some(_) => {}
+            Instruction::Push { n } => self.push(n),
+            Instruction::Pop { n } => self.pop(n),
+            Instruction::Bootstrap { tv, n } => self.bootstrap(tv, n),
+            _ => {
+                let mut operands = instruction.operands();
+                if let (Some(first), Some(second)) = (operands.next(), operands.next()) {
+                    self.same_key(first, second);
                 }
             }
-            Instruction::Bootstrap { tv, n } => {
-                self.read(n);
-                self.write(n);
-                self.bootstraps += 1;
-                if tv.ty() != VrType::Tv {
-                    self.reasons.push(VerifyReason::NotATestVector { vr: tv });
-                } else {
-                    if self.test_vectors.insert(tv) && !self.environment.has_test_vector(tv) {
-                        self.reasons
-                            .push(VerifyReason::MissingTestVector { vr: tv });
-                    }
-                    self.same_key(tv, n);
-                }
-                if n.ty().is_sample() && self.keys.insert(n.key_id()) {
-                    for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
-                        if !self.environment.has_key(n.key_id(), kind) {
-                            self.reasons.push(VerifyReason::MissingKey {
-                                key_id: n.key_id(),
-                                kind,
-                            });
-                        }
-                    }
-                }
+        }
+    }
+
+    fn push(&mut self, n: VrNumber) {
+        let slots = self.environment.stack_slots();
+        // Reported where the stack first is too small, not at every Push that follows.
+        if self.stack.len() == slots {
+            self.reasons.push(VerifyReason::StackOverflow { slots });
+        }
+        self.stack.push(n.key_id());
+        self.max_stack_depth = self.max_stack_depth.max(self.stack.len());
+    }
+
+    fn pop(&mut self, n: VrNumber) {
+        match self.stack.pop() {
+            None => self.reasons.push(VerifyReason::StackUnderflow),
+            Some(pushed) if pushed != n.key_id() => self
+                .reasons
+                .push(VerifyReason::PopOfOtherKey { vr: n, pushed }),
+            Some(_) => {}
+        }
+    }
+
+    fn bootstrap(&mut self, tv: VrNumber, n: VrNumber) {
+        self.bootstraps += 1;
+        if tv.ty() != VrType::Tv {
+            self.reasons.push(VerifyReason::NotATestVector { vr: tv });
+        } else {
+            if self.test_vectors.insert(tv) && !self.environment.has_test_vector(tv) {
+                self.reasons
+                    .push(VerifyReason::MissingTestVector { vr: tv });
             }
-            Instruction::HomAdd { dst, src } | Instruction::HomSub { dst, src } => {
-                self.read(dst);
-                self.read(src);
-                self.write(dst);
-                self.same_key(dst, src);
-            }
-            Instruction::HomIntMult { n, .. } => {
-                self.read(n);
-                self.write(n);
+            self.same_key(tv, n);
+        }
+        if n.ty().is_sample() && self.keys.insert(n.key_id()) {
+            for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
+                if !self.environment.has_key(n.key_id(), kind) {
+                    self.reasons.push(VerifyReason::MissingKey {
+                        key_id: n.key_id(),
+                        kind,
+                    });
+                }
             }
         }
     }
