@@ -1,9 +1,10 @@
-//! Moduli, polynomials and every transform of Toroid.
+#![doc = include_str!("../README.md")]
 //!
-//! One file an algorithm, beside [`naive`], the oracle of all; SIMD kernels in a folder per instruction set, chosen
-//! once at run time by [`simd::SimdLevel`]. Not here: ciphertexts, keys, noise (see `toroid-tfhe`).
-//! Open [`goldilocks`] first, then [`ntt`] and [`fft`]; [`prime_ntt`] and [`dft`] are the transforms over other primes,
-//! [`cyclotomic`] the rings on them.
+//! # Layout
+//!
+//! Each algorithm is a file beside [`naive`], the oracle of all. SIMD kernels are in a folder per instruction set, and
+//! [`simd::SimdLevel`] chooses one at run time. [`prime_ntt`] and [`dft`] are the transforms over other primes, [`cyclotomic`]
+//! the rings on them.
 
 pub mod cyclotomic;
 pub mod dft;
