@@ -143,7 +143,7 @@ fn put(lba: u64, version: u64, data: &mut Vec<u8>) {
 
 /// Commands at one place, one after the other, until `end`.
 async fn place(
-    host: Arc<RemoteController>,
+    controller: Arc<RemoteController>,
     start: u64,
     end: Instant,
     counters: Arc<Counters>,
@@ -191,7 +191,7 @@ async fn place(
             data,
             metadata: Vec::new(),
         };
-        let response = timed(host.submit(request), &counters.worst).await?;
+        let response = timed(controller.submit(request), &counters.worst).await?;
         let expected = if differs {
             Status::COMPARE_FAILURE
         } else {
@@ -219,9 +219,9 @@ async fn soak(
     {
         // Zeroes over what formatting has put there.
         let options = ConnectOptions::new("nqn.2024-01.io.example:host", [99; 16]);
-        let host = tcp::connect(&server.address, &options).await?;
+        let controller = tcp::connect(&server.address, &options).await?;
         let blocks = (connections * commands) as u64 * BLOCKS;
-        write_zeroes(&host, 1, 0, blocks).await?;
+        write_zeroes(&controller, 1, 0, blocks).await?;
     }
     let begin = Instant::now();
     let end = begin + Duration::from_secs(seconds);
@@ -234,11 +234,16 @@ async fn soak(
             timeout: LIMIT,
             ..ConnectOptions::new(format!("nqn.2024-01.io.example:host-{id}"), [id; 16])
         };
-        let host = Arc::new(tcp::connect(&server.address, &options).await?);
-        first.get_or_insert_with(|| Arc::clone(&host));
+        let controller = Arc::new(tcp::connect(&server.address, &options).await?);
+        first.get_or_insert_with(|| Arc::clone(&controller));
         for i in 0..commands {
             let start = ((number * commands + i) as u64) * BLOCKS;
-            tasks.spawn(place(Arc::clone(&host), start, end, Arc::clone(&counters)));
+            tasks.spawn(place(
+                Arc::clone(&controller),
+                start,
+                end,
+                Arc::clone(&counters),
+            ));
         }
     }
     let first = first.ok_or("no connections")?;

@@ -1,4 +1,4 @@
-//! The host's side: a controller takes requests and completes them.
+//! The [`Controller`] trait, through which a program submits commands, and helpers that read and write blocks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -103,7 +103,7 @@ pub struct ControllerInfo {
     pub namespaces: Vec<Namespace>,
     /// Namespaces of other command sets.
     pub other_namespaces: Vec<OtherNamespace>,
-    /// The controller's own status codes.
+    /// The controller's vendor-specific status codes.
     pub vendor_statuses: &'static [VendorStatus],
 }
 
@@ -159,7 +159,7 @@ impl ControllerInfo {
         Ok(command)
     }
 
-    /// What `status` means, with the controller's own words for a vendor-specific one.
+    /// What `status` means; for a vendor-specific status, in the words of the controller.
     fn meaning(&self, status: Status) -> String {
         let own = (status == Status::vendor(status.sc()))
             .then(|| {
@@ -194,11 +194,11 @@ pub struct ErrorInformation {
     pub command: Sqe,
     /// Its status. [`Status::SUCCESS`] for a command that succeeded in part.
     pub status: Status,
-    /// The reason, for people.
+    /// The reason, as text.
     pub reason: String,
 }
 
-/// Counters for the SMART / Health Information log page. All since the controller came up.
+/// Counters for the SMART / Health Information log page, since the controller started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// Bytes that hosts have read.
@@ -209,11 +209,11 @@ pub struct Health {
     pub reads: u64,
     /// Write commands.
     pub writes: u64,
-    /// Time that the controller spent computing or moving data, in minutes.
+    /// Minutes that the controller spent computing or moving data.
     pub busy_minutes: u64,
     /// Reads and writes that the medium refused.
     pub media_errors: u64,
-    /// Whether the medium refuses writes until the controller is opened anew.
+    /// Whether the medium refuses writes until the controller is reopened.
     pub read_only: bool,
 }
 
@@ -221,17 +221,17 @@ pub struct Health {
 pub trait Controller: Send + Sync {
     /// Submits a command. The future resolves when the command has completed, with success or with a status and no effect.
     ///
-    /// Any number of commands may be under way at once, in any order of completion. The completion carries the request's
-    /// command identifier; a transport that needs identifiers of its own puts it back. A future that is dropped leaves it
-    /// open whether the command took effect.
+    /// Any number of commands may be in flight at once, and complete in any order. The completion carries the request's
+    /// command identifier; a transport that needs identifiers of its own puts it back. After a future is dropped, it is
+    /// unknown whether the command took effect.
     fn submit(&self, request: Request) -> BoxFuture<'_, Response>;
 
-    /// [`Controller::submit`] for a command that can be aborted. Where a controller cannot, the command goes on to its end.
+    /// [`Controller::submit`] for a command that `cancel` aborts. A controller that cannot abort it completes it.
     fn submit_abortable(&self, request: Request, _cancel: CancelToken) -> BoxFuture<'_, Response> {
         self.submit(request)
     }
 
-    /// Executes an admin command that a transport does not answer itself: those of command sets other than NVM, and of the vendor.
+    /// Executes an admin command that a fabrics target does not answer itself: those of command sets other than NVM, and of the vendor.
     fn admin(&self, request: Request) -> BoxFuture<'_, Response> {
         let cid = request.sqe.cid.get();
         async move { Response::failure(cid, Status::INVALID_OPCODE, true) }.boxed()
@@ -251,7 +251,7 @@ pub trait Controller: Send + Sync {
     }
 }
 
-impl<H: Controller + ?Sized> Controller for &H {
+impl<C: Controller + ?Sized> Controller for &C {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
         (**self).submit(request)
     }
@@ -277,7 +277,7 @@ impl<H: Controller + ?Sized> Controller for &H {
     }
 }
 
-impl<H: Controller + ?Sized> Controller for Arc<H> {
+impl<C: Controller + ?Sized> Controller for Arc<C> {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
         (**self).submit(request)
     }
@@ -334,7 +334,7 @@ pub enum NvmeError {
         /// Logical blocks of the namespace.
         capacity: u64,
     },
-    /// A buffer of the caller does not hold whole blocks, or not as many as the other.
+    /// A buffer of the caller does not hold whole blocks, or data and metadata do not have the same number of blocks.
     #[error("{buffer} buffer of {found} bytes; expected {expected}")]
     BufferLength {
         /// "data" or "metadata".
@@ -381,21 +381,21 @@ pub struct Blocks {
     pub metadata: Vec<u8>,
 }
 
-/// Reads `blocks` logical blocks from `slba`, with as many commands as the controller's limits ask for, one after the other.
-pub async fn read_blocks<H: Controller + ?Sized>(
-    host: &H,
+/// Reads `blocks` logical blocks from `slba`, with as many sequential commands as the controller's limits require.
+pub async fn read_blocks<C: Controller + ?Sized>(
+    controller: &C,
     nsid: u32,
     slba: u64,
     blocks: u64,
 ) -> Result<Blocks, NvmeError> {
-    let namespace = namespace(host, nsid)?;
+    let namespace = namespace(controller, nsid)?;
     let mut read = Blocks {
         data: Vec::new(),
         metadata: Vec::new(),
     };
-    for (slba, blocks) in commands(host, namespace, slba, blocks)? {
+    for (slba, blocks) in commands(controller, namespace, slba, blocks)? {
         let sqe = Sqe::read(next_cid(), nsid, slba, (blocks - 1) as u16);
-        let response = execute(host, Request::new(sqe)).await?;
+        let response = execute(controller, Request::new(sqe)).await?;
         let expected_data = namespace.data_len(blocks);
         let expected_metadata = namespace.metadata_len(blocks);
         if response.data.len() as u64 != expected_data
@@ -420,19 +420,19 @@ pub async fn read_blocks<H: Controller + ?Sized>(
     Ok(read)
 }
 
-/// Writes `data`, a whole number of blocks, from `slba`, with as many commands as the controller's limits ask for, one after
-/// the other. `metadata` holds the metadata of each block, or is empty: the metadata is then all zero.
+/// Writes `data`, a whole number of blocks, from `slba`, with as many sequential commands as the controller's limits
+/// require. `metadata` holds the metadata of each block, or is empty: the metadata is then all zero.
 ///
 /// When a command fails, those before it have taken effect.
-pub async fn write_blocks<H: Controller + ?Sized>(
-    host: &H,
+pub async fn write_blocks<C: Controller + ?Sized>(
+    controller: &C,
     nsid: u32,
     slba: u64,
     data: &[u8],
     metadata: &[u8],
     fua: bool,
 ) -> Result<(), NvmeError> {
-    let namespace = namespace(host, nsid)?;
+    let namespace = namespace(controller, nsid)?;
     let block_size = namespace.block_size() as usize;
     let metadata_size = usize::from(namespace.metadata_size());
     let blocks = data.len() / block_size;
@@ -451,7 +451,7 @@ pub async fn write_blocks<H: Controller + ?Sized>(
         });
     }
     let (mut data, mut metadata) = (data, metadata);
-    for (slba, blocks) in commands(host, namespace, slba, blocks as u64)? {
+    for (slba, blocks) in commands(controller, namespace, slba, blocks as u64)? {
         let (now, later) = data.split_at(blocks as usize * block_size);
         data = later;
         let metadata_len = blocks as usize * metadata_size;
@@ -468,30 +468,30 @@ pub async fn write_blocks<H: Controller + ?Sized>(
             data: now.to_vec(),
             metadata: now_metadata,
         };
-        execute(host, request).await?;
+        execute(controller, request).await?;
     }
     Ok(())
 }
 
 /// Sets `blocks` logical blocks from `slba`, and their metadata, to zero.
-pub async fn write_zeroes<H: Controller + ?Sized>(
-    host: &H,
+pub async fn write_zeroes<C: Controller + ?Sized>(
+    controller: &C,
     nsid: u32,
     slba: u64,
     blocks: u64,
 ) -> Result<(), NvmeError> {
-    let namespace = namespace(host, nsid)?;
+    let namespace = namespace(controller, nsid)?;
     check_range(namespace, slba, blocks)?;
     for (slba, blocks) in split(slba, blocks, MAX_BLOCKS) {
         let sqe = Sqe::write_zeroes(next_cid(), nsid, slba, (blocks - 1) as u16);
-        execute(host, Request::new(sqe)).await?;
+        execute(controller, Request::new(sqe)).await?;
     }
     Ok(())
 }
 
 /// Makes everything written to the namespace so far non-volatile.
-pub async fn flush<H: Controller + ?Sized>(host: &H, nsid: u32) -> Result<(), NvmeError> {
-    execute(host, Request::new(Sqe::flush(next_cid(), nsid)))
+pub async fn flush<C: Controller + ?Sized>(controller: &C, nsid: u32) -> Result<(), NvmeError> {
+    execute(controller, Request::new(Sqe::flush(next_cid(), nsid)))
         .await
         .map(drop)
 }
@@ -501,8 +501,9 @@ fn next_cid() -> u16 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-fn namespace<H: Controller + ?Sized>(host: &H, nsid: u32) -> Result<&Namespace, NvmeError> {
-    host.controller()
+fn namespace<C: Controller + ?Sized>(controller: &C, nsid: u32) -> Result<&Namespace, NvmeError> {
+    controller
+        .controller()
         .namespace(nsid)
         .ok_or(NvmeError::UnknownNamespace { nsid })
 }
@@ -518,14 +519,14 @@ fn check_range(namespace: &Namespace, slba: u64, blocks: u64) -> Result<(), Nvme
 }
 
 /// The (slba, blocks) pairs of the data commands that cover the range.
-fn commands<H: Controller + ?Sized>(
-    host: &H,
+fn commands<C: Controller + ?Sized>(
+    controller: &C,
     namespace: &Namespace,
     slba: u64,
     blocks: u64,
-) -> Result<impl Iterator<Item = (u64, u32)> + use<H>, NvmeError> {
+) -> Result<impl Iterator<Item = (u64, u32)> + use<C>, NvmeError> {
     check_range(namespace, slba, blocks)?;
-    let limit = u64::from(host.controller().mdts_bytes / namespace.block_size());
+    let limit = u64::from(controller.controller().mdts_bytes / namespace.block_size());
     Ok(split(slba, blocks, limit.clamp(1, MAX_BLOCKS)))
 }
 
@@ -536,12 +537,12 @@ fn split(slba: u64, blocks: u64, limit: u64) -> impl Iterator<Item = (u64, u32)>
     })
 }
 
-async fn execute<H: Controller + ?Sized>(
-    host: &H,
+async fn execute<C: Controller + ?Sized>(
+    controller: &C,
     request: Request,
 ) -> Result<Response, NvmeError> {
     let command = request.sqe;
-    let response = host.submit(request).await;
+    let response = controller.submit(request).await;
     let status = response.cqe.status();
     if status.is_success() {
         return Ok(response);
@@ -549,7 +550,7 @@ async fn execute<H: Controller + ?Sized>(
     Err(NvmeError::Failed {
         command,
         status,
-        meaning: host.controller().meaning(status),
+        meaning: controller.controller().meaning(status),
         do_not_retry: response.cqe.do_not_retry(),
     })
 }

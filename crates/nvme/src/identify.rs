@@ -20,14 +20,14 @@ const VWC_PRESENT: u8 = 1;
 const VWC_FLUSH_BROADCAST: u8 = 0b11 << 1;
 /// Metadata is supported in a separate buffer.
 const MC_SEPARATE: u8 = 1 << 1;
-/// Metadata is supported behind the data of its block.
+/// Metadata after the data of its block is supported.
 const MC_EXTENDED: u8 = 1;
-/// Metadata is behind the data of its block.
+/// Metadata follows the data of its block.
 const FLBAS_EXTENDED: u8 = 1 << 4;
 /// Deallocated blocks read as zeroes.
 const DLFEAT_ZEROES: u8 = 1;
 
-/// Why an Identify structure was refused.
+/// Why an Identify structure is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum IdentifyError {
     /// Not 4096 bytes.
@@ -55,7 +55,7 @@ pub enum IdentifyError {
     Namespace(#[from] NamespaceError),
 }
 
-/// Identify Controller data structure, the fields that a drive needs.
+/// Identify Controller data structure with the fields that a drive needs.
 #[derive(Clone, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct IdentifyController {
@@ -110,7 +110,7 @@ pub struct IdentifyController {
     pub sqes: u8,
     /// Sizes of a completion queue entry: required (3:0) and maximum (7:4), as powers of two.
     pub cqes: u8,
-    /// Maximum outstanding commands a queue.
+    /// Maximum outstanding commands per queue.
     pub maxcmd: U16,
     /// Number of namespaces: the largest namespace identifier that may be in use.
     pub nn: U32,
@@ -239,7 +239,7 @@ impl IdentifyController {
 )]
 #[repr(C)]
 pub struct LbaFormat {
-    /// Metadata bytes a block (MS).
+    /// Metadata bytes per block (MS).
     pub ms: U16,
     /// Block size as a power of two (LBADS).
     pub lbads: u8,
@@ -331,7 +331,7 @@ impl IdentifyNamespace {
         self
     }
 
-    /// Whether metadata travels behind the data of each block.
+    /// Whether metadata follows the data of each block.
     pub fn is_interleaved(&self) -> bool {
         self.flbas & FLBAS_EXTENDED != 0
     }

@@ -1,14 +1,4 @@
-//! NVMe as a library: the structures of the base specification and of the NVM command set, the [`Controller`] trait through which a program
-//! submits commands to a controller, and NVMe over TCP, target and initiator.
-//!
-//! What it is: submission and completion entries, status codes, Identify structures, log pages, namespaces with metadata, helpers that
-//! split reads and writes at the controller's limits, in-band authentication ([`auth`]), and the transport ([`tcp`]), whose state machines do
-//! no I/O. Names and numbers follow NVM Express Base Specification 2.x.
-//!
-//! What it is not: a driver, or anything that knows of encrypted data. A [`Request`] carries its buffers by value, so PRP lists and
-//! doorbells have no place here.
-//!
-//! Open `host.rs` first; `command.rs` and `status.rs` say what travels through it. `tcp/target.rs` is where a target begins.
+#![doc = include_str!("../README.md")]
 
 pub mod admin;
 mod command;

@@ -1,4 +1,4 @@
-//! Namespaces: logical blocks, each with or without metadata beside it.
+//! Namespaces: logical blocks, each with or without metadata.
 
 use thiserror::Error;
 
@@ -7,7 +7,7 @@ use crate::Status;
 /// The namespace identifier that addresses all namespaces, where a command allows it.
 pub const BROADCAST_NSID: u32 = 0xFFFF_FFFF;
 
-/// Geometry of one namespace. Metadata, where there is any, travels in a separate buffer (never interleaved with the data).
+/// Geometry of one namespace. Metadata, where there is any, is in a separate buffer (never interleaved with the data).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace {
     nsid: u32,
@@ -27,9 +27,9 @@ pub enum NamespaceError {
     #[error("block size {0} is not a power of two from 512 to 65536")]
     BlockSize(u32),
     /// Metadata of a size other than 0 or 64.
-    #[error("metadata of {0} bytes a block; expected 0 or 64")]
+    #[error("metadata of {0} bytes per block; expected 0 or 64")]
     MetadataSize(u16),
-    /// No blocks at all.
+    /// No blocks.
     #[error("a namespace needs at least one block")]
     Empty,
     /// The capacity in bytes exceeds 2^63 - 1, the largest offset that a file has.
@@ -37,7 +37,7 @@ pub enum NamespaceError {
     TooLarge {
         /// Logical blocks asked for.
         blocks: u64,
-        /// Bytes a block.
+        /// Bytes per block.
         block_size: u32,
     },
 }
@@ -103,7 +103,7 @@ impl Namespace {
         self.nsid
     }
 
-    /// Bytes of data a logical block.
+    /// Bytes of data per logical block.
     pub fn block_size(&self) -> u32 {
         self.block_size
     }
@@ -113,7 +113,7 @@ impl Namespace {
         self.blocks
     }
 
-    /// Bytes of metadata a logical block: 0 or 64.
+    /// Bytes of metadata per logical block: 0 or 64.
     pub fn metadata_size(&self) -> u16 {
         self.metadata_size
     }

@@ -100,30 +100,32 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn blocks_of_any_size_come_back_with_every_choice_of_digests() {
+async fn blocks_of_any_size_round_trip_with_every_choice_of_digests() {
     let served = start(Hosts::Any, Limits::default()).await;
     for (header, data) in [(false, false), (true, false), (false, true), (true, true)] {
         let connector = Connector {
             address: address(&served),
             digests: Digests { header, data },
         };
-        let host = connector.connect(&options()).await.unwrap();
-        assert_eq!(host.controller().namespaces, info().namespaces);
-        assert_eq!(host.controller().mdts_bytes, 1 << 20);
+        let controller = connector.connect(&options()).await.unwrap();
+        assert_eq!(controller.controller().namespaces, info().namespaces);
+        assert_eq!(controller.controller().mdts_bytes, 1 << 20);
         // In the capsule, in one R2T, in several PDUs of it, in several commands.
         for blocks in [1, 2, 3, 32, 33, 256, 700] {
             let bytes = pattern(blocks * 4096, blocks as u8);
-            write_blocks(&host, 1, 5, &bytes, &[], false).await.unwrap();
-            let read = read_blocks(&host, 1, 5, blocks as u64).await.unwrap();
+            write_blocks(&controller, 1, 5, &bytes, &[], false)
+                .await
+                .unwrap();
+            let read = read_blocks(&controller, 1, 5, blocks as u64).await.unwrap();
             assert!(read.data == bytes);
         }
         for blocks in [1, 16, 2048] {
             let bytes = pattern(blocks * 512, 3);
             let metadata = pattern(blocks * 64, 4);
-            write_blocks(&host, 2, 7, &bytes, &metadata, true)
+            write_blocks(&controller, 2, 7, &bytes, &metadata, true)
                 .await
                 .unwrap();
-            let read = read_blocks(&host, 2, 7, blocks as u64).await.unwrap();
+            let read = read_blocks(&controller, 2, 7, blocks as u64).await.unwrap();
             assert!(read.data == bytes && read.metadata == metadata);
             // What lies behind the target has data and metadata apart.
             let inside = read_blocks(&*served.ram, 2, 7, blocks as u64)
@@ -137,16 +139,18 @@ async fn blocks_of_any_size_come_back_with_every_choice_of_digests() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_io_command_and_its_failures() {
     let served = start(Hosts::Any, Limits::default()).await;
-    let host = tcp::connect(&address(&served), &options()).await.unwrap();
+    let controller = tcp::connect(&address(&served), &options()).await.unwrap();
     let bytes = pattern(8192, 1);
-    write_blocks(&host, 1, 0, &bytes, &[], false).await.unwrap();
-    flush(&host, 1).await.unwrap();
-    flush(&host, BROADCAST_NSID).await.unwrap();
+    write_blocks(&controller, 1, 0, &bytes, &[], false)
+        .await
+        .unwrap();
+    flush(&controller, 1).await.unwrap();
+    flush(&controller, BROADCAST_NSID).await.unwrap();
     assert_eq!(served.ram.unflushed_blocks(), 0);
     let compare = |data: Vec<u8>| {
         let sqe = Sqe::compare(0, 1, 0, 1);
         let metadata = Vec::new();
-        host.submit(Request {
+        controller.submit(Request {
             sqe,
             data,
             metadata,
@@ -155,8 +159,8 @@ async fn every_io_command_and_its_failures() {
     assert!(compare(bytes.clone()).await.cqe.status().is_success());
     let other = compare(pattern(8192, 2)).await;
     assert_eq!(other.cqe.status(), Status::COMPARE_FAILURE);
-    write_zeroes(&host, 1, 1, 1).await.unwrap();
-    let read = read_blocks(&host, 1, 0, 2).await.unwrap();
+    write_zeroes(&controller, 1, 1, 1).await.unwrap();
+    let read = read_blocks(&controller, 1, 0, 2).await.unwrap();
     assert!(read.data[..4096] == bytes[..4096] && read.data[4096..] == [0; 4096]);
     let range = DsmRange {
         attributes: 0.into(),
@@ -165,7 +169,9 @@ async fn every_io_command_and_its_failures() {
     };
     // The list alone, or in a buffer that has room for the longest.
     for room in [16, 4096] {
-        write_blocks(&host, 1, 0, &bytes, &[], false).await.unwrap();
+        write_blocks(&controller, 1, 0, &bytes, &[], false)
+            .await
+            .unwrap();
         let mut data = range.as_bytes().to_vec();
         data.resize(room, 0);
         let deallocate = Request {
@@ -173,26 +179,35 @@ async fn every_io_command_and_its_failures() {
             data,
             metadata: Vec::new(),
         };
-        assert!(host.submit(deallocate).await.cqe.status().is_success());
-        let read = read_blocks(&host, 1, 0, 2).await.unwrap();
+        assert!(
+            controller
+                .submit(deallocate)
+                .await
+                .cqe
+                .status()
+                .is_success()
+        );
+        let read = read_blocks(&controller, 1, 0, 2).await.unwrap();
         assert!(read.data[..4096] == [0; 4096] && read.data[4096..] == bytes[4096..]);
     }
 
     served.ram.fail_nth(1, Status::UNRECOVERED_READ_ERROR);
-    let failed = read_blocks(&host, 1, 0, 1).await.unwrap_err();
+    let failed = read_blocks(&controller, 1, 0, 1).await.unwrap_err();
     assert_eq!(failed.status(), Some(Status::UNRECOVERED_READ_ERROR));
-    let beyond = host.submit(Request::new(Sqe::read(7, 1, 1024, 0))).await;
+    let beyond = controller
+        .submit(Request::new(Sqe::read(7, 1, 1024, 0)))
+        .await;
     assert_eq!(beyond.cqe.status(), Status::LBA_OUT_OF_RANGE);
     assert!(beyond.cqe.do_not_retry());
     assert_eq!(beyond.cqe.cid.get(), 7);
-    let unknown = host.submit(Request::new(Sqe::flush(0, 3))).await;
+    let unknown = controller.submit(Request::new(Sqe::flush(0, 3))).await;
     assert_eq!(unknown.cqe.status(), Status::INVALID_NAMESPACE);
     let nothing = Sqe {
         opcode: 0x7C,
         nsid: 1.into(),
         ..Sqe::default()
     };
-    let nothing = host.submit(Request::new(nothing)).await;
+    let nothing = controller.submit(Request::new(nothing)).await;
     assert_eq!(nothing.cqe.status(), Status::INVALID_OPCODE);
 }
 
@@ -204,14 +219,14 @@ async fn many_commands_at_once_within_small_limits() {
         ..Limits::default()
     };
     let served = start(Hosts::Any, limits).await;
-    let host = tcp::connect(&address(&served), &options()).await.unwrap();
+    let controller = tcp::connect(&address(&served), &options()).await.unwrap();
     let each = (0..100u64).map(|i| {
-        let host = &host;
+        let controller = &controller;
         async move {
             let (slba, blocks) = (i % 10 * 100, 1 + i % 7 * 11);
             let bytes = pattern(blocks as usize * 4096, i as u8);
-            write_blocks(host, 1, slba, &bytes, &[], false).await?;
-            let read = read_blocks(host, 1, slba, blocks).await?;
+            write_blocks(controller, 1, slba, &bytes, &[], false).await?;
+            let read = read_blocks(controller, 1, slba, blocks).await?;
             Ok::<_, NvmeError>(read.data.len() == bytes.len())
         }
     });
@@ -220,7 +235,7 @@ async fn many_commands_at_once_within_small_limits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn discovery_shows_what_the_host_may_use() {
+async fn discovery_lists_the_subsystems_that_the_host_may_use() {
     let listed = Hosts::Listed(vec![AllowedHost::new(HOST)]);
     let served = start(listed, Limits::default()).await;
     let entries = discover(&address(&served), &options()).await.unwrap();
@@ -265,8 +280,11 @@ async fn authentication_in_both_directions() {
         async move { tcp::connect(&address, &options).await }
     };
     for controllers in [None, Some(&controllers)] {
-        let host = attempt(Some(&own), controllers).await.unwrap();
-        assert_eq!(read_blocks(&host, 1, 0, 1).await.unwrap().data, [0; 4096]);
+        let controller = attempt(Some(&own), controllers).await.unwrap();
+        assert_eq!(
+            read_blocks(&controller, 1, 0, 1).await.unwrap().data,
+            [0; 4096]
+        );
     }
     let none = attempt(None, None).await.err();
     assert!(matches!(none, Some(ConnectError::NoSecret)));
@@ -285,18 +303,18 @@ fn secret() -> Secret {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_silent_host_is_cut_off_and_another_works_on() {
+async fn a_silent_host_is_disconnected_and_another_keeps_working() {
     let served = start(Hosts::Any, Limits::default()).await;
     let silent = ConnectOptions {
         keep_alive: Duration::from_millis(300),
         ..options()
     };
-    let host = tcp::connect(&address(&served), &silent).await.unwrap();
+    let controller = tcp::connect(&address(&served), &silent).await.unwrap();
     // While the keep alive task runs, the controller stays.
     tokio::time::sleep(Duration::from_millis(900)).await;
-    assert!(host.is_connected());
+    assert!(controller.is_connected());
     assert_eq!(served.target.statistics().controllers, 1);
-    drop(host);
+    drop(controller);
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
     while served.target.statistics().connections > 0 {
         assert!(tokio::time::Instant::now() < deadline, "connections stay");
@@ -308,16 +326,16 @@ async fn a_silent_host_is_cut_off_and_another_works_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn stopping_lets_commands_end_and_closes_connections() {
     let served = start(Hosts::Any, Limits::default()).await;
-    let host = tcp::connect(&address(&served), &options()).await.unwrap();
-    write_blocks(&host, 1, 0, &pattern(4096, 1), &[], false)
+    let controller = tcp::connect(&address(&served), &options()).await.unwrap();
+    write_blocks(&controller, 1, 0, &pattern(4096, 1), &[], false)
         .await
         .unwrap();
     served.stop.send(()).unwrap();
     served.task.await.unwrap().unwrap();
-    let lost = read_blocks(&host, 1, 0, 1).await.unwrap_err();
+    let lost = read_blocks(&controller, 1, 0, 1).await.unwrap_err();
     assert_eq!(lost.status(), Some(Status::HOST_PATHING_ERROR));
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
-    while host.is_connected() {
+    while controller.is_connected() {
         assert!(tokio::time::Instant::now() < deadline, "a queue stays open");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -340,15 +358,16 @@ impl Controller for Slow {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopping_waits_for_commands_under_way() {
+async fn stopping_waits_for_commands_in_flight() {
     let served = serve_with(
         Arc::new(Slow(RamController::with_info(info()))),
         Hosts::Any,
         Limits::default(),
     )
     .await;
-    let host = tcp::connect(&address(&served), &options()).await.unwrap();
-    let reading = tokio::spawn(async move { (read_blocks(&host, 1, 0, 1).await, host) });
+    let controller = tcp::connect(&address(&served), &options()).await.unwrap();
+    let reading =
+        tokio::spawn(async move { (read_blocks(&controller, 1, 0, 1).await, controller) });
     tokio::time::sleep(Duration::from_millis(200)).await;
     served.stop.send(()).unwrap();
     let (read, _host) = reading.await.unwrap();

@@ -311,7 +311,7 @@ pub enum AuthError {
     /// A message of another transaction.
     #[error("expected a message of transaction {expected}, found one of transaction {found}")]
     Transaction {
-        /// T_ID of the transaction under way.
+        /// T_ID of the transaction in progress.
         expected: u16,
         /// T_ID found.
         found: u16,
@@ -360,7 +360,7 @@ pub enum AuthError {
     /// The controller's response is wrong: it does not have the secret.
     #[error("the controller's response is wrong")]
     ControllerResponse,
-    /// The host asks a controller to authenticate that has no secret.
+    /// The host asks the controller to authenticate, but the controller has no secret.
     #[error("the host asks the controller to authenticate, but it has no secret")]
     NoControllerSecret,
     /// The controller should have authenticated, and did not.

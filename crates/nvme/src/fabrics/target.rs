@@ -239,9 +239,10 @@ impl Target {
         };
         let has_room = |registry: &Registry| {
             let unauthenticated = registry.unauthenticated();
-            let pool = match subsystem.is_some() && trusted {
-                true => registry.controllers.len() - unauthenticated,
-                false => unauthenticated,
+            let pool = if subsystem.is_some() && trusted {
+                registry.controllers.len() - unauthenticated
+            } else {
+                unauthenticated
             };
             pool < self.limits.controllers
                 && (subsystem.is_none()

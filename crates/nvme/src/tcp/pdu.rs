@@ -105,7 +105,7 @@ pub struct Initialize {
     pub header_digest: bool,
     /// Data digests.
     pub data_digest: bool,
-    /// ICReq: most outstanding R2Ts a command, 0-based. ICResp: most bytes of data in an H2CData PDU.
+    /// ICReq: most outstanding R2Ts per command, 0-based. ICResp: most bytes of data in an H2CData PDU.
     pub limit: u32,
 }
 
@@ -358,7 +358,7 @@ impl Header {
         }
     }
 
-    /// Appends the PDU up to its data, of which there will be `data` bytes (with [`data_digest`] behind them where it was
+    /// Appends the PDU up to its data, of which there will be `data` bytes (with [`data_digest`] after them where it was
     /// agreed on).
     pub(crate) fn put(&self, data: usize, agreed: &Agreed, out: &mut Vec<u8>) {
         let start = out.len();

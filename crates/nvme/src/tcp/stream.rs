@@ -139,9 +139,10 @@ impl Receiver {
                 let from = self.start;
                 self.start += now;
                 let data = &self.buffer[from..from + now];
-                let crc = match digest {
-                    true => crc32c::crc32c_append(crc, data),
-                    false => 0,
+                let crc = if digest {
+                    crc32c::crc32c_append(crc, data)
+                } else {
+                    0
                 };
                 self.state = State::Data {
                     left: left - now,

@@ -26,7 +26,7 @@ fn invalid(cqe: Cqe) -> (u32, bool) {
 }
 
 #[test]
-fn parameters_of_an_admin_queue() {
+fn parameters_of_an_admin_queue_are_checked() {
     let world = World::small();
     let attempt = |connect: Connect, data: ConnectData| {
         let mut peer = world.initialized(NONE);
@@ -74,7 +74,7 @@ fn parameters_of_an_admin_queue() {
 }
 
 #[test]
-fn hosts_that_are_not_listed() {
+fn hosts_that_are_not_listed_are_refused() {
     let listed = Hosts::Listed(vec![AllowedHost::new("nqn.other")]);
     let world = World::new(listed, small());
     let mut peer = world.initialized(NONE);
@@ -90,7 +90,7 @@ fn hosts_that_are_not_listed() {
 }
 
 #[test]
-fn io_queues_of_others_too_early_twice_and_beyond_the_grant() {
+fn io_queues_of_other_hosts_too_early_twice_and_beyond_the_grant() {
     let world = World::small();
     let (mut admin, cntlid) = world.admin(NONE, 0);
     let attempt = |qid, data: ConnectData| {
@@ -144,7 +144,7 @@ fn io_queues_of_others_too_early_twice_and_beyond_the_grant() {
 }
 
 #[test]
-fn controllers_per_host_and_in_all() {
+fn limits_of_controllers_per_host_and_in_total() {
     let world = World::small();
     let mut kept = Vec::new();
     let attempt = |host: &str| {
@@ -203,7 +203,7 @@ fn authenticate(peer: &mut Peer, seed: u8) -> bool {
 }
 
 #[test]
-fn nothing_but_authentication_before_it() {
+fn only_authentication_commands_work_before_it_succeeds() {
     let world = locked(small());
     let (mut admin, cntlid) = {
         let mut peer = world.initialized(NONE);
@@ -252,7 +252,7 @@ fn a_wrong_secret_ends_the_connection() {
 }
 
 #[test]
-fn two_steps_of_an_authentication_at_once() {
+fn concurrent_steps_of_an_authentication_are_refused() {
     let world = locked(small());
     let mut peer = world.initialized(NONE);
     peer.connect(connect(0, 0), &data(0xFFFF));
@@ -278,7 +278,7 @@ fn two_steps_of_an_authentication_at_once() {
 }
 
 #[test]
-fn who_does_not_prove_to_be_a_host_uses_up_nothing_of_it() {
+fn unauthenticated_controllers_do_not_count_against_the_host() {
     let limits = Limits {
         controllers: 100,
         ..small()
@@ -311,7 +311,7 @@ fn who_does_not_prove_to_be_a_host_uses_up_nothing_of_it() {
 }
 
 #[test]
-fn handshakes_that_take_too_long() {
+fn slow_handshakes_end_the_connection() {
     let world = locked(small());
     let fresh = world.open();
     let initialized = world.initialized(NONE);

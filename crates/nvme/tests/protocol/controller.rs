@@ -69,7 +69,7 @@ fn properties() {
 }
 
 #[test]
-fn configurations_that_are_not_supported() {
+fn unsupported_configurations_are_refused() {
     for (value, status) in [
         (ENABLE | 1 << 7, csts::CFS),
         (ENABLE | 1 << 4, csts::CFS),
@@ -86,7 +86,7 @@ fn configurations_that_are_not_supported() {
 }
 
 #[test]
-fn commands_of_a_controller_that_is_not_ready() {
+fn commands_before_the_controller_is_ready() {
     let world = World::small();
     let (mut admin, _) = world.admin(NONE, 0);
     // What Linux asks before it enables a controller, works.
@@ -101,7 +101,7 @@ fn commands_of_a_controller_that_is_not_ready() {
 }
 
 #[test]
-fn a_reset_ends_io_queues_and_frees_what_waits() {
+fn a_reset_ends_io_queues_and_completes_waiting_requests() {
     let world = World::small();
     let (mut admin, cntlid) = world.enabled(NONE, 0);
     let mut io = world.queue(NONE, cntlid, 1);
@@ -229,7 +229,7 @@ fn keep_alive() {
 }
 
 #[test]
-fn an_admin_queue_that_is_lost_ends_the_io_queues() {
+fn losing_the_admin_queue_ends_the_io_queues() {
     let world = World::small();
     let (admin, mut io) = world.pair(NONE);
     let before = world.wakes.load(Ordering::Relaxed);
@@ -593,7 +593,7 @@ fn feature_values() {
 }
 
 #[test]
-fn success_without_a_response_where_the_host_allows_it() {
+fn success_without_a_response_if_the_host_allows_it() {
     let world = World::small();
     let (_admin, cntlid) = world.enabled(NONE, 0);
     let mut io = world.initialized(NONE);

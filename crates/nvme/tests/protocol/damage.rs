@@ -137,7 +137,7 @@ fn damaged_headers_end_the_connection_and_damaged_data_the_command() {
 }
 
 #[test]
-fn a_damaged_command_makes_room_for_the_one_that_waits() {
+fn a_damaged_command_makes_room_for_a_waiting_one() {
     let world = World::small();
     let (_admin, mut io) = world.pair(BOTH);
     let first = io.start(Sqe::write(0, 1, 0, 255), &[], 1 << 20);
@@ -202,7 +202,7 @@ fn pdus_out_of_sequence() {
 }
 
 #[test]
-fn host_data_that_nobody_asked_for() {
+fn host_data_without_an_r2t_is_refused() {
     let send = |change: &dyn Fn(&mut Vec<u8>, u16, u16)| {
         let (world, _admin, mut io, cid, tag) = asked(NONE);
         let mut bytes = pdu::host_data(cid, tag, &pattern(16384, 3), NONE);
@@ -312,7 +312,7 @@ fn identifiers_in_use_and_full_queues() {
 }
 
 #[test]
-fn descriptors_that_do_not_fit() {
+fn mismatched_descriptors_are_refused() {
     let world = World::small();
     let (_admin, mut io) = world.pair(NONE);
     let mut status = |sqe: Sqe, dptr: [u8; 16], capsule: &[u8]| {

@@ -72,7 +72,7 @@ fn fields_of_the_initialization() {
 }
 
 #[test]
-fn responses_and_data_for_nobody() {
+fn responses_and_data_without_a_command_are_refused() {
     let response = pdu::response(&Cqe::success(9), NONE);
     assert_eq!(error(&mut open(NONE), &response), HEADER(20));
     let data = pdu::transfer((pdu::C2H_DATA, 4), (9, 0), (0, 4), &[0; 4], NONE);
@@ -105,7 +105,7 @@ fn data_out_of_range() {
 }
 
 #[test]
-fn requests_for_data_out_of_range_or_again() {
+fn r2ts_out_of_range_or_repeated_are_refused() {
     let attempt = |ranges: &[(u32, u32)]| {
         let mut connection = open(NONE);
         let data = pattern(16384, 1);
@@ -160,7 +160,7 @@ fn damaged_data_fail_the_command_and_damaged_headers_the_connection() {
 }
 
 #[test]
-fn a_controller_that_ends_the_connection() {
+fn a_termination_request_of_the_controller_ends_the_connection() {
     let mut connection = open(NONE);
     connection.submit(Sqe::flush(0, 1), Vec::new(), 0);
     take(&mut connection, NONE);
@@ -182,7 +182,7 @@ fn a_controller_that_ends_the_connection() {
 }
 
 #[test]
-fn data_in_pieces_and_identifiers_that_come_round() {
+fn data_in_pieces_and_reused_identifiers() {
     let mut connection = open(NONE);
     for round in 0..70_000u32 {
         let cid = connection.submit(Sqe::flush(0, 1), Vec::new(), 0);

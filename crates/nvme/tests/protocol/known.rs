@@ -70,7 +70,7 @@ impl Concat for Vec<std::io::IoSlice<'_>> {
 }
 
 #[test]
-fn the_padding_that_the_host_asks_for() {
+fn data_has_the_alignment_that_the_host_requests() {
     let world = World::small();
     let mut peer = world.open();
     let mut request = pdu::initialize(pdu::IC_REQ, NONE, 0);
@@ -151,7 +151,7 @@ fn capsules_data_and_ready_to_transfer() {
 }
 
 #[test]
-fn digests_stand_where_they_belong() {
+fn positions_of_digests() {
     let world = World::small();
     let (_admin, mut io) = world.pair(pdu::BOTH);
     io.start(Sqe::read(0, 1, 0, 0), &[], 4096);

@@ -10,7 +10,7 @@ use crate::harness::{World, connect, data, identify, pattern, small};
 use crate::pdu::{self, NONE};
 
 #[test]
-fn commands_wait_for_room_and_then_go_on_in_their_order() {
+fn commands_wait_for_room_and_then_run_in_order() {
     let world = World::small();
     let (_admin, mut io) = world.pair(NONE);
     // 512 KiB each, of 1 MiB; the next is let in when one has gone.
@@ -83,7 +83,7 @@ fn one_command_always_fits() {
 }
 
 #[test]
-fn a_host_that_does_not_read_holds_no_more_than_the_limit() {
+fn a_host_that_does_not_read_holds_at_most_the_limit() {
     let world = World::small();
     let (_admin, mut io) = world.pair(NONE);
     for _ in 0..8 {
@@ -106,7 +106,7 @@ fn a_host_that_does_not_read_holds_no_more_than_the_limit() {
 }
 
 #[test]
-fn responses_that_nobody_takes_stop_the_input() {
+fn unread_responses_stop_the_input() {
     let world = World::small();
     let (mut admin, _io) = world.pair(NONE);
     let flushes = pdu::command(&crate::harness::admin_command(0x18, 0, 0, 0), &[], NONE);
@@ -145,7 +145,7 @@ fn a_stalled_reader_is_cut_off() {
 }
 
 #[test]
-fn a_stalled_reader_is_cut_off_from_the_first_byte_that_waits() {
+fn the_stall_time_starts_with_the_first_waiting_byte() {
     let world = World::small();
     let (_admin, mut io) = world.pair(NONE);
     // Idle for longer than the limit, without a tick in between; then a response.
@@ -205,7 +205,7 @@ fn closing_lets_commands_end() {
 }
 
 #[test]
-fn hosts_by_the_thousand_do_not_disturb_another() {
+fn a_thousand_hosts_do_not_disturb_another() {
     let limits = Limits {
         controllers: 50,
         controllers_per_host: 50,
@@ -253,7 +253,7 @@ fn hosts_by_the_thousand_do_not_disturb_another() {
 }
 
 #[test]
-fn deadlines_lie_ahead_of_a_connection_that_waits() {
+fn the_deadline_of_a_waiting_connection_is_in_the_future() {
     let world = World::small();
     let peer = world.open();
     let deadline = peer.connection.deadline().unwrap();

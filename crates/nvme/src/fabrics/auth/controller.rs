@@ -40,7 +40,7 @@ pub struct ControllerAuth {
 }
 
 enum Step {
-    /// Nothing is under way.
+    /// No transaction is in progress.
     Idle,
     /// AUTH_Receive is to fetch a challenge.
     Challenge(AuthHash, DhGroup),

@@ -36,7 +36,7 @@ pub struct HostAuth {
 }
 
 enum Step {
-    /// Nothing is under way.
+    /// No transaction is in progress.
     Idle,
     /// A challenge is to come.
     Challenge,
@@ -70,7 +70,7 @@ impl HostAuth {
         }
     }
 
-    /// Begins a transaction: the AUTH_Negotiate message, to send with AUTH_Send. One that was under way is given up.
+    /// Begins a transaction: the AUTH_Negotiate message, to send with AUTH_Send. A transaction in progress is abandoned.
     pub fn start(&mut self) -> Vec<u8> {
         self.t_id = self.t_id.wrapping_add(1);
         self.step = Step::Challenge;

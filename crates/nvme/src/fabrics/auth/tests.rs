@@ -232,7 +232,7 @@ fn messages_are_those_of_the_transcripts() {
 }
 
 #[test]
-fn refuses_who_has_another_secret() {
+fn refuses_another_secret() {
     for group in [DhGroup::Null, DhGroup::Ffdhe2048] {
         let policy = policy(AuthHash::Sha384, group);
         let (mut host, mut controller) = pair(&policy, true);
@@ -258,7 +258,7 @@ fn refuses_who_has_another_secret() {
 }
 
 #[test]
-fn refuses_who_has_another_name() {
+fn refuses_another_name() {
     let (mut host, mut controller) = pair(&quick(), false);
     host.host_nqn.push('x');
     assert!(run(&mut host, &mut controller).is_err());
@@ -544,7 +544,7 @@ fn short_allocation_changes_nothing() {
 }
 
 #[test]
-fn negotiation_begins_anew_in_the_middle() {
+fn negotiation_restarts_in_the_middle() {
     let (mut host, mut controller) = pair(&quick(), true);
     reply(&mut host, &mut controller);
     run(&mut host, &mut controller).unwrap();

@@ -172,9 +172,10 @@ async fn run(
                 continue;
             }
         }
-        let interest = match connection.has_output() {
-            true => Interest::READABLE | Interest::WRITABLE,
-            false => Interest::READABLE,
+        let interest = if connection.has_output() {
+            Interest::READABLE | Interest::WRITABLE
+        } else {
+            Interest::READABLE
         };
         let has_room = connection.has_room() && !closed;
         tokio::select! {

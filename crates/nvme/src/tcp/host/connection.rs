@@ -333,9 +333,10 @@ impl Connection {
         if !pending.intact {
             cqe = Cqe::new(cid, Status::TRANSIENT_TRANSPORT_ERROR, false);
         }
-        let data = match cqe.status().is_success() {
-            true => pending.received,
-            false => Vec::new(),
+        let data = if cqe.status().is_success() {
+            pending.received
+        } else {
+            Vec::new()
         };
         let response = Response {
             cqe,
