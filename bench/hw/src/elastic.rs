@@ -205,7 +205,7 @@ pub fn simulate(log_lanes: u64, word: u64, count: usize, seed: u64) -> Result<Fo
     let values = values(log_lanes, word)?;
     let plan = plan(&values)?;
     let options = Options::quick_random();
-    let model = Model::build(&core.design(&values)?, &options)?;
+    let model = Model::build(&core.configure(&values)?.design()?, &options)?;
     let mut simulation = model.start_random(1)?;
     simulation.reset(4)?;
     let start = Instant::now();
@@ -377,13 +377,16 @@ pub fn page(work: &Path, count: usize, out: Option<&Path>) -> Result<(), Error> 
     let core: &dyn Core = find("ntt_elastic")?;
     let values = values(4, 10)?;
     let plan = plan(&values)?;
-    let design = core.design(&values)?;
+    let design = core.configure(&values)?.design()?;
     let run = format!("elastic-run-{count}");
     let found: Found = once(&run, &design, work, || simulate(4, 10, count, 1))?;
     let of_wide = self::values(5, WIDE_WORD)?;
-    let wide: Found = once("elastic-run-wide", &core.design(&of_wide)?, work, || {
-        simulate(5, WIDE_WORD, WIDE_COUNT, 1)
-    })?;
+    let wide: Found = once(
+        "elastic-run-wide",
+        &core.configure(&of_wide)?.design()?,
+        work,
+        || simulate(5, WIDE_WORD, WIDE_COUNT, 1),
+    )?;
     let parts: Vec<Part> = once("elastic-parts", &design, work, || cells(&plan, work))?;
     let bar = spinner("synthesis of 16 lanes")?;
     let area = synthesized(core, &values, work)?;

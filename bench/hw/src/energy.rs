@@ -383,10 +383,7 @@ pub fn estimate(shape: Shape, whole: &Whole, work: &Path) -> Result<Estimate, Er
     )?);
     let core = find("butterfly_integrated")?;
     let values = toroid_cores::Values::new(core, [])?;
-    let latency = core
-        .cycles(&values)
-        .first()
-        .map_or(0, |cycles| cycles.cycles);
+    let latency = core.configure(&values)?.timing().checked.cycles;
     let butterfly = tools.block(
         &folder,
         "butterfly_integrated",

@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use toroid_bench_common::Error;
 use toroid_bench_common::pages::{keep, kept};
-use toroid_cores::synthesis::{Device, Resources, SCRIPT, synthesize_design};
+use toroid_cores::synthesis::{Resources, SCRIPT, synthesize_design};
+use toroid_cores::technology::Technology as Device;
 use toroid_cores::tools::{CELLS, SYNTHESIS};
 use toroid_cores::vectors::{Input, Joined, Outcome, Streams, Vectors};
 use toroid_cores::{Core, Values};
@@ -80,7 +81,12 @@ pub fn once<T: Serialize + DeserializeOwned>(
 
 /// What a core takes of a Xilinx 7; what is kept in `work` is not synthesized again.
 pub fn synthesized(core: &dyn Core, values: &Values, work: &Path) -> Result<Area, Error> {
-    synthesized_design(core.name(), &core.design(values)?, core.is_large(), work)
+    synthesized_design(
+        core.name(),
+        &core.configure(values)?.design()?,
+        core.is_large(),
+        work,
+    )
 }
 
 /// [`synthesized`] for any design; `name` is for errors.
@@ -127,12 +133,12 @@ pub fn simulated(
     shape: &Shape,
     work: &Path,
 ) -> Result<Cycles, Error> {
-    let design = core.design(values)?;
+    let design = core.configure(values)?.design()?;
     once("cycles", &design, work, || {
         let model = Model::build(&design, &Options::quick_random())?;
         let mut simulation = model.start_random(1)?;
         simulation.reset(4)?;
-        let all = core.vectors(values, 1, 1).ok_or("no vectors")?;
+        let all = core.configure(values)?.vectors(1, 1).ok_or("no vectors")?;
         let one = first(&all, shape).ok_or("no streams")?;
         let one = one.run(&mut simulation, 1, &())?;
         let several = all.run(&mut simulation, 2, &())?;

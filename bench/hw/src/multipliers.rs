@@ -49,8 +49,8 @@ fn values_memory(lanes: u64, beats: u64) -> Result<(&'static str, Design), Error
 
 /// Cycles of a core by the name of their formula.
 fn cycles(core: &dyn Core, values: &Values, what: &str) -> Result<u64, Error> {
-    let all = core.cycles(values);
-    let found = all.iter().find(|cycles| cycles.what == what);
+    let timing = core.configure(values)?.timing();
+    let found = timing.rows().find(|cycles| cycles.what == what);
     Ok(found
         .ok_or_else(|| format!("{} has no formula of: {what}", core.name()))?
         .cycles)
@@ -247,7 +247,7 @@ fn sum(form: &Form, work: &Path) -> Result<Area, Error> {
 
 /// Compares a core with the library, with and without stalls, and its cycles with the formula, once.
 fn test(core: &dyn Core, values: &Values, work: &Path) -> Result<(), Error> {
-    let design = core.design(values)?;
+    let design = core.configure(values)?.design()?;
     once("tested", &design, work, || {
         let outcome = toroid_cores::test(core, values, 1, 1, None, &())?;
         counted(&outcome).map_err(|error| format!("{}: {error}", core.name()).into())

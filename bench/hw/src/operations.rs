@@ -97,8 +97,8 @@ fn transforms() -> Result<[u64; 2], Error> {
         random_start: true,
         ..Options::default()
     };
-    let model = Model::build(&core.design(&values)?, &options)?;
-    let Some(Vectors::Streams(streams)) = core.vectors(&values, 1, 1) else {
+    let model = Model::build(&core.configure(&values)?.design()?, &options)?;
+    let Some(Vectors::Streams(streams)) = core.configure(&values)?.vectors(1, 1) else {
         return Err("ntt_inplace has no vectors".into());
     };
     let beats = streams.sent.len() / 2;

@@ -118,7 +118,10 @@ fn values(m: u64, q: u64) -> Result<Values, Error> {
 
 fn model(values: &Values) -> Result<Model, Error> {
     let options = Options::quick_random();
-    Ok(Model::build(&NttRader.design(values)?, &options)?)
+    Ok(Model::build(
+        &NttRader.configure(values)?.design()?,
+        &options,
+    )?)
 }
 
 /// All values by the definition.
@@ -152,7 +155,7 @@ fn simulate(m: u64, q: u64) -> Result<Simulated, Error> {
     };
     let (mut alone, mut four) = (0, 0);
     for seed in 0..SEEDS {
-        let Some(Vectors::Streams(all)) = NttRader.vectors(&values, 1, seed) else {
+        let Some(Vectors::Streams(all)) = NttRader.configure(&values)?.vectors(1, seed) else {
             return Err("no vectors".into());
         };
         let beats = plan.words();
@@ -173,9 +176,12 @@ fn simulate(m: u64, q: u64) -> Result<Simulated, Error> {
 }
 
 fn simulated(m: u64, q: u64, work: &Path) -> Result<Simulated, Error> {
-    once("rader", &NttRader.design(&values(m, q)?)?, work, || {
-        simulate(m, q).map_err(|error| format!("m = {m}, q = {q}: {error}").into())
-    })
+    once(
+        "rader",
+        &NttRader.configure(&values(m, q)?)?.design()?,
+        work,
+        || simulate(m, q).map_err(|error| format!("m = {m}, q = {q}: {error}").into()),
+    )
 }
 
 /// Cycles of a product in BGV's ring modulo Φ_m, by three transforms on the core, compared with the library's.
@@ -245,7 +251,7 @@ pub fn page(work: &Path, out: Option<&Path>) -> Result<(), Error> {
     bar.set_message("a product");
     let of_product = once(
         "rader-product",
-        &NttRader.design(&values(M, Q)?)?,
+        &NttRader.configure(&values(M, Q)?)?.design()?,
         work,
         || product(M, Q),
     )?;

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use toroid_bench_common::Error;
-use toroid_cores::Values;
-use toroid_cores::family::{Family, families, is_held_out};
-use toroid_cores::synthesis::{Device, synthesize};
-use toroid_explore::model::Run;
+use toroid_cores::synthesis::synthesize;
+use toroid_cores::technology::Technology as Device;
+use toroid_cores::{Core, Values, transforms};
+use toroid_explore::model::{Run, is_held_out};
 use toroid_sim::process::Watch;
 
 /// A limit, and the bar of one synthesis among others.
@@ -37,7 +37,7 @@ fn parameters(values: &Values) -> BTreeMap<String, u64> {
 
 /// A setting to be synthesized.
 struct Sample {
-    family: &'static dyn Family,
+    core: &'static dyn Core,
     values: Values,
     device: Device,
     held_out: bool,
@@ -46,7 +46,7 @@ struct Sample {
 
 impl Sample {
     fn is_of(&self, run: &Run) -> bool {
-        run.core == self.family.core().name()
+        run.core == self.core.name()
             && run.device == self.device.name()
             && run.parameters == parameters(&self.values)
     }
@@ -59,7 +59,7 @@ impl Sample {
             .collect();
         format!(
             "{} {} on {}",
-            self.family.core().name(),
+            self.core.name(),
             values.join(" "),
             self.device.name()
         )
@@ -68,22 +68,20 @@ impl Sample {
 
 /// Every sample of every family.
 fn samples() -> Vec<Sample> {
-    let pairs = families()
-        .iter()
-        .flat_map(|family| Device::ALL.map(|device| (*family, device)));
+    let pairs = transforms().flat_map(|core| Device::ALL.map(|device| (core, device)));
     pairs
-        .flat_map(|(family, device)| {
-            let settings = family.samples(device).into_iter().enumerate();
+        .flat_map(|(core, device)| {
+            let settings = core.samples(device).into_iter().enumerate();
             let settings = settings.map(move |(place, values)| Sample {
-                family,
+                core,
                 values,
                 device,
                 held_out: is_held_out(place),
                 is_large: false,
             });
-            let large = family.large_samples(device).into_iter();
+            let large = core.large_samples(device).into_iter();
             settings.chain(large.map(move |values| Sample {
-                family,
+                core,
                 values,
                 device,
                 held_out: true,
@@ -129,12 +127,12 @@ pub fn write(path: &Path, limit: Duration, again: bool, large: bool) -> Result<(
                 end: start + limit,
                 bar: &bar,
             };
-            match synthesize(sample.family.core(), &sample.values, sample.device, &watch) {
+            match synthesize(sample.core, &sample.values, sample.device, &watch) {
                 Ok(found) => {
                     let seconds = start.elapsed().as_secs();
                     bar.suspend(|| eprintln!("{}: {seconds} s", sample.name()));
                     runs.push(Run {
-                        core: sample.family.core().name().to_owned(),
+                        core: sample.core.name().to_owned(),
                         parameters: parameters(&sample.values),
                         device: sample.device.name().to_owned(),
                         lut: found.lut,

@@ -176,7 +176,7 @@ pub fn simulate(core: &dyn Core, values: &Values, work: &Path) -> Result<Cycles,
         let plan = polymul_sdf::plan(values)?;
         ([plan.interval(), plan.forward().beats()], 3)
     };
-    let latency = formula(core, values).latency;
+    let latency = formula(core, values)?.latency;
     let shape = Shape {
         beats,
         count,
@@ -186,13 +186,13 @@ pub fn simulate(core: &dyn Core, values: &Values, work: &Path) -> Result<Cycles,
 }
 
 /// Cycles by the formula.
-fn formula(core: &dyn Core, values: &Values) -> Cycles {
-    let all = core.cycles(values);
-    let of = |place: usize| all.get(place).map_or(0, |cycles| cycles.cycles);
-    Cycles {
-        latency: of(1),
-        interval: of(2),
-    }
+fn formula(core: &dyn Core, values: &Values) -> Result<Cycles, Error> {
+    let timing = core.configure(values)?.timing();
+    let of = |count: Option<toroid_cores::Cycles>| count.map_or(0, |count| count.cycles);
+    Ok(Cycles {
+        latency: of(timing.latency),
+        interval: of(timing.interval),
+    })
 }
 
 struct Bench<'a> {
@@ -223,7 +223,7 @@ impl Bench<'_> {
             .share
             .is_none_or(|(part, parts)| self.count % parts == part);
         if !is_mine {
-            return Ok((formula(core, &values), None));
+            return Ok((formula(core, &values)?, None));
         }
         let fail = |error: Error| -> Error { format!("{name} {}: {error}", list.join(" ")).into() };
         let cycles = simulate(core, &values, self.work).map_err(fail)?;

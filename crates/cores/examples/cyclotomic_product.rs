@@ -48,7 +48,7 @@ fn run() -> Result<(), Error> {
     let (a, b) = (element(), element());
 
     let start = Instant::now();
-    let model = Model::build(&NttRader.design(&values)?, &Options::default())?;
+    let model = Model::build(&NttRader.configure(&values)?.design()?, &Options::default())?;
     let built = start.elapsed().as_secs_f64();
     let mut simulation = model.start()?;
     simulation.reset(4)?;

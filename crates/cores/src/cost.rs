@@ -3,7 +3,7 @@
 use crate::arithmetic::Product;
 use crate::order::Order;
 use crate::order::network::Network;
-use crate::synthesis::Device as Technology;
+use crate::technology::Technology;
 
 /// Rests of this many bits beside the tiles of a product may be multiplied in look-up tables.
 pub(crate) const NARROW: u64 = 3;

@@ -1,10 +1,10 @@
 #![doc = include_str!("../README.md")]
 
 pub mod arithmetic;
-mod catalog;
 pub mod cost;
 pub mod engine;
-pub mod family;
+pub mod error;
+pub mod interface;
 pub mod ntt_elastic;
 pub mod ntt_inplace;
 pub mod ntt_rader;
@@ -14,9 +14,11 @@ pub mod order;
 pub mod package;
 pub mod permutation;
 pub mod polymul_sdf;
+mod registry;
 pub mod setting;
 pub mod sources;
 pub mod synthesis;
+pub mod technology;
 #[cfg(test)]
 mod testing;
 pub mod tools;
@@ -24,5 +26,6 @@ pub mod transform;
 mod units;
 pub mod vectors;
 
-pub use catalog::{CORES, Core, CoreError, Cycles, PaperRow, Parameter, Values, find, test};
-pub(crate) use catalog::{TILE_A, TILE_B};
+pub use error::CoreError;
+pub use interface::{Configured, Core, Cycles, PaperRow, Parameter, Timing, Values};
+pub use registry::{CORES, find, test, transforms};

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use crate::error::CoreError;
+use crate::interface::{Configured, Core, Values};
 use crate::vectors::{Input, Pipeline, Streams, Vectors};
-use crate::{Core, CoreError, Values};
 use toroid_sim::model::{Design, Value};
 use toroid_sim::stream::Beat;
 
@@ -26,9 +27,10 @@ pub fn files(
     seed: u64,
 ) -> Result<Files, CoreError> {
     let name = core.name();
-    let design = core.design(values)?;
-    let vectors = core
-        .vectors(values, count, seed)
+    let configured = core.configure(values)?;
+    let design = configured.design()?;
+    let vectors = configured
+        .vectors(count, seed)
         .ok_or(CoreError::NoVectors(name))?;
     let mut files: Files = Vec::new();
     let mut sources = Vec::new();
@@ -59,7 +61,15 @@ pub fn files(
         format!("{name}.core"),
         fusesoc(core, &sources, &data, &bench).into_bytes(),
     ));
-    let readme = readme(core, values, &design, &sources, &vectors, &bench);
+    let readme = readme(
+        core,
+        values,
+        &*configured,
+        &design,
+        &sources,
+        &vectors,
+        &bench,
+    );
     files.push(("README.md".to_owned(), readme.into_bytes()));
     Ok(files)
 }
@@ -488,6 +498,7 @@ fn fusesoc(core: &dyn Core, sources: &[String], data: &[String], bench: &str) ->
 fn readme(
     core: &dyn Core,
     values: &Values,
+    configured: &dyn Configured,
     design: &Design,
     sources: &[String],
     vectors: &Vectors,
@@ -508,7 +519,7 @@ fn readme(
         "`.\n\n## Parameters\n\n| parameter | value here | range | |\n| --- | --- | --- | --- |\n";
     for parameter in core.parameters() {
         let (low, high) = (parameter.range.start(), parameter.range.end());
-        let value = values.get(parameter.name);
+        let value = values[parameter.name];
         let _ = writeln!(
             text,
             "| `{}` | {value} | {low} to {high} | {} |",
@@ -526,14 +537,14 @@ fn readme(
         }
     }
     text += "\n## Cycles\n\n| | formula | here |\n| --- | --- | --- |\n";
-    for cycles in core.cycles(values) {
+    for cycles in configured.timing().rows() {
         let _ = writeln!(
             text,
             "| {} | `{}` | {} |",
             cycles.what, cycles.formula, cycles.cycles
         );
     }
-    let structure = core.structure(values);
+    let structure = configured.structure();
     if !structure.is_empty() {
         text += "\n## From the input to the output\n\n";
         for part in structure {

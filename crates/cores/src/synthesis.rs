@@ -4,34 +4,14 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::{Core, CoreError, Values};
+use crate::error::CoreError;
+use crate::interface::{Core, Values};
+use crate::technology::Technology;
 use toroid_sim::model::{Design, ModelError};
 use toroid_sim::process::{Watch, run};
 use toroid_sim::toolchain::python;
 
 use crate::tools::SYNTHESIS;
-
-/// What a core is mapped to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Device {
-    /// Xilinx 7 series. There is no place and route, so no clock rate.
-    Xc7,
-    /// Lattice ECP5-85, with place and route out of context.
-    Ecp5,
-}
-
-impl Device {
-    /// All there are.
-    pub const ALL: [Device; 2] = [Device::Xc7, Device::Ecp5];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Device::Xc7 => "xc7",
-            Device::Ecp5 => "ecp5",
-        }
-    }
-}
 
 /// Counts of cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -65,10 +45,10 @@ const MARK: &str = "== toroid ==";
 pub fn synthesize(
     core: &dyn Core,
     values: &Values,
-    device: Device,
+    device: Technology,
     watch: &dyn Watch,
 ) -> Result<Resources, CoreError> {
-    let design = core.design(values)?;
+    let design = core.configure(values)?.design()?;
     synthesize_design(core.name(), &design, core.is_large(), device, watch)
 }
 
@@ -80,7 +60,7 @@ pub fn synthesize_design(
     name: &'static str,
     design: &Design,
     is_large: bool,
-    device: Device,
+    device: Technology,
     watch: &dyn Watch,
 ) -> Result<Resources, CoreError> {
     let python = python(SYNTHESIS, watch).map_err(ModelError::from)?;

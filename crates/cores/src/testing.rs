@@ -1,13 +1,19 @@
 //! What tests of several cores need.
 
+use crate::interface::{Core, Values};
+use crate::registry::find;
 use crate::vectors::{Joined, Streams, Vectors};
-use crate::{Core, Values, find};
 use toroid_sim::model::{Design, Model, ModelError, Options, Value};
 use toroid_sim::simulation::Simulation;
 
 /// A core of the list behind a reset.
 pub fn start(core: &str, values: &Values, seed: u32) -> Simulation {
-    let design = find(core).unwrap().design(values).unwrap();
+    let design = find(core)
+        .unwrap()
+        .configure(values)
+        .unwrap()
+        .design()
+        .unwrap();
     let model = Model::build(&design, &Options::quick_random()).unwrap();
     let mut simulation = model.start_random(seed).unwrap();
     simulation.reset(2).unwrap();
@@ -33,11 +39,12 @@ pub fn refusal(design: &Design) -> String {
 
 /// Cycles of vectors in a simulation of a core, to hold figures against: of all, and of the first of so many transforms alone.
 pub fn measured(core: &dyn Core, values: &Values, transforms: usize) -> (u64, u64) {
-    let model = Model::build(&core.design(values).unwrap(), &Options::quick_random()).unwrap();
+    let configured = core.configure(values).unwrap();
+    let model = Model::build(&configured.design().unwrap(), &Options::quick_random()).unwrap();
     let mut simulation = model.start_random(1).unwrap();
     simulation.reset(4).unwrap();
     let mut run = |vectors: &Vectors| vectors.run(&mut simulation, 1, &()).unwrap().measured;
-    let mut vectors = core.vectors(values, transforms, 1).unwrap();
+    let mut vectors = configured.vectors(transforms, 1).unwrap();
     let all = run(&vectors);
     let first = |streams: &mut Streams| {
         let rest = streams.sent.len() - streams.sent.len() / transforms;

@@ -1,6 +1,6 @@
 //! Inputs of a core with the results that the library gives, and how they are run in the simulator.
 
-use super::CoreError;
+use crate::error::CoreError;
 use toroid_sim::process::{ProcessError, Watch};
 use toroid_sim::simulation::{Agent, Simulation};
 use toroid_sim::stream::{Beat, Sink, Source};
@@ -91,7 +91,7 @@ pub struct Outcome {
     pub compared: u64,
     /// Clock cycles that the simulation took.
     pub simulated: u64,
-    /// The cycles that were counted, of what [`Core::cycles`](super::Core::cycles) states first.
+    /// The cycles that were counted, of what [`Timing::checked`](crate::interface::Timing) states.
     pub measured: u64,
     /// Those by the formula.
     pub expected: u64,

@@ -1,6 +1,6 @@
 //! The devices that settings are held against.
 
-use toroid_cores::synthesis::Device as Technology;
+use toroid_cores::technology::Technology;
 
 /// What there is of each resource, and what a setting takes of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]

@@ -1,10 +1,4 @@
-//! Which setting of which core computes a transform best on a device.
-//!
-//! A [`Family`](family::Family) has the settings of a core that compute a [`Transform`], with cycles by the formulas that
-//! simulation holds the core against, and DSP slices by a formula that every synthesis run is held against. LUTs, flip-flops
-//! and block memories come from a [`Model`] fitted to synthesis runs, with its errors on runs that were kept from it.
-//! [`explore`] holds every setting against a [`Device`] and a bandwidth, finds the Pareto front and ranks it; [`page`] makes a
-//! page of that. No clock rate is computed: no open router is there for Xilinx devices, so the clock is the user's.
+#![doc = include_str!("../README.md")]
 
 pub mod device;
 pub mod model;
@@ -14,10 +8,9 @@ pub mod published;
 
 use device::{Amounts, DEVICES, Device};
 use model::Model;
-use toroid_cores::Values;
 use toroid_cores::cost::Figures;
-use toroid_cores::family::families;
 use toroid_cores::transform::{Transform, TransformError};
+use toroid_cores::{Configured, Values, transforms};
 
 /// What can be wrong with what is asked for.
 #[derive(Debug, thiserror::Error)]
@@ -103,12 +96,12 @@ impl Request {
         })?;
         let family = family
             .map(|name| {
-                let mut names = families().iter().map(|family| family.core().name());
+                let mut names = transforms().map(|core| core.name());
                 names
                     .find(|known| *known == name)
                     .ok_or_else(|| ExploreError::Family {
                         name: name.to_owned(),
-                        names: list(families().iter().map(|family| family.core().name())),
+                        names: list(transforms().map(|core| core.name())),
                     })
             })
             .transpose()?;
@@ -246,18 +239,22 @@ pub struct Exploration {
     pub models: Vec<&'static Model>,
 }
 
-/// Holds every setting of every family against a request.
+/// Finds every setting of every core that computes the request's transform, the Pareto front among them, and ranks them.
+///
+/// Cycles come from the formulas that simulation checks, DSP slices from a formula that every synthesis run checks, look-up
+/// tables, flip-flops and block memories from a [`Model`] fitted to synthesis runs. The clock is the request's: no open router
+/// is there for Xilinx devices.
 pub fn explore(request: Request) -> Exploration {
     let mut points = Vec::new();
     let mut refused = Vec::new();
     let mut models = Vec::new();
     let technology = request.device.technology;
-    for family in families() {
-        let name = family.core().name();
+    for core in transforms() {
+        let name = core.name();
         if request.family.is_some_and(|wanted| wanted != name) {
             continue;
         }
-        let settings = match family.settings(&request.transform, technology) {
+        let settings = match core.settings(&request.transform, technology) {
             Ok(settings) => settings,
             Err(reason) => {
                 refused.push((name, reason));
@@ -273,8 +270,11 @@ pub fn explore(request: Request) -> Exploration {
         };
         models.push(model);
         for values in settings {
-            if let Some(figures) = family.figures_of(&values, technology, Some(&request.transform))
-            {
+            let configured = core.configure(&values).ok();
+            let cost = |configured: Box<dyn Configured>| {
+                configured.cost(technology, Some(&request.transform))
+            };
+            if let Some(figures) = configured.and_then(cost) {
                 points.push(Point::of(&request, model, values, figures));
             }
         }

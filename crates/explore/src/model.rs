@@ -6,9 +6,8 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 
 use crate::device::Amounts;
-use toroid_cores::family::{Family, families};
-use toroid_cores::synthesis::Device as Technology;
-use toroid_cores::{CoreError, Values};
+use toroid_cores::technology::Technology;
+use toroid_cores::{Core, CoreError, Values, transforms};
 
 /// A synthesis run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,13 +39,10 @@ impl Run {
     /// The setting.
     ///
     /// # Errors
-    /// If the family's core does not have these parameters.
-    pub fn values(&self, family: &dyn Family) -> Result<Values, CoreError> {
+    /// If the core does not have these parameters.
+    pub fn values(&self, core: &dyn Core) -> Result<Values, CoreError> {
         let given = self.parameters.iter();
-        Values::new(
-            family.core(),
-            given.map(|(name, value)| (name.as_str(), *value)),
-        )
+        Values::new(core, given.map(|(name, value)| (name.as_str(), *value)))
     }
 
     /// What it took.
@@ -58,6 +54,12 @@ impl Run {
             dsp: self.dsp as f64,
         }
     }
+}
+
+/// Whether the sample of this place among a core's [`samples`](Core::samples) is kept from fitting: the second and every fourth
+/// after it.
+pub fn is_held_out(place: usize) -> bool {
+    place % 4 == 1
 }
 
 /// Every run that models are fitted to or held against: what `toroid-hw-bench samples` wrote.
@@ -187,12 +189,15 @@ pub struct Model {
 }
 
 impl Model {
-    fn fitted(family: &dyn Family, technology: Technology) -> Option<Model> {
-        let name = family.core().name();
+    fn fitted(core: &'static dyn Core, technology: Technology) -> Option<Model> {
+        let name = core.name();
         let rows: Vec<_> = runs()
             .iter()
             .filter(|run| run.core == name && run.device == technology.name())
-            .filter_map(|run| Some((run, family.figures(&run.values(family).ok()?, technology)?)))
+            .filter_map(|run| {
+                let configured = core.configure(&run.values(core).ok()?).ok()?;
+                Some((run, configured.cost(technology, None)?))
+            })
             .collect();
         if rows.iter().all(|(run, _)| run.held_out) {
             return None;
@@ -235,11 +240,10 @@ impl Model {
     /// The model of a core on a technology; `None` where it was never synthesized.
     pub fn find(core: &str, technology: Technology) -> Option<&'static Model> {
         static MODELS: LazyLock<Vec<Model>> = LazyLock::new(|| {
-            let pairs = families()
-                .iter()
-                .flat_map(|family| Technology::ALL.map(|technology| (*family, technology)));
+            let pairs =
+                transforms().flat_map(|core| Technology::ALL.map(|technology| (core, technology)));
             pairs
-                .filter_map(|(family, technology)| Model::fitted(family, technology))
+                .filter_map(|(core, technology)| Model::fitted(core, technology))
                 .collect()
         });
         MODELS
@@ -414,8 +418,8 @@ mod tests {
 
     #[test]
     fn every_family_has_models_and_their_multipliers_are_exact() {
-        for family in families() {
-            let model = Model::find(family.core().name(), Technology::Xc7).unwrap();
+        for core in transforms() {
+            let model = Model::find(core.name(), Technology::Xc7).unwrap();
             assert_eq!(model.dsp.maximum, 0.0, "{}", model.core);
             for fit in [&model.lut, &model.ff, &model.bram36] {
                 assert!(fit.held_out.runs * 6 >= fit.fitted.runs, "{fit:?}");
@@ -423,17 +427,13 @@ mod tests {
             }
         }
         for run in runs() {
-            let family = families()
-                .iter()
-                .find(|family| family.core().name() == run.core)
-                .unwrap();
+            let core = toroid_cores::find(&run.core).unwrap();
             let technology = Technology::ALL
                 .into_iter()
                 .find(|technology| technology.name() == run.device)
                 .unwrap();
-            let figures = family
-                .figures(&run.values(*family).unwrap(), technology)
-                .unwrap();
+            let configured = core.configure(&run.values(core).unwrap()).unwrap();
+            let figures = configured.cost(technology, None).unwrap();
             assert_eq!(figures.dsp, run.dsp, "{run:?}");
         }
     }
@@ -441,9 +441,9 @@ mod tests {
     /// The largest error that is shown is that of the coefficients shown, on the runs that were held out.
     #[test]
     fn the_errors_shown_are_those_of_the_runs() {
-        for family in families() {
+        for core in transforms() {
             for technology in Technology::ALL {
-                let Some(model) = Model::find(family.core().name(), technology) else {
+                let Some(model) = Model::find(core.name(), technology) else {
                     continue;
                 };
                 let mut errors: Vec<f64> = runs()
@@ -452,8 +452,9 @@ mod tests {
                         run.core == model.core && run.device == technology.name() && run.held_out
                     })
                     .map(|run| {
-                        let values = run.values(*family).unwrap();
-                        let figures = family.figures(&values, technology).unwrap();
+                        let values = run.values(core).unwrap();
+                        let configured = core.configure(&values).unwrap();
+                        let figures = configured.cost(technology, None).unwrap();
                         let found = (run.lut + run.lutram) as f64;
                         (sum(&model.lut.coefficients, &figures.features.lut) / found - 1.0).abs()
                     })

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
-use toroid_cores::family::families;
-use toroid_cores::synthesis::{Device, synthesize};
+use toroid_cores::synthesis::synthesize;
+use toroid_cores::technology::Technology;
 use toroid_explore::model::{Run, runs};
 use toroid_sim::toolchain::tests_are_skipped;
 
@@ -13,18 +13,15 @@ fn a_run_of_the_model_is_what_the_tools_give() {
     if tests_are_skipped() {
         return;
     }
-    let smallest = |run: &&Run| run.core == "ntt_inplace" && run.device == Device::Xc7.name();
+    let smallest = |run: &&Run| run.core == "ntt_inplace" && run.device == Technology::Xc7.name();
     let run = runs()
         .iter()
         .filter(smallest)
         .min_by_key(|run| run.lut)
         .unwrap();
-    let family = families()
-        .iter()
-        .find(|family| family.core().name() == run.core)
-        .unwrap();
-    let values = run.values(*family).unwrap();
-    let found = synthesize(family.core(), &values, Device::Xc7, &()).unwrap();
+    let core = toroid_cores::find(&run.core).unwrap();
+    let values = run.values(core).unwrap();
+    let found = synthesize(core, &values, Technology::Xc7, &()).unwrap();
     assert_eq!(
         (
             found.lut,

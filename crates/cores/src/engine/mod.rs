@@ -22,9 +22,10 @@ use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::params::{self, Gadget, ModulusKind, ModulusSwitch, ParamSet};
 use toroid_tfhe::seeded::KeyForm;
 
+use crate::error::CoreError;
+use crate::interface::{Configured, Core, Cycles, PaperRow, Parameter, Timing, Values};
 use crate::vectors::{Outcome, Vectors};
-use crate::{Core, CoreError, Cycles, PaperRow, Parameter, Values};
-use toroid_sim::memory::Timing;
+use toroid_sim::memory;
 use toroid_sim::model::{Design, ModelError};
 use toroid_sim::process::{ProcessError, Watch};
 use toroid_sim::random::Random;
@@ -104,21 +105,6 @@ fn load(
     sink.finish()
 }
 
-impl ComputingEngine {
-    fn log_lanes(values: &Values) -> Result<u32, CoreError> {
-        let (log_n, log_lanes) = (values.get("LOG_N"), values.get("LOG_LANES"));
-        if log_lanes + 4 > log_n {
-            return Err(CoreError::Value {
-                core: "engine",
-                name: "LOG_LANES",
-                expected: format!("at most LOG_N - 4 = {}", log_n.saturating_sub(4)),
-                found: log_lanes,
-            });
-        }
-        Ok(log_lanes as u32)
-    }
-}
-
 impl Core for ComputingEngine {
     fn name(&self) -> &'static str {
         "engine"
@@ -132,94 +118,27 @@ impl Core for ComputingEngine {
         &PARAMETERS
     }
 
-    fn design(&self, values: &Values) -> Result<Design, CoreError> {
-        let log_lanes = Self::log_lanes(values)?;
-        Ok(design_of(values.get("LOG_N") as u32, log_lanes)?)
-    }
-
-    fn cycles(&self, values: &Values) -> Vec<Cycles> {
-        let Ok(log_lanes) = Self::log_lanes(values) else {
-            return Vec::new();
-        };
-        let degree = 1 << values.get("LOG_N");
-        let steps = set(values.get("LOG_N"), ModulusKind::Torus32, 5);
+    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
+        let (log_n, log_lanes) = (values["LOG_N"], values["LOG_LANES"]);
+        if log_lanes + 4 > log_n {
+            return Err(CoreError::Value {
+                core: "engine",
+                name: "LOG_LANES",
+                expected: format!("at most LOG_N - 4 = {}", log_n.saturating_sub(4)),
+                found: log_lanes,
+            });
+        }
         let paper = ParamSet {
-            ring_degree: degree,
+            ring_degree: 1 << log_n,
             ..params::PAPER
         };
-        let cycles = |params: &ParamSet, what, formula, count: fn(Shape) -> u64| {
-            let shape = Shape::new(params, log_lanes).ok()?;
-            Some(Cycles {
-                what,
-                formula,
-                cycles: count(shape),
-            })
-        };
-        const STEP: &str = "(l + 1) (T + D) + 2 l (R + D) + (l + 3) (R + D) + 2, with T of a transform, R = 2 N / 2^LOG_LANES, D = 30";
-        let rows = [
-            cycles(&steps, "CMux with l = 3", STEP, |shape| {
-                formula::step(shape).total()
-            }),
-            cycles(
-                &paper,
-                "CMux with the paper's l = 5 at this N",
-                STEP,
-                |shape| formula::step(shape).total(),
-            ),
-            cycles(
-                &paper,
-                "bootstrap with the paper's n = 800, l = 5, t = 7 at this N, but for memory's latency",
-                "n CMux + start + key switch",
-                |shape| formula::bootstrap(shape).total(),
-            ),
-        ];
-        rows.into_iter().flatten().collect()
-    }
-
-    fn vectors(&self, _: &Values, _: usize, _: u64) -> Option<Vectors> {
-        None
-    }
-
-    /// Bootstraps of random words under random keys over both moduli, and the linear instructions, with a memory and streams that stall at
-    /// random in the last two of the four rounds, whatever `count`. What is measured is a step: the first round once more with a
-    /// step more.
-    fn test(
-        &self,
-        simulation: &mut Simulation,
-        values: &Values,
-        _count: usize,
-        seed: u64,
-        watch: &dyn Watch,
-    ) -> Result<Outcome, CoreError> {
-        let log_lanes = Self::log_lanes(values)?;
-        let (start, mut compared) = (simulation.cycles(), 0);
-        let slow = Timing {
-            bandwidth: 0.6,
-            stall: 0.2,
-            ..Timing::default()
-        };
-        let rounds = [
-            (ModulusKind::Torus32, 5, Timing::default()),
-            (ModulusKind::Torus32, 6, Timing::default()),
-            (ModulusKind::Goldilocks, 5, slow),
-            (ModulusKind::Torus32, 5, slow),
-        ];
-        let mut cycles = Vec::new();
-        let mut expected = 0;
-        for (round, (modulus, steps, timing)) in (0..).zip(rounds) {
-            let set = set(values.get("LOG_N"), modulus, steps);
-            let shape = Shape::new(&set, log_lanes)?;
-            let mut random = Random::new(seed.wrapping_add(round));
-            cycles.push(round_of(simulation, shape, timing, &mut random, watch)?);
-            expected = formula::step(shape).total();
-            compared += 4 * set.lwe_words() as u64;
-        }
-        Ok(Outcome {
-            compared,
-            simulated: simulation.cycles() - start,
-            measured: cycles[1].saturating_sub(cycles[0]),
-            expected,
-        })
+        let log_lanes = log_lanes as u32;
+        Ok(Box::new(Sized {
+            log_n,
+            log_lanes,
+            steps: Shape::new(&set(log_n, ModulusKind::Torus32, 5), log_lanes)?,
+            paper: Shape::new(&paper, log_lanes)?,
+        }))
     }
 
     fn is_large(&self) -> bool {
@@ -237,11 +156,94 @@ impl Core for ComputingEngine {
     }
 }
 
+/// The engine for N = 2^`log_n`, 2^`log_lanes` lanes.
+struct Sized {
+    log_n: u64,
+    log_lanes: u32,
+    /// With the set of the test.
+    steps: Shape,
+    /// With the paper's set at this N.
+    paper: Shape,
+}
+
+impl Configured for Sized {
+    fn design(&self) -> Result<Design, CoreError> {
+        Ok(design_of(self.log_n as u32, self.log_lanes)?)
+    }
+
+    fn timing(&self) -> Timing {
+        const STEP: &str = "(l + 1) (T + D) + 2 l (R + D) + (l + 3) (R + D) + 2, with T of a transform, R = 2 N / 2^LOG_LANES, D = 30";
+        Timing {
+            parts: vec![
+                Cycles {
+                    what: "CMux with the paper's l = 5 at this N",
+                    formula: STEP,
+                    cycles: formula::step(self.paper).total(),
+                },
+                Cycles {
+                    what: "bootstrap with the paper's n = 800, l = 5, t = 7 at this N, but for memory's latency",
+                    formula: "n CMux + start + key switch",
+                    cycles: formula::bootstrap(self.paper).total(),
+                },
+            ],
+            ..Timing::only(Cycles {
+                what: "CMux with l = 3",
+                formula: STEP,
+                cycles: formula::step(self.steps).total(),
+            })
+        }
+    }
+
+    fn vectors(&self, _: usize, _: u64) -> Option<Vectors> {
+        None
+    }
+
+    /// Bootstraps of random words under random keys over both moduli, and the linear instructions, with a memory and streams that stall at
+    /// random in the last two of the four rounds, whatever `count`. What is measured is a step: the first round once more with a
+    /// step more.
+    fn test(
+        &self,
+        simulation: &mut Simulation,
+        _count: usize,
+        seed: u64,
+        watch: &dyn Watch,
+    ) -> Result<Outcome, CoreError> {
+        let (start, mut compared) = (simulation.cycles(), 0);
+        let slow = memory::Timing {
+            bandwidth: 0.6,
+            stall: 0.2,
+            ..memory::Timing::default()
+        };
+        let rounds = [
+            (ModulusKind::Torus32, 5, memory::Timing::default()),
+            (ModulusKind::Torus32, 6, memory::Timing::default()),
+            (ModulusKind::Goldilocks, 5, slow),
+            (ModulusKind::Torus32, 5, slow),
+        ];
+        let mut cycles = Vec::new();
+        let mut expected = 0;
+        for (round, (modulus, steps, timing)) in (0..).zip(rounds) {
+            let set = set(self.log_n, modulus, steps);
+            let shape = Shape::new(&set, self.log_lanes)?;
+            let mut random = Random::new(seed.wrapping_add(round));
+            cycles.push(round_of(simulation, shape, timing, &mut random, watch)?);
+            expected = formula::step(shape).total();
+            compared += 4 * set.lwe_words() as u64;
+        }
+        Ok(Outcome {
+            compared,
+            simulated: simulation.cycles() - start,
+            measured: cycles[1].saturating_sub(cycles[0]),
+            expected,
+        })
+    }
+}
+
 /// Compares each instruction once; gives the cycles of the bootstrap.
 fn round_of(
     simulation: &mut Simulation,
     shape: Shape,
-    timing: Timing,
+    timing: memory::Timing,
     random: &mut Random,
     watch: &dyn Watch,
 ) -> Result<u64, CoreError> {

@@ -3,13 +3,9 @@
 use super::plan::{Mode, ORDERS, Plan};
 use super::{NttElastic, plan};
 use crate::cost::{Counts, Features, Figures, delay, memory, tiles};
-use crate::family::Family;
-use crate::synthesis::Device as Technology;
+use crate::interface::Values;
+use crate::technology::Technology;
 use crate::transform::{Direction, Ring, Transform};
-use crate::{Core, Values};
-
-/// Settings of `ntt_elastic`.
-pub struct Elastic;
 
 /// Bits of a word.
 const WORD: u64 = 64;
@@ -38,95 +34,86 @@ fn one(transform: &Transform) -> super::Transform {
     }
 }
 
-impl Family for Elastic {
-    fn core(&self) -> &'static dyn Core {
-        &NttElastic
+pub(super) fn settings(
+    transform: &Transform,
+    technology: Technology,
+) -> Result<Vec<Values>, String> {
+    if !transform.accepts(ORDERS) {
+        return Err(
+            "takes and gives words that are N / LANES apart in a beat, in no other order"
+                .to_owned(),
+        );
     }
-
-    fn settings(
-        &self,
-        transform: &Transform,
-        technology: Technology,
-    ) -> Result<Vec<Values>, String> {
-        if !transform.accepts(ORDERS) {
-            return Err(
-                "takes and gives words that are N / LANES apart in a beat, in no other order"
-                    .to_owned(),
-            );
-        }
-        let one = one(transform);
-        let mut found = Vec::new();
-        for log_lanes in 2..=5 {
-            // The fewer bits the moduli must share, the more of them there are: of settings that take the same steps and
-            // slices, the one that has most.
-            let mut kinds = Vec::new();
-            for word in 4..=21 {
-                let of_transform = setting(technology, log_lanes, word)
-                    .filter(|(_, plan)| plan.check(&one).is_ok());
-                if let Some((values, plan)) = of_transform {
-                    let kind = (plan.steps(), plan.dsp(), narrow_bits(&plan));
-                    if !kinds.contains(&kind) {
-                        kinds.push(kind);
-                        found.push(values);
-                    }
+    let one = one(transform);
+    let mut found = Vec::new();
+    for log_lanes in 2..=5 {
+        // The fewer bits the moduli must share, the more of them there are: of settings that take the same steps and
+        // slices, the one that has most.
+        let mut kinds = Vec::new();
+        for word in 4..=21 {
+            let of_transform =
+                setting(technology, log_lanes, word).filter(|(_, plan)| plan.check(&one).is_ok());
+            if let Some((values, plan)) = of_transform {
+                let kind = (plan.steps(), plan.dsp(), narrow_bits(&plan));
+                if !kinds.contains(&kind) {
+                    kinds.push(kind);
+                    found.push(values);
                 }
             }
         }
-        match found.is_empty() {
-            true => Err("has transforms of 64 words and of 256 to 32768, powers of two".to_owned()),
-            false => Ok(found),
-        }
     }
-
-    fn figures_of(
-        &self,
-        values: &Values,
-        technology: Technology,
-        transform: Option<&Transform>,
-    ) -> Option<Figures> {
-        let plan = plan(values).ok()?;
-        let log_n = transform.map_or(*plan.log_n().end(), |transform| one(transform).log_n);
-        if !plan.log_n().contains(&log_n) {
-            return None;
-        }
-        let lanes = plan.lanes() as u64;
-        Some(Figures {
-            latency: plan.latency(log_n),
-            interval: plan.beats(log_n),
-            transforms: 1,
-            butterflies: plan.multipliers()[0],
-            words_in: lanes + FACTORS,
-            words_out: lanes,
-            word_bits: WORD,
-            orders: ORDERS,
-            dsp: plan.dsp(),
-            features: features(&plan, technology),
-        })
+    match found.is_empty() {
+        true => Err("has transforms of 64 words and of 256 to 32768, powers of two".to_owned()),
+        false => Ok(found),
     }
+}
 
-    fn samples(&self, technology: Technology) -> Vec<Values> {
-        // LOG_LANES, WORD
-        let settings: &[(u64, u64)] = match technology {
-            Technology::Xc7 => &[(2, 10), (2, 7), (2, 13)],
-            // No device of this family has multipliers for it.
-            Technology::Ecp5 => &[],
-        };
-        settings
-            .iter()
-            .filter_map(|&(log_lanes, word)| setting(technology, log_lanes, word))
+pub(super) fn figures(
+    plan: &Plan,
+    technology: Technology,
+    transform: Option<&Transform>,
+) -> Option<Figures> {
+    let log_n = transform.map_or(*plan.log_n().end(), |transform| one(transform).log_n);
+    if !plan.log_n().contains(&log_n) {
+        return None;
+    }
+    let lanes = plan.lanes() as u64;
+    Some(Figures {
+        latency: plan.latency(log_n),
+        interval: plan.beats(log_n),
+        transforms: 1,
+        butterflies: plan.multipliers()[0],
+        words_in: lanes + FACTORS,
+        words_out: lanes,
+        word_bits: WORD,
+        orders: ORDERS,
+        dsp: plan.dsp(),
+        features: features(plan, technology),
+    })
+}
+
+pub(super) fn samples(technology: Technology) -> Vec<Values> {
+    // LOG_LANES, WORD
+    let settings: &[(u64, u64)] = match technology {
+        Technology::Xc7 => &[(2, 10), (2, 7), (2, 13)],
+        // No device of this family has multipliers for it.
+        Technology::Ecp5 => &[],
+    };
+    settings
+        .iter()
+        .filter_map(|&(log_lanes, word)| setting(technology, log_lanes, word))
+        .map(|(values, _)| values)
+        .collect()
+}
+
+/// The form of the paper.
+pub(super) fn large_samples(technology: Technology) -> Vec<Values> {
+    match technology {
+        Technology::Xc7 => setting(technology, 4, 10)
+            .into_iter()
             .map(|(values, _)| values)
-            .collect()
-    }
-
-    /// The form of the paper.
-    fn large_samples(&self, technology: Technology) -> Vec<Values> {
-        match technology {
-            Technology::Xc7 => setting(technology, 4, 10)
-                .into_iter()
-                .map(|(values, _)| values)
-                .collect(),
-            Technology::Ecp5 => Vec::new(),
-        }
+            .collect(),
+        Technology::Ecp5 => Vec::new(),
     }
 }
 
@@ -245,6 +232,7 @@ fn features(plan: &Plan, technology: Technology) -> Features {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::interface::Core;
     use crate::order::Order;
     use crate::testing::measured;
     use toroid_ring::goldilocks::P;
@@ -261,12 +249,14 @@ mod tests {
             return;
         }
         let wanted = transform(64, P, Ring::Negacyclic);
-        let settings = Elastic.settings(&wanted, Technology::Xc7).unwrap();
+        let settings = settings(&wanted, Technology::Xc7).unwrap();
         let kinds = Mode::ALL.len();
         let mut latencies = Vec::new();
         for values in [settings.first().unwrap(), settings.last().unwrap()] {
-            let figures = Elastic
-                .figures_of(values, Technology::Xc7, Some(&wanted))
+            let figures = NttElastic
+                .configure(values)
+                .unwrap()
+                .cost(Technology::Xc7, Some(&wanted))
                 .unwrap();
             let (all, alone) = measured(&NttElastic, values, kinds);
             assert_eq!(figures.latency, alone, "{values:?}");
@@ -285,21 +275,21 @@ mod tests {
                 for direction in [Direction::Forward, Direction::Inverse] {
                     let mut wanted = transform(n, P, ring);
                     wanted.direction = direction;
-                    let settings = Elastic.settings(&wanted, Technology::Xc7).unwrap();
+                    let settings = settings(&wanted, Technology::Xc7).unwrap();
                     for values in &settings {
-                        assert!(NttElastic.design(values).is_ok());
+                        assert!(NttElastic.configure(values).is_ok());
                         let plan = plan(values).unwrap();
                         assert_eq!(plan.check(&one(&wanted)), Ok(()));
-                        let figures = Elastic
-                            .figures_of(values, Technology::Xc7, Some(&wanted))
+                        let figures = NttElastic
+                            .configure(values)
+                            .unwrap()
+                            .cost(Technology::Xc7, Some(&wanted))
                             .unwrap();
                         assert_eq!(figures.interval * figures.words_out, n);
                         assert_eq!(figures.words_in, figures.words_out + 2);
                     }
-                    let mut lanes: Vec<u64> = settings
-                        .iter()
-                        .map(|values| values.get("LOG_LANES"))
-                        .collect();
+                    let mut lanes: Vec<u64> =
+                        settings.iter().map(|values| values["LOG_LANES"]).collect();
                     lanes.dedup();
                     assert_eq!(lanes, log_lanes);
                 }
@@ -307,16 +297,13 @@ mod tests {
         }
         // 7681 is 1 modulo 2^9.
         let wanted = transform(256, 7681, Ring::Negacyclic);
-        let settings = Elastic.settings(&wanted, Technology::Xc7).unwrap();
-        assert_eq!(
-            settings.iter().map(|values| values.get("WORD")).max(),
-            Some(7)
-        );
+        let settings = settings(&wanted, Technology::Xc7).unwrap();
+        assert_eq!(settings.iter().map(|values| values["WORD"]).max(), Some(7));
     }
 
     #[test]
     fn what_it_has_not_is_refused() {
-        let refused = |wanted: &Transform| Elastic.settings(wanted, Technology::Xc7).unwrap_err();
+        let refused = |wanted: &Transform| settings(wanted, Technology::Xc7).unwrap_err();
         assert!(
             refused(&transform(128, P, Ring::Negacyclic)).contains("256 to 32768, powers of two")
         );

@@ -7,8 +7,14 @@ mod tests;
 
 pub use plan::*;
 
+use crate::cost::Figures;
+use crate::error::CoreError;
+use crate::interface::{
+    Configured, Core, Cycles, PaperRow, Parameter, TILE_A, TILE_B, Timing, Values,
+};
+use crate::technology::Technology;
+use crate::transform;
 use crate::vectors::{Input, Joined, Streams, Vectors};
-use crate::{Core, CoreError, Cycles, PaperRow, Parameter, TILE_A, TILE_B, Values};
 use toroid_sim::model::Design;
 use toroid_sim::random::Random;
 
@@ -35,9 +41,9 @@ const PARAMETERS: [Parameter; 4] = [
 /// If the values do not go together.
 pub fn plan(values: &Values) -> Result<Plan, CoreError> {
     let setting = Setting {
-        log_lanes: values.get("LOG_LANES") as u32,
-        word: values.get("WORD") as u32,
-        tiles: (values.get("TILE_A") as u32, values.get("TILE_B") as u32),
+        log_lanes: values["LOG_LANES"] as u32,
+        word: values["WORD"] as u32,
+        tiles: (values["TILE_A"] as u32, values["TILE_B"] as u32),
     };
     Plan::new(setting).map_err(|error| {
         let (name, expected) = match error {
@@ -51,7 +57,7 @@ pub fn plan(values: &Values) -> Result<Plan, CoreError> {
             core: "ntt_elastic",
             name,
             expected,
-            found: values.get(name),
+            found: values[name],
         }
     })
 }
@@ -133,40 +139,69 @@ impl Core for NttElastic {
         &PARAMETERS
     }
 
-    fn design(&self, values: &Values) -> Result<Design, CoreError> {
-        Ok(plan(values)?.design()?)
+    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
+        Ok(Box::new(plan(values)?))
     }
 
-    fn cycles(&self, values: &Values) -> Vec<Cycles> {
-        let Ok(plan) = plan(values) else {
-            return Vec::new();
-        };
-        let log_n = *plan.log_n().end();
-        vec![
-            Cycles {
+    fn is_large(&self) -> bool {
+        true
+    }
+
+    fn paper(&self) -> Option<PaperRow> {
+        Some(PAPER)
+    }
+
+    fn is_transform(&self) -> bool {
+        true
+    }
+
+    fn settings(
+        &self,
+        transform: &transform::Transform,
+        technology: Technology,
+    ) -> Result<Vec<Values>, String> {
+        cost::settings(transform, technology)
+    }
+
+    fn samples(&self, technology: Technology) -> Vec<Values> {
+        cost::samples(technology)
+    }
+
+    fn large_samples(&self, technology: Technology) -> Vec<Values> {
+        cost::large_samples(technology)
+    }
+}
+
+impl Configured for Plan {
+    fn design(&self) -> Result<Design, CoreError> {
+        Ok(Plan::design(self)?)
+    }
+
+    fn timing(&self) -> Timing {
+        let log_n = *self.log_n().end();
+        Timing {
+            checked: Cycles {
                 what: "a transform of each kind, the longest and the shortest in turn, one behind the other, first beat in to last beat out",
                 formula: "beats of all and latency - N / LANES of the longest",
-                cycles: plan.cycles(&sequence(&plan, 1)),
+                cycles: self.cycles(&sequence(self, 1)),
             },
-            Cycles {
+            parts: vec![],
+            latency: Some(Cycles {
                 what: "latency of the longest, first beat in to last beat out",
                 formula: "2 N / LANES + (3 log2(LANES) + 2) P + 2 log2(LANES) + 6, of a product P",
-                cycles: plan.latency(log_n),
-            },
-            Cycles {
+                cycles: self.latency(log_n),
+            }),
+            interval: Some(Cycles {
                 what: "from a transform to the next",
                 formula: "N / LANES",
-                cycles: plan.beats(log_n),
-            },
-        ]
+                cycles: self.beats(log_n),
+            }),
+        }
     }
 
-    fn structure(&self, values: &Values) -> Vec<String> {
-        let Ok(plan) = plan(values) else {
-            return Vec::new();
-        };
-        let (lanes, mul) = (plan.lanes(), plan.mul_latency());
-        let log_lanes = u64::from(plan.setting().log_lanes);
+    fn structure(&self) -> Vec<String> {
+        let (lanes, mul) = (self.lanes(), self.mul_latency());
+        let log_lanes = u64::from(self.setting().log_lanes);
         let unit = log_lanes * (mul + 1);
         vec![
             "two registers of the input: 2 cycles".to_owned(),
@@ -195,20 +230,19 @@ impl Core for NttElastic {
     }
 
     /// A transform of each kind, whatever `count`.
-    fn vectors(&self, values: &Values, _count: usize, seed: u64) -> Option<Vectors> {
-        let plan = plan(values).ok()?;
-        let sequence = sequence(&plan, seed);
-        vectors(&plan, &sequence, &mut Random::new(seed))
+    fn vectors(&self, _count: usize, seed: u64) -> Option<Vectors> {
+        let sequence = sequence(self, seed);
+        vectors(self, &sequence, &mut Random::new(seed))
             .ok()
             .map(Vectors::Joined)
     }
 
-    fn is_large(&self) -> bool {
-        true
-    }
-
-    fn paper(&self) -> Option<PaperRow> {
-        Some(PAPER)
+    fn cost(
+        &self,
+        technology: Technology,
+        transform: Option<&transform::Transform>,
+    ) -> Option<Figures> {
+        cost::figures(self, technology, transform)
     }
 }
 

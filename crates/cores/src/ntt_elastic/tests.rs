@@ -286,7 +286,9 @@ fn illegal_parameters_are_refused_at_elaboration() {
     }
     let design = find("ntt_elastic")
         .unwrap()
-        .design(&values(SMALL).unwrap())
+        .configure(&values(SMALL).unwrap())
+        .unwrap()
+        .design()
         .unwrap();
     for (name, value, message) in [
         ("LOG_LANES", 1, "LOG_LANES must be 2 to 5"),

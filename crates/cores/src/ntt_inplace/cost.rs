@@ -4,14 +4,10 @@ use toroid_ring::goldilocks::P;
 
 use super::{NttInplace, Shape};
 use crate::cost::{Features, Figures, memory_blocks, tiles};
-use crate::family::Family;
+use crate::interface::Values;
 use crate::order::Order;
-use crate::synthesis::Device as Technology;
+use crate::technology::Technology;
 use crate::transform::{Direction, Ring, Transform};
-use crate::{Core, Values};
-
-/// Settings of `ntt_inplace`.
-pub struct InPlace;
 
 /// Bits of a word.
 const WORD: u64 = 64;
@@ -58,109 +54,98 @@ fn twiddle_depth(log_n: u64, log_lanes: u64) -> u64 {
         .sum()
 }
 
-impl Family for InPlace {
-    fn core(&self) -> &'static dyn Core {
-        &NttInplace
+pub(super) fn settings(
+    transform: &Transform,
+    technology: Technology,
+) -> Result<Vec<Values>, String> {
+    if transform.q() != P {
+        return Err(format!("computes modulo {P} only"));
     }
-
-    fn settings(
-        &self,
-        transform: &Transform,
-        technology: Technology,
-    ) -> Result<Vec<Values>, String> {
-        if transform.q() != P {
-            return Err(format!("computes modulo {P} only"));
-        }
-        if transform.ring != Ring::Negacyclic {
-            return Err("has negacyclic transforms only".to_owned());
-        }
-        let orders = orders(transform.direction);
-        if !transform.accepts(orders) {
-            return Err(format!(
-                "takes words in {} order and gives them in {} order in this direction",
-                orders.0.name(),
-                orders.1.name()
-            ));
-        }
-        let pairs =
-            (2..=10).flat_map(|log_lanes| (1..=8).map(move |circuits| (log_lanes, circuits)));
-        let found: Vec<Values> = pairs
-            .filter_map(|(log_lanes, circuits)| {
-                setting(technology, transform.log_n(), log_lanes, circuits)
-            })
-            .collect();
-        match found.is_empty() {
-            true => Err("has transforms of 8 to 131072 words, powers of two".to_owned()),
-            false => Ok(found),
-        }
+    if transform.ring != Ring::Negacyclic {
+        return Err("has negacyclic transforms only".to_owned());
     }
-
-    fn figures_of(
-        &self,
-        values: &Values,
-        technology: Technology,
-        transform: Option<&Transform>,
-    ) -> Option<Figures> {
-        let direction = transform.map_or(Direction::Forward, |transform| transform.direction);
-        let shape = Shape::of(values).ok()?;
-        let is_inverse = direction == Direction::Inverse;
-        let (log_n, log_lanes) = (values.get("LOG_N"), values.get("LOG_LANES"));
-        let circuits = values.get("CIRCUITS");
-        let lanes = 1 << log_lanes;
-        let butterflies = circuits * lanes / 2;
-        let multiplier = WORD.div_ceil(values.get("TILE_A").max(1))
-            * (WORD + 1).div_ceil(values.get("TILE_B").max(1));
-        Some(Figures {
-            latency: shape.alone(is_inverse),
-            interval: shape.interval(is_inverse),
-            transforms: circuits,
-            butterflies,
-            words_in: circuits * lanes,
-            words_out: circuits * lanes,
-            word_bits: WORD,
-            orders: orders(direction),
-            dsp: butterflies * multiplier,
-            features: features(log_n, log_lanes, circuits, technology),
+    let orders = orders(transform.direction);
+    if !transform.accepts(orders) {
+        return Err(format!(
+            "takes words in {} order and gives them in {} order in this direction",
+            orders.0.name(),
+            orders.1.name()
+        ));
+    }
+    let pairs = (2..=10).flat_map(|log_lanes| (1..=8).map(move |circuits| (log_lanes, circuits)));
+    let found: Vec<Values> = pairs
+        .filter_map(|(log_lanes, circuits)| {
+            setting(technology, transform.log_n(), log_lanes, circuits)
         })
+        .collect();
+    match found.is_empty() {
+        true => Err("has transforms of 8 to 131072 words, powers of two".to_owned()),
+        false => Ok(found),
     }
+}
 
-    fn samples(&self, technology: Technology) -> Vec<Values> {
-        // The largest is held out, so that errors are those of extrapolation, too: see `is_held_out`.
-        let settings: &[(u64, u64, u64)] = match technology {
-            Technology::Xc7 => &[
-                (5, 2, 1),
-                (14, 5, 1),
-                (10, 3, 1),
-                (8, 3, 2),
-                (7, 4, 1),
-                (11, 4, 1),
-                (12, 2, 2),
-                (10, 4, 2),
-                (9, 5, 1),
-                (12, 4, 1),
-                (9, 3, 2),
-            ],
-            Technology::Ecp5 => &[
-                (5, 2, 1),
-                (12, 3, 1),
-                (10, 2, 1),
-                (8, 3, 1),
-                (8, 2, 2),
-                (9, 2, 2),
-                (11, 3, 1),
-                (7, 2, 3),
-                (9, 3, 1),
-                (10, 3, 1),
-                (6, 3, 1),
-            ],
-        };
-        settings
-            .iter()
-            .filter_map(|(log_n, log_lanes, circuits)| {
-                setting(technology, *log_n, *log_lanes, *circuits)
-            })
-            .collect()
-    }
+pub(super) fn figures(
+    shape: &Shape,
+    technology: Technology,
+    transform: Option<&Transform>,
+) -> Option<Figures> {
+    let direction = transform.map_or(Direction::Forward, |transform| transform.direction);
+    let is_inverse = direction == Direction::Inverse;
+    let (log_n, log_lanes) = (u64::from(shape.log_n), u64::from(shape.log_lanes));
+    let circuits = shape.circuits as u64;
+    let lanes = 1 << log_lanes;
+    let butterflies = circuits * lanes / 2;
+    let multiplier = WORD.div_ceil(shape.tiles.0) * (WORD + 1).div_ceil(shape.tiles.1);
+    Some(Figures {
+        latency: shape.alone(is_inverse),
+        interval: shape.interval(is_inverse),
+        transforms: circuits,
+        butterflies,
+        words_in: circuits * lanes,
+        words_out: circuits * lanes,
+        word_bits: WORD,
+        orders: orders(direction),
+        dsp: butterflies * multiplier,
+        features: features(log_n, log_lanes, circuits, technology),
+    })
+}
+
+pub(super) fn samples(technology: Technology) -> Vec<Values> {
+    // The largest is held out, so that errors are those of extrapolation, too: see `is_held_out`.
+    let settings: &[(u64, u64, u64)] = match technology {
+        Technology::Xc7 => &[
+            (5, 2, 1),
+            (14, 5, 1),
+            (10, 3, 1),
+            (8, 3, 2),
+            (7, 4, 1),
+            (11, 4, 1),
+            (12, 2, 2),
+            (10, 4, 2),
+            (9, 5, 1),
+            (12, 4, 1),
+            (9, 3, 2),
+        ],
+        Technology::Ecp5 => &[
+            (5, 2, 1),
+            (12, 3, 1),
+            (10, 2, 1),
+            (8, 3, 1),
+            (8, 2, 2),
+            (9, 2, 2),
+            (11, 3, 1),
+            (7, 2, 3),
+            (9, 3, 1),
+            (10, 3, 1),
+            (6, 3, 1),
+        ],
+    };
+    settings
+        .iter()
+        .filter_map(|(log_n, log_lanes, circuits)| {
+            setting(technology, *log_n, *log_lanes, *circuits)
+        })
+        .collect()
 }
 
 fn orders(direction: Direction) -> (Order, Order) {
@@ -227,6 +212,7 @@ fn features(log_n: u64, log_lanes: u64, circuits: u64, technology: Technology) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::interface::Core;
 
     fn transform(n: u64) -> Transform {
         Transform::new(n, P, Ring::Negacyclic).unwrap()
@@ -235,43 +221,35 @@ mod tests {
     #[test]
     fn cycles_are_those_of_the_core() {
         let values = setting(Technology::Xc7, 14, 5, 2).unwrap();
-        let figures = InPlace.figures(&values, Technology::Xc7).unwrap();
-        let cycles = NttInplace.cycles(&values);
-        let stated = |what: &str| {
-            cycles
-                .iter()
-                .find(|cycles| cycles.what == what)
-                .unwrap()
-                .cycles
-        };
-        assert_eq!(
-            figures.latency,
-            stated("NTT, first beat in to last beat out")
-        );
-        assert_eq!(
-            figures.interval,
-            stated("from an NTT to the next transform")
-        );
+        let figures = NttInplace
+            .configure(&values)
+            .unwrap()
+            .cost(Technology::Xc7, None)
+            .unwrap();
+        let timing = NttInplace.configure(&values).unwrap().timing();
+        assert_eq!(figures.latency, timing.latency.unwrap().cycles);
+        assert_eq!(figures.interval, timing.interval.unwrap().cycles);
         let mut inverse = transform(1 << 14);
         inverse.direction = Direction::Inverse;
-        let back = InPlace
-            .figures_of(&values, Technology::Xc7, Some(&inverse))
+        let back = NttInplace
+            .configure(&values)
+            .unwrap()
+            .cost(Technology::Xc7, Some(&inverse))
             .unwrap();
         // The core states both in a row, which overlap in no cycle.
-        assert_eq!(figures.interval + back.latency, cycles[0].cycles);
+        assert_eq!(figures.interval + back.latency, timing.checked.cycles);
         assert_eq!(twiddle_depth(14, 5), 2644);
     }
 
     #[test]
     fn settings_are_those_that_the_core_can_be_made_with() {
         for n in [8, 16, 4096, 1 << 17] {
-            for values in InPlace.settings(&transform(n), Technology::Xc7).unwrap() {
-                assert!(NttInplace.design(&values).is_ok(), "{values:?}");
-                assert_eq!(1 << values.get("LOG_N"), n);
+            for values in settings(&transform(n), Technology::Xc7).unwrap() {
+                assert!(NttInplace.configure(&values).is_ok(), "{values:?}");
+                assert_eq!(1 << values["LOG_N"], n);
             }
         }
-        let refused =
-            |transform: &Transform| InPlace.settings(transform, Technology::Xc7).unwrap_err();
+        let refused = |transform: &Transform| settings(transform, Technology::Xc7).unwrap_err();
         assert!(refused(&transform(1 << 18)).contains("131072"));
         let small = Transform::new(16, 97, Ring::Negacyclic).unwrap();
         assert!(refused(&small).contains("modulo"));

@@ -10,9 +10,13 @@ pub use plan::*;
 use toroid_ring::goldilocks::P;
 use toroid_ring::ntt::NttPlan;
 
+use crate::cost::Figures;
+use crate::error::CoreError;
+use crate::interface::{Configured, Core, Cycles, Parameter, TILE_A, TILE_B, Timing, Values};
 use crate::sources::design;
+use crate::technology::Technology;
+use crate::transform::Transform;
 use crate::vectors::{Streams, Vectors};
-use crate::{Core, CoreError, Cycles, Parameter, TILE_A, TILE_B, Values};
 use toroid_sim::model::Design;
 use toroid_sim::random::Random;
 use toroid_sim::stream::Beat;
@@ -42,9 +46,11 @@ const PARAMETERS: [Parameter; 5] = [
 
 /// The parameters, and the cycles by the formulas of the core's README.
 pub(crate) struct Shape {
-    log_n: u32,
-    log_lanes: u32,
-    circuits: usize,
+    pub log_n: u32,
+    pub log_lanes: u32,
+    pub circuits: usize,
+    /// Bits of both operands of a DSP tile.
+    pub tiles: (u64, u64),
     /// Beats of a polynomial.
     beats: u64,
     /// From a beat of a row to the first that may read its words.
@@ -53,7 +59,7 @@ pub(crate) struct Shape {
 
 impl Shape {
     pub(crate) fn of(values: &Values) -> Result<Shape, CoreError> {
-        let (log_n, log_lanes) = (values.get("LOG_N"), values.get("LOG_LANES"));
+        let (log_n, log_lanes) = (values["LOG_N"], values["LOG_LANES"]);
         if log_lanes >= log_n || log_n > 8 * log_lanes {
             return Err(CoreError::Value {
                 core: "ntt_inplace",
@@ -62,13 +68,14 @@ impl Shape {
                 found: log_lanes,
             });
         }
-        let tiles = |width: u64, name| width.div_ceil(values.get(name).max(1));
+        let tiles = (values["TILE_A"], values["TILE_B"]);
         Ok(Shape {
             log_n: log_n as u32,
             log_lanes: log_lanes as u32,
-            circuits: values.get("CIRCUITS") as usize,
+            circuits: values["CIRCUITS"] as usize,
             beats: 1 << (log_n - log_lanes),
-            hazard: 15 + tiles(64, "TILE_A") + tiles(65, "TILE_B"),
+            hazard: 15 + 64u64.div_ceil(tiles.0) + 65u64.div_ceil(tiles.1),
+            tiles,
         })
     }
 
@@ -135,70 +142,96 @@ impl Core for NttInplace {
         &PARAMETERS
     }
 
-    fn design(&self, values: &Values) -> Result<Design, CoreError> {
-        let shape = Shape::of(values)?;
-        let rom = twiddle_rom(shape.log_n, shape.log_lanes)
-            .map_err(|error| CoreError::Wrong(error.to_string()))?;
-        let design =
-            design(self.name())?.with_file("TWIDDLE_FILE", "twiddles.hex", rom.into_bytes());
-        Ok(values
-            .iter()
-            .fold(design, |design, (name, value)| design.with(name, value)))
+    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
+        Ok(Box::new(Shape::of(values)?))
     }
 
-    fn cycles(&self, values: &Values) -> Vec<Cycles> {
-        let Ok(shape) = Shape::of(values) else {
-            return Vec::new();
-        };
-        vec![
-            Cycles {
+    fn is_large(&self) -> bool {
+        true
+    }
+
+    fn is_transform(&self) -> bool {
+        true
+    }
+
+    fn settings(
+        &self,
+        transform: &Transform,
+        technology: Technology,
+    ) -> Result<Vec<Values>, String> {
+        cost::settings(transform, technology)
+    }
+
+    fn samples(&self, technology: Technology) -> Vec<Values> {
+        cost::samples(technology)
+    }
+}
+
+impl Configured for Shape {
+    fn design(&self) -> Result<Design, CoreError> {
+        let rom = twiddle_rom(self.log_n, self.log_lanes)
+            .map_err(|error| CoreError::Wrong(error.to_string()))?;
+        let design =
+            design("ntt_inplace")?.with_file("TWIDDLE_FILE", "twiddles.hex", rom.into_bytes());
+        Ok(design
+            .with("CIRCUITS", self.circuits as u64)
+            .with("LOG_LANES", self.log_lanes)
+            .with("LOG_N", self.log_n)
+            .with("TILE_A", self.tiles.0)
+            .with("TILE_B", self.tiles.1))
+    }
+
+    fn timing(&self) -> Timing {
+        Timing {
+            checked: Cycles {
                 what: "NTT and INTT, first beat in to last beat out",
                 formula: "3 M + NTT + INTT + 10, with M = N / 2^LOG_LANES",
-                cycles: shape.interval(false) + shape.alone(true),
+                cycles: self.interval(false) + self.alone(true),
             },
-            Cycles {
-                what: "NTT itself",
-                formula: "LOG_N M + bubbles + H, with H = 15 + ceil(64 / TILE_A) + ceil(65 / TILE_B)",
-                cycles: shape.transform(false),
-            },
-            Cycles {
-                what: "INTT itself",
-                formula: "LOG_N M + bubbles + H",
-                cycles: shape.transform(true),
-            },
-            Cycles {
+            parts: vec![
+                Cycles {
+                    what: "NTT itself",
+                    formula: "LOG_N M + bubbles + H, with H = 15 + ceil(64 / TILE_A) + ceil(65 / TILE_B)",
+                    cycles: self.transform(false),
+                },
+                Cycles {
+                    what: "INTT itself",
+                    formula: "LOG_N M + bubbles + H",
+                    cycles: self.transform(true),
+                },
+            ],
+            latency: Some(Cycles {
                 what: "NTT, first beat in to last beat out",
                 formula: "2 M + NTT + 9",
-                cycles: shape.alone(false),
-            },
-            Cycles {
+                cycles: self.alone(false),
+            }),
+            interval: Some(Cycles {
                 what: "from an NTT to the next transform",
                 formula: "M + NTT + 1",
-                cycles: shape.interval(false),
-            },
-        ]
+                cycles: self.interval(false),
+            }),
+        }
     }
 
     /// An NTT and an INTT, whatever `count`: of random words in even circuits and extreme ones in odd ones, or the other
     /// way round by the seed.
-    fn vectors(&self, values: &Values, _count: usize, seed: u64) -> Option<Vectors> {
-        let shape = Shape::of(values).ok()?;
-        let plan = NttPlan::new(1 << shape.log_n).ok()?;
+    fn vectors(&self, _count: usize, seed: u64) -> Option<Vectors> {
+        let plan = NttPlan::new(1 << self.log_n).ok()?;
         let mut random = Random::new(seed);
         let (mut sent, mut expected) = (Vec::new(), Vec::new());
         for is_inverse in [false, true] {
-            let mut polynomials: Vec<Vec<u64>> = (0..shape.circuits)
+            let mut polynomials: Vec<Vec<u64>> = (0..self.circuits)
                 .map(|circuit| {
                     let is_extreme = (circuit as u64 + seed + u64::from(is_inverse)) % 2 == 1;
                     let mut word = || match is_extreme {
                         true => EXTREMES[random.below(EXTREMES.len() as u64) as usize],
                         false => random.below(P),
                     };
-                    (0..1 << shape.log_n).map(|_| word()).collect()
+                    (0..1 << self.log_n).map(|_| word()).collect()
                 })
                 .collect();
             let mut noise = Random::new(seed ^ 1);
-            sent.extend(shape.stream(&polynomials, |beat| match beat {
+            sent.extend(self.stream(&polynomials, |beat| match beat {
                 0 => is_inverse.into(),
                 _ => noise.word() & 1,
             }));
@@ -208,7 +241,7 @@ impl Core for NttInplace {
                     false => plan.forward(polynomial),
                 }
             }
-            expected.extend(shape.stream(&polynomials, |_| is_inverse.into()));
+            expected.extend(self.stream(&polynomials, |_| is_inverse.into()));
         }
         Some(Vectors::Streams(Streams {
             input: "in",
@@ -216,11 +249,11 @@ impl Core for NttInplace {
             sent,
             expected,
             user_bits: 1,
-            cycles: self.cycles(values).first()?.cycles,
+            cycles: self.timing().checked.cycles,
         }))
     }
 
-    fn is_large(&self) -> bool {
-        true
+    fn cost(&self, technology: Technology, transform: Option<&Transform>) -> Option<Figures> {
+        cost::figures(self, technology, transform)
     }
 }

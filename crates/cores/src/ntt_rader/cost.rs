@@ -1,16 +1,12 @@
 //! The prime-factor and Rader core: one setting for a length.
 
 use super::plan::Plan;
-use super::{NttRader, plan};
+use super::{NttRader, Tiled, plan};
 use crate::cost::{Features, Figures, memory_blocks, tiles};
-use crate::family::Family;
+use crate::interface::Values;
 use crate::order::Order;
-use crate::synthesis::Device as Technology;
+use crate::technology::Technology;
 use crate::transform::{Ring, Transform};
-use crate::{Core, Values};
-
-/// Settings of `ntt_rader`.
-pub struct Rader;
 
 /// Bits of a word.
 const WORD: u64 = 32;
@@ -22,8 +18,8 @@ const RADIX: u64 = 8;
 const LEAST_BLOCK: u64 = 128;
 
 /// DSP slices of an element's multiplier: the product, and two steps of the reduction.
-fn dsp(values: &Values) -> u64 {
-    let (a, b) = (values.get("TILE_A").max(1), values.get("TILE_B").max(1));
+fn dsp(tiles: (u32, u32)) -> u64 {
+    let (a, b) = (u64::from(tiles.0), u64::from(tiles.1));
     WORD.div_ceil(a) * WORD.div_ceil(b) + 2 * (WORD - RADIX).div_ceil(a) * (2 * RADIX).div_ceil(b)
 }
 
@@ -33,73 +29,61 @@ fn setting(technology: Technology, m: u64, q: u64) -> Option<Values> {
     plan(&values).ok().map(|_| values)
 }
 
-impl Family for Rader {
-    fn core(&self) -> &'static dyn Core {
-        &NttRader
+pub(super) fn settings(
+    transform: &Transform,
+    technology: Technology,
+) -> Result<Vec<Values>, String> {
+    if transform.ring != Ring::Cyclic {
+        return Err("has cyclic transforms only".to_owned());
     }
+    if !transform.accepts((Order::Natural, Order::Natural)) {
+        return Err("takes and gives words in natural order".to_owned());
+    }
+    Plan::new(transform.n(), transform.q())
+        .map_err(|error| format!("has no such transform: {error}"))?;
+    Ok(setting(technology, transform.n(), transform.q())
+        .into_iter()
+        .collect())
+}
 
-    fn settings(
-        &self,
-        transform: &Transform,
-        technology: Technology,
-    ) -> Result<Vec<Values>, String> {
-        if transform.ring != Ring::Cyclic {
-            return Err("has cyclic transforms only".to_owned());
-        }
-        if !transform.accepts((Order::Natural, Order::Natural)) {
-            return Err("takes and gives words in natural order".to_owned());
-        }
-        Plan::new(transform.n(), transform.q())
-            .map_err(|error| format!("has no such transform: {error}"))?;
-        Ok(setting(technology, transform.n(), transform.q())
-            .into_iter()
-            .collect())
-    }
+pub(super) fn figures(tiled: &Tiled, technology: Technology) -> Option<Figures> {
+    let plan = &tiled.plan;
+    let columns = plan.columns() as u64;
+    let elements = plan.butterflies() as u64 + 1;
+    Some(Figures {
+        latency: plan.alone(),
+        interval: plan.interval(),
+        transforms: 1,
+        butterflies: elements,
+        words_in: columns,
+        words_out: columns,
+        word_bits: WORD,
+        orders: (Order::Natural, Order::Natural),
+        dsp: elements * dsp(tiled.tiles),
+        features: features(plan, technology),
+    })
+}
 
-    fn figures_of(
-        &self,
-        values: &Values,
-        technology: Technology,
-        _transform: Option<&Transform>,
-    ) -> Option<Figures> {
-        let plan = plan(values).ok()?;
-        let columns = plan.columns() as u64;
-        let elements = plan.butterflies() as u64 + 1;
-        Some(Figures {
-            latency: plan.alone(),
-            interval: plan.interval(),
-            transforms: 1,
-            butterflies: elements,
-            words_in: columns,
-            words_out: columns,
-            word_bits: WORD,
-            orders: (Order::Natural, Order::Natural),
-            dsp: elements * dsp(values),
-            features: features(&plan, technology),
-        })
-    }
-
-    fn samples(&self, technology: Technology) -> Vec<Values> {
-        // Held out are the second and every fourth behind it: see `is_held_out`.
-        let settings: &[(u64, u64)] = match technology {
-            Technology::Xc7 => &[
-                (15, 7681),
-                (85, 4_294_662_401),
-                (51, 26113),
-                (85, 87041),
-                (255, 783_361),
-                (4369, 4_282_598_657),
-                (21845, 4_244_570_881),
-                (15, 4_294_928_641),
-                (51, 4_294_614_529),
-            ],
-            Technology::Ecp5 => &[],
-        };
-        settings
-            .iter()
-            .filter_map(|&(m, q)| setting(technology, m, q))
-            .collect()
-    }
+pub(super) fn samples(technology: Technology) -> Vec<Values> {
+    // Held out are the second and every fourth behind it: see `is_held_out`.
+    let settings: &[(u64, u64)] = match technology {
+        Technology::Xc7 => &[
+            (15, 7681),
+            (85, 4_294_662_401),
+            (51, 26113),
+            (85, 87041),
+            (255, 783_361),
+            (4369, 4_282_598_657),
+            (21845, 4_244_570_881),
+            (15, 4_294_928_641),
+            (51, 4_294_614_529),
+        ],
+        Technology::Ecp5 => &[],
+    };
+    settings
+        .iter()
+        .filter_map(|&(m, q)| setting(technology, m, q))
+        .collect()
 }
 
 fn features(plan: &Plan, technology: Technology) -> Features {
@@ -159,6 +143,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
     use super::*;
+    use crate::interface::Core;
     use crate::testing::measured;
     use toroid_sim::toolchain::tests_are_skipped;
 
@@ -172,7 +157,11 @@ mod tests {
         }
         for (m, q) in [(15, 7681), (51, 26_113), (85, 87_041)] {
             let values = setting(Technology::Xc7, m, q).unwrap();
-            let figures = Rader.figures(&values, Technology::Xc7).unwrap();
+            let figures = NttRader
+                .configure(&values)
+                .unwrap()
+                .cost(Technology::Xc7, None)
+                .unwrap();
             let (all, alone) = measured(&NttRader, &values, TRANSFORMS);
             assert_eq!(figures.latency, alone, "{m}");
             let more = TRANSFORMS as u64 - 1;
@@ -183,9 +172,13 @@ mod tests {
     #[test]
     fn a_length_has_one_setting() {
         let wanted = Transform::new(21845, 4_244_570_881, Ring::Cyclic).unwrap();
-        let settings = Rader.settings(&wanted, Technology::Xc7).unwrap();
+        let settings = settings(&wanted, Technology::Xc7).unwrap();
         assert_eq!(settings.len(), 1);
-        let figures = Rader.figures(&settings[0], Technology::Xc7).unwrap();
+        let figures = NttRader
+            .configure(&settings[0])
+            .unwrap()
+            .cost(Technology::Xc7, None)
+            .unwrap();
         assert_eq!((figures.dsp, figures.butterflies), (774, 129));
         assert_eq!((figures.latency, figures.interval), (2517, 2316));
     }
@@ -194,7 +187,7 @@ mod tests {
     fn what_it_does_not_compute_is_refused() {
         let refused = |n, q, ring| {
             let wanted = Transform::new(n, q, ring).unwrap();
-            Rader.settings(&wanted, Technology::Xc7).unwrap_err()
+            settings(&wanted, Technology::Xc7).unwrap_err()
         };
         assert!(refused(16, 97, Ring::Negacyclic).contains("cyclic"));
         assert!(refused(16, 97, Ring::Cyclic).contains("3, 5, 17 and 257"));
@@ -202,7 +195,7 @@ mod tests {
         assert!(refused(15, 31, Ring::Cyclic).contains("3840"));
         let mut wanted = Transform::new(15, 7681, Ring::Cyclic).unwrap();
         wanted.output = Some(Order::BitReversed);
-        let refused = Rader.settings(&wanted, Technology::Xc7).unwrap_err();
+        let refused = settings(&wanted, Technology::Xc7).unwrap_err();
         assert!(refused.contains("natural"));
     }
 }

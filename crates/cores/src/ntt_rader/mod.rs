@@ -9,8 +9,14 @@ pub use plan::*;
 
 use toroid_ring::cyclotomic::CyclotomicRing;
 
+use crate::cost::Figures;
+use crate::error::CoreError;
+use crate::interface::{
+    Configured, Core, Cycles, PaperRow, Parameter, TILE_A, TILE_B, Timing, Values,
+};
+use crate::technology::Technology;
+use crate::transform::Transform;
 use crate::vectors::{Streams, Vectors};
-use crate::{Core, CoreError, Cycles, PaperRow, Parameter, TILE_A, TILE_B, Values};
 use toroid_sim::model::Design;
 use toroid_sim::random::Random;
 use toroid_sim::simulation::Simulation;
@@ -38,16 +44,16 @@ const PARAMETERS: [Parameter; 4] = [
 /// # Errors
 /// If the values do not go together.
 pub fn plan(values: &Values) -> Result<Plan, CoreError> {
-    Plan::new(values.get("M"), values.get("Q")).map_err(|error| {
+    Plan::new(values["M"], values["Q"]).map_err(|error| {
         let refused = |name, expected| CoreError::Value {
             core: "ntt_rader",
             name,
             expected,
-            found: values.get(name),
+            found: values[name],
         };
         match error {
             SettingError::Modulus { order, .. } => {
-                let least = least_modulus(values.get("M"));
+                let least = least_modulus(values["M"]);
                 let hint = least.map_or_else(|_| String::new(), |q| format!(", for example {q}"));
                 refused(
                     "Q",
@@ -96,44 +102,80 @@ impl Core for NttRader {
         &PARAMETERS
     }
 
-    fn design(&self, values: &Values) -> Result<Design, CoreError> {
-        let tiles = (values.get("TILE_A") as u32, values.get("TILE_B") as u32);
-        Ok(plan(values)?.design(tiles)?)
+    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
+        Ok(Box::new(Tiled {
+            plan: plan(values)?,
+            tiles: (values["TILE_A"] as u32, values["TILE_B"] as u32),
+        }))
     }
 
-    fn cycles(&self, values: &Values) -> Vec<Cycles> {
-        let Ok(plan) = plan(values) else {
-            return Vec::new();
-        };
+    fn is_large(&self) -> bool {
+        true
+    }
+
+    fn paper(&self) -> Option<PaperRow> {
+        Some(PAPER)
+    }
+
+    fn is_transform(&self) -> bool {
+        true
+    }
+
+    fn settings(
+        &self,
+        transform: &Transform,
+        technology: Technology,
+    ) -> Result<Vec<Values>, String> {
+        cost::settings(transform, technology)
+    }
+
+    fn samples(&self, technology: Technology) -> Vec<Values> {
+        cost::samples(technology)
+    }
+}
+
+/// A plan, and the bits of both operands of a DSP tile.
+pub(crate) struct Tiled {
+    pub plan: Plan,
+    pub tiles: (u32, u32),
+}
+
+impl Configured for Tiled {
+    fn design(&self) -> Result<Design, CoreError> {
+        Ok(self.plan.design(self.tiles)?)
+    }
+
+    fn timing(&self) -> Timing {
+        let Tiled { plan, .. } = self;
         let more = DIRECTIONS.len() as u64 - 1;
-        vec![
-            Cycles {
+        Timing {
+            checked: Cycles {
                 what: "four transforms one behind the other, first beat in to last beat out",
                 formula: "alone + 3 interval",
                 cycles: plan.alone() + more * plan.interval(),
             },
-            Cycles {
+            parts: vec![Cycles {
                 what: "computing",
                 formula: "interval + 22",
                 cycles: plan.computing(),
-            },
-            Cycles {
+            }],
+            latency: Some(Cycles {
                 what: "alone, first beat in to last beat out",
                 formula: "2 C + computing + 9, of C = M / P beats, P the greatest prime",
                 cycles: plan.alone(),
-            },
-            Cycles {
+            }),
+            interval: Some(Cycles {
                 what: "interval, from a transform to the next",
                 formula: "17 ceil(C / 17) 2 log2(P - 1) + 2 S, of a program of S steps",
                 cycles: plan.interval(),
-            },
-        ]
+            }),
+        }
     }
 
     /// Four transforms of random or extreme words, whatever `count`.
-    fn vectors(&self, values: &Values, _count: usize, seed: u64) -> Option<Vectors> {
-        let plan = plan(values).ok()?;
-        let q = values.get("Q");
+    fn vectors(&self, _count: usize, seed: u64) -> Option<Vectors> {
+        let Tiled { plan, .. } = self;
+        let q = u64::from(plan.dft().modulus());
         let mut random = Random::new(seed);
         let (mut sent, mut expected) = (Vec::new(), Vec::new());
         for (i, is_inverse) in DIRECTIONS.into_iter().enumerate() {
@@ -158,16 +200,12 @@ impl Core for NttRader {
             sent,
             expected,
             user_bits: 1,
-            cycles: self.cycles(values).first()?.cycles,
+            cycles: self.timing().checked.cycles,
         }))
     }
 
-    fn is_large(&self) -> bool {
-        true
-    }
-
-    fn paper(&self) -> Option<PaperRow> {
-        Some(PAPER)
+    fn cost(&self, technology: Technology, _transform: Option<&Transform>) -> Option<Figures> {
+        cost::figures(self, technology)
     }
 }
 

@@ -54,7 +54,8 @@ fn a_reset_at_any_time_leaves_a_core_that_begins_anew() {
     let mut simulation = start(core.name(), &values, 3);
     let mut random = Random::new(5);
     for round in 0..30 {
-        let Some(Vectors::Streams(streams)) = core.vectors(&values, 1, round) else {
+        let Some(Vectors::Streams(streams)) = core.configure(&values).unwrap().vectors(1, round)
+        else {
             panic!("no streams");
         };
         let mut source = Source::new(&simulation, "in", 0.2, round).unwrap();
@@ -88,7 +89,8 @@ fn sources_and_sinks_may_wait() {
         .enumerate()
     {
         let seed = seed as u64;
-        let Some(Vectors::Streams(streams)) = core.vectors(&values, 1, seed) else {
+        let Some(Vectors::Streams(streams)) = core.configure(&values).unwrap().vectors(1, seed)
+        else {
             panic!("no streams");
         };
         let mut source = Source::new(&simulation, "in", stalls.0, seed).unwrap();
@@ -173,7 +175,11 @@ fn illegal_parameters_are_refused_at_elaboration() {
         return;
     }
     let core = find("ntt_rader").unwrap();
-    let design = core.design(&values(15, 7681).unwrap()).unwrap();
+    let design = core
+        .configure(&values(15, 7681).unwrap())
+        .unwrap()
+        .design()
+        .unwrap();
     for (name, value, message) in [
         ("COLUMNS", 19, "COLUMNS must be 5, 17 or 257"),
         ("WORDS", 4, "WORDS must be a product"),
@@ -226,7 +232,12 @@ fn long_pipelines_and_other_tiles() {
             let given = [("M", length), ("Q", modulus)].into_iter();
             let tiles = ["TILE_A", "TILE_B"].map(|name| tile.map(|width| (name, width)));
             let values = Values::new(core, given.chain(tiles.into_iter().flatten())).unwrap();
-            let design = core.design(&values).unwrap().with("SHORT", short);
+            let design = core
+                .configure(&values)
+                .unwrap()
+                .design()
+                .unwrap()
+                .with("SHORT", short);
             if (short, tile) == (0, Some(18)) {
                 // What a product takes is more than what is left of the loop.
                 let said = refusal(&design);
@@ -237,9 +248,9 @@ fn long_pipelines_and_other_tiles() {
             let mut simulation = model.start_random(3).unwrap();
             simulation.reset(2).unwrap();
             for round in 0..4 {
-                let vectors = core.vectors(&values, 1, round).unwrap();
+                let vectors = core.configure(&values).unwrap().vectors(1, round).unwrap();
                 let outcome = vectors.run(&mut simulation, round, &()).unwrap();
-                let expected = core.cycles(&values)[0].cycles;
+                let expected = core.configure(&values).unwrap().timing().checked.cycles;
                 assert_eq!(outcome.measured, expected, "{length}, {short}, {tile:?}");
             }
         }

@@ -7,15 +7,11 @@ use crate::cost::{
     Beside, Counts, Features, Figures, NARROW, PAPER, delay, memory, network, product, rom,
     stepped, tiles,
 };
-use crate::family::Family;
+use crate::interface::Values;
 use crate::order::End;
 use crate::order::Order;
-use crate::synthesis::Device as Technology;
+use crate::technology::Technology;
 use crate::transform::{Direction, Ring, Transform};
-use crate::{Core, Values};
-
-/// Settings of `ntt_sdf`.
-pub struct Feedback;
 
 /// 119 * 2^23 + 1
 const GENERAL: u64 = 998_244_353;
@@ -34,132 +30,119 @@ fn orders(plan: &Plan) -> (Order, Order) {
     }
 }
 
-impl Family for Feedback {
-    fn core(&self) -> &'static dyn Core {
-        &NttSdf
-    }
-
-    fn settings(
-        &self,
-        transform: &Transform,
-        technology: Technology,
-    ) -> Result<Vec<Values>, String> {
-        let mut found = Vec::new();
-        for natural in [0, 1] {
-            for architecture in [0, 1] {
-                let with = |narrow: u64| {
-                    let given = [
-                        ("ARCHITECTURE", architecture),
-                        ("LOG_N", transform.log_n()),
-                        ("Q", transform.q()),
-                        (
-                            "INVERSE",
-                            u64::from(transform.direction == Direction::Inverse),
-                        ),
-                        ("CYCLIC", u64::from(transform.ring == Ring::Cyclic)),
-                        ("NATURAL", natural),
-                        ("NARROW", narrow),
-                    ];
-                    let setting = setting(technology, &given);
-                    setting.filter(|(_, plan)| transform.accepts(orders(plan)))
-                };
-                let (plain, narrow) = (with(0), with(NARROW));
-                let is_other = match (&plain, &narrow) {
-                    (Some((_, plain)), Some((_, narrow))) => plain.dsp() != narrow.dsp(),
-                    _ => false,
-                };
-                found.extend(plain.map(|(values, _)| values));
-                found.extend(narrow.filter(|_| is_other).map(|(values, _)| values));
-            }
-        }
-        match found.is_empty() {
-            true => Err(
-                "has transforms of 4 to 32768 words, powers of two, modulo 11 and above, with coefficients in natural order and values in that or bit-reversed"
-                    .to_owned(),
-            ),
-            false => Ok(found),
+pub(super) fn settings(
+    transform: &Transform,
+    technology: Technology,
+) -> Result<Vec<Values>, String> {
+    let mut found = Vec::new();
+    for natural in [0, 1] {
+        for architecture in [0, 1] {
+            let with = |narrow: u64| {
+                let given = [
+                    ("ARCHITECTURE", architecture),
+                    ("LOG_N", transform.log_n()),
+                    ("Q", transform.q()),
+                    (
+                        "INVERSE",
+                        u64::from(transform.direction == Direction::Inverse),
+                    ),
+                    ("CYCLIC", u64::from(transform.ring == Ring::Cyclic)),
+                    ("NATURAL", natural),
+                    ("NARROW", narrow),
+                ];
+                let setting = setting(technology, &given);
+                setting.filter(|(_, plan)| transform.accepts(orders(plan)))
+            };
+            let (plain, narrow) = (with(0), with(NARROW));
+            let is_other = match (&plain, &narrow) {
+                (Some((_, plain)), Some((_, narrow))) => plain.dsp() != narrow.dsp(),
+                _ => false,
+            };
+            found.extend(plain.map(|(values, _)| values));
+            found.extend(narrow.filter(|_| is_other).map(|(values, _)| values));
         }
     }
-
-    fn figures_of(
-        &self,
-        values: &Values,
-        technology: Technology,
-        _transform: Option<&Transform>,
-    ) -> Option<Figures> {
-        let plan = plan(values).ok()?;
-        // Two lanes are the streaming core's. Of Barrett's products synthesis leaves tiles out whose bits no one uses, which
-        // the formula for DSP slices does not: there are no parts for it.
-        if plan.setting().architecture.log_lanes() > 0 || plan.reduction() == Reduction::Barrett {
-            return None;
-        }
-        Some(Figures {
-            latency: plan.latency(),
-            interval: plan.beats(),
-            transforms: 1,
-            butterflies: plan.multipliers(),
-            words_in: 1,
-            words_out: 1,
-            word_bits: plan.bits().into(),
-            orders: orders(&plan),
-            dsp: plan.dsp(),
-            features: features(&plan, technology),
-        })
+    match found.is_empty() {
+        true => Err(
+            "has transforms of 4 to 32768 words, powers of two, modulo 11 and above, with coefficients in natural order and values in that or bit-reversed"
+                .to_owned(),
+        ),
+        false => Ok(found),
     }
+}
 
-    fn samples(&self, technology: Technology) -> Vec<Values> {
-        const GOLDILOCKS: u64 = toroid_ring::goldilocks::P;
-        const WIDE: u64 = 4_293_918_721; // 2^32 - 2^20 + 1
-        const GENERAL_WIDE: u64 = 1_125_899_865_948_161; // of 50 bits
-        // ARCHITECTURE, LOG_N, Q, INVERSE, NATURAL, REDUCTION
-        let settings: &[[u64; 6]] = match technology {
-            Technology::Xc7 => &[
-                [0, 6, 7_681, 0, 0, 0],
-                [0, 10, 12_289, 0, 0, 0],
-                [1, 8, PAPER, 1, 0, 0],
-                [1, 8, 7_681, 0, 1, 0],
-                [1, 8, 7_681, 0, 0, 2],
-                [0, 8, 7_681, 0, 1, 0],
-                [1, 6, GOLDILOCKS, 0, 0, 0],
-                [0, 10, 12_289, 0, 1, 0],
-                [0, 6, GENERAL, 0, 0, 0],
-                [0, 10, 12_289, 0, 0, 2],
-                [1, 10, 12_289, 0, 0, 0],
-                [1, 5, GENERAL_WIDE, 1, 0, 0],
-                [1, 10, 12_289, 0, 1, 0],
-                [0, 9, 12_289, 0, 0, 0],
-                [0, 7, PAPER, 0, 1, 0],
-                [0, 5, GOLDILOCKS, 1, 1, 0],
-                [1, 8, GENERAL, 1, 0, 0],
-                [1, 7, WIDE, 1, 1, 0],
-            ],
-            Technology::Ecp5 => &[
-                [0, 6, 7_681, 0, 0, 0],
-                [1, 7, 7_681, 0, 0, 0],
-                [1, 6, PAPER, 1, 0, 0],
-                [0, 5, GENERAL, 0, 0, 0],
-                [1, 8, 12_289, 0, 0, 0],
-                [0, 7, GENERAL, 0, 1, 0],
-                [0, 5, GOLDILOCKS, 0, 0, 0],
-                [0, 9, 12_289, 0, 1, 0],
-                [1, 4, GENERAL_WIDE, 0, 0, 0],
-                [1, 8, PAPER, 0, 1, 0],
-            ],
-        };
-        let names = [
-            "ARCHITECTURE",
-            "LOG_N",
-            "Q",
-            "INVERSE",
-            "NATURAL",
-            "REDUCTION",
-        ];
-        let each = |values: &[u64; 6]| {
-            let given: Vec<(&str, u64)> = names.into_iter().zip(*values).collect();
-            setting(technology, &given).map(|(values, _)| values)
-        };
-        settings.iter().filter_map(each).collect()
+pub(super) fn figures(plan: &Plan, technology: Technology) -> Option<Figures> {
+    // Two lanes are the streaming core's. Of Barrett's products synthesis leaves tiles out whose bits no one uses, which
+    // the formula for DSP slices does not: there are no parts for it.
+    if plan.setting().architecture.log_lanes() > 0 || plan.reduction() == Reduction::Barrett {
+        return None;
     }
+    Some(Figures {
+        latency: plan.latency(),
+        interval: plan.beats(),
+        transforms: 1,
+        butterflies: plan.multipliers(),
+        words_in: 1,
+        words_out: 1,
+        word_bits: plan.bits().into(),
+        orders: orders(plan),
+        dsp: plan.dsp(),
+        features: features(plan, technology),
+    })
+}
+
+pub(super) fn samples(technology: Technology) -> Vec<Values> {
+    const GOLDILOCKS: u64 = toroid_ring::goldilocks::P;
+    const WIDE: u64 = 4_293_918_721; // 2^32 - 2^20 + 1
+    const GENERAL_WIDE: u64 = 1_125_899_865_948_161; // of 50 bits
+    // ARCHITECTURE, LOG_N, Q, INVERSE, NATURAL, REDUCTION
+    let settings: &[[u64; 6]] = match technology {
+        Technology::Xc7 => &[
+            [0, 6, 7_681, 0, 0, 0],
+            [0, 10, 12_289, 0, 0, 0],
+            [1, 8, PAPER, 1, 0, 0],
+            [1, 8, 7_681, 0, 1, 0],
+            [1, 8, 7_681, 0, 0, 2],
+            [0, 8, 7_681, 0, 1, 0],
+            [1, 6, GOLDILOCKS, 0, 0, 0],
+            [0, 10, 12_289, 0, 1, 0],
+            [0, 6, GENERAL, 0, 0, 0],
+            [0, 10, 12_289, 0, 0, 2],
+            [1, 10, 12_289, 0, 0, 0],
+            [1, 5, GENERAL_WIDE, 1, 0, 0],
+            [1, 10, 12_289, 0, 1, 0],
+            [0, 9, 12_289, 0, 0, 0],
+            [0, 7, PAPER, 0, 1, 0],
+            [0, 5, GOLDILOCKS, 1, 1, 0],
+            [1, 8, GENERAL, 1, 0, 0],
+            [1, 7, WIDE, 1, 1, 0],
+        ],
+        Technology::Ecp5 => &[
+            [0, 6, 7_681, 0, 0, 0],
+            [1, 7, 7_681, 0, 0, 0],
+            [1, 6, PAPER, 1, 0, 0],
+            [0, 5, GENERAL, 0, 0, 0],
+            [1, 8, 12_289, 0, 0, 0],
+            [0, 7, GENERAL, 0, 1, 0],
+            [0, 5, GOLDILOCKS, 0, 0, 0],
+            [0, 9, 12_289, 0, 1, 0],
+            [1, 4, GENERAL_WIDE, 0, 0, 0],
+            [1, 8, PAPER, 0, 1, 0],
+        ],
+    };
+    let names = [
+        "ARCHITECTURE",
+        "LOG_N",
+        "Q",
+        "INVERSE",
+        "NATURAL",
+        "REDUCTION",
+    ];
+    let each = |values: &[u64; 6]| {
+        let given: Vec<(&str, u64)> = names.into_iter().zip(*values).collect();
+        setting(technology, &given).map(|(values, _)| values)
+    };
+    settings.iter().filter_map(each).collect()
 }
 
 fn features(plan: &Plan, technology: Technology) -> Features {
@@ -269,6 +252,7 @@ fn features(plan: &Plan, technology: Technology) -> Features {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed test panics")]
     use super::*;
+    use crate::interface::Core;
     use crate::testing::measured;
     use toroid_sim::toolchain::tests_are_skipped;
 
@@ -296,7 +280,11 @@ mod tests {
                 ("NATURAL", natural),
             ];
             let (values, _) = setting(Technology::Xc7, &given).unwrap();
-            let figures = Feedback.figures(&values, Technology::Xc7).unwrap();
+            let figures = NttSdf
+                .configure(&values)
+                .unwrap()
+                .cost(Technology::Xc7, None)
+                .unwrap();
             let (all, alone) = measured(&NttSdf, &values, TRANSFORMS);
             assert_eq!(figures.latency, alone, "{values:?}");
             assert_eq!(
@@ -319,7 +307,10 @@ mod tests {
             let given = [architecture, (name, value)];
             let given = &given[usize::from(name == architecture.0)..];
             let (values, _) = setting(Technology::Xc7, given).unwrap();
-            let figures = Feedback.figures(&values, Technology::Xc7);
+            let figures = NttSdf
+                .configure(&values)
+                .unwrap()
+                .cost(Technology::Xc7, None);
             assert_eq!(figures.is_some(), is_there, "{name}={value}");
         }
     }
@@ -329,7 +320,11 @@ mod tests {
         for (reduction, part) in [(1, "2^i"), (2, "Montgomery")] {
             let given = [("ARCHITECTURE", 0), ("REDUCTION", reduction)];
             let (values, _) = setting(Technology::Xc7, &given).unwrap();
-            let figures = Feedback.figures(&values, Technology::Xc7).unwrap();
+            let figures = NttSdf
+                .configure(&values)
+                .unwrap()
+                .cost(Technology::Xc7, None)
+                .unwrap();
             let stages = figures
                 .features
                 .lut
@@ -347,10 +342,14 @@ mod tests {
                 let mut wanted = Transform::new(n, q, Ring::Negacyclic).unwrap();
                 wanted.direction = direction;
                 wanted.output = Some(Order::Natural);
-                let settings = Feedback.settings(&wanted, Technology::Ecp5).unwrap();
+                let settings = settings(&wanted, Technology::Ecp5).unwrap();
                 for values in settings {
-                    assert!(NttSdf.design(&values).is_ok(), "{values:?}");
-                    let figures = Feedback.figures(&values, Technology::Ecp5).unwrap();
+                    assert!(NttSdf.configure(&values).is_ok(), "{values:?}");
+                    let figures = NttSdf
+                        .configure(&values)
+                        .unwrap()
+                        .cost(Technology::Ecp5, None)
+                        .unwrap();
                     assert_eq!(figures.interval, n);
                     assert_eq!(figures.orders.1, Order::Natural);
                 }
@@ -358,6 +357,6 @@ mod tests {
         }
         let mut halves = Transform::new(64, 7_681, Ring::Negacyclic).unwrap();
         halves.input = Some(Order::Halves);
-        assert!(Feedback.settings(&halves, Technology::Xc7).is_err());
+        assert!(settings(&halves, Technology::Xc7).is_err());
     }
 }

@@ -9,9 +9,13 @@ pub use plan::*;
 
 use crate::arithmetic::Reduction;
 use crate::arithmetic::nearest_primes;
+use crate::cost::Figures;
+use crate::error::CoreError;
+use crate::interface::{Configured, Core, Cycles, Parameter, TILE_A, TILE_B, Timing, Values};
 use crate::setting::SettingError;
+use crate::technology::Technology;
+use crate::transform::Transform;
 use crate::vectors::{Streams, Vectors};
-use crate::{Core, CoreError, Cycles, Parameter, TILE_A, TILE_B, Values};
 use toroid_sim::model::Design;
 use toroid_sim::random::Random;
 use toroid_sim::stream::Beat;
@@ -80,20 +84,20 @@ const PARAMETERS: [Parameter; 10] = [
 /// What the parameters that both cores have say.
 pub(crate) fn setting(values: &Values) -> Setting {
     Setting {
-        architecture: Architecture::ALL[values.get("ARCHITECTURE") as usize],
-        log_n: values.get("LOG_N") as u32,
-        modulus: values.get("Q"),
-        reduction: match values.get("REDUCTION") {
+        architecture: Architecture::ALL[values["ARCHITECTURE"] as usize],
+        log_n: values["LOG_N"] as u32,
+        modulus: values["Q"],
+        reduction: match values["REDUCTION"] {
             1 => Some(Reduction::Solinas),
             2 => Some(Reduction::Montgomery),
             3 => Some(Reduction::Barrett),
             _ => None,
         },
-        is_inverse: values.get("INVERSE") == 1,
-        is_cyclic: values.get("CYCLIC") == 1,
-        is_natural: values.get("NATURAL") == 1,
-        tiles: (values.get("TILE_A") as u32, values.get("TILE_B") as u32),
-        narrow: values.get("NARROW") as u32,
+        is_inverse: values["INVERSE"] == 1,
+        is_cyclic: values["CYCLIC"] == 1,
+        is_natural: values["NATURAL"] == 1,
+        tiles: (values["TILE_A"] as u32, values["TILE_B"] as u32),
+        narrow: values["NARROW"] as u32,
     }
 }
 
@@ -126,7 +130,7 @@ pub(crate) fn refused(core: &'static str, error: &SettingError, values: &Values)
         core,
         name,
         expected,
-        found: values.get(name),
+        found: values[name],
     }
 }
 
@@ -160,54 +164,77 @@ impl Core for NttSdf {
         &PARAMETERS
     }
 
-    fn design(&self, values: &Values) -> Result<Design, CoreError> {
-        Ok(plan(values)?.design()?)
+    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
+        Ok(Box::new(plan(values)?))
     }
 
-    fn cycles(&self, values: &Values) -> Vec<Cycles> {
-        let Ok(plan) = plan(values) else {
-            return Vec::new();
-        };
-        vec![
-            Cycles {
+    fn is_large(&self) -> bool {
+        true
+    }
+
+    fn is_transform(&self) -> bool {
+        true
+    }
+
+    fn settings(
+        &self,
+        transform: &Transform,
+        technology: Technology,
+    ) -> Result<Vec<Values>, String> {
+        cost::settings(transform, technology)
+    }
+
+    fn samples(&self, technology: Technology) -> Vec<Values> {
+        cost::samples(technology)
+    }
+}
+
+impl Configured for Plan {
+    fn design(&self) -> Result<Design, CoreError> {
+        Ok(Plan::design(self)?)
+    }
+
+    fn timing(&self) -> Timing {
+        Timing {
+            checked: Cycles {
                 what: "four transforms one behind the other, first beat in to last beat out",
                 formula: "latency + 3 N / LANES",
-                cycles: plan.pipeline() + POLYNOMIALS as u64 * plan.beats(),
+                cycles: self.pipeline() + POLYNOMIALS as u64 * self.beats(),
             },
-            Cycles {
+            parts: vec![],
+            latency: Some(Cycles {
                 what: "latency, first beat in to last beat out",
                 formula: "2 N / LANES - 1 + LOG_N B + R + E, of a stage's product and sum B, canonical words R and a permutation E",
-                cycles: plan.latency(),
-            },
-            Cycles {
+                cycles: Plan::latency(self),
+            }),
+            interval: Some(Cycles {
                 what: "from a transform to the next",
                 formula: "N / LANES",
-                cycles: plan.beats(),
-            },
-        ]
+                cycles: self.beats(),
+            }),
+        }
     }
 
     /// Four transforms, whatever `count`.
-    fn vectors(&self, values: &Values, _count: usize, seed: u64) -> Option<Vectors> {
-        let plan = plan(values).ok()?;
+    fn vectors(&self, _count: usize, seed: u64) -> Option<Vectors> {
         let Setting {
             architecture,
             log_n,
             modulus,
             is_inverse,
             ..
-        } = *plan.setting();
+        } = *self.setting();
         let (input, output) = match is_inverse {
-            false => (plan.coefficients(), plan.values()),
-            true => (plan.values(), plan.coefficients()),
+            false => (self.coefficients(), self.values()),
+            true => (self.values(), self.coefficients()),
         };
         let lanes = architecture.log_lanes();
         let mut random = Random::new(seed);
         let (mut sent, mut expected) = (Vec::new(), Vec::new());
         for number in 0..POLYNOMIALS as u64 {
             let words = random.words(modulus, number.wrapping_add(seed), 1 << log_n);
-            sent.extend(beats(&plan, &input.arrange(lanes, &words)));
-            expected.extend(beats(&plan, &output.arrange(lanes, &plan.expected(&words))));
+            sent.extend(beats(self, &input.arrange(lanes, &words)));
+            expected.extend(beats(self, &output.arrange(lanes, &self.expected(&words))));
         }
         Some(Vectors::Streams(Streams {
             input: "in",
@@ -215,11 +242,11 @@ impl Core for NttSdf {
             sent,
             expected,
             user_bits: 0,
-            cycles: self.cycles(values).first()?.cycles,
+            cycles: self.timing().checked.cycles,
         }))
     }
 
-    fn is_large(&self) -> bool {
-        true
+    fn cost(&self, technology: Technology, _transform: Option<&Transform>) -> Option<Figures> {
+        cost::figures(self, technology)
     }
 }

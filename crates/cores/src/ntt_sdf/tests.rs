@@ -246,7 +246,11 @@ fn a_reset_leaves_nothing_behind() {
         let mut simulation = start(name, &values, 9);
         let mut random = Random::new(1);
         for _ in 0..12 {
-            let vectors = core.vectors(&values, 1, random.word()).unwrap();
+            let vectors = core
+                .configure(&values)
+                .unwrap()
+                .vectors(1, random.word())
+                .unwrap();
             let (streams, others) = streams(&vectors);
             let mut source = Source::new(&simulation, streams.input, 0.3, random.word()).unwrap();
             let mut other = other(&simulation, 0.3, random.word());
@@ -270,7 +274,7 @@ fn what_there_is_no_transform_for_is_refused() {
         let values = values(name, given).unwrap();
         find(name)
             .unwrap()
-            .design(&values)
+            .configure(&values)
             .map(|_| ())
             .unwrap_err()
             .to_string()
@@ -320,7 +324,7 @@ fn what_there_is_no_transform_for_is_refused() {
     }
     // A cyclic transform needs half the root.
     let cyclic = values("ntt_sdf", &[("LOG_N", 9), ("CYCLIC", 1)]).unwrap();
-    assert!(find("ntt_sdf").unwrap().design(&cyclic).is_ok());
+    assert!(find("ntt_sdf").unwrap().configure(&cyclic).is_ok());
 }
 
 #[test]
@@ -336,7 +340,12 @@ fn illegal_parameters_are_refused_at_elaboration() {
     let ends = "commutators at an end need two lanes";
     for name in ["ntt_sdf", "polymul_sdf"] {
         let given = values(name, &[("ARCHITECTURE", 0), ("LOG_N", 4)]).unwrap();
-        let design = find(name).unwrap().design(&given).unwrap();
+        let design = find(name)
+            .unwrap()
+            .configure(&given)
+            .unwrap()
+            .design()
+            .unwrap();
         for (parameter, value, message) in [
             ("ARCHITECTURE", Value::Int(3), illegal),
             ("BARRETT", Value::Int(1), illegal),
@@ -376,13 +385,15 @@ fn an_output_that_waits_stops_the_input() {
     for (name, given) in cases {
         let values = values(name, given).unwrap();
         let core = find(name).unwrap();
-        let [latency, interval] = [1, 2].map(|place| core.cycles(&values)[place].cycles);
+        let timing = core.configure(&values).unwrap().timing();
+        let [latency, interval] =
+            [timing.latency, timing.interval].map(|cycles| cycles.unwrap().cycles);
         let mut simulation = start(name, &values, 4);
         let mut other = other(&simulation, 0.3, 2);
         let mut expected = Vec::new();
         let mut source = None;
         for seed in 0..20 {
-            let vectors = core.vectors(&values, 1, seed).unwrap();
+            let vectors = core.configure(&values).unwrap().vectors(1, seed).unwrap();
             let (streams, others) = streams(&vectors);
             let source = source
                 .get_or_insert_with(|| Source::new(&simulation, streams.input, 0.0, 1).unwrap());
@@ -398,7 +409,7 @@ fn an_output_that_waits_stops_the_input() {
         // As many as are under way where nothing waits, and one. Of the serial multiplier, these are second factors: the first
         // factor in front of each comes besides, and one more behind them.
         let mut room = latency - interval + 1;
-        if values.get("PARALLEL") == 0 && name == "polymul_sdf" {
+        if values["PARALLEL"] == 0 && name == "polymul_sdf" {
             let beats = interval / 2;
             room += (room / beats + 1) * beats;
         }
@@ -424,7 +435,12 @@ fn factors_far_out_of_step() {
     ];
     for given in cases {
         let values = values(name, given).unwrap();
-        let vectors = find(name).unwrap().vectors(&values, 1, 5).unwrap();
+        let vectors = find(name)
+            .unwrap()
+            .configure(&values)
+            .unwrap()
+            .vectors(1, 5)
+            .unwrap();
         let (streams, others) = streams(&vectors);
         let mut simulation = start(name, &values, 6);
         let mut sink = Sink::new(&simulation, "out", 0.0, 1).unwrap();

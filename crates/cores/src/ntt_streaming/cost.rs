@@ -6,15 +6,11 @@ use crate::cost::{
     Beside, Counts, Features, Figures, NARROW, PAPER, delay, memory, network, product, rom,
     stepped, tiles,
 };
-use crate::family::Family;
+use crate::interface::Values;
 use crate::order::End;
 use crate::order::Order;
-use crate::synthesis::Device as Technology;
+use crate::technology::Technology;
 use crate::transform::{Direction, Ring, Transform};
-use crate::{Core, Values};
-
-/// Settings of `ntt_streaming`.
-pub struct Streaming;
 
 /// The orders that are worth a setting: all of an end that is open where the other one is given; where both are, those that
 /// the stages work in, and those with coefficients by index.
@@ -42,163 +38,150 @@ fn setting(technology: Technology, given: &[(&str, u64)]) -> Option<(Values, Pla
     Some((values, plan))
 }
 
-impl Family for Streaming {
-    fn core(&self) -> &'static dyn Core {
-        &NttStreaming
-    }
-
-    fn settings(
-        &self,
-        transform: &Transform,
-        technology: Technology,
-    ) -> Result<Vec<Values>, String> {
-        let mut found = Vec::new();
-        for (input, output) in orders(transform) {
-            for log_lanes in 1..=transform.log_n().min(7) {
-                let with = |narrow: u64, feedback: u64| {
-                    let given = [
-                        ("LOG_N", transform.log_n()),
-                        ("LOG_LANES", log_lanes),
-                        ("Q", transform.q()),
-                        (
-                            "INVERSE",
-                            u64::from(transform.direction == Direction::Inverse),
-                        ),
-                        ("CYCLIC", u64::from(transform.ring == Ring::Cyclic)),
-                        ("IN_ORDER", input.code()),
-                        ("OUT_ORDER", output.code()),
-                        ("NARROW", narrow),
-                        ("FEEDBACK", feedback),
-                    ];
-                    setting(technology, &given)
+pub(super) fn settings(
+    transform: &Transform,
+    technology: Technology,
+) -> Result<Vec<Values>, String> {
+    let mut found = Vec::new();
+    for (input, output) in orders(transform) {
+        for log_lanes in 1..=transform.log_n().min(7) {
+            let with = |narrow: u64, feedback: u64| {
+                let given = [
+                    ("LOG_N", transform.log_n()),
+                    ("LOG_LANES", log_lanes),
+                    ("Q", transform.q()),
+                    (
+                        "INVERSE",
+                        u64::from(transform.direction == Direction::Inverse),
+                    ),
+                    ("CYCLIC", u64::from(transform.ring == Ring::Cyclic)),
+                    ("IN_ORDER", input.code()),
+                    ("OUT_ORDER", output.code()),
+                    ("NARROW", narrow),
+                    ("FEEDBACK", feedback),
+                ];
+                setting(technology, &given)
+            };
+            let of = |feedback| [with(0, feedback), with(NARROW, feedback)];
+            let latency = |[plain, _]: &[Option<(Values, Plan)>; 2]| {
+                plain.as_ref().map_or(u64::MAX, |(_, plan)| plan.latency())
+            };
+            let (without, feedback) = (of(0), of(1));
+            // More butterflies are worth it where they save time.
+            let saves = latency(&feedback) < latency(&without);
+            for [plain, narrow] in [Some(without), saves.then_some(feedback)]
+                .into_iter()
+                .flatten()
+            {
+                let is_other = match (&plain, &narrow) {
+                    (Some((_, plain)), Some((_, narrow))) => plain.dsp() != narrow.dsp(),
+                    _ => false,
                 };
-                let of = |feedback| [with(0, feedback), with(NARROW, feedback)];
-                let latency = |[plain, _]: &[Option<(Values, Plan)>; 2]| {
-                    plain.as_ref().map_or(u64::MAX, |(_, plan)| plan.latency())
-                };
-                let (without, feedback) = (of(0), of(1));
-                // More butterflies are worth it where they save time.
-                let saves = latency(&feedback) < latency(&without);
-                for [plain, narrow] in [Some(without), saves.then_some(feedback)]
-                    .into_iter()
-                    .flatten()
-                {
-                    let is_other = match (&plain, &narrow) {
-                        (Some((_, plain)), Some((_, narrow))) => plain.dsp() != narrow.dsp(),
-                        _ => false,
-                    };
-                    found.extend(plain.map(|(values, _)| values));
-                    found.extend(narrow.filter(|_| is_other).map(|(values, _)| values));
-                }
+                found.extend(plain.map(|(values, _)| values));
+                found.extend(narrow.filter(|_| is_other).map(|(values, _)| values));
             }
         }
-        match found.is_empty() {
-            true => Err(
-                "has transforms of 4 to 32768 words, powers of two, modulo 17 and above".to_owned(),
-            ),
-            false => Ok(found),
+    }
+    match found.is_empty() {
+        true => {
+            Err("has transforms of 4 to 32768 words, powers of two, modulo 17 and above".to_owned())
         }
+        false => Ok(found),
     }
+}
 
-    fn figures_of(
-        &self,
-        values: &Values,
-        technology: Technology,
-        _transform: Option<&Transform>,
-    ) -> Option<Figures> {
-        let plan = plan(values).ok()?;
-        let setting = plan.setting();
-        let lanes = 1 << setting.log_lanes;
-        Some(Figures {
-            latency: plan.latency(),
-            interval: plan.beats(setting.log_n),
-            transforms: 1,
-            butterflies: plan.butterflies(),
-            words_in: lanes,
-            words_out: lanes,
-            word_bits: plan.bits().into(),
-            orders: (setting.input, setting.output),
-            dsp: plan.dsp(),
-            features: features(&plan, technology),
-        })
-    }
+pub(super) fn figures(plan: &Plan, technology: Technology) -> Option<Figures> {
+    let setting = plan.setting();
+    let lanes = 1 << setting.log_lanes;
+    Some(Figures {
+        latency: plan.latency(),
+        interval: plan.beats(setting.log_n),
+        transforms: 1,
+        butterflies: plan.butterflies(),
+        words_in: lanes,
+        words_out: lanes,
+        word_bits: plan.bits().into(),
+        orders: (setting.input, setting.output),
+        dsp: plan.dsp(),
+        features: features(plan, technology),
+    })
+}
 
-    fn samples(&self, technology: Technology) -> Vec<Values> {
-        const WIDE: u64 = 4_293_918_721; // 2^32 - 2^20 + 1
-        const GOLDILOCKS: u64 = toroid_ring::goldilocks::P;
-        const GENERAL: u64 = 998_244_353; // 119 * 2^23 + 1
-        const GENERAL_WIDE: u64 = 1_125_899_865_948_161; // of 50 bits
-        // LOG_N, LOG_LANES, Q, IN_ORDER, OUT_ORDER, NARROW, INVERSE
-        let settings: &[[u64; 7]] = match technology {
-            Technology::Xc7 => &[
-                [6, 3, PAPER, 2, 1, 3, 0],
-                [8, 4, PAPER, 2, 1, 3, 0],
-                [7, 2, PAPER, 0, 1, 0, 0],
-                [5, 4, GENERAL, 2, 1, 0, 0],
-                [6, 2, GOLDILOCKS, 2, 1, 0, 0],
-                [7, 2, GENERAL_WIDE, 2, 1, 0, 0],
-                [10, 1, PAPER, 2, 1, 3, 0],
-                [9, 2, WIDE, 1, 0, 0, 1],
-                [8, 3, 61_441, 0, 1, 0, 0],
-                [7, 3, 132_120_577, 0, 1, 3, 0],
-                [9, 1, GENERAL_WIDE, 0, 1, 0, 0],
-                [7, 4, PAPER, 1, 2, 3, 1],
-                [6, 4, WIDE, 2, 1, 0, 0],
-                [6, 1, GOLDILOCKS, 0, 1, 0, 0],
-                [5, 2, 67_043_329, 2, 1, 0, 0],
-                [8, 2, GENERAL, 0, 0, 0, 0],
-            ],
-            Technology::Ecp5 => &[
-                [6, 2, PAPER, 2, 1, 0, 0],
-                [7, 2, PAPER, 2, 1, 0, 0],
-                [8, 1, WIDE, 2, 1, 0, 0],
-                [5, 2, GENERAL, 2, 1, 0, 0],
-                [5, 1, GENERAL_WIDE, 0, 1, 0, 0],
-                [7, 1, GENERAL, 0, 1, 0, 0],
-                [5, 1, GOLDILOCKS, 2, 1, 0, 0],
-                [7, 3, 61_441, 0, 1, 0, 0],
-                [6, 3, 12_289, 1, 2, 0, 1],
-                [9, 1, 132_120_577, 2, 1, 0, 0],
-                [6, 2, PAPER, 1, 2, 0, 1],
-            ],
-        };
-        let names = [
-            "LOG_N",
-            "LOG_LANES",
-            "Q",
-            "IN_ORDER",
-            "OUT_ORDER",
-            "NARROW",
-            "INVERSE",
+pub(super) fn samples(technology: Technology) -> Vec<Values> {
+    const WIDE: u64 = 4_293_918_721; // 2^32 - 2^20 + 1
+    const GOLDILOCKS: u64 = toroid_ring::goldilocks::P;
+    const GENERAL: u64 = 998_244_353; // 119 * 2^23 + 1
+    const GENERAL_WIDE: u64 = 1_125_899_865_948_161; // of 50 bits
+    // LOG_N, LOG_LANES, Q, IN_ORDER, OUT_ORDER, NARROW, INVERSE
+    let settings: &[[u64; 7]] = match technology {
+        Technology::Xc7 => &[
+            [6, 3, PAPER, 2, 1, 3, 0],
+            [8, 4, PAPER, 2, 1, 3, 0],
+            [7, 2, PAPER, 0, 1, 0, 0],
+            [5, 4, GENERAL, 2, 1, 0, 0],
+            [6, 2, GOLDILOCKS, 2, 1, 0, 0],
+            [7, 2, GENERAL_WIDE, 2, 1, 0, 0],
+            [10, 1, PAPER, 2, 1, 3, 0],
+            [9, 2, WIDE, 1, 0, 0, 1],
+            [8, 3, 61_441, 0, 1, 0, 0],
+            [7, 3, 132_120_577, 0, 1, 3, 0],
+            [9, 1, GENERAL_WIDE, 0, 1, 0, 0],
+            [7, 4, PAPER, 1, 2, 3, 1],
+            [6, 4, WIDE, 2, 1, 0, 0],
+            [6, 1, GOLDILOCKS, 0, 1, 0, 0],
+            [5, 2, 67_043_329, 2, 1, 0, 0],
+            [8, 2, GENERAL, 0, 0, 0, 0],
+        ],
+        Technology::Ecp5 => &[
+            [6, 2, PAPER, 2, 1, 0, 0],
+            [7, 2, PAPER, 2, 1, 0, 0],
+            [8, 1, WIDE, 2, 1, 0, 0],
+            [5, 2, GENERAL, 2, 1, 0, 0],
+            [5, 1, GENERAL_WIDE, 0, 1, 0, 0],
+            [7, 1, GENERAL, 0, 1, 0, 0],
+            [5, 1, GOLDILOCKS, 2, 1, 0, 0],
+            [7, 3, 61_441, 0, 1, 0, 0],
+            [6, 3, 12_289, 1, 2, 0, 1],
+            [9, 1, 132_120_577, 2, 1, 0, 0],
+            [6, 2, PAPER, 1, 2, 0, 1],
+        ],
+    };
+    let names = [
+        "LOG_N",
+        "LOG_LANES",
+        "Q",
+        "IN_ORDER",
+        "OUT_ORDER",
+        "NARROW",
+        "INVERSE",
+    ];
+    let each = |values: &[u64; 7]| {
+        let given: Vec<(&str, u64)> = names.into_iter().zip(*values).collect();
+        setting(technology, &given).map(|(values, _)| values)
+    };
+    settings.iter().filter_map(each).collect()
+}
+
+/// The rows of Table 1 of the paper, and of its Table 4 with as many lanes.
+pub(super) fn large_samples(technology: Technology) -> Vec<Values> {
+    let pairs = (9..=12).flat_map(|log_n| (5..=7).map(move |log_lanes| (log_n, log_lanes)));
+    let each = |(log_n, log_lanes)| {
+        let given = [
+            ("LOG_N", log_n),
+            ("LOG_LANES", log_lanes),
+            ("Q", PAPER),
+            ("IN_ORDER", Order::Halves.code()),
+            ("OUT_ORDER", Order::BitReversed.code()),
+            ("NARROW", NARROW),
         ];
-        let each = |values: &[u64; 7]| {
-            let given: Vec<(&str, u64)> = names.into_iter().zip(*values).collect();
-            setting(technology, &given).map(|(values, _)| values)
-        };
-        settings.iter().filter_map(each).collect()
-    }
-
-    /// The rows of Table 1 of the paper, and of its Table 4 with as many lanes.
-    fn large_samples(&self, technology: Technology) -> Vec<Values> {
-        let pairs = (9..=12).flat_map(|log_n| (5..=7).map(move |log_lanes| (log_n, log_lanes)));
-        let each = |(log_n, log_lanes)| {
-            let given = [
-                ("LOG_N", log_n),
-                ("LOG_LANES", log_lanes),
-                ("Q", PAPER),
-                ("IN_ORDER", Order::Halves.code()),
-                ("OUT_ORDER", Order::BitReversed.code()),
-                ("NARROW", NARROW),
-            ];
-            setting(technology, &given).map(|(values, _)| values)
-        };
-        match technology {
-            Technology::Xc7 => pairs
-                .filter(|(log_n, log_lanes)| *log_n < 12 || *log_lanes == 5)
-                .filter_map(each)
-                .collect(),
-            Technology::Ecp5 => Vec::new(),
-        }
+        setting(technology, &given).map(|(values, _)| values)
+    };
+    match technology {
+        Technology::Xc7 => pairs
+            .filter(|(log_n, log_lanes)| *log_n < 12 || *log_lanes == 5)
+            .filter_map(each)
+            .collect(),
+        Technology::Ecp5 => Vec::new(),
     }
 }
 
@@ -360,6 +343,7 @@ fn features(plan: &Plan, technology: Technology) -> Features {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::interface::Core;
 
     fn transform(n: u64, q: u64, ring: Ring) -> Transform {
         Transform::new(n, q, ring).unwrap()
@@ -367,19 +351,16 @@ mod tests {
 
     #[test]
     fn cycles_are_those_of_the_core() {
-        let all = Streaming.samples(Technology::Xc7).into_iter();
-        for values in all.chain(Streaming.large_samples(Technology::Xc7)) {
-            let figures = Streaming.figures(&values, Technology::Xc7).unwrap();
-            let cycles = NttStreaming.cycles(&values);
-            let stated = |what: &str| {
-                let found = cycles.iter().find(|cycles| cycles.what == what);
-                found.unwrap().cycles
-            };
-            assert_eq!(
-                figures.latency,
-                stated("latency, first beat in to last beat out")
-            );
-            assert_eq!(figures.interval, stated("from a transform to the next"));
+        let all = samples(Technology::Xc7).into_iter();
+        for values in all.chain(large_samples(Technology::Xc7)) {
+            let figures = NttStreaming
+                .configure(&values)
+                .unwrap()
+                .cost(Technology::Xc7, None)
+                .unwrap();
+            let timing = NttStreaming.configure(&values).unwrap().timing();
+            assert_eq!(figures.latency, timing.latency.unwrap().cycles);
+            assert_eq!(figures.interval, timing.interval.unwrap().cycles);
         }
     }
 
@@ -389,19 +370,23 @@ mod tests {
             for direction in [Direction::Forward, Direction::Inverse] {
                 let mut wanted = transform(n, q, Ring::Negacyclic);
                 wanted.direction = direction;
-                for values in Streaming.settings(&wanted, Technology::Ecp5).unwrap() {
-                    assert!(NttStreaming.design(&values).is_ok(), "{values:?}");
-                    let figures = Streaming.figures(&values, Technology::Ecp5).unwrap();
+                for values in settings(&wanted, Technology::Ecp5).unwrap() {
+                    assert!(NttStreaming.configure(&values).is_ok(), "{values:?}");
+                    let figures = NttStreaming
+                        .configure(&values)
+                        .unwrap()
+                        .cost(Technology::Ecp5, None)
+                        .unwrap();
                     assert_eq!(figures.interval * figures.words_in, n);
                     assert_eq!(
-                        values.get("INVERSE") == 1,
+                        values["INVERSE"] == 1,
                         wanted.direction == Direction::Inverse
                     );
                 }
             }
         }
         let large = transform(1 << 16, toroid_ring::goldilocks::P, Ring::Negacyclic);
-        let refused = Streaming.settings(&large, Technology::Xc7).unwrap_err();
+        let refused = settings(&large, Technology::Xc7).unwrap_err();
         assert!(refused.contains("32768"), "{refused}");
     }
 
@@ -409,7 +394,7 @@ mod tests {
     fn narrow_rests_are_offered_where_they_save_slices() {
         let count = |q| {
             let wanted = transform(256, q, Ring::Negacyclic);
-            Streaming.settings(&wanted, Technology::Xc7).unwrap().len()
+            settings(&wanted, Technology::Xc7).unwrap().len()
         };
         // Halves side by side, natural order, and natural order with feedback.
         assert_eq!(count(PAPER), 3 * 7 * 2);
@@ -423,12 +408,16 @@ mod tests {
         for input in [None, Some(Order::Natural)] {
             for output in [None, Some(Order::Natural)] {
                 (wanted.input, wanted.output) = (input, output);
-                let settings = Streaming.settings(&wanted, Technology::Xc7).unwrap();
+                let settings = settings(&wanted, Technology::Xc7).unwrap();
                 assert!(!settings.is_empty());
                 for values in settings {
-                    let figures = Streaming.figures(&values, Technology::Xc7).unwrap();
+                    let figures = NttStreaming
+                        .configure(&values)
+                        .unwrap()
+                        .cost(Technology::Xc7, None)
+                        .unwrap();
                     assert!(wanted.accepts(figures.orders));
-                    assert_eq!(values.get("CYCLIC"), 1);
+                    assert_eq!(values["CYCLIC"], 1);
                 }
             }
         }

@@ -8,10 +8,14 @@ mod tests;
 pub use plan::*;
 
 use crate::arithmetic::nearest_primes;
+use crate::cost::Figures;
+use crate::error::CoreError;
+use crate::interface::{Configured, Core, Cycles, Parameter, TILE_A, TILE_B, Timing, Values};
 use crate::order::Order;
 use crate::setting::SettingError;
+use crate::technology::Technology;
+use crate::transform::Transform;
 use crate::vectors::{Streams, Vectors};
-use crate::{Core, CoreError, Cycles, Parameter, TILE_A, TILE_B, Values};
 use toroid_sim::model::Design;
 use toroid_sim::random::Random;
 use toroid_sim::stream::Beat;
@@ -106,24 +110,24 @@ const PARAMETERS: [Parameter; 15] = [
 /// # Errors
 /// If the values do not go together.
 pub fn plan(values: &Values) -> Result<Plan, CoreError> {
-    let others = ["Q_2", "Q_3", "Q_4"].map(|name| values.get(name));
-    let moduli = std::iter::once(values.get("Q")).chain(others.into_iter().filter(|q| *q != 0));
-    let log_n = values.get("LOG_N") as u32;
+    let others = ["Q_2", "Q_3", "Q_4"].map(|name| values[name]);
+    let moduli = std::iter::once(values["Q"]).chain(others.into_iter().filter(|q| *q != 0));
+    let log_n = values["LOG_N"] as u32;
     let setting = Setting {
         log_n,
-        log_n_min: match values.get("LOG_N_MIN") {
+        log_n_min: match values["LOG_N_MIN"] {
             0 => log_n,
             log_n_min => log_n_min as u32,
         },
-        log_lanes: values.get("LOG_LANES") as u32,
+        log_lanes: values["LOG_LANES"] as u32,
         moduli: moduli.collect(),
-        is_inverse: values.get("INVERSE") == 1,
-        is_cyclic: values.get("CYCLIC") == 1,
-        input: Order::ALL[values.get("IN_ORDER") as usize],
-        output: Order::ALL[values.get("OUT_ORDER") as usize],
-        has_feedback: values.get("FEEDBACK") == 1,
-        tiles: (values.get("TILE_A") as u32, values.get("TILE_B") as u32),
-        narrow: values.get("NARROW") as u32,
+        is_inverse: values["INVERSE"] == 1,
+        is_cyclic: values["CYCLIC"] == 1,
+        input: Order::ALL[values["IN_ORDER"] as usize],
+        output: Order::ALL[values["OUT_ORDER"] as usize],
+        has_feedback: values["FEEDBACK"] == 1,
+        tiles: (values["TILE_A"] as u32, values["TILE_B"] as u32),
+        narrow: values["NARROW"] as u32,
         reduction: None,
     };
     Plan::new(setting).map_err(|error| refused(&error, values))
@@ -134,7 +138,7 @@ fn refused(error: &SettingError, values: &Values) -> CoreError {
         SettingError::Modulus { number, modulus, order } => {
             let nearest = nearest_primes(*modulus, *order);
             // Those that are 0 are none.
-            let given = ["Q", "Q_2", "Q_3", "Q_4"].into_iter().filter(|name| values.get(name) != 0);
+            let given = ["Q", "Q_2", "Q_3", "Q_4"].into_iter().filter(|name| values[name] != 0);
             let name = given.clone().nth(*number).unwrap_or("Q");
             (name, format!("a prime of 4 to 64 bits that is 1 modulo {order}, as {nearest}"))
         }
@@ -156,7 +160,7 @@ fn refused(error: &SettingError, values: &Values) -> CoreError {
         core: "ntt_streaming",
         name,
         expected,
-        found: values.get(name),
+        found: values[name],
     }
 }
 
@@ -202,68 +206,94 @@ impl Core for NttStreaming {
         &PARAMETERS
     }
 
-    fn design(&self, values: &Values) -> Result<Design, CoreError> {
-        Ok(plan(values)?.design()?)
+    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
+        Ok(Box::new(plan(values)?))
     }
 
-    fn cycles(&self, values: &Values) -> Vec<Cycles> {
-        let Ok(plan) = plan(values) else {
-            return Vec::new();
-        };
-        let beats: u64 = polynomials(&plan)
+    fn is_large(&self) -> bool {
+        true
+    }
+
+    fn is_transform(&self) -> bool {
+        true
+    }
+
+    fn settings(
+        &self,
+        transform: &Transform,
+        technology: Technology,
+    ) -> Result<Vec<Values>, String> {
+        cost::settings(transform, technology)
+    }
+
+    fn samples(&self, technology: Technology) -> Vec<Values> {
+        cost::samples(technology)
+    }
+
+    fn large_samples(&self, technology: Technology) -> Vec<Values> {
+        cost::large_samples(technology)
+    }
+}
+
+impl Configured for Plan {
+    fn design(&self) -> Result<Design, CoreError> {
+        Ok(Plan::design(self)?)
+    }
+
+    fn timing(&self) -> Timing {
+        let beats: u64 = polynomials(self)
             .iter()
-            .map(|one| plan.beats(one.log_n))
+            .map(|one| self.beats(one.log_n))
             .sum();
-        vec![
-            Cycles {
+        Timing {
+            checked: Cycles {
                 what: "transforms of every kind one behind the other, at least four, first beat in to last beat out",
                 formula: "latency - N / LANES + beats of all",
-                cycles: plan.pipeline() + beats,
+                cycles: self.pipeline() + beats,
             },
-            Cycles {
+            parts: vec![],
+            latency: Some(Cycles {
                 what: "latency, first beat in to last beat out",
                 formula: "2 N / LANES - 1 + LOG_N B + R + E, of a butterfly B, canonical words R and orders E",
-                cycles: plan.latency(),
-            },
-            Cycles {
+                cycles: self.latency(),
+            }),
+            interval: Some(Cycles {
                 what: "from a transform to the next",
                 formula: "N / LANES",
-                cycles: plan.beats(plan.setting().log_n),
-            },
-        ]
+                cycles: self.beats(self.setting().log_n),
+            }),
+        }
     }
 
-    fn structure(&self, values: &Values) -> Vec<String> {
-        let parts = plan(values).map(|plan| plan.parts()).unwrap_or_default();
-        parts.iter().map(ToString::to_string).collect()
+    fn structure(&self) -> Vec<String> {
+        self.parts().iter().map(ToString::to_string).collect()
     }
 
     /// One transform of each degree and modulus, or four, whatever `count`.
-    fn vectors(&self, values: &Values, _count: usize, seed: u64) -> Option<Vectors> {
-        let plan = plan(values).ok()?;
-        let setting = plan.setting();
+    fn vectors(&self, _count: usize, seed: u64) -> Option<Vectors> {
+        let setting = self.setting();
         let mut random = Random::new(seed);
         let mut noise = Random::new(seed ^ 1);
-        let bytes = plan.bits().div_ceil(8) as usize;
+        let bytes = self.bits().div_ceil(8) as usize;
         let (mut sent, mut expected) = (Vec::new(), Vec::new());
-        for (i, polynomial) in polynomials(&plan).into_iter().enumerate() {
+        for (i, polynomial) in polynomials(self).into_iter().enumerate() {
             let q = setting.moduli[polynomial.modulus];
             let kind = (i as u64).wrapping_add(seed);
             let words = random.words(q, kind, 1 << polynomial.log_n);
-            let results = plan.expected(polynomial.modulus, &words);
-            let user = plan.user(polynomial.modulus, polynomial.log_n);
+            let results = self.expected(polynomial.modulus, &words);
+            let user = self.user(polynomial.modulus, polynomial.log_n);
             let lanes = 1 << setting.log_lanes;
             let input = setting.input.arrange(setting.log_lanes, &words);
             let output = setting.output.arrange(setting.log_lanes, &results);
             for (beat, words) in input.chunks(lanes).enumerate() {
-                let is_last = beat as u64 + 1 == plan.beats(polynomial.log_n);
+                let is_last = beat as u64 + 1 == self.beats(polynomial.log_n);
                 // Only the first beat says what the polynomial is.
-                let noise = noise.below(1 << plan.user_bits());
+                let noise = noise.below(1 << self.user_bits());
                 let user = if beat == 0 { user } else { noise };
                 sent.push(Beat::of_words(words, bytes, is_last).with_user(user));
             }
             for (beat, words) in output.chunks(lanes).enumerate() {
-                let is_last = beat as u64 + 1 == plan.beats(polynomial.log_n);
+                let is_last = beat as u64 + 1 == self.beats(polynomial.log_n);
                 expected.push(Beat::of_words(words, bytes, is_last).with_user(user));
             }
         }
@@ -272,12 +302,12 @@ impl Core for NttStreaming {
             output: "out",
             sent,
             expected,
-            user_bits: plan.user_bits(),
-            cycles: self.cycles(values).first()?.cycles,
+            user_bits: self.user_bits(),
+            cycles: self.timing().checked.cycles,
         }))
     }
 
-    fn is_large(&self) -> bool {
-        true
+    fn cost(&self, technology: Technology, _transform: Option<&Transform>) -> Option<Figures> {
+        cost::figures(self, technology)
     }
 }

@@ -394,7 +394,9 @@ fn illegal_parameters_are_refused_at_elaboration() {
     }
     let core = find("ntt_streaming").unwrap();
     let design = core
-        .design(&values(&[("LOG_N", 4), ("LOG_LANES", 2), ("IN_ORDER", HALVES)]).unwrap())
+        .configure(&values(&[("LOG_N", 4), ("LOG_LANES", 2), ("IN_ORDER", HALVES)]).unwrap())
+        .unwrap()
+        .design()
         .unwrap();
     let q = |hex: &str| Value::Bits {
         width: 64,

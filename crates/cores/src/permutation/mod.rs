@@ -3,10 +3,11 @@
 #[cfg(test)]
 mod tests;
 
-use crate::order::network::Permutation;
+use crate::error::CoreError;
+use crate::interface::{Configured, Core, Cycles, Parameter, Timing, Values};
+use crate::order::network::{Network, Permutation};
 use crate::sources::design;
 use crate::vectors::{Streams, Vectors};
-use crate::{Core, CoreError, Cycles, Parameter, Values};
 use toroid_sim::model::Design;
 use toroid_sim::random::Random;
 use toroid_sim::stream::Beat;
@@ -54,10 +55,10 @@ const PARAMETERS: [Parameter; 6] = [
 ];
 
 fn permutation(values: &Values) -> Result<Permutation, CoreError> {
-    let log_lanes = values.get("LOG_LANES") as u32;
-    let log_beats = values.get("LOG_BEATS") as u32;
-    let log_stride = values.get("LOG_STRIDE") as u32;
-    let made = match values.get("KIND") {
+    let log_lanes = values["LOG_LANES"] as u32;
+    let log_beats = values["LOG_BEATS"] as u32;
+    let log_stride = values["LOG_STRIDE"] as u32;
+    let made = match values["KIND"] {
         0 => Permutation::bit_reversal(log_lanes, log_beats),
         1 if log_stride > log_lanes + log_beats => {
             return Err(CoreError::Value {
@@ -79,7 +80,7 @@ fn permutation(values: &Values) -> Result<Permutation, CoreError> {
             return Permutation::new(log_lanes, log_beats, list.to_vec())
                 .map_err(|error| refused(error.to_string()));
         }
-        _ => Permutation::random(log_lanes, log_beats, values.get("SEED")),
+        _ => Permutation::random(log_lanes, log_beats, values["SEED"]),
     };
     made.map_err(|error| CoreError::Wrong(error.to_string()))
 }
@@ -104,46 +105,67 @@ impl Core for StreamPermutation {
     }
 
     fn takes_list(&self, values: &Values) -> bool {
-        values.get("KIND") == LISTED
+        values["KIND"] == LISTED
     }
 
-    fn design(&self, values: &Values) -> Result<Design, CoreError> {
-        let network = permutation(values)?.route();
-        let design = network.parameters(design(self.name())?);
-        Ok(design.with("WIDTH", values.get("WIDTH")))
+    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
+        let permutation = permutation(values)?;
+        Ok(Box::new(Frames {
+            network: permutation.route(),
+            permutation,
+            lanes: 1 << values["LOG_LANES"],
+            beats: 1 << values["LOG_BEATS"],
+            width: values["WIDTH"],
+        }))
+    }
+}
+
+/// A permutation of frames of `beats` beats of `lanes` words of `width` bits.
+struct Frames {
+    permutation: Permutation,
+    network: Network,
+    lanes: usize,
+    beats: usize,
+    width: u64,
+}
+
+impl Configured for Frames {
+    fn design(&self) -> Result<Design, CoreError> {
+        let design = self.network.parameters(design("permutation")?);
+        Ok(design.with("WIDTH", self.width))
     }
 
-    fn cycles(&self, values: &Values) -> Vec<Cycles> {
-        let Ok(permutation) = permutation(values) else {
-            return Vec::new();
-        };
-        let latency = permutation.route().latency() as u64;
-        let beats = 1 << values.get("LOG_BEATS");
-        vec![
-            Cycles {
+    fn timing(&self) -> Timing {
+        let (latency, beats) = (self.network.latency() as u64, self.beats as u64);
+        Timing {
+            checked: Cycles {
                 what: "four frames, first beat in to last beat out",
                 formula: "4 M + latency, with M = 2^LOG_BEATS",
                 cycles: FRAMES as u64 * beats + latency,
             },
-            Cycles {
+            parts: vec![],
+            latency: Some(Cycles {
                 what: "a beat, latency",
                 formula: "registers of switches + (DELAY + 2 where words change their beats)",
                 cycles: latency,
-            },
-            Cycles {
+            }),
+            interval: Some(Cycles {
                 what: "from a frame to the next",
                 formula: "M",
                 cycles: beats,
-            },
-        ]
+            }),
+        }
     }
 
     /// Four frames, whatever `count`.
-    fn vectors(&self, values: &Values, _count: usize, seed: u64) -> Option<Vectors> {
-        let permutation = permutation(values).ok()?;
-        let lanes = 1usize << values.get("LOG_LANES");
-        let beats = 1usize << values.get("LOG_BEATS");
-        let width = values.get("WIDTH");
+    fn vectors(&self, _count: usize, seed: u64) -> Option<Vectors> {
+        let Frames {
+            permutation,
+            lanes,
+            beats,
+            width,
+            ..
+        } = self;
         let bytes = width.div_ceil(8) as usize;
         let mut random = Random::new(seed);
         let (mut sent, mut expected) = (Vec::new(), Vec::new());
@@ -155,9 +177,9 @@ impl Core for StreamPermutation {
                 (permutation.apply(&words), &mut expected),
                 (words, &mut sent),
             ] {
-                let chunks = words.chunks(lanes).enumerate();
+                let chunks = words.chunks(*lanes).enumerate();
                 stream
-                    .extend(chunks.map(|(i, words)| Beat::of_words(words, bytes, i + 1 == beats)));
+                    .extend(chunks.map(|(i, words)| Beat::of_words(words, bytes, i + 1 == *beats)));
             }
         }
         Some(Vectors::Streams(Streams {
@@ -166,7 +188,7 @@ impl Core for StreamPermutation {
             sent,
             expected,
             user_bits: 0,
-            cycles: self.cycles(values).first()?.cycles,
+            cycles: self.timing().checked.cycles,
         }))
     }
 }

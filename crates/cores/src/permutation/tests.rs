@@ -435,7 +435,7 @@ fn the_list_of_cores_makes_it() {
     let core = find("permutation").unwrap();
     let given = [("KIND", 1), ("LOG_STRIDE", 9), ("LOG_BEATS", 4)];
     let values = Values::new(core, given).unwrap();
-    let message = core.design(&values).unwrap_err().to_string();
+    let message = core.configure(&values).map(|_| ()).unwrap_err().to_string();
     assert!(message.contains("LOG_STRIDE must be at most"), "{message}");
     if tests_are_skipped() {
         return;
@@ -457,7 +457,7 @@ fn the_list_of_cores_makes_any_permutation() {
     ];
     let values = || Values::new(core, parameters).unwrap();
     let refusal = |values: &Values| {
-        let error = core.design(values).unwrap_err();
+        let error = core.configure(values).map(|_| ()).unwrap_err();
         assert!(error.is_usage(), "{error:?}");
         error.to_string()
     };
@@ -495,7 +495,7 @@ fn the_list_of_cores_makes_any_permutation() {
     let source = [5, 0, 7, 1, 6, 3, 4, 2];
     let values = values().with_list(core, source.to_vec()).unwrap();
     // What leaves is in the order of the list, whatever the core's own vectors say.
-    let Some(Vectors::Streams(streams)) = core.vectors(&values, 1, 3) else {
+    let Some(Vectors::Streams(streams)) = core.configure(&values).unwrap().vectors(1, 3) else {
         panic!("the core has streams");
     };
     let words =

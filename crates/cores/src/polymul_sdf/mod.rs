@@ -4,10 +4,11 @@ mod plan;
 
 pub use plan::*;
 
+use crate::error::CoreError;
+use crate::interface::{Configured, Core, Cycles, Parameter, TILE_A, TILE_B, Timing, Values};
 use crate::ntt_sdf::Setting;
 use crate::ntt_sdf::{ARCHITECTURE, LOG_N, NARROW, REDUCTION, beats, refused, setting};
 use crate::vectors::{Input, Joined, Streams, Vectors};
-use crate::{Core, CoreError, Cycles, Parameter, TILE_A, TILE_B, Values};
 use toroid_sim::model::Design;
 use toroid_sim::random::Random;
 
@@ -37,7 +38,7 @@ const PARAMETERS: [Parameter; 8] = [
 /// # Errors
 /// If the values do not go together.
 pub fn plan(values: &Values) -> Result<Multiplier, CoreError> {
-    Multiplier::new(setting(values), values.get("PARALLEL") == 1)
+    Multiplier::new(setting(values), values["PARALLEL"] == 1)
         .map_err(|error| refused("polymul_sdf", &error, values))
 }
 
@@ -60,43 +61,50 @@ impl Core for PolymulSdf {
         &PARAMETERS
     }
 
-    fn design(&self, values: &Values) -> Result<Design, CoreError> {
-        Ok(plan(values)?.design()?)
+    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
+        Ok(Box::new(plan(values)?))
     }
 
-    fn cycles(&self, values: &Values) -> Vec<Cycles> {
-        let Ok(plan) = plan(values) else {
-            return Vec::new();
-        };
-        vec![
-            Cycles {
+    fn is_large(&self) -> bool {
+        true
+    }
+}
+
+impl Configured for Multiplier {
+    fn design(&self) -> Result<Design, CoreError> {
+        Ok(Multiplier::design(self)?)
+    }
+
+    fn timing(&self) -> Timing {
+        Timing {
+            checked: Cycles {
                 what: "three products one behind the other, first beat in to last beat out",
                 formula: "latency + 2 intervals",
-                cycles: plan.pipeline() + PRODUCTS * plan.interval(),
+                cycles: self.pipeline() + PRODUCTS * self.interval(),
             },
-            Cycles {
+            parts: vec![],
+            latency: Some(Cycles {
                 what: "latency, first beat in to last beat out",
                 formula: "3 N / LANES - 2 + 2 (LOG_N B + R) + P, of a stage's product and sum B, canonical words R and a product of values P; without PARALLEL N / LANES more",
-                cycles: plan.latency(),
-            },
-            Cycles {
+                cycles: self.latency(),
+            }),
+            interval: Some(Cycles {
                 what: "from a product to the next",
                 formula: "N / LANES, without PARALLEL twice that",
-                cycles: plan.interval(),
-            },
-        ]
+                cycles: self.interval(),
+            }),
+        }
     }
 
     /// Three products, whatever `count`.
-    fn vectors(&self, values: &Values, _count: usize, seed: u64) -> Option<Vectors> {
-        let plan = plan(values).ok()?;
+    fn vectors(&self, _count: usize, seed: u64) -> Option<Vectors> {
         let Setting {
             architecture,
             log_n,
             modulus,
             ..
-        } = *plan.forward().setting();
-        let order = plan.forward().coefficients();
+        } = *self.forward().setting();
+        let order = self.forward().coefficients();
         let lanes = architecture.log_lanes();
         let mut random = Random::new(seed);
         let (mut first, mut second, mut expected) = (Vec::new(), Vec::new(), Vec::new());
@@ -106,10 +114,10 @@ impl Core for PolymulSdf {
                 random.words(modulus, number, 1 << log_n)
             };
             let (a, b) = (factor(0), factor(number));
-            let product = plan.expected(&a, &b);
-            let beats = |words: &[u64]| beats(plan.forward(), &order.arrange(lanes, words));
+            let product = self.expected(&a, &b);
+            let beats = |words: &[u64]| beats(self.forward(), &order.arrange(lanes, words));
             first.extend(beats(&a));
-            match plan.is_parallel() {
+            match self.is_parallel() {
                 true => second.extend(beats(&b)),
                 false => first.extend(beats(&b)),
             }
@@ -123,7 +131,7 @@ impl Core for PolymulSdf {
                 sent: first,
                 expected,
                 user_bits: 0,
-                cycles: self.cycles(values).first()?.cycles,
+                cycles: self.timing().checked.cycles,
             },
             others: vec![Input {
                 name: "b",
@@ -132,9 +140,5 @@ impl Core for PolymulSdf {
                 sent: second,
             }],
         }))
-    }
-
-    fn is_large(&self) -> bool {
-        true
     }
 }

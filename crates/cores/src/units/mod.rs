@@ -5,8 +5,11 @@ mod tests;
 
 use toroid_ring::goldilocks::{P, add, mul, sub};
 
+use crate::error::CoreError;
+use crate::interface::{Configured, Core, Cycles, Parameter, TILE_A, TILE_B, Timing, Values};
+use crate::sources::design;
 use crate::vectors::{Field, Pipeline, Vectors};
-use crate::{Core, Cycles, Parameter, TILE_A, TILE_B, Values};
+use toroid_sim::model::Design;
 use toroid_sim::random::Random;
 
 const TILES: [Parameter; 2] = [TILE_A, TILE_B];
@@ -44,9 +47,23 @@ fn operands(count: usize, seed: u64) -> impl Iterator<Item = (u64, u64, u64, Ran
     })
 }
 
-fn tiles(values: &Values, width_a: u64, width_b: u64) -> u64 {
-    let (a, b) = (values.get("TILE_A").max(1), values.get("TILE_B").max(1));
-    1 + width_b.div_ceil(b) + width_a.div_ceil(a)
+/// Bits of both operands of a DSP tile.
+#[derive(Clone, Copy)]
+struct Tiles(u64, u64);
+
+impl Tiles {
+    fn of(values: &Values) -> Tiles {
+        Tiles(values["TILE_A"], values["TILE_B"])
+    }
+
+    /// Cycles of a product.
+    fn latency(self, width_a: u64, width_b: u64) -> u64 {
+        1 + width_b.div_ceil(self.1) + width_a.div_ceil(self.0)
+    }
+
+    fn design(self, top: &str) -> Result<Design, CoreError> {
+        Ok(design(top)?.with("TILE_A", self.0).with("TILE_B", self.1))
+    }
 }
 
 pub struct GoldilocksMul;
@@ -64,19 +81,31 @@ impl Core for GoldilocksMul {
         &TILES
     }
 
-    fn cycles(&self, values: &Values) -> Vec<Cycles> {
-        vec![Cycles {
-            what: "latency",
-            formula: "4 + ceil(64 / TILE_A) + ceil(64 / TILE_B)",
-            cycles: tiles(values, 64, 64) + 3,
-        }]
+    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
+        Ok(Box::new(Product(Tiles::of(values))))
+    }
+}
+
+struct Product(Tiles);
+
+impl Configured for Product {
+    fn design(&self) -> Result<Design, CoreError> {
+        self.0.design("goldilocks_mul")
     }
 
-    fn vectors(&self, values: &Values, count: usize, seed: u64) -> Option<Vectors> {
+    fn timing(&self) -> Timing {
+        Timing::only(Cycles {
+            what: "latency",
+            formula: "4 + ceil(64 / TILE_A) + ceil(64 / TILE_B)",
+            cycles: self.0.latency(64, 64) + 3,
+        })
+    }
+
+    fn vectors(&self, count: usize, seed: u64) -> Option<Vectors> {
         Some(Vectors::Pipeline(Pipeline {
             inputs: vec![Field::new("a_i", 64), Field::new("b_i", 64)],
             outputs: vec![Field::new("p_o", 64)],
-            latency: self.cycles(values)[0].cycles,
+            latency: self.timing().checked.cycles,
             rows: operands(count, seed)
                 .map(|(a, b, ..)| (vec![a, b], vec![mul(a, b)]))
                 .collect(),
@@ -99,15 +128,27 @@ impl Core for ButterflyIntegrated {
         &TILES
     }
 
-    fn cycles(&self, values: &Values) -> Vec<Cycles> {
-        vec![Cycles {
-            what: "latency",
-            formula: "6 + ceil(64 / TILE_A) + ceil(65 / TILE_B)",
-            cycles: 1 + tiles(values, 64, 65) + 4,
-        }]
+    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
+        Ok(Box::new(Butterfly(Tiles::of(values))))
+    }
+}
+
+struct Butterfly(Tiles);
+
+impl Configured for Butterfly {
+    fn design(&self) -> Result<Design, CoreError> {
+        self.0.design("butterfly_integrated")
     }
 
-    fn vectors(&self, values: &Values, count: usize, seed: u64) -> Option<Vectors> {
+    fn timing(&self) -> Timing {
+        Timing::only(Cycles {
+            what: "latency",
+            formula: "6 + ceil(64 / TILE_A) + ceil(65 / TILE_B)",
+            cycles: 1 + self.0.latency(64, 65) + 4,
+        })
+    }
+
+    fn vectors(&self, count: usize, seed: u64) -> Option<Vectors> {
         let rows = operands(count, seed)
             .map(|(a, b, w, mut random)| {
                 let inverse = random.word() & 1;
@@ -126,7 +167,7 @@ impl Core for ButterflyIntegrated {
                 Field::new("w_i", 64),
             ],
             outputs: vec![Field::new("a_o", 64), Field::new("b_o", 64)],
-            latency: self.cycles(values)[0].cycles,
+            latency: self.timing().checked.cycles,
             rows,
         }))
     }

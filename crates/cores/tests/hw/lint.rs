@@ -203,7 +203,7 @@ fn every_core_and_module_is_clean() {
     });
     let of_cores = of_defaults.chain(of_settings).map(|(core, given)| {
         let values = Values::new(core, given.iter().copied()).unwrap();
-        core.design(&values).unwrap()
+        core.configure(&values).unwrap().design().unwrap()
     });
     let designs: Vec<Design> = of_library.chain(of_cores).chain([barrett()]).collect();
     assert!(designs.len() > 20);

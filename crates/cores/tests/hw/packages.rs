@@ -6,7 +6,9 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 use toroid_cores::vectors::{Outcome, Streams, Vectors};
-use toroid_cores::{Core, CoreError, Cycles, Parameter, Values, find, package, test};
+use toroid_cores::{
+    Configured, Core, CoreError, Cycles, Parameter, Timing, Values, find, package, test,
+};
 use toroid_sim::model::{Design, Model, Options};
 use toroid_sim::stream::Beat;
 use toroid_sim::toolchain::{Toolchain, tests_are_skipped};
@@ -39,8 +41,12 @@ fn differences_and_other_latencies_show() {
     let core = find("goldilocks_mul").unwrap();
     let values = Values::new(core, []).unwrap();
     let options = Options::quick_random();
-    let model = Model::build(&core.design(&values).unwrap(), &options).unwrap();
-    let Some(Vectors::Pipeline(pipeline)) = core.vectors(&values, 500, 1) else {
+    let model = Model::build(
+        &core.configure(&values).unwrap().design().unwrap(),
+        &options,
+    )
+    .unwrap();
+    let Some(Vectors::Pipeline(pipeline)) = core.configure(&values).unwrap().vectors(500, 1) else {
         panic!("no pipeline");
     };
     let mut wrong = pipeline.clone();
@@ -144,25 +150,37 @@ impl Core for Increment {
         &PARAMETERS
     }
 
-    fn design(&self, values: &Values) -> Result<Design, CoreError> {
+    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
+        let bytes = values["BYTES"];
+        Ok(Box::new(Bytes { bytes }))
+    }
+}
+
+/// [`Increment`] for beats of so many bytes.
+struct Bytes {
+    bytes: u64,
+}
+
+impl Configured for Bytes {
+    fn design(&self) -> Result<Design, CoreError> {
         let design = Design {
             top: "increment".to_owned(),
             sources: vec![("increment.sv".to_owned(), INCREMENT.to_owned())],
             ..Design::default()
         };
-        Ok(design.with("BYTES", values.get("BYTES")))
+        Ok(design.with("BYTES", self.bytes))
     }
 
-    fn cycles(&self, _values: &Values) -> Vec<Cycles> {
-        vec![Cycles {
+    fn timing(&self) -> Timing {
+        Timing::only(Cycles {
             what: "100 beats",
             formula: "101",
             cycles: 101,
-        }]
+        })
     }
 
-    fn vectors(&self, values: &Values, _count: usize, seed: u64) -> Option<Vectors> {
-        let bytes = values.get("BYTES");
+    fn vectors(&self, _count: usize, seed: u64) -> Option<Vectors> {
+        let bytes = self.bytes;
         let beat = |i: u64, more: u64| {
             let data = (0..bytes)
                 .map(|j| (seed + 7 * i + j + more) as u8)

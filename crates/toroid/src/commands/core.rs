@@ -7,8 +7,9 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use toroid_cores::synthesis::{Device, Resources, synthesize};
-use toroid_cores::{CORES, Core, CoreError, Values, find, package};
+use toroid_cores::synthesis::{Resources, synthesize};
+use toroid_cores::technology::Technology;
+use toroid_cores::{CORES, Core, CoreError, Cycles, Values, find, package};
 
 use crate::output::{Output, usage};
 use crate::progress::Steps;
@@ -196,7 +197,7 @@ fn list(output: &Output) -> anyhow::Result<()> {
     let mut text = String::new();
     for core in CORES {
         let values = Values::new(*core, []).map_err(refused)?;
-        let cycles = core.cycles(&values);
+        let timing = core.configure(&values).map_err(refused)?.timing();
         if !text.is_empty() {
             text.push('\n');
         }
@@ -208,7 +209,7 @@ fn list(output: &Output) -> anyhow::Result<()> {
                 parameter.name, parameter.default, range, parameter.doc
             );
         }
-        for cycles in &cycles {
+        for cycles in timing.rows() {
             text += &format!(
                 "\n  {:<20} {:>8} = {}",
                 cycles.what, cycles.cycles, cycles.formula
@@ -227,8 +228,8 @@ fn list(output: &Output) -> anyhow::Result<()> {
                 })
             })
             .collect();
-        let cycles: Vec<Value> = cycles
-            .iter()
+        let cycles: Vec<Value> = timing
+            .rows()
             .map(|cycles| json!({ "what": cycles.what, "formula": cycles.formula, "cycles": cycles.cycles }))
             .collect();
         rows.push(json!({
@@ -277,9 +278,7 @@ fn test(args: &TestArgs, output: &Output) -> anyhow::Result<()> {
     );
     steps.finish();
     let outcome = tested.map_err(refused)?;
-    let cycles = core.cycles(&values);
-    let what = cycles.first().map_or("cycles", |cycles| cycles.what);
-    let formula = cycles.first().map_or("", |cycles| cycles.formula);
+    let Cycles { what, formula, .. } = core.configure(&values).map_err(refused)?.timing().checked;
     anyhow::ensure!(
         outcome.measured == outcome.expected,
         "{}: the results are right, but {what} is {} cycles, where {formula} says {}",
@@ -311,8 +310,8 @@ fn test(args: &TestArgs, output: &Output) -> anyhow::Result<()> {
 fn synth(args: &SynthArgs, output: &Output) -> anyhow::Result<()> {
     let (core, values) = args.core.find()?;
     let device = match args.device {
-        DeviceName::Xc7 => Device::Xc7,
-        DeviceName::Ecp5 => Device::Ecp5,
+        DeviceName::Xc7 => Technology::Xc7,
+        DeviceName::Ecp5 => Technology::Ecp5,
     };
     let steps = Steps::new(output);
     let synthesized = synthesize(core, &values, device, &steps);

@@ -222,7 +222,10 @@ fn varied(points: &[Point], core: &str) -> Vec<&'static str> {
     first
         .values
         .iter()
-        .filter(|(name, value)| own.iter().any(|point| point.values.get(name) != *value))
+        .filter(|(name, value)| {
+            own.iter()
+                .any(|point| point.values.get(name) != Some(*value))
+        })
         .map(|(name, _)| name)
         .collect()
 }
@@ -262,7 +265,7 @@ fn table(found: &Exploration, shown: &[Point]) -> String {
     for (i, point) in shown.iter().enumerate() {
         let parameters: Vec<String> = varied(&found.points, point.core)
             .into_iter()
-            .map(|name| format!("{name}={}", point.values.get(name)))
+            .map(|name| format!("{name}={}", point.values[name]))
             .collect();
         let bounds: Vec<String> = point
             .bounds
