@@ -8,20 +8,15 @@ use std::sync::Arc;
 use toroid_isa::KeyKind;
 use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::TfheError;
+use toroid_tfhe::any_key::{AnyBootstrappingKey, AnyKeyLoader, AnyKeySwitchingKey, WOPBS_THREADS};
 use toroid_tfhe::arithmetic::ArithmeticKind;
-use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
-use toroid_tfhe::bootstrap::{BootstrappingKey, BootstrappingKeyLoader, Job, bootstrap_all};
-use toroid_tfhe::key_loader::{
-    KeyLoader, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader,
-};
-use toroid_tfhe::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
-use toroid_tfhe::lwe::{self, words_from_bytes};
+use toroid_tfhe::key_loader::KeyLoader;
+use toroid_tfhe::lwe;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
 use toroid_tfhe::params::{ModulusKind, ParamSet};
 use toroid_tfhe::seeded::KeyForm;
-use toroid_tfhe::wopbs::{PartsLoader, Run, WopbsKey, WopbsKeySwitchingKey};
 
-use schedule::{Batch, Call, Results, Scheduler};
+use schedule::{Call, Scheduler};
 
 use super::{Backend, BackendError, BackendStatistics, KeySink, LoadedKey};
 use crate::cancel::Requester;
@@ -74,18 +69,6 @@ fn refused_key(error: TfheError) -> BackendError {
     }
 }
 
-/// Calls a generic function with the modulus and the arithmetic of a parameter set and a arithmetic.
-macro_rules! dispatch {
-    ($params:expr, $arithmetic:expr, $function:ident ( $($arg:expr),* $(,)? )) => {
-        match ($params.modulus, $arithmetic) {
-            (ModulusKind::Torus32, ArithmeticKind::Ntt) => $function::<Torus32, Ntt>($($arg),*),
-            (ModulusKind::Torus32, ArithmeticKind::Fft) => $function::<Torus32, Fft>($($arg),*),
-            (ModulusKind::Goldilocks, ArithmeticKind::Ntt) => $function::<Goldilocks, Ntt>($($arg),*),
-            (ModulusKind::Goldilocks, ArithmeticKind::Fft) => $function::<Goldilocks, Fft>($($arg),*),
-        }
-    };
-}
-
 impl Backend for CpuBackend {
     fn name(&self) -> &'static str {
         "cpu"
@@ -101,11 +84,17 @@ impl Backend for CpuBackend {
         kind: KeyKind,
         form: KeyForm,
     ) -> Result<Box<dyn KeySink>, BackendError> {
-        dispatch!(
-            params,
-            self.arithmetic,
-            begin(params, (kind, form), self.simd)
-        )
+        Ok(match kind {
+            KeyKind::Bootstrapping => Box::new(AnyKeyLoader::bootstrapping(
+                params,
+                self.arithmetic,
+                form,
+                self.simd,
+            )?),
+            KeyKind::KeySwitching => {
+                Box::new(AnyKeyLoader::key_switching(params, form, self.simd)?)
+            }
+        })
     }
 
     fn bootstrap(
@@ -129,18 +118,21 @@ impl Backend for CpuBackend {
             sample,
             cost: (params.lwe_dimension * params.ring_degree) as u64 * (rows * polynomials) as u64,
             cores: if wopbs {
-                EXACT_THREADS
+                WOPBS_THREADS
             } else {
                 rows * test_vectors.len()
             },
             batches: !wopbs,
         };
+        let bootstrapping = loaded::<AnyBootstrappingKey>(bootstrapping)?;
+        let key_switching = loaded::<AnyKeySwitchingKey>(key_switching)?;
         self.scheduler.run(&call, |batch| {
-            dispatch!(
-                params,
-                self.arithmetic,
-                programmable(params, bootstrapping, key_switching, batch)
-            )
+            Ok(bootstrapping.bootstrap(
+                key_switching,
+                &batch.tasks,
+                batch.threads,
+                batch.cancelled,
+            )?)
         })
     }
 
@@ -191,207 +183,47 @@ fn linear<M: Modulus>(sample: &mut [u8], operation: impl FnOnce(&mut [M::Word]))
     sample.copy_from_slice(bytemuck::cast_slice(&sample_words));
 }
 
-/// A loaded key with what the trait asks of it.
-struct Loaded<K> {
-    key: K,
-    params: ParamSet,
-    kind: KeyKind,
-    bytes: u64,
+/// Implements what the trait asks of a loaded key.
+macro_rules! loaded_key {
+    ($key:ty, $kind:ident) => {
+        impl LoadedKey for $key {
+            fn params(&self) -> &ParamSet {
+                self.params()
+            }
+
+            fn kind(&self) -> KeyKind {
+                KeyKind::$kind
+            }
+
+            fn bytes(&self) -> u64 {
+                self.memory()
+            }
+
+            fn as_any(&self) -> &dyn Any {
+                self
+            }
+        }
+    };
 }
 
-impl<K: Send + Sync + 'static> Loaded<K> {
-    fn share(params: ParamSet, kind: KeyKind, bytes: u64, key: K) -> Arc<dyn LoadedKey> {
-        Arc::new(Loaded {
-            key,
-            params,
-            kind,
-            bytes,
-        })
-    }
-}
-
-impl<K: Send + Sync + 'static> LoadedKey for Loaded<K> {
-    fn params(&self) -> &ParamSet {
-        &self.params
-    }
-
-    fn kind(&self) -> KeyKind {
-        self.kind
-    }
-
-    fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
+loaded_key!(AnyBootstrappingKey, Bootstrapping);
+loaded_key!(AnyKeySwitchingKey, KeySwitching);
 
 fn loaded<K: 'static>(key: &dyn LoadedKey) -> Result<&K, BackendError> {
     key.as_any()
-        .downcast_ref::<Loaded<K>>()
-        .map(|loaded| &loaded.key)
+        .downcast_ref::<K>()
         .ok_or_else(|| BackendError::Failed {
             reason: "the key was loaded by another back end".to_owned(),
         })
 }
 
-/// Makes a loaded key of what a loader gives.
-type Finish<K> = fn(K) -> Result<Arc<dyn LoadedKey>, TfheError>;
-
-/// A loader as a sink, with what becomes of its key.
-struct Loading<L: KeyLoader> {
-    loader: L,
-    finish: Finish<L::Key>,
-}
-
-impl<L: KeyLoader + Send> KeySink for Loading<L> {
+impl<K: LoadedKey + 'static> KeySink for AnyKeyLoader<K> {
     fn write(&mut self, bytes: &[u8]) -> Result<(), BackendError> {
-        self.loader.write(bytes).map_err(refused_key)
+        KeyLoader::write(self, bytes).map_err(refused_key)
     }
 
     fn finish(self: Box<Self>) -> Result<Arc<dyn LoadedKey>, BackendError> {
-        self.loader
-            .finish()
-            .and_then(self.finish)
-            .map_err(refused_key)
+        let key = KeyLoader::finish(*self).map_err(refused_key)?;
+        Ok(Arc::new(key))
     }
-}
-
-fn begin<M: Modulus, A: Arithmetic<M>>(
-    params: &ParamSet,
-    (kind, form): (KeyKind, KeyForm),
-    simd: SimdLevel,
-) -> Result<Box<dyn KeySink>, BackendError> {
-    Ok(match (kind, form) {
-        (KeyKind::Bootstrapping, KeyForm::Expanded) => {
-            bootstrapping_sink::<M, A, _>(params, form, |part| {
-                BootstrappingKeyLoader::<M, A>::new(part, simd)
-            })
-        }
-        (KeyKind::Bootstrapping, KeyForm::Seeded) => {
-            bootstrapping_sink::<M, A, _>(params, form, |part| {
-                SeededBootstrappingKeyLoader::<M, A>::new(part, simd)
-            })
-        }
-        (KeyKind::KeySwitching, KeyForm::Expanded) => {
-            key_switching_sink::<M, _>(params, form, |part| {
-                KeySwitchingKeyLoader::<M>::new(part, simd)
-            })
-        }
-        (KeyKind::KeySwitching, KeyForm::Seeded) => {
-            key_switching_sink::<M, _>(params, form, |part| {
-                SeededKeySwitchingKeyLoader::<M>::new(part, simd)
-            })
-        }
-    }?)
-}
-
-/// A sink for the bootstrapping key of a set; `make` gives a loader for it, or for each part of it.
-fn bootstrapping_sink<M: Modulus, A: Arithmetic<M>, L>(
-    params: &ParamSet,
-    form: KeyForm,
-    make: impl Fn(&ParamSet) -> Result<L, TfheError>,
-) -> Result<Box<dyn KeySink>, TfheError>
-where
-    L: KeyLoader<Key = BootstrappingKey<M, A>> + Send + 'static,
-{
-    const KIND: KeyKind = KeyKind::Bootstrapping;
-    if params.wopbs.is_some() {
-        return Ok(Box::new(Loading {
-            loader: PartsLoader::bootstrapping(params, form, make)?,
-            finish: |(params, parts)| {
-                let key = WopbsKey::new(&params, parts)?;
-                Ok(Loaded::share(params, KIND, key.memory(), key))
-            },
-        }));
-    }
-    Ok(Box::new(Loading {
-        loader: make(params)?,
-        finish: |key| Ok(Loaded::share(*key.params(), KIND, key.memory(), key)),
-    }))
-}
-
-/// A sink for the key-switching key of a set; `make` gives a loader for it, or for each part of it.
-fn key_switching_sink<M: Modulus, L>(
-    params: &ParamSet,
-    form: KeyForm,
-    make: impl Fn(&ParamSet) -> Result<L, TfheError>,
-) -> Result<Box<dyn KeySink>, TfheError>
-where
-    L: KeyLoader<Key = KeySwitchingKey<M>> + Send + 'static,
-{
-    const KIND: KeyKind = KeyKind::KeySwitching;
-    if params.wopbs.is_some() {
-        return Ok(Box::new(Loading {
-            loader: PartsLoader::key_switching(params, form, make)?,
-            finish: |(params, parts)| {
-                let key = WopbsKeySwitchingKey::new(&params, parts)?;
-                Ok(Loaded::share(params, KIND, key.memory(), key))
-            },
-        }));
-    }
-    Ok(Box::new(Loading {
-        loader: make(params)?,
-        finish: |key| Ok(Loaded::share(*key.params(), KIND, key.memory(), key)),
-    }))
-}
-
-/// The most threads that speed up an exact bootstrap.
-const EXACT_THREADS: usize = 4;
-
-/// Programmable bootstraps, which stream the bootstrapping key together; exact ones are of one sample, and share its bits.
-fn programmable<M: Modulus, A: Arithmetic<M>>(
-    params: &ParamSet,
-    bootstrapping: &dyn LoadedKey,
-    key_switching: &dyn LoadedKey,
-    batch: &Batch<'_>,
-) -> Result<Vec<Results>, BackendError> {
-    let test_vector = |bytes: &&[u8]| {
-        words_from_bytes::<M>("a test vector", params, bytes, params.test_vector_words())
-    };
-    let mut test_vectors = Vec::new();
-    let mut samples = Vec::new();
-    for (functions, sample) in &batch.tasks {
-        let sample = words_from_bytes::<M>("a LWE sample", params, sample, params.lwe_words())?;
-        for function in functions {
-            test_vectors.push(test_vector(function)?);
-            samples.push(sample.clone());
-        }
-    }
-    let mut results = if params.wopbs.is_some() {
-        let functions: Vec<&[M::Word]> = test_vectors.iter().map(Vec::as_slice).collect();
-        let (key, sample) = (loaded::<WopbsKey<M, A>>(bootstrapping)?, samples.first());
-        key.bootstrap(
-            loaded::<WopbsKeySwitchingKey<M>>(key_switching)?,
-            &functions,
-            sample.map_or(&[], Vec::as_slice),
-            Run {
-                threads: batch.threads,
-                cancelled: batch.cancelled,
-            },
-        )?
-    } else {
-        let mut jobs: Vec<Job<'_, M>> = test_vectors
-            .iter()
-            .zip(&mut samples)
-            .map(|(test_vector, sample)| (test_vector.as_slice(), sample.as_mut_slice()))
-            .collect();
-        bootstrap_all(
-            loaded::<BootstrappingKey<M, A>>(bootstrapping)?,
-            loaded::<KeySwitchingKey<M>>(key_switching)?,
-            &mut jobs,
-            batch.threads,
-            batch.cancelled,
-        )?;
-        samples
-    }
-    .into_iter();
-    let of_task = |(functions, _): &(Vec<&[u8]>, &[u8])| {
-        let own = results.by_ref().take(functions.len());
-        own.map(|words| bytemuck::cast_slice(&words).to_vec())
-            .collect()
-    };
-    Ok(batch.tasks.iter().map(of_task).collect())
 }

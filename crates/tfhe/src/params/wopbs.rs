@@ -54,7 +54,7 @@ impl WopbsParams {
     }
 }
 
-/// What is chosen for a set (`examples/search.rs` chooses); everything else follows.
+/// What is chosen for a set (`bench/scheme/src/bin/search.rs` chooses); everything else follows.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
     /// Identifier of the set.

@@ -9,6 +9,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use toroid_tfhe::any_key::{Results, Task};
+
 use super::super::{BackendError, BackendStatistics};
 use crate::cancel::CancelToken;
 
@@ -36,12 +38,6 @@ pub(super) struct Call<'a> {
     /// Whether it can go along with others.
     pub(super) batches: bool,
 }
-
-/// Bootstraps of one sample: test vectors and the sample.
-pub(super) type Task<'a> = (Vec<&'a [u8]>, &'a [u8]);
-
-/// A sample for each test vector of a task.
-pub(super) type Results = Vec<Vec<u8>>;
 
 /// What the work of a batch goes by.
 pub(super) struct Batch<'a> {
@@ -326,10 +322,13 @@ impl Scheduler {
             threads,
             others,
         };
-        let own: Task<'_> = (call.test_vectors.to_vec(), call.sample);
-        let along = lead.others.iter().map(|other| {
-            let test_vectors = other.test_vectors.iter().map(Vec::as_slice).collect();
-            (test_vectors, other.sample.as_slice())
+        let own = Task {
+            test_vectors: call.test_vectors.to_vec(),
+            sample: call.sample,
+        };
+        let along = lead.others.iter().map(|other| Task {
+            test_vectors: other.test_vectors.iter().map(Vec::as_slice).collect(),
+            sample: &other.sample,
         });
         let cancelled = || {
             call.cancel.is_cancelled()

@@ -1,11 +1,11 @@
 //! Exact bootstraps of the full parameter sets, in batches with fresh keys: success over all or many inputs, and the noise of
 //! every stage against its formula.
 //!
-//! `cargo run --release -p toroid-tfhe --example exact -- functions SET (all|COUNT) [FIRST_BATCH]`: one random table of all p + 1
+//! `cargo run --release -p toroid-bench-scheme --bin wopbs -- functions SET (all|COUNT) [FIRST_BATCH]`: one random table of all p + 1
 //! bits (the same in every batch and run), for all 2^p inputs or COUNT random ones. Inputs have the noise of the sum of
 //! four bootstrapped samples. A line for each batch of 1024 inputs; FIRST_BATCH goes on where a run was stopped.
 //!
-//! `cargo run --release -p toroid-tfhe --example exact -- noise SET [KEYS [RUNS]]`: a Markdown table of the stages, over
+//! `cargo run --release -p toroid-bench-scheme --bin wopbs -- noise SET [KEYS [RUNS]]`: a Markdown table of the stages, over
 //! RUNS bootstraps under each of KEYS keys.
 
 use std::ops::ControlFlow;
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let set = |name: &str| {
         ParamSet::by_name(name)
             .filter(|set| set.wopbs.is_some())
-            .ok_or_else(|| format!("{name} is no exact set"))
+            .ok_or_else(|| format!("{name} has no wide functions"))
     };
     match arguments[..] {
         ["functions", name, count, ref rest @ ..] => {

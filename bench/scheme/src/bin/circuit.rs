@@ -1,6 +1,6 @@
 //! Both circuit bootstrappings of a full set on one thread: time, sizes of the keys, noise of the GGSW samples.
 //!
-//! `cargo run --release -p toroid-tfhe --example circuit [-- SET [RUNS [exact [LEVELS BITS]]]]`; prints a Markdown table. Without
+//! `cargo run --release -p toroid-bench-scheme --bin circuit [-- SET [RUNS [ntt [LEVELS BITS]]]]`; prints a Markdown table. Without
 //! arguments: message16, 3 runs, f64 arithmetic, and three levels of 9 bits for the private key switch.
 //!
 //! Noise is the standard deviation over the torus, as log2, measured and by the formulas: of the constant coefficient of a body

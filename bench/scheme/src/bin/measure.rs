@@ -1,6 +1,6 @@
 //! Bootstraps of the full parameter sets: success, measured noise against the formulas, time.
 //!
-//! `cargo run --release -p toroid-tfhe --example measure [-- SET[:RUNS][:ntt] …]`; prints a Markdown table.
+//! `cargo run --release -p toroid-bench-scheme --bin measure [-- SET[:RUNS][:ntt] …]`; prints a Markdown table.
 //! Without arguments: gate and message4 1000 runs, message7 and paper 50, and 10 of message7 on the integer arithmetic.
 //!
 //! The interval is that of 99.9 % for the mean square of R independent Gaussian samples of the formula's variance:

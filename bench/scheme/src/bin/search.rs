@@ -1,7 +1,7 @@
-//! Chooses the parameters of the exact sets: the cheapest that keep a failure probability, by the noise formulas of
+//! Chooses the parameters of the sets of wide functions: the cheapest that keep a failure probability, by the noise formulas of
 //! `toroid_tfhe::wopbs::noise`, the 128-bit line of `toroid_tfhe::params`, and a linear model of time.
 //!
-//! `cargo run --release -p toroid-tfhe --example search -- [BITS [LOG2_FAILURE]]` prints the choice for each message width.
+//! `cargo run --release -p toroid-bench-scheme --bin search -- [BITS [LOG2_FAILURE]]` prints the choice for each message width.
 
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::noise::log2_add;
