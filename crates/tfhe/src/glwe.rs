@@ -166,7 +166,7 @@ pub(crate) fn sample_embed<M: Words, W: Copy>(
 
 /// A test vector as a trivial GLWE sample of (k+1)·N words: `table` gives the output word of every message of
 /// `input`, in the order of [`Encoding::messages`]. For an exact bootstrap the table itself, of 2^p words
-/// ([`crate::exact`]).
+/// ([`crate::wopbs`]).
 ///
 /// Every message owns a window of N/2^p coefficients around its phase; negative phases of signed messages are reached
 /// through the negacyclic wrap and stand negated in the polynomial's upper half.

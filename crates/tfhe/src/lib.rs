@@ -1,8 +1,4 @@
-//! The TFHE scheme of Toroid, generic over the ciphertext modulus.
-//!
-//! Parameter sets, keys, LWE/GLWE/GGSW samples, programmable and gate bootstrapping on an exact (NTT) and a fast
-//! (f64 FFT) path, noise with failure probabilities, serialization. Not here: transforms (`toroid-ring`), programs
-//! (`toroid-simd`), storage. Open [`params`] first, then [`bootstrap`] and [`noise`].
+#![doc = include_str!("../README.md")]
 
 #[cfg(target_endian = "big")]
 compile_error!("words are kept as they stand on the wire: little-endian");

@@ -1,6 +1,6 @@
 //! Sets whose bootstrap evaluates any table of 2^p entries exactly, by circuit bootstrapping and vertical packing.
 //!
-//! A sample has the large dimension k·N and is never brought to a small one but inside of a bootstrap ([`crate::exact`]), whose
+//! A sample has the large dimension k·N and is never brought to a small one but inside of a bootstrap ([`crate::wopbs`]), whose
 //! four stages are external products with four keys of one ring. Each of them is described by a [`ParamSet`] of its own, so that
 //! keys, loaders and noise formulas are those of every other set.
 
