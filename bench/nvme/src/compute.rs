@@ -10,12 +10,11 @@ use toroid_client::blob;
 use toroid_client::session::Session;
 use toroid_drive::bridge::Effect;
 use toroid_drive::image::{FormatOptions, MetadataMode};
-use toroid_isa::{Instruction, KeyKind, VrNumber, VrType};
+use toroid_isa::{Instruction, VrNumber, VrType};
 use toroid_nvme::fabrics::RemoteController;
 use toroid_nvme::tcp::Digests;
 use toroid_nvme::{Controller, ControllerInfo, Request, Response};
 use toroid_task::Progress;
-use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::params::MESSAGE7;
 use toroid_tfhe::random::Csprng;
@@ -113,37 +112,21 @@ pub fn row(folder: Option<&Path>) -> Result<Row, Error> {
         .await?;
         let mut rng = Csprng::from_os()?;
         let client = ClientKey::generate(&MESSAGE7, &mut rng);
-        let encoding = Encoding::new(MESSAGE7.message_bits, true)?;
-        for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
-            session
-                .generate_key(KEY_ID, &client, kind, &Progress::none())
-                .await?;
-        }
+        session.put_keys(KEY_ID, &client, &Progress::none()).await?;
         let assembly = toroid_isa::assemble(PROGRAM)?;
         for vector in &assembly.test_vectors {
             session.put_test_vector(&MESSAGE7, vector).await?;
         }
-        let sample = |value: i64, rng: &mut Csprng| client.encrypt_sample(value, encoding, rng);
         for run in 0..=RUNS as i64 {
             let x = VrNumber::new(VrType::LweCor, KEY_ID, 1)?;
             let y = VrNumber::new(VrType::LweCow, KEY_ID, 2)?;
-            session
-                .put_sample(x, &MESSAGE7, &sample(5, &mut rng)?, encoding, (None, None))
-                .await?;
+            session.put_sample(x, &client.encrypt(5)?).await?;
             if run == 0 {
                 session
                     .put_program(KEY_ID, &MESSAGE7, &assembly.program)
                     .await?;
             }
-            session
-                .put_sample(
-                    y,
-                    &MESSAGE7,
-                    &sample(run % 5 - 2, &mut rng)?,
-                    encoding,
-                    (None, None),
-                )
-                .await?;
+            session.put_sample(y, &client.encrypt(run % 5 - 2)?).await?;
             let taken = timed
                 .triggered
                 .lock()

@@ -9,7 +9,7 @@ use toroid_client::session::Session;
 use toroid_drive::image::{self, FormatOptions, Image};
 use toroid_drive::{Drive, DriveConfig};
 use toroid_engine::backend::cpu::CpuBackend;
-use toroid_isa::{Instruction, KeyKind, VrNumber, VrType};
+use toroid_isa::{Instruction, VrNumber, VrType};
 use toroid_task::Progress;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::encoding::Encoding;
@@ -70,18 +70,9 @@ impl Platform {
         let client = ClientKey::generate(params, &mut rng);
         let session = runtime.block_on(async {
             let session = Session::format(drive.clone(), 1, blob::FormatOptions::default()).await?;
-            for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
-                session
-                    .generate_key(KEY_ID, &client, kind, &Progress::none())
-                    .await?;
-            }
+            session.put_keys(KEY_ID, &client, &Progress::none()).await?;
             let assembly = toroid_isa::assemble(PROGRAM)?;
-            for vector in &assembly.test_vectors {
-                session.put_test_vector(params, vector).await?;
-            }
-            session
-                .put_program(KEY_ID, params, &assembly.program)
-                .await?;
+            session.install(params, &assembly).await?;
             Ok::<_, Error>(session)
         })?;
         Ok(Platform {
@@ -98,15 +89,10 @@ impl Platform {
     fn put(&mut self, register: VrNumber, value: i64) -> Result<Duration, Error> {
         let sample = self
             .client
-            .encrypt_sample(value, self.encoding, &mut self.rng)?;
+            .encrypt_from(self.encoding, value, &mut self.rng)?;
         let started = Instant::now();
-        self.runtime.block_on(self.session.put_sample(
-            register,
-            &MESSAGE7,
-            &sample,
-            self.encoding,
-            (None, None),
-        ))?;
+        self.runtime
+            .block_on(self.session.put_sample(register, &sample))?;
         Ok(started.elapsed())
     }
 
@@ -117,7 +103,7 @@ impl Platform {
         self.put(x, FACTORS.0)?;
         let time = self.put(y, FACTORS.1)?;
         let stored = self.runtime.block_on(self.session.get_sample(y))?;
-        let product = self.client.decrypt_sample(&stored.bytes, self.encoding)?;
+        let product = self.client.decrypt(&stored.ciphertext)?;
         if product != FACTORS.0 * FACTORS.1 {
             return Err(format!("{} * {} gave {product}", FACTORS.0, FACTORS.1).into());
         }

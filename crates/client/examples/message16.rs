@@ -6,21 +6,9 @@
 //! the drive, whose sum a second program returns at the end.
 
 use std::io::Write;
-use std::sync::Arc;
 use std::time::Instant;
 
-use toroid_client::blob;
-use toroid_client::session::Session;
-use toroid_drive::image::{self, FormatOptions, Image};
-use toroid_drive::{Drive, DriveConfig};
-use toroid_engine::backend::cpu::CpuBackend;
-use toroid_isa::{KeyKind, VrNumber, VrType};
-use toroid_task::Progress;
-use toroid_tfhe::arithmetic::ArithmeticKind;
-use toroid_tfhe::encoding::Encoding;
-use toroid_tfhe::keys::ClientKey;
-use toroid_tfhe::params::MESSAGE16;
-use toroid_tfhe::random::Csprng;
+use toroid_client::prelude::*;
 
 /// The test vectors have the registers that the two examples give them.
 const PROGRAM: &str = "
@@ -34,7 +22,9 @@ const PROGRAM: &str = "
         return    x
 ";
 
+/// Any write to x returns the sum of the roots.
 const TOTAL: &str = "
+    .reg x     = cow:1
     .reg total = cor:3
         return total
 ";
@@ -42,8 +32,7 @@ const TOTAL: &str = "
 /// So that the sum of all roots is a message.
 const MOST_NUMBERS: usize = 256;
 
-#[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let count = match std::env::args().nth(1) {
         Some(count) => count.parse::<usize>()?,
         None => 6,
@@ -52,22 +41,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err(format!("{count} numbers, 1 to {MOST_NUMBERS} expected").into());
     }
 
-    let folder = tempfile::tempdir()?;
-    let path = folder.path().join("drive.img");
-    image::format(&path, &FormatOptions::default())?;
-    let config = DriveConfig::new(Arc::new(CpuBackend::new(ArithmeticKind::Fft)));
-    let drive = Arc::new(Drive::open(Image::open(&path)?, config)?);
-    let session = Session::format(drive.clone(), 1, blob::FormatOptions::default()).await?;
-
     let started = Instant::now();
     let mut rng = Csprng::from_os()?;
     let client = ClientKey::generate(&MESSAGE16, &mut rng);
-    let key_id = 0;
-    for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
-        session
-            .generate_key(key_id, &client, kind, &Progress::none())
-            .await?;
-    }
+    let drive = Drive::temporary()?;
+    drive.put_keys(&client)?;
     println!(
         "keys on the drive: {:.2} s",
         started.elapsed().as_secs_f64()
@@ -78,43 +56,31 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         include_str!("../../../examples/isqrt16.tasm"),
         include_str!("../../../examples/sbox16.tasm"),
     ] {
-        for vector in &toroid_isa::assemble(text)?.test_vectors {
-            session.put_test_vector(&MESSAGE16, vector).await?;
+        for vector in &drive.install(&MESSAGE16, text)?.test_vectors {
             tables.push(vector.table(MESSAGE16.message_bits)?);
         }
     }
     let [isqrt, sbox] = tables.as_slice() else {
         return Err("one function a file expected".into());
     };
-    let assembly = toroid_isa::assemble(PROGRAM)?;
-    session
-        .put_program(key_id, &MESSAGE16, &assembly.program)
-        .await?;
-
+    let program = drive.install(&MESSAGE16, PROGRAM)?;
     let encoding = Encoding::new(MESSAGE16.message_bits, false)?;
-    let x = VrNumber::new(VrType::LweCow, key_id, 1)?;
-    let total = VrNumber::new(VrType::LweCor, key_id, 3)?;
-    let zero = client.encrypt_sample(0, encoding, &mut rng)?;
-    session
-        .put_sample(total, &MESSAGE16, &zero, encoding, (None, None))
-        .await?;
+    let zero = client.encrypt_with(encoding, 0)?;
+    drive.complete(drive.session().put_sample("cor:0:3".parse()?, &zero))?;
 
     let started = Instant::now();
     let mut sum = 0;
     for index in 1..=count {
         let number = rng.next_u64() as u16;
-        let sample = client.encrypt_sample(number.into(), encoding, &mut rng)?;
+        let sample = client.encrypt_with(encoding, number.into())?;
         let begun = Instant::now();
-        session
-            .put_sample(x, &MESSAGE16, &sample, encoding, (None, None))
-            .await?;
+        let outputs = drive.call(&program, &[("x", &sample)])?;
         let took = begun.elapsed();
-        let stored = session.get_sample(x).await?;
-        let image = client.decrypt_sample(&stored.bytes, encoding)?;
+        let image = client.decrypt(&outputs["x"])?;
         println!(
             "{index:>3} of {count}: {number:>5} -> {image:>5}, {:.3} s for two functions, failure probability 2^{:.1}",
             took.as_secs_f64(),
-            stored.log2_failure(encoding)
+            outputs["x"].log2_failure()
         );
         std::io::stdout().flush()?;
         let expected = sbox[usize::from(number)];
@@ -125,20 +91,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let seconds = started.elapsed().as_secs_f64();
 
-    // Any write to x returns the sum now.
-    let assembly = toroid_isa::assemble(TOTAL)?;
-    session
-        .put_program(key_id, &MESSAGE16, &assembly.program)
-        .await?;
-    session
-        .put_sample(x, &MESSAGE16, &zero, encoding, (None, None))
-        .await?;
-    let stored = session.get_sample(x).await?;
-    drive.shutdown()?;
-    let found = client.decrypt_sample(&stored.bytes, encoding)?;
+    let total = &drive.run(TOTAL, &[("x", &zero)])?["total"];
+    let found = client.decrypt(total)?;
     println!(
         "sum of the roots: {found}, failure probability 2^{:.1}",
-        stored.log2_failure(encoding)
+        total.log2_failure()
     );
     println!(
         "{count} numbers in {seconds:.2} s, {:.3} s a function",

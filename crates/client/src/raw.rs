@@ -6,16 +6,19 @@
 
 use thiserror::Error;
 use toroid_isa::metadata::{MetadataError, ScMetadata};
-use toroid_tfhe::params::ParamSet;
+use toroid_tfhe::TfheError;
 
 use crate::session::StoredSample;
 
 /// Why blocks are no sample, or a sample cannot be put into blocks.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Debug, Error)]
 pub enum RawError {
     /// The metadata is not valid.
     #[error(transparent)]
     Metadata(#[from] MetadataError),
+    /// The scheme refused.
+    #[error(transparent)]
+    Tfhe(#[from] TfheError),
     /// The block size is none that a namespace has.
     #[error("blocks of {0} bytes; expected a power of two from 512 to 65536")]
     BlockSize(u32),
@@ -105,11 +108,10 @@ pub fn pack(sc: &ScMetadata, sample: &[u8], block_size: u32) -> Result<Packed, R
 pub fn unpack(data: &[u8], metadata: &[u8]) -> Result<StoredSample, RawError> {
     let metadata = metadata.get(..ScMetadata::SIZE).unwrap_or(metadata);
     let sc = ScMetadata::from_bytes(metadata)?.ok_or(RawError::Plain)?;
-    let params = ParamSet::by_id(sc.params())
-        .filter(|params| {
-            sc.vr().ty().is_sample() && sc.offset() == 0 && params.lwe_bytes() as u64 == sc.size()
-        })
-        .ok_or_else(|| RawError::NoSample(sc.to_string()))?;
+    let no_sample = || RawError::NoSample(sc.to_string());
+    if !sc.vr().ty().is_sample() || sc.offset() != 0 {
+        return Err(no_sample());
+    }
     let bytes = usize::try_from(sc.size())
         .ok()
         .and_then(|size| data.get(..size))
@@ -117,11 +119,7 @@ pub fn unpack(data: &[u8], metadata: &[u8]) -> Result<StoredSample, RawError> {
             expected: sc.size(),
             found: data.len(),
         })?;
-    Ok(StoredSample {
-        params,
-        bytes: bytes.to_vec(),
-        sc: sc.with_blocks(0).with_offset(0)?,
-    })
+    StoredSample::new(sc, bytes)?.ok_or_else(no_sample)
 }
 
 /// The same for extended logical blocks, whose data part has `block_size` bytes.
@@ -160,11 +158,12 @@ pub fn unpack_extended(extended: &[u8], block_size: u32) -> Result<StoredSample,
 mod tests {
     use proptest::prelude::*;
     use toroid_isa::VrNumber;
-    use toroid_tfhe::params::{TINY, TINY_WOPBS};
+    use toroid_tfhe::noise::StatedNoise;
+    use toroid_tfhe::params::{ParamSet, TINY, TINY_WOPBS};
 
     use super::*;
 
-    fn sample(params: &'static ParamSet, register: &str, seed: u8) -> (ScMetadata, Vec<u8>) {
+    fn sample(params: &ParamSet, register: &str, seed: u8) -> (ScMetadata, Vec<u8>) {
         let bytes = (0..params.lwe_bytes())
             .map(|i| (i * 7) as u8 ^ seed)
             .collect::<Vec<_>>();
@@ -185,9 +184,21 @@ mod tests {
             let packed = pack(&sc, &bytes, block).unwrap();
             prop_assert_eq!(packed.data.len() % block as usize, 0);
             prop_assert_eq!(packed.metadata_block.len(), block as usize);
-            let expected = StoredSample { params, bytes, sc };
-            prop_assert_eq!(&unpack(&packed.data, &packed.metadata_block).unwrap(), &expected);
-            prop_assert_eq!(&unpack_extended(&packed.extended, block).unwrap(), &expected);
+            for stored in [
+                unpack(&packed.data, &packed.metadata_block).unwrap(),
+                unpack_extended(&packed.extended, block).unwrap(),
+            ] {
+                prop_assert_eq!(stored.register, sc.vr());
+                prop_assert_eq!(stored.computed, sc.computed());
+                let found = stored.ciphertext;
+                prop_assert_eq!(found.params(), params);
+                prop_assert_eq!(found.sample(), &bytes[..]);
+                let encoding = found.encoding().unwrap();
+                prop_assert_eq!((encoding.bits(), encoding.is_signed()), (3, true));
+                let StatedNoise { log2_variance, log2_failure } = found.stated_noise();
+                prop_assert!((log2_variance.unwrap() + 40.0).abs() < 1e-6);
+                prop_assert_eq!(log2_failure, Some(-100.0));
+            }
         }
 
         #[test]
@@ -200,13 +211,19 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told() {
         let (sc, bytes) = sample(&TINY_WOPBS, "cor:0:1", 1);
-        assert_eq!(pack(&sc, &bytes, 1000), Err(RawError::BlockSize(1000)));
+        assert!(matches!(
+            pack(&sc, &bytes, 1000),
+            Err(RawError::BlockSize(1000))
+        ));
         assert!(matches!(
             pack(&sc, &bytes[1..], 512),
             Err(RawError::Length { .. })
         ));
         let packed = pack(&sc, &bytes, 512).unwrap();
-        assert_eq!(unpack(&packed.data, &[0; 512]), Err(RawError::Plain));
+        assert!(matches!(
+            unpack(&packed.data, &[0; 512]),
+            Err(RawError::Plain)
+        ));
         assert!(matches!(
             unpack(&packed.data[..512], &packed.metadata_block),
             Err(RawError::Length { .. })
@@ -217,10 +234,10 @@ mod tests {
         ));
         let mut swapped = packed.extended.clone();
         swapped[576 + 512 + 24] ^= 1;
-        assert_eq!(
+        assert!(matches!(
             unpack_extended(&swapped, 512),
             Err(RawError::Discontinuous { block: 1 })
-        );
+        ));
         let vector = ScMetadata::new("tv:0:0".parse().unwrap(), TINY.id, 600).unwrap();
         let error = unpack(&[0; 1024], &vector.to_bytes()).unwrap_err();
         assert!(error.to_string().contains("no sample"), "{error}");

@@ -1,9 +1,11 @@
 //! Sessions: keys, test vectors, programs and samples on a drive, addressed by the virtual registers they land in.
 //!
 //! Every object is one blob whose secure computing metadata names its register; writing the blob again replaces it.
-//! Table 6 of the platform paper is [`Session::generate_key`] twice, [`Session::put_test_vector`],
-//! [`Session::put_program`], [`Session::put_sample`] of x, and the trigger: `put_sample` of y into a TLWE-CoW register,
-//! whose result [`Session::get_sample`] fetches.
+//! Table 6 of the platform paper is [`Session::put_keys`] and [`Session::run`]. One by one these are [`Session::generate_key`] twice,
+//! [`Session::put_test_vector`], [`Session::put_program`], [`Session::put_sample`] of x, and the trigger: `put_sample` of y into a
+//! TLWE-CoW register, whose result [`Session::get_sample`] fetches.
+
+mod program;
 
 use std::io::Read;
 use std::sync::Arc;
@@ -16,16 +18,17 @@ use toroid_isa::{
 };
 use toroid_nvme::Controller;
 use toroid_task::Progress;
-use toroid_tfhe::TfheError;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
-use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
-use toroid_tfhe::noise;
+use toroid_tfhe::noise::StatedNoise;
 use toroid_tfhe::params::{ModulusKind, ParamSet};
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
 use toroid_tfhe::serialize::{Kind, ObjectReader};
+use toroid_tfhe::{Ciphertext, ClientKey, TfheError};
+
+pub use program::Outputs;
 
 use crate::blob::{
     BlobError, BlobId, BlobStat, BlobStore, BlobWriter, FormatOptions, MountOptions, NewBlob,
@@ -37,7 +40,7 @@ pub enum SessionError {
     /// From the blob store or the drive.
     #[error(transparent)]
     Blob(#[from] BlobError),
-    /// From the scheme.
+    /// The scheme refused.
     #[error(transparent)]
     Tfhe(#[from] TfheError),
     /// Metadata that cannot exist.
@@ -81,6 +84,20 @@ pub enum SessionError {
         /// Found.
         found: String,
     },
+    /// A program has no register of this name.
+    #[error("the program has no register {0}")]
+    NoSuchRegister(String),
+    /// The inputs of a program do not tell what triggers it.
+    #[error(
+        "{0} inputs trigger the program; expected one in a cow register, or any in cor registers alone"
+    )]
+    Triggers(usize),
+    /// A program without a result.
+    #[error("the program returns nothing")]
+    NoResult,
+    /// The drive stored the samples, but computed nothing.
+    #[error("the drive did not run a program for {0}")]
+    NotComputed(VrNumber),
     /// Samples that trigger a program can be loaded only around a stored one.
     #[error(
         "no program is stored for {0}, which may hold one: loading would lose it; put the program first, or open the drive anew"
@@ -99,41 +116,37 @@ pub enum SessionError {
     Task(#[from] tokio::task::JoinError),
 }
 
-/// A LWE sample as it stands on the drive.
-#[derive(Clone, Debug, PartialEq)]
+/// A sample as it came from the drive.
+#[derive(Clone, Debug)]
 pub struct StoredSample {
-    /// Its parameter set.
-    pub params: &'static ParamSet,
-    /// The n mask words and the body.
-    pub bytes: Vec<u8>,
-    /// Its metadata; after a program, with the result's noise and failure probability.
-    pub sc: ScMetadata,
+    /// Its register.
+    pub register: VrNumber,
+    /// The sample, with the noise and the failure probability that the drive states.
+    pub ciphertext: Ciphertext,
+    /// Whether the drive computed it: it is a program's result.
+    pub computed: bool,
 }
 
 impl StoredSample {
-    /// log2 of the noise variance over the torus: what the drive states, but at least that of a fresh encryption.
-    #[must_use]
-    pub fn log2_variance(&self) -> f64 {
-        let fresh = 2.0 * self.params.log2_lwe_noise;
-        self.sc
-            .log2_variance()
-            .map_or(fresh, |stated| f64::from(stated).max(fresh))
-    }
-
-    /// log2 of the probability that decoding over the whole torus of `encoding` goes wrong, in this sample or in any
-    /// bootstrap behind it.
-    #[must_use]
-    pub fn log2_failure(&self, encoding: Encoding) -> f64 {
-        let behind = self.sc.log2_p_fail().map_or(f64::NEG_INFINITY, f64::from);
-        noise::log2_decoding_failure(encoding.bits(), self.log2_variance().exp2(), behind)
-    }
-
-    /// The encoding that the metadata states.
+    /// The sample that metadata and data describe; `None` where the data has not the size of a sample of the metadata's parameter set.
     ///
     /// # Errors
-    /// [`TfheError::MessageBits`] where it states none.
-    pub fn encoding(&self) -> Result<Encoding, TfheError> {
-        Encoding::new(u32::from(self.sc.message_bits()), self.sc.signed())
+    /// [`TfheError::NotCanonical`].
+    pub fn new(sc: ScMetadata, data: &[u8]) -> Result<Option<StoredSample>, TfheError> {
+        let Some(params) = ParamSet::by_id(sc.params()).filter(|set| set.lwe_bytes() == data.len())
+        else {
+            return Ok(None);
+        };
+        let noise = StatedNoise {
+            log2_variance: sc.log2_variance().map(f64::from),
+            log2_failure: sc.log2_p_fail().map(f64::from),
+        };
+        let encoding = Encoding::new(u32::from(sc.message_bits()), sc.signed()).ok();
+        Ok(Some(StoredSample {
+            register: sc.vr(),
+            ciphertext: Ciphertext::from_sample(params, encoding, data, noise)?,
+            computed: sc.computed(),
+        }))
     }
 }
 
@@ -276,6 +289,22 @@ impl Session {
         Ok(writer.commit().await?)
     }
 
+    /// Generates both public keys of a client key onto the drive: [`Session::generate_key`] twice.
+    ///
+    /// # Errors
+    /// Those of [`Session::generate_key`].
+    pub async fn put_keys(
+        &self,
+        key_id: u32,
+        client: &ClientKey,
+        progress: &Progress,
+    ) -> Result<(), SessionError> {
+        for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
+            self.generate_key(key_id, client, kind, progress).await?;
+        }
+        Ok(())
+    }
+
     /// Writes a public key from its file, in the form that it has there.
     ///
     /// # Errors
@@ -340,13 +369,10 @@ impl Session {
     pub async fn put_sample(
         &self,
         vr: VrNumber,
-        params: &ParamSet,
-        bytes: &[u8],
-        encoding: Encoding,
-        log2_noise: (Option<f64>, Option<f64>),
+        sample: &Ciphertext,
     ) -> Result<BlobStat, SessionError> {
-        let sc = sample_metadata(vr, params, encoding, log2_noise)?;
-        self.put(sc, bytes, &Progress::none()).await
+        let sc = sample_metadata(vr, sample)?;
+        self.put(sc, sample.sample(), &Progress::none()).await
     }
 
     /// Makes room for a sample of a register, for others to write its blocks ([`raw`](crate::raw)). Where there is one already, its room
@@ -388,19 +414,12 @@ impl Session {
             .sc
             .filter(|sc| sc.vr() == vr)
             .ok_or_else(|| unexpected("data without metadata".to_owned()))?;
-        let params = ParamSet::by_id(sc.params())
-            .filter(|params| params.lwe_bytes() == blob.data.len())
-            .ok_or_else(|| {
-                unexpected(format!(
-                    "{} bytes of parameter set {}",
-                    blob.data.len(),
-                    sc.params()
-                ))
-            })?;
-        Ok(StoredSample {
-            params,
-            bytes: blob.data,
-            sc,
+        StoredSample::new(sc, &blob.data)?.ok_or_else(|| {
+            unexpected(format!(
+                "{} bytes of parameter set {}",
+                blob.data.len(),
+                sc.params()
+            ))
         })
     }
 
@@ -519,23 +538,21 @@ pub fn public_key(kind: Kind) -> Option<(KeyKind, KeyForm)> {
     }
 }
 
-/// Metadata of a sample: of a register, a parameter set and a message encoding, with its noise variance and failure
-/// probability as base-2 logarithms.
+/// Metadata of a sample for a register.
 ///
 /// # Errors
 /// [`SessionError::WrongType`] for a register of something else.
-pub fn sample_metadata(
-    vr: VrNumber,
-    params: &ParamSet,
-    encoding: Encoding,
-    log2_noise: (Option<f64>, Option<f64>),
-) -> Result<ScMetadata, SessionError> {
+pub fn sample_metadata(vr: VrNumber, sample: &Ciphertext) -> Result<ScMetadata, SessionError> {
     if !vr.ty().is_sample() {
         return Err(SessionError::WrongType(vr, "LWE samples"));
     }
-    Ok(ScMetadata::new(vr, params.id, params.lwe_bytes() as u64)?
-        .with_message(encoding.bits() as u8, encoding.is_signed())?
-        .with_noise(log2_noise.0, log2_noise.1))
+    let (params, noise) = (sample.params(), sample.stated_noise());
+    let sc = ScMetadata::new(vr, params.id, params.lwe_bytes() as u64)?
+        .with_noise(noise.log2_variance, noise.log2_failure);
+    Ok(match sample.encoding() {
+        Some(encoding) => sc.with_message(encoding.bits() as u8, encoding.is_signed())?,
+        None => sc,
+    })
 }
 
 fn key_metadata(

@@ -92,12 +92,9 @@ impl Bench {
         let vr: VrNumber = register.parse().unwrap();
         let sample = self
             .client
-            .encrypt_sample(message, encoding, &mut self.rng)
+            .encrypt_from(encoding, message, &mut self.rng)
             .unwrap();
-        self.session
-            .put_sample(vr, &TINY_WOPBS, &sample, encoding, (None, None))
-            .await
-            .unwrap();
+        self.session.put_sample(vr, &sample).await.unwrap();
     }
 
     /// What stands in a register, and its noise against that of a bootstrapped sample.
@@ -107,14 +104,14 @@ impl Bench {
             .get_sample(register.parse().unwrap())
             .await
             .unwrap();
-        assert!(stored.sc.computed());
-        let encoding = stored.encoding().unwrap();
-        assert!(stored.log2_failure(encoding) < -20.0);
+        assert!(stored.computed);
+        let result = stored.ciphertext;
+        assert!(result.log2_failure() < -20.0);
         let fresh =
             Noise::encryption(&TINY_WOPBS).bootstrapped(&TINY_WOPBS, BITS, self.arithmetic, 0);
         (
-            self.client.decrypt_sample(&stored.bytes, encoding).unwrap(),
-            stored.log2_variance() - fresh.variance().log2(),
+            self.client.decrypt(&result).unwrap(),
+            result.noise().variance().log2() - fresh.variance().log2(),
         )
     }
 }

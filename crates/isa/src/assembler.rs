@@ -97,7 +97,16 @@ impl Assembly {
 /// # Errors
 /// Everything that is wrong with the text, each with line, column and reason, up to [`crate::MAX_ERRORS`].
 pub fn assemble(source: &str) -> Result<Assembly, AssembleErrors> {
+    assemble_for(0, source)
+}
+
+/// The same for registers of this key id, where the text names none.
+///
+/// # Errors
+/// Those of [`assemble`].
+pub fn assemble_for(key_id: u32, source: &str) -> Result<Assembly, AssembleErrors> {
     let mut assembler = Assembler::new(source)?;
+    assembler.key_id = key_id;
     assembler.read();
     let assembly = assembler.link();
     assembler.diagnostics.into_result(source, assembly)

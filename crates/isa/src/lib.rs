@@ -37,12 +37,13 @@ mod expression;
 mod lexer;
 pub mod metadata;
 mod program;
+mod status;
 mod test_vector;
 mod values;
 mod verify;
 mod vr;
 
-pub use assembler::{Assembly, MAX_SOURCE_BYTES, assemble};
+pub use assembler::{Assembly, MAX_SOURCE_BYTES, assemble, assemble_for};
 pub use binary::{DecodeError, HEADER_BYTES, MAX_ENCODED_BYTES, RECORD_BYTES, decode, encode};
 pub use diagnostic::{AssembleError, AssembleErrors, MAX_ERRORS};
 pub use disassembler::disassemble;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::anyhow;
 use indicatif::HumanCount;
 use serde_json::{Value, json};
+use toroid_client::location::Location;
 use toroid_cores::engine::{Counted, RtlBackend};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::{Backend, BackendError};
@@ -15,7 +16,6 @@ use toroid_sim::toolchain::cache_folder;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::params::ParamSet;
 
-use crate::location::Location;
 use crate::output::{Output, usage};
 use crate::progress::Steps;
 

@@ -5,12 +5,13 @@
 
 mod backend;
 mod commands;
-mod host;
+mod drive_args;
 mod interrupt;
-mod location;
 mod machine;
+mod opened;
 mod output;
 mod progress;
+mod recorder;
 mod serve;
 
 use std::process::ExitCode;

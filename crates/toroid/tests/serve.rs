@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use toroid_client::session::Session;
 use toroid_drive::image::Image;
-use toroid_isa::{KeyKind, VrNumber, VrType};
+use toroid_isa::{VrNumber, VrType};
 use toroid_nvme::fabrics::auth::Secret;
 use toroid_nvme::fabrics::{ConnectError, ConnectOptions, RemoteController};
 use toroid_nvme::tcp::{self, Address, discover};
@@ -24,7 +24,6 @@ use toroid_nvme::{
     BROADCAST_NSID, Controller, NvmeError, Request, Sqe, Status, flush, read_blocks, write_blocks,
 };
 use toroid_task::Progress;
-use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::params::TINY;
 use toroid_tfhe::random::Csprng;
@@ -413,38 +412,24 @@ fn computes_and_tells_of_it() {
         let session = Session::open(Arc::new(host), 9).await.unwrap();
         let mut rng = Csprng::from_os().unwrap();
         let client = ClientKey::generate(&TINY, &mut rng);
-        let encoding = Encoding::new(TINY.message_bits, true).unwrap();
-        for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
-            session
-                .generate_key(5, &client, kind, &Progress::none())
-                .await
-                .unwrap();
-        }
-        let assembly = toroid_isa::assemble(PROGRAM).unwrap();
-        for vector in &assembly.test_vectors {
-            session.put_test_vector(&TINY, vector).await.unwrap();
-        }
         session
-            .put_program(5, &TINY, &assembly.program)
+            .put_keys(5, &client, &Progress::none())
             .await
             .unwrap();
+        let assembly = toroid_isa::assemble(PROGRAM).unwrap();
+        session.install(&TINY, &assembly).await.unwrap();
         for (ty, id, message) in [(VrType::LweCor, 1, 3), (VrType::LweCow, 2, -2)] {
-            let sample = client.encrypt_sample(message, encoding, &mut rng).unwrap();
+            let sample = client.encrypt(message).unwrap();
             let register = VrNumber::new(ty, 5, id).unwrap();
-            session
-                .put_sample(register, &TINY, &sample, encoding, (None, None))
-                .await
-                .unwrap();
+            session.put_sample(register, &sample).await.unwrap();
         }
         let register = VrNumber::new(VrType::LweCow, 5, 2).unwrap();
         let stored = session.get_sample(register).await.unwrap();
-        assert_eq!(client.decrypt_sample(&stored.bytes, encoding).unwrap(), 1);
+        assert_eq!(client.decrypt(&stored.ciphertext).unwrap(), 1);
         // A key id of somebody else.
         let register = VrNumber::new(VrType::LweCow, 6, 2).unwrap();
-        let sample = client.encrypt_sample(0, encoding, &mut rng).unwrap();
-        let denied = session
-            .put_sample(register, &TINY, &sample, encoding, (None, None))
-            .await;
+        let sample = client.encrypt(0).unwrap();
+        let denied = session.put_sample(register, &sample).await;
         assert!(denied.is_err());
     });
     let metrics = server.metrics();

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde_json::json;
 use toroid_client::blob::BlobStat;
+use toroid_client::drive::create_image;
+use toroid_client::location::Location;
 use toroid_drive::image::{FormatOptions, display_size};
 use toroid_isa::{Instruction, KeyKind, VrNumber, VrType};
 use toroid_tfhe::encoding::Encoding;
@@ -19,11 +21,12 @@ use toroid_tfhe::seeded::KeyForm;
 use super::drive::Metadata;
 use super::parse_param_set;
 use crate::backend::{Arithmetic, BackendArgs, Peer, Simulated};
-use crate::host::{self, Issued, Opened, Purpose};
-use crate::location::{HostArgs, Location};
+use crate::drive_args::HostArgs;
 use crate::machine;
+use crate::opened::Opened;
 use crate::output::{Output, power_of_two};
 use crate::progress;
+use crate::recorder::{Issued, Purpose};
 
 /// Arguments of `toroid demo`.
 #[derive(clap::Args)]
@@ -294,7 +297,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
                 label: "toroid demo".to_owned(),
                 ..FormatOptions::default()
             };
-            host::format(&image, options)?;
+            create_image(&image, options)?;
             Location::Image(image)
         }
     };
@@ -316,7 +319,9 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
     if args.drive.is_some() {
         for blob in stored(&opened, key_id) {
             // The drive may be out of reach by now; what went wrong comes first.
-            let deleted = opened.wait_for(opened.session.store().delete_blob(blob.id));
+            let deleted = opened
+                .drive
+                .wait(opened.session().store().delete_blob(blob.id));
             if let Err(error) = deleted {
                 output.note(format!("{} stays on {location}: {error}", blob.name));
             }
@@ -435,14 +440,14 @@ fn simulated_times(simulated: &Simulated, params: &ParamSet, outcome: &Outcome) 
 
 /// What the drive stores for a key id.
 fn stored(opened: &Opened, key_id: u32) -> Vec<BlobStat> {
-    let mut blobs = opened.session.store().list();
+    let mut blobs = opened.session().store().list();
     blobs.retain(|blob| blob.sc.is_some_and(|sc| sc.vr().key_id() == key_id));
     blobs
 }
 
 /// The first key id that the drive stores nothing for.
 fn free_key_id(opened: &Opened) -> anyhow::Result<u32> {
-    let blobs = opened.session.store().list();
+    let blobs = opened.session().store().list();
     let used: HashSet<u32> = blobs
         .iter()
         .filter_map(|blob| Some(blob.sc?.vr().key_id()))
@@ -481,11 +486,10 @@ fn multiply(
     rng: &mut Csprng,
 ) -> anyhow::Result<Outcome> {
     let params = args.params;
-    let session = &opened.session;
+    let session = opened.session();
     let client = ClientKey::generate(params, rng);
-    let text = format!(".key {key_id}\n{PROGRAM}");
-    let assembly = toroid_isa::assemble(&text).context("the program of Table 5")?;
-    let namespace = opened.controller().namespace(opened.nsid());
+    let assembly = toroid_isa::assemble_for(key_id, PROGRAM).context("the program of Table 5")?;
+    let namespace = opened.drive.controller().namespace(opened.drive.nsid());
     opened.recorder.take();
     let mut table = Table {
         output,
@@ -538,8 +542,8 @@ fn multiply(
 
     let x_register = VrNumber::new(VrType::LweCor, key_id, 1)?;
     let y_register = VrNumber::new(VrType::LweCow, key_id, 2)?;
-    let sample = client.encrypt_sample(x, encoding, rng)?;
-    opened.wait(session.put_sample(x_register, params, &sample, encoding, (None, None)))?;
+    let sample = client.encrypt_from(encoding, x, rng)?;
+    opened.wait(session.put_sample(x_register, &sample))?;
     table.step(
         "Write",
         &md(3, 1),
@@ -547,8 +551,8 @@ fn multiply(
         "TLWE-CoR: x",
         &opened.recorder.take(),
     );
-    let sample = client.encrypt_sample(y, encoding, rng)?;
-    opened.wait(session.put_sample(y_register, params, &sample, encoding, (None, None)))?;
+    let sample = client.encrypt_from(encoding, y, rng)?;
+    opened.wait(session.put_sample(y_register, &sample))?;
     let issued = opened.recorder.take();
     let trigger_ms = milliseconds(Sum::of(&issued, Purpose::Data).time);
     table.step(
@@ -568,15 +572,15 @@ fn multiply(
     );
 
     anyhow::ensure!(
-        stored.sc.computed(),
+        stored.computed,
         "the drive stored y, but ran no program: it is no computational drive"
     );
     // Where the drive is elsewhere, only it knows what each instruction took.
     let run = opened.program_run();
     let time = |wanted: fn(&Instruction) -> bool| mean(&run.as_ref()?.instructions, wanted);
     Ok(Outcome {
-        result: client.decrypt_sample(&stored.bytes, encoding)?,
-        log2_p_fail: stored.log2_failure(encoding),
+        result: client.decrypt(&stored.ciphertext)?,
+        log2_p_fail: stored.ciphertext.log2_failure(),
         bootstrap_ms: time(|i| matches!(i, Instruction::Bootstrap { .. })),
         hom_add_ms: time(|i| matches!(i, Instruction::HomAdd { .. })),
         hom_sub_ms: time(|i| matches!(i, Instruction::HomSub { .. })),

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use serde_json::json;
+use toroid_client::drive::{DriveError, create_image};
+use toroid_client::location::Location;
 use toroid_drive::image::{self, FormatOptions, ImageInfo, MetadataMode, display_size, parse_size};
 use toroid_nvme::Namespace;
 use toroid_nvme::fabrics::DISCOVERY_NQN;
@@ -11,9 +13,8 @@ use toroid_nvme::tcp::Address;
 use toroid_tfhe::params::ParamSet;
 
 use super::map;
-use crate::backend::Arithmetic;
-use crate::host::{self, Opened};
-use crate::location::{DriveArgs, HostArgs, Location};
+use crate::drive_args::{DriveArgs, HostArgs};
+use crate::opened::Opened;
 use crate::output::{Output, usage};
 
 /// Subcommands of `toroid drive`.
@@ -125,7 +126,16 @@ fn format(args: &FormatArgs, output: &Output) -> anyhow::Result<()> {
                 "{option} is for images: {location} is a drive that has its sizes, and gets a new blob store only"
             )));
         }
-        host::format_store(location, host, args.force)?;
+        let formatted = host.options()?.format(location.clone(), args.force);
+        formatted.map_err(|error| match error {
+            DriveError::HoldsStore(location) => {
+                anyhow!("{location} holds a blob store; --force replaces it")
+            }
+            DriveError::MayHold { location, source } => anyhow::Error::new(source).context(
+                format!("{location} may hold something; --force replaces it"),
+            ),
+            error => error.into(),
+        })?;
         let value = json!({ "drive": location.to_string() });
         return output.result(&value, || format!("{location}: an empty blob store"));
     };
@@ -150,7 +160,7 @@ fn format(args: &FormatArgs, output: &Output) -> anyhow::Result<()> {
         path.display()
     );
     let (size, swap) = (options.size, options.swap);
-    host::format(path, options)?;
+    create_image(path, options)?;
     let shown = path.display().to_string();
     let value = json!({ "image": shown, "size": size, "swap": swap });
     output.result(&value, || {
@@ -172,7 +182,7 @@ fn describe(header: Option<(&Path, ImageInfo)>, opened: &Opened) -> (String, ser
         let value = json!({ "image": path.display().to_string(), "uuid": header.uuid(), "label": header.label() });
         return (text, value);
     }
-    let info = opened.controller();
+    let info = opened.drive.controller();
     let text = [&info.model, &info.firmware, &info.serial]
         .into_iter()
         .filter(|text| !text.is_empty())
@@ -189,25 +199,25 @@ fn describe(header: Option<(&Path, ImageInfo)>, opened: &Opened) -> (String, ser
 }
 
 fn info(args: &InfoArgs, output: &Output) -> anyhow::Result<()> {
-    let DriveArgs { location, host } = &args.drive;
+    let location = &args.drive.location;
     let header = match location {
         Location::Image(path) => {
-            let header = image::info(path).map_err(host::of_image(path))?;
+            let header = image::info(path).map_err(|source| DriveError::of_image(path, source))?;
             Some((path.as_path(), header))
         }
         _ => None,
     };
-    let opened = Opened::open(location, host, &Arithmetic::default())?;
+    let opened = args.drive.open()?;
     let (described, mut value) = describe(header, &opened);
-    let nsid = opened.nsid();
+    let nsid = opened.drive.nsid();
     let namespace: Namespace = opened
+        .drive
         .controller()
         .namespace(nsid)
         .context("the namespace is gone")?
         .clone();
-    let store = opened
-        .wait(async { Ok::<_, std::convert::Infallible>(opened.session.store().info().await) })?;
-    let mut blobs = opened.session.store().list();
+    let store = opened.drive.wait(opened.session().store().info());
+    let mut blobs = opened.session().store().list();
     // A write that failed leaves a blob without content, for the next write to use.
     blobs.retain(|blob| blob.written);
     let rows: Vec<_> = blobs
@@ -266,9 +276,9 @@ fn info(args: &InfoArgs, output: &Output) -> anyhow::Result<()> {
 
 fn discovered(args: &DiscoverArgs, output: &Output) -> anyhow::Result<()> {
     let address = &args.address;
-    let options = args.host.connect_options()?;
-    let entries = host::runtime()?
-        .block_on(args.host.connector(address).discover(&options))
+    let options = args.host.options()?;
+    let entries = options
+        .discover(address)
         .with_context(|| format!("cannot ask {}:{}", address.host, address.port))?;
     let drives: Vec<Address> = entries
         .iter()

@@ -8,9 +8,8 @@ use toroid_tfhe::params::ParamSet;
 
 use super::objects::{check_params, params_on_drive};
 use super::parse_param_set;
-use crate::backend::Arithmetic;
-use crate::host::Opened;
-use crate::location::DriveArgs;
+use crate::drive_args::DriveArgs;
+use crate::opened::Opened;
 use crate::output::{Output, usage};
 
 /// Arguments of `toroid drive map`.
@@ -35,7 +34,7 @@ pub struct ReserveArgs {
 }
 
 fn placement(opened: &Opened, blob: &BlobStat) -> anyhow::Result<Vec<Placement>> {
-    Ok(opened.session.store().placement(blob.id)?)
+    Ok(opened.session().store().placement(blob.id)?)
 }
 
 fn row(blob: &BlobStat, run: &Placement) -> Value {
@@ -54,8 +53,8 @@ fn row(blob: &BlobStat, run: &Placement) -> Value {
 
 /// Prints where objects lie: of an object of several clusters the first in text, unless `all`, and each in JSON.
 fn report(opened: Opened, blobs: &[BlobStat], all: bool, output: &Output) -> anyhow::Result<()> {
-    let nsid = opened.nsid();
-    let namespace = opened.controller().namespace(nsid);
+    let nsid = opened.drive.nsid();
+    let namespace = opened.drive.controller().namespace(nsid);
     let block_bytes = namespace.context("the namespace is gone")?.block_size();
     let mut rows = Vec::new();
     let mut text = format!(
@@ -89,18 +88,14 @@ fn report(opened: Opened, blobs: &[BlobStat], all: bool, output: &Output) -> any
 
 /// Runs `toroid drive map`.
 pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
-    let opened = Opened::open(
-        &args.drive.location,
-        &args.drive.host,
-        &Arithmetic::default(),
-    )?;
+    let opened = args.drive.open()?;
     let blobs: Vec<BlobStat> = match args.register {
         Some(register) => {
-            let found = opened.session.find(register);
+            let found = opened.session().find(register);
             vec![found.with_context(|| format!("nothing is stored for {register}"))?]
         }
         None => {
-            let mut blobs = opened.session.store().list();
+            let mut blobs = opened.session().store().list();
             blobs.retain(|blob| blob.written);
             blobs
         }
@@ -116,15 +111,11 @@ pub fn reserve(args: &ReserveArgs, output: &Output) -> anyhow::Result<()> {
             "{register} is no register of a sample; expected cow:KEY:DATA or cor:KEY:DATA"
         )));
     }
-    let opened = Opened::open(
-        &args.drive.location,
-        &args.drive.host,
-        &Arithmetic::default(),
-    )?;
+    let opened = args.drive.open()?;
     let params = args
         .params
         .map_or_else(|| params_on_drive(&opened, register.key_id()), Ok)?;
     check_params(&opened, register, params)?;
-    let stat = opened.wait(opened.session.reserve(register, params))?;
+    let stat = opened.wait(opened.session().reserve(register, params))?;
     report(opened, &[stat], true, output)
 }

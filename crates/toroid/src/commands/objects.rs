@@ -7,17 +7,15 @@ use anyhow::{Context, bail};
 use serde_json::json;
 use toroid_client::session::{StoredSample, public_key};
 use toroid_isa::{Instruction, Program, TestVector, VrNumber};
-use toroid_tfhe::encoding::Encoding;
-use toroid_tfhe::keys::KeyTag;
+use toroid_tfhe::Ciphertext;
 use toroid_tfhe::params::ParamSet;
-use toroid_tfhe::serialize::{self, HEADER_BYTES, Header, Kind, ObjectReader};
+use toroid_tfhe::serialize::{HEADER_BYTES, Header, Kind, ObjectReader};
 
-use super::keys::NO_TAG;
 use super::program::assemble_file;
 use super::{open, parse_param_set, read_limited, write_file};
-use crate::backend::{Arithmetic, Simulated};
-use crate::host::Opened;
-use crate::location::DriveArgs;
+use crate::backend::Simulated;
+use crate::drive_args::DriveArgs;
+use crate::opened::Opened;
 use crate::output::{Output, power_of_two, usage};
 use crate::progress;
 
@@ -66,45 +64,21 @@ pub struct DeleteArgs {
 }
 
 /// Reads a sample's file.
-pub fn read_sample(path: &Path) -> anyhow::Result<(Header, Vec<u8>)> {
+pub fn read_sample(path: &Path) -> anyhow::Result<Ciphertext> {
     let shown = || path.display().to_string();
-    let reader = ObjectReader::new(open(path)?).with_context(shown)?;
-    reader.header().expect(Kind::Sample).with_context(shown)?;
-    let (header, bytes) = reader.read_all().with_context(shown)?;
-    Ok((header, bytes.to_vec()))
+    let sample = Ciphertext::read_from(open(path)?).with_context(shown)?;
+    anyhow::ensure!(
+        sample.encoding().is_some(),
+        "{} states no message width",
+        path.display()
+    );
+    Ok(sample)
 }
 
-/// The message encoding of a sample's header.
-pub fn sample_encoding(header: &Header, path: &Path) -> anyhow::Result<Encoding> {
-    header
-        .encoding
-        .with_context(|| format!("{} states no message width", path.display()))
-}
-
-/// Noise figures of a header as a session takes them.
-pub fn header_noise(header: &Header) -> (Option<f64>, Option<f64>) {
-    (
-        header.log2_variance.map(f64::from),
-        header.log2_failure.map(f64::from),
-    )
-}
-
-/// Writes a stored sample to a file, with its noise and failure probability, and with the tag of its client key where
-/// the caller knows it: a drive keeps no tags.
-pub fn save_sample(
-    path: &Path,
-    force: bool,
-    sample: &StoredSample,
-    tag: KeyTag,
-) -> anyhow::Result<()> {
-    let header = Header {
-        encoding: sample.encoding().ok(),
-        log2_variance: sample.sc.log2_variance(),
-        log2_failure: sample.sc.log2_p_fail(),
-        ..Header::new(Kind::Sample, sample.params, tag)
-    };
+/// Writes a sample to a file, with its noise and failure probability.
+pub fn save_sample(path: &Path, force: bool, sample: &Ciphertext) -> anyhow::Result<()> {
     write_file(path, force, false, |writer| {
-        serialize::write_object(writer, &header, &sample.bytes)?;
+        sample.write_to(writer)?;
         Ok(())
     })
 }
@@ -173,7 +147,7 @@ fn content(path: &Path, args: &PutArgs) -> anyhow::Result<Content> {
 /// The parameter set that a key id is in use with on the drive.
 pub fn params_on_drive(opened: &Opened, key_id: u32) -> anyhow::Result<&'static ParamSet> {
     opened
-        .session
+        .session()
         .store()
         .list()
         .iter()
@@ -187,7 +161,7 @@ pub fn params_on_drive(opened: &Opened, key_id: u32) -> anyhow::Result<&'static 
 /// are empty when a command opens the drive, so that it would not notice before the program is run.
 pub fn check_params(opened: &Opened, register: VrNumber, params: &ParamSet) -> anyhow::Result<()> {
     let other = opened
-        .session
+        .session()
         .store()
         .list()
         .iter()
@@ -223,11 +197,7 @@ pub fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
             "{samples} samples for one register: put them one by one"
         )));
     }
-    let opened = Opened::open(
-        &args.drive.location,
-        &args.drive.host,
-        &Arithmetic::default(),
-    )?;
+    let opened = args.drive.open()?;
     let mut stored = Vec::new();
     for (path, content) in contents {
         let shown = path.display().to_string();
@@ -262,7 +232,7 @@ fn put_file(
         stored
             .push(json!({ "file": path.display().to_string(), "register": register.to_string() }));
     };
-    let session = &opened.session;
+    let session = &opened.session();
     match content {
         Content::Key(register) => {
             let reader = ObjectReader::new(open(path)?)?;
@@ -273,16 +243,9 @@ fn put_file(
             note(register);
         }
         Content::Sample(register) => {
-            let (header, bytes) = read_sample(path)?;
-            let encoding = sample_encoding(&header, path)?;
-            check_params(opened, register, &header.params)?;
-            opened.wait(session.put_sample(
-                register,
-                &header.params,
-                &bytes,
-                encoding,
-                header_noise(&header),
-            ))?;
+            let sample = read_sample(path)?;
+            check_params(opened, register, sample.params())?;
+            opened.wait(session.put_sample(register, &sample))?;
             note(register);
         }
         Content::Program(program, test_vectors) => {
@@ -305,13 +268,9 @@ fn put_file(
 
 /// Runs `toroid delete`.
 pub fn delete(args: &DeleteArgs, output: &Output) -> anyhow::Result<()> {
-    let opened = Opened::open(
-        &args.drive.location,
-        &args.drive.host,
-        &Arithmetic::default(),
-    )?;
+    let opened = args.drive.open()?;
     for register in &args.registers {
-        opened.wait(opened.session.delete(*register))?;
+        opened.wait(opened.session().delete(*register))?;
     }
     opened.close()?;
     let names: Vec<String> = args.registers.iter().map(ToString::to_string).collect();
@@ -333,14 +292,10 @@ pub fn get(args: &GetArgs, output: &Output) -> anyhow::Result<()> {
         "{} exists; --force replaces it",
         args.out.display()
     );
-    let opened = Opened::open(
-        &args.drive.location,
-        &args.drive.host,
-        &Arithmetic::default(),
-    )?;
-    let sample = opened.wait(opened.session.get_sample(args.register))?;
+    let opened = args.drive.open()?;
+    let sample = opened.wait(opened.session().get_sample(args.register))?;
     opened.close()?;
-    save_sample(&args.out, args.force, &sample, NO_TAG)?;
+    save_sample(&args.out, args.force, &sample.ciphertext)?;
     report_sample(&args.out, &sample, None, output)
 }
 
@@ -352,23 +307,21 @@ pub fn report_sample(
     output: &Output,
 ) -> anyhow::Result<()> {
     let shown = path.display().to_string();
-    let log2_p_fail = sample
-        .encoding()
-        .ok()
-        .map(|encoding| sample.log2_failure(encoding));
+    let ciphertext = &sample.ciphertext;
+    let log2_p_fail = ciphertext.encoding().map(|_| ciphertext.log2_failure());
     let mut value = json!({
         "file": shown,
-        "register": sample.sc.vr().to_string(),
-        "params": sample.params.name,
-        "computed": sample.sc.computed(),
-        "log2_variance": sample.log2_variance(),
+        "register": sample.register.to_string(),
+        "params": ciphertext.params().name,
+        "computed": sample.computed,
+        "log2_variance": ciphertext.noise().variance().log2(),
         "log2_p_fail": log2_p_fail,
     });
     if let Some(simulated) = simulated {
-        value["rtl"] = simulated.value(sample.params);
+        value["rtl"] = simulated.value(ciphertext.params());
     }
     output.result(&value, || {
-        let origin = if sample.sc.computed() {
+        let origin = if sample.computed {
             "computed by the drive"
         } else {
             "as it was stored"
@@ -377,11 +330,11 @@ pub fn report_sample(
             format!(", failure probability {}", power_of_two(log2))
         });
         let table = simulated.map_or(String::new(), |simulated| {
-            format!("{}\n", simulated.table(sample.params, None))
+            format!("{}\n", simulated.table(ciphertext.params(), None))
         });
         format!(
             "{table}{shown}: the sample of {}, {origin}{trust}",
-            sample.sc.vr()
+            sample.register
         )
     })
 }

@@ -9,8 +9,7 @@ use toroid_client::raw;
 use toroid_client::session::sample_metadata;
 use toroid_isa::VrNumber;
 
-use super::keys::NO_TAG;
-use super::objects::{header_noise, read_sample, report_sample, sample_encoding, save_sample};
+use super::objects::{read_sample, report_sample, save_sample};
 use super::write_file;
 use crate::output::{Output, usage};
 
@@ -95,11 +94,9 @@ fn pack(args: &PackArgs, output: &Output) -> anyhow::Result<()> {
             path.display()
         );
     }
-    let (header, bytes) = read_sample(&args.sample)?;
-    let encoding = sample_encoding(&header, &args.sample)?;
-    let noise = header_noise(&header);
-    let sc = sample_metadata(args.register, &header.params, encoding, noise)?;
-    let packed = raw::pack(&sc, &bytes, args.block_size)?;
+    let sample = read_sample(&args.sample)?;
+    let sc = sample_metadata(args.register, &sample)?;
+    let packed = raw::pack(&sc, sample.sample(), args.block_size)?;
     let write = |path: &Option<PathBuf>, bytes: &[u8]| match path {
         Some(path) => write_file(path, args.force, false, |writer| {
             Ok(writer.write_all(bytes)?)
@@ -112,7 +109,7 @@ fn pack(args: &PackArgs, output: &Output) -> anyhow::Result<()> {
     let blocks = packed.data.len() / args.block_size as usize;
     let value = json!({
         "register": args.register.to_string(),
-        "params": header.params.name,
+        "params": sample.params().name,
         "block_bytes": args.block_size,
         "blocks": blocks,
         "data_bytes": packed.data.len(),
@@ -138,6 +135,6 @@ fn unpack(args: &UnpackArgs, output: &Output) -> anyhow::Result<()> {
             .with_context(|| format!("{}, {}", data.display(), metadata.display()))?,
         _ => return Err(usage("give DATA and METADATA, or --extended")),
     };
-    save_sample(&args.out, args.force, &sample, NO_TAG)?;
+    save_sample(&args.out, args.force, &sample.ciphertext)?;
     report_sample(&args.out, &sample, None, output)
 }

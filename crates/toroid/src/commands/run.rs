@@ -8,14 +8,12 @@ use toroid_client::session::SessionError;
 use toroid_drive::bridge::status::KEY_MISSING;
 use toroid_isa::{VrNumber, VrType};
 use toroid_nvme::Status;
+use toroid_tfhe::Ciphertext;
 
-use super::keys::NO_TAG;
-use super::objects::{
-    header_noise, params_on_drive, read_sample, report_sample, sample_encoding, save_sample,
-};
+use super::objects::{params_on_drive, read_sample, report_sample, save_sample};
 use crate::backend::BackendArgs;
-use crate::host::{self, Opened};
-use crate::location::DriveArgs;
+use crate::drive_args::DriveArgs;
+use crate::opened::{Opened, status_of};
 use crate::output::{Output, usage};
 use crate::progress;
 
@@ -41,25 +39,25 @@ pub struct Args {
 
 /// Whether a trigger may have failed for want of keys: a block device does not tell.
 fn lacks_keys(error: &SessionError) -> bool {
-    host::status_of(error)
-        .is_some_and(|status| [KEY_MISSING, Status::INTERNAL_ERROR].contains(&status))
+    status_of(error).is_some_and(|status| [KEY_MISSING, Status::INTERNAL_ERROR].contains(&status))
 }
 
 /// Has the drive load its registers of a key id.
 fn load(opened: &Opened, key_id: u32, with_keys: bool, output: &Output) -> anyhow::Result<()> {
-    let session = &opened.session;
+    let session = opened.session();
     let bar = progress::bar(output, "loading virtual registers");
     let progress = progress::report_to(&bar);
     // What failed before is no failure of the load.
-    opened.new_failure();
-    let loaded = match opened.is_shared() {
-        true => opened.wait(session.reload(key_id, with_keys, &progress)),
-        false => opened.wait(session.load(key_id, &progress)),
+    opened.drive.new_failure();
+    let loaded = if opened.is_shared() {
+        opened.wait(session.reload(key_id, with_keys, &progress))
+    } else {
+        opened.wait(session.load(key_id, &progress))
     };
     loaded.context("cannot load the drive's registers")?;
     bar.finish_and_clear();
     // The log of a shared drive has failures of others; there the trigger tells what is missing.
-    match opened.new_failure() {
+    match opened.drive.new_failure() {
         Some(reason) if !opened.is_shared() => {
             anyhow::bail!("the drive could not load a register: {reason}")
         }
@@ -71,7 +69,7 @@ fn load(opened: &Opened, key_id: u32, with_keys: bool, output: &Output) -> anyho
 pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
     let register = args.register;
     let trigger = match (register.ty(), &args.write) {
-        (VrType::LweCow, Some(path)) => Some((path, read_sample(path)?)),
+        (VrType::LweCow, Some(path)) => Some(read_sample(path)?),
         (VrType::LweCow, None) => {
             return Err(usage(format!(
                 "{register} triggers when it is written: give --write SAMPLE"
@@ -97,7 +95,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
     let location = &args.drive.location;
     let arithmetic = args.backend.arithmetic(Some(location), output)?;
     let opened = Opened::open(location, &args.drive.host, &arithmetic)?;
-    let session = &opened.session;
+    let session = opened.session();
     anyhow::ensure!(
         session
             .find(VrNumber::program(register.key_id())?)
@@ -108,36 +106,24 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
     if let Some(simulated) = arithmetic.simulated() {
         simulated.prepare(params_on_drive(&opened, register.key_id())?)?;
     }
-    let mut tag = NO_TAG;
-    let trigger = match trigger {
-        Some((path, (header, bytes))) => {
-            tag = header.tag;
-            let encoding = sample_encoding(&header, path)?;
-            Some((header, bytes, encoding))
-        }
-        None => None,
-    };
     let call = async || {
-        if let Some((header, bytes, encoding)) = &trigger {
-            let noise = header_noise(header);
-            session
-                .put_sample(register, &header.params, bytes, *encoding, noise)
-                .await?;
+        if let Some(sample) = &trigger {
+            session.put_sample(register, sample).await?;
         }
         session.get_sample(register).await
     };
     // A drive that others use has its keys, as a rule, and they are long.
     load(&opened, register.key_id(), !opened.is_shared(), output)?;
     let started = Instant::now();
-    let mut result = opened.wait_for(call());
+    let mut result = opened.drive.wait(call());
     if opened.is_shared() && result.as_ref().is_err_and(lacks_keys) {
         load(&opened, register.key_id(), true, output)?;
-        result = opened.wait_for(call());
+        result = opened.drive.wait(call());
     }
     let trigger_ms = started.elapsed().as_secs_f64() * 1e3;
-    let result = opened.wait(async { result })?;
+    let mut result = opened.wait(async { result })?;
     anyhow::ensure!(
-        result.sc.computed(),
+        result.computed,
         "the drive did not run a program for {register}"
     );
     match opened.program_run() {
@@ -149,6 +135,10 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         None => output.line(format!("the drive answered after {trigger_ms:.1} ms")),
     }
     opened.close()?;
-    save_sample(&args.out, args.force, &result, tag)?;
+    // A drive keeps no tags: the result has that of the sample that was written.
+    if let Some(tag) = trigger.as_ref().and_then(Ciphertext::tag) {
+        result.ciphertext = result.ciphertext.with_tag(*tag);
+    }
+    save_sample(&args.out, args.force, &result.ciphertext)?;
     report_sample(&args.out, &result, arithmetic.simulated(), output)
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
+use toroid_client::drive::DriveError;
 use toroid_drive::image::Image;
 use toroid_drive::ssd::Injection;
 use toroid_drive::{
@@ -219,7 +220,7 @@ fn open_drive(
         [] => Image::open_with(path, options),
         faults => Image::open_faulty(path, options, faults.iter().cloned()),
     };
-    let image = image.map_err(crate::host::of_image(path))?;
+    let image = image.map_err(|source| DriveError::of_image(path, source))?;
     let uuid = image.info().uuid();
     let mut drive = DriveConfig::new(Arc::clone(backend));
     let memory = &config.memory;

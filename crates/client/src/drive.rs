@@ -1,0 +1,503 @@
+//! A drive, wherever it is: [`Drive::open`].
+//!
+//! ```
+//! use toroid_client::prelude::*;
+//!
+//! let client = ClientKey::generate(&TINY, &mut Csprng::from_os()?); // TINY protects nothing: it is for tests
+//! let drive = Drive::temporary()?; // or Drive::open("nvme+tcp://192.0.2.7/nqn.2024-01.io.example:drive")?
+//! drive.put_keys(&client)?;
+//!
+//! let program = "
+//!     .reg x      = cow:1
+//!     .tv  square = x*x
+//!         bootstrap square, x
+//!         return    x
+//! ";
+//! let outputs = drive.run(program, &[("x", &client.encrypt(-3)?)])?;
+//! assert_eq!(client.decrypt(&outputs["x"])?, 9);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#[cfg(feature = "image")]
+mod image;
+mod link;
+mod options;
+
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+use toroid_isa::{AssembleErrors, Assembly};
+use toroid_nvme::fabrics::{ConnectError, DISCOVERY_NQN};
+use toroid_nvme::tcp::{Address, AddressError};
+use toroid_nvme::{Controller, ControllerInfo};
+use toroid_task::{CancelToken, Progress};
+use toroid_tfhe::params::ParamSet;
+use toroid_tfhe::{Ciphertext, ClientKey};
+
+use crate::blob::{self, BlobError};
+#[cfg(target_os = "linux")]
+use crate::block_device::{BlockDeviceController, BlockDeviceError};
+use crate::host_identity::HostIdentityError;
+use crate::location::Location;
+use crate::session::{Outputs, Session, SessionError};
+
+#[cfg(feature = "image")]
+pub use image::create as create_image;
+use link::{Link, Remote};
+pub use options::OpenOptions;
+
+/// Bytes of a blob store's cluster, and of an image's.
+const CLUSTER_BYTES: u64 = 1 << 20;
+
+/// How often a call looks at the cancel token.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Why a drive cannot be opened, or did not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DriveError {
+    /// Not an address.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// The address is that of a discovery service.
+    #[error("{0} names no drive, but a service that tells which there are")]
+    Discovery(Address),
+    /// This host has no identity for the network.
+    #[error(transparent)]
+    HostIdentity(#[from] HostIdentityError),
+    /// A drive on the network cannot be connected to.
+    #[error("cannot use the drive at {address}")]
+    Connect {
+        /// Where the drive is.
+        address: Address,
+        /// Why.
+        source: Box<ConnectError>,
+    },
+    /// A block device cannot be used as a drive.
+    #[cfg(target_os = "linux")]
+    #[error(transparent)]
+    Device(#[from] BlockDeviceError),
+    /// This build, or this operating system, does not open such drives.
+    #[error("{location}: {missing}")]
+    Unsupported {
+        /// Where the drive is.
+        location: Location,
+        /// What is missing.
+        missing: &'static str,
+    },
+    /// An image cannot be made or opened; the error names the file.
+    #[cfg(feature = "image")]
+    #[error(transparent)]
+    ImageFile(toroid_drive::image::ImageError),
+    /// An image cannot be made or opened.
+    #[cfg(feature = "image")]
+    #[error("{path}", path = path.display())]
+    Image {
+        /// The image.
+        path: PathBuf,
+        /// Why.
+        source: toroid_drive::image::ImageError,
+    },
+    /// The drive of an image does not start.
+    #[cfg(feature = "image")]
+    #[error("cannot open {path}", path = path.display())]
+    Start {
+        /// The image.
+        path: PathBuf,
+        /// Why.
+        source: toroid_drive::DriveError,
+    },
+    /// The drive of an image did not end as it should.
+    #[cfg(feature = "image")]
+    #[error(transparent)]
+    Close(#[from] toroid_drive::DriveError),
+    /// A file of the host could not be read, written or replaced.
+    #[error("cannot {action} {path}", path = path.display())]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        source: std::io::Error,
+    },
+    /// The drive shows this host no namespace that holds blocks.
+    #[error("the drive shows this host no namespace")]
+    NoNamespace,
+    /// The drive does not have the namespace.
+    #[error("the drive has no namespace {nsid}; there are {found}")]
+    UnknownNamespace {
+        /// The namespace asked for.
+        nsid: u32,
+        /// Those that there are.
+        found: String,
+    },
+    /// The blob store cannot be opened.
+    #[error("cannot open the blob store on {location}")]
+    Store {
+        /// Where the drive is.
+        location: Location,
+        /// Why.
+        source: SessionError,
+    },
+    /// The blob store cannot be made.
+    #[error("cannot format {location}")]
+    Format {
+        /// Where the drive is.
+        location: Location,
+        /// Why.
+        source: SessionError,
+    },
+    /// Formatting would destroy a blob store.
+    #[error("{0} holds a blob store")]
+    HoldsStore(Location),
+    /// Formatting might destroy something.
+    #[error("{location} may hold something")]
+    MayHold {
+        /// Where the drive is.
+        location: Location,
+        /// Why its blob store cannot be opened.
+        source: SessionError,
+    },
+    /// The operating system gave no threads.
+    #[error("cannot start the runtime")]
+    Runtime(#[source] std::io::Error),
+    /// The caller cancelled the operation.
+    #[error("interrupted")]
+    Cancelled,
+    /// Not a program.
+    #[error(transparent)]
+    Assemble(#[from] AssembleErrors),
+    /// A call on the session did not succeed.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The same, where the drive has logged why.
+    #[error("{reason}")]
+    Failed {
+        /// What the drive says.
+        reason: String,
+        /// The session's error.
+        source: SessionError,
+    },
+}
+
+impl DriveError {
+    fn connect(address: &Address, source: ConnectError) -> DriveError {
+        DriveError::Connect {
+            address: address.clone(),
+            source: Box::new(source),
+        }
+    }
+}
+
+impl From<std::convert::Infallible> for DriveError {
+    fn from(never: std::convert::Infallible) -> DriveError {
+        match never {}
+    }
+}
+
+/// A drive with a [`Session`] on its blob store: an image in this process, a drive on the network, or a block device.
+///
+/// Its methods block until the drive has done its work, and must not be called inside an async runtime. There, open a
+/// [`Session`] on a controller.
+pub struct Drive {
+    session: Session,
+    controller: Arc<dyn Controller>,
+    link: Box<dyn Link>,
+    nsid: u32,
+    key_id: u32,
+    /// Count of the newest failure that the drive had logged when it was last asked.
+    seen: AtomicU64,
+    cancel: CancelToken,
+    runtime: Runtime,
+    /// The folder of a temporary image, which goes last.
+    #[cfg(feature = "image")]
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Drive {
+    /// Opens the drive at a location: `nvme+tcp://HOST:PORT/NQN`, the path of an image, or a block device.
+    ///
+    /// # Errors
+    /// [`DriveError`].
+    pub fn open<L>(location: L) -> Result<Drive, DriveError>
+    where
+        L: TryInto<Location>,
+        DriveError: From<L::Error>,
+    {
+        OpenOptions::new().open(location)
+    }
+
+    /// The options with which to open a drive.
+    pub fn options() -> OpenOptions {
+        OpenOptions::new()
+    }
+
+    fn open_with(location: &Location, options: &OpenOptions) -> Result<Drive, DriveError> {
+        let runtime = runtime()?;
+        let link = connect(location, options, &runtime)?;
+        Drive::with_session(link, options, runtime, async |controller, nsid| {
+            Session::open(controller, nsid)
+                .await
+                .map_err(|source| DriveError::Store {
+                    location: location.clone(),
+                    source,
+                })
+        })
+    }
+
+    fn format_with(
+        location: &Location,
+        options: &OpenOptions,
+        force: bool,
+    ) -> Result<Drive, DriveError> {
+        let runtime = runtime()?;
+        let link = connect(location, options, &runtime)?;
+        Drive::with_session(link, options, runtime, async |controller, nsid| {
+            let location = location.clone();
+            if !force {
+                match Session::open(Arc::clone(&controller), nsid).await {
+                    Err(SessionError::Blob(BlobError::NotFormatted { .. })) => {}
+                    Err(source) => return Err(DriveError::MayHold { location, source }),
+                    Ok(_) => return Err(DriveError::HoldsStore(location)),
+                }
+            }
+            let store = blob::FormatOptions {
+                cluster_bytes: CLUSTER_BYTES,
+                ..blob::FormatOptions::default()
+            };
+            Session::format(controller, nsid, store)
+                .await
+                .map_err(|source| DriveError::Format { location, source })
+        })
+    }
+
+    fn with_session(
+        link: Box<dyn Link>,
+        options: &OpenOptions,
+        runtime: Runtime,
+        open: impl AsyncFnOnce(Arc<dyn Controller>, u32) -> Result<Session, DriveError>,
+    ) -> Result<Drive, DriveError> {
+        let nsid = namespace(link.controller().controller(), options.nsid)?;
+        let controller = match &options.wrap {
+            Some(wrap) => wrap(link.controller()),
+            None => link.controller(),
+        };
+        let session = runtime.block_on(open(Arc::clone(&controller), nsid))?;
+        let seen = runtime.block_on(link.newest_failure());
+        Ok(Drive {
+            session,
+            controller,
+            link,
+            nsid,
+            key_id: options.key_id,
+            seen: seen.map_or(0, |(count, _)| count).into(),
+            cancel: options.cancel.clone(),
+            runtime,
+            #[cfg(feature = "image")]
+            _folder: None,
+        })
+    }
+
+    /// The session on the drive's blob store, whose calls [`Drive::wait`] runs.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// What the drive's controller tells of itself.
+    #[must_use]
+    pub fn controller(&self) -> &ControllerInfo {
+        self.controller.controller()
+    }
+
+    /// The namespace in use.
+    #[must_use]
+    pub fn nsid(&self) -> u32 {
+        self.nsid
+    }
+
+    /// The drive of an image; `None` for a drive that is not in this process, which others may use too.
+    #[cfg(feature = "image")]
+    #[must_use]
+    pub fn image(&self) -> Option<&Arc<toroid_drive::Drive>> {
+        self.link.image()
+    }
+
+    /// Generates the public keys that programs need, bootstrapping and key-switching key, onto the drive. The client key stays here.
+    ///
+    /// # Errors
+    /// [`DriveError::Session`], [`DriveError::Failed`].
+    pub fn put_keys(&self, client: &ClientKey) -> Result<(), DriveError> {
+        let progress = Progress::from(self.cancel.clone());
+        self.complete(self.session.put_keys(self.key_id, client, &progress))
+    }
+
+    /// Has a drive that was opened anew fill its registers from what is stored on it. Returns the bytes read.
+    ///
+    /// # Errors
+    /// [`DriveError::Session`], [`DriveError::Failed`].
+    pub fn load(&self) -> Result<u64, DriveError> {
+        let progress = Progress::from(self.cancel.clone());
+        self.complete(self.session.load(self.key_id, &progress))
+    }
+
+    /// Assembles a program, puts it and its test vectors onto the drive, and runs it on inputs: [`Session::run`].
+    ///
+    /// # Errors
+    /// [`DriveError::Assemble`], [`DriveError::Session`], [`DriveError::Failed`].
+    pub fn run(
+        &self,
+        program: &str,
+        inputs: &[(&str, &Ciphertext)],
+    ) -> Result<Outputs, DriveError> {
+        let assembly = toroid_isa::assemble_for(self.key_id, program)?;
+        self.complete(self.session.run(&assembly, inputs))
+    }
+
+    /// Assembles a program and puts it and its test vectors onto the drive, for [`Drive::call`].
+    ///
+    /// # Errors
+    /// [`DriveError::Assemble`], [`DriveError::Session`], [`DriveError::Failed`].
+    pub fn install(&self, params: &ParamSet, program: &str) -> Result<Assembly, DriveError> {
+        let assembly = toroid_isa::assemble_for(self.key_id, program)?;
+        self.complete(self.session.install(params, &assembly))?;
+        Ok(assembly)
+    }
+
+    /// Runs the installed program on inputs: [`Session::call`].
+    ///
+    /// # Errors
+    /// [`DriveError::Session`], [`DriveError::Failed`].
+    pub fn call(
+        &self,
+        program: &Assembly,
+        inputs: &[(&str, &Ciphertext)],
+    ) -> Result<Outputs, DriveError> {
+        self.complete(self.session.call(program, inputs))
+    }
+
+    /// Runs a session's call to its end; a failure tells the drive's reason.
+    ///
+    /// # Errors
+    /// [`DriveError::Session`], or [`DriveError::Failed`] where the drive has logged a reason.
+    pub fn complete<T>(
+        &self,
+        call: impl Future<Output = Result<T, SessionError>>,
+    ) -> Result<T, DriveError> {
+        self.wait(call).map_err(|source| match self.new_failure() {
+            Some(reason) => DriveError::Failed { reason, source },
+            None => source.into(),
+        })
+    }
+
+    /// Runs a future to its end. Once the drive's cancel token is cancelled, the drive's commands are too.
+    pub fn wait<T>(&self, call: impl Future<Output = T>) -> T {
+        self.runtime.block_on(async {
+            let mut call = pin!(call);
+            loop {
+                match timeout(PATIENCE, &mut call).await {
+                    Ok(result) => break result,
+                    // Again and again: the call may be between two commands.
+                    Err(_) if self.cancel.is_cancelled() => self.link.cancel(),
+                    Err(_) => {}
+                }
+            }
+        })
+    }
+
+    /// The reason of the newest failure that the drive has logged since it was last asked.
+    pub fn new_failure(&self) -> Option<String> {
+        let (count, reason) = self.runtime.block_on(self.link.newest_failure())?;
+        (count > self.seen.swap(count, Ordering::Relaxed)).then_some(reason)
+    }
+
+    /// Ends the drive's work and makes everything durable.
+    ///
+    /// # Errors
+    /// [`DriveError::Close`].
+    pub fn close(self) -> Result<(), DriveError> {
+        let Drive { session, link, .. } = self;
+        drop(session);
+        link.close()
+    }
+}
+
+fn runtime() -> Result<Runtime, DriveError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(DriveError::Runtime)
+}
+
+fn connect(
+    location: &Location,
+    options: &OpenOptions,
+    runtime: &Runtime,
+) -> Result<Box<dyn Link>, DriveError> {
+    match location {
+        #[cfg(feature = "image")]
+        Location::Image(path) => Ok(Box::new(image::open(path, options)?)),
+        #[cfg(not(feature = "image"))]
+        Location::Image(_) => Err(DriveError::Unsupported {
+            location: location.clone(),
+            missing: "this program is built without drives in its own process",
+        }),
+        Location::Remote(address) => {
+            if address.nqn == DISCOVERY_NQN {
+                return Err(DriveError::Discovery(address.clone()));
+            }
+            let connect = options.connect_options()?;
+            let connected = runtime.block_on(unless_cancelled(
+                &options.cancel,
+                options.connector(address).connect(&connect),
+            ));
+            let controller = connected
+                .ok_or(DriveError::Cancelled)?
+                .map_err(|source| DriveError::connect(address, source))?;
+            Ok(Box::new(Remote {
+                controller: Arc::new(controller),
+                address: address.clone(),
+            }))
+        }
+        #[cfg(target_os = "linux")]
+        Location::Device(path) => Ok(Box::new(Arc::new(BlockDeviceController::open(path)?))),
+        #[cfg(not(target_os = "linux"))]
+        Location::Device(_) => Err(DriveError::Unsupported {
+            location: location.clone(),
+            missing: "block devices need Linux",
+        }),
+    }
+}
+
+/// The result of `work`; `None` where `cancel` is cancelled before.
+async fn unless_cancelled<T>(cancel: &CancelToken, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    while !cancel.is_cancelled() {
+        if let Ok(result) = timeout(PATIENCE, &mut work).await {
+            return Some(result);
+        }
+    }
+    None
+}
+
+/// The namespace to use: the one asked for, or the first that holds blocks.
+fn namespace(info: &ControllerInfo, wanted: Option<u32>) -> Result<u32, DriveError> {
+    let mut all = info.namespaces.iter().map(|namespace| namespace.nsid());
+    match wanted {
+        None => all.next().ok_or(DriveError::NoNamespace),
+        Some(nsid) if info.namespace(nsid).is_some() => Ok(nsid),
+        Some(nsid) => Err(DriveError::UnknownNamespace {
+            nsid,
+            found: all
+                .map(|nsid| nsid.to_string())
+                .collect::<Vec<_>>()
+                .join(", "),
+        }),
+    }
+}

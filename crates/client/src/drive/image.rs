@@ -1,0 +1,155 @@
+//! Drives in this process.
+
+use std::fs::{File, OpenOptions as FileOptions, TryLockError};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use toroid_drive::DriveConfig;
+use toroid_drive::image::{self, FormatOptions, Image, ImageError};
+use toroid_engine::backend::cpu::CpuBackend;
+use toroid_tfhe::arithmetic::ArithmeticKind;
+
+use super::{CLUSTER_BYTES, Drive, DriveError, OpenOptions};
+use crate::location::{Location, is_block_device};
+
+impl DriveError {
+    /// The error of the image at `path`, which it names.
+    #[must_use]
+    pub fn of_image(path: &Path, source: ImageError) -> DriveError {
+        match source {
+            ImageError::Io { .. } | ImageError::Locked { .. } | ImageError::NotAFile { .. } => {
+                DriveError::ImageFile(source)
+            }
+            source => DriveError::Image {
+                path: path.to_owned(),
+                source,
+            },
+        }
+    }
+}
+
+pub(super) fn open(
+    path: &Path,
+    options: &OpenOptions,
+) -> Result<Arc<toroid_drive::Drive>, DriveError> {
+    let image = Image::open(path).map_err(|source| DriveError::of_image(path, source))?;
+    let backend = match &options.backend {
+        Some(backend) => Arc::clone(backend),
+        None => Arc::new(CpuBackend::new(ArithmeticKind::Fft)),
+    };
+    match toroid_drive::Drive::open(image, DriveConfig::new(backend)) {
+        Ok(drive) => Ok(Arc::new(drive)),
+        Err(source) => Err(DriveError::Start {
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}
+
+impl Drive {
+    /// Makes an image with an empty blob store, and opens it.
+    ///
+    /// # Errors
+    /// Those of [`create_image`](super::create_image) and of [`Drive::open`].
+    pub fn create(path: impl AsRef<Path>, options: FormatOptions) -> Result<Drive, DriveError> {
+        let path = path.as_ref();
+        create(path, options)?;
+        Drive::open(Location::Image(path.to_owned()))
+    }
+
+    /// Opens a drive on a fresh image, which is removed with it: for trials and tests.
+    ///
+    /// # Errors
+    /// [`DriveError`].
+    pub fn temporary() -> Result<Drive, DriveError> {
+        let folder =
+            tempfile::tempdir().map_err(failed("make an image in", &std::env::temp_dir()))?;
+        let drive = Drive::create(folder.path().join("drive.img"), FormatOptions::default())?;
+        Ok(Drive {
+            _folder: Some(folder),
+            ..drive
+        })
+    }
+}
+
+/// Makes an image with an empty blob store. A file that is there already is replaced only by a complete image.
+///
+/// # Errors
+/// [`DriveError`]; the file that was there stays as it was.
+pub fn create(path: &Path, mut options: FormatOptions) -> Result<(), DriveError> {
+    options.cluster_blocks = (CLUSTER_BYTES / u64::from(options.block_size)) as u32;
+    let device = is_block_device(path);
+    if device || !(options.overwrite && path.exists()) {
+        let made = make(path, &options, path);
+        if let Err(DriveError::Format { .. }) = made
+            && !device
+        {
+            // Of no use to anybody, and in the way of the next try.
+            let _ = std::fs::remove_file(path);
+        }
+        return made;
+    }
+    // Of a link, what it leads to is replaced.
+    let place = path.canonicalize().map_err(failed("open", path))?;
+    // Locked to the end, so that no drive opens what is about to go.
+    let old = lock(&place, path)?;
+    let folder = place.parent().unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".toroid-").suffix(".img");
+    if let Ok(metadata) = old.metadata() {
+        builder.permissions(metadata.permissions());
+    }
+    let beside = builder
+        .tempfile_in(folder)
+        .map_err(failed("write in", folder))?
+        .into_temp_path();
+    make(&beside, &options, path)?;
+    beside
+        .persist(&place)
+        .map_err(|error| failed("replace", path)(error.error))?;
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(failed("make durable", path))
+}
+
+/// Makes an image and its blob store; errors name the file `shown`.
+fn make(path: &Path, options: &FormatOptions, shown: &Path) -> Result<(), DriveError> {
+    image::format(path, options).map_err(|source| DriveError::of_image(shown, source))?;
+    let location = Location::Image(path.to_owned());
+    match OpenOptions::new().format(location, true) {
+        Ok(drive) => drive.close(),
+        Err(DriveError::Format { source, .. }) => Err(DriveError::Format {
+            location: Location::Image(shown.to_owned()),
+            source,
+        }),
+        Err(error) => Err(error),
+    }
+}
+
+/// Locks the file at `place` against drives; errors name the file `shown`.
+fn lock(place: &Path, shown: &Path) -> Result<File, DriveError> {
+    let file = FileOptions::new()
+        .read(true)
+        .write(true)
+        .open(place)
+        .map_err(failed("open", shown))?;
+    let path = shown.to_owned();
+    if !file.metadata().map_err(failed("open", shown))?.is_file() {
+        return Err(DriveError::ImageFile(ImageError::NotAFile { path }));
+    }
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(DriveError::ImageFile(ImageError::Locked { path })),
+        Err(TryLockError::Error(source)) => Err(failed("lock", shown)(source)),
+    }
+}
+
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DriveError {
+    let path = path.to_owned();
+    move |source| DriveError::File {
+        action,
+        path,
+        source,
+    }
+}

@@ -1,0 +1,180 @@
+//! How to open a drive.
+
+use std::sync::Arc;
+
+use toroid_nvme::Controller;
+use toroid_nvme::VendorStatus;
+use toroid_nvme::fabrics::auth::Secret;
+use toroid_nvme::fabrics::{ConnectOptions, DiscoveryEntry};
+use toroid_nvme::tcp::{Address, Connector, Digests};
+use toroid_task::CancelToken;
+use uuid::Uuid;
+
+use super::{Drive, DriveError};
+use crate::host_identity::{self, HostIdentityError};
+use crate::location::Location;
+
+macro_rules! table {
+    ($($name:ident = $sc:literal, $meaning:literal;)*) => {
+        &[$(VendorStatus { sc: $sc, meaning: $meaning }),*]
+    };
+}
+
+/// The status codes of a drive's own, in its words.
+const VENDOR_STATUSES: &[VendorStatus] = toroid_isa::drive_statuses!(table);
+
+type Wrap = dyn Fn(Arc<dyn Controller>) -> Arc<dyn Controller> + Send + Sync;
+
+/// How to open a drive. The options for drives on the network do not matter to other drives.
+#[derive(Clone, Default)]
+#[must_use]
+pub struct OpenOptions {
+    host_nqn: Option<String>,
+    host_id: Option<Uuid>,
+    host_secret: Option<Secret>,
+    controller_secret: Option<Secret>,
+    digests: Digests,
+    pub(super) nsid: Option<u32>,
+    pub(super) key_id: u32,
+    pub(super) cancel: CancelToken,
+    pub(super) wrap: Option<Arc<Wrap>>,
+    #[cfg(feature = "image")]
+    pub(super) backend: Option<Arc<dyn toroid_engine::Backend>>,
+}
+
+impl OpenOptions {
+    /// The options of [`Drive::open`].
+    pub fn new() -> OpenOptions {
+        OpenOptions::default()
+    }
+
+    /// NQN of this host on the network. Without it: that of /etc/nvme/hostnqn, or one made once for this user.
+    pub fn host_nqn(self, nqn: impl Into<String>) -> OpenOptions {
+        OpenOptions {
+            host_nqn: Some(nqn.into()),
+            ..self
+        }
+    }
+
+    /// Identifier of this host on the network. Without it: the UUID in the host's NQN, that of /etc/nvme/hostid, or one made once
+    /// for this user.
+    pub fn host_id(self, id: Uuid) -> OpenOptions {
+        OpenOptions {
+            host_id: Some(id),
+            ..self
+        }
+    }
+
+    /// The secret by which this host authenticates to a drive on the network.
+    pub fn host_secret(self, secret: Secret) -> OpenOptions {
+        OpenOptions {
+            host_secret: Some(secret),
+            ..self
+        }
+    }
+
+    /// The secret by which a drive on the network must authenticate.
+    pub fn controller_secret(self, secret: Secret) -> OpenOptions {
+        OpenOptions {
+            controller_secret: Some(secret),
+            ..self
+        }
+    }
+
+    /// Digests of NVMe/TCP.
+    pub fn digests(self, digests: Digests) -> OpenOptions {
+        OpenOptions { digests, ..self }
+    }
+
+    /// The namespace. Without it: the first that holds blocks.
+    pub fn nsid(self, nsid: u32) -> OpenOptions {
+        OpenOptions {
+            nsid: Some(nsid),
+            ..self
+        }
+    }
+
+    /// The key id of [`Drive::put_keys`], and of programs that name none. Without it: 0.
+    pub fn key_id(self, key_id: u32) -> OpenOptions {
+        OpenOptions { key_id, ..self }
+    }
+
+    /// Gives up the drive's work when `cancel` is cancelled.
+    pub fn cancel(self, cancel: CancelToken) -> OpenOptions {
+        OpenOptions { cancel, ..self }
+    }
+
+    /// Sends the session's commands through the controller that `wrap` makes of the drive's: to record them, or to make some fail.
+    pub fn wrap(
+        self,
+        wrap: impl Fn(Arc<dyn Controller>) -> Arc<dyn Controller> + Send + Sync + 'static,
+    ) -> OpenOptions {
+        OpenOptions {
+            wrap: Some(Arc::new(wrap)),
+            ..self
+        }
+    }
+
+    /// What computes on an image. Without it: this machine's processor, with the f64 FFT.
+    #[cfg(feature = "image")]
+    pub fn backend(self, backend: Arc<dyn toroid_engine::Backend>) -> OpenOptions {
+        OpenOptions {
+            backend: Some(backend),
+            ..self
+        }
+    }
+
+    /// The drives that a discovery service on the network shows this host.
+    ///
+    /// # Errors
+    /// [`DriveError::HostIdentity`], [`DriveError::Connect`].
+    pub fn discover(&self, address: &Address) -> Result<Vec<DiscoveryEntry>, DriveError> {
+        let options = self.connect_options()?;
+        super::runtime()?
+            .block_on(self.connector(address).discover(&options))
+            .map_err(|source| DriveError::connect(address, source))
+    }
+
+    pub(super) fn connector(&self, address: &Address) -> Connector {
+        Connector {
+            address: address.clone(),
+            digests: self.digests,
+        }
+    }
+
+    /// How these options connect to a drive on the network.
+    pub(super) fn connect_options(&self) -> Result<ConnectOptions, HostIdentityError> {
+        let (nqn, id) = host_identity::of_host(self.host_nqn.as_deref(), self.host_id)?;
+        Ok(ConnectOptions {
+            secret: self.host_secret.clone(),
+            controller_secret: self.controller_secret.clone(),
+            vendor_statuses: VENDOR_STATUSES,
+            ..ConnectOptions::new(nqn, id.into_bytes())
+        })
+    }
+
+    /// Opens a drive, as [`Drive::open`] does.
+    ///
+    /// # Errors
+    /// [`DriveError`].
+    pub fn open<L>(&self, location: L) -> Result<Drive, DriveError>
+    where
+        L: TryInto<Location>,
+        DriveError: From<L::Error>,
+    {
+        Drive::open_with(&location.try_into()?, self)
+    }
+
+    /// Makes an empty blob store on a drive, and opens it. Everything in the namespace is lost; without `force`, a namespace that
+    /// may hold something is refused.
+    ///
+    /// # Errors
+    /// [`DriveError::HoldsStore`], [`DriveError::MayHold`], and those of [`OpenOptions::open`].
+    pub fn format<L>(&self, location: L, force: bool) -> Result<Drive, DriveError>
+    where
+        L: TryInto<Location>,
+        DriveError: From<L::Error>,
+    {
+        Drive::format_with(&location.try_into()?, self, force)
+    }
+}

@@ -1,0 +1,181 @@
+//! Drives by their location, and programs as calls.
+#![cfg(feature = "image")]
+#![allow(clippy::unwrap_used)]
+
+use toroid_client::blob::BlobError;
+use toroid_client::drive::create_image;
+use toroid_client::prelude::*;
+use toroid_drive::image::{FormatOptions, MetadataMode};
+use toroid_tfhe::keys::KeyTag;
+
+const ADD: &str = "
+    .reg x = cor:1
+    .reg y = cor:2
+    .tv  f = x + 1
+        homadd    x, y
+        bootstrap f, x
+        return    x
+";
+
+fn client() -> ClientKey {
+    ClientKey::generate(&TINY, &mut Csprng::from_os().unwrap())
+}
+
+fn small(metadata_mode: MetadataMode) -> FormatOptions {
+    FormatOptions {
+        size: 64 << 20,
+        swap: 16 << 20,
+        metadata_mode,
+        ..FormatOptions::default()
+    }
+}
+
+#[test]
+fn an_image_keeps_what_was_put_and_computes_when_it_is_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive.img");
+    let client = client();
+    for mode in [MetadataMode::SecondHalf, MetadataMode::NvmeMetadata] {
+        let options = FormatOptions {
+            overwrite: true,
+            ..small(mode)
+        };
+        let drive = Drive::create(&path, options).unwrap();
+        drive.put_keys(&client).unwrap();
+        let program = drive.install(&TINY, ADD).unwrap();
+        drive.close().unwrap();
+
+        let drive = Drive::open(path.as_path()).unwrap();
+        assert!(drive.load().unwrap() > 0);
+        let (x, y) = (client.encrypt(1).unwrap(), client.encrypt(-2).unwrap());
+        // y is read, and what comes is the register that the program returns.
+        let outputs = drive.call(&program, &[("x", &x), ("y", &y)]).unwrap();
+        assert_eq!(client.decrypt(&outputs["x"]).unwrap(), 0);
+        drive.close().unwrap();
+    }
+}
+
+#[test]
+fn compute_on_read_returns_the_named_register() {
+    let (client, drive) = (client(), Drive::temporary().unwrap());
+    drive.put_keys(&client).unwrap();
+    let (x, y) = (client.encrypt(1).unwrap(), client.encrypt(-2).unwrap());
+    let outputs = drive.run(ADD, &[("y", &y), ("x", &x)]).unwrap();
+    assert_eq!(outputs.len(), 1);
+    let sum = &outputs["x"];
+    assert_eq!(sum.tag().map(KeyTag::as_slice), Some(&client.tag()[..]));
+    assert_eq!(client.decrypt(sum).unwrap(), 0);
+    assert!(sum.log2_failure() < -20.0);
+}
+
+#[test]
+fn a_key_id_separates_programs_and_keys() {
+    let client = client();
+    let drive = Drive::temporary().unwrap();
+    drive.put_keys(&client).unwrap();
+    let seven = format!(".key 7\n{ADD}");
+    let (x, y) = (client.encrypt(0).unwrap(), client.encrypt(1).unwrap());
+    let inputs = [("y", &y), ("x", &x)];
+    let error = drive.run(&seven, &inputs).unwrap_err();
+    // The drive's reason is in the error.
+    let DriveError::Failed { reason, .. } = error else {
+        panic!("{error:?}");
+    };
+    assert!(reason.contains("key"), "{reason}");
+    assert_eq!(
+        client
+            .decrypt(&drive.run(ADD, &inputs).unwrap()["x"])
+            .unwrap(),
+        2
+    );
+}
+
+#[test]
+fn wrong_inputs_are_refused_before_anything_is_written() {
+    let (client, other) = (client(), client());
+    let drive = Drive::temporary().unwrap();
+    let program = drive.install(&TINY, ADD).unwrap();
+    let (x, y) = (client.encrypt(0).unwrap(), other.encrypt(1).unwrap());
+    let refused = |inputs: &[(&str, &Ciphertext)]| match drive.call(&program, inputs) {
+        Err(DriveError::Session(error)) => error,
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(refused(&[]), SessionError::Triggers(0)));
+    assert!(matches!(
+        refused(&[("z", &x)]),
+        SessionError::NoSuchRegister(name) if name == "z"
+    ));
+    assert!(matches!(
+        refused(&[("x", &x), ("y", &y)]),
+        SessionError::Tfhe(TfheError::KeyMismatch(_))
+    ));
+    assert!(drive.session().find("cor:0:1".parse().unwrap()).is_none());
+    assert!(matches!(
+        drive.run("return", &[("x", &x)]),
+        Err(DriveError::Assemble(_))
+    ));
+}
+
+#[test]
+fn locations_that_are_no_drive_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive.img");
+    assert!(matches!(
+        Drive::open(path.as_path()),
+        Err(DriveError::ImageFile(_))
+    ));
+    std::fs::write(&path, [0; 8192]).unwrap();
+    assert!(matches!(
+        Drive::open(path.as_path()),
+        Err(DriveError::Image { .. })
+    ));
+    assert!(matches!(
+        Drive::open("http://localhost/"),
+        Err(DriveError::Address(_))
+    ));
+    assert!(matches!(
+        Drive::open("nvme+tcp://localhost:1"),
+        Err(DriveError::Discovery(_))
+    ));
+    create_image(
+        &path,
+        FormatOptions {
+            overwrite: true,
+            ..small(MetadataMode::SecondHalf)
+        },
+    )
+    .unwrap();
+    assert!(matches!(
+        Drive::options().nsid(3).open(path.as_path()),
+        Err(DriveError::UnknownNamespace { nsid: 3, .. })
+    ));
+    let open = Drive::open(path.as_path()).unwrap();
+    assert!(matches!(
+        Drive::open(path.as_path()),
+        Err(DriveError::ImageFile(_))
+    ));
+    drop(open);
+    let formatted = Drive::options().format(path.as_path(), false);
+    assert!(matches!(formatted, Err(DriveError::HoldsStore(_))));
+    Drive::options().format(path.as_path(), true).unwrap();
+}
+
+#[test]
+fn a_cancelled_token_stops_work() {
+    let cancel = CancelToken::new();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive.img");
+    create_image(&path, small(MetadataMode::SecondHalf)).unwrap();
+    let drive = Drive::options()
+        .cancel(cancel.clone())
+        .open(path.as_path())
+        .unwrap();
+    cancel.cancel();
+    let put = drive.put_keys(&client());
+    assert!(matches!(
+        put,
+        Err(DriveError::Session(SessionError::Blob(
+            BlobError::Cancelled
+        )))
+    ));
+}

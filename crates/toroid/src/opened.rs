@@ -1,0 +1,99 @@
+//! The drive of one command of this program, whose commands are recorded and which Ctrl-C interrupts.
+
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
+
+use toroid_client::blob::BlobError;
+use toroid_client::drive::Drive;
+use toroid_client::location::Location;
+use toroid_client::session::{Session, SessionError};
+use toroid_drive::bridge::ProgramRun;
+use toroid_nvme::fabrics::DISCOVERY_NQN;
+use toroid_nvme::{Controller, Status};
+
+use crate::backend::Arithmetic;
+use crate::drive_args::HostArgs;
+use crate::interrupt;
+use crate::output::usage;
+use crate::recorder::Recorder;
+
+/// An open drive.
+pub struct Opened {
+    pub drive: Drive,
+    pub recorder: Arc<Recorder>,
+}
+
+impl Opened {
+    /// Opens a drive. The arithmetic is that of an image; other drives have their own.
+    pub fn open(
+        location: &Location,
+        host: &HostArgs,
+        arithmetic: &Arithmetic,
+    ) -> anyhow::Result<Opened> {
+        if let Location::Remote(address) = location
+            && address.nqn == DISCOVERY_NQN
+        {
+            return Err(usage(format!(
+                "{address} names no drive; toroid drive discover {address} tells which there are"
+            )));
+        }
+        let recorder = Arc::new(OnceLock::new());
+        let made = Arc::clone(&recorder);
+        let drive = host
+            .options()?
+            .backend(arithmetic.backend())
+            .wrap(move |controller| {
+                let recorder = made.get_or_init(|| Arc::new(Recorder::new(controller)));
+                Arc::clone(recorder) as Arc<dyn Controller>
+            })
+            .open(location.clone())?;
+        let info = drive.wait(drive.session().store().info());
+        let recorder = Arc::clone(recorder.wait());
+        recorder.set_first_data_lba(info.first_data_lba);
+        Ok(Opened { drive, recorder })
+    }
+
+    pub fn session(&self) -> &Session {
+        self.drive.session()
+    }
+
+    /// Whether others may have used the drive before this command, so that its registers may hold something.
+    pub fn is_shared(&self) -> bool {
+        self.drive.image().is_none()
+    }
+
+    /// The latest program that ran on an image; a drive that is not in this process does not tell.
+    pub fn program_run(&self) -> Option<ProgramRun> {
+        self.drive.image()?.program_runs().pop()
+    }
+
+    /// Runs a session's call to its end; a failure tells the drive's reason.
+    pub fn wait<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> anyhow::Result<T>
+    where
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        self.drive.wait(call).map_err(|error| {
+            let error = anyhow::Error::new(error);
+            if interrupt::token().is_cancelled() && self.is_shared() {
+                return error.context("interrupted");
+            }
+            match self.drive.new_failure() {
+                Some(reason) => error.context(reason),
+                None => error,
+            }
+        })
+    }
+
+    /// Ends the drive's work and makes everything durable.
+    pub fn close(self) -> anyhow::Result<()> {
+        Ok(self.drive.close()?)
+    }
+}
+
+/// The status that the drive completed a command with, behind a session's error.
+pub fn status_of(error: &SessionError) -> Option<Status> {
+    match error {
+        SessionError::Blob(BlobError::Nvme(error)) => error.status(),
+        _ => None,
+    }
+}
