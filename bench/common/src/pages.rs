@@ -33,13 +33,13 @@ pub fn publish(
     data: &impl Serialize,
     out: Option<&Path>,
 ) -> Result<Vec<Made>, Error> {
-    let (rows, data) = (serde_json::to_value(rows)?, serde_json::to_value(data)?);
-    let made = render(name, &rows, &data)?;
+    let data = serde_json::to_value(data)?;
+    let made = render(name, &serde_json::to_value(rows)?, &data)?;
     for page in made.iter().filter(|page| page.file.ends_with(".md")) {
         print!("{}", page.text);
     }
     if let Some(out) = out {
-        keep(out, name, &rows)?;
+        keep(out, name, rows)?;
         write(&out.join(format!("data/{name}.json")), &by_line(&data)?)?;
         for page in &made {
             write(&out.join(&page.file), &page.text)?;

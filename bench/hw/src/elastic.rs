@@ -24,7 +24,7 @@ use crate::row::Row;
 /// Of the paper: its FPGA in MHz, and its latency at N = 4096 in microseconds.
 const CLOCK: f64 = 300.0;
 const MICROSECONDS: f64 = 3.813;
-/// Words of twiddle factors a cycle where none is made, and in the paper.
+/// Words of twiddle factors per cycle: where the core makes none, and in the paper.
 const ALL_WORDS: f64 = 16.0;
 const PAPER_WORDS: f64 = 5.0;
 /// Its ASIC at 28 nm: MHz, mW, and the ideal area in square millimetres.

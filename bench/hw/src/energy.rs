@@ -47,7 +47,7 @@ pub struct Power {
 /// Power of a block at some operation, one every cycle.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Activity {
-    /// Toggles a cycle of a net on average.
+    /// Toggles per cycle of a net on average.
     pub toggles_per_net: f64,
     sequential: Power,
     combinational: Power,
@@ -142,7 +142,7 @@ pub struct Estimate {
     pub cycles: u64,
 }
 
-/// Ports by name with a word a cycle.
+/// Ports by name with a word per cycle.
 pub(crate) type Columns = Vec<(&'static str, Vec<u64>)>;
 
 fn hexadecimal(columns: &Columns) -> serde_json::Map<String, serde_json::Value> {
@@ -264,7 +264,7 @@ fn register_runs() -> Vec<Run> {
     vec![of("random", words), of("idle", vec![0; CYCLES])]
 }
 
-/// One bit of a network of 64 lanes, whose input is a word a cycle.
+/// One bit of a network of 64 lanes, whose input is a word per cycle.
 fn network_runs() -> Vec<Run> {
     let mut random = Random::new(10);
     let words: Vec<u64> = (0..CYCLES).map(|_| random.word()).collect();

@@ -165,7 +165,7 @@ fn rows(
     if let Some((cycles, formula)) = bootstrap {
         rows.extend([
             Row::new("bootstrap at `paper`, simulated whole", cycles, "cycles")
-                .beside(BOOTSTRAP * 1e-3 * CLOCK * 1e6)
+                .beside(BOOTSTRAP * CLOCK * 1e3)
                 .at_most(20e6)
                 .noted("2 circuits of 64 butterflies; equal to the integer arithmetic"),
             Row::new("bootstrap at 200 MHz", cycles / CLOCK / 1e3, "ms").beside(BOOTSTRAP),
@@ -175,7 +175,7 @@ fn rows(
     if let Some(found) = operations {
         rows.extend([
             Row::new("CMux at `paper`", found.step as f64, "cycles")
-                .beside(BOOTSTRAP * 1e-3 * CLOCK * 1e6 / 800.0)
+                .beside(BOOTSTRAP * CLOCK * 1e3 / 800.0)
                 .noted("difference of bootstraps of two steps and one; the paper's is its bootstrap / 800"),
             off("CMux", found.step as f64, found.step_formula as f64),
         ]);

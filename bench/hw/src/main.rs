@@ -270,7 +270,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
             let time = measured.cycles as f64 / clock / 1e3;
             let seconds = measured.simulated.as_secs_f64();
             let text = format!(
-                "{}: n = {}, N = {}, {} butterflies, memory {latency} cycles at {bandwidth} beats a cycle\n\
+                "{}: n = {}, N = {}, {} butterflies, memory {latency} cycles at {bandwidth} beats per cycle\n\
                  {}\n\
                  cycles: {} (formula: {}), {time:.3} ms at {clock} MHz\n\
                  main memory: {} beats of {} bytes\n\

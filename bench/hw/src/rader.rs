@@ -106,7 +106,7 @@ struct Simulated {
 }
 
 impl Simulated {
-    /// Cycles of a transform alone but for those in which its words enter and leave, one beat a cycle.
+    /// Cycles of a transform alone without those in which its words enter and leave, one beat per cycle.
     fn between(&self, plan: &Plan) -> f64 {
         (self.alone - 2 * plan.words() as u64) as f64
     }
