@@ -42,6 +42,7 @@ mod access;
 mod carrier;
 mod command;
 mod commands;
+#[cfg(feature = "computational-programs")]
 mod evaluate;
 mod log;
 mod object;
@@ -62,6 +63,7 @@ pub use ssd_side::SWAP_NSID;
 pub(crate) use access::Hosted;
 pub(crate) use command::{Context, Reply};
 pub(crate) use commands::{Bridge, Step};
+#[cfg(feature = "computational-programs")]
 pub(crate) use evaluate::Described;
 pub(crate) use log::Log;
 pub(crate) use plain::{Ended, Plain};

@@ -114,16 +114,16 @@ pub enum ComputationalError {
 /// Programs, memory range sets and memory of every host of a controller, by the host's name.
 pub struct Computational {
     config: Arc<ComputationalConfig>,
-    hosts: Mutex<BTreeMap<String, Arc<Possessions>>>,
+    hosts: Mutex<BTreeMap<String, Arc<HostState>>>,
 }
 
 /// What belongs to a host.
-struct Possessions {
+struct HostState {
     programs: Mutex<Programs>,
     memories: Vec<Memory>,
 }
 
-impl Possessions {
+impl HostState {
     fn programs(&self) -> MutexGuard<'_, Programs> {
         // Every change is complete between two statements, or leaves an index empty.
         self.programs.lock().unwrap_or_else(PoisonError::into_inner)
@@ -236,7 +236,7 @@ impl Computational {
         }
         info.vendor_statuses = VENDOR_STATUSES;
         Ok(ComputationalController {
-            state: self.possessions(name)?,
+            state: self.host_state(name)?,
             config: Arc::clone(config),
             inner,
             host,
@@ -244,7 +244,7 @@ impl Computational {
         })
     }
 
-    fn possessions(&self, name: &str) -> Result<Arc<Possessions>, ComputationalError> {
+    fn host_state(&self, name: &str) -> Result<Arc<HostState>, ComputationalError> {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = hosts.get(name) {
             return Ok(Arc::clone(known));
@@ -256,7 +256,7 @@ impl Computational {
             return Err(ComputationalError::Hosts(self.config.hosts));
         }
         let memories = self.config.memories.iter();
-        let new = Arc::new(Possessions {
+        let new = Arc::new(HostState {
             programs: Mutex::default(),
             memories: memories
                 .map(|(nsid, bytes)| Memory::new(*nsid, *bytes))
@@ -283,7 +283,7 @@ fn identifier(mut image: [u8; 16], host: &str, nsid: u32) -> [u8; 16] {
 /// A controller with computational namespaces, as one host sees it. [`Computational::attach`] gives it.
 pub struct ComputationalController {
     config: Arc<ComputationalConfig>,
-    state: Arc<Possessions>,
+    state: Arc<HostState>,
     inner: Arc<dyn Controller>,
     host: DriveController,
     info: ControllerInfo,
@@ -295,7 +295,7 @@ impl ComputationalController {
         &self,
         request: Request,
         cancel: &CancelToken,
-        work: impl FnOnce(&Possessions, &Request) -> Result<Response, Fault> + Send + 'static,
+        work: impl FnOnce(&HostState, &Request) -> Result<Response, Fault> + Send + 'static,
     ) -> BoxFuture<'static, Response> {
         let state = Arc::clone(&self.state);
         let command = (request.sqe, cancel);
@@ -521,7 +521,7 @@ fn too_long(expected: u64) -> Fault {
     )
 }
 
-fn memory_of(state: &Possessions, nsid: u32) -> Result<&Memory, Fault> {
+fn memory_of(state: &HostState, nsid: u32) -> Result<&Memory, Fault> {
     state.memory(nsid).ok_or_else(|| {
         Fault::new(
             Status::INVALID_NAMESPACE,

@@ -110,6 +110,7 @@ pub struct Drive {
 }
 
 /// The threads that a command is for.
+#[cfg(feature = "computational-programs")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Threads {
     /// Those that are never long at work.
@@ -120,10 +121,10 @@ pub(crate) enum Threads {
 
 /// The commands under way.
 #[derive(Default)]
-struct InFlight(Mutex<Flight>);
+struct InFlight(Mutex<Commands>);
 
 #[derive(Default)]
-struct Flight {
+struct Commands {
     /// Command identifiers and cancellation tokens, by serial number.
     tokens: HashMap<u64, (u16, CancelToken)>,
     busy_since: Option<Instant>,
@@ -131,7 +132,7 @@ struct Flight {
 }
 
 impl InFlight {
-    fn lock(&self) -> MutexGuard<'_, Flight> {
+    fn lock(&self) -> MutexGuard<'_, Commands> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -413,6 +414,7 @@ impl Drive {
     }
 
     /// Starts a command that is not of the NVM command set: `work` is done on one of these threads.
+    #[cfg(feature = "computational-programs")]
     fn start_other(
         &self,
         host: &Arc<Hosted>,
@@ -432,11 +434,8 @@ impl Drive {
         };
         workers.queue().push(host.identity.tenant, move || {
             let bridge = Arc::clone(&pending.bridge);
-            let result = match pending.context.cancel.is_cancelled() {
-                true => Err(Fault::cancelled()),
-                false => work(&bridge, &pending.context),
-            };
-            pending.answer(result);
+            let uncancelled = pending.context.check_cancelled();
+            pending.answer(uncancelled.and_then(|()| work(&bridge, &pending.context)));
         });
         receiver
     }
@@ -624,6 +623,7 @@ impl DriveController {
     }
 
     /// Does the work of a command that is not of the NVM command set. Its failure goes into the host's error log.
+    #[cfg(feature = "computational-programs")]
     pub(crate) fn work(
         &self,
         threads: Threads,

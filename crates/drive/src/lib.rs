@@ -8,9 +8,11 @@
 //! What it is not: it knows nothing of blobs, sessions and secret keys (`toroid-client`), nor of transports, and it does no
 //! arithmetic.
 //!
-//! Open `bridge.rs` first, then `drive.rs`. The NVMe standard's own computational storage is in [`computational`] (experimental).
+//! Open `bridge.rs` first, then `drive.rs`. The NVMe standard's own computational storage is in `computational`
+//! (feature `computational-programs`, experimental).
 
 pub mod bridge;
+#[cfg(feature = "computational-programs")]
 pub mod computational;
 mod drive;
 pub mod image;
@@ -20,8 +22,13 @@ mod subsystem;
 mod task;
 
 pub use bridge::{HostIdentity, HostStatistics, KeyAccess, SWAP_NSID};
+#[cfg(feature = "computational-programs")]
 pub use computational::{
     Computational, ComputationalConfig, ComputationalController, ComputationalError,
 };
 pub use drive::{Drive, DriveConfig, DriveController, DriveError};
 pub use subsystem::{SubsystemController, SubsystemError};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

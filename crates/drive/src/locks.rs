@@ -11,11 +11,11 @@ use smallvec::SmallVec;
 /// waiting, so that none starves.
 #[derive(Default)]
 pub(crate) struct RangeLocks {
-    state: Mutex<State>,
+    state: Mutex<Entries>,
 }
 
 #[derive(Default)]
-struct State {
+struct Entries {
     next_id: u64,
     held: Vec<Entry>,
     /// In the order of arrival.
@@ -50,7 +50,7 @@ pub(crate) struct Guard<'a> {
 }
 
 impl RangeLocks {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Entries> {
         // No operation leaves the state in a form that a later one could not use.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,7 +93,7 @@ impl RangeLocks {
     }
 }
 
-impl State {
+impl Entries {
     fn entry(&mut self, ranges: &[Range<u64>], exclusive: bool) -> Entry {
         self.next_id += 1;
         Entry {

@@ -23,10 +23,8 @@ use toroid_drive::{
     KeyAccess,
 };
 use toroid_engine::backend::cpu::CpuBackend;
-use toroid_engine::backend::testing::{PlaintextBackend, decode_sample};
-use toroid_engine::{
-    Backend, BackendError, BackendStatistics, KeyForm, KeyKind, KeySink, LoadedKey, Requester,
-};
+use toroid_engine::backend::testing::{InterceptedBackend, decode_sample};
+use toroid_engine::{BackendError, KeyForm, Requester};
 use toroid_isa::metadata::ScMetadata;
 use toroid_isa::{VrNumber, assemble, encode};
 use toroid_nvme::admin::{cns, csi, opcode as admin};
@@ -42,7 +40,7 @@ use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::Goldilocks;
-use toroid_tfhe::params::{ParamSet, TINY, TINY32};
+use toroid_tfhe::params::{TINY, TINY32};
 use toroid_tfhe::random::Csprng;
 
 /// The namespace of programs, and two of memory.
@@ -1146,47 +1144,22 @@ proptest! {
     }
 }
 
-/// A back end that holds bootstraps up until it is opened or the run is cancelled.
-struct Gated {
-    inner: PlaintextBackend,
+/// Holds bootstraps up until it is opened or the run is cancelled.
+struct Gate {
     closed: AtomicBool,
     waiting: AtomicUsize,
     lock: Mutex<()>,
     changed: Condvar,
 }
 
-impl Gated {
+impl Gate {
     fn open(&self) {
         let _locked = self.lock.lock().unwrap();
         self.closed.store(false, Ordering::SeqCst);
         self.changed.notify_all();
     }
-}
 
-impl Backend for Gated {
-    fn name(&self) -> &'static str {
-        "gated"
-    }
-    fn arithmetic(&self) -> ArithmeticKind {
-        self.inner.arithmetic()
-    }
-    fn begin_key(
-        &self,
-        params: &ParamSet,
-        kind: KeyKind,
-        form: KeyForm,
-    ) -> Result<Box<dyn KeySink>, BackendError> {
-        self.inner.begin_key(params, kind, form)
-    }
-    fn bootstrap(
-        &self,
-        params: &ParamSet,
-        bootstrapping: &dyn LoadedKey,
-        key_switching: &dyn LoadedKey,
-        test_vectors: &[&[u8]],
-        sample: &[u8],
-        requester: Requester<'_>,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
+    fn pass(&self, requester: Requester<'_>) -> Result<(), BackendError> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let mut locked = self.lock.lock().unwrap();
         while self.closed.load(Ordering::SeqCst) {
@@ -1196,42 +1169,24 @@ impl Backend for Gated {
             let poll = std::time::Duration::from_millis(1);
             (locked, _) = self.changed.wait_timeout(locked, poll).unwrap();
         }
-        drop(locked);
-        self.inner.bootstrap(
-            params,
-            bootstrapping,
-            key_switching,
-            test_vectors,
-            sample,
-            requester,
-        )
-    }
-    fn statistics(&self) -> BackendStatistics {
-        self.inner.statistics()
-    }
-    fn hom_add(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
-        self.inner.hom_add(params, dst, src);
-    }
-    fn hom_sub(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
-        self.inner.hom_sub(params, dst, src);
-    }
-    fn hom_int_mult(&self, params: &ParamSet, dst: &mut [u8], v: i32) {
-        self.inner.hom_int_mult(params, dst, v);
+        Ok(())
     }
 }
 
 #[test]
 fn a_program_that_runs_can_be_aborted_and_holds_nobody_up() {
-    let gated = Arc::new(Gated {
-        inner: PlaintextBackend::new(),
+    let gate = Arc::new(Gate {
         closed: AtomicBool::new(true),
         waiting: AtomicUsize::new(0),
         lock: Mutex::default(),
         changed: Condvar::new(),
     });
-    let bench = Bench::with(SECOND_HALF, |config| {
-        config.backend = Arc::clone(&gated) as _
+    let gated = Arc::clone(&gate);
+    let backend = InterceptedBackend::new(move |requester: Requester<'_>, bootstrap| {
+        gated.pass(requester)?;
+        bootstrap()
     });
+    let bench = Bench::with(SECOND_HALF, |config| config.backend = Arc::new(backend));
     bench.upload_keys();
     bench.write_object(TV_LBA, sc(bench.tv, &bench.test_vector), &bench.test_vector);
     let all = Computational::new(computational_config()).unwrap();
@@ -1241,7 +1196,7 @@ fn a_program_that_runs_can_be_aborted_and_holds_nobody_up() {
     let aborted = host.submit_abortable(execute(3, set, 0b011, 3), abort.clone());
     let other = host.submit(execute(3, set, 0b011, 3));
     // Both run, side by side.
-    wait_until(|| gated.waiting.load(Ordering::SeqCst) == 2);
+    wait_until(|| gate.waiting.load(Ordering::SeqCst) == 2);
     assert_eq!(fail(&host, activate(3, false)), PROGRAM_IN_USE);
     assert_eq!(fail(&host, unload(3)), PROGRAM_IN_USE);
     abort.cancel();
@@ -1251,7 +1206,7 @@ fn a_program_that_runs_can_be_aborted_and_holds_nobody_up() {
     // What changes now is not what the other took.
     ok(&host, write_memory(MEMORY, AT[0], &plain_record(X, 7)));
     ok(&host, delete(set));
-    gated.open();
+    gate.open();
     assert!(block_on(other).cqe.status().is_success());
     assert_eq!(decode_sample(&TINY, &result_at(&host, AT[2]).1, 4), 10);
     // The thread of the run may give the program back a moment after the completion.

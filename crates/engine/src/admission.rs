@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use toroid_isa::{AssumePresent, KeyKind, Program, VrNumber, verify};
 
-use crate::cancel::CancelToken;
 use crate::error::EngineError;
 use crate::table::Table;
+use toroid_task::CancelToken;
 
 /// How often a run that waits for others looks at its cancellation token.
 const CANCEL_POLL: Duration = Duration::from_millis(10);
@@ -88,13 +88,13 @@ struct Running {
 }
 
 #[derive(Default)]
-struct State {
+struct Runs {
     /// In the order in which they came.
     waiting: Vec<Waiting>,
     running: Vec<Running>,
 }
 
-impl State {
+impl Runs {
     /// Whether nothing but the bound on runs keeps the run at this place of the queue from beginning.
     fn is_free(&self, place: usize, table: &Table) -> bool {
         let Some(Waiting { footprint, .. }) = self.waiting.get(place) else {
@@ -132,7 +132,7 @@ impl State {
 
 /// Lets runs in.
 pub(crate) struct Admission {
-    state: Mutex<State>,
+    state: Mutex<Runs>,
     changed: Condvar,
     tickets: AtomicU64,
     limit: usize,
@@ -155,7 +155,7 @@ impl Admission {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Runs> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -13,7 +13,6 @@ pub mod backend;
 
 mod address;
 mod admission;
-mod cancel;
 mod config;
 mod engine;
 mod error;
@@ -22,13 +21,13 @@ mod paging;
 mod partial;
 mod processor;
 mod register;
+mod requester;
 mod store;
 mod swap;
 mod table;
 
 pub use address::{AddressError, PAGE_BYTES, PageTableEntry, SwapSlot, VirtualAddress};
 pub use backend::{Backend, BackendError, BackendStatistics, KeySink, LoadedKey};
-pub use cancel::{CancelToken, Requester};
 pub use config::{EngineConfig, ReplacementPolicy};
 pub use engine::{Engine, Sample};
 pub use error::EngineError;
@@ -36,7 +35,13 @@ pub use paging::PagingStatistics;
 pub use partial::Part;
 pub use processor::{InstructionTiming, PreparedRun, Run, RunOutcome};
 pub use register::{Attributes, RegisterInfo, check_size, register_bytes};
+pub use requester::Requester;
 pub use store::{Prepared, StoreOutcome};
 pub use swap::{MemorySwap, PagingContext, Swap, SwapError};
 pub use toroid_isa::KeyKind;
+pub use toroid_task::CancelToken;
 pub use toroid_tfhe::seeded::KeyForm;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

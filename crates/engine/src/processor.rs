@@ -17,12 +17,12 @@ use toroid_tfhe::params::ParamSet;
 
 use crate::admission::Admitted;
 use crate::backend::{BackendError, LoadedKey};
-use crate::cancel::Requester;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::paging::{PageId, PageIo};
 use crate::partial::Part;
 use crate::register::{fingerprint, same_statement};
+use crate::requester::Requester;
 use crate::store::{Accepted, StagedSample};
 use crate::swap::PagingContext;
 use crate::table::{Content, Register, Table};

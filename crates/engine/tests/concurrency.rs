@@ -8,14 +8,13 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
 use common::*;
-use toroid_engine::backend::testing::{PlaintextBackend, decode_sample, encode_sample};
+use toroid_engine::backend::testing::{InterceptedBackend, decode_sample, encode_sample};
 use toroid_engine::{
-    Backend, BackendError, CancelToken, Engine, EngineError, KeyForm, KeyKind, KeySink, LoadedKey,
-    MemorySwap, PAGE_BYTES, PagingContext, Part, Requester, Swap, SwapError, SwapSlot,
+    BackendError, CancelToken, Engine, EngineError, LoadedKey, MemorySwap, PAGE_BYTES,
+    PagingContext, Part, Requester, Swap, SwapError, SwapSlot,
 };
 use toroid_isa::Instruction;
-use toroid_tfhe::arithmetic::ArithmeticKind;
-use toroid_tfhe::params::{ParamSet, TINY};
+use toroid_tfhe::params::TINY;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 /// The command whose paging is held up.
@@ -200,66 +199,21 @@ fn a_key_id_cleared_beside_a_run_stays_clear() {
     );
 }
 
-/// A back end whose bootstraps last until they are cancelled.
-#[derive(Default)]
-struct Endless {
-    inner: PlaintextBackend,
-    begun: AtomicBool,
-}
-
-impl Backend for Endless {
-    fn name(&self) -> &'static str {
-        "endless"
-    }
-
-    fn arithmetic(&self) -> ArithmeticKind {
-        ArithmeticKind::Ntt
-    }
-
-    fn begin_key(
-        &self,
-        params: &ParamSet,
-        kind: KeyKind,
-        form: KeyForm,
-    ) -> Result<Box<dyn KeySink>, BackendError> {
-        self.inner.begin_key(params, kind, form)
-    }
-
-    fn bootstrap(
-        &self,
-        _: &ParamSet,
-        _: &dyn LoadedKey,
-        _: &dyn LoadedKey,
-        _: &[&[u8]],
-        _: &[u8],
-        requester: Requester<'_>,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        self.begun.store(true, Ordering::SeqCst);
+#[test]
+fn runs_can_be_cancelled_in_a_bootstrap_and_while_they_wait() {
+    let begun = Arc::new(AtomicBool::new(false));
+    let tell = Arc::clone(&begun);
+    // Bootstraps last until they are cancelled.
+    let endless = InterceptedBackend::new(move |requester: Requester<'_>, _| {
+        tell.store(true, Ordering::SeqCst);
         while !requester.cancel.is_cancelled() {
             thread::yield_now();
         }
         Err(BackendError::Cancelled)
-    }
-
-    fn hom_add(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
-        self.inner.hom_add(params, dst, src);
-    }
-
-    fn hom_sub(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
-        self.inner.hom_sub(params, dst, src);
-    }
-
-    fn hom_int_mult(&self, params: &ParamSet, dst: &mut [u8], v: i32) {
-        self.inner.hom_int_mult(params, dst, v);
-    }
-}
-
-#[test]
-fn runs_can_be_cancelled_in_a_bootstrap_and_while_they_wait() {
-    let backend = Arc::new(Endless::default());
+    });
     let engine = Engine::new(
         config(1 << 20),
-        Arc::clone(&backend) as _,
+        Arc::new(endless),
         Arc::new(MemorySwap::new()),
     );
     let (x, tv) = (cor(0, 1), vr("tv:0:0"));
@@ -276,7 +230,7 @@ fn runs_can_be_cancelled_in_a_bootstrap_and_while_they_wait() {
     let (first, second) = (CancelToken::new(), CancelToken::new());
     thread::scope(|scope| {
         let running = scope.spawn(|| engine.run(COMMAND, x, &first));
-        while !backend.begun.load(Ordering::SeqCst) {
+        while !begun.load(Ordering::SeqCst) {
             thread::yield_now();
         }
         let waiting = scope.spawn(|| engine.run(COMMAND, x, &second));

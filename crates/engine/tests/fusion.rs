@@ -9,10 +9,10 @@ use std::time::Duration;
 use common::*;
 use proptest::prelude::*;
 use toroid_engine::backend::cpu::CpuBackend;
-use toroid_engine::backend::testing::{PlaintextBackend, decode_sample};
+use toroid_engine::backend::testing::{InterceptedBackend, PlaintextBackend, decode_sample};
 use toroid_engine::{
-    Backend, BackendError, CancelToken, Engine, EngineError, KeyForm, KeyKind, KeySink, LoadedKey,
-    MemorySwap, Requester,
+    Backend, BackendError, CancelToken, Engine, EngineError, KeyForm, LoadedKey, MemorySwap,
+    Requester,
 };
 use toroid_isa::{Instruction, VrNumber, assemble};
 use toroid_tfhe::arithmetic::ArithmeticKind;
@@ -176,82 +176,25 @@ fn a_run_shares_its_time_and_counts_every_page() {
     assert_eq!(sum(|timing| timing.page_outs), outcome.page_outs);
 }
 
-/// Fails, or gives a sample too few, where it is given several test vectors.
-struct Odd {
-    inner: PlaintextBackend,
-    fails: bool,
-}
-
-impl Backend for Odd {
-    fn name(&self) -> &'static str {
-        "odd"
-    }
-
-    fn arithmetic(&self) -> ArithmeticKind {
-        self.inner.arithmetic()
-    }
-
-    fn begin_key(
-        &self,
-        params: &ParamSet,
-        kind: KeyKind,
-        form: KeyForm,
-    ) -> Result<Box<dyn KeySink>, BackendError> {
-        self.inner.begin_key(params, kind, form)
-    }
-
-    fn bootstrap(
-        &self,
-        params: &ParamSet,
-        bootstrapping: &dyn LoadedKey,
-        key_switching: &dyn LoadedKey,
-        test_vectors: &[&[u8]],
-        sample: &[u8],
-        requester: Requester<'_>,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        let mut results = self.inner.bootstrap(
-            params,
-            bootstrapping,
-            key_switching,
-            test_vectors,
-            sample,
-            requester,
-        )?;
-        if test_vectors.len() > 1 {
-            if self.fails {
-                let reason = "one too many".to_owned();
-                return Err(BackendError::Failed { reason });
-            }
-            results.pop();
-        }
-        Ok(results)
-    }
-
-    fn hom_add(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
-        self.inner.hom_add(params, dst, src);
-    }
-
-    fn hom_sub(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
-        self.inner.hom_sub(params, dst, src);
-    }
-
-    fn hom_int_mult(&self, params: &ParamSet, dst: &mut [u8], v: i32) {
-        self.inner.hom_int_mult(params, dst, v);
-    }
-}
-
 #[test]
 fn a_run_that_fails_changes_nothing() {
     for (fails, expected) in [
         (true, "one too many"),
         (false, "1 samples for 2 test vectors"),
     ] {
-        let inner = PlaintextBackend::new();
-        let engine = Engine::new(
-            config(1 << 20),
-            Arc::new(Odd { inner, fails }),
-            Arc::new(MemorySwap::new()),
-        );
+        // Fails, or gives a sample too few, where it is given several test vectors.
+        let odd = InterceptedBackend::new(move |_, bootstrap| {
+            let mut results = bootstrap()?;
+            if results.len() > 1 {
+                if fails {
+                    let reason = "one too many".to_owned();
+                    return Err(BackendError::Failed { reason });
+                }
+                results.pop();
+            }
+            Ok(results)
+        });
+        let engine = Engine::new(config(1 << 20), Arc::new(odd), Arc::new(MemorySwap::new()));
         let (a, b) = (cor(0, 0), cor(0, 1));
         store_keys(&engine, 0, &TINY);
         store_function(&engine, tv(0), &TINY, |m| m + 1);

@@ -112,27 +112,32 @@ pub fn assemble_for(key_id: u32, source: &str) -> Result<Assembly, AssembleError
     assembler.diagnostics.into_result(source, assembly)
 }
 
-/// Reads the function of a test vector alone.
-pub(crate) fn parse_source(source: &str) -> Result<TestVectorSource, AssembleErrors> {
-    let mut assembler = Assembler::new(source)?;
-    let parsed = assembler
-        .test_vector_source(Arguments::Two)
-        .and_then(|(parsed, _)| {
-            while assembler.lexer.peek()?.token == Token::Newline {
-                assembler.lexer.bump();
-            }
-            let rest = assembler.lexer.peek()?;
-            if rest.token == Token::End {
-                Ok(parsed)
-            } else {
-                Err(unexpected(&rest, "the end of the text"))
-            }
+impl TestVectorSource {
+    /// Reads what stands right of the `=` of a `.tv`: an expression, a table in brackets, or the name of a file.
+    ///
+    /// # Errors
+    /// What is wrong with the text, as [`crate::assemble`] reports it.
+    pub fn parse(source: &str) -> Result<TestVectorSource, AssembleErrors> {
+        let mut assembler = Assembler::new(source)?;
+        let parsed = assembler
+            .test_vector_source(Arguments::Two)
+            .and_then(|(parsed, _)| {
+                while assembler.lexer.peek()?.token == Token::Newline {
+                    assembler.lexer.bump();
+                }
+                let rest = assembler.lexer.peek()?;
+                if rest.token == Token::End {
+                    Ok(parsed)
+                } else {
+                    Err(unexpected(&rest, "the end of the text"))
+                }
+            });
+        let parsed = parsed.unwrap_or_else(|diagnostic| {
+            assembler.diagnostics.push(diagnostic);
+            TestVectorSource::Table(Vec::new())
         });
-    let parsed = parsed.unwrap_or_else(|diagnostic| {
-        assembler.diagnostics.push(diagnostic);
-        TestVectorSource::Table(Vec::new())
-    });
-    assembler.diagnostics.into_result(source, parsed)
+        assembler.diagnostics.into_result(source, parsed)
+    }
 }
 
 const DIRECTIVES: [&str; 3] = ["key", "reg", "tv"];

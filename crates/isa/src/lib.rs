@@ -55,3 +55,7 @@ pub use test_vector::{
 pub use values::{FileError, FileErrorReason, ValuesError};
 pub use verify::{AssumePresent, Environment, ProgramFacts, VerifyError, VerifyReason, verify};
 pub use vr::{KeyKind, VrError, VrNumber, VrType};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

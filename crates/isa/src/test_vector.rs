@@ -1,9 +1,6 @@
 //! Test vectors: the functions that a Bootstrap applies, as integers to integers.
 
-use crate::assembler::parse_source;
-use crate::diagnostic::AssembleErrors;
 use crate::expression::{EvaluationError, Expression};
-use crate::values::{ValuesError, parse_values};
 use crate::vr::VrNumber;
 
 /// The most bits that a test vector's input may have.
@@ -60,14 +57,6 @@ pub enum TestVectorSource {
 }
 
 impl TestVectorSource {
-    /// Reads what stands right of the `=` of a `.tv`: an expression, a table in brackets, or the name of a file.
-    ///
-    /// # Errors
-    /// What is wrong with the text, as [`crate::assemble`] reports it.
-    pub fn parse(text: &str) -> Result<TestVectorSource, AssembleErrors> {
-        parse_source(text)
-    }
-
     /// The table of a function of one argument, for a `p_in` of [`TestVectorSource::table`].
     ///
     /// # Errors
@@ -96,15 +85,6 @@ impl TestVectorSource {
                 .map(|(x, y)| f(x, y))
                 .collect(),
         ))
-    }
-
-    /// The table in a file's text: integers as the language writes them, negative ones with `-`, between white space or commas;
-    /// `#` begins a comment that goes to the end of the line.
-    ///
-    /// # Errors
-    /// The first thing that is wrong, with its line; or a number of values that is no power of two from 2 to 2^16.
-    pub fn from_values(text: &str) -> Result<TestVectorSource, ValuesError> {
-        parse_values(text).map(TestVectorSource::Table)
     }
 
     /// The values for the 2^`p_in` inputs, from the smallest (0, or -2^(`p_in`-1) if `signed`) to the largest. They are not

@@ -1,7 +1,7 @@
 //! Files of values: tables that stand beside a program's text. `docs/reference/isa.md` describes their form.
 
 use crate::lexer::integer;
-use crate::test_vector::{MAX_INPUT_BITS, signed};
+use crate::test_vector::{MAX_INPUT_BITS, TestVectorSource, signed};
 
 /// The most characters of a word that an error quotes.
 const MAX_QUOTED_CHARS: usize = 40;
@@ -23,6 +23,17 @@ pub enum ValuesError {
         /// The number of values.
         found: usize,
     },
+}
+
+impl TestVectorSource {
+    /// The table in a file's text: integers as the language writes them, negative ones with `-`, between white space or commas;
+    /// `#` begins a comment that goes to the end of the line.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line; or a number of values that is no power of two from 2 to 2^16.
+    pub fn from_values(text: &str) -> Result<TestVectorSource, ValuesError> {
+        parse_values(text).map(TestVectorSource::Table)
+    }
 }
 
 /// Why the file of a test vector gave no table.

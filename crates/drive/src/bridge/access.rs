@@ -107,12 +107,12 @@ pub struct HostStatistics {
     pub busy: Duration,
 }
 
-/// The books of the hosts of one name.
+/// Statistics and failures of the hosts of one name.
 #[derive(Default)]
-pub(crate) struct Account(Mutex<Books>);
+pub(crate) struct Account(Mutex<Record>);
 
 #[derive(Default)]
-struct Books {
+struct Record {
     statistics: HostStatistics,
     under_way: usize,
     busy_since: Option<Instant>,
@@ -121,7 +121,7 @@ struct Books {
 }
 
 impl Account {
-    fn lock(&self) -> MutexGuard<'_, Books> {
+    fn lock(&self) -> MutexGuard<'_, Record> {
         // Every value is complete between two statements.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -131,36 +131,36 @@ impl Account {
     }
 
     pub(crate) fn begin_command(&self) {
-        let mut books = self.lock();
-        books.under_way += 1;
-        books.busy_since.get_or_insert_with(Instant::now);
+        let mut record = self.lock();
+        record.under_way += 1;
+        record.busy_since.get_or_insert_with(Instant::now);
     }
 
     pub(crate) fn end_command(&self) {
-        let mut books = self.lock();
-        books.under_way = books.under_way.saturating_sub(1);
-        if books.under_way == 0
-            && let Some(since) = books.busy_since.take()
+        let mut record = self.lock();
+        record.under_way = record.under_way.saturating_sub(1);
+        if record.under_way == 0
+            && let Some(since) = record.busy_since.take()
         {
-            books.statistics.busy += since.elapsed();
+            record.statistics.busy += since.elapsed();
         }
     }
 
     pub(crate) fn statistics(&self) -> HostStatistics {
-        let books = self.lock();
-        let now = books.busy_since.map(|since| since.elapsed());
+        let record = self.lock();
+        let now = record.busy_since.map(|since| since.elapsed());
         HostStatistics {
-            busy: books.statistics.busy + now.unwrap_or_default(),
-            ..books.statistics
+            busy: record.statistics.busy + now.unwrap_or_default(),
+            ..record.statistics
         }
     }
 
     pub(crate) fn error(&self, command: Sqe, status: Status, reason: String) {
-        let mut books = self.lock();
-        books.failures += 1;
-        let count = books.failures;
-        books.errors.truncate(KEPT - 1);
-        books.errors.push_front(ErrorInformation {
+        let mut record = self.lock();
+        record.failures += 1;
+        let count = record.failures;
+        record.errors.truncate(KEPT - 1);
+        record.errors.push_front(ErrorInformation {
             count,
             command,
             status,
@@ -174,13 +174,13 @@ impl Account {
     }
 }
 
-/// A host with its books.
+/// A host with its account.
 pub(crate) struct Hosted {
     pub(crate) identity: HostIdentity,
     pub(crate) account: Arc<Account>,
 }
 
-/// The books of all hosts, by name.
+/// The accounts of all hosts, by name.
 #[derive(Default)]
 pub(crate) struct Accounts(Mutex<BTreeMap<String, Arc<Account>>>);
 

@@ -19,14 +19,14 @@ pub(crate) enum Sharing {
 
 /// Jobs by tenant, each tenant's in the order in which they came. Tenants take turns.
 pub(crate) struct Queue {
-    state: Mutex<State>,
+    state: Mutex<Jobs>,
     changed: Condvar,
     threads: usize,
     sharing: Sharing,
 }
 
 #[derive(Default)]
-struct State {
+struct Jobs {
     tenants: BTreeMap<u64, Tenant>,
     /// Tenants with jobs, the next one first.
     turns: VecDeque<u64>,
@@ -40,7 +40,7 @@ struct Tenant {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Jobs> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -76,7 +76,7 @@ impl Queue {
             // Whatever the shares, the last free thread is for a tenant that has none yet.
             let busy: usize = state.tenants.values().map(|tenant| tenant.running).sum();
             let last = self.sharing == Sharing::Reserved && busy + 1 >= self.threads;
-            let State { tenants, turns, .. } = &mut *state;
+            let Jobs { tenants, turns, .. } = &mut *state;
             let place = turns.iter().position(|tenant| {
                 let tenant = tenants.get(tenant);
                 tenant.is_some_and(|tenant| tenant.running < most && (tenant.running == 0 || !last))

@@ -35,11 +35,11 @@ pub enum Fault {
 pub struct MemSsd {
     block_size: u32,
     blocks: u64,
-    state: Mutex<State>,
+    state: Mutex<Contents>,
 }
 
 #[derive(Default)]
-struct State {
+struct Contents {
     live: HashMap<u64, Block>,
     /// What the medium holds in place of the blocks written since the last flush; `None` is zeroes.
     durable: HashMap<u64, Option<Block>>,
@@ -105,13 +105,13 @@ impl MemSsd {
         self.state().live.len()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Contents> {
         // No operation leaves the maps in a state that a later one could not use.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stores the first `len` bytes of `data`.
-    fn store(&self, state: &mut State, lba: u64, data: &[u8], len: usize, durable: bool) {
+    fn store(&self, state: &mut Contents, lba: u64, data: &[u8], len: usize, durable: bool) {
         let block_size = self.block_size as usize;
         let data = &data[..len.min(data.len())];
         for (i, part) in data.chunks(block_size).enumerate() {
@@ -139,7 +139,7 @@ fn enospc() -> io::Error {
     rustix::io::Errno::NOSPC.into()
 }
 
-impl State {
+impl Contents {
     fn write_fault(&mut self) -> Option<Fault> {
         let (skip, fault) = self.write_fault?;
         if skip > 0 {

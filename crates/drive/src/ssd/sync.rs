@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 
 use super::SsdError;
 
-/// Told whether everything that was written before it was handed over is durable.
-pub(super) type Told = Box<dyn FnOnce(Result<(), SsdError>) + Send>;
+/// SyncCallback whether everything that was written before it was handed over is durable.
+pub(super) type SyncCallback = Box<dyn FnOnce(Result<(), SsdError>) + Send>;
 
 pub(super) struct Syncs {
     queue: Arc<Queue>,
@@ -21,13 +21,13 @@ pub(super) struct Syncs {
 /// Where to ask for a synchronization.
 #[derive(Default)]
 pub(super) struct Queue {
-    state: Mutex<State>,
+    state: Mutex<Requests>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    waiting: Vec<Told>,
+struct Requests {
+    waiting: Vec<SyncCallback>,
     failed: bool,
     closing: bool,
 }
@@ -66,7 +66,7 @@ impl Drop for Syncs {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Requests> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -80,7 +80,7 @@ impl Queue {
     }
 
     /// Has `told` called, on another thread, when what has been written by now is durable, or is not.
-    pub(super) fn ask(&self, told: Told) {
+    pub(super) fn ask(&self, told: SyncCallback) {
         self.lock().waiting.push(told);
         self.changed.notify_one();
     }

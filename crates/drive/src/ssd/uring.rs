@@ -36,12 +36,12 @@ pub(super) struct Uring {
 }
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<Submissions>,
     wake: OwnedFd,
 }
 
 #[derive(Default)]
-struct State {
+struct Submissions {
     queue: VecDeque<Transfer>,
     /// The ring's thread waits, or is about to, and must be woken.
     waiting: bool,
@@ -51,11 +51,11 @@ struct State {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Submissions> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut Submissions)) {
         let mut state = self.lock();
         change(&mut state);
         let wake = std::mem::take(&mut state.waiting);

@@ -19,7 +19,7 @@ use toroid_tfhe::seeded::KeyForm;
 use schedule::{Call, Scheduler};
 
 use super::{Backend, BackendError, BackendStatistics, KeySink, LoadedKey};
-use crate::cancel::Requester;
+use crate::requester::Requester;
 
 /// Runs everything on the processor of this machine, with the kernels of one instruction set.
 #[derive(Debug)]

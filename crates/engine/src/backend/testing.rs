@@ -13,7 +13,7 @@ use toroid_tfhe::params::{ModulusKind, ParamSet};
 use toroid_tfhe::seeded::KeyForm;
 
 use super::{Backend, BackendError, KeySink, LoadedKey};
-use crate::cancel::Requester;
+use crate::requester::Requester;
 
 /// p = 2^64 - 2^32 + 1.
 const GOLDILOCKS: u128 = 0xffff_ffff_0000_0001;
@@ -248,6 +248,84 @@ impl Backend for PlaintextBackend {
             .map(|a| a * factor % q)
             .collect();
         put_words(params, &product, dst);
+    }
+}
+
+/// What a bootstrap gives: a sample for each test vector.
+pub type Bootstrapped = Result<Vec<Vec<u8>>, BackendError>;
+
+/// A [`PlaintextBackend`] whose bootstraps go through a closure, which is given the requester and the bootstrap itself. It may
+/// wait before it calls that, change what it gives, or give something else.
+pub struct InterceptedBackend<F> {
+    plaintext: PlaintextBackend,
+    bootstrap: F,
+}
+
+impl<F> InterceptedBackend<F>
+where
+    F: Fn(Requester<'_>, &dyn Fn() -> Bootstrapped) -> Bootstrapped + Send + Sync,
+{
+    /// A back end with this closure.
+    pub fn new(bootstrap: F) -> InterceptedBackend<F> {
+        InterceptedBackend {
+            plaintext: PlaintextBackend::new(),
+            bootstrap,
+        }
+    }
+}
+
+impl<F> Backend for InterceptedBackend<F>
+where
+    F: Fn(Requester<'_>, &dyn Fn() -> Bootstrapped) -> Bootstrapped + Send + Sync,
+{
+    fn name(&self) -> &'static str {
+        "intercepted"
+    }
+
+    fn arithmetic(&self) -> ArithmeticKind {
+        self.plaintext.arithmetic()
+    }
+
+    fn begin_key(
+        &self,
+        params: &ParamSet,
+        kind: KeyKind,
+        form: KeyForm,
+    ) -> Result<Box<dyn KeySink>, BackendError> {
+        self.plaintext.begin_key(params, kind, form)
+    }
+
+    fn bootstrap(
+        &self,
+        params: &ParamSet,
+        bootstrapping: &dyn LoadedKey,
+        key_switching: &dyn LoadedKey,
+        test_vectors: &[&[u8]],
+        sample: &[u8],
+        requester: Requester<'_>,
+    ) -> Bootstrapped {
+        (self.bootstrap)(requester, &|| {
+            self.plaintext.bootstrap(
+                params,
+                bootstrapping,
+                key_switching,
+                test_vectors,
+                sample,
+                requester,
+            )
+        })
+    }
+
+    fn hom_add(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
+        self.plaintext.hom_add(params, dst, src);
+    }
+
+    fn hom_sub(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
+        self.plaintext.hom_sub(params, dst, src);
+    }
+
+    fn hom_int_mult(&self, params: &ParamSet, dst: &mut [u8], v: i32) {
+        self.plaintext.hom_int_mult(params, dst, v);
     }
 }
 

@@ -43,7 +43,7 @@ enum Entry {
 }
 
 #[derive(Default)]
-struct State {
+struct Registered {
     /// One bit a cluster, 64 clusters an entry: those whose part of the second half has been read.
     loaded: HashMap<u64, u64>,
     /// By the first LBA.
@@ -62,10 +62,10 @@ pub(crate) struct Runs {
     /// shared by who reads data that must fit its metadata.
     /// Fair: neither side keeps the other out.
     updates: RangeLocks,
-    state: RwLock<State>,
+    state: RwLock<Registered>,
 }
 
-impl State {
+impl Registered {
     fn is_loaded(&self, cluster: u64) -> bool {
         let word = self.loaded.get(&(cluster / 64)).copied().unwrap_or(0);
         word >> (cluster % 64) & 1 != 0
@@ -125,11 +125,11 @@ impl Runs {
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, State> {
+    fn read(&self) -> RwLockReadGuard<'_, Registered> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
+    fn write(&self) -> RwLockWriteGuard<'_, Registered> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -160,7 +160,7 @@ impl Runs {
     /// before their end, and damaged metadata, which may be that of a run to the end of the cluster.
     fn claims<'a>(
         &self,
-        state: &'a State,
+        state: &'a Registered,
         data: Range<u64>,
     ) -> impl Iterator<Item = &'a Entry> + use<'a> {
         let cluster = self.cluster;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use toroid_tfhe::any_key::{Results, Task};
 
 use super::super::{BackendError, BackendStatistics};
-use crate::cancel::CancelToken;
+use toroid_task::CancelToken;
 
 /// The most bootstraps of a batch, but for a single call that has more.
 const MAX_BATCH: usize = 8;
@@ -49,10 +49,10 @@ pub(super) struct Batch<'a> {
 
 /// Lets calls have the cores.
 #[derive(Debug)]
-pub(super) struct Scheduler(Mutex<State>);
+pub(super) struct Scheduler(Mutex<Queues>);
 
 #[derive(Debug)]
-struct State {
+struct Queues {
     free: usize,
     /// In the order in which they came. Empty while cores are free.
     waiting: Vec<Arc<Waiting>>,
@@ -109,7 +109,7 @@ impl Waiting {
     }
 }
 
-impl State {
+impl Queues {
     fn served(&self, tenant: u64) -> u64 {
         self.tenants.get(&tenant).map_or(0, |tenant| tenant.served)
     }
@@ -208,7 +208,7 @@ impl Drop for Presence<'_> {
         }
         if state.tenants.len() > IDLE_TENANTS {
             let clock = state.clock;
-            let State { tenants, .. } = &mut *state;
+            let Queues { tenants, .. } = &mut *state;
             tenants.retain(|_, tenant| tenant.calls > 0 || tenant.served > clock);
         }
     }
@@ -216,7 +216,7 @@ impl Drop for Presence<'_> {
 
 impl Scheduler {
     pub(super) fn new(cores: usize) -> Scheduler {
-        Scheduler(Mutex::new(State {
+        Scheduler(Mutex::new(Queues {
             free: cores.max(1),
             waiting: Vec::new(),
             tenants: HashMap::new(),
@@ -225,7 +225,7 @@ impl Scheduler {
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Queues> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -13,7 +13,7 @@ use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::seeded::KeyForm;
 
-use crate::cancel::Requester;
+use crate::requester::Requester;
 
 /// Why a back end did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-pub use toroid_task::CancelToken;
+use toroid_task::CancelToken;
 
 /// For whom a program runs. A `&CancelToken` is one: tenant 0, with every key id.
 #[derive(Clone, Copy, Debug)]
