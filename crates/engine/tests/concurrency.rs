@@ -10,8 +10,8 @@ use std::thread;
 use common::*;
 use toroid_engine::backend::testing::{InterceptedBackend, decode_sample, encode_sample};
 use toroid_engine::{
-    BackendError, CancelToken, Engine, EngineError, LoadedKey, MemorySwap, PAGE_BYTES,
-    PagingContext, Part, Requester, Swap, SwapError, SwapSlot,
+    BackendError, CancelToken, Engine, EngineError, MemorySwap, PAGE_BYTES, PagingContext, Part,
+    Requester, Swap, SwapError, SwapSlot,
 };
 use toroid_isa::Instruction;
 use toroid_tfhe::params::TINY;

@@ -11,8 +11,7 @@ use proptest::prelude::*;
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::testing::{InterceptedBackend, PlaintextBackend, decode_sample};
 use toroid_engine::{
-    Backend, BackendError, CancelToken, Engine, EngineError, KeyForm, LoadedKey, MemorySwap,
-    Requester,
+    Backend, BackendError, CancelToken, Engine, EngineError, KeyForm, MemorySwap, Requester,
 };
 use toroid_isa::{Instruction, VrNumber, assemble};
 use toroid_tfhe::arithmetic::ArithmeticKind;
