@@ -35,7 +35,7 @@ impl ClientKey {
                 Ok(())
             },
         )?;
-        WopbsKey::new(&self.params(), parts)
+        WopbsKey::new(self.params(), parts)
     }
 
     /// Generates the key-switching key of an exact bootstrap into memory.
@@ -59,6 +59,6 @@ impl ClientKey {
                 Ok(())
             },
         )?;
-        WopbsKeySwitchingKey::new(&self.params(), parts)
+        WopbsKeySwitchingKey::new(self.params(), parts)
     }
 }
