@@ -81,8 +81,9 @@ const PARAMETERS: [Parameter; 10] = [
     NARROW,
 ];
 
-/// What the parameters that both cores have say.
+/// What the parameters say, also of `polymul_sdf`, which has neither INVERSE, CYCLIC nor NATURAL.
 pub(crate) fn setting(values: &Values) -> Setting {
+    let is_set = |name| values.get(name) == Some(1);
     Setting {
         architecture: Architecture::ALL[values["ARCHITECTURE"] as usize],
         log_n: values["LOG_N"] as u32,
@@ -93,9 +94,9 @@ pub(crate) fn setting(values: &Values) -> Setting {
             3 => Some(Reduction::Barrett),
             _ => None,
         },
-        is_inverse: values["INVERSE"] == 1,
-        is_cyclic: values["CYCLIC"] == 1,
-        is_natural: values["NATURAL"] == 1,
+        is_inverse: is_set("INVERSE"),
+        is_cyclic: is_set("CYCLIC"),
+        is_natural: is_set("NATURAL"),
         tiles: (values["TILE_A"] as u32, values["TILE_B"] as u32),
         narrow: values["NARROW"] as u32,
     }
