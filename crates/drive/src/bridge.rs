@@ -9,9 +9,9 @@
 //! | read | 0-2, 4 | the data goes to the host and into the register |
 //! | read | 3 | the data goes into the register; the program of the key id runs; its result goes to the host |
 //!
-//! Where virtual register (0, key id, 0) holds no program, a write of type 4 is like one of type 3, and a read of type 3 like
-//! one of type 4: samples can be stored, loaded and fetched before there is a program. After a restart, samples that a
-//! program only uses are therefore read before the program is.
+//! While virtual register (0, key id, 0) holds no program, a write of type 4 acts like one of type 3, and a read of type 3
+//! like one of type 4, so that samples can be stored, loaded and fetched before there is a program. After a restart, read the
+//! samples that a program only uses before the program itself.
 //!
 //! **Writes** take effect in the order: checks, staging in the engine (and the run), SSD, registers. If the SSD refuses, the
 //! registers stay as they were. One exception is the engine's: the first part of a key drops the key that it replaces.
@@ -27,16 +27,19 @@
 //! follow, until the run is read or written again or the drive is closed: on the SSD it would describe data that are not
 //! there.
 //!
-//! **Order.** Commands that overlap in their blocks are done one after the other, reads beside reads. A read that loads a
-//! register starts again if its blocks are written before the register has the data, so that the register does not go back to
+//! **Order.** Commands that overlap in their blocks run one after the other; only reads run at the same time. A read that loads a
+//! register starts again if its blocks are written before the register has the data, so that the register never returns to
 //! what the blocks held before.
 //!
 //! **Access.** A host may be bound to some key ids ([`KeyAccess`]). Before any of its commands takes effect, the metadata of
 //! all blocks concerned is checked, in the same step as the effect.
 //!
-//! **Power loss.** A completed write is safe after a flush, or with FUA. A write under way can be torn: some of its blocks
-//! new; data new and NVMe metadata old; in the second-half form a result stored, but its metadata still that of the host's
-//! sample (the data is written first). Only the host can know, as with any drive: the command has not completed.
+//! **Power loss.** A completed write is safe after a flush, or with FUA. A write that has not completed can be torn: only some of
+//! its blocks are new, or the data is new and the NVMe metadata old. In the second-half form a result can be stored while its
+//! metadata still describe the host's sample, since the data is written first. As with any drive, the host knows only that the
+//! command has not completed.
+//!
+//! Open `bridge/commands.rs` first. `bridge/carrier.rs` is what the two forms of metadata have in common.
 
 mod access;
 mod carrier;

@@ -1,21 +1,21 @@
-//! Commands on plain data, which neither need a thread of their own nor wait on one: reads that the SSD can answer at once are
-//! answered where they are submitted, and others, like writes and flushes, are submitted to the SSD, whose completion ends
-//! them.
+//! Commands on plain data, which no thread has to wait for. A read that the SSD can answer at once is answered where it is
+//! submitted. Other reads, writes and flushes are submitted to the SSD, whose completion ends them.
 //!
-//! What a command does is what [`Bridge::start`] would do on a thread, for the cases that are plain beyond doubt; all others are
-//! left to it. Why that is the same:
+//! A command does here what [`Bridge::start`] would do on a thread. Only commands that are certainly on plain data are done
+//! here; all others go to a thread. Why the outcome is the same:
 //!
-//! - *NVMe metadata.* Whether blocks are plain is in the metadata of the command (write), or read together with the data under
-//!   one lock of the image (read). If a read turns out to have metadata, it begins anew on a thread.
-//! - *Second half.* Blocks are plain if their clusters' metadata are in memory and no run is registered there. A read answered
-//!   at once holds the lock of `SecondHalf::try_begin_read` meanwhile, as one on a thread does. One that waits for the SSD
-//!   cannot hold it; it looks for a run again when it has the data, and begins anew on a thread if there is one, so that a
-//!   sample is never delivered in place of its program's result. A run that came and went in between belongs to commands that
-//!   overlap with the read in time, towards which NVMe orders nothing. A write holds the lock until it has ended. Writes to the second half, which register, and
-//!   everything on a run, triggers of programs included, are left to threads.
-//! - *Access.* Plain blocks are open to every host, so plain reads are answered here for hosts that are bound to some keys too, if they
-//!   need not wait, but for those of the second half. Their writes are left to threads, which check what the blocks hold in the same step.
-//! - *Ordering towards other writes* is the image's: a command's blocks, data and metadata, are locked while it works on them.
+//! - *NVMe metadata.* A write brings its blocks' metadata, and a read fetches them together with the data under one lock of the
+//!   image. A read that turns out to have metadata starts again on a thread.
+//! - *Second half.* Blocks are plain if the metadata of their clusters are in memory and register no run there. A read that is
+//!   answered at once holds the lock of `try_lock_for_plain_read` meanwhile, as a read on a thread does. A read that waits for
+//!   the SSD cannot hold it. It looks for a run again when it has the data, and starts again on a thread if there is one, so
+//!   that it never delivers a sample in place of its program's result. A run that came and went in between belongs to
+//!   commands that overlap with the read in time, and NVMe does not order those. A write holds the lock until it has ended.
+//!   Threads do writes to the second half, which register, and all commands on a run, including triggers of programs.
+//! - *Access.* Every host may use plain blocks, so reads of hosts that are bound to some keys are answered here too, unless
+//!   they must wait or are in the second half. Threads do the writes of such hosts: they check what the blocks hold in the same
+//!   step.
+//! - *Order among writes.* The image locks a command's blocks, data and metadata, while it works on them.
 
 use std::sync::Arc;
 
