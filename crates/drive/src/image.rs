@@ -472,7 +472,8 @@ impl Image {
         count: u64,
     ) -> Result<(Vec<u8>, Vec<u8>), SsdError> {
         self.check_range(lba, count)?;
-        let _shared = self.locks.lock(&[lba..lba + count], false).await;
+        let range = lba..lba + count;
+        let _shared = self.locks.lock(&[range], false).await;
         let bytes = count as usize * self.info.block_size() as usize;
         let data = vec![0; bytes];
         let data = self

@@ -144,6 +144,7 @@ impl Drop for Guard<'_> {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "a lock on one range")]
 mod tests {
     use super::*;
     use crate::task::block_on;

@@ -17,6 +17,9 @@ use crate::task::block_on;
 use toroid_isa::metadata::{MetadataError, ScMetadata};
 use toroid_nvme::Status;
 
+/// The one thing that [`Runs::updates`] locks.
+const UPDATES: [Range<u64>; 1] = [Range { start: 0, end: 1 }];
+
 /// The run that a command lies in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunView {
@@ -135,17 +138,17 @@ impl Runs {
 
     /// To be held while the second half changes, on the SSD and here.
     pub(crate) fn begin_update(&self) -> Guard<'_> {
-        block_on(self.updates.lock(&[0..1], true))
+        block_on(self.updates.lock(&UPDATES, true))
     }
 
     /// To be held while data and metadata are looked up that must fit each other.
     pub(crate) fn begin_read(&self) -> Guard<'_> {
-        block_on(self.updates.lock(&[0..1], false))
+        block_on(self.updates.lock(&UPDATES, false))
     }
 
     /// [`Runs::begin_read`], if nobody changes the second half now.
     pub(crate) fn try_begin_read(&self) -> Option<Guard<'_>> {
-        self.updates.lock_now(&[0..1], false)
+        self.updates.lock_now(&UPDATES, false)
     }
 
     /// Whether the blocks are known to be plain data of the first half that no run claims, so that they are anyone's.
