@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use toroid_tfhe::params::{ModulusKind, ParamSet};
+use toroid_tfhe::params::{ModulusKind, ParamSet, StageParams};
 
 /// Fused multiply-adds of 512 bits per cycle, two operations each on eight f64.
 const FLOPS_PER_CYCLE: f64 = 16.0;
@@ -166,13 +166,13 @@ pub fn dft_21845(machine: &Machine) -> Bound {
 }
 
 /// Polynomials that one CMux by `rows` rows transforms, and products of a transformed digit with a column of the key.
-fn polynomials(params: &ParamSet, rows: usize) -> (f64, f64) {
+fn polynomials(params: &StageParams, rows: usize) -> (f64, f64) {
     let columns = params.glwe_dimension + 1;
     ((rows + columns) as f64, (rows * columns) as f64)
 }
 
 /// Operations on f64 of such a CMux.
-fn cmux_flops(params: &ParamSet, rows: usize) -> f64 {
+fn cmux_flops(params: &StageParams, rows: usize) -> f64 {
     let n = params.ring_degree;
     let (transforms, products) = polynomials(params, rows);
     // Four multiplications and four additions a complex multiply-add.
@@ -180,7 +180,7 @@ fn cmux_flops(params: &ParamSet, rows: usize) -> f64 {
 }
 
 /// The same of a blind rotation, or of one product with every sample of a key.
-fn rotation_flops(params: &ParamSet) -> f64 {
+fn rotation_flops(params: &StageParams) -> f64 {
     params.lwe_dimension as f64 * cmux_flops(params, params.ggsw_rows())
 }
 
@@ -257,15 +257,18 @@ pub fn wopbs_function(machine: &Machine, params: &ParamSet) -> Bound {
     let circuit = &wopbs.circuit;
     let leaves = (1u64 << bits) as f64 / params.ring_degree as f64;
     // Half of the CMuxes choose between known polynomials, whose masks are 0.
-    let look_up = leaves / 2.0 * cmux_flops(circuit, circuit.body_gadget.levels)
+    let look_up = leaves / 2.0
+        * cmux_flops(
+            circuit,
+            circuit.body_gadget.map_or(0, |gadget| gadget.levels),
+        )
         + (leaves / 2.0 - 1.0 + f64::from(params.ring_degree.trailing_zeros()))
             * cmux_flops(circuit, circuit.ggsw_rows());
     let of_bit = rotation_flops(&wopbs.extract)
         + circuit.gadget.levels as f64 * rotation_flops(&wopbs.switch);
     let of_digit = look_up + rotation_flops(&wopbs.refresh);
     // All digits are refreshed together.
-    let read = u64::from(bits) * wopbs.extract.bootstrapping_key_bytes()
-        + wopbs.refresh.bootstrapping_key_bytes();
+    let read = u64::from(bits) * wopbs.extract.ggsw_list_bytes() + wopbs.refresh.ggsw_list_bytes();
     longer(
         machine,
         floating(machine, f64::from(bits) * of_bit + digits * of_digit),

@@ -1,6 +1,5 @@
 //! A bootstrap of the simulated engine, compared with the integer arithmetic.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use toroid_isa::KeyKind;
 use toroid_ring::goldilocks::P;
 use toroid_sim::memory::Timing;
 use toroid_sim::model::{Model, Options};
+use toroid_task::Progress;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::keys::ClientKey;
@@ -59,7 +59,7 @@ fn load(
             Some(_) => Err(TfheError::Cancelled),
         }
     };
-    let progress = &mut |_, _| ControlFlow::Continue(());
+    let progress = &Progress::none();
     let generated = match kind {
         KeyKind::Bootstrapping => client.bootstrapping_key(form, rng, progress, sink),
         KeyKind::KeySwitching => client.key_switching_key(form, rng, progress, sink),

@@ -25,7 +25,7 @@ use toroid_bench_common::machine::Measured;
 use toroid_bench_common::{Error, pages};
 use toroid_cores::engine::Shape;
 use toroid_sim::memory::Timing;
-use toroid_tfhe::params::ParamSet;
+use toroid_tfhe::params::{ParamSet, StageParams};
 
 use crate::engine::LOG_LANES;
 
@@ -373,7 +373,10 @@ fn find(name: &str, steps: Option<usize>) -> Result<ParamSet, Error> {
     Ok(match steps {
         None => *set,
         Some(lwe_dimension) => ParamSet {
-            lwe_dimension,
+            stage: StageParams {
+                lwe_dimension,
+                ..set.stage
+            },
             ..*set
         },
     })

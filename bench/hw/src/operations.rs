@@ -16,7 +16,7 @@ use toroid_sim::memory::Timing;
 use toroid_sim::model::{Model, Options};
 use toroid_sim::random::Random;
 use toroid_tfhe::arithmetic::ArithmeticKind;
-use toroid_tfhe::params::ParamSet;
+use toroid_tfhe::params::{ParamSet, StageParams};
 
 use crate::bootstrap;
 
@@ -68,7 +68,10 @@ pub fn measure(params: &ParamSet, log_lanes: u32) -> Result<Operations, Error> {
     {
         step("bootstraps of one and two steps");
         let short = ParamSet {
-            lwe_dimension,
+            stage: StageParams {
+                lwe_dimension,
+                ..params.stage
+            },
             ..*params
         };
         let measured = bootstrap::bootstrap(&short, log_lanes, Timing::default(), &|_, _| {})?;

@@ -1,7 +1,5 @@
 //! The kernels that are counted, each prepared outside of the count and run once inside it.
 
-use std::ops::ControlFlow;
-
 use toroid_ring::dft::DftPlan;
 use toroid_ring::fft::{AlignedVec, FftPlan, KeyFormat};
 use toroid_ring::goldilocks::P;
@@ -9,6 +7,7 @@ use toroid_ring::ntt::NttPlan;
 use toroid_ring::prime::ntt_primes;
 use toroid_ring::prime_ntt::{Ntt32Plan, Ntt50Plan, Ntt63Plan};
 use toroid_ring::simd::SimdLevel;
+use toroid_task::{CancelToken, Progress};
 use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
 use toroid_tfhe::bootstrap::BootstrappingKey;
 use toroid_tfhe::encoding::Encoding;
@@ -156,11 +155,11 @@ pub static ALL: &[Kernel] = &[
         name: "key-switch",
         prepare: || {
             let (client, mut rng) = client();
-            let mut progress = |_, _| ControlFlow::Continue(());
+            let progress = Progress::none();
             let key = client.loaded_key_switching_key::<Goldilocks>(
                 SimdLevel::best(),
                 &mut rng,
-                &mut progress,
+                &progress,
             )?;
             let mut extracted = vec![0u64; TINY.extracted_dimension() + 1];
             rng.fill_uniform::<Goldilocks>(&mut extracted);
@@ -281,9 +280,9 @@ fn encoding() -> Result<Encoding, Error> {
 /// A blind rotation of the set `tiny`.
 fn blind_rotation<A: Arithmetic<Goldilocks>>() -> Result<Work, Error> {
     let (client, mut rng) = client();
-    let mut progress = |_, _| ControlFlow::Continue(());
+    let progress = Progress::none();
     let key: BootstrappingKey<Goldilocks, A> =
-        client.loaded_bootstrapping_key(SimdLevel::best(), &mut rng, &mut progress)?;
+        client.loaded_bootstrapping_key(SimdLevel::best(), &mut rng, &progress)?;
     let encoding = encoding()?;
     let table: Vec<u64> = encoding
         .messages()
@@ -294,6 +293,6 @@ fn blind_rotation<A: Arithmetic<Goldilocks>>() -> Result<Work, Error> {
     let sample = words_from_bytes::<Goldilocks>("a sample", &TINY, &bytes, TINY.lwe_words())?;
     let mut out = vec![0u64; TINY.extracted_dimension() + 1];
     Ok(Box::new(move || {
-        Ok(key.blind_rotate(&test_vector, &sample, &mut out, &|| false)?)
+        Ok(key.blind_rotate(&test_vector, &sample, &mut out, &CancelToken::new())?)
     }))
 }

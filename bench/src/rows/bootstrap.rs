@@ -1,6 +1,5 @@
 //! Bootstraps and gates, with keys. Every side's result is decrypted and checked.
 
-use std::ops::ControlFlow;
 use std::time::Duration;
 
 use tfhe::boolean::prelude::BinaryBooleanGates;
@@ -10,8 +9,9 @@ use tfhe::core_crypto::prelude::*;
 use tfhe::shortint::parameters::PARAM_MESSAGE_2_CARRY_2_KS_PBS;
 use toroid_bench_common::{Error, machine};
 use toroid_ring::simd::SimdLevel;
+use toroid_task::Progress;
 use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
-use toroid_tfhe::bootstrap::{BootstrappingKey, Rotation, bootstrap};
+use toroid_tfhe::bootstrap::{BootstrappingKey, Rotation, Run, bootstrap};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::gates::{self, Gate};
 use toroid_tfhe::glwe;
@@ -114,7 +114,7 @@ impl<A: Arithmetic<Torus32>> Ours<A> {
         let Load { batch, threads } = self.load;
         let (time, result) = clock(self.load).timed(|| {
             self.key
-                .blind_rotate_all(&mut rotations, threads, &|| false)
+                .blind_rotate_all(&mut rotations, Run::with_threads(threads))
         });
         result?;
         Ok(time / batch as u32)
@@ -372,8 +372,8 @@ fn key_switching_key<M: Modulus>(
     client: &ClientKey,
     rng: &mut Csprng,
 ) -> Result<KeySwitchingKey<M>, Error> {
-    let mut progress = |_, _| ControlFlow::Continue(());
-    Ok(client.loaded_key_switching_key(SimdLevel::best(), rng, &mut progress)?)
+    let progress = Progress::none();
+    Ok(client.loaded_key_switching_key(SimdLevel::best(), rng, &progress)?)
 }
 
 /// Key switch and PBS of four bits.
@@ -401,7 +401,7 @@ pub fn message4(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
     let mut ours = || {
         out.copy_from_slice(&sample);
         let (time, result) =
-            timed(|| bootstrap(&key, &switch, &test_vector, &mut out, 1, &|| false));
+            timed(|| bootstrap(&key, &switch, &test_vector, &mut out, Run::with_threads(1)));
         result?;
         Ok(time)
     };

@@ -1,11 +1,11 @@
 //! Key generation and the size of keys.
 
-use std::ops::ControlFlow;
 use std::time::Duration;
 
 use tfhe::core_crypto::prelude::*;
 use toroid_bench_common::{Error, machine};
 use toroid_ring::simd::SimdLevel;
+use toroid_task::Progress;
 use toroid_tfhe::arithmetic::{Arithmetic, Fft};
 use toroid_tfhe::bootstrap::BootstrappingKey;
 use toroid_tfhe::keys::ClientKey;
@@ -66,8 +66,8 @@ pub fn bootstrapping_key<M: Modulus, A: Arithmetic<M>>(
     client: &ClientKey,
     rng: &mut Csprng,
 ) -> Result<BootstrappingKey<M, A>, Error> {
-    let mut progress = |_, _| ControlFlow::Continue(());
-    Ok(client.loaded_bootstrapping_key(SimdLevel::best(), rng, &mut progress)?)
+    let progress = Progress::none();
+    Ok(client.loaded_bootstrapping_key(SimdLevel::best(), rng, &progress)?)
 }
 
 /// Bytes of both public keys.

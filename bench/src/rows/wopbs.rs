@@ -1,7 +1,6 @@
 //! Exact bootstraps: any function of many bits, against the peer's bootstrap without padding (bit extraction, circuit
 //! bootstrapping, vertical packing). Both sides compute the same random function, and both results are decrypted and checked.
 
-use std::ops::ControlFlow;
 use std::time::Duration;
 
 use tfhe::core_crypto::fft_impl::fft64::math::fft::setup_custom_fft_plan;
@@ -11,7 +10,9 @@ use tfhe::shortint::parameters::WopbsParameters;
 use tfhe::shortint::parameters::parameters_wopbs_only::LEGACY_WOPBS_ONLY_8_BLOCKS_PARAM_MESSAGE_2_CARRY_0_KS_PBS;
 use toroid_bench_common::{Error, machine};
 use toroid_ring::simd::SimdLevel;
+use toroid_task::Progress;
 use toroid_tfhe::arithmetic::Fft;
+use toroid_tfhe::bootstrap::Run;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
 use toroid_tfhe::keys::ClientKey;
@@ -21,7 +22,7 @@ use toroid_tfhe::noise;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
-use toroid_tfhe::wopbs::{Run, WopbsKey, WopbsKeySwitchingKey};
+use toroid_tfhe::wopbs::{WopbsKey, WopbsKeySwitchingKey};
 
 use super::bootstrap::check;
 use super::keys;
@@ -68,12 +69,9 @@ impl Ours {
     fn new(params: &ParamSet, functions: usize) -> Result<Self, Error> {
         let mut rng = Csprng::from_os()?;
         let client = ClientKey::generate(params, &mut rng);
-        let (simd, mut progress) = (
-            SimdLevel::best(),
-            |_: u64, _: u64| ControlFlow::Continue(()),
-        );
-        let key = client.loaded_wopbs_key(simd, &mut rng, &mut progress)?;
-        let switching = client.loaded_wopbs_key_switching_key(simd, &mut rng, &mut progress)?;
+        let (simd, progress) = (SimdLevel::best(), Progress::none());
+        let key = client.loaded_wopbs_key(simd, &mut rng, &progress)?;
+        let switching = client.loaded_wopbs_key_switching_key(simd, &mut rng, &progress)?;
         let bits = params.message_bits;
         let encoding = Encoding::new(bits, false)?;
         let functions: Vec<_> = (0..functions)
@@ -112,10 +110,7 @@ impl Ours {
             .iter()
             .map(Vec::as_slice)
             .collect();
-        let run = Run {
-            threads: 1,
-            cancelled: &|| false,
-        };
+        let run = Run::with_threads(1);
         let (time, outs) = timed(|| {
             self.key
                 .bootstrap(&self.switching, &test_vectors, &self.sample, run)

@@ -267,7 +267,7 @@ impl Session {
             let mut rng = Csprng::from_os()?;
             let form = KeyForm::Seeded;
             // The store's writer looks at the cancellation token; when it stops, the channel closes.
-            let mut progress = |_, _| std::ops::ControlFlow::Continue(());
+            let progress = Progress::none();
             let mut sink = |bytes: &[u8]| {
                 sender
                     .blocking_send(bytes.to_vec())
@@ -275,10 +275,10 @@ impl Session {
             };
             match kind {
                 KeyKind::Bootstrapping => {
-                    client.bootstrapping_key(form, &mut rng, &mut progress, &mut sink)
+                    client.bootstrapping_key(form, &mut rng, &progress, &mut sink)
                 }
                 KeyKind::KeySwitching => {
-                    client.key_switching_key(form, &mut rng, &mut progress, &mut sink)
+                    client.key_switching_key(form, &mut rng, &progress, &mut sink)
                 }
             }
         });

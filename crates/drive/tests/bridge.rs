@@ -19,6 +19,7 @@ use toroid_engine::backend::testing::{decode_sample, encode_sample};
 use toroid_isa::metadata::ScMetadata;
 use toroid_isa::{Instruction, Program, assemble, encode};
 use toroid_nvme::{Controller, DsmRange, Request, Sqe, Status, opcode};
+use toroid_task::Progress;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
@@ -989,14 +990,14 @@ fn the_cpu_multiplies_encrypted_numbers() {
     let key = ClientKey::generate(&TINY, &mut rng);
     let encoding = Encoding::new(4, true).unwrap();
     let keys = KeyForm::ALL.map(|form| {
-        let mut progress = |_, _| std::ops::ControlFlow::Continue(());
+        let progress = Progress::none();
         let (mut bootstrapping, mut key_switching) = (Vec::new(), Vec::new());
-        key.bootstrapping_key(form, &mut rng, &mut progress, &mut |bytes| {
+        key.bootstrapping_key(form, &mut rng, &progress, &mut |bytes| {
             bootstrapping.extend_from_slice(bytes);
             Ok(())
         })
         .unwrap();
-        key.key_switching_key(form, &mut rng, &mut progress, &mut |bytes| {
+        key.key_switching_key(form, &mut rng, &progress, &mut |bytes| {
             key_switching.extend_from_slice(bytes);
             Ok(())
         })

@@ -35,6 +35,7 @@ use toroid_nvme::{
     BROADCAST_NSID, Controller, OtherNamespace, Request, Response, Sqe, Status, read_blocks,
 };
 use toroid_task::CancelToken;
+use toroid_task::Progress;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
@@ -263,7 +264,7 @@ fn plain_record(register: &str, m: i64) -> Vec<u8> {
     record(sc_of(register, m), &message(m))
 }
 
-const RECORD: u32 = 64 + TINY.lwe_bytes() as u32;
+const RECORD: u32 = 64 + TINY.stage.lwe_bytes() as u32;
 /// Where x, y and a result of their own are.
 const AT: [u64; 3] = [4096, 8192, 32768];
 
@@ -347,14 +348,14 @@ fn the_same_bits_as_compute_on_write() {
     let key = ClientKey::generate(&TINY, &mut rng);
     let encoding = Encoding::new(4, true).unwrap();
     let mut keys = [Vec::new(), Vec::new()];
-    let mut go_on = |_, _| std::ops::ControlFlow::Continue(());
+    let go_on = Progress::none();
     let [bootstrapping, key_switching] = &mut keys;
-    key.bootstrapping_key(KeyForm::Seeded, &mut rng, &mut go_on, &mut |bytes| {
+    key.bootstrapping_key(KeyForm::Seeded, &mut rng, &go_on, &mut |bytes| {
         bootstrapping.extend_from_slice(bytes);
         Ok(())
     })
     .unwrap();
-    key.key_switching_key(KeyForm::Seeded, &mut rng, &mut go_on, &mut |bytes| {
+    key.key_switching_key(KeyForm::Seeded, &mut rng, &go_on, &mut |bytes| {
         key_switching.extend_from_slice(bytes);
         Ok(())
     })

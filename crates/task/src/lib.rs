@@ -6,7 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Asks work to stop, from any thread. Clones share one flag; a cancelled token stays cancelled.
 #[derive(Clone, Debug, Default)]
-pub struct CancelToken(Arc<AtomicBool>);
+pub struct CancelToken {
+    flag: Arc<AtomicBool>,
+    /// Cancelled together, they cancel this token.
+    members: Option<Arc<[CancelToken]>>,
+}
 
 impl CancelToken {
     /// A token that is not cancelled.
@@ -15,15 +19,36 @@ impl CancelToken {
         CancelToken::default()
     }
 
+    /// A token for work that several ask for: it is cancelled once all of their tokens are.
+    ///
+    /// ```
+    /// use toroid_task::CancelToken;
+    ///
+    /// let (first, second) = (CancelToken::new(), CancelToken::new());
+    /// let both = CancelToken::all_of([first.clone(), second.clone()]);
+    /// first.cancel();
+    /// assert!(!both.is_cancelled());
+    /// second.cancel();
+    /// assert!(both.is_cancelled());
+    /// ```
+    #[must_use]
+    pub fn all_of(tokens: impl IntoIterator<Item = CancelToken>) -> CancelToken {
+        CancelToken {
+            flag: Arc::default(),
+            members: Some(tokens.into_iter().collect()),
+        }
+    }
+
     /// Asks to stop.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.flag.store(true, Ordering::Relaxed);
     }
 
     /// Whether someone asked to stop.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        let all = |members: &Arc<[CancelToken]>| members.iter().all(CancelToken::is_cancelled);
+        self.flag.load(Ordering::Relaxed) || self.members.as_ref().is_some_and(all)
     }
 
     /// [`Cancelled`] once someone asked to stop.

@@ -6,19 +6,20 @@ use std::any::Any;
 use std::sync::Arc;
 
 use toroid_ring::simd::SimdLevel;
+use toroid_task::Progress;
 
 use crate::TfheError;
 use crate::arithmetic::{Arithmetic, ArithmeticKind, Fft, Ntt};
-use crate::bootstrap::{BootstrappingKey, BootstrappingKeyLoader, Job, bootstrap_all};
+use crate::bootstrap::{BootstrappingKey, BootstrappingKeyLoader, Job, Run, bootstrap_all};
 use crate::key_loader::{KeyLoader, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
 use crate::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
-use crate::keys::{ClientKey, Progress};
+use crate::keys::ClientKey;
 use crate::lwe::words_from_bytes;
 use crate::modulus::{Goldilocks, Modulus, Torus32};
-use crate::params::{ModulusKind, ParamSet};
+use crate::params::{ModulusKind, ParamSet, StageParams};
 use crate::random::Csprng;
 use crate::seeded::KeyForm;
-use crate::wopbs::{PartsLoader, Run, WopbsKey, WopbsKeySwitchingKey};
+use crate::wopbs::{PartsLoader, WopbsKey, WopbsKeySwitchingKey};
 
 /// A loaded bootstrapping key; clones share it.
 #[derive(Clone)]
@@ -55,14 +56,19 @@ trait Bootstrap: Send + Sync {
         &self,
         key_switching: &AnyKeySwitchingKey,
         tasks: &[Task<'_>],
-        threads: usize,
-        cancelled: &(dyn Fn() -> bool + Sync),
+        run: Run<'_>,
     ) -> Result<Vec<Results>, TfheError>;
 }
 
-impl<M: Modulus, A: Arithmetic<M>> Bootstrap for BootstrappingKey<M, A> {
+/// The key of a programmable bootstrap, with its parameter set.
+struct Programmable<M: Modulus, A: Arithmetic<M>> {
+    params: ParamSet,
+    key: BootstrappingKey<M, A>,
+}
+
+impl<M: Modulus, A: Arithmetic<M>> Bootstrap for Programmable<M, A> {
     fn params(&self) -> &ParamSet {
-        self.params()
+        &self.params
     }
 
     fn arithmetic(&self) -> ArithmeticKind {
@@ -70,7 +76,7 @@ impl<M: Modulus, A: Arithmetic<M>> Bootstrap for BootstrappingKey<M, A> {
     }
 
     fn memory(&self) -> u64 {
-        self.memory()
+        self.key.memory()
     }
 
     /// All of them stream the key together.
@@ -78,14 +84,13 @@ impl<M: Modulus, A: Arithmetic<M>> Bootstrap for BootstrappingKey<M, A> {
         &self,
         key_switching: &AnyKeySwitchingKey,
         tasks: &[Task<'_>],
-        threads: usize,
-        cancelled: &(dyn Fn() -> bool + Sync),
+        run: Run<'_>,
     ) -> Result<Vec<Results>, TfheError> {
-        let key_switching = key_switching.get::<KeySwitchingKey<M>>(self.params())?;
+        let key_switching = key_switching.get::<KeySwitchingKey<M>>(&self.params)?;
         let mut test_vectors = Vec::new();
         let mut samples = Vec::new();
         for task in tasks {
-            let (functions, sample) = words::<M>(self.params(), task)?;
+            let (functions, sample) = words::<M>(&self.params, task)?;
             samples.extend(functions.iter().map(|_| sample.clone()));
             test_vectors.extend(functions);
         }
@@ -94,7 +99,7 @@ impl<M: Modulus, A: Arithmetic<M>> Bootstrap for BootstrappingKey<M, A> {
             .zip(&mut samples)
             .map(|(test_vector, sample)| (test_vector.as_slice(), sample.as_mut_slice()))
             .collect();
-        bootstrap_all(self, key_switching, &mut jobs, threads, cancelled)?;
+        bootstrap_all(&self.key, key_switching, &mut jobs, run)?;
         let mut results = samples.iter().map(|words| bytes(words));
         let of_task = |task: &Task<'_>| results.by_ref().take(task.test_vectors.len()).collect();
         Ok(tasks.iter().map(of_task).collect())
@@ -119,12 +124,11 @@ impl<M: Modulus, A: Arithmetic<M>> Bootstrap for WopbsKey<M, A> {
         &self,
         key_switching: &AnyKeySwitchingKey,
         tasks: &[Task<'_>],
-        threads: usize,
-        cancelled: &(dyn Fn() -> bool + Sync),
+        run: Run<'_>,
     ) -> Result<Vec<Results>, TfheError> {
         let key_switching = key_switching.get::<WopbsKeySwitchingKey<M>>(self.params())?;
-        let threads = threads.min(WOPBS_THREADS);
-        let run = Run { threads, cancelled };
+        let threads = run.threads.min(WOPBS_THREADS);
+        let run = Run { threads, ..run };
         let of_task = |task: &Task<'_>| {
             let (functions, sample) = words::<M>(self.params(), task)?;
             let functions: Vec<&[M::Word]> = functions.iter().map(Vec::as_slice).collect();
@@ -186,7 +190,7 @@ impl AnyBootstrappingKey {
         self.0.memory()
     }
 
-    /// Any number of programmable bootstraps on up to `threads` threads. `cancelled` is asked every few milliseconds.
+    /// Any number of programmable bootstraps on up to `run.threads` threads.
     ///
     /// # Errors
     /// [`TfheError::ParamsMismatch`] for a key-switching key of another set; [`TfheError::Length`] and
@@ -195,14 +199,16 @@ impl AnyBootstrappingKey {
         &self,
         key_switching: &AnyKeySwitchingKey,
         tasks: &[Task<'_>],
-        threads: usize,
-        cancelled: &(dyn Fn() -> bool + Sync),
+        run: Run<'_>,
     ) -> Result<Vec<Results>, TfheError> {
-        self.0.bootstrap(key_switching, tasks, threads, cancelled)
+        self.0.bootstrap(key_switching, tasks, run)
     }
 
-    fn plain<M: Modulus, A: Arithmetic<M>>(key: BootstrappingKey<M, A>) -> Result<Self, TfheError> {
-        Ok(AnyBootstrappingKey(Arc::new(key)))
+    fn plain<M: Modulus, A: Arithmetic<M>>(
+        params: ParamSet,
+        key: BootstrappingKey<M, A>,
+    ) -> Result<Self, TfheError> {
+        Ok(AnyBootstrappingKey(Arc::new(Programmable { params, key })))
     }
 
     fn wopbs<M: Modulus, A: Arithmetic<M>>(
@@ -227,8 +233,8 @@ impl AnyKeySwitchingKey {
         self.memory
     }
 
-    fn plain<M: Modulus>(key: KeySwitchingKey<M>) -> Result<Self, TfheError> {
-        let (params, memory) = (*key.params(), key.memory());
+    fn plain<M: Modulus>(params: ParamSet, key: KeySwitchingKey<M>) -> Result<Self, TfheError> {
+        let memory = key.memory();
         let key = Arc::new(key);
         Ok(AnyKeySwitchingKey {
             key,
@@ -268,8 +274,11 @@ trait Loading<K>: Send {
     fn finish(self: Box<Self>) -> Result<K, TfheError>;
 }
 
+/// Makes a key of any set from a loader's.
+type Finish<L, K> = Box<dyn FnOnce(<L as KeyLoader>::Key) -> Result<K, TfheError> + Send>;
+
 /// A loader, and what becomes of its key.
-impl<L: KeyLoader + Send, K> Loading<K> for (L, fn(L::Key) -> Result<K, TfheError>) {
+impl<L: KeyLoader + Send, K> Loading<K> for (L, Finish<L, K>) {
     fn write(&mut self, bytes: &[u8]) -> Result<(), TfheError> {
         self.0.write(bytes)
     }
@@ -331,16 +340,18 @@ fn bootstrapping_loader<M: Modulus, A: Arithmetic<M>>(
     fn boxed<M: Modulus, A: Arithmetic<M>, L>(
         params: &ParamSet,
         form: KeyForm,
-        make: impl Fn(&ParamSet) -> Result<L, TfheError>,
+        make: impl Fn(&StageParams) -> Result<L, TfheError>,
     ) -> Result<AnyKeyLoader<AnyBootstrappingKey>, TfheError>
     where
         L: KeyLoader<Key = BootstrappingKey<M, A>> + Send + 'static,
     {
         if params.wopbs.is_none() {
-            let finish: fn(_) -> _ = AnyBootstrappingKey::plain::<M, A>;
+            let params_of_key = *params;
+            let finish: Finish<L, _> =
+                Box::new(move |key| AnyBootstrappingKey::plain(params_of_key, key));
             return Ok(AnyKeyLoader(Box::new((make(params)?, finish))));
         }
-        let finish: fn(_) -> _ = AnyBootstrappingKey::wopbs::<M, A>;
+        let finish: Finish<PartsLoader<L>, _> = Box::new(AnyBootstrappingKey::wopbs::<M, A>);
         let loader = PartsLoader::bootstrapping(params, form, make)?;
         Ok(AnyKeyLoader(Box::new((loader, finish))))
     }
@@ -362,19 +373,21 @@ fn key_switching_loader<M: Modulus>(
     fn boxed<M: Modulus, L>(
         params: &ParamSet,
         form: KeyForm,
-        make: impl Fn(&ParamSet) -> Result<L, TfheError>,
+        make: impl Fn(&StageParams) -> Result<L, TfheError>,
     ) -> Result<AnyKeyLoader<AnyKeySwitchingKey>, TfheError>
     where
         L: KeyLoader<Key = KeySwitchingKey<M>> + Send + 'static,
     {
         if params.wopbs.is_none() {
-            let finish: fn(_) -> _ = AnyKeySwitchingKey::plain::<M>;
+            let params_of_key = *params;
+            let finish: Finish<L, _> =
+                Box::new(move |key| AnyKeySwitchingKey::plain(params_of_key, key));
             return Ok(AnyKeyLoader(Box::new((make(params)?, finish))));
         }
-        let finish: fn(_) -> _ = |(params, parts): (ParamSet, Vec<KeySwitchingKey<M>>)| {
+        let finish: Finish<PartsLoader<L>, _> = Box::new(|(params, parts)| {
             let key = WopbsKeySwitchingKey::new(&params, parts)?;
             Ok(AnyKeySwitchingKey::wopbs(key))
-        };
+        });
         let loader = PartsLoader::key_switching(params, form, make)?;
         Ok(AnyKeyLoader(Box::new((loader, finish))))
     }
@@ -398,7 +411,7 @@ pub fn generate(
     arithmetic: ArithmeticKind,
     simd: SimdLevel,
     rng: &mut Csprng,
-    progress: &mut Progress<'_>,
+    progress: &Progress,
 ) -> Result<(AnyBootstrappingKey, AnyKeySwitchingKey), TfheError> {
     dispatch!(
         client.params(),
@@ -411,14 +424,14 @@ fn loaded<M: Modulus, A: Arithmetic<M>>(
     client: &ClientKey,
     simd: SimdLevel,
     rng: &mut Csprng,
-    progress: &mut Progress<'_>,
+    progress: &Progress,
 ) -> Result<(AnyBootstrappingKey, AnyKeySwitchingKey), TfheError> {
     if client.params().wopbs.is_none() {
         let bootstrapping = client.loaded_bootstrapping_key::<M, A>(simd, rng, progress)?;
         let key_switching = client.loaded_key_switching_key::<M>(simd, rng, progress)?;
         return Ok((
-            AnyBootstrappingKey::plain(bootstrapping)?,
-            AnyKeySwitchingKey::plain(key_switching)?,
+            AnyBootstrappingKey::plain(*client.params(), bootstrapping)?,
+            AnyKeySwitchingKey::plain(*client.params(), key_switching)?,
         ));
     }
     let bootstrapping = client.loaded_wopbs_key::<M, A>(simd, rng, progress)?;

@@ -25,7 +25,7 @@ use toroid_ring::simd::SimdLevel;
 
 use crate::TfheError;
 use crate::modulus::{DigitField, FloatWords, Modulus, Torus32, Words};
-use crate::params::{ModulusKind, ParamSet};
+use crate::params::{ModulusKind, StageParams};
 
 /// Which arithmetic an external product is done in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,7 +52,7 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// [`TfheError::Ring`] for a degree that the transform does not support.
-    fn new(params: &ParamSet, simd: SimdLevel) -> Result<Self, TfheError>;
+    fn new(params: &StageParams, simd: SimdLevel) -> Result<Self, TfheError>;
     /// A word of the accumulator for a ciphertext's word.
     fn enter(word: M::Word) -> WordOf<M, Self>;
     /// A ciphertext's word for a word of the accumulator.
@@ -142,7 +142,7 @@ fn fixed_point_unit(degree: usize) -> f64 {
 }
 
 /// Whether external products over the 32-bit torus are exact modulo [`NTT_PRIME`], by the bound of the module's header.
-fn prime_is_exact(params: &ParamSet) -> bool {
+fn prime_is_exact(params: &StageParams) -> bool {
     let digits: u64 = (0..params.ggsw_rows())
         .map(|row| 1 << (params.ggsw_row(row).1.log2_base - 1))
         .sum();
@@ -372,7 +372,7 @@ impl<M: Modulus> Arithmetic<M> for Ntt {
     type Scalar = u64;
     const KIND: ArithmeticKind = ArithmeticKind::Ntt;
 
-    fn new(params: &ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
+    fn new(params: &StageParams, simd: SimdLevel) -> Result<Self, TfheError> {
         let n = params.ring_degree;
         Ok(Ntt {
             ntt: NttPlan::with_simd(n, simd)?,
@@ -484,7 +484,7 @@ impl<M: Modulus> Arithmetic<M> for Fft {
     type Scalar = f64;
     const KIND: ArithmeticKind = ArithmeticKind::Fft;
 
-    fn new(params: &ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
+    fn new(params: &StageParams, simd: SimdLevel) -> Result<Self, TfheError> {
         let n = params.ring_degree;
         // The inverse FFT multiplies by N/2.
         let normalization = 2.0 / n as f64;
@@ -573,7 +573,7 @@ impl<M: Modulus> Arithmetic<M> for Naive {
     type Scalar = u64;
     const KIND: ArithmeticKind = ArithmeticKind::Ntt;
 
-    fn new(params: &ParamSet, _: SimdLevel) -> Result<Self, TfheError> {
+    fn new(params: &StageParams, _: SimdLevel) -> Result<Self, TfheError> {
         Ok(Naive {
             ntt: NttPlan::with_simd(params.ring_degree, SimdLevel::Portable)?,
             columns: params.glwe_dimension + 1,
@@ -649,6 +649,7 @@ impl<M: Modulus> Arithmetic<M> for Naive {
 mod tests {
     use super::*;
     use crate::modulus::Goldilocks;
+    use crate::params::ParamSet;
     use crate::random::Csprng;
 
     #[test]

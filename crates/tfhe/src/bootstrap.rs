@@ -5,6 +5,10 @@ mod loader;
 mod modulus_switch;
 mod team;
 
+use std::sync::LazyLock;
+
+use toroid_task::CancelToken;
+
 use crate::TfheError;
 use crate::arithmetic::Arithmetic;
 use crate::ggsw::GgswList;
@@ -12,11 +16,39 @@ use crate::glwe;
 use crate::key_switch::KeySwitchingKey;
 use crate::lwe::check_words;
 use crate::modulus::{Modulus, Words};
-use crate::params::ParamSet;
+use crate::params::StageParams;
 
 use blind_rotation::{BlindRotation, accumulators, split};
 
 pub use loader::BootstrappingKeyLoader;
+
+/// What a bootstrap may use, and how it is stopped.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// Threads.
+    pub threads: usize,
+    /// Looked at every few milliseconds at least.
+    pub cancel: &'a CancelToken,
+}
+
+impl Run<'static> {
+    /// A run on that many threads that nobody stops.
+    #[must_use]
+    pub fn with_threads(threads: usize) -> Run<'static> {
+        static NEVER: LazyLock<CancelToken> = LazyLock::new(CancelToken::new);
+        Run {
+            threads,
+            cancel: &NEVER,
+        }
+    }
+}
+
+impl Run<'_> {
+    /// [`TfheError::Cancelled`] once someone asked to stop.
+    pub(crate) fn check(&self) -> Result<(), TfheError> {
+        self.cancel.check().map_err(|_| TfheError::Cancelled)
+    }
+}
 
 /// A bootstrapping key, loaded for one [`Arithmetic`]: n GGSW samples.
 pub struct BootstrappingKey<M: Modulus, A: Arithmetic<M>> {
@@ -36,7 +68,7 @@ pub struct Rotation<'a, M: Modulus> {
 impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
     /// The parameter set.
     #[must_use]
-    pub fn params(&self) -> &ParamSet {
+    pub fn params(&self) -> &StageParams {
         self.samples.params()
     }
 
@@ -47,7 +79,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
     }
 
     /// Rotates `test_vector` ((k+1)·N words) by the phase of `sample` (n+1 words) and extracts the constant coefficient
-    /// into `out` (k·N + 1 words), on the calling thread alone. `cancelled` is asked at every step.
+    /// into `out` (k·N + 1 words), on the calling thread alone. `cancel` is looked at in every step.
     ///
     /// # Errors
     /// [`TfheError::Cancelled`]; [`TfheError::Length`] for a slice of another length.
@@ -56,19 +88,19 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
         test_vector: &[M::Word],
         sample: &[M::Word],
         out: &mut [M::Word],
-        cancelled: &(dyn Fn() -> bool + Sync),
+        cancel: &CancelToken,
     ) -> Result<(), TfheError> {
         let rotation = Rotation {
             test_vector,
             sample,
             out,
         };
-        self.blind_rotate_all(&mut [rotation], 1, cancelled)
+        self.blind_rotate_all(&mut [rotation], Run { threads: 1, cancel })
     }
 
-    /// Any number of blind rotations on up to `threads` threads: whole rotations side by side, each thread streaming the
+    /// Any number of blind rotations on up to `run.threads` threads: whole rotations side by side, each thread streaming the
     /// key once for all of its own; and with more threads than rotations, the rows of one external product side by
-    /// side. The results do not depend on `threads` where the arithmetic is exact; otherwise they agree up to the rounding
+    /// side. The results do not depend on the number of threads where the arithmetic is exact; otherwise they agree up to the rounding
     /// of sums.
     ///
     /// # Errors
@@ -76,8 +108,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
     pub fn blind_rotate_all(
         &self,
         rotations: &mut [Rotation<'_, M>],
-        threads: usize,
-        cancelled: &(dyn Fn() -> bool + Sync),
+        run: Run<'_>,
     ) -> Result<(), TfheError> {
         let params = self.params();
         for rotation in &*rotations {
@@ -103,7 +134,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
                 BlindRotation::new(params, rotation.test_vector, rotation.sample, 0, acc)
             })
             .collect();
-        self.samples.rotate_all(&mut turned, threads, cancelled)?;
+        self.samples.rotate_all(&mut turned, run)?;
         for (rotation, turned) in rotations.iter_mut().zip(&turned) {
             glwe::sample_extract::<A::Words, _>(params, turned.acc, 0, rotation.out, A::leave);
         }
@@ -112,7 +143,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
 }
 
 /// Programmable bootstrap: `sample` (n+1 words) becomes a fresh sample of the test vector's function of its message, on up to
-/// `threads` threads; the key switch runs on rayon's.
+/// `run.threads` threads; the key switch runs on rayon's.
 ///
 /// # Errors
 /// [`TfheError::ParamsMismatch`] for keys of different sets, [`TfheError::Length`] for a sample or test vector of another
@@ -122,11 +153,10 @@ pub fn bootstrap<M: Modulus, A: Arithmetic<M>>(
     key_switching: &KeySwitchingKey<M>,
     test_vector: &[M::Word],
     sample: &mut [M::Word],
-    threads: usize,
-    cancelled: &(dyn Fn() -> bool + Sync),
+    run: Run<'_>,
 ) -> Result<(), TfheError> {
     let job = (test_vector, sample);
-    bootstrap_all(bootstrapping, key_switching, &mut [job], threads, cancelled)
+    bootstrap_all(bootstrapping, key_switching, &mut [job], run)
 }
 
 /// A bootstrap to do: a test vector ((k+1)·N words) and the sample (n+1 words) that its result replaces.
@@ -141,8 +171,7 @@ pub fn bootstrap_all<M: Modulus, A: Arithmetic<M>>(
     bootstrapping: &BootstrappingKey<M, A>,
     key_switching: &KeySwitchingKey<M>,
     jobs: &mut [Job<'_, M>],
-    threads: usize,
-    cancelled: &(dyn Fn() -> bool + Sync),
+    run: Run<'_>,
 ) -> Result<(), TfheError> {
     let params = bootstrapping.params();
     if key_switching.params() != params {
@@ -163,7 +192,7 @@ pub fn bootstrap_all<M: Modulus, A: Arithmetic<M>>(
             out,
         })
         .collect();
-    bootstrapping.blind_rotate_all(&mut rotations, threads, cancelled)?;
+    bootstrapping.blind_rotate_all(&mut rotations, run)?;
     for ((_, sample), extracted) in jobs.iter_mut().zip(extracted.chunks_exact(length)) {
         key_switching.switch(extracted, sample)?;
     }

@@ -2,11 +2,11 @@
 
 use crate::TfheError;
 use crate::arithmetic::Arithmetic;
-use crate::bootstrap::{BootstrappingKey, bootstrap};
+use crate::bootstrap::{BootstrappingKey, Run, bootstrap};
 use crate::key_switch::KeySwitchingKey;
 use crate::lwe;
 use crate::modulus::Modulus;
-use crate::params::ParamSet;
+use crate::params::StageParams;
 
 /// A Boolean gate of two inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,7 +64,7 @@ impl Gate {
 
 /// The test vector of every gate: 1/8 for positive phases, -1/8 for negative ones.
 #[must_use]
-pub fn test_vector<M: Modulus>(params: &ParamSet) -> Vec<M::Word> {
+pub fn test_vector<M: Modulus>(params: &StageParams) -> Vec<M::Word> {
     let mut vector = vec![M::Word::default(); params.glwe_words()];
     vector[params.extracted_dimension()..].fill(M::encode(1, 3));
     vector
@@ -95,8 +95,7 @@ pub fn evaluate<M: Modulus, A: Arithmetic<M>>(
         key_switching,
         &test_vector::<M>(params),
         &mut sample,
-        1,
-        &|| false,
+        Run::with_threads(1),
     )?;
     Ok(sample)
 }

@@ -15,11 +15,11 @@ use crate::arithmetic::{Arithmetic, WordOf};
 use crate::glwe;
 use crate::memory::Buffer;
 use crate::modulus::{DigitField, Modulus};
-use crate::params::ParamSet;
+use crate::params::StageParams;
 
 /// GGSW samples, each of its rows of k+1 polynomials.
 pub(crate) struct GgswList<M: Modulus, A: Arithmetic<M>> {
-    params: ParamSet,
+    params: StageParams,
     arithmetic: A,
     simd: SimdLevel,
     count: usize,
@@ -31,7 +31,7 @@ pub(crate) struct GgswList<M: Modulus, A: Arithmetic<M>> {
 pub(crate) fn load_rows<M: Modulus, A: Arithmetic<M>>(
     arithmetic: &A,
     simd: SimdLevel,
-    params: &ParamSet,
+    params: &StageParams,
     rows: &[M::Word],
     out: &mut [u8],
 ) {
@@ -49,7 +49,11 @@ pub(crate) fn load_rows<M: Modulus, A: Arithmetic<M>>(
 
 impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
     /// Room for `count` GGSW samples, with the kernels of `simd`; zeroes until they are loaded.
-    pub(crate) fn new(params: &ParamSet, count: usize, simd: SimdLevel) -> Result<Self, TfheError> {
+    pub(crate) fn new(
+        params: &StageParams,
+        count: usize,
+        simd: SimdLevel,
+    ) -> Result<Self, TfheError> {
         let arithmetic = A::new(params, simd)?;
         let bytes = count * params.ggsw_rows() * arithmetic.row_bytes();
         Ok(GgswList {
@@ -63,7 +67,7 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
     }
 
     /// The dimensions and gadgets.
-    pub(crate) fn params(&self) -> &ParamSet {
+    pub(crate) fn params(&self) -> &StageParams {
         &self.params
     }
 
@@ -169,12 +173,12 @@ pub(crate) struct Workspace<'a, M: Modulus, A: Arithmetic<M>> {
 
 impl<'a, M: Modulus, A: Arithmetic<M>> Workspace<'a, M, A> {
     /// Memory for a workspace.
-    pub(crate) fn memory(params: &ParamSet) -> Result<Buffer, TfheError> {
+    pub(crate) fn memory(params: &StageParams) -> Result<Buffer, TfheError> {
         let polynomials = params.glwe_dimension + 3;
         Buffer::new(polynomials * params.ring_degree)
     }
 
-    pub(crate) fn new(params: &ParamSet, memory: &'a mut Buffer) -> Self {
+    pub(crate) fn new(params: &StageParams, memory: &'a mut Buffer) -> Self {
         let n = params.ring_degree;
         let (scalars, words) = memory.words_mut().split_at_mut(params.glwe_words() + n);
         let scalars: &mut [A::Scalar] = bytemuck::cast_slice_mut(scalars);

@@ -12,9 +12,9 @@ use crate::TfheError;
 use crate::encoding::Encoding;
 use crate::lwe::{LweSecretKey, check_words};
 use crate::modulus::{Modulus, Words};
-use crate::params::{Gadget, ParamSet};
+use crate::params::{Gadget, ParamSet, StageParams};
 use crate::random::Csprng;
-use crate::seeded::MaskSeed;
+use crate::seeded::{MaskSeed, SeededMask};
 
 /// A binary GLWE secret key: k polynomials of N bits.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
@@ -27,7 +27,7 @@ pub struct GlweSecretKey {
 impl GlweSecretKey {
     /// A uniform key for the set's k and N.
     #[must_use]
-    pub fn generate(params: &ParamSet, rng: &mut Csprng) -> GlweSecretKey {
+    pub fn generate(params: &StageParams, rng: &mut Csprng) -> GlweSecretKey {
         let mut bits = vec![0; params.extracted_dimension()];
         rng.fill_bits(&mut bits);
         GlweSecretKey {
@@ -123,7 +123,7 @@ pub(crate) fn automorphism<M: Words>(out: &mut [M::Word], p: &[M::Word], d: usiz
 /// The LWE sample, of dimension k·N, of coefficient `index` of a GLWE sample (SAMPLE_EXT), its words brought to the
 /// ciphertext's by `leave`.
 pub(crate) fn sample_extract<M: Words, W>(
-    params: &ParamSet,
+    params: &StageParams,
     glwe: &[M::Word],
     index: usize,
     out: &mut [W],
@@ -146,7 +146,7 @@ pub(crate) fn sample_extract<M: Words, W>(
 /// A GLWE sample whose constant coefficient is the message of a LWE sample of dimension k·N, its words brought to the
 /// other's by `enter`. What stands in the other coefficients is no message.
 pub(crate) fn sample_embed<M: Words, W: Copy>(
-    params: &ParamSet,
+    params: &StageParams,
     sample: &[W],
     out: &mut [M::Word],
     enter: impl Fn(W) -> M::Word,
@@ -263,9 +263,26 @@ fn wide_test_vector<M: Modulus>(
         .collect())
 }
 
+/// A message that a GLWE sample of 0 carries as if it had been taken off the constant coefficient of a mask component.
+#[derive(Clone, Copy)]
+struct MaskMessage<W> {
+    component: usize,
+    message: W,
+}
+
+/// Key bit number `index` of a private functional key switch: for each level of `gadget` a row that encrypts `bit`·factor·g_level.
+/// The factor's coefficients are small: g_0 times each is below q/2.
+#[derive(Clone, Copy)]
+pub(crate) struct ScaledBit<'a> {
+    pub(crate) index: usize,
+    pub(crate) bit: u64,
+    pub(crate) factor: &'a [i32],
+    pub(crate) gadget: Gadget,
+}
+
 /// Makes the rows of GGSW samples, in the coefficient domain.
 pub(crate) struct RowMaker {
-    params: ParamSet,
+    params: StageParams,
     plan: NttPlan,
     /// 1/N in the field.
     scale: u64,
@@ -278,7 +295,7 @@ impl RowMaker {
     ///
     /// # Errors
     /// [`TfheError::Ring`] for a degree that the transform does not support.
-    pub(crate) fn new(params: &ParamSet, key: &GlweSecretKey) -> Result<RowMaker, TfheError> {
+    pub(crate) fn new(params: &StageParams, key: &GlweSecretKey) -> Result<RowMaker, TfheError> {
         let plan = NttPlan::new(params.ring_degree)?;
         let scale = goldilocks::inv(params.ring_degree as u64);
         let mut secret = Zeroizing::new(key.bits.clone());
@@ -294,7 +311,7 @@ impl RowMaker {
         })
     }
 
-    /// GGSW sample number `index` of a key, which encrypts `bit`, as its rows of k+1 polynomials ([`ParamSet::ggsw_row`]):
+    /// GGSW sample number `index` of a key, which encrypts `bit`, as its rows of k+1 polynomials ([`StageParams::ggsw_row`]):
     /// a row encrypts 0 with bit·g_level added to its component. Masks are those that `seed` gives; what a mask component carries
     /// stands in the body, as -bit·g_level·s_c.
     pub(crate) fn ggsw<M: Modulus>(
@@ -310,7 +327,8 @@ impl RowMaker {
             let (component, gadget, level) = params.ggsw_row(row);
             let message = M::select(M::gadget_value(gadget, level), bit);
             let number = (index * params.ggsw_rows() + row) as u64;
-            self.zero::<M>((seed, number), (component, message), out, rng);
+            let mask = SeededMask { seed, number };
+            self.zero::<M>(mask, Some(MaskMessage { component, message }), out, rng);
             if component == params.glwe_dimension {
                 let body = &mut out[params.extracted_dimension()];
                 *body = M::add(*body, message);
@@ -333,7 +351,7 @@ impl RowMaker {
         for (row, out) in out.chunks_exact_mut(params.glwe_words()).enumerate() {
             let (component, gadget, level) = params.ggsw_row(row);
             let number = (index * params.ggsw_rows() + row) as u64;
-            self.zero::<M>((seed, number), (component, M::Word::default()), out, rng);
+            self.zero::<M>(SeededMask { seed, number }, None, out, rng);
             let unit = M::gadget_value(gadget, level);
             let body = &mut out[params.extracted_dimension()..];
             for (word, coefficient) in body.iter_mut().zip(&secrets[component * n..][..n]) {
@@ -343,20 +361,24 @@ impl RowMaker {
         }
     }
 
-    /// Key bit number `index` of a private functional key switch: for each level of `gadget` a row that encrypts
-    /// `bit`·factor·g_level. The factor's coefficients are small: g_0 times each is below q/2.
+    /// The rows of one key bit of a private functional key switch.
     pub(crate) fn scaled_bit<M: Modulus>(
         &self,
-        (index, bit): (usize, u64),
-        (factor, gadget): (&[i32], Gadget),
+        scaled: ScaledBit<'_>,
         seed: &MaskSeed,
         out: &mut [M::Word],
         rng: &mut Csprng,
     ) {
+        let ScaledBit {
+            index,
+            bit,
+            factor,
+            gadget,
+        } = scaled;
         let rows = out.chunks_exact_mut(self.params.glwe_words());
         for (level, out) in rows.enumerate() {
             let number = (index * gadget.levels + level) as u64;
-            self.zero::<M>((seed, number), (0, M::Word::default()), out, rng);
+            self.zero::<M>(SeededMask { seed, number }, None, out, rng);
             let unit = M::select(M::gadget_value(gadget, level), bit);
             let body = &mut out[self.params.extracted_dimension()..];
             for (word, coefficient) in body.iter_mut().zip(factor) {
@@ -365,12 +387,11 @@ impl RowMaker {
         }
     }
 
-    /// A GLWE sample of 0, its mask the one that a seed gives for row `number`, but as if `message` had been taken off the
-    /// constant coefficient of mask component `component` (the body has none).
+    /// A GLWE sample of 0 with the mask of a seed, or of what `in_mask` says; the body has no message.
     fn zero<M: Modulus>(
         &self,
-        (seed, number): (&MaskSeed, u64),
-        (component, message): (usize, M::Word),
+        mask: SeededMask<'_>,
+        in_mask: Option<MaskMessage<M::Word>>,
         out: &mut [M::Word],
         rng: &mut Csprng,
     ) {
@@ -378,11 +399,13 @@ impl RowMaker {
         let mut scratch = Zeroizing::new(vec![0; 2 * n]);
         let (product, sum) = scratch.split_at_mut(n);
         let (masks, body) = out.split_at_mut(self.params.extracted_dimension());
-        seed.expand_row::<M>(number, masks);
+        mask.seed.expand_row::<M>(mask.number, masks);
         let columns = masks.chunks_exact(n).zip(self.secret.chunks_exact(n));
         for (column, (mask, secret)) in columns.enumerate() {
             lift::<M>(self.plan.simd(), product, mask);
-            if column == component {
+            if let Some(MaskMessage { message, .. }) =
+                in_mask.filter(|message| message.component == column)
+            {
                 product[0] = M::to_goldilocks(M::sub(mask[0], message));
             }
             self.plan.forward(product);

@@ -8,7 +8,7 @@ use crate::arithmetic::Arithmetic;
 use crate::bootstrap::{BootstrappingKey, BootstrappingKeyLoader};
 use crate::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use crate::modulus::{Modulus, Torus32};
-use crate::params::ParamSet;
+use crate::params::StageParams;
 use crate::seeded::{KeyForm, MaskSeed, SEED_BYTES};
 
 /// Takes the bytes of a key in order.
@@ -55,7 +55,7 @@ loads!(SeededKeySwitchingKeyLoader<M> => KeySwitchingKey<M>);
 /// Takes the bytes of a seeded key apart: the seed, then bodies, a batch at a time.
 struct Splitter<M: Modulus> {
     what: &'static str,
-    params: ParamSet,
+    params: StageParams,
     /// Bytes of the whole key, and those taken.
     total: u64,
     taken: u64,
@@ -68,7 +68,13 @@ struct Splitter<M: Modulus> {
 
 impl<M: Modulus> Splitter<M> {
     /// For bodies of `unit` words, handed out up to `units` at a time.
-    fn new(what: &'static str, params: &ParamSet, total: u64, unit: usize, units: usize) -> Self {
+    fn new(
+        what: &'static str,
+        params: &StageParams,
+        total: u64,
+        unit: usize,
+        units: usize,
+    ) -> Self {
         Splitter {
             what,
             params: *params,
@@ -191,7 +197,7 @@ impl<M: Modulus, A: Arithmetic<M>> SeededBootstrappingKeyLoader<M, A> {
     ///
     /// # Errors
     /// Those of [`BootstrappingKeyLoader::new`].
-    pub fn new(params: &ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
+    pub fn new(params: &StageParams, simd: SimdLevel) -> Result<Self, TfheError> {
         let loader = BootstrappingKeyLoader::new(params, simd)?;
         let rows = ROWS_PER_THREAD * rayon::current_num_threads();
         Ok(SeededBootstrappingKeyLoader {
@@ -199,7 +205,7 @@ impl<M: Modulus, A: Arithmetic<M>> SeededBootstrappingKeyLoader<M, A> {
             splitter: Splitter::new(
                 "the seeded bootstrapping key",
                 params,
-                KeyForm::Seeded.bootstrapping_key_bytes(params),
+                KeyForm::Seeded.ggsw_list_bytes(params),
                 params.ring_degree,
                 rows,
             ),
@@ -257,13 +263,13 @@ impl<M: Modulus> SeededKeySwitchingKeyLoader<M> {
     ///
     /// # Errors
     /// Those of [`KeySwitchingKeyLoader::new`].
-    pub fn new(params: &ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
+    pub fn new(params: &StageParams, simd: SimdLevel) -> Result<Self, TfheError> {
         Ok(SeededKeySwitchingKeyLoader {
             loader: KeySwitchingKeyLoader::new(params, simd)?,
             splitter: Splitter::new(
                 "the seeded key-switching key",
                 params,
-                KeyForm::Seeded.key_switching_key_bytes(params),
+                KeyForm::Seeded.key_switching_bytes(params),
                 1,
                 SAMPLES_PER_BATCH,
             ),

@@ -13,11 +13,11 @@ use crate::TfheError;
 use crate::lwe::{self, check_words};
 use crate::memory::Buffer;
 use crate::modulus::{DigitField, Modulus, Torus32};
-use crate::params::ParamSet;
+use crate::params::StageParams;
 
 /// A key-switching key: `[k·N][t]` LWE samples of n+1 words of the 32-bit torus.
 pub struct KeySwitchingKey<M: Modulus> {
-    params: ParamSet,
+    params: StageParams,
     words: Buffer,
     simd: SimdLevel,
     modulus: std::marker::PhantomData<M>,
@@ -34,14 +34,14 @@ impl<M: Modulus> KeySwitchingKeyLoader<M> {
     ///
     /// # Errors
     /// [`TfheError::ModulusMismatch`], or the system's refusal of memory.
-    pub fn new(params: &ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
+    pub fn new(params: &StageParams, simd: SimdLevel) -> Result<Self, TfheError> {
         if params.modulus != M::KIND {
             return Err(TfheError::ModulusMismatch(params.name));
         }
         if !simd.is_available() {
             return Err(toroid_ring::RingError::SimdLevelUnavailable(simd).into());
         }
-        let bytes = params.key_switching_key_bytes() as usize;
+        let bytes = params.key_switching_bytes() as usize;
         Ok(KeySwitchingKeyLoader {
             key: KeySwitchingKey {
                 params: *params,
@@ -59,7 +59,7 @@ impl<M: Modulus> KeySwitchingKeyLoader<M> {
     /// [`TfheError::Length`] for bytes beyond the end.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), TfheError> {
         let end = self.filled + bytes.len();
-        if end as u64 > self.key.params.key_switching_key_bytes() {
+        if end as u64 > self.key.params.key_switching_bytes() {
             return Err(self.wrong_length(end as u64));
         }
         self.key.words.bytes_mut()[self.filled..end].copy_from_slice(bytes);
@@ -79,7 +79,7 @@ impl<M: Modulus> KeySwitchingKeyLoader<M> {
     ) -> Result<(), TfheError> {
         let sample_bytes = 4 * self.key.params.lwe_words();
         let end = self.filled + count * sample_bytes;
-        if end as u64 > self.key.params.key_switching_key_bytes() {
+        if end as u64 > self.key.params.key_switching_bytes() {
             return Err(self.wrong_length(end as u64));
         }
         let room = &mut self.key.words.bytes_mut()[self.filled..end];
@@ -96,7 +96,7 @@ impl<M: Modulus> KeySwitchingKeyLoader<M> {
     /// # Errors
     /// [`TfheError::Length`] where bytes are missing.
     pub fn finish(self) -> Result<KeySwitchingKey<M>, TfheError> {
-        if self.filled as u64 != self.key.params.key_switching_key_bytes() {
+        if self.filled as u64 != self.key.params.key_switching_bytes() {
             return Err(self.wrong_length(self.filled as u64));
         }
         Ok(self.key)
@@ -106,7 +106,7 @@ impl<M: Modulus> KeySwitchingKeyLoader<M> {
         TfheError::Length {
             what: "the key-switching key",
             params: self.key.params.name,
-            expected: self.key.params.key_switching_key_bytes(),
+            expected: self.key.params.key_switching_bytes(),
             found,
         }
     }
@@ -127,7 +127,7 @@ multiversion! {
 impl<M: Modulus> KeySwitchingKey<M> {
     /// The parameter set.
     #[must_use]
-    pub fn params(&self) -> &ParamSet {
+    pub fn params(&self) -> &StageParams {
         &self.params
     }
 
@@ -152,7 +152,7 @@ impl<M: Modulus> KeySwitchingKey<M> {
         check_words::<M>(&self.params, "a LWE sample", out, self.params.lwe_words())?;
         let (mask, body) = extracted.split_at(self.params.extracted_dimension());
         let rows = bytemuck::cast_slice::<u8, u32>(
-            &self.words.bytes()[..self.params.key_switching_key_bytes() as usize],
+            &self.words.bytes()[..self.params.key_switching_bytes() as usize],
         );
         let words_per_index = self.params.key_switch.levels * self.params.lwe_words();
         let share = mask.len().div_ceil(rayon::current_num_threads());

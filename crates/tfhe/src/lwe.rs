@@ -8,9 +8,9 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::TfheError;
 use crate::modulus::{Modulus, Torus32, Words};
-use crate::params::ParamSet;
+use crate::params::StageParams;
 use crate::random::Csprng;
-use crate::seeded::MaskSeed;
+use crate::seeded::SeededMask;
 
 /// A binary LWE secret key: n words of 0 or 1.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
@@ -72,22 +72,22 @@ impl LweSecretKey {
         body[0] = M::add(body[0], self.mask_product::<M>(mask));
     }
 
-    /// Encrypts one word for each entry of `messages` into consecutive samples, the first of which is number `first` of those
-    /// whose masks `seed` gives. `messages` serves as scratch for secrets.
+    /// Encrypts one word for each entry of `messages` into consecutive samples, the first of which has the mask `first`.
+    /// `messages` serves as scratch for secrets.
     pub(crate) fn encrypt_seeded(
         &self,
         samples: &mut [u32],
         messages: &mut [u32],
         log2_noise: f64,
-        (seed, first): (&MaskSeed, u64),
+        first: SeededMask<'_>,
         rng: &mut Csprng,
     ) {
         rng.add_noise::<Torus32>(log2_noise, messages);
         let words = self.dimension() + 1;
-        let numbered = samples.chunks_exact_mut(words).zip(first..);
+        let numbered = samples.chunks_exact_mut(words).zip(first.number..);
         for ((sample, number), message) in numbered.zip(messages.iter()) {
             let (mask, body) = sample.split_at_mut(words - 1);
-            seed.expand_sample(number, mask);
+            first.seed.expand_sample(number, mask);
             body[0] = Torus32::add(*message, self.mask_product::<Torus32>(mask));
         }
     }
@@ -139,7 +139,7 @@ pub fn mul_assign<M: Modulus>(a: &mut [M::Word], v: i32) {
 
 /// The trivial sample of a word: zero mask, no noise, no secrecy.
 #[must_use]
-pub fn trivial<M: Modulus>(params: &ParamSet, message: M::Word) -> Vec<M::Word> {
+pub fn trivial<M: Modulus>(params: &StageParams, message: M::Word) -> Vec<M::Word> {
     let mut sample = vec![M::Word::default(); params.lwe_words()];
     if let Some(body) = sample.last_mut() {
         *body = message;
@@ -149,7 +149,7 @@ pub fn trivial<M: Modulus>(params: &ParamSet, message: M::Word) -> Vec<M::Word> 
 
 /// Refuses a slice of another length.
 pub(crate) fn check_words<M: Modulus>(
-    params: &ParamSet,
+    params: &StageParams,
     what: &'static str,
     words: &[M::Word],
     expected: usize,
@@ -171,7 +171,7 @@ pub(crate) fn check_words<M: Modulus>(
 /// [`TfheError::Length`] and [`TfheError::NotCanonical`].
 pub fn words_from_bytes<M: Modulus>(
     what: &'static str,
-    params: &ParamSet,
+    params: &StageParams,
     bytes: &[u8],
     expected_words: usize,
 ) -> Result<Vec<M::Word>, TfheError> {

@@ -12,7 +12,7 @@
 //! ([`crate::random`]).
 
 use crate::modulus::{Modulus, Torus32};
-use crate::params::ParamSet;
+use crate::params::{ParamSet, StageParams};
 use crate::random::{self, Csprng};
 
 /// Bytes of a seed.
@@ -34,37 +34,51 @@ impl KeyForm {
     /// Both forms.
     pub const ALL: [KeyForm; 2] = [KeyForm::Seeded, KeyForm::Expanded];
 
-    /// Bytes of a bootstrapping key: 32 + n·l·(k+1)·N·w, or those of [`ParamSet::bootstrapping_key_bytes`].
+    /// Bytes of a bootstrapping key: those of [`KeyForm::ggsw_list_bytes`], for wide functions those of all parts.
     #[must_use]
     pub const fn bootstrapping_key_bytes(self, params: &ParamSet) -> u64 {
-        match self {
-            KeyForm::Seeded => {
-                if let Some(wopbs) = params.wopbs {
-                    let [first, second, third] = wopbs.bootstrapping_parts();
-                    return self.bootstrapping_key_bytes(first)
-                        + self.bootstrapping_key_bytes(second)
-                        + self.bootstrapping_key_bytes(third);
-                }
-                let rows = params.lwe_dimension as u64 * params.ggsw_rows() as u64;
-                let body = params.ring_degree * params.modulus.word_bytes();
-                SEED_BYTES as u64 + rows * body as u64
+        match params.wopbs {
+            None => self.ggsw_list_bytes(&params.stage),
+            Some(wopbs) => {
+                let [first, second, third] = wopbs.bootstrapping_parts();
+                self.ggsw_list_bytes(first)
+                    + self.ggsw_list_bytes(second)
+                    + self.ggsw_list_bytes(third)
             }
-            KeyForm::Expanded => params.bootstrapping_key_bytes(),
         }
     }
 
-    /// Bytes of a key-switching key: 32 + t·k·N·4, or those of [`ParamSet::key_switching_key_bytes`].
+    /// Bytes of a key-switching key: those of [`KeyForm::key_switching_bytes`], for wide functions those of both parts.
     #[must_use]
     pub const fn key_switching_key_bytes(self, params: &ParamSet) -> u64 {
+        match params.wopbs {
+            None => self.key_switching_bytes(&params.stage),
+            Some(wopbs) => {
+                let [first, second] = wopbs.key_switching_parts();
+                self.key_switching_bytes(first) + self.key_switching_bytes(second)
+            }
+        }
+    }
+
+    /// Bytes of the GGSW samples of one stage: 32 + n·l·(k+1)·N·w, or [`StageParams::ggsw_list_bytes`].
+    #[must_use]
+    pub const fn ggsw_list_bytes(self, stage: &StageParams) -> u64 {
         match self {
-            KeyForm::Seeded => match params.wopbs {
-                None => (SEED_BYTES + 4 * params.key_switching_samples()) as u64,
-                Some(wopbs) => {
-                    let [first, second] = wopbs.key_switching_parts();
-                    self.key_switching_key_bytes(first) + self.key_switching_key_bytes(second)
-                }
-            },
-            KeyForm::Expanded => params.key_switching_key_bytes(),
+            KeyForm::Seeded => {
+                let rows = stage.lwe_dimension as u64 * stage.ggsw_rows() as u64;
+                let body = stage.ring_degree * stage.modulus.word_bytes();
+                SEED_BYTES as u64 + rows * body as u64
+            }
+            KeyForm::Expanded => stage.ggsw_list_bytes(),
+        }
+    }
+
+    /// Bytes of the key-switching samples of one stage: 32 + t·k·N·4, or [`StageParams::key_switching_bytes`].
+    #[must_use]
+    pub const fn key_switching_bytes(self, stage: &StageParams) -> u64 {
+        match self {
+            KeyForm::Seeded => (SEED_BYTES + 4 * stage.key_switching_samples()) as u64,
+            KeyForm::Expanded => stage.key_switching_bytes(),
         }
     }
 }
@@ -105,4 +119,11 @@ impl MaskSeed {
     fn expand<M: Modulus>(&self, nonce: u64, words: &mut [M::Word]) {
         random::fill_uniform::<M>(&mut random::stream(&self.0, nonce), words);
     }
+}
+
+/// The mask that a seed gives for row or sample `number`.
+#[derive(Clone, Copy)]
+pub(crate) struct SeededMask<'a> {
+    pub(crate) seed: &'a MaskSeed,
+    pub(crate) number: u64,
 }

@@ -15,14 +15,13 @@ mod functions;
 mod gates;
 mod stream;
 
-use std::ops::ControlFlow;
-
 use toroid_ring::simd::SimdLevel;
 use toroid_task::{CancelToken, Progress};
 
 use crate::TfheError;
 use crate::any_key::{self, AnyBootstrappingKey, AnyKeySwitchingKey, Task};
 use crate::arithmetic::ArithmeticKind;
+use crate::bootstrap::Run;
 use crate::ciphertext::Ciphertext;
 use crate::encoding::Encoding;
 use crate::keys::{ClientKey, KeyTag};
@@ -109,24 +108,9 @@ impl ClientKey {
         progress: &Progress,
     ) -> Result<ServerKey, TfheError> {
         let simd = SimdLevel::best();
-        let mut report = reporter("server key", progress);
         let (bootstrapping, key_switching) =
-            any_key::generate(self, arithmetic, simd, rng, &mut report)?;
+            any_key::generate(self, arithmetic, simd, rng, progress)?;
         Ok(ServerKey::new(*self.tag(), bootstrapping, key_switching))
-    }
-}
-
-/// Passes progress in bytes on, and the wish to stop back.
-fn reporter<'a>(
-    what: &'a str,
-    progress: &'a Progress,
-) -> impl FnMut(u64, u64) -> ControlFlow<()> + 'a {
-    move |done, total| {
-        progress.report(what, done, total);
-        match progress.check() {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(_) => ControlFlow::Break(()),
-        }
     }
 }
 
@@ -216,10 +200,13 @@ impl ServerKey {
                 sample: input.sample(),
             })
             .collect();
-        let cancelled = || self.cancel.is_cancelled();
-        let results =
-            self.bootstrapping
-                .bootstrap(&self.key_switching, &tasks, self.threads, &cancelled)?;
+        let run = Run {
+            threads: self.threads,
+            cancel: &self.cancel,
+        };
+        let results = self
+            .bootstrapping
+            .bootstrap(&self.key_switching, &tasks, run)?;
         inputs
             .iter()
             .zip(results)

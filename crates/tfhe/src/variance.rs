@@ -1,7 +1,7 @@
 //! Noise formulas of one stage: external products, a blind rotation, a key switch, a modulus switch; and tails of Gaussians.
 
 use crate::arithmetic::{ArithmeticKind, FIXED_POINT_RANGE};
-use crate::params::{Gadget, ModulusKind, ModulusSwitch, ParamSet};
+use crate::params::{Gadget, ModulusKind, ModulusSwitch, StageParams};
 
 /// Mean square of a signed digit of base 2^b, uniform over [-B/2, B/2).
 pub(crate) fn digit_mean_square(log2_base: u32) -> f64 {
@@ -10,7 +10,7 @@ pub(crate) fn digit_mean_square(log2_base: u32) -> f64 {
 }
 
 /// Mean squares of the digits of a GGSW sample's rows, summed up.
-pub(crate) fn row_digits(params: &ParamSet) -> f64 {
+pub(crate) fn row_digits(params: &StageParams) -> f64 {
     (0..params.ggsw_rows())
         .map(|row| digit_mean_square(params.ggsw_row(row).1.log2_base))
         .sum()
@@ -27,7 +27,7 @@ pub(crate) fn dropped_variance(gadget: Gadget) -> f64 {
 /// polynomial (mean square B^2/12) and a uniform key polynomial (1/12) has N terms, (k+1)·l products are summed. The error
 /// of a mask polynomial reaches the phase through the k·N/2 ones of the key.
 #[must_use]
-pub fn fft_variance(params: &ParamSet) -> f64 {
+pub fn fft_variance(params: &StageParams) -> f64 {
     /// Square of the constant before 2^-53 sqrt(log2 N), fitted to the kernels without FMA; those with it reach 1.05.
     const FITTED: f64 = 1.25;
     let n = params.ring_degree as f64;
@@ -47,7 +47,7 @@ pub fn fft_variance(params: &ParamSet) -> f64 {
 /// coefficients, is (10·2)^2/144 square units in the body, and 2^-16 of that in a mask coefficient, which reaches the phase
 /// through the k·N/2 ones of the key.
 #[must_use]
-pub fn loaded_key_variance(params: &ParamSet, arithmetic: ArithmeticKind) -> f64 {
+pub fn loaded_key_variance(params: &StageParams, arithmetic: ArithmeticKind) -> f64 {
     let rounding = match (arithmetic, params.modulus) {
         (ArithmeticKind::Fft, ModulusKind::Torus32) => {
             let steps = 2.0 * FIXED_POINT_RANGE;
@@ -61,10 +61,10 @@ pub fn loaded_key_variance(params: &ParamSet, arithmetic: ArithmeticKind) -> f64
 
 /// Variance added by one CMux (external product with a bootstrapping key sample).
 #[must_use]
-pub fn cmux_variance(params: &ParamSet, arithmetic: ArithmeticKind) -> f64 {
+pub fn cmux_variance(params: &StageParams, arithmetic: ArithmeticKind) -> f64 {
     let n = params.ring_degree as f64;
     let key = row_digits(params) * n * loaded_key_variance(params, arithmetic);
-    let dropped = dropped_variance(params.body_gadget)
+    let dropped = params.body_gadget.map_or(0.0, dropped_variance)
         + params.extracted_dimension() as f64 / 2.0 * dropped_variance(params.gadget);
     // A blind rotation's key bits are uniform: the dropped part counts only where the bit is 1.
     let fft = match arithmetic {
@@ -76,13 +76,13 @@ pub fn cmux_variance(params: &ParamSet, arithmetic: ArithmeticKind) -> f64 {
 
 /// Variance after blind rotation and sample extraction, of a noiseless test vector.
 #[must_use]
-pub fn blind_rotation_variance(params: &ParamSet, arithmetic: ArithmeticKind) -> f64 {
+pub fn blind_rotation_variance(params: &StageParams, arithmetic: ArithmeticKind) -> f64 {
     params.lwe_dimension as f64 * cmux_variance(params, arithmetic)
 }
 
 /// Variance added by the public functional key switch back to dimension n.
 #[must_use]
-pub fn key_switch_variance(params: &ParamSet) -> f64 {
+pub fn key_switch_variance(params: &StageParams) -> f64 {
     let dimension = params.extracted_dimension() as f64;
     dimension
         * (params.key_switch.levels as f64
@@ -94,7 +94,7 @@ pub fn key_switch_variance(params: &ParamSet) -> f64 {
 /// Variance of the modulus switch to 2N, over the torus. The body is rounded down, which makes the windows of a test
 /// vector, half open as they are, symmetric about their messages, and adds nothing.
 #[must_use]
-pub fn modulus_switch_variance(params: &ParamSet) -> f64 {
+pub fn modulus_switch_variance(params: &StageParams) -> f64 {
     let n = params.lwe_dimension as f64;
     let steps = match params.modulus_switch {
         ModulusSwitch::Nearest => n / 24.0,

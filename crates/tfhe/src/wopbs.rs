@@ -20,6 +20,7 @@ pub mod measure;
 pub mod noise;
 pub mod packing;
 pub mod private;
+mod ring_switch;
 
 use std::sync::{Mutex, PoisonError};
 
@@ -28,15 +29,16 @@ use toroid_ring::simd::SimdLevel;
 use crate::TfheError;
 use crate::arithmetic::{Arithmetic, WordOf};
 use crate::bootstrap::blind_rotation::BlindRotation;
-use crate::bootstrap::{BootstrappingKey, Rotation};
+use crate::bootstrap::{BootstrappingKey, Rotation, Run};
 use crate::ggsw::GgswList;
 use crate::glwe;
 use crate::key_switch::KeySwitchingKey;
 use crate::lwe::{self, check_words};
 use crate::modulus::Modulus;
-use crate::params::{Gadget, ParamSet, WopbsParams};
+use crate::params::{Gadget, ParamSet, StageParams, WopbsParams};
 
 use digits::Digits;
+use ring_switch::RingSwitchKey;
 
 pub use loader::PartsLoader;
 
@@ -46,7 +48,7 @@ pub struct WopbsKey<M: Modulus, A: Arithmetic<M>> {
     stages: &'static WopbsParams,
     extract: BootstrappingKey<M, A>,
     refresh: BootstrappingKey<M, A>,
-    switch: BootstrappingKey<M, A>,
+    switch: RingSwitchKey<M, A>,
     /// Memory for GGSW samples that no bootstrap uses at the moment.
     spare: Mutex<Vec<GgswList<M, A>>>,
 }
@@ -65,11 +67,11 @@ fn stages(params: &ParamSet) -> Result<&'static WopbsParams, TfheError> {
 /// The parts of a key, if they are those of the set's stages.
 fn parts<K, const COUNT: usize>(
     what: &'static str,
-    expected: [&ParamSet; COUNT],
+    expected: [&StageParams; COUNT],
     parts: Vec<K>,
-    params: impl Fn(&K) -> &ParamSet,
+    params: impl Fn(&K) -> &StageParams,
 ) -> Result<[K; COUNT], TfheError> {
-    let names = |sets: &mut dyn Iterator<Item = &ParamSet>| {
+    let names = |sets: &mut dyn Iterator<Item = &StageParams>| {
         let names: Vec<_> = sets.map(|set| set.name).collect();
         names.join(", ")
     };
@@ -105,15 +107,6 @@ impl<M: Modulus, A: Arithmetic<M>> Drop for Bits<'_, M, A> {
             .unwrap_or_else(PoisonError::into_inner);
         spare.extend(self.samples.take());
     }
-}
-
-/// What a bootstrap may use, and when it should stop.
-#[derive(Clone, Copy)]
-pub struct Run<'a> {
-    /// Threads.
-    pub threads: usize,
-    /// Asked every few milliseconds at least.
-    pub cancelled: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl<M: Modulus> WopbsKeySwitchingKey<M> {
@@ -167,7 +160,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             stages,
             extract,
             refresh,
-            switch,
+            switch: RingSwitchKey::new(switch),
             spare: Mutex::new(Vec::new()),
         })
     }
@@ -222,9 +215,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         let mut read = self.look_up_all(&bits, &tables, run)?;
         drop(bits);
         for digit in &mut read {
-            if (run.cancelled)() {
-                return Err(TfheError::Cancelled);
-            }
+            run.check()?;
             let mut small = vec![M::Word::default(); self.stages.refresh.lwe_words()];
             key_switching.refresh.switch(digit, &mut small)?;
             *digit = small;
@@ -243,8 +234,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
                 out,
             })
             .collect();
-        self.refresh
-            .blind_rotate_all(&mut rotations, run.threads, run.cancelled)?;
+        self.refresh.blind_rotate_all(&mut rotations, run)?;
         let mut digits = refreshed.chunks_exact(self.params.lwe_words());
         Ok(functions
             .iter()
@@ -345,9 +335,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
                 self.stages.log2_slots(),
                 &mut acc,
             );
-            self.extract
-                .samples
-                .rotate_all(&mut [rotation], run.threads, run.cancelled)?;
+            self.extract.samples.rotate_all(&mut [rotation], run)?;
             take(bit as usize, &acc)?;
             glwe::sample_extract::<A::Words, _>(&self.params, &acc, levels, &mut value, A::leave);
             // ±u stands for 0 or 1 times 2u.

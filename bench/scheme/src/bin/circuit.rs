@@ -6,13 +6,14 @@
 //! Noise is the standard deviation over the torus, as log2, measured and by the formulas: of the constant coefficient of a body
 //! row, of its others, and of a mask row's coefficients. Then the times of both packings, with the noise of their formulas.
 
-use std::ops::ControlFlow;
 use std::time::Instant;
 
 use toroid_ring::simd::SimdLevel;
+use toroid_task::Progress;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
+use toroid_tfhe::bootstrap::Run;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::lwe::words_from_bytes;
@@ -21,12 +22,12 @@ use toroid_tfhe::params::{Gadget, ParamSet, WopbsParams};
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::wopbs::packing::switch_packing_noise;
 use toroid_tfhe::wopbs::private::{PrivateSwitchKey, private_product_fft_variance, switch_noise};
-use toroid_tfhe::wopbs::{Bits, Run, WopbsKey, WopbsKeySwitchingKey, noise};
+use toroid_tfhe::wopbs::{Bits, WopbsKey, WopbsKeySwitchingKey, noise};
 
-const ALONE: Run<'static> = Run {
-    threads: 1,
-    cancelled: &|| false,
-};
+/// A run that nobody stops.
+fn alone() -> Run<'static> {
+    Run::with_threads(1)
+}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -61,15 +62,15 @@ fn measure<A: Arithmetic<Goldilocks>>(
 ) -> Result<(), TfheError> {
     let wopbs = params.wopbs.ok_or(TfheError::NotWopbs(params.name))?;
     let mut rng = Csprng::from_os()?;
-    let mut quiet = |_, _| ControlFlow::Continue(());
+    let quiet = Progress::none();
     let simd = SimdLevel::best();
     let client = ClientKey::generate(params, &mut rng);
-    let key: WopbsKey<Goldilocks, A> = client.loaded_wopbs_key(simd, &mut rng, &mut quiet)?;
+    let key: WopbsKey<Goldilocks, A> = client.loaded_wopbs_key(simd, &mut rng, &quiet)?;
     let switching: WopbsKeySwitchingKey<Goldilocks> =
-        client.loaded_wopbs_key_switching_key(simd, &mut rng, &mut quiet)?;
+        client.loaded_wopbs_key_switching_key(simd, &mut rng, &quiet)?;
     let started = Instant::now();
     let private =
-        client.loaded_circuit_private_key::<Goldilocks, A>(gadget, simd, &mut rng, &mut quiet)?;
+        client.loaded_circuit_private_key::<Goldilocks, A>(gadget, simd, &mut rng, &quiet)?;
     println!(
         "{}, {:?} arithmetic; private key switch of {} x {} bits, its keys made in {:.1} s",
         params.name,
@@ -93,13 +94,13 @@ fn measure<A: Arithmetic<Goldilocks>>(
         for way in 0..2 {
             let started = Instant::now();
             let bits = if way == 0 {
-                key.extract_bits(&switching, &sample, ALONE)?
+                key.extract_bits(&switching, &sample, alone())?
             } else {
-                key.extract_bits_privately(&private, &switching, &sample, ALONE)?
+                key.extract_bits_privately(&private, &switching, &sample, alone())?
             };
             times[way] = times[way].min(started.elapsed().as_secs_f64());
             add_errors(&client, wopbs, &bits, message, &mut squares[way])?;
-            let read = key.look_up(&bits, &table, ALONE)?;
+            let read = key.look_up(&bits, &table, alone())?;
             let found = Goldilocks::decode(client.lwe().phase::<Goldilocks>(&read), 5);
             wrong[way] += usize::from(found != (message & 15).cast_unsigned());
         }
@@ -158,17 +159,17 @@ fn measure<A: Arithmetic<Goldilocks>>(
     let mut one = vec![0; params.ring_degree];
     one[0] = 1;
     let switch: PrivateSwitchKey<Goldilocks, A> =
-        client.loaded_private_switch_key(&one, gadget, simd, &mut rng, &mut quiet)?;
+        client.loaded_private_switch_key(&one, gadget, simd, &mut rng, &quiet)?;
     for count in [32, params.ring_degree] {
         let mut sample = vec![0; params.lwe_words()];
         rng.fill_uniform::<Goldilocks>(&mut sample);
         let apart = params.ring_degree / count;
         let placed: Vec<_> = (0..count).map(|i| (i * apart, &sample[..])).collect();
         let started = Instant::now();
-        key.pack(&placed, ALONE)?;
+        key.pack(&placed, alone())?;
         let traced = started.elapsed();
         let started = Instant::now();
-        switch.pack(&placed, ALONE)?;
+        switch.pack(&placed, alone())?;
         let switched = started.elapsed();
         let noise = switch_packing_noise(params, gadget, count, A::KIND);
         println!(
@@ -197,7 +198,7 @@ fn add_errors<A: Arithmetic<Goldilocks>>(
         which.0 += (Goldilocks::centered(error) as f64 / 2f64.powi(64)).powi(2);
         which.1 += 1;
     };
-    for bit in 0..circuit.message_bits as usize {
+    for bit in 0..circuit.lwe_dimension {
         for row in 0..circuit.ggsw_rows() {
             let words = bits.row(bit, row).unwrap_or_default();
             let mut phase = client.glwe_phase::<Goldilocks>(&words)?;

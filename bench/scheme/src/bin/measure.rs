@@ -6,10 +6,10 @@
 //! The interval is that of 99.9 % for the mean square of R independent Gaussian samples of the formula's variance:
 //! 1 ± 3.29 sqrt(2/R).
 
-use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use toroid_ring::simd::SimdLevel;
+use toroid_task::{CancelToken, Progress};
 use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
@@ -67,12 +67,12 @@ fn measure<M: Modulus, A: Arithmetic<M>>(params: &ParamSet, runs: usize) -> Resu
     let mut rng = Csprng::from_os()?;
     let started = Instant::now();
     let client = ClientKey::generate(params, &mut rng);
-    let mut progress = |_, _| ControlFlow::Continue(());
+    let progress = Progress::none();
     let bootstrapping =
-        client.loaded_bootstrapping_key::<M, A>(SimdLevel::best(), &mut rng, &mut progress)?;
+        client.loaded_bootstrapping_key::<M, A>(SimdLevel::best(), &mut rng, &progress)?;
     let bootstrapping_time = started.elapsed();
     let key_switching =
-        client.loaded_key_switching_key::<M>(SimdLevel::best(), &mut rng, &mut progress)?;
+        client.loaded_key_switching_key::<M>(SimdLevel::best(), &mut rng, &progress)?;
     let key_time = started.elapsed();
 
     let gate = params.message_bits == 0;
@@ -128,7 +128,7 @@ fn measure<M: Modulus, A: Arithmetic<M>>(params: &ParamSet, runs: usize) -> Resu
         };
         let sample = words_from_bytes::<M>("a sample", params, &bytes, params.lwe_words())?;
         let started = Instant::now();
-        bootstrapping.blind_rotate(&test_vector, &sample, &mut extracted, &|| false)?;
+        bootstrapping.blind_rotate(&test_vector, &sample, &mut extracted, &CancelToken::new())?;
         key_switching.switch(&extracted, &mut output)?;
         times.push(started.elapsed());
         let extracted_error = M::sub(extracted_key.phase::<M>(&extracted), expected);

@@ -6,7 +6,7 @@
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::noise::log2_add;
 use toroid_tfhe::params::wopbs::{Choice, Small};
-use toroid_tfhe::params::{Gadget, Security, smallest_log2_noise};
+use toroid_tfhe::params::{Gadget, ParamSet, Security, smallest_log2_noise};
 use toroid_tfhe::wopbs::noise;
 
 /// Squared norm of the combination of bootstrapped samples that a bootstrap must take.
@@ -67,7 +67,14 @@ fn refresh_time(choice: &Choice) -> f64 {
 /// log2 of the failure probability of all extractions, or of all refreshing bootstraps.
 fn failure(choice: &Choice, refresh: bool) -> f64 {
     let wopbs = choice.stages();
-    let set = &wopbs.extract;
+    let set = &ParamSet {
+        id: choice.id,
+        purpose: choice.purpose,
+        message_bits: choice.message_bits,
+        security: choice.security,
+        stage: wopbs.extract,
+        wopbs: None,
+    };
     let stages = noise::stages(set, &wopbs, ArithmeticKind::Fft);
     let decisions = if refresh {
         noise::refreshes(set, &wopbs, &stages)

@@ -8,31 +8,32 @@
 //! `cargo run --release -p toroid-bench-scheme --bin wopbs -- noise SET [KEYS [RUNS]]`: a Markdown table of the stages, over
 //! RUNS bootstraps under each of KEYS keys.
 
-use std::ops::ControlFlow;
 use std::time::Instant;
 
 use rayon::prelude::*;
 use toroid_ring::simd::SimdLevel;
+use toroid_task::Progress;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::arithmetic::Fft;
+use toroid_tfhe::bootstrap::Run;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::{Goldilocks, Modulus};
 use toroid_tfhe::noise;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::wopbs::measure::Measurement;
-use toroid_tfhe::wopbs::{Run, WopbsKey, WopbsKeySwitchingKey};
+use toroid_tfhe::wopbs::{WopbsKey, WopbsKeySwitchingKey};
 
 /// Seed of the random table.
 const TABLE_SEED: [u8; 32] = [0x16; 32];
 const BATCH: usize = 1024;
 const NORM2: f64 = 4.0;
 
-const ALONE: Run<'static> = Run {
-    threads: 1,
-    cancelled: &|| false,
-};
+/// A run that nobody stops.
+fn alone() -> Run<'static> {
+    Run::with_threads(1)
+}
 
 type Keys = (
     ClientKey,
@@ -76,9 +77,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 fn keys(params: &ParamSet, rng: &mut Csprng) -> Result<Keys, TfheError> {
     let client = ClientKey::generate(params, rng);
-    let mut progress = |_: u64, _: u64| ControlFlow::Continue(());
-    let key = client.loaded_wopbs_key(SimdLevel::best(), rng, &mut progress)?;
-    let switching = client.loaded_wopbs_key_switching_key(SimdLevel::best(), rng, &mut progress)?;
+    let progress = Progress::none();
+    let key = client.loaded_wopbs_key(SimdLevel::best(), rng, &progress)?;
+    let switching = client.loaded_wopbs_key_switching_key(SimdLevel::best(), rng, &progress)?;
     Ok((client, key, switching))
 }
 
@@ -122,7 +123,7 @@ fn functions(params: &ParamSet, count: Option<usize>, first: usize) -> Result<()
         let errors: Vec<f64> = samples
             .par_iter()
             .map(|(message, sample)| {
-                let out = key.bootstrap(&switching, &[&table], sample, ALONE)?;
+                let out = key.bootstrap(&switching, &[&table], sample, alone())?;
                 let phase = client.phase(bytemuck::cast_slice(&out[0]))?;
                 let error = phase - values[*message] as f64 / f64::from(2 << p);
                 Ok(error - error.round())
@@ -159,7 +160,7 @@ fn stages(params: &ParamSet, keys_count: usize, runs: usize) -> Result<(), TfheE
         let mut measurement = Measurement::new(&client, &key, &switching)?;
         let run = Run {
             threads: rayon::current_num_threads(),
-            ..ALONE
+            ..alone()
         };
         for _ in 0..runs {
             measurement.follow(&mut rng, run)?;

@@ -55,7 +55,7 @@ impl Shape {
                 params.lwe_dimension
             ));
         }
-        let gadgets = [params.gadget, params.body_gadget, params.key_switch];
+        let gadgets = [params.gadget, shape.body_gadget(), params.key_switch];
         if let Some(gadget) = gadgets.iter().find(|gadget| {
             !(1..32).contains(&gadget.log2_base) || !(1..256).contains(&gadget.levels)
         }) {
@@ -115,13 +115,16 @@ impl Shape {
         self.params.lwe_words().div_ceil(self.lanes())
     }
 
+    /// Gadget of the body.
+    #[must_use]
+    pub fn body_gadget(&self) -> Gadget {
+        self.params.body_gadget.unwrap_or(self.params.gadget)
+    }
+
     /// Levels that both circuits go through; the one with the shallower gadget gets rows of zeroes.
     #[must_use]
     pub fn levels(&self) -> usize {
-        self.params
-            .gadget
-            .levels
-            .max(self.params.body_gadget.levels)
+        self.params.gadget.levels.max(self.body_gadget().levels)
     }
 
     /// Partial sums of the key switch: so many that a row is written before it is read again.

@@ -19,7 +19,7 @@ use toroid_engine::{CancelToken, Requester};
 use toroid_isa::KeyKind;
 use toroid_ring::goldilocks::P;
 use toroid_tfhe::arithmetic::ArithmeticKind;
-use toroid_tfhe::params::{self, Gadget, ModulusKind, ModulusSwitch, ParamSet};
+use toroid_tfhe::params::{self, Gadget, ModulusKind, ModulusSwitch, ParamSet, StageParams};
 use toroid_tfhe::seeded::KeyForm;
 
 use crate::error::CoreError;
@@ -52,25 +52,28 @@ pub struct ComputingEngine;
 /// A set of the core's degree, with few steps, and gadgets that leave bits over and differ between mask and body.
 fn set(log_n: u64, modulus: ModulusKind, lwe_dimension: usize) -> ParamSet {
     ParamSet {
-        name: "steps",
-        modulus,
-        lwe_dimension,
-        ring_degree: 1 << log_n,
-        gadget: Gadget {
-            levels: 3,
-            log2_base: 5,
-        },
-        body_gadget: Gadget {
-            levels: 2,
-            log2_base: 7,
-        },
-        key_switch: Gadget {
-            levels: 2,
-            log2_base: 4,
-        },
-        modulus_switch: match modulus {
-            ModulusKind::Torus32 => ModulusSwitch::Nearest,
-            ModulusKind::Goldilocks => ModulusSwitch::MeanCompensated,
+        stage: StageParams {
+            name: "steps",
+            modulus,
+            lwe_dimension,
+            ring_degree: 1 << log_n,
+            gadget: Gadget {
+                levels: 3,
+                log2_base: 5,
+            },
+            body_gadget: Some(Gadget {
+                levels: 2,
+                log2_base: 7,
+            }),
+            key_switch: Gadget {
+                levels: 2,
+                log2_base: 4,
+            },
+            modulus_switch: match modulus {
+                ModulusKind::Torus32 => ModulusSwitch::Nearest,
+                ModulusKind::Goldilocks => ModulusSwitch::MeanCompensated,
+            },
+            ..params::TINY.stage
         },
         ..params::TINY
     }
@@ -129,7 +132,10 @@ impl Core for ComputingEngine {
             });
         }
         let paper = ParamSet {
-            ring_degree: 1 << log_n,
+            stage: StageParams {
+                ring_degree: 1 << log_n,
+                ..params::PAPER.stage
+            },
             ..params::PAPER
         };
         let log_lanes = log_lanes as u32;

@@ -1,7 +1,6 @@
 //! The computing engine in simulation against the integer arithmetic of the library.
 
 use crate::sources::design;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::engine::{self, Command, Engine, EngineError, RtlBackend, Shape, formula, layout};
@@ -14,47 +13,57 @@ use toroid_sim::memory::Timing;
 use toroid_sim::model::{Model, Options};
 use toroid_sim::simulation::Simulation;
 use toroid_sim::toolchain::tests_are_skipped;
+use toroid_task::Progress;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::keys::ClientKey;
-use toroid_tfhe::params::{self, Gadget, ModulusKind, ModulusSwitch, ParamSet};
+use toroid_tfhe::params::{self, Gadget, ModulusKind, ModulusSwitch, ParamSet, StageParams};
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
 
 /// A few steps of blind rotation over the 32-bit torus, with a gadget that leaves bits over.
 static STEPS32: ParamSet = ParamSet {
     id: 900,
-    name: "steps32",
     purpose: "tests of the engine",
-    modulus: ModulusKind::Torus32,
-    lwe_dimension: 11,
-    ring_degree: 512,
-    glwe_dimension: 1,
-    gadget: Gadget {
-        levels: 3,
-        log2_base: 5,
+    stage: StageParams {
+        name: "steps32",
+        modulus: ModulusKind::Torus32,
+        lwe_dimension: 11,
+        ring_degree: 512,
+        glwe_dimension: 1,
+        gadget: Gadget {
+            levels: 3,
+            log2_base: 5,
+        },
+        body_gadget: Some(Gadget {
+            levels: 2,
+            log2_base: 7,
+        }),
+        key_switch: Gadget {
+            levels: 3,
+            log2_base: 3,
+        },
+        modulus_switch: ModulusSwitch::Nearest,
+        ..params::TINY.stage
     },
-    body_gadget: Gadget {
-        levels: 2,
-        log2_base: 7,
-    },
-    key_switch: Gadget {
-        levels: 3,
-        log2_base: 3,
-    },
-    modulus_switch: ModulusSwitch::Nearest,
     wopbs: None,
     ..params::TINY
 };
 
 /// With one step more than [`STEPS32`], and a LWE sample of as many rows.
 static ONE_STEP_MORE: ParamSet = ParamSet {
-    lwe_dimension: 12,
+    stage: StageParams {
+        lwe_dimension: 12,
+        ..STEPS32.stage
+    },
     ..STEPS32
 };
 
 /// With so large a sample that its partial sums do not fit.
 static MANY_SUMS: ParamSet = ParamSet {
-    lwe_dimension: 2000,
+    stage: StageParams {
+        lwe_dimension: 2000,
+        ..STEPS32.stage
+    },
     ..STEPS32
 };
 
@@ -65,12 +74,8 @@ fn key_bytes(key: &ClientKey, kind: KeyKind, form: KeyForm, rng: &mut Csprng) ->
         Ok(())
     };
     match kind {
-        KeyKind::Bootstrapping => {
-            key.bootstrapping_key(form, rng, &mut |_, _| ControlFlow::Continue(()), sink)
-        }
-        KeyKind::KeySwitching => {
-            key.key_switching_key(form, rng, &mut |_, _| ControlFlow::Continue(()), sink)
-        }
+        KeyKind::Bootstrapping => key.bootstrapping_key(form, rng, &Progress::none(), sink),
+        KeyKind::KeySwitching => key.key_switching_key(form, rng, &Progress::none(), sink),
     }
     .unwrap();
     bytes

@@ -10,6 +10,7 @@ use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::any_key::{AnyBootstrappingKey, AnyKeyLoader, AnyKeySwitchingKey, WOPBS_THREADS};
 use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::bootstrap::Run;
 use toroid_tfhe::key_loader::KeyLoader;
 use toroid_tfhe::lwe;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
@@ -127,12 +128,11 @@ impl Backend for CpuBackend {
         let bootstrapping = loaded::<AnyBootstrappingKey>(bootstrapping)?;
         let key_switching = loaded::<AnyKeySwitchingKey>(key_switching)?;
         self.scheduler.run(&call, |batch| {
-            Ok(bootstrapping.bootstrap(
-                key_switching,
-                &batch.tasks,
-                batch.threads,
-                batch.cancelled,
-            )?)
+            let run = Run {
+                threads: batch.threads,
+                cancel: &batch.cancel,
+            };
+            Ok(bootstrapping.bootstrap(key_switching, &batch.tasks, run)?)
         })
     }
 

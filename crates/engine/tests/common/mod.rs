@@ -2,7 +2,6 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,6 +13,7 @@ use toroid_engine::{
     SwapSlot,
 };
 use toroid_isa::{Instruction, Program, VrNumber, encode};
+use toroid_task::Progress;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
@@ -129,10 +129,10 @@ pub fn key_bytes(client: &ClientKey, kind: KeyKind, form: KeyForm, rng: &mut Csp
         key.extend_from_slice(bytes);
         Ok(())
     };
-    let mut go_on = |_, _| ControlFlow::Continue(());
+    let go_on = Progress::none();
     match kind {
-        KeyKind::Bootstrapping => client.bootstrapping_key(form, rng, &mut go_on, &mut write),
-        KeyKind::KeySwitching => client.key_switching_key(form, rng, &mut go_on, &mut write),
+        KeyKind::Bootstrapping => client.bootstrapping_key(form, rng, &go_on, &mut write),
+        KeyKind::KeySwitching => client.key_switching_key(form, rng, &go_on, &mut write),
     }
     .unwrap();
     key

@@ -11,8 +11,9 @@ use crate::ggsw::{GgswList, Workspace};
 use crate::glwe;
 use crate::memory::Buffer;
 use crate::modulus::Modulus;
-use crate::params::ParamSet;
+use crate::params::StageParams;
 
+use super::Run;
 use super::modulus_switch::modulus_switch;
 use super::team;
 
@@ -25,7 +26,7 @@ pub(crate) struct BlindRotation<'a, M: Modulus, A: Arithmetic<M>> {
 impl<'a, M: Modulus, A: Arithmetic<M>> BlindRotation<'a, M, A> {
     /// Sets the accumulator to the test vector, rotated by the body of `sample`; its mask gives the exponents.
     pub(crate) fn new(
-        params: &ParamSet,
+        params: &StageParams,
         test_vector: &[M::Word],
         sample: &[M::Word],
         log2_slots: u32,
@@ -44,7 +45,7 @@ impl<'a, M: Modulus, A: Arithmetic<M>> BlindRotation<'a, M, A> {
 
 /// Memory for `count` accumulators.
 pub(super) fn accumulators<M: Modulus, A: Arithmetic<M>>(
-    params: &ParamSet,
+    params: &StageParams,
     count: usize,
 ) -> Result<Buffer, TfheError> {
     let bytes = count * params.glwe_words() * size_of::<WordOf<M, A>>();
@@ -53,26 +54,25 @@ pub(super) fn accumulators<M: Modulus, A: Arithmetic<M>>(
 
 /// The accumulators in their memory.
 pub(super) fn split<'a, M: Modulus, A: Arithmetic<M>>(
-    params: &ParamSet,
+    params: &StageParams,
     memory: &'a mut Buffer,
 ) -> impl Iterator<Item = &'a mut [WordOf<M, A>]> {
     bytemuck::cast_slice_mut(memory.words_mut()).chunks_exact_mut(params.glwe_words())
 }
 
 impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
-    /// Does any number of blind rotations on up to `threads` threads: whole rotations side by side, and with more threads
+    /// Does any number of blind rotations on up to `run.threads` threads: whole rotations side by side, and with more threads
     /// than rotations the rows of each external product side by side.
     pub(crate) fn rotate_all(
         &self,
         rotations: &mut [BlindRotation<'_, M, A>],
-        threads: usize,
-        cancelled: &(dyn Fn() -> bool + Sync),
+        run: Run<'_>,
     ) -> Result<(), TfheError> {
         if rotations.is_empty() {
             return Ok(());
         }
-        let groups = threads.clamp(1, rotations.len());
-        let members = (threads / groups).clamp(1, self.params().ggsw_rows());
+        let groups = run.threads.clamp(1, rotations.len());
+        let members = (run.threads / groups).clamp(1, self.params().ggsw_rows());
         let mut rotations = rotations;
         let mut parts = Vec::new();
         for group in 0..groups {
@@ -81,20 +81,20 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
             parts.push(part);
             rotations = rest;
         }
-        let run = |part: &mut [BlindRotation<'_, M, A>]| {
+        let turn = |part: &mut [BlindRotation<'_, M, A>]| {
             if members == 1 {
-                return self.rotate_from(0, part, cancelled);
+                return self.rotate_from(0, part, run);
             }
             part.iter_mut().try_for_each(|rotation| {
-                let from = team::rotate(self, rotation, members, cancelled)?;
-                self.rotate_from(from, std::slice::from_mut(rotation), cancelled)
+                let from = team::rotate(self, rotation, members, run)?;
+                self.rotate_from(from, std::slice::from_mut(rotation), run)
             })
         };
         std::thread::scope(|scope| {
             let mut parts = parts.into_iter();
             let first = parts.next();
-            let others: Vec<_> = parts.map(|part| scope.spawn(|| run(part))).collect();
-            let first = first.map_or(Ok(()), run);
+            let others: Vec<_> = parts.map(|part| scope.spawn(|| turn(part))).collect();
+            let first = first.map_or(Ok(()), turn);
             others
                 .into_iter()
                 .map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)))
@@ -108,16 +108,14 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
         &self,
         from: usize,
         rotations: &mut [BlindRotation<'_, M, A>],
-        cancelled: &(dyn Fn() -> bool + Sync),
+        run: Run<'_>,
     ) -> Result<(), TfheError> {
         let params = self.params();
         let n = params.ring_degree;
         let mut memory = Workspace::<M, A>::memory(params)?;
         let mut work = Workspace::<M, A>::new(params, &mut memory);
         for step in from..self.count() {
-            if cancelled() {
-                return Err(TfheError::Cancelled);
-            }
+            run.check()?;
             for rotation in rotations.iter_mut() {
                 let exponent = rotation.exponents[step];
                 if exponent == 0 {

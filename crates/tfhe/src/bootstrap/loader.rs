@@ -7,7 +7,7 @@ use crate::TfheError;
 use crate::arithmetic::Arithmetic;
 use crate::ggsw::GgswList;
 use crate::modulus::Modulus;
-use crate::params::ParamSet;
+use crate::params::StageParams;
 
 use super::BootstrappingKey;
 
@@ -29,7 +29,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
     ///
     /// # Errors
     /// [`TfheError::ModulusMismatch`], or the system's refusal of memory.
-    pub fn new(params: &ParamSet, simd: SimdLevel) -> Result<Self, TfheError> {
+    pub fn new(params: &StageParams, simd: SimdLevel) -> Result<Self, TfheError> {
         if params.modulus != M::KIND {
             return Err(TfheError::ModulusMismatch(params.name));
         }
@@ -55,7 +55,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
         let end = self.filled + bytes.len();
         let staged = STAGED_ROWS * params.glwe_words();
         let after_coefficients = self.staged.is_empty() && !self.filled.is_multiple_of(8 * staged);
-        if end as u64 > params.bootstrapping_key_bytes() || after_coefficients {
+        if end as u64 > params.ggsw_list_bytes() || after_coefficients {
             return Err(self.wrong_length(end as u64));
         }
         self.check(bytes)?;
@@ -67,13 +67,13 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
             bytemuck::cast_slice_mut(&mut self.staged)[at..at + now.len()].copy_from_slice(now);
             self.filled += now.len();
             let complete = at + now.len() == 8 * self.staged.len()
-                || self.filled as u64 == params.bootstrapping_key_bytes();
+                || self.filled as u64 == params.ggsw_list_bytes();
             if complete {
                 self.load_staged(at + now.len());
             }
             rest = later;
         }
-        if self.filled as u64 == params.bootstrapping_key_bytes() {
+        if self.filled as u64 == params.ggsw_list_bytes() {
             self.staged = Vec::new();
         }
         Ok(())
@@ -89,7 +89,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
         let params = *self.key.params();
         let row_words = params.glwe_words();
         let end = self.filled + 8 * rows.len();
-        if end as u64 > params.bootstrapping_key_bytes()
+        if end as u64 > params.ggsw_list_bytes()
             || !rows.len().is_multiple_of(row_words)
             || !self.filled.is_multiple_of(8 * STAGED_ROWS * row_words) && !self.staged.is_empty()
         {
@@ -142,7 +142,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
     /// # Errors
     /// [`TfheError::Length`] where bytes are missing.
     pub fn finish(self) -> Result<BootstrappingKey<M, A>, TfheError> {
-        if self.filled as u64 != self.key.params().bootstrapping_key_bytes() {
+        if self.filled as u64 != self.key.params().ggsw_list_bytes() {
             return Err(self.wrong_length(self.filled as u64));
         }
         Ok(self.key)
@@ -159,7 +159,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
         TfheError::Length {
             what: "the bootstrapping key",
             params: self.key.params().name,
-            expected: self.key.params().bootstrapping_key_bytes(),
+            expected: self.key.params().ggsw_list_bytes(),
             found,
         }
     }

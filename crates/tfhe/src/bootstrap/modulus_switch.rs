@@ -1,12 +1,12 @@
 //! The modulus switch: a LWE sample as exponents of X.
 
 use crate::modulus::Modulus;
-use crate::params::{ModulusSwitch, ParamSet};
+use crate::params::{ModulusSwitch, StageParams};
 
 /// A LWE sample brought to exponents modulo 2N: those of the mask, then that of the body. All of them are multiples of
 /// 2^`log2_slots`, so that a test vector has room for that many functions side by side.
 pub(super) fn modulus_switch<M: Modulus>(
-    params: &ParamSet,
+    params: &StageParams,
     sample: &[M::Word],
     log2_slots: u32,
 ) -> (Vec<usize>, usize) {
@@ -44,6 +44,7 @@ mod tests {
     use super::*;
     use crate::modulus::{Goldilocks, Torus32};
     use crate::noise;
+    use crate::params::ParamSet;
     use crate::params::{MESSAGE4, PAPER};
     use crate::random::Csprng;
 

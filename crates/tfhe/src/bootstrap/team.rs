@@ -10,6 +10,7 @@ use crate::ggsw::{GgswList, Workspace};
 use crate::glwe;
 use crate::modulus::Modulus;
 
+use super::Run;
 use super::blind_rotation::BlindRotation;
 
 /// Long waits at the barrier after which a team breaks up.
@@ -37,7 +38,7 @@ pub(super) fn rotate<M: Modulus, A: Arithmetic<M>>(
     samples: &GgswList<M, A>,
     rotation: &mut BlindRotation<'_, M, A>,
     members: usize,
-    cancelled: &(dyn Fn() -> bool + Sync),
+    run: Run<'_>,
 ) -> Result<usize, TfheError> {
     if backs_off() {
         return Ok(0);
@@ -84,7 +85,7 @@ pub(super) fn rotate<M: Modulus, A: Arithmetic<M>>(
                 };
                 samples.products(step, share, rotate_sub, &mut work);
             }
-            if member == 0 && cancelled() {
+            if member == 0 && run.cancel.is_cancelled() {
                 stop.store(true, Ordering::Relaxed);
             }
             long_waits += usize::from(barrier.wait());

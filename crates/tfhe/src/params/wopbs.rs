@@ -4,20 +4,21 @@
 //! four stages are external products with four keys of one ring. Each of them is described by a [`ParamSet`] of its own, so that
 //! keys, loaders and noise formulas are those of every other set.
 
-use super::{ESTIMATOR_LINE, Gadget, ModulusKind, ModulusSwitch, ParamSet, Security};
+use super::stage::{Gadget, ModulusKind, ModulusSwitch, StageParams};
+use super::{ESTIMATOR_LINE, ParamSet, Security};
 
 /// The stages of an exact bootstrap.
 #[derive(Debug, PartialEq)]
 pub struct WopbsParams {
     /// Key switch, modulus switch and blind rotation that take one bit off a sample.
-    pub extract: ParamSet,
+    pub extract: StageParams,
     /// Key switches between ring keys: n = log2 N + k of them, for the automorphisms X → X^(2^s + 1), s = log2 N down to 1, and
     /// for the products by each secret polynomial. Mask rows alone.
-    pub switch: ParamSet,
+    pub switch: StageParams,
     /// The GGSW samples of the p bits, which circuit bootstrapping makes: n = p.
-    pub circuit: ParamSet,
+    pub circuit: StageParams,
     /// The bootstrap that brings a digit of the result back to the noise and the place of a message.
-    pub refresh: ParamSet,
+    pub refresh: StageParams,
     /// Largest digit of a result that one refreshing bootstrap takes, in bits.
     pub digit_bits: u32,
 }
@@ -43,13 +44,13 @@ impl WopbsParams {
 
     /// The parts of the bootstrapping key, in the order in which they stand.
     #[must_use]
-    pub const fn bootstrapping_parts(&self) -> [&ParamSet; 3] {
+    pub const fn bootstrapping_parts(&self) -> [&StageParams; 3] {
         [&self.extract, &self.refresh, &self.switch]
     }
 
     /// The parts of the key-switching key, in the order in which they stand.
     #[must_use]
-    pub const fn key_switching_parts(&self) -> [&ParamSet; 2] {
+    pub const fn key_switching_parts(&self) -> [&StageParams; 2] {
         [&self.extract, &self.refresh]
     }
 }
@@ -103,11 +104,9 @@ const fn gadget(levels: usize, log2_base: u32) -> Gadget {
 }
 
 impl Choice {
-    const fn stage(&self, name: usize, small: &Small, body_gadget: Gadget) -> ParamSet {
-        ParamSet {
-            id: self.id,
+    const fn stage(&self, name: usize, small: &Small, body_gadget: Option<Gadget>) -> StageParams {
+        StageParams {
             name: self.names[name],
-            purpose: self.purpose,
             modulus: ModulusKind::Goldilocks,
             lwe_dimension: small.dimension,
             ring_degree: self.ring_degree,
@@ -118,9 +117,6 @@ impl Choice {
             log2_lwe_noise: small.log2_noise,
             log2_glwe_noise: self.log2_glwe_noise,
             modulus_switch: ModulusSwitch::MeanCompensated,
-            message_bits: self.message_bits,
-            security: self.security,
-            wopbs: None,
         }
     }
 
@@ -139,14 +135,14 @@ impl Choice {
     pub const fn stages(&self) -> WopbsParams {
         let switches = self.ring_degree.trailing_zeros() as usize + self.glwe_dimension;
         WopbsParams {
-            extract: self.stage(1, &self.extract, self.extract.gadget),
-            switch: self.stage(2, &self.within_ring(switches, self.switch), gadget(0, 1)),
+            extract: self.stage(1, &self.extract, Some(self.extract.gadget)),
+            switch: self.stage(2, &self.within_ring(switches, self.switch), None),
             circuit: self.stage(
                 3,
                 &self.within_ring(self.message_bits as usize, self.circuit),
-                self.circuit,
+                Some(self.circuit),
             ),
-            refresh: self.stage(4, &self.refresh, self.refresh.gadget),
+            refresh: self.stage(4, &self.refresh, Some(self.refresh.gadget)),
             digit_bits: self.digit_bits,
         }
     }
@@ -160,9 +156,14 @@ impl Choice {
             gadget: self.extract.gadget,
             key_switch: self.extract.key_switch,
         };
-        let mut set = self.stage(0, &sample, self.extract.gadget);
-        set.wopbs = Some(stages);
-        set
+        ParamSet {
+            id: self.id,
+            purpose: self.purpose,
+            message_bits: self.message_bits,
+            security: self.security,
+            stage: self.stage(0, &sample, Some(self.extract.gadget)),
+            wopbs: Some(stages),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use toroid_ring::simd::SimdLevel;
 use toroid_task::Progress;
 use zeroize::Zeroizing;
 
-use super::{ServerKey, reporter};
+use super::ServerKey;
 use crate::TfheError;
 use crate::any_key::AnyKeyLoader;
 use crate::arithmetic::ArithmeticKind;
@@ -148,15 +148,13 @@ impl ClientKey {
         let kind = Kind::bootstrapping_key(form);
         let header = Header::new(kind, self.params(), *self.tag());
         let mut object = ObjectWriter::new(writer, &header)?;
-        let mut report = reporter(kind.name(), progress);
-        self.bootstrapping_key(form, rng, &mut report, &mut |bytes| object.write(bytes))?;
+        self.bootstrapping_key(form, rng, progress, &mut |bytes| object.write(bytes))?;
         let writer = object.finish()?;
 
         let kind = Kind::key_switching_key(form);
         let header = Header { kind, ..header };
         let mut object = ObjectWriter::new(writer, &header)?;
-        let mut report = reporter(kind.name(), progress);
-        self.key_switching_key(form, rng, &mut report, &mut |bytes| object.write(bytes))?;
+        self.key_switching_key(form, rng, progress, &mut |bytes| object.write(bytes))?;
         object.finish()
     }
 

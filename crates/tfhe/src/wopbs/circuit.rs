@@ -84,16 +84,14 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         let n = self.params.ring_degree;
         let body = self.params.extracted_dimension();
         let step = n.trailing_zeros() as usize + component;
-        let mut work = Workspace::<M, A>::new(&self.params, &mut bench.work);
         let sample = &bench.sample;
-        let rows = 0..self.stages.switch.ggsw_rows();
+        let mut product = vec![WordOf::<M, A>::default(); self.params.glwe_words()];
+        product[component * n..][..n].copy_from_slice(&sample[body..]);
         let masks = |index: usize, out: &mut [WordOf<M, A>]| {
             out.copy_from_slice(&sample[index * n..][..n]);
         };
-        self.switch.samples.products(step, rows, masks, &mut work);
-        let mut product = vec![WordOf::<M, A>::default(); self.params.glwe_words()];
-        product[component * n..][..n].copy_from_slice(&sample[body..]);
-        self.switch.samples.add_sums(&mut work, &mut product);
+        self.switch
+            .switch(step, masks, &mut product, &mut bench.work);
         for (out, word) in row.iter_mut().zip(&product) {
             *out = A::leave(*word);
         }

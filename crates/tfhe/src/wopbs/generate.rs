@@ -1,19 +1,18 @@
 //! Generation of the keys of a bootstrap by circuit bootstrapping.
 
 use toroid_ring::simd::SimdLevel;
+use toroid_task::Progress;
 
 use crate::TfheError;
 use crate::arithmetic::Arithmetic;
-use crate::keys::{ClientKey, Progress, in_turn};
+use crate::keys::{ClientKey, loaded_ggsw_lists, loaded_key_switching_samples};
 use crate::modulus::Modulus;
-use crate::params::ParamSet;
 use crate::random::Csprng;
-use crate::seeded::KeyForm;
 
-use super::{WopbsKey, WopbsKeySwitchingKey};
+use super::{WopbsKey, WopbsKeySwitchingKey, stages};
 
 impl ClientKey {
-    /// Generates the key of an exact bootstrap into the form that `A` computes with, as
+    /// Generates the bootstrapping key of a set for wide functions into the form that `A` computes with, as
     /// [`ClientKey::loaded_bootstrapping_key`] does for the others.
     ///
     /// # Errors
@@ -22,23 +21,14 @@ impl ClientKey {
         &self,
         simd: SimdLevel,
         rng: &mut Csprng,
-        progress: &mut Progress<'_>,
+        progress: &Progress,
     ) -> Result<WopbsKey<M, A>, TfheError> {
-        let mut parts = Vec::new();
-        let bytes = |params: &ParamSet| KeyForm::Seeded.bootstrapping_key_bytes(params);
-        in_turn(
-            self.bootstrapping_stages(),
-            bytes,
-            progress,
-            |part, progress| {
-                parts.push(part.loaded_bootstrapping_key(simd, rng, progress)?);
-                Ok(())
-            },
-        )?;
+        stages(self.params())?;
+        let parts = loaded_ggsw_lists(&self.bootstrapping_stages(), simd, rng, progress)?;
         WopbsKey::new(self.params(), parts)
     }
 
-    /// Generates the key-switching key of an exact bootstrap into memory.
+    /// Generates the key-switching key of a set for wide functions into memory.
     ///
     /// # Errors
     /// [`TfheError::NotWopbs`] for another set, and those of [`ClientKey::loaded_key_switching_key`].
@@ -46,19 +36,11 @@ impl ClientKey {
         &self,
         simd: SimdLevel,
         rng: &mut Csprng,
-        progress: &mut Progress<'_>,
+        progress: &Progress,
     ) -> Result<WopbsKeySwitchingKey<M>, TfheError> {
-        let mut parts = Vec::new();
-        let stages = self.key_switching_stages();
-        in_turn(
-            stages,
-            ParamSet::key_switching_key_bytes,
-            progress,
-            |part, progress| {
-                parts.push(part.loaded_key_switching_key(simd, rng, progress)?);
-                Ok(())
-            },
-        )?;
+        stages(self.params())?;
+        let parts =
+            loaded_key_switching_samples(&self.key_switching_stages(), simd, rng, progress)?;
         WopbsKeySwitchingKey::new(self.params(), parts)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::TfheError;
 use crate::key_loader::KeyLoader;
-use crate::params::ParamSet;
+use crate::params::{ParamSet, StageParams};
 use crate::seeded::KeyForm;
 
 use super::stages;
@@ -26,10 +26,10 @@ impl<L: KeyLoader> PartsLoader<L> {
     pub fn bootstrapping(
         params: &ParamSet,
         form: KeyForm,
-        make: impl Fn(&ParamSet) -> Result<L, TfheError>,
+        make: impl Fn(&StageParams) -> Result<L, TfheError>,
     ) -> Result<Self, TfheError> {
         let parts = stages(params)?.bootstrapping_parts();
-        let bytes = |part: &ParamSet| form.bootstrapping_key_bytes(part);
+        let bytes = |part: &StageParams| form.ggsw_list_bytes(part);
         Self::new(params, "the bootstrapping key", &parts, bytes, make)
     }
 
@@ -40,19 +40,19 @@ impl<L: KeyLoader> PartsLoader<L> {
     pub fn key_switching(
         params: &ParamSet,
         form: KeyForm,
-        make: impl Fn(&ParamSet) -> Result<L, TfheError>,
+        make: impl Fn(&StageParams) -> Result<L, TfheError>,
     ) -> Result<Self, TfheError> {
         let parts = stages(params)?.key_switching_parts();
-        let bytes = |part: &ParamSet| form.key_switching_key_bytes(part);
+        let bytes = |part: &StageParams| form.key_switching_bytes(part);
         Self::new(params, "the key-switching key", &parts, bytes, make)
     }
 
     fn new(
         params: &ParamSet,
         what: &'static str,
-        parts: &[&ParamSet],
-        bytes: impl Fn(&ParamSet) -> u64,
-        make: impl Fn(&ParamSet) -> Result<L, TfheError>,
+        parts: &[&StageParams],
+        bytes: impl Fn(&StageParams) -> u64,
+        make: impl Fn(&StageParams) -> Result<L, TfheError>,
     ) -> Result<Self, TfheError> {
         let parts = parts
             .iter()

@@ -1,16 +1,15 @@
 //! Vertical packing: an entry of a table by CMuxes.
 
-use std::ops::ControlFlow;
-
 use crate::TfheError;
 use crate::arithmetic::{Arithmetic, WordOf};
+use crate::bootstrap::Run;
 use crate::bootstrap::blind_rotation::BlindRotation;
 use crate::ggsw::{GgswList, Workspace};
 use crate::glwe;
 use crate::lwe::check_words;
 use crate::modulus::{Modulus, Words};
 
-use super::{Bits, Run, WopbsKey, in_parallel};
+use super::{Bits, WopbsKey, in_parallel};
 
 impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
     /// Vertical packing: the entry of a table of 2^p words that the bits point at, as a sample of dimension k·N.
@@ -37,10 +36,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         let depth = self.params.message_bits.saturating_sub(log2_degree);
         let mut accs =
             vec![vec![WordOf::<M, A>::default(); self.params.glwe_words()]; depth as usize + 1];
-        let stop = self.select(circuit, table, depth, &mut accs, &mut work, run);
-        if stop.is_break() {
-            return Err(TfheError::Cancelled);
-        }
+        self.select(circuit, table, depth, &mut accs, &mut work, run)?;
         let exponents = (0..self.params.message_bits)
             .map(|bit| {
                 if bit < log2_degree {
@@ -54,7 +50,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             acc: &mut accs[0],
             exponents,
         };
-        circuit.rotate_all(&mut [rotation], 1, run.cancelled)?;
+        circuit.rotate_all(&mut [rotation], Run { threads: 1, ..run })?;
         let mut out = vec![M::Word::default(); self.params.lwe_words()];
         glwe::sample_extract::<A::Words, _>(&self.params, &accs[0], 0, &mut out, A::leave);
         Ok(out)
@@ -85,28 +81,26 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         accs: &mut [Vec<WordOf<M, A>>],
         work: &mut Workspace<'_, M, A>,
         run: Run<'_>,
-    ) -> ControlFlow<()> {
+    ) -> Result<(), TfheError> {
         let n = self.params.ring_degree;
         let body = self.params.extracted_dimension();
         let rows = self.stages.circuit.ggsw_rows();
         let Some((out, rest)) = accs.split_first_mut() else {
-            return ControlFlow::Continue(());
+            return Ok(());
         };
         if depth == 0 {
             out[..body].fill(WordOf::<M, A>::default());
             for (word, entry) in out[body..].iter_mut().zip(table) {
                 *word = A::enter(*entry);
             }
-            return ControlFlow::Continue(());
+            return Ok(());
         }
-        if (run.cancelled)() {
-            return ControlFlow::Break(());
-        }
+        run.check()?;
         let bit = (n.trailing_zeros() + depth - 1) as usize;
         let (low, high) = table.split_at(table.len() / 2);
         if depth == 1 {
             // Both polynomials are known: their masks are 0, and so are the digits of them.
-            let masks = rows - self.stages.circuit.body_gadget.levels;
+            let masks = self.stages.circuit.gadget.levels * self.params.glwe_dimension;
             let difference = |_: usize, out: &mut [WordOf<M, A>]| {
                 for (word, (high, low)) in out.iter_mut().zip(high.iter().zip(low)) {
                     *word = A::Words::sub(A::enter(*high), A::enter(*low));
@@ -133,6 +127,6 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             circuit.products(bit, 0..rows, difference, work);
         }
         circuit.add_sums(work, out);
-        ControlFlow::Continue(())
+        Ok(())
     }
 }

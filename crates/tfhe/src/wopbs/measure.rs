@@ -3,15 +3,15 @@
 
 use crate::TfheError;
 use crate::arithmetic::Arithmetic;
+use crate::bootstrap::Run;
 use crate::encoding::Encoding;
 use crate::glwe::{self, RowMaker};
 use crate::keys::ClientKey;
-use crate::lwe::LweSecretKey;
 use crate::modulus::Modulus;
 use crate::random::Csprng;
 
 use super::noise::{self, Stages};
-use super::{Run, WopbsKey, WopbsKeySwitchingKey};
+use super::{WopbsKey, WopbsKeySwitchingKey};
 
 /// Mean square of an error that was measured, and what the formula says.
 #[derive(Clone, Copy, Debug)]
@@ -140,7 +140,9 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
         let bits = key.extract_bits(self.switching, &sample, run)?;
         let read = key.look_up(&bits, &table, run)?;
         self.note(5, M::sub(lwe.phase::<M>(&read), table[message as usize]));
-        let [extract, refresh] = self.small_keys();
+        let [extract, refresh] = self.client.small_keys() else {
+            return Err(TfheError::NotWopbs(params.name));
+        };
         let mut small = vec![M::Word::default(); key.stages.refresh.lwe_words()];
         self.switching.refresh.switch(&read, &mut small)?;
         let moved = M::sub(refresh.phase::<M>(&small), lwe.phase::<M>(&read));
@@ -161,11 +163,6 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
         (0..1 << p)
             .map(|_| M::encode((rng.next_u64() >> (63 - p)).cast_signed(), p + 1))
             .collect()
-    }
-
-    fn small_keys(&self) -> [LweSecretKey; 2] {
-        let stages = self.client.key_switching_stages();
-        [stages[0].lwe().clone(), stages[1].lwe().clone()]
     }
 
     /// What was measured.

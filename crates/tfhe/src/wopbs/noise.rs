@@ -16,7 +16,7 @@
 //!   together is heavier than a Gaussian's: its Chernoff bound stands in for it.
 
 use crate::arithmetic::ArithmeticKind;
-use crate::params::{ParamSet, WopbsParams};
+use crate::params::{ParamSet, StageParams, WopbsParams};
 use crate::variance::{
     blind_rotation_variance, digit_mean_square, dropped_variance, fft_variance,
     key_switch_variance, loaded_key_variance, log2_add, log2_tail, modulus_switch_variance,
@@ -85,7 +85,7 @@ pub fn stages(params: &ParamSet, wopbs: &WopbsParams, arithmetic: ArithmeticKind
     let n = params.ring_degree as f64;
     let k = params.glwe_dimension as f64;
     let steps = n.log2();
-    let fft = |set: &ParamSet| match arithmetic {
+    let fft = |set: &StageParams| match arithmetic {
         ArithmeticKind::Ntt => 0.0,
         ArithmeticKind::Fft => fft_variance(set),
     };
@@ -115,7 +115,7 @@ pub fn stages(params: &ParamSet, wopbs: &WopbsParams, arithmetic: ArithmeticKind
     let digits = digit_mean_square(circuit.gadget.log2_base);
     let incoherent = mask_depth * levels * k * digits * n * secret_product + depth * fft(circuit);
     let coherent = levels * (k * n / 4.0).powi(2) * body_energy;
-    let dropped = depth * dropped_variance(circuit.body_gadget)
+    let dropped = depth * circuit.body_gadget.map_or(0.0, dropped_variance)
         + mask_depth * k * n / 2.0 * dropped_variance(circuit.gadget);
     let packing_products = levels * digits * (mask_depth * k * n / 2.0 + depth) * body_energy;
     // Where the turns by higher bits take the noise of a turn from: any multiple of twice its own coefficients.

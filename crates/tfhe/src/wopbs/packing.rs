@@ -15,6 +15,7 @@ use std::ops::Range;
 use crate::TfheError;
 use crate::arithmetic::ArithmeticKind;
 use crate::arithmetic::{Arithmetic, WordOf};
+use crate::bootstrap::Run;
 use crate::ggsw::Workspace;
 use crate::glwe;
 use crate::lwe::check_words;
@@ -25,7 +26,7 @@ use crate::params::{Gadget, ParamSet};
 use super::private::{
     PrivateSwitchKey, SwitchNoise, rounding_unit, row_count, sum_rounding, switch_noise_of,
 };
-use super::{Run, WopbsKey, in_parallel};
+use super::{WopbsKey, in_parallel};
 
 /// A sample of k·N + 1 words, and the coefficient that its message goes to.
 pub type Placed<'a, M> = (usize, &'a [<M as Words>::Word]);
@@ -88,9 +89,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             A::Words::share(&mut sample, steps);
             return Ok(Some(sample));
         }
-        if (run.cancelled)() {
-            return Err(TfheError::Cancelled);
-        }
+        run.check()?;
         let (even, odd): (Vec<_>, Vec<_>) = samples
             .into_iter()
             .partition(|(index, _)| index >> depth & 1 == 0);
@@ -147,15 +146,10 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         for (word, image) in sum[body..].iter_mut().zip(&image) {
             *word = A::Words::add(*word, *image);
         }
-        let mut work = Workspace::<M, A>::new(&self.params, memory);
-        let rows = 0..self.stages.switch.ggsw_rows();
         let map = |index: usize, out: &mut [WordOf<M, A>]| {
             glwe::automorphism::<A::Words>(out, &sample[index * n..][..n], d);
         };
-        self.switch
-            .samples
-            .products(depth as usize, rows, map, &mut work);
-        self.switch.samples.add_sums(&mut work, sum);
+        self.switch.switch(depth as usize, map, sum, memory);
     }
 }
 
@@ -201,9 +195,7 @@ impl<M: Modulus, A: Arithmetic<M>> PrivateSwitchKey<M, A> {
         let mut first = true;
         let mut rows = self.rows().skip(indices.start * fields.len());
         for index in indices {
-            if (run.cancelled)() {
-                return Err(TfheError::Cancelled);
-            }
+            run.check()?;
             for (coefficient, sample) in samples {
                 let word = A::enter(sample[index]);
                 words[*coefficient] = if index < self.params.extracted_dimension() {

@@ -21,23 +21,25 @@
 use std::marker::PhantomData;
 
 use toroid_ring::simd::SimdLevel;
+use toroid_task::Progress;
 use zeroize::Zeroizing;
 
 use crate::TfheError;
 use crate::arithmetic::ArithmeticKind;
 use crate::arithmetic::{Arithmetic, ROWS_AT_ONCE, WordOf};
+use crate::bootstrap::Run;
 use crate::ggsw::load_rows;
-use crate::glwe::{self, RowMaker};
-use crate::keys::{ClientKey, Progress, stream};
+use crate::glwe::{self, RowMaker, ScaledBit};
+use crate::keys::{ClientKey, Items, Share, stream};
 use crate::lwe::{self, check_words};
 use crate::memory::Buffer;
 use crate::modulus::{DigitField, Modulus};
-use crate::params::{Gadget, ModulusKind, ParamSet};
+use crate::params::{Gadget, ModulusKind, ParamSet, StageParams};
 use crate::random::Csprng;
 use crate::seeded::MaskSeed;
 use crate::variance::{digit_mean_square, dropped_variance, fft_variance};
 
-use super::{Bits, Run, WopbsKey, WopbsKeySwitchingKey, in_parallel};
+use super::{Bits, WopbsKey, WopbsKeySwitchingKey, in_parallel};
 
 /// The key of a private functional key switch, loaded for one [`Arithmetic`]: (k·N + 1)·t rows of k+1 polynomials.
 pub struct PrivateSwitchKey<M: Modulus, A: Arithmetic<M>> {
@@ -131,9 +133,7 @@ impl<M: Modulus, A: Arithmetic<M>> PrivateSwitchKey<M, A> {
             let mut sums = vec![0; out.len() * length];
             let mut rows = vec![0; ROWS_AT_ONCE * length];
             for (group, keys) in keys.chunks(ROWS_AT_ONCE * row_words).enumerate() {
-                if (run.cancelled)() {
-                    return Err(TfheError::Cancelled);
-                }
+                run.check()?;
                 let pairs = rows.chunks_exact_mut(length).zip(keys.chunks(row_words));
                 for (row, key) in pairs {
                     row.copy_from_slice(&key[first..first + length]);
@@ -174,7 +174,7 @@ impl<M: Modulus, A: Arithmetic<M>> PrivateSwitchKey<M, A> {
 /// A loaded row's polynomials in the coefficient domain: its product with 1.
 fn unload<M: Modulus, A: Arithmetic<M>>(
     arithmetic: &A,
-    params: &ParamSet,
+    params: &StageParams,
     row: &[u8],
 ) -> Vec<M::Word> {
     let n = params.ring_degree;
@@ -277,6 +277,8 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
     }
 }
 
+const PRIVATE_KEY: &str = "private key-switching key";
+
 impl ClientKey {
     /// Generates the key of a private functional key switch from this key's extracted LWE key to its GLWE key, loaded:
     /// f is the product with the polynomial whose N coefficients `factor` gives, small ones. `progress` counts the bytes that
@@ -291,7 +293,19 @@ impl ClientKey {
         gadget: Gadget,
         simd: SimdLevel,
         rng: &mut Csprng,
-        progress: &mut Progress<'_>,
+        progress: &Progress,
+    ) -> Result<PrivateSwitchKey<M, A>, TfheError> {
+        let share = |bytes| Share::part(PRIVATE_KEY, progress, bytes, 0, 1);
+        self.private_switch_key(factor, gadget, simd, rng, share)
+    }
+
+    fn private_switch_key<'a, M: Modulus, A: Arithmetic<M>>(
+        &self,
+        factor: &[i32],
+        gadget: Gadget,
+        simd: SimdLevel,
+        rng: &mut Csprng,
+        share: impl Fn(u64) -> Share<'a>,
     ) -> Result<PrivateSwitchKey<M, A>, TfheError> {
         let params = self.params();
         if params.modulus != M::KIND || M::KIND != ModulusKind::Goldilocks {
@@ -322,16 +336,25 @@ impl ClientKey {
         let mut rows = Buffer::new(count * arithmetic.row_bytes() / 8)?;
         let maker = RowMaker::new(params, self.glwe())?;
         let seed = MaskSeed::generate(rng);
-        let total = (count * params.ring_degree * size_of::<M::Word>()) as u64;
+        let bytes = count * params.ring_degree * size_of::<M::Word>();
         let mut filled = 0;
+        let items = Items {
+            count: with_body.len(),
+            group: 1,
+            words: levels * params.glwe_words(),
+        };
         stream(
-            (&with_body, 1),
-            levels * params.glwe_words(),
+            items,
             rng,
-            (total, progress),
-            |index, bits, words: &mut [M::Word], rng| {
-                let bit = (index, bits[0]);
-                maker.scaled_bit::<M>(bit, (factor, gadget), &seed, words, rng);
+            share(bytes as u64),
+            |range, words: &mut [M::Word], rng| {
+                let bit = ScaledBit {
+                    index: range.start,
+                    bit: with_body[range.start],
+                    factor,
+                    gadget,
+                };
+                maker.scaled_bit::<M>(bit, &seed, words, rng);
             },
             |words| {
                 let out = &mut rows.bytes_mut()[filled..];
@@ -358,7 +381,7 @@ impl ClientKey {
         gadget: Gadget,
         simd: SimdLevel,
         rng: &mut Csprng,
-        progress: &mut Progress<'_>,
+        progress: &Progress,
     ) -> Result<CircuitPrivateKey<M, A>, TfheError> {
         let params = self.params();
         super::stages(params)?;
@@ -376,9 +399,8 @@ impl ClientKey {
                 }
                 None => factor[0] = 1,
             }
-            let before = component as u64;
-            let mut within = |done: u64, total: u64| progress(before * total + done, parts * total);
-            keys.push(self.loaded_private_switch_key(&factor, gadget, simd, rng, &mut within)?);
+            let share = |bytes| Share::part(PRIVATE_KEY, progress, bytes, component as u64, parts);
+            keys.push(self.private_switch_key(&factor, gadget, simd, rng, share)?);
         }
         Ok(CircuitPrivateKey { keys })
     }
@@ -407,7 +429,7 @@ pub struct SwitchNoise {
 }
 
 /// The number of rows of a key of this gadget.
-pub(super) fn row_count(params: &ParamSet, gadget: Gadget) -> f64 {
+pub(super) fn row_count(params: &StageParams, gadget: Gadget) -> f64 {
     (params.extracted_dimension() as f64 + 1.0) * gadget.levels as f64
 }
 
@@ -459,7 +481,7 @@ pub fn switch_fft_variance(params: &ParamSet, gadget: Gadget) -> f64 {
 /// Variance that f64 adds in one external product with a GGSW sample of `circuit` that private functional key switches of this
 /// gadget made: [`fft_variance`], times the variance of their unreduced coefficients in units of a uniform word's.
 #[must_use]
-pub fn private_product_fft_variance(circuit: &ParamSet, gadget: Gadget) -> f64 {
+pub fn private_product_fft_variance(circuit: &StageParams, gadget: Gadget) -> f64 {
     let growth = row_count(circuit, gadget) * digit_mean_square(gadget.log2_base);
     fft_variance(circuit) * growth
 }

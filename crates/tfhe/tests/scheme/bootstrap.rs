@@ -1,12 +1,13 @@
 //! Bootstrapping: bit-exact with the oracle, right plaintexts on every arithmetic and instruction set, gates.
 
 use crate::common::{Server, decrypt, encrypt, function};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use toroid_ring::simd::SimdLevel;
+use toroid_task::CancelToken;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::arithmetic::{Arithmetic, Fft, Naive, Ntt};
-use toroid_tfhe::bootstrap::{bootstrap, bootstrap_all};
+use toroid_tfhe::bootstrap::{Run, bootstrap, bootstrap_all};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::gates::{self, Gate};
 use toroid_tfhe::keys::ClientKey;
@@ -121,8 +122,7 @@ fn threads_and_batches_agree<M: Modulus, A: Arithmetic<M>>(params: &ParamSet) {
             &server.key_switching,
             tv,
             &mut found,
-            threads,
-            &|| false,
+            Run::with_threads(threads),
         )
         .unwrap();
         same(&found, &expected[1], &format!("{threads} threads"));
@@ -135,13 +135,30 @@ fn threads_and_batches_agree<M: Modulus, A: Arithmetic<M>>(params: &ParamSet) {
             .map(|(sample, (_, tv))| (&tv[..], &mut sample[..]))
             .collect();
         let (keys, switch) = (&server.bootstrapping, &server.key_switching);
-        let mut calls = AtomicUsize::new(0);
-        let cancelled = bootstrap_all(keys, switch, &mut work, threads, &|| {
-            calls.fetch_add(1, Ordering::Relaxed) >= 7
+        let cancel = CancelToken::new();
+        let cancelled = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(3));
+                cancel.cancel();
+            });
+            let cancel = &cancel;
+            let run = Run { threads, cancel };
+            // However fast a batch is, one of them is stopped.
+            loop {
+                let mut kept = samples.clone();
+                let mut work: Vec<_> = kept
+                    .iter_mut()
+                    .zip(jobs())
+                    .map(|(sample, (_, tv))| (&tv[..], &mut sample[..]))
+                    .collect();
+                if let Err(error) = bootstrap_all(keys, switch, &mut work, run) {
+                    assert!(kept == samples);
+                    break error;
+                }
+            }
         });
-        assert!(matches!(cancelled, Err(TfheError::Cancelled)));
-        assert!(*calls.get_mut() >= 8);
-        bootstrap_all(keys, switch, &mut work, threads, &|| false).unwrap();
+        assert!(matches!(cancelled, TfheError::Cancelled));
+        bootstrap_all(keys, switch, &mut work, Run::with_threads(threads)).unwrap();
         for (found, expected) in found.iter().zip(&expected) {
             same(found, expected, &format!("a batch on {threads} threads"));
         }

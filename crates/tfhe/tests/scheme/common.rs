@@ -1,10 +1,9 @@
 //! What the tests of bootstrapping share.
 
-use std::ops::ControlFlow;
-
 use toroid_ring::simd::SimdLevel;
+use toroid_task::Progress;
 use toroid_tfhe::arithmetic::Arithmetic;
-use toroid_tfhe::bootstrap::{BootstrappingKey, bootstrap};
+use toroid_tfhe::bootstrap::{BootstrappingKey, Run, bootstrap};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
 use toroid_tfhe::key_switch::KeySwitchingKey;
@@ -33,13 +32,13 @@ impl<M: Modulus, A: Arithmetic<M>> Server<M, A> {
     /// The same seed gives the same keys, for every arithmetic.
     pub fn new(client: &ClientKey, seed: u8, simd: SimdLevel) -> Server<M, A> {
         let mut rng = Csprng::from_seed([seed; 32]);
-        let mut progress = |_, _| ControlFlow::Continue(());
+        let progress = Progress::none();
         Server {
             bootstrapping: client
-                .loaded_bootstrapping_key(simd, &mut rng, &mut progress)
+                .loaded_bootstrapping_key(simd, &mut rng, &progress)
                 .unwrap(),
             key_switching: client
-                .loaded_key_switching_key(simd, &mut rng, &mut progress)
+                .loaded_key_switching_key(simd, &mut rng, &progress)
                 .unwrap(),
         }
     }
@@ -51,8 +50,7 @@ impl<M: Modulus, A: Arithmetic<M>> Server<M, A> {
             &self.key_switching,
             test_vector,
             &mut sample,
-            1,
-            &|| false,
+            Run::with_threads(1),
         )
         .unwrap();
         sample

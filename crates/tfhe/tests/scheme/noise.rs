@@ -6,6 +6,7 @@
 
 use crate::common::{Server, encrypt, function};
 use toroid_ring::simd::SimdLevel;
+use toroid_task::CancelToken;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
 use toroid_tfhe::encoding::Encoding;
@@ -52,7 +53,7 @@ fn stages<M: Modulus, A: Arithmetic<M>>(params: &ParamSet) {
             fresh.push(fraction::<M>(M::sub(client.lwe().phase::<M>(&sample), expected)).powi(2));
             server
                 .bootstrapping
-                .blind_rotate(&tv, &sample, &mut extracted, &|| false)
+                .blind_rotate(&tv, &sample, &mut extracted, &CancelToken::new())
                 .unwrap();
             let phase = extracted_key.phase::<M>(&extracted);
             rotated.push(fraction::<M>(M::sub(phase, expected)).powi(2));
@@ -152,11 +153,11 @@ fn fast_minus_exact<M: Modulus>(params: &ParamSet, simd: SimdLevel, keys: u8) ->
             sample[3] = M::encode(1, 4);
             let mut extracted = vec![M::Word::default(); params.extracted_dimension() + 1];
             ntt.bootstrapping
-                .blind_rotate(&test_vector, &sample, &mut extracted, &|| false)
+                .blind_rotate(&test_vector, &sample, &mut extracted, &CancelToken::new())
                 .unwrap();
             let a = key.phase::<M>(&extracted);
             fft.bootstrapping
-                .blind_rotate(&test_vector, &sample, &mut extracted, &|| false)
+                .blind_rotate(&test_vector, &sample, &mut extracted, &CancelToken::new())
                 .unwrap();
             squares += fraction::<M>(M::sub(a, key.phase::<M>(&extracted))).powi(2);
         }

@@ -2,12 +2,12 @@
 //!
 //! Noise is held against the formulas as in [`crate::noise`]: 5 standard errors sqrt(2/S) of a variance over S values.
 
-use std::ops::ControlFlow;
-
 use toroid_ring::simd::SimdLevel;
+use toroid_task::{CancelToken, Progress};
 use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::arithmetic::{Arithmetic, Fft, Naive, Ntt};
+use toroid_tfhe::bootstrap::Run;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32, Words};
@@ -18,25 +18,21 @@ use toroid_tfhe::wopbs::packing::switch_packing_noise;
 use toroid_tfhe::wopbs::private::{
     CircuitPrivateKey, PrivateSwitchKey, switch_fft_variance, switch_noise,
 };
-use toroid_tfhe::wopbs::{Run, WopbsKey, WopbsKeySwitchingKey};
+use toroid_tfhe::wopbs::{WopbsKey, WopbsKeySwitchingKey};
 
 const PARAMS: &ParamSet = &TINY_WOPBS;
-const N: usize = PARAMS.ring_degree;
+const N: usize = PARAMS.stage.ring_degree;
 const GADGET: Gadget = Gadget {
     levels: 3,
     log2_base: 9,
 };
-const ALONE: Run<'static> = Run {
-    threads: 1,
-    cancelled: &|| false,
-};
+/// A run that nobody stops.
+fn alone() -> Run<'static> {
+    Run::with_threads(1)
+}
 
 fn stages() -> &'static WopbsParams {
     PARAMS.wopbs.unwrap()
-}
-
-fn quiet(_: u64, _: u64) -> ControlFlow<()> {
-    ControlFlow::Continue(())
 }
 
 fn rng(seed: u8) -> Csprng {
@@ -56,7 +52,13 @@ fn switch_key<A: Arithmetic<Goldilocks>>(
     rng: &mut Csprng,
 ) -> PrivateSwitchKey<Goldilocks, A> {
     client
-        .loaded_private_switch_key(&monomial(power), GADGET, SimdLevel::best(), rng, &mut quiet)
+        .loaded_private_switch_key(
+            &monomial(power),
+            GADGET,
+            SimdLevel::best(),
+            rng,
+            &Progress::none(),
+        )
         .unwrap()
 }
 
@@ -72,12 +74,14 @@ fn keys<A: Arithmetic<Goldilocks>>(seed: u8) -> Keys<A> {
     let client = ClientKey::generate(PARAMS, &mut rng);
     let simd = SimdLevel::best();
     Keys {
-        key: client.loaded_wopbs_key(simd, &mut rng, &mut quiet).unwrap(),
+        key: client
+            .loaded_wopbs_key(simd, &mut rng, &Progress::none())
+            .unwrap(),
         switching: client
-            .loaded_wopbs_key_switching_key(simd, &mut rng, &mut quiet)
+            .loaded_wopbs_key_switching_key(simd, &mut rng, &Progress::none())
             .unwrap(),
         private: client
-            .loaded_circuit_private_key(GADGET, simd, &mut rng, &mut quiet)
+            .loaded_circuit_private_key(GADGET, simd, &mut rng, &Progress::none())
             .unwrap(),
         client,
     }
@@ -136,7 +140,7 @@ fn switches<A: Arithmetic<Goldilocks>>() {
         let client = ClientKey::generate(PARAMS, &mut rng);
         let key = switch_key::<A>(&client, power, &mut rng);
         let samples = uniform_samples(30, &mut rng);
-        let switched = key.switch(&slices(&samples), ALONE).unwrap();
+        let switched = key.switch(&slices(&samples), alone()).unwrap();
         for (sample, switched) in samples.iter().zip(&switched) {
             let message = client.lwe().phase::<Goldilocks>(sample);
             let phase = client.glwe_phase::<Goldilocks>(switched).unwrap();
@@ -171,8 +175,8 @@ fn f64_adds_the_variance_of_its_formula_to_a_private_key_switch() {
         let fast = switch_key::<Fft>(&client, 0, &mut rng(seed + 100));
         let samples = uniform_samples(20, &mut rng(seed + 200));
         let [a, b] = [
-            ntt.switch(&slices(&samples), ALONE).unwrap(),
-            fast.switch(&slices(&samples), ALONE).unwrap(),
+            ntt.switch(&slices(&samples), alone()).unwrap(),
+            fast.switch(&slices(&samples), alone()).unwrap(),
         ];
         for (a, b) in a.iter().zip(&b) {
             let [a, b] = [a, b].map(|out| client.glwe_phase::<Goldilocks>(out).unwrap());
@@ -190,7 +194,7 @@ fn bits_of_messages<A: Arithmetic<Goldilocks>>(threads: usize) {
     let p = PARAMS.message_bits;
     let values: Vec<i64> = (0..1 << p).map(|_| (rng.next_u64() % 32) as i64).collect();
     let table: Vec<u64> = values.iter().map(|v| Goldilocks::encode(*v, 5)).collect();
-    let run = Run { threads, ..ALONE };
+    let run = Run { threads, ..alone() };
     for message in (0..1 << p).step_by(37) {
         let sample = keys.encrypt(message, &mut rng);
         let bits = keys
@@ -225,7 +229,7 @@ fn rows<A: Arithmetic<Goldilocks>>() {
         let sample = keys.encrypt(message, &mut rng);
         let bits = keys
             .key
-            .extract_bits_privately(&keys.private, &keys.switching, &sample, ALONE)
+            .extract_bits_privately(&keys.private, &keys.switching, &sample, alone())
             .unwrap();
         // The secret polynomials, as the phases of samples that are zero but for a 1 in one mask.
         let secrets: Vec<Vec<u64>> = (0..k)
@@ -284,32 +288,35 @@ fn exact_results_are_the_oracles() {
     let sample = ntt.encrypt(77, &mut rng(4));
     let [a, b] = [
         ntt.key
-            .extract_bits_privately(&ntt.private, &ntt.switching, &sample, ALONE)
+            .extract_bits_privately(&ntt.private, &ntt.switching, &sample, alone())
             .map(|bits| bits.row(8, 4).unwrap()),
         naive
             .key
-            .extract_bits_privately(&naive.private, &naive.switching, &sample, ALONE)
+            .extract_bits_privately(&naive.private, &naive.switching, &sample, alone())
             .map(|bits| bits.row(8, 4).unwrap()),
     ];
     assert_eq!(a.unwrap(), b.unwrap());
 
     let samples = uniform_samples(3, &mut rng(5));
     let placed: Vec<_> = [2, 17, 127].into_iter().zip(slices(&samples)).collect();
-    let [a, b] = [ntt.key.pack(&placed, ALONE), naive.key.pack(&placed, ALONE)];
+    let [a, b] = [
+        ntt.key.pack(&placed, alone()),
+        naive.key.pack(&placed, alone()),
+    ];
     assert_eq!(a.unwrap(), b.unwrap());
     let slow = switch_key::<Naive>(&ntt.client, 1, &mut rng(6));
     let quick = switch_key::<Ntt>(&ntt.client, 1, &mut rng(6));
     let two = Run {
         threads: 2,
-        ..ALONE
+        ..alone()
     };
     assert_eq!(
         quick.switch(&slices(&samples), two).unwrap(),
-        slow.switch(&slices(&samples), ALONE).unwrap()
+        slow.switch(&slices(&samples), alone()).unwrap()
     );
     assert_eq!(
         quick.pack(&placed, two).unwrap(),
-        slow.pack(&placed, ALONE).unwrap()
+        slow.pack(&placed, alone()).unwrap()
     );
 }
 
@@ -334,12 +341,12 @@ fn packs<A: Arithmetic<Goldilocks>>(placement: &[usize], seed: u8) {
     let switch = switch_key::<A>(&keys.client, 0, &mut rng);
     let two = Run {
         threads: 2,
-        ..ALONE
+        ..alone()
     };
     for packed in [
-        keys.key.pack(&placed, ALONE),
+        keys.key.pack(&placed, alone()),
         keys.key.pack(&placed, two),
-        switch.pack(&placed, ALONE),
+        switch.pack(&placed, alone()),
         switch.pack(&placed, two),
     ] {
         let phase = keys.client.glwe_phase::<Goldilocks>(&packed.unwrap());
@@ -374,7 +381,7 @@ fn packing<A: Arithmetic<Goldilocks>>() {
         let mut rng = rng(seed);
         let client = ClientKey::generate(PARAMS, &mut rng);
         let key: WopbsKey<Goldilocks, A> = client
-            .loaded_wopbs_key(SimdLevel::best(), &mut rng, &mut quiet)
+            .loaded_wopbs_key(SimdLevel::best(), &mut rng, &Progress::none())
             .unwrap();
         let switch = switch_key::<A>(&client, 0, &mut rng);
         let samples = uniform_samples(N, &mut rng);
@@ -394,8 +401,8 @@ fn packing<A: Arithmetic<Goldilocks>>() {
                 })
                 .collect()
         };
-        traced.extend(errors(key.pack(&placed, ALONE).unwrap(), N));
-        let packed = errors(switch.pack(&placed[..some], ALONE).unwrap(), some);
+        traced.extend(errors(key.pack(&placed, alone()).unwrap(), N));
+        let packed = errors(switch.pack(&placed[..some], alone()).unwrap(), some);
         switched.extend(&packed[..some]);
         elsewhere.extend(&packed[some..]);
     }
@@ -429,17 +436,19 @@ fn malformed_requests_are_refused() {
     let length = |result: Result<Vec<u64>, TfheError>| {
         assert!(matches!(result, Err(TfheError::Length { .. })));
     };
-    length(switch.switch(&[&sample, short], ALONE).map(|_| vec![]));
-    length(switch.pack(&[(0, short)], ALONE));
-    length(keys.key.pack(&[(0, short)], ALONE));
+    length(switch.switch(&[&sample, short], alone()).map(|_| vec![]));
+    length(switch.pack(&[(0, short)], alone()));
+    length(keys.key.pack(&[(0, short)], alone()));
     for wrong in [vec![(N, &sample[..])], vec![(3, &sample), (3, &sample)]] {
-        for result in [switch.pack(&wrong, ALONE), keys.key.pack(&wrong, ALONE)] {
+        for result in [switch.pack(&wrong, alone()), keys.key.pack(&wrong, alone())] {
             assert!(matches!(result, Err(TfheError::Coefficient { .. })));
         }
     }
+    let cancel = CancelToken::new();
+    cancel.cancel();
     let stop = Run {
         threads: 1,
-        cancelled: &|| true,
+        cancel: &cancel,
     };
     for result in [
         switch.pack(&[(0, &sample)], stop),
@@ -457,7 +466,7 @@ fn malformed_requests_are_refused() {
             gadget,
             simd,
             &mut rng,
-            &mut quiet,
+            &Progress::none(),
         );
         assert!(matches!(made, Err(TfheError::Gadget { .. })), "{gadget:?}");
     }
@@ -466,28 +475,37 @@ fn malformed_requests_are_refused() {
         GADGET,
         simd,
         &mut rng,
-        &mut quiet,
+        &Progress::none(),
     );
     assert!(matches!(made, Err(TfheError::Length { .. })));
     let torus = ClientKey::generate(&TINY32, &mut rng);
-    let made = torus
-        .loaded_private_switch_key::<Torus32, Ntt>(&[0; 256], GADGET, simd, &mut rng, &mut quiet);
+    let made = torus.loaded_private_switch_key::<Torus32, Ntt>(
+        &[0; 256],
+        GADGET,
+        simd,
+        &mut rng,
+        &Progress::none(),
+    );
     assert!(matches!(made, Err(TfheError::ModulusMismatch(_))));
     let inexact = ClientKey::generate(&TINY, &mut rng);
-    let made =
-        inexact.loaded_circuit_private_key::<Goldilocks, Ntt>(GADGET, simd, &mut rng, &mut quiet);
+    let made = inexact.loaded_circuit_private_key::<Goldilocks, Ntt>(
+        GADGET,
+        simd,
+        &mut rng,
+        &Progress::none(),
+    );
     assert!(matches!(made, Err(TfheError::NotWopbs(_))));
     let made = keys.client.loaded_private_switch_key::<Goldilocks, Ntt>(
         &monomial(0),
         GADGET,
         simd,
         &mut rng,
-        &mut |_, _| ControlFlow::Break(()),
+        &Progress::from(cancel.clone()),
     );
     assert!(matches!(made, Err(TfheError::Cancelled)));
     let bits = keys
         .key
-        .extract_bits_privately(&keys.private, &keys.switching, short, ALONE);
+        .extract_bits_privately(&keys.private, &keys.switching, short, alone());
     assert!(matches!(bits, Err(TfheError::Length { .. })));
     assert!(matches!(
         keys.client.glwe_phase::<Goldilocks>(short),

@@ -1,12 +1,14 @@
 //! Seeded keys: the expansion against known answers, and the same key in every form.
 
-use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::common::crc32c;
 use proptest::prelude::*;
 use toroid_ring::goldilocks;
 use toroid_ring::ntt::NttPlan;
 use toroid_ring::simd::SimdLevel;
+use toroid_task::{CancelToken, Progress};
 use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::{Arithmetic, Fft, Naive, Ntt};
 use toroid_tfhe::bootstrap::{BootstrappingKey, BootstrappingKeyLoader};
@@ -116,26 +118,26 @@ fn client(params: &ParamSet) -> ClientKey {
 fn keys(client: &ClientKey, form: KeyForm) -> (Vec<u8>, Vec<u8>) {
     let mut rng = Csprng::from_seed([12; 32]);
     let (mut bootstrapping, mut key_switching) = (Vec::new(), Vec::new());
-    let mut last = (0, 0);
-    let mut progress = |done, total| {
+    let last = Arc::new(Mutex::new((0, 0)));
+    let seen = Arc::clone(&last);
+    let progress = Progress::new(move |_, done, total| {
         assert!(done <= total);
-        last = (done, total);
-        ControlFlow::Continue(())
-    };
+        *seen.lock().unwrap() = (done, total);
+    });
     client
-        .bootstrapping_key(form, &mut rng, &mut progress, &mut |bytes| {
+        .bootstrapping_key(form, &mut rng, &progress, &mut |bytes| {
             bootstrapping.extend_from_slice(bytes);
             Ok(())
         })
         .unwrap();
     client
-        .key_switching_key(form, &mut rng, &mut progress, &mut |bytes| {
+        .key_switching_key(form, &mut rng, &progress, &mut |bytes| {
             key_switching.extend_from_slice(bytes);
             Ok(())
         })
         .unwrap();
     let bytes = key_switching.len() as u64;
-    assert_eq!(last, (bytes, bytes));
+    assert_eq!(*last.lock().unwrap(), (bytes, bytes));
     (bootstrapping, key_switching)
 }
 
@@ -318,9 +320,7 @@ fn bootstrapping_keys_are_the_same<M: Modulus, A: Arithmetic<M>>(params: &ParamS
     let seeded = keys(&client, KeyForm::Seeded).0;
     let expanded = keys(&client, KeyForm::Expanded).0;
     let direct = client
-        .loaded_bootstrapping_key::<M, A>(simd, &mut Csprng::from_seed([12; 32]), &mut |_, _| {
-            ControlFlow::Continue(())
-        })
+        .loaded_bootstrapping_key::<M, A>(simd, &mut Csprng::from_seed([12; 32]), &Progress::none())
         .unwrap();
     let mut rng = Csprng::from_seed([13; 32]);
     let mut sample = vec![M::Word::default(); params.lwe_words()];
@@ -329,7 +329,7 @@ fn bootstrapping_keys_are_the_same<M: Modulus, A: Arithmetic<M>>(params: &ParamS
     rng.fill_uniform::<M>(&mut test_vector);
     let rotate = |key: &BootstrappingKey<M, A>| {
         let mut out = vec![M::Word::default(); params.extracted_dimension() + 1];
-        key.blind_rotate(&test_vector, &sample, &mut out, &|| false)
+        key.blind_rotate(&test_vector, &sample, &mut out, &CancelToken::new())
             .unwrap();
         out
     };
@@ -396,13 +396,13 @@ fn key_switching_keys_are_the_same<M: Modulus>(params: &ParamSet) {
         assert!(switch(&key) == expected, "{}: {piece}", params.name);
     }
     let mut rng = Csprng::from_seed([12; 32]);
-    let mut progress = |_, _| ControlFlow::Continue(());
+    let progress = Progress::none();
     // The bootstrapping key's turn at the generator comes first.
     client
-        .bootstrapping_key(KeyForm::Seeded, &mut rng, &mut progress, &mut |_| Ok(()))
+        .bootstrapping_key(KeyForm::Seeded, &mut rng, &progress, &mut |_| Ok(()))
         .unwrap();
     let direct = client
-        .loaded_key_switching_key::<M>(simd, &mut rng, &mut progress)
+        .loaded_key_switching_key::<M>(simd, &mut rng, &progress)
         .unwrap();
     assert!(switch(&direct) == expected, "{}", params.name);
 }
@@ -418,27 +418,20 @@ fn generation_can_be_cancelled_and_its_sink_can_fail() {
     let client = client(&TINY);
     let mut rng = Csprng::from_seed([14; 32]);
     for form in KeyForm::ALL {
-        let mut calls = 0;
-        let cancelled = client.bootstrapping_key(
-            form,
-            &mut rng,
-            &mut |_, _| {
-                calls += 1;
-                if calls > 1 {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            },
-            &mut |_| Ok(()),
-        );
+        // Cancelled by its second report.
+        let cancel = CancelToken::new();
+        let (calls, token) = (AtomicUsize::new(0), cancel.clone());
+        let progress = Progress::new(move |_, _, _| {
+            if calls.fetch_add(1, Ordering::Relaxed) > 0 {
+                token.cancel();
+            }
+        });
+        let progress = progress.with_cancel(cancel);
+        let cancelled = client.bootstrapping_key(form, &mut rng, &progress, &mut |_| Ok(()));
         assert!(matches!(cancelled, Err(TfheError::Cancelled)));
-        let failed = client.key_switching_key(
-            form,
-            &mut rng,
-            &mut |_, _| ControlFlow::Continue(()),
-            &mut |_| Err(TfheError::Format("no room".to_owned())),
-        );
+        let failed = client.key_switching_key(form, &mut rng, &Progress::none(), &mut |_| {
+            Err(TfheError::Format("no room".to_owned()))
+        });
         assert!(matches!(failed, Err(TfheError::Format(_))));
     }
 }

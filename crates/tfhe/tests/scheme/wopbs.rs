@@ -1,11 +1,12 @@
 //! Exact bootstraps.
 
-use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use toroid_ring::simd::SimdLevel;
+use toroid_task::{CancelToken, Progress};
 use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::{Arithmetic, Fft, Naive, Ntt};
-use toroid_tfhe::bootstrap::BootstrappingKeyLoader;
+use toroid_tfhe::bootstrap::{BootstrappingKeyLoader, Run};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
 use toroid_tfhe::key_loader::{
@@ -18,12 +19,12 @@ use toroid_tfhe::params::{ParamSet, TINY, TINY_WOPBS};
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
 use toroid_tfhe::wopbs::measure::Measurement;
-use toroid_tfhe::wopbs::{PartsLoader, Run, WopbsKey, WopbsKeySwitchingKey};
+use toroid_tfhe::wopbs::{PartsLoader, WopbsKey, WopbsKeySwitchingKey};
 
-const ALONE: Run<'static> = Run {
-    threads: 1,
-    cancelled: &|| false,
-};
+/// A run that nobody stops.
+fn alone() -> Run<'static> {
+    Run::with_threads(1)
+}
 
 struct Keys<A: Arithmetic<Goldilocks>> {
     client: ClientKey,
@@ -34,12 +35,12 @@ struct Keys<A: Arithmetic<Goldilocks>> {
 fn keys<A: Arithmetic<Goldilocks>>(params: &ParamSet, seed: u8) -> Keys<A> {
     let mut rng = Csprng::from_seed([seed; 32]);
     let client = ClientKey::generate(params, &mut rng);
-    let mut quiet = |_: u64, _: u64| ControlFlow::Continue(());
+    let quiet = Progress::none();
     let simd = SimdLevel::best();
     Keys {
-        key: client.loaded_wopbs_key(simd, &mut rng, &mut quiet).unwrap(),
+        key: client.loaded_wopbs_key(simd, &mut rng, &quiet).unwrap(),
         switching: client
-            .loaded_wopbs_key_switching_key(simd, &mut rng, &mut quiet)
+            .loaded_wopbs_key_switching_key(simd, &mut rng, &quiet)
             .unwrap(),
         client,
     }
@@ -70,7 +71,7 @@ fn messages<A: Arithmetic<Goldilocks>>(threads: usize, step: usize) {
     let encoding = Encoding::new(params.message_bits, false).unwrap();
     let (values, table) = random_table(params, &mut rng);
     let table = glwe::test_vector::<Goldilocks>(params, encoding, &table).unwrap();
-    let run = Run { threads, ..ALONE };
+    let run = Run { threads, ..alone() };
     for message in encoding.messages().step_by(step) {
         let sample = words(
             &keys
@@ -112,9 +113,9 @@ fn the_exact_path_is_the_oracles() {
     let sample = words(&fast.client.encrypt_sample(-77, encoding, &mut rng).unwrap());
     let [a, b] = [
         fast.key
-            .bootstrap(&fast.switching, &[&table], &sample, ALONE),
+            .bootstrap(&fast.switching, &[&table], &sample, alone()),
         slow.key
-            .bootstrap(&slow.switching, &[&table], &sample, ALONE),
+            .bootstrap(&slow.switching, &[&table], &sample, alone()),
     ];
     assert_eq!(a.unwrap(), b.unwrap());
 }
@@ -125,28 +126,21 @@ fn loaded<A: Arithmetic<Goldilocks>>(form: KeyForm) {
     let mut rng = Csprng::from_seed([5; 32]);
     let client = ClientKey::generate(params, &mut rng);
     let (mut bootstrapping, mut switching) = (Vec::new(), Vec::new());
-    let mut last = 0;
-    let mut progress = |done: u64, total: u64| {
-        assert!(done >= last && done <= total);
-        last = done;
-        ControlFlow::Continue(())
-    };
+    let last = AtomicU64::new(0);
+    let progress = Progress::new(move |_, done, total| {
+        assert!(done >= last.swap(done, Ordering::Relaxed) && done <= total);
+    });
     client
-        .bootstrapping_key(form, &mut rng, &mut progress, &mut |bytes| {
+        .bootstrapping_key(form, &mut rng, &progress, &mut |bytes| {
             bootstrapping.extend_from_slice(bytes);
             Ok(())
         })
         .unwrap();
     client
-        .key_switching_key(
-            form,
-            &mut rng,
-            &mut |_, _| ControlFlow::Continue(()),
-            &mut |bytes| {
-                switching.extend_from_slice(bytes);
-                Ok(())
-            },
-        )
+        .key_switching_key(form, &mut rng, &Progress::none(), &mut |bytes| {
+            switching.extend_from_slice(bytes);
+            Ok(())
+        })
         .unwrap();
     assert_eq!(
         bootstrapping.len() as u64,
@@ -200,7 +194,7 @@ fn loaded<A: Arithmetic<Goldilocks>>(form: KeyForm) {
     let (values, table) = random_table(params, &mut rng);
     let sample = words(&client.encrypt_sample(300, encoding, &mut rng).unwrap());
     let out = key
-        .bootstrap(&switching, &[&table], &sample, ALONE)
+        .bootstrap(&switching, &[&table], &sample, alone())
         .unwrap();
     let decoded = client.decrypt_sample(bytemuck::cast_slice(&out[0]), encoding);
     assert_eq!(decoded.unwrap(), values[300]);
@@ -247,7 +241,7 @@ fn several_functions_of_one_sample_and_tables_of_few_values() {
         );
         let out = keys
             .key
-            .bootstrap(&keys.switching, &tables, &sample, ALONE)
+            .bootstrap(&keys.switching, &tables, &sample, alone())
             .unwrap();
         for (f, out) in functions.iter().zip(&out) {
             let decoded = keys
@@ -284,7 +278,7 @@ fn narrower_inputs_own_the_entries_about_their_places() {
             *body = Goldilocks::add(*body, off);
             let out = keys
                 .key
-                .bootstrap(&keys.switching, &[&table], &sample, ALONE)
+                .bootstrap(&keys.switching, &[&table], &sample, alone())
                 .unwrap();
             let decoded = keys
                 .client
@@ -305,7 +299,7 @@ fn wrong_inputs_are_refused() {
     let sample = vec![0; params.lwe_words()];
     let table = vec![0; params.test_vector_words()];
     let bootstrap = |tables: &[&[u64]], sample: &[u64]| {
-        keys.key.bootstrap(&keys.switching, tables, sample, ALONE)
+        keys.key.bootstrap(&keys.switching, tables, sample, alone())
     };
     assert!(matches!(
         bootstrap(&[&table[1..]], &sample),
@@ -316,9 +310,11 @@ fn wrong_inputs_are_refused() {
         Err(TfheError::Length { .. })
     ));
     assert!(bootstrap(&[], &sample).unwrap().is_empty());
+    let cancel = CancelToken::new();
+    cancel.cancel();
     let stop = Run {
         threads: 1,
-        cancelled: &|| true,
+        cancel: &cancel,
     };
     let cancelled = keys
         .key
@@ -349,7 +345,7 @@ fn stages_have_the_noise_of_their_formulas<A: Arithmetic<Goldilocks>>(keys_count
         let mut rng = Csprng::from_seed([200 + seed; 32]);
         let mut measurement = Measurement::new(&keys.client, &keys.key, &keys.switching).unwrap();
         for _ in 0..runs {
-            measurement.follow(&mut rng, ALONE).unwrap();
+            measurement.follow(&mut rng, alone()).unwrap();
         }
         for (index, stage) in measurement.results().into_iter().enumerate() {
             if sums.len() == index {

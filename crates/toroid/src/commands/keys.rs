@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -11,7 +10,8 @@ use serde_json::json;
 use toroid_client::session::public_key;
 use toroid_isa::KeyKind;
 use toroid_nvme::fabrics::auth::{AuthHash, Secret};
-use toroid_tfhe::keys::{ClientKey, KeyTag, Progress, Sink};
+use toroid_task::Progress;
+use toroid_tfhe::keys::{ClientKey, KeyTag, Sink};
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
@@ -186,17 +186,13 @@ fn generate(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
                     let header = Header::new(kind, args.params, *client.tag());
                     let mut object = ObjectWriter::new(writer, &header)?;
                     let bar = progress::bar(output, message);
-                    let mut report = |done, total| {
-                        progress::advance(&bar, done, total);
-                        if interrupt::token().is_cancelled() {
-                            ControlFlow::Break(())
-                        } else {
-                            ControlFlow::Continue(())
-                        }
-                    };
-                    generate_public(&client, kind, &mut rng, &mut report, &mut |bytes| {
-                        object.write(bytes)
-                    })?;
+                    generate_public(
+                        &client,
+                        kind,
+                        &mut rng,
+                        &progress::report_to(&bar),
+                        &mut |bytes| object.write(bytes),
+                    )?;
                     object.finish()?;
                     bar.finish();
                     Ok(())
@@ -246,7 +242,7 @@ fn generate_public(
     client: &ClientKey,
     kind: Kind,
     rng: &mut Csprng,
-    progress: &mut Progress<'_>,
+    progress: &Progress,
     sink: &mut Sink<'_>,
 ) -> anyhow::Result<()> {
     match public_key(kind) {

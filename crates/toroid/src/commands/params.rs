@@ -5,7 +5,7 @@ mod explain;
 use serde::Serialize;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::noise;
-use toroid_tfhe::params::{ModulusKind, ModulusSwitch, ParamSet, WopbsParams};
+use toroid_tfhe::params::{ModulusKind, ModulusSwitch, ParamSet, StageParams, WopbsParams};
 use toroid_tfhe::seeded::KeyForm;
 
 use super::parse_param_set;
@@ -93,12 +93,12 @@ struct Stage {
 }
 
 impl Gadgets {
-    fn new(set: &ParamSet) -> Gadgets {
+    fn new(set: &StageParams) -> Gadgets {
         Gadgets {
             gadget_levels: set.gadget.levels,
             gadget_log2_base: set.gadget.log2_base,
-            body_gadget_levels: set.body_gadget.levels,
-            body_gadget_log2_base: set.body_gadget.log2_base,
+            body_gadget_levels: set.body_gadget.map_or(0, |gadget| gadget.levels),
+            body_gadget_log2_base: set.body_gadget.map_or(1, |gadget| gadget.log2_base),
             key_switch_levels: set.key_switch.levels,
             key_switch_log2_base: set.key_switch.log2_base,
         }

@@ -6,7 +6,8 @@ use anyhow::Context;
 use serde_json::json;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise;
-use toroid_tfhe::serialize::{Kind, ObjectReader};
+use toroid_tfhe::random::Csprng;
+use toroid_tfhe::serialize::{self, Header, Kind, ObjectReader};
 
 use super::keys::{NO_TAG, read_client_key, tag_text};
 use super::{open, write_file};
@@ -57,9 +58,13 @@ pub fn encrypt(args: &EncryptArgs, output: &Output) -> anyhow::Result<()> {
     let params = client.params();
     let bits = args.bits.unwrap_or(params.message_bits.max(1));
     let encoding = Encoding::new(bits, !args.unsigned)?;
-    let ciphertext = client.encrypt_with(encoding, args.message)?;
+    let sample = client.encrypt_sample(args.message, encoding, &mut Csprng::from_os()?)?;
+    let header = Header {
+        encoding: Some(encoding),
+        ..Header::new(Kind::Sample, params, *client.tag())
+    };
     write_file(&args.out, args.force, false, |writer| {
-        ciphertext.write_to(writer)?;
+        serialize::write_object(writer, &header, &sample)?;
         Ok(())
     })?;
     let shown = args.out.display().to_string();
@@ -67,7 +72,7 @@ pub fn encrypt(args: &EncryptArgs, output: &Output) -> anyhow::Result<()> {
     output.result(&value, || {
         format!(
             "{shown}: a sample of {} bytes, parameter set {}",
-            ciphertext.sample().len(),
+            sample.len(),
             params.name
         )
     })

@@ -43,8 +43,8 @@ pub(super) struct Call<'a> {
 pub(super) struct Batch<'a> {
     pub(super) tasks: Vec<Task<'a>>,
     pub(super) threads: usize,
-    /// Whether nobody wants the results any more.
-    pub(super) cancelled: &'a (dyn Fn() -> bool + Sync),
+    /// Cancelled once nobody wants the results.
+    pub(super) cancel: CancelToken,
 }
 
 /// Lets calls have the cores.
@@ -330,14 +330,12 @@ impl Scheduler {
             test_vectors: other.test_vectors.iter().map(Vec::as_slice).collect(),
             sample: &other.sample,
         });
-        let cancelled = || {
-            call.cancel.is_cancelled()
-                && lead.others.iter().all(|other| other.cancel.is_cancelled())
-        };
+        let others = lead.others.iter().map(|other| other.cancel.clone());
+        let cancel = CancelToken::all_of(others.chain([call.cancel.clone()]));
         let mut results = work(&Batch {
             tasks: std::iter::once(own).chain(along).collect(),
             threads,
-            cancelled: &cancelled,
+            cancel,
         })
         .map(Vec::into_iter);
         let mut next = || match &mut results {
