@@ -32,7 +32,7 @@ const FILE_BLOCK: u32 = 4096;
 /// Failures that are remembered.
 const ERRORS: usize = 64;
 
-/// Why a block device cannot be a host's drive.
+/// Why a block device cannot be used as a drive.
 #[derive(Debug, Error)]
 pub enum BlockDeviceError {
     /// The operating system refused.

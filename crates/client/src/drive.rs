@@ -1,22 +1,4 @@
 //! A drive, wherever it is: [`Drive::open`].
-//!
-//! ```
-//! use toroid_client::prelude::*;
-//!
-//! let client = ClientKey::generate(&TINY, &mut Csprng::from_os()?); // TINY protects nothing: it is for tests
-//! let drive = Drive::temporary()?; // or Drive::open("nvme+tcp://192.0.2.7/nqn.2024-01.io.example:drive")?
-//! drive.put_keys(&client)?;
-//!
-//! let program = "
-//!     .reg x      = cow:1
-//!     .tv  square = x*x
-//!         bootstrap square, x
-//!         return    x
-//! ";
-//! let outputs = drive.run(program, &[("x", &client.encrypt(-3)?)])?;
-//! assert_eq!(client.decrypt(&outputs["x"])?, 9);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
 
 #[cfg(feature = "image")]
 mod image;

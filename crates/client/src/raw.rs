@@ -1,7 +1,7 @@
 //! Samples as the blocks that a host writes and reads itself, with `dd` or passthrough commands, in place of a session.
 //!
 //! A sample is padded to whole blocks. What describes it travels as a block of its own in the second half of the LBA space, before the
-//! data, or as 64 bytes behind each block: an *extended* logical block, as a Linux passes it through `/dev/ng0n1`. Where the
+//! data, or as 64 bytes after each block: an *extended* logical block, as a Linux passes it through `/dev/ng0n1`. Where the
 //! blocks go, [`Session::reserve`](crate::session::Session::reserve) and [`BlobStore::placement`](crate::blob::BlobStore::placement) tell.
 
 use thiserror::Error;

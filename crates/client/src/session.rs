@@ -526,7 +526,7 @@ impl Session {
     }
 }
 
-/// Which public key a file of this kind holds, and in which form; `None` for what is no public key.
+/// Which public key a file of this kind holds, and in which form; `None` for anything else.
 #[must_use]
 pub fn public_key(kind: Kind) -> Option<(KeyKind, KeyForm)> {
     match kind {

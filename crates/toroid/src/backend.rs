@@ -64,7 +64,7 @@ fn parse_clock(text: &str) -> Result<f64, String> {
 }
 
 impl BackendArgs {
-    /// The arithmetic for a drive, which may be yet to make. Drives that are elsewhere have their own.
+    /// The arithmetic for a drive, whose image need not exist yet. A drive that is not an image has its own.
     pub fn arithmetic(
         &self,
         location: Option<&Location>,
@@ -177,7 +177,7 @@ pub struct Simulated {
     clock_mhz: f64,
 }
 
-/// Times of the same instructions elsewhere.
+/// Published times of the same instructions.
 pub struct Peer {
     /// Whose they are.
     pub heading: &'static str,

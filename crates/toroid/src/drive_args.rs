@@ -8,9 +8,7 @@ use toroid_nvme::fabrics::is_nqn;
 use toroid_nvme::tcp::Digests;
 use uuid::Uuid;
 
-use crate::backend::Arithmetic;
 use crate::interrupt;
-use crate::opened::Opened;
 use crate::serve::secret;
 
 const HEADING: &str = "Drives on the network";
@@ -68,13 +66,6 @@ fn nqn(text: &str) -> Result<String, String> {
 fn uuid(text: &str) -> Result<Uuid, String> {
     let expected = |_| "no UUID: expected 8-4-4-4-12 hexadecimal digits".to_owned();
     text.parse().map_err(expected)
-}
-
-impl DriveArgs {
-    /// Opens the drive, which computes with the f64 FFT if it is an image.
-    pub fn open(&self) -> anyhow::Result<Opened> {
-        Opened::open(&self.location, &self.host, &Arithmetic::default())
-    }
 }
 
 impl HostArgs {

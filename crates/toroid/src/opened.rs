@@ -12,7 +12,7 @@ use toroid_nvme::fabrics::DISCOVERY_NQN;
 use toroid_nvme::{Controller, Status};
 
 use crate::backend::Arithmetic;
-use crate::drive_args::HostArgs;
+use crate::drive_args::{DriveArgs, HostArgs};
 use crate::interrupt;
 use crate::output::usage;
 use crate::recorder::Recorder;
@@ -21,6 +21,13 @@ use crate::recorder::Recorder;
 pub struct Opened {
     pub drive: Drive,
     pub recorder: Arc<Recorder>,
+}
+
+impl DriveArgs {
+    /// Opens the drive, which computes with the f64 FFT if it is an image.
+    pub fn open(&self) -> anyhow::Result<Opened> {
+        Opened::open(&self.location, &self.host, &Arithmetic::default())
+    }
 }
 
 impl Opened {

@@ -12,7 +12,7 @@ const STEPS_TEMPLATE: &str = "{msg:40} {bar:30} {pos:>6} of {len:6} {elapsed:>4}
 
 const TEMPLATE: &str = "{msg:28} {bar:30} {bytes:>11} of {total_bytes:11} {eta:>4}";
 
-/// A bar over bytes; hidden where bars are not wanted or standard error is no terminal.
+/// A bar over bytes; hidden where bars are not wanted or standard error is not a terminal.
 pub fn bar(output: &Output, message: &'static str) -> ProgressBar {
     if !output.shows_progress() {
         return ProgressBar::hidden();

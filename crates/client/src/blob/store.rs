@@ -109,7 +109,7 @@ pub(super) fn drive_may_replace(sc: Option<&ScMetadata>) -> bool {
     sc.is_some_and(|sc| sc.vr().ty().is_sample())
 }
 
-/// Runs `future` to its end even if the caller goes away meanwhile: a command under way must never
+/// Runs `future` to its end even if the caller goes away meanwhile: a command in progress must never
 /// meet clusters or pages that have found another owner.
 pub(super) async fn to_the_end<T: Send + 'static>(
     future: impl Future<Output = Result<T, BlobError>> + Send + 'static,
@@ -422,7 +422,7 @@ impl BlobStore {
         Ok(stat.id)
     }
 
-    /// Deletes a blob (Table 7: `delete_blob`). Readers that are under way finish.
+    /// Deletes a blob (Table 7: `delete_blob`). Readers that have started finish.
     pub async fn delete_blob(&self, id: BlobId) -> Result<(), BlobError> {
         let inner = self.inner.clone();
         to_the_end(async move { inner.delete(id).await }).await

@@ -178,7 +178,7 @@ impl BlobWriter {
                 None => {}
             }
             inner.write(lba, &data, &metadata).await?;
-            // Kept to here, so that the clusters find no other owner while the commands are under way.
+            // Kept to here, so that the clusters find no other owner while the commands run.
             drop(lease);
             Ok(())
         })

@@ -575,7 +575,7 @@ fn multiply(
         stored.computed,
         "the drive stored y, but ran no program: it is no computational drive"
     );
-    // Where the drive is elsewhere, only it knows what each instruction took.
+    // A drive that is not in this process does not tell what each instruction took.
     let run = opened.program_run();
     let time = |wanted: fn(&Instruction) -> bool| mean(&run.as_ref()?.instructions, wanted);
     Ok(Outcome {

@@ -1,4 +1,4 @@
-//! `toroid drive`: images, and drives elsewhere.
+//! `toroid drive`: makes, describes, finds and serves drives.
 
 use std::path::Path;
 

@@ -37,7 +37,7 @@ pub struct Args {
     backend: BackendArgs,
 }
 
-/// Whether a trigger may have failed for want of keys: a block device does not tell.
+/// Whether a trigger may have failed because keys are missing. A block device does not tell, so that any internal error may mean it.
 fn lacks_keys(error: &SessionError) -> bool {
     status_of(error).is_some_and(|status| [KEY_MISSING, Status::INTERNAL_ERROR].contains(&status))
 }
@@ -47,7 +47,7 @@ fn load(opened: &Opened, key_id: u32, with_keys: bool, output: &Output) -> anyho
     let session = opened.session();
     let bar = progress::bar(output, "loading virtual registers");
     let progress = progress::report_to(&bar);
-    // What failed before is no failure of the load.
+    // Earlier failures do not count as failures of the load.
     opened.drive.new_failure();
     let loaded = if opened.is_shared() {
         opened.wait(session.reload(key_id, with_keys, &progress))
@@ -112,7 +112,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         }
         session.get_sample(register).await
     };
-    // A drive that others use has its keys, as a rule, and they are long.
+    // A drive that others use usually holds its keys already, and they take long to load.
     load(&opened, register.key_id(), !opened.is_shared(), output)?;
     let started = Instant::now();
     let mut result = opened.drive.wait(call());
