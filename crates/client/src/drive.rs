@@ -125,7 +125,7 @@ pub enum DriveError {
         /// Where the drive is.
         location: Location,
         /// Why.
-        source: SessionError,
+        source: Box<SessionError>,
     },
     /// The blob store cannot be made.
     #[error("cannot format {location}")]
@@ -133,7 +133,7 @@ pub enum DriveError {
         /// Where the drive is.
         location: Location,
         /// Why.
-        source: SessionError,
+        source: Box<SessionError>,
     },
     /// Formatting would destroy a blob store.
     #[error("{0} holds a blob store")]
@@ -144,7 +144,7 @@ pub enum DriveError {
         /// Where the drive is.
         location: Location,
         /// Why its blob store cannot be opened.
-        source: SessionError,
+        source: Box<SessionError>,
     },
     /// The operating system gave no threads.
     #[error("cannot start the runtime")]
@@ -164,7 +164,7 @@ pub enum DriveError {
         /// What the drive says.
         reason: String,
         /// The session's error.
-        source: SessionError,
+        source: Box<SessionError>,
     },
 }
 
@@ -228,7 +228,7 @@ impl Drive {
                 .await
                 .map_err(|source| DriveError::Store {
                     location: location.clone(),
-                    source,
+                    source: Box::new(source),
                 })
         })
     }
@@ -245,7 +245,10 @@ impl Drive {
             if !force {
                 match Session::open(Arc::clone(&controller), nsid).await {
                     Err(SessionError::Blob(BlobError::NotFormatted { .. })) => {}
-                    Err(source) => return Err(DriveError::MayHold { location, source }),
+                    Err(source) => {
+                        let source = Box::new(source);
+                        return Err(DriveError::MayHold { location, source });
+                    }
                     Ok(_) => return Err(DriveError::HoldsStore(location)),
                 }
             }
@@ -255,7 +258,10 @@ impl Drive {
             };
             Session::format(controller, nsid, store)
                 .await
-                .map_err(|source| DriveError::Format { location, source })
+                .map_err(|source| DriveError::Format {
+                    location,
+                    source: Box::new(source),
+                })
         })
     }
 
@@ -373,7 +379,10 @@ impl Drive {
         call: impl Future<Output = Result<T, SessionError>>,
     ) -> Result<T, DriveError> {
         self.wait(call).map_err(|source| match self.new_failure() {
-            Some(reason) => DriveError::Failed { reason, source },
+            Some(reason) => DriveError::Failed {
+                reason,
+                source: Box::new(source),
+            },
             None => source.into(),
         })
     }
