@@ -21,15 +21,7 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-LIB = HERE.parent / "lib"
-STREAMING = ["permutation/permutation_pkg.sv", "ntt_streaming/ntt_streaming_pkg.sv"]
-# Units of cores that proofs of this prefix may instantiate, with the packages that they need.
-BESIDE = {
-    "sdf_": [*STREAMING, "ntt_sdf/sdf_sums.sv"],
-    "twiddle_": [*STREAMING, "ntt_sdf/twiddle_mul.sv"],
-    "elastic_": [f"ntt_elastic/{n}.sv" for n in ("ntt_elastic_pkg", "elastic_turn", "elastic_row", "elastic_exchange")],
-    "rader_": ["ntt_rader/rader_streams.sv"],
-}
+HW = HERE.parent
 # Cells whose output is a free input of a proof: the claims hold whatever it is. Here, what solinas_shift ends with.
 FREE = {"twiddle_mul_proof": "t:$sub"}
 # Proofs whose registers are registers: how many cycles lie between any state and the one in which the claims must hold.
@@ -128,16 +120,29 @@ PROOFS = {
 }
 
 
+def closure(module):
+    """The files that a proof needs, packages and units before their users: one module or package per file, named after it."""
+    files = {path.stem: path for path in sorted(HW.glob("*/*.sv"))}
+    order = []
+
+    def visit(name):
+        path = files.pop(name)
+        code = re.sub(r'//.*|/\*[\s\S]*?\*/|"(\\.|[^"\\])*"', " ", path.read_text())
+        for used in sorted(set(re.findall(r"\w+", code))):
+            if used in files:
+                visit(used)
+        order.append(path)
+
+    visit(module)
+    return order
+
+
 def export(name, path):
     """Write the negation of a proof's assertions as SMT-LIB."""
     from pyosys import libyosys
 
     module, parameters, _ = PROOFS[name]
-    sources = [LIB / "toroid_pkg.sv", *sorted(f for f in LIB.glob("*.sv") if not f.name.endswith("_pkg.sv"))]
-    for prefix, paths in BESIDE.items():
-        if module.startswith(prefix):
-            sources += [HERE.parent / path for path in paths]
-    sources.append(HERE / f"{module}.sv")
+    sources = closure(module)
     settings = " ".join(f"-G {key}={value}" for key, value in parameters.items())
     design = libyosys.Design()
     body, registers = path.with_suffix(".body"), path.with_suffix(".registers.v")

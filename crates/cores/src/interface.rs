@@ -201,6 +201,9 @@ impl Timing {
     }
 }
 
+/// Values of some parameters of a core.
+pub type Given = &'static [(&'static str, u64)];
+
 /// A core.
 pub trait Core: Sync {
     /// Its name, that of the module on top.
@@ -215,6 +218,11 @@ pub trait Core: Sync {
     /// Whether it takes a list of numbers with these values ([`Values::with_list`]).
     fn takes_list(&self, _values: &Values) -> bool {
         false
+    }
+
+    /// Settings with modules or generate branches that the defaults leave out. Lint goes through all.
+    fn variants(&self) -> &'static [Given] {
+        &[]
     }
 
     /// The core with these values, which must be its own ([`Values::new`]).

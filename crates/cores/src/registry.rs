@@ -8,23 +8,19 @@ use toroid_sim::process::Watch;
 use crate::error::CoreError;
 use crate::interface::{Core, Values};
 use crate::vectors::Outcome;
-use crate::{
-    engine, ntt_elastic, ntt_inplace, ntt_rader, ntt_sdf, ntt_streaming, permutation, polymul_sdf,
-    units,
-};
 
 /// Every core.
 pub static CORES: &[&dyn Core] = &[
-    &units::GoldilocksMul,
-    &units::ButterflyIntegrated,
-    &ntt_inplace::NttInplace,
-    &ntt_streaming::NttStreaming,
-    &ntt_rader::NttRader,
-    &ntt_sdf::NttSdf,
-    &polymul_sdf::PolymulSdf,
-    &ntt_elastic::NttElastic,
-    &permutation::StreamPermutation,
-    &engine::ComputingEngine,
+    &crate::units::GoldilocksMul,
+    &crate::units::ButterflyIntegrated,
+    &crate::ntt_inplace::NttInplace,
+    &crate::ntt_streaming::NttStreaming,
+    &crate::ntt_rader::NttRader,
+    &crate::ntt_sdf::NttSdf,
+    &crate::polymul_sdf::PolymulSdf,
+    &crate::ntt_elastic::NttElastic,
+    &crate::permutation::StreamPermutation,
+    &crate::engine::ComputingEngine,
 ];
 
 /// The core of this name.

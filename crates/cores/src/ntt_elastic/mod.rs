@@ -10,7 +10,7 @@ pub use plan::*;
 use crate::cost::Figures;
 use crate::error::CoreError;
 use crate::interface::{
-    Configured, Core, Cycles, PaperRow, Parameter, TILE_A, TILE_B, Timing, Values,
+    Configured, Core, Cycles, Given, PaperRow, Parameter, TILE_A, TILE_B, Timing, Values,
 };
 use crate::technology::Technology;
 use crate::transform;
@@ -113,6 +113,19 @@ pub fn vectors(
     })
 }
 
+// The fewest lanes and the most, the least word and the greatest, tiles of another family.
+const VARIANTS: &[Given] = &[
+    &[("LOG_LANES", 2), ("WORD", 4)],
+    &[("LOG_LANES", 2), ("WORD", 21)],
+    &[
+        ("LOG_LANES", 2),
+        ("TILE_A", 18),
+        ("TILE_B", 18),
+        ("WORD", 6),
+    ],
+    &[("LOG_LANES", 5), ("WORD", 8)],
+];
+
 /// The core.
 pub struct NttElastic;
 
@@ -137,6 +150,10 @@ impl Core for NttElastic {
 
     fn parameters(&self) -> &'static [Parameter] {
         &PARAMETERS
+    }
+
+    fn variants(&self) -> &'static [Given] {
+        VARIANTS
     }
 
     fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {

@@ -12,7 +12,7 @@ use toroid_ring::cyclotomic::CyclotomicRing;
 use crate::cost::Figures;
 use crate::error::CoreError;
 use crate::interface::{
-    Configured, Core, Cycles, PaperRow, Parameter, TILE_A, TILE_B, Timing, Values,
+    Configured, Core, Cycles, Given, PaperRow, Parameter, TILE_A, TILE_B, Timing, Values,
 };
 use crate::technology::Technology;
 use crate::transform::Transform;
@@ -77,6 +77,17 @@ fn words(beats: &[Beat]) -> Vec<u32> {
 /// Transforms of a row of vectors: both directions, and both changes of direction.
 const DIRECTIONS: [bool; 4] = [false, true, true, false];
 
+const VARIANTS: &[Given] = &[
+    &[("M", 15), ("Q", 7681)],
+    &[
+        ("M", 15),
+        ("Q", 4_294_928_641),
+        ("TILE_A", 18),
+        ("TILE_B", 18),
+    ],
+    &[("M", 255), ("Q", 783_361)],
+];
+
 /// The core.
 pub struct NttRader;
 
@@ -100,6 +111,10 @@ impl Core for NttRader {
 
     fn parameters(&self) -> &'static [Parameter] {
         &PARAMETERS
+    }
+
+    fn variants(&self) -> &'static [Given] {
+        VARIANTS
     }
 
     fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {

@@ -11,7 +11,9 @@ use crate::arithmetic::Reduction;
 use crate::arithmetic::nearest_primes;
 use crate::cost::Figures;
 use crate::error::CoreError;
-use crate::interface::{Configured, Core, Cycles, Parameter, TILE_A, TILE_B, Timing, Values};
+use crate::interface::{
+    Configured, Core, Cycles, Given, Parameter, TILE_A, TILE_B, Timing, Values,
+};
 use crate::setting::SettingError;
 use crate::technology::Technology;
 use crate::transform::Transform;
@@ -149,6 +151,42 @@ pub(crate) fn beats(plan: &Plan, words: &[u64]) -> Vec<Beat> {
     chunks.map(beat).collect()
 }
 
+// Solinas' form, Montgomery's reduction, Barrett's: 1, 2, 3.
+const VARIANTS: &[Given] = &[
+    &[("ARCHITECTURE", 0), ("REDUCTION", 1), ("LOG_N", 4)],
+    &[
+        ("ARCHITECTURE", 0),
+        ("REDUCTION", 2),
+        ("INVERSE", 1),
+        ("NATURAL", 1),
+    ],
+    &[("ARCHITECTURE", 0), ("REDUCTION", 3), ("NATURAL", 1)],
+    &[("ARCHITECTURE", 1), ("REDUCTION", 1), ("NATURAL", 1)],
+    &[("ARCHITECTURE", 1), ("REDUCTION", 2), ("LOG_N", 3)],
+    &[("ARCHITECTURE", 1), ("REDUCTION", 3), ("INVERSE", 1)],
+    &[
+        ("ARCHITECTURE", 2),
+        ("REDUCTION", 1),
+        ("INVERSE", 1),
+        ("NATURAL", 1),
+    ],
+    &[("ARCHITECTURE", 2), ("REDUCTION", 2), ("NATURAL", 1)],
+    &[("ARCHITECTURE", 2), ("REDUCTION", 3), ("LOG_N", 2)],
+    // The narrowest modulus, and the widest of its form.
+    &[
+        ("ARCHITECTURE", 0),
+        ("Q", 13),
+        ("CYCLIC", 1),
+        ("LOG_N", 2),
+        ("REDUCTION", 1),
+    ],
+    &[
+        ("ARCHITECTURE", 1),
+        ("Q", 18_446_744_069_414_584_321),
+        ("INVERSE", 1),
+    ],
+];
+
 /// The core.
 pub struct NttSdf;
 
@@ -163,6 +201,10 @@ impl Core for NttSdf {
 
     fn parameters(&self) -> &'static [Parameter] {
         &PARAMETERS
+    }
+
+    fn variants(&self) -> &'static [Given] {
+        VARIANTS
     }
 
     fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {

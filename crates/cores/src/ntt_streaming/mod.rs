@@ -10,7 +10,9 @@ pub use plan::*;
 use crate::arithmetic::nearest_primes;
 use crate::cost::Figures;
 use crate::error::CoreError;
-use crate::interface::{Configured, Core, Cycles, Parameter, TILE_A, TILE_B, Timing, Values};
+use crate::interface::{
+    Configured, Core, Cycles, Given, Parameter, TILE_A, TILE_B, Timing, Values,
+};
 use crate::order::Order;
 use crate::setting::SettingError;
 use crate::technology::Technology;
@@ -190,6 +192,59 @@ fn polynomials(plan: &Plan) -> Vec<Polynomial> {
     all
 }
 
+const VARIANTS: &[Given] = &[
+    &[("LOG_N", 5), ("LOG_LANES", 2), ("FEEDBACK", 1)],
+    &[
+        ("LOG_N", 9),
+        ("LOG_LANES", 1),
+        ("FEEDBACK", 1),
+        ("INVERSE", 1),
+        ("IN_ORDER", 1),
+        ("OUT_ORDER", 0),
+    ],
+    &[
+        ("LOG_N", 5),
+        ("LOG_LANES", 2),
+        ("FEEDBACK", 1),
+        ("Q", 998_244_353),
+    ],
+    // Degrees, and moduli, by the transform.
+    &[
+        ("LOG_N", 9),
+        ("LOG_LANES", 1),
+        ("LOG_N_MIN", 3),
+        ("IN_ORDER", 2),
+    ],
+    &[
+        ("LOG_N", 6),
+        ("LOG_LANES", 2),
+        ("LOG_N_MIN", 4),
+        ("Q_2", 65_537),
+        ("IN_ORDER", 1),
+        ("OUT_ORDER", 2),
+        ("INVERSE", 1),
+    ],
+    &[
+        ("LOG_N", 6),
+        ("LOG_LANES", 1),
+        ("Q_2", 132_120_577),
+        ("Q_3", 786_433),
+        ("Q_4", 65_537),
+        ("IN_ORDER", 2),
+    ],
+    // Moduli of 64 bits, of another form and of the form 2^i - 2^j + 1.
+    &[
+        ("LOG_N", 4),
+        ("LOG_LANES", 2),
+        ("Q", 18_446_744_073_709_550_593),
+    ],
+    &[
+        ("LOG_N", 4),
+        ("LOG_LANES", 2),
+        ("Q", 18_446_744_069_414_584_321),
+    ],
+];
+
 /// The core.
 pub struct NttStreaming;
 
@@ -204,6 +259,10 @@ impl Core for NttStreaming {
 
     fn parameters(&self) -> &'static [Parameter] {
         &PARAMETERS
+    }
+
+    fn variants(&self) -> &'static [Given] {
+        VARIANTS
     }
 
     fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {

@@ -5,7 +5,9 @@ mod plan;
 pub use plan::*;
 
 use crate::error::CoreError;
-use crate::interface::{Configured, Core, Cycles, Parameter, TILE_A, TILE_B, Timing, Values};
+use crate::interface::{
+    Configured, Core, Cycles, Given, Parameter, TILE_A, TILE_B, Timing, Values,
+};
 use crate::ntt_sdf::Setting;
 use crate::ntt_sdf::{ARCHITECTURE, LOG_N, NARROW, REDUCTION, beats, refused, setting};
 use crate::vectors::{Input, Joined, Streams, Vectors};
@@ -45,6 +47,15 @@ pub fn plan(values: &Values) -> Result<Multiplier, CoreError> {
 /// Products one behind the other.
 const PRODUCTS: u64 = 3;
 
+const VARIANTS: &[Given] = &[
+    &[("PARALLEL", 0), ("ARCHITECTURE", 0), ("REDUCTION", 1)],
+    &[("PARALLEL", 0), ("ARCHITECTURE", 1), ("REDUCTION", 3)],
+    &[("PARALLEL", 0), ("ARCHITECTURE", 2), ("REDUCTION", 2)],
+    &[("PARALLEL", 1), ("ARCHITECTURE", 0), ("REDUCTION", 2)],
+    &[("PARALLEL", 1), ("ARCHITECTURE", 1), ("REDUCTION", 1)],
+    &[("PARALLEL", 1), ("ARCHITECTURE", 2), ("REDUCTION", 3)],
+];
+
 /// The core.
 pub struct PolymulSdf;
 
@@ -59,6 +70,10 @@ impl Core for PolymulSdf {
 
     fn parameters(&self) -> &'static [Parameter] {
         &PARAMETERS
+    }
+
+    fn variants(&self) -> &'static [Given] {
+        VARIANTS
     }
 
     fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {

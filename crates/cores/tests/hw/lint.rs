@@ -12,145 +12,6 @@ use toroid_cores::{CORES, Values, find};
 use toroid_sim::model::Design;
 use toroid_sim::toolchain::{Verilator, python, tests_are_skipped};
 
-type Given = &'static [(&'static str, u64)];
-
-/// Settings of cores beside their defaults, whose modules and generate branches the defaults leave out. Parameters that are not given
-/// keep their defaults.
-const SETTINGS: &[(&str, &[Given])] = &[
-    (
-        "ntt_sdf",
-        // Solinas' form, Montgomery's reduction, Barrett's: 1, 2, 3.
-        &[
-            &[("ARCHITECTURE", 0), ("REDUCTION", 1), ("LOG_N", 4)],
-            &[
-                ("ARCHITECTURE", 0),
-                ("REDUCTION", 2),
-                ("INVERSE", 1),
-                ("NATURAL", 1),
-            ],
-            &[("ARCHITECTURE", 0), ("REDUCTION", 3), ("NATURAL", 1)],
-            &[("ARCHITECTURE", 1), ("REDUCTION", 1), ("NATURAL", 1)],
-            &[("ARCHITECTURE", 1), ("REDUCTION", 2), ("LOG_N", 3)],
-            &[("ARCHITECTURE", 1), ("REDUCTION", 3), ("INVERSE", 1)],
-            &[
-                ("ARCHITECTURE", 2),
-                ("REDUCTION", 1),
-                ("INVERSE", 1),
-                ("NATURAL", 1),
-            ],
-            &[("ARCHITECTURE", 2), ("REDUCTION", 2), ("NATURAL", 1)],
-            &[("ARCHITECTURE", 2), ("REDUCTION", 3), ("LOG_N", 2)],
-            // The narrowest modulus, and the widest of its form.
-            &[
-                ("ARCHITECTURE", 0),
-                ("Q", 13),
-                ("CYCLIC", 1),
-                ("LOG_N", 2),
-                ("REDUCTION", 1),
-            ],
-            &[
-                ("ARCHITECTURE", 1),
-                ("Q", 18_446_744_069_414_584_321),
-                ("INVERSE", 1),
-            ],
-        ],
-    ),
-    (
-        "polymul_sdf",
-        &[
-            &[("PARALLEL", 0), ("ARCHITECTURE", 0), ("REDUCTION", 1)],
-            &[("PARALLEL", 0), ("ARCHITECTURE", 1), ("REDUCTION", 3)],
-            &[("PARALLEL", 0), ("ARCHITECTURE", 2), ("REDUCTION", 2)],
-            &[("PARALLEL", 1), ("ARCHITECTURE", 0), ("REDUCTION", 2)],
-            &[("PARALLEL", 1), ("ARCHITECTURE", 1), ("REDUCTION", 1)],
-            &[("PARALLEL", 1), ("ARCHITECTURE", 2), ("REDUCTION", 3)],
-        ],
-    ),
-    (
-        "ntt_elastic",
-        // The fewest lanes and the most, the least word and the greatest, tiles of another family.
-        &[
-            &[("LOG_LANES", 2), ("WORD", 4)],
-            &[("LOG_LANES", 2), ("WORD", 21)],
-            &[
-                ("LOG_LANES", 2),
-                ("TILE_A", 18),
-                ("TILE_B", 18),
-                ("WORD", 6),
-            ],
-            &[("LOG_LANES", 5), ("WORD", 8)],
-        ],
-    ),
-    (
-        "ntt_rader",
-        &[
-            &[("M", 15), ("Q", 7681)],
-            &[
-                ("M", 15),
-                ("Q", 4_294_928_641),
-                ("TILE_A", 18),
-                ("TILE_B", 18),
-            ],
-            &[("M", 255), ("Q", 783_361)],
-        ],
-    ),
-    (
-        "ntt_streaming",
-        &[
-            &[("LOG_N", 5), ("LOG_LANES", 2), ("FEEDBACK", 1)],
-            &[
-                ("LOG_N", 9),
-                ("LOG_LANES", 1),
-                ("FEEDBACK", 1),
-                ("INVERSE", 1),
-                ("IN_ORDER", 1),
-                ("OUT_ORDER", 0),
-            ],
-            &[
-                ("LOG_N", 5),
-                ("LOG_LANES", 2),
-                ("FEEDBACK", 1),
-                ("Q", 998_244_353),
-            ],
-            // Degrees, and moduli, by the transform.
-            &[
-                ("LOG_N", 9),
-                ("LOG_LANES", 1),
-                ("LOG_N_MIN", 3),
-                ("IN_ORDER", 2),
-            ],
-            &[
-                ("LOG_N", 6),
-                ("LOG_LANES", 2),
-                ("LOG_N_MIN", 4),
-                ("Q_2", 65_537),
-                ("IN_ORDER", 1),
-                ("OUT_ORDER", 2),
-                ("INVERSE", 1),
-            ],
-            &[
-                ("LOG_N", 6),
-                ("LOG_LANES", 1),
-                ("Q_2", 132_120_577),
-                ("Q_3", 786_433),
-                ("Q_4", 65_537),
-                ("IN_ORDER", 2),
-            ],
-            // Moduli of 64 bits, of another form and of the form 2^i - 2^j + 1.
-            &[
-                ("LOG_N", 4),
-                ("LOG_LANES", 2),
-                ("Q", 18_446_744_073_709_550_593),
-            ],
-            &[
-                ("LOG_N", 4),
-                ("LOG_LANES", 2),
-                ("Q", 18_446_744_069_414_584_321),
-            ],
-        ],
-    ),
-];
-
 /// The streaming transform with Barrett's reduction, which is no parameter of the core.
 fn barrett() -> Design {
     let given = [("LOG_N", 5), ("LOG_LANES", 2), ("Q", 998_244_353)];
@@ -197,10 +58,9 @@ fn every_core_and_module_is_clean() {
         (!is_package).then(|| design(module).unwrap())
     });
     let of_defaults = CORES.iter().map(|core| (*core, &[][..]));
-    let of_settings = SETTINGS.iter().flat_map(|(name, settings)| {
-        let core = find(name).unwrap();
-        settings.iter().map(move |given| (core, *given))
-    });
+    let of_settings = CORES
+        .iter()
+        .flat_map(|core| core.variants().iter().map(move |given| (*core, *given)));
     let of_cores = of_defaults.chain(of_settings).map(|(core, given)| {
         let values = Values::new(core, given.iter().copied()).unwrap();
         core.configure(&values).unwrap().design().unwrap()
