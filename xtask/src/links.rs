@@ -147,7 +147,7 @@ pub fn broken(root: &Path) -> anyhow::Result<Vec<Broken>> {
     Ok(found)
 }
 
-/// Paths from the root that a text names: a folder of the root, more folders, and a file with an extension.
+/// Paths from the root that a text names: a folder of the root, more folders, and a file with an extension. `NAME` stands for any.
 fn named_files(root: &Path, text: &str) -> anyhow::Result<BTreeSet<String>> {
     let mut folders = Vec::new();
     for entry in std::fs::read_dir(root)? {
@@ -168,6 +168,7 @@ fn named_files(root: &Path, text: &str) -> anyhow::Result<BTreeSet<String>> {
             word.split_once('/')
                 .is_some_and(|(folder, _)| folders.iter().any(|known| known == folder))
                 && !word.contains("..")
+                && !word.split('/').any(|part| part.starts_with("NAME"))
                 && word
                     .rsplit_once('.')
                     .is_some_and(|(_, extension)| EXTENSIONS.contains(&extension))
