@@ -13,6 +13,9 @@
 //! 2^31·N·Σ B/2 over the rows, and computing it modulo a prime q is exact where that is below q/2. All sets but `paper` stay below
 //! 2^48.6, which a prime just below 2^50 holds ([`NTT_PRIME`]); `paper` reaches 2^53.3 and takes the Goldilocks prime.
 
+use std::fmt;
+use std::str::FromStr;
+
 use bytemuck::Pod;
 use toroid_ring::fft::{Coefficients, FftPlan, KeyFormat, Receiver};
 use toroid_ring::goldilocks;
@@ -28,13 +31,40 @@ use crate::modulus::{DigitField, FloatWords, Modulus, Torus32, Words};
 use crate::params::{ModulusKind, StageParams};
 
 /// Which arithmetic an external product is done in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ArithmeticKind {
     /// Integers: no noise of its own.
     Ntt,
     /// f64 FFT: adds rounding noise.
+    #[default]
     Fft,
 }
+
+impl fmt::Display for ArithmeticKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ArithmeticKind::Ntt => "ntt",
+            ArithmeticKind::Fft => "fft",
+        })
+    }
+}
+
+impl FromStr for ArithmeticKind {
+    type Err = UnknownArithmetic;
+
+    fn from_str(name: &str) -> Result<ArithmeticKind, UnknownArithmetic> {
+        match name {
+            "ntt" => Ok(ArithmeticKind::Ntt),
+            "fft" => Ok(ArithmeticKind::Fft),
+            _ => Err(UnknownArithmetic(name.to_owned())),
+        }
+    }
+}
+
+/// No arithmetic has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown arithmetic {0:?}: expected fft or ntt")]
+pub struct UnknownArithmetic(String);
 
 /// A word of the accumulator of an arithmetic.
 pub type WordOf<M, A> = <<A as Arithmetic<M>>::Words as Words>::Word;

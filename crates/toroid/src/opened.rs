@@ -11,7 +11,7 @@ use toroid_drive::bridge::ProgramRun;
 use toroid_nvme::fabrics::DISCOVERY_NQN;
 use toroid_nvme::{Controller, Status};
 
-use crate::backend::Arithmetic;
+use crate::backend::Computing;
 use crate::drive_args::{DriveArgs, HostArgs};
 use crate::interrupt;
 use crate::output::usage;
@@ -26,7 +26,7 @@ pub struct Opened {
 impl DriveArgs {
     /// Opens the drive, which computes with the f64 FFT if it is an image.
     pub fn open(&self) -> anyhow::Result<Opened> {
-        Opened::open(&self.location, &self.host, &Arithmetic::default())
+        Opened::open(&self.location, &self.host, &Computing::default())
     }
 }
 
@@ -35,7 +35,7 @@ impl Opened {
     pub fn open(
         location: &Location,
         host: &HostArgs,
-        arithmetic: &Arithmetic,
+        computing: &Computing,
     ) -> anyhow::Result<Opened> {
         if let Location::Remote(address) = location
             && address.nqn == DISCOVERY_NQN
@@ -48,7 +48,7 @@ impl Opened {
         let made = Arc::clone(&recorder);
         let drive = host
             .options()?
-            .backend(arithmetic.backend())
+            .backend(Arc::clone(&computing.backend))
             .wrap(move |controller| {
                 let recorder = made.get_or_init(|| Arc::new(Recorder::new(controller)));
                 Arc::clone(recorder) as Arc<dyn Controller>

@@ -47,11 +47,11 @@ fn demo_multiplies() {
         check_demo(&place, "--params tiny32", x, y);
     }
     for options in [
-        "--params tiny --exact",
+        "--params tiny --arithmetic ntt",
         "--params tiny --metadata nvme",
-        "--params tiny32 --exact --metadata nvme",
+        "--params tiny32 --arithmetic ntt --metadata nvme",
         "--params tiny32 --metadata second-half",
-        "--params tiny-wopbs --exact",
+        "--params tiny-wopbs --arithmetic ntt",
     ] {
         check_demo(&place, options, -2, 1);
     }
@@ -318,7 +318,7 @@ fn exact_sets_work_with_files() {
 
 #[test]
 fn a_written_sample_is_computed_with() {
-    for (metadata, exact) in [("second-half", ""), ("nvme", "--exact")] {
+    for (metadata, exact) in [("second-half", ""), ("nvme", "--arithmetic ntt")] {
         let place = Place::prepared(metadata);
         let multiply = place.copy_example("crates/isa/examples/multiply.tasm");
         place.ok(&format!("put d.img {multiply}"));

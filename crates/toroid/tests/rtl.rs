@@ -78,10 +78,10 @@ fn the_simulated_engine_gives_the_sample_of_the_exact_path() {
     place.ok(&format!("put d.img {multiply}"));
     place.ok("put d.img three.ct --as cor:0:1");
     let line = "run d.img cow:0:2 --write minus_two.ct --force";
-    let exact = place.json(&format!("{line} --out exact.ct --exact"));
+    let exact = place.json(&format!("{line} --out exact.ct --arithmetic ntt"));
     assert_eq!(exact["rtl"], Value::Null);
     // The engine is exact in any case.
-    for (out, option) in [("one.ct", ""), ("two.ct", "--exact")] {
+    for (out, option) in [("one.ct", ""), ("two.ct", "--arithmetic ntt")] {
         let value = place.json(&format!("{line} --out {out} --backend rtl {option}"));
         assert_eq!(value["log2_p_fail"], exact["log2_p_fail"]);
         check_cycles(&value["rtl"], &[("hom_add", 1), ("hom_sub", 2)]);

@@ -141,7 +141,7 @@ fn every_way_gives_the_same_result() {
     format(&place, "local.img", "second-half");
     place.ok(&format!("put local.img {KEYS} multiply.tasm"));
     place.ok("put local.img x.ct --as cor:0:1");
-    place.ok("run local.img cow:0:2 --write y.ct --out local.ct --exact");
+    place.ok("run local.img cow:0:2 --write y.ct --out local.ct --arithmetic ntt");
     assert_eq!(place.decrypted("local.ct"), -6);
     for metadata in ["second-half", "nvme"] {
         let image = format!("{metadata}.img");
@@ -179,7 +179,7 @@ fn blocks_alone_compute() {
     format(&place, "local.img", "second-half");
     place.ok(&format!("put local.img {KEYS} multiply.tasm"));
     place.ok("put local.img x.ct --as cor:0:1");
-    place.ok("run local.img cow:0:2 --write y.ct --out local.ct --exact");
+    place.ok("run local.img cow:0:2 --write y.ct --out local.ct --arithmetic ntt");
     for (name, register) in [("x", "cor:0:1"), ("y", "cow:0:2")] {
         place.ok(&format!(
             "raw pack {name}.ct {register} --out-data {name}.data --out-metadata {name}.meta --extended {name}.ext"
@@ -305,8 +305,8 @@ fn a_drive_elsewhere_says_what_is_wrong() {
         ),
         (
             2,
-            format!("run {url} cow:0:2 --write y.ct --out r.ct --exact"),
-            &["--exact"],
+            format!("run {url} cow:0:2 --write y.ct --out r.ct --arithmetic ntt"),
+            &["--arithmetic ntt"],
         ),
         (1, format!("get {url} cow:0:9 --out r.ct"), &["cow:0:9"]),
         (

@@ -20,7 +20,7 @@ use toroid_tfhe::seeded::KeyForm;
 
 use super::drive::Metadata;
 use super::parse_param_set;
-use crate::backend::{Arithmetic, BackendArgs, Peer, Simulated};
+use crate::backend::{BackendArgs, Computing, Peer, Simulated};
 use crate::drive_args::HostArgs;
 use crate::machine;
 use crate::opened::Opened;
@@ -255,18 +255,22 @@ fn mean(
 pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
     let started = Instant::now();
     let params = args.params;
-    anyhow::ensure!(
-        params.message_bits > 0,
-        "parameter set {} is for Boolean gates; the demo multiplies integers: take message7, message4, paper, message14, message16 or tiny",
-        params.name
-    );
-    let arithmetic = args.backend.arithmetic(args.drive.as_ref(), output)?;
+    if params.message_bits == 0 {
+        let integers = ParamSet::ALL.iter().filter(|set| set.message_bits > 0);
+        let names: Vec<_> = integers.map(|set| set.name).collect();
+        anyhow::bail!(
+            "parameter set {} is for Boolean gates; the demo multiplies integers: take one of {}",
+            params.name,
+            names.join(", ")
+        );
+    }
+    let computing = args.backend.choose(args.drive.as_ref(), output)?;
     let encoding = Encoding::new(params.message_bits, true)?;
     let ranges = Ranges::new(encoding);
     let mut rng = Csprng::from_os()?;
     let (x, y) = factors(args, &ranges, &mut rng)?;
     let expected = x * y;
-    if let Some(simulated) = arithmetic.simulated() {
+    if let Some(simulated) = &computing.simulated {
         simulated.prepare(params)?;
     }
 
@@ -301,7 +305,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
             Location::Image(image)
         }
     };
-    let opened = Opened::open(&location, &args.host, &arithmetic)?;
+    let opened = Opened::open(&location, &args.host, &computing)?;
     let key_id = match args.key_id {
         Some(key_id) => key_id,
         None => free_key_id(&opened)?,
@@ -345,7 +349,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         "key_id": key_id,
         "params": params.name,
         "security_bits": params.security.bits,
-        "arithmetic": name_of(args, &arithmetic),
+        "arithmetic": arithmetic_of(args, &computing),
         "bootstrap_ms": outcome.bootstrap_ms,
         "hom_add_ms": outcome.hom_add_ms,
         "hom_sub_ms": outcome.hom_sub_ms,
@@ -355,7 +359,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         "peak_rss_mb": machine::peak_rss_mib(),
         "machine": machine::describe(),
         "commands": outcome.rows,
-        "rtl": arithmetic.simulated().map(|simulated| simulated.value(params)),
+        "rtl": computing.simulated.as_ref().map(|simulated| simulated.value(params)),
         "paper": {
             "ring_degree": PAPER_RING_DEGREE,
             "clock_mhz": PAPER_CLOCK_MHZ,
@@ -368,7 +372,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         },
     });
     output.result(&value, || {
-        let mut text = match arithmetic.simulated() {
+        let mut text = match &computing.simulated {
             Some(simulated) => simulated_times(simulated, params, &outcome),
             None => times(&outcome),
         };
@@ -458,9 +462,9 @@ fn free_key_id(opened: &Opened) -> anyhow::Result<u32> {
 }
 
 /// The arithmetic, where it is for this program to choose.
-fn name_of(args: &Args, arithmetic: &Arithmetic) -> Option<&'static str> {
+fn arithmetic_of(args: &Args, computing: &Computing) -> Option<String> {
     match &args.drive {
-        None | Some(Location::Image(_)) => Some(arithmetic.name()),
+        None | Some(Location::Image(_)) => Some(computing.backend.arithmetic().to_string()),
         _ => None,
     }
 }

@@ -93,8 +93,8 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         args.out.display()
     );
     let location = &args.drive.location;
-    let arithmetic = args.backend.arithmetic(Some(location), output)?;
-    let opened = Opened::open(location, &args.drive.host, &arithmetic)?;
+    let computing = args.backend.choose(Some(location), output)?;
+    let opened = Opened::open(location, &args.drive.host, &computing)?;
     let session = opened.session();
     anyhow::ensure!(
         session
@@ -103,7 +103,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         "the drive has no program for key id {}: put one there first",
         register.key_id()
     );
-    if let Some(simulated) = arithmetic.simulated() {
+    if let Some(simulated) = &computing.simulated {
         simulated.prepare(params_on_drive(&opened, register.key_id())?)?;
     }
     let call = async || {
@@ -140,5 +140,5 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         result.ciphertext = result.ciphertext.with_tag(*tag);
     }
     save_sample(&args.out, args.force, &result.ciphertext)?;
-    report_sample(&args.out, &result, arithmetic.simulated(), output)
+    report_sample(&args.out, &result, computing.simulated.as_ref(), output)
 }

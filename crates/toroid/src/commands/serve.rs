@@ -13,6 +13,7 @@ use toroid_drive::ssd::Injection;
 use toroid_nvme::Controller;
 use toroid_nvme::fabrics::{Event, Target};
 use toroid_nvme::tcp::{self, Address};
+use toroid_tfhe::arithmetic::ArithmeticKind;
 
 use crate::interrupt;
 use crate::output::Output;
@@ -55,8 +56,11 @@ pub struct Args {
     /// Add namespaces of the Computational Programs and Subsystem Local Memory command sets to the image's subsystem.
     #[arg(long, requires = "image")]
     experimental_computational_programs: bool,
-    /// Bootstrap in integer arithmetic instead of the f64 FFT.
-    #[arg(long)]
+    /// Arithmetic of bootstraps: fft (64-bit floating point: fast) or ntt (integers: adds no rounding noise).
+    #[arg(long, value_name = "fft|ntt")]
+    arithmetic: Option<ArithmeticKind>,
+    /// Short for --arithmetic ntt.
+    #[arg(long, hide = true, conflicts_with = "arithmetic")]
     exact: bool,
     /// Read and write images past the page cache.
     #[arg(long)]
@@ -117,7 +121,8 @@ impl Args {
         config.advertise = self.advertise.or(config.advertise);
         config.metrics = self.metrics.or(config.metrics);
         config.allow_any_host |= self.allow_any_host;
-        config.exact |= self.exact;
+        let exact = self.exact.then_some(ArithmeticKind::Ntt);
+        config.arithmetic = self.arithmetic.or(exact).unwrap_or(config.arithmetic);
         config.io.direct |= self.direct;
         config.memory.samples = self.samples_memory.or(config.memory.samples);
         config.memory.keys = self.keys_memory.or(config.memory.keys);

@@ -16,6 +16,7 @@ use toroid_drive::image::{display_size, parse_size};
 use toroid_drive::ssd::{IoEngine, IoMode, IoOptions};
 use toroid_nvme::fabrics::{self, DISCOVERY_NQN};
 use toroid_nvme::tcp;
+use toroid_tfhe::arithmetic::ArithmeticKind;
 
 use super::log;
 
@@ -40,8 +41,9 @@ pub struct Config {
     pub metrics: Option<Endpoint>,
     /// Whether anybody may connect from elsewhere.
     pub allow_any_host: bool,
-    /// Whether bootstraps run in integer arithmetic.
-    pub exact: bool,
+    /// Arithmetic of bootstraps.
+    #[serde(with = "ArithmeticName")]
+    pub arithmetic: ArithmeticKind,
     /// What is logged, and how.
     pub log: Log,
     /// How images are read and written.
@@ -111,6 +113,14 @@ pub struct Io {
     /// By what.
     #[serde(with = "IoEngineName")]
     pub engine: IoEngine,
+}
+
+/// [`ArithmeticKind`], as the file names it.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "ArithmeticKind", rename_all = "lowercase")]
+enum ArithmeticName {
+    Fft,
+    Ntt,
 }
 
 /// [`IoEngine`], as the file names it.
@@ -308,7 +318,8 @@ struct File {
     advertise: Option<SocketAddr>,
     metrics: Option<Endpoint>,
     allow_any_host: bool,
-    exact: bool,
+    #[serde(with = "ArithmeticName")]
+    arithmetic: ArithmeticKind,
     log: Log,
     io: Io,
     memory: Memory,
@@ -404,7 +415,7 @@ impl Default for Config {
             advertise: None,
             metrics: None,
             allow_any_host: false,
-            exact: false,
+            arithmetic: ArithmeticKind::default(),
             log: Log::default(),
             io: Io::default(),
             memory: Memory::default(),
@@ -448,7 +459,7 @@ impl Config {
             advertise: file.advertise,
             metrics: file.metrics,
             allow_any_host: file.allow_any_host,
-            exact: file.exact,
+            arithmetic: file.arithmetic,
             log: file.log,
             io: file.io,
             memory: file.memory,

@@ -17,7 +17,6 @@ use toroid_engine::backend::Backend;
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_nvme::Controller;
 use toroid_nvme::fabrics::{AllowedHost, Hosts, Storage, Subsystem};
-use toroid_tfhe::arithmetic::ArithmeticKind;
 
 use super::config::{self, Config};
 use super::counters::{Counted, Counters};
@@ -125,11 +124,7 @@ impl Opened {
         faults: &[Injection],
         counters: &Arc<Counters>,
     ) -> anyhow::Result<Opened> {
-        let path = match config.exact {
-            true => ArithmeticKind::Ntt,
-            false => ArithmeticKind::Fft,
-        };
-        let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(path));
+        let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(config.arithmetic));
         let mut drives = Vec::new();
         let mut named = Vec::new();
         for subsystem in &config.subsystems {
