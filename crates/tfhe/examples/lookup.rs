@@ -1,6 +1,6 @@
 //! A table of 128 entries read at an encrypted place: `cargo run --release -p toroid-tfhe --example lookup`.
 //!
-//! The server sees neither the place nor the entry. It reads two tables at the cost of little more than one.
+//! The server sees neither the place nor the entry. An entry is too wide for one ciphertext, so two tables are read.
 
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::params::MESSAGE7;

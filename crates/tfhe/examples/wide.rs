@@ -1,6 +1,4 @@
 //! The square root of a number of 16 bits, by one call: `cargo run --release -p toroid-tfhe --example wide`.
-//!
-//! The keys of this set take 1 GB of memory.
 
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::params::MESSAGE16;
