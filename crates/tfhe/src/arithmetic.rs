@@ -120,7 +120,7 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
         first: bool,
     );
     /// sum += Σ factors\[j\]·rows\[j\] for loaded rows over the Goldilocks modulus, entry by entry, or for the same part of each,
-    /// as long as `sum`, one behind the other. Factors are below 2^24 in absolute value.
+    /// as long as `sum`, in order. Factors are below 2^24 in absolute value.
     fn add_multiples(&self, sum: &mut [u64], rows: &[u64], factors: &[i32]);
     /// sum += other, entry by entry.
     fn add(&self, sum: &mut [Self::Scalar], other: &[Self::Scalar]);

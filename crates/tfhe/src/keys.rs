@@ -575,10 +575,10 @@ pub(crate) struct Share<'a> {
 }
 
 impl<'a> Share<'a> {
-    fn of_parts<'k>(
+    fn of_parts<'k, B: Fn(&StageParams) -> u64>(
         what: &'static str,
         parts: &[StageKey<'k>],
-        bytes: impl Fn(&StageParams) -> u64,
+        bytes: B,
         progress: &'a Progress,
     ) -> impl Iterator<Item = (StageKey<'k>, Share<'a>)> {
         let sizes: Vec<_> = parts.iter().map(|part| bytes(part.stage)).collect();
@@ -594,7 +594,7 @@ impl<'a> Share<'a> {
                 total,
             }
         });
-        parts.to_vec().into_iter().zip(shares)
+        parts.iter().copied().zip(shares)
     }
 
     /// Part `part` of `parts`, as large as each other.

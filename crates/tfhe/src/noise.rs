@@ -3,7 +3,7 @@
 //! Variances are over the torus (q = 1), for uniform binary keys, each term an independent Gaussian. The formulas are
 //! those of Chillotti, Gama, Georgieva and Izabachène (TFHE, J. Cryptology 2020) in their average-case form, without the
 //! terms below 2^-8 of the others (rounding of dropped digits that are exact halves); the constant of the f64 FFT is
-//! our own, fitted to measurement. Tests hold each of them against measured noise.
+//! our own, fitted to measurement. Tests check each of them against measured noise.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

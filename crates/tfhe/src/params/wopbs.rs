@@ -1,8 +1,8 @@
 //! Sets whose bootstrap evaluates any table of 2^p entries exactly, by circuit bootstrapping and vertical packing.
 //!
 //! A sample has the large dimension k·N and is never brought to a small one but inside of a bootstrap ([`crate::wopbs`]), whose
-//! four stages are external products with four keys of one ring. Each of them is described by a [`ParamSet`] of its own, so that
-//! keys, loaders and noise formulas are those of every other set.
+//! four stages are external products with four keys of one ring. [`StageParams`] describe each of them, so that
+//! keys, loaders and noise formulas are those of a programmable bootstrap.
 
 use super::stage::{Gadget, ModulusKind, ModulusSwitch, StageParams};
 use super::{ESTIMATOR_LINE, ParamSet, Security};

@@ -7,7 +7,7 @@ use crate::seeded::KeyForm;
 
 use super::stages;
 
-/// Takes the parts of a key, which stand one behind the other.
+/// Takes the parts of a key, in order.
 pub struct PartsLoader<L> {
     params: ParamSet,
     what: &'static str,
