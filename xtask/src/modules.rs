@@ -440,4 +440,7 @@ impl<'ast> Visit<'ast> for Reader {
     }
 
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
+
+    // `pub(crate)` and `pub(super)` name modules without using them.
+    fn visit_visibility(&mut self, _: &'ast Visibility) {}
 }

@@ -1,4 +1,4 @@
-//! Circles of modules and links that lead nowhere are found.
+//! The tree keeps its own rules: no circles of modules, no links that lead nowhere.
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 use std::fs;
@@ -11,6 +11,26 @@ fn write(root: &Path, name: &str, text: &str) {
     let path = root.join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
+}
+
+#[test]
+fn no_circle_of_modules_leaves_its_folder() {
+    let mut circles = Vec::new();
+    for graph in Graph::of_tree(&xtask::root()).unwrap() {
+        let outside = graph
+            .circles()
+            .into_iter()
+            .filter(|circle| !circle.within_folder);
+        circles.extend(outside.map(|circle| format!("{}: {circle}", graph.name)));
+    }
+    assert!(circles.is_empty(), "{}", circles.join("\n"));
+}
+
+#[test]
+fn no_link_leads_nowhere() {
+    let broken = links::broken(&xtask::root()).unwrap();
+    let broken: Vec<_> = broken.iter().map(ToString::to_string).collect();
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
 #[test]
@@ -33,13 +53,13 @@ fn circles_are_found() {
         "src/c/two.rs",
         "pub struct Two; fn f() { assert!(super::one::g()); }",
     );
-    // Tests do not count.
+    // Neither tests count, nor who may see an item.
     write(
         root,
         "src/d.rs",
         "#[cfg(test)] mod tests { use crate::e::E; } pub struct D;",
     );
-    write(root, "src/e.rs", "pub struct E(super::d::D);");
+    write(root, "src/e.rs", "pub(super) struct E(super::d::D);");
     // By the arguments of a macro.
     write(
         root,

@@ -181,10 +181,11 @@ fn a_cancelled_token_stops_work() {
 }
 
 #[test]
-fn the_readme_shows_the_example() {
+fn pages_show_the_example() {
     let example = include_str!("../examples/multiply.rs");
     let program = &example[example.find("use toroid_client").unwrap()..];
     assert!(include_str!("../../../README.md").contains(program));
+    assert!(include_str!("../../../docs/start.md").contains(program));
     assert!(program.lines().count() <= 25);
     assert_eq!(program.matches("use ").count(), 1);
 }

@@ -16,7 +16,6 @@ pub use library::Port;
 pub(crate) use library::{Instance, ModelLibrary};
 
 use crate::process::{Lock, ProcessError, Watch, run, run_all};
-use crate::simulation::{Simulation, SimulationError};
 use crate::sources::{self, UnknownModule};
 use crate::toolchain::{ToolError, Toolchain, cache_folder, file_error, hash};
 
@@ -288,26 +287,6 @@ impl Model {
     /// The ports with their names, in the order of the module.
     pub fn ports(&self) -> &[(String, Port)] {
         self.compiled.ports()
-    }
-
-    /// A simulation whose registers and memories are 0, as is every input.
-    ///
-    /// # Errors
-    /// If an `initial` block of the design stops it, for example because a file lacks.
-    pub fn start(&self) -> Result<Simulation, SimulationError> {
-        Simulation::start(self, None)
-    }
-
-    /// A simulation whose registers and memories have contents that a seed repeats; made with [`Options::random_start`].
-    ///
-    /// # Errors
-    /// If the model was made without that option, or an `initial` block of the design stops it.
-    pub fn start_random(&self, seed: u32) -> Result<Simulation, SimulationError> {
-        if !self.options.random_start {
-            return Err(SimulationError::Option("random_start"));
-        }
-        // The run-time takes 0 for a seed of its own choice.
-        Simulation::start(self, Some(seed.max(1)))
     }
 
     pub(crate) fn compiled(&self) -> &Arc<ModelLibrary> {

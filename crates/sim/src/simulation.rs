@@ -121,6 +121,28 @@ impl std::fmt::Debug for Simulation {
     }
 }
 
+impl Model {
+    /// A simulation whose registers and memories are 0, as is every input.
+    ///
+    /// # Errors
+    /// If an `initial` block of the design stops it, for example because a file lacks.
+    pub fn start(&self) -> Result<Simulation, SimulationError> {
+        Simulation::start(self, None)
+    }
+
+    /// A simulation whose registers and memories have contents that a seed repeats; made with [`Options::random_start`].
+    ///
+    /// # Errors
+    /// If the model was made without that option, or an `initial` block of the design stops it.
+    pub fn start_random(&self, seed: u32) -> Result<Simulation, SimulationError> {
+        if !self.options().random_start {
+            return Err(SimulationError::Option("random_start"));
+        }
+        // The run-time takes 0 for a seed of its own choice.
+        Simulation::start(self, Some(seed.max(1)))
+    }
+}
+
 impl Simulation {
     pub(crate) fn start(model: &Model, seed: Option<u32>) -> Result<Simulation, SimulationError> {
         let instance =

@@ -6,8 +6,7 @@ use anyhow::Context;
 use serde_json::json;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise;
-use toroid_tfhe::random::Csprng;
-use toroid_tfhe::serialize::{self, Header, Kind, ObjectReader};
+use toroid_tfhe::serialize::{Kind, ObjectReader};
 
 use super::keys::{NO_TAG, read_client_key, tag_text};
 use super::{open, write_file};
@@ -58,13 +57,9 @@ pub fn encrypt(args: &EncryptArgs, output: &Output) -> anyhow::Result<()> {
     let params = client.params();
     let bits = args.bits.unwrap_or(params.message_bits.max(1));
     let encoding = Encoding::new(bits, !args.unsigned)?;
-    let sample = client.encrypt_sample(args.message, encoding, &mut Csprng::from_os()?)?;
-    let header = Header {
-        encoding: Some(encoding),
-        ..Header::new(Kind::Sample, params, *client.tag())
-    };
+    let ciphertext = client.encrypt_with(encoding, args.message)?;
     write_file(&args.out, args.force, false, |writer| {
-        serialize::write_object(writer, &header, &sample)?;
+        ciphertext.write_to(writer)?;
         Ok(())
     })?;
     let shown = args.out.display().to_string();
@@ -72,7 +67,7 @@ pub fn encrypt(args: &EncryptArgs, output: &Output) -> anyhow::Result<()> {
     output.result(&value, || {
         format!(
             "{shown}: a sample of {} bytes, parameter set {}",
-            sample.len(),
+            ciphertext.sample().len(),
             params.name
         )
     })
