@@ -82,7 +82,7 @@ pub enum CoreError {
 }
 
 impl CoreError {
-    /// Whether the [`Watch`] ended the work.
+    /// Whether the [`Progress`](toroid_task::Progress) ended the work.
     pub fn is_cancelled(&self) -> bool {
         matches!(self, CoreError::Model(error) if error.is_cancelled())
     }

@@ -3,7 +3,7 @@
 use crate::order::Order;
 use crate::order::network::PermutationError;
 
-/// What is wrong with a [`Setting`].
+/// What is wrong with a setting of a core.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
     /// log2 of the words of a polynomial, of the longest if there are several.

@@ -43,7 +43,7 @@ pub enum BackendError {
 
 /// Arithmetic on LWE samples. Every method may be called from several threads at a time.
 ///
-/// The engine promises that samples have [`ParamSet::lwe_bytes`] bytes, test vectors [`ParamSet::test_vector_bytes`], that
+/// The engine promises that samples have [`StageParams::lwe_bytes`](toroid_tfhe::params::StageParams::lwe_bytes) bytes, test vectors [`ParamSet::test_vector_bytes`], that
 /// all their words are canonical (below the modulus), and that keys come from this back end and belong to `params`.
 /// A back end gives canonical words back.
 pub trait Backend: Send + Sync {

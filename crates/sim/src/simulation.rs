@@ -130,7 +130,7 @@ impl Model {
         Simulation::start(self, None)
     }
 
-    /// A simulation whose registers and memories have contents that a seed repeats; made with [`Options::random_start`].
+    /// A simulation whose registers and memories have contents that a seed repeats; made with [`Options::random_start`](crate::model::Options).
     ///
     /// # Errors
     /// If the model was made without that option, or an `initial` block of the design stops it.
