@@ -38,7 +38,7 @@ pub struct AnyKeySwitchingKey {
 pub struct Task<'a> {
     /// The functions to apply, [`ParamSet::test_vector_bytes`] each.
     pub test_vectors: Vec<&'a [u8]>,
-    /// The sample, [`ParamSet::lwe_bytes`].
+    /// The sample, [`StageParams::lwe_bytes`](crate::params::StageParams::lwe_bytes) bytes.
     pub sample: &'a [u8],
 }
 
