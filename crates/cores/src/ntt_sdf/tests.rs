@@ -409,7 +409,7 @@ fn an_output_that_waits_stops_the_input() {
         // As many as are under way where nothing waits, and one. Of the serial multiplier, these are second factors: the first
         // factor in front of each comes besides, and one more behind them.
         let mut room = latency - interval + 1;
-        if values["PARALLEL"] == 0 && name == "polymul_sdf" {
+        if values.get("PARALLEL") == Some(0) {
             let beats = interval / 2;
             room += (room / beats + 1) * beats;
         }
