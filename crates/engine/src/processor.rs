@@ -107,7 +107,8 @@ struct TestVector {
     signed: bool,
 }
 
-/// A run that has begun: it sees the registers as they were then. Dropped, it has changed nothing.
+/// A run that has begun: it sees the registers as they were then. Dropped, it has changed nothing. It takes one of the
+/// engine's places for runs until its end, so do not begin another on the same thread before.
 #[must_use = "the program runs in `execute`"]
 pub struct Run<'e, 'r> {
     // Before the admission, which ends after the transaction.

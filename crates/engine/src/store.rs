@@ -48,8 +48,8 @@ pub(crate) enum Accepted<'e> {
 /// A part that the engine has checked and staged, just before its effect: when nothing but the caller can still fail, for
 /// example in writing the same data to the SSD.
 ///
-/// While an object's last part is prepared, no other effect appears in any register, so keep it for a short time and do
-/// not call the engine meanwhile. Dropped without [`Prepared::commit`], it leaves its register as it was and drops the
+/// While an object's last part is prepared, no other effect appears in any register, and while any part is, no other part of
+/// its object goes on. So keep it for a short time and do not call the engine meanwhile. Dropped without [`Prepared::commit`], it leaves its register as it was and drops the
 /// parts that had come of the object.
 #[must_use = "the part has no effect before `commit`"]
 pub struct Prepared<'e>(Staged<'e>);

@@ -19,7 +19,7 @@ impl CancelToken {
         CancelToken::default()
     }
 
-    /// A token for work that several ask for: it is cancelled once all of their tokens are.
+    /// A token for work that several ask for: it is cancelled once all of their tokens are. That of none is cancelled.
     ///
     /// ```
     /// use toroid_task::CancelToken;

@@ -12,6 +12,7 @@
 
 mod operators;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Write};
 
 use crate::TfheError;
@@ -60,12 +61,14 @@ impl Ciphertext {
         sample: &[u8],
         noise: StatedNoise,
     ) -> Result<Ciphertext, TfheError> {
+        let mut hasher = DefaultHasher::new();
+        sample.hash(&mut hasher);
         Ok(Ciphertext {
             params: *params,
             encoding,
             tag: None,
             words: SampleWords::from_bytes(params, sample)?,
-            noise: Noise::from_stated(params, noise),
+            noise: Noise::of_sample(params, noise, hasher.finish()),
         })
     }
 

@@ -143,6 +143,15 @@ impl ClientKey {
             .collect()
     }
 
+    /// The keys of a set that bootstraps in one stage.
+    fn only_stage(&self) -> StageKey<'_> {
+        StageKey {
+            stage: &self.params.stage,
+            lwe: Some(&self.lwe),
+            glwe: &self.glwe,
+        }
+    }
+
     /// The parameter set.
     #[must_use]
     pub fn params(&self) -> &ParamSet {
@@ -334,12 +343,7 @@ impl ClientKey {
         rng: &mut Csprng,
         progress: &Progress,
     ) -> Result<BootstrappingKey<M, A>, TfheError> {
-        let mut parts = loaded_ggsw_lists(
-            &self.stage_keys(vec![&self.params.stage]),
-            simd,
-            rng,
-            progress,
-        )?;
+        let mut parts = loaded_ggsw_lists(&[self.only_stage()], simd, rng, progress)?;
         Ok(parts.remove(0))
     }
 
@@ -374,12 +378,7 @@ impl ClientKey {
         rng: &mut Csprng,
         progress: &Progress,
     ) -> Result<KeySwitchingKey<M>, TfheError> {
-        let mut parts = loaded_key_switching_samples(
-            &self.stage_keys(vec![&self.params.stage]),
-            simd,
-            rng,
-            progress,
-        )?;
+        let mut parts = loaded_key_switching_samples(&[self.only_stage()], simd, rng, progress)?;
         Ok(parts.remove(0))
     }
 }

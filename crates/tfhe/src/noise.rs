@@ -71,6 +71,9 @@ const SHARED_SOURCE: u64 = u64::MAX;
 /// Set in the groups of bootstraps, so that they are never the number of a source.
 const BOOTSTRAP_GROUP: u64 = 1 << 63;
 
+/// Set in the sources of fresh samples that were read, so that they are never those of samples made in this process.
+const READ_SOURCE: u64 = 1 << 62;
+
 fn next_source() -> u64 {
     static NEXT_SOURCE: AtomicU64 = AtomicU64::new(0);
     NEXT_SOURCE.fetch_add(1, Ordering::Relaxed)
@@ -98,7 +101,10 @@ impl Noise {
     /// Noise of a new, independent sample of this variance, with a failure probability behind it.
     #[must_use]
     pub fn with_failure(variance: f64, log2_failure: f64) -> Noise {
-        let source = next_source();
+        Noise::of_source(next_source(), variance, log2_failure)
+    }
+
+    fn of_source(source: u64, variance: f64, log2_failure: f64) -> Noise {
         let term = Term {
             coefficient: 1.0,
             variance,
@@ -125,6 +131,15 @@ impl Noise {
             merged: variance.sqrt(),
             log2_failure,
         }
+    }
+
+    /// As [`Noise::from_stated`], of a sample that this number tells from others: a fresh one that is read twice is one source.
+    pub(crate) fn of_sample(params: &ParamSet, stated: StatedNoise, fingerprint: u64) -> Noise {
+        if stated == StatedNoise::default() {
+            let source = fingerprint & (READ_SOURCE - 1) | READ_SOURCE;
+            return Noise::of_source(source, params.lwe_variance(), f64::NEG_INFINITY);
+        }
+        Noise::from_stated(params, stated)
     }
 
     /// Noise of a sample of which this is stated: a fresh encryption if nothing is, else a computed one ([`Noise::stored`]).

@@ -1,7 +1,7 @@
 //! One blind rotation on several threads: the rows of every external product side by side.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use crate::TfheError;
@@ -15,25 +15,28 @@ use super::blind_rotation::BlindRotation;
 
 /// Long waits at the barrier after which a team breaks up.
 const LONG_WAITS: usize = 16;
-/// Rotations that take one thread each after a team broke up.
-const BACKOFF: usize = 64;
+/// How long rotations take one thread each after a team broke up.
+const BACKOFF: Duration = Duration::from_secs(1);
 
-/// Rotations to come, in this process, that take one thread each because the cores turned out to be oversubscribed.
-static OVERSUBSCRIBED_BACKOFF: AtomicUsize = AtomicUsize::new(0);
+/// Until when rotations of this process take one thread each, because the cores turned out to be oversubscribed: microseconds
+/// since [`START`].
+static OVERSUBSCRIBED_UNTIL: AtomicU64 = AtomicU64::new(0);
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Whether the next rotation is left to one thread.
+fn now() -> u64 {
+    START.elapsed().as_micros() as u64
+}
+
+/// Whether a rotation that begins is left to one thread.
 fn backs_off() -> bool {
-    let less = |left: usize| left.checked_sub(1);
-    OVERSUBSCRIBED_BACKOFF
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
-        .is_ok()
+    now() < OVERSUBSCRIBED_UNTIL.load(Ordering::Relaxed)
 }
 
 /// Does a rotation on `members` threads, which divide the rows of each external product among them; then each of the first
 /// k+1 sums up a column and transforms it back. They meet at a barrier twice a step; locks are free whenever they are taken.
 ///
 /// On oversubscribed cores the threads stall at the barrier for whole time slices. The rotation is then left to finish on one
-/// thread, as are the next [`BACKOFF`] ones. Returns the step from which on that is: n where nothing is left.
+/// thread, as are all of the next [`BACKOFF`]. Returns the step from which on that is: n where nothing is left.
 pub(super) fn rotate<M: Modulus, A: Arithmetic<M>>(
     samples: &GgswList<M, A>,
     rotation: &mut BlindRotation<'_, M, A>,
@@ -127,7 +130,7 @@ pub(super) fn rotate<M: Modulus, A: Arithmetic<M>>(
     }
     let left_from = left_from.into_inner();
     if left_from < samples.count() {
-        OVERSUBSCRIBED_BACKOFF.store(BACKOFF, Ordering::Relaxed);
+        OVERSUBSCRIBED_UNTIL.store(now() + BACKOFF.as_micros() as u64, Ordering::Relaxed);
     }
     Ok(left_from)
 }

@@ -104,3 +104,20 @@ fn other_keys_and_sets_are_refused() {
     let unknown = Ciphertext::from_sample(&TINY, x.encoding(), x.sample(), StatedNoise::default());
     assert_eq!(key.decrypt(&unknown.unwrap()).unwrap(), 3);
 }
+
+#[test]
+fn copies_of_a_fresh_ciphertext_are_one_source_of_noise() {
+    let x = client(&TINY, 1).encrypt(3).unwrap();
+    let (a, b) = (
+        Ciphertext::from_bytes(&x.to_bytes()).unwrap(),
+        Ciphertext::from_bytes(&x.to_bytes()).unwrap(),
+    );
+    let one = x.noise().variance();
+    for (left, right) in [(&a, &b), (&x, &a)] {
+        let sum = (left + right).noise().variance();
+        assert!((sum / one - 4.0).abs() < 1e-9, "{}", sum / one);
+    }
+    let other = client(&TINY, 1).encrypt(3).unwrap();
+    let sum = (&a + &other).noise().variance();
+    assert!((sum / one - 2.0).abs() < 1e-9, "{}", sum / one);
+}

@@ -46,6 +46,17 @@ fn keys<A: Arithmetic<Goldilocks>>(params: &ParamSet, seed: u8) -> Keys<A> {
     }
 }
 
+#[test]
+fn the_keys_of_one_stage_are_those_of_the_whole_dimension() {
+    let mut rng = Csprng::from_seed([11; 32]);
+    let client = ClientKey::generate(&TINY_WOPBS, &mut rng);
+    let (simd, quiet) = (SimdLevel::best(), Progress::none());
+    let key = client.loaded_bootstrapping_key::<Goldilocks, Fft>(simd, &mut rng, &quiet);
+    assert!(key.is_ok());
+    let key = client.loaded_key_switching_key::<Goldilocks>(simd, &mut rng, &quiet);
+    assert!(key.is_ok());
+}
+
 fn words(bytes: &[u8]) -> Vec<u64> {
     bytemuck::pod_collect_to_vec(bytes)
 }
