@@ -320,6 +320,8 @@ struct File {
     allow_any_host: bool,
     #[serde(with = "ArithmeticName")]
     arithmetic: ArithmeticKind,
+    /// The former way to choose the NTT.
+    exact: bool,
     log: Log,
     io: Io,
     memory: Memory,
@@ -459,7 +461,11 @@ impl Config {
             advertise: file.advertise,
             metrics: file.metrics,
             allow_any_host: file.allow_any_host,
-            arithmetic: file.arithmetic,
+            arithmetic: if file.exact {
+                ArithmeticKind::Ntt
+            } else {
+                file.arithmetic
+            },
             log: file.log,
             io: file.io,
             memory: file.memory,
@@ -754,6 +760,10 @@ mod tests {
         let old = EXAMPLE.replace("controllers_per_host", "controllers_a_host");
         assert_ne!(old, EXAMPLE);
         assert_eq!(parse(&old).unwrap().limits, Limits::default());
+        let old = EXAMPLE.replace("arithmetic = \"fft\"", "exact = true");
+        assert_eq!(parse(&old).unwrap().arithmetic, ArithmeticKind::Ntt);
+        let old = EXAMPLE.replace("arithmetic = \"fft\"", "exact = false");
+        assert_eq!(parse(&old).unwrap().arithmetic, ArithmeticKind::Fft);
     }
 
     #[test]
