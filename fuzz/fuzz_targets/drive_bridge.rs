@@ -22,6 +22,7 @@ use toroid_fuzz::{Input, repeat};
 use toroid_isa::metadata::ScMetadata;
 use toroid_isa::{VrNumber, VrType, assemble, encode};
 use toroid_nvme::{Command, Controller, Request, Response, Sqe, Status};
+use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::params::{ParamSet, TINY, TINY32};
 use zerocopy::FromBytes;
 
@@ -163,7 +164,7 @@ impl Bench {
             offset: 0,
             bytes,
             attributes: Attributes {
-                message_bits: TINY.message_bits,
+                encoding: Encoding::new(TINY.message_bits, false).ok(),
                 ..Attributes::default()
             },
         };
@@ -196,7 +197,7 @@ impl Bench {
             } else {
                 Vec::new()
             };
-            let facts = (info.params.id, info.bytes, info.message_bits, info.signed);
+            let facts = (info.params.id, info.bytes, info.encoding);
             let facts = format!("{facts:?} {} {:?}", info.computed, info.noise);
             registers.push((info.vr, bytes, facts));
         }
@@ -219,17 +220,15 @@ impl Bench {
         let command = Command::parse(&sqe);
         let after = self.state();
         if !status.is_success() {
-            assert!(
-                self.drive.last_error(sqe.cid.get()).is_some(),
-                "{sqe}: {status}"
-            );
+            let mut errors = self.drive.errors().into_iter();
+            let detail = errors.find(|error| error.command.cid == sqe.cid);
+            assert!(detail.is_some(), "{sqe}: {status}");
             assert!(!Drive::explain(status).is_empty());
             // Zeroing may stop half-way where the SSD fails.
             let zeroing = matches!(
                 command,
                 Ok(Command::WriteZeroes { .. } | Command::DatasetManagement { .. })
             );
-            let detail = self.drive.last_error(sqe.cid.get());
             assert!(
                 zeroing || *before == after,
                 "{sqe}: {status} with an effect: {detail:?}"

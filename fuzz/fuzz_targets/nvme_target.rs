@@ -55,6 +55,7 @@ fn target(ram: &Arc<RamController>) -> Arc<Target> {
         handshake: Duration::from_secs(10),
         stall: Duration::from_secs(30),
         poll: Duration::ZERO,
+        ..Limits::default()
     };
     let subsystems = vec![subsystem(SUBSYSTEM, Hosts::Any), subsystem(LOCKED, locked)];
     Target::new(subsystems, limits, None).expect("a target")

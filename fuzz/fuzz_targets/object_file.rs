@@ -8,13 +8,14 @@ use std::io::Read;
 
 use libfuzzer_sys::fuzz_target;
 use toroid_fuzz::{Input, repeat};
+use toroid_tfhe::encrypted_key;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::serialize::{
     CHUNK_BYTES, HEADER_BYTES, Header, Kind, ObjectReader, read_client_key, write_client_key,
     write_object,
 };
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 8] = [
     Kind::ClientKey,
     Kind::BootstrappingKey,
     Kind::KeySwitchingKey,
@@ -22,6 +23,7 @@ const KINDS: [Kind; 7] = [
     Kind::Sample,
     Kind::SeededBootstrappingKey,
     Kind::SeededKeySwitchingKey,
+    Kind::EncryptedClientKey,
 ];
 /// Longest payload that is made up: two chunks of the bootstrapping key of `tiny32`, the longest of the sets for tests.
 const MAX_PAYLOAD: u64 = 2 << 20;
@@ -102,7 +104,18 @@ fn check(file: &[u8], step: usize, long: bool) {
             let twice = write_client_key(Vec::new(), &back).expect("a vector takes everything");
             assert!(again == twice);
         }
-        Err(_) => assert_ne!(header.kind, Kind::ClientKey),
+        // Zeros alone and bits behind the last one are no key.
+        Err(error) => assert!(header.kind != Kind::ClientKey || !error.to_string().is_empty()),
+    }
+    // Argon2id takes what the file asks for: a cost that is not small is left alone.
+    let cost = |at: usize| {
+        payload.get(at..at + 4).map_or(0, |bytes| {
+            u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+        })
+    };
+    if header.kind == Kind::EncryptedClientKey && cost(4) <= 1024 && cost(8) <= 2 {
+        let opened = ObjectReader::new(file).and_then(|reader| encrypted_key::read(reader, b"x"));
+        assert!(opened.is_err(), "a file that nobody encrypted opens");
     }
 }
 
@@ -116,7 +129,7 @@ fn made_up(input: &mut Input, long: bool) -> Vec<u8> {
         header[48..60].fill(0);
     }
     if choice & 2 != 0 {
-        header[10] = 1 + header[10] % 7;
+        header[10] = 1 + header[10] % 8;
         header[12] = 1 + header[12] % 6;
         (header[11], header[13]) = (0, 0);
         let kind = KINDS[usize::from(header[10] - 1)];

@@ -103,7 +103,7 @@ def upload(setting, key, host):
     client = ["--host-nqn", host]
     folder, secret_key = f"keys{key}", f"keys{key}/client.key"
     (setting.folder / f"{key}.tasm").write_text(PROGRAM.read_text().replace(".key 0", f".key {key}"))
-    setting.cli("keys", "generate", "--params", PARAMS, "--out", folder)
+    setting.cli("keys", "generate", "--unencrypted", "--params", PARAMS, "--out", folder)
     setting.cli("encrypt", X, "--key", secret_key, "--out", f"x{key}.ct")
     setting.cli("encrypt", Y, "--key", secret_key, "--out", f"y{key}.ct")
     setting.cli("put", setting.url, f"{folder}/bootstrapping.key", f"{folder}/key-switching.key", f"{key}.tasm", "--key-id", key, *client)

@@ -76,7 +76,7 @@ pub fn bootstrap(
     params: &ParamSet,
     log_lanes: u32,
     timing: Timing,
-    progress: &dyn Fn(u64, u64),
+    progress: &Progress,
 ) -> Result<Measured, Error> {
     let shape = Shape::new(params, log_lanes)?;
     let start = Instant::now();
@@ -104,12 +104,8 @@ pub fn bootstrap(
     )?;
     engine.set_test_vector(0, &test_vector)?;
     engine.set_register(0, &sample)?;
-    let expected_cycles = formula::bootstrap(shape).total();
     let start = Instant::now();
-    let cycles = engine.run(Command::Bootstrap(0, 0), &mut |cycles| {
-        progress(cycles, expected_cycles);
-        true
-    })?;
+    let cycles = engine.run(Command::Bootstrap(0, 0), progress)?;
     let simulated = start.elapsed();
     let found = engine.register(0)?;
 
@@ -131,7 +127,7 @@ pub fn bootstrap(
     }
     Ok(Measured {
         cycles,
-        formula: expected_cycles,
+        formula: formula::bootstrap(shape).total(),
         beats_read: engine.beats_read(),
         simulated,
         built,

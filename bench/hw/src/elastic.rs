@@ -20,6 +20,7 @@ use toroid_sim::stream::{Sink, Source};
 use crate::energy::{self, Range};
 use crate::measured::{once, spinner, synthesized};
 use crate::row::Row;
+use toroid_task::Progress;
 
 /// Of the paper: its FPGA in MHz, and its latency at N = 4096 in microseconds.
 const CLOCK: f64 = 300.0;
@@ -249,7 +250,11 @@ pub fn simulate(log_lanes: u64, word: u64, count: usize, seed: u64) -> Result<Fo
     ];
     let stalled = count.min(24);
     let more = draw(&plan, stalled, &mut random);
-    Vectors::Joined(vectors(&plan, &more, &mut random)?).run(&mut simulation, seed, &())?;
+    Vectors::Joined(vectors(&plan, &more, &mut random)?).run(
+        &mut simulation,
+        seed,
+        &Progress::none(),
+    )?;
     bar.finish_and_clear();
     Ok(Found {
         lengths,
@@ -374,7 +379,7 @@ fn cells(plan: &Plan, work: &Path) -> Result<Vec<Part>, Error> {
 
 /// The core beside its paper; what is kept in `work` is not measured again.
 pub fn page(work: &Path, count: usize, out: Option<&Path>) -> Result<(), Error> {
-    let core: &dyn Core = find("ntt_elastic")?;
+    let core: &Core = find("ntt_elastic")?;
     let values = values(4, 10)?;
     let plan = plan(&values)?;
     let design = core.configure(&values)?.design()?;

@@ -23,6 +23,7 @@ use toroid_sim::toolchain::python;
 use toroid_tfhe::params::ModulusKind;
 
 use crate::synthesis::{self, Whole};
+use toroid_task::Progress;
 
 const SCRIPT: &str = include_str!("../../../hw/tools/energy.py");
 
@@ -295,7 +296,7 @@ impl Tools {
                     .into(),
             );
         }
-        let cells = python(toroid_cores::tools::CELLS, &())?;
+        let cells = python(toroid_cores::tools::CELLS, &Progress::none())?;
         let place = Command::new(&cells)
             .args([
                 "-c",
@@ -312,7 +313,7 @@ impl Tools {
             .into());
         }
         Ok(Tools {
-            python: python(toroid_cores::tools::SYNTHESIS, &())?,
+            python: python(toroid_cores::tools::SYNTHESIS, &Progress::none())?,
             liberty,
         })
     }

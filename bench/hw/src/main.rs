@@ -25,6 +25,7 @@ use toroid_bench_common::machine::Measured;
 use toroid_bench_common::{Error, pages};
 use toroid_cores::engine::Shape;
 use toroid_sim::memory::Timing;
+use toroid_task::Progress;
 use toroid_tfhe::params::{ParamSet, StageParams};
 
 use crate::engine::LOG_LANES;
@@ -262,10 +263,12 @@ fn run(arguments: Arguments) -> Result<(), Error> {
             bar.set_style(ProgressStyle::with_template(
                 "{wide_bar} {pos}/{len} cycles, {per_sec}, {eta} left",
             )?);
-            let measured = bootstrap::bootstrap(&params, log_lanes, timing, &|now, all| {
-                bar.set_length(all);
-                bar.set_position(now);
-            })?;
+            let shown = bar.clone();
+            let progress = Progress::new(move |_, now, all| {
+                shown.set_length(all);
+                shown.set_position(now);
+            });
+            let measured = bootstrap::bootstrap(&params, log_lanes, timing, &progress)?;
             bar.finish_and_clear();
             let time = measured.cycles as f64 / clock / 1e3;
             let seconds = measured.simulated.as_secs_f64();

@@ -17,6 +17,7 @@ use toroid_cores::{Core, Values};
 use toroid_sim::model::{Design, Model, Options};
 
 use crate::row::Area;
+use toroid_task::Progress;
 
 /// The bar of so many steps, with the current one.
 pub fn steps(count: u64) -> Result<ProgressBar, Error> {
@@ -80,11 +81,11 @@ pub fn once<T: Serialize + DeserializeOwned>(
 }
 
 /// What a core takes of a Xilinx 7; what is kept in `work` is not synthesized again.
-pub fn synthesized(core: &dyn Core, values: &Values, work: &Path) -> Result<Area, Error> {
+pub fn synthesized(core: &Core, values: &Values, work: &Path) -> Result<Area, Error> {
     synthesized_design(
-        core.name(),
+        core.name,
         &core.configure(values)?.design()?,
-        core.is_large(),
+        core.is_large,
         work,
     )
 }
@@ -102,7 +103,13 @@ pub fn synthesized_design(
         "synthesis"
     };
     let found: Resources = once(prefix, design, work, || {
-        Ok(synthesize_design(name, design, is_large, Device::Xc7, &())?)
+        Ok(synthesize_design(
+            name,
+            design,
+            is_large,
+            Device::Xc7,
+            &Progress::none(),
+        )?)
     })?;
     Ok(found.into())
 }
@@ -128,7 +135,7 @@ pub struct Shape {
 
 /// One transform or product, and several back to back, compared with the library with and without stalls.
 pub fn simulated(
-    core: &dyn Core,
+    core: &Core,
     values: &Values,
     shape: &Shape,
     work: &Path,
@@ -140,8 +147,8 @@ pub fn simulated(
         simulation.reset(4)?;
         let all = core.configure(values)?.vectors(1, 1).ok_or("no vectors")?;
         let one = first(&all, shape).ok_or("no streams")?;
-        let one = one.run(&mut simulation, 1, &())?;
-        let several = all.run(&mut simulation, 2, &())?;
+        let one = one.run(&mut simulation, 1, &Progress::none())?;
+        let several = all.run(&mut simulation, 2, &Progress::none())?;
         let (latency, several) = (counted(&one)?, counted(&several)?);
         Ok(Cycles {
             latency,

@@ -13,6 +13,7 @@ use toroid_sim::model::Design;
 use crate::measured::{counted, once, steps, synthesized, synthesized_design};
 use crate::row::{Area, Row};
 use crate::sdf;
+use toroid_task::Progress;
 
 const LOG_N: [u64; 3] = [8, 10, 12];
 
@@ -24,7 +25,7 @@ struct Form {
     /// From a product to the next.
     interval: u64,
     /// Cores with how many of each.
-    parts: Vec<(&'static dyn Core, Values, u64)>,
+    parts: Vec<(&'static Core, Values, u64)>,
     /// Modules of the library beside them.
     modules: Vec<(&'static str, Design)>,
     /// The orders of the factors' coefficients and of the product's.
@@ -48,16 +49,16 @@ fn values_memory(lanes: u64, beats: u64) -> Result<(&'static str, Design), Error
 }
 
 /// Cycles of a core by the name of their formula.
-fn cycles(core: &dyn Core, values: &Values, what: &str) -> Result<u64, Error> {
+fn cycles(core: &Core, values: &Values, what: &str) -> Result<u64, Error> {
     let timing = core.configure(values)?.timing();
     let found = timing.rows().find(|cycles| cycles.what == what);
     Ok(found
-        .ok_or_else(|| format!("{} has no formula of: {what}", core.name()))?
+        .ok_or_else(|| format!("{} has no formula of: {what}", core.name))?
         .cycles)
 }
 
 /// A core with these values.
-fn with(name: &str, given: &[(&'static str, u64)]) -> Result<(&'static dyn Core, Values), Error> {
+fn with(name: &str, given: &[(&'static str, u64)]) -> Result<(&'static Core, Values), Error> {
     let core = find(name)?;
     Ok((core, Values::new(core, given.iter().copied())?))
 }
@@ -246,11 +247,11 @@ fn sum(form: &Form, work: &Path) -> Result<Area, Error> {
 }
 
 /// Compares a core with the library, with and without stalls, and its cycles with the formula, once.
-fn test(core: &dyn Core, values: &Values, work: &Path) -> Result<(), Error> {
+fn test(core: &Core, values: &Values, work: &Path) -> Result<(), Error> {
     let design = core.configure(values)?.design()?;
     once("tested", &design, work, || {
-        let outcome = toroid_cores::test(core, values, 1, 1, None, &())?;
-        counted(&outcome).map_err(|error| format!("{}: {error}", core.name()).into())
+        let outcome = toroid_cores::test(core, values, 1, 1, None, &Progress::none())?;
+        counted(&outcome).map_err(|error| format!("{}: {error}", core.name).into())
     })?;
     Ok(())
 }

@@ -19,6 +19,7 @@ use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::params::{ParamSet, StageParams};
 
 use crate::bootstrap;
+use toroid_task::Progress;
 
 /// Cycles that simulations counted; each result was the library's.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -74,7 +75,8 @@ pub fn measure(params: &ParamSet, log_lanes: u32) -> Result<Operations, Error> {
             },
             ..*params
         };
-        let measured = bootstrap::bootstrap(&short, log_lanes, Timing::default(), &|_, _| {})?;
+        let measured =
+            bootstrap::bootstrap(&short, log_lanes, Timing::default(), &Progress::none())?;
         (*cycles, *expected) = (measured.cycles, measured.formula);
     }
     bar.finish_and_clear();
@@ -115,7 +117,7 @@ fn transforms() -> Result<[u64; 2], Error> {
         };
         let mut simulation = model.start_random(1)?;
         simulation.reset(4)?;
-        let outcome = Vectors::Streams(alone).run(&mut simulation, 1, &())?;
+        let outcome = Vectors::Streams(alone).run(&mut simulation, 1, &Progress::none())?;
         *cycles = outcome.measured - 2 * beats as u64;
     }
     Ok(found)
@@ -144,7 +146,7 @@ fn linear(shape: Shape, model: &Model) -> Result<[u64; 3], Error> {
         Command::HomIntMult(0, -12_345),
     ];
     for (command, cycles) in commands.into_iter().zip(&mut found) {
-        *cycles = engine.run(command, &mut |_| true)?;
+        *cycles = engine.run(command, &Progress::none())?;
         match command {
             Command::HomAdd(..) => cpu.hom_add(params, &mut expected, &second),
             Command::HomSub(..) => cpu.hom_sub(params, &mut expected, &second),

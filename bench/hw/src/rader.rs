@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use toroid_bench_common::machine::Measured;
 use toroid_bench_common::{Error, pages};
+use toroid_cores::Values;
 use toroid_cores::ntt_rader::Plan;
-use toroid_cores::ntt_rader::{NttRader, PAPER, plan};
+use toroid_cores::ntt_rader::{self, PAPER, plan};
 use toroid_cores::vectors::{Streams, Vectors};
-use toroid_cores::{Core, Values};
 use toroid_ring::cyclotomic::CyclotomicRing;
 use toroid_ring::prime;
 use toroid_sim::model::{Model, Options};
@@ -18,6 +18,7 @@ use toroid_sim::simulation::Simulation;
 
 use crate::measured::{counted, once, steps, synthesized, synthesized_design};
 use crate::row::Row;
+use toroid_task::Progress;
 
 /// The length of the paper.
 const M: u64 = 21845;
@@ -113,13 +114,13 @@ impl Simulated {
 }
 
 fn values(m: u64, q: u64) -> Result<Values, Error> {
-    Ok(Values::new(&NttRader, [("M", m), ("Q", q)])?)
+    Ok(Values::new(&ntt_rader::CORE, [("M", m), ("Q", q)])?)
 }
 
 fn model(values: &Values) -> Result<Model, Error> {
     let options = Options::quick_random();
     Ok(Model::build(
-        &NttRader.configure(values)?.design()?,
+        &ntt_rader::CORE.configure(values)?.design()?,
         &options,
     )?)
 }
@@ -151,11 +152,12 @@ fn simulate(m: u64, q: u64) -> Result<Simulated, Error> {
     let mut simulation = model(&values)?.start_random(1)?;
     simulation.reset(4)?;
     let run = |simulation: &mut Simulation, vectors: Streams, seed| -> Result<_, Error> {
-        counted(&Vectors::Streams(vectors).run(simulation, seed, &())?)
+        counted(&Vectors::Streams(vectors).run(simulation, seed, &Progress::none())?)
     };
     let (mut alone, mut four) = (0, 0);
     for seed in 0..SEEDS {
-        let Some(Vectors::Streams(all)) = NttRader.configure(&values)?.vectors(1, seed) else {
+        let Some(Vectors::Streams(all)) = ntt_rader::CORE.configure(&values)?.vectors(1, seed)
+        else {
             return Err("no vectors".into());
         };
         let beats = plan.words();
@@ -178,7 +180,7 @@ fn simulate(m: u64, q: u64) -> Result<Simulated, Error> {
 fn simulated(m: u64, q: u64, work: &Path) -> Result<Simulated, Error> {
     once(
         "rader",
-        &NttRader.configure(&values(m, q)?)?.design()?,
+        &ntt_rader::CORE.configure(&values(m, q)?)?.design()?,
         work,
         || simulate(m, q).map_err(|error| format!("m = {m}, q = {q}: {error}").into()),
     )
@@ -251,7 +253,7 @@ pub fn page(work: &Path, out: Option<&Path>) -> Result<(), Error> {
     bar.set_message("a product");
     let of_product = once(
         "rader-product",
-        &NttRader.configure(&values(M, Q)?)?.design()?,
+        &ntt_rader::CORE.configure(&values(M, Q)?)?.design()?,
         work,
         || product(M, Q),
     )?;
@@ -260,7 +262,7 @@ pub fn page(work: &Path, out: Option<&Path>) -> Result<(), Error> {
     let mut costs = Vec::new();
     for (m, q) in [(M, Q), (4369, 4_282_598_657)] {
         bar.set_message(format!("synthesis, m = {m}"));
-        let area = synthesized(&NttRader, &values(m, q)?, work)?;
+        let area = synthesized(&ntt_rader::CORE, &values(m, q)?, work)?;
         costs.push(json!({"name": format!("core, m = {m}"), "area": area}));
         cores.push(area);
         bar.inc(1);

@@ -2,30 +2,33 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use toroid_bench_common::Error;
 use toroid_cores::synthesis::synthesize;
 use toroid_cores::technology::Technology as Device;
-use toroid_cores::{Core, Values, transforms};
+use toroid_cores::{Core, Values, families};
 use toroid_explore::model::{Run, is_held_out};
-use toroid_sim::process::Watch;
+use toroid_task::{CancelToken, Progress};
 
-/// A limit, and the bar of one synthesis among others.
-struct Limit<'a> {
-    end: Instant,
-    bar: &'a ProgressBar,
-}
-
-impl Watch for Limit<'_> {
-    fn progress(&self, _what: &str, _done: u64, _total: u64) {
-        self.bar.tick();
-    }
-
-    fn is_cancelled(&self) -> bool {
-        Instant::now() > self.end
-    }
+/// The result of work, which is cancelled if it takes longer than `limit`.
+fn within<T>(limit: Duration, work: impl FnOnce(&Progress) -> T) -> T {
+    let cancel = CancelToken::new();
+    let (done, ended) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let timer = cancel.clone();
+        scope.spawn(move || {
+            if ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+                timer.cancel();
+            }
+        });
+        let result = work(&Progress::from(cancel));
+        drop(done);
+        result
+    })
 }
 
 fn parameters(values: &Values) -> BTreeMap<String, u64> {
@@ -37,7 +40,7 @@ fn parameters(values: &Values) -> BTreeMap<String, u64> {
 
 /// A setting to be synthesized.
 struct Sample {
-    core: &'static dyn Core,
+    core: &'static Core,
     values: Values,
     device: Device,
     held_out: bool,
@@ -46,7 +49,7 @@ struct Sample {
 
 impl Sample {
     fn is_of(&self, run: &Run) -> bool {
-        run.core == self.core.name()
+        run.core == self.core.name
             && run.device == self.device.name()
             && run.parameters == parameters(&self.values)
     }
@@ -59,7 +62,7 @@ impl Sample {
             .collect();
         format!(
             "{} {} on {}",
-            self.core.name(),
+            self.core.name,
             values.join(" "),
             self.device.name()
         )
@@ -68,10 +71,10 @@ impl Sample {
 
 /// Every sample of every family.
 fn samples() -> Vec<Sample> {
-    let pairs = transforms().flat_map(|core| Device::ALL.map(|device| (core, device)));
+    let pairs = families().flat_map(|each| Device::ALL.map(|device| (each, device)));
     pairs
-        .flat_map(|(core, device)| {
-            let settings = core.samples(device).into_iter().enumerate();
+        .flat_map(|((core, family), device)| {
+            let settings = (family.samples)(device).into_iter().enumerate();
             let settings = settings.map(move |(place, values)| Sample {
                 core,
                 values,
@@ -79,7 +82,7 @@ fn samples() -> Vec<Sample> {
                 held_out: is_held_out(place),
                 is_large: false,
             });
-            let large = core.large_samples(device).into_iter();
+            let large = (family.large_samples)(device).into_iter();
             settings.chain(large.map(move |values| Sample {
                 core,
                 values,
@@ -92,7 +95,7 @@ fn samples() -> Vec<Sample> {
 }
 
 /// Synthesizes the samples that the file lacks, all of them with `again`, and writes the file after each; large ones only with
-/// `large`. Runs that are no samples any more are dropped.
+/// `large`. It drops runs that are not samples any more.
 pub fn write(path: &Path, limit: Duration, again: bool, large: bool) -> Result<(), Error> {
     let before: Vec<Run> = match std::fs::read_to_string(path) {
         Ok(text) => serde_json::from_str(&text)?,
@@ -123,16 +126,15 @@ pub fn write(path: &Path, limit: Duration, again: bool, large: bool) -> Result<(
         let is_wanted = large || !sample.is_large;
         if is_wanted && !runs.iter().any(|run| sample.is_of(run)) {
             let start = Instant::now();
-            let watch = Limit {
-                end: start + limit,
-                bar: &bar,
-            };
-            match synthesize(sample.core, &sample.values, sample.device, &watch) {
+            let synthesized = within(limit, |progress| {
+                synthesize(sample.core, &sample.values, sample.device, progress)
+            });
+            match synthesized {
                 Ok(found) => {
                     let seconds = start.elapsed().as_secs();
                     bar.suspend(|| eprintln!("{}: {seconds} s", sample.name()));
                     runs.push(Run {
-                        core: sample.core.name().to_owned(),
+                        core: sample.core.name.to_owned(),
                         parameters: parameters(&sample.values),
                         device: sample.device.name().to_owned(),
                         lut: found.lut,

@@ -168,8 +168,8 @@ impl Entry {
 type Given = Vec<(&'static str, u64)>;
 
 /// Cycles of a core of this kind; what is kept of it in `work` is not simulated again.
-pub fn simulate(core: &dyn Core, values: &Values, work: &Path) -> Result<Cycles, Error> {
-    let (beats, count) = if core.name() == "ntt_sdf" {
+pub fn simulate(core: &Core, values: &Values, work: &Path) -> Result<Cycles, Error> {
+    let (beats, count) = if core.name == "ntt_sdf" {
         let plan = ntt_sdf::plan(values)?;
         ([plan.beats(), plan.beats()], 4)
     } else {
@@ -186,7 +186,7 @@ pub fn simulate(core: &dyn Core, values: &Values, work: &Path) -> Result<Cycles,
 }
 
 /// Cycles by the formula.
-fn formula(core: &dyn Core, values: &Values) -> Result<Cycles, Error> {
+fn formula(core: &Core, values: &Values) -> Result<Cycles, Error> {
     let timing = core.configure(values)?.timing();
     let of = |count: Option<toroid_cores::Cycles>| count.map_or(0, |count| count.cycles);
     Ok(Cycles {

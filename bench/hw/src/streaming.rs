@@ -16,6 +16,7 @@ use toroid_sim::random::Random;
 
 use crate::measured::{Shape, counted, simulated, steps, synthesized, synthesized_design};
 use crate::row::{Area, Row};
+use toroid_task::Progress;
 
 const Q: u64 = (1 << 28) - (1 << 16) + 1;
 
@@ -84,7 +85,7 @@ struct Found {
     area: Area,
 }
 
-fn values(core: &dyn Core, given: &[(&'static str, u64)]) -> Result<Values, Error> {
+fn values(core: &Core, given: &[(&'static str, u64)]) -> Result<Values, Error> {
     Ok(Values::new(core, given.iter().copied())?)
 }
 
@@ -319,7 +320,7 @@ pub fn random(count: usize, seed: u64, log: Option<&Path>) -> Result<(), Error> 
             1,
             seed.wrapping_add(number as u64),
             None,
-            &(),
+            &Progress::none(),
         )
         .map_err(|error| format!("{list}: {error}"))?;
         counted(&outcome).map_err(|error| format!("{list}: {error}"))?;

@@ -16,6 +16,7 @@ use toroid_bench_common::Error;
 use toroid_cores::engine;
 use toroid_cores::sources;
 use toroid_sim::toolchain::python;
+use toroid_task::Progress;
 
 const SCRIPT: &str = include_str!("../../../hw/tools/piece.py");
 
@@ -265,7 +266,7 @@ pub fn synthesize(log_n: u32, log_lanes: u32, work: &Path, limits: Limits) -> Re
     };
     let folder = work.join(format!("synthesis-{log_n}-{log_lanes}"));
     std::fs::create_dir_all(&folder)?;
-    let python = python(toroid_cores::tools::SYNTHESIS, &())?;
+    let python = python(toroid_cores::tools::SYNTHESIS, &Progress::none())?;
     let place = Place {
         python: &python,
         folder: &folder,

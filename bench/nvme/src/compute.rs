@@ -43,7 +43,7 @@ const BAR: f64 = 0.01;
 
 /// Notes how long commands that ran a program took.
 struct Timed {
-    host: RemoteController,
+    controller: RemoteController,
     triggered: Mutex<Vec<Duration>>,
 }
 
@@ -51,7 +51,7 @@ impl Controller for Timed {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
         Box::pin(async move {
             let start = Instant::now();
-            let response = self.host.submit(request).await;
+            let response = self.controller.submit(request).await;
             if Effect::of(&response.cqe) == Some(Effect::Computed) {
                 let mut triggered = self
                     .triggered
@@ -63,8 +63,8 @@ impl Controller for Timed {
         })
     }
 
-    fn controller(&self) -> &ControllerInfo {
-        self.host.controller()
+    fn info(&self) -> &ControllerInfo {
+        self.controller.info()
     }
 }
 
@@ -97,12 +97,12 @@ pub fn row(folder: Option<&Path>) -> Result<Row, Error> {
     let (mut overheads, mut bootstraps) = (Vec::new(), Vec::new());
     runtime()?.block_on(async {
         let timed = Arc::new(Timed {
-            host: connect(address, Digests::default()).await?,
+            controller: connect(address, Digests::default()).await?,
             triggered: Mutex::default(),
         });
-        let host = Arc::clone(&timed) as Arc<dyn Controller>;
+        let controller = Arc::clone(&timed) as Arc<dyn Controller>;
         let session = Session::format(
-            host,
+            controller,
             1,
             blob::FormatOptions {
                 cluster_bytes: 256 * 4096,

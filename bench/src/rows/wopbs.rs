@@ -1,4 +1,4 @@
-//! Exact bootstraps: any function of many bits, against the peer's bootstrap without padding (bit extraction, circuit
+//! Wide functions: any function of many bits, against the peer's bootstrap without padding (bit extraction, circuit
 //! bootstrapping, vertical packing). Both sides compute the same random function, and both results are decrypted and checked.
 
 use std::time::Duration;

@@ -1,23 +1,23 @@
-//! [`BlockDeviceController`]: a drive as Linux shows it, a block device, with nothing but the system's own read and write.
+//! [`BlockDeviceController`]: a drive that Linux shows as a block device, by the system's own read and write alone.
 //!
 //! For hosts where a kernel is connected to the drive (`/dev/nvme0n1`). A block device has no metadata beside its blocks, so secure
 //! computing metadata goes through the second half of the LBA space. I/O is direct: each read and write is one command, which
 //! reaches the drive whole and when it is made, as commands that trigger programs must.
 
-use std::collections::VecDeque;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use aligned_vec::{AVec, ConstAlign, avec};
 use futures::future::{BoxFuture, FutureExt};
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use thiserror::Error;
 use toroid_nvme::{
-    Command, Controller, ControllerInfo, DsmRange, ErrorInformation, Io, Namespace, NamespaceError,
-    Request, Response, Sqe, Status,
+    Command, Controller, ControllerInfo, DsmRange, ErrorInformation, ErrorLog, Io, Namespace,
+    NamespaceError, Request, Response, Sqe, Status,
 };
 
 /// The one namespace of a [`BlockDeviceController`].
@@ -29,8 +29,6 @@ const ALIGNMENT: usize = 4096;
 const MOST_BYTES: u64 = 1 << 20;
 /// Logical block of a plain file.
 const FILE_BLOCK: u32 = 4096;
-/// Failures that are remembered.
-const ERRORS: usize = 64;
 
 /// Why a block device cannot be used as a drive.
 #[derive(Debug, Error)]
@@ -81,7 +79,7 @@ struct Device {
     file: File,
     path: PathBuf,
     block_size: u64,
-    errors: Mutex<(u64, VecDeque<ErrorInformation>)>,
+    errors: Mutex<ErrorLog>,
 }
 
 impl BlockDeviceController {
@@ -112,10 +110,11 @@ impl BlockDeviceController {
                 .open(path)
         };
         // EXCL on a device keeps out mounts and others who ask for the same.
-        let file = match is_device {
-            true => open(OFlags::DIRECT | OFlags::EXCL),
+        let file = if is_device {
+            open(OFlags::DIRECT | OFlags::EXCL)
+        } else {
             // Not every file system has direct I/O.
-            false => open(OFlags::DIRECT).or_else(|_| open(OFlags::empty())),
+            open(OFlags::DIRECT).or_else(|_| open(OFlags::empty()))
         };
         let file = file.map_err(|source| match Errno::from_io_error(&source) {
             Some(Errno::BUSY) => BlockDeviceError::Busy {
@@ -134,10 +133,11 @@ impl BlockDeviceController {
                 Err(TryLockError::Error(source)) => return Err(failed("lock")(source)),
             }
         }
-        let block_size = match is_device {
-            true => rustix::fs::ioctl_blksszget(&file)
-                .map_err(|errno| failed("ask for the block size of")(errno.into()))?,
-            false => FILE_BLOCK,
+        let block_size = if is_device {
+            rustix::fs::ioctl_blksszget(&file)
+                .map_err(|errno| failed("ask for the block size of")(errno.into()))?
+        } else {
+            FILE_BLOCK
         };
         let bytes = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
             .map_err(|errno| failed("ask for the size of")(errno.into()))?;
@@ -148,9 +148,10 @@ impl BlockDeviceController {
         };
         let namespace = Namespace::new(NSID, block_size, blocks, 0).map_err(unfit)?;
         let device_number = file.metadata().map_err(failed("open"))?.rdev();
-        let most = match is_device {
-            true => most_bytes(device_number),
-            false => MOST_BYTES,
+        let most = if is_device {
+            most_bytes(device_number)
+        } else {
+            MOST_BYTES
         };
         let info = ControllerInfo {
             mdts_bytes: most.max(u64::from(block_size)) as u32,
@@ -194,43 +195,11 @@ fn most_bytes(device: u64) -> u64 {
     most.checked_ilog2().map_or(0, |log2| 1 << log2)
 }
 
-/// A buffer that direct I/O takes.
-struct Aligned {
-    bytes: Vec<u8>,
-    start: usize,
-    len: usize,
-}
+/// Bytes that lie where direct I/O needs them.
+type Aligned = AVec<u8, ConstAlign<ALIGNMENT>>;
 
-impl Aligned {
-    fn zeroed(len: usize) -> Aligned {
-        let bytes = vec![0; len + ALIGNMENT];
-        let address = bytes.as_ptr().addr();
-        Aligned {
-            start: address.next_multiple_of(ALIGNMENT) - address,
-            bytes,
-            len,
-        }
-    }
-
-    fn of(data: &[u8]) -> Aligned {
-        let mut aligned = Aligned::zeroed(data.len());
-        aligned.as_mut().copy_from_slice(data);
-        aligned
-    }
-
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes[self.start..self.start + self.len]
-    }
-
-    fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..self.start + self.len]
-    }
-
-    fn into_vec(mut self) -> Vec<u8> {
-        self.bytes.drain(..self.start);
-        self.bytes.truncate(self.len);
-        self.bytes
-    }
+fn zeroes(len: u64) -> Aligned {
+    avec![[ALIGNMENT]| 0; len as usize]
 }
 
 /// Why a command failed: the status nearest to what the kernel made of the drive's own, and the reason.
@@ -252,10 +221,7 @@ impl Device {
     fn execute(&self, command: Command, data: &[u8]) -> Result<Vec<u8>, Failure> {
         let failed = |source: io::Error| self.failure(command, &source);
         match command {
-            Command::Read(io) => {
-                let read = self.read(&io).map_err(failed)?;
-                Ok(read.into_vec())
-            }
+            Command::Read(io) => Ok(self.read(&io).map_err(failed)?.to_vec()),
             Command::Write(io) => {
                 self.write(&io, data).map_err(failed)?;
                 Ok(Vec::new())
@@ -264,13 +230,15 @@ impl Device {
                 self.flush().map_err(failed)?;
                 Ok(Vec::new())
             }
-            Command::Compare(io) => match self.read(&io).map_err(failed)?.as_ref() == data {
-                true => Ok(Vec::new()),
-                false => Err(Failure {
+            Command::Compare(io) => {
+                if self.read(&io).map_err(failed)?[..] == *data {
+                    return Ok(Vec::new());
+                }
+                Err(Failure {
                     status: Status::COMPARE_FAILURE,
                     reason: format!("{command}: {} holds something else", self.path.display()),
-                }),
-            },
+                })
+            }
             Command::WriteZeroes { io, .. } => {
                 self.zero(&io).map_err(failed)?;
                 Ok(Vec::new())
@@ -294,14 +262,14 @@ impl Device {
     }
 
     fn read(&self, io: &Io) -> io::Result<Aligned> {
-        let mut buffer = Aligned::zeroed(self.len(io.blocks) as usize);
-        self.file.read_exact_at(buffer.as_mut(), self.offset(io))?;
+        let mut buffer = zeroes(self.len(io.blocks));
+        self.file.read_exact_at(&mut buffer, self.offset(io))?;
         Ok(buffer)
     }
 
     fn write(&self, io: &Io, data: &[u8]) -> io::Result<()> {
-        let buffer = Aligned::of(data);
-        let (mut left, mut offset) = (buffer.as_ref(), self.offset(io));
+        let buffer = Aligned::from_slice(ALIGNMENT, data);
+        let (mut left, mut offset) = (&buffer[..], self.offset(io));
         if !io.fua {
             return self.file.write_all_at(left, offset);
         }
@@ -326,11 +294,10 @@ impl Device {
         let (offset, len) = (self.offset(io), self.len(io.blocks));
         match rustix::fs::fallocate(&self.file, flags, offset, len) {
             Err(Errno::OPNOTSUPP) => {
-                let zeroes = Aligned::zeroed(len.min(MOST_BYTES) as usize);
+                let zeroes = zeroes(len.min(MOST_BYTES));
                 for start in (0..len).step_by(MOST_BYTES as usize) {
                     let now = (len - start).min(MOST_BYTES) as usize;
-                    self.file
-                        .write_all_at(&zeroes.as_ref()[..now], offset + start)?;
+                    self.file.write_all_at(&zeroes[..now], offset + start)?;
                 }
             }
             done => done?,
@@ -365,16 +332,12 @@ impl Device {
     }
 
     fn note(&self, sqe: Sqe, failure: &Failure) {
-        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
-        errors.0 += 1;
-        let count = errors.0;
-        errors.1.truncate(ERRORS - 1);
-        errors.1.push_front(ErrorInformation {
-            count,
-            command: sqe,
-            status: failure.status,
-            reason: failure.reason.clone(),
-        });
+        self.errors()
+            .push(sqe, failure.status, failure.reason.clone());
+    }
+
+    fn errors(&self) -> MutexGuard<'_, ErrorLog> {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -417,13 +380,11 @@ impl Controller for BlockDeviceController {
         .boxed()
     }
 
-    fn controller(&self) -> &ControllerInfo {
+    fn info(&self) -> &ControllerInfo {
         &self.info
     }
 
     fn errors(&self) -> Vec<ErrorInformation> {
-        let errors = self.device.errors.lock();
-        let errors = errors.unwrap_or_else(PoisonError::into_inner);
-        errors.1.iter().cloned().collect()
+        self.device.errors().entries()
     }
 }

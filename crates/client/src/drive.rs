@@ -5,7 +5,9 @@ mod image;
 mod link;
 mod options;
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +21,8 @@ use toroid_nvme::tcp::{Address, AddressError};
 use toroid_nvme::{Controller, ControllerInfo};
 use toroid_task::{CancelToken, Progress};
 use toroid_tfhe::params::ParamSet;
-use toroid_tfhe::{Ciphertext, ClientKey};
+use toroid_tfhe::serialize::ObjectReader;
+use toroid_tfhe::{Ciphertext, ClientKey, TfheError};
 
 use crate::blob::{self, BlobError};
 #[cfg(target_os = "linux")]
@@ -183,6 +186,9 @@ impl From<std::convert::Infallible> for DriveError {
     }
 }
 
+/// The files of a client's public keys, the bootstrapping key first, as `toroid keys generate` names them.
+pub const PUBLIC_KEY_FILES: [&str; 2] = ["bootstrapping.key", "key-switching.key"];
+
 /// A drive with a [`Session`] on its blob store: an image in this process, a drive on the network, or a block device.
 ///
 /// Its methods block until the drive has done its work, and must not be called inside an async runtime. There, open a
@@ -271,7 +277,7 @@ impl Drive {
         runtime: Runtime,
         open: impl AsyncFnOnce(Arc<dyn Controller>, u32) -> Result<Session, DriveError>,
     ) -> Result<Drive, DriveError> {
-        let nsid = namespace(link.controller().controller(), options.nsid)?;
+        let nsid = namespace(link.controller().info(), options.nsid)?;
         let controller = match &options.wrap {
             Some(wrap) => wrap(link.controller()),
             None => link.controller(),
@@ -300,8 +306,8 @@ impl Drive {
 
     /// What the drive's controller tells of itself.
     #[must_use]
-    pub fn controller(&self) -> &ControllerInfo {
-        self.controller.controller()
+    pub fn info(&self) -> &ControllerInfo {
+        self.controller.info()
     }
 
     /// The namespace in use.
@@ -324,6 +330,35 @@ impl Drive {
     pub fn put_keys(&self, client: &ClientKey) -> Result<(), DriveError> {
         let progress = Progress::from(self.cancel.clone());
         self.complete(self.session.put_keys(self.key_id, client, &progress))
+    }
+
+    /// Puts the public keys of a folder that `toroid keys generate` made ([`PUBLIC_KEY_FILES`]) onto the drive.
+    ///
+    /// # Errors
+    /// [`DriveError::File`] for a file that cannot be opened, [`DriveError::Session`] also for files of two client keys,
+    /// [`DriveError::Failed`].
+    pub fn put_key_files(&self, folder: impl AsRef<Path>) -> Result<(), DriveError> {
+        let progress = Progress::from(self.cancel.clone());
+        let mut readers = Vec::new();
+        for name in PUBLIC_KEY_FILES {
+            let path = folder.as_ref().join(name);
+            let file = File::open(&path).map_err(|source| DriveError::File {
+                action: "open",
+                path,
+                source,
+            })?;
+            let reader = ObjectReader::new(BufReader::new(file)).map_err(SessionError::from)?;
+            readers.push(reader);
+        }
+        let mut tags = readers.iter().map(|reader| reader.header().tag);
+        if tags.next() != tags.next() {
+            let mismatch = TfheError::KeyMismatch(PUBLIC_KEY_FILES[1]);
+            return Err(SessionError::from(mismatch).into());
+        }
+        for reader in readers {
+            self.complete(self.session.put_key(self.key_id, reader, &progress))?;
+        }
+        Ok(())
     }
 
     /// Has a drive that was opened anew fill its registers from what is stored on it. Returns the bytes read.

@@ -10,7 +10,7 @@ use toroid_tfhe::TfheError;
 
 use crate::session::StoredSample;
 
-/// Why blocks are no sample, or a sample cannot be put into blocks.
+/// Why blocks are not a sample, or a sample cannot be put into blocks.
 #[derive(Debug, Error)]
 pub enum RawError {
     /// The metadata is not valid.
@@ -48,7 +48,7 @@ pub enum RawError {
         block: usize,
     },
     /// An object of another type, or of a parameter set that does not exist or has samples of another size.
-    #[error("{0} is no sample of a known parameter set")]
+    #[error("{0} is not a sample of a known parameter set")]
     NoSample(String),
 }
 
@@ -64,9 +64,10 @@ pub struct Packed {
 }
 
 fn check_block_size(block_size: u32) -> Result<usize, RawError> {
-    match block_size.is_power_of_two() && (512..=1 << 16).contains(&block_size) {
-        true => Ok(block_size as usize),
-        false => Err(RawError::BlockSize(block_size)),
+    if block_size.is_power_of_two() && (512..=1 << 16).contains(&block_size) {
+        Ok(block_size as usize)
+    } else {
+        Err(RawError::BlockSize(block_size))
     }
 }
 
@@ -240,6 +241,6 @@ mod tests {
         ));
         let vector = ScMetadata::new("tv:0:0".parse().unwrap(), TINY.id, 600).unwrap();
         let error = unpack(&[0; 1024], &vector.to_bytes()).unwrap_err();
-        assert!(error.to_string().contains("no sample"), "{error}");
+        assert!(error.to_string().contains("not a sample"), "{error}");
     }
 }

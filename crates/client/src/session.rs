@@ -20,9 +20,8 @@ use toroid_nvme::Controller;
 use toroid_task::Progress;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
-use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
 use toroid_tfhe::noise::StatedNoise;
-use toroid_tfhe::params::{ModulusKind, ParamSet};
+use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
 use toroid_tfhe::serialize::{Kind, ObjectReader};
@@ -534,7 +533,7 @@ pub fn public_key(kind: Kind) -> Option<(KeyKind, KeyForm)> {
         Kind::KeySwitchingKey => Some((KeyKind::KeySwitching, KeyForm::Expanded)),
         Kind::SeededBootstrappingKey => Some((KeyKind::Bootstrapping, KeyForm::Seeded)),
         Kind::SeededKeySwitchingKey => Some((KeyKind::KeySwitching, KeyForm::Seeded)),
-        Kind::ClientKey | Kind::TestVector | Kind::Sample => None,
+        Kind::ClientKey | Kind::EncryptedClientKey | Kind::TestVector | Kind::Sample => None,
     }
 }
 
@@ -592,21 +591,10 @@ pub fn test_vector_bytes(
         source,
     };
     let input = Encoding::new(p_in, vector.signed).map_err(unfit)?;
-    Encoding::new(p_out, vector.signed).map_err(unfit)?;
-    if params.wopbs.is_some() && p_out > params.message_bits {
-        return Err(unfit(TfheError::MessageTooWide {
-            bits: p_out,
-            found: params.message_bits,
-            params: params.name,
-        }));
-    }
+    let output = Encoding::new(p_out, vector.signed).map_err(unfit)?;
     let table = vector.table(params.message_bits).map_err(failed)?;
     let wrapped = wrap_count(&table, p_out, vector.signed).map_err(failed)?;
-    let bytes = match params.modulus {
-        ModulusKind::Torus32 => expand::<Torus32>(params, input, &table, p_out),
-        ModulusKind::Goldilocks => expand::<Goldilocks>(params, input, &table, p_out),
-    }
-    .map_err(unfit)?;
+    let bytes = glwe::function_bytes(params, input, output, &table).map_err(unfit)?;
     let report = TestVectorReport {
         name: vector.name.clone(),
         vr: vector.vr,
@@ -615,18 +603,4 @@ pub fn test_vector_bytes(
         bits: (p_in, p_out),
     };
     Ok((bytes, input, report))
-}
-
-/// Values modulo 2^(p_out + 1), spread over the windows of the ring's degree.
-fn expand<M: Modulus>(
-    params: &ParamSet,
-    input: Encoding,
-    table: &[i64],
-    p_out: u32,
-) -> Result<Vec<u8>, TfheError> {
-    let words: Vec<M::Word> = table
-        .iter()
-        .map(|value| M::encode(value.rem_euclid(2 << p_out), p_out + 1))
-        .collect();
-    Ok(bytemuck::cast_slice(&glwe::test_vector::<M>(params, input, &words)?).to_vec())
 }

@@ -25,7 +25,7 @@ const HALF: u64 = 1 << 12;
 /// MDTS of half a cluster, so that clusters take two commands.
 const MDTS: u32 = 4 * BLOCK;
 
-fn host(metadata_size: u16) -> Arc<RamController> {
+fn controller(metadata_size: u16) -> Arc<RamController> {
     let blocks = if metadata_size == 0 { 2 * HALF } else { HALF };
     Arc::new(ram(blocks, metadata_size, MDTS))
 }
@@ -64,8 +64,8 @@ async fn free_clusters(store: &BlobStore) -> u32 {
 #[tokio::test]
 async fn contents_of_any_size_come_back_before_and_after_a_mount() {
     for metadata_size in [0, 64] {
-        let host = host(metadata_size);
-        let store = format(&host, CLUSTER).await;
+        let controller = controller(metadata_size);
+        let store = format(&controller, CLUSTER).await;
         assert_eq!(
             store.info().await.carrier,
             if metadata_size == 0 {
@@ -92,7 +92,7 @@ async fn contents_of_any_size_come_back_before_and_after_a_mount() {
                 }
             }
         }
-        for store in [store, mount(&host).await] {
+        for store in [store, mount(&controller).await] {
             for (id, data, sc) in &blobs {
                 let read = store.read_blob(*id, &Progress::none()).await.unwrap();
                 assert_eq!(read.data, *data);
@@ -120,12 +120,12 @@ async fn contents_of_any_size_come_back_before_and_after_a_mount() {
 
 #[tokio::test]
 async fn a_created_blob_is_empty_and_keeps_its_name() {
-    let host = host(64);
-    let store = format(&host, CLUSTER).await;
+    let controller = controller(64);
+    let store = format(&controller, CLUSTER).await;
     let name = "ü".repeat(127) + "x";
     assert_eq!(name.len(), 255);
     let id = store.create_blob(plain(&name)).await.unwrap();
-    for store in [&store, &mount(&host).await] {
+    for store in [&store, &mount(&controller).await] {
         let stat = store.stat(id).unwrap();
         assert_eq!((stat.name.as_str(), stat.size), (name.as_str(), 0));
         assert!(!stat.written);
@@ -139,8 +139,8 @@ async fn a_created_blob_is_empty_and_keeps_its_name() {
 
 #[tokio::test]
 async fn deleted_blobs_are_gone_and_identifiers_are_not_used_again() {
-    let host = host(0);
-    let mut store = format(&host, CLUSTER).await;
+    let controller = controller(0);
+    let mut store = format(&controller, CLUSTER).await;
     let free = store.info().await;
     let mut last = BlobId(0);
     for round in 0..5 {
@@ -148,7 +148,7 @@ async fn deleted_blobs_are_gone_and_identifiers_are_not_used_again() {
         assert!(id > last);
         last = id;
         store.delete_blob(id).await.unwrap();
-        for store in [&store, &mount(&host).await] {
+        for store in [&store, &mount(&controller).await] {
             assert!(matches!(store.stat(id), Err(BlobError::NoSuchBlob(x)) if x == id));
         }
         assert!(matches!(
@@ -160,7 +160,7 @@ async fn deleted_blobs_are_gone_and_identifiers_are_not_used_again() {
             Err(BlobError::NoSuchBlob(_))
         ));
         assert_eq!(store.info().await, free);
-        store = mount(&host).await;
+        store = mount(&controller).await;
         assert_eq!(store.info().await, free);
     }
 }
@@ -203,7 +203,7 @@ impl Drive {
         let Ok(command) = Command::parse(&request.sqe) else {
             return self.ram.submit(request).await;
         };
-        let second_half = self.ram.controller().namespaces[0].metadata_size() == 0;
+        let second_half = self.ram.info().namespaces[0].metadata_size() == 0;
         let (io, write) = match command {
             Command::Write(io) => (io, true),
             Command::Read(io) => (io, false),
@@ -248,8 +248,8 @@ impl Controller for Drive {
         Box::pin(self.run(request))
     }
 
-    fn controller(&self) -> &ControllerInfo {
-        self.ram.controller()
+    fn info(&self) -> &ControllerInfo {
+        self.ram.info()
     }
 }
 
@@ -342,20 +342,23 @@ async fn parts_reach_the_drive_in_order_each_with_its_metadata_before_it() {
     }
 }
 
-async fn second_half(host: &RamController) -> Vec<u8> {
-    nvme::read_blocks(host, 1, HALF, HALF).await.unwrap().data
+async fn second_half(controller: &RamController) -> Vec<u8> {
+    nvme::read_blocks(controller, 1, HALF, HALF)
+        .await
+        .unwrap()
+        .data
 }
 
 #[tokio::test]
 async fn no_metadata_stays_on_free_clusters_or_under_plain_data() {
-    let host = host(0);
-    let store = format(&host, CLUSTER).await;
+    let controller = controller(0);
+    let store = format(&controller, CLUSTER).await;
     let size = 3 * CLUSTER;
     let data = pattern(5, size as usize);
     let key = put(&store, with_sc("k", sc(VrType::Key, 1, size)), &data).await;
-    assert!(second_half(&host).await.iter().any(|&b| b != 0));
+    assert!(second_half(&controller).await.iter().any(|&b| b != 0));
     store.delete_blob(key).await.unwrap();
-    assert!(second_half(&host).await.iter().all(|&b| b == 0));
+    assert!(second_half(&controller).await.iter().all(|&b| b == 0));
 
     // A reader keeps the clusters when the blob goes, so that they are freed with their metadata in place.
     let key = put(&store, with_sc("k", sc(VrType::Key, 1, size)), &data).await;
@@ -368,10 +371,10 @@ async fn no_metadata_stays_on_free_clusters_or_under_plain_data() {
     }
     assert_eq!(rest as u64, size - u64::from(MDTS));
     drop(reader);
-    assert!(second_half(&host).await.iter().any(|&b| b != 0));
-    let store = mount(&host).await;
+    assert!(second_half(&controller).await.iter().any(|&b| b != 0));
+    let store = mount(&controller).await;
     let id = put(&store, plain("p"), &data).await;
-    assert!(second_half(&host).await.iter().all(|&b| b == 0));
+    assert!(second_half(&controller).await.iter().all(|&b| b == 0));
 
     // Overwritten with metadata, then without: zeroed when the old version is let go.
     let with = sc(VrType::Tv, 1, 10);
@@ -382,15 +385,15 @@ async fn no_metadata_stays_on_free_clusters_or_under_plain_data() {
     writer.write(&[2; 10]).await.unwrap();
     writer.commit().await.unwrap();
     free_clusters(&store).await;
-    assert!(second_half(&host).await.iter().all(|&b| b == 0));
+    assert!(second_half(&controller).await.iter().all(|&b| b == 0));
     assert_eq!(get(&store, id).await, [2; 10]);
 }
 
 #[tokio::test]
 async fn readers_see_the_content_as_of_their_start() {
     for metadata_size in [0, 64] {
-        let host = host(metadata_size);
-        let store = format(&host, CLUSTER).await;
+        let controller = controller(metadata_size);
+        let store = format(&controller, CLUSTER).await;
         let old = pattern(1, 20_000);
         let id = put(&store, plain("x"), &old).await;
         let mut reader = store.reader(id).unwrap();
@@ -413,8 +416,8 @@ async fn readers_see_the_content_as_of_their_start() {
 
 #[tokio::test]
 async fn a_full_store_says_so_and_still_overwrites_and_deletes() {
-    let host = host(64);
-    let store = format(&host, CLUSTER).await;
+    let controller = controller(64);
+    let store = format(&controller, CLUSTER).await;
     let clusters = store.info().await.clusters;
     let all = u64::from(clusters) * CLUSTER;
     let id = store.create_blob(plain("big")).await.unwrap();
@@ -442,12 +445,14 @@ async fn a_full_store_says_so_and_still_overwrites_and_deletes() {
 
 #[tokio::test]
 async fn metadata_pages_run_out_with_an_error() {
-    let host = host(64);
+    let controller = controller(64);
     let options = FormatOptions {
         cluster_bytes: CLUSTER,
         metadata_pages: Some(4),
     };
-    let store = BlobStore::format(host.clone(), 1, options).await.unwrap();
+    let store = BlobStore::format(controller.clone(), 1, options)
+        .await
+        .unwrap();
     let ids: Vec<_> =
         futures::future::join_all((0..4).map(|_| store.create_blob(plain("x")))).await;
     let ids: Vec<_> = ids.into_iter().map(Result::unwrap).collect();
@@ -466,13 +471,13 @@ async fn metadata_pages_run_out_with_an_error() {
             .await
             .unwrap();
     }
-    assert_eq!(mount(&host).await.list(), store.list());
+    assert_eq!(mount(&controller).await.list(), store.list());
 }
 
 #[tokio::test]
 async fn a_fragmented_blob_takes_a_chain_of_metadata_pages() {
-    let host = Arc::new(ram(1 << 11, 64, MDTS));
-    let store = format(&host, u64::from(BLOCK)).await;
+    let controller = Arc::new(ram(1 << 11, 64, MDTS));
+    let store = format(&controller, u64::from(BLOCK)).await;
     let pages = store.info().await.free_metadata_pages;
     let mut small = Vec::new();
     for i in 0..300 {
@@ -486,7 +491,7 @@ async fn a_fragmented_blob_takes_a_chain_of_metadata_pages() {
     let id = put(&store, plain("big"), &data).await;
     let taken = before - store.info().await.free_metadata_pages;
     assert!(taken >= 3, "{taken} pages");
-    for store in [&store, &mount(&host).await] {
+    for store in [&store, &mount(&controller).await] {
         assert_eq!(get(store, id).await, data);
         for (i, id) in small.iter().enumerate().skip(1).step_by(2) {
             assert_eq!(get(store, *id).await, [i as u8]);
@@ -496,13 +501,13 @@ async fn a_fragmented_blob_takes_a_chain_of_metadata_pages() {
         store.delete_blob(*id).await.unwrap();
     }
     assert_eq!(store.info().await.free_metadata_pages, pages);
-    assert_eq!(mount(&host).await.info().await, store.info().await);
+    assert_eq!(mount(&controller).await.info().await, store.info().await);
 }
 
 #[tokio::test]
 async fn a_cancelled_or_dropped_write_leaves_the_old_content() {
-    let host = host(0);
-    let store = format(&host, CLUSTER).await;
+    let controller = controller(0);
+    let store = format(&controller, CLUSTER).await;
     let old = pattern(1, 10_000);
     let id = put(&store, plain("x"), &old).await;
     let free = free_clusters(&store).await;
@@ -539,12 +544,12 @@ async fn a_cancelled_or_dropped_write_leaves_the_old_content() {
     drop(writer);
     assert_eq!(free_clusters(&store).await, free);
     assert_eq!(get(&store, id).await, old);
-    assert_eq!(get(&mount(&host).await, id).await, old);
+    assert_eq!(get(&mount(&controller).await, id).await, old);
 }
 
 #[tokio::test]
 async fn sizes_that_do_not_match_are_refused() {
-    let store = format(&host(0), CLUSTER).await;
+    let store = format(&controller(0), CLUSTER).await;
     let id = store
         .create_blob(with_sc("s", sc(VrType::Tv, 1, 100)))
         .await
@@ -578,8 +583,8 @@ async fn sizes_that_do_not_match_are_refused() {
 #[tokio::test]
 async fn files_go_in_and_out() {
     let dir = tempfile::tempdir().unwrap();
-    let host = host(0);
-    let store = format(&host, CLUSTER).await;
+    let controller = controller(0);
+    let store = format(&controller, CLUSTER).await;
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     let data = pattern(4, 123_457);
     std::fs::write(&from, &data).unwrap();
@@ -594,7 +599,7 @@ async fn files_go_in_and_out() {
     assert_eq!(std::fs::read(&to).unwrap(), data);
 
     // Nothing of a failed read appears.
-    corrupt(&host, HALF / 2, &data).await;
+    corrupt(&controller, HALF / 2, &data).await;
     let error = store
         .read_blob_file(id, &from, &progress)
         .await
@@ -613,12 +618,12 @@ async fn files_go_in_and_out() {
 }
 
 /// Changes a bit in the first block, of those below `end`, that holds the start of `data`.
-async fn corrupt(host: &RamController, end: u64, data: &[u8]) {
+async fn corrupt(controller: &RamController, end: u64, data: &[u8]) {
     for lba in 0..end {
-        let mut block = nvme::read_blocks(host, 1, lba, 1).await.unwrap();
+        let mut block = nvme::read_blocks(controller, 1, lba, 1).await.unwrap();
         if block.data.starts_with(&data[..64]) {
             block.data[100] ^= 4;
-            nvme::write_blocks(host, 1, lba, &block.data, &block.metadata, true)
+            nvme::write_blocks(controller, 1, lba, &block.data, &block.metadata, true)
                 .await
                 .unwrap();
             return;
@@ -630,12 +635,12 @@ async fn corrupt(host: &RamController, end: u64, data: &[u8]) {
 #[tokio::test]
 async fn changed_data_is_detected_where_the_drive_does_not_compute() {
     for ty in VrType::ALL {
-        let host = host(64);
-        let store = format(&host, CLUSTER).await;
+        let controller = controller(64);
+        let store = format(&controller, CLUSTER).await;
         let data = pattern(8, 6000);
         let data_id = u32::from(ty != VrType::Prg);
         let id = put(&store, with_sc("s", sc(ty, data_id, 6000)), &data).await;
-        corrupt(&host, HALF, &data).await;
+        corrupt(&controller, HALF, &data).await;
         let read = store.read_blob(id, &Progress::none()).await;
         assert_eq!(read.is_ok(), ty.is_sample(), "{ty}");
     }
@@ -643,21 +648,21 @@ async fn changed_data_is_detected_where_the_drive_does_not_compute() {
 
 #[tokio::test]
 async fn one_bad_copy_of_the_super_block_is_repaired() {
-    let host = host(0);
-    let store = format(&host, CLUSTER).await;
+    let controller = controller(0);
+    let store = format(&controller, CLUSTER).await;
     let id = put(&store, plain("x"), b"content").await;
     for lba in [0, 1, 0] {
-        nvme::write_blocks(&*host, 1, lba, &[0x55; BLOCK as usize], &[], true)
+        nvme::write_blocks(&*controller, 1, lba, &[0x55; BLOCK as usize], &[], true)
             .await
             .unwrap();
-        assert_eq!(get(&mount(&host).await, id).await, b"content");
+        assert_eq!(get(&mount(&controller).await, id).await, b"content");
     }
     for lba in [0, 1] {
-        nvme::write_blocks(&*host, 1, lba, &[0; BLOCK as usize], &[], true)
+        nvme::write_blocks(&*controller, 1, lba, &[0; BLOCK as usize], &[], true)
             .await
             .unwrap();
     }
-    let mounted = BlobStore::mount(host.clone(), 1, MountOptions::default()).await;
+    let mounted = BlobStore::mount(controller.clone(), 1, MountOptions::default()).await;
     assert!(matches!(
         mounted.map(drop),
         Err(BlobError::NotFormatted { nsid: 1 })
@@ -667,24 +672,27 @@ async fn one_bad_copy_of_the_super_block_is_repaired() {
 /// A medium may claim any sequence number; the next one must neither overflow nor count as older.
 #[tokio::test]
 async fn without_a_next_sequence_number_the_store_only_reads() {
-    let host = host(0);
-    let store = format(&host, CLUSTER).await;
+    let controller = controller(0);
+    let store = format(&controller, CLUSTER).await;
     let id = put(&store, plain("x"), b"content").await;
     drop(store);
     for lba in 2..10 {
-        let mut page = nvme::read_blocks(&*host, 1, lba, 1).await.unwrap().data;
+        let mut page = nvme::read_blocks(&*controller, 1, lba, 1)
+            .await
+            .unwrap()
+            .data;
         let is_head = page[4] == 1;
         if is_head {
             page[32..40].copy_from_slice(&(u64::MAX >> 1).to_le_bytes());
             let crc = crc32c::crc32c_append(crc32c::crc32c(&page[..60]), &page[64..]);
             page[60..64].copy_from_slice(&crc.to_le_bytes());
-            nvme::write_blocks(&*host, 1, lba, &page, &[], true)
+            nvme::write_blocks(&*controller, 1, lba, &page, &[], true)
                 .await
                 .unwrap();
         }
     }
     for _ in 0..2 {
-        let store = mount(&host).await;
+        let store = mount(&controller).await;
         let created = store.create_blob(plain("y")).await.map(drop);
         let written = store.write_blob(id, b"new", &Progress::none()).await;
         let deleted = store.delete_blob(id).await;
@@ -699,17 +707,18 @@ async fn without_a_next_sequence_number_the_store_only_reads() {
 async fn unsuitable_namespaces_and_options_are_refused() {
     let odd: Arc<dyn Controller> = Arc::new(ram(1000, 0, MDTS));
     let even: Arc<dyn Controller> = Arc::new(ram(1024, 0, MDTS));
-    let try_format = async |host: &Arc<dyn Controller>, nsid, cluster_bytes, metadata_pages| {
-        let options = FormatOptions {
-            cluster_bytes,
-            metadata_pages,
+    let try_format =
+        async |controller: &Arc<dyn Controller>, nsid, cluster_bytes, metadata_pages| {
+            let options = FormatOptions {
+                cluster_bytes,
+                metadata_pages,
+            };
+            BlobStore::format(controller.clone(), nsid, options)
+                .await
+                .map(drop)
         };
-        BlobStore::format(host.clone(), nsid, options)
-            .await
-            .map(drop)
-    };
     assert!(try_format(&even, 1, CLUSTER, None).await.is_ok());
-    for (host, cluster, pages) in [
+    for (controller, cluster, pages) in [
         (&odd, CLUSTER, None),
         (&even, CLUSTER + 1, None),
         (&even, 0, None),
@@ -720,7 +729,7 @@ async fn unsuitable_namespaces_and_options_are_refused() {
         (&even, CLUSTER, Some(510)),
         (&even, CLUSTER, Some(u32::MAX)),
     ] {
-        let error = try_format(host, 1, cluster, pages).await.unwrap_err();
+        let error = try_format(controller, 1, cluster, pages).await.unwrap_err();
         assert!(matches!(error, BlobError::Unsuitable(_)), "{error}");
     }
     assert!(matches!(
@@ -731,13 +740,13 @@ async fn unsuitable_namespaces_and_options_are_refused() {
 
 /// Runs create, write, overwrite and delete with the `nth` command failing; gives whether it was reached.
 async fn changes_with_a_fault(metadata_size: u16, nth: u64, count: u64) -> bool {
-    let host = host(metadata_size);
-    let store = format(&host, CLUSTER).await;
+    let controller = controller(metadata_size);
+    let store = format(&controller, CLUSTER).await;
     let contents: Vec<Vec<u8>> = (0..3).map(|i| pattern(i, 5000)).collect();
     let keep = put(&store, plain("keep"), &contents[0]).await;
     let id = put(&store, with_sc("x", sc(VrType::Tv, 1, 5000)), &contents[0]).await;
-    let before = host.submitted().len() as u64;
-    host.fail_from(nth, count, Status::WRITE_FAULT);
+    let before = controller.submitted().len() as u64;
+    controller.fail_from(nth, count, Status::WRITE_FAULT);
     // What the blob may hold; `None` is "deleted".
     let mut possible: Vec<Option<usize>> = vec![Some(0)];
     for i in [1, 2, 1] {
@@ -752,14 +761,14 @@ async fn changes_with_a_fault(metadata_size: u16, nth: u64, count: u64) -> bool 
         Err(BlobError::Nvme(_) | BlobError::InDoubt) => possible.push(None),
         Err(e) => panic!("{e}"),
     }
-    let reached = host.submitted().len() as u64 - before >= nth;
-    host.clear_faults();
+    let reached = controller.submitted().len() as u64 - before >= nth;
+    controller.clear_faults();
     let mut stores = vec![store];
     for crash in [false, true] {
         if crash {
-            host.crash();
+            controller.crash();
         }
-        stores.push(mount(&host).await);
+        stores.push(mount(&controller).await);
         for store in &stores[usize::from(crash) * 2..] {
             assert_eq!(get(store, keep).await, contents[0]);
             let found = match store.read_blob(id, &Progress::none()).await {
@@ -771,9 +780,9 @@ async fn changes_with_a_fault(metadata_size: u16, nth: u64, count: u64) -> bool 
         }
     }
     // And the store works on.
-    let store = mount(&host).await;
+    let store = mount(&controller).await;
     let new = put(&store, plain("new"), &contents[2]).await;
-    assert_eq!(get(&mount(&host).await, new).await, contents[2]);
+    assert_eq!(get(&mount(&controller).await, new).await, contents[2]);
     reached
 }
 
@@ -792,8 +801,8 @@ async fn a_failing_command_anywhere_leaves_old_or_new() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_tasks_share_a_store() {
-    let host = host(0);
-    let store = format(&host, CLUSTER).await;
+    let controller = controller(0);
+    let store = format(&controller, CLUSTER).await;
     let shared = put(&store, plain("shared"), &[0; 9000]).await;
     let tasks = (0..8u64).map(|t| {
         let store = store.clone();
@@ -830,7 +839,7 @@ async fn many_tasks_share_a_store() {
         })
     });
     let done = futures::future::join_all(tasks.collect::<Vec<_>>()).await;
-    let store = mount(&host).await;
+    let store = mount(&controller).await;
     for (id, data) in done.into_iter().flat_map(Result::unwrap) {
         assert_eq!(get(&store, id).await, data);
     }
@@ -838,19 +847,21 @@ async fn many_tasks_share_a_store() {
 
 /// A small store with some history, for the tests that damage it, and its blobs.
 async fn sample_store(metadata_size: u16) -> (Arc<RamController>, Vec<(BlobId, Vec<u8>)>) {
-    let host = Arc::new(ram(512, metadata_size, MDTS));
+    let controller = Arc::new(ram(512, metadata_size, MDTS));
     let options = FormatOptions {
         cluster_bytes: u64::from(BLOCK),
         metadata_pages: Some(16),
     };
-    let store = BlobStore::format(host.clone(), 1, options).await.unwrap();
+    let store = BlobStore::format(controller.clone(), 1, options)
+        .await
+        .unwrap();
     let mut blobs = Vec::new();
     for i in 0..6u64 {
         let data = pattern(i, 300 * i as usize);
         blobs.push((put(&store, plain("blob"), &data).await, data));
     }
     store.delete_blob(blobs.remove(2).0).await.unwrap();
-    (host, blobs)
+    (controller, blobs)
 }
 
 proptest! {
@@ -864,19 +875,19 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let (host, blobs) = sample_store(metadata_size).await;
+            let (controller, blobs) = sample_store(metadata_size).await;
             if let Some((from, to)) = copied {
-                let block = nvme::read_blocks(&*host, 1, from, 1).await.unwrap();
-                nvme::write_blocks(&*host, 1, to, &block.data, &[], true).await.unwrap();
+                let block = nvme::read_blocks(&*controller, 1, from, 1).await.unwrap();
+                nvme::write_blocks(&*controller, 1, to, &block.data, &[], true).await.unwrap();
             }
             for (lba, at, by) in flips {
-                let mut block = nvme::read_blocks(&*host, 1, lba, 1).await.unwrap();
+                let mut block = nvme::read_blocks(&*controller, 1, lba, 1).await.unwrap();
                 block.data[at] ^= by;
-                nvme::write_blocks(&*host, 1, lba, &block.data, &[], true).await.unwrap();
+                nvme::write_blocks(&*controller, 1, lba, &block.data, &[], true).await.unwrap();
             }
             for drop_damaged in [false, true] {
                 let options = MountOptions { drop_damaged };
-                let Ok(store) = BlobStore::mount(host.clone(), 1, options).await else {
+                let Ok(store) = BlobStore::mount(controller.clone(), 1, options).await else {
                     continue;
                 };
                 for (id, data) in &blobs {

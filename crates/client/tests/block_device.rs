@@ -56,26 +56,30 @@ impl Drop for Loop {
 }
 
 async fn check_commands(path: &Path) {
-    let host = BlockDeviceController::open(path).unwrap();
-    let namespace = host.controller().namespace(NSID).unwrap().clone();
+    let controller = BlockDeviceController::open(path).unwrap();
+    let namespace = controller.info().namespace(NSID).unwrap().clone();
     let block = namespace.block_size() as usize;
     assert_eq!(namespace.capacity(), BYTES);
     assert_eq!(namespace.metadata_size(), 0);
     for blocks in [1, 2, 7, 300] {
         let data = pattern(blocks * block, blocks as u8);
         for fua in [false, true] {
-            write_blocks(&host, NSID, 3, &data, &[], fua).await.unwrap();
-            flush(&host, NSID).await.unwrap();
-            let read = read_blocks(&host, NSID, 3, blocks as u64).await.unwrap();
+            write_blocks(&controller, NSID, 3, &data, &[], fua)
+                .await
+                .unwrap();
+            flush(&controller, NSID).await.unwrap();
+            let read = read_blocks(&controller, NSID, 3, blocks as u64)
+                .await
+                .unwrap();
             assert!(read.data == data && read.metadata.is_empty());
         }
     }
     let data = pattern(4 * block, 9);
-    write_blocks(&host, NSID, 8, &data, &[], false)
+    write_blocks(&controller, NSID, 8, &data, &[], false)
         .await
         .unwrap();
     let compare = |data: Vec<u8>| {
-        host.submit(Request {
+        controller.submit(Request {
             data,
             ..Request::new(Sqe::compare(7, NSID, 8, 3))
         })
@@ -85,8 +89,8 @@ async fn check_commands(path: &Path) {
     let mut other = data.clone();
     other[block] ^= 1;
     assert_eq!(compare(other).await.cqe.status(), Status::COMPARE_FAILURE);
-    write_zeroes(&host, NSID, 9, 2).await.unwrap();
-    let read = read_blocks(&host, NSID, 8, 4).await.unwrap().data;
+    write_zeroes(&controller, NSID, 9, 2).await.unwrap();
+    let read = read_blocks(&controller, NSID, 8, 4).await.unwrap().data;
     assert_eq!(read[..block], data[..block]);
     assert_eq!(read[block..3 * block], vec![0; 2 * block]);
     assert_eq!(read[3 * block..], data[3 * block..]);
@@ -100,11 +104,14 @@ async fn check_commands(path: &Path) {
         data: ranges.as_bytes().to_vec(),
         ..Request::new(Sqe::deallocate(1, NSID, 1))
     };
-    assert_eq!(host.submit(deallocate).await.cqe.status(), Status::SUCCESS);
+    assert_eq!(
+        controller.submit(deallocate).await.cqe.status(),
+        Status::SUCCESS
+    );
 
-    let beyond = host.submit(Request::new(Sqe::read(1, NSID, BYTES, 0)));
+    let beyond = controller.submit(Request::new(Sqe::read(1, NSID, BYTES, 0)));
     assert_eq!(beyond.await.cqe.status(), Status::LBA_OUT_OF_RANGE);
-    let errors = host.errors();
+    let errors = controller.errors();
     assert_eq!(errors[0].status, Status::LBA_OUT_OF_RANGE);
     assert_eq!(errors[1].status, Status::COMPARE_FAILURE);
     assert!(errors[0].count > errors[1].count);

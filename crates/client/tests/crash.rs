@@ -359,8 +359,8 @@ impl Controller for Mortal {
         self.run(request).boxed()
     }
 
-    fn controller(&self) -> &ControllerInfo {
-        self.ram.controller()
+    fn info(&self) -> &ControllerInfo {
+        self.ram.info()
     }
 }
 
@@ -372,7 +372,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 /// LBAs of clusters that hold plain data must carry no metadata in the second half, whatever was there before.
 async fn verify_second_half(ram: &Arc<RamController>, store: &BlobStore, what: &str) {
-    let half = ram.controller().namespaces[0].blocks() / 2;
+    let half = ram.info().namespaces[0].blocks() / 2;
     for stat in store.list().into_iter().filter(|stat| stat.sc.is_none()) {
         let before = ram.submitted().len();
         store.read_blob(stat.id, &Progress::none()).await.unwrap();
@@ -537,7 +537,7 @@ impl Controller for FileController {
         futures::future::ready(response).boxed()
     }
 
-    fn controller(&self) -> &ControllerInfo {
+    fn info(&self) -> &ControllerInfo {
         &self.info
     }
 }
@@ -553,14 +553,14 @@ fn crash_worker() {
         return;
     };
     let number = |name| std::env::var(name).unwrap().parse::<u64>().unwrap();
-    let host = FileController::open(Path::new(&dir), number(WORKER_METADATA) as u16);
+    let controller = FileController::open(Path::new(&dir), number(WORKER_METADATA) as u16);
     let seed = number(WORKER_SEED);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .build()
         .unwrap();
     runtime.block_on(async {
-        let store = mount(&host).await;
+        let store = mount(&controller).await;
         println!("\nmounted");
         let loads = (0..3).map(|task| {
             let store = store.clone();
@@ -580,9 +580,9 @@ fn crash_worker() {
 
 fn kill(kills: u64, metadata_size: u16) {
     let dir = tempfile::tempdir().unwrap();
-    let host = FileController::open(dir.path(), metadata_size);
-    block_on(format(&host, 8192));
-    drop(host);
+    let controller = FileController::open(dir.path(), metadata_size);
+    block_on(format(&controller, 8192));
+    drop(controller);
     let mut rng = Rng(u64::from(std::process::id()));
     let mut model = Model::new();
     let mut acknowledged = 0;
@@ -623,8 +623,8 @@ fn kill(kills: u64, metadata_size: u16) {
         );
         let what = format!("kill {round}");
         block_on(async {
-            let host = FileController::open(dir.path(), metadata_size);
-            verify(&mount(&host).await, &mut model, &what).await;
+            let controller = FileController::open(dir.path(), metadata_size);
+            verify(&mount(&controller).await, &mut model, &what).await;
         });
     }
     println!("{kills} kills, {acknowledged} acknowledged changes, none lost");
@@ -660,11 +660,11 @@ fn a_key_of_two_gigabytes() {
     let dir = tempfile::tempdir().unwrap();
     let mut info = info(1, 0, 1 << 20);
     info.namespaces = vec![toroid_nvme::Namespace::new(1, 4096, 1 << 21, 0).unwrap()];
-    let host = FileController::with_info(dir.path(), info);
+    let controller = FileController::with_info(dir.path(), info);
     let size: u64 = 800 * 16_384 * 5 * 4 * 8;
     let piece = pattern(1, 3_000_001);
     block_on(async {
-        let store = format(&host, 1 << 20).await;
+        let store = format(&controller, 1 << 20).await;
         let before = peak_memory();
         let blob = NewBlob {
             name: "bootstrapping key".into(),
@@ -686,7 +686,7 @@ fn a_key_of_two_gigabytes() {
             (size, size.div_ceil(1 << 20))
         );
         let start = std::time::Instant::now();
-        let store = mount(&host).await;
+        let store = mount(&controller).await;
         let mut reader = store.reader(id).unwrap();
         let mut seen = 0;
         // The reader checks the content against the checksum.

@@ -2,11 +2,16 @@
 #![cfg(feature = "image")]
 #![allow(clippy::unwrap_used)]
 
+use std::fs::File;
+use std::path::Path;
+
 use toroid_client::blob::BlobError;
-use toroid_client::drive::create_image;
+use toroid_client::drive::{PUBLIC_KEY_FILES, create_image};
 use toroid_client::prelude::*;
 use toroid_drive::image::{FormatOptions, MetadataMode};
 use toroid_tfhe::keys::KeyTag;
+use toroid_tfhe::seeded::KeyForm;
+use toroid_tfhe::serialize::{Header, Kind, ObjectWriter};
 
 const ADD: &str = "
     .reg x = cor:1
@@ -53,6 +58,44 @@ fn an_image_keeps_what_was_put_and_computes_when_it_is_opened_again() {
         assert_eq!(client.decrypt(&outputs["x"]).unwrap(), 0);
         drive.close().unwrap();
     }
+}
+
+/// A public key of `client` in its file, as `toroid keys generate` writes it.
+fn write_key_file(folder: &Path, name: &str, kind: Kind, client: &ClientKey) {
+    let header = Header::new(kind, client.params(), *client.tag());
+    let file = File::create(folder.join(name)).unwrap();
+    let mut object = ObjectWriter::new(file, &header).unwrap();
+    let mut rng = Csprng::from_os().unwrap();
+    let (form, quiet) = (KeyForm::Seeded, Progress::none());
+    let mut sink = |bytes: &[u8]| object.write(bytes);
+    if kind == Kind::SeededBootstrappingKey {
+        client.bootstrapping_key(form, &mut rng, &quiet, &mut sink)
+    } else {
+        client.key_switching_key(form, &mut rng, &quiet, &mut sink)
+    }
+    .unwrap();
+    object.finish().unwrap();
+}
+
+#[test]
+fn a_drive_takes_the_key_files_of_one_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let (client, drive) = (client(), Drive::temporary().unwrap());
+    let missing = drive.put_key_files(folder.path()).unwrap_err();
+    assert!(matches!(missing, DriveError::File { .. }), "{missing}");
+    let other = ClientKey::generate(&TINY, &mut Csprng::from_os().unwrap());
+    let [bootstrapping, key_switching] = PUBLIC_KEY_FILES;
+    let (first, second) = (Kind::SeededBootstrappingKey, Kind::SeededKeySwitchingKey);
+    write_key_file(folder.path(), bootstrapping, first, &client);
+    write_key_file(folder.path(), key_switching, second, &other);
+    let error = drive.put_key_files(folder.path()).unwrap_err();
+    assert!(error.to_string().contains("another client key"), "{error}");
+
+    write_key_file(folder.path(), key_switching, second, &client);
+    drive.put_key_files(folder.path()).unwrap();
+    let (x, y) = (client.encrypt(1).unwrap(), client.encrypt(-2).unwrap());
+    let outputs = drive.run(ADD, &[("y", &y), ("x", &x)]).unwrap();
+    assert_eq!(client.decrypt(&outputs["x"]).unwrap(), 0);
 }
 
 #[test]

@@ -8,9 +8,9 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
+use toroid_cores::Values;
 use toroid_cores::ntt_rader::least_modulus;
-use toroid_cores::ntt_rader::{NttRader, Product, plan};
-use toroid_cores::{Core, Values};
+use toroid_cores::ntt_rader::{CORE, Product, plan};
 use toroid_ring::cyclotomic::CyclotomicRing;
 use toroid_sim::model::{Model, Options};
 use toroid_sim::random::Random;
@@ -37,7 +37,7 @@ fn run() -> Result<(), Error> {
         Some(q) => q,
         None => least_modulus(m)?,
     };
-    let values = Values::new(&NttRader, [("M", m), ("Q", q)])?;
+    let values = Values::new(&CORE, [("M", m), ("Q", q)])?;
     let plan = plan(&values)?;
     let ring = CyclotomicRing::with_plan(plan.dft().clone())?;
     let mut random = Random::new(m ^ q);
@@ -48,7 +48,7 @@ fn run() -> Result<(), Error> {
     let (a, b) = (element(), element());
 
     let start = Instant::now();
-    let model = Model::build(&NttRader.configure(&values)?.design()?, &Options::default())?;
+    let model = Model::build(&CORE.configure(&values)?.design()?, &Options::default())?;
     let built = start.elapsed().as_secs_f64();
     let mut simulation = model.start()?;
     simulation.reset(4)?;

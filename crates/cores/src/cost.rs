@@ -138,7 +138,7 @@ pub fn memory_blocks(depth: u64, width: u64, technology: Technology) -> f64 {
     least as f64 / 2.0
 }
 
-/// A memory that is written and read in every cycle, with a register behind it: in block memories above 64 words.
+/// A memory that is written and read in every cycle, with a register after it: in block memories above 64 words.
 pub(crate) fn memory(depth: u64, bits: u64, technology: Technology) -> Counts {
     let tables = match technology {
         Technology::Xc7 => 4 * bits.div_ceil(6) * depth.div_ceil(32),
@@ -161,7 +161,7 @@ pub(crate) fn memory(depth: u64, bits: u64, technology: Technology) -> Counts {
     }
 }
 
-/// A ROM with a register behind it, in block memories above a depth. A column of a few rows is the same as others, or needs
+/// A ROM with a register after it, in block memories above a depth. A column of a few rows is the same as others, or needs
 /// no table of its own.
 pub(crate) fn rom(depth: u64, bits: u64, technology: Technology) -> Counts {
     let (most, table) = match technology {

@@ -3,6 +3,7 @@
 use toroid_sim::model::ModelError;
 use toroid_sim::simulation::SimulationError;
 use toroid_sim::sources::UnknownModule;
+use toroid_task::Cancelled;
 
 /// What can be wrong with a request for a core.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +36,7 @@ pub enum CoreError {
         core: &'static str,
         /// The parameter.
         name: &'static str,
-        /// What it should be, as it goes on behind "must be".
+        /// What it should be: the sentence continues after "must be".
         expected: String,
         /// What it is.
         found: u64,
@@ -71,6 +72,12 @@ pub enum CoreError {
         /// Why.
         reason: std::io::Error,
     },
+    /// A text of the core's folder cannot be made.
+    #[error(transparent)]
+    Template(#[from] minijinja::Error),
+    /// Someone cancelled the work.
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
     /// Synthesis failed.
     #[error("synthesis of {core} failed: {output}")]
     Synthesis {
@@ -82,9 +89,13 @@ pub enum CoreError {
 }
 
 impl CoreError {
-    /// Whether the [`Progress`](toroid_task::Progress) ended the work.
+    /// Whether someone cancelled the work.
     pub fn is_cancelled(&self) -> bool {
-        matches!(self, CoreError::Model(error) if error.is_cancelled())
+        match self {
+            CoreError::Cancelled(_) => true,
+            CoreError::Model(error) => error.is_cancelled(),
+            _ => false,
+        }
     }
 
     /// Whether the request itself was wrong, rather than what came of it.

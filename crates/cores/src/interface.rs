@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::ops::{Index, RangeInclusive};
 
 use toroid_sim::model::Design;
-use toroid_sim::process::Watch;
 use toroid_sim::simulation::Simulation;
 
 use crate::cost::Figures;
@@ -12,6 +11,7 @@ use crate::error::CoreError;
 use crate::technology::Technology;
 use crate::transform::Transform;
 use crate::vectors::{Outcome, Vectors};
+use toroid_task::Progress;
 
 /// A parameter of a core.
 #[derive(Clone, Debug)]
@@ -60,24 +60,24 @@ impl Values {
     /// # Errors
     /// If a name is unknown or given twice, or a value is out of its range.
     pub fn new<'a>(
-        core: &dyn Core,
+        core: &Core,
         given: impl IntoIterator<Item = (&'a str, u64)>,
     ) -> Result<Values, CoreError> {
-        let parameters = core.parameters();
+        let parameters = core.parameters;
         let mut values = BTreeMap::new();
         for (name, value) in given {
             let parameter = parameters.iter().find(|parameter| parameter.name == name);
             let Some(parameter) = parameter else {
                 let names: Vec<&str> = parameters.iter().map(|parameter| parameter.name).collect();
                 return Err(CoreError::UnknownParameter {
-                    core: core.name(),
+                    core: core.name,
                     name: name.to_owned(),
                     names: names.join(", "),
                 });
             };
             if !parameter.range.contains(&value) {
                 return Err(CoreError::Value {
-                    core: core.name(),
+                    core: core.name,
                     name: parameter.name,
                     expected: parameter.expectation(),
                     found: value,
@@ -100,12 +100,11 @@ impl Values {
     ///
     /// # Errors
     /// If the core takes none with these values.
-    pub fn with_list(self, core: &dyn Core, list: Vec<usize>) -> Result<Values, CoreError> {
-        if !core.takes_list(&self) {
+    pub fn with_list(self, core: &Core, list: Vec<usize>) -> Result<Values, CoreError> {
+        if !(core.takes_list)(&self) {
             return Err(CoreError::List {
-                core: core.name(),
-                reason: "it takes no list with these parameters; permutation with KIND 3 does"
-                    .to_owned(),
+                core: core.name,
+                reason: "it takes no list with these parameters".to_owned(),
             });
         }
         Ok(Values {
@@ -204,70 +203,77 @@ impl Timing {
 /// Values of some parameters of a core.
 pub type Given = &'static [(&'static str, u64)];
 
-/// A core.
-pub trait Core: Sync {
+/// Makes a core with values, which must be its own ([`Values::new`]); fails where they do not go together.
+pub type Configure = fn(&Values) -> Result<Box<dyn Configured>, CoreError>;
+
+/// A core, before its parameters have values. `inventory::submit!` in its module puts it into the list ([`cores`](crate::cores)).
+#[derive(Debug)]
+pub struct Core {
     /// Its name, that of the module on top.
-    fn name(&self) -> &'static str;
-
+    pub name: &'static str,
     /// What it does, in a line.
-    fn summary(&self) -> &'static str;
-
+    pub summary: &'static str,
     /// Its parameters.
-    fn parameters(&self) -> &'static [Parameter];
-
+    pub parameters: &'static [Parameter],
+    /// What [`Core::configure`](Core::configure()) does.
+    pub configure: Configure,
     /// Whether it takes a list of numbers with these values ([`Values::with_list`]).
-    fn takes_list(&self, _values: &Values) -> bool {
-        false
-    }
-
+    pub takes_list: fn(&Values) -> bool,
     /// Settings with modules or generate branches that the defaults leave out. Lint goes through all.
-    fn variants(&self) -> &'static [Given] {
-        &[]
+    pub variants: &'static [Given],
+    /// Designs with modules or generate branches that no parameter leads to. Lint goes through these, too.
+    pub beyond_parameters: fn() -> Result<Vec<Design>, CoreError>,
+    /// Whether synthesis maps each of its modules once and counts their copies, as is due to large cores.
+    pub is_large: bool,
+    /// What a paper reports of the like.
+    pub paper: Option<PaperRow>,
+    /// How the explorer chooses its settings, if it computes transforms: then it also has a [`cost`](Configured::cost).
+    pub family: Option<Family>,
+}
+
+inventory::collect!(&'static Core);
+
+impl Core {
+    /// A small core that computes no transform, takes no list and has no variants.
+    pub const fn new(
+        name: &'static str,
+        summary: &'static str,
+        parameters: &'static [Parameter],
+        configure: Configure,
+    ) -> Core {
+        Core {
+            name,
+            summary,
+            parameters,
+            configure,
+            takes_list: |_| false,
+            variants: &[],
+            beyond_parameters: || Ok(Vec::new()),
+            is_large: false,
+            paper: None,
+            family: None,
+        }
     }
 
     /// The core with these values, which must be its own ([`Values::new`]).
     ///
     /// # Errors
     /// If the values do not go together.
-    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError>;
-
-    /// Whether synthesis maps each of its modules once and counts their copies, as is due to large cores.
-    fn is_large(&self) -> bool {
-        false
+    pub fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
+        (self.configure)(values)
     }
+}
 
-    /// What the paper reports of the like.
-    fn paper(&self) -> Option<PaperRow> {
-        None
-    }
-
-    /// Whether the explorer can choose it for a transform: then it has [`settings`](Core::settings), [`samples`](Core::samples)
-    /// and a [`cost`](Configured::cost).
-    fn is_transform(&self) -> bool {
-        false
-    }
-
-    /// Every setting that computes a transform on a technology.
-    ///
-    /// # Errors
-    /// Why there is none, as the end of a sentence that begins with the core's name.
-    fn settings(
-        &self,
-        _transform: &Transform,
-        _technology: Technology,
-    ) -> Result<Vec<Values>, String> {
-        Err("computes no transform".to_owned())
-    }
-
+/// The settings of a core that computes transforms.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// Every setting that computes a transform on a technology, or why there is none: the end of a sentence that begins with
+    /// the core's name.
+    pub settings: fn(&Transform, Technology) -> Result<Vec<Values>, String>,
     /// The settings that are synthesized for the resource model.
-    fn samples(&self, _technology: Technology) -> Vec<Values> {
-        Vec::new()
-    }
-
+    pub samples: fn(Technology) -> Vec<Values>,
     /// Settings that are synthesized only to check the model, as they are larger than what it is fitted to.
-    fn large_samples(&self, _technology: Technology) -> Vec<Values> {
-        Vec::new()
-    }
+    pub large_samples: fn(Technology) -> Vec<Values>,
 }
 
 /// A core whose parameters have values that go together.
@@ -299,12 +305,12 @@ pub trait Configured {
         simulation: &mut Simulation,
         count: usize,
         seed: u64,
-        watch: &dyn Watch,
+        progress: &Progress,
     ) -> Result<Outcome, CoreError> {
         let run = |simulation: &mut Simulation, seed| {
             let none = || CoreError::Wrong("there are no vectors to test with".to_owned());
             let vectors = self.vectors(count, seed).ok_or_else(none)?;
-            vectors.run(simulation, seed, watch)
+            vectors.run(simulation, seed, progress)
         };
         let first = run(simulation, seed)?;
         let mut compared = first.compared;

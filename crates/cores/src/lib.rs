@@ -27,5 +27,7 @@ mod units;
 pub mod vectors;
 
 pub use error::CoreError;
-pub use interface::{Configured, Core, Cycles, PaperRow, Parameter, Timing, Values};
-pub use registry::{CORES, find, test, transforms};
+pub use interface::{
+    Configure, Configured, Core, Cycles, Family, PaperRow, Parameter, Timing, Values,
+};
+pub use registry::{cores, families, find, test};

@@ -22,7 +22,7 @@ pub enum SettingError {
         longest: u32,
     },
     /// There is no transform modulo this number.
-    #[error("modulus {number}, {modulus}, is no prime of 4 to 64 bits that is 1 modulo {order}")]
+    #[error("modulus {number}, {modulus}, is not a prime of 4 to 64 bits that is 1 modulo {order}")]
     Modulus {
         /// Which of the moduli, from 0 on.
         number: usize,

@@ -8,10 +8,11 @@ use crate::error::CoreError;
 use crate::interface::{Core, Values};
 use crate::technology::Technology;
 use toroid_sim::model::{Design, ModelError};
-use toroid_sim::process::{Watch, run};
+use toroid_sim::process::run;
 use toroid_sim::toolchain::python;
 
 use crate::tools::SYNTHESIS;
+use toroid_task::Progress;
 
 /// Counts of cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -32,7 +33,7 @@ pub struct Resources {
     pub fmax_mhz: Option<f64>,
 }
 
-/// What does the work, a Python program: it prints `name value` lines behind a mark.
+/// What does the work, a Python program: it prints `name value` lines after a mark.
 pub const SCRIPT: &str = include_str!("../hw/tools/synth.py");
 
 /// What the script's results follow.
@@ -43,13 +44,13 @@ const MARK: &str = "== toroid ==";
 /// # Errors
 /// If the tools cannot be had, or refuse the core.
 pub fn synthesize(
-    core: &dyn Core,
+    core: &Core,
     values: &Values,
     device: Technology,
-    watch: &dyn Watch,
+    progress: &Progress,
 ) -> Result<Resources, CoreError> {
     let design = core.configure(values)?.design()?;
-    synthesize_design(core.name(), &design, core.is_large(), device, watch)
+    synthesize_design(core.name, &design, core.is_large, device, progress)
 }
 
 /// [`synthesize`] for any design; `name` is for errors.
@@ -61,9 +62,9 @@ pub fn synthesize_design(
     design: &Design,
     is_large: bool,
     device: Technology,
-    watch: &dyn Watch,
+    progress: &Progress,
 ) -> Result<Resources, CoreError> {
-    let python = python(SYNTHESIS, watch).map_err(ModelError::from)?;
+    let python = python(SYNTHESIS, progress).map_err(ModelError::from)?;
     let failed = |path: &str| {
         let path = path.to_owned();
         move |reason| CoreError::File { path, reason }
@@ -100,8 +101,8 @@ pub fn synthesize_design(
         ));
     }
     command.args(design.sources.iter().map(|(name, _)| name));
-    watch.progress("synthesizing", 0, 1);
-    let finished = run(&mut command, watch).map_err(ModelError::from)?;
+    progress.report("synthesizing", 0, 1);
+    let finished = run(&mut command, progress).map_err(ModelError::from)?;
     let failed = |output: &str| {
         let lines: Vec<&str> = output.lines().collect();
         CoreError::Synthesis {
@@ -112,7 +113,7 @@ pub fn synthesize_design(
     if !finished.status.success() {
         return Err(failed(&finished.output));
     }
-    watch.progress("synthesizing", 1, 1);
+    progress.report("synthesizing", 1, 1);
     let results = finished.output.split_once(MARK).map(|(_, results)| results);
     let results = results.ok_or_else(|| failed(&finished.output))?;
     let value = |name: &str| {

@@ -1,4 +1,4 @@
-//! The Python packages behind synthesis and the checks of `hw/`, beside Verilator.
+//! The Python packages that synthesis and the checks of `hw/` need besides Verilator.
 
 use toroid_sim::toolchain::Packages;
 

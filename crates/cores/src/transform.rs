@@ -83,7 +83,7 @@ impl Transform {
     /// A transform of `n` words modulo `q`, forward and in any order.
     ///
     /// # Errors
-    /// If `n` is no power of two from 2^3 to 2^20 nor, of a cyclic transform, a product of different primes of 3, 5, 17 and
+    /// If `n` is neither a power of two from 2^3 to 2^20 nor, of a cyclic transform, a product of different primes of 3, 5, 17 and
     /// 257, `q` no prime, or without a root of unity of the order that the transform
     /// needs: 2n, or n for a cyclic one. The error names what comes nearest.
     pub fn new(n: u64, q: u64, ring: Ring) -> Result<Transform, TransformError> {
@@ -111,7 +111,7 @@ impl Transform {
                 order,
                 reason: match is_prime(q) {
                     true => format!("{order} does not divide q - 1"),
-                    false => "it is no prime".to_owned(),
+                    false => "it is not a prime".to_owned(),
                 },
                 nearest: nearest_primes(q, order),
             });
@@ -131,7 +131,7 @@ impl Transform {
         self.n
     }
 
-    /// log2 of the words; 0 where their number is no power of two.
+    /// log2 of the words; 0 where their number is not a power of two.
     pub fn log_n(&self) -> u64 {
         u64::from(self.n.trailing_zeros())
     }
@@ -176,7 +176,7 @@ mod tests {
             said.contains("32 does not divide q - 1") && said.contains("97 and 193"),
             "{said}"
         );
-        assert!(refusal(16, 99, Ring::Negacyclic).contains("no prime"));
+        assert!(refusal(16, 99, Ring::Negacyclic).contains("not a prime"));
         assert!(Transform::new(16, 17, Ring::Cyclic).is_ok());
         assert!(Transform::new(16, 17, Ring::Negacyclic).is_err());
         // Above is none of 64 bits.

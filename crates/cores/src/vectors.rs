@@ -1,9 +1,9 @@
 //! Inputs of a core with the results that the library gives, and how they are run in the simulator.
 
 use crate::error::CoreError;
-use toroid_sim::process::{ProcessError, Watch};
 use toroid_sim::simulation::{Agent, Simulation};
 use toroid_sim::stream::{Beat, Sink, Source};
+use toroid_task::{Cancelled, Progress};
 
 /// A port with its width, at most 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,16 +100,13 @@ pub struct Outcome {
 /// Latencies beyond this are not looked for.
 const LONGEST: usize = 256;
 
-/// How often a long run is watched, in cycles.
-const WATCHED: u64 = 1 << 12;
+/// How often a long run reports and can be cancelled, in cycles.
+const REPORTED: u64 = 1 << 12;
 
-fn watched(watch: &dyn Watch, done: u64, total: u64) -> Result<(), CoreError> {
-    if done.is_multiple_of(WATCHED) {
-        watch.progress("simulating", done, total);
-        if watch.is_cancelled() {
-            let cancelled = toroid_sim::model::ModelError::from(ProcessError::Cancelled);
-            return Err(cancelled.into());
-        }
+fn report(progress: &Progress, done: u64, total: u64) -> Result<(), Cancelled> {
+    if done.is_multiple_of(REPORTED) {
+        progress.report("simulating", done, total);
+        progress.check()?;
     }
     Ok(())
 }
@@ -137,15 +134,15 @@ impl Vectors {
         &self,
         simulation: &mut Simulation,
         seed: u64,
-        watch: &dyn Watch,
+        progress: &Progress,
     ) -> Result<Outcome, CoreError> {
         let (streams, others): (_, &[_]) = match self {
-            Vectors::Pipeline(pipeline) => return pipeline.run(simulation, watch),
+            Vectors::Pipeline(pipeline) => return pipeline.run(simulation, progress),
             Vectors::Streams(streams) => (streams, &[]),
             Vectors::Joined(joined) => (&joined.streams, &joined.others),
         };
-        let outcome = streams.run(others, simulation, 0.0, seed, watch)?;
-        let stalled = streams.run(others, simulation, 0.4, seed, watch)?;
+        let outcome = streams.run(others, simulation, 0.0, seed, progress)?;
+        let stalled = streams.run(others, simulation, 0.4, seed, progress)?;
         Ok(Outcome {
             compared: outcome.compared + stalled.compared,
             simulated: simulation.cycles(),
@@ -155,7 +152,7 @@ impl Vectors {
 }
 
 impl Pipeline {
-    fn run(&self, simulation: &mut Simulation, watch: &dyn Watch) -> Result<Outcome, CoreError> {
+    fn run(&self, simulation: &mut Simulation, progress: &Progress) -> Result<Outcome, CoreError> {
         let inputs = self
             .inputs
             .iter()
@@ -169,7 +166,7 @@ impl Pipeline {
         let total = self.rows.len() + LONGEST.max(self.latency as usize);
         let mut seen: Vec<Vec<u64>> = Vec::with_capacity(total);
         for cycle in 0..total {
-            watched(watch, cycle as u64, total as u64)?;
+            report(progress, cycle as u64, total as u64)?;
             // Behind the last row the first come again, so that nothing stands still.
             if let Some((values, _)) = self.rows.get(cycle % self.rows.len().max(1)) {
                 for (port, value) in inputs.iter().zip(values) {
@@ -232,7 +229,7 @@ impl Streams {
         simulation: &mut Simulation,
         stall: f64,
         seed: u64,
-        watch: &dyn Watch,
+        progress: &Progress,
     ) -> Result<Outcome, CoreError> {
         let mut source = Source::new(simulation, self.input, stall, seed)?;
         let mut sink = Sink::new(simulation, self.output, stall, seed.wrapping_add(1))?;
@@ -255,7 +252,7 @@ impl Streams {
                     self.expected.len()
                 )));
             }
-            watched(watch, done, limit)?;
+            report(progress, done, limit)?;
             let now = simulation.cycles();
             let mut agents: Vec<&mut dyn Agent> = vec![&mut source, &mut sink];
             agents.extend(more.iter_mut().map(|source| source as &mut dyn Agent));

@@ -16,7 +16,9 @@
 //! **Writes** take effect in the order: checks, staging in the engine (and the run), SSD, registers. If the SSD refuses, the
 //! registers stay as they were. One exception is the engine's: the first part of a key drops the key that it replaces.
 //!
-//! **Reads** that only load a register deliver their data even where the engine cannot take it (a part out of order, no
+//! **Reads** that only load a register leave it alone if it holds what they bring: a key, a program or a test vector whose blocks
+//! have not changed since it was stored. So any host may read any blocks, such as the first ones of a key, without unloading
+//! it. They deliver their data even where the engine cannot take it (a part out of order, no
 //! room, a key id in use with another parameter set): storage comes first. The completion's dword 0 ([`Effect`]) and the
 //! error log tell. A read fails where its metadata is invalid or its blocks belong to different objects, and where the
 //! program that it triggers fails, since the stored sample must not pass for a result.
@@ -25,7 +27,9 @@
 //! of the result. As NVMe metadata it travels with the data. In the second half, that of a write replaces the first 64 bytes
 //! of the block that registered the data; that of a read is shown in that block, without being stored, to reads that
 //! follow, until the run is read or written again or the drive is closed: on the SSD it would describe data that are not
-//! there.
+//! there. In the same way the drive remembers what the host registered for a result's place, and that a result is one until
+//! data takes its place, whatever was registered meanwhile: after a trigger that failed, a read shows the metadata of the
+//! old result. Of each of these it remembers the latest 65536.
 //!
 //! **Order.** Commands that overlap in their blocks run one after the other; only reads run at the same time. A read that loads a
 //! register starts again if its blocks are written before the register has the data, so that the register never returns to
@@ -58,9 +62,7 @@ mod workers;
 
 pub use access::{HostIdentity, HostStatistics, KeyAccess};
 pub use command::Effect;
-pub use log::{
-    DriveStatistics, ErrorLogEntry, ProgramRun, ProgramStatistics, TraceEvent, TraceKind,
-};
+pub use log::{DriveStatistics, ProgramRun, ProgramStatistics, TraceEvent, TraceKind};
 pub use ssd_side::SWAP_NSID;
 
 pub(crate) use access::Hosted;

@@ -218,12 +218,12 @@ impl Computational {
     pub fn attach(
         &self,
         inner: Arc<dyn Controller>,
-        host: DriveController,
+        controller: DriveController,
     ) -> Result<ComputationalController, ComputationalError> {
         let config = &self.config;
-        let name = &host.identity().name;
-        let mut info = inner.controller().clone();
-        let image = host.drive().image().info().nguid();
+        let name = &controller.identity().name;
+        let mut info = inner.info().clone();
+        let image = controller.drive().image().info().nguid();
         let sets = config.memories.iter().map(|(nsid, _)| (*nsid, csi::MEMORY));
         for (nsid, csi) in sets.chain([(config.programs_nsid, csi::PROGRAMS)]) {
             let others = info.other_namespaces.iter().map(|other| other.nsid);
@@ -239,7 +239,7 @@ impl Computational {
             state: self.host_state(name)?,
             config: Arc::clone(config),
             inner,
-            host,
+            controller,
             info,
         })
     }
@@ -285,7 +285,7 @@ pub struct ComputationalController {
     config: Arc<ComputationalConfig>,
     state: Arc<HostState>,
     inner: Arc<dyn Controller>,
-    host: DriveController,
+    controller: DriveController,
     info: ControllerInfo,
 }
 
@@ -299,10 +299,11 @@ impl ComputationalController {
     ) -> BoxFuture<'static, Response> {
         let state = Arc::clone(&self.state);
         let command = (request.sqe, cancel);
-        self.host.work(Threads::Commands, command, move |_, _| {
-            check_form(&request)?;
-            work(&state, &request)
-        })
+        self.controller
+            .work(Threads::Commands, command, move |_, _| {
+                check_form(&request)?;
+                work(&state, &request)
+            })
     }
 
     fn execute(&self, request: Request, cancel: &CancelToken) -> BoxFuture<'static, Response> {
@@ -322,7 +323,7 @@ impl ComputationalController {
             Ok(_) => Threads::Programs,
             Err(_) => Threads::Commands,
         };
-        self.host
+        self.controller
             .work(threads, (sqe, cancel), move |bridge, context| {
                 let Execution {
                     name,
@@ -402,7 +403,7 @@ impl ComputationalController {
             let mut bytes = Vec::new();
             let mut fault = None;
             for (nsid, slba, blocks) in sources {
-                let namespace = self.inner.controller().namespace(nsid);
+                let namespace = self.inner.info().namespace(nsid);
                 let len = namespace.map(|namespace| namespace.data_len(blocks));
                 let fits = |len: u64| bytes.len() as u64 + len <= most;
                 fault = match len {
@@ -493,7 +494,7 @@ impl ComputationalController {
 
     /// An admin command on the namespace of programs.
     fn manage(&self, request: Request) -> BoxFuture<'static, Response> {
-        let keys = self.host.identity().keys.clone();
+        let keys = self.controller.identity().keys.clone();
         let room = self.config.program_bytes;
         self.at_once(request, &CancelToken::new(), move |state, request| {
             let Request { sqe, data, .. } = request;
@@ -525,7 +526,7 @@ fn memory_of(state: &HostState, nsid: u32) -> Result<&Memory, Fault> {
     state.memory(nsid).ok_or_else(|| {
         Fault::new(
             Status::INVALID_NAMESPACE,
-            format!("namespace {nsid} is no memory"),
+            format!("namespace {nsid} is not a memory"),
         )
     })
 }
@@ -588,7 +589,7 @@ impl Controller for ComputationalController {
     fn admin(&self, request: Request) -> BoxFuture<'_, Response> {
         let sqe = request.sqe;
         let (cid, nsid) = (sqe.cid.get(), sqe.nsid.get());
-        let inside = &self.inner.controller().other_namespaces;
+        let inside = &self.inner.info().other_namespaces;
         match sqe.opcode {
             admin_opcode::IDENTIFY => match self.identify(&sqe) {
                 Some(data) => {
@@ -620,7 +621,7 @@ impl Controller for ComputationalController {
         }
     }
 
-    fn controller(&self) -> &ControllerInfo {
+    fn info(&self) -> &ControllerInfo {
         &self.info
     }
 

@@ -15,9 +15,9 @@ use toroid_nvme::{
 };
 
 use crate::bridge::{
-    Bridge, Context, DriveStatistics, Ended, ErrorLogEntry, Fault, HostIdentity, HostStatistics,
-    Hosted, KeyAccess, Log, NSID, Plain, ProgramRun, Queue, Reply, Sharing, SsdSide, Step,
-    TraceEvent, TraceKind, Workers, status,
+    Bridge, Context, DriveStatistics, Ended, Fault, HostIdentity, HostStatistics, Hosted,
+    KeyAccess, Log, NSID, Plain, ProgramRun, Queue, Reply, Sharing, SsdSide, Step, TraceEvent,
+    TraceKind, Workers, status,
 };
 use crate::image::{Image, ImageError};
 use crate::ssd::SsdError;
@@ -72,7 +72,7 @@ pub enum DriveError {
     Mdts {
         /// The MDTS asked for.
         found: u32,
-        /// Bytes a block of the image.
+        /// Bytes per block of the image.
         block_size: u32,
     },
     /// The image cannot be a namespace.
@@ -93,17 +93,17 @@ pub enum DriveError {
 /// threads, or at once if they only read plain data that are in memory; none of them waits for a program but those that
 /// trigger one. Programs that do not conflict run side by side, the others in the order of their triggers.
 ///
-/// The drive serves any number of hosts. As a host itself it may do everything; [`Drive::host`] gives one that is bound to
+/// The drive serves any number of hosts. It is a [`Controller`] without bounds itself; [`Drive::controller_for`] gives one that is bound to
 /// its keys, and to a fair share: tenants take turns at the threads and at the arithmetic.
 ///
-/// Dropping the drive cancels what is under way and waits for it; [`Drive::shutdown`] lets it end and flushes.
+/// Dropping the drive cancels its commands and waits for them; [`Drive::shutdown`] lets them end and flushes.
 pub struct Drive {
     bridge: Arc<Bridge>,
     in_flight: Arc<InFlight>,
     closed: AtomicBool,
     serial: AtomicU64,
     on_ssd: Arc<OnSsd>,
-    /// The drive itself, as a host.
+    /// For commands that come without a host: they may use everything.
     own: Arc<Hosted>,
     programs: Workers,
     commands: Workers,
@@ -119,7 +119,7 @@ pub(crate) enum Threads {
     Programs,
 }
 
-/// The commands under way.
+/// The commands that have not completed.
 #[derive(Default)]
 struct InFlight(Mutex<Commands>);
 
@@ -152,7 +152,7 @@ impl InFlight {
         }
     }
 
-    /// Time during which some command was under way.
+    /// Time during which some command had not completed.
     fn busy(&self) -> Duration {
         let flight = self.lock();
         let now = flight.busy_since.map(|since| since.elapsed());
@@ -197,7 +197,7 @@ impl Drop for OnSsdGuard {
     }
 }
 
-/// A command under way: answers, and forgets its token, however it ends.
+/// A command that has not completed: answers it, and forgets its token, however it ends.
 struct Pending {
     bridge: Arc<Bridge>,
     in_flight: Arc<InFlight>,
@@ -232,13 +232,7 @@ impl Pending {
                     reason = fault.detail,
                     "command failed"
                 );
-                log.error(
-                    account,
-                    self.context.sqe,
-                    fault.status,
-                    self.context.vr,
-                    fault.detail,
-                );
+                log.error(account, self.context.sqe, fault.status, fault.detail);
                 Response::failure(cid, fault.status, fault.do_not_retry)
             }
         };
@@ -327,15 +321,15 @@ impl Drive {
         })
     }
 
-    /// A host of the drive. Hosts with the same name share the log of their failures and their statistics.
-    pub fn host(self: &Arc<Drive>, identity: HostIdentity) -> DriveController {
+    /// The controller of one host. Hosts with the same name share the log of their failures and their statistics.
+    pub fn controller_for(self: &Arc<Drive>, identity: HostIdentity) -> DriveController {
         DriveController {
             drive: Arc::clone(self),
             hosted: Arc::new(self.bridge.log.accounts.open(identity)),
         }
     }
 
-    /// A command that is under way from now on.
+    /// Begins a command.
     fn begin(
         &self,
         host: &Arc<Hosted>,
@@ -348,7 +342,6 @@ impl Drive {
             host: Arc::clone(host),
             serial: self.serial.fetch_add(1, Ordering::Relaxed),
             cancel,
-            vr: None,
         };
         host.account.begin_command();
         self.bridge.log.trace(TraceKind::HostCommand { sqe });
@@ -386,7 +379,7 @@ impl Drive {
             }
             Plain::Waits(ended) => {
                 let commands = Arc::clone(commands);
-                task::spawn(Box::pin(async move {
+                task::spawn(async move {
                     // Given up last, when nothing of the command holds the image any more.
                     let _on_ssd = on_ssd;
                     let mut pending = pending;
@@ -397,7 +390,7 @@ impl Drive {
                             commands.push(tenant, move || execute(pending, request, &programs));
                         }
                     }
-                }));
+                });
             }
         }
         receiver
@@ -453,13 +446,13 @@ impl Drive {
         }
     }
 
-    /// Cancels every command under way with this identifier. A command that has not begun its effect completes with
+    /// Cancels every command in progress with this identifier. A command that has not begun its effect completes with
     /// [`Status::ABORT_REQUESTED`]; one that has goes on to its end. Says how many were asked to stop.
     pub fn cancel(&self, cid: u16) -> usize {
         self.cancel_where(|other| other == cid)
     }
 
-    /// Cancels every command under way, as [`Drive::cancel`] does.
+    /// Cancels every command in progress, as [`Drive::cancel`] does.
     pub fn cancel_all(&self) -> usize {
         self.cancel_where(|_| true)
     }
@@ -474,7 +467,7 @@ impl Drive {
         cancelled
     }
 
-    /// Refuses further commands, waits for those under way, and flushes. Blocks; a second call flushes again.
+    /// Refuses further commands, waits for those in progress, and flushes. Blocks; a second call flushes again.
     ///
     /// # Errors
     /// [`DriveError::Flush`].
@@ -510,16 +503,6 @@ impl Drive {
             .iter()
             .find(|vendor| Status::vendor(vendor.sc) == status);
         own.map_or_else(|| status.to_string(), |vendor| vendor.meaning.to_owned())
-    }
-
-    /// The error log, newest entry first: the latest 256 commands that failed, and reads that could not load a register.
-    pub fn error_log(&self) -> Vec<ErrorLogEntry> {
-        self.bridge.log.errors()
-    }
-
-    /// The newest entry of the error log for a command identifier.
-    pub fn last_error(&self, cid: u16) -> Option<ErrorLogEntry> {
-        self.bridge.log.error_of(cid)
     }
 
     /// Starts or stops the recording of events.
@@ -576,12 +559,12 @@ fn closed() -> Fault {
 /// Executes a command as far as a program, which it leaves to the threads for programs.
 fn execute(mut pending: Pending, request: Request, programs: &Queue) {
     let bridge = Arc::clone(&pending.bridge);
-    match bridge.start(&mut pending.context, request) {
+    match bridge.start(&pending.context, request) {
         Ok(Step::Done(reply)) => pending.complete(Ok(reply)),
         Ok(Step::Run(trigger)) => {
             let tenant = pending.context.host.identity.tenant;
             programs.push(tenant, move || {
-                let result = bridge.run(&mut pending.context, *trigger);
+                let result = bridge.run(&pending.context, *trigger);
                 pending.complete(result);
             });
         }
@@ -599,7 +582,7 @@ impl Drop for Drive {
     }
 }
 
-/// A drive as one of its hosts sees it: with the host's keys only, and its own failures and counters. [`Drive::host`] gives it.
+/// A drive as one of its hosts sees it: with the host's keys only, and its own failures and counters. [`Drive::controller_for`] gives it.
 #[derive(Clone)]
 pub struct DriveController {
     drive: Arc<Drive>,
@@ -646,7 +629,7 @@ impl Controller for DriveController {
         self.drive.submit_for(&self.hosted, request, cancel)
     }
 
-    fn controller(&self) -> &ControllerInfo {
+    fn info(&self) -> &ControllerInfo {
         &self.drive.bridge.info
     }
 
@@ -670,13 +653,13 @@ impl Controller for Drive {
         self.submit_for(&self.own, request, cancel)
     }
 
-    fn controller(&self) -> &ControllerInfo {
+    fn info(&self) -> &ControllerInfo {
         &self.bridge.info
     }
 
-    /// Those of every host.
+    /// The newest failures of every host's commands, and reads that could not load a register.
     fn errors(&self) -> Vec<ErrorInformation> {
-        self.bridge.log.error_information()
+        self.bridge.log.errors()
     }
 
     /// Of the commands of every host.

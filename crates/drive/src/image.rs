@@ -24,7 +24,7 @@ use toroid_nvme::NamespaceError;
 
 use crate::locks::RangeLocks;
 use crate::ssd::{FaultySsd, FileSsd, Injection, IoOptions, Operation, Ssd, SsdError, size_of};
-use crate::task::block_on;
+use futures::executor::block_on;
 use toroid_isa::metadata::ScMetadata;
 
 use layout::{HEADER_SIZE, Header, Layout};

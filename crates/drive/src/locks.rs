@@ -147,7 +147,7 @@ impl Drop for Guard<'_> {
 #[allow(clippy::single_range_in_vec_init, reason = "a lock on one range")]
 mod tests {
     use super::*;
-    use crate::task::block_on;
+    use futures::executor::block_on;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]

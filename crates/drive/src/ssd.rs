@@ -26,7 +26,7 @@ pub use memory::{Fault, MemSsd};
 /// Logical blocks on a medium. All methods can be called from several threads at once; calls that overlap in time and in
 /// blocks are not ordered, so a caller for whom that matters holds a lock.
 pub trait Ssd: Send + Sync {
-    /// Bytes a block.
+    /// Bytes per block.
     fn block_size(&self) -> u32;
 
     /// Number of blocks.

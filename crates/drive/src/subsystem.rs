@@ -1,20 +1,17 @@
 //! Several controllers as one: each drive's namespace under an identifier of its own.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::{BoxFuture, FutureExt, join_all};
 use thiserror::Error;
 use toroid_nvme::{
-    BROADCAST_NSID, Controller, ControllerInfo, ErrorInformation, Health, NamespaceError, Request,
-    Response, Sqe, Status, opcode,
+    BROADCAST_NSID, Controller, ControllerInfo, ErrorInformation, ErrorLog, Health, NamespaceError,
+    Request, Response, Sqe, Status, opcode,
 };
 use toroid_task::CancelToken;
 
 use crate::bridge::NSID;
-
-/// Failures that are kept.
-const KEPT: usize = 64;
 
 /// Why drives cannot be one controller.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -45,30 +42,19 @@ pub struct SubsystemController {
 
 struct Member {
     nsid: u32,
-    host: Arc<dyn Controller>,
+    controller: Arc<dyn Controller>,
 }
 
 /// The failures of all members in the order in which they were seen.
 #[derive(Default)]
 struct Log {
-    count: u64,
+    errors: ErrorLog,
     /// The latest failure of each member that has been seen.
     seen: Vec<u64>,
-    /// Newest first.
-    entries: VecDeque<ErrorInformation>,
-}
-
-impl Log {
-    fn push(&mut self, mut entry: ErrorInformation) {
-        self.count += 1;
-        entry.count = self.count;
-        self.entries.truncate(KEPT - 1);
-        self.entries.push_front(entry);
-    }
 }
 
 impl SubsystemController {
-    /// A controller that shows namespace 1 of each host under the identifier beside it. `serial` is its serial number, which should be the same
+    /// A controller that shows namespace 1 of each of these under the identifier beside it. `serial` is its serial number, which should be the same
     /// for all controllers of a subsystem, whatever they show.
     ///
     /// # Errors
@@ -82,20 +68,20 @@ impl SubsystemController {
             serial: serial.to_owned(),
             namespaces: Vec::with_capacity(members.len()),
             other_namespaces: Vec::new(),
-            ..first.controller().clone()
+            ..first.info().clone()
         };
         let mut used = BTreeSet::new();
-        for (nsid, host) in &members {
+        for (nsid, controller) in &members {
             if !used.insert(*nsid) {
                 return Err(SubsystemError::Twice(*nsid));
             }
-            let of_host = host.controller();
-            let namespace = of_host
+            let of_member = controller.info();
+            let namespace = of_member
                 .namespace(NSID)
                 .ok_or(SubsystemError::Missing(*nsid))?;
             info.namespaces.push(namespace.with_nsid(*nsid)?);
-            info.mdts_bytes = info.mdts_bytes.min(of_host.mdts_bytes);
-            info.volatile_write_cache |= of_host.volatile_write_cache;
+            info.mdts_bytes = info.mdts_bytes.min(of_member.mdts_bytes);
+            info.volatile_write_cache |= of_member.volatile_write_cache;
         }
         info.namespaces.sort_by_key(|namespace| namespace.nsid());
         let log = Log {
@@ -105,7 +91,9 @@ impl SubsystemController {
         let members = members.into_iter();
         Ok(SubsystemController {
             info,
-            members: members.map(|(nsid, host)| Member { nsid, host }).collect(),
+            members: members
+                .map(|(nsid, controller)| Member { nsid, controller })
+                .collect(),
             log: Mutex::new(log),
         })
     }
@@ -122,7 +110,7 @@ impl SubsystemController {
         };
         let mut log = self.log();
         // Asked for under the lock, so that nothing is taken over twice.
-        let entries = member.host.errors();
+        let entries = member.controller.errors();
         let seen = log.seen.get(place).copied().unwrap_or(0);
         let latest = entries.first().map_or(0, |entry| entry.count);
         for mut entry in entries
@@ -135,7 +123,7 @@ impl SubsystemController {
             if entry.command.nsid.get() == NSID {
                 entry.command.nsid = member.nsid.into();
             }
-            log.push(entry);
+            log.errors.push(entry.command, entry.status, entry.reason);
         }
         if let Some(seen) = log.seen.get_mut(place) {
             *seen = latest.max(*seen);
@@ -151,7 +139,7 @@ impl SubsystemController {
         cancel: CancelToken,
     ) -> BoxFuture<'a, Response> {
         request.sqe.nsid = NSID.into();
-        let completion = member.host.submit_abortable(request, cancel);
+        let completion = member.controller.submit_abortable(request, cancel);
         async move {
             let response = completion.await;
             if !response.cqe.status().is_success() {
@@ -193,19 +181,16 @@ impl Controller for SubsystemController {
             Some((place, member)) => self.pass(place, member, request, cancel),
             None => {
                 tracing::debug!(command = %sqe, "command for a namespace that the controller does not show");
-                self.log().push(ErrorInformation {
-                    count: 0,
-                    command: sqe,
-                    status: Status::INVALID_NAMESPACE,
-                    reason: format!("the controller has no namespace {nsid}"),
-                });
+                let reason = format!("the controller has no namespace {nsid}");
+                let mut log = self.log();
+                log.errors.push(sqe, Status::INVALID_NAMESPACE, reason);
                 let cid = sqe.cid.get();
                 async move { Response::failure(cid, Status::INVALID_NAMESPACE, true) }.boxed()
             }
         }
     }
 
-    fn controller(&self) -> &ControllerInfo {
+    fn info(&self) -> &ControllerInfo {
         &self.info
     }
 
@@ -214,12 +199,12 @@ impl Controller for SubsystemController {
         for place in 0..self.members.len() {
             self.gather(place);
         }
-        self.log().entries.iter().cloned().collect()
+        self.log().errors.entries()
     }
 
     /// Sums, but for the busy time: that of the busiest.
     fn health(&self) -> Health {
-        let members = self.members.iter().map(|member| member.host.health());
+        let members = self.members.iter().map(|member| member.controller.health());
         members.fold(Health::default(), |sum, health| Health {
             bytes_read: sum.bytes_read + health.bytes_read,
             bytes_written: sum.bytes_written + health.bytes_written,
@@ -269,8 +254,8 @@ mod tests {
 
     #[test]
     fn shows_every_namespace_under_its_own_identifier() {
-        let (host, a, b) = pair();
-        let info = host.controller();
+        let (controller, a, b) = pair();
+        let info = controller.info();
         assert_eq!((info.serial.as_str(), info.mdts_bytes), ("shared", 1 << 16));
         let shown = info.namespaces.iter();
         let shown: Vec<_> = shown.map(|n| (n.nsid(), n.block_size())).collect();
@@ -279,59 +264,61 @@ mod tests {
         assert_eq!(
             nguids,
             [
-                b.controller().namespaces[0].nguid(),
-                a.controller().namespaces[0].nguid()
+                b.info().namespaces[0].nguid(),
+                a.info().namespaces[0].nguid()
             ]
         );
         block_on(async {
-            write_blocks(&host, 7, 5, &[7; 4096], &[], false)
+            write_blocks(&controller, 7, 5, &[7; 4096], &[], false)
                 .await
                 .unwrap();
-            write_blocks(&host, 3, 5, &[3; 1024], &[], false)
+            write_blocks(&controller, 3, 5, &[3; 1024], &[], false)
                 .await
                 .unwrap();
             assert_eq!(read_blocks(&*a, 1, 5, 1).await.unwrap().data, vec![7; 4096]);
             assert_eq!(read_blocks(&*b, 1, 5, 2).await.unwrap().data, vec![3; 1024]);
-            write_zeroes(&host, 3, 5, 1).await.unwrap();
-            let read = read_blocks(&host, 3, 5, 2).await.unwrap().data;
+            write_zeroes(&controller, 3, 5, 1).await.unwrap();
+            let read = read_blocks(&controller, 3, 5, 2).await.unwrap().data;
             assert!(read[..512] == [0; 512] && read[512..] == [3; 512]);
         });
     }
 
     #[test]
     fn a_broadcast_flush_reaches_all_and_fails_if_one_does() {
-        let (host, a, b) = pair();
+        let (controller, a, b) = pair();
         block_on(async {
-            write_blocks(&host, 7, 0, &[7; 4096], &[], false)
+            write_blocks(&controller, 7, 0, &[7; 4096], &[], false)
                 .await
                 .unwrap();
-            write_blocks(&host, 3, 0, &[3; 512], &[], false)
+            write_blocks(&controller, 3, 0, &[3; 512], &[], false)
                 .await
                 .unwrap();
-            flush(&host, 3).await.unwrap();
+            flush(&controller, 3).await.unwrap();
             assert_eq!((a.unflushed_blocks(), b.unflushed_blocks()), (1, 0));
-            flush(&host, BROADCAST_NSID).await.unwrap();
+            flush(&controller, BROADCAST_NSID).await.unwrap();
             assert_eq!((a.unflushed_blocks(), b.unflushed_blocks()), (0, 0));
             b.fail_nth(1, Status::WRITE_FAULT);
-            let failed = flush(&host, BROADCAST_NSID).await.unwrap_err();
+            let failed = flush(&controller, BROADCAST_NSID).await.unwrap_err();
             assert_eq!(failed.status(), Some(Status::WRITE_FAULT));
         });
     }
 
     #[test]
     fn namespace_that_is_not_there() {
-        let (host, _a, _b) = pair();
+        let (controller, _a, _b) = pair();
         block_on(async {
             // Namespace 1 is that of the members, not of this controller.
             for nsid in [0, 1, 2, BROADCAST_NSID] {
-                let response = host.submit(Request::new(Sqe::read(9, nsid, 0, 0))).await;
+                let response = controller
+                    .submit(Request::new(Sqe::read(9, nsid, 0, 0)))
+                    .await;
                 assert_eq!(response.cqe.status(), Status::INVALID_NAMESPACE);
                 assert_eq!(response.cqe.cid.get(), 9);
             }
-            let unknown = read_blocks(&host, 1, 0, 1).await.unwrap_err();
+            let unknown = read_blocks(&controller, 1, 0, 1).await.unwrap_err();
             assert_eq!(unknown, NvmeError::UnknownNamespace { nsid: 1 });
         });
-        let errors = host.errors();
+        let errors = controller.errors();
         assert_eq!(errors.len(), 4);
         assert_eq!(errors[0].count, 4);
         assert_eq!(errors[0].command.nsid.get(), BROADCAST_NSID);
@@ -346,7 +333,7 @@ mod tests {
     impl Failing {
         fn new() -> Arc<Failing> {
             Arc::new(Failing {
-                info: ram(512, 8, 1 << 16).controller().clone(),
+                info: ram(512, 8, 1 << 16).info().clone(),
                 errors: Mutex::default(),
             })
         }
@@ -369,7 +356,7 @@ mod tests {
             async move { response }.boxed()
         }
 
-        fn controller(&self) -> &ControllerInfo {
+        fn info(&self) -> &ControllerInfo {
             &self.info
         }
 
@@ -393,12 +380,12 @@ mod tests {
         let (a, b) = (Failing::new(), Failing::new());
         let members: Vec<(u32, Arc<dyn Controller>)> =
             vec![(1, Arc::clone(&a) as _), (2, Arc::clone(&b) as _)];
-        let host = SubsystemController::new("s", members).unwrap();
-        assert!(!host.health().read_only);
+        let controller = SubsystemController::new("s", members).unwrap();
+        assert!(!controller.health().read_only);
         for (cid, nsid) in [(10, 2), (11, 1), (12, 2)] {
-            block_on(host.submit(Request::new(Sqe::read(cid, nsid, 0, 0))));
+            block_on(controller.submit(Request::new(Sqe::read(cid, nsid, 0, 0))));
         }
-        let errors = host.errors();
+        let errors = controller.errors();
         let seen: Vec<_> = errors
             .iter()
             .map(|e| {
@@ -419,7 +406,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            host.health(),
+            controller.health(),
             Health {
                 reads: 4,
                 busy_minutes: 5,
@@ -429,10 +416,10 @@ mod tests {
             }
         );
         for cid in 0..100 {
-            block_on(host.submit(Request::new(Sqe::read(cid, 1, 0, 0))));
+            block_on(controller.submit(Request::new(Sqe::read(cid, 1, 0, 0))));
         }
-        let errors = host.errors();
-        assert_eq!((errors.len(), errors[0].count), (KEPT, 103));
+        let errors = controller.errors();
+        assert_eq!((errors.len(), errors[0].count), (64, 103));
         assert_eq!(errors[0].command.cid.get(), 99);
     }
 

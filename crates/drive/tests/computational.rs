@@ -65,12 +65,12 @@ fn attach(
     name: &str,
     keys: KeyAccess,
 ) -> Result<ComputationalController, ComputationalError> {
-    let host = bench.drive.host(HostIdentity {
+    let controller = bench.drive.controller_for(HostIdentity {
         name: name.to_owned(),
         tenant: 1 + name.len() as u64,
         keys,
     });
-    all.attach(Arc::new(host.clone()), host)
+    all.attach(Arc::new(controller.clone()), controller)
 }
 
 /// A drive with keys and a test vector, and a host that may do everything.
@@ -79,8 +79,8 @@ fn bench() -> (Bench, ComputationalController) {
     bench.upload_keys();
     bench.write_object(TV_LBA, sc(bench.tv, &bench.test_vector), &bench.test_vector);
     let all = Computational::new(computational_config()).unwrap();
-    let host = attach(&bench, &all, "host", KeyAccess::All).unwrap();
-    (bench, host)
+    let controller = attach(&bench, &all, "host", KeyAccess::All).unwrap();
+    (bench, controller)
 }
 
 /// A command; its descriptor says how many bytes it moves, as over a transport.
@@ -200,7 +200,7 @@ fn copy(nsid: u32, to: u64, total: u64, format: u32, sources: &[(u32, u64, u32)]
 }
 
 /// Memory Read has the opcode of Get Log Page.
-async fn submit_to(host: &dyn Controller, request: Request) -> Response {
+async fn submit_to(controller: &dyn Controller, request: Request) -> Response {
     let on_memory = [MEMORY, MORE_MEMORY].contains(&request.sqe.nsid.get());
     let admin = [
         admin::LOAD_PROGRAM,
@@ -211,38 +211,38 @@ async fn submit_to(host: &dyn Controller, request: Request) -> Response {
     ];
     match !on_memory && admin.contains(&request.sqe.opcode) || request.sqe.opcode == admin::IDENTIFY
     {
-        true => host.admin(request).await,
-        false => host.submit(request).await,
+        true => controller.admin(request).await,
+        false => controller.submit(request).await,
     }
 }
 
-async fn succeed(host: &dyn Controller, request: Request) -> Response {
+async fn succeed(controller: &dyn Controller, request: Request) -> Response {
     let sqe = request.sqe;
-    let response = submit_to(host, request).await;
+    let response = submit_to(controller, request).await;
     let status = response.cqe.status();
     assert!(
         status.is_success(),
         "opcode {:02X}h: {status}: {:?}",
         sqe.opcode,
-        host.errors().first()
+        controller.errors().first()
     );
     assert_eq!(response.cqe.cid.get(), CID);
     response
 }
 
-fn ok(host: &ComputationalController, request: Request) -> Response {
-    block_on(succeed(host, request))
+fn ok(controller: &ComputationalController, request: Request) -> Response {
+    block_on(succeed(controller, request))
 }
 
 /// The status of what must fail, with a reason.
-fn fail(host: &ComputationalController, request: Request) -> Status {
+fn fail(controller: &ComputationalController, request: Request) -> Status {
     let command = request.sqe;
-    let before = host.errors().first().map_or(0, |error| error.count);
-    let response = block_on(submit_to(host, request));
+    let before = controller.errors().first().map_or(0, |error| error.count);
+    let response = block_on(submit_to(controller, request));
     assert!(response.data.is_empty());
     let status = response.cqe.status();
     assert!(!status.is_success());
-    let errors = host.errors();
+    let errors = controller.errors();
     assert_eq!(
         (errors[0].count, errors[0].status, errors[0].command),
         (before + 1, status, command)
@@ -273,17 +273,17 @@ fn table_5() -> Vec<u8> {
 }
 
 /// x and y in memory, Table 5 active in index 3, their range set.
-fn prepare(host: &ComputationalController, x: &[u8], y: &[u8]) -> u16 {
-    ok(host, write_memory(MEMORY, AT[0], x));
-    ok(host, write_memory(MEMORY, AT[1], y));
-    ok(host, load(3, 0, &table_5()));
-    ok(host, activate(3, true));
+fn prepare(controller: &ComputationalController, x: &[u8], y: &[u8]) -> u16 {
+    ok(controller, write_memory(MEMORY, AT[0], x));
+    ok(controller, write_memory(MEMORY, AT[1], y));
+    ok(controller, load(3, 0, &table_5()));
+    ok(controller, activate(3, true));
     let ranges = AT.map(|start| (MEMORY, start, RECORD));
-    ok(host, create(&ranges)).cqe.dw0.get() as u16
+    ok(controller, create(&ranges)).cqe.dw0.get() as u16
 }
 
-fn result_at(host: &ComputationalController, start: u64) -> (ScMetadata, Vec<u8>) {
-    let data = ok(host, read_memory(MEMORY, start, RECORD)).data;
+fn result_at(controller: &ComputationalController, start: u64) -> (ScMetadata, Vec<u8>) {
+    let data = ok(controller, read_memory(MEMORY, start, RECORD)).data;
     let (head, bytes) = data.split_at(64);
     (
         ScMetadata::from_bytes(head).unwrap().unwrap(),
@@ -293,31 +293,34 @@ fn result_at(host: &ComputationalController, start: u64) -> (ScMetadata, Vec<u8>
 
 #[test]
 fn a_product_and_no_register_changes() {
-    let (bench, host) = bench();
+    let (bench, controller) = bench();
     let before = bench.state();
-    let set = prepare(&host, &plain_record(X, 5), &plain_record(Y, 2));
-    let response = ok(&host, execute(3, set, 0b011, 3));
+    let set = prepare(&controller, &plain_record(X, 5), &plain_record(Y, 2));
+    let response = ok(&controller, execute(3, set, 0b011, 3));
     assert_eq!(response.cqe.dw0.get(), Effect::Computed as u32);
-    let (sc, bytes) = result_at(&host, AT[2]);
+    let (sc, bytes) = result_at(&controller, AT[2]);
     assert_eq!(decode_sample(&TINY, &bytes, 4), 10);
     assert!(sc.computed());
     assert_eq!((sc.vr(), sc.params()), (vr("cor:0:9"), TINY.id));
     // The inputs stay.
     for (start, record) in [(AT[0], plain_record(X, 5)), (AT[1], plain_record(Y, 2))] {
-        assert_eq!(ok(&host, read_memory(MEMORY, start, RECORD)).data, record);
+        assert_eq!(
+            ok(&controller, read_memory(MEMORY, start, RECORD)).data,
+            record
+        );
     }
     // Again, with the result in place of y.
-    ok(&host, execute(3, set, 0b011, 2));
-    let (sc, bytes) = result_at(&host, AT[1]);
+    ok(&controller, execute(3, set, 0b011, 2));
+    let (sc, bytes) = result_at(&controller, AT[1]);
     assert_eq!((decode_sample(&TINY, &bytes, 4), sc.vr()), (10, vr(Y)));
     // How many blocks the sample has elsewhere does not matter.
     let elsewhere = sc_of(Y, 2).with_blocks(3);
     ok(
-        &host,
+        &controller,
         write_memory(MEMORY, AT[1], &record(elsewhere, &message(2))),
     );
-    ok(&host, execute(3, set, 0b011, 2));
-    let (sc, bytes) = result_at(&host, AT[1]);
+    ok(&controller, execute(3, set, 0b011, 2));
+    let (sc, bytes) = result_at(&controller, AT[1]);
     assert_eq!((decode_sample(&TINY, &bytes, 4), sc.blocks()), (10, 3));
     // With ranges of the command's own, and no result wanted.
     let ranges = [(MEMORY, AT[0], RECORD), (MEMORY, AT[2], RECORD)];
@@ -329,13 +332,16 @@ fn a_product_and_no_register_changes() {
         request
     };
     // y is not on the drive, which no run has changed.
-    assert_eq!(fail(&host, own(64, 2)), REGISTER_EMPTY);
+    assert_eq!(fail(&controller, own(64, 2)), REGISTER_EMPTY);
     assert!(bench.state() == before);
     bench.write_sample(Y_LBA, Y, &message(1));
-    ok(&host, own(64, 2));
-    assert_eq!(decode_sample(&TINY, &result_at(&host, AT[2]).1, 4), 5);
-    ok(&host, own(0, 0));
-    assert_eq!(fail(&host, own(60, 2)), Status::DATA_SGL_LENGTH_INVALID);
+    ok(&controller, own(64, 2));
+    assert_eq!(decode_sample(&TINY, &result_at(&controller, AT[2]).1, 4), 5);
+    ok(&controller, own(0, 0));
+    assert_eq!(
+        fail(&controller, own(60, 2)),
+        Status::DATA_SGL_LENGTH_INVALID
+    );
     let statistics = bench.drive.statistics();
     assert_eq!(statistics.programs[&0].runs, 5);
     assert_eq!(statistics.programs[&0].failures, 1);
@@ -379,15 +385,15 @@ fn the_same_bits_as_compute_on_write() {
         }
         bench.write_object(TV_LBA, signed(bench.tv, &test_vector), &test_vector);
         let all = Computational::new(computational_config()).unwrap();
-        let host = attach(&bench, &all, "host", KeyAccess::All).unwrap();
+        let controller = attach(&bench, &all, "host", KeyAccess::All).unwrap();
         for (x, y) in [(2, 1), (-1, 2), (2, -2)] {
             let x_bytes = key.encrypt_sample(x, encoding, &mut rng).unwrap();
             let y_bytes = key.encrypt_sample(y, encoding, &mut rng).unwrap();
             let x_record = record(signed(vr(X), &x_bytes), &x_bytes);
             let y_record = record(signed(vr(Y), &y_bytes), &y_bytes);
-            let set = prepare(&host, &x_record, &y_record);
-            ok(&host, execute(3, set, 0b011, 2));
-            let (sc, bytes) = result_at(&host, AT[1]);
+            let set = prepare(&controller, &x_record, &y_record);
+            ok(&controller, execute(3, set, 0b011, 2));
+            let (sc, bytes) = result_at(&controller, AT[1]);
             assert_eq!(key.decrypt_sample(&bytes, encoding).unwrap(), x * y);
 
             bench.write_object(X_LBA, signed(vr(X), &x_bytes), &x_bytes);
@@ -399,9 +405,9 @@ fn the_same_bits_as_compute_on_write() {
             assert_eq!(bytes, written);
             let stored = metadata.unwrap().with_blocks(0);
             assert_eq!(sc, stored);
-            ok(&host, activate(3, false));
-            ok(&host, unload(3));
-            ok(&host, delete(set));
+            ok(&controller, activate(3, false));
+            ok(&controller, unload(3));
+            ok(&controller, delete(set));
         }
     }
 }
@@ -412,13 +418,13 @@ fn sc_of_program(bench: &Bench) -> ScMetadata {
 
 #[test]
 fn programs_come_and_go() {
-    let (_bench, host) = bench();
+    let (_bench, controller) = bench();
     let program = table_5();
     let size = program.len() as u32;
     // Nothing there.
-    assert_eq!(fail(&host, activate(3, true)), NO_PROGRAM);
-    assert_eq!(fail(&host, unload(3)), NO_PROGRAM);
-    assert_eq!(fail(&host, execute(3, 0, 0, 0)), NO_PROGRAM);
+    assert_eq!(fail(&controller, activate(3, true)), NO_PROGRAM);
+    assert_eq!(fail(&controller, unload(3)), NO_PROGRAM);
+    assert_eq!(fail(&controller, execute(3, 0, 0, 0)), NO_PROGRAM);
     for index in [MAX_PROGRAMS as u16, u16::MAX] {
         for request in [
             load(index, 0, &program),
@@ -426,36 +432,36 @@ fn programs_come_and_go() {
             activate(index, true),
             execute(index, 0, 0, 0),
         ] {
-            assert_eq!(fail(&host, request), NO_PROGRAM);
+            assert_eq!(fail(&controller, request), NO_PROGRAM);
         }
     }
     // In parts, which must continue each other.
     let part = |from: usize, to: usize| load_part(3, 0, size, from as u32, &program[from..to]);
-    ok(&host, part(0, 40));
-    assert_eq!(fail(&host, activate(3, true)), NO_PROGRAM);
-    assert_eq!(fail(&host, execute(3, 0, 0, 0)), NO_PROGRAM);
-    assert_eq!(fail(&host, part(41, 60)), PART_ORDER);
-    assert_eq!(fail(&host, part(40, 60)), PART_ORDER);
-    ok(&host, part(0, 40));
+    ok(&controller, part(0, 40));
+    assert_eq!(fail(&controller, activate(3, true)), NO_PROGRAM);
+    assert_eq!(fail(&controller, execute(3, 0, 0, 0)), NO_PROGRAM);
+    assert_eq!(fail(&controller, part(41, 60)), PART_ORDER);
+    assert_eq!(fail(&controller, part(40, 60)), PART_ORDER);
+    ok(&controller, part(0, 40));
     let other_key = load_part(3, 1, size, 40, &program[40..]);
-    assert_eq!(fail(&host, other_key), PART_ORDER);
-    ok(&host, part(0, 40));
-    ok(&host, part(0, 16));
-    ok(&host, part(16, program.len()));
-    assert_eq!(fail(&host, load(3, 0, &program)), PROGRAM_IN_USE);
-    assert_eq!(fail(&host, execute(3, 0, 0, 0)), PROGRAM_INACTIVE);
+    assert_eq!(fail(&controller, other_key), PART_ORDER);
+    ok(&controller, part(0, 40));
+    ok(&controller, part(0, 16));
+    ok(&controller, part(16, program.len()));
+    assert_eq!(fail(&controller, load(3, 0, &program)), PROGRAM_IN_USE);
+    assert_eq!(fail(&controller, execute(3, 0, 0, 0)), PROGRAM_INACTIVE);
     for _ in 0..2 {
-        ok(&host, activate(3, true));
+        ok(&controller, activate(3, true));
     }
-    assert_eq!(fail(&host, unload(3)), PROGRAM_IN_USE);
-    assert_eq!(fail(&host, load(3, 0, &program)), PROGRAM_IN_USE);
-    ok(&host, activate(3, false));
-    assert_eq!(fail(&host, execute(3, 0, 0, 0)), PROGRAM_INACTIVE);
-    ok(&host, unload(3));
-    assert_eq!(fail(&host, unload(3)), NO_PROGRAM);
+    assert_eq!(fail(&controller, unload(3)), PROGRAM_IN_USE);
+    assert_eq!(fail(&controller, load(3, 0, &program)), PROGRAM_IN_USE);
+    ok(&controller, activate(3, false));
+    assert_eq!(fail(&controller, execute(3, 0, 0, 0)), PROGRAM_INACTIVE);
+    ok(&controller, unload(3));
+    assert_eq!(fail(&controller, unload(3)), NO_PROGRAM);
     // A part can be given up.
-    ok(&host, part(0, 40));
-    ok(&host, unload(3));
+    ok(&controller, part(0, 40));
+    ok(&controller, unload(3));
 
     let edited = |edit: fn(&mut Sqe)| {
         let mut request = load(4, 0, &table_5());
@@ -474,72 +480,78 @@ fn programs_come_and_go() {
         |sqe| sqe.cdw15 = u32::MAX.into(),
         |sqe| sqe.flags = 1,
     ] {
-        assert_eq!(fail(&host, edited(edit)), Status::INVALID_FIELD);
+        assert_eq!(fail(&controller, edited(edit)), Status::INVALID_FIELD);
     }
     let length = Status::DATA_SGL_LENGTH_INVALID;
-    assert_eq!(fail(&host, edited(|sqe| sqe.cdw14 = 1.into())), length);
     assert_eq!(
-        fail(&host, load_part(4, 0, 0, 0, &[])),
+        fail(&controller, edited(|sqe| sqe.cdw14 = 1.into())),
+        length
+    );
+    assert_eq!(
+        fail(&controller, load_part(4, 0, 0, 0, &[])),
         Status::INVALID_FIELD
     );
-    assert_eq!(fail(&host, load(4, 0, &[1; 15])), WRONG_SIZE);
+    assert_eq!(fail(&controller, load(4, 0, &[1; 15])), WRONG_SIZE);
     let huge = load_part(4, 0, u32::MAX, 0, &[1; 16]);
-    assert_eq!(fail(&host, huge), WRONG_SIZE);
+    assert_eq!(fail(&controller, huge), WRONG_SIZE);
     let large = load_part(4, 0, (1 << 20) + 1, 0, &[1; 16]);
-    assert_eq!(fail(&host, large), Status::CAPACITY_EXCEEDED);
-    assert_eq!(fail(&host, load(4, 0, &[1; 64])), PROGRAM_MALFORMED);
+    assert_eq!(fail(&controller, large), Status::CAPACITY_EXCEEDED);
+    assert_eq!(fail(&controller, load(4, 0, &[1; 64])), PROGRAM_MALFORMED);
     let mut damaged = table_5();
     damaged[20] ^= 1;
-    assert_eq!(fail(&host, load(4, 0, &damaged)), PROGRAM_MALFORMED);
-    assert_eq!(fail(&host, unload(4)), NO_PROGRAM);
+    assert_eq!(fail(&controller, load(4, 0, &damaged)), PROGRAM_MALFORMED);
+    assert_eq!(fail(&controller, unload(4)), NO_PROGRAM);
     // The room is for all programs together.
-    ok(&host, load_part(5, 0, 1 << 19, 0, &[1; 16]));
-    ok(&host, load_part(6, 0, 1 << 19, 0, &[1; 16]));
-    assert_eq!(fail(&host, load(4, 0, &program)), Status::CAPACITY_EXCEEDED);
-    ok(&host, load_part(6, 0, 1 << 18, 0, &[1; 16]));
-    ok(&host, load(4, 0, &program));
+    ok(&controller, load_part(5, 0, 1 << 19, 0, &[1; 16]));
+    ok(&controller, load_part(6, 0, 1 << 19, 0, &[1; 16]));
+    assert_eq!(
+        fail(&controller, load(4, 0, &program)),
+        Status::CAPACITY_EXCEEDED
+    );
+    ok(&controller, load_part(6, 0, 1 << 18, 0, &[1; 16]));
+    ok(&controller, load(4, 0, &program));
 
     let mut request = activate(4, true);
     request.sqe.cdw10 = (4 | 2 << 16).into();
-    assert_eq!(fail(&host, request), Status::INVALID_FIELD);
+    assert_eq!(fail(&controller, request), Status::INVALID_FIELD);
     for request in [activate(4, true), unload(4), delete(1)] {
         let carrying = Request {
             data: vec![0; 4],
             ..request
         };
-        assert_eq!(fail(&host, carrying), length);
+        assert_eq!(fail(&controller, carrying), length);
     }
     // Commands of the set go to its namespace only.
     for nsid in [0, 1, MEMORY, BROADCAST_NSID] {
         let mut request = activate(4, true);
         request.sqe.nsid = nsid.into();
-        let status = block_on(host.admin(request)).cqe.status();
+        let status = block_on(controller.admin(request)).cqe.status();
         assert_eq!(status, Status::INVALID_NAMESPACE);
     }
     let mut request = execute(4, 0, 0, 0);
     request.sqe.opcode = opcode::READ;
-    let status = block_on(host.submit(request)).cqe.status();
+    let status = block_on(controller.submit(request)).cqe.status();
     assert_eq!(status, Status::INVALID_OPCODE);
 }
 
 #[test]
 fn memory_range_sets_come_and_go() {
-    let (_bench, host) = bench();
+    let (_bench, controller) = bench();
     let one = [(MEMORY, 0, 4096)];
-    assert_eq!(fail(&host, delete(1)), NO_RANGE_SET);
+    assert_eq!(fail(&controller, delete(1)), NO_RANGE_SET);
     for id in 1..=MAX_RANGE_SETS as u32 {
-        assert_eq!(ok(&host, create(&one)).cqe.dw0.get(), id);
+        assert_eq!(ok(&controller, create(&one)).cqe.dw0.get(), id);
     }
-    assert_eq!(fail(&host, create(&one)), TOO_MANY_RANGES);
-    ok(&host, delete(7));
-    assert_eq!(fail(&host, delete(7)), NO_RANGE_SET);
-    assert_eq!(fail(&host, delete(0)), NO_RANGE_SET);
-    assert_eq!(fail(&host, delete(u16::MAX)), NO_RANGE_SET);
+    assert_eq!(fail(&controller, create(&one)), TOO_MANY_RANGES);
+    ok(&controller, delete(7));
+    assert_eq!(fail(&controller, delete(7)), NO_RANGE_SET);
+    assert_eq!(fail(&controller, delete(0)), NO_RANGE_SET);
+    assert_eq!(fail(&controller, delete(u16::MAX)), NO_RANGE_SET);
     let most: Vec<_> = (0..MAX_RANGES as u64).map(|n| (MEMORY, n * 8, 8)).collect();
-    assert_eq!(ok(&host, create(&most)).cqe.dw0.get(), 7);
-    ok(&host, delete(7));
+    assert_eq!(ok(&controller, create(&most)).cqe.dw0.get(), 7);
+    ok(&controller, delete(7));
     let page = ok(
-        &host,
+        &controller,
         log(log_page::MEMORY_RANGE_SETS, PROGRAMS, 0, 64 + 63 * 64),
     )
     .data;
@@ -550,8 +562,8 @@ fn memory_range_sets_come_and_go() {
     let more: Vec<_> = (0..=MAX_RANGES as u64)
         .map(|n| (MEMORY, n * 8, 8))
         .collect();
-    assert_eq!(fail(&host, create(&more)), TOO_MANY_RANGES);
-    assert_eq!(fail(&host, create(&[])), TOO_MANY_RANGES);
+    assert_eq!(fail(&controller, create(&more)), TOO_MANY_RANGES);
+    assert_eq!(fail(&controller, create(&[])), TOO_MANY_RANGES);
     let size = u64::from(MEMORY_BYTES);
     for ranges in [
         [(MEMORY, 0, 0)],
@@ -565,51 +577,61 @@ fn memory_range_sets_come_and_go() {
         [(1, 0, 4)],
         [(0, 0, 4)],
     ] {
-        assert_eq!(fail(&host, create(&ranges)), MEMORY_RANGE, "{ranges:?}");
+        assert_eq!(
+            fail(&controller, create(&ranges)),
+            MEMORY_RANGE,
+            "{ranges:?}"
+        );
     }
     let overlap = [(MEMORY, 0, 8), (MORE_MEMORY, 0, 8), (MEMORY, 4, 8)];
-    assert_eq!(fail(&host, create(&overlap)), MEMORY_RANGE);
-    assert_eq!(ok(&host, create(&overlap[..2])).cqe.dw0.get(), 7);
+    assert_eq!(fail(&controller, create(&overlap)), MEMORY_RANGE);
+    assert_eq!(ok(&controller, create(&overlap[..2])).cqe.dw0.get(), 7);
     let mut request = create(&one);
     request.data.pop();
-    assert_eq!(fail(&host, request), Status::DATA_SGL_LENGTH_INVALID);
+    assert_eq!(fail(&controller, request), Status::DATA_SGL_LENGTH_INVALID);
     let mut request = create(&one);
     request.sqe.cdw10 = 2.into();
-    assert_eq!(fail(&host, request), Status::INVALID_FIELD);
+    assert_eq!(fail(&controller, request), Status::INVALID_FIELD);
 }
 
 #[test]
 fn what_a_program_cannot_be_executed_on() {
-    let (bench, host) = bench();
-    let set = prepare(&host, &plain_record(X, 5), &plain_record(Y, 2));
-    let before = ok(&host, read_memory(MEMORY, 0, 32768)).data;
-    assert_eq!(fail(&host, execute(3, set + 1, 0b011, 3)), NO_RANGE_SET);
+    let (bench, controller) = bench();
+    let set = prepare(&controller, &plain_record(X, 5), &plain_record(Y, 2));
+    let before = ok(&controller, read_memory(MEMORY, 0, 32768)).data;
     assert_eq!(
-        fail(&host, execute(3, set, 0b1011, 3)),
+        fail(&controller, execute(3, set + 1, 0b011, 3)),
+        NO_RANGE_SET
+    );
+    assert_eq!(
+        fail(&controller, execute(3, set, 0b1011, 3)),
         Status::INVALID_FIELD
     );
     assert_eq!(
-        fail(&host, execute(3, set, 0b011, 4)),
+        fail(&controller, execute(3, set, 0b011, 4)),
         Status::INVALID_FIELD
     );
     assert_eq!(
-        fail(&host, execute(3, set, 0b011, u32::MAX)),
+        fail(&controller, execute(3, set, 0b011, u32::MAX)),
         Status::INVALID_FIELD
     );
     let mut high = execute(3, set, 0b011, 3);
     high.sqe.cdw11 = 1.into();
-    assert_eq!(fail(&host, high), Status::INVALID_FIELD);
+    assert_eq!(fail(&controller, high), Status::INVALID_FIELD);
     let mut both = execute(3, set, 0b011, 3);
     both.sqe.cdw3 = 1.into();
     both.data = descriptors(&[(MEMORY, 0, RECORD)]);
-    assert_eq!(fail(&host, both), Status::INVALID_FIELD);
+    assert_eq!(fail(&controller, both), Status::INVALID_FIELD);
     // A range without a sample, which is not an input by itself.
-    assert_eq!(fail(&host, execute(3, set, 0b111, 0)), METADATA_INVALID);
-    assert_eq!(fail(&host, execute(3, set, 0b001, 3)), REGISTER_EMPTY);
+    assert_eq!(
+        fail(&controller, execute(3, set, 0b111, 0)),
+        METADATA_INVALID
+    );
+    assert_eq!(fail(&controller, execute(3, set, 0b001, 3)), REGISTER_EMPTY);
 
     let refuse = |record: &[u8], expected: Status| {
-        ok(&host, write_memory(MEMORY, AT[1], record));
-        assert_eq!(fail(&host, execute(3, set, 0b011, 3)), expected);
+        ok(&controller, write_memory(MEMORY, AT[1], record));
+        assert_eq!(fail(&controller, execute(3, set, 0b011, 3)), expected);
     };
     let bytes = message(2);
     let y = sc(vr(Y), &bytes);
@@ -628,33 +650,39 @@ fn what_a_program_cannot_be_executed_on() {
     refuse(&record(of_other, &other), WRONG_PARAMETERS);
     let long = ScMetadata::new(vr(Y), TINY.id, 1 << 38).unwrap();
     refuse(&record(long, &bytes), MEMORY_RANGE);
-    ok(&host, write_memory(MEMORY, AT[1], &plain_record(Y, 2)));
+    ok(
+        &controller,
+        write_memory(MEMORY, AT[1], &plain_record(Y, 2)),
+    );
 
     // Ranges that are too small for a sample, its metadata or the result.
     for (len, expected) in [(60, MEMORY_RANGE), (RECORD - 4, MEMORY_RANGE)] {
         let small = [(MEMORY, AT[0], RECORD), (MEMORY, AT[1], len)];
-        let small = ok(&host, create(&small)).cqe.dw0.get() as u16;
-        assert_eq!(fail(&host, execute(3, small, 0b11, 0)), expected);
+        let small = ok(&controller, create(&small)).cqe.dw0.get() as u16;
+        assert_eq!(fail(&controller, execute(3, small, 0b11, 0)), expected);
     }
     let small = [
         (MEMORY, AT[0], RECORD),
         (MEMORY, AT[1], RECORD),
         (MORE_MEMORY, 0, RECORD - 4),
     ];
-    let small = ok(&host, create(&small)).cqe.dw0.get() as u16;
-    assert_eq!(fail(&host, execute(3, small, 0b011, 3)), PROGRAM_REFUSED);
+    let small = ok(&controller, create(&small)).cqe.dw0.get() as u16;
+    assert_eq!(
+        fail(&controller, execute(3, small, 0b011, 3)),
+        PROGRAM_REFUSED
+    );
     assert!(
-        ok(&host, read_memory(MORE_MEMORY, 0, MORE_BYTES))
+        ok(&controller, read_memory(MORE_MEMORY, 0, MORE_BYTES))
             .data
             .iter()
             .all(|byte| *byte == 0)
     );
-    let after = ok(&host, read_memory(MEMORY, 0, 32768)).data;
+    let after = ok(&controller, read_memory(MEMORY, 0, 32768)).data;
     assert!(after == before);
 
     // What the program needs beside.
     bench.drive.engine().remove(bench.tv);
-    assert_eq!(fail(&host, execute(3, set, 0b011, 3)), REGISTER_EMPTY);
+    assert_eq!(fail(&controller, execute(3, set, 0b011, 3)), REGISTER_EMPTY);
 }
 
 #[test]
@@ -667,17 +695,17 @@ fn hosts_have_nothing_in_common() {
     let set = prepare(&a, &plain_record(X, 5), &plain_record(Y, 2));
     ok(&a, execute(3, set, 0b011, 3));
     // b sees nothing of a's memory, programs and sets.
-    let all_of_it = |host| ok(host, read_memory(MEMORY, 0, 32768)).data;
+    let all_of_it = |controller| ok(controller, read_memory(MEMORY, 0, 32768)).data;
     assert!(all_of_it(&b).iter().all(|byte| *byte == 0));
     assert_eq!(fail(&b, execute(3, set, 0b011, 3)), NO_PROGRAM);
     assert_eq!(fail(&b, delete(set)), NO_RANGE_SET);
-    let list = |host: &ComputationalController| {
-        ok(host, log(log_page::PROGRAMS, PROGRAMS, 0, 64 * 17)).data
+    let list = |controller: &ComputationalController| {
+        ok(controller, log(log_page::PROGRAMS, PROGRAMS, 0, 64 * 17)).data
     };
     assert!(list(&b)[64..].iter().all(|byte| *byte == 0));
     assert_ne!(list(&a), list(&b));
-    let nguids = |host: &ComputationalController| {
-        let others = host.controller().other_namespaces.iter();
+    let nguids = |controller: &ComputationalController| {
+        let others = controller.info().other_namespaces.iter();
         others.map(|other| other.nguid).collect::<Vec<_>>()
     };
     assert!(nguids(&a).iter().all(|id| !nguids(&b).contains(id)));
@@ -786,9 +814,9 @@ fn identify(cns: u8, csi: u8, nsid: u32) -> Request {
 
 #[test]
 fn what_the_controller_tells() {
-    let (_bench, host) = bench();
-    let others: Vec<_> = host
-        .controller()
+    let (_bench, controller) = bench();
+    let others: Vec<_> = controller
+        .info()
         .other_namespaces
         .iter()
         .map(|o| (o.nsid, o.csi))
@@ -800,7 +828,7 @@ fn what_the_controller_tells() {
     ];
     assert_eq!(others, expected);
     let data = ok(
-        &host,
+        &controller,
         identify(cns::NAMESPACE_OF_SET, csi::PROGRAMS, PROGRAMS),
     )
     .data;
@@ -810,14 +838,14 @@ fn what_the_controller_tells() {
         [16, 0, 64, 0, 2, 0, 16, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]
     );
     let data = ok(
-        &host,
+        &controller,
         identify(cns::NAMESPACE_OF_SET, csi::MEMORY, MORE_MEMORY),
     )
     .data;
     assert_eq!(data[..12], [0, 16, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0]);
     for csi in [csi::MEMORY, csi::PROGRAMS] {
         assert_eq!(
-            ok(&host, identify(cns::CONTROLLER_OF_SET, csi, 0)).data,
+            ok(&controller, identify(cns::CONTROLLER_OF_SET, csi, 0)).data,
             vec![0; 4096]
         );
     }
@@ -827,14 +855,14 @@ fn what_the_controller_tells() {
         (csi::MEMORY, 1),
         (2, MEMORY),
     ] {
-        let response = block_on(host.admin(identify(cns::NAMESPACE_OF_SET, csi, nsid)));
+        let response = block_on(controller.admin(identify(cns::NAMESPACE_OF_SET, csi, nsid)));
         assert!(!response.cqe.status().is_success());
     }
 
-    ok(&host, load(1, 0, &table_5()));
-    ok(&host, load(2, 5, &table_5()));
-    ok(&host, activate(2, true));
-    let page = ok(&host, log(log_page::PROGRAMS, PROGRAMS, 0, 64 * 17)).data;
+    ok(&controller, load(1, 0, &table_5()));
+    ok(&controller, load(2, 5, &table_5()));
+    ok(&controller, activate(2, true));
+    let page = ok(&controller, log(log_page::PROGRAMS, PROGRAMS, 0, 64 * 17)).data;
     assert_eq!(page[..2], 16u16.to_le_bytes());
     assert_eq!(page[64..128], [0; 64]);
     assert_eq!(
@@ -846,11 +874,15 @@ fn what_the_controller_tells() {
         [0b0000_1101, 0xC0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0]
     );
     assert!(page[208..].iter().all(|byte| *byte == 0));
-    let part = ok(&host, log(log_page::PROGRAMS, BROADCAST_NSID, 192, 16)).data;
+    let part = ok(
+        &controller,
+        log(log_page::PROGRAMS, BROADCAST_NSID, 192, 16),
+    )
+    .data;
     assert_eq!(part, page[192..208]);
-    let types = ok(&host, log(log_page::PROGRAM_TYPES, PROGRAMS, 0, 256)).data;
+    let types = ok(&controller, log(log_page::PROGRAM_TYPES, PROGRAMS, 0, 256)).data;
     assert_eq!((types[0], types[64], types.len()), (1, PROGRAM_TYPE, 256));
-    let status = |request| block_on(host.admin(request)).cqe.status();
+    let status = |request| block_on(controller.admin(request)).cqe.status();
     for (offset, len) in [(2, 16), (64 * 17 + 4, 4), (u64::MAX - 3, 4), (0, 64 << 10)] {
         let request = log(log_page::PROGRAMS, PROGRAMS, offset, len);
         assert_eq!(status(request), Status::INVALID_FIELD);
@@ -863,7 +895,7 @@ fn what_the_controller_tells() {
     // What is not its own goes on.
     let foreign = command(0xC1, PROGRAMS, [0; 6], Vec::new(), 0);
     assert_eq!(status(foreign), Status::INVALID_OPCODE);
-    assert!(block_on(read_blocks(&host, 1, 0, 1)).is_ok());
+    assert!(block_on(read_blocks(&controller, 1, 0, 1)).is_ok());
 }
 
 #[test]
@@ -871,14 +903,14 @@ fn blocks_are_copied_as_the_host_would_read_them() {
     let (bench, _) = bench();
     let all = Computational::new(computational_config()).unwrap();
     let only = KeyAccess::Only([0].into());
-    let host = attach(&bench, &all, "host", only).unwrap();
+    let controller = attach(&bench, &all, "host", only).unwrap();
     bench.write_plain(FREE_LBA, &[1; BLOCK]);
     bench.write_plain(FREE_LBA + 1, &[2; BLOCK]);
     bench.write_sample(X_LBA, X, &message(3));
     let blocks = 3 * BLOCK as u64;
     // Numbers of blocks are 0-based.
     ok(
-        &host,
+        &controller,
         copy(
             MEMORY,
             64,
@@ -887,7 +919,7 @@ fn blocks_are_copied_as_the_host_would_read_them() {
             &[(1, FREE_LBA + 1, 0), (1, FREE_LBA, 1)],
         ),
     );
-    let read = ok(&host, read_memory(MEMORY, 0, 128 + blocks as u32)).data;
+    let read = ok(&controller, read_memory(MEMORY, 0, 128 + blocks as u32)).data;
     let expected = [
         &[0; 64][..],
         &[2; BLOCK],
@@ -901,19 +933,19 @@ fn blocks_are_copied_as_the_host_would_read_them() {
     let x = message(3);
     let blocks = x.len().div_ceil(BLOCK) as u32;
     ok(
-        &host,
+        &controller,
         write_memory(MEMORY, AT[0], &sc(vr(X), &x).to_bytes()),
     );
     let len = u64::from(blocks) * BLOCK as u64;
     ok(
-        &host,
+        &controller,
         copy(MEMORY, AT[0] + 64, len, 2, &[(1, X_LBA, blocks - 1)]),
     );
     ok(
-        &host,
+        &controller,
         write_memory(MEMORY, AT[0] + u64::from(RECORD), &[0; 64]),
     );
-    let stored = ok(&host, read_memory(MEMORY, AT[0], RECORD)).data;
+    let stored = ok(&controller, read_memory(MEMORY, AT[0], RECORD)).data;
     assert!(stored == plain_record(X, 3));
 
     for (total, sources) in [
@@ -923,33 +955,33 @@ fn blocks_are_copied_as_the_host_would_read_them() {
         (65536, &[(1, FREE_LBA, 127)]),
     ] {
         assert_eq!(
-            fail(&host, copy(MEMORY, 0, total, 2, sources)),
+            fail(&controller, copy(MEMORY, 0, total, 2, sources)),
             Status::INVALID_FIELD
         );
     }
     let beyond = fail(
-        &host,
+        &controller,
         copy(MEMORY, u64::from(MEMORY_BYTES), 512, 2, &[(1, FREE_LBA, 0)]),
     );
     assert_eq!(beyond, Status::INVALID_FIELD);
     for nsid in [0, 9, PROGRAMS, MEMORY] {
         let foreign = copy(MEMORY, 0, 512, 2, &[(nsid, 0, 0)]);
-        assert_eq!(fail(&host, foreign), Status::INVALID_NAMESPACE);
+        assert_eq!(fail(&controller, foreign), Status::INVALID_NAMESPACE);
     }
-    let status = |request| block_on(host.submit(request)).cqe.status();
+    let status = |request| block_on(controller.submit(request)).cqe.status();
     let outside = copy(MEMORY, 0, 512, 2, &[(1, u64::MAX, 0)]);
     assert_eq!(status(outside), Status::LBA_OUT_OF_RANGE);
     // Of a key id that is not the host's.
     bench.write_object(FREE_LBA + 8, sc(vr("cor:7:1"), &x), &x);
     let denied = copy(MEMORY, 0, 512, 2, &[(1, FREE_LBA + 8, 0)]);
     assert_eq!(status(denied), Status::ACCESS_DENIED);
-    let read = ok(&host, read_memory(MEMORY, 0, 64)).data;
+    let read = ok(&controller, read_memory(MEMORY, 0, 64)).data;
     assert_eq!(read, [0; 64]);
 }
 
 #[test]
 fn memory_commands_that_are_refused() {
-    let (_bench, host) = bench();
+    let (_bench, controller) = bench();
     let size = u64::from(MEMORY_BYTES);
     let invalid = Status::INVALID_FIELD;
     for (start, len) in [
@@ -960,58 +992,79 @@ fn memory_commands_that_are_refused() {
         (u64::MAX - 3, 4),
         (u64::MAX - 3, 8),
     ] {
-        assert_eq!(fail(&host, read_memory(MEMORY, start, len)), invalid);
+        assert_eq!(fail(&controller, read_memory(MEMORY, start, len)), invalid);
         assert_eq!(
-            fail(&host, write_memory(MEMORY, start, &vec![1; len as usize])),
+            fail(
+                &controller,
+                write_memory(MEMORY, start, &vec![1; len as usize])
+            ),
             invalid
         );
         let fill = on_memory(opcode::FILL, MEMORY, start, len, Vec::new());
-        assert_eq!(fail(&host, fill), invalid);
+        assert_eq!(fail(&controller, fill), invalid);
         let source = copy(MEMORY, 0, len.into(), 4, &[(MORE_MEMORY, start, len)]);
-        assert_eq!(fail(&host, source), invalid);
+        assert_eq!(fail(&controller, source), invalid);
         let to = copy(MEMORY, start, len.into(), 4, &[(MORE_MEMORY, 0, len)]);
-        assert_eq!(fail(&host, to), invalid);
+        assert_eq!(fail(&controller, to), invalid);
     }
     // More than a command moves.
-    assert_eq!(fail(&host, read_memory(MEMORY, 0, 32772)), invalid);
-    assert_eq!(fail(&host, write_memory(MEMORY, 0, &[0; 32772])), invalid);
-    let more = vec![(MEMORY, 0, MEMORY_BYTES); 2];
-    assert_eq!(fail(&host, copy(MEMORY, 0, 2 * size, 4, &more)), invalid);
+    assert_eq!(fail(&controller, read_memory(MEMORY, 0, 32772)), invalid);
     assert_eq!(
-        fail(&host, copy(MEMORY, 0, 8, 4, &[(MEMORY, 0, 4)])),
+        fail(&controller, write_memory(MEMORY, 0, &[0; 32772])),
+        invalid
+    );
+    let more = vec![(MEMORY, 0, MEMORY_BYTES); 2];
+    assert_eq!(
+        fail(&controller, copy(MEMORY, 0, 2 * size, 4, &more)),
         invalid
     );
     assert_eq!(
-        fail(&host, copy(MEMORY, 0, 4, 3, &[(MEMORY, 0, 4)])),
+        fail(&controller, copy(MEMORY, 0, 8, 4, &[(MEMORY, 0, 4)])),
+        invalid
+    );
+    assert_eq!(
+        fail(&controller, copy(MEMORY, 0, 4, 3, &[(MEMORY, 0, 4)])),
         invalid
     );
     let foreign = copy(MEMORY, 0, 4, 4, &[(1, 0, 4)]);
-    assert_eq!(fail(&host, foreign), Status::INVALID_NAMESPACE);
+    assert_eq!(fail(&controller, foreign), Status::INVALID_NAMESPACE);
     let length = Status::DATA_SGL_LENGTH_INVALID;
     assert_eq!(
-        fail(&host, on_memory(opcode::WRITE, MEMORY, 0, 8, vec![1; 4])),
+        fail(
+            &controller,
+            on_memory(opcode::WRITE, MEMORY, 0, 8, vec![1; 4])
+        ),
         length
     );
     assert_eq!(
-        fail(&host, on_memory(opcode::READ, MEMORY, 0, 8, vec![1; 8])),
+        fail(
+            &controller,
+            on_memory(opcode::READ, MEMORY, 0, 8, vec![1; 8])
+        ),
         length
     );
     assert_eq!(
-        fail(&host, on_memory(opcode::FILL, MEMORY, 0, 8, vec![1; 8])),
+        fail(
+            &controller,
+            on_memory(opcode::FILL, MEMORY, 0, 8, vec![1; 8])
+        ),
         length
     );
     let mut cut = copy(MEMORY, 0, 4, 4, &[(MEMORY, 0, 4)]);
     cut.data.pop();
-    assert_eq!(fail(&host, cut), length);
+    assert_eq!(fail(&controller, cut), length);
     let unknown = on_memory(0x20, MEMORY, 0, 4, Vec::new());
-    assert_eq!(fail(&host, unknown), Status::INVALID_OPCODE);
+    assert_eq!(fail(&controller, unknown), Status::INVALID_OPCODE);
     let mut metadata = read_memory(MEMORY, 0, 4);
     metadata.metadata = vec![0; 64];
-    assert_eq!(fail(&host, metadata), Status::METADATA_SGL_LENGTH_INVALID);
+    assert_eq!(
+        fail(&controller, metadata),
+        Status::METADATA_SGL_LENGTH_INVALID
+    );
     let mut fused = read_memory(MEMORY, 0, 4);
     fused.sqe.flags = 1;
-    assert_eq!(fail(&host, fused), invalid);
-    let read = ok(&host, read_memory(MEMORY, 0, 32768)).data;
+    assert_eq!(fail(&controller, fused), invalid);
+    let read = ok(&controller, read_memory(MEMORY, 0, 32768)).data;
     assert!(read.iter().all(|byte| *byte == 0));
 }
 
@@ -1059,7 +1112,7 @@ proptest! {
             ..computational_config()
         })
         .unwrap();
-        let host = attach(&bench, &all, "host", KeyAccess::All).unwrap();
+        let controller = attach(&bench, &all, "host", KeyAccess::All).unwrap();
         let mut model = [vec![0u8; 4096], vec![0u8; 4096]];
         let nsid = |which: bool| if which { MORE_MEMORY } else { MEMORY };
         for step in steps {
@@ -1105,7 +1158,7 @@ proptest! {
                     }
                 }
             };
-            let response = block_on(host.submit(request));
+            let response = block_on(controller.submit(request));
             prop_assert_eq!(response.cqe.status().is_success(), fits, "{:?}", step);
             if let (Step::Read(which, at, len), true) = (&step, fits) {
                 let range = *at as usize..*at as usize + *len as usize;
@@ -1113,7 +1166,7 @@ proptest! {
             }
         }
         for which in [false, true] {
-            let read = ok(&host, read_memory(nsid(which), 0, 4096)).data;
+            let read = ok(&controller, read_memory(nsid(which), 0, 4096)).data;
             prop_assert!(read == model[usize::from(which)]);
         }
     }
@@ -1129,16 +1182,16 @@ proptest! {
         data in prop::collection::vec(prop_oneof![3 => Just(0u8), 1 => any::<u8>()], 0..200),
     ) {
         static BENCH: std::sync::OnceLock<(Bench, ComputationalController)> = std::sync::OnceLock::new();
-        let (_bench, host) = BENCH.get_or_init(|| {
-            let (bench, host) = bench();
-            prepare(&host, &plain_record(X, 1), &plain_record(Y, 1));
-            (bench, host)
+        let (_bench, controller) = BENCH.get_or_init(|| {
+            let (bench, controller) = bench();
+            prepare(&controller, &plain_record(X, 1), &plain_record(Y, 1));
+            (bench, controller)
         });
         let mut request = command(opcode, nsid, words, data, 0);
         [request.sqe.cdw2, request.sqe.cdw3] = low.map(Into::into);
         let response = match is_admin {
-            true => block_on(host.admin(request)),
-            false => block_on(host.submit(request)),
+            true => block_on(controller.admin(request)),
+            false => block_on(controller.submit(request)),
         };
         prop_assert_eq!(response.cqe.cid.get(), CID);
         prop_assert_ne!(response.cqe.status(), Status::INTERNAL_ERROR);
@@ -1191,43 +1244,49 @@ fn a_program_that_runs_can_be_aborted_and_holds_nobody_up() {
     bench.upload_keys();
     bench.write_object(TV_LBA, sc(bench.tv, &bench.test_vector), &bench.test_vector);
     let all = Computational::new(computational_config()).unwrap();
-    let host = attach(&bench, &all, "host", KeyAccess::All).unwrap();
-    let set = prepare(&host, &plain_record(X, 5), &plain_record(Y, 2));
+    let controller = attach(&bench, &all, "host", KeyAccess::All).unwrap();
+    let set = prepare(&controller, &plain_record(X, 5), &plain_record(Y, 2));
     let abort = CancelToken::new();
-    let aborted = host.submit_abortable(execute(3, set, 0b011, 3), abort.clone());
-    let other = host.submit(execute(3, set, 0b011, 3));
+    let aborted = controller.submit_abortable(execute(3, set, 0b011, 3), abort.clone());
+    let other = controller.submit(execute(3, set, 0b011, 3));
     // Both run, side by side.
     wait_until(|| gate.waiting.load(Ordering::SeqCst) == 2);
-    assert_eq!(fail(&host, activate(3, false)), PROGRAM_IN_USE);
-    assert_eq!(fail(&host, unload(3)), PROGRAM_IN_USE);
+    assert_eq!(fail(&controller, activate(3, false)), PROGRAM_IN_USE);
+    assert_eq!(fail(&controller, unload(3)), PROGRAM_IN_USE);
     abort.cancel();
     assert_eq!(block_on(aborted).cqe.status(), Status::ABORT_REQUESTED);
-    let memory = ok(&host, read_memory(MEMORY, AT[2], RECORD)).data;
+    let memory = ok(&controller, read_memory(MEMORY, AT[2], RECORD)).data;
     assert!(memory.iter().all(|byte| *byte == 0));
     // What changes now is not what the other took.
-    ok(&host, write_memory(MEMORY, AT[0], &plain_record(X, 7)));
-    ok(&host, delete(set));
+    ok(
+        &controller,
+        write_memory(MEMORY, AT[0], &plain_record(X, 7)),
+    );
+    ok(&controller, delete(set));
     gate.open();
     assert!(block_on(other).cqe.status().is_success());
-    assert_eq!(decode_sample(&TINY, &result_at(&host, AT[2]).1, 4), 10);
+    assert_eq!(
+        decode_sample(&TINY, &result_at(&controller, AT[2]).1, 4),
+        10
+    );
     // The thread of the run may give the program back a moment after the completion.
     wait_until(|| {
-        block_on(host.admin(activate(3, false)))
+        block_on(controller.admin(activate(3, false)))
             .cqe
             .status()
             .is_success()
     });
-    ok(&host, unload(3));
+    ok(&controller, unload(3));
 
     let asked = CancelToken::new();
     asked.cancel();
-    ok(&host, load(3, 0, &table_5()));
-    ok(&host, activate(3, true));
-    let ended = block_on(host.submit_abortable(execute(3, 0, 0, 0), asked));
+    ok(&controller, load(3, 0, &table_5()));
+    ok(&controller, activate(3, true));
+    let ended = block_on(controller.submit_abortable(execute(3, 0, 0, 0), asked));
     assert_eq!(ended.cqe.status(), Status::ABORT_REQUESTED);
     bench.drive.shutdown().unwrap();
     for request in [execute(3, 0, 0, 0), read_memory(MEMORY, 0, 4), unload(3)] {
-        let status = block_on(submit_to(&host, request)).cqe.status();
+        let status = block_on(submit_to(&controller, request)).cqe.status();
         assert_eq!(status, Status::ABORTED_SQ_DELETION);
     }
 }
@@ -1250,42 +1309,54 @@ async fn over_tcp_all_of_it_is_there() {
         .unwrap();
     let server = tokio::spawn(serve(listener, target, 16, std::future::pending()));
     let options = ConnectOptions::new("nqn.2024-01.io.example:host", [9; 16]);
-    let host = tcp::connect(&address, &options).await.unwrap();
-    let sorted = |host: &dyn Controller| {
-        let mut others: Vec<OtherNamespace> = host.controller().other_namespaces.clone();
+    let controller = tcp::connect(&address, &options).await.unwrap();
+    let sorted = |controller: &dyn Controller| {
+        let mut others: Vec<OtherNamespace> = controller.info().other_namespaces.clone();
         others.sort_by_key(|other| other.nsid);
         others
     };
-    assert_eq!(sorted(&host), sorted(&*behind));
-    assert_eq!(sorted(&host).len(), 3);
+    assert_eq!(sorted(&controller), sorted(&*behind));
+    assert_eq!(sorted(&controller).len(), 3);
     let data = succeed(
-        &host,
+        &controller,
         identify(cns::NAMESPACE_OF_SET, csi::PROGRAMS, PROGRAMS),
     )
     .await;
     assert_eq!(data.data[..4], [16, 0, 64, 0]);
-    let data = succeed(&host, identify(cns::CONTROLLER_OF_SET, csi::MEMORY, 0)).await;
+    let data = succeed(
+        &controller,
+        identify(cns::CONTROLLER_OF_SET, csi::MEMORY, 0),
+    )
+    .await;
     assert_eq!(data.data, vec![0; 4096]);
 
-    succeed(&host, write_memory(MEMORY, AT[0], &plain_record(X, 5))).await;
-    succeed(&host, write_memory(MEMORY, AT[1], &plain_record(Y, 2))).await;
-    succeed(&host, load(3, 0, &table_5())).await;
-    succeed(&host, activate(3, true)).await;
+    succeed(
+        &controller,
+        write_memory(MEMORY, AT[0], &plain_record(X, 5)),
+    )
+    .await;
+    succeed(
+        &controller,
+        write_memory(MEMORY, AT[1], &plain_record(Y, 2)),
+    )
+    .await;
+    succeed(&controller, load(3, 0, &table_5())).await;
+    succeed(&controller, activate(3, true)).await;
     let ranges = AT.map(|start| (MEMORY, start, RECORD));
-    let set = succeed(&host, create(&ranges)).await.cqe.dw0.get() as u16;
-    let done = succeed(&host, execute(3, set, 0b011, 3)).await;
+    let set = succeed(&controller, create(&ranges)).await.cqe.dw0.get() as u16;
+    let done = succeed(&controller, execute(3, set, 0b011, 3)).await;
     assert_eq!(done.cqe.dw0.get(), Effect::Computed as u32);
-    let read = succeed(&host, read_memory(MEMORY, AT[2], RECORD))
+    let read = succeed(&controller, read_memory(MEMORY, AT[2], RECORD))
         .await
         .data;
     assert_eq!(decode_sample(&TINY, &read[64..], 4), 10);
     assert!(read == ok(&behind, read_memory(MEMORY, AT[2], RECORD)).data);
     let fill = on_memory(opcode::FILL, MEMORY, AT[2], RECORD, Vec::new());
-    succeed(&host, fill).await;
+    succeed(&controller, fill).await;
     let sources = [(MEMORY, AT[0], RECORD), (MEMORY, AT[1], RECORD)];
     let total = 2 * u64::from(RECORD);
-    succeed(&host, copy(MEMORY, AT[2], total, 4, &sources)).await;
-    let read = succeed(&host, read_memory(MEMORY, AT[2], total as u32))
+    succeed(&controller, copy(MEMORY, AT[2], total, 4, &sources)).await;
+    let read = succeed(&controller, read_memory(MEMORY, AT[2], total as u32))
         .await
         .data;
     assert!(read == [plain_record(X, 5), plain_record(Y, 2)].concat());
@@ -1293,13 +1364,13 @@ async fn over_tcp_all_of_it_is_there() {
     own.data = descriptors(&ranges[..2]);
     own.sqe.cdw3 = 2.into();
     own.sqe.mptr = 64.into();
-    succeed(&host, own).await;
+    succeed(&controller, own).await;
 
-    let page = succeed(&host, log(log_page::PROGRAMS, PROGRAMS, 64 * 4, 64))
+    let page = succeed(&controller, log(log_page::PROGRAMS, PROGRAMS, 64 * 4, 64))
         .await
         .data;
     assert_eq!(page[..2], [0b0000_1101, PROGRAM_TYPE]);
-    let supported = succeed(&host, log(log_page::SUPPORTED, 0, 0, 1024))
+    let supported = succeed(&controller, log(log_page::SUPPORTED, 0, 0, 1024))
         .await
         .data;
     for id in [
@@ -1309,19 +1380,19 @@ async fn over_tcp_all_of_it_is_there() {
     ] {
         assert_eq!(supported[usize::from(id) * 4], 1);
     }
-    let unknown = submit_to(&host, log(0x90, PROGRAMS, 0, 64)).await;
+    let unknown = submit_to(&controller, log(0x90, PROGRAMS, 0, 64)).await;
     assert_eq!(unknown.cqe.status(), Status::INVALID_LOG_PAGE);
     // Failures keep their status and their reason.
-    let refused = submit_to(&host, activate(9, true)).await;
+    let refused = submit_to(&controller, activate(9, true)).await;
     assert_eq!(refused.cqe.status(), NO_PROGRAM);
-    let reasons = host.reasons().await.unwrap();
+    let reasons = controller.reasons().await.unwrap();
     assert!(reasons[0].2.contains("program index 9"), "{reasons:?}");
     // The plain namespace beside them.
-    assert!(read_blocks(&host, 1, FREE_LBA, 1).await.is_ok());
+    assert!(read_blocks(&controller, 1, FREE_LBA, 1).await.is_ok());
     // A host without room for what it asks for.
     let mut short = read_memory(MEMORY, 0, 64);
     short.sqe.dptr = Sgl::Transport { length: 32 }.to_bytes();
-    let response = submit_to(&host, short).await;
+    let response = submit_to(&controller, short).await;
     assert_eq!(response.cqe.status(), Status::DATA_SGL_LENGTH_INVALID);
     drop(bench);
     server.abort();

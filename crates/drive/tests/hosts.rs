@@ -28,20 +28,20 @@ use zerocopy::IntoBytes;
 
 const DENIED: Status = Status::ACCESS_DENIED;
 
-fn host(bench: &Bench, name: &str, tenant: u64, key_ids: &[u32]) -> DriveController {
-    bench.drive.host(HostIdentity {
+fn controller(bench: &Bench, name: &str, tenant: u64, key_ids: &[u32]) -> DriveController {
+    bench.drive.controller_for(HostIdentity {
         name: name.to_owned(),
         tenant,
         keys: KeyAccess::Only(key_ids.iter().copied().collect()),
     })
 }
 
-fn submit(host: &DriveController, request: Request) -> Response {
-    block_on(host.submit(request))
+fn submit(controller: &DriveController, request: Request) -> Response {
+    block_on(controller.submit(request))
 }
 
-fn status(host: &DriveController, request: Request) -> Status {
-    let response = submit(host, request);
+fn status(controller: &DriveController, request: Request) -> Status {
+    let response = submit(controller, request);
     if !response.cqe.status().is_success() {
         assert!(response.data.is_empty() && response.metadata.is_empty());
     }
@@ -103,12 +103,17 @@ fn commands(bench: &Bench, lba: u64, blocks: usize) -> Vec<Request> {
 }
 
 /// Submits what must be denied; nothing changes, and the host learns nothing of the other.
-fn deny(bench: &Bench, host: &DriveController, request: Request) {
+fn deny(bench: &Bench, controller: &DriveController, request: Request) {
     let before = bench.state();
     let sqe = request.sqe;
-    assert_eq!(status(host, request), DENIED, "{sqe} in {:?}", bench.mode);
+    assert_eq!(
+        status(controller, request),
+        DENIED,
+        "{sqe} in {:?}",
+        bench.mode
+    );
     assert!(bench.state() == before, "{sqe} changed something");
-    let error = &host.errors()[0];
+    let error = &controller.errors()[0];
     assert_eq!((error.status, error.command), (DENIED, sqe));
     assert!(!error.reason.chars().any(|c| c.is_ascii_digit()));
 }
@@ -118,7 +123,7 @@ const OBJECT_BLOCKS: u64 = 4;
 /// A drive with an object of host b (key id 7), four blocks from block 8 of a cluster on.
 fn with_an_object(mode: MetadataMode) -> (Bench, u64) {
     let bench = Bench::new(mode);
-    let b = host(&bench, "b", 2, &[7]);
+    let b = controller(&bench, "b", 2, &[7]);
     let lba = FREE_LBA + 8;
     let vector = &bench.test_vector[..OBJECT_BLOCKS as usize * BLOCK];
     let sc = sc(vr("tv:7:0"), &bench.test_vector);
@@ -133,7 +138,7 @@ fn with_an_object(mode: MetadataMode) -> (Bench, u64) {
 fn blocks_of_another_key_id_are_out_of_reach() {
     for mode in MODES {
         let (bench, lba) = with_an_object(mode);
-        let first = host(&bench, "a", 1, &[0, 3]);
+        let first = controller(&bench, "a", 1, &[0, 3]);
         let check = |bench: &Bench, a: &DriveController| {
             // Inside, all of it, over its beginning, over its end, and all around it.
             for (offset, blocks) in [(0i64, 1), (0, 4), (-2, 3), (3, 1), (3, 5), (-4, 12), (1, 2)] {
@@ -159,12 +164,12 @@ fn blocks_of_another_key_id_are_out_of_reach() {
         drop(first);
         // Metadata is read from the SSD again.
         let bench = bench.reopen();
-        let a = host(&bench, "a", 1, &[0, 3]);
+        let a = controller(&bench, "a", 1, &[0, 3]);
         check(&bench, &a);
         // Its own host, and one without bounds, still have it.
-        let b = host(&bench, "b", 2, &[7]);
+        let b = controller(&bench, "b", 2, &[7]);
         assert!(status(&b, read(lba, 4 * BLOCK)).is_success());
-        let all = bench.drive.host(HostIdentity {
+        let all = bench.drive.controller_for(HostIdentity {
             name: "admin".into(),
             tenant: 9,
             keys: KeyAccess::All,
@@ -177,7 +182,7 @@ fn blocks_of_another_key_id_are_out_of_reach() {
 fn registrations_of_another_key_id_stay() {
     let (bench, lba) = with_an_object(SECOND_HALF);
     let bench = bench.reopen();
-    let a = host(&bench, "a", 1, &[0]);
+    let a = controller(&bench, "a", 1, &[0]);
     for request in commands(&bench, lba + BLOCKS, 1) {
         deny(&bench, &a, request);
     }
@@ -203,7 +208,7 @@ fn registrations_of_another_key_id_stay() {
         assert!(status(&a, own(start, blocks)).is_success());
     }
     assert!(status(&a, read(lba + 1 + BLOCKS, BLOCK)).is_success());
-    let b = host(&bench, "b", 2, &[7]);
+    let b = controller(&bench, "b", 2, &[7]);
     deny(&bench, &b, read(lba - 2 + BLOCKS, BLOCK));
     deny(&bench, &b, read(lba - 1, BLOCK));
     // What its owner gives up is free.
@@ -215,7 +220,10 @@ fn registrations_of_another_key_id_stay() {
 #[test]
 fn a_claim_holds_behind_a_run_that_begins_within_it() {
     let bench = Bench::new(SECOND_HALF);
-    let (a, b) = (host(&bench, "a", 1, &[0]), host(&bench, "b", 2, &[1]));
+    let (a, b) = (
+        controller(&bench, "a", 1, &[0]),
+        controller(&bench, "b", 2, &[1]),
+    );
     let claim = |lba: u64, blocks: u32| {
         let sc = sc(vr("tv:0:0"), &bench.test_vector).with_blocks(blocks);
         assert!(status(&a, second_half(lba, &sc.to_bytes())).is_success());
@@ -239,7 +247,7 @@ fn a_damaged_registration_may_be_anyones() {
         .image()
         .write_blocks(lba + BLOCKS, &block, &[], false)
         .unwrap();
-    let a = host(&bench, "a", 1, &[0]);
+    let a = controller(&bench, "a", 1, &[0]);
     deny(&bench, &a, read(lba + BLOCKS, BLOCK));
     deny(&bench, &a, zeroes(lba + 2, 1));
     assert!(status(&a, read(lba - 1, BLOCK)).is_success());
@@ -249,11 +257,14 @@ fn a_damaged_registration_may_be_anyones() {
 fn a_host_computes_with_its_own_keys_only() {
     for mode in MODES {
         let bench = Bench::new(mode);
-        let (a, b) = (host(&bench, "a", 1, &[0]), host(&bench, "b", 2, &[7]));
-        let write = |host: &DriveController, lba, register: &str, bytes: &[u8]| {
+        let (a, b) = (
+            controller(&bench, "a", 1, &[0]),
+            controller(&bench, "b", 2, &[7]),
+        );
+        let write = |controller: &DriveController, lba, register: &str, bytes: &[u8]| {
             let mut last = Status::SUCCESS;
             for request in bench.requests(lba, sc(vr(register), bytes), bytes) {
-                last = status(host, request);
+                last = status(controller, request);
                 if !last.is_success() {
                     break;
                 }
@@ -296,7 +307,7 @@ fn a_host_computes_with_its_own_keys_only() {
         assert_eq!(a.health().writes, hosts["a"].writes);
         assert!(bench.drive.health().writes > a.health().writes);
         // Under its name a host finds its books again.
-        let again = host(&bench, "a", 1, &[0]);
+        let again = controller(&bench, "a", 1, &[0]);
         assert_eq!(again.errors().len(), of_a.len());
     }
 }
@@ -341,7 +352,7 @@ proptest! {
     fn hosts_do_not_reach_each_others_objects(acts in prop::collection::vec((0u32..2, act()), 1..60), second in any::<bool>()) {
         let mode = if second { SECOND_HALF } else { NVME };
         let mut bench = Bench::new(mode);
-        let make = |bench: &Bench| [host(bench, "a", 1, &[0]), host(bench, "b", 2, &[1])];
+        let make = |bench: &Bench| [controller(bench, "a", 1, &[0]), controller(bench, "b", 2, &[1])];
         let mut hosts = make(&bench);
         // Whose the blocks are: by block, or by the runs that the second half registers.
         let mut owners: Vec<Option<u32>> = vec![None; 40];
@@ -352,7 +363,7 @@ proptest! {
                 .with_blocks(blocks)
         };
         for (key_id, act) in acts {
-            let host = &hosts[key_id as usize];
+            let controller = &hosts[key_id as usize];
             let foreign = |owners: &[Option<u32>], runs: &BTreeMap<u64, (u64, u32)>, lba: u64, blocks: u64| {
                 let blocks = lba..lba + blocks;
                 blocks.clone().any(|block| owners[block as usize].is_some_and(|owner| owner != key_id))
@@ -368,14 +379,14 @@ proptest! {
                 Act::Object(lba) => {
                     let (sc, denied) = (object(key_id, 2), expected(lba, 2));
                     if mode == SECOND_HALF {
-                        let registered = status(host, second_half(lba, &sc.to_bytes()));
+                        let registered = status(controller, second_half(lba, &sc.to_bytes()));
                         prop_assert_eq!(registered == DENIED, denied);
                         if !registered.is_success() {
                             continue;
                         }
                         runs.insert(lba, (2, key_id));
                     }
-                    let written = status(host, Request {
+                    let written = status(controller, Request {
                         sqe: Sqe::write(CID, 1, lba, 1),
                         data: content(key_id, 2),
                         metadata: bench.metadata(sc.with_blocks(0), 2),
@@ -387,32 +398,32 @@ proptest! {
                 }
                 Act::Register(lba, blocks) if mode == SECOND_HALF => {
                     let denied = expected(lba, blocks.into());
-                    let registered = status(host, second_half(lba, &object(key_id, blocks).to_bytes()));
+                    let registered = status(controller, second_half(lba, &object(key_id, blocks).to_bytes()));
                     prop_assert_eq!(registered == DENIED, denied);
                     if registered.is_success() {
                         runs.insert(lba, (blocks.into(), key_id));
                     }
                 }
                 Act::Plain(lba, blocks) => {
-                    let written = status(host, plain_write(&bench, lba, blocks));
+                    let written = status(controller, plain_write(&bench, lba, blocks));
                     prop_assert_eq!(written == DENIED, expected(lba, blocks as u64));
                     if written.is_success() {
                         give_up(&mut owners, lba, blocks as u64);
                     }
                 }
                 Act::Read(lba, blocks) => {
-                    let response = submit(host, read(lba, blocks * BLOCK));
+                    let response = submit(controller, read(lba, blocks * BLOCK));
                     prop_assert_eq!(response.cqe.status() == DENIED, expected(lba, blocks as u64));
                 }
                 Act::Zero(lba, blocks) => {
-                    let done = status(host, zeroes(lba, blocks));
+                    let done = status(controller, zeroes(lba, blocks));
                     prop_assert_eq!(done == DENIED, expected(lba, blocks as u64));
                     if done.is_success() {
                         give_up(&mut owners, lba, blocks as u64);
                     }
                 }
                 Act::Deallocate(a, n, b, m) => {
-                    let done = status(host, deallocate(&[(a, n), (b, m)]));
+                    let done = status(controller, deallocate(&[(a, n), (b, m)]));
                     prop_assert_eq!(done == DENIED, expected(a, n.into()) || expected(b, m.into()));
                     if done.is_success() {
                         give_up(&mut owners, a, n.into());
@@ -420,7 +431,7 @@ proptest! {
                     }
                 }
                 Act::Unregister(lba) if mode == SECOND_HALF => {
-                    let done = status(host, second_half(lba, &[0; 64]));
+                    let done = status(controller, second_half(lba, &[0; 64]));
                     let denied = runs.get(&lba).is_some_and(|(_, owner)| *owner != key_id);
                     prop_assert_eq!(done == DENIED, denied);
                     if done.is_success() {
@@ -447,7 +458,7 @@ fn hosts_side_by_side_never_see_each_others_bytes() {
             // Each takes the same blocks for its own and gives them up again; the other must never read its bytes.
             for key_id in 0..2u32 {
                 let (bench, stop) = (&bench, &stop);
-                let me = host(bench, &format!("host {key_id}"), key_id.into(), &[key_id]);
+                let me = controller(bench, &format!("host {key_id}"), key_id.into(), &[key_id]);
                 scope.spawn(move || {
                     let sc = sc(vr(&format!("tv:{key_id}:0")), &bench.test_vector);
                     let bytes = content(key_id, 2);
@@ -485,7 +496,7 @@ fn an_abort_ends_a_command_of_its_host() {
     let bench = Bench::on(NVME, slow.clone(), memory, |config| {
         config.paged_bytes = 4 * 4096;
     });
-    let a = host(&bench, "a", 1, &[0]);
+    let a = controller(&bench, "a", 1, &[0]);
     for i in 3..8 {
         bench.write_sample(i, &format!("cor:0:{i}"), &message(1));
     }
@@ -514,9 +525,9 @@ fn programs_of_several_hosts_run_side_by_side() {
     let bench = Bench::new(NVME);
     let mut requests = Vec::new();
     let hosts: Vec<DriveController> = (0..4)
-        .map(|i| host(&bench, &format!("h{i}"), u64::from(i), &[i]))
+        .map(|i| controller(&bench, &format!("h{i}"), u64::from(i), &[i]))
         .collect();
-    for (key_id, host) in (0..4u64).zip(&hosts) {
+    for (key_id, controller) in (0..4u64).zip(&hosts) {
         let program = format!("homadd cow:{key_id}:2, cor:{key_id}:1\nreturn cow:{key_id}:2");
         let program = encode(&assemble(&program).unwrap().program);
         let base = key_id * 2 * CLUSTER;
@@ -524,7 +535,7 @@ fn programs_of_several_hosts_run_side_by_side() {
             let data_id = u64::from(register == "cor");
             let register = vr(&format!("{register}:{key_id}:{data_id}"));
             for request in bench.requests(base + offset, sc(register, &bytes), &bytes) {
-                assert!(status(host, request).is_success());
+                assert!(status(controller, request).is_success());
             }
         }
         for i in 0..50 {
@@ -545,16 +556,16 @@ fn programs_of_several_hosts_run_side_by_side() {
             .iter()
             .all(|response| Effect::of(&response.cqe) == Some(Effect::Computed))
     );
-    for (key_id, host) in (0..4u64).zip(&hosts) {
+    for (key_id, controller) in (0..4u64).zip(&hosts) {
         for i in 0..50 {
             let lba = key_id * 2 * CLUSTER + 8 + i;
-            let data = submit(host, read(lba, BLOCK)).data;
+            let data = submit(controller, read(lba, BLOCK)).data;
             assert_eq!(
                 decode_sample(&TINY, &data[..TINY.lwe_bytes()], 4),
                 i % 4 + key_id
             );
         }
-        assert_eq!(host.statistics().programs, 50);
+        assert_eq!(controller.statistics().programs, 50);
     }
     let statistics = bench.drive.statistics();
     assert_eq!(

@@ -377,11 +377,11 @@ fn failures_of_the_ssd_become_their_statuses() {
             let status = |request| block_on(drive.submit(request)).cqe.status();
             assert!(status(write(mode, 4, vec![1; BLOCK])).is_success());
             assert_eq!(status(read(2, 2 * BLOCK)), Status::UNRECOVERED_READ_ERROR);
-            assert_eq!(drive.error_log()[0].status, Status::UNRECOVERED_READ_ERROR);
+            assert_eq!(drive.errors()[0].status, Status::UNRECOVERED_READ_ERROR);
             let full = write(mode, 4, vec![2; 2 * BLOCK]);
             assert_eq!(status(full), Status::CAPACITY_EXCEEDED);
             assert_eq!(status(write(mode, 7, vec![2; BLOCK])), Status::WRITE_FAULT);
-            let reason = &drive.error_log()[0].reason;
+            let reason = &drive.errors()[0].reason;
             assert!(reason.contains("write at block"), "{reason}");
             assert_eq!(drive.statistics().failed, 3);
             // A failed write has no effect.

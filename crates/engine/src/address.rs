@@ -20,7 +20,7 @@ pub(crate) const fn units_of(bytes: u64) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VirtualAddress(u64);
 
-/// A number is no virtual address.
+/// Why a number is not a virtual address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// The page number has more than 26 bits.

@@ -1,11 +1,10 @@
-//! Which runs may go side by side.
+//! Decides which runs may go side by side.
 //!
-//! Two runs conflict if one writes a register that the other takes from before its begin. Runs under way never conflict, so
-//! that the order in which they commit is an order in which they could have run one after the other. A run also counts as
-//! earlier than a store that happened since it began; a run that comes later and touches the same register therefore waits
-//! for it.
+//! Two runs conflict if one writes a register whose old content the other needs. Active runs never conflict, so the order in
+//! which they commit is an order in which they could have run one by one. A run also counts as earlier than a store that
+//! happened since it began; a later run that touches the same register therefore waits for it.
 //!
-//! Runs wait in the order in which they came. One that waits is passed only by runs that do not conflict with it.
+//! Runs wait in the order in which they came. Only runs that do not conflict with a waiting run pass it.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +23,7 @@ const CANCEL_POLL: Duration = Duration::from_millis(10);
 /// The registers of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Footprint {
-    /// Taken from before the run's begin.
+    /// Those whose content from before the run it needs.
     reads: BTreeSet<VrNumber>,
     writes: BTreeSet<VrNumber>,
 }
@@ -40,7 +39,7 @@ impl Footprint {
             stack_slots: usize::MAX,
         };
         let Ok(facts) = verify(program, &everything, None) else {
-            // It will be refused and touch nothing.
+            // The engine will refuse the program, which touches nothing then.
             return Footprint::default();
         };
         let mut reads: BTreeSet<VrNumber> = facts.inputs.into_iter().collect();
@@ -138,7 +137,7 @@ pub(crate) struct Admission {
     limit: usize,
 }
 
-/// A run that waits, or that is under way; leaves when dropped.
+/// A run that waits or is active; it leaves when dropped.
 pub(crate) struct Admitted<'a> {
     admission: &'a Admission,
     ticket: u64,
@@ -215,7 +214,7 @@ impl Admission {
         }
     }
 
-    /// Runs that wait, and runs under way.
+    /// How many runs wait, and how many are active.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let state = self.lock();
         (state.waiting.len(), state.running.len())

@@ -56,7 +56,7 @@ pub trait Backend: Send + Sync {
     /// Starts a key, whose bytes then come in order, in pieces of any length: those of Table 3, or seed and bodies
     /// ([`toroid_tfhe::seeded`]).
     ///
-    /// Memory should be taken as the bytes come: at this moment the key that is replaced is still there.
+    /// Take memory as the bytes come: at this moment the key that is replaced is still there.
     ///
     /// # Errors
     /// [`BackendError::Unsupported`] or [`BackendError::Failed`].
@@ -68,9 +68,9 @@ pub trait Backend: Send + Sync {
     ) -> Result<Box<dyn KeySink>, BackendError>;
 
     /// Bootstraps `sample` with each of `test_vectors` (at least one): blind rotation, sample extraction, key switch. Gives one
-    /// sample for each, in their order; each is what a call with its test vector alone could give, so that a back end may share
-    /// among them whatever depends on the sample only. Looks at the cancellation token every few milliseconds; where the back end
-    /// does the work of several requesters together, their work goes on.
+    /// sample for each, in their order. Each is what a call with its test vector alone could give, so a back end may share
+    /// among them whatever depends on the sample only. A back end looks at the cancellation token every few milliseconds. Where
+    /// it does the work of several requesters together, the others' work goes on.
     ///
     /// # Errors
     /// [`BackendError::Cancelled`] or a failure.
@@ -84,7 +84,7 @@ pub trait Backend: Send + Sync {
         requester: Requester<'_>,
     ) -> Result<Vec<Vec<u8>>, BackendError>;
 
-    /// What it did, and what waits.
+    /// What the back end did, and what waits.
     fn statistics(&self) -> BackendStatistics {
         BackendStatistics::default()
     }
@@ -99,7 +99,7 @@ pub trait Backend: Send + Sync {
     fn hom_int_mult(&self, params: &ParamSet, dst: &mut [u8], v: i32);
 }
 
-/// The work of a back end.
+/// The work that a back end did, and what waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackendStatistics {
     /// Calls of [`Backend::bootstrap`] that wait for cores.
@@ -136,6 +136,6 @@ pub trait LoadedKey: Any + Send + Sync {
     /// Memory that it holds, in bytes.
     fn bytes(&self) -> u64;
 
-    /// For the back end that made it, to find its own type again.
+    /// The key as the type of the back end that made it.
     fn as_any(&self) -> &dyn Any;
 }

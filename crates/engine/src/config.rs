@@ -1,14 +1,18 @@
 //! Sizes and limits of the engine.
 
+use std::time::Duration;
+
 /// How many objects of a key id may be incomplete at a time.
 pub(crate) const MAX_PARTIAL_OBJECTS: usize = 1024;
 /// How many objects of all key ids may be incomplete: bounds memory, and leaves room for a key id while others use up theirs.
 pub(crate) const MAX_PARTIAL_OBJECTS_IN_ALL: usize = 16 * MAX_PARTIAL_OBJECTS;
+/// How long the parts of an object are kept that wait for the next one.
+pub const PARTIAL_LIFETIME: Duration = Duration::from_secs(600);
 
 /// Sizes of the engine's memory areas. Sizes in bytes count in whole units of 4096.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Most that keys, test vectors and programs may take, in bytes.
+    /// The most bytes that keys, test vectors and programs may take together.
     pub persistent_bytes: u64,
     /// Size of the paged area in bytes: main memory for LWE samples.
     pub paged_bytes: u64,
@@ -39,7 +43,7 @@ impl Default for EngineConfig {
 /// Which pages leave main memory when room is needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplacementPolicy {
-    /// A hand goes round over the frames and takes the first window without a page used since it last came by.
+    /// A hand circles over the frames and takes the first window without a page used since its last visit.
     #[default]
     Clock,
     /// The window whose most recent use is the longest ago. Looks at every frame on each replacement.

@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use toroid_isa::VrNumber;
+use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
 
@@ -16,17 +18,15 @@ use crate::register::RegisterInfo;
 use crate::swap::{PagingContext, Swap};
 use crate::table::{Content, Table, info};
 
-/// A LWE sample read from its register.
+/// An LWE sample read from its register.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Its parameter set.
     pub params: &'static ParamSet,
     /// The n mask words and the body, little-endian.
     pub bytes: Vec<u8>,
-    /// Message bits; 0: unknown, or a Boolean gate's.
-    pub message_bits: u32,
-    /// Whether messages are signed.
-    pub signed: bool,
+    /// Encoding of its message; `None`: unknown, or a Boolean gate's.
+    pub encoding: Option<Encoding>,
     /// Whether a program wrote it.
     pub computed: bool,
     /// Its noise and failure probability.
@@ -34,15 +34,15 @@ pub struct Sample {
 }
 
 /// The secure computing engine. All methods may be called from any thread at any time. Programs run side by side where the
-/// outcome is that of one after the other.
+/// outcome is the same as one by one.
 pub struct Engine {
     pub(crate) config: EngineConfig,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) memory: PagedMemory,
-    /// Taken before the lock inside `memory`, never the other way round.
+    /// Lock order: this one before the one inside `memory`.
     table: Mutex<Table>,
     pub(crate) admission: Admission,
-    /// Held from the last check of an effect until it has appeared. Taken before the lock of the table.
+    /// Held from the last check of an effect until it has appeared. Lock order: this one before the table's.
     effects: Mutex<()>,
 }
 
@@ -83,10 +83,15 @@ impl Engine {
         &*self.backend
     }
 
-    /// Removes a register, and the parts of an object for it that is not complete. A program under way keeps what it
+    /// Removes a register, and the parts of an object for it that is not complete. A running program keeps what it
     /// began with. Says whether the register had content.
     pub fn remove(&self, vr: VrNumber) -> bool {
         self.table().remove(&self.memory, vr)
+    }
+
+    /// Drops what has come of objects that no part has come of for `idle` or longer, and gives its memory back. Says of how many.
+    pub fn drop_idle_parts(&self, idle: Duration) -> usize {
+        self.table().drop_idle(idle)
     }
 
     /// Removes every register of a key id, which may then be used with another parameter set. Says how many had content.
@@ -130,8 +135,7 @@ impl Engine {
             let sample = Sample {
                 params: register.params,
                 bytes: Vec::new(),
-                message_bits: register.message_bits,
-                signed: register.signed,
+                encoding: register.encoding,
                 computed: register.computed,
                 noise: noise.clone(),
             };
@@ -145,7 +149,7 @@ impl Engine {
         Ok(sample)
     }
 
-    /// Runs that wait for others, and runs under way.
+    /// How many runs wait for others, and how many are active.
     pub fn runs(&self) -> (usize, usize) {
         self.admission.counts()
     }

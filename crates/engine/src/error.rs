@@ -16,8 +16,8 @@ pub enum EngineError {
         /// The register.
         vr: VrNumber,
     },
-    /// The register is of a type that holds no LWE sample.
-    #[error("virtual register {vr} is not a LWE sample (expected type cor or cow)")]
+    /// Registers of this type do not hold LWE samples.
+    #[error("virtual register {vr} is not an LWE sample (expected type cor or cow)")]
     NotASample {
         /// The register.
         vr: VrNumber,
@@ -27,7 +27,7 @@ pub enum EngineError {
     DataId {
         /// The register.
         vr: VrNumber,
-        /// The data ids there are.
+        /// The data ids that exist.
         expected: &'static str,
     },
     /// The size is not that of Table 3, nor that of a seeded key.
@@ -72,7 +72,7 @@ pub enum EngineError {
         /// Name of the object's parameter set.
         found: &'static str,
     },
-    /// The program touches registers that its requester may not.
+    /// The program touches registers that its requester must not touch.
     #[error("program {vr} touches registers of key ids that are not open to it")]
     KeyIdDenied {
         /// The program's register.
@@ -155,7 +155,7 @@ pub enum EngineError {
         /// The word.
         found: u64,
     },
-    /// The bytes are no program.
+    /// The bytes are not a program.
     #[error("{vr}: {source}")]
     Program {
         /// The register.
@@ -163,7 +163,7 @@ pub enum EngineError {
         /// What is wrong.
         source: DecodeError,
     },
-    /// The program cannot run on the registers there are.
+    /// The program cannot run on the present registers.
     #[error("program {vr} cannot run: {}", .errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Verify {
         /// The program's register.

@@ -5,9 +5,9 @@
 //! consecutive units and pages out everything that overlaps it: a large page may push several small neighbours out, and
 //! nothing is ever moved within main memory.
 //!
-//! No lock is held during page I/O. A page under way is `busy`: who wants it waits; who needs room passes its frame by. A
-//! thread that owns a frame for I/O waits for nothing else, so waiting always ends. The processor copies operands to its
-//! own cache memory while it holds the lock, so that no page needs to stay pinned for the length of an instruction.
+//! No lock is held during page I/O. A page that moves is `busy`: a thread that wants it waits, and one that needs room skips
+//! its frame. A thread that owns a frame for I/O waits for nothing else, so waiting always ends. The processor copies
+//! operands to its own cache memory while it holds the lock, so no page stays pinned during an instruction.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -72,8 +72,8 @@ impl PageId {
 /// Samples have the lower half of the page numbers, everything persistent the upper half.
 pub(crate) const PAGED_PAGE_NUMBERS: u64 = PAGE_NUMBERS / 2;
 
-/// How many pages fewer than main memory and the swap area could hold together are let in once main memory is full: the
-/// page-ins under way at a time need as many free places for the pages that they push out.
+/// Places that stay free once main memory is full, of those that main memory and the swap area have together: concurrent
+/// page-ins need as many for the pages that they push out.
 const SPARE_PAGES: u64 = 32;
 
 #[derive(Debug)]
@@ -86,9 +86,9 @@ struct Page {
     slot: Option<SwapSlot>,
     /// Virtual registers and transactions that hold the page. At 0 the page goes, once it is not busy.
     holders: u32,
-    /// Page I/O is under way.
+    /// Page I/O moves it now.
     busy: bool,
-    /// Used since the hand last came by.
+    /// Used since the hand's last visit.
     referenced: bool,
     last_use: u64,
 }
@@ -207,7 +207,7 @@ impl State {
             .map(|(first, frame)| (*first, *frame))
     }
 
-    /// The page in a frame, unless it is under way.
+    /// The page in a frame, unless it is busy.
     fn evictable(&self, frame: Frame) -> Option<&Page> {
         frame
             .page
@@ -215,7 +215,7 @@ impl State {
             .filter(|page| !page.busy)
     }
 
-    /// First unit of a window without pages under way, or `None` if there is no such window now.
+    /// First unit of a window without busy pages, or `None` if there is no such window now.
     fn choose_window(&mut self, policy: ReplacementPolicy, units: u64) -> Option<u64> {
         match policy {
             ReplacementPolicy::Clock => self.clock_window(units),
@@ -385,14 +385,14 @@ impl PagedMemory {
         }
     }
 
-    /// One more holder.
+    /// Adds a holder.
     pub(crate) fn retain(&self, id: PageId) {
         if let Some(page) = self.lock().pages.get_mut(&id) {
             page.holders += 1;
         }
     }
 
-    /// One holder less; the last one takes the page with it.
+    /// Takes a holder away; the page goes with the last one.
     pub(crate) fn release(&self, id: PageId) {
         let mut state = self.lock();
         if let Some(page) = state.pages.get_mut(&id) {
@@ -546,7 +546,7 @@ impl PagedMemory {
                 return (state, Ok(start));
             }
             let Some(start) = state.choose_window(self.policy, units) else {
-                // Every window has a page under way.
+                // Every window has a busy page.
                 state = self.wait(state);
                 continue;
             };
@@ -730,7 +730,7 @@ mod tests {
     /// Units, and (busy, referenced, last use) of the page there or nothing for a gap.
     type Place = (u64, Option<(bool, bool, u64)>);
 
-    /// Lays frames out one after the other.
+    /// Lays frames out in order, without gaps.
     fn lay_out(layout: &[Place]) -> State {
         let capacity = layout.iter().map(|(units, _)| units).sum();
         let mut state = state(capacity);

@@ -1,34 +1,26 @@
 //! Objects whose parts are still coming.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
-use toroid_isa::VrNumber;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::seeded::KeyForm;
 
 use crate::backend::{Backend, KeySink};
 use crate::error::EngineError;
+use crate::imprint::Imprint;
+use crate::part::Part;
 use crate::register::{Attributes, key_form, key_kind};
-use crate::swap::PagingContext;
 
-/// A part of an object, as one command brings it.
-#[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
-    /// The command.
-    pub context: PagingContext,
-    /// The register to store the object in.
-    pub vr: VrNumber,
-    /// The object's parameter set.
-    pub params: &'static ParamSet,
-    /// Size of the whole object in bytes.
-    pub total_size: u64,
-    /// Offset of the part's first byte in the object.
-    pub offset: u64,
-    /// The bytes of the part; at least one.
-    pub bytes: &'a [u8],
-    /// What is known of the object; the same in every part.
-    pub attributes: Attributes,
+/// Where the parts of an object come from. Parts that are read do not go on with those that are written, and do not start them
+/// anew: an object can be read in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Origin {
+    /// A host writes them.
+    Write,
+    /// The drive has stored them before.
+    Read,
 }
 
 /// An object whose parts are still coming.
@@ -37,13 +29,16 @@ pub(crate) struct Partial {
     total_size: u64,
     received: u64,
     attributes: Attributes,
+    pub(crate) imprint: Imprint,
+    /// When the latest part came.
+    touched: Instant,
     body: Body,
 }
 
 pub(crate) type SharedPartial = Arc<Mutex<Partial>>;
 pub(crate) type LockedPartial = ArcMutexGuard<RawMutex, Partial>;
 
-/// What has come of an object.
+/// What has arrived of an object.
 pub(crate) enum Body {
     /// Nothing yet.
     Empty,
@@ -59,12 +54,19 @@ impl Partial {
             total_size: part.total_size,
             received: 0,
             attributes: part.attributes,
+            imprint: Imprint::of(part),
+            touched: Instant::now(),
             body: Body::Empty,
         }))
     }
 
     pub(crate) fn is_complete(&self) -> bool {
         self.received == self.total_size
+    }
+
+    /// Time since the latest part came.
+    pub(crate) fn idle(&self) -> Duration {
+        self.touched.elapsed()
     }
 
     pub(crate) fn take_body(&mut self) -> Body {
@@ -109,6 +111,8 @@ impl Partial {
             },
         }
         self.received += part.bytes.len() as u64;
+        self.imprint.append(part);
+        self.touched = Instant::now();
         Ok(())
     }
 }

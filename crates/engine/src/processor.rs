@@ -1,27 +1,30 @@
 //! The processor: runs a program as a transaction on virtual registers (platform paper, section 4.4).
 //!
-//! A run sees the registers as they were when it began. Its writes go to pages of its own, which are paged like any other,
-//! and change hands at the end: the run comes before every store that happened meanwhile, so that a register stored or
-//! removed during the run keeps what the store or removal left. What another run has written meanwhile is written over: runs
-//! come in the order of their ends (`admission.rs`). On any error the pages go and the registers stay.
+//! A run sees the registers as they were when it began. Its writes go to its own pages, which are paged like any other and
+//! become the registers' at the end. A run counts as earlier than every store that happened meanwhile, so a register stored
+//! or removed during the run keeps what the store or removal left. Runs count in the order of their ends (`admission.rs`), so
+//! a run overwrites what another one wrote meanwhile. On any error the pages are freed and the registers stay.
 //!
-//! Adjacent Bootstraps of the very same sample are one task of the back end, which may share work among them.
+//! Adjacent Bootstraps of the same sample are one task of the back end, which may share work among them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-use toroid_isa::{Environment, Instruction, KeyKind, Program, VrNumber, verify};
+use toroid_isa::{Environment, Instruction, KeyKind, Program, VrNumber, VrType, verify};
+use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
+use toroid_tfhe::random::fingerprint;
 
 use crate::admission::Admitted;
 use crate::backend::{BackendError, LoadedKey};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::paging::{PageId, PageIo};
-use crate::partial::Part;
-use crate::register::{fingerprint, same_statement};
+use crate::part::Part;
+use crate::partial::Origin;
+use crate::register::same_statement;
 use crate::requester::Requester;
 use crate::store::{Accepted, StagedSample};
 use crate::swap::PagingContext;
@@ -54,10 +57,8 @@ pub struct RunOutcome {
     pub bytes: Vec<u8>,
     /// Noise of the sample and failure probability of every bootstrap behind it.
     pub noise: Noise,
-    /// Message bits of the sample; 0: unknown, or a Boolean gate's.
-    pub message_bits: u32,
-    /// Whether its messages are signed.
-    pub signed: bool,
+    /// Encoding of its message; `None`: unknown, or a Boolean gate's.
+    pub encoding: Option<Encoding>,
     /// Every instruction in the order of execution.
     pub instructions: Vec<InstructionTiming>,
     /// Wall time of all of it, without waiting for other runs.
@@ -73,8 +74,7 @@ pub struct RunOutcome {
 struct Value {
     params: &'static ParamSet,
     noise: Noise,
-    message_bits: u32,
-    signed: bool,
+    encoding: Option<Encoding>,
 }
 
 impl Value {
@@ -83,8 +83,10 @@ impl Value {
         Value {
             params: self.params,
             noise: self.noise.plus(&other.noise, factor),
-            message_bits: self.message_bits.max(other.message_bits),
-            signed: self.signed || other.signed,
+            encoding: match (self.encoding, other.encoding) {
+                (Some(a), Some(b)) => Some(a.common(b)),
+                (a, b) => a.or(b),
+            },
         }
     }
 }
@@ -102,16 +104,15 @@ struct Working {
 #[derive(Clone)]
 struct TestVector {
     bytes: Arc<[u8]>,
-    message_bits: u32,
-    output_bits: u32,
-    signed: bool,
+    input: Option<Encoding>,
+    output: Option<Encoding>,
 }
 
 /// A run that has begun: it sees the registers as they were then. Dropped, it has changed nothing. It takes one of the
 /// engine's places for runs until its end, so do not begin another on the same thread before.
 #[must_use = "the program runs in `execute`"]
 pub struct Run<'e, 'r> {
-    // Before the admission, which ends after the transaction.
+    // Declared before the admission, so the transaction ends first.
     transaction: Transaction<'e>,
     _admitted: Admitted<'e>,
     program: Arc<Program>,
@@ -159,7 +160,7 @@ impl PreparedRun<'_> {
         &self.outcome
     }
 
-    /// Makes all writes of the program appear, at once.
+    /// Makes all writes of the program appear at once.
     pub fn commit(self) -> RunOutcome {
         self.transaction.commit();
         self.outcome
@@ -233,7 +234,7 @@ impl Engine {
         Ok(run.execute()?.commit())
     }
 
-    /// Stores a part of a LWE sample; if it is the last, runs the program of its key id on the new sample in the same
+    /// Stores a part of an LWE sample; if it is the last, runs the program of its key id on the new sample in the same
     /// transaction: when the run fails, the sample's register keeps what it held before. `None` if parts are still to come.
     ///
     /// This is compute-on-write, and compute-on-read where the sample comes from the SSD.
@@ -248,7 +249,7 @@ impl Engine {
         if !part.vr.ty().is_sample() {
             return Err(EngineError::NotASample { vr: part.vr });
         }
-        match self.accept(part)? {
+        match self.accept(part, Origin::Write)? {
             Accepted::Sample(sample) => {
                 let run = self.begin(part.context, part.vr, Some(sample), requester.into())?;
                 Ok(Some(run.execute()?.commit()))
@@ -273,7 +274,12 @@ impl Engine {
         part: &Part<'_>,
         requester: impl Into<Requester<'r>>,
     ) -> Result<Run<'e, 'r>, EngineError> {
-        let sample = self.accept_whole_sample(part)?;
+        // Only a sample of type 3 triggers by being read, and only by that.
+        let origin = match part.vr.ty() {
+            VrType::LweCor => Origin::Read,
+            _ => Origin::Write,
+        };
+        let sample = self.accept_whole_sample(part, origin)?;
         self.begin(part.context, part.vr, Some(sample), requester.into())
     }
 
@@ -420,8 +426,7 @@ impl<'e> Transaction<'e> {
             params: value.params,
             bytes,
             noise: value.noise,
-            message_bits: value.message_bits,
-            signed: value.signed,
+            encoding: value.encoding,
             instructions,
             duration: start.elapsed(),
             page_ins: self.io.page_ins,
@@ -480,7 +485,7 @@ impl<'e> Transaction<'e> {
             return Err(EngineError::KeyIdDenied { vr: self.program });
         }
         for (place, sample) in staged.iter().enumerate() {
-            table.check_params(sample.vr, sample.params)?;
+            table.check_params((sample.vr, Origin::Write), sample.params)?;
             let earlier = staged.iter().take(place);
             let mut of_key_id = earlier.filter(|other| other.vr.key_id() == sample.vr.key_id());
             if let Some(other) = of_key_id.find(|other| other.params.id != sample.params.id) {
@@ -532,8 +537,7 @@ impl<'e> Transaction<'e> {
         let value = Value {
             params: sample.params,
             noise,
-            message_bits: sample.attributes.message_bits,
-            signed: sample.attributes.signed,
+            encoding: sample.attributes.encoding,
         };
         let staged = Working {
             page,
@@ -551,18 +555,13 @@ impl<'e> Transaction<'e> {
     fn hold(&mut self, vr: VrNumber, register: &Register) {
         match &register.content {
             Content::Program(_) => {}
-            Content::TestVector { bytes, output_bits } => {
-                let (bytes, output_bits) = (Arc::clone(bytes), *output_bits);
-                let (message_bits, signed) = (register.message_bits, register.signed);
-                self.test_vectors.insert(
-                    vr,
-                    TestVector {
-                        bytes,
-                        message_bits,
-                        output_bits,
-                        signed,
-                    },
-                );
+            Content::TestVector { bytes, output } => {
+                let test_vector = TestVector {
+                    bytes: Arc::clone(bytes),
+                    input: register.encoding,
+                    output: *output,
+                };
+                self.test_vectors.insert(vr, test_vector);
             }
             Content::Key(key) => {
                 self.keys.insert(vr, Arc::clone(key));
@@ -576,8 +575,7 @@ impl<'e> Transaction<'e> {
                 let value = Value {
                     params: register.params,
                     noise: noise.clone(),
-                    message_bits: register.message_bits,
-                    signed: register.signed,
+                    encoding: register.encoding,
                 };
                 self.registers.insert(
                     vr,
@@ -720,21 +718,14 @@ impl<'e> Transaction<'e> {
                 source => EngineError::Backend { vr: n, source },
             })?;
         for (((tv, n), test_vector), result) in run.iter().zip(&test_vectors).zip(results) {
-            // Without the function's width the set's own decides; that is 0, a gate, for sets made for gates.
-            let message_bits = if test_vector.message_bits == 0 {
-                params.message_bits
-            } else {
-                test_vector.message_bits
-            };
-            let output_bits = match test_vector.output_bits {
-                0 => message_bits,
-                bits => bits,
-            };
+            // A function without a stated width has the set's; sets made for gates have none.
+            let stated = test_vector.input;
+            let function = stated.or_else(|| Encoding::new(params.message_bits, false).ok());
+            let bits = function.map_or(0, Encoding::bits);
             let value = Value {
                 params,
-                noise: noise.bootstrapped(params, message_bits, backend.arithmetic(), input),
-                message_bits: output_bits,
-                signed: test_vector.signed,
+                noise: noise.bootstrapped(params, bits, backend.arithmetic(), input),
+                encoding: test_vector.output.or(function),
             };
             self.write(*n, &result, value)?;
             done(Instruction::Bootstrap { tv: *tv, n: *n }, &self.io);
@@ -817,7 +808,9 @@ impl<'e> Transaction<'e> {
         let begun = self.begun.unwrap_or_default();
         for (vr, working) in std::mem::take(&mut self.registers) {
             let untouched = !table.touched_since(vr, begun)
-                && table.check_params(vr, working.value.params).is_ok();
+                && table
+                    .check_params((vr, Origin::Write), working.value.params)
+                    .is_ok();
             if !working.written || !untouched {
                 engine.memory.release(working.page);
                 continue;
@@ -825,14 +818,14 @@ impl<'e> Transaction<'e> {
             let register = Register {
                 params: working.value.params,
                 bytes: working.value.params.lwe_bytes() as u64,
-                message_bits: working.value.message_bits,
-                signed: working.value.signed,
+                encoding: working.value.encoding,
                 computed: working.computed,
                 content: Content::Sample {
                     page: working.page,
                     noise: working.value.noise,
                     fingerprint: working.fingerprint,
                 },
+                imprint: None,
                 reservation: None,
             };
             table.write(&engine.memory, vr, register);

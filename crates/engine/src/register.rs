@@ -1,9 +1,9 @@
-//! What is known of a virtual register beside its content.
+//! Facts about a virtual register, beside its content.
 
 use std::cmp::Ordering;
-use std::hash::{DefaultHasher, Hasher};
 
 use toroid_isa::{HEADER_BYTES, KeyKind, MAX_ENCODED_BYTES, VrNumber, VrType};
+use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::{ModulusKind, ParamSet};
 use toroid_tfhe::seeded::KeyForm;
@@ -14,12 +14,10 @@ use crate::error::EngineError;
 /// What the metadata of a test vector or sample says of it; ignored for keys and programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Attributes {
-    /// Message bits of a sample, or of a test vector's input; 0: unknown, or a Boolean gate's.
-    pub message_bits: u32,
-    /// Message bits of a test vector's output values; 0: those of its input.
-    pub output_bits: u32,
-    /// Whether messages are signed.
-    pub signed: bool,
+    /// Encoding of a sample, or of a test vector's input; `None`: unknown, or a Boolean gate's.
+    pub encoding: Option<Encoding>,
+    /// Encoding of a test vector's output values; `None`: that of its input.
+    pub output: Option<Encoding>,
     /// Whether a program made a sample.
     pub computed: bool,
     /// log2 of a sample's noise variance over the torus; without it, that of a fresh encryption.
@@ -49,14 +47,6 @@ impl Attributes {
                 });
             }
         }
-        if self.message_bits.max(self.output_bits) > MAX_MESSAGE_BITS {
-            return Err(EngineError::Attribute {
-                vr,
-                what: "message bits",
-                expected: "at most 32",
-                found: f64::from(self.message_bits.max(self.output_bits)),
-            });
-        }
         Ok(())
     }
 
@@ -71,20 +61,11 @@ impl Attributes {
     }
 }
 
-/// Stands for a sample's bytes where samples are compared.
-pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    hasher.write(bytes);
-    hasher.finish()
-}
-
 /// Whether two statements of noise are the same but for the rounding of metadata.
 pub(crate) fn same_statement(a: &Noise, b: &Noise) -> bool {
     let close = |a: f64, b: f64| a == b || (a - b).abs() < 1e-3;
     close(a.variance().log2(), b.variance().log2()) && close(a.log2_failure(), b.log2_failure())
 }
-
-const MAX_MESSAGE_BITS: u32 = 32;
 
 /// A virtual register as [`crate::Engine::list`] shows it.
 #[derive(Clone, Debug)]
@@ -99,10 +80,8 @@ pub struct RegisterInfo {
     pub address: VirtualAddress,
     /// Its page table entry, if it is a sample.
     pub page: Option<PageTableEntry>,
-    /// Message bits; 0: unknown, or a Boolean gate's.
-    pub message_bits: u32,
-    /// Whether messages are signed.
-    pub signed: bool,
+    /// Encoding of its message; `None`: unknown, or a Boolean gate's.
+    pub encoding: Option<Encoding>,
     /// Whether a program wrote it.
     pub computed: bool,
     /// Noise and failure probability, if it is a sample.

@@ -1,13 +1,13 @@
-//! For whom a program runs.
+//! The requester of a run.
 
 use std::collections::BTreeSet;
 
 use toroid_task::CancelToken;
 
-/// For whom a program runs. A `&CancelToken` is one: tenant 0, with every key id.
+/// Who asks for a run. A `&CancelToken` converts into one: tenant 0, with every key id.
 #[derive(Clone, Copy, Debug)]
 pub struct Requester<'a> {
-    /// Who shares the arithmetic with whom: each tenant gets the same share of it.
+    /// The tenant; all tenants get equal shares of the arithmetic.
     pub tenant: u64,
     /// Ends the run.
     pub cancel: &'a CancelToken,

@@ -5,24 +5,31 @@ use std::sync::{Arc, MutexGuard};
 use toroid_isa::{VrNumber, VrType, decode};
 use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
+use toroid_tfhe::random::fingerprint;
 
 use crate::backend::BackendError;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::imprint::Imprint;
 use crate::paging::PageIo;
-use crate::partial::{Body, LockedPartial, Part, Partial, SharedPartial};
-use crate::register::{Attributes, check_size, check_words, fingerprint, register_bytes};
+use crate::part::Part;
+use crate::partial::{Body, LockedPartial, Origin, Partial, SharedPartial};
+use crate::register::{Attributes, check_size, check_words, register_bytes};
 use crate::swap::PagingContext;
 use crate::table::{Content, Register, Reservation};
 
 /// What a part led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoreOutcome {
-    /// Whether the part was the last: the register now holds the object.
-    pub complete: bool,
+pub enum StoreOutcome {
+    /// The part was the last: the register now holds the object.
+    Complete,
+    /// Others are to follow.
+    Incomplete,
+    /// Another command has started the object anew or removed it: the part has no effect.
+    Superseded,
 }
 
-/// A LWE sample that is complete and checked, but in no register yet.
+/// An LWE sample that is complete and checked, but in no register yet.
 pub(crate) struct StagedSample {
     pub(crate) vr: VrNumber,
     pub(crate) params: &'static ParamSet,
@@ -36,10 +43,10 @@ impl StagedSample {
     }
 }
 
-/// What the parts of an object have come to.
+/// What the parts of an object have become.
 pub(crate) enum Accepted<'e> {
     Incomplete(StagedPart<'e>),
-    /// Whole, and no sample.
+    /// A whole object other than a sample.
     Register(StagedRegister<'e>),
     /// A whole sample, which has no page yet.
     Sample(StagedSample),
@@ -48,31 +55,27 @@ pub(crate) enum Accepted<'e> {
 /// A part that the engine has checked and staged, just before its effect: when nothing but the caller can still fail, for
 /// example in writing the same data to the SSD.
 ///
-/// While an object's last part is prepared, no other effect appears in any register, and while any part is, no other part of
-/// its object goes on. So keep it for a short time and do not call the engine meanwhile. Dropped without [`Prepared::commit`], it leaves its register as it was and drops the
-/// parts that had come of the object.
+/// While an object's last part is prepared, no other effect appears in any register; while any part is, no other part of its
+/// object is accepted. So keep it for a short time and do not call the engine meanwhile. Dropped without
+/// [`Prepared::commit`], it leaves its register as it was and drops the object's earlier parts.
 #[must_use = "the part has no effect before `commit`"]
 pub struct Prepared<'e>(Staged<'e>);
 
 enum Staged<'e> {
     Part(StagedPart<'e>),
-    Register(StagedRegister<'e>),
+    Register(Box<StagedRegister<'e>>),
 }
 
 impl Prepared<'_> {
     /// Makes the effect appear.
     pub fn commit(self) -> StoreOutcome {
-        let complete = match self.0 {
-            Staged::Part(part) => {
-                part.commit();
-                false
-            }
+        match self.0 {
+            Staged::Part(part) => part.commit(),
             Staged::Register(register) => {
                 register.commit();
-                true
+                StoreOutcome::Complete
             }
-        };
-        StoreOutcome { complete }
+        }
     }
 }
 
@@ -80,6 +83,7 @@ impl Prepared<'_> {
 pub(crate) struct StagedPart<'e> {
     engine: &'e Engine,
     vr: VrNumber,
+    origin: Origin,
     /// Whether it replaces a key from now on.
     replaces_key: bool,
     /// Keeps the next part from being appended.
@@ -88,25 +92,34 @@ pub(crate) struct StagedPart<'e> {
 }
 
 impl StagedPart<'_> {
-    pub(crate) fn commit(mut self) {
+    pub(crate) fn commit(mut self) -> StoreOutcome {
         self.committed = true;
         let mut table = self.engine.table();
-        if self.replaces_key && table.is_current(self.vr, LockedPartial::mutex(&self.partial)) {
+        let partial = LockedPartial::mutex(&self.partial);
+        if !table.is_current(self.vr, self.origin, partial) {
+            return StoreOutcome::Superseded;
+        }
+        if self.replaces_key {
             table.remove_content(&self.engine.memory, self.vr);
         }
+        if self.origin == Origin::Write {
+            // What was read since may be older.
+            table.drop_partial(self.vr, Origin::Read);
+        }
+        StoreOutcome::Incomplete
     }
 }
 
 impl Drop for StagedPart<'_> {
     fn drop(&mut self) {
         if !self.committed {
-            self.engine
-                .drop_partial(self.vr, LockedPartial::mutex(&self.partial));
+            let partial = LockedPartial::mutex(&self.partial);
+            self.engine.drop_partial(self.vr, self.origin, partial);
         }
     }
 }
 
-/// The content of a register that has not appeared in it.
+/// Content that has not appeared in its register yet.
 pub(crate) struct StagedRegister<'e> {
     engine: &'e Engine,
     vr: VrNumber,
@@ -145,7 +158,27 @@ impl Engine {
         Ok(self.prepare(part)?.commit())
     }
 
-    /// Does everything of [`Engine::store_part`] but its effect.
+    /// What storing a part led to before, if the register, or what has come for it, has the part already: of a key, a program or a test
+    /// vector. To store it again would begin the object anew, and drop a key.
+    pub fn holds(&self, part: &Part<'_>) -> Option<StoreOutcome> {
+        let (stored, partials) = {
+            let table = self.table();
+            let register = table.get(part.vr);
+            let stored = register.and_then(|register| register.imprint.clone());
+            let partials =
+                [Origin::Write, Origin::Read].map(|origin| table.partial(part.vr, origin));
+            (stored, partials)
+        };
+        if stored.is_some_and(|stored| stored.has(part)) {
+            return Some(StoreOutcome::Complete);
+        }
+        let mut partials = partials.into_iter().flatten();
+        partials
+            .any(|partial| partial.lock().imprint.has(part))
+            .then_some(StoreOutcome::Incomplete)
+    }
+
+    /// Does all of [`Engine::store_part`] except its effect.
     ///
     /// Parts come in rising order without gaps; offset 0 starts the object anew. Until the last part the register keeps
     /// what it held, with one exception: a key is dropped when the first part of its replacement has been accepted, since
@@ -156,10 +189,26 @@ impl Engine {
     /// failed. After [`EngineError::PartOrder`], [`EngineError::PartContradicts`] and errors in the content, the parts that
     /// had come are dropped.
     pub fn prepare(&self, part: &Part<'_>) -> Result<Prepared<'_>, EngineError> {
-        let staged = match self.accept(part)? {
+        self.prepare_from(part, Origin::Write)
+    }
+
+    /// [`Engine::prepare`] for a part that was stored before and is read again. Objects that are read in parts do not meet those
+    /// that are being written, whose next part drops what was read.
+    ///
+    /// # Errors
+    /// Those of [`Engine::prepare`].
+    pub fn prepare_read(&self, part: &Part<'_>) -> Result<Prepared<'_>, EngineError> {
+        self.prepare_from(part, Origin::Read)
+    }
+
+    fn prepare_from(&self, part: &Part<'_>, origin: Origin) -> Result<Prepared<'_>, EngineError> {
+        let staged = match self.accept(part, origin)? {
             Accepted::Incomplete(part) => Staged::Part(part),
-            Accepted::Register(register) => Staged::Register(register),
-            Accepted::Sample(sample) => Staged::Register(self.stage_sample(part.context, sample)?),
+            Accepted::Register(register) => Staged::Register(Box::new(register)),
+            Accepted::Sample(sample) => {
+                let register = self.stage_sample(part.context, sample, origin)?;
+                Staged::Register(Box::new(register))
+            }
         };
         Ok(Prepared(staged))
     }
@@ -168,13 +217,14 @@ impl Engine {
         &self,
         context: PagingContext,
         sample: StagedSample,
+        origin: Origin,
     ) -> Result<StagedRegister<'_>, EngineError> {
         let page = self
             .memory
             .create(&mut PageIo::new(context), &sample.bytes)?;
         let effect = self.begin_effect();
         let table = self.table();
-        if let Err(error) = table.check_params(sample.vr, sample.params) {
+        if let Err(error) = table.check_params((sample.vr, origin), sample.params) {
             self.memory.release(page);
             return Err(error);
         }
@@ -182,14 +232,14 @@ impl Engine {
         let register = Register {
             params: sample.params,
             bytes: sample.bytes.len() as u64,
-            message_bits: sample.attributes.message_bits,
-            signed: sample.attributes.signed,
+            encoding: sample.attributes.encoding,
             computed: sample.attributes.computed,
             content: Content::Sample {
                 page,
                 noise: table.noise_of(sample.vr.key_id(), fingerprint, sample.noise()),
                 fingerprint,
             },
+            imprint: None,
             reservation: None,
         };
         Ok(StagedRegister {
@@ -201,37 +251,47 @@ impl Engine {
     }
 
     /// Checks and appends a part.
-    pub(crate) fn accept(&self, part: &Part<'_>) -> Result<Accepted<'_>, EngineError> {
+    pub(crate) fn accept(
+        &self,
+        part: &Part<'_>,
+        origin: Origin,
+    ) -> Result<Accepted<'_>, EngineError> {
         let Part {
             vr, params, offset, ..
         } = *part;
         if vr.ty().is_sample() && offset == 0 && part.bytes.len() as u64 == part.total_size {
-            return self.accept_whole_sample(part).map(Accepted::Sample);
+            return self.accept_whole_sample(part, origin).map(Accepted::Sample);
         }
         self.check(part)?;
+        if origin == Origin::Write {
+            self.table().drop_partial(vr, Origin::Read);
+        }
         let shared = if offset == 0 {
             let partial = Partial::of(part);
             // A seeded key takes the room of the expanded one.
             let bytes = register_bytes(vr, params).unwrap_or(part.total_size);
             self.table()
-                .begin(vr, params, bytes, Arc::clone(&partial))?;
+                .begin((vr, origin), params, bytes, Arc::clone(&partial))?;
             partial
         } else {
-            self.table().partial(vr).ok_or(EngineError::PartOrder {
-                vr,
-                expected: 0,
-                found: offset,
-            })?
+            self.table()
+                .partial(vr, origin)
+                .ok_or(EngineError::PartOrder {
+                    vr,
+                    expected: 0,
+                    found: offset,
+                })?
         };
         let mut partial = shared.lock_arc();
         if let Err(error) = partial.append(&*self.backend, part) {
-            self.drop_partial(vr, &shared);
+            self.drop_partial(vr, origin, &shared);
             return Err(error);
         }
         if !partial.is_complete() {
             return Ok(Accepted::Incomplete(StagedPart {
                 engine: self,
                 vr,
+                origin,
                 replaces_key: vr.ty() == VrType::Key && offset == 0,
                 partial,
                 committed: false,
@@ -239,21 +299,31 @@ impl Engine {
         }
         let entry = self
             .table()
-            .take_partial(vr, &shared)
+            .take_partial(vr, origin, &shared)
             .ok_or(EngineError::Superseded { vr })?;
-        self.complete(part, entry.reservation, partial.take_body())
+        let body = partial.take_body();
+        let imprint = partial.imprint.clone();
+        self.complete(part, origin, entry.reservation, imprint, body)
     }
 
-    fn drop_partial(&self, vr: VrNumber, partial: &SharedPartial) {
+    fn drop_partial(&self, vr: VrNumber, origin: Origin, partial: &SharedPartial) {
         let mut table = self.table();
-        let entry = table.take_partial(vr, partial);
+        let entry = table.take_partial(vr, origin, partial);
         table.free(entry.and_then(|entry| entry.reservation));
     }
 
     /// A sample that comes whole: no other command's part of the same sample can come between.
-    pub(crate) fn accept_whole_sample(&self, part: &Part<'_>) -> Result<StagedSample, EngineError> {
+    pub(crate) fn accept_whole_sample(
+        &self,
+        part: &Part<'_>,
+        origin: Origin,
+    ) -> Result<StagedSample, EngineError> {
         let sample = self.whole_sample(part)?;
-        self.table().start_anew(part.vr, part.params)?;
+        let mut table = self.table();
+        if origin == Origin::Write {
+            table.drop_partial(part.vr, Origin::Read);
+        }
+        table.start_anew((part.vr, origin), part.params)?;
         Ok(sample)
     }
 
@@ -315,7 +385,9 @@ impl Engine {
     fn complete(
         &self,
         part: &Part<'_>,
+        origin: Origin,
         mut reservation: Option<Reservation>,
+        imprint: Imprint,
         body: Body,
     ) -> Result<Accepted<'_>, EngineError> {
         let Part { vr, params, .. } = *part;
@@ -333,7 +405,8 @@ impl Engine {
         };
         let effect = self.begin_effect();
         let mut table = self.table();
-        let checked = content.and_then(|content| table.check_params(vr, params).map(|()| content));
+        let checked =
+            content.and_then(|content| table.check_params((vr, origin), params).map(|()| content));
         let content = match checked {
             Ok(content) => content,
             Err(error) => {
@@ -347,10 +420,10 @@ impl Engine {
         let register = Register {
             params,
             bytes: register_bytes(vr, params).unwrap_or(part.total_size),
-            message_bits: part.attributes.message_bits,
-            signed: part.attributes.signed,
+            encoding: part.attributes.encoding,
             computed: false,
             content,
+            imprint: Some(Arc::new(imprint)),
             reservation,
         };
         Ok(Accepted::Register(StagedRegister {
@@ -373,7 +446,7 @@ fn finish(part: &Part<'_>, body: Body) -> Result<Content, EngineError> {
             check_words(vr, params, &bytes)?;
             Ok(Content::TestVector {
                 bytes: bytes.into(),
-                output_bits: part.attributes.output_bits,
+                output: part.attributes.output,
             })
         }
         Body::Key(sink) => sink

@@ -2,18 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use toroid_isa::{Program, VrNumber, VrType};
+use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
 
 use crate::address::{PAGE_BYTES, PAGE_NUMBERS, VirtualAddress, units_of};
 use crate::backend::LoadedKey;
-use crate::config::{MAX_PARTIAL_OBJECTS, MAX_PARTIAL_OBJECTS_IN_ALL};
+use crate::config::{MAX_PARTIAL_OBJECTS, MAX_PARTIAL_OBJECTS_IN_ALL, PARTIAL_LIFETIME};
 use crate::error::EngineError;
 use crate::extents::Extents;
+use crate::imprint::Imprint;
 use crate::paging::{PAGED_PAGE_NUMBERS, PageId, PagedMemory};
-use crate::partial::SharedPartial;
+use crate::partial::{Origin, SharedPartial};
 use crate::register::{RegisterInfo, same_statement};
 
 /// What a register holds.
@@ -22,8 +25,8 @@ pub(crate) enum Content {
     Program(Arc<Program>),
     TestVector {
         bytes: Arc<[u8]>,
-        /// Message bits of the output values; 0: those of the input.
-        output_bits: u32,
+        /// Encoding of the output values; `None`: that of the input.
+        output: Option<Encoding>,
     },
     Key(Arc<dyn LoadedKey>),
     Sample {
@@ -51,15 +54,16 @@ impl Reservation {
 pub(crate) struct Register {
     pub(crate) params: &'static ParamSet,
     pub(crate) bytes: u64,
-    pub(crate) message_bits: u32,
-    pub(crate) signed: bool,
+    pub(crate) encoding: Option<Encoding>,
     pub(crate) computed: bool,
     pub(crate) content: Content,
+    /// What it was stored from; `None` for samples, which programs change.
+    pub(crate) imprint: Option<Arc<Imprint>>,
     /// For everything but samples.
     pub(crate) reservation: Option<Reservation>,
 }
 
-/// A run under way.
+/// An active run.
 struct Run {
     /// Key id, fingerprint and noise of the sample that it brings.
     staged: Option<((u32, u64), Noise)>,
@@ -76,14 +80,14 @@ pub(crate) struct Table {
     registers: BTreeMap<VrNumber, Register>,
     /// The registers that hold a sample, by key id and fingerprint.
     samples: HashMap<(u32, u64), BTreeSet<VrNumber>>,
-    partials: BTreeMap<VrNumber, PartialEntry>,
+    partials: BTreeMap<(VrNumber, Origin), PartialEntry>,
     page_numbers: Extents,
     used_units: u64,
     total_units: u64,
     last_stamp: u64,
     /// By the stamp of their begin.
     runs: BTreeMap<u64, Run>,
-    /// Registers that were stored or removed since the oldest run under way began, and when.
+    /// Registers that were stored or removed since the oldest active run began, and when.
     touched: BTreeMap<VrNumber, u64>,
     /// The same for key ids that were cleared.
     cleared: BTreeMap<u32, u64>,
@@ -114,7 +118,7 @@ impl Table {
         self.last_stamp
     }
 
-    /// A run begins, with this sample, and sees the registers as they are. Gives the stamp of its begin.
+    /// Begins a run with this sample, which sees the registers as they are. Gives the stamp of its begin.
     pub(crate) fn begin_run(&mut self, staged: Option<((u32, u64), Noise)>) -> u64 {
         let stamp = self.stamp();
         self.runs.insert(stamp, Run { staged });
@@ -128,7 +132,7 @@ impl Table {
         self.cleared.retain(|_, stamp| *stamp > oldest);
     }
 
-    /// Whether the register was stored or removed after a run that is under way began. What runs write does not count.
+    /// Whether the register was stored or removed after an active run began. What runs write does not count.
     pub(crate) fn touched_since(&self, vr: VrNumber, begun: u64) -> bool {
         let after = |stamp: Option<&u64>| stamp.is_some_and(|stamp| *stamp > begun);
         after(self.touched.get(&vr)) || after(self.cleared.get(&vr.key_id()))
@@ -142,21 +146,25 @@ impl Table {
     }
 
     fn registers_of(&self, key_id: u32) -> impl Iterator<Item = (VrNumber, &Register)> {
-        VrType::ALL.into_iter().flat_map(move |ty| {
-            bounds(ty, key_id)
-                .into_iter()
-                .flat_map(|(first, last)| self.registers.range(first..=last))
-                .map(|(vr, register)| (*vr, register))
-        })
+        of_key_id(&self.registers, key_id)
     }
 
-    fn partials_of(&self, key_id: u32) -> impl Iterator<Item = (VrNumber, &PartialEntry)> {
-        VrType::ALL.into_iter().flat_map(move |ty| {
-            bounds(ty, key_id)
-                .into_iter()
-                .flat_map(|(first, last)| self.partials.range(first..=last))
-                .map(|(vr, entry)| (*vr, entry))
-        })
+    fn partials_of(
+        &self,
+        key_id: u32,
+    ) -> impl Iterator<Item = ((VrNumber, Origin), &PartialEntry)> {
+        VrType::ALL
+            .into_iter()
+            .filter_map(move |ty| {
+                let number = |data_id| VrNumber::new(ty, key_id, data_id).ok();
+                let (first, last) = (number(0)?, number(u32::MAX)?);
+                Some(
+                    self.partials
+                        .range((first, Origin::Write)..=(last, Origin::Read)),
+                )
+            })
+            .flatten()
+            .map(|(key, entry)| (*key, entry))
     }
 
     /// The parameter set that the key id is in use with.
@@ -170,7 +178,11 @@ impl Table {
     }
 
     /// Checks that an object of this set can be stored, whatever part of the same object has come before.
-    pub(crate) fn check_params(&self, vr: VrNumber, params: &ParamSet) -> Result<(), EngineError> {
+    pub(crate) fn check_params(
+        &self,
+        (vr, origin): (VrNumber, Origin),
+        params: &ParamSet,
+    ) -> Result<(), EngineError> {
         // All registers of a key id have one set, and so have all partial objects: the first of each speaks for the rest.
         let register = self
             .registers_of(vr.key_id())
@@ -178,7 +190,7 @@ impl Table {
             .next();
         let mut partials = self
             .partials_of(vr.key_id())
-            .filter(|(other, _)| *other != vr);
+            .filter(|(other, _)| *other != (vr, origin));
         let partial = partials.next().map(|(_, partial)| partial.params);
         match register
             .into_iter()
@@ -232,19 +244,37 @@ impl Table {
         }
     }
 
-    /// Starts an object of `bytes` bytes, in place of what has come of it before. A key counts the key that it replaces as
+    /// Drops the parts of objects of which no part has come for so long. Says of how many objects.
+    pub(crate) fn drop_idle(&mut self, idle: Duration) -> usize {
+        let is_idle = |entry: &PartialEntry| {
+            let partial = entry.partial.try_lock();
+            partial.is_some_and(|partial| partial.idle() >= idle)
+        };
+        let dropped: Vec<_> = self
+            .partials
+            .extract_if(.., |_, entry| is_idle(entry))
+            .collect();
+        let count = dropped.len();
+        for (_, entry) in dropped {
+            self.free(entry.reservation);
+        }
+        count
+    }
+
+    /// Starts an object of `bytes` bytes, in place of the parts that came before. A key counts the key that it replaces as
     /// free memory.
     pub(crate) fn begin(
         &mut self,
-        vr: VrNumber,
+        (vr, origin): (VrNumber, Origin),
         params: &'static ParamSet,
         bytes: u64,
         partial: SharedPartial,
     ) -> Result<(), EngineError> {
-        self.check_params(vr, params)?;
+        self.drop_idle(PARTIAL_LIFETIME);
+        self.check_params((vr, origin), params)?;
         let full = self.partials.len() >= MAX_PARTIAL_OBJECTS_IN_ALL
             || self.partials_of(vr.key_id()).count() >= MAX_PARTIAL_OBJECTS;
-        if full && !self.partials.contains_key(&vr) {
+        if full && !self.partials.contains_key(&(vr, origin)) {
             return Err(EngineError::TooManyPartialObjects);
         }
         let reservation = if vr.ty().is_sample() {
@@ -255,7 +285,7 @@ impl Table {
             };
             let mut returning = units(
                 self.partials
-                    .get(&vr)
+                    .get(&(vr, origin))
                     .and_then(|partial| partial.reservation.as_ref()),
             );
             if vr.ty() == VrType::Key {
@@ -267,7 +297,7 @@ impl Table {
             Some(self.reserve(vr, bytes, returning)?)
         };
         if let Some(old) = self.partials.insert(
-            vr,
+            (vr, origin),
             PartialEntry {
                 partial,
                 params,
@@ -279,28 +309,33 @@ impl Table {
         Ok(())
     }
 
-    /// Drops what has come of an object, since a whole one of this set takes its place.
+    /// Drops the parts of an object, since a whole one of this set takes its place.
     pub(crate) fn start_anew(
         &mut self,
-        vr: VrNumber,
+        (vr, origin): (VrNumber, Origin),
         params: &'static ParamSet,
     ) -> Result<(), EngineError> {
-        self.check_params(vr, params)?;
-        if let Some(old) = self.partials.remove(&vr) {
-            self.free(old.reservation);
-        }
+        self.check_params((vr, origin), params)?;
+        self.drop_partial(vr, origin);
         Ok(())
     }
 
-    pub(crate) fn partial(&self, vr: VrNumber) -> Option<SharedPartial> {
+    /// Drops what has come of an object.
+    pub(crate) fn drop_partial(&mut self, vr: VrNumber, origin: Origin) {
+        if let Some(old) = self.partials.remove(&(vr, origin)) {
+            self.free(old.reservation);
+        }
+    }
+
+    pub(crate) fn partial(&self, vr: VrNumber, origin: Origin) -> Option<SharedPartial> {
         self.partials
-            .get(&vr)
+            .get(&(vr, origin))
             .map(|entry| Arc::clone(&entry.partial))
     }
 
-    pub(crate) fn is_current(&self, vr: VrNumber, partial: &SharedPartial) -> bool {
+    pub(crate) fn is_current(&self, vr: VrNumber, origin: Origin, partial: &SharedPartial) -> bool {
         self.partials
-            .get(&vr)
+            .get(&(vr, origin))
             .is_some_and(|entry| Arc::ptr_eq(&entry.partial, partial))
     }
 
@@ -308,10 +343,11 @@ impl Table {
     pub(crate) fn take_partial(
         &mut self,
         vr: VrNumber,
+        origin: Origin,
         partial: &SharedPartial,
     ) -> Option<PartialEntry> {
-        if self.is_current(vr, partial) {
-            self.partials.remove(&vr)
+        if self.is_current(vr, origin, partial) {
+            self.partials.remove(&(vr, origin))
         } else {
             None
         }
@@ -358,6 +394,8 @@ impl Table {
     /// Puts in a register that a run wrote.
     pub(crate) fn write(&mut self, memory: &PagedMemory, vr: VrNumber, register: Register) {
         self.take_out(memory, vr);
+        // It may be older.
+        self.drop_partial(vr, Origin::Read);
         if let Content::Sample { fingerprint, .. } = register.content {
             self.samples
                 .entry((vr.key_id(), fingerprint))
@@ -390,7 +428,7 @@ impl Table {
             .unwrap_or(stated)
     }
 
-    /// Removes the register's content, but not what has come of a new one.
+    /// Removes the register's content, but not the parts of a new one.
     pub(crate) fn remove_content(&mut self, memory: &PagedMemory, vr: VrNumber) -> bool {
         self.touch(vr);
         self.take_out(memory, vr)
@@ -419,17 +457,16 @@ impl Table {
         }
     }
 
-    /// Removes a register and what has come of a new content.
+    /// Removes a register and the parts of a new content.
     pub(crate) fn remove(&mut self, memory: &PagedMemory, vr: VrNumber) -> bool {
-        if let Some(partial) = self.partials.remove(&vr) {
-            self.free(partial.reservation);
-        }
+        self.drop_partial(vr, Origin::Write);
+        self.drop_partial(vr, Origin::Read);
         self.remove_content(memory, vr)
     }
 
     /// Removes every register of a key id; says how many had content.
     pub(crate) fn clear_key_id(&mut self, memory: &PagedMemory, key_id: u32) -> usize {
-        let partials: Vec<VrNumber> = self.partials_of(key_id).map(|(vr, _)| vr).collect();
+        let partials: Vec<VrNumber> = self.partials_of(key_id).map(|((vr, _), _)| vr).collect();
         let registers: Vec<VrNumber> = self.registers_of(key_id).map(|(vr, _)| vr).collect();
         for vr in partials.into_iter().chain(registers.iter().copied()) {
             self.remove(memory, vr);
@@ -478,17 +515,23 @@ pub(crate) fn info(memory: &PagedMemory, vr: VrNumber, register: &Register) -> R
         bytes: register.bytes,
         address,
         page,
-        message_bits: register.message_bits,
-        signed: register.signed,
+        encoding: register.encoding,
         computed: register.computed,
         noise,
     }
 }
 
-/// The first and last register number of a type and key id.
-fn bounds(ty: VrType, key_id: u32) -> Option<(VrNumber, VrNumber)> {
-    Some((
-        VrNumber::new(ty, key_id, 0).ok()?,
-        VrNumber::new(ty, key_id, u32::MAX).ok()?,
-    ))
+/// The entries of a key id.
+fn of_key_id<T>(
+    entries: &BTreeMap<VrNumber, T>,
+    key_id: u32,
+) -> impl Iterator<Item = (VrNumber, &T)> {
+    VrType::ALL
+        .into_iter()
+        .filter_map(move |ty| {
+            let number = |data_id| VrNumber::new(ty, key_id, data_id).ok();
+            Some(entries.range(number(0)?..=number(u32::MAX)?))
+        })
+        .flatten()
+        .map(|(vr, entry)| (*vr, entry))
 }

@@ -11,7 +11,7 @@ use common::*;
 use toroid_engine::backend::testing::{InterceptedBackend, decode_sample, encode_sample};
 use toroid_engine::{
     BackendError, CancelToken, Engine, EngineError, MemorySwap, PAGE_BYTES, PagingContext, Part,
-    Requester, Swap, SwapError, SwapSlot,
+    Requester, StoreOutcome, Swap, SwapError, SwapSlot,
 };
 use toroid_isa::Instruction;
 use toroid_tfhe::params::TINY;
@@ -276,7 +276,7 @@ fn parts_of_one_object_from_two_commands_do_not_mix() {
     let [b0, b1] = parts(&twos);
     engine.store_part(&a0).unwrap();
     engine.store_part(&b0).unwrap();
-    assert!(engine.store_part(&b1).unwrap().complete);
+    assert_eq!(engine.store_part(&b1).unwrap(), StoreOutcome::Complete);
     assert!(matches!(
         engine.store_part(&a1),
         Err(EngineError::PartOrder { expected: 0, .. })

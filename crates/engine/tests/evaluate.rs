@@ -77,7 +77,7 @@ fn the_result_is_that_of_a_run_and_no_register_changes() {
         .unwrap();
     assert_eq!(outcome.bytes, run.bytes);
     assert_eq!(outcome.returned, run.returned);
-    assert_eq!(outcome.message_bits, run.message_bits);
+    assert_eq!(outcome.encoding, run.encoding);
     assert_eq!(outcome.noise.variance(), run.noise.variance());
     assert_eq!(outcome.noise.log2_failure(), run.noise.log2_failure());
 }

@@ -261,7 +261,7 @@ proptest! {
                     let sample = engine.read_sample(COMMAND, cor(0, index)).unwrap();
                     (
                         sample.bytes,
-                        (sample.message_bits, sample.signed, sample.computed),
+                        (sample.encoding, sample.computed),
                         sample.noise.variance(),
                         sample.noise.log2_failure(),
                         // Correlations too: what is known of sums with the first register.
@@ -391,7 +391,7 @@ fn bootstraps_of_several_tenants_go_together_and_give_what_each_gives_alone() {
             .map(|tenant| bootstrap(tenant, &[&vector, &vector]))
             .collect();
         assert_eq!(backend.statistics().batched, 0);
-        let done = || params.wopbs.is_some() || backend.statistics().batched > 20;
+        let done = || params.is_wide() || backend.statistics().batched > 20;
         for _ in 0..1000 {
             std::thread::scope(|scope| {
                 for (tenant, alone) in (0..).zip(&alone) {

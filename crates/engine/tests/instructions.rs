@@ -8,6 +8,7 @@ use toroid_engine::backend::testing::{decode_sample, encode_sample};
 use toroid_engine::{Attributes, CancelToken, EngineError};
 use toroid_isa::{Instruction, VerifyReason, assemble};
 use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise::{Noise, bootstrap_output_variance, shared_variance};
 use toroid_tfhe::params::{GATE, MESSAGE7, ParamSet, TINY, TINY32};
 
@@ -141,7 +142,7 @@ fn table_5_multiplies() {
 
 #[test]
 fn noise_follows_the_instructions() {
-    let (x, y, tv) = (cor(0, 1), cor(0, 2), vr("tv:0:0"));
+    let (x, y, computed, tv) = (cor(0, 1), cor(0, 2), cor(0, 3), vr("tv:0:0"));
     let engine = engine(1 << 20);
     store_keys(&engine, 0, &TINY);
     store_function(&engine, tv, &TINY, |m| m);
@@ -151,9 +152,11 @@ fn noise_follows_the_instructions() {
         log2_failure: Some(-70.0),
         ..bits(4)
     };
-    engine.store_part(&whole(x, &TINY, &bytes, stated)).unwrap();
-    store_message(&engine, y, &TINY, 1);
-    let (vx, vy) = ((-40.0f64).exp2(), TINY.lwe_variance());
+    let computed_part = whole(computed, &TINY, &bytes, stated);
+    engine.store_part(&computed_part).unwrap();
+    store_message(&engine, x, &TINY, 1);
+    store_message(&engine, y, &TINY, 2);
+    let vx = TINY.lwe_variance();
     let noise_of = |instructions: &[Instruction]| -> Noise {
         let mut program = instructions.to_vec();
         program.push(Instruction::Return { n: cor(0, 9) });
@@ -163,7 +166,17 @@ fn noise_follows_the_instructions() {
     let z = cor(0, 9);
     let start = Instruction::Move { dst: z, src: x };
     let sum = noise_of(&[start, Instruction::HomAdd { dst: z, src: y }]);
-    assert!(close(sum.variance(), vx + vy));
+    assert!(close(sum.variance(), 2.0 * vx));
+    assert_eq!(sum.log2_failure(), f64::NEG_INFINITY);
+    let add = Instruction::HomAdd {
+        dst: z,
+        src: computed,
+    };
+    let sum = noise_of(&[start, add]);
+    assert!(
+        close(sum.variance(), (vx.sqrt() + (-20.0f64).exp2()).powi(2)),
+        "what was computed may share its sources with any sample"
+    );
     assert_eq!(sum.log2_failure(), -70.0);
     let doubled = noise_of(&[start, Instruction::HomAdd { dst: z, src: x }]);
     assert!(
@@ -202,7 +215,7 @@ fn gates_have_the_margin_of_gates() {
         ],
     );
     let outcome = run(&engine, 0).unwrap();
-    assert_eq!(outcome.message_bits, 0);
+    assert_eq!(outcome.encoding, None);
     let expected = Noise::encryption(&GATE).bootstrapped(&GATE, 0, ArithmeticKind::Ntt, 0);
     assert_eq!(outcome.noise.log2_failure(), expected.log2_failure());
 }
@@ -219,7 +232,7 @@ fn message_bits_and_sign_come_from_the_operands() {
             &TINY,
             &vector,
             Attributes {
-                signed: true,
+                encoding: Encoding::new(2, true).ok(),
                 ..bits(2)
             },
         ))
@@ -236,7 +249,7 @@ fn message_bits_and_sign_come_from_the_operands() {
         ],
     );
     let outcome = run(&engine, 0).unwrap();
-    assert_eq!((outcome.message_bits, outcome.signed), (2, true));
+    assert_eq!(outcome.encoding, Encoding::new(2, true).ok());
     store_program(
         &engine,
         0,
@@ -247,7 +260,7 @@ fn message_bits_and_sign_come_from_the_operands() {
         ],
     );
     let outcome = run(&engine, 0).unwrap();
-    assert_eq!((outcome.message_bits, outcome.signed), (4, true));
+    assert_eq!(outcome.encoding, Encoding::new(4, true).ok());
 }
 
 #[test]

@@ -4,12 +4,14 @@
 mod common;
 
 use common::*;
+use std::time::Duration;
 use toroid_engine::backend::testing::{decode_sample, encode_sample, test_vector};
 use toroid_engine::{
-    Attributes, CancelToken, EngineConfig, EngineError, KeyForm, KeyKind, MemorySwap, Part,
-    register_bytes,
+    Attributes, CancelToken, EngineConfig, EngineError, KeyForm, KeyKind, MemorySwap,
+    PARTIAL_LIFETIME, Part, StoreOutcome, register_bytes,
 };
 use toroid_isa::{Instruction, Program, VrNumber, encode};
+use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::params::{MESSAGE7, PAPER, ParamSet, TINY, TINY32};
 
 fn part<'a>(of: &Part<'a>, offset: usize, length: usize) -> Part<'a> {
@@ -18,6 +20,50 @@ fn part<'a>(of: &Part<'a>, offset: usize, length: usize) -> Part<'a> {
         bytes: &of.bytes[offset..offset + length],
         ..*of
     }
+}
+
+#[test]
+fn a_part_of_an_object_that_was_started_anew_has_no_effect() {
+    let engine = engine(1 << 20);
+    let bytes = test_vector(&TINY, 4, |m| m);
+    let all = whole(vr("tv:0:0"), &TINY, &bytes, bits(4));
+    let first = engine.prepare(&part(&all, 0, 100)).unwrap();
+    assert_eq!(
+        engine.store_part(&part(&all, 0, 50)).unwrap(),
+        StoreOutcome::Incomplete
+    );
+    assert_eq!(first.commit(), StoreOutcome::Superseded);
+    assert_eq!(
+        engine
+            .store_part(&part(&all, 50, bytes.len() - 50))
+            .unwrap(),
+        StoreOutcome::Complete
+    );
+}
+
+#[test]
+fn parts_that_are_read_do_not_meet_those_that_are_written() {
+    let engine = engine(1 << 20);
+    let (old, new) = (
+        test_vector(&TINY, 4, |m| m),
+        test_vector(&TINY, 4, |m| 15 - m),
+    );
+    let all = |bytes| whole(vr("tv:0:0"), &TINY, bytes, bits(4));
+    let read = |bytes, from, len| Ok(engine.prepare_read(&part(&all(bytes), from, len))?.commit());
+    let write = |bytes, from, len| engine.store_part(&part(&all(bytes), from, len));
+    let rest = new.len() - 100;
+    // Reads between the parts of a write.
+    assert_eq!(write(&new, 0, 100).unwrap(), StoreOutcome::Incomplete);
+    assert_eq!(read(&old, 0, 50).unwrap(), StoreOutcome::Incomplete);
+    assert_eq!(write(&new, 100, rest).unwrap(), StoreOutcome::Complete);
+    // What was read before is older.
+    let stale: Result<StoreOutcome, EngineError> = read(&old, 50, 50);
+    assert!(matches!(
+        stale,
+        Err(EngineError::PartOrder { expected: 0, .. })
+    ));
+    assert_eq!(read(&old, 0, 100).unwrap(), StoreOutcome::Incomplete);
+    assert_eq!(read(&old, 100, rest).unwrap(), StoreOutcome::Complete);
 }
 
 #[test]
@@ -94,7 +140,10 @@ fn parts_come_in_order() {
     };
     order(&part(&all, 1, 5), 0);
     for wrong in [99, 101] {
-        assert!(!engine.store_part(&part(&all, 0, 100)).unwrap().complete);
+        assert_eq!(
+            engine.store_part(&part(&all, 0, 100)).unwrap(),
+            StoreOutcome::Incomplete
+        );
         order(&part(&all, wrong, 10), 100);
         // The wrong part dropped what had come.
         order(&part(&all, 100, 10), 0);
@@ -111,7 +160,7 @@ fn parts_come_in_order() {
             "attributes",
             Part {
                 attributes: Attributes {
-                    signed: true,
+                    encoding: Encoding::new(4, true).ok(),
                     ..bits(4)
                 },
                 ..part(&all, 100, 10)
@@ -146,7 +195,10 @@ fn parts_come_in_order() {
     engine.store_part(&part(&all, 0, 100)).unwrap();
     engine.store_part(&part(&all, 100, 3)).unwrap();
     assert!(is_old());
-    assert!(engine.store_part(&part(&all, 103, 161)).unwrap().complete);
+    assert_eq!(
+        engine.store_part(&part(&all, 103, 161)).unwrap(),
+        StoreOutcome::Complete
+    );
     assert_eq!(engine.read_sample(COMMAND, x).unwrap().bytes, new);
 }
 
@@ -164,7 +216,7 @@ fn every_type_may_come_byte_by_byte() {
         for offset in 0..bytes.len() {
             assert!(engine.info(*vr).is_none());
             let outcome = engine.store_part(&part(&all, offset, 1)).unwrap();
-            assert_eq!(outcome.complete, offset + 1 == bytes.len());
+            assert_eq!(outcome == StoreOutcome::Complete, offset + 1 == bytes.len());
         }
         assert_eq!(engine.info(*vr).unwrap().bytes, bytes.len() as u64);
     }
@@ -215,7 +267,6 @@ fn attributes_are_checked() {
             log2_failure: Some(f64::INFINITY),
             ..bits(4)
         },
-        bits(33),
     ] {
         let error = engine
             .store_part(&whole(cor(0, 1), &TINY, &bytes, attributes))
@@ -224,9 +275,8 @@ fn attributes_are_checked() {
     }
     assert!(engine.list().is_empty());
     let attributes = Attributes {
-        message_bits: 3,
-        output_bits: 0,
-        signed: true,
+        encoding: Encoding::new(3, true).ok(),
+        output: None,
         computed: false,
         log2_variance: Some(-30.0),
         log2_failure: Some(-64.0),
@@ -240,10 +290,7 @@ fn attributes_are_checked() {
         (noise.variance().log2(), noise.log2_failure()),
         (-30.0, -64.0)
     );
-    assert_eq!(
-        (info.message_bits, info.signed, info.computed),
-        (3, true, false)
-    );
+    assert_eq!((info.encoding, info.computed), (attributes.encoding, false));
 }
 
 #[test]
@@ -408,6 +455,26 @@ fn incomplete_objects_are_limited_and_can_be_removed() {
     assert!(begin(5000).is_ok());
     assert_eq!(engine.clear_key_id(0), 0);
     assert!(begin(5000).is_ok());
+}
+
+#[test]
+fn objects_that_are_not_completed_expire() {
+    let engine = engine(1 << 20);
+    let tv = test_vector(&TINY, 4, |m| m);
+    let whole = whole(vr("tv:0:9"), &TINY, &tv, bits(4));
+    engine.store_part(&part(&whole, 0, 8)).unwrap();
+    assert!(engine.persistent_bytes().0 > 0);
+    assert_eq!(engine.drop_idle_parts(PARTIAL_LIFETIME), 0);
+    engine.store_part(&part(&whole, 8, 16)).unwrap();
+    assert_eq!(engine.drop_idle_parts(Duration::ZERO), 1);
+    assert_eq!(engine.persistent_bytes().0, 0);
+    assert!(matches!(
+        engine.store_part(&part(&whole, 16, 24)),
+        Err(EngineError::PartOrder { expected: 0, .. })
+    ));
+    engine.store_part(&whole).unwrap();
+    assert_eq!(engine.drop_idle_parts(Duration::ZERO), 0);
+    assert!(engine.info(vr("tv:0:9")).is_some());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Parameter sets whose test vectors are tables: exact bootstraps.
+//! Wide functions: parameter sets whose test vectors are tables.
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod common;
@@ -11,7 +11,8 @@ use toroid_engine::backend::testing::{
     PlaintextBackend, decode_sample, encode_sample, test_vector,
 };
 use toroid_engine::{
-    Backend, BackendError, CancelToken, Engine, EngineError, KeyForm, KeyKind, MemorySwap,
+    Attributes, Backend, BackendError, CancelToken, Engine, EngineError, KeyForm, KeyKind,
+    MemorySwap, StoreOutcome,
 };
 use toroid_isa::{VrNumber, assemble};
 use toroid_tfhe::arithmetic::ArithmeticKind;
@@ -67,7 +68,7 @@ fn the_plaintext_back_end_reads_tables() {
 
 /// Several functions of one sample on the processor, from keys of both forms; what the engine says of the results.
 #[test]
-fn the_engine_runs_exact_programs() {
+fn the_engine_evaluates_wide_functions() {
     let input = Encoding::new(BITS, true).unwrap();
     let functions: [fn(i64) -> i64; 3] = [|m| m * m / 4, |m| -m, |m| m / 16];
     let mut rng = Csprng::from_seed([1; 32]);
@@ -83,8 +84,10 @@ fn the_engine_runs_exact_programs() {
             let register = VrNumber::key(0, kind).unwrap();
             store(&engine, register, &TINY_WOPBS, &bytes).unwrap();
         }
-        let mut attributes = bits(BITS);
-        attributes.signed = true;
+        let attributes = Attributes {
+            encoding: Some(input),
+            ..Attributes::default()
+        };
         for (index, f) in functions.iter().enumerate() {
             let table: Vec<u64> = input
                 .messages()
@@ -94,7 +97,7 @@ fn the_engine_runs_exact_programs() {
             let bytes = bytemuck::cast_slice(&words);
             let register = vr(&format!("tv:0:{index}"));
             let part = whole(register, &TINY_WOPBS, bytes, attributes);
-            assert!(engine.store_part(&part).unwrap().complete);
+            assert_eq!(engine.store_part(&part).unwrap(), StoreOutcome::Complete);
         }
         let text = ".reg f = tv:0\n.reg g = tv:1\n.reg h = tv:2\n.reg a = cor:0\n.reg b = cor:1\n.reg c = cor:2\n\
                     bootstrap [f, g, h], [a, b, c], a\nreturn a";
@@ -103,7 +106,7 @@ fn the_engine_runs_exact_programs() {
         for message in [-256, -77, -1, 0, 1, 200, 255] {
             let sample = client.encrypt_sample(message, input, &mut rng).unwrap();
             let part = whole(cor(0, 0), &TINY_WOPBS, &sample, attributes);
-            assert!(engine.store_part(&part).unwrap().complete);
+            assert_eq!(engine.store_part(&part).unwrap(), StoreOutcome::Complete);
             let outcome = run(&engine, 0).unwrap();
             let fresh =
                 Noise::encryption(&TINY_WOPBS).bootstrapped(&TINY_WOPBS, BITS, arithmetic, 1);
@@ -117,7 +120,7 @@ fn the_engine_runs_exact_programs() {
                 );
                 assert_eq!(result.noise.variance(), fresh.variance());
                 assert_eq!(result.noise.log2_failure(), fresh.log2_failure());
-                assert_eq!((result.message_bits, result.signed), (BITS, true));
+                assert_eq!(result.encoding, Some(input));
                 // Functions of one sample: what they do not share may be correlated in any way.
                 let double = outcome.noise.plus(&result.noise, 1.0).variance();
                 assert!((double / (4.0 * fresh.variance()) - 1.0).abs() < 1e-9);

@@ -1,4 +1,4 @@
-//! The devices that settings are held against.
+//! The devices that settings are for.
 
 use toroid_cores::technology::Technology;
 

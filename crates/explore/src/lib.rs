@@ -10,7 +10,7 @@ use device::{Amounts, DEVICES, Device};
 use model::Model;
 use toroid_cores::cost::Figures;
 use toroid_cores::transform::{Transform, TransformError};
-use toroid_cores::{Configured, Values, transforms};
+use toroid_cores::{Configured, Values, families};
 
 /// What can be wrong with what is asked for.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +34,7 @@ pub enum ExploreError {
         /// The names that there are.
         names: String,
     },
-    /// A clock or bandwidth that is no positive number.
+    /// A clock or bandwidth that is not a positive number.
     #[error("{what} must be a positive number of {unit}, not {found}")]
     NotPositive {
         /// What it is of.
@@ -96,12 +96,12 @@ impl Request {
         })?;
         let family = family
             .map(|name| {
-                let mut names = transforms().map(|core| core.name());
+                let mut names = families().map(|(core, _)| core.name);
                 names
                     .find(|known| *known == name)
                     .ok_or_else(|| ExploreError::Family {
                         name: name.to_owned(),
-                        names: list(transforms().map(|core| core.name())),
+                        names: list(families().map(|(core, _)| core.name)),
                     })
             })
             .transpose()?;
@@ -128,7 +128,7 @@ fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// A setting held against the request.
+/// A setting with what it costs and reaches for the request.
 #[derive(Clone, Debug)]
 pub struct Point {
     /// The core's name.
@@ -249,12 +249,12 @@ pub fn explore(request: Request) -> Exploration {
     let mut refused = Vec::new();
     let mut models = Vec::new();
     let technology = request.device.technology;
-    for core in transforms() {
-        let name = core.name();
+    for (core, family) in families() {
+        let name = core.name;
         if request.family.is_some_and(|wanted| wanted != name) {
             continue;
         }
-        let settings = match core.settings(&request.transform, technology) {
+        let settings = match (family.settings)(&request.transform, technology) {
             Ok(settings) => settings,
             Err(reason) => {
                 refused.push((name, reason));

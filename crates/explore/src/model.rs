@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::Amounts;
 use toroid_cores::technology::Technology;
-use toroid_cores::{Core, CoreError, Values, transforms};
+use toroid_cores::{Core, CoreError, Values, families};
 
 /// A synthesis run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub struct Run {
     pub ramb18: u64,
     /// Block memories of 36 Kbit.
     pub ramb36: u64,
-    /// Whether the model is not fitted to it, but held against it.
+    /// Whether the run only checks the model, which is not fitted to it.
     pub held_out: bool,
 }
 
@@ -40,7 +40,7 @@ impl Run {
     ///
     /// # Errors
     /// If the core does not have these parameters.
-    pub fn values(&self, core: &dyn Core) -> Result<Values, CoreError> {
+    pub fn values(&self, core: &Core) -> Result<Values, CoreError> {
         let given = self.parameters.iter();
         Values::new(core, given.map(|(name, value)| (name.as_str(), *value)))
     }
@@ -56,13 +56,13 @@ impl Run {
     }
 }
 
-/// Whether the sample of this place among a core's [`samples`](Core::samples) is kept from fitting: the second and every fourth
+/// Whether the sample of this place among a core's [`samples`](toroid_cores::Family::samples) is kept from fitting: the second and every fourth
 /// after it.
 pub fn is_held_out(place: usize) -> bool {
     place % 4 == 1
 }
 
-/// Every run that models are fitted to or held against: what `toroid-hw-bench samples` wrote.
+/// Every run that fits or checks models: what `toroid-hw-bench samples` wrote.
 ///
 /// # Panics
 /// If the file, a part of this crate, is malformed.
@@ -184,13 +184,13 @@ pub struct Model {
     pub dsp: Errors,
     /// Butterflies of the largest run that it was fitted to: beyond is extrapolation.
     pub largest_fitted: u64,
-    /// Butterflies of the largest run: beyond nothing was held against it.
+    /// Butterflies of the largest run: beyond that, nothing checks the model.
     pub largest: u64,
 }
 
 impl Model {
-    fn fitted(core: &'static dyn Core, technology: Technology) -> Option<Model> {
-        let name = core.name();
+    fn fitted(core: &'static Core, technology: Technology) -> Option<Model> {
+        let name = core.name;
         let rows: Vec<_> = runs()
             .iter()
             .filter(|run| run.core == name && run.device == technology.name())
@@ -240,8 +240,8 @@ impl Model {
     /// The model of a core on a technology; `None` where it was never synthesized.
     pub fn find(core: &str, technology: Technology) -> Option<&'static Model> {
         static MODELS: LazyLock<Vec<Model>> = LazyLock::new(|| {
-            let pairs =
-                transforms().flat_map(|core| Technology::ALL.map(|technology| (core, technology)));
+            let pairs = families()
+                .flat_map(|(core, _)| Technology::ALL.map(|technology| (core, technology)));
             pairs
                 .filter_map(|(core, technology)| Model::fitted(core, technology))
                 .collect()
@@ -418,8 +418,8 @@ mod tests {
 
     #[test]
     fn every_family_has_models_and_their_multipliers_are_exact() {
-        for core in transforms() {
-            let model = Model::find(core.name(), Technology::Xc7).unwrap();
+        for (core, _) in families() {
+            let model = Model::find(core.name, Technology::Xc7).unwrap();
             assert_eq!(model.dsp.maximum, 0.0, "{}", model.core);
             for fit in [&model.lut, &model.ff, &model.bram36] {
                 assert!(fit.held_out.runs * 6 >= fit.fitted.runs, "{fit:?}");
@@ -441,9 +441,9 @@ mod tests {
     /// The largest error that is shown is that of the coefficients shown, on the runs that were held out.
     #[test]
     fn the_errors_shown_are_those_of_the_runs() {
-        for core in transforms() {
+        for (core, _) in families() {
             for technology in Technology::ALL {
-                let Some(model) = Model::find(core.name(), technology) else {
+                let Some(model) = Model::find(core.name, technology) else {
                     continue;
                 };
                 let mut errors: Vec<f64> = runs()

@@ -1,6 +1,6 @@
 //! Pareto fronts.
 
-/// Whether `a` is no worse than `b` in anything and better in something; smaller is better.
+/// Whether `a` is nowhere worse than `b`, and somewhere better; smaller is better.
 fn dominates<const D: usize>(a: &[f64; D], b: &[f64; D]) -> bool {
     a.iter().zip(b).all(|(a, b)| a <= b) && a != b
 }

@@ -1,4 +1,4 @@
-//! Designs that others published, to hold settings against.
+//! Designs that others published, to compare settings with.
 
 use toroid_cores::ntt_elastic::PAPER as ESC_NTT;
 

@@ -6,6 +6,7 @@ use toroid_cores::synthesis::synthesize;
 use toroid_cores::technology::Technology;
 use toroid_explore::model::{Run, runs};
 use toroid_sim::toolchain::tests_are_skipped;
+use toroid_task::Progress;
 
 /// The run that takes the least time: it has two butterflies, one of which is mapped and counted twice.
 #[test]
@@ -21,7 +22,7 @@ fn a_run_of_the_model_is_what_the_tools_give() {
         .unwrap();
     let core = toroid_cores::find(&run.core).unwrap();
     let values = run.values(core).unwrap();
-    let found = synthesize(core, &values, Technology::Xc7, &()).unwrap();
+    let found = synthesize(core, &values, Technology::Xc7, &Progress::none()).unwrap();
     assert_eq!(
         (
             found.lut,

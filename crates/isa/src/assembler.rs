@@ -1,7 +1,7 @@
 //! Text to program. `docs/reference/isa.md` describes the language.
 //!
-//! One pass reads statements, a line each, and keeps operands as they are written; then test vectors without a data id are
-//! given theirs, and names are looked up. So a name may stand before its declaration, and every error of a text is found at once.
+//! One pass reads statements, one per line, and keeps operands as they are written. Then test vectors without a data id get
+//! one, and names are looked up. So a name may precede its declaration, and one call finds every error of a text.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Component, Path};
@@ -48,7 +48,7 @@ impl Assembly {
     /// has it: relative to the folder of the program's text, and inside it.
     ///
     /// # Errors
-    /// The first file that `read` refuses, that is no list of values ([`TestVectorSource::from_values`]), whose values are not as
+    /// The first file that `read` refuses, that is not a list of values ([`TestVectorSource::from_values`]), whose values are not as
     /// many as the test vector's `in=` says, or at which the files of the program have more than 2^20 values.
     pub fn resolve_files<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         &mut self,
@@ -521,19 +521,25 @@ impl<'a> Assembler<'a> {
 
     fn reg_directive(&mut self) -> Result<(), Diagnostic> {
         let (name, position) = self.name("the name of a register")?;
-        match self.reg_definition() {
-            Ok(vr) => {
-                self.declare(name, position, Meaning::Register(vr))?;
-                self.registers.insert(name.to_owned(), vr);
-                Ok(())
-            }
-            Err(diagnostic) => {
-                self.names
-                    .entry(name)
-                    .or_insert((Meaning::Unknown, position));
-                Err(diagnostic)
-            }
+        let definition = self.reg_definition();
+        let vr = self.defined(name, position, definition)?;
+        self.declare(name, position, Meaning::Register(vr))?;
+        self.registers.insert(name.to_owned(), vr);
+        Ok(())
+    }
+
+    /// The definition that follows a name. If it is wrong, uses of the name are no errors of their own.
+    fn defined<T>(
+        &mut self,
+        name: &'a str,
+        position: Position,
+        definition: Result<T, Diagnostic>,
+    ) -> Result<T, Diagnostic> {
+        if definition.is_err() {
+            let unknown = (Meaning::Unknown, position);
+            self.names.entry(name).or_insert(unknown);
         }
+        definition
     }
 
     fn reg_definition(&mut self) -> Result<VrNumber, Diagnostic> {
@@ -561,19 +567,11 @@ impl<'a> Assembler<'a> {
 
     fn tv_directive(&mut self) -> Result<(), Diagnostic> {
         let (name, position) = self.name("the name of a test vector")?;
-        match self.tv_definition(name) {
-            Ok(declaration) => {
-                self.declare(name, position, Meaning::TestVector(self.declarations.len()))?;
-                self.declarations.push(declaration);
-                Ok(())
-            }
-            Err(diagnostic) => {
-                self.names
-                    .entry(name)
-                    .or_insert((Meaning::Unknown, position));
-                Err(diagnostic)
-            }
-        }
+        let definition = self.tv_definition(name);
+        let declaration = self.defined(name, position, definition)?;
+        self.declare(name, position, Meaning::TestVector(self.declarations.len()))?;
+        self.declarations.push(declaration);
+        Ok(())
     }
 
     fn tv_definition(&mut self, name: &'a str) -> Result<Declaration<'a>, Diagnostic> {
@@ -664,7 +662,7 @@ impl<'a> Assembler<'a> {
         Ok(bits)
     }
 
-    /// The rest of `in=P` or `in=P+Q` behind the `in`.
+    /// The rest of `in=P` or `in=P+Q` after the `in`.
     fn input_bits(&mut self) -> Result<InputBits, Diagnostic> {
         let p_in = self.width("in", MAX_INPUT_BITS)?;
         if !self.lexer.take_symbol("+")? {

@@ -275,7 +275,7 @@ fn decode_record(index: usize, record: &[u8; RECORD_BYTES]) -> Result<Instructio
             found,
         });
     }
-    // What is no register comes second, and is checked first.
+    // Operands that are not registers come second and are checked first.
     let mut last = None;
     match (roles.get(1), word(2)) {
         (Some(Role::Factor), found) => {

@@ -215,7 +215,7 @@ impl Expression {
         i64::try_from(stack.pop().unwrap_or_default()).map_err(|_| EvaluationError::Overflow)
     }
 
-    /// Reads an expression to where it ends; what stands behind it is for the caller to judge.
+    /// Reads an expression to where it ends; the caller judges what follows.
     pub(crate) fn parse(
         lexer: &mut Lexer<'_>,
         arguments: Arguments,

@@ -63,7 +63,7 @@ pub(crate) struct Lexer<'a> {
 
 impl<'a> Lexer<'a> {
     pub fn new(source: &'a str) -> Lexer<'a> {
-        // A byte order mark is no character of the text.
+        // A byte order mark is not part of the text.
         let offset = if source.starts_with('\u{feff}') {
             '\u{feff}'.len_utf8() as u32
         } else {
@@ -162,7 +162,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The next token and the place behind it. Spaces and comments before it are gone past.
+    /// The next token and the place after it. Spaces and comments before it are skipped.
     fn scan(&mut self) -> Result<(Lexeme<'a>, Position), Diagnostic> {
         self.skip_blank();
         let position = self.position;

@@ -58,7 +58,7 @@ pub struct ScMetadata {
     log2_p_fail: Option<f32>,
 }
 
-/// Why 64 bytes are no secure computing metadata, or values cannot be put into it.
+/// Why bytes are not secure computing metadata, or why it cannot hold a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MetadataError {
     /// Not 64 bytes long.
@@ -245,14 +245,17 @@ impl ScMetadata {
     }
 
     /// The same with the noise variance over the torus and the failure probability of all bootstraps behind the sample, both
-    /// as base-2 logarithms. `None`, and a logarithm of 0 or more, state nothing; minus infinity becomes the least finite number.
+    /// as base-2 logarithms. `None`, and a variance whose logarithm is 0 or more, state nothing. A probability of 1 becomes the
+    /// largest number below it, since a sample that states no failure counts as one that has none; minus infinity becomes the
+    /// least finite number.
     pub fn with_noise(
         mut self,
         log2_variance: Option<f64>,
         log2_p_fail: Option<f64>,
     ) -> ScMetadata {
         self.log2_variance = log2_variance.and_then(stated);
-        self.log2_p_fail = log2_p_fail.and_then(stated);
+        let below_one = -f64::from(f32::MIN_POSITIVE);
+        self.log2_p_fail = log2_p_fail.and_then(|log2| stated(log2.min(below_one)));
         self
     }
 

@@ -6,7 +6,7 @@ use crate::test_vector::{MAX_INPUT_BITS, TestVectorSource, signed};
 /// The most characters of a word that an error quotes.
 const MAX_QUOTED_CHARS: usize = 40;
 
-/// Why a text is no list of values.
+/// Why a text is not a list of values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValuesError {
     /// Something in a line is wrong.
@@ -17,7 +17,7 @@ pub enum ValuesError {
         /// What is wrong.
         message: String,
     },
-    /// So many values are no table.
+    /// A table cannot have this many values.
     #[error("{found} values, a power of two from 2 to {} expected", 1 << MAX_INPUT_BITS)]
     Count {
         /// The number of values.
@@ -30,7 +30,7 @@ impl TestVectorSource {
     /// `#` begins a comment that goes to the end of the line.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line; or a number of values that is no power of two from 2 to 2^16.
+    /// The first thing that is wrong, with its line; or a number of values that is not a power of two from 2 to 2^16.
     pub fn from_values(text: &str) -> Result<TestVectorSource, ValuesError> {
         parse_values(text).map(TestVectorSource::Table)
     }
@@ -54,7 +54,7 @@ pub enum FileErrorReason {
     /// It could not be read.
     #[error("{0}")]
     Read(Box<dyn std::error::Error + Send + Sync>),
-    /// It holds no list of values.
+    /// It does not hold a list of values.
     #[error(transparent)]
     Values(#[from] ValuesError),
     /// The values are not as many as the test vector's input asks for.
@@ -78,7 +78,7 @@ pub(crate) const MAX_FILE_VALUES: usize = 1 << 20;
 /// Integers between white space or commas, with `#` comments.
 pub(crate) fn parse_values(text: &str) -> Result<Vec<i64>, ValuesError> {
     let mut values = Vec::new();
-    // Whether a comma may come: behind every value, once.
+    // Whether a comma may come: once after every value.
     let mut comma_expected = false;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (index, line) in text.lines().enumerate() {

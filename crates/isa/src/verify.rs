@@ -13,7 +13,7 @@ use crate::vr::{KeyKind, VrNumber, VrType};
 
 /// What a program finds where it runs.
 pub trait Environment {
-    /// Whether the register of a LWE sample has content.
+    /// Whether the register of an LWE sample has content.
     fn has_register(&self, vr: VrNumber) -> bool;
     /// Whether the test vector has been loaded.
     fn has_test_vector(&self, vr: VrNumber) -> bool;
@@ -106,13 +106,13 @@ pub enum VerifyReason {
         /// The register.
         vr: VrNumber,
     },
-    /// An operand is no LWE sample.
-    #[error("{vr} found where a LWE sample (cor or cow) is expected")]
+    /// An operand is not an LWE sample.
+    #[error("{vr} found where an LWE sample (cor or cow) is expected")]
     NotASample {
         /// The operand.
         vr: VrNumber,
     },
-    /// The first operand of a Bootstrap is no test vector.
+    /// The first operand of a Bootstrap is not a test vector.
     #[error("{vr} found where a test vector (tv) is expected")]
     NotATestVector {
         /// The operand.
@@ -166,8 +166,8 @@ pub enum VerifyReason {
     /// The program ends without Return.
     #[error("the program has no return")]
     MissingReturn,
-    /// An instruction stands behind the Return.
-    #[error("the instruction is never reached: it stands behind the return")]
+    /// An instruction follows the Return.
+    #[error("the instruction is never reached: it follows the return")]
     Unreachable,
 }
 
@@ -479,25 +479,25 @@ mod tests {
             (
                 "return tv:0:0",
                 &[
-                    "line 1, `return tv:0:0`: tv:0:0 found where a LWE sample (cor or cow) is expected",
+                    "line 1, `return tv:0:0`: tv:0:0 found where an LWE sample (cor or cow) is expected",
                 ],
             ),
             (
                 "mov prg:0, cor:1\nreturn cor:1",
                 &[
-                    "line 1, `mov prg:0:0, cor:0:1`: prg:0:0 found where a LWE sample (cor or cow) is expected",
+                    "line 1, `mov prg:0:0, cor:0:1`: prg:0:0 found where an LWE sample (cor or cow) is expected",
                 ],
             ),
             (
                 "mov cor:1, key:1\nreturn cor:1",
                 &[
-                    "line 1, `mov cor:0:1, key:0:1`: key:0:1 found where a LWE sample (cor or cow) is expected",
+                    "line 1, `mov cor:0:1, key:0:1`: key:0:1 found where an LWE sample (cor or cow) is expected",
                 ],
             ),
             (
                 "homintmult tv:0, 2\nreturn cor:1",
                 &[
-                    "line 1, `homintmult tv:0:0, 2`: tv:0:0 found where a LWE sample (cor or cow) is expected",
+                    "line 1, `homintmult tv:0:0, 2`: tv:0:0 found where an LWE sample (cor or cow) is expected",
                 ],
             ),
             (
@@ -509,7 +509,7 @@ mod tests {
             (
                 "bootstrap tv:0, tv:0\nreturn cor:1",
                 &[
-                    "line 1, `bootstrap tv:0:0, tv:0:0`: tv:0:0 found where a LWE sample (cor or cow) is expected",
+                    "line 1, `bootstrap tv:0:0, tv:0:0`: tv:0:0 found where an LWE sample (cor or cow) is expected",
                 ],
             ),
             (
@@ -577,7 +577,7 @@ mod tests {
             (
                 "return cor:1\n\npush cor:1\npush cor:7",
                 &[
-                    "line 3, `push cor:0:1`: the instruction is never reached: it stands behind the return",
+                    "line 3, `push cor:0:1`: the instruction is never reached: it follows the return",
                 ],
             ),
         ];

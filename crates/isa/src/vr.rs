@@ -13,9 +13,9 @@ pub enum VrType {
     Tv = 1,
     /// A key that bootstrapping uses; the data id says which ([`KeyKind`]).
     Key = 2,
-    /// A LWE sample whose read runs the program (compute-on-read).
+    /// An LWE sample whose read runs the program (compute-on-read).
     LweCor = 3,
-    /// A LWE sample whose write runs the program (compute-on-write).
+    /// An LWE sample whose write runs the program (compute-on-write).
     LweCow = 4,
 }
 
@@ -145,7 +145,7 @@ impl VrNumber {
     /// Takes the 64-bit form apart.
     ///
     /// # Errors
-    /// [`VrError::Type`] if the top byte is no type.
+    /// [`VrError::Type`] if the top byte is not a type.
     pub const fn from_u64(raw: u64) -> Result<VrNumber, VrError> {
         match VrType::from_number((raw >> 56) as u8) {
             Some(_) => Ok(VrNumber(raw)),
@@ -235,7 +235,7 @@ impl FromStr for VrNumber {
     }
 }
 
-/// Why something is no virtual register number.
+/// Why something is not a virtual register number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VrError {
     /// The type field is not one of Table 2.

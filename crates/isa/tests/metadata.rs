@@ -182,6 +182,16 @@ fn noise_that_cannot_be_stated() {
     assert_eq!(ScMetadata::from_bytes(&least.to_bytes()), Ok(Some(least)));
 }
 
+#[test]
+fn a_failure_that_is_certain_is_not_taken_for_none() {
+    for certain in [0.0, 1.5, -1e-300, f64::NAN] {
+        let sc = sample().with_noise(None, Some(certain));
+        assert_eq!(sc.log2_p_fail(), Some(-f32::MIN_POSITIVE), "{certain}");
+        assert_eq!(ScMetadata::from_bytes(&sc.to_bytes()), Ok(Some(sc)));
+    }
+    assert_eq!(sample().with_noise(None, None).log2_p_fail(), None);
+}
+
 fn any_metadata() -> impl Strategy<Value = ScMetadata> {
     let register = prop_oneof![
         (0..1u32 << 24).prop_map(|key| vr(VrType::Prg, key, 0)),

@@ -6,7 +6,7 @@
 //! cargo run --release -p toroid-nvme --example soak -- target/release/toroid [SECONDS [CONNECTIONS [COMMANDS]]]
 //! ```
 //!
-//! Prints what came of it as a table. Fails if a command took longer than 30 s, failed, or brought what it should not.
+//! Prints what came of it as a table, with the server's memory over time. Fails if a command took longer than 30 s, failed, or brought what it should not.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader};
@@ -29,7 +29,11 @@ const BLOCKS: u64 = 16;
 const LIMIT: Duration = Duration::from_secs(30);
 const NQN: &str = "nqn.2024-01.io.example:soak";
 /// Controllers that one host may have.
-const CONTROLLERS_A_HOST: usize = 8;
+const CONTROLLERS_PER_HOST: usize = 8;
+/// How often the server's memory is looked at.
+const SAMPLES: u32 = 20;
+/// How long the server has to return memory when the hosts are gone.
+const IDLE: Duration = Duration::from_secs(5);
 
 struct Server {
     child: Child,
@@ -228,7 +232,7 @@ async fn soak(
     let mut tasks = tokio::task::JoinSet::new();
     let mut first = None;
     for number in 0..connections {
-        let id = (number / CONTROLLERS_A_HOST) as u8 + 1;
+        let id = (number / CONTROLLERS_PER_HOST) as u8 + 1;
         let options = ConnectOptions {
             queue_entries: commands as u16 + 1,
             timeout: LIMIT,
@@ -262,12 +266,15 @@ async fn soak(
         }
         Ok(())
     });
-    // When everything that is needed has been allocated.
-    let early = Duration::from_secs(seconds / 10);
-    tokio::time::sleep_until((begin + early).into()).await;
-    let (resident_early, sockets_early) = server.usage()?;
-    tokio::time::sleep_until((end - Duration::from_secs(1)).into()).await;
-    let (resident_late, sockets_late) = server.usage()?;
+    let mut curve = Vec::new();
+    for sample in 1..=SAMPLES {
+        let after = Duration::from_secs_f64(
+            (seconds as f64 - 1.0) * f64::from(sample) / f64::from(SAMPLES),
+        );
+        tokio::time::sleep_until((begin + after).into()).await;
+        let (resident, sockets) = server.usage()?;
+        curve.push((after.as_secs(), resident, sockets));
+    }
     while let Some(result) = tasks.join_next().await {
         result??;
     }
@@ -290,7 +297,7 @@ async fn soak(
     println!("| {connections} connections with {commands} commands each | {elapsed:.0} s |");
     println!("| --- | ---: |");
     println!(
-        "| commands | {all} ({:.0} a second) |",
+        "| commands | {all} ({:.0} per second) |",
         all as f64 / elapsed
     );
     println!("| reads, writes, compares, flushes | {reads}, {writes}, {compares}, {flushes} |");
@@ -303,15 +310,19 @@ async fn soak(
         "| longest Keep Alive | {:.0} ms |",
         milliseconds(&keep_alive_worst)
     );
+    let mebibytes = |kibibytes: u64| format!("{:.1} MiB", kibibytes as f64 / 1024.0);
+    for (after, resident, sockets) in curve {
+        println!(
+            "| server after {after} s | {}, {sockets} connections |",
+            mebibytes(resident)
+        );
+    }
+    tokio::time::sleep(IDLE).await;
+    let (resident, sockets) = server.usage()?;
     println!(
-        "| server's memory after {} s, at the end | {:.1} MiB, {:.1} MiB |",
-        early.as_secs(),
-        resident_early as f64 / 1024.0,
-        resident_late as f64 / 1024.0
-    );
-    println!(
-        "| server's connections after {} s, at the end, without hosts | {sockets_early}, {sockets_late}, {sockets_after} |",
-        early.as_secs()
+        "| server {} s after the hosts | {}, {sockets} connections |",
+        IDLE.as_secs(),
+        mebibytes(resident)
     );
     if sockets_after > 0 {
         return Err("connections stay open".into());

@@ -165,7 +165,7 @@ pub struct DsmRange {
 const _: () = assert!(size_of::<DsmRange>() == 16);
 
 impl DsmRange {
-    /// The ranges in the data of a Dataset Management command; bytes after the last whole range are left out.
+    /// The ranges in the data of a Dataset Management command; it ignores bytes after the last whole range.
     pub fn list(data: &[u8]) -> &[DsmRange] {
         let count = data.len() / size_of::<DsmRange>();
         match <[DsmRange]>::ref_from_prefix_with_elems(data, count) {

@@ -113,6 +113,12 @@ impl ControllerInfo {
         self.namespaces.iter().find(|n| n.nsid() == nsid)
     }
 
+    /// Whether there is such a namespace, of any command set.
+    pub(crate) fn has_namespace(&self, nsid: u32) -> bool {
+        let others = &self.other_namespaces;
+        self.namespace(nsid).is_some() || others.iter().any(|other| other.nsid == nsid)
+    }
+
     /// Checks a request as a controller must before it acts: the command, its namespace, its range of blocks, the transfer
     /// size and the lengths of the buffers.
     ///
@@ -238,7 +244,7 @@ pub trait Controller: Send + Sync {
     }
 
     /// Limits, namespaces and status codes of the controller.
-    fn controller(&self) -> &ControllerInfo;
+    fn info(&self) -> &ControllerInfo;
 
     /// The latest failures, newest first.
     fn errors(&self) -> Vec<ErrorInformation> {
@@ -264,8 +270,8 @@ impl<C: Controller + ?Sized> Controller for &C {
         (**self).admin(request)
     }
 
-    fn controller(&self) -> &ControllerInfo {
-        (**self).controller()
+    fn info(&self) -> &ControllerInfo {
+        (**self).info()
     }
 
     fn errors(&self) -> Vec<ErrorInformation> {
@@ -290,8 +296,8 @@ impl<C: Controller + ?Sized> Controller for Arc<C> {
         (**self).admin(request)
     }
 
-    fn controller(&self) -> &ControllerInfo {
-        (**self).controller()
+    fn info(&self) -> &ControllerInfo {
+        (**self).info()
     }
 
     fn errors(&self) -> Vec<ErrorInformation> {
@@ -503,7 +509,7 @@ fn next_cid() -> u16 {
 
 fn namespace<C: Controller + ?Sized>(controller: &C, nsid: u32) -> Result<&Namespace, NvmeError> {
     controller
-        .controller()
+        .info()
         .namespace(nsid)
         .ok_or(NvmeError::UnknownNamespace { nsid })
 }
@@ -526,7 +532,7 @@ fn commands<C: Controller + ?Sized>(
     blocks: u64,
 ) -> Result<impl Iterator<Item = (u64, u32)> + use<C>, NvmeError> {
     check_range(namespace, slba, blocks)?;
-    let limit = u64::from(controller.controller().mdts_bytes / namespace.block_size());
+    let limit = u64::from(controller.info().mdts_bytes / namespace.block_size());
     Ok(split(slba, blocks, limit.clamp(1, MAX_BLOCKS)))
 }
 
@@ -550,7 +556,7 @@ async fn execute<C: Controller + ?Sized>(
     Err(NvmeError::Failed {
         command,
         status,
-        meaning: controller.controller().meaning(status),
+        meaning: controller.info().meaning(status),
         do_not_retry: response.cqe.do_not_retry(),
     })
 }

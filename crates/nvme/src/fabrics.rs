@@ -12,6 +12,7 @@ mod discovery;
 mod host;
 mod job;
 mod limits;
+mod memory;
 mod queue;
 mod subsystem;
 mod target;

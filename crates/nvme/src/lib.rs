@@ -4,6 +4,7 @@ pub mod admin;
 mod command;
 mod completion;
 mod controller;
+mod error_log;
 pub mod fabrics;
 mod identify;
 pub mod log;
@@ -18,6 +19,7 @@ pub use controller::{
     Blocks, Controller, ControllerInfo, ErrorInformation, Health, NvmeError, OtherNamespace,
     Request, Response, VendorStatus, flush, read_blocks, write_blocks, write_zeroes,
 };
+pub use error_log::ErrorLog;
 pub use identify::{IdentifyController, IdentifyError, IdentifyNamespace, LbaFormat};
 pub use namespace::{BROADCAST_NSID, Namespace, NamespaceError};
 pub use status::{Status, StatusCodeType};

@@ -55,6 +55,9 @@ pub mod feature {
     pub const HOST_IDENTIFIER: u8 = 0x81;
 }
 
+/// Composite temperature in kelvin: 25 degrees Celsius, since hosts take 0 K for a broken sensor.
+pub(crate) const TEMPERATURE: u16 = 298;
+
 /// Entries of the Error Information log page.
 pub(crate) const ERROR_ENTRIES: usize = 64;
 
@@ -121,7 +124,7 @@ pub(crate) fn reasons_page(errors: &[ErrorInformation]) -> Vec<u8> {
     page.into_bytes()
 }
 
-/// The entries in the vendor's log page C0h: count, status and reason. Lines that are none are left out.
+/// The entries in the vendor's log page C0h: count, status and reason. It skips lines of any other form.
 pub fn parse_reasons(page: &[u8]) -> Vec<(u64, Status, String)> {
     let text = String::from_utf8_lossy(page);
     let entry = |line: &str| {
@@ -134,13 +137,12 @@ pub fn parse_reasons(page: &[u8]) -> Vec<(u64, Status, String)> {
     text.lines().filter_map(entry).collect()
 }
 
-/// The SMART / Health Information log page, 512 bytes.
-pub(crate) fn health_page(health: &Health) -> Vec<u8> {
+/// The SMART / Health Information log page, 512 bytes. `temperate`: whether the temperature lies between the host's thresholds.
+pub(crate) fn health_page(health: &Health, temperate: bool) -> Vec<u8> {
     let mut page = vec![0; 512];
-    // Bit 3: the medium is read-only.
-    page[0] = if health.read_only { 1 << 3 } else { 0 };
-    // 25 degrees Celsius, since hosts take 0 K for a broken sensor.
-    page[1..3].copy_from_slice(&298u16.to_le_bytes());
+    // Bit 1: the temperature has reached a threshold; bit 3: the medium is read-only.
+    page[0] = u8::from(!temperate) << 1 | u8::from(health.read_only) << 3;
+    page[1..3].copy_from_slice(&TEMPERATURE.to_le_bytes());
     // Spare blocks available, and the threshold, in per cent.
     page[3..5].copy_from_slice(&[100, 10]);
     // Data units are thousands of 512 bytes, rounded up.
@@ -244,13 +246,15 @@ mod tests {
 
     #[test]
     fn health_counts() {
-        let page = health_page(&Health {
+        let health = Health {
             bytes_read: 512_001,
             writes: 300,
             media_errors: 2,
             read_only: true,
             ..Health::default()
-        });
+        };
+        let page = health_page(&health, true);
+        assert_eq!(health_page(&health, false)[0], 8 | 2);
         assert_eq!((page[0], page[32], page[48]), (8, 2, 0));
         assert_eq!((page[80], page[81], page[160]), (44, 1, 2));
     }

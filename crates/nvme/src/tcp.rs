@@ -11,5 +11,5 @@ mod stream;
 
 pub use controller::serve;
 pub use error::ConnectionError;
-pub use host::{Address, AddressError, Connector, SCHEME, connect, discover};
+pub use host::{Address, AddressError, Connector, SCHEME, connect};
 pub use pdu::{Digests, PORT, ProtocolError};

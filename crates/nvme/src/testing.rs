@@ -77,7 +77,7 @@ impl RamController {
         });
     }
 
-    /// Takes a fault back that has not (wholly) happened.
+    /// Takes a fault back, or what is left of it.
     pub fn clear_faults(&self) {
         self.state().fault = None;
     }
@@ -251,7 +251,7 @@ impl Controller for RamController {
         async move { self.execute(request) }.boxed()
     }
 
-    fn controller(&self) -> &ControllerInfo {
+    fn info(&self) -> &ControllerInfo {
         &self.info
     }
 }

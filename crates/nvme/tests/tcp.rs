@@ -6,14 +6,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use toroid_nvme::fabrics::auth::{AuthHash, Secret};
 use toroid_nvme::fabrics::{
     AllowedHost, ConnectError, ConnectOptions, Hosts, Limits, Subsystem, Target,
 };
-use toroid_nvme::tcp::{self, Address, Connector, Digests, discover, serve};
+use toroid_nvme::tcp::{self, Address, Connector, Digests, serve};
 use toroid_nvme::testing::RamController;
 use toroid_nvme::{
     BROADCAST_NSID, Controller, ControllerInfo, DsmRange, Namespace, NvmeError, Request, Sqe,
@@ -108,8 +109,8 @@ async fn blocks_of_any_size_round_trip_with_every_choice_of_digests() {
             digests: Digests { header, data },
         };
         let controller = connector.connect(&options()).await.unwrap();
-        assert_eq!(controller.controller().namespaces, info().namespaces);
-        assert_eq!(controller.controller().mdts_bytes, 1 << 20);
+        assert_eq!(controller.info().namespaces, info().namespaces);
+        assert_eq!(controller.info().mdts_bytes, 1 << 20);
         // In the capsule, in one R2T, in several PDUs of it, in several commands.
         for blocks in [1, 2, 3, 32, 33, 256, 700] {
             let bytes = pattern(blocks * 4096, blocks as u8);
@@ -238,14 +239,18 @@ async fn many_commands_at_once_within_small_limits() {
 async fn discovery_lists_the_subsystems_that_the_host_may_use() {
     let listed = Hosts::Listed(vec![AllowedHost::new(HOST)]);
     let served = start(listed, Limits::default()).await;
-    let entries = discover(&address(&served), &options()).await.unwrap();
+    let entries = Connector::from(&address(&served))
+        .discover(&options())
+        .await
+        .unwrap();
     assert_eq!(entries.len(), 1);
     assert_eq!(entries[0].subnqn(), Some(SUBSYSTEM));
     assert_eq!(entries[0].traddr(), "127.0.0.1");
     assert_eq!(entries[0].trsvcid(), served.address.port().to_string());
     let stranger = ConnectOptions::new("nqn.2024-01.io.example:stranger", [1; 16]);
     assert!(
-        discover(&address(&served), &stranger)
+        Connector::from(&address(&served))
+            .discover(&stranger)
             .await
             .unwrap()
             .is_empty()
@@ -352,8 +357,8 @@ impl Controller for Slow {
         })
     }
 
-    fn controller(&self) -> &ControllerInfo {
-        self.0.controller()
+    fn info(&self) -> &ControllerInfo {
+        self.0.info()
     }
 }
 
@@ -373,6 +378,35 @@ async fn stopping_waits_for_commands_in_flight() {
     let (read, _host) = reading.await.unwrap();
     assert_eq!(read.unwrap().data, [0; 4096]);
     served.task.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn newcomers_of_one_address_have_a_limit() {
+    let limits = Limits {
+        newcomers_per_address: 3,
+        ..Limits::default()
+    };
+    let served = start(Hosts::Any, limits).await;
+    let mut kept = Vec::new();
+    for _ in 0..3 {
+        kept.push(TcpStream::connect(served.address).await.unwrap());
+    }
+    let mut fourth = TcpStream::connect(served.address).await.unwrap();
+    assert_eq!(fourth.read(&mut [0; 1]).await.unwrap(), 0);
+    // Those that are connected to a controller do not count.
+    kept.truncate(1);
+    while served.target.statistics().connections > 1 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let connector = Connector {
+        address: address(&served),
+        digests: Digests::default(),
+    };
+    let controller = connector.connect(&options()).await.unwrap();
+    write_blocks(&controller, 1, 0, &pattern(4096, 1), &[], false)
+        .await
+        .unwrap();
+    drop(kept);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A memory behind the AXI4 ports of a design, with latency, bandwidth and stalls, and checks of the protocol.
+//! A memory at the AXI4 ports of a design, with latency, bandwidth and stalls, and checks of the protocol.
 //!
 //! What the cores use of AXI4: INCR bursts, one identifier, whole beats, data of 32 to 1024 bits. A design has any number
 //! of ports, side by side in packed arrays: `m_axi_arvalid_o` has a bit for each, `m_axi_rdata_i` a word.
@@ -123,8 +123,8 @@ impl Memory {
     /// The region and the place in it.
     fn find(&self, address: u64, length: usize) -> Result<(usize, usize), MemoryFault> {
         let fault = MemoryFault::Unmapped { address, length };
-        let behind = self.regions.partition_point(|(base, _)| *base <= address);
-        let index = behind.checked_sub(1).ok_or(fault)?;
+        let next = self.regions.partition_point(|(base, _)| *base <= address);
+        let index = next.checked_sub(1).ok_or(fault)?;
         let (base, contents) = self.regions.get(index).ok_or(fault)?;
         let start = usize::try_from(address - base).map_err(|_| fault)?;
         match start.checked_add(length) {
@@ -164,12 +164,12 @@ pub struct Timing {
     pub bandwidth: f64,
     /// In each cycle, with this probability a channel does nothing.
     pub stall: f64,
-    /// Bursts under way at most, reads and writes each.
+    /// The most bursts in flight, reads and writes each.
     pub outstanding: usize,
 }
 
 impl Default for Timing {
-    /// A beat a cycle after 64 cycles, 32 bursts under way, no stalls.
+    /// One beat per cycle after 64 cycles, 32 bursts in flight, no stalls.
     fn default() -> Timing {
         Timing {
             latency: 64,
@@ -459,7 +459,7 @@ impl AxiMemory {
     }
 
     /// With the memory dealt out among the ports, a beat to each in turn: the ports see one address space each, and the same
-    /// address on all of them is as many beats of the memory, one behind the other (the channels of an HBM).
+    /// address on all of them is as many beats of the memory in sequence (the channels of an HBM).
     #[must_use]
     pub fn interleaved(mut self) -> AxiMemory {
         self.is_interleaved = true;
@@ -489,14 +489,14 @@ impl AxiMemory {
         self.ports.iter().map(|port| port.traffic).collect()
     }
 
-    /// Whether nothing is under way.
+    /// Whether no burst is in flight.
     pub fn is_idle(&self) -> bool {
         self.ports.iter().all(|port| {
             port.reads.is_empty() && port.writes.is_empty() && port.responses.is_empty()
         })
     }
 
-    /// Forgets what is under way: for a reset. The contents stay.
+    /// Forgets all bursts in flight: for a reset. The contents stay.
     pub fn clear(&mut self) {
         for port in &mut self.ports {
             *port = PortState {
@@ -540,7 +540,7 @@ impl AxiMemory {
         let bytes = self.beat_bytes as u64;
         if !address.is_multiple_of(bytes) {
             return fail(format!(
-                "address {address:#x} is no multiple of the beat's {bytes} bytes"
+                "address {address:#x} is not a multiple of the beat's {bytes} bytes"
             ));
         }
         if beats > 256 {

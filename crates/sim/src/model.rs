@@ -11,11 +11,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use toroid_task::Progress;
 
 pub use library::Port;
 pub(crate) use library::{Instance, ModelLibrary};
 
-use crate::process::{Lock, ProcessError, Watch, run, run_all};
+use crate::process::{Lock, ProcessError, run, run_all};
 use crate::sources::{self, UnknownModule};
 use crate::toolchain::{ToolError, Toolchain, cache_folder, file_error, hash};
 
@@ -154,7 +155,7 @@ pub enum ModelError {
         message: String,
     },
     /// A name of a source or file leads out of its folder.
-    #[error("{0:?} is no name for a file of a design: expected a relative path without ..")]
+    #[error("{0:?} cannot name a file of a design: expected a relative path without ..")]
     FileName(String),
     /// The simulator's C++ could not be compiled.
     #[error("the C++ of {top} could not be compiled: {output}")]
@@ -181,11 +182,11 @@ impl From<ProcessError> for ModelError {
 }
 
 impl ModelError {
-    /// Whether the [`Watch`] ended the work.
+    /// Whether someone cancelled the work.
     pub fn is_cancelled(&self) -> bool {
         matches!(
             self,
-            ModelError::Tool(ToolError::Process(ProcessError::Cancelled))
+            ModelError::Tool(ToolError::Process(ProcessError::Cancelled(_)))
         )
     }
 }
@@ -230,32 +231,32 @@ impl Model {
     /// # Errors
     /// See [`ModelError`].
     pub fn build(design: &Design, options: &Options) -> Result<Model, ModelError> {
-        Model::build_watched(design, options, &())
+        Model::build_with(design, options, &Progress::none())
     }
 
-    /// [`Model::build`], watched and cancelled by `watch`.
+    /// [`Model::build`], which reports to `progress` and ends when that is cancelled.
     ///
     /// # Errors
     /// See [`ModelError`].
-    pub fn build_watched(
+    pub fn build_with(
         design: &Design,
         options: &Options,
-        watch: &dyn Watch,
+        progress: &Progress,
     ) -> Result<Model, ModelError> {
-        let toolchain = Toolchain::find(watch)?;
+        let toolchain = Toolchain::find(progress)?;
         let cache = cache_folder()?;
         let build = Build {
             design,
             options,
             toolchain,
-            watch,
+            progress,
             folder: PathBuf::new(),
         };
         let key = build.key(&cache);
         let folder = cache.join("models").join(&key);
         let path = folder.join("model.so");
         if !path.exists() {
-            let _lock = Lock::take(&folder.with_extension("lock"), watch)?;
+            let _lock = Lock::take(&folder.with_extension("lock"), progress)?;
             if !path.exists() {
                 Build { folder, ..build }.make(&path)?;
             }
@@ -302,7 +303,7 @@ struct Build<'a> {
     design: &'a Design,
     options: &'a Options,
     toolchain: &'a Toolchain,
-    watch: &'a dyn Watch,
+    progress: &'a Progress,
     folder: PathBuf,
 }
 
@@ -353,7 +354,7 @@ impl Build<'_> {
         let work = self.work();
         match &built {
             Ok(()) => fs::remove_dir_all(&work).map_err(file_error(&work))?,
-            // The error is the news, not that something stays behind.
+            // The error matters more than files that stay.
             Err(_) => drop(fs::remove_dir_all(&self.folder)),
         }
         built
@@ -387,7 +388,7 @@ impl Build<'_> {
         for (name, text) in &self.design.sources {
             self.write(&work, name, text.as_bytes())?;
         }
-        self.watch.progress("verilating", 0, 1);
+        self.progress.report("verilating", 0, 1);
         let (succeeded, output) = self.verilate(&[])?;
         let cpp = work.join("cpp");
         if !succeeded {
@@ -409,7 +410,7 @@ impl Build<'_> {
         if let Some(message) = fatal_of_initial(&cpp)? {
             return Err(self.refused(message));
         }
-        self.watch.progress("verilating", 1, 1);
+        self.progress.report("verilating", 1, 1);
         let generated = self.read_generated(&cpp)?;
         let header = format!(
             "#define TOP_HEADER \"Vtop.h\"\n#define ROOT_HEADER \"Vtop___024root.h\"\n#define TRACE {}\n#define PORTS {}\n",
@@ -483,7 +484,7 @@ impl Build<'_> {
             command.arg(format!("-G{name}={}", value.literal(&data)));
         }
         command.args(self.design.sources.iter().map(|(name, _)| name));
-        let finished = run(&mut command, self.watch)?;
+        let finished = run(&mut command, self.progress)?;
         Ok((finished.status.success(), finished.output))
     }
 
@@ -509,7 +510,7 @@ impl Build<'_> {
     }
 
     /// A row of the table of ports from a line of the generated header: `VL_IN16(&a_i,15,0);`, of wide ports with the
-    /// number of words behind it.
+    /// number of words after it.
     fn port_row(&self, line: &str) -> Result<String, ModelError> {
         if line.starts_with("VlUnpacked<") && line.contains('&') && line.ends_with(';') {
             let message = format!("ports that are unpacked arrays are not supported: {line}");
@@ -641,7 +642,7 @@ impl Build<'_> {
     }
 
     fn compile_all(&self, commands: Vec<Command>, what: &str) -> Result<(), ModelError> {
-        match run_all(commands, what, self.watch)? {
+        match run_all(commands, what, self.progress)? {
             None => Ok(()),
             Some(failed) => Err(ModelError::Compile {
                 top: self.design.top.clone(),
@@ -667,7 +668,7 @@ impl Build<'_> {
         let folder = self.runtime_folder();
         let suffix = if self.options.trace { "-trace" } else { "" };
         let header = folder.join(format!("prefix{level}{suffix}.hpp"));
-        let _lock = Lock::take(&folder.with_extension("lock"), self.watch)?;
+        let _lock = Lock::take(&folder.with_extension("lock"), self.progress)?;
         if header.exists() {
             return Ok(header);
         }
@@ -701,7 +702,7 @@ impl Build<'_> {
         }
         let suffix = if self.options.trace { "-trace" } else { "" };
         let object = |name: &str| folder.join(format!("{name}{suffix}.o"));
-        let _lock = Lock::take(&folder.with_extension("lock"), self.watch)?;
+        let _lock = Lock::take(&folder.with_extension("lock"), self.progress)?;
         fs::create_dir_all(&folder).map_err(file_error(&folder))?;
         let print = folder.join("print.h");
         if !print.exists() {

@@ -1,29 +1,13 @@
-//! Other programs, run so that long work can be watched and cancelled, and locks between processes.
+//! Other programs, whose work reports progress and can be cancelled, and locks between processes.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
+use toroid_task::{Cancelled, Progress};
 
-/// Who watches long work, and can end it.
-///
-/// `()` watches nothing and lets everything run to its end.
-pub trait Watch: Sync {
-    /// `done` of `total` steps of the work named `what` are done.
-    fn progress(&self, what: &str, done: u64, total: u64) {
-        let _ = (what, done, total);
-    }
-
-    /// Whether the work is to end.
-    fn is_cancelled(&self) -> bool {
-        false
-    }
-}
-
-impl Watch for () {}
-
-/// Why there is no result of another program.
+/// Why another program gives no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// It cannot be run at all.
@@ -37,9 +21,9 @@ pub enum ProcessError {
     /// Its output cannot be read, or it cannot be waited for.
     #[error("cannot follow another program")]
     Io(#[from] io::Error),
-    /// The watch ended it.
-    #[error("cancelled")]
-    Cancelled,
+    /// Someone cancelled it.
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
 }
 
 /// How often a running program or a lock is looked at.
@@ -97,15 +81,13 @@ impl Drop for Running {
 ///
 /// # Errors
 /// If it cannot be run or followed, or was cancelled.
-pub fn run(command: &mut Command, watch: &dyn Watch) -> Result<Finished, ProcessError> {
+pub fn run(command: &mut Command, progress: &Progress) -> Result<Finished, ProcessError> {
     let mut running = Running::start(command)?;
     loop {
         if let Some(finished) = running.poll()? {
             return Ok(finished);
         }
-        if watch.is_cancelled() {
-            return Err(ProcessError::Cancelled);
-        }
+        progress.check()?;
         std::thread::sleep(PAUSE);
     }
 }
@@ -116,14 +98,14 @@ pub fn run(command: &mut Command, watch: &dyn Watch) -> Result<Finished, Process
 pub(crate) fn run_all(
     commands: Vec<Command>,
     what: &str,
-    watch: &dyn Watch,
+    progress: &Progress,
 ) -> Result<Option<Finished>, ProcessError> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let total = commands.len() as u64;
     let mut waiting = commands.into_iter();
     let mut running: Vec<Running> = Vec::new();
     let mut done = 0;
-    watch.progress(what, done, total);
+    progress.report(what, done, total);
     loop {
         while running.len() < jobs
             && let Some(mut command) = waiting.next()
@@ -139,15 +121,13 @@ pub(crate) fn run_all(
                 None => still.push(one),
                 Some(finished) if finished.status.success() => {
                     done += 1;
-                    watch.progress(what, done, total);
+                    progress.report(what, done, total);
                 }
                 Some(finished) => return Ok(Some(finished)),
             }
         }
         running = still;
-        if watch.is_cancelled() {
-            return Err(ProcessError::Cancelled);
-        }
+        progress.check()?;
         std::thread::sleep(PAUSE);
     }
 }
@@ -156,7 +136,7 @@ pub(crate) fn run_all(
 pub(crate) struct Lock(#[expect(dead_code, reason = "closing the file unlocks it")] File);
 
 impl Lock {
-    pub fn take(path: &Path, watch: &dyn Watch) -> Result<Lock, ProcessError> {
+    pub fn take(path: &Path, progress: &Progress) -> Result<Lock, ProcessError> {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
@@ -171,9 +151,7 @@ impl Lock {
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(error)) => return Err(error.into()),
             }
-            if watch.is_cancelled() {
-                return Err(ProcessError::Cancelled);
-            }
+            progress.check()?;
             std::thread::sleep(PAUSE);
         }
     }

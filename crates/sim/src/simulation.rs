@@ -161,7 +161,7 @@ impl Simulation {
         if let Some(reset) = simulation.reset {
             simulation.set(reset, 1);
         }
-        // Initial blocks run here; waveforms may be asked for behind it, as the run-time allows it until the first dump.
+        // Initial blocks run here; waveforms may be asked for after it, as the run-time allows it until the first dump.
         simulation.settle()?;
         Ok(simulation)
     }

@@ -53,7 +53,7 @@ fn identifiers(text: &str) -> BTreeSet<&str> {
     found
 }
 
-/// The files that a module needs, each behind those that it uses itself, so that packages come before their users.
+/// The files that a module needs, each after those that it uses itself, so that packages come before their users.
 ///
 /// Files are paths and texts, each with one module or package, named after it; what a file mentions outside comments and strings it uses.
 ///

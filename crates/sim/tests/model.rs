@@ -1,13 +1,14 @@
 //! Designs become models, and models run.
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use toroid_sim::model::{Design, Model, ModelError, Options, Value};
-use toroid_sim::process::Watch;
 use toroid_sim::simulation::SimulationError;
 use toroid_sim::toolchain::tests_are_skipped;
+use toroid_task::Progress;
 
 const QUICK: Options = Options {
     trace: false,
@@ -263,21 +264,6 @@ fn random_starts_repeat_and_waveforms_are_written() {
     );
 }
 
-struct Counting {
-    steps: AtomicU64,
-    cancelled: AtomicBool,
-}
-
-impl Watch for Counting {
-    fn progress(&self, _what: &str, _done: u64, _total: u64) {
-        self.steps.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Relaxed)
-    }
-}
-
 #[test]
 fn a_model_is_made_once_and_can_be_cancelled() {
     if tests_are_skipped() {
@@ -290,25 +276,25 @@ fn a_model_is_made_once_and_can_be_cancelled() {
         "// {:?}\n",
         now.duration_since(std::time::UNIX_EPOCH).unwrap()
     );
-    let watch = |cancelled| Counting {
-        steps: AtomicU64::new(0),
-        cancelled: AtomicBool::new(cancelled),
-    };
     // Found beforehand, so that what is cancelled is the model's own making.
-    toroid_sim::toolchain::Toolchain::find(&()).unwrap();
-    let error = Model::build_watched(&design, &QUICK, &watch(true)).unwrap_err();
+    toroid_sim::toolchain::Toolchain::find(&Progress::none()).unwrap();
+    let cancelled = Progress::none();
+    cancelled.cancel_token().cancel();
+    let error = Model::build_with(&design, &QUICK, &cancelled).unwrap_err();
     assert!(error.is_cancelled(), "{error}");
 
     let makers = thread::scope(|scope| {
         let threads: Vec<_> = (0..3)
             .map(|_| {
                 scope.spawn(|| {
-                    let watch = watch(false);
-                    Model::build_watched(&design, &QUICK, &watch)
-                        .unwrap()
-                        .start()
-                        .unwrap();
-                    watch.steps.into_inner()
+                    let steps = Arc::new(AtomicU64::new(0));
+                    let counted = Arc::clone(&steps);
+                    let progress = Progress::new(move |_, _, _| {
+                        counted.fetch_add(1, Ordering::Relaxed);
+                    });
+                    let model = Model::build_with(&design, &QUICK, &progress).unwrap();
+                    model.start().unwrap();
+                    steps.load(Ordering::Relaxed)
                 })
             })
             .collect();

@@ -1,6 +1,6 @@
-//! Loaded public keys of any parameter set and arithmetic: what they were made for is decided where they are loaded.
+//! Loaded public keys of any parameter set and arithmetic, chosen when a key is loaded.
 //!
-//! Samples and test vectors cross this border as little-endian words.
+//! Callers pass samples and test vectors as little-endian words.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,15 +11,18 @@ use toroid_task::Progress;
 use crate::TfheError;
 use crate::arithmetic::{Arithmetic, ArithmeticKind, Fft, Ntt};
 use crate::bootstrap::{BootstrappingKey, BootstrappingKeyLoader, Job, Run, bootstrap_all};
-use crate::key_loader::{KeyLoader, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
+use crate::key_loader::{
+    KeyLoader, PartsLoader, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader, expect_parts,
+};
 use crate::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
-use crate::keys::ClientKey;
+use crate::keys::{ClientKey, loaded_ggsw_lists, loaded_key_switching_samples};
 use crate::lwe::words_from_bytes;
-use crate::modulus::{Goldilocks, Modulus, Torus32};
-use crate::params::{ModulusKind, ParamSet, StageParams};
+use crate::modulus::Modulus;
+use crate::params::{ParamSet, StageParams};
 use crate::random::Csprng;
 use crate::seeded::KeyForm;
-use crate::wopbs::{PartsLoader, WopbsKey, WopbsKeySwitchingKey};
+use crate::with_modulus;
+use crate::wopbs::{WopbsKey, WopbsKeySwitchingKey};
 
 /// A loaded bootstrapping key; clones share it.
 #[derive(Clone)]
@@ -45,13 +48,15 @@ pub struct Task<'a> {
 /// The results of a [`Task`]: a sample for each test vector.
 pub type Results = Vec<Vec<u8>>;
 
-/// The most threads that speed up the bootstrap of a wide function.
-pub const WOPBS_THREADS: usize = 4;
+/// The most threads that speed up the bootstraps of one wide function.
+const WOPBS_THREADS: usize = 4;
 
 trait Bootstrap: Send + Sync {
     fn params(&self) -> &ParamSet;
     fn arithmetic(&self) -> ArithmeticKind;
     fn memory(&self) -> u64;
+    fn batches(&self) -> bool;
+    fn threads(&self, functions: usize) -> usize;
     fn bootstrap(
         &self,
         key_switching: &AnyKeySwitchingKey,
@@ -79,7 +84,15 @@ impl<M: Modulus, A: Arithmetic<M>> Bootstrap for Programmable<M, A> {
         self.key.memory()
     }
 
-    /// All of them stream the key together.
+    fn batches(&self) -> bool {
+        true
+    }
+
+    fn threads(&self, functions: usize) -> usize {
+        self.params.ggsw_rows() * functions
+    }
+
+    /// All tasks stream the key together.
     fn bootstrap(
         &self,
         key_switching: &AnyKeySwitchingKey,
@@ -117,6 +130,14 @@ impl<M: Modulus, A: Arithmetic<M>> Bootstrap for WopbsKey<M, A> {
 
     fn memory(&self) -> u64 {
         self.memory()
+    }
+
+    fn batches(&self) -> bool {
+        false
+    }
+
+    fn threads(&self, _: usize) -> usize {
+        WOPBS_THREADS
     }
 
     /// The functions of one sample share its bits.
@@ -162,12 +183,10 @@ fn bytes<W: bytemuck::Pod>(words: &[W]) -> Vec<u8> {
 /// Calls a generic function with the modulus of a parameter set and the type of an arithmetic.
 macro_rules! dispatch {
     ($params:expr, $arithmetic:expr, $function:ident ( $($arg:expr),* $(,)? )) => {
-        match ($params.modulus, $arithmetic) {
-            (ModulusKind::Torus32, ArithmeticKind::Ntt) => $function::<Torus32, Ntt>($($arg),*),
-            (ModulusKind::Torus32, ArithmeticKind::Fft) => $function::<Torus32, Fft>($($arg),*),
-            (ModulusKind::Goldilocks, ArithmeticKind::Ntt) => $function::<Goldilocks, Ntt>($($arg),*),
-            (ModulusKind::Goldilocks, ArithmeticKind::Fft) => $function::<Goldilocks, Fft>($($arg),*),
-        }
+        with_modulus!($params.modulus, M => match $arithmetic {
+            ArithmeticKind::Ntt => $function::<M, Ntt>($($arg),*),
+            ArithmeticKind::Fft => $function::<M, Fft>($($arg),*),
+        })
     };
 }
 
@@ -190,7 +209,19 @@ impl AnyBootstrappingKey {
         self.0.memory()
     }
 
-    /// Any number of programmable bootstraps on up to `run.threads` threads.
+    /// Whether tasks stream the key together, which makes several of them cheaper than one by one.
+    #[must_use]
+    pub fn batches(&self) -> bool {
+        self.0.batches()
+    }
+
+    /// The most threads that speed up a task of this many functions.
+    #[must_use]
+    pub fn threads(&self, functions: usize) -> usize {
+        self.0.threads(functions)
+    }
+
+    /// Any number of bootstraps on up to `run.threads` threads.
     ///
     /// # Errors
     /// [`TfheError::ParamsMismatch`] for a key-switching key of another set; [`TfheError::Length`] and
@@ -204,19 +235,18 @@ impl AnyBootstrappingKey {
         self.0.bootstrap(key_switching, tasks, run)
     }
 
-    fn plain<M: Modulus, A: Arithmetic<M>>(
-        params: ParamSet,
-        key: BootstrappingKey<M, A>,
+    fn from_parts<M: Modulus, A: Arithmetic<M>>(
+        params: &ParamSet,
+        parts: Vec<BootstrappingKey<M, A>>,
     ) -> Result<Self, TfheError> {
+        if params.is_wide() {
+            let key = WopbsKey::new(params, parts)?;
+            return Ok(AnyBootstrappingKey(Arc::new(key)));
+        }
+        let what = "the bootstrapping key";
+        let [key] = expect_parts(what, [&params.stage], parts, BootstrappingKey::params)?;
+        let params = *params;
         Ok(AnyBootstrappingKey(Arc::new(Programmable { params, key })))
-    }
-
-    fn wopbs<M: Modulus, A: Arithmetic<M>>(
-        (params, parts): (ParamSet, Vec<BootstrappingKey<M, A>>),
-    ) -> Result<Self, TfheError> {
-        Ok(AnyBootstrappingKey(Arc::new(WopbsKey::new(
-            &params, parts,
-        )?)))
     }
 }
 
@@ -233,24 +263,23 @@ impl AnyKeySwitchingKey {
         self.memory
     }
 
-    fn plain<M: Modulus>(params: ParamSet, key: KeySwitchingKey<M>) -> Result<Self, TfheError> {
-        let memory = key.memory();
-        let key = Arc::new(key);
+    fn from_parts<M: Modulus>(
+        params: &ParamSet,
+        parts: Vec<KeySwitchingKey<M>>,
+    ) -> Result<Self, TfheError> {
+        let memory = parts.iter().map(KeySwitchingKey::memory).sum();
+        let key: Arc<dyn Any + Send + Sync> = if params.is_wide() {
+            Arc::new(WopbsKeySwitchingKey::new(params, parts)?)
+        } else {
+            let what = "the key-switching key";
+            let [key] = expect_parts(what, [&params.stage], parts, KeySwitchingKey::params)?;
+            Arc::new(key)
+        };
         Ok(AnyKeySwitchingKey {
             key,
-            params,
+            params: *params,
             memory,
         })
-    }
-
-    fn wopbs<M: Modulus>(key: WopbsKeySwitchingKey<M>) -> Self {
-        let (params, memory) = (*key.params(), key.memory());
-        let key = Arc::new(key);
-        AnyKeySwitchingKey {
-            key,
-            params,
-            memory,
-        }
     }
 
     /// The key as what its set makes it.
@@ -274,17 +303,29 @@ trait Loading<K>: Send {
     fn finish(self: Box<Self>) -> Result<K, TfheError>;
 }
 
-/// Makes a key of any set from a loader's.
-type Finish<L, K> = Box<dyn FnOnce(<L as KeyLoader>::Key) -> Result<K, TfheError> + Send>;
+/// The loader of a key's parts, and what makes the key from them.
+struct Parts<L: KeyLoader, K> {
+    loader: PartsLoader<L>,
+    finish: fn(&ParamSet, Vec<L::Key>) -> Result<K, TfheError>,
+}
 
-/// A loader, and what becomes of its key.
-impl<L: KeyLoader + Send, K> Loading<K> for (L, Finish<L, K>) {
+impl<L: KeyLoader + Send, K> Loading<K> for Parts<L, K> {
     fn write(&mut self, bytes: &[u8]) -> Result<(), TfheError> {
-        self.0.write(bytes)
+        self.loader.write(bytes)
     }
 
     fn finish(self: Box<Self>) -> Result<K, TfheError> {
-        self.1(self.0.finish()?)
+        let (params, parts) = self.loader.finish()?;
+        (self.finish)(&params, parts)
+    }
+}
+
+impl<K: 'static> AnyKeyLoader<K> {
+    fn new<L: KeyLoader + Send + 'static>(
+        loader: PartsLoader<L>,
+        finish: fn(&ParamSet, Vec<L::Key>) -> Result<K, TfheError>,
+    ) -> Self {
+        AnyKeyLoader(Box::new(Parts { loader, finish }))
     }
 }
 
@@ -325,10 +366,7 @@ impl AnyKeyLoader<AnyKeySwitchingKey> {
         form: KeyForm,
         simd: SimdLevel,
     ) -> Result<Self, TfheError> {
-        match params.modulus {
-            ModulusKind::Torus32 => key_switching_loader::<Torus32>(params, form, simd),
-            ModulusKind::Goldilocks => key_switching_loader::<Goldilocks>(params, form, simd),
-        }
+        with_modulus!(params.modulus, M => key_switching_loader::<M>(params, form, simd))
     }
 }
 
@@ -337,32 +375,17 @@ fn bootstrapping_loader<M: Modulus, A: Arithmetic<M>>(
     form: KeyForm,
     simd: SimdLevel,
 ) -> Result<AnyKeyLoader<AnyBootstrappingKey>, TfheError> {
-    fn boxed<M: Modulus, A: Arithmetic<M>, L>(
-        params: &ParamSet,
-        form: KeyForm,
-        make: impl Fn(&StageParams) -> Result<L, TfheError>,
-    ) -> Result<AnyKeyLoader<AnyBootstrappingKey>, TfheError>
-    where
-        L: KeyLoader<Key = BootstrappingKey<M, A>> + Send + 'static,
-    {
-        if params.wopbs.is_none() {
-            let params_of_key = *params;
-            let finish: Finish<L, _> =
-                Box::new(move |key| AnyBootstrappingKey::plain(params_of_key, key));
-            return Ok(AnyKeyLoader(Box::new((make(params)?, finish))));
+    let finish = AnyBootstrappingKey::from_parts::<M, A>;
+    Ok(match form {
+        KeyForm::Expanded => {
+            let make = |part: &StageParams| BootstrappingKeyLoader::<M, A>::new(part, simd);
+            AnyKeyLoader::new(PartsLoader::bootstrapping(params, form, make)?, finish)
         }
-        let finish: Finish<PartsLoader<L>, _> = Box::new(AnyBootstrappingKey::wopbs::<M, A>);
-        let loader = PartsLoader::bootstrapping(params, form, make)?;
-        Ok(AnyKeyLoader(Box::new((loader, finish))))
-    }
-    match form {
-        KeyForm::Expanded => boxed(params, form, |part| {
-            BootstrappingKeyLoader::<M, A>::new(part, simd)
-        }),
-        KeyForm::Seeded => boxed(params, form, |part| {
-            SeededBootstrappingKeyLoader::<M, A>::new(part, simd)
-        }),
-    }
+        KeyForm::Seeded => {
+            let make = |part: &StageParams| SeededBootstrappingKeyLoader::<M, A>::new(part, simd);
+            AnyKeyLoader::new(PartsLoader::bootstrapping(params, form, make)?, finish)
+        }
+    })
 }
 
 fn key_switching_loader<M: Modulus>(
@@ -370,35 +393,17 @@ fn key_switching_loader<M: Modulus>(
     form: KeyForm,
     simd: SimdLevel,
 ) -> Result<AnyKeyLoader<AnyKeySwitchingKey>, TfheError> {
-    fn boxed<M: Modulus, L>(
-        params: &ParamSet,
-        form: KeyForm,
-        make: impl Fn(&StageParams) -> Result<L, TfheError>,
-    ) -> Result<AnyKeyLoader<AnyKeySwitchingKey>, TfheError>
-    where
-        L: KeyLoader<Key = KeySwitchingKey<M>> + Send + 'static,
-    {
-        if params.wopbs.is_none() {
-            let params_of_key = *params;
-            let finish: Finish<L, _> =
-                Box::new(move |key| AnyKeySwitchingKey::plain(params_of_key, key));
-            return Ok(AnyKeyLoader(Box::new((make(params)?, finish))));
+    let finish = AnyKeySwitchingKey::from_parts::<M>;
+    Ok(match form {
+        KeyForm::Expanded => {
+            let make = |part: &StageParams| KeySwitchingKeyLoader::<M>::new(part, simd);
+            AnyKeyLoader::new(PartsLoader::key_switching(params, form, make)?, finish)
         }
-        let finish: Finish<PartsLoader<L>, _> = Box::new(|(params, parts)| {
-            let key = WopbsKeySwitchingKey::new(&params, parts)?;
-            Ok(AnyKeySwitchingKey::wopbs(key))
-        });
-        let loader = PartsLoader::key_switching(params, form, make)?;
-        Ok(AnyKeyLoader(Box::new((loader, finish))))
-    }
-    match form {
-        KeyForm::Expanded => boxed(params, form, |part| {
-            KeySwitchingKeyLoader::<M>::new(part, simd)
-        }),
-        KeyForm::Seeded => boxed(params, form, |part| {
-            SeededKeySwitchingKeyLoader::<M>::new(part, simd)
-        }),
-    }
+        KeyForm::Seeded => {
+            let make = |part: &StageParams| SeededKeySwitchingKeyLoader::<M>::new(part, simd);
+            AnyKeyLoader::new(PartsLoader::key_switching(params, form, make)?, finish)
+        }
+    })
 }
 
 /// Generates the public keys of a client key straight into the form that an arithmetic computes with: the keys that
@@ -426,18 +431,11 @@ fn loaded<M: Modulus, A: Arithmetic<M>>(
     rng: &mut Csprng,
     progress: &Progress,
 ) -> Result<(AnyBootstrappingKey, AnyKeySwitchingKey), TfheError> {
-    if client.params().wopbs.is_none() {
-        let bootstrapping = client.loaded_bootstrapping_key::<M, A>(simd, rng, progress)?;
-        let key_switching = client.loaded_key_switching_key::<M>(simd, rng, progress)?;
-        return Ok((
-            AnyBootstrappingKey::plain(*client.params(), bootstrapping)?,
-            AnyKeySwitchingKey::plain(*client.params(), key_switching)?,
-        ));
-    }
-    let bootstrapping = client.loaded_wopbs_key::<M, A>(simd, rng, progress)?;
-    let key_switching = client.loaded_wopbs_key_switching_key::<M>(simd, rng, progress)?;
-    Ok((
-        AnyBootstrappingKey(Arc::new(bootstrapping)),
-        AnyKeySwitchingKey::wopbs(key_switching),
-    ))
+    let params = client.params();
+    let parts = loaded_ggsw_lists(&client.bootstrapping_stages(), simd, rng, progress)?;
+    let bootstrapping = AnyBootstrappingKey::from_parts::<M, A>(params, parts)?;
+    let stages = client.key_switching_stages();
+    let parts = loaded_key_switching_samples(&stages, simd, rng, progress)?;
+    let key_switching = AnyKeySwitchingKey::from_parts::<M>(params, parts)?;
+    Ok((bootstrapping, key_switching))
 }

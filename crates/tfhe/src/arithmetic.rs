@@ -1,5 +1,5 @@
-//! The external product's polynomial arithmetic, in three forms behind one trait: exact (NTT), fast
-//! (f64 FFT) and the naive oracle.
+//! The external product's polynomial arithmetic, in three forms with one trait: NTT (exact), f64 FFT (fast) and the naive
+//! oracle.
 //!
 //! Keys come to all of them in the canonical form of the platform paper's equation 1: pre-scaled by 1/N and in the NTT
 //! domain (BKNTT), or in the coefficient domain. [`Arithmetic::load`] and [`Arithmetic::load_coefficients`] turn a row of it
@@ -27,7 +27,7 @@ use toroid_ring::prime_ntt::Ntt50Plan;
 use toroid_ring::simd::SimdLevel;
 
 use crate::TfheError;
-use crate::modulus::{DigitField, FloatWords, Modulus, Torus32, Words};
+use crate::modulus::{DigitFields, FieldOf, FloatWords, Modulus, Torus32, Words};
 use crate::params::{ModulusKind, StageParams};
 
 /// Which arithmetic an external product is done in.
@@ -109,11 +109,11 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
     /// `scratch` has (k+1)·N entries.
     fn load_coefficients(&self, row: &mut [u64], scratch: &mut [Self::Scalar], out: &mut [u8]);
     /// sums\[c\] += digits ⊙ row\[c\] for the k+1 polynomials of a loaded row, where `digits` is the transform of the
-    /// digit `field` of every word; with `first`, `sums` is overwritten. `scratch` has N entries.
+    /// digit of every word that `fields` describe; with `first`, `sums` is overwritten. `scratch` has N entries.
     fn mul_add_digits(
         &self,
         words: &[WordOf<M, Self>],
-        field: DigitField,
+        fields: DigitFields,
         row: &[u8],
         scratch: &mut [Self::Scalar],
         sums: &mut [Self::Scalar],
@@ -182,18 +182,18 @@ fn prime_is_exact(params: &StageParams) -> bool {
 
 multiversion! {
     /// A digit of every word as field elements.
-    fn field_digits<M: Modulus>(words: &[M::Word], field: DigitField, out: &mut [u64]) {
-        for (digit, word) in out.iter_mut().zip(words) {
-            *digit = goldilocks::from_signed(i64::from(M::digit(*word, field)));
+    fn field_digits<M: Modulus, F: FieldOf>(words: &[M::Word], fields: F, out: &mut [u64]) {
+        for (index, (digit, word)) in out.iter_mut().zip(words).enumerate() {
+            *digit = goldilocks::from_signed(i64::from(M::digit(*word, fields.at(index))));
         }
     }
 }
 
 multiversion! {
     /// A digit of every word as signed words.
-    fn signed_digits<M: Modulus>(words: &[M::Word], field: DigitField, out: &mut [u64]) {
-        for (digit, word) in out.iter_mut().zip(words) {
-            *digit = i64::from(M::digit(*word, field)).cast_unsigned();
+    fn signed_digits<M: Modulus, F: FieldOf>(words: &[M::Word], fields: F, out: &mut [u64]) {
+        for (index, (digit, word)) in out.iter_mut().zip(words).enumerate() {
+            *digit = i64::from(M::digit(*word, fields.at(index))).cast_unsigned();
         }
     }
 }
@@ -322,28 +322,41 @@ multiversion! {
     }
 }
 
-/// A digit of every word, on its way into a transform.
-struct Digits<'a, M: Words> {
-    words: &'a [M::Word],
-    field: DigitField,
+/// A digit of every word as field elements, by its rule.
+fn write_field_digits<M: Modulus>(
+    simd: SimdLevel,
+    words: &[M::Word],
+    fields: DigitFields,
+    out: &mut [u64],
+) {
+    match fields {
+        DigitFields::Same(field) => field_digits::<M, _>(simd, words, field, out),
+        DigitFields::Alternating(fields) => field_digits::<M, _>(simd, words, fields, out),
+    }
 }
 
-impl<M: Words> Clone for Digits<'_, M> {
+/// A digit of every word, on its way into a transform.
+struct Digits<'a, M: Words, F: FieldOf> {
+    words: &'a [M::Word],
+    fields: F,
+}
+
+impl<M: Words, F: FieldOf> Clone for Digits<'_, M, F> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<M: Words> Copy for Digits<'_, M> {}
+impl<M: Words, F: FieldOf> Copy for Digits<'_, M, F> {}
 
-impl<M: Words> Coefficients for Digits<'_, M> {
+impl<M: Words, F: FieldOf> Coefficients for Digits<'_, M, F> {
     #[inline(always)]
     fn eight(self, at: usize) -> [f64; 8] {
         let words: &[M::Word; 8] = self.words[at..at + 8].try_into().expect("eight words");
         // A loop, since `map` may stay a call.
         let mut digits = [0.0; 8];
-        for (digit, word) in digits.iter_mut().zip(words) {
-            *digit = f64::from(M::digit(*word, self.field));
+        for (index, (digit, word)) in digits.iter_mut().zip(words).enumerate() {
+            *digit = f64::from(M::digit(*word, self.fields.at(index)));
         }
         digits
     }
@@ -393,6 +406,25 @@ fn naive_mul_add(modulus: ModulusKind, acc: &mut [u64], a: &[u64], key: &[u64]) 
             for (sum, term) in acc.iter_mut().zip(product) {
                 *sum = u64::from((*sum as u32).wrapping_add(term));
             }
+        }
+    }
+}
+
+impl Fft {
+    fn mul_add(
+        &self,
+        digits: impl Coefficients,
+        row: &[u8],
+        scratch: &mut [f64],
+        sums: &mut [f64],
+        first: bool,
+    ) {
+        if first {
+            self.plan
+                .forward_mul_add::<false>(digits, scratch, self.format, row, sums);
+        } else {
+            self.plan
+                .forward_mul_add::<true>(digits, scratch, self.format, row, sums);
         }
     }
 }
@@ -457,7 +489,7 @@ impl<M: Modulus> Arithmetic<M> for Ntt {
     fn mul_add_digits(
         &self,
         words: &[M::Word],
-        field: DigitField,
+        fields: DigitFields,
         row: &[u8],
         scratch: &mut [u64],
         sums: &mut [u64],
@@ -466,7 +498,7 @@ impl<M: Modulus> Arithmetic<M> for Ntt {
         let row = bytemuck::cast_slice(row);
         match &self.prime {
             None => {
-                field_digits::<M>(self.ntt.simd(), words, field, scratch);
+                write_field_digits::<M>(self.ntt.simd(), words, fields, scratch);
                 if first {
                     self.ntt.forward_mul_add::<false>(scratch, row, sums);
                 } else {
@@ -474,7 +506,14 @@ impl<M: Modulus> Arithmetic<M> for Ntt {
                 }
             }
             Some(plan) => {
-                signed_digits::<M>(plan.simd(), words, field, scratch);
+                match fields {
+                    DigitFields::Same(field) => {
+                        signed_digits::<M, _>(plan.simd(), words, field, scratch);
+                    }
+                    DigitFields::Alternating(fields) => {
+                        signed_digits::<M, _>(plan.simd(), words, fields, scratch);
+                    }
+                }
                 if first {
                     plan.forward_mul_add::<false>(scratch, row, sums);
                 } else {
@@ -565,19 +604,21 @@ impl<M: Modulus> Arithmetic<M> for Fft {
     fn mul_add_digits(
         &self,
         words: &[<M::Float as Words>::Word],
-        field: DigitField,
+        fields: DigitFields,
         row: &[u8],
         scratch: &mut [f64],
         sums: &mut [f64],
         first: bool,
     ) {
-        let digits = Digits::<M::Float> { words, field };
-        if first {
-            self.plan
-                .forward_mul_add::<false>(digits, scratch, self.format, row, sums);
-        } else {
-            self.plan
-                .forward_mul_add::<true>(digits, scratch, self.format, row, sums);
+        match fields {
+            DigitFields::Same(fields) => {
+                let digits = Digits::<M::Float, _> { words, fields };
+                self.mul_add(digits, row, scratch, sums, first);
+            }
+            DigitFields::Alternating(fields) => {
+                let digits = Digits::<M::Float, _> { words, fields };
+                self.mul_add(digits, row, scratch, sums, first);
+            }
         }
     }
 
@@ -633,13 +674,13 @@ impl<M: Modulus> Arithmetic<M> for Naive {
     fn mul_add_digits(
         &self,
         words: &[M::Word],
-        field: DigitField,
+        fields: DigitFields,
         row: &[u8],
         scratch: &mut [u64],
         sums: &mut [u64],
         first: bool,
     ) {
-        field_digits::<M>(SimdLevel::Portable, words, field, scratch);
+        write_field_digits::<M>(SimdLevel::Portable, words, fields, scratch);
         if first {
             sums.fill(0);
         }

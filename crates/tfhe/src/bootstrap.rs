@@ -22,12 +22,12 @@ use blind_rotation::{BlindRotation, accumulators, split};
 
 pub use loader::BootstrappingKeyLoader;
 
-/// What a bootstrap may use, and how it is stopped.
+/// The threads that a bootstrap may use, and the token that stops it.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     /// Threads.
     pub threads: usize,
-    /// Looked at every few milliseconds at least.
+    /// Bootstraps look at it every few milliseconds at least.
     pub cancel: &'a CancelToken,
 }
 
@@ -118,7 +118,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
                 rotation.test_vector,
                 params.glwe_words(),
             )?;
-            check_words::<M>(params, "a LWE sample", rotation.sample, params.lwe_words())?;
+            check_words::<M>(params, "an LWE sample", rotation.sample, params.lwe_words())?;
             check_words::<M>(
                 params,
                 "an extracted sample",

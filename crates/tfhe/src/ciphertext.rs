@@ -12,7 +12,6 @@
 
 mod operators;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Write};
 
 use crate::TfheError;
@@ -22,11 +21,14 @@ use crate::lwe::words_from_bytes;
 use crate::modulus::{Goldilocks, Torus32};
 use crate::noise::{self, Noise, StatedNoise};
 use crate::params::{ModulusKind, ParamSet};
-use crate::random::Csprng;
+use crate::random::{Csprng, fingerprint};
 use crate::serialize::{self, Header, Kind, ObjectReader};
 
 /// The tag in the header of a sample whose client key is not known.
 const NO_TAG: KeyTag = [0; 16];
+
+/// log2 of the failure probability above which [`ClientKey::decrypt`] refuses a ciphertext.
+pub const MAX_LOG2_FAILURE: f64 = -64.0;
 
 /// An encrypted integer, or an encrypted bit for Boolean gates.
 ///
@@ -51,7 +53,8 @@ enum SampleWords {
 
 impl Ciphertext {
     /// A ciphertext from the bytes of its sample: n + 1 little-endian words, as a drive stores them. No encoding stands for
-    /// a bit, ±1/8 of the torus. The client key is not known; see [`Ciphertext::with_tag`].
+    /// a bit, ±1/8 of the torus. The client key is not known; see [`Ciphertext::with_tag`]. Where no variance is stated, the failure
+    /// probability is 1: state [`StatedNoise::fresh`] of a sample that you know to be a fresh encryption.
     ///
     /// # Errors
     /// [`TfheError::Length`], [`TfheError::NotCanonical`].
@@ -61,14 +64,12 @@ impl Ciphertext {
         sample: &[u8],
         noise: StatedNoise,
     ) -> Result<Ciphertext, TfheError> {
-        let mut hasher = DefaultHasher::new();
-        sample.hash(&mut hasher);
         Ok(Ciphertext {
             params: *params,
             encoding,
             tag: None,
             words: SampleWords::from_bytes(params, sample)?,
-            noise: Noise::of_sample(params, noise, hasher.finish()),
+            noise: Noise::of_sample(params, noise, fingerprint(sample)),
         })
     }
 
@@ -79,6 +80,13 @@ impl Ciphertext {
             tag: Some(tag),
             ..self
         }
+    }
+
+    /// The same ciphertext, with this estimate of its noise where that is worse ([`Noise::or_worse`]).
+    #[must_use]
+    pub fn with_noise_of_at_least(self, noise: &Noise) -> Ciphertext {
+        let noise = self.noise.or_worse(noise);
+        self.with_noise(noise)
     }
 
     /// The parameter set.
@@ -126,6 +134,15 @@ impl Ciphertext {
     pub fn log2_failure(&self) -> f64 {
         let bits = self.encoding.map_or(0, Encoding::bits);
         noise::log2_decoding_failure(bits, self.noise.variance(), self.noise.log2_failure())
+    }
+
+    /// Whether the mask is zero, so that everybody can read the message.
+    fn is_trivial(&self) -> bool {
+        let dimension = self.params.lwe_dimension;
+        match &self.words {
+            SampleWords::Torus32(words) => words[..dimension].iter().all(|word| *word == 0),
+            SampleWords::Goldilocks(words) => words[..dimension].iter().all(|word| *word == 0),
+        }
     }
 
     /// Writes a file of an LWE sample ([`serialize`]).
@@ -256,35 +273,65 @@ impl ClientKey {
     }
 
     fn fresh(&self, encoding: Option<Encoding>, sample: &[u8]) -> Result<Ciphertext, TfheError> {
-        let stated = StatedNoise::default();
+        let stated = StatedNoise::fresh(self.params());
         let fresh = Ciphertext::from_sample(self.params(), encoding, sample, stated)?;
         Ok(fresh.with_tag(*self.tag()))
     }
 
-    /// Decrypts an integer, over the whole torus ([`Encoding::outputs`]).
+    /// Decrypts an integer, over the whole torus ([`Encoding::outputs`]), if its failure probability is at most
+    /// 2^[`MAX_LOG2_FAILURE`].
     ///
     /// # Errors
     /// [`TfheError::ParamsMismatch`] and [`TfheError::KeyMismatch`] for a ciphertext of another set or key,
-    /// [`TfheError::EncodingMismatch`] for a bit.
+    /// [`TfheError::EncodingMismatch`] for a bit, [`TfheError::FailureProbability`] for one that may well be wrong or whose noise is
+    /// not known, [`TfheError::NotEncrypted`] for one that comes without a mask, or a key of zeros.
     pub fn decrypt(&self, ciphertext: &Ciphertext) -> Result<i64, TfheError> {
-        self.check(ciphertext)?;
+        self.decrypt_above(ciphertext, MAX_LOG2_FAILURE)
+    }
+
+    /// As [`ClientKey::decrypt`], up to another failure probability, given by its base-2 logarithm: 0 takes anything. Whoever sees
+    /// which results of a high probability are wrong learns something about the key: keep them to yourself.
+    ///
+    /// # Errors
+    /// Those of [`ClientKey::decrypt`].
+    pub fn decrypt_above(
+        &self,
+        ciphertext: &Ciphertext,
+        max_log2_failure: f64,
+    ) -> Result<i64, TfheError> {
+        self.check(ciphertext, max_log2_failure)?;
         let encoding = ciphertext.integer_encoding()?;
         self.decrypt_sample(ciphertext.sample(), encoding)
     }
 
-    /// Decrypts a bit.
+    /// Decrypts a bit, if its failure probability is at most 2^[`MAX_LOG2_FAILURE`].
     ///
     /// # Errors
-    /// [`TfheError::ParamsMismatch`] and [`TfheError::KeyMismatch`] for a ciphertext of another set or key,
-    /// [`TfheError::EncodingMismatch`] for an integer.
+    /// Those of [`ClientKey::decrypt`], [`TfheError::EncodingMismatch`] for an integer.
     pub fn decrypt_bit(&self, ciphertext: &Ciphertext) -> Result<bool, TfheError> {
-        self.check(ciphertext)?;
         ciphertext.expect_encoding(None)?;
+        self.check(ciphertext, MAX_LOG2_FAILURE)?;
         self.decrypt_bit_sample(ciphertext.sample())
     }
 
-    fn check(&self, ciphertext: &Ciphertext) -> Result<(), TfheError> {
-        ciphertext.expect_key(self.params(), Some(self.tag()))
+    fn check(&self, ciphertext: &Ciphertext, max_log2_failure: f64) -> Result<(), TfheError> {
+        ciphertext.expect_key(self.params(), Some(self.tag()))?;
+        if self.lwe().bits().iter().fold(0, |seen, bit| seen | bit) == 0 {
+            return Err(TfheError::NotEncrypted("the client key is all zeros"));
+        }
+        // What was computed here, such as x - x, has no noise then.
+        if ciphertext.is_trivial() && ciphertext.noise.variance() > 0.0 {
+            return Err(TfheError::NotEncrypted("the ciphertext has no mask"));
+        }
+        let log2_failure = ciphertext.log2_failure();
+        // Not a number is no figure either.
+        if log2_failure <= max_log2_failure {
+            return Ok(());
+        }
+        Err(TfheError::FailureProbability {
+            log2: log2_failure,
+            max_log2: max_log2_failure,
+        })
     }
 }
 

@@ -45,7 +45,11 @@ impl Encoding {
     /// The messages, smallest to largest.
     #[must_use]
     pub fn messages(self) -> std::ops::Range<i64> {
-        let count = 1i64 << self.bits;
+        self.range(self.bits)
+    }
+
+    fn range(self, bits: u32) -> std::ops::Range<i64> {
+        let count = 1i64 << bits;
         if self.signed {
             -count / 2..count / 2
         } else {
@@ -53,15 +57,19 @@ impl Encoding {
         }
     }
 
+    /// The encoding of sums of messages of both: the wider of them, signed if one is.
+    #[must_use]
+    pub fn common(self, other: Encoding) -> Encoding {
+        Encoding {
+            bits: self.bits.max(other.bits),
+            signed: self.signed || other.signed,
+        }
+    }
+
     /// What decoding over the whole torus yields: one bit more than [`Encoding::messages`].
     #[must_use]
     pub fn outputs(self) -> std::ops::Range<i64> {
-        let count = 2i64 << self.bits;
-        if self.signed {
-            -count / 2..count / 2
-        } else {
-            0..count
-        }
+        self.range(self.bits + 1)
     }
 
     /// The word of a message.

@@ -8,6 +8,9 @@ pub enum TfheError {
     /// The operating system gave no entropy.
     #[error("the operating system's random generator failed: {0}")]
     Entropy(String),
+    /// A client key that this passphrase does not decrypt.
+    #[error("the passphrase is wrong, or somebody changed the file")]
+    Passphrase,
     /// A message width that no encoding takes.
     #[error("a message has 1 to 16 bits, not {0}")]
     MessageBits(u32),
@@ -33,7 +36,7 @@ pub enum TfheError {
         /// Name of the set.
         params: &'static str,
     },
-    /// A message wider than an exact bootstrap takes.
+    /// A message wider than the set's wide functions take.
     #[error("a message of {bits} bits is too wide for {params}, which takes {found} at most")]
     MessageTooWide {
         /// Bits asked for.
@@ -43,8 +46,8 @@ pub enum TfheError {
         /// Name of the set.
         params: &'static str,
     },
-    /// A set that has no exact bootstrap.
-    #[error("{0} has no exact bootstrap")]
+    /// A set without wide functions.
+    #[error("{0} has no wide functions")]
     NotWopbs(&'static str),
     /// Something has the wrong length for its parameter set.
     #[error("{what} of {params} takes {expected} bytes, not {found}")]
@@ -82,6 +85,17 @@ pub enum TfheError {
     /// An object belongs to another client key.
     #[error("{0} belongs to another client key")]
     KeyMismatch(&'static str),
+    /// Nothing is secret here: a sample without a mask, or a key of zeros.
+    #[error("{0}, so that it encrypts nothing")]
+    NotEncrypted(&'static str),
+    /// A result is more likely to be wrong than decryption allows.
+    #[error("the failure probability is 2^{log2:.1}, above the limit of 2^{max_log2:.1}")]
+    FailureProbability {
+        /// log2 of the probability; 0 where no noise is stated.
+        log2: f64,
+        /// log2 of the limit.
+        max_log2: f64,
+    },
     /// A ciphertext has another encoding than the operation takes.
     #[error("the ciphertext is {found}, not {expected}")]
     EncodingMismatch {

@@ -14,7 +14,7 @@ use crate::TfheError;
 use crate::arithmetic::{Arithmetic, WordOf};
 use crate::glwe;
 use crate::memory::Buffer;
-use crate::modulus::{DigitField, Modulus};
+use crate::modulus::{AlternatingFields, DigitField, DigitFields, Modulus};
 use crate::params::StageParams;
 
 /// GGSW samples, each of its rows of k+1 polynomials.
@@ -23,6 +23,8 @@ pub(crate) struct GgswList<M: Modulus, A: Arithmetic<M>> {
     arithmetic: A,
     simd: SimdLevel,
     count: usize,
+    /// Whether products take [`AlternatingFields`].
+    alternating: bool,
     rows: Buffer,
     modulus: PhantomData<M>,
 }
@@ -61,9 +63,18 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
             arithmetic,
             simd,
             count,
+            alternating: false,
             rows: Buffer::new(bytes / 8)?,
             modulus: PhantomData,
         })
+    }
+
+    /// With digits that have no mean: for samples whose rows share their noise, as those of circuit bootstrapping do.
+    pub(crate) fn with_alternating_digits(self) -> Self {
+        GgswList {
+            alternating: true,
+            ..self
+        }
     }
 
     /// The dimensions and gadgets.
@@ -144,9 +155,14 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
             if row == first || level == 0 {
                 write_component(component, work.difference);
             }
+            let fields = if self.alternating {
+                DigitFields::Alternating(AlternatingFields::new(M::KIND, gadget, level))
+            } else {
+                DigitField::new(M::KIND, gadget, level).into()
+            };
             self.arithmetic.mul_add_digits(
                 work.difference,
-                DigitField::new(M::KIND, gadget, level),
+                fields,
                 key,
                 work.scratch,
                 work.sums,

@@ -6,29 +6,32 @@ use rayon::prelude::*;
 use toroid_ring::goldilocks;
 use toroid_ring::multiversion;
 use toroid_ring::ntt::NttPlan;
-use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+use zeroize::{ZeroizeOnDrop, Zeroizing};
 
 use crate::TfheError;
 use crate::encoding::Encoding;
 use crate::lwe::{LweSecretKey, check_words};
+use crate::memory::SecretWords;
 use crate::modulus::{Modulus, Words};
 use crate::params::{Gadget, ParamSet, StageParams};
 use crate::random::Csprng;
 use crate::seeded::{MaskSeed, SeededMask};
+use crate::with_modulus;
 
-/// A binary GLWE secret key: k polynomials of N bits.
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+/// A binary GLWE secret key: k polynomials of N bits, in locked memory that is cleared after use.
+#[derive(Clone)]
 pub struct GlweSecretKey {
-    bits: Vec<u64>,
-    #[zeroize(skip)]
+    bits: SecretWords,
     ring_degree: usize,
 }
+
+impl ZeroizeOnDrop for GlweSecretKey {}
 
 impl GlweSecretKey {
     /// A uniform key for the set's k and N.
     #[must_use]
     pub fn generate(params: &StageParams, rng: &mut Csprng) -> GlweSecretKey {
-        let mut bits = vec![0; params.extracted_dimension()];
+        let mut bits = SecretWords::new(params.extracted_dimension());
         rng.fill_bits(&mut bits);
         GlweSecretKey {
             bits,
@@ -36,19 +39,51 @@ impl GlweSecretKey {
         }
     }
 
-    pub(crate) fn from_bits(bits: Vec<u64>, ring_degree: usize) -> Option<GlweSecretKey> {
-        let key = GlweSecretKey { bits, ring_degree };
-        (key.bits.iter().fold(0, |seen, bit| seen | bit) <= 1).then_some(key)
+    /// A key from its k·N bits, a word each, polynomial by polynomial, in the coefficient domain. To clear `bits` is up to
+    /// the caller.
+    ///
+    /// # Errors
+    /// [`TfheError::Format`] for words other than 0 and 1, for zeros alone, and where polynomials of N = `ring_degree`
+    /// coefficients do not make up the bits.
+    pub fn from_bits(bits: &[u64], ring_degree: usize) -> Result<GlweSecretKey, TfheError> {
+        GlweSecretKey::from_words(SecretWords::from_bits(bits.iter().copied()), ring_degree)
     }
 
-    pub(crate) fn bits(&self) -> &[u64] {
+    pub(crate) fn from_words(
+        bits: SecretWords,
+        ring_degree: usize,
+    ) -> Result<GlweSecretKey, TfheError> {
+        if ring_degree == 0 || !bits.len().is_multiple_of(ring_degree) {
+            return Err(TfheError::Format(format!(
+                "{} bits are not whole polynomials of degree {ring_degree}",
+                bits.len()
+            )));
+        }
+        let bits = bits.checked()?;
+        Ok(GlweSecretKey { bits, ring_degree })
+    }
+
+    /// N.
+    #[must_use]
+    pub fn ring_degree(&self) -> usize {
+        self.ring_degree
+    }
+
+    /// The coefficients, a word each: k polynomials of N from X^0 on. They are secret.
+    #[must_use]
+    pub fn bits(&self) -> &[u64] {
         &self.bits
+    }
+
+    /// Whether the system keeps the bits out of its swap area.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.bits.is_locked()
     }
 
     /// The LWE key under which extracted samples stand: all coefficients in a row.
     #[must_use]
     pub fn extracted_key(&self) -> LweSecretKey {
-        LweSecretKey::from_binary(self.bits.clone())
+        LweSecretKey::extracted(&self.bits)
     }
 }
 
@@ -143,7 +178,7 @@ pub(crate) fn sample_extract<M: Words, W>(
     out[params.extracted_dimension()] = leave(glwe[params.extracted_dimension() + index]);
 }
 
-/// A GLWE sample whose constant coefficient is the message of a LWE sample of dimension k·N, its words brought to the
+/// A GLWE sample whose constant coefficient is the message of an LWE sample of dimension k·N, its words brought to the
 /// other's by `enter`. What stands in the other coefficients is no message.
 pub(crate) fn sample_embed<M: Words, W: Copy>(
     params: &StageParams,
@@ -165,7 +200,7 @@ pub(crate) fn sample_embed<M: Words, W: Copy>(
 }
 
 /// A test vector as a trivial GLWE sample of (k+1)·N words: `table` gives the output word of every message of
-/// `input`, in the order of [`Encoding::messages`]. For an exact bootstrap the table itself, of 2^p words
+/// `input`, in the order of [`Encoding::messages`]. For a wide function it is the table itself, of 2^p words
 /// ([`crate::wopbs`]).
 ///
 /// Every message owns a window of N/2^p coefficients around its phase; negative phases of signed messages are reached
@@ -178,7 +213,7 @@ pub fn test_vector<M: Modulus>(
     input: Encoding,
     table: &[M::Word],
 ) -> Result<Vec<M::Word>, TfheError> {
-    if params.wopbs.is_some() {
+    if params.is_wide() {
         return wide_test_vector::<M>(params, input, table);
     }
     let n = params.ring_degree;
@@ -219,9 +254,43 @@ pub fn test_vector<M: Modulus>(
     Ok(vector)
 }
 
-/// The test vector of an exact bootstrap: an entry for each of the 2^p messages of the set; `table` gives the output word of
-/// every message of `input`, in the order of [`Encoding::messages`]. A narrower input than the set's owns the entries about
-/// its place.
+/// The bytes of the test vector of a function: `values` of every message of `input`, in the order of [`Encoding::messages`], count
+/// modulo 2^(p+1) for an output of p bits.
+///
+/// # Errors
+/// Those of [`test_vector`]; [`TfheError::MessageTooWide`] also for an output wider than the messages of a wide function.
+pub fn function_bytes(
+    params: &ParamSet,
+    input: Encoding,
+    output: Encoding,
+    values: &[i64],
+) -> Result<Vec<u8>, TfheError> {
+    if params.is_wide() {
+        expect_width(params, output)?;
+    }
+    let bits = output.bits() + 1;
+    with_modulus!(params.modulus, M => {
+        let word = |value: &i64| M::encode(value.rem_euclid(1 << bits), bits);
+        let table: Vec<_> = values.iter().map(word).collect();
+        Ok(bytemuck::cast_slice(&test_vector::<M>(params, input, &table)?).to_vec())
+    })
+}
+
+/// Refuses an encoding wider than the messages of a wide function.
+fn expect_width(params: &ParamSet, encoding: Encoding) -> Result<(), TfheError> {
+    if encoding.bits() > params.message_bits {
+        return Err(TfheError::MessageTooWide {
+            bits: encoding.bits(),
+            found: params.message_bits,
+            params: params.name,
+        });
+    }
+    Ok(())
+}
+
+/// The test vector of a wide function: an entry for each of the 2^p messages of the set; `table` gives the output word of
+/// every message of `input`, in the order of [`Encoding::messages`]. A message of a narrower input owns the entries
+/// around its place.
 ///
 /// # Errors
 /// [`TfheError::MessageTooWide`] for an input wider than the set's message, [`TfheError::Length`] for a table of another length,
@@ -231,14 +300,8 @@ fn wide_test_vector<M: Modulus>(
     input: Encoding,
     table: &[M::Word],
 ) -> Result<Vec<M::Word>, TfheError> {
+    expect_width(params, input)?;
     let (p, bits) = (params.message_bits, input.bits());
-    if bits > p {
-        return Err(TfheError::MessageTooWide {
-            bits,
-            found: p,
-            params: params.name,
-        });
-    }
     check_words::<M>(params, "the table of a test vector", table, 1 << bits)?;
     let places = table
         .iter()
@@ -287,7 +350,7 @@ pub(crate) struct RowMaker {
     /// 1/N in the field.
     scale: u64,
     /// Secret polynomials in the NTT domain, divided by N.
-    secret: Zeroizing<Vec<u64>>,
+    secret: SecretWords,
 }
 
 impl RowMaker {
@@ -298,7 +361,7 @@ impl RowMaker {
     pub(crate) fn new(params: &StageParams, key: &GlweSecretKey) -> Result<RowMaker, TfheError> {
         let plan = NttPlan::new(params.ring_degree)?;
         let scale = goldilocks::inv(params.ring_degree as u64);
-        let mut secret = Zeroizing::new(key.bits.clone());
+        let mut secret = key.bits.clone();
         for polynomial in secret.chunks_exact_mut(params.ring_degree) {
             plan.forward(polynomial);
             plan.scale_assign(polynomial, scale);

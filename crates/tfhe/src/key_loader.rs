@@ -1,5 +1,7 @@
 //! Loaders: the bytes of a public key, in order, to the form that computes.
 
+mod parts;
+
 use rayon::prelude::*;
 use toroid_ring::simd::SimdLevel;
 
@@ -10,6 +12,9 @@ use crate::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use crate::modulus::{Modulus, Torus32};
 use crate::params::StageParams;
 use crate::seeded::{KeyForm, MaskSeed, SEED_BYTES};
+
+pub use parts::PartsLoader;
+pub(crate) use parts::expect_parts;
 
 /// Takes the bytes of a key in order.
 pub trait KeyLoader: Sized {
@@ -60,7 +65,7 @@ struct Splitter<M: Modulus> {
     total: u64,
     taken: u64,
     seed: [u8; SEED_BYTES],
-    /// The batch under way; full but for the last one.
+    /// The present batch; every one but the last gets full.
     batch: Vec<M::Word>,
     /// Words of the body of one row or sample.
     unit: usize,
@@ -86,8 +91,8 @@ impl<M: Modulus> Splitter<M> {
         }
     }
 
-    /// Hands complete batches to `load`, with the seed and the position of their first row or sample. Nothing is taken of
-    /// bytes that are refused.
+    /// Hands complete batches to `load`, with the seed and the position of their first row or sample. Refused bytes
+    /// do not count.
     fn write(
         &mut self,
         mut bytes: &[u8],

@@ -149,7 +149,7 @@ impl<M: Modulus> KeySwitchingKey<M> {
             extracted,
             dimension + 1,
         )?;
-        check_words::<M>(&self.params, "a LWE sample", out, self.params.lwe_words())?;
+        check_words::<M>(&self.params, "an LWE sample", out, self.params.lwe_words())?;
         let (mask, body) = extracted.split_at(self.params.extracted_dimension());
         let rows = bytemuck::cast_slice::<u8, u32>(
             &self.words.bytes()[..self.params.key_switching_bytes() as usize],

@@ -8,6 +8,7 @@ pub mod arithmetic;
 pub mod bootstrap;
 pub mod ciphertext;
 pub mod encoding;
+pub mod encrypted_key;
 mod error;
 pub mod gates;
 mod ggsw;

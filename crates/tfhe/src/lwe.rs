@@ -4,38 +4,48 @@
 
 use toroid_ring::multiversion;
 use toroid_ring::simd::SimdLevel;
-use zeroize::{Zeroize, ZeroizeOnDrop};
+use zeroize::ZeroizeOnDrop;
 
 use crate::TfheError;
+use crate::memory::SecretWords;
 use crate::modulus::{Modulus, Torus32, Words};
 use crate::params::StageParams;
 use crate::random::Csprng;
 use crate::seeded::SeededMask;
 
-/// A binary LWE secret key: n words of 0 or 1.
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+/// A binary LWE secret key: n words of 0 or 1, in locked memory that is cleared after use.
+#[derive(Clone)]
 pub struct LweSecretKey {
-    bits: Vec<u64>,
+    bits: SecretWords,
 }
+
+impl ZeroizeOnDrop for LweSecretKey {}
 
 impl LweSecretKey {
     /// A uniform key of this dimension.
     #[must_use]
     pub fn generate(dimension: usize, rng: &mut Csprng) -> LweSecretKey {
-        let mut bits = vec![0; dimension];
+        let mut bits = SecretWords::new(dimension);
         rng.fill_bits(&mut bits);
         LweSecretKey { bits }
     }
 
-    /// A key from words that are known to be 0 or 1.
-    pub(crate) fn from_binary(bits: Vec<u64>) -> LweSecretKey {
-        LweSecretKey { bits }
+    /// A key from its n bits, a word each. To clear `bits` is up to the caller.
+    ///
+    /// # Errors
+    /// [`TfheError::Format`] for words other than 0 and 1, and for zeros alone.
+    pub fn from_bits(bits: &[u64]) -> Result<LweSecretKey, TfheError> {
+        LweSecretKey::from_words(SecretWords::from_bits(bits.iter().copied()))
     }
 
-    /// A key from its bits; anything but 0 and 1 is refused.
-    pub(crate) fn from_bits(bits: Vec<u64>) -> Option<LweSecretKey> {
-        let key = LweSecretKey { bits };
-        (key.bits.iter().fold(0, |seen, bit| seen | bit) <= 1).then_some(key)
+    pub(crate) fn from_words(bits: SecretWords) -> Result<LweSecretKey, TfheError> {
+        let bits = bits.checked()?;
+        Ok(LweSecretKey { bits })
+    }
+
+    /// The key under which samples extracted from this GLWE key's stand.
+    pub(crate) fn extracted(bits: &SecretWords) -> LweSecretKey {
+        LweSecretKey { bits: bits.clone() }
     }
 
     /// n.
@@ -44,14 +54,21 @@ impl LweSecretKey {
         self.bits.len()
     }
 
-    pub(crate) fn bits(&self) -> &[u64] {
+    /// The bits, a word each: bit i belongs to mask word i. They are secret.
+    #[must_use]
+    pub fn bits(&self) -> &[u64] {
         &self.bits
+    }
+
+    /// Whether the system keeps the bits out of its swap area.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.bits.is_locked()
     }
 
     /// <a, s>, without secret-dependent branches or indices.
     fn mask_product<M: Modulus>(&self, mask: &[M::Word]) -> M::Word {
         mask.iter()
-            .zip(&self.bits)
+            .zip(self.bits.iter())
             .fold(M::Word::default(), |sum, (a, bit)| {
                 M::add(sum, M::select(*a, *bit))
             })

@@ -8,6 +8,31 @@ use zeroize::Zeroize;
 
 use crate::params::{Gadget, ModulusKind};
 
+/// Evaluates an expression in which a name stands for the [`Modulus`] that a [`ModulusKind`] means.
+///
+/// ```
+/// use toroid_tfhe::modulus::Modulus;
+/// use toroid_tfhe::{params::TINY, with_modulus};
+///
+/// let canonical = with_modulus!(TINY.modulus, M => M::is_canonical(0));
+/// assert!(canonical);
+/// ```
+#[macro_export]
+macro_rules! with_modulus {
+    ($kind:expr, $modulus:ident => $body:expr) => {
+        match $kind {
+            $crate::params::ModulusKind::Torus32 => {
+                type $modulus = $crate::modulus::Torus32;
+                $body
+            }
+            $crate::params::ModulusKind::Goldilocks => {
+                type $modulus = $crate::modulus::Goldilocks;
+                $body
+            }
+        }
+    };
+}
+
 /// 1.5·2^52: adding it to a small f64 leaves the nearest integer in the low bits of the sum.
 const ROUND: f64 = 6_755_399_441_055_744.0;
 
@@ -37,7 +62,7 @@ pub trait Words: Copy + Debug + Send + Sync + 'static {
     fn sub(a: Self::Word, b: Self::Word) -> Self::Word;
     /// -a.
     fn neg(a: Self::Word) -> Self::Word;
-    /// The digit of `a` that `field` describes, in [-B/2, B/2).
+    /// The digit of `a` that `field` describes.
     fn digit(a: Self::Word, field: DigitField) -> i32;
     /// Replaces every word by one whose 2^`log2`-fold it was, 1 <= log2 <= 20: exactly in the field, to within 2^(log2 - 1)
     /// units on the torus.
@@ -95,7 +120,7 @@ pub trait Modulus: Words {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Torus32;
 
-/// One digit of the balanced decomposition in a gadget's base.
+/// One digit of the balanced decomposition in a gadget's base, in [-B/2, B/2).
 ///
 /// Adding half of every digit's range (and half a unit of the last digit, to round) first turns the balanced digits into
 /// plain bit fields, without carries; half the base is then taken off the field.
@@ -127,6 +152,84 @@ impl DigitField {
             shift: top - beta * (level as u32 + 1),
             mask: (1 << beta) - 1,
             half: 1 << (beta - 1),
+        }
+    }
+
+    /// The same digit in (-B/2, B/2]: every digit's range is one unit higher.
+    fn raised(self, modulus: ModulusKind, gadget: Gadget) -> DigitField {
+        let bits = 8 * modulus.word_bytes();
+        let units: u64 = (1..=gadget.levels)
+            .map(|level| 1 << (bits - level * gadget.log2_base as usize))
+            .sum();
+        DigitField {
+            offset: self.offset.wrapping_sub(units),
+            half: self.half - 1,
+            ..self
+        }
+    }
+}
+
+/// Which digit of every coefficient of a polynomial is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DigitFields {
+    /// The same of all, in [-B/2, B/2): a mean of -1/2.
+    Same(DigitField),
+    /// Digits without a mean.
+    Alternating(AlternatingFields),
+}
+
+impl From<DigitField> for DigitFields {
+    fn from(field: DigitField) -> DigitFields {
+        DigitFields::Same(field)
+    }
+}
+
+/// Digits in [-B/2, B/2) of even and in (-B/2, B/2] of odd coefficients: their means of -1/2 and 1/2 cancel in sums over a key's
+/// ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AlternatingFields {
+    even: DigitField,
+    odd: DigitField,
+}
+
+impl AlternatingFields {
+    /// Digit `level` (0 = most significant) of words modulo `modulus`.
+    #[must_use]
+    pub fn new(modulus: ModulusKind, gadget: Gadget, level: usize) -> AlternatingFields {
+        let even = DigitField::new(modulus, gadget, level);
+        AlternatingFields {
+            even,
+            odd: even.raised(modulus, gadget),
+        }
+    }
+}
+
+/// The digit of each coefficient, for kernels that are compiled for one rule.
+pub(crate) trait FieldOf: Copy + Send + Sync {
+    /// That of coefficient `index`.
+    fn at(self, index: usize) -> DigitField;
+}
+
+impl FieldOf for DigitField {
+    #[inline(always)]
+    fn at(self, _: usize) -> DigitField {
+        self
+    }
+}
+
+impl FieldOf for AlternatingFields {
+    #[inline(always)]
+    fn at(self, index: usize) -> DigitField {
+        let DigitField { offset, half, .. } = if index.is_multiple_of(2) {
+            self.even
+        } else {
+            self.odd
+        };
+        // Shift and mask are those of both: one for all lanes of a vector.
+        DigitField {
+            offset,
+            half,
+            ..self.even
         }
     }
 }
@@ -394,21 +497,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn recompose<M: Modulus>(a: M::Word, gadget: Gadget) -> i128 {
+    fn recompose<M: Modulus>(a: M::Word, gadget: Gadget, index: usize) -> i128 {
+        let half = 1 << (gadget.log2_base - 1);
+        let least = if index == 0 { -half } else { 1 - half };
         (0..gadget.levels)
             .map(|level| {
-                i128::from(M::digit(a, DigitField::new(M::KIND, gadget, level)))
-                    * i128::from(M::centered(M::gadget_value(gadget, level)))
+                let fields = AlternatingFields::new(M::KIND, gadget, level);
+                let digit = M::digit(a, fields.at(index));
+                assert!((least..least + 2 * half).contains(&digit));
+                i128::from(digit) * i128::from(M::centered(M::gadget_value(gadget, level)))
             })
             .sum()
     }
 
     fn digits_recompose<M: Modulus>(a: M::Word, gadget: Gadget, width: u32) {
-        let half = 1 << (gadget.log2_base - 1);
-        for level in 0..gadget.levels {
-            let digit = M::digit(a, DigitField::new(M::KIND, gadget, level));
-            assert!((-half..half).contains(&digit));
-        }
         let unit = 1i128 << (width - gadget.levels as u32 * gadget.log2_base);
         // Within half a unit of ±p/2 the digits may recompose to a neighbour modulo 2^64 instead of p: off by 2^32 - 1,
         // which the sets' dropped bits (38 at least) hide.
@@ -416,9 +518,12 @@ mod tests {
             ModulusKind::Torus32 => (1i128 << width, 0),
             ModulusKind::Goldilocks => (i128::from(goldilocks::P), 0xffff_ffff),
         };
-        let error = (recompose::<M>(a, gadget) - i128::from(M::centered(a))).rem_euclid(modulus);
-        let error = error.min(modulus - error);
-        assert!(error <= unit / 2 + wrap, "error {error} of {unit}");
+        for index in [0, 1] {
+            let recomposed = recompose::<M>(a, gadget, index);
+            let error = (recomposed - i128::from(M::centered(a))).rem_euclid(modulus);
+            let error = error.min(modulus - error);
+            assert!(error <= unit / 2 + wrap, "error {error} of {unit}");
+        }
     }
 
     proptest! {
@@ -469,6 +574,22 @@ mod tests {
         #[test]
         fn goldilocks_lift_round_trips(a: u32) {
             prop_assert_eq!(Torus32::from_goldilocks(Torus32::to_goldilocks(a)), a);
+        }
+    }
+
+    #[test]
+    fn alternating_digits_have_no_mean() {
+        let gadget = Gadget {
+            levels: 3,
+            log2_base: 4,
+        };
+        for level in 0..gadget.levels {
+            let fields = AlternatingFields::new(ModulusKind::Torus32, gadget, level);
+            let words = (0..1u32 << 12).map(|top| top << 20 | 0x7ffff);
+            let sum: i32 = words
+                .flat_map(|word| [0, 1].map(|index| Torus32::digit(word, fields.at(index))))
+                .sum();
+            assert_eq!(sum, 0, "level {level}");
         }
     }
 

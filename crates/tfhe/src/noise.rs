@@ -1,6 +1,7 @@
 //! Noise formulas and failure probabilities.
 //!
-//! Variances are over the torus (q = 1), for uniform binary keys, each term an independent Gaussian. The formulas are
+//! Variances are over the torus (q = 1), for uniform binary keys, each term an independent Gaussian; [`Assumptions`] say which keys
+//! and which processor. The formulas are
 //! those of Chillotti, Gama, Georgieva and Izabachène (TFHE, J. Cryptology 2020) in their average-case form, without the
 //! terms below 2^-8 of the others (rounding of dropped digits that are exact halves); the constant of the f64 FFT is
 //! our own, fitted to measurement. Tests check each of them against measured noise.
@@ -19,9 +20,9 @@ pub use crate::variance::*;
 /// Balanced digits lie in [-B/2, B/2) and have the mean -1/2: every key switch and every blind rotation adds the same
 /// -1/2 times the sum of the key's noises. A sum of m bootstrapped samples has m^2 times this.
 #[must_use]
-pub fn shared_variance(params: &ParamSet, arithmetic: ArithmeticKind) -> f64 {
+pub fn shared_variance(params: &ParamSet, assumptions: impl Into<Assumptions>) -> f64 {
     if let Some(wopbs) = params.wopbs {
-        return wopbs::noise::shared_variance(params, wopbs, arithmetic);
+        return wopbs::noise::shared_variance(params, wopbs, assumptions);
     }
     let key_switch = params.extracted_dimension() as f64
         * params.key_switch.levels as f64
@@ -29,20 +30,21 @@ pub fn shared_variance(params: &ParamSet, arithmetic: ArithmeticKind) -> f64 {
     let rotations = params.lwe_dimension as f64
         * params.ggsw_rows() as f64
         * params.ring_degree as f64
-        * loaded_key_variance(params, arithmetic);
+        * loaded_key_variance(params, assumptions);
     (key_switch + rotations) / 4.0
 }
 
-/// Variance of a bootstrapped sample: blind rotation and key switch; of an exact bootstrap that of its digits.
+/// Variance of a bootstrapped sample: blind rotation and key switch; for wide functions, the blind rotations of all digits.
 #[must_use]
-pub fn bootstrap_output_variance(params: &ParamSet, arithmetic: ArithmeticKind) -> f64 {
+pub fn bootstrap_output_variance(params: &ParamSet, assumptions: impl Into<Assumptions>) -> f64 {
+    let assumptions = assumptions.into();
     if let Some(wopbs) = params.wopbs {
-        return wopbs::noise::stages(params, wopbs, arithmetic).output;
+        return wopbs::noise::stages(params, wopbs, assumptions).output;
     }
-    blind_rotation_variance(params, arithmetic) + key_switch_variance(params)
+    blind_rotation_variance(params, assumptions) + key_switch_variance(params, assumptions)
 }
 
-/// The noise of a sample as a combination of sources, and the failure probability behind it.
+/// The noise of a sample as a combination of sources, and the probability that a bootstrap that led to it failed.
 ///
 /// Each fresh encryption and each bootstrap is a source of its own, so that `x + x` has four times the variance of `x`,
 /// and `(x + y) - (x - y)` that of `2y`. Bootstraps of the same sample (with any functions) are correlated in a way that
@@ -74,31 +76,47 @@ const BOOTSTRAP_GROUP: u64 = 1 << 63;
 /// Set in the sources of fresh samples that were read, so that they are never those of samples made in this process.
 const READ_SOURCE: u64 = 1 << 62;
 
+/// Whether a variance is that of a fresh encryption, but for the rounding of files and metadata.
+fn is_fresh(params: &ParamSet, variance: f64) -> bool {
+    variance <= params.lwe_variance() * (1.0 + 1e-4)
+}
+
 fn next_source() -> u64 {
     static NEXT_SOURCE: AtomicU64 = AtomicU64::new(0);
     NEXT_SOURCE.fetch_add(1, Ordering::Relaxed)
 }
 
-/// What a file or a drive states of a sample's noise, as base-2 logarithms; nothing for a fresh encryption.
+/// What a file or a drive states of a sample's noise, as base-2 logarithms; nothing where it states nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StatedNoise {
     /// log2 of the variance over the torus.
     pub log2_variance: Option<f64>,
-    /// log2 of the probability that some bootstrap behind the sample failed.
+    /// log2 of the probability that some bootstrap that led to the sample failed; nothing where there was none.
     pub log2_failure: Option<f64>,
+}
+
+impl StatedNoise {
+    /// What is stated of a fresh encryption.
+    #[must_use]
+    pub fn fresh(params: &ParamSet) -> StatedNoise {
+        StatedNoise {
+            log2_variance: Some(params.lwe_variance().log2()),
+            log2_failure: None,
+        }
+    }
 }
 
 impl Noise {
     /// How many sources a sample's noise keeps apart.
     pub const MAX_SOURCES: usize = 256;
 
-    /// Noise of a new, independent sample of this variance with no failure behind it.
+    /// Noise of a new, independent sample of this variance, which no bootstrap led to.
     #[must_use]
     pub fn fresh(variance: f64) -> Noise {
         Noise::with_failure(variance, f64::NEG_INFINITY)
     }
 
-    /// Noise of a new, independent sample of this variance, with a failure probability behind it.
+    /// Noise of a new, independent sample of this variance, and this failure probability of the bootstraps that led to it.
     #[must_use]
     pub fn with_failure(variance: f64, log2_failure: f64) -> Noise {
         Noise::of_source(next_source(), variance, log2_failure)
@@ -119,12 +137,13 @@ impl Noise {
 
     /// Noise of a sample that comes back from where its sources are not known, with what is stated of it. No sample under a
     /// set's keys has less noise than a fresh encryption, whatever is stated. A computed one may share its sources with
-    /// any other: its standard deviation adds up linearly.
+    /// any other: its standard deviation adds up linearly. What has more noise than a fresh encryption, or a failure probability
+    /// behind it, was computed, whether that is stated or not.
     #[must_use]
     pub fn stored(params: &ParamSet, variance: f64, log2_failure: f64, computed: bool) -> Noise {
         let variance = variance.max(params.lwe_variance());
-        if !computed {
-            return Noise::with_failure(variance, log2_failure);
+        if !computed && log2_failure == f64::NEG_INFINITY && is_fresh(params, variance) {
+            return Noise::fresh(variance);
         }
         Noise {
             terms: BTreeMap::new(),
@@ -133,34 +152,27 @@ impl Noise {
         }
     }
 
-    /// As [`Noise::from_stated`], of a sample that this number tells from others: a fresh one that is read twice is one source.
+    /// Noise of a sample of which this is stated ([`Noise::stored`]), and which this number tells from others: a fresh one that is
+    /// read twice is one source. Where no variance is stated, the sample may be anything: its failure probability is 1.
     pub(crate) fn of_sample(params: &ParamSet, stated: StatedNoise, fingerprint: u64) -> Noise {
-        if stated == StatedNoise::default() {
+        let variance = stated.log2_variance.map_or(0.0, f64::exp2);
+        let log2_failure = match (stated.log2_variance, stated.log2_failure) {
+            (None, _) => 0.0,
+            (_, log2_failure) => log2_failure.unwrap_or(f64::NEG_INFINITY),
+        };
+        if log2_failure == f64::NEG_INFINITY && is_fresh(params, variance) {
             let source = fingerprint & (READ_SOURCE - 1) | READ_SOURCE;
-            return Noise::of_source(source, params.lwe_variance(), f64::NEG_INFINITY);
+            return Noise::of_source(source, params.lwe_variance(), log2_failure);
         }
-        Noise::from_stated(params, stated)
-    }
-
-    /// Noise of a sample of which this is stated: a fresh encryption if nothing is, else a computed one ([`Noise::stored`]).
-    #[must_use]
-    pub fn from_stated(params: &ParamSet, stated: StatedNoise) -> Noise {
-        Noise::stored(
-            params,
-            stated.log2_variance.map_or(0.0, f64::exp2),
-            stated.log2_failure.unwrap_or(f64::NEG_INFINITY),
-            stated != StatedNoise::default(),
-        )
+        Noise::stored(params, variance, log2_failure, true)
     }
 
     /// What to state of this noise of a sample of `params`.
     #[must_use]
     pub fn stated(&self, params: &ParamSet) -> StatedNoise {
         let fails = self.log2_failure > f64::NEG_INFINITY;
-        let variance = self.variance();
-        let fresh = variance <= params.lwe_variance() * (1.0 + f64::EPSILON.sqrt());
         StatedNoise {
-            log2_variance: (fails || !fresh).then(|| variance.log2()),
+            log2_variance: Some(self.variance().max(params.lwe_variance()).log2()),
             log2_failure: fails.then_some(self.log2_failure),
         }
     }
@@ -182,7 +194,7 @@ impl Noise {
         (independent.sqrt() + self.merged).powi(2)
     }
 
-    /// log2 of the probability that some bootstrap behind this sample failed (union bound).
+    /// log2 of the probability that some bootstrap that led to this sample failed (union bound).
     #[must_use]
     pub fn log2_failure(&self) -> f64 {
         self.log2_failure
@@ -209,6 +221,18 @@ impl Noise {
             sum.terms.clear();
         }
         sum
+    }
+
+    /// The larger variance and the larger failure probability of two estimates of the same sample.
+    #[must_use]
+    pub fn or_worse(&self, other: &Noise) -> Noise {
+        let mut worse = if other.variance() > self.variance() {
+            other.clone()
+        } else {
+            self.clone()
+        };
+        worse.log2_failure = self.log2_failure.max(other.log2_failure);
+        worse
     }
 
     /// Noise of `factor` times the sample.
@@ -259,8 +283,20 @@ impl ParamSet {
     /// gate's sum of two: 2).
     #[must_use]
     pub fn log2_failure(&self, message_bits: u32, norm2: f64) -> f64 {
-        let input = norm2 * bootstrap_output_variance(self, ArithmeticKind::Fft);
-        log2_bootstrap_failure(self, ArithmeticKind::Fft, message_bits, input)
+        self.log2_failure_under(ArithmeticKind::Fft, message_bits, norm2)
+    }
+
+    /// [`Self::log2_failure`] under other assumptions than the nominal ones.
+    #[must_use]
+    pub fn log2_failure_under(
+        &self,
+        assumptions: impl Into<Assumptions>,
+        message_bits: u32,
+        norm2: f64,
+    ) -> f64 {
+        let assumptions = assumptions.into();
+        let input = norm2 * bootstrap_output_variance(self, assumptions);
+        log2_bootstrap_failure(self, assumptions, message_bits, input)
     }
 }
 
@@ -268,7 +304,7 @@ impl ParamSet {
 #[must_use]
 pub fn log2_bootstrap_failure(
     params: &ParamSet,
-    arithmetic: ArithmeticKind,
+    assumptions: impl Into<Assumptions>,
     message_bits: u32,
     input_variance: f64,
 ) -> f64 {
@@ -277,11 +313,11 @@ pub fn log2_bootstrap_failure(
             margin(message_bits),
             input_variance + modulus_switch_variance(params),
         ),
-        Some(wopbs) => wopbs::noise::log2_failure(params, wopbs, arithmetic, input_variance),
+        Some(wopbs) => wopbs::noise::log2_failure(params, wopbs, assumptions, input_variance),
     }
 }
 
-/// log2 of the probability that decoding p bits of a sample of this variance goes wrong, there or in what is behind it.
+/// log2 of the probability that decoding p bits of a sample of this variance goes wrong, there or in a bootstrap that led to it.
 #[must_use]
 pub fn log2_decoding_failure(message_bits: u32, variance: f64, log2_behind: f64) -> f64 {
     log2_add(log2_behind, log2_tail(margin(message_bits), variance))

@@ -39,7 +39,7 @@ pub struct ParamSet {
     /// The stage of a programmable bootstrap. For wide functions: dimension n = k·N and noise of the samples, and the gadgets
     /// that extract a bit.
     pub stage: StageParams,
-    /// The stages of a set for wide functions, whose bootstrap is exact for tables of 2^p entries.
+    /// The stages of a set for wide functions, whose bootstrap evaluates tables of 2^p entries.
     pub wopbs: Option<&'static WopbsParams>,
 }
 
@@ -313,45 +313,61 @@ impl ParamSet {
         self.security.bits == 0
     }
 
-    /// Words of a test vector: a GLWE sample, or the table of 2^p entries of an exact bootstrap.
+    /// Whether it evaluates wide functions, by circuit bootstrapping; the other sets have programmable bootstraps.
     #[must_use]
-    pub const fn test_vector_words(&self) -> usize {
+    pub const fn is_wide(&self) -> bool {
+        self.wopbs.is_some()
+    }
+
+    /// The stages whose GGSW samples the bootstrapping key holds, in the order of its parts.
+    #[must_use]
+    pub fn bootstrapping_parts(&self) -> Vec<&StageParams> {
         match self.wopbs {
-            None => self.stage.glwe_words(),
-            Some(_) => 1 << self.message_bits,
+            None => vec![&self.stage],
+            Some(wopbs) => wopbs.bootstrapping_parts().to_vec(),
         }
     }
 
-    /// Bytes of a test vector: (k+1)·N·w, or 2^p·w for an exact bootstrap.
+    /// The stages whose samples the key-switching key holds, in the order of its parts.
+    #[must_use]
+    pub fn key_switching_parts(&self) -> Vec<&StageParams> {
+        match self.wopbs {
+            None => vec![&self.stage],
+            Some(wopbs) => wopbs.key_switching_parts().to_vec(),
+        }
+    }
+
+    /// Words of a test vector: a GLWE sample, or the table of 2^p entries of a wide function.
+    #[must_use]
+    pub const fn test_vector_words(&self) -> usize {
+        if self.is_wide() {
+            1 << self.message_bits
+        } else {
+            self.stage.glwe_words()
+        }
+    }
+
+    /// Bytes of a test vector: (k+1)·N·w, or 2^p·w for a wide function.
     #[must_use]
     pub const fn test_vector_bytes(&self) -> usize {
         self.test_vector_words() * self.stage.modulus.word_bytes()
     }
 
-    /// Bytes of the bootstrapping key in the NTT domain (BKNTT of Table 3): n·N·l·(k+1)^2·8; those of all parts
-    /// for an exact bootstrap.
+    /// Bytes of the bootstrapping key in the NTT domain: [`StageParams::ggsw_list_bytes`] of its parts.
     #[must_use]
-    pub const fn bootstrapping_key_bytes(&self) -> u64 {
-        match self.wopbs {
-            None => self.stage.ggsw_list_bytes(),
-            Some(wopbs) => {
-                let [first, second, third] = wopbs.bootstrapping_parts();
-                first.ggsw_list_bytes() + second.ggsw_list_bytes() + third.ggsw_list_bytes()
-            }
-        }
+    pub fn bootstrapping_key_bytes(&self) -> u64 {
+        let parts = self.bootstrapping_parts();
+        parts.into_iter().map(StageParams::ggsw_list_bytes).sum()
     }
 
-    /// Bytes of the key-switching key (KSK of Table 3): (n+1)·t·k·N·4, for its words are of the 32-bit torus whatever the
-    /// ciphertext modulus is; those of both parts for an exact bootstrap.
+    /// Bytes of the key-switching key: [`StageParams::key_switching_bytes`] of its parts.
     #[must_use]
-    pub const fn key_switching_key_bytes(&self) -> u64 {
-        match self.wopbs {
-            None => self.stage.key_switching_bytes(),
-            Some(wopbs) => {
-                let [first, second] = wopbs.key_switching_parts();
-                first.key_switching_bytes() + second.key_switching_bytes()
-            }
-        }
+    pub fn key_switching_key_bytes(&self) -> u64 {
+        let parts = self.key_switching_parts();
+        parts
+            .into_iter()
+            .map(StageParams::key_switching_bytes)
+            .sum()
     }
 }
 
@@ -365,8 +381,7 @@ mod tests {
             if set.security.bits < 128 {
                 continue;
             }
-            let stages = set.wopbs.map(WopbsParams::key_switching_parts);
-            for set in [&set.stage].into_iter().chain(stages.into_iter().flatten()) {
+            for set in [&set.stage].into_iter().chain(set.key_switching_parts()) {
                 let lwe = smallest_log2_noise(set.lwe_dimension);
                 assert!(set.log2_lwe_noise >= lwe, "{}", set.name);
                 let dimension = set.extracted_dimension().min(2048);

@@ -1,4 +1,4 @@
-//! Seeded public keys: masks stand as the seed that they are expanded from, bodies as words of the modulus.
+//! Seeded public keys: a seed replaces the masks, which expand from it; bodies are words of the modulus.
 //!
 //! A seeded key is [`SEED_BYTES`] of seed, then the bodies of its samples in the order of the expanded key: n·l·(k+1)
 //! polynomials of N coefficients for a bootstrapping key, t·k·N words of the 32-bit torus for a key-switching key. Masks are keystreams of
@@ -8,7 +8,7 @@
 //! domain and in their order; over the Goldilocks prime, words not below p are replaced, in the order of their places, by
 //! the next words of the keystream that are.
 //!
-//! A seed is public and belongs to one key. It comes from a stream of the client's generator that serves nothing else
+//! A seed is public and belongs to one key. It comes from the stream of the client's generator that gives what is published
 //! ([`crate::random`]).
 
 use crate::modulus::{Modulus, Torus32};
@@ -21,7 +21,7 @@ pub const SEED_BYTES: usize = 32;
 const PURPOSE_ROW: u64 = 1 << 56;
 const PURPOSE_SAMPLE: u64 = 2 << 56;
 
-/// How a public key is written down.
+/// The form of a public key's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyForm {
     /// Seed and bodies.
@@ -34,30 +34,18 @@ impl KeyForm {
     /// Both forms.
     pub const ALL: [KeyForm; 2] = [KeyForm::Seeded, KeyForm::Expanded];
 
-    /// Bytes of a bootstrapping key: those of [`KeyForm::ggsw_list_bytes`], for wide functions those of all parts.
+    /// Bytes of a bootstrapping key: [`KeyForm::ggsw_list_bytes`] of its parts.
     #[must_use]
-    pub const fn bootstrapping_key_bytes(self, params: &ParamSet) -> u64 {
-        match params.wopbs {
-            None => self.ggsw_list_bytes(&params.stage),
-            Some(wopbs) => {
-                let [first, second, third] = wopbs.bootstrapping_parts();
-                self.ggsw_list_bytes(first)
-                    + self.ggsw_list_bytes(second)
-                    + self.ggsw_list_bytes(third)
-            }
-        }
+    pub fn bootstrapping_key_bytes(self, params: &ParamSet) -> u64 {
+        let parts = params.bootstrapping_parts().into_iter();
+        parts.map(|part| self.ggsw_list_bytes(part)).sum()
     }
 
-    /// Bytes of a key-switching key: those of [`KeyForm::key_switching_bytes`], for wide functions those of both parts.
+    /// Bytes of a key-switching key: [`KeyForm::key_switching_bytes`] of its parts.
     #[must_use]
-    pub const fn key_switching_key_bytes(self, params: &ParamSet) -> u64 {
-        match params.wopbs {
-            None => self.key_switching_bytes(&params.stage),
-            Some(wopbs) => {
-                let [first, second] = wopbs.key_switching_parts();
-                self.key_switching_bytes(first) + self.key_switching_bytes(second)
-            }
-        }
+    pub fn key_switching_key_bytes(self, params: &ParamSet) -> u64 {
+        let parts = params.key_switching_parts().into_iter();
+        parts.map(|part| self.key_switching_bytes(part)).sum()
     }
 
     /// Bytes of the GGSW samples of one stage: 32 + n·l·(k+1)·N·w, or [`StageParams::ggsw_list_bytes`].
@@ -91,7 +79,7 @@ impl MaskSeed {
     /// A fresh seed, from the generator's public stream.
     #[must_use]
     pub fn generate(rng: &mut Csprng) -> MaskSeed {
-        MaskSeed(rng.public_seed())
+        MaskSeed(rng.public_bytes())
     }
 
     /// The seed that these bytes are.

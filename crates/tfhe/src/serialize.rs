@@ -35,6 +35,13 @@ pub const CHUNK_BYTES: usize = 1 << 20;
 /// Version that this library writes, and the newest that it reads.
 pub const VERSION: u16 = 1;
 
+/// Bytes of an encrypted client key before its ciphertext ([`crate::encrypted_key`]).
+pub(crate) const ENCRYPTION_HEAD_BYTES: usize = 52;
+/// Bytes behind it.
+pub(crate) const ENCRYPTION_TAG_BYTES: usize = 16;
+/// What encryption adds to the packed key bits.
+pub(crate) const ENCRYPTION_BYTES: usize = ENCRYPTION_HEAD_BYTES + ENCRYPTION_TAG_BYTES;
+
 const MAGIC: [u8; 8] = *b"TOROIDOB";
 
 /// What a file holds.
@@ -54,10 +61,12 @@ pub enum Kind {
     SeededBootstrappingKey,
     /// A key-switching key as seed and bodies.
     SeededKeySwitchingKey,
+    /// Secret keys under a passphrase ([`crate::encrypted_key`]).
+    EncryptedClientKey,
 }
 
 impl Kind {
-    const ALL: [(Kind, u16, &'static str); 7] = [
+    const ALL: [(Kind, u16, &'static str); 8] = [
         (Kind::ClientKey, 1, "client key"),
         (Kind::BootstrappingKey, 2, "bootstrapping key"),
         (Kind::KeySwitchingKey, 3, "key-switching key"),
@@ -65,6 +74,7 @@ impl Kind {
         (Kind::Sample, 5, "LWE sample"),
         (Kind::SeededBootstrappingKey, 6, "seeded bootstrapping key"),
         (Kind::SeededKeySwitchingKey, 7, "seeded key-switching key"),
+        (Kind::EncryptedClientKey, 8, "encrypted client key"),
     ];
 
     fn entry(self) -> (Kind, u16, &'static str) {
@@ -76,6 +86,7 @@ impl Kind {
             Kind::Sample => 4,
             Kind::SeededBootstrappingKey => 5,
             Kind::SeededKeySwitchingKey => 6,
+            Kind::EncryptedClientKey => 7,
         };
         Self::ALL[index]
     }
@@ -109,6 +120,7 @@ impl Kind {
     pub fn payload_bytes(self, params: &ParamSet) -> u64 {
         match self {
             Kind::ClientKey => ClientKey::packed_bytes(params) as u64,
+            Kind::EncryptedClientKey => (ENCRYPTION_BYTES + ClientKey::packed_bytes(params)) as u64,
             Kind::BootstrappingKey => params.bootstrapping_key_bytes(),
             Kind::KeySwitchingKey => params.key_switching_key_bytes(),
             Kind::SeededBootstrappingKey => KeyForm::Seeded.bootstrapping_key_bytes(params),
@@ -429,7 +441,10 @@ impl<R: Read> ObjectReader<R> {
     /// # Errors
     /// [`TfheError::Io`], [`TfheError::Format`].
     pub fn read_all(mut self) -> Result<(Header, Zeroizing<Vec<u8>>), TfheError> {
-        let mut payload = Zeroizing::new(Vec::new());
+        // Room for all of a secret from the start: a vector that grows leaves copies behind. The rest is public, and takes
+        // memory no sooner than its bytes are there.
+        let room = self.left.min(CHUNK_BYTES as u64) as usize;
+        let mut payload = Zeroizing::new(Vec::with_capacity(room));
         while let Some(chunk) = self.next_chunk()? {
             payload.extend_from_slice(chunk);
         }
@@ -456,16 +471,22 @@ pub fn write_client_key<W: Write>(inner: W, key: &ClientKey) -> Result<W, TfheEr
     write_object(inner, &header, &key.to_packed_bits())
 }
 
-/// Reads secret keys.
+/// Reads secret keys that are not encrypted.
 ///
 /// # Errors
-/// [`TfheError::Io`], [`TfheError::Format`].
+/// [`TfheError::Io`]; [`TfheError::Format`], also for bits that are no key: zeros alone, or bits behind the last one.
 pub fn read_client_key<R: Read>(inner: R) -> Result<ClientKey, TfheError> {
-    let reader = ObjectReader::new(inner)?;
+    client_key(ObjectReader::new(inner)?)
+}
+
+/// Reads secret keys that are not encrypted, from a reader that has read the file's header.
+///
+/// # Errors
+/// As [`read_client_key`].
+pub fn client_key<R: Read>(reader: ObjectReader<R>) -> Result<ClientKey, TfheError> {
     reader.header().expect(Kind::ClientKey)?;
     let (header, payload) = reader.read_all()?;
     ClientKey::from_packed_bits(&header.params, header.tag, &payload)
-        .ok_or_else(|| format_error("the client key is damaged"))
 }
 
 #[cfg(test)]
@@ -561,6 +582,45 @@ mod tests {
             ..Header::new(Kind::Sample, &MESSAGE7, [9; 16])
         };
         assert_eq!(Header::from_bytes(&header.to_bytes()).unwrap(), header);
+    }
+
+    #[test]
+    fn keys_of_zeros_and_stray_bits_are_refused() {
+        let key = ClientKey::generate(&MESSAGE7, &mut Csprng::from_seed([1; 32]));
+        let header = Header::new(Kind::ClientKey, &MESSAGE7, *key.tag());
+        let refused = |bits: &[u8], words: &str| {
+            let file = write_object(Vec::new(), &header, bits).unwrap();
+            let error = read_client_key(file.as_slice()).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        };
+        let bits = key.to_packed_bits();
+        refused(&vec![0; bits.len()], "0");
+        // The LWE key alone, in 132.5 bytes, and the GLWE key alone.
+        let mut zeros = bits.to_vec();
+        zeros[..132].fill(0);
+        zeros[132] &= 0xf0;
+        refused(&zeros, "all bits of a secret key are 0");
+        zeros.copy_from_slice(&bits);
+        zeros[132] &= 0x0f;
+        zeros[133..].fill(0);
+        refused(&zeros, "all bits of a secret key are 0");
+        let mut stray = bits.to_vec();
+        *stray.last_mut().unwrap() |= 0x80;
+        refused(&stray, "follow the end");
+    }
+
+    #[test]
+    fn a_secret_is_read_into_room_for_all_of_it() {
+        let key = ClientKey::generate(&MESSAGE7, &mut Csprng::from_seed([1; 32]));
+        let file = write_client_key(Vec::new(), &key).unwrap();
+        let (_, payload) = ObjectReader::new(file.as_slice())
+            .unwrap()
+            .read_all()
+            .unwrap();
+        assert_eq!(payload.capacity(), payload.len());
+        for set in ParamSet::ALL {
+            assert!(Kind::EncryptedClientKey.payload_bytes(set) < CHUNK_BYTES as u64);
+        }
     }
 
     proptest! {

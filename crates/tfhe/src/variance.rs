@@ -3,6 +3,46 @@
 use crate::arithmetic::{ArithmeticKind, FIXED_POINT_RANGE};
 use crate::params::{Gadget, ModulusKind, ModulusSwitch, StageParams};
 
+/// What the formulas take for granted of keys and of the processor. An [`ArithmeticKind`] stands for the nominal case: the
+/// average over keys, and the rounding that was fitted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Assumptions {
+    /// Which arithmetic external products are done in.
+    pub arithmetic: ArithmeticKind,
+    /// By how many standard deviations the ones of each key exceed half of its bits.
+    pub key_deviations: f64,
+    /// Factor on the standard deviation of the FFT's rounding.
+    pub rounding: f64,
+}
+
+impl From<ArithmeticKind> for Assumptions {
+    fn from(arithmetic: ArithmeticKind) -> Assumptions {
+        Assumptions {
+            arithmetic,
+            key_deviations: 0.0,
+            rounding: 1.0,
+        }
+    }
+}
+
+impl Assumptions {
+    /// The case that sets are chosen for: keys with more ones than 97.7 % of all keys have, and a rounding that is 5 % larger than the
+    /// fitted one.
+    #[must_use]
+    pub fn with_margin(arithmetic: ArithmeticKind) -> Assumptions {
+        Assumptions {
+            arithmetic,
+            key_deviations: 2.0,
+            rounding: 1.05,
+        }
+    }
+
+    /// Share of ones in a key of `dimension` bits.
+    pub(crate) fn ones(&self, dimension: usize) -> f64 {
+        0.5 + self.key_deviations / (2.0 * (dimension as f64).sqrt())
+    }
+}
+
 /// Mean square of a signed digit of base 2^b, uniform over [-B/2, B/2).
 pub(crate) fn digit_mean_square(log2_base: u32) -> f64 {
     let base = f64::from(log2_base).exp2();
@@ -25,14 +65,20 @@ pub(crate) fn dropped_variance(gadget: Gadget) -> f64 {
 ///
 /// A transform of N points errs by about 2^-53 sqrt(log2 N) relative to its output's norm; a product of a digit
 /// polynomial (mean square B^2/12) and a uniform key polynomial (1/12) has N terms, (k+1)·l products are summed. The error
-/// of a mask polynomial reaches the phase through the k·N/2 ones of the key.
+/// of a mask polynomial reaches the phase through the ones of the key, k·N/2 on average. Integers add nothing.
 #[must_use]
-pub fn fft_variance(params: &StageParams) -> f64 {
+pub fn fft_variance(params: &StageParams, assumptions: impl Into<Assumptions>) -> f64 {
     /// Square of the constant before 2^-53 sqrt(log2 N), fitted to the kernels without FMA; those with it reach 1.05.
     const FITTED: f64 = 1.25;
+    let assumptions = assumptions.into();
+    if assumptions.arithmetic == ArithmeticKind::Ntt {
+        return 0.0;
+    }
     let n = params.ring_degree as f64;
+    let dimension = params.extracted_dimension();
     FITTED
-        * (1.0 + params.extracted_dimension() as f64 / 2.0)
+        * assumptions.rounding.powi(2)
+        * (1.0 + assumptions.ones(dimension) * dimension as f64)
         * (-106.0f64).exp2()
         * n.log2()
         * row_digits(params)
@@ -45,13 +91,15 @@ pub fn fft_variance(params: &StageParams) -> f64 {
 ///
 /// Ten standard deviations 2^32·sqrt(N/24) of the spectrum's parts make 2^31 steps; their rounding, brought back to
 /// coefficients, is (10·2)^2/144 square units in the body, and 2^-16 of that in a mask coefficient, which reaches the phase
-/// through the k·N/2 ones of the key.
+/// through the ones of the key.
 #[must_use]
-pub fn loaded_key_variance(params: &StageParams, arithmetic: ArithmeticKind) -> f64 {
-    let rounding = match (arithmetic, params.modulus) {
+pub fn loaded_key_variance(params: &StageParams, assumptions: impl Into<Assumptions>) -> f64 {
+    let assumptions = assumptions.into();
+    let rounding = match (assumptions.arithmetic, params.modulus) {
         (ArithmeticKind::Fft, ModulusKind::Torus32) => {
             let steps = 2.0 * FIXED_POINT_RANGE;
-            let mask = (-16.0f64).exp2() * params.extracted_dimension() as f64 / 2.0;
+            let dimension = params.extracted_dimension();
+            let mask = (-16.0f64).exp2() * assumptions.ones(dimension) * dimension as f64;
             steps * steps / 144.0 * (-64.0f64).exp2() * (1.0 + mask)
         }
         _ => 0.0,
@@ -61,34 +109,33 @@ pub fn loaded_key_variance(params: &StageParams, arithmetic: ArithmeticKind) -> 
 
 /// Variance added by one CMux (external product with a bootstrapping key sample).
 #[must_use]
-pub fn cmux_variance(params: &StageParams, arithmetic: ArithmeticKind) -> f64 {
+pub fn cmux_variance(params: &StageParams, assumptions: impl Into<Assumptions>) -> f64 {
+    let assumptions = assumptions.into();
     let n = params.ring_degree as f64;
-    let key = row_digits(params) * n * loaded_key_variance(params, arithmetic);
+    let dimension = params.extracted_dimension();
+    let key = row_digits(params) * n * loaded_key_variance(params, assumptions);
     let dropped = params.body_gadget.map_or(0.0, dropped_variance)
-        + params.extracted_dimension() as f64 / 2.0 * dropped_variance(params.gadget);
+        + assumptions.ones(dimension) * dimension as f64 * dropped_variance(params.gadget);
     // A blind rotation's key bits are uniform: the dropped part counts only where the bit is 1.
-    let fft = match arithmetic {
-        ArithmeticKind::Ntt => 0.0,
-        ArithmeticKind::Fft => fft_variance(params),
-    };
-    key + dropped / 2.0 + fft
+    let ones = assumptions.ones(params.lwe_dimension);
+    key + dropped * ones + fft_variance(params, assumptions)
 }
 
 /// Variance after blind rotation and sample extraction, of a noiseless test vector.
 #[must_use]
-pub fn blind_rotation_variance(params: &StageParams, arithmetic: ArithmeticKind) -> f64 {
-    params.lwe_dimension as f64 * cmux_variance(params, arithmetic)
+pub fn blind_rotation_variance(params: &StageParams, assumptions: impl Into<Assumptions>) -> f64 {
+    params.lwe_dimension as f64 * cmux_variance(params, assumptions)
 }
 
 /// Variance added by the public functional key switch back to dimension n.
 #[must_use]
-pub fn key_switch_variance(params: &StageParams) -> f64 {
-    let dimension = params.extracted_dimension() as f64;
-    dimension
+pub fn key_switch_variance(params: &StageParams, assumptions: impl Into<Assumptions>) -> f64 {
+    let dimension = params.extracted_dimension();
+    dimension as f64
         * (params.key_switch.levels as f64
             * digit_mean_square(params.key_switch.log2_base)
             * params.lwe_variance()
-            + dropped_variance(params.key_switch) / 2.0)
+            + dropped_variance(params.key_switch) * assumptions.into().ones(dimension))
 }
 
 /// Variance of the modulus switch to 2N, over the torus. The body is rounded down, which makes the windows of a test

@@ -1,20 +1,19 @@
-//! Exact functions of many bits: bits taken off a sample one by one, circuit bootstrapping, vertical packing.
+//! Wide functions: bit extraction, circuit bootstrapping and vertical packing.
 //!
-//! A plain bootstrap rounds the phase of a sample to 2N places. Here the p bits of a message are extracted from the lowest up,
-//! each by a blind rotation of its own ([`WopbsKey::extract_bits`]), which becomes the GGSW sample of the bit at the same
-//! time: slots of one test vector give it at every level of the circuit's gadget, a trace clears the other coefficients, and
-//! products by the secret polynomials make the mask rows (circuit bootstrapping of Chillotti, Gama, Georgieva and
-//! Izabachène, J. Cryptology 2020, with automorphisms in place of private key switches, as Wang et al., EUROCRYPT 2024). The
-//! GGSW samples read an entry of a table of 2^p: CMuxes down to one polynomial, then a blind rotation
-//! ([`WopbsKey::look_up`]). The GGSW samples are cheap and noisy; so the table is read digit by digit, and each digit
-//! is bootstrapped to its place of the message with little noise ([`WopbsKey::bootstrap`]).
+//! A programmable bootstrap rounds the phase of a sample to 2N places, too few for wide messages. A wide function instead
+//! extracts the p bits of a message, the lowest first, each by one blind rotation ([`WopbsKey::extract_bits`]). The same
+//! rotation also makes the GGSW sample of the bit: slots of one test vector give the bit at every level of the circuit's
+//! gadget, a trace clears the other coefficients, and products with the secret polynomials make the mask rows (circuit
+//! bootstrapping of Chillotti, Gama, Georgieva and Izabachène, J. Cryptology 2020, with automorphisms in place of private key
+//! switches, as Wang et al., EUROCRYPT 2024). The GGSW samples then select an entry of a table of 2^p: CMuxes down to one
+//! polynomial, and a blind rotation of it ([`WopbsKey::look_up`]). They are cheap and noisy. So the table is read digit by
+//! digit, and a bootstrap brings each digit to its place of the message with little noise ([`WopbsKey::bootstrap`]).
 //!
-//! What it is not: a bootstrap of the padding bit, which is left out: the function of m + 2^p is that of m.
+//! Wide functions ignore the padding bit: f(m + 2^p) is f(m).
 
 mod circuit;
 mod digits;
 mod generate;
-mod loader;
 mod look_up;
 pub mod measure;
 pub mod noise;
@@ -32,17 +31,16 @@ use crate::bootstrap::blind_rotation::BlindRotation;
 use crate::bootstrap::{BootstrappingKey, Rotation, Run};
 use crate::ggsw::GgswList;
 use crate::glwe;
+use crate::key_loader::expect_parts;
 use crate::key_switch::KeySwitchingKey;
 use crate::lwe::{self, check_words};
 use crate::modulus::Modulus;
-use crate::params::{Gadget, ParamSet, StageParams, WopbsParams};
+use crate::params::{Gadget, ParamSet, WopbsParams};
 
 use digits::Digits;
 use ring_switch::RingSwitchKey;
 
-pub use loader::PartsLoader;
-
-/// The bootstrapping key of an exact bootstrap, loaded for one [`Arithmetic`].
+/// The bootstrapping key of wide functions, loaded for one [`Arithmetic`].
 pub struct WopbsKey<M: Modulus, A: Arithmetic<M>> {
     params: ParamSet,
     stages: &'static WopbsParams,
@@ -53,7 +51,7 @@ pub struct WopbsKey<M: Modulus, A: Arithmetic<M>> {
     spare: Mutex<Vec<GgswList<M, A>>>,
 }
 
-/// The key-switching key of an exact bootstrap.
+/// The key-switching key of wide functions.
 pub struct WopbsKeySwitchingKey<M: Modulus> {
     params: ParamSet,
     extract: KeySwitchingKey<M>,
@@ -64,31 +62,10 @@ fn stages(params: &ParamSet) -> Result<&'static WopbsParams, TfheError> {
     params.wopbs.ok_or(TfheError::NotWopbs(params.name))
 }
 
-/// The parts of a key, if they are those of the set's stages.
-fn parts<K, const COUNT: usize>(
-    what: &'static str,
-    expected: [&StageParams; COUNT],
-    parts: Vec<K>,
-    params: impl Fn(&K) -> &StageParams,
-) -> Result<[K; COUNT], TfheError> {
-    let names = |sets: &mut dyn Iterator<Item = &StageParams>| {
-        let names: Vec<_> = sets.map(|set| set.name).collect();
-        names.join(", ")
-    };
-    if !parts.iter().map(&params).eq(expected) {
-        return Err(TfheError::ParamsMismatch {
-            what,
-            expected: names(&mut expected.into_iter()),
-            found: names(&mut parts.iter().map(&params)),
-        });
-    }
-    parts.try_into().map_err(|_| TfheError::NotWopbs(what))
-}
-
 /// The GGSW samples of the bits of a message, from the lowest up; back to the key's spare memory when dropped.
 pub struct Bits<'a, M: Modulus, A: Arithmetic<M>> {
     key: &'a WopbsKey<M, A>,
-    /// None only while dropped.
+    /// `None` only during the drop.
     samples: Option<GgswList<M, A>>,
 }
 
@@ -116,7 +93,7 @@ impl<M: Modulus> WopbsKeySwitchingKey<M> {
     /// [`TfheError::NotWopbs`], [`TfheError::ParamsMismatch`].
     pub fn new(params: &ParamSet, keys: Vec<KeySwitchingKey<M>>) -> Result<Self, TfheError> {
         let expected = stages(params)?.key_switching_parts();
-        let [extract, refresh] = parts(
+        let [extract, refresh] = expect_parts(
             "the key-switching key",
             expected,
             keys,
@@ -149,7 +126,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
     /// [`TfheError::NotWopbs`], [`TfheError::ParamsMismatch`].
     pub fn new(params: &ParamSet, keys: Vec<BootstrappingKey<M, A>>) -> Result<Self, TfheError> {
         let stages = stages(params)?;
-        let [extract, refresh, switch] = parts(
+        let [extract, refresh, switch] = expect_parts(
             "the bootstrapping key",
             stages.bootstrapping_parts(),
             keys,
@@ -171,7 +148,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         &self.params
     }
 
-    /// Bytes of memory that the key holds, but for the GGSW samples of bootstraps: a few megabytes for each that ran beside others.
+    /// Bytes of memory that the key holds, without the GGSW samples of bootstraps: a few megabytes for each concurrent one.
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.extract.memory() + self.refresh.memory() + self.switch.memory()
@@ -287,7 +264,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         }
         check_words::<M>(
             &self.params,
-            "a LWE sample",
+            "an LWE sample",
             sample,
             self.params.lwe_words(),
         )?;
@@ -300,6 +277,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             || {
                 let circuit = &self.stages.circuit;
                 GgswList::new(circuit, circuit.lwe_dimension, self.simd())
+                    .map(GgswList::with_alternating_digits)
             },
             Ok,
         )
@@ -383,7 +361,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
     }
 }
 
-/// Does jobs side by side where there are threads for it, else one after the other on this one.
+/// Does jobs side by side where there are threads for it, otherwise in order on this one.
 fn in_parallel<J: Send>(
     threads: usize,
     jobs: Vec<J>,

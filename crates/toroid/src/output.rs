@@ -80,7 +80,7 @@ pub fn usage(text: impl Into<String>) -> anyhow::Error {
     Usage(text.into()).into()
 }
 
-/// Prints a line; a reader that closed the pipe (`| head`) is no failure.
+/// Prints a line; a reader that closed the pipe (`| head`) is not a failure.
 fn print_line(text: &str) -> anyhow::Result<()> {
     match writeln!(std::io::stdout(), "{text}") {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

@@ -1,7 +1,6 @@
 //! Progress bars.
 
 use indicatif::{ProgressBar, ProgressStyle};
-use toroid_sim::process::Watch;
 use toroid_task::Progress;
 
 use crate::interrupt;
@@ -55,23 +54,22 @@ impl Steps {
     pub fn finish(&self) {
         self.0.finish_and_clear();
     }
-}
 
-impl Watch for Steps {
-    fn progress(&self, what: &str, done: u64, total: u64) {
-        if done >= total {
-            return self.finish();
-        }
-        if self.0.is_finished() {
-            self.0.reset();
-        }
-        if self.0.message() != what {
-            self.0.set_message(what.to_owned());
-        }
-        advance(&self.0, done, total);
-    }
-
-    fn is_cancelled(&self) -> bool {
-        interrupt::is_interrupted()
+    /// Progress that shows and hides the bar.
+    pub fn progress(&self) -> Progress {
+        let bar = self.0.clone();
+        let report = move |what: &str, done, total| {
+            if done >= total {
+                return bar.finish_and_clear();
+            }
+            if bar.is_finished() {
+                bar.reset();
+            }
+            if bar.message() != what {
+                bar.set_message(what.to_owned());
+            }
+            advance(&bar, done, total);
+        };
+        Progress::new(report).with_cancel(interrupt::token())
     }
 }

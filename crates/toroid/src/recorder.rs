@@ -57,7 +57,7 @@ impl Recorder {
         let (Command::Read(io) | Command::Write(io)) = command else {
             return Purpose::Store;
         };
-        let namespace = self.controller.controller().namespace(io.nsid);
+        let namespace = self.controller.info().namespace(io.nsid);
         let second_half = namespace
             .filter(|namespace| namespace.metadata_size() == 0)
             .is_some_and(|namespace| io.slba >= namespace.blocks() / 2);
@@ -94,7 +94,7 @@ impl Controller for Recorder {
         })
     }
 
-    fn controller(&self) -> &ControllerInfo {
-        self.controller.controller()
+    fn info(&self) -> &ControllerInfo {
+        self.controller.info()
     }
 }

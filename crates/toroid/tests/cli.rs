@@ -157,7 +157,7 @@ fn parameter_sets_are_shown() {
     assert!(place.ok("params").contains("INSECURE"));
     assert!(place.ok("params message7").contains("128"));
     place.fails(2, "params huge", &["no parameter set"]);
-    // An exact bootstrap has stages in place of one blind rotation.
+    // A wide function has stages in place of one blind rotation.
     let exact = place.json("params message16");
     assert_eq!(exact["test_vector_bytes"], 512 << 10);
     assert_eq!(exact["sample_bytes"], 2049 * 8);
@@ -248,10 +248,10 @@ fn noise_is_explained() {
 }
 
 #[test]
-fn exact_sets_work_with_files() {
+fn sets_of_wide_functions_work_with_files() {
     let place = Place::new();
-    place.ok("keys generate --params tiny-wopbs");
-    place.ok("keys generate --params tiny-wopbs --expanded --out whole");
+    place.ok("keys generate --unencrypted --params tiny-wopbs");
+    place.ok("keys generate --unencrypted --params tiny-wopbs --expanded --out whole");
     for key in ["keys/bootstrapping.key", "whole/key-switching.key"] {
         assert_eq!(
             place.json(&format!("keys info {key}"))["params"],
@@ -459,7 +459,7 @@ fn key_ids_keep_clients_apart() {
     let place = Place::prepared("nvme");
     let maximum = place.copy_example("examples/maximum.tasm");
     // One client's keys are seeded, the other's expanded.
-    place.ok("keys generate --params tiny32 --out others --expanded");
+    place.ok("keys generate --unencrypted --params tiny32 --out others --expanded");
     place.ok("put d.img others/bootstrapping.key others/key-switching.key --key-id 5");
     place.fails(
         1,
@@ -497,7 +497,7 @@ fn files_say_what_they_are() {
     let key_switching = place.json("keys info keys/key-switching.key");
     assert_eq!(key_switching["kind"], "seeded key-switching key");
     assert_eq!(key_switching["payload_bytes"], 6_176);
-    place.ok("keys generate --params tiny --out whole --expanded");
+    place.ok("keys generate --unencrypted --params tiny --out whole --expanded");
     for (file, kind, bytes) in [
         ("bootstrapping", "bootstrapping key", 524_288),
         ("key-switching", "key-switching key", 202_752),
@@ -540,8 +540,8 @@ fn files_say_what_they_are() {
 #[test]
 fn what_is_missing_or_wrong_is_named() {
     let place = Place::prepared("second-half");
-    place.ok("keys generate --params tiny --out others");
-    place.ok("keys generate --params tiny32 --client-only --out others32");
+    place.ok("keys generate --unencrypted --params tiny --out others");
+    place.ok("keys generate --unencrypted --params tiny32 --client-only --out others32");
     fs::write(
         place.path("typo.tasm"),
         ".reg x = cor:1\n hommadd x, x\n return x\n",
@@ -698,6 +698,11 @@ fn damaged_files_are_found() {
         let mut bytes = fs::read(place.path(name)).unwrap();
         change(&mut bytes);
         fs::write(place.path("damaged"), bytes).unwrap();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            fs::set_permissions(place.path("damaged"), PermissionsExt::from_mode(0o600)).unwrap();
+        }
     };
     let flipped = |at: usize| move |bytes: &mut Vec<u8>| bytes[at] ^= 1;
     for at in [0, 10, 40, 64, 3000, 262_000] {
@@ -751,7 +756,7 @@ fn an_interrupt_leaves_no_half_file() {
     let place = Place::new();
     // A key of a gigabyte: far more work than the time to the signal.
     let child = place
-        .command("keys generate --params message7")
+        .command("keys generate --unencrypted --params message7")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -63,7 +63,7 @@ fn what_a_core_does_not_have_is_wrong_usage() {
     let cases = [
         (
             "core test none",
-            "there is no core none; there are goldilocks_mul",
+            "there is no core none; there are butterfly_integrated, engine",
         ),
         (
             "core test goldilocks_mul --param TILE=3",
@@ -75,7 +75,7 @@ fn what_a_core_does_not_have_is_wrong_usage() {
         ),
         (
             "core synth goldilocks_mul --param TILE_A=x",
-            "\"x\" is no number",
+            "\"x\" is not a number",
         ),
         (
             "core make goldilocks_mul --param TILE_A --out x",
@@ -301,7 +301,7 @@ fn wrong_explorations_name_what_there_is() {
         ("--n 4 --q 17", "nearest: 8"),
         (
             "--n 4096 --q 268369920",
-            "it is no prime; nearest primes that have one: 268361729 and 268369921",
+            "it is not a prime; nearest primes that have one: 268361729 and 268369921",
         ),
         (
             "--n 4096 --q 7681",

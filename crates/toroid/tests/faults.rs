@@ -31,7 +31,7 @@ fn faults_of_the_ssd_become_their_statuses() {
             .collect();
         let server = Server::start(&image, &faults);
         runtime().block_on(async {
-            let host = tcp::connect(&server.address, &options(1)).await.unwrap();
+            let controller = tcp::connect(&server.address, &options(1)).await.unwrap();
             let data = [7; 4 * BLOCK];
             for (slba, written, read) in [
                 (0, Ok(()), Ok(())),
@@ -41,10 +41,10 @@ fn faults_of_the_ssd_become_their_statuses() {
                 (29, Err(Status::CAPACITY_EXCEEDED), Ok(())),
                 (40, Ok(()), Ok(())),
             ] {
-                let result = write_blocks(&host, 1, slba, &data, &[], false).await;
+                let result = write_blocks(&controller, 1, slba, &data, &[], false).await;
                 let result = result.map_err(|error| error.status().unwrap());
                 assert_eq!(result, written, "write of 4 blocks at {slba}");
-                let found = read_blocks(&host, 1, slba, 4).await;
+                let found = read_blocks(&controller, 1, slba, 4).await;
                 let result = found.as_ref().map(|_| ());
                 let result = result.map_err(|error| error.status().unwrap());
                 assert_eq!(result, read, "read of 4 blocks at {slba}");
@@ -54,11 +54,11 @@ fn faults_of_the_ssd_become_their_statuses() {
                     assert!(found.data.iter().all(|byte| *byte == expected));
                 }
                 // Blocks beside the faults are as good as any.
-                let beside = read_blocks(&host, 1, slba, 1).await;
+                let beside = read_blocks(&controller, 1, slba, 1).await;
                 assert!(beside.is_ok());
             }
-            flush(&host, 1).await.unwrap();
-            let reasons = host.reasons().await.unwrap();
+            flush(&controller, 1).await.unwrap();
+            let reasons = controller.reasons().await.unwrap();
             let statuses: Vec<Status> = reasons.iter().map(|(_, status, _)| *status).collect();
             let expected = [
                 Status::CAPACITY_EXCEEDED,
@@ -125,11 +125,11 @@ fn a_full_disk_loses_nothing_and_is_usable_when_there_is_room_again() {
     let mut server = Server::of(command);
     let runtime = runtime();
     runtime.block_on(async {
-        let host = tcp::connect(&server.address, &options(1)).await.unwrap();
+        let controller = tcp::connect(&server.address, &options(1)).await.unwrap();
         let data = |i: u64| vec![i as u8 | 1; 16 * BLOCK];
         let mut written = 0;
         let status = loop {
-            match write_blocks(&host, 1, written * 16, &data(written), &[], false).await {
+            match write_blocks(&controller, 1, written * 16, &data(written), &[], false).await {
                 Ok(()) => written += 1,
                 Err(error) => break error.status().unwrap(),
             }
@@ -139,22 +139,22 @@ fn a_full_disk_loses_nothing_and_is_usable_when_there_is_room_again() {
         assert!(written >= 40, "{written} of 64 KiB");
         // All that was written is there, the rest is as before, and both can be overwritten or zeroed.
         for i in 0..written {
-            let read = read_blocks(&host, 1, i * 16, 16).await.unwrap();
+            let read = read_blocks(&controller, 1, i * 16, 16).await.unwrap();
             assert!(read.data == data(i));
         }
-        let read = read_blocks(&host, 1, written * 16, 16).await.unwrap();
+        let read = read_blocks(&controller, 1, written * 16, 16).await.unwrap();
         assert!(read.data.iter().all(|byte| *byte == 0));
-        write_blocks(&host, 1, 0, &data(77), &[], true)
+        write_blocks(&controller, 1, 0, &data(77), &[], true)
             .await
             .unwrap();
-        flush(&host, 1).await.unwrap();
-        let again = write_blocks(&host, 1, written * 16, &data(written), &[], false).await;
+        flush(&controller, 1).await.unwrap();
+        let again = write_blocks(&controller, 1, written * 16, &data(written), &[], false).await;
         assert_eq!(again.unwrap_err().status(), Some(Status::CAPACITY_EXCEEDED));
-        assert!(host.is_connected());
+        assert!(controller.is_connected());
         // Room again.
         server.input().write_all(b"remove\n").unwrap();
         let mut tries = 0;
-        while write_blocks(&host, 1, written * 16, &data(written), &[], false)
+        while write_blocks(&controller, 1, written * 16, &data(written), &[], false)
             .await
             .is_err()
         {
@@ -162,10 +162,10 @@ fn a_full_disk_loses_nothing_and_is_usable_when_there_is_room_again() {
             tries += 1;
             assert!(tries < 3000, "the disk stays full");
         }
-        let read = read_blocks(&host, 1, written * 16, 16).await.unwrap();
+        let read = read_blocks(&controller, 1, written * 16, 16).await.unwrap();
         assert!(read.data == data(written));
-        write_zeroes(&host, 1, 0, 16).await.unwrap();
-        flush(&host, 1).await.unwrap();
+        write_zeroes(&controller, 1, 0, 16).await.unwrap();
+        flush(&controller, 1).await.unwrap();
     });
     // The end of its input ends the server.
     server.input().write_all(b"end\n").unwrap();

@@ -48,19 +48,19 @@ struct Model {
 impl Model {
     async fn step(
         &mut self,
-        host: &RemoteController,
+        controller: &RemoteController,
         numbers: &mut Numbers,
     ) -> Result<(), NvmeError> {
         match numbers.below(10) {
             0 => {
                 let before: Vec<u64> = self.blocks.iter().map(|known| known.written).collect();
-                flush(host, 1).await?;
+                flush(controller, 1).await?;
                 for (known, written) in self.blocks.iter_mut().zip(before) {
                     known.durable = known.durable.max(written);
                 }
             }
             1 => {
-                let read = read_blocks(host, 1, self.start, BLOCKS as u64).await?;
+                let read = read_blocks(controller, 1, self.start, BLOCKS as u64).await?;
                 self.check(&read.data, |known| known.written);
             }
             choice => {
@@ -75,7 +75,7 @@ impl Model {
                     known.sent = version;
                     data.extend(block(lba + i as u64, version));
                 }
-                write_blocks(host, 1, lba, &data, &[], fua).await?;
+                write_blocks(controller, 1, lba, &data, &[], fua).await?;
                 for known in &mut self.blocks[first..first + count] {
                     known.written = version;
                     known.durable = if fua { version } else { known.durable };
@@ -120,13 +120,13 @@ async fn load(
     let mut tasks = Vec::new();
     let mut models = models.into_iter();
     for number in 0..HOSTS {
-        let host = tcp::connect(&server.address, &options(number as u8 + 1)).await;
-        let host = std::sync::Arc::new(host.unwrap());
+        let controller = tcp::connect(&server.address, &options(number as u8 + 1)).await;
+        let controller = std::sync::Arc::new(controller.unwrap());
         for (i, mut model) in models.by_ref().take(WRITERS).enumerate() {
-            let host = std::sync::Arc::clone(&host);
+            let controller = std::sync::Arc::clone(&controller);
             let mut numbers = Numbers(seed ^ ((number * WRITERS + i) as u64 + 1) << 32 | 1);
             tasks.push(tokio::spawn(async move {
-                while model.step(&host, &mut numbers).await.is_ok() {}
+                while model.step(&controller, &mut numbers).await.is_ok() {}
                 model
             }));
         }
@@ -155,15 +155,15 @@ fn kills(image: &Path, metadata: &str, kills: u64) {
     for kill in 0..=kills {
         let mut server = Server::start(image, &[]);
         models = runtime.block_on(async {
-            let host = tcp::connect(&server.address, &options(99)).await.unwrap();
+            let controller = tcp::connect(&server.address, &options(99)).await.unwrap();
             if kill == 0 {
                 // Over what formatting has put there.
                 let blocks = (HOSTS * WRITERS * BLOCKS) as u64;
-                write_zeroes(&host, 1, 0, blocks).await.unwrap();
-                flush(&host, 1).await.unwrap();
+                write_zeroes(&controller, 1, 0, blocks).await.unwrap();
+                flush(&controller, 1).await.unwrap();
             }
             for model in &mut models {
-                let read = read_blocks(&host, 1, model.start, BLOCKS as u64)
+                let read = read_blocks(&controller, 1, model.start, BLOCKS as u64)
                     .await
                     .unwrap();
                 model.check(&read.data, |known| known.durable);
@@ -175,7 +175,7 @@ fn kills(image: &Path, metadata: &str, kills: u64) {
                     known.written = version;
                 }
             }
-            drop(host);
+            drop(controller);
             if kill == kills {
                 return Vec::new();
             }

@@ -19,7 +19,7 @@ use toroid_drive::image::Image;
 use toroid_isa::{VrNumber, VrType};
 use toroid_nvme::fabrics::auth::Secret;
 use toroid_nvme::fabrics::{ConnectError, ConnectOptions, RemoteController};
-use toroid_nvme::tcp::{self, Address, discover};
+use toroid_nvme::tcp::{self, Address, Connector};
 use toroid_nvme::{
     BROADCAST_NSID, Controller, NvmeError, Request, Sqe, Status, flush, read_blocks, write_blocks,
 };
@@ -210,18 +210,18 @@ fn hosts_see_their_namespaces_and_others_are_refused() {
     assert_eq!(server.said["metrics"], Value::Null);
     let address = server.address();
     runtime().block_on(async {
-        let nsids = |host: &RemoteController| {
-            let namespaces = host.controller().namespaces.iter();
+        let nsids = |controller: &RemoteController| {
+            let namespaces = controller.info().namespaces.iter();
             namespaces.map(|n| n.nsid()).collect::<Vec<_>>()
         };
         let alice = tcp::connect(&address, &options(ALICE)).await.unwrap();
         let bob = tcp::connect(&address, &options(BOB)).await.unwrap();
         assert_eq!(nsids(&alice), [3, 9]);
         assert_eq!(nsids(&bob), [9]);
-        let first = alice.controller().namespace(3).unwrap();
-        let second = alice.controller().namespace(9).unwrap();
+        let first = alice.info().namespace(3).unwrap();
+        let second = alice.info().namespace(9).unwrap();
         assert_ne!(first.nguid(), second.nguid());
-        assert_eq!(bob.controller().namespace(9), Some(second));
+        assert_eq!(bob.info().namespace(9), Some(second));
 
         write_blocks(&alice, 3, 0, &[3; 4096], &[], false)
             .await
@@ -242,8 +242,9 @@ fn hosts_see_their_namespaces_and_others_are_refused() {
             matches!(refused, Some(ConnectError::HostRefused { .. })),
             "{refused:?}"
         );
-        assert!(discover(&address, &options(EVE)).await.unwrap().is_empty());
-        assert_eq!(discover(&address, &options(BOB)).await.unwrap().len(), 1);
+        let connector = Connector::from(&address);
+        assert!(connector.discover(&options(EVE)).await.unwrap().is_empty());
+        assert_eq!(connector.discover(&options(BOB)).await.unwrap().len(), 1);
     });
     server.terminate();
     let (code, log) = server.ended();
@@ -279,8 +280,8 @@ fn one_image_needs_no_configuration() {
     assert_ne!(address.port, 0);
     runtime().block_on(async {
         let bob = tcp::connect(&address, &options(BOB)).await.unwrap();
-        assert_eq!(bob.controller().namespaces.len(), 1);
-        assert_eq!(bob.controller().namespaces[0].nsid(), 1);
+        assert_eq!(bob.info().namespaces.len(), 1);
+        assert_eq!(bob.info().namespaces[0].nsid(), 1);
         assert!(tcp::connect(&address, &options(EVE)).await.is_err());
     });
     // While a drive has it, nobody else gets the image.
@@ -337,10 +338,10 @@ fn hosts_and_controllers_authenticate() {
             ..options(ALICE)
         };
         for controller in [None, Some(&vault)] {
-            let host = tcp::connect(&address, &with(&alice, controller))
+            let controller = tcp::connect(&address, &with(&alice, controller))
                 .await
                 .unwrap();
-            write_blocks(&host, 1, 0, &[1; 4096], &[], false)
+            write_blocks(&controller, 1, 0, &[1; 4096], &[], false)
                 .await
                 .unwrap();
         }
@@ -408,8 +409,8 @@ fn computes_and_tells_of_it() {
     assert_eq!(health["drives"][1]["nsid"], 9);
     assert_eq!(health["drives"][1]["read_only"], false);
     runtime().block_on(async {
-        let host = tcp::connect(&address, &options(BOB)).await.unwrap();
-        let session = Session::open(Arc::new(host), 9).await.unwrap();
+        let controller = tcp::connect(&address, &options(BOB)).await.unwrap();
+        let session = Session::open(Arc::new(controller), 9).await.unwrap();
         let mut rng = Csprng::from_os().unwrap();
         let client = ClientKey::generate(&TINY, &mut rng);
         session
@@ -495,16 +496,16 @@ fn ends_cleanly_under_load() {
             io_queues: 2,
             ..options(ALICE)
         };
-        let host = Arc::new(tcp::connect(&address, &options).await.unwrap());
+        let controller = Arc::new(tcp::connect(&address, &options).await.unwrap());
         let mut writers = tokio::task::JoinSet::new();
         for writer in 0..2 * WRITERS {
-            let (host, acknowledged) = (Arc::clone(&host), Arc::clone(&acknowledged));
+            let (controller, acknowledged) = (Arc::clone(&controller), Arc::clone(&acknowledged));
             let stopping = Arc::clone(&stopping);
             writers.spawn(async move {
                 let (nsid, lba) = (if writer % 2 == 0 { 3 } else { 9 }, writer);
                 for value in 1u64.. {
                     let block = value.to_le_bytes().repeat(512);
-                    match write_blocks(&*host, nsid, lba, &block, &[], false).await {
+                    match write_blocks(&*controller, nsid, lba, &block, &[], false).await {
                         Ok(()) => {
                             acknowledged[writer as usize].store(value, Ordering::SeqCst);
                         }
@@ -566,11 +567,11 @@ fn a_drive_that_cannot_flush_is_not_healthy() {
     let address = server.address();
     assert_eq!(server.http("GET", "/healthz").0, "HTTP/1.1 200 OK");
     runtime().block_on(async {
-        let host = tcp::connect(&address, &options(BOB)).await.unwrap();
-        write_blocks(&host, 1, 0, &[1; 4096], &[], false)
+        let controller = tcp::connect(&address, &options(BOB)).await.unwrap();
+        write_blocks(&controller, 1, 0, &[1; 4096], &[], false)
             .await
             .unwrap();
-        flush(&host, 1).await.unwrap_err();
+        flush(&controller, 1).await.unwrap_err();
     });
     let (status, body) = server.http("GET", "/healthz");
     assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
@@ -617,7 +618,11 @@ fn wrong_configurations_and_options() {
     place.fails(2, "drive serve --nqn nqn.x --config two.toml", &["IMAGE"]);
     place.fails(2, "drive serve a.img --nqn vault", &["is no NQN"]);
     place.fails(2, "drive serve a.img --listen here", &["invalid"]);
-    place.fails(2, "drive serve a.img --log-level loud", &["no log level"]);
+    place.fails(
+        2,
+        "drive serve a.img --log-level loud",
+        &["not a log level"],
+    );
     place.fails(2, "drive serve --print-config a.img", &["cannot be used"]);
 
     // Checked without being opened: there is no b.img.
@@ -635,6 +640,71 @@ fn wrong_configurations_and_options() {
         said.contains(&format!("host {BOB}: key ids {{5}}, no authentication")),
         "{said}"
     );
+}
+
+/// Memory of a process that is in use, in MiB.
+fn resident(server: &Server) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kib: u64 = line
+        .unwrap()
+        .split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap();
+    kib >> 10
+}
+
+#[test]
+fn memory_is_returned_after_a_load() {
+    let place = Place::new(&["a.img"]);
+    let server = place.serve(&format!("a.img --nqn {SUBSYSTEM}"));
+    let runtime = Runtime::new().unwrap();
+    let address = server.address();
+    let hosts: Vec<RemoteController> = (1..9)
+        .map(|number| {
+            let options = ConnectOptions::new(format!("{ALICE}-{number}"), [number; 16]);
+            let connect = tcp::connect(&address, &options);
+            runtime.block_on(connect).unwrap()
+        })
+        .collect();
+    let before = resident(&server);
+    // 1 MiB each, and far more of them than a second takes.
+    let until = Instant::now() + Duration::from_secs(3);
+    let reads = hosts
+        .iter()
+        .flat_map(|host| [host; 16])
+        .map(|host| async move {
+            while Instant::now() < until {
+                read_blocks(host, 1, 0, 256).await.unwrap();
+            }
+        });
+    let most = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while Instant::now() < until {
+                most.fetch_max(resident(&server), Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        runtime.block_on(futures::future::join_all(reads));
+    });
+    let most = most.into_inner();
+    assert!(
+        most < before + 400,
+        "{before} MiB before, {most} MiB under load"
+    );
+    drop(hosts);
+    let limit = Instant::now() + Duration::from_secs(20);
+    while resident(&server) > before + 32 {
+        assert!(
+            Instant::now() < limit,
+            "{before} MiB before, {most} MiB under load, {} MiB after",
+            resident(&server)
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 #[test]

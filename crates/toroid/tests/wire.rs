@@ -122,7 +122,7 @@ const KEYS: &str = "keys/bootstrapping.key keys/key-switching.key";
 
 fn place() -> Place {
     let place = Place::new();
-    place.ok("keys generate --params tiny");
+    place.ok("keys generate --params tiny --unencrypted");
     place.ok("encrypt 3 --out x.ct");
     place.ok("encrypt -2 --out y.ct");
     place.copy_example("crates/isa/examples/multiply.tasm");
@@ -191,7 +191,7 @@ fn blocks_alone_compute() {
         let served = Served::new(&place.path(&image), Hosts::Any);
         let url = served.url();
         place.ok(&format!("put {url} {KEYS} multiply.tasm"));
-        let host = served.connect();
+        let controller = served.connect();
         let read = |name: &str| fs::read(place.path(name)).unwrap();
         let mut at = Value::Null;
         for (name, register) in [("x", "cor:0:1"), ("y", "cow:0:2")] {
@@ -204,7 +204,7 @@ fn blocks_alone_compute() {
             let write = |lba, data: Vec<u8>, metadata: Vec<u8>| {
                 served
                     .runtime
-                    .block_on(write_blocks(&host, 1, lba, &data, &metadata, false))
+                    .block_on(write_blocks(&controller, 1, lba, &data, &metadata, false))
                     .unwrap();
             };
             match at["metadata_lba"].as_u64() {
@@ -226,7 +226,12 @@ fn blocks_alone_compute() {
             let lba = at[lba].as_u64().unwrap();
             served
                 .runtime
-                .block_on(read_blocks(&host, 1, lba, at["blocks"].as_u64().unwrap()))
+                .block_on(read_blocks(
+                    &controller,
+                    1,
+                    lba,
+                    at["blocks"].as_u64().unwrap(),
+                ))
                 .unwrap()
         };
         let result = blocks("lba");
@@ -245,11 +250,55 @@ fn blocks_alone_compute() {
         }
         assert_same(&place, "local.ct", "r.ct");
         assert_eq!(place.decrypted("r.ct"), -6);
-        drop(host);
+        drop(controller);
         // What was written without the store is an object of the store.
         place.ok(&format!("get {url} cow:0:2 --out got.ct --force"));
         assert_same(&place, "local.ct", "got.ct");
     }
+}
+
+/// As docs/guides/wire.md has it: what the map lists, 256 KiB at a time, the program last.
+#[test]
+fn a_host_loads_a_drive_again_by_reading_its_blocks() {
+    let place = place();
+    format(&place, "d.img", "second-half");
+    let (objects, y) = {
+        let served = Served::new(&place.path("d.img"), Hosts::Any);
+        let url = served.url();
+        place.ok(&format!("put {url} {KEYS} multiply.tasm"));
+        place.ok(&format!("put {url} x.ct --as cor:0:1"));
+        let map = place.json(&format!("drive map {url}"));
+        let reserved = place.json(&format!("reserve {url} cow:0:2"));
+        (map["objects"].clone(), reserved["objects"][0].clone())
+    };
+    place.ok("raw pack y.ct cow:0:2 --out-data y.data --out-metadata y.meta");
+    let served = Served::new(&place.path("d.img"), Hosts::Any);
+    let host = served.connect();
+    let read = |lba, blocks| {
+        let read = read_blocks(&host, 1, lba, blocks);
+        served.runtime.block_on(read).unwrap().data
+    };
+    let mut objects = objects.as_array().unwrap().clone();
+    objects.sort_by_key(|object| object["register"].as_str().unwrap().starts_with("prg"));
+    assert_eq!(objects.len(), 5);
+    for object in &objects {
+        let number = |name: &str| object[name].as_u64().unwrap();
+        for start in (0..number("blocks")).step_by(64) {
+            let blocks = (number("blocks") - start).min(64);
+            read(number("lba") + start, blocks);
+        }
+    }
+    assert_eq!(served.drive.engine().list().len(), 5);
+    let number = |name: &str| y[name].as_u64().unwrap();
+    for (lba, file) in [("metadata_lba", "y.meta"), ("lba", "y.data")] {
+        let data = fs::read(place.path(file)).unwrap();
+        let write = write_blocks(&host, 1, number(lba), &data, &[], false);
+        served.runtime.block_on(write).unwrap();
+    }
+    fs::write(place.path("r.data"), read(number("lba"), number("blocks"))).unwrap();
+    fs::write(place.path("r.meta"), read(number("metadata_lba"), 1)).unwrap();
+    place.ok("raw unpack r.data r.meta --out r.ct");
+    assert_eq!(place.decrypted("r.ct"), -6);
 }
 
 #[test]
@@ -336,7 +385,7 @@ fn a_drive_elsewhere_says_what_is_wrong() {
             format!("drive format {url} --force --size 1GiB"),
             &["--size"],
         ),
-        (2, format!("drive info {url} --host-id 12"), &["no UUID"]),
+        (2, format!("drive info {url} --host-id 12"), &["not a UUID"]),
         (
             2,
             format!("reserve {url} tv:0:1"),

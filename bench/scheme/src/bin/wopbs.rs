@@ -1,4 +1,4 @@
-//! Exact bootstraps of the full parameter sets, in batches with fresh keys: success over all or many inputs, and the noise of
+//! Wide functions of the full parameter sets, in batches with fresh keys: success over all or many inputs, and the noise of
 //! every stage against its formula.
 //!
 //! `cargo run --release -p toroid-bench-scheme --bin wopbs -- functions SET (all|COUNT) [FIRST_BATCH]`: one random table of all p + 1
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let set = |name: &str| {
         ParamSet::by_name(name)
-            .filter(|set| set.wopbs.is_some())
+            .filter(|set| set.is_wide())
             .ok_or_else(|| format!("{name} has no wide functions"))
     };
     match arguments[..] {

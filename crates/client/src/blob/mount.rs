@@ -51,7 +51,7 @@ pub struct MountOptions {
 
 fn namespace(controller: &dyn Controller, nsid: u32) -> Result<&Namespace, BlobError> {
     controller
-        .controller()
+        .info()
         .namespace(nsid)
         .ok_or(NvmeError::UnknownNamespace { nsid }.into())
 }

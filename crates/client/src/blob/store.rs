@@ -173,7 +173,7 @@ impl Inner {
     /// Bytes of one data command: a power of two up to MDTS, but no more than a cluster, so that clusters are a
     /// multiple of it.
     pub fn command_bytes(&self) -> u64 {
-        let mdts = self.controller.controller().mdts_bytes;
+        let mdts = self.controller.info().mdts_bytes;
         let mdts = mdts.checked_ilog2().map_or(0, |log2| 1 << log2);
         self.sb
             .cluster_bytes()

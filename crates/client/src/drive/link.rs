@@ -16,7 +16,10 @@ pub(super) trait Link: Send + Sync {
     fn controller(&self) -> Arc<dyn Controller>;
 
     /// The newest failure that the drive has logged: its count and its reason.
-    fn newest_failure(&self) -> BoxFuture<'_, Option<(u64, String)>>;
+    fn newest_failure(&self) -> BoxFuture<'_, Option<(u64, String)>> {
+        let newest = self.controller().errors().into_iter().next();
+        Box::pin(async { newest.map(|entry| (entry.count, entry.reason)) })
+    }
 
     /// Asks the drive to give up the commands that it works on.
     fn cancel(&self);
@@ -37,13 +40,6 @@ pub(super) trait Link: Send + Sync {
 impl Link for Arc<toroid_drive::Drive> {
     fn controller(&self) -> Arc<dyn Controller> {
         Arc::clone(self) as Arc<dyn Controller>
-    }
-
-    fn newest_failure(&self) -> BoxFuture<'_, Option<(u64, String)>> {
-        Box::pin(async {
-            let entry = self.error_log().into_iter().next()?;
-            Some((entry.count, entry.reason))
-        })
     }
 
     fn cancel(&self) {
@@ -93,13 +89,6 @@ impl Link for Remote {
 impl Link for Arc<BlockDeviceController> {
     fn controller(&self) -> Arc<dyn Controller> {
         Arc::clone(self) as Arc<dyn Controller>
-    }
-
-    fn newest_failure(&self) -> BoxFuture<'_, Option<(u64, String)>> {
-        Box::pin(async {
-            let entry = self.errors().into_iter().next()?;
-            Some((entry.count, entry.reason))
-        })
     }
 
     /// The kernel aborts nothing: the command in progress ends by itself.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use toroid_isa::{Assembly, Instruction, VrNumber, VrType};
+use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::{Ciphertext, TfheError};
 
@@ -47,8 +49,9 @@ impl Session {
     /// comes last, and its write runs the program (compute-on-write). Where all are in TLWE-CoR registers, reading the last
     /// one back runs it (compute-on-read).
     ///
-    /// The output has the name of the register that the program returns. Other registers that the program changes stay changed on
-    /// the drive.
+    /// The output has the name of the register that the program returns. Its noise and failure probability are the worse of what the
+    /// drive states and of what follows from the program and the inputs; what the drive states alone where the program reads
+    /// registers that are no inputs. Other registers that the program changes stay changed on the drive.
     ///
     /// # Errors
     /// [`SessionError::NoSuchRegister`], [`SessionError::Triggers`]; [`SessionError::NotComputed`] where no program ran;
@@ -81,10 +84,19 @@ impl Session {
         if !stored.computed {
             return Err(SessionError::NotComputed(trigger));
         }
+        // The drive says how noisy the result is, and the client does not have to believe it.
+        let noises = samples
+            .iter()
+            .map(|(register, sample)| (*register, sample.noise().clone()))
+            .collect();
+        let output = match noise_of_result(assembly, first.params(), noises) {
+            Some(noise) => stored.ciphertext.with_noise_of_at_least(&noise),
+            None => stored.ciphertext,
+        };
         // A drive keeps no tags.
         let output = match first.tag() {
-            Some(tag) => stored.ciphertext.with_tag(*tag),
-            None => stored.ciphertext,
+            Some(tag) => output.with_tag(*tag),
+            None => output,
         };
         let result = result(assembly)?;
         let mut names = assembly.registers.iter();
@@ -103,6 +115,63 @@ fn result(assembly: &Assembly) -> Result<VrNumber, SessionError> {
     }
 }
 
+/// The noise of what a program returns, from that of its inputs, with the arithmetic that has more of it; `None` where it reads other
+/// registers.
+fn noise_of_result(
+    assembly: &Assembly,
+    params: &ParamSet,
+    inputs: BTreeMap<VrNumber, Noise>,
+) -> Option<Noise> {
+    // Beside each noise a number that copies of the same sample have in common.
+    let mut last = inputs.len() as u64;
+    let mut registers: BTreeMap<VrNumber, (u64, Noise)> = (0..)
+        .zip(inputs)
+        .map(|(sample, (register, noise))| (register, (sample, noise)))
+        .collect();
+    let mut stack = Vec::new();
+    for instruction in assembly.program.instructions() {
+        let (register, noise) = match *instruction {
+            Instruction::Return { n } => return Some(registers.get(&n)?.1.clone()),
+            Instruction::Move { dst, src } => {
+                registers.insert(dst, registers.get(&src)?.clone());
+                continue;
+            }
+            Instruction::Push { n } => {
+                stack.push(registers.get(&n)?.clone());
+                continue;
+            }
+            Instruction::Pop { n } => {
+                registers.insert(n, stack.pop()?);
+                continue;
+            }
+            Instruction::Bootstrap { tv, n } => {
+                let (sample, noise) = registers.get(&n)?;
+                let vector = assembly
+                    .test_vectors
+                    .iter()
+                    .find(|vector| vector.vr == tv)?;
+                let bits = vector.p_in.unwrap_or(params.message_bits);
+                (
+                    n,
+                    noise.bootstrapped(params, bits, ArithmeticKind::Fft, *sample),
+                )
+            }
+            Instruction::HomAdd { dst, src } => {
+                let (_, addend) = registers.get(&src)?;
+                (dst, registers.get(&dst)?.1.plus(addend, 1.0))
+            }
+            Instruction::HomSub { dst, src } => {
+                let (_, subtrahend) = registers.get(&src)?;
+                (dst, registers.get(&dst)?.1.plus(subtrahend, -1.0))
+            }
+            Instruction::HomIntMult { n, v } => (n, registers.get(&n)?.1.times(f64::from(v))),
+        };
+        last += 1;
+        registers.insert(register, (last, noise));
+    }
+    None
+}
+
 fn check_same_key(one: &Ciphertext, other: &Ciphertext) -> Result<(), TfheError> {
     if one.params() != other.params() {
         return Err(TfheError::ParamsMismatch {
@@ -114,5 +183,62 @@ fn check_same_key(one: &Ciphertext, other: &Ciphertext) -> Result<(), TfheError>
     match (one.tag(), other.tag()) {
         (Some(tag), Some(found)) if tag != found => Err(TfheError::KeyMismatch("an input")),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toroid_tfhe::noise::StatedNoise;
+    use toroid_tfhe::params::TINY;
+
+    use super::*;
+
+    const PROGRAM: &str = "
+        .reg x  = cor:0
+        .reg y  = cow:1
+        .tv  f  = x
+            homadd    x, y
+            mov       y, x
+            bootstrap f, x
+            bootstrap f, y
+            homadd    x, y
+            return    x
+    ";
+
+    fn inputs(assembly: &Assembly, names: &[&str]) -> BTreeMap<VrNumber, Noise> {
+        let registers = names.iter().map(|name| assembly.registers[*name]);
+        registers
+            .map(|register| (register, Noise::encryption(&TINY)))
+            .collect()
+    }
+
+    #[test]
+    fn a_drive_that_understates_the_noise_of_a_result_is_not_believed() {
+        let assembly = toroid_isa::assemble(PROGRAM).unwrap();
+        let noise = noise_of_result(&assembly, &TINY, inputs(&assembly, &["x", "y"])).unwrap();
+        // Twice the same bootstrapped sample, in two registers.
+        let arithmetic = ArithmeticKind::Fft;
+        let one = toroid_tfhe::noise::bootstrap_output_variance(&TINY, arithmetic);
+        assert!((noise.variance() / one - 4.0).abs() < 1e-6);
+        assert!(noise.log2_failure() > f64::NEG_INFINITY);
+
+        let sample = vec![1; TINY.lwe_bytes()];
+        let stated = |log2_variance, log2_failure| StatedNoise {
+            log2_variance: Some(log2_variance),
+            log2_failure: Some(log2_failure),
+        };
+        for (stated, believed) in [(stated(-50.0, -1000.0), false), (stated(-10.0, -1.0), true)] {
+            let result = Ciphertext::from_sample(&TINY, None, &sample, stated).unwrap();
+            let checked = result.clone().with_noise_of_at_least(&noise);
+            let same = result.stated_noise() == checked.stated_noise();
+            assert_eq!(same, believed, "{stated:?}");
+            assert!(checked.noise().variance() >= noise.variance());
+        }
+    }
+
+    #[test]
+    fn the_noise_of_registers_that_are_no_inputs_is_not_guessed() {
+        let assembly = toroid_isa::assemble(PROGRAM).unwrap();
+        assert!(noise_of_result(&assembly, &TINY, inputs(&assembly, &["y"])).is_none());
     }
 }

@@ -38,14 +38,14 @@ pub fn options(cluster_bytes: u64) -> FormatOptions {
     }
 }
 
-pub async fn format(host: &Arc<impl Controller + 'static>, cluster_bytes: u64) -> BlobStore {
-    BlobStore::format(host.clone(), 1, options(cluster_bytes))
+pub async fn format(controller: &Arc<impl Controller + 'static>, cluster_bytes: u64) -> BlobStore {
+    BlobStore::format(controller.clone(), 1, options(cluster_bytes))
         .await
         .unwrap()
 }
 
-pub async fn mount(host: &Arc<impl Controller + 'static>) -> BlobStore {
-    BlobStore::mount(host.clone(), 1, Default::default())
+pub async fn mount(controller: &Arc<impl Controller + 'static>) -> BlobStore {
+    BlobStore::mount(controller.clone(), 1, Default::default())
         .await
         .unwrap()
 }

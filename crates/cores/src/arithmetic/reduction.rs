@@ -36,7 +36,7 @@ impl Reduction {
         }
     }
 
-    /// The products of integers in such a product, one behind the other.
+    /// The products of integers in such a product, in their order.
     pub(crate) fn products(self, bits: u32, word: u32, narrow: u32) -> Vec<Product> {
         let is_short = is_short(bits);
         let of = |bits: (u32, u32)| Product {

@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use toroid_engine::Requester;
@@ -14,10 +13,10 @@ use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::seeded::KeyForm;
 
 use super::layout::{self, BootstrappingKey};
-use super::{Command, Engine, EngineError, Shape, formula};
+use super::{Command, Engine, EngineError, Shape};
 use toroid_sim::memory::Timing;
 use toroid_sim::model::{Model, Options};
-use toroid_sim::process::Watch;
+use toroid_task::Progress;
 
 /// Instructions of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,21 +55,12 @@ impl RtlStatistics {
 }
 
 /// Runs instructions on the simulated engine, one at a time.
+#[derive(Debug)]
 pub struct RtlBackend {
     log_lanes: u32,
     timing: Timing,
-    watch: Arc<dyn Watch + Send>,
+    progress: Progress,
     state: Mutex<State>,
-}
-
-impl fmt::Debug for RtlBackend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RtlBackend")
-            .field("log_lanes", &self.log_lanes)
-            .field("timing", &self.timing)
-            .field("state", &self.state)
-            .finish_non_exhaustive()
-    }
 }
 
 #[derive(Debug, Default)]
@@ -84,19 +74,19 @@ impl RtlBackend {
     /// A back end whose circuits have 2^`log_lanes` banks and half as many butterflies each. Simulators are made at first use.
     #[must_use]
     pub fn new(log_lanes: u32, timing: Timing) -> RtlBackend {
-        RtlBackend::watched(log_lanes, timing, Arc::new(()))
-    }
-
-    /// The same; `watch` follows the making of simulators, which it can cancel, and the cycles of every bootstrap of those that
-    /// the [formula] expects. Those a requester cancels by his token.
-    #[must_use]
-    pub fn watched(log_lanes: u32, timing: Timing, watch: Arc<dyn Watch + Send>) -> RtlBackend {
         RtlBackend {
             log_lanes,
             timing,
-            watch,
+            progress: Progress::none(),
             state: Mutex::default(),
         }
+    }
+
+    /// The same, which reports the making of simulators and the cycles of bootstraps. Its token cancels the former; that of a
+    /// requester, the latter.
+    #[must_use]
+    pub fn with_progress(self, progress: Progress) -> RtlBackend {
+        RtlBackend { progress, ..self }
     }
 
     /// What was run so far.
@@ -122,7 +112,7 @@ impl RtlBackend {
         if let Some(model) = state.models.get(&shape.log_n()) {
             return Ok((model.clone(), shape));
         }
-        let model = Model::build_watched(&super::design(shape)?, &Options::default(), &*self.watch)
+        let model = Model::build_with(&super::design(shape)?, &Options::default(), &self.progress)
             .map_err(EngineError::from)?;
         state.models.insert(shape.log_n(), model.clone());
         Ok((model, shape))
@@ -143,7 +133,7 @@ impl RtlBackend {
             if let Some(other) = other {
                 engine.set_register(1, other)?;
             }
-            let cycles = engine.run(command, &mut |_| true)?;
+            let cycles = engine.run(command, &Progress::none())?;
             Ok((engine.register(0)?, cycles))
         };
         // The trait has no way to fail here, and the parameter set has been accepted with its keys.
@@ -157,7 +147,7 @@ impl RtlBackend {
 impl From<EngineError> for BackendError {
     fn from(error: EngineError) -> BackendError {
         match error {
-            EngineError::Cancelled => BackendError::Cancelled,
+            EngineError::Cancelled(_) => BackendError::Cancelled,
             EngineError::Model(error) if error.is_cancelled() => BackendError::Cancelled,
             EngineError::Unsupported(reason) => BackendError::Unsupported { reason },
             EngineError::NotCanonical { .. } => BackendError::MalformedKey {
@@ -217,7 +207,7 @@ impl Backend for RtlBackend {
     ) -> Result<Vec<Vec<u8>>, BackendError> {
         let (bootstrapping, key_switching) = (key_words(bootstrapping)?, key_words(key_switching)?);
         let (model, shape) = self.model(params)?;
-        let expected = formula::bootstrap(shape).total();
+        let progress = self.progress.clone().with_cancel(requester.cancel.clone());
         let command = Command::Bootstrap(0, 0);
         let mut results = Vec::new();
         for test_vector in test_vectors {
@@ -226,17 +216,7 @@ impl Backend for RtlBackend {
             engine.set_keys(bootstrapping.clone(), key_switching.clone())?;
             engine.set_test_vector(0, test_vector)?;
             engine.set_register(0, sample)?;
-            // The memory's latency is not in the formula.
-            let progress = |cycles: u64| {
-                let done = cycles.min(expected);
-                self.watch.progress("cycles of a Bootstrap", done, expected);
-            };
-            let mut goes_on = |cycles| {
-                progress(cycles);
-                !requester.cancel.is_cancelled()
-            };
-            let cycles = engine.run(command, &mut goes_on)?;
-            progress(expected);
+            let cycles = engine.run(command, &progress)?;
             results.push(engine.register(0)?);
             self.count(command, cycles);
         }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::EngineError;
 use super::layout::{self, Shape};
+use super::{EngineError, formula};
 use crate::sources;
 use toroid_sim::memory::{AxiMemory, Memory, Shared, Timing};
 use toroid_sim::model::Design;
 use toroid_sim::simulation::{Simulation, SimulationError};
 use toroid_sim::stream::{Beat, Sink, Source};
+use toroid_task::Progress;
 
 /// Opcodes of `hw/engine/engine_pkg.sv`.
 mod opcode {
@@ -170,7 +171,7 @@ impl Engine<'_> {
         Ok(engine)
     }
 
-    /// Ends what is under way; main memory keeps its contents.
+    /// Ends what the engine is doing; main memory keeps its contents.
     ///
     /// # Errors
     /// [`EngineError::Simulation`].
@@ -317,19 +318,22 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Runs one command and gives the cycles it took, as the engine counts them. `progress` is called now and then with the cycles
-    /// so far, and ends the run by `false`.
+    /// Runs one command and gives the cycles it took, as the engine counts them. A bootstrap reports the cycles so far, of those
+    /// that the [formula] expects, to `progress`.
     ///
     /// # Errors
     /// [`EngineError::Cancelled`], or a failure of the simulation.
-    pub fn run(
-        &mut self,
-        command: Command,
-        progress: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<u64, EngineError> {
+    pub fn run(&mut self, command: Command, progress: &Progress) -> Result<u64, EngineError> {
         let (opcode, first, second) = command.encode();
         self.send(opcode, first, second, 0);
         let start = self.simulation.cycles();
+        // The memory's latency is not in the formula.
+        let expected = formula::bootstrap(self.shape).total();
+        let report = |cycles: u64| {
+            if matches!(command, Command::Bootstrap(..)) {
+                progress.report("cycles of a Bootstrap", cycles.min(expected), expected);
+            }
+        };
         loop {
             self.simulation.cycle(&mut [
                 &mut self.memory,
@@ -338,12 +342,14 @@ impl Engine<'_> {
                 &mut self.results,
             ])?;
             if let Some(response) = self.responses.take().first() {
+                report(expected);
                 let words = response.words(8);
                 return Ok(words.first().copied().unwrap_or(0) & 0xff_ffff_ffff);
             }
             let cycles = self.simulation.cycles() - start;
-            if cycles.is_multiple_of(PROGRESS_CYCLES) && !progress(cycles) {
-                return Err(EngineError::Cancelled);
+            if cycles.is_multiple_of(PROGRESS_CYCLES) {
+                report(cycles);
+                progress.check()?;
             }
             if cycles > LIMIT_CYCLES {
                 return Err(SimulationError::Timeout {

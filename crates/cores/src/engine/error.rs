@@ -4,6 +4,7 @@ use toroid_sim::memory::MemoryFault;
 use toroid_sim::model::ModelError;
 use toroid_sim::simulation::SimulationError;
 use toroid_sim::sources::UnknownModule;
+use toroid_task::Cancelled;
 
 /// Why the engine did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +43,7 @@ pub enum EngineError {
     /// The core's sources are not there.
     #[error(transparent)]
     Source(#[from] UnknownModule),
-    /// The run was cancelled.
-    #[error("cancelled")]
-    Cancelled,
+    /// Someone cancelled the run.
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
 }

@@ -26,7 +26,7 @@ impl Shape {
     /// [`EngineError::Unsupported`] for what the engine does not do.
     pub fn new(params: &ParamSet, log_lanes: u32) -> Result<Shape, EngineError> {
         let unsupported = |reason: String| Err(EngineError::Unsupported(reason));
-        if params.wopbs.is_some() {
+        if params.is_wide() {
             return unsupported(format!(
                 "the parameter set {} wants circuit bootstrapping, which the engine does not have",
                 params.name

@@ -26,10 +26,10 @@ use crate::error::CoreError;
 use crate::interface::{Configured, Core, Cycles, PaperRow, Parameter, Timing, Values};
 use crate::vectors::{Outcome, Vectors};
 use toroid_sim::memory;
-use toroid_sim::model::{Design, ModelError};
-use toroid_sim::process::{ProcessError, Watch};
+use toroid_sim::model::Design;
 use toroid_sim::random::Random;
 use toroid_sim::simulation::Simulation;
+use toroid_task::Progress;
 
 const PARAMETERS: [Parameter; 2] = [
     Parameter {
@@ -45,9 +45,6 @@ const PARAMETERS: [Parameter; 2] = [
         range: 2..=8,
     },
 ];
-
-/// The core.
-pub struct ComputingEngine;
 
 /// A set of the core's degree, with few steps, and gadgets that leave bits over and differ between mask and body.
 fn set(log_n: u64, modulus: ModulusKind, lwe_dimension: usize) -> ParamSet {
@@ -85,7 +82,7 @@ impl From<EngineError> for CoreError {
             EngineError::Model(error) => error.into(),
             EngineError::Simulation(error) => error.into(),
             EngineError::Source(error) => error.into(),
-            EngineError::Cancelled => ModelError::from(ProcessError::Cancelled).into(),
+            EngineError::Cancelled(cancelled) => cancelled.into(),
             _ => CoreError::Wrong(error.to_string()),
         }
     }
@@ -108,59 +105,51 @@ fn load(
     sink.finish()
 }
 
-impl Core for ComputingEngine {
-    fn name(&self) -> &'static str {
-        "engine"
+fn configure(values: &Values) -> Result<Box<dyn Configured>, CoreError> {
+    let (log_n, log_lanes) = (values["LOG_N"], values["LOG_LANES"]);
+    if log_lanes + 4 > log_n {
+        return Err(CoreError::Value {
+            core: "engine",
+            name: "LOG_LANES",
+            expected: format!("at most LOG_N - 4 = {}", log_n.saturating_sub(4)),
+            found: log_lanes,
+        });
     }
-
-    fn summary(&self) -> &'static str {
-        "the computing engine: TFHE instructions on samples and keys in main memory"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        &PARAMETERS
-    }
-
-    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
-        let (log_n, log_lanes) = (values["LOG_N"], values["LOG_LANES"]);
-        if log_lanes + 4 > log_n {
-            return Err(CoreError::Value {
-                core: "engine",
-                name: "LOG_LANES",
-                expected: format!("at most LOG_N - 4 = {}", log_n.saturating_sub(4)),
-                found: log_lanes,
-            });
-        }
-        let paper = ParamSet {
-            stage: StageParams {
-                ring_degree: 1 << log_n,
-                ..params::PAPER.stage
-            },
-            ..params::PAPER
-        };
-        let log_lanes = log_lanes as u32;
-        Ok(Box::new(Sized {
-            log_n,
-            log_lanes,
-            steps: Shape::new(&set(log_n, ModulusKind::Torus32, 5), log_lanes)?,
-            paper: Shape::new(&paper, log_lanes)?,
-        }))
-    }
-
-    fn is_large(&self) -> bool {
-        true
-    }
-
-    fn paper(&self) -> Option<PaperRow> {
-        Some(PaperRow {
-            source: "NVMe platform paper, Table 10 (computing engine; its MicroBlazes included)",
-            lut: 461_123.0,
-            ff: 615_303.0,
-            dsp: 1549.0,
-            ramb36: 1023.5,
-        })
-    }
+    let paper = ParamSet {
+        stage: StageParams {
+            ring_degree: 1 << log_n,
+            ..params::PAPER.stage
+        },
+        ..params::PAPER
+    };
+    let log_lanes = log_lanes as u32;
+    Ok(Box::new(Sized {
+        log_n,
+        log_lanes,
+        steps: Shape::new(&set(log_n, ModulusKind::Torus32, 5), log_lanes)?,
+        paper: Shape::new(&paper, log_lanes)?,
+    }))
 }
+
+/// The core.
+pub static CORE: Core = Core {
+    is_large: true,
+    paper: Some(PaperRow {
+        source: "NVMe platform paper, Table 10 (computing engine; its MicroBlazes included)",
+        lut: 461_123.0,
+        ff: 615_303.0,
+        dsp: 1549.0,
+        ramb36: 1023.5,
+    }),
+    ..Core::new(
+        "engine",
+        "the computing engine: TFHE instructions on samples and keys in main memory",
+        &PARAMETERS,
+        configure,
+    )
+};
+
+inventory::submit!(&CORE);
 
 /// The engine for N = 2^`log_n`, 2^`log_lanes` lanes.
 struct Sized {
@@ -212,7 +201,7 @@ impl Configured for Sized {
         simulation: &mut Simulation,
         _count: usize,
         seed: u64,
-        watch: &dyn Watch,
+        progress: &Progress,
     ) -> Result<Outcome, CoreError> {
         let (start, mut compared) = (simulation.cycles(), 0);
         let slow = memory::Timing {
@@ -232,7 +221,7 @@ impl Configured for Sized {
             let set = set(self.log_n, modulus, steps);
             let shape = Shape::new(&set, self.log_lanes)?;
             let mut random = Random::new(seed.wrapping_add(round));
-            cycles.push(round_of(simulation, shape, timing, &mut random, watch)?);
+            cycles.push(round_of(simulation, shape, timing, &mut random, progress)?);
             expected = formula::step(shape).total();
             compared += 4 * set.lwe_words() as u64;
         }
@@ -251,7 +240,7 @@ fn round_of(
     shape: Shape,
     timing: memory::Timing,
     random: &mut Random,
-    watch: &dyn Watch,
+    progress: &Progress,
 ) -> Result<u64, CoreError> {
     let params = &shape.params;
     let stall = timing.stall;
@@ -288,7 +277,7 @@ fn round_of(
         Command::Bootstrap(0, 0),
         Command::HomSub(0, 1),
     ] {
-        let cycles = engine.run(command, &mut |_| !watch.is_cancelled())?;
+        let cycles = engine.run(command, progress)?;
         match command {
             Command::HomAdd(..) => cpu.hom_add(params, &mut expected, &second),
             Command::HomIntMult(..) => cpu.hom_int_mult(params, &mut expected, multiplier),

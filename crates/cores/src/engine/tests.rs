@@ -286,7 +286,7 @@ fn programs_run_from_the_command_stream() {
         let mut engine = Engine::new(&mut simulation, bench.shape, timing, stall, 11).unwrap();
         bench.fill(&mut engine);
         for command in PROGRAM {
-            engine.run(command, &mut |_| true).unwrap();
+            engine.run(command, &Progress::none()).unwrap();
         }
         let (registers, returned) = bench.expected(&PROGRAM);
         for (number, expected) in (0..).zip(&registers) {
@@ -322,14 +322,21 @@ fn a_reset_ends_what_is_under_way() {
         rotation,
         formula.total() - 100,
     ] {
-        let stopped = engine.run(bootstrap, &mut |cycles| cycles < after);
+        let cancel = CancelToken::new();
+        let canceller = cancel.clone();
+        let progress = Progress::new(move |_, cycles, _| {
+            if cycles >= after {
+                canceller.cancel();
+            }
+        });
+        let stopped = engine.run(bootstrap, &progress.with_cancel(cancel));
         assert!(
-            matches!(stopped, Err(EngineError::Cancelled)),
+            matches!(stopped, Err(EngineError::Cancelled(_))),
             "after {after} cycles"
         );
         engine.reset().unwrap();
     }
-    engine.run(bootstrap, &mut |_| true).unwrap();
+    engine.run(bootstrap, &Progress::none()).unwrap();
     assert_eq!(engine.register(0).unwrap(), expected[0]);
 }
 
@@ -344,7 +351,9 @@ fn cycles_are_those_of_the_formula() {
         let mut engine =
             Engine::new(&mut simulation, bench.shape, Timing::default(), 0.0, 0).unwrap();
         bench.fill(&mut engine);
-        let found = engine.run(Command::Bootstrap(0, 0), &mut |_| true).unwrap();
+        let found = engine
+            .run(Command::Bootstrap(0, 0), &Progress::none())
+            .unwrap();
         (found, formula::bootstrap(bench.shape))
     };
     let (found, expected) = cycles(&STEPS32);

@@ -1,7 +1,7 @@
 //! The elastic core: LANES words a cycle, the settings by the lanes that a length asks for and by what its moduli have in common.
 
 use super::plan::{Mode, ORDERS, Plan};
-use super::{NttElastic, plan};
+use super::{CORE, plan};
 use crate::cost::{Counts, Features, Figures, delay, memory, tiles};
 use crate::interface::Values;
 use crate::technology::Technology;
@@ -15,7 +15,7 @@ const FACTORS: u64 = 2;
 
 fn setting(technology: Technology, log_lanes: u64, word: u64) -> Option<(Values, Plan)> {
     let given = [("LOG_LANES", log_lanes), ("WORD", word)];
-    let values = Values::new(&NttElastic, given.into_iter().chain(tiles(technology))).ok()?;
+    let values = Values::new(&CORE, given.into_iter().chain(tiles(technology))).ok()?;
     let plan = plan(&values).ok()?;
     Some((values, plan))
 }
@@ -232,7 +232,6 @@ fn features(plan: &Plan, technology: Technology) -> Features {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interface::Core;
     use crate::order::Order;
     use crate::testing::measured;
     use toroid_ring::goldilocks::P;
@@ -253,12 +252,12 @@ mod tests {
         let kinds = Mode::ALL.len();
         let mut latencies = Vec::new();
         for values in [settings.first().unwrap(), settings.last().unwrap()] {
-            let figures = NttElastic
+            let figures = CORE
                 .configure(values)
                 .unwrap()
                 .cost(Technology::Xc7, Some(&wanted))
                 .unwrap();
-            let (all, alone) = measured(&NttElastic, values, kinds);
+            let (all, alone) = measured(&CORE, values, kinds);
             assert_eq!(figures.latency, alone, "{values:?}");
             let more = kinds as u64 - 1;
             assert_eq!(more * figures.interval, all - alone, "{values:?}");
@@ -277,10 +276,10 @@ mod tests {
                     wanted.direction = direction;
                     let settings = settings(&wanted, Technology::Xc7).unwrap();
                     for values in &settings {
-                        assert!(NttElastic.configure(values).is_ok());
+                        assert!(CORE.configure(values).is_ok());
                         let plan = plan(values).unwrap();
                         assert_eq!(plan.check(&one(&wanted)), Ok(()));
-                        let figures = NttElastic
+                        let figures = CORE
                             .configure(values)
                             .unwrap()
                             .cost(Technology::Xc7, Some(&wanted))

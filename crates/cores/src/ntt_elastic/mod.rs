@@ -10,7 +10,7 @@ pub use plan::*;
 use crate::cost::Figures;
 use crate::error::CoreError;
 use crate::interface::{
-    Configured, Core, Cycles, Given, PaperRow, Parameter, TILE_A, TILE_B, Timing, Values,
+    Configured, Core, Cycles, Family, Given, PaperRow, Parameter, TILE_A, TILE_B, Timing, Values,
 };
 use crate::technology::Technology;
 use crate::transform;
@@ -126,9 +126,6 @@ const VARIANTS: &[Given] = &[
     &[("LOG_LANES", 5), ("WORD", 8)],
 ];
 
-/// The core.
-pub struct NttElastic;
-
 /// The paper's implementation, of 16 lanes.
 pub const PAPER: PaperRow = PaperRow {
     source: "Z. Guan et al., ESC-NTT, Alveo U280, 16 lanes",
@@ -139,55 +136,25 @@ pub const PAPER: PaperRow = PaperRow {
     ramb36: 275.0,
 };
 
-impl Core for NttElastic {
-    fn name(&self) -> &'static str {
-        "ntt_elastic"
-    }
+/// The core.
+pub static CORE: Core = Core {
+    variants: VARIANTS,
+    is_large: true,
+    paper: Some(PAPER),
+    family: Some(Family {
+        settings: cost::settings,
+        samples: cost::samples,
+        large_samples: cost::large_samples,
+    }),
+    ..Core::new(
+        "ntt_elastic",
+        "NTT, INTT and negacyclic ones modulo primes up to 64 bits, length, modulus and kind by the transform, without bubbles",
+        &PARAMETERS,
+        |values| Ok(Box::new(plan(values)?)),
+    )
+};
 
-    fn summary(&self) -> &'static str {
-        "NTT, INTT and negacyclic ones modulo primes up to 64 bits, length, modulus and kind by the transform, without bubbles"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        &PARAMETERS
-    }
-
-    fn variants(&self) -> &'static [Given] {
-        VARIANTS
-    }
-
-    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
-        Ok(Box::new(plan(values)?))
-    }
-
-    fn is_large(&self) -> bool {
-        true
-    }
-
-    fn paper(&self) -> Option<PaperRow> {
-        Some(PAPER)
-    }
-
-    fn is_transform(&self) -> bool {
-        true
-    }
-
-    fn settings(
-        &self,
-        transform: &transform::Transform,
-        technology: Technology,
-    ) -> Result<Vec<Values>, String> {
-        cost::settings(transform, technology)
-    }
-
-    fn samples(&self, technology: Technology) -> Vec<Values> {
-        cost::samples(technology)
-    }
-
-    fn large_samples(&self, technology: Technology) -> Vec<Values> {
-        cost::large_samples(technology)
-    }
-}
+inventory::submit!(&CORE);
 
 impl Configured for Plan {
     fn design(&self) -> Result<Design, CoreError> {

@@ -101,7 +101,7 @@ pub enum ElasticError {
         found: u32,
     },
     /// There is no such transform modulo this number.
-    #[error("{modulus} is no prime that is 1 modulo {order}")]
+    #[error("{modulus} is not a prime that is 1 modulo {order}")]
     Modulus {
         /// The number.
         modulus: u64,
@@ -327,7 +327,7 @@ impl Plan {
     /// The result of a transform by the library, in order of indices on both sides.
     ///
     /// # Panics
-    /// If the length is no power of two, or there is no root of unity for it.
+    /// If the length is not a power of two, or there is no root of unity for it.
     pub fn expected(&self, one: &Transform, words: &[u64]) -> Vec<u64> {
         transform(words, one.q, one.mode.is_inverse(), one.mode.is_cyclic())
     }
@@ -371,7 +371,7 @@ impl Plan {
         Ok(beats)
     }
 
-    /// Cycles from the first beat of data in to the last beat out, both counted, of transforms one behind the other that wait for
+    /// Cycles from the first beat of data in to the last beat out, both counted, of transforms back to back that wait for
     /// nothing.
     ///
     /// # Panics
@@ -396,13 +396,13 @@ impl Plan {
         self.first_product() + mul + 1 + 3 + unit + self.lanes() as u64 - 1 + unit
     }
 
-    /// Beats that may be under way, for as many of which there is room behind the pipeline: `DEPTH` of its `stream_ends`.
+    /// Beats that may be in the pipeline: the queue after it has room for as many (`DEPTH` of its `stream_ends`).
     pub fn room(&self) -> u64 {
         let lanes = self.lanes() as u64;
         lanes * lanes - lanes + 2 + self.transit()
     }
 
-    /// The cycle in which a beat that came in cycle 0 enters the product between the first two units: behind the first unit, and
+    /// The cycle in which a beat that came in cycle 0 enters the product between the first two units: after the first unit, and
     /// not before its factors.
     fn first_product(&self) -> u64 {
         let (mul, log_lanes) = (self.mul_latency(), u64::from(self.setting.log_lanes));
@@ -552,7 +552,7 @@ impl Factors {
         prime::pow(x, exponent, self.one.q)
     }
 
-    /// The factor of a beat: the ratio of the factors behind the first unit, or what it is the square of.
+    /// The factor of a beat: the ratio of the factors after the first unit, or what it is the square of.
     fn changing(&self, beat: usize) -> u64 {
         let q = self.one.q;
         self.encoded(match self.one.mode {

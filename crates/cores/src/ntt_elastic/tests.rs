@@ -12,6 +12,7 @@ use toroid_sim::random::Random;
 use toroid_sim::simulation::Simulation;
 use toroid_sim::stream::{Sink, Source};
 use toroid_sim::toolchain::tests_are_skipped;
+use toroid_task::Progress;
 
 /// Settings of the core: those that are not given keep their defaults.
 type Given<'a> = &'a [(&'static str, u64)];
@@ -32,7 +33,9 @@ fn start(given: Given, seed: u32) -> (Plan, Simulation) {
 /// A sequence at full speed, where cycles count, and with gaps and stalls.
 fn verify(plan: &Plan, simulation: &mut Simulation, sequence: &[Transform], random: &mut Random) {
     let vectors = Vectors::Joined(vectors(plan, sequence, random).unwrap());
-    let outcome = vectors.run(simulation, random.word(), &()).unwrap();
+    let outcome = vectors
+        .run(simulation, random.word(), &Progress::none())
+        .unwrap();
     assert_eq!(outcome.measured, plan.cycles(sequence));
 }
 
@@ -68,7 +71,7 @@ fn four_lanes_and_tiles_of_another_family() {
         1,
         7,
         None,
-        &(),
+        &Progress::none(),
     );
     let outcome = outcome.unwrap();
     assert_eq!(outcome.measured, outcome.expected);
@@ -170,7 +173,7 @@ fn a_preamble_comes_behind_a_transform() {
         all.streams.cycles += next.streams.cycles + 2 * plan.preamble();
     }
     Vectors::Joined(all.unwrap())
-        .run(&mut simulation, 1, &())
+        .run(&mut simulation, 1, &Progress::none())
         .unwrap();
 }
 
@@ -244,7 +247,7 @@ fn a_length_that_is_not_there_is_the_shortest() {
     } = vectors(&plan, &sequence, &mut random).unwrap();
     streams.sent[0].user |= 1;
     Vectors::Joined(Joined { streams, others })
-        .run(&mut simulation, 1, &())
+        .run(&mut simulation, 1, &Progress::none())
         .unwrap();
 }
 

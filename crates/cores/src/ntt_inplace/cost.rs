@@ -2,7 +2,7 @@
 
 use toroid_ring::goldilocks::P;
 
-use super::{NttInplace, Shape};
+use super::{CORE, Shape};
 use crate::cost::{Features, Figures, memory_blocks, tiles};
 use crate::interface::Values;
 use crate::order::Order;
@@ -43,7 +43,7 @@ fn setting(technology: Technology, log_n: u64, log_lanes: u64, circuits: u64) ->
         ("LOG_LANES", log_lanes),
         ("CIRCUITS", circuits),
     ];
-    let values = Values::new(&NttInplace, given.into_iter().chain(tiles(technology))).ok()?;
+    let values = Values::new(&CORE, given.into_iter().chain(tiles(technology))).ok()?;
     Shape::of(&values).ok().map(|_| values)
 }
 
@@ -212,7 +212,6 @@ fn features(log_n: u64, log_lanes: u64, circuits: u64, technology: Technology) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interface::Core;
 
     fn transform(n: u64) -> Transform {
         Transform::new(n, P, Ring::Negacyclic).unwrap()
@@ -221,17 +220,17 @@ mod tests {
     #[test]
     fn cycles_are_those_of_the_core() {
         let values = setting(Technology::Xc7, 14, 5, 2).unwrap();
-        let figures = NttInplace
+        let figures = CORE
             .configure(&values)
             .unwrap()
             .cost(Technology::Xc7, None)
             .unwrap();
-        let timing = NttInplace.configure(&values).unwrap().timing();
+        let timing = CORE.configure(&values).unwrap().timing();
         assert_eq!(figures.latency, timing.latency.unwrap().cycles);
         assert_eq!(figures.interval, timing.interval.unwrap().cycles);
         let mut inverse = transform(1 << 14);
         inverse.direction = Direction::Inverse;
-        let back = NttInplace
+        let back = CORE
             .configure(&values)
             .unwrap()
             .cost(Technology::Xc7, Some(&inverse))
@@ -245,7 +244,7 @@ mod tests {
     fn settings_are_those_that_the_core_can_be_made_with() {
         for n in [8, 16, 4096, 1 << 17] {
             for values in settings(&transform(n), Technology::Xc7).unwrap() {
-                assert!(NttInplace.configure(&values).is_ok(), "{values:?}");
+                assert!(CORE.configure(&values).is_ok(), "{values:?}");
                 assert_eq!(1 << values["LOG_N"], n);
             }
         }

@@ -12,7 +12,9 @@ use toroid_ring::ntt::NttPlan;
 
 use crate::cost::Figures;
 use crate::error::CoreError;
-use crate::interface::{Configured, Core, Cycles, Parameter, TILE_A, TILE_B, Timing, Values};
+use crate::interface::{
+    Configured, Core, Cycles, Family, Parameter, TILE_A, TILE_B, Timing, Values,
+};
 use crate::sources::design;
 use crate::technology::Technology;
 use crate::transform::Transform;
@@ -94,7 +96,7 @@ impl Shape {
         self.beats + self.transform(is_inverse) + 1
     }
 
-    /// The beats of a polynomial for each circuit; the user bit of those behind the first is noise at the input.
+    /// The beats of a polynomial for each circuit; the user bit of those after the first is noise at the input.
     fn stream(&self, polynomials: &[Vec<u64>], user: impl FnMut(usize) -> u64) -> Vec<Beat> {
         let lanes = 1 << self.log_lanes;
         let mut user = user;
@@ -127,45 +129,22 @@ const EXTREMES: [u64; 8] = [
 ];
 
 /// The core.
-pub struct NttInplace;
+pub static CORE: Core = Core {
+    is_large: true,
+    family: Some(Family {
+        settings: cost::settings,
+        samples: cost::samples,
+        large_samples: |_| Vec::new(),
+    }),
+    ..Core::new(
+        "ntt_inplace",
+        "negacyclic NTT and INTT modulo 2^64 - 2^32 + 1 in place, direction by the transform",
+        &PARAMETERS,
+        |values| Ok(Box::new(Shape::of(values)?)),
+    )
+};
 
-impl Core for NttInplace {
-    fn name(&self) -> &'static str {
-        "ntt_inplace"
-    }
-
-    fn summary(&self) -> &'static str {
-        "negacyclic NTT and INTT modulo 2^64 - 2^32 + 1 in place, direction by the transform"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        &PARAMETERS
-    }
-
-    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
-        Ok(Box::new(Shape::of(values)?))
-    }
-
-    fn is_large(&self) -> bool {
-        true
-    }
-
-    fn is_transform(&self) -> bool {
-        true
-    }
-
-    fn settings(
-        &self,
-        transform: &Transform,
-        technology: Technology,
-    ) -> Result<Vec<Values>, String> {
-        cost::settings(transform, technology)
-    }
-
-    fn samples(&self, technology: Technology) -> Vec<Values> {
-        cost::samples(technology)
-    }
-}
+inventory::submit!(&CORE);
 
 impl Configured for Shape {
     fn design(&self) -> Result<Design, CoreError> {

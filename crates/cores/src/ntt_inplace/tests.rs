@@ -11,6 +11,7 @@ use toroid_sim::random::Random;
 use toroid_sim::simulation::Simulation;
 use toroid_sim::stream::{Beat, Sink, Source};
 use toroid_sim::toolchain::tests_are_skipped;
+use toroid_task::Progress;
 
 /// Cycles from a beat of a transform to the next that may read its words: to the lanes 7, the butterfly 13, the write 2.
 const HAZARD: u64 = 22;
@@ -79,7 +80,7 @@ impl Setting {
         (0..count).map(transform).collect()
     }
 
-    /// Runs transforms one behind the other; returns the cycles from the first beat in to the last one out.
+    /// Runs transforms back to back; returns the cycles from the first beat in to the last one out.
     fn run(
         &self,
         simulation: &mut Simulation,
@@ -372,7 +373,7 @@ fn the_list_of_cores_makes_it() {
         ("TILE_B", 18),
     ];
     let values = Values::new(core, given).unwrap();
-    let outcome = crate::test(core, &values, 40, 7, None, &()).unwrap();
+    let outcome = crate::test(core, &values, 40, 7, None, &Progress::none()).unwrap();
     assert_eq!(outcome.measured, outcome.expected);
     assert!(outcome.compared >= 40);
 }

@@ -1,7 +1,7 @@
 //! The prime-factor and Rader core: one setting for a length.
 
 use super::plan::Plan;
-use super::{NttRader, Tiled, plan};
+use super::{CORE, Tiled, plan};
 use crate::cost::{Features, Figures, memory_blocks, tiles};
 use crate::interface::Values;
 use crate::order::Order;
@@ -25,7 +25,7 @@ fn dsp(tiles: (u32, u32)) -> u64 {
 
 fn setting(technology: Technology, m: u64, q: u64) -> Option<Values> {
     let given = [("M", m), ("Q", q)];
-    let values = Values::new(&NttRader, given.into_iter().chain(tiles(technology))).ok()?;
+    let values = Values::new(&CORE, given.into_iter().chain(tiles(technology))).ok()?;
     plan(&values).ok().map(|_| values)
 }
 
@@ -65,7 +65,7 @@ pub(super) fn figures(tiled: &Tiled, technology: Technology) -> Option<Figures> 
 }
 
 pub(super) fn samples(technology: Technology) -> Vec<Values> {
-    // Held out are the second and every fourth behind it: see `is_held_out`.
+    // The second and every fourth after it are held out: see `is_held_out`.
     let settings: &[(u64, u64)] = match technology {
         Technology::Xc7 => &[
             (15, 7681),
@@ -93,7 +93,7 @@ fn features(plan: &Plan, technology: Technology) -> Features {
     let has_blocks = depth >= LEAST_BLOCK;
     let only = |is_so: bool, count: f64| if is_so { count } else { 0.0 };
     let address_bits = u64::from(words.next_power_of_two().trailing_zeros());
-    // Two rings, and the selections behind them for every column.
+    // Two rings, and the selections after them for every column.
     let ring = (2 * words * address_bits) as f64;
     let passes = plan.passes().next_power_of_two() as u64;
     let constants = (elements * 2 * passes * WORD) as f64;
@@ -143,7 +143,6 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
     use super::*;
-    use crate::interface::Core;
     use crate::testing::measured;
     use toroid_sim::toolchain::tests_are_skipped;
 
@@ -157,12 +156,12 @@ mod tests {
         }
         for (m, q) in [(15, 7681), (51, 26_113), (85, 87_041)] {
             let values = setting(Technology::Xc7, m, q).unwrap();
-            let figures = NttRader
+            let figures = CORE
                 .configure(&values)
                 .unwrap()
                 .cost(Technology::Xc7, None)
                 .unwrap();
-            let (all, alone) = measured(&NttRader, &values, TRANSFORMS);
+            let (all, alone) = measured(&CORE, &values, TRANSFORMS);
             assert_eq!(figures.latency, alone, "{m}");
             let more = TRANSFORMS as u64 - 1;
             assert_eq!(more * figures.interval, all - alone, "{m}");
@@ -174,7 +173,7 @@ mod tests {
         let wanted = Transform::new(21845, 4_244_570_881, Ring::Cyclic).unwrap();
         let settings = settings(&wanted, Technology::Xc7).unwrap();
         assert_eq!(settings.len(), 1);
-        let figures = NttRader
+        let figures = CORE
             .configure(&settings[0])
             .unwrap()
             .cost(Technology::Xc7, None)

@@ -12,7 +12,7 @@ use toroid_ring::cyclotomic::CyclotomicRing;
 use crate::cost::Figures;
 use crate::error::CoreError;
 use crate::interface::{
-    Configured, Core, Cycles, Given, PaperRow, Parameter, TILE_A, TILE_B, Timing, Values,
+    Configured, Core, Cycles, Family, Given, PaperRow, Parameter, TILE_A, TILE_B, Timing, Values,
 };
 use crate::technology::Technology;
 use crate::transform::Transform;
@@ -88,9 +88,6 @@ const VARIANTS: &[Given] = &[
     &[("M", 255), ("Q", 783_361)],
 ];
 
-/// The core.
-pub struct NttRader;
-
 /// The paper's implementation.
 pub const PAPER: PaperRow = PaperRow {
     source: "Du Pont, prime-factor and Rader NTT for BGV, Alveo U250, m = 21845",
@@ -100,54 +97,30 @@ pub const PAPER: PaperRow = PaperRow {
     ramb36: 300.0,
 };
 
-impl Core for NttRader {
-    fn name(&self) -> &'static str {
-        "ntt_rader"
-    }
+/// The core.
+pub static CORE: Core = Core {
+    variants: VARIANTS,
+    is_large: true,
+    paper: Some(PAPER),
+    family: Some(Family {
+        settings: cost::settings,
+        samples: cost::samples,
+        large_samples: |_| Vec::new(),
+    }),
+    ..Core::new(
+        "ntt_rader",
+        "DFT of 21845 points and its like modulo 32-bit primes, by prime factors and Rader, direction by the transform",
+        &PARAMETERS,
+        |values| {
+            Ok(Box::new(Tiled {
+                plan: plan(values)?,
+                tiles: (values["TILE_A"] as u32, values["TILE_B"] as u32),
+            }))
+        },
+    )
+};
 
-    fn summary(&self) -> &'static str {
-        "DFT of 21845 points and its like modulo 32-bit primes, by prime factors and Rader, direction by the transform"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        &PARAMETERS
-    }
-
-    fn variants(&self) -> &'static [Given] {
-        VARIANTS
-    }
-
-    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
-        Ok(Box::new(Tiled {
-            plan: plan(values)?,
-            tiles: (values["TILE_A"] as u32, values["TILE_B"] as u32),
-        }))
-    }
-
-    fn is_large(&self) -> bool {
-        true
-    }
-
-    fn paper(&self) -> Option<PaperRow> {
-        Some(PAPER)
-    }
-
-    fn is_transform(&self) -> bool {
-        true
-    }
-
-    fn settings(
-        &self,
-        transform: &Transform,
-        technology: Technology,
-    ) -> Result<Vec<Values>, String> {
-        cost::settings(transform, technology)
-    }
-
-    fn samples(&self, technology: Technology) -> Vec<Values> {
-        cost::samples(technology)
-    }
-}
+inventory::submit!(&CORE);
 
 /// A plan, and the bits of both operands of a DSP tile.
 pub(crate) struct Tiled {
@@ -235,7 +208,7 @@ pub struct Product {
 
 impl Plan {
     /// The product of two elements of the ring of BGV, Z_q\[x\]/Φ_m(x), whose three transforms `simulation` computes: a
-    /// model of `ntt_rader` with this length and modulus, behind a reset or idle. Both factors enter one behind the other.
+    /// model of `ntt_rader` with this length and modulus, after a reset or idle. The factors enter in turn.
     /// Once all their values at the m-th roots of unity are there, the library multiplies them, which takes no cycles, and
     /// of what the inverse transform gives it takes the remainder modulo Φ_m.
     ///

@@ -638,10 +638,10 @@ mod tests {
         rest.split_once(';').unwrap().0.parse().unwrap()
     }
 
-    /// The addresses that are read while what another operation makes of them is under way, for a program behind the rows
+    /// The addresses that are read before another operation has written its result to them, for a program after the rows
     /// of a plan: in the cycles of `rader_control` and `rader_column`.
     fn early_reads(plan: &Plan, program: &[Option<Step>]) -> Vec<usize> {
-        // Results are there AT_RESULTS = AT_SECOND + LOOP cycles behind their operation; a column registers them.
+        // Results are there AT_RESULTS = AT_SECOND + LOOP cycles after their operation; a column registers them.
         let rows = constant("LOOP");
         let write = constant("AT_SECOND") + rows + 1;
         let passes = plan.passes() as i64;

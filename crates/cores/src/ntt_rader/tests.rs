@@ -10,6 +10,7 @@ use toroid_sim::model::{Model, Options, Value};
 use toroid_sim::random::Random;
 use toroid_sim::stream::{Sink, Source, transfer};
 use toroid_sim::toolchain::tests_are_skipped;
+use toroid_task::Progress;
 
 fn values(length: u64, modulus: u64) -> Result<Values, CoreError> {
     let given = [("M", length), ("Q", modulus)];
@@ -23,7 +24,7 @@ fn verify(length: u64, modulus: u64) {
     }
     let values = values(length, modulus).unwrap();
     let core = find("ntt_rader").unwrap();
-    let outcome = crate::test(core, &values, 1, 7, None, &())
+    let outcome = crate::test(core, &values, 1, 7, None, &Progress::none())
         .unwrap_or_else(|error| panic!("{length} modulo {modulus}: {error}"));
     assert_eq!(outcome.measured, outcome.expected, "{length}");
 }
@@ -51,7 +52,7 @@ fn a_reset_at_any_time_leaves_a_core_that_begins_anew() {
     let core = find("ntt_rader").unwrap();
     let values = values(51, 26113).unwrap();
     let plan = plan(&values).unwrap();
-    let mut simulation = start(core.name(), &values, 3);
+    let mut simulation = start(core.name, &values, 3);
     let mut random = Random::new(5);
     for round in 0..30 {
         let Some(Vectors::Streams(streams)) = core.configure(&values).unwrap().vectors(1, round)
@@ -67,7 +68,7 @@ fn a_reset_at_any_time_leaves_a_core_that_begins_anew() {
         simulation.reset(1).unwrap();
         let expected = streams.cycles;
         let outcome = Vectors::Streams(streams)
-            .run(&mut simulation, round, &())
+            .run(&mut simulation, round, &Progress::none())
             .unwrap();
         assert_eq!(outcome.measured, expected, "round {round}");
     }
@@ -82,7 +83,7 @@ fn sources_and_sinks_may_wait() {
     let core = find("ntt_rader").unwrap();
     let values = values(85, 87041).unwrap();
     let plan = plan(&values).unwrap();
-    let mut simulation = start(core.name(), &values, 4);
+    let mut simulation = start(core.name, &values, 4);
     let limit = 20 * plan.alone();
     for (seed, stalls) in [(0.0, 0.97), (0.97, 0.0), (0.9, 0.9), (0.5, 0.1)]
         .into_iter()
@@ -249,7 +250,9 @@ fn long_pipelines_and_other_tiles() {
             simulation.reset(2).unwrap();
             for round in 0..4 {
                 let vectors = core.configure(&values).unwrap().vectors(1, round).unwrap();
-                let outcome = vectors.run(&mut simulation, round, &()).unwrap();
+                let outcome = vectors
+                    .run(&mut simulation, round, &Progress::none())
+                    .unwrap();
                 let expected = core.configure(&values).unwrap().timing().checked.cycles;
                 assert_eq!(outcome.measured, expected, "{length}, {short}, {tile:?}");
             }

@@ -1,7 +1,7 @@
 //! The cores with single-delay feedback: one word a cycle. Two words a cycle are what the streaming core does on two lanes.
 
 use super::plan::Plan;
-use super::{NttSdf, plan};
+use super::{CORE, plan};
 use crate::arithmetic::Reduction;
 use crate::cost::{
     Beside, Counts, Features, Figures, NARROW, PAPER, delay, memory, network, product, rom,
@@ -18,7 +18,7 @@ const GENERAL: u64 = 998_244_353;
 
 fn setting(technology: Technology, given: &[(&str, u64)]) -> Option<(Values, Plan)> {
     let given = given.iter().copied().chain(tiles(technology));
-    let values = Values::new(&NttSdf, given).ok()?;
+    let values = Values::new(&CORE, given).ok()?;
     let plan = plan(&values).ok()?;
     Some((values, plan))
 }
@@ -252,7 +252,6 @@ fn features(plan: &Plan, technology: Technology) -> Features {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed test panics")]
     use super::*;
-    use crate::interface::Core;
     use crate::testing::measured;
     use toroid_sim::toolchain::tests_are_skipped;
 
@@ -280,12 +279,12 @@ mod tests {
                 ("NATURAL", natural),
             ];
             let (values, _) = setting(Technology::Xc7, &given).unwrap();
-            let figures = NttSdf
+            let figures = CORE
                 .configure(&values)
                 .unwrap()
                 .cost(Technology::Xc7, None)
                 .unwrap();
-            let (all, alone) = measured(&NttSdf, &values, TRANSFORMS);
+            let (all, alone) = measured(&CORE, &values, TRANSFORMS);
             assert_eq!(figures.latency, alone, "{values:?}");
             assert_eq!(
                 (TRANSFORMS as u64 - 1) * figures.interval,
@@ -307,10 +306,7 @@ mod tests {
             let given = [architecture, (name, value)];
             let given = &given[usize::from(name == architecture.0)..];
             let (values, _) = setting(Technology::Xc7, given).unwrap();
-            let figures = NttSdf
-                .configure(&values)
-                .unwrap()
-                .cost(Technology::Xc7, None);
+            let figures = CORE.configure(&values).unwrap().cost(Technology::Xc7, None);
             assert_eq!(figures.is_some(), is_there, "{name}={value}");
         }
     }
@@ -320,7 +316,7 @@ mod tests {
         for (reduction, part) in [(1, "2^i"), (2, "Montgomery")] {
             let given = [("ARCHITECTURE", 0), ("REDUCTION", reduction)];
             let (values, _) = setting(Technology::Xc7, &given).unwrap();
-            let figures = NttSdf
+            let figures = CORE
                 .configure(&values)
                 .unwrap()
                 .cost(Technology::Xc7, None)
@@ -344,8 +340,8 @@ mod tests {
                 wanted.output = Some(Order::Natural);
                 let settings = settings(&wanted, Technology::Ecp5).unwrap();
                 for values in settings {
-                    assert!(NttSdf.configure(&values).is_ok(), "{values:?}");
-                    let figures = NttSdf
+                    assert!(CORE.configure(&values).is_ok(), "{values:?}");
+                    let figures = CORE
                         .configure(&values)
                         .unwrap()
                         .cost(Technology::Ecp5, None)

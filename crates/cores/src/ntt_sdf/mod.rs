@@ -3,7 +3,7 @@
 pub(crate) mod cost;
 mod plan;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use plan::*;
 
@@ -12,7 +12,7 @@ use crate::arithmetic::nearest_primes;
 use crate::cost::Figures;
 use crate::error::CoreError;
 use crate::interface::{
-    Configured, Core, Cycles, Given, Parameter, TILE_A, TILE_B, Timing, Values,
+    Configured, Core, Cycles, Family, Given, Parameter, TILE_A, TILE_B, Timing, Values,
 };
 use crate::setting::SettingError;
 use crate::technology::Technology;
@@ -137,7 +137,7 @@ pub(crate) fn refused(core: &'static str, error: &SettingError, values: &Values)
     }
 }
 
-/// Polynomials one behind the other.
+/// Polynomials back to back.
 const POLYNOMIALS: usize = 4;
 
 /// The beats of a polynomial, in the order of the stream.
@@ -188,49 +188,23 @@ const VARIANTS: &[Given] = &[
 ];
 
 /// The core.
-pub struct NttSdf;
+pub static CORE: Core = Core {
+    variants: VARIANTS,
+    is_large: true,
+    family: Some(Family {
+        settings: cost::settings,
+        samples: cost::samples,
+        large_samples: |_| Vec::new(),
+    }),
+    ..Core::new(
+        "ntt_sdf",
+        "NTT or INTT modulo a prime up to 64 bits by single-delay feedback, one or two words a cycle, without bubbles",
+        &PARAMETERS,
+        |values| Ok(Box::new(plan(values)?)),
+    )
+};
 
-impl Core for NttSdf {
-    fn name(&self) -> &'static str {
-        "ntt_sdf"
-    }
-
-    fn summary(&self) -> &'static str {
-        "NTT or INTT modulo a prime up to 64 bits by single-delay feedback, one or two words a cycle, without bubbles"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        &PARAMETERS
-    }
-
-    fn variants(&self) -> &'static [Given] {
-        VARIANTS
-    }
-
-    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
-        Ok(Box::new(plan(values)?))
-    }
-
-    fn is_large(&self) -> bool {
-        true
-    }
-
-    fn is_transform(&self) -> bool {
-        true
-    }
-
-    fn settings(
-        &self,
-        transform: &Transform,
-        technology: Technology,
-    ) -> Result<Vec<Values>, String> {
-        cost::settings(transform, technology)
-    }
-
-    fn samples(&self, technology: Technology) -> Vec<Values> {
-        cost::samples(technology)
-    }
-}
+inventory::submit!(&CORE);
 
 impl Configured for Plan {
     fn design(&self) -> Result<Design, CoreError> {

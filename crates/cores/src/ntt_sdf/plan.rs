@@ -333,7 +333,7 @@ impl Plan {
         }
     }
 
-    /// What stands before and behind the stages.
+    /// What stands before and after the stages.
     pub(crate) fn ends(&self) -> [&End; 2] {
         [&self.front, &self.back]
     }

@@ -1,7 +1,7 @@
 //! The streaming core: a butterfly for every pair of words of a beat in every stage.
 
 use super::plan::Plan;
-use super::{NttStreaming, plan};
+use super::{CORE, plan};
 use crate::cost::{
     Beside, Counts, Features, Figures, NARROW, PAPER, delay, memory, network, product, rom,
     stepped, tiles,
@@ -33,7 +33,7 @@ fn orders(transform: &Transform) -> Vec<(Order, Order)> {
 
 fn setting(technology: Technology, given: &[(&str, u64)]) -> Option<(Values, Plan)> {
     let given = given.iter().copied().chain(tiles(technology));
-    let values = Values::new(&NttStreaming, given).ok()?;
+    let values = Values::new(&CORE, given).ok()?;
     let plan = plan(&values).ok()?;
     Some((values, plan))
 }
@@ -253,7 +253,7 @@ fn features(plan: &Plan, technology: Technology) -> Features {
         selected += lanes * word;
     }
     for log_steps in plan.feedbacks() {
-        // Words before the butterflies, and differences behind them.
+        // Words before the butterflies, and differences after them.
         moved.push(stepped(lanes * word, 1 << log_steps, technology).times(2));
         counters += log_beats + u64::from(log_steps) + 1;
         selected += lanes * word;
@@ -343,7 +343,6 @@ fn features(plan: &Plan, technology: Technology) -> Features {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interface::Core;
 
     fn transform(n: u64, q: u64, ring: Ring) -> Transform {
         Transform::new(n, q, ring).unwrap()
@@ -353,12 +352,12 @@ mod tests {
     fn cycles_are_those_of_the_core() {
         let all = samples(Technology::Xc7).into_iter();
         for values in all.chain(large_samples(Technology::Xc7)) {
-            let figures = NttStreaming
+            let figures = CORE
                 .configure(&values)
                 .unwrap()
                 .cost(Technology::Xc7, None)
                 .unwrap();
-            let timing = NttStreaming.configure(&values).unwrap().timing();
+            let timing = CORE.configure(&values).unwrap().timing();
             assert_eq!(figures.latency, timing.latency.unwrap().cycles);
             assert_eq!(figures.interval, timing.interval.unwrap().cycles);
         }
@@ -371,8 +370,8 @@ mod tests {
                 let mut wanted = transform(n, q, Ring::Negacyclic);
                 wanted.direction = direction;
                 for values in settings(&wanted, Technology::Ecp5).unwrap() {
-                    assert!(NttStreaming.configure(&values).is_ok(), "{values:?}");
-                    let figures = NttStreaming
+                    assert!(CORE.configure(&values).is_ok(), "{values:?}");
+                    let figures = CORE
                         .configure(&values)
                         .unwrap()
                         .cost(Technology::Ecp5, None)
@@ -411,7 +410,7 @@ mod tests {
                 let settings = settings(&wanted, Technology::Xc7).unwrap();
                 assert!(!settings.is_empty());
                 for values in settings {
-                    let figures = NttStreaming
+                    let figures = CORE
                         .configure(&values)
                         .unwrap()
                         .cost(Technology::Xc7, None)

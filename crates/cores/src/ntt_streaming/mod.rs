@@ -7,11 +7,11 @@ mod tests;
 
 pub use plan::*;
 
-use crate::arithmetic::nearest_primes;
+use crate::arithmetic::{Reduction, nearest_primes};
 use crate::cost::Figures;
 use crate::error::CoreError;
 use crate::interface::{
-    Configured, Core, Cycles, Given, Parameter, TILE_A, TILE_B, Timing, Values,
+    Configured, Core, Cycles, Family, Given, Parameter, TILE_A, TILE_B, Timing, Values,
 };
 use crate::order::Order;
 use crate::setting::SettingError;
@@ -166,7 +166,7 @@ fn refused(error: &SettingError, values: &Values) -> CoreError {
     }
 }
 
-/// Transforms one behind the other that go through all degrees and moduli, and how many there are at least.
+/// Transforms back to back that go through all degrees and moduli, and how many there are at least.
 const TRANSFORMS: usize = 4;
 
 struct Polynomial {
@@ -245,54 +245,37 @@ const VARIANTS: &[Given] = &[
     ],
 ];
 
-/// The core.
-pub struct NttStreaming;
-
-impl Core for NttStreaming {
-    fn name(&self) -> &'static str {
-        "ntt_streaming"
-    }
-
-    fn summary(&self) -> &'static str {
-        "NTT or INTT modulo primes up to 64 bits, fully unrolled, LANES words a cycle, without bubbles"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        &PARAMETERS
-    }
-
-    fn variants(&self) -> &'static [Given] {
-        VARIANTS
-    }
-
-    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
-        Ok(Box::new(plan(values)?))
-    }
-
-    fn is_large(&self) -> bool {
-        true
-    }
-
-    fn is_transform(&self) -> bool {
-        true
-    }
-
-    fn settings(
-        &self,
-        transform: &Transform,
-        technology: Technology,
-    ) -> Result<Vec<Values>, String> {
-        cost::settings(transform, technology)
-    }
-
-    fn samples(&self, technology: Technology) -> Vec<Values> {
-        cost::samples(technology)
-    }
-
-    fn large_samples(&self, technology: Technology) -> Vec<Values> {
-        cost::large_samples(technology)
-    }
+/// Barrett's reduction, which no parameter chooses.
+fn barrett() -> Result<Vec<Design>, CoreError> {
+    let given = [("LOG_N", 5), ("LOG_LANES", 2), ("Q", 998_244_353)];
+    let values = Values::new(&CORE, given)?;
+    let setting = Setting {
+        reduction: Some(Reduction::Barrett),
+        ..plan(&values)?.setting().clone()
+    };
+    let plan = Plan::new(setting).map_err(|error| refused(&error, &values))?;
+    Ok(vec![plan.design()?])
 }
+
+/// The core.
+pub static CORE: Core = Core {
+    variants: VARIANTS,
+    beyond_parameters: barrett,
+    is_large: true,
+    family: Some(Family {
+        settings: cost::settings,
+        samples: cost::samples,
+        large_samples: cost::large_samples,
+    }),
+    ..Core::new(
+        "ntt_streaming",
+        "NTT or INTT modulo primes up to 64 bits, fully unrolled, LANES words a cycle, without bubbles",
+        &PARAMETERS,
+        |values| Ok(Box::new(plan(values)?)),
+    )
+};
+
+inventory::submit!(&CORE);
 
 impl Configured for Plan {
     fn design(&self) -> Result<Design, CoreError> {

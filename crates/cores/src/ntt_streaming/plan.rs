@@ -1,4 +1,4 @@
-//! Plans of streaming transforms: what stands before, between and behind the stages of `hw/ntt_streaming`, their twiddles and
+//! Plans of streaming transforms: what stands before, between and after the stages of `hw/ntt_streaming`, their twiddles and
 //! their cycles.
 
 use std::fmt;
@@ -146,7 +146,7 @@ impl Plan {
         &self.front
     }
 
-    /// What stands behind them.
+    /// What stands after them.
     pub fn back(&self) -> &End {
         &self.back
     }
@@ -274,7 +274,7 @@ impl Plan {
         }
     }
 
-    /// What stands one behind the other, with the cycles that each adds and, of permutations that need words of several
+    /// The parts in their order, with the cycles that each adds and, of permutations that need words of several
     /// beats, what the other form would.
     pub fn parts(&self) -> Vec<Part> {
         let Setting {
@@ -558,7 +558,7 @@ impl Plan {
     /// The transform of a polynomial by the library where it has one for the modulus, in order of indices on both sides.
     ///
     /// # Panics
-    /// If the length is no power of two, or there is no root of unity for it.
+    /// If the length is not a power of two, or there is no root of unity for it.
     pub fn expected(&self, modulus: usize, words: &[u64]) -> Vec<u64> {
         let Setting {
             is_inverse,

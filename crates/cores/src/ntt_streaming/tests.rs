@@ -5,7 +5,7 @@ use crate::ntt_streaming::plan;
 use crate::ntt_streaming::{Plan, Setting};
 use crate::order::{End, Order};
 use crate::setting::SettingError;
-use crate::testing::{refusal, replaced, start};
+use crate::testing::{self, Given, refusal, replaced, start};
 use crate::vectors::{Streams, Vectors};
 use crate::{CoreError, Values, find};
 use toroid_ring::{goldilocks, prime};
@@ -13,26 +13,14 @@ use toroid_sim::model::Value;
 use toroid_sim::random::Random;
 use toroid_sim::stream::{Beat, Sink, Source};
 use toroid_sim::toolchain::tests_are_skipped;
-
-/// Settings of the core: those that are not given keep their defaults.
-type Given<'a> = &'a [(&'static str, u64)];
+use toroid_task::Progress;
 
 fn values(given: Given) -> Result<Values, CoreError> {
-    Values::new(find("ntt_streaming").unwrap(), given.iter().copied())
+    testing::values("ntt_streaming", given)
 }
 
-/// Transforms back to back, with cycles as by the formula, and under random back-pressure.
 fn verify(settings: &[Given]) {
-    if tests_are_skipped() {
-        return;
-    }
-    for given in settings {
-        let values = values(given).unwrap();
-        let core = find("ntt_streaming").unwrap();
-        let outcome = crate::test(core, &values, 1, 7, None, &())
-            .unwrap_or_else(|error| panic!("{given:?}: {error}"));
-        assert_eq!(outcome.measured, outcome.expected, "{given:?}");
-    }
+    testing::verify("ntt_streaming", settings);
 }
 
 const NATURAL: u64 = 0;
@@ -224,7 +212,7 @@ fn degree_and_modulus_change_from_transform_to_transform_without_a_bubble() {
         let values = values(given).unwrap();
         let plan = plan(&values).unwrap();
         let core = find("ntt_streaming").unwrap();
-        let mut simulation = start(core.name(), &values, 3);
+        let mut simulation = start(core.name, &values, 3);
         let mut random = Random::new(5);
         for _ in 0..3 {
             let (sent, expected) = sequence(&plan, 60, &mut random);
@@ -237,7 +225,9 @@ fn degree_and_modulus_change_from_transform_to_transform_without_a_bubble() {
                 user_bits: plan.user_bits(),
                 cycles,
             });
-            let outcome = vectors.run(&mut simulation, random.word(), &()).unwrap();
+            let outcome = vectors
+                .run(&mut simulation, random.word(), &Progress::none())
+                .unwrap();
             assert_eq!(outcome.measured, cycles, "{given:?}");
         }
     }
@@ -259,7 +249,7 @@ fn a_degree_or_modulus_that_is_not_there_is_number_0() {
     let values = values(given).unwrap();
     let plan = plan(&values).unwrap();
     let core = find("ntt_streaming").unwrap();
-    let mut simulation = start(core.name(), &values, 3);
+    let mut simulation = start(core.name, &values, 3);
     let words: Vec<u64> = (0..64).collect();
     let arranged = |order: Order, words: &[u64], user| -> Vec<Beat> {
         let words = order.arrange(2, words);
@@ -280,7 +270,7 @@ fn a_degree_or_modulus_that_is_not_there_is_number_0() {
         user_bits: plan.user_bits(),
         cycles,
     });
-    vectors.run(&mut simulation, 1, &()).unwrap();
+    vectors.run(&mut simulation, 1, &Progress::none()).unwrap();
 }
 
 #[test]
@@ -308,7 +298,7 @@ fn a_reset_leaves_nothing_behind() {
         let values = values(given).unwrap();
         let plan = plan(&values).unwrap();
         let core = find("ntt_streaming").unwrap();
-        let mut simulation = start(core.name(), &values, 9);
+        let mut simulation = start(core.name, &values, 9);
         let mut random = Random::new(1);
         for _ in 0..12 {
             let (sent, _) = sequence(&plan, 3, &mut random);
@@ -329,7 +319,9 @@ fn a_reset_leaves_nothing_behind() {
                 user_bits: plan.user_bits(),
                 cycles,
             });
-            let outcome = vectors.run(&mut simulation, random.word(), &()).unwrap();
+            let outcome = vectors
+                .run(&mut simulation, random.word(), &Progress::none())
+                .unwrap();
             assert_eq!(outcome.measured, cycles, "{given:?}");
         }
     }

@@ -17,10 +17,10 @@ pub enum Order {
     /// The two halves side by side, each in natural order: i = (upper half of the lanes) · N/2 + beat · LANES/2 + lane
     /// within that half.
     Halves,
-    /// Words of a beat N / LANES apart: i = beat + lane · N / LANES. Of `ntt_elastic` alone.
+    /// Words of a beat N / LANES apart: i = beat + lane · N / LANES.
     Strided,
     /// The same with the two digits of the beat's number swapped: i = k1 + LANES · k2 + lane · N / LANES in beat
-    /// k1 · N / LANES² + k2. Of `ntt_elastic` alone, with LANES² words or more.
+    /// k1 · N / LANES² + k2. Frames have LANES² words or more.
     StridedSwapped,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn reversed(index: usize, bits: u32) -> usize {
     }
 }
 
-/// What brings words from one order to another before or behind the stages.
+/// What brings words from one order to another before or after the stages.
 #[derive(Clone, Debug)]
 pub enum End {
     /// Nothing: the orders are the same.
@@ -99,7 +99,7 @@ pub enum End {
     Lanes(Network),
 }
 
-/// A design with what stands before and behind its stages.
+/// A design with what stands before and after its stages.
 pub(crate) fn with_ends(mut design: Design, front: &End, back: &End) -> Design {
     for (end, prefix) in [(front, "FRONT"), (back, "BACK")] {
         design = design.with(

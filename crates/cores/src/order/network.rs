@@ -109,7 +109,7 @@ impl Permutation {
     /// Of the bits of indices: bit b of a word's index in the output is bit `bits(b)` of its index in the input.
     ///
     /// # Errors
-    /// If `bits` is no permutation of the bits, or the shape is too large.
+    /// If `bits` is not a permutation of the bits, or the shape is too large.
     pub fn of_bits(
         log_lanes: u32,
         log_beats: u32,
@@ -263,7 +263,7 @@ pub struct Network {
 /// Where each control signal of a side comes from, and the ROM that gives those that are none of a counter's.
 struct Controls {
     /// An entry a signal: 0 and 1 are constants, then come the bits of the counter of beats and those of the ROM, each
-    /// with its inverse behind it.
+    /// with its inverse after it.
     map: Vec<usize>,
     /// Columns of the ROM, a bit a beat.
     rom: Vec<Vec<u64>>,

@@ -89,36 +89,26 @@ fn permutation(values: &Values) -> Result<Permutation, CoreError> {
 const FRAMES: usize = 4;
 
 /// The core.
-pub struct StreamPermutation;
+pub static CORE: Core = Core {
+    takes_list: |values| values["KIND"] == LISTED,
+    ..Core::new(
+        "permutation",
+        "a fixed permutation of the words of a frame, streamed beat by beat",
+        &PARAMETERS,
+        |values| {
+            let permutation = permutation(values)?;
+            Ok(Box::new(Frames {
+                network: permutation.route(),
+                permutation,
+                lanes: 1 << values["LOG_LANES"],
+                beats: 1 << values["LOG_BEATS"],
+                width: values["WIDTH"],
+            }))
+        },
+    )
+};
 
-impl Core for StreamPermutation {
-    fn name(&self) -> &'static str {
-        "permutation"
-    }
-
-    fn summary(&self) -> &'static str {
-        "a fixed permutation of the words of a frame, streamed beat by beat"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        &PARAMETERS
-    }
-
-    fn takes_list(&self, values: &Values) -> bool {
-        values["KIND"] == LISTED
-    }
-
-    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
-        let permutation = permutation(values)?;
-        Ok(Box::new(Frames {
-            network: permutation.route(),
-            permutation,
-            lanes: 1 << values["LOG_LANES"],
-            beats: 1 << values["LOG_BEATS"],
-            width: values["WIDTH"],
-        }))
-    }
-}
+inventory::submit!(&CORE);
 
 /// A permutation of frames of `beats` beats of `lanes` words of `width` bits.
 struct Frames {

@@ -10,6 +10,7 @@ use toroid_sim::random::Random;
 use toroid_sim::simulation::Simulation;
 use toroid_sim::stream::{Beat, Sink, Source};
 use toroid_sim::toolchain::tests_are_skipped;
+use toroid_task::Progress;
 
 /// One side's columns on a beat.
 fn switch(network: &Network, beat: &mut [u32], settings: &[bool], is_second: bool) {
@@ -441,7 +442,7 @@ fn the_list_of_cores_makes_it() {
         return;
     }
     let values = Values::new(core, [("KIND", 2), ("WIDTH", 28)]).unwrap();
-    let outcome = crate::test(core, &values, 500, 7, None, &()).unwrap();
+    let outcome = crate::test(core, &values, 500, 7, None, &Progress::none()).unwrap();
     assert_eq!(outcome.measured, outcome.expected);
     assert!(outcome.compared >= 500);
 }
@@ -505,6 +506,6 @@ fn the_list_of_cores_makes_any_permutation() {
         words(&streams.expected),
         source.map(|from| sent[from]).to_vec()
     );
-    let outcome = crate::test(core, &values, 100, 7, None, &()).unwrap();
+    let outcome = crate::test(core, &values, 100, 7, None, &Progress::none()).unwrap();
     assert_eq!(outcome.measured, outcome.expected);
 }

@@ -1,6 +1,8 @@
 //! Products of polynomials by transforms with single-delay feedback.
 
 mod plan;
+#[cfg(test)]
+mod tests;
 
 pub use plan::*;
 
@@ -44,7 +46,7 @@ pub fn plan(values: &Values) -> Result<Multiplier, CoreError> {
         .map_err(|error| refused("polymul_sdf", &error, values))
 }
 
-/// Products one behind the other.
+/// Products back to back.
 const PRODUCTS: u64 = 3;
 
 const VARIANTS: &[Given] = &[
@@ -57,33 +59,18 @@ const VARIANTS: &[Given] = &[
 ];
 
 /// The core.
-pub struct PolymulSdf;
+pub static CORE: Core = Core {
+    variants: VARIANTS,
+    is_large: true,
+    ..Core::new(
+        "polymul_sdf",
+        "products of polynomials modulo x^N + 1 by NTTs with single-delay feedback, one or two words a cycle, without bubbles",
+        &PARAMETERS,
+        |values| Ok(Box::new(plan(values)?)),
+    )
+};
 
-impl Core for PolymulSdf {
-    fn name(&self) -> &'static str {
-        "polymul_sdf"
-    }
-
-    fn summary(&self) -> &'static str {
-        "products of polynomials modulo x^N + 1 by NTTs with single-delay feedback, one or two words a cycle, without bubbles"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        &PARAMETERS
-    }
-
-    fn variants(&self) -> &'static [Given] {
-        VARIANTS
-    }
-
-    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
-        Ok(Box::new(plan(values)?))
-    }
-
-    fn is_large(&self) -> bool {
-        true
-    }
-}
+inventory::submit!(&CORE);
 
 impl Configured for Multiplier {
     fn design(&self) -> Result<Design, CoreError> {

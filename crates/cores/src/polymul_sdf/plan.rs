@@ -19,7 +19,7 @@ pub struct Multiplier {
 
 impl Multiplier {
     /// Of the transforms of a setting, whose direction and orders do not matter. Two NTTs work at a time if `is_parallel`, else one
-    /// has the factors one behind the other.
+    /// takes the factors in turn.
     ///
     /// # Errors
     /// [`SettingError`]
@@ -55,7 +55,7 @@ impl Multiplier {
         let (q, bits, tiles) = (setting.modulus, self.forward.bits(), setting.tiles);
         match self.forward.reduction() {
             Reduction::Solinas if q == goldilocks::P => mul_latency((64, 64), tiles, false) + 3,
-            // A register behind each fold, however short the other products are.
+            // A register after each fold, however short the other products are.
             Reduction::Solinas => mul_latency((bits, bits), tiles, false) + folds(q) + 1,
             Reduction::Barrett => Reduction::Barrett.latency(bits, 0, tiles),
             // a b / R, and that times R^2 / R.

@@ -66,25 +66,14 @@ impl Tiles {
     }
 }
 
-pub struct GoldilocksMul;
+pub static GOLDILOCKS_MUL: Core = Core::new(
+    "goldilocks_mul",
+    "product modulo 2^64 - 2^32 + 1, one a cycle",
+    &TILES,
+    |values| Ok(Box::new(Product(Tiles::of(values)))),
+);
 
-impl Core for GoldilocksMul {
-    fn name(&self) -> &'static str {
-        "goldilocks_mul"
-    }
-
-    fn summary(&self) -> &'static str {
-        "product modulo 2^64 - 2^32 + 1, one a cycle"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        &TILES
-    }
-
-    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
-        Ok(Box::new(Product(Tiles::of(values))))
-    }
-}
+inventory::submit!(&GOLDILOCKS_MUL);
 
 struct Product(Tiles);
 
@@ -113,25 +102,14 @@ impl Configured for Product {
     }
 }
 
-pub struct ButterflyIntegrated;
+pub static BUTTERFLY_INTEGRATED: Core = Core::new(
+    "butterfly_integrated",
+    "butterfly of NTT and INTT modulo 2^64 - 2^32 + 1, one a cycle, direction by the cycle",
+    &TILES,
+    |values| Ok(Box::new(Butterfly(Tiles::of(values)))),
+);
 
-impl Core for ButterflyIntegrated {
-    fn name(&self) -> &'static str {
-        "butterfly_integrated"
-    }
-
-    fn summary(&self) -> &'static str {
-        "butterfly of NTT and INTT modulo 2^64 - 2^32 + 1, one a cycle, direction by the cycle"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        &TILES
-    }
-
-    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
-        Ok(Box::new(Butterfly(Tiles::of(values))))
-    }
-}
+inventory::submit!(&BUTTERFLY_INTEGRATED);
 
 struct Butterfly(Tiles);
 

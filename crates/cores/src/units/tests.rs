@@ -485,7 +485,7 @@ fn delays_count_steps() {
         let mut random = Random::new(steps as u64);
         let mut compared = 0;
         for chance in [1.0, 0.5, 0.9, 0.1] {
-            // A reset while words are under way; steps go on.
+            // A reset while words are in the pipeline; steps go on.
             for _ in 0..random.below(4) + 1 {
                 simulation.set(reset_n, 0);
                 simulation.set(step, random.below(2));
@@ -711,7 +711,7 @@ fn stream_ends_never_lose_a_beat_and_stall_only_where_the_queue_is_short() {
         let span = sink.last_cycle().unwrap() - sink.first_cycle().unwrap();
         assert_eq!(span + 1, u64::from(depth));
 
-        // A reset while beats are under way forgets them.
+        // A reset while beats are in the pipeline forgets them.
         let valid = simulation.input("in_tvalid_i", 1).unwrap();
         simulation.set(valid, 0);
         simulation.reset(1).unwrap();

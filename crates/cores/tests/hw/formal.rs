@@ -5,6 +5,7 @@ use std::process::Command;
 
 use toroid_cores::tools::CHECKS;
 use toroid_sim::toolchain::{python, tests_are_skipped};
+use toroid_task::Progress;
 
 #[test]
 fn reductions_are_proved() {
@@ -12,7 +13,7 @@ fn reductions_are_proved() {
         return;
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("hw/formal/run.py");
-    let said = Command::new(python(CHECKS, &()).unwrap())
+    let said = Command::new(python(CHECKS, &Progress::none()).unwrap())
         .arg(script)
         .output()
         .unwrap();

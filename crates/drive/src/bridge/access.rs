@@ -1,18 +1,16 @@
 //! Hosts of a drive: who they are, what they may touch, and what each has done.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use toroid_isa::VrNumber;
-use toroid_nvme::{ErrorInformation, Sqe, Status};
+use toroid_nvme::{ErrorInformation, ErrorLog, Sqe, Status};
 
 use super::status::Fault;
 use toroid_isa::metadata::ScMetadata;
 
-/// Failures of a host that are kept.
-const KEPT: usize = 64;
-/// How many hosts are remembered before those that are gone are forgotten.
+/// The number of hosts from which on those that have gone are forgotten.
 const REMEMBERED: usize = 256;
 
 /// The key ids that a host may use.
@@ -38,7 +36,7 @@ impl KeyAccess {
         }
     }
 
-    /// Checks NVMe metadata, 64 bytes a block. Damaged metadata may be anyone's.
+    /// Checks NVMe metadata, 64 bytes per block. Damaged metadata may be anyone's.
     pub(crate) fn check_metadata(&self, metadata: &[u8]) -> Result<(), Fault> {
         if self.only().is_none() {
             return Ok(());
@@ -65,7 +63,7 @@ impl KeyAccess {
     }
 }
 
-/// Says nothing of whose the blocks are.
+/// The refusal, which does not tell whose the blocks are.
 pub(crate) fn denied() -> Fault {
     Fault::new(
         Status::ACCESS_DENIED,
@@ -103,7 +101,7 @@ pub struct HostStatistics {
     pub programs: u64,
     /// Programs that failed or were cancelled.
     pub program_failures: u64,
-    /// Time during which a command was under way.
+    /// Time during which a command was in progress.
     pub busy: Duration,
 }
 
@@ -114,10 +112,9 @@ pub(crate) struct Account(Mutex<Record>);
 #[derive(Default)]
 struct Record {
     statistics: HostStatistics,
-    under_way: usize,
+    in_progress: usize,
     busy_since: Option<Instant>,
-    failures: u64,
-    errors: VecDeque<ErrorInformation>,
+    errors: ErrorLog,
 }
 
 impl Account {
@@ -132,14 +129,14 @@ impl Account {
 
     pub(crate) fn begin_command(&self) {
         let mut record = self.lock();
-        record.under_way += 1;
+        record.in_progress += 1;
         record.busy_since.get_or_insert_with(Instant::now);
     }
 
     pub(crate) fn end_command(&self) {
         let mut record = self.lock();
-        record.under_way = record.under_way.saturating_sub(1);
-        if record.under_way == 0
+        record.in_progress = record.in_progress.saturating_sub(1);
+        if record.in_progress == 0
             && let Some(since) = record.busy_since.take()
         {
             record.statistics.busy += since.elapsed();
@@ -156,21 +153,12 @@ impl Account {
     }
 
     pub(crate) fn error(&self, command: Sqe, status: Status, reason: String) {
-        let mut record = self.lock();
-        record.failures += 1;
-        let count = record.failures;
-        record.errors.truncate(KEPT - 1);
-        record.errors.push_front(ErrorInformation {
-            count,
-            command,
-            status,
-            reason,
-        });
+        self.lock().errors.push(command, status, reason);
     }
 
     /// Newest first.
     pub(crate) fn errors(&self) -> Vec<ErrorInformation> {
-        self.lock().errors.iter().cloned().collect()
+        self.lock().errors.entries()
     }
 }
 

@@ -2,6 +2,7 @@
 //! can have.
 
 pub(crate) mod nvme_metadata;
+mod recent;
 mod runs;
 pub(crate) mod second_half;
 
@@ -61,6 +62,10 @@ pub(crate) trait Carrier: Send + Sync {
 
     /// Writes an object's part, or the `result` that takes its place, with what describes it. Locks the blocks, and checks
     /// that they are still described as `description` says.
+    ///
+    /// The caller tells the [`Watches`](super::watches::Watches) afterwards, without the lock. A read in between delivers the new
+    /// blocks, and starts again for nothing. A read of the old ones cannot bring them to the register before: it waits for
+    /// what the caller has prepared, whose effect comes last, or is dropped with it.
     fn commit(
         &self,
         context: &Context,

@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use toroid_engine::{CancelToken, StoreOutcome};
-use toroid_isa::VrNumber;
 use toroid_nvme::{Cqe, Io, Sqe};
 
 use super::access::{Hosted, KeyAccess};
@@ -22,7 +21,7 @@ pub enum Effect {
     Stored = 2,
     /// The program ran, and its result is in the data.
     Computed = 3,
-    /// A read delivered its data, but the engine could not take them; the error log says why.
+    /// The data were read or written, but the engine could not take them; the error log says why.
     NotLoaded = 4,
 }
 
@@ -44,10 +43,10 @@ impl Effect {
     }
 
     pub(crate) fn stored(outcome: StoreOutcome) -> Effect {
-        if outcome.complete {
-            Effect::Stored
-        } else {
-            Effect::PartTaken
+        match outcome {
+            StoreOutcome::Complete => Effect::Stored,
+            StoreOutcome::Incomplete => Effect::PartTaken,
+            StoreOutcome::Superseded => Effect::NotLoaded,
         }
     }
 }
@@ -83,8 +82,6 @@ pub(crate) struct Context {
     /// Unique, unlike the command identifier.
     pub(crate) serial: u64,
     pub(crate) cancel: CancelToken,
-    /// The register that the command is for, once it is known.
-    pub(crate) vr: Option<VrNumber>,
 }
 
 impl Context {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use toroid_engine::Engine;
+use toroid_engine::{Engine, EngineError, Prepared, StoreOutcome};
 use toroid_isa::{VrNumber, VrType};
 use toroid_nvme::{Command, ControllerInfo, DsmRange, Io, Request, Sqe, Status};
 
@@ -77,7 +77,7 @@ impl Bridge {
     }
 
     /// Does everything of a command but running a program.
-    pub(crate) fn start(&self, context: &mut Context, request: Request) -> Result<Step, Fault> {
+    pub(crate) fn start(&self, context: &Context, request: Request) -> Result<Step, Fault> {
         context.check_cancelled()?;
         let command = self
             .info
@@ -138,7 +138,7 @@ impl Bridge {
         }
     }
 
-    pub(crate) fn read(&self, context: &mut Context, io: Io) -> Result<Step, Fault> {
+    pub(crate) fn read(&self, context: &Context, io: Io) -> Result<Step, Fault> {
         for _ in 1..READ_TRIES {
             if let Some(step) = self.try_read(context, io, false)? {
                 return Ok(step);
@@ -150,7 +150,7 @@ impl Bridge {
 
     /// Reads; `None` if the blocks were written before their object was in its register. The `last` try delivers the data
     /// nevertheless.
-    fn try_read(&self, context: &mut Context, io: Io, last: bool) -> Result<Option<Step>, Fault> {
+    fn try_read(&self, context: &Context, io: Io, last: bool) -> Result<Option<Step>, Fault> {
         let watch = self.watches.watch(blocks_of(io));
         let (blocks, description) = self.carrier.read(context, io)?;
         let Some(description) = description else {
@@ -185,28 +185,47 @@ impl Bridge {
         watch: &Watch,
         last: bool,
     ) -> Option<Effect> {
-        let prepared = self.engine.prepare(&object.part(context, &blocks.data));
+        let part = object.part(context, &blocks.data);
+        let held = part.as_ref().ok().and_then(|part| self.engine.holds(part));
+        let prepare = || part.and_then(|part| Ok(self.engine.prepare_read(&part)?));
+        let prepared = held.is_none().then(prepare);
         // A write that comes later waits for the effect of what is prepared.
         let stale = watch.saw_a_write();
         if stale && !last {
             return None;
         }
+        let Some(prepared) = prepared else {
+            return held.map(Effect::stored);
+        };
         let reason = match prepared {
             Ok(prepared) if !stale => {
-                let outcome = prepared.commit();
-                self.stored(object);
-                return Some(Effect::stored(outcome));
+                return Some(self.take(context, object, prepared));
             }
             Ok(_) => "its blocks were written while it was read".to_owned(),
-            Err(error) => Fault::from(error).detail,
+            Err(fault) => fault.detail,
         };
-        let account = &context.host.account;
-        self.log
-            .error(account, context.sqe, Status::SUCCESS, context.vr, reason);
-        Some(Effect::NotLoaded)
+        Some(self.not_loaded(context, reason))
     }
 
-    fn write(&self, context: &mut Context, io: Io, request: Request) -> Result<Step, Fault> {
+    /// Makes the effect of a part appear.
+    fn take(&self, context: &Context, object: &Object, prepared: Prepared<'_>) -> Effect {
+        let outcome = prepared.commit();
+        if outcome == StoreOutcome::Superseded {
+            let vr = object.sc().vr();
+            return self.not_loaded(context, EngineError::Superseded { vr }.to_string());
+        }
+        self.stored(object);
+        Effect::stored(outcome)
+    }
+
+    fn not_loaded(&self, context: &Context, reason: String) -> Effect {
+        let account = &context.host.account;
+        self.log
+            .error(account, context.sqe, Status::SUCCESS, reason);
+        Effect::NotLoaded
+    }
+
+    fn write(&self, context: &Context, io: Io, request: Request) -> Result<Step, Fault> {
         let blocks = Blocks {
             data: request.data,
             metadata: request.metadata,
@@ -235,16 +254,15 @@ impl Bridge {
                 watch: None,
             })));
         }
-        let part = object.part(context, &blocks.data);
+        let part = object.part(context, &blocks.data)?;
         let prepared = self.engine.prepare(&part)?;
         let put = self
             .carrier
             .commit(context, io, &blocks, &object.description, None);
         self.watches.written(&blocks_of(io));
         put?;
-        let outcome = prepared.commit();
-        self.stored(&object);
-        let reply = self.was_written(&context.host, bytes, Effect::stored(outcome));
+        let effect = self.take(context, &object, prepared);
+        let reply = self.was_written(&context.host, bytes, effect);
         Ok(Step::Done(reply))
     }
 
@@ -259,7 +277,7 @@ impl Bridge {
     fn compare(&self, context: &Context, io: Io, request: &Request) -> Result<(), Fault> {
         let stored = self.carrier.stored(context, io)?;
         if stored.data != request.data || stored.metadata != request.metadata {
-            return Err(Fault::passing(
+            return Err(Fault::new(
                 Status::COMPARE_FAILURE,
                 format!("{} holds something else", request.sqe),
             ));

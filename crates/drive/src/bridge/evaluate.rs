@@ -43,11 +43,11 @@ impl Bridge {
                 return Err(Fault::new(METADATA_MISMATCH, reason));
             }
         }
-        let parts: Vec<_> = objects
+        let parts = objects
             .iter()
             .zip(inputs)
             .map(|(object, input)| object.part(context, &input.bytes))
-            .collect();
+            .collect::<Result<Vec<_>, _>>()?;
         let requester = Requester {
             tenant: context.host.identity.tenant,
             cancel: &context.cancel,

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use toroid_engine::{InstructionTiming, PagingStatistics};
 use toroid_isa::VrNumber;
-use toroid_nvme::{ErrorInformation, Sqe, Status};
+use toroid_nvme::{ErrorInformation, ErrorLog, Sqe, Status};
 
 use super::access::{Account, Accounts, HostStatistics};
 use crate::ssd::SsdError;
 
-/// Entries of the error log, and program runs, that are kept.
+/// Program runs that are kept.
 const KEPT: usize = 256;
 /// Events that a trace holds at most; later ones are left out.
 const TRACE_EVENTS: usize = 1 << 20;
@@ -89,21 +89,6 @@ pub enum TraceKind {
         /// Status.
         status: Status,
     },
-}
-
-/// One entry of the error log, after NVMe's Error Information log page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ErrorLogEntry {
-    /// Counts the entries since the drive was opened, from 1.
-    pub count: u64,
-    /// The command, with its identifier.
-    pub command: Sqe,
-    /// Its status. [`Status::SUCCESS`] for a read that delivered its data but could not load it into its virtual register.
-    pub status: Status,
-    /// The virtual register that the command was for, where its metadata could be read.
-    pub vr: Option<VrNumber>,
-    /// The reason, for people.
-    pub reason: String,
 }
 
 /// A program that ran to its end.
@@ -183,19 +168,13 @@ pub(crate) struct Log {
     opened: Instant,
     tracing: AtomicBool,
     trace: Mutex<Vec<TraceEvent>>,
-    errors: Mutex<Errors>,
+    errors: Mutex<ErrorLog>,
     statistics: Mutex<DriveStatistics>,
     runs: Mutex<VecDeque<ProgramRun>>,
     media_errors: AtomicU64,
     /// A flush has failed.
     read_only: AtomicBool,
     pub(crate) accounts: Accounts,
-}
-
-#[derive(Default)]
-struct Errors {
-    count: u64,
-    entries: VecDeque<ErrorLogEntry>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -237,54 +216,13 @@ impl Log {
         std::mem::take(&mut lock(&self.trace))
     }
 
-    pub(crate) fn error(
-        &self,
-        account: &Account,
-        command: Sqe,
-        status: Status,
-        vr: Option<VrNumber>,
-        reason: String,
-    ) {
+    pub(crate) fn error(&self, account: &Account, command: Sqe, status: Status, reason: String) {
         account.error(command, status, reason.clone());
-        let mut errors = lock(&self.errors);
-        errors.count += 1;
-        let count = errors.count;
-        if errors.entries.len() == KEPT {
-            errors.entries.pop_back();
-        }
-        errors.entries.push_front(ErrorLogEntry {
-            count,
-            command,
-            status,
-            vr,
-            reason,
-        });
+        lock(&self.errors).push(command, status, reason);
     }
 
-    /// Newest first.
-    pub(crate) fn errors(&self) -> Vec<ErrorLogEntry> {
-        lock(&self.errors).entries.iter().cloned().collect()
-    }
-
-    /// The same as a log page.
-    pub(crate) fn error_information(&self) -> Vec<ErrorInformation> {
-        let entries = self.errors().into_iter();
-        entries
-            .map(|entry| ErrorInformation {
-                count: entry.count,
-                command: entry.command,
-                status: entry.status,
-                reason: entry.reason,
-            })
-            .collect()
-    }
-
-    pub(crate) fn error_of(&self, cid: u16) -> Option<ErrorLogEntry> {
-        let errors = lock(&self.errors);
-        let mut entries = errors.entries.iter();
-        entries
-            .find(|entry| entry.command.cid.get() == cid)
-            .cloned()
+    pub(crate) fn errors(&self) -> Vec<ErrorInformation> {
+        lock(&self.errors).entries()
     }
 
     /// Takes note of a command that the SSD did not do.

@@ -3,11 +3,12 @@
 use toroid_engine::{Attributes, PagingContext, Part, RunOutcome, check_size};
 use toroid_isa::VrType;
 use toroid_isa::metadata::ScMetadata;
+use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::params::ParamSet;
 
 use super::carrier::Description;
 use super::command::Context;
-use super::status::{Fault, PROGRAM_REFUSED, TRIGGER_SPLIT, WRONG_PARAMETERS};
+use super::status::{Fault, METADATA_INVALID, PROGRAM_REFUSED, TRIGGER_SPLIT, WRONG_PARAMETERS};
 
 /// The part of an object that a command carries.
 #[derive(Clone, Copy)]
@@ -33,16 +34,30 @@ pub(crate) fn check(sc: &ScMetadata) -> Result<&'static ParamSet, Fault> {
     Ok(params)
 }
 
+/// The encoding of messages of `bits` bits, where the metadata states that, else of `unstated` bits; none for 0 bits. Keys and
+/// programs have no messages.
+fn encoding(sc: &ScMetadata, bits: u8, unstated: u32) -> Result<Option<Encoding>, Fault> {
+    let bits = match (sc.vr().ty(), bits) {
+        (VrType::Key | VrType::Prg, _) => 0,
+        (_, 0) => unstated,
+        (_, bits) => bits.into(),
+    };
+    if bits == 0 {
+        return Ok(None);
+    }
+    let wrong = |error| Fault::new(METADATA_INVALID, format!("{}: {error}", sc.vr()));
+    Encoding::new(bits, sc.signed()).map(Some).map_err(wrong)
+}
+
 impl Object {
     /// The object whose part these blocks hold, if the host may use it.
     pub(crate) fn of(
-        context: &mut Context,
+        context: &Context,
         description: Description,
         bytes: usize,
     ) -> Result<Object, Fault> {
         let sc = &description.sc;
         context.keys().check_register(sc.vr())?;
-        context.vr = Some(sc.vr());
         Ok(Object {
             description,
             params: check(sc)?,
@@ -55,9 +70,13 @@ impl Object {
     }
 
     /// The part as the engine takes it. `data` are the blocks of the command.
-    pub(crate) fn part<'a>(&self, context: &Context, data: &'a [u8]) -> Part<'a> {
+    pub(crate) fn part<'a>(&self, context: &Context, data: &'a [u8]) -> Result<Part<'a>, Fault> {
         let sc = self.sc();
-        Part {
+        let of_set = match sc.vr().ty() {
+            VrType::Tv => self.params.message_bits,
+            _ => 0,
+        };
+        Ok(Part {
             context: PagingContext {
                 command_id: context.cid(),
                 queue: context.serial,
@@ -68,14 +87,13 @@ impl Object {
             offset: sc.offset(),
             bytes: &data[..self.len],
             attributes: Attributes {
-                message_bits: sc.message_bits().into(),
-                output_bits: sc.output_bits().into(),
-                signed: sc.signed(),
+                encoding: encoding(sc, sc.message_bits(), of_set)?,
+                output: encoding(sc, sc.output_bits(), 0)?,
                 log2_variance: sc.log2_variance().map(f64::from),
                 log2_failure: sc.log2_p_fail().map(f64::from),
                 computed: sc.computed(),
             },
-        }
+        })
     }
 
     /// A program's result can only take the place of a sample that is all there.
@@ -99,7 +117,7 @@ impl Object {
     /// Metadata of the result that takes the sample's place.
     pub(crate) fn result(&self, outcome: &RunOutcome) -> Result<ScMetadata, Fault> {
         if outcome.bytes.len() != self.len || outcome.params.id != self.params.id {
-            return Err(Fault::passing(
+            return Err(Fault::new(
                 PROGRAM_REFUSED,
                 format!(
                     "the program returned {} of parameter set {}; expected {}, like {}",
@@ -110,12 +128,13 @@ impl Object {
                 ),
             ));
         }
-        let bits = u8::try_from(outcome.message_bits).unwrap_or(0);
+        let encoding = outcome.encoding;
+        let bits = encoding.map_or(0, |encoding| encoding.bits() as u8);
         // A logarithm of 0 would read as "not stated", which is the opposite of what it says.
         let stated = |log2: f64| Some(log2.min(-f64::from(f32::EPSILON)));
         Ok(self
             .sc()
-            .with_message(bits, outcome.signed)?
+            .with_message(bits, encoding.is_some_and(Encoding::is_signed))?
             .with_noise(
                 stated(outcome.noise.variance().log2()),
                 stated(outcome.noise.log2_failure()),

@@ -101,7 +101,7 @@ impl SsdSide {
     }
 
     /// Reads blocks of the namespace if that takes no waiting. The trace does not tell of it before [`SsdSide::was_read_now`]: what
-    /// would wait, or must be done again on a thread, is no command yet.
+    /// would wait, or must be done again on a thread, is not a command yet.
     pub(crate) fn try_read_now(&self, io: Io, blocks: &mut Blocks) -> Option<Result<(), SsdError>> {
         self.image
             .try_read_blocks_now(io.slba, &mut blocks.data, &mut blocks.metadata)

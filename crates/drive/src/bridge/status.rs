@@ -30,7 +30,7 @@ toroid_isa::drive_statuses!(statuses);
 #[error("{detail}")]
 pub(crate) struct Fault {
     pub(crate) status: Status,
-    /// The same command is expected to fail again.
+    /// The same command is expected to fail again, unless a host changes something: Linux repeats others at once, up to five times.
     pub(crate) do_not_retry: bool,
     pub(crate) detail: String,
 }
@@ -94,13 +94,13 @@ impl From<EngineError> for Fault {
                 source: BackendError::Cancelled,
                 ..
             } => return Fault::cancelled(),
-            EngineError::NoSuchRegister { .. } => (REGISTER_EMPTY, false),
+            EngineError::NoSuchRegister { .. } => (REGISTER_EMPTY, true),
             EngineError::DataId { .. }
             | EngineError::EmptyPart { .. }
             | EngineError::PartTooLong { .. }
             | EngineError::Attribute { .. } => (METADATA_INVALID, true),
             EngineError::Size { .. } | EngineError::ProgramSize { .. } => (WRONG_SIZE, true),
-            EngineError::ParamsMismatch { .. } => (WRONG_PARAMETERS, false),
+            EngineError::ParamsMismatch { .. } => (WRONG_PARAMETERS, true),
             EngineError::PartOrder { .. }
             | EngineError::PartContradicts { .. }
             | EngineError::Superseded { .. } => (PART_ORDER, true),
@@ -115,7 +115,7 @@ impl From<EngineError> for Fault {
                     errors.iter().any(|error| wanted(&error.reason))
                 };
                 if any(|reason| matches!(reason, VerifyReason::MissingKey { .. })) {
-                    (KEY_MISSING, false)
+                    (KEY_MISSING, true)
                 } else if any(|reason| {
                     matches!(
                         reason,
@@ -123,22 +123,23 @@ impl From<EngineError> for Fault {
                             | VerifyReason::MissingTestVector { .. }
                     )
                 }) {
-                    (REGISTER_EMPTY, false)
+                    (REGISTER_EMPTY, true)
                 } else {
-                    (PROGRAM_REFUSED, false)
+                    (PROGRAM_REFUSED, true)
                 }
             }
             EngineError::KeyIdDenied { .. }
             | EngineError::NotASample { .. }
             | EngineError::Execution { .. }
-            | EngineError::StackOverflow { .. } => (PROGRAM_REFUSED, false),
+            | EngineError::StackOverflow { .. } => (PROGRAM_REFUSED, true),
+            EngineError::PagedAreaTooSmall { .. } => (NO_ROOM, true),
+            // Other commands may make room.
             EngineError::TooManyPartialObjects
             | EngineError::PersistentAreaFull { .. }
-            | EngineError::PagedAreaTooSmall { .. }
             | EngineError::SwapFull { .. }
             | EngineError::VirtualSpaceFull { .. } => (NO_ROOM, false),
             EngineError::PageOut(_) | EngineError::PageIn(_) => (PAGING_FAILED, false),
-            EngineError::Backend { .. } => (BACKEND_FAILED, false),
+            EngineError::Backend { .. } => (BACKEND_FAILED, true),
         };
         Fault {
             status,

@@ -21,8 +21,9 @@ struct Computed<'a> {
 
 impl Bridge {
     /// Runs the program that a command triggers, and ends the command.
-    pub(crate) fn run(&self, context: &mut Context, mut trigger: Trigger) -> Result<Reply, Fault> {
+    pub(crate) fn run(&self, context: &Context, mut trigger: Trigger) -> Result<Reply, Fault> {
         for _ in 0..READ_TRIES {
+            context.check_cancelled()?;
             let io = trigger.io;
             if let Some(reply) = self.try_run(context, trigger)? {
                 return Ok(reply);
@@ -87,7 +88,7 @@ impl Bridge {
             cancel: &context.cancel,
             key_ids: Some(&key_ids),
         };
-        let part = object.part(context, &blocks.data);
+        let part = object.part(context, &blocks.data)?;
         let begun = self.engine.begin_run(&part, requester);
         // What is stored from here on is later than the run.
         if trigger.watch.as_ref().is_some_and(Watch::saw_a_write) {

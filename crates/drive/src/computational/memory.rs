@@ -110,7 +110,7 @@ pub(super) enum MemoryCommand {
     Read(Span),
     Write(Span),
     Fill(Span),
-    /// To the first byte named, from these sources, one behind the other.
+    /// To the first byte named, from these sources in their order.
     Copy {
         to: u64,
         sources: Sources,
@@ -169,7 +169,7 @@ impl MemoryCommand {
         };
         let span = span.aligned()?;
         if sqe.opcode != opcode::FILL && len > most.into() {
-            let reason = format!("{span}; expected at most {most} bytes a command (MDTS)");
+            let reason = format!("{span}; expected at most {most} bytes per command (MDTS)");
             return Err(Fault::new(Status::INVALID_FIELD, reason));
         }
         expect_data(data, carried)?;

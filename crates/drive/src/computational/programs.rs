@@ -479,7 +479,10 @@ fn set_place(id: u16) -> Option<usize> {
 }
 
 fn no_set(id: u16) -> Fault {
-    refuse(NO_RANGE_SET, format!("there is no memory range set {id}"))
+    refuse(
+        NO_RANGE_SET,
+        format!("there is not a memory range set {id}"),
+    )
 }
 
 /// The ranges that a command's data lists, checked.

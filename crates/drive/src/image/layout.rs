@@ -168,7 +168,7 @@ impl ImageInfo {
         Ok(namespace.with_nguid(self.nguid))
     }
 
-    /// Bytes a logical block.
+    /// Bytes per logical block.
     pub fn block_size(&self) -> u32 {
         self.block_size
     }
@@ -199,7 +199,7 @@ impl ImageInfo {
         }
     }
 
-    /// Logical blocks a cluster.
+    /// Logical blocks per cluster.
     pub fn cluster_blocks(&self) -> u32 {
         self.cluster_blocks
     }

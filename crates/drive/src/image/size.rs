@@ -5,11 +5,11 @@ use thiserror::Error;
 const BINARY: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const DECIMAL: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
 
-/// Why a text is no size.
+/// Why a text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SizeError {
     /// Neither a number nor a number and a unit.
-    #[error("`{0}` is no size; expected a number and a unit, like 8GiB, 512 MB or 4096")]
+    #[error("`{0}` is not a size; expected a number and a unit, like 8GiB, 512 MB or 4096")]
     Syntax(String),
     /// Larger than 2^64 - 1 bytes.
     #[error("`{0}` is too large; sizes end below 16 EiB")]

@@ -44,7 +44,7 @@ impl FromStr for Injection {
     fn from_str(text: &str) -> Result<Injection, String> {
         let wrong = || {
             format!(
-                "{text:?} is no fault; expected read:A..B, write:A..B or full:A..B with block numbers A < B, or flush"
+                "{text:?} is not a fault; expected read:A..B, write:A..B or full:A..B with block numbers A < B, or flush"
             )
         };
         if text == "flush" {

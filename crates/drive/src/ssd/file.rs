@@ -11,7 +11,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::pool::Pool;
 use super::sync::{Queue, Syncs};
-use super::transfer::{Buffer, DIRECT_ALIGNMENT, Kind, Transfer, is_aligned};
+use super::transfer::{Aligned, Buffer, DIRECT_ALIGNMENT, Kind, Transfer, is_aligned, zeroes};
 use super::uring::Uring;
 use super::{Done, Operation, Ssd, SsdError, check_buffer, check_range};
 
@@ -55,7 +55,7 @@ pub struct IoOptions {
 /// others wrote before. Opening the file and locking it against a second process is up to the
 /// caller; [`Image`](crate::image::Image) does both.
 pub struct FileSsd {
-    /// Dropped first: waits for what it has under way, which may ask for synchronization.
+    /// Dropped first: it waits for its transfers, which may ask for synchronization.
     engine: OnceLock<Option<Engine>>,
     syncs: Syncs,
     medium: Arc<Medium>,
@@ -63,13 +63,19 @@ pub struct FileSsd {
 
 enum Engine {
     Uring(Uring),
+    /// Buffered writes go to threads of our own: io_uring would hand each to a thread of the kernel's, which takes longer.
+    UringAndWriters(Uring, Pool),
     Pool(Pool),
 }
 
 impl Engine {
     fn start(choice: IoEngine, medium: &Arc<Medium>) -> io::Result<Engine> {
         match choice {
-            IoEngine::IoUring => Ok(Engine::Uring(Uring::new(medium)?)),
+            IoEngine::IoUring if medium.direct => Ok(Engine::Uring(Uring::new(medium)?)),
+            IoEngine::IoUring => {
+                let (uring, writers) = (Uring::new(medium)?, Pool::new(medium)?);
+                Ok(Engine::UringAndWriters(uring, writers))
+            }
             IoEngine::Threads => Ok(Engine::Pool(Pool::new(medium)?)),
             IoEngine::Auto => Engine::start(IoEngine::IoUring, medium).or_else(|error| {
                 tracing::info!(%error, "no io_uring; threads do the SSD's work");
@@ -143,7 +149,10 @@ impl FileSsd {
                     }
                 });
         match engine {
-            Some(Engine::Uring(uring)) => uring.start(transfer),
+            Some(Engine::UringAndWriters(_, writers)) if transfer.kind == Kind::Write => {
+                writers.start(transfer);
+            }
+            Some(Engine::Uring(uring) | Engine::UringAndWriters(uring, _)) => uring.start(transfer),
             Some(Engine::Pool(pool)) => pool.start(transfer),
             None => {
                 let mut transfer = transfer;
@@ -227,17 +236,16 @@ impl Medium {
         if !self.direct || is_aligned(buf) {
             return self.file.read_exact_at(buf, offset);
         }
-        let mut buffer = Buffer::aligned(buf.len());
-        self.file.read_exact_at(buffer.content_mut(), offset)?;
-        buf.copy_from_slice(buffer.content());
+        let mut aligned = zeroes(buf.len());
+        self.file.read_exact_at(&mut aligned, offset)?;
+        buf.copy_from_slice(&aligned);
         Ok(())
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
         if self.direct && !is_aligned(data) {
-            let mut buffer = Buffer::aligned(data.len());
-            buffer.content_mut().copy_from_slice(data);
-            return self.file.write_all_at(buffer.content(), offset);
+            let aligned = Aligned::from_slice(DIRECT_ALIGNMENT, data);
+            return self.file.write_all_at(&aligned, offset);
         }
         self.file.write_all_at(data, offset)
     }
@@ -364,12 +372,10 @@ impl Ssd for FileSsd {
         }
         let end = offset + len;
         let most = (ZEROES as u64).next_multiple_of(u64::from(medium.block_size));
-        let zeroes = Buffer::aligned(len.min(most) as usize);
+        let zeroes = zeroes(len.min(most) as usize);
         while offset < end {
-            let now = (end - offset).min(zeroes.content().len() as u64) as usize;
-            medium
-                .write_at(&zeroes.content()[..now], offset)
-                .map_err(error)?;
+            let now = (end - offset).min(zeroes.len() as u64) as usize;
+            medium.write_at(&zeroes[..now], offset).map_err(error)?;
             offset += now as u64;
         }
         Ok(())

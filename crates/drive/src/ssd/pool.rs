@@ -1,4 +1,4 @@
-//! Transfers on threads that wait for them: for kernels that have no io_uring, or do not permit it.
+//! Transfers on threads that wait for them: for buffered writes, and for kernels that have no io_uring or do not permit it.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use super::file::Medium;
 use super::transfer::Transfer;
 
-/// Threads, and so transfers under way at a time: enough to keep an SSD busy.
+/// Threads, and so transfers at a time: enough to keep an SSD busy.
 const THREADS: usize = 16;
 
 pub(super) struct Pool {
@@ -59,7 +59,7 @@ fn run(medium: &Medium, transfers: &Mutex<Receiver<Transfer>>) {
 }
 
 impl Drop for Pool {
-    /// Waits for what is under way.
+    /// Waits for all transfers.
     fn drop(&mut self) {
         self.queue = None;
         for thread in self.threads.drain(..) {

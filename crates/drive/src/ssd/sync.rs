@@ -1,8 +1,8 @@
 //! Synchronization of a file, one at a time.
 //!
 //! The kernel tells of a lost page to one `fdatasync` only, and forgets it. So one thread does them all, and has the last word:
-//! after the first failure nothing is ever said to be durable again. Whoever asks while one is under way joins the next, since
-//! the one under way may have begun before the write that is meant.
+//! after the first failure nothing is ever said to be durable again. Whoever asks during one joins the next, since
+//! the one in progress may have begun before the write that is meant.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -3,6 +3,8 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use aligned_vec::{AVec, ConstAlign, avec};
+
 /// Told how a transfer ended, on a thread of the engine; gets the buffer back.
 pub(super) type Finish = Box<dyn FnOnce(io::Result<()>, Buffer) + Send>;
 
@@ -47,48 +49,55 @@ pub(super) fn guarded(tell: impl FnOnce()) {
 /// Alignment of a buffer in memory for direct I/O: no device asks for more.
 pub(super) const DIRECT_ALIGNMENT: usize = 4096;
 
-/// Bytes that lie aligned in memory where direct I/O needs it.
-#[derive(Default)]
-pub(super) struct Buffer {
-    bytes: Vec<u8>,
-    /// Where the content starts, which ends with `bytes`.
-    start: usize,
+/// Bytes that lie where direct I/O needs them.
+pub(super) type Aligned = AVec<u8, ConstAlign<DIRECT_ALIGNMENT>>;
+
+/// What a transfer moves.
+pub(super) enum Buffer {
+    Anywhere(Vec<u8>),
+    Aligned(Aligned),
+}
+
+impl Default for Buffer {
+    fn default() -> Buffer {
+        Buffer::Anywhere(Vec::new())
+    }
 }
 
 impl Buffer {
     /// Takes the content of `bytes`, and the bytes themselves if they may lie anywhere.
     pub(super) fn new(bytes: Vec<u8>, direct: bool) -> Buffer {
         if direct && !is_aligned(&bytes) {
-            let mut buffer = Buffer::aligned(bytes.len());
-            buffer.content_mut().copy_from_slice(&bytes);
-            return buffer;
+            return Buffer::Aligned(AVec::from_slice(DIRECT_ALIGNMENT, &bytes));
         }
-        Buffer { bytes, start: 0 }
-    }
-
-    /// `len` zeroes, aligned.
-    pub(super) fn aligned(len: usize) -> Buffer {
-        let mut bytes = vec![0; len + DIRECT_ALIGNMENT];
-        let start = bytes
-            .as_ptr()
-            .align_offset(DIRECT_ALIGNMENT)
-            .min(DIRECT_ALIGNMENT);
-        bytes.truncate(start + len);
-        Buffer { bytes, start }
+        Buffer::Anywhere(bytes)
     }
 
     pub(super) fn content(&self) -> &[u8] {
-        &self.bytes[self.start..]
+        match self {
+            Buffer::Anywhere(bytes) => bytes,
+            Buffer::Aligned(bytes) => bytes,
+        }
     }
 
     pub(super) fn content_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..]
+        match self {
+            Buffer::Anywhere(bytes) => bytes,
+            Buffer::Aligned(bytes) => bytes,
+        }
     }
 
-    pub(super) fn into_vec(mut self) -> Vec<u8> {
-        self.bytes.drain(..self.start);
-        self.bytes
+    pub(super) fn into_vec(self) -> Vec<u8> {
+        match self {
+            Buffer::Anywhere(bytes) => bytes,
+            Buffer::Aligned(bytes) => bytes.to_vec(),
+        }
     }
+}
+
+/// `len` zeroes.
+pub(super) fn zeroes(len: usize) -> Aligned {
+    avec![[DIRECT_ALIGNMENT]| 0; len]
 }
 
 pub(super) fn is_aligned(bytes: &[u8]) -> bool {

@@ -127,7 +127,7 @@ impl Uring {
 }
 
 impl Drop for Uring {
-    /// Waits for what is under way.
+    /// Waits for all transfers.
     fn drop(&mut self) {
         self.shared.change(|state| state.closing = true);
         if let Some(thread) = self.thread.take() {

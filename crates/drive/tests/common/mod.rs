@@ -14,7 +14,7 @@ use toroid_engine::backend::testing::{PlaintextBackend, encode_sample, test_vect
 use toroid_engine::{Backend, KeyKind};
 use toroid_isa::metadata::ScMetadata;
 use toroid_isa::{VrNumber, assemble, encode};
-use toroid_nvme::{Controller, Request, Response, Sqe, Status};
+use toroid_nvme::{Controller, ErrorInformation, Request, Response, Sqe, Status};
 use toroid_tfhe::params::TINY;
 
 pub const NVME: MetadataMode = MetadataMode::NvmeMetadata;
@@ -199,6 +199,12 @@ impl Bench {
         block_on(self.drive.submit(request))
     }
 
+    /// The newest failure of a command with this identifier.
+    pub fn last_error(&self, cid: u16) -> Option<ErrorInformation> {
+        let mut errors = self.drive.errors().into_iter();
+        errors.find(|entry| entry.command.cid.get() == cid)
+    }
+
     /// The response of a command that must succeed.
     pub fn succeed(&self, request: Request) -> Response {
         let sqe = request.sqe;
@@ -207,7 +213,7 @@ impl Bench {
         assert!(
             status.is_success(),
             "{sqe}: {status}: {:?}",
-            self.drive.last_error(sqe.cid.get())
+            self.last_error(sqe.cid.get())
         );
         response
     }

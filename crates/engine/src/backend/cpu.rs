@@ -1,4 +1,4 @@
-//! The CPU back end: `toroid-tfhe` on the exact (NTT) or the fast (f64 FFT) arithmetic.
+//! The CPU back end: `toroid-tfhe` on NTT (exact) or f64 FFT (fast) arithmetic.
 
 mod schedule;
 
@@ -8,14 +8,15 @@ use std::sync::Arc;
 use toroid_isa::KeyKind;
 use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::TfheError;
-use toroid_tfhe::any_key::{AnyBootstrappingKey, AnyKeyLoader, AnyKeySwitchingKey, WOPBS_THREADS};
+use toroid_tfhe::any_key::{AnyBootstrappingKey, AnyKeyLoader, AnyKeySwitchingKey};
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::bootstrap::Run;
 use toroid_tfhe::key_loader::KeyLoader;
 use toroid_tfhe::lwe;
-use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
-use toroid_tfhe::params::{ModulusKind, ParamSet};
+use toroid_tfhe::modulus::Modulus;
+use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::seeded::KeyForm;
+use toroid_tfhe::with_modulus;
 
 use schedule::{Call, Scheduler};
 
@@ -107,26 +108,20 @@ impl Backend for CpuBackend {
         sample: &[u8],
         requester: Requester<'_>,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        let wopbs = params.wopbs.is_some();
-        let rows = params.ggsw_rows();
-        let polynomials = params.glwe_dimension + 1;
         let address = |key: &dyn LoadedKey| std::ptr::from_ref(key).addr();
+        let keys = [address(bootstrapping), address(key_switching)];
+        let bootstrapping = loaded::<AnyBootstrappingKey>(bootstrapping)?;
+        let key_switching = loaded::<AnyKeySwitchingKey>(key_switching)?;
         let call = Call {
             tenant: requester.tenant,
             cancel: requester.cancel,
-            keys: [address(bootstrapping), address(key_switching)],
+            keys,
             test_vectors,
             sample,
-            cost: (params.lwe_dimension * params.ring_degree) as u64 * (rows * polynomials) as u64,
-            cores: if wopbs {
-                WOPBS_THREADS
-            } else {
-                rows * test_vectors.len()
-            },
-            batches: !wopbs,
+            cost: (params.lwe_dimension * params.ggsw_words()) as u64,
+            cores: bootstrapping.threads(test_vectors.len()),
+            batches: bootstrapping.batches(),
         };
-        let bootstrapping = loaded::<AnyBootstrappingKey>(bootstrapping)?;
-        let key_switching = loaded::<AnyKeySwitchingKey>(key_switching)?;
         self.scheduler.run(&call, |batch| {
             let run = Run {
                 threads: batch.threads,
@@ -141,34 +136,15 @@ impl Backend for CpuBackend {
     }
 
     fn hom_add(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
-        match params.modulus {
-            ModulusKind::Torus32 => {
-                linear::<Torus32>(dst, |d| lwe::add_assign::<Torus32>(d, &words(src)))
-            }
-            ModulusKind::Goldilocks => {
-                linear::<Goldilocks>(dst, |d| lwe::add_assign::<Goldilocks>(d, &words(src)))
-            }
-        }
+        with_modulus!(params.modulus, M => linear::<M>(dst, |d| lwe::add_assign::<M>(d, &words(src))));
     }
 
     fn hom_sub(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
-        match params.modulus {
-            ModulusKind::Torus32 => {
-                linear::<Torus32>(dst, |d| lwe::sub_assign::<Torus32>(d, &words(src)))
-            }
-            ModulusKind::Goldilocks => {
-                linear::<Goldilocks>(dst, |d| lwe::sub_assign::<Goldilocks>(d, &words(src)))
-            }
-        }
+        with_modulus!(params.modulus, M => linear::<M>(dst, |d| lwe::sub_assign::<M>(d, &words(src))));
     }
 
     fn hom_int_mult(&self, params: &ParamSet, dst: &mut [u8], v: i32) {
-        match params.modulus {
-            ModulusKind::Torus32 => linear::<Torus32>(dst, |d| lwe::mul_assign::<Torus32>(d, v)),
-            ModulusKind::Goldilocks => {
-                linear::<Goldilocks>(dst, |d| lwe::mul_assign::<Goldilocks>(d, v))
-            }
-        }
+        with_modulus!(params.modulus, M => linear::<M>(dst, |d| lwe::mul_assign::<M>(d, v)));
     }
 }
 

@@ -75,16 +75,17 @@ pub fn decode_sample(params: &ParamSet, bytes: &[u8], message_bits: u32) -> u64 
 #[must_use]
 pub fn test_vector(params: &ParamSet, message_bits: u32, f: impl Fn(u64) -> u64) -> Vec<u8> {
     let value = |message: u64| fraction(params, f(message) % (2 << message_bits), message_bits + 1);
-    let words = match params.wopbs {
-        None => blocks(params, message_bits, value),
-        Some(_) => entries(params, message_bits, value),
+    let words = if params.is_wide() {
+        entries(params, message_bits, value)
+    } else {
+        blocks(params, message_bits, value)
     };
     let mut bytes = vec![0; params.test_vector_bytes()];
     put_words(params, &words, &mut bytes);
     bytes
 }
 
-/// The table of an exact bootstrap: every message owns the entries about its place, modulo all of them.
+/// The table of a wide function: every message owns the entries around its place, cyclically.
 fn entries(params: &ParamSet, message_bits: u32, value: impl Fn(u64) -> u128) -> Vec<u128> {
     let p = params.message_bits;
     let messages: Vec<u128> = (0..1 << message_bits).map(value).collect();
@@ -94,7 +95,7 @@ fn entries(params: &ParamSet, message_bits: u32, value: impl Fn(u64) -> u128) ->
         .collect()
 }
 
-/// A trivial GLWE sample, in which every message owns a block of coefficients about its place.
+/// A trivial GLWE sample, in which every message owns a block of coefficients around its place.
 fn blocks(params: &ParamSet, message_bits: u32, value: impl Fn(u64) -> u128) -> Vec<u128> {
     let degree = params.ring_degree;
     let block = (degree >> message_bits).max(1);
@@ -119,8 +120,8 @@ fn blocks(params: &ParamSet, message_bits: u32, value: impl Fn(u64) -> u128) -> 
 fn read(params: &ParamSet, test_vector: &[u128], body: u128) -> u128 {
     let q = modulus(params);
     let place = |order: u128| ((body * order + q / 2) / q % order) as usize;
-    if params.wopbs.is_some() {
-        // The padding bit is left out.
+    if params.is_wide() {
+        // Wide functions ignore the padding bit.
         return test_vector[place(2 << params.message_bits) % test_vector.len()];
     }
     let polynomial = &test_vector[params.glwe_dimension * params.ring_degree..];
@@ -151,7 +152,7 @@ impl PlaintextBackend {
         self.bootstraps.load(Ordering::Relaxed)
     }
 
-    /// In how many calls, each of one sample.
+    /// How many calls, each of one sample, asked for them.
     #[must_use]
     pub fn bootstrap_calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
@@ -254,8 +255,8 @@ impl Backend for PlaintextBackend {
 /// What a bootstrap gives: a sample for each test vector.
 pub type Bootstrapped = Result<Vec<Vec<u8>>, BackendError>;
 
-/// A [`PlaintextBackend`] whose bootstraps go through a closure, which is given the requester and the bootstrap itself. It may
-/// wait before it calls that, change what it gives, or give something else.
+/// A [`PlaintextBackend`] whose bootstraps go through a closure that receives the requester and the bootstrap itself. The closure
+/// may wait before it calls the bootstrap, change the result, or give another one.
 pub struct InterceptedBackend<F> {
     plaintext: PlaintextBackend,
     bootstrap: F,
@@ -329,7 +330,7 @@ where
     }
 }
 
-/// A key of which only the length is kept; its own sink.
+/// A key that keeps its length only, and is its own sink.
 #[derive(Debug)]
 struct CountedKey {
     params: ParamSet,
@@ -339,7 +340,7 @@ struct CountedKey {
 
 impl KeySink for CountedKey {
     fn write(&mut self, bytes: &[u8]) -> Result<(), BackendError> {
-        // All ones is not canonical in any modulus that has such a thing.
+        // Eight bytes of ones are not canonical in the Goldilocks field.
         if bytes.len() >= 8 && bytes[..8] == [0xff; 8] {
             return Err(BackendError::MalformedKey {
                 reason: format!("all ones at byte {}", self.bytes),

@@ -9,11 +9,12 @@ use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::testing::{PlaintextBackend, encode_sample, test_vector};
 use toroid_engine::{
     Attributes, Backend, CancelToken, Engine, EngineConfig, EngineError, KeyForm, KeyKind,
-    LoadedKey, MemorySwap, PagingContext, Part, ReplacementPolicy, RunOutcome, Swap, SwapError,
-    SwapSlot,
+    LoadedKey, MemorySwap, PagingContext, Part, ReplacementPolicy, RunOutcome, StoreOutcome, Swap,
+    SwapError, SwapSlot,
 };
 use toroid_isa::{Instruction, Program, VrNumber, encode};
 use toroid_task::Progress;
+use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
@@ -64,7 +65,7 @@ pub fn engine_on(config: EngineConfig, swap: Arc<dyn Swap>) -> Engine {
 
 pub fn bits(message_bits: u32) -> Attributes {
     Attributes {
-        message_bits,
+        encoding: Encoding::new(message_bits, false).ok(),
         ..Attributes::default()
     }
 }
@@ -93,7 +94,7 @@ pub fn store(
     bytes: &[u8],
 ) -> Result<(), EngineError> {
     let outcome = engine.store_part(&whole(vr, params, bytes, bits(params.message_bits)))?;
-    assert!(outcome.complete);
+    assert_eq!(outcome, StoreOutcome::Complete);
     Ok(())
 }
 

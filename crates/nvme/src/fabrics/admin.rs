@@ -1,12 +1,11 @@
 //! Admin and Fabrics commands of a controller.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::command::{DISCOVERY_NQN, cc, csts, fctype, property, put_text};
-use super::controller::FabricsController;
+use super::controller::{Aborted, COOLEST, Event, FabricsController, HOTTEST};
 use super::discovery::{Port, discovery_log};
 use super::target::Target;
 use crate::admin::{cns, csi, opcode};
@@ -125,9 +124,9 @@ impl FabricsController {
         state.configuration = value;
         let (was, is) = (before & cc::EN != 0, value & cc::EN != 0);
         if !was && is {
-            let all = self.has_other_command_sets();
             let sets = value & cc::CSS;
-            let good = value & cc::MPS == 0 && (sets == 0 || sets == cc::CSS_ALL && all);
+            // All supported sets are the NVM set where there is no other: some hosts ask for them without looking at CAP.
+            let good = value & cc::MPS == 0 && (sets == 0 || sets == cc::CSS_ALL);
             // RDY follows once no earlier command is in flight.
             state.status = if good { 0 } else { csts::CFS };
             state.changing = good;
@@ -142,6 +141,7 @@ impl FabricsController {
             state.events.clear();
             state.reported.clear();
             state.features.clear();
+            state.temperature = COOLEST..HOTTEST;
             drop(state);
             self.end_io();
             return done(cid);
@@ -173,6 +173,13 @@ impl FabricsController {
         (port, now): (Port, Instant),
     ) -> Answer {
         let cid = sqe.cid.get();
+        // Only I/O commands can be fused, and this target has none that are.
+        if sqe.flags & 3 != 0 {
+            return failed(cid, Status::INVALID_FIELD);
+        }
+        if self.state().configuration & cc::EN == 0 {
+            return failed(cid, Status::COMMAND_SEQUENCE_ERROR);
+        }
         match sqe.opcode {
             opcode::KEEP_ALIVE => {
                 self.seen(now);
@@ -205,21 +212,26 @@ impl FabricsController {
     }
 
     fn abort(&self, sqe: &Sqe) -> Answer {
-        const NOT_ABORTED: u64 = 1;
         let (qid, victim) = (sqe.cdw10.get() as u16, (sqe.cdw10.get() >> 16) as u16);
-        let queue = match qid {
-            0 => Some(Arc::clone(&self.admin)),
-            _ => self.state().queues.get(&qid).cloned(),
+        let mut state = self.state();
+        let aborted = if qid == 0 {
+            let requests = state.requests.len();
+            state.requests.retain(|request| *request != victim);
+            let aborted = state.requests.len() < requests;
+            if aborted {
+                let cqe = Cqe::new(victim, Status::ABORT_REQUESTED, false);
+                state.completions.push_back(cqe);
+            }
+            aborted
+        } else {
+            let Some(queue) = state.queues.get(&qid).cloned() else {
+                return failed(sqe.cid.get(), Status::INVALID_FIELD);
+            };
+            drop(state);
+            // The completion of a command in progress tells whether it stopped in time.
+            queue.abort(victim) == Aborted::Now
         };
-        let Some(queue) = queue else {
-            return failed(sqe.cid.get(), Status::INVALID_FIELD);
-        };
-        let abort = queue.aborts().get(&victim).cloned();
-        // The completion of that command tells whether it stopped in time.
-        if let Some(abort) = abort {
-            abort.cancel();
-        }
-        with_value(sqe.cid.get(), NOT_ABORTED)
+        with_value(sqe.cid.get(), u64::from(!aborted))
     }
 
     fn set_features(&self, target: &Target, sqe: &Sqe) -> Answer {
@@ -246,19 +258,41 @@ impl FabricsController {
                 self.state().keep_alive = keep_alive(value);
                 done(cid)
             }
+            feature::TEMPERATURE => {
+                // The composite temperature, or all sensors, of which there are no others; 0 is the threshold above, 1 that below.
+                let (sensor, under) = (value >> 16 & 0xF, value >> 20 & 3);
+                if !matches!(sensor, 0 | 0xF) || under > 1 {
+                    return failed(cid, Status::INVALID_FIELD);
+                }
+                let mut state = self.state();
+                match under {
+                    0 => state.temperature.end = value as u16,
+                    _ => state.temperature.start = value as u16,
+                }
+                drop(state);
+                self.look_at_temperature();
+                done(cid)
+            }
             feature::WRITE_CACHE if value & 1 == 0 => failed(cid, Status::FEATURE_NOT_CHANGEABLE),
             feature::POWER if value & 0x1F != 0 => failed(cid, Status::INVALID_FIELD),
             id @ (feature::ARBITRATION
             | feature::POWER
-            | feature::TEMPERATURE
             | feature::ERROR_RECOVERY
             | feature::WRITE_CACHE
             | feature::WRITE_ATOMICITY
             | feature::EVENTS) => {
                 self.state().features.insert(id, value);
+                self.look_at_temperature();
                 done(cid)
             }
             _ => failed(cid, Status::INVALID_FIELD),
+        }
+    }
+
+    /// Reports a temperature that has reached a threshold, if the host wants to know.
+    fn look_at_temperature(&self) {
+        if !self.state().is_temperate() {
+            self.post(Event::Temperature);
         }
     }
 
@@ -267,13 +301,15 @@ impl FabricsController {
         let cid = sqe.cid.get();
         let id = sqe.cdw10.get() as u8;
         let select = sqe.cdw10.get() >> 8 & 7;
+        let under = sqe.cdw11.get() >> 20 & 3;
         let default = match id {
             feature::ARBITRATION
             | feature::POWER
             | feature::ERROR_RECOVERY
             | feature::WRITE_ATOMICITY => 0,
-            // Kelvin.
-            feature::TEMPERATURE => 0x157,
+            feature::TEMPERATURE if under > 1 => return failed(cid, Status::INVALID_FIELD),
+            feature::TEMPERATURE if under == 1 => COOLEST.into(),
+            feature::TEMPERATURE => HOTTEST.into(),
             feature::WRITE_CACHE => 1,
             feature::EVENTS => 0,
             feature::QUEUES if !self.is_discovery() => queues(target.limits.io_queues),
@@ -294,6 +330,8 @@ impl FabricsController {
                 granted => queues(granted),
             },
             feature::KEEP_ALIVE => state.keep_alive.as_millis() as u64,
+            feature::TEMPERATURE if under == 1 => state.temperature.start.into(),
+            feature::TEMPERATURE => state.temperature.end.into(),
             id => state
                 .features
                 .get(&id)
@@ -317,6 +355,13 @@ impl FabricsController {
         let len = (dwords + 1) * 4;
         if len > max_transfer(self.info()) || !offset.is_multiple_of(4) {
             return failed(cid, Status::INVALID_FIELD);
+        }
+        let nsid = sqe.nsid.get();
+        if id == log_page::HEALTH
+            && !matches!(nsid, 0 | BROADCAST_NSID)
+            && self.info().is_some_and(|info| !info.has_namespace(nsid))
+        {
+            return failed(cid, Status::INVALID_NAMESPACE);
         }
         let Some(mut page) = self.log_page(target, id, sqe, port) else {
             let of_programs = log_page::PROGRAMS..=log_page::MEMORY_RANGE_SETS;
@@ -366,7 +411,7 @@ impl FabricsController {
                     log_page::EFFECTS,
                     log_page::REASONS,
                 ];
-                let mut others = storage.controller().other_namespaces.iter();
+                let mut others = storage.info().other_namespaces.iter();
                 if others.any(|other| other.csi == csi::PROGRAMS) {
                     pages.extend([
                         log_page::PROGRAMS,
@@ -378,8 +423,8 @@ impl FabricsController {
             }
             log_page::ERRORS => log::error_page(&storage.errors()),
             log_page::REASONS => log::reasons_page(&storage.errors()),
-            log_page::HEALTH => log::health_page(&storage.health()),
-            log_page::FIRMWARE => log::firmware_page(&storage.controller().firmware),
+            log_page::HEALTH => log::health_page(&storage.health(), self.state().is_temperate()),
+            log_page::FIRMWARE => log::firmware_page(&storage.info().firmware),
             log_page::CHANGED_NAMESPACES => {
                 let mut page = vec![0; 4096];
                 let changed = &self.state().changed;
@@ -413,7 +458,7 @@ impl FabricsController {
                 match (sqe.cdw14.get() >> 24) as u8 {
                     csi::NVM => log::effects_page(&admin, &nvm),
                     csi => {
-                        let sets = &storage.controller().other_namespaces;
+                        let sets = &storage.info().other_namespaces;
                         let known = sets.iter().any(|other| other.csi == csi);
                         let (own, io) = csi::commands(csi).filter(|_| known)?;
                         log::effects_page(&[&admin, own].concat(), io)
@@ -510,7 +555,7 @@ impl FabricsController {
             cns::CONTROLLER_OF_SET if csi == csi::NVM => zeroes(),
             cns::CONTROLLER_OF_SET if has_set(csi) => return Answer::Storage(Request::new(*sqe)),
             cns::INDEPENDENT_NAMESPACE => {
-                if nvm.is_none() && other.is_none() {
+                if !info.has_namespace(nsid) {
                     return failed(cid, Status::INVALID_NAMESPACE);
                 }
                 let mut data = zeroes();

@@ -1,13 +1,13 @@
 //! In-band authentication with DH-HMAC-CHAP (Base Specification, "NVMe In-band Authentication"), of the host and, if it asks for
 //! it, of the controller.
 //!
-//! What it is: both sides as state machines without I/O. [`ControllerAuth`] takes what AUTH_Send commands carry and gives
+//! This module has both sides as state machines without I/O. [`ControllerAuth`] takes what AUTH_Send commands carry and gives
 //! what AUTH_Receive commands fetch; [`HostAuth`] says what to send and takes what was received; [`AuthCommand`] builds and reads
 //! the commands themselves; [`Secret`] is a key in the form `DHHC-1:...` of the specification and of nvme-cli.
 //!
-//! What it is not: a secure channel. What follows on the connection is neither encrypted nor bound to the authentication, and secure
-//! channel concatenation (SC_C other than 0) is refused. Nor does it keep time: a transport that waits for a
-//! host should give it a limited time to authenticate.
+//! It is not a secure channel: what follows on the connection is neither encrypted nor bound to the authentication, and secure
+//! channel concatenation (SC_C other than 0) is refused. It does not keep time either: the transport limits how
+//! long a host may take to authenticate.
 //!
 //! A transaction takes up to five messages, each the data of one command:
 //!
@@ -208,7 +208,7 @@ impl Default for AuthPolicy {
     /// Everything: SHA-256 first, ffdhe3072 (128-bit security) first, [`DhGroup::Null`] last.
     ///
     /// The null group gives away nothing of a secret of 32 random bytes, as [`Secret::generate`] makes it. It exposes secrets that can be
-    /// guessed: who hears a transaction can try them one by one.
+    /// guessed: an eavesdropper can try them one by one.
     fn default() -> AuthPolicy {
         AuthPolicy {
             hashes: AuthHash::ALL.to_vec(),
@@ -283,10 +283,10 @@ impl FailureReason {
     }
 }
 
-/// Why an authentication failed, as the side says it that found out.
+/// Why an authentication failed, from the side that noticed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AuthError {
-    /// A message too short for its kind or of a length that its fields do not give.
+    /// A message is too short for its kind, or its fields give another length.
     #[error("{message} message: expected {expected} bytes, found {found}")]
     Length {
         /// The specification's name of the message.
@@ -296,7 +296,7 @@ pub enum AuthError {
         /// Bytes that it has.
         found: usize,
     },
-    /// Another message than the one that comes next.
+    /// A message came in place of the one that comes next.
     #[error(
         "expected {expected}, found a message of type {auth_type:02X}h with identifier {auth_id:02X}h"
     )]
@@ -316,7 +316,7 @@ pub enum AuthError {
         /// T_ID found.
         found: u16,
     },
-    /// A field with a value that it must not have.
+    /// A field has a value that it must not have.
     #[error("{field} is {found}, expected {expected}")]
     Field {
         /// Name of the field.
@@ -397,14 +397,14 @@ impl AuthError {
     }
 }
 
-/// Who answers a challenge. It is part of the response, so that a response of one side is never one of the other.
+/// Who answers a challenge. The response covers it, so that one side's response never passes for the other's.
 #[derive(Clone, Copy)]
 enum Role {
     Host,
     Controller,
 }
 
-/// Everything of a challenge but the challenge itself.
+/// What a response covers beside the challenge itself.
 struct Exchange<'a> {
     hash: AuthHash,
     /// Shared Diffie-Hellman secret; `None` with the null group.

@@ -235,9 +235,12 @@ impl ConnectData {
         nqn(&self.subnqn)
     }
 
-    /// NQN of the host; `None` if the field holds no NQN.
+    /// NQN of the host, or nothing if it gives none; `None` if the field holds anything else.
     pub fn hostnqn(&self) -> Option<&str> {
-        nqn(&self.hostnqn)
+        match self.hostnqn {
+            [0, ..] => Some(""),
+            _ => nqn(&self.hostnqn),
+        }
     }
 }
 

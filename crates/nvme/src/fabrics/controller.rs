@@ -1,6 +1,7 @@
 //! A controller of a target: what its queues share.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use toroid_task::CancelToken;
 
 use super::subsystem::Subsystem;
-use crate::log::{feature, log_page};
+use crate::log::{TEMPERATURE, feature, log_page};
 use crate::{Controller, ControllerInfo, Cqe, Namespace};
 
 /// Tells a connection to call its `tick`: the state of its target or controller has changed.
@@ -26,7 +27,13 @@ pub enum Event {
     DiscoveryChanged,
     /// The medium has become read-only.
     ReadOnly,
+    /// The temperature has reached a threshold of the host's.
+    Temperature,
 }
+
+/// Temperature thresholds, in kelvin, of a host that sets none.
+pub(super) const COOLEST: u16 = 0;
+pub(super) const HOTTEST: u16 = 0x157;
 
 /// Counts the I/O commands of a controller that the storage executes. They may outlast their connection. A host that starts afresh, by a
 /// reset or with a new controller, must not have its new commands overtaken by its old ones.
@@ -56,11 +63,29 @@ impl Flights {
     }
 }
 
+/// A command that can be aborted.
+enum Abortable {
+    /// It waits for room.
+    Waits,
+    /// It waited, and is to complete as aborted.
+    Aborted,
+    /// The storage executes it.
+    Executes(CancelToken),
+}
+
+/// What has become of a command that was to be aborted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aborted {
+    /// It takes no effect any more.
+    Now,
+    /// It ends by itself, or was asked to stop.
+    Perhaps,
+}
+
 /// What the other queues of a controller may do to a queue.
 pub(super) struct SharedQueue {
     wake: Wake,
-    /// Tokens of the commands that can be aborted.
-    aborts: Mutex<HashMap<u16, CancelToken>>,
+    abortable: Mutex<HashMap<u16, Abortable>>,
     /// The connection is to end.
     ended: AtomicBool,
 }
@@ -69,13 +94,68 @@ impl SharedQueue {
     pub(super) fn new(wake: Wake) -> SharedQueue {
         SharedQueue {
             wake,
-            aborts: Mutex::default(),
+            abortable: Mutex::default(),
             ended: AtomicBool::new(false),
         }
     }
 
-    pub(super) fn aborts(&self) -> MutexGuard<'_, HashMap<u16, CancelToken>> {
-        self.aborts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn abortable(&self) -> MutexGuard<'_, HashMap<u16, Abortable>> {
+        self.abortable
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A command waits for room.
+    pub(super) fn waits(&self, cid: u16) {
+        self.abortable().insert(cid, Abortable::Waits);
+    }
+
+    /// The storage begins to execute a command, and stops if the token says so.
+    pub(super) fn executes(&self, cid: u16) -> CancelToken {
+        let cancel = CancelToken::new();
+        let executes = Abortable::Executes(cancel.clone());
+        self.abortable().insert(cid, executes);
+        cancel
+    }
+
+    /// A command waits no more, or has ended. False if it was aborted while it waited.
+    pub(super) fn ends(&self, cid: u16) -> bool {
+        !matches!(self.abortable().remove(&cid), Some(Abortable::Aborted))
+    }
+
+    /// The commands that were aborted while they waited.
+    pub(super) fn aborted(&self) -> Vec<u16> {
+        let abortable = self.abortable();
+        let aborted = abortable.iter();
+        aborted
+            .filter(|(_, command)| matches!(command, Abortable::Aborted))
+            .map(|(cid, _)| *cid)
+            .collect()
+    }
+
+    /// Aborts a command, if that is possible.
+    pub(super) fn abort(&self, cid: u16) -> Aborted {
+        match self.abortable().get_mut(&cid) {
+            Some(command @ (Abortable::Waits | Abortable::Aborted)) => {
+                *command = Abortable::Aborted;
+                self.wake();
+                Aborted::Now
+            }
+            Some(Abortable::Executes(cancel)) => {
+                cancel.cancel();
+                Aborted::Perhaps
+            }
+            None => Aborted::Perhaps,
+        }
+    }
+
+    /// Asks all commands to stop: nobody receives their results.
+    pub(super) fn cancel(&self) {
+        for command in self.abortable().values() {
+            if let Abortable::Executes(cancel) = command {
+                cancel.cancel();
+            }
+        }
     }
 
     pub(super) fn wake(&self) {
@@ -113,17 +193,20 @@ pub(super) struct FabricsController {
     pub(super) state: Mutex<ControllerState>,
 }
 
-#[derive(Default)]
 pub(super) struct ControllerState {
     pub(super) configuration: u32,
     pub(super) status: u32,
     /// RDY changes as soon as no command of the host is in flight.
     pub(super) changing: bool,
     pub(super) keep_alive: Duration,
-    /// I/O queues that the host was granted.
+    /// I/O queues that the host was granted; 0 until it has asked for some.
     pub(super) granted: u16,
     pub(super) queues: HashMap<u16, Arc<SharedQueue>>,
+    /// Connections that wait for the end of a queue, whose identifier they want.
+    pub(super) successors: Vec<Wake>,
     pub(super) features: HashMap<u8, u32>,
+    /// Temperatures between, and without, the host's thresholds, in kelvin.
+    pub(super) temperature: Range<u16>,
     /// Asynchronous Event Requests that wait.
     pub(super) requests: VecDeque<u16>,
     /// Events that wait for a request.
@@ -170,6 +253,15 @@ impl FabricsController {
         self.admin.end();
     }
 
+    /// Takes back an Asynchronous Event Request that has no completion yet. False if there is none with this identifier.
+    pub(super) fn forget_request(&self, cid: u16) -> bool {
+        let mut state = self.state();
+        let before = state.requests.len() + state.completions.len();
+        state.requests.retain(|request| *request != cid);
+        state.completions.retain(|cqe| cqe.cid.get() != cid);
+        state.requests.len() + state.completions.len() < before
+    }
+
     /// Ends the I/O queues, as a reset does.
     pub(super) fn end_io(&self) {
         let queues = std::mem::take(&mut self.state().queues);
@@ -180,7 +272,7 @@ impl FabricsController {
 
     /// Limits, namespaces and status codes of the storage; `None` for discovery.
     pub(super) fn info(&self) -> Option<&ControllerInfo> {
-        self.storage.as_ref().map(|storage| storage.controller())
+        self.storage.as_ref().map(|storage| storage.info())
     }
 
     pub(super) fn namespace(&self, nsid: u32) -> Option<&Namespace> {
@@ -194,7 +286,8 @@ impl FabricsController {
         match event_log(event) {
             log_page::CHANGED_NAMESPACES => configured & 1 << 8 != 0,
             log_page::DISCOVERY => configured & 1 << 31 != 0,
-            // Critical warnings: bit 3, the medium is read-only.
+            // Critical warnings.
+            _ if event == Event::Temperature => configured & 1 << 1 != 0,
             _ => configured & 1 << 3 != 0,
         }
     }
@@ -208,11 +301,8 @@ impl FabricsController {
         if let Event::NamespaceChanged { nsid } = event {
             state.changed.insert(nsid);
         }
-        let known = state
-            .events
-            .iter()
-            .any(|other| event_log(*other) == event_log(event));
-        if !known {
+        let same = |other: &Event| event_codes(*other) == event_codes(event);
+        if !state.events.iter().any(same) {
             state.events.push_back(event);
         }
         let any = state.report();
@@ -228,6 +318,7 @@ fn event_codes(event: Event) -> (u32, u32, u8) {
     match event {
         Event::NamespaceChanged { .. } => (2, 0, log_page::CHANGED_NAMESPACES),
         Event::DiscoveryChanged => (2, 0xF0, log_page::DISCOVERY),
+        Event::Temperature => (1, 1, log_page::HEALTH),
         Event::ReadOnly => (1, 0, log_page::HEALTH),
     }
 }
@@ -237,6 +328,31 @@ fn event_log(event: Event) -> u8 {
 }
 
 impl ControllerState {
+    pub(super) fn new(keep_alive: Duration) -> ControllerState {
+        ControllerState {
+            configuration: 0,
+            status: 0,
+            changing: false,
+            keep_alive,
+            granted: 0,
+            queues: HashMap::new(),
+            successors: Vec::new(),
+            features: HashMap::new(),
+            temperature: COOLEST..HOTTEST,
+            requests: VecDeque::new(),
+            events: VecDeque::new(),
+            reported: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            completions: VecDeque::new(),
+        }
+    }
+
+    /// Whether the temperature lies between the host's thresholds.
+    pub(super) fn is_temperate(&self) -> bool {
+        let Range { start, end } = self.temperature;
+        start < TEMPERATURE && TEMPERATURE < end
+    }
+
     /// Completes waiting requests with waiting events; returns whether there was one.
     pub(super) fn report(&mut self) -> bool {
         let mut any = false;

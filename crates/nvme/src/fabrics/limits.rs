@@ -15,6 +15,10 @@ pub struct Limits {
     pub in_capsule_bytes: u32,
     /// Bytes of data that the commands of one connection may hold at a time; further commands wait.
     pub bytes_in_flight: usize,
+    /// Bytes that all connections together may hold for the data of commands, and for input and output.
+    pub total_bytes_in_flight: usize,
+    /// Connections per address that have not connected to a controller yet; further ones are closed.
+    pub newcomers_per_address: usize,
     /// Controllers of all hosts together. As many again are available for discovery and for hosts that have not authenticated yet.
     pub controllers: usize,
     /// Controllers per host.
@@ -38,14 +42,16 @@ pub struct LimitError {
 }
 
 impl Default for Limits {
-    /// 16 I/O queues of 256 entries, 8 KiB per capsule, 16 MiB in flight, 1024 controllers, 16 per host; 10 s for the handshake, 30 s of
-    /// stall, 50 us of polling.
+    /// 16 I/O queues of 256 entries, 8 KiB per capsule, 16 MiB in flight and 256 MiB in all, 256 newcomers per address, 1024 controllers,
+    /// 16 per host; 10 s for the handshake, 30 s of stall, 50 us of polling.
     fn default() -> Limits {
         Limits {
             io_queues: 16,
             queue_entries: 256,
             in_capsule_bytes: 8 << 10,
             bytes_in_flight: 16 << 20,
+            total_bytes_in_flight: 256 << 20,
+            newcomers_per_address: 256,
             controllers: 1024,
             controllers_per_host: 16,
             handshake: Duration::from_secs(10),
@@ -66,6 +72,16 @@ impl Limits {
             ("entries per queue", self.queue_entries.into(), 2),
             ("bytes in a capsule", self.in_capsule_bytes.into(), 1024),
             ("bytes in flight", self.bytes_in_flight as u64, 1 << 20),
+            (
+                "total bytes in flight",
+                self.total_bytes_in_flight as u64,
+                16 << 20,
+            ),
+            (
+                "newcomers per address",
+                self.newcomers_per_address as u64,
+                1,
+            ),
             ("controllers", self.controllers as u64, 1),
             ("controllers per host", self.controllers_per_host as u64, 1),
         ];

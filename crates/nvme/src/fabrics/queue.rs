@@ -8,10 +8,9 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use thiserror::Error;
-use toroid_task::CancelToken;
 use zerocopy::FromBytes;
 
 use super::admin::{Answer, keep_alive, max_transfer};
@@ -32,6 +31,11 @@ const MAX_AUTH_MESSAGES: u8 = 6;
 const UNTRUSTED_IN_FLIGHT: usize = 256 << 10;
 /// Entries of an admin queue.
 const ADMIN_ENTRIES: u16 = 32;
+/// How long a Connect command waits for the end of a queue with the same identifier: a host that connects anew may be faster than the end of
+/// its old connection.
+const SUCCESSION: Duration = Duration::from_secs(1);
+/// PRP or SGL for Data Transfer (bits 7:6 of a command's flags): an SGL, and for separate metadata a buffer or another SGL.
+const PSDT_SGL: [u8; 2] = [1, 2];
 /// Offsets in a Connect command and its data, for refusals.
 mod offset {
     pub(super) const QID: u16 = 42;
@@ -42,8 +46,22 @@ mod offset {
     pub(super) const HOSTNQN: u16 = 512;
 }
 
-/// Why a Connect command is refused: status, and for an invalid parameter its offset and whether it is in the data.
-type Refusal = (Status, Option<(u16, bool)>);
+/// Why a Connect command does not succeed.
+enum Refusal {
+    /// The status.
+    Status(Status),
+    /// A parameter is invalid: its offset, and whether it is in the data.
+    Invalid(u16, bool),
+    /// Another connection still has the queue.
+    Taken,
+}
+
+/// A Connect command that waits for the end of another connection.
+struct Successor {
+    sqe: Sqe,
+    data: Vec<u8>,
+    until: Instant,
+}
 
 /// The host let a deadline pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -135,6 +153,8 @@ struct Outstanding {
     nsid: u32,
     /// Bytes that the host has room for or sends.
     length: u32,
+    /// A task works on it.
+    executing: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +176,7 @@ pub struct TargetQueue {
     wake: Wake,
     /// Once a Connect command has succeeded.
     connected: Option<Box<Connected>>,
+    successor: Option<Successor>,
     commands: HashMap<u16, Outstanding>,
     replies: VecDeque<Reply>,
     actions: VecDeque<Action>,
@@ -163,6 +184,8 @@ pub struct TargetQueue {
     handshake: Option<Instant>,
     executing: usize,
     ending: Ending,
+    /// Bytes of the target's memory.
+    held: usize,
 }
 
 impl TargetQueue {
@@ -175,11 +198,13 @@ impl TargetQueue {
             port,
             wake,
             connected: None,
+            successor: None,
             commands: HashMap::new(),
             replies: VecDeque::new(),
             actions: VecDeque::new(),
             executing: 0,
             ending: Ending::No,
+            held: 0,
         }
     }
 
@@ -208,12 +233,36 @@ impl TargetQueue {
     }
 
     /// Bytes of data that the queue's commands may hold at a time.
-    pub fn bytes_in_flight(&self) -> usize {
+    fn bytes_in_flight(&self) -> usize {
         match &self.connected {
             Some(connected) if connected.trusted && connected.controller.storage.is_some() => {
                 self.target.limits.bytes_in_flight
             }
             _ => UNTRUSTED_IN_FLIGHT,
+        }
+    }
+
+    /// Whether a connection that holds `bytes` may hold so many `more`, under its own limit and beside the others. If it must not because of
+    /// the others, `wake` is called when it may.
+    pub fn has_room(&self, bytes: usize, more: usize) -> bool {
+        // A single command may exceed the connection's limit.
+        if bytes > 0 && bytes + more > self.bytes_in_flight() {
+            return false;
+        }
+        let memory = &self.target.memory;
+        if memory.allows(self.held, bytes, more) {
+            return true;
+        }
+        memory.wait(self.id, &self.wake);
+        // Of what became free just before, nobody tells.
+        memory.allows(self.held, bytes, more)
+    }
+
+    /// The connection holds so many bytes for data, input and output. Call after every change.
+    pub fn hold(&mut self, bytes: usize) {
+        if bytes != self.held {
+            self.target.memory.change(self.held, bytes);
+            self.held = bytes;
         }
     }
 
@@ -234,6 +283,10 @@ impl TargetQueue {
         if transfer_bits(sqe) == 0 {
             // The command has no data, whatever its descriptor says.
             return Ok(0);
+        }
+        // Fabrics commands have no other descriptors than SGLs, and some hosts do not say so.
+        if !PSDT_SGL.contains(&(sqe.flags >> 6)) && sqe.opcode != FABRICS_OPCODE {
+            return Err(Status::INVALID_FIELD);
         }
         let Some(connected) = &self.connected else {
             return match length {
@@ -260,12 +313,16 @@ impl TargetQueue {
     pub fn execute(&mut self, sqe: Sqe, length: u32, data: Vec<u8>, now: Instant) {
         let cid = sqe.cid.get();
         let nsid = sqe.nsid.get();
-        self.commands.insert(cid, Outstanding { nsid, length });
+        let outstanding = Outstanding {
+            nsid,
+            length,
+            executing: false,
+        };
+        self.commands.insert(cid, outstanding);
         let fctype = (sqe.opcode == FABRICS_OPCODE).then_some(nsid as u8);
         let failure = |status| Answer::Done(Response::failure(cid, status, true));
         let Some(connected) = &mut self.connected else {
-            let response = self.connect(&sqe, &data, now);
-            self.respond(cid, response);
+            self.connect(sqe, data, now + SUCCESSION, now);
             return;
         };
         let answer = match (fctype, connected.qid) {
@@ -319,12 +376,10 @@ impl TargetQueue {
                         request,
                     }
                 } else {
-                    let cancel = CancelToken::new();
-                    connected.queue.aborts().insert(cid, cancel.clone());
                     Job::Io {
                         controller,
                         request,
-                        cancel,
+                        cancel: connected.queue.executes(cid),
                         flight: Flight::begin(&connected.controller.flights),
                     }
                 };
@@ -347,6 +402,11 @@ impl TargetQueue {
 
     fn start(&mut self, ticket: Ticket, job: Job) {
         self.executing += 1;
+        if let Ticket::Command(cid) | Ticket::Authentication(cid) = ticket
+            && let Some(command) = self.commands.get_mut(&cid)
+        {
+            command.executing = true;
+        }
         self.actions.push_back(Action { ticket, job });
     }
 
@@ -354,6 +414,47 @@ impl TargetQueue {
     pub fn refuse(&mut self, cid: u16, status: Status, do_not_retry: bool) {
         let response = Response::failure(cid, status, do_not_retry);
         self.finish(cid, Outstanding::default(), response);
+    }
+
+    /// A command waits for room: Abort can end it until [`TargetQueue::admit`].
+    pub fn wait(&self, cid: u16) {
+        if let Some(connected) = &self.connected {
+            connected.queue.waits(cid);
+        }
+    }
+
+    /// A command waits no more. False if it was aborted, and is to be refused.
+    pub fn admit(&self, cid: u16) -> bool {
+        let connected = self.connected.as_ref();
+        connected.is_none_or(|connected| connected.queue.ends(cid))
+    }
+
+    /// The commands that were aborted while they waited for room.
+    pub fn aborted(&self) -> Vec<u16> {
+        let connected = self.connected.as_ref();
+        connected.map_or(Vec::new(), |connected| connected.queue.aborted())
+    }
+
+    /// Whether a task works on this command.
+    pub fn is_executing(&self, cid: u16) -> bool {
+        self.commands
+            .get(&cid)
+            .is_some_and(|command| command.executing)
+    }
+
+    /// Takes back the Asynchronous Event Request with this identifier, which its host uses for another command. False if there is none.
+    ///
+    /// The specification does not allow it, but SPDK's hosts do it when they detach.
+    pub fn forget_event_request(&mut self, cid: u16) -> bool {
+        let Some(connected) = self.connected.as_mut().filter(|c| c.qid == 0) else {
+            return false;
+        };
+        if !connected.controller.forget_request(cid) {
+            return false;
+        }
+        connected.head = (connected.head + 1) % connected.entries;
+        self.commands.remove(&cid);
+        true
     }
 
     /// Work for a task, if there is any.
@@ -377,7 +478,7 @@ impl TargetQueue {
         match ticket {
             Ticket::Command(cid) => {
                 if let Some(connected) = &self.connected {
-                    connected.queue.aborts().remove(&cid);
+                    connected.queue.ends(cid);
                 }
                 self.respond(cid, response);
             }
@@ -502,29 +603,36 @@ impl TargetQueue {
         }
     }
 
-    fn connect(&mut self, sqe: &Sqe, data: &[u8], now: Instant) -> Response {
+    /// Executes the first command, which must be Connect. It waits `until` then for another connection with the same queue.
+    fn connect(&mut self, sqe: Sqe, data: Vec<u8>, until: Instant, now: Instant) {
         let cid = sqe.cid.get();
         if sqe.opcode != FABRICS_OPCODE || sqe.nsid.get() as u8 != fctype::CONNECT {
-            return Response::failure(cid, Status::COMMAND_SEQUENCE_ERROR, true);
+            let response = Response::failure(cid, Status::COMMAND_SEQUENCE_ERROR, true);
+            return self.respond(cid, response);
         }
-        match self.try_connect(sqe, data, now) {
+        let (status, parameter) = match self.try_connect(&sqe, &data, now) {
             Ok((controller, trusted)) => {
                 self.handshake = (!trusted).then(|| now + self.target.limits.handshake);
                 let required = if trusted { 0 } else { AUTHENTICATION_REQUIRED };
                 let mut response = Response::success(cid);
                 response.cqe.dw0 = (u32::from(controller) | required).into();
-                response
+                return self.respond(cid, response);
             }
-            Err((status, at)) => {
-                self.target.count_refusal();
-                let busy = status == Status::CONNECT_CONTROLLER_BUSY;
-                let mut response = Response::failure(cid, status, !busy);
-                if let Some((offset, in_data)) = at {
-                    response.cqe.dw0 = invalid_parameter(offset, in_data);
-                }
-                response
+            Err(Refusal::Taken) if now < until => {
+                self.successor = Some(Successor { sqe, data, until });
+                return;
             }
-        }
+            Err(Refusal::Taken) => (Status::CONNECT_INVALID_PARAMETERS, (offset::QID, false)),
+            Err(Refusal::Invalid(offset, in_data)) => {
+                (Status::CONNECT_INVALID_PARAMETERS, (offset, in_data))
+            }
+            Err(Refusal::Status(status)) => (status, (0, false)),
+        };
+        self.target.count_refusal();
+        let busy = status == Status::CONNECT_CONTROLLER_BUSY;
+        let mut response = Response::failure(cid, status, !busy);
+        response.cqe.dw0 = invalid_parameter(parameter.0, parameter.1);
+        self.respond(cid, response);
     }
 
     fn try_connect(
@@ -533,9 +641,8 @@ impl TargetQueue {
         data: &[u8],
         now: Instant,
     ) -> Result<(u16, bool), Refusal> {
-        let plain = |status| (status, None);
-        let invalid =
-            |offset, in_data| (Status::CONNECT_INVALID_PARAMETERS, Some((offset, in_data)));
+        let plain = Refusal::Status;
+        let invalid = Refusal::Invalid;
         let connect = Connect::parse(sqe).map_err(plain)?;
         let data = ConnectData::read_from_bytes(data)
             .map_err(|_| plain(Status::DATA_SGL_LENGTH_INVALID))?;
@@ -596,18 +703,24 @@ impl TargetQueue {
             if controller.host_nqn != hostnqn {
                 return Err(invalid(offset::HOSTNQN, true));
             }
-            if controller.host_id != data.hostid {
-                return Err(invalid(offset::HOSTID, true));
-            }
+            // The host identifier may differ, as some hosts make one for each queue: names and secrets decide about access, and every
+            // queue of a host with a secret authenticates.
             controller.update_status();
             // This lock is also held while all queues end, so none is added after the end.
             let mut state = controller.state();
             if controller.is_dead() || state.changing || state.status & csts::RDY == 0 {
                 return Err(plain(Status::COMMAND_SEQUENCE_ERROR));
             }
-            let taken = state.queues.contains_key(&connect.qid);
-            if connect.qid > state.granted || taken {
+            let most = match state.granted {
+                0 => limits.io_queues,
+                granted => granted,
+            };
+            if connect.qid > most {
                 return Err(invalid(offset::QID, false));
+            }
+            if state.queues.contains_key(&connect.qid) {
+                state.successors.push(Arc::clone(&self.wake));
+                return Err(Refusal::Taken);
             }
             let auth = self.authenticator(&controller);
             if auth.is_none() {
@@ -660,7 +773,11 @@ impl TargetQueue {
             }
             _ => None,
         };
-        [self.handshake, expiry].into_iter().flatten().min()
+        let succession = self.successor.as_ref().map(|successor| successor.until);
+        [self.handshake, expiry, succession]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Checks the deadlines, and what others have done to the queue's controller. Returns the deadline that ends the queue, if one has
@@ -668,6 +785,9 @@ impl TargetQueue {
     pub fn tick(&mut self, now: Instant) -> Option<Expired> {
         let passed = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
         let mut expired = None;
+        if let Some(Successor { sqe, data, until }) = self.successor.take() {
+            self.connect(sqe, data, until, now);
+        }
         if passed(self.handshake) {
             expired = Some(Expired::Handshake);
             self.ending = Ending::Now;
@@ -738,13 +858,12 @@ impl TargetQueue {
 impl Drop for TargetQueue {
     fn drop(&mut self) {
         self.target.unregister(self.id);
+        self.target.memory.end(self.id, self.held);
         let Some(connected) = &self.connected else {
             return;
         };
         // The results of the commands in flight have no receiver.
-        for cancel in connected.queue.aborts().values() {
-            cancel.cancel();
-        }
+        connected.queue.cancel();
         if connected.qid == 0 {
             self.target.destroy(&connected.controller);
             return;
@@ -754,7 +873,9 @@ impl Drop for TargetQueue {
         if own.is_some_and(|queue| Arc::ptr_eq(queue, &connected.queue)) {
             state.queues.remove(&connected.qid);
         }
+        let successors = std::mem::take(&mut state.successors);
         drop(state);
+        successors.iter().for_each(|wake| wake());
         // An admin queue that drains waits for its I/O queues.
         connected.controller.admin.wake();
     }

@@ -11,6 +11,7 @@ use super::command::{DISCOVERY_NQN, is_nqn};
 use super::controller::{ControllerState, Event, FabricsController, Flights, SharedQueue, Wake};
 use super::discovery::{DiscoveryEntry, Port};
 use super::limits::{LimitError, Limits};
+use super::memory::Memory;
 use super::subsystem::Subsystem;
 use crate::Status;
 
@@ -41,6 +42,8 @@ pub enum TargetError {
 pub struct TargetStatistics {
     /// Open connections.
     pub connections: u64,
+    /// Bytes that connections hold for the data of commands, and for input and output.
+    pub bytes_in_flight: u64,
     /// Controllers in use.
     pub controllers: u64,
     /// Connections accepted so far.
@@ -59,6 +62,7 @@ pub struct Target {
     advertised: Option<SocketAddr>,
     /// Hashes and Diffie-Hellman groups for authentication.
     pub(super) policy: AuthPolicy,
+    pub(super) memory: Memory,
     registry: Mutex<Registry>,
     closing: AtomicBool,
     accepted: AtomicU64,
@@ -77,6 +81,8 @@ struct Registry {
     latest: u16,
     connections: HashMap<u64, Wake>,
     next_connection: u64,
+    /// Where hosts can connect.
+    ports: Vec<Port>,
 }
 
 impl Registry {
@@ -131,6 +137,7 @@ impl Target {
         policy.groups.retain(|group| group.bits() <= MAX_GROUP_BITS);
         limits.check()?;
         Ok(Arc::new(Target {
+            memory: Memory::new(limits.total_bytes_in_flight),
             limits,
             subsystems: subsystems.into_iter().map(Arc::new).collect(),
             advertised,
@@ -172,6 +179,7 @@ impl Target {
         let registry = self.registry();
         TargetStatistics {
             connections: registry.connections.len() as u64,
+            bytes_in_flight: self.memory.used() as u64,
             controllers: registry.controllers.len() as u64,
             accepted: self.accepted.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
@@ -179,12 +187,25 @@ impl Target {
         }
     }
 
-    /// Accepts no more commands, lets those in flight complete, and closes every connection.
-    pub fn close(&self) {
-        self.closing.store(true, Ordering::Release);
+    /// Hosts can connect here: the discovery log shows it.
+    pub fn listens(&self, port: Port) {
+        let mut registry = self.registry();
+        if !registry.ports.contains(&port) {
+            registry.ports.push(port);
+        }
+    }
+
+    /// Has every connection look at itself, so that idle ones return memory. To be called every few seconds.
+    pub fn tend(&self) {
         for wake in self.registry().connections.values() {
             wake();
         }
+    }
+
+    /// Accepts no more commands, lets those in flight complete, and closes every connection.
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+        self.tend();
     }
 
     /// Whether the target is closing.
@@ -294,10 +315,7 @@ impl Target {
             admin,
             flights: Arc::default(),
             predecessors,
-            state: Mutex::new(ControllerState {
-                keep_alive,
-                ..ControllerState::default()
-            }),
+            state: Mutex::new(ControllerState::new(keep_alive)),
         });
         registry.controllers.insert(id, Arc::clone(&controller));
         Ok(controller)
@@ -331,16 +349,36 @@ impl Target {
         controller.end();
     }
 
-    /// The subsystems that a host may connect to, through the port that it has used.
+    /// The ports that a host can reach which has used `port`.
+    fn ports(&self, port: Port) -> Vec<Port> {
+        if let Some(address) = self.advertised {
+            return vec![Port { address, ..port }];
+        }
+        let mut ports = vec![port];
+        for mut other in self.registry().ports.iter().copied() {
+            // A listener on every address is reached under the one that the host knows.
+            if other.address.ip().is_unspecified() {
+                other.address.set_ip(port.address.ip());
+            }
+            let reachable = other.address.ip().is_loopback() == port.address.ip().is_loopback();
+            if reachable && !ports.contains(&other) {
+                ports.push(other);
+            }
+        }
+        ports
+    }
+
+    /// The subsystems that a host may connect to, and where, if it has used `port`.
     pub(super) fn discovery_entries(&self, host_nqn: &str, port: Port) -> Vec<DiscoveryEntry> {
-        let port = Port {
-            address: self.advertised.unwrap_or(port.address),
-            ..port
-        };
-        self.subsystems
-            .iter()
-            .filter(|subsystem| subsystem.hosts.find(host_nqn).is_some())
-            .map(|subsystem| DiscoveryEntry::new(&subsystem.nqn, port, 1))
+        let subsystems = self.subsystems.iter();
+        let allowed = subsystems.filter(|subsystem| subsystem.hosts.find(host_nqn).is_some());
+        let ports = self.ports(port);
+        allowed
+            .flat_map(|subsystem| {
+                (1..)
+                    .zip(&ports)
+                    .map(|(id, port)| DiscoveryEntry::new(&subsystem.nqn, *port, id))
+            })
             .collect()
     }
 }

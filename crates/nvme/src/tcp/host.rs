@@ -5,5 +5,5 @@ mod client;
 mod connection;
 
 pub use address::{Address, AddressError, SCHEME};
-pub use client::{Connector, connect, discover};
+pub use client::{Connector, connect};
 pub use connection::Connection;

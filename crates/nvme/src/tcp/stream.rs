@@ -64,12 +64,36 @@ impl Receiver {
         &mut self.buffer[self.end..]
     }
 
-    /// The first `count` bytes of [`Receiver::space`] have arrived.
-    pub(crate) fn filled(&mut self, count: usize) {
+    /// The first `count` bytes of [`Receiver::space`] have arrived. Returns whether a larger buffer would be of use.
+    pub(crate) fn filled(&mut self, count: usize) -> bool {
         self.end = (self.end + count).min(self.buffer.len());
-        if self.end == self.buffer.len() && self.buffer.len() < MOST_INPUT {
-            self.buffer.resize(self.buffer.len() * 2, 0);
+        self.end == self.buffer.len() && self.buffer.len() < MOST_INPUT
+    }
+
+    /// Enlarges the buffer.
+    pub(crate) fn grow(&mut self) {
+        self.buffer.resize(self.buffer.len() * 2, 0);
+    }
+
+    /// Returns memory that a peer which sends nothing does not need.
+    pub(crate) fn shrink(&mut self) {
+        if self.start == self.end && self.buffer.len() > LEAST_INPUT {
+            *self = Receiver {
+                state: self.state,
+                latest: std::mem::take(&mut self.latest),
+                ..Receiver::new()
+            };
         }
+    }
+
+    /// Bytes of the buffer.
+    pub(crate) fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Bytes of the buffer beyond its first size.
+    pub(crate) fn extra(&self) -> usize {
+        self.buffer.len() - LEAST_INPUT
     }
 
     /// Header of the latest PDU.
@@ -211,6 +235,16 @@ impl Sender {
         self.queued
     }
 
+    /// Returns memory that is kept for later output.
+    pub(crate) fn shrink(&mut self) {
+        self.spare = Vec::new();
+    }
+
+    /// Bytes that are kept for later output.
+    pub(crate) fn extra(&self) -> usize {
+        self.spare.capacity()
+    }
+
     /// The next pieces, for a vectored write.
     pub(crate) fn pieces(&self) -> Vec<IoSlice<'_>> {
         let pieces = self.pieces.iter().take(MAX_PIECES).enumerate();
@@ -283,7 +317,9 @@ mod tests {
                 .min(*steps.next().unwrap())
                 .min(stream.len() - at);
             space[..now].copy_from_slice(&stream[at..at + now]);
-            receiver.filled(now);
+            if receiver.filled(now) {
+                receiver.grow();
+            }
             at += now;
             while let Some(item) = receiver.next(agreed)? {
                 match item {
@@ -298,6 +334,8 @@ mod tests {
             }
         }
         assert!(!receiver.is_within_pdu());
+        receiver.shrink();
+        assert_eq!(receiver.extra(), 0);
         Ok(got)
     }
 

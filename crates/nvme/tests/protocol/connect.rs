@@ -1,5 +1,6 @@
 //! Connect commands: what is refused, and how.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use toroid_nvme::fabrics::auth::{
@@ -9,7 +10,7 @@ use toroid_nvme::fabrics::{
     AllowedHost, Connect, ConnectData, DISCOVERY_NQN, Expired, Hosts, Limits, Sgl, cc, property,
 };
 use toroid_nvme::tcp::ConnectionError;
-use toroid_nvme::{Cqe, Status};
+use toroid_nvme::{Cqe, Sqe, Status};
 use zerocopy::IntoBytes;
 
 use crate::harness::{
@@ -90,7 +91,7 @@ fn hosts_that_are_not_listed_are_refused() {
 }
 
 #[test]
-fn io_queues_of_other_hosts_too_early_twice_and_beyond_the_grant() {
+fn io_queues_of_other_hosts_too_early_and_beyond_the_grant() {
     let world = World::small();
     let (mut admin, cntlid) = world.admin(NONE, 0);
     let attempt = |qid, data: ConnectData| {
@@ -102,8 +103,8 @@ fn io_queues_of_other_hosts_too_early_twice_and_beyond_the_grant() {
     let (_, cqe) = attempt(1, data(cntlid));
     assert_eq!(cqe.status(), Status::COMMAND_SEQUENCE_ERROR);
     admin.property_set(property::CC, cc::EN | cc::ENTRY_SIZES);
-    // Before queues were granted, and beyond.
-    assert_eq!(invalid(attempt(1, data(cntlid)).1), (42, false));
+    // Beyond those that there are, before the host has asked for some, and afterwards.
+    assert_eq!(invalid(attempt(4, data(cntlid)).1), (42, false));
     admin.enable();
     assert_eq!(invalid(attempt(4, data(cntlid)).1), (42, false));
     // Of another controller, subsystem, host.
@@ -114,7 +115,8 @@ fn io_queues_of_other_hosts_too_early_twice_and_beyond_the_grant() {
         (with(HOST_ID, DISCOVERY_NQN, HOST), (256, true)),
         (with(HOST_ID, "nqn.other", HOST), (256, true)),
         (with(HOST_ID, SUBSYSTEM, "nqn.other"), (512, true)),
-        (with([8; 16], SUBSYSTEM, HOST), (0, true)),
+        (with(HOST_ID, SUBSYSTEM, ""), (512, true)),
+        (with([0; 16], SUBSYSTEM, HOST), (0, true)),
     ];
     for (data, expected) in cases {
         assert_eq!(invalid(attempt(1, data).1), expected);
@@ -125,22 +127,105 @@ fn io_queues_of_other_hosts_too_early_twice_and_beyond_the_grant() {
         ..connect(1, 0)
     };
     assert_eq!(invalid(peer.connect(big, &data(cntlid))), (44, false));
-    // Twice; and again when the first has gone.
-    let (first, cqe) = attempt(1, data(cntlid));
+    let (_first, cqe) = attempt(1, data(cntlid));
     assert_eq!(
         (cqe.status(), cqe.dw0.get()),
         (Status::SUCCESS, cntlid.into())
     );
-    assert_eq!(invalid(attempt(1, data(cntlid)).1), (42, false));
     let (third, cqe) = attempt(3, data(cntlid));
     assert_eq!(cqe.status(), Status::SUCCESS);
     // As many queues as are in use cannot be granted anew.
     let status = admin.status(features(7, 0), &[], 0);
     assert_eq!(status, Status::COMMAND_SEQUENCE_ERROR);
-    drop(first);
-    let (_again, cqe) = attempt(1, data(cntlid));
-    assert_eq!(cqe.status(), Status::SUCCESS);
     assert_eq!(third.connection.peer(), Some((HOST, 3)));
+}
+
+#[test]
+fn a_queue_that_connects_anew_waits_for_the_end_of_its_old_connection() {
+    let world = World::small();
+    let (_admin, mut old) = world.pair(NONE);
+    let cntlid = 1;
+    old.start(Sqe::read(0, 1, 0, 255), &[], 1 << 20);
+    let begin = || {
+        let mut peer = world.initialized(NONE);
+        let cid = peer.start(connect(1, 0).to_sqe(0), data(cntlid).as_bytes(), 0);
+        assert!(peer.settle().is_empty(), "the Connect command waits");
+        (peer, cid)
+    };
+    // The old connection lives: the new one waits for a second in vain.
+    let (mut second, cid) = begin();
+    second.wait(Duration::from_millis(999));
+    assert!(second.settle().is_empty());
+    assert_eq!(
+        second.connection.deadline(),
+        Some(second.now + Duration::from_millis(1))
+    );
+    second.wait(Duration::from_millis(1));
+    let replies = second.settle();
+    assert_eq!(replies.len(), 1);
+    assert_eq!(replies[0].cqe().cid.get(), cid);
+    assert_eq!(invalid(replies[0].cqe()), (42, false));
+    assert!(!second.connection.is_finished());
+    // The old one ends: the new one is told, and succeeds, while the old one's command is in progress.
+    let (mut third, _) = begin();
+    let before = world.wakes.load(Ordering::Relaxed);
+    let under_way = old.actions.pop();
+    drop(old);
+    assert!(world.wakes.load(Ordering::Relaxed) > before);
+    third.wait(Duration::ZERO);
+    let replies = third.settle();
+    assert_eq!(replies.len(), 1);
+    assert_eq!(replies[0].cqe().status(), Status::SUCCESS);
+    assert_eq!(third.connection.peer(), Some((HOST, 1)));
+    assert_eq!(third.status(Sqe::flush(0, 1), &[], 0), Status::SUCCESS);
+    drop(under_way);
+    // Another command instead of patience.
+    let (mut fourth, _) = begin();
+    fourth.start(Sqe::flush(0, 1), &[], 0);
+    assert_eq!(fourth.fatal().0, 5);
+}
+
+#[test]
+fn hosts_that_are_careless_about_names_get_in_where_that_is_safe() {
+    let world = World::small();
+    let nameless = |cntlid| ConnectData::new(HOST_ID, cntlid, SUBSYSTEM, "");
+    // Without a name, and without asking for the number of queues; another identifier for each queue.
+    let mut admin = world.initialized(NONE);
+    let cqe = admin.connect(connect(0, 0), &nameless(0xFFFF));
+    assert_eq!(cqe.status(), Status::SUCCESS);
+    let cntlid = cqe.dw0.get() as u16;
+    admin.property_set(property::CC, cc::EN | cc::ENTRY_SIZES);
+    for qid in 1..=3 {
+        let mut io = world.initialized(NONE);
+        let mut data = nameless(cntlid);
+        data.hostid = [qid as u8; 16];
+        let cqe = io.connect(connect(qid, 0), &data);
+        assert_eq!(cqe.status(), Status::SUCCESS);
+        assert_eq!(io.status(Sqe::flush(0, 1), &[], 0), Status::SUCCESS);
+        assert_eq!(io.connection.peer(), Some(("", qid)));
+    }
+    // A list of hosts has no host without a name.
+    let world = World::new(Hosts::Listed(vec![AllowedHost::new(HOST)]), small());
+    let mut admin = world.initialized(NONE);
+    let cqe = admin.connect(connect(0, 0), &nameless(0xFFFF));
+    assert_eq!(cqe.status(), Status::CONNECT_INVALID_HOST);
+}
+
+#[test]
+fn another_host_identifier_does_not_spare_a_queue_its_authentication() {
+    let world = locked(small());
+    let mut admin = world.initialized(NONE);
+    let cqe = admin.connect(connect(0, 0), &data(0xFFFF));
+    assert!(authenticate(&mut admin, 1));
+    admin.enable();
+    let mut io = world.initialized(NONE);
+    let mut other = data(cqe.dw0.get() as u16);
+    other.hostid = [1; 16];
+    assert_eq!(io.connect(connect(1, 0), &other).dw0.get() >> 16, 2);
+    let flush = Sqe::flush(0, 1);
+    assert_eq!(io.status(flush, &[], 0), Status::AUTHENTICATION_REQUIRED);
+    assert!(!authenticate(&mut io, 2));
+    assert!(io.connection.is_finished());
 }
 
 #[test]
@@ -228,11 +313,8 @@ fn only_authentication_commands_work_before_it_succeeds() {
     let mut io = world.initialized(NONE);
     let cqe = io.connect(connect(1, 0), &data(cntlid));
     assert_eq!(cqe.dw0.get() >> 16, 2);
-    assert_eq!(
-        io.status(toroid_nvme::Sqe::read(0, 1, 0, 0), &[], 4096),
-        required
-    );
-    let write = toroid_nvme::Sqe::write(0, 1, 0, 0);
+    assert_eq!(io.status(Sqe::read(0, 1, 0, 0), &[], 4096), required);
+    let write = Sqe::write(0, 1, 0, 0);
     assert_eq!(io.status(write, &pattern(4096, 1), 0), required);
     assert_eq!(world.ram.submitted().len(), 0);
     assert!(authenticate(&mut io, 1));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use toroid_nvme::admin::{cns, opcode};
 use toroid_nvme::fabrics::{
-    ConnectData, DISCOVERY_NQN, Event, Expired, Job, Ticket, cc, csts, property,
+    ConnectData, DISCOVERY_NQN, Event, Expired, Job, Port, Sgl, Ticket, cc, csts, property,
 };
 use toroid_nvme::log::{feature, log_page as id};
 use toroid_nvme::tcp::ConnectionError;
@@ -80,23 +80,114 @@ fn unsupported_configurations_are_refused() {
         assert_eq!(admin.property_set(property::CC, value), Status::SUCCESS);
         assert_eq!(admin.property(property::CSTS, false), Ok(status.into()));
         let mut io = world.initialized(NONE);
-        let refused = io.connect(connect(1, 0), &data(cntlid)).status();
-        assert_ne!(refused, Status::SUCCESS);
+        let connected = io.connect(connect(1, 0), &data(cntlid)).status();
+        assert_eq!(connected.is_success(), status == csts::RDY);
     }
+}
+
+#[test]
+fn all_command_sets_may_be_selected_where_there_is_one() {
+    let world = World::small();
+    let mut admin = world.initialized(NONE);
+    let discovery = ConnectData::new(HOST_ID, 0xFFFF, DISCOVERY_NQN, HOST);
+    admin.connect(connect(0, 0), &discovery);
+    let cap = admin.property(property::CAP, true).unwrap();
+    assert_eq!(cap >> 43 & 1, 0);
+    admin.property_set(property::CC, ENABLE | cc::CSS_ALL);
+    assert_eq!(admin.property(property::CSTS, false), Ok(csts::RDY.into()));
 }
 
 #[test]
 fn commands_before_the_controller_is_ready() {
     let world = World::small();
     let (mut admin, _) = world.admin(NONE, 0);
-    // What Linux asks before it enables a controller, works.
-    assert_eq!(
-        admin.status(identify(cns::CONTROLLER, 0, 0), &[], 4096),
-        Status::SUCCESS
-    );
-    for opcode in [opcode::ABORT, 0xC1, opcode::LOAD_PROGRAM] {
-        let status = admin.status(admin_command(opcode, 0, 0, 0), &[], 0);
-        assert_eq!(status, Status::COMMAND_SEQUENCE_ERROR);
+    let early = |admin: &mut Peer| {
+        for opcode in [
+            opcode::ABORT,
+            opcode::ASYNC_EVENT,
+            opcode::KEEP_ALIVE,
+            opcode::LOAD_PROGRAM,
+            0xC1,
+        ] {
+            let status = admin.status(admin_command(opcode, 0, 0, 0), &[], 0);
+            assert_eq!(status, Status::COMMAND_SEQUENCE_ERROR);
+        }
+        for (sqe, room) in [
+            (identify(cns::CONTROLLER, 0, 0), 4096),
+            (log_page(id::HEALTH, 0, 512), 512),
+            (get(feature::POWER, 0), 0),
+        ] {
+            let status = admin.status(sqe, &[], room);
+            assert_eq!(status, Status::COMMAND_SEQUENCE_ERROR);
+        }
+    };
+    early(&mut admin);
+    admin.enable();
+    let status = admin.status(identify(cns::CONTROLLER, 0, 0), &[], 4096);
+    assert_eq!(status, Status::SUCCESS);
+    admin.property_set(property::CC, cc::ENTRY_SIZES);
+    early(&mut admin);
+}
+
+#[test]
+fn fused_commands_and_commands_with_prps_are_refused() {
+    let world = World::small();
+    let (mut admin, mut io) = world.pair(NONE);
+    for fused in [1, 2, 3] {
+        let with = |sqe: Sqe| Sqe {
+            flags: fused,
+            ..sqe
+        };
+        let status = admin.status(with(identify(cns::CONTROLLER, 0, 0)), &[], 4096);
+        assert_eq!(status, Status::INVALID_FIELD);
+        let status = io.status(with(Sqe::compare(0, 1, 0, 0)), &pattern(4096, 0), 0);
+        assert_eq!(status, Status::INVALID_FIELD);
+    }
+    // A PRP is an address in the host's memory, whatever looks like a descriptor in its place.
+    let dptr = Sgl::Transport { length: 4096 }.to_bytes();
+    for (psdt, expected) in [
+        (0, Status::INVALID_FIELD),
+        (1, Status::SUCCESS),
+        (2, Status::SUCCESS),
+        (3, Status::INVALID_FIELD),
+    ] {
+        let with = |sqe: Sqe, cid: u16| Sqe {
+            cid: cid.into(),
+            flags: psdt << 6,
+            dptr,
+            ..sqe
+        };
+        let cid = admin.cid();
+        let sqe = with(identify(cns::CONTROLLER, 0, 0), cid);
+        admin.send(&pdu::command(&sqe, &[], NONE));
+        assert_eq!(admin.settle().last().unwrap().cqe().status(), expected);
+        let cid = io.cid();
+        io.send(&pdu::command(&with(Sqe::read(0, 1, 0, 0), cid), &[], NONE));
+        assert_eq!(io.settle().last().unwrap().cqe().status(), expected);
+    }
+    // A command without data has no pointer of any kind.
+    let flush = Sqe::flush(99, 1);
+    io.send(&pdu::command(&flush, &[], NONE));
+    assert_eq!(io.settle()[0].cqe().status(), Status::SUCCESS);
+}
+
+#[test]
+fn the_health_log_is_that_of_the_controller() {
+    let world = World::small();
+    let (mut admin, _) = world.enabled(NONE, 0);
+    for (nsid, expected) in [
+        (0, Status::SUCCESS),
+        (u32::MAX, Status::SUCCESS),
+        (1, Status::SUCCESS),
+        (4, Status::SUCCESS),
+        (3, Status::INVALID_NAMESPACE),
+        (u32::MAX - 1, Status::INVALID_NAMESPACE),
+    ] {
+        let sqe = Sqe {
+            nsid: nsid.into(),
+            ..log_page(id::HEALTH, 0, 512)
+        };
+        assert_eq!(admin.status(sqe, &[], 512), expected);
     }
 }
 
@@ -310,6 +401,49 @@ fn events_are_masked_until_the_log_is_read() {
 }
 
 #[test]
+fn a_temperature_beyond_a_threshold_is_reported() {
+    const TEMPERATURE: u32 = 1 | 1 << 8 | 2 << 16;
+    const UNDER: u32 = 1 << 20;
+    let world = World::small();
+    let (mut admin, _) = world.enabled(NONE, 0);
+    let warning = |admin: &mut Peer| {
+        let (_, page) = admin.call(log_page(id::HEALTH, 0, 512), &[], 512);
+        assert_eq!(page[1..3], 298u16.to_le_bytes());
+        page[0]
+    };
+    let event = wait_for_event(&mut admin);
+    // Nobody wants to know; then somebody does, and learns it at once.
+    let hot = features(feature::TEMPERATURE, 298);
+    assert_eq!(admin.status(hot, &[], 0), Status::SUCCESS);
+    assert_eq!(admin.connection.in_flight(), 1);
+    admin.start(features(feature::EVENTS, 1 << 1), &[], 0);
+    let replies = admin.settle();
+    assert_eq!(events(&replies[1..]), [(event, TEMPERATURE)]);
+    assert_eq!(warning(&mut admin), 2);
+    // Below the threshold above, and above the one below, there is nothing to tell.
+    admin.status(features(feature::TEMPERATURE, 299), &[], 0);
+    admin.status(features(feature::TEMPERATURE, UNDER | 297), &[], 0);
+    assert_eq!(warning(&mut admin), 0);
+    let event = wait_for_event(&mut admin);
+    admin.start(features(feature::TEMPERATURE, UNDER | 298), &[], 0);
+    let replies = admin.settle();
+    assert_eq!(events(&replies[1..]), [(event, TEMPERATURE)]);
+    assert_eq!(warning(&mut admin), 2);
+    let mut of_under = get(feature::TEMPERATURE, 0);
+    assert_eq!(admin.call(of_under, &[], 0).0.dw0.get(), 299);
+    of_under.cdw11 = UNDER.into();
+    assert_eq!(admin.call(of_under, &[], 0).0.dw0.get(), 298);
+    // Another sensor, another kind of threshold.
+    for value in [1 << 16 | 298, 2 << 20 | 298] {
+        let status = admin.status(features(feature::TEMPERATURE, value), &[], 0);
+        assert_eq!(status, Status::INVALID_FIELD);
+    }
+    admin.property_set(property::CC, cc::ENTRY_SIZES);
+    admin.enable();
+    assert_eq!(warning(&mut admin), 0);
+}
+
+#[test]
 fn event_requests_have_a_limit() {
     let world = World::small();
     let (mut admin, _) = world.enabled(NONE, 0);
@@ -320,6 +454,52 @@ fn event_requests_have_a_limit() {
     let status = admin.status(admin_command(opcode::ASYNC_EVENT, 0, 0, 0), &[], 0);
     assert_eq!(status, Status::AER_LIMIT_EXCEEDED);
     assert_eq!(admin.connection.in_flight(), 4);
+}
+
+#[test]
+fn a_host_that_detaches_may_reuse_the_identifiers_of_its_event_requests() {
+    let world = World::small();
+    let (mut admin, mut io) = world.pair(NONE);
+    admin.status(features(feature::EVENTS, 1 << 8), &[], 0);
+    let waiting: Vec<u16> = (0..4).map(|_| wait_for_event(&mut admin)).collect();
+    assert!(admin.settle().is_empty());
+    // As SPDK does: CC is read and written, and CSTS read until the shutdown is complete.
+    let mut reuse = |cid: u16, sqe: Sqe| {
+        admin.next_cid = cid - 1;
+        let (cqe, _) = admin.call(sqe, &[], 0);
+        assert_eq!((cqe.cid.get(), cqe.status()), (cid, Status::SUCCESS));
+        cqe.dw0.get()
+    };
+    let mut get = fabrics(4);
+    get.cdw11 = property::CC.into();
+    assert_eq!(reuse(waiting[3], get), ENABLE);
+    let mut set = fabrics(0);
+    (set.cdw11, set.cdw12) = (property::CC.into(), (ENABLE | 1 << 14).into());
+    reuse(waiting[2], set);
+    get.cdw11 = property::CSTS.into();
+    let status = reuse(waiting[3], get);
+    assert_eq!(status, csts::RDY | csts::SHUTDOWN_COMPLETE);
+    assert_eq!(admin.connection.in_flight(), 2);
+    io.wait(Duration::ZERO);
+    assert!(io.connection.is_finished());
+    // The requests whose identifiers were reused are over, the others wait; one has its event already, which the host does not
+    // want any more.
+    let _ = admin.replies();
+    world
+        .target
+        .notify(None, Event::NamespaceChanged { nsid: 1 });
+    admin.next_cid = waiting[0] - 1;
+    let (cqe, _) = admin.call(get, &[], 0);
+    assert_eq!(cqe.dw0.get(), csts::RDY | csts::SHUTDOWN_COMPLETE);
+    assert!(admin.settle().is_empty());
+    assert_eq!(admin.connection.in_flight(), 1);
+    // Any other command in progress keeps its identifier.
+    admin.next_cid = 100;
+    let busy = admin.start(admin_command(0xC1, 0, 0, 0), &[], 0);
+    assert_eq!(admin.actions.len(), 1);
+    admin.next_cid = busy - 1;
+    admin.start(get, &[], 0);
+    assert_eq!(admin.replies().last().unwrap().fatal(), (1, 10));
 }
 
 #[test]
@@ -340,9 +520,38 @@ fn discovery_events() {
         events(&admin.replies()),
         [(cid, 2 | 0xF0 << 8 | 0x70 << 16)]
     );
-    // No I/O, no queues, other pages and structures.
     let (_, page) = admin.call(log_page(id::DISCOVERY, 0, 2048), &[], 2048);
     assert_eq!(page[8..16], [1, 0, 0, 0, 0, 0, 0, 0]);
+    // Every listener that the host can reach, under an address that it knows, once.
+    let listens = |address: &str| {
+        let address = address.parse().unwrap();
+        world.target.listens(Port { trtype: 3, address });
+    };
+    for address in [
+        "127.0.0.1:4420",
+        "0.0.0.0:4421",
+        "127.0.0.2:4420",
+        "127.0.0.2:4420",
+        "192.0.2.1:4420",
+    ] {
+        listens(address);
+    }
+    let (_, page) = admin.call(log_page(id::DISCOVERY, 0, 4096), &[], 4096);
+    assert_eq!(page[8..16], [3, 0, 0, 0, 0, 0, 0, 0]);
+    let text = |at: usize| String::from_utf8(page[at..at + 9].to_vec()).unwrap();
+    let places: Vec<_> = (1..4)
+        .map(|entry| (text(1024 * entry + 512), text(1024 * entry + 32)))
+        .collect();
+    let place = |address: &str, port: &str| (address.to_owned(), format!("{port:<9}"));
+    assert_eq!(
+        places,
+        [
+            place("127.0.0.1", "4420"),
+            place("127.0.0.1", "4421"),
+            place("127.0.0.2", "4420")
+        ]
+    );
+    // No I/O, no queues, other pages and structures.
     let status = admin.status(log_page(id::HEALTH, 0, 512), &[], 512);
     assert_eq!(status, Status::INVALID_LOG_PAGE);
     assert_eq!(
@@ -388,6 +597,56 @@ fn abort_reaches_a_command_on_an_io_queue() {
     let (cqe, _) = admin.call(abort(1, cid), &[], 0);
     assert_eq!(cqe.dw0.get(), 1);
     assert_eq!(io.status(Sqe::read(0, 1, 0, 0), &[], 4096), Status::SUCCESS);
+}
+
+#[test]
+fn abort_ends_commands_that_wait_for_room_and_event_requests() {
+    let world = World::small();
+    let (mut admin, mut io) = world.pair(NONE);
+    let abort = |qid: u32, cid: u16| admin_command(opcode::ABORT, 0, qid | u32::from(cid) << 16, 0);
+    let read = Sqe::read(0, 1, 0, 255);
+    let cids: Vec<u16> = (0..4).map(|_| io.start(read, &[], 1 << 20)).collect();
+    assert_eq!(io.actions.len(), 1);
+    let before = world.wakes.load(Ordering::Relaxed);
+    for cid in [cids[2], cids[1], cids[2]] {
+        let (cqe, _) = admin.call(abort(1, cid), &[], 0);
+        assert_eq!((cqe.status(), cqe.dw0.get()), (Status::SUCCESS, 0));
+    }
+    assert!(world.wakes.load(Ordering::Relaxed) > before);
+    io.wait(Duration::ZERO);
+    let replies = io.replies();
+    let mut aborted: Vec<u16> = replies.iter().map(|reply| reply.cqe().cid.get()).collect();
+    aborted.sort_unstable();
+    assert_eq!(aborted, cids[1..3]);
+    assert!(
+        replies
+            .iter()
+            .all(|reply| reply.cqe().status() == Status::ABORT_REQUESTED)
+    );
+    // One that is aborted just before there is room for it.
+    admin.call(abort(1, cids[3]), &[], 0);
+    let replies = io.settle();
+    assert_eq!(replies.len(), 3);
+    let statuses: Vec<Status> = replies[1..]
+        .iter()
+        .map(|reply| reply.cqe().status())
+        .collect();
+    assert_eq!(statuses, [Status::SUCCESS, Status::ABORT_REQUESTED]);
+    assert_eq!(
+        (io.connection.in_flight(), io.connection.bytes_held()),
+        (0, 0)
+    );
+    assert_eq!(io.status(Sqe::read(0, 1, 0, 0), &[], 4096), Status::SUCCESS);
+
+    let event = wait_for_event(&mut admin);
+    let cid = admin.start(abort(0, event), &[], 0);
+    let replies = admin.settle();
+    assert_eq!(
+        (replies[0].cqe().cid.get(), replies[0].cqe().dw0.get()),
+        (cid, 0)
+    );
+    assert_eq!(replies[1].cqe().cid.get(), event);
+    assert_eq!(replies[1].cqe().status(), Status::ABORT_REQUESTED);
 }
 
 #[test]

@@ -114,7 +114,10 @@ fn damaged_headers_end_the_connection_and_damaged_data_the_command() {
         Status::SUCCESS
     );
     // In a capsule.
-    let mut sqe = Sqe::write(77, 1, 0, 0);
+    let mut sqe = Sqe {
+        flags: 0x40,
+        ..Sqe::write(77, 1, 0, 0)
+    };
     let length = 4096;
     sqe.dptr = Sgl::InCapsule { offset: 0, length }.to_bytes();
     let mut bytes = pdu::command(&sqe, &pattern(4096, 1), BOTH);
@@ -319,6 +322,7 @@ fn mismatched_descriptors_are_refused() {
         let cid = io.cid();
         let sqe = Sqe {
             cid: cid.into(),
+            flags: 0x40,
             dptr,
             ..sqe
         };

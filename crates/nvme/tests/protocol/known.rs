@@ -1,6 +1,6 @@
 //! Every PDU type byte by byte, as the specification draws it.
 
-use toroid_nvme::fabrics::Sgl;
+use toroid_nvme::fabrics::{Sgl, cc, property};
 use toroid_nvme::tcp::Digests;
 use toroid_nvme::tcp::host::Connection;
 use toroid_nvme::{Cqe, Sqe, Status};
@@ -79,6 +79,7 @@ fn data_has_the_alignment_that_the_host_requests() {
     peer.send(&request);
     peer.replies();
     peer.connect(connect(0, 0), &data(0xFFFF));
+    peer.property_set(property::CC, cc::EN);
     peer.start(crate::harness::identify(1, 0, 0), &[], 4096);
     peer.collect();
     let output = peer.connection.output().concat_bytes();
@@ -86,7 +87,7 @@ fn data_has_the_alignment_that_the_host_requests() {
     assert_eq!(output[..8], [7, 4, 24, 32, 0x20, 0x10, 0, 0]);
     assert_eq!(
         output[8..24],
-        [2, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0]
+        [3, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0]
     );
     assert_eq!(output[24..32], [0; 8]);
     assert_eq!(output[4128..4136], [5, 0, 24, 0, 24, 0, 0, 0]);

@@ -106,6 +106,80 @@ fn a_host_that_does_not_read_holds_at_most_the_limit() {
 }
 
 #[test]
+fn hosts_that_do_not_read_hold_a_bounded_amount_together_and_leave_some_for_others() {
+    let limits = Limits {
+        controllers: 200,
+        controllers_per_host: 200,
+        total_bytes_in_flight: 16 << 20,
+        ..small()
+    };
+    let world = World::new(Hosts::Any, limits);
+    let mut hostile = Vec::new();
+    for _ in 0..100 {
+        let (admin, mut io) = world.pair(NONE);
+        for _ in 0..4 {
+            io.start(Sqe::read(0, 1, 0, 63), &[], 256 << 10);
+        }
+        while !io.actions.is_empty() {
+            io.complete(0);
+        }
+        hostile.push((admin, io));
+        assert!(world.target.statistics().bytes_in_flight <= 16 << 20);
+    }
+    let (_admin, mut io) = world.pair(NONE);
+    let block = pattern(4096, 1);
+    for _ in 0..100 {
+        assert_eq!(
+            io.status(Sqe::write(0, 1, 7, 0), &block, 0),
+            Status::SUCCESS
+        );
+        assert_eq!(io.call(Sqe::read(0, 1, 7, 0), &[], 4096).1, block);
+    }
+    // A large command waits, and is told when there is room.
+    let cid = io.start(Sqe::read(0, 1, 0, 255), &[], 1 << 20);
+    assert!(io.settle().is_empty());
+    let before = world.wakes.load(std::sync::atomic::Ordering::Relaxed);
+    hostile.drain(..50);
+    assert!(world.wakes.load(std::sync::atomic::Ordering::Relaxed) > before);
+    io.wait(Duration::ZERO);
+    assert_eq!(io.settle().last().unwrap().cqe().cid.get(), cid);
+    // Those that read after all get everything.
+    for (_, io) in &mut hostile {
+        io.wait(Duration::ZERO);
+        let replies = io.settle();
+        let data = replies.iter().filter(|reply| reply.kind == pdu::C2H_DATA);
+        assert_eq!(data.count(), 4);
+    }
+    drop((hostile, io, _admin));
+    assert_eq!(world.target.statistics().bytes_in_flight, 0);
+}
+
+#[test]
+fn an_idle_connection_returns_its_buffers() {
+    let world = World::small();
+    let (mut admin, mut io) = world.pair(NONE);
+    for _ in 0..4 {
+        let data = pattern(1 << 20, 3);
+        assert_eq!(io.write(Sqe::write(0, 1, 0, 255), &data), Status::SUCCESS);
+        let (_, read) = io.call(Sqe::read(0, 1, 0, 255), &[], 1 << 20);
+        assert_eq!(read, data);
+    }
+    assert_eq!(io.connection.bytes_held(), 0);
+    assert!(world.target.statistics().bytes_in_flight > 0);
+    admin.wait(Duration::from_secs(2));
+    io.wait(Duration::from_secs(1));
+    assert!(world.target.statistics().bytes_in_flight > 0);
+    io.wait(Duration::from_secs(1));
+    assert_eq!(world.target.statistics().bytes_in_flight, 0);
+    // In the middle of a PDU nothing is lost.
+    let bytes = pdu::command(&Sqe::flush(500, 1), &[], NONE);
+    io.send(&bytes[..30]);
+    io.wait(Duration::from_secs(10));
+    io.send(&bytes[30..]);
+    assert_eq!(io.settle()[0].cqe().cid.get(), 500);
+}
+
+#[test]
 fn unread_responses_stop_the_input() {
     let world = World::small();
     let (mut admin, _io) = world.pair(NONE);
@@ -171,6 +245,31 @@ fn nothing_follows_a_termination_request() {
     assert_eq!(replies.len(), 1, "{replies:?}");
     assert_eq!(replies[0].fatal().0, 2);
     assert!(io.connection.is_finished());
+}
+
+#[test]
+fn a_queue_that_has_ended_holds_only_what_still_executes() {
+    let world = World::small();
+    let (mut admin, mut io) = world.pair(NONE);
+    admin.start(crate::harness::admin_command(0x0C, 0, 0, 0), &[], 0);
+    // One executes, one waits for its data, one for room.
+    io.start(Sqe::read(0, 1, 0, 127), &[], 512 << 10);
+    io.start(Sqe::write(0, 1, 0, 127), &[], 512 << 10);
+    io.start(Sqe::read(0, 1, 0, 127), &[], 512 << 10);
+    io.replies();
+    assert_eq!(io.connection.in_flight(), 3);
+    assert_eq!(io.connection.bytes_held(), 1 << 20);
+    for peer in [&mut admin, &mut io] {
+        peer.connection.received(0, peer.now);
+    }
+    assert_eq!(io.connection.in_flight(), 1);
+    assert_eq!(io.connection.bytes_held(), 512 << 10);
+    assert_eq!(admin.connection.in_flight(), 0);
+    io.complete(0);
+    assert_eq!(
+        (io.connection.in_flight(), io.connection.bytes_held()),
+        (0, 0)
+    );
 }
 
 #[test]

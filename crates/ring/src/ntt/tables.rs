@@ -80,10 +80,12 @@ fn schedule(n: usize) -> Vec<(usize, usize, Kind)> {
     // The block's roots after a first pass of radix 8 have no powers of two as eighth roots.
     let mut shifts = first < 8;
     while blocks < n / 8 {
-        let kind = match (shifts, blocks < n / 64) {
-            (true, _) => Kind::Shifts,
-            (false, true) => Kind::Fused,
-            (false, false) => Kind::Full,
+        let kind = if shifts {
+            Kind::Shifts
+        } else if blocks < n / 64 {
+            Kind::Fused
+        } else {
+            Kind::Full
         };
         passes.push((8, blocks, kind));
         shifts = !shifts;

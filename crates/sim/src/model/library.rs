@@ -59,7 +59,7 @@ pub(crate) struct ModelLibrary {
     trace: unsafe extern "C" fn(Handle, *const c_char) -> u32,
     dump: unsafe extern "C" fn(Handle, u64),
     delete: unsafe extern "C" fn(Handle),
-    // Last, so that it is unloaded behind everything that points into it.
+    // Last, so that everything that points into it goes first.
     _library: libloading::Library,
 }
 

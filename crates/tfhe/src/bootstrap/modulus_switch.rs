@@ -1,9 +1,9 @@
-//! The modulus switch: a LWE sample as exponents of X.
+//! The modulus switch: an LWE sample as exponents of X.
 
 use crate::modulus::Modulus;
 use crate::params::{ModulusSwitch, StageParams};
 
-/// A LWE sample brought to exponents modulo 2N: those of the mask, then that of the body. All of them are multiples of
+/// An LWE sample brought to exponents modulo 2N: those of the mask, then that of the body. All of them are multiples of
 /// 2^`log2_slots`, so that a test vector has room for that many functions side by side.
 pub(super) fn modulus_switch<M: Modulus>(
     params: &StageParams,

@@ -29,7 +29,7 @@ impl ModulusKind {
     }
 }
 
-/// How a LWE sample is brought to the modulus 2N before blind rotation.
+/// How an LWE sample is brought to the modulus 2N before blind rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModulusSwitch {
     /// Every mask word is rounded on its own: standard deviation sqrt(n/24) steps of 1/2N for a uniform binary key.
@@ -57,7 +57,7 @@ pub struct StageParams {
     pub name: &'static str,
     /// Ciphertext modulus.
     pub modulus: ModulusKind,
-    /// n, dimension of a LWE sample: the number of external products.
+    /// n, dimension of an LWE sample: the number of external products.
     pub lwe_dimension: usize,
     /// N, degree of the ring.
     pub ring_degree: usize,
@@ -79,13 +79,13 @@ pub struct StageParams {
 }
 
 impl StageParams {
-    /// Words of a LWE sample: n + 1.
+    /// Words of an LWE sample: n + 1.
     #[must_use]
     pub const fn lwe_words(&self) -> usize {
         self.lwe_dimension + 1
     }
 
-    /// Bytes of a LWE sample: (n+1)·w.
+    /// Bytes of an LWE sample: (n+1)·w.
     #[must_use]
     pub const fn lwe_bytes(&self) -> usize {
         self.lwe_words() * self.modulus.word_bytes()

@@ -7,7 +7,7 @@
 use super::stage::{Gadget, ModulusKind, ModulusSwitch, StageParams};
 use super::{ESTIMATOR_LINE, ParamSet, Security};
 
-/// The stages of an exact bootstrap.
+/// The stages of a wide function.
 #[derive(Debug, PartialEq)]
 pub struct WopbsParams {
     /// Key switch, modulus switch and blind rotation that take one bit off a sample.
@@ -202,10 +202,10 @@ const MESSAGE16_CHOICE: Choice = Choice {
     digit_bits: 4,
 };
 
-static EXACT16_STAGES: WopbsParams = MESSAGE16_CHOICE.stages();
+static MESSAGE16_STAGES: WopbsParams = MESSAGE16_CHOICE.stages();
 
 /// Any function of 16 bits; failure at most 2^-128 for the sum of four bootstrapped samples.
-pub static MESSAGE16: ParamSet = MESSAGE16_CHOICE.set(&EXACT16_STAGES);
+pub static MESSAGE16: ParamSet = MESSAGE16_CHOICE.set(&MESSAGE16_STAGES);
 
 const MESSAGE14_CHOICE: Choice = Choice {
     id: 7,
@@ -233,10 +233,10 @@ const MESSAGE14_CHOICE: Choice = Choice {
     ..MESSAGE16_CHOICE
 };
 
-static EXACT14_STAGES: WopbsParams = MESSAGE14_CHOICE.stages();
+static MESSAGE14_STAGES: WopbsParams = MESSAGE14_CHOICE.stages();
 
 /// Any function of 14 bits; failure at most 2^-128 for the sum of four bootstrapped samples.
-pub static MESSAGE14: ParamSet = MESSAGE14_CHOICE.set(&EXACT14_STAGES);
+pub static MESSAGE14: ParamSet = MESSAGE14_CHOICE.set(&MESSAGE14_STAGES);
 
 const TINY_WOPBS_CHOICE: Choice = Choice {
     id: 9,
@@ -275,5 +275,5 @@ const TINY_WOPBS_CHOICE: Choice = Choice {
 
 static TINY_WOPBS_STAGES: WopbsParams = TINY_WOPBS_CHOICE.stages();
 
-/// For tests of the exact bootstrap: fast and insecure.
+/// For tests of wide functions: fast and insecure.
 pub static TINY_WOPBS: ParamSet = TINY_WOPBS_CHOICE.set(&TINY_WOPBS_STAGES);

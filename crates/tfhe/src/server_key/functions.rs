@@ -5,8 +5,6 @@ use crate::TfheError;
 use crate::ciphertext::Ciphertext;
 use crate::encoding::Encoding;
 use crate::glwe;
-use crate::modulus::{Goldilocks, Modulus, Torus32};
-use crate::params::ModulusKind;
 
 impl ServerKey {
     /// A ciphertext of f(x) with fresh noise, by one bootstrap. Its values count modulo 2^(p+1) for messages of p bits.
@@ -143,36 +141,10 @@ impl ServerKey {
         output: Encoding,
         f: impl Fn(i64) -> i64,
     ) -> Result<Function, TfheError> {
-        let test_vector = match self.params().modulus {
-            ModulusKind::Torus32 => self.test_vector::<Torus32>(input, output, f)?,
-            ModulusKind::Goldilocks => self.test_vector::<Goldilocks>(input, output, f)?,
-        };
+        let values: Vec<i64> = input.messages().map(f).collect();
         Ok(Function {
-            test_vector,
+            test_vector: glwe::function_bytes(self.params(), input, output, &values)?,
             output: Some(output),
         })
-    }
-
-    fn test_vector<M: Modulus>(
-        &self,
-        input: Encoding,
-        output: Encoding,
-        f: impl Fn(i64) -> i64,
-    ) -> Result<Vec<u8>, TfheError> {
-        let params = self.params();
-        if params.wopbs.is_some() && output.bits() > params.message_bits {
-            return Err(TfheError::MessageTooWide {
-                bits: output.bits(),
-                found: params.message_bits,
-                params: params.name,
-            });
-        }
-        let bits = output.bits() + 1;
-        let table: Vec<M::Word> = input
-            .messages()
-            .map(|message| M::encode(f(message).rem_euclid(1 << bits), bits))
-            .collect();
-        let words = glwe::test_vector::<M>(params, input, &table)?;
-        Ok(bytemuck::cast_slice(&words).to_vec())
     }
 }

@@ -4,8 +4,7 @@ use super::{Function, ServerKey};
 use crate::TfheError;
 use crate::ciphertext::Ciphertext;
 use crate::gates::{self, Gate};
-use crate::modulus::{Goldilocks, Torus32};
-use crate::params::ModulusKind;
+use crate::with_modulus;
 
 macro_rules! gates {
     ($($method:ident => $gate:ident: $what:literal,)+) => {
@@ -110,19 +109,13 @@ impl ServerKey {
     /// The function of every gate: the sign of a phase.
     fn sign(&self) -> Result<Function, TfheError> {
         let params = self.params();
-        if params.wopbs.is_some() {
+        if params.is_wide() {
             return Err(TfheError::NoGates(params.name));
         }
-        let test_vector = match params.modulus {
-            ModulusKind::Torus32 => {
-                bytemuck::cast_slice(&gates::test_vector::<Torus32>(params)).to_vec()
-            }
-            ModulusKind::Goldilocks => {
-                bytemuck::cast_slice(&gates::test_vector::<Goldilocks>(params)).to_vec()
-            }
-        };
         Ok(Function {
-            test_vector,
+            test_vector: with_modulus!(params.modulus, M => {
+                bytemuck::cast_slice(&gates::test_vector::<M>(params)).to_vec()
+            }),
             output: None,
         })
     }

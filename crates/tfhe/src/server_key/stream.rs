@@ -10,6 +10,7 @@ use super::ServerKey;
 use crate::TfheError;
 use crate::any_key::AnyKeyLoader;
 use crate::arithmetic::ArithmeticKind;
+use crate::encrypted_key::{self, Cost};
 use crate::key_loader::KeyLoader;
 use crate::keys::ClientKey;
 use crate::random::Csprng;
@@ -158,7 +159,33 @@ impl ClientKey {
         object.finish()
     }
 
-    /// The file of this key ([`serialize`]). Whoever has it can decrypt.
+    /// The file of this key, encrypted under a passphrase ([`encrypted_key`]), with the default cost.
+    ///
+    /// ```
+    /// # use toroid_tfhe::{ClientKey, params::TINY, random::Csprng};
+    /// # let client = ClientKey::generate(&TINY, &mut Csprng::from_os()?);
+    /// let file = client.to_encrypted_bytes("correct horse battery staple")?;
+    /// let back = ClientKey::from_encrypted_bytes(&file, "correct horse battery staple")?;
+    /// assert_eq!(back.decrypt(&client.encrypt(3)?)?, 3);
+    /// # Ok::<(), toroid_tfhe::TfheError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`TfheError::Format`] for an empty passphrase, [`TfheError::Entropy`].
+    pub fn to_encrypted_bytes(&self, passphrase: &str) -> Result<Vec<u8>, TfheError> {
+        let (cost, mut rng) = (Cost::default(), Csprng::from_os()?);
+        encrypted_key::write(Vec::new(), self, passphrase.as_bytes(), cost, &mut rng)
+    }
+
+    /// The client key that [`ClientKey::to_encrypted_bytes`] wrote.
+    ///
+    /// # Errors
+    /// [`TfheError::Passphrase`], [`TfheError::Format`].
+    pub fn from_encrypted_bytes(bytes: &[u8], passphrase: &str) -> Result<ClientKey, TfheError> {
+        encrypted_key::read(ObjectReader::new(bytes)?, passphrase.as_bytes())
+    }
+
+    /// The file of this key ([`serialize`]), not encrypted. Whoever has it can decrypt.
     #[must_use]
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let header = Header::new(Kind::ClientKey, self.params(), *self.tag());

@@ -12,7 +12,7 @@ use super::{WopbsKey, in_parallel};
 /// Memory of one thread that makes GGSW samples.
 pub(super) struct Bench<W> {
     pub(super) work: Buffer,
-    /// A sample under way.
+    /// The sample that the trace works on.
     pub(super) sample: Vec<W>,
     /// The sample before a step of the trace.
     before: Vec<W>,

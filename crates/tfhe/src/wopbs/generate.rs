@@ -1,4 +1,4 @@
-//! Generation of the keys of a bootstrap by circuit bootstrapping.
+//! Generation of the keys of wide functions.
 
 use toroid_ring::simd::SimdLevel;
 use toroid_task::Progress;

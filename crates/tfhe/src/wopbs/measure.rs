@@ -1,5 +1,5 @@
-//! Measured noise of the stages of an exact bootstrap, beside the formulas of [`super::noise`]. It takes the secret keys: for
-//! tests and for choosing parameters.
+//! Measured noise of the stages of a wide function, beside the formulas of [`super::noise`]. Measuring needs the secret keys:
+//! it is for tests and for choosing parameters.
 
 use crate::TfheError;
 use crate::arithmetic::Arithmetic;
@@ -37,13 +37,14 @@ pub struct Measurement<'a, M: Modulus, A: Arithmetic<M>> {
     sums: [(u64, f64); NAMES.len()],
 }
 
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 9] = [
     "key switch of an extraction",
     "blind rotation of an extraction",
     "body rows, constant coefficient",
     "body rows, sum of the others",
     "mask rows, a coefficient",
     "vertical packing",
+    "vertical packing, messages that are multiples of N",
     "key switch of a digit",
     "bootstrapped sample",
 ];
@@ -74,6 +75,44 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
         self.sums[which].1 += error * error;
     }
 
+    /// A fresh sample of a message.
+    fn sample(&self, message: i64, rng: &mut Csprng) -> Result<Vec<M::Word>, TfheError> {
+        let params = &self.key.params;
+        let mut sample = vec![M::Word::default(); params.lwe_words()];
+        let word = Encoding::new(params.message_bits, false)?.encode::<M>(message)?;
+        let lwe = self.client.lwe();
+        lwe.encrypt_into::<M>(&mut sample, word, params.log2_lwe_noise, rng);
+        Ok(sample)
+    }
+
+    /// Looks up `count` random tables at a random message, and as many at one where all turns stay at the constant coefficient: a
+    /// multiple of N. Returns one that was looked up at the former.
+    ///
+    /// # Errors
+    /// Those of [`WopbsKey::bootstrap`].
+    pub fn look_up(
+        &mut self,
+        count: usize,
+        rng: &mut Csprng,
+        run: Run<'_>,
+    ) -> Result<Vec<M::Word>, TfheError> {
+        let (key, params) = (self.key, &self.key.params);
+        let random = (rng.next_u64() >> (64 - params.message_bits)).cast_signed();
+        let multiple = random - random % params.ring_degree as i64;
+        let mut last = Vec::new();
+        for (which, message) in [(6, multiple), (5, random)] {
+            let sample = self.sample(message, rng)?;
+            let bits = key.extract_bits(self.switching, &sample, run)?;
+            for _ in 0..count {
+                let table = self.random_table(rng);
+                last = key.look_up(&bits, &table, run)?;
+                let phase = self.client.lwe().phase::<M>(&last);
+                self.note(which, M::sub(phase, table[message as usize]));
+            }
+        }
+        Ok(last)
+    }
+
     /// Follows one bootstrap through all stages, of a random message.
     ///
     /// # Errors
@@ -81,12 +120,9 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
     pub fn follow(&mut self, rng: &mut Csprng, run: Run<'_>) -> Result<(), TfheError> {
         let params = &self.key.params;
         let p = params.message_bits;
-        let encoding = Encoding::new(p, false)?;
         let message = (rng.next_u64() >> (64 - p)).cast_signed();
-        let mut sample = vec![M::Word::default(); params.lwe_words()];
+        let sample = self.sample(message, rng)?;
         let lwe = self.client.lwe();
-        let word = encoding.encode::<M>(message)?;
-        lwe.encrypt_into::<M>(&mut sample, word, params.log2_lwe_noise, rng);
 
         let key = self.key;
         let levels = key.stages.circuit.gadget.levels;
@@ -136,24 +172,22 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
             }
         }
 
-        let table = self.random_table(rng);
-        let bits = key.extract_bits(self.switching, &sample, run)?;
-        let read = key.look_up(&bits, &table, run)?;
-        self.note(5, M::sub(lwe.phase::<M>(&read), table[message as usize]));
+        let read = self.look_up(1, rng, run)?;
         let [extract, refresh] = self.client.small_keys() else {
             return Err(TfheError::NotWopbs(params.name));
         };
         let mut small = vec![M::Word::default(); key.stages.refresh.lwe_words()];
         self.switching.refresh.switch(&read, &mut small)?;
         let moved = M::sub(refresh.phase::<M>(&small), lwe.phase::<M>(&read));
-        self.note(6, moved);
+        self.note(7, moved);
         let mut small = vec![M::Word::default(); key.stages.extract.lwe_words()];
         self.switching.extract.switch(&read, &mut small)?;
         let moved = M::sub(extract.phase::<M>(&small), lwe.phase::<M>(&read));
         self.note(0, moved);
 
+        let table = self.random_table(rng);
         let out = key.bootstrap(self.switching, &[&table], &sample, run)?;
-        self.note(7, M::sub(lwe.phase::<M>(&out[0]), table[message as usize]));
+        self.note(8, M::sub(lwe.phase::<M>(&out[0]), table[message as usize]));
         Ok(())
     }
 
@@ -175,6 +209,7 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
             f.body_row,
             f.body_row_rest,
             f.mask_row,
+            f.packing_mean,
             f.packing_mean,
             f.refresh_key_switch,
             f.output,

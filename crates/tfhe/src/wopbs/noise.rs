@@ -8,20 +8,23 @@
 //!   steps to come 2^r of the N coefficients gather or cancel in the constant one, the others add up in pairs.
 //! * Mask rows of a circuit-bootstrapped GGSW sample. The body row's noise e is multiplied by the secret polynomial, N/2 ones;
 //!   the key switch adds its own, whose dropped digits meet s_u·s_i, of squared norm N^3/48.
-//! * Vertical packing. The digits' mean is -1/2, and the mask rows of a level share e: besides the digits' variance, which adds
-//!   up incoherently, half the sum of all k·N/2 key bits multiplies e where the coefficient read is the constant one;
-//!   for coefficient j it is (1 - 2j/N) times that sum. Dropped digits count where a bit is 1. The failure probability takes
-//!   all of both, a bound for every place of a table; [`Stages::packing_mean`] is the mean over the places.
-//!   The incoherent part is a sum of products of two Gaussians, the coherent part has one of them as its factor, and the tail of both
-//!   together is heavier than a Gaussian's: its Chernoff bound stands in for it.
+//! * Vertical packing. The mask rows of a level are multiples of one e by the secret polynomials, so that any mean of the digits would
+//!   meet e over all of the key's ones at once: digits alternate ([`crate::modulus::AlternatingFields`]) and have none. What is
+//!   left is a sum of products of e and of digits that are independent of it and of each other. The e of a bit's levels are
+//!   neighbouring coefficients of one accumulator, whose larger part is an error of mask polynomials times the secret: their
+//!   correlation is at most 1/2. It does not change the variance, but the tail of such a sum, heavier than a Gaussian's: its
+//!   Chernoff bound stands in for it. Dropped digits count where a bit is 1. The failure probability takes all of them, a bound
+//!   for every place of a table; [`Stages::packing_mean`] takes half.
 
-use crate::arithmetic::ArithmeticKind;
-use crate::params::{ParamSet, StageParams, WopbsParams};
+use crate::params::{ParamSet, WopbsParams};
 use crate::variance::{
-    blind_rotation_variance, digit_mean_square, dropped_variance, fft_variance,
+    Assumptions, blind_rotation_variance, digit_mean_square, dropped_variance, fft_variance,
     key_switch_variance, loaded_key_variance, log2_add, log2_tail, modulus_switch_variance,
     row_digits,
 };
+
+/// Correlation between the noises of a GGSW sample's levels, at most.
+const LEVEL_CORRELATION: f64 = 0.5;
 
 /// The noise of the stages of an exact bootstrap.
 #[derive(Clone, Copy, Debug)]
@@ -46,12 +49,10 @@ pub struct Stages {
     pub mask_row: f64,
     /// The part of the vertical packing's noise that is independent of the body rows'; a bound for any place of a table.
     pub packing: f64,
-    /// The part that is the body rows' noise times the mean of the digits; a bound for any place of a table.
-    pub packing_coherent: f64,
-    /// The part that is the body rows' noise times the digits about their mean: a sum of `packing_terms` products of Gaussians.
+    /// The part that is the body rows' noise times the digits: a sum of products of Gaussians.
     pub packing_products: f64,
-    /// Their number.
-    pub packing_terms: f64,
+    /// Bits and levels of a GGSW sample that the products are of.
+    pub packing_terms: (f64, f64),
     /// All of the vertical packing's noise, in the mean over the places of a table.
     pub packing_mean: f64,
     /// Key switch of a digit.
@@ -81,29 +82,33 @@ pub struct Decision {
 
 /// Noise of the stages of a set's bootstrap.
 #[must_use]
-pub fn stages(params: &ParamSet, wopbs: &WopbsParams, arithmetic: ArithmeticKind) -> Stages {
+pub fn stages(
+    params: &ParamSet,
+    wopbs: &WopbsParams,
+    assumptions: impl Into<Assumptions>,
+) -> Stages {
+    let assumptions = assumptions.into();
     let n = params.ring_degree as f64;
     let k = params.glwe_dimension as f64;
     let steps = n.log2();
-    let fft = |set: &StageParams| match arithmetic {
-        ArithmeticKind::Ntt => 0.0,
-        ArithmeticKind::Fft => fft_variance(set),
-    };
+    let share = assumptions.ones(params.extracted_dimension());
+    let ones = share * k * n;
     // A power of two fewer places to round to.
     let slots = f64::from(wopbs.log2_slots()).exp2().powi(2);
 
     let switch = &wopbs.switch;
-    let switched = row_digits(switch) * n * loaded_key_variance(switch, arithmetic) + fft(switch);
+    let switched = row_digits(switch) * n * loaded_key_variance(switch, assumptions)
+        + fft_variance(switch, assumptions);
     let dropped = dropped_variance(switch.gadget);
-    let automorphism = switched + k * n / 2.0 * dropped;
-    let secret_product = switched + k * n.powi(3) / 48.0 * dropped;
+    let automorphism = switched + ones * dropped;
+    let secret_product = switched + share.powi(4) * k * n.powi(3) / 3.0 * dropped;
 
-    let extract_rotation = blind_rotation_variance(&wopbs.extract, arithmetic);
+    let extract_rotation = blind_rotation_variance(&wopbs.extract, assumptions);
     let trace = (4f64.powf(steps) - 1.0) / 3.0 * automorphism;
     let body_row = extract_rotation + trace;
     let body_row_rest = (2.0 * n - 1.0) * (n - 1.0) / 3.0 * automorphism;
     let body_energy = body_row + body_row_rest;
-    let mask_row = body_energy / 2.0 + secret_product;
+    let mask_row = body_energy * share + secret_product;
 
     let circuit = &wopbs.circuit;
     let levels = circuit.gadget.levels as f64;
@@ -113,28 +118,16 @@ pub fn stages(params: &ParamSet, wopbs: &WopbsParams, arithmetic: ArithmeticKind
     let selections = f64::from((params.message_bits - turns).saturating_sub(1));
     let mask_depth = f64::from(turns) + selections;
     let digits = digit_mean_square(circuit.gadget.log2_base);
-    let incoherent = mask_depth * levels * k * digits * n * secret_product + depth * fft(circuit);
-    let coherent = levels * (k * n / 4.0).powi(2) * body_energy;
+    let independent = mask_depth * levels * k * digits * n * secret_product
+        + depth * fft_variance(circuit, assumptions);
     let dropped = depth * circuit.body_gadget.map_or(0.0, dropped_variance)
-        + mask_depth * k * n / 2.0 * dropped_variance(circuit.gadget);
-    let packing_products = levels * digits * (mask_depth * k * n / 2.0 + depth) * body_energy;
-    // Where the turns by higher bits take the noise of a turn from: any multiple of twice its own coefficients.
-    let mean_of_turns: f64 = (0..turns)
-        .map(|turn| {
-            let places = n / 2f64.powi(turn as i32 + 1);
-            if places < 1.0 {
-                1.0
-            } else {
-                1.0 / 3.0 + 2.0 / (3.0 * places * places)
-            }
-        })
-        .sum();
-    let mean_depth = mean_of_turns + selections / 3.0;
+        + mask_depth * ones * dropped_variance(circuit.gadget);
+    let packing_products = levels * digits * (mask_depth * ones + depth) * body_energy;
 
     let digits = wopbs.digits(params.message_bits + 1).len() as f64;
-    let refresh_rotation = blind_rotation_variance(&wopbs.refresh, arithmetic);
+    let refresh_rotation = blind_rotation_variance(&wopbs.refresh, assumptions);
     Stages {
-        extract_key_switch: key_switch_variance(&wopbs.extract),
+        extract_key_switch: key_switch_variance(&wopbs.extract, assumptions),
         extract_modulus_switch: slots * modulus_switch_variance(&wopbs.extract),
         extract_rotation,
         automorphism,
@@ -143,12 +136,11 @@ pub fn stages(params: &ParamSet, wopbs: &WopbsParams, arithmetic: ArithmeticKind
         body_row_rest,
         secret_product,
         mask_row,
-        packing: incoherent + dropped,
-        packing_coherent: mask_depth * coherent,
+        packing: independent + dropped,
         packing_products,
-        packing_terms: mask_depth * levels,
-        packing_mean: mean_depth * coherent + incoherent + dropped / 2.0 + packing_products,
-        refresh_key_switch: key_switch_variance(&wopbs.refresh),
+        packing_terms: (mask_depth, levels),
+        packing_mean: independent + dropped / 2.0 + packing_products,
+        refresh_key_switch: key_switch_variance(&wopbs.refresh, assumptions),
         refresh_modulus_switch: modulus_switch_variance(&wopbs.refresh),
         refresh_rotation,
         output: digits * refresh_rotation,
@@ -158,14 +150,18 @@ pub fn stages(params: &ParamSet, wopbs: &WopbsParams, arithmetic: ArithmeticKind
 /// The part of a bootstrapped sample's variance that all samples under the same keys share
 /// ([`crate::noise::shared_variance`]): every digit's blind rotation adds it.
 #[must_use]
-pub fn shared_variance(params: &ParamSet, wopbs: &WopbsParams, arithmetic: ArithmeticKind) -> f64 {
+pub fn shared_variance(
+    params: &ParamSet,
+    wopbs: &WopbsParams,
+    assumptions: impl Into<Assumptions>,
+) -> f64 {
     let digits = wopbs.digits(params.message_bits + 1).len() as f64;
     let refresh = &wopbs.refresh;
     digits.powi(2)
         * refresh.lwe_dimension as f64
         * refresh.ggsw_rows() as f64
         * refresh.ring_degree as f64
-        * loaded_key_variance(refresh, arithmetic)
+        * loaded_key_variance(refresh, assumptions)
         / 4.0
 }
 
@@ -174,10 +170,10 @@ pub fn shared_variance(params: &ParamSet, wopbs: &WopbsParams, arithmetic: Arith
 pub fn decisions(
     params: &ParamSet,
     wopbs: &WopbsParams,
-    arithmetic: ArithmeticKind,
+    assumptions: impl Into<Assumptions>,
     input_variance: f64,
 ) -> Vec<Decision> {
-    let stages = stages(params, wopbs, arithmetic);
+    let stages = stages(params, wopbs, assumptions);
     let mut decisions = extractions(params, &stages, input_variance);
     decisions.extend(refreshes(params, wopbs, &stages));
     decisions
@@ -221,11 +217,10 @@ pub fn refreshes(params: &ParamSet, wopbs: &WopbsParams, stages: &Stages) -> Vec
                     name: "refresh",
                     bits: (first - bits, bits),
                     margin,
-                    variance: independent + stages.packing_coherent + stages.packing_products,
+                    variance: independent + stages.packing_products,
                     log2_failure: log2_tail_with_products(
                         margin,
                         independent,
-                        stages.packing_coherent,
                         stages.packing_products,
                         stages.packing_terms,
                     ),
@@ -254,34 +249,37 @@ pub fn log2_any(decisions: &[Decision]) -> f64 {
 pub fn log2_failure(
     params: &ParamSet,
     wopbs: &WopbsParams,
-    arithmetic: ArithmeticKind,
+    assumptions: impl Into<Assumptions>,
     input_variance: f64,
 ) -> f64 {
-    log2_any(&decisions(params, wopbs, arithmetic, input_variance))
+    log2_any(&decisions(params, wopbs, assumptions, input_variance))
 }
 
-/// log2 of a bound on the probability that x + Σ e_i·(c + d_i) leaves [-margin, margin], for an independent Gaussian x of variance
-/// `independent` and `terms` Gaussians e_i, and as many d_i; the c·e_i have the variance `coherent` in all, the e_i·d_i `products`.
+/// log2 of a bound on the probability that x + Σ e_i·d_i leaves [-margin, margin], for an independent Gaussian x of variance
+/// `independent` and bits·levels Gaussians e_i, those of one bit with the correlation [`LEVEL_CORRELATION`], and as many d_i; the
+/// e_i·d_i have the variance `products` in all.
 ///
-/// Chernoff: 2·E[exp(t·…)]·exp(-t·margin), where one term has E[exp(t·e·(c + d))] = (1 - t^2·v)^(-1/2)·exp(t^2·w/(2(1 - t^2·v))) for
-/// the variances v of e·d and w of c·e: first over d, then over e.
+/// Chernoff: 2·E[exp(t·…)]·exp(-t·margin). Over the d_i first, then over the principal axes of a bit's e_i, one of which has
+/// 1 + (levels - 1)/2 times the variance, the others half of it: an axis gives (1 - t^2·v)^(-1/2), v being the variance of its e·d.
 fn log2_tail_with_products(
     margin: f64,
     independent: f64,
-    coherent: f64,
     products: f64,
-    terms: f64,
+    (bits, levels): (f64, f64),
 ) -> f64 {
     if products <= 0.0 {
-        return log2_tail(margin, independent + coherent);
+        return log2_tail(margin, independent);
     }
+    let each = products / (bits * levels);
+    let (long, short) = (
+        each * (1.0 + (levels - 1.0) * LEVEL_CORRELATION),
+        each * (1.0 - LEVEL_CORRELATION),
+    );
     let exponent = |t: f64| {
-        let rest = 1.0 - t * t * products / terms;
-        t * t * independent / 2.0 + t * t * coherent / (2.0 * rest)
-            - terms / 2.0 * rest.ln()
-            - t * margin
+        let axes = (-t * t * long).ln_1p() + (levels - 1.0) * (-t * t * short).ln_1p();
+        t * t * independent / 2.0 - bits / 2.0 * axes - t * margin
     };
-    let (mut low, mut high) = (0.0, (terms / products).sqrt() * (1.0 - 1e-9));
+    let (mut low, mut high) = (0.0, long.recip().sqrt() * (1.0 - 1e-9));
     // The exponent is convex; a third of the range goes at each step.
     for _ in 0..60 {
         let (a, b) = (low + (high - low) / 3.0, high - (high - low) / 3.0);
@@ -297,6 +295,7 @@ fn log2_tail_with_products(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arithmetic::ArithmeticKind;
     use crate::modulus::{Modulus, Torus32};
     use crate::params::{MESSAGE14, MESSAGE16};
     use crate::random::Csprng;
@@ -305,7 +304,7 @@ mod tests {
     fn without_products_the_bound_is_a_gaussians() {
         for z in [4.0, 10.0, 13.5] {
             let gaussian = log2_tail(z, 1.0);
-            let bound = log2_tail_with_products(z, 0.5, 0.5 - 1e-9, 1e-9, 1e6);
+            let bound = log2_tail_with_products(z, 1.0 - 1e-9, 1e-9, (1e6, 3.0));
             assert!(
                 bound >= gaussian && bound < gaussian + 8.0,
                 "{z}: {bound}, {gaussian}"
@@ -313,11 +312,11 @@ mod tests {
         }
     }
 
-    /// x + Σ e_i·(c + d_i), sampled; products matter at three deviations already.
+    /// x + Σ e_i·d_i, sampled, of two bits with two levels each; products matter at three deviations already.
     #[test]
     fn the_bound_holds_for_samples_and_is_not_far() {
         let mut rng = Csprng::from_seed([1; 32]);
-        let (independent, coherent, products, terms) = (0.4f64, 0.3f64, 0.3f64, 4);
+        let (independent, products, terms) = (0.4f64, 0.6f64, 4);
         let count = 1 << 18;
         let mut words = vec![0u32; count * (1 + 2 * terms)];
         let log2_sigma = -8.0f64;
@@ -327,21 +326,25 @@ mod tests {
             .iter()
             .map(|word| Torus32::centered(*word) as f64 / scale)
             .collect();
-        let each = |variance: f64| (variance / terms as f64).sqrt();
+        let each = (products / terms as f64).sqrt();
+        // The second of a pair is half of the first, and as large.
+        let second = 0.75f64.sqrt();
         for margin in [2.0, 3.0, 4.0] {
             let beyond = normal
                 .chunks_exact(1 + 2 * terms)
                 .filter(|values| {
                     let sum: f64 = values[1..]
-                        .chunks_exact(2)
-                        .map(|pair| pair[0] * (each(coherent) + each(products) * pair[1]))
+                        .chunks_exact(4)
+                        .map(|of_bit| {
+                            let [e, f] = [of_bit[0], of_bit[0] / 2.0 + second * of_bit[1]];
+                            each * (e * of_bit[2] + f * of_bit[3])
+                        })
                         .sum();
                     (values[0] * independent.sqrt() + sum).abs() > margin
                 })
                 .count();
             let found = (beyond as f64 / count as f64).log2();
-            let bound =
-                log2_tail_with_products(margin, independent, coherent, products, terms as f64);
+            let bound = log2_tail_with_products(margin, independent, products, (2.0, 2.0));
             assert!(
                 found <= bound && found > bound - 4.5,
                 "{margin}: {found}, {bound}"
@@ -350,18 +353,23 @@ mod tests {
     }
 
     #[test]
-    fn the_sets_keep_what_they_promise() {
+    fn the_sets_keep_what_they_promise_with_margin() {
         for set in [&MESSAGE14, &MESSAGE16] {
-            let failure = set.log2_failure(set.message_bits, 4.0);
+            let assumptions = Assumptions::with_margin(ArithmeticKind::Fft);
+            let failure = set.log2_failure_under(assumptions, set.message_bits, 4.0);
             assert!(failure <= -128.0, "{}: {failure}", set.name);
+            assert!(set.log2_failure(set.message_bits, 4.0) < failure);
         }
     }
 
     #[test]
     fn products_have_the_heavier_tail() {
-        let few = log2_tail_with_products(10.0, 0.5, 0.0, 0.5, 10.0);
-        let many = log2_tail_with_products(10.0, 0.5, 0.0, 0.5, 1e6);
-        let shared = log2_tail_with_products(10.0, 0.25, 0.25, 0.5, 10.0);
-        assert!(few > many + 5.0 && shared > few, "{few}, {many}, {shared}");
+        let few = log2_tail_with_products(10.0, 0.5, 0.5, (10.0, 1.0));
+        let many = log2_tail_with_products(10.0, 0.5, 0.5, (1e6, 1.0));
+        let correlated = log2_tail_with_products(10.0, 0.5, 0.5, (5.0, 2.0));
+        assert!(
+            few > many + 5.0 && correlated > few,
+            "{few}, {many}, {correlated}"
+        );
     }
 }

@@ -205,8 +205,14 @@ impl<M: Modulus, A: Arithmetic<M>> PrivateSwitchKey<M, A> {
                 };
             }
             for (field, row) in fields.iter().zip(rows.by_ref()) {
-                self.arithmetic
-                    .mul_add_digits(&words, *field, row, &mut scratch, &mut sums, first);
+                self.arithmetic.mul_add_digits(
+                    &words,
+                    (*field).into(),
+                    row,
+                    &mut scratch,
+                    &mut sums,
+                    first,
+                );
                 first = false;
             }
         }

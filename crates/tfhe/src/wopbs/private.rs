@@ -6,8 +6,8 @@
 //! transform domain, and is a loaded row of a GGSW sample then: case 2 of equation 1 of the platform paper, in which circuit
 //! bootstrapping does no transforms of its own.
 //!
-//! It is the slower of the two circuit bootstrappings, and its keys are the larger: (k+1)·(k·N + 1)·t rows are read, against
-//! log2 N + k times k·t rows of [`WopbsKey::extract_bits`]. It stands here to be measured against the other.
+//! Of the two circuit bootstrappings it is the slower one with the larger keys: it reads (k+1)·(k·N + 1)·t rows, where
+//! [`WopbsKey::extract_bits`] reads (log2 N + k)·k·t. Benchmarks compare the two.
 //!
 //! # Noise
 //!
@@ -187,7 +187,7 @@ fn unload<M: Modulus, A: Arithmetic<M>>(
     let mut scratch = vec![A::Scalar::default(); n];
     let mut sums = vec![A::Scalar::default(); params.glwe_words()];
     let field = DigitField::new(M::KIND, digit, 0);
-    arithmetic.mul_add_digits(&one, field, row, &mut scratch, &mut sums, true);
+    arithmetic.mul_add_digits(&one, field.into(), row, &mut scratch, &mut sums, true);
     let mut words = vec![WordOf::<M, A>::default(); params.glwe_words()];
     for (sum, words) in sums.chunks_exact_mut(n).zip(words.chunks_exact_mut(n)) {
         arithmetic.inverse_add(sum, words);
@@ -375,7 +375,7 @@ impl ClientKey {
     /// Generates the keys for [`WopbsKey::extract_bits_privately`], as [`Self::loaded_private_switch_key`] does one of them.
     ///
     /// # Errors
-    /// [`TfheError::NotWopbs`] for a set without an exact bootstrap, and those of [`Self::loaded_private_switch_key`].
+    /// [`TfheError::NotWopbs`] for a set without wide functions, and those of [`Self::loaded_private_switch_key`].
     pub fn loaded_circuit_private_key<M: Modulus, A: Arithmetic<M>>(
         &self,
         gadget: Gadget,
@@ -483,5 +483,5 @@ pub fn switch_fft_variance(params: &ParamSet, gadget: Gadget) -> f64 {
 #[must_use]
 pub fn private_product_fft_variance(circuit: &StageParams, gadget: Gadget) -> f64 {
     let growth = row_count(circuit, gadget) * digit_mean_square(gadget.log2_base);
-    fft_variance(circuit) * growth
+    fft_variance(circuit, ArithmeticKind::Fft) * growth
 }

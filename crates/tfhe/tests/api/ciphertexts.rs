@@ -1,5 +1,5 @@
 use toroid_tfhe::encoding::Encoding;
-use toroid_tfhe::noise::StatedNoise;
+use toroid_tfhe::noise::{Noise, StatedNoise};
 use toroid_tfhe::params::{GATE, ParamSet, TINY, TINY_WOPBS, TINY32};
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::{Ciphertext, ClientKey, TfheError};
@@ -49,7 +49,7 @@ fn a_ciphertext_comes_back_from_its_bytes() {
     let back = Ciphertext::from_bytes(&x.to_bytes()).unwrap();
     assert_eq!(back.sample(), x.sample());
     assert_eq!(back.tag(), Some(key.tag()));
-    assert_eq!(back.stated_noise(), StatedNoise::default());
+    assert_eq!(back.stated_noise(), StatedNoise::fresh(&TINY));
     assert_eq!(key.decrypt(&back).unwrap(), -5);
 
     let stated = StatedNoise {
@@ -101,8 +101,68 @@ fn other_keys_and_sets_are_refused() {
     assert!(matches!(other.decrypt(&x), Err(TfheError::KeyMismatch(_))));
     let refused = client(&TINY32, 1).decrypt(&x);
     assert!(matches!(refused, Err(TfheError::ParamsMismatch { .. })));
-    let unknown = Ciphertext::from_sample(&TINY, x.encoding(), x.sample(), StatedNoise::default());
+    let fresh = StatedNoise::fresh(&TINY);
+    let unknown = Ciphertext::from_sample(&TINY, x.encoding(), x.sample(), fresh);
     assert_eq!(key.decrypt(&unknown.unwrap()).unwrap(), 3);
+}
+
+#[test]
+fn a_ciphertext_whose_noise_is_not_stated_is_decrypted_on_demand_alone() {
+    let key = client(&TINY, 1);
+    let x = key.encrypt(3).unwrap();
+    let unstated = StatedNoise::default();
+    let unstated = Ciphertext::from_sample(&TINY, x.encoding(), x.sample(), unstated).unwrap();
+    let sum = &unstated + &x;
+    let back = Ciphertext::from_bytes(&sum.to_bytes()).unwrap();
+    for (ciphertext, message) in [(unstated, 3), (sum, 6), (back, 6)] {
+        let refused = key.decrypt(&ciphertext);
+        assert!(matches!(refused, Err(TfheError::FailureProbability { .. })));
+        assert_eq!(key.decrypt_above(&ciphertext, 0.0).unwrap(), message);
+    }
+    let bit = key.encrypt_bit(true).unwrap();
+    let unstated = Ciphertext::from_sample(&TINY, None, bit.sample(), StatedNoise::default());
+    assert!(key.decrypt_bit(&unstated.unwrap()).is_err());
+}
+
+#[test]
+fn a_ciphertext_that_may_well_be_wrong_is_decrypted_on_demand_alone() {
+    let key = client(&TINY, 1);
+    let x = key.encrypt(3).unwrap();
+    let stated = |log2_failure| StatedNoise {
+        log2_failure: Some(log2_failure),
+        ..StatedNoise::fresh(&TINY)
+    };
+    let of = |noise| Ciphertext::from_sample(&TINY, x.encoding(), x.sample(), noise).unwrap();
+    assert_eq!(key.decrypt(&of(stated(-65.0))).unwrap(), 3);
+    for log2_failure in [-63.0, f64::NAN] {
+        let refused = key.decrypt(&of(stated(log2_failure)));
+        assert!(matches!(refused, Err(TfheError::FailureProbability { .. })));
+    }
+    assert_eq!(key.decrypt_above(&of(stated(-63.0)), -60.0).unwrap(), 3);
+}
+
+#[test]
+fn what_encrypts_nothing_is_not_decrypted() {
+    let key = client(&TINY, 1);
+    let x = key.encrypt(3).unwrap();
+    let mut plain = x.sample().to_vec();
+    let body = plain.len() - 8;
+    plain[..body].fill(0);
+    let plain = Ciphertext::from_sample(&TINY, x.encoding(), &plain, StatedNoise::fresh(&TINY));
+    let refused = key.decrypt_above(&plain.unwrap(), 0.0);
+    assert!(matches!(refused, Err(TfheError::NotEncrypted(_))));
+}
+
+#[test]
+fn a_computed_sample_that_was_stored_shares_its_noise_with_others_whatever_its_flag_says() {
+    let fresh = TINY.lwe_variance();
+    let one = Noise::stored(&TINY, fresh, f64::NEG_INFINITY, false);
+    let other = Noise::stored(&TINY, 9.0 * fresh, f64::NEG_INFINITY, false);
+    let result = Noise::stored(&TINY, fresh, -80.0, false);
+    let close = |noise: Noise, factor: f64| (noise.variance() / fresh - factor).abs() < 1e-6;
+    let again = Noise::stored(&TINY, fresh, f64::NEG_INFINITY, false);
+    assert!(close(one.plus(&again, 1.0), 2.0));
+    assert!(close(result.plus(&other, 1.0), 16.0));
 }
 
 #[test]

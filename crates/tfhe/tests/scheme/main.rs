@@ -5,6 +5,7 @@
 
 mod bootstrap;
 mod common;
+mod keys;
 mod loaders;
 mod noise;
 mod private;

@@ -77,7 +77,7 @@ fn stages<M: Modulus, A: Arithmetic<M>>(params: &ParamSet) {
     check(
         &format!("{name}: key switch"),
         &switched,
-        noise::key_switch_variance(params),
+        noise::key_switch_variance(params, ArithmeticKind::Fft),
     );
     check(
         &format!("{name}: bootstrap"),
@@ -171,7 +171,8 @@ fn fast_minus_exact<M: Modulus>(params: &ParamSet, simd: SimdLevel, keys: u8) ->
 #[test]
 fn the_fft_adds_the_variance_of_its_formula() {
     for simd in SimdLevel::available() {
-        let ratio = fast_minus_exact::<Goldilocks>(&TINY, simd, 1) / noise::fft_variance(&TINY);
+        let ratio = fast_minus_exact::<Goldilocks>(&TINY, simd, 1)
+            / noise::fft_variance(&TINY, ArithmeticKind::Fft);
         assert!(
             (0.4..1.2).contains(&ratio),
             "{simd}: measured/formula {ratio}"
@@ -225,8 +226,8 @@ fn sums_of_bootstrapped_samples_have_the_variance_of_their_formula() {
         }
         squares.push(sum * sum);
     }
-    let own =
-        noise::key_switch_variance(params) - noise::shared_variance(params, ArithmeticKind::Fft);
+    let own = noise::key_switch_variance(params, ArithmeticKind::Fft)
+        - noise::shared_variance(params, ArithmeticKind::Fft);
     let formula = f64::from(terms) * own
         + f64::from(terms * terms) * noise::shared_variance(params, ArithmeticKind::Fft);
     check("sum of 40 switched samples", &squares, formula);

@@ -94,7 +94,7 @@ fn check_masks<M: Modulus>(params: &ParamSet, rows: [u32; 2], samples: [u32; 2])
 fn masks_and_sizes_are_the_known_answers() {
     assert_eq!(ANSWERS.map(|answer| answer.0.id), [1, 2, 3, 4, 5, 6]);
     // The keys of the other sets are made of several such keys.
-    let single = ParamSet::ALL.iter().filter(|set| set.wopbs.is_none());
+    let single = ParamSet::ALL.iter().filter(|set| !set.is_wide());
     assert_eq!(ANSWERS.len(), single.count());
     for (params, rows, samples, bootstrapping, key_switching) in ANSWERS {
         match params.modulus {

@@ -1,4 +1,4 @@
-//! Exact bootstraps.
+//! Wide functions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ use toroid_tfhe::bootstrap::{BootstrappingKeyLoader, Run};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
 use toroid_tfhe::key_loader::{
-    KeyLoader, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader,
+    KeyLoader, PartsLoader, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader,
 };
 use toroid_tfhe::key_switch::KeySwitchingKeyLoader;
 use toroid_tfhe::keys::ClientKey;
@@ -19,7 +19,8 @@ use toroid_tfhe::params::{ParamSet, TINY, TINY_WOPBS};
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
 use toroid_tfhe::wopbs::measure::Measurement;
-use toroid_tfhe::wopbs::{PartsLoader, WopbsKey, WopbsKeySwitchingKey};
+use toroid_tfhe::wopbs::noise::stages;
+use toroid_tfhe::wopbs::{WopbsKey, WopbsKeySwitchingKey};
 
 /// A run that nobody stops.
 fn alone() -> Run<'static> {
@@ -344,6 +345,50 @@ fn wrong_inputs_are_refused() {
     let wide = Encoding::new(params.message_bits + 1, false).unwrap();
     let refused = glwe::test_vector::<Goldilocks>(params, wide, &[0; 1 << 10]);
     assert!(matches!(refused, Err(TfheError::MessageTooWide { .. })));
+}
+
+/// Noise of look-ups against the bound that the failure probability takes, and against its mean over a table's places.
+fn look_ups_keep_the_bound<A: Arithmetic<Goldilocks>>(keys_count: u8) {
+    let (bootstraps, tables) = (6, 6);
+    let params = &TINY_WOPBS;
+    let formulas = stages(params, params.wopbs.unwrap(), A::KIND);
+    let bound = formulas.packing + formulas.packing_products;
+    let mut variances = [0.0; 2];
+    for seed in 0..keys_count {
+        let keys = keys::<A>(params, seed);
+        let mut rng = Csprng::from_seed([100 + seed; 32]);
+        let mut measurement = Measurement::new(&keys.client, &keys.key, &keys.switching).unwrap();
+        for _ in 0..bootstraps {
+            measurement.look_up(tables, &mut rng, alone()).unwrap();
+        }
+        let results = measurement.results();
+        let packings = results
+            .iter()
+            .filter(|stage| stage.name.contains("vertical packing"));
+        for (variance, packing) in variances.iter_mut().zip(packings) {
+            *variance += packing.variance / f64::from(keys_count);
+        }
+    }
+    // The look-ups of a bootstrap share the noise of its bits.
+    let values = f64::from(keys_count) * f64::from(bootstraps) * 3.0;
+    let error = 5.0 * (2.0 / values).sqrt();
+    for (name, variance) in ["random messages", "multiples of N"].iter().zip(variances) {
+        let (mean, bound) = (variance / formulas.packing_mean, variance / bound);
+        assert!(
+            (mean - 1.0).abs() < error && bound < 1.0 + error,
+            "{name}: {mean} of the mean, {bound} of the bound"
+        );
+    }
+}
+
+#[test]
+fn look_ups_keep_the_bound_on_the_fast_path_at_multiples_of_the_ring_degree_too() {
+    look_ups_keep_the_bound::<Fft>(24);
+}
+
+#[test]
+fn look_ups_keep_the_bound_on_the_exact_path_at_multiples_of_the_ring_degree_too() {
+    look_ups_keep_the_bound::<Ntt>(12);
 }
 
 /// Every stage's noise over keys of ten bootstraps each, within five standard errors of its formula.

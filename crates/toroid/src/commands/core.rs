@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 use toroid_cores::synthesis::{Resources, synthesize};
 use toroid_cores::technology::Technology;
-use toroid_cores::{CORES, Core, CoreError, Cycles, Values, find, package};
+use toroid_cores::{Core, CoreError, Cycles, Values, cores, find, package};
 
 use crate::output::{Output, usage};
 use crate::progress::Steps;
@@ -24,7 +24,7 @@ pub enum Command {
         after_help = "Example:\n  toroid core make butterfly_integrated --param TILE_A=18 --param TILE_B=18 --out butterfly\n  toroid core make permutation --param KIND=3 --param LOG_LANES=3 --param LOG_BEATS=5 --permutation order.txt --out order"
     )]
     Make(MakeArgs),
-    /// Simulate a core and hold it against the library.
+    /// Simulate a core and compare it with the library.
     #[command(
         after_help = "Examples:\n  toroid core test goldilocks_mul\n  toroid core test butterfly_integrated --vectors 100000 --seed 7 --waves butterfly.vcd"
     )]
@@ -125,7 +125,9 @@ fn parse_number(text: &str) -> Result<u64, String> {
     number.map_err(|error| match error.kind() {
         IntErrorKind::PosOverflow => format!("{text} is too large: expected a number below 2^64"),
         _ => {
-            format!("{text:?} is no number: expected decimal digits, or hexadecimal ones behind 0x")
+            format!(
+                "{text:?} is not a number: expected decimal digits, or hexadecimal ones after 0x"
+            )
         }
     })
 }
@@ -138,7 +140,7 @@ fn refused(error: CoreError) -> anyhow::Error {
 }
 
 impl Chosen {
-    fn find(&self) -> anyhow::Result<(&'static dyn Core, Values)> {
+    fn find(&self) -> anyhow::Result<(&'static Core, Values)> {
         let core = find(&self.name).map_err(refused)?;
         let given = self
             .param
@@ -180,29 +182,29 @@ fn parameters(values: &Values) -> Value {
         .into()
 }
 
-/// The values as people read them behind the name of the core.
-fn shown(core: &dyn Core, values: &Values) -> String {
+/// The name of the core and its values, for people.
+fn shown(core: &Core, values: &Values) -> String {
     let list: Vec<String> = values
         .iter()
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
     match list.is_empty() {
-        true => core.name().to_owned(),
-        false => format!("{} ({})", core.name(), list.join(", ")),
+        true => core.name.to_owned(),
+        false => format!("{} ({})", core.name, list.join(", ")),
     }
 }
 
 fn list(output: &Output) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     let mut text = String::new();
-    for core in CORES {
-        let values = Values::new(*core, []).map_err(refused)?;
+    for core in cores() {
+        let values = Values::new(core, []).map_err(refused)?;
         let timing = core.configure(&values).map_err(refused)?.timing();
         if !text.is_empty() {
             text.push('\n');
         }
-        text += &format!("{:<22} {}", core.name(), core.summary());
-        for parameter in core.parameters() {
+        text += &format!("{:<22} {}", core.name, core.summary);
+        for parameter in core.parameters {
             let range = format!("{}..{}", parameter.range.start(), parameter.range.end());
             text += &format!(
                 "\n  {:<20} {:>8} in {:<10} {}",
@@ -216,7 +218,7 @@ fn list(output: &Output) -> anyhow::Result<()> {
             );
         }
         let parameters: Vec<Value> = core
-            .parameters()
+            .parameters
             .iter()
             .map(|parameter| {
                 json!({
@@ -233,8 +235,8 @@ fn list(output: &Output) -> anyhow::Result<()> {
             .map(|cycles| json!({ "what": cycles.what, "formula": cycles.formula, "cycles": cycles.cycles }))
             .collect();
         rows.push(json!({
-            "name": core.name(),
-            "summary": core.summary(),
+            "name": core.name,
+            "summary": core.summary,
             "parameters": parameters,
             "cycles": cycles,
         }));
@@ -248,7 +250,7 @@ fn make(args: &MakeArgs, output: &Output) -> anyhow::Result<()> {
     package::write(&files, &args.out, args.force)?;
     let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
     let folder = args.out.display().to_string();
-    let value = json!({ "core": core.name(), "parameters": parameters(&values), "folder": folder, "files": names });
+    let value = json!({ "core": core.name, "parameters": parameters(&values), "folder": folder, "files": names });
     output.result(&value, || {
         format!(
             "{folder}: {}, {} files; README.md says how to run its testbench",
@@ -274,7 +276,7 @@ fn test(args: &TestArgs, output: &Output) -> anyhow::Result<()> {
         args.vectors,
         args.seed,
         args.waves.as_deref(),
-        &steps,
+        &steps.progress(),
     );
     steps.finish();
     let outcome = tested.map_err(refused)?;
@@ -287,7 +289,7 @@ fn test(args: &TestArgs, output: &Output) -> anyhow::Result<()> {
         outcome.expected
     );
     let value = json!({
-        "core": core.name(),
+        "core": core.name,
         "parameters": parameters(&values),
         "compared": outcome.compared,
         "simulated_cycles": outcome.simulated,
@@ -314,7 +316,7 @@ fn synth(args: &SynthArgs, output: &Output) -> anyhow::Result<()> {
         DeviceName::Ecp5 => Technology::Ecp5,
     };
     let steps = Steps::new(output);
-    let synthesized = synthesize(core, &values, device, &steps);
+    let synthesized = synthesize(core, &values, device, &steps.progress());
     steps.finish();
     let found = synthesized.map_err(refused)?;
     let Resources {
@@ -326,9 +328,9 @@ fn synth(args: &SynthArgs, output: &Output) -> anyhow::Result<()> {
         ramb36,
         fmax_mhz,
     } = found;
-    let paper = core.paper();
+    let paper = core.paper;
     let value = json!({
-        "core": core.name(),
+        "core": core.name,
         "parameters": parameters(&values),
         "device": device.name(),
         "lut": lut,

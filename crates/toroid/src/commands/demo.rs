@@ -25,8 +25,8 @@ use crate::drive_args::HostArgs;
 use crate::machine;
 use crate::opened::Opened;
 use crate::output::{Output, power_of_two};
-use crate::progress;
 use crate::recorder::{Issued, Purpose};
+use crate::{progress, secret};
 
 /// Arguments of `toroid demo`.
 #[derive(clap::Args)]
@@ -491,9 +491,11 @@ fn multiply(
 ) -> anyhow::Result<Outcome> {
     let params = args.params;
     let session = opened.session();
+    // The key never leaves this process.
+    secret::guard_process();
     let client = ClientKey::generate(params, rng);
     let assembly = toroid_isa::assemble_for(key_id, PROGRAM).context("the program of Table 5")?;
-    let namespace = opened.drive.controller().namespace(opened.drive.nsid());
+    let namespace = opened.drive.info().namespace(opened.drive.nsid());
     opened.recorder.take();
     let mut table = Table {
         output,
@@ -583,7 +585,8 @@ fn multiply(
     let run = opened.program_run();
     let time = |wanted: fn(&Instruction) -> bool| mean(&run.as_ref()?.instructions, wanted);
     Ok(Outcome {
-        result: client.decrypt(&stored.ciphertext)?,
+        // Whatever its failure probability is: it is shown beside the product.
+        result: client.decrypt_above(&stored.ciphertext, 0.0)?,
         log2_p_fail: stored.ciphertext.log2_failure(),
         bootstrap_ms: time(|i| matches!(i, Instruction::Bootstrap { .. })),
         hom_add_ms: time(|i| matches!(i, Instruction::HomAdd { .. })),

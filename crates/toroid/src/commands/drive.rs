@@ -182,7 +182,7 @@ fn describe(header: Option<(&Path, ImageInfo)>, opened: &Opened) -> (String, ser
         let value = json!({ "image": path.display().to_string(), "uuid": header.uuid(), "label": header.label() });
         return (text, value);
     }
-    let info = opened.drive.controller();
+    let info = opened.drive.info();
     let text = [&info.model, &info.firmware, &info.serial]
         .into_iter()
         .filter(|text| !text.is_empty())
@@ -212,7 +212,7 @@ fn info(args: &InfoArgs, output: &Output) -> anyhow::Result<()> {
     let nsid = opened.drive.nsid();
     let namespace: Namespace = opened
         .drive
-        .controller()
+        .info()
         .namespace(nsid)
         .context("the namespace is gone")?
         .clone();

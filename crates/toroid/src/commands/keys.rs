@@ -1,4 +1,4 @@
-//! `toroid keys`: generation and inspection.
+//! `toroid keys`: generation, inspection, passphrases.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,16 +11,17 @@ use toroid_client::session::public_key;
 use toroid_isa::KeyKind;
 use toroid_nvme::fabrics::auth::{AuthHash, Secret};
 use toroid_task::Progress;
+use toroid_tfhe::encrypted_key::{self, Cost};
 use toroid_tfhe::keys::{ClientKey, KeyTag, Sink};
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
 use toroid_tfhe::serialize::{self, Header, Kind, ObjectReader, ObjectWriter};
 
-use super::{open, parse_param_set, write_file};
-use crate::interrupt;
+use super::{Staged, former, parse_param_set, place_set, refuse_existing, write_file};
 use crate::output::Output;
-use crate::progress;
+use crate::passphrase::{NewPassphraseArgs, PassphraseArgs};
+use crate::{interrupt, progress, secret};
 
 /// Subcommands of `toroid keys`.
 #[derive(clap::Subcommand)]
@@ -29,6 +30,8 @@ pub enum Command {
     Generate(GenerateArgs),
     /// Show what a file holds, and check it.
     Info(InfoArgs),
+    /// Give a client key another passphrase, or none.
+    Passphrase(ChangeArgs),
     /// Make a secret by which a host, or a drive's controller, authenticates over NVMe/TCP.
     HostSecret(HostSecretArgs),
 }
@@ -83,9 +86,29 @@ pub struct GenerateArgs {
     /// Write public keys with all their words instead of seed and bodies: two to five times as large, both together.
     #[arg(long)]
     expanded: bool,
+    /// Write the client key without a passphrase: whoever reads the file can decrypt.
+    #[arg(long)]
+    unencrypted: bool,
+    #[command(flatten)]
+    passphrase: PassphraseArgs,
     /// Replace existing files.
     #[arg(long)]
     force: bool,
+}
+
+/// Arguments of `toroid keys passphrase`.
+#[derive(clap::Args)]
+pub struct ChangeArgs {
+    /// The client key, encrypted or not.
+    #[arg(default_value = "keys/client.key")]
+    key: PathBuf,
+    #[command(flatten)]
+    passphrase: PassphraseArgs,
+    #[command(flatten)]
+    new: NewPassphraseArgs,
+    /// Write the client key without a passphrase: whoever reads the file can decrypt.
+    #[arg(long)]
+    unencrypted: bool,
 }
 
 /// Arguments of `toroid keys info`.
@@ -100,6 +123,7 @@ pub fn run(command: &Command, output: &Output) -> anyhow::Result<()> {
     match command {
         Command::Generate(args) => generate(args, output),
         Command::Info(args) => info(args, output),
+        Command::Passphrase(args) => change_passphrase(args, output),
         Command::HostSecret(args) => host_secret(args, output),
     }
 }
@@ -118,11 +142,75 @@ fn host_secret(args: &HostSecretArgs, output: &Output) -> anyhow::Result<()> {
     })
 }
 
-/// Reads a client key.
-pub fn read_client_key(path: &Path) -> anyhow::Result<ClientKey> {
+/// Reads a client key, encrypted or not.
+pub fn read_client_key(
+    path: &Path,
+    passphrase: &PassphraseArgs,
+    output: &Output,
+) -> anyhow::Result<ClientKey> {
+    secret::guard_process();
+    let shown = || path.display().to_string();
     // Unbuffered: a buffer would keep the key after use.
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    serialize::read_client_key(file).with_context(|| path.display().to_string())
+    let reader = ObjectReader::new(&file).with_context(shown)?;
+    let kind = reader.header().kind;
+    // Other kinds are no secret, and refused as what they are.
+    if [Kind::ClientKey, Kind::EncryptedClientKey].contains(&kind) {
+        secret::check(&file, path)?;
+    }
+    let client = if kind == Kind::EncryptedClientKey {
+        encrypted_key::read(reader, passphrase.get(path)?.as_bytes())
+    } else {
+        serialize::client_key(reader)
+    }
+    .with_context(shown)?;
+    note_unlocked(&client, output);
+    Ok(client)
+}
+
+fn note_unlocked(client: &ClientKey, output: &Output) {
+    if !client.is_locked() {
+        output.note("the client key may be swapped out: this process may not lock enough memory (ulimit -l)");
+    }
+}
+
+/// Writes a client key, encrypted if there is a passphrase.
+fn write_client_key(
+    writer: impl Write,
+    client: &ClientKey,
+    passphrase: Option<&str>,
+    rng: &mut Csprng,
+) -> anyhow::Result<()> {
+    match passphrase {
+        Some(passphrase) => {
+            let cost = Cost::default();
+            encrypted_key::write(writer, client, passphrase.as_bytes(), cost, rng)?;
+        }
+        None => {
+            serialize::write_client_key(writer, client)?;
+        }
+    }
+    Ok(())
+}
+
+fn change_passphrase(args: &ChangeArgs, output: &Output) -> anyhow::Result<()> {
+    let client = read_client_key(&args.key, &args.passphrase, output)?;
+    let passphrase = (!args.unencrypted)
+        .then(|| args.new.choose(&args.key))
+        .transpose()?;
+    let passphrase = passphrase.as_ref().map(|passphrase| passphrase.as_str());
+    write_file(&args.key, true, true, |writer| {
+        write_client_key(writer, &client, passphrase, &mut Csprng::from_os()?)
+    })?;
+    let shown = args.key.display().to_string();
+    let value = json!({ "file": shown, "encrypted": !args.unencrypted });
+    output.result(&value, || {
+        if args.unencrypted {
+            format!("{shown} is not encrypted any more: whoever reads it can decrypt")
+        } else {
+            format!("{shown} is encrypted under the new passphrase")
+        }
+    })
 }
 
 /// Stands in a file that does not say which client key it belongs to: a sample that a drive gave back.
@@ -137,19 +225,13 @@ pub fn tag_text(tag: &KeyTag) -> String {
 }
 
 fn generate(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
-    std::fs::create_dir_all(&args.out)
-        .with_context(|| format!("cannot make {}", args.out.display()))?;
-    let started = Instant::now();
-    let mut rng = Csprng::from_os()?;
-    let client = ClientKey::generate(args.params, &mut rng);
-    let client_path = args.out.join("client.key");
-    let mut files = Vec::new();
     let form = if args.expanded {
         KeyForm::Expanded
     } else {
         KeyForm::Seeded
     };
-    let public = [
+    let client_path = args.out.join("client.key");
+    let public: &[_] = &[
         (
             Kind::bootstrapping_key(form),
             "bootstrapping.key",
@@ -161,57 +243,59 @@ fn generate(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
             "key-switching key",
         ),
     ];
+    let public = if args.client_only { &[] } else { public };
+    // The client key first: where it is, the others are.
+    let paths: Vec<PathBuf> = std::iter::once(client_path.clone())
+        .chain(public.iter().map(|(_, name, _)| args.out.join(name)))
+        .collect();
     // Refused before the work, not after it.
-    for path in public
-        .iter()
-        .map(|(_, name, _)| args.out.join(name))
-        .chain([client_path.clone()])
-    {
+    for path in &paths {
+        refuse_existing(path, args.force)?;
+        let former = former(path);
         anyhow::ensure!(
-            args.force || !path.exists(),
-            "{} exists; --force replaces it",
-            path.display()
+            !former.exists(),
+            "{former} exists: a generation of keys ended before it had replaced {path}; move {former} back, or remove it if {path} is \
+             the key that you want",
+            former = former.display(),
+            path = path.display()
         );
     }
-    let mut make = || -> anyhow::Result<()> {
-        write_file(&client_path, args.force, true, |writer| {
-            serialize::write_client_key(writer, &client)?;
+    let passphrase = (!args.unencrypted)
+        .then(|| args.passphrase.choose(&client_path))
+        .transpose()?;
+    let passphrase = passphrase.as_ref().map(|passphrase| passphrase.as_str());
+
+    secret::guard_process();
+    std::fs::create_dir_all(&args.out)
+        .with_context(|| format!("cannot make {}", args.out.display()))?;
+    let started = Instant::now();
+    let mut rng = Csprng::from_os()?;
+    let client = ClientKey::generate(args.params, &mut rng);
+    note_unlocked(&client, output);
+    let mut set = vec![Staged::write(&client_path, true, |writer| {
+        write_client_key(writer, &client, passphrase, &mut rng)
+    })?];
+    for (kind, name, message) in public {
+        set.push(Staged::write(&args.out.join(name), false, |writer| {
+            let header = Header::new(*kind, args.params, *client.tag());
+            let mut object = ObjectWriter::new(writer, &header)?;
+            let bar = progress::bar(output, message);
+            generate_public(
+                &client,
+                *kind,
+                &mut rng,
+                &progress::report_to(&bar),
+                &mut |bytes| object.write(bytes),
+            )?;
+            object.finish()?;
+            bar.finish();
             Ok(())
-        })?;
-        files.push(client_path.clone());
-        if !args.client_only {
-            for (kind, name, message) in public {
-                let path = args.out.join(name);
-                write_file(&path, args.force, false, |writer| {
-                    let header = Header::new(kind, args.params, *client.tag());
-                    let mut object = ObjectWriter::new(writer, &header)?;
-                    let bar = progress::bar(output, message);
-                    generate_public(
-                        &client,
-                        kind,
-                        &mut rng,
-                        &progress::report_to(&bar),
-                        &mut |bytes| object.write(bytes),
-                    )?;
-                    object.finish()?;
-                    bar.finish();
-                    Ok(())
-                })?;
-                files.push(path);
-            }
-        }
-        Ok(())
-    };
-    let made = make();
-    if made.is_err() {
-        // Keys are of use together only, and in the way of the next try.
-        for path in &files {
-            let _ = std::fs::remove_file(path);
-        }
+        })?);
     }
-    made?;
+    place_set(set, args.force)?;
+
     let seconds = started.elapsed().as_secs_f64();
-    let names: Vec<String> = files
+    let names: Vec<String> = paths
         .iter()
         .map(|path| path.display().to_string())
         .collect();
@@ -221,15 +305,26 @@ fn generate(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
         "files": names,
         "seconds": seconds,
         "security_bits": args.params.security.bits,
+        "encrypted": !args.unencrypted,
     });
     output.result(&value, || {
         let warning = if args.params.is_insecure() {
-            "\nwarning: this set is for tests and protects nothing"
+            "\nwarning: this set is for tests and protects nothing".to_owned()
+        } else if args.params.security.bits < 128 {
+            format!(
+                "\nwarning: this set has {} bits of security, less than the usual 128",
+                args.params.security.bits
+            )
         } else {
-            ""
+            String::new()
+        };
+        let kept = if args.unencrypted {
+            "secret, it is not encrypted"
+        } else {
+            "secret, and its passphrase in mind"
         };
         format!(
-            "{} in {seconds:.1} s, parameter set {}, tag {}{warning}\nKeep {} secret; the others are for the drive.",
+            "{} in {seconds:.1} s, parameter set {}, tag {}{warning}\nKeep {} {kept}; the others are for the drive.",
             names.join(", "),
             args.params.name,
             tag_text(client.tag()),
@@ -259,7 +354,9 @@ fn generate_public(
 
 fn info(args: &InfoArgs, output: &Output) -> anyhow::Result<()> {
     let shown = args.file.display();
-    let mut reader = ObjectReader::new(open(&args.file)?).with_context(|| shown.to_string())?;
+    // Unbuffered: it may be a client key, and chunks are large.
+    let file = File::open(&args.file).with_context(|| format!("cannot open {shown}"))?;
+    let mut reader = ObjectReader::new(file).with_context(|| shown.to_string())?;
     let header = reader.header().clone();
     let total = header.kind.payload_bytes(&header.params);
     let bar = progress::bar(output, "checking");

@@ -54,7 +54,7 @@ fn row(blob: &BlobStat, run: &Placement) -> Value {
 /// Prints where objects lie: of an object of several clusters the first in text, unless `all`, and each in JSON.
 fn report(opened: Opened, blobs: &[BlobStat], all: bool, output: &Output) -> anyhow::Result<()> {
     let nsid = opened.drive.nsid();
-    let namespace = opened.drive.controller().namespace(nsid);
+    let namespace = opened.drive.info().namespace(nsid);
     let block_bytes = namespace.context("the namespace is gone")?.block_size();
     let mut rows = Vec::new();
     let mut text = format!(

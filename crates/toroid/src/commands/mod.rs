@@ -1,4 +1,4 @@
-//! One file a command.
+//! One file per command.
 
 pub mod core;
 pub mod demo;
@@ -15,9 +15,10 @@ pub mod serve;
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, ensure};
+use tempfile::NamedTempFile;
 use toroid_tfhe::params::ParamSet;
 
 /// The parameter set of this name.
@@ -46,7 +47,7 @@ pub fn read_limited(path: &Path, limit: usize, what: &str) -> anyhow::Result<Vec
         .take(limit as u64 + 1)
         .read_to_end(&mut bytes)
         .with_context(|| format!("cannot read {shown}"))?;
-    anyhow::ensure!(
+    ensure!(
         bytes.len() <= limit,
         "{shown} is longer than {limit} bytes, the most for {what}"
     );
@@ -62,44 +63,186 @@ pub fn write_file(
     secret: bool,
     write: impl FnOnce(&mut BufWriter<&File>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let shown = path.display();
-    if !force && path.exists() {
-        bail!("{shown} exists; --force replaces it");
-    }
-    let directory = match path.parent() {
+    refuse_existing(path, force)?;
+    let staged = Staged::write(path, secret, write)?;
+    staged.place(force)?;
+    sync_folder(path)
+}
+
+/// Refuses a file that is there, unless it may be replaced.
+pub fn refuse_existing(path: &Path, force: bool) -> anyhow::Result<()> {
+    ensure!(
+        force || !path.exists(),
+        "{} exists; --force replaces it",
+        path.display()
+    );
+    Ok(())
+}
+
+fn folder(path: &Path) -> &Path {
+    match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
-    };
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    if !secret {
-        use std::os::unix::fs::PermissionsExt;
-        // What the process' umask leaves of it.
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
-    let temporary = builder
-        .tempfile_in(directory)
-        .with_context(|| format!("cannot write in {}", directory.display()))?;
-    {
-        // A secret passes through no buffer that would keep it.
-        let capacity = if secret { 0 } else { 1 << 20 };
-        let mut writer = BufWriter::with_capacity(capacity, temporary.as_file());
-        write(&mut writer)?;
-        writer
-            .flush()
+}
+
+fn sync_folder(path: &Path) -> anyhow::Result<()> {
+    File::open(folder(path))
+        .and_then(|folder| folder.sync_all())
+        .with_context(|| format!("cannot make {} durable", path.display()))
+}
+
+/// A file that is complete and on the disk, beside its place; removed unless it is moved there.
+pub struct Staged {
+    file: NamedTempFile,
+    path: PathBuf,
+}
+
+impl Staged {
+    /// Writes the file. A secret one is readable by its owner alone.
+    pub fn write(
+        path: &Path,
+        secret: bool,
+        write: impl FnOnce(&mut BufWriter<&File>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Staged> {
+        let shown = path.display();
+        let mut builder = tempfile::Builder::new();
+        #[cfg(unix)]
+        if !secret {
+            use std::os::unix::fs::PermissionsExt;
+            // What the process' umask leaves of it.
+            builder.permissions(std::fs::Permissions::from_mode(0o666));
+        }
+        let file = builder
+            .tempfile_in(folder(path))
+            .with_context(|| format!("cannot write in {}", folder(path).display()))?;
+        {
+            // A secret passes through no buffer that would keep it.
+            let capacity = if secret { 0 } else { 1 << 20 };
+            let mut writer = BufWriter::with_capacity(capacity, file.as_file());
+            write(&mut writer)?;
+            writer
+                .flush()
+                .with_context(|| format!("cannot write {shown}"))?;
+        }
+        file.as_file()
+            .sync_all()
             .with_context(|| format!("cannot write {shown}"))?;
+        let path = path.to_owned();
+        Ok(Staged { file, path })
     }
-    temporary
-        .as_file()
-        .sync_all()
-        .with_context(|| format!("cannot write {shown}"))?;
-    if force {
-        temporary.persist(path).map(drop)
-    } else {
-        temporary.persist_noclobber(path).map(drop)
+
+    fn place(self, force: bool) -> anyhow::Result<()> {
+        let Staged { file, path } = self;
+        if force {
+            file.persist(&path).map(drop)
+        } else {
+            file.persist_noclobber(&path).map(drop)
+        }
+        .with_context(|| format!("cannot write {}", path.display()))
     }
-    .with_context(|| format!("cannot write {shown}"))?;
-    File::open(directory)
-        .and_then(|directory| directory.sync_all())
-        .with_context(|| format!("cannot make {shown} durable"))
+}
+
+/// Where a file stands while the set that it belongs to is replaced.
+pub fn former(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".old");
+    name.into()
+}
+
+/// Moves a set of files of one folder to their places; with `force` in place of those that are there. Either all of them
+/// get there, or those that were there stay.
+///
+/// The former files wait under [`former`] names until all new ones are in place. They leave their places from the first one on, and the new
+/// ones come from the last one on: whenever the first file is in its place, its whole set is. A process that is killed in between leaves the
+/// former set complete, under its waiting names.
+pub fn place_set(set: Vec<Staged>, force: bool) -> anyhow::Result<()> {
+    let Some(first) = set.first().map(|staged| staged.path.clone()) else {
+        return Ok(());
+    };
+    let paths: Vec<PathBuf> = set.iter().map(|staged| staged.path.clone()).collect();
+    let (mut aside, mut placed) = (Vec::new(), Vec::new());
+    let exchange = || -> anyhow::Result<()> {
+        if force {
+            for path in paths.iter().filter(|path| path.exists()) {
+                std::fs::rename(path, former(path))
+                    .with_context(|| format!("cannot move {} aside", path.display()))?;
+                aside.push(path);
+            }
+            sync_folder(&first)?;
+        }
+        for staged in set.into_iter().rev() {
+            let path = staged.path.clone();
+            staged.place(false)?;
+            placed.push(path);
+            sync_folder(&first)?;
+        }
+        Ok(())
+    };
+    let exchanged = exchange();
+    if exchanged.is_err() {
+        for path in &placed {
+            let _ = std::fs::remove_file(path);
+        }
+        for path in aside {
+            let _ = std::fs::rename(former(path), path);
+        }
+        return exchanged;
+    }
+    for path in aside {
+        let former = former(path);
+        std::fs::remove_file(&former)
+            .with_context(|| format!("cannot remove {}", former.display()))?;
+    }
+    sync_folder(&first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn staged(folder: &Path, names: &[&str]) -> Vec<Staged> {
+        let stage = |name: &&str| {
+            Staged::write(&folder.join(name), true, |writer| {
+                write!(writer, "new {name}")?;
+                Ok(())
+            })
+        };
+        names.iter().map(|name| stage(name).unwrap()).collect()
+    }
+
+    /// What the folder holds, by name.
+    fn held(folder: &Path) -> Vec<(String, String)> {
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            (name, std::fs::read_to_string(path).unwrap())
+        });
+        let mut held: Vec<_> = entries.collect();
+        held.sort();
+        held
+    }
+
+    #[test]
+    fn a_set_is_replaced_as_a_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let names = ["a", "b", "c"];
+        std::fs::write(path.join("a"), "old a").unwrap();
+        std::fs::write(path.join("b"), "old b").unwrap();
+        let before = held(path);
+
+        assert!(place_set(staged(path, &names), false).is_err());
+        assert_eq!(held(path), before);
+
+        // The last move fails: c and b are in place by then, and the former files aside.
+        let set = staged(path, &names);
+        std::fs::remove_file(set[0].file.path()).unwrap();
+        assert!(place_set(set, true).is_err());
+        assert_eq!(held(path), before);
+
+        place_set(staged(path, &names), true).unwrap();
+        let new = names.map(|name| (name.to_owned(), format!("new {name}")));
+        assert_eq!(held(path), new);
+    }
 }

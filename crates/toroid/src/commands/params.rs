@@ -53,7 +53,7 @@ struct Row {
     log2_output_noise: f64,
     #[serde(flatten)]
     plain: Option<Plain>,
-    /// Of an exact bootstrap.
+    /// Of wide functions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stages: Vec<Stage>,
     failure: Vec<Failure>,
@@ -80,7 +80,7 @@ struct Gadgets {
     key_switch_log2_base: u32,
 }
 
-/// One of the stages of an exact bootstrap: what it multiplies by.
+/// One of the stages of a wide function: what it multiplies by.
 #[derive(Serialize)]
 struct Stage {
     stage: &'static str,
@@ -115,7 +115,7 @@ impl Plain {
                 set,
                 ArithmeticKind::Fft,
             )),
-            log2_key_switch_noise: deviation(noise::key_switch_variance(set)),
+            log2_key_switch_noise: deviation(noise::key_switch_variance(set, ArithmeticKind::Fft)),
         }
     }
 }
@@ -188,7 +188,7 @@ fn row(set: &'static ParamSet) -> Row {
         seeded_key_switching_key_bytes: KeyForm::Seeded.key_switching_key_bytes(set),
         log2_lwe_noise: set.log2_lwe_noise,
         log2_output_noise: deviation(noise::bootstrap_output_variance(set, ArithmeticKind::Fft)),
-        plain: set.wopbs.is_none().then(|| Plain::new(set)),
+        plain: (!set.is_wide()).then(|| Plain::new(set)),
         stages: set.wopbs.map(stages).unwrap_or_default(),
         failure,
     }

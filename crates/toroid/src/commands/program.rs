@@ -42,7 +42,7 @@ pub struct DisasmArgs {
 pub fn assemble_file(path: &Path) -> anyhow::Result<Assembly> {
     let bytes = read_limited(path, toroid_isa::MAX_SOURCE_BYTES, "a program")?;
     let text = String::from_utf8(bytes)
-        .with_context(|| format!("{} is no text of a program", path.display()))?;
+        .with_context(|| format!("{} is not the text of a program", path.display()))?;
     let mut assembly = match toroid_isa::assemble(&text) {
         Ok(assembly) => assembly,
         Err(errors) => bail!("{}:\n{errors}", path.display()),

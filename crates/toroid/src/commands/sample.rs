@@ -4,13 +4,15 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use serde_json::json;
+use toroid_tfhe::Ciphertext;
 use toroid_tfhe::encoding::Encoding;
-use toroid_tfhe::noise;
+use toroid_tfhe::noise::StatedNoise;
 use toroid_tfhe::serialize::{Kind, ObjectReader};
 
 use super::keys::{NO_TAG, read_client_key, tag_text};
 use super::{open, write_file};
 use crate::output::{Output, power_of_two};
+use crate::passphrase::PassphraseArgs;
 
 /// Arguments of `toroid encrypt`.
 #[derive(clap::Args)]
@@ -21,6 +23,8 @@ pub struct EncryptArgs {
     /// The client key.
     #[arg(long, short, default_value = "keys/client.key")]
     key: PathBuf,
+    #[command(flatten)]
+    passphrase: PassphraseArgs,
     /// Message bits beside the padding bit; the parameter set's width if not given.
     #[arg(long, short)]
     bits: Option<u32>,
@@ -43,17 +47,32 @@ pub struct DecryptArgs {
     /// The client key.
     #[arg(long, short, default_value = "keys/client.key")]
     key: PathBuf,
+    #[command(flatten)]
+    passphrase: PassphraseArgs,
     /// Message bits; what the file states if not given.
     #[arg(long, short)]
     bits: Option<u32>,
     /// Unsigned messages; what the file states if not given.
     #[arg(long)]
     unsigned: bool,
+    /// Decrypt up to this failure probability, such as 2^-40 or 0.001; 1 takes a sample whose noise nobody states, too.
+    #[arg(long, default_value = "2^-64", value_parser = parse_log2_probability, allow_hyphen_values = true)]
+    max_failure: f64,
+}
+
+/// log2 of a probability.
+fn parse_log2_probability(text: &str) -> Result<f64, String> {
+    let log2 = match text.strip_prefix("2^") {
+        Some(exponent) => exponent.parse::<f64>().ok(),
+        None => text.parse().ok().map(f64::log2),
+    };
+    log2.filter(|log2| *log2 <= 0.0)
+        .ok_or_else(|| "a probability expected, such as 2^-40 or 0.001".to_owned())
 }
 
 /// Encrypts a message into a file.
 pub fn encrypt(args: &EncryptArgs, output: &Output) -> anyhow::Result<()> {
-    let client = read_client_key(&args.key)?;
+    let client = read_client_key(&args.key, &args.passphrase, output)?;
     let params = client.params();
     let bits = args.bits.unwrap_or(params.message_bits.max(1));
     let encoding = Encoding::new(bits, !args.unsigned)?;
@@ -75,7 +94,7 @@ pub fn encrypt(args: &EncryptArgs, output: &Output) -> anyhow::Result<()> {
 
 /// Decrypts a sample's file.
 pub fn decrypt(args: &DecryptArgs, output: &Output) -> anyhow::Result<()> {
-    let client = read_client_key(&args.key)?;
+    let client = read_client_key(&args.key, &args.passphrase, output)?;
     let shown = args.sample.display().to_string();
     let reader = ObjectReader::new(open(&args.sample)?).with_context(|| shown.clone())?;
     let header = reader.header().clone();
@@ -100,13 +119,18 @@ pub fn decrypt(args: &DecryptArgs, output: &Output) -> anyhow::Result<()> {
         .context("the file states no message width: give --bits")?;
     let signed = !args.unsigned && stated.is_none_or(Encoding::is_signed);
     let encoding = Encoding::new(bits, signed)?;
-    let message = client.decrypt_sample(&bytes, encoding)?;
-    let variance = header
-        .log2_variance
-        .map_or(0.0, |log2| f64::from(log2).exp2())
-        .max(client.params().lwe_variance());
-    let behind = header.log2_failure.map_or(f64::NEG_INFINITY, f64::from);
-    let log2_p_fail = noise::log2_decoding_failure(bits, variance, behind);
+    let noise = StatedNoise {
+        log2_variance: header.log2_variance.map(f64::from),
+        log2_failure: header.log2_failure.map(f64::from),
+    };
+    let ciphertext = Ciphertext::from_sample(&header.params, Some(encoding), &bytes, noise)?;
+    let log2_p_fail = ciphertext.log2_failure();
+    let message = client
+        .decrypt_above(&ciphertext, args.max_failure)
+        .with_context(|| match noise.log2_variance {
+            None => format!("{shown} does not state its noise: --max-failure 1 decrypts it anyway"),
+            Some(_) => format!("{shown} is not decrypted (--max-failure sets another limit)"),
+        })?;
     let value = json!({
         "message": message,
         "message_bits": bits,

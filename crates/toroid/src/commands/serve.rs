@@ -10,18 +10,20 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use toroid_drive::ssd::Injection;
+use toroid_engine::PARTIAL_LIFETIME;
 use toroid_nvme::Controller;
 use toroid_nvme::fabrics::{Event, Target};
 use toroid_nvme::tcp::{self, Address};
-use toroid_tfhe::arithmetic::ArithmeticKind;
 
+use crate::backend::ArithmeticArgs;
 use crate::interrupt;
 use crate::output::Output;
 use crate::serve::config::{self, Config, Endpoint, Nqn, Size};
 use crate::serve::counters::Counters;
 use crate::serve::drives::Opened;
+use crate::serve::memory::MemoryWatch;
 use crate::serve::metrics::Sources;
-use crate::serve::{http, log};
+use crate::serve::{http, log, memory};
 
 /// How often the drives are looked at.
 const WATCH: Duration = Duration::from_secs(1);
@@ -56,12 +58,8 @@ pub struct Args {
     /// Add namespaces of the Computational Programs and Subsystem Local Memory command sets to the image's subsystem.
     #[arg(long, requires = "image")]
     experimental_computational_programs: bool,
-    /// Arithmetic of bootstraps: fft (64-bit floating point: fast) or ntt (integers: adds no rounding noise).
-    #[arg(long, value_name = "fft|ntt")]
-    arithmetic: Option<ArithmeticKind>,
-    /// Short for --arithmetic ntt.
-    #[arg(long, hide = true, conflicts_with = "arithmetic")]
-    exact: bool,
+    #[command(flatten)]
+    arithmetic: ArithmeticArgs,
     /// Read and write images past the page cache.
     #[arg(long)]
     direct: bool,
@@ -121,8 +119,7 @@ impl Args {
         config.advertise = self.advertise.or(config.advertise);
         config.metrics = self.metrics.or(config.metrics);
         config.allow_any_host |= self.allow_any_host;
-        let exact = self.exact.then_some(ArithmeticKind::Ntt);
-        config.arithmetic = self.arithmetic.or(exact).unwrap_or(config.arithmetic);
+        config.arithmetic = self.arithmetic.chosen().unwrap_or(config.arithmetic);
         config.io.direct |= self.direct;
         config.memory.samples = self.samples_memory.or(config.memory.samples);
         config.memory.keys = self.keys_memory.or(config.memory.keys);
@@ -224,7 +221,7 @@ async fn serve(config: &Config, sources: &Arc<Sources>, output: &Output) -> anyh
         connections,
         controllers,
         commands,
-        "stopping: no further connections; commands under way end"
+        "stopping: no further connections; running commands end"
     );
     let _ = stop.send(true);
     let mut result = Ok(());
@@ -295,12 +292,19 @@ fn announce(
     })
 }
 
-/// Looks after the drives: tells of one that has become read-only.
+/// Looks after the drives: tells of one that has become read-only, drops what hosts have begun to upload and left, and returns memory.
 async fn look_after(sources: Arc<Sources>) {
     let mut known = vec![false; sources.drives.len()];
+    let mut memory = MemoryWatch::default();
     loop {
         tokio::time::sleep(WATCH).await;
+        if memory.is_over(sources.target.statistics().bytes_in_flight) {
+            // It has no result.
+            let _ = tokio::task::spawn_blocking(memory::give_back).await;
+        }
         for (served, known) in sources.drives.iter().zip(&mut known) {
+            let engine = served.drive.engine();
+            engine.drop_idle_parts(PARTIAL_LIFETIME);
             if !*known && served.drive.health().read_only {
                 *known = true;
                 let (subsystem, nsid) = (&served.subsystem, served.nsid);

@@ -19,6 +19,7 @@ use toroid_nvme::tcp;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 
 use super::log;
+use crate::backend::ArithmeticArgs;
 
 /// A configuration with every option.
 pub const EXAMPLE: &str = include_str!("example.toml");
@@ -39,7 +40,7 @@ pub struct Config {
     pub advertise: Option<SocketAddr>,
     /// Where metrics and health are.
     pub metrics: Option<Endpoint>,
-    /// Whether anybody may connect from elsewhere.
+    /// Whether any host may connect from other machines.
     pub allow_any_host: bool,
     /// Arithmetic of bootstraps.
     #[serde(with = "ArithmeticName")]
@@ -176,6 +177,10 @@ pub struct Limits {
     pub queue_entries: u16,
     /// Data that a connection's commands may hold.
     pub bytes_in_flight: Size,
+    /// Data, input and output that all connections may hold.
+    pub total_bytes_in_flight: Size,
+    /// Connections per address that have not connected to a controller.
+    pub newcomers_per_address: u32,
     /// Seconds for Connect, and for the authentication.
     pub handshake_seconds: u32,
     /// Seconds after which a peer that takes no data is disconnected.
@@ -194,6 +199,8 @@ impl Default for Limits {
             io_queues: limits.io_queues,
             queue_entries: limits.queue_entries,
             bytes_in_flight: Size(limits.bytes_in_flight as u64),
+            total_bytes_in_flight: Size(limits.total_bytes_in_flight as u64),
+            newcomers_per_address: narrow(limits.newcomers_per_address),
             handshake_seconds: seconds(limits.handshake),
             stall_seconds: seconds(limits.stall),
         }
@@ -203,10 +210,13 @@ impl Default for Limits {
 impl Limits {
     /// The limits of the target.
     pub fn of_target(&self) -> fabrics::Limits {
+        let bytes = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);
         fabrics::Limits {
             io_queues: self.io_queues,
             queue_entries: self.queue_entries,
-            bytes_in_flight: usize::try_from(self.bytes_in_flight.0).unwrap_or(usize::MAX),
+            bytes_in_flight: bytes(self.bytes_in_flight),
+            total_bytes_in_flight: bytes(self.total_bytes_in_flight),
+            newcomers_per_address: self.newcomers_per_address as usize,
             controllers: self.controllers as usize,
             controllers_per_host: self.controllers_per_host as usize,
             handshake: Duration::from_secs(self.handshake_seconds.into()),
@@ -278,7 +288,7 @@ impl FromStr for Endpoint {
             return Ok(Endpoint((Ipv4Addr::LOCALHOST, port).into()));
         }
         let address = text.parse().map(Endpoint);
-        address.map_err(|_| format!("{text:?} is no address; expected IP:PORT, or a port"))
+        address.map_err(|_| format!("{text:?} is not an address; expected IP:PORT, or a port"))
     }
 }
 
@@ -452,20 +462,21 @@ impl Config {
             .map_err(|error| source.error(error.span(), error.message().trim()))?;
         let subsystems = file.subsystems.iter();
         let subsystems = subsystems.map(|subsystem| check_subsystem(&source, subsystem, folder));
+        let arithmetic = ArithmeticArgs {
+            arithmetic: Some(file.arithmetic),
+            exact: file.exact,
+        };
         let config = Config {
             subsystems: subsystems.collect::<anyhow::Result<_>>()?,
-            listen: match file.listen.is_empty() {
-                true => vec![DEFAULT_LISTEN],
-                false => file.listen,
+            listen: if file.listen.is_empty() {
+                vec![DEFAULT_LISTEN]
+            } else {
+                file.listen
             },
             advertise: file.advertise,
             metrics: file.metrics,
             allow_any_host: file.allow_any_host,
-            arithmetic: if file.exact {
-                ArithmeticKind::Ntt
-            } else {
-                file.arithmetic
-            },
+            arithmetic: arithmetic.chosen().unwrap_or_default(),
             log: file.log,
             io: file.io,
             memory: file.memory,
@@ -503,7 +514,7 @@ impl Config {
             !self.subsystems.is_empty(),
             "nothing to serve; expected an image, or a configuration with a [[subsystem]]"
         );
-        let elsewhere = self
+        let exposed = self
             .listen
             .iter()
             .find(|address| !address.ip().is_loopback());
@@ -511,7 +522,7 @@ impl Config {
             .subsystems
             .iter()
             .find(|subsystem| subsystem.hosts.is_none());
-        if let (Some(address), Some(subsystem), false) = (elsewhere, open, self.allow_any_host) {
+        if let (Some(address), Some(subsystem), false) = (exposed, open, self.allow_any_host) {
             bail!(
                 "{} would let in every host that reaches {address}; expected a list of hosts, or --allow-any-host",
                 subsystem.nqn.as_deref().unwrap_or("the subsystem")
@@ -562,11 +573,11 @@ impl Config {
             .subsystems
             .iter()
             .any(|subsystem| subsystem.hosts.is_none());
-        let elsewhere = self
+        let exposed = self
             .listen
             .iter()
             .find(|address| !address.ip().is_loopback());
-        elsewhere.filter(|_| open).copied()
+        exposed.filter(|_| open).copied()
     }
 
     /// Hosts that are let in by their name alone, where somebody else could use it.
@@ -797,7 +808,7 @@ mod tests {
             ("\n\nlisteners = []", "c.toml:3: unknown field `listeners`"),
             (
                 "[log]\nlevel = \"loud\"",
-                "c.toml:2: \"loud\" is no log level",
+                "c.toml:2: \"loud\" is not a log level",
             ),
             ("[log]\nformat = \"xml\"", "c.toml:2: "),
             ("[io]\nengine = \"dma\"", "c.toml:2: "),
@@ -828,7 +839,7 @@ mod tests {
                 "[[subsystem]]\n[[subsystem.namespace]]\nimage = \"a\"\n[[subsystem]]\n[[subsystem.namespace]]\nimage = \"a\"",
                 "c.toml:6: /etc/toroid/a is another namespace already",
             ),
-            ("metrics = \"x\"", "c.toml:1: \"x\" is no address"),
+            ("metrics = \"x\"", "c.toml:1: \"x\" is not an address"),
         ];
         for (text, words) in cases {
             let error = format!("{:#}", parse(text).unwrap_err());

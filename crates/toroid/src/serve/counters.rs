@@ -267,7 +267,7 @@ impl Counted {
         host: &str,
         subsystem: &str,
     ) -> Counted {
-        let namespaces = controller.controller().namespaces.iter();
+        let namespaces = controller.info().namespaces.iter();
         let namespaces: Vec<u32> = namespaces.map(|namespace| namespace.nsid()).collect();
         tracing::debug!(host, subsystem, ?namespaces, "controller created");
         Counted {
@@ -323,8 +323,8 @@ impl Controller for Counted {
         self.controller.admin(request)
     }
 
-    fn controller(&self) -> &ControllerInfo {
-        self.controller.controller()
+    fn info(&self) -> &ControllerInfo {
+        self.controller.info()
     }
 
     fn errors(&self) -> Vec<ErrorInformation> {
@@ -346,29 +346,31 @@ mod tests {
     fn counted() -> (Counted, Arc<RamController>, Arc<Counters>) {
         let ram = Arc::new(RamController::new(Namespace::new(1, 4096, 16, 0).unwrap()));
         let counters = Arc::new(Counters::default());
-        let host = Counted::new(
+        let controller = Counted::new(
             Arc::clone(&ram) as _,
             Arc::clone(&counters),
             "nqn.h",
             "nqn.s",
         );
-        (host, ram, counters)
+        (controller, ram, counters)
     }
 
     #[test]
     fn commands_are_counted_by_kind_and_status() {
-        let (host, ram, counters) = counted();
-        let block = host.controller().namespaces[0].block_size() as usize;
+        let (controller, ram, counters) = counted();
+        let block = controller.info().namespaces[0].block_size() as usize;
         assert_eq!(counters.snapshot(), Snapshot::default());
         block_on(async {
             let bytes = vec![1; 2 * block];
-            write_blocks(&host, 1, 0, &bytes, &[], false).await.unwrap();
-            read_blocks(&host, 1, 0, 1).await.unwrap();
-            flush(&host, 1).await.unwrap();
+            write_blocks(&controller, 1, 0, &bytes, &[], false)
+                .await
+                .unwrap();
+            read_blocks(&controller, 1, 0, 1).await.unwrap();
+            flush(&controller, 1).await.unwrap();
             ram.fail_nth(1, Status::UNRECOVERED_READ_ERROR);
-            read_blocks(&host, 1, 0, 1).await.unwrap_err();
+            read_blocks(&controller, 1, 0, 1).await.unwrap_err();
             ram.fail_nth(1, Status::vendor(0xC0));
-            write_blocks(&host, 1, 0, &bytes, &[], false)
+            write_blocks(&controller, 1, 0, &bytes, &[], false)
                 .await
                 .unwrap_err();
             let unknown = Sqe {
@@ -376,7 +378,7 @@ mod tests {
                 nsid: 1.into(),
                 ..Sqe::default()
             };
-            host.submit(Request::new(unknown)).await;
+            controller.submit(Request::new(unknown)).await;
         });
         let counts = counters.snapshot();
         let at = |command: &str, status: &str| {
@@ -400,8 +402,8 @@ mod tests {
 
     #[test]
     fn a_command_that_nobody_waits_for_is_under_way_no_more() {
-        let (host, _ram, counters) = counted();
-        let command = host.submit(Request::new(Sqe::read(1, 1, 0, 0)));
+        let (controller, _ram, counters) = counted();
+        let command = controller.submit(Request::new(Sqe::read(1, 1, 0, 0)));
         assert_eq!(counters.snapshot().under_way, 1);
         drop(command);
         let counts = counters.snapshot();

@@ -82,28 +82,28 @@ impl Storage for Behind {
         let mut first = None;
         for served in self.drives.iter() {
             if served.subsystem == self.nqn && shown.contains(&served.nsid) {
-                let host = served.drive.host(HostIdentity {
+                let controller = served.drive.controller_for(HostIdentity {
                     name: host_nqn.to_owned(),
                     // Tenant 0 is the drive itself.
                     tenant: self.tenants.hash_one(host_nqn) | 1,
                     keys: keys.clone(),
                 });
-                first.get_or_insert_with(|| host.clone());
-                members.push((served.nsid, Arc::new(host)));
+                first.get_or_insert_with(|| controller.clone());
+                members.push((served.nsid, Arc::new(controller)));
             }
         }
         let controller: Arc<dyn Controller> = match members.as_slice() {
             [] => return Err("no namespace is for this host".to_owned()),
             // With the drive's namespaces of other command sets.
-            [(1, host)] if self.namespaces.len() == 1 => Arc::clone(host),
+            [(1, controller)] if self.namespaces.len() == 1 => Arc::clone(controller),
             _ => Arc::new(
                 SubsystemController::new(&self.serial, members)
                     .map_err(|error| error.to_string())?,
             ),
         };
         let controller = match (&self.computational, first) {
-            (Some(computational), Some(host)) => {
-                let attached = computational.attach(controller, host);
+            (Some(computational), Some(first)) => {
+                let attached = computational.attach(controller, first);
                 Arc::new(attached.map_err(|error| error.to_string())?)
             }
             _ => controller,
@@ -156,10 +156,10 @@ impl Opened {
         let drives = Arc::new(drives);
         let tenants = RandomState::new();
         let subsystems = named.into_iter().map(|(nqn, serial, hosts, subsystem)| {
-            let computational = match subsystem.computational {
-                true => Some(Computational::new(ComputationalConfig::new(PROGRAMS_NSID))?),
-                false => None,
-            };
+            let computational = subsystem
+                .computational
+                .then(|| Computational::new(ComputationalConfig::new(PROGRAMS_NSID)))
+                .transpose()?;
             let behind = Behind {
                 computational,
                 nqn: nqn.clone(),

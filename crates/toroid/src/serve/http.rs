@@ -78,9 +78,10 @@ fn answer<B>(
         },
         (&Method::GET | &Method::HEAD, "/healthz") => {
             let (ok, value) = health();
-            let status = match ok {
-                true => StatusCode::OK,
-                false => StatusCode::SERVICE_UNAVAILABLE,
+            let status = if ok {
+                StatusCode::OK
+            } else {
+                StatusCode::SERVICE_UNAVAILABLE
             };
             (status, JSON, format!("{value}\n"))
         }

@@ -41,13 +41,13 @@ impl TryFrom<String> for Level {
             Some((module, level)) => !module.is_empty() && known(level),
             None => known(part),
         };
-        match text.split(',').all(fits) && text.parse::<Targets>().is_ok() {
-            true => Ok(Level(text)),
-            false => Err(format!(
-                "{text:?} is no log level; expected {}, or MODULE=LEVEL, several separated by commas",
-                LEVELS.join(", ")
-            )),
+        if text.split(',').all(fits) && text.parse::<Targets>().is_ok() {
+            return Ok(Level(text));
         }
+        Err(format!(
+            "{text:?} is not a log level; expected {}, or MODULE=LEVEL, several separated by commas",
+            LEVELS.join(", ")
+        ))
     }
 }
 

@@ -169,6 +169,11 @@ impl Sources {
     fn connections(&self, page: &mut Page<'_>) -> fmt::Result {
         let target = self.target.statistics();
         page.gauge("connections", "Connections now", target.connections)?;
+        page.gauge(
+            "connection_bytes",
+            "Data, input and output that connections hold now",
+            target.bytes_in_flight,
+        )?;
         page.gauge("controllers", "Controllers now", target.controllers)?;
         page.counter(
             "connections_accepted",

@@ -42,7 +42,7 @@ impl Place {
     /// With keys of `tiny` in `keys`, a drive `d.img` that holds the public ones, and samples of 3 and -2.
     pub fn prepared(metadata: &str) -> Place {
         let place = Place::new();
-        place.ok("keys generate --params tiny");
+        place.ok("keys generate --params tiny --unencrypted");
         place.ok(&format!(
             "drive format d.img --size 64MiB --swap 16MiB --metadata {metadata}"
         ));

@@ -12,7 +12,7 @@ use crate::bridge::command::{Blocks, Context, blocks_of};
 use crate::bridge::ssd_side::{NSID, SsdSide};
 use crate::bridge::status::{Fault, METADATA_INVALID, METADATA_MISMATCH};
 use crate::locks::{Guard, RangeLocks};
-use crate::task::block_on;
+use futures::executor::block_on;
 
 pub(crate) struct NvmeMetadata {
     ssd: Arc<SsdSide>,

@@ -3,54 +3,64 @@
 //! A block written at a + 2^(L-1) whose first bytes are an `ScMetadata` registers it for the *run* of its `blocks` logical
 //! blocks from a on. A run lies within one cluster of the image and ends, at the latest, where the next one begins. An
 //! all-zero block, and any block without the magic number, takes the registration away. The SSD holds the truth; memory holds
-//! what was read of it, cluster by cluster, when first needed.
+//! what was read of it, cluster by cluster, when first needed. Of all this, memory holds a bounded amount: clusters that are not used
+//! are read again, and of old results the drive no longer knows more than the SSD.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use super::recent::Recent;
 use crate::bridge::access::{KeyAccess, denied};
 use crate::bridge::status::{Fault, METADATA_INVALID, METADATA_MISMATCH};
 use crate::image::ImageInfo;
 use crate::locks::{Guard, RangeLocks};
-use crate::task::block_on;
+use futures::executor::block_on;
 use toroid_isa::metadata::{MetadataError, ScMetadata};
 use toroid_nvme::Status;
 
 /// The one thing that [`Runs::updates`] locks.
 const UPDATES: [Range<u64>; 1] = [Range { start: 0, end: 1 }];
 
+/// Runs that memory holds, and results of each kind: 100 to 200 bytes each.
+const MOST: usize = 1 << 16;
+
 /// The run that a command lies in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RunView {
     /// First LBA of the run.
     pub(crate) start: u64,
-    /// What the block in the second half says: the truth of the stored data.
+    /// What the block in the second half says on the SSD.
+    pub(crate) block: ScMetadata,
+    /// The truth of the stored data. Differs from `block` where the host has registered new data for a result, and not written them.
     pub(crate) stored: ScMetadata,
-    /// What the host registered: the truth of data that it writes. Differs from `stored` where the drive has put a result
+    /// What the host registered: the truth of data that it writes. Differs from `block` where the drive has put a result
     /// in the place of the host's data.
     pub(crate) registered: ScMetadata,
 }
 
-struct Run {
-    stored: ScMetadata,
-    registered: ScMetadata,
-    /// What describes the data that the last read of the run delivered, where a program computed it.
-    delivered: Option<ScMetadata>,
-}
-
 enum Entry {
-    Run(Run),
+    /// What the block says.
+    Run(ScMetadata),
     /// The block claims to be metadata, but is not valid.
     Damaged(MetadataError),
 }
 
-#[derive(Default)]
 struct Registered {
-    /// One bit a cluster, 64 clusters an entry: those whose part of the second half has been read.
+    /// Runs and results to hold.
+    most: usize,
+    /// One bit per cluster, 64 clusters per entry: those whose part of the second half has been read.
     loaded: HashMap<u64, u64>,
     /// By the first LBA.
     entries: BTreeMap<u64, Entry>,
+    /// Where to look for a cluster that can be read again.
+    hand: u64,
+    /// What hosts registered, where a result that is described otherwise took the place of their data.
+    registered: Recent,
+    /// What describes results, where a host has registered new data for their place and not written them.
+    replaced: Recent,
+    /// What describes the data that the last read of a run delivered, where a program computed it.
+    delivered: Recent,
 }
 
 /// The metadata of the first half's blocks.
@@ -69,23 +79,83 @@ pub(crate) struct Runs {
 }
 
 impl Registered {
+    fn new(most: usize) -> Registered {
+        Registered {
+            most,
+            loaded: HashMap::new(),
+            entries: BTreeMap::new(),
+            hand: 0,
+            registered: Recent::new(most),
+            replaced: Recent::new(most),
+            delivered: Recent::new(most),
+        }
+    }
+
     fn is_loaded(&self, cluster: u64) -> bool {
         let word = self.loaded.get(&(cluster / 64)).copied().unwrap_or(0);
         word >> (cluster % 64) & 1 != 0
     }
 
-    fn forget(&mut self, cluster: u64, blocks: u64) {
+    /// Takes a cluster out of memory: it can be read again.
+    fn unload(&mut self, cluster: u64, blocks: u64) {
         if let Some(word) = self.loaded.get_mut(&(cluster / 64)) {
             *word &= !(1 << (cluster % 64));
         }
-        let first = cluster * blocks;
-        let entries: Vec<u64> = self
+        self.remove(cluster * blocks..(cluster + 1) * blocks);
+    }
+
+    fn remove(&mut self, starts: Range<u64>) {
+        if starts.is_empty() {
+            return;
+        }
+        let gone: Vec<u64> = self
             .entries
-            .range(first..first + blocks)
+            .range(starts)
             .map(|(start, _)| *start)
             .collect();
-        for start in entries {
+        for start in gone {
             self.entries.remove(&start);
+        }
+    }
+
+    /// Takes clusters of `blocks` blocks out of memory, other than `kept`, until no more runs are there than may be.
+    fn evict(&mut self, kept: u64, blocks: u64) {
+        let mut left = self.entries.len();
+        while self.entries.len() > self.most && left > 0 {
+            left -= 1;
+            let after = self.entries.range(self.hand..).next();
+            let Some((start, _)) = after.or_else(|| self.entries.first_key_value()) else {
+                return;
+            };
+            let cluster = start / blocks;
+            self.hand = (cluster + 1) * blocks;
+            if cluster != kept {
+                self.unload(cluster, blocks);
+            }
+        }
+    }
+
+    /// The run that begins here, if it is in memory and not damaged.
+    fn view(&self, start: u64) -> Option<RunView> {
+        let Entry::Run(block) = self.entries.get(&start)? else {
+            return None;
+        };
+        Some(RunView {
+            start,
+            block: *block,
+            stored: *self.replaced.get(start).unwrap_or(block),
+            registered: *self.registered.get(start).unwrap_or(block),
+        })
+    }
+
+    /// Nothing is known any more of the runs that begin here but what their blocks say.
+    fn forget(&mut self, starts: &Range<u64>) {
+        for recent in [
+            &mut self.registered,
+            &mut self.replaced,
+            &mut self.delivered,
+        ] {
+            recent.forget(starts.clone());
         }
     }
 
@@ -96,12 +166,7 @@ impl Registered {
     fn put(&mut self, lba: u64, parsed: Result<Option<ScMetadata>, MetadataError>) {
         match parsed {
             Ok(Some(metadata)) => {
-                let run = Run {
-                    stored: metadata,
-                    registered: metadata,
-                    delivered: None,
-                };
-                self.entries.insert(lba, Entry::Run(run));
+                self.entries.insert(lba, Entry::Run(metadata));
             }
             Ok(None) => {
                 self.entries.remove(&lba);
@@ -124,7 +189,7 @@ impl Runs {
             block_size: image.block_size() as usize,
             chunk: cluster.min(most),
             updates: RangeLocks::default(),
-            state: RwLock::default(),
+            state: RwLock::new(Registered::new(MOST)),
         }
     }
 
@@ -172,7 +237,7 @@ impl Runs {
         let over = state.entries.range(first..end);
         over.filter_map(move |(start, entry)| {
             let claimed = match entry {
-                Entry::Run(run) => start + u64::from(run.stored.blocks()),
+                Entry::Run(stored) => start + u64::from(stored.blocks()),
                 Entry::Damaged(_) => (start / cluster + 1) * cluster,
             };
             (claimed > data.start).then_some(entry)
@@ -215,11 +280,8 @@ impl Runs {
         read: impl Fn(u64, &mut [u8]) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let clusters = blocks.start / self.cluster..blocks.end.div_ceil(self.cluster);
-        {
-            let state = self.read();
-            if clusters.clone().all(|cluster| state.is_loaded(cluster)) {
-                return Ok(());
-            }
+        if self.is_loaded(blocks) {
+            return Ok(());
         }
         let mut bytes = vec![0; self.chunk as usize * self.block_size];
         for cluster in clusters {
@@ -236,9 +298,18 @@ impl Runs {
                     state.put(lba, parse(block));
                 }
             }
-            self.write().set_loaded(cluster);
+            let mut state = self.write();
+            state.set_loaded(cluster);
+            state.evict(cluster, self.cluster);
         }
         Ok(())
+    }
+
+    /// Whether the metadata of the blocks, of the first half, are in memory.
+    pub(crate) fn is_loaded(&self, blocks: &Range<u64>) -> bool {
+        let state = self.read();
+        self.clusters(blocks)
+            .all(|cluster| state.is_loaded(cluster))
     }
 
     /// The run that the blocks, which are loaded, lie in; `None` for plain data.
@@ -271,8 +342,8 @@ impl Runs {
             return Ok(None);
         };
         let cluster_end = (start / self.cluster + 1) * self.cluster;
-        let run = match entry {
-            Entry::Run(run) => run,
+        let stored = match entry {
+            Entry::Run(stored) => *stored,
             Entry::Damaged(_) if lba >= cluster_end => return Ok(None),
             Entry::Damaged(error) => {
                 return Err(Fault::new(
@@ -281,7 +352,7 @@ impl Runs {
                 ));
             }
         };
-        let run_end = start + u64::from(run.stored.blocks());
+        let run_end = start + u64::from(stored.blocks());
         if lba >= run_end {
             return Ok(None);
         }
@@ -290,15 +361,11 @@ impl Runs {
                 METADATA_MISMATCH,
                 format!(
                     "{blocks} blocks at LBA {lba} reach beyond the object part at LBA {start} of {} blocks",
-                    run.stored.blocks()
+                    stored.blocks()
                 ),
             ));
         }
-        Ok(Some(RunView {
-            start,
-            stored: run.stored,
-            registered: run.registered,
-        }))
+        Ok(state.view(start))
     }
 
     /// The blocks of the first half that a range is of, and those whose metadata it holds, both as places in the first half.
@@ -342,10 +409,8 @@ impl Runs {
                 return Ok(false);
             }
             let foreign = |entry: &Entry| match entry {
-                Entry::Run(run) => {
-                    !keys.allows(run.stored.vr().key_id())
-                        || !keys.allows(run.registered.vr().key_id())
-                }
+                // A result is described like the data in whose place it is, with the same register.
+                Entry::Run(stored) => !keys.allows(stored.vr().key_id()),
                 Entry::Damaged(_) => true,
             };
             let mut at = state.entries.range(metadata);
@@ -362,14 +427,12 @@ impl Runs {
         let (data, metadata) = self.halves(blocks);
         let mut state = self.write();
         for cluster in self.clusters(&metadata) {
-            state.forget(cluster, self.cluster);
+            state.unload(cluster, self.cluster);
+            let starts = cluster * self.cluster..(cluster + 1) * self.cluster;
+            state.forget(&starts);
         }
         let first = data.start - data.start % self.cluster;
-        for (_, entry) in state.entries.range_mut(first..data.end.max(first)) {
-            if let Entry::Run(run) = entry {
-                run.delivered = None;
-            }
-        }
+        state.delivered.forget(first..data.end);
     }
 
     /// Checks what a host wants to write to the second half from `lba` on, and gives what each block registers.
@@ -422,9 +485,20 @@ impl Runs {
     pub(crate) fn written(&self, lba: u64, registered: Vec<Option<ScMetadata>>) {
         let mut state = self.write();
         for (start, metadata) in (lba - self.half..).zip(registered) {
+            let cluster = start / self.cluster;
+            // A result stays one until data takes its place.
+            let old = state.view(start).map(|run| run.stored);
+            let replaced = old.filter(|old| {
+                let takes_its_place = |new: &ScMetadata| new != old && is_same_place(new, old);
+                old.computed() && metadata.as_ref().is_some_and(takes_its_place)
+            });
+            state.registered.set(start, None);
+            state.replaced.set(start, replaced);
+            state.delivered.set(start, None);
             // What is not loaded yet will be read from the SSD when needed.
-            if state.is_loaded(start / self.cluster) {
+            if state.is_loaded(cluster) {
                 state.put(start, Ok(metadata));
+                state.evict(cluster, self.cluster);
             }
         }
     }
@@ -432,49 +506,36 @@ impl Runs {
     /// Blocks of the namespace are zero now, in either half. The caller holds the update lock.
     pub(crate) fn zeroed(&self, blocks: &Range<u64>) {
         let mut state = self.write();
-        let Range { start: lba, end } = *blocks;
-        let starts = lba.max(self.half) - self.half..end.max(self.half) - self.half;
-        let gone: Vec<u64> = state
-            .entries
-            .range(starts)
-            .map(|(start, _)| *start)
-            .collect();
-        for start in gone {
-            state.entries.remove(&start);
-        }
-        let first = lba - lba % self.cluster;
-        for (_, entry) in state
-            .entries
-            .range_mut(first..end.clamp(first, self.half.max(first)))
-        {
-            if let Entry::Run(run) = entry {
-                run.delivered = None;
-            }
-        }
+        let (data, metadata) = self.halves(blocks);
+        state.remove(metadata.clone());
+        state.forget(&metadata);
+        let first = data.start - data.start % self.cluster;
+        state.delivered.forget(first..data.end);
     }
 
     /// Whether the run still is as the caller saw it. The caller holds the update lock if it acts on it.
     pub(crate) fn is_current(&self, view: &RunView) -> bool {
-        matches!(
-            self.read().entries.get(&view.start),
-            Some(Entry::Run(run)) if run.stored == view.stored && run.registered == view.registered
-        )
+        self.read().view(view.start).as_ref() == Some(view)
     }
 
     /// The data of the run has been written, and `stored` describes it. The caller holds the update lock.
-    pub(crate) fn data_written(&self, start: u64, stored: ScMetadata) {
-        if let Some(Entry::Run(run)) = self.write().entries.get_mut(&start) {
-            run.stored = stored;
-            run.delivered = None;
+    pub(crate) fn data_written(&self, run: &RunView, stored: ScMetadata) {
+        let mut state = self.write();
+        let other = (run.registered != stored).then_some(run.registered);
+        state.registered.set(run.start, other);
+        state.replaced.set(run.start, None);
+        state.delivered.set(run.start, None);
+        if let Some(entry) = state.entries.get_mut(&run.start) {
+            *entry = Entry::Run(stored);
         }
     }
 
     /// A read of the run delivered what `delivered` describes; `None`: the stored data.
     pub(crate) fn delivered(&self, view: &RunView, delivered: Option<ScMetadata>) {
-        if let Some(Entry::Run(run)) = self.write().entries.get_mut(&view.start)
-            && run.stored == view.stored
-        {
-            run.delivered = delivered;
+        let mut state = self.write();
+        if state.view(view.start).as_ref() == Some(view) {
+            let stored = (view.stored != view.block).then_some(view.stored);
+            state.delivered.set(view.start, delivered.or(stored));
         }
     }
 
@@ -483,17 +544,17 @@ impl Runs {
         let state = self.read();
         let first = lba - self.half;
         let blocks = (data.len() / self.block_size) as u64;
-        for (start, entry) in state.entries.range(first..first + blocks) {
-            if let Entry::Run(Run {
-                delivered: Some(delivered),
-                ..
-            }) = entry
-            {
-                let at = (start - first) as usize * self.block_size;
-                data[at..at + ScMetadata::SIZE].copy_from_slice(&delivered.to_bytes());
-            }
+        for (start, delivered) in state.delivered.range(first..first + blocks) {
+            let at = (start - first) as usize * self.block_size;
+            data[at..at + ScMetadata::SIZE].copy_from_slice(&delivered.to_bytes());
         }
     }
+}
+
+/// Whether two runs that begin at one block are for the same part of the same object.
+fn is_same_place(a: &ScMetadata, b: &ScMetadata) -> bool {
+    let place = |sc: &ScMetadata| (sc.vr(), sc.params(), sc.size(), sc.offset(), sc.blocks());
+    place(a) == place(b)
 }
 
 /// What a block of the second half says; a block without the magic number is plain data.
@@ -502,5 +563,40 @@ fn parse(block: &[u8]) -> Result<Option<ScMetadata>, MetadataError> {
     match ScMetadata::from_bytes(bytes) {
         Err(MetadataError::Magic { .. }) => Ok(None),
         parsed => parsed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_holds_a_bounded_number_of_runs() {
+        const CLUSTER: u64 = 16;
+        let vr = "cor:0:1".parse().unwrap();
+        let of = |size| ScMetadata::new(vr, 1, size).unwrap();
+        let mut state = Registered::new(100);
+        for lba in 0..1600 {
+            let cluster = lba / CLUSTER;
+            state.set_loaded(cluster);
+            state.put(lba, Ok(Some(of(lba + 1))));
+            state.evict(cluster, CLUSTER);
+            assert!(state.entries.len() <= 100);
+            assert!(state.is_loaded(cluster));
+        }
+        // What is loaded is all there, and what is not has left nothing behind.
+        for cluster in 0..1600 / CLUSTER {
+            let starts = cluster * CLUSTER..(cluster + 1) * CLUSTER;
+            let held = if state.is_loaded(cluster) { CLUSTER } else { 0 };
+            assert_eq!(state.entries.range(starts).count() as u64, held);
+        }
+        // One cluster alone may be larger than the bound.
+        let mut state = Registered::new(3);
+        state.set_loaded(0);
+        for lba in 0..10 {
+            state.put(lba, Ok(Some(of(lba + 1))));
+        }
+        state.evict(0, CLUSTER);
+        assert_eq!(state.entries.len(), 10);
     }
 }

@@ -15,7 +15,7 @@ use crate::bridge::ssd_side::{NSID, SsdSide, Transfer};
 use crate::bridge::status::{Fault, METADATA_MISMATCH};
 use crate::locks::Guard;
 
-/// How often metadata are read again that another's failed command takes out of memory.
+/// How often metadata are read again that other commands take out of memory.
 const LOAD_TRIES: usize = 16;
 
 pub(crate) struct SecondHalf {
@@ -63,26 +63,36 @@ impl SecondHalf {
                 return Ok(guard);
             }
         }
-        Err(Fault::passing(
-            Status::NAMESPACE_NOT_READY,
-            "the metadata of the blocks must be read again",
-        ))
+        Err(not_loaded())
     }
 
     /// Locks blocks whose run is to be looked up, and looks it up. Blocks of the second half are in none.
     fn lock_run(&self, context: &Context, io: Io) -> Result<(Guard<'_>, Option<RunView>), Fault> {
         let blocks = blocks_of(io);
-        let is_metadata = self.runs.contains(&blocks)?;
-        if !is_metadata {
-            self.load(context, &blocks)?;
+        if self.runs.contains(&blocks)? {
+            let guard = self.lock(context, &[blocks], Runs::begin_read)?;
+            return Ok((guard, None));
         }
-        let guard = self.lock(context, std::slice::from_ref(&blocks), Runs::begin_read)?;
-        let run = if is_metadata {
-            None
-        } else {
-            self.runs.lookup(&blocks)?
-        };
+        let guard = self.lock_loaded(context, &blocks, Runs::begin_read)?;
+        let run = self.runs.lookup(&blocks)?;
         Ok((guard, run))
+    }
+
+    /// Takes a lock under which the host may use these blocks of the first half, and their metadata are in memory.
+    fn lock_loaded<'a>(
+        &'a self,
+        context: &Context,
+        blocks: &Range<u64>,
+        lock: fn(&'a Runs) -> Guard<'a>,
+    ) -> Result<Guard<'a>, Fault> {
+        for _ in 0..LOAD_TRIES {
+            self.load(context, blocks)?;
+            let guard = self.lock(context, std::slice::from_ref(blocks), lock)?;
+            if self.runs.is_loaded(blocks) {
+                return Ok(guard);
+            }
+        }
+        Err(not_loaded())
     }
 
     /// What describes a command on blocks of this run.
@@ -133,6 +143,14 @@ impl SecondHalf {
         }
         put
     }
+}
+
+/// Others keep taking the metadata of the blocks out of memory.
+fn not_loaded() -> Fault {
+    Fault::passing(
+        Status::NAMESPACE_NOT_READY,
+        "the metadata of the blocks must be read again",
+    )
 }
 
 impl Carrier for SecondHalf {
@@ -198,24 +216,23 @@ impl Carrier for SecondHalf {
                 "the blocks of the object are in no run",
             ));
         };
-        let _update = self.runs.begin_update();
-        let written = blocks_of(io);
-        if !self.runs.is_current(run) || !self.runs.check_access(&[written], context.keys())? {
+        let _update = self.lock_loaded(context, &blocks_of(io), Runs::begin_update)?;
+        if !self.runs.is_current(run) {
             return Err(Fault::passing(
                 METADATA_MISMATCH,
                 format!(
-                    "the metadata at LBA {} changed while the command was under way",
+                    "the metadata at LBA {} changed during the command",
                     self.runs.metadata_lba(run.start)
                 ),
             ));
         }
         let stored = result.unwrap_or(run.registered);
-        if stored == run.stored {
+        if stored == run.block {
             self.ssd.put(context.cid(), io, blocks)?;
         } else {
             self.put_both(context, io, blocks, run, &stored)?;
         }
-        self.runs.data_written(run.start, stored);
+        self.runs.data_written(run, stored);
         Ok(())
     }
 

@@ -1,9 +1,9 @@
-//! Who gets the cores next: bootstraps fair between tenants, and batched under one key.
+//! Decides who gets the cores next: it is fair between tenants, and batches bootstraps under one key.
 //!
-//! While cores are free, a call goes ahead at once and takes as many as it has work for. Else it waits. When cores come free,
-//! the tenant that has been served least comes first (start-time fair queueing, by the work that its parameter set asks for;
-//! a tenant that was idle starts where the least served one is). Calls that wait for the very same keys go along in one batch,
-//! so that the keys are streamed once for all of them. The thread of the call chosen first computes for the whole batch.
+//! While cores are free, a call starts at once and takes as many as it has work for. Otherwise it waits. When cores become
+//! free, the least served tenant comes first (start-time fair queueing, weighted by the work that its parameter set asks for;
+//! an idle tenant re-enters at the level of the least served one). Calls that wait for the same keys join one batch, which
+//! streams the keys once. The thread of the call chosen first computes the whole batch.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -35,11 +35,11 @@ pub(super) struct Call<'a> {
     pub(super) cost: u64,
     /// Most cores that speed up the call.
     pub(super) cores: usize,
-    /// Whether it can go along with others.
+    /// Whether it can join others in a batch.
     pub(super) batches: bool,
 }
 
-/// What the work of a batch goes by.
+/// A batch, and the cores that it may use.
 pub(super) struct Batch<'a> {
     pub(super) tasks: Vec<Task<'a>>,
     pub(super) threads: usize,
@@ -47,7 +47,7 @@ pub(super) struct Batch<'a> {
     pub(super) cancel: CancelToken,
 }
 
-/// Lets calls have the cores.
+/// Gives cores to calls.
 #[derive(Debug)]
 pub(super) struct Scheduler(Mutex<Queues>);
 
@@ -57,7 +57,7 @@ struct Queues {
     /// In the order in which they came. Empty while cores are free.
     waiting: Vec<Arc<Waiting>>,
     tenants: HashMap<u64, Tenant>,
-    /// What the tenant chosen last had been served.
+    /// Work that the tenant chosen last had been served.
     clock: u64,
     statistics: BackendStatistics,
 }
@@ -88,7 +88,7 @@ struct Waiting {
 #[derive(Debug)]
 enum Turn {
     Waiting,
-    /// Cores are the call's, for itself and those that go along.
+    /// The call has cores, for itself and those that join it.
     Leads {
         threads: usize,
         others: Vec<Arc<Waiting>>,
@@ -171,7 +171,7 @@ impl Queues {
     }
 }
 
-/// Cores in use; gives them to others when dropped, and answers those that got no result.
+/// Cores in use. Dropped, it gives them to others and answers calls that got no result.
 struct Lead<'a> {
     scheduler: &'a Scheduler,
     threads: usize,
@@ -194,7 +194,7 @@ impl Drop for Lead<'_> {
     }
 }
 
-/// A call, waiting or not; leaves when dropped.
+/// A call, waiting or not; it leaves when dropped.
 struct Presence<'a> {
     scheduler: &'a Scheduler,
     tenant: u64,
@@ -237,7 +237,7 @@ impl Scheduler {
         }
     }
 
-    /// Does a call when its turn has come, with `work` on this thread, or on that of a call that it goes along with.
+    /// Does a call when its turn has come: `work` runs on this thread, or on that of the call whose batch it joins.
     pub(super) fn run(
         &self,
         call: &Call<'_>,

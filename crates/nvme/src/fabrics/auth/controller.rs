@@ -24,8 +24,8 @@ pub enum AuthState {
 /// Authentication of one queue of a controller.
 ///
 /// The transport gives it the data of every AUTH_Send command and fetches the data of every AUTH_Receive command from it.
-/// A failed transaction is told in the next AUTH_Receive; what completes with an error status changes nothing.
-/// Computing a challenge and checking a reply take one modular exponentiation or two, up to tens of milliseconds with the large groups.
+/// The next AUTH_Receive reports a transaction that failed. A command that completes with an error status changes nothing.
+/// Computing a challenge and checking a reply take one or two modular exponentiations, up to tens of milliseconds with the large groups.
 pub struct ControllerAuth {
     policy: AuthPolicy,
     pub(super) sub_nqn: String,

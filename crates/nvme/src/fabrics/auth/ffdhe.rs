@@ -46,7 +46,7 @@ impl DhKey {
 
     /// The secret shared with whoever has the public value `other`, as long as the prime.
     ///
-    /// Fails for a value longer than the prime and for one whose powers are few: 0, 1, p - 1 and what exceeds it.
+    /// Fails for a value longer than the prime, for 0, 1 and p - 1, which have few powers, and for larger ones.
     pub(super) fn shared(&self, other: &[u8]) -> Result<Zeroizing<Box<[u8]>>, AuthError> {
         let invalid = AuthError::PublicValue(self.group);
         let prime = prime(self.group).ok_or(invalid.clone())?;

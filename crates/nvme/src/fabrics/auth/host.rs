@@ -14,7 +14,7 @@ use super::{AuthError, AuthHash, AuthPolicy, Exchange, Random, Role, Secret, Seq
 pub enum HostStep {
     /// Send the message with AUTH_Send, then fetch the next with AUTH_Receive and give it to [`HostAuth::next`].
     Send(Vec<u8>),
-    /// Authenticated, once the message, if there is one, is sent with AUTH_Send.
+    /// The host is authenticated, once it has sent this message, if there is one, with AUTH_Send.
     Done(Option<Vec<u8>>),
 }
 

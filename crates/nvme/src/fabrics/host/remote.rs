@@ -255,7 +255,7 @@ impl Controller for RemoteController {
             .boxed()
     }
 
-    fn controller(&self) -> &ControllerInfo {
+    fn info(&self) -> &ControllerInfo {
         &self.info
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::fabrics::{
     Action, Port, Reply, Sgl, Target, TargetQueue, Ticket, Wake, is_to_controller,
@@ -15,12 +15,22 @@ use crate::{Response, Sqe, Status};
 
 /// Transport type (TRTYPE) of TCP.
 const TRTYPE: u8 = 3;
+/// How long a connection must be idle to return memory.
+const IDLE: Duration = Duration::from_secs(2);
 /// Most bytes of data in an H2CData PDU.
 const MAX_HOST_DATA: u32 = 128 << 10;
 /// Bytes of waiting output above which no further input is read.
 const MAX_QUEUED: usize = 4 << 20;
 /// Bytes that a peer must take for its connection not to count as stalled, unless it takes all there are.
 const PROGRESS: usize = 64 << 10;
+
+/// The port of a listener, or of a connection that it has accepted.
+pub(super) fn port(local: SocketAddr) -> Port {
+    Port {
+        trtype: TRTYPE,
+        address: SocketAddr::new(local.ip().to_canonical(), local.port()),
+    }
+}
 
 /// A command whose completion has not been sent.
 struct Outstanding {
@@ -71,23 +81,23 @@ pub struct Connection {
     commands: HashMap<u16, Outstanding>,
     waiting: VecDeque<u16>,
     charged: usize,
+    /// Those of them for data that the host still sends.
+    expected: usize,
     incoming: Option<Incoming>,
     /// When the peer last took output, if some waits.
     progress: Instant,
     /// Bytes taken since.
     taken: usize,
+    /// When the peer last sent anything.
+    heard: Instant,
     error: Option<ConnectionError>,
 }
 
 impl Connection {
     /// A connection that has just been accepted at `local`.
     pub fn new(target: Arc<Target>, local: SocketAddr, wake: Wake, now: Instant) -> Connection {
-        let port = Port {
-            trtype: TRTYPE,
-            address: SocketAddr::new(local.ip().to_canonical(), local.port()),
-        };
         Connection {
-            queue: TargetQueue::new(target, port, wake, now),
+            queue: TargetQueue::new(target, port(local), wake, now),
             receiver: Receiver::new(),
             sender: Sender::default(),
             agreed: Agreed::default(),
@@ -95,16 +105,21 @@ impl Connection {
             commands: HashMap::new(),
             waiting: VecDeque::new(),
             charged: 0,
+            expected: 0,
             incoming: None,
             progress: now,
             taken: 0,
+            heard: now,
             error: None,
         }
     }
 
-    /// Whether more input is of use; not while too much output waits.
+    /// Whether more input is of use. Not while too much output waits, or while commands that need no input hold more than the connection's
+    /// share of the memory.
     pub fn wants_input(&self) -> bool {
-        self.queue.takes_commands() && self.sender.queued() < MAX_QUEUED
+        let busy = self.bytes_held() - self.expected;
+        let has_room = || self.sender.queued() < MAX_QUEUED && self.queue.has_room(0, busy);
+        self.queue.takes_commands() && (busy == 0 || has_room())
     }
 
     /// Where input goes.
@@ -119,11 +134,24 @@ impl Connection {
                 self.error = Some(ConnectionError::CutOff);
             }
             self.queue.end_now();
-            return;
+            return self.abandon();
         }
-        self.receiver.filled(count);
+        self.heard = now;
+        if self.receiver.filled(count) && self.queue.has_room(self.memory(), self.receiver.len()) {
+            self.receiver.grow();
+        }
         self.begin_progress(now);
         self.process(now);
+        self.account();
+    }
+
+    /// Bytes that the connection takes up beyond what every connection needs.
+    fn memory(&self) -> usize {
+        self.bytes_held() + self.receiver.extra() + self.sender.extra()
+    }
+
+    fn account(&mut self) {
+        self.queue.hold(self.memory());
     }
 
     /// The time for a stall starts with the first waiting output.
@@ -159,6 +187,7 @@ impl Connection {
         }
         // Commands that completed at once have made room for others.
         self.admit(now);
+        self.abandon();
     }
 
     /// Ends the connection for a protocol error.
@@ -233,6 +262,9 @@ impl Connection {
     fn command(&mut self, sqe: Sqe, capsule: usize, now: Instant) -> Result<(), ProtocolError> {
         let cid = sqe.cid.get();
         self.queue.seen(now);
+        if self.commands.contains_key(&cid) && self.queue.forget_event_request(cid) {
+            self.commands.remove(&cid);
+        }
         if self.commands.len() >= usize::from(self.queue.entries()) {
             return Err(ProtocolError::DataLimit);
         }
@@ -258,6 +290,7 @@ impl Connection {
                 command.data.reserve_exact(capsule);
                 command.charged = capsule;
                 self.charged += capsule;
+                self.expected += capsule;
             }
             command.progress = Progress::Receiving;
             self.incoming = Some(Incoming {
@@ -276,6 +309,9 @@ impl Connection {
             (Progress::Waiting, Ok(_)) => {
                 self.waiting.push_back(cid);
                 self.admit(now);
+                if self.waiting.back() == Some(&cid) {
+                    self.queue.wait(cid);
+                }
             }
             (Progress::Executing, Ok(_)) => self.execute(cid, now),
         }
@@ -305,25 +341,26 @@ impl Connection {
         if self.queue.is_ending() {
             return;
         }
-        let limit = self.queue.bytes_in_flight();
         while let Some(cid) = self.waiting.front().copied() {
+            let length = self.commands.get(&cid).map_or(0, |command| command.length) as usize;
             // Output that waits counts too.
-            let held = self.bytes_held();
-            let Some(command) = self.commands.get_mut(&cid) else {
-                self.waiting.pop_front();
-                continue;
-            };
-            let length = command.length as usize;
-            // A single command may exceed the limit.
-            if held > 0 && held + length > limit {
+            if !self.queue.has_room(self.bytes_held(), length) {
                 break;
             }
             self.waiting.pop_front();
+            if !self.queue.admit(cid) {
+                self.refuse(cid, Status::ABORT_REQUESTED, false);
+                continue;
+            }
+            let Some(command) = self.commands.get_mut(&cid) else {
+                continue;
+            };
             command.charged = length;
             self.charged += length;
             if is_to_controller(&command.sqe) {
                 command.data.reserve_exact(length);
                 command.progress = Progress::Receiving;
+                self.expected += length;
                 let header = Header::ReadyToTransfer {
                     cid,
                     tag: cid,
@@ -383,6 +420,7 @@ impl Connection {
             return;
         }
         command.progress = Progress::Executing;
+        self.expected -= command.charged;
         if let Some(status) = refused {
             self.refuse(cid, status, true);
         } else if command.intact {
@@ -464,6 +502,21 @@ impl Connection {
         self.send_replies();
         self.admit(now);
         self.drain();
+        self.abandon();
+        self.account();
+    }
+
+    /// Forgets the commands of a queue that has ended, but those that a task still works on.
+    fn abandon(&mut self) {
+        if !self.queue.is_ending() {
+            return;
+        }
+        self.waiting.clear();
+        self.incoming = None;
+        let queue = &self.queue;
+        self.commands.retain(|cid, _| queue.is_executing(*cid));
+        self.charged = self.commands.values().map(|command| command.charged).sum();
+        self.expected = 0;
     }
 
     /// Whether bytes wait to be sent.
@@ -487,6 +540,7 @@ impl Connection {
         }
         self.admit(now);
         self.drain();
+        self.account();
     }
 
     /// When [`Connection::tick`] is to be called, if nothing else happens before.
@@ -507,13 +561,26 @@ impl Connection {
             self.queue.end_now();
         }
         let expired = self.queue.tick(now);
+        for cid in self.queue.aborted() {
+            self.waiting.retain(|waiting| *waiting != cid);
+            self.queue.admit(cid);
+            self.refuse(cid, Status::ABORT_REQUESTED, false);
+        }
         if stalled {
             self.error = Some(ConnectionError::Stalled);
         } else if let Some(expired) = expired {
             self.error = Some(expired.into());
         }
         self.send_replies();
+        // There may be room for commands that wait.
+        self.admit(now);
         self.drain();
+        self.abandon();
+        if now.saturating_duration_since(self.heard) >= IDLE {
+            self.receiver.shrink();
+            self.sender.shrink();
+        }
+        self.account();
     }
 
     /// Ends a draining connection once nothing is in flight any more.
@@ -531,6 +598,7 @@ impl Connection {
     /// The socket could not be read or written.
     pub fn broken(&mut self) {
         self.queue.end_now();
+        self.abandon();
     }
 
     /// Why the connection ends, if not for an ordinary reason.

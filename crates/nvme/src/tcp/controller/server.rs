@@ -15,7 +15,7 @@ use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore};
 
-use super::connection::Connection;
+use super::connection::{Connection, port};
 use crate::Response;
 use crate::fabrics::{Target, Ticket};
 use crate::tcp::error::ConnectionError;
@@ -23,10 +23,11 @@ use crate::tcp::poll::Polling;
 
 /// Reads from a connection before its other work gets a turn.
 const MAX_READS: usize = 8;
-/// One address may hold this fraction of all connections, one in so many, without connecting to a controller.
-const NEWCOMERS_SHARE: usize = 4;
-/// Such connections that every address may hold.
-const LEAST_NEWCOMERS: usize = 64;
+/// How often idle connections are asked to return memory.
+const TEND: Duration = Duration::from_secs(2);
+/// Broken connections that are logged in each period of [`LOG_PERIOD`]. The others are counted.
+const LOGGED: u32 = 10;
+const LOG_PERIOD: Duration = Duration::from_secs(10);
 /// Steps of authentications that run at a time.
 const EXPONENTIATIONS: usize = 2;
 /// How long a peer may go on sending after a termination request. Closing the socket with unread bytes would destroy the request.
@@ -46,6 +47,9 @@ pub async fn serve(
     let permits = Arc::new(Semaphore::new(connections));
     let newcomers = Arc::new(Newcomers::default());
     let exponentiations = Arc::new(Semaphore::new(EXPONENTIATIONS));
+    let throttle = Arc::new(Throttle::default());
+    target.listens(port(listener.local_addr()?));
+    let mut tend = tokio::time::interval(TEND);
     let mut tasks = tokio::task::JoinSet::new();
     tokio::pin!(stop);
     let result = loop {
@@ -57,19 +61,26 @@ pub async fn serve(
             () = &mut stop => break Ok(()),
             accepted = accept => accepted,
             Some(_) = tasks.join_next() => continue,
+            _ = tend.tick() => {
+                target.tend();
+                continue;
+            }
         };
         match accepted {
             Ok((stream, peer)) => {
-                let most = (connections / NEWCOMERS_SHARE).max(LEAST_NEWCOMERS);
+                let most = target.limits().newcomers_per_address;
                 let Some(newcomer) = newcomers.enter(peer.ip(), most) else {
-                    tracing::debug!(%peer, "too many connections from this address without a controller");
+                    if throttle.allows(Instant::now()) {
+                        tracing::info!(%peer, most, "too many connections from this address without a controller");
+                    }
                     continue;
                 };
                 let target = Arc::clone(&target);
                 let exponentiations = Arc::clone(&exponentiations);
+                let throttle = Arc::clone(&throttle);
                 tasks.spawn(async move {
                     let _permit = permit;
-                    let served = connection(stream, target, newcomer, &exponentiations);
+                    let served = connection(stream, target, newcomer, &exponentiations, &throttle);
                     if let Err(error) = served.await {
                         tracing::debug!(%peer, %error, "connection lost");
                     }
@@ -141,6 +152,45 @@ impl Drop for Newcomer {
     }
 }
 
+/// Keeps peers from filling the log.
+#[derive(Default)]
+struct Throttle(Mutex<Period>);
+
+/// What was logged in the current period.
+#[derive(Default)]
+struct Period {
+    since: Option<Instant>,
+    logged: u32,
+    left_out: u64,
+}
+
+impl Throttle {
+    /// Whether an event may be logged. Logs how many of the last period were not.
+    fn allows(&self, now: Instant) -> bool {
+        let mut period = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let over = |since: Instant| now.saturating_duration_since(since) >= LOG_PERIOD;
+        if period.since.is_none_or(over) {
+            if period.left_out > 0 {
+                tracing::info!(
+                    connections = period.left_out,
+                    "more connections broke a rule"
+                );
+            }
+            *period = Period {
+                since: Some(now),
+                ..Period::default()
+            };
+        }
+        let allows = period.logged < LOGGED;
+        if allows {
+            period.logged += 1;
+        } else {
+            period.left_out += 1;
+        }
+        allows
+    }
+}
+
 type Work = BoxFuture<'static, (Ticket, Response)>;
 
 /// Serves one connection to its end.
@@ -149,6 +199,7 @@ async fn connection(
     target: Arc<Target>,
     newcomer: Newcomer,
     exponentiations: &Arc<Semaphore>,
+    throttle: &Throttle,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
     // Detects peers that vanish without a keep alive timer.
@@ -182,7 +233,10 @@ async fn connection(
     }
     let (host, queue) = connection.peer().unzip();
     match connection.error() {
-        Some(error) => tracing::info!(%peer, host, queue, %error, "connection ended"),
+        Some(error) if throttle.allows(Instant::now()) => {
+            tracing::info!(%peer, host, queue, %error, "connection ended");
+        }
+        Some(error) => tracing::debug!(%peer, host, queue, %error, "connection ended"),
         None => tracing::debug!(%peer, host, queue, "connection ended"),
     }
     let terminated = matches!(connection.error(), Some(ConnectionError::Protocol(_)));
@@ -363,5 +417,21 @@ fn ended(work: &mut FuturesUnordered<Work>) -> Option<(Ticket, Response)> {
     match work.poll_next_unpin(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(ended) => ended,
         Poll::Pending => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_broken_connections_leaves_a_few_lines() {
+        let throttle = Throttle::default();
+        let start = Instant::now();
+        let logged = |since| (0..1000).filter(|_| throttle.allows(since)).count();
+        assert_eq!(logged(start), LOGGED as usize);
+        assert_eq!(logged(start + LOG_PERIOD / 2), 0);
+        assert_eq!(logged(start + LOG_PERIOD), LOGGED as usize);
+        assert_eq!(throttle.0.lock().unwrap().left_out, 990);
     }
 }

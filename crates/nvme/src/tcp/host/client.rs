@@ -73,17 +73,6 @@ pub async fn connect(
     Connector::from(address).connect(options).await
 }
 
-/// The NVM subsystems at `address`, whatever its NQN.
-///
-/// # Errors
-/// [`ConnectError`].
-pub async fn discover(
-    address: &Address,
-    options: &ConnectOptions,
-) -> Result<Vec<DiscoveryEntry>, ConnectError> {
-    Connector::from(address).discover(options).await
-}
-
 impl Transport for Connector {
     async fn open(&self, settings: QueueSettings) -> Result<HostQueue, ConnectError> {
         let Address { host, port, .. } = &self.address;

@@ -153,7 +153,9 @@ impl Connection {
             self.error.get_or_insert(ConnectionError::CutOff);
             return;
         }
-        self.receiver.filled(count);
+        if self.receiver.filled(count) {
+            self.receiver.grow();
+        }
         while self.error.is_none() {
             let result = match self.receiver.next(&self.agreed) {
                 Ok(None) => break,

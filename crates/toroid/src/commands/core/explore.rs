@@ -1,4 +1,4 @@
-//! `toroid core explore`: the settings of cores that compute a transform, held against a device.
+//! `toroid core explore`: the settings of cores that compute a transform, on a device.
 
 use std::path::PathBuf;
 
@@ -192,10 +192,12 @@ fn text(found: &Exploration, all: bool) -> String {
     text += &format!(
         "\n{} settings: {feasible} fit, {front} of them on the Pareto front of latency, throughput, DSP and LUT{}\n",
         found.points.len(),
-        match all || found.points.len() == front.min(ROWS) {
-            true => String::new(),
-            false if front > ROWS => format!("; {ROWS} are shown (--all shows the others)"),
-            false => " (--all shows the others)".to_owned(),
+        if all || found.points.len() == front.min(ROWS) {
+            String::new()
+        } else if front > ROWS {
+            format!("; {ROWS} are shown (--all shows the others)")
+        } else {
+            " (--all shows the others)".to_owned()
         },
     );
     let shown = match (all, feasible) {
@@ -299,9 +301,10 @@ fn table(found: &Exploration, shown: &[Point]) -> String {
     let lines = rows.iter().map(|row| {
         let cells = row.iter().enumerate().map(|(column, cell)| {
             let width = widths[column];
-            match LEFT.contains(&column) {
-                true => format!("{cell:<width$}"),
-                false => format!("{cell:>width$}"),
+            if LEFT.contains(&column) {
+                format!("{cell:<width$}")
+            } else {
+                format!("{cell:>width$}")
             }
         });
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
