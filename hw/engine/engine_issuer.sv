@@ -1,4 +1,4 @@
-// Turns operations into beats for the circuits, one a cycle: transforms by `ntt_schedule`, vector operations row by row as their operands from
+// Turns operations into beats for the circuits, one per cycle: transforms by `ntt_schedule`, vector operations row by row as their operands from
 // memory are there.
 //
 // An operation is taken where op_ready_o is set: with the last beat of the one before it, or, where `drain` is set, when everything before it

@@ -1,4 +1,4 @@
-// butterfly_ct: the Cooley-Tukey butterfly, one a cycle.
+// butterfly_ct: the Cooley-Tukey butterfly, one per cycle.
 //
 // a' = a + b * w    b' = a - b * w
 //

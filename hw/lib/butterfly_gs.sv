@@ -1,4 +1,4 @@
-// butterfly_gs: the Gentleman-Sande butterfly, one a cycle.
+// butterfly_gs: the Gentleman-Sande butterfly, one per cycle.
 //
 // a' = a + b        b' = (a - b) * w
 //

@@ -1,4 +1,4 @@
-// butterfly_montgomery: the butterfly of one direction on canonical words, one a cycle, for any q = 1 modulo 2^WORD,
+// butterfly_montgomery: the butterfly of one direction on canonical words, one per cycle, for any q = 1 modulo 2^WORD,
 // which may change from cycle to cycle; or, with Barrett's reduction in place of Montgomery's, for one modulus.
 //
 // INVERSE = 0 (Cooley-Tukey):     a' = a + b * w        b' = a - b * w

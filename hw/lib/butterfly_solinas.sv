@@ -1,4 +1,4 @@
-// butterfly_solinas: the butterfly of one direction modulo q = 2^I - 2^J + 1, one a cycle, on words that are not
+// butterfly_solinas: the butterfly of one direction modulo q = 2^I - 2^J + 1, one per cycle, on words that are not
 // reduced between butterflies.
 //
 // INVERSE = 0 (Cooley-Tukey):     a' = a + b * w        b' = a - b * w

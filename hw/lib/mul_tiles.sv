@@ -2,7 +2,7 @@
 //
 // Row r multiplies tile r of a by every tile of b; the products of a row run through one accumulating chain, which
 // is the cascade of DSP48 slices (its shift is TILE_B = 17): p(r, j) = a(r) * b(j) + (p(r, j - 1) >> TILE_B). The rows
-// are then added, one a cycle. Every operand and every product of a tile is registered.
+// are then added, one per cycle. Every operand and every product of a tile is registered.
 //
 // A signed b would need sign extensions in every sum of rows. Instead the top bit of each row is inverted, which adds
 // toroid_pkg::mul_bias to the product; ADDEND, which enters the chains at their free input, is there to cancel it modulo q.

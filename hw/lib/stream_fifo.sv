@@ -1,4 +1,4 @@
-// stream_fifo: a queue of DEPTH words of an AXI4-Stream in a ram_sdp; a word a cycle.
+// stream_fifo: a queue of DEPTH words of an AXI4-Stream in a ram_sdp; a word per cycle.
 //
 // WIDTH  bits of tdata, >= 1
 // DEPTH  words, >= 2

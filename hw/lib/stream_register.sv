@@ -1,4 +1,4 @@
-// stream_register: a register slice of an AXI4-Stream; a word a cycle, and no path from either side's inputs to the
+// stream_register: a register slice of an AXI4-Stream; a word per cycle, and no path from either side's inputs to the
 // other side's outputs.
 //
 // WIDTH  bits of tdata, >= 1

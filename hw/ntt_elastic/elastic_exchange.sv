@@ -3,7 +3,7 @@
 //
 // A chain of delay commutators, one a bit: half of the lanes are delayed, the halves are handed through or crossed, and
 // what is then the other half is delayed. For the bits that N2 has not, the switches stand still, which leaves the
-// delay as it is, so groups of any N2 may follow each other. All beats of a group come one behind the other.
+// delay as it is, so groups of any N2 may follow each other. All beats of a group come back to back.
 //
 // LOG_LANES  log2 of the lanes
 // beat_i, shift_i  the lower bits of a beat's number, and N2 = LANES >> shift, with its lanes

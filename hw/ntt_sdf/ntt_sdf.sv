@@ -1,4 +1,4 @@
-// ntt_sdf: NTT or INTT of N words, one a cycle by single-delay feedback (R2SDF, R2^2SDF), or two side by side (Modr2),
+// ntt_sdf: NTT or INTT of N words, one per cycle by single-delay feedback (R2SDF, R2^2SDF), or two side by side (Modr2),
 // between AXI4-Streams. Transforms follow each other every N or N / 2 cycles without a bubble.
 //
 // FRONT, BACK     what stands before and behind the stages, as the KIND of ntt_end

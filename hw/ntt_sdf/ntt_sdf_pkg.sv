@@ -1,6 +1,6 @@
 // What a transform by single-delay feedback is made of, as constant functions.
 //
-// One word a cycle. For each bit of the index there is a product (sdf_factor) and a butterfly (sdf_butterfly) of the
+// One word per cycle. For each bit of the index there is a product (sdf_factor) and a butterfly (sdf_butterfly) of the
 // words whose indices differ in that bit, bits from the top down and the product in front in an NTT, the mirror image
 // in an INTT. Every word goes through every product, if only by 1.
 //
@@ -9,7 +9,7 @@
 //               on the four quarters of a block, which is a polynomial modulo x^n - z^4; the lower one only multiplies
 //               the last quarter by j, j^2 = -1, the same everywhere. Where the number of bits is odd, the top one is
 //               as in R2SDF.
-//               2, Modr2: two words a cycle, ntt_pipeline.
+//               2, Modr2: two words per cycle, ntt_pipeline.
 package ntt_sdf_pkg;
   // A design uses some of these.
   // verilator lint_off UNUSEDPARAM

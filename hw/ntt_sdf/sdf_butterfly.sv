@@ -1,4 +1,4 @@
-// sdf_butterfly: a + b and a - b of words a and b that come 2^LOG_STEPS apart, one word a cycle: single-delay feedback.
+// sdf_butterfly: a + b and a - b of words a and b that come 2^LOG_STEPS apart, one word per cycle: single-delay feedback.
 //
 // The first half of a block, of 2^LOG_STEPS words, is stored. When the second half comes, sums leave, and differences
 // take the places of the stored words; they leave while the first half of the next block comes. Every word is a step,

@@ -1,4 +1,4 @@
-// sdf_factor: multiplies the words of polynomials, one a cycle, each by the entry of a table that its index chooses.
+// sdf_factor: multiplies the words of polynomials, one per cycle, each by the entry of a table that its index chooses.
 //
 // LOG_N     log2 of the words of a polynomial
 // SHIFT, LOG_ROWS  word i takes row (i >> SHIFT) modulo 2^LOG_ROWS

@@ -1,4 +1,4 @@
-// sdf_transform: an NTT or INTT, divided by N, of canonical words, one or two a cycle, without handshakes.
+// sdf_transform: an NTT or INTT, divided by N, of canonical words, one or two per cycle, without handshakes.
 //
 // An NTT takes words in the order of their indices (Modr2: words i and i + N / 2 in beat i) and gives values with the
 // bits of their numbers reversed (Modr2: two by two); an INTT the other way round.

@@ -13,7 +13,7 @@
 //                 the other, as many rows as the longest polynomial has
 // TILE_A, TILE_B, SHORT, NARROW  see mul_tiles
 // tag_i           {modulus, shift} of the beat's polynomial
-// Latency: ntt_streaming_pkg::stage_latency; a beat a cycle, with any bubbles
+// Latency: ntt_streaming_pkg::stage_latency; a beat per cycle, with any bubbles
 module ntt_stage #(
     parameter bit SOLINAS = 1,
     parameter bit BARRETT = 0,

@@ -1,5 +1,5 @@
 // permutation_network: a fixed permutation of the words of frames of 2^LOG_BEATS beats of 2^LOG_LANES words. Frames
-// come one behind the other or with gaps, and with gaps within them; one leaves in as many cycles as it enters in, or
+// come back to back or with gaps, and with gaps within them; one leaves in as many cycles as it enters in, or
 // less.
 //
 // Columns of switches bring each word of a beat to its bank, a memory; each beat of the output reads a word of every

@@ -1,4 +1,4 @@
-// polymul_sdf: products of polynomials modulo x^N + 1, one behind the other without a bubble, by sdf_transform: NTTs of
+// polymul_sdf: products of polynomials modulo x^N + 1, back to back without a bubble, by sdf_transform: NTTs of
 // the factors, the products of their values, and an INTT, which takes values in the order in which the NTTs give them.
 //
 // PARALLEL      1: two NTTs; a beat of a_ and the same of b_ are taken in the same cycle

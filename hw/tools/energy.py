@@ -4,7 +4,7 @@ Reads a job from energy.json in the working folder: the module on top, its param
 of inputs by cycle (hexadecimal) with the outputs expected some cycles later. Maps the module to the liberty's cells, simulates the netlist with the cells' own
 functions, and gives what OpenSTA's power report makes of the toggles of every net. Writes results.json.
 
-The netlist must be a pipeline: without a loop, every net is a string of bits, one a cycle, and a register shifts it by one. That
+The netlist must be a pipeline: without a loop, every net is a string of bits, one per cycle, and a register shifts it by one. That
 makes simulation a matter of one operation on long integers a cell. Delays are zero, so that glitches do not count.
 """
 

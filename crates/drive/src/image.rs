@@ -121,7 +121,7 @@ pub struct FormatOptions {
     pub swap: u64,
     /// A name for people: up to 64 bytes without control characters.
     pub label: String,
-    /// Whether a file that is there already is replaced. A block device always is there.
+    /// Whether an existing file is replaced. A block device always exists.
     pub overwrite: bool,
 }
 

@@ -740,7 +740,7 @@ impl<'e> Transaction<'e> {
             Instruction::Return { .. } | Instruction::Bootstrap { .. } => {
                 Err(EngineError::Execution {
                     vr: self.program,
-                    what: "has an instruction that is no step of its own",
+                    what: "has an instruction that is not a step of its own",
                 })
             }
             Instruction::Move { dst, src } => {

@@ -1149,7 +1149,7 @@ mod tests {
             ),
             (
                 Ok("1\n2 x"),
-                "test vector f, file \"f.txt\": line 2: \"x\": `x` is no digit of a decimal number",
+                "test vector f, file \"f.txt\": line 2: \"x\": `x` is not a digit of a decimal number",
             ),
             (Err("gone"), "test vector f, file \"f.txt\": gone"),
         ] {

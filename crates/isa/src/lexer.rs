@@ -279,7 +279,7 @@ pub(crate) fn integer(word: &str) -> Result<u64, String> {
     for c in digits.chars().filter(|c| *c != '_') {
         let digit = c
             .to_digit(radix)
-            .ok_or_else(|| format!("`{}` is no digit of a {kind} number", c.escape_debug()))?;
+            .ok_or_else(|| format!("`{}` is not a digit of a {kind} number", c.escape_debug()))?;
         any = true;
         value = value
             .checked_mul(u64::from(radix))
@@ -379,8 +379,8 @@ mod tests {
     #[test]
     fn bad_numbers_and_names() {
         let message = |source: &str| Lexer::new(source).next().unwrap_err().message;
-        assert_eq!(message("12a"), "`a` is no digit of a decimal number");
-        assert_eq!(message("0b2"), "`2` is no digit of a binary number");
+        assert_eq!(message("12a"), "`a` is not a digit of a decimal number");
+        assert_eq!(message("0b2"), "`2` is not a digit of a binary number");
         assert_eq!(message("0x"), "expected digits of a hexadecimal number");
         assert_eq!(
             message("18446744073709551616"),

@@ -148,7 +148,7 @@ mod tests {
             ),
             (
                 "1 2\n3 4a",
-                "line 2: \"4a\": `a` is no digit of a decimal number",
+                "line 2: \"4a\": `a` is not a digit of a decimal number",
             ),
             (
                 "1 - 2",
@@ -156,15 +156,15 @@ mod tests {
             ),
             (
                 "1;2",
-                "line 1: \"1;2\": `;` is no digit of a decimal number",
+                "line 1: \"1;2\": `;` is not a digit of a decimal number",
             ),
             (
                 "1 +2",
-                "line 1: \"+2\": `+` is no digit of a decimal number",
+                "line 1: \"+2\": `+` is not a digit of a decimal number",
             ),
             (
                 "1.5 2",
-                "line 1: \"1.5\": `.` is no digit of a decimal number",
+                "line 1: \"1.5\": `.` is not a digit of a decimal number",
             ),
             (", 1 2", "line 1: expected a value before `,`"),
             ("1\n2,,3", "line 2: expected a value before `,`"),
@@ -179,7 +179,7 @@ mod tests {
             ),
             (
                 "\u{1b}[2J",
-                "line 1: \"\\u{1b}[2J\": `\\u{1b}` is no digit of a decimal number",
+                "line 1: \"\\u{1b}[2J\": `\\u{1b}` is not a digit of a decimal number",
             ),
         ] {
             assert_eq!(

@@ -23,7 +23,7 @@ pub trait Environment {
     fn stack_slots(&self) -> usize;
 }
 
-/// An environment in which everything is there: for checking a program where there is no drive.
+/// An environment in which every object exists: for checking a program without a drive.
 #[derive(Clone, Copy, Debug)]
 pub struct AssumePresent {
     /// The number of samples that the stack holds.

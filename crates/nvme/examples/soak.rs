@@ -336,7 +336,9 @@ fn run() -> Result<(), Failure> {
         .next()
         .ok_or("usage: soak TOROID [SECONDS [CONNECTIONS [COMMANDS]]]")?;
     let mut number = |default: usize| match arguments.next() {
-        Some(text) => text.parse().map_err(|_| format!("{text:?} is no number")),
+        Some(text) => text
+            .parse()
+            .map_err(|_| format!("{text:?} is not a number")),
         None => Ok(default),
     };
     let (seconds, connections, commands) = (number(600)?, number(64)?, number(32)?);

@@ -30,7 +30,7 @@
 //!
 //! At m = 21845 and q < 2^30, AVX-512: a butterfly is 12 operations on vectors of 16 words, of which 4 are products, and
 //! a quarter of the butterflies has the factor 1 and needs no product. The transforms of 257 points take 127,000
-//! operations, those of 17 and 5 points 85,000, alignment and transposes 23,000. Zen 4 starts two a cycle (one product, one
+//! operations, those of 17 and 5 points 85,000, alignment and transposes 23,000. Zen 4 starts two per cycle (one product, one
 //! transposing shuffle), so no schedule of them takes less than about 120,000 cycles; the products alone would allow
 //! 63,000. Measured at 3.69 GHz: 41 us, about 152,000 cycles, 0.79 of that bound. The transforms of 257 points, whose block
 //! stays in the first level of cache, are at 0.92 of theirs; the rest is lost on rows that come from the second level and

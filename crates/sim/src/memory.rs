@@ -617,8 +617,8 @@ impl AxiMemory {
             ..
         } = self.timing;
         let port = &mut self.ports[index];
-        let under_way = port.writes.len() + port.responses.len();
-        port.takes_write = under_way < outstanding && !self.random.chance(stall);
+        let in_flight = port.writes.len() + port.responses.len();
+        port.takes_write = in_flight < outstanding && !self.random.chance(stall);
         channels
             .address
             .ready

@@ -311,7 +311,7 @@ fn wide_test_vector<M: Modulus>(
         .position(|(place, word)| M::encode(place, p + 1) != *word)
     {
         return Err(TfheError::Format(format!(
-            "value {index} of the table is no multiple of 1/2^{}, which is all that {} tells apart",
+            "value {index} of the table is not a multiple of 1/2^{}, which is all that {} tells apart",
             p + 1,
             params.name
         )));

@@ -37,7 +37,7 @@ pub struct NewPassphraseArgs {
 }
 
 impl PassphraseArgs {
-    /// The passphrase of a key that is there.
+    /// The passphrase of an existing key.
     pub fn get(&self, key: &Path) -> anyhow::Result<Zeroizing<String>> {
         let source = Source {
             file: self.passphrase_file.as_deref(),

@@ -234,7 +234,7 @@ fn settings_are_explored_and_the_best_can_be_made() {
     let all = place.ok(&format!("{line} --all"));
     assert_eq!(rows(&all), points.len());
     assert!(rows(&text) < points.len());
-    // One word a cycle in both architectures and both orders, and the elastic core with each word of its reductions, beside as many lanes as
+    // One word per cycle in both architectures and both orders, and the elastic core with each word of its reductions, beside as many lanes as
     // there are.
     let count = |core: &str| points.iter().filter(|point| point["core"] == core).count();
     assert_eq!(count("ntt_sdf"), 4);

@@ -459,7 +459,7 @@ fn computes_and_tells_of_it() {
         value("toroid_command_duration_seconds_count{kind=\"write\"}")
     );
     assert!(value("toroid_written_bytes_total") > 100_000.0);
-    assert_eq!(value("toroid_commands_under_way"), 0.0);
+    assert_eq!(value("toroid_commands_in_flight"), 0.0);
     assert!(value("toroid_connections_accepted_total") >= 2.0);
     for (method, path, expected) in [
         ("GET", "/", "HTTP/1.1 404 Not Found"),

@@ -620,7 +620,7 @@ mod tests {
         assert_eq!(Record::decode(&payload, &sb), Ok(record));
     }
 
-    /// They would overflow, or give a new blob the identifier of one that is there.
+    /// They would overflow, or give a new blob the identifier of an existing one.
     #[test]
     fn numbers_that_no_store_counts_to_are_damage() {
         let sb = sb();

@@ -73,7 +73,7 @@ impl Drive {
     }
 }
 
-/// Makes an image with an empty blob store. A file that is there already is replaced only by a complete image.
+/// Makes an image with an empty blob store. An existing file is replaced only by a complete image.
 ///
 /// # Errors
 /// [`DriveError`]; the file that was there stays as it was.

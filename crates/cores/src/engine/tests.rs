@@ -136,7 +136,7 @@ fn bootstraps_agree(params: &ParamSet, log_lanes: u32, timing: Timing) {
     println!("{}: {:?}", params.name, rtl.rtl_statistics());
 }
 
-/// Memory with what a real one does: latency, less than a beat a cycle, random stalls.
+/// Memory with what a real one does: latency, less than a beat per cycle, random stalls.
 const SLOW: Timing = Timing {
     latency: 90,
     bandwidth: 0.4,

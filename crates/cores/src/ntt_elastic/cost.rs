@@ -1,4 +1,4 @@
-//! The elastic core: LANES words a cycle, the settings by the lanes that a length asks for and by what its moduli have in common.
+//! The elastic core: LANES words per cycle, the settings by the lanes that a length asks for and by what its moduli have in common.
 
 use super::plan::{Mode, ORDERS, Plan};
 use super::{CORE, plan};

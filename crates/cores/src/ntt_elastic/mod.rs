@@ -165,7 +165,7 @@ impl Configured for Plan {
         let log_n = *self.log_n().end();
         Timing {
             checked: Cycles {
-                what: "a transform of each kind, the longest and the shortest in turn, one behind the other, first beat in to last beat out",
+                what: "a transform of each kind, the longest and the shortest in turn, back to back, first beat in to last beat out",
                 formula: "beats of all and latency - N / LANES of the longest",
                 cycles: self.cycles(&sequence(self, 1)),
             },

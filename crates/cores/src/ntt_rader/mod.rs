@@ -138,7 +138,7 @@ impl Configured for Tiled {
         let more = DIRECTIONS.len() as u64 - 1;
         Timing {
             checked: Cycles {
-                what: "four transforms one behind the other, first beat in to last beat out",
+                what: "four transforms back to back, first beat in to last beat out",
                 formula: "alone + 3 interval",
                 cycles: plan.alone() + more * plan.interval(),
             },

@@ -1,4 +1,4 @@
-//! The cores with single-delay feedback: one word a cycle. Two words a cycle are what the streaming core does on two lanes.
+//! The cores with single-delay feedback: one word per cycle. Two words per cycle are what the streaming core does on two lanes.
 
 use super::plan::Plan;
 use super::{CORE, plan};

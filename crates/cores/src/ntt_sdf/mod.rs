@@ -24,7 +24,7 @@ use toroid_sim::stream::Beat;
 
 pub(crate) const ARCHITECTURE: Parameter = Parameter {
     name: "ARCHITECTURE",
-    doc: "0: R2SDF; 1: R2^2SDF; 2: Modr2, two words a cycle",
+    doc: "0: R2SDF; 1: R2^2SDF; 2: Modr2, two words per cycle",
     default: 2,
     range: 0..=2,
 };
@@ -198,7 +198,7 @@ pub static CORE: Core = Core {
     }),
     ..Core::new(
         "ntt_sdf",
-        "NTT or INTT modulo a prime up to 64 bits by single-delay feedback, one or two words a cycle, without bubbles",
+        "NTT or INTT modulo a prime up to 64 bits by single-delay feedback, one or two words per cycle, without bubbles",
         &PARAMETERS,
         |values| Ok(Box::new(plan(values)?)),
     )
@@ -214,7 +214,7 @@ impl Configured for Plan {
     fn timing(&self) -> Timing {
         Timing {
             checked: Cycles {
-                what: "four transforms one behind the other, first beat in to last beat out",
+                what: "four transforms back to back, first beat in to last beat out",
                 formula: "latency + 3 N / LANES",
                 cycles: self.pipeline() + POLYNOMIALS as u64 * self.beats(),
             },

@@ -18,11 +18,11 @@ use toroid_sim::sources::UnknownModule;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Architecture {
-    /// Radix-2 single-delay feedback: one word a cycle.
+    /// Radix-2 single-delay feedback: one word per cycle.
     R2sdf,
-    /// Radix-2^2 single-delay feedback: one word a cycle, every other stage multiplies by one constant only.
+    /// Radix-2^2 single-delay feedback: one word per cycle, every other stage multiplies by one constant only.
     R22sdf,
-    /// Both words of a butterfly side by side: two words a cycle.
+    /// Both words of a butterfly side by side: two words per cycle.
     Modr2,
 }
 

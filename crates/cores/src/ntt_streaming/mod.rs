@@ -269,7 +269,7 @@ pub static CORE: Core = Core {
     }),
     ..Core::new(
         "ntt_streaming",
-        "NTT or INTT modulo primes up to 64 bits, fully unrolled, LANES words a cycle, without bubbles",
+        "NTT or INTT modulo primes up to 64 bits, fully unrolled, LANES words per cycle, without bubbles",
         &PARAMETERS,
         |values| Ok(Box::new(plan(values)?)),
     )
@@ -289,7 +289,7 @@ impl Configured for Plan {
             .sum();
         Timing {
             checked: Cycles {
-                what: "transforms of every kind one behind the other, at least four, first beat in to last beat out",
+                what: "transforms of every kind back to back, at least four, first beat in to last beat out",
                 formula: "latency - N / LANES + beats of all",
                 cycles: self.pipeline() + beats,
             },

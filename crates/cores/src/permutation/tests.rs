@@ -27,7 +27,7 @@ fn switch(network: &Network, beat: &mut [u32], settings: &[bool], is_second: boo
     }
 }
 
-/// The network in time, frames without a gap: a write and a read a cycle, a read sees what was written in the cycles
+/// The network in time, frames without a gap: a write and a read per cycle, a read sees what was written in the cycles
 /// before, and banks have no more than their words. Returns `None` where it would read and write a word at once.
 fn play(network: &Network, frames: &[Vec<u32>]) -> Option<Vec<u32>> {
     let lanes = 1usize << network.log_lanes();

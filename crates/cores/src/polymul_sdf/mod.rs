@@ -64,7 +64,7 @@ pub static CORE: Core = Core {
     is_large: true,
     ..Core::new(
         "polymul_sdf",
-        "products of polynomials modulo x^N + 1 by NTTs with single-delay feedback, one or two words a cycle, without bubbles",
+        "products of polynomials modulo x^N + 1 by NTTs with single-delay feedback, one or two words per cycle, without bubbles",
         &PARAMETERS,
         |values| Ok(Box::new(plan(values)?)),
     )
@@ -80,7 +80,7 @@ impl Configured for Multiplier {
     fn timing(&self) -> Timing {
         Timing {
             checked: Cycles {
-                what: "three products one behind the other, first beat in to last beat out",
+                what: "three products back to back, first beat in to last beat out",
                 formula: "latency + 2 intervals",
                 cycles: self.pipeline() + PRODUCTS * self.interval(),
             },

@@ -68,7 +68,7 @@ impl Tiles {
 
 pub static GOLDILOCKS_MUL: Core = Core::new(
     "goldilocks_mul",
-    "product modulo 2^64 - 2^32 + 1, one a cycle",
+    "product modulo 2^64 - 2^32 + 1, one per cycle",
     &TILES,
     |values| Ok(Box::new(Product(Tiles::of(values)))),
 );
@@ -104,7 +104,7 @@ impl Configured for Product {
 
 pub static BUTTERFLY_INTEGRATED: Core = Core::new(
     "butterfly_integrated",
-    "butterfly of NTT and INTT modulo 2^64 - 2^32 + 1, one a cycle, direction by the cycle",
+    "butterfly of NTT and INTT modulo 2^64 - 2^32 + 1, one per cycle, direction by the cycle",
     &TILES,
     |values| Ok(Box::new(Butterfly(Tiles::of(values)))),
 );

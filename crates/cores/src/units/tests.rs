@@ -87,7 +87,7 @@ impl Setting {
     }
 }
 
-/// Gives a module a row of inputs a cycle and takes each row of outputs `latency` cycles later.
+/// Gives a module a row of inputs per cycle and takes each row of outputs `latency` cycles later.
 fn answers<'a>(
     simulation: &mut Simulation,
     inputs: &[&str],
@@ -117,7 +117,7 @@ fn answers<'a>(
     found
 }
 
-/// Gives a module a row of inputs a cycle and expects each row of outputs `latency` cycles later.
+/// Gives a module a row of inputs per cycle and expects each row of outputs `latency` cycles later.
 fn stream(
     simulation: &mut Simulation,
     inputs: &[&str],

@@ -169,7 +169,7 @@ fn a_queue_that_connects_anew_waits_for_the_end_of_its_old_connection() {
     // The old one ends: the new one is told, and succeeds, while the old one's command is in progress.
     let (mut third, _) = begin();
     let before = world.wakes.load(Ordering::Relaxed);
-    let under_way = old.actions.pop();
+    let in_flight = old.actions.pop();
     drop(old);
     assert!(world.wakes.load(Ordering::Relaxed) > before);
     third.wait(Duration::ZERO);
@@ -178,7 +178,7 @@ fn a_queue_that_connects_anew_waits_for_the_end_of_its_old_connection() {
     assert_eq!(replies[0].cqe().status(), Status::SUCCESS);
     assert_eq!(third.connection.peer(), Some((HOST, 1)));
     assert_eq!(third.status(Sqe::flush(0, 1), &[], 0), Status::SUCCESS);
-    drop(under_way);
+    drop(in_flight);
     // Another command instead of patience.
     let (mut fourth, _) = begin();
     fourth.start(Sqe::flush(0, 1), &[], 0);

@@ -269,11 +269,11 @@ impl Run {
         let block = [0; BLOCK];
         let bytes = match (wrong, asked) {
             (Wrong::Duplicate, _) => {
-                let under_way = |(cid, waiting): (&u16, &Waiting)| match waiting.expected {
+                let in_flight = |(cid, waiting): (&u16, &Waiting)| match waiting.expected {
                     None => Some(*cid),
                     Some(_) => None,
                 };
-                let Some(cid) = self.waiting.iter().find_map(under_way) else {
+                let Some(cid) = self.waiting.iter().find_map(in_flight) else {
                     return;
                 };
                 pdu::command(&Sqe::flush(cid, 1), &[], digests)

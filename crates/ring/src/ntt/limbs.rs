@@ -18,7 +18,7 @@
 //! Operations on a vector, for each vector of elements: 15 to multiply by a twiddle and split the result into limbs, 6 to
 //! shift and split, 8 for a DFT of eight (7.25 for the first of four), 7 to make a word of limbs, 6 for the two
 //! transposes of the last pass, 2 to make a word canonical. For N = 16384 (passes of 4, 8, 8, 8 and 8, of which the third
-//! and the fifth multiply) the forward transform comes to about 124. A Zen 4 core does two 512-bit operations a cycle
+//! and the fifth multiply) the forward transform comes to about 124. A Zen 4 core does two 512-bit operations per cycle
 //! (one multiplication, one shift), so 62 cycles a vector at best; measured are 72. It is bound by operations, not by
 //! loads or multiplications; the twiddles, 16 bytes an element in the last pass, come from the second level of cache.
 //!

@@ -1,4 +1,4 @@
-//! Where the noise of an exact bootstrap comes from, and how likely it is that one fails.
+//! Where the noise of a wide bootstrap comes from, and how likely it is that one fails.
 //!
 //! Variances are over the torus, as in [`crate::noise`], whose formulas hold for the blind rotations and key switches here. Beyond
 //! them:
@@ -26,7 +26,7 @@ use crate::variance::{
 /// Correlation between the noises of a GGSW sample's levels, at most.
 const LEVEL_CORRELATION: f64 = 0.5;
 
-/// The noise of the stages of an exact bootstrap.
+/// The noise of the stages of a wide bootstrap.
 #[derive(Clone, Copy, Debug)]
 pub struct Stages {
     /// Key switch before an extraction.

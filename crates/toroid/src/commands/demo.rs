@@ -40,17 +40,17 @@ pub struct Args {
     /// Parameter set (see `toroid params`).
     #[arg(long, default_value = "message7", value_parser = parse_param_set)]
     params: &'static ParamSet,
-    /// How secure computing metadata reaches the drive; in the second half if not given. A drive that is there has its way.
+    /// How secure computing metadata reaches the drive; by default in the second half. An existing drive decides this itself.
     #[arg(long, value_enum, conflicts_with = "drive")]
     metadata: Option<Metadata>,
     /// Where to make the drive image; a temporary file, removed at the end, if not given.
     #[arg(long, conflicts_with = "drive")]
     image: Option<PathBuf>,
-    /// Use a drive that is there, in place of a fresh image: an image, nvme+tcp://HOST:PORT/NQN, or a block device that is one. What the
+    /// Use an existing drive in place of a fresh image: an image, nvme+tcp://HOST:PORT/NQN, or a block device that is one. What the
     /// demo stores there is deleted at the end.
     #[arg(long)]
     drive: Option<Location>,
-    /// Key id; on a drive that is there the first that it stores nothing for, if not given.
+    /// Key id. By default the first one that an existing drive stores nothing for.
     #[arg(long)]
     key_id: Option<u32>,
     #[command(flatten)]
@@ -579,7 +579,7 @@ fn multiply(
 
     anyhow::ensure!(
         stored.computed,
-        "the drive stored y, but ran no program: it is no computational drive"
+        "the drive stored y, but ran no program: it is not a computational drive"
     );
     // A drive that is not in this process does not tell what each instruction took.
     let run = opened.program_run();

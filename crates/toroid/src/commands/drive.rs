@@ -20,7 +20,7 @@ use crate::output::{Output, usage};
 /// Subcommands of `toroid drive`.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Make a drive image, a sparse file that stands for the SSD; or a blob store on a drive that is there.
+    /// Make a drive image, a sparse file that stands for the SSD; or a blob store on an existing drive.
     Format(FormatArgs),
     /// Show what a drive is and what is stored on it.
     Info(InfoArgs),
@@ -67,7 +67,7 @@ pub struct FormatArgs {
     /// A name for people.
     #[arg(long)]
     label: Option<String>,
-    /// On a block device: make an image of it, the SSD of a drive in this process; otherwise it is taken for a drive that is there.
+    /// On a block device: make an image of it, the SSD of a drive in this process; otherwise the device is taken for an existing drive.
     #[arg(long)]
     ssd: bool,
     /// Replace an existing image or store.

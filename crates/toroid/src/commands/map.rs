@@ -108,7 +108,7 @@ pub fn reserve(args: &ReserveArgs, output: &Output) -> anyhow::Result<()> {
     let register = args.register;
     if !register.ty().is_sample() {
         return Err(usage(format!(
-            "{register} is no register of a sample; expected cow:KEY:DATA or cor:KEY:DATA"
+            "{register} is not a register of a sample; expected cow:KEY:DATA or cor:KEY:DATA"
         )));
     }
     let opened = args.drive.open()?;

@@ -69,7 +69,7 @@ pub fn write_file(
     sync_folder(path)
 }
 
-/// Refuses a file that is there, unless it may be replaced.
+/// Refuses an existing file, unless it may be replaced.
 pub fn refuse_existing(path: &Path, force: bool) -> anyhow::Result<()> {
     ensure!(
         force || !path.exists(),

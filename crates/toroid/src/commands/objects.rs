@@ -283,7 +283,7 @@ pub fn delete(args: &DeleteArgs, output: &Output) -> anyhow::Result<()> {
 pub fn get(args: &GetArgs, output: &Output) -> anyhow::Result<()> {
     if !args.register.ty().is_sample() {
         return Err(usage(format!(
-            "{} is no register of a sample: only samples are fetched",
+            "{} is not a register of a sample: only samples are fetched",
             args.register
         )));
     }

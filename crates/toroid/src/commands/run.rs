@@ -83,7 +83,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         }
         _ => {
             return Err(usage(format!(
-                "{register} is no register of a sample; expected cow:KEY:DATA or cor:KEY:DATA"
+                "{register} is not a register of a sample; expected cow:KEY:DATA or cor:KEY:DATA"
             )));
         }
     };

@@ -216,7 +216,7 @@ async fn serve(config: &Config, sources: &Arc<Sources>, output: &Output) -> anyh
     };
     let statistics = sources.target.statistics();
     let (connections, controllers) = (statistics.connections, statistics.controllers);
-    let commands = sources.counters.snapshot().under_way;
+    let commands = sources.counters.snapshot().in_flight;
     tracing::info!(
         connections,
         controllers,

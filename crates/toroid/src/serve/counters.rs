@@ -107,7 +107,7 @@ pub struct Counters(Vec<Stripe>);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Commands that have not completed.
-    pub under_way: u64,
+    pub in_flight: u64,
     /// Commands whose connection ended before they completed.
     pub abandoned: u64,
     /// Bytes of data and metadata that went to hosts.
@@ -158,7 +158,7 @@ impl Counters {
         // Ends before beginnings, so that there are never more ends.
         let ended: u64 = self.0.iter().map(|stripe| get(&stripe.ended)).sum();
         let begun: u64 = self.0.iter().map(|stripe| get(&stripe.begun)).sum();
-        sum.under_way = begun.saturating_sub(ended);
+        sum.in_flight = begun.saturating_sub(ended);
         for stripe in &self.0 {
             sum.abandoned += get(&stripe.abandoned);
             sum.bytes_read += get(&stripe.bytes_read);
@@ -309,11 +309,11 @@ impl Controller for Counted {
         self.first_command();
         let code = request.sqe.opcode;
         let sent = (request.data.len() + request.metadata.len()) as u64;
-        let under_way = self.counters.begin();
+        let in_flight = self.counters.begin();
         let completion = self.controller.submit_abortable(request, cancel);
         async move {
             let response = completion.await;
-            under_way.complete(code, sent, &response);
+            in_flight.complete(code, sent, &response);
             response
         }
         .boxed()
@@ -397,17 +397,17 @@ mod tests {
         assert_eq!(counts.bytes_read, block as u64);
         let timed: Vec<u64> = counts.times.iter().map(|(n, _)| n.iter().sum()).collect();
         assert_eq!(timed, [2, 2, 0, 2]);
-        assert_eq!((counts.under_way, counts.abandoned), (0, 0));
+        assert_eq!((counts.in_flight, counts.abandoned), (0, 0));
     }
 
     #[test]
-    fn a_command_that_nobody_waits_for_is_under_way_no_more() {
+    fn a_command_that_nobody_waits_for_is_in_flight_no_more() {
         let (controller, _ram, counters) = counted();
         let command = controller.submit(Request::new(Sqe::read(1, 1, 0, 0)));
-        assert_eq!(counters.snapshot().under_way, 1);
+        assert_eq!(counters.snapshot().in_flight, 1);
         drop(command);
         let counts = counters.snapshot();
-        assert_eq!((counts.under_way, counts.abandoned), (0, 1));
+        assert_eq!((counts.in_flight, counts.abandoned), (0, 1));
     }
 
     #[test]

@@ -214,9 +214,9 @@ impl Sources {
             },
         )?;
         page.gauge(
-            "commands_under_way",
+            "commands_in_flight",
             "I/O commands that have not completed",
-            counts.under_way,
+            counts.in_flight,
         )?;
         page.counter(
             "commands_abandoned",
