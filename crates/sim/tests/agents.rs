@@ -305,7 +305,7 @@ fn wrong_requests_are_found() {
         return;
     }
     let expected = [
-        (1, "no multiple of the beat's 8 bytes"),
+        (1, "not a multiple of the beat's 8 bytes"),
         (2, "crosses a boundary of 4 KiB"),
         (3, "size of a beat must be 8 bytes"),
         (4, "must be INCR"),
