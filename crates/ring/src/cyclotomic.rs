@@ -5,7 +5,7 @@
 //! there, which [`CyclotomicRing::evaluate`] takes out of a [`DftPlan`]'s transform in ascending order of k, as HElib
 //! does for its double-CRT form. Products and sums of elements are products and sums of these values.
 //!
-//! The way back gives a polynomial modulo x^m - 1, which Φ_m divides; the remainder modulo Φ_m is left to take. Its
+//! The inverse transform gives a polynomial modulo x^m - 1, a multiple of Φ_m, which is then reduced modulo Φ_m. Its
 //! quotient comes from the highest coefficients alone, times the power series of 1/Φ_m read backwards, and both that
 //! product and the quotient's product by Φ_m are short enough for the cyclic convolution of m points. So a reduction costs
 //! four transforms (eight where φ(m) < m/2), and a product of elements seven.

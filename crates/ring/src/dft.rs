@@ -1,4 +1,4 @@
-//! The discrete Fourier transform of m points modulo a prime q < 2^32, for lengths that are no powers of two.
+//! The discrete Fourier transform of m points modulo a prime q < 2^32, for lengths that are not powers of two.
 //!
 //! X\[k\] = Σ x_j·w^(jk) for a primitive m-th root of unity w, so q is 1 modulo m. [`DftPlan::forward`] computes it in
 //! place, in natural order on both sides; [`DftPlan::inverse`] does the same with 1/w. Neither is normalized:
@@ -23,7 +23,7 @@
 //! 3. Sixteen words of each row at a time, the transforms along the other primes. Their orders, Good's and Rader's, are
 //!    orders of rows, so they are free. On the way out the diagonals of rows of P words are aligned likewise.
 //!
-//! What is not of that form, or has not these roots modulo q, up to 2^16 points, goes by Bluestein's algorithm with an
+//! Other lengths up to 2^16 points, and moduli without these roots, use Bluestein's algorithm with an
 //! exact convolution in the Goldilocks field, `dft/bluestein.rs`.
 //!
 //! # What bounds it

@@ -10,8 +10,8 @@
 //!
 //! Appendix A of the platform paper builds the NTT of the butterfly `(t + u, (t - u)·w)` (Gentleman-Sande, Algorithm 1)
 //! and the INTT of `(t + u·w, t - u·w)` (Cooley-Tukey, Algorithm 2). Its equations hold, but what they define,
-//! `NTT_i(f) = psi^i·Σ f_j·omega^(ij)`, is the transposed of the negacyclic transform `Σ psi^j·f_j·omega^(ij)`: the first
-//! output is `f(1)`, and 1 is no root of X^N + 1, so products of positions are not negacyclic products. The same two
+//! `NTT_i(f) = psi^i·Σ f_j·omega^(ij)`, is the transpose of the negacyclic transform `Σ psi^j·f_j·omega^(ij)`: the first
+//! output is `f(1)`, and 1 is not a root of X^N + 1, so products of positions are not negacyclic products. The same two
 //! butterflies with their parts exchanged are right, and that is what is here: the Cooley-Tukey butterfly for the NTT,
 //! the Gentleman-Sande butterfly for the INTT, both in the paper's orders of input and output. In a butterfly of the
 //! NTT, `f mod (X^2k - z^2)` splits into `f mod (X^k - z)` and `f mod (X^k + z)`; one twiddle `z` serves a whole
