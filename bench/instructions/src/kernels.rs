@@ -164,7 +164,7 @@ pub static ALL: &[Kernel] = &[
             let mut extracted = vec![0u64; TINY.extracted_dimension() + 1];
             rng.fill_uniform::<Goldilocks>(&mut extracted);
             let mut out = vec![0u64; TINY.lwe_words()];
-            Ok(Box::new(move || Ok(key.switch(&extracted, &mut out)?)))
+            Ok(Box::new(move || Ok(key.switch(&extracted, &mut out, 1)?)))
         },
     },
     Kernel {

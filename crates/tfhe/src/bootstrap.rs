@@ -143,7 +143,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
 }
 
 /// Programmable bootstrap: `sample` (n+1 words) becomes a fresh sample of the test vector's function of its message, on up to
-/// `run.threads` threads; the key switch runs on rayon's.
+/// `run.threads` threads.
 ///
 /// # Errors
 /// [`TfheError::ParamsMismatch`] for keys of different sets, [`TfheError::Length`] for a sample or test vector of another
@@ -194,7 +194,7 @@ pub fn bootstrap_all<M: Modulus, A: Arithmetic<M>>(
         .collect();
     bootstrapping.blind_rotate_all(&mut rotations, run)?;
     for ((_, sample), extracted) in jobs.iter_mut().zip(extracted.chunks_exact(length)) {
-        key_switching.switch(extracted, sample)?;
+        key_switching.switch(extracted, sample, run.threads)?;
     }
     Ok(())
 }

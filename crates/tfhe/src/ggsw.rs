@@ -41,12 +41,36 @@ pub(crate) fn load_rows<M: Modulus, A: Arithmetic<M>>(
     out.par_chunks_exact_mut(arithmetic.row_bytes())
         .zip(rows.par_chunks_exact(row_words))
         .for_each_init(
-            || (vec![0; row_words], vec![A::Scalar::default(); row_words]),
-            |(row, scratch), (out, words)| {
-                glwe::lift::<M>(simd, row, words);
-                arithmetic.load_coefficients(row, scratch, out);
-            },
+            || RowLoader::new(arithmetic, simd, row_words),
+            |loader, (out, words)| loader.load(words, out),
         );
+}
+
+/// Brings rows from the coefficient domain to the form in which an arithmetic computes with them.
+struct RowLoader<'a, M: Modulus, A: Arithmetic<M>> {
+    arithmetic: &'a A,
+    simd: SimdLevel,
+    row: Vec<u64>,
+    scratch: Vec<A::Scalar>,
+    modulus: PhantomData<M>,
+}
+
+impl<'a, M: Modulus, A: Arithmetic<M>> RowLoader<'a, M, A> {
+    fn new(arithmetic: &'a A, simd: SimdLevel, row_words: usize) -> Self {
+        RowLoader {
+            arithmetic,
+            simd,
+            row: vec![0; row_words],
+            scratch: vec![A::Scalar::default(); row_words],
+            modulus: PhantomData,
+        }
+    }
+
+    fn load(&mut self, words: &[M::Word], out: &mut [u8]) {
+        glwe::lift::<M>(self.simd, &mut self.row, words);
+        self.arithmetic
+            .load_coefficients(&mut self.row, &mut self.scratch, out);
+    }
 }
 
 impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
@@ -133,9 +157,16 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
             );
     }
 
-    /// Loads the rows of sample `index`, in the coefficient domain.
+    /// Loads the rows of sample `index`, in the coefficient domain, on the calling thread: it takes microseconds.
     pub(crate) fn load_sample(&mut self, index: usize, rows: &[M::Word]) {
-        self.load_rows(index * self.params.ggsw_rows(), rows);
+        let row_words = self.params.glwe_words();
+        let row_bytes = self.arithmetic.row_bytes();
+        let first = index * self.params.ggsw_rows() * row_bytes;
+        let mut loader = RowLoader::new(&self.arithmetic, self.simd, row_words);
+        self.rows.bytes_mut()[first..]
+            .chunks_exact_mut(row_bytes)
+            .zip(rows.chunks_exact(row_words))
+            .for_each(|(out, words)| loader.load(words, out));
     }
 
     /// The products of some rows of sample `index` with the digits of a GLWE sample, summed up in `work.sums`; `write_component`

@@ -13,6 +13,7 @@ use crate::TfheError;
 use crate::lwe::{self, check_words};
 use crate::memory::Buffer;
 use crate::modulus::{DigitField, Modulus, Torus32};
+use crate::parallel::in_parallel;
 use crate::params::StageParams;
 
 /// A key-switching key: `[k·N][t]` LWE samples of n+1 words of the 32-bit torus.
@@ -137,11 +138,16 @@ impl<M: Modulus> KeySwitchingKey<M> {
         self.words.bytes().len() as u64
     }
 
-    /// Switches `extracted` (k·N + 1 words) into `out` (n + 1 words), shared among the threads of the current pool.
+    /// Switches `extracted` (k·N + 1 words) into `out` (n + 1 words), on up to `threads` threads.
     ///
     /// # Errors
     /// [`TfheError::Length`] for a slice of another length.
-    pub fn switch(&self, extracted: &[M::Word], out: &mut [M::Word]) -> Result<(), TfheError> {
+    pub fn switch(
+        &self,
+        extracted: &[M::Word],
+        out: &mut [M::Word],
+        threads: usize,
+    ) -> Result<(), TfheError> {
         let dimension = self.params.extracted_dimension();
         check_words::<M>(
             &self.params,
@@ -155,19 +161,21 @@ impl<M: Modulus> KeySwitchingKey<M> {
             &self.words.bytes()[..self.params.key_switching_bytes() as usize],
         );
         let words_per_index = self.params.key_switch.levels * self.params.lwe_words();
-        let share = mask.len().div_ceil(rayon::current_num_threads());
-        let sum = mask
-            .par_chunks(share)
-            .zip(rows.par_chunks(share * words_per_index))
-            .map(|(mask, rows)| self.partial(mask, rows))
-            .reduce(
-                || vec![0; self.params.lwe_words()],
-                |mut a, b| {
-                    lwe::add_assign::<Torus32>(&mut a, &b);
-                    a
-                },
-            );
-        for (out, sum) in out.iter_mut().zip(sum) {
+        let share = mask.len().div_ceil(threads.max(1));
+        let mut sums = vec![Vec::new(); mask.len().div_ceil(share)];
+        let parts = mask
+            .chunks(share)
+            .zip(rows.chunks(share * words_per_index))
+            .zip(&mut sums);
+        in_parallel(threads, parts.collect(), |_, ((mask, rows), sum)| {
+            *sum = self.partial(mask, rows);
+            Ok(())
+        })?;
+        let mut total = vec![0; self.params.lwe_words()];
+        for sum in &sums {
+            lwe::add_assign::<Torus32>(&mut total, sum);
+        }
+        for (out, sum) in out.iter_mut().zip(total) {
             *out = M::from_torus32(sum.wrapping_neg());
         }
         let last = self.params.lwe_dimension;

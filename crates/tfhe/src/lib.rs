@@ -20,6 +20,7 @@ pub mod lwe;
 mod memory;
 pub mod modulus;
 pub mod noise;
+mod parallel;
 pub mod params;
 pub mod random;
 pub mod seeded;

@@ -194,7 +194,9 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         for digit in &mut read {
             run.check()?;
             let mut small = vec![M::Word::default(); self.stages.refresh.lwe_words()];
-            key_switching.refresh.switch(digit, &mut small)?;
+            key_switching
+                .refresh
+                .switch(digit, &mut small, run.threads)?;
             *digit = small;
         }
         let vectors: Vec<_> = functions
@@ -302,7 +304,9 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             shifted.copy_from_slice(&rest);
             // The bit at 1/2 of the torus, what is above it gone.
             lwe::mul_assign::<M>(&mut shifted, 1 << (p - bit));
-            key_switching.extract.switch(&shifted, &mut small)?;
+            key_switching
+                .extract
+                .switch(&shifted, &mut small, run.threads)?;
             // 0 at 1/4 and 1 at 3/4: the halves of a test vector.
             let body = &mut small[self.stages.extract.lwe_dimension];
             *body = M::add(*body, M::encode(1, 2));
@@ -358,29 +362,5 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             log2_base: 1,
         };
         M::gadget_value(halves, bits)
-    }
-}
-
-/// Does jobs side by side where there are threads for it, otherwise in order on this one.
-fn in_parallel<J: Send>(
-    threads: usize,
-    jobs: Vec<J>,
-    run: impl Fn(usize, J) -> Result<(), TfheError> + Sync,
-) -> Result<(), TfheError> {
-    use rayon::prelude::*;
-    let mut shares: Vec<Vec<(usize, J)>> = Vec::new();
-    shares.resize_with(threads.clamp(1, jobs.len().max(1)), Vec::new);
-    let count = shares.len();
-    for (index, job) in jobs.into_iter().enumerate() {
-        shares[index % count].push((index, job));
-    }
-    let in_turn = |share: Vec<(usize, J)>| {
-        let mut jobs = share.into_iter();
-        jobs.try_for_each(|(index, job)| run(index, job))
-    };
-    if shares.len() > 1 {
-        shares.into_par_iter().try_for_each(in_turn)
-    } else {
-        shares.into_iter().try_for_each(in_turn)
     }
 }

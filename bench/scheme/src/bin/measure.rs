@@ -129,7 +129,7 @@ fn measure<M: Modulus, A: Arithmetic<M>>(params: &ParamSet, runs: usize) -> Resu
         let sample = words_from_bytes::<M>("a sample", params, &bytes, params.lwe_words())?;
         let started = Instant::now();
         bootstrapping.blind_rotate(&test_vector, &sample, &mut extracted, &CancelToken::new())?;
-        key_switching.switch(&extracted, &mut output)?;
+        key_switching.switch(&extracted, &mut output, 1)?;
         times.push(started.elapsed());
         let extracted_error = M::sub(extracted_key.phase::<M>(&extracted), expected);
         let output_error = M::sub(client.lwe().phase::<M>(&output), expected);

@@ -11,6 +11,7 @@ use crate::ggsw::{GgswList, Workspace};
 use crate::glwe;
 use crate::memory::Buffer;
 use crate::modulus::Modulus;
+use crate::parallel::{Crowding, LATE};
 use crate::params::StageParams;
 
 use super::Run;
@@ -86,7 +87,14 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
                 return self.rotate_from(0, part, run);
             }
             part.iter_mut().try_for_each(|rotation| {
-                let from = team::rotate(self, rotation, members, run)?;
+                let crowding = Crowding::of_process();
+                let mut from = 0;
+                if crowding.threads(members) > 1 {
+                    from = team::rotate(self, rotation, members, LATE, run)?;
+                    if from < self.count() {
+                        crowding.late();
+                    }
+                }
                 self.rotate_from(from, std::slice::from_mut(rotation), run)
             })
         };
@@ -135,5 +143,65 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use toroid_ring::simd::SimdLevel;
+    use toroid_task::Progress;
+
+    use super::*;
+    use crate::arithmetic::Ntt;
+    use crate::bootstrap::BootstrappingKey;
+    use crate::keys::ClientKey;
+    use crate::modulus::Goldilocks;
+    use crate::params::TINY;
+    use crate::random::Csprng;
+
+    /// A team whose members always come late leaves the rest to one thread, and nothing is lost or done twice.
+    #[test]
+    fn a_rotation_that_a_team_leaves_is_finished() {
+        let mut rng = Csprng::from_seed([31; 32]);
+        let client = ClientKey::generate(&TINY, &mut rng);
+        let key: BootstrappingKey<Goldilocks, Ntt> = client
+            .loaded_bootstrapping_key(SimdLevel::best(), &mut rng, &Progress::none())
+            .unwrap();
+        let list = &key.samples;
+        let params = list.params();
+        let mut sample = vec![0; params.lwe_words()];
+        let mut test_vector = vec![0; params.glwe_words()];
+        rng.fill_uniform::<Goldilocks>(&mut sample);
+        rng.fill_uniform::<Goldilocks>(&mut test_vector);
+        let run = Run::with_threads(3);
+        let turn = |how: &dyn Fn(&mut BlindRotation<'_, Goldilocks, Ntt>)| {
+            let mut acc = vec![0; params.glwe_words()];
+            how(&mut BlindRotation::new(
+                params,
+                &test_vector,
+                &sample,
+                0,
+                &mut acc,
+            ));
+            acc
+        };
+        let alone = turn(&|rotation| {
+            let all = std::slice::from_mut(rotation);
+            list.rotate_from(0, all, run).unwrap();
+        });
+        let left = turn(&|rotation| {
+            let from = team::rotate(list, rotation, 3, Duration::ZERO, run).unwrap();
+            assert!((1..list.count()).contains(&from), "{from}");
+            let all = std::slice::from_mut(rotation);
+            list.rotate_from(from, all, run).unwrap();
+        });
+        assert!(left == alone);
+        let stayed = turn(&|rotation| {
+            let from = team::rotate(list, rotation, 3, Duration::MAX, run).unwrap();
+            assert_eq!(from, list.count());
+        });
+        assert!(stayed == alone);
     }
 }

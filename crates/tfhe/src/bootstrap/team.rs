@@ -1,7 +1,7 @@
 //! One blind rotation on several threads: the rows of every external product side by side.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use crate::TfheError;
@@ -13,39 +13,18 @@ use crate::modulus::Modulus;
 use super::Run;
 use super::blind_rotation::BlindRotation;
 
-/// Long waits at the barrier after which a team breaks up.
-const LONG_WAITS: usize = 16;
-/// How long rotations take one thread each after a team broke up.
-const BACKOFF: Duration = Duration::from_secs(1);
-
-/// Until when rotations of this process take one thread each, because the cores turned out to be oversubscribed: microseconds
-/// since [`START`].
-static OVERSUBSCRIBED_UNTIL: AtomicU64 = AtomicU64::new(0);
-static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-
-fn now() -> u64 {
-    START.elapsed().as_micros() as u64
-}
-
-/// Whether a rotation that begins is left to one thread.
-fn backs_off() -> bool {
-    now() < OVERSUBSCRIBED_UNTIL.load(Ordering::Relaxed)
-}
-
 /// Does a rotation on `members` threads, which divide the rows of each external product among them; then each of the first
 /// k+1 sums up a column and transforms it back. They meet at a barrier twice a step; locks are free whenever they are taken.
 ///
-/// On oversubscribed cores the threads stall at the barrier for whole time slices. The rotation is then left to finish on one
-/// thread, as are all of the next [`BACKOFF`]. Returns the step from which on that is: n where nothing is left.
+/// On crowded cores the threads stall at the barrier for whole time slices. As soon as a thread came `late` or later, the rotation is
+/// left to finish on one thread. Returns the step from which on that is: n where nothing is left.
 pub(super) fn rotate<M: Modulus, A: Arithmetic<M>>(
     samples: &GgswList<M, A>,
     rotation: &mut BlindRotation<'_, M, A>,
     members: usize,
+    late: Duration,
     run: Run<'_>,
 ) -> Result<usize, TfheError> {
-    if backs_off() {
-        return Ok(0);
-    }
     let params = samples.params();
     let n = params.ring_degree;
     let columns = params.glwe_dimension + 1;
@@ -63,12 +42,12 @@ pub(super) fn rotate<M: Modulus, A: Arithmetic<M>>(
         workers.push((work.difference, work.scratch));
         sums.push(RwLock::new(work.sums));
     }
-    let barrier = SpinBarrier::new(members);
+    let barrier = SpinBarrier::new(members, late);
     let stop = AtomicBool::new(false);
+    let came_late = AtomicBool::new(false);
     let left_from = AtomicUsize::new(samples.count());
     let work = |member: usize, difference: &mut [WordOf<M, A>], scratch: &mut [A::Scalar]| {
         let _guard = PoisonOnPanic(&barrier);
-        let mut long_waits = 0;
         for (step, exponent) in exponents.iter().enumerate().filter(|(_, e)| **e != 0) {
             {
                 let mut own = write(&sums[member]);
@@ -91,11 +70,14 @@ pub(super) fn rotate<M: Modulus, A: Arithmetic<M>>(
             if member == 0 && run.cancel.is_cancelled() {
                 stop.store(true, Ordering::Relaxed);
             }
-            long_waits += usize::from(barrier.wait());
+            if barrier.wait() {
+                came_late.store(true, Ordering::Relaxed);
+            }
             if stop.load(Ordering::Relaxed) {
                 return;
             }
-            if member == 0 && long_waits >= LONG_WAITS {
+            // The barrier below orders this before what the others read.
+            if member == 0 && came_late.load(Ordering::Relaxed) {
                 left_from.store(step + 1, Ordering::Relaxed);
             }
             for column in (member..columns).step_by(members) {
@@ -107,7 +89,9 @@ pub(super) fn rotate<M: Modulus, A: Arithmetic<M>>(
                 }
                 arithmetic.inverse_add(scratch, &mut write(&components[column]));
             }
-            long_waits += usize::from(barrier.wait());
+            if barrier.wait() {
+                came_late.store(true, Ordering::Relaxed);
+            }
             if left_from.load(Ordering::Relaxed) == step + 1 {
                 return;
             }
@@ -128,17 +112,14 @@ pub(super) fn rotate<M: Modulus, A: Arithmetic<M>>(
     if stop.into_inner() {
         return Err(TfheError::Cancelled);
     }
-    let left_from = left_from.into_inner();
-    if left_from < samples.count() {
-        OVERSUBSCRIBED_UNTIL.store(now() + BACKOFF.as_micros() as u64, Ordering::Relaxed);
-    }
-    Ok(left_from)
+    Ok(left_from.into_inner())
 }
 
 /// A barrier for waits no longer than a row of an external product takes, if each thread has a core of its own: threads spin,
 /// and yield only when it takes long.
 struct SpinBarrier {
     members: usize,
+    late: Duration,
     arrived: AtomicUsize,
     round: AtomicUsize,
     poisoned: AtomicBool,
@@ -158,19 +139,18 @@ impl Drop for PoisonOnPanic<'_> {
 impl SpinBarrier {
     /// Rounds of spinning before the thread yields.
     const SPINS: u32 = 1 << 12;
-    /// Longer than the work of any step, and not longer than the time slices that a system gives to other threads.
-    const TIME_SLICE: Duration = Duration::from_millis(1);
 
-    fn new(members: usize) -> SpinBarrier {
+    fn new(members: usize, late: Duration) -> SpinBarrier {
         SpinBarrier {
             members,
+            late,
             arrived: AtomicUsize::new(0),
             round: AtomicUsize::new(0),
             poisoned: AtomicBool::new(false),
         }
     }
 
-    /// Returns once all members have called it as often as this one; true where that took longer than a time slice.
+    /// Returns once all members have called it as often as this one; true where another came late.
     fn wait(&self) -> bool {
         let round = self.round.load(Ordering::Acquire);
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.members {
@@ -193,7 +173,7 @@ impl SpinBarrier {
                 std::thread::yield_now();
             }
         }
-        yielding_since.is_some_and(|since| since.elapsed() > Self::TIME_SLICE)
+        yielding_since.map_or(Duration::ZERO, |since| since.elapsed()) >= self.late
     }
 }
 

@@ -6,8 +6,9 @@ use crate::ggsw::Workspace;
 use crate::glwe;
 use crate::memory::Buffer;
 use crate::modulus::{Modulus, Words};
+use crate::parallel::in_parallel;
 
-use super::{WopbsKey, in_parallel};
+use super::WopbsKey;
 
 /// Memory of one thread that makes GGSW samples.
 pub(super) struct Bench<W> {

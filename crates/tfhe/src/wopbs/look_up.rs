@@ -8,8 +8,9 @@ use crate::ggsw::{GgswList, Workspace};
 use crate::glwe;
 use crate::lwe::check_words;
 use crate::modulus::{Modulus, Words};
+use crate::parallel::in_parallel;
 
-use super::{Bits, WopbsKey, in_parallel};
+use super::{Bits, WopbsKey};
 
 impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
     /// Vertical packing: the entry of a table of 2^p words that the bits point at, as a sample of dimension k·N.

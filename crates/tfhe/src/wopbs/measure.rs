@@ -177,11 +177,15 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
             return Err(TfheError::NotWopbs(params.name));
         };
         let mut small = vec![M::Word::default(); key.stages.refresh.lwe_words()];
-        self.switching.refresh.switch(&read, &mut small)?;
+        self.switching
+            .refresh
+            .switch(&read, &mut small, run.threads)?;
         let moved = M::sub(refresh.phase::<M>(&small), lwe.phase::<M>(&read));
         self.note(7, moved);
         let mut small = vec![M::Word::default(); key.stages.extract.lwe_words()];
-        self.switching.extract.switch(&read, &mut small)?;
+        self.switching
+            .extract
+            .switch(&read, &mut small, run.threads)?;
         let moved = M::sub(extract.phase::<M>(&small), lwe.phase::<M>(&read));
         self.note(0, moved);
 

@@ -21,12 +21,13 @@ use crate::glwe;
 use crate::lwe::check_words;
 use crate::memory::Buffer;
 use crate::modulus::{Modulus, Words};
+use crate::parallel::in_parallel;
 use crate::params::{Gadget, ParamSet};
 
+use super::WopbsKey;
 use super::private::{
     PrivateSwitchKey, SwitchNoise, rounding_unit, row_count, sum_rounding, switch_noise_of,
 };
-use super::{WopbsKey, in_parallel};
 
 /// A sample of k·N + 1 words, and the coefficient that its message goes to.
 pub type Placed<'a, M> = (usize, &'a [<M as Words>::Word]);

@@ -34,12 +34,13 @@ use crate::keys::{ClientKey, Items, Share, stream};
 use crate::lwe::{self, check_words};
 use crate::memory::Buffer;
 use crate::modulus::{DigitField, Modulus};
+use crate::parallel::in_parallel;
 use crate::params::{Gadget, ModulusKind, ParamSet, StageParams};
 use crate::random::Csprng;
 use crate::seeded::MaskSeed;
 use crate::variance::{digit_mean_square, dropped_variance, fft_variance};
 
-use super::{Bits, WopbsKey, WopbsKeySwitchingKey, in_parallel};
+use super::{Bits, WopbsKey, WopbsKeySwitchingKey};
 
 /// The key of a private functional key switch, loaded for one [`Arithmetic`]: (k·N + 1)·t rows of k+1 polynomials.
 pub struct PrivateSwitchKey<M: Modulus, A: Arithmetic<M>> {

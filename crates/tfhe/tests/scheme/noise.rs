@@ -57,7 +57,10 @@ fn stages<M: Modulus, A: Arithmetic<M>>(params: &ParamSet) {
                 .unwrap();
             let phase = extracted_key.phase::<M>(&extracted);
             rotated.push(fraction::<M>(M::sub(phase, expected)).powi(2));
-            server.key_switching.switch(&extracted, &mut out).unwrap();
+            server
+                .key_switching
+                .switch(&extracted, &mut out, 1)
+                .unwrap();
             let after = client.lwe().phase::<M>(&out);
             switched.push(fraction::<M>(M::sub(after, phase)).powi(2));
             whole.push(fraction::<M>(M::sub(after, expected)).powi(2));
@@ -219,7 +222,10 @@ fn sums_of_bootstrapped_samples_have_the_variance_of_their_formula() {
         let mut out = vec![0; params.lwe_words()];
         for _ in 0..terms {
             rng.fill_uniform::<Torus32>(&mut extracted);
-            server.key_switching.switch(&extracted, &mut out).unwrap();
+            server
+                .key_switching
+                .switch(&extracted, &mut out, 1)
+                .unwrap();
             let before = extracted_key.phase::<Torus32>(&extracted);
             let after = client.lwe().phase::<Torus32>(&out);
             sum += fraction::<Torus32>(Torus32::sub(after, before));

@@ -374,7 +374,7 @@ fn key_switching_keys_are_the_same<M: Modulus>(params: &ParamSet) {
     rng.fill_uniform::<M>(&mut extracted);
     let switch = |key: &KeySwitchingKey<M>| {
         let mut out = vec![M::Word::default(); params.lwe_words()];
-        key.switch(&extracted, &mut out).unwrap();
+        key.switch(&extracted, &mut out, 2).unwrap();
         out
     };
     let key = load(
