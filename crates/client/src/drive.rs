@@ -24,7 +24,7 @@ use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::serialize::ObjectReader;
 use toroid_tfhe::{Ciphertext, ClientKey, TfheError};
 
-use crate::blob::{self, BlobError};
+use crate::blob::{self, BlobError, MountOptions};
 #[cfg(target_os = "linux")]
 use crate::block_device::{BlockDeviceController, BlockDeviceError};
 use crate::host_identity::HostIdentityError;
@@ -230,7 +230,11 @@ impl Drive {
         let runtime = runtime()?;
         let link = connect(location, options, &runtime)?;
         Drive::with_session(link, options, runtime, async |controller, nsid| {
-            Session::open(controller, nsid)
+            let mount = MountOptions {
+                read_only: options.read_only,
+                ..MountOptions::default()
+            };
+            Session::open_with(controller, nsid, mount)
                 .await
                 .map_err(|source| DriveError::Store {
                     location: location.clone(),

@@ -188,7 +188,19 @@ impl Session {
     /// # Errors
     /// [`SessionError::Blob`].
     pub async fn open(controller: Arc<dyn Controller>, nsid: u32) -> Result<Session, SessionError> {
-        let store = BlobStore::mount(controller, nsid, MountOptions::default()).await?;
+        Session::open_with(controller, nsid, MountOptions::default()).await
+    }
+
+    /// Opens the store on a namespace in a way of the caller's.
+    ///
+    /// # Errors
+    /// [`SessionError::Blob`].
+    pub async fn open_with(
+        controller: Arc<dyn Controller>,
+        nsid: u32,
+        options: MountOptions,
+    ) -> Result<Session, SessionError> {
+        let store = BlobStore::mount(controller, nsid, options).await?;
         Ok(Session { store })
     }
 

@@ -886,7 +886,7 @@ proptest! {
                 nvme::write_blocks(&*controller, 1, lba, &block.data, &[], true).await.unwrap();
             }
             for drop_damaged in [false, true] {
-                let options = MountOptions { drop_damaged };
+                let options = MountOptions { drop_damaged, ..MountOptions::default() };
                 let Ok(store) = BlobStore::mount(controller.clone(), 1, options).await else {
                     continue;
                 };

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use futures::channel::oneshot;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use tempfile::TempPath;
 use thiserror::Error;
 use toroid_nvme::NamespaceError;
 
@@ -105,6 +106,24 @@ pub enum ImageError {
     Ssd(#[from] SsdError),
 }
 
+impl ImageError {
+    /// The same error of the file at `path`, for which another stands.
+    #[must_use]
+    pub fn named(self, path: &Path) -> ImageError {
+        let path = path.to_owned();
+        match self {
+            ImageError::Io { action, source, .. } => ImageError::Io {
+                action,
+                path,
+                source,
+            },
+            ImageError::Locked { .. } => ImageError::Locked { path },
+            ImageError::NotAFile { .. } => ImageError::NotAFile { path },
+            error => error,
+        }
+    }
+}
+
 /// What an image is to be like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormatOptions {
@@ -144,19 +163,81 @@ impl Default for FormatOptions {
 /// zero, which takes long where the device has no quick way for that.
 ///
 /// # Errors
-/// Fails, and leaves the file as it was, when a size is impossible, when the file exists and is not to be replaced, or when a
-/// drive has it open.
+/// Fails, and leaves the file as it was, when a size is impossible, when the file exists and is not to be replaced, when a
+/// drive has it open, or when there is no room. A block device on which it fails is left in part zero.
 pub fn format(path: &Path, options: &FormatOptions) -> Result<ImageInfo, ImageError> {
     let info = describe(options)?;
+    if !options.overwrite || is_device(path) || !path.exists() {
+        return make(path, &info, options.overwrite);
+    }
+    let new = Replacement::of(path)?;
+    make(new.path(), &info, true).map_err(|error| error.named(path))?;
+    new.place()?;
+    Ok(info)
+}
+
+/// A file beside an image, in which a new one is made that takes its place once it is complete. Until then the old one is as
+/// it was, and no drive opens it; if the replacement is dropped before, its file goes.
+pub struct Replacement {
+    beside: TempPath,
+    /// As the caller names it.
+    path: PathBuf,
+    /// Where it is: not a link.
+    place: PathBuf,
+    /// Locked.
+    _old: File,
+}
+
+impl Replacement {
+    /// An empty file beside the image at `path`, with its permissions. Of a link, what it leads to is to be replaced.
+    ///
+    /// # Errors
+    /// [`ImageError`] when there is no file, when a drive has it open, or when nothing can be made beside it.
+    pub fn of(path: &Path) -> Result<Replacement, ImageError> {
+        let place = path.canonicalize().map_err(at("open", path))?;
+        let old = open_locked(&place, Opening::Existing).map_err(|error| error.named(path))?;
+        let folder = directory(&place);
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".toroid-").suffix(".img");
+        if let Ok(metadata) = old.metadata() {
+            builder.permissions(metadata.permissions());
+        }
+        let beside = builder
+            .tempfile_in(folder)
+            .map_err(at("write in", folder))?;
+        Ok(Replacement {
+            beside: beside.into_temp_path(),
+            path: path.to_owned(),
+            place,
+            _old: old,
+        })
+    }
+
+    /// Where to make the new image.
+    pub fn path(&self) -> &Path {
+        &self.beside
+    }
+
+    /// Puts the new image in the old one's place.
+    ///
+    /// # Errors
+    /// [`ImageError::Io`]; the old image is then still there, unless only its directory could not be made durable.
+    pub fn place(self) -> Result<(), ImageError> {
+        let failed = |action| at(action, &self.path);
+        self.beside
+            .persist(&self.place)
+            .map_err(|error| failed("replace")(error.error))?;
+        sync_directory(&self.place).map_err(failed("write the directory of"))
+    }
+}
+
+/// Makes the image in a file that is new, or on a block device; with `over` also in a file that is there.
+fn make(path: &Path, info: &ImageInfo, over: bool) -> Result<ImageInfo, ImageError> {
     let layout = info.layout()?;
     let total = layout.total * u64::from(info.block_size());
     let failed = |action| at(action, path);
-    let creation = if options.overwrite {
-        Creation::Replace
-    } else {
-        Creation::New
-    };
-    let file = open_locked(path, creation)?;
+    let opening = if over { Opening::Any } else { Opening::New };
+    let file = open_locked(path, opening)?;
     let device = is_block_device(&file).map_err(failed("open"))?;
     if device {
         let found = size_of(&file).map_err(failed("read the size of"))?;
@@ -180,18 +261,18 @@ pub fn format(path: &Path, options: &FormatOptions) -> Result<ImageInfo, ImageEr
         if device {
             ssd.write_zeroes(0, layout.total)?;
         }
-        write_header(&ssd, &info, &layout)?;
+        write_header(&ssd, info, &layout)?;
         file.sync_all().map_err(failed("write"))?;
         if device {
             return Ok(());
         }
         sync_directory(path).map_err(failed("write the directory of"))
     })();
-    if written.is_err() && !options.overwrite {
+    if written.is_err() && !device {
         // The file is ours alone, and useless; that it may stay is no reason to hide the first error.
         let _ = std::fs::remove_file(path);
     }
-    written.map(|()| info)
+    written.map(|()| info.clone())
 }
 
 /// Reads the header of the image at `path` without locking it, so that a drive may have it open.
@@ -211,22 +292,27 @@ fn at<'a>(action: &'static str, path: &'a Path) -> impl Fn(io::Error) -> ImageEr
     }
 }
 
-/// Whether a file that is opened is made.
 /// How long the lock of a process may outlive it: the kernel takes down the ring of a killed one in the background.
 const LOCK_OUTLIVES: Duration = Duration::from_secs(1);
 
+/// How a file is opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Creation {
-    No,
+enum Opening {
+    /// One that is there, to read it.
+    ReadOnly,
+    /// One that is there.
+    Existing,
     New,
-    Replace,
+    /// One that is there, or a new one.
+    Any,
 }
 
-/// Opens a file for reading and writing, and locks it against other drives: a block device against mounts as well.
-fn open_locked(path: &Path, creation: Creation) -> Result<File, ImageError> {
+/// Opens a file, and locks it against other drives; to read it, against drives that write. A block device is locked against
+/// mounts as well.
+fn open_locked(path: &Path, opening: Opening) -> Result<File, ImageError> {
     let start = Instant::now();
     loop {
-        match try_open_locked(path, creation) {
+        match try_open_locked(path, opening) {
             Err(ImageError::Locked { .. }) if start.elapsed() < LOCK_OUTLIVES => {
                 std::thread::sleep(Duration::from_millis(20));
             }
@@ -235,38 +321,44 @@ fn open_locked(path: &Path, creation: Creation) -> Result<File, ImageError> {
     }
 }
 
-fn try_open_locked(path: &Path, creation: Creation) -> Result<File, ImageError> {
+fn try_open_locked(path: &Path, opening: Opening) -> Result<File, ImageError> {
     let locked = || ImageError::Locked {
         path: path.to_owned(),
     };
-    let device =
-        std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
+    let device = is_device(path);
     let mut options = OpenOptions::new();
-    options.read(true).write(true);
-    if device && creation != Creation::New {
+    options.read(true).write(opening != Opening::ReadOnly);
+    if device && opening != Opening::New {
         options.custom_flags(OFlags::EXCL.bits() as i32);
     } else {
         options
-            .create(creation == Creation::Replace)
-            .create_new(creation == Creation::New);
+            .create(opening == Opening::Any)
+            .create_new(opening == Opening::New);
     }
     let file = options.open(path).map_err(|error| {
         if device && error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) {
             return locked();
         }
-        let action = if creation == Creation::No {
-            "open"
-        } else {
-            "create"
+        let action = match opening {
+            Opening::ReadOnly | Opening::Existing => "open",
+            Opening::New | Opening::Any => "create",
         };
         at(action, path)(error)
     })?;
     check_kind(&file, path)?;
-    match file.try_lock() {
+    let lock = match opening {
+        Opening::ReadOnly => file.try_lock_shared(),
+        _ => file.try_lock(),
+    };
+    match lock {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(locked()),
         Err(TryLockError::Error(source)) => Err(at("lock", path)(source)),
     }
+}
+
+fn is_device(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
 fn is_block_device(file: &File) -> io::Result<bool> {
@@ -283,13 +375,16 @@ fn check_kind(file: &File, path: &Path) -> Result<(), ImageError> {
     })
 }
 
-/// Makes the file's name durable.
-fn sync_directory(path: &Path) -> io::Result<()> {
-    let directory = match path.parent() {
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
-    };
-    File::open(directory)?.sync_all()
+    }
+}
+
+/// Makes the file's name durable.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(directory(path))?.sync_all()
 }
 
 fn describe(options: &FormatOptions) -> Result<ImageInfo, ImageError> {
@@ -357,7 +452,14 @@ impl Image {
 
     /// Like [`Image::open`], with a choice of how bytes are moved.
     pub fn open_with(path: &Path, options: IoOptions) -> Result<Image, ImageError> {
-        let (ssd, info, layout) = open_file(path, options)?;
+        let (ssd, info, layout) = open_file(path, Opening::Existing, options)?;
+        Ok(Image::assemble(Box::new(ssd), info, layout))
+    }
+
+    /// Opens the image at `path` to read it, without the permission to write it: every write fails. Others may read it at the
+    /// same time, but no drive that writes has it open meanwhile.
+    pub fn open_read_only(path: &Path) -> Result<Image, ImageError> {
+        let (ssd, info, layout) = open_file(path, Opening::ReadOnly, IoOptions::default())?;
         Ok(Image::assemble(Box::new(ssd), info, layout))
     }
 
@@ -370,7 +472,7 @@ impl Image {
         options: IoOptions,
         faults: impl IntoIterator<Item = Injection>,
     ) -> Result<Image, ImageError> {
-        let (ssd, info, layout) = open_file(path, options)?;
+        let (ssd, info, layout) = open_file(path, Opening::Existing, options)?;
         let faulty = FaultySsd::new(Arc::new(ssd));
         for fault in faults {
             faulty.inject(fault.moved_by(layout.namespace));
@@ -543,29 +645,63 @@ impl Image {
         for i in 0..extents.len() {
             let new = std::mem::take(&mut extents[i].new);
             if let Err(error) = self.put(via, extents[i].block, new, fua).await {
-                for undo in extents.drain(..=i) {
-                    let Some(old) = undo.old else { continue };
-                    if let Err(undo_error) = self.put(via, undo.block, old.into(), false).await {
-                        tracing::error!(%error, %undo_error, block = undo.block, "a failed write could not be undone");
-                    }
-                }
+                extents.truncate(i + 1);
+                let undo = extents.into_iter().map(Extent::into_old).collect();
+                self.undo(via, undo, &error).await;
                 return Err(error);
             }
         }
         Ok(())
     }
 
-    /// Sets `count` logical blocks from `lba` on, and their metadata, to zero, and gives their space back. On failure any part
-    /// of them may have become zero.
+    /// Puts old content back, the latest first, after `error`.
+    async fn undo(&self, via: Via, undo: Vec<Old>, error: &SsdError) {
+        for (block, old) in undo.into_iter().rev() {
+            let Some(old) = old else { continue };
+            if let Err(undo_error) = self.put(via, block, old.into(), false).await {
+                tracing::error!(%error, %undo_error, block, "a failed write could not be undone");
+            }
+        }
+    }
+
+    /// Sets `count` logical blocks from `lba` on, and their metadata, to zero, and gives their space back.
+    ///
+    /// When it fails, the old content of all of them is restored, as after a write, if no more than 16 MiB of them were other
+    /// than zero. Otherwise the first of them may have become zero, data and metadata, and the others are as before. A flush
+    /// that fails, with `fua`, leaves all of them zero.
     pub fn write_zeroes(&self, lba: u64, count: u64, fua: bool) -> Result<(), SsdError> {
         self.check_range(lba, count)?;
         let exclusive = block_on(self.locks.lock(&[self.granules(lba, count)], true));
-        self.ssd.write_zeroes(self.layout.namespace + lba, count)?;
-        if self.info.metadata_size() != 0 {
-            self.zero_metadata(lba * METADATA_SIZE, (lba + count) * METADATA_SIZE)?;
+        let step = (ZERO_STEP / u64::from(self.info.block_size())).max(1);
+        let (mut undo, mut kept) = (Vec::new(), 0);
+        let end = lba + count;
+        for from in (lba..end).step_by(step as usize) {
+            if kept > MOST_UNDO {
+                undo.clear();
+                kept = 0;
+            }
+            let before = undo.len();
+            if let Err(error) = self.zero(from, step.min(end - from), &mut undo) {
+                block_on(self.undo(Via::Thread, undo, &error));
+                return Err(error);
+            }
+            let olds = undo[before..].iter().filter_map(|(_, old)| old.as_ref());
+            kept += olds.map(Vec::len).sum::<usize>();
         }
         drop(exclusive);
         if fua { self.ssd.flush() } else { Ok(()) }
+    }
+
+    /// Like [`Image::write_zeroes`] for blocks whose content is of no more use: it reads none of it, and on failure any part of
+    /// them may have become zero.
+    pub fn deallocate(&self, lba: u64, count: u64) -> Result<(), SsdError> {
+        self.check_range(lba, count)?;
+        let _exclusive = block_on(self.locks.lock(&[self.granules(lba, count)], true));
+        self.ssd.write_zeroes(self.layout.namespace + lba, count)?;
+        if self.info.metadata_size() == 0 {
+            return Ok(());
+        }
+        self.zero_metadata(lba * METADATA_SIZE, (lba + count) * METADATA_SIZE)
     }
 
     /// Makes every completed write non-volatile, those to the swap area included.
@@ -780,6 +916,41 @@ impl Image {
         Ok(Extent { block, old, new })
     }
 
+    /// Sets blocks and their metadata to zero; adds to `undo` what they held.
+    fn zero(&self, lba: u64, count: u64, undo: &mut Vec<Old>) -> Result<(), SsdError> {
+        let area = self.layout.namespace;
+        let block_size = u64::from(self.info.block_size());
+        let mut extents = Vec::new();
+        if !self.ssd.is_hole(area + lba, count) {
+            extents.push((
+                area,
+                lba * block_size,
+                vec![0; (count * block_size) as usize],
+            ));
+        }
+        if self.info.metadata_size() != 0 {
+            let zeroes = vec![0; (count * METADATA_SIZE) as usize];
+            extents.push((self.layout.metadata, lba * METADATA_SIZE, zeroes));
+        }
+        for (area, offset, zeroes) in extents {
+            let extent = block_on(self.extent(Via::Thread, area, offset, zeroes.into()))?;
+            let (block, blocks) = (extent.block, self.count(&extent.new));
+            // Zeroes that are written take space.
+            let new = extent.new.iter().any(|byte| *byte != 0);
+            let new = new.then(|| extent.new.to_vec());
+            if extent.changes() {
+                undo.push(extent.into_old());
+            } else if area != self.layout.namespace {
+                continue;
+            }
+            match new {
+                Some(new) => self.ssd.write(block, &new, false)?,
+                None => self.ssd.write_zeroes(block, blocks)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Sets the bytes of the metadata area in `start..end` to zero.
     fn zero_metadata(&self, start: u64, end: u64) -> Result<(), SsdError> {
         let block_size = u64::from(self.info.block_size());
@@ -812,16 +983,32 @@ struct Extent<'a> {
     new: Cow<'a, [u8]>,
 }
 
+/// Whole blocks from a block of the SSD on, and what they held; `None` where they could not be read.
+type Old = (u64, Option<Vec<u8>>);
+
 impl Extent<'_> {
+    fn into_old(self) -> Old {
+        (self.block, self.old)
+    }
+
     fn changes(&self) -> bool {
         self.old.as_deref() != Some(&*self.new)
     }
 }
 
+/// Bytes that Write Zeroes sets to zero in one step.
+const ZERO_STEP: u64 = 1 << 20;
+/// From how many bytes of old content on Write Zeroes keeps no more of it.
+const MOST_UNDO: usize = 16 << 20;
+
 const METADATA_SIZE: u64 = ScMetadata::SIZE as u64;
 
-fn open_file(path: &Path, options: IoOptions) -> Result<(FileSsd, ImageInfo, Layout), ImageError> {
-    let file = open_locked(path, Creation::No)?;
+fn open_file(
+    path: &Path,
+    opening: Opening,
+    options: IoOptions,
+) -> Result<(FileSsd, ImageInfo, Layout), ImageError> {
+    let file = open_locked(path, opening)?;
     let info = read_info(&file, path)?;
     let layout = info.layout()?;
     let ssd = FileSsd::with_options(file, info.block_size(), layout.total, options)

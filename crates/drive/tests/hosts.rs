@@ -656,14 +656,23 @@ fn registrations_that_a_failed_command_took_are_gone_from_memory() {
     let failed = bench.fail(zeroes(X_LBA + BLOCKS, 2));
     assert_eq!(failed, Status::WRITE_FAULT);
     ssd.fails.store(false, Ordering::SeqCst);
-    // The first went, the second stayed, and the drive says the same as the SSD.
+    // The SSD took the first, the drive gave it back.
     let effect = |lba| Effect::of(&bench.succeed(read(lba, BLOCK)).cqe).unwrap();
+    assert_eq!(
+        (effect(X_LBA), effect(X_LBA + 1)),
+        (Effect::Stored, Effect::Stored)
+    );
+    let health = bench.drive.health();
+    assert_eq!((health.media_errors, health.read_only), (1, false));
+    // Of a deallocation that fails there is no way back: the first went, the second stayed, and the drive says the same as the SSD.
+    ssd.fails.store(true, Ordering::SeqCst);
+    let failed = bench.fail(deallocate(&[(X_LBA + BLOCKS, 2)]));
+    assert_eq!(failed, Status::WRITE_FAULT);
+    ssd.fails.store(false, Ordering::SeqCst);
     assert_eq!(
         (effect(X_LBA), effect(X_LBA + 1)),
         (Effect::None, Effect::Stored)
     );
-    let health = bench.drive.health();
-    assert_eq!((health.media_errors, health.read_only), (1, false));
     bench.ssd.fail_flush();
     assert!(
         !bench

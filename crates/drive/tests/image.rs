@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use proptest::prelude::*;
 use toroid_drive::image::{self, FormatOptions, Image, ImageError, MetadataMode};
@@ -163,6 +164,38 @@ fn an_image_is_open_once() {
 }
 
 #[test]
+fn an_image_that_is_only_read_is_never_written() {
+    let (_directory, path) = temporary();
+    image::format(&path, &small()).unwrap();
+    write(&Image::open(&path).unwrap(), 0, 1, 9).unwrap();
+    let before = (
+        fs::read(&path).unwrap(),
+        fs::metadata(&path).unwrap().mtime_nsec(),
+    );
+    let first = Image::open_read_only(&path).unwrap();
+    let second = Image::open_read_only(&path).unwrap();
+    assert!(matches!(Image::open(&path), Err(ImageError::Locked { .. })));
+    for image in [&first, &second] {
+        assert_eq!(read(image, 0, 1), (vec![9; BLOCK], vec![9; 64]));
+        assert!(write(image, 0, 1, 8).is_err());
+        assert!(image.write_zeroes(0, 1, false).is_err());
+        assert!(image.deallocate(0, 1).is_err());
+        assert!(image.swap_write(0, &[1; BLOCK]).is_err());
+        image.flush().unwrap();
+    }
+    drop((first, second));
+    let after = (
+        fs::read(&path).unwrap(),
+        fs::metadata(&path).unwrap().mtime_nsec(),
+    );
+    assert!(before == after);
+    let image = Image::open(&path).unwrap();
+    let locked = Image::open_read_only(&path).err();
+    assert!(matches!(locked, Some(ImageError::Locked { .. })));
+    drop(image);
+}
+
+#[test]
 fn many_opens_at_once_have_one_winner() {
     let (_directory, path) = temporary();
     image::format(&path, &small()).unwrap();
@@ -207,6 +240,54 @@ fn existing_files_are_kept_unless_asked() {
     assert_ne!(first.nguid(), second.nguid());
     let image = Image::open(&path).unwrap();
     assert_eq!(read(&image, 0, 1), (vec![0; BLOCK], vec![0; 64]));
+}
+
+#[test]
+fn a_format_that_fails_leaves_what_was_there() {
+    let (directory, path) = temporary();
+    image::format(&path, &small()).unwrap();
+    write(&Image::open(&path).unwrap(), 3, 1, 9).unwrap();
+    let before = fs::read(&path).unwrap();
+    // As large as a file's length can be told, which most file systems refuse.
+    let vast = FormatOptions {
+        swap: (i64::MAX as u64 - (1 << 20)) / BLOCK as u64 * BLOCK as u64,
+        overwrite: true,
+        ..small()
+    };
+    match image::format(&path, &vast) {
+        Err(ImageError::Io { path: named, .. }) => assert_eq!(named, path),
+        Err(error) => panic!("{error}"),
+        Ok(_) => return eprintln!("this file system takes files of any size: not tested"),
+    }
+    assert!(fs::read(&path).unwrap() == before);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    let image = Image::open(&path).unwrap();
+    assert_eq!(read(&image, 3, 1).0, [9; BLOCK]);
+    drop(image);
+    // A new one gets no half image.
+    let vast = FormatOptions {
+        overwrite: false,
+        ..vast
+    };
+    image::format(&directory.path().join("new.img"), &vast).unwrap_err();
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_link_keeps_leading_to_the_image() {
+    let (directory, path) = temporary();
+    image::format(&path, &small()).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    let link = directory.path().join("link.img");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let overwrite = FormatOptions {
+        overwrite: true,
+        ..small()
+    };
+    let made = image::format(&link, &overwrite).unwrap();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(image::info(&path).unwrap(), made);
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
 }
 
 #[test]
@@ -346,6 +427,137 @@ fn failed_writes_have_no_effect() {
         assert!(read(&image, 0, 64) == before, "{nth} {fault:?}");
         write(&image, 5, 10, 2).unwrap();
         assert_eq!(read(&image, 5, 10), (vec![2; 10 * BLOCK], vec![2; 640]));
+    }
+}
+
+/// A medium whose change of this number, from 0, is done by half and fails; and those after it are done.
+#[derive(Clone)]
+struct Worn {
+    inner: Arc<MemSsd>,
+    fails: Arc<AtomicI64>,
+}
+
+impl Worn {
+    /// How many blocks of `count` are changed.
+    fn changed(&self, lba: u64, count: u64) -> Result<(), (u64, SsdError)> {
+        if self.fails.fetch_sub(1, Ordering::SeqCst) != 0 {
+            return Ok(());
+        }
+        let source = std::io::Error::other("worn");
+        Err((count.div_ceil(2), SsdError::Write { lba, source }))
+    }
+}
+
+impl Ssd for Worn {
+    fn block_size(&self) -> u32 {
+        self.inner.block_size()
+    }
+    fn blocks(&self) -> u64 {
+        self.inner.blocks()
+    }
+    fn read(&self, lba: u64, buf: &mut [u8]) -> Result<(), SsdError> {
+        self.inner.read(lba, buf)
+    }
+    fn write(&self, lba: u64, data: &[u8], fua: bool) -> Result<(), SsdError> {
+        let block_size = self.block_size() as usize;
+        if let Err((blocks, error)) = self.changed(lba, (data.len() / block_size) as u64) {
+            let half = &data[..blocks as usize * block_size];
+            self.inner.write(lba, half, fua)?;
+            return Err(error);
+        }
+        self.inner.write(lba, data, fua)
+    }
+    fn flush(&self) -> Result<(), SsdError> {
+        self.inner.flush()
+    }
+    fn write_zeroes(&self, lba: u64, count: u64) -> Result<(), SsdError> {
+        if let Err((blocks, error)) = self.changed(lba, count) {
+            self.inner.write_zeroes(lba, blocks)?;
+            return Err(error);
+        }
+        self.inner.write_zeroes(lba, count)
+    }
+}
+
+fn worn_image(options: &FormatOptions, blocks: u64) -> (Worn, Image) {
+    let ssd = Worn {
+        inner: Arc::new(MemSsd::new(options.block_size, blocks)),
+        fails: Arc::new(AtomicI64::new(-1)),
+    };
+    let image = Image::format_on(Box::new(ssd.clone()), options).unwrap();
+    (ssd, image)
+}
+
+#[test]
+fn a_failed_write_zeroes_has_no_effect() {
+    const BLOCKS: u64 = 8192;
+    let large = FormatOptions {
+        size: BLOCKS * BLOCK as u64,
+        ..small()
+    };
+    for metadata_mode in [MetadataMode::NvmeMetadata, MetadataMode::SecondHalf] {
+        let options = FormatOptions {
+            metadata_mode,
+            ..large.clone()
+        };
+        let (ssd, image) = worn_image(&options, 1 + 2 * BLOCKS + 16);
+        let metadata = usize::from(image.info().metadata_size());
+        // From the middle of a block of metadata to the middle of another, over several steps.
+        let (lba, count) = (13, 5002);
+        for written in [0..BLOCKS, 20..21, 4000..4100] {
+            let blocks = (written.end - written.start) as usize;
+            image.write_zeroes(0, BLOCKS, false).unwrap();
+            let data = vec![7; blocks * BLOCK];
+            let meta = vec![8; blocks * metadata];
+            image
+                .write_blocks(written.start, &data, &meta, false)
+                .unwrap();
+            let before = read(&image, 0, BLOCKS as usize);
+            let mut failures = 0;
+            loop {
+                ssd.fails.store(failures, Ordering::SeqCst);
+                match image.write_zeroes(lba, count, false) {
+                    Ok(()) => break,
+                    Err(error) => assert_eq!(error.status(), Status::WRITE_FAULT),
+                }
+                assert!(read(&image, 0, BLOCKS as usize) == before, "{failures}");
+                failures += 1;
+            }
+            assert!(failures > 0);
+            ssd.fails.store(-1, Ordering::SeqCst);
+            let (mut data, mut meta) = before;
+            let (lba, end) = (lba as usize, (lba + count) as usize);
+            data[lba * BLOCK..end * BLOCK].fill(0);
+            meta[lba * metadata..end * metadata].fill(0);
+            assert!(read(&image, 0, BLOCKS as usize) == (data, meta));
+        }
+    }
+}
+
+#[test]
+fn a_large_write_zeroes_that_fails_splits_no_block() {
+    const BLOCK: usize = 4096;
+    const BLOCKS: usize = (32 << 20) / BLOCK;
+    let options = FormatOptions {
+        block_size: BLOCK as u32,
+        size: (BLOCKS * BLOCK) as u64,
+        swap: BLOCK as u64,
+        ..small()
+    };
+    let (ssd, image) = worn_image(&options, 2 + BLOCKS as u64 + BLOCKS as u64 / 64);
+    let (data, metadata) = (vec![7; BLOCKS * BLOCK], vec![8; BLOCKS * 64]);
+    // Two changes for each MiB; what holds more than 16 MiB does not come back as a whole.
+    for (fails, restored) in [(29, true), (59, false)] {
+        image.write_blocks(0, &data, &metadata, false).unwrap();
+        ssd.fails.store(fails, Ordering::SeqCst);
+        image.write_zeroes(0, BLOCKS as u64, false).unwrap_err();
+        let (mut found, mut meta) = (vec![1; data.len()], vec![1; metadata.len()]);
+        image.read_blocks(0, &mut found, &mut meta).unwrap();
+        let gone = meta.iter().take_while(|byte| **byte == 0).count() / 64;
+        assert_eq!(gone == 0, restored, "{gone}");
+        assert!(found[..gone * BLOCK].iter().all(|byte| *byte == 0));
+        assert!(found[gone * BLOCK..] == data[gone * BLOCK..]);
+        assert!(meta[gone * 64..] == metadata[gone * 64..]);
     }
 }
 

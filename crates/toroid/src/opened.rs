@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
 use toroid_client::blob::BlobError;
-use toroid_client::drive::Drive;
+use toroid_client::drive::{Drive, OpenOptions};
 use toroid_client::location::Location;
 use toroid_client::session::{Session, SessionError};
 use toroid_drive::bridge::ProgramRun;
@@ -28,6 +28,11 @@ impl DriveArgs {
     pub fn open(&self) -> anyhow::Result<Opened> {
         Opened::open(&self.location, &self.host, &Computing::default())
     }
+
+    /// Opens the drive to see what is on it.
+    pub fn open_read_only(&self) -> anyhow::Result<Opened> {
+        Opened::with(&self.location, self.host.options()?.read_only())
+    }
 }
 
 impl Opened {
@@ -37,6 +42,11 @@ impl Opened {
         host: &HostArgs,
         computing: &Computing,
     ) -> anyhow::Result<Opened> {
+        let options = host.options()?.backend(Arc::clone(&computing.backend));
+        Opened::with(location, options)
+    }
+
+    fn with(location: &Location, options: OpenOptions) -> anyhow::Result<Opened> {
         if let Location::Remote(address) = location
             && address.nqn == DISCOVERY_NQN
         {
@@ -46,9 +56,7 @@ impl Opened {
         }
         let recorder = Arc::new(OnceLock::new());
         let made = Arc::clone(&recorder);
-        let drive = host
-            .options()?
-            .backend(Arc::clone(&computing.backend))
+        let drive = options
             .wrap(move |controller| {
                 let recorder = made.get_or_init(|| Arc::new(Recorder::new(controller)));
                 Arc::clone(recorder) as Arc<dyn Controller>

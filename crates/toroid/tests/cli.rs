@@ -4,6 +4,8 @@
 mod common;
 
 use std::fs;
+#[cfg(unix)]
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -748,6 +750,134 @@ fn an_image_has_one_drive_at_a_time() {
     }
     drop(held);
     place.ok("put d.img three.ct --as cor:0:1");
+}
+
+/// The program as one whom the modes of files bind: root without its capabilities, if we are root.
+#[cfg(unix)]
+fn bound_by_modes(place: &Place, line: &str) -> Option<Command> {
+    let setpriv = ["--bounding-set=-all", "--inh-caps=-all"];
+    fs::write(place.path("sealed"), "").unwrap();
+    fs::set_permissions(place.path("sealed"), fs::Permissions::from_mode(0o444)).unwrap();
+    for wrapped in [false, true] {
+        let wrap = |program: &str| {
+            let mut command = Command::new(if wrapped { "setpriv" } else { program });
+            if wrapped {
+                command.args(setpriv).arg(program);
+            }
+            command.current_dir(place.path("")).stderr(Stdio::piped());
+            command
+        };
+        let mut probe = wrap("sh");
+        let probed = probe.args(["-c", "! true 2>/dev/null >>sealed"]).status();
+        if probed.is_ok_and(|status| status.success()) {
+            let mut command = wrap(env!("CARGO_BIN_EXE_toroid"));
+            command.args(line.split_whitespace());
+            return Some(command);
+        }
+    }
+    None
+}
+
+#[cfg(unix)]
+#[test]
+fn an_image_is_shown_without_permission_to_write_it() {
+    for metadata in ["second-half", "nvme"] {
+        let place = Place::prepared(metadata);
+        place.ok("put d.img three.ct --as cor:0:1");
+        let image = place.path("d.img");
+        // A copy of the store's super block that its next mount mends.
+        let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
+        file.write_all_at(&[0xFF; 64], 2 * 4096).unwrap();
+        drop(file);
+        fs::set_permissions(&image, fs::Permissions::from_mode(0o444)).unwrap();
+        let before = (
+            fs::read(&image).unwrap(),
+            fs::metadata(&image).unwrap().modified().unwrap(),
+        );
+        let run = |line: &str| {
+            let mut command = bound_by_modes(&place, line)?;
+            Some(Said::from(command.output().unwrap()))
+        };
+        let Some(refused) = run("put d.img three.ct --as cor:0:2") else {
+            eprintln!("the modes of files do not bind us: not tested");
+            return;
+        };
+        assert_eq!(refused.code, Some(1), "{}", refused.err);
+        for line in [
+            "drive info d.img",
+            "drive map d.img",
+            "drive map d.img cor:0:1",
+        ] {
+            let said = run(line).unwrap();
+            assert_eq!(said.code, Some(0), "{line}: {}", said.err);
+            assert!(said.out.contains("cor:0:1"), "{line}: {}", said.out);
+        }
+        let after = (
+            fs::read(&image).unwrap(),
+            fs::metadata(&image).unwrap().modified().unwrap(),
+        );
+        assert!(before == after);
+    }
+}
+
+/// What the folder's image holds, and that nothing is beside the place's files.
+#[cfg(unix)]
+fn check_image(place: &Place, names: &[&str]) -> usize {
+    let mut found: Vec<_> = fs::read_dir(place.path(""))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name != "config")
+        .collect();
+    found.sort();
+    assert_eq!(found, names);
+    place.registers("d.img").len()
+}
+
+#[cfg(unix)]
+#[test]
+fn a_format_without_room_leaves_the_image_that_was_there() {
+    let place = Place::new();
+    place.ok("drive format d.img --size 8MiB --swap 1MiB");
+    place.ok("keys generate --params tiny --unencrypted");
+    place.ok("put d.img keys/key-switching.key");
+    // No file of more than 16 MiB, by the shell. Without the trap a signal would end the program.
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 32768; exec {} drive format d.img --force --size 64MiB",
+        env!("CARGO_BIN_EXE_toroid")
+    );
+    let said = Command::new("bash")
+        .args(["-c", &script])
+        .current_dir(place.path(""))
+        .output()
+        .unwrap();
+    let said = Said::from(said);
+    assert_eq!(said.code, Some(1), "{}{}", said.out, said.err);
+    assert!(said.err.contains("d.img"), "{}", said.err);
+    assert_eq!(check_image(&place, &["d.img", "keys"]), 1);
+    place.ok("drive format d.img --force --size 8MiB");
+    assert_eq!(check_image(&place, &["d.img", "keys"]), 0);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_format_that_is_killed_leaves_an_image() {
+    let place = Place::new();
+    place.ok("drive format d.img --size 8MiB --swap 1MiB");
+    place.ok("keys generate --params tiny --unencrypted");
+    for milliseconds in [0, 1, 2, 3, 5, 8, 13, 21] {
+        place.ok("put d.img keys/key-switching.key");
+        let mut child = place
+            .command("drive format d.img --force --size 8MiB --swap 1MiB")
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(milliseconds));
+        child.kill().unwrap();
+        let ended = child.wait().unwrap();
+        // The old one with all that it held, or the new one.
+        let held = place.registers("d.img").len();
+        assert!(held == 0 || !ended.success(), "a new image holds something");
+    }
 }
 
 #[cfg(unix)]

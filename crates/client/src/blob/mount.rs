@@ -47,6 +47,9 @@ pub struct MountOptions {
     /// What to do with metadata pages that the medium has damaged. Normally mount fails with [`BlobError::Corrupt`] and leaves
     /// the store as it is; if set, they are cleared and the blobs whose records they held are lost.
     pub drop_damaged: bool,
+    /// Write nothing: what a crash left half done is seen as it would be mended, and stays as it is. The store may be read, and
+    /// not changed.
+    pub read_only: bool,
 }
 
 fn namespace(controller: &dyn Controller, nsid: u32) -> Result<&Namespace, BlobError> {
@@ -194,18 +197,20 @@ pub(super) async fn mount(
     nsid: u32,
     options: MountOptions,
 ) -> Result<Inner, BlobError> {
-    let sb = super_block(&*controller, nsid).await?;
+    let sb = super_block(&*controller, nsid, options).await?;
     let mut scan = scan(&*controller, nsid, &sb, options).await?;
     let current = newest_records(&sb, &scan.used, &mut scan.stale)?;
     let clusters = Clusters::new(sb.first_cluster() as u32, sb.total_clusters() as u32);
     let table = versions(&sb, &clusters, current)?;
 
-    let marker = PageHeader::free(&sb, BlobId(0), scan.next_sequence.min(MAX_SEQUENCE));
-    for &page in &scan.stale {
-        nvme::write_blocks(&*controller, nsid, sb.page_lba(page), &marker, &[], false).await?;
+    if !options.read_only {
+        let marker = PageHeader::free(&sb, BlobId(0), scan.next_sequence.min(MAX_SEQUENCE));
+        for &page in &scan.stale {
+            nvme::write_blocks(&*controller, nsid, sb.page_lba(page), &marker, &[], false).await?;
+        }
+        // Also covers what an earlier mount, or the store before it, may have left in the drive's cache.
+        nvme::flush(&*controller, nsid).await?;
     }
-    // Also covers what an earlier mount, or the store before it, may have left in the drive's cache.
-    nvme::flush(&*controller, nsid).await?;
 
     let in_use: HashSet<u32> = table
         .values()
@@ -232,7 +237,11 @@ pub(super) async fn mount(
 }
 
 /// The super block, which must be that of this namespace; rewrites a copy of it that is not sound.
-async fn super_block(controller: &dyn Controller, nsid: u32) -> Result<SuperBlock, BlobError> {
+async fn super_block(
+    controller: &dyn Controller,
+    nsid: u32,
+    options: MountOptions,
+) -> Result<SuperBlock, BlobError> {
     let ns = namespace(controller, nsid)?;
     let (mut sb, bad_copy) = read_super_block(controller, nsid).await?;
     let (carrier, data_blocks) = carrier(ns)?;
@@ -248,7 +257,9 @@ async fn super_block(controller: &dyn Controller, nsid: u32) -> Result<SuperBloc
             ns.block_size(),
         )));
     }
-    if let Some(lba) = bad_copy {
+    if let Some(lba) = bad_copy
+        && !options.read_only
+    {
         sb.sequence = MAX_SEQUENCE.min(sb.sequence + 1);
         nvme::write_blocks(controller, nsid, lba, &sb.encode(), &[], false).await?;
         nvme::flush(controller, nsid).await?;

@@ -1,12 +1,11 @@
 //! Drives in this process.
 
-use std::fs::{File, OpenOptions as FileOptions, TryLockError};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use toroid_drive::DriveConfig;
-use toroid_drive::image::{self, FormatOptions, Image, ImageError};
+use toroid_drive::image::{self, FormatOptions, Image, ImageError, Replacement};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 
@@ -33,7 +32,12 @@ pub(super) fn open(
     path: &Path,
     options: &OpenOptions,
 ) -> Result<Arc<toroid_drive::Drive>, DriveError> {
-    let image = Image::open(path).map_err(|source| DriveError::of_image(path, source))?;
+    let opened = if options.read_only {
+        Image::open_read_only(path)
+    } else {
+        Image::open(path)
+    };
+    let image = opened.map_err(|source| DriveError::of_image(path, source))?;
     let backend = match &options.backend {
         Some(backend) => Arc::clone(backend),
         None => Arc::new(CpuBackend::new(ArithmeticKind::Fft)),
@@ -90,32 +94,16 @@ pub fn create(path: &Path, mut options: FormatOptions) -> Result<(), DriveError>
         }
         return made;
     }
-    // Of a link, what it leads to is replaced.
-    let place = path.canonicalize().map_err(failed("open", path))?;
-    // Locked to the end, so that no drive opens what is about to go.
-    let old = lock(&place, path)?;
-    let folder = place.parent().unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".toroid-").suffix(".img");
-    if let Ok(metadata) = old.metadata() {
-        builder.permissions(metadata.permissions());
-    }
-    let beside = builder
-        .tempfile_in(folder)
-        .map_err(failed("write in", folder))?
-        .into_temp_path();
-    make(&beside, &options, path)?;
-    beside
-        .persist(&place)
-        .map_err(|error| failed("replace", path)(error.error))?;
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(failed("make durable", path))
+    let failed = |source| DriveError::of_image(path, source);
+    let new = Replacement::of(path).map_err(failed)?;
+    make(new.path(), &options, path)?;
+    new.place().map_err(failed)
 }
 
 /// Makes an image and its blob store; errors name the file `shown`.
 fn make(path: &Path, options: &FormatOptions, shown: &Path) -> Result<(), DriveError> {
-    image::format(path, options).map_err(|source| DriveError::of_image(shown, source))?;
+    image::format(path, options)
+        .map_err(|source| DriveError::of_image(shown, source.named(shown)))?;
     let location = Location::Image(path.to_owned());
     match OpenOptions::new().format(location, true) {
         Ok(drive) => drive.close(),
@@ -124,24 +112,6 @@ fn make(path: &Path, options: &FormatOptions, shown: &Path) -> Result<(), DriveE
             source,
         }),
         Err(error) => Err(error),
-    }
-}
-
-/// Locks the file at `place` against drives; errors name the file `shown`.
-fn lock(place: &Path, shown: &Path) -> Result<File, DriveError> {
-    let file = FileOptions::new()
-        .read(true)
-        .write(true)
-        .open(place)
-        .map_err(failed("open", shown))?;
-    let path = shown.to_owned();
-    if !file.metadata().map_err(failed("open", shown))?.is_file() {
-        return Err(DriveError::ImageFile(ImageError::NotAFile { path }));
-    }
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(DriveError::ImageFile(ImageError::Locked { path })),
-        Err(TryLockError::Error(source)) => Err(failed("lock", shown)(source)),
     }
 }
 

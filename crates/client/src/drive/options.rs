@@ -36,6 +36,7 @@ pub struct OpenOptions {
     digests: Digests,
     pub(super) nsid: Option<u32>,
     pub(super) key_id: u32,
+    pub(super) read_only: bool,
     pub(super) cancel: CancelToken,
     pub(super) wrap: Option<Arc<Wrap>>,
     #[cfg(feature = "image")]
@@ -97,6 +98,15 @@ impl OpenOptions {
     /// The key id of [`Drive::put_keys`], and of programs that name none. Without it: 0.
     pub fn key_id(self, key_id: u32) -> OpenOptions {
         OpenOptions { key_id, ..self }
+    }
+
+    /// Writes nothing to open the drive: what a crash left half done stays as it is. An image is opened without the permission to
+    /// write it, together with others who only read it.
+    pub fn read_only(self) -> OpenOptions {
+        OpenOptions {
+            read_only: true,
+            ..self
+        }
     }
 
     /// Gives up the drive's work when `cancel` is cancelled.

@@ -163,7 +163,7 @@ impl SsdSide {
             }
             (Ok(Command::DatasetManagement { .. }), Transfer::Out { data, .. }) => {
                 DsmRange::list(data).iter().try_for_each(|range| {
-                    image.write_zeroes(range.slba.get(), u64::from(range.blocks.get()), false)
+                    image.deallocate(range.slba.get(), u64::from(range.blocks.get()))
                 })
             }
             (Ok(Command::Flush { .. }), Transfer::None) => image.flush(),

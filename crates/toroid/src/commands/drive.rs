@@ -207,7 +207,7 @@ fn info(args: &InfoArgs, output: &Output) -> anyhow::Result<()> {
         }
         _ => None,
     };
-    let opened = args.drive.open()?;
+    let opened = args.drive.open_read_only()?;
     let (described, mut value) = describe(header, &opened);
     let nsid = opened.drive.nsid();
     let namespace: Namespace = opened

@@ -88,7 +88,7 @@ fn report(opened: Opened, blobs: &[BlobStat], all: bool, output: &Output) -> any
 
 /// Runs `toroid drive map`.
 pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
-    let opened = args.drive.open()?;
+    let opened = args.drive.open_read_only()?;
     let blobs: Vec<BlobStat> = match args.register {
         Some(register) => {
             let found = opened.session().find(register);
