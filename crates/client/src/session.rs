@@ -6,6 +6,7 @@
 //! TLWE-CoW register, whose result [`Session::get_sample`] fetches.
 
 mod program;
+mod width;
 
 use std::io::Read;
 use std::sync::Arc;
@@ -66,6 +67,20 @@ pub enum SessionError {
         name: String,
         /// Which width, and what fits.
         source: TfheError,
+    },
+    /// A program applies a function to a sample of another width than it takes.
+    #[error(
+        "{register} takes a message of {bits} bits into {function}, which is a function of {expected} bits"
+    )]
+    Width {
+        /// The register that triggers the program.
+        register: VrNumber,
+        /// Message bits of the sample, or of the widest that is added to it.
+        bits: u32,
+        /// The test vector.
+        function: VrNumber,
+        /// Message bits that it takes.
+        expected: u32,
     },
     /// Nothing is stored for this register.
     #[error("nothing is stored for {0}")]

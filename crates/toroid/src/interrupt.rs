@@ -8,6 +8,8 @@ use anyhow::Context;
 use tokio::sync::Notify;
 use toroid_task::CancelToken;
 
+use crate::exit;
+
 static TOKEN: OnceLock<CancelToken> = OnceLock::new();
 static CANCELLED: Notify = Notify::const_new();
 
@@ -43,7 +45,7 @@ pub fn install() -> anyhow::Result<()> {
     ctrlc::set_handler(|| {
         let token = token();
         if token.is_cancelled() {
-            std::process::exit(130);
+            std::process::exit(exit::INTERRUPTED.into());
         }
         token.cancel();
         CANCELLED.notify_waiters();

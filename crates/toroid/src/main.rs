@@ -1,11 +1,12 @@
 //! The command line of Toroid: keys, samples, programs and drives; `toroid demo` shows all of it at work.
 //!
-//! Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted. With `--json` every command prints one JSON object.
+//! With `--json` every command prints one JSON object.
 //! Open `commands/demo.rs` to see the whole platform in use.
 
 mod backend;
 mod commands;
 mod drive_args;
+mod exit;
 mod interrupt;
 mod machine;
 mod opened;
@@ -22,11 +23,11 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{core, demo, drive, keys, map, objects, params, program, raw, run, sample};
-use crate::output::{Output, Usage};
+use crate::output::Output;
 
 /// Compute on encrypted data where it is stored.
 #[derive(Parser)]
-#[command(name = "toroid", version, about, propagate_version = true)]
+#[command(name = "toroid", version, about, propagate_version = true, after_help = exit::help())]
 struct Cli {
     /// Print one JSON object instead of text.
     #[arg(long, global = true)]
@@ -103,13 +104,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             output.failure(&error);
-            if interrupt::is_interrupted() {
-                ExitCode::from(130)
-            } else if error.is::<Usage>() {
-                ExitCode::from(2)
-            } else {
-                ExitCode::FAILURE
-            }
+            exit::code(&error)
         }
     }
 }

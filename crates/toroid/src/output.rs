@@ -63,7 +63,7 @@ impl Output {
     }
 }
 
-/// A command line that cannot be meant: ends the program with exit code 2.
+/// A command line that cannot be meant; it has its own exit code.
 #[derive(Debug)]
 pub struct Usage(String);
 

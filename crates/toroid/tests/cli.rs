@@ -457,6 +457,75 @@ fn functions_of_two_arguments_and_tables_from_files() {
 }
 
 #[test]
+fn a_sample_of_another_width_than_the_function_takes_is_refused() {
+    let place = Place::prepared("nvme");
+    let text =
+        ".reg x = cor:1\n.reg y = cow:2\n.tv f = x*x\n homadd x, y\n bootstrap f, x\n return x\n";
+    fs::write(place.path("square.tasm"), text).unwrap();
+    place.ok("put d.img square.tasm");
+    for bits in [2, 4] {
+        place.ok(&format!("encrypt 1 --bits {bits} --out {bits}.ct"));
+    }
+    place.ok("encrypt 1 --bits 5 --out 5.ct");
+    place.ok("put d.img 2.ct --as cor:0:1");
+    let before = fs::read(place.path("d.img")).unwrap();
+    for bits in [2, 5] {
+        place.fails(
+            1,
+            &format!("run d.img cow:0:2 --write {bits}.ct --out r.ct"),
+            &["cow:0:2", &format!("{bits} bits"), "4 bits"],
+        );
+    }
+    assert!(fs::read(place.path("d.img")).unwrap() == before);
+    assert!(!place.path("r.ct").exists());
+    place.ok("run d.img cow:0:2 --write 4.ct --out r.ct");
+    // By a read, the width is what the drive's metadata state.
+    place.ok("put d.img 2.ct --as cow:0:2");
+    place.fails(1, "run d.img cor:0:1 --out s.ct", &["cor:0:1", "2 bits"]);
+}
+
+#[test]
+fn exit_codes_are_those_of_the_table() {
+    let place = Place::new();
+    place.ok("keys generate --params tiny --unencrypted");
+    place.ok("encrypt 3 --out three.ct");
+    place.ok("--help");
+    place.fails(1, "decrypt none.ct", &["none.ct"]);
+    // clap's, and ours.
+    place.fails(2, "decrypt", &["Usage"]);
+    place.fails(2, "drive format e.img --swap 100", &["--swap"]);
+    place.fails(
+        3,
+        "decrypt three.ct --max-failure 2^-1e30",
+        &["--max-failure"],
+    );
+
+    let rows = |text: &str, cut: &dyn Fn(&str) -> Option<(String, String)>| {
+        let rows: Vec<_> = text.lines().filter_map(cut).collect();
+        assert_eq!(rows.len(), 6, "{text}");
+        rows
+    };
+    let help = place.ok("--help");
+    let (_, help) = help.split_once("Exit codes:").unwrap();
+    let of_help = rows(help, &|line| {
+        let (code, meaning) = line.trim().split_once("  ")?;
+        Some((code.to_owned(), meaning.trim().to_owned()))
+    });
+    let page = fs::read_to_string(common::example("docs/reference/cli.md")).unwrap();
+    let (_, page) = page.split_once("## Exit codes").unwrap();
+    let (page, _) = page.split_once("\n## ").unwrap();
+    let of_page = rows(page, &|line| {
+        let (code, meaning) = line
+            .strip_prefix("| ")?
+            .strip_suffix(" |")?
+            .split_once(" | ")?;
+        code.parse::<u8>().ok()?;
+        Some((code.to_owned(), meaning.to_owned()))
+    });
+    assert_eq!(of_help, of_page);
+}
+
+#[test]
 fn key_ids_keep_clients_apart() {
     let place = Place::prepared("nvme");
     let maximum = place.copy_example("examples/maximum.tasm");

@@ -49,7 +49,7 @@ fn images_compute_on_the_samples_that_they_hold() {
         let info = place.json(&format!("drive info {image}"));
         assert!(info.to_string().contains("cor:0:1"), "{set}: {info}");
         place.ok(&format!("get {image} cor:0:1 --out kept.ct"));
-        place.fails(1, "decrypt kept.ct --key client.key", &["--max-failure"]);
+        place.fails(3, "decrypt kept.ct --key client.key", &["--max-failure"]);
         let kept = place.json("decrypt kept.ct --key client.key --max-failure 1");
         assert_eq!(kept["message"], 3, "{set}");
         place.ok(&format!(
@@ -80,7 +80,7 @@ fn keys_and_samples_are_read_and_go_together() {
         place.ok("encrypt 2 --key client.key --out new.ct");
         place.ok("run new.img cow:0:2 --write new.ct --out product.ct");
         // How noisy a sample of the version before is, nobody states.
-        place.fails(1, "decrypt product.ct --key client.key", &["probability"]);
+        place.fails(3, "decrypt product.ct --key client.key", &["probability"]);
         let product = place.json("decrypt product.ct --key client.key --max-failure 1");
         assert_eq!(product["message"], 6, "{set}");
     }

@@ -1,0 +1,174 @@
+//! Whether the sample that triggers a program has the width that the program's functions take.
+
+use std::collections::BTreeMap;
+
+use toroid_isa::{Instruction, MAX_ENCODED_BYTES, Program, VrNumber};
+use toroid_task::Progress;
+use toroid_tfhe::encoding::Encoding;
+
+use super::{Session, SessionError};
+
+impl Session {
+    /// Checks the widths of what a trigger has the stored program compute with, as far as they are stated: of the sample that is
+    /// about to be `written` into the register, or of the one that stands there, and of other registers that are added to it. The
+    /// widest of a sum must be as wide as the test vector that the program applies to it takes.
+    ///
+    /// # Errors
+    /// [`SessionError::Width`], and those of the store. Without a program, and where what is stored is none, nothing is refused here.
+    pub async fn check_width(
+        &self,
+        trigger: VrNumber,
+        written: Option<Encoding>,
+    ) -> Result<(), SessionError> {
+        let program = self.find(VrNumber::program(trigger.key_id())?);
+        let Some(stat) = program.filter(|stat| stat.size <= MAX_ENCODED_BYTES as u64) else {
+            return Ok(());
+        };
+        let stored = self.store.read_blob(stat.id, &Progress::none()).await?;
+        let Ok(program) = toroid_isa::decode(&stored.data) else {
+            return Ok(());
+        };
+        check(&program, trigger, |register| match written {
+            Some(encoding) if register == trigger => Some(encoding.bits()),
+            _ => {
+                let bits = self.find(register)?.sc?.message_bits();
+                (bits != 0).then_some(bits.into())
+            }
+        })
+    }
+}
+
+/// What is known of a register's content.
+#[derive(Clone, Copy, Default)]
+struct Content {
+    /// Message bits, if stated.
+    bits: Option<u32>,
+    /// Whether the trigger's sample is in it, not bootstrapped yet.
+    triggered: bool,
+}
+
+impl Content {
+    /// Of a sum: a message of fewer bits stands for one of more, whose last bits are zero.
+    fn with(self, other: Content) -> Content {
+        Content {
+            bits: self.bits.zip(other.bits).map(|(one, other)| one.max(other)),
+            triggered: self.triggered || other.triggered,
+        }
+    }
+}
+
+fn check(
+    program: &Program,
+    trigger: VrNumber,
+    width: impl Fn(VrNumber) -> Option<u32>,
+) -> Result<(), SessionError> {
+    let mut registers = BTreeMap::new();
+    let mut stack = Vec::new();
+    let get = |registers: &BTreeMap<VrNumber, Content>, register| {
+        registers
+            .get(&register)
+            .copied()
+            .unwrap_or_else(|| Content {
+                bits: width(register),
+                triggered: register == trigger,
+            })
+    };
+    for instruction in program.instructions() {
+        let (register, content) = match *instruction {
+            Instruction::Return { .. } => break,
+            Instruction::Push { n } => {
+                stack.push(get(&registers, n));
+                continue;
+            }
+            Instruction::Pop { n } => (n, stack.pop().unwrap_or_default()),
+            Instruction::Move { dst, src } => (dst, get(&registers, src)),
+            Instruction::HomAdd { dst, src } | Instruction::HomSub { dst, src } => {
+                (dst, get(&registers, dst).with(get(&registers, src)))
+            }
+            Instruction::HomIntMult { n, v } => {
+                let mut content = get(&registers, n);
+                // An even factor drops the first bits, and what is left is a message of fewer.
+                content.bits = content
+                    .bits
+                    .and_then(|bits| bits.checked_sub(v.trailing_zeros()))
+                    .filter(|bits| *bits != 0);
+                (n, content)
+            }
+            Instruction::Bootstrap { tv, n } => {
+                let content = get(&registers, n);
+                if content.triggered
+                    && let Some((bits, expected)) = content.bits.zip(width(tv))
+                    && bits != expected
+                {
+                    return Err(SessionError::Width {
+                        register: trigger,
+                        bits,
+                        function: tv,
+                        expected,
+                    });
+                }
+                (n, Content::default())
+            }
+        };
+        registers.insert(register, content);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use toroid_isa::assemble;
+
+    use super::*;
+
+    /// Checks a program whose trigger is y, with stated widths of x, y and the test vector f.
+    fn checked(text: &str, [x, y, f]: [u32; 3]) -> Result<(), (u32, u32)> {
+        let registers = ".reg x = cor:0\n.reg y = cow:1\n.reg z = cor:2\n.tv f @0 = x\n";
+        let assembly = assemble(&format!("{registers}{text}\nreturn x")).unwrap();
+        let widths = [("x", x), ("y", y)].map(|(name, bits)| (assembly.registers[name], bits));
+        let function = assembly.test_vectors[0].vr;
+        let stated = |register| {
+            let mut all = widths.into_iter().chain([(function, f)]);
+            let found = all.find(|(vr, bits)| *vr == register && *bits != 0);
+            found.map(|(_, bits)| bits)
+        };
+        check(&assembly.program, assembly.registers["y"], stated).map_err(|error| match error {
+            SessionError::Width { bits, expected, .. } => (bits, expected),
+            other => panic!("{other}"),
+        })
+    }
+
+    #[test]
+    fn a_trigger_has_the_width_of_the_function_that_is_applied_to_it() {
+        for (text, widths, expected) in [
+            ("bootstrap f, y", [4, 4, 4], Ok(())),
+            ("bootstrap f, y", [4, 3, 4], Err((3, 4))),
+            ("bootstrap f, y", [4, 5, 4], Err((5, 4))),
+            // Nothing is stated, or nothing is applied.
+            ("bootstrap f, y", [4, 0, 4], Ok(())),
+            ("bootstrap f, y", [4, 3, 0], Ok(())),
+            ("homadd x, y", [4, 3, 5], Ok(())),
+            ("bootstrap f, x", [3, 4, 4], Ok(())),
+            // Two arguments in one message: the first takes the first bits.
+            ("homadd x, y\nbootstrap f, x", [2, 4, 4], Ok(())),
+            ("homadd x, y\nbootstrap f, x", [4, 2, 4], Ok(())),
+            ("homadd x, y\nbootstrap f, x", [2, 3, 4], Err((3, 4))),
+            ("homadd x, y\nbootstrap f, x", [0, 3, 4], Ok(())),
+            (
+                "mov z, y\nhomsub z, x\nbootstrap f, z",
+                [3, 3, 4],
+                Err((3, 4)),
+            ),
+            ("push y\npop z\nbootstrap f, z", [4, 3, 4], Err((3, 4))),
+            // What a bootstrap gives is the program's affair.
+            ("bootstrap f, y\nbootstrap f, y", [4, 4, 4], Ok(())),
+            // Even factors drop the first bits.
+            ("homintmult y, 4\nbootstrap f, y", [4, 4, 2], Ok(())),
+            ("homintmult y, 3\nbootstrap f, y", [4, 4, 2], Err((4, 2))),
+            ("homintmult y, 16\nbootstrap f, y", [4, 4, 2], Ok(())),
+            ("homintmult y, 0\nbootstrap f, y", [4, 4, 2], Ok(())),
+        ] {
+            assert_eq!(checked(text, widths), expected, "{text} {widths:?}");
+        }
+    }
+}
