@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# Runs fuzz targets one after the other and prints what came of it, as a table in Markdown.
+# Runs fuzz targets and prints what came of it, as a table in Markdown.
 #
 #   fuzz/run.sh [SECONDS [TARGET...]]       300 seconds each, every target of Cargo.toml
 #
-# New inputs go to fuzz/corpus/TARGET, findings to fuzz/artifacts/TARGET. Ends with 1 if there was a finding.
+#   SANITIZER=address|none   AddressSanitizer, with a nightly compiler and cargo-fuzz; or none of them. Without it: what there is
+#   JOBS=2                   targets at a time; 1 without it
+#   CORPUS=FOLDER            new inputs; fuzz/corpus without it
+#
+# Every seed runs before the time counts. New inputs go to CORPUS/TARGET, findings to fuzz/artifacts/TARGET. Ends with 1 if there was a finding.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -12,29 +16,54 @@ targets=("${@:2}")
 if [ ${#targets[@]} -eq 0 ]; then
     mapfile -t targets < <(sed -n '/^\[\[bin\]\]/,/^path/s/^name = "\(.*\)"/\1/p' Cargo.toml)
 fi
-toolchain=${TOOLCHAIN:-nightly}
-triple=$(rustc "+$toolchain" -vV | sed -n 's/^host: //p')
+corpus=${CORPUS:-corpus}
+if [ -z "${SANITIZER:-}" ]; then
+    SANITIZER=none
+    if cargo "+${TOOLCHAIN:-nightly}" fuzz --version >/dev/null 2>&1; then SANITIZER=address; fi
+fi
+
+if [ "$SANITIZER" = address ]; then
+    toolchain=+${TOOLCHAIN:-nightly}
+    for target in "${targets[@]}"; do
+        cargo "$toolchain" fuzz build "$target" >&2
+    done
+    triple=$(rustc "$toolchain" -vV | sed -n 's/^host: //p')
+else
+    # What cargo-fuzz asks for, but for the sanitizer: a stable compiler has it. With a target, build scripts and macros do without.
+    triple=$(rustc -vV | sed -n 's/^host: //p')
+    export RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+-Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Clink-arg=-Wl,-z,nostart-stop-gc"
+    cargo build --locked --release --target "$triple" "${targets[@]/#/--bin=}" >&2
+fi
 binaries=${CARGO_TARGET_DIR:-target}/$triple/release
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 
-for target in "${targets[@]}"; do
-    cargo "+$toolchain" fuzz build "$target" >&2
-done
-
-rows=()
-failed=0
-for target in "${targets[@]}"; do
-    mkdir -p "corpus/$target" "artifacts/$target"
-    options=(-max_total_time="$seconds" -timeout=30 -rss_limit_mb=3000 -print_final_stats=1
+fuzz() {
+    local target=$1
+    mkdir -p "$corpus/$target" "artifacts/$target"
+    local options=(-max_total_time="$seconds" -entropic=0 -timeout=30 -rss_limit_mb=3000 -print_final_stats=1
         -artifact_prefix="artifacts/$target/")
     [ -f "dictionaries/$target" ] && options+=(-dict="dictionaries/$target")
+    # Entropic schedules take longer than most inputs. cargo-fuzz sets the same option of the sanitizer.
+    ASAN_OPTIONS=${ASAN_OPTIONS:-detect_odr_violation=0} \
+        bash -c 'TIMEFORMAT="cpu: %U %S"; time "$@"' _ "$binaries/$target" "$corpus/$target" "seeds/$target" "${options[@]}" \
+        2> "$logs/$target" || touch "$logs/$target.failed"
+}
+
+for target in "${targets[@]}"; do
+    while [ "$(jobs -rp | wc -l)" -ge "${JOBS:-1}" ]; do wait -n || true; done
+    fuzz "$target" &
+done
+wait
+
+echo "| target | seconds | of a core | executions | per second of a core | edges | features | peak MiB | finding |"
+echo "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |"
+for target in "${targets[@]}"; do
     log=$logs/$target
     finding=none
-    # cargo-fuzz sets the same option of the sanitizer.
-    if ! ASAN_OPTIONS=${ASAN_OPTIONS:-detect_odr_violation=0} \
-        "$binaries/$target" "corpus/$target" "seeds/$target" "${options[@]}" 2> "$log"; then
-        failed=1
+    if [ -e "$log.failed" ]; then
         finding=$(sed -n 's/.*Test unit written to //p' "$log" | tail -1)
         tail -60 "$log" >&2
     fi
@@ -42,10 +71,9 @@ for target in "${targets[@]}"; do
     figure() { sed -n "s/.* $1: *\([0-9]*\).*/\1/p" <<< "$last"; }
     stat() { sed -n "s/^stat::$1: *//p" "$log"; }
     ran=$(sed -n 's/^Done [0-9]* runs in \([0-9]*\) second.*/\1/p' "$log")
-    rows+=("| \`$target\` | ${ran:-?} | $(stat number_of_executed_units) | $(figure cov) | $(figure ft) | $(stat peak_rss_mb) | ${finding:-unknown} |")
+    runs=$(stat number_of_executed_units)
+    cpu=$(awk '/^cpu: /{print $2 + $3}' "$log")
+    rate=$(awk -v runs="$runs" -v cpu="$cpu" 'BEGIN{if (cpu > 0) printf "%.0f", runs / cpu}')
+    echo "| \`$target\` | ${ran:-?} | $cpu | $runs | $rate | $(figure cov) | $(figure ft) | $(stat peak_rss_mb) | ${finding:-unknown} |"
 done
-
-echo "| target | seconds | executions | edges | features | peak MiB | finding |"
-echo "| --- | ---: | ---: | ---: | ---: | ---: | --- |"
-printf '%s\n' "${rows[@]}"
-exit "$failed"
+! compgen -G "$logs/*.failed" >/dev/null

@@ -189,14 +189,30 @@ async fn check_owners(store: &BlobStore) {
     assert!(info.free_metadata_pages <= info.metadata_pages);
 }
 
+/// Puts blocks on a medium that is all zero.
+async fn fill(host: &RamController, whole: &Blocks) {
+    let metadata_size = whole.metadata.len() / BLOCKS as usize;
+    let metadata = |lba: usize| &whole.metadata[lba * metadata_size..(lba + 1) * metadata_size];
+    for (lba, data) in whole.data.chunks_exact(BLOCK).enumerate() {
+        if data.iter().chain(metadata(lba)).any(|byte| *byte != 0) {
+            let written = write_blocks(host, NSID, lba as u64, data, metadata(lba), false).await;
+            written.expect("a block that exists");
+        }
+    }
+}
+
 async fn run(sound: &Blocks, choice: u8, input: &mut Input<'_>) {
     let mut data = sound.data.clone();
     damage(&mut data[..HEAD_BLOCKS * BLOCK], choice, input);
     let host = host(if sound.metadata.is_empty() { 0 } else { 64 });
-    let written = write_blocks(&*host, NSID, 0, &data, &sound.metadata, false).await;
-    written.expect("blocks that exist");
+    let whole = Blocks {
+        data,
+        metadata: sound.metadata.clone(),
+    };
+    fill(&host, &whole).await;
     let options = MountOptions {
         drop_damaged: choice & 4 != 0,
+        ..MountOptions::default()
     };
     let store = match BlobStore::mount(host.clone() as Arc<dyn Controller>, NSID, options).await {
         Ok(store) => store,

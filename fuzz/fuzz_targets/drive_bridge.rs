@@ -1,20 +1,22 @@
 //! Arbitrary sequences of commands, data and secure computing metadata against a drive in memory: every command completes,
 //! what succeeds did what it says, and what fails leaves registers and namespace as they were.
 //!
-//! The back end has no cryptography, so that programs run to their ends in no time. The first byte chooses how metadata
-//! travels, whether the drive begins with keys, a test vector and a program, and whether commands wait for each other; those that
-//! overlap are only checked for completing.
+//! The back end has no cryptography, so that programs run to their ends in no time; the drive has no threads, and its SSD tells what
+//! a command changed. The first byte chooses how metadata travels, whether the drive begins with keys, a test vector and a program,
+//! and whether the SSD is asynchronous. With 255 the drive has threads and commands overlap, which is slow; those are only checked for
+//! completing.
 #![no_main]
 
-use std::collections::VecDeque;
-use std::sync::{Arc, LazyLock};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 use futures::executor::block_on;
 use futures::future::BoxFuture;
 use libfuzzer_sys::fuzz_target;
 use toroid_drive::bridge::Effect;
 use toroid_drive::image::{FormatOptions, Image, MetadataMode};
-use toroid_drive::ssd::{Fault, MemSsd, Ssd, SsdError};
+use toroid_drive::ssd::{Ssd, SsdError};
 use toroid_drive::{Drive, DriveConfig};
 use toroid_engine::backend::testing::{PlaintextBackend, encode_sample, test_vector};
 use toroid_engine::{Attributes, KeyForm, KeyKind, PagingContext, Part};
@@ -33,7 +35,7 @@ const CLUSTER: u64 = 16;
 const SWAP: u64 = 64 << 10;
 const MDTS: u32 = 16384;
 /// Most commands of one input, and most that overlap.
-const MAX_COMMANDS: usize = 40;
+const MAX_COMMANDS: usize = 24;
 const MAX_IN_FLIGHT: usize = 4;
 
 /// Table 5 of the platform paper, for messages that are not signed.
@@ -74,48 +76,158 @@ static PROGRAMS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
 static KEY: LazyLock<Vec<u8>> = LazyLock::new(|| vec![0; 1 << 20]);
 static SQUARE4: LazyLock<Vec<u8>> = LazyLock::new(|| test_vector(&TINY, 4, |x| x * x / 4));
 
-/// An SSD that can be reached beside the drive on it.
-struct Shared(Arc<MemSsd>);
+/// An SSD that tells what has changed since it was asked to watch, and fails when it is told to.
+struct FuzzSsd {
+    blocks: u64,
+    asynchronous: bool,
+    state: Mutex<Contents>,
+}
+
+struct Contents {
+    bytes: Vec<u8>,
+    /// What the blocks that were changed since held.
+    before: BTreeMap<u64, Vec<u8>>,
+    /// Changes that pass before one is done in part, how many of its bytes are, and whether there is no space.
+    change_fault: Option<(u64, usize, bool)>,
+    /// Reads that pass before one fails.
+    read_fault: Option<u64>,
+}
+
+impl FuzzSsd {
+    fn new(blocks: u64, asynchronous: bool) -> FuzzSsd {
+        FuzzSsd {
+            blocks,
+            asynchronous,
+            state: Mutex::new(Contents {
+                bytes: vec![0; blocks as usize * BLOCK],
+                before: BTreeMap::new(),
+                change_fault: None,
+                read_fault: None,
+            }),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, Contents> {
+        self.state.lock().expect("nobody panics with the lock")
+    }
+
+    fn watch(&self) {
+        self.state().before.clear();
+    }
+
+    /// Whether the blocks below `end` are as they were.
+    fn is_as_before(&self, end: u64) -> bool {
+        let state = self.state();
+        state.before.range(..end).all(|(lba, before)| {
+            let at = *lba as usize * BLOCK;
+            state.bytes[at..at + BLOCK] == before[..]
+        })
+    }
+
+    fn heal(&self) {
+        let mut state = self.state();
+        (state.change_fault, state.read_fault) = (None, None);
+    }
+
+    fn range(&self, lba: u64, count: u64) -> Result<Range<usize>, SsdError> {
+        let end = lba.checked_add(count).filter(|end| *end <= self.blocks);
+        let end = end.ok_or(SsdError::OutOfRange {
+            lba,
+            count,
+            blocks: self.blocks,
+        })?;
+        Ok(lba as usize * BLOCK..end as usize * BLOCK)
+    }
+
+    /// Puts bytes, or zeroes, into blocks.
+    fn change(&self, lba: u64, count: u64, new: Option<&[u8]>) -> Result<(), SsdError> {
+        let range = self.range(lba, count)?;
+        let mut state = self.state();
+        let Contents { bytes, before, .. } = &mut *state;
+        for lba in lba..lba + count {
+            let at = lba as usize * BLOCK;
+            before
+                .entry(lba)
+                .or_insert_with(|| bytes[at..at + BLOCK].to_vec());
+        }
+        let mut done = range.len();
+        let mut error = None;
+        match state.change_fault {
+            Some((0, part, full)) => {
+                state.change_fault = None;
+                done = done.min(part);
+                let source = std::io::Error::other("a fault");
+                error = Some(match full {
+                    true => SsdError::Full { lba, source },
+                    false => SsdError::Write { lba, source },
+                });
+            }
+            Some((passing, ..)) => {
+                state.change_fault = state
+                    .change_fault
+                    .map(|(_, part, full)| (passing - 1, part, full));
+            }
+            None => {}
+        }
+        let target = &mut state.bytes[range][..done];
+        match new {
+            Some(new) => target.copy_from_slice(&new[..done]),
+            None => target.fill(0),
+        }
+        error.map_or(Ok(()), Err)
+    }
+}
+
+struct Shared(Arc<FuzzSsd>);
 
 impl Ssd for Shared {
     fn block_size(&self) -> u32 {
-        self.0.block_size()
+        BLOCK as u32
     }
     fn blocks(&self) -> u64 {
-        self.0.blocks()
+        self.0.blocks
     }
     fn read(&self, lba: u64, buf: &mut [u8]) -> Result<(), SsdError> {
-        self.0.read(lba, buf)
+        let range = self.0.range(lba, (buf.len() / BLOCK) as u64)?;
+        let mut state = self.0.state();
+        let fails = state.read_fault == Some(0);
+        state.read_fault = state.read_fault.and_then(|passing| passing.checked_sub(1));
+        if fails {
+            let source = std::io::Error::other("a fault");
+            return Err(SsdError::Read { lba, source });
+        }
+        buf.copy_from_slice(&state.bytes[range]);
+        Ok(())
     }
-    fn write(&self, lba: u64, data: &[u8], fua: bool) -> Result<(), SsdError> {
-        self.0.write(lba, data, fua)
+    fn write(&self, lba: u64, data: &[u8], _: bool) -> Result<(), SsdError> {
+        self.0.change(lba, (data.len() / BLOCK) as u64, Some(data))
     }
     fn flush(&self) -> Result<(), SsdError> {
-        self.0.flush()
+        Ok(())
     }
     fn write_zeroes(&self, lba: u64, count: u64) -> Result<(), SsdError> {
-        self.0.write_zeroes(lba, count)
+        self.0.change(lba, count, None)
+    }
+    fn is_asynchronous(&self) -> bool {
+        self.0.asynchronous
     }
 }
 
-/// Everything that a failed command must leave as it was, keys aside: the first part of a key drops the key that it replaces.
-#[derive(PartialEq)]
-struct State {
-    registers: Vec<(VrNumber, Vec<u8>, String)>,
-    data: Vec<u8>,
-    metadata: Vec<u8>,
-}
+/// What a failed command must leave as it was beside the blocks: registers, keys aside, for the first part of a key drops the key that
+/// it replaces.
+type Registers = Vec<(VrNumber, Vec<u8>, String)>;
 
 struct Bench {
     drive: Drive,
-    ssd: Arc<MemSsd>,
+    ssd: Arc<FuzzSsd>,
     mode: MetadataMode,
     next_cid: u16,
 }
 
 impl Bench {
-    fn new(mode: MetadataMode, loaded: bool) -> Bench {
-        let ssd = Arc::new(MemSsd::new(BLOCK as u32, 4 * BLOCKS + SWAP / BLOCK as u64));
+    fn new(mode: MetadataMode, loaded: bool, asynchronous: bool, threads: bool) -> Bench {
+        let blocks = 4 * BLOCKS + SWAP / BLOCK as u64;
+        let ssd = Arc::new(FuzzSsd::new(blocks, asynchronous));
         let options = FormatOptions {
             block_size: BLOCK as u32,
             size: BLOCKS * BLOCK as u64,
@@ -133,7 +245,13 @@ impl Bench {
             mdts_bytes: MDTS,
             backend: Arc::new(PlaintextBackend::new()),
         };
-        let drive = Drive::open(image.expect("possible sizes"), config).expect("threads");
+        let image = image.expect("possible sizes");
+        let drive = if threads {
+            Drive::open(image, config)
+        } else {
+            Drive::open_without_threads(image, config)
+        };
+        let drive = drive.expect("threads");
         let bench = Bench {
             drive,
             ssd,
@@ -184,7 +302,7 @@ impl Bench {
         (data, metadata)
     }
 
-    fn state(&self) -> State {
+    fn registers(&self) -> Registers {
         let engine = self.drive.engine();
         let mut registers = Vec::new();
         for info in engine.list() {
@@ -201,46 +319,40 @@ impl Bench {
             let facts = format!("{facts:?} {} {:?}", info.computed, info.noise);
             registers.push((info.vr, bytes, facts));
         }
-        let (data, metadata) = self.blocks(0, self.drive.image().info().blocks());
-        State {
-            registers,
-            data,
-            metadata,
-        }
+        registers
     }
 
-    /// Submits a command, waits for it and compares what happened with its status; gives the state after it.
-    fn submit(&self, before: &State, request: Request) -> State {
+    /// Submits a command, waits for it and compares what happened with its status; gives the registers after it.
+    fn submit(&self, before: &Registers, request: Request) -> Registers {
+        self.ssd.watch();
         let response = block_on(self.drive.submit(request.clone()));
         // Forgets a fault that the command has not met.
-        self.ssd.power_on();
+        self.ssd.heal();
         check_completion(&request, &response);
         let status = response.cqe.status();
         let sqe = request.sqe;
         let command = Command::parse(&sqe);
-        let after = self.state();
+        let after = self.registers();
+        let image = self.drive.image().info();
+        let namespace = image.blocks() * (BLOCK as u64 + u64::from(image.metadata_size()));
+        // Behind the header, and before the swap area.
+        let blocks_as_before = self.ssd.is_as_before(1 + namespace / BLOCK as u64);
         if !status.is_success() {
             let mut errors = self.drive.errors().into_iter();
             let detail = errors.find(|error| error.command.cid == sqe.cid);
             assert!(detail.is_some(), "{sqe}: {status}");
             assert!(!Drive::explain(status).is_empty());
-            // Zeroing may stop half-way where the SSD fails.
-            let zeroing = matches!(
-                command,
-                Ok(Command::WriteZeroes { .. } | Command::DatasetManagement { .. })
-            );
+            // A deallocation may stop half-way where the SSD fails.
+            let deallocation = matches!(command, Ok(Command::DatasetManagement { .. }));
             assert!(
-                zeroing || *before == after,
+                deallocation || blocks_as_before && *before == after,
                 "{sqe}: {status} with an effect: {detail:?}"
             );
             return after;
         }
         let command = command.expect("it succeeded");
         if let Command::Read(_) | Command::Compare(_) | Command::Flush { .. } = command {
-            assert!(
-                before.data == after.data && before.metadata == after.metadata,
-                "{sqe} changed blocks"
-            );
+            assert!(blocks_as_before, "{sqe} changed blocks");
         }
         let (Command::Read(io) | Command::Write(io)) = command else {
             return after;
@@ -560,20 +672,21 @@ impl Bench {
     /// Sets a fault of the SSD that the next command may meet.
     fn set_fault(&self, input: &mut Input) {
         let choice = input.u8();
-        let nth = u64::from(choice >> 4 & 3) + 1;
+        let nth = u64::from(choice >> 4 & 3);
         let bytes = usize::from(input.u8()) * 4;
+        let mut state = self.ssd.state();
         match choice & 7 {
-            0 => self.ssd.fail_write(nth, Fault::Error),
-            1 => self.ssd.fail_write(nth, Fault::Full { bytes }),
-            2 => self.ssd.fail_write(nth, Fault::Torn { bytes }),
-            3 => self.ssd.fail_read(nth),
+            0 => state.change_fault = Some((nth, 0, false)),
+            1 => state.change_fault = Some((nth, bytes, true)),
+            2 => state.change_fault = Some((nth, bytes, false)),
+            3 => state.read_fault = Some(nth),
             _ => {}
         }
     }
 }
 
 fn one_after_the_other(bench: &mut Bench, faults: bool, input: &mut Input) {
-    let mut state = bench.state();
+    let mut registers = bench.registers();
     for _ in 0..MAX_COMMANDS {
         if input.is_empty() {
             return;
@@ -582,7 +695,7 @@ fn one_after_the_other(bench: &mut Bench, faults: bool, input: &mut Input) {
             if faults {
                 bench.set_fault(input);
             }
-            state = bench.submit(&state, request);
+            registers = bench.submit(&registers, request);
         }
     }
 }
@@ -620,8 +733,9 @@ fuzz_target!(|data: &[u8]| {
     } else {
         MetadataMode::SecondHalf
     };
-    let mut bench = Bench::new(mode, choice & 2 != 0);
-    if choice >> 5 == 7 {
+    let overlap = choice == 255;
+    let mut bench = Bench::new(mode, choice & 2 != 0, choice & 8 != 0, overlap);
+    if overlap {
         overlapping(&mut bench, &mut input);
     } else {
         one_after_the_other(&mut bench, choice & 4 != 0, &mut input);

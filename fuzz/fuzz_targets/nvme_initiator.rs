@@ -13,6 +13,9 @@ use toroid_nvme::{Cqe, Sqe, Status};
 use zerocopy::IntoBytes;
 
 const ENTRIES: u16 = 8;
+/// Most bytes of a command's data, and most steps of one input: what takes longer keeps others from their turn.
+const MOST_BYTES: u16 = 0x1FFF;
+const MOST_STEPS: usize = 64;
 
 struct Host {
     connection: Connection,
@@ -86,7 +89,7 @@ impl Host {
                 if !self.connection.has_room() {
                     return;
                 }
-                let len = usize::from(input.u16());
+                let len = usize::from(input.u16() & MOST_BYTES);
                 let mut sqe = Sqe::read(0, 1, 0, 0);
                 sqe.opcode = choice & 15;
                 let (data, room) = match choice & 1 {
@@ -125,7 +128,7 @@ impl Host {
                 let offset = u32::from(input.u16()) * u32::from(choice >> 7);
                 let length = match choice & 0x20 {
                     0 => room,
-                    _ => usize::from(input.u16()),
+                    _ => usize::from(input.u16() & MOST_BYTES),
                 };
                 let flags = input.u8() & (pdu::LAST | pdu::SUCCESS);
                 let data = repeat(&[choice], length);
@@ -212,11 +215,11 @@ fuzz_target!(|data: &[u8]| {
             1 << 17,
         ));
     }
-    while !input.is_empty() {
-        host.step(&mut input);
-        if host.connection.error().is_some() {
+    for _ in 0..MOST_STEPS {
+        if input.is_empty() || host.connection.error().is_some() {
             break;
         }
+        host.step(&mut input);
     }
     host.take();
     if host.connection.error().is_none() {

@@ -29,7 +29,9 @@ const LOCKED: &str = "nqn.x:locked";
 const HOST: &str = "nqn.x:host";
 const BYTES_IN_FLIGHT: usize = 1 << 20;
 const MOST_CONNECTIONS: usize = 5;
-const MDTS: u32 = 128 << 10;
+const MDTS: u32 = 16 << 10;
+/// Most steps of one input: what takes longer keeps others from their turn.
+const MOST_STEPS: usize = 64;
 
 fn target(ram: &Arc<RamController>) -> Arc<Target> {
     let subsystem = |nqn: &str, hosts| {
@@ -75,7 +77,7 @@ fn ram() -> Arc<RamController> {
         serial: "S".into(),
         model: "M".into(),
         firmware: "F".into(),
-        namespaces: vec![namespace(1, 4096, 64, 0), namespace(2, 512, 512, 64)],
+        namespaces: vec![namespace(1, 4096, 8, 0), namespace(2, 512, 64, 64)],
         other_namespaces: vec![OtherNamespace {
             nsid: 3,
             csi: 4,
@@ -489,7 +491,7 @@ impl World {
                 if choice & 8 == 0 {
                     // Within the namespaces, without protection information.
                     sqe.flags = 0x40;
-                    sqe.cdw10 = (sqe.cdw10.get() & 0x0003_00FF).into();
+                    sqe.cdw10 = (sqe.cdw10.get() & 0x0003_003F).into();
                     sqe.cdw11 = (sqe.cdw11.get() & 0x0003_0003).into();
                     sqe.cdw12 = (sqe.cdw12.get() & 0x1F).into();
                     sqe.cdw13 = 0.into();
@@ -497,9 +499,9 @@ impl World {
                 let blocks = (sqe.cdw12.get() & 0xFFFF) + 1;
                 let block = if sqe.nsid.get() == 2 { 576 } else { 4096 };
                 let length = match choice >> 4 & 3 {
-                    0 | 1 => blocks.saturating_mul(block).min(1 << 19),
+                    0 | 1 => blocks.saturating_mul(block).min(1 << 15),
                     2 => 4096,
-                    _ => input.u32() & 0x3_FFFF,
+                    _ => input.u32() & 0x7FFF,
                 };
                 match choice >> 6 {
                     0 | 1 => side.command(sqe, Sgl::Transport { length }, &[], now),
@@ -531,7 +533,7 @@ impl World {
                     0 => chosen.1.2,
                     _ => (u32::from(input.u16()) & !3).clamp(1, chosen.1.2.max(1)),
                 }
-                .min(128 << 10);
+                .min(MDTS * 2);
                 let mut flags = if part == chosen.1.2 { pdu::LAST } else { 0 };
                 let mut length = part;
                 let mut good = known;
@@ -654,10 +656,11 @@ fuzz_target!(|data: &[u8]| {
         sides: Vec::new(),
         now: Instant::now(),
     };
-    let mut steps = 0;
-    while !input.is_empty() && steps < 200 {
+    for _ in 0..MOST_STEPS {
+        if input.is_empty() {
+            break;
+        }
         world.step(&mut input);
-        steps += 1;
     }
     let now = world.now;
     for side in &mut world.sides {

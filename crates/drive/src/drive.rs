@@ -266,6 +266,25 @@ impl Drive {
     /// # Errors
     /// [`DriveError::Mdts`], and [`DriveError::Thread`].
     pub fn open(image: Image, config: DriveConfig) -> Result<Drive, DriveError> {
+        let threads = std::thread::available_parallelism().map_or(4, usize::from);
+        Drive::with_threads(image, config, PROGRAM_THREADS, threads.clamp(4, 16))
+    }
+
+    /// Like [`Drive::open`], for tests that open very many drives: who submits a command does it.
+    ///
+    /// # Errors
+    /// Those of [`Drive::open`].
+    #[doc(hidden)]
+    pub fn open_without_threads(image: Image, config: DriveConfig) -> Result<Drive, DriveError> {
+        Drive::with_threads(image, config, 0, 0)
+    }
+
+    fn with_threads(
+        image: Image,
+        config: DriveConfig,
+        programs: usize,
+        commands: usize,
+    ) -> Result<Drive, DriveError> {
         let mdts = config.mdts_bytes;
         let image_info = image.info();
         let block_size = image_info.block_size();
@@ -306,7 +325,6 @@ impl Drive {
         });
         let ssd = Arc::new(SsdSide::new(image, Arc::clone(&log), mdts));
         let engine = Engine::new(engine_config, config.backend, Arc::clone(&ssd) as _);
-        let threads = std::thread::available_parallelism().map_or(4, usize::from);
         Ok(Drive {
             bridge: Arc::new(Bridge::new(info, engine, ssd, log)),
             in_flight: Arc::default(),
@@ -314,9 +332,9 @@ impl Drive {
             serial: AtomicU64::new(0),
             on_ssd: Arc::default(),
             own: Arc::new(own),
-            programs: Workers::new("toroid-program", PROGRAM_THREADS, Sharing::Reserved)
+            programs: Workers::new("toroid-program", programs, Sharing::Reserved)
                 .map_err(DriveError::Thread)?,
-            commands: Workers::new("toroid-command", threads.clamp(4, 16), Sharing::Free)
+            commands: Workers::new("toroid-command", commands, Sharing::Free)
                 .map_err(DriveError::Thread)?,
         })
     }

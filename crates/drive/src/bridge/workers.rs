@@ -44,11 +44,15 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a job; drops it if the queue is closed.
+    /// Adds a job; drops it if the queue is closed. Without threads, does it.
     pub(crate) fn push(&self, tenant: u64, job: impl FnOnce() + Send + 'static) {
         let mut state = self.lock();
         if state.closed {
             return;
+        }
+        if self.threads == 0 {
+            drop(state);
+            return execute(job);
         }
         let jobs = &mut state.tenants.entry(tenant).or_default().jobs;
         jobs.push_back(Box::new(job));
@@ -115,6 +119,13 @@ impl Queue {
     }
 }
 
+/// Does a job. One that panics answers for itself alone; what it held says so when it is dropped.
+fn execute(job: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(job)).is_err() {
+        tracing::error!("a command ended in a panic");
+    }
+}
+
 /// A queue with threads that take jobs from it.
 pub(crate) struct Workers {
     queue: Arc<Queue>,
@@ -138,10 +149,7 @@ impl Workers {
                 .name(name.to_owned())
                 .spawn(move || {
                     while let Some((tenant, job)) = queue.next() {
-                        // A job that panics answers for itself alone; what it held says so when it is dropped.
-                        if catch_unwind(AssertUnwindSafe(job)).is_err() {
-                            tracing::error!("a command ended in a panic");
-                        }
+                        execute(job);
                         queue.done(tenant);
                     }
                 })?;
