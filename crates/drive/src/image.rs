@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
@@ -351,6 +351,8 @@ fn try_open_locked(path: &Path, opening: Opening) -> Result<File, ImageError> {
         _ => file.try_lock(),
     };
     match lock {
+        // Between opening and locking, another image may have taken its place.
+        Ok(()) if file.metadata().map_err(at("open", path))?.nlink() == 0 => Err(locked()),
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(locked()),
         Err(TryLockError::Error(source)) => Err(at("lock", path)(source)),

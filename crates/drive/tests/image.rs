@@ -274,6 +274,23 @@ fn a_format_that_fails_leaves_what_was_there() {
 }
 
 #[test]
+fn an_image_that_was_replaced_is_not_opened_any_more() {
+    use std::os::fd::AsRawFd;
+    let (_directory, path) = temporary();
+    image::format(&path, &small()).unwrap();
+    let old = fs::File::open(&path).unwrap();
+    let overwrite = FormatOptions {
+        overwrite: true,
+        ..small()
+    };
+    image::format(&path, &overwrite).unwrap();
+    // As one who opened the file just before it was replaced, and locks it just after.
+    let late = PathBuf::from(format!("/proc/self/fd/{}", old.as_raw_fd()));
+    let opened = Image::open(&late).err();
+    assert!(matches!(opened, Some(ImageError::Locked { .. })));
+}
+
+#[test]
 fn a_link_keeps_leading_to_the_image() {
     let (directory, path) = temporary();
     image::format(&path, &small()).unwrap();
