@@ -29,7 +29,7 @@ use crate::blob::{self, BlobError, MountOptions};
 use crate::block_device::{BlockDeviceController, BlockDeviceError};
 use crate::host_identity::HostIdentityError;
 use crate::location::Location;
-use crate::session::{Outputs, Session, SessionError};
+use crate::session::{Object, Outputs, Session, SessionError};
 
 #[cfg(feature = "image")]
 pub use image::create as create_image;
@@ -359,10 +359,11 @@ impl Drive {
             let mismatch = TfheError::KeyMismatch(PUBLIC_KEY_FILES[1]);
             return Err(SessionError::from(mismatch).into());
         }
-        for reader in readers {
-            self.complete(self.session.put_key(self.key_id, reader, &progress))?;
-        }
-        Ok(())
+        let keys = readers
+            .into_iter()
+            .map(|reader| Object::key(self.key_id, reader));
+        let keys = keys.collect::<Result<_, _>>()?;
+        self.complete(self.session.put(keys, &progress)).map(drop)
     }
 
     /// Has a drive that was opened anew fill its registers from what is stored on it. Returns the bytes read.

@@ -5,14 +5,15 @@
 //! [`Session::put_test_vector`], [`Session::put_program`], [`Session::put_sample`] of x, and the trigger: `put_sample` of y into a
 //! TLWE-CoW register, whose result [`Session::get_sample`] fetches.
 
+mod object;
 mod program;
 mod width;
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
-use toroid_isa::metadata::{MetadataError, ScMetadata};
+use toroid_isa::metadata::{KeyTagStart, MetadataError, ScMetadata};
 use toroid_isa::{
     Instruction, KeyKind, Program, ProgramTooLong, TableError, TestVector, VrError, VrNumber,
     VrType, wrap_count,
@@ -21,13 +22,14 @@ use toroid_nvme::Controller;
 use toroid_task::Progress;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
+use toroid_tfhe::keys::KeyTag;
 use toroid_tfhe::noise::StatedNoise;
 use toroid_tfhe::params::ParamSet;
-use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
 use toroid_tfhe::serialize::{Kind, ObjectReader};
 use toroid_tfhe::{Ciphertext, ClientKey, TfheError};
 
+pub use object::Object;
 pub use program::Outputs;
 
 use crate::blob::{
@@ -125,6 +127,19 @@ pub enum SessionError {
         /// Why.
         source: Box<SessionError>,
     },
+    /// Two objects of one call are for the same register.
+    #[error("two objects are for {0}")]
+    Twice(VrNumber),
+    /// What is stored for the key id belongs to another client key.
+    #[error(
+        "{vr} belongs to another client key than {other}: put it under another key id, or delete what the other key has there"
+    )]
+    KeyTag {
+        /// The object to be put.
+        vr: VrNumber,
+        /// One that belongs to another client key.
+        other: VrNumber,
+    },
     /// The generating task was lost.
     #[error("key generation stopped: {0}")]
     Task(#[from] tokio::task::JoinError),
@@ -139,6 +154,8 @@ pub struct StoredSample {
     pub ciphertext: Ciphertext,
     /// Whether the drive computed it: it is a program's result.
     pub computed: bool,
+    /// Start of the tag of its client key, if the drive states one.
+    pub key_tag: Option<KeyTagStart>,
 }
 
 impl StoredSample {
@@ -160,6 +177,7 @@ impl StoredSample {
             register: sc.vr(),
             ciphertext: Ciphertext::from_sample(params, encoding, data, noise)?,
             computed: sc.computed(),
+            key_tag: sc.key_tag(),
         }))
     }
 }
@@ -255,24 +273,80 @@ impl Session {
         sc: ScMetadata,
         progress: &Progress,
     ) -> Result<BlobWriter, SessionError> {
-        let id = self.blob(sc).await?;
-        let writer = self.store.writer_with_sc(id, sc.size(), Some(sc)).await?;
+        // One that a failed first write left counts too.
+        let writer = match self.store.find_by_sc(sc.vr()).pop() {
+            Some(stat) => self.store.writer_with_sc(stat.id, sc.size(), Some(sc)).await,
+            None => {
+                let blob = NewBlob {
+                    name: sc.vr().to_string(),
+                    sc: Some(sc),
+                };
+                self.store.new_writer(blob, sc.size()).await
+            }
+        }?;
         Ok(writer.with_progress(progress.clone()))
     }
 
-    async fn put(
+    /// Writes objects into their registers, bootstrapping keys first: after any failure either all of them are stored, or what was
+    /// stored before. There must be room for both. A drive that stays open may have some of the new ones in its registers even so:
+    /// [`Session::load`] brings the old ones back.
+    ///
+    /// # Errors
+    /// Before anything is written [`SessionError::Twice`], [`SessionError::KeyTag`] and [`BlobError::NoSpace`]; those of the objects'
+    /// sources, of the store and of the drive.
+    pub async fn put(
         &self,
-        sc: ScMetadata,
-        data: &[u8],
+        mut objects: Vec<Object<'_>>,
         progress: &Progress,
-    ) -> Result<BlobStat, SessionError> {
-        let mut writer = self.writer(sc, progress).await?;
-        writer.write(data).await?;
-        Ok(writer.commit().await?)
+    ) -> Result<Vec<BlobStat>, SessionError> {
+        self.check_together(&objects)?;
+        objects.sort_by_key(|object| {
+            let vr = object.metadata().vr();
+            vr.ty() != VrType::Key || vr.data_id() != KeyKind::Bootstrapping.data_id()
+        });
+        let mut writers = Vec::with_capacity(objects.len());
+        for object in &objects {
+            writers.push(self.writer(*object.metadata(), progress).await?);
+        }
+        for (object, writer) in objects.into_iter().zip(&mut writers) {
+            object.write(writer).await?;
+        }
+        Ok(self.store.commit_all(writers).await?)
     }
 
-    /// Generates a public key on all cores and writes it to the drive, seeded, as it comes. A few GGSW samples a thread are
-    /// in memory at a time, never the key.
+    async fn put_one(
+        &self,
+        object: Object<'_>,
+        progress: &Progress,
+    ) -> Result<BlobStat, SessionError> {
+        Ok(self.put(vec![object], progress).await?.remove(0))
+    }
+
+    /// Checks that what will be stored for each key id belongs to one client key.
+    fn check_together(&self, objects: &[Object<'_>]) -> Result<(), SessionError> {
+        let mut put = BTreeMap::new();
+        for object in objects {
+            let sc = object.metadata();
+            if put.insert(sc.vr(), *sc).is_some() {
+                return Err(SessionError::Twice(sc.vr()));
+            }
+        }
+        let stored = self.store.list().into_iter().filter(|blob| blob.written);
+        let stays = |sc: &ScMetadata| !put.contains_key(&sc.vr());
+        let stored = stored.filter_map(|blob| blob.sc).filter(stays);
+        let mut tags: BTreeMap<u32, (KeyTagStart, VrNumber)> = BTreeMap::new();
+        let all = stored.chain(put.values().copied());
+        for (sc, tag) in all.filter_map(|sc| Some((sc, sc.key_tag()?))) {
+            let vr = sc.vr();
+            let (held, other) = *tags.entry(vr.key_id()).or_insert((tag, vr));
+            if held != tag && put.contains_key(&vr) {
+                return Err(SessionError::KeyTag { vr, other });
+            }
+        }
+        Ok(())
+    }
+
+    /// Generates a public key and writes it to the drive as it comes ([`Object::generated_key`]).
     ///
     /// # Errors
     /// Those of generation and of the store; [`BlobError::Cancelled`] leaves the old key stored. The drive has dropped it from
@@ -284,92 +358,50 @@ impl Session {
         kind: KeyKind,
         progress: &Progress,
     ) -> Result<BlobStat, SessionError> {
-        let params = client.params();
-        let sc = key_metadata(key_id, params, kind, KeyForm::Seeded)?;
-        let mut writer = self.writer(sc, progress).await?;
-        let (sender, mut receiver) = mpsc::channel::<Vec<u8>>(1);
-        let client = client.clone();
-        let task = tokio::task::spawn_blocking(move || {
-            let mut rng = Csprng::from_os()?;
-            let form = KeyForm::Seeded;
-            // The store's writer looks at the cancellation token; when it stops, the channel closes.
-            let progress = Progress::none();
-            let mut sink = |bytes: &[u8]| {
-                sender
-                    .blocking_send(bytes.to_vec())
-                    .map_err(|_| TfheError::Cancelled)
-            };
-            match kind {
-                KeyKind::Bootstrapping => {
-                    client.bootstrapping_key(form, &mut rng, &progress, &mut sink)
-                }
-                KeyKind::KeySwitching => {
-                    client.key_switching_key(form, &mut rng, &progress, &mut sink)
-                }
-            }
-        });
-        while let Some(bytes) = receiver.recv().await {
-            writer.write(&bytes).await?;
-        }
-        task.await??;
-        Ok(writer.commit().await?)
+        let key = Object::generated_key(key_id, client, kind)?;
+        self.put_one(key, progress).await
     }
 
-    /// Generates both public keys of a client key onto the drive: [`Session::generate_key`] twice.
+    /// Generates both public keys of a client key onto the drive, both or none.
     ///
     /// # Errors
-    /// Those of [`Session::generate_key`].
+    /// Those of [`Session::put`].
     pub async fn put_keys(
         &self,
         key_id: u32,
         client: &ClientKey,
         progress: &Progress,
     ) -> Result<(), SessionError> {
-        for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
-            self.generate_key(key_id, client, kind, progress).await?;
-        }
-        Ok(())
+        let keys = [KeyKind::Bootstrapping, KeyKind::KeySwitching]
+            .map(|kind| Object::generated_key(key_id, client, kind));
+        let keys = keys.into_iter().collect::<Result<_, _>>()?;
+        self.put(keys, progress).await.map(drop)
     }
 
     /// Writes a public key from its file, in the form that it has there.
     ///
     /// # Errors
     /// Those of the file and of the store.
-    pub async fn put_key<R: Read>(
+    pub async fn put_key<R: Read + Send>(
         &self,
         key_id: u32,
-        mut reader: ObjectReader<R>,
+        reader: ObjectReader<R>,
         progress: &Progress,
     ) -> Result<BlobStat, SessionError> {
-        let (kind, form) = public_key(reader.header().kind).ok_or_else(|| {
-            TfheError::Format(format!(
-                "a {} is not a public key",
-                reader.header().kind.name()
-            ))
-        })?;
-        let sc = key_metadata(key_id, &reader.header().params, kind, form)?;
-        let mut writer = self.writer(sc, progress).await?;
-        while let Some(chunk) = reader.next_chunk()? {
-            writer.write(chunk).await?;
-        }
-        Ok(writer.commit().await?)
+        self.put_one(Object::key(key_id, reader)?, progress).await
     }
 
     /// Builds a program's test vector for a parameter set and writes it.
     ///
     /// # Errors
-    /// [`SessionError::TestVector`] where the expression fails at some input or the values stand in a file that has not been
-    /// read ([`crate::tables::read_files`]), and those of the store.
+    /// Those of [`Object::test_vector`] and of the store.
     pub async fn put_test_vector(
         &self,
         params: &ParamSet,
         vector: &TestVector,
     ) -> Result<TestVectorReport, SessionError> {
-        let (bytes, input, report) = test_vector_bytes(params, vector)?;
-        let sc = ScMetadata::new(vector.vr, params.id, bytes.len() as u64)?
-            .with_message(input.bits() as u8, input.is_signed())?
-            .with_output_bits(report.bits.1 as u8)?;
-        self.put(sc, &bytes, &Progress::none()).await?;
+        let (object, report) = Object::test_vector(params, vector)?;
+        self.put_one(object, &Progress::none()).await?;
         Ok(report)
     }
 
@@ -383,9 +415,8 @@ impl Session {
         params: &ParamSet,
         program: &Program,
     ) -> Result<BlobStat, SessionError> {
-        let bytes = toroid_isa::encode(program);
-        let sc = ScMetadata::new(VrNumber::program(key_id)?, params.id, bytes.len() as u64)?;
-        self.put(sc, &bytes, &Progress::none()).await
+        let object = Object::program(key_id, params, program)?;
+        self.put_one(object, &Progress::none()).await
     }
 
     /// Writes a sample into its register. A TLWE-CoW sample runs the program; the result then stands in its place.
@@ -397,8 +428,8 @@ impl Session {
         vr: VrNumber,
         sample: &Ciphertext,
     ) -> Result<BlobStat, SessionError> {
-        let sc = sample_metadata(vr, sample)?;
-        self.put(sc, sample.sample(), &Progress::none()).await
+        let object = Object::sample(vr, sample)?;
+        self.put_one(object, &Progress::none()).await
     }
 
     /// Makes room for a sample of a register, for others to write its blocks ([`raw`](crate::raw)). Where there is one already, its room
@@ -564,6 +595,11 @@ pub fn public_key(kind: Kind) -> Option<(KeyKind, KeyForm)> {
     }
 }
 
+/// What secure computing metadata has of a client key's tag.
+fn tag_start(tag: &KeyTag) -> KeyTagStart {
+    std::array::from_fn(|at| tag[at])
+}
+
 /// Metadata of a sample for a register.
 ///
 /// # Errors
@@ -575,27 +611,14 @@ pub fn sample_metadata(vr: VrNumber, sample: &Ciphertext) -> Result<ScMetadata, 
     let (params, noise) = (sample.params(), sample.stated_noise());
     let sc = ScMetadata::new(vr, params.id, params.lwe_bytes() as u64)?
         .with_noise(noise.log2_variance, noise.log2_failure);
+    let sc = match sample.tag() {
+        Some(tag) => sc.with_key_tag(tag_start(tag)),
+        None => sc,
+    };
     Ok(match sample.encoding() {
         Some(encoding) => sc.with_message(encoding.bits() as u8, encoding.is_signed())?,
         None => sc,
     })
-}
-
-fn key_metadata(
-    key_id: u32,
-    params: &ParamSet,
-    kind: KeyKind,
-    form: KeyForm,
-) -> Result<ScMetadata, SessionError> {
-    let size = match kind {
-        KeyKind::Bootstrapping => form.bootstrapping_key_bytes(params),
-        KeyKind::KeySwitching => form.key_switching_key_bytes(params),
-    };
-    Ok(ScMetadata::new(
-        VrNumber::key(key_id, kind)?,
-        params.id,
-        size,
-    )?)
 }
 
 /// The bytes of a program's test vector for a parameter set, and its input encoding.

@@ -799,6 +799,94 @@ async fn a_failing_command_anywhere_leaves_old_or_new() {
     }
 }
 
+/// Replaces the contents of two blobs and makes a third, all at once, with the `nth` command failing; gives whether it was reached.
+async fn a_group_with_a_fault(metadata_size: u16, nth: u64, count: u64) -> bool {
+    let controller = controller(metadata_size);
+    let store = format(&controller, CLUSTER).await;
+    let [old, new] = [1, 2].map(|seed| pattern(seed, 5000));
+    let a = put(&store, plain("a"), &old).await;
+    let b = put(&store, with_sc("b", sc(VrType::Tv, 1, 5000)), &old).await;
+    let before = controller.submitted().len() as u64;
+    controller.fail_from(nth, count, Status::WRITE_FAULT);
+    let change = async {
+        let mut writers = vec![
+            store.writer(a, 5000).await?,
+            store.writer(b, 5000).await?,
+            store.new_writer(plain("c"), 5000).await?,
+        ];
+        for writer in &mut writers {
+            writer.write(&new).await?;
+        }
+        store.commit_all(writers).await
+    };
+    let changed = change.await;
+    let reached = controller.submitted().len() as u64 - before >= nth;
+    controller.clear_faults();
+    let all_or_none = async |store: &BlobStore| {
+        let names: Vec<_> = store.list().into_iter().map(|blob| blob.name).collect();
+        let third = names.contains(&"c".to_owned());
+        let expected = if third { &new } else { &old };
+        for blob in store.list() {
+            assert_eq!(&get(store, blob.id).await, expected, "{names:?}, {nth}");
+        }
+        third
+    };
+    let stands = all_or_none(&store).await;
+    if let Ok(stats) = &changed {
+        let names: Vec<_> = stats.iter().map(|stat| stat.name.as_str()).collect();
+        assert_eq!((stands, names), (true, vec!["a", "b", "c"]));
+    }
+    let mut rng = Rng(nth * 1000 + count);
+    match count {
+        1 => {}
+        2 => controller.crash(),
+        _ => controller.crash_with(|_, _, versions| rng.below(versions as u64 + 1) as usize),
+    }
+    let mounted = mount(&controller).await;
+    let stands = all_or_none(&mounted).await;
+    assert!(stands || changed.is_err());
+    // And the store works on, with every cluster and page that it had.
+    let info = mounted.info().await;
+    let data = pattern(3, 5000);
+    mounted
+        .write_blob(a, &data, &Progress::none())
+        .await
+        .unwrap();
+    let again = mount(&controller).await;
+    assert_eq!(get(&again, a).await, data);
+    let after = again.info().await;
+    assert_eq!(after.free_clusters, info.free_clusters);
+    assert_eq!(after.free_metadata_pages, info.free_metadata_pages);
+    reached
+}
+
+#[tokio::test]
+async fn several_blobs_change_together_or_not_at_all() {
+    for metadata_size in [0, 64] {
+        for count in [1, 2, 3, 1000] {
+            let mut nth = 1;
+            while a_group_with_a_fault(metadata_size, nth, count).await {
+                nth += 1;
+            }
+            assert!(nth > 15);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_group_that_does_not_fit_changes_nothing() {
+    let controller = controller(64);
+    let store = format(&controller, CLUSTER).await;
+    let all = u64::from(store.info().await.clusters) * CLUSTER;
+    let id = put(&store, plain("kept"), &pattern(1, 5000)).await;
+    let writers = vec![store.writer(id, 5000).await.unwrap()];
+    let second = store.new_writer(plain("large"), all - 2 * CLUSTER).await;
+    assert!(matches!(second.map(drop), Err(BlobError::NoSpace { .. })));
+    drop(writers);
+    assert_eq!(get(&store, id).await, pattern(1, 5000));
+    assert_eq!(store.list().len(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_tasks_share_a_store() {
     let controller = controller(0);

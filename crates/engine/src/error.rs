@@ -72,6 +72,15 @@ pub enum EngineError {
         /// Name of the object's parameter set.
         found: &'static str,
     },
+    /// The key id has objects of another client key.
+    #[error(
+        "{vr} belongs to another client key than the other objects of key id {key_id}; put it under another key id, or write a bootstrapping key of its client first",
+        key_id = vr.key_id()
+    )]
+    KeyTagMismatch {
+        /// The register.
+        vr: VrNumber,
+    },
     /// The program touches registers that its requester must not touch.
     #[error("program {vr} touches registers of key ids that are not open to it")]
     KeyIdDenied {

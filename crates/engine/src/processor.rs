@@ -11,6 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
+use toroid_isa::metadata::KeyTagStart;
 use toroid_isa::{Environment, Instruction, KeyKind, Program, VrNumber, VrType, verify};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise::Noise;
@@ -176,6 +177,8 @@ struct Transaction<'e> {
     begun: Option<u64>,
     /// Of the samples that came with the run.
     staged_noise: Vec<Noise>,
+    /// The client keys that they state.
+    staged_tags: Vec<(VrNumber, KeyTagStart)>,
     test_vectors: HashMap<VrNumber, TestVector>,
     keys: HashMap<VrNumber, Arc<dyn LoadedKey>>,
     stack: Vec<(Vec<u8>, Value)>,
@@ -353,6 +356,7 @@ impl<'e> Transaction<'e> {
             registers: HashMap::new(),
             begun: None,
             staged_noise: Vec::new(),
+            staged_tags: Vec::new(),
             test_vectors: HashMap::new(),
             keys: HashMap::new(),
             stack: Vec::new(),
@@ -486,6 +490,14 @@ impl<'e> Transaction<'e> {
         }
         for (place, sample) in staged.iter().enumerate() {
             table.check_params((sample.vr, Origin::Write), sample.params)?;
+            if let Some(tag) = sample.attributes.key_tag {
+                table.check_key_tag((sample.vr, Origin::Write), Some(tag))?;
+                let mut earlier = self.staged_tags.iter();
+                if earlier.any(|(vr, other)| vr.key_id() == sample.vr.key_id() && *other != tag) {
+                    return Err(EngineError::KeyTagMismatch { vr: sample.vr });
+                }
+                self.staged_tags.push((sample.vr, tag));
+            }
             let earlier = staged.iter().take(place);
             let mut of_key_id = earlier.filter(|other| other.vr.key_id() == sample.vr.key_id());
             if let Some(other) = of_key_id.find(|other| other.params.id != sample.params.id) {
@@ -829,6 +841,12 @@ impl<'e> Transaction<'e> {
                 reservation: None,
             };
             table.write(&engine.memory, vr, register);
+        }
+        for (vr, tag) in std::mem::take(&mut self.staged_tags) {
+            // A bootstrapping key of another client may have come meanwhile.
+            if table.check_key_tag((vr, Origin::Write), Some(tag)).is_ok() {
+                table.claim(&engine.memory, vr, Some(tag));
+            }
         }
     }
 }

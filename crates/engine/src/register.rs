@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use toroid_isa::metadata::KeyTagStart;
 use toroid_isa::{HEADER_BYTES, KeyKind, MAX_ENCODED_BYTES, VrNumber, VrType};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise::Noise;
@@ -11,7 +12,7 @@ use toroid_tfhe::seeded::KeyForm;
 use crate::address::{PageTableEntry, VirtualAddress};
 use crate::error::EngineError;
 
-/// What the metadata of a test vector or sample says of it; ignored for keys and programs.
+/// What the metadata of an object says of it; of a key or a program only the key tag counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Attributes {
     /// Encoding of a sample, or of a test vector's input; `None`: unknown, or a Boolean gate's.
@@ -24,6 +25,8 @@ pub struct Attributes {
     pub log2_variance: Option<f64>,
     /// log2 of the probability that some bootstrap behind a sample failed; without it, none did.
     pub log2_failure: Option<f64>,
+    /// Start of the tag of the client key that a key or a sample belongs to; `None`: not stated.
+    pub key_tag: Option<KeyTagStart>,
 }
 
 impl Attributes {

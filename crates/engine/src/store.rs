@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, MutexGuard};
 
+use toroid_isa::metadata::KeyTagStart;
 use toroid_isa::{VrNumber, VrType, decode};
 use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
@@ -86,6 +87,7 @@ pub(crate) struct StagedPart<'e> {
     origin: Origin,
     /// Whether it replaces a key from now on.
     replaces_key: bool,
+    tag: Option<KeyTagStart>,
     /// Keeps the next part from being appended.
     partial: LockedPartial,
     committed: bool,
@@ -102,6 +104,7 @@ impl StagedPart<'_> {
         if self.replaces_key {
             table.remove_content(&self.engine.memory, self.vr);
         }
+        table.claim(&self.engine.memory, self.vr, self.tag);
         if self.origin == Origin::Write {
             // What was read since may be older.
             table.drop_partial(self.vr, Origin::Read);
@@ -125,6 +128,7 @@ pub(crate) struct StagedRegister<'e> {
     vr: VrNumber,
     /// `None` once it has appeared.
     register: Option<Register>,
+    tag: Option<KeyTagStart>,
     _effect: MutexGuard<'e, ()>,
 }
 
@@ -132,7 +136,9 @@ impl StagedRegister<'_> {
     fn commit(mut self) {
         if let Some(register) = self.register.take() {
             let engine = self.engine;
-            engine.table().insert(&engine.memory, self.vr, register);
+            let mut table = engine.table();
+            table.insert(&engine.memory, self.vr, register);
+            table.claim(&engine.memory, self.vr, self.tag);
         }
     }
 }
@@ -224,7 +230,9 @@ impl Engine {
             .create(&mut PageIo::new(context), &sample.bytes)?;
         let effect = self.begin_effect();
         let table = self.table();
-        if let Err(error) = table.check_params((sample.vr, origin), sample.params) {
+        let (place, tag) = ((sample.vr, origin), sample.attributes.key_tag);
+        let checked = table.check_params(place, sample.params);
+        if let Err(error) = checked.and_then(|()| table.check_key_tag(place, tag)) {
             self.memory.release(page);
             return Err(error);
         }
@@ -246,6 +254,7 @@ impl Engine {
             engine: self,
             vr: sample.vr,
             register: Some(register),
+            tag,
             _effect: effect,
         })
     }
@@ -259,6 +268,7 @@ impl Engine {
         let Part {
             vr, params, offset, ..
         } = *part;
+        let tag = part.attributes.key_tag;
         if vr.ty().is_sample() && offset == 0 && part.bytes.len() as u64 == part.total_size {
             return self.accept_whole_sample(part, origin).map(Accepted::Sample);
         }
@@ -271,7 +281,7 @@ impl Engine {
             // A seeded key takes the room of the expanded one.
             let bytes = register_bytes(vr, params).unwrap_or(part.total_size);
             self.table()
-                .begin((vr, origin), params, bytes, Arc::clone(&partial))?;
+                .begin((vr, origin), (params, tag), bytes, Arc::clone(&partial))?;
             partial
         } else {
             self.table()
@@ -293,6 +303,7 @@ impl Engine {
                 vr,
                 origin,
                 replaces_key: vr.ty() == VrType::Key && offset == 0,
+                tag,
                 partial,
                 committed: false,
             }));
@@ -323,7 +334,8 @@ impl Engine {
         if origin == Origin::Write {
             table.drop_partial(part.vr, Origin::Read);
         }
-        table.start_anew((part.vr, origin), part.params)?;
+        let of_client = (part.params, part.attributes.key_tag);
+        table.start_anew((part.vr, origin), of_client)?;
         Ok(sample)
     }
 
@@ -405,8 +417,12 @@ impl Engine {
         };
         let effect = self.begin_effect();
         let mut table = self.table();
-        let checked =
-            content.and_then(|content| table.check_params((vr, origin), params).map(|()| content));
+        let (place, tag) = ((vr, origin), part.attributes.key_tag);
+        let checked = content.and_then(|content| {
+            table.check_params(place, params)?;
+            table.check_key_tag(place, tag)?;
+            Ok(content)
+        });
         let content = match checked {
             Ok(content) => content,
             Err(error) => {
@@ -430,6 +446,7 @@ impl Engine {
             engine: self,
             vr,
             register: Some(register),
+            tag,
             _effect: effect,
         }))
     }

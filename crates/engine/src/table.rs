@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use toroid_isa::{Program, VrNumber, VrType};
+use toroid_isa::metadata::KeyTagStart;
+use toroid_isa::{KeyKind, Program, VrNumber, VrType};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
@@ -87,6 +88,8 @@ pub(crate) struct Table {
     last_stamp: u64,
     /// By the stamp of their begin.
     runs: BTreeMap<u64, Run>,
+    /// Start of the tag of the client key that each key id is in use with, where an object of it stated one.
+    key_tags: BTreeMap<u32, KeyTagStart>,
     /// Registers that were stored or removed since the oldest active run began, and when.
     touched: BTreeMap<VrNumber, u64>,
     /// The same for key ids that were cleared.
@@ -104,6 +107,7 @@ impl Table {
             total_units: persistent_bytes / PAGE_BYTES as u64,
             last_stamp: 0,
             runs: BTreeMap::new(),
+            key_tags: BTreeMap::new(),
             touched: BTreeMap::new(),
             cleared: BTreeMap::new(),
         }
@@ -206,6 +210,59 @@ impl Table {
         }
     }
 
+    /// Checks that an object of this client key can be stored. A bootstrapping key that is written begins its key id anew.
+    pub(crate) fn check_key_tag(
+        &self,
+        (vr, origin): (VrNumber, Origin),
+        tag: Option<KeyTagStart>,
+    ) -> Result<(), EngineError> {
+        let held = self.key_tags.get(&vr.key_id());
+        let same = tag.is_none_or(|tag| held.is_none_or(|held| *held == tag));
+        if same || (origin == Origin::Write && begins_key_id(vr)) {
+            Ok(())
+        } else {
+            Err(EngineError::KeyTagMismatch { vr })
+        }
+    }
+
+    /// An object of this client key, or a part of it, has come for a register. One of another key than before can only be a
+    /// bootstrapping key, which makes the other keys and the samples of its key id useless.
+    pub(crate) fn claim(&mut self, memory: &PagedMemory, vr: VrNumber, tag: Option<KeyTagStart>) {
+        let Some(tag) = tag else { return };
+        let key_id = vr.key_id();
+        let former = self.key_tags.insert(key_id, tag);
+        if former.is_none_or(|former| former == tag) {
+            return;
+        }
+        let partials = self.partials_of(key_id).map(|((vr, _), _)| vr);
+        let registers = self.registers_of(key_id).map(|(vr, _)| vr);
+        let of_key = |other: &VrNumber| {
+            *other != vr && (other.ty() == VrType::Key || other.ty().is_sample())
+        };
+        let useless: BTreeSet<VrNumber> = partials.chain(registers).filter(of_key).collect();
+        for other in useless {
+            self.remove(memory, other);
+        }
+        self.forget_runs_of(key_id);
+    }
+
+    /// A key id of which nothing is left may be used with any client key.
+    fn forget_key_tag_unless_used(&mut self, key_id: u32) {
+        let used = self.registers_of(key_id).next().is_some()
+            || self.partials_of(key_id).next().is_some();
+        if !used {
+            self.key_tags.remove(&key_id);
+        }
+    }
+
+    /// Active runs change no register of this key id any more.
+    fn forget_runs_of(&mut self, key_id: u32) {
+        let stamp = self.stamp();
+        if !self.runs.is_empty() {
+            self.cleared.insert(key_id, stamp);
+        }
+    }
+
     /// Takes room in the persistent area; `returning` units count as free already.
     fn reserve(
         &mut self,
@@ -255,8 +312,9 @@ impl Table {
             .extract_if(.., |_, entry| is_idle(entry))
             .collect();
         let count = dropped.len();
-        for (_, entry) in dropped {
+        for ((vr, _), entry) in dropped {
             self.free(entry.reservation);
+            self.forget_key_tag_unless_used(vr.key_id());
         }
         count
     }
@@ -266,12 +324,13 @@ impl Table {
     pub(crate) fn begin(
         &mut self,
         (vr, origin): (VrNumber, Origin),
-        params: &'static ParamSet,
+        (params, tag): (&'static ParamSet, Option<KeyTagStart>),
         bytes: u64,
         partial: SharedPartial,
     ) -> Result<(), EngineError> {
         self.drop_idle(PARTIAL_LIFETIME);
         self.check_params((vr, origin), params)?;
+        self.check_key_tag((vr, origin), tag)?;
         let full = self.partials.len() >= MAX_PARTIAL_OBJECTS_IN_ALL
             || self.partials_of(vr.key_id()).count() >= MAX_PARTIAL_OBJECTS;
         if full && !self.partials.contains_key(&(vr, origin)) {
@@ -309,13 +368,14 @@ impl Table {
         Ok(())
     }
 
-    /// Drops the parts of an object, since a whole one of this set takes its place.
+    /// Drops the parts of an object, since a whole one of this set and this client key takes its place.
     pub(crate) fn start_anew(
         &mut self,
         (vr, origin): (VrNumber, Origin),
-        params: &'static ParamSet,
+        (params, tag): (&'static ParamSet, Option<KeyTagStart>),
     ) -> Result<(), EngineError> {
         self.check_params((vr, origin), params)?;
+        self.check_key_tag((vr, origin), tag)?;
         self.drop_partial(vr, origin);
         Ok(())
     }
@@ -324,6 +384,7 @@ impl Table {
     pub(crate) fn drop_partial(&mut self, vr: VrNumber, origin: Origin) {
         if let Some(old) = self.partials.remove(&(vr, origin)) {
             self.free(old.reservation);
+            self.forget_key_tag_unless_used(vr.key_id());
         }
     }
 
@@ -346,11 +407,12 @@ impl Table {
         origin: Origin,
         partial: &SharedPartial,
     ) -> Option<PartialEntry> {
-        if self.is_current(vr, origin, partial) {
-            self.partials.remove(&(vr, origin))
-        } else {
-            None
+        if !self.is_current(vr, origin, partial) {
+            return None;
         }
+        let entry = self.partials.remove(&(vr, origin));
+        self.forget_key_tag_unless_used(vr.key_id());
+        entry
     }
 
     /// Corrects the room of a loaded key to what it really takes. On an error the reservation is freed.
@@ -451,6 +513,7 @@ impl Table {
                         }
                     }
                 }
+                self.forget_key_tag_unless_used(vr.key_id());
                 true
             }
             None => false,
@@ -471,10 +534,8 @@ impl Table {
         for vr in partials.into_iter().chain(registers.iter().copied()) {
             self.remove(memory, vr);
         }
-        let stamp = self.stamp();
-        if !self.runs.is_empty() {
-            self.cleared.insert(key_id, stamp);
-        }
+        self.key_tags.remove(&key_id);
+        self.forget_runs_of(key_id);
         registers.len()
     }
 
@@ -519,6 +580,11 @@ pub(crate) fn info(memory: &PagedMemory, vr: VrNumber, register: &Register) -> R
         computed: register.computed,
         noise,
     }
+}
+
+/// Whether a register holds what the other keys and the samples of its key id must go with.
+fn begins_key_id(vr: VrNumber) -> bool {
+    vr.ty() == VrType::Key && vr.data_id() == KeyKind::Bootstrapping.data_id()
 }
 
 /// The entries of a key id.

@@ -276,10 +276,9 @@ fn attributes_are_checked() {
     assert!(engine.list().is_empty());
     let attributes = Attributes {
         encoding: Encoding::new(3, true).ok(),
-        output: None,
-        computed: false,
         log2_variance: Some(-30.0),
         log2_failure: Some(-64.0),
+        ..Attributes::default()
     };
     engine
         .store_part(&whole(cor(0, 1), &TINY, &bytes, attributes))
@@ -563,4 +562,60 @@ fn what_is_prepared_and_not_committed_has_no_effect() {
         2,
         "the old program is there"
     );
+}
+
+#[test]
+fn a_key_id_has_one_client_key() {
+    let engine = engine(1 << 20);
+    let [ours, theirs] = [Some([1; 12]), Some([2; 12])];
+    let of = |key_tag| Attributes {
+        key_tag,
+        ..bits(TINY.message_bits)
+    };
+    let put = |vr, bytes: &[u8], tag| engine.store_part(&whole(vr, &TINY, bytes, of(tag)));
+    let refused = |vr, bytes: &[u8], tag| {
+        let error = put(vr, bytes, tag).unwrap_err();
+        assert!(matches!(error, EngineError::KeyTagMismatch { .. }));
+        assert!(error.to_string().contains("client key"), "{error}");
+    };
+    let sample = encode_sample(&TINY, 1, 3);
+    let bootstrapping = vec![0; TINY.bootstrapping_key_bytes() as usize];
+    let switching = vec![0; TINY.key_switching_key_bytes() as usize];
+    let [bsk, ksk] = KINDS.map(|kind| VrNumber::key(0, kind).unwrap());
+
+    put(bsk, &bootstrapping, ours).unwrap();
+    put(cor(0, 1), &sample, ours).unwrap();
+    // What states no tag goes with any; another key id has a key of its own.
+    put(cor(0, 2), &sample, None).unwrap();
+    put(cor(1, 2), &sample, theirs).unwrap();
+    refused(cor(0, 3), &sample, theirs);
+    refused(ksk, &switching, theirs);
+    refused(cor(0, 1), &sample, theirs);
+    // So is the first part of one, and a sample that comes with a run.
+    let all = whole(cor(0, 4), &TINY, &sample, of(theirs));
+    assert!(engine.store_part(&part(&all, 0, 8)).is_err());
+    let program = Program::new(vec![Instruction::Return { n: cor(0, 4) }]).unwrap();
+    let cancel = CancelToken::new();
+    let ran = engine.evaluate(COMMAND, vr("prg:0:0"), &program, &[all], &cancel);
+    assert!(matches!(ran, Err(EngineError::KeyTagMismatch { .. })));
+    // Whatever is read does not change whose the key id is.
+    let read = engine.prepare_read(&whole(bsk, &TINY, &bootstrapping, of(theirs)));
+    assert!(matches!(read, Err(EngineError::KeyTagMismatch { .. })));
+    drop(read);
+    assert_eq!(engine.list().len(), 4);
+
+    // A bootstrapping key begins the key id anew, with its first part.
+    store(&engine, vr("tv:0:0"), &TINY, &test_vector(&TINY, 3, |m| m)).unwrap();
+    let new = whole(bsk, &TINY, &bootstrapping, of(theirs));
+    engine.store_part(&part(&new, 0, 8)).unwrap();
+    let left: Vec<_> = engine.list().iter().map(|info| info.vr).collect();
+    assert_eq!(left, [vr("tv:0:0"), cor(1, 2)]);
+    refused(ksk, &switching, ours);
+    put(ksk, &switching, theirs).unwrap();
+    put(cor(0, 1), &sample, theirs).unwrap();
+    // With the last register the key id forgets its key.
+    engine.clear_key_id(0);
+    put(cor(0, 1), &sample, ours).unwrap();
+    engine.remove(cor(0, 1));
+    put(cor(0, 1), &sample, theirs).unwrap();
 }

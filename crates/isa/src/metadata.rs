@@ -34,7 +34,7 @@ struct Raw {
     reserved_39: u8,
     log2_variance: F32,
     log2_p_fail: F32,
-    reserved_48: [u8; 12],
+    key_tag: KeyTagStart,
     crc: U32,
 }
 
@@ -56,7 +56,14 @@ pub struct ScMetadata {
     computed: bool,
     log2_variance: Option<f32>,
     log2_p_fail: Option<f32>,
+    key_tag: Option<KeyTagStart>,
 }
+
+/// The first bytes of the tag that names a client key.
+pub type KeyTagStart = [u8; 12];
+
+/// Stands for no tag.
+const NO_KEY_TAG: KeyTagStart = [0; 12];
 
 /// Why bytes are not secure computing metadata, or why it cannot hold a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -192,6 +199,7 @@ impl ScMetadata {
             computed: false,
             log2_variance: None,
             log2_p_fail: None,
+            key_tag: None,
         })
     }
 
@@ -265,6 +273,13 @@ impl ScMetadata {
         self
     }
 
+    /// The same with the start of the tag of the client key that the object belongs to; all zero states nothing. A drive refuses objects
+    /// of several client keys under one key id.
+    pub fn with_key_tag(mut self, tag: KeyTagStart) -> ScMetadata {
+        self.key_tag = (tag != NO_KEY_TAG).then_some(tag);
+        self
+    }
+
     /// The virtual register: type, key id and data id.
     pub fn vr(&self) -> VrNumber {
         self.vr
@@ -325,6 +340,11 @@ impl ScMetadata {
         self.log2_p_fail
     }
 
+    /// Start of the tag of the client key that the object belongs to, if stated.
+    pub fn key_tag(&self) -> Option<KeyTagStart> {
+        self.key_tag
+    }
+
     /// The 64 bytes.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         let mut raw = Raw {
@@ -343,7 +363,7 @@ impl ScMetadata {
             reserved_39: 0,
             log2_variance: self.log2_variance.unwrap_or(0.0).into(),
             log2_p_fail: self.log2_p_fail.unwrap_or(0.0).into(),
-            reserved_48: [0; 12],
+            key_tag: self.key_tag.unwrap_or(NO_KEY_TAG),
             crc: 0.into(),
         };
         raw.crc = raw.checksum().into();
@@ -394,15 +414,13 @@ impl Raw {
         if self.reserved_39 != 0 || (self.output_bits != 0 && ty != VrType::Tv) {
             return Err(MetadataError::Reserved { bytes: "38-39" });
         }
-        if self.reserved_48 != [0; 12] {
-            return Err(MetadataError::Reserved { bytes: "48-59" });
-        }
         let metadata = ScMetadata::new(vr, self.params.get(), self.size.get())?
             .with_offset(self.offset.get())?
             .with_blocks(self.blocks.get())
             .with_message(self.message_bits, self.flags & SIGNED != 0)?
             .with_output_bits(self.output_bits)?
-            .with_computed(self.flags & COMPUTED != 0);
+            .with_computed(self.flags & COMPUTED != 0)
+            .with_key_tag(self.key_tag);
         Ok(ScMetadata {
             log2_variance: logarithm("log2 variance", self.log2_variance.get())?,
             log2_p_fail: logarithm("log2 p_fail", self.log2_p_fail.get())?,

@@ -20,6 +20,7 @@ macro_rules! drive_statuses {
             NO_ROOM = 0xCB, "the drive has no room for the virtual register";
             PAGING_FAILED = 0xCC, "a page could not be moved to or from the swap area";
             BACKEND_FAILED = 0xCD, "the arithmetic back end failed";
+            WRONG_KEY_TAG = 0xCE, "the object belongs to another client key than its key id is in use with";
             NO_PROGRAM = 0xD0, "there is no such program index, or no whole program at it";
             PROGRAM_IN_USE = 0xD1, "the program index is occupied, or its program is active or running";
             PROGRAM_INACTIVE = 0xD2, "the program is not activated";

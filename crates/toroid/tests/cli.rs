@@ -738,6 +738,51 @@ fn a_put_that_is_wrong_writes_nothing() {
 }
 
 #[test]
+fn files_are_put_together_or_not_at_all() {
+    let place = Place::prepared("second-half");
+    let multiply = place.copy_example("crates/isa/examples/multiply.tasm");
+    place.ok("drive format e.img --size 16MiB --swap 2MiB");
+    // One file tells the parameter set of another, in any order.
+    place.ok(&format!("put e.img {multiply} keys/key-switching.key"));
+    let mut more = 0;
+    while place.run(&format!("put e.img three.ct --as cor:0:{more}")).code == Some(0) {
+        more += 1;
+        assert!(more < 100);
+    }
+    place.ok(&format!("delete e.img cor:0:{}", more - 1));
+    let before = place.registers("e.img");
+    // There is room for one more object.
+    let line = format!("put e.img keys/bootstrapping.key three.ct --as cor:0:{more}");
+    place.fails(1, &line, &["free"]);
+    assert_eq!(place.registers("e.img"), before);
+    place.ok("put e.img keys/bootstrapping.key");
+}
+
+#[test]
+fn a_key_id_belongs_to_one_client_key() {
+    let place = Place::prepared("second-half");
+    let others = "keys generate --params tiny --unencrypted --out others";
+    place.ok(others);
+    place.ok("encrypt 1 --key others/client.key --out other.ct");
+    let refused = &["another client key", "key:0:"];
+    place.fails(1, "put d.img other.ct --as cor:0:1", refused);
+    place.fails(1, "put d.img others/bootstrapping.key", refused);
+    place.fails(
+        1,
+        "put d.img keys/bootstrapping.key others/key-switching.key",
+        refused,
+    );
+    place.ok("put d.img other.ct --as cor:1:1");
+    // Both keys may be replaced as long as there are no samples of the former ones.
+    place.ok("put d.img others/key-switching.key others/bootstrapping.key");
+    place.ok("put d.img other.ct --as cor:0:1");
+    let ours = "put d.img keys/bootstrapping.key keys/key-switching.key";
+    place.fails(1, ours, &["another client key", "cor:0:1"]);
+    place.ok("delete d.img cor:0:1");
+    place.ok(ours);
+}
+
+#[test]
 fn a_program_that_cannot_run_changes_nothing() {
     let place = Place::prepared("nvme");
     let multiply = place.copy_example("crates/isa/examples/multiply.tasm");

@@ -103,7 +103,7 @@ fn sample(path: &Path) -> (Header, Vec<u8>) {
     (header, bytes.to_vec())
 }
 
-/// Samples whose words, noise and failure probability are the same; a drive keeps no tags.
+/// Samples whose words, noise and failure probability are the same; a drive does not keep whole tags.
 fn assert_same(place: &Place, one: &str, other: &str) {
     let (one, other) = (sample(&place.path(one)), sample(&place.path(other)));
     assert!(one.1 == other.1, "the words differ");

@@ -27,17 +27,20 @@
 //! | bytes | field |
 //! | --- | --- |
 //! | 0-3 | `TBMP` |
-//! | 4 | 1 head of a record, 2 continuation, 3 free |
+//! | 4 | 1 head of a record, 2 continuation, 3 free, 4 group under way |
 //! | 5-7 | 0 |
 //! | 8-23 | identifier of the store |
-//! | 24-31 | blob: the sequence number of the change that created it |
-//! | 32-39 | sequence number of the change that wrote this page, at most 2^63 - 1 |
+//! | 24-31 | blob: the sequence number of the change that created it; of a group, the sequence number of its first change |
+//! | 32-39 | sequence number of the change that wrote this page, at most 2^63 - 1; of a group, that of its last change |
 //! | 40-43, 44-47 | index of this page in its record, pages of the record |
 //! | 48-51 | number of the record's next page; 2^32 - 1 after the last |
 //! | 52-55 | bytes of payload |
 //! | 56-59 | 0 |
 //! | 60-63 | checksum of the block without these four bytes |
 //! | 64- | payload, then 0 |
+//!
+//! A page of kind 4 makes void all records whose sequence numbers are those of its group: several blobs change together by writing that page,
+//! then their records, then the mark that it is free.
 //!
 //! Record, cut into the payloads of its pages:
 //!
@@ -427,6 +430,8 @@ pub(super) enum PageKind {
     Continuation,
     /// A page that was in use; it keeps the highest sequence numbers alive across mounts.
     Free,
+    /// While it is there, the records of the changes from `blob` to `sequence` do not count.
+    Group,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -458,6 +463,7 @@ impl PageHeader {
                 PageKind::Head => 1,
                 PageKind::Continuation => 2,
                 PageKind::Free => 3,
+                PageKind::Group => 4,
             },
             reserved: [0; 3],
             uuid: sb.uuid,
@@ -480,15 +486,23 @@ impl PageHeader {
 
     /// The block that marks a page as free.
     pub fn free(sb: &SuperBlock, blob: BlobId, sequence: u64) -> Vec<u8> {
+        Self::without_payload(PageKind::Free, blob, sequence).encode(sb, &[])
+    }
+
+    /// The block that makes the records of these changes void.
+    pub fn group(sb: &SuperBlock, first: u64, last: u64) -> Vec<u8> {
+        Self::without_payload(PageKind::Group, BlobId(first), last).encode(sb, &[])
+    }
+
+    fn without_payload(kind: PageKind, blob: BlobId, sequence: u64) -> PageHeader {
         PageHeader {
-            kind: PageKind::Free,
+            kind,
             blob,
             sequence,
             index: 0,
             pages: 0,
             next: None,
         }
-        .encode(sb, &[])
     }
 }
 
@@ -504,6 +518,7 @@ impl<'a> Page<'a> {
             1 => PageKind::Head,
             2 => PageKind::Continuation,
             3 => PageKind::Free,
+            4 => PageKind::Group,
             _ => return Page::Damaged,
         };
         let payload = body.get(..raw.payload_bytes.get() as usize);

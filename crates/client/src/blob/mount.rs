@@ -1,6 +1,7 @@
 //! Format and mount: the only code that reads the metadata region.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::RangeInclusive;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 
@@ -182,6 +183,8 @@ struct Scan {
     used: Used,
     /// Pages that mount must mark free before anything relies on their records being gone.
     stale: Vec<u32>,
+    /// Pages of groups that did not come to their end, and the changes that each makes void.
+    groups: Vec<(u32, RangeInclusive<u64>)>,
     next_sequence: u64,
 }
 
@@ -199,7 +202,7 @@ pub(super) async fn mount(
 ) -> Result<Inner, BlobError> {
     let sb = super_block(&*controller, nsid, options).await?;
     let mut scan = scan(&*controller, nsid, &sb, options).await?;
-    let current = newest_records(&sb, &scan.used, &mut scan.stale)?;
+    let current = newest_records(&sb, &mut scan)?;
     let clusters = Clusters::new(sb.first_cluster() as u32, sb.total_clusters() as u32);
     let table = versions(&sb, &clusters, current)?;
 
@@ -210,6 +213,13 @@ pub(super) async fn mount(
         }
         // Also covers what an earlier mount, or the store before it, may have left in the drive's cache.
         nvme::flush(&*controller, nsid).await?;
+        // Only now: without them the records that they made void would count.
+        for (page, _) in &scan.groups {
+            nvme::write_blocks(&*controller, nsid, sb.page_lba(*page), &marker, &[], false).await?;
+        }
+        if !scan.groups.is_empty() {
+            nvme::flush(&*controller, nsid).await?;
+        }
     }
 
     let in_use: HashSet<u32> = table
@@ -277,6 +287,7 @@ async fn scan(
     let mut scan = Scan {
         used: Used::new(),
         stale: Vec::new(),
+        groups: Vec::new(),
         next_sequence: 1,
     };
     let pages = u64::from(sb.metadata_pages);
@@ -297,8 +308,14 @@ async fn scan(
                 }
                 Page::Used(header, payload) => {
                     scan.next_sequence = scan.next_sequence.max(header.sequence + 1);
-                    if header.kind != PageKind::Free {
-                        scan.used.insert(page, (header, payload.to_vec()));
+                    match header.kind {
+                        PageKind::Free => {}
+                        PageKind::Group => {
+                            scan.groups.push((page, header.blob.0..=header.sequence));
+                        }
+                        PageKind::Head | PageKind::Continuation => {
+                            scan.used.insert(page, (header, payload.to_vec()));
+                        }
                     }
                 }
             }
@@ -307,18 +324,26 @@ async fn scan(
     Ok(scan)
 }
 
-/// The current record of each blob: the whole one with the highest sequence number. The heads of all others are stale.
+/// The current record of each blob: the whole one with the highest sequence number, unless its group did not come to its end. The heads of all others are stale.
 fn newest_records(
     sb: &SuperBlock,
-    used: &Used,
-    stale: &mut Vec<u32>,
+    scan: &mut Scan,
 ) -> Result<BTreeMap<BlobId, Found>, BlobError> {
+    let Scan {
+        used,
+        stale,
+        groups,
+        ..
+    } = scan;
     let mut current: BTreeMap<BlobId, Found> = BTreeMap::new();
-    for (&head, (header, _)) in used {
+    for (&head, (header, _)) in &*used {
         if header.kind != PageKind::Head {
             continue;
         }
-        let Some((pages, payload)) = follow(used, head) else {
+        let void = groups
+            .iter()
+            .any(|(_, changes)| changes.contains(&header.sequence));
+        let Some((pages, payload)) = follow(used, head).filter(|_| !void) else {
             stale.push(head);
             continue;
         };

@@ -70,6 +70,13 @@ impl Pages {
     }
 }
 
+/// The blob that gets a content.
+pub(super) enum Target {
+    Blob(BlobId),
+    /// One of this name, which comes into being with it.
+    New(String),
+}
+
 /// What a commit puts in place of a blob's current version.
 pub(super) struct Content {
     pub sc: Option<ScMetadata>,
@@ -104,6 +111,13 @@ impl Version {
     }
 }
 
+/// Changes that count together, and the page that says so.
+struct Group {
+    page: u32,
+    first: u64,
+    last: u64,
+}
+
 /// Whether the drive may replace data of this type by a program's result, so that the store cannot know its checksum.
 pub(super) fn drive_may_replace(sc: Option<&ScMetadata>) -> bool {
     sc.is_some_and(|sc| sc.vr().ty().is_sample())
@@ -133,12 +147,18 @@ impl Inner {
             .ok_or(BlobError::NoSuchBlob(id))
     }
 
-    fn replace(&self, id: BlobId, version: Option<Arc<Version>>) -> Option<Arc<Version>> {
+    /// Puts versions into the table, all at once; gives those that they replace.
+    fn replace_all(&self, versions: Vec<Version>) -> Vec<Arc<Version>> {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        match version {
-            Some(version) => table.insert(id, version),
-            None => table.remove(&id),
-        }
+        let versions = versions.into_iter();
+        versions
+            .filter_map(|version| table.insert(version.id, Arc::new(version)))
+            .collect()
+    }
+
+    fn remove(&self, id: BlobId) {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        table.remove(&id);
     }
 
     pub async fn flush(&self) -> Result<(), BlobError> {
@@ -248,36 +268,56 @@ impl Inner {
             lease: Arc::new(self.clusters.none()),
             pages: Vec::new(),
         };
-        self.commit(&mut pages, version).await
+        let mut stats = self.commit(&mut pages, vec![version]).await?;
+        Ok(stats.remove(0))
     }
 
-    /// Gives a blob new content, durably. The data must be in its clusters and flushed.
-    pub async fn commit_content(
+    /// Gives blobs new content, durably, all of them or none. The data must be in their clusters and flushed.
+    pub async fn commit_contents(
         &self,
-        id: BlobId,
-        content: Content,
-    ) -> Result<BlobStat, BlobError> {
+        contents: Vec<(Target, Content)>,
+    ) -> Result<Vec<BlobStat>, BlobError> {
         let mut pages = self.pages.lock().await;
-        let version = Version {
-            id,
-            sequence: pages.sequence()?,
-            name: self.version(id)?.name.clone(),
-            sc: content.sc,
-            size: content.size,
-            written: true,
-            data_crc: content.data_crc,
-            lease: content.lease,
-            pages: Vec::new(),
-        };
-        self.commit(&mut pages, version).await
+        let first = pages.sequence()?;
+        let mut versions = Vec::with_capacity(contents.len());
+        for (sequence, (target, content)) in (first..).zip(contents) {
+            let (id, name) = match target {
+                Target::Blob(id) => (id, self.version(id)?.name.clone()),
+                Target::New(name) => (BlobId(sequence), name),
+            };
+            versions.push(Version {
+                id,
+                sequence,
+                name,
+                sc: content.sc,
+                size: content.size,
+                written: true,
+                data_crc: content.data_crc,
+                lease: content.lease,
+                pages: Vec::new(),
+            });
+        }
+        self.commit(&mut pages, versions).await
     }
 
-    /// Puts `version`, which has no pages yet, in place of its blob's current one.
-    async fn commit(&self, pages: &mut Pages, mut version: Version) -> Result<BlobStat, BlobError> {
+    /// Puts versions, which have consecutive sequence numbers and no pages yet, in place of their blobs' current ones: all or none.
+    async fn commit(
+        &self,
+        pages: &mut Pages,
+        mut versions: Vec<Version>,
+    ) -> Result<Vec<BlobStat>, BlobError> {
         self.check_not_in_doubt()?;
-        let sequence = version.sequence;
-        let record = version.record();
-        let needed = record.pages_needed(&self.sb);
+        let (Some(first), Some(last)) = (versions.first(), versions.last()) else {
+            return Ok(Vec::new());
+        };
+        let (first, last) = (first.sequence, last.sequence);
+        if last > MAX_SEQUENCE {
+            return Err(BlobError::NoSequenceNumber);
+        }
+        let records: Vec<Record> = versions.iter().map(Version::record).collect();
+        let of_records = records.iter().map(|record| record.pages_needed(&self.sb));
+        let is_group = versions.len() > 1;
+        let needed = of_records.clone().sum::<usize>() + usize::from(is_group);
         if pages.free.len() < needed {
             self.settle(pages).await?;
         }
@@ -288,34 +328,38 @@ impl Inner {
                 free: free as u32,
             });
         };
-        version.pages = pages.free.split_off(rest);
-        pages.next_sequence += 1;
-        if let Err(error) = self.write_record(&version, &record).await {
-            // The record may have become durable even so. Unless it is certainly gone, its pages and clusters must stay
-            // untouched, and no later change may rely on it being absent.
-            let head = PageHeader::free(&self.sb, version.id, sequence);
-            let lba = self.sb.page_lba(version.pages[0]);
-            let mut revoked = self.check_not_in_doubt();
-            if revoked.is_ok() {
-                revoked = self.write(lba, &head, &[]).await;
-            }
-            if revoked.is_ok() {
-                revoked = self.flush().await;
-            }
-            match revoked {
-                Ok(()) => pages.free.extend_from_slice(&version.pages),
-                Err(_) => self.keep_in_doubt(pages, Arc::new(version)),
+        let mut taken = pages.free.split_off(rest);
+        let group = if is_group { taken.pop() } else { None };
+        let group = group.map(|page| Group { page, first, last });
+        for (version, count) in versions.iter_mut().zip(of_records) {
+            version.pages = taken.split_off(taken.len() - count);
+        }
+        pages.next_sequence = last + 1;
+        if let Err(error) = self.write_records(&versions, &records, group.as_ref()).await {
+            // Records may have become durable even so. Unless they are certainly gone, their pages and clusters must stay
+            // untouched, and no later change may rely on them being absent.
+            match self.revoke(&versions, group.as_ref()).await {
+                Ok(()) => {
+                    let of_versions = versions.iter().flat_map(|version| &version.pages);
+                    pages.free.extend(of_versions);
+                    pages.free.extend(group.map(|group| group.page));
+                }
+                Err(_) => {
+                    for version in versions {
+                        self.keep_in_doubt(pages, Arc::new(version));
+                    }
+                }
             }
             return Err(error);
         }
-        let version = Arc::new(version);
-        let stat = version.stat();
-        let old = self.replace(version.id, Some(version));
-        // The flush within write_record covered the markers of earlier changes as well. Where the store is in doubt nothing becomes
+        let stats = versions.iter().map(Version::stat).collect();
+        let olds = self.replace_all(versions);
+        // The last flush of write_records covered the markers of earlier changes as well. Where the store is in doubt nothing becomes
         // free, but this change is durable all the same.
         let _ = self.release_replaced(pages).await;
-        if let Some(old) = old {
-            let marker = PageHeader::free(&self.sb, old.id, sequence);
+        pages.free.extend(group.map(|group| group.page));
+        for old in olds {
+            let marker = PageHeader::free(&self.sb, old.id, last);
             match self
                 .write(self.sb.page_lba(old.pages[0]), &marker, &[])
                 .await
@@ -324,14 +368,64 @@ impl Inner {
                 Err(_) => self.keep_in_doubt(pages, old),
             }
         }
-        Ok(stat)
+        Ok(stats)
     }
 
-    async fn write_record(&self, version: &Version, record: &Record) -> Result<(), BlobError> {
-        let blocks = record.encode(&self.sb, version.id, version.sequence, &version.pages);
-        for (page, block) in version.pages.iter().zip(&blocks) {
-            self.write(self.sb.page_lba(*page), block, &[]).await?;
+    /// Writes records; those of a group count once all of them are durable.
+    async fn write_records(
+        &self,
+        versions: &[Version],
+        records: &[Record],
+        group: Option<&Group>,
+    ) -> Result<(), BlobError> {
+        if let Some(group) = group {
+            self.begin(group).await?;
         }
+        for (version, record) in versions.iter().zip(records) {
+            let blocks = record.encode(&self.sb, version.id, version.sequence, &version.pages);
+            for (page, block) in version.pages.iter().zip(&blocks) {
+                self.write(self.sb.page_lba(*page), block, &[]).await?;
+            }
+        }
+        self.flush().await?;
+        match group {
+            Some(group) => self.end(group).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Removes the records of a change that failed.
+    async fn revoke(&self, versions: &[Version], group: Option<&Group>) -> Result<(), BlobError> {
+        self.check_not_in_doubt()?;
+        if let Some(group) = group {
+            // The failure may have been that of its end.
+            self.begin(group).await?;
+        }
+        for version in versions {
+            let head = PageHeader::free(&self.sb, version.id, version.sequence);
+            let lba = self.sb.page_lba(version.pages[0]);
+            self.write(lba, &head, &[]).await?;
+        }
+        self.flush().await?;
+        match group {
+            Some(group) => self.end(group).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the records of a group void, whether they are there or not.
+    async fn begin(&self, group: &Group) -> Result<(), BlobError> {
+        let block = PageHeader::group(&self.sb, group.first, group.last);
+        self.write(self.sb.page_lba(group.page), &block, &[])
+            .await?;
+        self.flush().await
+    }
+
+    /// Makes the records of a group count, all at once.
+    async fn end(&self, group: &Group) -> Result<(), BlobError> {
+        let block = PageHeader::free(&self.sb, BlobId(group.first), group.last);
+        self.write(self.sb.page_lba(group.page), &block, &[])
+            .await?;
         self.flush().await
     }
 
@@ -378,7 +472,7 @@ impl Inner {
             self.keep_in_doubt(&mut pages, version);
             return Err(error);
         }
-        self.replace(id, None);
+        self.remove(id);
         pages.free.extend_from_slice(&version.pages);
         self.release(version).await;
         Ok(())
@@ -467,7 +561,32 @@ impl BlobStore {
     /// Fails with [`BlobError::SizeMismatch`] if the blob's metadata states another size.
     pub async fn writer(&self, id: BlobId, size: u64) -> Result<BlobWriter, BlobError> {
         let sc = self.inner.version(id)?.sc;
-        BlobWriter::new(self.inner.clone(), id, size, sc).await
+        BlobWriter::new(self.inner.clone(), Target::Blob(id), size, sc).await
+    }
+
+    /// Starts a blob of `size` bytes, which comes into being with the commit.
+    pub async fn new_writer(&self, blob: NewBlob, size: u64) -> Result<BlobWriter, BlobError> {
+        if blob.name.len() > MAX_NAME_BYTES {
+            return Err(BlobError::NameTooLong(blob.name.len()));
+        }
+        BlobWriter::new(self.inner.clone(), Target::New(blob.name), size, blob.sc).await
+    }
+
+    /// Makes the contents of several writers those of their blobs, durably and all at once: after any failure, all blobs have their new
+    /// content or all their old one. What the store then knows of the blobs comes in the order of the writers.
+    ///
+    /// Fails as [`BlobWriter::commit`] does.
+    pub async fn commit_all(&self, writers: Vec<BlobWriter>) -> Result<Vec<BlobStat>, BlobError> {
+        let mut contents = Vec::with_capacity(writers.len());
+        for writer in writers {
+            contents.push(writer.finish().await?);
+        }
+        let inner = self.inner.clone();
+        to_the_end(async move {
+            inner.flush().await?;
+            inner.commit_contents(contents).await
+        })
+        .await
     }
 
     /// The same with other secure computing metadata, which the blob gets together with the new content.
@@ -478,7 +597,7 @@ impl BlobStore {
         sc: Option<ScMetadata>,
     ) -> Result<BlobWriter, BlobError> {
         self.inner.version(id)?;
-        BlobWriter::new(self.inner.clone(), id, size, sc).await
+        BlobWriter::new(self.inner.clone(), Target::Blob(id), size, sc).await
     }
 
     /// Makes room for `sc.size()` bytes of content, which the blob has from then on, all zero and without metadata, until somebody writes
@@ -508,7 +627,8 @@ impl BlobStore {
                 data_crc: None,
                 lease,
             };
-            inner.commit_content(id, content).await
+            let contents = vec![(Target::Blob(id), content)];
+            Ok(inner.commit_contents(contents).await?.remove(0))
         })
         .await
     }
@@ -517,7 +637,8 @@ impl BlobStore {
     pub async fn pass(&self, sc: ScMetadata, data: &[u8]) -> Result<(), BlobError> {
         // No blob has this identifier, and none gets this content.
         let size = data.len() as u64;
-        let mut writer = BlobWriter::new(self.inner.clone(), BlobId(0), size, Some(sc)).await?;
+        let target = Target::Blob(BlobId(0));
+        let mut writer = BlobWriter::new(self.inner.clone(), target, size, Some(sc)).await?;
         writer.write(data).await?;
         let lease = writer.abandon().await?;
         let inner = self.inner.clone();

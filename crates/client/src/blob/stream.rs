@@ -7,14 +7,14 @@ use toroid_nvme as nvme;
 use toroid_task::Progress;
 
 use super::clusters::Lease;
-use super::store::{Content, Inner, Version, drive_may_replace, to_the_end};
-use super::{BlobError, BlobId, BlobStat, ScCarrier};
+use super::store::{Content, Inner, Target, Version, drive_may_replace, to_the_end};
+use super::{BlobError, BlobStat, ScCarrier};
 
 /// Takes the new content of a blob piece by piece; [`commit`](Self::commit) puts it in place of the old. Dropped without a commit, it
 /// leaves the old content.
 pub struct BlobWriter {
     inner: Arc<Inner>,
-    id: BlobId,
+    target: Target,
     sc: Option<ScMetadata>,
     size: u64,
     lease: Arc<Lease>,
@@ -32,14 +32,14 @@ pub struct BlobWriter {
 impl BlobWriter {
     pub(super) async fn new(
         inner: Arc<Inner>,
-        id: BlobId,
+        target: Target,
         size: u64,
         sc: Option<ScMetadata>,
     ) -> Result<Self, BlobError> {
         check_size(sc.as_ref(), size)?;
         let lease = inner.take_clusters(size).await?;
         Ok(Self {
-            id,
+            target,
             sc,
             size,
             clusters: lease.iter().collect(),
@@ -84,7 +84,18 @@ impl BlobWriter {
     ///
     /// Fails with [`BlobError::SizeMismatch`] if not all bytes were given, and with [`BlobError::NoSuchBlob`] if the blob was deleted
     /// meanwhile.
-    pub async fn commit(mut self) -> Result<BlobStat, BlobError> {
+    pub async fn commit(self) -> Result<BlobStat, BlobError> {
+        let inner = self.inner.clone();
+        let content = self.finish().await?;
+        to_the_end(async move {
+            inner.flush().await?;
+            Ok(inner.commit_contents(vec![content]).await?.remove(0))
+        })
+        .await
+    }
+
+    /// Sends what is left of the content.
+    pub(super) async fn finish(mut self) -> Result<(Target, Content), BlobError> {
         let given = self.sent + self.buffer.len() as u64;
         if given != self.size {
             return Err(BlobError::SizeMismatch {
@@ -103,14 +114,9 @@ impl BlobWriter {
             data_crc: (!drive_may_replace(self.sc.as_ref())).then_some(self.crc),
             sc: self.sc,
             size: self.size,
-            lease: self.lease.clone(),
+            lease: self.lease,
         };
-        let (inner, id) = (self.inner.clone(), self.id);
-        to_the_end(async move {
-            inner.flush().await?;
-            inner.commit_content(id, content).await
-        })
-        .await
+        Ok((self.target, content))
     }
 
     /// Sends what is left, and gives the content up.

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use toroid_isa::{Assembly, Instruction, VrNumber, VrType};
+use toroid_task::Progress;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::{Ciphertext, TfheError};
 
-use super::{Session, SessionError};
+use super::{Object, Session, SessionError, tag_start};
 
 /// What a program computed, by the names of its registers.
 pub type Outputs = BTreeMap<String, Ciphertext>;
@@ -31,18 +32,20 @@ impl Session {
     /// Puts a program and its test vectors onto the drive, for the key id of the register that it returns.
     ///
     /// # Errors
-    /// [`SessionError::NoResult`], and those of [`Session::put_test_vector`] and [`Session::put_program`].
+    /// [`SessionError::NoResult`], and those of [`Object::test_vector`] and [`Session::put`]; after any of them nothing is stored that was
+    /// not before.
     pub async fn install(
         &self,
         params: &ParamSet,
         assembly: &Assembly,
     ) -> Result<(), SessionError> {
         let key_id = result(assembly)?.key_id();
+        let mut objects = Vec::new();
         for vector in &assembly.test_vectors {
-            self.put_test_vector(params, vector).await?;
+            objects.push(Object::test_vector(params, vector)?.0);
         }
-        self.put_program(key_id, params, &assembly.program).await?;
-        Ok(())
+        objects.push(Object::program(key_id, params, &assembly.program)?);
+        self.put(objects, &Progress::none()).await.map(drop)
     }
 
     /// Runs the program that stands on the drive. Writes the inputs to the registers of these names; the one in a TLWE-CoW register
@@ -84,6 +87,10 @@ impl Session {
         if !stored.computed {
             return Err(SessionError::NotComputed(trigger));
         }
+        let tag = first.tag().map(tag_start);
+        if tag.is_some() && stored.key_tag.is_some_and(|stored| Some(stored) != tag) {
+            return Err(TfheError::KeyMismatch("the result").into());
+        }
         // The drive says how noisy the result is, and the client does not have to believe it.
         let noises = samples
             .iter()
@@ -93,7 +100,7 @@ impl Session {
             Some(noise) => stored.ciphertext.with_noise_of_at_least(&noise),
             None => stored.ciphertext,
         };
-        // A drive keeps no tags.
+        // The drive keeps the start of it alone.
         let output = match first.tag() {
             Some(tag) => output.with_tag(*tag),
             None => output,

@@ -92,6 +92,7 @@ impl Object {
                 log2_variance: sc.log2_variance().map(f64::from),
                 log2_failure: sc.log2_p_fail().map(f64::from),
                 computed: sc.computed(),
+                key_tag: sc.key_tag(),
             },
         })
     }

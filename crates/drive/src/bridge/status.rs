@@ -101,6 +101,7 @@ impl From<EngineError> for Fault {
             | EngineError::Attribute { .. } => (METADATA_INVALID, true),
             EngineError::Size { .. } | EngineError::ProgramSize { .. } => (WRONG_SIZE, true),
             EngineError::ParamsMismatch { .. } => (WRONG_PARAMETERS, true),
+            EngineError::KeyTagMismatch { .. } => (WRONG_KEY_TAG, true),
             EngineError::PartOrder { .. }
             | EngineError::PartContradicts { .. }
             | EngineError::Superseded { .. } => (PART_ORDER, true),

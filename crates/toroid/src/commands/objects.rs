@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde_json::json;
-use toroid_client::session::{StoredSample, public_key};
+use toroid_client::session::{Object, StoredSample, public_key};
 use toroid_isa::{Instruction, Program, TestVector, VrNumber};
 use toroid_tfhe::Ciphertext;
 use toroid_tfhe::params::ParamSet;
@@ -85,8 +85,8 @@ pub fn save_sample(path: &Path, force: bool, sample: &Ciphertext) -> anyhow::Res
 
 /// A file that can go to a drive, with what can be checked without the drive checked.
 enum Content {
-    Key(VrNumber),
-    Sample(VrNumber),
+    Key(VrNumber, ParamSet),
+    Sample(VrNumber, ParamSet),
     Program(Program, Vec<TestVector>),
 }
 
@@ -103,7 +103,8 @@ fn content(path: &Path, args: &PutArgs) -> anyhow::Result<Content> {
             .map_err(|_| anyhow::anyhow!("{}: the file ends in its header", path.display()))?;
         let header = Header::from_bytes(&bytes).with_context(shown)?;
         if let Some((kind, _)) = public_key(header.kind) {
-            return Ok(Content::Key(VrNumber::key(args.key_id, kind)?));
+            let register = VrNumber::key(args.key_id, kind)?;
+            return Ok(Content::Key(register, header.params));
         }
         return match header.kind {
             Kind::Sample => {
@@ -113,7 +114,7 @@ fn content(path: &Path, args: &PutArgs) -> anyhow::Result<Content> {
                         path.display()
                     )
                 })?;
-                Ok(Content::Sample(register))
+                Ok(Content::Sample(register, header.params))
             }
             kind => {
                 bail!(
@@ -190,7 +191,7 @@ pub fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
         .collect::<anyhow::Result<Vec<_>>>()?;
     let samples = contents
         .iter()
-        .filter(|(_, content)| matches!(content, Content::Sample(_)))
+        .filter(|(_, content)| matches!(content, Content::Sample(..)))
         .count();
     if samples > 1 {
         return Err(usage(format!(
@@ -198,11 +199,29 @@ pub fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
         )));
     }
     let opened = args.drive.open()?;
+    let others = contents.iter().filter_map(|(_, content)| match content {
+        Content::Key(register, params) | Content::Sample(register, params) => {
+            Some((*register, params.id))
+        }
+        Content::Program(..) => None,
+    });
+    let others: Vec<(VrNumber, u16)> = others.collect();
+    let mut objects = Vec::new();
     let mut stored = Vec::new();
     for (path, content) in contents {
         let shown = path.display().to_string();
-        put_file(args, &opened, path, content, output, &mut stored).with_context(|| shown)?;
+        let of_file = objects_of(args, &opened, path, content, &others);
+        let of_file = of_file.with_context(|| shown.clone())?;
+        for object in of_file {
+            let register = object.metadata().vr();
+            stored.push(json!({ "file": shown, "register": register.to_string() }));
+            objects.push(object);
+        }
     }
+    let bar = progress::bar(output, "put");
+    let put = opened.session().put(objects, &progress::report_to(&bar));
+    opened.wait(put)?;
+    bar.finish_and_clear();
     opened.close()?;
     let value = json!({ "stored": stored });
     output.result(&value, || {
@@ -220,50 +239,56 @@ pub fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
     })
 }
 
-fn put_file(
+/// What a file brings to the drive.
+fn objects_of(
     args: &PutArgs,
     opened: &Opened,
     path: &Path,
     content: Content,
-    output: &Output,
-    stored: &mut Vec<serde_json::Value>,
-) -> anyhow::Result<()> {
-    let mut note = |register: VrNumber| {
-        stored
-            .push(json!({ "file": path.display().to_string(), "register": register.to_string() }));
+    others: &[(VrNumber, u16)],
+) -> anyhow::Result<Vec<Object<'static>>> {
+    let of_key_id = |key_id| {
+        let other = others.iter().find(|(vr, _)| vr.key_id() == key_id);
+        other.and_then(|(_, params)| ParamSet::by_id(*params))
     };
-    let session = &opened.session();
-    match content {
-        Content::Key(register) => {
-            let reader = ObjectReader::new(open(path)?)?;
-            check_params(opened, register, &reader.header().params)?;
-            let bar = progress::bar(output, reader.header().kind.name());
-            opened.wait(session.put_key(args.key_id, reader, &progress::report_to(&bar)))?;
-            bar.finish_and_clear();
-            note(register);
+    let check = |register: VrNumber, params: &ParamSet| {
+        if let Some(other) = of_key_id(register.key_id()).filter(|other| other.id != params.id) {
+            bail!(
+                "{register} would be of parameter set {}, but another file for key id {} is of {}",
+                params.name,
+                register.key_id(),
+                other.name
+            );
         }
-        Content::Sample(register) => {
+        check_params(opened, register, params)
+    };
+    match content {
+        Content::Key(register, params) => {
+            let reader = ObjectReader::new(open(path)?)?;
+            check(register, &params)?;
+            Ok(vec![Object::key(args.key_id, reader)?])
+        }
+        Content::Sample(register, params) => {
             let sample = read_sample(path)?;
-            check_params(opened, register, sample.params())?;
-            opened.wait(session.put_sample(register, &sample))?;
-            note(register);
+            check(register, &params)?;
+            Ok(vec![Object::sample(register, &sample)?])
         }
         Content::Program(program, test_vectors) => {
             let params = args
                 .params
+                .or_else(|| of_key_id(args.key_id))
                 .map_or_else(|| params_on_drive(opened, args.key_id), Ok)?;
             let register = VrNumber::program(args.key_id)?;
-            check_params(opened, register, params)?;
+            check(register, params)?;
+            let mut objects = Vec::with_capacity(test_vectors.len() + 1);
             for vector in &test_vectors {
-                check_params(opened, vector.vr, params)?;
-                opened.wait(session.put_test_vector(params, vector))?;
-                note(vector.vr);
+                check(vector.vr, params)?;
+                objects.push(Object::test_vector(params, vector)?.0);
             }
-            opened.wait(session.put_program(args.key_id, params, &program))?;
-            note(register);
+            objects.push(Object::program(args.key_id, params, &program)?);
+            Ok(objects)
         }
     }
-    Ok(())
 }
 
 /// Runs `toroid delete`.

@@ -138,7 +138,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         None => output.line(format!("the drive answered after {trigger_ms:.1} ms")),
     }
     opened.close()?;
-    // A drive keeps no tags: the result has that of the sample that was written.
+    // A drive keeps the start of tags alone: the result has that of the sample that was written.
     if let Some(tag) = trigger.as_ref().and_then(Ciphertext::tag) {
         result.ciphertext = result.ciphertext.with_tag(*tag);
     }

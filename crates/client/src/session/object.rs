@@ -1,0 +1,182 @@
+//! Objects on their way to a drive.
+
+use std::io::Read;
+
+use tokio::sync::mpsc;
+use toroid_isa::metadata::ScMetadata;
+use toroid_isa::{KeyKind, Program, TestVector, VrNumber};
+use toroid_task::Progress;
+use toroid_tfhe::keys::KeyTag;
+use toroid_tfhe::params::ParamSet;
+use toroid_tfhe::random::Csprng;
+use toroid_tfhe::seeded::KeyForm;
+use toroid_tfhe::serialize::ObjectReader;
+use toroid_tfhe::{Ciphertext, ClientKey, TfheError};
+
+use super::{SessionError, TestVectorReport, public_key, sample_metadata, test_vector_bytes};
+use crate::blob::BlobWriter;
+
+/// Something to put into a register of a drive ([`Session::put`](super::Session::put)).
+pub struct Object<'a> {
+    sc: ScMetadata,
+    content: Content<'a>,
+}
+
+enum Content<'a> {
+    Bytes(Vec<u8>),
+    File(Box<dyn Chunks + Send + 'a>),
+    Key(&'a ClientKey, KeyKind),
+}
+
+/// The payload of an object's file, piece by piece.
+trait Chunks {
+    fn next(&mut self) -> Result<Option<&[u8]>, TfheError>;
+}
+
+impl<R: Read> Chunks for ObjectReader<R> {
+    fn next(&mut self) -> Result<Option<&[u8]>, TfheError> {
+        self.next_chunk()
+    }
+}
+
+impl<'a> Object<'a> {
+    /// A public key that is generated on its way, on all cores and seeded. A few GGSW samples a thread are in memory at a time, never
+    /// the key.
+    ///
+    /// # Errors
+    /// [`SessionError::Register`].
+    pub fn generated_key(
+        key_id: u32,
+        client: &'a ClientKey,
+        kind: KeyKind,
+    ) -> Result<Object<'a>, SessionError> {
+        let sc = key_metadata(key_id, client.params(), kind, KeyForm::Seeded, client.tag())?;
+        let content = Content::Key(client, kind);
+        Ok(Object { sc, content })
+    }
+
+    /// A public key from its file, in the form that it has there.
+    ///
+    /// # Errors
+    /// [`SessionError::Tfhe`] for a file of something else, [`SessionError::Register`].
+    pub fn key<R: Read + Send + 'a>(
+        key_id: u32,
+        reader: ObjectReader<R>,
+    ) -> Result<Object<'a>, SessionError> {
+        let header = reader.header();
+        let (kind, form) = public_key(header.kind).ok_or_else(|| {
+            TfheError::Format(format!("a {} is not a public key", header.kind.name()))
+        })?;
+        let sc = key_metadata(key_id, &header.params, kind, form, &header.tag)?;
+        let content = Content::File(Box::new(reader));
+        Ok(Object { sc, content })
+    }
+
+    /// A program's test vector for a parameter set.
+    ///
+    /// # Errors
+    /// [`SessionError::TestVector`] where the expression fails at some input or the values stand in a file that has not been
+    /// read ([`crate::tables::read_files`]), [`SessionError::TestVectorWidth`].
+    pub fn test_vector(
+        params: &ParamSet,
+        vector: &TestVector,
+    ) -> Result<(Object<'static>, TestVectorReport), SessionError> {
+        let (bytes, input, report) = test_vector_bytes(params, vector)?;
+        let sc = ScMetadata::new(vector.vr, params.id, bytes.len() as u64)?
+            .with_message(input.bits() as u8, input.is_signed())?
+            .with_output_bits(report.bits.1 as u8)?;
+        let content = Content::Bytes(bytes);
+        Ok((Object { sc, content }, report))
+    }
+
+    /// A program, for the program register of its key id.
+    ///
+    /// # Errors
+    /// [`SessionError::Register`], [`SessionError::Metadata`].
+    pub fn program(
+        key_id: u32,
+        params: &ParamSet,
+        program: &Program,
+    ) -> Result<Object<'static>, SessionError> {
+        let bytes = toroid_isa::encode(program);
+        let sc = ScMetadata::new(VrNumber::program(key_id)?, params.id, bytes.len() as u64)?;
+        let content = Content::Bytes(bytes);
+        Ok(Object { sc, content })
+    }
+
+    /// A sample, for a register.
+    ///
+    /// # Errors
+    /// [`SessionError::WrongType`], [`SessionError::Metadata`].
+    pub fn sample(vr: VrNumber, sample: &Ciphertext) -> Result<Object<'static>, SessionError> {
+        let sc = sample_metadata(vr, sample)?;
+        let content = Content::Bytes(sample.sample().to_vec());
+        Ok(Object { sc, content })
+    }
+
+    /// What the drive is told of it.
+    #[must_use]
+    pub fn metadata(&self) -> &ScMetadata {
+        &self.sc
+    }
+
+    /// Hands the content to the drive.
+    pub(super) async fn write(self, writer: &mut BlobWriter) -> Result<(), SessionError> {
+        match self.content {
+            Content::Bytes(bytes) => writer.write(&bytes).await?,
+            Content::File(mut reader) => {
+                while let Some(chunk) = reader.next()? {
+                    writer.write(chunk).await?;
+                }
+            }
+            Content::Key(client, kind) => generate(client, kind, writer).await?,
+        }
+        Ok(())
+    }
+}
+
+/// Generates a key as the drive takes it.
+async fn generate(
+    client: &ClientKey,
+    kind: KeyKind,
+    writer: &mut BlobWriter,
+) -> Result<(), SessionError> {
+    let (sender, mut receiver) = mpsc::channel::<Vec<u8>>(1);
+    let client = client.clone();
+    let task = tokio::task::spawn_blocking(move || {
+        let mut rng = Csprng::from_os()?;
+        let form = KeyForm::Seeded;
+        // The store's writer looks at the cancellation token; when it stops, the channel closes.
+        let progress = Progress::none();
+        let mut sink = |bytes: &[u8]| {
+            sender
+                .blocking_send(bytes.to_vec())
+                .map_err(|_| TfheError::Cancelled)
+        };
+        match kind {
+            KeyKind::Bootstrapping => {
+                client.bootstrapping_key(form, &mut rng, &progress, &mut sink)
+            }
+            KeyKind::KeySwitching => client.key_switching_key(form, &mut rng, &progress, &mut sink),
+        }
+    });
+    while let Some(bytes) = receiver.recv().await {
+        writer.write(&bytes).await?;
+    }
+    Ok(task.await??)
+}
+
+fn key_metadata(
+    key_id: u32,
+    params: &ParamSet,
+    kind: KeyKind,
+    form: KeyForm,
+    tag: &KeyTag,
+) -> Result<ScMetadata, SessionError> {
+    let size = match kind {
+        KeyKind::Bootstrapping => form.bootstrapping_key_bytes(params),
+        KeyKind::KeySwitching => form.key_switching_key_bytes(params),
+    };
+    let sc = ScMetadata::new(VrNumber::key(key_id, kind)?, params.id, size)?;
+    Ok(sc.with_key_tag(super::tag_start(tag)))
+}
