@@ -158,6 +158,14 @@ pub enum DriveError {
     /// Not a program.
     #[error(transparent)]
     Assemble(#[from] AssembleErrors),
+    /// The drive's result is not that of the program on its inputs, computed by arithmetic `ntt`.
+    #[error(
+        "{0} is not what the program gives by arithmetic ntt: the drive computes by fft, with other keys, or otherwise than it was told"
+    )]
+    WrongResult(String),
+    /// The operating system gives no random numbers.
+    #[error("no random numbers: {0}")]
+    Random(String),
     /// A call on the session did not succeed.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -203,6 +211,8 @@ pub struct Drive {
     seen: AtomicU64,
     cancel: CancelToken,
     runtime: Runtime,
+    #[cfg(feature = "image")]
+    verifier: Option<Arc<crate::verifier::Verifier>>,
     /// The folder of a temporary image, which goes last.
     #[cfg(feature = "image")]
     _folder: Option<tempfile::TempDir>,
@@ -286,7 +296,10 @@ impl Drive {
             Some(wrap) => wrap(link.controller()),
             None => link.controller(),
         };
-        let session = runtime.block_on(open(Arc::clone(&controller), nsid))?;
+        let mut session = runtime.block_on(open(Arc::clone(&controller), nsid))?;
+        if let Some(ledger) = &options.ledger {
+            session = session.with_ledger(Arc::clone(ledger));
+        }
         let seen = runtime.block_on(link.newest_failure());
         Ok(Drive {
             session,
@@ -297,6 +310,8 @@ impl Drive {
             seen: seen.map_or(0, |(count, _)| count).into(),
             cancel: options.cancel.clone(),
             runtime,
+            #[cfg(feature = "image")]
+            verifier: options.verifier.clone(),
             #[cfg(feature = "image")]
             _folder: None,
         })
@@ -385,7 +400,33 @@ impl Drive {
         inputs: &[(&str, &Ciphertext)],
     ) -> Result<Outputs, DriveError> {
         let assembly = toroid_isa::assemble_for(self.key_id, program)?;
-        self.complete(self.session.run(&assembly, inputs))
+        let outputs = self.complete(self.session.run(&assembly, inputs))?;
+        self.verify(&assembly, inputs, &outputs)?;
+        Ok(outputs)
+    }
+
+    /// Computes results again, if there is a verifier.
+    #[cfg(feature = "image")]
+    fn verify(
+        &self,
+        program: &Assembly,
+        inputs: &[(&str, &Ciphertext)],
+        outputs: &Outputs,
+    ) -> Result<(), DriveError> {
+        match &self.verifier {
+            Some(verifier) => verifier.check(program, inputs, outputs).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    #[cfg(not(feature = "image"))]
+    fn verify(
+        &self,
+        _: &Assembly,
+        _: &[(&str, &Ciphertext)],
+        _: &Outputs,
+    ) -> Result<(), DriveError> {
+        Ok(())
     }
 
     /// Assembles a program and puts it and its test vectors onto the drive, for [`Drive::call`].
@@ -407,7 +448,9 @@ impl Drive {
         program: &Assembly,
         inputs: &[(&str, &Ciphertext)],
     ) -> Result<Outputs, DriveError> {
-        self.complete(self.session.call(program, inputs))
+        let outputs = self.complete(self.session.call(program, inputs))?;
+        self.verify(program, inputs, &outputs)?;
+        Ok(outputs)
     }
 
     /// Runs a session's call to its end; a failure tells the drive's reason.

@@ -6,10 +6,13 @@ pub mod blob;
 pub mod block_device;
 pub mod drive;
 mod host_identity;
+pub mod ledger;
 pub mod location;
 pub mod prelude;
 pub mod raw;
 pub mod session;
 pub mod tables;
+#[cfg(feature = "image")]
+pub mod verifier;
 
 pub use host_identity::HostIdentityError;

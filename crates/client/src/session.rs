@@ -9,9 +9,9 @@ mod object;
 mod program;
 mod width;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use toroid_isa::metadata::{KeyTagStart, MetadataError, ScMetadata};
 use toroid_isa::{
@@ -30,11 +30,12 @@ use toroid_tfhe::serialize::{Kind, ObjectReader};
 use toroid_tfhe::{Ciphertext, ClientKey, TfheError};
 
 pub use object::Object;
-pub use program::Outputs;
+pub use program::{Outputs, result_name};
 
 use crate::blob::{
     BlobError, BlobId, BlobStat, BlobStore, BlobWriter, FormatOptions, MountOptions, NewBlob,
 };
+use crate::ledger::{Digest, Entry, Ledger, LedgerError, LedgerFault, Origin, program_digest};
 
 /// Why a session's call did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -127,6 +128,14 @@ pub enum SessionError {
         /// Why.
         source: Box<SessionError>,
     },
+    /// The file of an object to be put cannot be read.
+    #[error("the file for {vr}")]
+    Source {
+        /// The object.
+        vr: VrNumber,
+        /// Why.
+        source: TfheError,
+    },
     /// Two objects of one call are for the same register.
     #[error("two objects are for {0}")]
     Twice(VrNumber),
@@ -140,6 +149,17 @@ pub enum SessionError {
         /// One that belongs to another client key.
         other: VrNumber,
     },
+    /// The drive gave something else than what this client put there.
+    #[error("{vr} on the drive cannot be trusted: {source}")]
+    Untrusted {
+        /// The register.
+        vr: VrNumber,
+        /// What is wrong.
+        source: LedgerFault,
+    },
+    /// From the ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
     /// The generating task was lost.
     #[error("key generation stopped: {0}")]
     Task(#[from] tokio::task::JoinError),
@@ -182,6 +202,22 @@ impl StoredSample {
     }
 }
 
+/// What a register's blob holds.
+struct Blob {
+    name: String,
+    data: Vec<u8>,
+}
+
+impl Blob {
+    fn sample(&self, sc: ScMetadata) -> Result<StoredSample, SessionError> {
+        StoredSample::new(sc, &self.data)?.ok_or_else(|| SessionError::Unexpected {
+            vr: sc.vr(),
+            expected: "a sample with its metadata".to_owned(),
+            found: format!("{} bytes of parameter set {}", self.data.len(), sc.params()),
+        })
+    }
+}
+
 /// What became of a test vector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestVectorReport {
@@ -200,6 +236,7 @@ pub struct TestVectorReport {
 /// A drive with a blob store on it.
 pub struct Session {
     store: BlobStore,
+    ledger: Option<Arc<Mutex<Ledger>>>,
 }
 
 impl Session {
@@ -213,7 +250,8 @@ impl Session {
         options: FormatOptions,
     ) -> Result<Session, SessionError> {
         let store = BlobStore::format(controller, nsid, options).await?;
-        Ok(Session { store })
+        let ledger = None;
+        Ok(Session { store, ledger })
     }
 
     /// Opens the store on a namespace.
@@ -234,7 +272,22 @@ impl Session {
         options: MountOptions,
     ) -> Result<Session, SessionError> {
         let store = BlobStore::mount(controller, nsid, options).await?;
-        Ok(Session { store })
+        let ledger = None;
+        Ok(Session { store, ledger })
+    }
+
+    /// The same session, which binds what it puts and checks what it gets ([`ledger`](crate::ledger)).
+    #[must_use]
+    pub fn with_ledger(self, ledger: Arc<Mutex<Ledger>>) -> Session {
+        Session {
+            ledger: Some(ledger),
+            ..self
+        }
+    }
+
+    fn ledger(&self) -> Option<MutexGuard<'_, Ledger>> {
+        let ledger = self.ledger.as_ref()?;
+        Some(ledger.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The store under this session.
@@ -271,20 +324,44 @@ impl Session {
     async fn writer(
         &self,
         sc: ScMetadata,
+        name: Option<String>,
         progress: &Progress,
     ) -> Result<BlobWriter, SessionError> {
+        let name = name.unwrap_or_else(|| sc.vr().to_string());
         // One that a failed first write left counts too.
         let writer = match self.store.find_by_sc(sc.vr()).pop() {
-            Some(stat) => self.store.writer_with_sc(stat.id, sc.size(), Some(sc)).await,
-            None => {
-                let blob = NewBlob {
-                    name: sc.vr().to_string(),
-                    sc: Some(sc),
-                };
-                self.store.new_writer(blob, sc.size()).await
+            Some(stat) => {
+                let writer = self.store.writer_with_sc(stat.id, sc.size(), Some(sc));
+                writer.await?.with_name(name)?
             }
-        }?;
+            None => {
+                let blob = NewBlob { name, sc: Some(sc) };
+                self.store.new_writer(blob, sc.size()).await?
+            }
+        };
         Ok(writer.with_progress(progress.clone()))
+    }
+
+    /// The name under which an object is stored, and its entry in the ledger.
+    fn bind(&self, object: &Object<'_>) -> (Option<String>, Option<(VrNumber, Entry)>) {
+        let (Some(ledger), Some(bytes)) = (self.ledger(), object.bytes()) else {
+            return (None, None);
+        };
+        let sc = object.metadata();
+        let former = self.find(sc.vr()).map(|blob| blob.name);
+        let (name, entry) = ledger.bind(self.store.uuid(), sc, bytes, former.as_deref());
+        (Some(name), Some((sc.vr(), entry)))
+    }
+
+    /// Enters into the ledger what has happened on the drive.
+    fn enter(
+        &self,
+        entries: impl IntoIterator<Item = (VrNumber, Entry)>,
+    ) -> Result<(), SessionError> {
+        match self.ledger() {
+            Some(mut ledger) => Ok(ledger.enter(self.store.uuid(), entries)?),
+            None => Ok(()),
+        }
     }
 
     /// Writes objects into their registers, bootstrapping keys first: after any failure either all of them are stored, or what was
@@ -305,13 +382,18 @@ impl Session {
             vr.ty() != VrType::Key || vr.data_id() != KeyKind::Bootstrapping.data_id()
         });
         let mut writers = Vec::with_capacity(objects.len());
+        let mut entries = Vec::new();
         for object in &objects {
-            writers.push(self.writer(*object.metadata(), progress).await?);
+            let (name, entry) = self.bind(object);
+            entries.extend(entry);
+            writers.push(self.writer(*object.metadata(), name, progress).await?);
         }
         for (object, writer) in objects.into_iter().zip(&mut writers) {
             object.write(writer).await?;
         }
-        Ok(self.store.commit_all(writers).await?)
+        let stats = self.store.commit_all(writers).await?;
+        self.enter(entries)?;
+        Ok(stats)
     }
 
     async fn put_one(
@@ -455,8 +537,19 @@ impl Session {
     /// Reads a sample. A TLWE-CoR sample runs the program, if the drive has one; what comes back is the result.
     ///
     /// # Errors
-    /// [`SessionError::Missing`], and those of the store.
+    /// [`SessionError::Missing`], and those of the store; [`SessionError::Untrusted`] for anything else than what the ledger expects,
+    /// where there is one.
     pub async fn get_sample(&self, vr: VrNumber) -> Result<StoredSample, SessionError> {
+        let (sc, blob) = self.read_sample(vr).await?;
+        if let Some(ledger) = self.ledger() {
+            let checked = ledger.check(self.store.uuid(), &sc, &blob.data, &blob.name);
+            checked.map_err(|source| SessionError::Untrusted { vr, source })?;
+        }
+        blob.sample(sc)
+    }
+
+    /// Reads a sample's blob, whatever it holds.
+    async fn read_sample(&self, vr: VrNumber) -> Result<(ScMetadata, Blob), SessionError> {
         if !vr.ty().is_sample() {
             return Err(SessionError::WrongType(vr, "LWE samples"));
         }
@@ -471,13 +564,68 @@ impl Session {
             .sc
             .filter(|sc| sc.vr() == vr)
             .ok_or_else(|| unexpected("data without metadata".to_owned()))?;
-        StoredSample::new(sc, &blob.data)?.ok_or_else(|| {
-            unexpected(format!(
-                "{} bytes of parameter set {}",
-                blob.data.len(),
-                sc.params()
-            ))
-        })
+        let (name, data) = (stat.name, blob.data);
+        Ok((sc, Blob { name, data }))
+    }
+
+    /// Has the drive run its program on what it stores for the key id: puts `sample` into the register, if there is one, which triggers if it is of type
+    /// TLWE-CoW; and reads the register, which triggers if it is of type TLWE-CoR. With a ledger the result is bound to the program that this client has put there and to the
+    /// versions of its operands; a result of another client key is refused.
+    ///
+    /// # Errors
+    /// [`SessionError::NotComputed`] where no program ran, [`SessionError::Untrusted`] for a program other than this client's, those of
+    /// the store and of the drive.
+    pub async fn trigger(
+        &self,
+        register: VrNumber,
+        sample: Option<&Ciphertext>,
+    ) -> Result<(StoredSample, Option<Origin>), SessionError> {
+        let program = match self.ledger {
+            Some(_) => Some(self.own_program(register.key_id()).await?),
+            None => None,
+        };
+        if let Some(sample) = sample {
+            self.put_sample(register, sample).await?;
+        }
+        let (sc, blob) = self.read_sample(register).await?;
+        let tag = sample.and_then(Ciphertext::tag).map(tag_start);
+        let stored = blob.sample(sc)?;
+        if !stored.computed {
+            return Err(SessionError::NotComputed(register));
+        }
+        if tag.is_some() && stored.key_tag.is_some_and(|stored| Some(stored) != tag) {
+            return Err(TfheError::KeyMismatch("the result").into());
+        }
+        let Some((digest, program)) = program else {
+            return Ok((stored, None));
+        };
+        let operands = program.instructions().iter();
+        let operands: BTreeSet<_> = operands.flat_map(Instruction::operands).collect();
+        let entry = self.ledger().map(|ledger| {
+            let store = self.store.uuid();
+            ledger.result(store, &sc, &blob.data, digest, operands)
+        });
+        let origin = entry.as_ref().and_then(|entry| entry.origin.clone());
+        if register.ty() == VrType::LweCow {
+            self.enter(entry.map(|entry| (register, entry)))?;
+        }
+        Ok((stored, origin))
+    }
+
+    /// The program of a key id as this client has put it there, with its digest.
+    async fn own_program(&self, key_id: u32) -> Result<(Digest, Program), SessionError> {
+        let vr = VrNumber::program(key_id)?;
+        let stat = self.find(vr).ok_or(SessionError::Missing(vr))?;
+        let blob = self.store.read_blob(stat.id, &Progress::none()).await?;
+        let untrusted = |source| SessionError::Untrusted { vr, source };
+        let changed = || untrusted(LedgerFault::Changed);
+        let sc = blob.sc.filter(|sc| sc.vr() == vr).ok_or_else(changed)?;
+        if let Some(ledger) = self.ledger() {
+            let checked = ledger.check(self.store.uuid(), &sc, &blob.data, &stat.name);
+            checked.map_err(untrusted)?;
+        }
+        let program = toroid_isa::decode(&blob.data).map_err(|_| changed())?;
+        Ok((program_digest(&blob.data), program))
     }
 
     /// Deletes what is stored for a register. The register itself keeps its content until the drive is opened anew.
@@ -486,7 +634,10 @@ impl Session {
     /// [`SessionError::Missing`], and those of the store.
     pub async fn delete(&self, vr: VrNumber) -> Result<(), SessionError> {
         let stat = self.find(vr).ok_or(SessionError::Missing(vr))?;
-        Ok(self.store.delete_blob(stat.id).await?)
+        self.store.delete_blob(stat.id).await?;
+        let deleted = self.ledger();
+        let deleted = deleted.and_then(|ledger| ledger.deleted(self.store.uuid(), vr));
+        self.enter(deleted.map(|entry| (vr, entry)))
     }
 
     /// Has a drive that was just opened fill its registers of a key id from what is stored: keys, test vectors and samples
@@ -530,7 +681,8 @@ impl Session {
         let (store, progress) = (self.store.clone(), progress.clone());
         // On its own: a caller that goes away must not leave another program in the register.
         let task = tokio::spawn(async move {
-            let session = Session { store };
+            let ledger = None;
+            let session = Session { store, ledger };
             let filled = session.fill(key_id, wanted, true, &progress).await;
             if filled.is_err() {
                 // That the load is cancelled does not cancel this.

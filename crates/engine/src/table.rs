@@ -248,8 +248,8 @@ impl Table {
 
     /// A key id of which nothing is left may be used with any client key.
     fn forget_key_tag_unless_used(&mut self, key_id: u32) {
-        let used = self.registers_of(key_id).next().is_some()
-            || self.partials_of(key_id).next().is_some();
+        let used =
+            self.registers_of(key_id).next().is_some() || self.partials_of(key_id).next().is_some();
         if !used {
             self.key_tags.remove(&key_id);
         }

@@ -17,6 +17,7 @@ pub mod key_loader;
 pub mod key_switch;
 pub mod keys;
 pub mod lwe;
+pub mod mac;
 mod memory;
 pub mod modulus;
 pub mod noise;

@@ -8,6 +8,7 @@ mod commands;
 mod drive_args;
 mod exit;
 mod interrupt;
+mod ledger_args;
 mod machine;
 mod opened;
 mod output;

@@ -1,10 +1,11 @@
 //! The drive of one command of this program, whose commands are recorded and which Ctrl-C interrupts.
 
 use std::future::Future;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use toroid_client::blob::BlobError;
 use toroid_client::drive::{Drive, OpenOptions};
+use toroid_client::ledger::Ledger;
 use toroid_client::location::Location;
 use toroid_client::session::{Session, SessionError};
 use toroid_drive::bridge::ProgramRun;
@@ -26,7 +27,13 @@ pub struct Opened {
 impl DriveArgs {
     /// Opens the drive, which computes with the f64 FFT if it is an image.
     pub fn open(&self) -> anyhow::Result<Opened> {
-        Opened::open(&self.location, &self.host, &Computing::default())
+        self.open_with(None)
+    }
+
+    /// The same, with a ledger.
+    pub fn open_with(&self, ledger: Option<Arc<Mutex<Ledger>>>) -> anyhow::Result<Opened> {
+        let computing = Computing::default();
+        Opened::open(&self.location, &self.host, &computing, ledger)
     }
 
     /// Opens the drive to see what is on it.
@@ -41,8 +48,13 @@ impl Opened {
         location: &Location,
         host: &HostArgs,
         computing: &Computing,
+        ledger: Option<Arc<Mutex<Ledger>>>,
     ) -> anyhow::Result<Opened> {
         let options = host.options()?.backend(Arc::clone(&computing.backend));
+        let options = match ledger {
+            Some(ledger) => options.ledger(ledger),
+            None => options,
+        };
         Opened::with(location, options)
     }
 

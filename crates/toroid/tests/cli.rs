@@ -745,7 +745,11 @@ fn files_are_put_together_or_not_at_all() {
     // One file tells the parameter set of another, in any order.
     place.ok(&format!("put e.img {multiply} keys/key-switching.key"));
     let mut more = 0;
-    while place.run(&format!("put e.img three.ct --as cor:0:{more}")).code == Some(0) {
+    while place
+        .run(&format!("put e.img three.ct --as cor:0:{more}"))
+        .code
+        == Some(0)
+    {
         more += 1;
         assert!(more < 100);
     }
@@ -780,6 +784,76 @@ fn a_key_id_belongs_to_one_client_key() {
     place.fails(1, ours, &["another client key", "cor:0:1"]);
     place.ok("delete d.img cor:0:1");
     place.ok(ours);
+}
+
+#[test]
+fn a_ledger_notices_what_a_drive_gives_in_place_of_what_it_was_given() {
+    let place = Place::prepared("second-half");
+    let multiply = place.copy_example("crates/isa/examples/multiply.tasm");
+    place.ok(&format!("put d.img {multiply} --ledger l"));
+    place.ok("put d.img three.ct --as cor:0:1 --ledger l");
+    let before = fs::read(place.path("d.img")).unwrap();
+    place.ok("encrypt 2 --out two.ct");
+    place.ok("put d.img two.ct --as cor:0:1 --ledger l");
+    place.ok("get d.img cor:0:1 --out x.ct --ledger l");
+    assert_eq!(place.decrypted("x.ct"), 2);
+    place.ok("run d.img cow:0:2 --write minus_two.ct --out r.ct --ledger l");
+    assert_eq!(place.decrypted("r.ct"), -4);
+    place.ok("get d.img cow:0:2 --out again.ct --ledger l");
+    // The drive of yesterday; an object that somebody else has put there; another key's ledger.
+    fs::write(place.path("d.img"), before).unwrap();
+    let untrusted = &["cannot be trusted"];
+    place.fails(1, "get d.img cor:0:1 --out y.ct --ledger l", &["version 1"]);
+    place.ok("put d.img minus_two.ct --as cor:0:1");
+    place.fails(1, "get d.img cor:0:1 --out y.ct --ledger l", untrusted);
+    let text = fs::read_to_string(place.path(&multiply)).unwrap();
+    fs::write(place.path("other.tasm"), text.replace("homsub", "homadd")).unwrap();
+    place.ok("put d.img other.tasm");
+    let run = "run d.img cow:0:2 --write minus_two.ct --out y.ct --ledger l";
+    place.fails(1, run, &["prg:0:0", "cannot be trusted"]);
+    assert!(!place.path("y.ct").exists());
+    place.ok("keys generate --params tiny --unencrypted --out others");
+    let other = "get d.img cor:0:1 --out y.ct --ledger l --key others/client.key";
+    place.fails(1, other, &["no ledger of this client key"]);
+}
+
+#[test]
+fn a_result_is_computed_again() {
+    let place = Place::prepared("second-half");
+    let multiply = place.copy_example("crates/isa/examples/multiply.tasm");
+    place.ok(&format!("put d.img {multiply}"));
+    place.ok("put d.img three.ct --as cor:0:1");
+    let text = fs::read_to_string(place.path(&multiply)).unwrap();
+    let name = |register: &str| {
+        let line = text.lines().find(|line| line.contains(register)).unwrap();
+        line.split_whitespace().nth(1).unwrap().to_owned()
+    };
+    let (x, run) = (
+        name("cor:1"),
+        "run d.img cow:0:2 --write minus_two.ct --force",
+    );
+    let verify = format!("--verify {multiply} --input {x}=three.ct");
+    place.ok(&format!("{run} --out r.ct {verify} --arithmetic ntt"));
+    assert_eq!(place.decrypted("r.ct"), -6);
+    for wrong in [
+        format!("{verify} --arithmetic fft"),
+        format!("--verify {multiply} --input {x}=minus_two.ct --arithmetic ntt"),
+    ] {
+        let line = format!("{run} --out wrong.ct {wrong}");
+        place.fails(1, &line, &["is not what the program gives"]);
+    }
+    assert!(!place.path("wrong.ct").exists());
+    place.ok(&format!("{run} --out r.ct {verify} --share 0"));
+    place.fails(
+        2,
+        &format!("{run} --out r.ct --input x=three.ct"),
+        &["--verify"],
+    );
+    place.fails(
+        2,
+        &format!("{run} --out r.ct {verify} --share 2"),
+        &["0 to 1"],
+    );
 }
 
 #[test]

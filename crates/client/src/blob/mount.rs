@@ -325,10 +325,7 @@ async fn scan(
 }
 
 /// The current record of each blob: the whole one with the highest sequence number, unless its group did not come to its end. The heads of all others are stale.
-fn newest_records(
-    sb: &SuperBlock,
-    scan: &mut Scan,
-) -> Result<BTreeMap<BlobId, Found>, BlobError> {
+fn newest_records(sb: &SuperBlock, scan: &mut Scan) -> Result<BTreeMap<BlobId, Found>, BlobError> {
     let Scan {
         used,
         stale,

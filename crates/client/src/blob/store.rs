@@ -9,9 +9,11 @@ use toroid_isa::VrNumber;
 use toroid_isa::metadata::ScMetadata;
 use toroid_nvme::{self as nvme, Controller};
 use toroid_task::Progress;
+use uuid::Uuid;
 
 use super::clusters::{Clusters, Lease};
-use super::layout::{FORMAT_VERSION, MAX_NAME_BYTES, MAX_SEQUENCE, PageHeader, Record, SuperBlock};
+use super::layout::{FORMAT_VERSION, MAX_SEQUENCE, PageHeader, Record, SuperBlock};
+use super::stream::check_name;
 use super::{
     BlobData, BlobError, BlobId, BlobReader, BlobStat, BlobWriter, FormatOptions, MountOptions,
     NewBlob, Placement, ScCarrier, StoreInfo,
@@ -79,6 +81,8 @@ pub(super) enum Target {
 
 /// What a commit puts in place of a blob's current version.
 pub(super) struct Content {
+    /// A new name of the blob.
+    pub name: Option<String>,
     pub sc: Option<ScMetadata>,
     pub size: u64,
     pub data_crc: Option<u32>,
@@ -282,7 +286,10 @@ impl Inner {
         let mut versions = Vec::with_capacity(contents.len());
         for (sequence, (target, content)) in (first..).zip(contents) {
             let (id, name) = match target {
-                Target::Blob(id) => (id, self.version(id)?.name.clone()),
+                Target::Blob(id) => {
+                    let name = &self.version(id)?.name;
+                    (id, content.name.clone().unwrap_or_else(|| name.clone()))
+                }
                 Target::New(name) => (BlobId(sequence), name),
             };
             versions.push(Version {
@@ -335,7 +342,10 @@ impl Inner {
             version.pages = taken.split_off(taken.len() - count);
         }
         pages.next_sequence = last + 1;
-        if let Err(error) = self.write_records(&versions, &records, group.as_ref()).await {
+        if let Err(error) = self
+            .write_records(&versions, &records, group.as_ref())
+            .await
+        {
             // Records may have become durable even so. Unless they are certainly gone, their pages and clusters must stay
             // untouched, and no later change may rely on them being absent.
             match self.revoke(&versions, group.as_ref()).await {
@@ -508,9 +518,7 @@ impl BlobStore {
 
     /// Creates a blob without data (Table 7: `create_blob`).
     pub async fn create_blob(&self, blob: NewBlob) -> Result<BlobId, BlobError> {
-        if blob.name.len() > MAX_NAME_BYTES {
-            return Err(BlobError::NameTooLong(blob.name.len()));
-        }
+        check_name(&blob.name)?;
         let inner = self.inner.clone();
         let stat = to_the_end(async move { inner.create(blob.name, blob.sc).await }).await?;
         Ok(stat.id)
@@ -566,9 +574,7 @@ impl BlobStore {
 
     /// Starts a blob of `size` bytes, which comes into being with the commit.
     pub async fn new_writer(&self, blob: NewBlob, size: u64) -> Result<BlobWriter, BlobError> {
-        if blob.name.len() > MAX_NAME_BYTES {
-            return Err(BlobError::NameTooLong(blob.name.len()));
-        }
+        check_name(&blob.name)?;
         BlobWriter::new(self.inner.clone(), Target::New(blob.name), size, blob.sc).await
     }
 
@@ -622,6 +628,7 @@ impl BlobStore {
             }
             inner.flush().await?;
             let content = Content {
+                name: None,
                 sc: Some(sc),
                 size: sc.size(),
                 data_crc: None,
@@ -695,6 +702,11 @@ impl BlobStore {
         let mut found = self.list();
         found.retain(|stat| stat.sc.is_some_and(|sc| sc.vr() == vr));
         found
+    }
+
+    /// Identifier given at format.
+    pub fn uuid(&self) -> Uuid {
+        Uuid::from_bytes(self.inner.sb.uuid)
     }
 
     /// Size and use of the store.

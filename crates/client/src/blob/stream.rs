@@ -7,6 +7,7 @@ use toroid_nvme as nvme;
 use toroid_task::Progress;
 
 use super::clusters::Lease;
+use super::layout::MAX_NAME_BYTES;
 use super::store::{Content, Inner, Target, Version, drive_may_replace, to_the_end};
 use super::{BlobError, BlobStat, ScCarrier};
 
@@ -15,6 +16,7 @@ use super::{BlobError, BlobStat, ScCarrier};
 pub struct BlobWriter {
     inner: Arc<Inner>,
     target: Target,
+    name: Option<String>,
     sc: Option<ScMetadata>,
     size: u64,
     lease: Arc<Lease>,
@@ -40,6 +42,7 @@ impl BlobWriter {
         let lease = inner.take_clusters(size).await?;
         Ok(Self {
             target,
+            name: None,
             sc,
             size,
             clusters: lease.iter().collect(),
@@ -57,6 +60,13 @@ impl BlobWriter {
     pub fn with_progress(mut self, progress: Progress) -> Self {
         self.progress = progress;
         self
+    }
+
+    /// Gives the blob another name together with the new content.
+    pub fn with_name(mut self, name: String) -> Result<Self, BlobError> {
+        check_name(&name)?;
+        self.name = Some(name);
+        Ok(self)
     }
 
     /// Appends `data`. After an error other than [`BlobError::SizeMismatch`] the writer is of no more use.
@@ -111,6 +121,7 @@ impl BlobWriter {
         }
         self.progress.check()?;
         let content = Content {
+            name: self.name,
             data_crc: (!drive_may_replace(self.sc.as_ref())).then_some(self.crc),
             sc: self.sc,
             size: self.size,
@@ -194,6 +205,13 @@ impl BlobWriter {
         self.progress.report("write", self.sent, self.size);
         Ok(())
     }
+}
+
+pub(super) fn check_name(name: &str) -> Result<(), BlobError> {
+    if name.len() > MAX_NAME_BYTES {
+        return Err(BlobError::NameTooLong(name.len()));
+    }
+    Ok(())
 }
 
 fn check_size(sc: Option<&ScMetadata>, size: u64) -> Result<(), BlobError> {

@@ -67,9 +67,15 @@ impl Drive {
     /// # Errors
     /// [`DriveError`].
     pub fn temporary() -> Result<Drive, DriveError> {
+        Drive::temporary_with(&OpenOptions::new())
+    }
+
+    pub(crate) fn temporary_with(options: &OpenOptions) -> Result<Drive, DriveError> {
         let folder =
             tempfile::tempdir().map_err(failed("make an image in", &std::env::temp_dir()))?;
-        let drive = Drive::create(folder.path().join("drive.img"), FormatOptions::default())?;
+        let path = folder.path().join("drive.img");
+        create(&path, FormatOptions::default())?;
+        let drive = options.open(Location::Image(path))?;
         Ok(Drive {
             _folder: Some(folder),
             ..drive

@@ -1,6 +1,6 @@
 //! How to open a drive.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use toroid_nvme::Controller;
 use toroid_nvme::VendorStatus;
@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::{Drive, DriveError};
 use crate::host_identity::{self, HostIdentityError};
+use crate::ledger::Ledger;
 use crate::location::Location;
 
 macro_rules! table {
@@ -39,6 +40,9 @@ pub struct OpenOptions {
     pub(super) read_only: bool,
     pub(super) cancel: CancelToken,
     pub(super) wrap: Option<Arc<Wrap>>,
+    pub(super) ledger: Option<Arc<Mutex<Ledger>>>,
+    #[cfg(feature = "image")]
+    pub(super) verifier: Option<Arc<crate::verifier::Verifier>>,
     #[cfg(feature = "image")]
     pub(super) backend: Option<Arc<dyn toroid_engine::Backend>>,
 }
@@ -125,11 +129,29 @@ impl OpenOptions {
         }
     }
 
+    /// Binds what is put to the ledger's client key, and checks what comes back ([`ledger`](crate::ledger)).
+    pub fn ledger(self, ledger: Arc<Mutex<Ledger>>) -> OpenOptions {
+        OpenOptions {
+            ledger: Some(ledger),
+            ..self
+        }
+    }
+
     /// What computes on an image. Without it: this machine's processor, with the f64 FFT.
     #[cfg(feature = "image")]
     pub fn backend(self, backend: Arc<dyn toroid_engine::Backend>) -> OpenOptions {
         OpenOptions {
             backend: Some(backend),
+            ..self
+        }
+    }
+
+    /// Computes results of [`Drive::run`] and [`Drive::call`] again, or a share of them, and refuses those that differ. The drive must
+    /// compute by arithmetic `ntt`.
+    #[cfg(feature = "image")]
+    pub fn verifier(self, verifier: Arc<crate::verifier::Verifier>) -> OpenOptions {
+        OpenOptions {
+            verifier: Some(verifier),
             ..self
         }
     }

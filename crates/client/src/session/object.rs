@@ -120,12 +120,22 @@ impl<'a> Object<'a> {
         &self.sc
     }
 
+    /// The content, where it is in memory: of anything but a key.
+    pub(super) fn bytes(&self) -> Option<&[u8]> {
+        match &self.content {
+            Content::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
     /// Hands the content to the drive.
     pub(super) async fn write(self, writer: &mut BlobWriter) -> Result<(), SessionError> {
         match self.content {
             Content::Bytes(bytes) => writer.write(&bytes).await?,
             Content::File(mut reader) => {
-                while let Some(chunk) = reader.next()? {
+                let vr = self.sc.vr();
+                let failed = |source| SessionError::Source { vr, source };
+                while let Some(chunk) = reader.next().map_err(failed)? {
                     writer.write(chunk).await?;
                 }
             }

@@ -9,7 +9,7 @@ use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::{Ciphertext, TfheError};
 
-use super::{Object, Session, SessionError, tag_start};
+use super::{Object, Session, SessionError};
 
 /// What a program computed, by the names of its registers.
 pub type Outputs = BTreeMap<String, Ciphertext>;
@@ -74,44 +74,43 @@ impl Session {
         samples.sort_by_key(|(register, _)| register.ty() == VrType::LweCow);
         let writes = |register: &VrNumber| register.ty() == VrType::LweCow;
         let triggers = samples.iter().filter(|(vr, _)| writes(vr)).count();
-        let Some(&(trigger, first)) = samples.last().filter(|_| triggers <= 1) else {
+        let Some(&(trigger, last)) = samples.last().filter(|_| triggers <= 1) else {
             return Err(SessionError::Triggers(triggers));
         };
         for (_, sample) in &samples {
-            check_same_key(first, sample)?;
+            check_same_key(last, sample)?;
         }
-        for (register, sample) in &samples {
+        for (register, sample) in samples.iter().filter(|(register, _)| *register != trigger) {
             self.put_sample(*register, sample).await?;
         }
-        let stored = self.get_sample(trigger).await?;
-        if !stored.computed {
-            return Err(SessionError::NotComputed(trigger));
-        }
-        let tag = first.tag().map(tag_start);
-        if tag.is_some() && stored.key_tag.is_some_and(|stored| Some(stored) != tag) {
-            return Err(TfheError::KeyMismatch("the result").into());
-        }
+        let (stored, _) = self.trigger(trigger, Some(last)).await?;
         // The drive says how noisy the result is, and the client does not have to believe it.
         let noises = samples
             .iter()
             .map(|(register, sample)| (*register, sample.noise().clone()))
             .collect();
-        let output = match noise_of_result(assembly, first.params(), noises) {
+        let output = match noise_of_result(assembly, last.params(), noises) {
             Some(noise) => stored.ciphertext.with_noise_of_at_least(&noise),
             None => stored.ciphertext,
         };
         // The drive keeps the start of it alone.
-        let output = match first.tag() {
+        let output = match last.tag() {
             Some(tag) => output.with_tag(*tag),
             None => output,
         };
-        let result = result(assembly)?;
-        let mut names = assembly.registers.iter();
-        let name = names
-            .find(|(_, register)| **register == result)
-            .map_or_else(|| result.to_string(), |(name, _)| name.clone());
-        Ok(BTreeMap::from([(name, output)]))
+        Ok(BTreeMap::from([(result_name(assembly)?, output)]))
     }
+}
+
+/// The name of the register that a program returns.
+///
+/// # Errors
+/// [`SessionError::NoResult`].
+pub fn result_name(assembly: &Assembly) -> Result<String, SessionError> {
+    let result = result(assembly)?;
+    let mut names = assembly.registers.iter();
+    let named = names.find(|(_, register)| **register == result);
+    Ok(named.map_or_else(|| result.to_string(), |(name, _)| name.clone()))
 }
 
 /// The register that a program returns.

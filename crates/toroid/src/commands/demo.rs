@@ -305,7 +305,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
             Location::Image(image)
         }
     };
-    let opened = Opened::open(&location, &args.host, &computing)?;
+    let opened = Opened::open(&location, &args.host, &computing, None)?;
     let key_id = match args.key_id {
         Some(key_id) => key_id,
         None => free_key_id(&opened)?,

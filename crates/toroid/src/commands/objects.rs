@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde_json::json;
-use toroid_client::session::{Object, StoredSample, public_key};
+use toroid_client::session::{Object, SessionError, StoredSample, public_key};
 use toroid_isa::{Instruction, Program, TestVector, VrNumber};
 use toroid_tfhe::Ciphertext;
 use toroid_tfhe::params::ParamSet;
@@ -15,6 +15,7 @@ use super::program::assemble_file;
 use super::{open, parse_param_set, read_limited, write_file};
 use crate::backend::Simulated;
 use crate::drive_args::DriveArgs;
+use crate::ledger_args::LedgerArgs;
 use crate::opened::Opened;
 use crate::output::{Output, power_of_two, usage};
 use crate::progress;
@@ -24,6 +25,8 @@ use crate::progress;
 pub struct PutArgs {
     #[command(flatten)]
     drive: DriveArgs,
+    #[command(flatten)]
+    ledger: LedgerArgs,
     /// Keys, samples, programs (text or binary), in any number.
     #[arg(required = true)]
     files: Vec<PathBuf>,
@@ -43,6 +46,8 @@ pub struct PutArgs {
 pub struct GetArgs {
     #[command(flatten)]
     drive: DriveArgs,
+    #[command(flatten)]
+    ledger: LedgerArgs,
     /// Register of the sample, such as cow:0:2.
     register: VrNumber,
     /// File for the sample.
@@ -58,6 +63,8 @@ pub struct GetArgs {
 pub struct DeleteArgs {
     #[command(flatten)]
     drive: DriveArgs,
+    #[command(flatten)]
+    ledger: LedgerArgs,
     /// Registers, such as cow:0:2, tv:0:0, prg:0:0 or key:0:1.
     #[arg(required = true)]
     registers: Vec<VrNumber>,
@@ -198,7 +205,7 @@ pub fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
             "{samples} samples for one register: put them one by one"
         )));
     }
-    let opened = args.drive.open()?;
+    let opened = args.drive.open_with(args.ledger.open(output)?)?;
     let others = contents.iter().filter_map(|(_, content)| match content {
         Content::Key(register, params) | Content::Sample(register, params) => {
             Some((*register, params.id))
@@ -219,8 +226,19 @@ pub fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
         }
     }
     let bar = progress::bar(output, "put");
-    let put = opened.session().put(objects, &progress::report_to(&bar));
-    opened.wait(put)?;
+    let progress = progress::report_to(&bar);
+    let put = opened.wait(opened.session().put(objects, &progress));
+    put.map_err(|error| match error.downcast_ref() {
+        Some(SessionError::Source { vr, .. }) => {
+            let register = vr.to_string();
+            let mut rows = stored.iter();
+            let row = rows.find(|row| row["register"] == register.as_str());
+            let file = row.and_then(|row| row["file"].as_str());
+            let shown = file.unwrap_or_default().to_owned();
+            error.context(shown)
+        }
+        _ => error,
+    })?;
     bar.finish_and_clear();
     opened.close()?;
     let value = json!({ "stored": stored });
@@ -293,7 +311,7 @@ fn objects_of(
 
 /// Runs `toroid delete`.
 pub fn delete(args: &DeleteArgs, output: &Output) -> anyhow::Result<()> {
-    let opened = args.drive.open()?;
+    let opened = args.drive.open_with(args.ledger.open(output)?)?;
     for register in &args.registers {
         opened.wait(opened.session().delete(*register))?;
     }
@@ -317,7 +335,7 @@ pub fn get(args: &GetArgs, output: &Output) -> anyhow::Result<()> {
         "{} exists; --force replaces it",
         args.out.display()
     );
-    let opened = args.drive.open()?;
+    let opened = args.drive.open_with(args.ledger.open(output)?)?;
     let sample = opened.wait(opened.session().get_sample(args.register))?;
     opened.close()?;
     save_sample(&args.out, args.force, &sample.ciphertext)?;

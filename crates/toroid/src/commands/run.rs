@@ -4,15 +4,18 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context;
-use toroid_client::session::SessionError;
+use toroid_client::session::{Outputs, SessionError, result_name};
+use toroid_client::verifier::Verifier;
 use toroid_drive::bridge::status::KEY_MISSING;
 use toroid_isa::{VrNumber, VrType};
 use toroid_nvme::Status;
 use toroid_tfhe::Ciphertext;
 
 use super::objects::{params_on_drive, read_sample, report_sample, save_sample};
+use super::program::assemble_file;
 use crate::backend::BackendArgs;
 use crate::drive_args::DriveArgs;
+use crate::ledger_args::LedgerArgs;
 use crate::opened::{Opened, status_of};
 use crate::output::{Output, usage};
 use crate::progress;
@@ -22,6 +25,8 @@ use crate::progress;
 pub struct Args {
     #[command(flatten)]
     drive: DriveArgs,
+    #[command(flatten)]
+    ledger: LedgerArgs,
     /// Register whose access triggers the program: cow:KEY:DATA is written, cor:KEY:DATA is read.
     register: VrNumber,
     /// The sample to write into a cow register.
@@ -35,6 +40,71 @@ pub struct Args {
     force: bool,
     #[command(flatten)]
     backend: BackendArgs,
+    #[command(flatten)]
+    verify: VerifyArgs,
+}
+
+/// Options that have the result computed again.
+#[derive(clap::Args)]
+struct VerifyArgs {
+    /// Compute the result again here, by this program's text, and refuse any other. The drive must compute by --arithmetic ntt.
+    #[arg(long, value_name = "PROGRAM")]
+    verify: Option<PathBuf>,
+    /// An input of the program for --verify that is not the sample of --write: its name in the text and its sample.
+    #[arg(long = "input", value_name = "NAME=FILE", requires = "verify", value_parser = parse_input)]
+    inputs: Vec<(String, PathBuf)>,
+    /// Folder of the public keys that the drive has, for --verify.
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        default_value = "keys",
+        requires = "verify"
+    )]
+    public_keys: PathBuf,
+    /// Share of the runs that --verify picks, at random, from 0 to 1.
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, requires = "verify", value_parser = parse_share)]
+    share: f64,
+}
+
+fn parse_input(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, file) = text.split_once('=').ok_or("expected NAME=FILE")?;
+    Ok((name.to_owned(), file.into()))
+}
+
+fn parse_share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok();
+    share
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or_else(|| "expected a number from 0 to 1".to_owned())
+}
+
+impl VerifyArgs {
+    /// Refuses a result that is not what the program gives. `written` is the sample of --write, in its register.
+    fn check(
+        &self,
+        register: VrNumber,
+        written: Option<&Ciphertext>,
+        result: &Ciphertext,
+        output: &Output,
+    ) -> anyhow::Result<()> {
+        let Some(path) = &self.verify else {
+            return Ok(());
+        };
+        let program = assemble_file(path)?;
+        let files = self.inputs.iter();
+        let files = files.map(|(name, file)| Ok((name.as_str(), read_sample(file)?)));
+        let files = files.collect::<anyhow::Result<Vec<_>>>()?;
+        let mut inputs: Vec<_> = files.iter().map(|(name, sample)| (*name, sample)).collect();
+        let mut names = program.registers.iter();
+        let trigger = names.find(|(_, named)| **named == register);
+        inputs.extend(trigger.and_then(|(name, _)| Some((name.as_str(), written?))));
+        let verifier = Verifier::new(&self.public_keys, register.key_id())?.with_share(self.share);
+        let results = Outputs::from([(result_name(&program)?, result.clone())]);
+        if verifier.check(&program, &inputs, &results)? {
+            output.note("the result is what the program gives, computed again here");
+        }
+        Ok(())
+    }
 }
 
 /// Whether a trigger may have failed because keys are missing. A block device does not tell, so that any internal error may mean it.
@@ -94,7 +164,8 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
     );
     let location = &args.drive.location;
     let computing = args.backend.choose(Some(location), output)?;
-    let opened = Opened::open(location, &args.drive.host, &computing)?;
+    let ledger = args.ledger.open(output)?;
+    let opened = Opened::open(location, &args.drive.host, &computing, ledger)?;
     let session = opened.session();
     anyhow::ensure!(
         session
@@ -106,12 +177,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
     if let Some(simulated) = &computing.simulated {
         simulated.prepare(params_on_drive(&opened, register.key_id())?)?;
     }
-    let call = async || {
-        if let Some(sample) = &trigger {
-            session.put_sample(register, sample).await?;
-        }
-        session.get_sample(register).await
-    };
+    let call = async || session.trigger(register, trigger.as_ref()).await;
     // A drive that others use usually holds its keys already, and they take long to load.
     load(&opened, register.key_id(), !opened.is_shared(), output)?;
     // To read the program loads it, which comes after what it uses.
@@ -124,11 +190,16 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         result = opened.drive.wait(call());
     }
     let trigger_ms = started.elapsed().as_secs_f64() * 1e3;
-    let mut result = opened.wait(async { result })?;
-    anyhow::ensure!(
-        result.computed,
-        "the drive did not run a program for {register}"
-    );
+    let (mut result, origin) = opened.wait(async { result })?;
+    if let Some(origin) = origin {
+        let inputs = origin.inputs.iter();
+        let inputs = inputs.map(|(register, version)| format!("{register} version {version}"));
+        let inputs: Vec<_> = inputs.collect();
+        output.note(format!(
+            "the result is entered as one of {}",
+            inputs.join(", ")
+        ));
+    }
     match opened.program_run() {
         Some(run) => output.line(format!(
             "{} instructions in {:.1} ms",
@@ -138,6 +209,8 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         None => output.line(format!("the drive answered after {trigger_ms:.1} ms")),
     }
     opened.close()?;
+    args.verify
+        .check(register, trigger.as_ref(), &result.ciphertext, output)?;
     // A drive keeps the start of tags alone: the result has that of the sample that was written.
     if let Some(tag) = trigger.as_ref().and_then(Ciphertext::tag) {
         result.ciphertext = result.ciphertext.with_tag(*tag);

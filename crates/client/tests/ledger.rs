@@ -1,0 +1,315 @@
+//! What a client notices of a drive that does not give back what it was given.
+#![cfg(feature = "image")]
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use tempfile::TempDir;
+use toroid_client::ledger::{Ledger, LedgerError, LedgerFault};
+use toroid_client::prelude::*;
+use toroid_client::session::sample_metadata;
+use toroid_drive::image::FormatOptions;
+use toroid_isa::VrNumber;
+use toroid_isa::metadata::ScMetadata;
+
+const PROGRAM: &str = "
+    .reg x = cor:1
+    .reg y = cow:2
+    .tv  f = x + 1
+        homadd    y, x
+        bootstrap f, y
+        return    y
+";
+
+/// A client and a drive in a file, which an attacker has too.
+struct Place {
+    folder: TempDir,
+    client: ClientKey,
+}
+
+fn vr(text: &str) -> VrNumber {
+    text.parse().unwrap()
+}
+
+impl Place {
+    fn new() -> Place {
+        let place = Place {
+            folder: tempfile::tempdir().unwrap(),
+            client: ClientKey::generate(&TINY, &mut Csprng::from_os().unwrap()),
+        };
+        let options = FormatOptions {
+            size: 64 << 20,
+            swap: 16 << 20,
+            ..FormatOptions::default()
+        };
+        Drive::create(place.image(), options).unwrap();
+        place
+    }
+
+    fn image(&self) -> PathBuf {
+        self.folder.path().join("drive.img")
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("ledger")
+    }
+
+    fn ledger(&self) -> Arc<Mutex<Ledger>> {
+        Arc::new(Mutex::new(Ledger::open(&self.client, self.file()).unwrap()))
+    }
+
+    fn open_with(&self, ledger: Arc<Mutex<Ledger>>) -> Drive {
+        let options = Drive::options().ledger(ledger);
+        options.open(self.image().as_path()).unwrap()
+    }
+
+    /// The drive as its client opens it.
+    fn open(&self) -> Drive {
+        self.open_with(self.ledger())
+    }
+
+    fn put(&self, register: &str, message: i64) {
+        let sample = self.client.encrypt(message).unwrap();
+        let drive = self.open();
+        drive
+            .wait(drive.session().put_sample(vr(register), &sample))
+            .unwrap();
+        drive.close().unwrap();
+    }
+
+    fn get(&self, register: &str) -> Result<i64, SessionError> {
+        let drive = self.open();
+        let got = drive.wait(drive.session().get_sample(vr(register)));
+        drive.close().unwrap();
+        Ok(self.client.decrypt(&got?.ciphertext).unwrap())
+    }
+
+    fn fault(&self, register: &str) -> LedgerFault {
+        match self.get(register) {
+            Err(SessionError::Untrusted { vr: found, source }) => {
+                assert_eq!(found, vr(register));
+                source
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Puts an object into a register behind the client's back, under a name that pleases.
+    fn plant(&self, register: &str, name: &str, sc: ScMetadata, data: &[u8]) {
+        let drive = Drive::open(self.image().as_path()).unwrap();
+        let store = drive.session().store().clone();
+        drive.wait(async {
+            let blob = store.find_by_sc(vr(register)).pop().unwrap();
+            let writer = store.writer_with_sc(blob.id, sc.size(), Some(sc));
+            let mut writer = writer.await.unwrap().with_name(name.to_owned()).unwrap();
+            writer.write(data).await.unwrap();
+            writer.commit().await.unwrap();
+        });
+        drive.close().unwrap();
+    }
+
+    /// Name, metadata and content of a register, as an attacker sees them.
+    fn stored(&self, register: &str) -> (String, ScMetadata, Vec<u8>) {
+        let drive = Drive::open(self.image().as_path()).unwrap();
+        let store = drive.session().store().clone();
+        let found = drive.wait(async {
+            let blob = store.find_by_sc(vr(register)).pop().unwrap();
+            let read = store.read_blob(blob.id, &Progress::none()).await.unwrap();
+            let sc = read.sc.unwrap().with_blocks(0);
+            (blob.name, sc, read.data)
+        });
+        drive.close().unwrap();
+        found
+    }
+}
+
+fn of_register(sc: &ScMetadata, register: &str) -> ScMetadata {
+    let mut bytes = sc.to_bytes();
+    let other = ScMetadata::new(vr(register), sc.params(), sc.size()).unwrap();
+    bytes[8..16].copy_from_slice(&other.to_bytes()[8..16]);
+    let crc = crc32c::crc32c(&bytes[..60]);
+    bytes[60..].copy_from_slice(&crc.to_le_bytes());
+    ScMetadata::from_bytes(&bytes).unwrap().unwrap()
+}
+
+#[test]
+fn what_was_put_comes_back_also_without_the_ledger_file() {
+    let place = Place::new();
+    place.put("cor:0:1", 3);
+    place.put("cor:0:1", -2);
+    place.put("cor:0:2", 1);
+    assert_eq!(place.get("cor:0:1").unwrap(), -2);
+    assert_eq!(place.get("cor:0:2").unwrap(), 1);
+    // Another machine of the same client goes on where this one stood, and this one follows.
+    let here = fs::read(place.file()).unwrap();
+    fs::remove_file(place.file()).unwrap();
+    assert_eq!(place.get("cor:0:1").unwrap(), -2);
+    place.put("cor:0:1", 2);
+    fs::write(place.file(), here).unwrap();
+    assert_eq!(place.get("cor:0:1").unwrap(), 2);
+}
+
+#[test]
+fn replayed_and_rolled_back_samples_are_noticed() {
+    let place = Place::new();
+    place.put("cor:0:1", 3);
+    let (name, sc, data) = place.stored("cor:0:1");
+    let whole_image = fs::read(place.image()).unwrap();
+    place.put("cor:0:1", -2);
+    let rolled_back = LedgerFault::RolledBack {
+        found: 1,
+        newest: 2,
+    };
+    place.plant("cor:0:1", &name, sc, &data);
+    assert_eq!(place.fault("cor:0:1"), rolled_back);
+    fs::write(place.image(), whole_image).unwrap();
+    assert_eq!(place.fault("cor:0:1"), rolled_back);
+    // What only the key is there to notice, it does not.
+    fs::remove_file(place.file()).unwrap();
+    assert_eq!(place.get("cor:0:1").unwrap(), 3);
+}
+
+#[test]
+fn a_deleted_sample_does_not_come_back() {
+    let place = Place::new();
+    place.put("cor:0:1", 3);
+    let image = fs::read(place.image()).unwrap();
+    let drive = place.open();
+    drive.wait(drive.session().delete(vr("cor:0:1"))).unwrap();
+    drive.close().unwrap();
+    fs::write(place.image(), image).unwrap();
+    assert!(matches!(
+        place.fault("cor:0:1"),
+        LedgerFault::RolledBack { .. }
+    ));
+}
+
+#[test]
+fn swapped_samples_are_noticed_even_without_the_ledger_file() {
+    let place = Place::new();
+    place.put("cor:0:1", 3);
+    place.put("cor:0:2", -2);
+    let (first, _, _) = place.stored("cor:0:1");
+    let (second, sc, data) = place.stored("cor:0:2");
+    for name in [second.clone(), second.replace("cor:0:2", "cor:0:1"), first] {
+        place.plant("cor:0:1", &name, of_register(&sc, "cor:0:1"), &data);
+        assert_eq!(place.fault("cor:0:1"), LedgerFault::Changed);
+        let ledger = fs::read(place.file()).unwrap();
+        fs::remove_file(place.file()).unwrap();
+        assert_eq!(place.fault("cor:0:1"), LedgerFault::Changed);
+        fs::write(place.file(), ledger).unwrap();
+    }
+}
+
+#[test]
+fn planted_samples_are_noticed() {
+    let place = Place::new();
+    place.put("cor:0:1", 3);
+    let (name, sc, data) = place.stored("cor:0:1");
+    // A plaintext: no mask.
+    let mut trivial = data.clone();
+    let mask = 8 * TINY.lwe_dimension;
+    trivial[..mask].fill(0);
+    // A sample of another client, with its own tag and with ours.
+    let other = ClientKey::generate(&TINY, &mut Csprng::from_os().unwrap());
+    let theirs = other.encrypt(3).unwrap();
+    let their_sc = sample_metadata(vr("cor:0:1"), &theirs).unwrap();
+    // Ours without its figures of noise, and as a result.
+    for (sc, data, fault) in [
+        (sc, &trivial[..], LedgerFault::Changed),
+        (their_sc, theirs.sample(), LedgerFault::Changed),
+        (sc, theirs.sample(), LedgerFault::Changed),
+        (sc.with_noise(None, None), &data, LedgerFault::Changed),
+        (sc.with_noise(Some(-9.0), None), &data, LedgerFault::Changed),
+        (sc.with_computed(true), &data, LedgerFault::UnknownResult),
+    ] {
+        place.plant("cor:0:1", &name, sc, data);
+        assert_eq!(place.fault("cor:0:1"), fault, "{sc:?}");
+    }
+    place.plant("cor:0:1", &name, sc, &data);
+    assert_eq!(place.get("cor:0:1").unwrap(), 3);
+}
+
+/// Runs the program on x and y with the ledger.
+fn run(place: &Place, x: i64, y: i64) -> i64 {
+    let drive = place.open();
+    drive.load().unwrap();
+    let [x, y] = [x, y].map(|message| place.client.encrypt(message).unwrap());
+    let outputs = drive.run(PROGRAM, &[("x", &x), ("y", &y)]).unwrap();
+    drive.close().unwrap();
+    place.client.decrypt(&outputs["y"]).unwrap()
+}
+
+#[test]
+fn results_are_bound_to_program_and_inputs() {
+    let place = Place::new();
+    let drive = place.open();
+    drive.put_keys(&place.client).unwrap();
+    drive.close().unwrap();
+    assert_eq!(run(&place, 1, 2), 4);
+    assert_eq!(place.get("cow:0:2").unwrap(), 4);
+    let (name, sc, data) = place.stored("cow:0:2");
+    assert!(sc.computed());
+    assert_eq!(run(&place, -1, 2), 2);
+    assert_eq!(place.get("cow:0:2").unwrap(), 2);
+    {
+        let ledger = place.ledger();
+        let ledger = ledger.lock().unwrap();
+        let store = Drive::open(place.image().as_path()).unwrap();
+        let store = store.session().store().uuid();
+        let origin = ledger.entry(store, vr("cow:0:2")).unwrap().origin.clone();
+        let origin = origin.unwrap();
+        let versions = [("tv:0:0", 2), ("cor:0:1", 2), ("cow:0:2", 2)];
+        let versions = versions.map(|(register, version)| (vr(register), version));
+        assert_eq!(origin.inputs, versions);
+    }
+    // The result of the earlier run, and one that no run gave.
+    place.plant("cow:0:2", &name, sc, &data);
+    assert_eq!(place.fault("cow:0:2"), LedgerFault::UnknownResult);
+    // Another program in the place of ours is noticed before it gets the samples.
+    let drive = Drive::open(place.image().as_path()).unwrap();
+    let other = PROGRAM.replace("homadd", "homsub");
+    drive.install(&TINY, &other).unwrap();
+    drive.close().unwrap();
+    let drive = place.open();
+    drive.load().unwrap();
+    let y = place.client.encrypt(1).unwrap();
+    let call = drive.wait(drive.session().trigger(vr("cow:0:2"), Some(&y)));
+    match call {
+        Err(SessionError::Untrusted { vr: found, source }) => {
+            assert_eq!((found, source), (vr("prg:0:0"), LedgerFault::Changed));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_ledger_is_of_one_client_key_and_shows_changes() {
+    let place = Place::new();
+    place.put("cor:0:1", 3);
+    let opened = |client: &ClientKey, path: &Path| Ledger::open(client, path).map(drop);
+    let other = ClientKey::generate(&TINY, &mut Csprng::from_os().unwrap());
+    let refused = |result| matches!(result, Err(LedgerError::NotOurs(_)));
+    assert!(refused(opened(&other, &place.file())));
+    let text = fs::read_to_string(place.file()).unwrap();
+    assert!(text.starts_with("toroid ledger 1\n"));
+    let changes = [
+        text.replace(" 1 ", " 2 "),
+        text.replace("cor:0:1", "cor:0:2"),
+        text[..text.len() - 1].to_owned(),
+        text.lines().take(1).collect(),
+        format!("{text}\n"),
+        String::new(),
+        "é".to_owned(),
+    ];
+    for change in changes {
+        fs::write(place.file(), &change).unwrap();
+        assert!(refused(opened(&place.client, &place.file())), "{change:?}");
+    }
+    fs::write(place.file(), &text).unwrap();
+    opened(&place.client, &place.file()).unwrap();
+    fs::write(place.file(), [0xff]).unwrap();
+    assert!(refused(opened(&place.client, &place.file())));
+}
