@@ -53,6 +53,23 @@ FIELDS = ["frame.number", "nvme-tcp.type", "nvme-tcp.hdgst.status", "nvme-tcp.dd
           "_ws.expert.message"]
 
 
+def check_encrypted(path, port):
+    """Looks at what the target has sent first on each connection, and counts records: TLS and nothing else."""
+    command = ["tshark", "-n", "-r", str(path), "-d", f"tcp.port=={port},tls", "-Y", f"tcp.srcport=={port} && tcp.len>0", "-T", "fields",
+               "-e", "tcp.stream", "-e", "tcp.seq", "-e", "tcp.payload", "-e", "tls.record.opaque_type", "-E", "occurrence=a"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    findings = Findings()
+    if done.returncode != 0:
+        findings.problems.append(f"tshark ended with status {done.returncode}: {done.stderr.strip()[-200:]}")
+    for line in done.stdout.splitlines():
+        stream, place, payload, records = (line.split("\t") + [""] * 4)[:4]
+        # A handshake record or an alert, of TLS.
+        if place == "1" and not payload.startswith(("1603", "1503")):
+            findings.problems.append(f"stream {stream}: the target sends {payload[:16]}, which is not TLS")
+        findings.pdus += len(records.split(",")) if records else 0
+    return findings
+
+
 def check(path, port):
     """Dissects a capture; digests are computed and compared."""
     command = ["tshark", "-n", "-r", str(path), "-d", f"tcp.port=={port},nvme-tcp", "-o", "nvme-tcp.check_hdgst:TRUE",

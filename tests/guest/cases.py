@@ -37,6 +37,8 @@ class Case:
     # The fewest PDUs that the capture must have, and whether digests must be among them.
     pdus: int = 20
     digests: bool = False
+    # Whether the target must send nothing but TLS records; then they count in place of PDUs.
+    encrypted: bool = False
     # Whether the guest's kernel may report failed commands and lost connections.
     errors: bool = False
 
@@ -91,6 +93,37 @@ controller_secret_file = "controller.secret"
 def secrets(_setting):
     return {"SECRET": secret(0x11), "CONTROLLER_SECRET": secret(0x77), "WRONG_SECRET": secret(0x22),
             "ONE_WAY": HOSTS["one-way"], "BOTH_WAYS": HOSTS["both-ways"], "STRANGER": HOSTS["stranger"]}
+
+
+# Hosts with a TLS key, by the hash function of their key.
+TLS_HOSTS = {name: f"nqn.2026-11.example.toroid:host:tls-{name}" for name in ("sha256", "sha384", "wrong")}
+
+
+def tls(setting):
+    setting.format()
+    for name in (*TLS_HOSTS, "other"):
+        setting.cli("keys", "tls-key", "--out", f"{name}.psk", "--hash", "sha384" if name == "sha384" else "sha256")
+    hosts = "".join(f"""
+[[subsystem.host]]
+nqn = "{host}"
+tls_key_file = "{name}.psk"
+""" for name, host in TLS_HOSTS.items())
+    setting.serve_config(f"""tls = "required"
+
+[[subsystem]]
+nqn = "{setting.nqn}"
+
+[[subsystem.namespace]]
+nsid = 1
+image = "drive.img"
+{hosts}""")
+
+
+def tls_keys(setting):
+    def key(name):
+        return (setting.folder / f"{name}.psk").read_text().strip()
+    return {"SHA256_HOST": TLS_HOSTS["sha256"], "SHA256_KEY": key("sha256"), "SHA384_HOST": TLS_HOSTS["sha384"], "SHA384_KEY": key("sha384"),
+            "WRONG_HOST": TLS_HOSTS["wrong"], "WRONG_KEY": key("other")}
 
 
 PARAMS, X, Y = "message4", 3, -2
@@ -246,6 +279,7 @@ CASES = {
     "keep-alive": Case(),
     "allow-list": Case(before=allow_list, variables=lambda _: {"ALLOWED": HOSTS["open"], "STRANGER": HOSTS["stranger"]}),
     "authentication": Case(before=authentication, variables=secrets),
+    "tls": Case(before=tls, variables=tls_keys, encrypted=True, errors=True, seconds=300),
     "masking": Case(before=masked, variables=lambda _: {"FIRST": HOSTS["one-way"], "SECOND": HOSTS["both-ways"]}),
     "compute": Case(before=compute, variables=lambda setting: setting.values, requests={"product": product}),
     "compute-extended": Case(before=compute_extended, variables=lambda setting: setting.values,

@@ -281,7 +281,7 @@ class Runner:
         self.check_logs(setting, KERNEL_TROUBLE if case.errors else re.compile(f"{KERNEL_TROUBLE.pattern}|{IO_TROUBLE.pattern}", re.IGNORECASE))
         if dropped:
             raise Failure(f"the capture lost {dropped} packets")
-        found = capture.check(pcap, setting.port)
+        found = capture.check_encrypted(pcap, setting.port) if case.encrypted else capture.check(pcap, setting.port)
         if found.problems:
             raise Failure("tshark: " + "; ".join(found.problems[:5]))
         if found.pdus < case.pdus:

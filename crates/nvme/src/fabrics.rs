@@ -6,6 +6,7 @@
 
 mod admin;
 pub mod auth;
+mod channel;
 mod command;
 mod controller;
 mod discovery;
@@ -17,6 +18,7 @@ mod queue;
 mod subsystem;
 mod target;
 
+pub use channel::{SecureChannel, TlsMode};
 pub use command::{
     AUTHENTICATION_REQUIRED, CATTR_NO_FLOW_CONTROL, Connect, ConnectData, DISCOVERY_NQN,
     FABRICS_OPCODE, MAX_NQN, Sgl, cc, csts, fctype, is_nqn, property,

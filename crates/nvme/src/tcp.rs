@@ -7,9 +7,11 @@ mod error;
 pub mod host;
 mod pdu;
 mod poll;
+mod socket;
 mod stream;
+mod tls;
 
-pub use controller::serve;
+pub use controller::{Listener, serve};
 pub use error::ConnectionError;
 pub use host::{Address, AddressError, Connector, SCHEME, connect};
 pub use pdu::{Digests, PORT, ProtocolError};

@@ -47,6 +47,9 @@ pub struct HostArgs {
     /// File with the secret (DHHC-1:...) by which the drive must authenticate.
     #[arg(long, env = "TOROID_CONTROLLER_SECRET", value_name = "FILE", help_heading = HEADING)]
     pub controller_secret: Option<PathBuf>,
+    /// File with the key (NVMeTLSkey-1:...) with which connections are encrypted by TLS; none is unencrypted then.
+    #[arg(long, env = "TOROID_TLS_KEY", value_name = "FILE", help_heading = HEADING)]
+    pub tls_key: Option<PathBuf>,
     /// Digests of NVMe/TCP: header, data or both.
     #[arg(long, env = "TOROID_DIGESTS", value_enum, value_delimiter = ',', help_heading = HEADING)]
     pub digests: Vec<Digest>,
@@ -88,6 +91,9 @@ impl HostArgs {
         }
         if let Some(path) = &self.controller_secret {
             options = options.controller_secret(secret::read(path)?);
+        }
+        if let Some(path) = &self.tls_key {
+            options = options.tls_key(secret::read_tls_key(path)?);
         }
         if let Some(nsid) = self.nsid {
             options = options.nsid(nsid);

@@ -385,6 +385,68 @@ fn hosts_and_controllers_authenticate() {
     }
 }
 
+#[cfg(feature = "tls")]
+#[test]
+fn hosts_encrypt_their_connections() {
+    let place = Place::new(&["a.img"]);
+    place.ok("keys tls-key --out alice.psk");
+    place.ok("keys tls-key --out other.psk --hash sha384");
+    place.fails(1, "keys tls-key --out alice.psk", &["--force"]);
+    place.write(
+        "serve.toml",
+        r#"
+        tls = "required"
+        [[subsystem]]
+        nqn = "nqn.2024-01.example:vault"
+        [[subsystem.namespace]]
+        image = "a.img"
+        [[subsystem.host]]
+        nqn = "nqn.2024-01.example:alice"
+        tls_key_file = "alice.psk"
+        "#,
+    );
+    let by_options =
+        format!("a.img --nqn nqn.2024-01.example:vault --host {ALICE} --tls-key alice.psk");
+    for (arguments, without) in [("--config serve.toml", false), (by_options.as_str(), true)] {
+        let server = place.serve(&format!("{arguments} --log-level debug"));
+        let url = server.address().to_string();
+        let info = format!("drive info {url} --host-nqn {ALICE}");
+        place.ok(&format!("{info} --tls-key alice.psk"));
+        place.ok(&format!(
+            "drive discover {url} --host-nqn {ALICE} --tls-key alice.psk"
+        ));
+        place.fails(
+            3,
+            &format!("{info} --tls-key other.psk"),
+            &["no secure channel"],
+        );
+        let words = if without { "does not admit host" } else { "" };
+        place.fails(1, &info, &[words]);
+        server.terminate();
+        let (code, log) = server.ended();
+        assert_eq!(code, Some(0), "{log}");
+        let text = fs::read_to_string(place.path("alice.psk")).unwrap();
+        let key = text.trim_end().rsplit(':').nth(1).unwrap().to_owned();
+        assert!(!log.contains(&key), "a key is in the log");
+    }
+    place.fails(
+        1,
+        "drive serve --config serve.toml --tls off --check",
+        &["has a TLS key"],
+    );
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let file = place.path("alice.psk");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        let serve = "drive serve --config serve.toml --listen 127.0.0.1:0";
+        place.fails(1, serve, &["alice.psk is open to others (mode 644)"]);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(&file, "DHHC-1:00:AAAA:").unwrap();
+        place.fails(1, serve, &["alice.psk holds no TLS key"]);
+    }
+}
+
 /// x + y by table; writing y runs it.
 const PROGRAM: &str = "
     .key 5

@@ -426,9 +426,9 @@ fn hosts_and_drives_authenticate() {
     }
     let [secret, controller_secret] = secrets.map(Some);
     let allowed = AllowedHost {
-        nqn: HOST.into(),
         secret,
         controller_secret,
+        ..AllowedHost::new(HOST)
     };
     let served = Served::new(&place.path("d.img"), Hosts::Listed(vec![allowed]));
     let url = served.url();

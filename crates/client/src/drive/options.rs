@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use toroid_nvme::Controller;
 use toroid_nvme::VendorStatus;
-use toroid_nvme::fabrics::auth::Secret;
+use toroid_nvme::fabrics::auth::{Secret, TlsKey};
 use toroid_nvme::fabrics::{ConnectOptions, DiscoveryEntry};
 use toroid_nvme::tcp::{Address, Connector, Digests};
 use toroid_task::CancelToken;
@@ -34,6 +34,7 @@ pub struct OpenOptions {
     host_id: Option<Uuid>,
     host_secret: Option<Secret>,
     controller_secret: Option<Secret>,
+    tls_key: Option<TlsKey>,
     digests: Digests,
     pub(super) nsid: Option<u32>,
     pub(super) key_id: u32,
@@ -82,6 +83,14 @@ impl OpenOptions {
     pub fn controller_secret(self, secret: Secret) -> OpenOptions {
         OpenOptions {
             controller_secret: Some(secret),
+            ..self
+        }
+    }
+
+    /// The key with which connections to a drive on the network are encrypted by TLS; then none is unencrypted.
+    pub fn tls_key(self, key: TlsKey) -> OpenOptions {
+        OpenOptions {
+            tls_key: Some(key),
             ..self
         }
     }
@@ -180,6 +189,7 @@ impl OpenOptions {
         Ok(ConnectOptions {
             secret: self.host_secret.clone(),
             controller_secret: self.controller_secret.clone(),
+            tls_key: self.tls_key.clone(),
             vendor_statuses: VENDOR_STATUSES,
             ..ConnectOptions::new(nqn, id.into_bytes())
         })

@@ -30,6 +30,7 @@ mod message;
 mod secret;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use std::fmt;
 
@@ -42,6 +43,7 @@ pub use command::AuthCommand;
 pub use controller::{AuthState, ControllerAuth};
 pub use host::{HostAuth, HostStep};
 pub use secret::{Secret, SecretError};
+pub use tls::{TlsKey, TlsKeyError, TlsPsk};
 
 /// Allocation length that holds every message of a controller, bytes: what a host should ask for with AUTH_Receive.
 pub const RECEIVE_LEN: u32 = 4096;

@@ -16,6 +16,12 @@ pub struct Port {
     pub address: SocketAddr,
 }
 
+/// Transport requirements (TREQ): whether a secure channel is required.
+const SECURE_CHANNEL_REQUIRED: u8 = 1;
+const SECURE_CHANNEL_NOT_REQUIRED: u8 = 2;
+/// Security type (SECTYPE), the first byte of TCP's part of an entry (TSAS).
+const SECTYPE_TLS13: u8 = 2;
+
 /// Bytes of the discovery log's header, and of each of its entries.
 pub const DISCOVERY_ENTRY: usize = 1024;
 
@@ -60,12 +66,26 @@ impl DiscoveryEntry {
         entry.portid = port_id.into();
         entry.cntlid = 0xFFFF.into();
         entry.asqsz = 32.into();
-        // The secure channel is not required.
-        entry.treq = 2;
+        entry.treq = SECURE_CHANNEL_NOT_REQUIRED;
         pad_text(&mut entry.trsvcid, &address.port().to_string());
         put_text(&mut entry.subnqn, subnqn);
         pad_text(&mut entry.traddr, &address.ip().to_string());
         entry
+    }
+
+    /// The entry of a port where the host must use TLS 1.3, or need not use a secure channel.
+    pub fn with_secure_channel(mut self, required: bool) -> DiscoveryEntry {
+        (self.treq, self.tsas[0]) = if required {
+            (SECURE_CHANNEL_REQUIRED, SECTYPE_TLS13)
+        } else {
+            (SECURE_CHANNEL_NOT_REQUIRED, 0)
+        };
+        self
+    }
+
+    /// Whether the host must use TLS.
+    pub fn requires_tls(&self) -> bool {
+        self.treq & 3 == SECURE_CHANNEL_REQUIRED
     }
 
     /// NQN of the subsystem; `None` if the field holds no NQN.
@@ -129,6 +149,9 @@ mod tests {
             (entry.traddr(), entry.trsvcid()),
             ("127.0.0.1".into(), "4420".into())
         );
+        assert!(!entry.requires_tls());
+        let secure = entry.clone().with_secure_channel(true);
+        assert!(secure.requires_tls() && (secure.treq, secure.tsas[0]) == (1, 2));
         let page = discovery_log(9, &[entry.clone(), entry]);
         assert_eq!(page.len(), 3 * DISCOVERY_ENTRY);
         assert_eq!(discovery_header(&page), Some((9, 2)));

@@ -15,6 +15,7 @@ use zerocopy::FromBytes;
 
 use super::admin::{Answer, keep_alive, max_transfer};
 use super::auth::{AuthCommand, AuthState, ControllerAuth, MAX_SEND_LEN};
+use super::channel::SecureChannel;
 use super::command::{
     AUTHENTICATION_REQUIRED, CATTR_NO_FLOW_CONTROL, Connect, ConnectData, DISCOVERY_NQN,
     FABRICS_OPCODE, csts, fctype, invalid_parameter,
@@ -174,6 +175,8 @@ pub struct TargetQueue {
     id: u64,
     port: Port,
     wake: Wake,
+    /// The two ends that a key has proved, if the connection is encrypted.
+    channel: Option<SecureChannel>,
     /// Once a Connect command has succeeded.
     connected: Option<Box<Connected>>,
     successor: Option<Successor>,
@@ -197,6 +200,7 @@ impl TargetQueue {
             target,
             port,
             wake,
+            channel: None,
             connected: None,
             successor: None,
             commands: HashMap::new(),
@@ -206,6 +210,11 @@ impl TargetQueue {
             ending: Ending::No,
             held: 0,
         }
+    }
+
+    /// The connection is encrypted, and a key has proved its two ends: no other host and subsystem can use it.
+    pub fn secure(&mut self, channel: SecureChannel) {
+        self.channel = Some(channel);
     }
 
     /// The target.
@@ -651,6 +660,7 @@ impl TargetQueue {
         if data.hostid == [0; 16] {
             return Err(invalid(offset::HOSTID, true));
         }
+        self.check_channel(hostnqn, subnqn)?;
         let limits = &self.target.limits;
         let most = if connect.qid == 0 {
             ADMIN_ENTRIES.max(limits.queue_entries)
@@ -748,6 +758,27 @@ impl TargetQueue {
             messages_left: MAX_AUTH_MESSAGES,
         }));
         Ok((id, trusted))
+    }
+
+    /// Refuses a host that uses another one's secure channel, or must have one and does not.
+    fn check_channel(&self, hostnqn: &str, subnqn: &str) -> Result<(), Refusal> {
+        let reason = match &self.channel {
+            Some(channel) if channel.host_nqn != hostnqn || channel.sub_nqn != subnqn => {
+                "the secure channel is that of another host or subsystem"
+            }
+            Some(_) => return Ok(()),
+            None => {
+                let mut all = self.target.subsystems.iter();
+                let subsystem = all.find(|subsystem| subsystem.nqn == subnqn);
+                let host = subsystem.and_then(|subsystem| subsystem.hosts.find(hostnqn)?);
+                if host.is_none_or(|host| host.tls_key.is_none()) {
+                    return Ok(());
+                }
+                "the host has a TLS key, and the connection is not encrypted"
+            }
+        };
+        tracing::info!(host = hostnqn, subsystem = subnqn, reason, "host refused");
+        Err(Refusal::Status(Status::CONNECT_INVALID_HOST))
     }
 
     /// The authentication of a queue, if its host has a secret. Every queue authenticates: otherwise anybody who knows the identifier of a

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::auth::Secret;
+use super::auth::{Secret, TlsKey};
 use crate::Controller;
 
 /// The storage of a subsystem.
@@ -48,6 +48,8 @@ pub struct AllowedHost {
     pub secret: Option<Secret>,
     /// The secret with which the controller authenticates when the host asks for it.
     pub controller_secret: Option<Secret>,
+    /// The key of its secure channels; without one of these it cannot connect. `None`: its connections need not be encrypted.
+    pub tls_key: Option<TlsKey>,
 }
 
 impl AllowedHost {
@@ -57,6 +59,7 @@ impl AllowedHost {
             nqn: nqn.into(),
             secret: None,
             controller_secret: None,
+            tls_key: None,
         }
     }
 }

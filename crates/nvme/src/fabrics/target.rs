@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::auth::AuthPolicy;
+use super::channel::TlsMode;
 use super::command::{DISCOVERY_NQN, is_nqn};
 use super::controller::{ControllerState, Event, FabricsController, Flights, SharedQueue, Wake};
 use super::discovery::{DiscoveryEntry, Port};
@@ -81,8 +82,8 @@ struct Registry {
     latest: u16,
     connections: HashMap<u64, Wake>,
     next_connection: u64,
-    /// Where hosts can connect.
-    ports: Vec<Port>,
+    /// Where hosts can connect, and how.
+    ports: Vec<(Port, TlsMode)>,
 }
 
 impl Registry {
@@ -188,10 +189,10 @@ impl Target {
     }
 
     /// Hosts can connect here: the discovery log shows it.
-    pub fn listens(&self, port: Port) {
+    pub fn listens(&self, port: Port, tls: TlsMode) {
         let mut registry = self.registry();
-        if !registry.ports.contains(&port) {
-            registry.ports.push(port);
+        if !registry.ports.contains(&(port, tls)) {
+            registry.ports.push((port, tls));
         }
     }
 
@@ -350,20 +351,22 @@ impl Target {
     }
 
     /// The ports that a host can reach which has used `port`.
-    fn ports(&self, port: Port) -> Vec<Port> {
-        if let Some(address) = self.advertised {
-            return vec![Port { address, ..port }];
-        }
-        let mut ports = vec![port];
-        for mut other in self.registry().ports.iter().copied() {
+    fn ports(&self, port: Port) -> Vec<(Port, TlsMode)> {
+        let mut ports = vec![(port, TlsMode::Off)];
+        for (mut other, tls) in self.registry().ports.iter().copied() {
             // A listener on every address is reached under the one that the host knows.
             if other.address.ip().is_unspecified() {
                 other.address.set_ip(port.address.ip());
             }
             let reachable = other.address.ip().is_loopback() == port.address.ip().is_loopback();
-            if reachable && !ports.contains(&other) {
-                ports.push(other);
+            if other == port {
+                ports[0].1 = tls;
+            } else if reachable && !ports.contains(&(other, tls)) {
+                ports.push((other, tls));
             }
+        }
+        if let Some(address) = self.advertised {
+            return vec![(Port { address, ..port }, ports[0].1)];
         }
         ports
     }
@@ -371,13 +374,20 @@ impl Target {
     /// The subsystems that a host may connect to, and where, if it has used `port`.
     pub(super) fn discovery_entries(&self, host_nqn: &str, port: Port) -> Vec<DiscoveryEntry> {
         let subsystems = self.subsystems.iter();
-        let allowed = subsystems.filter(|subsystem| subsystem.hosts.find(host_nqn).is_some());
+        let allowed =
+            subsystems.filter_map(|subsystem| Some((subsystem, subsystem.hosts.find(host_nqn)?)));
         let ports = self.ports(port);
         allowed
-            .flat_map(|subsystem| {
-                (1..)
-                    .zip(&ports)
-                    .map(|(id, port)| DiscoveryEntry::new(&subsystem.nqn, *port, id))
+            .flat_map(|(subsystem, host)| {
+                let has_key = host.is_some_and(|host| host.tls_key.is_some());
+                (1..).zip(&ports).map(move |(id, (port, tls))| {
+                    let secure = match tls {
+                        TlsMode::Off => false,
+                        TlsMode::Allowed => has_key,
+                        TlsMode::Required => true,
+                    };
+                    DiscoveryEntry::new(&subsystem.nqn, *port, id).with_secure_channel(secure)
+                })
             })
             .collect()
     }

@@ -4,4 +4,4 @@ mod connection;
 mod server;
 
 pub use connection::Connection;
-pub use server::serve;
+pub use server::{Listener, serve};

@@ -3,8 +3,6 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use tokio::net::TcpStream;
-
 /// Failed polls in a row after which a connection is no longer polled.
 const MISSES: u32 = 4;
 /// Wake-ups after which such a connection is polled once more.
@@ -27,8 +25,7 @@ impl Polling {
     /// whether input arrived.
     pub(crate) async fn look(
         &mut self,
-        stream: &TcpStream,
-        mut read: impl FnMut(&TcpStream) -> io::Result<()>,
+        mut read: impl FnMut() -> io::Result<()>,
     ) -> io::Result<bool> {
         if self.time.is_zero() {
             return Ok(false);
@@ -44,7 +41,7 @@ impl Polling {
         let start = Instant::now();
         loop {
             tokio::task::yield_now().await;
-            match read(stream) {
+            match read() {
                 Ok(()) => {
                     self.misses = 0;
                     return Ok(true);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use toroid_nvme::admin::{cns, opcode};
 use toroid_nvme::fabrics::{
-    ConnectData, DISCOVERY_NQN, Event, Expired, Job, Port, Sgl, Ticket, cc, csts, property,
+    ConnectData, DISCOVERY_NQN, Event, Expired, Job, Port, Sgl, Ticket, TlsMode, cc, csts, property,
 };
 use toroid_nvme::log::{feature, log_page as id};
 use toroid_nvme::tcp::ConnectionError;
@@ -525,7 +525,9 @@ fn discovery_events() {
     // Every listener that the host can reach, under an address that it knows, once.
     let listens = |address: &str| {
         let address = address.parse().unwrap();
-        world.target.listens(Port { trtype: 3, address });
+        world
+            .target
+            .listens(Port { trtype: 3, address }, TlsMode::Off);
     };
     for address in [
         "127.0.0.1:4420",

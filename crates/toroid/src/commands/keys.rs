@@ -9,7 +9,7 @@ use anyhow::Context;
 use serde_json::json;
 use toroid_client::session::public_key;
 use toroid_isa::KeyKind;
-use toroid_nvme::fabrics::auth::{AuthHash, Secret};
+use toroid_nvme::fabrics::auth::{AuthHash, Secret, TlsKey};
 use toroid_task::Progress;
 use toroid_tfhe::encrypted_key::{self, Cost};
 use toroid_tfhe::keys::{ClientKey, KeyTag, Sink};
@@ -34,6 +34,8 @@ pub enum Command {
     Passphrase(ChangeArgs),
     /// Make a secret by which a host, or a drive's controller, authenticates over NVMe/TCP.
     HostSecret(HostSecretArgs),
+    /// Make a pre-shared key with which a host and a subsystem encrypt NVMe/TCP by TLS.
+    TlsKey(TlsKeyArgs),
 }
 
 /// Arguments of `toroid keys host-secret`.
@@ -67,6 +69,38 @@ impl From<SecretHash> for AuthHash {
             SecretHash::Sha256 => AuthHash::Sha256,
             SecretHash::Sha384 => AuthHash::Sha384,
             SecretHash::Sha512 => AuthHash::Sha512,
+        }
+    }
+}
+
+/// Arguments of `toroid keys tls-key`.
+#[derive(clap::Args)]
+pub struct TlsKeyArgs {
+    /// The file, readable by its owner alone.
+    #[arg(long, short)]
+    out: PathBuf,
+    /// Hash function of the cipher suites that the key is for, and its length.
+    #[arg(long, value_enum, default_value_t = TlsKeyHash::Sha256)]
+    hash: TlsKeyHash,
+    /// Replace an existing file.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Hash function of a TLS key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum TlsKeyHash {
+    /// 32 bytes, for TLS_AES_128_GCM_SHA256.
+    Sha256,
+    /// 48 bytes, for TLS_AES_256_GCM_SHA384.
+    Sha384,
+}
+
+impl From<TlsKeyHash> for AuthHash {
+    fn from(hash: TlsKeyHash) -> AuthHash {
+        match hash {
+            TlsKeyHash::Sha256 => AuthHash::Sha256,
+            TlsKeyHash::Sha384 => AuthHash::Sha384,
         }
     }
 }
@@ -125,20 +159,36 @@ pub fn run(command: &Command, output: &Output) -> anyhow::Result<()> {
         Command::Info(args) => info(args, output),
         Command::Passphrase(args) => change_passphrase(args, output),
         Command::HostSecret(args) => host_secret(args, output),
+        Command::TlsKey(args) => tls_key(args, output),
     }
 }
 
 fn host_secret(args: &HostSecretArgs, output: &Output) -> anyhow::Result<()> {
     let hash = AuthHash::from(args.hash);
     let secret = Secret::generate(hash)?;
-    write_file(&args.out, args.force, true, |writer| {
-        writer.write_all(secret.to_text().as_bytes())?;
-        writer.write_all(b"\n")?;
-        Ok(())
-    })?;
+    write_line(&args.out, args.force, &secret.to_text())?;
     let shown = args.out.display().to_string();
     output.result(&json!({ "file": shown, "hash": hash.to_string() }), || {
         format!("{shown}: secret for {hash}; keep it secret, on the host and on the drive's side")
+    })
+}
+
+fn tls_key(args: &TlsKeyArgs, output: &Output) -> anyhow::Result<()> {
+    let hash = AuthHash::from(args.hash);
+    let key = TlsKey::generate(hash)?;
+    write_line(&args.out, args.force, &key.to_text())?;
+    let shown = args.out.display().to_string();
+    output.result(&json!({ "file": shown, "hash": hash.to_string() }), || {
+        format!("{shown}: TLS key for {hash}; keep it secret, on the host and on the drive's side")
+    })
+}
+
+/// Writes a secret text as a file's only line.
+fn write_line(path: &Path, force: bool, text: &str) -> anyhow::Result<()> {
+    write_file(path, force, true, |writer| {
+        writer.write_all(text.as_bytes())?;
+        writer.write_all(b"\n")?;
+        Ok(())
     })
 }
 

@@ -43,6 +43,12 @@ pub struct Args {
     /// NQN of a host that may connect to the image's subsystem; once for each host. Without any, every host may.
     #[arg(long = "host", value_name = "NQN", requires = "image")]
     hosts: Vec<Nqn>,
+    /// File with the key (NVMeTLSkey-1:...) with which the hosts encrypt their connections by TLS; they cannot connect without.
+    #[arg(long, value_name = "FILE", requires = "hosts")]
+    tls_key: Option<PathBuf>,
+    /// Whether connections are encrypted; those of hosts that have a key if not given.
+    #[arg(long, value_enum, value_name = "WHETHER")]
+    tls: Option<config::Tls>,
     /// Address to listen on [default: 127.0.0.1:4420]; may be given several times.
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<SocketAddr>,
@@ -101,6 +107,7 @@ impl Args {
                 keys: None,
                 secret_file: None,
                 controller_secret_file: None,
+                tls_key_file: self.tls_key.clone(),
             });
             config.subsystems.push(config::Subsystem {
                 nqn: self.nqn.as_ref().map(|nqn| nqn.0.clone()),
@@ -119,6 +126,7 @@ impl Args {
         config.advertise = self.advertise.or(config.advertise);
         config.metrics = self.metrics.or(config.metrics);
         config.allow_any_host |= self.allow_any_host;
+        config.tls = self.tls.or(config.tls);
         config.arithmetic = self.arithmetic.chosen().unwrap_or(config.arithmetic);
         config.io.direct |= self.direct;
         config.memory.samples = self.samples_memory.or(config.memory.samples);
@@ -208,6 +216,7 @@ async fn serve(config: &Config, sources: &Arc<Sources>, output: &Output) -> anyh
             let _ = stopped.wait_for(|stop| *stop).await;
         };
         let connections = config.limits.connections as usize;
+        let listener = tcp::Listener::new(listener, config.tls_mode());
         listening.spawn(tcp::serve(listener, target, connections, stopped));
     }
     let mut ended = tokio::select! {

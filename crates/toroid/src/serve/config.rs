@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toroid_drive::image::{display_size, parse_size};
 use toroid_drive::ssd::{IoEngine, IoMode, IoOptions};
-use toroid_nvme::fabrics::{self, DISCOVERY_NQN};
+use toroid_nvme::fabrics::{self, DISCOVERY_NQN, TlsMode};
 use toroid_nvme::tcp;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 
@@ -42,6 +42,8 @@ pub struct Config {
     pub metrics: Option<Endpoint>,
     /// Whether any host may connect from other machines.
     pub allow_any_host: bool,
+    /// Whether connections are encrypted; `None`: those of hosts that have a key.
+    pub tls: Option<Tls>,
     /// Arithmetic of bootstraps.
     #[serde(with = "ArithmeticName")]
     pub arithmetic: ArithmeticKind,
@@ -93,6 +95,30 @@ pub struct AllowedHost {
     pub secret_file: Option<PathBuf>,
     /// File with the secret by which the controller authenticates.
     pub controller_secret_file: Option<PathBuf>,
+    /// File with the key of its encrypted connections. Without one they need not be.
+    pub tls_key_file: Option<PathBuf>,
+}
+
+/// Whether connections are encrypted by TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Tls {
+    /// None.
+    Off,
+    /// Those of hosts that have a key.
+    Allowed,
+    /// All.
+    Required,
+}
+
+impl From<Tls> for TlsMode {
+    fn from(tls: Tls) -> TlsMode {
+        match tls {
+            Tls::Off => TlsMode::Off,
+            Tls::Allowed => TlsMode::Allowed,
+            Tls::Required => TlsMode::Required,
+        }
+    }
 }
 
 /// What is logged, and how.
@@ -328,6 +354,7 @@ struct File {
     advertise: Option<SocketAddr>,
     metrics: Option<Endpoint>,
     allow_any_host: bool,
+    tls: Option<Tls>,
     #[serde(with = "ArithmeticName")]
     arithmetic: ArithmeticKind,
     /// The former way to choose the NTT.
@@ -367,6 +394,7 @@ struct FileHost {
     keys: Option<Vec<Spanned<u32>>>,
     secret_file: Option<PathBuf>,
     controller_secret_file: Option<Spanned<PathBuf>>,
+    tls_key_file: Option<PathBuf>,
 }
 
 /// An address, or a list of them.
@@ -427,6 +455,7 @@ impl Default for Config {
             advertise: None,
             metrics: None,
             allow_any_host: false,
+            tls: None,
             arithmetic: ArithmeticKind::default(),
             log: Log::default(),
             io: Io::default(),
@@ -476,6 +505,7 @@ impl Config {
             advertise: file.advertise,
             metrics: file.metrics,
             allow_any_host: file.allow_any_host,
+            tls: file.tls,
             arithmetic: arithmetic.chosen().unwrap_or_default(),
             log: file.log,
             io: file.io,
@@ -528,6 +558,32 @@ impl Config {
                 subsystem.nqn.as_deref().unwrap_or("the subsystem")
             );
         }
+        for subsystem in &self.subsystems {
+            let hosts = || subsystem.hosts.iter().flatten();
+            match self.tls {
+                Some(Tls::Off) => {
+                    if let Some(host) = hosts().find(|host| host.tls_key_file.is_some()) {
+                        bail!(
+                            "host {} has a TLS key, so it cannot connect without TLS; expected tls = \"allowed\" or \"required\"",
+                            host.nqn
+                        );
+                    }
+                }
+                Some(Tls::Required) => {
+                    ensure!(
+                        subsystem.hosts.is_some(),
+                        "TLS is required, and keys belong to hosts; expected a list of hosts"
+                    );
+                    if let Some(host) = hosts().find(|host| host.tls_key_file.is_none()) {
+                        bail!(
+                            "TLS is required, and host {} has no key; expected a tls_key_file",
+                            host.nqn
+                        );
+                    }
+                }
+                Some(Tls::Allowed) | None => {}
+            }
+        }
         let limits = &self.limits;
         for (name, value, least) in [
             // An admin queue and an I/O queue.
@@ -567,6 +623,16 @@ impl Config {
         Ok(())
     }
 
+    /// Whether connections are encrypted.
+    pub fn tls_mode(&self) -> TlsMode {
+        let mut hosts = self.subsystems.iter().flat_map(|own| &own.hosts).flatten();
+        match self.tls {
+            Some(tls) => tls.into(),
+            None if hosts.any(|host| host.tls_key_file.is_some()) => TlsMode::Allowed,
+            None => TlsMode::Off,
+        }
+    }
+
     /// An address beyond this machine at which every host is let in.
     pub fn open_to_all(&self) -> Option<SocketAddr> {
         let open = self
@@ -591,7 +657,7 @@ impl Config {
             .flat_map(|subsystem| &subsystem.hosts);
         hosts
             .flatten()
-            .filter(|host| host.secret_file.is_none())
+            .filter(|host| host.secret_file.is_none() && host.tls_key_file.is_none())
             .map(|host| host.nqn.as_str())
             .collect()
     }
@@ -688,6 +754,7 @@ fn check_hosts(
             keys,
             secret_file: host.secret_file.as_ref().map(|file| folder.join(file)),
             controller_secret_file: controller.map(|file| folder.join(file.get_ref())),
+            tls_key_file: host.tls_key_file.as_ref().map(|file| folder.join(file)),
         });
     }
     Ok(checked)
@@ -727,7 +794,11 @@ impl fmt::Display for Config {
                             (Some(_), None) => "authenticates",
                             (Some(_), Some(_)) => "authenticates, and so may the controller",
                         };
-                        write!(f, "\n  host {}: {keys}, {secret}", host.nqn)?;
+                        let tls = match &host.tls_key_file {
+                            None => "",
+                            Some(_) => ", TLS",
+                        };
+                        write!(f, "\n  host {}: {keys}, {secret}{tls}", host.nqn)?;
                     }
                 }
             }
@@ -760,6 +831,8 @@ mod tests {
         assert_eq!(hosts.len(), 2);
         assert_eq!(hosts[0].keys, Some(BTreeSet::from([0, 1])));
         assert!(hosts[0].controller_secret_file.is_some());
+        assert!(hosts[0].tls_key_file.is_some());
+        assert_eq!(config.tls_mode(), TlsMode::Allowed);
         assert_eq!(
             subsystem.namespaces[1].hosts,
             Some(vec![hosts[1].nqn.clone()])
@@ -913,6 +986,7 @@ mod tests {
             keys: None,
             secret_file: None,
             controller_secret_file: None,
+            tls_key_file: None,
         }]);
         assert!(config.unauthenticated().is_empty());
         config.listen = vec!["192.0.2.1:4420".parse().unwrap()];
@@ -921,6 +995,36 @@ mod tests {
         config.limits.connections = 0;
         let error = config.check().unwrap_err().to_string();
         assert!(error.contains("connections is 0"), "{error}");
+    }
+
+    #[test]
+    fn tls_needs_keys_and_keys_need_tls() {
+        let with = |mode: &str, hosts: &[&str]| {
+            let mut text =
+                format!("{mode}\n[[subsystem]]\n[[subsystem.namespace]]\nimage = \"a\"\n");
+            for (i, host) in hosts.iter().enumerate() {
+                text += &format!("[[subsystem.host]]\nnqn = \"nqn.{i}\"\n{host}\n");
+            }
+            let config = parse(&text).unwrap();
+            let mode = config.tls_mode();
+            config
+                .check()
+                .map(|()| mode)
+                .map_err(|error| error.to_string())
+        };
+        let key = "tls_key_file = \"k\"";
+        assert_eq!(with("", &[]), Ok(TlsMode::Off));
+        assert_eq!(with("", &["", key]), Ok(TlsMode::Allowed));
+        assert_eq!(with("tls = \"allowed\"", &[]), Ok(TlsMode::Allowed));
+        assert_eq!(with("tls = \"required\"", &[key]), Ok(TlsMode::Required));
+        for (mode, hosts, words) in [
+            ("off", &["", key][..], "host nqn.1 has a TLS key"),
+            ("required", &[key, ""][..], "host nqn.1 has no key"),
+            ("required", &[][..], "a list of hosts"),
+        ] {
+            let error = with(&format!("tls = \"{mode}\""), hosts).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
     }
 
     #[test]

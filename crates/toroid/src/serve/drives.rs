@@ -238,6 +238,11 @@ fn allowed(subsystem: &config::Subsystem) -> anyhow::Result<Hosts> {
             nqn: host.nqn.clone(),
             secret: read(&host.secret_file)?,
             controller_secret: read(&host.controller_secret_file)?,
+            tls_key: host
+                .tls_key_file
+                .as_deref()
+                .map(secret::read_tls_key)
+                .transpose()?,
         })
     });
     Ok(Hosts::Listed(hosts.collect::<anyhow::Result<_>>()?))

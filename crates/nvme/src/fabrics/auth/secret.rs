@@ -13,6 +13,57 @@ const PREFIX: &str = "DHHC-1:";
 const CRC_LEN: usize = 4;
 const KEY_LABEL: &[u8] = b"NVMe-over-Fabrics";
 
+/// Why a text is not `PREFIX:HH:BASE64:`.
+pub(super) enum TextError {
+    Form,
+    Base64,
+}
+
+impl From<TextError> for SecretError {
+    fn from(error: TextError) -> SecretError {
+        match error {
+            TextError::Form => SecretError::Form,
+            TextError::Base64 => SecretError::Base64,
+        }
+    }
+}
+
+/// What a text holds.
+pub(super) struct Decoded<'a> {
+    /// Identifier of the hash function.
+    pub(super) id: &'a str,
+    /// The key, of any length.
+    pub(super) key: Zeroizing<Vec<u8>>,
+    /// Whether the checksum is the key's.
+    pub(super) intact: bool,
+}
+
+/// The text of a key that is transformed with the hash function `transform`.
+pub(super) fn encode(prefix: &str, transform: Option<AuthHash>, key: &[u8]) -> Zeroizing<String> {
+    let mut bytes = Zeroizing::new(Vec::with_capacity(key.len() + CRC_LEN));
+    bytes.extend_from_slice(key);
+    bytes.extend_from_slice(&crc32fast::hash(key).to_le_bytes());
+    let base64 = Zeroizing::new(Base64::encode_string(&bytes));
+    let id = transform.map_or(0, AuthHash::id);
+    Zeroizing::new(format!("{prefix}{id:02}:{}:", *base64))
+}
+
+/// Reads what [`encode`] writes.
+pub(super) fn decode<'a>(prefix: &str, text: &'a str) -> Result<Decoded<'a>, TextError> {
+    let (id, base64) = text
+        .strip_prefix(prefix)
+        .and_then(|rest| rest.strip_suffix(':'))
+        .and_then(|rest| rest.split_once(':'))
+        .ok_or(TextError::Form)?;
+    let bytes = Zeroizing::new(Base64::decode_vec(base64).map_err(|_| TextError::Base64)?);
+    let (key, crc) = bytes.split_at(bytes.len().saturating_sub(CRC_LEN));
+    Ok(Decoded {
+        id,
+        key: Zeroizing::new(key.to_vec()),
+        intact: crc == crc32fast::hash(key).to_le_bytes(),
+    })
+}
+
 /// Key of a host or of a subsystem, `DHHC-1:HH:...:` in text. It is cleared when dropped, and `Debug` hides it.
 #[derive(Clone)]
 pub struct Secret {
@@ -65,12 +116,7 @@ impl Secret {
 
     /// The text `DHHC-1:HH:BASE64:`, which holds the key in clear; [`FromStr`] reads it.
     pub fn to_text(&self) -> Zeroizing<String> {
-        let mut bytes = Zeroizing::new(Vec::with_capacity(self.key.len() + CRC_LEN));
-        bytes.extend_from_slice(&self.key);
-        bytes.extend_from_slice(&crc32fast::hash(&self.key).to_le_bytes());
-        let base64 = Zeroizing::new(Base64::encode_string(&bytes));
-        let id = self.transform.map_or(0, AuthHash::id);
-        Zeroizing::new(format!("{PREFIX}{id:02}:{}:", *base64))
+        encode(PREFIX, self.transform, &self.key)
     }
 
     /// The key that HMACs of the entity `nqn` are computed with.
@@ -86,27 +132,19 @@ impl FromStr for Secret {
     type Err = SecretError;
 
     fn from_str(text: &str) -> Result<Secret, SecretError> {
-        let (id, base64) = text
-            .strip_prefix(PREFIX)
-            .and_then(|rest| rest.strip_suffix(':'))
-            .and_then(|rest| rest.split_once(':'))
-            .ok_or(SecretError::Form)?;
-        let transform = match id {
+        let decoded = decode(PREFIX, text)?;
+        let transform = match decoded.id {
             "00" => None,
             "01" => Some(AuthHash::Sha256),
             "02" => Some(AuthHash::Sha384),
             "03" => Some(AuthHash::Sha512),
             _ => return Err(SecretError::Hash),
         };
-        let bytes = Zeroizing::new(Base64::decode_vec(base64).map_err(|_| SecretError::Base64)?);
-        let (key, crc) = bytes
-            .split_last_chunk::<CRC_LEN>()
-            .ok_or(SecretError::Length(0))?;
-        check_len(key.len())?;
-        if u32::from_le_bytes(*crc) != crc32fast::hash(key) {
+        let secret = Secret::new(transform, &decoded.key)?;
+        if !decoded.intact {
             return Err(SecretError::Checksum);
         }
-        Secret::new(transform, key)
+        Ok(secret)
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::fabrics::auth::{AuthError, Secret};
+use crate::fabrics::auth::{AuthError, Secret, TlsKey};
 use crate::{IdentifyError, Status, VendorStatus};
 
 /// How a host connects to a controller.
@@ -23,6 +23,8 @@ pub struct ConnectOptions {
     pub secret: Option<Secret>,
     /// The secret with which the controller must authenticate; `None`: it need not.
     pub controller_secret: Option<Secret>,
+    /// The key with which every connection is encrypted by TLS; `None`: none is.
+    pub tls_key: Option<TlsKey>,
     /// Keep alive time-out; a Keep Alive command goes out after each half of it.
     pub keep_alive: Duration,
     /// Time for the connection, its handshake and every admin command.
@@ -43,6 +45,7 @@ impl ConnectOptions {
             queue_entries: 256,
             secret: None,
             controller_secret: None,
+            tls_key: None,
             keep_alive: Duration::from_secs(10),
             timeout: Duration::from_secs(10),
             poll: Duration::from_micros(50),
@@ -57,6 +60,14 @@ pub enum ConnectError {
     /// An error of the operating system.
     #[error("cannot connect to {address}")]
     Io {
+        /// Address of the controller.
+        address: String,
+        /// The error.
+        source: io::Error,
+    },
+    /// No secure channel: the keys differ, the controller does not know this host's, or does not speak TLS.
+    #[error("no secure channel to {address}")]
+    Tls {
         /// Address of the controller.
         address: String,
         /// The error.

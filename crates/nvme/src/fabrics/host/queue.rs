@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
 
 use super::options::ConnectError;
+use crate::fabrics::auth::TlsPsk;
 use crate::{Response, Sqe, Status};
 
 /// What a transport does for a host: it opens the connections of queues.
@@ -20,7 +21,7 @@ pub trait Transport: Sync {
 }
 
 /// Settings of a queue's connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct QueueSettings {
     /// Entries of the queue, at least 2.
     pub entries: u16,
@@ -28,6 +29,8 @@ pub struct QueueSettings {
     pub in_capsule: Option<usize>,
     /// How long a queue that waits for its controller is busy-polled (0: never).
     pub poll: Duration,
+    /// The key with which the connection must be encrypted; `None`: it need not be.
+    pub tls: Option<TlsPsk>,
 }
 
 /// A command on its way to the task of a queue.

@@ -77,6 +77,10 @@ impl SetupQueue {
             entries: connect.sqsize + 1,
             in_capsule,
             poll: options.poll,
+            tls: options
+                .tls_key
+                .as_ref()
+                .map(|key| key.psk(&options.host_nqn, subsystem)),
         });
         let queue = within("the connection", timeout, open).await??;
         let mut queue = SetupQueue { queue, timeout };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::fabrics::{
-    Action, Port, Reply, Sgl, Target, TargetQueue, Ticket, Wake, is_to_controller,
+    Action, Port, Reply, SecureChannel, Sgl, Target, TargetQueue, Ticket, Wake, is_to_controller,
 };
 use crate::tcp::error::ConnectionError;
 use crate::tcp::pdu::{ADMIN_IN_CAPSULE, Agreed, Header, Initialize, ProtocolError, termination};
@@ -81,6 +81,8 @@ pub struct Connection {
     commands: HashMap<u16, Outstanding>,
     waiting: VecDeque<u16>,
     charged: usize,
+    /// Bytes of the session of an encrypted connection.
+    session: usize,
     /// Those of them for data that the host still sends.
     expected: usize,
     incoming: Option<Incoming>,
@@ -105,6 +107,7 @@ impl Connection {
             commands: HashMap::new(),
             waiting: VecDeque::new(),
             charged: 0,
+            session: 0,
             expected: 0,
             incoming: None,
             progress: now,
@@ -112,6 +115,17 @@ impl Connection {
             heard: now,
             error: None,
         }
+    }
+
+    /// The connection is about to be encrypted, by a session of so many bytes.
+    pub(super) fn begin_session(&mut self, bytes: usize) {
+        self.session = bytes;
+        self.account();
+    }
+
+    /// The connection is encrypted, and a key has proved its two ends.
+    pub fn secure(&mut self, channel: SecureChannel) {
+        self.queue.secure(channel);
     }
 
     /// Whether more input is of use. Not while too much output waits, or while commands that need no input hold more than the connection's
@@ -147,7 +161,7 @@ impl Connection {
 
     /// Bytes that the connection takes up beyond what every connection needs.
     fn memory(&self) -> usize {
-        self.bytes_held() + self.receiver.extra() + self.sender.extra()
+        self.bytes_held() + self.receiver.extra() + self.sender.extra() + self.session
     }
 
     fn account(&mut self) {

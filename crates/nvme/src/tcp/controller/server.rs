@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -17,9 +17,11 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::connection::{Connection, port};
 use crate::Response;
-use crate::fabrics::{Target, Ticket};
+use crate::fabrics::{Target, Ticket, TlsMode};
 use crate::tcp::error::ConnectionError;
 use crate::tcp::poll::Polling;
+use crate::tcp::socket::Socket;
+use crate::tcp::tls::{Acceptor, HANDSHAKE_RECORD, SESSION_BYTES};
 
 /// Reads from a connection before its other work gets a turn.
 const MAX_READS: usize = 8;
@@ -33,22 +35,47 @@ const EXPONENTIATIONS: usize = 2;
 /// How long a peer may go on sending after a termination request. Closing the socket with unread bytes would destroy the request.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// A listening socket, and whether its connections are encrypted.
+pub struct Listener {
+    socket: TcpListener,
+    tls: TlsMode,
+}
+
+impl Listener {
+    /// Connections may or must use TLS.
+    pub fn new(socket: TcpListener, tls: TlsMode) -> Listener {
+        Listener { socket, tls }
+    }
+}
+
+impl From<TcpListener> for Listener {
+    /// Without TLS.
+    fn from(socket: TcpListener) -> Listener {
+        Listener::new(socket, TlsMode::Off)
+    }
+}
+
 /// Accepts connections until `stop` resolves; then closes the target, and returns when every connection has ended. At most `connections` are
 /// open at a time; further ones wait to be accepted.
 ///
 /// # Errors
-/// A listener that cannot be used any more. The errors of a connection only end that connection.
+/// A listener that cannot be used any more, or TLS in a build without it. The errors of a connection only end that connection.
 pub async fn serve(
-    listener: TcpListener,
+    listener: impl Into<Listener>,
     target: Arc<Target>,
     connections: usize,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
+    let Listener {
+        socket: listener,
+        tls,
+    } = listener.into();
+    let security = Arc::new(Security::new(tls, &target)?);
     let permits = Arc::new(Semaphore::new(connections));
     let newcomers = Arc::new(Newcomers::default());
     let exponentiations = Arc::new(Semaphore::new(EXPONENTIATIONS));
     let throttle = Arc::new(Throttle::default());
-    target.listens(port(listener.local_addr()?));
+    target.listens(port(listener.local_addr()?), tls);
     let mut tend = tokio::time::interval(TEND);
     let mut tasks = tokio::task::JoinSet::new();
     tokio::pin!(stop);
@@ -78,9 +105,16 @@ pub async fn serve(
                 let target = Arc::clone(&target);
                 let exponentiations = Arc::clone(&exponentiations);
                 let throttle = Arc::clone(&throttle);
+                let security = Arc::clone(&security);
                 tasks.spawn(async move {
                     let _permit = permit;
-                    let served = connection(stream, target, newcomer, &exponentiations, &throttle);
+                    let served = connection(
+                        (stream, &security),
+                        target,
+                        newcomer,
+                        &exponentiations,
+                        &throttle,
+                    );
                     if let Err(error) = served.await {
                         tracing::debug!(%peer, %error, "connection lost");
                     }
@@ -191,11 +225,97 @@ impl Throttle {
     }
 }
 
+/// What the connections of a listener must be.
+enum Security {
+    Off,
+    Allowed(Acceptor),
+    Required(Acceptor),
+}
+
+impl Security {
+    fn new(mode: TlsMode, target: &Target) -> io::Result<Security> {
+        Ok(match mode {
+            TlsMode::Off => Security::Off,
+            TlsMode::Allowed => Security::Allowed(Acceptor::new(target)?),
+            TlsMode::Required => Security::Required(Acceptor::new(target)?),
+        })
+    }
+
+    /// What encrypts a connection that begins with `first`, if anything does.
+    fn of_connection(&self, first: u8) -> io::Result<Option<&Acceptor>> {
+        match self {
+            Security::Off => Ok(None),
+            Security::Allowed(_) if first != HANDSHAKE_RECORD => Ok(None),
+            Security::Allowed(acceptor) => Ok(Some(acceptor)),
+            Security::Required(_) if first != HANDSHAKE_RECORD => Err(io::Error::other(
+                "the connection is not encrypted, and must be",
+            )),
+            Security::Required(acceptor) => Ok(Some(acceptor)),
+        }
+    }
+
+    /// Has a fresh connection encrypted, or leaves it plain.
+    async fn open(
+        &self,
+        stream: TcpStream,
+        connection: &mut Connection,
+        notify: &Notify,
+    ) -> io::Result<Option<Socket>> {
+        if matches!(self, Security::Off) {
+            return Ok(Some(Socket::Plain(stream)));
+        }
+        let mut first = [0];
+        let Some(peeked) = in_time(connection, notify, stream.peek(&mut first)).await else {
+            return Ok(None);
+        };
+        if peeked? == 0 {
+            return Ok(None);
+        }
+        let Some(acceptor) = self.of_connection(first[0])? else {
+            return Ok(Some(Socket::Plain(stream)));
+        };
+        connection.begin_session(SESSION_BYTES);
+        let Some(accepted) = in_time(connection, notify, acceptor.accept(stream)).await else {
+            return Ok(None);
+        };
+        let (session, channel) = accepted?;
+        connection.secure(channel);
+        Ok(Some(Socket::Tls(session)))
+    }
+}
+
+/// What `work` gives; `None` if the connection ends before, for its deadline or because the target closes.
+async fn in_time<T>(
+    connection: &mut Connection,
+    notify: &Notify,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::pin!(work);
+    while !connection.is_finished() {
+        let deadline = connection.deadline();
+        tokio::select! {
+            done = &mut work => return Some(done),
+            () = notify.notified() => {}
+            () = until(deadline) => {}
+        }
+        connection.tick(Instant::now());
+    }
+    None
+}
+
+/// Waits until `deadline`; for ever without one.
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
 type Work = BoxFuture<'static, (Ticket, Response)>;
 
 /// Serves one connection to its end.
 async fn connection(
-    stream: TcpStream,
+    (stream, security): (TcpStream, &Security),
     target: Arc<Target>,
     newcomer: Newcomer,
     exponentiations: &Arc<Semaphore>,
@@ -217,12 +337,28 @@ async fn connection(
     let peer = stream.peer_addr()?;
     tracing::debug!(%peer, "connected");
     let poll = target.limits().poll;
-    let mut connection = Connection::new(target, local, wake, Instant::now());
+    let mut connection = Connection::new(Arc::clone(&target), local, wake, Instant::now());
     // The target may have begun to close before it registered this connection.
     connection.tick(Instant::now());
     let mut work = FuturesUnordered::new();
+    let opened = security.open(stream, &mut connection, &notify).await;
+    let Some(socket) = opened.transpose() else {
+        log_end(&connection, peer, throttle);
+        return Ok(());
+    };
+    let socket = match socket {
+        Ok(socket) => socket,
+        Err(error) => {
+            connection.broken();
+            target.count_failure();
+            if throttle.allows(Instant::now()) {
+                tracing::info!(%peer, %error, "no secure channel");
+            }
+            return Ok(());
+        }
+    };
     let serving = Serving {
-        stream: &stream,
+        socket: &socket,
         notify: &notify,
         exponentiations,
         poll,
@@ -231,6 +367,24 @@ async fn connection(
     if result.is_err() {
         connection.broken();
     }
+    log_end(&connection, peer, throttle);
+    let terminated = matches!(connection.error(), Some(ConnectionError::Protocol(_)));
+    // Cancels the commands in flight.
+    drop(connection);
+    if terminated && result.is_ok() {
+        // The peer may be gone already.
+        let stream = socket.tcp();
+        let _ = SockRef::from(stream).shutdown(std::net::Shutdown::Write);
+        let _ = tokio::time::timeout(LINGER, discard(stream)).await;
+    }
+    drop(socket);
+    // Commands in flight count against their host until they have stopped.
+    while work.next().await.is_some() {}
+    result
+}
+
+/// Logs how a connection has ended.
+fn log_end(connection: &Connection, peer: SocketAddr, throttle: &Throttle) {
     let (host, queue) = connection.peer().unzip();
     match connection.error() {
         Some(error) if throttle.allows(Instant::now()) => {
@@ -239,18 +393,6 @@ async fn connection(
         Some(error) => tracing::debug!(%peer, host, queue, %error, "connection ended"),
         None => tracing::debug!(%peer, host, queue, "connection ended"),
     }
-    let terminated = matches!(connection.error(), Some(ConnectionError::Protocol(_)));
-    // Cancels the commands in flight.
-    drop(connection);
-    if terminated && result.is_ok() {
-        // The peer may be gone already.
-        let _ = SockRef::from(&stream).shutdown(std::net::Shutdown::Write);
-        let _ = tokio::time::timeout(LINGER, discard(&stream)).await;
-    }
-    drop(stream);
-    // Commands in flight count against their host until they have stopped.
-    while work.next().await.is_some() {}
-    result
 }
 
 /// Reads to the end of the stream.
@@ -269,7 +411,7 @@ async fn discard(stream: &TcpStream) -> io::Result<()> {
 
 /// A connection's socket and what else its task uses.
 struct Serving<'a> {
-    stream: &'a TcpStream,
+    socket: &'a Socket,
     notify: &'a Notify,
     exponentiations: &'a Arc<Semaphore>,
     poll: Duration,
@@ -298,8 +440,8 @@ impl Serving<'_> {
                 newcomer = None;
             }
             if work.is_empty() && connection.wants_input() && !connection.has_output() {
-                let came = polling.look(self.stream, |stream| {
-                    let count = stream.try_read(connection.space())?;
+                let came = polling.look(|| {
+                    let count = self.socket.try_read(connection.space())?;
                     connection.received(count, Instant::now());
                     Ok(())
                 });
@@ -325,17 +467,11 @@ impl Serving<'_> {
         };
         let ready = async {
             match interest {
-                Some(interest) => self.stream.ready(interest).await,
+                Some(interest) => self.socket.ready(interest).await,
                 None => std::future::pending().await,
             }
         };
         let deadline = connection.deadline();
-        let late = async {
-            match deadline {
-                Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             biased;
             () = self.notify.notified() => connection.tick(Instant::now()),
@@ -352,7 +488,7 @@ impl Serving<'_> {
                     self.read(connection, work)?;
                 }
             }
-            () = late => connection.tick(Instant::now()),
+            () = until(deadline) => connection.tick(Instant::now()),
         }
         Ok(())
     }
@@ -384,7 +520,7 @@ impl Serving<'_> {
             }
             let space = connection.space();
             let room = space.len();
-            match self.stream.try_read(space) {
+            match self.socket.try_read(space) {
                 Ok(count) => {
                     connection.received(count, Instant::now());
                     self.begin(connection, work);
@@ -402,7 +538,7 @@ impl Serving<'_> {
     /// Sends as much as the socket takes.
     fn write(&self, connection: &mut Connection) -> io::Result<()> {
         while connection.has_output() {
-            match self.stream.try_write_vectored(&connection.output()) {
+            match self.socket.try_write_vectored(&connection.output()) {
                 Ok(count) => connection.sent(count, Instant::now()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),

@@ -18,6 +18,8 @@ use crate::fabrics::{
 use crate::tcp::error::ConnectionError;
 use crate::tcp::pdu::Digests;
 use crate::tcp::poll::Polling;
+use crate::tcp::socket::Socket;
+use crate::tcp::tls;
 
 /// NVMe/TCP as a [`Transport`] of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +84,13 @@ impl Transport for Connector {
             Ok(stream) => stream,
             Err(source) => return Err(ConnectError::Io { address, source }),
         };
+        let stream = match &settings.tls {
+            None => Socket::Plain(stream),
+            Some(psk) => match tls::connect(stream, psk).await {
+                Ok(session) => Socket::Tls(session),
+                Err(source) => return Err(ConnectError::Tls { address, source }),
+            },
+        };
         let mut connection = Connection::new(self.digests, settings.entries);
         if let Some(bytes) = settings.in_capsule {
             connection.set_in_capsule(bytes);
@@ -109,7 +118,7 @@ impl From<io::Error> for Ended {
 
 /// Moves bytes and commands until the handle is dropped or the connection ends.
 async fn run(
-    stream: &TcpStream,
+    stream: &Socket,
     mut connection: Connection,
     mut commands: mpsc::UnboundedReceiver<Submission>,
     poll: Duration,
@@ -151,7 +160,7 @@ async fn run(
             return Ok(());
         }
         if connection.in_flight() > 0 && !connection.has_output() && commands.is_empty() {
-            let came = polling.look(stream, |stream| {
+            let came = polling.look(|| {
                 let count = stream.try_read(connection.space())?;
                 connection.received(count);
                 Ok(())

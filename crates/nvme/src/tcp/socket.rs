@@ -1,0 +1,53 @@
+//! A connected socket, encrypted or not.
+
+use std::io::{self, IoSlice};
+
+use tokio::io::{Interest, Ready};
+use tokio::net::TcpStream;
+
+use super::tls::Session;
+
+/// A connected socket.
+pub(super) enum Socket {
+    /// Bytes go out as they are.
+    Plain(TcpStream),
+    /// TLS encrypts them.
+    Tls(Session),
+}
+
+impl Socket {
+    /// What is below.
+    pub(super) fn tcp(&self) -> &TcpStream {
+        match self {
+            Socket::Plain(stream) => stream,
+            Socket::Tls(session) => session.tcp(),
+        }
+    }
+
+    /// Waits until reading or writing may succeed.
+    pub(super) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+        if let Socket::Tls(session) = self
+            && interest.is_readable()
+            && session.may_hold_input()
+        {
+            return Ok(Ready::READABLE);
+        }
+        self.tcp().ready(interest).await
+    }
+
+    /// Reads what is there; 0 for the end of the stream.
+    pub(super) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Plain(stream) => stream.try_read(buffer),
+            Socket::Tls(session) => session.try_read(buffer),
+        }
+    }
+
+    /// Writes what the socket takes. After [`io::ErrorKind::WouldBlock`] the next call must begin with the same bytes.
+    pub(super) fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Socket::Plain(stream) => stream.try_write_vectored(pieces),
+            Socket::Tls(session) => session.try_write_vectored(pieces),
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! TLS by s2n-tls.
+
+use std::collections::HashMap;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+use s2n_tls::config::Config;
+use s2n_tls::connection::{Builder, Connection};
+use s2n_tls::enums::{Mode, PskHmac};
+use s2n_tls::error::Error;
+use s2n_tls::psk::Psk;
+use s2n_tls::security::Policy;
+use s2n_tls_tokio::{TlsAcceptor, TlsConnector, TlsStream};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::fabrics::auth::{AuthHash, TlsPsk};
+use crate::fabrics::{DISCOVERY_NQN, Hosts, SecureChannel, Target};
+
+/// TLS 1.3 alone, with AES-128-GCM, AES-256-GCM and ChaCha20-Poly1305, and X25519, P-256 and P-384. Numbered policies of s2n-tls do not change.
+const POLICY: &str = "AWS-CRT-SDK-TLSv1.3-2023";
+/// Small pieces of output are gathered into a record of up to this many bytes.
+const RECORD: usize = 16 << 10;
+
+/// A socket that a session and its owner share.
+struct Shared(Arc<TcpStream>);
+
+impl AsyncRead for Shared {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            match self.0.try_read(buffer.initialize_unfilled()) {
+                Ok(count) => {
+                    buffer.advance(count);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.0.poll_read_ready(context))?;
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Shared {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            match self.0.try_write(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.0.poll_write_ready(context))?;
+                }
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// The owner closes the socket.
+    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A session whose handshake is complete.
+pub(in crate::tcp) struct Session {
+    socket: Arc<TcpStream>,
+    stream: Mutex<Stream>,
+    /// The last reading found something, so there may be more that has been taken from the socket already.
+    may_hold_input: AtomicBool,
+}
+
+struct Stream {
+    tls: TlsStream<Shared>,
+    gathered: Vec<u8>,
+}
+
+impl Session {
+    fn new(socket: Arc<TcpStream>, tls: TlsStream<Shared>) -> Session {
+        Session {
+            socket,
+            stream: Mutex::new(Stream {
+                tls,
+                gathered: Vec::new(),
+            }),
+            may_hold_input: AtomicBool::new(true),
+        }
+    }
+
+    fn stream(&self) -> MutexGuard<'_, Stream> {
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(in crate::tcp) fn tcp(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// Whether reading may succeed though the socket has nothing.
+    pub(in crate::tcp) fn may_hold_input(&self) -> bool {
+        self.may_hold_input.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::tcp) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut context = Context::from_waker(Waker::noop());
+        let mut buffer = ReadBuf::new(buffer);
+        let polled = Pin::new(&mut self.stream().tls).poll_read(&mut context, &mut buffer);
+        self.may_hold_input
+            .store(polled.is_ready(), Ordering::Relaxed);
+        match polled {
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+            Poll::Ready(Ok(())) => Ok(buffer.filled().len()),
+            // No close_notify: a command without its completion, or part of a PDU, tells that something is missing.
+            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+            Poll::Ready(Err(error)) => Err(error),
+        }
+    }
+
+    pub(in crate::tcp) fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut stream = self.stream();
+        let Stream { tls, gathered } = &mut *stream;
+        let first = pieces.first().map_or(&[][..], |piece| piece);
+        let bytes = if first.len() >= RECORD || pieces.len() == 1 {
+            first
+        } else {
+            gathered.clear();
+            for piece in pieces {
+                let room = RECORD - gathered.len();
+                gathered.extend_from_slice(&piece[..piece.len().min(room)]);
+            }
+            gathered
+        };
+        let mut context = Context::from_waker(Waker::noop());
+        match Pin::new(tls).poll_write(&mut context, bytes) {
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+            Poll::Ready(result) => result,
+        }
+    }
+}
+
+impl Drop for Session {
+    /// Says that nothing follows, if the socket takes it.
+    fn drop(&mut self) {
+        let mut context = Context::from_waker(Waker::noop());
+        let _ = Pin::new(&mut self.stream().tls).poll_shutdown(&mut context);
+    }
+}
+
+/// Makes connections that know some keys.
+#[derive(Clone)]
+struct Keys {
+    config: Config,
+    psks: Arc<[Psk]>,
+}
+
+impl Keys {
+    fn new<'a>(psks: impl IntoIterator<Item = &'a TlsPsk>) -> Result<Keys, Error> {
+        let mut config = Config::builder();
+        // No certificate is of use, neither one's own nor one that the system trusts: without a common key no handshake succeeds.
+        config.with_system_certs(false)?;
+        config.set_security_policy(&Policy::from_version(POLICY)?)?;
+        // Delays after errors hide the timing of padding checks, which AEAD ciphers do not have.
+        config.set_max_blinding_delay(0)?;
+        let psks = psks.into_iter().map(|psk| {
+            let mut builder = Psk::builder()?;
+            builder.set_identity(psk.identity.as_bytes())?;
+            builder.set_secret(&psk.secret)?;
+            builder.set_hmac(match psk.hash {
+                AuthHash::Sha384 => PskHmac::SHA384,
+                _ => PskHmac::SHA256,
+            })?;
+            builder.build()
+        });
+        Ok(Keys {
+            psks: psks.collect::<Result<_, Error>>()?,
+            config: config.build()?,
+        })
+    }
+}
+
+impl Builder for Keys {
+    type Output = Connection;
+
+    fn build_connection(&self, mode: Mode) -> Result<Connection, Error> {
+        let mut connection = self.config.build_connection(mode)?;
+        connection.prefer_throughput()?;
+        connection.set_receive_buffering(true)?;
+        for psk in self.psks.iter() {
+            connection.append_psk(psk)?;
+        }
+        Ok(connection)
+    }
+}
+
+/// The identity of the key that a handshake has used.
+fn identity(connection: &Connection) -> io::Result<Vec<u8>> {
+    let mut identity = vec![0; connection.negotiated_psk_identity_length()?];
+    if identity.is_empty() {
+        return Err(io::Error::other("the handshake used no pre-shared key"));
+    }
+    connection.negotiated_psk_identity(&mut identity)?;
+    Ok(identity)
+}
+
+/// The target's side: every key of its hosts.
+pub(in crate::tcp) struct Acceptor {
+    tls: TlsAcceptor<Keys>,
+    /// By the key's identity.
+    channels: HashMap<Vec<u8>, SecureChannel>,
+}
+
+impl Acceptor {
+    /// Knows the keys of all hosts, for their subsystems and for discovery.
+    pub(in crate::tcp) fn new(target: &Target) -> io::Result<Acceptor> {
+        let mut channels = HashMap::new();
+        let mut psks = Vec::new();
+        for subsystem in target.subsystems() {
+            let Hosts::Listed(hosts) = &subsystem.hosts else {
+                continue;
+            };
+            for host in hosts {
+                let Some(key) = &host.tls_key else {
+                    continue;
+                };
+                for sub_nqn in [subsystem.nqn.as_str(), DISCOVERY_NQN] {
+                    for psk in key.accepted(&host.nqn, sub_nqn) {
+                        let channel = SecureChannel {
+                            host_nqn: host.nqn.clone(),
+                            sub_nqn: sub_nqn.to_owned(),
+                        };
+                        // A host may have the same key in several subsystems, or several for discovery.
+                        if channels
+                            .insert(psk.identity.clone().into_bytes(), channel)
+                            .is_none()
+                        {
+                            psks.push(psk);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(Acceptor {
+            tls: TlsAcceptor::new(Keys::new(&psks)?),
+            channels,
+        })
+    }
+
+    /// The handshake with a host.
+    pub(in crate::tcp) async fn accept(
+        &self,
+        stream: TcpStream,
+    ) -> io::Result<(Session, SecureChannel)> {
+        let socket = Arc::new(stream);
+        let tls = self.tls.accept(Shared(Arc::clone(&socket))).await?;
+        let identity = identity(tls.as_ref())?;
+        let channel = self.channels.get(&identity).cloned();
+        let channel = channel.ok_or_else(|| io::Error::other("a key of nobody"))?;
+        Ok((Session::new(socket, tls), channel))
+    }
+}
+
+/// The handshake with a controller, which must know the key too.
+pub(in crate::tcp) async fn connect(stream: TcpStream, psk: &TlsPsk) -> io::Result<Session> {
+    let socket = Arc::new(stream);
+    let connector = TlsConnector::new(Keys::new([psk])?);
+    // No server name: the key's identity names the subsystem.
+    let tls = connector.connect("", Shared(Arc::clone(&socket))).await?;
+    if identity(tls.as_ref())? != psk.identity.as_bytes() {
+        return Err(io::Error::other("the handshake used another key"));
+    }
+    Ok(Session::new(socket, tls))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabrics::auth::TlsKey;
+    use crate::fabrics::{AllowedHost, Limits, Subsystem};
+    use crate::testing::RamController;
+    use crate::{Controller, Namespace};
+    use s2n_tls::enums::PeerKeyUpdate;
+    use tokio::io::Interest;
+    use tokio::net::TcpListener;
+
+    const HOST: &str = "nqn.2024-01.io.example:host";
+    const SUB: &str = "nqn.2024-01.io.example:drive";
+
+    fn acceptor(key: &TlsKey) -> Acceptor {
+        let ram = Arc::new(RamController::new(Namespace::new(1, 4096, 1, 0).unwrap()));
+        let subsystem = Subsystem {
+            nqn: SUB.into(),
+            storage: Arc::new(move |_: &str| Ok(Arc::clone(&ram) as Arc<dyn Controller>)),
+            hosts: Hosts::Listed(vec![AllowedHost {
+                tls_key: Some(key.clone()),
+                ..AllowedHost::new(HOST)
+            }]),
+        };
+        Acceptor::new(&Target::new(vec![subsystem], Limits::default(), None).unwrap()).unwrap()
+    }
+
+    async fn streams() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (client, server) = tokio::join!(TcpStream::connect(address), listener.accept());
+        (client.unwrap(), server.unwrap().0)
+    }
+
+    async fn write(session: &Session, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            // As two pieces, of which the first is small.
+            let (head, tail) = bytes.split_at(bytes.len().min(9));
+            match session.try_write_vectored(&[IoSlice::new(head), IoSlice::new(tail)]) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    session.tcp().ready(Interest::WRITABLE).await.unwrap();
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    async fn read(session: &Session, len: usize) -> Vec<u8> {
+        let mut got = Vec::new();
+        let mut buffer = vec![0; 5000];
+        while got.len() < len {
+            match session.try_read(&mut buffer) {
+                Ok(0) => panic!("the end after {} bytes", got.len()),
+                Ok(count) => got.extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    assert!(!session.may_hold_input());
+                    session.tcp().ready(Interest::READABLE).await.unwrap();
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        got
+    }
+
+    /// `len` bytes each way at once, more than the sockets hold.
+    async fn exchange(one: &Session, other: &Session, len: usize) {
+        let bytes: Vec<u8> = (0..len).map(|i| (i ^ i >> 8 ^ i >> 16) as u8).collect();
+        let (_, _, a, b) = tokio::join!(
+            write(one, &bytes),
+            write(other, &bytes),
+            read(one, len),
+            read(other, len)
+        );
+        assert!(a == bytes && b == bytes);
+    }
+
+    #[tokio::test]
+    async fn every_identity_of_a_key_opens_a_session_that_changes_its_keys() {
+        for hash in [AuthHash::Sha256, AuthHash::Sha384] {
+            let key = TlsKey::generate(hash).unwrap();
+            let acceptor = acceptor(&key);
+            for psk in key.accepted(HOST, SUB) {
+                let (near, far) = streams().await;
+                let (client, accepted) = tokio::join!(connect(near, &psk), acceptor.accept(far));
+                let (client, (server, channel)) = (client.unwrap(), accepted.unwrap());
+                assert_eq!(
+                    (channel.host_nqn.as_str(), channel.sub_nqn.as_str()),
+                    (HOST, SUB)
+                );
+                exchange(&client, &server, 1 << 20).await;
+                for session in [&client, &server, &client] {
+                    let mut stream = session.stream();
+                    let connection: &mut Connection = stream.tls.as_mut();
+                    connection
+                        .request_key_update(PeerKeyUpdate::KeyUpdateNotRequested)
+                        .unwrap();
+                    drop(stream);
+                    exchange(&client, &server, 100_000).await;
+                }
+                // The end is told, and what came before it arrives.
+                write(&client, b"last").await;
+                drop(client);
+                assert_eq!(read(&server, 4).await, b"last");
+                server.tcp().ready(Interest::READABLE).await.unwrap();
+                assert_eq!(server.try_read(&mut [0; 8]).unwrap(), 0);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn other_keys_names_and_damage_open_nothing() {
+        let key = TlsKey::generate(AuthHash::Sha256).unwrap();
+        let acceptor = acceptor(&key);
+        let good = key.psk(HOST, SUB);
+        let mut wrong_secret = good.clone();
+        wrong_secret.secret[0] ^= 1;
+        let other = TlsKey::generate(AuthHash::Sha256).unwrap();
+        let strangers = [
+            wrong_secret,
+            other.psk(HOST, SUB),
+            key.psk("nqn.other", SUB),
+            key.psk(HOST, "nqn.other"),
+        ];
+        for psk in strangers {
+            let (near, far) = streams().await;
+            let (client, accepted) = tokio::join!(connect(near, &psk), acceptor.accept(far));
+            assert!(client.is_err() && accepted.is_err(), "{psk:?}");
+        }
+        // One flipped bit behind the handshake ends the session.
+        let (near, relay_near) = streams().await;
+        let (relay_far, far) = streams().await;
+        let (damage, damaged) = tokio::sync::oneshot::channel();
+        let relay = tokio::spawn(async move {
+            use tokio::io::{AsyncReadExt, AsyncWriteExt};
+            let (mut from_client, mut to_client) = relay_near.into_split();
+            let (mut from_server, mut to_server) = relay_far.into_split();
+            let back = tokio::spawn(async move {
+                let _ = tokio::io::copy(&mut from_server, &mut to_client).await;
+            });
+            let mut buffer = vec![0; 1 << 16];
+            let mut damaged = damaged;
+            loop {
+                let count = from_client.read(&mut buffer).await.unwrap_or(0);
+                if count == 0 {
+                    break;
+                }
+                if damaged.try_recv().is_ok() {
+                    buffer[count - 1] ^= 1;
+                }
+                let _ = to_server.write_all(&buffer[..count]).await;
+            }
+            back.abort();
+        });
+        let (client, accepted) = tokio::join!(connect(near, &good), acceptor.accept(far));
+        let (client, (server, _)) = (client.unwrap(), accepted.unwrap());
+        exchange(&client, &server, 1000).await;
+        damage.send(()).unwrap();
+        write(&client, b"flipped").await;
+        let error = loop {
+            match server.try_read(&mut [0; 64]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    server.tcp().ready(Interest::READABLE).await.unwrap();
+                }
+                other => break other,
+            }
+        };
+        assert!(error.is_err(), "{error:?}");
+        drop((client, server));
+        relay.await.unwrap();
+    }
+}

@@ -1,0 +1,419 @@
+//! TLS with pre-shared keys below NVMe/TCP, over loopback sockets: who gets in, who does not, and what a stranger can hold.
+
+#![cfg(feature = "tls")]
+#![allow(clippy::unwrap_used)]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use toroid_nvme::fabrics::auth::{AuthHash, Secret, TlsKey};
+use toroid_nvme::fabrics::{
+    AllowedHost, ConnectError, ConnectOptions, HostQueue, Hosts, Limits, QueueSettings,
+    RemoteController, Subsystem, Target, TlsMode, Transport,
+};
+use toroid_nvme::tcp::{self, Address, Connector, Listener, serve};
+use toroid_nvme::testing::RamController;
+use toroid_nvme::{Controller, Namespace, read_blocks, write_blocks};
+
+const SUBSYSTEM: &str = "nqn.2024-01.io.example:drive";
+const HOST: &str = "nqn.2024-01.io.example:host";
+const OTHER: &str = "nqn.2024-01.io.example:other";
+const PLAIN: &str = "nqn.2024-01.io.example:plain";
+
+struct Served {
+    address: SocketAddr,
+    target: Arc<Target>,
+    /// Keys of [`HOST`] and [`OTHER`]; [`PLAIN`] has none.
+    keys: [TlsKey; 2],
+    _stop: oneshot::Sender<()>,
+}
+
+async fn start(mode: TlsMode, limits: Limits) -> Served {
+    let keys = [AuthHash::Sha256, AuthHash::Sha384].map(|hash| TlsKey::generate(hash).unwrap());
+    let hosts = vec![
+        AllowedHost {
+            tls_key: Some(keys[0].clone()),
+            ..AllowedHost::new(HOST)
+        },
+        AllowedHost {
+            tls_key: Some(keys[1].clone()),
+            ..AllowedHost::new(OTHER)
+        },
+        AllowedHost::new(PLAIN),
+    ];
+    serve_hosts(mode, limits, keys, Hosts::Listed(hosts)).await
+}
+
+async fn serve_hosts(mode: TlsMode, limits: Limits, keys: [TlsKey; 2], hosts: Hosts) -> Served {
+    let namespace = Namespace::new(1, 4096, 1024, 0)
+        .unwrap()
+        .with_nguid([1; 16]);
+    let ram = Arc::new(RamController::new(namespace));
+    let subsystem = Subsystem {
+        nqn: SUBSYSTEM.into(),
+        storage: Arc::new(move |_: &str| Ok(Arc::clone(&ram) as Arc<dyn Controller>)),
+        hosts,
+    };
+    let target = Target::new(vec![subsystem], limits, None).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (_stop, stopped) = oneshot::channel::<()>();
+    let listener = Listener::new(listener, mode);
+    tokio::spawn(serve(listener, Arc::clone(&target), 64, async {
+        let _ = stopped.await;
+    }));
+    Served {
+        address,
+        target,
+        keys,
+        _stop,
+    }
+}
+
+fn at(address: SocketAddr) -> Address {
+    format!("nvme+tcp://{address}/{SUBSYSTEM}").parse().unwrap()
+}
+
+fn options(host: &str, key: Option<&TlsKey>) -> ConnectOptions {
+    ConnectOptions {
+        io_queues: 2,
+        tls_key: key.cloned(),
+        ..ConnectOptions::new(host, [9; 16])
+    }
+}
+
+async fn attempt(
+    address: SocketAddr,
+    host: &str,
+    key: Option<&TlsKey>,
+) -> Result<RemoteController, ConnectError> {
+    tcp::connect(&at(address), &options(host, key)).await
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i / 3) as u8 ^ (i >> 9) as u8).collect()
+}
+
+async fn round_trip(controller: &RemoteController) {
+    for blocks in [1, 3, 32, 256, 700] {
+        let bytes = pattern(blocks * 4096);
+        write_blocks(controller, 1, 5, &bytes, &[], false)
+            .await
+            .unwrap();
+        let read = read_blocks(controller, 1, 5, blocks as u64).await.unwrap();
+        assert!(read.data == bytes);
+    }
+}
+
+/// Waits until the target has so many connections.
+async fn connections(served: &Served, count: u64) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    while served.target.statistics().connections != count {
+        let now = served.target.statistics();
+        assert!(tokio::time::Instant::now() < deadline, "{now:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Passes the bytes of every connection to `address` on, and keeps what the hosts send. After `most` bytes of a connection's host it is cut.
+async fn relay(address: SocketAddr, most: usize) -> (SocketAddr, Arc<std::sync::Mutex<Vec<u8>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let own = listener.local_addr().unwrap();
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let all = Arc::clone(&seen);
+    tokio::spawn(async move {
+        loop {
+            let (host, _) = listener.accept().await.unwrap();
+            let target = TcpStream::connect(address).await.unwrap();
+            let all = Arc::clone(&all);
+            tokio::spawn(async move {
+                let (mut from_host, mut to_host) = host.into_split();
+                let (mut from_target, mut to_target) = target.into_split();
+                let back = tokio::spawn(async move {
+                    let _ = tokio::io::copy(&mut from_target, &mut to_host).await;
+                });
+                let mut left = most;
+                let mut buffer = vec![0; 1 << 16];
+                while left > 0 {
+                    let Ok(count @ 1..) = from_host.read(&mut buffer).await else {
+                        break;
+                    };
+                    let count = count.min(left);
+                    left -= count;
+                    all.lock().unwrap().extend_from_slice(&buffer[..count]);
+                    if to_target.write_all(&buffer[..count]).await.is_err() {
+                        break;
+                    }
+                }
+                back.abort();
+            });
+        }
+    });
+    (own, seen)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn encrypted_blocks_round_trip_and_are_not_on_the_wire() {
+    let served = start(TlsMode::Required, Limits::default()).await;
+    let (address, seen) = relay(served.address, usize::MAX).await;
+    for (host, key) in [(HOST, &served.keys[0]), (OTHER, &served.keys[1])] {
+        let controller = attempt(address, host, Some(key)).await.unwrap();
+        round_trip(&controller).await;
+    }
+    let seen = seen.lock().unwrap();
+    let plain = pattern(64 * 4096);
+    let holds = |part: &[u8]| seen.windows(part.len()).any(|window| window == part);
+    assert!(seen.len() > 2 * 700 * 4096);
+    assert!(!holds(&plain[100_000..100_032]));
+    // The identity of the key is in clear, the Connect command's data are not.
+    let identity = served.keys[0].psk(HOST, SUBSYSTEM).identity;
+    assert!(holds(identity.as_bytes()));
+    assert!(!holds(&[HOST.as_bytes(), &[0; 16]].concat()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_key_an_unknown_host_and_no_key_stay_out() {
+    for mode in [TlsMode::Allowed, TlsMode::Required] {
+        let served = start(mode, Limits::default()).await;
+        let [own, other] = &served.keys;
+        for (host, key) in [
+            (HOST, other),
+            (OTHER, own),
+            (PLAIN, own),
+            ("nqn.2024-01.io.example:stranger", own),
+        ] {
+            let error = attempt(served.address, host, Some(key)).await.err();
+            assert!(matches!(error, Some(ConnectError::Tls { .. })), "{error:?}");
+        }
+        let plain = attempt(served.address, HOST, None).await.err();
+        match mode {
+            TlsMode::Required => {
+                // The connection ends before any PDU is read, whoever it is.
+                assert!(!matches!(
+                    plain,
+                    None | Some(ConnectError::HostRefused { .. })
+                ));
+                assert!(attempt(served.address, PLAIN, None).await.is_err());
+            }
+            _ => {
+                assert!(
+                    matches!(plain, Some(ConnectError::HostRefused { .. })),
+                    "{plain:?}"
+                );
+                round_trip(&attempt(served.address, PLAIN, None).await.unwrap()).await;
+            }
+        }
+        round_trip(&attempt(served.address, HOST, Some(own)).await.unwrap()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_to_a_plain_port_is_no_connection() {
+    let served = start(TlsMode::Off, Limits::default()).await;
+    let key = served.keys[0].clone();
+    let error = attempt(served.address, HOST, Some(&key)).await.err();
+    assert!(matches!(error, Some(ConnectError::Tls { .. })), "{error:?}");
+    // Nor does a host with a key get in without TLS: no plain connection takes its place.
+    let error = attempt(served.address, HOST, None).await.err();
+    assert!(
+        matches!(error, Some(ConnectError::HostRefused { .. })),
+        "{error:?}"
+    );
+    attempt(served.address, PLAIN, None).await.unwrap();
+}
+
+/// Opens queues with the key of another host.
+struct Borrowed<'a> {
+    connector: Connector,
+    from: (&'a str, &'a TlsKey),
+    subsystem: &'a str,
+}
+
+impl Transport for Borrowed<'_> {
+    async fn open(&self, settings: QueueSettings) -> Result<HostQueue, ConnectError> {
+        let (host, key) = self.from;
+        let tls = Some(key.psk(host, self.subsystem));
+        self.connector.open(QueueSettings { tls, ..settings }).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_channel_is_of_one_host_and_one_subsystem() {
+    let served = start(TlsMode::Allowed, Limits::default()).await;
+    const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
+    for (host, subsystem, fits) in [
+        (HOST, SUBSYSTEM, true),
+        (OTHER, SUBSYSTEM, false),
+        (PLAIN, SUBSYSTEM, false),
+        (HOST, DISCOVERY, false),
+    ] {
+        let borrowed = Borrowed {
+            connector: Connector::from(&at(served.address)),
+            from: (HOST, &served.keys[0]),
+            subsystem,
+        };
+        let connected = RemoteController::connect(&borrowed, SUBSYSTEM, &options(host, None)).await;
+        match connected {
+            Ok(_) => assert!(fits, "{host} {subsystem}"),
+            Err(error) => assert!(
+                !fits && matches!(error, ConnectError::HostRefused { .. }),
+                "{error:?}"
+            ),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn discovery_says_who_must_use_tls() {
+    let served = start(TlsMode::Allowed, Limits::default()).await;
+    let connector = Connector::from(&at(served.address));
+    for (host, key, required) in [
+        (HOST, Some(&served.keys[0]), true),
+        (HOST, None, true),
+        (PLAIN, None, false),
+    ] {
+        let entries = connector.discover(&options(host, key)).await.unwrap();
+        assert_eq!(entries.len(), 1);
+        assert_eq!(entries[0].subnqn(), Some(SUBSYSTEM));
+        assert_eq!(entries[0].requires_tls(), required, "{host}");
+    }
+    let served = start(TlsMode::Required, Limits::default()).await;
+    let connector = Connector::from(&at(served.address));
+    let key = Some(&served.keys[0]);
+    let entries = connector.discover(&options(HOST, key)).await.unwrap();
+    assert!(entries[0].requires_tls());
+    assert!(connector.discover(&options(PLAIN, None)).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn authentication_goes_through_the_channel() {
+    let secret = Secret::generate(AuthHash::Sha256).unwrap();
+    let keys = [AuthHash::Sha256, AuthHash::Sha256].map(|hash| TlsKey::generate(hash).unwrap());
+    let hosts = Hosts::Listed(vec![AllowedHost {
+        secret: Some(secret.clone()),
+        tls_key: Some(keys[0].clone()),
+        ..AllowedHost::new(HOST)
+    }]);
+    let served = serve_hosts(TlsMode::Required, Limits::default(), keys, hosts).await;
+    let with = |secret: Option<&Secret>| ConnectOptions {
+        secret: secret.cloned(),
+        timeout: Duration::from_secs(60),
+        ..options(HOST, Some(&served.keys[0]))
+    };
+    let address = at(served.address);
+    round_trip(&tcp::connect(&address, &with(Some(&secret))).await.unwrap()).await;
+    let error = tcp::connect(&address, &with(None)).await.err();
+    assert!(matches!(error, Some(ConnectError::NoSecret)), "{error:?}");
+}
+
+/// A record that says a ClientHello of 500 bytes follows, and part of it.
+const BEGUN: [u8; 60] = {
+    let mut bytes = [0; 60];
+    let head = [22, 3, 1, 1, 248, 1, 0, 1, 244, 3, 3];
+    let mut i = 0;
+    while i < head.len() {
+        bytes[i] = head[i];
+        i += 1;
+    }
+    bytes
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_broken_and_cut_handshakes_end_and_hold_little() {
+    let limits = Limits {
+        handshake: Duration::from_millis(500),
+        newcomers_per_address: 8,
+        ..Limits::default()
+    };
+    for mode in [TlsMode::Allowed, TlsMode::Required] {
+        let served = start(mode, limits.clone()).await;
+        // Said nothing; began; began and went; garbage; a plain connection's start.
+        for (bytes, goes) in [
+            (&[][..], false),
+            (&BEGUN[..], false),
+            (&BEGUN[..1], false),
+            (&BEGUN[..], true),
+            (&[22; 64][..], false),
+            (&[0; 300][..], false),
+        ] {
+            let mut stream = TcpStream::connect(served.address).await.unwrap();
+            stream.write_all(bytes).await.unwrap();
+            if goes {
+                drop(stream);
+            } else {
+                // The target ends it, with an alert or without one.
+                let mut rest = Vec::new();
+                let _ = stream.read_to_end(&mut rest).await;
+                assert!(rest.len() < 1000);
+            }
+            connections(&served, 0).await;
+        }
+        assert_eq!(served.target.statistics().bytes_in_flight, 0);
+        // So many may begin at a time; what they hold counts, and is returned.
+        let mut begun = Vec::new();
+        for _ in 0..8 {
+            let mut stream = TcpStream::connect(served.address).await.unwrap();
+            stream.write_all(&BEGUN).await.unwrap();
+            begun.push(stream);
+        }
+        let mut ninth = TcpStream::connect(served.address).await.unwrap();
+        assert_eq!(ninth.read(&mut [0; 16]).await.unwrap_or(0), 0);
+        let mut most = 0;
+        while served.target.statistics().connections > 0 {
+            most = most.max(served.target.statistics().bytes_in_flight);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!((1..=8 * (128 << 10)).contains(&most), "{most}");
+        assert_eq!(served.target.statistics().bytes_in_flight, 0);
+        drop(begun);
+        let key = served.keys[0].clone();
+        let slow = ConnectOptions {
+            timeout: Duration::from_secs(60),
+            ..options(HOST, Some(&key))
+        };
+        // On a busy machine the short limit may end an honest handshake too.
+        let mut connected = tcp::connect(&at(served.address), &slow).await;
+        for _ in 0..20 {
+            if connected.is_ok() {
+                break;
+            }
+            connected = tcp::connect(&at(served.address), &slow).await;
+        }
+        round_trip(&connected.unwrap()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_connection_ends_both_sides() {
+    let served = start(TlsMode::Required, Limits::default()).await;
+    // Within the handshake, within Connect, and within the data of a write.
+    for most in [100, 600, 300_000] {
+        let (address, _) = relay(served.address, most).await;
+        let key = Some(&served.keys[0]);
+        if let Ok(controller) = attempt(address, HOST, key).await {
+            assert_eq!(most, 300_000);
+            let bytes = pattern(256 * 4096);
+            let written = write_blocks(&controller, 1, 0, &bytes, &[], false).await;
+            assert!(written.is_err());
+        } else {
+            assert!(most < 300_000);
+        }
+        connections(&served, 0).await;
+        assert_eq!(served.target.statistics().bytes_in_flight, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_target_ends_in_the_middle_of_a_handshake() {
+    let served = start(TlsMode::Required, Limits::default()).await;
+    let mut begun = TcpStream::connect(served.address).await.unwrap();
+    begun.write_all(&BEGUN).await.unwrap();
+    connections(&served, 1).await;
+    served.target.close();
+    assert_eq!(begun.read(&mut [0; 16]).await.unwrap_or(0), 0);
+    connections(&served, 0).await;
+}

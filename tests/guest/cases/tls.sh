@@ -1,0 +1,53 @@
+# TLS 1.3 with pre-shared keys: tlshd makes the handshakes, and the kernel encrypts. Wrong keys, and none, are refused.
+in_tls() {
+    local program=$1
+    shift
+    /opt/tls/loader --library-path /opt/tls/lib "/opt/tls/bin/$program" "$@"
+}
+nvme() { in_tls nvme "$@"; }
+# insert HOST KEY VERSION: derives a host's key for the subsystem, and gives it to the kernel.
+insert() {
+    nvme check-tls-key --identity="$3" --hostnqn="$1" --subsysnqn="$NQN" --keydata="$2" --insert >/tmp/inserted 2>&1 ||
+        fail "check-tls-key: $(cat /tmp/inserted)"
+}
+
+printf '[authenticate]\nkeyrings=.nvme\n' >/tmp/tlshd.conf
+in_tls tlshd --config /tmp/tlshd.conf --stderr >/tmp/tlshd.log 2>&1 &
+tlshd=$!
+sleep 1
+kill -0 "$tlshd" || fail "tlshd: $(cat /tmp/tlshd.log)"
+
+random /tmp/data 65536
+insert "$SHA256_HOST" "$SHA256_KEY" 1
+connect --hostnqn="$SHA256_HOST" --tls || fail "no connection: $(cat /tmp/tlshd.log; dmesg | tail)"
+put if=/tmp/data of="$DEV" bs=64k
+run_fio --filename="$DEV" --ioengine=libaio --rw=randrw --iodepth=16 --offset=8M --size=4M --bsrange=4k-128k --verify=crc32c --verify_fatal=1
+nvme reset "/dev/$CTRL" || fail "reset"
+wait_for 20 is_live "$CTRL" || fail "not live after a reset: handshakes again"
+get if="$DEV" of=/tmp/back bs=64k count=1
+cmp /tmp/data /tmp/back || fail "data differ"
+# A target that is gone for a while: the kernel makes new handshakes by itself.
+host kill
+wait_for 20 sh -c "! grep -qx live /sys/class/nvme/$CTRL/state" || fail "still live"
+host serve
+wait_for 40 is_live "$CTRL" || fail "no reconnection"
+get if="$DEV" of=/tmp/back bs=64k count=1
+cmp /tmp/data /tmp/back || fail "data differ after a reconnection"
+disconnect
+
+insert "$SHA384_HOST" "$SHA384_KEY" 1
+connect --hostnqn="$SHA384_HOST" --tls --hdr-digest --data-digest || fail "no connection with SHA-384"
+get if="$DEV" of=/tmp/back bs=64k count=1
+cmp /tmp/data /tmp/back || fail "data differ with SHA-384"
+disconnect
+
+# Identity version 1 holds a digest of the key, so a wrong key is an unknown one; with version 0 the handshake itself fails.
+insert "$WRONG_HOST" "$WRONG_KEY" 1
+refused "" nvme connect $AT -n "$NQN" --hostnqn="$WRONG_HOST" --tls
+insert "$WRONG_HOST" "$WRONG_KEY" 0
+refused "" nvme connect $AT -n "$NQN" --hostnqn="$WRONG_HOST" --tls
+refused "" nvme connect $AT -n "$NQN" --hostnqn="$SHA256_HOST"
+[ -z "$(controllers)" ] || fail "connected: $(controllers)"
+connect --hostnqn="$SHA256_HOST" --tls || fail "no connection after refusals"
+get if="$DEV" of=/tmp/back bs=64k count=1
+cmp /tmp/data /tmp/back || fail "data differ after refusals"
