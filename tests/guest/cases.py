@@ -95,14 +95,14 @@ def secrets(_setting):
             "ONE_WAY": HOSTS["one-way"], "BOTH_WAYS": HOSTS["both-ways"], "STRANGER": HOSTS["stranger"]}
 
 
-# Hosts with a TLS key, by the hash function of their key.
-TLS_HOSTS = {name: f"nqn.2026-11.example.toroid:host:tls-{name}" for name in ("sha256", "sha384", "wrong")}
+# Hosts with a TLS key.
+TLS_HOSTS = {name: f"nqn.2026-11.example.toroid:host:tls-{name}" for name in ("own", "wrong", "wrong-0")}
 
 
 def tls(setting):
     setting.format()
     for name in (*TLS_HOSTS, "other"):
-        setting.cli("keys", "tls-key", "--out", f"{name}.psk", "--hash", "sha384" if name == "sha384" else "sha256")
+        setting.cli("keys", "tls-key", "--out", f"{name}.psk")
     hosts = "".join(f"""
 [[subsystem.host]]
 nqn = "{host}"
@@ -122,8 +122,8 @@ image = "drive.img"
 def tls_keys(setting):
     def key(name):
         return (setting.folder / f"{name}.psk").read_text().strip()
-    return {"SHA256_HOST": TLS_HOSTS["sha256"], "SHA256_KEY": key("sha256"), "SHA384_HOST": TLS_HOSTS["sha384"], "SHA384_KEY": key("sha384"),
-            "WRONG_HOST": TLS_HOSTS["wrong"], "WRONG_KEY": key("other")}
+    return {"OWN_HOST": TLS_HOSTS["own"], "OWN_KEY": key("own"), "WRONG_HOST": TLS_HOSTS["wrong"], "WRONG_HOST_0": TLS_HOSTS["wrong-0"],
+            "WRONG_KEY": key("other")}
 
 
 PARAMS, X, Y = "message4", 3, -2

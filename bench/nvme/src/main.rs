@@ -21,7 +21,7 @@ use toroid_nvme::fabrics::RemoteController;
 use toroid_nvme::tcp::Digests;
 use toroid_nvme::{Controller, Request, Sqe, write_blocks};
 
-use crate::loopback::{connect, make_image, runtime, serve_here};
+use crate::loopback::{connect, connect_encrypted, make_image, runtime, serve_here};
 use crate::row::{Row, Unit};
 
 /// Bytes that random reads choose from.
@@ -114,6 +114,7 @@ fn plain(arguments: &Arguments) -> Result<Vec<Row>, Error> {
             },
         )
         .await?;
+        let encrypted = connect_encrypted(address).await?;
         let all = [
             Load {
                 name: "4 KiB random read, queue depth 128",
@@ -177,6 +178,42 @@ fn plain(arguments: &Arguments) -> Result<Vec<Row>, Error> {
                 unit: Unit::Bytes,
                 bar: None,
                 host: &host,
+            },
+            Load {
+                name: "4 KiB random read, queue depth 128, TLS",
+                depth: 128,
+                bytes: 4 << 10,
+                write: false,
+                unit: Unit::Iops,
+                bar: None,
+                host: &encrypted,
+            },
+            Load {
+                name: "4 KiB random read, queue depth 1, TLS",
+                depth: 1,
+                bytes: 4 << 10,
+                write: false,
+                unit: Unit::Iops,
+                bar: None,
+                host: &encrypted,
+            },
+            Load {
+                name: "128 KiB read, queue depth 16, TLS",
+                depth: 16,
+                bytes: 128 << 10,
+                write: false,
+                unit: Unit::Bytes,
+                bar: None,
+                host: &encrypted,
+            },
+            Load {
+                name: "128 KiB write, queue depth 16, TLS",
+                depth: 16,
+                bytes: 128 << 10,
+                write: true,
+                unit: Unit::Bytes,
+                bar: None,
+                host: &encrypted,
             },
         ];
         let mut rows = Vec::new();

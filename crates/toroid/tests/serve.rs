@@ -416,7 +416,7 @@ fn hosts_encrypt_their_connections() {
             "drive discover {url} --host-nqn {ALICE} --tls-key alice.psk"
         ));
         place.fails(
-            3,
+            1,
             &format!("{info} --tls-key other.psk"),
             &["no secure channel"],
         );

@@ -66,7 +66,7 @@ pub enum ConnectError {
         source: io::Error,
     },
     /// No secure channel: the keys differ, the controller does not know this host's, or does not speak TLS.
-    #[error("no secure channel to {address}")]
+    #[error("no secure channel to {address}; expected the key that it has for this host")]
     Tls {
         /// Address of the controller.
         address: String,

@@ -263,7 +263,14 @@ impl Acceptor {
         stream: TcpStream,
     ) -> io::Result<(Session, SecureChannel)> {
         let socket = Arc::new(stream);
-        let tls = self.tls.accept(Shared(Arc::clone(&socket))).await?;
+        let accepted = self.tls.accept(Shared(Arc::clone(&socket))).await;
+        let tls = accepted.map_err(|error| match error.name() {
+            // Without a common key s2n-tls looks for a certificate.
+            "S2N_ERR_NO_VALID_SIGNATURE_SCHEME" => {
+                io::Error::other("the host offers no key that the target knows")
+            }
+            _ => error.into(),
+        })?;
         let identity = identity(tls.as_ref())?;
         let channel = self.channels.get(&identity).cloned();
         let channel = channel.ok_or_else(|| io::Error::other("a key of nobody"))?;
