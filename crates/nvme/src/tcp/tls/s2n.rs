@@ -367,6 +367,14 @@ mod tests {
         assert!(a == bytes && b == bytes);
     }
 
+    fn update_keys(session: &Session) {
+        let mut stream = session.stream();
+        let connection: &mut Connection = stream.tls.as_mut();
+        connection
+            .request_key_update(PeerKeyUpdate::KeyUpdateNotRequested)
+            .unwrap();
+    }
+
     #[tokio::test]
     async fn every_identity_of_a_key_opens_a_session_that_changes_its_keys() {
         for hash in [AuthHash::Sha256, AuthHash::Sha384] {
@@ -382,12 +390,7 @@ mod tests {
                 );
                 exchange(&client, &server, 1 << 20).await;
                 for session in [&client, &server, &client] {
-                    let mut stream = session.stream();
-                    let connection: &mut Connection = stream.tls.as_mut();
-                    connection
-                        .request_key_update(PeerKeyUpdate::KeyUpdateNotRequested)
-                        .unwrap();
-                    drop(stream);
+                    update_keys(session);
                     exchange(&client, &server, 100_000).await;
                 }
                 // The end is told, and what came before it arrives.
