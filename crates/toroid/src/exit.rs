@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use toroid_tfhe::TfheError;
 
-use crate::interrupt;
 use crate::output::Usage;
 
 /// Exit codes and what they mean.
@@ -42,13 +41,13 @@ pub fn help() -> String {
     format!("Exit codes:\n{}", rows.join("\n"))
 }
 
-/// The code of a failure.
-pub fn code(error: &anyhow::Error) -> ExitCode {
+/// The code of a failure, or of an interruption that led to it.
+pub fn code(error: &anyhow::Error, interrupted: bool) -> ExitCode {
     let unsure = |cause: &(dyn std::error::Error + 'static)| {
         let refused = cause.downcast_ref::<TfheError>();
         matches!(refused, Some(TfheError::FailureProbability { .. }))
     };
-    ExitCode::from(if interrupt::is_interrupted() {
+    ExitCode::from(if interrupted {
         INTERRUPTED
     } else if error.is::<Usage>() {
         USAGE

@@ -105,7 +105,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             output.failure(&error);
-            exit::code(&error)
+            exit::code(&error, interrupt::is_interrupted())
         }
     }
 }
