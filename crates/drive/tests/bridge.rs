@@ -421,6 +421,14 @@ fn refused_commands_leave_everything_as_it_was() {
         let other = encode_sample(&TINY32, 1, 3);
         let other_set = ScMetadata::new(vr(Y), TINY32.id, other.len() as u64).unwrap();
         refuse(other_set, &other, status::WRONG_PARAMETERS);
+        let [ours, theirs] = [[1; 12], [2; 12]];
+        let x = of(X, &message(3)).with_key_tag(ours);
+        bench.write_object(X_LBA, x, &message(3));
+        for register in [Y, "cor:0:9"] {
+            let other_client = of(register, &y).with_key_tag(theirs);
+            let reason = refuse(other_client, &y, status::WRONG_KEY_TAG);
+            assert!(reason.contains("another client key"), "{reason}");
+        }
         for register in [X, Y, "tv:0:5"] {
             let mut bytes = y.clone();
             if register == "tv:0:5" {
