@@ -4,6 +4,8 @@
 mod image;
 mod link;
 mod options;
+#[cfg(feature = "image")]
+mod verifier;
 
 use std::fs::File;
 use std::io::BufReader;
@@ -35,6 +37,8 @@ use crate::session::{Object, Outputs, Session, SessionError};
 pub use image::create as create_image;
 use link::{Link, Remote};
 pub use options::OpenOptions;
+#[cfg(feature = "image")]
+pub use verifier::Verifier;
 
 /// Bytes of a blob store's cluster, and of an image's.
 const CLUSTER_BYTES: u64 = 1 << 20;
@@ -212,7 +216,7 @@ pub struct Drive {
     cancel: CancelToken,
     runtime: Runtime,
     #[cfg(feature = "image")]
-    verifier: Option<Arc<crate::verifier::Verifier>>,
+    verifier: Option<Arc<Verifier>>,
     /// The folder of a temporary image, which goes last.
     #[cfg(feature = "image")]
     _folder: Option<tempfile::TempDir>,

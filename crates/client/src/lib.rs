@@ -12,7 +12,5 @@ pub mod prelude;
 pub mod raw;
 pub mod session;
 pub mod tables;
-#[cfg(feature = "image")]
-pub mod verifier;
 
 pub use host_identity::HostIdentityError;

@@ -6,9 +6,8 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use toroid_client::drive::PUBLIC_KEY_FILES;
+use toroid_client::drive::{PUBLIC_KEY_FILES, Verifier};
 use toroid_client::prelude::*;
-use toroid_client::verifier::Verifier;
 use toroid_drive::image::FormatOptions;
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_tfhe::arithmetic::ArithmeticKind;

@@ -43,7 +43,7 @@ pub struct OpenOptions {
     pub(super) wrap: Option<Arc<Wrap>>,
     pub(super) ledger: Option<Arc<Mutex<Ledger>>>,
     #[cfg(feature = "image")]
-    pub(super) verifier: Option<Arc<crate::verifier::Verifier>>,
+    pub(super) verifier: Option<Arc<super::Verifier>>,
     #[cfg(feature = "image")]
     pub(super) backend: Option<Arc<dyn toroid_engine::Backend>>,
 }
@@ -158,7 +158,7 @@ impl OpenOptions {
     /// Computes results of [`Drive::run`] and [`Drive::call`] again, or a share of them, and refuses those that differ. The drive must
     /// compute by arithmetic `ntt`.
     #[cfg(feature = "image")]
-    pub fn verifier(self, verifier: Arc<crate::verifier::Verifier>) -> OpenOptions {
+    pub fn verifier(self, verifier: Arc<super::Verifier>) -> OpenOptions {
         OpenOptions {
             verifier: Some(verifier),
             ..self

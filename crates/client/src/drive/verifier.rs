@@ -12,7 +12,7 @@ use toroid_isa::Assembly;
 use toroid_tfhe::Ciphertext;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 
-use crate::drive::{Drive, DriveError};
+use super::{Drive, DriveError};
 use crate::session::Outputs;
 
 /// Checks results by computing them again.
@@ -22,7 +22,7 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// A verifier for programs of a key id, with the public keys of a folder ([`PUBLIC_KEY_FILES`](crate::drive::PUBLIC_KEY_FILES)), which
+    /// A verifier for programs of a key id, with the public keys of a folder ([`PUBLIC_KEY_FILES`](super::PUBLIC_KEY_FILES)), which
     /// must be those of the drive. It keeps an image with them in the folder for temporary files.
     ///
     /// # Errors

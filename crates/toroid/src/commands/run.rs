@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context;
+use toroid_client::drive::Verifier;
 use toroid_client::session::{Outputs, SessionError, result_name};
-use toroid_client::verifier::Verifier;
 use toroid_drive::bridge::status::KEY_MISSING;
 use toroid_isa::{VrNumber, VrType};
 use toroid_nvme::Status;
