@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
-use toroid_nvme::fabrics::auth::{AuthHash, Secret, TlsKey};
+use toroid_nvme::fabrics::auth::{AuthHash, FailureReason, Secret, TlsKey};
 use toroid_nvme::fabrics::{
     AllowedHost, ConnectError, ConnectOptions, HostQueue, Hosts, Limits, QueueSettings,
     RemoteController, Subsystem, Target, TlsMode, Transport,
@@ -416,4 +416,107 @@ async fn the_target_ends_in_the_middle_of_a_handshake() {
     served.target.close();
     assert_eq!(begun.read(&mut [0; 16]).await.unwrap_or(0), 0);
     connections(&served, 0).await;
+}
+
+/// A target whose host has both secrets and is to take its key from its authentication, or not.
+async fn serve_secrets(concatenate: bool, mode: TlsMode) -> (Served, [Secret; 2]) {
+    let secrets = [AuthHash::Sha256, AuthHash::Sha384].map(|hash| Secret::generate(hash).unwrap());
+    let keys = [AuthHash::Sha256, AuthHash::Sha256].map(|hash| TlsKey::generate(hash).unwrap());
+    let hosts = Hosts::Listed(vec![AllowedHost {
+        secret: Some(secrets[0].clone()),
+        controller_secret: Some(secrets[1].clone()),
+        concatenate,
+        ..AllowedHost::new(HOST)
+    }]);
+    let limits = Limits {
+        handshake: Duration::from_secs(60),
+        ..Limits::default()
+    };
+    (serve_hosts(mode, limits, keys, hosts).await, secrets)
+}
+
+fn with_secrets(secrets: &[Secret; 2], concatenate: bool) -> ConnectOptions {
+    ConnectOptions {
+        secret: Some(secrets[0].clone()),
+        controller_secret: Some(secrets[1].clone()),
+        concatenate,
+        timeout: Duration::from_secs(60),
+        ..options(HOST, None)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_authentication_gives_a_key_that_encrypts_every_queue() {
+    let (served, secrets) = serve_secrets(true, TlsMode::Allowed).await;
+    let (address, seen) = relay(served.address, usize::MAX).await;
+    let options = with_secrets(&secrets, true);
+    let first = tcp::connect(&at(address), &options).await.unwrap();
+    round_trip(&first).await;
+    // Another connection has a key of its own, and the first goes on.
+    let second = tcp::connect(&at(address), &options).await.unwrap();
+    round_trip(&second).await;
+    round_trip(&first).await;
+    let seen = seen.lock().unwrap();
+    let plain = pattern(64 * 4096);
+    let holds = |part: &[u8]| seen.windows(part.len()).any(|window| window == part);
+    assert!(seen.len() > 3 * 700 * 4096);
+    assert!(!holds(&plain[100_000..100_032]));
+    assert!(holds(format!("NVMe1G01 {HOST} {SUBSYSTEM} ").as_bytes()));
+}
+
+/// Never encrypts.
+struct Stripped(Connector);
+
+impl Transport for Stripped {
+    async fn open(&self, settings: QueueSettings) -> Result<HostQueue, ConnectError> {
+        self.0
+            .open(QueueSettings {
+                tls: None,
+                ..settings
+            })
+            .await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_is_to_take_its_key_from_its_authentication_must() {
+    let (served, secrets) = serve_secrets(true, TlsMode::Allowed).await;
+    let address = at(served.address);
+    let mismatch = |error: Option<ConnectError>| {
+        let reason = match &error {
+            Some(ConnectError::Auth(error)) => error.reason(),
+            _ => panic!("{error:?}"),
+        };
+        assert_eq!(reason, FailureReason::ConcatenationMismatch, "{error:?}");
+    };
+    mismatch(
+        tcp::connect(&address, &with_secrets(&secrets, false))
+            .await
+            .err(),
+    );
+    // A host that authenticates for a key, and then goes on without encryption.
+    let stripped = Stripped(Connector::from(&address));
+    let options = with_secrets(&secrets, true);
+    mismatch(
+        RemoteController::connect(&stripped, SUBSYSTEM, &options)
+            .await
+            .err(),
+    );
+    let one_way = ConnectOptions {
+        controller_secret: None,
+        ..with_secrets(&secrets, true)
+    };
+    let error = tcp::connect(&address, &one_way).await.err();
+    assert!(
+        matches!(error, Some(ConnectError::Concatenation)),
+        "{error:?}"
+    );
+    // A key that nobody has generated.
+    let stranger = TlsKey::generate(AuthHash::Sha256).unwrap();
+    let error = attempt(served.address, HOST, Some(&stranger)).await.err();
+    assert!(matches!(error, Some(ConnectError::Tls { .. })), "{error:?}");
+    // A target that does not want it says so, too.
+    let (served, secrets) = serve_secrets(false, TlsMode::Allowed).await;
+    let options = with_secrets(&secrets, true);
+    mismatch(tcp::connect(&at(served.address), &options).await.err());
 }

@@ -50,6 +50,9 @@ pub struct HostArgs {
     /// File with the key (NVMeTLSkey-1:...) with which connections are encrypted by TLS; none is unencrypted then.
     #[arg(long, env = "TOROID_TLS_KEY", value_name = "FILE", help_heading = HEADING)]
     pub tls_key: Option<PathBuf>,
+    /// Encrypt connections by TLS with a key that the authentication gives; needs both secrets.
+    #[arg(long, conflicts_with = "tls_key", requires_all = ["host_secret", "controller_secret"], help_heading = HEADING)]
+    pub concatenate: bool,
     /// Digests of NVMe/TCP: header, data or both.
     #[arg(long, env = "TOROID_DIGESTS", value_enum, value_delimiter = ',', help_heading = HEADING)]
     pub digests: Vec<Digest>,
@@ -94,6 +97,9 @@ impl HostArgs {
         }
         if let Some(path) = &self.tls_key {
             options = options.tls_key(secret::read_tls_key(path)?);
+        }
+        if self.concatenate {
+            options = options.concatenate();
         }
         if let Some(nsid) = self.nsid {
             options = options.nsid(nsid);

@@ -35,6 +35,7 @@ pub struct OpenOptions {
     host_secret: Option<Secret>,
     controller_secret: Option<Secret>,
     tls_key: Option<TlsKey>,
+    concatenate: bool,
     digests: Digests,
     pub(super) nsid: Option<u32>,
     pub(super) key_id: u32,
@@ -91,6 +92,15 @@ impl OpenOptions {
     pub fn tls_key(self, key: TlsKey) -> OpenOptions {
         OpenOptions {
             tls_key: Some(key),
+            ..self
+        }
+    }
+
+    /// Encrypts connections to a drive on the network by TLS with a key that the authentication gives (secure channel concatenation). Needs the
+    /// host's secret and the controller's.
+    pub fn concatenate(self) -> OpenOptions {
+        OpenOptions {
+            concatenate: true,
             ..self
         }
     }
@@ -190,6 +200,7 @@ impl OpenOptions {
             secret: self.host_secret.clone(),
             controller_secret: self.controller_secret.clone(),
             tls_key: self.tls_key.clone(),
+            concatenate: self.concatenate,
             vendor_statuses: VENDOR_STATUSES,
             ..ConnectOptions::new(nqn, id.into_bytes())
         })

@@ -43,7 +43,7 @@ pub use command::AuthCommand;
 pub use controller::{AuthState, ControllerAuth};
 pub use host::{HostAuth, HostStep};
 pub use secret::{Secret, SecretError};
-pub use tls::{TlsKey, TlsKeyError, TlsPsk};
+pub use tls::{GeneratedKey, TlsKey, TlsKeyError, TlsPsk};
 
 /// Allocation length that holds every message of a controller, bytes: what a host should ask for with AUTH_Receive.
 pub const RECEIVE_LEN: u32 = 4096;
@@ -206,6 +206,15 @@ pub struct AuthPolicy {
     pub groups: Vec<DhGroup>,
 }
 
+impl AuthPolicy {
+    /// What is left for a key of TLS: hash functions of cipher suites, and groups that make a session key.
+    fn for_concatenation(mut self) -> AuthPolicy {
+        self.hashes.retain(|hash| *hash != AuthHash::Sha512);
+        self.groups.retain(|group| *group != DhGroup::Null);
+        self
+    }
+}
+
 impl Default for AuthPolicy {
     /// Everything: SHA-256 first, ffdhe3072 (128-bit security) first, [`DhGroup::Null`] last.
     ///
@@ -328,10 +337,8 @@ pub enum AuthError {
         /// What it is.
         found: u32,
     },
-    /// The host asks for secure channel concatenation.
-    #[error(
-        "the host asks for secure channel concatenation (SC_C {0:02X}h), which is not supported"
-    )]
+    /// The host asks for secure channel concatenation and is not to, or does not ask for it and must.
+    #[error("SC_C {0:02X}h is not what this host may ask for: a key for a secure channel, or none")]
     Concatenation(u8),
     /// No DH-HMAC-CHAP among the protocols offered.
     #[error("the host does not offer DH-HMAC-CHAP")]
@@ -412,11 +419,32 @@ struct Exchange<'a> {
     /// Shared Diffie-Hellman secret; `None` with the null group.
     shared: Option<&'a [u8]>,
     t_id: u16,
+    /// Whether a key for a secure channel is to come out of it.
+    concatenation: bool,
     host_nqn: &'a str,
     sub_nqn: &'a str,
 }
 
 impl Exchange<'_> {
+    /// The generated key: of the session key and both challenges. `None` without concatenation, or with the null group.
+    fn generated(&self, challenges: [&[u8]; 2]) -> Option<GeneratedKey> {
+        let session = self
+            .hash
+            .digest(self.shared.filter(|_| self.concatenation)?);
+        Some(GeneratedKey {
+            hash: self.hash,
+            key: self.hash.hmac(&session, &challenges),
+        })
+    }
+
+    fn sc_c(&self) -> u8 {
+        if self.concatenation {
+            message::NEW_TLS_PSK
+        } else {
+            message::NO_CONCATENATION
+        }
+    }
+
     /// The response of `role`, which has `secret`, to `challenge` with the sequence number `sequence`.
     fn response(
         &self,
@@ -438,7 +466,7 @@ impl Exchange<'_> {
                 augmented.as_deref().map_or(challenge, Vec::as_slice),
                 &sequence.to_le_bytes(),
                 &self.t_id.to_le_bytes(),
-                &[message::NO_CONCATENATION],
+                &[self.sc_c()],
                 label.as_bytes(),
                 own_nqn.as_bytes(),
                 &[0],

@@ -19,4 +19,6 @@ pub struct SecureChannel {
     pub host_nqn: String,
     /// NQN of the subsystem, or that of discovery.
     pub sub_nqn: String,
+    /// The key comes from an authentication of the host (secure channel concatenation), which need not authenticate again.
+    pub generated: bool,
 }

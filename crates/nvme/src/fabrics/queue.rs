@@ -24,6 +24,7 @@ use super::controller::{FabricsController, Flight, SharedQueue, Wake};
 use super::discovery::Port;
 use super::job::{Action, Authentication, Idle, Job, Ticket};
 use super::target::Target;
+use crate::admin::opcode;
 use crate::{Command, Cqe, DsmRange, Request, Response, Sqe, Status};
 
 /// Messages that a host may send before it has authenticated: three, twice.
@@ -46,6 +47,17 @@ mod offset {
     pub(super) const SUBNQN: u16 = 256;
     pub(super) const HOSTNQN: u16 = 512;
 }
+
+/// What a host whose queues must be encrypted may do on one that is not: what Linux does before it connects with the key. Nothing of it
+/// reads or changes data.
+const PRELIMINARY: [u8; 6] = [
+    opcode::IDENTIFY,
+    opcode::GET_LOG_PAGE,
+    opcode::GET_FEATURES,
+    opcode::SET_FEATURES,
+    opcode::ASYNC_EVENT,
+    opcode::KEEP_ALIVE,
+];
 
 /// Why a Connect command does not succeed.
 enum Refusal {
@@ -97,6 +109,8 @@ struct Connected {
     auth: Option<Arc<Mutex<ControllerAuth>>>,
     /// The host has authenticated this queue, or need not.
     trusted: bool,
+    /// The queue is not encrypted, and its host's queues must be.
+    preliminary: bool,
     /// A step of the authentication is in progress.
     authenticating: bool,
     /// Messages that the host may send before it has authenticated: each may cost an exponentiation.
@@ -176,7 +190,7 @@ pub struct TargetQueue {
     port: Port,
     wake: Wake,
     /// The two ends that a key has proved, if the connection is encrypted.
-    channel: Option<SecureChannel>,
+    channel: Option<Arc<SecureChannel>>,
     /// Once a Connect command has succeeded.
     connected: Option<Box<Connected>>,
     successor: Option<Successor>,
@@ -213,7 +227,7 @@ impl TargetQueue {
     }
 
     /// The connection is encrypted, and a key has proved its two ends: no other host and subsystem can use it.
-    pub fn secure(&mut self, channel: SecureChannel) {
+    pub fn secure(&mut self, channel: Arc<SecureChannel>) {
         self.channel = Some(channel);
     }
 
@@ -347,6 +361,9 @@ impl TargetQueue {
                 }
             }
             _ if !connected.trusted => failure(Status::AUTHENTICATION_REQUIRED),
+            (None, 0) if connected.preliminary && !PRELIMINARY.contains(&sqe.opcode) => {
+                failure(Status::OPERATION_DENIED)
+            }
             (Some(fctype::PROPERTY_GET | fctype::PROPERTY_SET), 0) => {
                 connected.controller.property(&self.target, &sqe)
             }
@@ -578,8 +595,14 @@ impl TargetQueue {
         let Some(auth) = &connected.auth else {
             return;
         };
-        let auth = auth.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut auth = auth.lock().unwrap_or_else(PoisonError::into_inner);
         let host = &connected.controller.host_nqn;
+        if let Some(key) = auth.generated()
+            && let Some(subsystem) = &connected.controller.subsystem
+        {
+            let psk = key.psk(host, &subsystem.nqn);
+            self.target.keep_key(psk, (host, &subsystem.nqn), now);
+        }
         match auth.state() {
             AuthState::Pending => {}
             AuthState::Authenticated if !self.target.trust(&connected.controller) => {
@@ -660,7 +683,7 @@ impl TargetQueue {
         if data.hostid == [0; 16] {
             return Err(invalid(offset::HOSTID, true));
         }
-        self.check_channel(hostnqn, subnqn)?;
+        self.check_channel(hostnqn, subnqn, connect.qid)?;
         let limits = &self.target.limits;
         let most = if connect.qid == 0 {
             ADMIN_ENTRIES.max(limits.queue_entries)
@@ -696,7 +719,14 @@ impl TargetQueue {
             let keep_alive = keep_alive(connect.kato);
             let controller = self
                 .target
-                .create(subsystem, host, keep_alive, Arc::clone(&queue), now)
+                .create(
+                    subsystem,
+                    host,
+                    keep_alive,
+                    Arc::clone(&queue),
+                    self.is_proven(),
+                    now,
+                )
                 .map_err(plain)?;
             let auth = self.authenticator(&controller);
             (controller, auth)
@@ -744,7 +774,9 @@ impl TargetQueue {
         if trusted {
             controller.seen(now);
         }
+        let preliminary = self.is_preliminary(&controller);
         self.connected = Some(Box::new(Connected {
+            preliminary,
             controller,
             queue,
             qid: connect.qid,
@@ -761,7 +793,7 @@ impl TargetQueue {
     }
 
     /// Refuses a host that uses another one's secure channel, or must have one and does not.
-    fn check_channel(&self, hostnqn: &str, subnqn: &str) -> Result<(), Refusal> {
+    fn check_channel(&self, hostnqn: &str, subnqn: &str, qid: u16) -> Result<(), Refusal> {
         let reason = match &self.channel {
             Some(channel) if channel.host_nqn != hostnqn || channel.sub_nqn != subnqn => {
                 "the secure channel is that of another host or subsystem"
@@ -771,19 +803,41 @@ impl TargetQueue {
                 let mut all = self.target.subsystems.iter();
                 let subsystem = all.find(|subsystem| subsystem.nqn == subnqn);
                 let host = subsystem.and_then(|subsystem| subsystem.hosts.find(hostnqn)?);
-                if host.is_none_or(|host| host.tls_key.is_none()) {
-                    return Ok(());
+                match host {
+                    Some(host) if host.concatenate && qid > 0 => {
+                        "the host must encrypt its I/O queues, with the key of its authentication"
+                    }
+                    Some(host) if host.tls_key.is_some() && !host.concatenate => {
+                        "the host has a TLS key, and the connection is not encrypted"
+                    }
+                    _ => return Ok(()),
                 }
-                "the host has a TLS key, and the connection is not encrypted"
             }
         };
         tracing::info!(host = hostnqn, subsystem = subnqn, reason, "host refused");
         Err(Refusal::Status(Status::CONNECT_INVALID_HOST))
     }
 
+    /// Whether the key of the channel says that its host has authenticated.
+    fn is_proven(&self) -> bool {
+        self.channel
+            .as_ref()
+            .is_some_and(|channel| channel.generated)
+    }
+
+    /// Whether the queue is there for the authentication that gives a key, and for what Linux does before it connects with the key.
+    fn is_preliminary(&self, controller: &FabricsController) -> bool {
+        let subsystem = controller.subsystem.as_ref();
+        let host = subsystem.and_then(|own| own.hosts.find(&controller.host_nqn)?);
+        self.channel.is_none() && host.is_some_and(|host| host.concatenate)
+    }
+
     /// The authentication of a queue, if its host has a secret. Every queue authenticates: otherwise anybody who knows the identifier of a
     /// controller could add queues to it.
     fn authenticator(&self, controller: &FabricsController) -> Option<Arc<Mutex<ControllerAuth>>> {
+        if self.is_proven() {
+            return None;
+        }
         let subsystem = controller.subsystem.as_ref()?;
         let host = subsystem.hosts.find(&controller.host_nqn)??;
         let auth = ControllerAuth::new(
@@ -793,6 +847,11 @@ impl TargetQueue {
             host.secret.clone()?,
             host.controller_secret.clone(),
         );
+        let auth = if self.is_preliminary(controller) {
+            auth.concatenating()
+        } else {
+            auth
+        };
         Some(Arc::new(Mutex::new(auth)))
     }
 

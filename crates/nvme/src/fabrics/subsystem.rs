@@ -50,6 +50,9 @@ pub struct AllowedHost {
     pub controller_secret: Option<Secret>,
     /// The key of its secure channels; without one of these it cannot connect. `None`: its connections need not be encrypted.
     pub tls_key: Option<TlsKey>,
+    /// Its authentication is to give a key for its secure channels (secure channel concatenation): without encryption it can only authenticate,
+    /// and set its controller up. Needs a secret.
+    pub concatenate: bool,
 }
 
 impl AllowedHost {
@@ -60,6 +63,7 @@ impl AllowedHost {
             secret: None,
             controller_secret: None,
             tls_key: None,
+            concatenate: false,
         }
     }
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::auth::AuthPolicy;
-use super::channel::TlsMode;
+use super::auth::{AuthPolicy, TlsPsk};
+use super::channel::{SecureChannel, TlsMode};
 use super::command::{DISCOVERY_NQN, is_nqn};
 use super::controller::{ControllerState, Event, FabricsController, Flights, SharedQueue, Wake};
 use super::discovery::{DiscoveryEntry, Port};
@@ -18,6 +18,9 @@ use crate::Status;
 
 /// Largest Diffie-Hellman group of an authentication, in bits.
 const MAX_GROUP_BITS: u32 = 4096;
+
+/// How long a generated key waits for its first connection, and is kept after the last.
+const KEY_LIFETIME: Duration = Duration::from_secs(60);
 
 /// Keep alive time-out of discovery controllers whose hosts ask for none.
 const DISCOVERY_KEEP_ALIVE: Duration = Duration::from_secs(120);
@@ -65,10 +68,26 @@ pub struct Target {
     pub(super) policy: AuthPolicy,
     pub(super) memory: Memory,
     registry: Mutex<Registry>,
+    generated: Mutex<Vec<Generated>>,
     closing: AtomicBool,
     accepted: AtomicU64,
     refused: AtomicU64,
     failed: AtomicU64,
+}
+
+/// A key that an authentication has generated.
+struct Generated {
+    psk: TlsPsk,
+    /// Connections that use the key hold it too.
+    channel: Arc<SecureChannel>,
+    /// Until when it may be used first.
+    until: Instant,
+}
+
+impl Generated {
+    fn is_in_use(&self) -> bool {
+        Arc::strong_count(&self.channel) > 1
+    }
 }
 
 /// A host's NQN and identifier.
@@ -144,6 +163,7 @@ impl Target {
             advertised,
             policy,
             registry: Mutex::default(),
+            generated: Mutex::default(),
             closing: AtomicBool::new(false),
             accepted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -186,6 +206,45 @@ impl Target {
             refused: self.refused.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
         }
+    }
+
+    /// Keeps a key that an authentication of a host has generated, while connections use it, and for a while until one does.
+    pub(super) fn keep_key(&self, psk: TlsPsk, (host_nqn, sub_nqn): (&str, &str), now: Instant) {
+        let mut generated = self.generated();
+        generated.retain(|key| key.is_in_use() || now < key.until);
+        let of_host = |key: &Generated| key.channel.host_nqn == host_nqn;
+        // The host's oldest key that nobody uses makes room.
+        if generated.iter().filter(|key| of_host(key)).count() >= self.limits.controllers_per_host
+            && let Some(oldest) = generated
+                .iter()
+                .position(|key| of_host(key) && !key.is_in_use())
+        {
+            generated.remove(oldest);
+        }
+        generated.push(Generated {
+            psk,
+            channel: Arc::new(SecureChannel {
+                host_nqn: host_nqn.to_owned(),
+                sub_nqn: sub_nqn.to_owned(),
+                generated: true,
+            }),
+            until: now + KEY_LIFETIME,
+        });
+    }
+
+    /// The generated keys that a connection may use now.
+    pub(crate) fn generated_keys(&self, now: Instant) -> Vec<(TlsPsk, Arc<SecureChannel>)> {
+        let mut generated = self.generated();
+        generated.retain(|key| key.is_in_use() || now < key.until);
+        let keys = generated.iter();
+        keys.map(|key| (key.psk.clone(), Arc::clone(&key.channel)))
+            .collect()
+    }
+
+    fn generated(&self) -> MutexGuard<'_, Vec<Generated>> {
+        self.generated
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hosts can connect here: the discovery log shows it.
@@ -242,18 +301,19 @@ impl Target {
         self.registry().connections.remove(&id);
     }
 
-    /// Creates a controller for an admin queue.
+    /// Creates a controller for an admin queue. The host need not authenticate if its channel has `proven` who it is.
     pub(super) fn create(
         &self,
         subsystem: Option<Arc<Subsystem>>,
         host: (&str, [u8; 16]),
         keep_alive: Duration,
         admin: Arc<SharedQueue>,
+        proven: bool,
         now: Instant,
     ) -> Result<Arc<FabricsController>, Status> {
         let (host_nqn, host_id) = host;
         let allowed = subsystem.as_ref().and_then(|own| own.hosts.find(host_nqn)?);
-        let trusted = allowed.is_none_or(|host| host.secret.is_none());
+        let trusted = proven || allowed.is_none_or(|host| host.secret.is_none());
         let keep_alive = match &subsystem {
             // Discovery controllers always have a time-out.
             None if keep_alive.is_zero() => DISCOVERY_KEEP_ALIVE,
@@ -379,6 +439,7 @@ impl Target {
         let ports = self.ports(port);
         allowed
             .flat_map(|(subsystem, host)| {
+                // One whose key comes from its authentication connects without TLS first.
                 let has_key = host.is_some_and(|host| host.tls_key.is_some());
                 (1..).zip(&ports).map(move |(id, (port, tls))| {
                     let secure = match tls {
@@ -390,5 +451,44 @@ impl Target {
                 })
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabrics::auth::{AuthHash, TlsKey};
+
+    #[test]
+    fn generated_keys_stay_while_they_are_used_and_a_while_before() {
+        let limits = Limits {
+            controllers_per_host: 3,
+            ..Limits::default()
+        };
+        let target = Target::new(Vec::new(), limits, None).unwrap();
+        let start = Instant::now();
+        let keep = |host: &str| {
+            let key = TlsKey::generate(AuthHash::Sha256).unwrap();
+            target.keep_key(key.psk(host, "nqn.s"), (host, "nqn.s"), start);
+        };
+        keep("nqn.a");
+        let used = target.generated_keys(start).remove(0).1;
+        assert!(used.generated && used.host_nqn == "nqn.a");
+        for _ in 0..5 {
+            keep("nqn.a");
+            keep("nqn.b");
+        }
+        // As many as a host may have controllers, and not instead of one in use.
+        let of = |host: &str, now| {
+            let keys = target.generated_keys(now);
+            keys.iter()
+                .filter(|(_, channel)| channel.host_nqn == host)
+                .count()
+        };
+        assert_eq!((of("nqn.a", start), of("nqn.b", start)), (3, 3));
+        let later = start + KEY_LIFETIME;
+        assert_eq!((of("nqn.a", later), of("nqn.b", later)), (1, 0));
+        drop(used);
+        assert_eq!(of("nqn.a", later), 0);
     }
 }

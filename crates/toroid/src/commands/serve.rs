@@ -108,6 +108,7 @@ impl Args {
                 secret_file: None,
                 controller_secret_file: None,
                 tls_key_file: self.tls_key.clone(),
+                concatenate: false,
             });
             config.subsystems.push(config::Subsystem {
                 nqn: self.nqn.as_ref().map(|nqn| nqn.0.clone()),

@@ -97,6 +97,15 @@ pub struct AllowedHost {
     pub controller_secret_file: Option<PathBuf>,
     /// File with the key of its encrypted connections. Without one they need not be.
     pub tls_key_file: Option<PathBuf>,
+    /// Whether its connections are encrypted with a key of its authentication.
+    pub concatenate: bool,
+}
+
+impl AllowedHost {
+    /// Whether it cannot use a drive without TLS.
+    fn must_encrypt(&self) -> bool {
+        self.tls_key_file.is_some() || self.concatenate
+    }
 }
 
 /// Whether connections are encrypted by TLS.
@@ -395,6 +404,7 @@ struct FileHost {
     secret_file: Option<PathBuf>,
     controller_secret_file: Option<Spanned<PathBuf>>,
     tls_key_file: Option<PathBuf>,
+    concatenate: Option<Spanned<bool>>,
 }
 
 /// An address, or a list of them.
@@ -562,9 +572,9 @@ impl Config {
             let hosts = || subsystem.hosts.iter().flatten();
             match self.tls {
                 Some(Tls::Off) => {
-                    if let Some(host) = hosts().find(|host| host.tls_key_file.is_some()) {
+                    if let Some(host) = hosts().find(|host| host.must_encrypt()) {
                         bail!(
-                            "host {} has a TLS key, so it cannot connect without TLS; expected tls = \"allowed\" or \"required\"",
+                            "host {} has a TLS key, or takes one from its authentication, so it cannot connect without TLS; expected tls = \"allowed\" or \"required\"",
                             host.nqn
                         );
                     }
@@ -574,6 +584,12 @@ impl Config {
                         subsystem.hosts.is_some(),
                         "TLS is required, and keys belong to hosts; expected a list of hosts"
                     );
+                    if let Some(host) = hosts().find(|host| host.concatenate) {
+                        bail!(
+                            "TLS is required, but host {} authenticates for its key without; expected tls = \"allowed\"",
+                            host.nqn
+                        );
+                    }
                     if let Some(host) = hosts().find(|host| host.tls_key_file.is_none()) {
                         bail!(
                             "TLS is required, and host {} has no key; expected a tls_key_file",
@@ -628,7 +644,7 @@ impl Config {
         let mut hosts = self.subsystems.iter().flat_map(|own| &own.hosts).flatten();
         match self.tls {
             Some(tls) => tls.into(),
-            None if hosts.any(|host| host.tls_key_file.is_some()) => TlsMode::Allowed,
+            None if hosts.any(AllowedHost::must_encrypt) => TlsMode::Allowed,
             None => TlsMode::Off,
         }
     }
@@ -744,6 +760,14 @@ fn check_hosts(
             let message = "a host can only ask the controller to authenticate if it does so itself; expected secret_file as well";
             return Err(source.error(Some(file.span()), message));
         }
+        let concatenate = host.concatenate.as_ref().is_some_and(|yes| *yes.get_ref());
+        if let Some(yes) = &host.concatenate
+            && concatenate
+            && (host.secret_file.is_none() || host.tls_key_file.is_some())
+        {
+            let message = "a key from the authentication takes the place of tls_key_file, and needs a secret_file";
+            return Err(source.error(Some(yes.span()), message));
+        }
         let keys = host.keys.as_ref().map(|keys| {
             let keys = keys.iter();
             keys.map(|key| *key.get_ref()).collect()
@@ -755,6 +779,7 @@ fn check_hosts(
             secret_file: host.secret_file.as_ref().map(|file| folder.join(file)),
             controller_secret_file: controller.map(|file| folder.join(file.get_ref())),
             tls_key_file: host.tls_key_file.as_ref().map(|file| folder.join(file)),
+            concatenate,
         });
     }
     Ok(checked)
@@ -795,6 +820,7 @@ impl fmt::Display for Config {
                             (Some(_), Some(_)) => "authenticates, and so may the controller",
                         };
                         let tls = match &host.tls_key_file {
+                            None if host.concatenate => ", TLS with a key of its authentication",
                             None => "",
                             Some(_) => ", TLS",
                         };
@@ -832,6 +858,7 @@ mod tests {
         assert_eq!(hosts[0].keys, Some(BTreeSet::from([0, 1])));
         assert!(hosts[0].controller_secret_file.is_some());
         assert!(hosts[0].tls_key_file.is_some());
+        assert!(hosts[1].concatenate);
         assert_eq!(config.tls_mode(), TlsMode::Allowed);
         assert_eq!(
             subsystem.namespaces[1].hosts,
@@ -935,6 +962,14 @@ mod tests {
                 "c.toml:7: there is a host nqn.h already",
             ),
             (
+                "nqn = \"nqn.h\"\nconcatenate = true",
+                "c.toml:6: a key from the authentication",
+            ),
+            (
+                "nqn = \"nqn.h\"\nsecret_file = \"s\"\ntls_key_file = \"k\"\nconcatenate = true",
+                "c.toml:8: a key from the authentication",
+            ),
+            (
                 "nqn = \"nqn.h\"\nsecret = \"DHHC-1:00:\"",
                 "unknown field `secret`",
             ),
@@ -987,6 +1022,7 @@ mod tests {
             secret_file: None,
             controller_secret_file: None,
             tls_key_file: None,
+            concatenate: false,
         }]);
         assert!(config.unauthenticated().is_empty());
         config.listen = vec!["192.0.2.1:4420".parse().unwrap()];
@@ -1015,12 +1051,24 @@ mod tests {
         let key = "tls_key_file = \"k\"";
         assert_eq!(with("", &[]), Ok(TlsMode::Off));
         assert_eq!(with("", &["", key]), Ok(TlsMode::Allowed));
+        let derived = "secret_file = \"s\"\nconcatenate = true";
+        assert_eq!(with("", &["", derived]), Ok(TlsMode::Allowed));
         assert_eq!(with("tls = \"allowed\"", &[]), Ok(TlsMode::Allowed));
         assert_eq!(with("tls = \"required\"", &[key]), Ok(TlsMode::Required));
         for (mode, hosts, words) in [
             ("off", &["", key][..], "host nqn.1 has a TLS key"),
             ("required", &[key, ""][..], "host nqn.1 has no key"),
             ("required", &[][..], "a list of hosts"),
+            (
+                "required",
+                &[derived][..],
+                "host nqn.0 authenticates for its key",
+            ),
+            (
+                "off",
+                &[derived][..],
+                "host nqn.0 has a TLS key, or takes one",
+            ),
         ] {
             let error = with(&format!("tls = \"{mode}\""), hosts).unwrap_err();
             assert!(error.contains(words), "{error}");

@@ -243,6 +243,7 @@ fn allowed(subsystem: &config::Subsystem) -> anyhow::Result<Hosts> {
                 .as_deref()
                 .map(secret::read_tls_key)
                 .transpose()?,
+            concatenate: host.concatenate,
         })
     });
     Ok(Hosts::Listed(hosts.collect::<anyhow::Result<_>>()?))

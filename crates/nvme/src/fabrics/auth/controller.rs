@@ -6,7 +6,10 @@ use subtle::ConstantTimeEq;
 
 use super::ffdhe::DhKey;
 use super::message::{self, ChallengeValues, Header};
-use super::{AuthError, AuthHash, AuthPolicy, DhGroup, Exchange, Random, Role, Secret, Sequence};
+use super::{
+    AuthError, AuthHash, AuthPolicy, DhGroup, Exchange, GeneratedKey, Random, Role, Secret,
+    Sequence,
+};
 use crate::Status;
 
 /// How far the authentication of a queue has come.
@@ -28,6 +31,9 @@ pub enum AuthState {
 /// Computing a challenge and checking a reply take one or two modular exponentiations, up to tens of milliseconds with the large groups.
 pub struct ControllerAuth {
     policy: AuthPolicy,
+    /// The host must ask for a key for a secure channel.
+    concatenation: bool,
+    generated: Option<GeneratedKey>,
     pub(super) sub_nqn: String,
     pub(super) host_nqn: String,
     pub(super) host_secret: Secret,
@@ -80,6 +86,8 @@ impl ControllerAuth {
     ) -> ControllerAuth {
         ControllerAuth {
             policy,
+            concatenation: false,
+            generated: None,
             sub_nqn: sub_nqn.to_owned(),
             host_nqn: host_nqn.to_owned(),
             host_secret,
@@ -89,6 +97,24 @@ impl ControllerAuth {
             t_id: 0,
             sequence: Sequence::default(),
             random: Random::System,
+        }
+    }
+
+    /// Both sides derive a key for a secure channel; a host that does not ask for it is refused.
+    #[must_use]
+    pub fn concatenating(self) -> ControllerAuth {
+        ControllerAuth {
+            policy: self.policy.for_concatenation(),
+            concatenation: true,
+            ..self
+        }
+    }
+
+    /// The key for a secure channel, once, after the host has authenticated.
+    pub fn generated(&mut self) -> Option<GeneratedKey> {
+        match self.state {
+            AuthState::Authenticated => self.generated.take(),
+            _ => None,
         }
     }
 
@@ -175,7 +201,13 @@ impl ControllerAuth {
         // A host that gave up a transaction begins the next without a word.
         if header.is(message::NEGOTIATE) {
             self.t_id = header.t_id.get();
-            let (hash, group) = message::choose(payload, &self.policy)?;
+            self.generated = None;
+            let sc_c = if self.concatenation {
+                message::NEW_TLS_PSK
+            } else {
+                message::NO_CONCATENATION
+            };
+            let (hash, group) = message::choose(payload, &self.policy, sc_c)?;
             return Ok(Step::Challenge(hash, group));
         }
         if header.is(message::FAILURE2) {
@@ -239,6 +271,7 @@ impl ControllerAuth {
             hash: challenge.hash,
             shared: shared.as_ref().map(|shared| &***shared),
             t_id: self.t_id,
+            concatenation: self.concatenation,
             host_nqn: &self.host_nqn,
             sub_nqn: &self.sub_nqn,
         };
@@ -251,13 +284,33 @@ impl ControllerAuth {
         if !bool::from(expected.ct_eq(reply.response)) {
             return Err(AuthError::HostResponse);
         }
+        let generated = reply
+            .challenge
+            .and_then(|(own, _)| exchange.generated([&challenge.value, own]));
+        // With sequence number 0 the host's challenge is for the key alone.
         let response = match (reply.challenge, &self.controller_secret) {
+            (None, _) if self.concatenation => {
+                return Err(AuthError::Field {
+                    field: "CVALID",
+                    expected: "1 for a key of a secure channel",
+                    found: 0,
+                });
+            }
             (None, _) => None,
+            (Some((_, 0)), _) if self.concatenation => None,
+            (Some((_, 0)), _) => {
+                return Err(AuthError::Field {
+                    field: "SEQNUM",
+                    expected: "a number other than 0 with a challenge",
+                    found: 0,
+                });
+            }
             (Some(_), None) => return Err(AuthError::NoControllerSecret),
             (Some((value, sequence)), Some(secret)) => {
                 Some(exchange.response(Role::Controller, secret, value, sequence))
             }
         };
+        self.generated = generated;
         let then = match response {
             None => Then::Done,
             Some(_) => Then::Success2,

@@ -7,7 +7,9 @@ use zeroize::Zeroizing;
 
 use super::ffdhe::DhKey;
 use super::message::{self, Header};
-use super::{AuthError, AuthHash, AuthPolicy, Exchange, Random, Role, Secret, Sequence};
+use super::{
+    AuthError, AuthHash, AuthPolicy, Exchange, GeneratedKey, Random, Role, Secret, Sequence,
+};
 
 /// What a host does after [`HostAuth::next`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +27,9 @@ pub enum HostStep {
 /// [`failure`](HostAuth::failure) gives and close the connection. A host may start again after it is done, to authenticate anew.
 pub struct HostAuth {
     policy: AuthPolicy,
+    /// A key for a secure channel is to come out of it.
+    concatenation: bool,
+    generated: Option<GeneratedKey>,
     pub(super) sub_nqn: String,
     pub(super) host_nqn: String,
     pub(super) host_secret: Secret,
@@ -59,6 +64,8 @@ impl HostAuth {
     ) -> HostAuth {
         HostAuth {
             policy,
+            concatenation: false,
+            generated: None,
             sub_nqn: sub_nqn.to_owned(),
             host_nqn: host_nqn.to_owned(),
             host_secret,
@@ -70,11 +77,34 @@ impl HostAuth {
         }
     }
 
+    /// Has both sides derive a key for a secure channel.
+    #[must_use]
+    pub fn concatenating(self) -> HostAuth {
+        HostAuth {
+            policy: self.policy.for_concatenation(),
+            concatenation: true,
+            ..self
+        }
+    }
+
+    /// The key for a secure channel, once [`next`](HostAuth::next) has said [`HostStep::Done`].
+    pub fn generated(&mut self) -> Option<GeneratedKey> {
+        self.generated
+            .take()
+            .filter(|_| matches!(self.step, Step::Idle))
+    }
+
     /// Begins a transaction: the AUTH_Negotiate message, to send with AUTH_Send. A transaction in progress is abandoned.
     pub fn start(&mut self) -> Vec<u8> {
         self.t_id = self.t_id.wrapping_add(1);
         self.step = Step::Challenge;
-        message::negotiate(self.t_id, &self.policy)
+        self.generated = None;
+        let sc_c = if self.concatenation {
+            message::NEW_TLS_PSK
+        } else {
+            message::NO_CONCATENATION
+        };
+        message::negotiate(self.t_id, &self.policy, sc_c)
     }
 
     /// Takes what AUTH_Receive fetched (bytes after the message are ignored) and says what to do next.
@@ -82,6 +112,9 @@ impl HostAuth {
         let step = std::mem::replace(&mut self.step, Step::Idle);
         let result = self.take(step, received);
         // AUTH_Failure2 answers messages of the controller, but not its AUTH_Failure1.
+        if result.is_err() {
+            self.generated = None;
+        }
         if let Err(error) = &result
             && !matches!(error, AuthError::Refused(_))
         {
@@ -151,6 +184,7 @@ impl HostAuth {
             hash,
             shared: shared.as_ref().map(|shared| &***shared),
             t_id: self.t_id,
+            concatenation: self.concatenation,
             host_nqn: &self.host_nqn,
             sub_nqn: &self.sub_nqn,
         };
@@ -166,6 +200,10 @@ impl HostAuth {
             }
             _ => None,
         };
+        let generated = own_challenge
+            .as_ref()
+            .and_then(|own| exchange.generated([challenge.challenge, own]));
+        self.generated = generated;
         self.step = Step::Success1(hash, expected);
         Ok(message::reply(
             self.t_id,

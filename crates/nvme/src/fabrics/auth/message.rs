@@ -7,6 +7,8 @@ use super::{AuthError, AuthHash, AuthPolicy, DhGroup, FailureReason};
 
 /// SC_C without secure channel concatenation.
 pub(super) const NO_CONCATENATION: u8 = 0;
+/// SC_C for a new key of TLS.
+pub(super) const NEW_TLS_PSK: u8 = 2;
 
 const DHCHAP_AUTH_ID: u8 = 1;
 const FAILURE_REASON_CODE: u8 = 1;
@@ -221,7 +223,7 @@ fn join(parts: &[&[u8]]) -> Vec<u8> {
     parts.concat()
 }
 
-pub(super) fn negotiate(t_id: u16, policy: &AuthPolicy) -> Vec<u8> {
+pub(super) fn negotiate(t_id: u16, policy: &AuthPolicy, sc_c: u8) -> Vec<u8> {
     let mut descriptor = Descriptor::new_zeroed();
     descriptor.auth_id = DHCHAP_AUTH_ID;
     for (slot, hash) in descriptor.hashes.iter_mut().zip(&policy.hashes) {
@@ -234,21 +236,22 @@ pub(super) fn negotiate(t_id: u16, policy: &AuthPolicy) -> Vec<u8> {
     }
     let negotiate = Negotiate {
         header: Header::new(NEGOTIATE, t_id),
-        sc_c: NO_CONCATENATION,
+        sc_c,
         napd: 1,
     };
     join(&[negotiate.as_bytes(), descriptor.as_bytes()])
 }
 
-/// The hash function and the group that `policy` prefers among those of an AUTH_Negotiate message.
+/// The hash function and the group that `policy` prefers among those of an AUTH_Negotiate message, which must ask for `sc_c`.
 pub(super) fn choose(
     payload: &[u8],
     policy: &AuthPolicy,
+    sc_c: u8,
 ) -> Result<(AuthHash, DhGroup), AuthError> {
     let (negotiate, values) = split::<Negotiate>(NEGOTIATE, payload)?;
     let count = usize::from(negotiate.napd);
     check_values::<Negotiate>(NEGOTIATE, values, count * size_of::<Descriptor>())?;
-    if negotiate.sc_c != NO_CONCATENATION {
+    if negotiate.sc_c != sc_c {
         return Err(AuthError::Concatenation(negotiate.sc_c));
     }
     let descriptor = values
@@ -399,13 +402,6 @@ pub(super) fn parse_reply(
     let (challenge, public) = values.split_at(hl);
     let sequence = fixed.seqnum.get();
     let challenge = check_flag("CVALID", fixed.cvalid)?.then_some((challenge, sequence));
-    if matches!(challenge, Some((_, 0))) {
-        return Err(AuthError::Field {
-            field: "SEQNUM",
-            expected: "a number other than 0 with a challenge",
-            found: 0,
-        });
-    }
     Ok(ReplyValues {
         response,
         challenge,

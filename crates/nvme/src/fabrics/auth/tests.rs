@@ -103,7 +103,7 @@ fn assert_failed(controller: &mut ControllerAuth, expected: AuthError) {
     assert_eq!((auth_type, auth_id), (0, 0xF0));
     assert_eq!(explanation, expected.reason().code());
     assert!(!controller.has_message());
-    let negotiate = message::negotiate(T_ID, &quick());
+    let negotiate = message::negotiate(T_ID, &quick(), message::NO_CONCATENATION);
     assert_eq!(
         controller.send(&negotiate),
         Err(Status::COMMAND_SEQUENCE_ERROR)
@@ -300,7 +300,11 @@ fn refuses_a_replayed_reply() {
     assert_eq!(*controller.state(), AuthState::Authenticated);
     // The same transaction again, as who listened can send it.
     controller
-        .send(&message::negotiate(T_ID, &quick()))
+        .send(&message::negotiate(
+            T_ID,
+            &quick(),
+            message::NO_CONCATENATION,
+        ))
         .unwrap();
     receive(&mut controller);
     controller.send(&first).unwrap();
@@ -340,12 +344,18 @@ fn controller_prefers_its_own_order() {
         hashes: vec![AuthHash::Sha512, AuthHash::Sha256],
         groups: vec![DhGroup::Ffdhe2048, DhGroup::Null],
     };
-    let negotiate = message::negotiate(T_ID, &AuthPolicy::default());
+    let negotiate = message::negotiate(T_ID, &AuthPolicy::default(), message::NO_CONCATENATION);
     assert_eq!(
-        message::choose(&negotiate, &controllers).unwrap(),
+        message::choose(&negotiate, &controllers, message::NO_CONCATENATION).unwrap(),
         (AuthHash::Sha512, DhGroup::Ffdhe2048)
     );
-    let refused = |hash, group| message::choose(&negotiate_of(hash, group), &controllers);
+    let refused = |hash, group| {
+        message::choose(
+            &negotiate_of(hash, group),
+            &controllers,
+            message::NO_CONCATENATION,
+        )
+    };
     assert_eq!(
         refused(AuthHash::Sha384, DhGroup::Null),
         Err(AuthError::NoHash)
@@ -357,7 +367,7 @@ fn controller_prefers_its_own_order() {
 }
 
 fn negotiate_of(hash: AuthHash, group: DhGroup) -> Vec<u8> {
-    message::negotiate(T_ID, &policy(hash, group))
+    message::negotiate(T_ID, &policy(hash, group), message::NO_CONCATENATION)
 }
 
 #[test]
@@ -369,7 +379,7 @@ fn negotiation_that_linux_sends_is_read() {
     descriptor[34..40].copy_from_slice(&[0, 1, 2, 3, 4, 5]);
     linux.extend(descriptor);
     assert_eq!(
-        message::choose(&linux, &AuthPolicy::default()).unwrap(),
+        message::choose(&linux, &AuthPolicy::default(), message::NO_CONCATENATION).unwrap(),
         (AuthHash::Sha256, DhGroup::Ffdhe3072)
     );
     // Descriptors of protocols that are not known are passed over.
@@ -377,12 +387,12 @@ fn negotiation_that_linux_sends_is_read() {
     other[0] = 0x77;
     linux[7] = 2;
     linux.splice(8..8, other);
-    assert!(message::choose(&linux, &AuthPolicy::default()).is_ok());
+    assert!(message::choose(&linux, &AuthPolicy::default(), message::NO_CONCATENATION).is_ok());
 }
 
 #[test]
 fn says_what_is_wrong_with_a_negotiation() {
-    let good = message::negotiate(T_ID, &quick());
+    let good = message::negotiate(T_ID, &quick(), message::NO_CONCATENATION);
     let cases: [(Edit, AuthError); 6] = [
         (|m| m[6] = 1, AuthError::Concatenation(1)),
         (|m| m[8] = 2, AuthError::NoProtocol),
@@ -660,7 +670,11 @@ fn challenge_waits_until_there_are_random_numbers() {
     let mut controller = controller(&quick());
     controller.random = Random::Fixed(vec![1; 10].into());
     controller
-        .send(&message::negotiate(T_ID, &quick()))
+        .send(&message::negotiate(
+            T_ID,
+            &quick(),
+            message::NO_CONCATENATION,
+        ))
         .unwrap();
     assert_eq!(controller.receive(4096), Err(Status::INTERNAL_ERROR));
     controller.random = Random::System;
@@ -712,7 +726,11 @@ fn messages() -> impl Strategy<Value = Vec<u8>> {
     let failure = |kind| message::failure(kind, T_ID, FailureReason::AuthenticationFailed);
     prop_oneof![
         damaged(negotiate),
-        damaged(message::negotiate(T_ID, &quick())),
+        damaged(message::negotiate(
+            T_ID,
+            &quick(),
+            message::NO_CONCATENATION
+        )),
         damaged(challenge),
         damaged(reply),
         damaged(message::reply(T_ID, &[2; 32], Some(&[3; 32]), 4, &[])),
@@ -757,5 +775,84 @@ proptest! {
             prop_assert!(!matches!(host.next(&message), Ok(HostStep::Done(_))));
         }
         let _ = host.failure();
+    }
+}
+
+/// Like [`run`], for a key of a secure channel; what each side has generated.
+fn generate(
+    host: &mut HostAuth,
+    controller: &mut ControllerAuth,
+) -> Result<[Option<GeneratedKey>; 2], AuthError> {
+    run(host, controller)?;
+    Ok([host.generated(), controller.generated()])
+}
+
+#[test]
+fn both_sides_generate_one_key() {
+    let everything = AuthPolicy {
+        hashes: AuthHash::ALL.to_vec(),
+        groups: vec![DhGroup::Null, DhGroup::Ffdhe2048],
+    };
+    let (host, controller) = pair(&everything, true);
+    let (mut host, mut controller) = (host.concatenating(), controller.concatenating());
+    let mut known: Vec<String> = Vec::new();
+    for _ in 0..2 {
+        let keys = generate(&mut host, &mut controller).unwrap();
+        let [Some(ours), Some(theirs)] = keys else {
+            panic!("{keys:?}");
+        };
+        let psks = [ours, theirs].map(|key| key.psk(HOST_NQN, SUB_NQN));
+        assert_eq!(psks[0].identity, psks[1].identity);
+        assert_eq!(psks[0].secret, psks[1].secret);
+        assert!(!known.contains(&psks[0].identity), "another key each time");
+        known.push(psks[0].identity.clone());
+        // Once.
+        assert!(host.generated().is_none() && controller.generated().is_none());
+    }
+    // An authentication for no key gives none.
+    let (mut host, mut controller) = pair(&everything, true);
+    let none = generate(&mut host, &mut controller).unwrap();
+    assert!(matches!(none, [None, None]));
+}
+
+#[test]
+fn a_key_needs_agreement_a_group_and_a_challenge() {
+    let group = policy(AuthHash::Sha256, DhGroup::Ffdhe2048);
+    let mismatch = |wants: bool, gives: bool| {
+        let (mut host, mut controller) = pair(&group, true);
+        if wants {
+            host = host.concatenating();
+        }
+        if gives {
+            controller = controller.concatenating();
+        }
+        let error = generate(&mut host, &mut controller).unwrap_err();
+        assert_eq!(error.reason(), FailureReason::ConcatenationMismatch);
+        assert!(host.generated().is_none() && controller.generated().is_none());
+    };
+    mismatch(true, false);
+    mismatch(false, true);
+    // The null group and SHA-512 make no key for TLS.
+    for (hash, group) in [
+        (AuthHash::Sha256, DhGroup::Null),
+        (AuthHash::Sha512, DhGroup::Ffdhe2048),
+    ] {
+        let (host, controller) = pair(&policy(hash, group), true);
+        let (mut host, mut controller) = (host.concatenating(), controller.concatenating());
+        assert!(generate(&mut host, &mut controller).is_err());
+    }
+    // Linux's host that does not ask the controller to authenticate sends a challenge with sequence number 0: for the key alone.
+    for (sequence, valid, good) in [(0, 1, true), (0, 0, false), (7, 0, false)] {
+        let (host, controller) = pair(&group, true);
+        let (mut host, mut controller) = (host.concatenating(), controller.concatenating());
+        let mut message = reply(&mut host, &mut controller);
+        message[8] = valid;
+        message[12..16].copy_from_slice(&u32::to_le_bytes(sequence));
+        controller.send(&message).unwrap();
+        assert_eq!(
+            controller.receive(RECEIVE_LEN as usize).unwrap()[1],
+            if good { 3 } else { 0xF0 }
+        );
+        assert_eq!(controller.generated().is_some(), good);
     }
 }

@@ -67,6 +67,30 @@ pub struct TlsPsk {
     pub secret: Zeroizing<Vec<u8>>,
 }
 
+/// A key that both sides have from an authentication: the specification's generated PSK (TP 8025). It is cleared when dropped.
+#[derive(Clone)]
+pub struct GeneratedKey {
+    pub(super) hash: AuthHash,
+    pub(super) key: Zeroizing<Vec<u8>>,
+}
+
+impl GeneratedKey {
+    /// What the host `host_nqn` offers to the subsystem `sub_nqn`.
+    pub fn psk(&self, host_nqn: &str, sub_nqn: &str) -> TlsPsk {
+        let names = Names {
+            host: host_nqn,
+            sub: sub_nqn,
+        };
+        version_1('G', self.hash, &self.key, names, Expansion::Standard)
+    }
+}
+
+impl fmt::Debug for GeneratedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GeneratedKey").finish_non_exhaustive()
+    }
+}
+
 /// Two NQNs that a key is for.
 #[derive(Clone, Copy)]
 struct Names<'a> {
@@ -386,7 +410,14 @@ mod tests {
                 .step_by(2)
                 .map(|at| u8::from_str_radix(&generated[at..at + 2], 16).unwrap())
                 .collect();
-            let psk = version_1('G', hash, &bytes, names, Expansion::Standard);
+            // Session key and challenges of those tests.
+            let len = hash.output_len() as u8;
+            let session: Vec<u8> = (b'A'..b'A' + len).collect();
+            let [first, second]: [Vec<u8>; 2] =
+                [(0..len).collect(), (0..len).map(|i| 0xFF - i).collect()];
+            let key = hash.hmac(&session, &[&first, &second]);
+            assert_eq!(*key, bytes);
+            let psk = GeneratedKey { hash, key }.psk(names.host, names.sub);
             let id = hash.id();
             assert_eq!(
                 psk.identity,

@@ -25,6 +25,8 @@ pub struct ConnectOptions {
     pub controller_secret: Option<Secret>,
     /// The key with which every connection is encrypted by TLS; `None`: none is.
     pub tls_key: Option<TlsKey>,
+    /// Derive the key of the connections from the authentication (secure channel concatenation). Needs both secrets, and no `tls_key`.
+    pub concatenate: bool,
     /// Keep alive time-out; a Keep Alive command goes out after each half of it.
     pub keep_alive: Duration,
     /// Time for the connection, its handshake and every admin command.
@@ -46,6 +48,7 @@ impl ConnectOptions {
             secret: None,
             controller_secret: None,
             tls_key: None,
+            concatenate: false,
             keep_alive: Duration::from_secs(10),
             timeout: Duration::from_secs(10),
             poll: Duration::from_micros(50),
@@ -114,6 +117,11 @@ pub enum ConnectError {
     /// One side asks for authentication, but this host has no secret.
     #[error("authentication needs this host's secret")]
     NoSecret,
+    /// The key of the connections is to come from the authentication, but a secret is missing, or there is a key already.
+    #[error(
+        "a key from the authentication needs this host's secret and the controller's, and no TLS key"
+    )]
+    Concatenation,
     /// The authentication failed.
     #[error("authentication failed: {0}")]
     Auth(#[from] AuthError),

@@ -101,7 +101,8 @@ impl RemoteController {
                 kato: 0,
             };
             let settings = (connect, cntlid, Some(in_capsule));
-            let connected = SetupQueue::connect(transport, settings, subsystem, options);
+            let connected =
+                SetupQueue::connect(transport, settings, admin.tls.clone(), subsystem, options);
             queues.push(connected.await?.0.queue);
         }
         let keep_alive = {

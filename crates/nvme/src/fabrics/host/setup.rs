@@ -8,7 +8,7 @@ use zerocopy::IntoBytes;
 use super::options::{ConnectError, ConnectOptions};
 use super::queue::{HostQueue, QueueSettings, Transport};
 use crate::admin::{cns, opcode};
-use crate::fabrics::auth::{AuthCommand, AuthPolicy, HostAuth, HostStep, RECEIVE_LEN};
+use crate::fabrics::auth::{AuthCommand, AuthPolicy, HostAuth, HostStep, RECEIVE_LEN, TlsPsk};
 use crate::fabrics::command::{
     AUTHENTICATION_REQUIRED, Connect, ConnectData, cc, csts, property, property_get, property_set,
 };
@@ -30,6 +30,8 @@ const LOG_CHUNK: usize = 4096;
 pub(super) struct SetupQueue {
     pub(super) queue: HostQueue,
     timeout: Duration,
+    /// The key of its connection.
+    pub(super) tls: Option<TlsPsk>,
 }
 
 impl SetupQueue {
@@ -45,7 +47,26 @@ impl SetupQueue {
             cattr: 0,
             kato: options.keep_alive.as_millis().min(u32::MAX.into()) as u32,
         };
-        let connected = SetupQueue::connect(transport, (connect, 0xFFFF, None), subsystem, options);
+        let settings = (connect, 0xFFFF, None);
+        let connected = async {
+            if !options.concatenate {
+                let tls = options.tls_key.as_ref();
+                let tls = tls.map(|key| key.psk(&options.host_nqn, subsystem));
+                return SetupQueue::connect(transport, settings, tls, subsystem, options).await;
+            }
+            if options.controller_secret.is_none() || options.tls_key.is_some() {
+                return Err(ConnectError::Concatenation);
+            }
+            // This connection is for the authentication alone.
+            let (authenticated, _) =
+                SetupQueue::connect(transport, settings, None, subsystem, options).await?;
+            let tls = authenticated
+                .tls
+                .clone()
+                .ok_or(ConnectError::Concatenation)?;
+            drop(authenticated);
+            SetupQueue::connect(transport, settings, Some(tls), subsystem, options).await
+        };
         connected.await.map_err(|error| match error {
             ConnectError::Refused {
                 what: CONNECT,
@@ -65,10 +86,12 @@ impl SetupQueue {
         })
     }
 
-    /// Opens a queue, connects it to a controller, and authenticates it. `in_capsule` as in [`QueueSettings`].
+    /// Opens a queue, connects it to a controller, and authenticates it. `in_capsule` and `tls` as in [`QueueSettings`]; afterwards the queue
+    /// has the key that its authentication has generated, if it was to.
     pub(super) async fn connect(
         transport: &impl Transport,
         (connect, cntlid, in_capsule): (Connect, u16, Option<usize>),
+        tls: Option<TlsPsk>,
         subsystem: &str,
         options: &ConnectOptions,
     ) -> Result<(SetupQueue, u16), ConnectError> {
@@ -77,13 +100,14 @@ impl SetupQueue {
             entries: connect.sqsize + 1,
             in_capsule,
             poll: options.poll,
-            tls: options
-                .tls_key
-                .as_ref()
-                .map(|key| key.psk(&options.host_nqn, subsystem)),
+            tls: tls.clone(),
         });
         let queue = within("the connection", timeout, open).await??;
-        let mut queue = SetupQueue { queue, timeout };
+        let mut queue = SetupQueue {
+            queue,
+            timeout,
+            tls,
+        };
         let data = ConnectData::new(options.host_id, cntlid, subsystem, &options.host_nqn);
         let data = data.as_bytes().to_vec();
         let response = queue.send(CONNECT, connect.to_sqe(0), data, 0).await?;
@@ -103,7 +127,9 @@ impl SetupQueue {
         transaction: u16,
     ) -> Result<(), ConnectError> {
         let asked = connected.cqe.dw0.get() & AUTHENTICATION_REQUIRED != 0;
-        if !asked && options.controller_secret.is_none() {
+        // With a generated key both sides have authenticated already.
+        let proven = options.concatenate && self.tls.is_some();
+        if !asked && (proven || options.controller_secret.is_none()) {
             return Ok(());
         }
         let secret = options.secret.clone().ok_or(ConnectError::NoSecret)?;
@@ -115,6 +141,9 @@ impl SetupQueue {
             options.controller_secret.clone(),
             transaction,
         );
+        if options.concatenate && !proven {
+            auth = auth.concatenating();
+        }
         let mut message = auth.start();
         loop {
             let len = message.len() as u32;
@@ -127,11 +156,15 @@ impl SetupQueue {
                 .await?;
             match auth.next(&received.data) {
                 Ok(HostStep::Send(next)) => message = next,
-                Ok(HostStep::Done(None)) => return Ok(()),
-                Ok(HostStep::Done(Some(last))) => {
-                    let len = last.len() as u32;
-                    let sqe = AuthCommand::Send { len }.sqe(0);
-                    self.send("Authentication Send", sqe, last, 0).await?;
+                Ok(HostStep::Done(last)) => {
+                    if let Some(last) = last {
+                        let len = last.len() as u32;
+                        let sqe = AuthCommand::Send { len }.sqe(0);
+                        self.send("Authentication Send", sqe, last, 0).await?;
+                    }
+                    if let Some(key) = auth.generated() {
+                        self.tls = Some(key.psk(&options.host_nqn, subsystem));
+                    }
                     return Ok(());
                 }
                 Err(error) => {

@@ -124,7 +124,7 @@ impl Connection {
     }
 
     /// The connection is encrypted, and a key has proved its two ends.
-    pub fn secure(&mut self, channel: SecureChannel) {
+    pub fn secure(&mut self, channel: Arc<SecureChannel>) {
         self.queue.secure(channel);
     }
 

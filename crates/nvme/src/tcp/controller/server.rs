@@ -233,7 +233,7 @@ enum Security {
 }
 
 impl Security {
-    fn new(mode: TlsMode, target: &Target) -> io::Result<Security> {
+    fn new(mode: TlsMode, target: &Arc<Target>) -> io::Result<Security> {
         Ok(match mode {
             TlsMode::Off => Security::Off,
             TlsMode::Allowed => Security::Allowed(Acceptor::new(target)?),

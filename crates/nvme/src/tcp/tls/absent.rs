@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io::{self, IoSlice};
+use std::sync::Arc;
 
 use tokio::net::TcpStream;
 
@@ -38,14 +39,14 @@ impl Session {
 pub(in crate::tcp) struct Acceptor(Infallible);
 
 impl Acceptor {
-    pub(in crate::tcp) fn new(_target: &Target) -> io::Result<Acceptor> {
+    pub(in crate::tcp) fn new(_target: &Arc<Target>) -> io::Result<Acceptor> {
         Err(unsupported())
     }
 
     pub(in crate::tcp) async fn accept(
         &self,
         _stream: TcpStream,
-    ) -> io::Result<(Session, SecureChannel)> {
+    ) -> io::Result<(Session, Arc<SecureChannel>)> {
         match self.0 {}
     }
 }

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Instant;
 
 use s2n_tls::config::Config;
 use s2n_tls::connection::{Builder, Connection};
@@ -163,6 +164,8 @@ impl Drop for Session {
 struct Keys {
     config: Config,
     psks: Arc<[Psk]>,
+    /// Those that authentications have generated.
+    generated: Arc<[Psk]>,
 }
 
 impl Keys {
@@ -173,21 +176,35 @@ impl Keys {
         config.set_security_policy(&Policy::from_version(POLICY)?)?;
         // Delays after errors hide the timing of padding checks, which AEAD ciphers do not have.
         config.set_max_blinding_delay(0)?;
-        let psks = psks.into_iter().map(|psk| {
-            let mut builder = Psk::builder()?;
-            builder.set_identity(psk.identity.as_bytes())?;
-            builder.set_secret(&psk.secret)?;
-            builder.set_hmac(match psk.hash {
-                AuthHash::Sha384 => PskHmac::SHA384,
-                _ => PskHmac::SHA256,
-            })?;
-            builder.build()
-        });
         Ok(Keys {
-            psks: psks.collect::<Result<_, Error>>()?,
+            psks: read(psks)?,
+            generated: Arc::default(),
             config: config.build()?,
         })
     }
+
+    /// With further keys.
+    fn and<'a>(&self, generated: impl IntoIterator<Item = &'a TlsPsk>) -> Result<Keys, Error> {
+        Ok(Keys {
+            generated: read(generated)?,
+            ..self.clone()
+        })
+    }
+}
+
+/// The keys as s2n-tls takes them.
+fn read<'a>(psks: impl IntoIterator<Item = &'a TlsPsk>) -> Result<Arc<[Psk]>, Error> {
+    let psks = psks.into_iter().map(|psk| {
+        let mut builder = Psk::builder()?;
+        builder.set_identity(psk.identity.as_bytes())?;
+        builder.set_secret(&psk.secret)?;
+        builder.set_hmac(match psk.hash {
+            AuthHash::Sha384 => PskHmac::SHA384,
+            _ => PskHmac::SHA256,
+        })?;
+        builder.build()
+    });
+    psks.collect()
 }
 
 impl Builder for Keys {
@@ -197,7 +214,7 @@ impl Builder for Keys {
         let mut connection = self.config.build_connection(mode)?;
         connection.prefer_throughput()?;
         connection.set_receive_buffering(true)?;
-        for psk in self.psks.iter() {
+        for psk in self.psks.iter().chain(self.generated.iter()) {
             connection.append_psk(psk)?;
         }
         Ok(connection)
@@ -216,14 +233,15 @@ fn identity(connection: &Connection) -> io::Result<Vec<u8>> {
 
 /// The target's side: every key of its hosts.
 pub(in crate::tcp) struct Acceptor {
-    tls: TlsAcceptor<Keys>,
+    target: Arc<Target>,
+    keys: Keys,
     /// By the key's identity.
-    channels: HashMap<Vec<u8>, SecureChannel>,
+    channels: HashMap<Vec<u8>, Arc<SecureChannel>>,
 }
 
 impl Acceptor {
     /// Knows the keys of all hosts, for their subsystems and for discovery.
-    pub(in crate::tcp) fn new(target: &Target) -> io::Result<Acceptor> {
+    pub(in crate::tcp) fn new(target: &Arc<Target>) -> io::Result<Acceptor> {
         let mut channels = HashMap::new();
         let mut psks = Vec::new();
         for subsystem in target.subsystems() {
@@ -239,10 +257,11 @@ impl Acceptor {
                         let channel = SecureChannel {
                             host_nqn: host.nqn.clone(),
                             sub_nqn: sub_nqn.to_owned(),
+                            generated: false,
                         };
                         // A host may have the same key in several subsystems, or several for discovery.
                         if channels
-                            .insert(psk.identity.clone().into_bytes(), channel)
+                            .insert(psk.identity.clone().into_bytes(), Arc::new(channel))
                             .is_none()
                         {
                             psks.push(psk);
@@ -252,7 +271,8 @@ impl Acceptor {
             }
         }
         Ok(Acceptor {
-            tls: TlsAcceptor::new(Keys::new(&psks)?),
+            target: Arc::clone(target),
+            keys: Keys::new(&psks)?,
             channels,
         })
     }
@@ -261,9 +281,11 @@ impl Acceptor {
     pub(in crate::tcp) async fn accept(
         &self,
         stream: TcpStream,
-    ) -> io::Result<(Session, SecureChannel)> {
+    ) -> io::Result<(Session, Arc<SecureChannel>)> {
         let socket = Arc::new(stream);
-        let accepted = self.tls.accept(Shared(Arc::clone(&socket))).await;
+        let generated = self.target.generated_keys(Instant::now());
+        let acceptor = TlsAcceptor::new(self.keys.and(generated.iter().map(|(psk, _)| psk))?);
+        let accepted = acceptor.accept(Shared(Arc::clone(&socket))).await;
         let tls = accepted.map_err(|error| match error.name() {
             // Without a common key s2n-tls looks for a certificate.
             "S2N_ERR_NO_VALID_SIGNATURE_SCHEME" => {
@@ -272,7 +294,11 @@ impl Acceptor {
             _ => error.into(),
         })?;
         let identity = identity(tls.as_ref())?;
-        let channel = self.channels.get(&identity).cloned();
+        let mut generated = generated.into_iter();
+        let channel = self.channels.get(&identity).cloned().or_else(|| {
+            let (_, channel) = generated.find(|(psk, _)| psk.identity.as_bytes() == identity)?;
+            Some(channel)
+        });
         let channel = channel.ok_or_else(|| io::Error::other("a key of nobody"))?;
         Ok((Session::new(socket, tls), channel))
     }
