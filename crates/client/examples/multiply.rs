@@ -18,7 +18,7 @@ const PROGRAM: &str = "
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The secret key stays on this side; the drive gets public keys, the program and ciphertexts.
-    let client = ClientKey::generate(&MESSAGE7, &mut Csprng::from_os()?);
+    let client = ClientKey::generate(&MESSAGE8, &mut Csprng::from_os()?);
     let drive = Drive::temporary()?; // Drive::open takes a path or nvme+tcp://HOST:PORT/NQN
     drive.put_keys(&client)?;
     let (x, y) = (client.encrypt(-3)?, client.encrypt(2)?);

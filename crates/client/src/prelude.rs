@@ -3,7 +3,9 @@
 pub use toroid_isa::Assembly;
 pub use toroid_task::{CancelToken, Progress};
 pub use toroid_tfhe::encoding::Encoding;
-pub use toroid_tfhe::params::{self, MESSAGE4, MESSAGE7, MESSAGE14, MESSAGE16, ParamSet, TINY};
+pub use toroid_tfhe::params::{
+    self, MESSAGE4, MESSAGE7, MESSAGE8, MESSAGE14, MESSAGE16, ParamSet, TINY,
+};
 pub use toroid_tfhe::random::Csprng;
 pub use toroid_tfhe::{Ciphertext, ClientKey, TfheError};
 

@@ -21,7 +21,8 @@ pub struct Attributes {
     pub output: Option<Encoding>,
     /// Whether a program made a sample.
     pub computed: bool,
-    /// log2 of a sample's noise variance over the torus; without it, that of a fresh encryption.
+    /// log2 of a sample's noise variance over the torus, at least that of a fresh encryption. Without it the sample may be anything, and
+    /// what a program makes of it fails with probability 1.
     pub log2_variance: Option<f64>,
     /// log2 of the probability that some bootstrap behind a sample failed; without it, none did.
     pub log2_failure: Option<f64>,
@@ -54,13 +55,13 @@ impl Attributes {
     }
 
     pub(crate) fn noise(&self, params: &ParamSet) -> Noise {
-        Noise::stored(
-            params,
-            self.log2_variance
-                .map_or_else(|| params.lwe_variance(), f64::exp2),
-            self.log2_failure.unwrap_or(f64::NEG_INFINITY),
-            self.computed,
-        )
+        let certain = 0.0;
+        let log2_failure = match self.log2_variance {
+            Some(_) => self.log2_failure.unwrap_or(f64::NEG_INFINITY),
+            None => certain,
+        };
+        let variance = self.log2_variance.map_or(0.0, f64::exp2);
+        Noise::stored(params, variance, log2_failure, self.computed)
     }
 }
 

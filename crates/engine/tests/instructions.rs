@@ -264,6 +264,38 @@ fn message_bits_and_sign_come_from_the_operands() {
 }
 
 #[test]
+fn what_is_made_of_a_sample_that_states_no_noise_fails_for_certain() {
+    let (known, unknown, z, tv) = (cor(0, 1), cor(0, 2), cor(0, 9), vr("tv:0:0"));
+    let engine = engine(1 << 20);
+    store_keys(&engine, 0, &TINY);
+    store_function(&engine, tv, &TINY, |m| m);
+    store_message(&engine, known, &TINY, 1);
+    let bytes = encode_sample(&TINY, 2, 4);
+    let silent = Attributes {
+        log2_variance: None,
+        log2_failure: Some(-300.0),
+        ..bits(4)
+    };
+    let part = whole(unknown, &TINY, &bytes, silent);
+    engine.store_part(&part).unwrap();
+    let start = Instruction::Move { dst: z, src: known };
+    let add = Instruction::HomAdd {
+        dst: z,
+        src: unknown,
+    };
+    let bootstrap = Instruction::Bootstrap { tv, n: z };
+    let failure_of = |instructions: &[Instruction]| {
+        let mut program = instructions.to_vec();
+        program.push(Instruction::Return { n: z });
+        store_program(&engine, 0, &TINY, &program);
+        run(&engine, 0).unwrap().noise.log2_failure()
+    };
+    assert!(failure_of(&[start, bootstrap]) < -64.0);
+    assert_eq!(failure_of(&[start, add]), 0.0);
+    assert_eq!(failure_of(&[start, add, bootstrap]), 0.0);
+}
+
+#[test]
 fn programs_that_cannot_run_are_refused_with_every_reason() {
     let engine = engine(1 << 20);
     let (x, y, tv) = (cor(5, 1), cor(5, 2), vr("tv:5:0"));

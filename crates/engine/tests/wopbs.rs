@@ -86,6 +86,7 @@ fn the_engine_evaluates_wide_functions() {
         }
         let attributes = Attributes {
             encoding: Some(input),
+            log2_variance: Some(TINY_WOPBS.lwe_variance().log2()),
             ..Attributes::default()
         };
         for (index, f) in functions.iter().enumerate() {

@@ -1,18 +1,18 @@
-//! A table of 128 entries read at an encrypted place: `cargo run --release -p toroid-tfhe --example lookup`.
+//! A table of 256 entries read at an encrypted place: `cargo run --release -p toroid-tfhe --example lookup`.
 //!
 //! The server sees neither the place nor the entry. An entry is too wide for one ciphertext, so two tables are read.
 
 use toroid_tfhe::encoding::Encoding;
-use toroid_tfhe::params::MESSAGE7;
+use toroid_tfhe::params::MESSAGE8;
 
 fn main() -> Result<(), toroid_tfhe::TfheError> {
-    let (client, server) = toroid_tfhe::generate(&MESSAGE7)?;
+    let (client, server) = toroid_tfhe::generate(&MESSAGE8)?;
     let primes: Vec<i64> = (2..)
         .filter(|n| (2..*n).all(|d| n % d != 0))
-        .take(128)
+        .take(256)
         .collect();
 
-    let unsigned = Encoding::new(7, false)?;
+    let unsigned = Encoding::new(8, false)?;
     let place = client.encrypt_with(unsigned, 99)?;
     let entry = |n: i64| primes[n as usize];
     let [upper, lower] = server.apply_many([&|n| entry(n) / 100, &|n| entry(n) % 100], &place)?;

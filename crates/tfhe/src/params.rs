@@ -12,7 +12,7 @@ pub mod wopbs;
 use std::ops::Deref;
 
 pub use stage::{Gadget, ModulusKind, ModulusSwitch, StageParams};
-pub use wopbs::{MESSAGE14, MESSAGE16, TINY_WOPBS, WopbsParams};
+pub use wopbs::{MESSAGE8, MESSAGE14, MESSAGE16, TINY_WOPBS, WopbsParams};
 
 /// A security estimate and where it comes from.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,7 +97,7 @@ pub static PAPER: ParamSet = ParamSet {
 /// not amplified, so that one level of 19 bits serves it: three rows of the external product instead of four.
 pub static MESSAGE7: ParamSet = ParamSet {
     id: 2,
-    purpose: "exact functions of 7 message bits; the demo's default",
+    purpose: "exact functions of 7 message bits, on a fresh sample or one that was bootstrapped",
     message_bits: 7,
     security: Security {
         bits: 128,
@@ -279,7 +279,7 @@ const FORMER_NAMES: [(&str, &str); 3] = [
 
 impl ParamSet {
     /// Every set, in the order of their identifiers.
-    pub const ALL: [&'static ParamSet; 9] = [
+    pub const ALL: [&'static ParamSet; 10] = [
         &PAPER,
         &MESSAGE7,
         &MESSAGE4,
@@ -289,6 +289,7 @@ impl ParamSet {
         &MESSAGE14,
         &MESSAGE16,
         &TINY_WOPBS,
+        &MESSAGE8,
     ];
 
     /// The set with this identifier.

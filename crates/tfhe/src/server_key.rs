@@ -1,7 +1,7 @@
 //! The key that computes: functions and Boolean gates on ciphertexts, for any parameter set and arithmetic.
 //!
 //! ```
-//! use toroid_tfhe::params::TINY; // insecure, for tests; MESSAGE7 is its like for use
+//! use toroid_tfhe::params::TINY; // insecure, for tests; MESSAGE8 is its like for use
 //!
 //! let (client, server) = toroid_tfhe::generate(&TINY)?;
 //! let (a, b) = (client.encrypt(3)?, client.encrypt(2)?);

@@ -1,9 +1,9 @@
-use toroid_tfhe::{TfheError, generate, params::MESSAGE7};
+use toroid_tfhe::{TfheError, generate, params::MESSAGE8};
 
 use crate::clock::Clock;
 
 pub fn run(clock: &mut Clock) -> Result<i64, TfheError> {
-    let (client, server) = generate(&MESSAGE7)?;
+    let (client, server) = generate(&MESSAGE8)?;
     clock.lap("keys");
     let (x, y) = (client.encrypt(-9)?, client.encrypt(11)?);
     clock.lap("encryption");

@@ -18,6 +18,7 @@ use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::arithmetic::Fft;
 use toroid_tfhe::bootstrap::Run;
 use toroid_tfhe::keys::ClientKey;
+use toroid_tfhe::lwe;
 use toroid_tfhe::modulus::{Goldilocks, Modulus};
 use toroid_tfhe::noise;
 use toroid_tfhe::params::ParamSet;
@@ -28,7 +29,8 @@ use toroid_tfhe::wopbs::{WopbsKey, WopbsKeySwitchingKey};
 /// Seed of the random table.
 const TABLE_SEED: [u8; 32] = [0x16; 32];
 const BATCH: usize = 1024;
-const NORM2: f64 = 4.0;
+/// Samples whose sum an input is.
+const SUMMANDS: usize = 4;
 
 /// A run that nobody stops.
 fn alone() -> Run<'static> {
@@ -94,11 +96,11 @@ fn functions(params: &ParamSet, count: Option<usize>, first: usize) -> Result<()
         .map(|value| Goldilocks::encode(value.cast_signed(), p + 1))
         .collect();
     let output = noise::bootstrap_output_variance(params, ArithmeticKind::Fft);
-    let log2_input = (NORM2 * output).log2() / 2.0;
+    let log2_summand = output.log2() / 2.0;
     let total = count.unwrap_or(1 << p);
     let (mut wrong, mut squares, mut done) = (0, 0.0, 0);
     println!(
-        "{}: {total} inputs, noise 2^{log2_input:.2} each",
+        "{}: {total} inputs, each the sum of {SUMMANDS} samples of noise 2^{log2_summand:.2}",
         params.name
     );
     for batch in first..total.div_ceil(BATCH) {
@@ -111,12 +113,20 @@ fn functions(params: &ParamSet, count: Option<usize>, first: usize) -> Result<()
                     None => index,
                     Some(_) => (rng.next_u64() >> (64 - p)) as usize,
                 };
-                let mut sample = vec![0; params.lwe_words()];
-                let word = Goldilocks::encode(message as i64, p + 1);
-                client
-                    .lwe()
-                    .encrypt_into::<Goldilocks>(&mut sample, word, log2_input, &mut rng);
-                (message, sample)
+                let mut sum = vec![0; params.lwe_words()];
+                let mut sample = sum.clone();
+                for index in 0..SUMMANDS {
+                    let summand = if index == 0 { message as i64 } else { 0 };
+                    let word = Goldilocks::encode(summand, p + 1);
+                    client.lwe().encrypt_into::<Goldilocks>(
+                        &mut sample,
+                        word,
+                        log2_summand,
+                        &mut rng,
+                    );
+                    lwe::add_assign::<Goldilocks>(&mut sum, &sample);
+                }
+                (message, sum)
             })
             .collect();
         let started = Instant::now();

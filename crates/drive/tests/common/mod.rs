@@ -106,9 +106,12 @@ pub fn message(m: i64) -> Vec<u8> {
 /// Metadata of an object of `tiny` with 4 message bits.
 pub fn sc(vr: VrNumber, bytes: &[u8]) -> ScMetadata {
     let metadata = ScMetadata::new(vr, TINY.id, bytes.len() as u64).unwrap();
+    // A sample that states no noise could be anything.
+    let fresh = vr.ty().is_sample().then(|| TINY.lwe_variance().log2());
     metadata
         .with_message(TINY.message_bits as u8, false)
         .unwrap()
+        .with_noise(fresh, None)
 }
 
 pub fn options(mode: MetadataMode) -> FormatOptions {

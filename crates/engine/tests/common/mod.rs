@@ -63,9 +63,11 @@ pub fn engine_on(config: EngineConfig, swap: Arc<dyn Swap>) -> Engine {
     Engine::new(config, Arc::new(PlaintextBackend::new()), swap)
 }
 
+/// Those of a fresh sample: no sample has less noise than that, whatever it states.
 pub fn bits(message_bits: u32) -> Attributes {
     Attributes {
         encoding: Encoding::new(message_bits, false).ok(),
+        log2_variance: Some(-1000.0),
         ..Attributes::default()
     }
 }

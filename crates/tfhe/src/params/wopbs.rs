@@ -238,6 +238,31 @@ static MESSAGE14_STAGES: WopbsParams = MESSAGE14_CHOICE.stages();
 /// Any function of 14 bits; failure at most 2^-128 for the sum of four bootstrapped samples.
 pub static MESSAGE14: ParamSet = MESSAGE14_CHOICE.set(&MESSAGE14_STAGES);
 
+const MESSAGE8_CHOICE: Choice = Choice {
+    id: 10,
+    names: [
+        "message8",
+        "message8 (extraction)",
+        "message8 (ring key switch)",
+        "message8 (circuit)",
+        "message8 (refresh)",
+    ],
+    purpose: "exact functions of 8 message bits, by circuit bootstrapping; the default",
+    message_bits: 8,
+    refresh: Small {
+        dimension: 816,
+        log2_noise: -18.25,
+        gadget: gadget(2, 13),
+        key_switch: gadget(5, 3),
+    },
+    ..MESSAGE16_CHOICE
+};
+
+static MESSAGE8_STAGES: WopbsParams = MESSAGE8_CHOICE.stages();
+
+/// Any function of 8 bits; failure at most 2^-128 for the sum of four bootstrapped samples, and for 4·x + y of them.
+pub static MESSAGE8: ParamSet = MESSAGE8_CHOICE.set(&MESSAGE8_STAGES);
+
 const TINY_WOPBS_CHOICE: Choice = Choice {
     id: 9,
     names: [

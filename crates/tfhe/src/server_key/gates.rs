@@ -90,7 +90,7 @@ impl ServerKey {
         a.checked_not()
     }
 
-    /// `a` where the condition holds, else `b`, by two bootstraps. The result has the noise of both.
+    /// `a` where the condition holds, else `b`, by three bootstraps. The result has the noise of one, as that of any gate.
     ///
     /// # Errors
     /// As [`ServerKey::gates`].
@@ -102,8 +102,8 @@ impl ServerKey {
     ) -> Result<Ciphertext, TfheError> {
         let otherwise = self.not(condition)?;
         let chosen = self.gates(&[(Gate::And, condition, a), (Gate::And, &otherwise, b)])?;
-        // At most one of them is true: their sum is that of an Or before its bootstrap, ±1/8.
-        Ok(chosen[0].plus(&chosen[1], 1)?.shifted(1, 3))
+        // At most one of them is true, so that their sum would do; but it has twice the noise, and a gate of two such sums four times.
+        self.gate(Gate::Or, &chosen[0], &chosen[1])
     }
 
     /// The function of every gate: the sign of a phase.

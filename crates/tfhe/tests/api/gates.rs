@@ -64,6 +64,23 @@ fn sets_of_wide_functions_have_no_gates() {
 }
 
 #[test]
+fn gates_of_multiplexed_bits_fail_as_rarely_as_the_set_promises() {
+    let (client, server) = keys(&GATE, ArithmeticKind::Fft, 4);
+    let (x, y) = (
+        client.encrypt_bit(true).unwrap(),
+        client.encrypt_bit(false).unwrap(),
+    );
+    let chosen = [
+        server.mux(&x, &y, &x).unwrap(),
+        server.mux(&y, &y, &x).unwrap(),
+    ];
+    let z = server.nand(&chosen[0], &chosen[1]).unwrap();
+    assert!(client.decrypt_bit(&z).unwrap());
+    let failure = z.noise().log2_failure();
+    assert!(failure < -128.0, "{failure}");
+}
+
+#[test]
 fn gates_of_bootstrapped_bits_fail_as_rarely_as_the_set_promises() {
     let (client, server) = keys(&GATE, ArithmeticKind::Fft, 3);
     let (x, y) = (

@@ -19,7 +19,7 @@ use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
 
 use super::drive::Metadata;
-use super::parse_param_set;
+use super::{DEFAULT_SET, parse_param_set};
 use crate::backend::{BackendArgs, Computing, Peer, Simulated};
 use crate::drive_args::HostArgs;
 use crate::machine;
@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(short, allow_negative_numbers = true)]
     y: Option<i64>,
     /// Parameter set (see `toroid params`).
-    #[arg(long, default_value = "message7", value_parser = parse_param_set)]
+    #[arg(long, default_value = DEFAULT_SET, value_parser = parse_param_set)]
     params: &'static ParamSet,
     /// How secure computing metadata reaches the drive; by default in the second half. An existing drive decides this itself.
     #[arg(long, value_enum, conflicts_with = "drive")]

@@ -18,7 +18,7 @@ use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
 use toroid_tfhe::serialize::{self, Header, Kind, ObjectReader, ObjectWriter};
 
-use super::{Staged, former, parse_param_set, place_set, refuse_existing, write_file};
+use super::{DEFAULT_SET, Staged, former, parse_param_set, place_set, refuse_existing, write_file};
 use crate::output::Output;
 use crate::passphrase::{NewPassphraseArgs, PassphraseArgs};
 use crate::{interrupt, progress, secret};
@@ -109,7 +109,7 @@ impl From<TlsKeyHash> for AuthHash {
 #[derive(clap::Args)]
 pub struct GenerateArgs {
     /// Parameter set (see `toroid params`).
-    #[arg(long, default_value = "message7", value_parser = parse_param_set)]
+    #[arg(long, default_value = DEFAULT_SET, value_parser = parse_param_set)]
     params: &'static ParamSet,
     /// Folder for client.key, bootstrapping.key and key-switching.key; made if it is not there.
     #[arg(long, short, default_value = "keys")]

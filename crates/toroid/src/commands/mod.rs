@@ -21,6 +21,9 @@ use anyhow::{Context, ensure};
 use tempfile::NamedTempFile;
 use toroid_tfhe::params::ParamSet;
 
+/// The parameter set of commands that are not told one. It keeps 2^-128 for what the shipped programs bootstrap.
+pub const DEFAULT_SET: &str = "message8";
+
 /// The parameter set of this name.
 pub fn param_set(name: &str) -> anyhow::Result<&'static ParamSet> {
     let names: Vec<_> = ParamSet::ALL.iter().map(|set| set.name).collect();
@@ -199,7 +202,19 @@ pub fn place_set(set: Vec<Staged>, force: bool) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use toroid_tfhe::arithmetic::ArithmeticKind;
+    use toroid_tfhe::noise::Assumptions;
+
     use super::*;
+
+    #[test]
+    fn the_default_set_keeps_its_promise_for_what_programs_bootstrap() {
+        let set = param_set(DEFAULT_SET).unwrap();
+        assert!(set.security.bits >= 128);
+        // 4·x + y of bootstrapped samples, for unfavourable keys.
+        let assumptions = Assumptions::with_margin(ArithmeticKind::Fft);
+        assert!(set.log2_failure_under(assumptions, set.message_bits, 17.0) <= -128.0);
+    }
 
     fn staged(folder: &Path, names: &[&str]) -> Vec<Staged> {
         let stage = |name: &&str| {

@@ -9,7 +9,7 @@ use toroid_client::session::test_vector_bytes;
 use toroid_isa::{Assembly, AssumePresent};
 use toroid_tfhe::params::ParamSet;
 
-use super::{parse_param_set, read_limited, write_file};
+use super::{DEFAULT_SET, parse_param_set, read_limited, write_file};
 use crate::output::Output;
 
 /// Stack slots that a program may count on everywhere: the engine's default.
@@ -24,7 +24,7 @@ pub struct AsmArgs {
     #[arg(long, short)]
     out: Option<PathBuf>,
     /// Parameter set to check the test vectors with.
-    #[arg(long, default_value = "message7", value_parser = parse_param_set)]
+    #[arg(long, default_value = DEFAULT_SET, value_parser = parse_param_set)]
     params: &'static ParamSet,
     /// Replace an existing file.
     #[arg(long)]
