@@ -432,6 +432,10 @@ fn addresses() {
         "nvme+tcp://h/iqn.x",
         "nvme+tcp://[::1/nqn.x",
         "nvme+tcp://[::1]9/nqn.x",
+        // As an address it would not be read again.
+        "nvme+tcp://[[1]/nqn.x",
+        "nvme+tcp://a]/nqn.x",
+        "nvme+tcp://a\0b/nqn.x",
     ] {
         assert!(parse(bad).is_err(), "{bad}");
     }

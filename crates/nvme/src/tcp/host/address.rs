@@ -66,6 +66,9 @@ impl FromStr for Address {
         if host.is_empty() {
             return Err(error("no host"));
         }
+        if host.contains(['[', ']']) || host.chars().any(char::is_control) {
+            return Err(error("the host is no name and no IP address"));
+        }
         let port = match port {
             "" => PORT,
             port => port
