@@ -31,7 +31,7 @@ use crate::blob::{self, BlobError, MountOptions};
 use crate::block_device::{BlockDeviceController, BlockDeviceError};
 use crate::host_identity::HostIdentityError;
 use crate::location::Location;
-use crate::session::{Object, Outputs, Session, SessionError};
+use crate::session::{ComputedEntry, Object, Outputs, Session, SessionError};
 
 #[cfg(feature = "image")]
 pub use image::create as create_image;
@@ -404,12 +404,22 @@ impl Drive {
         inputs: &[(&str, &Ciphertext)],
     ) -> Result<Outputs, DriveError> {
         let assembly = toroid_isa::assemble_for(self.key_id, program)?;
-        let outputs = self.complete(self.session.run(&assembly, inputs))?;
-        self.verify(&assembly, inputs, &outputs)?;
+        let computed = self.complete(self.session.run_computed(&assembly, inputs))?;
+        self.accept(&assembly, inputs, computed)
+    }
+
+    /// Computes results again, if there is a verifier, before the ledger takes them.
+    fn accept(
+        &self,
+        program: &Assembly,
+        inputs: &[(&str, &Ciphertext)],
+        (outputs, entry): (Outputs, Option<ComputedEntry>),
+    ) -> Result<Outputs, DriveError> {
+        self.verify(program, inputs, &outputs)?;
+        self.session.accept(entry)?;
         Ok(outputs)
     }
 
-    /// Computes results again, if there is a verifier.
     #[cfg(feature = "image")]
     fn verify(
         &self,
@@ -452,9 +462,8 @@ impl Drive {
         program: &Assembly,
         inputs: &[(&str, &Ciphertext)],
     ) -> Result<Outputs, DriveError> {
-        let outputs = self.complete(self.session.call(program, inputs))?;
-        self.verify(program, inputs, &outputs)?;
-        Ok(outputs)
+        let computed = self.complete(self.session.computed(program, inputs))?;
+        self.accept(program, inputs, computed)
     }
 
     /// Runs a session's call to its end; a failure tells the drive's reason.

@@ -3,7 +3,8 @@
 //! Each sample that a session with a ledger puts carries a *binding* in the name of its blob: a version and a message authentication code of the
 //! store, register, version, metadata and content under a key that follows from the client key. The drive cannot make one. The
 //! ledger keeps the newest version and a digest for each register, which the drive cannot turn back. Of a program's results, which nobody
-//! can bind before they are there, it keeps what they were computed from, and their digest.
+//! can bind before they are there, it keeps what they were computed from, and their digest. Versions that another ledger of the same
+//! client key has counted on are learned when they come back, and count from then on.
 //!
 //! | | with the ledger | with the client key and an empty ledger |
 //! | --- | --- | --- |
@@ -55,7 +56,15 @@ pub enum LedgerFault {
     /// Other content or metadata than this client key has bound to the register.
     #[error("it is not what this client put there")]
     Changed,
-    /// An earlier version, or one that was deleted.
+    /// Of the newest version, but deleted since, or replaced by a program's result.
+    #[error(
+        "it is version {found} as this client has put it, which is deleted or replaced by a result"
+    )]
+    Gone {
+        /// Version of the object.
+        found: u64,
+    },
+    /// An earlier version.
     #[error("it is version {found}, but this client has put version {newest} there")]
     RolledBack {
         /// Version of the object.
@@ -99,8 +108,10 @@ struct Binding {
 pub struct Ledger {
     key: MacKey,
     path: Option<PathBuf>,
-    entries: BTreeMap<(Uuid, VrNumber), Entry>,
+    entries: Entries,
 }
+
+type Entries = BTreeMap<(Uuid, VrNumber), Entry>;
 
 impl Ledger {
     /// The ledger of a client key in a file, which is made with the first entry.
@@ -110,17 +121,25 @@ impl Ledger {
     pub fn open(client: &ClientKey, path: impl Into<PathBuf>) -> Result<Ledger, LedgerError> {
         let path = path.into();
         let mut ledger = Ledger::in_memory(client);
-        match fs::read(&path) {
-            Ok(bytes) => {
-                let entries = std::str::from_utf8(&bytes).ok();
-                let entries = entries.and_then(|text| ledger.parse(text));
-                ledger.entries = entries.ok_or_else(|| LedgerError::NotOurs(path.clone()))?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(LedgerError::File { path, source }),
-        }
+        ledger.entries = ledger.read(&path)?;
         ledger.path = Some(path);
         Ok(ledger)
+    }
+
+    /// What the file has; nothing where there is none.
+    fn read(&self, path: &Path) -> Result<Entries, LedgerError> {
+        match fs::read(path) {
+            Ok(bytes) => {
+                let entries = std::str::from_utf8(&bytes).ok();
+                let entries = entries.and_then(|text| self.parse(text));
+                entries.ok_or_else(|| LedgerError::NotOurs(path.to_owned()))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Entries::new()),
+            Err(source) => Err(LedgerError::File {
+                path: path.to_owned(),
+                source,
+            }),
+        }
     }
 
     /// An empty ledger that is lost with the process.
@@ -164,19 +183,19 @@ impl Ledger {
         (name, entry)
     }
 
-    /// Checks what a drive gave for a register.
+    /// Checks what a drive gave for a register. The entry is one to enter: of a version that another ledger has counted on.
     pub(crate) fn check(
         &self,
         store: Uuid,
         sc: &ScMetadata,
         content: &[u8],
         name: &str,
-    ) -> Result<(), LedgerFault> {
+    ) -> Result<Option<Entry>, LedgerFault> {
         let register = sc.vr();
         let digest = digest(sc, content);
         let entry = self.entry(store, register);
         if entry.is_some_and(|entry| entry.digest == Some(digest)) {
-            return Ok(());
+            return Ok(None);
         }
         if sc.computed() {
             return Err(LedgerFault::UnknownResult);
@@ -187,12 +206,15 @@ impl Ledger {
         if !self.key.verify(&parts, &binding.code) {
             return Err(LedgerFault::Changed);
         }
+        let found = binding.version;
         match entry.map(|entry| entry.version) {
-            Some(newest) if binding.version <= newest => Err(LedgerFault::RolledBack {
-                found: binding.version,
-                newest,
-            }),
-            _ => Ok(()),
+            Some(newest) if found == newest => Err(LedgerFault::Gone { found }),
+            Some(newest) if found < newest => Err(LedgerFault::RolledBack { found, newest }),
+            _ => Ok(Some(Entry {
+                version: found,
+                digest: Some(digest),
+                origin: None,
+            })),
         }
     }
 
@@ -229,21 +251,39 @@ impl Ledger {
         })
     }
 
-    /// Enters registers of a store, durably.
+    /// Enters registers of a store, durably. Where the file has newer versions, which another process entered meanwhile, those stay.
     pub(crate) fn enter(
         &mut self,
         store: Uuid,
         entries: impl IntoIterator<Item = (VrNumber, Entry)>,
     ) -> Result<(), LedgerError> {
-        for (register, entry) in entries {
-            self.entries.insert((store, register), entry);
+        let entered: Vec<_> = entries.into_iter().collect();
+        let Some(path) = self.path.clone() else {
+            self.merge(store, entered);
+            return Ok(());
+        };
+        let failed = |source| LedgerError::File {
+            path: path.clone(),
+            source,
+        };
+        // Held until the file is replaced.
+        let _lock = lock(&path).map_err(failed)?;
+        for (key, entry) in self.read(&path)? {
+            let known = self.entries.get(&key);
+            if known.is_none_or(|known| known.version <= entry.version) {
+                self.entries.insert(key, entry);
+            }
         }
-        match &self.path {
-            None => Ok(()),
-            Some(path) => replace(path, &self.text()).map_err(|source| LedgerError::File {
-                path: path.clone(),
-                source,
-            }),
+        self.merge(store, entered);
+        replace(&path, &self.text()).map_err(failed)
+    }
+
+    fn merge(&mut self, store: Uuid, entered: Vec<(VrNumber, Entry)>) {
+        for (register, entry) in entered {
+            let known = self.entry(store, register);
+            if known.is_none_or(|known| known.version <= entry.version) {
+                self.entries.insert((store, register), entry);
+            }
         }
     }
 
@@ -270,7 +310,7 @@ impl Ledger {
         text + &hex(&code) + "\n"
     }
 
-    fn parse(&self, text: &str) -> Option<BTreeMap<(Uuid, VrNumber), Entry>> {
+    fn parse(&self, text: &str) -> Option<Entries> {
         let (entries, code) = text.strip_suffix('\n')?.rsplit_once('\n')?;
         let signed = text.get(..=entries.len())?;
         if !self
@@ -351,10 +391,22 @@ pub(crate) fn program_digest(bytes: &[u8]) -> Digest {
     Sha256::digest(bytes).into()
 }
 
+/// Keeps other processes from replacing the ledger until it is dropped. The lock has a file of its own, as the ledger's is replaced.
+fn lock(path: &Path) -> io::Result<File> {
+    let file = File::create(beside(path, ".lock"))?;
+    file.lock()?;
+    Ok(file)
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
 /// Puts a file in place of another; after a crash there is one of the two.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let mut new = path.as_os_str().to_owned();
-    new.push(".new");
+    let new = beside(path, ".new");
     let mut file = File::create(&new)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;

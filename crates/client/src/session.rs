@@ -37,6 +37,22 @@ use crate::blob::{
 };
 use crate::ledger::{Digest, Entry, Ledger, LedgerError, LedgerFault, Origin, program_digest};
 
+/// What a ledger is to have of a program's result: [`Session::accept`].
+#[derive(Debug)]
+#[must_use]
+pub struct ComputedEntry {
+    register: VrNumber,
+    entry: Entry,
+}
+
+impl ComputedEntry {
+    /// What the result was computed from.
+    #[must_use]
+    pub fn origin(&self) -> Option<&Origin> {
+        self.entry.origin.as_ref()
+    }
+}
+
 /// Why a session's call did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
@@ -541,11 +557,21 @@ impl Session {
     /// where there is one.
     pub async fn get_sample(&self, vr: VrNumber) -> Result<StoredSample, SessionError> {
         let (sc, blob) = self.read_sample(vr).await?;
-        if let Some(ledger) = self.ledger() {
-            let checked = ledger.check(self.store.uuid(), &sc, &blob.data, &blob.name);
-            checked.map_err(|source| SessionError::Untrusted { vr, source })?;
-        }
+        self.check(&sc, &blob.data, &blob.name)?;
         blob.sample(sc)
+    }
+
+    /// Checks against the ledger, if there is one, what the drive gave; learns of newer versions.
+    fn check(&self, sc: &ScMetadata, data: &[u8], name: &str) -> Result<(), SessionError> {
+        let vr = sc.vr();
+        let checked = match self.ledger() {
+            Some(ledger) => ledger.check(self.store.uuid(), sc, data, name),
+            None => Ok(None),
+        };
+        match checked.map_err(|source| SessionError::Untrusted { vr, source })? {
+            Some(newer) => self.enter([(vr, newer)]),
+            None => Ok(()),
+        }
     }
 
     /// Reads a sample's blob, whatever it holds.
@@ -569,8 +595,8 @@ impl Session {
     }
 
     /// Has the drive run its program on what it stores for the key id: puts `sample` into the register, if there is one, which triggers if it is of type
-    /// TLWE-CoW; and reads the register, which triggers if it is of type TLWE-CoR. With a ledger the result is bound to the program that this client has put there and to the
-    /// versions of its operands; a result of another client key is refused.
+    /// TLWE-CoW; and reads the register, which triggers if it is of type TLWE-CoR. With a ledger the program must be the one that this client has put there, and
+    /// beside the result is what [`Session::accept`] enters; a result of another client key is refused.
     ///
     /// # Errors
     /// [`SessionError::NotComputed`] where no program ran, [`SessionError::Untrusted`] for a program other than this client's, those of
@@ -579,7 +605,7 @@ impl Session {
         &self,
         register: VrNumber,
         sample: Option<&Ciphertext>,
-    ) -> Result<(StoredSample, Option<Origin>), SessionError> {
+    ) -> Result<(StoredSample, Option<ComputedEntry>), SessionError> {
         let program = match self.ledger {
             Some(_) => Some(self.own_program(register.key_id()).await?),
             None => None,
@@ -601,15 +627,21 @@ impl Session {
         };
         let operands = program.instructions().iter();
         let operands: BTreeSet<_> = operands.flat_map(Instruction::operands).collect();
-        let entry = self.ledger().map(|ledger| {
-            let store = self.store.uuid();
-            ledger.result(store, &sc, &blob.data, digest, operands)
+        let entry = self.ledger().map(|ledger| ComputedEntry {
+            register,
+            entry: ledger.result(self.store.uuid(), &sc, &blob.data, digest, operands),
         });
-        let origin = entry.as_ref().and_then(|entry| entry.origin.clone());
-        if register.ty() == VrType::LweCow {
-            self.enter(entry.map(|entry| (register, entry)))?;
-        }
-        Ok((stored, origin))
+        Ok((stored, entry))
+    }
+
+    /// Enters a result into the ledger, so that it is taken when it comes again. Whoever computes it again does that before.
+    ///
+    /// # Errors
+    /// [`SessionError::Ledger`].
+    pub fn accept(&self, result: Option<ComputedEntry>) -> Result<(), SessionError> {
+        // Of a TLWE-CoR register the drive keeps the sample, not the result.
+        let stays = result.filter(|result| result.register.ty() == VrType::LweCow);
+        self.enter(stays.map(|result| (result.register, result.entry)))
     }
 
     /// The program of a key id as this client has put it there, with its digest.
@@ -620,10 +652,7 @@ impl Session {
         let untrusted = |source| SessionError::Untrusted { vr, source };
         let changed = || untrusted(LedgerFault::Changed);
         let sc = blob.sc.filter(|sc| sc.vr() == vr).ok_or_else(changed)?;
-        if let Some(ledger) = self.ledger() {
-            let checked = ledger.check(self.store.uuid(), &sc, &blob.data, &stat.name);
-            checked.map_err(untrusted)?;
-        }
+        self.check(&sc, &blob.data, &stat.name)?;
         let program = toroid_isa::decode(&blob.data).map_err(|_| changed())?;
         Ok((program_digest(&blob.data), program))
     }

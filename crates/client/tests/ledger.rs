@@ -147,8 +147,41 @@ fn what_was_put_comes_back_also_without_the_ledger_file() {
     fs::remove_file(place.file()).unwrap();
     assert_eq!(place.get("cor:0:1").unwrap(), -2);
     place.put("cor:0:1", 2);
+    let (name, sc, data) = place.stored("cor:0:1");
+    place.put("cor:0:1", 1);
     fs::write(place.file(), here).unwrap();
-    assert_eq!(place.get("cor:0:1").unwrap(), 2);
+    assert_eq!(place.get("cor:0:1").unwrap(), 1);
+    // What it has followed counts from then on.
+    place.plant("cor:0:1", &name, sc, &data);
+    let rolled_back = LedgerFault::RolledBack {
+        found: 3,
+        newest: 4,
+    };
+    assert_eq!(place.fault("cor:0:1"), rolled_back);
+}
+
+#[test]
+fn two_processes_share_a_ledger() {
+    let place = Place::new();
+    place.put("cor:0:1", 3);
+    // Opened before the other process puts.
+    let early = place.ledger();
+    place.put("cor:0:1", -2);
+    let (name, sc, data) = place.stored("cor:0:1");
+    place.put("cor:0:1", 1);
+    let drive = place.open_with(early);
+    let sample = place.client.encrypt(2).unwrap();
+    drive
+        .wait(drive.session().put_sample(vr("cor:0:2"), &sample))
+        .unwrap();
+    drive.close().unwrap();
+    place.plant("cor:0:1", &name, sc, &data);
+    let rolled_back = LedgerFault::RolledBack {
+        found: 2,
+        newest: 3,
+    };
+    assert_eq!(place.fault("cor:0:1"), rolled_back);
+    assert_eq!(place.get("cor:0:2").unwrap(), 2);
 }
 
 #[test]
@@ -180,10 +213,7 @@ fn a_deleted_sample_does_not_come_back() {
     drive.wait(drive.session().delete(vr("cor:0:1"))).unwrap();
     drive.close().unwrap();
     fs::write(place.image(), image).unwrap();
-    assert!(matches!(
-        place.fault("cor:0:1"),
-        LedgerFault::RolledBack { .. }
-    ));
+    assert_eq!(place.fault("cor:0:1"), LedgerFault::Gone { found: 1 });
 }
 
 #[test]

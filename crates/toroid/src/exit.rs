@@ -12,7 +12,7 @@ const TABLE: [(u8, &str); 6] = [
     (FAILED, "refused or failed; standard error has the reason"),
     (
         USAGE,
-        "wrong usage: unknown option, missing argument, a value that cannot be parsed or contradicts another",
+        "wrong usage: an option, argument or value that is missing, unknown or contradicts another",
     ),
     (
         UNSURE,

@@ -12,7 +12,7 @@ use crate::passphrase::PassphraseArgs;
 /// Options of commands that put objects on a drive, or get them.
 #[derive(clap::Args)]
 pub struct LedgerArgs {
-    /// Bind what is put to the client key, and refuse what comes back otherwise than this file has it; it is made if it is not there.
+    /// Bind what is put to the client key, and refuse what comes back otherwise than this file has it. `put` makes it.
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
     /// The client key of the ledger.
@@ -23,8 +23,20 @@ pub struct LedgerArgs {
 }
 
 impl LedgerArgs {
-    /// The ledger, if one is wanted.
+    /// The ledger, if one is wanted; it must exist.
     pub fn open(&self, output: &Output) -> anyhow::Result<Option<Arc<Mutex<Ledger>>>> {
+        if let Some(path) = &self.ledger {
+            anyhow::ensure!(
+                path.exists(),
+                "ledger {} does not exist: `toroid put --ledger` makes one",
+                path.display()
+            );
+        }
+        self.open_or_make(output)
+    }
+
+    /// The ledger, if one is wanted; the first entry makes the file.
+    pub fn open_or_make(&self, output: &Output) -> anyhow::Result<Option<Arc<Mutex<Ledger>>>> {
         let Some(path) = &self.ledger else {
             return Ok(None);
         };

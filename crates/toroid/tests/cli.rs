@@ -803,6 +803,15 @@ fn a_ledger_notices_what_a_drive_gives_in_place_of_what_it_was_given() {
     fs::write(place.path("d.img"), before).unwrap();
     let untrusted = &["cannot be trusted"];
     place.fails(1, "get d.img cor:0:1 --out y.ct --ledger l", &["version 1"]);
+    // A name that was mistyped is no empty ledger.
+    for command in [
+        "get d.img cor:0:1 --out y.ct",
+        "delete d.img cor:0:1",
+        "run d.img cow:0:2 --write minus_two.ct --out y.ct",
+    ] {
+        let mistyped = format!("{command} --ledger ll");
+        place.fails(1, &mistyped, &["ledger ll does not exist"]);
+    }
     place.ok("put d.img minus_two.ct --as cor:0:1");
     place.fails(1, "get d.img cor:0:1 --out y.ct --ledger l", untrusted);
     let text = fs::read_to_string(place.path(&multiply)).unwrap();
@@ -842,6 +851,15 @@ fn a_result_is_computed_again() {
         place.fails(1, &line, &["is not what the program gives"]);
     }
     assert!(!place.path("wrong.ct").exists());
+    // Nor does the ledger take what was refused.
+    place.ok(&format!("put d.img {multiply} --ledger l"));
+    let run_l = format!("{run} --ledger l");
+    let get = "get d.img cow:0:2 --out got.ct --force --ledger l";
+    place.ok(&format!("{run_l} --out r.ct {verify} --arithmetic ntt"));
+    place.ok(get);
+    let line = format!("{run_l} --out wrong.ct {verify} --arithmetic fft");
+    place.fails(1, &line, &["is not what the program gives"]);
+    place.fails(1, get, &["cannot be trusted"]);
     place.ok(&format!("{run} --out r.ct {verify} --share 0"));
     place.fails(
         2,

@@ -5,7 +5,7 @@
 //! that watches its client whether a ciphertext of its choice decrypts to what it expects, which reveals the key bit by bit.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_isa::Assembly;
@@ -17,7 +17,8 @@ use crate::session::Outputs;
 
 /// Checks results by computing them again.
 pub struct Verifier {
-    drive: Drive,
+    /// One computation at a time: a program and its inputs stand in registers.
+    drive: Mutex<Drive>,
     share: f64,
 }
 
@@ -32,12 +33,14 @@ impl Verifier {
         let options = Drive::options().backend(backend).key_id(key_id);
         let drive = Drive::temporary_with(&options)?;
         drive.put_key_files(keys)?;
+        let drive = Mutex::new(drive);
         Ok(Verifier { drive, share: 1.0 })
     }
 
-    /// The same, which computes only this share of the results again, from 0 to 1, picked at random.
+    /// The same, which computes only this share of the results again, picked at random: none at 0, all from 1 on and at what is not a number.
     #[must_use]
     pub fn with_share(self, share: f64) -> Verifier {
+        let share = if share.is_nan() { 1.0 } else { share };
         Verifier { share, ..self }
     }
 
@@ -54,8 +57,8 @@ impl Verifier {
         if !self.is_picked()? {
             return Ok(false);
         }
-        let session = self.drive.session();
-        let expected = self.drive.complete(session.run(program, inputs))?;
+        let drive = self.drive.lock().unwrap_or_else(PoisonError::into_inner);
+        let expected = drive.complete(drive.session().run(program, inputs))?;
         for (name, expected) in &expected {
             let result = results.get(name);
             let same = |result: &Ciphertext| {

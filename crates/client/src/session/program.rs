@@ -9,7 +9,7 @@ use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::{Ciphertext, TfheError};
 
-use super::{Object, Session, SessionError};
+use super::{ComputedEntry, Object, Session, SessionError};
 
 /// What a program computed, by the names of its registers.
 pub type Outputs = BTreeMap<String, Ciphertext>;
@@ -24,9 +24,20 @@ impl Session {
         assembly: &Assembly,
         inputs: &[(&str, &Ciphertext)],
     ) -> Result<Outputs, SessionError> {
+        let (outputs, entry) = self.run_computed(assembly, inputs).await?;
+        self.accept(entry)?;
+        Ok(outputs)
+    }
+
+    /// [`Session::run`] without entering the result into the ledger.
+    pub(crate) async fn run_computed(
+        &self,
+        assembly: &Assembly,
+        inputs: &[(&str, &Ciphertext)],
+    ) -> Result<(Outputs, Option<ComputedEntry>), SessionError> {
         let (_, first) = inputs.first().ok_or(SessionError::Triggers(0))?;
         self.install(first.params(), assembly).await?;
-        self.call(assembly, inputs).await
+        self.computed(assembly, inputs).await
     }
 
     /// Puts a program and its test vectors onto the drive, for the key id of the register that it returns.
@@ -64,6 +75,17 @@ impl Session {
         assembly: &Assembly,
         inputs: &[(&str, &Ciphertext)],
     ) -> Result<Outputs, SessionError> {
+        let (outputs, entry) = self.computed(assembly, inputs).await?;
+        self.accept(entry)?;
+        Ok(outputs)
+    }
+
+    /// [`Session::call`] without entering the result into the ledger, which is left to the caller.
+    pub(crate) async fn computed(
+        &self,
+        assembly: &Assembly,
+        inputs: &[(&str, &Ciphertext)],
+    ) -> Result<(Outputs, Option<ComputedEntry>), SessionError> {
         let mut samples = Vec::with_capacity(inputs.len());
         for (name, sample) in inputs {
             let register = assembly.registers.get(*name);
@@ -83,7 +105,7 @@ impl Session {
         for (register, sample) in samples.iter().filter(|(register, _)| *register != trigger) {
             self.put_sample(*register, sample).await?;
         }
-        let (stored, _) = self.trigger(trigger, Some(last)).await?;
+        let (stored, entry) = self.trigger(trigger, Some(last)).await?;
         // The drive says how noisy the result is, and the client does not have to believe it.
         let noises = samples
             .iter()
@@ -98,7 +120,8 @@ impl Session {
             Some(tag) => output.with_tag(*tag),
             None => output,
         };
-        Ok(BTreeMap::from([(result_name(assembly)?, output)]))
+        let outputs = BTreeMap::from([(result_name(assembly)?, output)]);
+        Ok((outputs, entry))
     }
 }
 

@@ -205,7 +205,7 @@ pub fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
             "{samples} samples for one register: put them one by one"
         )));
     }
-    let opened = args.drive.open_with(args.ledger.open(output)?)?;
+    let opened = args.drive.open_with(args.ledger.open_or_make(output)?)?;
     let others = contents.iter().filter_map(|(_, content)| match content {
         Content::Key(register, params) | Content::Sample(register, params) => {
             Some((*register, params.id))

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use toroid_client::drive::Verifier;
-use toroid_client::session::{Outputs, SessionError, result_name};
+use toroid_client::session::{ComputedEntry, Outputs, SessionError, result_name};
 use toroid_drive::bridge::status::KEY_MISSING;
 use toroid_isa::{VrNumber, VrType};
 use toroid_nvme::Status;
@@ -190,15 +190,12 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         result = opened.drive.wait(call());
     }
     let trigger_ms = started.elapsed().as_secs_f64() * 1e3;
-    let (mut result, origin) = opened.wait(async { result })?;
-    if let Some(origin) = origin {
+    let (mut result, entry) = opened.wait(async { result })?;
+    if let Some(origin) = entry.as_ref().and_then(ComputedEntry::origin) {
         let inputs = origin.inputs.iter();
         let inputs = inputs.map(|(register, version)| format!("{register} version {version}"));
         let inputs: Vec<_> = inputs.collect();
-        output.note(format!(
-            "the result is entered as one of {}",
-            inputs.join(", ")
-        ));
+        output.note(format!("computed from {}", inputs.join(", ")));
     }
     match opened.program_run() {
         Some(run) => output.line(format!(
@@ -208,9 +205,10 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         )),
         None => output.line(format!("the drive answered after {trigger_ms:.1} ms")),
     }
-    opened.close()?;
     args.verify
         .check(register, trigger.as_ref(), &result.ciphertext, output)?;
+    opened.session().accept(entry)?;
+    opened.close()?;
     // A drive keeps the start of tags alone: the result has that of the sample that was written.
     if let Some(tag) = trigger.as_ref().and_then(Ciphertext::tag) {
         result.ciphertext = result.ciphertext.with_tag(*tag);
