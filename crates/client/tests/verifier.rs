@@ -106,8 +106,11 @@ fn a_share_is_picked_at_random() {
     let wrong = Outputs::new();
     let verifier = Verifier::new(folder.path(), 0).unwrap().with_share(0.0);
     assert!(!verifier.check(&program, &inputs, &wrong).unwrap());
-    let verifier = verifier.with_share(f64::NAN);
-    assert!(verifier.check(&program, &inputs, &wrong).is_err());
+    let mut verifier = verifier;
+    for no_share in [f64::NAN, -1.0, 2.0] {
+        verifier = verifier.with_share(no_share);
+        assert!(verifier.check(&program, &inputs, &wrong).is_err());
+    }
     let verifier = verifier.with_share(0.5);
     let checks = (0..60).map(|_| verifier.check(&program, &inputs, &wrong));
     let caught = checks.filter(Result::is_err);

@@ -37,10 +37,10 @@ impl Verifier {
         Ok(Verifier { drive, share: 1.0 })
     }
 
-    /// The same, which computes only this share of the results again, picked at random: none at 0, all from 1 on and at what is not a number.
+    /// The same, which computes only this share of the results again, picked at random: all at 1 and at what is no share, none at 0.
     #[must_use]
     pub fn with_share(self, share: f64) -> Verifier {
-        let share = if share.is_nan() { 1.0 } else { share };
+        let share = if (0.0..=1.0).contains(&share) { share } else { 1.0 };
         Verifier { share, ..self }
     }
 
