@@ -40,7 +40,11 @@ impl Verifier {
     /// The same, which computes only this share of the results again, picked at random: all at 1 and at what is no share, none at 0.
     #[must_use]
     pub fn with_share(self, share: f64) -> Verifier {
-        let share = if (0.0..=1.0).contains(&share) { share } else { 1.0 };
+        let share = if (0.0..=1.0).contains(&share) {
+            share
+        } else {
+            1.0
+        };
         Verifier { share, ..self }
     }
 
