@@ -43,7 +43,7 @@ pub struct Args {
     /// NQN of a host that may connect to the image's subsystem; once for each host. Without any, every host may.
     #[arg(long = "host", value_name = "NQN", requires = "image")]
     hosts: Vec<Nqn>,
-    /// File with the key (NVMeTLSkey-1:...) with which the hosts encrypt their connections by TLS; they cannot connect without.
+    /// File with the key (NVMeTLSkey-1:...) with which the one host encrypts its connections by TLS; it cannot connect without.
     #[arg(long, value_name = "FILE", requires = "hosts")]
     tls_key: Option<PathBuf>,
     /// Whether connections are encrypted; those of hosts that have a key if not given.

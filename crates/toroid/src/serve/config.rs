@@ -1,6 +1,6 @@
 //! What is to be served: the configuration file, and what it says once it is understood.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
@@ -600,6 +600,19 @@ impl Config {
                 Some(Tls::Allowed) | None => {}
             }
         }
+        let mut owners: BTreeMap<&Path, &str> = BTreeMap::new();
+        let hosts = self.subsystems.iter().filter_map(|s| s.hosts.as_ref());
+        for host in hosts.flatten() {
+            if let Some(file) = &host.tls_key_file
+                && let Some(other) = owners.insert(file, &host.nqn)
+                && other != host.nqn
+            {
+                bail!(
+                    "hosts {other} and {} have the same tls_key_file, so that each could connect as the other; expected a key for each host",
+                    host.nqn
+                );
+            }
+        }
         let limits = &self.limits;
         for (name, value, least) in [
             // An admin queue and an I/O queue.
@@ -1059,6 +1072,11 @@ mod tests {
             ("off", &["", key][..], "host nqn.1 has a TLS key"),
             ("required", &[key, ""][..], "host nqn.1 has no key"),
             ("required", &[][..], "a list of hosts"),
+            (
+                "allowed",
+                &[key, key][..],
+                "nqn.0 and nqn.1 have the same tls_key_file",
+            ),
             (
                 "required",
                 &[derived][..],

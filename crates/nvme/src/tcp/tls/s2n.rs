@@ -283,8 +283,12 @@ impl Acceptor {
         stream: TcpStream,
     ) -> io::Result<(Session, Arc<SecureChannel>)> {
         let socket = Arc::new(stream);
-        let generated = self.target.generated_keys(Instant::now());
-        let acceptor = TlsAcceptor::new(self.keys.and(generated.iter().map(|(psk, _)| psk))?);
+        // Not held during the handshake, or whoever connects would keep every generated key in use.
+        let keys = {
+            let generated = self.target.generated_keys(Instant::now());
+            self.keys.and(generated.iter().map(|(psk, _)| psk))?
+        };
+        let acceptor = TlsAcceptor::new(keys);
         let accepted = acceptor.accept(Shared(Arc::clone(&socket))).await;
         let tls = accepted.map_err(|error| match error.name() {
             // Without a common key s2n-tls looks for a certificate.
@@ -294,12 +298,12 @@ impl Acceptor {
             _ => error.into(),
         })?;
         let identity = identity(tls.as_ref())?;
-        let mut generated = generated.into_iter();
         let channel = self.channels.get(&identity).cloned().or_else(|| {
+            let mut generated = self.target.generated_keys(Instant::now()).into_iter();
             let (_, channel) = generated.find(|(psk, _)| psk.identity.as_bytes() == identity)?;
             Some(channel)
         });
-        let channel = channel.ok_or_else(|| io::Error::other("a key of nobody"))?;
+        let channel = channel.ok_or_else(|| io::Error::other("the key has expired"))?;
         Ok((Session::new(socket, tls), channel))
     }
 }
