@@ -1,7 +1,8 @@
 //! Arbitrary bytes are either the file of an object or refused; what is read writes out to the same bytes.
 //!
 //! The first byte chooses: the rest is the file as it is (even), or header fields and payload of which a file with the right
-//! checksums is made (odd). With 255, and 254, objects of more than 16 KiB come through, which take far longer.
+//! checksums is made (odd). With 255, and 254, objects of more than 16 KiB come through, which take far longer. Files as they are may also be
+//! key bits in text.
 #![no_main]
 
 use std::io::Read;
@@ -9,7 +10,9 @@ use std::io::Read;
 use libfuzzer_sys::fuzz_target;
 use toroid_fuzz::{Input, repeat};
 use toroid_tfhe::encrypted_key;
+use toroid_tfhe::key_bits;
 use toroid_tfhe::params::ParamSet;
+use toroid_tfhe::random::Csprng;
 use toroid_tfhe::serialize::{
     CHUNK_BYTES, HEADER_BYTES, Header, Kind, ObjectReader, read_client_key, write_client_key,
     write_object,
@@ -119,6 +122,19 @@ fn check(file: &[u8], step: usize, long: bool) {
     }
 }
 
+/// A text is key bits or refused; the key has the bits of the text.
+fn check_key_bits(file: &[u8]) {
+    let Ok(text) = std::str::from_utf8(file) else {
+        return;
+    };
+    if let Ok(key) = key_bits::from_text(text, &mut Csprng::from_seed([1; 32])) {
+        let again = key_bits::to_text(&key);
+        // A set may go by a former name, and a tag may be new or in capitals.
+        let rest = |line: &&str| !line.starts_with("params ") && !line.starts_with("tag ");
+        assert!(text.lines().filter(rest).eq(again.lines().filter(rest)));
+    }
+}
+
 /// A file of header fields and payload, with the right checksums; wrong in nothing but what the input says.
 fn made_up(input: &mut Input, long: bool) -> Vec<u8> {
     let most = if long { MAX_PAYLOAD } else { MAX_SHORT };
@@ -168,7 +184,9 @@ fuzz_target!(|data: &[u8]| {
     let step = 1 + usize::from(mode >> 1 & 63) * 64;
     let long = mode >= 254;
     if mode & 1 == 0 {
-        check(input.rest(), step, long);
+        let file = input.rest();
+        check(file, step, long);
+        check_key_bits(file);
     } else {
         check(&made_up(&mut input, long), step, long);
     }

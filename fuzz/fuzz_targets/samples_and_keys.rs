@@ -1,5 +1,5 @@
-//! Samples and keys from arbitrary bytes: words that are not below q and wrong lengths are refused, in whatever pieces the
-//! bytes come, and nothing else is.
+//! Samples, keys and chunks of columns from arbitrary bytes: words that are not below q and wrong lengths are refused, in
+//! whatever pieces the bytes come, and nothing else is.
 #![no_main]
 
 use std::sync::OnceLock;
@@ -10,13 +10,14 @@ use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
 use toroid_tfhe::bootstrap::BootstrappingKeyLoader;
+use toroid_tfhe::column::{self, Chunk, ColumnForm, chunk_bytes};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::key_loader::{SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
 use toroid_tfhe::key_switch::KeySwitchingKeyLoader;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::lwe::words_from_bytes;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
-use toroid_tfhe::params::{ModulusKind, ParamSet, StageParams, TINY, TINY32};
+use toroid_tfhe::params::{ModulusKind, ParamSet, StageParams, TINY, TINY_WOPBS, TINY32};
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::{KeyForm, SEED_BYTES};
 
@@ -82,6 +83,59 @@ fn decrypt(params: &ParamSet, keys: &OnceLock<ClientKey>, input: &mut Input) {
     match key.decrypt_sample(&sample, encoding) {
         Ok(message) => assert!(expected && encoding.outputs().contains(&message)),
         Err(_) => assert!(!expected),
+    }
+}
+
+/// Whether the bits of these bytes from bit `used` on are 0.
+fn ends(bytes: &[u8], used: usize) -> bool {
+    used.is_multiple_of(8) || bytes.last().is_some_and(|last| last >> (used % 8) == 0)
+}
+
+/// Reads a chunk of a column, and takes a row out of it in each way.
+fn chunk(params: &ParamSet, keys: &OnceLock<ClientKey>, input: &mut Input) {
+    let key = keys.get_or_init(|| ClientKey::generate(params, &mut Csprng::from_seed([7; 32])));
+    let form = ColumnForm::ALL[usize::from(input.u8()) % 3];
+    let rows = match form {
+        ColumnForm::Expanded => usize::from(input.u8() & 3),
+        ColumnForm::Seeded | ColumnForm::Packed => usize::from(input.u8()),
+    };
+    let (row, whole, last) = (usize::from(input.u8()), input.u8() & 1 != 0, input.u8());
+    let expected = chunk_bytes(params, form, rows);
+    let mut bytes = match expected {
+        Ok(len) if whole => repeat(input.rest(), len),
+        _ => input.rest().to_vec(),
+    };
+    if let Some(end) = bytes.last_mut().filter(|_| whole) {
+        *end = last;
+    }
+    let taken = expected.is_ok_and(|len| len == bytes.len())
+        && match form {
+            ColumnForm::Seeded => ends(&bytes, rows * column::seeded_width(params) as usize),
+            ColumnForm::Packed => column::packed_width(params).is_some_and(|width| {
+                ends(
+                    &bytes,
+                    (params.extracted_dimension() + rows) * width as usize,
+                )
+            }),
+            ColumnForm::Expanded => canonical(params.modulus, &bytes),
+        };
+    let mut room = vec![0; params.lwe_bytes()];
+    let direct = column::expand(params, form, &bytes, rows, row..row + 1, &mut room);
+    let Ok(chunk) = Chunk::new(params, form, &bytes, rows) else {
+        // Words of other rows are not looked at.
+        assert!(!taken && (direct.is_err() || form == ColumnForm::Expanded));
+        return;
+    };
+    assert!(taken && direct.is_ok() == (row < rows));
+    let sum = chunk.sum(row..row + 1);
+    assert_eq!(sum.is_ok(), row < rows);
+    assert!(sum.is_err() || sum.is_ok_and(|sum| sum == room));
+    if form == ColumnForm::Packed {
+        assert_eq!(chunk.packed(), Some(bytes));
+    }
+    if let Ok(encoding) = Encoding::new(params.message_bits, last & 1 != 0) {
+        let messages = key.decrypt_chunk(&chunk, encoding);
+        assert_eq!(messages.map(|messages| messages.len()).ok(), Some(rows));
     }
 }
 
@@ -210,10 +264,11 @@ fn load_seeded<L, K>(
 
 static KEY: OnceLock<ClientKey> = OnceLock::new();
 static KEY32: OnceLock<ClientKey> = OnceLock::new();
+static WIDE_KEY: OnceLock<ClientKey> = OnceLock::new();
 
 fuzz_target!(|data: &[u8]| {
     let input = &mut Input::new(data);
-    match input.u8() % 14 {
+    match input.u8() % 18 {
         0 => words::<Goldilocks>(&TINY, input.rest()),
         1 => words::<Torus32>(&TINY32, input.rest()),
         2 | 3 => decrypt(&TINY, &KEY, input),
@@ -226,6 +281,9 @@ fuzz_target!(|data: &[u8]| {
         10 => seeded_bootstrapping::<Goldilocks, Ntt>(&MICRO, input),
         11 => seeded_bootstrapping::<Torus32, Fft>(&MICRO32, input),
         12 => seeded_key_switching::<Goldilocks>(&MICRO, input),
-        _ => seeded_key_switching::<Torus32>(&MICRO32, input),
+        13 => seeded_key_switching::<Torus32>(&MICRO32, input),
+        14 | 15 => chunk(&TINY_WOPBS, &WIDE_KEY, input),
+        16 => chunk(&TINY, &KEY, input),
+        _ => chunk(&TINY32, &KEY32, input),
     }
 });

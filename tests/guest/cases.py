@@ -126,6 +126,12 @@ def tls_keys(setting):
             "WRONG_KEY": key("other")}
 
 
+def refusals(setting, count):
+    """An answer to `host refusals COUNT`: whether the target has refused that many handshakes, so that they have taken place."""
+    log = (setting.logs / f"{setting.name}.serve.log").read_text(errors="replace")
+    return int(log.count("no secure channel") < int(count)), ""
+
+
 PARAMS, X, Y = "message4", 3, -2
 PROGRAM = Path(__file__).resolve().parents[2] / "crates" / "isa" / "examples" / "multiply.tasm"
 
@@ -279,7 +285,7 @@ CASES = {
     "keep-alive": Case(),
     "allow-list": Case(before=allow_list, variables=lambda _: {"ALLOWED": HOSTS["open"], "STRANGER": HOSTS["stranger"]}),
     "authentication": Case(before=authentication, variables=secrets),
-    "tls": Case(before=tls, variables=tls_keys, encrypted=True, errors=True, seconds=300),
+    "tls": Case(before=tls, variables=tls_keys, requests={"refusals": refusals}, encrypted=True, errors=True, seconds=300),
     "masking": Case(before=masked, variables=lambda _: {"FIRST": HOSTS["one-way"], "SECOND": HOSTS["both-ways"]}),
     "compute": Case(before=compute, variables=lambda setting: setting.values, requests={"product": product}),
     "compute-extended": Case(before=compute_extended, variables=lambda setting: setting.values,

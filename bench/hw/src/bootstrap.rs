@@ -7,7 +7,7 @@ use toroid_bench_common::Error;
 use toroid_cores::engine::{self, Command, Engine, RtlBackend, Shape, formula, key_words, layout};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::{Backend, LoadedKey};
-use toroid_engine::{CancelToken, Requester};
+use toroid_engine::{BootstrapTask, CancelToken, Requester};
 use toroid_isa::KeyKind;
 use toroid_ring::goldilocks::P;
 use toroid_sim::memory::Timing;
@@ -110,15 +110,14 @@ pub fn bootstrap(
     let found = engine.register(0)?;
 
     let cancel = CancelToken::new();
-    let expected = cpu.bootstrap(
-        params,
-        &*bootstrapping,
-        &*switching,
-        &[&test_vector],
-        &sample,
-        Requester::from(&cancel),
-    )?;
-    if expected.first() != Some(&found) {
+    let task = BootstrapTask {
+        test_vectors: &[&test_vector],
+        sample: &sample,
+        input_bits: params.message_bits,
+    };
+    let requester = Requester::from(&cancel);
+    let expected = cpu.bootstrap(params, &*bootstrapping, &*switching, task, requester)?;
+    if expected != found {
         return Err(format!(
             "{}: the engine's result is not that of the integer arithmetic",
             params.name

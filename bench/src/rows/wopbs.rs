@@ -110,10 +110,10 @@ impl Ours {
             .iter()
             .map(Vec::as_slice)
             .collect();
-        let run = Run::with_threads(1);
+        let (bits, run) = (self.encoding.bits(), Run::with_threads(1));
         let (time, outs) = timed(|| {
             self.key
-                .bootstrap(&self.switching, &test_vectors, &self.sample, run)
+                .bootstrap(&self.switching, &test_vectors, bits, &self.sample, run)
         });
         self.outs = outs?;
         Ok(time)

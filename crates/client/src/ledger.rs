@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
@@ -26,6 +26,8 @@ use toroid_isa::metadata::ScMetadata;
 use toroid_tfhe::ClientKey;
 use toroid_tfhe::mac::MacKey;
 use uuid::Uuid;
+
+use crate::unfinished::Unfinished;
 
 /// SHA-256 of an object.
 pub type Digest = [u8; 32];
@@ -257,9 +259,10 @@ impl Ledger {
         store: Uuid,
         entries: impl IntoIterator<Item = (VrNumber, Entry)>,
     ) -> Result<(), LedgerError> {
-        let entered: Vec<_> = entries.into_iter().collect();
+        let entered = entries.into_iter();
+        let entered = entered.map(|(register, entry)| ((store, register), entry));
         let Some(path) = self.path.clone() else {
-            self.merge(store, entered);
+            self.merge(entered);
             return Ok(());
         };
         let failed = |source| LedgerError::File {
@@ -268,21 +271,17 @@ impl Ledger {
         };
         // Held until the file is replaced.
         let _lock = lock(&path).map_err(failed)?;
-        for (key, entry) in self.read(&path)? {
-            let known = self.entries.get(&key);
-            if known.is_none_or(|known| known.version <= entry.version) {
-                self.entries.insert(key, entry);
-            }
-        }
-        self.merge(store, entered);
+        self.merge(self.read(&path)?);
+        self.merge(entered);
         replace(&path, &self.text()).map_err(failed)
     }
 
-    fn merge(&mut self, store: Uuid, entered: Vec<(VrNumber, Entry)>) {
-        for (register, entry) in entered {
-            let known = self.entry(store, register);
+    /// Takes entries over, but for those of earlier versions than it has.
+    fn merge(&mut self, entries: impl IntoIterator<Item = ((Uuid, VrNumber), Entry)>) {
+        for (key, entry) in entries {
+            let known = self.entries.get(&key);
             if known.is_none_or(|known| known.version <= entry.version) {
-                self.entries.insert((store, register), entry);
+                self.entries.insert(key, entry);
             }
         }
     }
@@ -379,9 +378,8 @@ fn parts(store: Uuid, register: VrNumber, version: u64, digest: &Digest) -> [Vec
 
 /// Of what the metadata says of the object as a whole, with the start of the key tag, and of its content.
 fn digest(sc: &ScMetadata, content: &[u8]) -> Digest {
-    let whole = sc.with_blocks(0).with_offset(0);
     let mut sha = Sha256::new();
-    sha.update(whole.map_or([0; ScMetadata::SIZE], |sc| sc.to_bytes()));
+    sha.update(sc.whole().to_bytes());
     sha.update(content);
     sha.finalize().into()
 }
@@ -393,28 +391,18 @@ pub(crate) fn program_digest(bytes: &[u8]) -> Digest {
 
 /// Keeps other processes from replacing the ledger until it is dropped. The lock has a file of its own, as the ledger's is replaced.
 fn lock(path: &Path) -> io::Result<File> {
-    let file = File::create(beside(path, ".lock"))?;
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".lock");
+    let file = File::create(beside)?;
     file.lock()?;
     Ok(file)
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
-}
-
 /// Puts a file in place of another; after a crash there is one of the two.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let new = beside(path, ".new");
-    let mut file = File::create(&new)?;
+    let mut file = Unfinished::create(path)?;
     file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    file.finish()
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -12,5 +12,6 @@ pub mod prelude;
 pub mod raw;
 pub mod session;
 pub mod tables;
+mod unfinished;
 
 pub use host_identity::HostIdentityError;

@@ -15,21 +15,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use toroid_isa::metadata::{KeyTagStart, MetadataError, ScMetadata};
 use toroid_isa::{
-    Instruction, KeyKind, Program, ProgramTooLong, TableError, TestVector, VrError, VrNumber,
-    VrType, wrap_count,
+    Instruction, KeyKind, MAX_ENCODED_BYTES, Program, ProgramTooLong, TableError, TestVector,
+    VrError, VrNumber, VrType, wrap_count,
 };
 use toroid_nvme::Controller;
 use toroid_task::Progress;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
 use toroid_tfhe::keys::KeyTag;
-use toroid_tfhe::noise::StatedNoise;
+use toroid_tfhe::noise::{Noise, StatedNoise};
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::seeded::KeyForm;
 use toroid_tfhe::serialize::{Kind, ObjectReader};
 use toroid_tfhe::{Ciphertext, ClientKey, TfheError};
 
 pub use object::Object;
+use program::noise_of_result;
 pub use program::{Outputs, result_name};
 
 use crate::blob::{
@@ -100,6 +101,17 @@ pub enum SessionError {
         function: VrNumber,
         /// Message bits that it takes.
         expected: u32,
+    },
+    /// A program would run on what its registers hold already.
+    #[error(
+        "the program does not read {register}, so it would run on what stands in {} already; expected one of these as its trigger",
+        reads.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    NotRead {
+        /// The register whose access triggers the program.
+        register: VrNumber,
+        /// Those that the program reads.
+        reads: Vec<VrNumber>,
     },
     /// Nothing is stored for this register.
     #[error("nothing is stored for {0}")]
@@ -595,33 +607,57 @@ impl Session {
     }
 
     /// Has the drive run its program on what it stores for the key id: puts `sample` into the register, if there is one, which triggers if it is of type
-    /// TLWE-CoW; and reads the register, which triggers if it is of type TLWE-CoR. With a ledger the program must be the one that this client has put there, and
-    /// beside the result is what [`Session::accept`] enters; a result of another client key is refused.
+    /// TLWE-CoW; and reads the register, which triggers if it is of type TLWE-CoR. With a ledger the program must be the one that this client has put there.
+    /// The noise that is stated of the result is never below what follows from the program, `sample` and what was stated of the other
+    /// operands when they were put. Beside the result is what [`Session::accept`] enters; a result of another client key, or of none where the sample states one, is refused.
     ///
     /// # Errors
-    /// [`SessionError::NotComputed`] where no program ran, [`SessionError::Untrusted`] for a program other than this client's, those of
-    /// the store and of the drive.
+    /// [`SessionError::NotComputed`] where no program ran, [`SessionError::Untrusted`] for a program other than this client's,
+    /// [`SessionError::Unexpected`] for a result that states no client key, those of the store and of the drive.
     pub async fn trigger(
         &self,
         register: VrNumber,
         sample: Option<&Ciphertext>,
     ) -> Result<(StoredSample, Option<ComputedEntry>), SessionError> {
+        self.trigger_knowing(register, sample, None).await
+    }
+
+    /// [`Session::trigger`], where the caller may know what noise the result has.
+    pub(crate) async fn trigger_knowing(
+        &self,
+        register: VrNumber,
+        sample: Option<&Ciphertext>,
+        noise: Option<Noise>,
+    ) -> Result<(StoredSample, Option<ComputedEntry>), SessionError> {
+        let key_id = register.key_id();
         let program = match self.ledger {
-            Some(_) => Some(self.own_program(register.key_id()).await?),
+            Some(_) => Some(self.own_program(key_id).await?),
             None => None,
+        };
+        let noise = match (noise, &program) {
+            (Some(noise), _) => Some(noise),
+            (None, Some((_, program))) => self.noise_of_result(program, register, sample),
+            (None, None) => {
+                let program = self.stored_program(key_id).await?;
+                program.and_then(|program| self.noise_of_result(&program, register, sample))
+            }
         };
         if let Some(sample) = sample {
             self.put_sample(register, sample).await?;
         }
-        let (sc, blob) = self.read_sample(register).await?;
         let tag = sample.and_then(Ciphertext::tag).map(tag_start);
-        let stored = blob.sample(sc)?;
+        // What triggers by being read was put before.
+        let put = self.find(register).and_then(|stat| stat.sc?.key_tag());
+        let (sc, blob) = self.read_sample(register).await?;
+        let mut stored = blob.sample(sc)?;
         if !stored.computed {
             return Err(SessionError::NotComputed(register));
         }
-        if tag.is_some() && stored.key_tag.is_some_and(|stored| Some(stored) != tag) {
-            return Err(TfheError::KeyMismatch("the result").into());
+        // The drive says how noisy the result is, and the client does not have to believe it.
+        if let Some(noise) = noise {
+            stored.ciphertext = stored.ciphertext.with_noise_of_at_least(&noise);
         }
+        check_key(register, tag.or(put), stored.key_tag)?;
         let Some((digest, program)) = program else {
             return Ok((stored, None));
         };
@@ -642,6 +678,41 @@ impl Session {
         // Of a TLWE-CoR register the drive keeps the sample, not the result.
         let stays = result.filter(|result| result.register.ty() == VrType::LweCow);
         self.enter(stays.map(|result| (result.register, result.entry)))
+    }
+
+    /// The program that is stored for a key id, if one is.
+    async fn stored_program(&self, key_id: u32) -> Result<Option<Program>, SessionError> {
+        let stat = self.find(VrNumber::program(key_id)?);
+        let Some(stat) = stat.filter(|stat| stat.size <= MAX_ENCODED_BYTES as u64) else {
+            return Ok(None);
+        };
+        let stored = self.store.read_blob(stat.id, &Progress::none()).await?;
+        Ok(toroid_isa::decode(&stored.data).ok())
+    }
+
+    /// The noise of a program's result, from `sample` in its register and from what the records of the store state of other registers.
+    fn noise_of_result(
+        &self,
+        program: &Program,
+        register: VrNumber,
+        sample: Option<&Ciphertext>,
+    ) -> Option<Noise> {
+        let stored = |vr: VrNumber| self.find(vr)?.sc;
+        let params = ParamSet::by_id(stored(VrNumber::program(register.key_id()).ok()?)?.params())?;
+        let read = |vr| match sample {
+            Some(sample) if vr == register => Some(sample.noise().clone()),
+            _ => {
+                let sc = stored(vr)?;
+                let variance = f64::from(sc.log2_variance()?).exp2();
+                let failure = sc.log2_p_fail().map_or(f64::NEG_INFINITY, f64::from);
+                Some(Noise::stored(params, variance, failure, sc.computed()))
+            }
+        };
+        let width = |tv| match stored(tv)?.message_bits() {
+            0 => Some(params.message_bits),
+            bits => Some(bits.into()),
+        };
+        noise_of_result(program, params, read, width)
     }
 
     /// The program of a key id as this client has put it there, with its digest.
@@ -781,6 +852,25 @@ fn tag_start(tag: &KeyTag) -> KeyTagStart {
     std::array::from_fn(|at| tag[at])
 }
 
+/// Checks that a result states the client key that the sample which triggered the program belongs to, if that one states any.
+fn check_key(
+    register: VrNumber,
+    expected: Option<KeyTagStart>,
+    found: Option<KeyTagStart>,
+) -> Result<(), SessionError> {
+    match (expected, found) {
+        (Some(_), None) => Err(SessionError::Unexpected {
+            vr: register,
+            expected: "a result that states its client key".to_owned(),
+            found: "one that states none".to_owned(),
+        }),
+        (Some(expected), Some(found)) if expected != found => {
+            Err(TfheError::KeyMismatch("the result").into())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Metadata of a sample for a register.
 ///
 /// # Errors
@@ -834,4 +924,27 @@ pub fn test_vector_bytes(
         bits: (p_in, p_out),
     };
     Ok((bytes, input, report))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_states_the_client_key_of_what_triggered_it() {
+        let vr = VrNumber::new(VrType::LweCow, 0, 1).unwrap();
+        let [ours, theirs] = [Some([1; 12]), Some([2; 12])];
+        let checked = |expected, found| check_key(vr, expected, found);
+        checked(ours, ours).unwrap();
+        let other = checked(ours, theirs).unwrap_err();
+        assert!(matches!(
+            other,
+            SessionError::Tfhe(TfheError::KeyMismatch(_))
+        ));
+        let silent = checked(ours, None).unwrap_err();
+        assert!(silent.to_string().contains("states none"), "{silent}");
+        // Samples of images made before state none.
+        checked(None, None).unwrap();
+        checked(None, ours).unwrap();
+    }
 }

@@ -6,13 +6,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use futures::future::BoxFuture;
 use tempfile::TempDir;
 use toroid_client::ledger::{Ledger, LedgerError, LedgerFault};
 use toroid_client::prelude::*;
-use toroid_client::session::sample_metadata;
+use toroid_client::session::{StoredSample, sample_metadata};
 use toroid_drive::image::FormatOptions;
 use toroid_isa::VrNumber;
 use toroid_isa::metadata::ScMetadata;
+use toroid_nvme::{Controller, ControllerInfo, Request, Response};
 
 const PROGRAM: &str = "
     .reg x = cor:1
@@ -342,4 +344,64 @@ fn a_ledger_is_of_one_client_key_and_shows_changes() {
     opened(&place.client, &place.file()).unwrap();
     fs::write(place.file(), [0xff]).unwrap();
     assert!(refused(opened(&place.client, &place.file())));
+}
+
+/// A drive that changes what it says of results.
+struct Lying {
+    controller: Arc<dyn Controller>,
+    lie: fn(ScMetadata) -> ScMetadata,
+}
+
+impl Controller for Lying {
+    fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
+        let completion = self.controller.submit(request);
+        Box::pin(async move {
+            let mut response = completion.await;
+            let (blocks, _) = response.metadata.as_chunks_mut();
+            for block in blocks {
+                if let Ok(Some(sc)) = ScMetadata::from_bytes(block)
+                    && sc.computed()
+                {
+                    *block = (self.lie)(sc).to_bytes();
+                }
+            }
+            response
+        })
+    }
+
+    fn info(&self) -> &ControllerInfo {
+        self.controller.info()
+    }
+}
+
+/// What a run of the program gives whose drive lies.
+fn run_with(lie: fn(ScMetadata) -> ScMetadata) -> Result<StoredSample, SessionError> {
+    let place = Place::new();
+    let options = Drive::options()
+        .wrap(move |controller| Arc::new(Lying { controller, lie }) as Arc<dyn Controller>);
+    let drive = options.open(place.image().as_path()).unwrap();
+    drive.put_keys(&place.client).unwrap();
+    drive.install(&TINY, PROGRAM).unwrap();
+    let [x, y] = [1, 2].map(|message| place.client.encrypt(message).unwrap());
+    let session = drive.session();
+    drive.wait(session.put_sample(vr("cor:0:1"), &x)).unwrap();
+    let run = drive.wait(session.trigger(vr("cow:0:2"), Some(&y)));
+    run.map(|(result, _)| result)
+}
+
+#[test]
+fn a_result_of_a_run_has_the_noise_that_follows_from_the_program() {
+    let honest = run_with(|sc| sc).unwrap().ciphertext;
+    let lying = run_with(|sc| sc.with_noise(Some(-50.0), Some(-1000.0))).unwrap();
+    let lying = lying.ciphertext;
+    assert!(lying.noise().variance() > 0.99 * honest.noise().variance());
+    assert!((lying.noise().log2_failure() - honest.noise().log2_failure()).abs() < 0.1);
+}
+
+#[test]
+fn a_result_that_states_no_client_key_is_refused() {
+    let error = run_with(|sc| sc.with_key_tag([0; 12])).unwrap_err();
+    assert!(error.to_string().contains("states none"), "{error}");
+    let error = run_with(|sc| sc.with_key_tag([7; 12])).unwrap_err();
+    assert!(error.to_string().contains("key"), "{error}");
 }

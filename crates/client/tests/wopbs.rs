@@ -233,6 +233,59 @@ async fn functions_of_two_arguments_lists_and_files() {
     }
 }
 
+/// Numbers of 3 bits, and two of 1 and 2 bits in one sample, through functions that say so.
+#[tokio::test]
+async fn narrow_numbers_go_through_narrow_functions() {
+    for (mode, arithmetic) in MODES {
+        let mut bench = Bench::new(mode, arithmetic).await;
+        let narrow = Encoding::new(3, true).unwrap();
+        bench
+            .put(
+                "
+                .reg x = cow:2
+                .tv square in=3 out=9 = x*x - 60
+                bootstrap square, x
+                return x
+            ",
+            )
+            .await;
+        for x in narrow.messages() {
+            bench.write("cow:0:2", x, narrow).await;
+            let (square, noise) = bench.result("cow:0:2").await;
+            assert_eq!(square, x * x - 60, "{x}");
+            assert!(noise.abs() < 0.01, "{noise}");
+        }
+        let stored = bench.session.get_sample("cow:0:2".parse().unwrap()).await;
+        let failure = stored.unwrap().ciphertext.log2_failure();
+        let of_width = |bits| {
+            Noise::encryption(&TINY_WOPBS)
+                .bootstrapped(&TINY_WOPBS, bits, arithmetic, 0)
+                .log2_failure()
+        };
+        assert!((failure - of_width(3)).abs() < 1e-3, "{failure}");
+        assert!(failure < of_width(BITS) - 1.0, "{failure}");
+        bench
+            .put(
+                "
+                .reg x = cor:1
+                .reg y = cow:2
+                .tv f unsigned in=1+2 out=9 = 100*x + y
+                homadd x, y
+                bootstrap f, x
+                return x
+            ",
+            )
+            .await;
+        for (x, y) in [(0, 0), (1, 0), (0, 3), (1, 3), (1, 2)] {
+            let [upper, both] = [1, 3].map(|bits| Encoding::new(bits, false).unwrap());
+            bench.write("cor:0:1", x, upper).await;
+            bench.write("cow:0:2", y, both).await;
+            assert_eq!(bench.result("cow:0:2").await.0, 100 * x + y, "{x}, {y}");
+        }
+        bench.drive.shutdown().unwrap();
+    }
+}
+
 #[test]
 fn outputs_wider_than_the_message_are_refused_by_name() {
     let text = ".tv f unsigned in=9 out=10 = x";

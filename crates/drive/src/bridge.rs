@@ -47,6 +47,8 @@
 
 mod access;
 mod carrier;
+#[cfg(feature = "computational-programs")]
+mod columns;
 mod command;
 mod commands;
 #[cfg(feature = "computational-programs")]

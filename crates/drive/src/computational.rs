@@ -336,7 +336,9 @@ impl ComputationalController {
                     .into_iter()
                     .map(|range| state.sample(range))
                     .collect::<Result<Vec<_>, _>>()?;
-                let found = bridge.evaluate(context, (name, &program), &inputs, place)?;
+                let room = result.map_or(0, |range| range.span.len);
+                let room = room.saturating_sub(ScMetadata::SIZE as u64);
+                let found = bridge.evaluate(context, (name, &program), &inputs, (place, room))?;
                 if let Some(range) = result {
                     state.put(range, &found)?;
                 }

@@ -13,9 +13,9 @@ use proptest::prelude::*;
 use tokio::net::TcpListener;
 use toroid_drive::bridge::Effect;
 use toroid_drive::bridge::status::{
-    MEMORY_RANGE, METADATA_INVALID, METADATA_MISMATCH, NO_PROGRAM, NO_RANGE_SET, PART_ORDER,
-    PROGRAM_IN_USE, PROGRAM_INACTIVE, PROGRAM_MALFORMED, PROGRAM_REFUSED, REGISTER_EMPTY,
-    TOO_MANY_RANGES, TRIGGER_SPLIT, WRONG_PARAMETERS, WRONG_SIZE,
+    MEMORY_RANGE, METADATA_INVALID, METADATA_MISMATCH, NO_PROGRAM, NO_RANGE_SET, NO_ROOM,
+    PART_ORDER, PROGRAM_IN_USE, PROGRAM_INACTIVE, PROGRAM_MALFORMED, PROGRAM_REFUSED,
+    REGISTER_EMPTY, TOO_MANY_RANGES, TRIGGER_SPLIT, WRONG_KEY_TAG, WRONG_PARAMETERS, WRONG_SIZE,
 };
 use toroid_drive::computational::{MAX_PROGRAMS, MAX_RANGE_SETS, MAX_RANGES, PROGRAM_TYPE, opcode};
 use toroid_drive::{
@@ -37,11 +37,12 @@ use toroid_nvme::{
 use toroid_task::CancelToken;
 use toroid_task::Progress;
 use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::column::{Column, ColumnForm, ColumnHeader, rows_per_chunk};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::Goldilocks;
-use toroid_tfhe::params::{TINY, TINY32};
+use toroid_tfhe::params::{TINY, TINY_WOPBS, TINY32};
 use toroid_tfhe::random::Csprng;
 
 /// The namespace of programs, and two of memory.
@@ -410,6 +411,203 @@ fn the_same_bits_as_compute_on_write() {
             ok(&controller, delete(set));
         }
     }
+}
+
+/// Columns come and go as bytes in memory: seeded from the client, packed from the drive, a sum as a single sample.
+#[test]
+fn programs_run_on_columns() {
+    let params = &TINY_WOPBS;
+    let mut rng = Csprng::from_seed([9; 32]);
+    let key = ClientKey::generate(params, &mut rng);
+    let encoding = Encoding::new(9, false).unwrap();
+    let bench = Bench::with(SECOND_HALF, |config| {
+        config.backend = Arc::new(CpuBackend::new(ArithmeticKind::Fft));
+    });
+    let of_set = |register: &str, bytes: &[u8]| {
+        let sc = ScMetadata::new(vr(register), params.id, bytes.len() as u64).unwrap();
+        sc.with_message(if register.starts_with("key") { 0 } else { 9 }, false)
+            .unwrap()
+    };
+    let mut bytes = Vec::new();
+    let mut write = |piece: &[u8]| {
+        bytes.extend_from_slice(piece);
+        Ok(())
+    };
+    key.key_switching_key(KeyForm::Seeded, &mut rng, &Progress::none(), &mut write)
+        .unwrap();
+    bench.write_object(KSK_LBA, of_set("key:0:2", &bytes), &bytes);
+    bytes.clear();
+    let mut write = |piece: &[u8]| {
+        bytes.extend_from_slice(piece);
+        Ok(())
+    };
+    key.bootstrapping_key(KeyForm::Seeded, &mut rng, &Progress::none(), &mut write)
+        .unwrap();
+    bench.write_object(BKNTT_LBA, of_set("key:0:1", &bytes), &bytes);
+    let keep = |m: i64| if m > 200 { m - 200 } else { 0 };
+    let table: Vec<u64> = encoding
+        .messages()
+        .map(|m| encoding.encode::<Goldilocks>(keep(m)).unwrap())
+        .collect();
+    let test_vector: Vec<u8> = glwe::test_vector::<Goldilocks>(params, encoding, &table)
+        .unwrap()
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect();
+    bench.write_object(TV_LBA, of_set("tv:0:0", &test_vector), &test_vector);
+    let before = bench.state();
+    let all = Computational::new(computational_config()).unwrap();
+    let controller = attach(&bench, &all, "host", KeyAccess::All).unwrap();
+
+    // Two chunks, the second of which is not full.
+    let values: Vec<i64> = (0..200).map(|row| row * 37 % 512).collect();
+    let header = ColumnHeader {
+        form: ColumnForm::Seeded,
+        rows: 200,
+    };
+    let mut column = header.to_bytes().to_vec();
+    for chunk in values.chunks(rows_per_chunk(params)) {
+        column.extend(key.encrypt_chunk(chunk, encoding, &mut rng).unwrap());
+    }
+    let fresh = |register: &str, bytes: &[u8]| {
+        of_set(register, bytes)
+            .with_noise(Some(params.lwe_variance().log2()), None)
+            .with_column(true)
+    };
+    let run = |program: &str, column: &[u8], expected: Result<(), Status>| {
+        let program = encode(&assemble(program).unwrap().program);
+        ok(&controller, load(3, 0, &program));
+        ok(&controller, activate(3, true));
+        let input = record(fresh("cor:0:0", column), column);
+        let padded = [&input[..], &[0; 3]].concat();
+        let input_len = padded.len() / 4 * 4;
+        ok(&controller, write_memory(MEMORY, 0, &padded[..input_len]));
+        let ranges = [(MEMORY, 0, input_len as u32), (MEMORY, 32768, 32768)];
+        let set = ok(&controller, create(&ranges)).cqe.dw0.get() as u16;
+        let command = execute(3, set, 0b01, 2);
+        match expected {
+            Ok(()) => assert_eq!(
+                ok(&controller, command).cqe.dw0.get(),
+                Effect::Computed as u32
+            ),
+            Err(status) => assert_eq!(fail(&controller, command), status),
+        }
+        ok(&controller, activate(3, false));
+        ok(&controller, unload(3));
+        ok(&controller, delete(set));
+        let data = ok(&controller, read_memory(MEMORY, 32768, 32768)).data;
+        let sc = ScMetadata::from_bytes(&data[..64]).unwrap();
+        sc.map(|sc| (sc, data[64..64 + sc.size() as usize].to_vec()))
+    };
+    let each = "bootstrap tv:0, cor:0\nhomintadd cor:0, 1\nreturn cor:0";
+    let (sc, bytes) = run(each, &column, Ok(())).unwrap();
+    assert!(sc.column() && sc.computed());
+    assert_eq!(
+        (sc.vr(), sc.params(), sc.message_bits()),
+        (vr("cor:0:0"), params.id, 9)
+    );
+    assert!(f64::from(sc.log2_variance().unwrap()) > params.lwe_variance().log2());
+    assert!(sc.log2_p_fail().is_some());
+    let made = Column::new(params, &bytes).unwrap();
+    assert_eq!(
+        made.header(),
+        ColumnHeader {
+            form: ColumnForm::Packed,
+            rows: 200
+        }
+    );
+    let chunks = 0..made.header().chunks(params);
+    let found: Vec<i64> = chunks
+        .flat_map(|chunk| {
+            key.decrypt_chunk(&made.chunk(chunk).unwrap(), encoding)
+                .unwrap()
+        })
+        .collect();
+    let expected: Vec<i64> = values.iter().map(|value| keep(*value) + 1).collect();
+    assert_eq!(found, expected);
+
+    // A sum is a single sample.
+    let narrow: Vec<i64> = (0..50).map(|row| row % 7).collect();
+    let header = ColumnHeader {
+        form: ColumnForm::Seeded,
+        rows: 50,
+    };
+    let mut few = header.to_bytes().to_vec();
+    few.extend(key.encrypt_chunk(&narrow, encoding, &mut rng).unwrap());
+    let (sc, bytes) = run("homsum cor:0, 0\nreturn cor:0", &few, Ok(())).unwrap();
+    assert!(!sc.column() && sc.computed());
+    let total: i64 = narrow.iter().sum();
+    assert_eq!(key.decrypt_sample(&bytes, encoding).unwrap(), total);
+
+    // A result that has no room is refused before the program runs.
+    let runs = bench.drive.statistics().bootstraps;
+    ok(
+        &controller,
+        load(3, 0, &encode(&assemble(each).unwrap().program)),
+    );
+    ok(&controller, activate(3, true));
+    let input = record(fresh("cor:0:0", &column), &column);
+    let len = input.len() / 4 * 4 + 4;
+    ok(
+        &controller,
+        write_memory(MEMORY, 0, &[&input[..], &[0; 4]].concat()[..len]),
+    );
+    let ranges = [(MEMORY, 0, len as u32), (MEMORY, 32768, 1024)];
+    let set = ok(&controller, create(&ranges)).cqe.dw0.get() as u16;
+    assert_eq!(fail(&controller, execute(3, set, 0b01, 2)), NO_ROOM);
+    assert_eq!(fail(&controller, execute(3, set, 0b01, 0)), NO_ROOM);
+    assert_eq!(bench.drive.statistics().bootstraps, runs);
+    ok(&controller, delete(set));
+
+    // Columns of two client keys do not meet.
+    let tagged =
+        |register: &str, tag: u8| record(fresh(register, &few).with_key_tag([tag; 12]), &few);
+    for (tags, refused) in [([1, 2], true), ([2, 2], false)] {
+        let program = encode(
+            &assemble("homadd cor:0, cor:1\nreturn cor:0")
+                .unwrap()
+                .program,
+        );
+        ok(&controller, activate(3, false));
+        ok(&controller, unload(3));
+        ok(&controller, load(3, 0, &program));
+        ok(&controller, activate(3, true));
+        let records = [tagged("cor:0:0", tags[0]), tagged("cor:0:1", tags[1])];
+        let len = records[0].len().next_multiple_of(4);
+        for (at, record) in [0, 8192].into_iter().zip(&records) {
+            let padded = [&record[..], &[0; 4]].concat();
+            ok(&controller, write_memory(MEMORY, at, &padded[..len]));
+        }
+        let ranges = [
+            (MEMORY, 0, len as u32),
+            (MEMORY, 8192, len as u32),
+            (MEMORY, 32768, 32768),
+        ];
+        let set = ok(&controller, create(&ranges)).cqe.dw0.get() as u16;
+        let command = execute(3, set, 0b011, 3);
+        if refused {
+            assert_eq!(fail(&controller, command), WRONG_KEY_TAG);
+        } else {
+            ok(&controller, command);
+        }
+        ok(&controller, delete(set));
+    }
+    ok(&controller, activate(3, false));
+    ok(&controller, unload(3));
+
+    // What is no column, and rows that do not fit the program.
+    let mut damaged = few.clone();
+    damaged[8] ^= 1;
+    run(each, &damaged, Err(METADATA_INVALID));
+    run("lower cor:0, 4\nreturn cor:0", &few, Err(PROGRAM_REFUSED));
+    // A register does not take a column.
+    let sc = fresh("cor:0:0", &few);
+    let first = bench.requests(X_LBA, sc, &few).remove(0);
+    assert_eq!(bench.fail(first), METADATA_INVALID);
+    assert!(bench.state() == before, "no register has changed");
+    let statistics = bench.drive.statistics();
+    assert_eq!(statistics.programs[&0].runs, 3);
+    assert_eq!(statistics.bootstraps, 200);
 }
 
 fn sc_of_program(bench: &Bench) -> ScMetadata {

@@ -3,6 +3,8 @@
 //! Objects cross this border in the byte forms of `docs/reference/formats.md`: little-endian words, keys as Table 3 orders them, or seeded.
 
 pub mod cpu;
+pub mod recorded;
+mod schedule;
 pub mod testing;
 
 use std::any::Any;
@@ -41,6 +43,18 @@ pub enum BackendError {
     },
 }
 
+/// Bootstraps of one sample.
+#[derive(Clone, Copy, Debug)]
+pub struct BootstrapTask<'a> {
+    /// The functions to apply, at least one, [`ParamSet::test_vector_bytes`] each.
+    pub test_vectors: &'a [&'a [u8]],
+    /// The sample, [`StageParams::lwe_bytes`](toroid_tfhe::params::StageParams::lwe_bytes) bytes.
+    pub sample: &'a [u8],
+    /// Bits of the message that the functions read. For wide functions 1 to the set's `message_bits`: the time, and how far the
+    /// phase may be off, are those of so many bits. Programmable bootstraps do not depend on it, and sets made for gates may state 0.
+    pub input_bits: u32,
+}
+
 /// Arithmetic on LWE samples. Every method may be called from several threads at a time.
 ///
 /// The engine promises that samples have [`StageParams::lwe_bytes`](toroid_tfhe::params::StageParams::lwe_bytes) bytes, test vectors [`ParamSet::test_vector_bytes`], that
@@ -67,22 +81,77 @@ pub trait Backend: Send + Sync {
         form: KeyForm,
     ) -> Result<Box<dyn KeySink>, BackendError>;
 
-    /// Bootstraps `sample` with each of `test_vectors` (at least one): blind rotation, sample extraction, key switch. Gives one
-    /// sample for each, in their order. Each is what a call with its test vector alone could give, so a back end may share
-    /// among them whatever depends on the sample only. A back end looks at the cancellation token every few milliseconds. Where
-    /// it does the work of several requesters together, the others' work goes on.
+    /// Bootstraps the sample of each task with each of its test vectors: blind rotation, sample extraction, key switch.
+    /// `results` receives a sample for each, task after task and function after function, `lwe_bytes` each.
+    ///
+    /// Each result is what a call with its sample and test vector alone could give. So a back end may share among the
+    /// functions of a task whatever depends on the sample only, and may do tasks in any order and side by side. Tasks of one
+    /// call serve one requester: a back end gives its turn to others between them. It looks at the cancellation token every
+    /// few milliseconds. Where it does the work of several requesters together, the others' work goes on.
     ///
     /// # Errors
-    /// [`BackendError::Cancelled`] or a failure.
+    /// [`BackendError::Cancelled`] or a failure, of which any task may be the cause; `results` then holds nothing of use.
+    /// [`BackendError::Failed`] for `results` of another length and for a task without a test vector
+    /// ([`results_of_tasks`]).
+    fn bootstrap_batch(
+        &self,
+        params: &ParamSet,
+        bootstrapping: &dyn LoadedKey,
+        key_switching: &dyn LoadedKey,
+        tasks: &[BootstrapTask<'_>],
+        results: &mut [u8],
+        requester: Requester<'_>,
+    ) -> Result<(), BackendError>;
+
+    /// [`Backend::bootstrap_batch`] of one task: the results, `lwe_bytes` each.
+    ///
+    /// # Errors
+    /// As [`Backend::bootstrap_batch`].
     fn bootstrap(
         &self,
         params: &ParamSet,
         bootstrapping: &dyn LoadedKey,
         key_switching: &dyn LoadedKey,
-        test_vectors: &[&[u8]],
-        sample: &[u8],
+        task: BootstrapTask<'_>,
         requester: Requester<'_>,
-    ) -> Result<Vec<Vec<u8>>, BackendError>;
+    ) -> Result<Vec<u8>, BackendError> {
+        let mut results = vec![0; task.test_vectors.len() * params.lwe_bytes()];
+        let tasks = [task];
+        self.bootstrap_batch(
+            params,
+            bootstrapping,
+            key_switching,
+            &tasks,
+            &mut results,
+            requester,
+        )?;
+        Ok(results)
+    }
+
+    /// How many tasks at once the back end likes for this set: fewer leave it idle, more gain nothing.
+    fn batch_hint(&self, params: &ParamSet) -> usize;
+
+    /// Whether [`Backend::pack`] packs samples of this set.
+    fn packs(&self, _params: &ParamSet) -> bool {
+        false
+    }
+
+    /// Packs samples, each with its row, into a packed chunk of `rows` rows ([`toroid_tfhe::column`]).
+    ///
+    /// # Errors
+    /// [`BackendError::Unsupported`] where the back end or the set packs nothing, [`BackendError::Cancelled`] or a failure.
+    fn pack(
+        &self,
+        _params: &ParamSet,
+        _bootstrapping: &dyn LoadedKey,
+        _samples: &[(usize, &[u8])],
+        _rows: usize,
+        _requester: Requester<'_>,
+    ) -> Result<Vec<u8>, BackendError> {
+        Err(BackendError::Unsupported {
+            reason: format!("{} does not pack samples", self.name()),
+        })
+    }
 
     /// What the back end did, and what waits.
     fn statistics(&self) -> BackendStatistics {
@@ -99,10 +168,55 @@ pub trait Backend: Send + Sync {
     fn hom_int_mult(&self, params: &ParamSet, dst: &mut [u8], v: i32);
 }
 
+/// Checks what [`Backend::bootstrap_batch`] is called with.
+///
+/// # Errors
+/// [`BackendError::Failed`] where `results` has another length than the tasks' results together, or a task has no test vector.
+pub fn check_results(
+    params: &ParamSet,
+    tasks: &[BootstrapTask<'_>],
+    results: &[u8],
+) -> Result<(), BackendError> {
+    let sample_bytes = params.lwe_bytes();
+    if let Some(task) = tasks.iter().position(|task| task.test_vectors.is_empty()) {
+        let reason = format!("task {task} has no test vector");
+        return Err(BackendError::Failed { reason });
+    }
+    let samples: usize = tasks.iter().map(|task| task.test_vectors.len()).sum();
+    if results.len() != samples * sample_bytes {
+        let reason = format!(
+            "the results of these tasks are {samples} samples of {sample_bytes} bytes, there is room for {} bytes",
+            results.len()
+        );
+        return Err(BackendError::Failed { reason });
+    }
+    Ok(())
+}
+
+/// The tasks of [`Backend::bootstrap_batch`], each with its part of `results`.
+///
+/// # Errors
+/// As [`check_results`].
+pub fn results_of_tasks<'t, 'a, 'r>(
+    params: &ParamSet,
+    tasks: &'t [BootstrapTask<'a>],
+    results: &'r mut [u8],
+) -> Result<impl Iterator<Item = (&'t BootstrapTask<'a>, &'r mut [u8])>, BackendError> {
+    check_results(params, tasks, results)?;
+    let sample_bytes = params.lwe_bytes();
+    let mut rest = results;
+    Ok(tasks.iter().map(move |task| {
+        let (own, others) =
+            std::mem::take(&mut rest).split_at_mut(task.test_vectors.len() * sample_bytes);
+        rest = others;
+        (task, own)
+    }))
+}
+
 /// The work that a back end did, and what waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackendStatistics {
-    /// Calls of [`Backend::bootstrap`] that wait for cores.
+    /// Work of [`Backend::bootstrap_batch`] that waits for cores: a call, or a part of one.
     pub waiting: u64,
     /// Passes over keys, each for one call or several together.
     pub batches: u64,

@@ -188,6 +188,38 @@ pub enum EngineError {
         /// What it did.
         what: &'static str,
     },
+    /// The numbers of rows do not fit an instruction.
+    #[error("program {vr}, instruction {index}, `{text}`: {what}")]
+    Rows {
+        /// The program's register.
+        vr: VrNumber,
+        /// The index of the instruction.
+        index: usize,
+        /// Its text.
+        text: String,
+        /// Which numbers were found, and which are expected.
+        what: String,
+    },
+    /// A run on columns needs more room than it may take.
+    #[error("program {vr} needs {needed} bytes for {what}, and {room} are there for it")]
+    MapTooLarge {
+        /// The program's register.
+        vr: VrNumber,
+        /// What for.
+        what: &'static str,
+        /// Bytes needed.
+        needed: u128,
+        /// Bytes there are.
+        room: u64,
+    },
+    /// Rows of a column could not be read, or taken.
+    #[error("column {vr}: {source}")]
+    Column {
+        /// The register of the column.
+        vr: VrNumber,
+        /// Why.
+        source: RowError,
+    },
     /// A Push found the stack full.
     #[error("program {vr} pushes more than the {slots} samples that the stack holds")]
     StackOverflow {
@@ -247,4 +279,26 @@ pub enum EngineError {
     /// The run was cancelled.
     #[error("the run was cancelled")]
     Cancelled,
+}
+
+/// Why rows could not be read, or taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RowError {
+    /// What is wrong with them.
+    #[error("{0}")]
+    Refused(String),
+    /// The back end failed, or was cancelled, where it made their form.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+}
+
+impl RowError {
+    /// The error of a run on this column.
+    pub(crate) fn of(self, vr: VrNumber) -> EngineError {
+        match self {
+            RowError::Backend(BackendError::Cancelled) => EngineError::Cancelled,
+            RowError::Backend(source) => EngineError::Backend { vr, source },
+            source @ RowError::Refused(_) => EngineError::Column { vr, source },
+        }
+    }
 }

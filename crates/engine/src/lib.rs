@@ -13,6 +13,7 @@ pub mod backend;
 
 mod address;
 mod admission;
+mod column;
 mod config;
 mod engine;
 mod error;
@@ -29,10 +30,16 @@ mod swap;
 mod table;
 
 pub use address::{AddressError, PAGE_BYTES, PageTableEntry, SwapSlot, VirtualAddress};
-pub use backend::{Backend, BackendError, BackendStatistics, KeySink, LoadedKey};
+pub use backend::{
+    Backend, BackendError, BackendStatistics, BootstrapTask, KeySink, LoadedKey, results_of_tasks,
+};
+pub use column::{
+    Checkpoint, ColumnBytes, ColumnInput, MAX_ROWS, MadeColumn, MapFacts, MapJob, MapOutput,
+    MapSink, MapTask, RowSource,
+};
 pub use config::{EngineConfig, PARTIAL_LIFETIME, ReplacementPolicy};
 pub use engine::{Engine, Sample};
-pub use error::EngineError;
+pub use error::{EngineError, RowError};
 pub use paging::PagingStatistics;
 pub use part::Part;
 pub use processor::{InstructionTiming, PreparedRun, Run, RunOutcome};

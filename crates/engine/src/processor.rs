@@ -5,7 +5,8 @@
 //! or removed during the run keeps what the store or removal left. Runs count in the order of their ends (`admission.rs`), so
 //! a run overwrites what another one wrote meanwhile. On any error the pages are freed and the registers stay.
 //!
-//! Adjacent Bootstraps of the same sample are one task of the back end, which may share work among them.
+//! Adjacent Bootstraps of the same sample are one task of the back end, which may share work among them. A wide function reads as
+//! many bits of the sample as the input encoding of its test vector has.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, MutexGuard};
@@ -14,25 +15,30 @@ use std::time::{Duration, Instant};
 use toroid_isa::metadata::KeyTagStart;
 use toroid_isa::{Environment, Instruction, KeyKind, Program, VrNumber, VrType, verify};
 use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::lwe;
+use toroid_tfhe::modulus::Modulus;
 use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::fingerprint;
+use toroid_tfhe::with_modulus;
 
 use crate::admission::Admitted;
-use crate::backend::{BackendError, LoadedKey};
+use crate::backend::{BackendError, BootstrapTask, LoadedKey};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::paging::{PageId, PageIo};
 use crate::part::Part;
 use crate::partial::Origin;
-use crate::register::same_statement;
+use crate::register::{function_input, same_statement};
 use crate::requester::Requester;
 use crate::store::{Accepted, StagedSample};
 use crate::swap::PagingContext;
 use crate::table::{Content, Register, Table};
 
-/// The most bootstraps of one sample that the back end is given at once: bounds the memory of their tables and results.
-const MAX_FUSED_BOOTSTRAPS: usize = 8;
+/// The most bootstraps of one sample that the back end is given at once. It bounds the time of a task, between two of which other
+/// tenants have their turns, and the memory of its results: at `message16` 64 samples of 16 KiB, beside 64 tables of 512 KiB, which
+/// the registers hold anyway. What more it takes to apply functions is up to the back end; `cpu` applies a few at a time.
+const MAX_FUSED_BOOTSTRAPS: usize = 64;
 
 /// What one instruction took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +96,15 @@ impl Value {
             },
         }
     }
+}
+
+/// The trivial sample of `v`, a message of this encoding; without one, of the set's width.
+pub(crate) fn constant(params: &ParamSet, encoding: Option<Encoding>, v: i32) -> Vec<u8> {
+    let bits = encoding.map_or(params.message_bits, Encoding::bits);
+    with_modulus!(params.modulus, M => {
+        let words = lwe::trivial::<M>(params, M::encode(v.into(), bits + 1));
+        bytemuck::cast_slice(&words).to_vec()
+    })
 }
 
 /// A register as the run sees it. Holds its page.
@@ -169,8 +184,8 @@ impl PreparedRun<'_> {
 }
 
 /// Everything that a run works on; gives all pages back when dropped.
-struct Transaction<'e> {
-    engine: &'e Engine,
+pub(crate) struct Transaction<'e> {
+    pub(crate) engine: &'e Engine,
     program: VrNumber,
     registers: HashMap<VrNumber, Working>,
     /// Stamp of the table at the start; `None` before.
@@ -182,12 +197,15 @@ struct Transaction<'e> {
     test_vectors: HashMap<VrNumber, TestVector>,
     keys: HashMap<VrNumber, Arc<dyn LoadedKey>>,
     stack: Vec<(Vec<u8>, Value)>,
-    io: PageIo,
+    /// The registers that columns stand in, where the run is one on columns.
+    columns: Option<BTreeSet<VrNumber>>,
+    pub(crate) io: PageIo,
 }
 
 impl Environment for Transaction<'_> {
     fn has_register(&self, vr: VrNumber) -> bool {
-        self.registers.contains_key(&vr)
+        let columns = self.columns.as_ref();
+        self.registers.contains_key(&vr) || columns.is_some_and(|columns| columns.contains(&vr))
     }
 
     fn has_test_vector(&self, vr: VrNumber) -> bool {
@@ -200,6 +218,10 @@ impl Environment for Transaction<'_> {
 
     fn stack_slots(&self) -> usize {
         self.engine.config.stack_slots
+    }
+
+    fn has_columns(&self) -> bool {
+        self.columns.is_some()
     }
 }
 
@@ -349,7 +371,11 @@ impl Engine {
 }
 
 impl<'e> Transaction<'e> {
-    fn new(engine: &'e Engine, context: PagingContext, program: VrNumber) -> Transaction<'e> {
+    pub(crate) fn new(
+        engine: &'e Engine,
+        context: PagingContext,
+        program: VrNumber,
+    ) -> Transaction<'e> {
         Transaction {
             engine,
             program,
@@ -360,6 +386,7 @@ impl<'e> Transaction<'e> {
             test_vectors: HashMap::new(),
             keys: HashMap::new(),
             stack: Vec::new(),
+            columns: None,
             io: PageIo::new(context),
         }
     }
@@ -469,7 +496,7 @@ impl<'e> Transaction<'e> {
     }
 
     /// Takes hold of the registers in the table that the program names, but for those that samples came for.
-    fn look(
+    pub(crate) fn look(
         &mut self,
         table: &Table,
         program: &Program,
@@ -603,6 +630,46 @@ impl<'e> Transaction<'e> {
         }
     }
 
+    /// Makes the run one on columns, which stand in these registers.
+    pub(crate) fn set_columns(&mut self, columns: BTreeSet<VrNumber>) {
+        self.columns = Some(columns);
+    }
+
+    /// The single samples that the program finds, with their fingerprints and what is known of them.
+    pub(crate) fn samples(
+        &self,
+    ) -> impl Iterator<Item = (VrNumber, u64, &Noise, Option<Encoding>)> {
+        self.registers.iter().map(|(vr, working)| {
+            let value = &working.value;
+            (*vr, working.fingerprint, &value.noise, value.encoding)
+        })
+    }
+
+    /// The parameter sets of these samples.
+    pub(crate) fn sets(&self) -> impl Iterator<Item = (VrNumber, &'static ParamSet)> {
+        let registers = self.registers.iter();
+        registers.map(|(vr, working)| (*vr, working.value.params))
+    }
+
+    /// The words of a test vector.
+    pub(crate) fn function(&self, tv: VrNumber) -> Result<&[u8], EngineError> {
+        let function = self.test_vectors.get(&tv);
+        function
+            .map(|function| &*function.bytes)
+            .ok_or(EngineError::NoSuchRegister { vr: tv })
+    }
+
+    /// The encodings of a test vector's input and output, as far as they are stated.
+    pub(crate) fn encodings(&self, tv: VrNumber) -> (Option<Encoding>, Option<Encoding>) {
+        let function = self.test_vectors.get(&tv);
+        function.map_or((None, None), |function| (function.input, function.output))
+    }
+
+    /// The words of a single sample.
+    pub(crate) fn sample(&mut self, vr: VrNumber) -> Result<Vec<u8>, EngineError> {
+        Ok(self.read(vr)?.0)
+    }
+
     fn working(&self, vr: VrNumber) -> Result<&Working, EngineError> {
         self.registers
             .get(&vr)
@@ -641,8 +708,12 @@ impl<'e> Transaction<'e> {
         Ok(())
     }
 
-    /// A key of the key id of the sample in `n`.
-    fn key(&self, n: VrNumber, kind: KeyKind) -> Result<Arc<dyn LoadedKey>, EngineError> {
+    /// A key of the key id of `n`.
+    pub(crate) fn key(
+        &self,
+        n: VrNumber,
+        kind: KeyKind,
+    ) -> Result<Arc<dyn LoadedKey>, EngineError> {
         let vr =
             VrNumber::key(n.key_id(), kind).map_err(|_| EngineError::NoSuchRegister { vr: n })?;
         self.keys
@@ -652,7 +723,8 @@ impl<'e> Transaction<'e> {
     }
 
     /// The Bootstraps that these instructions begin with, up to [`MAX_FUSED_BOOTSTRAPS`], as test vectors and registers, as
-    /// far as they have the same effect done at once: the registers are distinct and hold the very same sample.
+    /// far as they have the same effect done at once: the registers are distinct and hold the very same sample. Wide functions of
+    /// one sample have one input width, too: they share the bits that are extracted.
     fn bootstraps_of_one_sample(&self, instructions: &[Instruction]) -> Vec<(VrNumber, VrNumber)> {
         let mut run: Vec<(VrNumber, VrNumber)> = Vec::new();
         let mut page = None;
@@ -661,12 +733,14 @@ impl<'e> Transaction<'e> {
                 break;
             };
             let held = self.registers.get(&n).map(|working| working.page);
+            let width = self.input_bits_to_extract(tv, n);
             let alike = match run.first() {
                 None => true,
                 // A page is one sample of one parameter set; the key id says which keys.
-                Some((_, first)) => {
+                Some((function, first)) => {
                     held == page
                         && n.key_id() == first.key_id()
+                        && width == self.input_bits_to_extract(*function, n)
                         && run.iter().all(|(_, other)| *other != n)
                 }
             };
@@ -677,6 +751,13 @@ impl<'e> Transaction<'e> {
             run.push((tv, n));
         }
         run
+    }
+
+    /// Bits that a wide function of the sample in `n` reads; none for other functions, which extract none.
+    fn input_bits_to_extract(&self, tv: VrNumber, n: VrNumber) -> Option<u32> {
+        let params = self.registers.get(&n)?.value.params;
+        let input = function_input(params, self.test_vectors.get(&tv)?.input)?;
+        params.is_wide().then(|| input.bits())
     }
 
     /// Executes Bootstraps that [`Transaction::bootstraps_of_one_sample`] gave, in one call of the back end. `done` is called
@@ -705,41 +786,33 @@ impl<'e> Transaction<'e> {
         let (bytes, Value { params, noise, .. }) = self.read(n)?;
         let input = fingerprint(&bytes);
         let backend = &*self.engine.backend;
+        let inputs: Vec<Option<Encoding>> = test_vectors
+            .iter()
+            .map(|tv| function_input(params, tv.input))
+            .collect();
+        let width = |input: &Option<Encoding>| input.map_or(0, Encoding::bits);
+        let task = BootstrapTask {
+            test_vectors: &functions,
+            sample: &bytes,
+            // Of wide functions all have the same.
+            input_bits: inputs.first().map_or(0, width),
+        };
         let results = backend
-            .bootstrap(
-                params,
-                &*bootstrapping,
-                &*key_switching,
-                &functions,
-                &bytes,
-                requester,
-            )
-            .and_then(|results| {
-                if results.len() == run.len() {
-                    return Ok(results);
-                }
-                let reason = format!(
-                    "it gave {} samples for {} test vectors",
-                    results.len(),
-                    run.len()
-                );
-                Err(BackendError::Failed { reason })
-            })
+            .bootstrap(params, &*bootstrapping, &*key_switching, task, requester)
             .map_err(|source| match source {
                 BackendError::Cancelled => EngineError::Cancelled,
                 source => EngineError::Backend { vr: n, source },
             })?;
-        for (((tv, n), test_vector), result) in run.iter().zip(&test_vectors).zip(results) {
-            // A function without a stated width has the set's; sets made for gates have none.
-            let stated = test_vector.input;
-            let function = stated.or_else(|| Encoding::new(params.message_bits, false).ok());
-            let bits = function.map_or(0, Encoding::bits);
+        let results = results.chunks_exact(params.lwe_bytes());
+        let functions = test_vectors.iter().zip(&inputs);
+        for (((tv, n), (test_vector, function)), result) in run.iter().zip(functions).zip(results) {
+            let bits = width(function);
             let value = Value {
                 params,
                 noise: noise.bootstrapped(params, bits, backend.arithmetic(), input),
-                encoding: test_vector.output.or(function),
+                encoding: test_vector.output.or(*function),
             };
-            self.write(*n, &result, value)?;
+            self.write(*n, result, value)?;
             done(Instruction::Bootstrap { tv: *tv, n: *n }, &self.io);
         }
         Ok(())
@@ -809,6 +882,20 @@ impl<'e> Transaction<'e> {
                 backend.hom_int_mult(value.params, &mut bytes, v);
                 value.noise = value.noise.times(f64::from(v));
                 self.write(n, &bytes, value)
+            }
+            Instruction::HomIntAdd { n, v } => {
+                let (mut bytes, value) = self.read(n)?;
+                let summand = constant(value.params, value.encoding, v);
+                backend.hom_add(value.params, &mut bytes, &summand);
+                self.write(n, &bytes, value)
+            }
+            // The sum of a single row is that row.
+            Instruction::HomSum { n, .. } => self.step(Instruction::Move { dst: n, src: n }),
+            Instruction::Lower { .. } | Instruction::Upper { .. } | Instruction::Join { .. } => {
+                Err(EngineError::Execution {
+                    vr: self.program,
+                    what: "moves rows of a column, which a run on single samples does not have",
+                })
             }
         }
     }

@@ -71,6 +71,14 @@ pub(crate) fn same_statement(a: &Noise, b: &Noise) -> bool {
     close(a.variance().log2(), b.variance().log2()) && close(a.log2_failure(), b.log2_failure())
 }
 
+/// What a function takes whose test vector states this input, if any. Without a stated width it has the set's, and so it has with one
+/// that no table of wide functions has; sets made for gates have none.
+pub(crate) fn function_input(params: &ParamSet, stated: Option<Encoding>) -> Option<Encoding> {
+    stated
+        .filter(|input| !params.is_wide() || input.bits() <= params.message_bits)
+        .or_else(|| Encoding::new(params.message_bits, false).ok())
+}
+
 /// A virtual register as [`crate::Engine::list`] shows it.
 #[derive(Clone, Debug)]
 pub struct RegisterInfo {

@@ -26,7 +26,8 @@ pub enum StoreOutcome {
     Complete,
     /// Others are to follow.
     Incomplete,
-    /// Another command has started the object anew or removed it: the part has no effect.
+    /// Another command has started the object anew or removed it, or has stored an object of another client key under its key id: the part
+    /// has no effect.
     Superseded,
 }
 
@@ -72,10 +73,7 @@ impl Prepared<'_> {
     pub fn commit(self) -> StoreOutcome {
         match self.0 {
             Staged::Part(part) => part.commit(),
-            Staged::Register(register) => {
-                register.commit();
-                StoreOutcome::Complete
-            }
+            Staged::Register(register) => register.commit(),
         }
     }
 }
@@ -99,6 +97,12 @@ impl StagedPart<'_> {
         let mut table = self.engine.table();
         let partial = LockedPartial::mutex(&self.partial);
         if !table.is_current(self.vr, self.origin, partial) {
+            return StoreOutcome::Superseded;
+        }
+        let place = (self.vr, self.origin);
+        if table.check_key_tag(place, self.tag).is_err() {
+            // An object of another client key has come meanwhile.
+            table.drop_partial(self.vr, self.origin);
             return StoreOutcome::Superseded;
         }
         if self.replaces_key {
@@ -126,6 +130,7 @@ impl Drop for StagedPart<'_> {
 pub(crate) struct StagedRegister<'e> {
     engine: &'e Engine,
     vr: VrNumber,
+    origin: Origin,
     /// `None` once it has appeared.
     register: Option<Register>,
     tag: Option<KeyTagStart>,
@@ -133,13 +138,19 @@ pub(crate) struct StagedRegister<'e> {
 }
 
 impl StagedRegister<'_> {
-    fn commit(mut self) {
-        if let Some(register) = self.register.take() {
-            let engine = self.engine;
-            let mut table = engine.table();
-            table.insert(&engine.memory, self.vr, register);
-            table.claim(&engine.memory, self.vr, self.tag);
-        }
+    fn commit(mut self) -> StoreOutcome {
+        let engine = self.engine;
+        let mut table = engine.table();
+        let place = (self.vr, self.origin);
+        // A part of an object of another client key may have come meanwhile.
+        let checked = table.check_key_tag(place, self.tag);
+        let register = self.register.take_if(|_| checked.is_ok());
+        let Some(register) = register else {
+            return StoreOutcome::Superseded;
+        };
+        table.insert(&engine.memory, self.vr, register);
+        table.claim(&engine.memory, self.vr, self.tag);
+        StoreOutcome::Complete
     }
 }
 
@@ -253,6 +264,7 @@ impl Engine {
         Ok(StagedRegister {
             engine: self,
             vr: sample.vr,
+            origin,
             register: Some(register),
             tag,
             _effect: effect,
@@ -445,6 +457,7 @@ impl Engine {
         Ok(Accepted::Register(StagedRegister {
             engine: self,
             vr,
+            origin,
             register: Some(register),
             tag,
             _effect: effect,

@@ -12,8 +12,8 @@ use common::*;
 use proptest::prelude::*;
 use toroid_engine::backend::testing::{PlaintextBackend, decode_sample, encode_sample};
 use toroid_engine::{
-    Backend, BackendError, CancelToken, Engine, EngineConfig, EngineError, KeyForm, KeyKind,
-    KeySink, LoadedKey, MemorySwap, Requester,
+    Backend, BackendError, BootstrapTask, CancelToken, Engine, EngineConfig, EngineError, KeyForm,
+    KeyKind, KeySink, LoadedKey, MemorySwap, Requester,
 };
 use toroid_isa::Instruction;
 use toroid_tfhe::arithmetic::ArithmeticKind;
@@ -47,15 +47,15 @@ impl Backend for Slow {
         self.inner.begin_key(params, kind, form)
     }
 
-    fn bootstrap(
+    fn bootstrap_batch(
         &self,
         params: &ParamSet,
         bootstrapping: &dyn LoadedKey,
         key_switching: &dyn LoadedKey,
-        test_vectors: &[&[u8]],
-        sample: &[u8],
+        tasks: &[BootstrapTask<'_>],
+        results: &mut [u8],
         requester: Requester<'_>,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
+    ) -> Result<(), BackendError> {
         let mut begun = self.begun.lock().unwrap();
         *begun += 1;
         self.changed.notify_all();
@@ -70,14 +70,18 @@ impl Backend for Slow {
             let reason = "the others never came".to_owned();
             return Err(BackendError::Failed { reason });
         }
-        self.inner.bootstrap(
+        self.inner.bootstrap_batch(
             params,
             bootstrapping,
             key_switching,
-            test_vectors,
-            sample,
+            tasks,
+            results,
             requester,
         )
+    }
+
+    fn batch_hint(&self, params: &ParamSet) -> usize {
+        self.inner.batch_hint(params)
     }
 
     fn hom_add(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {

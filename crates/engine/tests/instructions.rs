@@ -22,7 +22,7 @@ fn close(a: f64, b: f64) -> bool {
 fn every_instruction_does_what_table_4_says() {
     let (x, y, z, tv) = (cor(0, 1), cor(0, 2), cor(0, 3), vr("tv:0:0"));
     use Instruction::*;
-    let programs: [(&str, Vec<Instruction>, i64); 9] = [
+    let programs: [(&str, Vec<Instruction>, i64); 12] = [
         ("return", vec![], 3),
         ("mov", vec![Move { dst: x, src: y }], 2),
         ("mov to itself", vec![Move { dst: x, src: x }], 3),
@@ -30,6 +30,9 @@ fn every_instruction_does_what_table_4_says() {
         ("homadd to itself", vec![HomAdd { dst: x, src: x }], 6),
         ("homsub", vec![HomSub { dst: x, src: y }], 1),
         ("homintmult", vec![HomIntMult { n: x, v: -3 }], -9),
+        ("homintadd", vec![HomIntAdd { n: x, v: 4 }], 7),
+        ("homintadd below zero", vec![HomIntAdd { n: x, v: -5 }], -2),
+        ("homsum", vec![HomSum { n: x, g: 0 }], 3),
         ("bootstrap", vec![Bootstrap { tv, n: x }], 7),
         (
             "push, pop",

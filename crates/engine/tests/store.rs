@@ -619,3 +619,34 @@ fn a_key_id_has_one_client_key() {
     engine.remove(cor(0, 1));
     put(cor(0, 1), &sample, theirs).unwrap();
 }
+
+#[test]
+fn a_part_does_not_claim_a_key_id_that_another_client_key_has_got_meanwhile() {
+    let engine = engine(1 << 20);
+    let of = |key_tag| Attributes {
+        key_tag,
+        ..bits(TINY.message_bits)
+    };
+    let [ours, theirs] = [Some([1; 12]), Some([2; 12])];
+    let sample = encode_sample(&TINY, 1, 3);
+    let all = whole(cor(0, 1), &TINY, &sample, of(ours));
+    let first = engine.prepare(&part(&all, 0, 8)).unwrap();
+    let other = whole(cor(0, 2), &TINY, &sample, of(theirs));
+    engine.store_part(&other).unwrap();
+    assert_eq!(first.commit(), StoreOutcome::Superseded);
+    // The other's sample is there, and the key id is still theirs.
+    assert_eq!(engine.list().len(), 1);
+    engine.store_part(&other).unwrap();
+    let late = engine.store_part(&part(&all, 8, sample.len() - 8));
+    assert!(matches!(late, Err(EngineError::PartOrder { .. })));
+
+    // So with a whole sample, and a part that comes between its check and its effect.
+    engine.clear_key_id(0);
+    let whole_sample = engine.prepare(&whole(cor(0, 1), &TINY, &sample, of(ours)));
+    let whole_sample = whole_sample.unwrap();
+    let between = whole(cor(0, 2), &TINY, &sample, of(theirs));
+    engine.store_part(&part(&between, 0, 8)).unwrap();
+    assert_eq!(whole_sample.commit(), StoreOutcome::Superseded);
+    assert!(engine.list().is_empty());
+    engine.store_part(&other).unwrap();
+}

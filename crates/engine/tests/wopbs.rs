@@ -11,8 +11,8 @@ use toroid_engine::backend::testing::{
     PlaintextBackend, decode_sample, encode_sample, test_vector,
 };
 use toroid_engine::{
-    Attributes, Backend, BackendError, CancelToken, Engine, EngineError, KeyForm, KeyKind,
-    MemorySwap, StoreOutcome,
+    Attributes, Backend, BackendError, BootstrapTask, CancelToken, Engine, EngineError, KeyForm,
+    KeyKind, MemorySwap, StoreOutcome,
 };
 use toroid_isa::{VrNumber, assemble};
 use toroid_tfhe::arithmetic::ArithmeticKind;
@@ -135,6 +135,99 @@ fn the_engine_evaluates_wide_functions() {
     }
 }
 
+/// A table whose entries beside those of `messages` messages are wrong, so that only a bootstrap of that input width reads it right.
+fn sparse(bits: u32, f: impl Fn(u64) -> u64) -> Vec<u8> {
+    let step = 1 << (BITS - bits);
+    let words: Vec<u64> = (0..1u64 << BITS)
+        .map(|entry| {
+            let value = f(entry / step);
+            if entry % step == 0 { value } else { value ^ 1 }
+        })
+        .map(|value| Goldilocks::encode(value as i64, BITS + 1))
+        .collect();
+    bytemuck::cast_slice(&words).to_vec()
+}
+
+/// Functions of messages of 3 bits and of the set's width, of one sample: each reads as many bits as its input has, and fails as
+/// that says.
+#[test]
+fn functions_read_the_bits_of_their_input() {
+    const NARROW: u32 = 3;
+    let mut rng = Csprng::from_seed([4; 32]);
+    let client = ClientKey::generate(&TINY_WOPBS, &mut rng);
+    let cpu = |arithmetic| Arc::new(CpuBackend::new(arithmetic));
+    let backends: [(Arc<dyn Backend>, ArithmeticKind); 3] = [
+        (Arc::new(PlaintextBackend::new()), ArithmeticKind::Ntt),
+        (cpu(ArithmeticKind::Ntt), ArithmeticKind::Ntt),
+        (cpu(ArithmeticKind::Fft), ArithmeticKind::Fft),
+    ];
+    for (backend, arithmetic) in backends {
+        let engine = Engine::new(
+            config(1 << 20),
+            Arc::clone(&backend),
+            Arc::new(MemorySwap::new()),
+        );
+        for kind in KINDS {
+            let bytes = key_bytes(&client, kind, KeyForm::Expanded, &mut rng);
+            let register = VrNumber::key(0, kind).unwrap();
+            store(&engine, register, &TINY_WOPBS, &bytes).unwrap();
+        }
+        let [f, g]: [fn(u64) -> u64; 2] = [|m| 70 * m + 2, |m| 7 - m];
+        let vectors = [
+            ("tv:0:0", sparse(NARROW, f), Some(NARROW)),
+            ("tv:0:1", sparse(NARROW, g), Some(NARROW)),
+            ("tv:0:2", test_vector(&TINY_WOPBS, BITS, |m| m), None),
+            // No table of the set has such an input: it counts as none that is stated.
+            ("tv:0:3", test_vector(&TINY_WOPBS, BITS, |m| m), Some(10)),
+        ];
+        for (register, bytes, input) in &vectors {
+            let attributes = Attributes {
+                encoding: input.map(|bits| Encoding::new(bits, false).unwrap()),
+                ..Attributes::default()
+            };
+            let part = whole(vr(register), &TINY_WOPBS, bytes, attributes);
+            assert_eq!(engine.store_part(&part).unwrap(), StoreOutcome::Complete);
+        }
+        let text = ".reg f = tv:0\n.reg g = tv:1\n.reg h = tv:2\n.reg i = tv:3\n\
+                    .reg a = cor:0\n.reg b = cor:1\n.reg c = cor:2\n.reg d = cor:3\n\
+                    bootstrap [f, g, h, i], [a, b, c, d], a\nreturn a";
+        let assembly = assemble(text).unwrap();
+        store_program(&engine, 0, &TINY_WOPBS, assembly.program.instructions());
+        for message in 0..1u64 << NARROW {
+            // Off by a quarter of the distance between two messages: by 2^(9-3)/4 of the wide ones.
+            let (wide, off) = ((message << (BITS - NARROW)) as i64, 16);
+            let mut sample = encode_sample(&TINY_WOPBS, wide + off, BITS);
+            if backend.name() == "cpu" {
+                let input = Encoding::new(BITS, false).unwrap();
+                sample = client.encrypt_sample(wide + off, input, &mut rng).unwrap();
+            }
+            let attributes = Attributes {
+                log2_variance: Some(TINY_WOPBS.lwe_variance().log2()),
+                ..Attributes::default()
+            };
+            let part = whole(cor(0, 0), &TINY_WOPBS, &sample, attributes);
+            assert_eq!(engine.store_part(&part).unwrap(), StoreOutcome::Complete);
+            let outcome = run(&engine, 0).unwrap();
+            assert_eq!(outcome.instructions.len(), assembly.program.len());
+            let expected = [f(message), g(message), wide as u64 + 16, wide as u64 + 16];
+            for (index, (expected, (.., input))) in expected.iter().zip(&vectors).enumerate() {
+                let result = engine.read_sample(COMMAND, cor(0, index as u32)).unwrap();
+                let decoded = match backend.name() {
+                    "cpu" => client
+                        .decrypt_sample(&result.bytes, Encoding::new(BITS, false).unwrap())
+                        .unwrap() as u64,
+                    _ => decode_sample(&TINY_WOPBS, &result.bytes, BITS),
+                };
+                assert_eq!(decoded, *expected, "function {index} of {message}");
+                let bits = input.map_or(BITS, |bits| bits.min(BITS));
+                let noise = Noise::encryption(&TINY_WOPBS);
+                let noise = noise.bootstrapped(&TINY_WOPBS, bits, arithmetic, 1);
+                assert_eq!(result.noise.log2_failure(), noise.log2_failure());
+            }
+        }
+    }
+}
+
 #[test]
 fn wrong_objects_are_refused() {
     let engine = engine(1 << 20);
@@ -208,16 +301,15 @@ fn a_cancelled_bootstrap_stops_and_keys_count_their_memory() {
     let sample = encode_sample(&TINY_WOPBS, 7, BITS);
     let cancel = CancelToken::new();
     let bootstrap = || {
-        backend.bootstrap(
-            &TINY_WOPBS,
-            &*bootstrapping,
-            &*key_switching,
-            &[&table, &table],
-            &sample,
-            (&cancel).into(),
-        )
+        let task = BootstrapTask {
+            test_vectors: &[&table, &table],
+            sample: &sample,
+            input_bits: BITS,
+        };
+        let keys = (&*bootstrapping, &*key_switching);
+        backend.bootstrap(&TINY_WOPBS, keys.0, keys.1, task, (&cancel).into())
     };
-    assert_eq!(bootstrap().unwrap().len(), 2);
+    assert_eq!(bootstrap().unwrap().len(), 2 * TINY_WOPBS.lwe_bytes());
     cancel.cancel();
     assert_eq!(bootstrap(), Err(BackendError::Cancelled));
 }

@@ -153,12 +153,12 @@ enum Register<'a> {
 #[derive(Clone, Copy)]
 enum Written<'a> {
     Register(Register<'a>),
-    Factor(i32),
+    Number(Operand),
 }
 
 /// One or several instructions whose names are not looked up yet.
 enum Statement<'a> {
-    One(&'static Form, Written<'a>, Option<Written<'a>>),
+    One(&'static Form, Vec<Written<'a>>),
     /// `bootstrap [f, g], [a, b], n`: test vectors, as many registers with their places, and the sample.
     Bootstraps(
         Vec<Register<'a>>,
@@ -333,38 +333,36 @@ impl<'a> Assembler<'a> {
     }
 
     fn one(&mut self, form: &'static Form) -> Result<Statement<'a>, Diagnostic> {
-        let (first, second) = match *form.roles {
-            [first, second, ..] => (first, Some(second)),
-            [first] => (first, None),
-            [] => (Role::Read, None),
-        };
-        let first = self.written(first)?;
-        let second = match second {
-            Some(role) => {
-                self.lexer.expect_symbol(",", "and a second operand")?;
-                Some(self.written(role)?)
+        let mut operands = Vec::with_capacity(form.roles.len());
+        for (role, behind) in form.roles.iter().zip([
+            None,
+            Some("and a second operand"),
+            Some("and a third operand"),
+        ]) {
+            if let Some(behind) = behind {
+                self.lexer.expect_symbol(",", behind)?;
             }
-            None => None,
-        };
-        Ok(Statement::One(form, first, second))
+            operands.push(self.written(*role)?);
+        }
+        Ok(Statement::One(form, operands))
     }
 
     fn written(&mut self, role: Role) -> Result<Written<'a>, Diagnostic> {
-        if role == Role::Factor {
-            self.factor().map(Written::Factor)
-        } else {
-            self.operand().map(Written::Register)
-        }
+        Ok(match role {
+            Role::Factor => Written::Number(Operand::Factor(self.factor()?)),
+            Role::Count => Written::Number(Operand::Count(self.integer_u32("a number of rows")?.0)),
+            Role::Read | Role::Write | Role::Update | Role::TestVector => {
+                Written::Register(self.operand()?)
+            }
+        })
     }
 
     fn factor(&mut self) -> Result<i32, Diagnostic> {
-        let (value, position) = self.signed_integer("a factor")?;
+        let (value, position) = self.signed_integer("an integer")?;
         i32::try_from(value).map_err(|_| {
             Diagnostic::new(
                 position,
-                format!(
-                    "the factor {value} does not fit 32 bits (-2147483648 to 2147483647 expected)"
-                ),
+                format!("{value} does not fit 32 bits (-2147483648 to 2147483647 expected)"),
             )
         })
     }
@@ -807,14 +805,14 @@ impl<'a> Assembler<'a> {
         let mut lines = Vec::with_capacity(statements.len());
         for (statement, position) in statements {
             let instruction = match statement {
-                Statement::One(form, first, second) => {
-                    let first = self.value(first, &test_vectors);
-                    match second.map(|second| self.value(second, &test_vectors)) {
-                        None => first.and_then(|first| (form.make)(&[first])),
-                        Some(second) => first
-                            .zip(second)
-                            .and_then(|(first, second)| (form.make)(&[first, second])),
-                    }
+                Statement::One(form, written) => {
+                    // Every operand is looked up, so that each that is unknown is reported.
+                    let operands: Vec<_> = written
+                        .into_iter()
+                        .map(|written| self.value(written, &test_vectors))
+                        .collect();
+                    let operands: Option<Vec<_>> = operands.into_iter().collect();
+                    operands.and_then(|operands| (form.make)(&operands))
                 }
                 Statement::Bootstraps(vectors, targets, n) => {
                     self.expand(&vectors, &targets, n, &test_vectors, &mut instructions);
@@ -939,7 +937,7 @@ impl<'a> Assembler<'a> {
             Written::Register(register) => {
                 self.look_up(register, test_vectors).map(Operand::Register)
             }
-            Written::Factor(factor) => Some(Operand::Factor(factor)),
+            Written::Number(number) => Some(number),
         }
     }
 
@@ -994,6 +992,11 @@ mod tests {
             homadd a, COW:0:2
             homsub a, b
             homintmult a, -0x8000_0000
+            homintadd a, 0b11
+            HOMSUM a, 0
+            lower a, 4
+            upper b, 0x4
+            join a, b, 4
             return a",
         )
         .unwrap();
@@ -1011,10 +1014,22 @@ mod tests {
                 Instruction::HomAdd { dst: a, src: b },
                 Instruction::HomSub { dst: a, src: b },
                 Instruction::HomIntMult { n: a, v: i32::MIN },
+                Instruction::HomIntAdd { n: a, v: 3 },
+                Instruction::HomSum { n: a, g: 0 },
+                Instruction::Lower { n: a, d: 4 },
+                Instruction::Upper { n: b, d: 4 },
+                Instruction::Join {
+                    lower: a,
+                    upper: b,
+                    d: 4
+                },
                 Instruction::Return { n: a },
             ]
         );
-        assert_eq!(assembly.lines, [5, 6, 7, 8, 9, 10, 11, 12]);
+        assert_eq!(
+            assembly.lines,
+            [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]
+        );
         assert_eq!(
             assembly.registers,
             BTreeMap::from([("a".to_owned(), a), ("b".to_owned(), b)])

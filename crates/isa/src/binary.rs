@@ -15,10 +15,11 @@
 //!
 //! | bytes | field | meaning |
 //! | --- | --- | --- |
-//! | 0 | opcode | the type of Table 4 |
-//! | 1-7 | reserved | 0 |
+//! | 0 | opcode | the number of the instruction |
+//! | 1-3 | reserved | 0 |
+//! | 4-7 | argument 3 | a number of rows; 0 where the instruction has no third operand |
 //! | 8-15 | argument 1 | a virtual register number |
-//! | 16-23 | argument 2 | a virtual register number; HomIntMult: the factor, sign-extended from 32 bits; 0 where Table 4 says none |
+//! | 16-23 | argument 2 | a virtual register number; a factor or summand, sign-extended from 32 bits; a number of rows; 0 where there is no second operand |
 //!
 //! Nothing follows the last record. There is one form of each program: what the decoder accepts encodes to the same bytes.
 
@@ -141,7 +142,17 @@ pub enum DecodeError {
         /// The argument.
         found: u64,
     },
-    /// The factor of a HomIntMult does not fit 32 bits.
+    /// A number of rows does not fit 32 bits.
+    #[error("instruction {index} (byte {offset}): {found} rows found, at most 4294967295 expected")]
+    Count {
+        /// The index of the instruction.
+        index: usize,
+        /// The offset of the field.
+        offset: usize,
+        /// The number.
+        found: u64,
+    },
+    /// A factor or summand does not fit 32 bits.
     #[error(
         "instruction {index} (byte {offset}): factor {found} found, -2147483648 to 2147483647 expected"
     )]
@@ -166,11 +177,17 @@ pub fn encode(program: &Program) -> Vec<u8> {
     bytes.extend_from_slice(&[0; 4]);
     for instruction in program.instructions() {
         let mut words = [u64::from(instruction.opcode()), 0, 0];
-        for (word, (_, operand)) in words[1..].iter_mut().zip(instruction.roles()) {
-            *word = match operand {
+        for (place, (_, operand)) in instruction.roles().enumerate() {
+            let word = match operand {
                 Operand::Register(vr) => vr.to_u64(),
                 Operand::Factor(factor) => i64::from(factor) as u64,
+                Operand::Count(count) => u64::from(count),
             };
+            match words.get_mut(place + 1) {
+                Some(field) => *field = word,
+                // The third operand stands behind the opcode.
+                None => words[0] |= word << 32,
+            }
         }
         for word in words {
             bytes.extend_from_slice(&word.to_le_bytes());
@@ -249,7 +266,8 @@ fn decode_record(index: usize, record: &[u8; RECORD_BYTES]) -> Result<Instructio
     let offset = HEADER_BYTES + index * RECORD_BYTES;
     let (words, _) = record.as_chunks::<8>();
     let word = |i: usize| words.get(i).map_or(0, |word| u64::from_le_bytes(*word));
-    let [opcode, reserved @ ..] = word(0).to_le_bytes();
+    let [opcode, reserved @ .., t0, t1, t2, t3] = word(0).to_le_bytes();
+    let third = u32::from_le_bytes([t0, t1, t2, t3]);
     let register = |argument: u8| {
         let found = word(usize::from(argument));
         VrNumber::from_u64(found).map_err(|reason| DecodeError::Register {
@@ -268,15 +286,21 @@ fn decode_record(index: usize, record: &[u8; RECORD_BYTES]) -> Result<Instructio
     let Form { roles, make, .. } = Instruction::FORMS
         .get(usize::from(opcode))
         .ok_or(unknown.clone())?;
-    if let Some((i, &found)) = reserved.iter().enumerate().find(|(_, byte)| **byte != 0) {
+    let unused = if roles.len() < 3 {
+        [t0, t1, t2, t3]
+    } else {
+        [0; 4]
+    };
+    let zeros = reserved.iter().chain(&unused);
+    if let Some((i, &found)) = zeros.enumerate().find(|(_, byte)| **byte != 0) {
         return Err(DecodeError::Reserved {
             index,
             offset: offset + 1 + i,
             found,
         });
     }
-    // Operands that are not registers come second and are checked first.
-    let mut last = None;
+    // Operands that are not registers come last and are checked first.
+    let mut second = None;
     match (roles.get(1), word(2)) {
         (Some(Role::Factor), found) => {
             let found = found as i64;
@@ -285,7 +309,15 @@ fn decode_record(index: usize, record: &[u8; RECORD_BYTES]) -> Result<Instructio
                 offset: offset + 16,
                 found,
             })?;
-            last = Some(Operand::Factor(factor));
+            second = Some(Operand::Factor(factor));
+        }
+        (Some(Role::Count), found) => {
+            let count = u32::try_from(found).map_err(|_| DecodeError::Count {
+                index,
+                offset: offset + 16,
+                found,
+            })?;
+            second = Some(Operand::Count(count));
         }
         (Some(_), _) | (None, 0) => {}
         (None, found) => {
@@ -296,12 +328,13 @@ fn decode_record(index: usize, record: &[u8; RECORD_BYTES]) -> Result<Instructio
             });
         }
     }
-    let mut operands = Vec::with_capacity(2);
-    for (argument, role) in (1..).zip(*roles) {
-        match last {
-            Some(factor) if *role == Role::Factor => operands.push(factor),
-            _ => operands.push(Operand::Register(register(argument)?)),
-        }
+    let mut operands = Vec::with_capacity(3);
+    for (argument, _) in (1..).zip(*roles) {
+        operands.push(match (argument, second) {
+            (3, _) => Operand::Count(third),
+            (2, Some(number)) => number,
+            _ => Operand::Register(register(argument)?),
+        });
     }
     make(&operands).ok_or(unknown)
 }
@@ -351,6 +384,24 @@ mod tests {
     }
 
     #[test]
+    fn a_third_operand_stands_behind_the_opcode() {
+        let cor = |data| VrNumber::new(VrType::LweCor, 0, data).unwrap();
+        let (lower, upper) = (cor(1), cor(2));
+        let d = 0x0102_0304;
+        let program = Program::new(vec![
+            Instruction::Join { lower, upper, d },
+            Instruction::HomSum { n: lower, g: 5 },
+        ])
+        .unwrap();
+        let bytes = encode(&program);
+        assert_eq!(&bytes[16..24], [12, 0, 0, 0, 4, 3, 2, 1]);
+        assert_eq!(&bytes[32..40], [2, 0, 0, 0, 0, 0, 0, 3]);
+        assert_eq!(&bytes[40..48], [9, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(&bytes[56..64], [5, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(decode(&bytes).unwrap(), program);
+    }
+
+    #[test]
     fn every_malformation_has_its_error() {
         let at = |offset: usize, value: u8| sealed(|bytes| bytes[offset] = value);
         let cases = [
@@ -377,12 +428,20 @@ mod tests {
                 "89 bytes found, 88 expected for 3 instructions",
             ),
             (
-                at(16, 8),
-                "instruction 0 (byte 16): opcode 8 found, 0 to 7 expected",
+                at(16, 13),
+                "instruction 0 (byte 16): opcode 13 found, 0 to 12 expected",
             ),
             (
                 at(42, 9),
                 "instruction 1 (byte 42): 0x09 found in a reserved byte",
+            ),
+            (
+                at(47, 1),
+                "instruction 1 (byte 47): 0x01 found in a reserved byte",
+            ),
+            (
+                sealed(|bytes| bytes[40] = 9),
+                "instruction 1 (byte 56): 18446744073709551614 rows found, at most 4294967295",
             ),
             (
                 at(31, 5),

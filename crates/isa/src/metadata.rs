@@ -14,6 +14,7 @@ const MAGIC: [u8; 4] = *b"TSCM";
 const VERSION: u8 = 1;
 const COMPUTED: u8 = 1;
 const SIGNED: u8 = 2;
+const COLUMN: u8 = 4;
 
 /// The layout on the border.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -54,6 +55,7 @@ pub struct ScMetadata {
     output_bits: u8,
     signed: bool,
     computed: bool,
+    column: bool,
     log2_variance: Option<f32>,
     log2_p_fail: Option<f32>,
     key_tag: Option<KeyTagStart>,
@@ -197,6 +199,7 @@ impl ScMetadata {
             output_bits: 0,
             signed: false,
             computed: false,
+            column: false,
             log2_variance: None,
             log2_p_fail: None,
             key_tag: None,
@@ -222,6 +225,16 @@ impl ScMetadata {
     pub fn with_blocks(mut self, blocks: u32) -> ScMetadata {
         self.blocks = blocks;
         self
+    }
+
+    /// The same for the whole object, in the NVMe-metadata form: without the place of a part.
+    #[must_use]
+    pub fn whole(self) -> ScMetadata {
+        ScMetadata {
+            offset: 0,
+            blocks: 0,
+            ..self
+        }
     }
 
     /// The same for messages of `bits` bits (0: unknown), signed or not.
@@ -270,6 +283,12 @@ impl ScMetadata {
     /// The same with the mark that the drive computed the object.
     pub fn with_computed(mut self, computed: bool) -> ScMetadata {
         self.computed = computed;
+        self
+    }
+
+    /// The same with the mark that the object is a column of samples ([`ScMetadata::column`]). Ignored for other types.
+    pub fn with_column(mut self, column: bool) -> ScMetadata {
+        self.column = column && self.vr.ty().is_sample();
         self
     }
 
@@ -330,6 +349,11 @@ impl ScMetadata {
         self.computed
     }
 
+    /// Whether the object is a column: a header and chunks of samples, of which the rest of the metadata speaks row by row.
+    pub fn column(&self) -> bool {
+        self.column
+    }
+
     /// Base-2 logarithm of the noise variance over the torus, if stated; finite and below 0.
     pub fn log2_variance(&self) -> Option<f32> {
         self.log2_variance
@@ -358,7 +382,14 @@ impl ScMetadata {
             offset: self.offset.into(),
             blocks: self.blocks.into(),
             message_bits: self.message_bits,
-            flags: if self.computed { COMPUTED } else { 0 } | if self.signed { SIGNED } else { 0 },
+            flags: [
+                (self.computed, COMPUTED),
+                (self.signed, SIGNED),
+                (self.column, COLUMN),
+            ]
+            .into_iter()
+            .filter(|(set, _)| *set)
+            .fold(0, |flags, (_, flag)| flags | flag),
             output_bits: self.output_bits,
             reserved_39: 0,
             log2_variance: self.log2_variance.unwrap_or(0.0).into(),
@@ -408,7 +439,9 @@ impl Raw {
         let key_id = self.key_id.get();
         let vr = VrNumber::new(ty, key_id, self.data_id.get())
             .map_err(|_| MetadataError::KeyId { found: key_id })?;
-        if self.flags & !(COMPUTED | SIGNED) != 0 {
+        if self.flags & !(COMPUTED | SIGNED | COLUMN) != 0
+            || (self.flags & COLUMN != 0 && !ty.is_sample())
+        {
             return Err(MetadataError::Reserved { bytes: "37" });
         }
         if self.reserved_39 != 0 || (self.output_bits != 0 && ty != VrType::Tv) {
@@ -420,6 +453,7 @@ impl Raw {
             .with_message(self.message_bits, self.flags & SIGNED != 0)?
             .with_output_bits(self.output_bits)?
             .with_computed(self.flags & COMPUTED != 0)
+            .with_column(self.flags & COLUMN != 0)
             .with_key_tag(self.key_tag);
         Ok(ScMetadata {
             log2_variance: logarithm("log2 variance", self.log2_variance.get())?,

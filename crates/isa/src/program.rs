@@ -19,8 +19,10 @@ pub(crate) enum Role {
     Update,
     /// A test vector that it uses.
     TestVector,
-    /// A number of 32 bits.
+    /// A number of 32 bits, with a sign.
     Factor,
+    /// A number of rows of a column, 32 bits.
+    Count,
 }
 
 /// The value of an operand.
@@ -28,6 +30,7 @@ pub(crate) enum Role {
 pub(crate) enum Operand {
     Register(VrNumber),
     Factor(i32),
+    Count(u32),
 }
 
 impl From<VrNumber> for Operand {
@@ -42,11 +45,17 @@ impl From<i32> for Operand {
     }
 }
 
+impl From<u32> for Operand {
+    fn from(count: u32) -> Operand {
+        Operand::Count(count)
+    }
+}
+
 impl From<Operand> for Option<VrNumber> {
     fn from(operand: Operand) -> Option<VrNumber> {
         match operand {
             Operand::Register(vr) => Some(vr),
-            Operand::Factor(_) => None,
+            Operand::Factor(_) | Operand::Count(_) => None,
         }
     }
 }
@@ -55,7 +64,16 @@ impl From<Operand> for Option<i32> {
     fn from(operand: Operand) -> Option<i32> {
         match operand {
             Operand::Factor(factor) => Some(factor),
-            Operand::Register(_) => None,
+            Operand::Register(_) | Operand::Count(_) => None,
+        }
+    }
+}
+
+impl From<Operand> for Option<u32> {
+    fn from(operand: Operand) -> Option<u32> {
+        match operand {
+            Operand::Count(count) => Some(count),
+            Operand::Register(_) | Operand::Factor(_) => None,
         }
     }
 }
@@ -63,7 +81,7 @@ impl From<Operand> for Option<i32> {
 /// How an instruction is written, as text and in binary.
 pub(crate) struct Form {
     pub(crate) mnemonic: &'static str,
-    /// One or two.
+    /// One to three; a third is a [`Role::Count`].
     pub(crate) roles: &'static [Role],
     /// The instruction with these operands, if they are of the right number and kinds.
     pub(crate) make: fn(&[Operand]) -> Option<Instruction>,
@@ -72,6 +90,9 @@ pub(crate) struct Form {
 macro_rules! operand_type {
     (Factor) => {
         i32
+    };
+    (Count) => {
+        u32
     };
     ($role:ident) => {
         VrNumber
@@ -86,7 +107,8 @@ macro_rules! instruction_set {
             $($(#[$operand_doc:meta])* $operand:ident: $role:ident),*
         }
     )*) => {
-        /// One instruction of Table 4. Operands stand in the order of the table.
+        /// One instruction: 0 to 7 are those of Table 4, with operands in the order of the table; those from 8 on serve columns. An
+        /// instruction works on every row of a column; where one operand has a single row, it goes with all rows of the other.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Instruction {
             $($(#[$doc])* $name {
@@ -95,7 +117,7 @@ macro_rules! instruction_set {
         }
 
         impl Instruction {
-            /// The number of the instruction in Table 4.
+            /// The number of the instruction, up to 7 that of Table 4.
             pub const fn opcode(&self) -> u8 {
                 match self {
                     $(Instruction::$name { .. } => $opcode),*
@@ -117,16 +139,16 @@ macro_rules! instruction_set {
 
             /// The operands, in their order, with what the instruction does with each.
             pub(crate) fn roles(&self) -> impl Iterator<Item = (Role, Operand)> + use<> {
-                let mut both = [None; 2];
+                let mut all = [None; 3];
                 match *self {
                     $(Instruction::$name { $($operand),* } => {
                         let operands = [$((Role::$role, Operand::from($operand))),*];
-                        for (slot, operand) in both.iter_mut().zip(operands) {
+                        for (slot, operand) in all.iter_mut().zip(operands) {
                             *slot = Some(operand);
                         }
                     })*
                 }
-                both.into_iter().flatten()
+                all.into_iter().flatten()
             }
         }
     };
@@ -183,6 +205,43 @@ instruction_set! {
         /// The factor.
         v: Factor
     }
+    /// 8: `n <- n + v`, v a message of the width that `n` has.
+    8 "homintadd" HomIntAdd {
+        /// The sample that is replaced by the sum.
+        n: Update,
+        /// The summand.
+        v: Factor
+    }
+    /// 9: `n <- ` the sums of its rows, `g` rows at a time; `g` = 0: of all rows. The last sum may have fewer summands.
+    9 "homsum" HomSum {
+        /// The column that is replaced by its sums.
+        n: Update,
+        /// The rows of a sum.
+        g: Count
+    }
+    /// 10: `n <- ` the first `d` rows of every `2d` rows.
+    10 "lower" Lower {
+        /// The column that is replaced by its half.
+        n: Update,
+        /// The rows that stand together.
+        d: Count
+    }
+    /// 11: `n <- ` the last `d` rows of every `2d` rows.
+    11 "upper" Upper {
+        /// The column that is replaced by its half.
+        n: Update,
+        /// The rows that stand together.
+        d: Count
+    }
+    /// 12: `lower <- d` rows of `lower`, `d` rows of `upper`, and so on: what [`Instruction::Lower`] and [`Instruction::Upper`] took apart.
+    12 "join" Join {
+        /// The column of the first `d` rows of every `2d`, replaced by the whole.
+        lower: Update,
+        /// The column of the last `d` rows of every `2d`.
+        upper: Read,
+        /// The rows that stand together.
+        d: Count
+    }
 }
 
 impl Instruction {
@@ -226,6 +285,7 @@ impl Instruction {
             .map(|(_, operand)| match operand {
                 Operand::Register(vr) => name(vr),
                 Operand::Factor(factor) => factor.to_string(),
+                Operand::Count(count) => count.to_string(),
             })
             .collect();
         format!("{} {}", self.mnemonic(), operands.join(", "))
@@ -327,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_follow_table_4() {
+    fn queries_follow_the_table() {
         let tv = VrNumber::new(VrType::Tv, 0, 0).unwrap();
         let cases = [
             (
@@ -393,6 +453,45 @@ mod tests {
                 7,
                 "homintmult cor:0:1, -3",
                 vec![1],
+                Some(1),
+            ),
+            (
+                Instruction::HomIntAdd { n: cor(1), v: -3 },
+                8,
+                "homintadd cor:0:1, -3",
+                vec![1],
+                Some(1),
+            ),
+            (
+                Instruction::HomSum { n: cor(1), g: 16 },
+                9,
+                "homsum cor:0:1, 16",
+                vec![1],
+                Some(1),
+            ),
+            (
+                Instruction::Lower { n: cor(1), d: 4 },
+                10,
+                "lower cor:0:1, 4",
+                vec![1],
+                Some(1),
+            ),
+            (
+                Instruction::Upper { n: cor(1), d: 4 },
+                11,
+                "upper cor:0:1, 4",
+                vec![1],
+                Some(1),
+            ),
+            (
+                Instruction::Join {
+                    lower: cor(1),
+                    upper: cor(2),
+                    d: u32::MAX,
+                },
+                12,
+                "join cor:0:1, cor:0:2, 4294967295",
+                vec![1, 2],
                 Some(1),
             ),
         ];

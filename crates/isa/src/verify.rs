@@ -21,6 +21,10 @@ pub trait Environment {
     fn has_key(&self, key_id: u32, kind: KeyKind) -> bool;
     /// The number of samples that the stack holds.
     fn stack_slots(&self) -> usize;
+    /// Whether registers may hold columns of several rows.
+    fn has_columns(&self) -> bool {
+        false
+    }
 }
 
 /// An environment in which every object exists: for checking a program without a drive.
@@ -45,6 +49,10 @@ impl Environment for AssumePresent {
 
     fn stack_slots(&self) -> usize {
         self.stack_slots
+    }
+
+    fn has_columns(&self) -> bool {
+        true
     }
 }
 
@@ -126,6 +134,14 @@ pub enum VerifyReason {
         /// The second operand.
         second: VrNumber,
     },
+    /// An instruction moves rows, and registers hold single samples.
+    #[error(
+        "the instruction moves rows of a column, and this program runs on single samples: run it with `toroid map`"
+    )]
+    NeedsColumns,
+    /// An instruction that moves rows names none.
+    #[error("0 rows found, at least 1 expected")]
+    NoRows,
     /// A Pop would take a sample of one key into a register of another.
     #[error("{vr} belongs to key {}, the sample on top of the stack to key {pushed}", vr.key_id())]
     PopOfOtherKey {
@@ -284,12 +300,25 @@ impl Verifier<'_> {
             Instruction::Push { n } => self.push(n),
             Instruction::Pop { n } => self.pop(n),
             Instruction::Bootstrap { tv, n } => self.bootstrap(tv, n),
-            _ => {
-                let mut operands = instruction.operands();
-                if let (Some(first), Some(second)) = (operands.next(), operands.next()) {
-                    self.same_key(first, second);
+            Instruction::Lower { d, .. }
+            | Instruction::Upper { d, .. }
+            | Instruction::Join { d, .. } => {
+                if !self.environment.has_columns() {
+                    self.reasons.push(VerifyReason::NeedsColumns);
                 }
+                if d == 0 {
+                    self.reasons.push(VerifyReason::NoRows);
+                }
+                self.operands_of_one_key(instruction);
             }
+            _ => self.operands_of_one_key(instruction),
+        }
+    }
+
+    fn operands_of_one_key(&mut self, instruction: &Instruction) {
+        let mut operands = instruction.operands();
+        if let (Some(first), Some(second)) = (operands.next(), operands.next()) {
+            self.same_key(first, second);
         }
     }
 
@@ -458,7 +487,21 @@ mod tests {
 
     #[test]
     fn every_fault_has_its_reason() {
-        let cases: [(&str, &[&str]); 22] = [
+        let cases: [(&str, &[&str]); 24] = [
+            (
+                "lower cor:1, 0\nreturn cor:1",
+                &[
+                    "line 1, `lower cor:0:1, 0`: the instruction moves rows of a column, and this program runs on single samples: run it with `toroid map`",
+                    "line 1, `lower cor:0:1, 0`: 0 rows found, at least 1 expected",
+                ],
+            ),
+            (
+                "homsum cor:1, 0\njoin cor:1, cor:1:1, 1\nreturn cor:1",
+                &[
+                    "line 2, `join cor:0:1, cor:1:1, 1`: the instruction moves rows of a column, and this program runs on single samples: run it with `toroid map`",
+                    "line 2, `join cor:0:1, cor:1:1, 1`: cor:0:1 belongs to key 0, cor:1:1 to key 1: they cannot be combined",
+                ],
+            ),
             ("", &["instruction 0: the program has no return"]),
             (
                 "push cor:1\npop cor:1",

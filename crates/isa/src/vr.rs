@@ -252,7 +252,7 @@ pub enum VrError {
     },
     /// The text has not the form `type:key:data`.
     #[error(
-        "`{found}` is not a virtual register (expected TYPE:KEY:DATA with TYPE one of prg, tv, key, cor, cow, and decimal numbers of 32 bits)"
+        "`{found}` is not a virtual register (expected TYPE:KEY:DATA, such as cor:0:1, with TYPE one of prg, tv, key, cor, cow, and decimal numbers of 32 bits)"
     )]
     Syntax {
         /// The text, at most its first 40 characters.

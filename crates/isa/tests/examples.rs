@@ -43,6 +43,12 @@ fn all_examples_assemble() {
         include_str!("../../../examples/level.tasm"),
         include_str!("../../../examples/maximum.tasm"),
         include_str!("../../../examples/total.tasm"),
+        include_str!("../../../examples/columns/detector.tasm"),
+        include_str!("../../../examples/columns/filter.tasm"),
+        include_str!("../../../examples/columns/groups.tasm"),
+        include_str!("../../../examples/columns/histogram.tasm"),
+        include_str!("../../../examples/columns/member.tasm"),
+        include_str!("../../../examples/columns/sort64.tasm"),
     ] {
         assert!(!assembled(text).test_vectors.is_empty());
     }

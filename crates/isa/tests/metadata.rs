@@ -69,7 +69,7 @@ fn zeroes_are_plain_data() {
 #[test]
 fn every_field_is_checked() {
     use MetadataError as E;
-    let cases: [(Result<_, _>, MetadataError); 17] = [
+    let cases: [(Result<_, _>, MetadataError); 18] = [
         (edited(|b| b[0] = b'X'), E::Magic { found: *b"XSCM" }),
         (edited(|b| b[4] = 2), E::Version { found: 2 }),
         (edited(|b| b[5] = 5), E::Type { found: 5 }),
@@ -106,7 +106,15 @@ fn every_field_is_checked() {
             },
         ),
         (edited(|b| b[36] = 65), E::MessageBits { found: 65 }),
-        (edited(|b| b[37] |= 4), E::Reserved { bytes: "37" }),
+        (edited(|b| b[37] |= 8), E::Reserved { bytes: "37" }),
+        // Samples alone come in columns.
+        (
+            edited(|b| {
+                b[5] = 1;
+                b[37] |= 4;
+            }),
+            E::Reserved { bytes: "37" },
+        ),
         (edited(|b| b[37] |= 0x80), E::Reserved { bytes: "37" }),
         (edited(|b| b[38] = 1), E::Reserved { bytes: "38-39" }),
         (edited(|b| b[39] = 1), E::Reserved { bytes: "38-39" }),
@@ -133,6 +141,17 @@ fn every_field_is_checked() {
         assert_eq!(found, Err(expected));
         assert!(!expected.to_string().is_empty());
     }
+}
+
+#[test]
+fn samples_alone_come_in_columns() {
+    let column = sample().with_column(true);
+    assert!(column.column() && !sample().column());
+    assert_eq!(column.to_bytes()[37], 7);
+    assert_eq!(ScMetadata::from_bytes(&column.to_bytes()), Ok(Some(column)));
+    assert_eq!(column.with_column(false), sample());
+    let program = ScMetadata::new(VrNumber::program(1).unwrap(), 1, 64).unwrap();
+    assert_eq!(program.with_column(true), program);
 }
 
 #[test]

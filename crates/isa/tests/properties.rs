@@ -19,7 +19,7 @@ fn vr() -> impl Strategy<Value = VrNumber> {
 }
 
 fn instruction() -> impl Strategy<Value = Instruction> {
-    (0..8u8, vr(), vr(), any::<i32>()).prop_map(|(opcode, a, b, v)| match opcode {
+    (0..13u8, vr(), vr(), any::<i32>()).prop_map(|(opcode, a, b, v)| match opcode {
         0 => Instruction::Return { n: a },
         1 => Instruction::Move { dst: a, src: b },
         2 => Instruction::Push { n: a },
@@ -27,7 +27,25 @@ fn instruction() -> impl Strategy<Value = Instruction> {
         4 => Instruction::Bootstrap { tv: a, n: b },
         5 => Instruction::HomAdd { dst: a, src: b },
         6 => Instruction::HomSub { dst: a, src: b },
-        _ => Instruction::HomIntMult { n: a, v },
+        7 => Instruction::HomIntMult { n: a, v },
+        8 => Instruction::HomIntAdd { n: a, v },
+        9 => Instruction::HomSum {
+            n: a,
+            g: v.cast_unsigned(),
+        },
+        10 => Instruction::Lower {
+            n: a,
+            d: v.cast_unsigned(),
+        },
+        11 => Instruction::Upper {
+            n: a,
+            d: v.cast_unsigned(),
+        },
+        _ => Instruction::Join {
+            lower: a,
+            upper: b,
+            d: v.cast_unsigned(),
+        },
     })
 }
 
@@ -45,6 +63,10 @@ fn pieces() -> impl Strategy<Value = String> {
         "homadd ",
         "homsub ",
         "homintmult ",
+        "homintadd ",
+        "homsum ",
+        "lower ",
+        "join ",
         "return ",
         ".key ",
         ".reg ",

@@ -4,6 +4,8 @@
 //! it says otherwise. Since 2^64 = 2^32 - 1 and 2^96 = -1 modulo p, a product is reduced without a multiplication
 //! (platform paper, section 4.6), and 2 is a root of unity of order 192.
 
+use std::hint::black_box;
+
 use crate::RingError;
 
 /// The prime p = 2^64 - 2^32 + 1.
@@ -46,6 +48,47 @@ pub const fn sub(a: u64, b: u64) -> u64 {
     } else {
         difference
     }
+}
+
+/// All ones for true. What follows is compiled without a branch on it, as far as [`black_box`] hides what values it has.
+#[inline]
+fn mask(bit: bool) -> u64 {
+    black_box(u64::from(bit).wrapping_neg())
+}
+
+/// `a + b` without a branch that depends on them: for secrets.
+#[inline]
+#[must_use]
+pub fn add_masked(a: u64, b: u64) -> u64 {
+    let (sum, carry) = a.overflowing_add(b);
+    let (reduced, borrow) = sum.overflowing_sub(P);
+    // A sum below p was reduced in vain.
+    reduced.wrapping_add(P & mask(borrow & !carry))
+}
+
+/// `a - b` without a branch that depends on them: for secrets.
+#[inline]
+#[must_use]
+pub fn sub_masked(a: u64, b: u64) -> u64 {
+    let (difference, borrow) = a.overflowing_sub(b);
+    difference.wrapping_add(P & mask(borrow))
+}
+
+/// `x mod p` of a signed `x`, without a branch that depends on it: for secrets.
+#[inline]
+#[must_use]
+pub fn from_signed_masked(x: i64) -> u64 {
+    x.cast_unsigned().wrapping_add(P & mask(x < 0))
+}
+
+/// `x mod p` of a sum of at most 2^32 elements, without a branch that depends on it: for secrets.
+#[inline]
+#[must_use]
+pub fn reduce_sum_masked(x: u128) -> u64 {
+    let (low, high) = (x as u64, (x >> 64) as u64);
+    let (reduced, borrow) = low.overflowing_sub(P);
+    let low = reduced.wrapping_add(P & mask(borrow));
+    add_masked(low, high * EPSILON)
 }
 
 /// `-a`.

@@ -119,7 +119,45 @@ fn signed_edges() {
     assert_eq!(from_signed(i64::MAX), i64::MAX as u64);
 }
 
+#[test]
+fn masked_arithmetic_is_that_of_the_others() {
+    let edges = [
+        0,
+        1,
+        2,
+        (1 << 32) - 2,
+        (1 << 32) - 1,
+        1 << 32,
+        P / 2,
+        P / 2 + 1,
+        P - 2,
+        P - 1,
+    ];
+    for a in edges {
+        for b in edges {
+            assert_eq!(add_masked(a, b), add(a, b), "{a} + {b}");
+            assert_eq!(sub_masked(a, b), sub(a, b), "{a} - {b}");
+        }
+        for count in [0, 1, 2, 3, (1 << 32) - 1, 1 << 32] {
+            let sum = u128::from(a) * count;
+            assert_eq!(reduce_sum_masked(sum), reduce(sum), "{count} times {a}");
+        }
+    }
+    for x in [0, 1, -1, i64::from(u32::MAX), i64::MAX, -i64::MAX, i64::MIN] {
+        assert_eq!(from_signed_masked(x), from_signed(x), "{x}");
+    }
+}
+
 proptest! {
+        #[test]
+        fn masked_arithmetic_agrees(a in 0..P, b in 0..P, x: i64, count in 0..=1u64 << 32) {
+            prop_assert_eq!(add_masked(a, b), add(a, b));
+            prop_assert_eq!(sub_masked(a, b), sub(a, b));
+            prop_assert_eq!(from_signed_masked(x), from_signed(x));
+            let sum = u128::from(a) * u128::from(count);
+            prop_assert_eq!(reduce_sum_masked(sum), reduce(sum));
+        }
+
     #[test]
     fn reduce_is_the_remainder(x in any::<u128>()) {
         prop_assert_eq!(reduce(x), modulo(x));

@@ -3,6 +3,7 @@
 //! Callers pass samples and test vectors as little-endian words.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use toroid_ring::simd::SimdLevel;
@@ -11,12 +12,13 @@ use toroid_task::Progress;
 use crate::TfheError;
 use crate::arithmetic::{Arithmetic, ArithmeticKind, Fft, Ntt};
 use crate::bootstrap::{BootstrappingKey, BootstrappingKeyLoader, Job, Run, bootstrap_all};
+use crate::column::{self, ColumnForm};
 use crate::key_loader::{
     KeyLoader, PartsLoader, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader, expect_parts,
 };
 use crate::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use crate::keys::{ClientKey, loaded_ggsw_lists, loaded_key_switching_samples};
-use crate::lwe::words_from_bytes;
+use crate::lwe::words_in_bytes;
 use crate::modulus::Modulus;
 use crate::params::{ParamSet, StageParams};
 use crate::random::Csprng;
@@ -37,16 +39,16 @@ pub struct AnyKeySwitchingKey {
 }
 
 /// Bootstraps of one sample.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Task<'a> {
     /// The functions to apply, [`ParamSet::test_vector_bytes`] each.
-    pub test_vectors: Vec<&'a [u8]>,
+    pub test_vectors: &'a [&'a [u8]],
+    /// Bits of the message that the functions take, without the padding bit: 1 to [`ParamSet::message_bits`]. Wide functions extract
+    /// as many, and take as much time; programmable bootstraps ignore it.
+    pub input_bits: u32,
     /// The sample, [`StageParams::lwe_bytes`](crate::params::StageParams::lwe_bytes) bytes.
     pub sample: &'a [u8],
 }
-
-/// The results of a [`Task`]: a sample for each test vector.
-pub type Results = Vec<Vec<u8>>;
 
 /// The most threads that speed up the bootstraps of one wide function.
 const WOPBS_THREADS: usize = 4;
@@ -61,8 +63,15 @@ trait Bootstrap: Send + Sync {
         &self,
         key_switching: &AnyKeySwitchingKey,
         tasks: &[Task<'_>],
+        results: &mut [u8],
         run: Run<'_>,
-    ) -> Result<Vec<Results>, TfheError>;
+    ) -> Result<(), TfheError>;
+    fn pack_chunk(
+        &self,
+        samples: &[(usize, &[u8])],
+        rows: usize,
+        run: Run<'_>,
+    ) -> Result<Vec<u8>, TfheError>;
 }
 
 /// The key of a programmable bootstrap, with its parameter set.
@@ -97,25 +106,34 @@ impl<M: Modulus, A: Arithmetic<M>> Bootstrap for Programmable<M, A> {
         &self,
         key_switching: &AnyKeySwitchingKey,
         tasks: &[Task<'_>],
+        results: &mut [u8],
         run: Run<'_>,
-    ) -> Result<Vec<Results>, TfheError> {
+    ) -> Result<(), TfheError> {
         let key_switching = key_switching.get::<KeySwitchingKey<M>>(&self.params)?;
         let mut test_vectors = Vec::new();
         let mut samples = Vec::new();
         for task in tasks {
-            let (functions, sample) = words::<M>(&self.params, task)?;
-            samples.extend(functions.iter().map(|_| sample.clone()));
-            test_vectors.extend(functions);
+            let sample = sample_words::<M>(&self.params, task)?;
+            for test_vector in task.test_vectors {
+                test_vectors.push(test_vector_words::<M>(&self.params, test_vector)?);
+                samples.extend_from_slice(&sample);
+            }
         }
         let mut jobs: Vec<Job<'_, M>> = test_vectors
             .iter()
-            .zip(&mut samples)
-            .map(|(test_vector, sample)| (test_vector.as_slice(), sample.as_mut_slice()))
+            .zip(samples.chunks_exact_mut(self.params.lwe_words()))
+            .map(|(test_vector, sample)| (&**test_vector, sample))
             .collect();
         bootstrap_all(&self.key, key_switching, &mut jobs, run)?;
-        let mut results = samples.iter().map(|words| bytes(words));
-        let of_task = |task: &Task<'_>| results.by_ref().take(task.test_vectors.len()).collect();
-        Ok(tasks.iter().map(of_task).collect())
+        results.copy_from_slice(bytemuck::cast_slice(&samples));
+        Ok(())
+    }
+
+    fn pack_chunk(&self, _: &[(usize, &[u8])], _: usize, _: Run<'_>) -> Result<Vec<u8>, TfheError> {
+        Err(TfheError::NoForm {
+            form: ColumnForm::Packed.name(),
+            params: self.params.name,
+        })
     }
 }
 
@@ -145,39 +163,53 @@ impl<M: Modulus, A: Arithmetic<M>> Bootstrap for WopbsKey<M, A> {
         &self,
         key_switching: &AnyKeySwitchingKey,
         tasks: &[Task<'_>],
+        results: &mut [u8],
         run: Run<'_>,
-    ) -> Result<Vec<Results>, TfheError> {
+    ) -> Result<(), TfheError> {
         let key_switching = key_switching.get::<WopbsKeySwitchingKey<M>>(self.params())?;
         let threads = run.threads.min(WOPBS_THREADS);
         let run = Run { threads, ..run };
-        let of_task = |task: &Task<'_>| {
-            let (functions, sample) = words::<M>(self.params(), task)?;
-            let functions: Vec<&[M::Word]> = functions.iter().map(Vec::as_slice).collect();
-            let results = WopbsKey::bootstrap(self, key_switching, &functions, &sample, run)?;
-            Ok(results.iter().map(|words| bytes(words)).collect())
-        };
-        tasks.iter().map(of_task).collect()
+        let mut results = results.chunks_exact_mut(self.params().lwe_bytes());
+        for task in tasks {
+            let sample = sample_words::<M>(self.params(), task)?;
+            let functions = task
+                .test_vectors
+                .iter()
+                .map(|test_vector| test_vector_words::<M>(self.params(), test_vector))
+                .collect::<Result<Vec<_>, _>>()?;
+            let functions: Vec<&[M::Word]> = functions.iter().map(|words| &**words).collect();
+            let bits = task.input_bits;
+            let samples = WopbsKey::bootstrap(self, key_switching, &functions, bits, &sample, run)?;
+            for (sample, result) in samples.iter().zip(results.by_ref()) {
+                result.copy_from_slice(bytemuck::cast_slice(sample));
+            }
+        }
+        Ok(())
+    }
+
+    fn pack_chunk(
+        &self,
+        samples: &[(usize, &[u8])],
+        rows: usize,
+        run: Run<'_>,
+    ) -> Result<Vec<u8>, TfheError> {
+        column::pack(self, samples, rows, run)
     }
 }
 
-/// The test vectors and the sample of a task.
-type TaskWords<W> = (Vec<Vec<W>>, Vec<W>);
-
-fn words<M: Modulus>(params: &ParamSet, task: &Task<'_>) -> Result<TaskWords<M::Word>, TfheError> {
-    let test_vector = |bytes: &&[u8]| {
-        words_from_bytes::<M>("a test vector", params, bytes, params.test_vector_words())
-    };
-    Ok((
-        task.test_vectors
-            .iter()
-            .map(test_vector)
-            .collect::<Result<_, _>>()?,
-        words_from_bytes::<M>("an LWE sample", params, task.sample, params.lwe_words())?,
-    ))
+fn sample_words<'a, M: Modulus>(
+    params: &ParamSet,
+    task: &Task<'a>,
+) -> Result<Cow<'a, [M::Word]>, TfheError> {
+    words_in_bytes::<M>("an LWE sample", params, task.sample, params.lwe_words())
 }
 
-fn bytes<W: bytemuck::Pod>(words: &[W]) -> Vec<u8> {
-    bytemuck::cast_slice(words).to_vec()
+fn test_vector_words<'a, M: Modulus>(
+    params: &ParamSet,
+    test_vector: &'a [u8],
+) -> Result<Cow<'a, [M::Word]>, TfheError> {
+    let words = params.test_vector_words();
+    words_in_bytes::<M>("a test vector", params, test_vector, words)
 }
 
 /// Calls a generic function with the modulus of a parameter set and the type of an arithmetic.
@@ -221,18 +253,47 @@ impl AnyBootstrappingKey {
         self.0.threads(functions)
     }
 
-    /// Any number of bootstraps on up to `run.threads` threads.
+    /// Any number of bootstraps on up to `run.threads` threads. `results` receives a sample for each, task after task and test
+    /// vector after test vector, [`StageParams::lwe_bytes`](crate::params::StageParams::lwe_bytes) each.
     ///
     /// # Errors
-    /// [`TfheError::ParamsMismatch`] for a key-switching key of another set; [`TfheError::Length`] and
-    /// [`TfheError::NotCanonical`] for a sample or test vector; [`TfheError::Cancelled`].
+    /// [`TfheError::ParamsMismatch`] for a key-switching key of another set; [`TfheError::Length`] for `results`;
+    /// [`TfheError::Length`] and [`TfheError::NotCanonical`] for a sample or test vector; [`TfheError::MessageBits`] and [`TfheError::MessageTooWide`]
+    /// for [`Task::input_bits`]; [`TfheError::Cancelled`].
     pub fn bootstrap(
         &self,
         key_switching: &AnyKeySwitchingKey,
         tasks: &[Task<'_>],
+        results: &mut [u8],
         run: Run<'_>,
-    ) -> Result<Vec<Results>, TfheError> {
-        self.0.bootstrap(key_switching, tasks, run)
+    ) -> Result<(), TfheError> {
+        let params = self.params();
+        let samples: usize = tasks.iter().map(|task| task.test_vectors.len()).sum();
+        if results.len() != samples * params.lwe_bytes() {
+            return Err(TfheError::Length {
+                what: "the results of these tasks",
+                params: params.name,
+                expected: (samples * params.lwe_bytes()) as u64,
+                found: results.len() as u64,
+            });
+        }
+        self.0.bootstrap(key_switching, tasks, results, run)
+    }
+
+    /// Packs LWE samples into a chunk of `rows` rows in its packed form ([`ColumnForm::Packed`]), each sample at its row; rows without a
+    /// sample hold 0. Noise: [`column::packed_variance`].
+    ///
+    /// # Errors
+    /// [`TfheError::NoForm`] for a set without wide functions; [`TfheError::ChunkRows`]; [`TfheError::Rows`] for a row beyond the chunk,
+    /// [`TfheError::Coefficient`] for one named twice; [`TfheError::Length`] and [`TfheError::NotCanonical`] for a sample;
+    /// [`TfheError::Cancelled`].
+    pub fn pack_chunk(
+        &self,
+        samples: &[(usize, &[u8])],
+        rows: usize,
+        run: Run<'_>,
+    ) -> Result<Vec<u8>, TfheError> {
+        self.0.pack_chunk(samples, rows, run)
     }
 
     fn from_parts<M: Modulus, A: Arithmetic<M>>(

@@ -127,6 +127,32 @@ pub enum TfheError {
         /// Name of the set.
         params: &'static str,
     },
+    /// A form of columns that a set does not have.
+    #[error("columns of {params} have no {form} form")]
+    NoForm {
+        /// The form.
+        form: &'static str,
+        /// Name of the set.
+        params: &'static str,
+    },
+    /// A chunk without rows, or with too many.
+    #[error("a chunk of {params} has 1 to {most} rows, not {rows}")]
+    ChunkRows {
+        /// Rows asked for.
+        rows: usize,
+        /// The most that a chunk has.
+        most: usize,
+        /// Name of the set.
+        params: &'static str,
+    },
+    /// Rows that a chunk does not have.
+    #[error("rows {}..{} of a chunk that has {of} rows", rows.start, rows.end)]
+    Rows {
+        /// Rows asked for.
+        rows: Range<usize>,
+        /// Rows of the chunk.
+        of: usize,
+    },
     /// The caller asked to stop.
     #[error("cancelled")]
     Cancelled,

@@ -277,7 +277,7 @@ pub fn function_bytes(
 }
 
 /// Refuses an encoding wider than the messages of a wide function.
-fn expect_width(params: &ParamSet, encoding: Encoding) -> Result<(), TfheError> {
+pub(crate) fn expect_width(params: &ParamSet, encoding: Encoding) -> Result<(), TfheError> {
     if encoding.bits() > params.message_bits {
         return Err(TfheError::MessageTooWide {
             bits: encoding.bits(),
@@ -328,7 +328,7 @@ fn wide_test_vector<M: Modulus>(
 
 /// A message that a GLWE sample of 0 carries as if it had been taken off the constant coefficient of a mask component.
 #[derive(Clone, Copy)]
-struct MaskMessage<W> {
+pub(crate) struct MaskMessage<W> {
     component: usize,
     message: W,
 }
@@ -458,11 +458,22 @@ impl RowMaker {
         out: &mut [M::Word],
         rng: &mut Csprng,
     ) {
+        let (masks, body) = out.split_at_mut(self.params.extracted_dimension());
+        mask.seed.expand_row::<M>(mask.number, masks);
+        self.body_of_zero::<M>(masks, in_mask, body, rng);
+    }
+
+    /// The body, N words, of a fresh GLWE sample of 0 with these masks, k·N words, or of what `in_mask` says.
+    pub(crate) fn body_of_zero<M: Modulus>(
+        &self,
+        masks: &[M::Word],
+        in_mask: Option<MaskMessage<M::Word>>,
+        body: &mut [M::Word],
+        rng: &mut Csprng,
+    ) {
         let n = self.params.ring_degree;
         let mut scratch = Zeroizing::new(vec![0; 2 * n]);
         let (product, sum) = scratch.split_at_mut(n);
-        let (masks, body) = out.split_at_mut(self.params.extracted_dimension());
-        mask.seed.expand_row::<M>(mask.number, masks);
         let columns = masks.chunks_exact(n).zip(self.secret.chunks_exact(n));
         for (column, (mask, secret)) in columns.enumerate() {
             lift::<M>(self.plan.simd(), product, mask);
@@ -513,15 +524,15 @@ impl RowMaker {
     pub(crate) fn phase<M: Modulus>(&self, sample: &[M::Word]) -> Vec<M::Word> {
         let n = self.params.ring_degree;
         let (masks, body) = sample.split_at(self.params.extracted_dimension());
-        let mut product = vec![0; n];
-        let mut sum = vec![0; n];
+        let mut scratch = Zeroizing::new(vec![0; 2 * n]);
+        let (product, sum) = scratch.split_at_mut(n);
         for (mask, secret) in masks.chunks_exact(n).zip(self.secret.chunks_exact(n)) {
-            lift::<M>(self.plan.simd(), &mut product, mask);
-            self.plan.forward(&mut product);
-            self.plan.mul_add_assign(&mut sum, &product, secret);
+            lift::<M>(self.plan.simd(), product, mask);
+            self.plan.forward(product);
+            self.plan.mul_add_assign(sum, product, secret);
         }
-        self.plan.inverse(&mut sum);
-        let body = body.iter().zip(&sum);
+        self.plan.inverse(sum);
+        let body = body.iter().zip(sum);
         body.map(|(b, sum)| M::sub(*b, M::from_goldilocks(*sum)))
             .collect()
     }

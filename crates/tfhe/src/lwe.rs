@@ -2,6 +2,8 @@
 //!
 //! A sample is n mask words a, then the body b = <a, s> + m + e.
 
+use std::borrow::Cow;
+
 use toroid_ring::multiversion;
 use toroid_ring::simd::SimdLevel;
 use zeroize::ZeroizeOnDrop;
@@ -66,12 +68,8 @@ impl LweSecretKey {
     }
 
     /// <a, s>, without secret-dependent branches or indices.
-    fn mask_product<M: Modulus>(&self, mask: &[M::Word]) -> M::Word {
-        mask.iter()
-            .zip(self.bits.iter())
-            .fold(M::Word::default(), |sum, (a, bit)| {
-                M::add(sum, M::select(*a, *bit))
-            })
+    pub(crate) fn mask_product<M: Modulus>(&self, mask: &[M::Word]) -> M::Word {
+        M::sum_selected(mask, &self.bits)
     }
 
     /// Encrypts a word into `sample` (n + 1 words).
@@ -86,7 +84,7 @@ impl LweSecretKey {
         rng.fill_uniform::<M>(mask);
         body[0] = message;
         rng.add_noise::<M>(log2_noise, &mut body[..1]);
-        body[0] = M::add(body[0], self.mask_product::<M>(mask));
+        body[0] = M::add_masked(body[0], self.mask_product::<M>(mask));
     }
 
     /// Encrypts one word for each entry of `messages` into consecutive samples, the first of which has the mask `first`.
@@ -113,7 +111,7 @@ impl LweSecretKey {
     #[must_use]
     pub fn phase<M: Modulus>(&self, sample: &[M::Word]) -> M::Word {
         let (mask, body) = sample.split_at(self.dimension());
-        M::sub(body[0], self.mask_product::<M>(mask))
+        M::sub_masked(body[0], self.mask_product::<M>(mask))
     }
 }
 
@@ -182,16 +180,17 @@ pub(crate) fn check_words<M: Modulus>(
     })
 }
 
-/// Words of a sample, test vector or key from little-endian bytes; refuses words that are not below q.
+/// Words of a sample, test vector or key from little-endian bytes, where they are if they stand aligned, otherwise copied; refuses
+/// words that are not below q.
 ///
 /// # Errors
 /// [`TfheError::Length`] and [`TfheError::NotCanonical`].
-pub fn words_from_bytes<M: Modulus>(
+pub fn words_in_bytes<'a, M: Modulus>(
     what: &'static str,
     params: &StageParams,
-    bytes: &[u8],
+    bytes: &'a [u8],
     expected_words: usize,
-) -> Result<Vec<M::Word>, TfheError> {
+) -> Result<Cow<'a, [M::Word]>, TfheError> {
     let expected = (expected_words * size_of::<M::Word>()) as u64;
     if bytes.len() as u64 != expected {
         return Err(TfheError::Length {
@@ -201,7 +200,10 @@ pub fn words_from_bytes<M: Modulus>(
             found: bytes.len() as u64,
         });
     }
-    let words: Vec<M::Word> = bytemuck::pod_collect_to_vec(bytes);
+    let words: Cow<'a, [M::Word]> = match bytemuck::try_cast_slice(bytes) {
+        Ok(words) => Cow::Borrowed(words),
+        Err(_) => Cow::Owned(bytemuck::pod_collect_to_vec(bytes)),
+    };
     match words.iter().position(|word| !M::is_canonical(*word)) {
         Some(index) => Err(TfheError::NotCanonical {
             what,
@@ -209,4 +211,17 @@ pub fn words_from_bytes<M: Modulus>(
         }),
         None => Ok(words),
     }
+}
+
+/// [`words_in_bytes`], copied.
+///
+/// # Errors
+/// [`TfheError::Length`] and [`TfheError::NotCanonical`].
+pub fn words_from_bytes<M: Modulus>(
+    what: &'static str,
+    params: &StageParams,
+    bytes: &[u8],
+    expected_words: usize,
+) -> Result<Vec<M::Word>, TfheError> {
+    words_in_bytes::<M>(what, params, bytes, expected_words).map(Cow::into_owned)
 }

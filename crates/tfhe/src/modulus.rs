@@ -90,15 +90,23 @@ pub trait Modulus: Words {
     fn mul_signed(a: Self::Word, v: i32) -> Self::Word;
     /// `a` if `bit` is 1, 0 if it is 0, without a branch.
     fn select(a: Self::Word, bit: u64) -> Self::Word;
+    /// [`Words::add`] for secrets: without a branch that depends on the words.
+    fn add_masked(a: Self::Word, b: Self::Word) -> Self::Word;
+    /// [`Words::sub`] for secrets: without a branch that depends on the words.
+    fn sub_masked(a: Self::Word, b: Self::Word) -> Self::Word;
+    /// [`Modulus::from_signed`] for secrets: without a branch that depends on `v`.
+    fn from_signed_masked(v: i64) -> Self::Word;
+    /// The sum of the words whose bit is 1, of at most 2^32, without branches or indices that depend on words or bits.
+    fn sum_selected(words: &[Self::Word], bits: &[u64]) -> Self::Word;
     /// v mod q, for |v| < q/2.
     fn from_signed(v: i64) -> Self::Word;
     /// The representative of least absolute value.
     fn centered(a: Self::Word) -> i64;
     /// Whether `a` is in [0, q).
     fn is_canonical(a: Self::Word) -> bool;
-    /// round(m·q / 2^bits) mod q, for 1 <= bits <= 20.
+    /// round(m·q / 2^bits) mod q, for 1 <= bits < 8 times a word's bytes.
     fn encode(m: i64, bits: u32) -> Self::Word;
-    /// round(a·2^bits / q) mod 2^bits.
+    /// round(a·2^bits / q) mod 2^bits, for the same widths.
     fn decode(a: Self::Word, bits: u32) -> u64;
     /// A uniform word from 64 uniform bits, or `None` (with probability 2^-32 at most) where these do not give one.
     fn uniform(bits: u64) -> Option<Self::Word>;
@@ -291,6 +299,23 @@ impl Modulus for Torus32 {
         a & (bit as u32).wrapping_neg()
     }
     #[inline(always)]
+    fn add_masked(a: u32, b: u32) -> u32 {
+        Self::add(a, b)
+    }
+    #[inline(always)]
+    fn sub_masked(a: u32, b: u32) -> u32 {
+        Self::sub(a, b)
+    }
+    #[inline(always)]
+    fn from_signed_masked(v: i64) -> u32 {
+        Self::from_signed(v)
+    }
+    #[inline(always)]
+    fn sum_selected(words: &[u32], bits: &[u64]) -> u32 {
+        let selected = words.iter().zip(bits);
+        selected.fold(0, |sum, (a, bit)| Self::add(sum, Self::select(*a, *bit)))
+    }
+    #[inline(always)]
     fn from_signed(v: i64) -> u32 {
         v as u32
     }
@@ -396,6 +421,25 @@ impl Modulus for Goldilocks {
         a & bit.wrapping_neg()
     }
     #[inline(always)]
+    fn add_masked(a: u64, b: u64) -> u64 {
+        goldilocks::add_masked(a, b)
+    }
+    #[inline(always)]
+    fn sub_masked(a: u64, b: u64) -> u64 {
+        goldilocks::sub_masked(a, b)
+    }
+    #[inline(always)]
+    fn from_signed_masked(v: i64) -> u64 {
+        goldilocks::from_signed_masked(v)
+    }
+    #[inline(always)]
+    fn sum_selected(words: &[u64], bits: &[u64]) -> u64 {
+        let selected = words.iter().zip(bits);
+        // Carries alone: one reduction at the end.
+        let sum = selected.fold(0, |sum, (a, bit)| sum + u128::from(Self::select(*a, *bit)));
+        goldilocks::reduce_sum_masked(sum)
+    }
+    #[inline(always)]
     fn from_signed(v: i64) -> u64 {
         goldilocks::from_signed(v)
     }
@@ -416,11 +460,16 @@ impl Modulus for Goldilocks {
     #[inline(always)]
     fn decode(a: u64, bits: u32) -> u64 {
         // (a·2^bits + p/2) / p without a division, whose time would depend on the secret: with x = h·2^64 + l and
-        // 2^64 = p + 2^32 - 1, the quotient is h, and one more if h·(2^32 - 1) + l reaches p (h < 2^20).
-        let x = (u128::from(a) << bits) + u128::from(goldilocks::P / 2);
-        let high = (x >> 64) as u64;
-        let rest = u128::from(high) * 0xffff_ffff + (x & u128::from(u64::MAX));
-        let rounded = high + u64::from(rest >= u128::from(goldilocks::P));
+        // 2^64 = p + 2^32 - 1, the quotient is h plus that of h·(2^32 - 1) + l. Its own upper word is below 2^31, so that
+        // the second remainder holds p once at most.
+        let split = |x: u128| {
+            let high = (x >> 64) as u64;
+            let rest = u128::from(high) * 0xffff_ffff + (x & u128::from(u64::MAX));
+            (high, rest)
+        };
+        let (first, rest) = split((u128::from(a) << bits) + u128::from(goldilocks::P / 2));
+        let (second, rest) = split(rest);
+        let rounded = first + second + u64::from(rest >= u128::from(goldilocks::P));
         rounded & ((1 << bits) - 1)
     }
     #[inline(always)]
@@ -544,6 +593,21 @@ mod tests {
         }
 
         #[test]
+        fn words_of_every_width_round_trip(value: u64, a in 0..goldilocks::P, bits in 1u32..64) {
+            let value = value & ((1 << bits) - 1);
+            let word = Goldilocks::encode(value.cast_signed(), bits);
+            prop_assert!(Goldilocks::is_canonical(word));
+            prop_assert_eq!(Goldilocks::decode(word, bits), value);
+            // The definition: a division of 128 bits.
+            let p = u128::from(goldilocks::P);
+            let exact = ((u128::from(a) << bits) + p / 2) / p;
+            prop_assert_eq!(u128::from(Goldilocks::decode(a, bits)), exact & ((1 << bits) - 1));
+            let narrow = bits.div_ceil(2).min(31);
+            let value = value & ((1 << narrow) - 1);
+            prop_assert_eq!(Torus32::decode(Torus32::encode(value.cast_signed(), narrow), narrow), value);
+        }
+
+        #[test]
         fn f64_conversion_is_the_nearest_word(start: u64, value in -(1i64 << 50)..1 << 50, wraps in -1000i64..1000) {
             let start32 = start as u32;
             prop_assert_eq!(Torus32::add_f64(start32, value as f64), start32.wrapping_add(value as u32));
@@ -569,6 +633,22 @@ mod tests {
             let found = u128::from(Goldilocks::from_torus32(a));
             let exact = u128::from(a) * u128::from(goldilocks::P);
             prop_assert!((found << 32).abs_diff(exact) <= 1 << 31);
+        }
+
+        #[test]
+        fn sums_of_selected_words_are_those_of_the_others(
+            words in prop::collection::vec((0..goldilocks::P, 0..2u64), 0..100),
+        ) {
+            let (words, bits): (Vec<u64>, Vec<u64>) = words.into_iter().unzip();
+            let of = |select: &dyn Fn(u64) -> u64| {
+                let selected = words.iter().zip(&bits).filter(|(_, bit)| **bit == 1);
+                selected.map(|(word, _)| select(*word)).collect::<Vec<_>>()
+            };
+            let expected = of(&|word| word).into_iter().fold(0, Goldilocks::add);
+            prop_assert_eq!(Goldilocks::sum_selected(&words, &bits), expected);
+            let short: Vec<u32> = words.iter().map(|word| *word as u32).collect();
+            let expected = of(&|word| word & 0xffff_ffff).into_iter().fold(0, |sum, word| Torus32::add(sum, word as u32));
+            prop_assert_eq!(Torus32::sum_selected(&short, &bits), expected);
         }
 
         #[test]

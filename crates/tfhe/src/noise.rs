@@ -39,7 +39,7 @@ pub fn shared_variance(params: &ParamSet, assumptions: impl Into<Assumptions>) -
 pub fn bootstrap_output_variance(params: &ParamSet, assumptions: impl Into<Assumptions>) -> f64 {
     let assumptions = assumptions.into();
     if let Some(wopbs) = params.wopbs {
-        return wopbs::noise::stages(params, wopbs, assumptions).output;
+        return wopbs::noise::stages(params, wopbs, assumptions, params.message_bits).output;
     }
     blind_rotation_variance(params, assumptions) + key_switch_variance(params, assumptions)
 }
@@ -65,6 +65,8 @@ struct Term {
     variance: f64,
     /// Terms of one group are correlated in an unknown way.
     group: u64,
+    /// Whether each row of a column has such a source of its own.
+    in_each_row: bool,
 }
 
 /// The source of [`shared_variance`]. Samples of several key ids never meet in one combination.
@@ -127,6 +129,7 @@ impl Noise {
             coefficient: 1.0,
             variance,
             group: source,
+            in_each_row: false,
         };
         Noise {
             terms: BTreeMap::from([(source, term)]),
@@ -223,6 +226,61 @@ impl Noise {
         sum
     }
 
+    /// This noise in every row of a column, each row with sources of its own; [`shared_variance`] stays one source of all rows.
+    #[must_use]
+    pub fn in_each_row(mut self) -> Noise {
+        for (source, term) in &mut self.terms {
+            term.in_each_row = *source != SHARED_SOURCE;
+        }
+        self
+    }
+
+    /// The noise of a single sample that was the only row of a column.
+    #[must_use]
+    pub fn in_one_row(mut self) -> Noise {
+        for term in self.terms.values_mut() {
+            term.in_each_row = false;
+        }
+        self
+    }
+
+    /// Noise of the sum of `rows` rows of a column. The sources of its rows are independent; what the rows have in common, and what
+    /// was merged, counts `rows` times. The sum may meet its own summands again, so that it stays in their groups.
+    #[must_use]
+    pub fn sum_of_rows(&self, rows: u64) -> Noise {
+        let count = rows as f64;
+        let mut sum = self.with_other_rows(|term| term.variance *= count);
+        for term in sum.terms.values_mut().filter(|term| !term.in_each_row) {
+            term.coefficient *= count;
+        }
+        sum.merged *= count;
+        sum.log2_failure = (sum.log2_failure + count.log2()).min(0.0);
+        sum
+    }
+
+    /// Noise of a column whose rows come from other places of this one. A row may meet another with which it shares sources, so that
+    /// it stays in their groups.
+    #[must_use]
+    pub fn of_moved_rows(&self) -> Noise {
+        self.with_other_rows(|_| ())
+    }
+
+    /// The noise with new sources in place of those that each row has for itself.
+    fn with_other_rows(&self, change: impl Fn(&mut Term)) -> Noise {
+        let mut other = self.clone();
+        other.terms = BTreeMap::new();
+        for (source, term) in &self.terms {
+            let mut term = *term;
+            if term.in_each_row {
+                change(&mut term);
+                other.terms.insert(next_source(), term);
+            } else {
+                other.terms.insert(*source, term);
+            }
+        }
+        other
+    }
+
     /// The larger variance and the larger failure probability of two estimates of the same sample.
     #[must_use]
     pub fn or_worse(&self, other: &Noise) -> Noise {
@@ -263,11 +321,13 @@ impl Noise {
             coefficient: 1.0,
             variance: bootstrap_output_variance(params, arithmetic) - shared,
             group: input | BOOTSTRAP_GROUP,
+            in_each_row: false,
         };
         let common = Term {
             coefficient: 1.0,
             variance: shared,
             group: SHARED_SOURCE,
+            in_each_row: false,
         };
         Noise {
             terms: BTreeMap::from([(next_source(), own), (SHARED_SOURCE, common)]),
@@ -300,7 +360,8 @@ impl ParamSet {
     }
 }
 
-/// log2 of the probability that a bootstrap of a p-bit function (0: a Boolean gate) fails on a sample of this variance.
+/// log2 of the probability that a bootstrap of a p-bit function (0: a Boolean gate) fails on a sample of this variance. A wide
+/// function reads 1 to [`ParamSet::message_bits`].
 #[must_use]
 pub fn log2_bootstrap_failure(
     params: &ParamSet,
@@ -313,7 +374,9 @@ pub fn log2_bootstrap_failure(
             margin(message_bits),
             input_variance + modulus_switch_variance(params),
         ),
-        Some(wopbs) => wopbs::noise::log2_failure(params, wopbs, assumptions, input_variance),
+        Some(wopbs) => {
+            wopbs::noise::log2_failure(params, wopbs, assumptions, message_bits, input_variance)
+        }
     }
 }
 

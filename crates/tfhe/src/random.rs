@@ -134,7 +134,7 @@ impl Csprng {
             secret.fill_bytes(bytemuck::cast_slice_mut(&mut uniform));
             box_muller(SimdLevel::best(), &uniform, &mut normal);
             for (word, x) in chunk.iter_mut().zip(&normal) {
-                *word = M::add(*word, M::from_signed(nearest_i64(x * sigma)));
+                *word = M::add_masked(*word, M::from_signed_masked(nearest_i64(x * sigma)));
             }
         }
         uniform.zeroize();

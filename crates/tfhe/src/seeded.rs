@@ -8,7 +8,9 @@
 //! domain and in their order; over the Goldilocks prime, words not below p are replaced, in the order of their places, by
 //! the next words of the keystream that are.
 //!
-//! A seed is public and belongs to one key. It comes from the stream of the client's generator that gives what is published
+//! Fresh chunks of columns ([`crate::column`]) have seeded masks too, with purpose 3.
+//!
+//! A seed is public and belongs to one key, or to one chunk. It comes from the stream of the client's generator that gives what is published
 //! ([`crate::random`]).
 
 use crate::modulus::{Modulus, Torus32};
@@ -20,6 +22,7 @@ pub const SEED_BYTES: usize = 32;
 
 const PURPOSE_ROW: u64 = 1 << 56;
 const PURPOSE_SAMPLE: u64 = 2 << 56;
+const PURPOSE_CHUNK: u64 = 3 << 56;
 
 /// The form of a public key's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,7 +74,7 @@ impl KeyForm {
     }
 }
 
-/// The public seed of one key's masks.
+/// The public seed of the masks of one key, or of one chunk of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaskSeed([u8; SEED_BYTES]);
 
@@ -88,7 +91,7 @@ impl MaskSeed {
         MaskSeed(bytes)
     }
 
-    /// The bytes at the head of a seeded key.
+    /// The bytes at the head of a seeded key or chunk.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; SEED_BYTES] {
         &self.0
@@ -102,6 +105,11 @@ impl MaskSeed {
     /// The mask, n words, of sample `sample` of a key-switching key.
     pub fn expand_sample(&self, sample: u64, mask: &mut [u32]) {
         self.expand::<Torus32>(PURPOSE_SAMPLE | sample, mask);
+    }
+
+    /// Masks of a chunk of a column: k·N words number 0 that all rows share, or the n words of row `number`.
+    pub fn expand_chunk<M: Modulus>(&self, number: u64, masks: &mut [M::Word]) {
+        self.expand::<M>(PURPOSE_CHUNK | number, masks);
     }
 
     fn expand<M: Modulus>(&self, nonce: u64, words: &mut [M::Word]) {

@@ -196,7 +196,8 @@ impl ServerKey {
         let tasks: Vec<Task<'_>> = inputs
             .iter()
             .map(|input| Task {
-                test_vectors: test_vectors.clone(),
+                test_vectors: &test_vectors,
+                input_bits: input.encoding().map_or(0, Encoding::bits),
                 sample: input.sample(),
             })
             .collect();
@@ -204,16 +205,18 @@ impl ServerKey {
             threads: self.threads,
             cancel: &self.cancel,
         };
-        let results = self
-            .bootstrapping
-            .bootstrap(&self.key_switching, &tasks, run)?;
+        let sample_bytes = self.params().lwe_bytes();
+        let mut results = vec![0; inputs.len() * functions.len() * sample_bytes];
+        self.bootstrapping
+            .bootstrap(&self.key_switching, &tasks, &mut results, run)?;
+        let mut samples = results.chunks_exact(sample_bytes);
         inputs
             .iter()
-            .zip(results)
-            .map(|(input, samples)| {
-                let outputs = samples.iter().zip(functions);
-                outputs
-                    .map(|(sample, function)| self.bootstrapped(input, function.output, sample))
+            .map(|input| {
+                functions
+                    .iter()
+                    .zip(samples.by_ref())
+                    .map(|(function, sample)| self.bootstrapped(input, function.output, sample))
                     .collect()
             })
             .collect()

@@ -1,15 +1,20 @@
 //! Wide functions: bit extraction, circuit bootstrapping and vertical packing.
 //!
 //! A programmable bootstrap rounds the phase of a sample to 2N places, too few for wide messages. A wide function instead
-//! extracts the p bits of a message, the lowest first, each by one blind rotation ([`WopbsKey::extract_bits`]). The same
+//! extracts the bits of a message, the lowest first, each by one blind rotation ([`WopbsKey::extract_bits`]). The same
 //! rotation also makes the GGSW sample of the bit: slots of one test vector give the bit at every level of the circuit's
 //! gadget, a trace clears the other coefficients, and products with the secret polynomials make the mask rows (circuit
 //! bootstrapping of Chillotti, Gama, Georgieva and Izabachène, J. Cryptology 2020, with automorphisms in place of private key
-//! switches, as Wang et al., EUROCRYPT 2024). The GGSW samples then select an entry of a table of 2^p: CMuxes down to one
+//! switches, as Wang et al., EUROCRYPT 2024). The GGSW samples then select an entry of a table: CMuxes down to one
 //! polynomial, and a blind rotation of it ([`WopbsKey::look_up`]). They are cheap and noisy. So the table is read digit by
 //! digit, and a bootstrap brings each digit to its place of the message with little noise ([`WopbsKey::bootstrap`]).
 //!
-//! Wide functions ignore the padding bit: f(m + 2^p) is f(m).
+//! A set has room for messages of p bits, and a function takes messages m of b bits, 1 to p, at m/2^(b+1) of the torus: the first
+//! b of those p places. It extracts b bits, and its time and its noise are those of b bits. A phase is rounded to the nearest
+//! m/2^(b+1), so that noise may take it away by almost half of that step, whatever p is. Test vectors have 2^p entries for
+//! any b; entry m·2^(p-b) is that of m.
+//!
+//! Wide functions ignore the padding bit: f(m + 2^b) is f(m).
 
 mod circuit;
 mod digits;
@@ -29,6 +34,7 @@ use crate::TfheError;
 use crate::arithmetic::{Arithmetic, WordOf};
 use crate::bootstrap::blind_rotation::BlindRotation;
 use crate::bootstrap::{BootstrappingKey, Rotation, Run};
+use crate::encoding::Encoding;
 use crate::ggsw::GgswList;
 use crate::glwe;
 use crate::key_loader::expect_parts;
@@ -39,6 +45,10 @@ use crate::params::{Gadget, ParamSet, WopbsParams};
 
 use digits::Digits;
 use ring_switch::RingSwitchKey;
+
+/// How many functions of a sample are worked on at a time. At `message16` the tables of one function's digits take 2.5 MiB,
+/// and functions share nothing but the bits and the streaming of the key that refreshes digits.
+const FUNCTIONS_AT_A_TIME: usize = 8;
 
 /// The bootstrapping key of wide functions, loaded for one [`Arithmetic`].
 pub struct WopbsKey<M: Modulus, A: Arithmetic<M>> {
@@ -65,11 +75,19 @@ fn stages(params: &ParamSet) -> Result<&'static WopbsParams, TfheError> {
 /// The GGSW samples of the bits of a message, from the lowest up; back to the key's spare memory when dropped.
 pub struct Bits<'a, M: Modulus, A: Arithmetic<M>> {
     key: &'a WopbsKey<M, A>,
-    /// `None` only during the drop.
+    /// b.
+    count: u32,
+    /// The first b are the bits'; spare memory may have room for more. `None` only during the drop.
     samples: Option<GgswList<M, A>>,
 }
 
 impl<M: Modulus, A: Arithmetic<M>> Bits<'_, M, A> {
+    /// b, the number of bits.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
     fn samples(&self) -> &GgswList<M, A> {
         self.samples.as_ref().expect("there until dropped")
     }
@@ -159,16 +177,18 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
     }
 
     /// Applies the functions of any number of test vectors (tables of 2^p words, [`glwe::test_vector`]) to the message of
-    /// `sample` (k·N + 1 words): a sample of each, with the noise of a fresh bootstrap. The bits are extracted once for all
-    /// functions.
+    /// `input_bits` bits of `sample` (k·N + 1 words): a sample of each, with the noise of a fresh bootstrap. The bits are extracted
+    /// once for all functions, which then are worked on a few at a time, so that memory does not grow with their number. Of a
+    /// test vector only the entries of the messages count, every 2^(p - `input_bits`)th.
     ///
     /// # Errors
-    /// [`TfheError::ParamsMismatch`] for keys of different sets, [`TfheError::Length`] for a sample or test vector of another
-    /// length, [`TfheError::Cancelled`].
+    /// [`TfheError::ParamsMismatch`] for keys of different sets, [`TfheError::MessageBits`] and [`TfheError::MessageTooWide`] for
+    /// `input_bits` beyond 1 to p, [`TfheError::Length`] for a sample or test vector of another length, [`TfheError::Cancelled`].
     pub fn bootstrap(
         &self,
         key_switching: &WopbsKeySwitchingKey<M>,
         test_vectors: &[&[M::Word]],
+        input_bits: u32,
         sample: &[M::Word],
         run: Run<'_>,
     ) -> Result<Vec<Vec<M::Word>>, TfheError> {
@@ -180,17 +200,35 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
                 self.params.test_vector_words(),
             )?;
         }
-        let bits = self.extract_bits(key_switching, sample, run)?;
+        let bits = self.extract_bits(key_switching, input_bits, sample, run)?;
+        let mut results = Vec::with_capacity(test_vectors.len());
+        for test_vectors in test_vectors.chunks(FUNCTIONS_AT_A_TIME) {
+            results.extend(self.apply(key_switching, test_vectors, &bits, run)?);
+        }
+        Ok(results)
+    }
+
+    /// The functions of test vectors, whose lengths are right, of the message of these bits.
+    fn apply(
+        &self,
+        key_switching: &WopbsKeySwitchingKey<M>,
+        test_vectors: &[&[M::Word]],
+        bits: &Bits<'_, M, A>,
+        run: Run<'_>,
+    ) -> Result<Vec<Vec<M::Word>>, TfheError> {
+        // Each message's own entry, in the middle of those about its place.
+        let step = 1 << (self.params.message_bits - bits.count());
         let functions: Vec<Digits<M>> = test_vectors
             .iter()
-            .map(|test_vector| Digits::new(&self.params, self.stages, test_vector))
+            .map(|test_vector| test_vector.iter().step_by(step))
+            .map(|table| Digits::new(&self.params, self.stages, table))
             .collect();
         let tables: Vec<_> = functions
             .iter()
             .flat_map(|function| (0..function.count()).map(|digit| function.table(digit)))
             .collect();
-        let mut read = self.look_up_all(&bits, &tables, run)?;
-        drop(bits);
+        let mut read = self.look_up_all(bits, &tables, run)?;
+        drop(tables);
         for digit in &mut read {
             run.check()?;
             let mut small = vec![M::Word::default(); self.stages.refresh.lwe_words()];
@@ -227,36 +265,41 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             .collect())
     }
 
-    /// Makes the GGSW samples of the p bits of a message.
+    /// Makes the GGSW samples of the bits of a message of `count` bits.
     ///
     /// # Errors
     /// As [`Self::bootstrap`].
     pub fn extract_bits(
         &self,
         key_switching: &WopbsKeySwitchingKey<M>,
+        count: u32,
         sample: &[M::Word],
         run: Run<'_>,
     ) -> Result<Bits<'_, M, A>, TfheError> {
-        let mut samples = self.room_for_bits(key_switching, sample)?;
+        let mut samples = self.room_for_bits(key_switching, count, sample)?;
         let ggsw_words = self.stages.circuit.ggsw_rows() * self.params.glwe_words();
         let mut rows = vec![M::Word::default(); ggsw_words];
-        self.for_each_bit(key_switching, sample, run, |bit, acc| {
+        self.for_each_bit(key_switching, count, sample, run, |bit, acc| {
             self.circuit_bootstrap(acc, &mut rows, run.threads)?;
             samples.load_sample(bit, &rows);
             Ok(())
         })?;
         Ok(Bits {
             key: self,
+            count,
             samples: Some(samples),
         })
     }
 
-    /// Memory for the GGSW samples of the bits of `sample`, if it and the key that takes them off are those of the set.
+    /// Memory for the GGSW samples of at least `count` bits of `sample`, if the set has that many, and the sample and the key that
+    /// takes them off are those of the set.
     fn room_for_bits(
         &self,
         key_switching: &WopbsKeySwitchingKey<M>,
+        count: u32,
         sample: &[M::Word],
     ) -> Result<GgswList<M, A>, TfheError> {
+        glwe::expect_width(&self.params, Encoding::new(count, false)?)?;
         if key_switching.params != self.params {
             return Err(TfheError::ParamsMismatch {
                 what: "the key-switching key",
@@ -275,35 +318,38 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .pop();
-        spare.map_or_else(
-            || {
-                let circuit = &self.stages.circuit;
-                GgswList::new(circuit, circuit.lwe_dimension, self.simd())
-                    .map(GgswList::with_alternating_digits)
-            },
-            Ok,
-        )
+        // A larger one takes the place of one that is too small: there are no more than bootstraps at a time.
+        spare
+            .filter(|samples| samples.count() >= count as usize)
+            .map_or_else(
+                || {
+                    GgswList::new(&self.stages.circuit, count as usize, self.simd())
+                        .map(GgswList::with_alternating_digits)
+                },
+                Ok,
+            )
     }
 
-    /// Takes the bits off a sample, from the lowest up, and hands each to `take` as what its blind rotation left.
+    /// Takes the `count` bits off a sample, from the lowest up, and hands each to `take` as what its blind rotation left.
     fn for_each_bit(
         &self,
         key_switching: &WopbsKeySwitchingKey<M>,
+        count: u32,
         sample: &[M::Word],
         run: Run<'_>,
         mut take: impl FnMut(usize, &[WordOf<M, A>]) -> Result<(), TfheError>,
     ) -> Result<(), TfheError> {
-        let p = self.params.message_bits;
         let levels = self.stages.circuit.gadget.levels;
         let mut rest = sample.to_vec();
         let mut shifted = sample.to_vec();
         let mut small = vec![M::Word::default(); self.stages.extract.lwe_words()];
         let mut value = vec![M::Word::default(); self.params.lwe_words()];
         let mut acc = vec![WordOf::<M, A>::default(); self.params.glwe_words()];
-        for bit in 0..p {
+        for bit in 0..count {
+            let place = self.place(count, bit);
             shifted.copy_from_slice(&rest);
             // The bit at 1/2 of the torus, what is above it gone.
-            lwe::mul_assign::<M>(&mut shifted, 1 << (p - bit));
+            lwe::mul_assign::<M>(&mut shifted, 1 << (count - bit));
             key_switching
                 .extract
                 .switch(&shifted, &mut small, run.threads)?;
@@ -312,7 +358,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             *body = M::add(*body, M::encode(1, 2));
             let rotation = BlindRotation::new(
                 self.extract.params(),
-                &self.slots(bit),
+                &self.slots(place),
                 &small,
                 self.stages.log2_slots(),
                 &mut acc,
@@ -323,25 +369,25 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             // ±u stands for 0 or 1 times 2u.
             lwe::add_assign::<M>(&mut rest, &value);
             let body = &mut rest[self.params.lwe_dimension];
-            *body = M::sub(*body, self.place(bit));
+            *body = M::sub(*body, place);
         }
         Ok(())
     }
 
-    /// Half of what bit `bit` is worth in its place of the message.
-    fn place(&self, bit: u32) -> M::Word {
-        M::encode(1 << bit, self.params.message_bits + 2)
+    /// Half of what bit `bit` is worth in its place of a message of `count` bits.
+    fn place(&self, count: u32, bit: u32) -> M::Word {
+        M::encode(1 << bit, count + 2)
     }
 
-    /// The test vector of an extraction: half of every level of the circuit's gadget, then [`Self::place`], over and over.
-    fn slots(&self, bit: u32) -> Vec<M::Word> {
+    /// The test vector of an extraction: half of every level of the circuit's gadget, then `place` ([`Self::place`]), over and over.
+    fn slots(&self, place: M::Word) -> Vec<M::Word> {
         let gadget = self.stages.circuit.gadget;
         let mut slots = vec![M::Word::default(); 1 << self.stages.log2_slots()];
         for (level, slot) in slots.iter_mut().enumerate() {
             if level < gadget.levels {
                 *slot = self.half_level(level);
             } else if level == gadget.levels {
-                *slot = self.place(bit);
+                *slot = place;
             }
         }
         let mut vector = vec![M::Word::default(); self.params.glwe_words()];

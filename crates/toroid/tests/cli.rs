@@ -231,6 +231,20 @@ fn noise_is_explained() {
         let more = place.json(&format!("params explain {name} --norm2 1000"));
         assert!(log2(&more["decisions"][0]) > log2(&list[0]), "{name}");
         assert!(log2(&more) >= log2(&value), "{name}");
+        // Narrow messages fail less often, and their own width is the default.
+        let own = place.json(&format!("params explain {name} --bits {}", bits.max(1)));
+        let narrow = place.json(&format!("params explain {name} --bits 2"));
+        assert_eq!(narrow["message_bits"], 2);
+        if bits > 0 {
+            assert_eq!(own, value);
+            assert!(log2(&narrow) < log2(&value), "{name}");
+            let two = |failure: &&Value| failure["message_bits"] == 2 && failure["norm2"] == norm2;
+            assert_eq!(
+                log2(failures.iter().find(two).unwrap()),
+                log2(&narrow),
+                "{name}"
+            );
+        }
         let text = place.ok(&format!("params explain {name}"));
         for words in ["blind rotation", "margin", "any of them"] {
             assert!(text.contains(words), "{words} is not in {text}");
@@ -242,6 +256,12 @@ fn noise_is_explained() {
     }
     place.fails(2, "params explain huge", &["no parameter set"]);
     place.fails(2, "params explain", &["NAME"]);
+    place.fails(
+        1,
+        "params explain message8 --bits 9",
+        &["9 bits is too wide", "message8"],
+    );
+    place.fails(2, "params explain message8 --bits 0", &["0"]);
     for wrong in ["-1", "inf", "many"] {
         let line = format!("params explain message14 --norm2={wrong}");
         place.fails(2, &line, &["at least 0"]);
@@ -484,6 +504,35 @@ fn a_sample_of_another_width_than_the_function_takes_is_refused() {
 }
 
 #[test]
+fn a_trigger_that_the_program_does_not_read_is_refused() {
+    let place = Place::prepared("second-half");
+    let multiply = place.copy_example("crates/isa/examples/multiply.tasm");
+    place.ok(&format!("put d.img {multiply}"));
+    place.ok("put d.img three.ct --as cor:0:1");
+    place.ok("put d.img three.ct --as cor:0:7");
+    for trigger in ["cow:0:3 --write three.ct", "cor:0:7"] {
+        let register = &trigger[..7];
+        place.fails(
+            1,
+            &format!("run d.img {trigger} --out r.ct"),
+            &[&format!("does not read {register}"), "cor:0:1, cow:0:2"],
+        );
+    }
+    assert!(!place.path("r.ct").exists());
+    assert!(!place.registers("d.img").contains(&"cow:0:3".to_owned()));
+}
+
+#[test]
+fn listings_name_things_once() {
+    let place = Place::prepared("nvme");
+    let text = place.ok("drive info d.img");
+    assert_eq!(text.matches("key:0:1").count(), 1, "{text}");
+    let level = place.copy_example("examples/level.tasm");
+    let text = place.ok(&format!("asm {level} --params tiny"));
+    assert!(text.contains("bootstraps among them: 1;"), "{text}");
+}
+
+#[test]
 fn exit_codes_are_those_of_the_table() {
     let place = Place::new();
     place.ok("keys generate --params tiny --unencrypted");
@@ -635,6 +684,9 @@ fn what_is_missing_or_wrong_is_named() {
         (1, "decrypt keys/client.key", &["LWE sample"]),
         (1, "encrypt 8 --out eight.ct", &["8", "-8..=7"]),
         (1, "encrypt 1 --bits 17 --out one.ct", &["17"]),
+        (2, "encrypt 3.5 --out half.ct", &["3.5", "integers"]),
+        (2, "encrypt -3.5 --out half.ct", &["-3.5", "integers"]),
+        (2, "encrypt three --out half.ct", &["expected an integer"]),
         (
             1,
             "encrypt 1 --out three.ct",
@@ -648,7 +700,11 @@ fn what_is_missing_or_wrong_is_named() {
         (1, "drive info keys", &["keys is neither a regular file"]),
         (1, "drive info none.img", &["cannot open none.img"]),
         (1, "drive format d.img", &["d.img exists", "--force"]),
-        (1, "drive format e.img --size 100", &["e.img"]),
+        (
+            2,
+            "drive format e.img --size 64",
+            &["--size of 64 bytes", "a unit, such as 64MiB"],
+        ),
         (2, "drive format e.img --size many", &["many"]),
         (
             2,
@@ -657,7 +713,11 @@ fn what_is_missing_or_wrong_is_named() {
         ),
         // Too small for a store: found out when the image is made, but not yet in place.
         (1, "drive format d.img --size 1MiB --force", &["d.img"]),
-        (1, "drive format e.img --size 1MiB", &["e.img"]),
+        (
+            1,
+            "drive format e.img --size 1MiB",
+            &["e.img", "1 MiB is too small", "--size"],
+        ),
         (1, "put none.img three.ct --as cor:0:1", &["none.img"]),
         (1, "put d.img none.ct", &["none.ct"]),
         (1, "put d.img three.ct", &["--as"]),
@@ -668,6 +728,16 @@ fn what_is_missing_or_wrong_is_named() {
             &["one by one"],
         ),
         (2, "put d.img three.ct --as cor:0:1:2", &["cor:0:1:2"]),
+        (
+            2,
+            "put d.img three.ct --as cor:1",
+            &["`cor:1`", "such as cor:0:1"],
+        ),
+        (
+            2,
+            "put d.img keys/bootstrapping.key --as cor:0:1",
+            &["--as cor:0:1 is for a sample"],
+        ),
         (
             1,
             "put d.img keys/client.key",
@@ -756,7 +826,7 @@ fn files_are_put_together_or_not_at_all() {
     let before = place.registers("e.img");
     // There is room for one more object.
     let line = format!("put e.img keys/bootstrapping.key three.ct --as cor:0:{more}");
-    place.fails(1, &line, &["free"]);
+    place.fails(1, &line, &["free", "toroid drive format --size"]);
     assert_eq!(place.registers("e.img"), before);
     place.ok("put e.img keys/bootstrapping.key");
 }

@@ -403,3 +403,60 @@ fn a_terminal_is_asked_without_echo() {
     let (code, shown) = terminal.end();
     assert_eq!(code, Some(130), "{shown}");
 }
+
+#[test]
+fn key_bits_go_out_and_come_back() {
+    let place = place();
+    place.ok("encrypt 3 --out three.ct --passphrase-file secret");
+    let export = "keys export --out key.bits --passphrase-file secret";
+    place.ok(export);
+    let bits = place.path("key.bits");
+    let mode = fs::metadata(&bits).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    place.fails(1, export, &["key.bits exists", "--force"]);
+    place.ok(&format!("{export} --force"));
+    place.fails(1, "keys export --out other.bits", &["passphrase"]);
+    assert!(!place.path("other.bits").exists());
+
+    // The same key again, under a passphrase or none, with public keys that belong to it.
+    let again = place.json("keys import key.bits --out again --passphrase-file secret");
+    let tag = &place.json("keys info keys/client.key")["tag"];
+    assert_eq!((&again["tag"], &again["encrypted"]), (tag, &true.into()));
+    let said = place.ok("decrypt three.ct --key again/client.key --passphrase-file secret");
+    assert!(said.starts_with("3 "), "{said}");
+    place.ok("drive format d.img --size 64MiB --swap 16MiB");
+    place.ok("put d.img again/bootstrapping.key keys/key-switching.key");
+    let import = "keys import key.bits --out plain --unencrypted --client-only";
+    place.ok(import);
+    assert_eq!(
+        place.json("keys info plain/client.key")["kind"],
+        "client key"
+    );
+    place.fails(1, import, &["exists", "--force"]);
+    place.fails(1, "keys import key.bits --out more", &["passphrase"]);
+
+    // What is open to others, or no key.
+    set_mode(&bits, 0o644);
+    place.fails(
+        1,
+        "keys import key.bits --out more --unencrypted",
+        &["mode 644"],
+    );
+    let text = fs::read_to_string(&bits).unwrap();
+    for (wrong, words) in [
+        (
+            text.replacen("lwe 1", "lwe x", 1)
+                .replacen("lwe 0", "lwe x", 1),
+            "0 and 1",
+        ),
+        (text.replacen("params tiny", "params tiny32", 1), "tiny32"),
+        (text[..text.len() - 1].to_owned(), "line feed"),
+        ("TOROIDOB".to_owned(), "toroid key bits 1"),
+        (text.repeat(40), "go on"),
+    ] {
+        write_secret(&place, "wrong.bits", &wrong);
+        let line = "keys import wrong.bits --out more --unencrypted";
+        place.fails(1, line, &["wrong.bits", words]);
+    }
+    assert!(!place.path("more").exists());
+}

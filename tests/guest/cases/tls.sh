@@ -44,8 +44,10 @@ disconnect
 # Identity version 1 holds a digest of the key, so a wrong key is an unknown one; with version 0 the handshake itself fails.
 insert "$WRONG_HOST" "$WRONG_KEY" 1
 refused "" nvme connect $AT -n "$NQN" --hostnqn="$WRONG_HOST" --tls
+wait_for 10 host refusals 1 || fail "the wrong key was not offered"
 insert "$WRONG_HOST_0" "$WRONG_KEY" 0
 refused "" nvme connect $AT -n "$NQN" --hostnqn="$WRONG_HOST_0" --tls
+wait_for 10 host refusals 2 || fail "the wrong key of version 0 was not offered"
 refused "" nvme connect $AT -n "$NQN" --hostnqn="$OWN_HOST"
 [ -z "$(controllers)" ] || fail "connected: $(controllers)"
 connect --hostnqn="$OWN_HOST" --tls || fail "no connection after refusals"

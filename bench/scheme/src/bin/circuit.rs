@@ -94,9 +94,9 @@ fn measure<A: Arithmetic<Goldilocks>>(
         for way in 0..2 {
             let started = Instant::now();
             let bits = if way == 0 {
-                key.extract_bits(&switching, &sample, alone())?
+                key.extract_bits(&switching, p, &sample, alone())?
             } else {
-                key.extract_bits_privately(&private, &switching, &sample, alone())?
+                key.extract_bits_privately(&private, &switching, p, &sample, alone())?
             };
             times[way] = times[way].min(started.elapsed().as_secs_f64());
             add_errors(&client, wopbs, &bits, message, &mut squares[way])?;
@@ -106,7 +106,7 @@ fn measure<A: Arithmetic<Goldilocks>>(
         }
     }
 
-    let stages = noise::stages(params, wopbs, A::KIND);
+    let stages = noise::stages(params, wopbs, A::KIND, p);
     let switch = switch_noise(params, gadget, A::KIND);
     let message = stages.extract_rotation + switch.message;
     let others = params.ring_degree as f64 - 1.0;

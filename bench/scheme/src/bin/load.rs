@@ -131,7 +131,13 @@ fn measure(params: &ParamSet, runs: usize, automatic: usize) -> Result<Vec<Row>,
     );
     let function = |threads: usize| -> Result<f64, Error> {
         let started = Instant::now();
-        key.bootstrap(&switching, &[&table], &sample, Run::with_threads(threads))?;
+        key.bootstrap(
+            &switching,
+            &[&table],
+            p,
+            &sample,
+            Run::with_threads(threads),
+        )?;
         Ok(1000.0 * started.elapsed().as_secs_f64())
     };
     let mut rows = Vec::new();

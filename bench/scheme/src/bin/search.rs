@@ -121,11 +121,11 @@ fn failure_of(
         wopbs: None,
     };
     let margin = Assumptions::with_margin(ArithmeticKind::Fft);
-    let stages = change(noise::stages(set, &wopbs, margin));
+    let stages = change(noise::stages(set, &wopbs, margin, set.message_bits));
     let decisions = if refresh {
         noise::refreshes(set, &wopbs, &stages)
     } else {
-        noise::extractions(set, &stages, NORM2 * stages.output)
+        noise::extractions(&stages, set.message_bits, NORM2 * stages.output)
     };
     noise::log2_any(&decisions)
 }

@@ -5,8 +5,11 @@
 //! bits (the same in every batch and run), for all 2^p inputs or COUNT random ones. Inputs have the noise of the sum of
 //! four bootstrapped samples. A line for each batch of 1024 inputs; FIRST_BATCH goes on where a run was stopped.
 //!
-//! `cargo run --release -p toroid-bench-scheme --bin wopbs -- noise SET [KEYS [RUNS]]`: a Markdown table of the stages, over
-//! RUNS bootstraps under each of KEYS keys.
+//! `cargo run --release -p toroid-bench-scheme --bin wopbs -- noise SET [KEYS [RUNS [BITS]]]`: a Markdown table of the stages, over
+//! RUNS bootstraps of messages of BITS bits under each of KEYS keys.
+//!
+//! `cargo run --release -p toroid-bench-scheme --bin wopbs -- time SET RUNS BITS…`: a Markdown table of the time of a function of
+//! messages of each number of bits with results of as many, on one thread.
 
 use std::time::Instant;
 
@@ -17,8 +20,10 @@ use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::arithmetic::Fft;
 use toroid_tfhe::bootstrap::Run;
+use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::glwe;
 use toroid_tfhe::keys::ClientKey;
-use toroid_tfhe::lwe;
+use toroid_tfhe::lwe::{self, words_from_bytes};
 use toroid_tfhe::modulus::{Goldilocks, Modulus};
 use toroid_tfhe::noise;
 use toroid_tfhe::params::ParamSet;
@@ -66,11 +71,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 rest.get(index)
                     .map_or(Ok(default), |text: &&str| text.parse())
             };
-            stages(set(name)?, number(0, 8)?, number(1, 12)?)?;
+            let params = set(name)?;
+            let bits = number(2, params.message_bits as usize)?.try_into()?;
+            stages(params, number(0, 8)?, number(1, 12)?, bits)?;
+        }
+        ["time", name, runs, ref widths @ ..] if !widths.is_empty() => {
+            let widths: Result<Vec<u32>, _> = widths.iter().map(|bits| bits.parse()).collect();
+            times(set(name)?, runs.parse()?, &widths?)?;
         }
         _ => {
             return Err(
-                "usage: functions SET (all|COUNT) [FIRST_BATCH] | noise SET [KEYS [RUNS]]".into(),
+                "usage: functions SET (all|COUNT) [FIRST_BATCH] | noise SET [KEYS [RUNS [BITS]]] | time SET RUNS BITS…"
+                    .into(),
             );
         }
     }
@@ -133,7 +145,7 @@ fn functions(params: &ParamSet, count: Option<usize>, first: usize) -> Result<()
         let errors: Vec<f64> = samples
             .par_iter()
             .map(|(message, sample)| {
-                let out = key.bootstrap(&switching, &[&table], sample, alone())?;
+                let out = key.bootstrap(&switching, &[&table], p, sample, alone())?;
                 let phase = client.phase(bytemuck::cast_slice(&out[0]))?;
                 let error = phase - values[*message] as f64 / f64::from(2 << p);
                 Ok(error - error.round())
@@ -162,12 +174,53 @@ fn functions(params: &ParamSet, count: Option<usize>, first: usize) -> Result<()
     Ok(())
 }
 
-fn stages(params: &ParamSet, keys_count: usize, runs: usize) -> Result<(), TfheError> {
+fn times(params: &ParamSet, runs: usize, widths: &[u32]) -> Result<(), TfheError> {
+    let mut rng = Csprng::from_os()?;
+    let (client, key, switching) = keys(params, &mut rng)?;
+    let mut times = vec![Vec::new(); widths.len()];
+    // In turns, so that what disturbs the machine disturbs all widths.
+    for _ in 0..runs.max(1) {
+        for (bits, times) in widths.iter().zip(&mut times) {
+            let input = Encoding::new(*bits, false)?;
+            let table: Vec<u64> = input
+                .messages()
+                .map(|_| (rng.next_u64() >> (64 - bits)).cast_signed())
+                .map(|value| Goldilocks::encode(value, bits + 1))
+                .collect();
+            let test_vector = glwe::test_vector::<Goldilocks>(params, input, &table)?;
+            let message = (rng.next_u64() >> (64 - bits)).cast_signed();
+            let bytes = client.encrypt_sample(message, input, &mut rng)?;
+            let sample =
+                words_from_bytes::<Goldilocks>("a sample", params, &bytes, params.lwe_words())?;
+            let started = Instant::now();
+            let out = key.bootstrap(&switching, &[&test_vector], *bits, &sample, alone())?;
+            times.push(1000.0 * started.elapsed().as_secs_f64());
+            let found = Goldilocks::decode(client.lwe().phase::<Goldilocks>(&out[0]), bits + 1);
+            let expected = Goldilocks::decode(table[message as usize], bits + 1);
+            assert_eq!(found, expected, "{bits} bits, message {message}");
+        }
+    }
+    println!("{}: a function on one thread, {runs} runs", params.name);
+    println!("\n| message bits | ms, median | best | p_fail |");
+    println!("| --- | --- | --- | --- |");
+    for (bits, mut times) in widths.iter().zip(times) {
+        times.sort_by(f64::total_cmp);
+        println!(
+            "| {bits} | {:.1} | {:.1} | 2^{:.1} |",
+            times[times.len() / 2],
+            times[0],
+            params.log2_failure(*bits, 1.0)
+        );
+    }
+    Ok(())
+}
+
+fn stages(params: &ParamSet, keys_count: usize, runs: usize, bits: u32) -> Result<(), TfheError> {
     let mut rng = Csprng::from_os()?;
     let mut sums: Vec<(&str, u64, f64, f64)> = Vec::new();
     for _ in 0..keys_count {
         let (client, key, switching) = keys(params, &mut rng)?;
-        let mut measurement = Measurement::new(&client, &key, &switching)?;
+        let mut measurement = Measurement::new(&client, &key, &switching, bits)?;
         let run = Run {
             threads: rayon::current_num_threads(),
             ..alone()
@@ -183,7 +236,10 @@ fn stages(params: &ParamSet, keys_count: usize, runs: usize) -> Result<(), TfheE
             sums[index].2 += stage.variance / keys_count as f64;
         }
     }
-    println!("{}: {keys_count} keys, {runs} bootstraps each", params.name);
+    println!(
+        "{}, messages of {bits} bits: {keys_count} keys, {runs} bootstraps each",
+        params.name
+    );
     println!("\n| stage | values | standard deviation | formula | measured/formula (variances) |");
     println!("| --- | --- | --- | --- | --- |");
     for (name, count, variance, formula) in sums {

@@ -1,14 +1,14 @@
 //! Blobs from and to files of the host.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
 
 use toroid_isa::metadata::ScMetadata;
 use toroid_task::Progress;
 
 use super::{BlobError, BlobId, BlobStat, BlobStore};
+use crate::unfinished::Unfinished;
 
 /// Bytes read from a file at a time.
 const PIECE: usize = 1 << 20;
@@ -75,76 +75,11 @@ impl BlobStore {
         let path = path.as_ref();
         let mut reader = self.reader(id)?.with_progress(progress.clone());
         let target = path.to_owned();
-        let (mut file, unfinished) = blocking(path, move || Unfinished::create(&target)).await?;
+        let mut file = blocking(path, move || Unfinished::create(&target)).await?;
         while let Some(piece) = reader.next_chunk().await? {
             file = blocking(path, move || file.write_all(&piece).map(|()| file)).await?;
         }
-        blocking(path, move || {
-            file.sync_all()?;
-            unfinished.rename()
-        })
-        .await?;
+        blocking(path, move || file.finish()).await?;
         Ok(reader.sc())
-    }
-}
-
-/// A file that is removed unless it gets its final name.
-struct Unfinished {
-    temporary: PathBuf,
-    target: PathBuf,
-    renamed: bool,
-}
-
-impl Unfinished {
-    fn create(target: &Path) -> io::Result<(File, Self)> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let Some(name) = target.file_name() else {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "a path that ends in a file name was expected",
-            ));
-        };
-        loop {
-            let n = NEXT.fetch_add(1, Ordering::Relaxed);
-            let mut temporary = name.to_owned();
-            temporary.push(format!(".{}-{n}.part", std::process::id()));
-            let temporary = target.with_file_name(temporary);
-            match OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .open(&temporary)
-            {
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(e) => return Err(e),
-                Ok(file) => {
-                    let unfinished = Self {
-                        temporary,
-                        target: target.to_owned(),
-                        renamed: false,
-                    };
-                    return Ok((file, unfinished));
-                }
-            }
-        }
-    }
-
-    fn rename(mut self) -> io::Result<()> {
-        fs::rename(&self.temporary, &self.target)?;
-        self.renamed = true;
-        // On Unix the new name is durable only with the directory.
-        #[cfg(unix)]
-        match self.target.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all()?,
-            _ => File::open(".")?.sync_all()?,
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        if !self.renamed {
-            let _ = fs::remove_file(&self.temporary);
-        }
     }
 }

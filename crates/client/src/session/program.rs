@@ -1,8 +1,8 @@
 //! Programs as calls: inputs and outputs by the names of the program's text.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use toroid_isa::{Assembly, Instruction, VrNumber, VrType};
+use toroid_isa::{Assembly, Instruction, Program, VrNumber, VrType};
 use toroid_task::Progress;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::noise::Noise;
@@ -64,8 +64,8 @@ impl Session {
     /// one back runs it (compute-on-read).
     ///
     /// The output has the name of the register that the program returns. Its noise and failure probability are the worse of what the
-    /// drive states and of what follows from the program and the inputs; what the drive states alone where the program reads
-    /// registers that are no inputs. Other registers that the program changes stay changed on the drive.
+    /// drive states and of what follows from the program and the inputs. Of registers that are no inputs, what was stated when they were put
+    /// counts. Other registers that the program changes stay changed on the drive.
     ///
     /// # Errors
     /// [`SessionError::NoSuchRegister`], [`SessionError::Triggers`]; [`SessionError::NotComputed`] where no program ran;
@@ -105,16 +105,19 @@ impl Session {
         for (register, sample) in samples.iter().filter(|(register, _)| *register != trigger) {
             self.put_sample(*register, sample).await?;
         }
-        let (stored, entry) = self.trigger(trigger, Some(last)).await?;
-        // The drive says how noisy the result is, and the client does not have to believe it.
-        let noises = samples
+        let noises: BTreeMap<_, _> = samples
             .iter()
             .map(|(register, sample)| (*register, sample.noise().clone()))
             .collect();
-        let output = match noise_of_result(assembly, last.params(), noises) {
-            Some(noise) => stored.ciphertext.with_noise_of_at_least(&noise),
-            None => stored.ciphertext,
+        let width = |tv| {
+            let mut vectors = assembly.test_vectors.iter();
+            let vector = vectors.find(|vector| vector.vr == tv)?;
+            Some(vector.p_in.unwrap_or(last.params().message_bits))
         };
+        let read = |register| noises.get(&register).cloned();
+        let noise = noise_of_result(&assembly.program, last.params(), read, width);
+        let (stored, entry) = self.trigger_knowing(trigger, Some(last), noise).await?;
+        let output = stored.ciphertext;
         // The drive keeps the start of it alone.
         let output = match last.tag() {
             Some(tag) => output.with_tag(*tag),
@@ -144,13 +147,17 @@ fn result(assembly: &Assembly) -> Result<VrNumber, SessionError> {
     }
 }
 
-/// The noise of what a program returns, from that of its inputs, with the arithmetic that has more of it; `None` where it reads other
-/// registers.
-fn noise_of_result(
-    assembly: &Assembly,
+/// The noise of what a program returns, from that of what it reads and the message bits of its functions, with the arithmetic that has more
+/// of it; `None` where either is not known.
+pub(super) fn noise_of_result(
+    program: &Program,
     params: &ParamSet,
-    inputs: BTreeMap<VrNumber, Noise>,
+    read: impl Fn(VrNumber) -> Option<Noise>,
+    width: impl Fn(VrNumber) -> Option<u32>,
 ) -> Option<Noise> {
+    let inputs = inputs(program);
+    let inputs: Option<Vec<_>> = inputs.into_iter().map(|vr| Some((vr, read(vr)?))).collect();
+    let inputs = inputs?;
     // Beside each noise a number that copies of the same sample have in common.
     let mut last = inputs.len() as u64;
     let mut registers: BTreeMap<VrNumber, (u64, Noise)> = (0..)
@@ -158,7 +165,7 @@ fn noise_of_result(
         .map(|(sample, (register, noise))| (register, (sample, noise)))
         .collect();
     let mut stack = Vec::new();
-    for instruction in assembly.program.instructions() {
+    for instruction in program.instructions() {
         let (register, noise) = match *instruction {
             Instruction::Return { n } => return Some(registers.get(&n)?.1.clone()),
             Instruction::Move { dst, src } => {
@@ -175,14 +182,10 @@ fn noise_of_result(
             }
             Instruction::Bootstrap { tv, n } => {
                 let (sample, noise) = registers.get(&n)?;
-                let vector = assembly
-                    .test_vectors
-                    .iter()
-                    .find(|vector| vector.vr == tv)?;
-                let bits = vector.p_in.unwrap_or(params.message_bits);
+                let arithmetic = ArithmeticKind::Fft;
                 (
                     n,
-                    noise.bootstrapped(params, bits, ArithmeticKind::Fft, *sample),
+                    noise.bootstrapped(params, width(tv)?, arithmetic, *sample),
                 )
             }
             Instruction::HomAdd { dst, src } => {
@@ -194,11 +197,29 @@ fn noise_of_result(
                 (dst, registers.get(&dst)?.1.plus(subtrahend, -1.0))
             }
             Instruction::HomIntMult { n, v } => (n, registers.get(&n)?.1.times(f64::from(v))),
+            // The sum of a single sample is that sample.
+            Instruction::HomIntAdd { n, .. } | Instruction::HomSum { n, .. } => {
+                (n, registers.get(&n)?.1.clone())
+            }
+            // No drive runs these on single samples.
+            Instruction::Lower { .. } | Instruction::Upper { .. } | Instruction::Join { .. } => {
+                return None;
+            }
         };
         last += 1;
         registers.insert(register, (last, noise));
     }
     None
+}
+
+/// The registers of which a program reads what stood there before it.
+pub(super) fn inputs(program: &Program) -> BTreeSet<VrNumber> {
+    let (mut inputs, mut written) = (BTreeSet::new(), BTreeSet::new());
+    for instruction in program.instructions() {
+        inputs.extend(instruction.reads().filter(|vr| !written.contains(vr)));
+        written.extend(instruction.writes());
+    }
+    inputs
 }
 
 fn check_same_key(one: &Ciphertext, other: &Ciphertext) -> Result<(), TfheError> {
@@ -234,17 +255,21 @@ mod tests {
             return    x
     ";
 
-    fn inputs(assembly: &Assembly, names: &[&str]) -> BTreeMap<VrNumber, Noise> {
-        let registers = names.iter().map(|name| assembly.registers[*name]);
-        registers
-            .map(|register| (register, Noise::encryption(&TINY)))
-            .collect()
+    /// The noise of the program's result, of fresh samples in the registers of these names.
+    fn noise(names: &[&str]) -> Option<Noise> {
+        let assembly = toroid_isa::assemble(PROGRAM).unwrap();
+        let fresh = |vr| {
+            let mut known = names.iter().map(|name| assembly.registers[*name]);
+            known.find(|known| *known == vr)?;
+            Some(Noise::encryption(&TINY))
+        };
+        let width = |_| Some(TINY.message_bits);
+        noise_of_result(&assembly.program, &TINY, fresh, width)
     }
 
     #[test]
     fn a_drive_that_understates_the_noise_of_a_result_is_not_believed() {
-        let assembly = toroid_isa::assemble(PROGRAM).unwrap();
-        let noise = noise_of_result(&assembly, &TINY, inputs(&assembly, &["x", "y"])).unwrap();
+        let noise = noise(&["x", "y"]).unwrap();
         // Twice the same bootstrapped sample, in two registers.
         let arithmetic = ArithmeticKind::Fft;
         let one = toroid_tfhe::noise::bootstrap_output_variance(&TINY, arithmetic);
@@ -267,7 +292,26 @@ mod tests {
 
     #[test]
     fn the_noise_of_registers_that_are_no_inputs_is_not_guessed() {
+        assert!(noise(&["y"]).is_none());
         let assembly = toroid_isa::assemble(PROGRAM).unwrap();
-        assert!(noise_of_result(&assembly, &TINY, inputs(&assembly, &["y"])).is_none());
+        let fresh = |_| Some(Noise::encryption(&TINY));
+        assert!(noise_of_result(&assembly.program, &TINY, fresh, |_| None).is_none());
+    }
+
+    #[test]
+    fn inputs_are_what_is_read_before_it_is_written() {
+        let text = "
+            .reg x = cor:1
+            .reg y = cow:2
+            .reg z = cor:3
+                mov    z, x
+                homadd z, y
+                push   z
+                pop    y
+                return z
+        ";
+        let inputs = inputs(&toroid_isa::assemble(text).unwrap().program);
+        let inputs: Vec<String> = inputs.iter().map(ToString::to_string).collect();
+        assert_eq!(inputs, ["cor:0:1", "cow:0:2"]);
     }
 }

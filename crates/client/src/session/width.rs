@@ -1,33 +1,35 @@
-//! Whether the sample that triggers a program has the width that the program's functions take.
+//! Whether a program reads the sample that triggers it, and whether that has the width that the program's functions take.
 
 use std::collections::BTreeMap;
 
-use toroid_isa::{Instruction, MAX_ENCODED_BYTES, Program, VrNumber};
-use toroid_task::Progress;
+use toroid_isa::{Instruction, Program, VrNumber};
 use toroid_tfhe::encoding::Encoding;
 
+use super::program::inputs;
 use super::{Session, SessionError};
 
 impl Session {
-    /// Checks the widths of what a trigger has the stored program compute with, as far as they are stated: of the sample that is
+    /// Checks that the stored program reads the register whose access triggers it, and the widths of what it then computes with, as far as they are stated: of the sample that is
     /// about to be `written` into the register, or of the one that stands there, and of other registers that are added to it. The
     /// widest of a sum must be as wide as the test vector that the program applies to it takes.
     ///
     /// # Errors
-    /// [`SessionError::Width`], and those of the store. Without a program, and where what is stored is none, nothing is refused here.
-    pub async fn check_width(
+    /// [`SessionError::NotRead`], [`SessionError::Width`], and those of the store. Without a program, and where what is stored is none, nothing is refused here.
+    pub async fn check_trigger(
         &self,
         trigger: VrNumber,
         written: Option<Encoding>,
     ) -> Result<(), SessionError> {
-        let program = self.find(VrNumber::program(trigger.key_id())?);
-        let Some(stat) = program.filter(|stat| stat.size <= MAX_ENCODED_BYTES as u64) else {
+        let Some(program) = self.stored_program(trigger.key_id()).await? else {
             return Ok(());
         };
-        let stored = self.store.read_blob(stat.id, &Progress::none()).await?;
-        let Ok(program) = toroid_isa::decode(&stored.data) else {
-            return Ok(());
-        };
+        let reads = inputs(&program);
+        if !reads.contains(&trigger) {
+            return Err(SessionError::NotRead {
+                register: trigger,
+                reads: reads.into_iter().collect(),
+            });
+        }
         check(&program, trigger, |register| match written {
             Some(encoding) if register == trigger => Some(encoding.bits()),
             _ => {
@@ -94,6 +96,14 @@ fn check(
                     .filter(|bits| *bits != 0);
                 (n, content)
             }
+            // A message and an integer of its width, sums of rows and moves of rows keep the width.
+            Instruction::HomIntAdd { n, .. }
+            | Instruction::HomSum { n, .. }
+            | Instruction::Lower { n, .. }
+            | Instruction::Upper { n, .. } => (n, get(&registers, n)),
+            Instruction::Join { lower, upper, .. } => {
+                (lower, get(&registers, lower).with(get(&registers, upper)))
+            }
             Instruction::Bootstrap { tv, n } => {
                 let content = get(&registers, n);
                 if content.triggered
@@ -148,6 +158,8 @@ mod tests {
             ("bootstrap f, y", [4, 0, 4], Ok(())),
             ("bootstrap f, y", [4, 3, 0], Ok(())),
             ("homadd x, y", [4, 3, 5], Ok(())),
+            ("homintadd y, 1\nbootstrap f, y", [4, 3, 4], Err((3, 4))),
+            ("homsum y, 0\nbootstrap f, y", [4, 4, 4], Ok(())),
             ("bootstrap f, x", [3, 4, 4], Ok(())),
             // Two arguments in one message: the first takes the first bits.
             ("homadd x, y\nbootstrap f, x", [2, 4, 4], Ok(())),

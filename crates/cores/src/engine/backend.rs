@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use toroid_engine::Requester;
-use toroid_engine::backend::{Backend, BackendError, KeySink, LoadedKey};
+use toroid_engine::backend::{
+    Backend, BackendError, BootstrapTask, KeySink, LoadedKey, results_of_tasks,
+};
 use toroid_isa::KeyKind;
 use toroid_ring::goldilocks;
 use toroid_tfhe::arithmetic::ArithmeticKind;
@@ -196,31 +198,39 @@ impl Backend for RtlBackend {
         }))
     }
 
-    fn bootstrap(
+    fn bootstrap_batch(
         &self,
         params: &ParamSet,
         bootstrapping: &dyn LoadedKey,
         key_switching: &dyn LoadedKey,
-        test_vectors: &[&[u8]],
-        sample: &[u8],
+        tasks: &[BootstrapTask<'_>],
+        results: &mut [u8],
         requester: Requester<'_>,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
+    ) -> Result<(), BackendError> {
+        let tasks = results_of_tasks(params, tasks, results)?;
         let (bootstrapping, key_switching) = (key_words(bootstrapping)?, key_words(key_switching)?);
         let (model, shape) = self.model(params)?;
         let progress = self.progress.clone().with_cancel(requester.cancel.clone());
         let command = Command::Bootstrap(0, 0);
-        let mut results = Vec::new();
-        for test_vector in test_vectors {
-            let mut simulation = model.start().map_err(EngineError::from)?;
-            let mut engine = Engine::new(&mut simulation, shape, self.timing, 0.0, 0)?;
-            engine.set_keys(bootstrapping.clone(), key_switching.clone())?;
-            engine.set_test_vector(0, test_vector)?;
-            engine.set_register(0, sample)?;
-            let cycles = engine.run(command, &progress)?;
-            results.push(engine.register(0)?);
-            self.count(command, cycles);
+        for (task, results) in tasks {
+            let results = results.chunks_exact_mut(params.lwe_bytes());
+            for (test_vector, result) in task.test_vectors.iter().zip(results) {
+                let mut simulation = model.start().map_err(EngineError::from)?;
+                let mut engine = Engine::new(&mut simulation, shape, self.timing, 0.0, 0)?;
+                engine.set_keys(bootstrapping.clone(), key_switching.clone())?;
+                engine.set_test_vector(0, test_vector)?;
+                engine.set_register(0, task.sample)?;
+                let cycles = engine.run(command, &progress)?;
+                result.copy_from_slice(&engine.register(0)?);
+                self.count(command, cycles);
+            }
         }
-        Ok(results)
+        Ok(())
+    }
+
+    /// One: the engine runs instructions one at a time.
+    fn batch_hint(&self, _: &ParamSet) -> usize {
+        1
     }
 
     fn hom_add(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {

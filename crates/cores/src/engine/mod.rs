@@ -15,7 +15,7 @@ pub use layout::Shape;
 
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::{Backend, BackendError, LoadedKey};
-use toroid_engine::{CancelToken, Requester};
+use toroid_engine::{BootstrapTask, CancelToken, Requester};
 use toroid_isa::KeyKind;
 use toroid_ring::goldilocks::P;
 use toroid_tfhe::arithmetic::ArithmeticKind;
@@ -284,11 +284,14 @@ fn round_of(
             Command::HomSub(..) => cpu.hom_sub(params, &mut expected, &second),
             _ => {
                 bootstrap_cycles = cycles;
-                let (vectors, cancel) = ([&test_vector[..]], CancelToken::new());
+                let cancel = CancelToken::new();
                 let requester = Requester::from(&cancel);
-                let results =
-                    cpu.bootstrap(params, &*keys.0, &*keys.1, &vectors, &expected, requester)?;
-                expected = results.into_iter().next().unwrap_or_default();
+                let task = BootstrapTask {
+                    test_vectors: &[&test_vector],
+                    sample: &expected,
+                    input_bits: params.message_bits,
+                };
+                expected = cpu.bootstrap(params, &*keys.0, &*keys.1, task, requester)?;
             }
         }
         let found = engine.register(0)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::engine::{self, Command, Engine, EngineError, RtlBackend, Shape, formula, layout};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::{Backend, LoadedKey};
-use toroid_engine::{CancelToken, Requester};
+use toroid_engine::{BootstrapTask, CancelToken, Requester};
 use toroid_isa::KeyKind;
 use toroid_ring::goldilocks;
 use toroid_sim::memory::Timing;
@@ -120,15 +120,14 @@ fn bootstraps_agree(params: &ParamSet, log_lanes: u32, timing: Timing) {
         let results = [0, 1].map(|at| {
             let backend: &dyn Backend = if at == 0 { &rtl } else { &cpu };
             let requester = Requester::from(&cancel);
+            let task = BootstrapTask {
+                test_vectors: &[&test_vector],
+                sample: &sample,
+                input_bits: params.message_bits,
+            };
+            let keys = (&*bootstrapping[at], &*switching[at]);
             backend
-                .bootstrap(
-                    params,
-                    &*bootstrapping[at],
-                    &*switching[at],
-                    &[&test_vector],
-                    &sample,
-                    requester,
-                )
+                .bootstrap(params, keys.0, keys.1, task, requester)
                 .unwrap()
         });
         assert_eq!(results[0], results[1], "{} with {form:?}", params.name);
@@ -240,15 +239,15 @@ impl Bench {
                 Command::Bootstrap(_, n) => {
                     let cancel = CancelToken::new();
                     let [bootstrapping, switching] = &self.keys;
-                    let results = cpu.bootstrap(
-                        params,
-                        &**bootstrapping,
-                        &**switching,
-                        &[&self.test_vector],
-                        &registers[n as usize],
-                        Requester::from(&cancel),
-                    );
-                    registers[n as usize] = results.unwrap().remove(0);
+                    let task = BootstrapTask {
+                        test_vectors: &[&self.test_vector],
+                        sample: &registers[n as usize],
+                        input_bits: params.message_bits,
+                    };
+                    let requester = Requester::from(&cancel);
+                    let result =
+                        cpu.bootstrap(params, &**bootstrapping, &**switching, task, requester);
+                    registers[n as usize] = result.unwrap();
                 }
             }
         }

@@ -19,15 +19,18 @@ pub(crate) struct Described {
 impl Bridge {
     /// Runs a program on samples, which it finds in the registers that their metadata name, beside what the drive has in the
     /// others. No register changes. The result is described as if it took the place of the input with the index `place`, or,
-    /// without one, as the register that the program returned.
+    /// without one, as the register that the program returned. A column has at most `room` bytes.
     pub(crate) fn evaluate(
         &self,
         context: &Context,
         (name, program): (VrNumber, &Program),
         inputs: &[Described],
-        place: Option<usize>,
+        (place, room): (Option<usize>, u64),
     ) -> Result<Described, Fault> {
         context.keys().check_register(name)?;
+        if inputs.iter().any(|input| input.sc.column()) {
+            return self.map(context, (name, program), inputs, (place, room));
+        }
         let objects = inputs
             .iter()
             .map(|input| described(context, input))
@@ -48,15 +51,7 @@ impl Bridge {
             .zip(inputs)
             .map(|(object, input)| object.part(context, &input.bytes))
             .collect::<Result<Vec<_>, _>>()?;
-        let requester = Requester {
-            tenant: context.host.identity.tenant,
-            cancel: &context.cancel,
-            key_ids: context.keys().only(),
-        };
-        let paging = PagingContext {
-            command_id: context.cid(),
-            queue: context.serial,
-        };
+        let (requester, paging) = requester(context);
         let ran = self
             .engine
             .evaluate(paging, name, program, &parts, requester)
@@ -84,6 +79,20 @@ impl Bridge {
             bytes: outcome.bytes,
         })
     }
+}
+
+/// Who asks, and for which command pages move.
+pub(super) fn requester(context: &Context) -> (Requester<'_>, PagingContext) {
+    let requester = Requester {
+        tenant: context.host.identity.tenant,
+        cancel: &context.cancel,
+        key_ids: context.keys().only(),
+    };
+    let paging = PagingContext {
+        command_id: context.cid(),
+        queue: context.serial,
+    };
+    (requester, paging)
 }
 
 /// The sample as the bridge knows objects.

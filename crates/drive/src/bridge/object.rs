@@ -4,6 +4,7 @@ use toroid_engine::{Attributes, PagingContext, Part, RunOutcome, check_size};
 use toroid_isa::VrType;
 use toroid_isa::metadata::ScMetadata;
 use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
 
 use super::carrier::Description;
@@ -27,6 +28,11 @@ pub(crate) fn check(sc: &ScMetadata) -> Result<&'static ParamSet, Fault> {
             format!("parameter set {} of {} is unknown", sc.params(), sc.vr()),
         )
     })?;
+    if sc.column() {
+        let reason =
+            format!("{sc}; a column is for Execute Program alone, expected a single sample");
+        return Err(Fault::new(METADATA_INVALID, reason));
+    }
     // The engine checks a program's size itself: a read delivers what it refuses.
     if sc.vr().ty() != VrType::Prg {
         check_size(sc.vr(), params, sc.size())?;
@@ -47,6 +53,40 @@ fn encoding(sc: &ScMetadata, bits: u8, unstated: u32) -> Result<Option<Encoding>
     }
     let wrong = |error| Fault::new(METADATA_INVALID, format!("{}: {error}", sc.vr()));
     Encoding::new(bits, sc.signed()).map(Some).map_err(wrong)
+}
+
+/// What the metadata states of an object of this set.
+pub(crate) fn attributes(sc: &ScMetadata, params: &ParamSet) -> Result<Attributes, Fault> {
+    let of_set = match sc.vr().ty() {
+        VrType::Tv => params.message_bits,
+        _ => 0,
+    };
+    Ok(Attributes {
+        encoding: encoding(sc, sc.message_bits(), of_set)?,
+        output: encoding(sc, sc.output_bits(), 0)?,
+        log2_variance: sc.log2_variance().map(f64::from),
+        log2_failure: sc.log2_p_fail().map(f64::from),
+        computed: sc.computed(),
+        key_tag: sc.key_tag(),
+    })
+}
+
+/// The metadata with what a program's result has: its encoding, noise and failure probability, and that it was computed.
+pub(crate) fn with_result(
+    sc: ScMetadata,
+    encoding: Option<Encoding>,
+    noise: &Noise,
+) -> Result<ScMetadata, Fault> {
+    let bits = encoding.map_or(0, |encoding| encoding.bits() as u8);
+    // A logarithm of 0 would read as "not stated", which is the opposite of what it says.
+    let stated = |log2: f64| Some(log2.min(-f64::from(f32::EPSILON)));
+    Ok(sc
+        .with_message(bits, encoding.is_some_and(Encoding::is_signed))?
+        .with_noise(
+            stated(noise.variance().log2()),
+            stated(noise.log2_failure()),
+        )
+        .with_computed(true))
 }
 
 impl Object {
@@ -72,10 +112,6 @@ impl Object {
     /// The part as the engine takes it. `data` are the blocks of the command.
     pub(crate) fn part<'a>(&self, context: &Context, data: &'a [u8]) -> Result<Part<'a>, Fault> {
         let sc = self.sc();
-        let of_set = match sc.vr().ty() {
-            VrType::Tv => self.params.message_bits,
-            _ => 0,
-        };
         Ok(Part {
             context: PagingContext {
                 command_id: context.cid(),
@@ -86,14 +122,7 @@ impl Object {
             total_size: sc.size(),
             offset: sc.offset(),
             bytes: &data[..self.len],
-            attributes: Attributes {
-                encoding: encoding(sc, sc.message_bits(), of_set)?,
-                output: encoding(sc, sc.output_bits(), 0)?,
-                log2_variance: sc.log2_variance().map(f64::from),
-                log2_failure: sc.log2_p_fail().map(f64::from),
-                computed: sc.computed(),
-                key_tag: sc.key_tag(),
-            },
+            attributes: attributes(sc, self.params)?,
         })
     }
 
@@ -129,17 +158,6 @@ impl Object {
                 ),
             ));
         }
-        let encoding = outcome.encoding;
-        let bits = encoding.map_or(0, |encoding| encoding.bits() as u8);
-        // A logarithm of 0 would read as "not stated", which is the opposite of what it says.
-        let stated = |log2: f64| Some(log2.min(-f64::from(f32::EPSILON)));
-        Ok(self
-            .sc()
-            .with_message(bits, encoding.is_some_and(Encoding::is_signed))?
-            .with_noise(
-                stated(outcome.noise.variance().log2()),
-                stated(outcome.noise.log2_failure()),
-            )
-            .with_computed(true))
+        with_result(*self.sc(), outcome.encoding, &outcome.noise)
     }
 }

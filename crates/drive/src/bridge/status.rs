@@ -132,14 +132,18 @@ impl From<EngineError> for Fault {
             EngineError::KeyIdDenied { .. }
             | EngineError::NotASample { .. }
             | EngineError::Execution { .. }
+            | EngineError::Rows { .. }
             | EngineError::StackOverflow { .. } => (PROGRAM_REFUSED, true),
-            EngineError::PagedAreaTooSmall { .. } => (NO_ROOM, true),
+            EngineError::PagedAreaTooSmall { .. } | EngineError::MapTooLarge { .. } => {
+                (NO_ROOM, true)
+            }
             // Other commands may make room.
             EngineError::TooManyPartialObjects
             | EngineError::PersistentAreaFull { .. }
             | EngineError::SwapFull { .. }
             | EngineError::VirtualSpaceFull { .. } => (NO_ROOM, false),
             EngineError::PageOut(_) | EngineError::PageIn(_) => (PAGING_FAILED, false),
+            EngineError::Column { .. } => (METADATA_INVALID, true),
             EngineError::Backend { .. } => (BACKEND_FAILED, true),
         };
         Fault {

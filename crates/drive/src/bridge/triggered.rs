@@ -1,7 +1,10 @@
 //! Programs that commands trigger.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+#[cfg(feature = "computational-programs")]
+use toroid_engine::MapFacts;
 use toroid_engine::{PreparedRun, Requester, RunOutcome};
 use toroid_isa::metadata::ScMetadata;
 use toroid_isa::{Instruction, VrNumber};
@@ -140,23 +143,47 @@ impl Bridge {
         account.count(|statistics| statistics.program_failures += 1);
     }
 
+    /// Counts a run on columns.
+    #[cfg(feature = "computational-programs")]
+    pub(super) fn map_ran(
+        &self,
+        context: &Context,
+        program: VrNumber,
+        facts: &MapFacts,
+        duration: Duration,
+    ) {
+        let bootstraps = facts.bootstraps;
+        self.count_run(context, program.key_id(), bootstraps, duration);
+        tracing::info!(
+            host = context.host.identity.name,
+            %program,
+            ?duration,
+            bootstraps,
+            "program ran on columns"
+        );
+    }
+
+    fn count_run(&self, context: &Context, key_id: u32, bootstraps: u64, duration: Duration) {
+        self.log.count(|statistics| {
+            statistics.bootstraps += bootstraps;
+            let program = statistics.programs.entry(key_id).or_default();
+            program.runs += 1;
+            program.total += duration;
+            program.longest = program.longest.max(duration);
+        });
+        context.host.account.count(|statistics| {
+            statistics.bootstraps += bootstraps;
+            statistics.programs += 1;
+        });
+    }
+
     pub(crate) fn program_ran(&self, context: &Context, trigger: VrNumber, outcome: &RunOutcome) {
         let bootstraps = outcome
             .instructions
             .iter()
             .filter(|timing| matches!(timing.instruction, Instruction::Bootstrap { .. }))
             .count() as u64;
-        self.log.count(|statistics| {
-            statistics.bootstraps += bootstraps;
-            let program = statistics.programs.entry(trigger.key_id()).or_default();
-            program.runs += 1;
-            program.total += outcome.duration;
-            program.longest = program.longest.max(outcome.duration);
-        });
-        context.host.account.count(|statistics| {
-            statistics.bootstraps += bootstraps;
-            statistics.programs += 1;
-        });
+        self.count_run(context, trigger.key_id(), bootstraps, outcome.duration);
         tracing::info!(
             host = context.host.identity.name,
             %trigger,

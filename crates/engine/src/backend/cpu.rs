@@ -1,26 +1,25 @@
 //! The CPU back end: `toroid-tfhe` on NTT (exact) or f64 FFT (fast) arithmetic.
 
-mod schedule;
-
 use std::any::Any;
 use std::sync::Arc;
 
 use toroid_isa::KeyKind;
 use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::TfheError;
-use toroid_tfhe::any_key::{AnyBootstrappingKey, AnyKeyLoader, AnyKeySwitchingKey};
+use toroid_tfhe::any_key::{AnyBootstrappingKey, AnyKeyLoader, AnyKeySwitchingKey, Task};
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::bootstrap::Run;
 use toroid_tfhe::key_loader::KeyLoader;
 use toroid_tfhe::lwe;
 use toroid_tfhe::modulus::Modulus;
-use toroid_tfhe::params::ParamSet;
+use toroid_tfhe::params::{ParamSet, StageParams};
 use toroid_tfhe::seeded::KeyForm;
 use toroid_tfhe::with_modulus;
 
-use schedule::{Call, Scheduler};
-
-use super::{Backend, BackendError, BackendStatistics, KeySink, LoadedKey};
+use super::schedule::{MAX_PASS, Pass, Scheduler, Work};
+use super::{
+    Backend, BackendError, BackendStatistics, BootstrapTask, KeySink, LoadedKey, check_results,
+};
 use crate::requester::Requester;
 
 /// Runs everything on the processor of this machine, with the kernels of one instruction set.
@@ -47,6 +46,80 @@ impl CpuBackend {
             simd: SimdLevel::best(),
             scheduler: Scheduler::new(cores),
         }
+    }
+}
+
+/// How many slices of a batch each core should have at least, so that the last ones cost little time.
+const SLICES_PER_CORE: usize = 4;
+
+/// Bootstraps under a pair of keys.
+struct Bootstraps<'a> {
+    addresses: [usize; 2],
+    bootstrapping: &'a AnyBootstrappingKey,
+    key_switching: &'a AnyKeySwitchingKey,
+    cost: Cost,
+}
+
+/// Words of the bootstrapping key that the blind rotations of a task read.
+struct Cost {
+    bit: u64,
+    function: u64,
+}
+
+impl Cost {
+    fn new(params: &ParamSet) -> Cost {
+        let rotation = |stage: &StageParams| (stage.lwe_dimension * stage.ggsw_words()) as u64;
+        params.wopbs.map_or_else(
+            || Cost {
+                bit: 0,
+                function: rotation(params),
+            },
+            |stages| {
+                let digits = stages.digits(params.message_bits + 1).len() as u64;
+                Cost {
+                    bit: rotation(&stages.extract),
+                    function: digits * rotation(&stages.refresh),
+                }
+            },
+        )
+    }
+}
+
+impl Work for Bootstraps<'_> {
+    fn keys(&self) -> [usize; 2] {
+        self.addresses
+    }
+
+    fn joins(&self) -> bool {
+        self.bootstrapping.batches()
+    }
+
+    fn cost(&self, task: &BootstrapTask<'_>) -> u64 {
+        let Cost { bit, function } = self.cost;
+        bit * u64::from(task.input_bits) + function * task.test_vectors.len() as u64
+    }
+
+    fn slots(&self, bootstraps: usize) -> usize {
+        self.bootstrapping.threads(bootstraps)
+    }
+
+    fn pass(&self, pass: &Pass<'_>, results: &mut [u8]) -> Result<(), BackendError> {
+        let tasks: Vec<Task<'_>> = pass
+            .tasks
+            .iter()
+            .map(|task| Task {
+                test_vectors: task.test_vectors,
+                input_bits: task.input_bits,
+                sample: task.sample,
+            })
+            .collect();
+        let run = Run {
+            threads: pass.slots,
+            cancel: pass.cancel,
+        };
+        Ok(self
+            .bootstrapping
+            .bootstrap(self.key_switching, &tasks, results, run)?)
     }
 }
 
@@ -99,36 +172,60 @@ impl Backend for CpuBackend {
         })
     }
 
-    fn bootstrap(
+    fn bootstrap_batch(
         &self,
         params: &ParamSet,
         bootstrapping: &dyn LoadedKey,
         key_switching: &dyn LoadedKey,
-        test_vectors: &[&[u8]],
-        sample: &[u8],
+        tasks: &[BootstrapTask<'_>],
+        results: &mut [u8],
         requester: Requester<'_>,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
+    ) -> Result<(), BackendError> {
+        check_results(params, tasks, results)?;
         let address = |key: &dyn LoadedKey| std::ptr::from_ref(key).addr();
-        let keys = [address(bootstrapping), address(key_switching)];
-        let bootstrapping = loaded::<AnyBootstrappingKey>(bootstrapping)?;
-        let key_switching = loaded::<AnyKeySwitchingKey>(key_switching)?;
-        let call = Call {
-            tenant: requester.tenant,
-            cancel: requester.cancel,
-            keys,
-            test_vectors,
-            sample,
-            cost: (params.lwe_dimension * params.ggsw_words()) as u64,
-            cores: bootstrapping.threads(test_vectors.len()),
-            batches: bootstrapping.batches(),
+        let work = Bootstraps {
+            addresses: [address(bootstrapping), address(key_switching)],
+            bootstrapping: loaded(bootstrapping)?,
+            key_switching: loaded(key_switching)?,
+            cost: Cost::new(params),
         };
-        self.scheduler.run(&call, |batch| {
-            let run = Run {
-                threads: batch.threads,
-                cancel: &batch.cancel,
-            };
-            Ok(bootstrapping.bootstrap(key_switching, &batch.tasks, run)?)
-        })
+        let sample_bytes = params.lwe_bytes();
+        self.scheduler
+            .run_batch(tasks, results, sample_bytes, requester, &work)
+    }
+
+    /// Several slices for each core: where one slice ends late, other cores go on with the next.
+    fn batch_hint(&self, params: &ParamSet) -> usize {
+        let tasks_in_a_slice = if params.is_wide() { 1 } else { MAX_PASS };
+        SLICES_PER_CORE * tasks_in_a_slice * self.scheduler.slots()
+    }
+
+    fn packs(&self, params: &ParamSet) -> bool {
+        params.is_wide()
+    }
+
+    fn pack(
+        &self,
+        params: &ParamSet,
+        bootstrapping: &dyn LoadedKey,
+        samples: &[(usize, &[u8])],
+        rows: usize,
+        requester: Requester<'_>,
+    ) -> Result<Vec<u8>, BackendError> {
+        if !params.is_wide() {
+            return Err(BackendError::Unsupported {
+                reason: format!(
+                    "parameter set {} has no keys that pack samples",
+                    params.name
+                ),
+            });
+        }
+        let key = loaded::<AnyBootstrappingKey>(bootstrapping)?;
+        let run = Run {
+            threads: 1,
+            cancel: requester.cancel,
+        };
+        Ok(key.pack_chunk(samples, rows, run)?)
     }
 
     fn statistics(&self) -> BackendStatistics {

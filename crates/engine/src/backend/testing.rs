@@ -12,7 +12,7 @@ use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::params::{ModulusKind, ParamSet};
 use toroid_tfhe::seeded::KeyForm;
 
-use super::{Backend, BackendError, KeySink, LoadedKey};
+use super::{Backend, BackendError, BootstrapTask, KeySink, LoadedKey, results_of_tasks};
 use crate::requester::Requester;
 
 /// p = 2^64 - 2^32 + 1.
@@ -116,13 +116,14 @@ fn blocks(params: &ParamSet, message_bits: u32, value: impl Fn(u64) -> u128) -> 
     words
 }
 
-/// The coefficient of a test vector that a bootstrap brings a body to.
-fn read(params: &ParamSet, test_vector: &[u128], body: u128) -> u128 {
+/// The coefficient of a test vector that a bootstrap of a message of `input_bits` bits brings a body to.
+fn read(params: &ParamSet, input_bits: u32, test_vector: &[u128], body: u128) -> u128 {
     let q = modulus(params);
     let place = |order: u128| ((body * order + q / 2) / q % order) as usize;
     if params.is_wide() {
-        // Wide functions ignore the padding bit.
-        return test_vector[place(2 << params.message_bits) % test_vector.len()];
+        // Wide functions ignore the padding bit, and read each message's own entry.
+        let message = place(2 << input_bits) % (1 << input_bits);
+        return test_vector[message << (params.message_bits - input_bits)];
     }
     let polynomial = &test_vector[params.glwe_dimension * params.ring_degree..];
     let rotation = place(2 * params.ring_degree as u128);
@@ -136,7 +137,8 @@ fn read(params: &ParamSet, test_vector: &[u128], body: u128) -> u128 {
 #[derive(Debug, Default)]
 pub struct PlaintextBackend {
     bootstraps: AtomicU64,
-    calls: AtomicU64,
+    tasks: AtomicU64,
+    batches: AtomicU64,
 }
 
 impl PlaintextBackend {
@@ -152,10 +154,16 @@ impl PlaintextBackend {
         self.bootstraps.load(Ordering::Relaxed)
     }
 
-    /// How many calls, each of one sample, asked for them.
+    /// How many tasks, each of one sample, asked for them.
     #[must_use]
-    pub fn bootstrap_calls(&self) -> u64 {
-        self.calls.load(Ordering::Relaxed)
+    pub fn tasks(&self) -> u64 {
+        self.tasks.load(Ordering::Relaxed)
+    }
+
+    /// How many calls, each of a batch of tasks.
+    #[must_use]
+    pub fn batches(&self) -> u64 {
+        self.batches.load(Ordering::Relaxed)
     }
 
     fn zip(params: &ParamSet, dst: &mut [u8], src: &[u8], f: impl Fn(u128, u128) -> u128) {
@@ -190,15 +198,16 @@ impl Backend for PlaintextBackend {
         }))
     }
 
-    fn bootstrap(
+    fn bootstrap_batch(
         &self,
         params: &ParamSet,
         bootstrapping: &dyn LoadedKey,
         key_switching: &dyn LoadedKey,
-        test_vectors: &[&[u8]],
-        sample: &[u8],
+        tasks: &[BootstrapTask<'_>],
+        results: &mut [u8],
         requester: Requester<'_>,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
+    ) -> Result<(), BackendError> {
+        let tasks = results_of_tasks(params, tasks, results)?;
         if requester.cancel.is_cancelled() {
             return Err(BackendError::Cancelled);
         }
@@ -215,20 +224,27 @@ impl Backend for PlaintextBackend {
                 });
             }
         }
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        self.bootstraps
-            .fetch_add(test_vectors.len() as u64, Ordering::Relaxed);
-        let body = words(params, sample).last().copied().unwrap_or_default();
-        let result = |test_vector: &&[u8]| {
-            let mut result = vec![0; params.lwe_words()];
-            if let Some(word) = result.last_mut() {
-                *word = read(params, &words(params, test_vector), body);
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        for (task, results) in tasks {
+            self.tasks.fetch_add(1, Ordering::Relaxed);
+            self.bootstraps
+                .fetch_add(task.test_vectors.len() as u64, Ordering::Relaxed);
+            let sample = words(params, task.sample);
+            let body = sample.last().copied().unwrap_or_default();
+            let results = results.chunks_exact_mut(params.lwe_bytes());
+            for (test_vector, result) in task.test_vectors.iter().zip(results) {
+                let mut sample = vec![0; params.lwe_words()];
+                if let Some(word) = sample.last_mut() {
+                    *word = read(params, task.input_bits, &words(params, test_vector), body);
+                }
+                put_words(params, &sample, result);
             }
-            let mut bytes = vec![0; params.lwe_bytes()];
-            put_words(params, &result, &mut bytes);
-            bytes
-        };
-        Ok(test_vectors.iter().map(result).collect())
+        }
+        Ok(())
+    }
+
+    fn batch_hint(&self, _: &ParamSet) -> usize {
+        1
     }
 
     fn hom_add(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {
@@ -252,11 +268,11 @@ impl Backend for PlaintextBackend {
     }
 }
 
-/// What a bootstrap gives: a sample for each test vector.
-pub type Bootstrapped = Result<Vec<Vec<u8>>, BackendError>;
+/// Whether a batch of bootstraps was done.
+pub type Bootstrapped = Result<(), BackendError>;
 
-/// A [`PlaintextBackend`] whose bootstraps go through a closure that receives the requester and the bootstrap itself. The closure
-/// may wait before it calls the bootstrap, change the result, or give another one.
+/// A [`PlaintextBackend`] whose batches go through a closure that receives the requester and what does the batch. The closure
+/// may wait before it does the batch, or fail.
 pub struct InterceptedBackend<F> {
     plaintext: PlaintextBackend,
     bootstrap: F,
@@ -264,7 +280,7 @@ pub struct InterceptedBackend<F> {
 
 impl<F> InterceptedBackend<F>
 where
-    F: Fn(Requester<'_>, &dyn Fn() -> Bootstrapped) -> Bootstrapped + Send + Sync,
+    F: Fn(Requester<'_>, &mut dyn FnMut() -> Bootstrapped) -> Bootstrapped + Send + Sync,
 {
     /// A back end with this closure.
     pub fn new(bootstrap: F) -> InterceptedBackend<F> {
@@ -277,7 +293,7 @@ where
 
 impl<F> Backend for InterceptedBackend<F>
 where
-    F: Fn(Requester<'_>, &dyn Fn() -> Bootstrapped) -> Bootstrapped + Send + Sync,
+    F: Fn(Requester<'_>, &mut dyn FnMut() -> Bootstrapped) -> Bootstrapped + Send + Sync,
 {
     fn name(&self) -> &'static str {
         "intercepted"
@@ -296,25 +312,29 @@ where
         self.plaintext.begin_key(params, kind, form)
     }
 
-    fn bootstrap(
+    fn bootstrap_batch(
         &self,
         params: &ParamSet,
         bootstrapping: &dyn LoadedKey,
         key_switching: &dyn LoadedKey,
-        test_vectors: &[&[u8]],
-        sample: &[u8],
+        tasks: &[BootstrapTask<'_>],
+        results: &mut [u8],
         requester: Requester<'_>,
     ) -> Bootstrapped {
-        (self.bootstrap)(requester, &|| {
-            self.plaintext.bootstrap(
+        (self.bootstrap)(requester, &mut || {
+            self.plaintext.bootstrap_batch(
                 params,
                 bootstrapping,
                 key_switching,
-                test_vectors,
-                sample,
+                tasks,
+                results,
                 requester,
             )
         })
+    }
+
+    fn batch_hint(&self, params: &ParamSet) -> usize {
+        self.plaintext.batch_hint(params)
     }
 
     fn hom_add(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {

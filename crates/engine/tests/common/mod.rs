@@ -2,10 +2,11 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
+pub mod columns;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::testing::{PlaintextBackend, encode_sample, test_vector};
 use toroid_engine::{
     Attributes, Backend, CancelToken, Engine, EngineConfig, EngineError, KeyForm, KeyKind,
@@ -143,7 +144,7 @@ pub fn key_bytes(client: &ClientKey, kind: KeyKind, form: KeyForm, rng: &mut Csp
 
 /// A key that the back end took in pieces.
 pub fn loaded_key(
-    backend: &CpuBackend,
+    backend: &dyn Backend,
     client: &ClientKey,
     kind: KeyKind,
     form: KeyForm,

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::auth::{AuthPolicy, TlsPsk};
+use super::auth::{AuthPolicy, TlsKey, TlsPsk};
 use super::channel::{SecureChannel, TlsMode};
 use super::command::{DISCOVERY_NQN, is_nqn};
 use super::controller::{ControllerState, Event, FabricsController, Flights, SharedQueue, Wake};
 use super::discovery::{DiscoveryEntry, Port};
 use super::limits::{LimitError, Limits};
 use super::memory::Memory;
-use super::subsystem::Subsystem;
+use super::subsystem::{Hosts, Subsystem};
 use crate::Status;
 
 /// Largest Diffie-Hellman group of an authentication, in bits.
@@ -36,6 +36,24 @@ pub enum TargetError {
     /// Two subsystems have one NQN.
     #[error("two subsystems have the NQN {0}")]
     Twice(String),
+    /// A subsystem lists a host twice.
+    #[error("{subsystem} lists the host {host} twice")]
+    HostTwice {
+        /// The subsystem.
+        subsystem: String,
+        /// The host.
+        host: String,
+    },
+    /// A TLS key is of a host, or for a subsystem, whose name could end elsewhere in an identity, which separates names by spaces.
+    #[error(
+        "{0:?} has a space or is no NQN; expected a name without spaces where a host has a TLS key"
+    )]
+    TlsName(String),
+    /// Two hosts have TLS keys of the same bytes.
+    #[error(
+        "hosts {0} and {1} have the same TLS key, so that each could connect as the other; expected a key for each host"
+    )]
+    TlsKeyShared(String, String),
     /// A limit is too small.
     #[error(transparent)]
     Limit(#[from] LimitError),
@@ -77,6 +95,7 @@ pub struct Target {
 
 /// A key that an authentication has generated.
 struct Generated {
+    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only TLS reads it"))]
     psk: TlsPsk,
     /// Connections that use the key hold it too.
     channel: Arc<SecureChannel>,
@@ -131,6 +150,42 @@ impl Registry {
     }
 }
 
+/// Checks that no two entries of hosts can be taken for one another.
+fn check_hosts(subsystems: &[Subsystem]) -> Result<(), TargetError> {
+    let mut keys: Vec<(&TlsKey, &str)> = Vec::new();
+    for subsystem in subsystems {
+        let Hosts::Listed(hosts) = &subsystem.hosts else {
+            continue;
+        };
+        for (i, host) in hosts.iter().enumerate() {
+            if hosts[..i].iter().any(|other| other.nqn == host.nqn) {
+                return Err(TargetError::HostTwice {
+                    subsystem: subsystem.nqn.clone(),
+                    host: host.nqn.clone(),
+                });
+            }
+            let Some(key) = &host.tls_key else {
+                continue;
+            };
+            for name in [&host.nqn, &subsystem.nqn] {
+                if !is_nqn(name) || name.contains(char::is_whitespace) {
+                    return Err(TargetError::TlsName(name.clone()));
+                }
+            }
+            let shares =
+                |(other, nqn): &&(&TlsKey, &str)| *nqn != host.nqn && key.has_bytes_of(other);
+            if let Some((_, other)) = keys.iter().find(shares) {
+                return Err(TargetError::TlsKeyShared(
+                    (*other).to_owned(),
+                    host.nqn.clone(),
+                ));
+            }
+            keys.push((key, &host.nqn));
+        }
+    }
+    Ok(())
+}
+
 impl Target {
     /// A target for these subsystems. The discovery log shows the address `advertised`, or else the one that the host has connected to.
     ///
@@ -152,6 +207,7 @@ impl Target {
                 return Err(TargetError::Twice(subsystem.nqn.clone()));
             }
         }
+        check_hosts(&subsystems)?;
         // Larger groups add no useful strength, but cost the target tens of milliseconds for each message of an unauthenticated host.
         let mut policy = AuthPolicy::default();
         policy.groups.retain(|group| group.bits() <= MAX_GROUP_BITS);
@@ -233,6 +289,7 @@ impl Target {
     }
 
     /// The generated keys that a connection may use now.
+    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only TLS calls it"))]
     pub(crate) fn generated_keys(&self, now: Instant) -> Vec<(TlsPsk, Arc<SecureChannel>)> {
         let mut generated = self.generated();
         generated.retain(|key| key.is_in_use() || now < key.until);
@@ -457,7 +514,64 @@ impl Target {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabrics::auth::{AuthHash, TlsKey};
+    use crate::Controller;
+    use crate::fabrics::AllowedHost;
+    use crate::fabrics::auth::AuthHash;
+
+    fn with_keys(subsystems: &[(&str, &[(&str, &TlsKey)])]) -> Result<(), TargetError> {
+        let subsystems = subsystems.iter().map(|(nqn, hosts)| Subsystem {
+            nqn: (*nqn).into(),
+            storage: Arc::new(|_: &str| Err::<Arc<dyn Controller>, _>("none".to_owned())),
+            hosts: Hosts::Listed(
+                hosts
+                    .iter()
+                    .map(|(host, key)| AllowedHost {
+                        tls_key: Some((*key).clone()),
+                        ..AllowedHost::new(*host)
+                    })
+                    .collect(),
+            ),
+        });
+        Target::new(subsystems.collect(), Limits::default(), None).map(drop)
+    }
+
+    #[test]
+    fn no_two_hosts_share_a_tls_key() {
+        let [one, two] = [AuthHash::Sha256; 2].map(|hash| TlsKey::generate(hash).unwrap());
+        // The same bytes, to be used as they are.
+        let text = one.to_text().replacen(":01:", ":00:", 1);
+        let untransformed: TlsKey = text.parse().unwrap();
+        let shared = TargetError::TlsKeyShared("nqn.a".into(), "nqn.b".into());
+        for copy in [&one, &untransformed] {
+            let same = [("nqn.a", &one), ("nqn.b", copy)];
+            assert_eq!(with_keys(&[("nqn.s", &same)]), Err(shared.clone()));
+            let apart = [("nqn.s", &same[..1]), ("nqn.t", &same[1..])];
+            assert_eq!(with_keys(&apart), Err(shared.clone()));
+        }
+        // A host may have one key for several subsystems, or one for each.
+        let own = [("nqn.a", &one), ("nqn.b", &two)];
+        assert_eq!(with_keys(&[("nqn.s", &own), ("nqn.t", &own)]), Ok(()));
+        let each = [("nqn.s", &own[..1]), ("nqn.t", &[("nqn.a", &two)][..])];
+        assert_eq!(with_keys(&each), Ok(()));
+    }
+
+    #[test]
+    fn names_cannot_run_into_one_another_in_an_identity_of_a_tls_key() {
+        let key = TlsKey::generate(AuthHash::Sha256).unwrap();
+        // Host "nqn.a nqn.b" of "nqn.c", and host "nqn.a" of "nqn.b nqn.c" have one identity of version 0.
+        for (host, sub, wrong) in [
+            ("nqn.a nqn.b", "nqn.c", "nqn.a nqn.b"),
+            ("nqn.a", "nqn.b nqn.c", "nqn.b nqn.c"),
+            ("nqn.a\u{a0}", "nqn.c", "nqn.a\u{a0}"),
+            ("nqn.a\0", "nqn.c", "nqn.a\0"),
+            ("a", "nqn.c", "a"),
+        ] {
+            let refused = with_keys(&[(sub, &[(host, &key)])]);
+            assert_eq!(refused, Err(TargetError::TlsName(wrong.into())));
+        }
+        let twice = with_keys(&[("nqn.s", &[("nqn.a", &key), ("nqn.a", &key)])]);
+        assert!(matches!(twice, Err(TargetError::HostTwice { .. })));
+    }
 
     #[test]
     fn generated_keys_stay_while_they_are_used_and_a_while_before() {

@@ -28,9 +28,14 @@ impl Socket {
     pub(super) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
         if let Socket::Tls(session) = self
             && interest.is_readable()
-            && session.may_hold_input()
         {
-            return Ok(Ready::READABLE);
+            if session.is_paused() {
+                tokio::task::yield_now().await;
+                return Ok(Ready::READABLE);
+            }
+            if session.may_hold_input() {
+                return Ok(Ready::READABLE);
+            }
         }
         self.tcp().ready(interest).await
     }

@@ -6,7 +6,7 @@
 use crate::modulus::Modulus;
 use crate::params::{ParamSet, WopbsParams};
 
-/// The values of a table of 2^p words, in digits.
+/// The values of a table, in digits.
 pub(super) struct Digits<M: Modulus> {
     params: ParamSet,
     /// (value - base) >> shift, for every entry.
@@ -19,12 +19,13 @@ pub(super) struct Digits<M: Modulus> {
 }
 
 impl<M: Modulus> Digits<M> {
-    pub(super) fn new(params: &ParamSet, stages: &WopbsParams, table: &[M::Word]) -> Self {
+    pub(super) fn new<'a>(
+        params: &ParamSet,
+        stages: &WopbsParams,
+        table: impl Iterator<Item = &'a M::Word>,
+    ) -> Self {
         let p = params.message_bits;
-        let mut values: Vec<u32> = table
-            .iter()
-            .map(|word| M::decode(*word, p + 1) as u32)
-            .collect();
+        let mut values: Vec<u32> = table.map(|word| M::decode(*word, p + 1) as u32).collect();
         let base = base(&values, p + 1);
         let mask = (2u32 << p) - 1;
         let mut seen = 0;

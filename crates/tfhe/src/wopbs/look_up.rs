@@ -13,7 +13,7 @@ use crate::parallel::in_parallel;
 use super::{Bits, WopbsKey};
 
 impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
-    /// Vertical packing: the entry of a table of 2^p words that the bits point at, as a sample of dimension k·N.
+    /// Vertical packing: the entry of a table of 2^b words that b bits point at, as a sample of dimension k·N.
     ///
     /// # Errors
     /// [`TfheError::Length`] for a table of another length, [`TfheError::Cancelled`].
@@ -23,29 +23,20 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         table: &[M::Word],
         run: Run<'_>,
     ) -> Result<Vec<M::Word>, TfheError> {
-        check_words::<M>(
-            &self.params,
-            "a table",
-            table,
-            self.params.test_vector_words(),
-        )?;
+        check_words::<M>(&self.params, "a table", table, 1 << bits.count())?;
         let n = self.params.ring_degree;
         let circuit = bits.samples();
         let mut memory = Workspace::<M, A>::memory(&self.params)?;
         let mut work = Workspace::<M, A>::new(&self.params, &mut memory);
         let log2_degree = n.trailing_zeros();
-        let depth = self.params.message_bits.saturating_sub(log2_degree);
+        let depth = bits.count().saturating_sub(log2_degree);
         let mut accs =
             vec![vec![WordOf::<M, A>::default(); self.params.glwe_words()]; depth as usize + 1];
         self.select(circuit, table, depth, &mut accs, &mut work, run)?;
-        let exponents = (0..self.params.message_bits)
-            .map(|bit| {
-                if bit < log2_degree {
-                    2 * n - (1 << bit)
-                } else {
-                    0
-                }
-            })
+        // Bits above have selected the polynomial, and room for more bits may hold another message's: neither turns it.
+        let turns = bits.count().min(log2_degree) as usize;
+        let exponents = (0..circuit.count())
+            .map(|bit| if bit < turns { 2 * n - (1 << bit) } else { 0 })
             .collect();
         let rotation = BlindRotation {
             acc: &mut accs[0],

@@ -32,6 +32,8 @@ pub struct Measurement<'a, M: Modulus, A: Arithmetic<M>> {
     key: &'a WopbsKey<M, A>,
     switching: &'a WopbsKeySwitchingKey<M>,
     maker: RowMaker,
+    /// b, of the messages.
+    bits: u32,
     formulas: Stages,
     /// In the order of [`NAMES`]: number of values, and sum of their squares.
     sums: [(u64, f64); NAMES.len()],
@@ -50,7 +52,7 @@ const NAMES: [&str; 9] = [
 ];
 
 impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
-    /// Nothing measured so far.
+    /// Nothing measured so far, of messages of `bits` bits.
     ///
     /// # Errors
     /// [`TfheError::Ring`].
@@ -58,13 +60,15 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
         client: &'a ClientKey,
         key: &'a WopbsKey<M, A>,
         switching: &'a WopbsKeySwitchingKey<M>,
+        bits: u32,
     ) -> Result<Self, TfheError> {
         Ok(Measurement {
             client,
             key,
             switching,
             maker: RowMaker::new(&key.stages.circuit, client.glwe())?,
-            formulas: noise::stages(&key.params, key.stages, A::KIND),
+            bits,
+            formulas: noise::stages(&key.params, key.stages, A::KIND, bits),
             sums: [(0, 0.0); NAMES.len()],
         })
     }
@@ -79,7 +83,7 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
     fn sample(&self, message: i64, rng: &mut Csprng) -> Result<Vec<M::Word>, TfheError> {
         let params = &self.key.params;
         let mut sample = vec![M::Word::default(); params.lwe_words()];
-        let word = Encoding::new(params.message_bits, false)?.encode::<M>(message)?;
+        let word = Encoding::new(self.bits, false)?.encode::<M>(message)?;
         let lwe = self.client.lwe();
         lwe.encrypt_into::<M>(&mut sample, word, params.log2_lwe_noise, rng);
         Ok(sample)
@@ -97,12 +101,12 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
         run: Run<'_>,
     ) -> Result<Vec<M::Word>, TfheError> {
         let (key, params) = (self.key, &self.key.params);
-        let random = (rng.next_u64() >> (64 - params.message_bits)).cast_signed();
+        let random = self.random_message(rng);
         let multiple = random - random % params.ring_degree as i64;
         let mut last = Vec::new();
         for (which, message) in [(6, multiple), (5, random)] {
             let sample = self.sample(message, rng)?;
-            let bits = key.extract_bits(self.switching, &sample, run)?;
+            let bits = key.extract_bits(self.switching, self.bits, &sample, run)?;
             for _ in 0..count {
                 let table = self.random_table(rng);
                 last = key.look_up(&bits, &table, run)?;
@@ -119,8 +123,7 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
     /// Those of [`WopbsKey::bootstrap`].
     pub fn follow(&mut self, rng: &mut Csprng, run: Run<'_>) -> Result<(), TfheError> {
         let params = &self.key.params;
-        let p = params.message_bits;
-        let message = (rng.next_u64() >> (64 - p)).cast_signed();
+        let message = self.random_message(rng);
         let sample = self.sample(message, rng)?;
         let lwe = self.client.lwe();
 
@@ -128,7 +131,7 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
         let levels = key.stages.circuit.gadget.levels;
         let n = params.ring_degree;
         let mut accumulators = Vec::new();
-        key.for_each_bit(self.switching, &sample, run, |_, acc| {
+        key.for_each_bit(self.switching, self.bits, &sample, run, |_, acc| {
             accumulators.push(acc.to_vec());
             Ok(())
         })?;
@@ -142,7 +145,7 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
                 let unit = if index < levels {
                     key.half_level(index)
                 } else {
-                    key.place(bit as u32)
+                    key.place(self.bits, bit as u32)
                 };
                 let expected = if value == 1 { M::neg(unit) } else { unit };
                 self.note(1, M::sub(lwe.phase::<M>(&slot), expected));
@@ -189,16 +192,22 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
         let moved = M::sub(extract.phase::<M>(&small), lwe.phase::<M>(&read));
         self.note(0, moved);
 
+        let input = Encoding::new(self.bits, false)?;
         let table = self.random_table(rng);
-        let out = key.bootstrap(self.switching, &[&table], &sample, run)?;
+        let test_vector = glwe::test_vector::<M>(params, input, &table)?;
+        let out = key.bootstrap(self.switching, &[&test_vector], self.bits, &sample, run)?;
         self.note(8, M::sub(lwe.phase::<M>(&out[0]), table[message as usize]));
         Ok(())
     }
 
-    /// A table of random values of p + 1 bits, which takes all digits.
+    fn random_message(&self, rng: &mut Csprng) -> i64 {
+        (rng.next_u64() >> (64 - self.bits)).cast_signed()
+    }
+
+    /// A table of random values of p + 1 bits for every message, which takes all digits.
     fn random_table(&self, rng: &mut Csprng) -> Vec<M::Word> {
         let p = self.key.params.message_bits;
-        (0..1 << p)
+        (0..1 << self.bits)
             .map(|_| M::encode((rng.next_u64() >> (63 - p)).cast_signed(), p + 1))
             .collect()
     }

@@ -82,12 +82,13 @@ pub struct Decision {
     pub log2_failure: f64,
 }
 
-/// Noise of the stages of a set's bootstrap.
+/// Noise of the stages of a bootstrap of messages of `bits` bits, 1 to p. Vertical packing alone depends on their number.
 #[must_use]
 pub fn stages(
     params: &ParamSet,
     wopbs: &WopbsParams,
     assumptions: impl Into<Assumptions>,
+    bits: u32,
 ) -> Stages {
     let assumptions = assumptions.into();
     let n = params.ring_degree as f64;
@@ -119,10 +120,10 @@ pub fn stages(
 
     let circuit = &wopbs.circuit;
     let levels = circuit.gadget.levels as f64;
-    let depth = f64::from(params.message_bits);
-    let turns = params.message_bits.min(params.ring_degree.trailing_zeros());
+    let depth = f64::from(bits);
+    let turns = bits.min(params.ring_degree.trailing_zeros());
     // CMuxes of a tree; both inputs of the first are known, and have no mask.
-    let selections = f64::from((params.message_bits - turns).saturating_sub(1));
+    let selections = f64::from((bits - turns).saturating_sub(1));
     let mask_depth = f64::from(turns) + selections;
     let digits = digit_mean_square(circuit.gadget.log2_base);
     let independent = mask_depth * levels * k * digits * n * secret_product
@@ -173,30 +174,30 @@ pub fn shared_variance(
         / 4.0
 }
 
-/// Every decision of a bootstrap of a sample with this variance, for the worst table.
+/// Every decision of a bootstrap of a message of `bits` bits, 1 to p, in a sample with this variance, for the worst table.
 #[must_use]
 pub fn decisions(
     params: &ParamSet,
     wopbs: &WopbsParams,
     assumptions: impl Into<Assumptions>,
+    bits: u32,
     input_variance: f64,
 ) -> Vec<Decision> {
-    let stages = stages(params, wopbs, assumptions);
-    let mut decisions = extractions(params, &stages, input_variance);
+    let stages = stages(params, wopbs, assumptions, bits);
+    let mut decisions = extractions(&stages, bits, input_variance);
     decisions.extend(refreshes(params, wopbs, &stages));
     decisions
 }
 
 /// The decisions of [`decisions`] that take the bits off a sample.
 #[must_use]
-pub fn extractions(params: &ParamSet, stages: &Stages, input_variance: f64) -> Vec<Decision> {
-    let p = params.message_bits;
+pub fn extractions(stages: &Stages, bits: u32, input_variance: f64) -> Vec<Decision> {
     let margin = 0.25;
-    (0..p)
+    (0..bits)
         .map(|bit| {
             // The bits below were taken off, each with the noise of its rotation.
             let rest = input_variance + f64::from(bit) * stages.extract_rotation;
-            let variance = rest * 4f64.powi((p - bit) as i32)
+            let variance = rest * 4f64.powi((bits - bit) as i32)
                 + stages.extract_key_switch
                 + stages.extract_modulus_switch;
             Decision {
@@ -251,16 +252,18 @@ pub fn log2_any(decisions: &[Decision]) -> f64 {
         .fold(f64::NEG_INFINITY, log2_add)
 }
 
-/// log2 of the probability that a bootstrap fails on a sample with this variance: any decision goes wrong. That of a function of
-/// fewer bits than the set's is no larger: decisions on the lowest bits may go wrong there.
+/// log2 of the probability that a bootstrap of a message of `bits` bits, 1 to p, fails on a sample with this variance: any
+/// decision goes wrong.
 #[must_use]
 pub fn log2_failure(
     params: &ParamSet,
     wopbs: &WopbsParams,
     assumptions: impl Into<Assumptions>,
+    bits: u32,
     input_variance: f64,
 ) -> f64 {
-    log2_any(&decisions(params, wopbs, assumptions, input_variance))
+    let decisions = decisions(params, wopbs, assumptions, bits, input_variance);
+    log2_any(&decisions)
 }
 
 /// log2 of a bound on the probability that x + Σ e_i·d_i leaves [-margin, margin], for an independent Gaussian x of variance
@@ -367,6 +370,9 @@ mod tests {
             let failure = set.log2_failure_under(assumptions, set.message_bits, norm2);
             assert!(failure <= -128.0, "{}: {failure}", set.name);
             assert!(set.log2_failure(set.message_bits, norm2) < failure);
+            let of_widths =
+                (1..=set.message_bits).map(|bits| set.log2_failure_under(assumptions, bits, norm2));
+            assert!(of_widths.is_sorted_by(|narrow, wide| narrow < wide));
         }
     }
 

@@ -217,12 +217,13 @@ impl<M: Modulus, A: Arithmetic<M>> Bits<'_, M, A> {
         let samples = self.samples();
         let rows = samples.params().ggsw_rows();
         let loaded = samples.rows().nth(bit * rows + row)?;
-        (row < rows).then(|| unload::<M, A>(samples.arithmetic(), samples.params(), loaded))
+        (row < rows && bit < self.count as usize)
+            .then(|| unload::<M, A>(samples.arithmetic(), samples.params(), loaded))
     }
 }
 
 impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
-    /// Makes the GGSW samples of the p bits of a message as [`Self::extract_bits`] does, but for the trace and the products
+    /// Makes the GGSW samples of the bits of a message of `count` bits as [`Self::extract_bits`] does, but for the trace and the products
     /// with secret polynomials, in whose place are private functional key switches: those of all bits and levels in one pass
     /// over each of their keys.
     ///
@@ -232,6 +233,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         &self,
         private: &CircuitPrivateKey<M, A>,
         key_switching: &WopbsKeySwitchingKey<M>,
+        count: u32,
         sample: &[M::Word],
         run: Run<'_>,
     ) -> Result<Bits<'_, M, A>, TfheError> {
@@ -242,13 +244,12 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
                 found: private.params().name.to_owned(),
             });
         }
-        let mut samples = self.room_for_bits(key_switching, sample)?;
+        let mut samples = self.room_for_bits(key_switching, count, sample)?;
         let levels = self.stages.circuit.gadget.levels;
         let words = self.params.lwe_words();
-        let count = self.params.message_bits as usize * levels;
-        let mut values = vec![M::Word::default(); count * words];
+        let mut values = vec![M::Word::default(); count as usize * levels * words];
         let mut of_bits = values.chunks_exact_mut(levels * words);
-        self.for_each_bit(key_switching, sample, run, |_, acc| {
+        self.for_each_bit(key_switching, count, sample, run, |_, acc| {
             let of_bit = of_bits.next().into_iter();
             let of_levels = of_bit.flat_map(|values| values.chunks_exact_mut(words));
             for (level, value) in of_levels.enumerate() {
@@ -265,7 +266,8 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         let mut rows: Vec<Vec<&mut [u64]>> = Vec::new();
         rows.resize_with(private.keys.len(), Vec::new);
         let ggsw_rows = self.stages.circuit.ggsw_rows();
-        for (index, row) in samples.rows_mut().enumerate() {
+        let of_bits = samples.rows_mut().take(count as usize * ggsw_rows);
+        for (index, row) in of_bits.enumerate() {
             rows[index % ggsw_rows / levels].push(row);
         }
         for (key, rows) in private.keys.iter().zip(rows) {
@@ -273,6 +275,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         }
         Ok(Bits {
             key: self,
+            count,
             samples: Some(samples),
         })
     }

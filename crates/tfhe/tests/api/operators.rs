@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::noise::log2_bootstrap_failure;
 use toroid_tfhe::params::{ParamSet, TINY, TINY_WOPBS, TINY32};
 use toroid_tfhe::{Ciphertext, TfheError};
 
@@ -130,6 +131,37 @@ fn functions_of_two_arguments_are_right_for_all_pairs() {
     all_pairs(&TINY, false, (2, 2), true);
     all_pairs(&TINY, true, (1, 3), true);
     all_pairs(&TINY32, false, (2, 1), false);
+    // Narrower than the set's messages.
+    all_pairs(&TINY_WOPBS, true, (2, 2), false);
+    all_pairs(&TINY_WOPBS, false, (1, 3), true);
+}
+
+/// A wide function of a narrow ciphertext reads its bits, and fails as rarely as that says.
+#[test]
+fn narrow_ciphertexts_have_a_failure_probability_of_their_own() {
+    let (client, server) = keys(&TINY_WOPBS, ArithmeticKind::Ntt, 8);
+    let fails = |bits| {
+        let encoding = Encoding::new(bits, false).unwrap();
+        let x = client.encrypt_with(encoding, 1).unwrap();
+        let results = [
+            server.apply(|x| x ^ 1, &x).unwrap(),
+            server.apply_many([&|x| x ^ 1], &x).unwrap()[0].clone(),
+            server.apply_batch(|x| x ^ 1, &[x]).unwrap()[0].clone(),
+        ];
+        for result in &results {
+            assert_eq!(client.decrypt(result).unwrap(), 0);
+            let variance = TINY_WOPBS.lwe_variance();
+            let formula = log2_bootstrap_failure(&TINY_WOPBS, ArithmeticKind::Ntt, bits, variance);
+            assert!((result.noise().log2_failure() - formula).abs() < 1e-6);
+        }
+        results[0].noise().log2_failure()
+    };
+    let failures = [1, 3, TINY_WOPBS.message_bits].map(fails);
+    assert!(failures.is_sorted() && failures[0] < failures[2] - 1.0);
+    let wide = Encoding::new(TINY_WOPBS.message_bits + 1, false).unwrap();
+    let x = client.encrypt_with(wide, 1).unwrap();
+    let refused = server.apply(|x| x, &x);
+    assert!(matches!(refused, Err(TfheError::MessageTooWide { .. })));
 }
 
 #[test]

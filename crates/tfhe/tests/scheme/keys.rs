@@ -4,9 +4,10 @@ use toroid_task::Progress;
 use toroid_tfhe::ClientKey;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe::GlweSecretKey;
+use toroid_tfhe::key_bits;
 use toroid_tfhe::lwe::LweSecretKey;
 use toroid_tfhe::modulus::{Goldilocks, Torus32};
-use toroid_tfhe::params::{TINY, TINY_WOPBS};
+use toroid_tfhe::params::{ParamSet, TINY, TINY_WOPBS, TINY32};
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::{KeyForm, SEED_BYTES};
 
@@ -43,6 +44,73 @@ fn a_key_is_made_again_from_its_bits() {
         let encoding = client.encoding().unwrap();
         let sample = client.encrypt_sample(3, encoding, &mut rng()).unwrap();
         assert_eq!(again.decrypt_sample(&sample, encoding).unwrap(), 3);
+    }
+}
+
+#[test]
+fn key_bits_are_text_that_gives_the_key_again() {
+    for params in [&TINY, &TINY32, &TINY_WOPBS] {
+        let client = ClientKey::generate(params, &mut rng());
+        let text = key_bits::to_text(&client);
+        let again = key_bits::from_text(&text, &mut rng()).unwrap();
+        assert_eq!(*key_bits::to_text(&again), *text);
+        assert_eq!(again.tag(), client.tag());
+        // The lines are what their names say.
+        let lines: Vec<&str> = text.lines().collect();
+        let bits = |bits: &[u64]| bits.iter().map(u64::to_string).collect::<String>();
+        let keys = client.small_keys();
+        for (line, key) in lines[3..].iter().zip(keys) {
+            assert_eq!(*line, format!("lwe {}", bits(key.bits())));
+        }
+        let polynomials = client.glwe().bits().chunks(params.ring_degree);
+        let polynomials: Vec<_> = polynomials.map(|p| format!("glwe {}", bits(p))).collect();
+        assert_eq!(lines[3 + keys.len()..], polynomials);
+        // A key from elsewhere has no tag yet.
+        let foreign = text.replace(lines[2], "tag -");
+        let foreign = key_bits::from_text(&foreign, &mut Csprng::from_seed([22; 32])).unwrap();
+        assert_ne!(foreign.tag(), client.tag());
+        assert_eq!(foreign.lwe().bits(), client.lwe().bits());
+    }
+    for params in ParamSet::ALL {
+        let bits = params.extracted_dimension() + 4 * params.lwe_dimension;
+        assert!(bits + 1024 < key_bits::MAX_TEXT, "{}", params.name);
+    }
+}
+
+#[test]
+fn malformed_key_bits_are_refused() {
+    let client = ClientKey::generate(&TINY, &mut rng());
+    let text = key_bits::to_text(&client);
+    let lines: Vec<&str> = text.lines().collect();
+    let zeros = format!("lwe {}", "0".repeat(TINY.lwe_dimension));
+    let two = lines[3].replacen('1', "2", 1);
+    for (wrong, words) in [
+        (String::new(), "lack the line \"toroid key bits 1\""),
+        (text.replacen("bits 1", "bits 12", 1), "version"),
+        (text.replacen("params tiny", "params huge", 1), "\"huge\""),
+        (
+            text.replacen("params tiny", "params tiny32", 1),
+            "tiny32 has",
+        ),
+        (text.replacen("tag ", "tag +", 1), "tag"),
+        (
+            text.replacen(lines[2], "tag 0é0000000000000000000000000000", 1),
+            "tag",
+        ),
+        (text.replacen("\nlwe", "\nglwe", 1), "lack the line \"lwe\""),
+        (
+            text.replacen(lines[3], &lines[3][..lines[3].len() - 1], 1),
+            "bits in a line",
+        ),
+        (text.replacen(lines[3], &two, 1), "other than 0 and 1"),
+        (text.replacen(lines[3], &zeros, 1), "are 0"),
+        (text.replace('\n', "\r\n"), "version"),
+        (text.trim_end().to_owned(), "without a line feed"),
+        (format!("{}\n", *text), "go on"),
+        (format!("{}glwe 1\n", *text), "go on"),
+    ] {
+        let error = key_bits::from_text(&wrong, &mut rng()).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}: {words}");
     }
 }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bootstrap;
+mod columns;
 mod common;
 mod keys;
 mod loaders;

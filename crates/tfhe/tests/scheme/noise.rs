@@ -270,3 +270,58 @@ fn noise_of_combinations() {
     assert!(many.variance() >= 400.0);
     assert_eq!(noise::log2_add(-0.1, -0.1), 0.0);
 }
+
+#[test]
+fn noise_of_columns() {
+    let (p, arithmetic) = (&TINY, ArithmeticKind::Ntt);
+    let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-9 * b.abs().max(1e-300), "{a} {b}");
+    // Rows are independent, a sample that goes with all of them is not.
+    let x = Noise::fresh(1.0).in_each_row();
+    let c = Noise::fresh(1.0);
+    close(x.sum_of_rows(100).variance(), 100.0);
+    close(
+        x.plus(&c, 1.0).sum_of_rows(100).variance(),
+        100.0 + 10_000.0,
+    );
+    // A sum may meet its own summands again.
+    let sum = x.sum_of_rows(4);
+    close(sum.plus(&x, 1.0).variance(), 9.0);
+    close(sum.plus(&sum, -1.0).variance(), 0.0);
+    // Rows of other columns are independent, whether they moved or not; those of the same column may be the same rows.
+    let y = Noise::fresh(4.0).in_each_row();
+    close(sum.plus(&y.sum_of_rows(4), 1.0).variance(), 4.0 + 16.0);
+    close(x.plus(&x.of_moved_rows(), -1.0).variance(), 4.0);
+    close(
+        x.of_moved_rows().plus(&x.of_moved_rows(), 1.0).variance(),
+        4.0,
+    );
+    close(x.plus(&y.of_moved_rows(), 1.0).variance(), 5.0);
+    // A sum that is a single sample goes with all rows of another column.
+    let total = sum.clone().in_one_row();
+    close(
+        y.plus(&total, 1.0).sum_of_rows(10).variance(),
+        40.0 + 100.0 * 4.0,
+    );
+    // What all bootstraps share adds up linearly, and so does what is not known.
+    let output = noise::bootstrap_output_variance(p, arithmetic);
+    let shared = noise::shared_variance(p, arithmetic);
+    let fresh = Noise::encryption(p).in_each_row();
+    let f = fresh.bootstrapped(p, 4, arithmetic, 7).in_each_row();
+    let ten = f.sum_of_rows(10);
+    close(ten.variance(), 10.0 * (output - shared) + 100.0 * shared);
+    close(ten.log2_failure(), f.log2_failure() + 10f64.log2());
+    let stored = Noise::stored(p, 1.0, -50.0, true).in_each_row();
+    close(stored.sum_of_rows(10).variance(), 100.0);
+    // Two functions of the same row are correlated in an unknown way, wherever the row went.
+    let g = fresh.bootstrapped(p, 4, arithmetic, 7).in_each_row();
+    close(
+        f.of_moved_rows().plus(&g.of_moved_rows(), -1.0).variance(),
+        4.0 * (output - shared),
+    );
+    assert_eq!(
+        Noise::stored(p, 1.0, -1.0, true)
+            .sum_of_rows(4)
+            .log2_failure(),
+        0.0
+    );
+}

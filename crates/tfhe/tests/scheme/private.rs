@@ -191,15 +191,28 @@ fn f64_adds_the_variance_of_its_formula_to_a_private_key_switch() {
 fn bits_of_messages<A: Arithmetic<Goldilocks>>(threads: usize) {
     let keys = keys::<A>(1);
     let mut rng = rng(2);
-    let p = PARAMS.message_bits;
+    // Fewer bits find room for more in the spare memory.
+    for p in [PARAMS.message_bits, 3] {
+        bits_of_width(&keys, p, threads, &mut rng);
+    }
+}
+
+fn bits_of_width<A: Arithmetic<Goldilocks>>(
+    keys: &Keys<A>,
+    p: u32,
+    threads: usize,
+    rng: &mut Csprng,
+) {
+    let encoding = Encoding::new(p, false).unwrap();
     let values: Vec<i64> = (0..1 << p).map(|_| (rng.next_u64() % 32) as i64).collect();
     let table: Vec<u64> = values.iter().map(|v| Goldilocks::encode(*v, 5)).collect();
     let run = Run { threads, ..alone() };
-    for message in (0..1 << p).step_by(37) {
-        let sample = keys.encrypt(message, &mut rng);
+    for message in (0..1 << p).step_by((37 >> (9 - p)).max(1)) {
+        let sample = keys.client.encrypt_sample(message, encoding, rng).unwrap();
+        let sample: Vec<u64> = bytemuck::pod_collect_to_vec(&sample);
         let bits = keys
             .key
-            .extract_bits_privately(&keys.private, &keys.switching, &sample, run)
+            .extract_bits_privately(&keys.private, &keys.switching, p, &sample, run)
             .unwrap();
         let read = keys.key.look_up(&bits, &table, run).unwrap();
         let phase = keys.client.lwe().phase::<Goldilocks>(&read);
@@ -229,7 +242,13 @@ fn rows<A: Arithmetic<Goldilocks>>() {
         let sample = keys.encrypt(message, &mut rng);
         let bits = keys
             .key
-            .extract_bits_privately(&keys.private, &keys.switching, &sample, alone())
+            .extract_bits_privately(
+                &keys.private,
+                &keys.switching,
+                PARAMS.message_bits,
+                &sample,
+                alone(),
+            )
             .unwrap();
         // The secret polynomials, as the phases of samples that are zero but for a 1 in one mask.
         let secrets: Vec<Vec<u64>> = (0..k)
@@ -288,11 +307,23 @@ fn exact_results_are_the_oracles() {
     let sample = ntt.encrypt(77, &mut rng(4));
     let [a, b] = [
         ntt.key
-            .extract_bits_privately(&ntt.private, &ntt.switching, &sample, alone())
+            .extract_bits_privately(
+                &ntt.private,
+                &ntt.switching,
+                PARAMS.message_bits,
+                &sample,
+                alone(),
+            )
             .map(|bits| bits.row(8, 4).unwrap()),
         naive
             .key
-            .extract_bits_privately(&naive.private, &naive.switching, &sample, alone())
+            .extract_bits_privately(
+                &naive.private,
+                &naive.switching,
+                PARAMS.message_bits,
+                &sample,
+                alone(),
+            )
             .map(|bits| bits.row(8, 4).unwrap()),
     ];
     assert_eq!(a.unwrap(), b.unwrap());
@@ -409,7 +440,7 @@ fn packing<A: Arithmetic<Goldilocks>>() {
     check::<A>(
         "packing by automorphisms",
         &traced,
-        toroid_tfhe::wopbs::noise::stages(PARAMS, stages(), A::KIND).trace,
+        toroid_tfhe::wopbs::noise::stages(PARAMS, stages(), A::KIND, PARAMS.message_bits).trace,
     );
     let noise = switch_packing_noise(PARAMS, GADGET, some, A::KIND);
     check::<A>(
@@ -505,7 +536,7 @@ fn malformed_requests_are_refused() {
     assert!(matches!(made, Err(TfheError::Cancelled)));
     let bits = keys
         .key
-        .extract_bits_privately(&keys.private, &keys.switching, short, alone());
+        .extract_bits_privately(&keys.private, &keys.switching, 3, short, alone());
     assert!(matches!(bits, Err(TfheError::Length { .. })));
     assert!(matches!(
         keys.client.glwe_phase::<Goldilocks>(short),

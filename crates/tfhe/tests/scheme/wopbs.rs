@@ -14,12 +14,12 @@ use toroid_tfhe::key_loader::{
 };
 use toroid_tfhe::key_switch::KeySwitchingKeyLoader;
 use toroid_tfhe::keys::ClientKey;
-use toroid_tfhe::modulus::{Goldilocks, Modulus, Words};
+use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32, Words};
 use toroid_tfhe::params::{ParamSet, TINY, TINY_WOPBS};
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
 use toroid_tfhe::wopbs::measure::Measurement;
-use toroid_tfhe::wopbs::noise::stages;
+use toroid_tfhe::wopbs::noise::{log2_failure, stages};
 use toroid_tfhe::wopbs::{WopbsKey, WopbsKeySwitchingKey};
 
 /// A run that nobody stops.
@@ -93,7 +93,7 @@ fn messages<A: Arithmetic<Goldilocks>>(threads: usize, step: usize) {
         );
         let out = keys
             .key
-            .bootstrap(&keys.switching, &[&table], &sample, run)
+            .bootstrap(&keys.switching, &[&table], encoding.bits(), &sample, run)
             .unwrap();
         let decoded = keys
             .client
@@ -124,10 +124,20 @@ fn the_exact_path_is_the_oracles() {
     let (_, table) = random_table(params, &mut rng);
     let sample = words(&fast.client.encrypt_sample(-77, encoding, &mut rng).unwrap());
     let [a, b] = [
-        fast.key
-            .bootstrap(&fast.switching, &[&table], &sample, alone()),
-        slow.key
-            .bootstrap(&slow.switching, &[&table], &sample, alone()),
+        fast.key.bootstrap(
+            &fast.switching,
+            &[&table],
+            encoding.bits(),
+            &sample,
+            alone(),
+        ),
+        slow.key.bootstrap(
+            &slow.switching,
+            &[&table],
+            encoding.bits(),
+            &sample,
+            alone(),
+        ),
     ];
     assert_eq!(a.unwrap(), b.unwrap());
 }
@@ -206,7 +216,7 @@ fn loaded<A: Arithmetic<Goldilocks>>(form: KeyForm) {
     let (values, table) = random_table(params, &mut rng);
     let sample = words(&client.encrypt_sample(300, encoding, &mut rng).unwrap());
     let out = key
-        .bootstrap(&switching, &[&table], &sample, alone())
+        .bootstrap(&switching, &[&table], encoding.bits(), &sample, alone())
         .unwrap();
     let decoded = client.decrypt_sample(bytemuck::cast_slice(&out[0]), encoding);
     assert_eq!(decoded.unwrap(), values[300]);
@@ -253,7 +263,7 @@ fn several_functions_of_one_sample_and_tables_of_few_values() {
         );
         let out = keys
             .key
-            .bootstrap(&keys.switching, &tables, &sample, alone())
+            .bootstrap(&keys.switching, &tables, encoding.bits(), &sample, alone())
             .unwrap();
         for (f, out) in functions.iter().zip(&out) {
             let decoded = keys
@@ -290,7 +300,13 @@ fn narrower_inputs_own_the_entries_about_their_places() {
             *body = Goldilocks::add(*body, off);
             let out = keys
                 .key
-                .bootstrap(&keys.switching, &[&table], &sample, alone())
+                .bootstrap(
+                    &keys.switching,
+                    &[&table],
+                    encoding.bits(),
+                    &sample,
+                    alone(),
+                )
                 .unwrap();
             let decoded = keys
                 .client
@@ -304,24 +320,233 @@ fn narrower_inputs_own_the_entries_about_their_places() {
     }
 }
 
+/// Random tables of every width, signed or not, at `count` messages or all, with noise that leaves three eighths of the margin, and a padding
+/// bit that may be set. Wide and narrow messages alternate, so that each finds room for more or fewer bits in the spare memory.
+fn every_width<A: Arithmetic<Goldilocks>>(count: usize) {
+    let params = &TINY_WOPBS;
+    let p = params.message_bits;
+    let keys = keys::<A>(params, 20);
+    let mut rng = Csprng::from_seed([21; 32]);
+    let output = Encoding::new(p, false).unwrap();
+    let widths = (1..=p).map(|i| if i % 2 == 1 { p - i / 2 } else { i / 2 });
+    for (bits, signed) in widths.flat_map(|bits| [(bits, false), (bits, true)]) {
+        let encoding = Encoding::new(bits, signed).unwrap();
+        let functions: Vec<(Vec<i64>, Vec<u64>)> = [2 << p, 2]
+            .iter()
+            .map(|count: &u64| {
+                let values = encoding.messages().map(|_| (rng.next_u64() % count) as i64);
+                let values: Vec<i64> = values.collect();
+                let words = values.iter().map(|v| Goldilocks::encode(*v, p + 1));
+                let words: Vec<u64> = words.collect();
+                let vector = glwe::test_vector::<Goldilocks>(params, encoding, &words);
+                (values, vector.unwrap())
+            })
+            .collect();
+        let vectors: Vec<&[u64]> = functions.iter().map(|(_, vector)| &vector[..]).collect();
+        // An odd step, so that all bits change.
+        let step = ((1 << bits) / count) | 1;
+        for (index, message) in encoding.messages().enumerate().step_by(step) {
+            let mut sample = words(
+                &keys
+                    .client
+                    .encrypt_sample(message, encoding, &mut rng)
+                    .unwrap(),
+            );
+            let random = rng.next_u64();
+            // Half of the distance between two messages is 8 of these.
+            let off = Goldilocks::encode(if random & 1 == 0 { 5 } else { -5 }, bits + 5);
+            let padding = Goldilocks::encode((random >> 1 & 1) as i64, 1);
+            let body = sample.last_mut().unwrap();
+            *body = Goldilocks::add(*body, Goldilocks::add(off, padding));
+            let out = keys
+                .key
+                .bootstrap(&keys.switching, &vectors, bits, &sample, alone())
+                .unwrap();
+            for ((values, _), out) in functions.iter().zip(&out) {
+                let decoded = keys
+                    .client
+                    .decrypt_sample(bytemuck::cast_slice(out), output);
+                assert_eq!(
+                    decoded.unwrap(),
+                    values[index],
+                    "{encoding}: message {message}, noise {}",
+                    if random & 1 == 0 { "+" } else { "-" }
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn messages_of_every_width_on_the_fast_path() {
+    every_width::<Fft>(64);
+}
+
+#[test]
+fn messages_of_every_width_on_the_exact_path() {
+    every_width::<Ntt>(4);
+}
+
+#[test]
+fn narrow_messages_on_the_exact_path_are_the_oracles() {
+    let params = &TINY_WOPBS;
+    let (fast, slow) = (keys::<Ntt>(params, 3), keys::<Naive>(params, 3));
+    let mut rng = Csprng::from_seed([4; 32]);
+    for bits in [3, 8] {
+        let encoding = Encoding::new(bits, true).unwrap();
+        let (_, table) = random_table(params, &mut rng);
+        let sample = words(&fast.client.encrypt_sample(-3, encoding, &mut rng).unwrap());
+        let [a, b] = [
+            fast.key
+                .bootstrap(&fast.switching, &[&table], bits, &sample, alone()),
+            slow.key
+                .bootstrap(&slow.switching, &[&table], bits, &sample, alone()),
+        ];
+        assert_eq!(a.unwrap(), b.unwrap());
+    }
+}
+
+/// What lies between two messages goes to one of them, so that a function of fewer bits reads a message's upper bits.
+#[test]
+fn narrow_functions_round_wide_messages() {
+    let params = &TINY_WOPBS;
+    let keys = keys::<Fft>(params, 22);
+    let mut rng = Csprng::from_seed([23; 32]);
+    let (wide, narrow) = (
+        Encoding::new(9, false).unwrap(),
+        Encoding::new(3, false).unwrap(),
+    );
+    let table: Vec<u64> = narrow
+        .messages()
+        .map(|m| Goldilocks::encode(m, 4))
+        .collect();
+    let vector = glwe::test_vector::<Goldilocks>(params, narrow, &table).unwrap();
+    for message in wide.messages().step_by(5) {
+        let sample = keys.client.encrypt_sample(message, wide, &mut rng);
+        let out = keys
+            .key
+            .bootstrap(
+                &keys.switching,
+                &[&vector],
+                narrow.bits(),
+                &words(&sample.unwrap()),
+                alone(),
+            )
+            .unwrap();
+        let read = keys
+            .client
+            .decrypt_sample(bytemuck::cast_slice(&out[0]), narrow)
+            .unwrap();
+        let neighbours = [message >> 6, (message >> 6) + 1].map(|m| m % 8);
+        assert!(neighbours.contains(&read), "{message}: {read}");
+        let middle = (16..48).contains(&(message % 64));
+        assert!(
+            middle || read == (message + 32) / 64 % 8,
+            "{message}: {read}"
+        );
+    }
+}
+
+/// As many bootstraps fail as the formula says where noise is large, of messages of a width.
+fn failures_are_those_of_the_formula<A: Arithmetic<Goldilocks>>(bits: u32, count: u32) {
+    let params = &TINY_WOPBS;
+    let mut rng = Csprng::from_seed([25; 32]);
+    let encoding = Encoding::new(bits, false).unwrap();
+    // Two thirds of the margin.
+    let log2_sigma = (2.0f64 / 3.0).log2() - f64::from(bits + 2);
+    let formula = log2_failure(
+        params,
+        params.wopbs.unwrap(),
+        A::KIND,
+        bits,
+        (2.0 * log2_sigma).exp2(),
+    )
+    .exp2();
+    let table: Vec<u64> = encoding
+        .messages()
+        .map(|m| Goldilocks::encode(m, bits + 1))
+        .collect();
+    let vector = glwe::test_vector::<Goldilocks>(params, encoding, &table).unwrap();
+    let keys = keys::<A>(params, 24);
+    let mut failed = 0;
+    for _ in 0..count {
+        let message = (rng.next_u64() >> (64 - bits)) as i64;
+        let mut sample = words(
+            &keys
+                .client
+                .encrypt_sample(message, encoding, &mut rng)
+                .unwrap(),
+        );
+        // Noise this large is made for words of 32 bits alone.
+        let mut noise = [0];
+        rng.add_noise::<Torus32>(log2_sigma, &mut noise);
+        let noise = Goldilocks::encode(Torus32::centered(noise[0]), 32);
+        let body = sample.last_mut().unwrap();
+        *body = Goldilocks::add(*body, noise);
+        let out = keys
+            .key
+            .bootstrap(&keys.switching, &[&vector], bits, &sample, alone())
+            .unwrap();
+        let decoded = keys
+            .client
+            .decrypt_sample(bytemuck::cast_slice(&out[0]), encoding);
+        failed += u32::from(decoded.unwrap() != message);
+    }
+    let expected = formula * f64::from(count);
+    let deviation = (expected * (1.0 - formula)).sqrt();
+    assert!(
+        (f64::from(failed) - expected).abs() < 5.0 * deviation,
+        "{bits} bits: {failed} of {count}, formula {expected}"
+    );
+}
+
+#[test]
+fn narrow_messages_fail_as_often_as_the_formula_says() {
+    for bits in [1, 3, 8] {
+        failures_are_those_of_the_formula::<Fft>(bits, 300);
+    }
+}
+
 #[test]
 fn wrong_inputs_are_refused() {
     let params = &TINY_WOPBS;
     let keys = keys::<Fft>(params, 10);
     let sample = vec![0; params.lwe_words()];
     let table = vec![0; params.test_vector_words()];
-    let bootstrap = |tables: &[&[u64]], sample: &[u64]| {
-        keys.key.bootstrap(&keys.switching, tables, sample, alone())
+    let p = params.message_bits;
+    let bootstrap = |tables: &[&[u64]], bits, sample: &[u64]| {
+        keys.key
+            .bootstrap(&keys.switching, tables, bits, sample, alone())
     };
+    for bits in [1, p] {
+        assert!(matches!(
+            bootstrap(&[&table[1..]], bits, &sample),
+            Err(TfheError::Length { .. })
+        ));
+        assert!(matches!(
+            bootstrap(&[&table], bits, &sample[1..]),
+            Err(TfheError::Length { .. })
+        ));
+        assert!(bootstrap(&[], bits, &sample).unwrap().is_empty());
+    }
     assert!(matches!(
-        bootstrap(&[&table[1..]], &sample),
-        Err(TfheError::Length { .. })
+        bootstrap(&[&table], 0, &sample),
+        Err(TfheError::MessageBits(0))
     ));
     assert!(matches!(
-        bootstrap(&[&table], &sample[1..]),
+        bootstrap(&[&table], p + 1, &sample),
+        Err(TfheError::MessageTooWide { .. })
+    ));
+    let bits = keys
+        .key
+        .extract_bits(&keys.switching, 3, &sample, alone())
+        .unwrap();
+    assert_eq!(bits.count(), 3);
+    assert!(matches!(
+        keys.key.look_up(&bits, &table, alone()),
         Err(TfheError::Length { .. })
     ));
-    assert!(bootstrap(&[], &sample).unwrap().is_empty());
+    assert!(keys.key.look_up(&bits, &table[..8], alone()).is_ok());
     let cancel = CancelToken::new();
     cancel.cancel();
     let stop = Run {
@@ -330,7 +555,7 @@ fn wrong_inputs_are_refused() {
     };
     let cancelled = keys
         .key
-        .bootstrap(&keys.switching, &[&table], &sample, stop);
+        .bootstrap(&keys.switching, &[&table], p, &sample, stop);
     assert!(matches!(cancelled, Err(TfheError::Cancelled)));
     assert!(matches!(
         WopbsKey::<Goldilocks, Fft>::new(&TINY, Vec::new()),
@@ -348,16 +573,17 @@ fn wrong_inputs_are_refused() {
 }
 
 /// Noise of look-ups against the bound that the failure probability takes, and against its mean over a table's places.
-fn look_ups_keep_the_bound<A: Arithmetic<Goldilocks>>(keys_count: u8) {
+fn look_ups_keep_the_bound<A: Arithmetic<Goldilocks>>(keys_count: u8, bits: u32) {
     let (bootstraps, tables) = (6, 6);
     let params = &TINY_WOPBS;
-    let formulas = stages(params, params.wopbs.unwrap(), A::KIND);
+    let formulas = stages(params, params.wopbs.unwrap(), A::KIND, bits);
     let bound = formulas.packing + formulas.packing_products;
     let mut variances = [0.0; 2];
     for seed in 0..keys_count {
         let keys = keys::<A>(params, seed);
         let mut rng = Csprng::from_seed([100 + seed; 32]);
-        let mut measurement = Measurement::new(&keys.client, &keys.key, &keys.switching).unwrap();
+        let mut measurement =
+            Measurement::new(&keys.client, &keys.key, &keys.switching, bits).unwrap();
         for _ in 0..bootstraps {
             measurement.look_up(tables, &mut rng, alone()).unwrap();
         }
@@ -383,23 +609,31 @@ fn look_ups_keep_the_bound<A: Arithmetic<Goldilocks>>(keys_count: u8) {
 
 #[test]
 fn look_ups_keep_the_bound_on_the_fast_path_at_multiples_of_the_ring_degree_too() {
-    look_ups_keep_the_bound::<Fft>(24);
+    look_ups_keep_the_bound::<Fft>(24, TINY_WOPBS.message_bits);
 }
 
 #[test]
 fn look_ups_keep_the_bound_on_the_exact_path_at_multiples_of_the_ring_degree_too() {
-    look_ups_keep_the_bound::<Ntt>(12);
+    look_ups_keep_the_bound::<Ntt>(12, TINY_WOPBS.message_bits);
+}
+
+#[test]
+fn look_ups_keep_the_bound_of_narrow_messages() {
+    for bits in [3, 8] {
+        look_ups_keep_the_bound::<Fft>(12, bits);
+    }
 }
 
 /// Every stage's noise over keys of ten bootstraps each, within five standard errors of its formula.
-fn stages_have_the_noise_of_their_formulas<A: Arithmetic<Goldilocks>>(keys_count: u8) {
+fn stages_have_the_noise_of_their_formulas<A: Arithmetic<Goldilocks>>(keys_count: u8, bits: u32) {
     let runs = 10;
     let params = &TINY_WOPBS;
     let mut sums: Vec<(&str, f64, f64)> = Vec::new();
     for seed in 0..keys_count {
         let keys = keys::<A>(params, 100 + seed);
         let mut rng = Csprng::from_seed([200 + seed; 32]);
-        let mut measurement = Measurement::new(&keys.client, &keys.key, &keys.switching).unwrap();
+        let mut measurement =
+            Measurement::new(&keys.client, &keys.key, &keys.switching, bits).unwrap();
         for _ in 0..runs {
             measurement.follow(&mut rng, alone()).unwrap();
         }
@@ -413,8 +647,8 @@ fn stages_have_the_noise_of_their_formulas<A: Arithmetic<Goldilocks>>(keys_count
     for (name, variance, formula) in sums {
         // What is independent: the bits of a bootstrap, or the bootstraps.
         let of_bits = name.contains("rows") || name.contains("blind rotation");
-        let bits = if of_bits { params.message_bits } else { 1 };
-        let values = f64::from(u32::from(keys_count) * runs * bits);
+        let each = if of_bits { bits } else { 1 };
+        let values = f64::from(u32::from(keys_count) * runs * each);
         let ratio = variance / formula;
         // The first step of a short blind rotation meets no mask, and a step whose exponent is 0 is left out.
         let idle = 2.0 / params.wopbs.unwrap().extract.lwe_dimension as f64;
@@ -427,10 +661,15 @@ fn stages_have_the_noise_of_their_formulas<A: Arithmetic<Goldilocks>>(keys_count
 
 #[test]
 fn stages_have_the_noise_of_their_formulas_on_the_fast_path() {
-    stages_have_the_noise_of_their_formulas::<Fft>(30);
+    stages_have_the_noise_of_their_formulas::<Fft>(30, TINY_WOPBS.message_bits);
 }
 
 #[test]
 fn stages_have_the_noise_of_their_formulas_on_the_exact_path() {
-    stages_have_the_noise_of_their_formulas::<Ntt>(8);
+    stages_have_the_noise_of_their_formulas::<Ntt>(8, TINY_WOPBS.message_bits);
+}
+
+#[test]
+fn stages_have_the_noise_of_their_formulas_for_narrow_messages() {
+    stages_have_the_noise_of_their_formulas::<Fft>(30, 3);
 }

@@ -4,8 +4,10 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use serde_json::json;
+use toroid_client::blob::BlobError;
 use toroid_client::drive::{DriveError, create_image};
 use toroid_client::location::Location;
+use toroid_client::session::SessionError;
 use toroid_drive::image::{self, FormatOptions, ImageInfo, MetadataMode, display_size, parse_size};
 use toroid_nvme::Namespace;
 use toroid_nvme::fabrics::DISCOVERY_NQN;
@@ -148,11 +150,13 @@ fn format(args: &FormatArgs, output: &Output) -> anyhow::Result<()> {
         overwrite: args.force,
         ..defaults
     };
-    if options.swap < u64::from(options.block_size) {
-        return Err(usage(format!(
-            "--swap of {} bytes; expected at least one block of {} bytes",
-            options.swap, options.block_size
-        )));
+    for (option, size) in [("--size", options.size), ("--swap", options.swap)] {
+        if size < u64::from(options.block_size) {
+            return Err(usage(format!(
+                "{option} of {size} bytes; expected at least one block of {} bytes, and a unit, such as 64MiB",
+                options.block_size
+            )));
+        }
     }
     anyhow::ensure!(
         args.force || !path.exists(),
@@ -160,7 +164,21 @@ fn format(args: &FormatArgs, output: &Output) -> anyhow::Result<()> {
         path.display()
     );
     let (size, swap) = (options.size, options.swap);
-    create_image(path, options)?;
+    create_image(path, options).map_err(|error| {
+        let too_small = match &error {
+            DriveError::Format { source, .. } => {
+                matches!(**source, SessionError::Blob(BlobError::Unsuitable(_)))
+            }
+            _ => false,
+        };
+        let error = anyhow::Error::new(error);
+        if too_small {
+            let size = display_size(size);
+            error.context(format!("a drive of {size} is too small for keys and samples; expected a larger --size, such as 64MiB for tests"))
+        } else {
+            error
+        }
+    })?;
     let shown = path.display().to_string();
     let value = json!({ "image": shown, "size": size, "swap": swap });
     output.result(&value, || {
@@ -265,10 +283,11 @@ fn info(args: &InfoArgs, output: &Output) -> anyhow::Result<()> {
                     ParamSet::by_id(sc.params()).map_or("?", |set| set.name),
                 )
             });
-            text += &format!(
-                "\n{register:<12} {params:<9} {:>13} bytes  {}",
-                blob.size, blob.name
-            );
+            // Sessions name an object by its register, before what a ledger adds.
+            let named = blob.name.split(' ').next();
+            let name = if named == Some(&register) { "" } else { &blob.name };
+            let line = format!("{register:<12} {params:<9} {:>13} bytes  {name}", blob.size);
+            text += &format!("\n{}", line.trim_end());
         }
         text
     })

@@ -1,7 +1,7 @@
 //! `toroid keys`: generation, inspection, passphrases.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -12,11 +12,13 @@ use toroid_isa::KeyKind;
 use toroid_nvme::fabrics::auth::{AuthHash, Secret, TlsKey};
 use toroid_task::Progress;
 use toroid_tfhe::encrypted_key::{self, Cost};
+use toroid_tfhe::key_bits;
 use toroid_tfhe::keys::{ClientKey, KeyTag, Sink};
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
 use toroid_tfhe::serialize::{self, Header, Kind, ObjectReader, ObjectWriter};
+use zeroize::Zeroizing;
 
 use super::{DEFAULT_SET, Staged, former, parse_param_set, place_set, refuse_existing, write_file};
 use crate::output::Output;
@@ -32,6 +34,10 @@ pub enum Command {
     Info(InfoArgs),
     /// Give a client key another passphrase, or none.
     Passphrase(ChangeArgs),
+    /// Write the bits of a client key as text, for other programs to read.
+    Export(ExportArgs),
+    /// Make a client key of bits in text, and the public keys that go with it.
+    Import(ImportArgs),
     /// Make a secret by which a host, or a drive's controller, authenticates over NVMe/TCP.
     HostSecret(HostSecretArgs),
     /// Make a pre-shared key with which a host and a subsystem encrypt NVMe/TCP by TLS.
@@ -111,6 +117,13 @@ pub struct GenerateArgs {
     /// Parameter set (see `toroid params`).
     #[arg(long, default_value = DEFAULT_SET, value_parser = parse_param_set)]
     params: &'static ParamSet,
+    #[command(flatten)]
+    keys: KeySetArgs,
+}
+
+/// Options of commands that write a set of keys.
+#[derive(clap::Args)]
+pub struct KeySetArgs {
     /// Folder for client.key, bootstrapping.key and key-switching.key; made if it is not there.
     #[arg(long, short, default_value = "keys")]
     out: PathBuf,
@@ -128,6 +141,31 @@ pub struct GenerateArgs {
     /// Replace existing files.
     #[arg(long)]
     force: bool,
+}
+
+/// Arguments of `toroid keys export`.
+#[derive(clap::Args)]
+pub struct ExportArgs {
+    /// The client key, encrypted or not.
+    #[arg(default_value = "keys/client.key")]
+    key: PathBuf,
+    #[command(flatten)]
+    passphrase: PassphraseArgs,
+    /// The file, readable by its owner alone: it is not encrypted.
+    #[arg(long, short)]
+    out: PathBuf,
+    /// Replace an existing file.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Arguments of `toroid keys import`.
+#[derive(clap::Args)]
+pub struct ImportArgs {
+    /// The text, in a file that is closed to others (mode 600).
+    bits: PathBuf,
+    #[command(flatten)]
+    keys: KeySetArgs,
 }
 
 /// Arguments of `toroid keys passphrase`.
@@ -155,9 +193,13 @@ pub struct InfoArgs {
 /// Runs a subcommand.
 pub fn run(command: &Command, output: &Output) -> anyhow::Result<()> {
     match command {
-        Command::Generate(args) => generate(args, output),
+        Command::Generate(args) => make(&args.keys, output, |rng| {
+            Ok(ClientKey::generate(args.params, rng))
+        }),
         Command::Info(args) => info(args, output),
         Command::Passphrase(args) => change_passphrase(args, output),
+        Command::Export(args) => export(args, output),
+        Command::Import(args) => make(&args.keys, output, |rng| read_bits(&args.bits, rng)),
         Command::HostSecret(args) => host_secret(args, output),
         Command::TlsKey(args) => tls_key(args, output),
     }
@@ -274,7 +316,37 @@ pub fn tag_text(tag: &KeyTag) -> String {
     tag.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn generate(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
+fn export(args: &ExportArgs, output: &Output) -> anyhow::Result<()> {
+    refuse_existing(&args.out, args.force)?;
+    let client = read_client_key(&args.key, &args.passphrase, output)?;
+    write_file(&args.out, args.force, true, |writer| {
+        Ok(writer.write_all(key_bits::to_text(&client).as_bytes())?)
+    })?;
+    let shown = args.out.display().to_string();
+    let params = client.params().name;
+    let value = json!({ "file": shown, "params": params, "tag": tag_text(client.tag()) });
+    output.result(&value, || {
+        format!("{shown}: the bits of a client key of parameter set {params}; they are not encrypted: whoever reads them can decrypt")
+    })
+}
+
+/// Reads the client key of a text.
+fn read_bits(path: &Path, rng: &mut Csprng) -> anyhow::Result<ClientKey> {
+    let shown = path.display();
+    // Room for all of it from the start: a buffer that grows leaves copies behind.
+    let mut text = Zeroizing::new(String::with_capacity(key_bits::MAX_TEXT));
+    let mut file = secret::open(path)?.take(key_bits::MAX_TEXT as u64);
+    file.read_to_string(&mut text)
+        .with_context(|| format!("cannot read {shown}"))?;
+    key_bits::from_text(&text, rng).with_context(|| shown.to_string())
+}
+
+/// Makes a set of keys of the client key that `client` gives.
+fn make(
+    args: &KeySetArgs,
+    output: &Output,
+    client: impl FnOnce(&mut Csprng) -> anyhow::Result<ClientKey>,
+) -> anyhow::Result<()> {
     let form = if args.expanded {
         KeyForm::Expanded
     } else {
@@ -316,18 +388,19 @@ fn generate(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
     let passphrase = passphrase.as_ref().map(|passphrase| passphrase.as_str());
 
     secret::guard_process();
-    std::fs::create_dir_all(&args.out)
-        .with_context(|| format!("cannot make {}", args.out.display()))?;
     let started = Instant::now();
     let mut rng = Csprng::from_os()?;
-    let client = ClientKey::generate(args.params, &mut rng);
+    let client = client(&mut rng)?;
+    let params = client.params();
+    std::fs::create_dir_all(&args.out)
+        .with_context(|| format!("cannot make {}", args.out.display()))?;
     note_unlocked(&client, output);
     let mut set = vec![Staged::write(&client_path, true, |writer| {
         write_client_key(writer, &client, passphrase, &mut rng)
     })?];
     for (kind, name, message) in public {
         set.push(Staged::write(&args.out.join(name), false, |writer| {
-            let header = Header::new(*kind, args.params, *client.tag());
+            let header = Header::new(*kind, params, *client.tag());
             let mut object = ObjectWriter::new(writer, &header)?;
             let bar = progress::bar(output, message);
             generate_public(
@@ -350,20 +423,20 @@ fn generate(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
         .map(|path| path.display().to_string())
         .collect();
     let value = json!({
-        "params": args.params.name,
+        "params": params.name,
         "tag": tag_text(client.tag()),
         "files": names,
         "seconds": seconds,
-        "security_bits": args.params.security.bits,
+        "security_bits": params.security.bits,
         "encrypted": !args.unencrypted,
     });
     output.result(&value, || {
-        let warning = if args.params.is_insecure() {
+        let warning = if params.is_insecure() {
             "\nwarning: this set is for tests and protects nothing".to_owned()
-        } else if args.params.security.bits < 128 {
+        } else if params.security.bits < 128 {
             format!(
                 "\nwarning: this set has {} bits of security, less than the usual 128",
-                args.params.security.bits
+                params.security.bits
             )
         } else {
             String::new()
@@ -376,7 +449,7 @@ fn generate(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
         format!(
             "{} in {seconds:.1} s, parameter set {}, tag {}{warning}\nKeep {} {kept}; the others are for the drive.",
             names.join(", "),
-            args.params.name,
+            params.name,
             tag_text(client.tag()),
             client_path.display()
         )

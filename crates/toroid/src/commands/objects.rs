@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde_json::json;
+use toroid_client::blob::BlobError;
 use toroid_client::session::{Object, SessionError, StoredSample, public_key};
+use toroid_drive::image::display_size;
 use toroid_isa::{Instruction, Program, TestVector, VrNumber};
 use toroid_tfhe::Ciphertext;
 use toroid_tfhe::params::ParamSet;
@@ -205,6 +207,11 @@ pub fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
             "{samples} samples for one register: put them one by one"
         )));
     }
+    if let (Some(register), 0) = (args.register, samples) {
+        return Err(usage(format!(
+            "--as {register} is for a sample, and there is none: programs and keys take their registers from --key-id"
+        )));
+    }
     let opened = args.drive.open_with(args.ledger.open_or_make(output)?)?;
     let others = contents.iter().filter_map(|(_, content)| match content {
         Content::Key(register, params) | Content::Sample(register, params) => {
@@ -236,6 +243,12 @@ pub fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
             let file = row.and_then(|row| row["file"].as_str());
             let shown = file.unwrap_or_default().to_owned();
             error.context(shown)
+        }
+        Some(SessionError::Blob(BlobError::NoSpace { needed, free })) => {
+            let [needed, free] = [*needed, *free].map(display_size);
+            error.context(format!(
+                "the drive has {free} free, and this needs {needed}: delete something there, or make a larger drive (toroid drive format --size)"
+            ))
         }
         _ => error,
     })?;

@@ -149,13 +149,19 @@ fn deviation(variance: f64) -> f64 {
 }
 
 fn row(set: &'static ParamSet) -> Row {
-    let bits = match (set.message_bits, set.wopbs) {
-        (0, _) => 0..=0,
-        (bits, None) => 1..=(bits + 2).min(set.ring_degree.trailing_zeros()),
-        // Narrower functions go through the same bits and digits.
-        (bits, Some(_)) => bits..=bits,
+    let widths: Vec<u32> = match (set.message_bits, set.wopbs) {
+        (0, _) => vec![0],
+        (bits, None) => (1..=(bits + 2).min(set.ring_degree.trailing_zeros())).collect(),
+        // Doubled up to the set's own.
+        (bits, Some(_)) => {
+            let narrower = (0..)
+                .map(|log2| 1 << log2)
+                .take_while(|width| *width < bits);
+            narrower.chain([bits]).collect()
+        }
     };
-    let failure = bits
+    let failure = widths
+        .into_iter()
         .flat_map(|bits| {
             [1.0, 2.0, 17.0].map(|norm2| Failure {
                 message_bits: bits,

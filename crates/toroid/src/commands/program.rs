@@ -98,7 +98,7 @@ pub fn assemble(args: &AsmArgs, output: &Output) -> anyhow::Result<()> {
     });
     output.result(&value, || {
         format!(
-            "{}: {} instructions, {} of them bootstraps, {} bytes; test vectors: {}",
+            "{}: instructions: {}, bootstraps among them: {}; {} bytes; test vectors: {}",
             args.source.display(),
             assembly.program.len(),
             assembly.program.bootstrap_count(),

@@ -182,7 +182,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
     load(&opened, register.key_id(), !opened.is_shared(), output)?;
     // To read the program loads it, which comes after what it uses.
     let written = trigger.as_ref().and_then(Ciphertext::encoding);
-    opened.wait(session.check_width(register, written))?;
+    opened.wait(session.check_trigger(register, written))?;
     let started = Instant::now();
     let mut result = opened.drive.wait(call());
     if opened.is_shared() && result.as_ref().is_err_and(lacks_keys) {

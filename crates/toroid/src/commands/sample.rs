@@ -18,7 +18,7 @@ use crate::passphrase::PassphraseArgs;
 #[derive(clap::Args)]
 pub struct EncryptArgs {
     /// The integer.
-    #[arg(allow_negative_numbers = true)]
+    #[arg(allow_negative_numbers = true, value_parser = parse_message)]
     message: i64,
     /// The client key.
     #[arg(long, short, default_value = "keys/client.key")]
@@ -58,6 +58,14 @@ pub struct DecryptArgs {
     /// Decrypt up to this failure probability, such as 2^-40 or 0.001; 1 takes a sample whose noise nobody states, too.
     #[arg(long, default_value = "2^-64", value_parser = parse_log2_probability, allow_hyphen_values = true)]
     max_failure: f64,
+}
+
+fn parse_message(text: &str) -> Result<i64, String> {
+    let fraction = "messages are integers: scale it, such as 3.5 to 35 tenths";
+    text.parse().map_err(|_| match text.parse::<f64>() {
+        Ok(number) if number.fract() != 0.0 => fraction.to_owned(),
+        _ => "expected an integer, such as 3 or -2".to_owned(),
+    })
 }
 
 /// log2 of a probability.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use base64ct::{Base64, Encoding};
+use subtle::ConstantTimeEq;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
@@ -140,6 +141,11 @@ impl TlsKey {
     pub fn hash(&self) -> AuthHash {
         let hash = self.transform.or_else(|| cipher_hash(self.key.len()));
         hash.unwrap_or(AuthHash::Sha256)
+    }
+
+    /// Whether another key has the same bytes, so that its owner can derive what this one's does.
+    pub(in crate::fabrics) fn has_bytes_of(&self, other: &TlsKey) -> bool {
+        self.key.ct_eq(&other.key).into()
     }
 
     /// What the host `host_nqn` offers to the subsystem `sub_nqn`: identity version 1.
@@ -422,6 +428,25 @@ mod tests {
             assert_eq!(
                 psk.identity,
                 format!("NVMe1G{id:02} hostnqn subsysnqn {digest}")
+            );
+            assert_eq!(hex(&psk.secret), secret);
+        }
+    }
+
+    #[test]
+    fn secrets_of_version_0_are_those_of_rfc_8446() {
+        // The specification's formulas with HKDF-Expand-Label of RFC 8446, computed with Python's hmac and hashlib; OpenSSL's TLS13-KDF gives the
+        // same. The identity is the context of the second derivation.
+        let known = [
+            "05c6503551ad136e6ee32e6eeb3f6d500b69701d84ec71e328f65c7f51566f68",
+            "f42ba63824cdfe421914c582921f85b5b5b7e2d4df084caeedc9be20b212e8bb0fe8a23e9d59a1c8fc6449da4970a78d",
+        ];
+        for ((text, ..), secret) in LIBNVME.iter().zip(known) {
+            let key: TlsKey = text.parse().unwrap();
+            let psk = key.accepted(HOST, SUB).pop().unwrap();
+            assert_eq!(
+                psk.identity,
+                format!("NVMe0R{:02} {HOST} {SUB}", key.hash().id())
             );
             assert_eq!(hex(&psk.secret), secret);
         }

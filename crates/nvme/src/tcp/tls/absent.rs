@@ -26,6 +26,10 @@ impl Session {
         match self.0 {}
     }
 
+    pub(in crate::tcp) fn is_paused(&self) -> bool {
+        match self.0 {}
+    }
+
     pub(in crate::tcp) fn try_read(&self, _buffer: &mut [u8]) -> io::Result<usize> {
         match self.0 {}
     }

@@ -1,6 +1,7 @@
 //! TLS by s2n-tls.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,23 +27,51 @@ const POLICY: &str = "AWS-CRT-SDK-TLSv1.3-2023";
 /// Small pieces of output are gathered into a record of up to this many bytes.
 const RECORD: usize = 16 << 10;
 
+/// Reads of the socket in a row, of up to 16 KiB each, after which other tasks get a turn. s2n-tls itself reads on for as long as what arrives
+/// (empty records, KeyUpdates, in a handshake records that change nothing) gives its caller no data.
+const MAX_READS: u32 = 8;
+
 /// A socket that a session and its owner share.
-struct Shared(Arc<TcpStream>);
+struct Shared {
+    socket: Arc<TcpStream>,
+    /// Successful reads in a row.
+    reads: u32,
+    /// The last reading was refused because of [`MAX_READS`], not because the socket had nothing.
+    paused: bool,
+}
+
+impl Shared {
+    fn new(socket: &Arc<TcpStream>) -> Shared {
+        Shared {
+            socket: Arc::clone(socket),
+            reads: 0,
+            paused: false,
+        }
+    }
+}
 
 impl AsyncRead for Shared {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        self.paused = self.reads == MAX_READS;
+        if self.paused {
+            self.reads = 0;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         loop {
-            match self.0.try_read(buffer.initialize_unfilled()) {
+            match self.socket.try_read(buffer.initialize_unfilled()) {
                 Ok(count) => {
+                    self.reads += 1;
                     buffer.advance(count);
                     return Poll::Ready(Ok(()));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(self.0.poll_read_ready(context))?;
+                    self.reads = 0;
+                    ready!(self.socket.poll_read_ready(context))?;
                 }
                 Err(error) => return Poll::Ready(Err(error)),
             }
@@ -57,9 +86,9 @@ impl AsyncWrite for Shared {
         buffer: &[u8],
     ) -> Poll<io::Result<usize>> {
         loop {
-            match self.0.try_write(buffer) {
+            match self.socket.try_write(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(self.0.poll_write_ready(context))?;
+                    ready!(self.socket.poll_write_ready(context))?;
                 }
                 result => return Poll::Ready(result),
             }
@@ -82,6 +111,8 @@ pub(in crate::tcp) struct Session {
     stream: Mutex<Stream>,
     /// The last reading found something, so there may be more that has been taken from the socket already.
     may_hold_input: AtomicBool,
+    /// The last reading stopped so that others get a turn.
+    paused: AtomicBool,
 }
 
 struct Stream {
@@ -98,6 +129,7 @@ impl Session {
                 gathered: Vec::new(),
             }),
             may_hold_input: AtomicBool::new(true),
+            paused: AtomicBool::new(false),
         }
     }
 
@@ -114,12 +146,24 @@ impl Session {
         self.may_hold_input.load(Ordering::Relaxed)
     }
 
+    /// Whether other tasks must have a turn before the next reading.
+    pub(in crate::tcp) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Relaxed)
+    }
+
     pub(in crate::tcp) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut context = Context::from_waker(Waker::noop());
         let mut buffer = ReadBuf::new(buffer);
-        let polled = Pin::new(&mut self.stream().tls).poll_read(&mut context, &mut buffer);
+        let (polled, paused) = {
+            let tls = &mut self.stream().tls;
+            tls.get_mut().reads = 0;
+            let polled = Pin::new(&mut *tls).poll_read(&mut context, &mut buffer);
+            (polled, tls.get_ref().paused)
+        };
         self.may_hold_input
             .store(polled.is_ready(), Ordering::Relaxed);
+        self.paused
+            .store(polled.is_pending() && paused, Ordering::Relaxed);
         match polled {
             Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
             Poll::Ready(Ok(())) => Ok(buffer.filled().len()),
@@ -259,11 +303,10 @@ impl Acceptor {
                             sub_nqn: sub_nqn.to_owned(),
                             generated: false,
                         };
-                        // A host may have the same key in several subsystems, or several for discovery.
-                        if channels
-                            .insert(psk.identity.clone().into_bytes(), Arc::new(channel))
-                            .is_none()
-                        {
+                        // A host may have the same key in several subsystems, or several for discovery: the first of an identity holds.
+                        let identity = psk.identity.clone().into_bytes();
+                        if let Entry::Vacant(entry) = channels.entry(identity) {
+                            entry.insert(Arc::new(channel));
                             psks.push(psk);
                         }
                     }
@@ -289,7 +332,7 @@ impl Acceptor {
             self.keys.and(generated.iter().map(|(psk, _)| psk))?
         };
         let acceptor = TlsAcceptor::new(keys);
-        let accepted = acceptor.accept(Shared(Arc::clone(&socket))).await;
+        let accepted = acceptor.accept(Shared::new(&socket)).await;
         let tls = accepted.map_err(|error| match error.name() {
             // Without a common key s2n-tls looks for a certificate.
             "S2N_ERR_NO_VALID_SIGNATURE_SCHEME" => {
@@ -313,7 +356,7 @@ pub(in crate::tcp) async fn connect(stream: TcpStream, psk: &TlsPsk) -> io::Resu
     let socket = Arc::new(stream);
     let connector = TlsConnector::new(Keys::new([psk])?);
     // No server name: the key's identity names the subsystem.
-    let tls = connector.connect("", Shared(Arc::clone(&socket))).await?;
+    let tls = connector.connect("", Shared::new(&socket)).await?;
     if identity(tls.as_ref())? != psk.identity.as_bytes() {
         return Err(io::Error::other("the handshake used another key"));
     }
@@ -325,10 +368,11 @@ mod tests {
     use super::*;
     use crate::fabrics::auth::TlsKey;
     use crate::fabrics::{AllowedHost, Limits, Subsystem};
+    use crate::tcp::socket::Socket;
     use crate::testing::RamController;
     use crate::{Controller, Namespace};
     use s2n_tls::enums::PeerKeyUpdate;
-    use tokio::io::Interest;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
     use tokio::net::TcpListener;
 
     const HOST: &str = "nqn.2024-01.io.example:host";
@@ -433,6 +477,69 @@ mod tests {
         }
     }
 
+    /// Fills the buffers between two sockets with copies of `piece`.
+    fn flood(stream: &TcpStream, piece: &[u8]) {
+        let pieces = piece.repeat(4096);
+        let mut sent = 0;
+        while let Ok(count) = stream.try_write(&pieces[sent % piece.len()..]) {
+            sent += count;
+        }
+        assert!(sent > 3 * MAX_READS as usize * RECORD, "{sent}");
+    }
+
+    #[tokio::test]
+    async fn records_without_use_do_not_keep_others_from_their_turn() {
+        let key = TlsKey::generate(AuthHash::Sha256).unwrap();
+        let acceptor = acceptor(&key);
+        // A host's first message, which whoever has seen it can repeat: its binder covers nothing else.
+        let psk = key.psk(HOST, SUB);
+        let (near, mut far) = streams().await;
+        let host = tokio::spawn(async move { connect(near, &psk).await.map(drop) });
+        let mut hello = vec![0; 4096];
+        let count = far.read(&mut hello).await.unwrap();
+        host.abort();
+        // Then records that TLS 1.3 ignores in a handshake: change_cipher_spec.
+        let (near, far) = streams().await;
+        near.writable().await.unwrap();
+        assert_eq!(near.try_write(&hello[..count]).unwrap(), count);
+        flood(&near, &[20, 3, 3, 0, 1, 1]);
+        let far = far.into_std().unwrap();
+        let watched = far.try_clone().unwrap();
+        let unread = || watched.peek(&mut [0]).is_ok();
+        let mut accepted = Box::pin(acceptor.accept(TcpStream::from_std(far).unwrap()));
+        let mut turns = 0;
+        while unread() {
+            let polled = futures::poll!(&mut accepted);
+            assert!(polled.is_pending(), "{:?}", polled.map_ok(|_| ()));
+            turns += 1;
+            tokio::task::yield_now().await;
+        }
+        assert!(turns > 3, "{turns}");
+    }
+
+    #[tokio::test]
+    async fn a_paused_session_waits_for_its_turn_alone() {
+        let key = TlsKey::generate(AuthHash::Sha256).unwrap();
+        let acceptor = acceptor(&key);
+        let psk = key.psk(HOST, SUB);
+        let (near, far) = streams().await;
+        let (client, accepted) = tokio::join!(connect(near, &psk), acceptor.accept(far));
+        let (_client, (server, _)) = (client.unwrap(), accepted.unwrap());
+        // As after so many reads in a row; nothing has arrived.
+        server.stream().tls.get_mut().reads = MAX_READS;
+        server.paused.store(true, Ordering::Relaxed);
+        let socket = Socket::Tls(server);
+        let mut ready = Box::pin(socket.ready(Interest::READABLE));
+        assert!(futures::poll!(&mut ready).is_pending());
+        assert!(ready.await.unwrap().is_readable());
+        let blocked = socket.try_read(&mut [0; 8]).unwrap_err();
+        assert_eq!(blocked.kind(), io::ErrorKind::WouldBlock);
+        let Socket::Tls(server) = socket else {
+            unreachable!()
+        };
+        assert!(!server.is_paused() && !server.may_hold_input());
+    }
+
     #[tokio::test]
     async fn other_keys_names_and_damage_open_nothing() {
         let key = TlsKey::generate(AuthHash::Sha256).unwrap();
@@ -457,7 +564,6 @@ mod tests {
         let (relay_far, far) = streams().await;
         let (damage, damaged) = tokio::sync::oneshot::channel();
         let relay = tokio::spawn(async move {
-            use tokio::io::{AsyncReadExt, AsyncWriteExt};
             let (mut from_client, mut to_client) = relay_near.into_split();
             let (mut from_server, mut to_server) = relay_far.into_split();
             let back = tokio::spawn(async move {

@@ -1,7 +1,9 @@
 //! `toroid params explain`: where the noise of a bootstrap comes from, and what it can turn.
 
 use serde::Serialize;
+use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::encoding::MAX_MESSAGE_BITS;
 use toroid_tfhe::noise::{self, Assumptions};
 use toroid_tfhe::params::{ParamSet, WopbsParams};
 use toroid_tfhe::wopbs;
@@ -19,6 +21,9 @@ pub struct Args {
     /// Squared norm of the combination of bootstrapped samples that is bootstrapped; 1 if not given, for Boolean gates 2.
     #[arg(long, value_parser = parse_norm2)]
     norm2: Option<f64>,
+    /// Bits of the message that is bootstrapped; the set's if not given.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_MESSAGE_BITS)))]
+    bits: Option<u32>,
 }
 
 fn parse_norm2(text: &str) -> Result<f64, String> {
@@ -64,8 +69,8 @@ struct Explanation {
     log2_p_fail_with_margin: f64,
 }
 
-fn of_wopbs(params: &ParamSet, wopbs: &WopbsParams) -> Vec<Noise> {
-    let stages = wopbs::noise::stages(params, wopbs, ArithmeticKind::Fft);
+fn of_wopbs(params: &ParamSet, wopbs: &WopbsParams, bits: u32) -> Vec<Noise> {
+    let stages = wopbs::noise::stages(params, wopbs, ArithmeticKind::Fft, bits);
     [
         ("extraction", "key switch", stages.extract_key_switch),
         (
@@ -142,19 +147,19 @@ fn of_plain(params: &ParamSet) -> Vec<Noise> {
     .into()
 }
 
-fn explain(params: &'static ParamSet, norm2: Option<f64>) -> Explanation {
-    let bits = params.message_bits;
+fn explain(params: &'static ParamSet, bits: u32, norm2: Option<f64>) -> Explanation {
     let norm2 = norm2.unwrap_or(if bits == 0 { 2.0 } else { 1.0 });
     let input = norm2 * noise::bootstrap_output_variance(params, ArithmeticKind::Fft);
     let margin = Assumptions::with_margin(ArithmeticKind::Fft);
     let log2_p_fail_with_margin = params.log2_failure_under(margin, bits, norm2);
     let decisions = match params.wopbs {
-        Some(wopbs) => wopbs::noise::decisions(params, wopbs, ArithmeticKind::Fft, input)
+        Some(wopbs) => wopbs::noise::decisions(params, wopbs, ArithmeticKind::Fft, bits, input)
             .iter()
             .zip(wopbs::noise::decisions(
                 params,
                 wopbs,
                 margin,
+                bits,
                 norm2 * noise::bootstrap_output_variance(params, margin),
             ))
             .map(|(decision, with_margin)| Decision {
@@ -184,7 +189,7 @@ fn explain(params: &'static ParamSet, norm2: Option<f64>) -> Explanation {
         norm2,
         log2_input_deviation: deviation(input),
         noise: match params.wopbs {
-            Some(wopbs) => of_wopbs(params, wopbs),
+            Some(wopbs) => of_wopbs(params, wopbs, bits),
             None => of_plain(params),
         },
         decisions,
@@ -212,8 +217,12 @@ fn text(explanation: &Explanation) -> String {
             power_of_two(noise.log2_deviation)
         );
     }
+    let message = match explanation.message_bits {
+        0 => String::new(),
+        bits => format!(" on a message of {bits} bits"),
+    };
     text += &format!(
-        "\n\ndecisions, for bootstrapped samples of norm² {} (deviation {}):\n{:<20} {:>7} {:>9} {:>9} {:>17} {:>13} {:>13}",
+        "\n\ndecisions{message}, for bootstrapped samples of norm² {} (deviation {}):\n{:<20} {:>7} {:>9} {:>9} {:>17} {:>13} {:>13}",
         explanation.norm2,
         power_of_two(explanation.log2_input_deviation),
         "stage",
@@ -251,6 +260,14 @@ fn text(explanation: &Explanation) -> String {
 
 /// Explains one set.
 pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
-    let explanation = explain(args.name, args.norm2);
+    let bits = args.bits.unwrap_or(args.name.message_bits);
+    if args.name.is_wide() && bits > args.name.message_bits {
+        anyhow::bail!(TfheError::MessageTooWide {
+            bits,
+            found: args.name.message_bits,
+            params: args.name.name,
+        });
+    }
+    let explanation = explain(args.name, bits, args.norm2);
     output.result(&explanation, || text(&explanation))
 }

@@ -1,21 +1,27 @@
-//! Decides who gets the cores next: it is fair between tenants, and batches bootstraps under one key.
+//! Decides who gets the slots next: it is fair between tenants, and does tasks under one key together.
 //!
-//! While cores are free, a call starts at once and takes as many as it has work for. Otherwise it waits. When cores become
-//! free, the least served tenant comes first (start-time fair queueing, weighted by the work that its parameter set asks for;
-//! an idle tenant re-enters at the level of the least served one). Calls that wait for the same keys join one batch, which
-//! streams the keys once. The thread of the call chosen first computes the whole batch.
+//! A slot is what does one task at a time: a core, or a part of a device. A batch is cut into slices, and each slice is a call
+//! that asks for slots ([`Scheduler::run_batch`]).
+//!
+//! While slots are free, a call starts at once and takes as many as it has work for. Otherwise it waits. When slots become
+//! free, the least served tenant comes first (start-time fair queueing, weighted by the work that the tasks ask for;
+//! an idle tenant re-enters at the level of the least served one). Calls that wait for the same keys join one pass, which
+//! streams the keys once. The thread of the call chosen first does the whole pass.
+
+mod slices;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use toroid_tfhe::any_key::{Results, Task};
-
-use super::super::{BackendError, BackendStatistics};
 use toroid_task::CancelToken;
 
-/// The most bootstraps of a batch, but for a single call that has more.
-const MAX_BATCH: usize = 8;
+use super::{BackendError, BackendStatistics, BootstrapTask};
+
+pub(super) use slices::Work;
+
+/// The most bootstraps of a pass, but for a single task that has more.
+pub(super) const MAX_PASS: usize = 8;
 
 /// How often a call that waits looks at its cancellation token.
 const CANCEL_POLL: Duration = Duration::from_millis(5);
@@ -23,38 +29,41 @@ const CANCEL_POLL: Duration = Duration::from_millis(5);
 /// How many idle tenants are remembered before those that owe nothing are forgotten.
 const IDLE_TENANTS: usize = 256;
 
-/// A call of the back end: bootstraps of one sample.
+/// Tasks that are done at once.
+#[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
     pub(super) tenant: u64,
     pub(super) cancel: &'a CancelToken,
     /// Addresses of the loaded keys, which stay where they are while the call lasts.
     pub(super) keys: [usize; 2],
-    pub(super) test_vectors: &'a [&'a [u8]],
-    pub(super) sample: &'a [u8],
-    /// Work of one bootstrap, in any unit that all calls share.
+    pub(super) tasks: &'a [BootstrapTask<'a>],
+    /// Work of all tasks, in any unit that all calls share.
     pub(super) cost: u64,
-    /// Most cores that speed up the call.
-    pub(super) cores: usize,
-    /// Whether it can join others in a batch.
-    pub(super) batches: bool,
+    /// Most slots that speed up the call.
+    pub(super) slots: usize,
+    /// Whether it can join others in a pass.
+    pub(super) joins: bool,
 }
 
-/// A batch, and the cores that it may use.
-pub(super) struct Batch<'a> {
-    pub(super) tasks: Vec<Task<'a>>,
-    pub(super) threads: usize,
+/// The tasks of a call and of those that joined it, and the slots that they may use.
+pub(super) struct Pass<'a> {
+    pub(super) tasks: &'a [BootstrapTask<'a>],
+    pub(super) slots: usize,
     /// Cancelled once nobody wants the results.
-    pub(super) cancel: CancelToken,
+    pub(super) cancel: &'a CancelToken,
 }
 
-/// Gives cores to calls.
+/// Gives slots to calls.
 #[derive(Debug)]
-pub(super) struct Scheduler(Mutex<Queues>);
+pub(super) struct Scheduler {
+    slots: usize,
+    queues: Mutex<Queues>,
+}
 
 #[derive(Debug)]
 struct Queues {
     free: usize,
-    /// In the order in which they came. Empty while cores are free.
+    /// In the order in which they came. Empty while slots are free.
     waiting: Vec<Arc<Waiting>>,
     tenants: HashMap<u64, Tenant>,
     /// Work that the tenant chosen last had been served.
@@ -70,32 +79,51 @@ struct Tenant {
     calls: usize,
 }
 
-/// A call that had to wait.
+/// A call that had to wait. Another thread may do its tasks, even once nobody waits for them any more, so it has what that takes.
 #[derive(Debug)]
 struct Waiting {
     tenant: u64,
     cancel: CancelToken,
     keys: [usize; 2],
-    test_vectors: Vec<Vec<u8>>,
-    sample: Vec<u8>,
+    bootstraps: usize,
+    result_bytes: usize,
     cost: u64,
-    cores: usize,
-    batches: bool,
+    slots: usize,
+    /// If it can join others, its tasks.
+    tasks: Option<Vec<OwnedTask>>,
     turn: Mutex<Turn>,
     changed: Condvar,
+}
+
+/// A [`BootstrapTask`].
+#[derive(Debug)]
+struct OwnedTask {
+    test_vectors: Vec<Vec<u8>>,
+    sample: Vec<u8>,
+    input_bits: u32,
+}
+
+impl From<&BootstrapTask<'_>> for OwnedTask {
+    fn from(task: &BootstrapTask<'_>) -> OwnedTask {
+        OwnedTask {
+            test_vectors: task.test_vectors.iter().map(|tv| tv.to_vec()).collect(),
+            sample: task.sample.to_vec(),
+            input_bits: task.input_bits,
+        }
+    }
 }
 
 #[derive(Debug)]
 enum Turn {
     Waiting,
-    /// The call has cores, for itself and those that join it.
+    /// The call has slots, for itself and those that join it.
     Leads {
-        threads: usize,
+        slots: usize,
         others: Vec<Arc<Waiting>>,
     },
-    /// Another call computes for this one.
+    /// Another call does the tasks of this one.
     GoesAlong,
-    Done(Result<Results, BackendError>),
+    Done(Result<Vec<u8>, BackendError>),
 }
 
 impl Waiting {
@@ -114,10 +142,9 @@ impl Queues {
         self.tenants.get(&tenant).map_or(0, |tenant| tenant.served)
     }
 
-    fn charge(&mut self, tenant: u64, cost: u64, bootstraps: usize) {
+    fn charge(&mut self, tenant: u64, cost: u64) {
         if let Some(tenant) = self.tenants.get_mut(&tenant) {
-            let work = cost.saturating_mul(bootstraps as u64);
-            tenant.served = tenant.served.saturating_add(work);
+            tenant.served = tenant.served.saturating_add(cost);
         }
     }
 
@@ -128,11 +155,11 @@ impl Queues {
             .filter(|(_, call)| wanted(call))
             .min_by_key(|(place, call)| (self.served(call.tenant), *place))?;
         let call = self.waiting.remove(place);
-        self.charge(call.tenant, call.cost, call.test_vectors.len());
+        self.charge(call.tenant, call.cost);
         Some(call)
     }
 
-    /// Gives free cores to those that wait.
+    /// Gives free slots to those that wait.
     fn dispatch(&mut self) {
         while self.free > 0 {
             let clock = self.waiting.iter().map(|call| self.served(call.tenant));
@@ -140,30 +167,30 @@ impl Queues {
             let Some(first) = self.take_next(|_| true) else {
                 return;
             };
-            let mut bootstraps = first.test_vectors.len();
-            let mut cores = first.cores;
+            let mut bootstraps = first.bootstraps;
+            let mut slots = first.slots;
             let mut others = Vec::new();
-            while first.batches
+            while first.tasks.is_some()
                 && let Some(other) = self.take_next(|call| {
-                    call.batches
+                    call.tasks.is_some()
                         && call.keys == first.keys
-                        && bootstraps + call.test_vectors.len() <= MAX_BATCH
+                        && bootstraps + call.bootstraps <= MAX_PASS
                 })
             {
-                bootstraps += other.test_vectors.len();
-                cores += other.cores;
+                bootstraps += other.bootstraps;
+                slots += other.slots;
                 other.set(Turn::GoesAlong);
                 others.push(other);
             }
             if !others.is_empty() {
                 self.statistics.batched += bootstraps as u64;
             }
-            let threads = self.take_cores(cores);
-            first.set(Turn::Leads { threads, others });
+            let slots = self.take_slots(slots);
+            first.set(Turn::Leads { slots, others });
         }
     }
 
-    fn take_cores(&mut self, wanted: usize) -> usize {
+    fn take_slots(&mut self, wanted: usize) -> usize {
         let taken = wanted.max(1).min(self.free);
         self.free -= taken;
         self.statistics.batches += 1;
@@ -171,10 +198,10 @@ impl Queues {
     }
 }
 
-/// Cores in use. Dropped, it gives them to others and answers calls that got no result.
+/// Slots in use. Dropped, it gives them to others and answers calls that got no result.
 struct Lead<'a> {
     scheduler: &'a Scheduler,
-    threads: usize,
+    slots: usize,
     others: Vec<Arc<Waiting>>,
 }
 
@@ -189,7 +216,7 @@ impl Drop for Lead<'_> {
             }
         }
         let mut state = self.scheduler.lock();
-        state.free += self.threads;
+        state.free += self.slots;
         state.dispatch();
     }
 }
@@ -215,18 +242,28 @@ impl Drop for Presence<'_> {
 }
 
 impl Scheduler {
-    pub(super) fn new(cores: usize) -> Scheduler {
-        Scheduler(Mutex::new(Queues {
-            free: cores.max(1),
-            waiting: Vec::new(),
-            tenants: HashMap::new(),
-            clock: 0,
-            statistics: BackendStatistics::default(),
-        }))
+    /// A scheduler of this many slots, at least one.
+    pub(super) fn new(slots: usize) -> Scheduler {
+        let slots = slots.max(1);
+        Scheduler {
+            slots,
+            queues: Mutex::new(Queues {
+                free: slots,
+                waiting: Vec::new(),
+                tenants: HashMap::new(),
+                clock: 0,
+                statistics: BackendStatistics::default(),
+            }),
+        }
+    }
+
+    /// All slots, free or not.
+    pub(super) fn slots(&self) -> usize {
+        self.slots
     }
 
     fn lock(&self) -> MutexGuard<'_, Queues> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn statistics(&self) -> BackendStatistics {
@@ -237,12 +274,14 @@ impl Scheduler {
         }
     }
 
-    /// Does a call when its turn has come: `work` runs on this thread, or on that of the call whose batch it joins.
+    /// Does a call when its turn has come: `work` runs on this thread, or on that of the call that it joins. It receives memory
+    /// for the results of its tasks.
     pub(super) fn run(
         &self,
         call: &Call<'_>,
-        work: impl FnOnce(&Batch<'_>) -> Result<Vec<Results>, BackendError>,
-    ) -> Result<Results, BackendError> {
+        results: &mut [u8],
+        work: impl FnOnce(&Pass<'_>, &mut [u8]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
         if call.cancel.is_cancelled() {
             return Err(BackendError::Cancelled);
         }
@@ -259,33 +298,38 @@ impl Scheduler {
         };
         if state.free > 0 {
             state.clock = state.served(call.tenant).max(clock);
-            state.charge(call.tenant, call.cost, call.test_vectors.len());
-            let threads = state.take_cores(call.cores);
+            state.charge(call.tenant, call.cost);
+            let slots = state.take_slots(call.slots);
             drop(state);
-            return self.lead(call, threads, Vec::new(), work);
+            return self.lead(call, results, (slots, Vec::new()), work);
         }
         let waiting = Arc::new(Waiting {
             tenant: call.tenant,
             cancel: call.cancel.clone(),
             keys: call.keys,
-            test_vectors: call.test_vectors.iter().map(|tv| tv.to_vec()).collect(),
-            sample: call.sample.to_vec(),
+            bootstraps: bootstraps(call.tasks),
+            result_bytes: results.len(),
             cost: call.cost,
-            cores: call.cores,
-            batches: call.batches,
+            slots: call.slots,
+            tasks: call
+                .joins
+                .then(|| call.tasks.iter().map(OwnedTask::from).collect()),
             turn: Mutex::new(Turn::Waiting),
             changed: Condvar::new(),
         });
         state.waiting.push(Arc::clone(&waiting));
         drop(state);
         match self.wait(&waiting) {
-            Turn::Leads { threads, others } => self.lead(call, threads, others, work),
-            Turn::Done(results) => results,
+            Turn::Leads { slots, others } => self.lead(call, results, (slots, others), work),
+            Turn::Done(done) => {
+                results.copy_from_slice(&done?);
+                Ok(())
+            }
             Turn::Waiting | Turn::GoesAlong => Err(BackendError::Cancelled),
         }
     }
 
-    /// Waits for the result that another call computes, or for cores; gives any other turn if the call is cancelled first.
+    /// Waits for the results that another call computes, or for slots; gives any other turn if the call is cancelled first.
     fn wait(&self, waiting: &Arc<Waiting>) -> Turn {
         let mut turn = waiting.turn();
         loop {
@@ -313,43 +357,60 @@ impl Scheduler {
     fn lead(
         &self,
         call: &Call<'_>,
-        threads: usize,
-        others: Vec<Arc<Waiting>>,
-        work: impl FnOnce(&Batch<'_>) -> Result<Vec<Results>, BackendError>,
-    ) -> Result<Results, BackendError> {
+        results: &mut [u8],
+        (slots, others): (usize, Vec<Arc<Waiting>>),
+        work: impl FnOnce(&Pass<'_>, &mut [u8]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
         let lead = Lead {
             scheduler: self,
-            threads,
+            slots,
             others,
         };
-        let own = Task {
-            test_vectors: call.test_vectors.to_vec(),
-            sample: call.sample,
-        };
-        let along = lead.others.iter().map(|other| Task {
-            test_vectors: other.test_vectors.iter().map(Vec::as_slice).collect(),
-            sample: &other.sample,
-        });
-        let others = lead.others.iter().map(|other| other.cancel.clone());
-        let cancel = CancelToken::all_of(others.chain([call.cancel.clone()]));
-        let mut results = work(&Batch {
-            tasks: std::iter::once(own).chain(along).collect(),
-            threads,
-            cancel,
-        })
-        .map(Vec::into_iter);
-        let mut next = || match &mut results {
-            Ok(results) => results.next().ok_or_else(|| BackendError::Failed {
-                reason: "a batch has too few results".to_owned(),
-            }),
-            Err(error) => Err(error.clone()),
-        };
-        let own = next();
-        for other in &lead.others {
-            other.set(Turn::Done(next()));
+        if lead.others.is_empty() {
+            let pass = Pass {
+                tasks: call.tasks,
+                slots,
+                cancel: call.cancel,
+            };
+            return work(&pass, results);
         }
-        own
+        let along: Vec<(&OwnedTask, Vec<&[u8]>)> = lead
+            .others
+            .iter()
+            .flat_map(|other| other.tasks.iter().flatten())
+            .map(|task| (task, task.test_vectors.iter().map(Vec::as_slice).collect()))
+            .collect();
+        let along = along.iter().map(|(task, test_vectors)| BootstrapTask {
+            test_vectors,
+            sample: &task.sample,
+            input_bits: task.input_bits,
+        });
+        let tasks: Vec<BootstrapTask<'_>> = call.tasks.iter().copied().chain(along).collect();
+        let tokens = lead.others.iter().map(|other| &other.cancel);
+        let cancel = CancelToken::all_of(tokens.chain([call.cancel]).cloned());
+        let bytes: usize = lead.others.iter().map(|other| other.result_bytes).sum();
+        let mut all = vec![0; results.len() + bytes];
+        let pass = Pass {
+            tasks: &tasks,
+            slots,
+            cancel: &cancel,
+        };
+        let done = work(&pass, &mut all);
+        let (own, mut rest) = all.split_at(results.len());
+        for other in &lead.others {
+            let (part, behind) = rest.split_at(other.result_bytes);
+            rest = behind;
+            other.set(Turn::Done(done.clone().map(|()| part.to_vec())));
+        }
+        done?;
+        results.copy_from_slice(own);
+        Ok(())
     }
+}
+
+/// How many results tasks have.
+fn bootstraps(tasks: &[BootstrapTask<'_>]) -> usize {
+    tasks.iter().map(|task| task.test_vectors.len()).sum()
 }
 
 #[cfg(test)]
@@ -359,24 +420,41 @@ mod tests {
     use std::sync::mpsc;
     use std::thread;
 
-    const SAMPLE: &[u8] = &[7];
+    /// A task whose result has one byte.
+    const TASK: BootstrapTask<'_> = BootstrapTask {
+        test_vectors: &[&[1]],
+        sample: &[7],
+        input_bits: 1,
+    };
 
     fn call<'a>(tenant: u64, key: usize, cancel: &'a CancelToken) -> Call<'a> {
         Call {
             tenant,
             cancel,
             keys: [key; 2],
-            test_vectors: &[&[1]],
-            sample: SAMPLE,
+            tasks: &[TASK],
             cost: 3,
-            cores: 1,
-            batches: true,
+            slots: 1,
+            joins: true,
         }
     }
 
-    /// A result that tells which batch it comes from.
-    fn answer(batch: &Batch<'_>) -> Vec<Results> {
-        vec![vec![vec![batch.tasks.len() as u8]]; batch.tasks.len()]
+    /// Results that tell how many tasks were done together.
+    fn answer(pass: &Pass<'_>, results: &mut [u8]) -> Result<(), BackendError> {
+        assert_eq!(results.len(), pass.tasks.len());
+        results.fill(pass.tasks.len() as u8);
+        Ok(())
+    }
+
+    /// Has a call done; gives its result.
+    fn run(
+        scheduler: &Scheduler,
+        call: &Call<'_>,
+        work: impl FnOnce(&Pass<'_>, &mut [u8]) -> Result<(), BackendError>,
+    ) -> Result<u8, BackendError> {
+        let mut result = [0];
+        scheduler.run(call, &mut result, work)?;
+        Ok(result[0])
     }
 
     fn wait_for(scheduler: &Scheduler, waiting: u64) {
@@ -385,8 +463,8 @@ mod tests {
         }
     }
 
-    /// Has calls (tenant and key) come one by one while the only core is taken by tenant 0; gives the tenants in the order in
-    /// which their batches were done, and the result of each call.
+    /// Has calls (tenant and key) come one by one while the only slot is taken by tenant 0; gives the tenants in the order in
+    /// which their passes were done, and the result of each call.
     fn behind(calls: &[(u64, usize)]) -> (Scheduler, Vec<u64>, Vec<u8>) {
         let scheduler = Scheduler::new(1);
         let order = Mutex::new(Vec::new());
@@ -394,9 +472,9 @@ mod tests {
         let (go, gate) = mpsc::channel::<()>();
         let results = thread::scope(|scope| {
             let holder = scope.spawn(|| {
-                scheduler.run(&call(0, 0, &CancelToken::new()), move |batch| {
+                run(&scheduler, &call(0, 0, &cancel), move |pass, results| {
                     gate.recv().unwrap();
-                    Ok(answer(batch))
+                    answer(pass, results)
                 })
             });
             while scheduler.statistics().batches == 0 {
@@ -406,9 +484,9 @@ mod tests {
             for (came, (tenant, key)) in (1..).zip(calls) {
                 let (scheduler, order, cancel) = (&scheduler, &order, &cancel);
                 threads.push(scope.spawn(move || {
-                    scheduler.run(&call(*tenant, *key, cancel), |batch| {
+                    run(scheduler, &call(*tenant, *key, cancel), |pass, results| {
                         order.lock().unwrap().push(*tenant);
-                        Ok(answer(batch))
+                        answer(pass, results)
                     })
                 }));
                 wait_for(scheduler, came);
@@ -416,7 +494,7 @@ mod tests {
             go.send(()).unwrap();
             assert!(holder.join().unwrap().is_ok());
             let results = threads.into_iter().map(|thread| thread.join().unwrap());
-            results.map(|result| result.unwrap()[0][0]).collect()
+            results.map(Result::unwrap).collect()
         });
         (scheduler, order.into_inner().unwrap(), results)
     }
@@ -458,16 +536,16 @@ mod tests {
         let (first, second) = (CancelToken::new(), CancelToken::new());
         thread::scope(|scope| {
             let holder = scope.spawn(|| {
-                scheduler.run(&call(0, 0, &first), move |batch| {
+                run(&scheduler, &call(0, 0, &first), move |pass, results| {
                     gate.recv().unwrap();
-                    Ok(answer(batch))
+                    answer(pass, results)
                 })
             });
             while scheduler.statistics().batches == 0 {
                 thread::yield_now();
             }
             let waiting =
-                scope.spawn(|| scheduler.run(&call(1, 0, &second), |_| panic!("cancelled")));
+                scope.spawn(|| run(&scheduler, &call(1, 0, &second), |_, _| panic!("cancelled")));
             wait_for(&scheduler, 1);
             second.cancel();
             assert_eq!(waiting.join().unwrap(), Err(BackendError::Cancelled));
@@ -478,21 +556,21 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_gives_the_cores_back_and_answers_those_that_go_along() {
+    fn a_panic_gives_the_slots_back_and_answers_those_that_go_along() {
         let scheduler = Scheduler::new(2);
         let (go, gate) = mpsc::channel::<()>();
         let cancel = CancelToken::new();
         let two = Call {
-            cores: 9,
+            slots: 9,
             ..call(0, 0, &cancel)
         };
         thread::scope(|scope| {
             let (scheduler, cancel) = (&scheduler, &cancel);
             scope.spawn(move || {
-                scheduler.run(&two, move |batch| {
-                    assert_eq!(batch.threads, 2, "a lone call gets all cores");
+                run(scheduler, &two, move |pass, results| {
+                    assert_eq!(pass.slots, 2, "a lone call gets all slots");
                     gate.recv().unwrap();
-                    Ok(answer(batch))
+                    answer(pass, results)
                 })
             });
             while scheduler.statistics().batches == 0 {
@@ -502,7 +580,9 @@ mod tests {
                 .map(|_| {
                     scope.spawn(move || {
                         catch_unwind(AssertUnwindSafe(|| {
-                            scheduler.run(&call(1, 1, cancel), |_| panic!("meant to panic"))
+                            run(scheduler, &call(1, 1, cancel), |_, _| {
+                                panic!("meant to panic")
+                            })
                         }))
                     })
                 })
@@ -515,13 +595,12 @@ mod tests {
                 .collect();
             let panicked = results.iter().filter(|result| result.is_err()).count();
             assert_eq!(panicked, 1);
-            let failed = |result: &&Result<Results, BackendError>| {
+            let failed = |result: &&Result<u8, BackendError>| {
                 matches!(result, Err(BackendError::Failed { .. }))
             };
             assert_eq!(results.iter().flatten().filter(failed).count(), 2);
         });
-        let again = scheduler.run(&call(3, 3, &cancel), |batch| Ok(answer(batch)));
-        assert!(again.is_ok());
+        assert_eq!(run(&scheduler, &call(3, 3, &cancel), answer), Ok(1));
         assert_eq!(scheduler.lock().free, 2);
     }
 }
