@@ -6,6 +6,7 @@
 #   SANITIZER=address|none   AddressSanitizer, with a nightly compiler and cargo-fuzz; or none of them. Without it: what there is
 #   JOBS=2                   targets at a time; 1 without it
 #   CORPUS=FOLDER            new inputs; fuzz/corpus without it
+#   RUNS=NUMBER              inputs of each target at most, seeds among them; any number without it
 #   SEED=NUMBER              where libFuzzer's random choices begin; another place each time without it
 #
 # Every seed runs before the time counts. New inputs go to CORPUS/TARGET, findings to fuzz/artifacts/TARGET. Ends with 1 if there was a finding.
@@ -46,6 +47,7 @@ fuzz() {
     mkdir -p "$corpus/$target" "artifacts/$target"
     local options=(-max_total_time="$seconds" -entropic=0 -timeout=60 -rss_limit_mb=3000 -print_final_stats=1
         -artifact_prefix="artifacts/$target/")
+    [ -n "${RUNS:-}" ] && options+=(-runs="$RUNS")
     [ -n "${SEED:-}" ] && options+=(-seed="$SEED")
     [ -f "dictionaries/$target" ] && options+=(-dict="dictionaries/$target")
     # Entropic schedules take longer than most inputs. cargo-fuzz sets the same option of the sanitizer.

