@@ -13,10 +13,21 @@
 //!   the record is found by mount if all its pages are there, and the one with the highest sequence number counts. Only
 //!   after a marker on the old record's first page has been flushed too are its pages and clusters free for others. The medium
 //!   must write single blocks atomically, nothing more.
-//! - **Snapshots for readers.** A reader sees the content as of its start, while others overwrite or delete the blob; the
+//! - **Snapshots for readers.** A reader sees the content as of its start, while others overwrite, update or delete the blob; the
 //!   clusters are kept until it is done.
 //! - **Integrity.** Every metadata page has a CRC-32C. So has the data of each blob, checked by every full read, except for types
-//!   3 and 4, whose data the drive itself may replace by a program's result on its way.
+//!   3 and 4, whose data the drive itself may replace by a program's result on its way, and for blobs that an update has changed.
+//!
+//! # Updates
+//!
+//! [`BlobStore::update`] changes parts of a plain blob, with the same promises. It writes each cluster in which something changes anew, to a
+//! cluster that no blob owns; the record of the new version names these and, for the rest, the clusters of the version before. Of the two records
+//! only one counts at any time, so on the medium a cluster has one owner still. In memory each version that shares a cluster holds
+//! it: when the marker on the old record is durable and its readers are done, those clusters that the new version does not have become free.
+//!
+//! An update is made for one version of the blob, which its caller has read ([`BlobReader::stat`], [`BlobReader::read_at`]), and is refused
+//! if another came between. It reads no more than it must, so that the store has no checksum of the content afterwards:
+//! checksums of its parts belong into the content.
 //!
 //! # Order
 //!
@@ -35,6 +46,7 @@ mod layout;
 mod mount;
 mod store;
 mod stream;
+mod update;
 
 use std::fmt;
 
@@ -90,7 +102,7 @@ pub struct BlobStat {
     pub sc: Option<ScMetadata>,
     /// Clusters that the data takes.
     pub clusters: u32,
-    /// CRC-32C of the data, where the store keeps one.
+    /// CRC-32C of the data, where the store keeps one: not of samples, and not after an update of a part.
     pub crc32c: Option<u32>,
     /// Sequence number of the store's change that made this version.
     pub sequence: u64,

@@ -1,5 +1,6 @@
 //! Which clusters are in use, and the leases that keep them so.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::layout::Extent;
@@ -8,6 +9,8 @@ use super::layout::Extent;
 #[derive(Debug)]
 struct Map {
     used: Vec<u64>,
+    /// Holders beyond the first, of those clusters that several versions of a blob share.
+    shared: HashMap<u32, u32>,
     total: u32,
     free: u32,
 }
@@ -26,6 +29,31 @@ impl Map {
             *word &= !bit;
         }
     }
+
+    /// One holder of a cluster less; without any it is free.
+    fn let_go(&mut self, cluster: u32) {
+        match self.shared.get_mut(&cluster) {
+            Some(1) => {
+                self.shared.remove(&cluster);
+            }
+            Some(others) => *others -= 1,
+            None => {
+                self.set(cluster, false);
+                self.free += 1;
+            }
+        }
+    }
+}
+
+/// Adds a cluster to a list of runs.
+fn push(extents: &mut Vec<Extent>, cluster: u32) {
+    match extents.last_mut() {
+        Some(e) if e.start + e.count == cluster => e.count += 1,
+        _ => extents.push(Extent {
+            start: cluster,
+            count: 1,
+        }),
+    }
 }
 
 /// The allocator of a mounted store; clones share one map.
@@ -33,7 +61,8 @@ impl Map {
 pub(super) struct Clusters(Arc<Mutex<Map>>);
 
 /// Clusters that belong to one version of a blob, or to a writer. They are free again once the last holder drops the
-/// lease: the blob table, a reader, a command in flight.
+/// lease: the blob table, a reader, a command in flight. A cluster that versions of one blob share is free once
+/// the leases of all of them are dropped; no two blobs share one.
 #[derive(Debug)]
 pub(super) struct Lease {
     clusters: Clusters,
@@ -45,6 +74,7 @@ impl Clusters {
     pub fn new(first: u32, total: u32) -> Self {
         let mut map = Map {
             used: vec![0; (total as usize).div_ceil(64)],
+            shared: HashMap::new(),
             total,
             free: total - first,
         };
@@ -87,10 +117,7 @@ impl Clusters {
                 if !m.is_used(c) {
                     m.set(c, true);
                     left -= 1;
-                    match extents.last_mut() {
-                        Some(e) if e.start + e.count == c => e.count += 1,
-                        _ => extents.push(Extent { start: c, count: 1 }),
-                    }
+                    push(&mut extents, c);
                 }
                 c += 1;
             }
@@ -119,10 +146,7 @@ impl Clusters {
                 if !fresh {
                     return Err(c);
                 }
-                match lease.extents.last_mut() {
-                    Some(x) if x.start + x.count == c => x.count += 1,
-                    _ => lease.extents.push(Extent { start: c, count: 1 }),
-                }
+                push(&mut lease.extents, c);
             }
         }
         Ok(lease)
@@ -142,6 +166,34 @@ impl Lease {
     pub fn len(&self) -> u32 {
         self.extents.iter().map(|e| e.count).sum()
     }
+
+    /// The lease of the version that follows this one and takes `count` clusters: at the places `rewritten`, which rise, the
+    /// clusters of `fresh` in their order; at all others those that this one has there, which then have a holder more.
+    pub fn successor(&self, count: u32, rewritten: &[u32], mut fresh: Lease) -> Lease {
+        debug_assert_eq!(rewritten.len(), fresh.len() as usize);
+        let mut extents = Vec::new();
+        let mut placed = rewritten.iter().copied().zip(fresh.iter()).peekable();
+        self.clusters.with(|map| {
+            let mut former = self.iter();
+            for place in 0..count {
+                let former = former.next();
+                if let Some((_, cluster)) = placed.next_if(|(at, _)| *at == place) {
+                    push(&mut extents, cluster);
+                } else if let Some(cluster) = former {
+                    *map.shared.entry(cluster).or_insert(0) += 1;
+                    push(&mut extents, cluster);
+                }
+            }
+        });
+        debug_assert!(placed.next().is_none());
+        drop(placed);
+        // They belong to the new lease from here on.
+        fresh.extents.clear();
+        Lease {
+            clusters: self.clusters.clone(),
+            extents,
+        }
+    }
 }
 
 impl Drop for Lease {
@@ -149,9 +201,8 @@ impl Drop for Lease {
         self.clusters.with(|m| {
             for e in &self.extents {
                 for c in e.start..e.start + e.count {
-                    m.set(c, false);
+                    m.let_go(c);
                 }
-                m.free += e.count;
             }
         });
     }
@@ -200,6 +251,29 @@ mod tests {
         let a = map.take(4).unwrap();
         assert_eq!(a.iter().collect::<Vec<_>>(), [0, 3, 6, 9]);
         assert_eq!(a.extents().len(), 4);
+    }
+
+    #[test]
+    fn a_shared_cluster_is_free_after_its_last_holder() {
+        let map = Clusters::new(2, 20);
+        let first = map.take(4).unwrap();
+        let second = first.successor(6, &[1, 4, 5], map.take(3).unwrap());
+        assert_eq!(second.iter().collect::<Vec<_>>(), [2, 6, 4, 5, 7, 8]);
+        assert_eq!(second.extents().len(), 4);
+        let third = second.successor(2, &[1], map.take(1).unwrap());
+        assert_eq!(third.iter().collect::<Vec<_>>(), [2, 9]);
+        assert_eq!(map.free(), 10);
+        drop(second);
+        // Numbers 6, 7 and 8 were its own.
+        assert_eq!(map.free(), 13);
+        drop(first);
+        assert_eq!(map.free(), 16);
+        let taken = map.take(16).unwrap();
+        assert!(taken.iter().all(|c| c != 2 && c != 9));
+        drop(taken);
+        drop(third);
+        assert_eq!(map.free(), 18);
+        assert_eq!(map.take(18).unwrap().extents().len(), 1);
     }
 
     #[test]

@@ -66,6 +66,34 @@ pub enum BlobError {
         /// Bytes found.
         found: u64,
     },
+    /// The current version of the blob is not the one that the update was made for: someone changed it meanwhile.
+    #[error(
+        "blob {id} has changed: the update is for version {expected}, the current one is {found}"
+    )]
+    Changed {
+        /// The blob.
+        id: BlobId,
+        /// Sequence number of the version that the caller expected.
+        expected: u64,
+        /// Sequence number of the current version.
+        found: u64,
+    },
+    /// A range of bytes goes beyond the size of the content.
+    #[error("{len} bytes from offset {offset} on go beyond the size of {size} bytes")]
+    OutOfRange {
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        len: u64,
+        /// Bytes of the content.
+        size: u64,
+    },
+    /// Two pieces of an update give the same byte.
+    #[error("two pieces of an update give the byte at offset {0}")]
+    Overlap(u64),
+    /// The blob has secure computing metadata, and the operation is for plain data only.
+    #[error("blob {0} has secure computing metadata, and its content is replaced as a whole only")]
+    NotPlain(BlobId),
     /// The caller cancelled the operation.
     #[error("cancelled")]
     Cancelled,

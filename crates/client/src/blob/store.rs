@@ -87,10 +87,24 @@ pub(super) struct Content {
     pub size: u64,
     pub data_crc: Option<u32>,
     pub lease: Arc<Lease>,
+    /// Sequence number of the version that it is made from, if it takes over clusters of that one: no other may be replaced.
+    pub made_from: Option<u64>,
 }
 
 impl Version {
-    fn stat(&self) -> BlobStat {
+    /// Fails with [`BlobError::Changed`] if this is not the version of that sequence number.
+    pub fn check_is(&self, expected: u64) -> Result<(), BlobError> {
+        if self.sequence == expected {
+            return Ok(());
+        }
+        Err(BlobError::Changed {
+            id: self.id,
+            expected,
+            found: self.sequence,
+        })
+    }
+
+    pub fn stat(&self) -> BlobStat {
         BlobStat {
             id: self.id,
             name: self.name.clone(),
@@ -206,8 +220,13 @@ impl Inner {
     }
 
     /// Leases clusters for `size` bytes, if need be those that a flush sets free.
-    pub async fn take_clusters(self: &Arc<Self>, size: u64) -> Result<Lease, BlobError> {
-        let needed = size.div_ceil(self.sb.cluster_bytes());
+    pub async fn take_clusters_for(self: &Arc<Self>, size: u64) -> Result<Lease, BlobError> {
+        self.take_clusters(size.div_ceil(self.sb.cluster_bytes()))
+            .await
+    }
+
+    /// Leases so many clusters, if need be those that a flush sets free.
+    pub async fn take_clusters(self: &Arc<Self>, needed: u64) -> Result<Lease, BlobError> {
         let count = u32::try_from(needed).unwrap_or(u32::MAX);
         if let Some(lease) = self.clusters.take(count) {
             return Ok(lease);
@@ -218,10 +237,16 @@ impl Inner {
             this.settle(&mut pages).await
         })
         .await?;
-        self.clusters.take(count).ok_or(BlobError::NoSpace {
+        let lease = self.clusters.take(count);
+        lease.ok_or_else(|| self.no_space(needed))
+    }
+
+    /// The error that so many clusters are not free.
+    pub fn no_space(&self, needed: u64) -> BlobError {
+        BlobError::NoSpace {
             needed: needed.saturating_mul(self.sb.cluster_bytes()),
             free: u64::from(self.clusters.free()) * self.sb.cluster_bytes(),
-        })
+        }
     }
 
     /// Makes everything written so far durable and sets the pages and clusters of replaced versions free.
@@ -241,7 +266,7 @@ impl Inner {
     }
 
     /// Gives up a version whose record is durably gone. Unless a reader still holds it, its metadata in the second half is zeroed, so
-    /// that a free cluster means nothing to the drive. The clusters' next owner does the same again before
+    /// that a free cluster means nothing to the drive. Versions that share clusters have no metadata. The clusters' next owner does the same again before
     /// it writes, and must, since this zeroing may be skipped, fail, or be lost.
     async fn release(&self, version: Arc<Version>) {
         if self.sb.carrier == ScCarrier::SecondHalf
@@ -287,8 +312,12 @@ impl Inner {
         for (sequence, (target, content)) in (first..).zip(contents) {
             let (id, name) = match target {
                 Target::Blob(id) => {
-                    let name = &self.version(id)?.name;
-                    (id, content.name.clone().unwrap_or_else(|| name.clone()))
+                    let current = self.version(id)?;
+                    if let Some(made_from) = content.made_from {
+                        current.check_is(made_from)?;
+                    }
+                    let name = content.name.clone();
+                    (id, name.unwrap_or_else(|| current.name.clone()))
                 }
                 Target::New(name) => (BlobId(sequence), name),
             };
@@ -613,7 +642,7 @@ impl BlobStore {
     pub async fn reserve(&self, id: BlobId, sc: ScMetadata) -> Result<BlobStat, BlobError> {
         self.inner.version(id)?;
         let inner = self.inner.clone();
-        let lease = Arc::new(inner.take_clusters(sc.size()).await?);
+        let lease = Arc::new(inner.take_clusters_for(sc.size()).await?);
         to_the_end(async move {
             let blocks = u64::from(inner.sb.cluster_blocks);
             for cluster in lease.iter() {
@@ -633,6 +662,7 @@ impl BlobStore {
                 size: sc.size(),
                 data_crc: None,
                 lease,
+                made_from: None,
             };
             let contents = vec![(Target::Blob(id), content)];
             Ok(inner.commit_contents(contents).await?.remove(0))

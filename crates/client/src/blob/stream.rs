@@ -39,7 +39,7 @@ impl BlobWriter {
         sc: Option<ScMetadata>,
     ) -> Result<Self, BlobError> {
         check_size(sc.as_ref(), size)?;
-        let lease = inner.take_clusters(size).await?;
+        let lease = inner.take_clusters_for(size).await?;
         Ok(Self {
             target,
             name: None,
@@ -126,6 +126,7 @@ impl BlobWriter {
             sc: self.sc,
             size: self.size,
             lease: self.lease,
+            made_from: None,
         };
         Ok((self.target, content))
     }
@@ -259,6 +260,67 @@ impl BlobReader {
         self.version.size
     }
 
+    /// What the store knows of the version that is read. Its sequence number is what [`BlobStore::update`](super::BlobStore::update) expects.
+    pub fn stat(&self) -> BlobStat {
+        self.version.stat()
+    }
+
+    /// The `len` bytes from `offset` on, wherever [`next_chunk`](Self::next_chunk) is. Only the blocks that hold them are
+    /// read, and no checksum of the content is checked.
+    ///
+    /// The drive takes reads of blocks with secure computing metadata as it takes those of whole objects: it may load parts into
+    /// registers, and refuses a part of a sample that it computes on a read.
+    ///
+    /// # Errors
+    /// [`BlobError::OutOfRange`] if the content ends before the range does, [`BlobError::OutOfMemory`],
+    /// [`BlobError::Cancelled`], [`BlobError::Nvme`].
+    pub async fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>, BlobError> {
+        let size = self.version.size;
+        let out_of_range = BlobError::OutOfRange {
+            offset,
+            len: len as u64,
+            size,
+        };
+        let end = offset.checked_add(len as u64).filter(|&end| end <= size);
+        let end = end.ok_or(out_of_range)?;
+        let mut bytes = Vec::new();
+        bytes
+            .try_reserve_exact(len)
+            .map_err(|_| BlobError::OutOfMemory(len as u64))?;
+        let block_bytes = u64::from(self.inner.sb.block_bytes);
+        let cluster_bytes = self.inner.sb.cluster_bytes();
+        let mut done = offset;
+        while done < end {
+            self.progress.check()?;
+            let (_, lba) = self.place(done)?;
+            let skipped = done % block_bytes;
+            let first = done - skipped;
+            let in_cluster = cluster_bytes - first % cluster_bytes;
+            let now = (end - first).min(in_cluster.min(self.inner.command_bytes()));
+            let blocks = now.div_ceil(block_bytes);
+            let read = nvme::read_blocks(&*self.inner.controller, self.inner.nsid, lba, blocks);
+            let read = read.await?.data;
+            bytes.extend_from_slice(&read[skipped as usize..now as usize]);
+            done = first + now;
+            self.progress.report("read", done - offset, len as u64);
+        }
+        Ok(bytes)
+    }
+
+    /// The cluster and the block that hold the byte at `offset`.
+    fn place(&self, offset: u64) -> Result<(u32, u64), BlobError> {
+        let sb = &self.inner.sb;
+        let cluster_bytes = sb.cluster_bytes();
+        let Some(&cluster) = self.clusters.get((offset / cluster_bytes) as usize) else {
+            return Err(BlobError::Corrupt {
+                what: "extents of a blob that do not match its size",
+                lba: 0,
+            });
+        };
+        let block = offset % cluster_bytes / u64::from(sb.block_bytes);
+        Ok((cluster, sb.cluster_lba(cluster) + block))
+    }
+
     /// The next piece, at most one command long; `None` after the last.
     ///
     /// The last piece comes only if the checksum of the whole content is right, where there is one; otherwise the call fails with
@@ -271,13 +333,9 @@ impl BlobReader {
         self.progress.check()?;
         let sb = &self.inner.sb;
         let block_bytes = u64::from(sb.block_bytes);
-        let cluster_bytes = sb.cluster_bytes();
         let bytes = left.min(self.inner.command_bytes());
         let corrupt = |what, lba| BlobError::Corrupt { what, lba };
-        let Some(&cluster) = self.clusters.get((self.done / cluster_bytes) as usize) else {
-            return Err(corrupt("extents of a blob that do not match its size", 0));
-        };
-        let lba = sb.cluster_lba(cluster) + self.done % cluster_bytes / block_bytes;
+        let (cluster, lba) = self.place(self.done)?;
         let controller = &*self.inner.controller;
         let nsid = self.inner.nsid;
         let read = nvme::read_blocks(controller, nsid, lba, bytes.div_ceil(block_bytes)).await?;
