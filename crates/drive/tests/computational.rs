@@ -37,7 +37,9 @@ use toroid_nvme::{
 use toroid_task::CancelToken;
 use toroid_task::Progress;
 use toroid_tfhe::arithmetic::ArithmeticKind;
-use toroid_tfhe::column::{Column, ColumnForm, ColumnHeader, rows_per_chunk};
+use toroid_tfhe::column::{
+    Column, ColumnBytesBuilder, ColumnForm, Segment, assemble, rows_per_chunk,
+};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
 use toroid_tfhe::keys::ClientKey;
@@ -461,14 +463,16 @@ fn programs_run_on_columns() {
 
     // Two chunks, the second of which is not full.
     let values: Vec<i64> = (0..200).map(|row| row * 37 % 512).collect();
-    let header = ColumnHeader {
-        form: ColumnForm::Seeded,
-        rows: 200,
+    let mut seeded = |values: &[i64]| {
+        let mut builder = ColumnBytesBuilder::new(params, 2);
+        for rows in values.chunks(rows_per_chunk(params)) {
+            let chunk = key.encrypt_chunk(rows, encoding, &mut rng).unwrap();
+            let form = ColumnForm::Seeded;
+            builder.push_chunk(form, rows.len(), &chunk).unwrap();
+        }
+        builder.finish().unwrap()
     };
-    let mut column = header.to_bytes().to_vec();
-    for chunk in values.chunks(rows_per_chunk(params)) {
-        column.extend(key.encrypt_chunk(chunk, encoding, &mut rng).unwrap());
-    }
+    let column = seeded(&values);
     let fresh = |register: &str, bytes: &[u8]| {
         of_set(register, bytes)
             .with_noise(Some(params.lwe_variance().log2()), None)
@@ -509,31 +513,44 @@ fn programs_run_on_columns() {
     assert!(f64::from(sc.log2_variance().unwrap()) > params.lwe_variance().log2());
     assert!(sc.log2_p_fail().is_some());
     let made = Column::new(params, &bytes).unwrap();
-    assert_eq!(
-        made.header(),
-        ColumnHeader {
-            form: ColumnForm::Packed,
-            rows: 200
-        }
-    );
-    let chunks = 0..made.header().chunks(params);
-    let found: Vec<i64> = chunks
-        .flat_map(|chunk| {
-            key.decrypt_chunk(&made.chunk(chunk).unwrap(), encoding)
-                .unwrap()
-        })
-        .collect();
+    let segments = made.header().segments();
+    assert_eq!((made.header().rows(), segments.len()), (200, 2));
+    assert!(segments.iter().all(|of| of.form == ColumnForm::Packed));
+    let decrypted = |bytes: &[u8]| -> Vec<i64> {
+        let column = Column::new(params, bytes).unwrap();
+        let segments = column.header().segments().iter().enumerate();
+        let of_segment = |(index, segment): (usize, &Segment)| {
+            let chunk = column.chunk_of(index).unwrap();
+            let rows = key.decrypt_chunk(&chunk, encoding).unwrap();
+            rows[segment.rows_in_chunk()].to_vec()
+        };
+        segments.flat_map(of_segment).collect()
+    };
+    let found = decrypted(&bytes);
     let expected: Vec<i64> = values.iter().map(|value| keep(*value) + 1).collect();
     assert_eq!(found, expected);
 
+    // A range of rows that was cut out of a column, with others in the place of some.
+    let whole = Column::new(params, &column).unwrap();
+    let mut header = whole.header().clone();
+    let others = header.slice(0..3).unwrap();
+    header.replace(150..152, others).unwrap();
+    let cut = header.slice(100..190).unwrap();
+    let chunk_of = |segment: &Segment| {
+        let segments = whole.header().segments();
+        let shared = segments.iter().position(|of| of.shares_chunk(segment));
+        whole.chunk_bytes(shared.unwrap()).unwrap()
+    };
+    let cut = cut.iter().map(|segment| (*segment, chunk_of(segment)));
+    let cut = assemble(params, cut).unwrap();
+    let (_, bytes) = run(each, &cut, Ok(())).unwrap();
+    let mut expected = expected;
+    expected.splice(150..152, expected[0..3].to_vec());
+    assert_eq!(decrypted(&bytes), expected[100..190]);
+
     // A sum is a single sample.
     let narrow: Vec<i64> = (0..50).map(|row| row % 7).collect();
-    let header = ColumnHeader {
-        form: ColumnForm::Seeded,
-        rows: 50,
-    };
-    let mut few = header.to_bytes().to_vec();
-    few.extend(key.encrypt_chunk(&narrow, encoding, &mut rng).unwrap());
+    let few = seeded(&narrow);
     let (sc, bytes) = run("homsum cor:0, 0\nreturn cor:0", &few, Ok(())).unwrap();
     assert!(!sc.column() && sc.computed());
     let total: i64 = narrow.iter().sum();
@@ -599,6 +616,9 @@ fn programs_run_on_columns() {
     let mut damaged = few.clone();
     damaged[8] ^= 1;
     run(each, &damaged, Err(METADATA_INVALID));
+    let mut damaged = few.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    run(each, &damaged, Err(METADATA_INVALID));
     run("lower cor:0, 4\nreturn cor:0", &few, Err(PROGRAM_REFUSED));
     // A register does not take a column.
     let sc = fresh("cor:0:0", &few);
@@ -606,8 +626,8 @@ fn programs_run_on_columns() {
     assert_eq!(bench.fail(first), METADATA_INVALID);
     assert!(bench.state() == before, "no register has changed");
     let statistics = bench.drive.statistics();
-    assert_eq!(statistics.programs[&0].runs, 3);
-    assert_eq!(statistics.bootstraps, 200);
+    assert_eq!(statistics.programs[&0].runs, 4);
+    assert_eq!(statistics.bootstraps, 290);
 }
 
 fn sc_of_program(bench: &Bench) -> ScMetadata {

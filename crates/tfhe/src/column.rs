@@ -11,7 +11,8 @@
 //!   body a row. 9 to 12 bytes a number in a full chunk.
 //! * *Expanded*: each row as the LWE sample that it is, 4 to 16 kilobytes a number.
 //!
-//! The bytes of a column ([`Column`]) are a header and its chunks, all of one form. [`Chunk`] is a chunk in memory: it gives rows, sums of rows, and sums of chunks, without expanding any other row.
+//! The bytes of a column ([`Column`]) are a header ([`ColumnHeader`]) and its chunks, of any forms. The header is a directory of segments ([`Segment`]),
+//! each of them consecutive rows of one chunk, so that a column at rest takes and changes rows without a chunk being written again. [`Chunk`] is a chunk in memory: it gives rows, sums of rows, and sums of chunks, without expanding any other row.
 //!
 //! ```
 //! use toroid_tfhe::column::{Chunk, ColumnForm};
@@ -37,15 +38,19 @@ mod bits;
 mod chunk;
 mod client;
 mod form;
+mod header;
 mod noise;
 mod object;
 mod pack;
+mod segment;
 
 pub use chunk::{Chunk, expand};
 pub use form::{ColumnForm, chunk_bytes, rows_per_chunk};
+pub use header::ColumnHeader;
 pub use noise::{packed_variance, packed_width, seeded_width};
-pub use object::{Column, ColumnHeader};
+pub use object::{Column, ColumnBytesBuilder, assemble, column_bytes};
 pub(crate) use pack::pack;
+pub use segment::Segment;
 
 #[cfg(doc)]
 use crate::seeded::MaskSeed;

@@ -153,6 +153,14 @@ pub enum TfheError {
         /// Rows of the chunk.
         of: usize,
     },
+    /// Rows that a column does not have.
+    #[error("rows {}..{} of a column that has {of} rows", rows.start, rows.end)]
+    ColumnRows {
+        /// Rows asked for.
+        rows: Range<u64>,
+        /// Rows of the column.
+        of: u64,
+    },
     /// The caller asked to stop.
     #[error("cancelled")]
     Cancelled,

@@ -57,7 +57,7 @@ impl Input<'_> {
     fn count(&self) -> u64 {
         match &self.rows {
             Rows::Single(_) => 1,
-            Rows::Column(column) => column.header().rows,
+            Rows::Column(column) => column.header().rows(),
         }
     }
 }

@@ -1,11 +1,15 @@
 //! Columns as bytes ([`toroid_tfhe::column`]): rows from any form, and results packed where the back end packs.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use toroid_isa::{KeyKind, VrNumber};
+use toroid_tfhe::TfheError;
 use toroid_tfhe::column::{
-    Chunk, Column, ColumnForm, ColumnHeader, packed_variance, rows_per_chunk,
+    self, Chunk, Column, ColumnBytesBuilder, ColumnForm, ColumnHeader, Segment, column_bytes,
+    packed_variance, rows_per_chunk,
 };
 use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
@@ -28,59 +32,117 @@ fn refused(error: impl ToString) -> RowError {
 
 /// The rows of a column in memory. The chunk that was read last stays expanded, since tiles are shorter than chunks.
 pub struct ColumnBytes<'a> {
-    params: &'a ParamSet,
     column: Column<'a>,
     number: u64,
-    last: Mutex<Option<(u64, Arc<Chunk>)>>,
+    last: Mutex<Option<(Segment, Arc<Chunk>)>>,
 }
 
 impl<'a> ColumnBytes<'a> {
-    /// The rows of the column that these bytes are.
+    /// The rows of the column that these bytes are. It checks the checksums of all chunks.
     ///
     /// # Errors
     /// Why they are none.
-    pub fn new(params: &'a ParamSet, bytes: &'a [u8]) -> Result<ColumnBytes<'a>, RowError> {
+    pub fn new(params: &ParamSet, bytes: &'a [u8]) -> Result<ColumnBytes<'a>, RowError> {
+        let column = Column::new(params, bytes).map_err(refused)?;
+        let number = number_of(&column).map_err(refused)?;
         Ok(ColumnBytes {
-            params,
-            column: Column::new(params, bytes).map_err(refused)?,
-            number: fingerprint(bytes),
+            column,
+            number,
             last: Mutex::new(None),
         })
     }
 
-    /// Form and rows.
+    /// Its segments and rows.
     #[must_use]
-    pub fn header(&self) -> ColumnHeader {
+    pub fn header(&self) -> &ColumnHeader {
         self.column.header()
     }
 
-    fn chunk(&self, number: u64) -> Result<Arc<Chunk>, RowError> {
+    /// Writes rows of a segment, counted from the first one of its chunk.
+    fn expand(
+        &self,
+        index: usize,
+        rows: Range<usize>,
+        samples: &mut [u8],
+    ) -> Result<(), TfheError> {
+        let (params, segment) = (self.header().params(), &self.header().segments()[index]);
+        if segment.form == ColumnForm::Expanded {
+            let (chunk, of) = (self.column.chunk_bytes(index)?, segment.chunk_rows as usize);
+            return column::expand(params, segment.form, chunk, of, rows, samples);
+        }
+        self.chunk(index, segment)?.expand(rows, samples)
+    }
+
+    fn beyond(&self) -> RowError {
+        refused(format!("the column has {} rows", self.header().rows()))
+    }
+
+    fn chunk(&self, index: usize, segment: &Segment) -> Result<Arc<Chunk>, TfheError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, chunk)) = last.as_ref().filter(|(known, _)| *known == number) {
+        let known = last.as_ref();
+        if let Some((_, chunk)) = known.filter(|(known, _)| known.shares_chunk(segment)) {
             return Ok(Arc::clone(chunk));
         }
-        let chunk = Arc::new(self.column.chunk(number).map_err(refused)?);
-        *last = Some((number, Arc::clone(&chunk)));
+        let chunk = Arc::new(self.column.chunk_of(index)?);
+        *last = Some((*segment, Arc::clone(&chunk)));
         Ok(chunk)
     }
 }
 
+/// A hash of the rows of a column: of its chunks and of which of their rows it has, wherever they stand.
+///
+/// # Errors
+/// Why a chunk is none.
+fn number_of(column: &Column<'_>) -> Result<u64, TfheError> {
+    let params = column.header().params();
+    let mut known = HashMap::new();
+    let mut rows: Vec<(u64, Segment)> = Vec::new();
+    for (index, segment) in column.header().segments().iter().enumerate() {
+        let content = match known.entry(segment.offset) {
+            Entry::Occupied(content) => *content.get(),
+            Entry::Vacant(place) => {
+                let chunk = column.chunk_bytes(index)?;
+                segment.check_chunk(params, chunk)?;
+                *place.insert(fingerprint(chunk))
+            }
+        };
+        match rows.last_mut() {
+            Some((of, before))
+                if *of == content
+                    && before.form == segment.form
+                    && before.rows_in_chunk().end == segment.first as usize =>
+            {
+                before.rows += segment.rows;
+            }
+            _ => rows.push((content, *segment)),
+        }
+    }
+    let words = rows.iter().flat_map(|(content, segment)| {
+        let place = [segment.form as u32, segment.first, segment.rows];
+        [*content, place[0].into(), place[1].into(), place[2].into()]
+    });
+    let words: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+    Ok(fingerprint(&words))
+}
+
 impl RowSource for ColumnBytes<'_> {
     fn read(&self, rows: Range<u64>, samples: &mut [u8]) -> Result<(), RowError> {
-        let (full, width) = (rows_per_chunk(self.params) as u64, self.params.lwe_bytes());
+        let width = self.header().params().lwe_bytes();
         let mut rest = samples;
         let mut row = rows.start;
         while row < rows.end {
-            let of_chunk = self.header().chunk_rows(self.params, row / full);
-            let end = rows.end.min(of_chunk.end);
-            let count = end.saturating_sub(row) as usize;
+            let place = self.header().locate(row);
+            let held = place.and_then(|(index, _)| self.header().rows_of(index));
+            let (Some((index, within)), Some(held)) = (place, held) else {
+                return Err(self.beyond());
+            };
+            let end = rows.end.min(held.end);
+            let count = (end - row) as usize;
             let (out, behind) = rest
                 .split_at_mut_checked(count * width)
-                .filter(|_| count > 0)
-                .ok_or_else(|| refused(format!("the column has {} rows", self.header().rows)))?;
-            let from = (row - of_chunk.start) as usize;
-            self.chunk(row / full)?
-                .expand(from..from + count, out)
+                .ok_or_else(|| self.beyond())?;
+            let from = self.header().segments()[index].first as usize + within as usize;
+            self.expand(index, from..from + count, out)
                 .map_err(refused)?;
             (rest, row) = (behind, end);
         }
@@ -114,10 +176,10 @@ struct ColumnBuilder<'e, 'r> {
 /// A column whose rows are still coming.
 struct Building {
     facts: MapOutput,
-    bytes: Vec<u8>,
-    /// The rows that `bytes` has.
+    chunks: ColumnBytesBuilder,
+    /// The rows that `chunks` has.
     rows: u64,
-    /// Samples of the rows behind them.
+    /// Samples of the rows behind them; of a single row, the sample.
     pending: Vec<u8>,
 }
 
@@ -142,7 +204,7 @@ impl<'e, 'r> ColumnBuilder<'e, 'r> {
             let needed = if facts.rows == 1 {
                 params.lwe_bytes() as u64
             } else {
-                let bytes = builder.header(facts.rows).bytes(params);
+                let bytes = column_bytes(params, builder.form(), facts.rows);
                 bytes.map_err(|error| refused(error).of(facts.vr))?
             };
             if needed > room {
@@ -153,9 +215,11 @@ impl<'e, 'r> ColumnBuilder<'e, 'r> {
                     room,
                 });
             }
+            // There is room for all of them, the header included.
+            let chunks = facts.rows.div_ceil(rows_per_chunk(params) as u64) as usize;
             Ok(Building {
                 facts: facts.clone(),
-                bytes: Vec::new(),
+                chunks: ColumnBytesBuilder::new(params, chunks),
                 rows: 0,
                 pending: Vec::new(),
             })
@@ -168,17 +232,16 @@ impl<'e, 'r> ColumnBuilder<'e, 'r> {
         Ok(ColumnBuilder { columns, ..builder })
     }
 
-    fn header(&self, rows: u64) -> ColumnHeader {
-        let form = if self.key.is_some() {
+    fn form(&self) -> ColumnForm {
+        if self.key.is_some() {
             ColumnForm::Packed
         } else {
             ColumnForm::Expanded
-        };
-        ColumnHeader { form, rows }
+        }
     }
 
     /// The columns, once the run has ended well.
-    fn finish(self) -> Vec<MadeColumn> {
+    fn finish(self) -> Result<Vec<MadeColumn>, EngineError> {
         let ColumnBuilder {
             params,
             engine,
@@ -189,7 +252,10 @@ impl<'e, 'r> ColumnBuilder<'e, 'r> {
         let arithmetic = engine.backend.arithmetic();
         let made = |building: Building| {
             let Building {
-                mut facts, bytes, ..
+                mut facts,
+                chunks,
+                pending,
+                ..
             } = building;
             let variance = facts.noise.variance();
             if key.is_some()
@@ -200,44 +266,38 @@ impl<'e, 'r> ColumnBuilder<'e, 'r> {
                 let variance = variance + PACKING_MARGIN * (packed - variance);
                 facts.noise = Noise::stored(params, variance, failure, true);
             }
-            MadeColumn { facts, bytes }
+            let bytes = if facts.rows == 1 {
+                pending
+            } else {
+                let bytes = chunks.finish();
+                bytes.map_err(|error| refused(error).of(facts.vr))?
+            };
+            Ok(MadeColumn { facts, bytes })
         };
         columns.into_iter().map(made).collect()
     }
 
-    /// Ends the chunk whose rows wait, or, of a single row, the column.
+    /// Ends the chunk whose rows wait.
     fn end_chunk(&mut self, output: usize) -> Result<(), RowError> {
+        let form = self.form();
         let Some(building) = self.columns.get_mut(output) else {
             return Ok(());
         };
         let samples = std::mem::take(&mut building.pending);
-        let (known, total) = (building.rows, building.facts.rows);
-        if total == 1 {
-            building.bytes = samples;
-            return Ok(());
-        }
         let rows = samples.chunks_exact(self.params.lwe_bytes());
         let placed: Vec<(usize, &[u8])> = rows.enumerate().collect();
+        let count = placed.len();
         let packed = match &self.key {
             Some(key) => {
                 let backend = &self.engine.backend;
-                let count = placed.len();
                 Some(backend.pack(self.params, &**key, &placed, count, self.requester)?)
             }
             None => None,
         };
-        let header = self.header(total);
-        let Some(building) = self.columns.get_mut(output) else {
-            return Ok(());
-        };
-        if known == 0 {
-            building.bytes.extend_from_slice(&header.to_bytes());
-        }
-        building.rows += placed.len() as u64;
-        building
-            .bytes
-            .extend_from_slice(packed.as_ref().unwrap_or(&samples));
-        Ok(())
+        building.rows += count as u64;
+        let chunk = packed.as_ref().unwrap_or(&samples);
+        let taken = building.chunks.push_chunk(form, count, chunk);
+        taken.map_err(refused)
     }
 }
 
@@ -254,7 +314,8 @@ impl MapSink for ColumnBuilder<'_, '_> {
             building.pending.extend_from_slice(now);
             rest = behind;
             let waiting = (building.pending.len() / self.params.lwe_bytes()) as u64;
-            if building.pending.len() == full || building.rows + waiting == building.facts.rows {
+            let whole = building.rows + waiting == building.facts.rows;
+            if building.facts.rows > 1 && (building.pending.len() == full || whole) {
                 self.end_chunk(output)?;
             }
         }
@@ -286,6 +347,6 @@ impl Engine {
         let key = transaction.key(job.program_vr, KeyKind::Bootstrapping).ok();
         let mut builder = ColumnBuilder::new(self, of_set, &facts, key, (requester, room))?;
         Execution::new(transaction, plan, job, requester).run(None, &mut builder)?;
-        Ok((builder.finish(), facts))
+        Ok((builder.finish()?, facts))
     }
 }

@@ -6,6 +6,7 @@
 mod bootstrap;
 mod columns;
 mod common;
+mod directory;
 mod keys;
 mod loaders;
 mod noise;
