@@ -1,4 +1,4 @@
-//! Samples, keys and chunks of columns from arbitrary bytes: words that are not below q and wrong lengths are refused, in
+//! Samples, keys, chunks and whole columns from arbitrary bytes: words that are not below q and wrong lengths are refused, in
 //! whatever pieces the bytes come, and nothing else is.
 #![no_main]
 
@@ -10,7 +10,7 @@ use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
 use toroid_tfhe::bootstrap::BootstrappingKeyLoader;
-use toroid_tfhe::column::{self, Chunk, ColumnForm, chunk_bytes};
+use toroid_tfhe::column::{self, Chunk, Column, ColumnForm, ColumnHeader, assemble, chunk_bytes};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::key_loader::{SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
 use toroid_tfhe::key_switch::KeySwitchingKeyLoader;
@@ -136,6 +136,58 @@ fn chunk(params: &ParamSet, keys: &OnceLock<ClientKey>, input: &mut Input) {
     if let Ok(encoding) = Encoding::new(params.message_bits, last & 1 != 0) {
         let messages = key.decrypt_chunk(&chunk, encoding);
         assert_eq!(messages.map(|messages| messages.len()).ok(), Some(rows));
+    }
+}
+
+/// Reads a column, with its header's checksum corrected for some of the inputs. It is read as what it writes, and parts of it are columns.
+fn whole_column(params: &ParamSet, input: &mut Input) {
+    let (sealed, from, to) = (input.u8() & 1 != 0, input.u16(), input.u16());
+    let mut bytes = input.rest().to_vec();
+    let begins = ColumnHeader::byte_len_of(&bytes);
+    let len = begins.ok().and_then(|len| usize::try_from(len).ok());
+    if let Some(len) = len.filter(|len| sealed && *len <= bytes.len()) {
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..28]), &bytes[32..len]);
+        bytes[28..32].copy_from_slice(&crc.to_le_bytes());
+    }
+    let Ok((header, used)) = ColumnHeader::from_bytes(params, &bytes) else {
+        assert!(Column::new(params, &bytes).is_err());
+        return;
+    };
+    assert_eq!(
+        (len, header.to_bytes()),
+        (Some(used), bytes[..used].to_vec())
+    );
+    let rows = u64::from(from)..u64::from(to);
+    let Ok(cut) = header.slice(rows.clone()) else {
+        assert!(rows.start > rows.end || rows.end > header.rows());
+        return;
+    };
+    assert_eq!(
+        rows.end - rows.start,
+        cut.iter().map(|of| u64::from(of.rows)).sum()
+    );
+    let mut same = header.clone();
+    same.replace(rows.clone(), cut.clone())
+        .expect("as many rows");
+    assert_eq!(same.rows(), header.rows());
+    assert_eq!(same.slice(rows.clone()).ok(), Some(cut.clone()));
+    let Ok(column) = Column::new(params, &bytes) else {
+        return;
+    };
+    let chunks = cut.iter().filter_map(|segment| {
+        let index = header
+            .segments()
+            .iter()
+            .position(|of| of.shares_chunk(segment))?;
+        assert!(column.chunk_bytes(index).is_ok());
+        column.chunk_of(index).ok()?;
+        Some((*segment, column.chunk_bytes(index).ok()?))
+    });
+    let chunks: Vec<_> = chunks.collect();
+    if chunks.len() == cut.len() && !cut.is_empty() {
+        let part = assemble(params, chunks).expect("segments of a column");
+        let part = Column::new(params, &part).map(|part| part.header().rows());
+        assert_eq!(part.ok(), Some(rows.end - rows.start));
     }
 }
 
@@ -268,7 +320,7 @@ static WIDE_KEY: OnceLock<ClientKey> = OnceLock::new();
 
 fuzz_target!(|data: &[u8]| {
     let input = &mut Input::new(data);
-    match input.u8() % 18 {
+    match input.u8() % 20 {
         0 => words::<Goldilocks>(&TINY, input.rest()),
         1 => words::<Torus32>(&TINY32, input.rest()),
         2 | 3 => decrypt(&TINY, &KEY, input),
@@ -284,6 +336,8 @@ fuzz_target!(|data: &[u8]| {
         13 => seeded_key_switching::<Torus32>(&MICRO32, input),
         14 | 15 => chunk(&TINY_WOPBS, &WIDE_KEY, input),
         16 => chunk(&TINY, &KEY, input),
-        _ => chunk(&TINY32, &KEY32, input),
+        17 => chunk(&TINY32, &KEY32, input),
+        18 => whole_column(&TINY_WOPBS, input),
+        _ => whole_column(&TINY32, input),
     }
 });
