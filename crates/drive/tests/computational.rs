@@ -37,9 +37,7 @@ use toroid_nvme::{
 use toroid_task::CancelToken;
 use toroid_task::Progress;
 use toroid_tfhe::arithmetic::ArithmeticKind;
-use toroid_tfhe::column::{
-    Column, ColumnBytesBuilder, ColumnForm, Segment, assemble, rows_per_chunk,
-};
+use toroid_tfhe::column::{self, Column, ColumnBytesBuilder, ColumnForm, Segment, rows_per_chunk};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
 use toroid_tfhe::keys::ClientKey;
@@ -542,7 +540,7 @@ fn programs_run_on_columns() {
         whole.chunk_bytes(shared.unwrap()).unwrap()
     };
     let cut = cut.iter().map(|segment| (*segment, chunk_of(segment)));
-    let cut = assemble(params, cut).unwrap();
+    let cut = column::assemble(params, cut).unwrap();
     let (_, bytes) = run(each, &cut, Ok(())).unwrap();
     let mut expected = expected;
     expected.splice(150..152, expected[0..3].to_vec());
