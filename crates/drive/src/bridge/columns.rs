@@ -23,7 +23,7 @@ const TILE_BYTES: u64 = 64 << 20;
 /// Rows that came with a command.
 enum Rows<'a> {
     Single(&'a [u8]),
-    Column(ColumnBytes<'a>),
+    Column(Box<ColumnBytes<'a>>),
 }
 
 impl RowSource for Rows<'_> {
@@ -158,11 +158,9 @@ fn described<'a>(context: &Context, input: &'a Described) -> Result<Input<'a>, F
         return Err(Fault::new(WRONG_SIZE, reason));
     }
     let rows = if sc.column() {
-        let column = ColumnBytes::new(params, &input.bytes);
-        Rows::Column(
-            column
-                .map_err(|error| Fault::new(METADATA_INVALID, format!("{}: {error}", sc.vr())))?,
-        )
+        let column = ColumnBytes::new(params, &input.bytes)
+            .map_err(|error| Fault::new(METADATA_INVALID, format!("{}: {error}", sc.vr())))?;
+        Rows::Column(Box::new(column))
     } else {
         Rows::Single(&input.bytes)
     };
