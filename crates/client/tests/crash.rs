@@ -44,6 +44,13 @@ enum State {
         size: usize,
         sc: bool,
     },
+    /// Plain content of which an update has replaced what is from `at` on.
+    Updated {
+        seed: u64,
+        at: usize,
+        tail: u64,
+        size: usize,
+    },
 }
 
 impl fmt::Display for State {
@@ -52,6 +59,12 @@ impl fmt::Display for State {
             State::Absent => write!(f, "absent"),
             State::Empty => write!(f, "empty"),
             State::Full { seed, size, sc } => write!(f, "{seed}:{size}:{sc}"),
+            State::Updated {
+                seed,
+                at,
+                tail,
+                size,
+            } => write!(f, "updated:{seed}:{at}:{tail}:{size}"),
         }
     }
 }
@@ -61,6 +74,16 @@ impl State {
         match text {
             "absent" => State::Absent,
             "empty" => State::Empty,
+            _ if text.starts_with("updated:") => {
+                let mut numbers = text.split(':').skip(1).map(|n| n.parse::<u64>().unwrap());
+                let mut next = || numbers.next().unwrap();
+                State::Updated {
+                    seed: next(),
+                    at: next() as usize,
+                    tail: next(),
+                    size: next() as usize,
+                }
+            }
             _ => {
                 let mut parts = text.split(':');
                 let mut next = || parts.next().unwrap();
@@ -76,8 +99,36 @@ impl State {
     fn data(&self) -> Vec<u8> {
         match *self {
             State::Full { seed, size, .. } => pattern(seed, size),
+            State::Updated {
+                seed,
+                at,
+                tail,
+                size,
+            } => [pattern(seed, at), pattern(tail, size - at)].concat(),
             _ => Vec::new(),
         }
+    }
+
+    /// A state that an update leads to; only plain content has one.
+    fn updated(&self, rng: &mut Rng, max_size: u64) -> Option<State> {
+        let (seed, kept) = match *self {
+            State::Full {
+                seed,
+                size,
+                sc: false,
+            } => (seed, size),
+            State::Updated { seed, at, .. } => (seed, at),
+            _ => return None,
+        };
+        // An append, or a replacement of what may be most of the content.
+        let at = kept - (rng.below(kept as u64 + 1) * rng.below(2)) as usize;
+        let size = (at as u64 + rng.below(4000)).min(max_size) as usize;
+        Some(State::Updated {
+            seed,
+            at,
+            tail: rng.next(),
+            size: size.max(at),
+        })
     }
 
     fn sc(&self) -> Option<ScMetadata> {
@@ -160,11 +211,12 @@ async fn load(
     max_size: u64,
     tell: impl Fn(Event),
 ) -> BlobError {
-    let mut mine: Vec<(String, BlobId)> = store
+    // The last is the state, where it is known.
+    let mut mine: Vec<(String, BlobId, State)> = store
         .list()
         .into_iter()
         .filter(|stat| stat.name.starts_with(&prefix))
-        .map(|stat| (stat.name, stat.id))
+        .map(|stat| (stat.name, stat.id, State::Absent))
         .collect();
     loop {
         if mine.is_empty() || rng.below(6) == 0 && mine.len() < 8 {
@@ -177,7 +229,7 @@ async fn load(
             match store.create_blob(blob).await {
                 Ok(id) => {
                     tell(Event::Acknowledge(name.clone()));
-                    mine.push((name, id));
+                    mine.push((name, id, State::Empty));
                 }
                 Err(BlobError::NoMetadataPages { .. }) => tell(Event::Fail(name)),
                 Err(error) => return error,
@@ -185,8 +237,8 @@ async fn load(
             continue;
         }
         let at = rng.below(mine.len() as u64) as usize;
-        let (name, id) = mine[at].clone();
-        match rng.below(8) {
+        let (name, id, former) = mine[at].clone();
+        match rng.below(11) {
             0 => {
                 tell(Event::Begin(name.clone(), State::Absent));
                 if let Err(error) = store.delete_blob(id).await {
@@ -203,11 +255,14 @@ async fn load(
             }
             how => {
                 let size = rng.below(max_size) as usize;
-                let state = State::Full {
+                let full = State::Full {
                     seed: rng.next(),
                     size,
                     sc: rng.below(2) == 0 && size > 0,
                 };
+                let updated = former.updated(&mut rng, max_size);
+                let state = updated.filter(|_| how >= 6 || how <= 3 && rng.below(2) == 0);
+                let state = state.unwrap_or(full);
                 tell(Event::Begin(name.clone(), state));
                 let cancel = CancelToken::new();
                 let progress = match how {
@@ -235,7 +290,10 @@ async fn load(
                     tokio::select! {
                         biased;
                         done = write => match done {
-                            Ok(()) => tell(Event::Acknowledge(name)),
+                            Ok(()) => {
+                                tell(Event::Acknowledge(name));
+                                mine[at].2 = state;
+                            }
                             Err(BlobError::NoSpace { .. } | BlobError::NoMetadataPages { .. }) => tell(Event::Fail(name)),
                             Err(error) => return error,
                         },
@@ -246,7 +304,10 @@ async fn load(
                     continue;
                 }
                 match write.await {
-                    Ok(()) => tell(Event::Acknowledge(name)),
+                    Ok(()) => {
+                        tell(Event::Acknowledge(name));
+                        mine[at].2 = state;
+                    }
                     Err(
                         BlobError::NoSpace { .. }
                         | BlobError::NoMetadataPages { .. }
@@ -266,6 +327,12 @@ async fn write(
     progress: Progress,
 ) -> Result<(), BlobError> {
     let data = state.data();
+    if let State::Updated { at, size, .. } = state {
+        let expected = store.stat(id)?.sequence;
+        let pieces = vec![(at as u64, data[at..].to_vec())];
+        let updated = store.update(id, expected, size as u64, pieces, &progress);
+        return updated.await.map(drop);
+    }
     let writer = store
         .writer_with_sc(id, data.len() as u64, state.sc())
         .await?;
@@ -296,7 +363,7 @@ async fn verify(store: &BlobStore, model: &mut Model, what: &str) {
                 let read = store.read_blob(stat.id, &Progress::none()).await;
                 let read = read.unwrap_or_else(|e| panic!("{what}: {name}: {e}"));
                 let state = possible.into_iter().flatten().find(|state| {
-                    matches!(state, State::Full { .. })
+                    matches!(state, State::Full { .. } | State::Updated { .. })
                         && state.data() == read.data
                         && state.sc() == stat.sc
                 });

@@ -54,6 +54,9 @@
 //! | 32-95 | `ScMetadata` as the client gave it, or 0 |
 //! | 96- | name, then the extents in the order of the data: first cluster (u32) and number of clusters (u32) |
 //!
+//! Records of two blobs never name the same cluster. An older record of a blob, which does not count, may name clusters of the newer one: those that
+//! an update left as they were.
+//!
 //! Nothing here does I/O. Decoders take untrusted blocks: they check the checksum first, then every field, and never
 //! panic.
 
