@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use toroid_isa::{Program, VrNumber, verify};
+use toroid_tfhe::column::RowSum;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
@@ -35,6 +36,9 @@ use plan::{Facts, Plan, Setting};
 pub use bytes::{ColumnBytes, MadeColumn};
 pub use plan::MAX_ROWS;
 
+/// Bytes of samples that a sum reads at a time, where its source knows no better way.
+const SUM_BYTES: usize = 1 << 20;
+
 /// Where the rows of a column come from.
 pub trait RowSource: Sync {
     /// The samples of these rows, one after the other, as little-endian words.
@@ -42,6 +46,30 @@ pub trait RowSource: Sync {
     /// # Errors
     /// Why they cannot be read.
     fn read(&self, rows: Range<u64>, samples: &mut [u8]) -> Result<(), RowError>;
+
+    /// The sum of these rows, as one sample: word by word that of the samples that [`RowSource::read`] gives. Without a better way, it
+    /// reads some of them at a time.
+    ///
+    /// # Errors
+    /// Why they cannot be read.
+    fn sum(&self, params: &ParamSet, rows: Range<u64>, sample: &mut [u8]) -> Result<(), RowError> {
+        let mut sum = RowSum::new(params);
+        let width = params.lwe_bytes();
+        let most = (SUM_BYTES / width).max(1) as u64;
+        let mut samples = Vec::new();
+        let mut row = rows.start;
+        while row < rows.end {
+            let end = rows.end.min(row.saturating_add(most));
+            samples.resize((end - row) as usize * width, 0);
+            self.read(row..end, &mut samples)?;
+            let added = sum.add_samples(&samples);
+            added.map_err(|error| RowError::Refused(error.to_string()))?;
+            row = end;
+        }
+        let sum = sum.finish();
+        sample.copy_from_slice(&sum.map_err(|error| RowError::Refused(error.to_string()))?);
+        Ok(())
+    }
 
     /// A number that sources of the same rows have in common, and no others: a hash of all of them.
     fn number(&self) -> u64;

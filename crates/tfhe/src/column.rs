@@ -43,6 +43,7 @@ mod noise;
 mod object;
 mod pack;
 mod segment;
+mod sum;
 
 pub use chunk::{Chunk, expand};
 pub use form::{ColumnForm, chunk_bytes, rows_per_chunk};
@@ -51,6 +52,7 @@ pub use noise::{packed_variance, packed_width, seeded_width};
 pub use object::{Column, ColumnBytesBuilder, assemble, column_bytes};
 pub(crate) use pack::pack;
 pub use segment::Segment;
+pub use sum::RowSum;
 
 #[cfg(doc)]
 use crate::seeded::MaskSeed;

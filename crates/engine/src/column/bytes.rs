@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use toroid_isa::{KeyKind, VrNumber};
 use toroid_tfhe::TfheError;
 use toroid_tfhe::column::{
-    self, Chunk, Column, ColumnBytesBuilder, ColumnForm, ColumnHeader, Segment, column_bytes,
-    packed_variance, rows_per_chunk,
+    self, Chunk, Column, ColumnBytesBuilder, ColumnForm, ColumnHeader, RowSum, Segment,
+    column_bytes, packed_variance, rows_per_chunk,
 };
 use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
@@ -58,6 +58,28 @@ impl<'a> ColumnBytes<'a> {
         self.column.header()
     }
 
+    /// Goes through rows of the column: the number of each segment that they lie in, and which rows of its chunk they are.
+    fn each_segment(
+        &self,
+        rows: Range<u64>,
+        mut take: impl FnMut(usize, Range<usize>) -> Result<(), RowError>,
+    ) -> Result<(), RowError> {
+        let header = self.header();
+        let mut row = rows.start;
+        while row < rows.end {
+            let place = header.locate(row);
+            let held = place.and_then(|(index, _)| header.rows_of(index));
+            let (Some((index, within)), Some(held)) = (place, held) else {
+                return Err(refused(format!("the column has {} rows", header.rows())));
+            };
+            let end = rows.end.min(held.end);
+            let from = header.segments()[index].first as usize + within as usize;
+            take(index, from..from + (end - row) as usize)?;
+            row = end;
+        }
+        Ok(())
+    }
+
     /// Writes rows of a segment, counted from the first one of its chunk.
     fn expand(
         &self,
@@ -71,10 +93,6 @@ impl<'a> ColumnBytes<'a> {
             return column::expand(params, segment.form, chunk, of, rows, samples);
         }
         self.chunk(index, segment)?.expand(rows, samples)
-    }
-
-    fn beyond(&self) -> RowError {
-        refused(format!("the column has {} rows", self.header().rows()))
     }
 
     fn chunk(&self, index: usize, segment: &Segment) -> Result<Arc<Chunk>, TfheError> {
@@ -129,23 +147,32 @@ impl RowSource for ColumnBytes<'_> {
     fn read(&self, rows: Range<u64>, samples: &mut [u8]) -> Result<(), RowError> {
         let width = self.header().params().lwe_bytes();
         let mut rest = samples;
-        let mut row = rows.start;
-        while row < rows.end {
-            let place = self.header().locate(row);
-            let held = place.and_then(|(index, _)| self.header().rows_of(index));
-            let (Some((index, within)), Some(held)) = (place, held) else {
-                return Err(self.beyond());
+        self.each_segment(rows, |index, rows| {
+            let (out, behind) = std::mem::take(&mut rest)
+                .split_at_mut_checked(rows.len() * width)
+                .ok_or_else(|| refused("rows found no room"))?;
+            rest = behind;
+            self.expand(index, rows, out).map_err(refused)
+        })
+    }
+
+    fn sum(&self, _: &ParamSet, rows: Range<u64>, sample: &mut [u8]) -> Result<(), RowError> {
+        let params = self.header().params();
+        let mut sum = RowSum::new(params);
+        self.each_segment(rows, |index, rows| {
+            let segment = &self.header().segments()[index];
+            let added = if segment.form == ColumnForm::Expanded {
+                let chunk = self.column.chunk_bytes(index).map_err(refused)?;
+                let width = params.lwe_bytes();
+                let samples = chunk.get(rows.start * width..rows.end * width);
+                sum.add_samples(samples.unwrap_or_default())
+            } else {
+                let chunk = self.chunk(index, segment).map_err(refused)?;
+                sum.add(&chunk, rows)
             };
-            let end = rows.end.min(held.end);
-            let count = (end - row) as usize;
-            let (out, behind) = rest
-                .split_at_mut_checked(count * width)
-                .ok_or_else(|| self.beyond())?;
-            let from = self.header().segments()[index].first as usize + within as usize;
-            self.expand(index, from..from + count, out)
-                .map_err(refused)?;
-            (rest, row) = (behind, end);
-        }
+            added.map_err(refused)
+        })?;
+        sample.copy_from_slice(&sum.finish().map_err(refused)?);
         Ok(())
     }
 

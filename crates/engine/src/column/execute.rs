@@ -9,7 +9,7 @@ use std::ops::Range;
 use toroid_isa::{KeyKind, VrNumber};
 
 use super::plan::{Operation, Plan, Readers, Task, ValueId};
-use super::{Checkpoint, MapJob, MapSink, RowSource};
+use super::{Checkpoint, ColumnInput, MapJob, MapSink, RowSource};
 use crate::backend::{BackendError, BootstrapTask};
 use crate::error::{EngineError, RowError};
 use crate::paging::{PageId, PagedMemory};
@@ -19,6 +19,9 @@ use crate::requester::Requester;
 /// Batches of the size that the back end likes that a tile makes. More of them waste less at a tile's end; fewer of them come to a
 /// checkpoint sooner.
 const BATCHES_OF_A_TILE: u64 = 4;
+
+/// The rows of a tile that only adds up rows of inputs, which it does not hold.
+const ROWS_OF_A_SUM: u64 = 1 << 16;
 
 /// A run of a plan.
 pub(super) struct Execution<'e, 'a> {
@@ -230,7 +233,7 @@ impl<'e, 'a> Execution<'e, 'a> {
         let pipeline = |(rows, values): (u64, Vec<ValueId>)| {
             let mut last_use = HashMap::new();
             for (place, value) in values.iter().enumerate() {
-                for operand in self.plan.operands(self.plan.values[*value].operation) {
+                for operand in self.read_lanes(self.plan.values[*value].operation) {
                     last_use.insert(operand, place);
                 }
             }
@@ -247,12 +250,34 @@ impl<'e, 'a> Execution<'e, 'a> {
         self.places.contains_key(&value)
     }
 
+    /// The input of several rows that an operation adds up as it is: its source knows how, and no row of it needs a lane.
+    fn summed(&self, operation: Operation) -> Option<&'a ColumnInput<'a>> {
+        let Operation::Sum(operand, _) = operation else {
+            return None;
+        };
+        let value = &self.plan.values[operand];
+        let Operation::Input(vr) = value.operation else {
+            return None;
+        };
+        let mut inputs = self.job.inputs.iter().filter(|_| value.rows > 1);
+        inputs.find(|input| input.vr == vr)
+    }
+
+    /// The values whose lanes an operation reads.
+    fn read_lanes(&self, operation: Operation) -> impl Iterator<Item = ValueId> {
+        let reads = self.summed(operation).is_none();
+        self.plan.operands(operation).filter(move |_| reads)
+    }
+
     /// The most lanes that live at one time, with the copies that operations make.
     fn most_lanes(&self, pipeline: &Pipeline) -> usize {
         let mut live: BTreeSet<ValueId> = BTreeSet::new();
         let mut most = 1;
         for (place, id) in pipeline.values.iter().enumerate() {
             let operation = self.plan.values[*id].operation;
+            if self.summed(operation).is_some() {
+                continue;
+            }
             live.extend(self.plan.operands(operation));
             let mut copies = 1;
             if let Operation::Bootstrap(task) = operation
@@ -294,6 +319,10 @@ impl<'e, 'a> Execution<'e, 'a> {
         let is_bootstrap =
             |value: &ValueId| matches!(self.plan.values[*value].operation, Operation::Bootstrap(_));
         let backend = &self.transaction.engine.backend;
+        let is_summed = |value: &ValueId| self.summed(self.plan.values[*value].operation).is_some();
+        if pipeline.values.iter().all(is_summed) {
+            return Ok(ROWS_OF_A_SUM.clamp(1, pipeline.rows));
+        }
         let wanted = if pipeline.values.iter().any(is_bootstrap) {
             backend.batch_hint(self.plan.params) as u64 * BATCHES_OF_A_TILE
         } else {
@@ -358,7 +387,7 @@ impl<'e, 'a> Execution<'e, 'a> {
                 }
                 self.step(*value, &mut tile, &mut broadcast, &mut sums, sink)?;
                 self.keep(stage, *value, &tile, sink)?;
-                let operands = self.plan.operands(self.plan.values[*value].operation);
+                let operands = self.read_lanes(self.plan.values[*value].operation);
                 for read in operands.chain([*value]) {
                     if pipeline
                         .last_use
@@ -458,6 +487,9 @@ impl<'e, 'a> Execution<'e, 'a> {
                 self.bootstrap(&task, tile, broadcast)
             }
             Operation::Sum(operand, _) => {
+                if let Some(input) = self.summed(operation) {
+                    return self.sum_input(id, input, tile.rows.clone(), sums, sink);
+                }
                 self.load(operand, tile, broadcast)?;
                 let Some(running) = sums.get_mut(&id) else {
                     return Ok(());
@@ -482,6 +514,47 @@ impl<'e, 'a> Execution<'e, 'a> {
             }
             Operation::Lower(..) | Operation::Upper(..) | Operation::Join(..) => Ok(()),
         }
+    }
+
+    /// Adds up rows of an input, from its source.
+    fn sum_input(
+        &mut self,
+        id: ValueId,
+        input: &ColumnInput<'_>,
+        rows: Range<u64>,
+        sums: &mut Sums,
+        sink: &mut dyn MapSink,
+    ) -> Result<(), EngineError> {
+        let Some(running) = sums.get_mut(&id) else {
+            return Ok(());
+        };
+        let (params, several) = (self.plan.params, self.plan.values[id].rows > 1);
+        let mut row = rows.start;
+        while row < rows.end {
+            if self.requester.cancel.is_cancelled() {
+                return Err(EngineError::Cancelled);
+            }
+            let mut end = rows.end;
+            if several {
+                end = end.min((row / running.group + 1) * running.group);
+            }
+            let mut sum = vec![0; self.width];
+            let source: &dyn RowSource = input.source;
+            let summed = source.sum(params, row..end, &mut sum);
+            summed.map_err(|error| error.of(input.vr))?;
+            crate::register::check_words(input.vr, params, &sum)?;
+            if !running.sum.is_empty() {
+                let backend = &self.transaction.engine.backend;
+                backend.hom_add(params, &mut sum, &running.sum);
+            }
+            running.sum = sum;
+            if several && end.is_multiple_of(running.group) {
+                let sum = std::mem::take(&mut running.sum);
+                self.emit_sum(id, row / running.group, &sum, sink)?;
+            }
+            row = end;
+        }
+        Ok(())
     }
 
     /// Hands a sum of several to where it is wanted.

@@ -76,7 +76,7 @@ fn check_length(
     })
 }
 
-fn check_range(rows: &Range<usize>, of: usize) -> Result<(), TfheError> {
+pub(super) fn check_range(rows: &Range<usize>, of: usize) -> Result<(), TfheError> {
     if rows.start <= rows.end && rows.end <= of {
         return Ok(());
     }
@@ -161,6 +161,12 @@ impl Chunk {
     #[must_use]
     pub fn rows(&self) -> usize {
         with_rows!(&self.words, rows => rows.count)
+    }
+
+    /// Whether its rows have masks in common, as those of seeded and packed chunks of a set for wide functions have.
+    #[must_use]
+    pub fn shares_masks(&self) -> bool {
+        with_rows!(&self.words, rows => matches!(rows.layout, Layout::Shared(_)))
     }
 
     pub(super) fn words(&self) -> &Words {
