@@ -1,5 +1,5 @@
 //! A blob store whose super block and metadata pages hold arbitrary bytes is refused, or mounts as one in which every cluster
-//! has one owner and changes to one blob leave the others alone.
+//! has one owner and changes to one blob, of the whole or of parts, leave the others and the readers alone.
 //!
 //! A sound store is the start; the input splices bytes into it, copies and clears blocks, and chooses whether the checksums of
 //! the changed blocks are put right again.
@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 use libfuzzer_sys::fuzz_target;
 use tokio::runtime::{Builder, Runtime};
 use toroid_client::blob::{
-    BlobError, BlobId, BlobStat, BlobStore, FormatOptions, MountOptions, NewBlob,
+    BlobError, BlobId, BlobReader, BlobStat, BlobStore, FormatOptions, MountOptions, NewBlob,
 };
 use toroid_fuzz::{Input, repeat};
 use toroid_isa::metadata::ScMetadata;
@@ -165,6 +165,10 @@ async fn contents(store: &BlobStore) -> BTreeMap<BlobId, (BlobStat, Option<Vec<u
         let data = match store.read_blob(stat.id, &Progress::none()).await {
             Ok(data) => {
                 assert_eq!(data.data.len() as u64, stat.size);
+                let (start, len) = (data.data.len() / 3, data.data.len() / 2);
+                let reader = store.reader(stat.id).expect("it is in the list");
+                let range = reader.read_at(start as u64, len).await;
+                assert!(range.expect("it was read before") == data.data[start..start + len]);
                 Some(data.data)
             }
             Err(error) => {
@@ -201,6 +205,54 @@ async fn fill(host: &RamController, whole: &Blocks) {
     }
 }
 
+/// Updates parts of a blob as the input says. With it comes what the blob must hold then, where what it held before is known.
+async fn update(
+    store: &BlobStore,
+    id: BlobId,
+    former: Option<&[u8]>,
+    input: &mut Input<'_>,
+) -> Result<Option<Vec<u8>>, BlobError> {
+    let stat = store.stat(id)?;
+    let how = input.u8();
+    let size = match how & 3 {
+        0 => stat.size,
+        1 => stat.size.saturating_add(u64::from(input.u16())),
+        2 => u64::from(input.u16()) % 9000,
+        _ => input.u64(),
+    };
+    let pieces: Vec<(u64, Vec<u8>)> = (0..how >> 2 & 3)
+        .map(|_| {
+            let offset = match input.u8() {
+                255 => input.u64(),
+                254 => stat.size,
+                near => u64::from(near) * 37,
+            };
+            let len = usize::from(input.u16()) % 5000;
+            (offset, repeat(&[how, 0x77, 0x22], len))
+        })
+        .collect();
+    let expected = if how >> 4 == 15 {
+        input.u64()
+    } else {
+        stat.sequence
+    };
+    let progress = Progress::none();
+    let new = store
+        .update(id, expected, size, pieces.clone(), &progress)
+        .await?;
+    assert_eq!(expected, stat.sequence);
+    assert!(stat.sc.is_none());
+    assert_eq!((new.size, new.crc32c), (size, None));
+    Ok(former.map(|former| {
+        let mut data = former.to_vec();
+        data.resize(size as usize, 0);
+        for (offset, bytes) in pieces {
+            data[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
+        }
+        data
+    }))
+}
+
 async fn run(sound: &Blocks, choice: u8, input: &mut Input<'_>) {
     let mut data = sound.data.clone();
     damage(&mut data[..HEAD_BLOCKS * BLOCK], choice, input);
@@ -220,6 +272,7 @@ async fn run(sound: &Blocks, choice: u8, input: &mut Input<'_>) {
     };
     check_owners(&store).await;
     let mut expected = contents(&store).await;
+    let mut snapshots: Vec<(BlobReader, Vec<u8>)> = Vec::new();
 
     for _ in 0..input.u8() % 8 {
         let what = input.u8();
@@ -229,6 +282,9 @@ async fn run(sound: &Blocks, choice: u8, input: &mut Input<'_>) {
             .nth(nth)
             .copied()
             .unwrap_or(BlobId(input.u64()));
+        if let (Ok(reader), Some((_, Some(data)))) = (store.reader(id), expected.get(&id)) {
+            snapshots.push((reader, data.clone()));
+        }
         let touched = match what % 4 {
             0 => {
                 let name = "n".repeat(usize::from(input.u8()));
@@ -250,6 +306,22 @@ async fn run(sound: &Blocks, choice: u8, input: &mut Input<'_>) {
                     None
                 }
             },
+            2 => {
+                let former = expected.get(&id).and_then(|(_, data)| data.as_deref());
+                match update(&store, id, former, input).await {
+                    Ok(data) => {
+                        if let Some(data) = data {
+                            let read = store.read_blob(id, &Progress::none()).await;
+                            assert!(read.expect("it was written just now").data == data);
+                        }
+                        Some(id)
+                    }
+                    Err(error) => {
+                        changed(&error);
+                        None
+                    }
+                }
+            }
             _ => {
                 let data = repeat(&[what, 0xEE, 0x11], usize::from(input.u16()) % 9000);
                 let mut writer = match store.writer_with_sc(id, data.len() as u64, None).await {
@@ -286,9 +358,14 @@ async fn run(sound: &Blocks, choice: u8, input: &mut Input<'_>) {
             }
         }
         assert!(expected == found);
+        for (reader, data) in &snapshots {
+            let read = reader.read_at(0, data.len()).await;
+            assert!(read.expect("its clusters are kept") == *data);
+        }
+        snapshots.truncate(usize::from(what >> 6));
     }
 
-    drop(store);
+    drop((snapshots, store));
     let store = BlobStore::mount(host as Arc<dyn Controller>, NSID, options).await;
     let store = store.expect("it was mounted before");
     check_owners(&store).await;
