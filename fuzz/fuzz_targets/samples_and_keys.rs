@@ -77,7 +77,7 @@ fn decrypt(params: &ParamSet, keys: &OnceLock<ClientKey>, input: &mut Input) {
         Err(_) => assert!(!expected),
     }
     assert_eq!(key.decrypt_bit_sample(&sample).is_ok(), expected);
-    let Ok(encoding) = Encoding::new(bits.into(), signed) else {
+    let Ok(encoding) = Encoding::of_samples(params, bits.into(), signed) else {
         return;
     };
     match key.decrypt_sample(&sample, encoding) {

@@ -220,7 +220,7 @@ impl StoredSample {
             log2_variance: sc.log2_variance().map(f64::from),
             log2_failure: sc.log2_p_fail().map(f64::from),
         };
-        let encoding = Encoding::new(u32::from(sc.message_bits()), sc.signed()).ok();
+        let encoding = Encoding::of_samples(params, sc.message_bits().into(), sc.signed()).ok();
         Ok(Some(StoredSample {
             register: sc.vr(),
             ciphertext: Ciphertext::from_sample(params, encoding, data, noise)?,

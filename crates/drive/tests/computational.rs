@@ -476,11 +476,13 @@ fn programs_run_on_columns() {
             .with_noise(Some(params.lwe_variance().log2()), None)
             .with_column(true)
     };
-    let run = |program: &str, column: &[u8], expected: Result<(), Status>| {
+    let run_as = |program: &str,
+                  (column, stated): (&[u8], &dyn Fn(ScMetadata) -> ScMetadata),
+                  expected: Result<(), Status>| {
         let program = encode(&assemble(program).unwrap().program);
         ok(&controller, load(3, 0, &program));
         ok(&controller, activate(3, true));
-        let input = record(fresh("cor:0:0", column), column);
+        let input = record(stated(fresh("cor:0:0", column)), column);
         let padded = [&input[..], &[0; 3]].concat();
         let input_len = padded.len() / 4 * 4;
         ok(&controller, write_memory(MEMORY, 0, &padded[..input_len]));
@@ -499,7 +501,11 @@ fn programs_run_on_columns() {
         ok(&controller, delete(set));
         let data = ok(&controller, read_memory(MEMORY, 32768, 32768)).data;
         let sc = ScMetadata::from_bytes(&data[..64]).unwrap();
-        sc.map(|sc| (sc, data[64..64 + sc.size() as usize].to_vec()))
+        let made = sc.map(|sc| (sc, data[64..64 + sc.size() as usize].to_vec()));
+        made.filter(|_| expected.is_ok())
+    };
+    let run = |program: &str, column: &[u8], expected: Result<(), Status>| {
+        run_as(program, (column, &|sc| sc), expected)
     };
     let each = "bootstrap tv:0, cor:0\nhomintadd cor:0, 1\nreturn cor:0";
     let (sc, bytes) = run(each, &column, Ok(())).unwrap();
@@ -553,6 +559,26 @@ fn programs_run_on_columns() {
     assert!(!sc.column() && sc.computed());
     let total: i64 = narrow.iter().sum();
     assert_eq!(key.decrypt_sample(&bytes, encoding).unwrap(), total);
+
+    // A sum has more bits than functions take, of samples as wide as it is.
+    let wide = Encoding::of_samples(params, 20, false).unwrap();
+    let large: Vec<i64> = (0..100).map(|row| row * 523 % 4096).collect();
+    let chunk = key.encrypt_chunk(&large, wide, &mut Csprng::from_seed([11; 32]));
+    let mut builder = ColumnBytesBuilder::new(params, 1);
+    builder
+        .push_chunk(ColumnForm::Seeded, 100, &chunk.unwrap())
+        .unwrap();
+    let large_bytes = builder.finish().unwrap();
+    let total = "homsum cor:0, 0\nreturn cor:0";
+    for (bits, expected) in [(20, Ok(())), (41, Err(METADATA_INVALID))] {
+        let stated = |sc: ScMetadata| sc.with_message(bits, false).unwrap();
+        let found = run_as(total, (&large_bytes, &stated), expected);
+        if let Some((sc, bytes)) = found {
+            assert_eq!(sc.message_bits(), 20);
+            let found = key.decrypt_sample(&bytes, wide).unwrap();
+            assert_eq!(found, large.iter().sum::<i64>());
+        }
+    }
 
     // A result that has no room is refused before the program runs.
     let runs = bench.drive.statistics().bootstraps;
@@ -624,7 +650,7 @@ fn programs_run_on_columns() {
     assert_eq!(bench.fail(first), METADATA_INVALID);
     assert!(bench.state() == before, "no register has changed");
     let statistics = bench.drive.statistics();
-    assert_eq!(statistics.programs[&0].runs, 4);
+    assert_eq!(statistics.programs[&0].runs, 5);
     assert_eq!(statistics.bootstraps, 290);
 }
 

@@ -14,6 +14,16 @@ pub enum TfheError {
     /// A message width that no encoding takes.
     #[error("a message has 1 to 16 bits, not {0}")]
     MessageBits(u32),
+    /// A message width that samples of a set do not carry.
+    #[error("a sample of {params} carries messages of 1 to {most} bits, not {bits}")]
+    SampleBits {
+        /// Bits asked for.
+        bits: u32,
+        /// The most that such samples carry.
+        most: u32,
+        /// Name of the set.
+        params: &'static str,
+    },
     /// A message outside the range of its encoding.
     #[error("message {message} is outside {}..={}", range.start, range.end - 1)]
     MessageRange {

@@ -213,19 +213,12 @@ pub fn test_vector<M: Modulus>(
     input: Encoding,
     table: &[M::Word],
 ) -> Result<Vec<M::Word>, TfheError> {
+    expect_table(params, input)?;
     if params.is_wide() {
         return wide_test_vector::<M>(params, input, table);
     }
     let n = params.ring_degree;
     let count = 1usize << input.bits();
-    if count > n {
-        return Err(TfheError::FunctionTooWide {
-            bits: input.bits(),
-            needed: count,
-            found: n,
-            params: params.name,
-        });
-    }
     if table.len() != count {
         return Err(TfheError::Length {
             what: "the table of a test vector",
@@ -276,6 +269,23 @@ pub fn function_bytes(
     })
 }
 
+/// Refuses an encoding that no function of the set takes, before there is a table of its messages.
+pub(crate) fn expect_table(params: &ParamSet, input: Encoding) -> Result<(), TfheError> {
+    if params.is_wide() {
+        return expect_width(params, input);
+    }
+    let (needed, found) = (1usize << input.bits(), params.ring_degree);
+    if needed > found {
+        return Err(TfheError::FunctionTooWide {
+            bits: input.bits(),
+            needed,
+            found,
+            params: params.name,
+        });
+    }
+    Ok(())
+}
+
 /// Refuses an encoding wider than the messages of a wide function.
 pub(crate) fn expect_width(params: &ParamSet, encoding: Encoding) -> Result<(), TfheError> {
     if encoding.bits() > params.message_bits {
@@ -300,7 +310,6 @@ fn wide_test_vector<M: Modulus>(
     input: Encoding,
     table: &[M::Word],
 ) -> Result<Vec<M::Word>, TfheError> {
-    expect_width(params, input)?;
     let (p, bits) = (params.message_bits, input.bits());
     check_words::<M>(params, "the table of a test vector", table, 1 << bits)?;
     let places = table

@@ -104,7 +104,7 @@ pub trait Modulus: Words {
     fn centered(a: Self::Word) -> i64;
     /// Whether `a` is in [0, q).
     fn is_canonical(a: Self::Word) -> bool;
-    /// round(m·q / 2^bits) mod q, for 1 <= bits < 8 times a word's bytes.
+    /// round(m·q / 2^bits) mod q, for 1 <= bits < 64.
     fn encode(m: i64, bits: u32) -> Self::Word;
     /// round(a·2^bits / q) mod 2^bits, for the same widths.
     fn decode(a: Self::Word, bits: u32) -> u64;
@@ -329,10 +329,16 @@ impl Modulus for Torus32 {
     }
     #[inline(always)]
     fn encode(m: i64, bits: u32) -> u32 {
-        (m << (32 - bits)) as u32
+        match bits.checked_sub(32) {
+            None | Some(0) => (m << (32 - bits)) as u32,
+            Some(beyond) => ((m + (1 << (beyond - 1))) >> beyond) as u32,
+        }
     }
     #[inline(always)]
     fn decode(a: u32, bits: u32) -> u64 {
+        if let Some(beyond) = bits.checked_sub(32) {
+            return u64::from(a) << beyond;
+        }
         let rounded = (u64::from(a) + (1 << (31 - bits))) >> (32 - bits);
         rounded & ((1 << bits) - 1)
     }

@@ -243,7 +243,10 @@ impl Header {
             .ok_or_else(|| format_error(format!("unknown parameter set: {}", u16_at(12))))?;
         let encoding = match (bytes[14], bytes[15]) {
             (0, 0) => None,
-            (bits, signed @ (0 | 1)) => Some(Encoding::new(u32::from(bits), signed == 1)?),
+            (bits, signed @ (0 | 1)) => Some(match kind {
+                Kind::Sample => Encoding::of_samples(params, bits.into(), signed == 1)?,
+                _ => Encoding::new(bits.into(), signed == 1)?,
+            }),
             (_, signed) => {
                 return Err(format_error(format!(
                     "the signed flag is {signed}, not 0 or 1"

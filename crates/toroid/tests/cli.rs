@@ -683,7 +683,7 @@ fn what_is_missing_or_wrong_is_named() {
         ),
         (1, "decrypt keys/client.key", &["LWE sample"]),
         (1, "encrypt 8 --out eight.ct", &["8", "-8..=7"]),
-        (1, "encrypt 1 --bits 17 --out one.ct", &["17"]),
+        (1, "encrypt 1 --bits 41 --out one.ct", &["41", "1 to 40"]),
         (2, "encrypt 3.5 --out half.ct", &["3.5", "integers"]),
         (2, "encrypt -3.5 --out half.ct", &["-3.5", "integers"]),
         (2, "encrypt three --out half.ct", &["expected an integer"]),

@@ -42,7 +42,11 @@ pub(crate) fn check(sc: &ScMetadata) -> Result<&'static ParamSet, Fault> {
 
 /// The encoding of messages of `bits` bits, where the metadata states that, else of `unstated` bits; none for 0 bits. Keys and
 /// programs have no messages.
-fn encoding(sc: &ScMetadata, bits: u8, unstated: u32) -> Result<Option<Encoding>, Fault> {
+fn encoding(
+    (sc, params): (&ScMetadata, &ParamSet),
+    bits: u8,
+    unstated: u32,
+) -> Result<Option<Encoding>, Fault> {
     let bits = match (sc.vr().ty(), bits) {
         (VrType::Key | VrType::Prg, _) => 0,
         (_, 0) => unstated,
@@ -52,7 +56,11 @@ fn encoding(sc: &ScMetadata, bits: u8, unstated: u32) -> Result<Option<Encoding>
         return Ok(None);
     }
     let wrong = |error| Fault::new(METADATA_INVALID, format!("{}: {error}", sc.vr()));
-    Encoding::new(bits, sc.signed()).map(Some).map_err(wrong)
+    let encoding = match sc.vr().ty() {
+        VrType::Tv => Encoding::new(bits, sc.signed()),
+        _ => Encoding::of_samples(params, bits, sc.signed()),
+    };
+    encoding.map(Some).map_err(wrong)
 }
 
 /// What the metadata states of an object of this set.
@@ -62,8 +70,8 @@ pub(crate) fn attributes(sc: &ScMetadata, params: &ParamSet) -> Result<Attribute
         _ => 0,
     };
     Ok(Attributes {
-        encoding: encoding(sc, sc.message_bits(), of_set)?,
-        output: encoding(sc, sc.output_bits(), 0)?,
+        encoding: encoding((sc, params), sc.message_bits(), of_set)?,
+        output: encoding((sc, params), sc.output_bits(), 0)?,
         log2_variance: sc.log2_variance().map(f64::from),
         log2_failure: sc.log2_p_fail().map(f64::from),
         computed: sc.computed(),

@@ -141,6 +141,7 @@ impl ServerKey {
         output: Encoding,
         f: impl Fn(i64) -> i64,
     ) -> Result<Function, TfheError> {
+        glwe::expect_table(self.params(), input)?;
         let values: Vec<i64> = input.messages().map(f).collect();
         Ok(Function {
             test_vector: glwe::function_bytes(self.params(), input, output, &values)?,

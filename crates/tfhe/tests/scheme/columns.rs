@@ -617,3 +617,61 @@ proptest! {
         }
     }
 }
+
+/// A sum of many rows has more bits than any function takes; its noise decides how many it may have.
+#[test]
+fn sums_are_wider_than_functions() {
+    let params = &MESSAGE16;
+    let (client, mut rng) = (client(params, 90), rng(91));
+    let encoding = Encoding::of_samples(params, 26, false).unwrap();
+    let narrow = Encoding::new(16, false).unwrap();
+    let messages = messages(narrow, 1000, &mut rng);
+    let bytes = client.encrypt_chunk(&messages, encoding, &mut rng).unwrap();
+    let chunk = Chunk::new(params, ColumnForm::Seeded, &bytes, 1000).unwrap();
+    assert_eq!(client.decrypt_chunk(&chunk, encoding).unwrap(), messages);
+    let sum = chunk.sum(0..1000).unwrap();
+    let total: i64 = messages.iter().sum();
+    assert!(total > 1 << 24);
+    assert_eq!(client.decrypt_sample(&sum, encoding).unwrap(), total);
+
+    // The noise of so many fresh rows leaves room for some widths.
+    let stated = |bits: u32, rows: f64| {
+        let noise = StatedNoise {
+            log2_variance: Some((rows * params.lwe_variance()).log2()),
+            log2_failure: None,
+        };
+        let encoding = Encoding::of_samples(params, bits, false).unwrap();
+        let sum = Ciphertext::from_sample(params, Some(encoding), &sum, noise).unwrap();
+        (sum.log2_failure(), client.decrypt(&sum))
+    };
+    let (failure, found) = stated(26, 1000.0);
+    assert!(failure < -128.0, "{failure}");
+    assert_eq!(found.unwrap(), total);
+    for (rows, expected) in [(1e3, 39), (1e4, 37), (1e5, 36), (1e6, 34)] {
+        let widest = (1..=40).rev().find(|bits| stated(*bits, rows).1.is_ok());
+        assert_eq!(widest, Some(expected), "{rows} rows");
+    }
+    let (failure, refused) = stated(40, 1000.0);
+    assert!(failure > -64.0, "{failure}");
+    assert!(matches!(refused, Err(TfheError::FailureProbability { .. })));
+
+    // No function takes it, and nobody makes a table for it.
+    let table = toroid_tfhe::glwe::function_bytes(params, encoding, narrow, &[]);
+    assert!(matches!(
+        table,
+        Err(TfheError::MessageTooWide {
+            bits: 26,
+            found: 16,
+            ..
+        })
+    ));
+    let (client, server) =
+        generate_with(&TINY, ArithmeticKind::Ntt, &mut rng, &Progress::none()).unwrap();
+    let wide = Encoding::of_samples(&TINY, 40, true).unwrap();
+    let sample = client.encrypt_from(wide, -(1 << 30), &mut rng).unwrap();
+    let refused = server.apply(|m| m, &sample);
+    assert!(matches!(
+        refused,
+        Err(TfheError::FunctionTooWide { bits: 40, .. })
+    ));
+}

@@ -83,7 +83,7 @@ pub fn encrypt(args: &EncryptArgs, output: &Output) -> anyhow::Result<()> {
     let client = read_client_key(&args.key, &args.passphrase, output)?;
     let params = client.params();
     let bits = args.bits.unwrap_or(params.message_bits.max(1));
-    let encoding = Encoding::new(bits, !args.unsigned)?;
+    let encoding = Encoding::of_samples(params, bits, !args.unsigned)?;
     let ciphertext = client.encrypt_with(encoding, args.message)?;
     write_file(&args.out, args.force, false, |writer| {
         ciphertext.write_to(writer)?;
@@ -126,7 +126,7 @@ pub fn decrypt(args: &DecryptArgs, output: &Output) -> anyhow::Result<()> {
         .or(stated.map(Encoding::bits))
         .context("the file states no message width: give --bits")?;
     let signed = !args.unsigned && stated.is_none_or(Encoding::is_signed);
-    let encoding = Encoding::new(bits, signed)?;
+    let encoding = Encoding::of_samples(&header.params, bits, signed)?;
     let noise = StatedNoise {
         log2_variance: header.log2_variance.map(f64::from),
         log2_failure: header.log2_failure.map(f64::from),
