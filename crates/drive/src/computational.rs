@@ -13,6 +13,7 @@
 
 mod memory;
 mod programs;
+pub mod request;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -17,6 +17,7 @@ use toroid_drive::bridge::status::{
     PART_ORDER, PROGRAM_IN_USE, PROGRAM_INACTIVE, PROGRAM_MALFORMED, PROGRAM_REFUSED,
     REGISTER_EMPTY, TOO_MANY_RANGES, TRIGGER_SPLIT, WRONG_KEY_TAG, WRONG_PARAMETERS, WRONG_SIZE,
 };
+use toroid_drive::computational::request::{self, MemoryRange};
 use toroid_drive::computational::{MAX_PROGRAMS, MAX_RANGE_SETS, MAX_RANGES, PROGRAM_TYPE, opcode};
 use toroid_drive::{
     Computational, ComputationalConfig, ComputationalController, ComputationalError, HostIdentity,
@@ -84,6 +85,12 @@ fn bench() -> (Bench, ComputationalController) {
     (bench, controller)
 }
 
+/// The tests' own command identifier.
+fn with_id(mut request: Request) -> Request {
+    request.sqe.cid = CID.into();
+    request
+}
+
 /// A command; its descriptor says how many bytes it moves, as over a transport.
 fn command(opcode: u8, nsid: u32, words: [u32; 6], data: Vec<u8>, reply: u32) -> Request {
     let [cdw10, cdw11, cdw12, cdw13, cdw14, cdw15] = words.map(Into::into);
@@ -112,9 +119,14 @@ fn command(opcode: u8, nsid: u32, words: [u32; 6], data: Vec<u8>, reply: u32) ->
 }
 
 fn load_part(index: u16, key_id: u32, size: u32, offset: u32, bytes: &[u8]) -> Request {
-    let dw10 = u32::from(index) | u32::from(PROGRAM_TYPE) << 16 | 1 << 25;
-    let words = [dw10, size, 0, key_id, bytes.len() as u32, offset];
-    command(admin::LOAD_PROGRAM, PROGRAMS, words, bytes.to_vec(), 0)
+    let name = VrNumber::program(key_id).unwrap();
+    with_id(request::load_program(
+        PROGRAMS,
+        index,
+        name,
+        (size, offset),
+        bytes,
+    ))
 }
 
 fn load(index: u16, key_id: u32, program: &[u8]) -> Request {
@@ -122,51 +134,41 @@ fn load(index: u16, key_id: u32, program: &[u8]) -> Request {
 }
 
 fn unload(index: u16) -> Request {
-    let words = [u32::from(index) | 1 << 24, 0, 0, 0, 0, 0];
-    command(admin::LOAD_PROGRAM, PROGRAMS, words, Vec::new(), 0)
+    with_id(request::unload_program(PROGRAMS, index))
 }
 
 fn activate(index: u16, on: bool) -> Request {
-    let words = [u32::from(index) | u32::from(on) << 16, 0, 0, 0, 0, 0];
-    command(admin::PROGRAM_ACTIVATION, PROGRAMS, words, Vec::new(), 0)
+    with_id(request::activate_program(PROGRAMS, index, on))
 }
 
 /// Namespace, first byte, bytes.
 type Ranges<'a> = &'a [(u32, u64, u32)];
 
-fn descriptors(ranges: Ranges<'_>) -> Vec<u8> {
-    let mut data = Vec::new();
-    for (nsid, start, len) in ranges {
-        data.extend_from_slice(&nsid.to_le_bytes());
-        data.extend_from_slice(&len.to_le_bytes());
-        data.extend_from_slice(&start.to_le_bytes());
-        data.extend_from_slice(&[0; 16]);
-    }
-    data
+fn ranges(all: Ranges<'_>) -> Vec<MemoryRange> {
+    let range = |(nsid, start, len): &(u32, u64, u32)| MemoryRange {
+        nsid: *nsid,
+        start: *start,
+        len: *len,
+    };
+    all.iter().map(range).collect()
 }
 
-fn create(ranges: Ranges<'_>) -> Request {
-    let words = [0, ranges.len() as u32, 0, 0, 0, 0];
-    command(
-        admin::MEMORY_RANGE_SET,
-        PROGRAMS,
-        words,
-        descriptors(ranges),
-        0,
-    )
+fn create(all: Ranges<'_>) -> Request {
+    with_id(request::create_range_set(PROGRAMS, &ranges(all)))
+}
+
+fn descriptors(all: Ranges<'_>) -> Vec<u8> {
+    create(all).data
 }
 
 fn delete(set: u16) -> Request {
-    let words = [1 | u32::from(set) << 16, 0, 0, 0, 0, 0];
-    command(admin::MEMORY_RANGE_SET, PROGRAMS, words, Vec::new(), 0)
+    with_id(request::delete_range_set(PROGRAMS, set))
 }
 
 /// Execution of a program on a set: the inputs as a bit each, the result from 1 on.
 fn execute(index: u16, set: u16, inputs: u32, result: u32) -> Request {
-    let words = [inputs, 0, result, 0, 0, 0];
-    let mut request = command(opcode::EXECUTE, PROGRAMS, words, Vec::new(), 0);
-    request.sqe.cdw2 = (u32::from(set) << 16 | u32::from(index)).into();
-    request
+    let which = (inputs.into(), result.into());
+    with_id(request::execute_on_set(PROGRAMS, index, set, which))
 }
 
 fn on_memory(opcode: u8, nsid: u32, start: u64, len: u32, data: Vec<u8>) -> Request {
@@ -176,11 +178,11 @@ fn on_memory(opcode: u8, nsid: u32, start: u64, len: u32, data: Vec<u8>) -> Requ
 }
 
 fn write_memory(nsid: u32, start: u64, data: &[u8]) -> Request {
-    on_memory(opcode::WRITE, nsid, start, data.len() as u32, data.to_vec())
+    with_id(request::write_memory(nsid, start, data))
 }
 
 fn read_memory(nsid: u32, start: u64, len: u32) -> Request {
-    on_memory(opcode::READ, nsid, start, len, Vec::new())
+    with_id(request::read_memory(MemoryRange { nsid, start, len }))
 }
 
 fn copy(nsid: u32, to: u64, total: u64, format: u32, sources: &[(u32, u64, u32)]) -> Request {

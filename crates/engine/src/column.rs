@@ -8,6 +8,7 @@
 
 mod bytes;
 mod execute;
+mod forecast;
 mod plan;
 
 use std::collections::BTreeMap;
@@ -31,10 +32,11 @@ use crate::swap::PagingContext;
 use crate::table::Table;
 
 use execute::Execution;
-use plan::{Facts, Plan, Setting};
+use plan::{Plan, Setting};
 
 pub use bytes::{ColumnBytes, MadeColumn};
-pub use plan::MAX_ROWS;
+pub use forecast::Forecast;
+pub use plan::{ColumnFacts, MAX_ROWS};
 
 /// Bytes of samples that a sum reads at a time, where its source knows no better way.
 const SUM_BYTES: usize = 1 << 20;
@@ -242,7 +244,7 @@ impl Engine {
                 }
                 table.check_params(place, input.params)?;
                 table.check_key_tag(place, input.attributes.key_tag)?;
-                let facts = Facts {
+                let facts = ColumnFacts {
                     rows: input.rows,
                     noise: known.noise,
                     number: known.number,
@@ -284,7 +286,7 @@ impl Engine {
         }
         let params = params.ok_or(EngineError::NoSuchRegister { vr: job.program_vr })?;
         for (vr, number, noise, encoding) in transaction.samples() {
-            inputs.entry(vr).or_insert_with(|| Facts {
+            inputs.entry(vr).or_insert_with(|| ColumnFacts {
                 number,
                 rows: 1,
                 noise: noise.clone(),

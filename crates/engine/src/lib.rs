@@ -34,7 +34,7 @@ pub use backend::{
     Backend, BackendError, BackendStatistics, BootstrapTask, KeySink, LoadedKey, results_of_tasks,
 };
 pub use column::{
-    Checkpoint, ColumnBytes, ColumnInput, MAX_ROWS, MadeColumn, MapFacts, MapJob, MapOutput,
+    Checkpoint, ColumnBytes, ColumnFacts, ColumnInput, Forecast, MAX_ROWS, MadeColumn, MapFacts, MapJob, MapOutput,
     MapSink, MapTask, RowSource,
 };
 pub use config::{EngineConfig, PARTIAL_LIFETIME, ReplacementPolicy};

@@ -543,12 +543,37 @@ fn split(slba: u64, blocks: u64, limit: u64) -> impl Iterator<Item = (u64, u32)>
     })
 }
 
-async fn execute<C: Controller + ?Sized>(
+/// Submits an I/O command, and takes its failure as an error.
+///
+/// # Errors
+/// [`NvmeError::Failed`].
+pub async fn execute<C: Controller + ?Sized>(
     controller: &C,
     request: Request,
 ) -> Result<Response, NvmeError> {
     let command = request.sqe;
     let response = controller.submit(request).await;
+    checked(controller, command, response)
+}
+
+/// The same with an admin command.
+///
+/// # Errors
+/// [`NvmeError::Failed`].
+pub async fn execute_admin<C: Controller + ?Sized>(
+    controller: &C,
+    request: Request,
+) -> Result<Response, NvmeError> {
+    let command = request.sqe;
+    let response = controller.admin(request).await;
+    checked(controller, command, response)
+}
+
+fn checked<C: Controller + ?Sized>(
+    controller: &C,
+    command: Sqe,
+    response: Response,
+) -> Result<Response, NvmeError> {
     let status = response.cqe.status();
     if status.is_success() {
         return Ok(response);

@@ -106,14 +106,17 @@ pub(super) struct Task {
     pub(super) functions: Vec<(VrNumber, ValueId)>,
 }
 
-/// An input before the program runs.
+/// What is known of a column, or of a single sample, before a program runs on it.
 #[derive(Clone, Debug)]
-pub(super) struct Facts {
-    /// A number that inputs of the same samples have in common.
-    pub(super) number: u64,
-    pub(super) rows: u64,
-    pub(super) noise: Noise,
-    pub(super) encoding: Option<Encoding>,
+pub struct ColumnFacts {
+    /// Its rows, 1 of a single sample.
+    pub rows: u64,
+    /// Noise of each row.
+    pub noise: Noise,
+    /// Encoding of its messages; `None`: unknown, or a Boolean gate's.
+    pub encoding: Option<Encoding>,
+    /// A number that inputs of the same samples have in common, and no others.
+    pub number: u64,
 }
 
 /// What the engine knows where it plans.
@@ -122,7 +125,7 @@ pub(super) struct Setting<'a> {
     pub(super) params: &'static ParamSet,
     pub(super) arithmetic: ArithmeticKind,
     /// The columns and samples that the program finds.
-    pub(super) inputs: &'a BTreeMap<VrNumber, Facts>,
+    pub(super) inputs: &'a BTreeMap<VrNumber, ColumnFacts>,
     /// Encodings of a test vector's input and output, as far as they are stated.
     pub(super) functions: &'a dyn Fn(VrNumber) -> (Option<Encoding>, Option<Encoding>),
 }
