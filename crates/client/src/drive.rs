@@ -101,6 +101,10 @@ pub enum DriveError {
         /// Why.
         source: toroid_drive::DriveError,
     },
+    /// The drive of an image has no namespaces for programs.
+    #[cfg(feature = "image")]
+    #[error(transparent)]
+    Programs(#[from] toroid_drive::ComputationalError),
     /// The drive of an image did not end as it should.
     #[cfg(feature = "image")]
     #[error(transparent)]

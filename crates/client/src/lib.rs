@@ -4,6 +4,7 @@
 pub mod blob;
 #[cfg(target_os = "linux")]
 pub mod block_device;
+pub mod columns;
 pub mod drive;
 mod host_identity;
 pub mod ledger;

@@ -30,12 +30,15 @@ use toroid_tfhe::serialize::{Kind, ObjectReader};
 use toroid_tfhe::{Ciphertext, ClientKey, TfheError};
 
 pub use object::Object;
+#[cfg(feature = "image")]
+pub(crate) use program::inputs;
 use program::noise_of_result;
 pub use program::{Outputs, result_name};
 
 use crate::blob::{
     BlobError, BlobId, BlobStat, BlobStore, BlobWriter, FormatOptions, MountOptions, NewBlob,
 };
+use crate::columns::ColumnError;
 use crate::ledger::{Digest, Entry, Ledger, LedgerError, LedgerFault, Origin, program_digest};
 
 /// What a ledger is to have of a program's result: [`Session::accept`].
@@ -184,6 +187,14 @@ pub enum SessionError {
         vr: VrNumber,
         /// What is wrong.
         source: LedgerFault,
+    },
+    /// A column cannot be used as it should be.
+    #[error("column {name}")]
+    Column {
+        /// Its name.
+        name: String,
+        /// Why.
+        source: ColumnError,
     },
     /// From the ledger.
     #[error(transparent)]
@@ -848,7 +859,7 @@ pub fn public_key(kind: Kind) -> Option<(KeyKind, KeyForm)> {
 }
 
 /// What secure computing metadata has of a client key's tag.
-fn tag_start(tag: &KeyTag) -> KeyTagStart {
+pub(crate) fn tag_start(tag: &KeyTag) -> KeyTagStart {
     std::array::from_fn(|at| tag[at])
 }
 

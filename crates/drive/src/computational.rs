@@ -76,6 +76,16 @@ pub struct ComputationalConfig {
     pub hosts: usize,
 }
 
+/// Far from the namespaces that hold blocks.
+const PROGRAMS_NSID: u32 = 0x1_0000;
+
+impl Default for ComputationalConfig {
+    /// [`ComputationalConfig::new`] with namespaces far from those that hold blocks.
+    fn default() -> ComputationalConfig {
+        ComputationalConfig::new(PROGRAMS_NSID)
+    }
+}
+
 impl ComputationalConfig {
     /// The namespace of programs, one memory namespace of 16 MiB behind it, 16 MiB for programs, 64 hosts.
     pub fn new(programs_nsid: u32) -> ComputationalConfig {

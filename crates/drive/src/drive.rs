@@ -339,6 +339,15 @@ impl Drive {
         })
     }
 
+    /// The controller of commands that come without a host: they may use everything.
+    #[must_use]
+    pub fn own_controller(self: &Arc<Drive>) -> DriveController {
+        DriveController {
+            drive: Arc::clone(self),
+            hosted: Arc::clone(&self.own),
+        }
+    }
+
     /// The controller of one host. Hosts with the same name share the log of their failures and their statistics.
     pub fn controller_for(self: &Arc<Drive>, identity: HostIdentity) -> DriveController {
         DriveController {

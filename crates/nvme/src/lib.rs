@@ -17,7 +17,8 @@ pub use command::{Command, DsmRange, Io, Sqe, opcode};
 pub use completion::Cqe;
 pub use controller::{
     Blocks, Controller, ControllerInfo, ErrorInformation, Health, NvmeError, OtherNamespace,
-    Request, Response, VendorStatus, execute, execute_admin, flush, read_blocks, write_blocks, write_zeroes,
+    Request, Response, VendorStatus, execute, execute_admin, flush, read_blocks, write_blocks,
+    write_zeroes,
 };
 pub use error_log::ErrorLog;
 pub use identify::{IdentifyController, IdentifyError, IdentifyNamespace, LbaFormat};

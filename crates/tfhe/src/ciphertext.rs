@@ -314,11 +314,17 @@ impl ClientKey {
         self.decrypt_bit_sample(ciphertext.sample())
     }
 
-    fn check(&self, ciphertext: &Ciphertext, max_log2_failure: f64) -> Result<(), TfheError> {
-        ciphertext.expect_key(self.params(), Some(self.tag()))?;
+    /// Refuses a key of zeros, which hides nothing.
+    pub(crate) fn check_secret(&self) -> Result<(), TfheError> {
         if self.lwe().bits().iter().fold(0, |seen, bit| seen | bit) == 0 {
             return Err(TfheError::NotEncrypted("the client key is all zeros"));
         }
+        Ok(())
+    }
+
+    fn check(&self, ciphertext: &Ciphertext, max_log2_failure: f64) -> Result<(), TfheError> {
+        ciphertext.expect_key(self.params(), Some(self.tag()))?;
+        self.check_secret()?;
         // What was computed here, such as x - x, has no noise then.
         if ciphertext.is_trivial() && ciphertext.noise.variance() > 0.0 {
             return Err(TfheError::NotEncrypted("the ciphertext has no mask"));

@@ -23,7 +23,9 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 
-use crate::commands::{core, demo, drive, keys, map, objects, params, program, raw, run, sample};
+use crate::commands::{
+    column, core, demo, drive, keys, map, objects, params, program, raw, run, sample,
+};
 use crate::output::Output;
 
 /// Compute on encrypted data where it is stored.
@@ -71,6 +73,11 @@ enum Command {
     Raw(raw::Command),
     /// Delete what a drive stores for a register.
     Delete(objects::DeleteArgs),
+    /// Put columns of numbers on a drive, decrypt them, and list them.
+    #[command(subcommand)]
+    Column(column::Command),
+    /// Run a program over columns of a drive, with the result as a column.
+    Map(column::MapArgs),
     /// Run the program on a drive by compute-on-write or compute-on-read.
     Run(run::Args),
     /// List, write, test and synthesize the SystemVerilog cores.
@@ -98,6 +105,8 @@ fn main() -> ExitCode {
         Command::Reserve(args) => map::reserve(&args, &output),
         Command::Raw(command) => raw::run(&command, &output),
         Command::Delete(args) => objects::delete(&args, &output),
+        Command::Column(command) => column::run(&command, &output),
+        Command::Map(args) => column::map(&args, &output),
         Command::Run(args) => run::run(&args, &output),
         Command::Core(command) => core::run(&command, &output),
     });

@@ -9,6 +9,8 @@ use crate::output::Output;
 /// Of work in steps whose names change.
 const STEPS_TEMPLATE: &str = "{msg:40} {bar:30} {pos:>6} of {len:6} {elapsed:>4}";
 
+const COUNTER_TEMPLATE: &str = "{msg:28} {bar:30} {human_pos:>11} of {human_len:11} {eta:>4}";
+
 const TEMPLATE: &str = "{msg:28} {bar:30} {bytes:>11} of {total_bytes:11} {eta:>4}";
 
 /// A bar over bytes; hidden where bars are not wanted or standard error is not a terminal.
@@ -18,6 +20,15 @@ pub fn bar(output: &Output, message: &'static str) -> ProgressBar {
     }
     let bar = ProgressBar::new(0).with_message(message);
     if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// A bar over things that are counted, such as rows; hidden where [`bar`] hides.
+pub fn counter(output: &Output, message: &'static str) -> ProgressBar {
+    let bar = bar(output, message);
+    if let Ok(style) = ProgressStyle::with_template(COUNTER_TEMPLATE) {
         bar.set_style(style);
     }
     bar

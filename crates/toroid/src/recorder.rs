@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use toroid_nvme::{Command, Controller, ControllerInfo, Request, Response};
+use toroid_nvme::{BROADCAST_NSID, Command, Controller, ControllerInfo, Request, Response};
 
 /// What a command was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,12 @@ impl Controller for Recorder {
         let completion = self.controller.submit(request);
         Box::pin(async move {
             let response = completion.await;
-            if let Ok(command) = command {
+            // Other command sets use the same opcodes.
+            let of_blocks = command.ok().filter(|command| {
+                let nsid = command.nsid();
+                nsid == BROADCAST_NSID || self.controller.info().namespace(nsid).is_some()
+            });
+            if let Some(command) = of_blocks {
                 let issued = Issued {
                     purpose: self.purpose(&command),
                     bytes: sent + response.data.len() as u64,
@@ -92,6 +97,10 @@ impl Controller for Recorder {
             }
             response
         })
+    }
+
+    fn admin(&self, request: Request) -> BoxFuture<'_, Response> {
+        self.controller.admin(request)
     }
 
     fn info(&self) -> &ControllerInfo {

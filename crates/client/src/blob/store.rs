@@ -710,6 +710,12 @@ impl BlobStore {
             .collect())
     }
 
+    /// The controller that the store is on.
+    #[cfg(feature = "image")]
+    pub(crate) fn controller(&self) -> Arc<dyn Controller> {
+        Arc::clone(&self.inner.controller)
+    }
+
     /// Starts reading the content that a blob has now.
     pub fn reader(&self, id: BlobId) -> Result<BlobReader, BlobError> {
         Ok(BlobReader::new(self.inner.clone(), self.inner.version(id)?))

@@ -4,11 +4,13 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use toroid_drive::DriveConfig;
 use toroid_drive::image::{self, FormatOptions, Image, ImageError, Replacement};
+use toroid_drive::{Computational, ComputationalConfig, DriveConfig};
 use toroid_engine::backend::cpu::CpuBackend;
+use toroid_nvme::Controller;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 
+use super::link::Local;
 use super::{CLUSTER_BYTES, Drive, DriveError, OpenOptions};
 use crate::location::{Location, is_block_device};
 
@@ -28,10 +30,7 @@ impl DriveError {
     }
 }
 
-pub(super) fn open(
-    path: &Path,
-    options: &OpenOptions,
-) -> Result<Arc<toroid_drive::Drive>, DriveError> {
+pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Local, DriveError> {
     let opened = if options.read_only {
         Image::open_read_only(path)
     } else {
@@ -43,12 +42,23 @@ pub(super) fn open(
         None => Arc::new(CpuBackend::new(ArithmeticKind::Fft)),
     };
     match toroid_drive::Drive::open(image, DriveConfig::new(backend)) {
-        Ok(drive) => Ok(Arc::new(drive)),
+        Ok(drive) => local(drive),
         Err(source) => Err(DriveError::Start {
             path: path.to_owned(),
             source,
         }),
     }
+}
+
+fn local(drive: toroid_drive::Drive) -> Result<Local, DriveError> {
+    let drive = Arc::new(drive);
+    let inner = Arc::clone(&drive) as Arc<dyn Controller>;
+    let attached = Computational::new(ComputationalConfig::default())
+        .and_then(|computational| computational.attach(inner, drive.own_controller()));
+    Ok(Local {
+        controller: Arc::new(attached?),
+        drive,
+    })
 }
 
 impl Drive {

@@ -36,22 +36,29 @@ pub(super) trait Link: Send + Sync {
     }
 }
 
+/// In this process, with the namespaces through which programs run on columns.
 #[cfg(feature = "image")]
-impl Link for Arc<toroid_drive::Drive> {
+pub(super) struct Local {
+    pub drive: Arc<toroid_drive::Drive>,
+    pub controller: Arc<toroid_drive::ComputationalController>,
+}
+
+#[cfg(feature = "image")]
+impl Link for Local {
     fn controller(&self) -> Arc<dyn Controller> {
-        Arc::clone(self) as Arc<dyn Controller>
+        Arc::clone(&self.controller) as Arc<dyn Controller>
     }
 
     fn cancel(&self) {
-        self.cancel_all();
+        self.drive.cancel_all();
     }
 
     fn close(&self) -> Result<(), DriveError> {
-        Ok(self.shutdown()?)
+        Ok(self.drive.shutdown()?)
     }
 
     fn image(&self) -> Option<&Arc<toroid_drive::Drive>> {
-        Some(self)
+        Some(&self.drive)
     }
 }
 

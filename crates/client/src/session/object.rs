@@ -121,7 +121,7 @@ impl<'a> Object<'a> {
     }
 
     /// The content, where it is in memory: of anything but a key.
-    pub(super) fn bytes(&self) -> Option<&[u8]> {
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
         match &self.content {
             Content::Bytes(bytes) => Some(bytes),
             _ => None,

@@ -213,7 +213,7 @@ pub(super) fn noise_of_result(
 }
 
 /// The registers of which a program reads what stood there before it.
-pub(super) fn inputs(program: &Program) -> BTreeSet<VrNumber> {
+pub(crate) fn inputs(program: &Program) -> BTreeSet<VrNumber> {
     let (mut inputs, mut written) = (BTreeSet::new(), BTreeSet::new());
     for instruction in program.instructions() {
         inputs.extend(instruction.reads().filter(|vr| !written.contains(vr)));

@@ -1,7 +1,7 @@
 //! The commands as a host sends them.
 
 use toroid_isa::VrNumber;
-use toroid_nvme::admin::opcode as admin_opcode;
+use toroid_nvme::admin::{cns, csi, opcode as admin_opcode};
 use toroid_nvme::fabrics::Sgl;
 use toroid_nvme::{Request, Sqe};
 
@@ -122,12 +122,7 @@ fn execution(nsid: u32, data: Vec<u8>, inputs: u64, result: u64) -> Request {
 
 /// Execute Program on a memory range set: its inputs as a bit each, the range of the result from 1 on, or 0 for none.
 #[must_use]
-pub fn execute_on_set(
-    nsid: u32,
-    index: u16,
-    set: u16,
-    (inputs, result): (u64, u64),
-) -> Request {
+pub fn execute_on_set(nsid: u32, index: u16, set: u16, (inputs, result): (u64, u64)) -> Request {
     let mut request = execution(nsid, Vec::new(), inputs, result);
     request.sqe.cdw2 = (u32::from(set) << 16 | u32::from(index)).into();
     request
@@ -164,4 +159,18 @@ pub fn write_memory(nsid: u32, start: u64, data: &[u8]) -> Request {
 #[must_use]
 pub fn read_memory(range: MemoryRange) -> Request {
     on_memory(opcode::READ, range.nsid, range.start, range.len, Vec::new())
+}
+
+/// Identify Namespace of a memory namespace (an admin command), whose first 8 bytes are its size.
+#[must_use]
+pub fn identify_memory(nsid: u32) -> Request {
+    let words = [
+        u32::from(cns::NAMESPACE_OF_SET),
+        u32::from(csi::MEMORY) << 24,
+        0,
+        0,
+        0,
+        0,
+    ];
+    command(admin_opcode::IDENTIFY, nsid, words, Vec::new(), 4096)
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use toroid_isa::{KeyKind, VrNumber};
 use toroid_tfhe::TfheError;
+use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::column::{
     self, Chunk, Column, ColumnBytesBuilder, ColumnForm, ColumnHeader, RowSum, Segment,
     column_bytes, packed_variance, rows_per_chunk,
@@ -25,6 +26,19 @@ use crate::swap::PagingContext;
 
 /// What packing adds to a row's noise, measured over its formula, is at most this (`docs/explanation/noise.md`).
 const PACKING_MARGIN: f64 = 1.3;
+
+/// The noise of rows of this noise once a drive has packed them; that of rows of a set that packs nothing stays.
+#[must_use]
+pub fn packed_noise(params: &ParamSet, arithmetic: ArithmeticKind, noise: &Noise) -> Noise {
+    let variance = noise.variance();
+    match packed_variance(params, arithmetic, variance) {
+        Some(packed) => {
+            let variance = variance + PACKING_MARGIN * (packed - variance);
+            Noise::stored(params, variance, noise.log2_failure(), true)
+        }
+        None => noise.clone(),
+    }
+}
 
 fn refused(error: impl ToString) -> RowError {
     RowError::Refused(error.to_string())
@@ -284,14 +298,8 @@ impl<'e, 'r> ColumnBuilder<'e, 'r> {
                 pending,
                 ..
             } = building;
-            let variance = facts.noise.variance();
-            if key.is_some()
-                && facts.rows > 1
-                && let Some(packed) = packed_variance(params, arithmetic, variance)
-            {
-                let failure = facts.noise.log2_failure();
-                let variance = variance + PACKING_MARGIN * (packed - variance);
-                facts.noise = Noise::stored(params, variance, failure, true);
+            if key.is_some() && facts.rows > 1 {
+                facts.noise = packed_noise(params, arithmetic, &facts.noise);
             }
             let bytes = if facts.rows == 1 {
                 pending

@@ -7,8 +7,8 @@ use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::params::ParamSet;
 
-use super::plan::{ColumnFacts, MAX_ROWS, Plan, Setting};
 use super::MapFacts;
+use super::plan::{ColumnFacts, MAX_ROWS, Plan, Setting};
 use crate::config::EngineConfig;
 use crate::error::{EngineError, RowError};
 

@@ -339,6 +339,19 @@ impl<M: Modulus> Rows<M> {
         }
     }
 
+    /// Whether the mask of some row is zero, so that everybody can read its message.
+    pub(super) fn has_trivial_row(&self, params: &ParamSet) -> bool {
+        let zero = M::Word::default();
+        let is_trivial = |mask: &[M::Word]| mask.iter().all(|word| *word == zero);
+        match &self.layout {
+            Layout::Shared(words) => is_trivial(&words[..params.extracted_dimension()]),
+            Layout::Seeded(..) => false,
+            Layout::Samples(words) => words
+                .chunks_exact(params.lwe_words())
+                .any(|sample| is_trivial(&sample[..params.lwe_dimension])),
+        }
+    }
+
     /// The sample of the sum of some rows.
     fn sum(&self, params: &ParamSet, rows: Range<usize>) -> Vec<M::Word> {
         let mut sum = vec![M::Word::default(); params.lwe_words()];

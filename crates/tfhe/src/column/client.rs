@@ -80,7 +80,8 @@ impl ClientKey {
     /// for all of them.
     ///
     /// # Errors
-    /// [`TfheError::ParamsMismatch`] for a chunk of another set.
+    /// [`TfheError::ParamsMismatch`] for a chunk of another set, [`TfheError::NotEncrypted`] for a row that comes without a mask, or a
+    /// key of zeros.
     pub fn decrypt_chunk(&self, chunk: &Chunk, encoding: Encoding) -> Result<Vec<i64>, TfheError> {
         if chunk.params() != self.params() {
             return Err(TfheError::ParamsMismatch {
@@ -101,6 +102,10 @@ impl ClientKey {
         encoding: Encoding,
     ) -> Result<Vec<i64>, TfheError> {
         let params = self.params();
+        self.check_secret()?;
+        if rows.has_trivial_row(params) {
+            return Err(TfheError::NotEncrypted("a row of the column has no mask"));
+        }
         if let Layout::Shared(words) = &rows.layout {
             let mut sample = words.clone();
             sample.resize(params.glwe_words(), M::Word::default());

@@ -563,6 +563,27 @@ fn wrong_rows_and_room_are_refused() {
     }
 }
 
+#[test]
+fn rows_without_a_mask_are_not_decrypted() {
+    for params in SETS {
+        let client = client(params, 41);
+        let encoding = encoding(params, true);
+        for form in [ColumnForm::Packed, ColumnForm::Expanded] {
+            let Ok(bytes) = chunk_bytes(params, form, 3) else {
+                continue;
+            };
+            // An expanded row with a mask does not help the others.
+            let mut zeros = vec![0; bytes];
+            if form == ColumnForm::Expanded {
+                zeros[..params.lwe_bytes()].fill(1);
+            }
+            let chunk = Chunk::new(params, form, &zeros, 3).unwrap();
+            let refused = client.decrypt_chunk(&chunk, encoding).unwrap_err();
+            assert!(matches!(refused, TfheError::NotEncrypted(_)), "{refused}");
+        }
+    }
+}
+
 /// Which chunks of arbitrary bytes are taken, by the definition of the forms.
 fn is_chunk(params: &ParamSet, form: ColumnForm, bytes: &[u8], rows: usize) -> bool {
     if chunk_bytes(params, form, rows).ok() != Some(bytes.len()) {

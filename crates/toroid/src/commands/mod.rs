@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub mod column;
 pub mod core;
 pub mod demo;
 pub mod drive;

@@ -40,10 +40,15 @@ pub struct DisasmArgs {
 
 /// Assembles a source file, with the files of values beside it, and verifies the program as far as it goes without a drive.
 pub fn assemble_file(path: &Path) -> anyhow::Result<Assembly> {
+    assemble_file_for(0, path)
+}
+
+/// The same for another key id where the text names none.
+pub fn assemble_file_for(key_id: u32, path: &Path) -> anyhow::Result<Assembly> {
     let bytes = read_limited(path, toroid_isa::MAX_SOURCE_BYTES, "a program")?;
     let text = String::from_utf8(bytes)
         .with_context(|| format!("{} is not the text of a program", path.display()))?;
-    let mut assembly = match toroid_isa::assemble(&text) {
+    let mut assembly = match toroid_isa::assemble_for(key_id, &text) {
         Ok(assembly) => assembly,
         Err(errors) => bail!("{}:\n{errors}", path.display()),
     };

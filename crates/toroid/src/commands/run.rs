@@ -113,7 +113,12 @@ fn lacks_keys(error: &SessionError) -> bool {
 }
 
 /// Has the drive load its registers of a key id.
-fn load(opened: &Opened, key_id: u32, with_keys: bool, output: &Output) -> anyhow::Result<()> {
+pub(super) fn load(
+    opened: &Opened,
+    key_id: u32,
+    with_keys: bool,
+    output: &Output,
+) -> anyhow::Result<()> {
     let session = opened.session();
     let bar = progress::bar(output, "loading virtual registers");
     let progress = progress::report_to(&bar);

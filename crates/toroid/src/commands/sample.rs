@@ -69,7 +69,7 @@ fn parse_message(text: &str) -> Result<i64, String> {
 }
 
 /// log2 of a probability.
-fn parse_log2_probability(text: &str) -> Result<f64, String> {
+pub(super) fn parse_log2_probability(text: &str) -> Result<f64, String> {
     let log2 = match text.strip_prefix("2^") {
         Some(exponent) => exponent.parse::<f64>().ok(),
         None => text.parse().ok().map(f64::log2),

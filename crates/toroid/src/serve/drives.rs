@@ -22,9 +22,6 @@ use super::config::{self, Config};
 use super::counters::{Counted, Counters};
 use super::secret;
 
-/// Identifier of the namespace of programs; memory is behind it. Far from those of images.
-const PROGRAMS_NSID: u32 = 0x1_0000;
-
 /// A drive as a namespace.
 pub struct Served {
     /// NQN of the subsystem.
@@ -158,7 +155,7 @@ impl Opened {
         let subsystems = named.into_iter().map(|(nqn, serial, hosts, subsystem)| {
             let computational = subsystem
                 .computational
-                .then(|| Computational::new(ComputationalConfig::new(PROGRAMS_NSID)))
+                .then(|| Computational::new(ComputationalConfig::default()))
                 .transpose()?;
             let behind = Behind {
                 computational,

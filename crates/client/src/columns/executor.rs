@@ -1,0 +1,257 @@
+//! Programs that a drive runs on columns in its memory: the commands of the namespaces for computational programs.
+
+use std::sync::Arc;
+
+use toroid_drive::bridge::status::{NO_ROOM, PROGRAM_IN_USE};
+use toroid_drive::computational::request::{self, MemoryRange};
+use toroid_drive::computational::{MAX_PROGRAMS, MAX_RANGES};
+use toroid_isa::metadata::ScMetadata;
+use toroid_isa::{Program, VrNumber};
+use toroid_nvme::admin::csi;
+use toroid_nvme::{Controller, NvmeError, Request, execute, execute_admin};
+use toroid_tfhe::column::{ColumnForm, Segment, assemble};
+
+use super::ColumnError;
+use super::rows::{EncryptedRows, RowFacts};
+use crate::blob::BlobError;
+use crate::session::SessionError;
+
+/// A program index of the drive, with the part of the memory that goes with it: whoever holds the index has it alone.
+pub(super) struct Executor {
+    controller: Arc<dyn Controller>,
+    programs: u32,
+    memory: u32,
+    index: u16,
+    /// First byte and bytes of the part of the memory.
+    start: u64,
+    len: u64,
+    /// The program that is loaded and active.
+    loaded: Option<Vec<u8>>,
+    name: VrNumber,
+}
+
+fn failed(error: NvmeError) -> SessionError {
+    BlobError::from(error).into()
+}
+
+fn padded(len: u64) -> u64 {
+    len.next_multiple_of(4096)
+}
+
+impl Executor {
+    /// Takes a free program index of the drive.
+    ///
+    /// # Errors
+    /// [`ColumnError::NoPrograms`], [`ColumnError::Busy`], in a pair with the column's name by the caller; those of the commands.
+    pub(super) async fn take(
+        controller: Arc<dyn Controller>,
+        name: VrNumber,
+        program: &Program,
+    ) -> Result<Result<Executor, ColumnError>, SessionError> {
+        let namespace = |csi| {
+            let mut others = controller.info().other_namespaces.iter();
+            others
+                .find(|other| other.csi == csi)
+                .map(|other| other.nsid)
+        };
+        let (Some(programs), Some(memory)) = (namespace(csi::PROGRAMS), namespace(csi::MEMORY))
+        else {
+            return Ok(Err(ColumnError::NoPrograms));
+        };
+        let total = memory_bytes(&*controller, memory).await?;
+        let len = total / MAX_PROGRAMS as u64 / 4096 * 4096;
+        for index in 0..MAX_PROGRAMS as u16 {
+            let mut executor = Executor {
+                controller: Arc::clone(&controller),
+                programs,
+                memory,
+                index,
+                start: u64::from(index) * len,
+                len,
+                loaded: None,
+                name,
+            };
+            match executor.load(program).await {
+                Ok(()) => return Ok(Ok(executor)),
+                Err(error) if status(&error) == Some(PROGRAM_IN_USE) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Err(ColumnError::Busy(MAX_PROGRAMS)))
+    }
+
+    /// Bytes of memory for inputs and result of a run.
+    pub(super) fn room(&self) -> u64 {
+        self.len
+    }
+
+    /// The most inputs of a run.
+    pub(super) const MAX_INPUTS: usize = MAX_RANGES - 1;
+
+    async fn admin(&self, request: Request) -> Result<(), SessionError> {
+        let submitted = execute_admin(&*self.controller, request).await;
+        submitted.map(drop).map_err(failed)
+    }
+
+    async fn load(&mut self, program: &Program) -> Result<(), SessionError> {
+        let bytes = toroid_isa::encode(program);
+        if self.loaded.as_ref() == Some(&bytes) {
+            return Ok(());
+        }
+        self.release().await?;
+        // MDTS is a multiple of 4 KiB.
+        let most = self.controller.info().mdts_bytes.max(4096) as usize;
+        let size = bytes.len() as u32;
+        for (number, part) in bytes.chunks(most).enumerate() {
+            let place = (size, (number * most) as u32);
+            let load = request::load_program(self.programs, self.index, self.name, place, part);
+            self.admin(load).await?;
+        }
+        let activate = request::activate_program(self.programs, self.index, true);
+        self.admin(activate).await?;
+        self.loaded = Some(bytes);
+        Ok(())
+    }
+
+    /// Gives the index back.
+    pub(super) async fn release(&mut self) -> Result<(), SessionError> {
+        if self.loaded.is_none() {
+            return Ok(());
+        }
+        let deactivate = request::activate_program(self.programs, self.index, false);
+        self.admin(deactivate).await?;
+        let unload = request::unload_program(self.programs, self.index);
+        self.admin(unload).await?;
+        self.loaded = None;
+        Ok(())
+    }
+
+    async fn write(&self, start: u64, bytes: &[u8]) -> Result<(), SessionError> {
+        let most = self.controller.info().mdts_bytes.max(4096) as usize;
+        for (number, part) in bytes.chunks(most).enumerate() {
+            let at = start + (number * most) as u64;
+            let write = request::write_memory(self.memory, at, part);
+            execute(&*self.controller, write).await.map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    async fn read(&self, start: u64, len: u64) -> Result<Vec<u8>, SessionError> {
+        let most = u64::from(self.controller.info().mdts_bytes.max(4096));
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < len {
+            let done = bytes.len() as u64;
+            let part = MemoryRange {
+                nsid: self.memory,
+                start: start + done,
+                len: (len - done).min(most) as u32,
+            };
+            let read = execute(&*self.controller, request::read_memory(part)).await;
+            let read = read.map_err(failed)?;
+            if read.data.len() != part.len as usize {
+                return Err(BlobError::from(NvmeError::BadResponse {
+                    command: request::read_memory(part).sqe,
+                    data: read.data.len(),
+                    metadata: read.metadata.len(),
+                    expected_data: part.len.into(),
+                    expected_metadata: 0,
+                })
+                .into());
+            }
+            bytes.extend_from_slice(&read.data);
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes of the memory that these inputs take.
+    pub(super) fn bytes_of(inputs: &[(VrNumber, &EncryptedRows)]) -> u64 {
+        let of_input = |rows: &EncryptedRows| padded((ScMetadata::SIZE + rows.bytes.len()) as u64);
+        inputs.iter().map(|(_, rows)| of_input(rows)).sum()
+    }
+
+    /// Runs a program on columns. `None` where the result has no room behind the inputs: fewer rows may have.
+    pub(super) async fn run(
+        &mut self,
+        program: &Program,
+        inputs: &[(VrNumber, &EncryptedRows)],
+    ) -> Result<Option<EncryptedRows>, SessionError> {
+        let of_inputs = Executor::bytes_of(inputs);
+        let Some(room) = self.len.checked_sub(of_inputs).filter(|room| *room >= 4096) else {
+            return Ok(None);
+        };
+        self.load(program).await?;
+        let mut ranges = Vec::with_capacity(inputs.len() + 1);
+        let mut at = self.start;
+        for (vr, rows) in inputs {
+            let sc = rows.facts.metadata(*vr, rows.bytes.len() as u64)?;
+            let mut bytes = sc.to_bytes().to_vec();
+            bytes.extend_from_slice(&rows.bytes);
+            bytes.resize(padded(bytes.len() as u64) as usize, 0);
+            self.write(at, &bytes).await?;
+            ranges.push(MemoryRange {
+                nsid: self.memory,
+                start: at,
+                len: bytes.len() as u32,
+            });
+            at += bytes.len() as u64;
+        }
+        let result = MemoryRange {
+            nsid: self.memory,
+            start: at,
+            len: room as u32,
+        };
+        ranges.push(result);
+        let which = ((1 << inputs.len()) - 1, ranges.len() as u64);
+        let run = request::execute_on_ranges(self.programs, self.index, &ranges, which);
+        if let Err(error) = execute(&*self.controller, run).await {
+            if error.status() == Some(NO_ROOM) {
+                return Ok(None);
+            }
+            return Err(failed(error));
+        }
+        let head = self.read(at, ScMetadata::SIZE as u64).await?;
+        let damaged = |found: String| SessionError::Unexpected {
+            vr: self.name,
+            expected: "the result of a program on columns".to_owned(),
+            found,
+        };
+        let sc = ScMetadata::from_bytes(&head)?.ok_or_else(|| damaged("none".to_owned()))?;
+        if sc.size() > room - ScMetadata::SIZE as u64 {
+            return Err(damaged(format!("one of {} bytes", sc.size())));
+        }
+        let bytes = self.read(at + ScMetadata::SIZE as u64, sc.size().next_multiple_of(4));
+        let mut bytes = bytes.await?;
+        bytes.truncate(sc.size() as usize);
+        let facts = RowFacts::of(&sc).map_err(|error| damaged(error.to_string()))?;
+        if !facts.computed {
+            return Err(damaged("something that no program computed".to_owned()));
+        }
+        if !sc.column() {
+            let sample = Segment::of_chunk(facts.params, ColumnForm::Expanded, 1, 0, &bytes)?;
+            bytes = assemble(facts.params, [(sample, bytes.as_slice())])?;
+        }
+        let mut result = EncryptedRows {
+            facts,
+            bytes,
+            count: 0,
+        };
+        result.count = result.column()?.header().rows();
+        Ok(Some(result))
+    }
+}
+
+/// The status behind a failure of a command.
+pub(super) fn status(error: &SessionError) -> Option<toroid_nvme::Status> {
+    match error {
+        SessionError::Blob(BlobError::Nvme(error)) => error.status(),
+        _ => None,
+    }
+}
+
+/// Bytes of a memory namespace.
+async fn memory_bytes(controller: &dyn Controller, nsid: u32) -> Result<u64, SessionError> {
+    let identify = request::identify_memory(nsid);
+    let response = execute_admin(controller, identify).await.map_err(failed)?;
+    let bytes = response.data.first_chunk().copied().unwrap_or_default();
+    Ok(u64::from_le_bytes(bytes))
+}

@@ -1,0 +1,185 @@
+//! What a column's blob begins with.
+//!
+//! | bytes | content |
+//! | --- | --- |
+//! | 0..64 | secure computing metadata: parameter set, key id, encoding, noise of the noisiest row, key tag |
+//! | 64..128 | the [`JobRecord`] of the run that makes the column; zeroes without one |
+//! | 128.. | the header of the column ([`ColumnHeader`]), whose segments name chunks by their distance from byte 128 |
+//!
+//! The first chunk stands far enough behind the header that appends have room for more segments. Chunks are never changed: a
+//! replaced row gets a chunk of its own.
+
+use toroid_isa::metadata::ScMetadata;
+use toroid_isa::{VrNumber, VrType};
+use toroid_tfhe::column::{ColumnHeader, Segment};
+use toroid_tfhe::params::ParamSet;
+
+use super::rows::RowFacts;
+use super::{ColumnError, mismatch};
+use crate::session::SessionError;
+
+/// Where the column's header begins, from which offsets count.
+pub(super) const BASE: u64 = (ScMetadata::SIZE + JobRecord::SIZE) as u64;
+/// Least bytes before the first chunk.
+const LEAST_ROOM: u64 = 64 << 10;
+/// Most segments of a column: its head stays below 16 MiB.
+const MAX_SEGMENTS: usize = 1 << 19;
+
+/// How far a run on columns has come that fills a column.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobRecord {
+    /// SHA-256 of program, test vectors and input rows.
+    pub digest: [u8; 32],
+    /// Rows of the inputs whose results are there.
+    pub done: u64,
+    /// Rows of the inputs.
+    pub total: u64,
+    /// Whether the result is complete.
+    pub complete: bool,
+}
+
+impl JobRecord {
+    const SIZE: usize = 64;
+    const MAGIC: [u8; 4] = *b"TMAP";
+
+    fn to_bytes(self) -> [u8; JobRecord::SIZE] {
+        let mut bytes = [0; JobRecord::SIZE];
+        bytes[..4].copy_from_slice(&Self::MAGIC);
+        bytes[4] = self.complete.into();
+        bytes[8..40].copy_from_slice(&self.digest);
+        bytes[40..48].copy_from_slice(&self.done.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.total.to_le_bytes());
+        let crc = crc32c::crc32c(&bytes[..60]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8; JobRecord::SIZE]) -> Result<Option<JobRecord>, ColumnError> {
+        if bytes == &[0; JobRecord::SIZE] {
+            return Ok(None);
+        }
+        let mut record = JobRecord {
+            complete: bytes[4] == 1,
+            ..JobRecord::default()
+        };
+        record.digest.copy_from_slice(&bytes[8..40]);
+        let number = |at: usize| {
+            bytes[at..at + 8]
+                .iter()
+                .rfold(0, |n, b| n << 8 | u64::from(*b))
+        };
+        (record.done, record.total) = (number(40), number(48));
+        if record.to_bytes() != *bytes || record.done > record.total {
+            return Err(damaged("its record of a run has another checksum"));
+        }
+        Ok(Some(record))
+    }
+}
+
+pub(super) fn damaged(reason: impl ToString) -> ColumnError {
+    ColumnError::Damaged(reason.to_string())
+}
+
+/// The head of a column.
+#[derive(Clone, Debug)]
+pub(super) struct Head {
+    pub(super) facts: RowFacts,
+    pub(super) key_id: u32,
+    pub(super) job: Option<JobRecord>,
+    pub(super) header: ColumnHeader,
+}
+
+impl Head {
+    /// How many of these first bytes of a blob to read before the whole head.
+    pub(super) const FIXED: usize = BASE as usize + ColumnHeader::FIXED_BYTES;
+
+    /// Bytes of the head that begins with these [`Head::FIXED`].
+    pub(super) fn byte_len_of(fixed: &[u8]) -> Result<u64, ColumnError> {
+        let header = fixed.get(BASE as usize..).unwrap_or_default();
+        Ok(BASE + ColumnHeader::byte_len_of(header).map_err(damaged)?)
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Head, ColumnError> {
+        let short = || damaged("its head is too short");
+        let (sc, rest) = bytes.split_at_checked(ScMetadata::SIZE).ok_or_else(short)?;
+        let (job, header) = rest
+            .split_first_chunk::<{ JobRecord::SIZE }>()
+            .ok_or_else(short)?;
+        let sc = ScMetadata::from_bytes(sc).map_err(damaged)?;
+        let sc = sc.ok_or_else(|| damaged("it does not begin with secure computing metadata"))?;
+        let facts = RowFacts::of(&sc)?;
+        let (header, _) = ColumnHeader::from_bytes(facts.params, header).map_err(damaged)?;
+        Ok(Head {
+            facts,
+            key_id: sc.vr().key_id(),
+            job: JobRecord::from_bytes(job)?,
+            header,
+        })
+    }
+
+    pub(super) fn to_bytes(&self) -> Result<Vec<u8>, SessionError> {
+        let vr = VrNumber::new(VrType::LweCor, self.key_id, 0)?;
+        let header = self.header.to_bytes();
+        // What the segments say counts; the size is there because metadata has one.
+        let sc = self
+            .facts
+            .metadata(vr, self.header.rows().clamp(1, ScMetadata::MAX_OBJECT))?;
+        let job = self.job.map_or([0; JobRecord::SIZE], JobRecord::to_bytes);
+        Ok([&sc.to_bytes()[..], &job, &header].concat())
+    }
+
+    pub(super) fn byte_len(&self) -> u64 {
+        BASE + self.header.byte_len()
+    }
+
+    /// Refuses more segments than a head has room for.
+    pub(super) fn check(&self) -> Result<(), ColumnError> {
+        match self.header.segments().len() {
+            segments if segments > MAX_SEGMENTS => Err(ColumnError::Pieces(segments)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes for the head of a column that is written whole: twice what it needs.
+    pub(super) fn room(&self) -> u64 {
+        LEAST_ROOM.max((2 * self.byte_len()).next_multiple_of(4096))
+    }
+
+    /// Where the first chunk stands in the blob.
+    pub(super) fn first_chunk(&self) -> u64 {
+        let offsets = self.header.segments().iter().map(|segment| segment.offset);
+        BASE.saturating_add(offsets.min().unwrap_or(0))
+    }
+
+    /// The segments without repetition of chunks, in the order of their places.
+    pub(super) fn chunks(&self) -> Vec<Segment> {
+        let mut chunks = self.header.segments().to_vec();
+        chunks.sort_unstable_by_key(|segment| segment.offset);
+        chunks.dedup_by(|a, b| a.shares_chunk(b));
+        chunks
+    }
+
+    /// Refuses rows that are not of this column's kind.
+    pub(super) fn check_fits(&self, rows: &RowFacts) -> Result<(), ColumnError> {
+        self.facts.check_same(rows)?;
+        let (own, theirs) = (self.facts.encoding, rows.encoding);
+        if own != theirs {
+            let named = |encoding: Option<toroid_tfhe::encoding::Encoding>| match encoding {
+                Some(e) if e.is_signed() => format!("{} bits, signed", e.bits()),
+                Some(e) => format!("{} bits, unsigned", e.bits()),
+                None => "not known".to_owned(),
+            };
+            return Err(mismatch(
+                "the encoding of the rows",
+                named(own),
+                named(theirs),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The parameter set of an identifier.
+pub(super) fn set_of(id: u16) -> Result<&'static ParamSet, ColumnError> {
+    ParamSet::by_id(id).ok_or_else(|| damaged(format!("parameter set {id} is unknown")))
+}

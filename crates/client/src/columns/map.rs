@@ -1,0 +1,731 @@
+//! Programs over columns, unit of rows by unit of rows.
+//!
+//! A program that works row by row, or sums groups of rows, runs on one unit of rows after the other; each result is appended to the output
+//! together with the [`JobRecord`], in one change. A sum of all rows is that of the units' sums. Any other program, one that moves rows or goes
+//! on with a sum, runs once.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use sha2::{Digest as _, Sha256};
+use toroid_engine::{ColumnFacts, Forecast, MapFacts, MapOutput, packed_noise};
+use toroid_isa::{Assembly, Instruction, Program, VrNumber, VrType};
+use toroid_task::Progress;
+use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::column::{ColumnForm, Segment, rows_per_chunk};
+use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::noise::{Noise, log2_decoding_failure};
+use toroid_tfhe::params::ParamSet;
+
+use super::executor::Executor;
+use super::head::JobRecord;
+use super::rows::EncryptedRows;
+use super::stored::{Change, StoredColumn};
+use super::{ColumnError, ColumnStat, mismatch, of};
+use crate::blob::BlobError;
+use crate::session::{Object, Session, SessionError};
+
+/// Rows of a unit of a program with bootstraps, which take most of its time.
+const UNIT_ROWS: u64 = 256;
+
+/// What a program is to do with columns of a drive.
+#[derive(Clone, Debug)]
+pub struct MapRequest<'a> {
+    /// The program, assembled for the key id of the columns.
+    pub program: &'a Assembly,
+    /// Registers, by their names in the program, and the columns that stand in them.
+    pub inputs: &'a [(&'a str, &'a str)],
+    /// The rows of the columns that the program sees; all of them if not given. Columns of a single row go with all.
+    pub rows: Option<Range<u64>>,
+    /// The column that the result becomes.
+    pub output: &'a str,
+    /// Whether a column of this name that holds something else is replaced.
+    pub replace: bool,
+    /// Rows of a unit; chosen if not given.
+    pub unit: Option<u64>,
+}
+
+/// What a program will do with columns of a drive.
+#[derive(Clone, Debug)]
+pub struct MapPlan {
+    /// The parameter set.
+    pub params: &'static ParamSet,
+    /// Rows of the inputs.
+    pub rows: u64,
+    /// Rows, noise and bootstraps.
+    pub facts: MapFacts,
+    /// Those of the rows whose results the output holds already.
+    pub done: u64,
+    /// Whether the output is complete.
+    pub complete: bool,
+}
+
+impl MapPlan {
+    fn output(&self) -> Option<&MapOutput> {
+        self.facts.outputs.first()
+    }
+
+    /// Rows of the result.
+    #[must_use]
+    pub fn output_rows(&self) -> u64 {
+        self.output().map_or(0, |output| output.rows)
+    }
+
+    /// log2 of the probability that a row of the result decrypts to a wrong number.
+    #[must_use]
+    pub fn log2_failure(&self) -> f64 {
+        let of_output = |output: &MapOutput| {
+            let bits = output.encoding.map_or(0, Encoding::bits);
+            log2_decoding_failure(bits, output.noise.variance(), output.noise.log2_failure())
+        };
+        self.output().map_or(0.0, of_output)
+    }
+}
+
+/// What a run did.
+#[derive(Clone, Debug)]
+pub struct MapReport {
+    /// The output.
+    pub output: ColumnStat,
+    /// Rows of the inputs.
+    pub rows: u64,
+    /// Those of them that this run worked on; the others were done before.
+    pub computed: u64,
+    /// Commands that ran the program.
+    pub commands: u64,
+}
+
+/// How the rows of a register follow from those of the inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// One row, whatever the inputs have.
+    Single,
+    /// One for so many rows.
+    Each(u64),
+    /// The sum of all.
+    Total,
+    /// All rows are needed for each.
+    Whole,
+}
+
+impl Shape {
+    /// That of a sum or difference.
+    fn with(self, other: Shape) -> Shape {
+        match (self, other) {
+            (Shape::Single, other @ (Shape::Single | Shape::Each(_))) => other,
+            (own @ Shape::Each(_), Shape::Single) => own,
+            (Shape::Each(a), Shape::Each(b)) if a == b => self,
+            _ => Shape::Whole,
+        }
+    }
+}
+
+/// How a program can be run in units: the shape of its result, and the rows of which a unit has a multiple.
+fn shape(program: &Program, columns: &[VrNumber]) -> (Shape, u64) {
+    let mut registers: BTreeMap<VrNumber, Shape> =
+        columns.iter().map(|vr| (*vr, Shape::Each(1))).collect();
+    let mut stack = Vec::new();
+    let mut step = 1;
+    for instruction in program.instructions() {
+        let of = |vr: &VrNumber| registers.get(vr).copied().unwrap_or(Shape::Single);
+        let alone = |shape| match shape {
+            Shape::Total => Shape::Whole,
+            shape => shape,
+        };
+        let (register, shape) = match instruction {
+            Instruction::Return { n } => return (of(n), step),
+            Instruction::Push { n } => {
+                stack.push(of(n));
+                continue;
+            }
+            Instruction::Pop { n } => (n, stack.pop().unwrap_or(Shape::Whole)),
+            Instruction::Move { dst, src } => (dst, of(src)),
+            Instruction::Bootstrap { n, .. }
+            | Instruction::HomIntMult { n, .. }
+            | Instruction::HomIntAdd { n, .. } => (n, alone(of(n))),
+            Instruction::HomAdd { dst, src } | Instruction::HomSub { dst, src } => {
+                (dst, of(dst).with(of(src)))
+            }
+            Instruction::HomSum { n, g } => {
+                let shape = match (of(n), u64::from(*g)) {
+                    (Shape::Each(_), 0) => Shape::Total,
+                    (Shape::Each(rows), g) => match rows.checked_mul(g) {
+                        Some(rows) => {
+                            step = lcm(step, rows);
+                            Shape::Each(rows)
+                        }
+                        None => Shape::Whole,
+                    },
+                    (shape, _) => alone(shape),
+                };
+                (n, shape)
+            }
+            Instruction::Lower { n, .. } | Instruction::Upper { n, .. } => (n, Shape::Whole),
+            Instruction::Join { lower, .. } => (lower, Shape::Whole),
+        };
+        registers.insert(*register, shape);
+    }
+    (Shape::Whole, step)
+}
+
+fn lcm(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    (a / x.max(1)).saturating_mul(b)
+}
+
+/// A job with what it runs on.
+struct Job<'a> {
+    request: &'a MapRequest<'a>,
+    params: &'static ParamSet,
+    key_id: u32,
+    /// The registers of columns, with the rows that stand in them.
+    inputs: Vec<(VrNumber, StoredColumn, Range<u64>)>,
+    objects: Vec<Object<'static>>,
+    plan: MapPlan,
+    digest: [u8; 32],
+    shape: Shape,
+    step: u64,
+}
+
+impl Job<'_> {
+    /// What the drive is not believed to be below.
+    fn noise(&self) -> Option<&Noise> {
+        Some(&self.plan.output()?.noise)
+    }
+
+    /// A result with what follows from the program, whatever the drive states. `packings` is how often its rows were packed.
+    fn checked(
+        &self,
+        mut result: EncryptedRows,
+        packings: usize,
+    ) -> Result<EncryptedRows, ColumnError> {
+        let of_inputs = self.inputs.first().map(|(_, column, _)| column.head.facts);
+        if let Some(facts) = of_inputs {
+            facts.check_same(&result.facts)?;
+            result.facts.tag = facts.tag;
+        }
+        let encoding = self.plan.output().and_then(|output| output.encoding);
+        if encoding != result.facts.encoding {
+            let bits = |encoding: Option<Encoding>| encoding.map_or(0, Encoding::bits);
+            return Err(mismatch(
+                "the result's message",
+                format!("{} bits", bits(encoding)),
+                format!("{} bits", bits(result.facts.encoding)),
+            ));
+        }
+        if let Some(noise) = self.noise() {
+            let mut noise = noise.clone();
+            for _ in 0..packings {
+                noise = packed_noise(self.params, ArithmeticKind::Fft, &noise);
+            }
+            let least = noise.stated(self.params);
+            let stated = &mut result.facts.noise;
+            stated.log2_variance = stated
+                .log2_variance
+                .zip(least.log2_variance)
+                .map(|(stated, least)| stated.max(least));
+            let failures = stated.log2_failure.into_iter().chain(least.log2_failure);
+            stated.log2_failure = failures.reduce(f64::max);
+        }
+        Ok(result)
+    }
+
+    /// Rows of the inputs, counted from the first of the job, read from the drive.
+    async fn read(
+        &self,
+        unit: &Range<u64>,
+        progress: &Progress,
+    ) -> Result<Vec<(VrNumber, EncryptedRows)>, SessionError> {
+        let quiet = Progress::from(progress.cancel_token().clone());
+        let mut inputs = Vec::with_capacity(self.inputs.len());
+        for (vr, column, rows) in &self.inputs {
+            let rows = if self.is_single(rows) {
+                rows.clone()
+            } else {
+                rows.start + unit.start..rows.start + unit.end
+            };
+            inputs.push((*vr, column.rows(rows, &quiet).await?));
+        }
+        Ok(inputs)
+    }
+
+    fn is_single(&self, rows: &Range<u64>) -> bool {
+        rows.end - rows.start == 1 && self.plan.rows > 1
+    }
+}
+
+/// Rows that a column as a whole, or the part of it that was asked for, puts into a register.
+fn rows_of(column: &StoredColumn, wanted: Option<&Range<u64>>) -> Range<u64> {
+    match (column.head.header.rows(), wanted) {
+        (1, _) => 0..1,
+        (_, Some(wanted)) => wanted.clone(),
+        (rows, None) => 0..rows,
+    }
+}
+
+impl Session {
+    /// What [`Session::map`] will do: nothing runs, and nothing on the drive changes.
+    ///
+    /// # Errors
+    /// Those of [`Session::map`] that come before the first row.
+    pub async fn plan_map(&self, request: &MapRequest<'_>) -> Result<MapPlan, SessionError> {
+        Ok(self.prepare(request).await?.plan)
+    }
+
+    /// Runs a program on columns, with the result as a column. What the drive states of the result's noise is never below what follows from the
+    /// program and its inputs.
+    ///
+    /// A run that ended early, for whatever reason, left the results of the units that it had done, and the same request goes on behind them: on the
+    /// same program, the same rows, the same output. Where the result is complete, nothing is computed.
+    ///
+    /// # Errors
+    /// [`ColumnError`]: columns that are missing, have other rows than each other or belong to several keys; an output that holds something else;
+    /// a program that does not fit. Those of the store and of the drive.
+    pub async fn map(
+        &self,
+        request: &MapRequest<'_>,
+        progress: &Progress,
+    ) -> Result<MapReport, SessionError> {
+        let mut job = self.prepare(request).await?;
+        let before = job.plan.done;
+        let mut commands = 0;
+        if !job.plan.complete {
+            self.put(std::mem::take(&mut job.objects), &Progress::none())
+                .await?;
+            let controller = self.store().controller();
+            let name = VrNumber::program(job.key_id)?;
+            let executor = Executor::take(controller, name, &request.program.program).await?;
+            let mut executor = executor.map_err(of(request.output))?;
+            let run = self.run_units(&job, &mut executor, progress).await;
+            // A drive that failed, or was told to stop, may refuse this too; the first failure counts.
+            let released = executor.release().await;
+            commands = run?;
+            released?;
+        }
+        Ok(MapReport {
+            output: self.column(request.output).await?.stat(),
+            rows: job.plan.rows,
+            computed: job.plan.rows - before,
+            commands,
+        })
+    }
+
+    async fn prepare<'a>(&self, request: &'a MapRequest<'a>) -> Result<Job<'a>, SessionError> {
+        let assembly = request.program;
+        let mut inputs: Vec<(VrNumber, StoredColumn, Range<u64>)> = Vec::new();
+        for (register, name) in request.inputs {
+            let vr = assembly.registers.get(*register);
+            let vr = *vr.ok_or_else(|| SessionError::NoSuchRegister((*register).to_owned()))?;
+            if inputs.iter().any(|(other, ..)| *other == vr) {
+                return Err(SessionError::Twice(vr));
+            }
+            let column = self.column(name).await?;
+            let rows = rows_of(&column, request.rows.as_ref());
+            column.slice(rows.clone())?;
+            inputs.push((vr, column, rows));
+        }
+        let Some((first, column, _)) = inputs.first() else {
+            return Err(SessionError::Triggers(0));
+        };
+        let (params, key_id, facts) = (column.head.facts.params, first.key_id(), column.head.facts);
+        let rows = inputs.iter().map(|(_, _, rows)| rows.end - rows.start);
+        let rows = rows.max().unwrap_or(1);
+        for (_, column, own) in &inputs {
+            let at = of(&column.name);
+            if let Err(error) = facts.check_same(&column.head.facts) {
+                return Err(at(error));
+            }
+            if column.head.key_id != key_id {
+                return Err(at(mismatch("its key id", key_id, column.head.key_id)));
+            }
+            let count = own.end - own.start;
+            if count != rows && count != 1 {
+                return Err(at(mismatch("its number of rows", rows, count)));
+            }
+        }
+        let at = of(request.output);
+        if inputs
+            .iter()
+            .any(|(_, column, _)| column.name == request.output)
+        {
+            return Err(at(ColumnError::Exists));
+        }
+        let mut objects = Vec::new();
+        let mut functions = BTreeMap::new();
+        let mut hash = Sha256::new();
+        hash.update(b"toroid map 1");
+        hash_bytes(&mut hash, &toroid_isa::encode(&assembly.program));
+        for vector in &assembly.test_vectors {
+            let (object, report) = Object::test_vector(params, vector)?;
+            hash.update(vector.vr.to_u64().to_le_bytes());
+            hash_bytes(&mut hash, object.bytes().unwrap_or_default());
+            let (input, output) = report.bits;
+            let encoding = |bits| Encoding::new(bits, vector.signed).ok();
+            functions.insert(vector.vr, (encoding(input), encoding(output)));
+            objects.push(object);
+        }
+        let known = self.known(params, &inputs, &mut hash, &assembly.program)?;
+        let forecast = Forecast {
+            program_vr: VrNumber::program(key_id)?,
+            program: &assembly.program,
+            params,
+            arithmetic: ArithmeticKind::Fft,
+            inputs: &known,
+            functions: &|tv| functions.get(&tv).copied().unwrap_or_default(),
+        };
+        let facts = forecast.facts();
+        let facts = facts.map_err(|error| of(request.output)(error.into()))?;
+        let many = inputs
+            .iter()
+            .filter(|(_, _, own)| own.end - own.start == rows && rows > 1);
+        let many: Vec<VrNumber> = many.map(|(vr, ..)| *vr).collect();
+        let (shape, step) = shape(&assembly.program, &many);
+        let digest = hash.finalize().into();
+        let mut job = Job {
+            request,
+            params,
+            key_id,
+            inputs,
+            objects,
+            plan: MapPlan {
+                params,
+                rows,
+                facts,
+                done: 0,
+                complete: false,
+            },
+            digest,
+            shape,
+            step,
+        };
+        match self.column(request.output).await {
+            Err(SessionError::Column {
+                source: ColumnError::Missing,
+                ..
+            }) => {}
+            // Whatever it is, it is to go.
+            Err(SessionError::Column { .. }) if request.replace => {}
+            Err(error) => return Err(error),
+            Ok(found) => match found.head.job.filter(|record| record.digest == job.digest) {
+                Some(record) => {
+                    (job.plan.done, job.plan.complete) = (record.done, record.complete);
+                }
+                None if request.replace => {}
+                None => return Err(of(request.output)(ColumnError::OtherJob)),
+            },
+        }
+        Ok(job)
+    }
+
+    /// What is known of every register that the program reads.
+    fn known(
+        &self,
+        params: &'static ParamSet,
+        inputs: &[(VrNumber, StoredColumn, Range<u64>)],
+        hash: &mut Sha256,
+        program: &Program,
+    ) -> Result<BTreeMap<VrNumber, ColumnFacts>, SessionError> {
+        let mut known: BTreeMap<VrNumber, ColumnFacts> = BTreeMap::new();
+        let mut sorted: Vec<_> = inputs.iter().collect();
+        sorted.sort_by_key(|(vr, ..)| *vr);
+        let mut slices: Vec<(VrNumber, Vec<Segment>)> = Vec::new();
+        for (vr, column, rows) in sorted {
+            let slice = column.slice(rows.clone())?;
+            hash.update(vr.to_u64().to_le_bytes());
+            let mut of_rows = Sha256::new();
+            let facts = &column.head.facts;
+            let bits = facts.encoding.map_or(0, Encoding::bits);
+            let signed = facts.encoding.is_some_and(Encoding::is_signed);
+            of_rows.update([bits as u8, u8::from(signed)]);
+            of_rows.update(facts.params.id.to_le_bytes());
+            of_rows.update(facts.tag.unwrap_or_default());
+            for segment in &slice {
+                of_rows.update([segment.form as u8]);
+                for word in [
+                    segment.chunk_rows,
+                    segment.first,
+                    segment.rows,
+                    segment.crc32c,
+                ] {
+                    of_rows.update(word.to_le_bytes());
+                }
+            }
+            let of_rows: [u8; 32] = of_rows.finalize().into();
+            hash.update(of_rows);
+            let number = of_rows
+                .iter()
+                .take(8)
+                .fold(0, |n, b| n << 8 | u64::from(*b));
+            let shares = |other: &Vec<Segment>| {
+                let mut all = other.iter();
+                all.any(|a| {
+                    slice
+                        .iter()
+                        .any(|b| (a.crc32c, a.chunk_rows) == (b.crc32c, b.chunk_rows))
+                })
+            };
+            // Parts of the same rows in two registers share noise that cannot be told apart.
+            let shared = slices.iter().any(|(other, all)| {
+                known.get(other).is_some_and(|facts| facts.number != number) && shares(all)
+            });
+            let noise = stored_noise(params, &facts.noise, facts.computed || shared);
+            let same = known.values().find(|facts| facts.number == number);
+            let noise = same.map_or(noise, |facts| facts.noise.clone());
+            known.insert(
+                *vr,
+                ColumnFacts {
+                    rows: rows.end - rows.start,
+                    noise,
+                    encoding: facts.encoding,
+                    number,
+                },
+            );
+            slices.push((*vr, slice));
+        }
+        for vr in crate::session::inputs(program) {
+            if known.contains_key(&vr) || !vr.ty().is_sample() {
+                continue;
+            }
+            let stat = self.find(vr).ok_or(SessionError::Missing(vr))?;
+            let sc = stat.sc.ok_or(SessionError::Missing(vr))?;
+            hash.update(vr.to_u64().to_le_bytes());
+            hash.update(stat.id.0.to_le_bytes());
+            hash.update(stat.sequence.to_le_bytes());
+            let facts = super::rows::RowFacts::of(&sc).map_err(of(&vr.to_string()))?;
+            known.insert(
+                vr,
+                ColumnFacts {
+                    rows: 1,
+                    noise: stored_noise(params, &facts.noise, facts.computed),
+                    encoding: facts.encoding,
+                    number: stat.sequence,
+                },
+            );
+        }
+        Ok(known)
+    }
+
+    /// Runs the units that are not done yet; gives the number of commands.
+    async fn run_units(
+        &self,
+        job: &Job<'_>,
+        executor: &mut Executor,
+        progress: &Progress,
+    ) -> Result<u64, SessionError> {
+        let (name, total) = (job.request.output, job.plan.rows);
+        let program = &job.request.program.program;
+        let mut commands = 0;
+        let mut done = job.plan.done;
+        let divisible = matches!(job.shape, Shape::Each(_) | Shape::Total);
+        let wanted = match job.request.unit {
+            Some(unit) => unit,
+            None if job.plan.facts.bootstraps > 0 => UNIT_ROWS,
+            None => total,
+        };
+        let multiple = |rows: u64| (rows / job.step).max(1).saturating_mul(job.step).min(total);
+        let mut unit = if divisible { multiple(wanted) } else { total };
+        progress.report("map", done, total);
+        while done < total {
+            progress.check().map_err(BlobError::from)?;
+            let rows = done..total.min(done.saturating_add(unit));
+            let inputs = job.read(&rows, progress).await?;
+            let inputs: Vec<_> = inputs.iter().map(|(vr, rows)| (*vr, rows)).collect();
+            if inputs.len() > Executor::MAX_INPUTS {
+                let most = Executor::MAX_INPUTS;
+                return Err(of(name)(mismatch(
+                    "the number of inputs",
+                    most,
+                    inputs.len(),
+                )));
+            }
+            let Some(result) = executor.run(program, &inputs).await? else {
+                let smaller = multiple(unit / 2);
+                if divisible && smaller < unit {
+                    unit = smaller;
+                    continue;
+                }
+                return Err(of(name)(ColumnError::Memory {
+                    rows: unit,
+                    needed: Executor::bytes_of(&inputs),
+                    room: executor.room(),
+                }));
+            };
+            commands += 1;
+            let packings = usize::from(is_packed(&result));
+            let result = job.checked(result, packings).map_err(of(name))?;
+            done = rows.end;
+            let complete = done == total && job.shape != Shape::Total;
+            self.commit_unit(job, &rows, &result, complete, progress)
+                .await?;
+            commands += self.join_pieces(job, executor, complete, progress).await?;
+            progress.report("map", done, total);
+        }
+        if job.shape == Shape::Total {
+            commands += self.finish_sum(job, executor, progress).await?;
+        }
+        Ok(commands)
+    }
+
+    fn record(job: &Job<'_>, done: u64, complete: bool) -> JobRecord {
+        JobRecord {
+            digest: job.digest,
+            done,
+            total: job.plan.rows,
+            complete,
+        }
+    }
+
+    /// Appends the result of a unit, with the record that says so.
+    async fn commit_unit(
+        &self,
+        job: &Job<'_>,
+        rows: &Range<u64>,
+        result: &EncryptedRows,
+        complete: bool,
+        progress: &Progress,
+    ) -> Result<(), SessionError> {
+        let quiet = Progress::from(progress.cancel_token().clone());
+        let name = job.request.output;
+        let record = Session::record(job, rows.end, complete);
+        let found = self.column(name).await;
+        let is_own = |column: &StoredColumn| {
+            let found = column.head.job;
+            found.is_some_and(|found| found.digest == job.digest && found.done == rows.start)
+        };
+        match found {
+            Ok(column) if is_own(&column) => {
+                let end = column.head.header.rows();
+                let mut change = Change::of(&column);
+                change.replace(end..end, result).map_err(of(name))?;
+                change.head.job = Some(record);
+                self.commit_change(&column, change, &quiet).await?;
+            }
+            // Somebody else works on the same output.
+            Ok(_) if rows.start > 0 || !job.request.replace => {
+                return Err(of(name)(ColumnError::OtherJob));
+            }
+            found => {
+                let is_missing = |error: &SessionError| match error {
+                    SessionError::Column { source, .. } => matches!(source, ColumnError::Missing),
+                    _ => false,
+                };
+                if !found.as_ref().is_err_and(is_missing) {
+                    self.delete_column(name).await?;
+                }
+                let of_job = (job.key_id, Some(record));
+                self.new_column(name, of_job, result, &quiet).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Packs rows again that units of less than a chunk have left at the end of the output: a chunk at a time, and what is left at
+    /// the end of the run.
+    async fn join_pieces(
+        &self,
+        job: &Job<'_>,
+        executor: &mut Executor,
+        complete: bool,
+        progress: &Progress,
+    ) -> Result<u64, SessionError> {
+        let name = job.request.output;
+        let full = rows_per_chunk(job.params) as u64;
+        let mut commands = 0;
+        loop {
+            let column = self.column(name).await?;
+            let segments = column.head.header.segments();
+            let small = segments.iter().rev().take_while(|segment| {
+                segment.form == ColumnForm::Packed && u64::from(segment.chunk_rows) < full
+            });
+            let small: Vec<u64> = small.map(|segment| segment.rows.into()).collect();
+            let waiting: u64 = small.iter().sum();
+            if small.len() < 2 || !(complete || waiting >= full) {
+                return Ok(commands);
+            }
+            let start = column.head.header.rows() - waiting;
+            let rows = start..start + waiting.min(full);
+            let vr = VrNumber::new(VrType::LweCor, job.key_id, 0)?;
+            let identity = Program::new(vec![Instruction::Return { n: vr }])?;
+            let quiet = Progress::from(progress.cancel_token().clone());
+            let input = column.rows(rows.clone(), &quiet).await?;
+            let Some(result) = executor.run(&identity, &[(vr, &input)]).await? else {
+                return Ok(commands);
+            };
+            commands += 1;
+            if !is_packed(&result) {
+                return Ok(commands);
+            }
+            let result = job.checked(result, 2).map_err(of(name))?;
+            let mut change = Change::of(&column);
+            change.replace(rows, &result).map_err(of(name))?;
+            self.commit_change(&column, change, &quiet).await?;
+        }
+    }
+
+    /// Adds up the sums of the units.
+    async fn finish_sum(
+        &self,
+        job: &Job<'_>,
+        executor: &mut Executor,
+        progress: &Progress,
+    ) -> Result<u64, SessionError> {
+        let name = job.request.output;
+        let quiet = Progress::from(progress.cancel_token().clone());
+        let column = self.column(name).await?;
+        let rows = column.head.header.rows();
+        let mut change = Change::of(&column);
+        change.head.job = Some(Session::record(job, job.plan.rows, true));
+        let mut commands = 0;
+        if rows > 1 {
+            let vr = VrNumber::new(VrType::LweCor, job.key_id, 0)?;
+            let sum = Program::new(vec![
+                Instruction::HomSum { n: vr, g: 0 },
+                Instruction::Return { n: vr },
+            ])?;
+            let input = column.rows(0..rows, &quiet).await?;
+            let result = executor.run(&sum, &[(vr, &input)]).await?;
+            let result = result.ok_or_else(|| {
+                of(name)(ColumnError::Memory {
+                    rows,
+                    needed: Executor::bytes_of(&[(vr, &input)]),
+                    room: executor.room(),
+                })
+            })?;
+            commands = 1;
+            let result = job.checked(result, 0).map_err(of(name))?;
+            change.replace(0..rows, &result).map_err(of(name))?;
+        }
+        self.commit_change(&column, change, &quiet).await?;
+        Ok(commands)
+    }
+}
+
+fn is_packed(rows: &EncryptedRows) -> bool {
+    let column = rows.column().ok();
+    column.is_some_and(|column| {
+        let mut segments = column.header().segments().iter();
+        segments.any(|segment| segment.form == ColumnForm::Packed)
+    })
+}
+
+fn hash_bytes(hash: &mut Sha256, bytes: &[u8]) {
+    hash.update((bytes.len() as u64).to_le_bytes());
+    hash.update(bytes);
+}
+
+fn stored_noise(
+    params: &ParamSet,
+    stated: &toroid_tfhe::noise::StatedNoise,
+    computed: bool,
+) -> Noise {
+    let certain = 0.0;
+    let log2_failure = match stated.log2_variance {
+        Some(_) => stated.log2_failure.unwrap_or(f64::NEG_INFINITY),
+        None => certain,
+    };
+    let variance = stated.log2_variance.map_or(0.0, f64::exp2);
+    Noise::stored(params, variance, log2_failure, computed)
+}

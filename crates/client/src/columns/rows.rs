@@ -1,0 +1,257 @@
+//! Encrypted rows in memory.
+
+use rayon::prelude::*;
+use toroid_isa::VrNumber;
+use toroid_isa::metadata::{KeyTagStart, ScMetadata};
+use toroid_task::Progress;
+use toroid_tfhe::ciphertext::MAX_LOG2_FAILURE;
+use toroid_tfhe::column::{Column, ColumnBytesBuilder, ColumnForm, rows_per_chunk};
+use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::noise::{StatedNoise, log2_decoding_failure};
+use toroid_tfhe::params::ParamSet;
+use toroid_tfhe::random::Csprng;
+use toroid_tfhe::{ClientKey, TfheError};
+
+use super::head::set_of;
+use super::{ColumnError, mismatch};
+use crate::session::{SessionError, tag_start};
+
+/// What all rows of a column have in common.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct RowFacts {
+    pub(super) params: &'static ParamSet,
+    pub(super) encoding: Option<Encoding>,
+    /// Of the noisiest row.
+    pub(super) noise: StatedNoise,
+    pub(super) computed: bool,
+    pub(super) tag: Option<KeyTagStart>,
+}
+
+impl RowFacts {
+    /// What metadata says of rows.
+    pub(super) fn of(sc: &ScMetadata) -> Result<RowFacts, ColumnError> {
+        let encoding = match u32::from(sc.message_bits()) {
+            0 => None,
+            bits => Some(Encoding::new(bits, sc.signed())?),
+        };
+        Ok(RowFacts {
+            params: set_of(sc.params())?,
+            encoding,
+            noise: StatedNoise {
+                log2_variance: sc.log2_variance().map(f64::from),
+                log2_failure: sc.log2_p_fail().map(f64::from),
+            },
+            computed: sc.computed(),
+            tag: sc.key_tag(),
+        })
+    }
+
+    /// Metadata of a column with this many bytes, for a register.
+    pub(super) fn metadata(&self, vr: VrNumber, size: u64) -> Result<ScMetadata, SessionError> {
+        let bits = self.encoding.map_or(0, |encoding| encoding.bits() as u8);
+        let signed = self.encoding.is_some_and(Encoding::is_signed);
+        Ok(ScMetadata::new(vr, self.params.id, size)?
+            .with_message(bits, signed)?
+            .with_noise(self.noise.log2_variance, self.noise.log2_failure)
+            .with_computed(self.computed)
+            .with_column(true)
+            .with_key_tag(self.tag.unwrap_or_default()))
+    }
+
+    /// Refuses rows of another parameter set or client key.
+    pub(super) fn check_same(&self, other: &RowFacts) -> Result<(), ColumnError> {
+        let (own, theirs) = (self.params, other.params);
+        if own.id != theirs.id {
+            return Err(mismatch("the parameter set", own.name, theirs.name));
+        }
+        match (self.tag, other.tag) {
+            (Some(own), Some(theirs)) if own != theirs => {
+                Err(TfheError::KeyMismatch("the rows").into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What holds of both.
+    pub(super) fn with(self, other: &RowFacts) -> RowFacts {
+        let worse = |a: Option<f64>, b: Option<f64>| Some(a?.max(b?));
+        let (a, b) = (self.noise, other.noise);
+        let failures = a.log2_failure.into_iter().chain(b.log2_failure);
+        RowFacts {
+            noise: StatedNoise {
+                log2_variance: worse(a.log2_variance, b.log2_variance),
+                log2_failure: failures.reduce(f64::max),
+            },
+            computed: self.computed || other.computed,
+            tag: self.tag.or(other.tag),
+            ..self
+        }
+    }
+}
+
+/// Rows of a column, encrypted: on their way to a drive, or back.
+#[derive(Clone, Debug)]
+pub struct EncryptedRows {
+    pub(super) facts: RowFacts,
+    /// A column in memory ([`Column`]).
+    pub(super) bytes: Vec<u8>,
+    pub(super) count: u64,
+}
+
+impl EncryptedRows {
+    /// Encrypts numbers, on all cores, in the seeded form.
+    ///
+    /// # Errors
+    /// [`TfheError::MessageRange`] for a number that the encoding does not have, [`TfheError::ChunkRows`] for no numbers,
+    /// [`TfheError::Cancelled`], [`TfheError::Random`].
+    pub fn encrypt(
+        client: &ClientKey,
+        encoding: Encoding,
+        numbers: &[i64],
+        progress: &Progress,
+    ) -> Result<EncryptedRows, SessionError> {
+        let params = ParamSet::by_id(client.params().id)
+            .filter(|params| *params == client.params())
+            .ok_or_else(|| {
+                TfheError::Format("a column needs one of the documented parameter sets".to_owned())
+            })?;
+        let full = rows_per_chunk(params);
+        let mut builder = ColumnBytesBuilder::new(params, numbers.len().div_ceil(full));
+        // A few chunks of each thread at a time, so that a cancellation is seen.
+        let batch = 4 * full * rayon::current_num_threads();
+        let mut done = 0;
+        for numbers in numbers.chunks(batch) {
+            progress.check().map_err(|_| TfheError::Cancelled)?;
+            let chunks = numbers.par_chunks(full).map(|numbers| {
+                let mut rng = Csprng::from_os()?;
+                Ok((
+                    numbers.len(),
+                    client.encrypt_chunk(numbers, encoding, &mut rng)?,
+                ))
+            });
+            for (count, chunk) in chunks.collect::<Result<Vec<_>, TfheError>>()? {
+                builder.push_chunk(ColumnForm::Seeded, count, &chunk)?;
+                done += count as u64;
+            }
+            progress.report("encrypt", done, done.max(numbers.len() as u64));
+        }
+        Ok(EncryptedRows {
+            facts: RowFacts {
+                params,
+                encoding: Some(encoding),
+                noise: StatedNoise::fresh(params),
+                computed: false,
+                tag: Some(tag_start(client.tag())),
+            },
+            bytes: builder.finish()?,
+            count: done,
+        })
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.count
+    }
+
+    /// Never: a column has rows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The parameter set.
+    #[must_use]
+    pub fn params(&self) -> &'static ParamSet {
+        self.facts.params
+    }
+
+    /// The encoding of their messages; `None` where nobody states it.
+    #[must_use]
+    pub fn encoding(&self) -> Option<Encoding> {
+        self.facts.encoding
+    }
+
+    /// What is stated of the noise of the noisiest row.
+    #[must_use]
+    pub fn noise(&self) -> StatedNoise {
+        self.facts.noise
+    }
+
+    /// log2 of the probability that decrypting a row gives a wrong number, because of its noise or of a bootstrap behind it; 0 where its
+    /// noise is not stated.
+    #[must_use]
+    pub fn log2_failure(&self) -> f64 {
+        let noise = self.facts.noise;
+        let Some(log2_variance) = noise.log2_variance else {
+            return 0.0;
+        };
+        let bits = self.facts.encoding.map_or(0, Encoding::bits);
+        let behind = noise.log2_failure.unwrap_or(f64::NEG_INFINITY);
+        log2_decoding_failure(bits, log2_variance.exp2(), behind)
+    }
+
+    /// Decrypts all rows if the failure probability of each is at most 2^[`MAX_LOG2_FAILURE`].
+    ///
+    /// # Errors
+    /// Those of [`EncryptedRows::decrypt_above`].
+    pub fn decrypt(&self, client: &ClientKey) -> Result<Vec<i64>, SessionError> {
+        self.decrypt_above(client, MAX_LOG2_FAILURE)
+    }
+
+    /// Decrypts all rows, over the whole torus ([`Encoding::outputs`]), up to another failure probability of a row, given by its base-2 logarithm: 0 takes
+    /// anything. Whoever sees which results of a high probability are wrong learns something about the key: keep them to yourself.
+    ///
+    /// # Errors
+    /// [`TfheError::ParamsMismatch`] and [`TfheError::KeyMismatch`] for rows of another set or key, [`TfheError::EncodingMismatch`] where
+    /// no encoding is stated, [`TfheError::FailureProbability`], [`TfheError::NotEncrypted`] for rows that come without a mask, or a key of
+    /// zeros.
+    pub fn decrypt_above(
+        &self,
+        client: &ClientKey,
+        max_log2_failure: f64,
+    ) -> Result<Vec<i64>, SessionError> {
+        let encoding = self
+            .facts
+            .encoding
+            .ok_or_else(|| TfheError::EncodingMismatch {
+                expected: "an integer".to_owned(),
+                found: "none".to_owned(),
+            })?;
+        if self
+            .facts
+            .tag
+            .is_some_and(|tag| tag != tag_start(client.tag()))
+        {
+            return Err(TfheError::KeyMismatch("the column").into());
+        }
+        let log2 = self.log2_failure();
+        // Not a number is no figure either.
+        let is_low = log2 <= max_log2_failure;
+        if !is_low {
+            return Err(TfheError::FailureProbability {
+                log2,
+                max_log2: max_log2_failure,
+            }
+            .into());
+        }
+        let column = Column::new(self.facts.params, &self.bytes)?;
+        let segments = column.header().segments();
+        let of_segment = |(number, segment): (usize, &toroid_tfhe::column::Segment)| {
+            let chunk = column.chunk_of(number)?;
+            let rows = segment.rows_in_chunk();
+            let mut numbers = client.decrypt_chunk(&chunk, encoding)?;
+            numbers.truncate(rows.end);
+            numbers.drain(..rows.start);
+            Ok(numbers)
+        };
+        let numbers: Result<Vec<Vec<i64>>, TfheError> =
+            segments.par_iter().enumerate().map(of_segment).collect();
+        Ok(numbers?.concat())
+    }
+
+    /// The column in memory.
+    pub(super) fn column(&self) -> Result<Column<'_>, TfheError> {
+        Column::new(self.facts.params, &self.bytes)
+    }
+}

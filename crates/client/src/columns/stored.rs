@@ -1,0 +1,479 @@
+//! Columns in the blob store.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use toroid_isa::VrNumber;
+use toroid_task::Progress;
+use toroid_tfhe::column::{ColumnForm, ColumnHeader, Segment, assemble};
+use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::noise::StatedNoise;
+use toroid_tfhe::params::ParamSet;
+
+use super::head::{BASE, Head, JobRecord, damaged};
+use super::rows::EncryptedRows;
+use super::{ColumnError, MAX_NAME_BYTES, PREFIX, of};
+use crate::blob::{BlobId, BlobReader, BlobStat, NewBlob};
+use crate::session::{Session, SessionError};
+
+/// Chunks that a change may leave behind, in bytes, before the column is written anew without them.
+const SPARE: u64 = 4 << 20;
+
+/// What a drive has of a column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ColumnStat {
+    /// Its name.
+    pub name: String,
+    /// The parameter set.
+    pub params: &'static ParamSet,
+    /// The key id of the keys that compute on it.
+    pub key_id: u32,
+    /// Its rows.
+    pub rows: u64,
+    /// The encoding of their messages; `None`: not stated.
+    pub encoding: Option<Encoding>,
+    /// What is stated of the noise of the noisiest row.
+    pub noise: StatedNoise,
+    /// Whether a program made rows of it.
+    pub computed: bool,
+    /// Bytes that it takes on the drive, clusters not counted.
+    pub bytes: u64,
+    /// Rows of the seeded, packed and expanded form.
+    pub forms: [u64; 3],
+    /// Pieces that it consists of: runs of rows of a chunk.
+    pub pieces: usize,
+    /// The run that fills it, or has filled it.
+    pub job: Option<JobRecord>,
+}
+
+/// A column as it stands in the store: what others do to it later does not show.
+pub struct StoredColumn {
+    pub(super) name: String,
+    pub(super) head: Head,
+    blob: BlobStat,
+    reader: BlobReader,
+}
+
+impl StoredColumn {
+    /// What the drive has of it.
+    #[must_use]
+    pub fn stat(&self) -> ColumnStat {
+        let Head { facts, header, .. } = &self.head;
+        let mut forms = [0; 3];
+        for segment in header.segments() {
+            let place = ColumnForm::ALL
+                .iter()
+                .position(|form| *form == segment.form);
+            if let Some(rows) = place.and_then(|place| forms.get_mut(place)) {
+                *rows += u64::from(segment.rows);
+            }
+        }
+        ColumnStat {
+            name: self.name.clone(),
+            params: facts.params,
+            key_id: self.head.key_id,
+            rows: header.rows(),
+            encoding: facts.encoding,
+            noise: facts.noise,
+            computed: facts.computed,
+            bytes: self.blob.size,
+            forms,
+            pieces: header.segments().len(),
+            job: self.head.job,
+        }
+    }
+
+    /// The segments of a range of rows.
+    pub(super) fn slice(&self, rows: Range<u64>) -> Result<Vec<Segment>, SessionError> {
+        let count = self.head.header.rows();
+        if rows.is_empty() || rows.end > count {
+            return Err(of(&self.name)(ColumnError::Rows { rows, of: count }));
+        }
+        let slice = self.head.header.slice(rows);
+        slice.map_err(|error| of(&self.name)(error.into()))
+    }
+
+    /// The chunks of these segments, each read once.
+    async fn chunks(
+        &self,
+        segments: &[Segment],
+        progress: &Progress,
+    ) -> Result<BTreeMap<u64, Vec<u8>>, SessionError> {
+        let mut chunks = BTreeMap::new();
+        let total = segments.len() as u64;
+        for (done, segment) in (1..).zip(segments) {
+            if chunks.contains_key(&segment.offset) {
+                continue;
+            }
+            progress.check().map_err(crate::blob::BlobError::from)?;
+            let len = segment.chunk_len(self.head.facts.params);
+            let len = len.map_err(|error| of(&self.name)(error.into()))?;
+            let at = BASE.saturating_add(segment.offset);
+            let chunk = self.reader.read_at(at, len as usize).await?;
+            let checked = segment.check_chunk(self.head.facts.params, &chunk);
+            checked.map_err(|error| of(&self.name)(damaged(error)))?;
+            chunks.insert(segment.offset, chunk);
+            progress.report("read", done, total);
+        }
+        Ok(chunks)
+    }
+
+    /// Rows of the column, of which the drive reads those chunks that hold them.
+    ///
+    /// # Errors
+    /// [`ColumnError::Rows`], [`ColumnError::Damaged`] for a chunk of another checksum, those of the store.
+    pub async fn rows(
+        &self,
+        rows: Range<u64>,
+        progress: &Progress,
+    ) -> Result<EncryptedRows, SessionError> {
+        let count = rows.end.saturating_sub(rows.start);
+        let segments = self.slice(rows)?;
+        let chunks = self.chunks(&segments, progress).await?;
+        let pieces = segments
+            .iter()
+            .filter_map(|segment| Some((*segment, chunks.get(&segment.offset)?.as_slice())));
+        let bytes = assemble(self.head.facts.params, pieces);
+        Ok(EncryptedRows {
+            facts: self.head.facts,
+            bytes: bytes.map_err(|error| of(&self.name)(error.into()))?,
+            count,
+        })
+    }
+}
+
+/// A change of a column: its head as it will be, and the chunks that it gets.
+pub(super) struct Change {
+    pub(super) head: Head,
+    /// Chunks with their places, in bytes from [`BASE`].
+    chunks: Vec<(u64, Vec<u8>)>,
+    end: u64,
+}
+
+impl Change {
+    /// A change of this column, to which nothing is changed yet.
+    pub(super) fn of(column: &StoredColumn) -> Change {
+        Change {
+            head: column.head.clone(),
+            chunks: Vec::new(),
+            end: column.blob.size.saturating_sub(BASE),
+        }
+    }
+
+    /// The segments of rows, whose chunks come behind all others.
+    fn place(&mut self, rows: &EncryptedRows) -> Result<Vec<Segment>, ColumnError> {
+        let column = rows.column()?;
+        let mut places = BTreeMap::new();
+        let mut placed = Vec::new();
+        for (number, segment) in column.header().segments().iter().enumerate() {
+            let offset = match places.get(&segment.offset) {
+                Some(offset) => *offset,
+                None => {
+                    let chunk = column.chunk_bytes(number)?;
+                    let offset = self.end;
+                    self.end += chunk.len() as u64;
+                    self.chunks.push((offset, chunk.to_vec()));
+                    places.insert(segment.offset, offset);
+                    offset
+                }
+            };
+            placed.push(Segment { offset, ..*segment });
+        }
+        Ok(placed)
+    }
+
+    /// Puts other rows, any number of them, in the place of some.
+    pub(super) fn replace(
+        &mut self,
+        rows: Range<u64>,
+        with: &EncryptedRows,
+    ) -> Result<(), ColumnError> {
+        self.head.check_fits(&with.facts)?;
+        let of = self.head.header.rows();
+        if rows.start > rows.end || rows.end > of {
+            return Err(ColumnError::Rows { rows, of });
+        }
+        let segments = self.place(with)?;
+        self.head.header.replace(rows, segments)?;
+        self.head.facts = self.head.facts.with(&with.facts);
+        self.head.check()
+    }
+}
+
+fn blob_name(name: &str) -> Result<String, SessionError> {
+    let fits = (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.chars().any(char::is_control);
+    if fits {
+        Ok(format!("{PREFIX}{name}"))
+    } else {
+        Err(of(name)(ColumnError::Name))
+    }
+}
+
+impl Session {
+    /// The blob of a column.
+    fn column_blob(&self, name: &str) -> Result<Option<BlobStat>, SessionError> {
+        let blob_name = blob_name(name)?;
+        let mut blobs = self.store().list().into_iter();
+        Ok(blobs.find(|blob| blob.name == blob_name && blob.written && blob.sc.is_none()))
+    }
+
+    /// A column as it stands.
+    ///
+    /// # Errors
+    /// [`ColumnError::Missing`], [`ColumnError::Damaged`], those of the store.
+    pub async fn column(&self, name: &str) -> Result<StoredColumn, SessionError> {
+        let blob = self.column_blob(name)?;
+        let blob = blob.ok_or_else(|| of(name)(ColumnError::Missing))?;
+        let reader = self.store().reader(blob.id)?;
+        // The reader's version counts from here on.
+        let blob = reader.stat();
+        if blob.size < Head::FIXED as u64 {
+            return Err(of(name)(damaged(format!("it has {} bytes", blob.size))));
+        }
+        let fixed = reader.read_at(0, Head::FIXED).await?;
+        let len = Head::byte_len_of(&fixed).map_err(of(name))?;
+        if len > blob.size {
+            let reason = format!("a head of {len} bytes in {}", blob.size);
+            return Err(of(name)(damaged(reason)));
+        }
+        let bytes = reader.read_at(0, len as usize).await?;
+        let head = Head::from_bytes(&bytes).map_err(of(name))?;
+        Ok(StoredColumn {
+            name: name.to_owned(),
+            head,
+            blob,
+            reader,
+        })
+    }
+
+    /// The columns of the drive, in the order of their names.
+    ///
+    /// # Errors
+    /// Those of [`Session::column`].
+    pub async fn columns(&self) -> Result<Vec<ColumnStat>, SessionError> {
+        let mut columns = Vec::new();
+        for blob in self.store().list() {
+            if let Some(name) = blob.name.strip_prefix(PREFIX).filter(|_| blob.written) {
+                columns.push(self.column(name).await?.stat());
+            }
+        }
+        columns.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(columns)
+    }
+
+    /// Makes a column of rows, for the keys of a key id.
+    ///
+    /// # Errors
+    /// [`ColumnError::Exists`], [`ColumnError::Name`], those of the store.
+    pub async fn create_column(
+        &self,
+        name: &str,
+        key_id: u32,
+        rows: &EncryptedRows,
+        progress: &Progress,
+    ) -> Result<ColumnStat, SessionError> {
+        self.new_column(name, (key_id, None), rows, progress).await
+    }
+
+    /// The same, with the record of a run.
+    pub(super) async fn new_column(
+        &self,
+        name: &str,
+        (key_id, job): (u32, Option<JobRecord>),
+        rows: &EncryptedRows,
+        progress: &Progress,
+    ) -> Result<ColumnStat, SessionError> {
+        // A key id of no register would be found out by whoever reads it.
+        VrNumber::program(key_id)?;
+        if self.column_blob(name)?.is_some() {
+            return Err(of(name)(ColumnError::Exists));
+        }
+        let header = rows.column().map(|column| column.header().clone());
+        let header = header.map_err(|error| of(name)(error.into()))?;
+        let head = Head {
+            facts: rows.facts,
+            key_id,
+            job,
+            header,
+        };
+        let mut chunks = Vec::new();
+        let column = rows.column().map_err(|error| of(name)(error.into()))?;
+        for (number, segment) in head.header.segments().iter().enumerate() {
+            let chunk = column.chunk_bytes(number);
+            let chunk = chunk.map_err(|error| of(name)(error.into()))?;
+            chunks.push((*segment, chunk.to_vec()));
+        }
+        self.write_whole(name, None, head, chunks, progress).await
+    }
+
+    /// Writes a column from its beginning, with its chunks in the order of their segments and room for more of these.
+    async fn write_whole(
+        &self,
+        name: &str,
+        blob: Option<BlobId>,
+        mut head: Head,
+        segments: Vec<(Segment, Vec<u8>)>,
+        progress: &Progress,
+    ) -> Result<ColumnStat, SessionError> {
+        head.check().map_err(of(name))?;
+        let params = head.facts.params;
+        let room = head.room();
+        let mut end = room - BASE;
+        let mut placed: Vec<Segment> = Vec::new();
+        let mut chunks: Vec<Vec<u8>> = Vec::new();
+        let mut places: BTreeMap<u64, u64> = BTreeMap::new();
+        for (segment, chunk) in segments {
+            let place = *places.entry(segment.offset).or_insert(end);
+            if place == end {
+                end += chunk.len() as u64;
+                chunks.push(chunk);
+            }
+            placed.push(Segment {
+                offset: place,
+                ..segment
+            });
+        }
+        let header = ColumnHeader::new(params, placed);
+        head.header = header.map_err(|error| of(name)(error.into()))?;
+        let mut bytes = head.to_bytes()?;
+        bytes.resize(room as usize, 0);
+        let store = self.store();
+        let size = BASE + end;
+        let writer = match blob {
+            Some(id) => store.writer(id, size).await?,
+            None => {
+                let blob = NewBlob {
+                    name: blob_name(name)?,
+                    sc: None,
+                };
+                store.new_writer(blob, size).await?
+            }
+        };
+        let mut writer = writer.with_progress(progress.clone());
+        writer.write(&bytes).await?;
+        for chunk in chunks {
+            writer.write(&chunk).await?;
+        }
+        writer.commit().await?;
+        Ok(self.column(name).await?.stat())
+    }
+
+    /// Makes a change of a column durable, if the column is still as it was when the change began.
+    pub(super) async fn commit_change(
+        &self,
+        column: &StoredColumn,
+        change: Change,
+        progress: &Progress,
+    ) -> Result<ColumnStat, SessionError> {
+        let Change { head, chunks, end } = change;
+        let chunk_bytes = |head: &Head| -> u64 {
+            let lens = head.chunks();
+            let lens = lens.iter().map(|chunk| chunk.chunk_len(head.facts.params));
+            lens.map(|len| len.unwrap_or(0)).sum()
+        };
+        let live = chunk_bytes(&head);
+        let spare = end.saturating_sub(head.first_chunk().saturating_sub(BASE) + live);
+        if head.byte_len() > head.first_chunk() || spare > SPARE + live {
+            let new: BTreeMap<u64, Vec<u8>> = chunks.into_iter().collect();
+            let old: Vec<Segment> = head.chunks();
+            let old: Vec<Segment> = old
+                .into_iter()
+                .filter(|segment| !new.contains_key(&segment.offset))
+                .collect();
+            let mut all = column.chunks(&old, progress).await?;
+            all.extend(new);
+            let segments = head.header.segments().iter();
+            let segments = segments.filter_map(|segment| {
+                let chunk = all.get(&segment.offset)?.clone();
+                Some((*segment, chunk))
+            });
+            let segments = segments.collect();
+            let (name, blob) = (&column.name, column.blob.id);
+            let current = self.store().stat(blob)?;
+            if current.sequence != column.blob.sequence {
+                return Err(crate::blob::BlobError::Changed {
+                    id: blob,
+                    expected: column.blob.sequence,
+                    found: current.sequence,
+                }
+                .into());
+            }
+            return self
+                .write_whole(name, Some(blob), head, segments, progress)
+                .await;
+        }
+        let mut pieces = vec![(0, head.to_bytes()?)];
+        let chunks = chunks.into_iter();
+        pieces.extend(chunks.map(|(offset, chunk)| (BASE + offset, chunk)));
+        let (id, expected) = (column.blob.id, column.blob.sequence);
+        let store = self.store();
+        store
+            .update(id, expected, BASE + end, pieces, progress)
+            .await?;
+        Ok(self.column(&column.name).await?.stat())
+    }
+
+    /// Appends rows to a column: all of them or none.
+    ///
+    /// # Errors
+    /// [`ColumnError::Missing`], [`ColumnError::Mismatch`] for rows of another parameter set or encoding, [`TfheError::KeyMismatch`],
+    /// [`BlobError::Changed`] where somebody else changed the column meanwhile, those of the store.
+    ///
+    /// [`TfheError::KeyMismatch`]: toroid_tfhe::TfheError::KeyMismatch
+    /// [`BlobError::Changed`]: crate::blob::BlobError::Changed
+    pub async fn append_rows(
+        &self,
+        name: &str,
+        rows: &EncryptedRows,
+        progress: &Progress,
+    ) -> Result<ColumnStat, SessionError> {
+        let column = self.column(name).await?;
+        let end = column.head.header.rows();
+        let mut change = Change::of(&column);
+        change.replace(end..end, rows).map_err(of(name))?;
+        self.commit_change(&column, change, progress).await
+    }
+
+    /// Puts rows in the place of as many others, from row `first` on: all of them or none.
+    ///
+    /// # Errors
+    /// As [`Session::append_rows`]; [`ColumnError::Rows`] where the column has not so many.
+    pub async fn replace_rows(
+        &self,
+        name: &str,
+        first: u64,
+        rows: &EncryptedRows,
+        progress: &Progress,
+    ) -> Result<ColumnStat, SessionError> {
+        let column = self.column(name).await?;
+        let mut change = Change::of(&column);
+        let range = first..first.saturating_add(rows.len());
+        change.replace(range, rows).map_err(of(name))?;
+        self.commit_change(&column, change, progress).await
+    }
+
+    /// Rows of a column ([`StoredColumn::rows`]); all of them if no range is given.
+    ///
+    /// # Errors
+    /// [`ColumnError::Missing`], and those of [`StoredColumn::rows`].
+    pub async fn read_rows(
+        &self,
+        name: &str,
+        rows: Option<Range<u64>>,
+        progress: &Progress,
+    ) -> Result<EncryptedRows, SessionError> {
+        let column = self.column(name).await?;
+        let rows = rows.unwrap_or(0..column.head.header.rows());
+        column.rows(rows, progress).await
+    }
+
+    /// Deletes a column.
+    ///
+    /// # Errors
+    /// [`ColumnError::Missing`], those of the store.
+    pub async fn delete_column(&self, name: &str) -> Result<(), SessionError> {
+        let blob = self.column_blob(name)?;
+        let blob = blob.ok_or_else(|| of(name)(ColumnError::Missing))?;
+        Ok(self.store().delete_blob(blob.id).await?)
+    }
+}

@@ -1,0 +1,515 @@
+//! `toroid column` and `toroid map`: columns of numbers on a drive, and programs over them.
+
+use std::fmt::Write as _;
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use clap::Subcommand;
+use serde_json::{Value, json};
+use toroid_client::columns::{ColumnStat, EncryptedRows, MapPlan, MapRequest};
+use toroid_client::session::SessionError;
+use toroid_drive::image::display_size;
+use toroid_engine::backend::recorded::RecordedTimes;
+use toroid_tfhe::encoding::Encoding;
+
+use super::keys::read_client_key;
+use super::program::assemble_file_for;
+use super::run::load;
+use super::sample::parse_log2_probability;
+use super::write_file;
+use crate::backend::Computing;
+use crate::drive_args::DriveArgs;
+use crate::opened::Opened;
+use crate::output::{Output, power_of_two, usage};
+use crate::passphrase::PassphraseArgs;
+use crate::progress;
+
+/// Most bytes of a file of numbers.
+const MAX_NUMBERS_BYTES: u64 = 4 << 30;
+
+/// `toroid column`.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Encrypt numbers into a new column, or onto the end of one, or in the place of rows.
+    Put(PutArgs),
+    /// Decrypt rows of a column.
+    Get(GetArgs),
+    /// List the columns of a drive.
+    List(ListArgs),
+    /// Delete a column.
+    Delete(DeleteArgs),
+}
+
+/// Arguments of `toroid column put`.
+#[derive(clap::Args)]
+pub struct PutArgs {
+    #[command(flatten)]
+    drive: DriveArgs,
+    /// Name of the column.
+    name: String,
+    /// File of the numbers, one a line; - for standard input.
+    numbers: PathBuf,
+    /// The client key.
+    #[arg(long, short, default_value = "keys/client.key")]
+    key: PathBuf,
+    #[command(flatten)]
+    passphrase: PassphraseArgs,
+    /// Message bits beside the padding bit; the column's or the parameter set's width if not given.
+    #[arg(long, short)]
+    bits: Option<u32>,
+    /// Unsigned numbers, 0 to 2^bits - 1, instead of signed ones, in a new column.
+    #[arg(long)]
+    unsigned: bool,
+    /// Key id of the keys that compute on a new column.
+    #[arg(long, default_value_t = 0)]
+    key_id: u32,
+    /// Append to a column that is there.
+    #[arg(long)]
+    append: bool,
+    /// Replace as many rows of a column that is there, from this one on.
+    #[arg(long, value_name = "ROW", conflicts_with = "append")]
+    at: Option<u64>,
+}
+
+/// Arguments of `toroid column get`.
+#[derive(clap::Args)]
+pub struct GetArgs {
+    #[command(flatten)]
+    drive: DriveArgs,
+    /// Name of the column.
+    name: String,
+    /// The client key.
+    #[arg(long, short, default_value = "keys/client.key")]
+    key: PathBuf,
+    #[command(flatten)]
+    passphrase: PassphraseArgs,
+    /// Rows FROM..TO, counted from 0, without the last; all of them if not given.
+    #[arg(long, value_parser = parse_rows)]
+    rows: Option<Rows>,
+    /// File for the numbers, one a line; standard output if not given.
+    #[arg(long, short)]
+    out: Option<PathBuf>,
+    /// Replace an existing file.
+    #[arg(long)]
+    force: bool,
+    /// Decrypt up to this failure probability of a row, such as 2^-40 or 0.001; 1 takes rows whose noise nobody states, too.
+    #[arg(long, default_value = "2^-64", value_parser = parse_log2_probability, allow_hyphen_values = true)]
+    max_failure: f64,
+}
+
+/// Arguments of `toroid column list`.
+#[derive(clap::Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    drive: DriveArgs,
+}
+
+/// Arguments of `toroid column delete`.
+#[derive(clap::Args)]
+pub struct DeleteArgs {
+    #[command(flatten)]
+    drive: DriveArgs,
+    /// Names of columns.
+    #[arg(required = true)]
+    names: Vec<String>,
+}
+
+/// Arguments of `toroid map`.
+#[derive(clap::Args)]
+pub struct MapArgs {
+    #[command(flatten)]
+    drive: DriveArgs,
+    /// The program's text.
+    program: PathBuf,
+    /// A register of the program and the column that stands in it; repeat it for more of them.
+    #[arg(long = "input", short, value_name = "REGISTER=COLUMN", required = true, value_parser = parse_input)]
+    inputs: Vec<(String, String)>,
+    /// Name of the column that the result becomes.
+    #[arg(long, short)]
+    output: String,
+    /// Rows FROM..TO of the columns, counted from 0, without the last; all of them if not given. A column of one row goes with all.
+    #[arg(long, value_parser = parse_rows)]
+    rows: Option<Rows>,
+    /// Key id of the program's registers.
+    #[arg(long, default_value_t = 0)]
+    key_id: u32,
+    /// Rows that the drive works on in one command; a run that is interrupted loses at most these.
+    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..))]
+    unit: Option<u64>,
+    /// Replace a column of the output's name that holds something else.
+    #[arg(long)]
+    replace: bool,
+    /// Say what it takes and how likely it fails, and run nothing.
+    #[arg(long)]
+    estimate: bool,
+    /// Cores to estimate for; those of this machine if not given.
+    #[arg(long, requires = "estimate")]
+    cores: Option<usize>,
+}
+
+/// A range of rows.
+#[derive(Clone, Debug)]
+pub struct Rows(Range<u64>);
+
+fn parse_rows(text: &str) -> Result<Rows, String> {
+    let expected = || format!("{text:?} is no range of rows; expected FROM..TO, such as 0..100");
+    let (from, to) = text.split_once("..").ok_or_else(expected)?;
+    let number = |text: &str| text.parse::<u64>().map_err(|_| expected());
+    let rows = number(from)?..number(to)?;
+    if rows.is_empty() {
+        return Err(format!("{text} has no rows"));
+    }
+    Ok(Rows(rows))
+}
+
+fn parse_input(text: &str) -> Result<(String, String), String> {
+    let (register, column) = text.split_once('=').ok_or("expected REGISTER=COLUMN")?;
+    Ok((register.to_owned(), column.to_owned()))
+}
+
+/// Runs a command on columns.
+pub fn run(command: &Command, output: &Output) -> anyhow::Result<()> {
+    match command {
+        Command::Put(args) => put(args, output),
+        Command::Get(args) => get(args, output),
+        Command::List(args) => list(args, output),
+        Command::Delete(args) => delete(args, output),
+    }
+}
+
+/// The numbers of a file, one a line.
+fn read_numbers(path: &Path) -> anyhow::Result<Vec<i64>> {
+    let shown = path.display();
+    let mut text = String::new();
+    let read = if path == Path::new("-") {
+        std::io::stdin()
+            .take(MAX_NUMBERS_BYTES)
+            .read_to_string(&mut text)
+    } else {
+        super::open(path)?
+            .take(MAX_NUMBERS_BYTES)
+            .read_to_string(&mut text)
+    };
+    let bytes = read.with_context(|| format!("cannot read {shown}"))?;
+    ensure!(
+        (bytes as u64) < MAX_NUMBERS_BYTES,
+        "{shown} has 4 GiB or more"
+    );
+    let mut numbers = Vec::new();
+    for (line, text) in (1..).zip(text.lines()) {
+        let text = text.trim();
+        if text.is_empty() {
+            continue;
+        }
+        let number = text.parse::<i64>().ok().with_context(|| {
+            format!("{shown}, line {line}: {text:?} is not an integer; expected one number a line")
+        })?;
+        numbers.push(number);
+    }
+    ensure!(!numbers.is_empty(), "{shown} has no numbers");
+    Ok(numbers)
+}
+
+/// A failure of decryption as such, which has an exit code of its own.
+fn own(error: SessionError) -> anyhow::Error {
+    match error {
+        SessionError::Tfhe(error) => error.into(),
+        error => error.into(),
+    }
+}
+
+fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
+    let numbers = read_numbers(&args.numbers)?;
+    let client = read_client_key(&args.key, &args.passphrase, output)?;
+    let opened = args.drive.open()?;
+    let session = opened.session();
+    let changes = args.append || args.at.is_some();
+    let stated = match changes {
+        true => opened.wait(session.column(&args.name))?.stat().encoding,
+        false => None,
+    };
+    let bits = args.bits.or(stated.map(Encoding::bits));
+    let bits = bits.unwrap_or(client.params().message_bits.max(1));
+    let signed = stated.map_or(!args.unsigned, Encoding::is_signed);
+    let encoding = Encoding::new(bits, signed)?;
+    let bar = progress::counter(output, "encrypting");
+    let rows = EncryptedRows::encrypt(&client, encoding, &numbers, &progress::report_to(&bar));
+    let rows = rows.map_err(own)?;
+    bar.finish_and_clear();
+    let bar = progress::bar(output, "writing");
+    let progress = progress::report_to(&bar);
+    let name = &args.name;
+    let started = Instant::now();
+    let stat = match (args.append, args.at) {
+        (true, _) => opened.wait(session.append_rows(name, &rows, &progress))?,
+        (_, Some(first)) => opened.wait(session.replace_rows(name, first, &rows, &progress))?,
+        _ => opened.wait(session.create_column(name, args.key_id, &rows, &progress))?,
+    };
+    let seconds = started.elapsed().as_secs_f64();
+    bar.finish_and_clear();
+    opened.close()?;
+    let mut value = described(&stat);
+    value["seconds"] = json!(seconds);
+    output.result(&value, || line(&stat))
+}
+
+fn get(args: &GetArgs, output: &Output) -> anyhow::Result<()> {
+    if let Some(out) = &args.out {
+        super::refuse_existing(out, args.force)?;
+    }
+    let client = read_client_key(&args.key, &args.passphrase, output)?;
+    let opened = args.drive.open_read_only()?;
+    let rows = args.rows.clone().map(|rows| rows.0);
+    let bar = progress::counter(output, "reading");
+    let progress = progress::report_to(&bar);
+    let rows = opened.wait(opened.session().read_rows(&args.name, rows, &progress))?;
+    bar.finish_and_clear();
+    let numbers = rows.decrypt_above(&client, args.max_failure).map_err(own);
+    let numbers = numbers.with_context(|| {
+        format!(
+            "column {} is not decrypted (--max-failure sets another limit)",
+            args.name
+        )
+    })?;
+    let mut text = String::new();
+    for number in &numbers {
+        let _ = writeln!(text, "{number}");
+    }
+    let log2 = rows.log2_failure();
+    match &args.out {
+        Some(out) => {
+            write_file(out, args.force, false, |writer| {
+                Ok(std::io::Write::write_all(writer, text.as_bytes())?)
+            })?;
+            let shown = out.display().to_string();
+            let value = json!({ "file": shown, "rows": numbers.len(), "log2_p_fail": log2 });
+            output.result(&value, || {
+                let probability = power_of_two(log2);
+                format!(
+                    "{shown}: {} rows (failure probability of each {probability})",
+                    numbers.len()
+                )
+            })
+        }
+        None => {
+            let value = json!({ "rows": numbers, "log2_p_fail": log2 });
+            output.result(&value, || text.trim_end().to_owned())
+        }
+    }
+}
+
+fn described(stat: &ColumnStat) -> Value {
+    let [seeded, packed, expanded] = stat.forms;
+    json!({
+        "column": stat.name,
+        "rows": stat.rows,
+        "params": stat.params.name,
+        "key_id": stat.key_id,
+        "message_bits": stat.encoding.map(Encoding::bits),
+        "signed": stat.encoding.map(Encoding::is_signed),
+        "computed": stat.computed,
+        "bytes": stat.bytes,
+        "seeded": seeded,
+        "packed": packed,
+        "expanded": expanded,
+        "log2_variance": stat.noise.log2_variance,
+        "log2_p_fail_behind": stat.noise.log2_failure,
+        "complete": stat.job.is_none_or(|job| job.complete),
+        "done": stat.job.map(|job| job.done),
+        "of": stat.job.map(|job| job.total),
+    })
+}
+
+fn line(stat: &ColumnStat) -> String {
+    let encoding = match stat.encoding {
+        Some(encoding) if encoding.is_signed() => format!("{} bits signed", encoding.bits()),
+        Some(encoding) => format!("{} bits unsigned", encoding.bits()),
+        None => "no encoding".to_owned(),
+    };
+    let rows = match stat.rows {
+        1 => "1 row".to_owned(),
+        rows => format!("{rows} rows"),
+    };
+    let names = ["seeded", "packed", "expanded"];
+    let forms = names.iter().zip(stat.forms).filter(|(_, rows)| *rows > 0);
+    let forms: Vec<String> = forms.map(|(name, rows)| format!("{rows} {name}")).collect();
+    let unfinished = match stat.job {
+        Some(job) if !job.complete => {
+            format!("; a run has done {} of {} rows", job.done, job.total)
+        }
+        _ => String::new(),
+    };
+    format!(
+        "{}: {rows} of {encoding}, {}, key id {}, {} ({}){unfinished}",
+        stat.name,
+        stat.params.name,
+        stat.key_id,
+        display_size(stat.bytes),
+        forms.join(", ")
+    )
+}
+
+fn list(args: &ListArgs, output: &Output) -> anyhow::Result<()> {
+    let opened = args.drive.open_read_only()?;
+    let columns = opened.wait(opened.session().columns())?;
+    let value: Vec<Value> = columns.iter().map(described).collect();
+    output.result(&json!({ "columns": value }), || {
+        if columns.is_empty() {
+            return "no columns".to_owned();
+        }
+        let lines: Vec<String> = columns.iter().map(line).collect();
+        lines.join("\n")
+    })
+}
+
+fn delete(args: &DeleteArgs, output: &Output) -> anyhow::Result<()> {
+    let opened = args.drive.open()?;
+    for name in &args.names {
+        opened.wait(opened.session().delete_column(name))?;
+    }
+    opened.close()?;
+    output.result(&json!({ "deleted": args.names }), || {
+        format!("deleted {}", args.names.join(", "))
+    })
+}
+
+/// Seconds that the documented times make of a plan; `None` for a parameter set without such times.
+fn estimated_seconds(plan: &MapPlan, cores: usize) -> Option<f64> {
+    let times = RecordedTimes::documented(cores);
+    let tasks = plan.facts.tasks.iter();
+    let tasks = tasks.flat_map(|task| {
+        let rows = task.rows as usize;
+        std::iter::repeat_n((task.input_bits, task.functions), rows)
+    });
+    let time = times.estimate(plan.params, tasks).ok()?;
+    let all: u64 = plan.rows;
+    let left = (all - plan.done) as f64 / all.max(1) as f64;
+    Some(time.as_secs_f64() * left)
+}
+
+fn estimate(args: &MapArgs, plan: &MapPlan, output: &Output) -> anyhow::Result<()> {
+    let cores = match args.cores {
+        Some(0) => return Err(usage("an estimate needs at least one core")),
+        Some(cores) => cores,
+        None => std::thread::available_parallelism()?.get(),
+    };
+    let left = plan.rows - plan.done;
+    let seconds = estimated_seconds(plan, cores);
+    let rate = seconds
+        .filter(|seconds| *seconds > 0.0)
+        .map(|seconds| left as f64 / seconds);
+    let log2_failure = plan.log2_failure();
+    let value = json!({
+        "params": plan.params.name,
+        "rows": plan.rows,
+        "done": plan.done,
+        "output_rows": plan.output_rows(),
+        "bootstraps": plan.facts.bootstraps,
+        "cores": cores,
+        "seconds": seconds,
+        "rows_per_second": rate,
+        "log2_p_fail": log2_failure,
+    });
+    output.result(&value, || {
+        let mut text = format!(
+            "{} rows give {}; {} bootstraps of {}\n",
+            plan.rows,
+            plan.output_rows(),
+            plan.facts.bootstraps,
+            plan.params.name
+        );
+        if plan.done > 0 {
+            let _ = writeln!(text, "{} rows are done", plan.done);
+        }
+        let _ = match (seconds, rate) {
+            (Some(seconds), Some(rate)) => writeln!(
+                text,
+                "about {} on {cores} cores of the documented machines, {rate:.2} rows a second",
+                duration(seconds)
+            ),
+            (Some(_), None) => writeln!(
+                text,
+                "no bootstraps are left, so the time is that of additions"
+            ),
+            (None, _) => writeln!(text, "no times of {} are documented", plan.params.name),
+        };
+        let _ = write!(
+            text,
+            "a row of the result is wrong with probability {}",
+            power_of_two(log2_failure)
+        );
+        text
+    })
+}
+
+fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 120.0 => format!("{s:.1} s"),
+        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
+/// `toroid map`.
+pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
+    let program = assemble_file_for(args.key_id, &args.program)?;
+    let inputs: Vec<(&str, &str)> = args
+        .inputs
+        .iter()
+        .map(|(register, column)| (register.as_str(), column.as_str()))
+        .collect();
+    let request = MapRequest {
+        program: &program,
+        inputs: &inputs,
+        rows: args.rows.clone().map(|rows| rows.0),
+        output: &args.output,
+        replace: args.replace,
+        unit: args.unit,
+    };
+    let computing = Computing::default();
+    let opened = match args.estimate {
+        true => args.drive.open_read_only()?,
+        false => Opened::open(&args.drive.location, &args.drive.host, &computing, None)?,
+    };
+    let session = opened.session();
+    let plan = opened.wait(session.plan_map(&request))?;
+    if args.estimate {
+        return estimate(args, &plan, output);
+    }
+    if !plan.complete && !opened.is_shared() {
+        let of_inputs = inputs
+            .first()
+            .and_then(|(name, _)| program.registers.get(*name));
+        let key_id = of_inputs.map_or(args.key_id, |register| register.key_id());
+        load(&opened, key_id, true, output)?;
+    }
+    let started = Instant::now();
+    let bar = progress::counter(output, "computing rows");
+    let report = opened.wait(session.map(&request, &progress::report_to(&bar)));
+    bar.finish_and_clear();
+    if report.is_err() && !plan.complete {
+        output.note("rows that are done stay; the same command goes on behind them");
+    }
+    let report = report?;
+    let seconds = started.elapsed().as_secs_f64();
+    opened.close()?;
+    let mut value = described(&report.output);
+    value["computed"] = json!(report.computed);
+    value["commands"] = json!(report.commands);
+    value["seconds"] = json!(seconds);
+    value["log2_p_fail"] = json!(plan.log2_failure());
+    output.result(&value, || {
+        let computed = match report.computed {
+            0 => "nothing was left to compute".to_owned(),
+            rows => format!("{rows} rows in {}", duration(seconds)),
+        };
+        format!(
+            "{}\n{computed}; a row is wrong with probability {}",
+            line(&report.output),
+            power_of_two(plan.log2_failure())
+        )
+    })
+}

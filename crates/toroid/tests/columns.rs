@@ -1,0 +1,374 @@
+//! Columns from the command line: programs over them against a plain interpreter, kills, changes of rows, and what is refused.
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
+
+mod common;
+mod serving;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use common::Place;
+use serving::Numbers;
+
+/// What the torus has of 4-bit messages.
+const TORUS: i64 = 32;
+
+impl Place {
+    fn column(&self, name: &str, numbers: &[i64], options: &str) {
+        let mut text = String::new();
+        for number in numbers {
+            writeln!(text, "{number}").unwrap();
+        }
+        fs::write(self.path("numbers"), text).unwrap();
+        self.ok(&format!("column put d.img {name} numbers {options}"));
+    }
+
+    fn rows(&self, name: &str, range: &str) -> Vec<i64> {
+        let got = self.json(&format!("column get d.img {name} {range}"));
+        let rows = got["rows"].as_array().unwrap().iter();
+        rows.map(|row| row.as_i64().unwrap()).collect()
+    }
+}
+
+/// An instruction on the registers x, y and s.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// One of the functions, of a register.
+    Apply(usize, usize),
+    Add(usize, usize),
+    Sub(usize, usize),
+    Times(usize, i64),
+    Plus(usize, i64),
+    Move(usize, usize),
+    /// Sums of so many rows of x, at the end.
+    Sum(usize),
+}
+
+const NAMES: [&str; 3] = ["x", "y", "s"];
+/// Name, expression and meaning.
+type Function = (&'static str, &'static str, fn(i64) -> i64);
+
+const FUNCTIONS: [Function; 3] = [
+    ("f", "(x * 5 + 3) % 16", |m| (m * 5 + 3) % 16),
+    ("g", "x > 9 ? x - 9 : 0", |m| if m > 9 { m - 9 } else { 0 }),
+    ("h", "15 - x", |m| 15 - m),
+];
+
+fn below(random: &mut Numbers, end: u64) -> usize {
+    random.below(end) as usize
+}
+
+fn random_program(random: &mut Numbers) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for _ in 0..2 + random.below(4) {
+        let (a, b) = (below(random, 2), below(random, 3));
+        steps.push(match random.below(9) {
+            0..4 => Step::Apply(below(random, 3), a),
+            4 => Step::Add(a, b),
+            // Columns that may be the same would leave nothing encrypted.
+            5 => Step::Sub(a, 2),
+            6 => Step::Times(a, [-2, -1, 2, 3][below(random, 4)]),
+            7 => Step::Plus(a, random.below(18).cast_signed() - 9),
+            // A column does not become a single sample, so that sums have rows.
+            _ => Step::Move(a, 1 - a),
+        });
+    }
+    steps.push(Step::Apply(0, 0));
+    match random.below(4) {
+        0 => steps.push(Step::Sum(0)),
+        1 => steps.push(Step::Sum(2 + below(random, 5))),
+        _ => {}
+    }
+    steps
+}
+
+fn text_of(steps: &[Step]) -> String {
+    let mut text = ".reg x = cor:0\n.reg y = cor:1\n.reg s = cor:2\n".to_owned();
+    for (name, expression, _) in FUNCTIONS {
+        writeln!(text, ".tv {name} unsigned = {expression}").unwrap();
+    }
+    for step in steps {
+        let n = |register: usize| NAMES[register];
+        let line = match *step {
+            Step::Apply(function, a) => format!("bootstrap {}, {}", FUNCTIONS[function].0, n(a)),
+            Step::Add(a, b) => format!("homadd {}, {}", n(a), n(b)),
+            Step::Sub(a, b) => format!("homsub {}, {}", n(a), n(b)),
+            Step::Times(a, v) => format!("homintmult {}, {v}", n(a)),
+            Step::Plus(a, v) => format!("homintadd {}, {v}", n(a)),
+            Step::Move(a, b) => format!("mov {}, {}", n(a), n(b)),
+            Step::Sum(g) => format!("homsum x, {g}"),
+        };
+        writeln!(text, "    {line}").unwrap();
+    }
+    text + "    return x\n"
+}
+
+/// What the program makes of plain numbers.
+fn interpret(steps: &[Step], x: &[i64], y: &[i64], s: i64) -> Vec<i64> {
+    let rows = x.iter().zip(y).map(|(x, y)| {
+        let mut registers = [*x, *y, s];
+        for step in steps {
+            let (register, value) = match *step {
+                Step::Apply(function, a) => {
+                    let f = FUNCTIONS[function].2;
+                    let value = registers[a];
+                    // Beyond half of the torus a function has the opposite sign.
+                    let value = if value < 16 { f(value) } else { -f(value - 16) };
+                    (a, value)
+                }
+                Step::Add(a, b) => (a, registers[a] + registers[b]),
+                Step::Sub(a, b) => (a, registers[a] - registers[b]),
+                Step::Times(a, v) => (a, registers[a] * v),
+                Step::Plus(a, v) => (a, registers[a] + v),
+                Step::Move(a, b) => (a, registers[b]),
+                Step::Sum(_) => break,
+            };
+            registers[register] = value.rem_euclid(TORUS);
+        }
+        registers[0]
+    });
+    let rows: Vec<i64> = rows.collect();
+    match steps.last() {
+        Some(Step::Sum(g)) => {
+            let group = if *g == 0 { rows.len() } else { *g };
+            let sums = rows.chunks(group).map(|rows| rows.iter().sum::<i64>());
+            sums.map(|sum| sum.rem_euclid(TORUS)).collect()
+        }
+        _ => rows,
+    }
+}
+
+fn random_numbers(random: &mut Numbers, count: usize) -> Vec<i64> {
+    (0..count).map(|_| random.below(16).cast_signed()).collect()
+}
+
+/// A drive with columns x, y of this many rows and s of one.
+fn drive_with(rows: usize, random: &mut Numbers) -> (Place, Vec<i64>, Vec<i64>, i64) {
+    let place = Place::prepared("nvme");
+    let (x, y) = (random_numbers(random, rows), random_numbers(random, rows));
+    let s = random.below(16).cast_signed();
+    place.column("x", &x, "--unsigned");
+    place.column("y", &y, "--unsigned");
+    place.column("s", &[s], "--unsigned");
+    (place, x, y, s)
+}
+
+const INPUTS: &str = "--input x=x --input y=y --input s=s";
+
+#[test]
+fn random_programs_on_random_rows_give_what_an_interpreter_gives() {
+    let mut random = Numbers(18);
+    let (place, x, y, s) = drive_with(900, &mut random);
+    let mut ran = 0;
+    let mut case = 0;
+    while ran < 12 {
+        case += 1;
+        assert!(case < 200, "too few programs have little noise");
+        let steps = random_program(&mut random);
+        fs::write(place.path("p.tasm"), text_of(&steps)).unwrap();
+        let start = below(&mut random, 800);
+        let end = start + 1 + below(&mut random, 99);
+        let unit = 1 + random.below(69);
+        let line = format!(
+            "map d.img p.tasm {INPUTS} --output o{case} --rows {start}..{end} --unit {unit}"
+        );
+        let plan = place.json(&format!("{line} --estimate"));
+        if plan["log2_p_fail"].as_f64().unwrap() > -150.0 {
+            continue;
+        }
+        ran += 1;
+        let done = place.json(&line);
+        let expected = interpret(&steps, &x[start..end], &y[start..end], s);
+        assert_eq!(place.rows(&format!("o{case}"), ""), expected, "{steps:?}");
+        assert_eq!(plan["output_rows"], expected.len());
+        assert_eq!(
+            (&done["rows"], &done["complete"]),
+            (&plan["output_rows"], &true.into())
+        );
+        // The same again computes nothing.
+        assert_eq!(place.json(&line)["computed"], 0);
+    }
+}
+
+/// The process, with the drive in it, is killed again and again. What a unit has committed stays, and is not computed again.
+#[test]
+fn a_map_of_10000_rows_survives_kills() {
+    const ROWS: usize = 10_000;
+    const UNIT: u64 = 256;
+    let mut random = Numbers(19);
+    let (place, x, y, s) = drive_with(ROWS, &mut random);
+    let steps = [
+        Step::Apply(1, 0),
+        Step::Add(0, 2),
+        Step::Apply(0, 0),
+        Step::Sub(0, 1),
+        Step::Apply(2, 0),
+    ];
+    fs::write(place.path("p.tasm"), text_of(&steps)).unwrap();
+    let line = format!("map d.img p.tasm {INPUTS} --output o --unit {UNIT}");
+    let expected = interpret(&steps, &x, &y, s);
+    let mut before = 0;
+    let mut kills = 0;
+    while kills < 8 {
+        let mut child = place.command(&format!("-q {line}")).spawn().unwrap();
+        thread::sleep(Duration::from_millis(100 + random.below(1400)));
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        kills += 1;
+        let listed = place.json("column list d.img");
+        let mut columns = listed["columns"].as_array().unwrap().iter();
+        let Some(column) = columns.find(|column| column["column"] == "o") else {
+            assert_eq!(before, 0, "the output is gone");
+            continue;
+        };
+        let done = column["done"].as_u64().unwrap();
+        assert!(done >= before && (done % UNIT == 0 || done == ROWS as u64));
+        assert_eq!(column["rows"], done);
+        let start = before.saturating_sub(10);
+        if done > start {
+            let range = format!("--rows {start}..{done}");
+            let of_range = &expected[start as usize..done as usize];
+            assert_eq!(place.rows("o", &range), of_range);
+        }
+        before = done;
+    }
+    assert!(kills > 0, "the run was never killed");
+    let ended = place.json(&line);
+    assert_eq!(ended["computed"], ROWS as u64 - before);
+    assert_eq!(place.rows("o", ""), expected);
+    assert_eq!(place.json(&line)["computed"], 0);
+}
+
+#[test]
+fn rows_are_appended_and_replaced() {
+    let place = Place::prepared("second-half");
+    let mut model: Vec<i64> = (0..3000).map(|row| row % 16 - 8).collect();
+    place.column("x", &model, "");
+    place.column("x", &[7, -8, 7], "--append");
+    model.extend([7, -8, 7]);
+    place.column("x", &[5; 40], "--at 1010");
+    model[1010..1050].fill(5);
+    place.column("x", &[-5], "--at 1020");
+    model[1020] = -5;
+    assert_eq!(place.rows("x", ""), model);
+    assert_eq!(place.rows("x", "--rows 1009..1022"), model[1009..1022]);
+    let listed = place.json("column list d.img");
+    assert_eq!(listed["columns"][0]["rows"], 3003);
+    assert_eq!(listed["columns"][0]["seeded"], 3003);
+    place.ok("column get d.img x --out numbers.txt");
+    let text = fs::read_to_string(place.path("numbers.txt")).unwrap();
+    assert_eq!(text.lines().count(), 3003);
+    place.ok("column delete d.img x");
+    place.fails(1, "column get d.img x", &["column x", "no such column"]);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_changes_nothing() {
+    let place = Place::prepared("nvme");
+    place.column("x", &[1, 2, 3], "--unsigned");
+    place.column("z", &[1, 2], "--unsigned");
+    place.column("signed", &[1, -2, 3], "");
+    fs::write(place.path("p.tasm"), text_of(&[Step::Add(0, 1)])).unwrap();
+    let put = |numbers: &str, words: &[&str], line: &str| {
+        fs::write(place.path("numbers"), numbers).unwrap();
+        place.fails(1, &format!("column put d.img {line}"), words);
+    };
+    put("1\n", &["column x", "such a column already"], "x numbers");
+    put("1\n2.5\n", &["line 2", "not an integer"], "y numbers");
+    put("\n\n", &["no numbers"], "y numbers");
+    put("16\n", &["16"], "x numbers --append");
+    put("1\n", &["no such column"], "y numbers --append");
+    put("1\n2\n", &["column x", "rows 2..4"], "x numbers --at 2");
+    put("1\n", &["encoding"], "x numbers --append --bits 3");
+    put("1\n", &["column's name"], "a\u{1}b numbers");
+    place.ok("keys generate --params tiny --unencrypted --out other");
+    put(
+        "1\n",
+        &["another client key"],
+        "x numbers --append --key other/client.key",
+    );
+    let failing = [
+        (2, "column get d.img x --rows 3..2", "no rows"),
+        (2, "column get d.img x --rows 3", "FROM..TO"),
+        (
+            1,
+            "column get d.img x --rows 1..4",
+            "rows 1..4 of a column of 3",
+        ),
+        (
+            1,
+            "column get d.img x --key other/client.key",
+            "another client key",
+        ),
+        (2, "map d.img p.tasm --output o", "--input"),
+        (
+            2,
+            "map d.img p.tasm --input x --output o",
+            "REGISTER=COLUMN",
+        ),
+        (
+            1,
+            "map d.img p.tasm --input x=x --input y=z --output o",
+            "number of rows",
+        ),
+        (
+            1,
+            "map d.img p.tasm --input x=x --output o",
+            "nothing is stored for cor:0:1",
+        ),
+        (
+            1,
+            "map d.img p.tasm --input w=x --output o",
+            "no register w",
+        ),
+        (
+            1,
+            "map d.img p.tasm --input x=x --input x=z --output o",
+            "two objects",
+        ),
+        (
+            1,
+            "map d.img p.tasm --input x=x --input y=x --output x",
+            "such a column already",
+        ),
+        (
+            1,
+            "map d.img p.tasm --input x=x --input y=x --output z",
+            "something else",
+        ),
+        (
+            1,
+            "map d.img p.tasm --key-id 3 --input x=x --input y=x --output o",
+            "key id",
+        ),
+        (
+            2,
+            "map d.img p.tasm --input x=x --input y=x --output o --unit 0",
+            "--unit",
+        ),
+    ];
+    for (code, line, words) in failing {
+        place.fails(code, line, &[words]);
+    }
+    let rows = |name: &str| place.rows(name, "");
+    assert_eq!((rows("x"), rows("z")), (vec![1, 2, 3], vec![1, 2]));
+    assert_eq!(rows("signed"), [1, -2, 3]);
+    // With --replace the other column goes, and the same program of other rows is another result.
+    let line = "map d.img p.tasm --input x=x --input y=x --output z --replace";
+    place.ok(line);
+    assert_eq!(rows("z"), [2, 4, 6]);
+    assert_eq!(place.json(line)["computed"], 0);
+    place.column("x", &[9], "--at 1");
+    place.fails(
+        1,
+        line.strip_suffix(" --replace").unwrap(),
+        &["something else"],
+    );
+    place.ok(line);
+    assert_eq!(rows("z"), [2, 18, 6]);
+}
