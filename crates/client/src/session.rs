@@ -38,7 +38,7 @@ pub use program::{Outputs, result_name};
 use crate::blob::{
     BlobError, BlobId, BlobStat, BlobStore, BlobWriter, FormatOptions, MountOptions, NewBlob,
 };
-use crate::columns::ColumnError;
+use crate::columns::error::ColumnError;
 use crate::ledger::{Digest, Entry, Ledger, LedgerError, LedgerFault, Origin, program_digest};
 
 /// What a ledger is to have of a program's result: [`Session::accept`].
