@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::Place;
-use serving::Numbers;
+use serving::{Numbers, Server};
 
 /// What the torus has of 4-bit messages.
 const TORUS: i64 = 32;
@@ -242,6 +242,61 @@ fn a_map_of_10000_rows_survives_kills() {
     assert_eq!(ended["computed"], ROWS as u64 - before);
     assert_eq!(place.rows("o", ""), expected);
     assert_eq!(place.json(&line)["computed"], 0);
+}
+
+/// First the server is killed, then the host that has the run: both times the same command goes on.
+#[test]
+fn a_map_over_tcp_goes_on_after_kills_on_either_side() {
+    let mut random = Numbers(20);
+    let (place, x, y, s) = drive_with(3000, &mut random);
+    let steps = [
+        Step::Apply(0, 0),
+        Step::Add(0, 1),
+        Step::Apply(1, 0),
+        Step::Sum(3),
+    ];
+    fs::write(place.path("p.tasm"), text_of(&steps)).unwrap();
+    let serve = |options: &[&str]| Server::start(&place.path("d.img"), options);
+    let line = |server: &Server, unit: u64| {
+        let address = &server.address;
+        format!("map {address} p.tasm {INPUTS} --output o --unit {unit}")
+    };
+    let server = serve(&[]);
+    place.fails(
+        1,
+        &line(&server, 60),
+        &["--experimental-computational-programs"],
+    );
+    drop(server);
+    let mut done = 0;
+    for kill_server in [true, false] {
+        let server = serve(&["--experimental-computational-programs"]);
+        let mut child = place
+            .command(&format!("-q {}", line(&server, 60)))
+            .spawn()
+            .unwrap();
+        thread::sleep(Duration::from_millis(700));
+        if kill_server {
+            drop(server);
+            child.wait().unwrap();
+        } else {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            drop(server);
+        }
+        let listed = place.json("column list d.img");
+        let mut columns = listed["columns"].as_array().unwrap().iter();
+        let column = columns.find(|column| column["column"] == "o");
+        let now = column.map_or(0, |column| column["done"].as_u64().unwrap());
+        assert!(now >= done, "{now} rows after {done}");
+        done = now;
+    }
+    let server = serve(&["--experimental-computational-programs"]);
+    // The unit may be another one.
+    let ended = place.json(&line(&server, 300));
+    assert_eq!(ended["computed"], 3000 - done);
+    drop(server);
+    assert_eq!(place.rows("o", ""), interpret(&steps, &x, &y, s));
 }
 
 #[test]

@@ -32,7 +32,11 @@ impl RowFacts {
     pub(super) fn of(sc: &ScMetadata) -> Result<RowFacts, ColumnError> {
         let encoding = match u32::from(sc.message_bits()) {
             0 => None,
-            bits => Some(Encoding::new(bits, sc.signed())?),
+            bits => Some(Encoding::of_samples(
+                set_of(sc.params())?,
+                bits,
+                sc.signed(),
+            )?),
         };
         Ok(RowFacts {
             params: set_of(sc.params())?,

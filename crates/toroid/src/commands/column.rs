@@ -17,7 +17,7 @@ use toroid_tfhe::encoding::Encoding;
 
 use super::keys::read_client_key;
 use super::program::assemble_file_for;
-use super::run::load;
+use super::run::{lacks_keys, load};
 use super::sample::parse_log2_probability;
 use super::write_file;
 use crate::backend::Computing;
@@ -234,7 +234,7 @@ fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
     let bits = args.bits.or(stated.map(Encoding::bits));
     let bits = bits.unwrap_or(client.params().message_bits.max(1));
     let signed = stated.map_or(!args.unsigned, Encoding::is_signed);
-    let encoding = Encoding::new(bits, signed)?;
+    let encoding = Encoding::of_samples(client.params(), bits, signed)?;
     let bar = progress::counter(output, "encrypting");
     let rows = EncryptedRows::encrypt(&client, encoding, &numbers, &progress::report_to(&bar));
     let rows = rows.map_err(own)?;
@@ -479,16 +479,24 @@ pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
     if args.estimate {
         return estimate(args, &plan, output);
     }
+    let of_inputs = inputs
+        .first()
+        .and_then(|(name, _)| program.registers.get(*name));
+    let key_id = of_inputs.map_or(args.key_id, |register| register.key_id());
     if !plan.complete && !opened.is_shared() {
-        let of_inputs = inputs
-            .first()
-            .and_then(|(name, _)| program.registers.get(*name));
-        let key_id = of_inputs.map_or(args.key_id, |register| register.key_id());
         load(&opened, key_id, true, output)?;
     }
     let started = Instant::now();
     let bar = progress::counter(output, "computing rows");
-    let report = opened.wait(session.map(&request, &progress::report_to(&bar)));
+    let progress = progress::report_to(&bar);
+    let call = async || session.map(&request, &progress).await;
+    let mut report = opened.drive.wait(call());
+    // A drive that others use usually holds its keys already, and they take long to load.
+    if opened.is_shared() && report.as_ref().is_err_and(lacks_keys) {
+        load(&opened, key_id, true, output)?;
+        report = opened.drive.wait(call());
+    }
+    let report = opened.wait(async { report });
     bar.finish_and_clear();
     if report.is_err() && !plan.complete {
         output.note("rows that are done stay; the same command goes on behind them");

@@ -108,7 +108,7 @@ impl VerifyArgs {
 }
 
 /// Whether a trigger may have failed because keys are missing. A block device does not tell, so that any internal error may mean it.
-fn lacks_keys(error: &SessionError) -> bool {
+pub(super) fn lacks_keys(error: &SessionError) -> bool {
     status_of(error).is_some_and(|status| [KEY_MISSING, Status::INTERNAL_ERROR].contains(&status))
 }
 
