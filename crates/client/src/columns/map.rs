@@ -729,3 +729,73 @@ fn stored_noise(
     let variance = stated.log2_variance.map_or(0.0, f64::exp2);
     Noise::stored(params, variance, log2_failure, computed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The shape of a program's result and the step of its units; x and y are columns, s is a sample.
+    fn of_text(body: &str) -> (Shape, u64) {
+        let text = format!(
+            ".reg x = cor:0\n.reg y = cor:1\n.reg s = cor:2\n.tv f unsigned = x\n{body}\nreturn x\n"
+        );
+        let program = toroid_isa::assemble(&text).unwrap().program;
+        let columns = ["cor:0:0", "cor:0:1"].map(|vr| vr.parse().unwrap());
+        shape(&program, &columns)
+    }
+
+    #[test]
+    fn programs_that_work_row_by_row_run_in_units() {
+        for body in [
+            "bootstrap f, x",
+            "homadd x, y\nhomsub x, s\nhomintmult x, 3\nhomintadd x, -1",
+            "push y\npop x",
+            "mov x, s\nhomadd x, y",
+        ] {
+            assert_eq!(of_text(body), (Shape::Each(1), 1), "{body}");
+        }
+        // The sum of groups, of a sum of groups, and of what goes with a single sample.
+        assert_eq!(of_text("homsum x, 4"), (Shape::Each(4), 4));
+        assert_eq!(
+            of_text("homsum x, 4\nbootstrap f, x\nhomsum x, 6"),
+            (Shape::Each(24), 24)
+        );
+        assert_eq!(
+            of_text("homsum x, 4\nhomsum y, 6\nmov y, s\nhomadd x, y"),
+            (Shape::Each(4), 12)
+        );
+        assert_eq!(of_text("homsum s, 5\nhomadd x, s"), (Shape::Each(1), 1));
+    }
+
+    #[test]
+    fn sums_of_all_rows_are_sums_of_units() {
+        assert_eq!(of_text("bootstrap f, x\nhomsum x, 0"), (Shape::Total, 1));
+        assert_eq!(of_text("homsum x, 3\nhomsum x, 0"), (Shape::Total, 3));
+        assert_eq!(of_text("homsum y, 0\nmov x, y"), (Shape::Total, 1));
+    }
+
+    #[test]
+    fn what_needs_all_rows_runs_at_once() {
+        for body in [
+            "homsum x, 0\nbootstrap f, x",
+            "homsum x, 0\nhomadd x, s",
+            "homsum x, 0\nhomadd y, x\nmov x, y",
+            "homsum x, 0\nhomintadd x, 1",
+            "homsum x, 0\nhomsum x, 0",
+            "homsum x, 2\nhomadd x, y",
+            "lower x, 2",
+            "upper x, 2\nhomsum x, 0",
+            "mov s, x\nlower x, 1\nupper s, 1\njoin x, s, 1",
+        ] {
+            assert_eq!(of_text(body).0, Shape::Whole, "{body}");
+        }
+        // One row, whatever the columns have.
+        assert_eq!(of_text("mov x, s").0, Shape::Single);
+    }
+
+    #[test]
+    fn steps_are_least_common_multiples() {
+        assert_eq!((lcm(4, 6), lcm(1, 7), lcm(9, 3)), (12, 7, 9));
+        assert_eq!(lcm(u64::MAX, u64::MAX - 1), u64::MAX);
+    }
+}
