@@ -9,10 +9,14 @@ use std::sync::Arc;
 use common::columns::{Messages, Taker};
 use common::*;
 use toroid_engine::backend::testing::{PlaintextBackend, decode_sample, encode_sample};
-use toroid_engine::{CancelToken, ColumnInput, Engine, EngineConfig, MapJob, MemorySwap};
+use toroid_engine::{
+    Backend, CancelToken, ColumnFacts, ColumnInput, Engine, EngineConfig, EngineError, Forecast,
+    MapJob, MemorySwap,
+};
 use toroid_isa::{Assembly, Instruction, VrNumber, assemble};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
+use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::{MESSAGE16, ParamSet};
 
 const PARAMS: &ParamSet = &MESSAGE16;
@@ -84,6 +88,7 @@ fn run(source: &str, columns: &[(&str, u32, Vec<i64>)], outputs: &[&str]) -> Vec
             source,
         })
         .collect();
+    check_forecast(&assembly, &engine, &inputs);
     let outputs: Vec<VrNumber> = outputs
         .iter()
         .map(|name| assembly.registers[*name])
@@ -127,6 +132,68 @@ fn run(source: &str, columns: &[(&str, u32, Vec<i64>)], outputs: &[&str]) -> Vec
         .map(COMMAND, &job, None, &mut taker, &cancel)
         .unwrap();
     taker.columns
+}
+
+/// A forecast without an engine says what an engine's plan of the program's result says.
+fn check_forecast(assembly: &Assembly, engine: &Engine, inputs: &[ColumnInput<'_>]) {
+    let job = MapJob {
+        program_vr: vr("prg:0:0"),
+        program: &assembly.program,
+        inputs,
+        outputs: &[],
+        memory: 8 << 20,
+    };
+    let planned = engine.plan_map(COMMAND, &job, &CancelToken::new()).unwrap();
+    let facts = inputs.iter().map(|input| {
+        let variance = input.attributes.log2_variance.map_or(0.0, f64::exp2);
+        let facts = ColumnFacts {
+            rows: input.rows,
+            noise: Noise::stored(PARAMS, variance, f64::NEG_INFINITY, false),
+            encoding: input.attributes.encoding,
+            number: input.source.number(),
+        };
+        (input.vr, facts)
+    });
+    let known: BTreeMap<VrNumber, ColumnFacts> = facts.collect();
+    let functions = |tv| {
+        let mut vectors = assembly.test_vectors.iter();
+        let vector = vectors.find(|vector| vector.vr == tv);
+        let encoding = |bits: Option<u32>| Encoding::new(bits?, vector?.signed).ok();
+        let widths = vector.map(|vector| (vector.p_in, vector.p_out));
+        let (input, output) = widths.unwrap_or_default();
+        (encoding(input), encoding(output))
+    };
+    let forecast = Forecast {
+        program_vr: vr("prg:0:0"),
+        program: &assembly.program,
+        params: PARAMS,
+        arithmetic: PlaintextBackend::new().arithmetic(),
+        inputs: &known,
+        functions: &functions,
+    };
+    let facts = forecast.facts().unwrap();
+    assert_eq!(facts.bootstraps, planned.bootstraps);
+    assert_eq!(facts.tasks, planned.tasks);
+    let [(ours, theirs)] = facts
+        .outputs
+        .iter()
+        .zip(&planned.outputs)
+        .collect::<Vec<_>>()
+        .try_into()
+        .unwrap();
+    assert_eq!((ours.vr, ours.rows), (theirs.vr, theirs.rows));
+    assert_eq!(ours.encoding, theirs.encoding);
+    let ratio = ours.noise.variance() / theirs.noise.variance();
+    assert!((ratio - 1.0).abs() < 1e-9, "{ratio}");
+    let (ours, theirs) = (ours.noise.log2_failure(), theirs.noise.log2_failure());
+    assert!((ours - theirs).abs() < 1e-9, "{ours} {theirs}");
+    // What nobody says anything of is not guessed.
+    let nothing = Forecast {
+        inputs: &BTreeMap::new(),
+        ..forecast
+    };
+    let refused = nothing.facts().unwrap_err();
+    assert!(matches!(refused, EngineError::NoSuchRegister { .. }));
 }
 
 fn sums(values: impl Iterator<Item = i64>) -> Vec<u64> {
