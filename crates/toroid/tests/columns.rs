@@ -426,4 +426,19 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     );
     place.ok(line);
     assert_eq!(rows("z"), [2, 18, 6]);
+    // A result that was changed is not the program's any more.
+    place.column("z", &[1], "--append");
+    place.fails(
+        1,
+        line.strip_suffix(" --replace").unwrap(),
+        &["something else"],
+    );
+    place.ok(line);
+    assert_eq!(rows("z"), [2, 18, 6]);
+    // The program's tables were in registers of their own, and are gone.
+    let registers = place.registers("d.img");
+    assert!(
+        !registers.iter().any(|register| register.starts_with("tv")),
+        "{registers:?}"
+    );
 }

@@ -179,6 +179,8 @@ fn lcm(a: u64, b: u64) -> u64 {
 /// A job with what it runs on.
 struct Job<'a> {
     request: &'a MapRequest<'a>,
+    /// The program, with test-vector registers of its own.
+    program: Program,
     params: &'static ParamSet,
     key_id: u32,
     /// The registers of columns, with the rows that stand in them.
@@ -257,6 +259,30 @@ impl Job<'_> {
     }
 }
 
+/// The functions of a program, in registers that no other functions have: programs that run at the same time, or are stored on the drive,
+/// keep theirs.
+struct Tables {
+    program: Program,
+    /// Encodings of input and output.
+    functions: BTreeMap<VrNumber, (Option<Encoding>, Option<Encoding>)>,
+    objects: Vec<Object<'static>>,
+}
+
+/// The register of a function: its data id is the beginning of a digest, with the highest bit set, which no assembler sets by itself.
+fn register_of(key_id: u32, object: &Object<'_>) -> Result<VrNumber, SessionError> {
+    let mut hash = Sha256::new();
+    let sc = object.metadata();
+    hash.update(sc.params().to_le_bytes());
+    hash.update([sc.message_bits(), sc.signed().into(), sc.output_bits()]);
+    hash.update(object.bytes().unwrap_or_default());
+    let digest: [u8; 32] = hash.finalize().into();
+    let id = digest
+        .iter()
+        .take(4)
+        .fold(0, |id, byte| id << 8 | u32::from(*byte));
+    Ok(VrNumber::new(VrType::Tv, key_id, id | 1 << 31)?)
+}
+
 /// Rows that a column as a whole, or the part of it that was asked for, puts into a register.
 fn rows_of(column: &StoredColumn, wanted: Option<&Range<u64>>) -> Range<u64> {
     match (column.head.header.rows(), wanted) {
@@ -293,17 +319,25 @@ impl Session {
         let before = job.plan.done;
         let mut commands = 0;
         if !job.plan.complete {
-            self.put(std::mem::take(&mut job.objects), &Progress::none())
-                .await?;
+            let objects = std::mem::take(&mut job.objects);
+            let tables: Vec<VrNumber> = objects.iter().map(|o| o.metadata().vr()).collect();
+            self.put(objects, &Progress::none()).await?;
             let controller = self.store().controller();
             let name = VrNumber::program(job.key_id)?;
-            let executor = Executor::take(controller, name, &request.program.program).await?;
+            let executor = Executor::take(controller, name, &job.program).await?;
             let mut executor = executor.map_err(of(request.output))?;
             let run = self.run_units(&job, &mut executor, progress).await;
             // A drive that failed, or was told to stop, may refuse this too; the first failure counts.
             let released = executor.release().await;
             commands = run?;
             released?;
+            for table in tables {
+                // Another run of the same function may have been quicker.
+                match self.delete(table).await {
+                    Ok(()) | Err(SessionError::Missing(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
         }
         Ok(MapReport {
             output: self.column(request.output).await?.stat(),
@@ -353,24 +387,19 @@ impl Session {
         {
             return Err(at(ColumnError::Exists));
         }
-        let mut objects = Vec::new();
-        let mut functions = BTreeMap::new();
         let mut hash = Sha256::new();
         hash.update(b"toroid map 1");
-        hash_bytes(&mut hash, &toroid_isa::encode(&assembly.program));
-        for vector in &assembly.test_vectors {
-            let (object, report) = Object::test_vector(params, vector)?;
-            hash.update(vector.vr.to_u64().to_le_bytes());
-            hash_bytes(&mut hash, object.bytes().unwrap_or_default());
-            let (input, output) = report.bits;
-            let encoding = |bits| Encoding::new(bits, vector.signed).ok();
-            functions.insert(vector.vr, (encoding(input), encoding(output)));
-            objects.push(object);
-        }
-        let known = self.known(params, &inputs, &mut hash, &assembly.program)?;
+        let tables = self.tables(params, key_id, assembly)?;
+        let Tables {
+            program,
+            functions,
+            objects,
+        } = tables;
+        hash_bytes(&mut hash, &toroid_isa::encode(&program));
+        let known = self.known(params, &inputs, &mut hash, &program)?;
         let forecast = Forecast {
             program_vr: VrNumber::program(key_id)?,
-            program: &assembly.program,
+            program: &program,
             params,
             arithmetic: ArithmeticKind::Fft,
             inputs: &known,
@@ -382,10 +411,11 @@ impl Session {
             .iter()
             .filter(|(_, _, own)| own.end - own.start == rows && rows > 1);
         let many: Vec<VrNumber> = many.map(|(vr, ..)| *vr).collect();
-        let (shape, step) = shape(&assembly.program, &many);
+        let (shape, step) = shape(&program, &many);
         let digest = hash.finalize().into();
         let mut job = Job {
             request,
+            program,
             params,
             key_id,
             inputs,
@@ -402,10 +432,7 @@ impl Session {
             step,
         };
         match self.column(request.output).await {
-            Err(SessionError::Column {
-                source: ColumnError::Missing,
-                ..
-            }) => {}
+            Err(error) if is_missing(&error) => {}
             // Whatever it is, it is to go.
             Err(SessionError::Column { .. }) if request.replace => {}
             Err(error) => return Err(error),
@@ -418,6 +445,50 @@ impl Session {
             },
         }
         Ok(job)
+    }
+
+    /// The functions that a program's text has, and those that it finds on the drive.
+    fn tables(
+        &self,
+        params: &'static ParamSet,
+        key_id: u32,
+        assembly: &Assembly,
+    ) -> Result<Tables, SessionError> {
+        let mut functions = BTreeMap::new();
+        let mut moved = BTreeMap::new();
+        let mut objects: BTreeMap<VrNumber, Object<'static>> = BTreeMap::new();
+        for vector in &assembly.test_vectors {
+            let (object, report) = Object::test_vector(params, vector)?;
+            let vr = register_of(key_id, &object)?;
+            let encoding = |bits| Encoding::new(bits, vector.signed).ok();
+            let (input, output) = report.bits;
+            functions.insert(vr, (encoding(input), encoding(output)));
+            moved.insert(vector.vr, vr);
+            objects.insert(vr, object.for_register(vr)?);
+        }
+        let mut program = assembly.program.instructions().to_vec();
+        for instruction in &mut program {
+            let Instruction::Bootstrap { tv, .. } = instruction else {
+                continue;
+            };
+            if let Some(vr) = moved.get(tv) {
+                *tv = *vr;
+                continue;
+            }
+            let sc = self.find(*tv).and_then(|stat| stat.sc);
+            let sc = sc.ok_or(SessionError::Missing(*tv))?;
+            let encoding = |bits: u8| Encoding::new(bits.into(), sc.signed()).ok();
+            let output = match sc.output_bits() {
+                0 => sc.message_bits(),
+                bits => bits,
+            };
+            functions.insert(*tv, (encoding(sc.message_bits()), encoding(output)));
+        }
+        Ok(Tables {
+            program: Program::new(program)?,
+            functions,
+            objects: objects.into_values().collect(),
+        })
     }
 
     /// What is known of every register that the program reads.
@@ -485,6 +556,19 @@ impl Session {
             );
             slices.push((*vr, slice));
         }
+        let own = |vr: &VrNumber| vr.ty() == VrType::Tv && vr.data_id() >> 31 == 1;
+        for vr in program
+            .instructions()
+            .iter()
+            .filter_map(|instruction| match instruction {
+                Instruction::Bootstrap { tv, .. } if !own(tv) => Some(*tv),
+                _ => None,
+            })
+        {
+            let stat = self.find(vr).ok_or(SessionError::Missing(vr))?;
+            hash.update(stat.id.0.to_le_bytes());
+            hash.update(stat.sequence.to_le_bytes());
+        }
         for vr in crate::session::inputs(program) {
             if known.contains_key(&vr) || !vr.ty().is_sample() {
                 continue;
@@ -516,7 +600,7 @@ impl Session {
         progress: &Progress,
     ) -> Result<u64, SessionError> {
         let (name, total) = (job.request.output, job.plan.rows);
-        let program = &job.request.program.program;
+        let program = &job.program;
         let mut commands = 0;
         let mut done = job.plan.done;
         let divisible = matches!(job.shape, Shape::Each(_) | Shape::Total);
@@ -603,20 +687,19 @@ impl Session {
                 change.head.job = Some(record);
                 self.commit_change(&column, change, &quiet).await?;
             }
-            // Somebody else works on the same output.
-            Ok(_) if rows.start > 0 || !job.request.replace => {
-                return Err(of(name)(ColumnError::OtherJob));
-            }
-            found => {
-                let is_missing = |error: &SessionError| match error {
-                    SessionError::Column { source, .. } => matches!(source, ColumnError::Missing),
-                    _ => false,
+            // Somebody else works on the same output, or has deleted it.
+            _ if rows.start > 0 => return Err(of(name)(ColumnError::OtherJob)),
+            Ok(_) if !job.request.replace => return Err(of(name)(ColumnError::OtherJob)),
+            Err(error) if !job.request.replace && !is_missing(&error) => return Err(error),
+            _ => {
+                // Whatever stands there goes, if it may, when the new one comes.
+                let former = match job.request.replace {
+                    true => self.column_blob(name)?.map(|blob| blob.id),
+                    false => None,
                 };
-                if !found.as_ref().is_err_and(is_missing) {
-                    self.delete_column(name).await?;
-                }
                 let of_job = (job.key_id, Some(record));
-                self.new_column(name, of_job, result, &quiet).await?;
+                self.new_column((name, former), of_job, result, &quiet)
+                    .await?;
             }
         }
         Ok(())
@@ -700,6 +783,13 @@ impl Session {
         }
         self.commit_change(&column, change, &quiet).await?;
         Ok(commands)
+    }
+}
+
+fn is_missing(error: &SessionError) -> bool {
+    match error {
+        SessionError::Column { source, .. } => matches!(source, ColumnError::Missing),
+        _ => false,
     }
 }
 

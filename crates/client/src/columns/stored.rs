@@ -211,7 +211,7 @@ fn blob_name(name: &str) -> Result<String, SessionError> {
 
 impl Session {
     /// The blob of a column.
-    fn column_blob(&self, name: &str) -> Result<Option<BlobStat>, SessionError> {
+    pub(super) fn column_blob(&self, name: &str) -> Result<Option<BlobStat>, SessionError> {
         let blob_name = blob_name(name)?;
         let mut blobs = self.store().list().into_iter();
         Ok(blobs.find(|blob| blob.name == blob_name && blob.written && blob.sc.is_none()))
@@ -272,20 +272,21 @@ impl Session {
         rows: &EncryptedRows,
         progress: &Progress,
     ) -> Result<ColumnStat, SessionError> {
-        self.new_column(name, (key_id, None), rows, progress).await
+        self.new_column((name, None), (key_id, None), rows, progress)
+            .await
     }
 
-    /// The same, with the record of a run.
+    /// The same, with the record of a run, and perhaps in the place of the blob that has the name.
     pub(super) async fn new_column(
         &self,
-        name: &str,
+        (name, former): (&str, Option<BlobId>),
         (key_id, job): (u32, Option<JobRecord>),
         rows: &EncryptedRows,
         progress: &Progress,
     ) -> Result<ColumnStat, SessionError> {
         // A key id of no register would be found out by whoever reads it.
         VrNumber::program(key_id)?;
-        if self.column_blob(name)?.is_some() {
+        if former.is_none() && self.column_blob(name)?.is_some() {
             return Err(of(name)(ColumnError::Exists));
         }
         let header = rows.column().map(|column| column.header().clone());
@@ -303,7 +304,7 @@ impl Session {
             let chunk = chunk.map_err(|error| of(name)(error.into()))?;
             chunks.push((*segment, chunk.to_vec()));
         }
-        self.write_whole(name, None, head, chunks, progress).await
+        self.write_whole(name, former, head, chunks, progress).await
     }
 
     /// Writes a column from its beginning, with its chunks in the order of their segments and room for more of these.
@@ -413,7 +414,7 @@ impl Session {
         Ok(self.column(&column.name).await?.stat())
     }
 
-    /// Appends rows to a column: all of them or none.
+    /// Appends rows to a column: all of them or none. A run that fills the column does not go on.
     ///
     /// # Errors
     /// [`ColumnError::Missing`], [`ColumnError::Mismatch`] for rows of another parameter set or encoding, [`TfheError::KeyMismatch`],
@@ -431,10 +432,11 @@ impl Session {
         let end = column.head.header.rows();
         let mut change = Change::of(&column);
         change.replace(end..end, rows).map_err(of(name))?;
+        change.head.job = None;
         self.commit_change(&column, change, progress).await
     }
 
-    /// Puts rows in the place of as many others, from row `first` on: all of them or none.
+    /// Puts rows in the place of as many others, from row `first` on: all of them or none. A run that fills the column does not go on.
     ///
     /// # Errors
     /// As [`Session::append_rows`]; [`ColumnError::Rows`] where the column has not so many.
@@ -449,6 +451,7 @@ impl Session {
         let mut change = Change::of(&column);
         let range = first..first.saturating_add(rows.len());
         change.replace(range, rows).map_err(of(name))?;
+        change.head.job = None;
         self.commit_change(&column, change, progress).await
     }
 

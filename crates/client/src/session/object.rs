@@ -114,6 +114,15 @@ impl<'a> Object<'a> {
         Ok(Object { sc, content })
     }
 
+    /// The same test vector for another register.
+    #[cfg(feature = "image")]
+    pub(crate) fn for_register(self, vr: VrNumber) -> Result<Object<'a>, SessionError> {
+        let sc = ScMetadata::new(vr, self.sc.params(), self.sc.size())?
+            .with_message(self.sc.message_bits(), self.sc.signed())?
+            .with_output_bits(self.sc.output_bits())?;
+        Ok(Object { sc, ..self })
+    }
+
     /// What the drive is told of it.
     #[must_use]
     pub fn metadata(&self) -> &ScMetadata {
