@@ -9,6 +9,10 @@
 //! it was, and one that is complete computes nothing again.
 //!
 //! Open `columns/head.rs` first, which has the form of a column in its blob, then `columns/map.rs`.
+//!
+//! [`Session::append_rows`]: crate::session::Session::append_rows
+//! [`Session::replace_rows`]: crate::session::Session::replace_rows
+//! [`Session::read_rows`]: crate::session::Session::read_rows
 
 pub(crate) mod error;
 #[cfg(feature = "image")]

@@ -107,7 +107,7 @@ impl EncryptedRows {
     ///
     /// # Errors
     /// [`TfheError::MessageRange`] for a number that the encoding does not have, [`TfheError::ChunkRows`] for no numbers,
-    /// [`TfheError::Cancelled`], [`TfheError::Random`].
+    /// [`TfheError::Cancelled`].
     pub fn encrypt(
         client: &ClientKey,
         encoding: Encoding,
