@@ -34,6 +34,8 @@ pub use object::Object;
 pub(crate) use program::inputs;
 use program::noise_of_result;
 pub use program::{Outputs, result_name};
+#[cfg(feature = "image")]
+pub(crate) use width::check as check_widths;
 
 use crate::blob::{
     BlobError, BlobId, BlobStat, BlobStore, BlobWriter, FormatOptions, MountOptions, NewBlob,

@@ -6,8 +6,8 @@
 //! activates a program; and executes it on ranges of the memory, one of which receives the result. Keys, test vectors and
 //! samples that stay on the drive come from the virtual registers, which do not change.
 //!
-//! Programs, range sets and memory belong to the host that made them; nobody else sees them. They are gone when the drive is
-//! closed.
+//! Programs, range sets and memory belong to the host that made them; nobody else sees them. Programs and sets go with the host's
+//! last connection, memory when the drive is closed.
 //!
 //! [`Computational`] keeps them, and adds the namespaces to a controller ([`Computational::attach`]).
 
@@ -258,6 +258,10 @@ impl Computational {
     fn host_state(&self, name: &str) -> Result<Arc<HostState>, ComputationalError> {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = hosts.get(name) {
+            if Arc::strong_count(known) == 1 {
+                // No connection is left, and nothing runs: nobody would ever unload the programs.
+                *known.programs() = Programs::default();
+            }
             return Ok(Arc::clone(known));
         }
         if hosts.len() >= self.config.hosts {

@@ -976,15 +976,20 @@ fn hosts_have_nothing_in_common() {
     // The same registers elsewhere stay a's.
     assert_eq!(decode_sample(&TINY, &result_at(&a, AT[2]).1, 4), 10);
 
-    // Who comes again finds what it left.
-    drop(a);
+    // On another connection a finds the same; with fewer keys it cannot go on there.
+    let again = attach(&bench, &all, "a", only(&[0])).unwrap();
+    ok(&again, execute(3, set, 0b011, 3));
+    let fewer = attach(&bench, &all, "a", only(&[1])).unwrap();
+    assert_eq!(
+        fail(&fewer, execute(3, set, 0b011, 3)),
+        Status::ACCESS_DENIED
+    );
+    // Its programs and sets go with its last connection, so that one that was killed does not keep them; its memory stays.
+    drop((a, again, fewer));
     let a = attach(&bench, &all, "a", only(&[0])).unwrap();
     assert_eq!(decode_sample(&TINY, &result_at(&a, AT[2]).1, 4), 10);
-    ok(&a, execute(3, set, 0b011, 3));
-    // With fewer keys than before it cannot go on.
-    drop(a);
-    let a = attach(&bench, &all, "a", only(&[1])).unwrap();
-    assert_eq!(fail(&a, execute(3, set, 0b011, 3)), Status::ACCESS_DENIED);
+    assert_eq!(fail(&a, execute(3, set, 0b011, 3)), NO_PROGRAM);
+    assert_eq!(fail(&a, delete(set)), NO_RANGE_SET);
 }
 
 #[test]

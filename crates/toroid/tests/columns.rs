@@ -292,6 +292,16 @@ fn a_map_over_tcp_goes_on_after_kills_on_either_side() {
         done = now;
     }
     let server = serve(&["--experimental-computational-programs"]);
+    // More killed hosts than there are program indices.
+    for _ in 0..17 {
+        let mut child = place
+            .command(&format!("-q {}", line(&server, 3000)))
+            .spawn()
+            .unwrap();
+        thread::sleep(Duration::from_millis(150));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
     // The unit may be another one.
     let ended = place.json(&line(&server, 300));
     assert_eq!(ended["computed"], 3000 - done);
@@ -320,6 +330,77 @@ fn rows_are_appended_and_replaced() {
     assert_eq!(text.lines().count(), 3003);
     place.ok("column delete d.img x");
     place.fails(1, "column get d.img x", &["column x", "no such column"]);
+}
+
+/// The pieces that small units leave are packed again, and sums of units are added up.
+#[test]
+fn units_leave_whole_chunks_behind() {
+    let place = Place::new();
+    place.ok("keys generate --params tiny-wopbs --unencrypted");
+    place.ok("drive format d.img --size 256MiB --swap 16MiB");
+    place.ok("put d.img keys/bootstrapping.key keys/key-switching.key");
+    let numbers: Vec<i64> = (0..301).map(|row| row * 7 % 256).collect();
+    place.column("x", &numbers, "--unsigned");
+    let program = ".reg x = cor:0\n.tv f unsigned = x > 200 ? 511 - x : x + 9\n bootstrap f, x\n";
+    fs::write(place.path("p.tasm"), format!("{program} return x\n")).unwrap();
+    fs::write(
+        place.path("s.tasm"),
+        format!("{program} homsum x, 7\n return x\n"),
+    )
+    .unwrap();
+    let f = |x: &i64| if *x > 200 { 511 - x } else { x + 9 };
+    let expected: Vec<i64> = numbers.iter().map(f).collect();
+    for (unit, pieces) in [(50, 3), (150, 3), (400, 3)] {
+        let line = format!("map d.img p.tasm --input x=x --output o{unit} --unit {unit}");
+        let done = place.json(&line);
+        assert_eq!(
+            (&done["packed"], &done["pieces"]),
+            (&301.into(), &pieces.into())
+        );
+        assert_eq!(place.rows(&format!("o{unit}"), ""), expected);
+        assert_eq!(place.json(&line)["computed"], 0);
+    }
+    // Units whose result is one row.
+    let done = place.json("map d.img s.tasm --input x=x --output s --unit 7");
+    assert_eq!((&done["rows"], &done["expanded"]), (&43.into(), &0.into()));
+    let sums = expected
+        .chunks(7)
+        .map(|rows| rows.iter().sum::<i64>() % 1024);
+    assert_eq!(place.rows("s", ""), sums.collect::<Vec<_>>());
+    // More sums of units than the drive's memory has room for.
+    fs::write(
+        place.path("t.tasm"),
+        ".reg x = cor:0\n homsum x, 0\n return x\n",
+    )
+    .unwrap();
+    place.column("ones", &[1; 600], "--unsigned");
+    place.ok("map d.img t.tasm --input x=ones --output t --unit 1");
+    assert_eq!(place.rows("t", "--max-failure 1"), [600]);
+    // A message of another width than the function takes.
+    place.column("narrow", &[1, 2, 3], "--unsigned --bits 4");
+    let words = ["4 bits", "9 bits"];
+    place.fails(1, "map d.img p.tasm --input x=narrow --output n", &words);
+}
+
+#[test]
+fn sums_of_all_rows_take_any_number_of_units() {
+    let place = Place::prepared("nvme");
+    let numbers = [1; 130];
+    place.column("x", &numbers, "--unsigned");
+    fs::write(place.path("p.tasm"), text_of(&[Step::Sum(0)])).unwrap();
+    let plan = place.json("map d.img p.tasm --input x=x --output one --estimate");
+    let units = place.json("map d.img p.tasm --input x=x --output units --unit 1 --estimate");
+    let (one, many) = (&plan["log2_p_fail"], &units["log2_p_fail"]);
+    assert!(
+        one.as_f64().unwrap() < many.as_f64().unwrap(),
+        "{one} {many}"
+    );
+    let done = place.json("map d.img p.tasm --input x=x --output units --unit 4");
+    assert_eq!(
+        (&done["rows"], &done["complete"]),
+        (&1.into(), &true.into())
+    );
+    assert_eq!(place.rows("units", "--max-failure 1"), [130 % TORUS]);
 }
 
 #[test]
@@ -389,7 +470,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
         (
             1,
             "map d.img p.tasm --input x=x --input y=x --output x",
-            "such a column already",
+            "an input of this run",
         ),
         (
             1,

@@ -65,7 +65,7 @@ pub enum ColumnError {
     /// The drive runs so many programs of this host already.
     #[cfg(feature = "image")]
     #[error(
-        "all {0} program indices of this host are in use; those of programs that ended early stay so until the drive is served anew"
+        "all {0} program indices of this host are in use: other runs have them, and give them back when they end"
     )]
     Busy(usize),
     /// A unit of the smallest size has no room in the drive's memory.
@@ -79,8 +79,18 @@ pub enum ColumnError {
         /// Bytes that there are.
         room: u64,
     },
+    /// An input is the result of a run that is not complete.
+    #[cfg(feature = "image")]
+    #[error("a run that fills it is not complete: let it end first")]
+    Unfinished,
+    /// The output is an input of the same run.
+    #[cfg(feature = "image")]
+    #[error("it is an input of this run: give the output another name")]
+    IsInput,
     /// The output holds something else than this job's result.
     #[cfg(feature = "image")]
-    #[error("it holds something else than this result: give another name, or have it replaced")]
+    #[error(
+        "it holds something else than the result of this program on these rows: give another name, or have it replaced"
+    )]
     OtherJob,
 }

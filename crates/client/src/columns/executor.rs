@@ -198,7 +198,7 @@ impl Executor {
         let result = MemoryRange {
             nsid: self.memory,
             start: at,
-            len: room as u32,
+            len: room.min(u64::from(u32::MAX) / 4096 * 4096) as u32,
         };
         ranges.push(result);
         let which = ((1 << inputs.len()) - 1, ranges.len() as u64);

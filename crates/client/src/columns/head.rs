@@ -69,7 +69,10 @@ impl JobRecord {
                 .rfold(0, |n, b| n << 8 | u64::from(*b))
         };
         (record.done, record.total) = (number(40), number(48));
-        if record.to_bytes() != *bytes || record.done > record.total {
+        if record.to_bytes() != *bytes
+            || record.done > record.total
+            || record.complete && record.done < record.total
+        {
             return Err(damaged("its record of a run has another checksum"));
         }
         Ok(Some(record))
@@ -96,7 +99,11 @@ impl Head {
     /// Bytes of the head that begins with these [`Head::FIXED`].
     pub(super) fn byte_len_of(fixed: &[u8]) -> Result<u64, ColumnError> {
         let header = fixed.get(BASE as usize..).unwrap_or_default();
-        Ok(BASE + ColumnHeader::byte_len_of(header).map_err(damaged)?)
+        let len = ColumnHeader::byte_len_of(header).map_err(damaged)?;
+        if len > ((MAX_SEGMENTS + 1) * Segment::BYTES) as u64 {
+            return Err(damaged(format!("a header of {len} bytes")));
+        }
+        Ok(BASE + len)
     }
 
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Head, ColumnError> {

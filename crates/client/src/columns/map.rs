@@ -4,7 +4,7 @@
 //! together with the [`JobRecord`], in one change. A sum of all rows is that of the units' sums. Any other program, one that moves rows or goes
 //! on with a sum, runs once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use sha2::{Digest as _, Sha256};
@@ -23,7 +23,7 @@ use super::rows::EncryptedRows;
 use super::stored::{Change, StoredColumn};
 use super::{ColumnError, ColumnStat, mismatch, of};
 use crate::blob::BlobError;
-use crate::session::{Object, Session, SessionError};
+use crate::session::{Object, Session, SessionError, check_widths};
 
 /// Rows of a unit of a program with bootstraps, which take most of its time.
 const UNIT_ROWS: u64 = 256;
@@ -52,8 +52,10 @@ pub struct MapPlan {
     pub params: &'static ParamSet,
     /// Rows of the inputs.
     pub rows: u64,
-    /// Rows, noise and bootstraps.
+    /// Rows, noise and bootstraps of a run in one command, whose rows are not packed.
     pub facts: MapFacts,
+    /// Noise of a row of the result: that of the facts, and what packing and adding up units put to it.
+    pub noise: Noise,
     /// Those of the rows whose results the output holds already.
     pub done: u64,
     /// Whether the output is complete.
@@ -76,7 +78,7 @@ impl MapPlan {
     pub fn log2_failure(&self) -> f64 {
         let of_output = |output: &MapOutput| {
             let bits = output.encoding.map_or(0, Encoding::bits);
-            log2_decoding_failure(bits, output.noise.variance(), output.noise.log2_failure())
+            log2_decoding_failure(bits, self.noise.variance(), self.noise.log2_failure())
         };
         self.output().map_or(0.0, of_output)
     }
@@ -190,6 +192,8 @@ struct Job<'a> {
     digest: [u8; 32],
     shape: Shape,
     step: u64,
+    /// Rows of a unit.
+    unit: u64,
 }
 
 impl Job<'_> {
@@ -357,6 +361,9 @@ impl Session {
                 return Err(SessionError::Twice(vr));
             }
             let column = self.column(name).await?;
+            if column.head.job.is_some_and(|job| !job.complete) {
+                return Err(of(name)(ColumnError::Unfinished));
+            }
             let rows = rows_of(&column, request.rows.as_ref());
             column.slice(rows.clone())?;
             inputs.push((vr, column, rows));
@@ -385,7 +392,7 @@ impl Session {
             .iter()
             .any(|(_, column, _)| column.name == request.output)
         {
-            return Err(at(ColumnError::Exists));
+            return Err(at(ColumnError::IsInput));
         }
         let mut hash = Sha256::new();
         hash.update(b"toroid map 1");
@@ -397,6 +404,13 @@ impl Session {
         } = tables;
         hash_bytes(&mut hash, &toroid_isa::encode(&program));
         let known = self.known(params, &inputs, &mut hash, &program)?;
+        let bits = |encoding: Option<Encoding>| encoding.map(Encoding::bits);
+        for (vr, ..) in &inputs {
+            check_widths(&program, *vr, |register| match register.ty() {
+                VrType::Tv => bits(functions.get(&register)?.0),
+                _ => bits(known.get(&register)?.encoding),
+            })?;
+        }
         let forecast = Forecast {
             program_vr: VrNumber::program(key_id)?,
             program: &program,
@@ -413,6 +427,18 @@ impl Session {
         let many: Vec<VrNumber> = many.map(|(vr, ..)| *vr).collect();
         let (shape, step) = shape(&program, &many);
         let digest = hash.finalize().into();
+        let divisible = matches!(shape, Shape::Each(_) | Shape::Total);
+        let wanted = match request.unit {
+            Some(unit) => unit.max(1),
+            None if facts.bootstraps > 0 => UNIT_ROWS,
+            None => rows,
+        };
+        let unit = if divisible {
+            unit_of(params, wanted, step, rows)
+        } else {
+            rows
+        };
+        let noise = expected_noise(params, &facts, shape, rows.div_ceil(unit.max(1)));
         let mut job = Job {
             request,
             program,
@@ -424,12 +450,14 @@ impl Session {
                 params,
                 rows,
                 facts,
+                noise,
                 done: 0,
                 complete: false,
             },
             digest,
             shape,
             step,
+            unit,
         };
         match self.column(request.output).await {
             Err(error) if is_missing(&error) => {}
@@ -437,8 +465,12 @@ impl Session {
             Err(SessionError::Column { .. }) if request.replace => {}
             Err(error) => return Err(error),
             Ok(found) => match found.head.job.filter(|record| record.digest == job.digest) {
-                Some(record) => {
+                Some(record) if record.total == job.plan.rows => {
                     (job.plan.done, job.plan.complete) = (record.done, record.complete);
+                }
+                Some(_) => {
+                    let reason = "its record of a run has another number of rows".to_owned();
+                    return Err(of(request.output)(ColumnError::Damaged(reason)));
                 }
                 None if request.replace => {}
                 None => return Err(of(request.output)(ColumnError::OtherJob)),
@@ -530,13 +562,11 @@ impl Session {
                 .iter()
                 .take(8)
                 .fold(0, |n, b| n << 8 | u64::from(*b));
+            let own: BTreeSet<(u32, u32)> =
+                slice.iter().map(|s| (s.crc32c, s.chunk_rows)).collect();
             let shares = |other: &Vec<Segment>| {
                 let mut all = other.iter();
-                all.any(|a| {
-                    slice
-                        .iter()
-                        .any(|b| (a.crc32c, a.chunk_rows) == (b.crc32c, b.chunk_rows))
-                })
+                all.any(|segment| own.contains(&(segment.crc32c, segment.chunk_rows)))
             };
             // Parts of the same rows in two registers share noise that cannot be told apart.
             let shared = slices.iter().any(|(other, all)| {
@@ -556,12 +586,12 @@ impl Session {
             );
             slices.push((*vr, slice));
         }
-        let own = |vr: &VrNumber| vr.ty() == VrType::Tv && vr.data_id() >> 31 == 1;
+        let is_own = |vr: &VrNumber| vr.ty() == VrType::Tv && vr.data_id() >> 31 == 1;
         for vr in program
             .instructions()
             .iter()
             .filter_map(|instruction| match instruction {
-                Instruction::Bootstrap { tv, .. } if !own(tv) => Some(*tv),
+                Instruction::Bootstrap { tv, .. } if !is_own(tv) => Some(*tv),
                 _ => None,
             })
         {
@@ -569,10 +599,11 @@ impl Session {
             hash.update(stat.id.0.to_le_bytes());
             hash.update(stat.sequence.to_le_bytes());
         }
-        for vr in crate::session::inputs(program) {
-            if known.contains_key(&vr) || !vr.ty().is_sample() {
-                continue;
-            }
+        let mut samples = crate::session::inputs(program);
+        samples.retain(|vr| vr.ty().is_sample() && !known.contains_key(vr));
+        // Nobody here knows whether two of them are the same sample.
+        let several = samples.len() > 1;
+        for vr in samples {
             let stat = self.find(vr).ok_or(SessionError::Missing(vr))?;
             let sc = stat.sc.ok_or(SessionError::Missing(vr))?;
             hash.update(vr.to_u64().to_le_bytes());
@@ -583,7 +614,7 @@ impl Session {
                 vr,
                 ColumnFacts {
                     rows: 1,
-                    noise: stored_noise(params, &facts.noise, facts.computed),
+                    noise: stored_noise(params, &facts.noise, facts.computed || several),
                     encoding: facts.encoding,
                     number: stat.sequence,
                 },
@@ -604,13 +635,7 @@ impl Session {
         let mut commands = 0;
         let mut done = job.plan.done;
         let divisible = matches!(job.shape, Shape::Each(_) | Shape::Total);
-        let wanted = match job.request.unit {
-            Some(unit) => unit,
-            None if job.plan.facts.bootstraps > 0 => UNIT_ROWS,
-            None => total,
-        };
-        let multiple = |rows: u64| (rows / job.step).max(1).saturating_mul(job.step).min(total);
-        let mut unit = if divisible { multiple(wanted) } else { total };
+        let mut unit = job.unit;
         progress.report("map", done, total);
         while done < total {
             progress.check().map_err(BlobError::from)?;
@@ -626,7 +651,7 @@ impl Session {
                 )));
             }
             let Some(result) = executor.run(program, &inputs).await? else {
-                let smaller = multiple(unit / 2);
+                let smaller = unit_of(job.params, unit / 2, job.step, total);
                 if divisible && smaller < unit {
                     unit = smaller;
                     continue;
@@ -641,16 +666,36 @@ impl Session {
             let packings = usize::from(is_packed(&result));
             let result = job.checked(result, packings).map_err(of(name))?;
             done = rows.end;
-            let complete = done == total && job.shape != Shape::Total;
-            self.commit_unit(job, &rows, &result, complete, progress)
-                .await?;
-            commands += self.join_pieces(job, executor, complete, progress).await?;
+            self.commit_unit(job, &rows, &result, progress).await?;
+            if job.shape != Shape::Total {
+                commands += self.join_pieces(job, executor, false, progress).await?;
+            }
             progress.report("map", done, total);
         }
-        if job.shape == Shape::Total {
-            commands += self.finish_sum(job, executor, progress).await?;
-        }
+        commands += match job.shape {
+            Shape::Total => self.add_up(job, executor, progress).await?,
+            _ => self.join_pieces(job, executor, true, progress).await?,
+        };
+        let column = self.own_output(job).await?;
+        let mut change = Change::of(&column);
+        change.head.job = Some(Session::record(job, total, true));
+        let quiet = Progress::from(progress.cancel_token().clone());
+        self.commit_change(&column, change, &quiet).await?;
         Ok(commands)
+    }
+
+    /// The output, as far as it is this job's.
+    async fn own_output(&self, job: &Job<'_>) -> Result<StoredColumn, SessionError> {
+        let column = self.column(job.request.output).await?;
+        let is_own = column
+            .head
+            .job
+            .is_some_and(|record| record.digest == job.digest);
+        if is_own {
+            Ok(column)
+        } else {
+            Err(of(&column.name)(ColumnError::OtherJob))
+        }
     }
 
     fn record(job: &Job<'_>, done: u64, complete: bool) -> JobRecord {
@@ -668,12 +713,11 @@ impl Session {
         job: &Job<'_>,
         rows: &Range<u64>,
         result: &EncryptedRows,
-        complete: bool,
         progress: &Progress,
     ) -> Result<(), SessionError> {
         let quiet = Progress::from(progress.cancel_token().clone());
         let name = job.request.output;
-        let record = Session::record(job, rows.end, complete);
+        let record = Session::record(job, rows.end, false);
         let found = self.column(name).await;
         let is_own = |column: &StoredColumn| {
             let found = column.head.job;
@@ -705,51 +749,55 @@ impl Session {
         Ok(())
     }
 
-    /// Packs rows again that units of less than a chunk have left at the end of the output: a chunk at a time, and what is left at
-    /// the end of the run.
+    /// Packs rows again that units of less than a chunk have left behind: a chunk at a time, and what is left at the `end` of the run.
     async fn join_pieces(
         &self,
         job: &Job<'_>,
         executor: &mut Executor,
-        complete: bool,
+        end: bool,
         progress: &Progress,
     ) -> Result<u64, SessionError> {
         let name = job.request.output;
         let full = rows_per_chunk(job.params) as u64;
+        let vr = VrNumber::new(VrType::LweCor, job.key_id, 0)?;
+        let identity = Program::new(vec![Instruction::Return { n: vr }])?;
+        let quiet = Progress::from(progress.cancel_token().clone());
         let mut commands = 0;
-        loop {
-            let column = self.column(name).await?;
+        // Rows of a command; fewer where they have no room.
+        let mut most = full;
+        while job.params.is_wide() && most > 1 {
+            let column = self.own_output(job).await?;
             let segments = column.head.header.segments();
-            let small = segments.iter().rev().take_while(|segment| {
-                segment.form == ColumnForm::Packed && u64::from(segment.chunk_rows) < full
+            let small = segments.iter().rev();
+            let small = small.take_while(|segment| {
+                u64::from(segment.rows) < most.min(full) || segment.form == ColumnForm::Expanded
             });
             let small: Vec<u64> = small.map(|segment| segment.rows.into()).collect();
             let waiting: u64 = small.iter().sum();
-            if small.len() < 2 || !(complete || waiting >= full) {
-                return Ok(commands);
+            if small.len() < 2 || !(end || waiting >= full) {
+                break;
             }
             let start = column.head.header.rows() - waiting;
-            let rows = start..start + waiting.min(full);
-            let vr = VrNumber::new(VrType::LweCor, job.key_id, 0)?;
-            let identity = Program::new(vec![Instruction::Return { n: vr }])?;
-            let quiet = Progress::from(progress.cancel_token().clone());
+            let rows = start..start + waiting.min(most);
             let input = column.rows(rows.clone(), &quiet).await?;
             let Some(result) = executor.run(&identity, &[(vr, &input)]).await? else {
-                return Ok(commands);
+                most /= 2;
+                continue;
             };
             commands += 1;
             if !is_packed(&result) {
-                return Ok(commands);
+                break;
             }
             let result = job.checked(result, 2).map_err(of(name))?;
             let mut change = Change::of(&column);
             change.replace(rows, &result).map_err(of(name))?;
             self.commit_change(&column, change, &quiet).await?;
         }
+        Ok(commands)
     }
 
-    /// Adds up the sums of the units.
-    async fn finish_sum(
+    /// Adds up the sums of the units, as many at a time as have room.
+    async fn add_up(
         &self,
         job: &Job<'_>,
         executor: &mut Executor,
@@ -757,32 +805,73 @@ impl Session {
     ) -> Result<u64, SessionError> {
         let name = job.request.output;
         let quiet = Progress::from(progress.cancel_token().clone());
-        let column = self.column(name).await?;
-        let rows = column.head.header.rows();
-        let mut change = Change::of(&column);
-        change.head.job = Some(Session::record(job, job.plan.rows, true));
+        let vr = VrNumber::new(VrType::LweCor, job.key_id, 0)?;
+        let sum = Program::new(vec![
+            Instruction::HomSum { n: vr, g: 0 },
+            Instruction::Return { n: vr },
+        ])?;
         let mut commands = 0;
-        if rows > 1 {
-            let vr = VrNumber::new(VrType::LweCor, job.key_id, 0)?;
-            let sum = Program::new(vec![
-                Instruction::HomSum { n: vr, g: 0 },
-                Instruction::Return { n: vr },
-            ])?;
-            let input = column.rows(0..rows, &quiet).await?;
-            let result = executor.run(&sum, &[(vr, &input)]).await?;
-            let result = result.ok_or_else(|| {
-                of(name)(ColumnError::Memory {
-                    rows,
-                    needed: Executor::bytes_of(&[(vr, &input)]),
-                    room: executor.room(),
-                })
-            })?;
-            commands = 1;
+        let mut most = u64::MAX;
+        loop {
+            let column = self.own_output(job).await?;
+            let rows = column.head.header.rows();
+            if rows == 1 {
+                return Ok(commands);
+            }
+            progress.check().map_err(BlobError::from)?;
+            let count = rows.min(most);
+            let input = column.rows(rows - count..rows, &quiet).await?;
+            let Some(result) = executor.run(&sum, &[(vr, &input)]).await? else {
+                most = count / 2;
+                if most < 2 {
+                    let needed = Executor::bytes_of(&[(vr, &input)]);
+                    let room = executor.room();
+                    let rows = count;
+                    return Err(of(name)(ColumnError::Memory { rows, needed, room }));
+                }
+                continue;
+            };
+            commands += 1;
             let result = job.checked(result, 0).map_err(of(name))?;
-            change.replace(0..rows, &result).map_err(of(name))?;
+            let mut change = Change::of(&column);
+            change
+                .replace(rows - count..rows, &result)
+                .map_err(of(name))?;
+            self.commit_change(&column, change, &quiet).await?;
         }
-        self.commit_change(&column, change, &quiet).await?;
-        Ok(commands)
+    }
+}
+
+/// Rows of a unit of about this many: a multiple of `step`, and beyond a chunk a whole number of chunks where that is one.
+fn unit_of(params: &ParamSet, wanted: u64, step: u64, total: u64) -> u64 {
+    let multiple = |rows: u64, of: u64| (rows / of).max(1).saturating_mul(of);
+    let chunk = rows_per_chunk(params) as u64;
+    let unit = multiple(wanted, step);
+    let whole = lcm(step, chunk);
+    if unit > chunk && whole <= unit {
+        multiple(unit, whole).min(total)
+    } else {
+        unit.min(total)
+    }
+}
+
+/// The noise of the result of so many units: their sums count as if they shared their noise.
+fn expected_noise(params: &ParamSet, facts: &MapFacts, shape: Shape, units: u64) -> Noise {
+    let Some(output) = facts.outputs.first() else {
+        return Noise::fresh(0.0);
+    };
+    let noise = output.noise.clone();
+    match shape {
+        Shape::Total if units > 1 => {
+            let variance = noise.variance() * units as f64;
+            Noise::stored(params, variance, noise.log2_failure(), true)
+        }
+        Shape::Each(_) if units > 1 && output.rows > 1 => {
+            let packed = packed_noise(params, ArithmeticKind::Fft, &noise);
+            packed_noise(params, ArithmeticKind::Fft, &packed)
+        }
+        _ if output.rows > 1 => packed_noise(params, ArithmeticKind::Fft, &noise),
+        _ => noise,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Encrypted rows in memory.
 
+use std::collections::BTreeMap;
+
 use rayon::prelude::*;
 use toroid_isa::VrNumber;
 use toroid_isa::metadata::{KeyTagStart, ScMetadata};
@@ -11,6 +13,7 @@ use toroid_tfhe::noise::{StatedNoise, log2_decoding_failure};
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::{ClientKey, TfheError};
+use zeroize::Zeroizing;
 
 use super::head::set_of;
 use super::{ColumnError, mismatch};
@@ -91,6 +94,16 @@ impl RowFacts {
             ..self
         }
     }
+}
+
+/// log2 of the probability that a row of this encoding and noise decrypts to a wrong number; 0 where its noise is not stated.
+pub(super) fn log2_failure(encoding: Option<Encoding>, noise: StatedNoise) -> f64 {
+    let Some(log2_variance) = noise.log2_variance else {
+        return 0.0;
+    };
+    let bits = encoding.map_or(0, Encoding::bits);
+    let behind = noise.log2_failure.unwrap_or(f64::NEG_INFINITY);
+    log2_decoding_failure(bits, log2_variance.exp2(), behind)
 }
 
 /// Rows of a column, encrypted: on their way to a drive, or back.
@@ -186,13 +199,7 @@ impl EncryptedRows {
     /// noise is not stated.
     #[must_use]
     pub fn log2_failure(&self) -> f64 {
-        let noise = self.facts.noise;
-        let Some(log2_variance) = noise.log2_variance else {
-            return 0.0;
-        };
-        let bits = self.facts.encoding.map_or(0, Encoding::bits);
-        let behind = noise.log2_failure.unwrap_or(f64::NEG_INFINITY);
-        log2_decoding_failure(bits, log2_variance.exp2(), behind)
+        log2_failure(self.facts.encoding, self.facts.noise)
     }
 
     /// Decrypts all rows if the failure probability of each is at most 2^[`MAX_LOG2_FAILURE`].
@@ -241,17 +248,24 @@ impl EncryptedRows {
         }
         let column = Column::new(self.facts.params, &self.bytes)?;
         let segments = column.header().segments();
-        let of_segment = |(number, segment): (usize, &toroid_tfhe::column::Segment)| {
+        // Each chunk once, whatever number of segments it has.
+        let mut chunks: BTreeMap<u64, usize> = BTreeMap::new();
+        for (number, segment) in segments.iter().enumerate() {
+            chunks.entry(segment.offset).or_insert(number);
+        }
+        let decrypted = chunks.into_par_iter().map(|(offset, number)| {
             let chunk = column.chunk_of(number)?;
-            let rows = segment.rows_in_chunk();
-            let mut numbers = client.decrypt_chunk(&chunk, encoding)?;
-            numbers.truncate(rows.end);
-            numbers.drain(..rows.start);
-            Ok(numbers)
-        };
-        let numbers: Result<Vec<Vec<i64>>, TfheError> =
-            segments.par_iter().enumerate().map(of_segment).collect();
-        Ok(numbers?.concat())
+            let numbers = Zeroizing::new(client.decrypt_chunk(&chunk, encoding)?);
+            Ok((offset, numbers))
+        });
+        let decrypted = decrypted.collect::<Result<BTreeMap<_, _>, TfheError>>()?;
+        let mut numbers = Vec::with_capacity(self.count as usize);
+        for segment in segments {
+            let of_chunk = decrypted.get(&segment.offset);
+            let rows = of_chunk.and_then(|chunk| chunk.get(segment.rows_in_chunk()));
+            numbers.extend_from_slice(rows.unwrap_or_default());
+        }
+        Ok(numbers)
     }
 
     /// The column in memory.

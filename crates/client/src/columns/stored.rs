@@ -5,13 +5,14 @@ use std::ops::Range;
 
 use toroid_isa::VrNumber;
 use toroid_task::Progress;
+use toroid_tfhe::TfheError;
 use toroid_tfhe::column::{ColumnForm, ColumnHeader, Segment, assemble};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise::StatedNoise;
 use toroid_tfhe::params::ParamSet;
 
 use super::head::{BASE, Head, JobRecord, damaged};
-use super::rows::EncryptedRows;
+use super::rows::{EncryptedRows, log2_failure};
 use super::{ColumnError, MAX_NAME_BYTES, PREFIX, of};
 use crate::blob::{BlobId, BlobReader, BlobStat, NewBlob};
 use crate::session::{Session, SessionError};
@@ -44,6 +45,14 @@ pub struct ColumnStat {
     pub pieces: usize,
     /// The run that fills it, or has filled it.
     pub job: Option<JobRecord>,
+}
+
+impl ColumnStat {
+    /// log2 of the probability that decrypting a row gives a wrong number, as [`EncryptedRows::log2_failure`].
+    #[must_use]
+    pub fn log2_failure(&self) -> f64 {
+        log2_failure(self.encoding, self.noise)
+    }
 }
 
 /// A column as it stands in the store: what others do to it later does not show.
@@ -130,16 +139,36 @@ impl StoredColumn {
         let count = rows.end.saturating_sub(rows.start);
         let segments = self.slice(rows)?;
         let chunks = self.chunks(&segments, progress).await?;
-        let pieces = segments
-            .iter()
-            .filter_map(|segment| Some((*segment, chunks.get(&segment.offset)?.as_slice())));
-        let bytes = assemble(self.head.facts.params, pieces);
+        let params = self.head.facts.params;
+        let pieces = segments.iter().filter_map(|segment| {
+            let chunk = chunks.get(&segment.offset)?.as_slice();
+            Some(cut(params, *segment, chunk))
+        });
+        let pieces = pieces.collect::<Result<Vec<_>, _>>();
+        let pieces = pieces.map_err(|error| of(&self.name)(error.into()))?;
+        let bytes = assemble(params, pieces);
         Ok(EncryptedRows {
             facts: self.head.facts,
             bytes: bytes.map_err(|error| of(&self.name)(error.into()))?,
             count,
         })
     }
+}
+
+/// The rows of a segment without the others of its chunk, where each row has words of its own.
+fn cut<'a>(
+    params: &ParamSet,
+    segment: Segment,
+    chunk: &'a [u8],
+) -> Result<(Segment, &'a [u8]), TfheError> {
+    if segment.form != ColumnForm::Expanded {
+        return Ok((segment, chunk));
+    }
+    let rows = segment.rows_in_chunk();
+    let bytes = rows.start * params.lwe_bytes()..rows.end * params.lwe_bytes();
+    let own = chunk.get(bytes).unwrap_or_default();
+    let segment = Segment::of_chunk(params, segment.form, rows.len(), segment.offset, own)?;
+    Ok((segment, own))
 }
 
 /// A change of a column: its head as it will be, and the chunks that it gets.
@@ -246,19 +275,16 @@ impl Session {
         })
     }
 
-    /// The columns of the drive, in the order of their names.
-    ///
-    /// # Errors
-    /// Those of [`Session::column`].
-    pub async fn columns(&self) -> Result<Vec<ColumnStat>, SessionError> {
-        let mut columns = Vec::new();
+    /// The columns of the drive by their names, with the error of one that cannot be read.
+    pub async fn columns(&self) -> BTreeMap<String, Result<ColumnStat, SessionError>> {
+        let mut columns = BTreeMap::new();
         for blob in self.store().list() {
             if let Some(name) = blob.name.strip_prefix(PREFIX).filter(|_| blob.written) {
-                columns.push(self.column(name).await?.stat());
+                let column = self.column(name).await;
+                columns.insert(name.to_owned(), column.map(|column| column.stat()));
             }
         }
-        columns.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(columns)
+        columns
     }
 
     /// Makes a column of rows, for the keys of a key id.

@@ -59,7 +59,8 @@ impl Content {
     }
 }
 
-fn check(
+/// Checks the widths of what a program computes with: of the content of register `trigger`, of what is added to it, and of the functions that it applies.
+pub(crate) fn check(
     program: &Program,
     trigger: VrNumber,
     width: impl Fn(VrNumber) -> Option<u32>,

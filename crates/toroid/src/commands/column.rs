@@ -14,6 +14,7 @@ use toroid_client::session::SessionError;
 use toroid_drive::image::display_size;
 use toroid_engine::backend::recorded::RecordedTimes;
 use toroid_tfhe::encoding::Encoding;
+use zeroize::Zeroizing;
 
 use super::keys::read_client_key;
 use super::program::assemble_file_for;
@@ -22,6 +23,7 @@ use super::sample::parse_log2_probability;
 use super::write_file;
 use crate::backend::Computing;
 use crate::drive_args::DriveArgs;
+use crate::interrupt;
 use crate::opened::Opened;
 use crate::output::{Output, power_of_two, usage};
 use crate::passphrase::PassphraseArgs;
@@ -61,10 +63,10 @@ pub struct PutArgs {
     #[arg(long, short)]
     bits: Option<u32>,
     /// Unsigned numbers, 0 to 2^bits - 1, instead of signed ones, in a new column.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["append", "at"])]
     unsigned: bool,
     /// Key id of the keys that compute on a new column.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, conflicts_with_all = ["append", "at"])]
     key_id: u32,
     /// Append to a column that is there.
     #[arg(long)]
@@ -181,9 +183,9 @@ pub fn run(command: &Command, output: &Output) -> anyhow::Result<()> {
 }
 
 /// The numbers of a file, one a line.
-fn read_numbers(path: &Path) -> anyhow::Result<Vec<i64>> {
+fn read_numbers(path: &Path) -> anyhow::Result<Zeroizing<Vec<i64>>> {
     let shown = path.display();
-    let mut text = String::new();
+    let mut text = Zeroizing::new(String::new());
     let read = if path == Path::new("-") {
         std::io::stdin()
             .take(MAX_NUMBERS_BYTES)
@@ -198,14 +200,14 @@ fn read_numbers(path: &Path) -> anyhow::Result<Vec<i64>> {
         (bytes as u64) < MAX_NUMBERS_BYTES,
         "{shown} has 4 GiB or more"
     );
-    let mut numbers = Vec::new();
+    let mut numbers = Zeroizing::new(Vec::with_capacity(text.lines().count()));
     for (line, text) in (1..).zip(text.lines()) {
         let text = text.trim();
         if text.is_empty() {
             continue;
         }
         let number = text.parse::<i64>().ok().with_context(|| {
-            format!("{shown}, line {line}: {text:?} is not an integer; expected one number a line")
+            format!("{shown}, line {line}: not an integer; expected one number a line")
         })?;
         numbers.push(number);
     }
@@ -228,8 +230,16 @@ fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
     let session = opened.session();
     let changes = args.append || args.at.is_some();
     let stated = match changes {
-        true => opened.wait(session.column(&args.name))?.stat().encoding,
-        false => None,
+        true => wait(&opened, session.column(&args.name))?.stat().encoding,
+        false => {
+            let columns = opened.drive.wait(session.columns());
+            ensure!(
+                !columns.contains_key(&args.name),
+                "column {}: the drive has such a column already",
+                args.name
+            );
+            None
+        }
     };
     let bits = args.bits.or(stated.map(Encoding::bits));
     let bits = bits.unwrap_or(client.params().message_bits.max(1));
@@ -244,9 +254,12 @@ fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
     let name = &args.name;
     let started = Instant::now();
     let stat = match (args.append, args.at) {
-        (true, _) => opened.wait(session.append_rows(name, &rows, &progress))?,
-        (_, Some(first)) => opened.wait(session.replace_rows(name, first, &rows, &progress))?,
-        _ => opened.wait(session.create_column(name, args.key_id, &rows, &progress))?,
+        (true, _) => wait(&opened, session.append_rows(name, &rows, &progress))?,
+        (_, Some(first)) => wait(&opened, session.replace_rows(name, first, &rows, &progress))?,
+        _ => wait(
+            &opened,
+            session.create_column(name, args.key_id, &rows, &progress),
+        )?,
     };
     let seconds = started.elapsed().as_secs_f64();
     bar.finish_and_clear();
@@ -265,7 +278,18 @@ fn get(args: &GetArgs, output: &Output) -> anyhow::Result<()> {
     let rows = args.rows.clone().map(|rows| rows.0);
     let bar = progress::counter(output, "reading");
     let progress = progress::report_to(&bar);
-    let rows = opened.wait(opened.session().read_rows(&args.name, rows, &progress))?;
+    let column = wait(&opened, opened.session().column(&args.name))?;
+    let stat = column.stat();
+    if let Some(job) = stat.job.filter(|job| !job.complete) {
+        output.note(format!(
+            "the run that fills {} is not complete: it has done {} of {} rows",
+            args.name, job.done, job.total
+        ));
+    }
+    let rows = wait(
+        &opened,
+        column.rows(rows.unwrap_or(0..stat.rows), &progress),
+    )?;
     bar.finish_and_clear();
     let numbers = rows.decrypt_above(&client, args.max_failure).map_err(own);
     let numbers = numbers.with_context(|| {
@@ -281,7 +305,7 @@ fn get(args: &GetArgs, output: &Output) -> anyhow::Result<()> {
     let log2 = rows.log2_failure();
     match &args.out {
         Some(out) => {
-            write_file(out, args.force, false, |writer| {
+            write_file(out, args.force, true, |writer| {
                 Ok(std::io::Write::write_all(writer, text.as_bytes())?)
             })?;
             let shown = out.display().to_string();
@@ -312,6 +336,7 @@ fn described(stat: &ColumnStat) -> Value {
         "signed": stat.encoding.map(Encoding::is_signed),
         "computed": stat.computed,
         "bytes": stat.bytes,
+        "pieces": stat.pieces,
         "seeded": seeded,
         "packed": packed,
         "expanded": expanded,
@@ -354,21 +379,47 @@ fn line(stat: &ColumnStat) -> String {
 
 fn list(args: &ListArgs, output: &Output) -> anyhow::Result<()> {
     let opened = args.drive.open_read_only()?;
-    let columns = opened.wait(opened.session().columns())?;
-    let value: Vec<Value> = columns.iter().map(described).collect();
+    let columns = opened.drive.wait(opened.session().columns());
+    let value = columns.iter().map(|(name, column)| match column {
+        Ok(stat) => described(stat),
+        Err(error) => json!({ "column": name, "error": reason(error) }),
+    });
+    let value: Vec<Value> = value.collect();
     output.result(&json!({ "columns": value }), || {
         if columns.is_empty() {
             return "no columns".to_owned();
         }
-        let lines: Vec<String> = columns.iter().map(line).collect();
-        lines.join("\n")
+        let lines = columns.iter().map(|(name, column)| match column {
+            Ok(stat) => line(stat),
+            Err(error) => format!("{name}: {}", reason(error)),
+        });
+        lines.collect::<Vec<_>>().join("\n")
     })
+}
+
+/// Why a column cannot be read, without its name.
+fn reason(error: &SessionError) -> String {
+    match error {
+        SessionError::Column { source, .. } => source.to_string(),
+        error => error.to_string(),
+    }
+}
+
+/// Runs a call on columns to its end. A refusal here has nothing to do with what the drive has logged.
+fn wait<T>(
+    opened: &Opened,
+    call: impl Future<Output = Result<T, SessionError>>,
+) -> anyhow::Result<T> {
+    match opened.drive.wait(call) {
+        Err(error @ SessionError::Column { .. }) => Err(error.into()),
+        result => opened.wait(async { result }),
+    }
 }
 
 fn delete(args: &DeleteArgs, output: &Output) -> anyhow::Result<()> {
     let opened = args.drive.open()?;
     for name in &args.names {
-        opened.wait(opened.session().delete_column(name))?;
+        wait(&opened, opened.session().delete_column(name))?;
     }
     opened.close()?;
     output.result(&json!({ "deleted": args.names }), || {
@@ -475,7 +526,7 @@ pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
         false => Opened::open(&args.drive.location, &args.drive.host, &computing, None)?,
     };
     let session = opened.session();
-    let plan = opened.wait(session.plan_map(&request))?;
+    let plan = wait(&opened, session.plan_map(&request))?;
     if args.estimate {
         return estimate(args, &plan, output);
     }
@@ -496,9 +547,9 @@ pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
         load(&opened, key_id, true, output)?;
         report = opened.drive.wait(call());
     }
-    let report = opened.wait(async { report });
+    let report = wait(&opened, async { report });
     bar.finish_and_clear();
-    if report.is_err() && !plan.complete {
+    if report.is_err() && interrupt::is_interrupted() {
         output.note("rows that are done stay; the same command goes on behind them");
     }
     let report = report?;
@@ -508,7 +559,8 @@ pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
     value["computed"] = json!(report.computed);
     value["commands"] = json!(report.commands);
     value["seconds"] = json!(seconds);
-    value["log2_p_fail"] = json!(plan.log2_failure());
+    let log2_failure = report.output.log2_failure();
+    value["log2_p_fail"] = json!(log2_failure);
     output.result(&value, || {
         let computed = match report.computed {
             0 => "nothing was left to compute".to_owned(),
@@ -517,7 +569,7 @@ pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
         format!(
             "{}\n{computed}; a row is wrong with probability {}",
             line(&report.output),
-            power_of_two(plan.log2_failure())
+            power_of_two(log2_failure)
         )
     })
 }
