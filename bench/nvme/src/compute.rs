@@ -19,8 +19,8 @@ use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::params::MESSAGE7;
 use toroid_tfhe::random::Csprng;
 
-use crate::loopback::{connect, make_image, runtime, serve_here};
-use crate::row::Row;
+use toroid_nvme_bench::loopback::{connect, make_image, runtime, serve_here};
+use toroid_nvme_bench::row::Row;
 
 /// x·y = (x+y)²/4 - (x-y)²/4, Table 5 of the platform paper; writing y runs it.
 const PROGRAM: &str = "

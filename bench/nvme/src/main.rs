@@ -2,31 +2,23 @@
 //!
 //! The client and the target run in one process, each as one thread on a processor of its own; the target's thread opens the drive, whose threads
 //! stay on its processor. Reads go to random places of a file in the page cache, so that the figures are those of the drive and its transport, not
-//! of a medium. [`compute`] measures a command that triggers a program, on all processors; [`loopback`] serves the drive.
+//! of a medium. [`compute`] measures a command that triggers a program, on all processors.
 
 mod compute;
-mod loopback;
-mod row;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Parser;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use toroid_bench_common::{Error, machine, pages};
 use toroid_drive::image::{FormatOptions, MetadataMode};
-use toroid_nvme::fabrics::RemoteController;
 use toroid_nvme::tcp::Digests;
-use toroid_nvme::{Controller, Request, Sqe, write_blocks};
-
-use crate::loopback::{connect, connect_encrypted, make_image, runtime, serve_here};
-use crate::row::{Row, Unit};
-
-/// Bytes that random reads choose from.
-const SPAN: u64 = 256 << 20;
-const BLOCK: u64 = 4096;
+use toroid_nvme::write_blocks;
+use toroid_nvme_bench::load::{BLOCK, Load, SPAN};
+use toroid_nvme_bench::loopback::{connect, connect_encrypted, make_image, runtime, serve_here};
+use toroid_nvme_bench::row::{Row, Unit};
 
 /// Measures a drive over NVMe/TCP on loopback.
 #[derive(Parser)]
@@ -230,76 +222,4 @@ fn plain(arguments: &Arguments) -> Result<Vec<Row>, Error> {
         }
         Ok(rows)
     })
-}
-
-/// One kind of load.
-struct Load<'a> {
-    name: &'static str,
-    depth: usize,
-    bytes: u64,
-    write: bool,
-    unit: Unit,
-    bar: Option<f64>,
-    host: &'a RemoteController,
-}
-
-impl Load<'_> {
-    /// Commands or bytes per second.
-    async fn rate(&self, time: Duration) -> Result<f64, Error> {
-        let blocks = self.bytes / BLOCK;
-        let done = AtomicU64::new(0);
-        let start = Instant::now();
-        let end = start + time;
-        let lanes = (0..self.depth as u64).map(|lane| {
-            let done = &done;
-            async move {
-                let mut random = Random(lane + 1);
-                let data = vec![lane as u8; if self.write { self.bytes as usize } else { 0 }];
-                while Instant::now() < end {
-                    let slba = random.next() % (SPAN / self.bytes) * blocks;
-                    let nlb = (blocks - 1) as u16;
-                    let sqe = if self.write {
-                        Sqe::write(0, 1, slba, nlb)
-                    } else {
-                        Sqe::read(0, 1, slba, nlb)
-                    };
-                    let data = data.clone();
-                    let metadata = Vec::new();
-                    let response = self
-                        .host
-                        .submit(Request {
-                            sqe,
-                            data,
-                            metadata,
-                        })
-                        .await;
-                    let status = response.cqe.status();
-                    let expected = if self.write { 0 } else { self.bytes as usize };
-                    if !status.is_success() || response.data.len() != expected {
-                        return Err(Error::from(format!("{sqe}: {status}")));
-                    }
-                    done.fetch_add(1, Ordering::Relaxed);
-                }
-                Ok(())
-            }
-        });
-        futures::future::try_join_all(lanes).await?;
-        let rate = done.into_inner() as f64 / start.elapsed().as_secs_f64();
-        Ok(match self.unit {
-            Unit::Bytes => rate * self.bytes as f64,
-            _ => rate,
-        })
-    }
-}
-
-/// A sequence that spreads reads, quick to compute (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
 }

@@ -32,9 +32,8 @@ const USAGE: &str = "usage: [SET[:BITS[:FUNCTIONS]] [ROWS [TURNS]]], or sum [SET
 fn main() -> Result<(), Error> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let by_name = |name: &str| {
-        ParamSet::by_name(name).ok_or_else(|| format!("no parameter set {name}"))
-    };
+    let by_name =
+        |name: &str| ParamSet::by_name(name).ok_or_else(|| format!("no parameter set {name}"));
     if let ["sum", rest @ ..] = &arguments[..] {
         let (set, rows, turns) = match rest {
             [] => ("message16", 1_000_000, 3),
@@ -111,7 +110,7 @@ fn measure(
         for (cores, fastest) in numbers.into_iter().zip(&mut fastest) {
             let backend = CpuBackend::with_cores(arithmetic, cores);
             let cancel = CancelToken::new();
-            let (start, ticks) = (Instant::now(), processor_ticks()?);
+            let (start, before) = (Instant::now(), machine::processor_time()?);
             backend.bootstrap_batch(
                 params,
                 &bootstrapping,
@@ -121,8 +120,7 @@ fn measure(
                 Requester::from(&cancel),
             )?;
             let wall = start.elapsed().as_secs_f64() / rows as f64;
-            // Ticks of a process are hundredths of a second on every Linux.
-            let processor = (processor_ticks()? - ticks) as f64 / 100.0 / rows as f64;
+            let processor = (machine::processor_time()? - before).as_secs_f64() / rows as f64;
             *fastest = (fastest.0.min(wall), fastest.1.min(processor));
         }
     }
@@ -175,15 +173,6 @@ fn test_vector(params: &ParamSet, input: Encoding, function: i64) -> Result<Vec<
         ModulusKind::Torus32 => of::<Torus32>(params, input, function),
         ModulusKind::Goldilocks => of::<Goldilocks>(params, input, function),
     }
-}
-
-/// Processor time of all threads of this process so far.
-fn processor_ticks() -> Result<u64, Error> {
-    let stat = machine::read("/proc/self/stat");
-    // The fields behind the name, which may hold blanks: the 12th and 13th are user and system time.
-    let (_, behind) = stat.rsplit_once(')').ok_or("no time of this process")?;
-    let times = behind.split_whitespace().skip(11).take(2);
-    Ok(times.map(str::parse::<u64>).sum::<Result<u64, _>>()?)
 }
 
 /// Adds up a seeded column of rows by its chunks, beside what the parts of that take: masks, and samples of a few rows.
