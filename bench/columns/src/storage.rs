@@ -27,7 +27,9 @@ pub const RUNS: usize = 5;
 /// Rows that are appended at a time.
 const APPENDED: usize = 1000;
 const KEY_ID: u32 = 0;
-const SUM: &str = ".reg x = cor:0\n    homsum x, 0\n    return x\n";
+/// Rows of a sum: those of more would have too much noise for the bits that their sum needs.
+const SUMMED: usize = 1 << 16;
+const SUM: &str = ".reg x = cor:0\n    homsum x, 65536\n    return x\n";
 /// How long plain commands run at a time.
 const PLAIN: Duration = Duration::from_secs(1);
 /// Columns are to move at this share of the rate of plain commands.
@@ -37,7 +39,7 @@ const RATE_BAR: f64 = 0.5;
 pub struct Numbers {
     /// Bits of a number.
     pub bits: u32,
-    /// Wide enough for the sum of all.
+    /// Wide enough for the sum of [`SUMMED`] of them.
     pub encoding: Encoding,
     values: Vec<i64>,
 }
@@ -45,10 +47,9 @@ pub struct Numbers {
 impl Numbers {
     pub fn new(params: &ParamSet, count: usize) -> Result<Numbers, Error> {
         let bits = params.message_bits.min(16);
-        let rows = count + RUNS * APPENDED;
         Ok(Numbers {
             bits,
-            encoding: Encoding::of_samples(params, bits + rows.next_power_of_two().ilog2(), false)?,
+            encoding: Encoding::of_samples(params, bits + SUMMED.ilog2(), false)?,
             values: numbers(count, 1 << bits),
         })
     }
@@ -135,8 +136,9 @@ pub fn on_an_image(client: &ClientKey, numbers: &Numbers) -> Result<Vec<Row>, Er
         };
         summed.push(seconds(|| drive.wait(session.map(&request, &none)))?.0);
         let sum = drive.wait(session.read_rows(&output, None, &none))?;
-        let expected: i64 = plain.iter().sum();
-        check("the sum", sum.decrypt(client)? == [expected])?;
+        let expected = plain.chunks(SUMMED).map(|rows| rows.iter().sum());
+        let expected: Vec<i64> = expected.collect();
+        check("the sum", sum.decrypt(client)? == expected)?;
     }
     let rows = drive.wait(session.read_rows("x", None, &none))?;
     check("the changed column", rows.decrypt(client)? == plain)?;
