@@ -443,7 +443,7 @@ fn refused_commands_leave_everything_as_it_was() {
         let rest = &bench.test_vector[BLOCK..2 * BLOCK];
         refuse(late, rest, status::PART_ORDER);
         if mode == NVME {
-            for wide in [17, 60] {
+            for wide in [41, 60] {
                 let bits = of(X, &y).with_message(wide, false).unwrap();
                 refuse(bits, &y, status::METADATA_INVALID);
             }
