@@ -18,7 +18,7 @@ use toroid_isa::{
     Instruction, KeyKind, MAX_ENCODED_BYTES, Program, ProgramTooLong, TableError, TestVector,
     VrError, VrNumber, VrType, wrap_count,
 };
-use toroid_nvme::Controller;
+use toroid_nvme::{Controller, Status};
 use toroid_task::Progress;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
@@ -204,6 +204,17 @@ pub enum SessionError {
     /// The generating task was lost.
     #[error("key generation stopped: {0}")]
     Task(#[from] tokio::task::JoinError),
+}
+
+impl SessionError {
+    /// The status that the drive completed a command with, if that is why the call did not succeed.
+    #[must_use]
+    pub fn status(&self) -> Option<Status> {
+        match self {
+            SessionError::Blob(BlobError::Nvme(error)) => error.status(),
+            _ => None,
+        }
+    }
 }
 
 /// A sample as it came from the drive.

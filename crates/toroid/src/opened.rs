@@ -3,14 +3,13 @@
 use std::future::Future;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use toroid_client::blob::BlobError;
 use toroid_client::drive::{Drive, OpenOptions};
 use toroid_client::ledger::Ledger;
 use toroid_client::location::Location;
-use toroid_client::session::{Session, SessionError};
+use toroid_client::session::Session;
 use toroid_drive::bridge::ProgramRun;
+use toroid_nvme::Controller;
 use toroid_nvme::fabrics::DISCOVERY_NQN;
-use toroid_nvme::{Controller, Status};
 
 use crate::backend::Computing;
 use crate::drive_args::{DriveArgs, HostArgs};
@@ -114,13 +113,5 @@ impl Opened {
     /// Ends the drive's work and makes everything durable.
     pub fn close(self) -> anyhow::Result<()> {
         Ok(self.drive.close()?)
-    }
-}
-
-/// The status that the drive completed a command with, behind a session's error.
-pub fn status_of(error: &SessionError) -> Option<Status> {
-    match error {
-        SessionError::Blob(BlobError::Nvme(error)) => error.status(),
-        _ => None,
     }
 }

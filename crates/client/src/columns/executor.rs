@@ -73,7 +73,7 @@ impl Executor {
             };
             match executor.load(program).await {
                 Ok(()) => return Ok(Ok(executor)),
-                Err(error) if status(&error) == Some(PROGRAM_IN_USE) => {}
+                Err(error) if error.status() == Some(PROGRAM_IN_USE) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -237,14 +237,6 @@ impl Executor {
         };
         result.count = result.column()?.header().rows();
         Ok(Some(result))
-    }
-}
-
-/// The status behind a failure of a command.
-pub(super) fn status(error: &SessionError) -> Option<toroid_nvme::Status> {
-    match error {
-        SessionError::Blob(BlobError::Nvme(error)) => error.status(),
-        _ => None,
     }
 }
 

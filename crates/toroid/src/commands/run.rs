@@ -16,7 +16,7 @@ use super::program::assemble_file;
 use crate::backend::BackendArgs;
 use crate::drive_args::DriveArgs;
 use crate::ledger_args::LedgerArgs;
-use crate::opened::{Opened, status_of};
+use crate::opened::Opened;
 use crate::output::{Output, usage};
 use crate::progress;
 
@@ -109,7 +109,9 @@ impl VerifyArgs {
 
 /// Whether a trigger may have failed because keys are missing. A block device does not tell, so that any internal error may mean it.
 pub(super) fn lacks_keys(error: &SessionError) -> bool {
-    status_of(error).is_some_and(|status| [KEY_MISSING, Status::INTERNAL_ERROR].contains(&status))
+    error
+        .status()
+        .is_some_and(|status| [KEY_MISSING, Status::INTERNAL_ERROR].contains(&status))
 }
 
 /// Has the drive load its registers of a key id.
