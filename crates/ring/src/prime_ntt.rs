@@ -669,6 +669,160 @@ impl Ntt50Plan {
     }
 }
 
+/// Numbers that [`Ntt50Plan::combine`] multiplies by, in the form of one plan.
+#[derive(Clone, Debug)]
+pub struct Weights {
+    words: Vec<[u64; 2]>,
+}
+
+/// What base conversions between residue number systems are made of: sums of a few products, reduced once.
+///
+/// Slices here are polynomials or parts of them: any multiple of eight words, so that what a part of a polynomial needs
+/// stays in the cache.
+impl Ntt50Plan {
+    /// The most products in one sum of [`Self::combine`] and [`Self::dot`].
+    pub const TERMS: usize = 11;
+
+    /// Prepares numbers for [`Self::combine`]; they count modulo q.
+    ///
+    /// # Panics
+    /// If there are more than [`Self::TERMS`].
+    #[must_use]
+    pub fn weights(&self, weights: &[u64]) -> Weights {
+        assert!(
+            weights.len() <= Self::TERMS,
+            "{} weights are too many for one sum",
+            weights.len()
+        );
+        let words = weights.iter().map(|w| self.factor(w % self.q)).collect();
+        Weights { words }
+    }
+
+    /// A canonical factor in the form of the kernel.
+    fn factor(&self, w: u64) -> [u64; 2] {
+        match &self.kernel {
+            Kernel::Portable { .. } => shoup(w, self.q),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Vectors { unit, .. } => {
+                (<Bits50 as sealed::Vectors>::layout(*unit, self.q).twiddle)(w, self.q)
+            }
+        }
+    }
+
+    /// `out = sum_r weights[r]·rows[r] mod q`, canonical. Rows are as long as `out` and stand one after the other; their
+    /// words are below 2^50, not necessarily below q.
+    ///
+    /// # Panics
+    /// If `rows` is not one row for each weight, or the length of `out` no multiple of eight.
+    pub fn combine(&self, out: &mut [u64], rows: &[u64], weights: &Weights) {
+        check_part(out);
+        assert!(
+            rows.len() == out.len() * weights.words.len(),
+            "{} words are not {} rows of {}",
+            rows.len(),
+            weights.words.len(),
+            out.len()
+        );
+        match &self.kernel {
+            Kernel::Portable { .. } => portable::combine(out, rows, &weights.words, self.q),
+            // SAFETY: lengths are checked above, a multiple of eight is one of the lanes; the rest as in `forward`.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Vectors { unit, .. } => unsafe {
+                run_doubles(
+                    *unit,
+                    task::Combine {
+                        modulus: &self.modulus,
+                        out,
+                        rows,
+                        weights: &weights.words,
+                    },
+                );
+            },
+        }
+    }
+
+    /// `out = sum_r a_r ⊙ b_r mod q` over terms (a_r, b_r), position by position; all canonical.
+    ///
+    /// # Panics
+    /// If there are more than [`Self::TERMS`], or a slice is not as long as `out`, a multiple of eight.
+    pub fn dot(&self, out: &mut [u64], terms: &[(&[u64], &[u64])]) {
+        check_part(out);
+        assert!(
+            terms.len() <= Self::TERMS,
+            "{} terms are too many for one sum",
+            terms.len()
+        );
+        for (a, b) in terms {
+            assert!(
+                a.len() == out.len() && b.len() == out.len(),
+                "terms of {} and {} words for a sum of {}",
+                a.len(),
+                b.len(),
+                out.len()
+            );
+        }
+        match &self.kernel {
+            Kernel::Portable { .. } => {
+                out.fill(0);
+                for (a, b) in terms {
+                    portable::mul_add_assign(out, a, b, &self.modulus);
+                }
+            }
+            // SAFETY: as in `combine`.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Vectors { unit, .. } => unsafe {
+                run_doubles(
+                    *unit,
+                    task::Dot {
+                        modulus: &self.modulus,
+                        out,
+                        terms,
+                    },
+                );
+            },
+        }
+    }
+
+    /// `a = c·(a - b) mod q`, position by position; slices canonical, `c` any number.
+    ///
+    /// # Panics
+    /// If the slices differ in length, or it is no multiple of eight.
+    pub fn sub_scale_assign(&self, a: &mut [u64], b: &[u64], c: u64) {
+        check_part(a);
+        assert!(
+            a.len() == b.len(),
+            "{} words less {} words",
+            a.len(),
+            b.len()
+        );
+        let w = self.factor(c % self.q);
+        match &self.kernel {
+            Kernel::Portable { .. } => portable::sub_scale_assign(a, b, w, self.q),
+            // SAFETY: as in `combine`.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Vectors { unit, .. } => unsafe {
+                run_doubles(
+                    *unit,
+                    task::SubScaleAssign {
+                        modulus: &self.modulus,
+                        a,
+                        b,
+                        w,
+                    },
+                );
+            },
+        }
+    }
+}
+
+fn check_part(part: &[u64]) {
+    assert!(
+        part.len().is_multiple_of(8),
+        "a part of a polynomial has a multiple of 8 words, not {}",
+        part.len()
+    );
+}
+
 /// # Safety
 /// The processor has `unit`; the rest as for [`DoublesTask::run`].
 #[cfg(target_arch = "x86_64")]
@@ -736,7 +890,22 @@ mod tests {
                         plan.forward_mul_add::<true>(&mut a.clone(), &key, &mut sums);
                         plan.add_sum(&mut sums, &vec![0; n]);
                         plan.inverse_sum(&mut sums);
-                        [values, coefficients, product, sum, sums]
+                        let (mut combined, mut dot, mut quotient) =
+                            (a.clone(), a.clone(), a.clone());
+                        let weights = plan.weights(&[q - 1; Ntt50Plan::TERMS]);
+                        plan.combine(&mut combined, &a.repeat(Ntt50Plan::TERMS), &weights);
+                        plan.dot(&mut dot, &[(a.as_slice(), b.as_slice()); Ntt50Plan::TERMS]);
+                        plan.sub_scale_assign(&mut quotient, &b, q - 2);
+                        [
+                            values,
+                            coefficients,
+                            product,
+                            sum,
+                            sums,
+                            combined,
+                            dot,
+                            quotient,
+                        ]
                     });
                     assert!(results[1] == results[0], "with IFMA, N = {n}, {q}");
                     assert!(results[2] == results[0], "without, N = {n}, {q}");

@@ -507,3 +507,84 @@ proptest! {
         check_product::<Bits63>(log, seed);
     }
 }
+
+/// Words below 2^50, of which the last is the largest.
+fn wide(n: usize, seed: u64) -> Vec<u64> {
+    let mut words = random(n, 1 << 50, seed);
+    words[n - 1] = (1 << 50) - 1;
+    words
+}
+
+#[test]
+fn sums_of_few_products() {
+    for (n, part) in [(16, 16), (128, 8), (128, 128), (1024, 264)] {
+        for q in primes::<Bits50>(n) {
+            for terms in [0, 1, 2, 8, Ntt50Plan::TERMS] {
+                let rows = wide(part * terms.max(1), 1);
+                let rows = &rows[..part * terms];
+                let mut weights = random(terms, q, 2);
+                if let Some(first) = weights.first_mut() {
+                    *first = q - 1;
+                }
+                let factors: Vec<Vec<u64>> = (0..2 * terms as u64)
+                    .map(|seed| {
+                        let mut factor = random(part, q, seed);
+                        factor[part - 1] = q - 1;
+                        factor
+                    })
+                    .collect();
+                let (left, right) = factors.split_at(terms);
+                let combined = |i: usize| -> u64 {
+                    let products = weights.iter().enumerate();
+                    products.fold(0, |sum, (r, w)| {
+                        add(sum, prime::mul(*w, rows[r * part + i], q), q)
+                    })
+                };
+                let dot = |i: usize| -> u64 {
+                    let pairs = left.iter().zip(right);
+                    pairs.fold(0, |sum, (a, b)| add(sum, prime::mul(a[i], b[i], q), q))
+                };
+                let pairs: Vec<(&[u64], &[u64])> = left
+                    .iter()
+                    .zip(right)
+                    .map(|(a, b)| (a.as_slice(), b.as_slice()))
+                    .collect();
+                for plan in plans::<Bits50>(n, q) {
+                    let mut out = vec![7; part];
+                    plan.combine(&mut out, rows, &plan.weights(&weights));
+                    assert_eq!(out, (0..part).map(combined).collect::<Vec<_>>());
+                    plan.dot(&mut out, &pairs);
+                    assert_eq!(out, (0..part).map(dot).collect::<Vec<_>>());
+                }
+            }
+            let (a, b) = (random(part, q, 3), random(part, q, 4));
+            for c in [0, 1, q - 1, q / 2, u64::MAX] {
+                let expected: Vec<u64> = (a.iter().zip(&b))
+                    .map(|(a, b)| prime::mul(sub(*a, *b, q), c, q))
+                    .collect();
+                for plan in plans::<Bits50>(n, q) {
+                    let mut out = a.clone();
+                    plan.sub_scale_assign(&mut out, &b, c);
+                    assert_eq!(out, expected);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "12 weights are too many")]
+fn too_many_weights() {
+    let q = ntt_primes(16, 1 << 50).next().unwrap();
+    let _ = Ntt50Plan::new(16, q).unwrap().weights(&[1; 12]);
+}
+
+#[test]
+#[should_panic(expected = "a multiple of 8 words, not 12")]
+fn parts_of_no_whole_vectors() {
+    let q = ntt_primes(16, 1 << 50).next().unwrap();
+    let mut part = [0; 12];
+    Ntt50Plan::new(16, q)
+        .unwrap()
+        .sub_scale_assign(&mut part, &[0; 12], 1);
+}

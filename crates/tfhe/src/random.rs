@@ -127,14 +127,33 @@ impl Csprng {
             "noise of 2^{log2_units} units is too wide"
         );
         let sigma = log2_units.exp2();
+        self.normals(words, |word, x| {
+            *word = M::add_masked(*word, M::from_signed_masked(nearest_i64(x * sigma)));
+        });
+    }
+
+    /// Fills a buffer with rounded Gaussian noise of standard deviation `sigma` units.
+    ///
+    /// # Panics
+    /// If the standard deviation is not between 0 and 2^47, for which the rounding is made.
+    pub fn fill_gaussian(&mut self, sigma: f64, out: &mut [i64]) {
+        assert!(
+            (0.0..=2f64.powi(47)).contains(&sigma),
+            "noise of {sigma} units is too wide"
+        );
+        self.normals(out, |number, x| *number = nearest_i64(x * sigma));
+    }
+
+    /// Calls `set` with every item and a standard normal number for it.
+    fn normals<T>(&mut self, items: &mut [T], set: impl Fn(&mut T, f64)) {
         let mut uniform = [0u64; BATCH];
         let mut normal = [0f64; BATCH];
         let secret = self.secret();
-        for chunk in words.chunks_mut(BATCH) {
+        for chunk in items.chunks_mut(BATCH) {
             secret.fill_bytes(bytemuck::cast_slice_mut(&mut uniform));
             box_muller(SimdLevel::best(), &uniform, &mut normal);
-            for (word, x) in chunk.iter_mut().zip(&normal) {
-                *word = M::add_masked(*word, M::from_signed_masked(nearest_i64(x * sigma)));
+            for (item, x) in chunk.iter_mut().zip(&normal) {
+                set(item, *x);
             }
         }
         uniform.zeroize();
@@ -171,6 +190,19 @@ pub(crate) fn fill_uniform<M: Modulus>(rng: &mut impl Rng, words: &mut [M::Word]
                 }
             }
         }
+    }
+}
+
+/// Fills a buffer with uniform words modulo any q above 0: as many little-endian words of the stream, reduced; those not
+/// below the largest multiple of q are replaced before, in the order of their places, by the next words of the stream that are.
+pub(crate) fn fill_residues(rng: &mut impl Rng, q: u64, words: &mut [u64]) {
+    let excess = (u64::MAX % q + 1) % q;
+    rng.fill_bytes(bytemuck::cast_slice_mut(words));
+    for word in words.iter_mut() {
+        while *word > u64::MAX - excess {
+            *word = rng.next_u64();
+        }
+        *word %= q;
     }
 }
 
@@ -354,6 +386,33 @@ mod tests {
         let mut words = [0; 4];
         fill_uniform::<Goldilocks>(&mut rng, &mut words);
         assert_eq!(words, [5, 7, p - 1, 8]);
+    }
+
+    #[test]
+    fn residues_are_uniform_whatever_the_modulus() {
+        // 2^64 = 1 modulo 3·5·17, so that the last word of all is one too many.
+        let mut rng = Words(vec![254, u64::MAX, 255, 300, 256].into_iter());
+        let mut words = [0; 4];
+        fill_residues(&mut rng, 255, &mut words);
+        assert_eq!(words, [254, 1, 0, 45]);
+        let mut rng = Csprng::from_seed([5; 32]);
+        let q = (1 << 49) + 9;
+        let mut words = vec![0; 1 << 16];
+        fill_residues(rng.public(), q, &mut words);
+        assert!(words.iter().all(|w| *w < q));
+        let mean = words.iter().map(|w| *w as f64 / q as f64).sum::<f64>() / words.len() as f64;
+        assert!((mean - 0.5).abs() < 5.0 * (1.0 / 12.0f64).sqrt() / 256.0);
+    }
+
+    #[test]
+    fn integers_have_the_noise_of_words() {
+        let (mut a, mut b) = (Csprng::from_seed([6; 32]), Csprng::from_seed([6; 32]));
+        let mut words = vec![0; 1000];
+        a.add_noise::<Goldilocks>(5.0 - Goldilocks::KIND.log2(), &mut words);
+        let mut numbers = vec![0; 1000];
+        b.fill_gaussian(32.0, &mut numbers);
+        let words: Vec<i64> = words.iter().map(|w| Goldilocks::centered(*w)).collect();
+        assert_eq!(words, numbers);
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //! domain and in their order; over the Goldilocks prime, words not below p are replaced, in the order of their places, by
 //! the next words of the keystream that are.
 //!
-//! Fresh chunks of columns ([`crate::column`]) have seeded masks too, with purpose 3.
+//! Fresh chunks of columns ([`crate::column`]) have seeded masks too, with purpose 3, and polynomials over other moduli, with
+//! purpose 4.
 //!
 //! A seed is public and belongs to one key, or to one chunk. It comes from the stream of the client's generator that gives what is published
 //! ([`crate::random`]).
@@ -23,6 +24,7 @@ pub const SEED_BYTES: usize = 32;
 const PURPOSE_ROW: u64 = 1 << 56;
 const PURPOSE_SAMPLE: u64 = 2 << 56;
 const PURPOSE_CHUNK: u64 = 3 << 56;
+const PURPOSE_RESIDUES: u64 = 4 << 56;
 
 /// The form of a public key's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,6 +112,16 @@ impl MaskSeed {
     /// Masks of a chunk of a column: k·N words number 0 that all rows share, or the n words of row `number`.
     pub fn expand_chunk<M: Modulus>(&self, number: u64, masks: &mut [M::Word]) {
         self.expand::<M>(PURPOSE_CHUNK | number, masks);
+    }
+
+    /// Polynomial `number`, below 2^56, of an object whose modulus is any `q` above 0: words of the keystream, those not below the
+    /// largest multiple of q replaced by the next that are, in the order of their places, and all of them reduced.
+    pub fn expand_residues(&self, number: u64, q: u64, words: &mut [u64]) {
+        random::fill_residues(
+            &mut random::stream(&self.0, PURPOSE_RESIDUES | number),
+            q,
+            words,
+        );
     }
 
     fn expand<M: Modulus>(&self, nonce: u64, words: &mut [M::Word]) {

@@ -172,8 +172,22 @@ impl<V: Doubles> Field for Residues<V> {
     }
 }
 
-/// Fields of primes below 2^50, between whose elements and f64 there is a way.
+/// Fields of primes below 2^50, between whose elements and f64 there is a way, with sums of products,
+/// [`Ntt50Plan::TERMS`](super::Ntt50Plan::TERMS) at most, that are reduced once.
 pub trait Elements: Field<Vector: Doubles> {
+    /// A sum of products on its way.
+    type Sum: Copy;
+
+    /// A sum of nothing.
+    fn nothing(self) -> Self::Sum;
+    /// `sum + w·y`, for a word `y` below 2^50.
+    fn add_scaled(self, sum: Self::Sum, y: Self::Vector, w: Twiddle<Self::Vector>) -> Self::Sum;
+    /// The canonical words of a sum of [`Elements::add_scaled`].
+    fn leave_scaled(self, sum: Self::Sum) -> Self::Vector;
+    /// `sum + a·b`, for canonical words.
+    fn add_product(self, sum: Self::Sum, a: Self::Vector, b: Self::Vector) -> Self::Sum;
+    /// The canonical words of a sum of [`Elements::add_product`].
+    fn leave_products(self, sum: Self::Sum) -> Self::Vector;
     /// The arithmetic on f64.
     fn doubles(self) -> Residues<Self::Vector>;
     /// From the working form after the forward transform to an f64 within 2.3·q.
@@ -183,6 +197,34 @@ pub trait Elements: Field<Vector: Doubles> {
 }
 
 impl<V: Doubles> Elements for Residues<V> {
+    type Sum = V;
+
+    #[inline(always)]
+    fn nothing(self) -> V {
+        self.q.sub(self.q)
+    }
+
+    /// Products are within 5/8·q, so that a sum is within 7·q, below 2^53.
+    #[inline(always)]
+    fn add_scaled(self, sum: V, y: V, w: Twiddle<V>) -> V {
+        sum.add(self.times(y.to_doubles(), w))
+    }
+
+    #[inline(always)]
+    fn leave_scaled(self, sum: V) -> V {
+        self.leave(sum)
+    }
+
+    #[inline(always)]
+    fn add_product(self, sum: V, a: V, b: V) -> V {
+        self.product_and_sum(self.settle(a.to_doubles()), b.to_doubles(), sum)
+    }
+
+    #[inline(always)]
+    fn leave_products(self, sum: V) -> V {
+        self.leave(sum)
+    }
+
     #[inline(always)]
     fn doubles(self) -> Residues<V> {
         self
@@ -306,6 +348,84 @@ pub(super) unsafe fn add_sum<V: Doubles>(
             let to = sum.as_mut_ptr().add(at);
             let other = V::load(other.as_ptr().add(at));
             f.settle(V::load(to).add(other)).store(to);
+        }
+    }
+}
+
+/// `out = sum_r weights[r]·rows[r]`: rows of `out.len()` words below 2^50, one after the other.
+///
+/// # Safety
+/// The length of `out` is a multiple of the lanes, `rows` has that many words for each weight, of which there are
+/// [`Ntt50Plan::TERMS`](super::Ntt50Plan::TERMS) at most; the processor runs `F`.
+#[inline(always)]
+pub(super) unsafe fn combine<F: Elements>(
+    modulus: &Modulus<u64>,
+    out: &mut [u64],
+    rows: &[u64],
+    weights: &[[u64; 2]],
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let f = F::new(modulus);
+        let length = out.len();
+        for at in (0..length).step_by(F::Vector::LANES) {
+            let mut sum = f.nothing();
+            for (r, w) in weights.iter().enumerate() {
+                let w = [F::Vector::splat(w[0]), F::Vector::splat(w[1])];
+                let y = F::Vector::load(rows.as_ptr().add(r * length + at));
+                sum = f.add_scaled(sum, y, w);
+            }
+            f.leave_scaled(sum).store(out.as_mut_ptr().add(at));
+        }
+    }
+}
+
+/// `out = sum_r a[r] ⊙ b[r]`, all canonical.
+///
+/// # Safety
+/// All slices have one length, a multiple of the lanes; there are [`Ntt50Plan::TERMS`](super::Ntt50Plan::TERMS) terms at most; the processor runs `F`.
+#[inline(always)]
+pub(super) unsafe fn dot<F: Elements>(
+    modulus: &Modulus<u64>,
+    out: &mut [u64],
+    terms: &[(&[u64], &[u64])],
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let f = F::new(modulus);
+        for at in (0..out.len()).step_by(F::Vector::LANES) {
+            let mut sum = f.nothing();
+            for (a, b) in terms {
+                let a = F::Vector::load(a.as_ptr().add(at));
+                let b = F::Vector::load(b.as_ptr().add(at));
+                sum = f.add_product(sum, a, b);
+            }
+            f.leave_products(sum).store(out.as_mut_ptr().add(at));
+        }
+    }
+}
+
+/// `a = w·(a - b)`, all canonical.
+///
+/// # Safety
+/// The slices have the same length, a multiple of the lanes; the processor runs `F`.
+#[inline(always)]
+pub(super) unsafe fn sub_scale_assign<F: Elements>(
+    modulus: &Modulus<u64>,
+    a: &mut [u64],
+    b: &[u64],
+    w: [u64; 2],
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let f = F::new(modulus);
+        let w = [F::Vector::splat(w[0]), F::Vector::splat(w[1])];
+        let q = F::Vector::splat(modulus.q);
+        for at in (0..a.len()).step_by(F::Vector::LANES) {
+            let to = a.as_mut_ptr().add(at);
+            let b = F::Vector::load(b.as_ptr().add(at));
+            let difference = F::Vector::load(to).add_words(q).sub_words(b);
+            f.scale(difference, w).store(to);
         }
     }
 }

@@ -43,6 +43,31 @@ fn low(a: F64x8, b: F64x8) -> F64x8 {
     }
 }
 
+/// The low 52 bits of the product of the low 52 bits, added to `sum`.
+#[inline(always)]
+fn add_low(sum: F64x8, a: F64x8, b: F64x8) -> F64x8 {
+    // SAFETY: as in `low`.
+    unsafe {
+        let (a, b) = (_mm512_castpd_si512(a.0), _mm512_castpd_si512(b.0));
+        F64x8(_mm512_castsi512_pd(_mm512_madd52lo_epu64(
+            _mm512_castpd_si512(sum.0),
+            a,
+            b,
+        )))
+    }
+}
+
+/// The bits from 52 on.
+#[inline(always)]
+fn carry(x: F64x8) -> F64x8 {
+    // SAFETY: as in `low`.
+    unsafe {
+        F64x8(_mm512_castsi512_pd(_mm512_srli_epi64::<52>(
+            _mm512_castpd_si512(x.0),
+        )))
+    }
+}
+
 /// The bits from 52 on of the product of the low 52 bits, added to `sum`.
 #[inline(always)]
 fn high(sum: F64x8, a: F64x8, b: F64x8) -> F64x8 {
@@ -81,6 +106,16 @@ impl Integers {
     fn times(self, y: F64x8, w: Twiddle<F64x8>) -> F64x8 {
         let multiple = low(y, w[1]);
         high(self.q, y, w[0]).sub_words(high(zero(), multiple, self.q))
+    }
+
+    /// A sum of products over 2^52, plus q at most: with the multiple of q that its low half asks for, the low half is 0.
+    #[inline(always)]
+    fn reduced(self, sum: [F64x8; 2]) -> F64x8 {
+        let multiple = low(sum[0], self.inverse);
+        sum[1]
+            .add_words(carry(sum[0]))
+            .add_words(self.q)
+            .sub_words(high(zero(), multiple, self.q))
     }
 }
 
@@ -151,6 +186,36 @@ impl Field for Integers {
 }
 
 impl Elements for Integers {
+    /// The sums of the low halves and of the high halves of products.
+    type Sum = [F64x8; 2];
+
+    #[inline(always)]
+    fn nothing(self) -> [F64x8; 2] {
+        [zero(), zero()]
+    }
+
+    #[inline(always)]
+    fn add_scaled(self, sum: [F64x8; 2], y: F64x8, w: Twiddle<F64x8>) -> [F64x8; 2] {
+        self.add_product(sum, y, w[0])
+    }
+
+    /// Products are below 2^50·q, so that eleven of them over 2^52 are below 11/4·q, and below 4q with q added.
+    #[inline(always)]
+    fn leave_scaled(self, sum: [F64x8; 2]) -> F64x8 {
+        self.reduced(sum).lower(self.twice).lower(self.q)
+    }
+
+    #[inline(always)]
+    fn add_product(self, sum: [F64x8; 2], a: F64x8, b: F64x8) -> [F64x8; 2] {
+        [add_low(sum[0], a, b), high(sum[1], a, b)]
+    }
+
+    /// Products are below q^2, at most 2^50·q: what is multiplied is below 4q here too, so below 2^52.
+    #[inline(always)]
+    fn leave_products(self, sum: [F64x8; 2]) -> F64x8 {
+        self.times(self.reduced(sum), self.r).lower(self.q)
+    }
+
     #[inline(always)]
     fn doubles(self) -> Residues<F64x8> {
         self.doubles

@@ -114,3 +114,20 @@ pub(super) fn canonicalize(a: &mut [u64], q: u64) {
         }
     }
 }
+
+/// `out = sum_r weights[r]·rows[r]`, rows of `out.len()` words one after the other.
+pub(super) fn combine(out: &mut [u64], rows: &[u64], weights: &[[u64; 2]], q: u64) {
+    out.fill(0);
+    for (row, &w) in rows.chunks_exact(out.len().max(1)).zip(weights) {
+        for (sum, &y) in out.iter_mut().zip(row) {
+            *sum = add(*sum, times(y, w, q), q);
+        }
+    }
+}
+
+/// `a = w·(a - b)`
+pub(super) fn sub_scale_assign(a: &mut [u64], b: &[u64], w: [u64; 2], q: u64) {
+    for (a, &b) in a.iter_mut().zip(b) {
+        *a = times(sub(*a, b, q), w, q);
+    }
+}

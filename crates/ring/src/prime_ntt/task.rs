@@ -173,3 +173,50 @@ impl DoublesTask for AddSum<'_> {
         unsafe { double::add_sum::<F::Vector>(self.modulus, self.sum, self.other) }
     }
 }
+
+/// [`double::combine`]
+pub(super) struct Combine<'a> {
+    pub(super) modulus: &'a Modulus<u64>,
+    pub(super) out: &'a mut [u64],
+    pub(super) rows: &'a [u64],
+    pub(super) weights: &'a [[u64; 2]],
+}
+
+impl DoublesTask for Combine<'_> {
+    #[inline(always)]
+    unsafe fn run<F: Elements>(self) {
+        // SAFETY: the caller's promise.
+        unsafe { double::combine::<F>(self.modulus, self.out, self.rows, self.weights) }
+    }
+}
+
+/// [`double::dot`]
+pub(super) struct Dot<'a> {
+    pub(super) modulus: &'a Modulus<u64>,
+    pub(super) out: &'a mut [u64],
+    pub(super) terms: &'a [(&'a [u64], &'a [u64])],
+}
+
+impl DoublesTask for Dot<'_> {
+    #[inline(always)]
+    unsafe fn run<F: Elements>(self) {
+        // SAFETY: the caller's promise.
+        unsafe { double::dot::<F>(self.modulus, self.out, self.terms) }
+    }
+}
+
+/// [`double::sub_scale_assign`]
+pub(super) struct SubScaleAssign<'a> {
+    pub(super) modulus: &'a Modulus<u64>,
+    pub(super) a: &'a mut [u64],
+    pub(super) b: &'a [u64],
+    pub(super) w: [u64; 2],
+}
+
+impl DoublesTask for SubScaleAssign<'_> {
+    #[inline(always)]
+    unsafe fn run<F: Elements>(self) {
+        // SAFETY: the caller's promise.
+        unsafe { double::sub_scale_assign::<F>(self.modulus, self.a, self.b, self.w) }
+    }
+}
