@@ -1,0 +1,527 @@
+//! Evaluation keys, and the operations that need them: products, rotations, conjugation, mod-raise.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rayon::prelude::*;
+use toroid_task::Progress;
+use toroid_tfhe::random::Csprng;
+use toroid_tfhe::seeded::MaskSeed;
+
+use crate::RnsError;
+use crate::automorphism::{Automorphism, conjugation_exponent, rotation_exponent};
+use crate::ciphertext::{Ciphertext, Plaintext, Tensor, check_contexts, check_scales};
+use crate::context::{Basis, Context};
+use crate::division::Digits;
+use crate::key_switch::KeySwitchKey;
+use crate::poly::{Form, RnsPoly};
+use crate::secret::{SecretKey, SecretPoly};
+
+/// Which keys to generate, each for ciphertexts of so many limbs at most. A key of fewer limbs is smaller.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KeyRequest {
+    /// Limbs of products.
+    pub relinearization: Option<usize>,
+    /// Limbs of conjugations.
+    pub conjugation: Option<usize>,
+    /// Steps of rotations to the left, each with the limbs of what it rotates.
+    pub rotations: Vec<(i64, usize)>,
+    /// Whether ciphertexts of one limb are raised to all limbs.
+    pub mod_raise: bool,
+}
+
+/// A key that brings X -> X^g of a ciphertext back under its secret.
+struct GaloisKey {
+    automorphism: Automorphism,
+    key: KeySwitchKey,
+}
+
+/// The two keys of a mod-raise.
+struct Encapsulation {
+    /// From the main secret to the sparse one, at q_0·p_0.
+    enter: KeySwitchKey,
+    /// From the sparse secret to the main one, at all limbs.
+    leave: KeySwitchKey,
+}
+
+/// The public keys that operations on ciphertexts need. One set serves all threads.
+pub struct EvaluationKeys {
+    context: Arc<Context>,
+    relinearization: Option<KeySwitchKey>,
+    galois: BTreeMap<usize, GaloisKey>,
+    encapsulation: Option<Encapsulation>,
+}
+
+/// The use of a key that is generated.
+enum Use {
+    Relinearize,
+    Galois(Automorphism),
+    Enter,
+    Leave,
+}
+
+/// A key to generate, for a payload under a secret.
+struct Plan {
+    purpose: Use,
+    basis: Basis,
+    /// The primes of each row's digit.
+    digits: Vec<Range<usize>>,
+    payload: SecretPoly,
+    secret: SecretPoly,
+}
+
+/// A ciphertext with the digits of its a: rotations share them.
+pub struct Hoisted<'a> {
+    keys: &'a EvaluationKeys,
+    ciphertext: &'a Ciphertext,
+    digits: Digits,
+}
+
+impl EvaluationKeys {
+    /// Generates the keys of a request, on all threads of the rayon pool that the caller is in. Reports rows of keys.
+    ///
+    /// A rotation key holds -s under X -> X^(1/g) of s: digits need no rotation then, only the two polynomials of the result.
+    ///
+    /// # Errors
+    /// [`RnsError::Limbs`] for keys of no limbs, or of more than the context has; [`RnsError::Cancelled`].
+    pub fn generate(
+        secret: &SecretKey,
+        request: &KeyRequest,
+        rng: &mut Csprng,
+        progress: &Progress,
+    ) -> Result<EvaluationKeys, RnsError> {
+        let context = secret.context();
+        let plans = plans(secret, request)?;
+        let seeds: Vec<MaskSeed> = plans.iter().map(|_| MaskSeed::generate(rng)).collect();
+        let jobs: Vec<(usize, usize, Csprng)> = plans
+            .iter()
+            .enumerate()
+            .flat_map(|(key, plan)| (0..plan.digits.len()).map(move |row| (key, row)))
+            .map(|(key, row)| (key, row, rng.fork()))
+            .collect();
+        let (done, total) = (AtomicU64::new(0), jobs.len() as u64);
+        let rows = jobs
+            .into_par_iter()
+            .map(|(key, row, mut rng)| {
+                progress.check()?;
+                let (plan, seed) = (&plans[key], &seeds[key]);
+                let (payload, secret) = (plan.payload.poly(), plan.secret.poly());
+                let place = (row, plan.digits[row].clone());
+                let row = KeySwitchKey::row(payload, secret, plan.basis, place, seed, &mut rng)?;
+                let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                progress.report("evaluation keys", done, total);
+                Ok(row)
+            })
+            .collect::<Result<Vec<[RnsPoly; 2]>, RnsError>>()?;
+        let mut rows = rows.into_iter();
+        let mut keys = EvaluationKeys {
+            context: Arc::clone(context),
+            relinearization: None,
+            galois: BTreeMap::new(),
+            encapsulation: None,
+        };
+        let mut enter = None;
+        for (plan, seed) in plans.into_iter().zip(seeds) {
+            let own = rows.by_ref().take(plan.digits.len()).collect();
+            let key = KeySwitchKey::from_rows(plan.basis, seed, own);
+            match plan.purpose {
+                Use::Relinearize => keys.relinearization = Some(key),
+                Use::Galois(automorphism) => {
+                    let exponent = automorphism.exponent();
+                    keys.galois
+                        .insert(exponent, GaloisKey { automorphism, key });
+                }
+                Use::Enter => enter = Some(key),
+                Use::Leave => {
+                    let leave = key;
+                    keys.encapsulation = enter.take().map(|enter| Encapsulation { enter, leave });
+                }
+            }
+        }
+        Ok(keys)
+    }
+
+    /// The context.
+    #[must_use]
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Bytes of memory of all keys.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        let galois = self.galois.values().map(|galois| &galois.key);
+        let raise = self
+            .encapsulation
+            .iter()
+            .flat_map(|raise| [&raise.enter, &raise.leave]);
+        let all = self.relinearization.iter().chain(galois).chain(raise);
+        all.map(KeySwitchKey::memory).sum()
+    }
+
+    fn check(&self, ciphertext: &Ciphertext) -> Result<(), RnsError> {
+        if Arc::ptr_eq(&self.context, ciphertext.context()) {
+            Ok(())
+        } else {
+            Err(RnsError::Context)
+        }
+    }
+
+    /// Whether there is a key to rotate ciphertexts of `limbs` limbs by `steps`.
+    #[must_use]
+    pub fn rotates(&self, steps: i64, limbs: usize) -> bool {
+        let exponent = rotation_exponent(self.context.degree(), steps);
+        exponent == 1 || self.galois(exponent, limbs).is_some()
+    }
+
+    fn galois(&self, exponent: usize, limbs: usize) -> Option<&GaloisKey> {
+        let galois = self.galois.get(&exponent);
+        galois.filter(|galois| limbs <= galois.key.limbs())
+    }
+
+    /// The product, relinearized and not rescaled, with the fewer limbs of the two; scales multiply.
+    ///
+    /// # Errors
+    /// [`RnsError::Context`]; [`RnsError::MissingKey`].
+    pub fn mul(&self, left: &Ciphertext, right: &Ciphertext) -> Result<Ciphertext, RnsError> {
+        self.relinearize(left.tensor(right)?)
+    }
+
+    /// The square, relinearized and not rescaled.
+    ///
+    /// # Errors
+    /// As for [`EvaluationKeys::mul`].
+    pub fn square(&self, ciphertext: &Ciphertext) -> Result<Ciphertext, RnsError> {
+        self.mul(ciphertext, ciphertext)
+    }
+
+    /// A ciphertext of the same plaintext as a product or a sum of products.
+    ///
+    /// # Errors
+    /// As for [`EvaluationKeys::mul`].
+    pub fn relinearize(&self, tensor: Tensor) -> Result<Ciphertext, RnsError> {
+        let limbs = tensor.limbs();
+        let key = self
+            .relinearization
+            .as_ref()
+            .filter(|key| limbs <= key.limbs());
+        let key = key.ok_or_else(|| missing("relinearization", limbs))?;
+        let scale = tensor.scale;
+        let [mut b, mut a, square] = tensor.parts;
+        if !Arc::ptr_eq(&self.context, b.context()) {
+            return Err(RnsError::Context);
+        }
+        let digits = Digits::new(&square, self.context.full_basis().special);
+        drop(square);
+        let [kb, ka] = key.multiply(&digits).map(RnsPoly::divide_by_special);
+        b.add_assign(&kb);
+        a.add_assign(&ka);
+        Ok(Ciphertext { b, a, scale })
+    }
+
+    /// Rotates slots by `steps` to the left.
+    ///
+    /// # Errors
+    /// [`RnsError::Context`]; [`RnsError::MissingKey`].
+    pub fn rotate(&self, ciphertext: &Ciphertext, steps: i64) -> Result<Ciphertext, RnsError> {
+        let exponent = rotation_exponent(self.context.degree(), steps);
+        self.apply(ciphertext, exponent)
+    }
+
+    /// Conjugates every slot.
+    ///
+    /// # Errors
+    /// As for [`EvaluationKeys::rotate`].
+    pub fn conjugate(&self, ciphertext: &Ciphertext) -> Result<Ciphertext, RnsError> {
+        self.apply(ciphertext, conjugation_exponent(self.context.degree()))
+    }
+
+    /// X -> X^`exponent` on the plaintext.
+    fn apply(&self, ciphertext: &Ciphertext, exponent: usize) -> Result<Ciphertext, RnsError> {
+        self.check(ciphertext)?;
+        if exponent == 1 {
+            return Ok(ciphertext.clone());
+        }
+        self.hoist(ciphertext)?.apply(exponent)
+    }
+
+    /// Prepares a ciphertext for several rotations, which share the costlier half of their work.
+    ///
+    /// # Errors
+    /// [`RnsError::Context`].
+    pub fn hoist<'a>(&'a self, ciphertext: &'a Ciphertext) -> Result<Hoisted<'a>, RnsError> {
+        self.check(ciphertext)?;
+        Ok(Hoisted {
+            keys: self,
+            ciphertext,
+            digits: Digits::new(&ciphertext.a, self.context.full_basis().special),
+        })
+    }
+
+    /// From one limb to all: a ciphertext of m + q_0·I, where the coefficients of I are small, since the sparse secret is: within
+    /// about half the square root of its weight times a Gaussian tail. The scale stays as it is.
+    ///
+    /// # Errors
+    /// [`RnsError::Context`]; [`RnsError::MissingKey`].
+    ///
+    /// # Panics
+    /// If the ciphertext has more than one limb.
+    pub fn mod_raise(&self, ciphertext: &Ciphertext) -> Result<Ciphertext, RnsError> {
+        self.check(ciphertext)?;
+        assert!(
+            ciphertext.limbs() == 1,
+            "a ciphertext of {} limbs is raised",
+            ciphertext.limbs()
+        );
+        let keys = self
+            .encapsulation
+            .as_ref()
+            .ok_or_else(|| missing("mod-raise", 1))?;
+        let enter = Digits::new(&ciphertext.a, 1);
+        let [mut b, a] = keys.enter.multiply(&enter).map(RnsPoly::divide_by_special);
+        b.add_assign(&ciphertext.b);
+        // Under the sparse secret now; the raised a is small, a digit by itself.
+        let full = self.context.full_basis();
+        let leave = Digits::of_small(a.raise(full));
+        let raised = b.raise(Basis::chain(full.chain));
+        let [mut b, a] = keys.leave.multiply(&leave).map(RnsPoly::divide_by_special);
+        b.add_assign(&raised);
+        let scale = ciphertext.scale;
+        Ok(Ciphertext { b, a, scale })
+    }
+}
+
+/// P times a ciphertext, modulo Q·P, P the product of the special primes: a rotation before the division by P. Sums of rotations
+/// times plaintexts need one division (Bossuat, Mouchet, Troncoso-Pastoriza, Hubaux: Efficient bootstrapping for approximate
+/// homomorphic encryption with non-sparse keys, section 4.1).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Extended {
+    b: RnsPoly,
+    a: RnsPoly,
+    scale: f64,
+}
+
+impl Extended {
+    /// 0, with `limbs` limbs beside the special ones: what sums begin with.
+    #[must_use]
+    pub fn zero(context: &Arc<Context>, limbs: usize, scale: f64) -> Extended {
+        let basis = Basis {
+            chain: limbs,
+            ..context.full_basis()
+        };
+        let zero = RnsPoly::zero(context, basis, Form::Values);
+        Extended {
+            b: zero.clone(),
+            a: zero,
+            scale,
+        }
+    }
+
+    /// The scale.
+    #[must_use]
+    pub fn scale(&self) -> f64 {
+        self.scale
+    }
+
+    /// `self + other·plaintext`; the plaintext has the special limbs too.
+    ///
+    /// # Errors
+    /// [`RnsError::Context`]; [`RnsError::Scale`] unless the scale of `self` is that of the product.
+    ///
+    /// # Panics
+    /// If the three have different limbs.
+    pub fn mul_plain_add(
+        &mut self,
+        other: &Extended,
+        plaintext: &Plaintext,
+    ) -> Result<(), RnsError> {
+        check_contexts(&self.b, &other.b)?;
+        check_contexts(&self.b, plaintext.poly())?;
+        check_scales(self.scale, other.scale * plaintext.scale())?;
+        self.b.mul_add_assign(&other.b, plaintext.poly());
+        self.a.mul_add_assign(&other.a, plaintext.poly());
+        Ok(())
+    }
+
+    /// `self + other`.
+    ///
+    /// # Errors
+    /// [`RnsError::Context`]; [`RnsError::Scale`].
+    ///
+    /// # Panics
+    /// If the two have different limbs.
+    pub fn add_assign(&mut self, other: &Extended) -> Result<(), RnsError> {
+        check_contexts(&self.b, &other.b)?;
+        check_scales(self.scale, other.scale)?;
+        self.b.add_assign(&other.b);
+        self.a.add_assign(&other.a);
+        Ok(())
+    }
+
+    /// The ciphertext: divides by P.
+    #[must_use]
+    pub fn divide(self) -> Ciphertext {
+        Ciphertext {
+            b: self.b.divide_by_special(),
+            a: self.a.divide_by_special(),
+            scale: self.scale,
+        }
+    }
+}
+
+impl Hoisted<'_> {
+    /// Rotates slots by `steps` to the left, and leaves the division by P to the caller.
+    ///
+    /// # Errors
+    /// [`RnsError::MissingKey`].
+    pub fn rotate_extended(&self, steps: i64) -> Result<Extended, RnsError> {
+        let context = &self.keys.context;
+        let exponent = rotation_exponent(context.degree(), steps);
+        let (own, basis) = (&self.ciphertext.b, self.digits.basis());
+        let scale = self.ciphertext.scale;
+        if exponent == 1 {
+            let [b, a] = [own, &self.ciphertext.a].map(|part| part.times_special(basis));
+            return Ok(Extended { b, a, scale });
+        }
+        let galois = self.galois(exponent)?;
+        let [mut b, a] = galois.key.multiply(&self.digits);
+        b.add_assign(&own.times_special(basis));
+        Ok(Extended {
+            b: b.automorphism(&galois.automorphism),
+            a: a.automorphism(&galois.automorphism),
+            scale,
+        })
+    }
+
+    fn galois(&self, exponent: usize) -> Result<&GaloisKey, RnsError> {
+        let limbs = self.ciphertext.limbs();
+        let galois = self.keys.galois(exponent, limbs);
+        galois.ok_or_else(|| missing(&format!("X -> X^{exponent}"), limbs))
+    }
+
+    /// Rotates slots by `steps` to the left.
+    ///
+    /// # Errors
+    /// [`RnsError::MissingKey`].
+    pub fn rotate(&self, steps: i64) -> Result<Ciphertext, RnsError> {
+        self.apply(rotation_exponent(self.keys.context.degree(), steps))
+    }
+
+    /// Conjugates every slot.
+    ///
+    /// # Errors
+    /// [`RnsError::MissingKey`].
+    pub fn conjugate(&self) -> Result<Ciphertext, RnsError> {
+        self.apply(conjugation_exponent(self.keys.context.degree()))
+    }
+
+    fn apply(&self, exponent: usize) -> Result<Ciphertext, RnsError> {
+        if exponent == 1 {
+            return Ok(self.ciphertext.clone());
+        }
+        let galois = self.galois(exponent)?;
+        let [mut b, a] = galois
+            .key
+            .multiply(&self.digits)
+            .map(RnsPoly::divide_by_special);
+        b.add_assign(&self.ciphertext.b);
+        Ok(Ciphertext {
+            b: b.automorphism(&galois.automorphism),
+            a: a.automorphism(&galois.automorphism),
+            scale: self.ciphertext.scale,
+        })
+    }
+}
+
+fn missing(what: &str, limbs: usize) -> RnsError {
+    RnsError::MissingKey {
+        what: what.to_owned(),
+        limbs,
+    }
+}
+
+/// The keys of a request. Those of a mod-raise stand together.
+fn plans(secret: &SecretKey, request: &KeyRequest) -> Result<Vec<Plan>, RnsError> {
+    let context = secret.context();
+    let full = context.full_basis();
+    let basis = |limbs: usize| KeySwitchKey::basis(context, limbs);
+    let digits = |basis: Basis| KeySwitchKey::digits(context, basis);
+    let negated = |secret: &RnsPoly, basis: Basis| {
+        let mut negated = SecretPoly::new(secret.in_basis(basis));
+        negated.poly_mut().neg_assign();
+        negated
+    };
+    let copy = |secret: &RnsPoly, basis: Basis| SecretPoly::new(secret.in_basis(basis));
+    let mut plans = Vec::new();
+    if let Some(limbs) = request.relinearization {
+        let basis = basis(limbs)?;
+        let mut payload = copy(secret.main(), basis);
+        let main = copy(secret.main(), basis);
+        payload.poly_mut().mul_assign(main.poly());
+        plans.push(Plan {
+            purpose: Use::Relinearize,
+            basis,
+            digits: digits(basis),
+            payload,
+            secret: main,
+        });
+    }
+    let degree = context.degree();
+    let mut galois = BTreeMap::new();
+    let rotations = request.rotations.iter();
+    let rotations = rotations.map(|(steps, limbs)| (rotation_exponent(degree, *steps), *limbs));
+    let conjugation = request
+        .conjugation
+        .map(|limbs| (conjugation_exponent(degree), limbs));
+    for (exponent, limbs) in rotations.chain(conjugation).filter(|(e, _)| *e != 1) {
+        let most = galois.entry(exponent).or_insert(limbs);
+        *most = limbs.max(*most);
+    }
+    for (exponent, limbs) in galois {
+        let basis = basis(limbs)?;
+        let automorphism = Automorphism::new(context, exponent);
+        let back = Automorphism::new(context, automorphism.inverse_exponent());
+        let main = copy(secret.main(), basis);
+        plans.push(Plan {
+            purpose: Use::Galois(automorphism),
+            basis,
+            digits: digits(basis),
+            payload: negated(secret.main(), basis),
+            secret: SecretPoly::new(main.poly().automorphism(&back)),
+        });
+    }
+    if request.mod_raise {
+        let smallest = Basis {
+            chain: 1,
+            special: 1,
+        };
+        plans.push(Plan {
+            purpose: Use::Enter,
+            basis: smallest,
+            digits: digits(smallest),
+            payload: negated(secret.main(), smallest),
+            secret: copy(secret.sparse(), smallest),
+        });
+        plans.push(Plan {
+            purpose: Use::Leave,
+            basis: full,
+            digits: std::iter::once(0..full.chain).collect(),
+            payload: negated(secret.sparse(), full),
+            secret: copy(secret.main(), full),
+        });
+    }
+    Ok(plans)
+}
+
+impl fmt::Debug for EvaluationKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EvaluationKeys")
+            .field("relinearization", &self.relinearization.is_some())
+            .field("galois", &self.galois.keys())
+            .field("mod_raise", &self.encapsulation.is_some())
+            .finish_non_exhaustive()
+    }
+}

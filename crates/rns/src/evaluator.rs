@@ -1,0 +1,348 @@
+//! Slots of ciphertexts: the pipeline's arithmetic on RLWE.
+//!
+//! Every value of level l has one scale, that of its level: a product of two values of level l, divided by the prime q_l, has
+//! the scale of level l - 1 exactly. Values of higher levels are multiplied by the integer that brings them there, so that
+//! sums never meet different scales. A scale drifts from the size of the primes by twice as much at each level;
+//! [`order_primes`] puts the chain's primes into an order that brings it back. The scale of level 0 is q_0: there
+//! a value stands for a fraction of the modulus, as a column at rest has it.
+
+use std::sync::Arc;
+
+use crate::RnsError;
+use crate::ciphertext::{Ciphertext, Plaintext, Tensor};
+use crate::complex::Complex;
+use crate::context::{Basis, Context};
+use crate::embedding::Embedding;
+use crate::evaluation::EvaluationKeys;
+use crate::params::RnsParams;
+use crate::poly::RnsPoly;
+use crate::slots::{LinearSlots, Slots};
+use crate::transform::StepPlan;
+
+/// Puts the primes of a chain other than q_0 into the order in which scales stay closest to 2^`log2_scale`.
+pub fn order_primes(params: &mut RnsParams, log2_scale: f64) {
+    let wanted = log2_scale.exp2();
+    let Some((_, rest)) = params.chain.split_first_mut() else {
+        return;
+    };
+    let mut scale = wanted;
+    for last in (0..rest.len()).rev() {
+        // The prime whose rescaling leaves a square nearest to the wanted scale.
+        let ideal = scale * scale / wanted;
+        let off = |q: u64| (q as f64 - ideal).abs();
+        let best = (0..=last).min_by(|&i, &j| off(rest[i]).total_cmp(&off(rest[j])));
+        rest.swap(best.unwrap_or(last), last);
+        scale = scale * scale / rest[last] as f64;
+    }
+}
+
+/// The scale of each level, from that of the highest one on.
+fn scales(params: &RnsParams, top: f64) -> Vec<f64> {
+    let mut scale = top;
+    let mut scales = vec![0.0; params.chain.len()];
+    for (level, &q) in params.chain.iter().enumerate().rev() {
+        scales[level] = if level == 0 { q as f64 } else { scale };
+        scale = scale * scale / q as f64;
+    }
+    scales
+}
+
+/// Arithmetic on the slots of ciphertexts under one set of keys.
+pub struct Evaluator<'a> {
+    keys: &'a EvaluationKeys,
+    embedding: &'a Embedding,
+    /// By level.
+    scales: Vec<f64>,
+}
+
+impl<'a> Evaluator<'a> {
+    /// An evaluator whose highest level has a scale of 2^`log2_scale`, about the size of the chain's primes.
+    ///
+    /// # Panics
+    /// If the embedding has another degree than the keys.
+    #[must_use]
+    pub fn new(keys: &'a EvaluationKeys, embedding: &'a Embedding, log2_scale: f64) -> Self {
+        let params = keys.context().params();
+        assert_eq!(params.degree, embedding.degree());
+        Evaluator {
+            keys,
+            embedding,
+            scales: scales(params, log2_scale.exp2()),
+        }
+    }
+
+    fn context(&self) -> &Arc<Context> {
+        self.keys.context()
+    }
+
+    /// q_level.
+    fn prime(&self, level: usize) -> f64 {
+        self.context().params().chain[level] as f64
+    }
+
+    /// The scale of a level.
+    ///
+    /// # Panics
+    /// If the chain is shorter.
+    #[must_use]
+    pub fn scale(&self, level: usize) -> f64 {
+        self.scales[level]
+    }
+
+    /// From a column of one limb to the highest level: coefficients m/q_0 + I, where I is what the mod-raise leaves.
+    ///
+    /// # Errors
+    /// Those of [`EvaluationKeys::mod_raise`].
+    ///
+    /// # Panics
+    /// If the ciphertext has more than one limb.
+    pub fn raise(&self, column: &Ciphertext) -> Result<Ciphertext, RnsError> {
+        let mut raised = self.keys.mod_raise(column)?;
+        raised.set_scale(self.prime(0));
+        Ok(raised)
+    }
+
+    /// The polynomial whose slots, times the scale, are nearest to these, in the first `limbs` primes.
+    ///
+    /// # Errors
+    /// [`RnsError::Length`] unless there are N/2 slots.
+    pub fn encode(
+        &self,
+        slots: &[Complex],
+        scale: f64,
+        limbs: usize,
+    ) -> Result<Plaintext, RnsError> {
+        if slots.len() != self.embedding.slots() {
+            return Err(RnsError::Length {
+                expected: self.embedding.slots(),
+                found: slots.len(),
+            });
+        }
+        let coefficients = self.embedding.to_coefficients(slots);
+        let integers: Vec<i64> = coefficients
+            .iter()
+            .map(|x| (x * scale).round() as i64)
+            .collect();
+        let poly = RnsPoly::from_i64(self.context(), Basis::chain(limbs), &integers)?;
+        Ok(Plaintext::new(poly, scale))
+    }
+
+    /// The slots of a plaintext.
+    #[must_use]
+    pub fn decode(&self, plaintext: &Plaintext) -> Vec<Complex> {
+        let integers = plaintext.poly().to_i128();
+        let coefficients: Vec<f64> = integers
+            .iter()
+            .map(|&x| x as f64 / plaintext.scale())
+            .collect();
+        self.embedding.to_slots(&coefficients)
+    }
+
+    /// The operand at a level, at the scale of that level.
+    fn lower(&self, a: &Ciphertext, level: usize) -> Result<Ciphertext, RnsError> {
+        let mut lowered = a.clone();
+        if a.limbs() == level + 1 {
+            return Ok(lowered);
+        }
+        lowered.drop_to(level + 2)?;
+        lowered.mul_scalar(nearest(
+            self.scales[level] * self.prime(level + 1) / a.scale(),
+        ));
+        self.rescaled(lowered)
+    }
+
+    /// Divides by the last prime; what is left has the scale of its level, as the caller arranged.
+    fn rescaled(&self, a: Ciphertext) -> Result<Ciphertext, RnsError> {
+        let mut rescaled = a.rescale(1)?;
+        rescaled.set_scale(self.scales[rescaled.limbs() - 1]);
+        Ok(rescaled)
+    }
+
+    /// The lowest level of the operands of a product, if a product may be there.
+    fn common_level(
+        what: &'static str,
+        lowest: usize,
+        levels: impl Iterator<Item = usize>,
+    ) -> Result<usize, RnsError> {
+        let level = levels.min().unwrap_or(0);
+        if level < lowest {
+            return Err(RnsError::Limbs {
+                what,
+                needed: lowest + 1,
+                found: level + 1,
+            });
+        }
+        Ok(level)
+    }
+
+    fn add_constant(&self, a: &mut Ciphertext, constant: Complex) {
+        let quarter = (self.embedding.degree() / 2) as i64;
+        if constant.re != 0.0 {
+            a.add_scalar(nearest(constant.re * a.scale()));
+        }
+        if constant.im != 0.0 {
+            a.mul_monomial(-quarter);
+            a.add_scalar(nearest(constant.im * a.scale()));
+            a.mul_monomial(quarter);
+        }
+    }
+}
+
+/// The nearest integer.
+fn nearest(x: f64) -> i128 {
+    x.round() as i128
+}
+
+fn level(a: &Ciphertext) -> usize {
+    a.limbs() - 1
+}
+
+/// Adds a ciphertext to a sum that may be empty.
+fn accumulate(sum: &mut Option<Ciphertext>, term: Ciphertext) -> Result<(), RnsError> {
+    match sum {
+        Some(sum) => sum.add_assign(&term),
+        None => {
+            *sum = Some(term);
+            Ok(())
+        }
+    }
+}
+
+impl Slots for Evaluator<'_> {
+    type Value = Ciphertext;
+    type Error = RnsError;
+
+    fn level(&self, value: &Ciphertext) -> usize {
+        level(value)
+    }
+
+    fn add(&mut self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, RnsError> {
+        let common = level(a).min(level(b));
+        let mut sum = self.lower(a, common)?;
+        if level(b) == common {
+            sum.add_assign(b)?;
+        } else {
+            sum.add_assign(&self.lower(b, common)?)?;
+        }
+        Ok(sum)
+    }
+
+    fn sub(&mut self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, RnsError> {
+        let common = level(a).min(level(b));
+        let mut difference = self.lower(a, common)?;
+        if level(b) == common {
+            difference.sub_assign(b)?;
+        } else {
+            difference.sub_assign(&self.lower(b, common)?)?;
+        }
+        Ok(difference)
+    }
+
+    fn affine(
+        &mut self,
+        a: &Ciphertext,
+        factor: i32,
+        constant: Complex,
+    ) -> Result<Ciphertext, RnsError> {
+        let mut result = a.clone();
+        match factor {
+            1 => {}
+            2 => result.add_assign(a)?,
+            -1 => result.neg_assign(),
+            _ => result.mul_scalar(factor.into()),
+        }
+        self.add_constant(&mut result, constant);
+        Ok(result)
+    }
+
+    fn products(&mut self, pairs: &[(&Ciphertext, &Ciphertext)]) -> Result<Ciphertext, RnsError> {
+        // Not at level 1: the scale of level 0 is no product's.
+        let levels = pairs.iter().map(|(a, b)| level(a).min(level(b)));
+        let common = Self::common_level("a product of slots", 2, levels)?;
+        let mut sum: Option<Tensor> = None;
+        for (a, b) in pairs {
+            let left = self.lower(a, common)?;
+            let product = if level(b) == common {
+                left.tensor(b)?
+            } else {
+                left.tensor(&self.lower(b, common)?)?
+            };
+            match &mut sum {
+                Some(sum) => sum.add_assign(&product)?,
+                None => sum = Some(product),
+            }
+        }
+        let sum = sum.ok_or(RnsError::Limbs {
+            what: "a sum of no products",
+            needed: 1,
+            found: 0,
+        })?;
+        self.rescaled(self.keys.relinearize(sum)?)
+    }
+
+    fn combine(
+        &mut self,
+        terms: &[(&Ciphertext, Complex)],
+        constant: Complex,
+    ) -> Result<Ciphertext, RnsError> {
+        let levels = terms.iter().map(|(value, _)| level(value));
+        let common = Self::common_level("a combination of slots", 1, levels)?;
+        let scale = self.scales[common - 1] * self.prime(common);
+        let (mut real, mut imaginary) = (None, None);
+        for (value, factor) in terms {
+            let mut cut = (*value).clone();
+            cut.drop_to(common + 1)?;
+            cut.set_scale(scale);
+            for (sum, factor) in [(&mut real, factor.re), (&mut imaginary, factor.im)] {
+                let integer = nearest(factor * scale / value.scale());
+                if integer != 0 {
+                    let mut term = cut.clone();
+                    term.mul_scalar(integer);
+                    accumulate(sum, term)?;
+                }
+            }
+        }
+        let mut sum = real.unwrap_or_else(|| Ciphertext::zero(self.context(), common + 1, scale));
+        if let Some(mut imaginary) = imaginary {
+            imaginary.mul_monomial((self.embedding.degree() / 2) as i64);
+            sum.add_assign(&imaginary)?;
+        }
+        let mut result = self.rescaled(sum)?;
+        self.add_constant(&mut result, constant);
+        Ok(result)
+    }
+
+    fn conjugate(&mut self, a: &Ciphertext) -> Result<Ciphertext, RnsError> {
+        self.keys.conjugate(a)
+    }
+
+    fn times_i(&mut self, a: &Ciphertext) -> Result<Ciphertext, RnsError> {
+        let mut turned = a.clone();
+        turned.mul_monomial((self.embedding.degree() / 2) as i64);
+        Ok(turned)
+    }
+}
+
+impl LinearSlots for Evaluator<'_> {
+    fn transform(&mut self, plan: &StepPlan, a: &Ciphertext) -> Result<Ciphertext, RnsError> {
+        let common = Self::common_level("a matrix", 1, std::iter::once(level(a)))?;
+        let scale = self.scales[common - 1] * self.prime(common);
+        let hoisted = self.keys.hoist(a)?;
+        let babies = plan
+            .babies()
+            .iter()
+            .map(|&steps| hoisted.rotate(steps as i64))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut out: Option<Ciphertext> = None;
+        for giant in plan.giants() {
+            let mut sum = Ciphertext::zero(self.context(), a.limbs(), scale);
+            for (baby, diagonal) in &giant.terms {
+                let plaintext = self.encode(diagonal, scale / a.scale(), a.limbs())?;
+                sum.mul_plain_add(&babies[*baby], &plaintext)?;
+            }
+            accumulate(&mut out, self.keys.rotate(&sum, giant.rotation as i64)?)?;
+        }
+        let out = out.unwrap_or_else(|| Ciphertext::zero(self.context(), a.limbs(), scale));
+        self.rescaled(out)
+    }
+}

@@ -1,0 +1,236 @@
+//! Noise formulas by derivatives: what each source of noise does to each value, to first order.
+//!
+//! A power z^k carries k times the noise of z, and a polynomial P(z) carries P'(z) times it: noise of values that were made from one
+//! another is anything but independent. So each value carries its derivative by every source of noise that went into it. An error is
+//! `straight·e + conjugate·ē` for a source e, as conjugation is no complex-linear map. The same pipeline that runs on
+//! ciphertexts runs on these numbers, once for each message, and gives the variance of its result; terms of second order, which
+//! cleaning leaves, are bounded apart ([`crate::table::Shape::error`]).
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::complex::Complex;
+use crate::model::{NoLevel, OperationNoise};
+use crate::slots::Slots;
+
+/// A value at several points (one for each message), and its derivatives by the sources of noise.
+#[derive(Clone, Debug)]
+pub struct Dual(Rc<Inner>);
+
+#[derive(Clone, Debug)]
+struct Inner {
+    level: usize,
+    points: Vec<Complex>,
+    /// By source.
+    errors: BTreeMap<usize, Vec<Error>>,
+}
+
+/// An error of `straight·e + conjugate·ē` at one point.
+#[derive(Clone, Copy, Debug, Default)]
+struct Error {
+    straight: Complex,
+    conjugate: Complex,
+}
+
+impl Error {
+    fn plus(self, other: Error) -> Error {
+        Error {
+            straight: self.straight + other.straight,
+            conjugate: self.conjugate + other.conjugate,
+        }
+    }
+
+    fn times(self, factor: Complex) -> Error {
+        Error {
+            straight: self.straight * factor,
+            conjugate: self.conjugate * factor,
+        }
+    }
+}
+
+/// The sources of noise so far.
+#[derive(Clone, Debug)]
+pub struct Formula {
+    noise: OperationNoise,
+    /// E|e|² of each source.
+    variances: Vec<f64>,
+}
+
+impl Formula {
+    /// Formulas for operations with this noise.
+    #[must_use]
+    pub fn new(noise: OperationNoise) -> Formula {
+        Formula {
+            noise,
+            variances: Vec::new(),
+        }
+    }
+
+    /// Real numbers with independent real noise of this variance.
+    pub fn input(&mut self, level: usize, points: &[f64], variance: f64) -> Dual {
+        // A real error is e + ē for a complex e of half the variance in all.
+        let both = Error {
+            straight: Complex::ONE,
+            conjugate: Complex::ONE,
+        };
+        let errors = BTreeMap::from([(self.variances.len(), vec![both; points.len()])]);
+        self.variances.push(variance / 2.0);
+        Dual(Rc::new(Inner {
+            level,
+            points: points.iter().map(|&x| Complex::real(x)).collect(),
+            errors,
+        }))
+    }
+
+    /// The values without noise.
+    #[must_use]
+    pub fn values<'a>(&self, a: &'a Dual) -> &'a [Complex] {
+        &a.0.points
+    }
+
+    /// The variance of the real part at each point.
+    #[must_use]
+    pub fn real_variances(&self, a: &Dual) -> Vec<f64> {
+        let mut variances = vec![0.0; a.0.points.len()];
+        for (&source, errors) in &a.0.errors {
+            for (sum, error) in variances.iter_mut().zip(errors) {
+                let real = error.straight + error.conjugate.conj();
+                *sum += real.norm_sqr() * self.variances[source] / 2.0;
+            }
+        }
+        variances
+    }
+
+    fn source(&mut self, inner: &mut Inner, variance: f64) {
+        if variance > 0.0 {
+            let fresh = Error {
+                straight: Complex::ONE,
+                conjugate: Complex::ZERO,
+            };
+            inner
+                .errors
+                .insert(self.variances.len(), vec![fresh; inner.points.len()]);
+            self.variances.push(variance);
+        }
+    }
+
+    fn lower(&mut self, a: &Dual, level: usize) -> Dual {
+        if a.0.level == level {
+            return a.clone();
+        }
+        let mut inner = (*a.0).clone();
+        inner.level = level;
+        self.source(&mut inner, self.noise.rescale);
+        Dual(Rc::new(inner))
+    }
+
+    fn rescaled(&mut self, mut inner: Inner) -> Dual {
+        inner.level -= 1;
+        self.source(&mut inner, self.noise.rescale);
+        Dual(Rc::new(inner))
+    }
+}
+
+impl Inner {
+    fn zero(level: usize, points: usize) -> Inner {
+        Inner {
+            level,
+            points: vec![Complex::ZERO; points],
+            errors: BTreeMap::new(),
+        }
+    }
+
+    /// Adds `factor·other`, the factor by point.
+    fn add_product(&mut self, other: &Inner, factor: impl Fn(usize) -> Complex) {
+        for (p, (sum, &x)) in self.points.iter_mut().zip(&other.points).enumerate() {
+            *sum += x * factor(p);
+        }
+        self.add_errors(other, factor);
+    }
+
+    fn add_errors(&mut self, other: &Inner, factor: impl Fn(usize) -> Complex) {
+        let points = self.points.len();
+        for (&source, errors) in &other.errors {
+            let sums = self
+                .errors
+                .entry(source)
+                .or_insert_with(|| vec![Error::default(); points]);
+            for (p, (sum, error)) in sums.iter_mut().zip(errors).enumerate() {
+                *sum = sum.plus(error.times(factor(p)));
+            }
+        }
+    }
+}
+
+impl Slots for Formula {
+    type Value = Dual;
+    type Error = NoLevel;
+
+    fn level(&self, value: &Dual) -> usize {
+        value.0.level
+    }
+
+    fn add(&mut self, a: &Dual, b: &Dual) -> Result<Dual, NoLevel> {
+        let level = a.0.level.min(b.0.level);
+        let (a, b) = (self.lower(a, level), self.lower(b, level));
+        let mut sum = (*a.0).clone();
+        sum.add_product(&b.0, |_| Complex::ONE);
+        Ok(Dual(Rc::new(sum)))
+    }
+
+    fn sub(&mut self, a: &Dual, b: &Dual) -> Result<Dual, NoLevel> {
+        let negative = self.affine(b, -1, Complex::ZERO)?;
+        self.add(a, &negative)
+    }
+
+    fn affine(&mut self, a: &Dual, factor: i32, constant: Complex) -> Result<Dual, NoLevel> {
+        let mut inner = Inner::zero(a.0.level, a.0.points.len());
+        inner.add_product(&a.0, |_| Complex::real(f64::from(factor)));
+        inner.points.iter_mut().for_each(|x| *x += constant);
+        Ok(Dual(Rc::new(inner)))
+    }
+
+    fn products(&mut self, pairs: &[(&Dual, &Dual)]) -> Result<Dual, NoLevel> {
+        let level = pairs.iter().map(|(a, b)| a.0.level.min(b.0.level)).min();
+        let level = level.filter(|&level| level > 0).ok_or(NoLevel)?;
+        let points = pairs.first().map_or(0, |(a, _)| a.0.points.len());
+        let mut sum = Inner::zero(level, points);
+        for (a, b) in pairs {
+            let (a, b) = (self.lower(a, level), self.lower(b, level));
+            sum.add_product(&a.0, |p| b.0.points[p]);
+            sum.add_errors(&b.0, |p| a.0.points[p]);
+        }
+        Ok(self.rescaled(sum))
+    }
+
+    fn combine(&mut self, terms: &[(&Dual, Complex)], constant: Complex) -> Result<Dual, NoLevel> {
+        let level = terms.iter().map(|(value, _)| value.0.level).min();
+        let level = level.filter(|&level| level > 0).ok_or(NoLevel)?;
+        let points = terms.first().map_or(0, |(value, _)| value.0.points.len());
+        let mut sum = Inner::zero(level, points);
+        sum.points.fill(constant);
+        for (value, factor) in terms {
+            sum.add_product(&value.0, |_| *factor);
+        }
+        Ok(self.rescaled(sum))
+    }
+
+    fn conjugate(&mut self, a: &Dual) -> Result<Dual, NoLevel> {
+        let mut inner = (*a.0).clone();
+        inner.points.iter_mut().for_each(|x| *x = x.conj());
+        for error in inner.errors.values_mut().flatten() {
+            *error = Error {
+                straight: error.conjugate.conj(),
+                conjugate: error.straight.conj(),
+            };
+        }
+        self.source(&mut inner, self.noise.key_switch);
+        Ok(Dual(Rc::new(inner)))
+    }
+
+    fn times_i(&mut self, a: &Dual) -> Result<Dual, NoLevel> {
+        let mut inner = Inner::zero(a.0.level, a.0.points.len());
+        inner.add_product(&a.0, |_| Complex::I);
+        Ok(Dual(Rc::new(inner)))
+    }
+}

@@ -1,0 +1,198 @@
+//! Hybrid key switching (Han, Ki: Better bootstrapping for approximate homomorphic encryption, section 3.1).
+//!
+//! A key for a payload t under the secret s has for each digit j an encryption (b_j, a_j) modulo Q·P of P·g_j·t under s, where
+//! g_j is 1 modulo the primes of digit j and 0 modulo the others of the chain. The digits x_j of x (nearest to 0 modulo the
+//! digit's primes) give sum_j x_j·(b_j, a_j), an encryption of P·x·t; divided by P, one of x·t.
+//! A polynomial that is small, as one raised from q_0 is, is its own only digit: its key has one row, for all primes of the chain.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use toroid_ring::prime;
+use toroid_tfhe::random::Csprng;
+use toroid_tfhe::seeded::MaskSeed;
+
+use crate::RnsError;
+use crate::ciphertext::Ciphertext;
+use crate::context::{Basis, Context};
+use crate::division::Digits;
+use crate::params::MAX_DIGITS;
+use crate::poly::{Form, RnsPoly};
+use crate::secret::{SecretKey, SecretPoly, encrypt_zero};
+
+/// A key for one payload: for each digit an encryption (b, a), in values; a expands from a seed.
+#[derive(Debug)]
+pub struct KeySwitchKey {
+    basis: Basis,
+    seed: MaskSeed,
+    /// One for each digit.
+    rows: Vec<[RnsPoly; 2]>,
+}
+
+impl KeySwitchKey {
+    /// Row `number` of a key for `payload` under `secret`, both in values with all limbs of `basis`; the row's digit has the primes
+    /// `own` of the chain.
+    pub(crate) fn row(
+        payload: &RnsPoly,
+        secret: &RnsPoly,
+        basis: Basis,
+        (number, own): (usize, Range<usize>),
+        seed: &MaskSeed,
+        rng: &mut Csprng,
+    ) -> Result<[RnsPoly; 2], RnsError> {
+        let context = secret.context();
+        let [mut b, a] = encrypt_zero(secret, basis, seed, number, rng)?;
+        let special = &context.params().special[..basis.special];
+        let mut term = SecretPoly::new(payload.in_basis(Basis::chain(basis.chain)));
+        for limb in own {
+            let modulus = context.modulus(basis, limb);
+            let q = modulus.q();
+            let p = special.iter().fold(1, |p, prime| prime::mul(p, *prime, q));
+            let words = term.poly_mut().limb_mut(limb);
+            modulus.plan.scale_assign(words, p);
+            for (sum, word) in b.limb_mut(limb).iter_mut().zip(words.iter()) {
+                *sum = prime::add(*sum, *word, q);
+            }
+        }
+        Ok([b, a])
+    }
+
+    /// A key that brings ciphertexts of `limbs` limbs at most from under the main secret of `from` under that of `to`.
+    ///
+    /// # Errors
+    /// [`RnsError::Context`] for secrets of different contexts; [`RnsError::Limbs`] unless the context has that many.
+    pub fn between(
+        from: &SecretKey,
+        to: &SecretKey,
+        limbs: usize,
+        rng: &mut Csprng,
+    ) -> Result<KeySwitchKey, RnsError> {
+        let context = from.context();
+        if !Arc::ptr_eq(context, to.context()) {
+            return Err(RnsError::Context);
+        }
+        let basis = Self::basis(context, limbs)?;
+        let mut payload = SecretPoly::new(from.main().in_basis(basis));
+        payload.poly_mut().neg_assign();
+        let seed = MaskSeed::generate(rng);
+        let places = Self::digits(context, basis).into_iter().enumerate();
+        let rows =
+            places.map(|place| Self::row(payload.poly(), to.main(), basis, place, &seed, rng));
+        Ok(KeySwitchKey {
+            basis,
+            seed,
+            rows: rows.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// A ciphertext under the other secret.
+    ///
+    /// # Errors
+    /// [`RnsError::Context`]; [`RnsError::MissingKey`] if the key has fewer limbs than the ciphertext.
+    pub fn switch(&self, ciphertext: &Ciphertext) -> Result<Ciphertext, RnsError> {
+        if !Arc::ptr_eq(self.rows[0][0].context(), ciphertext.context()) {
+            return Err(RnsError::Context);
+        }
+        if ciphertext.limbs() > self.limbs() {
+            return Err(RnsError::MissingKey {
+                what: "this secret".to_owned(),
+                limbs: ciphertext.limbs(),
+            });
+        }
+        let digits = Digits::new(&ciphertext.a, self.basis.special);
+        let [mut b, a] = self.multiply(&digits).map(RnsPoly::divide_by_special);
+        b.add_assign(&ciphertext.b);
+        let scale = ciphertext.scale;
+        Ok(Ciphertext { b, a, scale })
+    }
+
+    /// The basis of a key for ciphertexts of `limbs` limbs at most.
+    pub(crate) fn basis(context: &Context, limbs: usize) -> Result<Basis, RnsError> {
+        let full = context.full_basis();
+        if (1..=full.chain).contains(&limbs) {
+            Ok(Basis {
+                chain: limbs,
+                ..full
+            })
+        } else {
+            Err(RnsError::Limbs {
+                what: "a key",
+                needed: limbs.max(1),
+                found: full.chain,
+            })
+        }
+    }
+
+    /// The primes of each digit.
+    pub(crate) fn digits(context: &Context, basis: Basis) -> Vec<Range<usize>> {
+        let width = context.params().digit_limbs;
+        let starts = (0..basis.chain).step_by(width);
+        starts
+            .map(|start| start..basis.chain.min(start + width))
+            .collect()
+    }
+
+    /// A key of its rows.
+    pub(crate) fn from_rows(basis: Basis, seed: MaskSeed, rows: Vec<[RnsPoly; 2]>) -> KeySwitchKey {
+        KeySwitchKey { basis, seed, rows }
+    }
+
+    /// The most limbs of a ciphertext that the key serves.
+    #[must_use]
+    pub fn limbs(&self) -> usize {
+        self.basis.chain
+    }
+
+    /// The seed of the masks.
+    #[must_use]
+    pub fn seed(&self) -> &MaskSeed {
+        &self.seed
+    }
+
+    /// Bytes of memory, masks expanded. The seed and the other half are what has to be sent or stored.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        let words = self.rows.iter().flatten().map(|poly| poly.words().len());
+        8 * words.sum::<usize>() as u64
+    }
+
+    /// P times an encryption (b, a) of x·t, for the digits of x: modulo Q·P still.
+    ///
+    /// # Panics
+    /// If the digits have more limbs than the key, or other special primes.
+    pub(crate) fn multiply(&self, digits: &Digits) -> [RnsPoly; 2] {
+        let basis = digits.basis();
+        assert!(
+            basis.chain <= self.basis.chain && basis.special == self.basis.special,
+            "a key with {:?} for digits with {basis:?}",
+            self.basis
+        );
+        let context = digits
+            .iter()
+            .next()
+            .map(|digit| Arc::clone(digit.context()));
+        let context = context.expect("a polynomial has a digit");
+        let sum = |part: usize| {
+            let mut sum = RnsPoly::raw(&context, basis, Form::Values);
+            context.each_limb(sum.words_mut(), |limb, words| {
+                let row = if limb < basis.chain {
+                    limb
+                } else {
+                    self.basis.chain + limb - basis.chain
+                };
+                let mut terms: [(&[u64], &[u64]); MAX_DIGITS] = Default::default();
+                let mut count = 0;
+                for (digit, key) in digits.iter().zip(&self.rows) {
+                    terms[count] = (digit.limb(limb), key[part].limb(row));
+                    count += 1;
+                }
+                context
+                    .modulus(basis, limb)
+                    .plan
+                    .dot(words, &terms[..count]);
+            });
+            sum
+        };
+        [sum(0), sum(1)]
+    }
+}

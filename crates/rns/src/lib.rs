@@ -1,0 +1,36 @@
+#![doc = include_str!("../README.md")]
+pub mod automorphism;
+mod buffer;
+pub mod ciphertext;
+pub mod column;
+pub mod complex;
+pub mod context;
+mod conversion;
+mod division;
+pub mod embedding;
+mod error;
+pub mod evaluation;
+pub mod evaluator;
+pub mod formula;
+pub mod interpolation;
+pub mod key_switch;
+pub mod model;
+pub mod noise;
+pub mod params;
+pub mod pipeline;
+pub mod poly;
+pub mod search;
+pub mod secret;
+pub mod slots;
+pub mod table;
+pub mod transform;
+
+pub use automorphism::Automorphism;
+pub use ciphertext::{Ciphertext, Plaintext};
+pub use context::{Basis, Context, Threads};
+pub use error::RnsError;
+pub use evaluation::{EvaluationKeys, Extended, Hoisted, KeyRequest};
+pub use key_switch::KeySwitchKey;
+pub use params::{RnsParams, Shape};
+pub use poly::{Form, RnsPoly};
+pub use secret::SecretKey;

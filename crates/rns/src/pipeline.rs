@@ -1,0 +1,137 @@
+//! A whole column: coefficients to slots, tables on both halves, slots to coefficients.
+
+use crate::embedding::Embedding;
+use crate::evaluation::KeyRequest;
+use crate::slots::LinearSlots;
+use crate::table::{self, Selected, Shape, Table};
+use crate::transform::{self, Diagonals, StepPlan};
+
+/// The matrices and the shape of the tables of one kind.
+#[derive(Clone, Debug)]
+pub struct Pipeline {
+    shape: Shape,
+    to_slots: Vec<StepPlan>,
+    to_coefficients: Vec<StepPlan>,
+}
+
+/// The digits of a column's two halves.
+pub struct Halves<V> {
+    real: Selected<V>,
+    imaginary: Selected<V>,
+}
+
+impl Pipeline {
+    /// The pipeline of a shape on ring degree N, with this many stages each way.
+    ///
+    /// # Panics
+    /// As [`transform::coefficients_to_slots`].
+    #[must_use]
+    pub fn new(embedding: &Embedding, shape: Shape, stages: usize) -> Pipeline {
+        let mut there = transform::coefficients_to_slots(embedding, stages);
+        // Values become phases over K, and `split` doubles. The last stage scales, so that the noise of those before is scaled too.
+        if let Some(last) = there.last_mut() {
+            last.scale(0.5 / shape.exponential.bound());
+        }
+        let plans = |stages: Vec<Diagonals>| stages.iter().map(StepPlan::cheapest).collect();
+        Pipeline {
+            shape,
+            to_slots: plans(there),
+            to_coefficients: plans(transform::slots_to_coefficients(embedding, stages)),
+        }
+    }
+
+    /// How tables are computed.
+    #[must_use]
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Levels from the raised ciphertext to the result.
+    #[must_use]
+    pub fn levels(&self) -> usize {
+        self.to_slots.len() + self.shape.levels() + self.to_coefficients.len()
+    }
+
+    /// The evaluation keys of the pipeline on a chain of as many limbs as it has levels and one more: each for the limbs at
+    /// which it is used first.
+    #[must_use]
+    pub fn key_request(&self) -> KeyRequest {
+        let top = self.levels() + 1;
+        let mut rotations = Vec::new();
+        let mut stage = |plan: &StepPlan, limbs: usize| {
+            rotations.extend(
+                plan.rotations()
+                    .into_iter()
+                    .map(|steps| (steps as i64, limbs)),
+            );
+        };
+        for (i, plan) in self.to_slots.iter().enumerate() {
+            stage(plan, top - i);
+        }
+        for (i, plan) in self.to_coefficients.iter().rev().enumerate() {
+            stage(plan, i + 2);
+        }
+        let inside = top - self.to_slots.len();
+        KeyRequest {
+            relinearization: Some(inside),
+            conjugation: Some(inside),
+            rotations,
+            mod_raise: true,
+        }
+    }
+
+    /// The stages from coefficients to slots.
+    #[must_use]
+    pub fn to_slots(&self) -> &[StepPlan] {
+        &self.to_slots
+    }
+
+    /// The stages from slots to coefficients.
+    #[must_use]
+    pub fn to_coefficients(&self) -> &[StepPlan] {
+        &self.to_coefficients
+    }
+
+    /// From a polynomial whose coefficients are phases of absolute value K at most to the digits of all messages, which
+    /// every table of the column shares.
+    ///
+    /// # Errors
+    /// Those of the arithmetic.
+    pub fn digits<S: LinearSlots>(
+        &self,
+        slots: &mut S,
+        column: &S::Value,
+    ) -> Result<Halves<S::Value>, S::Error> {
+        let mut value = column.clone();
+        for plan in &self.to_slots {
+            value = slots.transform(plan, &value)?;
+        }
+        let (real, imaginary) = table::split(slots, &value)?;
+        Ok(Halves {
+            real: table::select(slots, &real, &self.shape)?,
+            imaginary: table::select(slots, &imaginary, &self.shape)?,
+        })
+    }
+
+    /// The polynomial whose coefficients are the table's values as fractions of 2^output_bits.
+    ///
+    /// # Errors
+    /// Those of the arithmetic.
+    ///
+    /// # Panics
+    /// As [`table::look_up`].
+    pub fn look_up<S: LinearSlots>(
+        &self,
+        slots: &mut S,
+        digits: &Halves<S::Value>,
+        table: &Table,
+    ) -> Result<S::Value, S::Error> {
+        let real = table::look_up(slots, &digits.real, table)?;
+        let imaginary = table::look_up(slots, &digits.imaginary, table)?;
+        let mut value = table::join(slots, &real, &imaginary)?;
+        for plan in &self.to_coefficients {
+            value = slots.transform(plan, &value)?;
+        }
+        Ok(value)
+    }
+}

@@ -1,0 +1,600 @@
+//! Polynomials modulo X^N + 1, by their residues modulo the primes of a basis.
+
+use std::fmt;
+use std::sync::Arc;
+
+use toroid_ring::multiversion;
+use toroid_ring::prime;
+use zeroize::Zeroize;
+
+use crate::RnsError;
+use crate::automorphism::Automorphism;
+use crate::buffer::Buffer;
+use crate::context::{Basis, Context};
+
+/// What the words of a polynomial are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// Coefficients, in natural order.
+    Coefficients,
+    /// Values at the odd powers of psi, in bit-reversed order, as [`toroid_ring::prime_ntt`] makes them: products are position by
+    /// position.
+    Values,
+}
+
+/// A polynomial: one limb of N canonical words for each prime of its basis, one after the other in one allocation that starts on
+/// a page. Its memory goes back to the context when it is dropped.
+pub struct RnsPoly {
+    context: Arc<Context>,
+    basis: Basis,
+    form: Form,
+    /// Taken out by `drop` alone.
+    buffer: Option<Buffer>,
+}
+
+multiversion! {
+    /// a + b mod q
+    fn add(a: &mut [u64], b: &[u64], q: u64) {
+        for (a, b) in a.iter_mut().zip(b) {
+            let sum = *a + b;
+            *a = sum.min(sum.wrapping_sub(q));
+        }
+    }
+}
+
+multiversion! {
+    /// a - b mod q
+    fn sub(a: &mut [u64], b: &[u64], q: u64) {
+        for (a, b) in a.iter_mut().zip(b) {
+            let difference = a.wrapping_sub(*b);
+            *a = difference.min(difference.wrapping_add(q));
+        }
+    }
+}
+
+multiversion! {
+    /// -a mod q
+    fn neg(a: &mut [u64], q: u64) {
+        for a in a {
+            let negated = q - *a;
+            *a = negated.min(negated.wrapping_sub(q));
+        }
+    }
+}
+
+multiversion! {
+    /// Signed numbers within q to their residues.
+    fn residues(numbers: &[i64], out: &mut [u64], q: u64) {
+        for (out, number) in out.iter_mut().zip(numbers) {
+            let word = number.cast_unsigned();
+            *out = word.min(word.wrapping_add(q));
+        }
+    }
+}
+
+impl RnsPoly {
+    /// A polynomial whose words are whatever was in memory: the caller writes all of them.
+    pub(crate) fn raw(context: &Arc<Context>, basis: Basis, form: Form) -> RnsPoly {
+        let full = context.full_basis();
+        assert!(
+            basis.chain <= full.chain && basis.special <= full.special && basis.limbs() > 0,
+            "{basis:?} is no basis of this context"
+        );
+        RnsPoly {
+            context: Arc::clone(context),
+            basis,
+            form,
+            buffer: Some(context.pool.take(basis.limbs() * context.degree())),
+        }
+    }
+
+    /// 0.
+    ///
+    /// # Panics
+    /// If the basis is empty or has more primes than the context.
+    #[must_use]
+    pub fn zero(context: &Arc<Context>, basis: Basis, form: Form) -> RnsPoly {
+        let mut zero = Self::raw(context, basis, form);
+        zero.words_mut().fill(0);
+        zero
+    }
+
+    /// The polynomial with these coefficients, in coefficient form.
+    ///
+    /// # Errors
+    /// [`RnsError::Length`] unless there are N.
+    ///
+    /// # Panics
+    /// As for [`RnsPoly::zero`].
+    pub fn from_i64(
+        context: &Arc<Context>,
+        basis: Basis,
+        coefficients: &[i64],
+    ) -> Result<RnsPoly, RnsError> {
+        check_length(context, coefficients.len())?;
+        let mut poly = Self::raw(context, basis, Form::Coefficients);
+        let largest = coefficients.iter().map(|c| c.unsigned_abs()).max();
+        let simd = context.simd();
+        poly.each_limb(|modulus, limb| {
+            let q = modulus.q();
+            if largest < Some(q) {
+                residues(simd, coefficients, limb, q);
+            } else {
+                for (word, c) in limb.iter_mut().zip(coefficients) {
+                    *word = i128::from(*c).rem_euclid(q.into()) as u64;
+                }
+            }
+        });
+        Ok(poly)
+    }
+
+    /// The polynomial with these coefficients, in coefficient form.
+    ///
+    /// # Errors
+    /// [`RnsError::Length`] unless there are N.
+    ///
+    /// # Panics
+    /// As for [`RnsPoly::zero`].
+    pub fn from_i128(
+        context: &Arc<Context>,
+        basis: Basis,
+        coefficients: &[i128],
+    ) -> Result<RnsPoly, RnsError> {
+        check_length(context, coefficients.len())?;
+        let mut poly = Self::raw(context, basis, Form::Coefficients);
+        poly.each_limb(|modulus, limb| {
+            for (word, c) in limb.iter_mut().zip(coefficients) {
+                *word = c.rem_euclid(modulus.q().into()) as u64;
+            }
+        });
+        Ok(poly)
+    }
+
+    /// The coefficients nearest to 0 modulo the product of the first two primes of the basis (or of its only one): the coefficients
+    /// themselves wherever they are within half of that product, about 2^97.
+    #[must_use]
+    pub fn to_i128(&self) -> Vec<i128> {
+        let mut low = self.restricted(self.basis.limbs().min(2));
+        low.to_coefficients();
+        let q0 = self.prime(0);
+        let centered = |x: u128, modulus: u128| {
+            if x > modulus / 2 {
+                x as i128 - modulus as i128
+            } else {
+                x as i128
+            }
+        };
+        if low.limbs() == 1 {
+            let coefficients = low.limb(0).iter();
+            return coefficients
+                .map(|x| centered((*x).into(), q0.into()))
+                .collect();
+        }
+        let q1 = self.prime(1);
+        let inverse = prime::inv(q0, q1);
+        let pairs = low.limb(0).iter().zip(low.limb(1));
+        let product = u128::from(q0) * u128::from(q1);
+        pairs
+            .map(|(x0, x1)| {
+                let digit = prime::mul(prime::sub(*x1, *x0, q1), inverse, q1);
+                centered(
+                    u128::from(digit) * u128::from(q0) + u128::from(*x0),
+                    product,
+                )
+            })
+            .collect()
+    }
+
+    /// The context.
+    #[must_use]
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// The primes.
+    #[must_use]
+    pub fn basis(&self) -> Basis {
+        self.basis
+    }
+
+    /// Limbs, special ones too.
+    #[must_use]
+    pub fn limbs(&self) -> usize {
+        self.basis.limbs()
+    }
+
+    /// What the words are.
+    #[must_use]
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// The prime of a limb.
+    ///
+    /// # Panics
+    /// If there is no such limb.
+    #[must_use]
+    pub fn prime(&self, limb: usize) -> u64 {
+        self.context.prime(self.basis, limb)
+    }
+
+    /// The N words of a limb.
+    ///
+    /// # Panics
+    /// If there is no such limb.
+    #[must_use]
+    pub fn limb(&self, limb: usize) -> &[u64] {
+        let degree = self.context.degree();
+        &self.words()[limb * degree..][..degree]
+    }
+
+    /// The N words of a limb, which must stay canonical.
+    ///
+    /// # Panics
+    /// If there is no such limb.
+    pub fn limb_mut(&mut self, limb: usize) -> &mut [u64] {
+        let degree = self.context.degree();
+        &mut self.words_mut()[limb * degree..][..degree]
+    }
+
+    /// All words, limb by limb.
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        self.buffer.as_ref().map_or(&[], Buffer::words)
+    }
+
+    /// All words, limb by limb, which must stay canonical.
+    pub fn words_mut(&mut self) -> &mut [u64] {
+        self.buffer.as_mut().map_or(&mut [], Buffer::words_mut)
+    }
+
+    /// Calls `run` with the modulus and the words of every limb.
+    fn each_limb(&mut self, run: impl Fn(&crate::conversion::Modulus, &mut [u64]) + Sync) {
+        self.each(|modulus, _, words| run(modulus, words));
+    }
+
+    /// The same, with the number of the limb.
+    fn each(&mut self, run: impl Fn(&crate::conversion::Modulus, usize, &mut [u64]) + Sync) {
+        let (context, basis) = (Arc::clone(&self.context), self.basis);
+        context.each_limb(self.words_mut(), |limb, words| {
+            run(context.modulus(basis, limb), limb, words);
+        });
+    }
+
+    /// Values to coefficients; nothing where they are coefficients.
+    pub fn to_coefficients(&mut self) {
+        if self.form == Form::Values {
+            self.each_limb(|modulus, limb| {
+                modulus.plan.inverse(limb);
+                modulus.plan.scale_assign(limb, modulus.degree_inverse);
+            });
+            self.form = Form::Coefficients;
+        }
+    }
+
+    /// Coefficients to values; nothing where they are values.
+    pub fn to_values(&mut self) {
+        if self.form == Form::Coefficients {
+            self.each_limb(|modulus, limb| modulus.plan.forward(limb));
+            self.form = Form::Values;
+        }
+    }
+
+    /// Refuses an operand of another context, form or set of primes. It may have more limbs of the chain where neither has special
+    /// ones: operations use the first.
+    fn check(&self, other: &RnsPoly) {
+        assert!(
+            Arc::ptr_eq(&self.context, &other.context),
+            "operands of different contexts"
+        );
+        assert!(
+            self.form == other.form,
+            "an operand of {:?} and one of {:?}",
+            self.form,
+            other.form
+        );
+        assert!(
+            self.basis == other.basis
+                || (self.basis.special, other.basis.special) == (0, 0)
+                    && self.basis.chain <= other.basis.chain,
+            "an operand with {:?} and one with {:?}",
+            self.basis,
+            other.basis
+        );
+    }
+
+    /// `self + other`.
+    ///
+    /// # Panics
+    /// If `other` has another context or form, or lacks limbs of `self`.
+    pub fn add_assign(&mut self, other: &RnsPoly) {
+        self.check(other);
+        let simd = self.context.simd();
+        self.each(|modulus, i, limb| add(simd, limb, other.limb(i), modulus.q()));
+    }
+
+    /// `self - other`.
+    ///
+    /// # Panics
+    /// As for [`RnsPoly::add_assign`].
+    pub fn sub_assign(&mut self, other: &RnsPoly) {
+        self.check(other);
+        let simd = self.context.simd();
+        self.each(|modulus, i, limb| sub(simd, limb, other.limb(i), modulus.q()));
+    }
+
+    /// `-self`.
+    pub fn neg_assign(&mut self) {
+        let simd = self.context.simd();
+        self.each_limb(|modulus, limb| neg(simd, limb, modulus.q()));
+    }
+
+    /// The product of values.
+    ///
+    /// # Panics
+    /// As for [`RnsPoly::add_assign`], and for coefficients.
+    pub fn mul_assign(&mut self, other: &RnsPoly) {
+        self.check(other);
+        self.check_values();
+        self.each(|modulus, i, limb| modulus.plan.mul_assign(limb, other.limb(i)));
+    }
+
+    /// `self + a·b`, of values.
+    ///
+    /// # Panics
+    /// As for [`RnsPoly::mul_assign`].
+    pub fn mul_add_assign(&mut self, a: &RnsPoly, b: &RnsPoly) {
+        self.check(a);
+        self.check(b);
+        self.check_values();
+        self.each(|modulus, i, limb| modulus.plan.mul_add_assign(limb, a.limb(i), b.limb(i)));
+    }
+
+    /// The sum of products of values, each limb read and reduced once, in the basis of `basis`.
+    ///
+    /// # Panics
+    /// As for [`RnsPoly::mul_assign`]; if there are no terms, or more than [`toroid_ring::prime_ntt::Ntt50Plan::TERMS`].
+    #[must_use]
+    pub fn dot(basis: Basis, terms: &[(&RnsPoly, &RnsPoly)]) -> RnsPoly {
+        let context = terms.first().map(|(a, _)| Arc::clone(&a.context));
+        let context = context.expect("a sum of products has a term");
+        let mut sum = Self::raw(&context, basis, Form::Values);
+        for (a, b) in terms {
+            sum.check(a);
+            sum.check(b);
+        }
+        sum.each(|modulus, i, limb| {
+            let terms = terms.iter().map(|(a, b)| (a.limb(i), b.limb(i)));
+            modulus.plan.dot(limb, &terms.collect::<Vec<_>>());
+        });
+        sum
+    }
+
+    /// `factor·self`.
+    pub fn mul_scalar(&mut self, factor: i128) {
+        self.each_limb(|modulus, limb| {
+            let factor = factor.rem_euclid(modulus.q().into()) as u64;
+            modulus.plan.scale_assign(limb, factor);
+        });
+    }
+
+    /// `self + constant`, the constant polynomial.
+    pub fn add_scalar(&mut self, constant: i128) {
+        let (simd, form) = (self.context.simd(), self.form);
+        self.each_limb(|modulus, limb| {
+            let q = modulus.q();
+            let constant = constant.rem_euclid(q.into()) as u64;
+            match form {
+                Form::Values => add_constant(simd, limb, constant, q),
+                Form::Coefficients => limb[0] = prime::add(limb[0], constant, q),
+            }
+        });
+    }
+
+    /// `X^power·self`; the power counts modulo 2N. X^(N/2) is i in every slot.
+    pub fn mul_monomial(&mut self, power: i64) {
+        let degree = self.context.degree();
+        let power = power.rem_euclid(2 * degree as i64) as usize;
+        match self.form {
+            Form::Values => self.mul_monomial_values(power),
+            Form::Coefficients => {
+                let simd = self.context.simd();
+                self.each_limb(|modulus, limb| {
+                    limb.rotate_right(power % degree);
+                    let (wrapped, rest) = limb.split_at_mut(power % degree);
+                    let negated = if power < degree { wrapped } else { rest };
+                    neg(simd, negated, modulus.q());
+                });
+            }
+        }
+    }
+
+    fn mul_monomial_values(&mut self, power: usize) {
+        let degree = self.context.degree();
+        let context = Arc::clone(&self.context);
+        self.each_limb(|modulus, limb| {
+            let q = modulus.q();
+            if power.is_multiple_of(degree / 2) {
+                // psi^(power·e) for e = 1 modulo 4 in the first half, e = 3 in the second.
+                let root = prime::pow(modulus.plan.psi(), power as u64, q);
+                let (first, second) = limb.split_at_mut(degree / 2);
+                let simd = context.simd();
+                if power.is_multiple_of(degree) {
+                    if power == degree {
+                        neg(simd, first, q);
+                        neg(simd, second, q);
+                    }
+                } else {
+                    let roots = [root, q - root];
+                    for (half, root) in [first, second].into_iter().zip(roots) {
+                        scale(&modulus.plan, half, root);
+                    }
+                }
+            } else {
+                let mut buffer = context.pool.take(degree);
+                let monomial = buffer.words_mut();
+                monomial.fill(0);
+                monomial[power % degree] = if power < degree { 1 } else { q - 1 };
+                modulus.plan.forward(monomial);
+                modulus.plan.mul_assign(limb, monomial);
+                context.pool.put(buffer);
+            }
+        });
+    }
+
+    /// The image of this polynomial, in its form.
+    ///
+    /// # Panics
+    /// If the automorphism belongs to another degree.
+    #[must_use]
+    pub fn automorphism(&self, automorphism: &Automorphism) -> RnsPoly {
+        assert!(
+            automorphism.degree() == self.context.degree(),
+            "an automorphism of degree {}",
+            automorphism.degree()
+        );
+        let mut image = Self::raw(&self.context, self.basis, self.form);
+        let form = self.form;
+        image.each(|modulus, i, limb| match form {
+            Form::Values => automorphism.values(self.limb(i), limb),
+            Form::Coefficients => automorphism.coefficients(modulus.q(), self.limb(i), limb),
+        });
+        image
+    }
+
+    /// Drops all but the first `limbs` limbs of the chain: residues modulo a smaller modulus.
+    ///
+    /// # Panics
+    /// If there are special limbs, or fewer limbs.
+    pub fn drop_to(&mut self, limbs: usize) {
+        assert!(
+            self.basis.special == 0 && (1..=self.basis.chain).contains(&limbs),
+            "{:?} cut to {limbs} limbs",
+            self.basis
+        );
+        self.cut(Basis::chain(limbs));
+    }
+
+    /// Keeps the first limbs, those of `basis`.
+    pub(crate) fn cut(&mut self, basis: Basis) {
+        self.basis = basis;
+        let words = basis.limbs() * self.context.degree();
+        if let Some(buffer) = &mut self.buffer {
+            buffer.truncate(words);
+        }
+    }
+
+    /// A copy of the first `limbs` limbs; where they are of the chain alone, the basis is.
+    pub(crate) fn restricted(&self, limbs: usize) -> RnsPoly {
+        let chain = limbs.min(self.basis.chain);
+        let basis = Basis {
+            chain,
+            special: limbs - chain,
+        };
+        let mut copy = Self::raw(&self.context, basis, self.form);
+        let words = copy.words().len();
+        copy.words_mut().copy_from_slice(&self.words()[..words]);
+        copy
+    }
+
+    /// A copy in another basis, all of whose primes this one has.
+    ///
+    /// # Panics
+    /// If it lacks one.
+    #[must_use]
+    pub fn in_basis(&self, basis: Basis) -> RnsPoly {
+        assert!(
+            basis.chain <= self.basis.chain && basis.special <= self.basis.special,
+            "{:?} taken from {:?}",
+            basis,
+            self.basis
+        );
+        let mut copy = Self::raw(&self.context, basis, self.form);
+        copy.each(|_, i, limb| {
+            let from = if i < basis.chain {
+                i
+            } else {
+                self.basis.chain + i - basis.chain
+            };
+            limb.copy_from_slice(self.limb(from));
+        });
+        copy
+    }
+
+    /// Clears all words: those of secrets must not stay in the pool.
+    pub(crate) fn wipe(&mut self) {
+        self.words_mut().zeroize();
+    }
+
+    fn check_values(&self) {
+        assert!(
+            self.form == Form::Values,
+            "products are taken of values, not of coefficients"
+        );
+    }
+
+    /// Says that the words have another form now.
+    pub(crate) fn set_form(&mut self, form: Form) {
+        self.form = form;
+    }
+}
+
+multiversion! {
+    /// a + c mod q, in every place
+    fn add_constant(a: &mut [u64], c: u64, q: u64) {
+        for a in a {
+            let sum = *a + c;
+            *a = sum.min(sum.wrapping_sub(q));
+        }
+    }
+}
+
+/// `c·a`, for a part of a limb.
+fn scale(plan: &toroid_ring::prime_ntt::Ntt50Plan, a: &mut [u64], c: u64) {
+    let zeros = [0; 512];
+    for part in a.chunks_mut(zeros.len()) {
+        plan.sub_scale_assign(part, &zeros[..part.len()], c);
+    }
+}
+
+fn check_length(context: &Context, found: usize) -> Result<(), RnsError> {
+    let expected = context.degree();
+    if found == expected {
+        Ok(())
+    } else {
+        Err(RnsError::Length { expected, found })
+    }
+}
+
+impl Clone for RnsPoly {
+    fn clone(&self) -> RnsPoly {
+        let mut copy = Self::raw(&self.context, self.basis, self.form);
+        copy.words_mut().copy_from_slice(self.words());
+        copy
+    }
+}
+
+impl Drop for RnsPoly {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take() {
+            self.context.pool.put(buffer);
+        }
+    }
+}
+
+impl PartialEq for RnsPoly {
+    fn eq(&self, other: &RnsPoly) -> bool {
+        (self.basis, self.form) == (other.basis, other.form)
+            && self.context.params() == other.context.params()
+            && self.words() == other.words()
+    }
+}
+
+impl fmt::Debug for RnsPoly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RnsPoly")
+            .field("basis", &self.basis)
+            .field("form", &self.form)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,414 @@
+//! The search for parameters: levels, primes, scales, noise, failure and security of tables on columns.
+//!
+//! A candidate is judged by formulas alone; nothing is encrypted.
+//!
+//! - **Depth** is that of the pipeline, and the chain has one prime more.
+//! - **Overflow**: a mod-raise leaves |x| ≤ (h + 1)/2 for a sparse secret of weight h, as x is the sum of h + 1 numbers in
+//!   [-1/2, 1/2]. The exponential is made for that bound: no phase is outside, and there is no probability to count.
+//! - **Noise** comes from [`Formula`] on the very pipeline that runs: first order, average case. What is squared by cleaning is bounded
+//!   at [`TAIL`] standard deviations of each selector.
+//! - **Failure** of a batch: all rows' and selectors' chances of noise beyond that, and of a result beyond half a step of the output.
+//! - **Security** of the main secret: log2(Q·P) at most [`largest_modulus`]. That of the sparse one, used at q_0·p_0 alone: bounded
+//!   by [`crate::params::MAX_ENCAPSULATION_BITS`].
+
+use toroid_tfhe::noise::{log2_add, log2_tail};
+use toroid_tfhe::params::smallest_log2_noise;
+
+use crate::complex::Complex;
+use crate::formula::{Dual, Formula};
+use crate::model::{Model, NoLevel, Operation, OperationNoise, Vector};
+use crate::noise;
+use crate::params::{RnsParams, Shape as Sizes};
+use crate::table::{self, Digits, Exponential, Selected, Shape, Table};
+
+/// Standard deviations beyond which noise of a selector counts as a failure.
+pub const TAIL: f64 = 14.3;
+
+/// The largest failure probability of a batch, as its logarithm.
+pub const LOG2_FAILURE: f64 = -128.0;
+
+/// The squared norm of integer weights that a column may be multiplied with, or summed up, before its next table.
+pub const INPUT_NORM: f64 = 16.0;
+
+/// Bits of each special prime.
+const SPECIAL_BITS: u32 = 50;
+
+/// log2 of the largest Q·P for 128 bits: a uniform ternary secret, noise of [`RnsParams::SIGMA`] units.
+///
+/// At N = 32768 and 65536 by the lattice-estimator (commit 27a581b of 2026-06-06, cost model MATZOV; the cheapest of usvp, bdd and
+/// dual_hybrid): 128.6 and 128.9 bits. `bench/scheme/estimator/rns.py` asks it again. Security guidelines for implementing homomorphic encryption
+/// (eprint 2024/463) have 1747 for N = 65536. Below, the line that the sets of samples take their noise from, which lies
+/// on the safe side; above, nothing was estimated, and what holds for N = 65536 holds.
+#[must_use]
+pub fn largest_modulus(degree: usize) -> f64 {
+    match degree {
+        65536.. => 1736.0,
+        32768.. => 864.0,
+        _ => RnsParams::SIGMA.log2() - smallest_log2_noise(degree),
+    }
+}
+
+/// Parameters of a pipeline, not yet judged.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Candidate {
+    /// N.
+    pub degree: usize,
+    /// Bits of the scale, and of all primes of the chain but the first.
+    pub log2_scale: u32,
+    /// Bits of q_0, the modulus of a column at rest.
+    pub first_bits: u32,
+    /// Special primes.
+    pub special: usize,
+    /// Primes of a digit of a key switch.
+    pub digit_limbs: usize,
+    /// Stages of each linear map.
+    pub stages: usize,
+    /// How tables are computed.
+    pub shape: Shape,
+    /// Bits of the tables' values.
+    pub output_bits: u32,
+}
+
+/// What the formulas say of a candidate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Judgement {
+    /// Primes of the chain.
+    pub limbs: usize,
+    /// log2(Q·P).
+    pub log2_modulus: f64,
+    /// Standard deviation of a result's noise, in turns.
+    pub output_deviation: f64,
+    /// The most that cleaning leaves of the input's noise in a result, in turns.
+    pub bias: f64,
+    /// log2 of the probability that any value of a batch is wrong, for inputs that are sums of results with squared norm
+    /// [`INPUT_NORM`].
+    pub log2_failure: f64,
+    /// Key switches of one table.
+    pub key_switches: usize,
+    /// Transforms of one prime in all key switches: the measure of cost.
+    pub transforms: usize,
+}
+
+impl Candidate {
+    /// Levels of the pipeline.
+    #[must_use]
+    pub fn levels(&self) -> usize {
+        2 * self.stages + self.shape.levels()
+    }
+
+    /// What primes are searched for.
+    #[must_use]
+    pub fn sizes(&self) -> Sizes {
+        let mut chain_bits = vec![self.log2_scale; self.levels() + 1];
+        chain_bits[0] = self.first_bits;
+        Sizes {
+            degree: self.degree,
+            chain_bits,
+            special_bits: vec![SPECIAL_BITS; self.special],
+            digit_limbs: self.digit_limbs,
+        }
+    }
+
+    fn log2_modulus(&self) -> f64 {
+        let chain = self.first_bits as usize + self.levels() * self.log2_scale as usize;
+        (chain + self.special * SPECIAL_BITS as usize) as f64
+    }
+
+    /// Whether key switches are sound: P above every digit, and not more digits than the ring layer has.
+    fn is_sound(&self) -> bool {
+        if self.digit_limbs == 0 {
+            return false;
+        }
+        let first = self.first_bits as usize + (self.digit_limbs - 1) * self.log2_scale as usize;
+        let digits = (self.levels() + 1).div_ceil(self.digit_limbs);
+        first < self.special * SPECIAL_BITS as usize
+            && digits <= crate::params::MAX_DIGITS
+            && self.first_bits + SPECIAL_BITS <= crate::params::MAX_ENCAPSULATION_BITS as u32
+    }
+
+    /// Judges the candidate; nothing where its key switches are not sound or Q·P is too large.
+    #[must_use]
+    pub fn judge(&self) -> Option<Judgement> {
+        let secure = self.log2_modulus() <= largest_modulus(self.degree);
+        self.judge_noise().filter(|_| secure)
+    }
+
+    /// Judges the candidate whatever the size of Q·P; nothing where its key switches are not sound.
+    #[must_use]
+    pub fn judge_noise(&self) -> Option<Judgement> {
+        if !self.is_sound() {
+            return None;
+        }
+        // A fixed point: the input is a sum of results.
+        let first = self.failure(RnsParams::SIGMA / f64::from(self.first_bits).exp2());
+        let (output_deviation, _, _) = first.ok()?;
+        let input = output_deviation * INPUT_NORM.sqrt();
+        let (output_deviation, bias, log2_failure) = self.failure(input).ok()?;
+        let (key_switches, transforms) = self.cost().ok()?;
+        Some(Judgement {
+            limbs: self.levels() + 1,
+            log2_modulus: self.log2_modulus(),
+            output_deviation,
+            bias,
+            log2_failure,
+            key_switches,
+            transforms,
+        })
+    }
+
+    /// Noise of the operations on values.
+    fn operation_noise(&self) -> OperationNoise {
+        let norm = 2.0 * self.degree as f64 / 3.0;
+        let scale = f64::from(self.log2_scale).exp2();
+        OperationNoise::at_scale(self.degree, norm, scale, self.key_noise())
+    }
+
+    /// Variance of a coefficient from the noise of keys, at most: P exceeds a digit by this many bits.
+    fn key_noise(&self) -> f64 {
+        let digit = self.digit_limbs as f64 * f64::from(self.log2_scale)
+            + f64::from(self.first_bits - self.log2_scale);
+        let ratio = (digit - self.special as f64 * f64::from(SPECIAL_BITS)).exp2();
+        let digits = (self.levels() + 1).div_ceil(self.digit_limbs) as f64;
+        digits * self.degree as f64 * ratio * ratio * RnsParams::SIGMA.powi(2) / 12.0
+    }
+
+    /// Variance of the phases over K that the exponential sees, for a column with noise of this standard deviation (in turns).
+    #[must_use]
+    pub fn phase_variance(&self, input: f64) -> f64 {
+        let noise = self.operation_noise();
+        let slots = self.degree as f64 / 2.0;
+        // A mod-raise ends with a rounding under the sparse secret and a key switch; both are units of q_0.
+        let unit = (-f64::from(self.first_bits)).exp2();
+        let rounding = noise::rounding(RnsParams::ENCAPSULATION_WEIGHT as f64);
+        let rise = rounding + noise::rounding(2.0 * self.degree as f64 / 3.0) + self.key_noise();
+        let degree = self.degree as f64;
+        let mut variance = degree * (input * input + rise * unit * unit);
+        // Rounded matrices meet the largest values in the first stage: N coefficients with the variance of h + 1 numbers in
+        // [-1/2, 1/2] in a slot, by each of its diagonals.
+        let weight = RnsParams::ENCAPSULATION_WEIGHT as f64;
+        let size = degree * (weight + 1.0) / 12.0;
+        let matrix_scale = (2.0 * f64::from(self.log2_scale) - f64::from(self.first_bits)).exp2();
+        let rounded = degree / 12.0 / (matrix_scale * matrix_scale);
+        // Each level of butterflies halves the variance; the last stage divides by 2K as well.
+        let levels = slots.log2() / self.stages as f64;
+        for stage in 0..self.stages {
+            let mut gain = (-levels).exp2();
+            if stage + 1 == self.stages {
+                gain *= (0.5 / self.shape.exponential.bound()).powi(2);
+            }
+            variance = (variance + noise.key_switch) * gain + noise.rescale;
+            if stage == 0 {
+                variance += size * rounded * levels.exp2() * 2.0;
+            }
+        }
+        // Twice the real part, and the noise of a conjugation.
+        2.0 * variance + noise.key_switch / 2.0
+    }
+
+    /// Standard deviation of a result, bias and failure for a column with noise of this standard deviation (in turns).
+    fn failure(&self, input: f64) -> Result<(f64, f64, f64), NoLevel> {
+        let noise = self.operation_noise();
+        let variance = self.phase_variance(input);
+        let (high, low) = (self.shape.digits.high(), self.shape.digits.low());
+        let all = 1usize << (high + low);
+        // Digits that differ, each at another integer: noise depends on the message by the roots' places alone.
+        let points: Vec<f64> = (0..16)
+            .map(|i| {
+                let message = ((i * 5 % 16) << low | (i * 3 + 1) & ((1 << low) - 1)) % all;
+                let integer = (i * 7 % 33) as f64 - 16.0;
+                (integer + message as f64 / all as f64) / self.shape.exponential.bound()
+            })
+            .collect();
+
+        let raw_shape = Shape {
+            cleanings: 0,
+            ..self.shape
+        };
+        let mut formula = Formula::new(noise);
+        let t = formula.input(self.shape.levels(), &points, variance);
+        let selected = table::select(&mut formula, &t, &raw_shape)?;
+        let exponential = self.shape.exponential.error() * f64::from(1 << high);
+        let (mut bias, mut selectors) = (0.0, 0);
+        for digit in digits_of(&mut formula, &selected)? {
+            let size = digit.len() as f64;
+            let mut sums = vec![0.0; points.len()];
+            for selector in &digit {
+                for (sum, variance) in sums.iter_mut().zip(formula.real_variances(selector)) {
+                    // A polynomial of degree n/2 that is at most 1 has a slope of at most n/2 (Bernstein).
+                    let off = TAIL * variance.sqrt() + exponential * size / 2.0;
+                    *sum +=
+                        (0..self.shape.cleanings).fold(off, |e, _| 3.0 * e * e + 2.0 * e * e * e);
+                }
+            }
+            selectors += digit.len();
+            let worst: f64 = sums.into_iter().fold(0.0, f64::max);
+            bias += worst * (1.0 + bias);
+        }
+        if self.shape.cleanings == 0 {
+            bias = self.second_order(variance);
+        }
+
+        let mut formula = Formula::new(noise);
+        let t = formula.input(self.shape.levels(), &points, variance);
+        let selected = table::select(&mut formula, &t, &self.shape)?;
+        // Any table: errors of selectors add up, each with a weight below 1.
+        let mut deviations = vec![noise.rescale.sqrt(); points.len()];
+        for digit in digits_of(&mut formula, &selected)? {
+            for selector in &digit {
+                for (sum, variance) in deviations.iter_mut().zip(formula.real_variances(selector)) {
+                    *sum += variance.sqrt();
+                }
+            }
+            for sum in &mut deviations {
+                *sum += noise.rescale.sqrt();
+            }
+        }
+        let deviation = deviations.into_iter().fold(0.0, f64::max);
+        let output = self.back_to_coefficients(2.0 * deviation * deviation);
+        let rows = (self.degree as f64).log2();
+        let margin = (-f64::from(self.output_bits) - 1.0).exp2() - bias;
+        // Beyond a quarter of half a step, terms of higher order than those bounded may count.
+        let failure = if bias > margin / 4.0 {
+            0.0
+        } else {
+            let before = (selectors as f64).log2() + log2_tail(TAIL, 1.0);
+            log2_add(before, log2_tail(margin, output)) + rows
+        };
+        Ok((output.sqrt(), bias, failure.min(0.0)))
+    }
+
+    /// The most that second-order terms make of noise where nothing is cleaned: interpolations of degree n/2 have a second derivative of
+    /// at most (n/2)² times their largest value, which is 1 at the roots and below 3 between them.
+    fn second_order(&self, variance: f64) -> f64 {
+        let radians =
+            TAIL * variance.sqrt() * std::f64::consts::TAU * self.shape.exponential.bound();
+        let half = f64::from(1 << (self.shape.digits.high() - 1));
+        let error = self.shape.exponential.error();
+        1.5 * (half * radians).powi(2) + 3.0 * half * error
+    }
+
+    /// Variance of a coefficient of the result, in turns, for slots of this variance.
+    fn back_to_coefficients(&self, variance: f64) -> f64 {
+        let noise = self.operation_noise();
+        let levels = (self.degree as f64 / 2.0).log2() / self.stages as f64;
+        let mut variance = variance;
+        for _ in 0..self.stages {
+            variance = (variance + noise.key_switch) * levels.exp2() + noise.rescale;
+        }
+        variance / self.degree as f64
+    }
+
+    /// Key switches, and their transforms of one prime.
+    fn cost(&self) -> Result<(usize, usize), NoLevel> {
+        let mut model = Model::new(OperationNoise::default(), 0);
+        let t = Vector {
+            level: self.shape.levels() + self.stages,
+            slots: vec![Complex::ZERO],
+        };
+        let selected = table::select(&mut model, &t, &self.shape)?;
+        let all = 1usize << self.shape.digits.bits();
+        let table = Table::new(
+            self.shape.digits.bits(),
+            1,
+            (0..all).map(|m| (m % 2) as u32).collect(),
+        );
+        if let Ok(table) = table {
+            table::look_up(&mut model, &selected, &table)?;
+        }
+        // Two halves.
+        let inside = model
+            .ledger()
+            .iter()
+            .filter(|((which, _), _)| *which == Operation::KeySwitch);
+        let mut switches: Vec<_> = inside
+            .map(|((_, level), count)| (*level, 2 * count))
+            .collect();
+        // Baby and giant steps of a stage: about twice the root of its diagonals.
+        let levels = (self.degree as f64 / 2.0).log2() / self.stages as f64;
+        let steps = (2.0 * (2.0 * levels.exp2()).sqrt()).ceil() as usize;
+        let top = self.levels();
+        for stage in 0..self.stages {
+            switches.push((top - stage, steps));
+            switches.push((stage + 1, steps));
+        }
+        switches.push((top - self.stages, 1));
+        let transforms = switches.iter().map(|(level, count)| {
+            let limbs = level + 1;
+            let digits = limbs.div_ceil(self.digit_limbs);
+            count * (digits * (limbs + self.special) + 2 * self.special + 2 * limbs)
+        });
+        let count = switches.iter().map(|(_, count)| count).sum();
+        Ok((count, transforms.sum()))
+    }
+}
+
+/// The selectors of each digit, those of a digit that is not cleaned too.
+fn digits_of(formula: &mut Formula, selected: &Selected<Dual>) -> Result<Vec<Vec<Dual>>, NoLevel> {
+    Ok(match selected {
+        Selected::Harmonics(harmonics) => vec![table::selectors(formula, harmonics)?],
+        Selected::One(digit) => vec![digit.clone()],
+        Selected::Two(high, low) => vec![high.clone(), low.clone()],
+    })
+}
+
+/// The cheapest candidate for tables from `bits` to `output_bits` at this degree whose batches fail with
+/// 2^[`LOG2_FAILURE`] at most; nothing where there is none.
+#[must_use]
+pub fn search(degree: usize, bits: u32, output_bits: u32) -> Option<(Candidate, Judgement)> {
+    let high = if bits > table::MAX_DIGIT_BITS {
+        bits.div_ceil(2)
+    } else {
+        bits
+    };
+    let digits = Digits::new(high, bits - high).ok()?;
+    let bound = (RnsParams::ENCAPSULATION_WEIGHT + 1) as f64 / 2.0;
+    // The first cleans nothing: a bit is the extremum of a cosine, flat in itself.
+    let cleanings: &[u32] = if bits == 1 { &[0] } else { &[1, 2] };
+    let mut best: Option<(Candidate, Judgement)> = None;
+    for (polynomial, doublings) in [(27, 3), (31, 3), (47, 2), (63, 2)] {
+        let exponential = Exponential::new(bound, polynomial, doublings).ok()?;
+        for &cleanings in cleanings {
+            for log2_scale in 28..=49 {
+                for special in 1..=crate::params::MAX_DIGIT_LIMBS {
+                    let candidate = Candidate {
+                        degree,
+                        log2_scale,
+                        first_bits: log2_scale,
+                        special,
+                        digit_limbs: digit_limbs(special, log2_scale),
+                        stages: 3,
+                        shape: Shape {
+                            digits,
+                            exponential,
+                            cleanings,
+                        },
+                        output_bits,
+                    };
+                    let cheaper = |transforms| best.is_none_or(|(_, b)| transforms < b.transforms);
+                    // Noise is what takes time to judge.
+                    if !candidate.is_sound()
+                        || candidate.log2_modulus() > largest_modulus(degree)
+                        || !candidate
+                            .cost()
+                            .is_ok_and(|(_, transforms)| cheaper(transforms))
+                    {
+                        continue;
+                    }
+                    if let Some(judgement) = candidate.judge()
+                        && judgement.log2_failure <= LOG2_FAILURE
+                    {
+                        best = Some((candidate, judgement));
+                    }
+                }
+            }
+        }
+    }
+    best
+}
+
+/// The most primes of a digit that so many special primes exceed.
+fn digit_limbs(special: usize, log2_scale: u32) -> usize {
+    // A bit less: primes of a size lie on both sides of a power of two.
+    let bits = special * SPECIAL_BITS as usize - 1;
+    (bits / log2_scale as usize).min(crate::params::MAX_DIGIT_LIMBS)
+}

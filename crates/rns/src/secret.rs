@@ -1,0 +1,234 @@
+//! Secret keys: encryption and decryption.
+
+use std::sync::Arc;
+
+use toroid_tfhe::random::Csprng;
+use toroid_tfhe::seeded::MaskSeed;
+use zeroize::Zeroizing;
+
+use crate::RnsError;
+use crate::ciphertext::{Ciphertext, Plaintext, SeededCiphertext, expand_mask};
+use crate::context::{Basis, Context};
+use crate::poly::{Form, RnsPoly};
+
+/// A polynomial that is cleared before its memory goes back to the pool.
+pub(crate) struct SecretPoly(RnsPoly);
+
+impl SecretPoly {
+    pub(crate) fn new(poly: RnsPoly) -> SecretPoly {
+        SecretPoly(poly)
+    }
+
+    /// The values of a polynomial of small coefficients.
+    pub(crate) fn from_coefficients(
+        context: &Arc<Context>,
+        basis: Basis,
+        coefficients: &[i64],
+    ) -> Result<SecretPoly, RnsError> {
+        let mut poly = RnsPoly::from_i64(context, basis, coefficients)?;
+        poly.to_values();
+        Ok(SecretPoly(poly))
+    }
+
+    pub(crate) fn poly(&self) -> &RnsPoly {
+        &self.0
+    }
+
+    pub(crate) fn poly_mut(&mut self) -> &mut RnsPoly {
+        &mut self.0
+    }
+}
+
+impl Drop for SecretPoly {
+    fn drop(&mut self) {
+        self.0.wipe();
+    }
+}
+
+/// The secrets of one user: the main one, uniform ternary, under which everything is encrypted, and a sparse one, through which a
+/// mod-raise goes at a small modulus (Bossuat, Troncoso-Pastoriza, Hubaux: Bootstrapping for approximate homomorphic encryption
+/// with negligible failure-probability by using sparse-secret encapsulation). Both are cleared when they are dropped.
+pub struct SecretKey {
+    context: Arc<Context>,
+    main: SecretPoly,
+    sparse: SecretPoly,
+}
+
+/// Uniform in {-1, 0, 1}.
+fn ternary(rng: &mut Csprng, degree: usize) -> Zeroizing<Vec<i64>> {
+    let mut coefficients = Zeroizing::new(Vec::with_capacity(degree));
+    while coefficients.len() < degree {
+        let word = Zeroizing::new(rng.next_u64());
+        let pairs = (0..32)
+            .map(|i| (*word >> (2 * i)) & 3)
+            .filter(|pair| *pair < 3);
+        let missing = degree - coefficients.len();
+        coefficients.extend(pairs.take(missing).map(|pair| pair.cast_signed() - 1));
+    }
+    coefficients
+}
+
+/// Uniform among the polynomials with `weight` coefficients ±1 and zeros.
+fn sparse(rng: &mut Csprng, degree: usize, weight: usize) -> Zeroizing<Vec<i64>> {
+    let mut coefficients = Zeroizing::new(vec![0; degree]);
+    let mut set = 0;
+    while set < weight {
+        let word = rng.next_u64();
+        // The degree is a power of two, so that every place is as likely.
+        let place = &mut coefficients[(word >> 1) as usize % degree];
+        if *place == 0 {
+            *place = if word & 1 == 0 { 1 } else { -1 };
+            set += 1;
+        }
+    }
+    coefficients
+}
+
+impl SecretKey {
+    /// Fresh secrets.
+    ///
+    /// # Panics
+    /// Never: the coefficients are as many as the context asks for.
+    #[must_use]
+    pub fn generate(context: &Arc<Context>, rng: &mut Csprng) -> SecretKey {
+        let (degree, basis) = (context.degree(), context.full_basis());
+        let values = |coefficients: &[i64]| {
+            SecretPoly::from_coefficients(context, basis, coefficients)
+                .expect("a secret has N coefficients")
+        };
+        let weight = context.params().encapsulation_weight;
+        SecretKey {
+            context: Arc::clone(context),
+            main: values(&ternary(rng, degree)),
+            sparse: values(&sparse(rng, degree, weight)),
+        }
+    }
+
+    /// The context.
+    #[must_use]
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// The main secret in values, all limbs.
+    pub(crate) fn main(&self) -> &RnsPoly {
+        self.main.poly()
+    }
+
+    /// The sparse secret in values, all limbs.
+    pub(crate) fn sparse(&self) -> &RnsPoly {
+        self.sparse.poly()
+    }
+
+    /// Encrypts a plaintext, in as many limbs as it has, with a mask that a seed stands for.
+    ///
+    /// # Errors
+    /// [`RnsError::Context`] for a plaintext of another context.
+    ///
+    /// # Panics
+    /// For a plaintext with special limbs.
+    pub fn encrypt_seeded(
+        &self,
+        plaintext: &Plaintext,
+        rng: &mut Csprng,
+    ) -> Result<SeededCiphertext, RnsError> {
+        let (seed, encryption) = self.encrypt_with_mask(plaintext, rng)?;
+        Ok(SeededCiphertext {
+            b: encryption.b,
+            seed,
+            scale: encryption.scale,
+        })
+    }
+
+    /// Encrypts a plaintext, in as many limbs as it has.
+    ///
+    /// # Errors
+    /// As for [`SecretKey::encrypt_seeded`].
+    ///
+    /// # Panics
+    /// As for [`SecretKey::encrypt_seeded`].
+    pub fn encrypt(&self, plaintext: &Plaintext, rng: &mut Csprng) -> Result<Ciphertext, RnsError> {
+        Ok(self.encrypt_with_mask(plaintext, rng)?.1)
+    }
+
+    fn encrypt_with_mask(
+        &self,
+        plaintext: &Plaintext,
+        rng: &mut Csprng,
+    ) -> Result<(MaskSeed, Ciphertext), RnsError> {
+        if !Arc::ptr_eq(&self.context, plaintext.poly().context()) {
+            return Err(RnsError::Context);
+        }
+        let basis = plaintext.poly().basis();
+        assert!(basis.special == 0, "a plaintext with {basis:?}");
+        let seed = MaskSeed::generate(rng);
+        let [mut b, a] = encrypt_zero(self.main(), basis, &seed, 0, rng)?;
+        b.add_assign(plaintext.poly());
+        let scale = plaintext.scale();
+        Ok((seed, Ciphertext { b, a, scale }))
+    }
+
+    /// b - a·s: the plaintext with its noise. Never hand its low bits to others.
+    ///
+    /// # Errors
+    /// [`RnsError::Context`] for a ciphertext of another context.
+    pub fn decrypt(&self, ciphertext: &Ciphertext) -> Result<Plaintext, RnsError> {
+        phase(self.main(), ciphertext)
+    }
+}
+
+fn phase(secret: &RnsPoly, ciphertext: &Ciphertext) -> Result<Plaintext, RnsError> {
+    if !Arc::ptr_eq(secret.context(), ciphertext.context()) {
+        return Err(RnsError::Context);
+    }
+    let mut product = ciphertext.a.clone();
+    let own = SecretPoly::new(secret.in_basis(product.basis()));
+    product.mul_assign(own.poly());
+    let mut phase = ciphertext.b.clone();
+    phase.sub_assign(&product);
+    Ok(Plaintext::new(phase, ciphertext.scale))
+}
+
+/// A fresh encryption (b, a) of 0 under `secret`, in values: a is mask `number` of the seed, b = a·secret + e.
+pub(crate) fn encrypt_zero(
+    secret: &RnsPoly,
+    basis: Basis,
+    seed: &MaskSeed,
+    number: usize,
+    rng: &mut Csprng,
+) -> Result<[RnsPoly; 2], RnsError> {
+    let context = secret.context();
+    let mut a = RnsPoly::raw(context, basis, Form::Values);
+    expand_mask(&mut a, seed, number);
+    let mut noise = Zeroizing::new(vec![0; context.degree()]);
+    rng.fill_gaussian(context.params().sigma, &mut noise);
+    let mut b = RnsPoly::from_i64(context, basis, &noise)?;
+    b.to_values();
+    let own = SecretPoly::new(secret.in_basis(basis));
+    b.mul_add_assign(&a, own.poly());
+    Ok([b, a])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_distributed_as_stated() {
+        let mut rng = Csprng::from_seed([1; 32]);
+        let coefficients = ternary(&mut rng, 1 << 16);
+        for value in -1..=1 {
+            let count = coefficients.iter().filter(|c| **c == value).count() as f64;
+            let n = f64::from(1 << 16);
+            assert!(
+                (count - n / 3.0).abs() < 5.0 * (n * 2.0 / 9.0).sqrt(),
+                "{value}"
+            );
+        }
+        let coefficients = sparse(&mut rng, 1 << 10, 32);
+        assert_eq!(coefficients.iter().map(|c| c.abs()).sum::<i64>(), 32);
+        let (low, high) = coefficients.split_at(512);
+        assert!(low.iter().any(|c| *c != 0) && high.iter().any(|c| *c != 0));
+        assert!(coefficients.contains(&1) && coefficients.contains(&-1));
+    }
+}

@@ -1,0 +1,90 @@
+//! What can be done with vectors of complex slots of which every product costs a level.
+
+use crate::complex::Complex;
+use crate::transform::StepPlan;
+
+/// Arithmetic on vectors of slots with levels.
+///
+/// The evaluation of tables ([`crate::table`]) is written once, on this trait. [`crate::model`] computes in the clear with
+/// noise of stated variance, [`crate::formula`] follows each source of noise by derivatives, and [`crate::evaluator`] works on
+/// ciphertexts. A value of level l bears l more multiplications; operands of different levels meet at the lower one.
+pub trait Slots {
+    /// A vector of slots.
+    type Value: Clone;
+    /// What can go wrong: at least that the levels are used up.
+    type Error;
+
+    /// How many more multiplications a value bears.
+    fn level(&self, value: &Self::Value) -> usize;
+
+    /// `a + b`.
+    ///
+    /// # Errors
+    /// Those of the implementation, as in every method.
+    fn add(&mut self, a: &Self::Value, b: &Self::Value) -> Result<Self::Value, Self::Error>;
+
+    /// `a - b`.
+    ///
+    /// # Errors
+    /// As [`Slots::add`].
+    fn sub(&mut self, a: &Self::Value, b: &Self::Value) -> Result<Self::Value, Self::Error>;
+
+    /// `factor·a + constant` for a small integer factor, which takes no level.
+    ///
+    /// # Errors
+    /// As [`Slots::add`].
+    fn affine(
+        &mut self,
+        a: &Self::Value,
+        factor: i32,
+        constant: Complex,
+    ) -> Result<Self::Value, Self::Error>;
+
+    /// `Σ a·b` over at least one pair; one level.
+    ///
+    /// # Errors
+    /// As [`Slots::add`].
+    fn products(
+        &mut self,
+        pairs: &[(&Self::Value, &Self::Value)],
+    ) -> Result<Self::Value, Self::Error>;
+
+    /// `Σ factor·value + constant` over at least one term; one level.
+    ///
+    /// # Errors
+    /// As [`Slots::add`].
+    fn combine(
+        &mut self,
+        terms: &[(&Self::Value, Complex)],
+        constant: Complex,
+    ) -> Result<Self::Value, Self::Error>;
+
+    /// The complex conjugates.
+    ///
+    /// # Errors
+    /// As [`Slots::add`].
+    fn conjugate(&mut self, a: &Self::Value) -> Result<Self::Value, Self::Error>;
+
+    /// `i·a`, which takes no level.
+    ///
+    /// # Errors
+    /// As [`Slots::add`].
+    fn times_i(&mut self, a: &Self::Value) -> Result<Self::Value, Self::Error>;
+
+    /// `a·b`; one level.
+    ///
+    /// # Errors
+    /// As [`Slots::add`].
+    fn mul(&mut self, a: &Self::Value, b: &Self::Value) -> Result<Self::Value, Self::Error> {
+        self.products(&[(a, b)])
+    }
+}
+
+/// Slots that move as well.
+pub trait LinearSlots: Slots {
+    /// A matrix times a value; one level.
+    ///
+    /// # Errors
+    /// As [`Slots::add`].
+    fn transform(&mut self, plan: &StepPlan, a: &Self::Value) -> Result<Self::Value, Self::Error>;
+}

@@ -1,0 +1,625 @@
+//! Tables on slots: from a phase to the values of any functions of the message in it.
+//!
+//! A slot holds a phase x = I + m/2^b + e: a message m of b bits, an integer I of which only |x| ≤ K is known (what a mod-raise
+//! leaves), and noise e. The result is f(m)/2^c for any tables f of c bits. Steps, each for all slots at once:
+//!
+//! 1. [`exponential`]: y = exp(2πi·x/2^r) by a polynomial of x/K in Chebyshev's basis, squared r times: z = exp(2πi·x), on which I
+//!    has no effect.
+//! 2. The message is one digit of up to 4 bits, or two: a high digit h and a low digit l of w bits. `z^(2^(b-w))` is a root of unity that
+//!    depends on l alone. The function exp(-2πi·l/2^b), interpolated there, times z leaves exp(2πi·h/2^(b-w)): both digits
+//!    come out of one pass, where digits are otherwise taken off by one bootstrap each (Dumezy et al., eprint 2025/1301).
+//! 3. [`selectors`]: the indicator of each value of a digit, by Lagrange's interpolation at roots of unity
+//!    (Chung, Kim, Kim and Lee, 2/2024).
+//! 4. [`clean_all`]: 3x² - 2x³ squares the noise of the selectors, as they are 0 or 1 (BLEACH, 2022).
+//! 5. The table: sums of selectors with the table's values as weights, and for two digits one product for each value of
+//!    the high digit.
+//!
+//! # Why not one polynomial
+//!
+//! Alexandru, Kim and Polyakov (eprint 2024/1623) take one trigonometric Hermite interpolation whose derivatives vanish at the
+//! messages, which squares noise at once; an application for a patent on that (US 2026/0095301 A1) is pending. Steps 3 and 4
+//! constrain values alone and clean afterwards, by two methods that were published before it. The polynomial of step
+//! 3 for all 256 messages of 8 bits would need fewer products (about 41 key switches for each half of a batch against 100) and seven levels less, but
+//! multiplies noise by about 130 in each table ([`crate::interpolation`]'s tests compute it): two tables in a
+//! row use up what noise may grow. Digits with one cleaning give the noise of the last product, whatever came in.
+//! This is an engineering judgement and no legal advice.
+
+use std::collections::BTreeMap;
+
+use crate::complex::Complex;
+use crate::interpolation::{self, Harmonics};
+use crate::slots::Slots;
+
+/// Bits of the widest digit.
+pub const MAX_DIGIT_BITS: u32 = 4;
+
+/// What is wrong with a table or a shape.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TableError {
+    /// No digits of this size.
+    #[error("digits have 1 to 4 bits and messages one or two digits, not {high} and {low} bits")]
+    Digits {
+        /// Bits of the high digit.
+        high: u32,
+        /// Bits of the low digit.
+        low: u32,
+    },
+    /// A table with a wrong number of values.
+    #[error("a table of {bits} bits has {expected} values, not {found}")]
+    Length {
+        /// Bits of the input.
+        bits: u32,
+        /// 2 to that power.
+        expected: usize,
+        /// Values found.
+        found: usize,
+    },
+    /// A value that has too many bits.
+    #[error("value {value} at {index} has more than {bits} bits")]
+    Value {
+        /// The value.
+        value: u32,
+        /// The message that it stands for.
+        index: usize,
+        /// Bits of the output.
+        bits: u32,
+    },
+    /// Outputs of more bits than any table has.
+    #[error("an output of {0} bits; tables give 1 to 16")]
+    Output(u32),
+    /// An exponential that no parameters describe.
+    #[error(
+        "the exponential needs a degree of 2 to 255, at most 8 doublings, and a positive bound"
+    )]
+    Exponential,
+}
+
+/// How a message is taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digits {
+    high: u32,
+    low: u32,
+}
+
+impl Digits {
+    /// A high digit of this many bits, 1 to [`MAX_DIGIT_BITS`], and a low one, 0 for none.
+    ///
+    /// # Errors
+    /// [`TableError::Digits`] for other sizes.
+    pub fn new(high: u32, low: u32) -> Result<Digits, TableError> {
+        if (1..=MAX_DIGIT_BITS).contains(&high) && low <= MAX_DIGIT_BITS {
+            Ok(Digits { high, low })
+        } else {
+            Err(TableError::Digits { high, low })
+        }
+    }
+
+    /// Bits of a message.
+    #[must_use]
+    pub fn bits(self) -> u32 {
+        self.high + self.low
+    }
+
+    /// Bits of the high digit.
+    #[must_use]
+    pub fn high(self) -> u32 {
+        self.high
+    }
+
+    /// Bits of the low digit, 0 where there is none.
+    #[must_use]
+    pub fn low(self) -> u32 {
+        self.low
+    }
+}
+
+/// A function of a message, by its values. Signed numbers are in two's complement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    output_bits: u32,
+    values: Vec<u32>,
+}
+
+impl Table {
+    /// The table that takes m to `values[m]`, for messages of `input_bits`.
+    ///
+    /// # Errors
+    /// [`TableError::Length`], [`TableError::Value`] or [`TableError::Output`].
+    pub fn new(input_bits: u32, output_bits: u32, values: Vec<u32>) -> Result<Table, TableError> {
+        if !(1..=16).contains(&output_bits) {
+            return Err(TableError::Output(output_bits));
+        }
+        let expected = 1usize.checked_shl(input_bits).unwrap_or(0);
+        if values.len() != expected {
+            return Err(TableError::Length {
+                bits: input_bits,
+                expected,
+                found: values.len(),
+            });
+        }
+        match values.iter().position(|value| value >> output_bits != 0) {
+            None => Ok(Table {
+                output_bits,
+                values,
+            }),
+            Some(index) => Err(TableError::Value {
+                value: values[index],
+                index,
+                bits: output_bits,
+            }),
+        }
+    }
+
+    /// Bits of the values.
+    #[must_use]
+    pub fn output_bits(&self) -> u32 {
+        self.output_bits
+    }
+
+    /// The values, by message.
+    #[must_use]
+    pub fn values(&self) -> &[u32] {
+        &self.values
+    }
+
+    /// The values as fractions of 2^output_bits.
+    fn fractions(&self) -> Vec<Complex> {
+        let unit = (-f64::from(self.output_bits)).exp2();
+        let scaled = |&value: &u32| Complex::real(f64::from(value) * unit);
+        self.values.iter().map(scaled).collect()
+    }
+}
+
+/// The polynomial that makes the exponential.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Exponential {
+    bound: f64,
+    degree: usize,
+    doublings: u32,
+}
+
+impl Exponential {
+    /// For phases of absolute value `bound` at most, a polynomial of this degree and as many squarings as `doublings`.
+    ///
+    /// # Errors
+    /// [`TableError::Exponential`] for a degree outside 2 to 255, more than 8 doublings, or a bound that is no positive number.
+    pub fn new(bound: f64, degree: usize, doublings: u32) -> Result<Exponential, TableError> {
+        let sound = bound.is_finite() && bound > 0.0;
+        if sound && (2..=255).contains(&degree) && doublings <= 8 {
+            Ok(Exponential {
+                bound,
+                degree,
+                doublings,
+            })
+        } else {
+            Err(TableError::Exponential)
+        }
+    }
+
+    /// The largest phase K.
+    #[must_use]
+    pub fn bound(&self) -> f64 {
+        self.bound
+    }
+
+    /// The argument at the end of the interval: 2π·K/2^r.
+    fn argument(&self) -> f64 {
+        std::f64::consts::TAU * self.bound / f64::from(self.doublings).exp2()
+    }
+
+    /// By how much z = exp(2πi·x) is off at most, for all of |x| ≤ K: the polynomial's error, doubled with each squaring.
+    #[must_use]
+    pub fn error(&self) -> f64 {
+        let once = interpolation::exponential_error(self.argument(), self.degree);
+        (1.0 + once).powf(f64::from(self.doublings).exp2()) - 1.0
+    }
+
+    /// Levels: those of the polynomial, and one for each squaring.
+    #[must_use]
+    pub fn levels(&self) -> usize {
+        log2_ceil(self.degree + 1) + self.doublings as usize
+    }
+}
+
+/// The steps between phase and table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    /// How a message is taken apart.
+    pub digits: Digits,
+    /// How the exponential is made.
+    pub exponential: Exponential,
+    /// How often selectors are cleaned.
+    pub cleanings: u32,
+}
+
+impl Shape {
+    /// Levels from the phase to the table's value.
+    #[must_use]
+    pub fn levels(&self) -> usize {
+        // Powers up to half the size of a digit, then the selectors' combination.
+        let selectors = |bits: u32| bits as usize - 1 + 1;
+        let (high, low) = (self.digits.high, self.digits.low);
+        let cleaning = 2 * self.cleanings as usize;
+        let digits = if low == 0 {
+            selectors(high)
+        } else {
+            high as usize + selectors(low) + 1 + selectors(high)
+        };
+        let table = usize::from(self.cleanings > 0 || low > 0);
+        self.exponential.levels() + digits + cleaning + table
+    }
+
+    /// By how much a table's value in [0, 1) is off at most, where the phase is off by `deviation` turns (noise,
+    /// and the exponential's error) and arithmetic is exact.
+    ///
+    /// One digit: that of its selectors. Two: the correction of the high digit's phase is off by the selectors of the low digit
+    /// before cleaning, each times a distance of at most 2^(1-high) turns; and the product is off by the sum of the digits' errors.
+    #[must_use]
+    pub fn error(&self, deviation: f64) -> f64 {
+        let deviation = deviation + self.exponential.error() / std::f64::consts::TAU;
+        let size = |bits: u32| 1usize << bits;
+        let error = |bits: u32, turns: f64| {
+            let steps = turns * size(bits) as f64;
+            interpolation::selector_error(size(bits), steps, self.cleanings)
+        };
+        if self.digits.low == 0 {
+            return error(self.digits.high, deviation);
+        }
+        let low_turns = deviation * size(self.digits.high) as f64;
+        let low_steps = low_turns * size(self.digits.low) as f64;
+        // The values exp(-2πi·l/2^b) lie on an arc of 2^-high turns: no further from its middle than half its length.
+        let radius = 0.5 / size(self.digits.high) as f64;
+        let correction =
+            interpolation::selector_error(size(self.digits.low), low_steps, 0) * radius;
+        let (low, high) = (
+            error(self.digits.low, low_turns),
+            error(self.digits.high, deviation + correction),
+        );
+        low + high + low * high
+    }
+}
+
+/// The real harmonics of a root of unity: 2·cos(kθ) for k from 1 to n/2, 2·sin(kθ) for k below n/2.
+pub struct RealHarmonics<V> {
+    cosines: Vec<V>,
+    sines: Vec<V>,
+}
+
+/// Chebyshev's polynomials of a value, made when they are wanted.
+struct ChebyshevBasis<V>(BTreeMap<usize, V>);
+
+impl<V: Clone> ChebyshevBasis<V> {
+    /// `T_k`, at depth log2 k rounded up: `T_2k = 2·T_k² - 1`, `T_(2k+1) = 2·T_k·T_(k+1) - T_1`.
+    fn get<S: Slots<Value = V>>(&mut self, slots: &mut S, k: usize) -> Result<V, S::Error> {
+        if let Some(known) = self.0.get(&k) {
+            return Ok(known.clone());
+        }
+        let (low, high) = (self.get(slots, k / 2)?, self.get(slots, k.div_ceil(2))?);
+        let product = slots.mul(&low, &high)?;
+        let value = if k.is_multiple_of(2) {
+            slots.affine(&product, 2, Complex::real(-1.0))?
+        } else {
+            let twice = slots.affine(&product, 2, Complex::ZERO)?;
+            let first = self.get(slots, 1)?;
+            slots.sub(&twice, &first)?
+        };
+        self.0.insert(k, value.clone());
+        Ok(value)
+    }
+}
+
+/// `Σ c_k·T_k(t)` for coefficients of degree 1 at least, in log2(degree + 1) levels, rounded up: baby steps and giant steps,
+/// with fewer baby steps on the path that decides the depth (Bossuat, Mouchet, Troncoso-Pastoriza and Hubaux, 2021, section 3.2).
+///
+/// # Errors
+/// Those of the arithmetic.
+///
+/// # Panics
+/// If there are fewer than two coefficients.
+pub fn chebyshev_series<S: Slots>(
+    slots: &mut S,
+    t: &S::Value,
+    coefficients: &[Complex],
+) -> Result<S::Value, S::Error> {
+    assert!(coefficients.len() >= 2, "a series of degree 1 at least");
+    let mut basis = ChebyshevBasis(BTreeMap::from([(1, t.clone())]));
+    let depth = log2_ceil(coefficients.len());
+    let babies = 1 << depth.div_ceil(2);
+    series(slots, &mut basis, coefficients, depth, babies)
+}
+
+fn series<S: Slots>(
+    slots: &mut S,
+    basis: &mut ChebyshevBasis<S::Value>,
+    coefficients: &[Complex],
+    depth: usize,
+    babies: usize,
+) -> Result<S::Value, S::Error> {
+    let degree = coefficients.len() - 1;
+    if degree < babies && log2_ceil(degree) < depth {
+        let values = (1..=degree)
+            .map(|k| basis.get(slots, k))
+            .collect::<Result<Vec<_>, _>>()?;
+        let terms: Vec<_> = values
+            .iter()
+            .zip(&coefficients[1..])
+            .map(|(value, &factor)| (value, factor))
+            .collect();
+        return slots.combine(&terms, coefficients[0]);
+    }
+    // c_(g+j)·T_(g+j) = c_(g+j)·(2·T_g·T_j - T_(g-j)).
+    let g = 1 << degree.ilog2();
+    let giant = basis.get(slots, g)?;
+    let mut rest = coefficients[..g].to_vec();
+    let mut quotient = vec![coefficients[g]];
+    for (j, &coefficient) in coefficients[g..].iter().enumerate().skip(1) {
+        quotient.push(coefficient * 2.0);
+        rest[g - j] = rest[g - j] - coefficient;
+    }
+    let product = if quotient.len() == 1 {
+        slots.combine(&[(&giant, quotient[0])], Complex::ZERO)?
+    } else {
+        let factor = series(slots, basis, &quotient, depth - 1, babies)?;
+        slots.mul(&factor, &giant)?
+    };
+    if rest.len() == 1 {
+        return slots.affine(&product, 1, rest[0]);
+    }
+    let rest = series(slots, basis, &rest, depth, babies)?;
+    slots.add(&product, &rest)
+}
+
+/// `exp(2πi·x)` of t = x/K.
+///
+/// # Errors
+/// Those of the arithmetic.
+pub fn exponential<S: Slots>(
+    slots: &mut S,
+    t: &S::Value,
+    shape: &Exponential,
+) -> Result<S::Value, S::Error> {
+    let coefficients = interpolation::exponential(shape.argument(), shape.degree);
+    let mut z = chebyshev_series(slots, t, &coefficients)?;
+    for _ in 0..shape.doublings {
+        z = slots.mul(&z, &z)?;
+    }
+    Ok(z)
+}
+
+/// The real harmonics of a value that is an n-th root of unity, n = 2^bits, up to noise: powers up to n/2 and their conjugates.
+///
+/// # Errors
+/// Those of the arithmetic.
+pub fn harmonics<S: Slots>(
+    slots: &mut S,
+    z: &S::Value,
+    bits: u32,
+) -> Result<RealHarmonics<S::Value>, S::Error> {
+    let half = 1usize << (bits - 1);
+    let mut powers = vec![z.clone()];
+    for k in 2..=half {
+        let next = slots.mul(&powers[k / 2 - 1], &powers[k.div_ceil(2) - 1])?;
+        powers.push(next);
+    }
+    let (mut cosines, mut sines) = (Vec::new(), Vec::new());
+    for (index, power) in powers.iter().enumerate() {
+        let conjugate = slots.conjugate(power)?;
+        cosines.push(slots.add(power, &conjugate)?);
+        if index + 1 < half {
+            let difference = slots.sub(&conjugate, power)?;
+            sines.push(slots.times_i(&difference)?);
+        }
+    }
+    Ok(RealHarmonics { cosines, sines })
+}
+
+/// A function on roots of unity by its values there; one level.
+///
+/// # Errors
+/// Those of the arithmetic.
+pub fn interpolate<S: Slots>(
+    slots: &mut S,
+    harmonics: &RealHarmonics<S::Value>,
+    function: &Harmonics,
+) -> Result<S::Value, S::Error> {
+    let cosines = harmonics.cosines.iter().zip(&function.cosines);
+    let sines = harmonics.sines.iter().zip(&function.sines);
+    weighted_sum(slots, cosines.chain(sines), function.constant)
+}
+
+/// `Σ factor·value + constant` without the factors that are 0; one level.
+fn weighted_sum<'a, S: Slots<Value: 'a>>(
+    slots: &mut S,
+    terms: impl Iterator<Item = (&'a S::Value, &'a Complex)>,
+    constant: Complex,
+) -> Result<S::Value, S::Error> {
+    let all: Vec<_> = terms.map(|(value, &factor)| (value, factor)).collect();
+    let mut terms = all.clone();
+    terms.retain(|(_, factor)| *factor != Complex::ZERO);
+    // A sum has a term, if only for its level.
+    terms.extend(all.first().filter(|_| terms.is_empty()));
+    slots.combine(&terms, constant)
+}
+
+/// The indicators of all values of a digit. Those of m and m + n/2 are sum and difference of the same even and odd harmonics.
+///
+/// # Errors
+/// Those of the arithmetic.
+pub fn selectors<S: Slots>(
+    slots: &mut S,
+    harmonics: &RealHarmonics<S::Value>,
+) -> Result<Vec<S::Value>, S::Error> {
+    let n = 2 * harmonics.cosines.len();
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    for m in 0..n / 2 {
+        let function = Harmonics::selector(m, n);
+        let cosines = harmonics.cosines.iter().zip(&function.cosines);
+        let sines = harmonics.sines.iter().zip(&function.sines);
+        let (odd, even): (Vec<_>, Vec<_>) = (cosines.enumerate())
+            .chain(sines.enumerate())
+            .partition(|(index, _)| index.is_multiple_of(2));
+        let odd = weighted_sum(slots, odd.into_iter().map(|(_, term)| term), Complex::ZERO)?;
+        if even.is_empty() {
+            first.push(slots.affine(&odd, 1, function.constant)?);
+            second.push(slots.affine(&odd, -1, function.constant)?);
+            continue;
+        }
+        let even = even.into_iter().map(|(_, term)| term);
+        let even = weighted_sum(slots, even, function.constant)?;
+        first.push(slots.add(&even, &odd)?);
+        second.push(slots.sub(&even, &odd)?);
+    }
+    first.append(&mut second);
+    Ok(first)
+}
+
+/// Cleans indicators: all but the last by 3x² - 2x³, two levels each round; the last is 1 minus the sum of the others.
+///
+/// # Errors
+/// Those of the arithmetic.
+pub fn clean_all<S: Slots>(
+    slots: &mut S,
+    selectors: &mut [S::Value],
+    cleanings: u32,
+) -> Result<(), S::Error> {
+    if cleanings == 0 {
+        return Ok(());
+    }
+    let Some((last, others)) = selectors.split_last_mut() else {
+        return Ok(());
+    };
+    for value in others.iter_mut() {
+        for _ in 0..cleanings {
+            let square = slots.mul(value, value)?;
+            let rest = slots.affine(value, -2, Complex::real(3.0))?;
+            *value = slots.mul(&square, &rest)?;
+        }
+    }
+    let mut sum = None;
+    for value in others.iter() {
+        sum = Some(match sum {
+            None => value.clone(),
+            Some(sum) => slots.add(&sum, value)?,
+        });
+    }
+    if let Some(sum) = sum {
+        *last = slots.affine(&sum, -1, Complex::ONE)?;
+    }
+    Ok(())
+}
+
+/// The digits of a message, ready for any tables.
+pub enum Selected<V> {
+    /// One digit that is not cleaned: its harmonics, from which each table is one combination.
+    Harmonics(RealHarmonics<V>),
+    /// One digit: its selectors.
+    One(Vec<V>),
+    /// Two digits: the selectors of the high and of the low one.
+    Two(Vec<V>, Vec<V>),
+}
+
+/// From phases over K to the selectors of the digits: what all tables of one input share.
+///
+/// # Errors
+/// Those of the arithmetic.
+pub fn select<S: Slots>(
+    slots: &mut S,
+    t: &S::Value,
+    shape: &Shape,
+) -> Result<Selected<S::Value>, S::Error> {
+    let Digits { high, low } = shape.digits;
+    let z = exponential(slots, t, &shape.exponential)?;
+    if low == 0 {
+        let harmonics = harmonics(slots, &z, high)?;
+        if shape.cleanings == 0 {
+            return Ok(Selected::Harmonics(harmonics));
+        }
+        let mut selected = selectors(slots, &harmonics)?;
+        clean_all(slots, &mut selected, shape.cleanings)?;
+        return Ok(Selected::One(selected));
+    }
+    let mut turned = z.clone();
+    for _ in 0..high {
+        turned = slots.mul(&turned, &turned)?;
+    }
+    let low_harmonics = harmonics(slots, &turned, low)?;
+    let mut low_selected = selectors(slots, &low_harmonics)?;
+    clean_all(slots, &mut low_selected, shape.cleanings)?;
+    let (size, all) = (1usize << low, 1usize << (high + low));
+    let back: Vec<_> = (0..size).map(|l| Complex::root(l, all).conj()).collect();
+    let back = interpolate(slots, &low_harmonics, &Harmonics::interpolate(&back))?;
+    let z = slots.mul(&z, &back)?;
+    let high_harmonics = harmonics(slots, &z, high)?;
+    let mut high_selected = selectors(slots, &high_harmonics)?;
+    clean_all(slots, &mut high_selected, shape.cleanings)?;
+    Ok(Selected::Two(high_selected, low_selected))
+}
+
+/// A table's values as fractions of 2^output_bits, from the digits of its argument.
+///
+/// # Errors
+/// Those of the arithmetic.
+///
+/// # Panics
+/// If the table is one of messages with another number of bits than the digits have.
+pub fn look_up<S: Slots>(
+    slots: &mut S,
+    selected: &Selected<S::Value>,
+    table: &Table,
+) -> Result<S::Value, S::Error> {
+    let fractions = table.fractions();
+    match selected {
+        Selected::Harmonics(harmonics) => {
+            assert_eq!(fractions.len(), 2 * harmonics.cosines.len());
+            interpolate(slots, harmonics, &Harmonics::interpolate(&fractions))
+        }
+        Selected::One(selectors) => weigh(slots, selectors, &fractions),
+        Selected::Two(high, low) => {
+            assert_eq!(fractions.len(), high.len() * low.len());
+            let rows = fractions
+                .chunks_exact(low.len())
+                .map(|row| weigh(slots, low, row))
+                .collect::<Result<Vec<_>, _>>()?;
+            let pairs: Vec<_> = high.iter().zip(&rows).collect();
+            slots.products(&pairs)
+        }
+    }
+}
+
+fn weigh<S: Slots>(
+    slots: &mut S,
+    selectors: &[S::Value],
+    weights: &[Complex],
+) -> Result<S::Value, S::Error> {
+    assert_eq!(selectors.len(), weights.len());
+    weighted_sum(slots, selectors.iter().zip(weights), Complex::ZERO)
+}
+
+/// The real and imaginary parts of a value, each twice as large.
+///
+/// # Errors
+/// Those of the arithmetic.
+pub fn split<S: Slots>(slots: &mut S, value: &S::Value) -> Result<(S::Value, S::Value), S::Error> {
+    let conjugate = slots.conjugate(value)?;
+    let real = slots.add(value, &conjugate)?;
+    let difference = slots.sub(&conjugate, value)?;
+    Ok((real, slots.times_i(&difference)?))
+}
+
+/// `real + i·imaginary`.
+///
+/// # Errors
+/// Those of the arithmetic.
+pub fn join<S: Slots>(
+    slots: &mut S,
+    real: &S::Value,
+    imaginary: &S::Value,
+) -> Result<S::Value, S::Error> {
+    let turned = slots.times_i(imaginary)?;
+    slots.add(real, &turned)
+}
+
+/// log2 of a number, rounded up.
+pub(crate) fn log2_ceil(x: usize) -> usize {
+    x.next_power_of_two().trailing_zeros() as usize
+}
