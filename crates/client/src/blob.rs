@@ -29,10 +29,17 @@
 //! if another came between. It reads no more than it must, so that the store has no checksum of the content afterwards:
 //! checksums of its parts belong into the content.
 //!
+//! # One client at a time
+//!
+//! A mount for changes puts a random identifier into the super block. A change looks for it before each cluster that it writes and before
+//! its record; where it finds another's, it fails with [`BlobError::MountedElsewhere`]. What is left of a cluster or of a record that was begun
+//! before another client mounted is not held back, and may damage what that one writes: whoever has two clients must end one before the other
+//! starts. Mounts that only read refuse changes and disturb nobody; what they read while another client changes the store may be gone, which checksums show.
+//!
 //! # Order
 //!
-//! The parts of a blob reach the drive by one command after the other, in the order of their offsets, each within one cluster
-//! and no longer than MDTS. In the second-half form the block that carries a cluster's `ScMetadata` is written before its
+//! The parts of a blob with secure computing metadata reach the drive by one command after the other, in the order of their offsets; of plain data
+//! several commands are on their way at a time. Each is within one cluster and no longer than MDTS. In the second-half form the block that carries a cluster's `ScMetadata` is written before its
 //! data; a cluster that takes plain data has that block zeroed first, so that metadata of an earlier owner never applies.
 //!
 //! All calls must be made within a Tokio runtime: commands whose caller goes away are completed by tasks of their own.

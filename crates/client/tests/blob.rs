@@ -4,20 +4,24 @@
 
 mod common;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use common::*;
 use futures::future::BoxFuture;
 use proptest::prelude::*;
+use tokio::sync::oneshot;
 use toroid_client::blob::{
     BlobError, BlobId, BlobStore, FormatOptions, MountOptions, NewBlob, ScCarrier,
 };
 use toroid_isa::VrType;
 use toroid_isa::metadata::ScMetadata;
 use toroid_nvme::testing::RamController;
-use toroid_nvme::{self as nvme, Command, Controller, ControllerInfo, Request, Response, Status};
+use toroid_nvme::{
+    self as nvme, Command, Controller, ControllerInfo, Request, Response, Sqe, Status, opcode,
+};
 use toroid_task::{CancelToken, Progress};
 
 const CLUSTER: u64 = 8 * BLOCK as u64;
@@ -148,7 +152,7 @@ async fn deleted_blobs_are_gone_and_identifiers_are_not_used_again() {
         assert!(id > last);
         last = id;
         store.delete_blob(id).await.unwrap();
-        for store in [&store, &mount(&controller).await] {
+        for store in [&store, &look(&controller).await] {
             assert!(matches!(store.stat(id), Err(BlobError::NoSuchBlob(x)) if x == id));
         }
         assert!(matches!(
@@ -491,7 +495,7 @@ async fn a_fragmented_blob_takes_a_chain_of_metadata_pages() {
     let id = put(&store, plain("big"), &data).await;
     let taken = before - store.info().await.free_metadata_pages;
     assert!(taken >= 3, "{taken} pages");
-    for store in [&store, &mount(&controller).await] {
+    for store in [&store, &look(&controller).await] {
         assert_eq!(get(store, id).await, data);
         for (i, id) in small.iter().enumerate().skip(1).step_by(2) {
             assert_eq!(get(store, *id).await, [i as u8]);
@@ -667,6 +671,61 @@ async fn one_bad_copy_of_the_super_block_is_repaired() {
         mounted.map(drop),
         Err(BlobError::NotFormatted { nsid: 1 })
     ));
+}
+
+/// Commands that changed the medium so far.
+fn writes_of(controller: &RamController) -> usize {
+    let changes = |sqe: &Sqe| [opcode::WRITE, opcode::WRITE_ZEROES].contains(&sqe.opcode);
+    controller
+        .submitted()
+        .iter()
+        .filter(|sqe| changes(sqe))
+        .count()
+}
+
+/// Two clients that change a store know nothing of each other's clusters.
+#[tokio::test]
+async fn a_mount_for_changes_ends_those_of_the_mount_before() {
+    for metadata_size in [0, 64] {
+        let controller = controller(metadata_size);
+        let first = format(&controller, CLUSTER).await;
+        let id = put(&first, plain("x"), b"old").await;
+        let clusters = [1, 2].map(|piece| pattern(piece, CLUSTER as usize));
+        let mut under_way = first.new_writer(plain("y"), 2 * CLUSTER).await.unwrap();
+        under_way.write(&clusters[0]).await.unwrap();
+        assert_eq!(get(&look(&controller).await, id).await, b"old");
+        // A mount that only reads disturbs nobody, and changes nothing.
+        let refused = look(&controller).await.create_blob(plain("z")).await;
+        assert!(matches!(refused, Err(BlobError::ReadOnly)));
+        let id = put(&first, plain("x"), b"newer").await;
+
+        let second = mount(&controller).await;
+        let theirs = pattern(9, 2 * CLUSTER as usize);
+        let of_second = put(&second, plain("theirs"), &theirs).await;
+        let writes = writes_of(&controller);
+        let sequence = first.stat(id).unwrap().sequence;
+        let none = Progress::none();
+        let pieces = vec![(0, b"N".to_vec())];
+        let refused = [
+            first.create_blob(plain("z")).await.map(drop),
+            first.write_blob(id, b"newest", &none).await.map(drop),
+            first.update(id, sequence, 5, pieces, &none).await.map(drop),
+            first.delete_blob(id).await,
+            under_way.write(&clusters[1]).await,
+        ];
+        for refused in refused {
+            assert!(matches!(refused, Err(BlobError::MountedElsewhere)));
+        }
+        assert_eq!(writes_of(&controller), writes);
+        assert_eq!(get(&second, of_second).await, theirs);
+        assert_eq!(get(&first, id).await, b"newer");
+        assert_eq!(get(&second, id).await, b"newer");
+        put(&second, plain("z"), b"more").await;
+        // One that mounts again goes on.
+        let first = mount(&controller).await;
+        put(&first, plain("x"), b"last").await;
+        assert_eq!(first.list().len(), 5);
+    }
 }
 
 /// A medium may claim any sequence number; the next one must neither overflow nor count as older.
@@ -989,4 +1048,166 @@ proptest! {
             }
         });
     }
+}
+
+/// What a [`Slow`] drive saw; clusters by their first block.
+#[derive(Debug, PartialEq)]
+enum Event {
+    Cleared(u64),
+    Began(u64),
+    Flushed { waiting: usize },
+}
+
+/// A drive that keeps data writes of full length waiting until it is told to end the newest of them.
+struct Slow {
+    ram: RamController,
+    waiting: Mutex<Vec<oneshot::Sender<bool>>>,
+    log: Mutex<Vec<Event>>,
+}
+
+impl Slow {
+    fn new() -> Arc<Slow> {
+        Arc::new(Slow {
+            ram: ram(2 * HALF, 0, MDTS),
+            waiting: Mutex::default(),
+            log: Mutex::default(),
+        })
+    }
+
+    async fn run(&self, request: Request) -> Response {
+        let blocks = CLUSTER / u64::from(BLOCK);
+        match Command::parse(&request.sqe) {
+            Ok(Command::Write(io)) if request.data.len() == MDTS as usize => {
+                let cluster = io.slba / blocks * blocks;
+                self.log.lock().unwrap().push(Event::Began(cluster));
+                let (end, ended) = oneshot::channel();
+                self.waiting.lock().unwrap().push(end);
+                if !ended.await.unwrap() {
+                    let cid = request.sqe.cid.get();
+                    return Response::failure(cid, Status::WRITE_FAULT, false);
+                }
+                self.ram.submit(request).await
+            }
+            Ok(Command::WriteZeroes { io, .. }) if io.slba >= HALF => {
+                let response = self.ram.submit(request).await;
+                self.log
+                    .lock()
+                    .unwrap()
+                    .push(Event::Cleared(io.slba - HALF));
+                response
+            }
+            Ok(Command::Flush { .. }) => {
+                let waiting = self.waiting.lock().unwrap().len();
+                self.log.lock().unwrap().push(Event::Flushed { waiting });
+                self.ram.submit(request).await
+            }
+            _ => self.ram.submit(request).await,
+        }
+    }
+
+    /// Ends the newest write that waits, well or with an error; gives how many waited.
+    fn end_newest(&self, well: bool) -> usize {
+        let mut waiting = self.waiting.lock().unwrap();
+        let count = waiting.len();
+        if let Some(write) = waiting.pop() {
+            write.send(well).unwrap();
+        }
+        count
+    }
+
+    /// Lets `write` run on, the newest command first; the one with the number `failing` fails. Gives the result and the most that waited.
+    async fn complete<T: Send + 'static>(
+        &self,
+        write: impl Future<Output = T> + Send + 'static,
+        failing: usize,
+    ) -> (T, usize) {
+        let write = tokio::spawn(write);
+        let (mut most, mut ended) = (0, 0);
+        while !write.is_finished() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            let waiting = self.end_newest(ended != failing);
+            most = most.max(waiting);
+            ended += usize::from(waiting > 0);
+        }
+        (write.await.unwrap(), most)
+    }
+
+    /// Whether the drive knew of each cluster that it holds plain data before any of them came, and nothing waited when it was flushed.
+    fn check_order(&self) {
+        let mut cleared = HashSet::new();
+        for event in self.log.lock().unwrap().drain(..) {
+            match event {
+                Event::Cleared(cluster) => drop(cleared.insert(cluster)),
+                Event::Began(cluster) => assert!(cleared.contains(&cluster), "{cluster}"),
+                Event::Flushed { waiting } => assert_eq!(waiting, 0),
+            }
+        }
+    }
+}
+
+impl Controller for Slow {
+    fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
+        Box::pin(self.run(request))
+    }
+
+    fn info(&self) -> &ControllerInfo {
+        self.ram.info()
+    }
+}
+
+#[tokio::test]
+async fn several_commands_of_plain_data_may_end_in_any_order() {
+    const NONE: usize = usize::MAX;
+    let size = 5 * CLUSTER;
+    let drive = Slow::new();
+    let store = format(&drive, CLUSTER).await;
+    let id = store.create_blob(plain("x")).await.unwrap();
+    let write = |data: Vec<u8>| {
+        let store = store.clone();
+        async move { store.write_blob(id, &data, &Progress::none()).await }
+    };
+    let first = pattern(1, size as usize);
+    let (written, waited) = drive.complete(write(first.clone()), NONE).await;
+    written.unwrap();
+    assert!(waited > 4, "{waited}");
+    drive.check_order();
+    assert!(get(&look(&drive).await, id).await == first);
+
+    // Whichever fails, nothing has changed.
+    for failing in [0, 3, 9] {
+        let (written, _) = drive
+            .complete(write(pattern(2, size as usize)), failing)
+            .await;
+        assert!(matches!(written, Err(BlobError::Nvme(_))));
+        while drive.end_newest(true) > 0 {}
+        assert!(get(&store, id).await == first);
+    }
+    let update = {
+        let (store, sequence) = (store.clone(), store.stat(id).unwrap().sequence);
+        let pieces = vec![(0, pattern(3, 3 * CLUSTER as usize))];
+        async move {
+            let none = Progress::none();
+            store.update(id, sequence, size, pieces, &none).await
+        }
+    };
+    let (updated, waited) = drive.complete(update, NONE).await;
+    updated.unwrap();
+    assert!(waited > 2, "{waited}");
+    let expected = [
+        &pattern(3, 3 * CLUSTER as usize)[..],
+        &first[3 * CLUSTER as usize..],
+    ]
+    .concat();
+    assert!(get(&look(&drive).await, id).await == expected);
+
+    // Clusters that commands are on their way to belong to nobody else.
+    let free = free_clusters(&store).await;
+    let mut writer = store.writer(id, size).await.unwrap();
+    writer.write(&first).await.unwrap();
+    drop(writer);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(store.info().await.free_clusters, free - 5);
+    while drive.end_newest(true) > 0 {}
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(free_clusters(&store).await, free);
 }

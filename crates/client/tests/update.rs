@@ -453,7 +453,7 @@ async fn a_full_store_takes_an_update_that_fits_and_no_other() {
     data.truncate((size - CLUSTER) as usize);
     data = apply(&data, size - CLUSTER, &pieces);
     stat = update(&store, &stat, size - CLUSTER, pieces).await.unwrap();
-    assert!(get(&mount(&controller).await, stat.id).await == data);
+    assert!(get(&look(&controller).await, stat.id).await == data);
     store.delete_blob(stat.id).await.unwrap();
     assert_eq!(store.info().await.free_clusters, clusters);
 }

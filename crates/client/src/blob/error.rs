@@ -104,6 +104,14 @@ pub enum BlobError {
     /// the store is mounted again.
     #[error("the store refuses changes after a failed one; mount it again")]
     InDoubt,
+    /// The store is mounted for reading only.
+    #[error("the store is mounted for reading only")]
+    ReadOnly,
+    /// Someone else has mounted the store for changes since: what this mount knows of it no longer holds.
+    #[error(
+        "the store has been mounted for changes by another client since; mount it again, and use it from one client at a time"
+    )]
+    MountedElsewhere,
     /// The store has made as many changes as its format can count.
     #[error("no sequence number is left for a change; copy the blobs to a new store")]
     NoSequenceNumber,

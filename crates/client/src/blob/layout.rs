@@ -19,7 +19,8 @@
 //! | 40-43, 44-47 | bytes a block, blocks a cluster |
 //! | 48-55, 56-63 | blocks of the namespace, blocks for data (all, or half of them) |
 //! | 64-67 | metadata pages |
-//! | 68-123 | 0 |
+//! | 68-83 | identifier of the newest mount for changes, random; 0: none yet |
+//! | 84-123 | 0 |
 //! | 124-127 | checksum of bytes 0-123 |
 //!
 //! Metadata page; one that is all zero was never used:
@@ -96,7 +97,8 @@ struct RawSuperBlock {
     namespace_blocks: U64,
     data_blocks: U64,
     metadata_pages: U32,
-    reserved: [u8; 56],
+    mount: [u8; 16],
+    reserved: [u8; 40],
     crc: U32,
 }
 
@@ -156,6 +158,8 @@ pub(super) struct SuperBlock {
     /// Blocks that clusters may lie in, from LBA 0: all, or 2^(L-1).
     pub data_blocks: u64,
     pub metadata_pages: u32,
+    /// The newest mount for changes.
+    pub mount: [u8; 16],
 }
 
 /// Why a block is not a super block of this version.
@@ -187,7 +191,8 @@ impl SuperBlock {
             namespace_blocks: self.namespace_blocks.into(),
             data_blocks: self.data_blocks.into(),
             metadata_pages: self.metadata_pages.into(),
-            reserved: [0; 56],
+            mount: self.mount,
+            reserved: [0; 40],
             crc: 0.into(),
         };
         raw.crc = crc_before_last_word(raw.as_bytes()).into();
@@ -224,6 +229,7 @@ impl SuperBlock {
             namespace_blocks: raw.namespace_blocks.get(),
             data_blocks: raw.data_blocks.get(),
             metadata_pages: raw.metadata_pages.get(),
+            mount: raw.mount,
         };
         if sb.is_possible() {
             Ok(sb)
@@ -577,6 +583,7 @@ mod tests {
             namespace_blocks: 1 << 20,
             data_blocks: 1 << 19,
             metadata_pages: 100,
+            mount: [7; 16],
         }
     }
 

@@ -49,7 +49,7 @@ pub struct MountOptions {
     /// the store as it is; if set, they are cleared and the blobs whose records they held are lost.
     pub drop_damaged: bool,
     /// Write nothing: what a crash left half done is seen as it would be mended, and stays as it is. The store may be read, and
-    /// not changed.
+    /// not changed. Mounts for changes go on beside it.
     pub read_only: bool,
 }
 
@@ -97,17 +97,16 @@ pub(super) async fn format(
     let metadata_pages = options.metadata_pages.unwrap_or(
         (clusters + clusters / 4 + 64).min(MAX_DEFAULT_PAGES.min(data_blocks / 4)) as u32,
     );
-    let mut uuid = [0; 16];
-    getrandom::fill(&mut uuid).map_err(|e| BlobError::Random(e.to_string()))?;
     let mut sb = SuperBlock {
         sequence: 1,
-        uuid,
+        uuid: random()?,
         carrier,
         block_bytes,
         cluster_blocks,
         namespace_blocks: ns.blocks(),
         data_blocks,
         metadata_pages,
+        mount: [0; 16],
     };
     if !sb.is_possible() {
         return Err(BlobError::Unsuitable(format!(
@@ -132,13 +131,35 @@ pub(super) async fn format(
     Ok(())
 }
 
-/// Reads the newer sound copy of the super block; the other one is to be rewritten if the second value says so.
+fn random() -> Result<[u8; 16], BlobError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|e| BlobError::Random(e.to_string()))?;
+    Ok(bytes)
+}
+
+/// Reads the newer sound copy of the super block, by one command, which must give both.
+pub(super) async fn newest_super_block(
+    controller: &dyn Controller,
+    nsid: u32,
+) -> Result<SuperBlock, BlobError> {
+    let [first, second] = SUPER_BLOCK_LBAS;
+    let both = nvme::read_blocks(controller, nsid, first, second - first + 1).await?;
+    let copies = both.data.chunks(both.data.len().div_ceil(2).max(1));
+    let sound = copies.filter_map(|copy| SuperBlock::decode(copy).ok());
+    sound
+        .max_by_key(|sb| sb.sequence)
+        .ok_or(BlobError::Corrupt {
+            what: "neither copy of the super block is sound; the first",
+            lba: first,
+        })
+}
+
+/// Reads the newer sound copy of the super block, and gives the place of the other, which the next change overwrites.
 async fn read_super_block(
     controller: &dyn Controller,
     nsid: u32,
-) -> Result<(SuperBlock, Option<u64>), BlobError> {
+) -> Result<(SuperBlock, u64), BlobError> {
     let mut sound = Vec::new();
-    let mut bad = None;
     let mut damaged = false;
     let mut unreadable = None;
     for lba in SUPER_BLOCK_LBAS {
@@ -146,26 +167,27 @@ async fn read_super_block(
             Ok(block) => block.data,
             Err(error) => {
                 unreadable = Some(error);
-                bad = Some(lba);
                 continue;
             }
         };
         match SuperBlock::decode(&block) {
-            Ok(sb) => sound.push(sb),
+            Ok(sb) => sound.push((sb, lba)),
             Err(SuperBlockFault::TooNew(found)) => {
                 return Err(BlobError::VersionTooNew {
                     found,
                     supported: FORMAT_VERSION,
                 });
             }
-            Err(fault) => {
-                damaged |= fault == SuperBlockFault::Damaged;
-                bad = Some(lba);
-            }
+            Err(fault) => damaged |= fault == SuperBlockFault::Damaged,
         }
     }
-    match (sound.into_iter().max_by_key(|sb| sb.sequence), unreadable) {
-        (Some(sb), _) => Ok((sb, bad)),
+    let newest = sound.into_iter().max_by_key(|(sb, _)| sb.sequence);
+    match (newest, unreadable) {
+        (Some((sb, newest)), _) => {
+            let [first, second] = SUPER_BLOCK_LBAS;
+            let other = if newest == first { second } else { first };
+            Ok((sb, other))
+        }
         (None, Some(error)) => Err(error.into()),
         (None, None) if damaged => Err(BlobError::Corrupt {
             what: "neither copy of the super block is sound; the first",
@@ -234,6 +256,7 @@ pub(super) async fn mount(
     Ok(Inner {
         controller,
         nsid,
+        read_only: options.read_only,
         sb,
         clusters,
         table: RwLock::new(table),
@@ -246,14 +269,15 @@ pub(super) async fn mount(
     })
 }
 
-/// The super block, which must be that of this namespace; rewrites a copy of it that is not sound.
+/// The super block, which must be that of this namespace. A mount for changes puts its own identifier in it, in the place of the older or
+/// damaged copy.
 async fn super_block(
     controller: &dyn Controller,
     nsid: u32,
     options: MountOptions,
 ) -> Result<SuperBlock, BlobError> {
     let ns = namespace(controller, nsid)?;
-    let (mut sb, bad_copy) = read_super_block(controller, nsid).await?;
+    let (mut sb, other) = read_super_block(controller, nsid).await?;
     let (carrier, data_blocks) = carrier(ns)?;
     if (sb.carrier, sb.data_blocks) != (carrier, data_blocks)
         || (sb.block_bytes, sb.namespace_blocks) != (ns.block_size(), ns.blocks())
@@ -267,11 +291,10 @@ async fn super_block(
             ns.block_size(),
         )));
     }
-    if let Some(lba) = bad_copy
-        && !options.read_only
-    {
+    if !options.read_only {
         sb.sequence = MAX_SEQUENCE.min(sb.sequence + 1);
-        nvme::write_blocks(controller, nsid, lba, &sb.encode(), &[], false).await?;
+        sb.mount = random()?;
+        nvme::write_blocks(controller, nsid, other, &sb.encode(), &[], false).await?;
         nvme::flush(controller, nsid).await?;
     }
     Ok(sb)

@@ -1,9 +1,10 @@
 //! The mounted store: the table of blobs, and the commit that changes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use futures::future::{BoxFuture, FutureExt};
 use tokio::sync::Mutex;
 use toroid_isa::VrNumber;
 use toroid_isa::metadata::ScMetadata;
@@ -12,14 +13,18 @@ use toroid_task::Progress;
 use uuid::Uuid;
 
 use super::clusters::{Clusters, Lease};
-use super::layout::{FORMAT_VERSION, MAX_SEQUENCE, PageHeader, Record, SuperBlock};
+use super::layout::{
+    FORMAT_VERSION, MAX_SEQUENCE, PageHeader, Record, SUPER_BLOCK_LBAS, SuperBlock,
+};
+use super::mount::newest_super_block;
 use super::stream::check_name;
 use super::{
     BlobData, BlobError, BlobId, BlobReader, BlobStat, BlobWriter, FormatOptions, MountOptions,
     NewBlob, Placement, ScCarrier, StoreInfo,
 };
 
-/// A mounted blob store. Clones are handles of the same store; a namespace must be mounted only once at a time.
+/// A mounted blob store. Clones are handles of the same store. One mount at a time may change a store: after another client has mounted it
+/// for changes, those of this one fail with [`BlobError::MountedElsewhere`].
 #[derive(Clone)]
 pub struct BlobStore {
     pub(super) inner: Arc<Inner>,
@@ -28,6 +33,7 @@ pub struct BlobStore {
 pub(super) struct Inner {
     pub controller: Arc<dyn Controller>,
     pub nsid: u32,
+    pub read_only: bool,
     pub sb: SuperBlock,
     pub clusters: Clusters,
     /// The current version of every blob. Locked for moments only, never across an await.
@@ -141,17 +147,58 @@ pub(super) fn drive_may_replace(sc: Option<&ScMetadata>) -> bool {
     sc.is_some_and(|sc| sc.vr().ty().is_sample())
 }
 
-/// Runs `future` to its end even if the caller goes away meanwhile: a command in progress must never
+/// Starts `future` at once and runs it to its end even if the caller goes away meanwhile: a command in progress must never
 /// meet clusters or pages that have found another owner.
-pub(super) async fn to_the_end<T: Send + 'static>(
+pub(super) fn to_the_end<T: Send + 'static>(
     future: impl Future<Output = Result<T, BlobError>> + Send + 'static,
-) -> Result<T, BlobError> {
-    match tokio::spawn(future).await {
-        Ok(result) => result,
-        Err(e) => match e.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => Err(BlobError::Cancelled),
-        },
+) -> impl Future<Output = Result<T, BlobError>> + Send + 'static {
+    let task = tokio::spawn(future);
+    async move {
+        match task.await {
+            Ok(result) => result,
+            Err(e) => match e.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Err(BlobError::Cancelled),
+            },
+        }
+    }
+}
+
+/// Commands of plain data that are on their way to the drive at a time.
+pub(super) const IN_FLIGHT: usize = 16;
+/// Most bytes of such a command: while the drive works on one, others are on their way.
+const PLAIN_BYTES: u64 = 256 << 10;
+
+/// Writes on their way to the drive, each with the number of its bytes. Dropped, it leaves them to run to their ends.
+#[derive(Default)]
+pub(super) struct InFlight {
+    writes: VecDeque<BoxFuture<'static, Result<u64, BlobError>>>,
+}
+
+impl InFlight {
+    /// Whether there are so many that one must end before the next starts.
+    pub fn is_full(&self) -> bool {
+        self.writes.len() >= IN_FLIGHT
+    }
+
+    /// Starts a write of so many bytes.
+    pub fn start(
+        &mut self,
+        bytes: u64,
+        write: impl Future<Output = Result<(), BlobError>> + Send + 'static,
+    ) {
+        let write = to_the_end(async move { write.await.map(|()| bytes) });
+        self.writes.push_back(write.boxed());
+    }
+
+    /// Waits for the end of the write that was started first; gives its bytes. `None` where there is none.
+    pub async fn end_one(&mut self) -> Result<Option<u64>, BlobError> {
+        let Some(write) = self.writes.front_mut() else {
+            return Ok(None);
+        };
+        let ended = write.await;
+        self.writes.pop_front();
+        ended.map(Some)
     }
 }
 
@@ -187,6 +234,53 @@ impl Inner {
         Ok(flushed?)
     }
 
+    /// To be called before a change: fails with [`BlobError::MountedElsewhere`] if another client has mounted the store for changes since,
+    /// with [`BlobError::ReadOnly`] on a mount that only reads.
+    pub async fn check_mount(&self) -> Result<(), BlobError> {
+        if self.read_only {
+            return Err(BlobError::ReadOnly);
+        }
+        let newest = newest_super_block(&*self.controller, self.nsid).await?;
+        if newest.mount == self.sb.mount {
+            Ok(())
+        } else if newest.sequence >= self.sb.sequence {
+            Err(BlobError::MountedElsewhere)
+        } else {
+            Err(BlobError::Corrupt {
+                what: "the copy of the super block that this mount wrote is lost; the first",
+                lba: SUPER_BLOCK_LBAS[0],
+            })
+        }
+    }
+
+    /// To be called before any data of a cluster comes: tells the drive whose it is, in the second-half form, and fails as
+    /// [`Inner::check_mount`] does.
+    pub fn prepare(
+        self: &Arc<Self>,
+        cluster: u32,
+        sc: Option<ScMetadata>,
+        lease: &Arc<Lease>,
+    ) -> impl Future<Output = Result<(), BlobError>> + Send + 'static {
+        let (inner, lease) = (self.clone(), lease.clone());
+        to_the_end(async move {
+            inner.check_mount().await?;
+            if inner.sb.carrier == ScCarrier::SecondHalf {
+                let lba = inner.second_half_lba(cluster);
+                match sc {
+                    Some(sc) => {
+                        let mut block = sc.to_bytes().to_vec();
+                        block.resize(inner.sb.block_bytes as usize, 0);
+                        inner.write(lba, &block, &[]).await?;
+                    }
+                    None => inner.write_zeroes(lba, 1).await?,
+                }
+            }
+            // Kept to here, so that the cluster finds no other owner while the commands run.
+            drop(lease);
+            Ok(())
+        })
+    }
+
     fn check_not_in_doubt(&self) -> Result<(), BlobError> {
         if self.in_doubt.load(Ordering::SeqCst) {
             Err(BlobError::InDoubt)
@@ -219,6 +313,12 @@ impl Inner {
             .max(u64::from(self.sb.block_bytes))
     }
 
+    /// The same for plain data.
+    pub fn plain_command_bytes(&self) -> u64 {
+        let most = PLAIN_BYTES.max(u64::from(self.sb.block_bytes));
+        self.command_bytes().min(most)
+    }
+
     /// Leases clusters for `size` bytes, if need be those that a flush sets free.
     pub async fn take_clusters_for(self: &Arc<Self>, size: u64) -> Result<Lease, BlobError> {
         self.take_clusters(size.div_ceil(self.sb.cluster_bytes()))
@@ -227,6 +327,7 @@ impl Inner {
 
     /// Leases so many clusters, if need be those that a flush sets free.
     pub async fn take_clusters(self: &Arc<Self>, needed: u64) -> Result<Lease, BlobError> {
+        self.check_mount().await?;
         let count = u32::try_from(needed).unwrap_or(u32::MAX);
         if let Some(lease) = self.clusters.take(count) {
             return Ok(lease);
@@ -273,6 +374,10 @@ impl Inner {
             && version.sc.is_some()
             && Arc::strong_count(&version) == 1
         {
+            if let Err(error) = self.check_mount().await {
+                tracing::warn!(%error, blob = version.id.0, "metadata of freed clusters not zeroed");
+                return;
+            }
             for cluster in version.lease.iter() {
                 if let Err(error) = self.write_zeroes(self.second_half_lba(cluster), 1).await {
                     tracing::warn!(%error, cluster, "metadata of a freed cluster not zeroed");
@@ -343,6 +448,7 @@ impl Inner {
         mut versions: Vec<Version>,
     ) -> Result<Vec<BlobStat>, BlobError> {
         self.check_not_in_doubt()?;
+        self.check_mount().await?;
         let (Some(first), Some(last)) = (versions.first(), versions.last()) else {
             return Ok(Vec::new());
         };
@@ -481,6 +587,7 @@ impl Inner {
     async fn delete(&self, id: BlobId) -> Result<(), BlobError> {
         let mut pages = self.pages.lock().await;
         self.check_not_in_doubt()?;
+        self.check_mount().await?;
         let version = self.version(id)?;
         if let (Some(cluster), Some(_), ScCarrier::SecondHalf) =
             (version.lease.iter().next(), version.sc, self.sb.carrier)
@@ -646,11 +753,7 @@ impl BlobStore {
         to_the_end(async move {
             let blocks = u64::from(inner.sb.cluster_blocks);
             for cluster in lease.iter() {
-                if inner.sb.carrier == ScCarrier::SecondHalf {
-                    inner
-                        .write_zeroes(inner.second_half_lba(cluster), 1)
-                        .await?;
-                }
+                inner.prepare(cluster, None, &lease).await?;
                 inner
                     .write_zeroes(inner.sb.cluster_lba(cluster), blocks)
                     .await?;
@@ -680,12 +783,8 @@ impl BlobStore {
         let lease = writer.abandon().await?;
         let inner = self.inner.clone();
         to_the_end(async move {
-            if inner.sb.carrier == ScCarrier::SecondHalf {
-                for cluster in lease.iter() {
-                    inner
-                        .write_zeroes(inner.second_half_lba(cluster), 1)
-                        .await?;
-                }
+            for cluster in lease.iter() {
+                inner.prepare(cluster, None, &lease).await?;
             }
             Ok(())
         })

@@ -1,14 +1,19 @@
 //! Writing and reading of a blob's data piece by piece, with buffers of one command.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use toroid_isa::metadata::ScMetadata;
 use toroid_nvme as nvme;
 use toroid_task::Progress;
 
 use super::clusters::Lease;
 use super::layout::MAX_NAME_BYTES;
-use super::store::{Content, Inner, Target, Version, drive_may_replace, to_the_end};
+use super::store::{
+    Content, IN_FLIGHT, InFlight, Inner, Target, Version, drive_may_replace, to_the_end,
+};
 use super::{BlobError, BlobStat, ScCarrier};
 
 /// Takes the new content of a blob piece by piece; [`commit`](Self::commit) puts it in place of the old. Dropped without a commit, it
@@ -21,8 +26,12 @@ pub struct BlobWriter {
     size: u64,
     lease: Arc<Lease>,
     clusters: Vec<u32>,
-    /// Bytes that went to the drive.
+    /// Bytes that went to the drive, and those of them whose commands have ended.
     sent: u64,
+    written: u64,
+    in_flight: InFlight,
+    /// The next cluster, once the drive knows whose it is.
+    prepared: Option<BoxFuture<'static, Result<(), BlobError>>>,
     /// Bytes of the next command so far.
     buffer: Vec<u8>,
     crc: u32,
@@ -48,6 +57,9 @@ impl BlobWriter {
             clusters: lease.iter().collect(),
             lease: Arc::new(lease),
             sent: 0,
+            written: 0,
+            in_flight: InFlight::default(),
+            prepared: None,
             buffer: Vec::new(),
             crc: 0,
             failed: false,
@@ -78,7 +90,10 @@ impl BlobWriter {
                 found: given,
             });
         }
-        let command_bytes = self.inner.command_bytes() as usize;
+        let command_bytes = match self.sc {
+            Some(_) => self.inner.command_bytes(),
+            None => self.inner.plain_command_bytes(),
+        } as usize;
         while !data.is_empty() {
             let (now, later) = data.split_at(data.len().min(command_bytes - self.buffer.len()));
             self.buffer.extend_from_slice(now);
@@ -113,9 +128,7 @@ impl BlobWriter {
                 found: given,
             });
         }
-        if !self.buffer.is_empty() {
-            self.send().await?;
-        }
+        self.send_rest().await?;
         if self.failed {
             return Err(BlobError::WriterFailed);
         }
@@ -133,10 +146,31 @@ impl BlobWriter {
 
     /// Sends what is left, and gives the content up.
     pub(super) async fn abandon(mut self) -> Result<Arc<Lease>, BlobError> {
+        self.send_rest().await?;
+        Ok(self.lease)
+    }
+
+    /// Sends what is left, and waits for the end of all commands.
+    async fn send_rest(&mut self) -> Result<(), BlobError> {
         if !self.buffer.is_empty() {
             self.send().await?;
         }
-        Ok(self.lease)
+        let failed = std::mem::replace(&mut self.failed, true);
+        while self.end_one().await? {
+            self.progress.check()?;
+        }
+        self.failed = failed;
+        Ok(())
+    }
+
+    /// Waits for the end of a command; tells whether there was one.
+    async fn end_one(&mut self) -> Result<bool, BlobError> {
+        let Some(ended) = self.in_flight.end_one().await? else {
+            return Ok(false);
+        };
+        self.written += ended;
+        self.progress.report("write", self.written, self.size);
+        Ok(true)
     }
 
     /// Sends the buffer as one command, preceded by what its cluster needs.
@@ -159,52 +193,64 @@ impl BlobWriter {
         self.crc = crc32c::crc32c_append(self.crc, &data);
         data.resize((bytes.div_ceil(block_bytes) * block_bytes) as usize, 0);
 
-        let mut before = None;
-        let mut metadata = Vec::new();
-        let sc_at = |offset, blocks| match self.sc {
-            Some(sc) => Ok(Some(sc.with_offset(offset)?.with_blocks(blocks).to_bytes())),
-            None => Ok::<_, BlobError>(None),
-        };
-        match inner.sb.carrier {
-            ScCarrier::NvmeMetadata => {
-                for block in 0..bytes.div_ceil(block_bytes) {
-                    if let Some(sc) = sc_at(offset + block * block_bytes, 0)? {
-                        metadata.extend_from_slice(&sc);
-                    }
+        if within == 0 {
+            match self.prepared.take() {
+                Some(prepared) => {
+                    prepared.await?;
+                    // Another client may have come since.
+                    inner.check_mount().await?;
                 }
+                None => self.prepare(offset)?.await?,
             }
-            ScCarrier::SecondHalf if within == 0 => {
-                let covered = (self.size - offset).min(cluster_bytes);
-                before = Some(sc_at(offset, covered.div_ceil(block_bytes) as u32)?);
+            let next = offset + cluster_bytes;
+            if self.sc.is_none() && next < self.size {
+                self.prepared = Some(self.prepare(next)?);
             }
-            ScCarrier::SecondHalf => {}
+        }
+        let mut metadata = Vec::new();
+        if let (Some(sc), ScCarrier::NvmeMetadata) = (self.sc, inner.sb.carrier) {
+            for block in 0..bytes.div_ceil(block_bytes) {
+                let sc = sc.with_offset(offset + block * block_bytes)?;
+                metadata.extend_from_slice(&sc.with_blocks(0).to_bytes());
+            }
         }
         let lba = inner.sb.cluster_lba(cluster) + within / block_bytes;
         let lease = self.lease.clone();
-        to_the_end(async move {
-            match before {
-                Some(Some(sc)) => {
-                    let mut block = vec![0; block_bytes as usize];
-                    block[..ScMetadata::SIZE].copy_from_slice(&sc);
-                    let lba = inner.second_half_lba(cluster);
-                    inner.write(lba, &block, &[]).await?;
-                }
-                Some(None) => {
-                    let lba = inner.second_half_lba(cluster);
-                    inner.write_zeroes(lba, 1).await?;
-                }
-                None => {}
-            }
+        let write = async move {
             inner.write(lba, &data, &metadata).await?;
             // Kept to here, so that the clusters find no other owner while the commands run.
             drop(lease);
             Ok(())
-        })
-        .await?;
+        };
+        while self.in_flight.is_full() {
+            self.end_one().await?;
+        }
+        self.in_flight.start(bytes, write);
         self.sent += bytes;
+        if self.sc.is_some() {
+            // The drive wants the parts of an object in their order.
+            self.end_one().await?;
+        }
         self.failed = false;
-        self.progress.report("write", self.sent, self.size);
         Ok(())
+    }
+
+    /// Prepares the cluster of the data at `offset`, the first that it holds.
+    fn prepare(&self, offset: u64) -> Result<BoxFuture<'static, Result<(), BlobError>>, BlobError> {
+        let sb = &self.inner.sb;
+        let place = offset / sb.cluster_bytes();
+        let Some(&cluster) = self.clusters.get(place as usize) else {
+            return Err(BlobError::WriterFailed);
+        };
+        let sc = match self.sc {
+            Some(sc) => {
+                let covered = (self.size - offset).min(sb.cluster_bytes());
+                let blocks = covered.div_ceil(sb.block_bytes.into());
+                Some(sc.with_offset(offset)?.with_blocks(blocks as u32))
+            }
+            None => None,
+        };
+        Ok(self.inner.prepare(cluster, sc, &self.lease).boxed())
     }
 }
 
@@ -287,24 +333,46 @@ impl BlobReader {
         bytes
             .try_reserve_exact(len)
             .map_err(|_| BlobError::OutOfMemory(len as u64))?;
-        let block_bytes = u64::from(self.inner.sb.block_bytes);
-        let cluster_bytes = self.inner.sb.cluster_bytes();
+        let mut reads = Vec::new();
         let mut done = offset;
         while done < end {
+            let (lba, range) = self.command_at(done, end)?;
+            done += range.len() as u64;
+            reads.push((lba, range));
+        }
+        let reads = reads.into_iter().map(|(lba, range)| async move {
             self.progress.check()?;
-            let (_, lba) = self.place(done)?;
-            let skipped = done % block_bytes;
-            let first = done - skipped;
-            let in_cluster = cluster_bytes - first % cluster_bytes;
-            let now = (end - first).min(in_cluster.min(self.inner.command_bytes()));
-            let blocks = now.div_ceil(block_bytes);
+            let blocks = (range.end as u64).div_ceil(self.inner.sb.block_bytes.into());
             let read = nvme::read_blocks(&*self.inner.controller, self.inner.nsid, lba, blocks);
-            let read = read.await?.data;
-            bytes.extend_from_slice(&read[skipped as usize..now as usize]);
-            done = first + now;
-            self.progress.report("read", done - offset, len as u64);
+            Ok::<_, BlobError>((read.await?.data, range))
+        });
+        // The drive wants the parts of an object in their order.
+        let in_flight = match self.version.sc {
+            Some(_) => 1,
+            None => IN_FLIGHT,
+        };
+        let mut reads = stream::iter(reads).buffered(in_flight);
+        while let Some((data, range)) = reads.try_next().await? {
+            bytes.extend_from_slice(data.get(range).unwrap_or_default());
+            self.progress.report("read", bytes.len() as u64, len as u64);
         }
         Ok(bytes)
+    }
+
+    /// The block where a command begins that reads from byte `offset` on, and the bytes of its data that are wanted, up to `end`
+    /// of the content.
+    fn command_at(&self, offset: u64, end: u64) -> Result<(u64, Range<usize>), BlobError> {
+        let (_, lba) = self.place(offset)?;
+        let skipped = offset % u64::from(self.inner.sb.block_bytes);
+        let first = offset - skipped;
+        let cluster_bytes = self.inner.sb.cluster_bytes();
+        let in_cluster = cluster_bytes - first % cluster_bytes;
+        let most = match self.version.sc {
+            Some(_) => self.inner.command_bytes(),
+            None => self.inner.plain_command_bytes(),
+        };
+        let bytes = (end - first).min(in_cluster.min(most));
+        Ok((lba, skipped as usize..bytes as usize))
     }
 
     /// The cluster and the block that hold the byte at `offset`.

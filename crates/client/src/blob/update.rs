@@ -6,8 +6,8 @@ use std::sync::Arc;
 use toroid_task::Progress;
 
 use super::clusters::Lease;
-use super::store::{Content, Inner, Target, to_the_end};
-use super::{BlobError, BlobId, BlobReader, BlobStat, BlobStore, ScCarrier};
+use super::store::{Content, InFlight, Inner, Target, to_the_end};
+use super::{BlobError, BlobId, BlobReader, BlobStat, BlobStore};
 
 /// What an update writes: pieces that do not overlap, in the order of their offsets, none of them empty.
 struct Pieces(Vec<(u64, Vec<u8>)>);
@@ -182,6 +182,7 @@ impl Rewrite<'_> {
         };
         let total = places.iter().map(extent).map(|e| e.end - e.start).sum();
         let mut done = 0;
+        let mut in_flight = InFlight::default();
         let mut clusters = (0..).zip(self.lease.iter());
         for place in places {
             let Some((_, cluster)) = clusters.find(|(at, _)| at == place) else {
@@ -191,13 +192,25 @@ impl Rewrite<'_> {
             let mut offset = extent.start;
             while offset < extent.end {
                 self.progress.check()?;
-                let end = extent.end.min(offset + self.inner.command_bytes());
+                let end = extent.end.min(offset + self.inner.plain_command_bytes());
                 let data = self.content(offset..end).await?;
-                self.send(cluster, offset % cluster_bytes, data).await?;
-                done += end - offset;
-                self.progress.report("write", done, total);
+                if offset == extent.start {
+                    self.inner.prepare(cluster, None, self.lease).await?;
+                }
+                let lba = self.inner.sb.cluster_lba(cluster)
+                    + offset % cluster_bytes / u64::from(self.inner.sb.block_bytes);
+                let write = self.write(lba, data);
+                while in_flight.is_full() {
+                    done += in_flight.end_one().await?.unwrap_or(0);
+                    self.progress.report("write", done, total);
+                }
+                in_flight.start(end - offset, write);
                 offset = end;
             }
+        }
+        while let Some(bytes) = in_flight.end_one().await? {
+            done += bytes;
+            self.progress.report("write", done, total);
         }
         Ok(())
     }
@@ -217,22 +230,18 @@ impl Rewrite<'_> {
         Ok(data)
     }
 
-    /// Writes blocks of plain data by one command, preceded by what their cluster needs.
-    async fn send(&self, cluster: u32, within: u64, data: Vec<u8>) -> Result<(), BlobError> {
-        let inner = self.inner.clone();
-        let lease = self.lease.clone();
-        to_the_end(async move {
-            if within == 0 && inner.sb.carrier == ScCarrier::SecondHalf {
-                inner
-                    .write_zeroes(inner.second_half_lba(cluster), 1)
-                    .await?;
-            }
-            let lba = inner.sb.cluster_lba(cluster) + within / u64::from(inner.sb.block_bytes);
+    /// Writes blocks by one command.
+    fn write(
+        &self,
+        lba: u64,
+        data: Vec<u8>,
+    ) -> impl Future<Output = Result<(), BlobError>> + Send + 'static {
+        let (inner, lease) = (self.inner.clone(), self.lease.clone());
+        async move {
             inner.write(lba, &data, &[]).await?;
             // Kept to here, so that the clusters find no other owner while the commands run.
             drop(lease);
             Ok(())
-        })
-        .await
+        }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use toroid_client::blob::{BlobStore, FormatOptions};
+use toroid_client::blob::{BlobStore, FormatOptions, MountOptions};
 use toroid_isa::metadata::ScMetadata;
 use toroid_isa::{VrNumber, VrType};
 use toroid_nvme::testing::RamController;
@@ -40,6 +40,17 @@ pub fn options(cluster_bytes: u64) -> FormatOptions {
 
 pub async fn format(controller: &Arc<impl Controller + 'static>, cluster_bytes: u64) -> BlobStore {
     BlobStore::format(controller.clone(), 1, options(cluster_bytes))
+        .await
+        .unwrap()
+}
+
+/// A mount that only reads.
+pub async fn look(controller: &Arc<impl Controller + 'static>) -> BlobStore {
+    let only_reads = MountOptions {
+        read_only: true,
+        ..MountOptions::default()
+    };
+    BlobStore::mount(controller.clone(), 1, only_reads)
         .await
         .unwrap()
 }
