@@ -8,11 +8,14 @@
 //! Execute Program command, with the result as another column. Each unit is committed with a record of the job, so that a run that ended early goes on where
 //! it was, and one that is complete computes nothing again.
 //!
+//! A column can also be the object of a register, which triggers a program when it is written or read: [`Session::put_rows`].
+//!
 //! Open `columns/head.rs` first, which has the form of a column in its blob, then `columns/map.rs`.
 //!
 //! [`Session::append_rows`]: crate::session::Session::append_rows
 //! [`Session::replace_rows`]: crate::session::Session::replace_rows
 //! [`Session::read_rows`]: crate::session::Session::read_rows
+//! [`Session::put_rows`]: crate::session::Session::put_rows
 
 pub(crate) mod error;
 #[cfg(feature = "image")]
@@ -20,16 +23,21 @@ mod executor;
 mod head;
 #[cfg(feature = "image")]
 mod map;
+mod object;
+mod registers;
 mod rows;
 mod stored;
+#[cfg(feature = "image")]
+mod triggered;
 
 use crate::session::SessionError;
 
 use error::PREFIX;
-pub use error::{ColumnError, MAX_NAME_BYTES};
+pub use error::{ColumnError, MAX_NAME_BYTES, MAX_OBJECT_BYTES};
 pub use head::JobRecord;
 #[cfg(feature = "image")]
 pub use map::{MapPlan, MapReport, MapRequest};
+pub use object::result_bytes;
 pub use rows::EncryptedRows;
 pub use stored::{ColumnStat, StoredColumn};
 

@@ -249,7 +249,7 @@ impl Drive {
         let link = connect(location, options, &runtime)?;
         Drive::with_session(link, options, runtime, async |controller, nsid| {
             let mount = MountOptions {
-                read_only: options.read_only,
+                read_only: options.read_only || options.reads,
                 ..MountOptions::default()
             };
             Session::open_with(controller, nsid, mount)
@@ -271,7 +271,11 @@ impl Drive {
         Drive::with_session(link, options, runtime, async |controller, nsid| {
             let location = location.clone();
             if !force {
-                match Session::open(Arc::clone(&controller), nsid).await {
+                let look = MountOptions {
+                    read_only: true,
+                    ..MountOptions::default()
+                };
+                match Session::open_with(Arc::clone(&controller), nsid, look).await {
                     Err(SessionError::Blob(BlobError::NotFormatted { .. })) => {}
                     Err(source) => {
                         let source = Box::new(source);

@@ -1,6 +1,6 @@
-//! Samples as the blocks that a host writes and reads itself, with `dd` or passthrough commands, in place of a session.
+//! Samples and columns as the blocks that a host writes and reads itself, with `dd` or passthrough commands, in place of a session.
 //!
-//! A sample is padded to whole blocks. What describes it travels as a block of its own in the second half of the LBA space, before the
+//! A sample, or a column with room for a result, is padded to whole blocks. What describes it travels as a block of its own in the second half of the LBA space, before the
 //! data, or as 64 bytes after each block: an *extended* logical block, as a Linux passes it through `/dev/ng0n1`. Where the
 //! blocks go, [`Session::reserve`](crate::session::Session::reserve) and [`BlobStore::placement`](crate::blob::BlobStore::placement) tell.
 
@@ -8,6 +8,7 @@ use thiserror::Error;
 use toroid_isa::metadata::{MetadataError, ScMetadata};
 use toroid_tfhe::TfheError;
 
+use crate::columns::{ColumnError, EncryptedRows};
 use crate::session::StoredSample;
 
 /// Why blocks are not a sample, or a sample cannot be put into blocks.
@@ -22,8 +23,8 @@ pub enum RawError {
     /// The block size is none that a namespace has.
     #[error("blocks of {0} bytes; expected a power of two from 512 to 65536")]
     BlockSize(u32),
-    /// The sample is not as long as its metadata says.
-    #[error("a sample of {found} bytes; expected {expected}, as its metadata says")]
+    /// The object is not as long as its metadata says.
+    #[error("an object of {found} bytes; expected {expected}, as its metadata says")]
     Length {
         /// Bytes that the metadata states.
         expected: u64,
@@ -41,18 +42,21 @@ pub enum RawError {
     /// The metadata says that there is none: plain data.
     #[error("there is no secure computing metadata: these blocks are plain data")]
     Plain,
-    /// The blocks do not belong to one sample.
-    #[error("block {block} does not continue the sample of block 0")]
+    /// The blocks do not belong to one object.
+    #[error("block {block} does not continue the object of block 0")]
     Discontinuous {
         /// Number of the block.
         block: usize,
     },
+    /// They are not a column.
+    #[error(transparent)]
+    Column(#[from] ColumnError),
     /// An object of another type, or of a parameter set that does not exist or has samples of another size.
     #[error("{0} is not a sample of a known parameter set")]
     NoSample(String),
 }
 
-/// A sample as blocks.
+/// A sample or a column as blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packed {
     /// Its data, padded with zeroes to whole blocks.
@@ -71,20 +75,20 @@ fn check_block_size(block_size: u32) -> Result<usize, RawError> {
     }
 }
 
-/// Puts a sample into logical blocks of `block_size` bytes. `sc` describes the sample as a whole.
+/// Puts a sample, or a column ([`EncryptedRows::object`]), into logical blocks of `block_size` bytes. `sc` describes it as a whole.
 ///
 /// # Errors
 /// [`RawError::BlockSize`], [`RawError::Length`].
-pub fn pack(sc: &ScMetadata, sample: &[u8], block_size: u32) -> Result<Packed, RawError> {
+pub fn pack(sc: &ScMetadata, object: &[u8], block_size: u32) -> Result<Packed, RawError> {
     let size = check_block_size(block_size)?;
-    if sample.is_empty() || sample.len() as u64 != sc.size() {
+    if object.is_empty() || object.len() as u64 != sc.size() {
         return Err(RawError::Length {
             expected: sc.size(),
-            found: sample.len(),
+            found: object.len(),
         });
     }
-    let blocks = sample.len().div_ceil(size);
-    let mut data = sample.to_vec();
+    let blocks = object.len().div_ceil(size);
+    let mut data = object.to_vec();
     data.resize(blocks * size, 0);
     let whole = sc.with_offset(0)?;
     let mut metadata_block = whole.with_blocks(blocks as u32).to_bytes().to_vec();
@@ -102,15 +106,20 @@ pub fn pack(sc: &ScMetadata, sample: &[u8], block_size: u32) -> Result<Packed, R
     })
 }
 
+/// What describes blocks that were read.
+fn described(metadata: &[u8]) -> Result<ScMetadata, RawError> {
+    let metadata = metadata.get(..ScMetadata::SIZE).unwrap_or(metadata);
+    ScMetadata::from_bytes(metadata)?.ok_or(RawError::Plain)
+}
+
 /// The sample in blocks that were read, described by `metadata`: 64 bytes, or a block that begins with them.
 ///
 /// # Errors
 /// Where the metadata is invalid or absent, or the data is not that of a sample.
 pub fn unpack(data: &[u8], metadata: &[u8]) -> Result<StoredSample, RawError> {
-    let metadata = metadata.get(..ScMetadata::SIZE).unwrap_or(metadata);
-    let sc = ScMetadata::from_bytes(metadata)?.ok_or(RawError::Plain)?;
+    let sc = described(metadata)?;
     let no_sample = || RawError::NoSample(sc.to_string());
-    if !sc.vr().ty().is_sample() || sc.offset() != 0 {
+    if !sc.vr().ty().is_sample() || sc.column() || sc.offset() != 0 {
         return Err(no_sample());
     }
     let bytes = usize::try_from(sc.size())
@@ -123,11 +132,19 @@ pub fn unpack(data: &[u8], metadata: &[u8]) -> Result<StoredSample, RawError> {
     StoredSample::new(sc, bytes)?.ok_or_else(no_sample)
 }
 
-/// The same for extended logical blocks, whose data part has `block_size` bytes.
+/// The column in blocks that were read, described by `metadata` as in [`unpack`].
 ///
 /// # Errors
-/// As [`unpack`]; [`RawError::Partial`] and [`RawError::Discontinuous`].
-pub fn unpack_extended(extended: &[u8], block_size: u32) -> Result<StoredSample, RawError> {
+/// Where the metadata is invalid or absent, or the data is not that of a column.
+pub fn unpack_rows(data: &[u8], metadata: &[u8]) -> Result<EncryptedRows, RawError> {
+    Ok(EncryptedRows::from_object(&described(metadata)?, data)?)
+}
+
+/// The data of extended logical blocks, whose data part has `block_size` bytes, and the metadata of the first.
+///
+/// # Errors
+/// [`RawError::BlockSize`], [`RawError::Partial`], [`RawError::Discontinuous`], and those of the metadata.
+pub fn split_extended(extended: &[u8], block_size: u32) -> Result<(Vec<u8>, Vec<u8>), RawError> {
     let size = check_block_size(block_size)?;
     let block = size + ScMetadata::SIZE;
     if extended.is_empty() || !extended.len().is_multiple_of(block) {
@@ -145,14 +162,23 @@ pub fn unpack_extended(extended: &[u8], block_size: u32) -> Result<StoredSample,
             Some(first) => {
                 let sc = ScMetadata::from_bytes(first)?.ok_or(RawError::Plain)?;
                 let offset = (number * size) as u64;
-                // Blocks beyond the sample may hold anything.
+                // Blocks beyond the object may hold anything.
                 if offset < sc.size() && sc.with_offset(offset)?.to_bytes() != metadata {
                     return Err(RawError::Discontinuous { block: number });
                 }
             }
         }
     }
-    unpack(&data, first.unwrap_or_default())
+    Ok((data, first.unwrap_or_default().to_vec()))
+}
+
+/// [`unpack`] for extended logical blocks.
+///
+/// # Errors
+/// Those of [`unpack`] and [`split_extended`].
+pub fn unpack_extended(extended: &[u8], block_size: u32) -> Result<StoredSample, RawError> {
+    let (data, metadata) = split_extended(extended, block_size)?;
+    unpack(&data, &metadata)
 }
 
 #[cfg(test)]

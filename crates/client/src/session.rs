@@ -231,12 +231,13 @@ pub struct StoredSample {
 }
 
 impl StoredSample {
-    /// The sample that metadata and data describe; `None` where the data has not the size of a sample of the metadata's parameter set.
+    /// The sample that metadata and data describe; `None` where the data has not the size of a sample of the metadata's parameter set, or is a column.
     ///
     /// # Errors
     /// [`TfheError::NotCanonical`].
     pub fn new(sc: ScMetadata, data: &[u8]) -> Result<Option<StoredSample>, TfheError> {
-        let Some(params) = ParamSet::by_id(sc.params()).filter(|set| set.lwe_bytes() == data.len())
+        let params = ParamSet::by_id(sc.params());
+        let Some(params) = params.filter(|set| set.lwe_bytes() == data.len() && !sc.column())
         else {
             return Ok(None);
         };
@@ -255,9 +256,9 @@ impl StoredSample {
 }
 
 /// What a register's blob holds.
-struct Blob {
-    name: String,
-    data: Vec<u8>,
+pub(crate) struct Blob {
+    pub(crate) name: String,
+    pub(crate) data: Vec<u8>,
 }
 
 impl Blob {
@@ -265,7 +266,10 @@ impl Blob {
         StoredSample::new(sc, &self.data)?.ok_or_else(|| SessionError::Unexpected {
             vr: sc.vr(),
             expected: "a sample with its metadata".to_owned(),
-            found: format!("{} bytes of parameter set {}", self.data.len(), sc.params()),
+            found: match (sc.column(), self.data.len()) {
+                (true, bytes) => format!("a column of {bytes} bytes"),
+                (false, bytes) => format!("{bytes} bytes of parameter set {}", sc.params()),
+            },
         })
     }
 }
@@ -337,9 +341,15 @@ impl Session {
         }
     }
 
-    fn ledger(&self) -> Option<MutexGuard<'_, Ledger>> {
+    pub(crate) fn ledger(&self) -> Option<MutexGuard<'_, Ledger>> {
         let ledger = self.ledger.as_ref()?;
         Some(ledger.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether it binds what it puts.
+    #[cfg(feature = "image")]
+    pub(crate) fn has_ledger(&self) -> bool {
+        self.ledger.is_some()
     }
 
     /// The store under this session.
@@ -406,7 +416,7 @@ impl Session {
     }
 
     /// Enters into the ledger what has happened on the drive.
-    fn enter(
+    pub(crate) fn enter(
         &self,
         entries: impl IntoIterator<Item = (VrNumber, Entry)>,
     ) -> Result<(), SessionError> {
@@ -448,7 +458,7 @@ impl Session {
         Ok(stats)
     }
 
-    async fn put_one(
+    pub(crate) async fn put_one(
         &self,
         object: Object<'_>,
         progress: &Progress,
@@ -572,13 +582,17 @@ impl Session {
     /// # Errors
     /// [`SessionError::WrongType`], and those of the store.
     pub async fn reserve(&self, vr: VrNumber, params: &ParamSet) -> Result<BlobStat, SessionError> {
+        let sc = ScMetadata::new(vr, params.id, params.lwe_bytes() as u64)?;
+        self.reserve_object(sc).await
+    }
+
+    pub(crate) async fn reserve_object(&self, sc: ScMetadata) -> Result<BlobStat, SessionError> {
+        let vr = sc.vr();
         if !vr.ty().is_sample() {
             return Err(SessionError::WrongType(vr, "LWE samples"));
         }
-        let sc = ScMetadata::new(vr, params.id, params.lwe_bytes() as u64)?;
-        let same = |stat: &BlobStat| {
-            stat.size == sc.size() && stat.sc.is_some_and(|other| other.params() == params.id)
-        };
+        let kind = |sc: &ScMetadata| (sc.size(), sc.params(), sc.column());
+        let same = |stat: &BlobStat| stat.sc.is_some_and(|other| kind(&other) == kind(&sc));
         if let Some(stat) = self.find(vr).filter(same) {
             return Ok(stat);
         }
@@ -598,7 +612,12 @@ impl Session {
     }
 
     /// Checks against the ledger, if there is one, what the drive gave; learns of newer versions.
-    fn check(&self, sc: &ScMetadata, data: &[u8], name: &str) -> Result<(), SessionError> {
+    pub(crate) fn check(
+        &self,
+        sc: &ScMetadata,
+        data: &[u8],
+        name: &str,
+    ) -> Result<(), SessionError> {
         let vr = sc.vr();
         let checked = match self.ledger() {
             Some(ledger) => ledger.check(self.store.uuid(), sc, data, name),
@@ -611,7 +630,10 @@ impl Session {
     }
 
     /// Reads a sample's blob, whatever it holds.
-    async fn read_sample(&self, vr: VrNumber) -> Result<(ScMetadata, Blob), SessionError> {
+    pub(crate) async fn read_sample(
+        &self,
+        vr: VrNumber,
+    ) -> Result<(ScMetadata, Blob), SessionError> {
         if !vr.ty().is_sample() {
             return Err(SessionError::WrongType(vr, "LWE samples"));
         }
@@ -705,7 +727,10 @@ impl Session {
     }
 
     /// The program that is stored for a key id, if one is.
-    async fn stored_program(&self, key_id: u32) -> Result<Option<Program>, SessionError> {
+    pub(crate) async fn stored_program(
+        &self,
+        key_id: u32,
+    ) -> Result<Option<Program>, SessionError> {
         let stat = self.find(VrNumber::program(key_id)?);
         let Some(stat) = stat.filter(|stat| stat.size <= MAX_ENCODED_BYTES as u64) else {
             return Ok(None);
@@ -740,7 +765,7 @@ impl Session {
     }
 
     /// The program of a key id as this client has put it there, with its digest.
-    async fn own_program(&self, key_id: u32) -> Result<(Digest, Program), SessionError> {
+    pub(crate) async fn own_program(&self, key_id: u32) -> Result<(Digest, Program), SessionError> {
         let vr = VrNumber::program(key_id)?;
         let stat = self.find(vr).ok_or(SessionError::Missing(vr))?;
         let blob = self.store.read_blob(stat.id, &Progress::none()).await?;
@@ -792,9 +817,10 @@ impl Session {
         let program = VrNumber::program(key_id)?;
         let is_cor = |blob: &BlobStat| {
             blob.written
-                && blob
-                    .sc
-                    .is_some_and(|sc| sc.vr().ty() == VrType::LweCor && sc.vr().key_id() == key_id)
+                && blob.sc.is_some_and(|sc| {
+                    let vr = sc.vr();
+                    vr.ty() == VrType::LweCor && vr.key_id() == key_id && !sc.column()
+                })
         };
         if !self.store.list().iter().any(is_cor) {
             return self.fill(key_id, wanted, false, progress).await;
@@ -831,7 +857,9 @@ impl Session {
     ) -> Result<u64, SessionError> {
         let mut blobs: Vec<BlobStat> = self.store.list();
         blobs.retain(|blob| {
-            let fits = |sc: ScMetadata| sc.vr().key_id() == key_id && wanted(sc.vr().ty());
+            // No register holds a column.
+            let fits =
+                |sc: ScMetadata| sc.vr().key_id() == key_id && wanted(sc.vr().ty()) && !sc.column();
             blob.written && blob.sc.is_some_and(fits)
         });
         blobs.sort_by_key(|blob| blob.sc.is_some_and(|sc| sc.vr().ty() == VrType::Prg));
@@ -877,7 +905,7 @@ pub(crate) fn tag_start(tag: &KeyTag) -> KeyTagStart {
 }
 
 /// Checks that a result states the client key that the sample which triggered the program belongs to, if that one states any.
-fn check_key(
+pub(crate) fn check_key(
     register: VrNumber,
     expected: Option<KeyTagStart>,
     found: Option<KeyTagStart>,

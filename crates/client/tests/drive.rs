@@ -4,11 +4,16 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use toroid_client::blob::BlobError;
+use toroid_client::columns::EncryptedRows;
 use toroid_client::drive::{PUBLIC_KEY_FILES, create_image};
+use toroid_client::ledger::Ledger;
 use toroid_client::prelude::*;
+use toroid_drive::bridge::status::TRIGGER_SPLIT;
 use toroid_drive::image::{FormatOptions, MetadataMode};
+use toroid_isa::VrNumber;
 use toroid_tfhe::keys::KeyTag;
 use toroid_tfhe::seeded::KeyForm;
 use toroid_tfhe::serialize::{Header, Kind, ObjectWriter};
@@ -231,4 +236,142 @@ fn pages_show_the_example() {
     assert!(include_str!("../../../docs/start.md").contains(program));
     assert!(program.lines().count() <= 25);
     assert_eq!(program.matches("use ").count(), 1);
+}
+
+#[test]
+fn columns_trigger_programs_as_samples_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive.img");
+    let client = client();
+    let encoding = Encoding::new(4, true).unwrap();
+    let encrypted = |numbers: &[i64]| {
+        EncryptedRows::encrypt(&client, encoding, numbers, &Progress::none()).unwrap()
+    };
+    let quiet = Progress::none();
+    let numbers: Vec<i64> = (0..90).map(|row| row * 5 % 12 - 6).collect();
+    let rows = encrypted(&numbers);
+    for mode in [MetadataMode::SecondHalf, MetadataMode::NvmeMetadata] {
+        let options = FormatOptions {
+            overwrite: true,
+            ..small(mode)
+        };
+        let drive = Drive::create(&path, options).unwrap();
+        drive.put_keys(&client).unwrap();
+        let (column, single): (VrNumber, VrNumber) =
+            ("cow:0:2".parse().unwrap(), "cor:0:1".parse().unwrap());
+        let on_write = "
+            .reg x = cow:2
+            .reg y = cor:1
+            .tv  f = x + 1
+                homadd    x, y
+                bootstrap f, x
+                return    x
+        ";
+        drive.install(&TINY, on_write).unwrap();
+        let session = drive.session();
+        drive
+            .wait(session.put_sample(single, &client.encrypt(1).unwrap()))
+            .unwrap();
+        let trigger = |register, rows: Option<&EncryptedRows>| {
+            drive.wait(session.trigger_rows(register, rows, &quiet))
+        };
+        let result = trigger(column, Some(&rows)).unwrap();
+        let expected: Vec<i64> = numbers.iter().map(|x| x + 2).collect();
+        assert_eq!(result.decrypt(&client).unwrap(), expected);
+        assert!(result.log2_failure() < -64.0);
+        // The result stands in the place of the column; no sample is there.
+        let again = drive.wait(session.get_rows(column)).unwrap();
+        assert_eq!(again.decrypt(&client).unwrap(), expected);
+        assert!(drive.wait(session.get_sample(column)).is_err());
+        assert!(drive.wait(session.get_rows(single)).is_err());
+        // A sum is a column of one row.
+        drive
+            .install(&TINY, "homsum cow:2, 0\nreturn cow:2")
+            .unwrap();
+        let few = encrypted(&[1, -3, 4]);
+        let sum = trigger(column, Some(&few)).unwrap();
+        assert_eq!(sum.decrypt(&client).unwrap(), [2]);
+        // A column as a blob of its own, from what was computed.
+        drive
+            .wait(session.create_column("sum", 0, &sum, &quiet))
+            .unwrap();
+        // Compute-on-read, of what was put before there was the program: no load brings it to a register.
+        let on_read = "
+            .reg x = cor:1
+            .tv  f = 1 - x
+                bootstrap f, x
+                return    x
+        ";
+        let program = drive.install(&TINY, on_read).unwrap();
+        assert_eq!(program.test_vectors.len(), 1);
+        let flipped: Vec<i64> = numbers.iter().map(|x| 1 - x).collect();
+        assert_eq!(
+            trigger(single, Some(&rows))
+                .unwrap()
+                .decrypt(&client)
+                .unwrap(),
+            flipped
+        );
+        drive.close().unwrap();
+
+        let drive = Drive::open(path.as_path()).unwrap();
+        drive.load().unwrap();
+        let session = drive.session();
+        let reload = session.reload(0, false, &quiet);
+        assert!(drive.wait(reload).unwrap() > 0);
+        let read = session.trigger_rows(single, None, &quiet);
+        let read = drive.wait(read).unwrap();
+        assert_eq!(read.decrypt(&client).unwrap(), flipped);
+        // What cannot be: rows that do not fit the program, another client key, and a column of several commands.
+        let read = session.trigger_rows(column, None, &quiet);
+        let not_there = drive.wait(read).unwrap_err();
+        assert!(
+            matches!(not_there, SessionError::NotComputed(_)),
+            "{not_there}"
+        );
+        let other = ClientKey::generate(&TINY, &mut Csprng::from_os().unwrap());
+        let others = EncryptedRows::encrypt(&other, encoding, &[1, 2], &quiet).unwrap();
+        let put = drive.wait(session.put_rows(column, &others, 0, &quiet));
+        assert!(matches!(put, Err(SessionError::KeyTag { .. })));
+        let put = drive.wait(session.put_rows(column, &rows, 3 << 20, &quiet));
+        let status = put.unwrap_err().status();
+        assert_eq!(status, Some(TRIGGER_SPLIT));
+        drive.close().unwrap();
+    }
+}
+
+#[test]
+fn a_ledger_takes_columns_of_registers() {
+    let folder = tempfile::tempdir().unwrap();
+    let client = client();
+    let ledger = Arc::new(Mutex::new(Ledger::in_memory(&client)));
+    let options = OpenOptions::new().ledger(Arc::clone(&ledger));
+    let path = folder.path().join("drive.img");
+    Drive::create(&path, small(MetadataMode::NvmeMetadata))
+        .unwrap()
+        .close()
+        .unwrap();
+    let drive = options.open(path.as_path()).unwrap();
+    drive.put_keys(&client).unwrap();
+    drive
+        .install(&TINY, "homintadd cow:2, 3\nreturn cow:2")
+        .unwrap();
+    let encoding = Encoding::new(4, true).unwrap();
+    let quiet = Progress::none();
+    let rows = EncryptedRows::encrypt(&client, encoding, &[-2, 1], &quiet).unwrap();
+    let session = drive.session();
+    let register = "cow:0:2".parse().unwrap();
+    let result = drive
+        .wait(session.trigger_rows(register, Some(&rows), &quiet))
+        .unwrap();
+    assert_eq!(result.decrypt(&client).unwrap(), [1, 4]);
+    let again = drive.wait(session.get_rows(register)).unwrap();
+    assert_eq!(again.decrypt(&client).unwrap(), [1, 4]);
+    // A result that nobody accepted is not taken.
+    drive
+        .wait(session.put_rows(register, &rows, 1 << 12, &quiet))
+        .unwrap();
+    let untrusted = drive.wait(session.get_rows(register)).unwrap_err();
+    assert!(matches!(untrusted, SessionError::Untrusted { .. }));
+    drive.close().unwrap();
 }

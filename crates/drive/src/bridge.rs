@@ -13,6 +13,11 @@
 //! like one of type 4, so that samples can be stored, loaded and fetched before there is a program. After a restart, read the
 //! samples that a program only uses before the program itself.
 //!
+//! **Columns** trigger as samples do, and the program runs on all of their rows. No register holds a column: one that is stored empties the
+//! register that its metadata name, and the program that it triggers changes none. So a program finds one column, and single samples, which
+//! go with all of its rows, in all other registers. A column comes whole in one command. The result, which is always a column, stands in an object of
+//! the same size, with zeroes behind it; one that is longer is refused before it is computed.
+//!
 //! **Writes** take effect in the order: checks, staging in the engine (and the run), SSD, registers. If the SSD refuses, the
 //! registers stay as they were. One exception is the engine's: the first part of a key drops the key that it replaces.
 //!
@@ -47,7 +52,6 @@
 
 mod access;
 mod carrier;
-#[cfg(feature = "computational-programs")]
 mod columns;
 mod command;
 mod commands;

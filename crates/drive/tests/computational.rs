@@ -646,10 +646,6 @@ fn programs_run_on_columns() {
     *damaged.last_mut().unwrap() ^= 1;
     run(each, &damaged, Err(METADATA_INVALID));
     run("lower cor:0, 4\nreturn cor:0", &few, Err(PROGRAM_REFUSED));
-    // A register does not take a column.
-    let sc = fresh("cor:0:0", &few);
-    let first = bench.requests(X_LBA, sc, &few).remove(0);
-    assert_eq!(bench.fail(first), METADATA_INVALID);
     assert!(bench.state() == before, "no register has changed");
     let statistics = bench.drive.statistics();
     assert_eq!(statistics.programs[&0].runs, 5);

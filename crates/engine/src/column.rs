@@ -34,7 +34,7 @@ use crate::table::Table;
 use execute::Execution;
 use plan::{Plan, Setting};
 
-pub use bytes::{ColumnBytes, MadeColumn, packed_noise};
+pub use bytes::{ColumnBytes, ColumnRun, MadeColumn, packed_noise};
 pub use forecast::Forecast;
 pub use plan::{ColumnFacts, MAX_ROWS};
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use toroid_isa::VrNumber;
+use toroid_isa::{Program, VrNumber};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
@@ -114,6 +114,17 @@ impl Engine {
         self.table()
             .get(vr)
             .map(|register| info(&self.memory, vr, register))
+    }
+
+    /// The program in a register.
+    ///
+    /// # Errors
+    /// [`EngineError::NoSuchRegister`].
+    pub fn program(&self, vr: VrNumber) -> Result<Arc<Program>, EngineError> {
+        match self.table().get(vr).map(|register| &register.content) {
+            Some(Content::Program(program)) => Ok(Arc::clone(program)),
+            _ => Err(EngineError::NoSuchRegister { vr }),
+        }
     }
 
     /// The LWE sample in a register.

@@ -34,8 +34,8 @@ pub use backend::{
     Backend, BackendError, BackendStatistics, BootstrapTask, KeySink, LoadedKey, results_of_tasks,
 };
 pub use column::{
-    Checkpoint, ColumnBytes, ColumnFacts, ColumnInput, Forecast, MAX_ROWS, MadeColumn, MapFacts,
-    MapJob, MapOutput, MapSink, MapTask, RowSource, packed_noise,
+    Checkpoint, ColumnBytes, ColumnFacts, ColumnInput, ColumnRun, Forecast, MAX_ROWS, MadeColumn,
+    MapFacts, MapJob, MapOutput, MapSink, MapTask, RowSource, packed_noise,
 };
 pub use config::{EngineConfig, PARTIAL_LIFETIME, ReplacementPolicy};
 pub use engine::{Engine, Sample};

@@ -66,6 +66,28 @@ pub struct Prepared<'e>(Staged<'e>);
 enum Staged<'e> {
     Part(StagedPart<'e>),
     Register(Box<StagedRegister<'e>>),
+    Emptied(StagedRemoval<'e>),
+}
+
+/// A register whose content is to go.
+struct StagedRemoval<'e> {
+    engine: &'e Engine,
+    vr: VrNumber,
+    tag: Option<KeyTagStart>,
+    _effect: MutexGuard<'e, ()>,
+}
+
+impl StagedRemoval<'_> {
+    fn commit(self) -> StoreOutcome {
+        let mut table = self.engine.table();
+        // A part of an object of another client key may have come meanwhile.
+        let checked = table.check_key_tag((self.vr, Origin::Write), self.tag);
+        if checked.is_err() {
+            return StoreOutcome::Superseded;
+        }
+        table.remove(&self.engine.memory, self.vr);
+        StoreOutcome::Complete
+    }
 }
 
 impl Prepared<'_> {
@@ -74,6 +96,7 @@ impl Prepared<'_> {
         match self.0 {
             Staged::Part(part) => part.commit(),
             Staged::Register(register) => register.commit(),
+            Staged::Emptied(removal) => removal.commit(),
         }
     }
 }
@@ -216,6 +239,33 @@ impl Engine {
     /// Those of [`Engine::prepare`].
     pub fn prepare_read(&self, part: &Part<'_>) -> Result<Prepared<'_>, EngineError> {
         self.prepare_from(part, Origin::Read)
+    }
+
+    /// Does all of emptying a register except its effect, since a column takes the place of what it holds, and no register holds a column. While
+    /// it is prepared, no other effect appears in any register.
+    ///
+    /// # Errors
+    /// [`EngineError::ParamsMismatch`] and [`EngineError::KeyTagMismatch`] for a column of another parameter set or client key than
+    /// its key id is in use with.
+    pub fn prepare_emptying(
+        &self,
+        vr: VrNumber,
+        params: &ParamSet,
+        tag: Option<KeyTagStart>,
+    ) -> Result<Prepared<'_>, EngineError> {
+        let effect = self.begin_effect();
+        {
+            let table = self.table();
+            let place = (vr, Origin::Write);
+            table.check_params(place, params)?;
+            table.check_key_tag(place, tag)?;
+        }
+        Ok(Prepared(Staged::Emptied(StagedRemoval {
+            engine: self,
+            vr,
+            tag,
+            _effect: effect,
+        })))
     }
 
     fn prepare_from(&self, part: &Part<'_>, origin: Origin) -> Result<Prepared<'_>, EngineError> {

@@ -16,7 +16,7 @@ macro_rules! drive_statuses {
             REGISTER_EMPTY = 0xC7, "a sample, test vector or program that is needed is not loaded";
             KEY_MISSING = 0xC8, "a key that the program needs is not loaded";
             PROGRAM_REFUSED = 0xC9, "the program cannot run, or its result does not fit the command";
-            TRIGGER_SPLIT = 0xCA, "a sample that triggers a program must come whole in one command";
+            TRIGGER_SPLIT = 0xCA, "a sample that triggers a program, or a column, must come whole in one command";
             NO_ROOM = 0xCB, "the drive has no room for the virtual register";
             PAGING_FAILED = 0xCC, "a page could not be moved to or from the swap area";
             BACKEND_FAILED = 0xCD, "the arithmetic back end failed";

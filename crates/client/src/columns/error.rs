@@ -7,6 +7,9 @@ use toroid_tfhe::TfheError;
 /// What names of columns are in the blob store.
 pub(super) const PREFIX: &str = "column:";
 
+/// Most bytes of a column that is an object of a register: the most that a drive may be set up to take in one command.
+pub const MAX_OBJECT_BYTES: u64 = 1 << 25;
+
 /// Longest name of a column, bytes.
 pub const MAX_NAME_BYTES: usize = 255 - PREFIX.len();
 
@@ -49,6 +52,11 @@ pub enum ColumnError {
         "it would consist of {0} pieces; map it to a new column by a program that returns it, which joins them"
     )]
     Pieces(usize),
+    /// Too large for an object of a register.
+    #[error(
+        "an object of {0} bytes; a drive takes a column of at most {MAX_OBJECT_BYTES} in one command"
+    )]
+    Object(u64),
     /// The scheme refused.
     #[error(transparent)]
     Tfhe(#[from] TfheError),

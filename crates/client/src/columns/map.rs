@@ -227,14 +227,7 @@ impl Job<'_> {
             for _ in 0..packings {
                 noise = packed_noise(self.params, ArithmeticKind::Fft, &noise);
             }
-            let least = noise.stated(self.params);
-            let stated = &mut result.facts.noise;
-            stated.log2_variance = stated
-                .log2_variance
-                .zip(least.log2_variance)
-                .map(|(stated, least)| stated.max(least));
-            let failures = stated.log2_failure.into_iter().chain(least.log2_failure);
-            stated.log2_failure = failures.reduce(f64::max);
+            result = result.with_noise_of_at_least(&noise);
         }
         Ok(result)
     }
@@ -403,7 +396,7 @@ impl Session {
             objects,
         } = tables;
         hash_bytes(&mut hash, &toroid_isa::encode(&program));
-        let known = self.known(params, &inputs, &mut hash, &program)?;
+        let known = self.known(&inputs, &mut hash, &program)?;
         let bits = |encoding: Option<Encoding>| encoding.map(Encoding::bits);
         for (vr, ..) in &inputs {
             check_widths(&program, *vr, |register| match register.ty() {
@@ -526,7 +519,6 @@ impl Session {
     /// What is known of every register that the program reads.
     fn known(
         &self,
-        params: &'static ParamSet,
         inputs: &[(VrNumber, StoredColumn, Range<u64>)],
         hash: &mut Sha256,
         program: &Program,
@@ -572,7 +564,7 @@ impl Session {
             let shared = slices.iter().any(|(other, all)| {
                 known.get(other).is_some_and(|facts| facts.number != number) && shares(all)
             });
-            let noise = stored_noise(params, &facts.noise, facts.computed || shared);
+            let noise = facts.stored_noise(facts.computed || shared);
             let same = known.values().find(|facts| facts.number == number);
             let noise = same.map_or(noise, |facts| facts.noise.clone());
             known.insert(
@@ -614,7 +606,7 @@ impl Session {
                 vr,
                 ColumnFacts {
                     rows: 1,
-                    noise: stored_noise(params, &facts.noise, facts.computed || several),
+                    noise: facts.stored_noise(facts.computed || several),
                     encoding: facts.encoding,
                     number: stat.sequence,
                 },
@@ -893,20 +885,6 @@ fn is_packed(rows: &EncryptedRows) -> bool {
 fn hash_bytes(hash: &mut Sha256, bytes: &[u8]) {
     hash.update((bytes.len() as u64).to_le_bytes());
     hash.update(bytes);
-}
-
-fn stored_noise(
-    params: &ParamSet,
-    stated: &toroid_tfhe::noise::StatedNoise,
-    computed: bool,
-) -> Noise {
-    let certain = 0.0;
-    let log2_failure = match stated.log2_variance {
-        Some(_) => stated.log2_failure.unwrap_or(f64::NEG_INFINITY),
-        None => certain,
-    };
-    let variance = stated.log2_variance.map_or(0.0, f64::exp2);
-    Noise::stored(params, variance, log2_failure, computed)
 }
 
 #[cfg(test)]

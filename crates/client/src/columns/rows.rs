@@ -9,6 +9,8 @@ use toroid_task::Progress;
 use toroid_tfhe::ciphertext::MAX_LOG2_FAILURE;
 use toroid_tfhe::column::{Column, ColumnBytesBuilder, ColumnForm, rows_per_chunk};
 use toroid_tfhe::encoding::Encoding;
+#[cfg(feature = "image")]
+use toroid_tfhe::noise::Noise;
 use toroid_tfhe::noise::{StatedNoise, log2_decoding_failure};
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
@@ -77,6 +79,18 @@ impl RowFacts {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The noise that is stated, of rows that a drive may have `computed`.
+    #[cfg(feature = "image")]
+    pub(super) fn stored_noise(&self, computed: bool) -> Noise {
+        let certain = 0.0;
+        let log2_failure = match self.noise.log2_variance {
+            Some(_) => self.noise.log2_failure.unwrap_or(f64::NEG_INFINITY),
+            None => certain,
+        };
+        let variance = self.noise.log2_variance.map_or(0.0, f64::exp2);
+        Noise::stored(self.params, variance, log2_failure, computed)
     }
 
     /// What holds of both.
@@ -266,6 +280,20 @@ impl EncryptedRows {
             numbers.extend_from_slice(rows.unwrap_or_default());
         }
         Ok(numbers)
+    }
+
+    /// The rows with at least this noise, whatever was stated of them.
+    #[cfg(feature = "image")]
+    pub(super) fn with_noise_of_at_least(mut self, noise: &Noise) -> EncryptedRows {
+        let least = noise.stated(self.facts.params);
+        let stated = &mut self.facts.noise;
+        stated.log2_variance = stated
+            .log2_variance
+            .zip(least.log2_variance)
+            .map(|(stated, least)| stated.max(least));
+        let failures = stated.log2_failure.into_iter().chain(least.log2_failure);
+        stated.log2_failure = failures.reduce(f64::max);
+        self
     }
 
     /// The column in memory.

@@ -20,6 +20,9 @@ use crate::session::{Session, SessionError};
 /// Chunks that a change may leave behind, in bytes, before the column is written anew without them.
 const SPARE: u64 = 4 << 20;
 
+/// Most bytes of chunks that are read together, unless a single one has more.
+const READ: u64 = 4 << 20;
+
 /// What a drive has of a column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnStat {
@@ -52,6 +55,22 @@ impl ColumnStat {
     #[must_use]
     pub fn log2_failure(&self) -> f64 {
         log2_failure(self.encoding, self.noise)
+    }
+}
+
+/// Chunks in memory, by their offsets.
+#[derive(Default)]
+struct Chunks {
+    /// What was read at once.
+    pieces: Vec<Vec<u8>>,
+    /// The piece of a chunk, and its bytes there.
+    places: BTreeMap<u64, (usize, Range<usize>)>,
+}
+
+impl Chunks {
+    fn get(&self, offset: u64) -> Option<&[u8]> {
+        let (piece, place) = self.places.get(&offset)?;
+        self.pieces.get(*piece)?.get(place.clone())
     }
 }
 
@@ -102,26 +121,47 @@ impl StoredColumn {
         slice.map_err(|error| of(&self.name)(error.into()))
     }
 
-    /// The chunks of these segments, each read once.
+    /// The chunks of these segments, each read once, those that lie one behind the other together.
     async fn chunks(
         &self,
         segments: &[Segment],
         progress: &Progress,
-    ) -> Result<BTreeMap<u64, Vec<u8>>, SessionError> {
-        let mut chunks = BTreeMap::new();
-        let total = segments.len() as u64;
-        for (done, segment) in (1..).zip(segments) {
-            if chunks.contains_key(&segment.offset) {
-                continue;
-            }
-            progress.check().map_err(crate::blob::BlobError::from)?;
-            let len = segment.chunk_len(self.head.facts.params);
+    ) -> Result<Chunks, SessionError> {
+        let params = self.head.facts.params;
+        let mut wanted: BTreeMap<u64, (Segment, u64)> = BTreeMap::new();
+        for segment in segments {
+            let len = segment.chunk_len(params);
             let len = len.map_err(|error| of(&self.name)(error.into()))?;
-            let at = BASE.saturating_add(segment.offset);
-            let chunk = self.reader.read_at(at, len as usize).await?;
-            let checked = segment.check_chunk(self.head.facts.params, &chunk);
-            checked.map_err(|error| of(&self.name)(damaged(error)))?;
-            chunks.insert(segment.offset, chunk);
+            wanted.insert(segment.offset, (*segment, len));
+        }
+        let total = wanted.values().map(|(_, len)| len).sum();
+        let mut chunks = Chunks::default();
+        let mut done = 0;
+        let mut left = wanted.into_values().peekable();
+        while let Some(first) = left.next() {
+            progress.check().map_err(crate::blob::BlobError::from)?;
+            let mut together = vec![first];
+            let start = first.0.offset;
+            let mut end = start.saturating_add(first.1);
+            while let Some(next) =
+                left.next_if(|(next, len)| next.offset == end && end + len - start <= READ)
+            {
+                end += next.1;
+                together.push(next);
+            }
+            let at = BASE.saturating_add(start);
+            let bytes = self.reader.read_at(at, (end - start) as usize).await?;
+            for (segment, len) in together {
+                let first = (segment.offset - start) as usize;
+                let place = first..first + len as usize;
+                let checked =
+                    segment.check_chunk(params, bytes.get(place.clone()).unwrap_or_default());
+                checked.map_err(|error| of(&self.name)(damaged(error)))?;
+                let piece = chunks.pieces.len();
+                chunks.places.insert(segment.offset, (piece, place));
+            }
+            chunks.pieces.push(bytes);
+            done += end - start;
             progress.report("read", done, total);
         }
         Ok(chunks)
@@ -141,7 +181,7 @@ impl StoredColumn {
         let chunks = self.chunks(&segments, progress).await?;
         let params = self.head.facts.params;
         let pieces = segments.iter().filter_map(|segment| {
-            let chunk = chunks.get(&segment.offset)?.as_slice();
+            let chunk = chunks.get(segment.offset)?;
             Some(cut(params, *segment, chunk))
         });
         let pieces = pieces.collect::<Result<Vec<_>, _>>();
@@ -328,7 +368,7 @@ impl Session {
         for (number, segment) in head.header.segments().iter().enumerate() {
             let chunk = column.chunk_bytes(number);
             let chunk = chunk.map_err(|error| of(name)(error.into()))?;
-            chunks.push((*segment, chunk.to_vec()));
+            chunks.push((*segment, chunk));
         }
         self.write_whole(name, former, head, chunks, progress).await
     }
@@ -339,7 +379,7 @@ impl Session {
         name: &str,
         blob: Option<BlobId>,
         mut head: Head,
-        segments: Vec<(Segment, Vec<u8>)>,
+        segments: Vec<(Segment, &[u8])>,
         progress: &Progress,
     ) -> Result<ColumnStat, SessionError> {
         head.check().map_err(of(name))?;
@@ -347,7 +387,7 @@ impl Session {
         let room = head.room();
         let mut end = room - BASE;
         let mut placed: Vec<Segment> = Vec::new();
-        let mut chunks: Vec<Vec<u8>> = Vec::new();
+        let mut chunks: Vec<&[u8]> = Vec::new();
         let mut places: BTreeMap<u64, u64> = BTreeMap::new();
         for (segment, chunk) in segments {
             let place = *places.entry(segment.offset).or_insert(end);
@@ -379,7 +419,7 @@ impl Session {
         let mut writer = writer.with_progress(progress.clone());
         writer.write(&bytes).await?;
         for chunk in chunks {
-            writer.write(&chunk).await?;
+            writer.write(chunk).await?;
         }
         writer.commit().await?;
         Ok(self.column(name).await?.stat())
@@ -407,12 +447,11 @@ impl Session {
                 .into_iter()
                 .filter(|segment| !new.contains_key(&segment.offset))
                 .collect();
-            let mut all = column.chunks(&old, progress).await?;
-            all.extend(new);
+            let old = column.chunks(&old, progress).await?;
             let segments = head.header.segments().iter();
             let segments = segments.filter_map(|segment| {
-                let chunk = all.get(&segment.offset)?.clone();
-                Some((*segment, chunk))
+                let chunk = new.get(&segment.offset).map(Vec::as_slice);
+                Some((*segment, chunk.or_else(|| old.get(segment.offset))?))
             });
             let segments = segments.collect();
             let (name, blob) = (&column.name, column.blob.id);

@@ -40,6 +40,7 @@ pub struct OpenOptions {
     pub(super) nsid: Option<u32>,
     pub(super) key_id: u32,
     pub(super) read_only: bool,
+    pub(super) reads: bool,
     pub(super) cancel: CancelToken,
     pub(super) wrap: Option<Arc<Wrap>>,
     pub(super) ledger: Option<Arc<Mutex<Ledger>>>,
@@ -128,6 +129,14 @@ impl OpenOptions {
     pub fn read_only(self) -> OpenOptions {
         OpenOptions {
             read_only: true,
+            ..self
+        }
+    }
+
+    /// Changes nothing in the blob store, so that a client that does is not disturbed. The drive computes as it does otherwise.
+    pub fn reads(self) -> OpenOptions {
+        OpenOptions {
+            reads: true,
             ..self
         }
     }

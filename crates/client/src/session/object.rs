@@ -114,6 +114,12 @@ impl<'a> Object<'a> {
         Ok(Object { sc, content })
     }
 
+    /// What these bytes are by their metadata.
+    pub(crate) fn of_bytes(sc: ScMetadata, bytes: Vec<u8>) -> Object<'static> {
+        let content = Content::Bytes(bytes);
+        Object { sc, content }
+    }
+
     /// The same test vector for another register.
     #[cfg(feature = "image")]
     pub(crate) fn for_register(self, vr: VrNumber) -> Result<Object<'a>, SessionError> {

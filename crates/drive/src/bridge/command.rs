@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use toroid_engine::{CancelToken, StoreOutcome};
+use toroid_engine::{CancelToken, PagingContext, StoreOutcome};
 use toroid_nvme::{Cqe, Io, Sqe};
 
 use super::access::{Hosted, KeyAccess};
@@ -13,7 +13,7 @@ use super::status::Fault;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Effect {
-    /// Nothing: plain data.
+    /// Nothing: plain data, or a column, which no register holds.
     None = 0,
     /// A part of an object was taken; others are to come.
     PartTaken = 1,
@@ -87,6 +87,14 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn cid(&self) -> u16 {
         self.sqe.cid.get()
+    }
+
+    /// The command for which pages move.
+    pub(crate) fn paging(&self) -> PagingContext {
+        PagingContext {
+            command_id: self.cid(),
+            queue: self.serial,
+        }
     }
 
     pub(crate) fn keys(&self) -> &KeyAccess {

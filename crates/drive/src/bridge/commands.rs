@@ -167,7 +167,12 @@ impl Bridge {
                 watch: Some(watch),
             }))));
         }
-        let Some(effect) = self.load(context, &object, &blocks, &watch, last) else {
+        let effect = if object.sc().column() {
+            Some(Effect::None)
+        } else {
+            self.load(context, &object, &blocks, &watch, last)
+        };
+        let Some(effect) = effect else {
             return Ok(None);
         };
         self.carrier.delivered(&object.description, None);
@@ -214,6 +219,9 @@ impl Bridge {
             let vr = object.sc().vr();
             return self.not_loaded(context, EngineError::Superseded { vr }.to_string());
         }
+        if object.sc().column() {
+            return Effect::None;
+        }
         self.stored(object);
         Effect::stored(outcome)
     }
@@ -254,8 +262,11 @@ impl Bridge {
                 watch: None,
             })));
         }
-        let part = object.part(context, &blocks.data)?;
-        let prepared = self.engine.prepare(&part)?;
+        let prepared = if object.sc().column() {
+            self.prepare_column(&object, &blocks.data)?
+        } else {
+            self.engine.prepare(&object.part(context, &blocks.data)?)?
+        };
         let put = self
             .carrier
             .commit(context, io, &blocks, &object.description, None);

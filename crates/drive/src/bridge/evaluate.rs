@@ -1,12 +1,15 @@
 //! Programs that are in no register, run on samples that come with the command.
 
+use std::time::Instant;
+
 use toroid_engine::{PagingContext, Requester};
 use toroid_isa::{Program, VrNumber};
 
+use super::columns::{Input, columns, job};
 use super::command::Context;
 use super::commands::Bridge;
-use super::object::{Object, check};
-use super::status::{Fault, METADATA_INVALID, METADATA_MISMATCH, TRIGGER_SPLIT};
+use super::object::{Object, check, with_result};
+use super::status::{Fault, METADATA_INVALID, METADATA_MISMATCH, PROGRAM_REFUSED, TRIGGER_SPLIT};
 
 use toroid_isa::metadata::ScMetadata;
 
@@ -79,20 +82,69 @@ impl Bridge {
             bytes: outcome.bytes,
         })
     }
+
+    /// The same on columns, with single samples beside them.
+    fn map(
+        &self,
+        context: &Context,
+        (name, program): (VrNumber, &Program),
+        inputs: &[Described],
+        (place, room): (Option<usize>, u64),
+    ) -> Result<Described, Fault> {
+        let rows = inputs
+            .iter()
+            .map(|input| {
+                context.keys().check_register(input.sc.vr())?;
+                Input::new(&input.sc, &input.bytes)
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let columns = columns(&rows);
+        for (place, column) in columns.iter().enumerate() {
+            if columns
+                .iter()
+                .skip(place + 1)
+                .any(|other| other.vr == column.vr)
+            {
+                let reason = format!("two inputs are for {}", column.vr);
+                return Err(Fault::new(METADATA_MISMATCH, reason));
+            }
+        }
+        let job = job((name, program), &columns);
+        let (requester, paging) = requester(context);
+        let begun = Instant::now();
+        let (made, facts) = self
+            .engine
+            .map_to_columns(paging, &job, room, requester)
+            .map_err(Fault::from)
+            .inspect_err(|_| self.program_failed(context, name.key_id()))?;
+        self.map_ran(context, name, &facts, begun.elapsed());
+        // A verified program returns one register.
+        let made = made
+            .into_iter()
+            .next()
+            .ok_or_else(|| Fault::new(PROGRAM_REFUSED, "the program returned nothing"))?;
+        let at = place.and_then(|place| columns.get(place));
+        let vr = at.map_or(made.facts.vr, |input| input.vr);
+        let params = at.or(columns.first()).map_or(0, |input| input.params.id);
+        let tag = inputs.iter().find_map(|input| input.sc.key_tag());
+        let sc = ScMetadata::new(vr, params, made.bytes.len() as u64)?
+            .with_column(made.facts.rows > 1)
+            .with_key_tag(tag.unwrap_or_default());
+        Ok(Described {
+            sc: with_result(sc, made.facts.encoding, &made.facts.noise)?,
+            bytes: made.bytes,
+        })
+    }
 }
 
 /// Who asks, and for which command pages move.
-pub(super) fn requester(context: &Context) -> (Requester<'_>, PagingContext) {
+fn requester(context: &Context) -> (Requester<'_>, PagingContext) {
     let requester = Requester {
         tenant: context.host.identity.tenant,
         cancel: &context.cancel,
         key_ids: context.keys().only(),
     };
-    let paging = PagingContext {
-        command_id: context.cid(),
-        queue: context.serial,
-    };
-    (requester, paging)
+    (requester, context.paging())
 }
 
 /// The sample as the bridge knows objects.

@@ -1,6 +1,6 @@
 //! The part of an object that a command carries.
 
-use toroid_engine::{Attributes, PagingContext, Part, RunOutcome, check_size};
+use toroid_engine::{Attributes, Part, RunOutcome, check_size};
 use toroid_isa::VrType;
 use toroid_isa::metadata::ScMetadata;
 use toroid_tfhe::encoding::Encoding;
@@ -28,13 +28,8 @@ pub(crate) fn check(sc: &ScMetadata) -> Result<&'static ParamSet, Fault> {
             format!("parameter set {} of {} is unknown", sc.params(), sc.vr()),
         )
     })?;
-    if sc.column() {
-        let reason =
-            format!("{sc}; a column is for Execute Program alone, expected a single sample");
-        return Err(Fault::new(METADATA_INVALID, reason));
-    }
-    // The engine checks a program's size itself: a read delivers what it refuses.
-    if sc.vr().ty() != VrType::Prg {
+    // The engine checks a program's size itself: a read delivers what it refuses. A column has any size.
+    if sc.vr().ty() != VrType::Prg && !sc.column() {
         check_size(sc.vr(), params, sc.size())?;
     }
     Ok(params)
@@ -121,10 +116,7 @@ impl Object {
     pub(crate) fn part<'a>(&self, context: &Context, data: &'a [u8]) -> Result<Part<'a>, Fault> {
         let sc = self.sc();
         Ok(Part {
-            context: PagingContext {
-                command_id: context.cid(),
-                queue: context.serial,
-            },
+            context: context.paging(),
             vr: sc.vr(),
             params: self.params,
             total_size: sc.size(),
@@ -134,16 +126,21 @@ impl Object {
         })
     }
 
-    /// A program's result can only take the place of a sample that is all there.
+    /// A program's result can only take the place of a sample, or column, that is all there. No column comes in parts.
     pub(crate) fn check_whole(&self) -> Result<(), Fault> {
         let sc = self.sc();
         if sc.offset() == 0 && self.len as u64 == sc.size() {
             return Ok(());
         }
+        let what = if sc.column() {
+            "a column"
+        } else {
+            "a sample that triggers a program"
+        };
         Err(Fault::new(
             TRIGGER_SPLIT,
             format!(
-                "{} bytes from byte {} of {}; a sample that triggers a program must come whole, {} bytes",
+                "{} bytes from byte {} of {}; {what} must come whole in one command, {} bytes",
                 self.len,
                 sc.offset(),
                 sc.vr(),

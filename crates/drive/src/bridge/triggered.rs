@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-#[cfg(feature = "computational-programs")]
-use toroid_engine::MapFacts;
-use toroid_engine::{PreparedRun, Requester, RunOutcome};
+use toroid_engine::{MapFacts, Prepared, PreparedRun, Requester, RunOutcome};
 use toroid_isa::metadata::ScMetadata;
 use toroid_isa::{Instruction, VrNumber};
 use toroid_nvme::Status;
@@ -16,10 +14,20 @@ use super::log::{ProgramRun, TraceKind};
 use super::status::{Fault, METADATA_INVALID, METADATA_MISMATCH};
 use super::watches::Watch;
 
-/// A program that has run on a trigger's sample, with what describes its result.
+/// A program that has run on what triggered it, with what describes its result.
 struct Computed<'a> {
-    prepared: PreparedRun<'a>,
+    ran: Ran<'a>,
     result: ScMetadata,
+}
+
+enum Ran<'a> {
+    OnSample(Box<PreparedRun<'a>>),
+    OnColumn {
+        facts: MapFacts,
+        duration: Duration,
+        /// Of a write: empties the register of the column.
+        emptied: Option<Prepared<'a>>,
+    },
 }
 
 impl Bridge {
@@ -70,19 +78,34 @@ impl Bridge {
             Err(fault) => Err(fault),
         };
         let computed = put.inspect_err(|_| self.program_failed(context, vr.key_id()))?;
-        let outcome = computed.prepared.commit();
-        self.stored(&trigger.object);
-        self.program_ran(context, vr, &outcome);
+        match computed.ran {
+            Ran::OnSample(prepared) => {
+                let outcome = prepared.commit();
+                self.stored(&trigger.object);
+                self.program_ran(context, vr, &outcome);
+            }
+            Ran::OnColumn {
+                facts,
+                duration,
+                emptied,
+            } => {
+                emptied.map(Prepared::commit);
+                self.map_ran(context, program, &facts, duration);
+            }
+        }
         Ok(Some(self.deliver(context, trigger, &computed.result)))
     }
 
-    /// Runs the program, and puts its result in the place of the trigger's sample. `None` if the blocks of a read were
+    /// Runs the program, and puts its result in the place of the trigger's sample or column. `None` if the blocks of a read were
     /// written before the run began, so that their sample must not reach its register.
     fn compute(
         &self,
         context: &Context,
         trigger: &mut Trigger,
     ) -> Result<Option<Computed<'_>>, Fault> {
+        if trigger.object.sc().column() {
+            return self.compute_column(context, trigger);
+        }
         let Trigger { object, blocks, .. } = trigger;
         // The program's own key id, whatever the host may use: another may have stored it.
         let key_ids = BTreeSet::from([object.sc().vr().key_id()]);
@@ -102,7 +125,38 @@ impl Bridge {
         let result = object.result(outcome)?;
         blocks.data[..object.len].copy_from_slice(&outcome.bytes);
         blocks.metadata = self.carrier.nvme_metadata(&result, trigger.io.blocks)?;
-        Ok(Some(Computed { prepared, result }))
+        let ran = Ran::OnSample(Box::new(prepared));
+        Ok(Some(Computed { ran, result }))
+    }
+
+    fn compute_column(
+        &self,
+        context: &Context,
+        trigger: &mut Trigger,
+    ) -> Result<Option<Computed<'_>>, Fault> {
+        let is_write = trigger.is_write();
+        let Trigger {
+            object,
+            blocks,
+            watch,
+            io,
+        } = trigger;
+        let mapped = self.map_trigger(context, (object, &blocks.data), watch.as_ref());
+        let Some(mapped) = mapped? else {
+            return Ok(None);
+        };
+        blocks.data[..object.len].copy_from_slice(&mapped.bytes);
+        blocks.metadata = self.carrier.nvme_metadata(&mapped.sc, io.blocks)?;
+        let emptied = is_write.then(|| self.prepare_emptying(object));
+        let ran = Ran::OnColumn {
+            facts: mapped.facts,
+            duration: mapped.duration,
+            emptied: emptied.transpose()?,
+        };
+        Ok(Some(Computed {
+            ran,
+            result: mapped.sc,
+        }))
     }
 
     /// Writes the result of a write's program to the SSD; that of a read's is not stored.
@@ -144,7 +198,6 @@ impl Bridge {
     }
 
     /// Counts a run on columns.
-    #[cfg(feature = "computational-programs")]
     pub(super) fn map_ran(
         &self,
         context: &Context,

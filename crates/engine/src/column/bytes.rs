@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use toroid_isa::{KeyKind, VrNumber};
+use toroid_isa::KeyKind;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::column::{
@@ -17,10 +17,12 @@ use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::fingerprint;
 
 use super::execute::Execution;
+use super::plan::Plan;
 use super::{Checkpoint, MapFacts, MapJob, MapOutput, MapSink, RowSource};
 use crate::backend::LoadedKey;
 use crate::engine::Engine;
 use crate::error::{EngineError, RowError};
+use crate::processor::Transaction;
 use crate::requester::Requester;
 use crate::swap::PagingContext;
 
@@ -214,6 +216,15 @@ struct ColumnBuilder<'e, 'r> {
     columns: Vec<Building>,
 }
 
+/// The form of results.
+fn form(is_packed: bool) -> ColumnForm {
+    if is_packed {
+        ColumnForm::Packed
+    } else {
+        ColumnForm::Expanded
+    }
+}
+
 /// A column whose rows are still coming.
 struct Building {
     facts: MapOutput,
@@ -225,60 +236,34 @@ struct Building {
 }
 
 impl<'e, 'r> ColumnBuilder<'e, 'r> {
-    /// Room for these results of a run on columns of this set, at most `room` bytes for each.
+    /// Room for these results of a run on columns of this set.
     fn new(
         engine: &'e Engine,
-        (program, params): (VrNumber, &'static ParamSet),
+        params: &'static ParamSet,
         facts: &MapFacts,
         key: Option<Arc<dyn LoadedKey>>,
-        (requester, room): (Requester<'r>, u64),
-    ) -> Result<ColumnBuilder<'e, 'r>, EngineError> {
-        let key = key.filter(|_| engine.backend.packs(params));
-        let builder = ColumnBuilder {
-            engine,
-            params,
-            requester,
-            key,
-            columns: Vec::new(),
-        };
+        requester: Requester<'r>,
+    ) -> ColumnBuilder<'e, 'r> {
         let building = |facts: &MapOutput| {
-            let needed = if facts.rows == 1 {
-                params.lwe_bytes() as u64
-            } else {
-                let bytes = column_bytes(params, builder.form(), facts.rows);
-                bytes.map_err(|error| refused(error).of(facts.vr))?
-            };
-            if needed > room {
-                return Err(EngineError::MapTooLarge {
-                    vr: program,
-                    what: "a result",
-                    needed: needed.into(),
-                    room,
-                });
-            }
-            // There is room for all of them, the header included.
             let chunks = facts.rows.div_ceil(rows_per_chunk(params) as u64) as usize;
-            Ok(Building {
+            Building {
                 facts: facts.clone(),
                 chunks: ColumnBytesBuilder::new(params, chunks),
                 rows: 0,
                 pending: Vec::new(),
-            })
+            }
         };
-        let columns = facts
-            .outputs
-            .iter()
-            .map(building)
-            .collect::<Result<_, _>>()?;
-        Ok(ColumnBuilder { columns, ..builder })
+        ColumnBuilder {
+            engine,
+            params,
+            requester,
+            key,
+            columns: facts.outputs.iter().map(building).collect(),
+        }
     }
 
     fn form(&self) -> ColumnForm {
-        if self.key.is_some() {
-            ColumnForm::Packed
-        } else {
-            ColumnForm::Expanded
-        }
+        form(self.key.is_some())
     }
 
     /// The columns, once the run has ended well.
@@ -362,26 +347,129 @@ impl MapSink for ColumnBuilder<'_, '_> {
     }
 }
 
+/// A run on columns that has begun: it sees the registers as they were then, and changes none of them.
+#[must_use = "the program runs in `execute`"]
+pub struct ColumnRun<'e, 'a> {
+    transaction: Transaction<'e>,
+    plan: Plan,
+    facts: MapFacts,
+    job: &'a MapJob<'a>,
+    requester: Requester<'a>,
+    /// The key that packs, where the results are packed.
+    key: Option<Arc<dyn LoadedKey>>,
+}
+
+impl ColumnRun<'_, '_> {
+    /// What the run will do.
+    #[must_use]
+    pub fn facts(&self) -> &MapFacts {
+        &self.facts
+    }
+
+    /// Bytes of the longest result as a column, even of a single row.
+    ///
+    /// # Errors
+    /// [`EngineError::Column`] for a result without rows.
+    pub fn column_bytes(&self) -> Result<u64, EngineError> {
+        self.longest(|params, rows| match rows {
+            1 => column_bytes(params, ColumnForm::Expanded, rows),
+            rows => column_bytes(params, form(self.key.is_some()), rows),
+        })
+    }
+
+    /// Bytes of the longest result as [`ColumnRun::execute`] makes it.
+    fn bytes(&self) -> Result<u64, EngineError> {
+        self.longest(|params, rows| match rows {
+            1 => Ok(params.lwe_bytes() as u64),
+            rows => column_bytes(params, form(self.key.is_some()), rows),
+        })
+    }
+
+    fn longest(
+        &self,
+        bytes: impl Fn(&ParamSet, u64) -> Result<u64, TfheError>,
+    ) -> Result<u64, EngineError> {
+        let mut longest = 0;
+        for output in &self.facts.outputs {
+            let bytes = bytes(self.plan.params, output.rows);
+            longest = longest.max(bytes.map_err(|error| refused(error).of(output.vr))?);
+        }
+        Ok(longest)
+    }
+
+    /// Whether results stay expanded for want of a key alone: the back end packs the set's samples.
+    #[must_use]
+    pub fn lacks_key_to_pack(&self) -> bool {
+        self.key.is_none() && self.transaction.engine.backend.packs(self.plan.params)
+    }
+
+    /// Runs the program. Gives its results, each packed where the back end packs, a single row as its sample; and what the run did.
+    ///
+    /// # Errors
+    /// Those of [`Engine::map`].
+    pub fn execute(self) -> Result<(Vec<MadeColumn>, MapFacts), EngineError> {
+        let ColumnRun {
+            transaction,
+            plan,
+            facts,
+            job,
+            requester,
+            key,
+        } = self;
+        let mut builder =
+            ColumnBuilder::new(transaction.engine, plan.params, &facts, key, requester);
+        Execution::new(transaction, plan, job, requester).run(None, &mut builder)?;
+        Ok((builder.finish()?, facts))
+    }
+}
+
 impl Engine {
+    /// Begins a run on columns whose results are wanted in memory. The run sees the registers as they are when this returns; whatever is
+    /// stored in them from then on counts as later than the run.
+    ///
+    /// # Errors
+    /// Those of [`Engine::map`] that come before its first row.
+    pub fn begin_columns<'e, 'a>(
+        &'e self,
+        context: PagingContext,
+        job: &'a MapJob<'a>,
+        requester: impl Into<Requester<'a>>,
+    ) -> Result<ColumnRun<'e, 'a>, EngineError> {
+        let requester = requester.into();
+        let (transaction, plan) = self.prepare_map(context, job, &requester)?;
+        // The key that the run bootstraps with, whatever comes into its register meanwhile.
+        let key = transaction.key(job.program_vr, KeyKind::Bootstrapping);
+        Ok(ColumnRun {
+            facts: super::facts(&plan),
+            key: key.ok().filter(|_| self.backend.packs(plan.params)),
+            transaction,
+            plan,
+            job,
+            requester,
+        })
+    }
+
     /// [`Engine::map`] from beginning to end, with the results in memory, at most `room` bytes for each, beside what the run did.
     ///
     /// # Errors
     /// Those of [`Engine::map`]; [`EngineError::MapTooLarge`] before the first row where a result has no room.
-    pub fn map_to_columns<'r>(
+    pub fn map_to_columns<'a>(
         &self,
         context: PagingContext,
-        job: &MapJob<'_>,
+        job: &'a MapJob<'a>,
         room: u64,
-        requester: impl Into<Requester<'r>>,
+        requester: impl Into<Requester<'a>>,
     ) -> Result<(Vec<MadeColumn>, MapFacts), EngineError> {
-        let requester = requester.into();
-        let (transaction, plan) = self.prepare_map(context, job, &requester)?;
-        let facts = super::facts(&plan);
-        let of_set = (job.program_vr, plan.params);
-        // The key that the run bootstraps with, whatever comes into its register meanwhile.
-        let key = transaction.key(job.program_vr, KeyKind::Bootstrapping).ok();
-        let mut builder = ColumnBuilder::new(self, of_set, &facts, key, (requester, room))?;
-        Execution::new(transaction, plan, job, requester).run(None, &mut builder)?;
-        Ok((builder.finish()?, facts))
+        let run = self.begin_columns(context, job, requester)?;
+        let needed = run.bytes()?;
+        if needed > room {
+            return Err(EngineError::MapTooLarge {
+                vr: job.program_vr,
+                what: "a result",
+                needed: needed.into(),
+                room,
+            });
+        }
+        run.execute()
     }
 }
