@@ -35,6 +35,12 @@ impl DriveArgs {
         Opened::open(&self.location, &self.host, &computing, ledger)
     }
 
+    /// Opens the drive for reads, on which it computes, with a ledger.
+    pub fn open_for_reads(&self, ledger: Option<Arc<Mutex<Ledger>>>) -> anyhow::Result<Opened> {
+        let options = self.host.options()?.reads();
+        Opened::computing(&self.location, options, &Computing::default(), ledger)
+    }
+
     /// Opens the drive to see what is on it.
     pub fn open_read_only(&self) -> anyhow::Result<Opened> {
         Opened::with(&self.location, self.host.options()?.read_only())
@@ -49,7 +55,16 @@ impl Opened {
         computing: &Computing,
         ledger: Option<Arc<Mutex<Ledger>>>,
     ) -> anyhow::Result<Opened> {
-        let options = host.options()?.backend(Arc::clone(&computing.backend));
+        Opened::computing(location, host.options()?, computing, ledger)
+    }
+
+    fn computing(
+        location: &Location,
+        options: OpenOptions,
+        computing: &Computing,
+        ledger: Option<Arc<Mutex<Ledger>>>,
+    ) -> anyhow::Result<Opened> {
+        let options = options.backend(Arc::clone(&computing.backend));
         let options = match ledger {
             Some(ledger) => options.ledger(ledger),
             None => options,

@@ -475,6 +475,23 @@ fn functions_of_two_arguments_and_tables_from_files() {
     place.fails(1, "put d.img programs/f.tasm", &["line 3", "`y`"]);
 }
 
+/// The bytes of the image `d.img` without its blob store's super blocks, in which every client that may change the store leaves its name.
+fn stored(place: &Place) -> Vec<u8> {
+    const SUPER_BLOCK_BYTES: usize = 128;
+    let mut image = fs::read(place.path("d.img")).unwrap();
+    let magic = b"TOROIDBS";
+    let starts = image.windows(magic.len()).enumerate();
+    let starts: Vec<usize> = starts
+        .filter(|(_, bytes)| bytes == magic)
+        .map(|(at, _)| at)
+        .collect();
+    assert_eq!(starts.len(), 2);
+    for start in starts {
+        image[start..][..SUPER_BLOCK_BYTES].fill(0);
+    }
+    image
+}
+
 #[test]
 fn a_sample_of_another_width_than_the_function_takes_is_refused() {
     let place = Place::prepared("nvme");
@@ -487,7 +504,7 @@ fn a_sample_of_another_width_than_the_function_takes_is_refused() {
     }
     place.ok("encrypt 1 --bits 5 --out 5.ct");
     place.ok("put d.img 2.ct --as cor:0:1");
-    let before = fs::read(place.path("d.img")).unwrap();
+    let before = stored(&place);
     for bits in [2, 5] {
         place.fails(
             1,
@@ -495,7 +512,7 @@ fn a_sample_of_another_width_than_the_function_takes_is_refused() {
             &["cow:0:2", &format!("{bits} bits"), "4 bits"],
         );
     }
-    assert!(fs::read(place.path("d.img")).unwrap() == before);
+    assert!(stored(&place) == before);
     assert!(!place.path("r.ct").exists());
     place.ok("run d.img cow:0:2 --write 4.ct --out r.ct");
     // By a read, the width is what the drive's metadata state.

@@ -523,3 +523,63 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
         "{registers:?}"
     );
 }
+
+#[test]
+fn columns_in_registers_trigger_programs() {
+    for metadata in ["second-half", "nvme"] {
+        let place = Place::prepared(metadata);
+        let numbers: Vec<i64> = (0..60).map(|row| row * 7 % 13 - 6).collect();
+        let text: Vec<String> = numbers.iter().map(i64::to_string).collect();
+        fs::write(place.path("numbers"), text.join("\n")).unwrap();
+        fs::write(
+            place.path("write.tasm"),
+            ".reg x = cow:2\n.reg y = cor:1\n.tv f = x < 0 ? 0 - x : x\n\
+             bootstrap f, x\nhomadd x, y\nreturn x\n",
+        )
+        .unwrap();
+        place.ok("put d.img write.tasm");
+        place.ok("put d.img three.ct --as cor:0:1");
+        let rows = |line: &str| -> Vec<i64> {
+            let got = place.json(line);
+            let rows = got["rows"].as_array().unwrap().iter();
+            rows.map(|row| row.as_i64().unwrap()).collect()
+        };
+        let expected: Vec<i64> = numbers.iter().map(|x| x.abs() + 3).collect();
+        assert_eq!(rows("column run d.img cow:0:2 numbers"), expected);
+        assert_eq!(rows("column get d.img --register cow:0:2"), expected);
+        place.fails(1, "get d.img cow:0:2 --out r.ct", &["a column of"]);
+        // Compute-on-read of numbers that are put first, and then stay.
+        fs::write(
+            place.path("read.tasm"),
+            ".reg x = cor:7\n.tv f = x + 1\nbootstrap f, x\nreturn x\n",
+        )
+        .unwrap();
+        place.ok("put d.img read.tasm");
+        let expected: Vec<i64> = numbers.iter().map(|x| x + 1).collect();
+        assert_eq!(rows("column run d.img cor:0:7 numbers"), expected);
+        assert_eq!(rows("column run d.img cor:0:7"), expected);
+        assert_eq!(rows("column get d.img --register cor:0:7"), numbers);
+        let out = place.ok("column run d.img cor:0:7 --out result");
+        assert!(out.contains("60 rows"), "{out}");
+        let written = fs::read_to_string(place.path("result")).unwrap();
+        assert_eq!(written.lines().count(), 60);
+        place.fails(1, "column run d.img cor:0:7 --out result", &["--force"]);
+        place.fails(2, "column run d.img cow:0:2", &["a file of numbers"]);
+        place.fails(2, "column run d.img tv:0:2 numbers", &["not a register"]);
+        place.fails(
+            1,
+            "column run d.img cow:0:2 numbers",
+            &["does not read cow:0:2"],
+        );
+        place.ok("delete d.img cor:0:7");
+        place.fails(1, "column run d.img cor:0:7", &["cor:0:7"]);
+        // Rows that a command does not carry.
+        let many = vec!["1"; 5000].join("\n");
+        fs::write(place.path("many"), many).unwrap();
+        place.fails(
+            1,
+            "column run d.img cor:0:7 many",
+            &["must come whole in one command"],
+        );
+    }
+}

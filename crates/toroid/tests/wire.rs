@@ -261,6 +261,76 @@ fn blocks_alone_compute() {
     }
 }
 
+/// The same with a column: its result stands in the same blocks.
+#[test]
+fn blocks_alone_compute_on_a_column() {
+    let place = place();
+    let numbers: Vec<i64> = (0..40).map(|row| row * 5 % 11 - 5).collect();
+    let text: Vec<String> = numbers.iter().map(i64::to_string).collect();
+    fs::write(place.path("numbers"), text.join("\n")).unwrap();
+    fs::write(
+        place.path("each.tasm"),
+        ".reg x = cow:2\n.tv f = x > 1 ? x - 1 : 0\nbootstrap f, x\nreturn x\n",
+    )
+    .unwrap();
+    let packed =
+        "column pack numbers cow:0:2 --out-data c.data --out-metadata c.meta --extended c.ext";
+    let blocks = place.json(packed)["blocks"].as_u64().unwrap();
+    place.fails(1, packed, &["--force"]);
+    let bytes = blocks * BLOCK as u64;
+    for metadata in ["second-half", "nvme"] {
+        let image = format!("{metadata}.img");
+        format(&place, &image, metadata);
+        let served = Served::new(&place.path(&image), Hosts::Any);
+        let url = served.url();
+        place.ok(&format!("put {url} {KEYS} each.tasm"));
+        let reserve = format!("reserve {url} cow:0:2 --column {bytes}");
+        let at = place.json(&reserve)["objects"][0].clone();
+        assert_eq!(at["blocks"], blocks);
+        let controller = served.connect();
+        let (lba, metadata_lba) = (at["lba"].as_u64().unwrap(), at["metadata_lba"].as_u64());
+        let write = |lba, data: &[u8], metadata: &[u8]| {
+            let write = write_blocks(&controller, 1, lba, data, metadata, false);
+            served.runtime.block_on(write).unwrap();
+        };
+        let read = |lba, blocks| {
+            let read = read_blocks(&controller, 1, lba, blocks);
+            served.runtime.block_on(read).unwrap()
+        };
+        let file = |name: &str| fs::read(place.path(name)).unwrap();
+        let expected: Vec<i64> = numbers.iter().map(|x| (x - 1).max(0)).collect();
+        let unpack = match metadata_lba {
+            Some(metadata_lba) => {
+                write(metadata_lba, &file("c.meta"), &[]);
+                write(lba, &file("c.data"), &[]);
+                fs::write(place.path("r.data"), read(lba, blocks).data).unwrap();
+                fs::write(place.path("r.meta"), read(metadata_lba, 1).data).unwrap();
+                place.fails(
+                    1,
+                    "raw unpack r.data r.meta --out r.ct",
+                    &["is not a sample"],
+                );
+                "column unpack r.data r.meta"
+            }
+            None => {
+                let extended = file("c.ext");
+                let (data, metadata): (Vec<_>, Vec<_>) = extended
+                    .chunks_exact(BLOCK + 64)
+                    .map(|block| block.split_at(BLOCK))
+                    .unzip();
+                write(lba, &data.concat(), &metadata.concat());
+                let result = read(lba, blocks);
+                let (data, metadata) = (result.data.chunks(BLOCK), result.metadata.chunks(64));
+                let extended = data.zip(metadata).flat_map(|(d, m)| [d, m].concat());
+                fs::write(place.path("r.ext"), extended.collect::<Vec<_>>()).unwrap();
+                "column unpack --extended r.ext"
+            }
+        };
+        let found = place.json(unpack);
+        assert_eq!(found["rows"], serde_json::json!(expected));
+    }
+}
+
 /// As docs/guides/wire.md has it: what the map lists, 256 KiB at a time, the program last.
 #[test]
 fn a_host_loads_a_drive_again_by_reading_its_blocks() {

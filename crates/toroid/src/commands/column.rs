@@ -1,4 +1,5 @@
-//! `toroid column` and `toroid map`: columns of numbers on a drive, and programs over them.
+//! `toroid column` and `toroid map`: columns of numbers on a drive, and programs over them. `column run`, `pack` and `unpack` are for columns that
+//! are the objects of registers.
 
 use std::fmt::Write as _;
 use std::io::Read;
@@ -9,15 +10,19 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use clap::Subcommand;
 use serde_json::{Value, json};
-use toroid_client::columns::{ColumnStat, EncryptedRows, MapPlan, MapRequest};
+use toroid_client::columns::{ColumnStat, EncryptedRows, MapPlan, MapRequest, result_bytes};
+use toroid_client::raw;
 use toroid_client::session::SessionError;
 use toroid_drive::image::display_size;
 use toroid_engine::backend::recorded::RecordedTimes;
+use toroid_isa::{VrNumber, VrType};
+use toroid_tfhe::ClientKey;
 use toroid_tfhe::encoding::Encoding;
 use zeroize::Zeroizing;
 
 use super::keys::read_client_key;
 use super::program::assemble_file_for;
+use super::raw::{BlockFiles, PackedFiles};
 use super::run::{lacks_keys, load};
 use super::sample::parse_log2_probability;
 use super::write_file;
@@ -43,6 +48,12 @@ pub enum Command {
     List(ListArgs),
     /// Delete a column.
     Delete(DeleteArgs),
+    /// Trigger a program by writing or reading a column as the object of a register.
+    Run(Box<RunArgs>),
+    /// Put a column and its secure computing metadata into blocks.
+    Pack(Box<PackArgs>),
+    /// Decrypt a column in blocks that were read.
+    Unpack(UnpackArgs),
 }
 
 /// Arguments of `toroid column put`.
@@ -82,15 +93,33 @@ pub struct GetArgs {
     #[command(flatten)]
     drive: DriveArgs,
     /// Name of the column.
-    name: String,
+    #[arg(required_unless_present = "register")]
+    name: Option<String>,
+    /// The column in a register, in place of one with a name. An image triggers nothing by that.
+    #[arg(long, conflicts_with_all = ["name", "rows"])]
+    register: Option<VrNumber>,
+    #[command(flatten)]
+    client: KeyArgs,
+    /// Rows FROM..TO, counted from 0, without the last; all of them if not given.
+    #[arg(long, value_parser = parse_rows)]
+    rows: Option<Rows>,
+    #[command(flatten)]
+    numbers: DecryptArgs,
+}
+
+/// The client key.
+#[derive(clap::Args)]
+struct KeyArgs {
     /// The client key.
     #[arg(long, short, default_value = "keys/client.key")]
     key: PathBuf,
     #[command(flatten)]
     passphrase: PassphraseArgs,
-    /// Rows FROM..TO, counted from 0, without the last; all of them if not given.
-    #[arg(long, value_parser = parse_rows)]
-    rows: Option<Rows>,
+}
+
+/// Where decrypted numbers go, and which are decrypted.
+#[derive(clap::Args)]
+struct DecryptArgs {
     /// File for the numbers, one a line; standard output if not given.
     #[arg(long, short)]
     out: Option<PathBuf>,
@@ -100,6 +129,63 @@ pub struct GetArgs {
     /// Decrypt up to this failure probability of a row, such as 2^-40 or 0.001; 1 takes rows whose noise nobody states, too.
     #[arg(long, default_value = "2^-64", value_parser = parse_log2_probability, allow_hyphen_values = true)]
     max_failure: f64,
+}
+
+/// What numbers are.
+#[derive(clap::Args)]
+struct EncodingArgs {
+    /// Message bits beside the padding bit; the parameter set's width if not given.
+    #[arg(long, short)]
+    bits: Option<u32>,
+    /// Unsigned numbers, 0 to 2^bits - 1, instead of signed ones.
+    #[arg(long)]
+    unsigned: bool,
+}
+
+/// Arguments of `toroid column run`.
+#[derive(clap::Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    drive: DriveArgs,
+    /// Register whose access triggers the program: cow:KEY:DATA is written, cor:KEY:DATA is read.
+    register: VrNumber,
+    /// File of the numbers to write into the register first, one a line; - for standard input. A cor register may hold a column already.
+    numbers: Option<PathBuf>,
+    #[command(flatten)]
+    client: KeyArgs,
+    #[command(flatten)]
+    encoding: EncodingArgs,
+    #[command(flatten)]
+    result: DecryptArgs,
+}
+
+/// Arguments of `toroid column pack`.
+#[derive(clap::Args)]
+pub struct PackArgs {
+    /// File of the numbers, one a line; - for standard input.
+    numbers: PathBuf,
+    /// Register that the column is for, such as cor:0:1 or cow:0:2.
+    register: VrNumber,
+    #[command(flatten)]
+    client: KeyArgs,
+    #[command(flatten)]
+    encoding: EncodingArgs,
+    /// Bytes of the object, with room for the result behind the column; as many as a result of the same rows has if not given.
+    #[arg(long, value_name = "BYTES")]
+    room: Option<u64>,
+    #[command(flatten)]
+    files: PackedFiles,
+}
+
+/// Arguments of `toroid column unpack`.
+#[derive(clap::Args)]
+pub struct UnpackArgs {
+    #[command(flatten)]
+    files: BlockFiles,
+    #[command(flatten)]
+    client: KeyArgs,
+    #[command(flatten)]
+    result: DecryptArgs,
 }
 
 /// Arguments of `toroid column list`.
@@ -179,6 +265,9 @@ pub fn run(command: &Command, output: &Output) -> anyhow::Result<()> {
         Command::Get(args) => get(args, output),
         Command::List(args) => list(args, output),
         Command::Delete(args) => delete(args, output),
+        Command::Run(args) => trigger(args, output),
+        Command::Pack(args) => pack(args, output),
+        Command::Unpack(args) => unpack(args, output),
     }
 }
 
@@ -245,10 +334,7 @@ fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
     let bits = bits.unwrap_or(client.params().message_bits.max(1));
     let signed = stated.map_or(!args.unsigned, Encoding::is_signed);
     let encoding = Encoding::of_samples(client.params(), bits, signed)?;
-    let bar = progress::counter(output, "encrypting");
-    let rows = EncryptedRows::encrypt(&client, encoding, &numbers, &progress::report_to(&bar));
-    let rows = rows.map_err(own)?;
-    bar.finish_and_clear();
+    let rows = encrypt(&client, encoding, &numbers, output)?;
     let bar = progress::bar(output, "writing");
     let progress = progress::report_to(&bar);
     let name = &args.name;
@@ -269,21 +355,105 @@ fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
     output.result(&value, || line(&stat))
 }
 
-fn get(args: &GetArgs, output: &Output) -> anyhow::Result<()> {
-    if let Some(out) = &args.out {
-        super::refuse_existing(out, args.force)?;
+impl KeyArgs {
+    fn read(&self, output: &Output) -> anyhow::Result<ClientKey> {
+        read_client_key(&self.key, &self.passphrase, output)
     }
-    let client = read_client_key(&args.key, &args.passphrase, output)?;
+}
+
+impl EncodingArgs {
+    /// Encrypts the numbers of a file.
+    fn encrypt(
+        &self,
+        numbers: &Path,
+        client: &ClientKey,
+        output: &Output,
+    ) -> anyhow::Result<EncryptedRows> {
+        let bits = self.bits.unwrap_or(client.params().message_bits.max(1));
+        let encoding = Encoding::of_samples(client.params(), bits, !self.unsigned)?;
+        encrypt(client, encoding, &read_numbers(numbers)?, output)
+    }
+}
+
+fn encrypt(
+    client: &ClientKey,
+    encoding: Encoding,
+    numbers: &[i64],
+    output: &Output,
+) -> anyhow::Result<EncryptedRows> {
+    let bar = progress::counter(output, "encrypting");
+    let rows = EncryptedRows::encrypt(client, encoding, numbers, &progress::report_to(&bar));
+    let rows = rows.map_err(own)?;
+    bar.finish_and_clear();
+    Ok(rows)
+}
+
+impl DecryptArgs {
+    fn check(&self) -> anyhow::Result<()> {
+        match &self.out {
+            Some(out) => super::refuse_existing(out, self.force),
+            None => Ok(()),
+        }
+    }
+
+    /// Decrypts rows, and gives their numbers.
+    fn report(
+        &self,
+        (name, rows): (&str, &EncryptedRows),
+        client: &ClientKey,
+        output: &Output,
+    ) -> anyhow::Result<()> {
+        let numbers = rows.decrypt_above(client, self.max_failure).map_err(own);
+        let numbers = numbers.with_context(|| {
+            format!("column {name} is not decrypted (--max-failure sets another limit)")
+        })?;
+        let mut text = String::new();
+        for number in &numbers {
+            let _ = writeln!(text, "{number}");
+        }
+        let log2 = rows.log2_failure();
+        match &self.out {
+            Some(out) => {
+                write_file(out, self.force, true, |writer| {
+                    Ok(std::io::Write::write_all(writer, text.as_bytes())?)
+                })?;
+                let shown = out.display().to_string();
+                let value = json!({ "file": shown, "rows": numbers.len(), "log2_p_fail": log2 });
+                output.result(&value, || {
+                    let probability = power_of_two(log2);
+                    format!(
+                        "{shown}: {} rows (failure probability of each {probability})",
+                        numbers.len()
+                    )
+                })
+            }
+            None => {
+                let value = json!({ "rows": numbers, "log2_p_fail": log2 });
+                output.result(&value, || text.trim_end().to_owned())
+            }
+        }
+    }
+}
+
+fn get(args: &GetArgs, output: &Output) -> anyhow::Result<()> {
+    args.numbers.check()?;
+    let client = args.client.read(output)?;
     let opened = args.drive.open_read_only()?;
     let rows = args.rows.clone().map(|rows| rows.0);
+    if let Some(register) = args.register {
+        let rows = wait(&opened, opened.session().get_rows(register))?;
+        let name = register.to_string();
+        return args.numbers.report((&name, &rows), &client, output);
+    }
+    let name = args.name.as_deref().unwrap_or_default();
     let bar = progress::counter(output, "reading");
     let progress = progress::report_to(&bar);
-    let column = wait(&opened, opened.session().column(&args.name))?;
+    let column = wait(&opened, opened.session().column(name))?;
     let stat = column.stat();
     if let Some(job) = stat.job.filter(|job| !job.complete) {
         output.note(format!(
             "the run that fills {} is not complete: it has done {} of {} rows",
-            args.name, job.done, job.total
+            name, job.done, job.total
         ));
     }
     let rows = wait(
@@ -291,38 +461,77 @@ fn get(args: &GetArgs, output: &Output) -> anyhow::Result<()> {
         column.rows(rows.unwrap_or(0..stat.rows), &progress),
     )?;
     bar.finish_and_clear();
-    let numbers = rows.decrypt_above(&client, args.max_failure).map_err(own);
-    let numbers = numbers.with_context(|| {
-        format!(
-            "column {} is not decrypted (--max-failure sets another limit)",
-            args.name
-        )
-    })?;
-    let mut text = String::new();
-    for number in &numbers {
-        let _ = writeln!(text, "{number}");
-    }
-    let log2 = rows.log2_failure();
-    match &args.out {
-        Some(out) => {
-            write_file(out, args.force, true, |writer| {
-                Ok(std::io::Write::write_all(writer, text.as_bytes())?)
-            })?;
-            let shown = out.display().to_string();
-            let value = json!({ "file": shown, "rows": numbers.len(), "log2_p_fail": log2 });
-            output.result(&value, || {
-                let probability = power_of_two(log2);
-                format!(
-                    "{shown}: {} rows (failure probability of each {probability})",
-                    numbers.len()
-                )
-            })
+    args.numbers.report((name, &rows), &client, output)
+}
+
+/// Triggers a program by a column, as `toroid run` does by a sample.
+fn trigger(args: &RunArgs, output: &Output) -> anyhow::Result<()> {
+    let register = args.register;
+    match (register.ty(), &args.numbers) {
+        (VrType::LweCow, None) => {
+            return Err(usage(format!(
+                "{register} triggers when it is written: give a file of numbers"
+            )));
         }
-        None => {
-            let value = json!({ "rows": numbers, "log2_p_fail": log2 });
-            output.result(&value, || text.trim_end().to_owned())
+        (VrType::LweCow | VrType::LweCor, _) => {}
+        _ => {
+            return Err(usage(format!(
+                "{register} is not a register of samples; expected cow:KEY:DATA or cor:KEY:DATA"
+            )));
         }
     }
+    args.result.check()?;
+    let client = args.client.read(output)?;
+    let rows = args.numbers.as_ref().map(|numbers| {
+        let rows = args.encoding.encrypt(numbers, &client, output)?;
+        anyhow::Ok(rows)
+    });
+    let rows = rows.transpose()?;
+    let computing = Computing::default();
+    let opened = Opened::open(&args.drive.location, &args.drive.host, &computing, None)?;
+    let session = opened.session();
+    let key_id = register.key_id();
+    // A drive that others use usually holds its keys already, and they take long to load.
+    load(&opened, key_id, !opened.is_shared(), output)?;
+    let written = rows.as_ref().and_then(EncryptedRows::encoding);
+    opened.wait(session.check_trigger(register, written))?;
+    let bar = progress::bar(output, "computing");
+    let progress = progress::report_to(&bar);
+    let call = async || {
+        session
+            .trigger_rows(register, rows.as_ref(), &progress)
+            .await
+    };
+    let mut result = opened.drive.wait(call());
+    if opened.is_shared() && result.as_ref().is_err_and(lacks_keys) {
+        load(&opened, key_id, true, output)?;
+        result = opened.drive.wait(call());
+    }
+    let result = wait(&opened, async { result })?;
+    bar.finish_and_clear();
+    opened.close()?;
+    let name = register.to_string();
+    args.result.report((&name, &result), &client, output)
+}
+
+fn pack(args: &PackArgs, output: &Output) -> anyhow::Result<()> {
+    args.files.check()?;
+    let client = args.client.read(output)?;
+    let rows = args.encoding.encrypt(&args.numbers, &client, output)?;
+    let room = match args.room {
+        Some(room) => room,
+        None => result_bytes(rows.params(), rows.len())?,
+    };
+    let (sc, object) = rows.object(args.register, room)?;
+    args.files.write(&sc, (&object, rows.params()), output)
+}
+
+fn unpack(args: &UnpackArgs, output: &Output) -> anyhow::Result<()> {
+    args.result.check()?;
+    let client = args.client.read(output)?;
+    let rows = args.files.read(raw::unpack_rows)?;
+    args.result
+        .report(("in the blocks", &rows), &client, output)
 }
 
 fn described(stat: &ColumnStat) -> Value {

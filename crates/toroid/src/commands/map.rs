@@ -26,8 +26,11 @@ pub struct MapArgs {
 pub struct ReserveArgs {
     #[command(flatten)]
     drive: DriveArgs,
-    /// Register of the sample, such as cow:0:2.
+    /// Register of the sample or column, such as cow:0:2.
     register: VrNumber,
+    /// Room for a column, an object of so many bytes, in place of a sample.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    column: Option<u64>,
     /// Parameter set of the sample; that of the key id's objects on the drive if not given.
     #[arg(long, value_parser = parse_param_set)]
     params: Option<&'static ParamSet>,
@@ -116,6 +119,10 @@ pub fn reserve(args: &ReserveArgs, output: &Output) -> anyhow::Result<()> {
         .params
         .map_or_else(|| params_on_drive(&opened, register.key_id()), Ok)?;
     check_params(&opened, register, params)?;
-    let stat = opened.wait(opened.session().reserve(register, params))?;
+    let session = opened.session();
+    let stat = match args.column {
+        Some(bytes) => opened.wait(session.reserve_rows(register, params, bytes))?,
+        None => opened.wait(session.reserve(register, params))?,
+    };
     report(opened, &[stat], true, output)
 }

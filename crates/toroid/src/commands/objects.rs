@@ -348,7 +348,7 @@ pub fn get(args: &GetArgs, output: &Output) -> anyhow::Result<()> {
         "{} exists; --force replaces it",
         args.out.display()
     );
-    let opened = args.drive.open_with(args.ledger.open(output)?)?;
+    let opened = args.drive.open_for_reads(args.ledger.open(output)?)?;
     let sample = opened.wait(opened.session().get_sample(args.register))?;
     opened.close()?;
     save_sample(&args.out, args.force, &sample.ciphertext)?;
