@@ -681,7 +681,7 @@ pub struct Weights {
 /// stays in the cache.
 impl Ntt50Plan {
     /// The most products in one sum of [`Self::combine`] and [`Self::dot`].
-    pub const TERMS: usize = 11;
+    pub const TERMS: usize = 12;
 
     /// Prepares numbers for [`Self::combine`]; they count modulo q.
     ///
@@ -709,16 +709,15 @@ impl Ntt50Plan {
         }
     }
 
-    /// `out = sum_r weights[r]·rows[r] mod q`, canonical. Rows are as long as `out` and stand one after the other; their
-    /// words are below 2^50, not necessarily below q.
+    /// `out = sum_r weights[r]·rows[r] mod q`, canonical. The rows' words are below 2^50, not necessarily below q.
     ///
     /// # Panics
-    /// If `rows` is not one row for each weight, or the length of `out` no multiple of eight.
-    pub fn combine(&self, out: &mut [u64], rows: &[u64], weights: &Weights) {
+    /// If there is not one row for each weight, or a row is not as long as `out`, a multiple of eight.
+    pub fn combine(&self, out: &mut [u64], rows: &[&[u64]], weights: &Weights) {
         check_part(out);
         assert!(
-            rows.len() == out.len() * weights.words.len(),
-            "{} words are not {} rows of {}",
+            rows.len() == weights.words.len() && rows.iter().all(|row| row.len() == out.len()),
+            "{} rows for {} weights, or one that has not {} words",
             rows.len(),
             weights.words.len(),
             out.len()
@@ -741,17 +740,27 @@ impl Ntt50Plan {
         }
     }
 
-    /// `out = sum_r a_r ⊙ b_r mod q` over terms (a_r, b_r), position by position; all canonical.
+    /// `out = sum_r a_r ⊙ b_r + w·c mod q` over terms (a_r, b_r), position by position, with the term (c, w) where `scaled`
+    /// has one; all canonical, `w` too.
     ///
     /// # Panics
-    /// If there are more than [`Self::TERMS`], or a slice is not as long as `out`, a multiple of eight.
-    pub fn dot(&self, out: &mut [u64], terms: &[(&[u64], &[u64])]) {
+    /// If there are more terms than [`Self::TERMS`], the scaled one counted, a slice is not as long as `out`, a multiple of
+    /// eight, or `w` is not below q.
+    pub fn dot(&self, out: &mut [u64], terms: &[(&[u64], &[u64])], scaled: Option<(&[u64], u64)>) {
         check_part(out);
         assert!(
-            terms.len() <= Self::TERMS,
+            terms.len() + usize::from(scaled.is_some()) <= Self::TERMS,
             "{} terms are too many for one sum",
             terms.len()
         );
+        if let Some((c, w)) = scaled {
+            assert!(
+                c.len() == out.len() && w < self.q,
+                "{w} times {} words for a sum of {}",
+                c.len(),
+                out.len()
+            );
+        }
         for (a, b) in terms {
             assert!(
                 a.len() == out.len() && b.len() == out.len(),
@@ -767,6 +776,9 @@ impl Ntt50Plan {
                 for (a, b) in terms {
                     portable::mul_add_assign(out, a, b, &self.modulus);
                 }
+                if let Some((c, w)) = scaled {
+                    portable::add_scaled_assign(out, c, shoup(w, self.q), self.q);
+                }
             }
             // SAFETY: as in `combine`.
             #[cfg(target_arch = "x86_64")]
@@ -777,6 +789,7 @@ impl Ntt50Plan {
                         modulus: &self.modulus,
                         out,
                         terms,
+                        scaled,
                     },
                 );
             },
@@ -893,8 +906,9 @@ mod tests {
                         let (mut combined, mut dot, mut quotient) =
                             (a.clone(), a.clone(), a.clone());
                         let weights = plan.weights(&[q - 1; Ntt50Plan::TERMS]);
-                        plan.combine(&mut combined, &a.repeat(Ntt50Plan::TERMS), &weights);
-                        plan.dot(&mut dot, &[(a.as_slice(), b.as_slice()); Ntt50Plan::TERMS]);
+                        plan.combine(&mut combined, &[a.as_slice(); Ntt50Plan::TERMS], &weights);
+                        let terms = [(a.as_slice(), b.as_slice()); Ntt50Plan::TERMS - 1];
+                        plan.dot(&mut dot, &terms, Some((&a, q - 1)));
                         plan.sub_scale_assign(&mut quotient, &b, q - 2);
                         [
                             values,

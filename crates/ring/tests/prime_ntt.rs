@@ -521,7 +521,7 @@ fn sums_of_few_products() {
         for q in primes::<Bits50>(n) {
             for terms in [0, 1, 2, 8, Ntt50Plan::TERMS] {
                 let rows = wide(part * terms.max(1), 1);
-                let rows = &rows[..part * terms];
+                let rows: Vec<&[u64]> = rows.chunks_exact(part).take(terms).collect();
                 let mut weights = random(terms, q, 2);
                 if let Some(first) = weights.first_mut() {
                     *first = q - 1;
@@ -536,9 +536,7 @@ fn sums_of_few_products() {
                 let (left, right) = factors.split_at(terms);
                 let combined = |i: usize| -> u64 {
                     let products = weights.iter().enumerate();
-                    products.fold(0, |sum, (r, w)| {
-                        add(sum, prime::mul(*w, rows[r * part + i], q), q)
-                    })
+                    products.fold(0, |sum, (r, w)| add(sum, prime::mul(*w, rows[r][i], q), q))
                 };
                 let dot = |i: usize| -> u64 {
                     let pairs = left.iter().zip(right);
@@ -551,10 +549,23 @@ fn sums_of_few_products() {
                     .collect();
                 for plan in plans::<Bits50>(n, q) {
                     let mut out = vec![7; part];
-                    plan.combine(&mut out, rows, &plan.weights(&weights));
+                    plan.combine(&mut out, &rows, &plan.weights(&weights));
                     assert_eq!(out, (0..part).map(combined).collect::<Vec<_>>());
-                    plan.dot(&mut out, &pairs);
+                    plan.dot(&mut out, &pairs, None);
                     assert_eq!(out, (0..part).map(dot).collect::<Vec<_>>());
+                    let Some(((last, _), pairs)) = pairs.split_last() else {
+                        continue;
+                    };
+                    for w in [0, 1, q / 2, q - 1] {
+                        plan.dot(&mut out, pairs, Some((last, w)));
+                        let sum = |i: usize| {
+                            let of_pairs = pairs.iter();
+                            of_pairs.fold(prime::mul(w, last[i], q), |sum, (a, b)| {
+                                add(sum, prime::mul(a[i], b[i], q), q)
+                            })
+                        };
+                        assert_eq!(out, (0..part).map(sum).collect::<Vec<_>>());
+                    }
                 }
             }
             let (a, b) = (random(part, q, 3), random(part, q, 4));
@@ -573,10 +584,10 @@ fn sums_of_few_products() {
 }
 
 #[test]
-#[should_panic(expected = "12 weights are too many")]
+#[should_panic(expected = "13 weights are too many")]
 fn too_many_weights() {
     let q = ntt_primes(16, 1 << 50).next().unwrap();
-    let _ = Ntt50Plan::new(16, q).unwrap().weights(&[1; 12]);
+    let _ = Ntt50Plan::new(16, q).unwrap().weights(&[1; 13]);
 }
 
 #[test]

@@ -204,7 +204,7 @@ impl<V: Doubles> Elements for Residues<V> {
         self.q.sub(self.q)
     }
 
-    /// Products are within 5/8·q, so that a sum is within 7·q, below 2^53.
+    /// Products are within 5/8·q, so that a sum is within 7.5·q, below 2^53.
     #[inline(always)]
     fn add_scaled(self, sum: V, y: V, w: Twiddle<V>) -> V {
         sum.add(self.times(y.to_doubles(), w))
@@ -352,27 +352,26 @@ pub(super) unsafe fn add_sum<V: Doubles>(
     }
 }
 
-/// `out = sum_r weights[r]·rows[r]`: rows of `out.len()` words below 2^50, one after the other.
+/// `out = sum_r weights[r]·rows[r]`: words below 2^50.
 ///
 /// # Safety
-/// The length of `out` is a multiple of the lanes, `rows` has that many words for each weight, of which there are
+/// The length of `out` is a multiple of the lanes, each row has that many words, and there are as many rows as weights,
 /// [`Ntt50Plan::TERMS`](super::Ntt50Plan::TERMS) at most; the processor runs `F`.
 #[inline(always)]
 pub(super) unsafe fn combine<F: Elements>(
     modulus: &Modulus<u64>,
     out: &mut [u64],
-    rows: &[u64],
+    rows: &[&[u64]],
     weights: &[[u64; 2]],
 ) {
     // SAFETY: the caller's promise.
     unsafe {
         let f = F::new(modulus);
-        let length = out.len();
-        for at in (0..length).step_by(F::Vector::LANES) {
+        for at in (0..out.len()).step_by(F::Vector::LANES) {
             let mut sum = f.nothing();
-            for (r, w) in weights.iter().enumerate() {
+            for (row, w) in rows.iter().zip(weights) {
                 let w = [F::Vector::splat(w[0]), F::Vector::splat(w[1])];
-                let y = F::Vector::load(rows.as_ptr().add(r * length + at));
+                let y = F::Vector::load(row.as_ptr().add(at));
                 sum = f.add_scaled(sum, y, w);
             }
             f.leave_scaled(sum).store(out.as_mut_ptr().add(at));
@@ -380,7 +379,7 @@ pub(super) unsafe fn combine<F: Elements>(
     }
 }
 
-/// `out = sum_r a[r] ⊙ b[r]`, all canonical.
+/// `out = sum_r a[r] ⊙ b[r] + w·c` for a term (c, w) in `scaled`, all canonical.
 ///
 /// # Safety
 /// All slices have one length, a multiple of the lanes; there are [`Ntt50Plan::TERMS`](super::Ntt50Plan::TERMS) terms at most; the processor runs `F`.
@@ -389,12 +388,17 @@ pub(super) unsafe fn dot<F: Elements>(
     modulus: &Modulus<u64>,
     out: &mut [u64],
     terms: &[(&[u64], &[u64])],
+    scaled: Option<(&[u64], u64)>,
 ) {
     // SAFETY: the caller's promise.
     unsafe {
         let f = F::new(modulus);
         for at in (0..out.len()).step_by(F::Vector::LANES) {
             let mut sum = f.nothing();
+            if let Some((c, w)) = scaled {
+                let c = F::Vector::load(c.as_ptr().add(at));
+                sum = f.add_product(sum, c, F::Vector::splat(w));
+            }
             for (a, b) in terms {
                 let a = F::Vector::load(a.as_ptr().add(at));
                 let b = F::Vector::load(b.as_ptr().add(at));

@@ -199,7 +199,7 @@ impl Elements for Integers {
         self.add_product(sum, y, w[0])
     }
 
-    /// Products are below 2^50·q, so that eleven of them over 2^52 are below 11/4·q, and below 4q with q added.
+    /// Products are below 2^50·q, so that twelve of them over 2^52 are below 3q, and below 4q with q added.
     #[inline(always)]
     fn leave_scaled(self, sum: [F64x8; 2]) -> F64x8 {
         self.reduced(sum).lower(self.twice).lower(self.q)

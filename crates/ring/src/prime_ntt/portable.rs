@@ -115,13 +115,18 @@ pub(super) fn canonicalize(a: &mut [u64], q: u64) {
     }
 }
 
-/// `out = sum_r weights[r]·rows[r]`, rows of `out.len()` words one after the other.
-pub(super) fn combine(out: &mut [u64], rows: &[u64], weights: &[[u64; 2]], q: u64) {
+/// `out = sum_r weights[r]·rows[r]`
+pub(super) fn combine(out: &mut [u64], rows: &[&[u64]], weights: &[[u64; 2]], q: u64) {
     out.fill(0);
-    for (row, &w) in rows.chunks_exact(out.len().max(1)).zip(weights) {
-        for (sum, &y) in out.iter_mut().zip(row) {
-            *sum = add(*sum, times(y, w, q), q);
-        }
+    for (row, &w) in rows.iter().zip(weights) {
+        add_scaled_assign(out, row, w, q);
+    }
+}
+
+/// `sum += w·a`
+pub(super) fn add_scaled_assign(sum: &mut [u64], a: &[u64], w: [u64; 2], q: u64) {
+    for (sum, &y) in sum.iter_mut().zip(a) {
+        *sum = add(*sum, times(y, w, q), q);
     }
 }
 

@@ -178,7 +178,7 @@ impl DoublesTask for AddSum<'_> {
 pub(super) struct Combine<'a> {
     pub(super) modulus: &'a Modulus<u64>,
     pub(super) out: &'a mut [u64],
-    pub(super) rows: &'a [u64],
+    pub(super) rows: &'a [&'a [u64]],
     pub(super) weights: &'a [[u64; 2]],
 }
 
@@ -195,13 +195,14 @@ pub(super) struct Dot<'a> {
     pub(super) modulus: &'a Modulus<u64>,
     pub(super) out: &'a mut [u64],
     pub(super) terms: &'a [(&'a [u64], &'a [u64])],
+    pub(super) scaled: Option<(&'a [u64], u64)>,
 }
 
 impl DoublesTask for Dot<'_> {
     #[inline(always)]
     unsafe fn run<F: Elements>(self) {
         // SAFETY: the caller's promise.
-        unsafe { double::dot::<F>(self.modulus, self.out, self.terms) }
+        unsafe { double::dot::<F>(self.modulus, self.out, self.terms, self.scaled) }
     }
 }
 
