@@ -6,7 +6,7 @@ use toroid_tfhe::seeded::MaskSeed;
 
 use crate::RnsError;
 use crate::context::{Basis, Context};
-use crate::poly::{Form, RnsPoly};
+use crate::poly::{Form, RnsPoly, dot_tile, double, tiles};
 
 /// Relative difference of scales that sums take for none: rounding of f64, far below any noise.
 pub const SCALE_TOLERANCE: f64 = 1.0 / (1u64 << 40) as f64;
@@ -153,6 +153,12 @@ impl Ciphertext {
             a: zero,
             scale,
         }
+    }
+
+    /// A ciphertext whose words the caller writes, all of them.
+    pub(crate) fn raw(context: &Arc<Context>, limbs: usize, scale: f64) -> Ciphertext {
+        let [b, a] = [0, 1].map(|_| RnsPoly::raw(context, Basis::chain(limbs), Form::Values));
+        Ciphertext { b, a, scale }
     }
 
     /// The context.
@@ -312,6 +318,11 @@ impl Ciphertext {
         self.b.add_scalar(constant);
     }
 
+    /// `self + x + i·y` over the scale in every slot, in units of the ring.
+    pub fn add_gaussian(&mut self, constant: [i128; 2]) {
+        self.b.add_gaussian(constant);
+    }
+
     /// `factor·self`; the scale stays as it is.
     pub fn mul_scalar(&mut self, factor: i128) {
         self.parts_mut()
@@ -349,21 +360,86 @@ impl Ciphertext {
     /// # Errors
     /// [`RnsError::Context`].
     pub fn tensor(&self, other: &Ciphertext) -> Result<Tensor, RnsError> {
-        check_contexts(&self.b, &other.b)?;
-        let basis = Basis::chain(self.limbs().min(other.limbs()));
-        let parts = [
-            RnsPoly::dot(basis, &[(&self.b, &other.b)]),
-            RnsPoly::dot(basis, &[(&self.b, &other.a), (&self.a, &other.b)]),
-            RnsPoly::dot(basis, &[(&self.a, &other.a)]),
-        ];
-        Ok(Tensor {
-            parts,
-            scale: self.scale * other.scale,
+        Tensor::sum(&[(self, other)])
+    }
+
+    /// `Σ (x + i·y)·value` over at least one term (value, [x, y]), with `limbs` limbs. The scale is that of the first; the
+    /// others' are the caller's to know.
+    ///
+    /// # Errors
+    /// [`RnsError::Context`]; [`RnsError::Limbs`] if a value has fewer.
+    ///
+    /// # Panics
+    /// If there are no terms, or for no limbs.
+    pub fn combination(
+        limbs: usize,
+        terms: &[(&Ciphertext, [i128; 2])],
+    ) -> Result<Ciphertext, RnsError> {
+        let (first, _) = terms.first().expect("a combination has a term");
+        for (value, _) in terms {
+            check_contexts(&first.b, &value.b)?;
+            check_limbs("a combination", limbs, value.limbs())?;
+        }
+        let basis = Basis::chain(limbs);
+        let part = |part: fn(&Ciphertext) -> &RnsPoly| {
+            let terms: Vec<_> = terms.iter().map(|(value, x)| (part(value), *x)).collect();
+            RnsPoly::combination(basis, &terms)
+        };
+        Ok(Ciphertext {
+            b: part(Ciphertext::b),
+            a: part(Ciphertext::a),
+            scale: first.scale,
         })
     }
 }
 
 impl Tensor {
+    /// `Σ x·y` over at least one pair, with the fewest limbs of all; scales multiply.
+    ///
+    /// # Errors
+    /// [`RnsError::Context`]; [`RnsError::Scale`] unless all products have one scale.
+    ///
+    /// # Panics
+    /// If there are no pairs.
+    pub fn sum(pairs: &[(&Ciphertext, &Ciphertext)]) -> Result<Tensor, RnsError> {
+        let (first, second) = pairs.first().expect("a sum of products has a term");
+        let scale = first.scale * second.scale;
+        for (x, y) in pairs {
+            check_contexts(&first.b, &x.b)?;
+            check_contexts(&first.b, &y.b)?;
+            check_scales(scale, x.scale * y.scale)?;
+        }
+        let limbs = pairs.iter().map(|(x, y)| x.limbs().min(y.limbs())).min();
+        let basis = Basis::chain(limbs.unwrap_or(1));
+        let context = first.context();
+        let simd = context.simd();
+        let squares = pairs.iter().all(|(x, y)| std::ptr::eq(*x, *y));
+        let mut parts = [0, 1, 2].map(|_| RnsPoly::raw(context, basis, Form::Values));
+        let words = parts.each_mut().map(RnsPoly::words_mut);
+        context.each_limb_of(words, |limb, [bb, ba, aa]| {
+            let modulus = context.modulus(basis, limb);
+            let [mut own, mut cross, mut masks] = [(); 3].map(|()| Vec::new());
+            for (x, y) in pairs {
+                let [xb, xa, yb, ya] = [&x.b, &x.a, &y.b, &y.a].map(|part| part.limb(limb));
+                own.push((xb, yb));
+                masks.push((xa, ya));
+                cross.push((xb, ya));
+                if !squares {
+                    cross.push((xa, yb));
+                }
+            }
+            for (((at, bb), (_, ba)), (_, aa)) in tiles(bb).zip(tiles(ba)).zip(tiles(aa)) {
+                dot_tile(&modulus.plan, bb, at, &own, None);
+                dot_tile(&modulus.plan, ba, at, &cross, None);
+                dot_tile(&modulus.plan, aa, at, &masks, None);
+                if squares {
+                    double(simd, ba, modulus.q());
+                }
+            }
+        });
+        Ok(Tensor { parts, scale })
+    }
+
     /// Limbs.
     #[must_use]
     pub fn limbs(&self) -> usize {

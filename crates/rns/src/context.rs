@@ -65,6 +65,8 @@ pub struct Context {
     lower: [Conversion; 2],
     /// `[limbs - 1][count - 1]`: from the last `count` of `limbs` primes to those before.
     rescale: Vec<Vec<Conversion>>,
+    /// `[limbs - 2]`: from the last of `limbs` primes and all special primes to the primes before.
+    lower_rescale: Vec<Conversion>,
 }
 
 impl Context {
@@ -122,6 +124,13 @@ impl Context {
                     .collect()
             })
             .collect();
+        let lower_rescale = (2..=chain)
+            .map(|limbs| {
+                let sources: Vec<usize> = std::iter::once(limbs - 1).chain(chain..all).collect();
+                let targets: Vec<usize> = (0..limbs - 1).collect();
+                Conversion::new(&moduli, &sources, &targets)
+            })
+            .collect();
         Ok(Arc::new(Context {
             threads,
             simd,
@@ -129,6 +138,7 @@ impl Context {
             raise,
             lower,
             rescale,
+            lower_rescale,
             moduli,
             params,
         }))
@@ -208,6 +218,12 @@ impl Context {
         &self.moduli
     }
 
+    /// The product of the first `special` special primes, modulo `q`.
+    pub(crate) fn special_product(&self, special: usize, q: u64) -> u64 {
+        let special = self.params.special[..special].iter();
+        special.fold(1, |p, prime| prime::mul(p, prime % q, q))
+    }
+
     /// The conversion from digit `digit` of a polynomial of `limbs` limbs to all other primes.
     pub(crate) fn raise(&self, digit: usize, limbs: usize) -> &Conversion {
         let start = digit * self.params.digit_limbs;
@@ -225,19 +241,58 @@ impl Context {
         &self.rescale[limbs - 1][count - 1]
     }
 
+    /// The conversion from the last of `limbs` primes, 2 at least, and all special primes to the primes before.
+    pub(crate) fn lower_rescale(&self, limbs: usize) -> &Conversion {
+        &self.lower_rescale[limbs - 2]
+    }
+
     /// Calls `run` with the number and the words of every limb, on the threads of the context.
     pub(crate) fn each_limb(&self, words: &mut [u64], run: impl Fn(usize, &mut [u64]) + Sync) {
+        self.each_limb_of([words], |limb, [words]| run(limb, words));
+    }
+
+    /// The same for the limbs of several polynomials side by side: as many as the shortest has.
+    pub(crate) fn each_limb_of<const K: usize>(
+        &self,
+        polys: [&mut [u64]; K],
+        run: impl Fn(usize, [&mut [u64]; K]) + Sync,
+    ) {
         let degree = self.degree();
+        let limbs = polys.iter().map(|words| words.len() / degree).min();
+        let mut polys = polys.map(|words| words.chunks_exact_mut(degree));
+        let jobs = (0..limbs.unwrap_or(0)).map(|_| {
+            polys
+                .each_mut()
+                .map(|limbs| limbs.next().unwrap_or_default())
+        });
+        self.run_jobs(jobs, run);
+    }
+
+    /// The same for any number of polynomials.
+    pub(crate) fn each_limb_of_all(
+        &self,
+        polys: Vec<&mut [u64]>,
+        run: impl Fn(usize, Vec<&mut [u64]>) + Sync,
+    ) {
+        let degree = self.degree();
+        let limbs = polys.iter().map(|words| words.len() / degree).min();
+        let mut polys: Vec<_> = polys
+            .into_iter()
+            .map(|words| words.chunks_exact_mut(degree))
+            .collect();
+        let jobs =
+            (0..limbs.unwrap_or(0)).map(|_| polys.iter_mut().filter_map(Iterator::next).collect());
+        self.run_jobs(jobs, run);
+    }
+
+    fn run_jobs<J: Send>(&self, jobs: impl Iterator<Item = J>, run: impl Fn(usize, J) + Sync) {
+        let jobs = jobs.enumerate();
         match self.threads {
-            Threads::One => {
-                for (limb, words) in words.chunks_exact_mut(degree).enumerate() {
-                    run(limb, words);
-                }
+            Threads::One => jobs.for_each(|(limb, job)| run(limb, job)),
+            Threads::Pool => {
+                let jobs: Vec<_> = jobs.collect();
+                jobs.into_par_iter().for_each(|(limb, job)| run(limb, job));
             }
-            Threads::Pool => words
-                .par_chunks_exact_mut(degree)
-                .enumerate()
-                .for_each(|(limb, words)| run(limb, words)),
         }
     }
 

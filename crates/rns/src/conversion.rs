@@ -30,6 +30,12 @@ impl Modulus {
     pub(crate) fn q(&self) -> u64 {
         self.plan.modulus()
     }
+
+    /// X^(N/2) in the first half of the values, where it is psi^(e·N/2) with e = 1 modulo 4. It is minus that in the second half,
+    /// where e = 3 modulo 4.
+    pub(crate) fn quarter_turn(&self) -> u64 {
+        prime::pow(self.plan.psi(), self.plan.degree() as u64 / 2, self.q())
+    }
 }
 
 #[derive(Debug)]
@@ -160,9 +166,14 @@ impl Conversion {
         let run = |scratch: &mut Vec<u64>, (start, outs): (usize, Vec<&mut [u64]>)| {
             scratch.resize(rows, 0);
             self.prepare(moduli, simd, from, start, scratch);
+            let mut rows: [&[u64]; Ntt50Plan::TERMS] = Default::default();
+            for (row, words) in rows.iter_mut().zip(scratch.chunks_exact(part)) {
+                *row = words;
+            }
+            let rows = &rows[..self.sources.len() + 1];
             for (target, out) in targets.iter().zip(outs) {
                 let plan = &moduli[target.prime].plan;
-                plan.combine(out, scratch, &target.weights);
+                plan.combine(out, rows, &target.weights);
             }
         };
         if parallel {
@@ -194,7 +205,7 @@ impl Conversion {
             let words = &from[s * degree + start..][..part];
             moduli[source.prime]
                 .plan
-                .combine(row, words, &source.factor);
+                .combine(row, &[words], &source.factor);
         }
         let mut inverses = [0.0; Ntt50Plan::TERMS];
         for (inverse, source) in inverses.iter_mut().zip(&self.sources) {

@@ -1,8 +1,7 @@
 //! Larger and smaller moduli: the digits of a key switch, division by the last primes of a basis, and raising from q_0.
 
+use std::ops::Range;
 use std::sync::Arc;
-
-use toroid_ring::prime;
 
 use crate::RnsError;
 use crate::context::{Basis, Context, MAX_RESCALE};
@@ -11,13 +10,22 @@ use crate::poly::{Form, RnsPoly};
 
 /// The digits of a polynomial of l limbs: digit j is its representative modulo the product D_j of the digit's primes that is
 /// nearest to 0, in values modulo all l primes and the special ones.
-pub(crate) struct Digits {
-    digits: Vec<RnsPoly>,
+pub(crate) struct Digits<'a> {
+    basis: Basis,
+    digits: Vec<Digit<'a>>,
 }
 
-impl Digits {
+struct Digit<'a> {
+    /// The limbs modulo the digit's own primes: those of the polynomial itself.
+    own: Range<usize>,
+    poly: &'a RnsPoly,
+    /// All limbs; those in `own` are not used.
+    raised: Option<RnsPoly>,
+}
+
+impl<'a> Digits<'a> {
     /// Of values without special limbs, in the first `special` special primes too.
-    pub(crate) fn new(poly: &RnsPoly, special: usize) -> Digits {
+    pub(crate) fn new(poly: &'a RnsPoly, special: usize) -> Digits<'a> {
         let context = poly.context();
         let (limbs, degree) = (poly.limbs(), context.degree());
         let coefficients = unscaled_coefficients(poly);
@@ -28,40 +36,60 @@ impl Digits {
         let width = context.params().digit_limbs;
         let digit = |index: usize| {
             let own = index * width..limbs.min((index + 1) * width);
-            let mut digit = RnsPoly::raw(context, basis, Form::Values);
+            let mut raised = RnsPoly::raw(context, basis, Form::Values);
             let from = &coefficients.words()[own.start * degree..own.end * degree];
-            let to = digit.words_mut().chunks_exact_mut(degree).enumerate();
+            let to = raised.words_mut().chunks_exact_mut(degree).enumerate();
             let to = to
                 .filter(|(limb, _)| !own.contains(limb))
                 .map(|(limb, words)| (context.index(basis, limb), words));
             convert(context, context.raise(index, limbs), from, to.collect());
-            context.each_limb(digit.words_mut(), |limb, words| {
-                if own.contains(&limb) {
-                    words.copy_from_slice(poly.limb(limb));
-                } else {
+            context.each_limb(raised.words_mut(), |limb, words| {
+                if !own.contains(&limb) {
                     context.modulus(basis, limb).plan.forward(words);
                 }
             });
-            digit
+            Digit {
+                own,
+                poly,
+                raised: Some(raised),
+            }
         };
         let count = context.params().digits(limbs);
         Digits {
+            basis,
             digits: (0..count).map(digit).collect(),
         }
     }
 
     /// A small polynomial, in values, as its only digit.
-    pub(crate) fn of_small(poly: RnsPoly) -> Digits {
-        Digits { digits: vec![poly] }
+    pub(crate) fn of_small(poly: &'a RnsPoly) -> Digits<'a> {
+        let digit = Digit {
+            own: 0..poly.limbs(),
+            poly,
+            raised: None,
+        };
+        Digits {
+            basis: poly.basis(),
+            digits: vec![digit],
+        }
     }
 
     /// The digits' basis.
     pub(crate) fn basis(&self) -> Basis {
-        self.digits[0].basis()
+        self.basis
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &RnsPoly> {
-        self.digits.iter()
+    /// The context.
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        self.digits[0].poly.context()
+    }
+
+    /// A limb of each digit.
+    pub(crate) fn limbs(&self, limb: usize) -> impl Iterator<Item = &[u64]> {
+        self.digits.iter().map(move |digit| match &digit.raised {
+            Some(raised) if !digit.own.contains(&limb) => raised.limb(limb),
+            _ => digit.poly.limb(limb),
+        })
     }
 }
 
@@ -73,11 +101,11 @@ fn convert(context: &Context, conversion: &Conversion, from: &[u64], to: Vec<(us
 /// N times the coefficients.
 fn unscaled_coefficients(poly: &RnsPoly) -> RnsPoly {
     let (context, basis) = (poly.context(), poly.basis());
-    let mut coefficients = poly.clone();
+    let mut coefficients = RnsPoly::raw(context, basis, Form::Coefficients);
     context.each_limb(coefficients.words_mut(), |limb, words| {
+        words.copy_from_slice(poly.limb(limb));
         context.modulus(basis, limb).plan.inverse(words);
     });
-    coefficients.set_form(Form::Coefficients);
     coefficients
 }
 
@@ -86,7 +114,8 @@ fn divide(mut poly: RnsPoly, keep: Basis, conversion: &Conversion) -> RnsPoly {
     let context = Arc::clone(poly.context());
     let (basis, kept) = (poly.basis(), keep.limbs() * context.degree());
     debug_assert_eq!(basis.limbs(), keep.limbs() + conversion.sources());
-    context.each_limb(&mut poly.words_mut()[kept..], |limb, words| {
+    let (words, dropped) = poly.words_mut().split_at_mut(kept);
+    context.each_limb(dropped, |limb, words| {
         let modulus = context.modulus(basis, keep.limbs() + limb);
         modulus.plan.inverse(words);
     });
@@ -95,15 +124,14 @@ fn divide(mut poly: RnsPoly, keep: Basis, conversion: &Conversion) -> RnsPoly {
     let to = to
         .enumerate()
         .map(|(limb, words)| (context.index(keep, limb), words));
-    convert(&context, conversion, &poly.words()[kept..], to.collect());
-    context.each_limb(rest.words_mut(), |limb, words| {
-        context.modulus(keep, limb).plan.forward(words);
-    });
-    context.each_limb(&mut poly.words_mut()[..kept], |limb, words| {
+    convert(&context, conversion, dropped, to.collect());
+    context.each_limb_of([words, rest.words_mut()], |limb, [words, rest]| {
         let inverse = conversion.divisor_inverse(context.index(keep, limb));
         let plan = &context.modulus(keep, limb).plan;
-        plan.sub_scale_assign(words, rest.limb(limb), inverse);
+        plan.forward(rest);
+        plan.sub_scale_assign(words, rest, inverse);
     });
+    drop(rest);
     poly.cut(keep);
     poly
 }
@@ -132,7 +160,34 @@ impl RnsPoly {
         )
     }
 
-    /// P·x in `basis`, for values x without special limbs; P is the product of all special primes, and 0 modulo each of them.
+    /// round(x/(P·q)), for values x modulo Q·P, P the product of all special primes and q the last prime of the chain, which is
+    /// dropped too. Exact as [`RnsPoly::divide_by_special`].
+    ///
+    /// # Errors
+    /// [`RnsError::Limbs`] unless there are two limbs of the chain.
+    ///
+    /// # Panics
+    /// For coefficients, and unless all special limbs are there.
+    pub fn divide_by_special_and_last(self) -> Result<RnsPoly, RnsError> {
+        let (basis, all) = (self.basis(), self.context().full_basis().special);
+        assert!(
+            self.form() == Form::Values && basis.special == all,
+            "{basis:?} in {:?} divided by special primes and one of the chain",
+            self.form()
+        );
+        if basis.chain < 2 {
+            return Err(RnsError::Limbs {
+                what: "rescaling",
+                needed: 2,
+                found: basis.chain,
+            });
+        }
+        let context = Arc::clone(self.context());
+        let conversion = context.lower_rescale(basis.chain);
+        Ok(divide(self, Basis::chain(basis.chain - 1), conversion))
+    }
+
+    /// P·x in `basis`, for values x without special limbs; P is the product of its special primes, and 0 modulo each of them.
     pub(crate) fn times_special(&self, basis: Basis) -> RnsPoly {
         let context = self.context();
         let mut product = RnsPoly::raw(context, basis, Form::Values);
@@ -140,9 +195,10 @@ impl RnsPoly {
             if limb < basis.chain {
                 let plan = &context.modulus(basis, limb).plan;
                 words.copy_from_slice(self.limb(limb));
-                let special = context.params().special.iter();
-                let p = special.fold(1, |p, prime| prime::mul(p, *prime, plan.modulus()));
-                plan.scale_assign(words, p);
+                plan.scale_assign(
+                    words,
+                    context.special_product(basis.special, plan.modulus()),
+                );
             } else {
                 words.fill(0);
             }

@@ -34,9 +34,9 @@ pub struct KeyRequest {
 }
 
 /// A key that brings X -> X^g of a ciphertext back under its secret.
-struct GaloisKey {
-    automorphism: Automorphism,
-    key: KeySwitchKey,
+pub(crate) struct GaloisKey {
+    pub(crate) automorphism: Automorphism,
+    pub(crate) key: KeySwitchKey,
 }
 
 /// The two keys of a mod-raise.
@@ -77,7 +77,7 @@ struct Plan {
 pub struct Hoisted<'a> {
     keys: &'a EvaluationKeys,
     ciphertext: &'a Ciphertext,
-    digits: Digits,
+    digits: Digits<'a>,
 }
 
 impl EvaluationKeys {
@@ -153,13 +153,22 @@ impl EvaluationKeys {
     /// Bytes of memory of all keys.
     #[must_use]
     pub fn memory(&self) -> u64 {
+        self.all().map(KeySwitchKey::memory).sum()
+    }
+
+    /// Bytes of all keys as they are sent or stored: seeds instead of masks, each word with the bits of its prime.
+    #[must_use]
+    pub fn packed_bytes(&self) -> u64 {
+        self.all().map(KeySwitchKey::packed_bytes).sum()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &KeySwitchKey> {
         let galois = self.galois.values().map(|galois| &galois.key);
         let raise = self
             .encapsulation
             .iter()
             .flat_map(|raise| [&raise.enter, &raise.leave]);
-        let all = self.relinearization.iter().chain(galois).chain(raise);
-        all.map(KeySwitchKey::memory).sum()
+        self.relinearization.iter().chain(galois).chain(raise)
     }
 
     fn check(&self, ciphertext: &Ciphertext) -> Result<(), RnsError> {
@@ -177,6 +186,13 @@ impl EvaluationKeys {
         exponent == 1 || self.galois(exponent, limbs).is_some()
     }
 
+    /// The key that rotates by `steps`, other than 0.
+    pub(crate) fn rotation_key(&self, steps: i64, limbs: usize) -> Result<&GaloisKey, RnsError> {
+        let exponent = rotation_exponent(self.context.degree(), steps);
+        let galois = self.galois(exponent, limbs);
+        galois.ok_or_else(|| missing(&format!("X -> X^{exponent}"), limbs))
+    }
+
     fn galois(&self, exponent: usize, limbs: usize) -> Option<&GaloisKey> {
         let galois = self.galois.get(&exponent);
         galois.filter(|galois| limbs <= galois.key.limbs())
@@ -187,7 +203,7 @@ impl EvaluationKeys {
     /// # Errors
     /// [`RnsError::Context`]; [`RnsError::MissingKey`].
     pub fn mul(&self, left: &Ciphertext, right: &Ciphertext) -> Result<Ciphertext, RnsError> {
-        self.relinearize(left.tensor(right)?)
+        self.relinearize(&left.tensor(right)?)
     }
 
     /// The square, relinearized and not rescaled.
@@ -202,24 +218,41 @@ impl EvaluationKeys {
     ///
     /// # Errors
     /// As for [`EvaluationKeys::mul`].
-    pub fn relinearize(&self, tensor: Tensor) -> Result<Ciphertext, RnsError> {
+    pub fn relinearize(&self, tensor: &Tensor) -> Result<Ciphertext, RnsError> {
+        let [b, a] = self.relinearized(tensor)?.map(RnsPoly::divide_by_special);
+        let scale = tensor.scale;
+        Ok(Ciphertext { b, a, scale })
+    }
+
+    /// The same without its last limb: [`EvaluationKeys::relinearize`], then [`Ciphertext::rescale`], by one division instead of two,
+    /// with one rounding.
+    ///
+    /// # Errors
+    /// As for [`EvaluationKeys::mul`]; [`RnsError::Limbs`] unless there are two limbs.
+    pub fn relinearize_rescale(&self, tensor: &Tensor) -> Result<Ciphertext, RnsError> {
+        let [b, a] = self.relinearized(tensor)?;
+        let dropped = b.prime(tensor.limbs() - 1) as f64;
+        Ok(Ciphertext {
+            b: b.divide_by_special_and_last()?,
+            a: a.divide_by_special_and_last()?,
+            scale: tensor.scale / dropped,
+        })
+    }
+
+    /// P times a relinearized product, modulo Q·P.
+    fn relinearized(&self, tensor: &Tensor) -> Result<[RnsPoly; 2], RnsError> {
         let limbs = tensor.limbs();
         let key = self
             .relinearization
             .as_ref()
             .filter(|key| limbs <= key.limbs());
         let key = key.ok_or_else(|| missing("relinearization", limbs))?;
-        let scale = tensor.scale;
-        let [mut b, mut a, square] = tensor.parts;
+        let [b, a, square] = &tensor.parts;
         if !Arc::ptr_eq(&self.context, b.context()) {
             return Err(RnsError::Context);
         }
-        let digits = Digits::new(&square, self.context.full_basis().special);
-        drop(square);
-        let [kb, ka] = key.multiply(&digits).map(RnsPoly::divide_by_special);
-        b.add_assign(&kb);
-        a.add_assign(&ka);
-        Ok(Ciphertext { b, a, scale })
+        let digits = Digits::new(square, self.context.full_basis().special);
+        Ok(key.multiply(&digits, [Some(b), Some(a)]))
     }
 
     /// Rotates slots by `steps` to the left.
@@ -281,14 +314,14 @@ impl EvaluationKeys {
             .as_ref()
             .ok_or_else(|| missing("mod-raise", 1))?;
         let enter = Digits::new(&ciphertext.a, 1);
-        let [mut b, a] = keys.enter.multiply(&enter).map(RnsPoly::divide_by_special);
-        b.add_assign(&ciphertext.b);
+        let entered = keys.enter.multiply(&enter, [Some(&ciphertext.b), None]);
+        let [b, a] = entered.map(RnsPoly::divide_by_special);
         // Under the sparse secret now; the raised a is small, a digit by itself.
         let full = self.context.full_basis();
-        let leave = Digits::of_small(a.raise(full));
-        let raised = b.raise(Basis::chain(full.chain));
-        let [mut b, a] = keys.leave.multiply(&leave).map(RnsPoly::divide_by_special);
-        b.add_assign(&raised);
+        let (raised, small) = (b.raise(Basis::chain(full.chain)), a.raise(full));
+        let leave = Digits::of_small(&small);
+        let left = keys.leave.multiply(&leave, [Some(&raised), None]);
+        let [b, a] = left.map(RnsPoly::divide_by_special);
         let scale = ciphertext.scale;
         Ok(Ciphertext { b, a, scale })
     }
@@ -387,8 +420,7 @@ impl Hoisted<'_> {
             return Ok(Extended { b, a, scale });
         }
         let galois = self.galois(exponent)?;
-        let [mut b, a] = galois.key.multiply(&self.digits);
-        b.add_assign(&own.times_special(basis));
+        let [b, a] = galois.key.multiply(&self.digits, [Some(own), None]);
         Ok(Extended {
             b: b.automorphism(&galois.automorphism),
             a: a.automorphism(&galois.automorphism),
@@ -423,11 +455,10 @@ impl Hoisted<'_> {
             return Ok(self.ciphertext.clone());
         }
         let galois = self.galois(exponent)?;
-        let [mut b, a] = galois
+        let turned = galois
             .key
-            .multiply(&self.digits)
-            .map(RnsPoly::divide_by_special);
-        b.add_assign(&self.ciphertext.b);
+            .multiply(&self.digits, [Some(&self.ciphertext.b), None]);
+        let [b, a] = turned.map(RnsPoly::divide_by_special);
         Ok(Ciphertext {
             b: b.automorphism(&galois.automorphism),
             a: a.automorphism(&galois.automorphism),

@@ -6,6 +6,7 @@
 //! [`order_primes`] puts the chain's primes into an order that brings it back. The scale of level 0 is q_0: there
 //! a value stands for a fraction of the modulus, as a column at rest has it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::RnsError;
@@ -13,8 +14,10 @@ use crate::ciphertext::{Ciphertext, Plaintext, Tensor};
 use crate::complex::Complex;
 use crate::context::{Basis, Context};
 use crate::embedding::Embedding;
-use crate::evaluation::EvaluationKeys;
+use crate::evaluation::{EvaluationKeys, KeyRequest};
+use crate::matrix::Matrices;
 use crate::params::RnsParams;
+use crate::pipeline::Pipeline;
 use crate::poly::RnsPoly;
 use crate::slots::{LinearSlots, Slots};
 use crate::transform::StepPlan;
@@ -36,6 +39,23 @@ pub fn order_primes(params: &mut RnsParams, log2_scale: f64) {
     }
 }
 
+/// The keys of a pipeline by which its matrices go step after step, two or three rotations a stage, instead of those for every step:
+/// smaller and slower.
+#[must_use]
+pub fn lean_key_request(pipeline: &Pipeline) -> KeyRequest {
+    let top = pipeline.levels() + 1;
+    let there = pipeline.to_slots().iter().zip((0..=top).rev());
+    let back = pipeline.to_coefficients().iter().rev().zip(2..);
+    let rotations = there.chain(back).flat_map(|(plan, limbs)| {
+        let rotations = plan.horner().rotations().into_iter();
+        rotations.map(move |steps| (steps as i64, limbs))
+    });
+    KeyRequest {
+        rotations: rotations.collect(),
+        ..pipeline.key_request()
+    }
+}
+
 /// The scale of each level, from that of the highest one on.
 fn scales(params: &RnsParams, top: f64) -> Vec<f64> {
     let mut scale = top;
@@ -53,6 +73,7 @@ pub struct Evaluator<'a> {
     embedding: &'a Embedding,
     /// By level.
     scales: Vec<f64>,
+    matrices: Arc<Matrices>,
 }
 
 impl<'a> Evaluator<'a> {
@@ -68,7 +89,14 @@ impl<'a> Evaluator<'a> {
             keys,
             embedding,
             scales: scales(params, log2_scale.exp2()),
+            matrices: Arc::new(Matrices::new(0)),
         }
+    }
+
+    /// Keeps encoded matrices, for evaluators of the same context and scale to share. Without, each ciphertext has them encoded.
+    #[must_use]
+    pub fn with_matrices(self, matrices: Arc<Matrices>) -> Self {
+        Evaluator { matrices, ..self }
     }
 
     fn context(&self) -> &Arc<Context> {
@@ -138,17 +166,14 @@ impl<'a> Evaluator<'a> {
         self.embedding.to_slots(&coefficients)
     }
 
-    /// The operand at a level, at the scale of that level.
-    fn lower(&self, a: &Ciphertext, level: usize) -> Result<Ciphertext, RnsError> {
-        let mut lowered = a.clone();
+    /// The operand at a level, at the scale of that level; itself where it is there.
+    fn lower<'c>(&self, a: &'c Ciphertext, level: usize) -> Result<Cow<'c, Ciphertext>, RnsError> {
         if a.limbs() == level + 1 {
-            return Ok(lowered);
+            return Ok(Cow::Borrowed(a));
         }
-        lowered.drop_to(level + 2)?;
-        lowered.mul_scalar(nearest(
-            self.scales[level] * self.prime(level + 1) / a.scale(),
-        ));
-        self.rescaled(lowered)
+        let factor = nearest(self.scales[level] * self.prime(level + 1) / a.scale());
+        let lowered = Ciphertext::combination(level + 2, &[(a, [factor, 0])])?;
+        Ok(Cow::Owned(self.rescaled(lowered)?))
     }
 
     /// Divides by the last prime; what is left has the scale of its level, as the caller arranged.
@@ -175,15 +200,10 @@ impl<'a> Evaluator<'a> {
         Ok(level)
     }
 
-    fn add_constant(&self, a: &mut Ciphertext, constant: Complex) {
-        let quarter = (self.embedding.degree() / 2) as i64;
-        if constant.re != 0.0 {
-            a.add_scalar(nearest(constant.re * a.scale()));
-        }
-        if constant.im != 0.0 {
-            a.mul_monomial(-quarter);
-            a.add_scalar(nearest(constant.im * a.scale()));
-            a.mul_monomial(quarter);
+    fn add_constant(a: &mut Ciphertext, constant: Complex) {
+        let parts = gaussian(constant, a.scale());
+        if parts != [0, 0] {
+            a.add_gaussian(parts);
         }
     }
 }
@@ -197,15 +217,9 @@ fn level(a: &Ciphertext) -> usize {
     a.limbs() - 1
 }
 
-/// Adds a ciphertext to a sum that may be empty.
-fn accumulate(sum: &mut Option<Ciphertext>, term: Ciphertext) -> Result<(), RnsError> {
-    match sum {
-        Some(sum) => sum.add_assign(&term),
-        None => {
-            *sum = Some(term);
-            Ok(())
-        }
-    }
+/// The integers nearest to both parts of a multiple.
+fn gaussian(x: Complex, factor: f64) -> [i128; 2] {
+    [x.re, x.im].map(|part| nearest(part * factor))
 }
 
 impl Slots for Evaluator<'_> {
@@ -218,23 +232,15 @@ impl Slots for Evaluator<'_> {
 
     fn add(&mut self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, RnsError> {
         let common = level(a).min(level(b));
-        let mut sum = self.lower(a, common)?;
-        if level(b) == common {
-            sum.add_assign(b)?;
-        } else {
-            sum.add_assign(&self.lower(b, common)?)?;
-        }
+        let mut sum = self.lower(a, common)?.into_owned();
+        sum.add_assign(self.lower(b, common)?.as_ref())?;
         Ok(sum)
     }
 
     fn sub(&mut self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, RnsError> {
         let common = level(a).min(level(b));
-        let mut difference = self.lower(a, common)?;
-        if level(b) == common {
-            difference.sub_assign(b)?;
-        } else {
-            difference.sub_assign(&self.lower(b, common)?)?;
-        }
+        let mut difference = self.lower(a, common)?.into_owned();
+        difference.sub_assign(self.lower(b, common)?.as_ref())?;
         Ok(difference)
     }
 
@@ -244,14 +250,11 @@ impl Slots for Evaluator<'_> {
         factor: i32,
         constant: Complex,
     ) -> Result<Ciphertext, RnsError> {
-        let mut result = a.clone();
-        match factor {
-            1 => {}
-            2 => result.add_assign(a)?,
-            -1 => result.neg_assign(),
-            _ => result.mul_scalar(factor.into()),
-        }
-        self.add_constant(&mut result, constant);
+        let mut result = match factor {
+            1 => a.clone(),
+            _ => Ciphertext::combination(a.limbs(), &[(a, [factor.into(), 0])])?,
+        };
+        Self::add_constant(&mut result, constant);
         Ok(result)
     }
 
@@ -259,25 +262,22 @@ impl Slots for Evaluator<'_> {
         // Not at level 1: the scale of level 0 is no product's.
         let levels = pairs.iter().map(|(a, b)| level(a).min(level(b)));
         let common = Self::common_level("a product of slots", 2, levels)?;
-        let mut sum: Option<Tensor> = None;
-        for (a, b) in pairs {
-            let left = self.lower(a, common)?;
-            let product = if level(b) == common {
-                left.tensor(b)?
-            } else {
-                left.tensor(&self.lower(b, common)?)?
-            };
-            match &mut sum {
-                Some(sum) => sum.add_assign(&product)?,
-                None => sum = Some(product),
-            }
-        }
-        let sum = sum.ok_or(RnsError::Limbs {
-            what: "a sum of no products",
-            needed: 1,
-            found: 0,
-        })?;
-        self.rescaled(self.keys.relinearize(sum)?)
+        let lowered = pairs
+            .iter()
+            .map(|(a, b)| Ok((self.lower(a, common)?, self.lower(b, common)?)))
+            .collect::<Result<Vec<_>, RnsError>>()?;
+        let pairs: Vec<_> = lowered
+            .iter()
+            .zip(pairs)
+            .map(|((left, right), (a, b))| {
+                // A square stays one.
+                let right = if std::ptr::eq(*a, *b) { left } else { right };
+                (left.as_ref(), right.as_ref())
+            })
+            .collect();
+        let mut product = self.keys.relinearize_rescale(&Tensor::sum(&pairs)?)?;
+        product.set_scale(self.scales[common - 1]);
+        Ok(product)
     }
 
     fn combine(
@@ -288,27 +288,12 @@ impl Slots for Evaluator<'_> {
         let levels = terms.iter().map(|(value, _)| level(value));
         let common = Self::common_level("a combination of slots", 1, levels)?;
         let scale = self.scales[common - 1] * self.prime(common);
-        let (mut real, mut imaginary) = (None, None);
-        for (value, factor) in terms {
-            let mut cut = (*value).clone();
-            cut.drop_to(common + 1)?;
-            cut.set_scale(scale);
-            for (sum, factor) in [(&mut real, factor.re), (&mut imaginary, factor.im)] {
-                let integer = nearest(factor * scale / value.scale());
-                if integer != 0 {
-                    let mut term = cut.clone();
-                    term.mul_scalar(integer);
-                    accumulate(sum, term)?;
-                }
-            }
-        }
-        let mut sum = real.unwrap_or_else(|| Ciphertext::zero(self.context(), common + 1, scale));
-        if let Some(mut imaginary) = imaginary {
-            imaginary.mul_monomial((self.embedding.degree() / 2) as i64);
-            sum.add_assign(&imaginary)?;
-        }
-        let mut result = self.rescaled(sum)?;
-        self.add_constant(&mut result, constant);
+        let terms: Vec<_> = terms
+            .iter()
+            .map(|&(value, factor)| (value, gaussian(factor, scale / value.scale())))
+            .collect();
+        let mut result = self.rescaled(Ciphertext::combination(common + 1, &terms)?)?;
+        Self::add_constant(&mut result, constant);
         Ok(result)
     }
 
@@ -327,22 +312,11 @@ impl LinearSlots for Evaluator<'_> {
     fn transform(&mut self, plan: &StepPlan, a: &Ciphertext) -> Result<Ciphertext, RnsError> {
         let common = Self::common_level("a matrix", 1, std::iter::once(level(a)))?;
         let scale = self.scales[common - 1] * self.prime(common);
-        let hoisted = self.keys.hoist(a)?;
-        let babies = plan
-            .babies()
-            .iter()
-            .map(|&steps| hoisted.rotate(steps as i64))
-            .collect::<Result<Vec<_>, _>>()?;
-        let mut out: Option<Ciphertext> = None;
-        for giant in plan.giants() {
-            let mut sum = Ciphertext::zero(self.context(), a.limbs(), scale);
-            for (baby, diagonal) in &giant.terms {
-                let plaintext = self.encode(diagonal, scale / a.scale(), a.limbs())?;
-                sum.mul_plain_add(&babies[*baby], &plaintext)?;
-            }
-            accumulate(&mut out, self.keys.rotate(&sum, giant.rotation as i64)?)?;
-        }
-        let out = out.unwrap_or_else(|| Ciphertext::zero(self.context(), a.limbs(), scale));
-        self.rescaled(out)
+        let encoding = scale / a.scale();
+        let mut product = self
+            .keys
+            .multiply_matrix(&self.matrices, plan, encoding, a)?;
+        product.set_scale(self.scales[common - 1]);
+        Ok(product)
     }
 }

@@ -17,7 +17,7 @@ use crate::ciphertext::Ciphertext;
 use crate::context::{Basis, Context};
 use crate::division::Digits;
 use crate::params::MAX_DIGITS;
-use crate::poly::{Form, RnsPoly};
+use crate::poly::{Form, RnsPoly, dot_tile, tiles};
 use crate::secret::{SecretKey, SecretPoly, encrypt_zero};
 
 /// A key for one payload: for each digit an encryption (b, a), in values; a expands from a seed.
@@ -42,12 +42,11 @@ impl KeySwitchKey {
     ) -> Result<[RnsPoly; 2], RnsError> {
         let context = secret.context();
         let [mut b, a] = encrypt_zero(secret, basis, seed, number, rng)?;
-        let special = &context.params().special[..basis.special];
         let mut term = SecretPoly::new(payload.in_basis(Basis::chain(basis.chain)));
         for limb in own {
             let modulus = context.modulus(basis, limb);
             let q = modulus.q();
-            let p = special.iter().fold(1, |p, prime| prime::mul(p, *prime, q));
+            let p = context.special_product(basis.special, q);
             let words = term.poly_mut().limb_mut(limb);
             modulus.plan.scale_assign(words, p);
             for (sum, word) in b.limb_mut(limb).iter_mut().zip(words.iter()) {
@@ -100,8 +99,8 @@ impl KeySwitchKey {
             });
         }
         let digits = Digits::new(&ciphertext.a, self.basis.special);
-        let [mut b, a] = self.multiply(&digits).map(RnsPoly::divide_by_special);
-        b.add_assign(&ciphertext.b);
+        let switched = self.multiply(&digits, [Some(&ciphertext.b), None]);
+        let [b, a] = switched.map(RnsPoly::divide_by_special);
         let scale = ciphertext.scale;
         Ok(Ciphertext { b, a, scale })
     }
@@ -156,43 +155,66 @@ impl KeySwitchKey {
         8 * words.sum::<usize>() as u64
     }
 
-    /// P times an encryption (b, a) of x·t, for the digits of x: modulo Q·P still.
+    /// Bytes of the seed and the other half, each word with the bits of its prime.
+    #[must_use]
+    pub fn packed_bytes(&self) -> u64 {
+        let context = self.rows[0][0].context();
+        let primes = (0..self.basis.limbs()).map(|limb| context.prime(self.basis, limb));
+        let bits: u64 = primes.map(|q| u64::from(q.ilog2() + 1)).sum();
+        32 + self.rows.len() as u64 * context.degree() as u64 * bits / 8
+    }
+
+    /// P times an encryption (b, a) of x·t, for the digits of x, plus P times the polynomials in `more`, to b and to a: modulo Q·P
+    /// still, P the product of the key's special primes.
     ///
     /// # Panics
     /// If the digits have more limbs than the key, or other special primes.
-    pub(crate) fn multiply(&self, digits: &Digits) -> [RnsPoly; 2] {
-        let basis = digits.basis();
+    pub(crate) fn multiply(&self, digits: &Digits, more: [Option<&RnsPoly>; 2]) -> [RnsPoly; 2] {
+        let (context, basis) = (digits.context(), digits.basis());
+        let mut sums = [0, 1].map(|_| RnsPoly::raw(context, basis, Form::Values));
+        let words = sums.each_mut().map(RnsPoly::words_mut);
+        context.each_limb_of(words, |limb, words| {
+            self.multiply_limb(digits, more, limb, words);
+        });
+        sums
+    }
+
+    /// One limb of [`KeySwitchKey::multiply`].
+    pub(crate) fn multiply_limb(
+        &self,
+        digits: &Digits,
+        more: [Option<&RnsPoly>; 2],
+        limb: usize,
+        [b, a]: [&mut [u64]; 2],
+    ) {
+        let (context, basis) = (digits.context(), digits.basis());
         assert!(
             basis.chain <= self.basis.chain && basis.special == self.basis.special,
             "a key with {:?} for digits with {basis:?}",
             self.basis
         );
-        let context = digits
-            .iter()
-            .next()
-            .map(|digit| Arc::clone(digit.context()));
-        let context = context.expect("a polynomial has a digit");
-        let sum = |part: usize| {
-            let mut sum = RnsPoly::raw(&context, basis, Form::Values);
-            context.each_limb(sum.words_mut(), |limb, words| {
-                let row = if limb < basis.chain {
-                    limb
-                } else {
-                    self.basis.chain + limb - basis.chain
-                };
-                let mut terms: [(&[u64], &[u64]); MAX_DIGITS] = Default::default();
-                let mut count = 0;
-                for (digit, key) in digits.iter().zip(&self.rows) {
-                    terms[count] = (digit.limb(limb), key[part].limb(row));
-                    count += 1;
-                }
-                context
-                    .modulus(basis, limb)
-                    .plan
-                    .dot(words, &terms[..count]);
-            });
-            sum
+        let row = if limb < basis.chain {
+            limb
+        } else {
+            self.basis.chain + limb - basis.chain
         };
-        [sum(0), sum(1)]
+        let plan = &context.modulus(basis, limb).plan;
+        let p = context.special_product(basis.special, plan.modulus());
+        let mut terms: [[(&[u64], &[u64]); MAX_DIGITS]; 2] = Default::default();
+        let mut count = 0;
+        for (digit, key) in digits.limbs(limb).zip(&self.rows) {
+            for (terms, key) in terms.iter_mut().zip(key) {
+                terms[count] = (digit, key.limb(row));
+            }
+            count += 1;
+        }
+        // P is 0 modulo the special primes.
+        let more = more.map(|poly| poly.filter(|_| limb < basis.chain));
+        let more = more.map(|poly| poly.map(|poly| (poly.limb(limb), p)));
+        for ((at, b), (_, a)) in tiles(b).zip(tiles(a)) {
+            for ((out, terms), more) in [b, a].into_iter().zip(&terms).zip(more) {
+                dot_tile(plan, out, at, &terms[..count], more);
+            }
+        }
     }
 }

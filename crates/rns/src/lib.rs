@@ -14,6 +14,7 @@ pub mod evaluator;
 pub mod formula;
 pub mod interpolation;
 pub mod key_switch;
+pub mod matrix;
 pub mod model;
 pub mod noise;
 pub mod params;

@@ -35,6 +35,18 @@ pub fn key_switch(params: &RnsParams, limbs: usize) -> f64 {
     digits(params, &params.chain[..limbs], &params.special) + rounding(params.secret_norm())
 }
 
+/// Of a key switch of a ciphertext of `limbs` limbs whose division drops the last prime too: a relinearization with a rescaling. It
+/// rounds once, after the noise of the digits is divided by that prime.
+///
+/// # Panics
+/// If the chain is shorter, or there are no limbs.
+#[must_use]
+pub fn key_switch_rescale(params: &RnsParams, limbs: usize) -> f64 {
+    let chain = &params.chain[..limbs];
+    let last = chain[limbs - 1] as f64;
+    digits(params, chain, &params.special) / (last * last) + rounding(params.secret_norm())
+}
+
 /// sum_j N·Var(digit j)·Var(e)/P^2.
 fn digits(params: &RnsParams, chain: &[u64], special: &[u64]) -> f64 {
     let product = |primes: &[u64]| primes.iter().map(|q| *q as f64).product::<f64>();

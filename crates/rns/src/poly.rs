@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use toroid_ring::multiversion;
 use toroid_ring::prime;
+use toroid_ring::prime_ntt::Ntt50Plan;
+use toroid_ring::simd::SimdLevel;
 use zeroize::Zeroize;
 
 use crate::RnsError;
@@ -34,9 +36,19 @@ pub struct RnsPoly {
 
 multiversion! {
     /// a + b mod q
-    fn add(a: &mut [u64], b: &[u64], q: u64) {
+    pub(crate) fn add(a: &mut [u64], b: &[u64], q: u64) {
         for (a, b) in a.iter_mut().zip(b) {
             let sum = *a + b;
+            *a = sum.min(sum.wrapping_sub(q));
+        }
+    }
+}
+
+multiversion! {
+    /// 2·a mod q
+    pub(crate) fn double(a: &mut [u64], q: u64) {
+        for a in a {
+            let sum = *a + *a;
             *a = sum.min(sum.wrapping_sub(q));
         }
     }
@@ -68,6 +80,17 @@ multiversion! {
         for (out, number) in out.iter_mut().zip(numbers) {
             let word = number.cast_unsigned();
             *out = word.min(word.wrapping_add(q));
+        }
+    }
+}
+
+/// Signed numbers to their residues.
+pub(crate) fn reduce(simd: SimdLevel, numbers: &[i64], out: &mut [u64], q: u64) {
+    if numbers.iter().all(|number| number.unsigned_abs() < q) {
+        residues(simd, numbers, out, q);
+    } else {
+        for (word, number) in out.iter_mut().zip(numbers) {
+            *word = i128::from(*number).rem_euclid(q.into()) as u64;
         }
     }
 }
@@ -113,18 +136,8 @@ impl RnsPoly {
     ) -> Result<RnsPoly, RnsError> {
         check_length(context, coefficients.len())?;
         let mut poly = Self::raw(context, basis, Form::Coefficients);
-        let largest = coefficients.iter().map(|c| c.unsigned_abs()).max();
         let simd = context.simd();
-        poly.each_limb(|modulus, limb| {
-            let q = modulus.q();
-            if largest < Some(q) {
-                residues(simd, coefficients, limb, q);
-            } else {
-                for (word, c) in limb.iter_mut().zip(coefficients) {
-                    *word = i128::from(*c).rem_euclid(q.into()) as u64;
-                }
-            }
-        });
+        poly.each_limb(|modulus, limb| reduce(simd, coefficients, limb, modulus.q()));
         Ok(poly)
     }
 
@@ -353,7 +366,7 @@ impl RnsPoly {
     /// The sum of products of values, each limb read and reduced once, in the basis of `basis`.
     ///
     /// # Panics
-    /// As for [`RnsPoly::mul_assign`]; if there are no terms, or more than [`toroid_ring::prime_ntt::Ntt50Plan::TERMS`].
+    /// As for [`RnsPoly::mul_assign`]; if there are no terms.
     #[must_use]
     pub fn dot(basis: Basis, terms: &[(&RnsPoly, &RnsPoly)]) -> RnsPoly {
         let context = terms.first().map(|(a, _)| Arc::clone(&a.context));
@@ -364,8 +377,45 @@ impl RnsPoly {
             sum.check(b);
         }
         sum.each(|modulus, i, limb| {
-            let terms = terms.iter().map(|(a, b)| (a.limb(i), b.limb(i)));
-            modulus.plan.dot(limb, &terms.collect::<Vec<_>>());
+            let terms: Vec<(&[u64], &[u64])> =
+                terms.iter().map(|(a, b)| (a.limb(i), b.limb(i))).collect();
+            for (at, out) in tiles(limb) {
+                dot_tile(&modulus.plan, out, at, &terms, None);
+            }
+        });
+        sum
+    }
+
+    /// `Σ (x + y·X^(N/2))·value` over terms (value, [x, y]), each limb read and reduced once, in the basis of `basis`. X^(N/2) is i
+    /// in every slot.
+    ///
+    /// # Panics
+    /// As for [`RnsPoly::mul_assign`]; if there are no terms.
+    #[must_use]
+    pub fn combination(basis: Basis, terms: &[(&RnsPoly, [i128; 2])]) -> RnsPoly {
+        let context = terms.first().map(|(value, _)| Arc::clone(&value.context));
+        let context = context.expect("a combination has a term");
+        let degree = context.degree();
+        let mut sum = Self::raw(&context, basis, Form::Values);
+        for (value, _) in terms {
+            sum.check(value);
+        }
+        sum.each(|modulus, i, limb| {
+            let (plan, q) = (&modulus.plan, modulus.q());
+            let reduced = |x: i128| x.rem_euclid(q.into()) as u64;
+            let root = modulus.quarter_turn();
+            let (first, second) = limb.split_at_mut(degree / 2);
+            for (start, half, root) in [(0, first, root), (degree / 2, second, q - root)] {
+                let weight = |[x, y]: [i128; 2]| {
+                    let turned = prime::mul(reduced(y), root, q);
+                    prime::add(reduced(x), turned, q)
+                };
+                let terms: Vec<(&[u64], u64)> = terms
+                    .iter()
+                    .map(|(value, factor)| (value.limb(i), weight(*factor)))
+                    .collect();
+                combine(plan, half, start, &terms);
+            }
         });
         sum
     }
@@ -380,13 +430,29 @@ impl RnsPoly {
 
     /// `self + constant`, the constant polynomial.
     pub fn add_scalar(&mut self, constant: i128) {
+        self.add_gaussian([constant, 0]);
+    }
+
+    /// `self + x + y·X^(N/2)`; X^(N/2) is i in every slot.
+    pub fn add_gaussian(&mut self, [x, y]: [i128; 2]) {
         let (simd, form) = (self.context.simd(), self.form);
+        let half = self.context.degree() / 2;
         self.each_limb(|modulus, limb| {
             let q = modulus.q();
-            let constant = constant.rem_euclid(q.into()) as u64;
+            let [x, y] = [x, y].map(|part| part.rem_euclid(q.into()) as u64);
             match form {
-                Form::Values => add_constant(simd, limb, constant, q),
-                Form::Coefficients => limb[0] = prime::add(limb[0], constant, q),
+                Form::Values => {
+                    let root = modulus.quarter_turn();
+                    let (first, second) = limb.split_at_mut(half);
+                    for (half, root) in [(first, root), (second, q - root)] {
+                        let constant = prime::add(x, prime::mul(y, root, q), q);
+                        add_constant(simd, half, constant, q);
+                    }
+                }
+                Form::Coefficients => {
+                    limb[0] = prime::add(limb[0], x, q);
+                    limb[half] = prime::add(limb[half], y, q);
+                }
             }
         });
     }
@@ -532,11 +598,6 @@ impl RnsPoly {
             "products are taken of values, not of coefficients"
         );
     }
-
-    /// Says that the words have another form now.
-    pub(crate) fn set_form(&mut self, form: Form) {
-        self.form = form;
-    }
 }
 
 multiversion! {
@@ -549,8 +610,95 @@ multiversion! {
     }
 }
 
+/// Words of a part of a limb that sums of several operands work on at a time: the parts stay in the first levels of cache.
+pub(crate) const TILE: usize = 1024;
+
+/// The parts of a limb, each with the place where it starts.
+pub(crate) fn tiles(limb: &mut [u64]) -> impl Iterator<Item = (usize, &mut [u64])> {
+    let parts = limb.chunks_mut(TILE).enumerate();
+    parts.map(|(number, part)| (number * TILE, part))
+}
+
+/// `out = Σ a ⊙ b + w·c` for the parts from `at` on of the terms (a, b), at least one, and of the term (c, w) where
+/// `scaled` has one.
+pub(crate) fn dot_tile(
+    plan: &Ntt50Plan,
+    out: &mut [u64],
+    at: usize,
+    terms: &[(&[u64], &[u64])],
+    scaled: Option<(&[u64], u64)>,
+) {
+    let range = at..at + out.len();
+    let terms = terms.iter();
+    let terms = terms.map(|(a, b)| (&a[range.clone()], &b[range.clone()]));
+    dot_parts(
+        plan,
+        out,
+        terms,
+        scaled.map(|(c, w)| (&c[range.clone()], w)),
+    );
+}
+
+/// The same for terms that are parts already, of [`TILE`] words at most.
+pub(crate) fn dot_parts<'a>(
+    plan: &Ntt50Plan,
+    out: &mut [u64],
+    terms: impl Iterator<Item = (&'a [u64], &'a [u64])>,
+    scaled: Option<(&[u64], u64)>,
+) {
+    let mut terms = terms.peekable();
+    let mut before = [0; TILE];
+    let before = &mut before[..out.len()];
+    let mut first = Some(scaled);
+    while first.is_some() || terms.peek().is_some() {
+        let mut parts: [(&[u64], &[u64]); Ntt50Plan::TERMS - 1] = Default::default();
+        let mut count = 0;
+        for (part, term) in parts.iter_mut().zip(terms.by_ref()) {
+            *part = term;
+            count += 1;
+        }
+        // After the first terms, the sum so far is a term too.
+        let scaled = first.take().unwrap_or_else(|| {
+            before.copy_from_slice(out);
+            Some((&*before, 1))
+        });
+        plan.dot(out, &parts[..count], scaled);
+    }
+}
+
+/// `out = Σ w·a` for the parts from `start` on of terms (a, w), at least one, where w counts modulo q.
+fn combine(plan: &Ntt50Plan, out: &mut [u64], start: usize, terms: &[(&[u64], u64)]) {
+    let chunks = terms.chunks(Ntt50Plan::TERMS - 1).enumerate();
+    let chunks: Vec<_> = chunks
+        .map(|(number, chunk)| {
+            // After the first chunk, the sum so far is a term too.
+            let sum = (number > 0).then_some(1);
+            let weights: Vec<u64> = chunk.iter().map(|(_, w)| *w).chain(sum).collect();
+            (chunk, plan.weights(&weights))
+        })
+        .collect();
+    let mut before = [0; TILE];
+    for (at, part) in tiles(out) {
+        let range = start + at..start + at + part.len();
+        let before = &mut before[..part.len()];
+        for (number, (chunk, weights)) in chunks.iter().enumerate() {
+            before.copy_from_slice(part);
+            let mut rows: [&[u64]; Ntt50Plan::TERMS] = Default::default();
+            for (row, (a, _)) in rows.iter_mut().zip(*chunk) {
+                *row = &a[range.clone()];
+            }
+            rows[chunk.len()] = before;
+            plan.combine(
+                part,
+                &rows[..chunk.len() + usize::from(number > 0)],
+                weights,
+            );
+        }
+    }
+}
+
 /// `c·a`, for a part of a limb.
-fn scale(plan: &toroid_ring::prime_ntt::Ntt50Plan, a: &mut [u64], c: u64) {
+fn scale(plan: &Ntt50Plan, a: &mut [u64], c: u64) {
     let zeros = [0; 512];
     for part in a.chunks_mut(zeros.len()) {
         plan.sub_scale_assign(part, &zeros[..part.len()], c);

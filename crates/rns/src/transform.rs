@@ -11,6 +11,7 @@
 //! their order does not matter there.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::complex::Complex;
 use crate::embedding::Embedding;
@@ -213,12 +214,40 @@ pub fn coefficients_to_slots(embedding: &Embedding, stages: usize) -> Vec<Diagon
 /// p + r to slot p (Halevi and Shoup, Bootstrapping for HElib, section 4).
 ///
 /// The rotations by b are those of one input and can share its decomposition; the sums over b cost products alone.
+///
+/// Where keys are few, the same sums are made by Horner's rule instead, from two or three rotations that are repeated:
+/// [`StepPlan::horner`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct StepPlan {
+pub struct StepPlan(Arc<Steps>);
+
+#[derive(Debug, PartialEq)]
+struct Steps {
     slots: usize,
     /// Rotations of the input, ascending.
     babies: Vec<usize>,
     giants: Vec<Giant>,
+}
+
+/// The rotations by which Horner's rule makes the steps of a plan; 0 for one that is not needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Horner {
+    /// From one baby step to the next.
+    pub baby: usize,
+    /// From one giant step to the next.
+    pub giant: usize,
+    /// Of the sum at the end, by the lowest giant step.
+    pub lowest: usize,
+    /// How many times `giant` lies between the lowest and the highest giant step.
+    pub span: usize,
+}
+
+impl Horner {
+    /// The rotations that take a key.
+    #[must_use]
+    pub fn rotations(&self) -> Vec<usize> {
+        let all = [self.baby, self.giant, self.lowest].into_iter();
+        all.filter(|&rotation| rotation != 0).collect()
+    }
 }
 
 /// One giant step: the sum of some baby steps' products, rotated.
@@ -270,11 +299,11 @@ impl StepPlan {
                 }
             })
             .collect();
-        StepPlan {
+        StepPlan(Arc::new(Steps {
             slots,
             babies,
             giants,
-        }
+        }))
     }
 
     /// The plan with the fewest rotations other than by 0; of several, the one with the most baby steps.
@@ -284,34 +313,68 @@ impl StepPlan {
         let sizes = (0..=matrix.diagonals.len().ilog2()).map(|log2| 1 << log2);
         let plans = sizes.map(|size| StepPlan::new(matrix, size));
         plans
-            .min_by_key(|plan| (plan.rotations().len(), usize::MAX - plan.babies.len()))
+            .min_by_key(|plan| (plan.rotations().len(), usize::MAX - plan.babies().len()))
             .unwrap_or_else(|| StepPlan::new(matrix, 1))
     }
 
     /// Slots of a vector.
     #[must_use]
     pub fn slots(&self) -> usize {
-        self.slots
+        self.0.slots
     }
 
     /// Rotations of the input, ascending; the index of one is what a [`Giant`]'s terms name.
     #[must_use]
     pub fn babies(&self) -> &[usize] {
-        &self.babies
+        &self.0.babies
     }
 
     /// The giant steps.
     #[must_use]
     pub fn giants(&self) -> &[Giant] {
-        &self.giants
+        &self.0.giants
     }
 
     /// Every rotation that takes a key switch, baby steps first: those by 0 take none.
     #[must_use]
     pub fn rotations(&self) -> Vec<usize> {
-        let giants = self.giants.iter().map(|giant| giant.rotation);
-        let all = self.babies.iter().copied().chain(giants);
+        let giants = self.giants().iter().map(|giant| giant.rotation);
+        let all = self.babies().iter().copied().chain(giants);
         all.filter(|&rotation| rotation != 0).collect()
+    }
+
+    /// The steps by Horner's rule: baby step k is baby step k - 1, rotated; the sum of the giant steps starts from the highest
+    /// one, and is rotated before each of the others is added.
+    #[must_use]
+    pub fn horner(&self) -> Horner {
+        let slots = self.slots();
+        let baby = self.babies().iter().fold(0, |a, &b| gcd(a, b));
+        let places: Vec<usize> = self.giants().iter().map(|giant| giant.rotation).collect();
+        // Around the circle: the widest gap between neighbours lies between the highest and the lowest one, that before 0 if
+        // there are several.
+        let mut lowest = 0;
+        let mut widest = 0;
+        for (i, &place) in places.iter().enumerate() {
+            let before = places[(i + places.len() - 1) % places.len()];
+            let gap = (place + slots - before - 1) % slots + 1;
+            if gap > widest {
+                (lowest, widest) = (place, gap);
+            }
+        }
+        let over = |place: usize| (place + slots - lowest) % slots;
+        let giant = places.iter().fold(0, |a, &place| gcd(a, over(place)));
+        let highest = places.iter().map(|&place| over(place)).max().unwrap_or(0);
+        Horner {
+            baby,
+            giant,
+            lowest,
+            span: highest.checked_div(giant).unwrap_or(0),
+        }
+    }
+
+    /// Whether two plans are one and the same object.
+    pub(crate) fn is(&self, other: &StepPlan) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// The product with a vector, step by step.
@@ -320,16 +383,20 @@ impl StepPlan {
     /// If the vector has another length.
     #[must_use]
     pub fn apply(&self, vector: &[Complex]) -> Vec<Complex> {
-        assert_eq!(vector.len(), self.slots);
+        assert_eq!(vector.len(), self.slots());
         let rotated = |vector: &[Complex], by: usize| {
             let mut rotated = vector.to_vec();
             rotated.rotate_left(by);
             rotated
         };
-        let babies: Vec<_> = self.babies.iter().map(|&by| rotated(vector, by)).collect();
-        let mut out = vec![Complex::ZERO; self.slots];
-        for giant in &self.giants {
-            let mut sum = vec![Complex::ZERO; self.slots];
+        let babies: Vec<_> = self
+            .babies()
+            .iter()
+            .map(|&by| rotated(vector, by))
+            .collect();
+        let mut out = vec![Complex::ZERO; self.slots()];
+        for giant in self.giants() {
+            let mut sum = vec![Complex::ZERO; self.slots()];
             for (baby, diagonal) in &giant.terms {
                 for ((sum, &a), &b) in sum.iter_mut().zip(diagonal).zip(&babies[*baby]) {
                     *sum += a * b;
@@ -444,5 +511,53 @@ mod tests {
         let plan = StepPlan::cheapest(&Diagonals::new(slots, diagonals));
         assert_eq!((plan.babies().len(), plan.giants().len()), (8, 8));
         assert_eq!(plan.rotations().len(), 14);
+        let expected = Horner {
+            baby: 4,
+            giant: 32,
+            lowest: slots - 128,
+            span: 7,
+        };
+        assert_eq!(plan.horner(), expected);
+        assert_eq!(plan.horner().rotations().len(), 3);
+    }
+
+    #[test]
+    fn horners_rule_reaches_every_giant_step() {
+        for (degree, stages) in [(16, 1), (256, 2), (1 << 11, 2), (1 << 12, 3)] {
+            let embedding = Embedding::new(degree);
+            let slots = embedding.slots();
+            for stage in coefficients_to_slots(&embedding, stages) {
+                for size in [1, 2, 4, 8, 64] {
+                    let plan = StepPlan::new(&stage, size);
+                    let Horner {
+                        baby,
+                        giant,
+                        lowest,
+                        span,
+                    } = plan.horner();
+                    let count = plan.babies().last().copied().unwrap_or(0);
+                    let babies: Vec<_> = (0..=count).step_by(baby.max(1)).collect();
+                    assert!(plan.babies().iter().all(|step| babies.contains(step)));
+                    let reached: Vec<_> =
+                        (0..=span).map(|k| (lowest + k * giant) % slots).collect();
+                    let giants = plan.giants().iter();
+                    assert!(
+                        giants
+                            .clone()
+                            .all(|giant| reached.contains(&giant.rotation))
+                    );
+                    // None is passed in vain, but for those without a diagonal.
+                    assert!(span < 2 * giants.len());
+                }
+            }
+        }
+        // A cycle that closes needs no rotation at the end.
+        let embedding = Embedding::new(1 << 12);
+        let stages = coefficients_to_slots(&embedding, 3);
+        let horners = stages
+            .iter()
+            .map(|stage| StepPlan::cheapest(stage).horner());
+        let counts: Vec<_> = horners.map(|horner| horner.rotations().len()).collect();
+        assert_eq!(counts, [2, 3, 3]);
     }
 }

@@ -4,13 +4,19 @@
 
 mod bench;
 
+use std::sync::Arc;
+
 use bench::Bench;
 use toroid_rns::column::{self, ColumnError};
 use toroid_rns::complex::Complex;
+use toroid_rns::evaluation::EvaluationKeys;
+use toroid_rns::evaluator::lean_key_request;
+use toroid_rns::matrix::Matrices;
 use toroid_rns::search::Candidate;
 use toroid_rns::slots::{LinearSlots, Slots};
 use toroid_rns::table::{Digits, Exponential, Shape, Table};
 use toroid_rns::{Ciphertext, Plaintext, RnsPoly};
+use toroid_task::Progress;
 
 /// Keys at a degree for tests, which protects nothing.
 fn bench(degree: usize, shape: Shape, stages: usize) -> Bench {
@@ -120,6 +126,45 @@ fn slots_and_coefficients_both_ways() {
     }
     let off = worst(&bench.decrypt(&value), &expected);
     assert!(off < 1e-6, "{off:e}");
+}
+
+/// Every way to multiply by a matrix, on all stages of a pipeline: with all keys or few, kept or encoded each time.
+#[test]
+fn matrices_kept_or_not_and_with_few_keys() {
+    let mut bench = bench(1 << 9, shape(1, 0, 0), 3);
+    let request = lean_key_request(&bench.pipeline);
+    let lean = EvaluationKeys::generate(
+        &bench.secret,
+        &request,
+        &mut bench.rng,
+        &Progress::default(),
+    )
+    .unwrap();
+    assert!(lean.memory() < bench.keys.memory() && lean.packed_bytes() < lean.memory() / 2);
+    let mut expected = slots(bench.embedding.slots(), 4);
+    let mut value = bench.encrypt(&expected, bench.pipeline.levels() + 1);
+    let (some, all) = (Matrices::new(1 << 18), Matrices::new(1 << 30));
+    let caches = [Matrices::new(0), some, all].map(Arc::new);
+    for plan in bench.pipeline.to_slots() {
+        let results: Vec<Ciphertext> = (caches.iter().chain(&caches))
+            .map(|cache| {
+                let mut evaluator = bench.evaluator().with_matrices(Arc::clone(cache));
+                evaluator.transform(plan, &value).unwrap()
+            })
+            .collect();
+        assert!(results.iter().all(|result| *result == results[0]));
+        let mut few = bench.evaluator_with(&lean);
+        let close = |found: &Ciphertext, expected: &[Complex]| {
+            let off = worst(&bench.decrypt(found), expected);
+            assert!(off < 1e-7, "{off:e}");
+        };
+        expected = plan.apply(&expected);
+        close(&few.transform(plan, &value).unwrap(), &expected);
+        value = results[0].clone();
+        close(&value, &expected);
+    }
+    let bytes = caches.map(|cache| cache.bytes());
+    assert!(bytes[0] == 0 && bytes[1] <= 1 << 18 && bytes[1] < bytes[2]);
 }
 
 /// All messages of a column with noise of up to `deviation` turns, and some tables of them.

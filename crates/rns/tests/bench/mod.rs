@@ -51,7 +51,11 @@ impl Bench {
     }
 
     pub fn evaluator(&self) -> Evaluator<'_> {
-        Evaluator::new(&self.keys, &self.embedding, self.log2_scale)
+        self.evaluator_with(&self.keys)
+    }
+
+    pub fn evaluator_with<'a>(&'a self, keys: &'a EvaluationKeys) -> Evaluator<'a> {
+        Evaluator::new(keys, &self.embedding, self.log2_scale)
     }
 
     pub fn encrypt(&mut self, slots: &[Complex], limbs: usize) -> Ciphertext {

@@ -43,6 +43,30 @@ fn division_by_special_primes_rounds() {
 }
 
 #[test]
+fn division_by_special_primes_and_one_of_the_chain_rounds_once() {
+    for (degree, limbs, digit) in [(16, 5, 3), (64, 9, 7), (32, 12, 8)] {
+        let context = Context::new(RnsParams::uniform(degree, limbs, digit).unwrap()).unwrap();
+        for chain in [2, limbs - 1, limbs] {
+            let basis = Basis {
+                chain,
+                special: digit,
+            };
+            let before = uniform(&context, basis, Form::Values, 5);
+            let after = before.clone().divide_by_special_and_last().unwrap();
+            assert_eq!(after.basis(), Basis::chain(chain - 1));
+            check(&before, &after, &primes(&context, basis)[chain - 1..]);
+        }
+        let one = Basis {
+            chain: 1,
+            special: digit,
+        };
+        let last = uniform(&context, one, Form::Values, 6);
+        let refused = last.divide_by_special_and_last();
+        assert!(matches!(refused, Err(RnsError::Limbs { needed: 2, .. })));
+    }
+}
+
+#[test]
 fn rescaling_rounds() {
     let context = Context::new(RnsParams::uniform(64, 6, 2).unwrap()).unwrap();
     for limbs in 2..=6 {

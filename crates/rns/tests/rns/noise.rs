@@ -182,6 +182,24 @@ fn products() {
 }
 
 #[test]
+fn products_with_one_division() {
+    let mut b = bench();
+    let zero = RnsPoly::zero(&b.context, Basis::chain(LIMBS), Form::Values);
+    let zero = Plaintext::new(zero, 1.0);
+    let (x, y) = (b.encrypt(&zero), b.encrypt(&zero));
+    for limbs in [LIMBS, 3, 2] {
+        let (mut x, y) = (x.clone(), y.clone());
+        x.drop_to(limbs).unwrap();
+        let tensor = x.tensor(&y).unwrap();
+        let z = b.keys.relinearize_rescale(&tensor).unwrap();
+        let expected = RnsPoly::zero(&b.context, Basis::chain(limbs - 1), Form::Values);
+        let measured = difference(&b.phase(&z), &expected);
+        let formula = noise::key_switch_rescale(b.params(), limbs);
+        check("product, rescaled", measured, formula);
+    }
+}
+
+#[test]
 fn raising() {
     let mut b = bench();
     let (m, _) = b.plaintext(40, 1);

@@ -262,3 +262,44 @@ fn coefficients_are_not_multiplied() {
     let other = poly.clone();
     poly.mul_assign(&other);
 }
+
+/// A combination does what products with scalars and monomials do, one after the other.
+#[test]
+fn combinations_are_sums_of_multiples() {
+    for context in contexts(&RnsParams::uniform(128, 4, 2).unwrap()) {
+        let values: Vec<_> = (0..30)
+            .map(|seed| uniform(&context, Basis::chain(4), Form::Values, seed))
+            .collect();
+        for count in [1, 2, 11, 12, 30] {
+            let terms: Vec<_> = (values.iter().take(count).zip(0i128..))
+                .map(|(value, i)| (value, [(i - 2) << (4 * i), (5 - i) << 40]))
+                .collect();
+            let mut expected = RnsPoly::zero(&context, Basis::chain(3), Form::Values);
+            for (value, [x, y]) in &terms {
+                let mut own = (*value).clone();
+                own.drop_to(3);
+                let mut turned = own.clone();
+                turned.mul_monomial(64);
+                own.mul_scalar(*x);
+                turned.mul_scalar(*y);
+                expected.add_assign(&own);
+                expected.add_assign(&turned);
+            }
+            assert!(RnsPoly::combination(Basis::chain(3), &terms) == expected);
+        }
+        let mut sum = values[0].clone();
+        sum.add_gaussian([-5 << 70, 3 << 60]);
+        let mut expected = values[0].clone();
+        expected.mul_monomial(-64);
+        expected.add_scalar(3 << 60);
+        expected.mul_monomial(64);
+        expected.add_scalar(-5 << 70);
+        assert!(sum == expected);
+        for poly in [&mut sum, &mut expected] {
+            poly.to_coefficients();
+            poly.add_gaussian([1, -7]);
+            poly.to_values();
+        }
+        assert!(sum == expected);
+    }
+}

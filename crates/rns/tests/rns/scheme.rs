@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toroid_rns::automorphism::{conjugation_exponent, rotation_exponent};
-use toroid_rns::ciphertext::SCALE_TOLERANCE;
+use toroid_rns::ciphertext::{SCALE_TOLERANCE, Tensor};
 use toroid_rns::{
     Basis, Ciphertext, Context, EvaluationKeys, Extended, KeyRequest, KeySwitchKey, Plaintext,
     RnsError, RnsParams, RnsPoly, SecretKey,
@@ -180,7 +180,7 @@ fn products_and_rescaling() {
     let expected: Vec<i128> = (product.iter().zip(negacyclic(&n, &n)).zip(&m))
         .map(|((p, s), m)| p + s + m)
         .collect();
-    f.check(&f.keys.relinearize(tensor).unwrap(), &expected, 1e-5);
+    f.check(&f.keys.relinearize(&tensor).unwrap(), &expected, 1e-5);
     // At fewer limbs, with a partial last digit, and rescaled by several primes.
     for limbs in 2..LIMBS {
         let (mut x, mut y) = (x.clone(), y.clone());
@@ -196,6 +196,47 @@ fn products_and_rescaling() {
             f.check(&z, &product, 0.1);
         }
     }
+}
+
+#[test]
+fn one_division_relinearizes_and_rescales() {
+    let mut f = fixture();
+    let (x, y) = (f.encrypt(&message(3), LIMBS), f.encrypt(&message(4), LIMBS));
+    let tensor = x.tensor(&y).unwrap();
+    let once = f.keys.relinearize_rescale(&tensor).unwrap();
+    let twice = f.keys.relinearize(&tensor).unwrap().rescale(1).unwrap();
+    assert_eq!((once.limbs(), once.scale()), (twice.limbs(), twice.scale()));
+    for (once, twice) in [(once.b(), twice.b()), (once.a(), twice.a())] {
+        let mut difference = once.clone();
+        difference.sub_assign(twice);
+        assert!(difference.to_i128().iter().all(|d| d.abs() <= 1));
+    }
+    let low = f.encrypt(&message(3), 1);
+    let refused = f.keys.relinearize_rescale(&low.tensor(&low).unwrap());
+    assert!(matches!(refused, Err(RnsError::Limbs { .. })));
+}
+
+#[test]
+fn sums_of_products_are_those_of_each() {
+    let mut f = fixture();
+    let values: Vec<_> = (0..6).map(|i| f.encrypt(&message(i), LIMBS)).collect();
+    for count in [1, 2, 6, 15, 31] {
+        let pairs: Vec<_> = (0..count)
+            .map(|i| (&values[i % 6], &values[(i * i + 1) % 6]))
+            .collect();
+        let mut expected = pairs[0].0.tensor(pairs[0].1).unwrap();
+        for (x, y) in &pairs[1..] {
+            expected.add_assign(&x.tensor(y).unwrap()).unwrap();
+        }
+        assert!(Tensor::sum(&pairs).unwrap() == expected, "{count}");
+    }
+    let copy = values[0].clone();
+    let square = Tensor::sum(&[(&values[0], &values[0])]).unwrap();
+    assert!(square == values[0].tensor(&copy).unwrap());
+    let mut other = copy;
+    other.set_scale(2.0 * SCALE);
+    let refused = Tensor::sum(&[(&values[0], &values[0]), (&other, &values[0])]);
+    assert!(matches!(refused, Err(RnsError::Scale { .. })));
 }
 
 #[test]
