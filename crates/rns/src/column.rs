@@ -1,4 +1,4 @@
-//! Columns: numbers of up to 16 bits in the coefficients of a ciphertext of one limb.
+//! Columns: numbers of up to 17 bits (16, and one of padding) in the coefficients of a ciphertext of one limb.
 //!
 //! A message m of b bits stands in its coefficient as the integer nearest to m·q_0/2^b. Sums and integer weights of columns are
 //! sums and weights of ciphertexts, modulo 2^b.
@@ -13,11 +13,14 @@ use crate::context::{Basis, Context};
 use crate::poly::RnsPoly;
 use crate::secret::SecretKey;
 
+/// The most bits of a message.
+pub const MAX_BITS: u32 = 17;
+
 /// What is wrong with the messages of a column.
 #[derive(Debug, thiserror::Error)]
 pub enum ColumnError {
-    /// Messages of no bits, or more than 16.
-    #[error("a column of {0} bits; messages have 1 to 16")]
+    /// Messages of no bits, or more than [`MAX_BITS`].
+    #[error("a column of {0} bits; messages have 1 to {MAX_BITS}")]
     Bits(u32),
     /// A message that has too many bits.
     #[error("row {row}: {message} has more than {bits} bits")]
@@ -35,7 +38,7 @@ pub enum ColumnError {
 }
 
 fn check_bits(bits: u32) -> Result<(), ColumnError> {
-    if (1..=16).contains(&bits) {
+    if (1..=MAX_BITS).contains(&bits) {
         Ok(())
     } else {
         Err(ColumnError::Bits(bits))
@@ -60,7 +63,7 @@ pub fn encode(
         });
     }
     let q = context.params().chain[0];
-    // Below 2^66, and the quotient below q.
+    // Below 2^67, and the quotient below q.
     let half = 1u128 << (bits - 1);
     let integers: Vec<i64> = messages
         .iter()

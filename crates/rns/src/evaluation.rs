@@ -1,5 +1,7 @@
 //! Evaluation keys, and the operations that need them: products, rotations, conjugation, mod-raise.
 
+mod stream;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
@@ -8,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 use toroid_task::Progress;
+use toroid_tfhe::keys::KeyTag;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::MaskSeed;
 
@@ -50,6 +53,7 @@ struct Encapsulation {
 /// The public keys that operations on ciphertexts need. One set serves all threads.
 pub struct EvaluationKeys {
     context: Arc<Context>,
+    tag: KeyTag,
     relinearization: Option<KeySwitchKey>,
     galois: BTreeMap<usize, GaloisKey>,
     encapsulation: Option<Encapsulation>,
@@ -117,31 +121,47 @@ impl EvaluationKeys {
             })
             .collect::<Result<Vec<[RnsPoly; 2]>, RnsError>>()?;
         let mut rows = rows.into_iter();
-        let mut keys = EvaluationKeys {
-            context: Arc::clone(context),
-            relinearization: None,
-            galois: BTreeMap::new(),
-            encapsulation: None,
-        };
+        let mut keys = EvaluationKeys::empty(context, *secret.tag());
         let mut enter = None;
         for (plan, seed) in plans.into_iter().zip(seeds) {
             let own = rows.by_ref().take(plan.digits.len()).collect();
             let key = KeySwitchKey::from_rows(plan.basis, seed, own);
-            match plan.purpose {
-                Use::Relinearize => keys.relinearization = Some(key),
-                Use::Galois(automorphism) => {
-                    let exponent = automorphism.exponent();
-                    keys.galois
-                        .insert(exponent, GaloisKey { automorphism, key });
-                }
-                Use::Enter => enter = Some(key),
-                Use::Leave => {
-                    let leave = key;
-                    keys.encapsulation = enter.take().map(|enter| Encapsulation { enter, leave });
-                }
-            }
+            keys.insert(plan.purpose, key, &mut enter);
         }
         Ok(keys)
+    }
+
+    fn empty(context: &Arc<Context>, tag: KeyTag) -> EvaluationKeys {
+        EvaluationKeys {
+            context: Arc::clone(context),
+            tag,
+            relinearization: None,
+            galois: BTreeMap::new(),
+            encapsulation: None,
+        }
+    }
+
+    /// Puts a key in its place; `enter` keeps the first of a mod-raise for the second.
+    fn insert(&mut self, purpose: Use, key: KeySwitchKey, enter: &mut Option<KeySwitchKey>) {
+        match purpose {
+            Use::Relinearize => self.relinearization = Some(key),
+            Use::Galois(automorphism) => {
+                let exponent = automorphism.exponent();
+                self.galois
+                    .insert(exponent, GaloisKey { automorphism, key });
+            }
+            Use::Enter => *enter = Some(key),
+            Use::Leave => {
+                let leave = key;
+                self.encapsulation = enter.take().map(|enter| Encapsulation { enter, leave });
+            }
+        }
+    }
+
+    /// The tag of the secrets that the keys belong to.
+    #[must_use]
+    pub fn tag(&self) -> &KeyTag {
+        &self.tag
     }
 
     /// The context.

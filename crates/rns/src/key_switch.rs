@@ -136,6 +136,11 @@ impl KeySwitchKey {
         KeySwitchKey { basis, seed, rows }
     }
 
+    /// The encryptions (b, a), one for each digit.
+    pub(crate) fn rows(&self) -> &[[RnsPoly; 2]] {
+        &self.rows
+    }
+
     /// The most limbs of a ciphertext that the key serves.
     #[must_use]
     pub fn limbs(&self) -> usize {

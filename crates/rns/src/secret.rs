@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use toroid_tfhe::keys::KeyTag;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::MaskSeed;
 use zeroize::Zeroizing;
@@ -50,6 +51,7 @@ impl Drop for SecretPoly {
 /// with negligible failure-probability by using sparse-secret encapsulation). Both are cleared when they are dropped.
 pub struct SecretKey {
     context: Arc<Context>,
+    tag: KeyTag,
     main: SecretPoly,
     sparse: SecretPoly,
 }
@@ -91,17 +93,49 @@ impl SecretKey {
     /// Never: the coefficients are as many as the context asks for.
     #[must_use]
     pub fn generate(context: &Arc<Context>, rng: &mut Csprng) -> SecretKey {
-        let (degree, basis) = (context.degree(), context.full_basis());
-        let values = |coefficients: &[i64]| {
-            SecretPoly::from_coefficients(context, basis, coefficients)
-                .expect("a secret has N coefficients")
-        };
+        let degree = context.degree();
         let weight = context.params().encapsulation_weight;
-        SecretKey {
+        let main = ternary(rng, degree);
+        let sparse = sparse(rng, degree, weight);
+        Self::from_coefficients(context, rng.public_bytes(), &main, &sparse)
+            .expect("a secret has N coefficients")
+    }
+
+    /// The secrets with these coefficients.
+    pub(crate) fn from_coefficients(
+        context: &Arc<Context>,
+        tag: KeyTag,
+        main: &[i64],
+        sparse: &[i64],
+    ) -> Result<SecretKey, RnsError> {
+        let basis = context.full_basis();
+        Ok(SecretKey {
             context: Arc::clone(context),
-            main: values(&ternary(rng, degree)),
-            sparse: values(&sparse(rng, degree, weight)),
-        }
+            tag,
+            main: SecretPoly::from_coefficients(context, basis, main)?,
+            sparse: SecretPoly::from_coefficients(context, basis, sparse)?,
+        })
+    }
+
+    /// The coefficients of the main secret and of the sparse one.
+    pub(crate) fn coefficients(&self) -> [Zeroizing<Vec<i64>>; 2] {
+        [self.main(), self.sparse()].map(|secret| {
+            let mut low = SecretPoly::new(secret.in_basis(Basis::chain(1)));
+            low.poly_mut().to_coefficients();
+            let q = low.poly().prime(0);
+            let words = low.poly().words().iter();
+            let centered = words.map(|&x| x.cast_signed() - q.cast_signed() * i64::from(x > q / 2));
+            // Room for all from the start: a vector that grows leaves secrets behind.
+            let mut coefficients = Zeroizing::new(Vec::with_capacity(self.context.degree()));
+            coefficients.extend(centered);
+            coefficients
+        })
+    }
+
+    /// The public tag that names these secrets; what is made from them carries it.
+    #[must_use]
+    pub fn tag(&self) -> &KeyTag {
+        &self.tag
     }
 
     /// The context.

@@ -34,7 +34,6 @@
 //! # Ok::<(), toroid_tfhe::TfheError>(())
 //! ```
 
-mod bits;
 mod chunk;
 mod client;
 mod form;

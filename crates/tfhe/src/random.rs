@@ -84,7 +84,8 @@ impl Csprng {
     }
 
     /// Uniform bytes to publish: a tag, a seed of masks.
-    pub(crate) fn public_bytes<const N: usize>(&mut self) -> [u8; N] {
+    #[must_use]
+    pub fn public_bytes<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         self.public().fill_bytes(&mut bytes);
         bytes

@@ -7,8 +7,8 @@
 //! | --- | --- |
 //! | 0-7 | magic `TOROIDOB` |
 //! | 8-9 | version, 1 |
-//! | 10-11 | kind |
-//! | 12-13 | parameter set |
+//! | 10-11 | kind; other crates have kinds from 32 on, with a [`Frame`] for a header |
+//! | 12-13 | parameter set; 0 for an object of none |
 //! | 14 | message bits p; 0 where it does not apply |
 //! | 15 | 1 for signed messages |
 //! | 16-23 | payload bytes |
@@ -131,6 +131,85 @@ impl Kind {
     }
 }
 
+/// What the headers of all objects have, also of those that other crates define.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Frame {
+    /// Number of the kind of object.
+    pub kind: u16,
+    /// Identifier of the parameter set; 0 for objects of none.
+    pub params: u16,
+    /// Bytes 14 and 15.
+    pub encoding: [u8; 2],
+    /// Payload bytes.
+    pub payload: u64,
+    /// Tag of the client key.
+    pub tag: KeyTag,
+    /// Bytes 40 to 59.
+    pub rest: [u8; 20],
+}
+
+impl Frame {
+    /// Bytes of the whole file.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        HEADER_BYTES as u64 + self.payload + 4 * self.payload.div_ceil(CHUNK_BYTES as u64)
+    }
+
+    /// The 64 bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[10..12].copy_from_slice(&self.kind.to_le_bytes());
+        bytes[12..14].copy_from_slice(&self.params.to_le_bytes());
+        bytes[14..16].copy_from_slice(&self.encoding);
+        bytes[16..24].copy_from_slice(&self.payload.to_le_bytes());
+        bytes[24..40].copy_from_slice(&self.tag);
+        bytes[40..60].copy_from_slice(&self.rest);
+        let crc = crc32c::crc32c(&bytes[..60]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the 64 bytes.
+    ///
+    /// # Errors
+    /// [`TfheError::Format`] for bytes that are no header, damage, or another version.
+    pub fn from_bytes(bytes: &[u8; HEADER_BYTES]) -> Result<Frame, TfheError> {
+        let u16_at = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        if bytes[..8] != MAGIC {
+            return Err(format_error(
+                "not a Toroid file: it does not begin with TOROIDOB",
+            ));
+        }
+        if bytes[60..] != crc32c::crc32c(&bytes[..60]).to_le_bytes() {
+            return Err(format_error(
+                "the header is damaged: its checksum does not match",
+            ));
+        }
+        let version = u16_at(8);
+        if version != VERSION {
+            return Err(format_error(format!(
+                "the file has version {version}; this program reads version {VERSION}"
+            )));
+        }
+        let mut payload = [0; 8];
+        payload.copy_from_slice(&bytes[16..24]);
+        let mut frame = Frame {
+            kind: u16_at(10),
+            params: u16_at(12),
+            encoding: [bytes[14], bytes[15]],
+            payload: u64::from_le_bytes(payload),
+            tag: [0; 16],
+            rest: [0; 20],
+        };
+        frame.tag.copy_from_slice(&bytes[24..40]);
+        frame.rest.copy_from_slice(&bytes[40..60]);
+        Ok(frame)
+    }
+}
+
 /// The header of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header {
@@ -184,32 +263,33 @@ impl Header {
         }
     }
 
+    fn frame(&self) -> Frame {
+        let encoding = self.encoding.map_or([0; 2], |encoding| {
+            [encoding.bits() as u8, u8::from(encoding.is_signed())]
+        });
+        let mut rest = [0; 20];
+        rest[..4].copy_from_slice(&statement(self.log2_variance).to_le_bytes());
+        rest[4..8].copy_from_slice(&statement(self.log2_failure).to_le_bytes());
+        Frame {
+            kind: self.kind.entry().1,
+            params: self.params.id,
+            encoding,
+            payload: self.kind.payload_bytes(&self.params),
+            tag: self.tag,
+            rest,
+        }
+    }
+
     /// Bytes of the whole file.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
-        let payload = self.kind.payload_bytes(&self.params);
-        HEADER_BYTES as u64 + payload + 4 * payload.div_ceil(CHUNK_BYTES as u64)
+        self.frame().file_bytes()
     }
 
     /// The 64 bytes.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; HEADER_BYTES] {
-        let mut bytes = [0; HEADER_BYTES];
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[10..12].copy_from_slice(&self.kind.entry().1.to_le_bytes());
-        bytes[12..14].copy_from_slice(&self.params.id.to_le_bytes());
-        bytes[14] = self.encoding.map_or(0, |encoding| encoding.bits() as u8);
-        bytes[15] = self
-            .encoding
-            .map_or(0, |encoding| u8::from(encoding.is_signed()));
-        bytes[16..24].copy_from_slice(&self.kind.payload_bytes(&self.params).to_le_bytes());
-        bytes[24..40].copy_from_slice(&self.tag);
-        bytes[40..44].copy_from_slice(&statement(self.log2_variance).to_le_bytes());
-        bytes[44..48].copy_from_slice(&statement(self.log2_failure).to_le_bytes());
-        let crc = crc32c::crc32c(&bytes[..60]);
-        bytes[60..].copy_from_slice(&crc.to_le_bytes());
-        bytes
+        self.frame().to_bytes()
     }
 
     /// Reads the 64 bytes.
@@ -217,65 +297,45 @@ impl Header {
     /// # Errors
     /// [`TfheError::Format`] that says what is wrong.
     pub fn from_bytes(bytes: &[u8; HEADER_BYTES]) -> Result<Header, TfheError> {
-        let u16_at = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-        let four = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
-        if bytes[..8] != MAGIC {
-            return Err(format_error(
-                "not a Toroid file: it does not begin with TOROIDOB",
-            ));
-        }
-        if u32::from_le_bytes(four(60)) != crc32c::crc32c(&bytes[..60]) {
-            return Err(format_error(
-                "the header is damaged: its checksum does not match",
-            ));
-        }
-        let version = u16_at(8);
-        if version != VERSION {
-            return Err(format_error(format!(
-                "the file has version {version}; this program reads version {VERSION}"
-            )));
-        }
+        let frame = Frame::from_bytes(bytes)?;
+        let four = |at: usize| [0, 1, 2, 3].map(|i| frame.rest[at + i]);
         let (kind, ..) = Kind::ALL
             .into_iter()
-            .find(|(_, number, _)| *number == u16_at(10))
-            .ok_or_else(|| format_error(format!("unknown kind of object: {}", u16_at(10))))?;
-        let params = ParamSet::by_id(u16_at(12))
-            .ok_or_else(|| format_error(format!("unknown parameter set: {}", u16_at(12))))?;
-        let encoding = match (bytes[14], bytes[15]) {
-            (0, 0) => None,
-            (bits, signed @ (0 | 1)) => Some(match kind {
+            .find(|(_, number, _)| *number == frame.kind)
+            .ok_or_else(|| format_error(format!("unknown kind of object: {}", frame.kind)))?;
+        let params = ParamSet::by_id(frame.params)
+            .ok_or_else(|| format_error(format!("unknown parameter set: {}", frame.params)))?;
+        let encoding = match frame.encoding {
+            [0, 0] => None,
+            [bits, signed @ (0 | 1)] => Some(match kind {
                 Kind::Sample => Encoding::of_samples(params, bits.into(), signed == 1)?,
                 _ => Encoding::new(bits.into(), signed == 1)?,
             }),
-            (_, signed) => {
+            [_, signed] => {
                 return Err(format_error(format!(
                     "the signed flag is {signed}, not 0 or 1"
                 )));
             }
         };
-        let mut payload = [0; 8];
-        payload.copy_from_slice(&bytes[16..24]);
         let expected = kind.payload_bytes(params);
-        if u64::from_le_bytes(payload) != expected {
+        if frame.payload != expected {
             return Err(TfheError::Length {
                 what: kind.name(),
                 params: params.name,
                 expected,
-                found: u64::from_le_bytes(payload),
+                found: frame.payload,
             });
         }
-        if bytes[48..60].iter().any(|byte| *byte != 0) {
+        if frame.rest[8..].iter().any(|byte| *byte != 0) {
             return Err(format_error("reserved bytes of the header are not 0"));
         }
-        let mut tag = [0; 16];
-        tag.copy_from_slice(&bytes[24..40]);
         Ok(Header {
             kind,
             params: *params,
             encoding,
-            tag,
-            log2_variance: stated(four(40))?,
-            log2_failure: stated(four(44))?,
+            tag: frame.tag,
+            log2_variance: stated(four(0))?,
+            log2_failure: stated(four(4))?,
         })
     }
 
@@ -300,7 +360,7 @@ fn chunk_crc(index: u64, data: &[u8]) -> [u8; 4] {
     crc32c::crc32c_append(crc32c::crc32c(&index.to_le_bytes()), data).to_le_bytes()
 }
 
-/// Writes one object as a stream; holds one chunk.
+/// Writes the header of an object, then its payload as a stream; holds one chunk.
 pub struct ObjectWriter<W: Write> {
     inner: W,
     chunk: Zeroizing<Vec<u8>>,
@@ -313,13 +373,21 @@ impl<W: Write> ObjectWriter<W> {
     ///
     /// # Errors
     /// [`TfheError::Io`].
-    pub fn new(mut inner: W, header: &Header) -> Result<Self, TfheError> {
-        inner.write_all(&header.to_bytes())?;
+    pub fn new(inner: W, header: &Header) -> Result<Self, TfheError> {
+        Self::with_frame(inner, &header.frame())
+    }
+
+    /// Writes the header of an object of another crate.
+    ///
+    /// # Errors
+    /// [`TfheError::Io`].
+    pub fn with_frame(mut inner: W, frame: &Frame) -> Result<Self, TfheError> {
+        inner.write_all(&frame.to_bytes())?;
         Ok(ObjectWriter {
             inner,
             chunk: Zeroizing::new(Vec::with_capacity(CHUNK_BYTES)),
             index: 0,
-            left: header.kind.payload_bytes(&header.params),
+            left: frame.payload,
         })
     }
 
@@ -370,20 +438,106 @@ impl<W: Write> ObjectWriter<W> {
     }
 }
 
-/// Reads one object as a stream, checking every chunk before its bytes are handed out.
-pub struct ObjectReader<R: Read> {
-    inner: R,
-    header: Header,
-    chunk: Zeroizing<Vec<u8>>,
-    index: u64,
-    left: u64,
-}
-
 fn read_exact(inner: &mut impl Read, bytes: &mut [u8], what: &str) -> Result<(), TfheError> {
     inner.read_exact(bytes).map_err(|error| match error.kind() {
         ErrorKind::UnexpectedEof => format_error(format!("the file ends in the middle of {what}")),
         _ => TfheError::Io(error),
     })
+}
+
+/// The payload of an object as a stream: every chunk is checked before its bytes are handed out.
+pub struct Payload<R: Read> {
+    inner: R,
+    chunk: Zeroizing<Vec<u8>>,
+    /// Bytes of the chunk that [`Payload::fill`] has handed out.
+    used: usize,
+    index: u64,
+    left: u64,
+}
+
+impl<R: Read> Payload<R> {
+    /// Reads the header of an object of any crate.
+    ///
+    /// # Errors
+    /// [`TfheError::Io`]; [`TfheError::Format`].
+    pub fn open(mut inner: R) -> Result<(Frame, Self), TfheError> {
+        let mut bytes = [0; HEADER_BYTES];
+        read_exact(&mut inner, &mut bytes, "its header")?;
+        let frame = Frame::from_bytes(&bytes)?;
+        let payload = Self::new(inner, frame.payload);
+        Ok((frame, payload))
+    }
+
+    fn new(inner: R, left: u64) -> Self {
+        Payload {
+            inner,
+            chunk: Zeroizing::new(Vec::new()),
+            used: 0,
+            index: 0,
+            left,
+        }
+    }
+
+    /// Reads the next chunk; false after the last one, once the stream has been seen to end there.
+    fn advance(&mut self) -> Result<bool, TfheError> {
+        if self.left == 0 {
+            return match read_exact(&mut self.inner, &mut [0], "nothing") {
+                Err(TfheError::Format(_)) => Ok(false),
+                Err(error) => Err(error),
+                Ok(()) => Err(format_error("bytes follow the end of the object")),
+            };
+        }
+        let bytes = self.left.min(CHUNK_BYTES as u64) as usize;
+        self.chunk.resize(bytes, 0);
+        self.used = 0;
+        let mut crc = [0; 4];
+        read_exact(&mut self.inner, &mut self.chunk, "its payload")?;
+        read_exact(&mut self.inner, &mut crc, "a checksum")?;
+        if crc != chunk_crc(self.index, &self.chunk) {
+            return Err(format_error(format!(
+                "chunk {} is damaged: its checksum does not match",
+                self.index
+            )));
+        }
+        self.index += 1;
+        self.left -= bytes as u64;
+        Ok(true)
+    }
+
+    /// Fills `out` with the next bytes of the payload.
+    ///
+    /// # Errors
+    /// [`TfheError::Io`]; [`TfheError::Format`] for damage, or fewer bytes.
+    pub fn fill(&mut self, mut out: &mut [u8]) -> Result<(), TfheError> {
+        while !out.is_empty() {
+            if self.used == self.chunk.len() && !self.advance()? {
+                return Err(format_error("the payload is shorter than what it holds"));
+            }
+            let count = out.len().min(self.chunk.len() - self.used);
+            let (now, later) = out.split_at_mut(count);
+            now.copy_from_slice(&self.chunk[self.used..self.used + count]);
+            self.used += count;
+            out = later;
+        }
+        Ok(())
+    }
+
+    /// Sees to it that payload and stream end here.
+    ///
+    /// # Errors
+    /// [`TfheError::Io`]; [`TfheError::Format`] where bytes follow.
+    pub fn finish(mut self) -> Result<(), TfheError> {
+        if self.used != self.chunk.len() || self.advance()? {
+            return Err(format_error("the payload is longer than what it holds"));
+        }
+        Ok(())
+    }
+}
+
+/// Reads one object as a stream, checking every chunk before its bytes are handed out.
+pub struct ObjectReader<R: Read> {
+    header: Header,
+    payload: Payload<R>,
 }
 
 impl<R: Read> ObjectReader<R> {
@@ -397,11 +551,8 @@ impl<R: Read> ObjectReader<R> {
         let header = Header::from_bytes(&bytes)?;
         let left = header.kind.payload_bytes(&header.params);
         Ok(ObjectReader {
-            inner,
             header,
-            chunk: Zeroizing::new(Vec::new()),
-            index: 0,
-            left,
+            payload: Payload::new(inner, left),
         })
     }
 
@@ -416,27 +567,8 @@ impl<R: Read> ObjectReader<R> {
     /// # Errors
     /// [`TfheError::Io`], [`TfheError::Format`].
     pub fn next_chunk(&mut self) -> Result<Option<&[u8]>, TfheError> {
-        if self.left == 0 {
-            return match read_exact(&mut self.inner, &mut [0], "nothing") {
-                Err(TfheError::Format(_)) => Ok(None),
-                Err(error) => Err(error),
-                Ok(()) => Err(format_error("bytes follow the end of the object")),
-            };
-        }
-        let bytes = self.left.min(CHUNK_BYTES as u64) as usize;
-        self.chunk.resize(bytes, 0);
-        let mut crc = [0; 4];
-        read_exact(&mut self.inner, &mut self.chunk, "its payload")?;
-        read_exact(&mut self.inner, &mut crc, "a checksum")?;
-        if crc != chunk_crc(self.index, &self.chunk) {
-            return Err(format_error(format!(
-                "chunk {} is damaged: its checksum does not match",
-                self.index
-            )));
-        }
-        self.index += 1;
-        self.left -= bytes as u64;
-        Ok(Some(&self.chunk))
+        let more = self.payload.advance()?;
+        Ok(more.then_some(self.payload.chunk.as_slice()))
     }
 
     /// The whole payload of a small object.
@@ -446,7 +578,7 @@ impl<R: Read> ObjectReader<R> {
     pub fn read_all(mut self) -> Result<(Header, Zeroizing<Vec<u8>>), TfheError> {
         // Room for all of a secret from the start: a vector that grows leaves copies behind. The rest is public, and takes
         // memory no sooner than its bytes are there.
-        let room = self.left.min(CHUNK_BYTES as u64) as usize;
+        let room = self.payload.left.min(CHUNK_BYTES as u64) as usize;
         let mut payload = Zeroizing::new(Vec::with_capacity(room));
         while let Some(chunk) = self.next_chunk()? {
             payload.extend_from_slice(chunk);

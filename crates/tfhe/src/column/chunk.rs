@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::TfheError;
+use crate::bits;
 use crate::glwe;
 use crate::lwe::{self, words_from_bytes};
 use crate::modulus::{Goldilocks, Modulus, Torus32};
@@ -10,7 +11,6 @@ use crate::params::{ModulusKind, ParamSet};
 use crate::seeded::{MaskSeed, SEED_BYTES};
 use crate::with_modulus;
 
-use super::bits;
 use super::form::{ColumnForm, chunk_bytes};
 use super::noise::{packed_width, seeded_width};
 use super::pack::packed_bytes;
@@ -167,6 +167,43 @@ impl Chunk {
     #[must_use]
     pub fn shares_masks(&self) -> bool {
         with_rows!(&self.words, rows => matches!(rows.layout, Layout::Shared(_)))
+    }
+
+    /// A chunk of the first rows of a GLWE sample: k·N masks, then a body a row, words of the set's modulus.
+    ///
+    /// # Errors
+    /// [`TfheError::ModulusMismatch`] unless that is the Goldilocks prime; [`TfheError::NoForm`] for a set without wide functions;
+    /// [`TfheError::ChunkRows`]; [`TfheError::NotCanonical`].
+    pub fn from_glwe(params: &ParamSet, words: Vec<u64>) -> Result<Chunk, TfheError> {
+        if params.modulus != ModulusKind::Goldilocks {
+            return Err(TfheError::ModulusMismatch(params.name));
+        }
+        let rows = words.len().saturating_sub(params.extracted_dimension());
+        chunk_bytes(params, ColumnForm::Packed, rows)?;
+        if let Some(index) = words.iter().position(|w| !Goldilocks::is_canonical(*w)) {
+            let (what, index) = ("a GLWE sample", index as u64);
+            return Err(TfheError::NotCanonical { what, index });
+        }
+        let layout = Layout::Shared(words);
+        Ok(Chunk {
+            params: *params,
+            words: Words::Goldilocks(Rows {
+                count: rows,
+                layout,
+            }),
+        })
+    }
+
+    /// The words that [`Chunk::from_glwe`] takes, where rows share masks over the Goldilocks prime.
+    #[must_use]
+    pub fn glwe(&self) -> Option<&[u64]> {
+        match &self.words {
+            Words::Goldilocks(Rows {
+                layout: Layout::Shared(words),
+                ..
+            }) => Some(words),
+            _ => None,
+        }
     }
 
     pub(super) fn words(&self) -> &Words {

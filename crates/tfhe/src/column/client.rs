@@ -3,6 +3,7 @@
 use zeroize::Zeroizing;
 
 use crate::TfheError;
+use crate::bits;
 use crate::encoding::Encoding;
 use crate::glwe::RowMaker;
 use crate::keys::ClientKey;
@@ -11,7 +12,6 @@ use crate::random::Csprng;
 use crate::seeded::MaskSeed;
 use crate::with_modulus;
 
-use super::bits;
 use super::chunk::{Chunk, Layout, Rows, Words};
 use super::form::{ColumnForm, chunk_bytes};
 use super::noise::seeded_width;

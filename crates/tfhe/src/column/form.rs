@@ -3,10 +3,10 @@
 use std::fmt;
 
 use crate::TfheError;
+use crate::bits;
 use crate::params::ParamSet;
 use crate::seeded::SEED_BYTES;
 
-use super::bits;
 use super::noise::{packed_width, seeded_width};
 
 /// Rows of a full chunk of a set without wide functions, whose rows share no masks.

@@ -2,13 +2,13 @@
 
 use crate::TfheError;
 use crate::arithmetic::Arithmetic;
+use crate::bits;
 use crate::bootstrap::Run;
 use crate::lwe::words_from_bytes;
 use crate::modulus::Modulus;
 use crate::params::ParamSet;
 use crate::wopbs::WopbsKey;
 
-use super::bits;
 use super::form::{ColumnForm, chunk_bytes};
 use super::noise::packed_width;
 

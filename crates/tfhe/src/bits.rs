@@ -3,12 +3,13 @@
 use crate::TfheError;
 
 /// Bytes of `count` values of `width` bits.
-pub(super) const fn bytes(count: usize, width: u32) -> usize {
+#[must_use]
+pub const fn bytes(count: usize, width: u32) -> usize {
     (count * width as usize).div_ceil(8)
 }
 
 /// Appends values below 2^width, for a width below 64, to `out`. Bits that are left in the last byte are 0.
-pub(super) fn write(values: impl Iterator<Item = u64>, width: u32, out: &mut Vec<u8>) {
+pub fn write(values: impl Iterator<Item = u64>, width: u32, out: &mut Vec<u8>) {
     let (mut pending, mut filled) = (0u128, 0);
     for value in values {
         pending |= u128::from(value) << filled;
@@ -22,11 +23,12 @@ pub(super) fn write(values: impl Iterator<Item = u64>, width: u32, out: &mut Vec
     out.extend_from_slice(&pending.to_le_bytes()[..filled.div_ceil(8) as usize]);
 }
 
-/// The values that [`write`] wrote into these bytes, as many as they have room for and `count` at most.
+/// The values that [`write`] wrote into these bytes, as many as they have room for and `count` at most; `what` is what they are
+/// called in errors.
 ///
 /// # Errors
 /// [`TfheError::Format`] where bits follow the last value.
-pub(super) fn read(
+pub fn read(
     bytes: &[u8],
     width: u32,
     count: usize,
