@@ -37,7 +37,7 @@ use crate::RnsError;
 use crate::column::ColumnError;
 use crate::context::Context;
 use crate::params::RnsParams;
-use crate::secret::SecretKey;
+use crate::secret::{SECRET_BITS, SecretKey, pack};
 
 /// What is wrong with a file, or with what should become one.
 #[derive(Debug, thiserror::Error)]
@@ -403,9 +403,6 @@ pub fn write_params<W: Write>(inner: W, params: &RnsParams) -> Result<W, FormatE
     Ok(writer.finish()?)
 }
 
-/// Bits of a coefficient of a secret: its value and 1.
-const SECRET_BITS: u32 = 2;
-
 fn secret_bytes(degree: usize) -> usize {
     bits::bytes(degree, SECRET_BITS)
 }
@@ -421,11 +418,7 @@ pub fn write_secret_key<W: Write>(inner: W, key: &SecretKey) -> Result<W, Format
     let rest = 2 * len as u64;
     let mut writer = begin(inner, Kind::SecretKey, 0, *key.tag(), params, rest)?;
     for coefficients in key.coefficients() {
-        // Room for all from the start: a vector that grows leaves secrets behind.
-        let mut bytes = Zeroizing::new(Vec::with_capacity(len));
-        let codes = coefficients.iter().map(|c| (c + 1).cast_unsigned());
-        bits::write(codes, SECRET_BITS, &mut bytes);
-        writer.write(&bytes)?;
+        writer.write(&pack(&coefficients))?;
     }
     Ok(writer.finish()?)
 }
@@ -433,7 +426,8 @@ pub fn write_secret_key<W: Write>(inner: W, key: &SecretKey) -> Result<W, Format
 /// Reads secret keys into a context of their parameters.
 ///
 /// # Errors
-/// [`FormatError::File`] for damage; [`FormatError::Field`] for another kind, another context, and coefficients that are no secret.
+/// [`FormatError::File`] for damage; [`FormatError::Field`] for another kind, another context, coefficients that are no secret,
+/// and a tag that is not theirs.
 pub fn read_secret_key<R: Read>(
     mut reader: Reader<R>,
     context: &Arc<Context>,
@@ -467,7 +461,11 @@ pub fn read_secret_key<R: Read>(
     expect(object, "the weight of the sparse secret", expected, weight)?;
     let tag = *reader.tag();
     reader.finish()?;
-    Ok(SecretKey::from_coefficients(context, tag, &main, &sparse)?)
+    let key = SecretKey::from_coefficients(context, &main, &sparse)?;
+    if *key.tag() != tag {
+        return Err(field(object, "the tag", "is not that of the secrets"));
+    }
+    Ok(key)
 }
 
 /// Bits of a residue modulo a prime.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use sha2::{Digest, Sha256};
+use toroid_tfhe::bits;
 use toroid_tfhe::keys::KeyTag;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::MaskSeed;
@@ -11,6 +13,9 @@ use crate::RnsError;
 use crate::ciphertext::{Ciphertext, Plaintext, SeededCiphertext, expand_mask};
 use crate::context::{Basis, Context};
 use crate::poly::{Form, RnsPoly};
+
+/// Bits of a coefficient of a secret in files.
+pub(crate) const SECRET_BITS: u32 = 2;
 
 /// A polynomial that is cleared before its memory goes back to the pool.
 pub(crate) struct SecretPoly(RnsPoly);
@@ -86,6 +91,25 @@ fn sparse(rng: &mut Csprng, degree: usize, weight: usize) -> Zeroizing<Vec<i64>>
     coefficients
 }
 
+/// Coefficients of a secret in two bits each: 0, 1, 2 for -1, 0, 1.
+pub(crate) fn pack(coefficients: &[i64]) -> Zeroizing<Vec<u8>> {
+    // Room for all from the start: a vector that grows leaves secrets behind.
+    let len = bits::bytes(coefficients.len(), SECRET_BITS);
+    let mut bytes = Zeroizing::new(Vec::with_capacity(len));
+    let codes = coefficients.iter().map(|c| (c + 1).cast_unsigned());
+    bits::write(codes, SECRET_BITS, &mut bytes);
+    bytes
+}
+
+fn tag_of(main: &[i64], sparse: &[i64]) -> KeyTag {
+    let mut hash = Sha256::new();
+    hash.update(b"toroid ring secret key");
+    hash.update(pack(main));
+    hash.update(pack(sparse));
+    let digest: [u8; 32] = hash.finalize().into();
+    std::array::from_fn(|i| digest[i])
+}
+
 impl SecretKey {
     /// Fresh secrets.
     ///
@@ -97,21 +121,19 @@ impl SecretKey {
         let weight = context.params().encapsulation_weight;
         let main = ternary(rng, degree);
         let sparse = sparse(rng, degree, weight);
-        Self::from_coefficients(context, rng.public_bytes(), &main, &sparse)
-            .expect("a secret has N coefficients")
+        Self::from_coefficients(context, &main, &sparse).expect("a secret has N coefficients")
     }
 
     /// The secrets with these coefficients.
     pub(crate) fn from_coefficients(
         context: &Arc<Context>,
-        tag: KeyTag,
         main: &[i64],
         sparse: &[i64],
     ) -> Result<SecretKey, RnsError> {
         let basis = context.full_basis();
         Ok(SecretKey {
             context: Arc::clone(context),
-            tag,
+            tag: tag_of(main, sparse),
             main: SecretPoly::from_coefficients(context, basis, main)?,
             sparse: SecretPoly::from_coefficients(context, basis, sparse)?,
         })
@@ -132,7 +154,8 @@ impl SecretKey {
         })
     }
 
-    /// The public tag that names these secrets; what is made from them carries it.
+    /// The public tag that names these secrets; what is made from them carries it: the first 16 bytes of the SHA-256 of
+    /// `toroid ring secret key` and the secrets as files have them. That they have far more entropy than the hash keeps them secret.
     #[must_use]
     pub fn tag(&self) -> &KeyTag {
         &self.tag

@@ -264,8 +264,8 @@ fn wrong_columns_are_refused() {
         Err(ColumnError::Bits(0))
     ));
     assert!(matches!(
-        column::encrypt(secret, 17, &[0; 64], rng),
-        Err(ColumnError::Bits(17))
+        column::encrypt(secret, 18, &[0; 64], rng),
+        Err(ColumnError::Bits(18))
     ));
     let mut messages = [3; 64];
     messages[9] = 4;

@@ -108,6 +108,13 @@ fn secrets_come_back() {
         read(&changed(&file, |payload| payload.truncate(ends - 1))),
         "number of bytes",
     );
+    refused(
+        read(&changed(&file, |payload| {
+            let byte = &mut payload[ends - 32];
+            *byte = (*byte & !3) | ((*byte & 3) + 1) % 3;
+        })),
+        "the tag is not that of the secrets",
+    );
     let params = write_params(Vec::new(), context.params()).unwrap();
     refused(read(&params), "ring parameters, not ring secret key");
     let other = self::context(64, 2);

@@ -84,8 +84,7 @@ impl Csprng {
     }
 
     /// Uniform bytes to publish: a tag, a seed of masks.
-    #[must_use]
-    pub fn public_bytes<const N: usize>(&mut self) -> [u8; N] {
+    pub(crate) fn public_bytes<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         self.public().fill_bytes(&mut bytes);
         bytes
