@@ -111,7 +111,7 @@ fn secrets_come_back() {
     refused(
         read(&changed(&file, |payload| {
             let byte = &mut payload[ends - 32];
-            *byte = (*byte & !3) | ((*byte & 3) + 1) % 3;
+            *byte = (*byte & !3) | (((*byte & 3) + 1) % 3);
         })),
         "the tag is not that of the secrets",
     );
