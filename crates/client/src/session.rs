@@ -658,8 +658,9 @@ impl Session {
     /// operands when they were put. Beside the result is what [`Session::accept`] enters; a result of another client key, or of none where the sample states one, is refused.
     ///
     /// # Errors
-    /// [`SessionError::NotComputed`] where no program ran, [`SessionError::Untrusted`] for a program other than this client's,
-    /// [`SessionError::Unexpected`] for a result that states no client key, those of the store and of the drive.
+    /// [`SessionError::NotComputed`] where no program ran and for a TLWE-CoW register without a sample, [`SessionError::Untrusted`] for a
+    /// program other than this client's, [`SessionError::Unexpected`] for a result that states no client key, those of the store and of
+    /// the drive.
     pub async fn trigger(
         &self,
         register: VrNumber,
@@ -675,6 +676,10 @@ impl Session {
         sample: Option<&Ciphertext>,
         noise: Option<Noise>,
     ) -> Result<(StoredSample, Option<ComputedEntry>), SessionError> {
+        if sample.is_none() && register.ty() == VrType::LweCow {
+            // What stands there may be the result of a run before.
+            return Err(SessionError::NotComputed(register));
+        }
         let key_id = register.key_id();
         let program = match self.ledger {
             Some(_) => Some(self.own_program(key_id).await?),

@@ -386,6 +386,12 @@ fn run_with(lie: fn(ScMetadata) -> ScMetadata) -> Result<StoredSample, SessionEr
     let session = drive.session();
     drive.wait(session.put_sample(vr("cor:0:1"), &x)).unwrap();
     let run = drive.wait(session.trigger(vr("cow:0:2"), Some(&y)));
+    // The result of that run stands there; nothing triggers another.
+    let again = drive.wait(session.trigger(vr("cow:0:2"), None));
+    assert!(
+        matches!(again, Err(SessionError::NotComputed(_))),
+        "{again:?}"
+    );
     run.map(|(result, _)| result)
 }
 
