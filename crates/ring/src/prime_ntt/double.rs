@@ -172,6 +172,9 @@ impl<V: Doubles> Field for Residues<V> {
     }
 }
 
+/// Products that are summed before a sum is folded.
+const PRODUCTS: usize = 8;
+
 /// Fields of primes below 2^50, between whose elements and f64 there is a way, with sums of products,
 /// [`Ntt50Plan::TERMS`](super::Ntt50Plan::TERMS) at most, that are reduced once.
 pub trait Elements: Field<Vector: Doubles> {
@@ -186,6 +189,8 @@ pub trait Elements: Field<Vector: Doubles> {
     fn leave_scaled(self, sum: Self::Sum) -> Self::Vector;
     /// `sum + a·b`, for canonical words.
     fn add_product(self, sum: Self::Sum, a: Self::Vector, b: Self::Vector) -> Self::Sum;
+    /// Makes room in a sum for [`PRODUCTS`] further products.
+    fn fold(self, sum: Self::Sum) -> Self::Sum;
     /// The canonical words of a sum of [`Elements::add_product`].
     fn leave_products(self, sum: Self::Sum) -> Self::Vector;
     /// The arithmetic on f64.
@@ -215,9 +220,16 @@ impl<V: Doubles> Elements for Residues<V> {
         self.leave(sum)
     }
 
+    /// The quotient is that of h, off by 1/4 at most since h and 1/q are rounded. So products are within 3/4·q, and a sum of
+    /// nine, or of eight and a folded one, is within 6.8·q, below 2^53.
     #[inline(always)]
     fn add_product(self, sum: V, a: V, b: V) -> V {
-        self.product_and_sum(self.settle(a.to_doubles()), b.to_doubles(), sum)
+        sum.add(self.product(a.to_doubles(), b.to_doubles()))
+    }
+
+    #[inline(always)]
+    fn fold(self, sum: V) -> V {
+        self.settle(sum)
     }
 
     #[inline(always)]
@@ -367,14 +379,45 @@ pub(super) unsafe fn combine<F: Elements>(
     // SAFETY: the caller's promise.
     unsafe {
         let f = F::new(modulus);
-        for at in (0..out.len()).step_by(F::Vector::LANES) {
-            let mut sum = f.nothing();
-            for (row, w) in rows.iter().zip(weights) {
-                let w = [F::Vector::splat(w[0]), F::Vector::splat(w[1])];
-                let y = F::Vector::load(row.as_ptr().add(at));
-                sum = f.add_scaled(sum, y, w);
+        let block = BLOCK * F::Vector::LANES;
+        let whole = out.len() / block * block;
+        for at in (0..whole).step_by(block) {
+            combine_block::<F, BLOCK>(f, out, rows, weights, at);
+        }
+        for at in (whole..out.len()).step_by(F::Vector::LANES) {
+            combine_block::<F, 1>(f, out, rows, weights, at);
+        }
+    }
+}
+
+/// Vectors whose sums [`combine`] makes side by side, so that weights are read once for all of them.
+const BLOCK: usize = 4;
+
+/// The `B` vectors from `at` on.
+///
+/// # Safety
+/// They lie in `out` and in each row; the rest as for [`combine`].
+#[inline(always)]
+unsafe fn combine_block<F: Elements, const B: usize>(
+    f: F,
+    out: &mut [u64],
+    rows: &[&[u64]],
+    weights: &[[u64; 2]],
+    at: usize,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut sums = [f.nothing(); B];
+        for (row, w) in rows.iter().zip(weights) {
+            let w = [F::Vector::splat(w[0]), F::Vector::splat(w[1])];
+            for (i, sum) in sums.iter_mut().enumerate() {
+                let y = F::Vector::load(row.as_ptr().add(at + i * F::Vector::LANES));
+                *sum = f.add_scaled(*sum, y, w);
             }
-            f.leave_scaled(sum).store(out.as_mut_ptr().add(at));
+        }
+        for (i, sum) in sums.into_iter().enumerate() {
+            let to = out.as_mut_ptr().add(at + i * F::Vector::LANES);
+            f.leave_scaled(sum).store(to);
         }
     }
 }
@@ -399,10 +442,15 @@ pub(super) unsafe fn dot<F: Elements>(
                 let c = F::Vector::load(c.as_ptr().add(at));
                 sum = f.add_product(sum, c, F::Vector::splat(w));
             }
-            for (a, b) in terms {
-                let a = F::Vector::load(a.as_ptr().add(at));
-                let b = F::Vector::load(b.as_ptr().add(at));
-                sum = f.add_product(sum, a, b);
+            for (number, terms) in terms.chunks(PRODUCTS).enumerate() {
+                if number > 0 {
+                    sum = f.fold(sum);
+                }
+                for (a, b) in terms {
+                    let a = F::Vector::load(a.as_ptr().add(at));
+                    let b = F::Vector::load(b.as_ptr().add(at));
+                    sum = f.add_product(sum, a, b);
+                }
             }
             f.leave_products(sum).store(out.as_mut_ptr().add(at));
         }

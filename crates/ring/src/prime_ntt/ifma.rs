@@ -210,6 +210,11 @@ impl Elements for Integers {
         [add_low(sum[0], a, b), high(sum[1], a, b)]
     }
 
+    #[inline(always)]
+    fn fold(self, sum: [F64x8; 2]) -> [F64x8; 2] {
+        sum
+    }
+
     /// Products are below q^2, at most 2^50·q: what is multiplied is below 4q here too, so below 2^52.
     #[inline(always)]
     fn leave_products(self, sum: [F64x8; 2]) -> F64x8 {
