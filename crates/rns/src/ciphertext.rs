@@ -375,19 +375,45 @@ impl Ciphertext {
         limbs: usize,
         terms: &[(&Ciphertext, [i128; 2])],
     ) -> Result<Ciphertext, RnsError> {
+        Self::of_terms(limbs, terms, |terms| {
+            Ok(RnsPoly::combination(Basis::chain(limbs), terms))
+        })
+    }
+
+    /// [`Ciphertext::combination`] and [`Ciphertext::rescale`] by one prime.
+    ///
+    /// # Errors
+    /// [`RnsError::Context`]; [`RnsError::Limbs`] if a value has fewer than `limbs`, or these are not two.
+    ///
+    /// # Panics
+    /// If there are no terms.
+    pub fn combination_rescaled(
+        limbs: usize,
+        terms: &[(&Ciphertext, [i128; 2])],
+    ) -> Result<Ciphertext, RnsError> {
+        let mut rescaled = Self::of_terms(limbs, terms, |terms| {
+            RnsPoly::combination_divided(limbs, terms)
+        })?;
+        rescaled.scale /= rescaled.context().params().chain[limbs - 1] as f64;
+        Ok(rescaled)
+    }
+
+    /// A ciphertext whose parts `part` makes from those of the terms.
+    fn of_terms(
+        limbs: usize,
+        terms: &[(&Ciphertext, [i128; 2])],
+        part: impl Fn(&[(&RnsPoly, [i128; 2])]) -> Result<RnsPoly, RnsError>,
+    ) -> Result<Ciphertext, RnsError> {
         let (first, _) = terms.first().expect("a combination has a term");
         for (value, _) in terms {
             check_contexts(&first.b, &value.b)?;
             check_limbs("a combination", limbs, value.limbs())?;
         }
-        let basis = Basis::chain(limbs);
-        let part = |part: fn(&Ciphertext) -> &RnsPoly| {
-            let terms: Vec<_> = terms.iter().map(|(value, x)| (part(value), *x)).collect();
-            RnsPoly::combination(basis, &terms)
-        };
+        let b: Vec<_> = terms.iter().map(|(value, x)| (&value.b, *x)).collect();
+        let a: Vec<_> = terms.iter().map(|(value, x)| (&value.a, *x)).collect();
         Ok(Ciphertext {
-            b: part(Ciphertext::b),
-            a: part(Ciphertext::a),
+            b: part(&b)?,
+            a: part(&a)?,
             scale: first.scale,
         })
     }

@@ -285,7 +285,12 @@ impl Context {
         self.run_jobs(jobs, run);
     }
 
-    fn run_jobs<J: Send>(&self, jobs: impl Iterator<Item = J>, run: impl Fn(usize, J) + Sync) {
+    /// Calls `run` with the number of every job, on the threads of the context.
+    pub(crate) fn run_jobs<J: Send>(
+        &self,
+        jobs: impl Iterator<Item = J>,
+        run: impl Fn(usize, J) + Sync,
+    ) {
         let jobs = jobs.enumerate();
         match self.threads {
             Threads::One => jobs.for_each(|(limb, job)| run(limb, job)),

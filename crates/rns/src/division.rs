@@ -3,10 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use toroid_ring::prime;
+
 use crate::RnsError;
 use crate::context::{Basis, Context, MAX_RESCALE};
 use crate::conversion::Conversion;
-use crate::poly::{Form, RnsPoly};
+use crate::poly::{Form, RnsPoly, combine_limb};
 
 /// The digits of a polynomial of l limbs: digit j is its representative modulo the product D_j of the digit's primes that is
 /// nearest to 0, in values modulo all l primes and the special ones.
@@ -204,6 +206,57 @@ impl RnsPoly {
             }
         });
         product
+    }
+
+    /// [`RnsPoly::combination`] with `limbs` limbs, then [`RnsPoly::divide_by_last`] by one prime: the same words, with each limb
+    /// written once.
+    ///
+    /// # Errors
+    /// [`RnsError::Limbs`] unless there are two limbs.
+    ///
+    /// # Panics
+    /// As for [`RnsPoly::combination`].
+    pub fn combination_divided(
+        limbs: usize,
+        terms: &[(&RnsPoly, [i128; 2])],
+    ) -> Result<RnsPoly, RnsError> {
+        if limbs < 2 {
+            return Err(RnsError::Limbs {
+                what: "rescaling",
+                needed: 2,
+                found: limbs,
+            });
+        }
+        let context = terms.first().map(|(value, _)| Arc::clone(value.context()));
+        let context = context.expect("a combination has a term");
+        let keep = Basis::chain(limbs - 1);
+        let mut quotient = RnsPoly::raw(&context, keep, Form::Values);
+        for (value, _) in terms {
+            quotient.check(value);
+        }
+        let modulus = |limb| context.modulus(Basis::chain(limbs), limb);
+        let mut last = context.pool.take(context.degree());
+        combine_limb(
+            modulus(limbs - 1),
+            limbs - 1,
+            terms,
+            1,
+            last.words_mut(),
+            None,
+        );
+        modulus(limbs - 1).plan.inverse(last.words_mut());
+        let conversion = context.rescale(limbs, 1);
+        let to = quotient.words_mut().chunks_exact_mut(context.degree());
+        convert(&context, conversion, last.words(), to.enumerate().collect());
+        context.pool.put(last);
+        context.each_limb(quotient.words_mut(), |limb, words| {
+            let modulus = modulus(limb);
+            let inverse = conversion.divisor_inverse(limb);
+            modulus.plan.forward(words);
+            let own = Some(prime::neg(inverse, modulus.q()));
+            combine_limb(modulus, limb, terms, inverse, words, own);
+        });
+        Ok(quotient)
     }
 
     /// round(x/D), for values x without special limbs, D the product of their last `count` primes, which are dropped. Exact as

@@ -172,14 +172,17 @@ impl<'a> Evaluator<'a> {
             return Ok(Cow::Borrowed(a));
         }
         let factor = nearest(self.scales[level] * self.prime(level + 1) / a.scale());
-        let lowered = Ciphertext::combination(level + 2, &[(a, [factor, 0])])?;
-        Ok(Cow::Owned(self.rescaled(lowered)?))
+        Ok(Cow::Owned(self.rescaled(level + 1, &[(a, [factor, 0])])?))
     }
 
-    /// Divides by the last prime; what is left has the scale of its level, as the caller arranged.
-    fn rescaled(&self, a: Ciphertext) -> Result<Ciphertext, RnsError> {
-        let mut rescaled = a.rescale(1)?;
-        rescaled.set_scale(self.scales[rescaled.limbs() - 1]);
+    /// A combination at a level, divided by its prime; what is left has the scale of the level below, as the caller arranged.
+    fn rescaled(
+        &self,
+        level: usize,
+        terms: &[(&Ciphertext, [i128; 2])],
+    ) -> Result<Ciphertext, RnsError> {
+        let mut rescaled = Ciphertext::combination_rescaled(level + 1, terms)?;
+        rescaled.set_scale(self.scales[level - 1]);
         Ok(rescaled)
     }
 
@@ -292,7 +295,7 @@ impl Slots for Evaluator<'_> {
             .iter()
             .map(|&(value, factor)| (value, gaussian(factor, scale / value.scale())))
             .collect();
-        let mut result = self.rescaled(Ciphertext::combination(common + 1, &terms)?)?;
+        let mut result = self.rescaled(common, &terms)?;
         Self::add_constant(&mut result, constant);
         Ok(result)
     }

@@ -130,27 +130,34 @@ impl Matrix {
             diagonals: Vec::new(),
         };
         let mut embeddings: BTreeMap<usize, Embedding> = BTreeMap::new();
+        let mut jobs = Vec::new();
         for giant in plan.giants() {
             let mut terms = Vec::new();
             for (_, diagonal) in &giant.terms {
-                let period = period(diagonal);
-                let degree = 2 * period;
+                let slots = &diagonal[..period(diagonal)];
+                let degree = 2 * slots.len();
                 if degree < context.degree() && !matrix.transforms.contains_key(&degree) {
                     let transforms = subring(context, basis, degree)?;
                     matrix.transforms.insert(degree, transforms);
                 }
-                let embedding = embeddings
+                embeddings
                     .entry(degree)
                     .or_insert_with(|| Embedding::new(degree));
-                let coefficients = embedding.to_coefficients(&diagonal[..period]);
-                let scaled = coefficients.iter().map(|x| (x * scale).round() as i64);
                 terms.push(Diagonal {
-                    coefficients: scaled.collect(),
+                    coefficients: vec![0; degree],
                     values: None,
                 });
+                jobs.push(slots);
             }
             matrix.diagonals.push(terms);
         }
+        let diagonals = matrix.diagonals.iter_mut().flatten();
+        context.run_jobs(jobs.into_iter().zip(diagonals), |_, (slots, diagonal)| {
+            let coefficients = embeddings[&(2 * slots.len())].to_coefficients(slots);
+            for (integer, x) in diagonal.coefficients.iter_mut().zip(coefficients) {
+                *integer = (x * scale).round() as i64;
+            }
+        });
         matrix.keep_values(room);
         Ok(matrix)
     }
@@ -165,9 +172,10 @@ impl Matrix {
             if 8 * words <= room {
                 room -= 8 * words;
                 let mut values = vec![0; words];
-                for (limb, values) in values.chunks_exact_mut(size).enumerate() {
+                let limbs = values.chunks_exact_mut(size);
+                self.context.run_jobs(limbs, |limb, values| {
                     self.transform(limb, &diagonal.coefficients, values);
-                }
+                });
                 diagonal.values = Some(values);
             }
         }

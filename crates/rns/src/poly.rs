@@ -13,6 +13,7 @@ use crate::RnsError;
 use crate::automorphism::Automorphism;
 use crate::buffer::Buffer;
 use crate::context::{Basis, Context};
+use crate::conversion::Modulus;
 
 /// What the words of a polynomial are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -262,12 +263,12 @@ impl RnsPoly {
     }
 
     /// Calls `run` with the modulus and the words of every limb.
-    fn each_limb(&mut self, run: impl Fn(&crate::conversion::Modulus, &mut [u64]) + Sync) {
+    fn each_limb(&mut self, run: impl Fn(&Modulus, &mut [u64]) + Sync) {
         self.each(|modulus, _, words| run(modulus, words));
     }
 
     /// The same, with the number of the limb.
-    fn each(&mut self, run: impl Fn(&crate::conversion::Modulus, usize, &mut [u64]) + Sync) {
+    fn each(&mut self, run: impl Fn(&Modulus, usize, &mut [u64]) + Sync) {
         let (context, basis) = (Arc::clone(&self.context), self.basis);
         context.each_limb(self.words_mut(), |limb, words| {
             run(context.modulus(basis, limb), limb, words);
@@ -295,7 +296,7 @@ impl RnsPoly {
 
     /// Refuses an operand of another context, form or set of primes. It may have more limbs of the chain where neither has special
     /// ones: operations use the first.
-    fn check(&self, other: &RnsPoly) {
+    pub(crate) fn check(&self, other: &RnsPoly) {
         assert!(
             Arc::ptr_eq(&self.context, &other.context),
             "operands of different contexts"
@@ -395,28 +396,11 @@ impl RnsPoly {
     pub fn combination(basis: Basis, terms: &[(&RnsPoly, [i128; 2])]) -> RnsPoly {
         let context = terms.first().map(|(value, _)| Arc::clone(&value.context));
         let context = context.expect("a combination has a term");
-        let degree = context.degree();
         let mut sum = Self::raw(&context, basis, Form::Values);
         for (value, _) in terms {
             sum.check(value);
         }
-        sum.each(|modulus, i, limb| {
-            let (plan, q) = (&modulus.plan, modulus.q());
-            let reduced = |x: i128| x.rem_euclid(q.into()) as u64;
-            let root = modulus.quarter_turn();
-            let (first, second) = limb.split_at_mut(degree / 2);
-            for (start, half, root) in [(0, first, root), (degree / 2, second, q - root)] {
-                let weight = |[x, y]: [i128; 2]| {
-                    let turned = prime::mul(reduced(y), root, q);
-                    prime::add(reduced(x), turned, q)
-                };
-                let terms: Vec<(&[u64], u64)> = terms
-                    .iter()
-                    .map(|(value, factor)| (value.limb(i), weight(*factor)))
-                    .collect();
-                combine(plan, half, start, &terms);
-            }
-        });
+        sum.each(|modulus, i, limb| combine_limb(modulus, i, terms, 1, limb, None));
         sum
     }
 
@@ -666,33 +650,58 @@ pub(crate) fn dot_parts<'a>(
     }
 }
 
-/// `out = Σ w·a` for the parts from `start` on of terms (a, w), at least one, where w counts modulo q.
-fn combine(plan: &Ntt50Plan, out: &mut [u64], start: usize, terms: &[(&[u64], u64)]) {
+/// Limb `i` of `scale·Σ (x + y·X^(N/2))·value`, plus what is in `out` times `own`, where that is given.
+pub(crate) fn combine_limb(
+    modulus: &Modulus,
+    i: usize,
+    terms: &[(&RnsPoly, [i128; 2])],
+    scale: u64,
+    out: &mut [u64],
+    own: Option<u64>,
+) {
+    let q = modulus.q();
+    let half = out.len() / 2;
+    let reduced = |x: i128| prime::mul(x.rem_euclid(q.into()) as u64, scale, q);
+    let root = modulus.quarter_turn();
+    let (first, second) = out.split_at_mut(half);
+    for (start, out, root) in [(0, first, root), (half, second, q - root)] {
+        let weight = |[x, y]: [i128; 2]| {
+            let turned = prime::mul(reduced(y), root, q);
+            prime::add(reduced(x), turned, q)
+        };
+        let terms: Vec<(&[u64], u64)> = terms
+            .iter()
+            .map(|(value, factor)| (&value.limb(i)[start..][..half], weight(*factor)))
+            .collect();
+        combine(&modulus.plan, out, own, &terms);
+    }
+}
+
+/// `out = Σ w·a` over terms (a, w), at least one, plus `own·out` where `own` is given; weights count modulo q.
+fn combine(plan: &Ntt50Plan, out: &mut [u64], own: Option<u64>, terms: &[(&[u64], u64)]) {
     let chunks = terms.chunks(Ntt50Plan::TERMS - 1).enumerate();
     let chunks: Vec<_> = chunks
         .map(|(number, chunk)| {
             // After the first chunk, the sum so far is a term too.
-            let sum = (number > 0).then_some(1);
-            let weights: Vec<u64> = chunk.iter().map(|(_, w)| *w).chain(sum).collect();
-            (chunk, plan.weights(&weights))
+            let own = if number == 0 { own } else { Some(1) };
+            let weights: Vec<u64> = chunk.iter().map(|(_, w)| *w).chain(own).collect();
+            (chunk, own.is_some(), plan.weights(&weights))
         })
         .collect();
     let mut before = [0; TILE];
     for (at, part) in tiles(out) {
-        let range = start + at..start + at + part.len();
+        let range = at..at + part.len();
         let before = &mut before[..part.len()];
-        for (number, (chunk, weights)) in chunks.iter().enumerate() {
-            before.copy_from_slice(part);
+        for (chunk, own, weights) in &chunks {
             let mut rows: [&[u64]; Ntt50Plan::TERMS] = Default::default();
             for (row, (a, _)) in rows.iter_mut().zip(*chunk) {
                 *row = &a[range.clone()];
             }
-            rows[chunk.len()] = before;
-            plan.combine(
-                part,
-                &rows[..chunk.len() + usize::from(number > 0)],
-                weights,
-            );
+            if *own {
+                before.copy_from_slice(part);
+                rows[chunk.len()] = before;
+            }
+            plan.combine(part, &rows[..chunk.len() + usize::from(*own)], weights);
         }
     }
 }
@@ -717,7 +726,7 @@ fn check_length(context: &Context, found: usize) -> Result<(), RnsError> {
 impl Clone for RnsPoly {
     fn clone(&self) -> RnsPoly {
         let mut copy = Self::raw(&self.context, self.basis, self.form);
-        copy.words_mut().copy_from_slice(self.words());
+        copy.each(|_, i, limb| limb.copy_from_slice(self.limb(i)));
         copy
     }
 }

@@ -286,6 +286,10 @@ fn combinations_are_sums_of_multiples() {
                 expected.add_assign(&turned);
             }
             assert!(RnsPoly::combination(Basis::chain(3), &terms) == expected);
+            let divided = RnsPoly::combination_divided(3, &terms).unwrap();
+            assert!(divided == expected.divide_by_last(1).unwrap());
+            let refused = RnsPoly::combination_divided(1, &terms);
+            assert!(matches!(refused, Err(RnsError::Limbs { .. })));
         }
         let mut sum = values[0].clone();
         sum.add_gaussian([-5 << 70, 3 << 60]);
