@@ -385,6 +385,47 @@ impl StoredColumn {
         Ok(())
     }
 
+    /// Each row becomes the sum of `count` rows of its piece from it on, modulo 2^w: the column times Σ X^(-ri), which takes neither
+    /// keys nor rounding. Rows of which fewer follow decrypt to anything. So row 0 is the sum of a column of one piece and `count` rows,
+    /// and every `count`-th row is that of a group.
+    ///
+    /// The variance is multiplied by `count`: exact for noise that is independent from row to row. That of rounding is so on average
+    /// over secrets. Under one secret, it is Σ W_k²/12 for the sums W_k of `count` coefficients of the secret each, with signs; where `count` is N,
+    /// these move together, and one secret in a hundred has four times the average.
+    ///
+    /// # Errors
+    /// [`FormatError::Field`] for a seeded column, and for no rows or more than a piece has.
+    pub fn sum_windows(&mut self, count: usize) -> Result<(), FormatError> {
+        let rows = self.degree >> self.layout.log2_pieces;
+        let Mask::Words(words) = &mut self.mask else {
+            return Err(field(OBJECT, "an operand of sums", "is seeded"));
+        };
+        if !(1..=rows).contains(&count) {
+            let problem = format!("is {count}, not 1 to {rows}");
+            return Err(field(OBJECT, "the number of rows of a sum", problem));
+        }
+        let (pieces, most) = (self.degree / rows, (1 << self.width) - 1);
+        for piece in 0..pieces {
+            let own = words.iter().skip(piece).step_by(pieces).copied();
+            let sums = windows(&own.collect::<Vec<_>>(), count, most);
+            for (word, sum) in words.iter_mut().skip(piece).step_by(pieces).zip(sums) {
+                *word = sum;
+            }
+        }
+        for bodies in self.bodies.chunks_mut(rows) {
+            let mut own = bodies.to_vec();
+            own.resize(rows, 0);
+            for (body, sum) in bodies.iter_mut().zip(windows(&own, count, most)) {
+                *body = sum;
+            }
+        }
+        let grown = |log2: f32| (f64::from(log2) + (count as f64).log2()) as f32;
+        let statement = &mut self.statement;
+        statement.log2_variance = statement.log2_variance.map(grown);
+        statement.log2_failure = statement.log2_failure.map(grown);
+        Ok(())
+    }
+
     /// Bytes of a column.
     fn body_bytes(degree: usize, rows: usize, width: u32, seeded: bool) -> usize {
         if seeded {
@@ -517,6 +558,24 @@ impl StoredColumn {
         column.tag.copy_from_slice(&header[24..40]);
         Ok(column)
     }
+}
+
+/// The sums of `count` words from each on, modulo `most` + 1; words behind the end are those of the beginning, negated.
+fn windows(words: &[u64], count: usize, most: u64) -> Vec<u64> {
+    let mut sum = words[..count]
+        .iter()
+        .fold(0u64, |sum, word| sum.wrapping_add(*word));
+    let sums = (0..words.len()).map(|at| {
+        let now = sum & most;
+        let next = at + count;
+        let entering = match words.get(next) {
+            Some(word) => *word,
+            None => words[next - words.len()].wrapping_neg(),
+        };
+        sum = sum.wrapping_sub(words[at]).wrapping_add(entering);
+        now
+    });
+    sums.collect()
 }
 
 /// log2 of the sum of what two figures stand for, where both are stated.

@@ -336,6 +336,48 @@ fn sums_and_multiples_of_columns_need_no_ring() {
     refused(fresh.clone().mul_assign(2), "is seeded");
 }
 
+#[test]
+fn rows_are_summed_without_keys() {
+    const DEGREE: usize = 1 << 11;
+    let context = context(DEGREE, 1);
+    let (secret, mut rng) = secret(&context, 11);
+    for (log2_pieces, count) in [(0, 1), (0, 4), (0, DEGREE), (3, 16), (3, DEGREE / 8)] {
+        let layout = Layout {
+            bits: 8,
+            padding: false,
+            log2_pieces,
+        };
+        let messages: Vec<u32> = (0..DEGREE).map(|_| (rng.next_u64() >> 56) as u32).collect();
+        let fresh = StoredColumn::encrypt(&secret, layout, &messages, &mut rng).unwrap();
+        let column = fresh.to_ciphertext(&context).unwrap();
+        let (known, tag) = (fresh.statement(), *secret.tag());
+        let column = StoredColumn::of_ciphertext(&column, layout, DEGREE, tag, known).unwrap();
+        let mut sums = column.clone();
+        sums.sum_windows(count).unwrap();
+        let variance = |column: &StoredColumn| column.statement().log2_variance.unwrap();
+        let grown = f64::from(variance(&sums) - variance(&column));
+        assert!((grown - (count as f64).log2()).abs() < 1e-4);
+        let rows = DEGREE >> log2_pieces;
+        let ciphertext = sums.to_ciphertext(&context).unwrap();
+        let phases = secret.decrypt(&ciphertext).unwrap().poly().to_i128();
+        let q = context.params().chain[0] as f64;
+        let (mut squares, mut full) = (0.0, 0.0);
+        for row in (0..DEGREE).filter(|row| row % rows + count <= rows) {
+            let expected: u32 = messages[row..row + count].iter().sum();
+            let off = phases[layout.coefficient(DEGREE, row)] as f64 / q;
+            let off = off - f64::from(expected % 256) / 256.0;
+            squares += (off - off.round()).powi(2);
+            full += 1.0;
+        }
+        let ratio = squares / full / f64::from(variance(&sums)).exp2();
+        // Sums of neighbours move together: the longer, the fewer independent ones there are.
+        let bounds = if count <= 4 { 0.8..1.2 } else { 0.0..5.0 };
+        assert!(bounds.contains(&ratio), "{count}: {ratio}");
+        refused(sums.sum_windows(rows + 1), "the number of rows of a sum");
+        refused(fresh.clone().sum_windows(2), "is seeded");
+    }
+}
+
 /// Rows of a column, as far as they are from their messages, in turns: the mean of the squares.
 fn measured(secret: &SecretKey, column: &StoredColumn, messages: &[u32]) -> f64 {
     let ciphertext = column.to_ciphertext(secret.context()).unwrap();
