@@ -69,7 +69,8 @@ fn mended(input: &mut Input) -> Vec<u8> {
         header[52..56].fill(0);
         header[48..52].copy_from_slice(&[LOG2_DEGREE, 0, 0, 0]);
         header[16..24].copy_from_slice(&CONTEXT.params().tag());
-        header[12..16].copy_from_slice(&[header[12] % 65, 0, 0, 0]);
+        header[12] %= 65;
+        header[13..16].fill(0);
         header[6] %= 3;
         header[9] %= 3;
     }
