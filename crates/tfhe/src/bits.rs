@@ -23,7 +23,7 @@ pub fn write(values: impl Iterator<Item = u64>, width: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&pending.to_le_bytes()[..filled.div_ceil(8) as usize]);
 }
 
-/// The values that [`write`] wrote into these bytes, as many as they have room for and `count` at most; `what` is what they are
+/// The values that [`write()`] wrote into these bytes, as many as they have room for and `count` at most; `what` is what they are
 /// called in errors.
 ///
 /// # Errors
