@@ -1,4 +1,4 @@
-//! A row of the table.
+//! The parts of the page.
 
 use serde::Serialize;
 
@@ -12,73 +12,5 @@ pub enum Part {
     Examples,
 }
 
-/// What was measured, beside what it is compared with.
-#[derive(Debug, Serialize)]
-pub struct Row {
-    part: Part,
-    row: String,
-    ours: f64,
-    unit: &'static str,
-    peer: Option<String>,
-    peer_value: Option<f64>,
-    /// Ours to the peer's.
-    ratio: Option<f64>,
-    bar: Option<String>,
-    holds: Option<bool>,
-    note: String,
-}
-
-impl Row {
-    pub fn new(part: Part, row: impl Into<String>, ours: f64, unit: &'static str) -> Row {
-        Row {
-            part,
-            row: row.into(),
-            ours,
-            unit,
-            peer: None,
-            peer_value: None,
-            ratio: None,
-            bar: None,
-            holds: None,
-            note: String::new(),
-        }
-    }
-
-    /// Compares with something of the same unit.
-    pub fn beside(mut self, peer: impl Into<String>, value: f64) -> Row {
-        self.peer = Some(peer.into());
-        self.peer_value = Some(value);
-        self.ratio = Some(self.ours / value);
-        self
-    }
-
-    pub fn note(mut self, note: impl Into<String>) -> Row {
-        self.note = note.into();
-        self
-    }
-
-    /// A bar for ours.
-    pub fn at_most(self, bar: f64) -> Row {
-        let holds = self.ours <= bar;
-        let text = format!("at most {bar} {}", self.unit);
-        self.judged(text, holds)
-    }
-
-    /// A bar for the ratio.
-    pub fn ratio_at_most(self, bar: f64) -> Row {
-        let holds = self.ratio.is_some_and(|ratio| ratio <= bar);
-        self.judged(format!("at most {bar} x"), holds)
-    }
-
-    /// The same, where more is better.
-    pub fn ratio_at_least(self, bar: f64) -> Row {
-        let holds = self.ratio.is_some_and(|ratio| ratio >= bar);
-        self.judged(format!("at least {bar} x"), holds)
-    }
-
-    fn judged(mut self, bar: String, holds: bool) -> Row {
-        self.bar = Some(bar);
-        self.holds = Some(holds);
-        self
-    }
-}
+/// A row of the page.
+pub type Row = toroid_bench_common::row::Row<Part>;
