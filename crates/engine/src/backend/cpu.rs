@@ -1,6 +1,7 @@
 //! The CPU back end: `toroid-tfhe` on NTT (exact) or f64 FFT (fast) arithmetic.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use toroid_isa::KeyKind;
@@ -16,7 +17,7 @@ use toroid_tfhe::params::{ParamSet, StageParams};
 use toroid_tfhe::seeded::KeyForm;
 use toroid_tfhe::with_modulus;
 
-use super::schedule::{MAX_PASS, Pass, Scheduler, Work};
+use super::schedule::{Call, MAX_PASS, Pass, Scheduler, Work};
 use super::{
     Backend, BackendError, BackendStatistics, BootstrapTask, KeySink, LoadedKey, check_results,
 };
@@ -83,6 +84,20 @@ impl Cost {
             },
         )
     }
+}
+
+/// Words of the ring switching keys that the packing of so many samples reads, in the unit of [`Cost`].
+fn packing_cost(params: &ParamSet, samples: usize) -> u64 {
+    let of_switch = params.wopbs.map_or(0, |stages| {
+        let rows = params.glwe_dimension * stages.switch.gadget.levels;
+        rows * params.glwe_words()
+    });
+    let switches = samples + params.ring_degree.trailing_zeros() as usize;
+    (switches * of_switch) as u64
+}
+
+fn address(key: &dyn LoadedKey) -> usize {
+    std::ptr::from_ref(key).addr()
 }
 
 impl Work for Bootstraps<'_> {
@@ -182,7 +197,6 @@ impl Backend for CpuBackend {
         requester: Requester<'_>,
     ) -> Result<(), BackendError> {
         check_results(params, tasks, results)?;
-        let address = |key: &dyn LoadedKey| std::ptr::from_ref(key).addr();
         let work = Bootstraps {
             addresses: [address(bootstrapping), address(key_switching)],
             bootstrapping: loaded(bootstrapping)?,
@@ -221,11 +235,26 @@ impl Backend for CpuBackend {
             });
         }
         let key = loaded::<AnyBootstrappingKey>(bootstrapping)?;
-        let run = Run {
-            threads: 1,
+        // It takes its turn as bootstraps do, for as long as one of them about.
+        let call = Call {
+            tenant: requester.tenant,
             cancel: requester.cancel,
+            keys: [address(bootstrapping); 2],
+            tasks: &[],
+            cost: packing_cost(params, samples.len()),
+            slots: 1,
+            joins: false,
         };
-        Ok(key.pack_chunk(samples, rows, run)?)
+        let mut packed = Vec::new();
+        self.scheduler.run(&call, &mut [], |pass, _| {
+            let run = Run {
+                threads: pass.slots,
+                cancel: pass.cancel,
+            };
+            packed = key.pack_chunk(samples, rows, run)?;
+            Ok(())
+        })?;
+        Ok(packed)
     }
 
     fn statistics(&self) -> BackendStatistics {
@@ -245,15 +274,21 @@ impl Backend for CpuBackend {
     }
 }
 
-/// Words of a sample whose length and canonicity the engine has checked. Copies: a VR need not be aligned.
-fn words<W: bytemuck::Pod>(bytes: &[u8]) -> Vec<W> {
-    bytemuck::pod_collect_to_vec(bytes)
+/// Words of samples whose length and canonicity the engine has checked. A VR need not be aligned: then they are a copy.
+fn words<W: bytemuck::Pod>(bytes: &[u8]) -> Cow<'_, [W]> {
+    match bytemuck::try_cast_slice(bytes) {
+        Ok(words) => Cow::Borrowed(words),
+        Err(_) => Cow::Owned(bytemuck::pod_collect_to_vec(bytes)),
+    }
 }
 
 fn linear<M: Modulus>(sample: &mut [u8], operation: impl FnOnce(&mut [M::Word])) {
-    let mut sample_words = words::<M::Word>(sample);
-    operation(&mut sample_words);
-    sample.copy_from_slice(bytemuck::cast_slice(&sample_words));
+    if let Ok(words) = bytemuck::try_cast_slice_mut(sample) {
+        return operation(words);
+    }
+    let mut copy: Vec<M::Word> = bytemuck::pod_collect_to_vec(sample);
+    operation(&mut copy);
+    sample.copy_from_slice(bytemuck::cast_slice(&copy));
 }
 
 /// Implements what the trait asks of a loaded key.
@@ -298,5 +333,96 @@ impl<K: LoadedKey + 'static> KeySink for AnyKeyLoader<K> {
     fn finish(self: Box<Self>) -> Result<Arc<dyn LoadedKey>, BackendError> {
         let key = KeyLoader::finish(*self).map_err(refused_key)?;
         Ok(Arc::new(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use toroid_task::{CancelToken, Progress};
+    use toroid_tfhe::any_key;
+    use toroid_tfhe::keys::ClientKey;
+    use toroid_tfhe::params::TINY_WOPBS;
+    use toroid_tfhe::random::Csprng;
+
+    use super::*;
+
+    #[test]
+    fn packing_waits_for_its_turn() {
+        let params = &TINY_WOPBS;
+        let backend = CpuBackend::with_cores(ArithmeticKind::Fft, 1);
+        let mut rng = Csprng::from_seed([7; 32]);
+        let client = ClientKey::generate(params, &mut rng);
+        let (simd, quiet) = (SimdLevel::best(), Progress::none());
+        let keys = any_key::generate(&client, backend.arithmetic, simd, &mut rng, &quiet);
+        let (key, _) = keys.unwrap();
+        let sample = vec![0; params.lwe_bytes()];
+        let pack = |tenant, cancel: &CancelToken| {
+            let requester = Requester {
+                tenant,
+                cancel,
+                key_ids: None,
+            };
+            backend.pack(params, &key, &[(0, &sample)], 1, requester)
+        };
+        let [holds, given_up, wanted] = [(); 3].map(|()| CancelToken::new());
+        let call = Call {
+            tenant: 1,
+            cancel: &holds,
+            keys: [0; 2],
+            tasks: &[],
+            cost: 1,
+            slots: 1,
+            joins: false,
+        };
+        let (go, gate) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            let holder = scope.spawn(|| {
+                backend.scheduler.run(&call, &mut [], move |_, _| {
+                    gate.recv().unwrap();
+                    Ok(())
+                })
+            });
+            while backend.statistics().batches == 0 {
+                thread::yield_now();
+            }
+            let first = scope.spawn(|| pack(2, &given_up));
+            let second = scope.spawn(|| pack(3, &wanted));
+            while backend.statistics().waiting != 2 {
+                thread::yield_now();
+            }
+            given_up.cancel();
+            assert_eq!(first.join().unwrap(), Err(BackendError::Cancelled));
+            go.send(()).unwrap();
+            assert!(second.join().unwrap().is_ok());
+            assert_eq!(holder.join().unwrap(), Ok(()));
+        });
+    }
+
+    /// What the columns of a run are made of stands aligned; registers of a stored image need not.
+    #[test]
+    fn samples_need_not_stand_aligned() {
+        let params = &TINY_WOPBS;
+        let backend = CpuBackend::with_cores(ArithmeticKind::Fft, 1);
+        let words = |first: u64| -> Vec<u8> {
+            let words = (first..).take(params.lwe_words());
+            words.flat_map(u64::to_le_bytes).collect()
+        };
+        for shift in 0..3 {
+            let mut bytes = [vec![0; shift], words(5)].concat();
+            let other = [vec![0; shift], words(7)].concat();
+            let (dst, src) = (&mut bytes[shift..], &other[shift..]);
+            backend.hom_int_mult(params, dst, 3);
+            backend.hom_add(params, dst, src);
+            let expected = (0..params.lwe_words() as u64).flat_map(|i| (22 + 4 * i).to_le_bytes());
+            assert!(dst.iter().copied().eq(expected));
+            backend.hom_sub(params, dst, src);
+            backend.hom_sub(params, dst, src);
+            backend.hom_sub(params, dst, src);
+            let expected = (0..params.lwe_words() as u64).flat_map(|i| (1 + i).to_le_bytes());
+            assert!(dst.iter().copied().eq(expected));
+        }
     }
 }

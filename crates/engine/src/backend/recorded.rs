@@ -328,6 +328,22 @@ impl Backend for RecordedBackend {
         self.times.hint
     }
 
+    fn packs(&self, params: &ParamSet) -> bool {
+        self.inner.packs(params)
+    }
+
+    fn pack(
+        &self,
+        params: &ParamSet,
+        bootstrapping: &dyn LoadedKey,
+        samples: &[(usize, &[u8])],
+        rows: usize,
+        requester: Requester<'_>,
+    ) -> Result<Vec<u8>, BackendError> {
+        let inner = &self.inner;
+        inner.pack(params, bootstrapping, samples, rows, requester)
+    }
+
     fn statistics(&self) -> BackendStatistics {
         self.scheduler.statistics()
     }

@@ -446,7 +446,8 @@ impl<'e, 'a> Execution<'e, 'a> {
         sink: &mut dyn MapSink,
     ) -> Result<(), EngineError> {
         let operation = self.plan.values[id].operation;
-        let backend = &*self.transaction.engine.backend;
+        let engine = self.transaction.engine;
+        let backend = &*engine.backend;
         let params = self.plan.params;
         match operation {
             Operation::Input(_) => self.load(id, tile, broadcast),
@@ -494,21 +495,24 @@ impl<'e, 'a> Execution<'e, 'a> {
                 let Some(running) = sums.get_mut(&id) else {
                     return Ok(());
                 };
+                // The memory of a sum serves for the next one.
+                let group = running.group;
+                let mut sum = std::mem::take(&mut running.sum);
                 let lane = self.lane(operand, tile, broadcast)?;
-                let mut complete = Vec::new();
+                let several = self.plan.values[id].rows > 1;
                 for (row, sample) in tile.rows.clone().zip(lane.chunks_exact(self.width)) {
-                    if running.sum.is_empty() {
-                        running.sum.extend_from_slice(sample);
+                    if sum.is_empty() {
+                        sum.extend_from_slice(sample);
                     } else {
-                        backend.hom_add(params, &mut running.sum, sample);
+                        backend.hom_add(params, &mut sum, sample);
                     }
-                    let several = self.plan.values[id].rows > 1;
-                    if several && (row + 1).is_multiple_of(running.group) {
-                        complete.push((row / running.group, std::mem::take(&mut running.sum)));
+                    if several && (row + 1).is_multiple_of(group) {
+                        self.emit_sum(id, row / group, &sum, sink)?;
+                        sum.clear();
                     }
                 }
-                for (place, sum) in complete {
-                    self.emit_sum(id, place, &sum, sink)?;
+                if let Some(running) = sums.get_mut(&id) {
+                    running.sum = sum;
                 }
                 Ok(())
             }
