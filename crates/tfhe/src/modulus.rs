@@ -64,8 +64,8 @@ pub trait Words: Copy + Debug + Send + Sync + 'static {
     fn neg(a: Self::Word) -> Self::Word;
     /// The digit of `a` that `field` describes.
     fn digit(a: Self::Word, field: DigitField) -> i32;
-    /// Replaces every word by one whose 2^`log2`-fold it was, 1 <= log2 <= 20: exactly in the field, to within 2^(log2 - 1)
-    /// units on the torus.
+    /// Replaces every word by one whose 2^`log2`-fold it was, 1 <= log2 <= 20: exactly in the field. On the torus, to within 2^(log2 - 1)
+    /// units, and by one of the 2^(-log2) of a turn around zero, so that the shares of uniform words, and their digits, have no mean.
     fn share(words: &mut [Self::Word], log2: u32);
 }
 
@@ -264,7 +264,8 @@ impl Words for Torus32 {
     }
     fn share(words: &mut [u32], log2: u32) {
         for word in words {
-            *word = word.wrapping_add(1 << (log2 - 1)) >> log2;
+            let share = word.wrapping_add(1 << (log2 - 1)).cast_signed() >> log2;
+            *word = share.cast_unsigned();
         }
     }
 }
@@ -533,7 +534,8 @@ impl Words for Torus64 {
     }
     fn share(words: &mut [u64], log2: u32) {
         for word in words {
-            *word = word.wrapping_add(1 << (log2 - 1)) >> log2;
+            let share = word.wrapping_add(1 << (log2 - 1)).cast_signed() >> log2;
+            *word = share.cast_unsigned();
         }
     }
 }
@@ -621,6 +623,21 @@ mod tests {
             let error = Torus64::add_f64(start, x).wrapping_sub(start).wrapping_sub(value.cast_unsigned()).cast_signed();
             // Half a unit of 2^-50, and x keeps 53 bits, ten of them for the wraps.
             prop_assert!(error.abs() <= (1 << 13) + (1 << 21), "off by {error}");
+        }
+
+        #[test]
+        fn shares_on_the_torus_stand_around_zero(word: u64, log2 in 1u32..=20) {
+            let mut share = [word];
+            Torus64::share(&mut share, log2);
+            let error = (share[0] << log2).wrapping_sub(word).cast_signed();
+            prop_assert!(error.unsigned_abs() <= 1 << (log2 - 1));
+            prop_assert!(share[0].cast_signed().unsigned_abs() <= 1 << (63 - log2));
+            let word = (word >> 32) as u32;
+            let mut share = [word];
+            Torus32::share(&mut share, log2);
+            let error = (share[0] << log2).wrapping_sub(word).cast_signed();
+            prop_assert!(error.unsigned_abs() <= 1 << (log2 - 1));
+            prop_assert!(share[0].cast_signed().unsigned_abs() <= 1 << (31 - log2));
         }
 
         #[test]

@@ -26,18 +26,11 @@ use crate::processor::Transaction;
 use crate::requester::Requester;
 use crate::swap::PagingContext;
 
-/// What packing adds to a row's noise, measured over its formula, is at most this (`docs/explanation/noise.md`).
-const PACKING_MARGIN: f64 = 1.3;
-
 /// The noise of rows of this noise once a drive has packed them; that of rows of a set that packs nothing stays.
 #[must_use]
 pub fn packed_noise(params: &ParamSet, arithmetic: ArithmeticKind, noise: &Noise) -> Noise {
-    let variance = noise.variance();
-    match packed_variance(params, arithmetic, variance) {
-        Some(packed) => {
-            let variance = variance + PACKING_MARGIN * (packed - variance);
-            Noise::stored(params, variance, noise.log2_failure(), true)
-        }
+    match packed_variance(params, arithmetic, noise.variance()) {
+        Some(packed) => Noise::stored(params, packed, noise.log2_failure(), true),
         None => noise.clone(),
     }
 }

@@ -147,13 +147,14 @@ impl ColumnBytesBuilder {
     /// # Errors
     /// Those of [`Segment::check`] and [`Segment::check_chunk`].
     pub fn push(&mut self, segment: Segment, chunk: &[u8]) -> Result<(), TfheError> {
-        let segment = Segment {
+        let here = Segment {
             offset: 0,
             ..segment
         };
-        segment.check(&self.params)?;
+        here.check(&self.params)?;
+        // An error names the place where the chunk comes from.
         segment.check_chunk(&self.params, chunk)?;
-        self.place(segment, chunk);
+        self.place(here, chunk);
         Ok(())
     }
 
@@ -210,8 +211,10 @@ pub fn assemble<'a>(
     params: &ParamSet,
     segments: impl IntoIterator<Item = (Segment, &'a [u8])>,
 ) -> Result<Vec<u8>, TfheError> {
-    let segments = segments.into_iter();
-    let mut builder = ColumnBytesBuilder::new(params, segments.size_hint().0);
+    let segments: Vec<_> = segments.into_iter().collect();
+    let mut builder = ColumnBytesBuilder::new(params, segments.len());
+    let bytes = segments.iter().map(|(_, chunk)| chunk.len()).sum();
+    builder.bytes.reserve_exact(bytes);
     for (segment, chunk) in segments {
         builder.push(segment, chunk)?;
     }

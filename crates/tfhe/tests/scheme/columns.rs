@@ -491,29 +491,36 @@ fn seeded_rows_have_the_noise_of_fresh_samples() {
     }
 }
 
+/// What the packing of a full chunk adds to each of its rows.
+fn packing_errors(client: &ClientKey, key: &AnyBootstrappingKey, rng: &mut Csprng) -> Vec<f64> {
+    let params = client.params();
+    let count = rows_per_chunk(params);
+    // Uniform words, and with that uniform messages.
+    let samples: Vec<Vec<u8>> = (0..count)
+        .map(|_| {
+            let mut words = vec![0; params.lwe_words()];
+            rng.fill_uniform::<Goldilocks>(&mut words);
+            bytemuck::cast_slice(&words).to_vec()
+        })
+        .collect();
+    let packed = pack(key, &placed(&samples), count);
+    let rows = self::samples(params, ColumnForm::Packed, &packed, count, 0..count);
+    let error = |(packed, sample): (&Vec<u8>, &Vec<u8>)| {
+        let sample: Vec<u64> = bytemuck::pod_collect_to_vec(sample);
+        let expected = client.lwe().phase::<Goldilocks>(&sample);
+        error::<Goldilocks>(client, packed, expected)
+    };
+    rows.iter().zip(&samples).map(error).collect()
+}
+
 fn packed_rows_have_the_noise_of_their_formula(arithmetic: ArithmeticKind) {
     let params = &TINY_WOPBS;
-    let count = rows_per_chunk(params);
     let mut errors = Vec::new();
     for seed in 0..12 {
         let (client, mut rng) = (client(params, seed), rng(seed + 100));
         let key = bootstrapping_key(&client, arithmetic);
         for _ in 0..8 {
-            // Uniform words, and with that uniform messages.
-            let samples: Vec<Vec<u8>> = (0..count)
-                .map(|_| {
-                    let mut words = vec![0; params.lwe_words()];
-                    rng.fill_uniform::<Goldilocks>(&mut words);
-                    bytemuck::cast_slice(&words).to_vec()
-                })
-                .collect();
-            let packed = pack(&key, &placed(&samples), count);
-            let rows = self::samples(params, ColumnForm::Packed, &packed, count, 0..count);
-            errors.extend(rows.iter().zip(&samples).map(|(packed, sample)| {
-                let sample: Vec<u64> = bytemuck::pod_collect_to_vec(sample);
-                let expected = client.lwe().phase::<Goldilocks>(&sample);
-                error::<Goldilocks>(&client, packed, expected)
-            }));
+            errors.extend(packing_errors(&client, &key, &mut rng));
         }
     }
     let formula = packed_variance(params, arithmetic, 0.0).unwrap();
@@ -531,6 +538,31 @@ fn packed_rows_have_the_noise_of_their_formula_on_the_fast_path() {
 #[test]
 fn packed_rows_have_the_noise_of_their_formula_on_the_exact_path() {
     packed_rows_have_the_noise_of_their_formula(ArithmeticKind::Ntt);
+}
+
+/// With FFT arithmetic, digits of words that stood above zero would have a mean, and packings under one key a part of their noise in common.
+#[test]
+fn packed_rows_of_message16_share_no_noise_and_stay_within_the_formula() {
+    let (params, arithmetic, chunks) = (&MESSAGE16, ArithmeticKind::Fft, 4);
+    let count = rows_per_chunk(params);
+    let (client, mut rng) = (client(params, 3), rng(103));
+    let key = bootstrapping_key(&client, arithmetic);
+    let mut sums = vec![0.0; count];
+    let mut mean_square = 0.0;
+    for _ in 0..chunks {
+        for (sum, error) in sums.iter_mut().zip(packing_errors(&client, &key, &mut rng)) {
+            *sum += error;
+            mean_square += error * error / f64::from(chunks * count as u32);
+        }
+    }
+    let formula = packed_variance(params, arithmetic, 0.0).unwrap();
+    let ratio = mean_square / formula;
+    assert!((0.65..0.95).contains(&ratio), "measured/formula {ratio}");
+    // Rows of several packings at one place: what their errors have in common stays in the mean.
+    let chunks = f64::from(chunks);
+    let of_means = sums.iter().map(|sum| (sum / chunks).powi(2)).sum::<f64>() / count as f64;
+    let common = (of_means - mean_square / chunks) / (1.0 - 1.0 / chunks) / formula;
+    assert!(common.abs() < 0.08, "in common: {common} of the formula");
 }
 
 #[test]
