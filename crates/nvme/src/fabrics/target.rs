@@ -265,7 +265,7 @@ impl Target {
     }
 
     /// Keeps a key that an authentication of a host has generated, while connections use it, and for a while until one does.
-    pub(super) fn keep_key(&self, psk: TlsPsk, (host_nqn, sub_nqn): (&str, &str), now: Instant) {
+    pub(crate) fn keep_key(&self, psk: TlsPsk, (host_nqn, sub_nqn): (&str, &str), now: Instant) {
         let mut generated = self.generated();
         generated.retain(|key| key.is_in_use() || now < key.until);
         let of_host = |key: &Generated| key.channel.host_nqn == host_nqn;
@@ -288,14 +288,19 @@ impl Target {
         });
     }
 
-    /// The generated keys that a connection may use now.
+    /// The generated key of an identity, if a connection may use it now.
     #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only TLS calls it"))]
-    pub(crate) fn generated_keys(&self, now: Instant) -> Vec<(TlsPsk, Arc<SecureChannel>)> {
+    pub(crate) fn generated_key(
+        &self,
+        identity: &[u8],
+        now: Instant,
+    ) -> Option<(TlsPsk, Arc<SecureChannel>)> {
         let mut generated = self.generated();
         generated.retain(|key| key.is_in_use() || now < key.until);
-        let keys = generated.iter();
-        keys.map(|key| (key.psk.clone(), Arc::clone(&key.channel)))
-            .collect()
+        let key = generated
+            .iter()
+            .find(|key| key.psk.identity.as_bytes() == identity)?;
+        Some((key.psk.clone(), Arc::clone(&key.channel)))
     }
 
     fn generated(&self) -> MutexGuard<'_, Vec<Generated>> {
@@ -583,26 +588,28 @@ mod tests {
         let start = Instant::now();
         let keep = |host: &str| {
             let key = TlsKey::generate(AuthHash::Sha256).unwrap();
-            target.keep_key(key.psk(host, "nqn.s"), (host, "nqn.s"), start);
+            let psk = key.psk(host, "nqn.s");
+            let identity = psk.identity.clone().into_bytes();
+            target.keep_key(psk, (host, "nqn.s"), start);
+            identity
         };
-        keep("nqn.a");
-        let used = target.generated_keys(start).remove(0).1;
+        let first = keep("nqn.a");
+        let used = target.generated_key(&first, start).unwrap().1;
         assert!(used.generated && used.host_nqn == "nqn.a");
-        for _ in 0..5 {
-            keep("nqn.a");
-            keep("nqn.b");
-        }
+        let others: Vec<[Vec<u8>; 2]> = (0..5).map(|_| ["nqn.a", "nqn.b"].map(keep)).collect();
         // As many as a host may have controllers, and not instead of one in use.
-        let of = |host: &str, now| {
-            let keys = target.generated_keys(now);
-            keys.iter()
-                .filter(|(_, channel)| channel.host_nqn == host)
+        let left = |of: usize, now| {
+            let keys = others.iter().map(|keys| &keys[of]);
+            keys.filter(|identity| target.generated_key(identity, now).is_some())
                 .count()
         };
-        assert_eq!((of("nqn.a", start), of("nqn.b", start)), (3, 3));
+        let is_there = |now| target.generated_key(&first, now).is_some();
+        assert!(is_there(start));
+        assert_eq!((left(0, start), left(1, start)), (2, 3));
         let later = start + KEY_LIFETIME;
-        assert_eq!((of("nqn.a", later), of("nqn.b", later)), (1, 0));
+        assert!(is_there(later));
+        assert_eq!((left(0, later), left(1, later)), (0, 0));
         drop(used);
-        assert_eq!(of("nqn.a", later), 0);
+        assert!(!is_there(later));
     }
 }

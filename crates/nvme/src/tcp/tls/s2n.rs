@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
-use s2n_tls::config::Config;
+use s2n_tls::callbacks::{ClientHelloCallback, ConnectionFuture};
+use s2n_tls::config::{self, Config};
 use s2n_tls::connection::{Builder, Connection};
 use s2n_tls::enums::{Mode, PskHmac};
 use s2n_tls::error::Error;
@@ -203,66 +204,133 @@ impl Drop for Session {
     }
 }
 
-/// Makes connections that know some keys.
+/// What connections of both sides have in common.
+fn settings() -> Result<config::Builder, Error> {
+    let mut config = Config::builder();
+    // No certificate is of use, neither one's own nor one that the system trusts: without a common key no handshake succeeds.
+    config.with_system_certs(false)?;
+    config.set_security_policy(&Policy::from_version(POLICY)?)?;
+    // Delays after errors hide the timing of padding checks, which AEAD ciphers do not have.
+    config.set_max_blinding_delay(0)?;
+    Ok(config)
+}
+
+/// Makes connections.
 #[derive(Clone)]
-struct Keys {
+struct Connections {
     config: Config,
-    psks: Arc<[Psk]>,
-    /// Those that authentications have generated.
-    generated: Arc<[Psk]>,
+    /// What a host offers.
+    offered: Option<Arc<Psk>>,
 }
 
-impl Keys {
-    fn new<'a>(psks: impl IntoIterator<Item = &'a TlsPsk>) -> Result<Keys, Error> {
-        let mut config = Config::builder();
-        // No certificate is of use, neither one's own nor one that the system trusts: without a common key no handshake succeeds.
-        config.with_system_certs(false)?;
-        config.set_security_policy(&Policy::from_version(POLICY)?)?;
-        // Delays after errors hide the timing of padding checks, which AEAD ciphers do not have.
-        config.set_max_blinding_delay(0)?;
-        Ok(Keys {
-            psks: read(psks)?,
-            generated: Arc::default(),
-            config: config.build()?,
-        })
-    }
-
-    /// With further keys.
-    fn and<'a>(&self, generated: impl IntoIterator<Item = &'a TlsPsk>) -> Result<Keys, Error> {
-        Ok(Keys {
-            generated: read(generated)?,
-            ..self.clone()
-        })
-    }
-}
-
-/// The keys as s2n-tls takes them.
-fn read<'a>(psks: impl IntoIterator<Item = &'a TlsPsk>) -> Result<Arc<[Psk]>, Error> {
-    let psks = psks.into_iter().map(|psk| {
-        let mut builder = Psk::builder()?;
-        builder.set_identity(psk.identity.as_bytes())?;
-        builder.set_secret(&psk.secret)?;
-        builder.set_hmac(match psk.hash {
-            AuthHash::Sha384 => PskHmac::SHA384,
-            _ => PskHmac::SHA256,
-        })?;
-        builder.build()
-    });
-    psks.collect()
-}
-
-impl Builder for Keys {
+impl Builder for Connections {
     type Output = Connection;
 
     fn build_connection(&self, mode: Mode) -> Result<Connection, Error> {
         let mut connection = self.config.build_connection(mode)?;
         connection.prefer_throughput()?;
         connection.set_receive_buffering(true)?;
-        for psk in self.psks.iter().chain(self.generated.iter()) {
+        if let Some(psk) = &self.offered {
             connection.append_psk(psk)?;
         }
         Ok(connection)
     }
+}
+
+/// The key as s2n-tls takes it.
+fn read(psk: &TlsPsk) -> Result<Psk, Error> {
+    let mut builder = Psk::builder()?;
+    builder.set_identity(psk.identity.as_bytes())?;
+    builder.set_secret(&psk.secret)?;
+    builder.set_hmac(match psk.hash {
+        AuthHash::Sha384 => PskHmac::SHA384,
+        _ => PskHmac::SHA256,
+    })?;
+    builder.build()
+}
+
+/// The keys of the target's hosts, by their identities. A connection gets the first one that its host offers, so that a handshake costs the same
+/// however many hosts there are.
+struct Known {
+    target: Arc<Target>,
+    keys: HashMap<Vec<u8>, (Psk, Arc<SecureChannel>)>,
+}
+
+impl Known {
+    fn append_to(&self, connection: &mut Connection) -> Result<(), Error> {
+        let hello = connection.client_hello()?.raw_message()?;
+        for identity in offered(&hello) {
+            if let Some((psk, _)) = self.keys.get(identity) {
+                return connection.append_psk(psk).map(drop);
+            }
+            if let Some((psk, _)) = self.target.generated_key(identity, Instant::now()) {
+                return connection.append_psk(&read(&psk)?).map(drop);
+            }
+        }
+        Ok(())
+    }
+
+    /// The channel of a key that a handshake has used. A generated one may have been forgotten meanwhile.
+    fn channel(&self, identity: &[u8]) -> Option<Arc<SecureChannel>> {
+        if let Some((_, channel)) = self.keys.get(identity) {
+            return Some(Arc::clone(channel));
+        }
+        let (_, channel) = self.target.generated_key(identity, Instant::now())?;
+        Some(channel)
+    }
+}
+
+/// Gives a connection its key when the host has said which it has.
+struct OnHello(Arc<Known>);
+
+impl ClientHelloCallback for OnHello {
+    fn on_client_hello(
+        &self,
+        connection: &mut Connection,
+    ) -> Result<Option<Pin<Box<dyn ConnectionFuture>>>, Error> {
+        self.0.append_to(connection)?;
+        Ok(None)
+    }
+}
+
+/// The identities in the extension pre_shared_key of a ClientHello (RFC 8446, 4.1.2 and 4.2.11); none after what is malformed.
+fn offered(hello: &[u8]) -> Vec<&[u8]> {
+    let mut identities = Vec::new();
+    let mut rest = offered_bytes(hello).unwrap_or_default();
+    // Each is followed by the age of a ticket, 4 bytes.
+    while let Some(identity) = vector::<2>(&mut rest)
+        && rest.split_off(..4).is_some()
+    {
+        identities.push(identity);
+    }
+    identities
+}
+
+/// The list of identities.
+fn offered_bytes(mut hello: &[u8]) -> Option<&[u8]> {
+    const PRE_SHARED_KEY: [u8; 2] = [0, 41];
+    // Version and random, session, cipher suites, compression methods.
+    hello.split_off(..34)?;
+    vector::<1>(&mut hello)?;
+    vector::<2>(&mut hello)?;
+    vector::<1>(&mut hello)?;
+    let mut extensions = vector::<2>(&mut hello)?;
+    loop {
+        let kind = extensions.split_off(..2)?;
+        let mut content = vector::<2>(&mut extensions)?;
+        if kind == PRE_SHARED_KEY {
+            return vector::<2>(&mut content);
+        }
+    }
+}
+
+/// Takes a vector off the front of `bytes`, whose length stands before it in `N` bytes.
+fn vector<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let len = bytes.split_off(..N)?;
+    let len = len
+        .iter()
+        .fold(0, |len, byte| len << 8 | usize::from(*byte));
+    bytes.split_off(..len)
 }
 
 /// The identity of the key that a handshake has used.
@@ -275,19 +343,16 @@ fn identity(connection: &Connection) -> io::Result<Vec<u8>> {
     Ok(identity)
 }
 
-/// The target's side: every key of its hosts.
+/// The target's side.
 pub(in crate::tcp) struct Acceptor {
-    target: Arc<Target>,
-    keys: Keys,
-    /// By the key's identity.
-    channels: HashMap<Vec<u8>, Arc<SecureChannel>>,
+    known: Arc<Known>,
+    acceptor: TlsAcceptor<Connections>,
 }
 
 impl Acceptor {
     /// Knows the keys of all hosts, for their subsystems and for discovery.
     pub(in crate::tcp) fn new(target: &Arc<Target>) -> io::Result<Acceptor> {
-        let mut channels = HashMap::new();
-        let mut psks = Vec::new();
+        let mut keys = HashMap::new();
         for subsystem in target.subsystems() {
             let Hosts::Listed(hosts) = &subsystem.hosts else {
                 continue;
@@ -305,19 +370,22 @@ impl Acceptor {
                         };
                         // A host may have the same key in several subsystems, or several for discovery: the first of an identity holds.
                         let identity = psk.identity.clone().into_bytes();
-                        if let Entry::Vacant(entry) = channels.entry(identity) {
-                            entry.insert(Arc::new(channel));
-                            psks.push(psk);
+                        if let Entry::Vacant(entry) = keys.entry(identity) {
+                            entry.insert((read(&psk)?, Arc::new(channel)));
                         }
                     }
                 }
             }
         }
-        Ok(Acceptor {
-            target: Arc::clone(target),
-            keys: Keys::new(&psks)?,
-            channels,
-        })
+        let target = Arc::clone(target);
+        let known = Arc::new(Known { target, keys });
+        let mut config = settings()?;
+        config.set_client_hello_callback(OnHello(Arc::clone(&known)))?;
+        let acceptor = TlsAcceptor::new(Connections {
+            config: config.build()?,
+            offered: None,
+        });
+        Ok(Acceptor { known, acceptor })
     }
 
     /// The handshake with a host.
@@ -326,13 +394,7 @@ impl Acceptor {
         stream: TcpStream,
     ) -> io::Result<(Session, Arc<SecureChannel>)> {
         let socket = Arc::new(stream);
-        // Not held during the handshake, or whoever connects would keep every generated key in use.
-        let keys = {
-            let generated = self.target.generated_keys(Instant::now());
-            self.keys.and(generated.iter().map(|(psk, _)| psk))?
-        };
-        let acceptor = TlsAcceptor::new(keys);
-        let accepted = acceptor.accept(Shared::new(&socket)).await;
+        let accepted = self.acceptor.accept(Shared::new(&socket)).await;
         let tls = accepted.map_err(|error| match error.name() {
             // Without a common key s2n-tls looks for a certificate.
             "S2N_ERR_NO_VALID_SIGNATURE_SCHEME" => {
@@ -340,12 +402,7 @@ impl Acceptor {
             }
             _ => error.into(),
         })?;
-        let identity = identity(tls.as_ref())?;
-        let channel = self.channels.get(&identity).cloned().or_else(|| {
-            let mut generated = self.target.generated_keys(Instant::now()).into_iter();
-            let (_, channel) = generated.find(|(psk, _)| psk.identity.as_bytes() == identity)?;
-            Some(channel)
-        });
+        let channel = self.known.channel(&identity(tls.as_ref())?);
         let channel = channel.ok_or_else(|| io::Error::other("the key has expired"))?;
         Ok((Session::new(socket, tls), channel))
     }
@@ -354,7 +411,10 @@ impl Acceptor {
 /// The handshake with a controller, which must know the key too.
 pub(in crate::tcp) async fn connect(stream: TcpStream, psk: &TlsPsk) -> io::Result<Session> {
     let socket = Arc::new(stream);
-    let connector = TlsConnector::new(Keys::new([psk])?);
+    let connector = TlsConnector::new(Connections {
+        config: settings()?.build()?,
+        offered: Some(Arc::new(read(psk)?)),
+    });
     // No server name: the key's identity names the subsystem.
     let tls = connector.connect("", Shared::new(&socket)).await?;
     if identity(tls.as_ref())? != psk.identity.as_bytes() {
@@ -378,7 +438,7 @@ mod tests {
     const HOST: &str = "nqn.2024-01.io.example:host";
     const SUB: &str = "nqn.2024-01.io.example:drive";
 
-    fn acceptor(key: &TlsKey) -> Acceptor {
+    fn target(key: &TlsKey, limits: Limits) -> Arc<Target> {
         let ram = Arc::new(RamController::new(Namespace::new(1, 4096, 1, 0).unwrap()));
         let subsystem = Subsystem {
             nqn: SUB.into(),
@@ -388,7 +448,11 @@ mod tests {
                 ..AllowedHost::new(HOST)
             }]),
         };
-        Acceptor::new(&Target::new(vec![subsystem], Limits::default(), None).unwrap()).unwrap()
+        Target::new(vec![subsystem], limits, None).unwrap()
+    }
+
+    fn acceptor(key: &TlsKey) -> Acceptor {
+        Acceptor::new(&target(key, Limits::default())).unwrap()
     }
 
     async fn streams() -> (TcpStream, TcpStream) {
@@ -538,6 +602,104 @@ mod tests {
             unreachable!()
         };
         assert!(!server.is_paused() && !server.may_hold_input());
+    }
+
+    #[tokio::test]
+    async fn a_handshake_does_not_keep_a_generated_key() {
+        let key = TlsKey::generate(AuthHash::Sha256).unwrap();
+        let target = target(
+            &key,
+            Limits {
+                controllers_per_host: 1,
+                ..Limits::default()
+            },
+        );
+        let acceptor = Acceptor::new(&target).unwrap();
+        let generate = || {
+            let psk = TlsKey::generate(AuthHash::Sha256).unwrap().psk(HOST, SUB);
+            target.keep_key(psk.clone(), (HOST, SUB), Instant::now());
+            psk
+        };
+        for forgotten in [false, true] {
+            let psk = generate();
+            let (near, held) = streams().await;
+            let (relay, far) = streams().await;
+            let host = tokio::spawn(async move { connect(near, &psk).await });
+            let (mut from_host, mut to_host) = held.into_split();
+            let (mut from_target, mut to_target) = relay.into_split();
+            let back = tokio::spawn(async move {
+                let _ = tokio::io::copy(&mut from_target, &mut to_host).await;
+            });
+            let mut accepted = Box::pin(acceptor.accept(far));
+            // What the host says first, and then not what ends the handshake.
+            let mut bytes = vec![0; 8192];
+            let count = from_host.read(&mut bytes).await.unwrap();
+            to_target.write_all(&bytes[..count]).await.unwrap();
+            let mut last = vec![0; 8192];
+            let count = tokio::select! {
+                count = from_host.read(&mut last) => count.unwrap(),
+                accepted = &mut accepted => panic!("{:?}", accepted.map(drop)),
+            };
+            if forgotten {
+                // As many as a host may have: the one that nobody uses makes room.
+                generate();
+            }
+            to_target.write_all(&last[..count]).await.unwrap();
+            let forth = tokio::spawn(async move {
+                let _ = tokio::io::copy(&mut from_host, &mut to_target).await;
+            });
+            let accepted = accepted.await;
+            if forgotten {
+                let error = accepted.map(drop).unwrap_err();
+                assert_eq!(error.to_string(), "the key has expired");
+            } else {
+                let (_, channel) = accepted.unwrap();
+                assert!(channel.generated && channel.host_nqn == HOST);
+            }
+            let _ = host.await.unwrap();
+            back.abort();
+            forth.abort();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_gets_the_key_that_its_host_offers_and_no_other() {
+        let key = TlsKey::generate(AuthHash::Sha256).unwrap();
+        let known = acceptor(&key).known;
+        assert_eq!(known.keys.len(), 6);
+        let good = key.psk(HOST, SUB);
+        let hello = |identities: &[&[u8]]| {
+            let mut list = Vec::new();
+            for identity in identities {
+                list.extend_from_slice(&(identity.len() as u16).to_be_bytes());
+                list.extend_from_slice(identity);
+                list.extend_from_slice(&[0; 4]);
+            }
+            let mut content = (list.len() as u16).to_be_bytes().to_vec();
+            content.extend_from_slice(&list);
+            // Another extension stands before it, an empty one.
+            let mut extensions = vec![0, 43, 0, 0, 0, 41];
+            extensions.extend_from_slice(&(content.len() as u16).to_be_bytes());
+            extensions.extend_from_slice(&content);
+            let mut hello = vec![3; 34];
+            hello.extend_from_slice(&[1, 7, 0, 2, 0x13, 0x01, 1, 0]);
+            hello.extend_from_slice(&(extensions.len() as u16).to_be_bytes());
+            hello.extend_from_slice(&extensions);
+            hello
+        };
+        let identity = good.identity.as_bytes();
+        let bytes = hello(&[b"", b"another", identity]);
+        assert_eq!(offered(&bytes), [b"", &b"another"[..], identity]);
+        assert!(offered(&hello(&[])).is_empty());
+        // What is cut short has fewer of them, and breaks nothing.
+        for len in 0..bytes.len() {
+            assert!(offered(&bytes[..len]).is_empty(), "{len}");
+        }
+        // A list that ends within an entry.
+        let mut cut = hello(&[b"one", b"two"]);
+        let at = cut.len() - 18 - 2;
+        cut[at + 1] -= 1;
+        assert_eq!(offered(&cut), [b"one"]);
     }
 
     #[tokio::test]
