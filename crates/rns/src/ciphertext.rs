@@ -398,6 +398,32 @@ impl Ciphertext {
         Ok(rescaled)
     }
 
+    /// `factor·Σ weight·value` for each row of weights below 2^16, one for each value. The scale is that of the first value; the
+    /// others' are the caller's to know, and what `factor` makes of it.
+    ///
+    /// # Errors
+    /// [`RnsError::Context`].
+    ///
+    /// # Panics
+    /// If there are no values or more than [`crate::slots::MAX_WEIGHTS`], if they have different limbs, or if a row has another
+    /// length or a larger weight.
+    pub fn weighted(
+        values: &[&Ciphertext],
+        rows: &[Vec<u32>],
+        factor: i128,
+    ) -> Result<Vec<Ciphertext>, RnsError> {
+        let first = values.first().expect("a weighted sum has a value");
+        for value in values {
+            check_contexts(&first.b, &value.b)?;
+        }
+        let b: Vec<&RnsPoly> = values.iter().map(|value| &value.b).collect();
+        let a: Vec<&RnsPoly> = values.iter().map(|value| &value.a).collect();
+        let parts = RnsPoly::weighted(&b, rows, factor).into_iter();
+        let parts = parts.zip(RnsPoly::weighted(&a, rows, factor));
+        let scale = first.scale;
+        Ok(parts.map(|(b, a)| Ciphertext { b, a, scale }).collect())
+    }
+
     /// A ciphertext whose parts `part` makes from those of the terms.
     fn of_terms(
         limbs: usize,

@@ -323,6 +323,21 @@ impl EvaluationKeys {
     /// # Panics
     /// If the ciphertext has more than one limb.
     pub fn mod_raise(&self, ciphertext: &Ciphertext) -> Result<Ciphertext, RnsError> {
+        self.mod_raise_to(ciphertext, self.context.limbs())
+    }
+
+    /// [`EvaluationKeys::mod_raise`] to `limbs` limbs instead of all.
+    ///
+    /// # Errors
+    /// As for [`EvaluationKeys::mod_raise`].
+    ///
+    /// # Panics
+    /// If the ciphertext has more than one limb; if there are not so many limbs, or none.
+    pub fn mod_raise_to(
+        &self,
+        ciphertext: &Ciphertext,
+        limbs: usize,
+    ) -> Result<Ciphertext, RnsError> {
         self.check(ciphertext)?;
         assert!(
             ciphertext.limbs() == 1,
@@ -337,8 +352,11 @@ impl EvaluationKeys {
         let entered = keys.enter.multiply(&enter, [Some(&ciphertext.b), None]);
         let [b, a] = entered.map(RnsPoly::divide_by_special);
         // Under the sparse secret now; the raised a is small, a digit by itself.
-        let full = self.context.full_basis();
-        let (raised, small) = (b.raise(Basis::chain(full.chain)), a.raise(full));
+        let basis = Basis {
+            chain: limbs,
+            ..self.context.full_basis()
+        };
+        let (raised, small) = (b.raise(Basis::chain(limbs)), a.raise(basis));
         let leave = Digits::of_small(&small);
         let left = keys.leave.multiply(&leave, [Some(&raised), None]);
         let [b, a] = left.map(RnsPoly::divide_by_special);

@@ -19,21 +19,30 @@ use crate::matrix::Matrices;
 use crate::params::RnsParams;
 use crate::pipeline::Pipeline;
 use crate::poly::RnsPoly;
-use crate::slots::{LinearSlots, Slots};
+use crate::slots::{ColumnSlots, LinearSlots, Slots};
 use crate::transform::StepPlan;
 
 /// Puts the primes of a chain other than q_0 into the order in which scales stay closest to 2^`log2_scale`.
 pub fn order_primes(params: &mut RnsParams, log2_scale: f64) {
-    let wanted = log2_scale.exp2();
+    order_primes_by(params, |_| log2_scale);
+}
+
+/// The same for scales that differ from level to level, the chain's primes with them: each stays among those of its size.
+pub fn order_primes_by(params: &mut RnsParams, log2_scale: impl Fn(usize) -> f64) {
     let Some((_, rest)) = params.chain.split_first_mut() else {
         return;
     };
-    let mut scale = wanted;
+    let size = |q: u64| (q as f64).log2().round() as u32;
+    let mut scale = log2_scale(rest.len()).exp2();
     for last in (0..rest.len()).rev() {
-        // The prime whose rescaling leaves a square nearest to the wanted scale.
-        let ideal = scale * scale / wanted;
+        // The prime whose rescaling leaves a square nearest to the wanted scale. That of level 0 is q_0, whatever the prime.
+        let below = log2_scale(last.max(1)).exp2();
+        let ideal = scale * scale / below;
         let off = |q: u64| (q as f64 - ideal).abs();
-        let best = (0..=last).min_by(|&i, &j| off(rest[i]).total_cmp(&off(rest[j])));
+        let own = size(rest[last]);
+        let best = (0..=last)
+            .filter(|&i| size(rest[i]) == own)
+            .min_by(|&i, &j| off(rest[i]).total_cmp(&off(rest[j])));
         rest.swap(best.unwrap_or(last), last);
         scale = scale * scale / rest[last] as f64;
     }
@@ -43,17 +52,31 @@ pub fn order_primes(params: &mut RnsParams, log2_scale: f64) {
 /// smaller and slower.
 #[must_use]
 pub fn lean_key_request(pipeline: &Pipeline) -> KeyRequest {
-    let top = pipeline.levels() + 1;
-    let there = pipeline.to_slots().iter().zip((0..=top).rev());
-    let back = pipeline.to_coefficients().iter().rev().zip(2..);
-    let rotations = there.chain(back).flat_map(|(plan, limbs)| {
-        let rotations = plan.horner().rotations().into_iter();
-        rotations.map(move |steps| (steps as i64, limbs))
-    });
     KeyRequest {
-        rotations: rotations.collect(),
+        rotations: rotations(
+            pipeline.to_slots(),
+            pipeline.to_coefficients(),
+            pipeline.levels() + 1,
+            |plan| plan.horner().rotations(),
+        ),
         ..pipeline.key_request()
     }
+}
+
+/// The rotations of matrices on ciphertexts of `top` limbs and of those back to one limb, each with the limbs at which it is used.
+pub(crate) fn rotations(
+    to_slots: &[StepPlan],
+    to_coefficients: &[StepPlan],
+    top: usize,
+    of_plan: impl Fn(&StepPlan) -> Vec<usize>,
+) -> Vec<(i64, usize)> {
+    let there = to_slots.iter().zip((0..=top).rev());
+    let back = to_coefficients.iter().rev().zip(2..);
+    let rotations = there.chain(back).flat_map(|(plan, limbs)| {
+        let rotations = of_plan(plan).into_iter();
+        rotations.map(move |steps| (steps as i64, limbs))
+    });
+    rotations.collect()
 }
 
 /// The scale of each level, from that of the highest one on.
@@ -125,7 +148,11 @@ impl<'a> Evaluator<'a> {
     /// # Panics
     /// If the ciphertext has more than one limb.
     pub fn raise(&self, column: &Ciphertext) -> Result<Ciphertext, RnsError> {
-        let mut raised = self.keys.mod_raise(column)?;
+        self.raised(column, self.scales.len() - 1)
+    }
+
+    fn raised(&self, column: &Ciphertext, level: usize) -> Result<Ciphertext, RnsError> {
+        let mut raised = self.keys.mod_raise_to(column, level + 1)?;
         raised.set_scale(self.prime(0));
         Ok(raised)
     }
@@ -167,7 +194,11 @@ impl<'a> Evaluator<'a> {
     }
 
     /// The operand at a level, at the scale of that level; itself where it is there.
-    fn lower<'c>(&self, a: &'c Ciphertext, level: usize) -> Result<Cow<'c, Ciphertext>, RnsError> {
+    fn lowered<'c>(
+        &self,
+        a: &'c Ciphertext,
+        level: usize,
+    ) -> Result<Cow<'c, Ciphertext>, RnsError> {
         if a.limbs() == level + 1 {
             return Ok(Cow::Borrowed(a));
         }
@@ -235,15 +266,15 @@ impl Slots for Evaluator<'_> {
 
     fn add(&mut self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, RnsError> {
         let common = level(a).min(level(b));
-        let mut sum = self.lower(a, common)?.into_owned();
-        sum.add_assign(self.lower(b, common)?.as_ref())?;
+        let mut sum = self.lowered(a, common)?.into_owned();
+        sum.add_assign(self.lowered(b, common)?.as_ref())?;
         Ok(sum)
     }
 
     fn sub(&mut self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, RnsError> {
         let common = level(a).min(level(b));
-        let mut difference = self.lower(a, common)?.into_owned();
-        difference.sub_assign(self.lower(b, common)?.as_ref())?;
+        let mut difference = self.lowered(a, common)?.into_owned();
+        difference.sub_assign(self.lowered(b, common)?.as_ref())?;
         Ok(difference)
     }
 
@@ -267,7 +298,7 @@ impl Slots for Evaluator<'_> {
         let common = Self::common_level("a product of slots", 2, levels)?;
         let lowered = pairs
             .iter()
-            .map(|(a, b)| Ok((self.lower(a, common)?, self.lower(b, common)?)))
+            .map(|(a, b)| Ok((self.lowered(a, common)?, self.lowered(b, common)?)))
             .collect::<Result<Vec<_>, RnsError>>()?;
         let pairs: Vec<_> = lowered
             .iter()
@@ -308,6 +339,42 @@ impl Slots for Evaluator<'_> {
         let mut turned = a.clone();
         turned.mul_monomial((self.embedding.degree() / 2) as i64);
         Ok(turned)
+    }
+
+    fn lower(&mut self, a: &Ciphertext, level: usize) -> Result<Ciphertext, RnsError> {
+        Self::common_level("a lower level", level, std::iter::once(self::level(a)))?;
+        Ok(self.lowered(a, level)?.into_owned())
+    }
+
+    fn weigh(
+        &mut self,
+        values: &[&Ciphertext],
+        rows: &[Vec<u32>],
+        log2_unit: u32,
+    ) -> Result<Vec<Ciphertext>, RnsError> {
+        let levels = values.iter().map(|value| level(value));
+        let common = Self::common_level("weighted sums of slots", 1, levels)?;
+        let lowered = values
+            .iter()
+            .map(|value| self.lowered(value, common))
+            .collect::<Result<Vec<_>, RnsError>>()?;
+        let values: Vec<&Ciphertext> = lowered.iter().map(Cow::as_ref).collect();
+        let unit = f64::from(log2_unit).exp2() * self.scales[common];
+        let factor = nearest(self.scales[common - 1] * self.prime(common) / unit);
+        let sums = Ciphertext::weighted(&values, rows, factor)?;
+        sums.into_iter()
+            .map(|sum| {
+                let mut sum = sum.rescale(1)?;
+                sum.set_scale(self.scales[common - 1]);
+                Ok(sum)
+            })
+            .collect()
+    }
+}
+
+impl ColumnSlots for Evaluator<'_> {
+    fn raise(&mut self, column: &Ciphertext, level: usize) -> Result<Ciphertext, RnsError> {
+        self.raised(column, level)
     }
 }
 

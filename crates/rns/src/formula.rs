@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::complex::Complex;
-use crate::model::{NoLevel, OperationNoise};
+use crate::model::{LevelNoise, NoLevel};
 use crate::slots::Slots;
 
 /// A value at several points (one for each message), and its derivatives by the sources of noise.
@@ -51,7 +51,7 @@ impl Error {
 /// The sources of noise so far.
 #[derive(Clone, Debug)]
 pub struct Formula {
-    noise: OperationNoise,
+    noise: LevelNoise,
     /// E|e|² of each source.
     variances: Vec<f64>,
 }
@@ -59,9 +59,9 @@ pub struct Formula {
 impl Formula {
     /// Formulas for operations with this noise.
     #[must_use]
-    pub fn new(noise: OperationNoise) -> Formula {
+    pub fn new(noise: impl Into<LevelNoise>) -> Formula {
         Formula {
-            noise,
+            noise: noise.into(),
             variances: Vec::new(),
         }
     }
@@ -101,6 +101,34 @@ impl Formula {
         variances
     }
 
+    /// The variance at each point of the real part of `Σ w·value`, at most, for any weights w in [0, 1].
+    #[must_use]
+    pub fn weighted_variances(&self, values: &[Dual]) -> Vec<f64> {
+        let points = values.first().map_or(0, |value| value.0.points.len());
+        // By source and point: the sums of what is positive and of what is negative, of real parts and of imaginary ones.
+        let mut sums: BTreeMap<usize, Vec<[f64; 4]>> = BTreeMap::new();
+        for value in values {
+            for (&source, errors) in &value.0.errors {
+                let own = sums.entry(source).or_insert_with(|| vec![[0.0; 4]; points]);
+                for (sum, error) in own.iter_mut().zip(errors) {
+                    let real = error.straight + error.conjugate.conj();
+                    let parts = [real.re, -real.re, real.im, -real.im];
+                    for (sum, part) in sum.iter_mut().zip(parts) {
+                        *sum += part.max(0.0);
+                    }
+                }
+            }
+        }
+        let mut variances = vec![0.0; points];
+        for (source, sums) in sums {
+            for (variance, [a, b, c, d]) in variances.iter_mut().zip(sums) {
+                let largest = a.max(b).powi(2) + c.max(d).powi(2);
+                *variance += largest * self.variances[source] / 2.0;
+            }
+        }
+        variances
+    }
+
     fn source(&mut self, inner: &mut Inner, variance: f64) {
         if variance > 0.0 {
             let fresh = Error {
@@ -114,19 +142,20 @@ impl Formula {
         }
     }
 
-    fn lower(&mut self, a: &Dual, level: usize) -> Dual {
+    fn lowered(&mut self, a: &Dual, level: usize) -> Dual {
         if a.0.level == level {
             return a.clone();
         }
         let mut inner = (*a.0).clone();
         inner.level = level;
-        self.source(&mut inner, self.noise.rescale);
+        self.source(&mut inner, self.noise.at(level).rescale);
         Dual(Rc::new(inner))
     }
 
     fn rescaled(&mut self, mut inner: Inner) -> Dual {
         inner.level -= 1;
-        self.source(&mut inner, self.noise.rescale);
+        let noise = self.noise.at(inner.level);
+        self.source(&mut inner, noise.rescale);
         Dual(Rc::new(inner))
     }
 }
@@ -172,7 +201,7 @@ impl Slots for Formula {
 
     fn add(&mut self, a: &Dual, b: &Dual) -> Result<Dual, NoLevel> {
         let level = a.0.level.min(b.0.level);
-        let (a, b) = (self.lower(a, level), self.lower(b, level));
+        let (a, b) = (self.lowered(a, level), self.lowered(b, level));
         let mut sum = (*a.0).clone();
         sum.add_product(&b.0, |_| Complex::ONE);
         Ok(Dual(Rc::new(sum)))
@@ -196,7 +225,7 @@ impl Slots for Formula {
         let points = pairs.first().map_or(0, |(a, _)| a.0.points.len());
         let mut sum = Inner::zero(level, points);
         for (a, b) in pairs {
-            let (a, b) = (self.lower(a, level), self.lower(b, level));
+            let (a, b) = (self.lowered(a, level), self.lowered(b, level));
             sum.add_product(&a.0, |p| b.0.points[p]);
             sum.add_errors(&b.0, |p| a.0.points[p]);
         }
@@ -224,7 +253,7 @@ impl Slots for Formula {
                 conjugate: error.straight.conj(),
             };
         }
-        self.source(&mut inner, self.noise.key_switch);
+        self.source(&mut inner, self.noise.at(a.0.level).key_switch);
         Ok(Dual(Rc::new(inner)))
     }
 
@@ -232,5 +261,12 @@ impl Slots for Formula {
         let mut inner = Inner::zero(a.0.level, a.0.points.len());
         inner.add_product(&a.0, |_| Complex::I);
         Ok(Dual(Rc::new(inner)))
+    }
+
+    fn lower(&mut self, a: &Dual, level: usize) -> Result<Dual, NoLevel> {
+        if a.0.level < level {
+            return Err(NoLevel);
+        }
+        Ok(self.lowered(a, level))
     }
 }

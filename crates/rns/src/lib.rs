@@ -29,6 +29,8 @@ pub mod slots;
 pub mod stored;
 pub mod table;
 pub mod transform;
+pub mod wide;
+pub mod wide_search;
 
 pub use automorphism::Automorphism;
 pub use ciphertext::{Ciphertext, Plaintext};

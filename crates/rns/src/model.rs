@@ -8,7 +8,8 @@
 use std::collections::BTreeMap;
 
 use crate::complex::Complex;
-use crate::slots::{LinearSlots, Slots};
+use crate::embedding::Embedding;
+use crate::slots::{ColumnSlots, LinearSlots, Slots};
 use crate::transform::StepPlan;
 
 /// The variance E|e|² that an operation adds to the value of each slot.
@@ -32,6 +33,31 @@ impl OperationNoise {
             rescale: rounding * slot,
             key_switch: (rounding + key_noise) * slot,
         }
+    }
+}
+
+/// The noise of operations by level, as scales differ.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LevelNoise(Vec<OperationNoise>);
+
+impl LevelNoise {
+    /// That of values of each level, from 0 on; the last is that of all levels above too. A rescaling counts for the level that it leads to.
+    #[must_use]
+    pub fn new(levels: Vec<OperationNoise>) -> LevelNoise {
+        LevelNoise(levels)
+    }
+
+    /// That of a level.
+    #[must_use]
+    pub fn at(&self, level: usize) -> OperationNoise {
+        let own = self.0.get(level).or(self.0.last());
+        own.copied().unwrap_or_default()
+    }
+}
+
+impl From<OperationNoise> for LevelNoise {
+    fn from(noise: OperationNoise) -> LevelNoise {
+        LevelNoise(vec![noise])
     }
 }
 
@@ -69,7 +95,7 @@ pub struct Vector {
 /// The model and its ledger.
 #[derive(Clone, Debug)]
 pub struct Model {
-    noise: OperationNoise,
+    noise: LevelNoise,
     generator: u64,
     ledger: BTreeMap<(Operation, usize), usize>,
 }
@@ -77,9 +103,9 @@ pub struct Model {
 impl Model {
     /// A model with this noise; a seed gives the same noise again.
     #[must_use]
-    pub fn new(noise: OperationNoise, seed: u64) -> Model {
+    pub fn new(noise: impl Into<LevelNoise>, seed: u64) -> Model {
         Model {
-            noise,
+            noise: noise.into(),
             generator: seed,
             ledger: BTreeMap::new(),
         }
@@ -101,18 +127,21 @@ impl Model {
         of_it.map(|(_, count)| count).sum()
     }
 
+    /// Numbers in [0, 1); no cryptographic ones.
+    fn uniform(&mut self) -> f64 {
+        // SplitMix64 (Steele, Lea and Flood, 2014).
+        self.generator = self.generator.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.generator;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((x ^ (x >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
     /// Gaussian numbers of variance 1; no cryptographic ones.
     pub fn normal(&mut self) -> f64 {
-        // SplitMix64 (Steele, Lea and Flood, 2014), then Box and Muller.
-        let mut uniform = || {
-            self.generator = self.generator.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut x = self.generator;
-            x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            ((x ^ (x >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-        };
-        let radius = (-2.0 * (1.0 - uniform()).ln()).sqrt();
-        radius * Complex::turn(uniform()).re
+        // Box and Muller.
+        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
+        radius * Complex::turn(self.uniform()).re
     }
 
     fn disturb(&mut self, slots: &mut [Complex], variance: f64) {
@@ -129,7 +158,7 @@ impl Model {
     }
 
     /// The operand at a level: multiplied by 1 and rescaled where it comes from above.
-    fn lower(&mut self, a: &Vector, level: usize) -> Vec<Complex> {
+    fn lowered(&mut self, a: &Vector, level: usize) -> Vec<Complex> {
         let mut slots = a.slots.clone();
         if a.level > level {
             self.note(Operation::Constant, level + 1, 1);
@@ -140,7 +169,7 @@ impl Model {
 
     fn rescale(&mut self, level: usize, slots: &mut [Complex]) {
         self.note(Operation::Rescale, level, 1);
-        self.disturb(slots, self.noise.rescale);
+        self.disturb(slots, self.noise.at(level - 1).rescale);
     }
 
     fn pairwise(
@@ -150,7 +179,7 @@ impl Model {
         operation: impl Fn(Complex, Complex) -> Complex,
     ) -> Vector {
         let level = a.level.min(b.level);
-        let (left, right) = (self.lower(a, level), self.lower(b, level));
+        let (left, right) = (self.lowered(a, level), self.lowered(b, level));
         let slots = left.iter().zip(&right).map(|(&x, &y)| operation(x, y));
         Vector {
             level,
@@ -188,7 +217,7 @@ impl Slots for Model {
         let level = level.filter(|&level| level > 0).ok_or(NoLevel)?;
         let mut sum = Vec::new();
         for (a, b) in pairs {
-            let (left, right) = (self.lower(a, level), self.lower(b, level));
+            let (left, right) = (self.lowered(a, level), self.lowered(b, level));
             sum.resize(left.len(), Complex::ZERO);
             for ((sum, &x), &y) in sum.iter_mut().zip(&left).zip(&right) {
                 *sum += x * y;
@@ -228,7 +257,7 @@ impl Slots for Model {
     fn conjugate(&mut self, a: &Vector) -> Result<Vector, NoLevel> {
         let mut slots: Vec<_> = a.slots.iter().map(|x| x.conj()).collect();
         self.note(Operation::KeySwitch, a.level, 1);
-        self.disturb(&mut slots, self.noise.key_switch);
+        self.disturb(&mut slots, self.noise.at(a.level).key_switch);
         Ok(Vector {
             level: a.level,
             slots,
@@ -241,6 +270,45 @@ impl Slots for Model {
             slots: a.slots.iter().map(|&x| x * Complex::I).collect(),
         })
     }
+
+    fn lower(&mut self, a: &Vector, level: usize) -> Result<Vector, NoLevel> {
+        if a.level < level {
+            return Err(NoLevel);
+        }
+        let slots = self.lowered(a, level);
+        Ok(Vector { level, slots })
+    }
+
+    fn weigh(
+        &mut self,
+        values: &[&Vector],
+        rows: &[Vec<u32>],
+        log2_unit: u32,
+    ) -> Result<Vec<Vector>, NoLevel> {
+        let level = values.iter().map(|value| value.level).min();
+        let level = level.filter(|&level| level > 0).ok_or(NoLevel)?;
+        let unit = (-f64::from(log2_unit)).exp2();
+        let count = values.first().map_or(0, |value| value.slots.len());
+        let rows = rows.iter().map(|row| {
+            let mut sum = vec![Complex::ZERO; count];
+            // Parts of all values stay in cache.
+            for (part, sum) in sum.chunks_mut(512).enumerate() {
+                for (value, &weight) in values.iter().zip(row) {
+                    let weight = f64::from(weight) * unit;
+                    for (sum, &x) in sum.iter_mut().zip(&value.slots[512 * part..]) {
+                        *sum += x * weight;
+                    }
+                }
+            }
+            self.note(Operation::Constant, level, values.len());
+            self.rescale(level, &mut sum);
+            Vector {
+                level: level - 1,
+                slots: sum,
+            }
+        });
+        Ok(rows.collect())
+    }
 }
 
 impl LinearSlots for Model {
@@ -252,7 +320,7 @@ impl LinearSlots for Model {
             rotated.rotate_left(rotation);
             if rotation != 0 {
                 self.note(Operation::HoistedRotation, level, 1);
-                self.disturb(&mut rotated, self.noise.key_switch);
+                self.disturb(&mut rotated, self.noise.at(level).key_switch);
             }
             babies.push(rotated);
         }
@@ -279,6 +347,20 @@ impl LinearSlots for Model {
         Ok(Vector {
             level: level - 1,
             slots: out,
+        })
+    }
+}
+
+impl ColumnSlots for Model {
+    fn raise(&mut self, column: &Vector, level: usize) -> Result<Vector, NoLevel> {
+        let embedding = Embedding::new(2 * column.slots.len());
+        let mut coefficients = embedding.to_coefficients(&column.slots);
+        for x in &mut coefficients {
+            *x += (32.0 * self.uniform()).round() - 16.0 - x.round();
+        }
+        Ok(Vector {
+            level,
+            slots: embedding.to_slots(&coefficients),
         })
     }
 }

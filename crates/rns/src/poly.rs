@@ -14,6 +14,7 @@ use crate::automorphism::Automorphism;
 use crate::buffer::Buffer;
 use crate::context::{Basis, Context};
 use crate::conversion::Modulus;
+use crate::slots::MAX_WEIGHTS;
 
 /// What the words of a polynomial are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -404,6 +405,37 @@ impl RnsPoly {
         sum
     }
 
+    /// `factor·Σ weight·value` for each row of weights below 2^16, one for each value. Parts of all values stay in the second level of
+    /// cache while all rows use them.
+    ///
+    /// # Panics
+    /// As for [`RnsPoly::mul_assign`]; if there are no values or more than [`MAX_WEIGHTS`], or if a row has another length or a larger weight.
+    #[must_use]
+    pub fn weighted(values: &[&RnsPoly], rows: &[Vec<u32>], factor: i128) -> Vec<RnsPoly> {
+        let first = values.first().expect("a weighted sum has a value");
+        assert!(values.len() <= MAX_WEIGHTS, "{} values", values.len());
+        for value in values {
+            first.check(value);
+            first.check_values();
+            assert!(value.basis == first.basis, "values with different limbs");
+        }
+        for row in rows {
+            assert!(
+                row.len() == values.len() && row.iter().all(|weight| weight >> 16 == 0),
+                "a row of weights"
+            );
+        }
+        let (context, basis) = (&first.context, first.basis);
+        let sum = || Self::raw(context, basis, Form::Values);
+        let mut sums: Vec<RnsPoly> = rows.iter().map(|_| sum()).collect();
+        let words = sums.iter_mut().map(RnsPoly::words_mut).collect();
+        context.each_limb_of_all(words, |limb, mut sums| {
+            let values: Vec<&[u64]> = values.iter().map(|value| value.limb(limb)).collect();
+            weigh_limb(context, &context.modulus(basis, limb).plan, &values, rows, factor, &mut sums);
+        });
+        sums
+    }
+
     /// `factor·self`.
     pub fn mul_scalar(&mut self, factor: i128) {
         self.each_limb(|modulus, limb| {
@@ -590,6 +622,89 @@ multiversion! {
         for a in a {
             let sum = *a + c;
             *a = sum.min(sum.wrapping_sub(q));
+        }
+    }
+}
+
+/// Words of a part of a limb that [`weigh_limb`] works on at a time: 256 such parts fit into the second level of cache.
+const WEIGHED: usize = 512;
+
+/// Words that [`weigh_block`] sums side by side, and rows.
+const LANES: usize = 16;
+const ROWS: usize = 4;
+
+/// Bits of the low half of a word in [`weigh_limb`].
+const HALF_BITS: u32 = 25;
+
+/// A limb of weighted sums: words are cut into halves of 25 bits, and sums of halves times weights reduced at their end.
+fn weigh_limb(
+    context: &Context,
+    plan: &Ntt50Plan,
+    values: &[&[u64]],
+    rows: &[Vec<u32>],
+    factor: i128,
+    sums: &mut [&mut [u64]],
+) {
+    let (simd, q) = (context.simd(), plan.modulus());
+    let factor = factor.rem_euclid(q.into()) as u64;
+    let weights = plan.weights(&[factor, prime::mul(factor, 1 << HALF_BITS, q)]);
+    let degree = context.degree();
+    let part = WEIGHED.min(degree);
+    let mut buffer = context.pool.take(part * values.len());
+    let halves = buffer.words_mut();
+    let mut split = vec![0; 2 * ROWS * part];
+    for at in (0..degree).step_by(part) {
+        for (value, halves) in values.iter().zip(halves.chunks_exact_mut(part)) {
+            cut(simd, &value[at..][..part], halves);
+        }
+        for (rows, sums) in rows.chunks(ROWS).zip(sums.chunks_mut(ROWS)) {
+            let mut all: [&[u32]; ROWS] = [&rows[0]; ROWS];
+            for (own, row) in all.iter_mut().zip(rows) {
+                *own = row;
+            }
+            weigh_block(simd, halves, all, &mut split);
+            for (sum, split) in sums.iter_mut().zip(split.chunks_exact(2 * part)) {
+                let (low, high) = split.split_at(part);
+                plan.combine(&mut sum[at..][..part], &[low, high], &weights);
+            }
+        }
+    }
+    context.pool.put(buffer);
+}
+
+multiversion! {
+    /// The halves of words, each in 32 bits of a word.
+    fn cut(words: &[u64], halves: &mut [u64]) {
+        for (halves, word) in halves.iter_mut().zip(words) {
+            *halves = (word >> HALF_BITS) << 32 | word & ((1 << HALF_BITS) - 1);
+        }
+    }
+}
+
+multiversion! {
+    /// For each row of weights the sums of low halves times weights, then those of high halves; parts of values stand one after the
+    /// other in `halves`.
+    fn weigh_block(halves: &[u64], rows: [&[u32]; ROWS], out: &mut [u64]) {
+        let part = out.len() / (2 * ROWS);
+        let count = halves.len() / part;
+        let rows = rows.map(|row| &row[..count]);
+        for at in (0..part).step_by(LANES) {
+            let mut low = [[0u64; LANES]; ROWS];
+            let mut high = [[0u64; LANES]; ROWS];
+            for k in 0..count {
+                let words = &halves[k * part + at..][..LANES];
+                for r in 0..ROWS {
+                    let weight = u64::from(rows[r][k]);
+                    for i in 0..LANES {
+                        low[r][i] += (words[i] & 0xffff_ffff) * weight;
+                        high[r][i] += (words[i] >> 32) * weight;
+                    }
+                }
+            }
+            for r in 0..ROWS {
+                out[2 * r * part + at..][..LANES].copy_from_slice(&low[r]);
+                out[(2 * r + 1) * part + at..][..LANES].copy_from_slice(&high[r]);
+            }
         }
     }
 }

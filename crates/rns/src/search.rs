@@ -16,7 +16,7 @@ use toroid_tfhe::params::smallest_log2_noise;
 
 use crate::complex::Complex;
 use crate::formula::{Dual, Formula};
-use crate::model::{Model, NoLevel, Operation, OperationNoise, Vector};
+use crate::model::{LevelNoise, Model, NoLevel, Operation, OperationNoise, Vector};
 use crate::noise;
 use crate::params::{RnsParams, Shape as Sizes};
 use crate::table::{self, Digits, Exponential, Selected, Shape, Table};
@@ -31,7 +31,7 @@ pub const LOG2_FAILURE: f64 = -128.0;
 pub const INPUT_NORM: f64 = 16.0;
 
 /// Bits of each special prime.
-const SPECIAL_BITS: u32 = 50;
+pub(crate) const SPECIAL_BITS: u32 = 50;
 
 /// log2 of the largest Q·P for 128 bits: a uniform ternary secret, noise of [`RnsParams::SIGMA`] units.
 ///
@@ -175,34 +175,21 @@ impl Candidate {
     /// Variance of the phases over K that the exponential sees, for a column with noise of this standard deviation (in turns).
     #[must_use]
     pub fn phase_variance(&self, input: f64) -> f64 {
-        let noise = self.operation_noise();
-        let slots = self.degree as f64 / 2.0;
-        // A mod-raise ends with a rounding under the sparse secret and a key switch; both are units of q_0.
-        let unit = (-f64::from(self.first_bits)).exp2();
-        let rounding = noise::rounding(RnsParams::ENCAPSULATION_WEIGHT as f64);
-        let rise = rounding + noise::rounding(2.0 * self.degree as f64 / 3.0) + self.key_noise();
-        let degree = self.degree as f64;
-        let mut variance = degree * (input * input + rise * unit * unit);
-        // Rounded matrices meet the largest values in the first stage: N coefficients with the variance of h + 1 numbers in
-        // [-1/2, 1/2] in a slot, by each of its diagonals.
-        let weight = RnsParams::ENCAPSULATION_WEIGHT as f64;
-        let size = degree * (weight + 1.0) / 12.0;
-        let matrix_scale = (2.0 * f64::from(self.log2_scale) - f64::from(self.first_bits)).exp2();
-        let rounded = degree / 12.0 / (matrix_scale * matrix_scale);
-        // Each level of butterflies halves the variance; the last stage divides by 2K as well.
-        let levels = slots.log2() / self.stages as f64;
-        for stage in 0..self.stages {
-            let mut gain = (-levels).exp2();
-            if stage + 1 == self.stages {
-                gain *= (0.5 / self.shape.exponential.bound()).powi(2);
-            }
-            variance = (variance + noise.key_switch) * gain + noise.rescale;
-            if stage == 0 {
-                variance += size * rounded * levels.exp2() * 2.0;
-            }
+        self.maps().phases(input)
+    }
+
+    /// The linear maps.
+    fn maps(&self) -> Maps {
+        Maps {
+            degree: self.degree,
+            stages: self.stages,
+            top: self.levels(),
+            log2_scale: self.log2_scale,
+            first_bits: self.first_bits,
+            bound: self.shape.exponential.bound(),
+            key_noise: self.key_noise(),
+            noise: self.operation_noise().into(),
         }
-        // Twice the real part, and the noise of a conjugation.
-        2.0 * variance + noise.key_switch / 2.0
     }
 
     /// Standard deviation of a result, bias and failure for a column with noise of this standard deviation (in turns).
@@ -264,7 +251,7 @@ impl Candidate {
             }
         }
         let deviation = deviations.into_iter().fold(0.0, f64::max);
-        let output = self.back_to_coefficients(2.0 * deviation * deviation);
+        let output = self.maps().coefficients(2.0 * deviation * deviation);
         let rows = (self.degree as f64).log2();
         let margin = (-f64::from(self.output_bits) - 1.0).exp2() - bias;
         // Beyond a quarter of half a step, terms of higher order than those bounded may count.
@@ -285,17 +272,6 @@ impl Candidate {
         let half = f64::from(1 << (self.shape.digits.high() - 1));
         let error = self.shape.exponential.error();
         1.5 * (half * radians).powi(2) + 3.0 * half * error
-    }
-
-    /// Variance of a coefficient of the result, in turns, for slots of this variance.
-    fn back_to_coefficients(&self, variance: f64) -> f64 {
-        let noise = self.operation_noise();
-        let levels = (self.degree as f64 / 2.0).log2() / self.stages as f64;
-        let mut variance = variance;
-        for _ in 0..self.stages {
-            variance = (variance + noise.key_switch) * levels.exp2() + noise.rescale;
-        }
-        variance / self.degree as f64
     }
 
     /// Key switches, and their transforms of one prime.
@@ -323,22 +299,98 @@ impl Candidate {
         let mut switches: Vec<_> = inside
             .map(|((_, level), count)| (*level, 2 * count))
             .collect();
-        // Baby and giant steps of a stage: about twice the root of its diagonals.
-        let levels = (self.degree as f64 / 2.0).log2() / self.stages as f64;
-        let steps = (2.0 * (2.0 * levels.exp2()).sqrt()).ceil() as usize;
+        let steps = matrix_switches(self.degree, self.stages);
         let top = self.levels();
         for stage in 0..self.stages {
             switches.push((top - stage, steps));
             switches.push((stage + 1, steps));
         }
         switches.push((top - self.stages, 1));
-        let transforms = switches.iter().map(|(level, count)| {
-            let limbs = level + 1;
-            let digits = limbs.div_ceil(self.digit_limbs);
-            count * (digits * (limbs + self.special) + 2 * self.special + 2 * limbs)
-        });
-        let count = switches.iter().map(|(_, count)| count).sum();
-        Ok((count, transforms.sum()))
+        Ok(transforms(&switches, self.special, self.digit_limbs))
+    }
+}
+
+/// Key switches of a stage of a linear map: baby and giant steps, about twice the root of its diagonals.
+pub(crate) fn matrix_switches(degree: usize, stages: usize) -> usize {
+    let levels = (degree as f64 / 2.0).log2() / stages as f64;
+    (2.0 * (2.0 * levels.exp2()).sqrt()).ceil() as usize
+}
+
+/// Of key switches by level: how many there are, and their transforms of one prime.
+pub(crate) fn transforms(
+    switches: &[(usize, usize)],
+    special: usize,
+    digit_limbs: usize,
+) -> (usize, usize) {
+    let transforms = switches.iter().map(|(level, count)| {
+        let limbs = level + 1;
+        let digits = limbs.div_ceil(digit_limbs);
+        count * (digits * (limbs + special) + 2 * special + 2 * limbs)
+    });
+    let count = switches.iter().map(|(_, count)| count).sum();
+    (count, transforms.sum())
+}
+
+/// The noise of mod-raise and linear maps.
+pub(crate) struct Maps {
+    pub(crate) degree: usize,
+    pub(crate) stages: usize,
+    /// The level to which a column is raised.
+    pub(crate) top: usize,
+    /// Bits of the scale of the first stages.
+    pub(crate) log2_scale: u32,
+    pub(crate) first_bits: u32,
+    /// K.
+    pub(crate) bound: f64,
+    /// Variance of a coefficient from the noise of keys, at most.
+    pub(crate) key_noise: f64,
+    pub(crate) noise: LevelNoise,
+}
+
+impl Maps {
+    /// Levels of butterflies in a stage.
+    fn levels(&self) -> f64 {
+        (self.degree as f64 / 2.0).log2() / self.stages as f64
+    }
+
+    /// Variance of the phases over K, for a column with noise of this standard deviation (in turns).
+    pub(crate) fn phases(&self, input: f64) -> f64 {
+        // A mod-raise ends with a rounding under the sparse secret and a key switch; both are units of q_0.
+        let unit = (-f64::from(self.first_bits)).exp2();
+        let rounding = noise::rounding(RnsParams::ENCAPSULATION_WEIGHT as f64);
+        let rise = rounding + noise::rounding(2.0 * self.degree as f64 / 3.0) + self.key_noise;
+        let degree = self.degree as f64;
+        let mut variance = degree * (input * input + rise * unit * unit);
+        // Rounded matrices meet the largest values in the first stage: N coefficients with the variance of h + 1 numbers in
+        // [-1/2, 1/2] in a slot, by each of its diagonals.
+        let weight = RnsParams::ENCAPSULATION_WEIGHT as f64;
+        let size = degree * (weight + 1.0) / 12.0;
+        let matrix_scale = (2.0 * f64::from(self.log2_scale) - f64::from(self.first_bits)).exp2();
+        let rounded = degree / 12.0 / (matrix_scale * matrix_scale);
+        // Each level of butterflies halves the variance; the last stage divides by 2K as well.
+        let levels = self.levels();
+        for stage in 0..self.stages {
+            let mut gain = (-levels).exp2();
+            if stage + 1 == self.stages {
+                gain *= (0.5 / self.bound).powi(2);
+            }
+            let (here, below) = (self.noise.at(self.top - stage), self.noise.at(self.top - stage - 1));
+            variance = (variance + here.key_switch) * gain + below.rescale;
+            if stage == 0 {
+                variance += size * rounded * levels.exp2() * 2.0;
+            }
+        }
+        // Twice the real part, and the noise of a conjugation.
+        2.0 * variance + self.noise.at(self.top - self.stages).key_switch / 2.0
+    }
+
+    /// Variance of a coefficient of the result, in turns, for slots of this variance.
+    pub(crate) fn coefficients(&self, mut variance: f64) -> f64 {
+        for level in (1..=self.stages).rev() {
+            let (here, below) = (self.noise.at(level), self.noise.at(level - 1));
+            variance = (variance + here.key_switch) * self.levels().exp2() + below.rescale;
+        }
+        variance / self.degree as f64
     }
 }
 

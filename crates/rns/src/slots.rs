@@ -3,6 +3,9 @@
 use crate::complex::Complex;
 use crate::transform::StepPlan;
 
+/// The most values of a sum by [`Slots::weigh`].
+pub const MAX_WEIGHTS: usize = 512;
+
 /// Arithmetic on vectors of slots with levels.
 ///
 /// The evaluation of tables ([`crate::table`]) is written once, on this trait. [`crate::model`] computes in the clear with
@@ -71,6 +74,33 @@ pub trait Slots {
     /// As [`Slots::add`].
     fn times_i(&mut self, a: &Self::Value) -> Result<Self::Value, Self::Error>;
 
+    /// The same value at a level, its own or a lower one.
+    ///
+    /// # Errors
+    /// As [`Slots::add`].
+    fn lower(&mut self, a: &Self::Value, level: usize) -> Result<Self::Value, Self::Error>;
+
+    /// For each row of weights below 2^16, one for each of up to [`MAX_WEIGHTS`] values: `Σ weight·value/2^log2_unit`; one level.
+    ///
+    /// # Errors
+    /// As [`Slots::add`].
+    fn weigh(
+        &mut self,
+        values: &[&Self::Value],
+        rows: &[Vec<u32>],
+        log2_unit: u32,
+    ) -> Result<Vec<Self::Value>, Self::Error> {
+        let unit = (-f64::from(log2_unit)).exp2();
+        let factor = |&weight: &u32| Complex::real(f64::from(weight) * unit);
+        rows.iter()
+            .map(|row| {
+                let weights = row.iter().map(factor);
+                let terms: Vec<_> = values.iter().copied().zip(weights).collect();
+                self.combine(&terms, Complex::ZERO)
+            })
+            .collect()
+    }
+
     /// `a·b`; one level.
     ///
     /// # Errors
@@ -87,4 +117,14 @@ pub trait LinearSlots: Slots {
     /// # Errors
     /// As [`Slots::add`].
     fn transform(&mut self, plan: &StepPlan, a: &Self::Value) -> Result<Self::Value, Self::Error>;
+}
+
+/// Slots whose coefficients are fractions of a turn at level 0: columns at rest, which can be raised.
+pub trait ColumnSlots: LinearSlots {
+    /// A column of level 0 at another level: its coefficients modulo 1, nearest to 0, plus integers that nobody chose, so that their absolute
+    /// values are at most (h + 1)/2 for a sparse secret of weight h.
+    ///
+    /// # Errors
+    /// As [`Slots::add`].
+    fn raise(&mut self, column: &Self::Value, level: usize) -> Result<Self::Value, Self::Error>;
 }

@@ -64,6 +64,9 @@ pub enum TableError {
         /// Bits of the output.
         bits: u32,
     },
+    /// Messages of bits that no two parts make.
+    #[error("a message of {0} bits; wide tables take 9 to 16")]
+    Bits(u32),
     /// Outputs of more bits than any table has.
     #[error("an output of {0} bits; tables give 1 to 16")]
     Output(u32),
@@ -243,7 +246,8 @@ impl Shape {
         let digits = if low == 0 {
             selectors(high)
         } else {
-            high as usize + selectors(low) + 1 + selectors(high)
+            // The low digit's powers, the correction of the phase, the high digit.
+            high as usize + low as usize - 1 + 1 + selectors(high)
         };
         let table = usize::from(self.cleanings > 0 || low > 0);
         self.exponential.levels() + digits + cleaning + table
@@ -428,7 +432,7 @@ pub fn interpolate<S: Slots>(
 }
 
 /// `Σ factor·value + constant` without the factors that are 0; one level.
-fn weighted_sum<'a, S: Slots<Value: 'a>>(
+pub(crate) fn weighted_sum<'a, S: Slots<Value: 'a>>(
     slots: &mut S,
     terms: impl Iterator<Item = (&'a S::Value, &'a Complex)>,
     constant: Complex,
@@ -538,21 +542,58 @@ pub fn select<S: Slots>(
         clean_all(slots, &mut selected, shape.cleanings)?;
         return Ok(Selected::One(selected));
     }
+    let [mut high, mut low] = two_digits(slots, &z, shape.digits)?;
+    clean_all(slots, &mut low, shape.cleanings)?;
+    clean_all(slots, &mut high, shape.cleanings)?;
+    Ok(Selected::Two(high, low))
+}
+
+/// The selectors of the high and of the low digit, not cleaned, from exp(2πi·x).
+///
+/// # Errors
+/// Those of the arithmetic.
+pub fn two_digits<S: Slots>(
+    slots: &mut S,
+    z: &S::Value,
+    digits: Digits,
+) -> Result<[Vec<S::Value>; 2], S::Error> {
+    let Digits { high, low } = digits;
     let mut turned = z.clone();
     for _ in 0..high {
         turned = slots.mul(&turned, &turned)?;
     }
     let low_harmonics = harmonics(slots, &turned, low)?;
-    let mut low_selected = selectors(slots, &low_harmonics)?;
-    clean_all(slots, &mut low_selected, shape.cleanings)?;
+    let low_selected = selectors(slots, &low_harmonics)?;
     let (size, all) = (1usize << low, 1usize << (high + low));
     let back: Vec<_> = (0..size).map(|l| Complex::root(l, all).conj()).collect();
-    let back = interpolate(slots, &low_harmonics, &Harmonics::interpolate(&back))?;
-    let z = slots.mul(&z, &back)?;
+    let z = multiply(slots, z, &low_harmonics, &Harmonics::interpolate(&back))?;
     let high_harmonics = harmonics(slots, &z, high)?;
-    let mut high_selected = selectors(slots, &high_harmonics)?;
-    clean_all(slots, &mut high_selected, shape.cleanings)?;
-    Ok(Selected::Two(high_selected, low_selected))
+    let high_selected = selectors(slots, &high_harmonics)?;
+    Ok([high_selected, low_selected])
+}
+
+/// A value times a function on roots of unity; one level. The function's factors are multiplied into the value, which has
+/// levels to spare beside the harmonics, before they meet these in one sum of products.
+fn multiply<S: Slots>(
+    slots: &mut S,
+    value: &S::Value,
+    harmonics: &RealHarmonics<S::Value>,
+    function: &Harmonics,
+) -> Result<S::Value, S::Error> {
+    let cosines = harmonics.cosines.iter().zip(&function.cosines);
+    let sines = harmonics.sines.iter().zip(&function.sines);
+    let terms: Vec<_> = cosines.chain(sines).collect();
+    let level = terms.iter().map(|(harmonic, _)| slots.level(harmonic));
+    let level = level.min().unwrap_or(0);
+    let value = slots.lower(value, level + 1)?;
+    let constant = slots.combine(&[(&value, function.constant)], Complex::ZERO)?;
+    let factors = terms
+        .iter()
+        .map(|(_, factor)| slots.combine(&[(&value, **factor)], Complex::ZERO))
+        .collect::<Result<Vec<_>, _>>()?;
+    let harmonics = terms.iter().map(|(harmonic, _)| *harmonic);
+    let product = slots.products(&harmonics.zip(&factors).collect::<Vec<_>>())?;
+    slots.add(&product, &constant)
 }
 
 /// A table's values as fractions of 2^output_bits, from the digits of its argument.

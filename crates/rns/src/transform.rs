@@ -317,6 +317,32 @@ impl StepPlan {
             .unwrap_or_else(|| StepPlan::new(matrix, 1))
     }
 
+    /// The plan of this matrix times a diagonal one: slots are multiplied by `factors` first.
+    ///
+    /// # Panics
+    /// If there is not one factor for each slot.
+    #[must_use]
+    pub fn scaled(&self, factors: &[f64]) -> StepPlan {
+        assert_eq!(factors.len(), self.slots());
+        let giants = self.giants().iter().map(|giant| {
+            let terms = giant.terms.iter().map(|(baby, diagonal)| {
+                let (wrapped, plain) = factors.split_at(self.babies()[*baby]);
+                let factors = plain.iter().chain(wrapped);
+                let scaled = diagonal.iter().zip(factors).map(|(&x, &factor)| x * factor);
+                (*baby, scaled.collect())
+            });
+            Giant {
+                rotation: giant.rotation,
+                terms: terms.collect(),
+            }
+        });
+        StepPlan(Arc::new(Steps {
+            slots: self.slots(),
+            babies: self.babies().to_vec(),
+            giants: giants.collect(),
+        }))
+    }
+
     /// Slots of a vector.
     #[must_use]
     pub fn slots(&self) -> usize {

@@ -1,0 +1,480 @@
+//! The search for parameters of wide tables, as [`crate::search`] does it for those of up to 8 bits.
+//!
+//! Scales differ by level. *Coarse* ones do for all levels at which cleaning is to come, since it squares away what their roundings add.
+//! From the square of the last cleaning on, *fine* ones are wanted: noise that enters there stays. A product of scale Δ² becomes one of scale Δ'
+//! after division by a prime of Δ²/Δ': the prime between the two kinds of levels is smaller than both, [`WideCandidate::sizes`].
+//!
+//! Noise, beyond what [`crate::search`] says:
+//!
+//! - The low part's pass sees the column's noise 2^h times as large. The high part's sees that of the column and of the subtracted one.
+//! - A table's noise is that of its weighted sum for the worst weights in [0, 1]: of each digit's selectors by [`Formula::weighted_variances`],
+//!   of all pairs' roundings as independent ones.
+//! - What cleaning leaves of noise beyond first order is bounded at [`TAIL`] standard deviations for each digit and adds up. For the high part, what it leaves in the
+//!   low part's column counts as a shift of the phase.
+
+use toroid_tfhe::noise::{log2_add, log2_tail};
+
+use crate::complex::Complex;
+use crate::formula::{Dual, Formula};
+use crate::model::{LevelNoise, Model, NoLevel, Operation, OperationNoise, Vector};
+use crate::params::{MAX_DIGIT_LIMBS, MAX_DIGITS, MAX_PRIME_BITS, MIN_PRIME_BITS, RnsParams, Shape as Sizes};
+use crate::search::{
+    INPUT_NORM, LOG2_FAILURE, Maps, SPECIAL_BITS, TAIL, largest_modulus, matrix_switches, transforms,
+};
+use crate::table::{Exponential, Table, clean_all};
+use crate::wide::{Apart, Part, WidePipeline, WideShape, raw_selectors};
+
+/// Parameters of wide tables, not yet judged.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WideCandidate {
+    /// N.
+    pub degree: usize,
+    /// Bits of the scale above the last cleaning of early digits.
+    pub log2_coarse: u32,
+    /// Bits of the scale from there on, and of q_0, the modulus of a column at rest.
+    pub log2_fine: u32,
+    /// Special primes.
+    pub special: usize,
+    /// Primes of a digit of a key switch.
+    pub digit_limbs: usize,
+    /// Stages of each linear map.
+    pub stages: usize,
+    /// How tables are computed.
+    pub shape: WideShape,
+    /// Bits of the tables' values.
+    pub output_bits: u32,
+}
+
+/// What operations cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Key switches.
+    pub key_switches: usize,
+    /// Transforms of one prime in them.
+    pub transforms: usize,
+}
+
+/// What the formulas say of a candidate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WideJudgement {
+    /// Primes of the chain.
+    pub limbs: usize,
+    /// log2(Q·P).
+    pub log2_modulus: f64,
+    /// Standard deviation of a result's noise, in turns.
+    pub output_deviation: f64,
+    /// The most that cleaning leaves of noise in a result beyond first order, in turns.
+    pub bias: f64,
+    /// log2 of the probability that any value of a batch is wrong, for inputs that are sums of results with squared norm
+    /// [`INPUT_NORM`].
+    pub log2_failure: f64,
+    /// Of a column's digits and its first table.
+    pub first: Cost,
+    /// Of a further table of the same column.
+    pub further: Cost,
+}
+
+/// Noise in the course of a table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WideNoise {
+    /// Variance of the phases over K that the low part's exponential sees.
+    pub low_phases: f64,
+    /// Variance of a coefficient of the low part's column, in turns.
+    pub low_column: f64,
+    /// Variance of the phases over K that the high part's exponential sees.
+    pub high_phases: f64,
+    /// E|e|² of a slot of the table's values, at most.
+    pub values: f64,
+    /// Variance of a coefficient of the result, in turns, at most.
+    pub output: f64,
+    /// The most that cleaning leaves beyond first order, in turns.
+    pub bias: f64,
+}
+
+/// Noise of a part's cleaned selectors.
+struct PartNoise {
+    /// The largest variance of a weighted sum of the late digit's selectors, and of the early one's.
+    digits: [f64; 2],
+    /// What cleaning leaves in such sums, in all.
+    bias: f64,
+}
+
+impl WideCandidate {
+    /// Levels of the pipeline.
+    #[must_use]
+    pub fn levels(&self) -> usize {
+        self.top(Part::High).max(self.top(Part::Low))
+    }
+
+    /// The level to which the column of a part is raised.
+    #[must_use]
+    pub fn top(&self, part: Part) -> usize {
+        2 * self.stages + self.shape.levels(part)
+    }
+
+    /// Bits of the scale of a level.
+    #[must_use]
+    pub fn log2_scale_at(&self, level: usize) -> u32 {
+        // The last cleaning of early digits ends at the level of the pairs.
+        if level > self.stages + self.shape.pair_level() + 1 {
+            self.log2_coarse
+        } else {
+            self.log2_fine
+        }
+    }
+
+    /// Bits of the primes of the chain: two at a time of the scale of their level, less those of the level below.
+    fn chain_bits(&self) -> Option<Vec<u32>> {
+        let prime = |level: usize| {
+            let below = level.saturating_sub(1).max(1);
+            (2 * self.log2_scale_at(level.max(1))).checked_sub(self.log2_scale_at(below))
+        };
+        let bits: Option<Vec<u32>> = (0..=self.levels()).map(prime).collect();
+        bits.filter(|bits| {
+            bits.iter()
+                .all(|bits| (MIN_PRIME_BITS + 1..=MAX_PRIME_BITS).contains(bits))
+        })
+    }
+
+    /// What primes are searched for.
+    ///
+    /// # Panics
+    /// If the scales need primes of sizes that there are not; no candidate that is found does.
+    #[must_use]
+    pub fn sizes(&self) -> Sizes {
+        Sizes {
+            degree: self.degree,
+            chain_bits: self.chain_bits().expect("scales that primes lead to"),
+            special_bits: vec![SPECIAL_BITS; self.special],
+            digit_limbs: self.digit_limbs,
+        }
+    }
+
+    /// log2(Q·P), where key switches are sound.
+    fn log2_modulus(&self) -> Option<f64> {
+        let chain = self.chain_bits()?;
+        let special = self.special as u32 * SPECIAL_BITS;
+        let digits: Vec<u32> = chain.chunks(self.digit_limbs).map(|digit| digit.iter().sum()).collect();
+        let sound = digits.len() <= MAX_DIGITS
+            && digits.iter().all(|&bits| bits < special)
+            && self.log2_fine + SPECIAL_BITS <= crate::params::MAX_ENCAPSULATION_BITS as u32;
+        sound.then(|| f64::from(digits.iter().sum::<u32>() + special))
+    }
+
+    /// Variance of a coefficient from the noise of keys, at most.
+    fn key_noise(&self) -> f64 {
+        let chain = self.chain_bits().unwrap_or_default();
+        let special = f64::from(self.special as u32 * SPECIAL_BITS);
+        let ratios = chain.chunks(self.digit_limbs.max(1)).map(|digit| {
+            let bits: u32 = digit.iter().sum();
+            (2.0 * (f64::from(bits) - special)).exp2()
+        });
+        self.degree as f64 * ratios.sum::<f64>() * RnsParams::SIGMA.powi(2) / 12.0
+    }
+
+    /// Noise of the operations, by level.
+    #[must_use]
+    pub fn noise_by_level(&self) -> LevelNoise {
+        let norm = 2.0 * self.degree as f64 / 3.0;
+        let key_noise = self.key_noise();
+        let levels = (0..=self.levels()).map(|level| {
+            let scale = f64::from(self.log2_scale_at(level)).exp2();
+            OperationNoise::at_scale(self.degree, norm, scale, key_noise)
+        });
+        LevelNoise::new(levels.collect())
+    }
+
+    fn maps(&self, part: Part) -> Maps {
+        Maps {
+            degree: self.degree,
+            stages: self.stages,
+            top: self.top(part),
+            log2_scale: self.log2_coarse,
+            first_bits: self.log2_fine,
+            bound: self.shape.exponential.bound(),
+            key_noise: self.key_noise(),
+            noise: self.noise_by_level(),
+        }
+    }
+
+    /// Judges the candidate; nothing where its key switches are not sound or Q·P is too large.
+    #[must_use]
+    pub fn judge(&self) -> Option<WideJudgement> {
+        let secure = self.log2_modulus()? <= largest_modulus(self.degree);
+        self.judge_noise().filter(|_| secure)
+    }
+
+    /// Judges the candidate whatever the size of Q·P; nothing where its key switches are not sound.
+    #[must_use]
+    pub fn judge_noise(&self) -> Option<WideJudgement> {
+        let log2_modulus = self.log2_modulus()?;
+        // A fixed point: the input is a sum of results.
+        let first = self.noise(RnsParams::SIGMA / f64::from(self.log2_fine).exp2());
+        let input = (first.ok()?.output * INPUT_NORM).sqrt();
+        let noise = self.noise(input).ok()?;
+        let (first, further) = self.costs().ok()?;
+        Some(WideJudgement {
+            limbs: self.levels() + 1,
+            log2_modulus,
+            output_deviation: noise.output.sqrt(),
+            bias: noise.bias,
+            log2_failure: self.log2_failure(&noise),
+            first,
+            further,
+        })
+    }
+
+    fn log2_failure(&self, noise: &WideNoise) -> f64 {
+        let margin = (-f64::from(self.output_bits) - 1.0).exp2() - noise.bias;
+        // Beyond a quarter of half a step, terms of higher order than those bounded may count.
+        if noise.bias > margin / 4.0 {
+            return 0.0;
+        }
+        let digits = [self.shape.high, self.shape.low];
+        let selectors = digits.map(|digits| (1 << digits.high()) + (1 << digits.low()));
+        let selectors = f64::from(selectors.iter().sum::<u32>());
+        let before = selectors.log2() + log2_tail(TAIL, 1.0);
+        let rows = (self.degree as f64).log2();
+        (log2_add(before, log2_tail(margin, noise.output)) + rows).min(0.0)
+    }
+
+    /// The noise of a table of one column with noise of this standard deviation (in turns).
+    ///
+    /// # Errors
+    /// [`NoLevel`] for a shape whose levels do not do.
+    pub fn noise(&self, input: f64) -> Result<WideNoise, NoLevel> {
+        let noise = self.noise_by_level();
+        let (high_unit, low_unit) = (
+            (-f64::from(self.shape.high.bits())).exp2(),
+            (-f64::from(self.shape.low.bits())).exp2(),
+        );
+        let low_phases = self.maps(Part::Low).phases(input / high_unit);
+        let low = self.part(Part::Low, low_phases, 0.0)?;
+        // Both halves are weighted with values below 2^-h, and join.
+        let level = self.stages;
+        let sum: f64 = low.digits.iter().sum();
+        let weighted = 2.0 * (sum * high_unit * high_unit + noise.at(level).rescale);
+        let low_column = self.maps(Part::Low).coefficients(weighted);
+        let shift = low.bias * high_unit;
+
+        let high_phases = self
+            .maps(Part::High)
+            .phases((input * input + low_column).sqrt());
+        let high = self.part(Part::High, high_phases, shift)?;
+
+        let all = (-(high_unit * low_unit).log2()) as usize;
+        let late = self.shape.late();
+        let pairs = 1usize << (all as u32 - self.late_bits());
+        let level = self.stages + self.shape.pair_level();
+        let digits: f64 = high.digits.iter().chain(&low.digits).sum();
+        // A sum's values are half as large as the result's, where they are taken apart.
+        let rounded = |below: usize| noise.at(level - below).rescale;
+        let mut values = 2.0 * digits + pairs as f64 * rounded(1) + 4.0 * rounded(2);
+        if late > 1 {
+            values += 4.0 * rounded(3);
+        }
+        if late > 0 {
+            let end = noise.at(self.stages);
+            values += 2.0 * end.rescale + end.key_switch;
+        }
+        let output = self.maps(Part::High).coefficients(values);
+        let bias = (1.0 + low.bias) * (1.0 + high.bias) - 1.0;
+        Ok(WideNoise {
+            low_phases,
+            low_column,
+            high_phases,
+            values,
+            output,
+            bias,
+        })
+    }
+
+    /// Bits of all late digits.
+    fn late_bits(&self) -> u32 {
+        let late = |digits: crate::table::Digits| match digits.low() {
+            0 => 0,
+            _ => digits.high(),
+        };
+        late(self.shape.high) + late(self.shape.low)
+    }
+
+    /// The noise of a part's selectors, for phases over K of a variance that are off by `shift` turns as well.
+    fn part(&self, part: Part, phases: f64, shift: f64) -> Result<PartNoise, NoLevel> {
+        let shape = &self.shape;
+        let digits = shape.digits(part);
+        let (all, low) = (1usize << digits.bits(), digits.low());
+        // As in `search`: digits that differ, each at another integer.
+        let points: Vec<f64> = (0..16)
+            .map(|i| {
+                let message = ((i * 5 % 16) << low | (i * 3 + 1) & ((1 << low) - 1)) % all;
+                let integer = (i * 7 % 33) as f64 - 16.0;
+                (integer + message as f64 / all as f64) / shape.exponential.bound()
+            })
+            .collect();
+        let mut formula = Formula::new(self.noise_by_level());
+        let t = formula.input(self.top(part) - self.stages, &points, phases);
+        let mut selected = raw_selectors(&mut formula, &t, shape, part)?;
+        let turn = std::f64::consts::TAU * shift;
+        let exponential = (shape.exponential.error() + turn) * f64::from(1 << digits.high());
+        let mut bias = 0.0;
+        let mut variances = [0.0; 2];
+        for ((digit, cleanings), variance) in
+            selected.iter_mut().zip(shape.cleanings_of(part)).zip(&mut variances)
+        {
+            bias += (1.0 + bias) * left(&formula, digit, exponential, cleanings, points.len());
+            clean_all(&mut formula, digit, cleanings)?;
+            let sums = formula.weighted_variances(digit).into_iter();
+            *variance = sums.fold(0.0, f64::max);
+        }
+        Ok(PartNoise {
+            digits: variances,
+            bias,
+        })
+    }
+
+    /// Costs of the first table of a column, and of a further one.
+    fn costs(&self) -> Result<(Cost, Cost), NoLevel> {
+        let bits = self.shape.bits();
+        let values = (0..1u32 << bits).map(|m| m % 2).collect();
+        let Ok(table) = Table::new(bits, 1, values) else {
+            return Err(NoLevel);
+        };
+        let mut model = Model::new(OperationNoise::default(), 0);
+        let t = |part: Part| Vector {
+            level: self.top(part) - self.stages,
+            slots: vec![Complex::ZERO],
+        };
+        let mut apart = |part: Part| -> Result<Apart<Vector>, NoLevel> {
+            let mut half = || {
+                let mut selected = raw_selectors(&mut model, &t(part), &self.shape, part)?;
+                for (digit, cleanings) in selected.iter_mut().zip(self.shape.cleanings_of(part)) {
+                    clean_all(&mut model, digit, cleanings)?;
+                }
+                Ok::<_, NoLevel>(selected)
+            };
+            Ok(Apart::new([half()?, half()?]))
+        };
+        let (high, low) = (apart(Part::High)?, apart(Part::Low)?);
+        // Matrices stand for themselves below: on one slot they would do nothing.
+        let pipeline = WidePipeline::without_matrices(self.shape, self.stages);
+        let digits = pipeline.pair(&mut model, &high, &low)?;
+        let switches = |model: &Model| -> Vec<(usize, usize)> {
+            let all = model.ledger().iter();
+            let own = all.filter(|((which, _), _)| *which == Operation::KeySwitch);
+            own.map(|((_, level), count)| (*level, *count)).collect()
+        };
+        let mut first = switches(&model);
+        let mut model = Model::new(OperationNoise::default(), 0);
+        pipeline.values(&mut model, &digits, &table)?;
+        let mut further = switches(&model);
+        let steps = matrix_switches(self.degree, self.stages);
+        for stage in 0..self.stages {
+            for part in [Part::High, Part::Low] {
+                first.push((self.top(part) - stage, steps));
+            }
+            first.push((stage + 1, steps));
+            further.push((stage + 1, steps));
+        }
+        for part in [Part::High, Part::Low] {
+            first.push((self.top(part) - self.stages, 1));
+        }
+        first.extend(&further);
+        let cost = |switches: &[(usize, usize)]| {
+            let (key_switches, transforms) = transforms(switches, self.special, self.digit_limbs);
+            Cost {
+                key_switches,
+                transforms,
+            }
+        };
+        Ok((cost(&first), cost(&further)))
+    }
+}
+
+/// What cleaning leaves in the sum of a digit's selectors: of noise at the end of its tail, and of a deviation of the exponential.
+fn left(
+    formula: &Formula,
+    digit: &[Dual],
+    exponential: f64,
+    cleanings: u32,
+    points: usize,
+) -> f64 {
+    let size = digit.len() as f64;
+    let mut sums = vec![0.0; points];
+    for selector in digit {
+        for (sum, variance) in sums.iter_mut().zip(formula.real_variances(selector)) {
+            // A polynomial of degree n/2 that is at most 1 has a slope of at most n/2 (Bernstein).
+            let off = TAIL * variance.sqrt() + exponential * size / 2.0;
+            *sum += (0..cleanings).fold(off, |e, _| 3.0 * e * e + 2.0 * e * e * e);
+        }
+    }
+    sums.into_iter().fold(0.0, f64::max)
+}
+
+/// The cheapest candidate for tables from `bits` to `output_bits` at this degree whose batches fail with 2^[`LOG2_FAILURE`] at most;
+/// nothing where there is none.
+#[must_use]
+pub fn search(degree: usize, bits: u32, output_bits: u32) -> Option<(WideCandidate, WideJudgement)> {
+    search_shape(degree, output_bits, |exponential| {
+        WideShape::new(bits, exponential).ok()
+    })
+}
+
+/// The same for shapes of any digits.
+#[must_use]
+pub fn search_shape(
+    degree: usize,
+    output_bits: u32,
+    shape: impl Fn(Exponential) -> Option<WideShape>,
+) -> Option<(WideCandidate, WideJudgement)> {
+    let bound = (RnsParams::ENCAPSULATION_WEIGHT + 1) as f64 / 2.0;
+    let mut candidates = Vec::new();
+    for (polynomial, doublings) in [(31, 3), (47, 2), (63, 2)] {
+        let shape = shape(Exponential::new(bound, polynomial, doublings).ok()?)?;
+        for special in 4..=MAX_DIGIT_LIMBS {
+            for digit_limbs in 4..=MAX_DIGIT_LIMBS {
+                for log2_coarse in 36..=48 {
+                    for log2_fine in 44..=MAX_PRIME_BITS {
+                        candidates.push(WideCandidate {
+                            degree,
+                            log2_coarse,
+                            log2_fine,
+                            special,
+                            digit_limbs,
+                            stages: 3,
+                            shape,
+                            output_bits,
+                        });
+                    }
+                }
+            }
+        }
+    }
+    let secure = |candidate: &WideCandidate| {
+        let log2_modulus = candidate.log2_modulus()?;
+        (log2_modulus <= largest_modulus(degree)).then_some(log2_modulus)
+    };
+    let mut costs: Vec<(Exponential, usize, usize, usize)> = Vec::new();
+    let mut sound = Vec::new();
+    for candidate in candidates {
+        let Some(log2_modulus) = secure(&candidate) else {
+            continue;
+        };
+        let key = (candidate.shape.exponential, candidate.special, candidate.digit_limbs);
+        let known = costs.iter().find(|(a, b, c, _)| (*a, *b, *c) == key);
+        let cost = match known {
+            Some((.., cost)) => *cost,
+            None => {
+                let (first, _) = candidate.costs().ok()?;
+                costs.push((key.0, key.1, key.2, first.transforms));
+                first.transforms
+            }
+        };
+        sound.push((cost, log2_modulus as u32, candidate));
+    }
+    // The cheapest first, and of these the largest modulus, which has the least noise.
+    sound.sort_by_key(|&(cost, log2_modulus, _)| (cost, std::cmp::Reverse(log2_modulus)));
+    sound.into_iter().find_map(|(_, _, candidate)| {
+        let judgement = candidate.judge()?;
+        (judgement.log2_failure <= LOG2_FAILURE).then_some((candidate, judgement))
+    })
+}
