@@ -4,14 +4,13 @@
 //! KEYS is `fast`, a key for every step of a matrix, or `lean`, two or three a stage. THREADS share the limbs of each operation. So many
 //! MEGABYTES of encoded matrices are kept for the next batch. Times are seconds of processors, those of all threads, and of the day.
 
-use std::collections::BTreeMap;
+mod timed;
+
 use std::error::Error;
 use std::sync::Arc;
-use std::time::Instant;
 
 use toroid_ring::simd::SimdLevel;
 use toroid_rns::column;
-use toroid_rns::complex::Complex;
 use toroid_rns::context::Context;
 use toroid_rns::embedding::Embedding;
 use toroid_rns::evaluation::EvaluationKeys;
@@ -20,113 +19,12 @@ use toroid_rns::matrix::Matrices;
 use toroid_rns::params::RnsParams;
 use toroid_rns::pipeline::Pipeline;
 use toroid_rns::search::search;
-use toroid_rns::slots::{LinearSlots, Slots};
 use toroid_rns::table::Table;
-use toroid_rns::transform::StepPlan;
-use toroid_rns::{Ciphertext, RnsError, SecretKey, Threads};
+use toroid_rns::{SecretKey, Threads};
 use toroid_task::Progress;
 use toroid_tfhe::random::Csprng;
 
-/// Seconds of processors that this process took; none where Unix does not tell.
-fn processors() -> f64 {
-    #[cfg(unix)]
-    {
-        let taken = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-        taken.tv_sec as f64 + taken.tv_nsec as f64 / 1e9
-    }
-    #[cfg(not(unix))]
-    {
-        0.0
-    }
-}
-
-/// The most memory that this process had, in MB, where Linux tells.
-fn peak_memory() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM"))?;
-    let kibibytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kibibytes * 1024 / 1_000_000)
-}
-
-/// Seconds of the day, and of processors.
-type Times = (f64, f64);
-
-fn time<R>(work: impl FnOnce() -> R) -> (R, Times) {
-    let (start, before) = (Instant::now(), processors());
-    let result = work();
-    (
-        result,
-        (start.elapsed().as_secs_f64(), processors() - before),
-    )
-}
-
-/// An evaluator that adds up the times of each kind of operation.
-struct Timed<'a> {
-    inner: Evaluator<'a>,
-    times: BTreeMap<&'static str, (usize, Times)>,
-}
-
-impl<'a> Timed<'a> {
-    fn time<R>(&mut self, what: &'static str, work: impl FnOnce(&mut Evaluator<'a>) -> R) -> R {
-        let (result, (day, processors)) = time(|| work(&mut self.inner));
-        let (count, times) = self.times.entry(what).or_default();
-        *count += 1;
-        *times = (times.0 + day, times.1 + processors);
-        result
-    }
-}
-
-impl Slots for Timed<'_> {
-    type Value = Ciphertext;
-    type Error = RnsError;
-
-    fn level(&self, value: &Ciphertext) -> usize {
-        self.inner.level(value)
-    }
-
-    fn add(&mut self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, RnsError> {
-        self.time("sums", |inner| inner.add(a, b))
-    }
-
-    fn sub(&mut self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, RnsError> {
-        self.time("sums", |inner| inner.sub(a, b))
-    }
-
-    fn affine(
-        &mut self,
-        a: &Ciphertext,
-        factor: i32,
-        constant: Complex,
-    ) -> Result<Ciphertext, RnsError> {
-        self.time("sums", |inner| inner.affine(a, factor, constant))
-    }
-
-    fn products(&mut self, pairs: &[(&Ciphertext, &Ciphertext)]) -> Result<Ciphertext, RnsError> {
-        self.time("products", |inner| inner.products(pairs))
-    }
-
-    fn combine(
-        &mut self,
-        terms: &[(&Ciphertext, Complex)],
-        constant: Complex,
-    ) -> Result<Ciphertext, RnsError> {
-        self.time("combinations", |inner| inner.combine(terms, constant))
-    }
-
-    fn conjugate(&mut self, a: &Ciphertext) -> Result<Ciphertext, RnsError> {
-        self.time("conjugations", |inner| inner.conjugate(a))
-    }
-
-    fn times_i(&mut self, a: &Ciphertext) -> Result<Ciphertext, RnsError> {
-        self.time("sums", |inner| inner.times_i(a))
-    }
-}
-
-impl LinearSlots for Timed<'_> {
-    fn transform(&mut self, plan: &StepPlan, a: &Ciphertext) -> Result<Ciphertext, RnsError> {
-        self.time("matrices", |inner| inner.transform(plan, a))
-    }
-}
+use timed::{Timed, peak_memory, time};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -178,10 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let values = (0..1 << bits).map(|_| (rng.next_u64() as u32) >> (32 - bits));
         let table = Table::new(bits, bits, values.collect())?;
         let evaluator = Evaluator::new(&keys, &embedding, log2_scale);
-        let mut timed = Timed {
-            inner: evaluator.with_matrices(Arc::clone(&kept)),
-            times: BTreeMap::new(),
-        };
+        let mut timed = Timed::new(evaluator.with_matrices(Arc::clone(&kept)));
         let (out, times) = time(|| {
             pool.install(|| {
                 let raised = timed.time("mod-raise", |inner| inner.raise(&column))?;

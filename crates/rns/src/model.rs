@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::complex::Complex;
 use crate::embedding::Embedding;
+use crate::params::RnsParams;
 use crate::slots::{ColumnSlots, LinearSlots, Slots};
 use crate::transform::StepPlan;
 
@@ -356,7 +357,9 @@ impl ColumnSlots for Model {
         let embedding = Embedding::new(2 * column.slots.len());
         let mut coefficients = embedding.to_coefficients(&column.slots);
         for x in &mut coefficients {
-            *x += (32.0 * self.uniform()).round() - 16.0 - x.round();
+            // As a mod-raise with a sparse secret leaves them.
+            let terms = (0..RnsParams::ENCAPSULATION_WEIGHT).map(|_| self.uniform() - 0.5);
+            *x += terms.sum::<f64>().round() - x.round();
         }
         Ok(Vector {
             level,

@@ -494,9 +494,10 @@ pub fn clean_all<S: Slots>(
     };
     for value in others.iter_mut() {
         for _ in 0..cleanings {
-            let square = slots.mul(value, value)?;
+            // In this order the roundings of a selector that is 0 vanish with it.
             let rest = slots.affine(value, -2, Complex::real(3.0))?;
-            *value = slots.mul(&square, &rest)?;
+            let first = slots.mul(value, &rest)?;
+            *value = slots.mul(&first, value)?;
         }
     }
     let mut sum = None;

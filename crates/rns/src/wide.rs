@@ -49,10 +49,10 @@ pub struct WideShape {
     pub low: Digits,
     /// How the exponential is made.
     pub exponential: Exponential,
-    /// How often selectors are cleaned.
-    pub cleanings: u32,
-    /// How often those of the lowest digit are, which sees the noise of the column in its smallest steps.
-    pub lowest_cleanings: u32,
+    /// How often selectors of late digits are cleaned.
+    pub late_cleanings: u32,
+    /// How often those of early digits are, which are off by more and have the levels for it.
+    pub early_cleanings: u32,
     /// Levels beyond those of tables: one for [`WidePipeline::compare`].
     pub spare: usize,
 }
@@ -81,7 +81,7 @@ fn late_bits(digits: Digits) -> u32 {
 }
 
 impl WideShape {
-    /// The shape for messages of so many bits: a high part of 8 bits, a low part of the others; the lowest digit is cleaned twice, others
+    /// The shape for messages of so many bits: a high part of 8 bits, a low part of the others; early digits are cleaned twice, late ones
     /// once.
     ///
     /// # Errors
@@ -100,8 +100,8 @@ impl WideShape {
             high: Digits::new(4, 4)?,
             low: Digits::new(first, low - first)?,
             exponential,
-            cleanings: 1,
-            lowest_cleanings: 2,
+            late_cleanings: 1,
+            early_cleanings: 2,
             spare: 0,
         })
     }
@@ -130,14 +130,14 @@ impl WideShape {
             .count()
     }
 
-    /// How often the selectors of a part's digits are cleaned: the high or only one, then the low one.
+    /// How often the selectors of a part's digits are cleaned, and the level, above those of the stages back to coefficients, at which they are
+    /// used: for the late digit, then for the early one.
     #[must_use]
-    pub fn cleanings_of(&self, part: Part) -> [u32; 2] {
-        match part {
-            Part::High => [self.cleanings; 2],
-            Part::Low if self.low.low() == 0 => [self.lowest_cleanings; 2],
-            Part::Low => [self.cleanings, self.lowest_cleanings],
-        }
+    pub fn cleanings_of(&self, part: Part) -> [(u32, usize); 2] {
+        [
+            (self.late_cleanings, self.late_level(part)),
+            (self.early_cleanings, self.pair_level()),
+        ]
     }
 
     /// The level, above those of the stages back to coefficients, at which the selectors of early digits are multiplied.
@@ -158,16 +158,16 @@ impl WideShape {
     #[must_use]
     pub fn levels(&self, part: Part) -> usize {
         let digits = self.digits(part);
-        let [first, second] = self.cleanings_of(part).map(|count| 2 * count as usize);
+        let [late, early] = self
+            .cleanings_of(part)
+            .map(|(cleanings, level)| 2 * cleanings as usize + level);
         let (high, low) = (digits.high() as usize, digits.low() as usize);
         let exponential = self.exponential.levels();
         if low == 0 {
-            return exponential + high + first + self.pair_level();
+            return exponential + high + early;
         }
         // Squarings, the low digit's powers and selectors; its powers, the correction of the phase, the high digit.
-        let early = exponential + high + low + second + self.pair_level();
-        let late = exponential + high + low + high + first + self.late_level(part);
-        early.max(late)
+        exponential + high + low + early.max(high + late)
     }
 }
 
@@ -314,8 +314,8 @@ impl WidePipeline {
         part: Part,
     ) -> Result<[Vec<S::Value>; 2], S::Error> {
         let mut selected = raw_selectors(slots, t, &self.shape, part)?;
-        for (digit, cleanings) in selected.iter_mut().zip(self.shape.cleanings_of(part)) {
-            clean_all(slots, digit, cleanings)?;
+        for (digit, (cleanings, level)) in selected.iter_mut().zip(self.shape.cleanings_of(part)) {
+            clean_down(slots, digit, cleanings, self.to_coefficients.len() + level)?;
         }
         Ok(selected)
     }
@@ -403,27 +403,23 @@ impl WidePipeline {
         high: &Apart<S::Value>,
         low: &Apart<S::Value>,
     ) -> Result<WideDigits<S::Value>, S::Error> {
-        let stages = self.to_coefficients.len();
-        let level = stages + self.shape.pair_level();
-        let [high_real, high_imaginary] = lower_all(slots, &high.early, level)?;
-        let [low_real, mut low_imaginary] = lower_all(slots, &low.early, level)?;
-        for value in &mut low_imaginary {
-            *value = slots.times_i(value)?;
+        let [high_real, high_imaginary] = &high.early;
+        let [low_real, low_imaginary] = &low.early;
+        let mut turned = Vec::with_capacity(low_imaginary.len());
+        for value in low_imaginary {
+            turned.push(slots.times_i(value)?);
         }
         let mut pairs = Vec::with_capacity(high_real.len() * low_real.len());
-        for (a, c) in high_real.iter().zip(&high_imaginary) {
-            for (b, d) in low_real.iter().zip(&low_imaginary) {
+        for (a, c) in high_real.iter().zip(high_imaginary) {
+            for (b, d) in low_real.iter().zip(&turned) {
                 pairs.push(slots.products(&[(a, b), (c, d)])?);
             }
         }
-        let mut late = Vec::new();
-        for (part, apart) in [(Part::Low, low), (Part::High, high)] {
-            if let Some(selectors) = &apart.late {
-                let level = stages + self.shape.late_level(part);
-                late.push(lower_all(slots, selectors, level)?);
-            }
-        }
-        Ok(WideDigits { pairs, late })
+        let late = [low, high].into_iter().filter_map(|apart| apart.late.clone());
+        Ok(WideDigits {
+            pairs,
+            late: late.collect(),
+        })
     }
 
     /// The polynomial whose coefficients are the table's values as fractions of 2^output_bits.
@@ -686,19 +682,20 @@ pub fn raw_selectors<S: Slots>(
     }
 }
 
-fn lower_all<S: Slots>(
+/// Cleans selectors so late that they end at a level: it costs less there, and scales are finer.
+///
+/// # Errors
+/// Those of the arithmetic.
+pub fn clean_down<S: Slots>(
     slots: &mut S,
-    halves: &HalfSelectors<S::Value>,
+    selectors: &mut [S::Value],
+    cleanings: u32,
     level: usize,
-) -> Result<HalfSelectors<S::Value>, S::Error> {
-    let mut lower = |values: &Vec<S::Value>| {
-        values
-            .iter()
-            .map(|value| slots.lower(value, level))
-            .collect::<Result<Vec<_>, _>>()
-    };
-    let [real, imaginary] = halves;
-    Ok([lower(real)?, lower(imaginary)?])
+) -> Result<(), S::Error> {
+    for value in selectors.iter_mut() {
+        *value = slots.lower(value, level + 2 * cleanings as usize)?;
+    }
+    clean_all(slots, selectors, cleanings)
 }
 
 /// `Re Σ r·a + i·Im Σ s·b` for selectors r and s of both halves and values (a, b) that are half as large as wanted.

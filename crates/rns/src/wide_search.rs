@@ -9,6 +9,8 @@
 //! - The low part's pass sees the column's noise 2^h times as large. The high part's sees that of the column and of the subtracted one.
 //! - A table's noise is that of its weighted sum for the worst weights in [0, 1]: of each digit's selectors by [`Formula::weighted_variances`],
 //!   of all pairs' roundings as independent ones.
+//! - Phases are sums of h + 1 numbers in [-1/2, 1/2], and hardly ever near the ends of the exponential's interval, where its noise is largest: there, as
+//!   many standard deviations fewer count as phases are rarer ([`tail_at`]).
 //! - What cleaning leaves of noise beyond first order is bounded at [`TAIL`] standard deviations for each digit and adds up. For the high part, what it leaves in the
 //!   low part's column counts as a shift of the phase.
 
@@ -21,8 +23,11 @@ use crate::params::{MAX_DIGIT_LIMBS, MAX_DIGITS, MAX_PRIME_BITS, MIN_PRIME_BITS,
 use crate::search::{
     INPUT_NORM, LOG2_FAILURE, Maps, SPECIAL_BITS, TAIL, largest_modulus, matrix_switches, transforms,
 };
-use crate::table::{Exponential, Table, clean_all};
-use crate::wide::{Apart, Part, WidePipeline, WideShape, raw_selectors};
+use crate::table::{Exponential, Table};
+use crate::wide::{Apart, Part, WidePipeline, WideShape, clean_down, raw_selectors};
+
+/// Bits of q_0 in all candidates: its roundings vanish beside the noise of tables of 16 bits.
+const FIRST_BITS: u32 = 44;
 
 /// Parameters of wide tables, not yet judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,8 +36,10 @@ pub struct WideCandidate {
     pub degree: usize,
     /// Bits of the scale above the last cleaning of early digits.
     pub log2_coarse: u32,
-    /// Bits of the scale from there on, and of q_0, the modulus of a column at rest.
+    /// Bits of the scale from there on.
     pub log2_fine: u32,
+    /// Bits of q_0, the modulus of a column at rest. A small one leaves more bits to the matrices of the first stage.
+    pub first_bits: u32,
     /// Special primes.
     pub special: usize,
     /// Primes of a digit of a key switch.
@@ -112,9 +119,12 @@ impl WideCandidate {
         2 * self.stages + self.shape.levels(part)
     }
 
-    /// Bits of the scale of a level.
+    /// Bits of the scale of a level: at level 0 that of q_0.
     #[must_use]
     pub fn log2_scale_at(&self, level: usize) -> u32 {
+        if level == 0 {
+            return self.first_bits;
+        }
         // The last cleaning of early digits ends at the level of the pairs.
         if level > self.stages + self.shape.pair_level() + 1 {
             self.log2_coarse
@@ -125,9 +135,11 @@ impl WideCandidate {
 
     /// Bits of the primes of the chain: two at a time of the scale of their level, less those of the level below.
     fn chain_bits(&self) -> Option<Vec<u32>> {
-        let prime = |level: usize| {
-            let below = level.saturating_sub(1).max(1);
-            (2 * self.log2_scale_at(level.max(1))).checked_sub(self.log2_scale_at(below))
+        let scale = |level: usize| self.log2_scale_at(level);
+        let prime = |level: usize| match level {
+            // No product is rescaled to level 0, and matrices have any scale.
+            0 | 1 => Some(scale(level)),
+            _ => (2 * scale(level)).checked_sub(scale(level - 1)),
         };
         let bits: Option<Vec<u32>> = (0..=self.levels()).map(prime).collect();
         bits.filter(|bits| {
@@ -157,7 +169,7 @@ impl WideCandidate {
         let digits: Vec<u32> = chain.chunks(self.digit_limbs).map(|digit| digit.iter().sum()).collect();
         let sound = digits.len() <= MAX_DIGITS
             && digits.iter().all(|&bits| bits < special)
-            && self.log2_fine + SPECIAL_BITS <= crate::params::MAX_ENCAPSULATION_BITS as u32;
+            && self.first_bits + SPECIAL_BITS <= crate::params::MAX_ENCAPSULATION_BITS as u32;
         sound.then(|| f64::from(digits.iter().sum::<u32>() + special))
     }
 
@@ -190,7 +202,7 @@ impl WideCandidate {
             stages: self.stages,
             top: self.top(part),
             log2_scale: self.log2_coarse,
-            first_bits: self.log2_fine,
+            first_bits: self.first_bits,
             bound: self.shape.exponential.bound(),
             key_noise: self.key_noise(),
             noise: self.noise_by_level(),
@@ -209,7 +221,7 @@ impl WideCandidate {
     pub fn judge_noise(&self) -> Option<WideJudgement> {
         let log2_modulus = self.log2_modulus()?;
         // A fixed point: the input is a sum of results.
-        let first = self.noise(RnsParams::SIGMA / f64::from(self.log2_fine).exp2());
+        let first = self.noise(RnsParams::SIGMA / f64::from(self.first_bits).exp2());
         let input = (first.ok()?.output * INPUT_NORM).sqrt();
         let noise = self.noise(input).ok()?;
         let (first, further) = self.costs().ok()?;
@@ -304,13 +316,15 @@ impl WideCandidate {
         let digits = shape.digits(part);
         let (all, low) = (1usize << digits.bits(), digits.low());
         // As in `search`: digits that differ, each at another integer.
+        let bound = shape.exponential.bound();
         let points: Vec<f64> = (0..16)
             .map(|i| {
                 let message = ((i * 5 % 16) << low | (i * 3 + 1) & ((1 << low) - 1)) % all;
                 let integer = (i * 7 % 33) as f64 - 16.0;
-                (integer + message as f64 / all as f64) / shape.exponential.bound()
+                (integer + message as f64 / all as f64) / bound
             })
             .collect();
+        let tails: Vec<f64> = points.iter().map(|t| tail_at(t * bound)).collect();
         let mut formula = Formula::new(self.noise_by_level());
         let t = formula.input(self.top(part) - self.stages, &points, phases);
         let mut selected = raw_selectors(&mut formula, &t, shape, part)?;
@@ -318,11 +332,12 @@ impl WideCandidate {
         let exponential = (shape.exponential.error() + turn) * f64::from(1 << digits.high());
         let mut bias = 0.0;
         let mut variances = [0.0; 2];
-        for ((digit, cleanings), variance) in
-            selected.iter_mut().zip(shape.cleanings_of(part)).zip(&mut variances)
+        let cleanings = shape.cleanings_of(part);
+        for ((digit, (cleanings, level)), variance) in
+            selected.iter_mut().zip(cleanings).zip(&mut variances)
         {
-            bias += (1.0 + bias) * left(&formula, digit, exponential, cleanings, points.len());
-            clean_all(&mut formula, digit, cleanings)?;
+            bias += (1.0 + bias) * left(&formula, digit, exponential, cleanings, &tails);
+            clean_down(&mut formula, digit, cleanings, self.stages + level)?;
             let sums = formula.weighted_variances(digit).into_iter();
             *variance = sums.fold(0.0, f64::max);
         }
@@ -347,8 +362,8 @@ impl WideCandidate {
         let mut apart = |part: Part| -> Result<Apart<Vector>, NoLevel> {
             let mut half = || {
                 let mut selected = raw_selectors(&mut model, &t(part), &self.shape, part)?;
-                for (digit, cleanings) in selected.iter_mut().zip(self.shape.cleanings_of(part)) {
-                    clean_all(&mut model, digit, cleanings)?;
+                for (digit, (cleanings, level)) in selected.iter_mut().zip(self.shape.cleanings_of(part)) {
+                    clean_down(&mut model, digit, cleanings, self.stages + level)?;
                 }
                 Ok::<_, NoLevel>(selected)
             };
@@ -390,20 +405,47 @@ impl WideCandidate {
     }
 }
 
-/// What cleaning leaves in the sum of a digit's selectors: of noise at the end of its tail, and of a deviation of the exponential.
+/// Standard deviations beyond which noise counts as a failure at phases from x on: as many as make the probability of both at once that of
+/// [`TAIL`] alone.
+///
+/// A sum of n = h + 1 numbers in [-1/2, 1/2] is above n/2 - u with a probability of uⁿ/n! at most: that is the volume of the simplex
+/// at the corner, which is all of it for u ≤ 1 and has the rest of the corner in it for larger u.
+#[must_use]
+pub fn tail_at(x: f64) -> f64 {
+    let terms = RnsParams::ENCAPSULATION_WEIGHT + 1;
+    let rest = (terms as f64 / 2.0 - x.abs()).max(0.0);
+    let factorial: f64 = (1..=terms).map(|k| (k as f64).log2()).sum();
+    // Two ends.
+    let log2_phase = (1.0 + terms as f64 * rest.log2() - factorial).min(0.0);
+    let wanted = log2_tail(TAIL, 1.0) - log2_phase;
+    let (mut low, mut high) = (0.0, TAIL);
+    for _ in 0..40 {
+        let middle = f64::midpoint(low, high);
+        if log2_tail(middle, 1.0) > wanted {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    high
+}
+
+/// What cleaning leaves in the sum of a digit's selectors: of noise at the end of the tails, by point, and of a deviation of the
+/// exponential.
 fn left(
     formula: &Formula,
     digit: &[Dual],
     exponential: f64,
     cleanings: u32,
-    points: usize,
+    tails: &[f64],
 ) -> f64 {
     let size = digit.len() as f64;
-    let mut sums = vec![0.0; points];
+    let mut sums = vec![0.0; tails.len()];
     for selector in digit {
-        for (sum, variance) in sums.iter_mut().zip(formula.real_variances(selector)) {
+        let variances = formula.real_variances(selector);
+        for ((sum, variance), tail) in sums.iter_mut().zip(variances).zip(tails) {
             // A polynomial of degree n/2 that is at most 1 has a slope of at most n/2 (Bernstein).
-            let off = TAIL * variance.sqrt() + exponential * size / 2.0;
+            let off = tail * variance.sqrt() + exponential * size / 2.0;
             *sum += (0..cleanings).fold(off, |e, _| 3.0 * e * e + 2.0 * e * e * e);
         }
     }
@@ -438,6 +480,7 @@ pub fn search_shape(
                             degree,
                             log2_coarse,
                             log2_fine,
+                            first_bits: FIRST_BITS,
                             special,
                             digit_limbs,
                             stages: 3,
@@ -473,8 +516,22 @@ pub fn search_shape(
     }
     // The cheapest first, and of these the largest modulus, which has the least noise.
     sound.sort_by_key(|&(cost, log2_modulus, _)| (cost, std::cmp::Reverse(log2_modulus)));
+    let mut failed: Vec<WideCandidate> = Vec::new();
     sound.into_iter().find_map(|(_, _, candidate)| {
+        // Coarser scales than those of a candidate that failed fail too.
+        let hopeless = failed.iter().any(|other| {
+            other.shape == candidate.shape
+                && other.log2_coarse >= candidate.log2_coarse
+                && other.log2_fine >= candidate.log2_fine
+        });
+        if hopeless {
+            return None;
+        }
         let judgement = candidate.judge()?;
-        (judgement.log2_failure <= LOG2_FAILURE).then_some((candidate, judgement))
+        if judgement.log2_failure > LOG2_FAILURE {
+            failed.push(candidate);
+            return None;
+        }
+        Some((candidate, judgement))
     })
 }
