@@ -101,6 +101,19 @@ impl Formula {
         variances
     }
 
+    /// The derivative of the real part at each point by an input, a value of [`Formula::input`].
+    #[must_use]
+    pub fn real_slopes(&self, a: &Dual, input: &Dual) -> Vec<f64> {
+        let source = input.0.errors.keys().next();
+        let errors = source.and_then(|source| a.0.errors.get(source));
+        // A real error is e + ē for a real e of half its size.
+        let slope = |error: &Error| (error.straight + error.conjugate).re / 2.0;
+        errors.map_or_else(
+            || vec![0.0; a.0.points.len()],
+            |errors| errors.iter().map(slope).collect(),
+        )
+    }
+
     /// The variance at each point of the real part of `Σ w·value`, at most, for any weights w in [0, 1].
     #[must_use]
     pub fn weighted_variances(&self, values: &[Dual]) -> Vec<f64> {

@@ -431,7 +431,14 @@ impl RnsPoly {
         let words = sums.iter_mut().map(RnsPoly::words_mut).collect();
         context.each_limb_of_all(words, |limb, mut sums| {
             let values: Vec<&[u64]> = values.iter().map(|value| value.limb(limb)).collect();
-            weigh_limb(context, &context.modulus(basis, limb).plan, &values, rows, factor, &mut sums);
+            weigh_limb(
+                context,
+                &context.modulus(basis, limb).plan,
+                &values,
+                rows,
+                factor,
+                &mut sums,
+            );
         });
         sums
     }

@@ -189,6 +189,7 @@ impl Candidate {
             bound: self.shape.exponential.bound(),
             key_noise: self.key_noise(),
             noise: self.operation_noise().into(),
+            baby_switches: 1.0,
         }
     }
 
@@ -345,6 +346,8 @@ pub(crate) struct Maps {
     /// Variance of a coefficient from the noise of keys, at most.
     pub(crate) key_noise: f64,
     pub(crate) noise: LevelNoise,
+    /// Key switches that a baby step takes, in the mean.
+    pub(crate) baby_switches: f64,
 }
 
 impl Maps {
@@ -374,8 +377,11 @@ impl Maps {
             if stage + 1 == self.stages {
                 gain *= (0.5 / self.bound).powi(2);
             }
-            let (here, below) = (self.noise.at(self.top - stage), self.noise.at(self.top - stage - 1));
-            variance = (variance + here.key_switch) * gain + below.rescale;
+            let (here, below) = (
+                self.noise.at(self.top - stage),
+                self.noise.at(self.top - stage - 1),
+            );
+            variance = (variance + self.baby_switches * here.key_switch) * gain + below.rescale;
             if stage == 0 {
                 variance += size * rounded * levels.exp2() * 2.0;
             }
@@ -388,7 +394,8 @@ impl Maps {
     pub(crate) fn coefficients(&self, mut variance: f64) -> f64 {
         for level in (1..=self.stages).rev() {
             let (here, below) = (self.noise.at(level), self.noise.at(level - 1));
-            variance = (variance + here.key_switch) * self.levels().exp2() + below.rescale;
+            variance += self.baby_switches * here.key_switch;
+            variance = variance * self.levels().exp2() + below.rescale;
         }
         variance / self.degree as f64
     }

@@ -51,7 +51,7 @@ pub struct WideShape {
     pub exponential: Exponential,
     /// How often selectors of late digits are cleaned.
     pub late_cleanings: u32,
-    /// How often those of early digits are, which are off by more and have the levels for it.
+    /// How often those of early digits are.
     pub early_cleanings: u32,
     /// Levels beyond those of tables: one for [`WidePipeline::compare`].
     pub spare: usize,
@@ -81,8 +81,8 @@ fn late_bits(digits: Digits) -> u32 {
 }
 
 impl WideShape {
-    /// The shape for messages of so many bits: a high part of 8 bits, a low part of the others; early digits are cleaned twice, late ones
-    /// once.
+    /// The shape for messages of so many bits: a high part of 8 bits, a low part of the others; all selectors are cleaned twice: what one
+    /// cleaning leaves of a column's noise is more than the noise of a table's result, and grows from table to table.
     ///
     /// # Errors
     /// [`TableError::Bits`] for bits outside [`BITS`].
@@ -100,7 +100,7 @@ impl WideShape {
             high: Digits::new(4, 4)?,
             low: Digits::new(first, low - first)?,
             exponential,
-            late_cleanings: 1,
+            late_cleanings: 2,
             early_cleanings: 2,
             spare: 0,
         })
@@ -197,6 +197,18 @@ pub struct WideDigits<V> {
 }
 
 impl<V> Apart<V> {
+    /// The selectors of the early digit.
+    #[must_use]
+    pub fn early(&self) -> &HalfSelectors<V> {
+        &self.early
+    }
+
+    /// The selectors of the late digit, where there is one.
+    #[must_use]
+    pub fn late(&self) -> Option<&HalfSelectors<V>> {
+        self.late.as_ref()
+    }
+
     /// Of the late and the early selectors of both halves.
     pub(crate) fn new([real, imaginary]: [[Vec<V>; 2]; 2]) -> Apart<V> {
         let ([real_late, real_early], [imaginary_late, imaginary_early]) = (real, imaginary);
@@ -350,8 +362,11 @@ impl WidePipeline {
         Ok([high, low])
     }
 
-    /// The column of a part's values as fractions of 2^bits.
-    fn column_of<S: LinearSlots>(
+    /// The column of a part's values as fractions of 2^bits, at level 0.
+    ///
+    /// # Errors
+    /// Those of the arithmetic.
+    pub fn column_of<S: LinearSlots>(
         &self,
         slots: &mut S,
         apart: &Apart<S::Value>,
@@ -415,7 +430,9 @@ impl WidePipeline {
                 pairs.push(slots.products(&[(a, b), (c, d)])?);
             }
         }
-        let late = [low, high].into_iter().filter_map(|apart| apart.late.clone());
+        let late = [low, high]
+            .into_iter()
+            .filter_map(|apart| apart.late.clone());
         Ok(WideDigits {
             pairs,
             late: late.collect(),
@@ -457,7 +474,9 @@ impl WidePipeline {
         masked(slots, &self.to_coefficients, value, mask)
     }
 
-    fn back<S: LinearSlots>(&self, slots: &mut S, mut value: S::Value) -> Result<S::Value, S::Error> {
+    /// Slots to coefficients, from the level of the stages on.
+    fn back<S: LinearSlots>(&self, slots: &mut S, value: S::Value) -> Result<S::Value, S::Error> {
+        let mut value = slots.lower(&value, self.to_coefficients.len())?;
         for plan in &self.to_coefficients {
             value = slots.transform(plan, &value)?;
         }
@@ -477,7 +496,11 @@ impl WidePipeline {
         digits: &WideDigits<S::Value>,
         table: &Table,
     ) -> Result<S::Value, S::Error> {
-        assert_eq!(table.values().len(), 1 << self.shape.bits(), "a table's values");
+        assert_eq!(
+            table.values().len(),
+            1 << self.shape.bits(),
+            "a table's values"
+        );
         let pairs: Vec<&S::Value> = digits.pairs.iter().collect();
         let rows = self.rows(table);
         match digits.late.as_slice() {
@@ -514,7 +537,8 @@ impl WidePipeline {
         let (high, low) = (self.shape.high, self.shape.low);
         let [high_early, low_early] = [high, low].map(early_bits);
         let [high_late, low_late] = [high, low].map(late_bits);
-        let lates = (0..1usize << high_late).flat_map(|h| (0..1usize << low_late).map(move |l| (h, l)));
+        let lates =
+            (0..1usize << high_late).flat_map(|h| (0..1usize << low_late).map(move |l| (h, l)));
         lates
             .map(|(h, l)| {
                 let earlies = (0..1usize << high_early)
@@ -580,7 +604,7 @@ impl WidePipeline {
         output_bits: u32,
     ) -> Result<S::Value, S::Error> {
         let unit = (-f64::from(output_bits)).exp2();
-        let mut value = bits.clone();
+        let mut value = slots.lower(bits, self.to_coefficients.len())?;
         for (number, plan) in self.to_coefficients.iter().enumerate() {
             value = if number == 0 {
                 let first = plan.scaled(&vec![unit; plan.slots()]);
@@ -710,7 +734,10 @@ fn halves_apart<S: Slots>(
     }
     let mut product = |second: &[S::Value]| {
         let first = real.iter().zip(sums).map(|(value, [sum, _])| (value, *sum));
-        let second = second.iter().zip(sums).map(|(value, [_, sum])| (value, *sum));
+        let second = second
+            .iter()
+            .zip(sums)
+            .map(|(value, [_, sum])| (value, *sum));
         slots.products(&first.chain(second).collect::<Vec<_>>())
     };
     let (plus, minus) = (product(imaginary)?, product(&negative)?);
@@ -744,6 +771,7 @@ pub fn masked<S: LinearSlots>(
     // Slots are in bit-reversed order, and so is the mask in them.
     bit_reverse(&mut straight);
     bit_reverse(&mut turned);
+    let value = slots.lower(&value, to_coefficients.len())?;
     let conjugate = slots.conjugate(&value)?;
     let straight = slots.transform(&first.scaled(&straight), &value)?;
     let turned = slots.transform(&first.scaled(&turned), &conjugate)?;

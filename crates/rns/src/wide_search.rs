@@ -11,20 +11,26 @@
 //!   of all pairs' roundings as independent ones.
 //! - Phases are sums of h + 1 numbers in [-1/2, 1/2], and hardly ever near the ends of the exponential's interval, where its noise is largest: there, as
 //!   many standard deviations fewer count as phases are rarer ([`tail_at`]).
-//! - What cleaning leaves of noise beyond first order is bounded at [`TAIL`] standard deviations for each digit and adds up. For the high part, what it leaves in the
-//!   low part's column counts as a shift of the phase.
+//! - What cleaning leaves of noise beyond first order is bounded at [`TAIL`] standard deviations for each digit and adds up. It shifts the phases of
+//!   the next table, by the root of [`INPUT_NORM`] times as much, and those of the high part in the same table.
 
 use toroid_tfhe::noise::{log2_add, log2_tail};
 
 use crate::complex::Complex;
-use crate::formula::{Dual, Formula};
+use crate::formula::Formula;
 use crate::model::{LevelNoise, Model, NoLevel, Operation, OperationNoise, Vector};
-use crate::params::{MAX_DIGIT_LIMBS, MAX_DIGITS, MAX_PRIME_BITS, MIN_PRIME_BITS, RnsParams, Shape as Sizes};
-use crate::search::{
-    INPUT_NORM, LOG2_FAILURE, Maps, SPECIAL_BITS, TAIL, largest_modulus, matrix_switches, transforms,
+use crate::params::{
+    MAX_DIGIT_LIMBS, MAX_DIGITS, MAX_PRIME_BITS, MIN_PRIME_BITS, RnsParams, Shape as Sizes,
 };
-use crate::table::{Exponential, Table};
+use crate::search::{
+    INPUT_NORM, LOG2_FAILURE, Maps, SPECIAL_BITS, TAIL, largest_modulus, matrix_switches,
+    transforms,
+};
+use crate::table::{Digits, Exponential, Table};
 use crate::wide::{Apart, Part, WidePipeline, WideShape, clean_down, raw_selectors};
+
+/// Key switches of a baby step in the mean, where the steps of a matrix are made one after the other: of eight, the first has none.
+const LEAN_SWITCHES: f64 = 3.5;
 
 /// Bits of q_0 in all candidates: its roundings vanish beside the noise of tables of 16 bits.
 const FIRST_BITS: u32 = 44;
@@ -166,7 +172,10 @@ impl WideCandidate {
     fn log2_modulus(&self) -> Option<f64> {
         let chain = self.chain_bits()?;
         let special = self.special as u32 * SPECIAL_BITS;
-        let digits: Vec<u32> = chain.chunks(self.digit_limbs).map(|digit| digit.iter().sum()).collect();
+        let digits: Vec<u32> = chain
+            .chunks(self.digit_limbs)
+            .map(|digit| digit.iter().sum())
+            .collect();
         let sound = digits.len() <= MAX_DIGITS
             && digits.iter().all(|&bits| bits < special)
             && self.first_bits + SPECIAL_BITS <= crate::params::MAX_ENCAPSULATION_BITS as u32;
@@ -206,6 +215,7 @@ impl WideCandidate {
             bound: self.shape.exponential.bound(),
             key_noise: self.key_noise(),
             noise: self.noise_by_level(),
+            baby_switches: LEAN_SWITCHES,
         }
     }
 
@@ -221,9 +231,14 @@ impl WideCandidate {
     pub fn judge_noise(&self) -> Option<WideJudgement> {
         let log2_modulus = self.log2_modulus()?;
         // A fixed point: the input is a sum of results.
-        let first = self.noise(RnsParams::SIGMA / f64::from(self.first_bits).exp2());
-        let input = (first.ok()?.output * INPUT_NORM).sqrt();
-        let noise = self.noise(input).ok()?;
+        let fresh = RnsParams::SIGMA / f64::from(self.first_bits).exp2();
+        let mut noise = self.noise(fresh, 0.0).ok()?;
+        for _ in 0..3 {
+            let norm = INPUT_NORM.sqrt();
+            noise = self
+                .noise(norm * noise.output.sqrt(), norm * noise.bias)
+                .ok()?;
+        }
         let (first, further) = self.costs().ok()?;
         Some(WideJudgement {
             limbs: self.levels() + 1,
@@ -250,24 +265,24 @@ impl WideCandidate {
         (log2_add(before, log2_tail(margin, noise.output)) + rows).min(0.0)
     }
 
-    /// The noise of a table of one column with noise of this standard deviation (in turns).
+    /// The noise of a table of one column with noise of this standard deviation and off by `shift` at most beside (in turns).
     ///
     /// # Errors
     /// [`NoLevel`] for a shape whose levels do not do.
-    pub fn noise(&self, input: f64) -> Result<WideNoise, NoLevel> {
+    pub fn noise(&self, input: f64, shift: f64) -> Result<WideNoise, NoLevel> {
         let noise = self.noise_by_level();
         let (high_unit, low_unit) = (
             (-f64::from(self.shape.high.bits())).exp2(),
             (-f64::from(self.shape.low.bits())).exp2(),
         );
         let low_phases = self.maps(Part::Low).phases(input / high_unit);
-        let low = self.part(Part::Low, low_phases, 0.0)?;
+        let low = self.part(Part::Low, low_phases, shift / high_unit)?;
         // Both halves are weighted with values below 2^-h, and join.
         let level = self.stages;
         let sum: f64 = low.digits.iter().sum();
         let weighted = 2.0 * (sum * high_unit * high_unit + noise.at(level).rescale);
         let low_column = self.maps(Part::Low).coefficients(weighted);
-        let shift = low.bias * high_unit;
+        let shift = shift + low.bias * high_unit;
 
         let high_phases = self
             .maps(Part::High)
@@ -289,6 +304,9 @@ impl WideCandidate {
             let end = noise.at(self.stages);
             values += 2.0 * end.rescale + end.key_switch;
         }
+        // A weighted sum's unit is an integer before it is rescaled.
+        let unit = (f64::from(self.output_bits) - f64::from(self.log2_fine)).exp2();
+        values += 2.0 * unit * unit;
         let output = self.maps(Part::High).coefficients(values);
         let bias = (1.0 + low.bias) * (1.0 + high.bias) - 1.0;
         Ok(WideNoise {
@@ -303,7 +321,7 @@ impl WideCandidate {
 
     /// Bits of all late digits.
     fn late_bits(&self) -> u32 {
-        let late = |digits: crate::table::Digits| match digits.low() {
+        let late = |digits: Digits| match digits.low() {
             0 => 0,
             _ => digits.high(),
         };
@@ -328,15 +346,28 @@ impl WideCandidate {
         let mut formula = Formula::new(self.noise_by_level());
         let t = formula.input(self.top(part) - self.stages, &points, phases);
         let mut selected = raw_selectors(&mut formula, &t, shape, part)?;
-        let turn = std::f64::consts::TAU * shift;
-        let exponential = (shape.exponential.error() + turn) * f64::from(1 << digits.high());
+        let exponential = shape.exponential.error() * f64::from(1 << digits.high());
         let mut bias = 0.0;
         let mut variances = [0.0; 2];
         let cleanings = shape.cleanings_of(part);
         for ((digit, (cleanings, level)), variance) in
             selected.iter_mut().zip(cleanings).zip(&mut variances)
         {
-            bias += (1.0 + bias) * left(&formula, digit, exponential, cleanings, &tails);
+            let mut sums = vec![0.0; points.len()];
+            for selector in digit.iter() {
+                let (variances, slopes) = (
+                    formula.real_variances(selector),
+                    formula.real_slopes(selector, &t),
+                );
+                for (point, sum) in sums.iter_mut().enumerate() {
+                    // A polynomial of degree n/2 that is at most 1 has a slope of at most n/2 (Bernstein).
+                    let off = tails[point] * variances[point].sqrt()
+                        + (slopes[point] * shift / bound).abs()
+                        + exponential * digit_size(digits) / 2.0;
+                    *sum += (0..cleanings).fold(off, |e, _| 3.0 * e * e + 2.0 * e * e * e);
+                }
+            }
+            bias += (1.0 + bias) * sums.into_iter().fold(0.0, f64::max);
             clean_down(&mut formula, digit, cleanings, self.stages + level)?;
             let sums = formula.weighted_variances(digit).into_iter();
             *variance = sums.fold(0.0, f64::max);
@@ -362,7 +393,9 @@ impl WideCandidate {
         let mut apart = |part: Part| -> Result<Apart<Vector>, NoLevel> {
             let mut half = || {
                 let mut selected = raw_selectors(&mut model, &t(part), &self.shape, part)?;
-                for (digit, (cleanings, level)) in selected.iter_mut().zip(self.shape.cleanings_of(part)) {
+                for (digit, (cleanings, level)) in
+                    selected.iter_mut().zip(self.shape.cleanings_of(part))
+                {
                     clean_down(&mut model, digit, cleanings, self.stages + level)?;
                 }
                 Ok::<_, NoLevel>(selected)
@@ -430,32 +463,19 @@ pub fn tail_at(x: f64) -> f64 {
     high
 }
 
-/// What cleaning leaves in the sum of a digit's selectors: of noise at the end of the tails, by point, and of a deviation of the
-/// exponential.
-fn left(
-    formula: &Formula,
-    digit: &[Dual],
-    exponential: f64,
-    cleanings: u32,
-    tails: &[f64],
-) -> f64 {
-    let size = digit.len() as f64;
-    let mut sums = vec![0.0; tails.len()];
-    for selector in digit {
-        let variances = formula.real_variances(selector);
-        for ((sum, variance), tail) in sums.iter_mut().zip(variances).zip(tails) {
-            // A polynomial of degree n/2 that is at most 1 has a slope of at most n/2 (Bernstein).
-            let off = tail * variance.sqrt() + exponential * size / 2.0;
-            *sum += (0..cleanings).fold(off, |e, _| 3.0 * e * e + 2.0 * e * e * e);
-        }
-    }
-    sums.into_iter().fold(0.0, f64::max)
+/// Values of the largest digit.
+fn digit_size(digits: Digits) -> f64 {
+    f64::from(1 << digits.high().max(digits.low()))
 }
 
 /// The cheapest candidate for tables from `bits` to `output_bits` at this degree whose batches fail with 2^[`LOG2_FAILURE`] at most;
 /// nothing where there is none.
 #[must_use]
-pub fn search(degree: usize, bits: u32, output_bits: u32) -> Option<(WideCandidate, WideJudgement)> {
+pub fn search(
+    degree: usize,
+    bits: u32,
+    output_bits: u32,
+) -> Option<(WideCandidate, WideJudgement)> {
     search_shape(degree, output_bits, |exponential| {
         WideShape::new(bits, exponential).ok()
     })
@@ -502,7 +522,11 @@ pub fn search_shape(
         let Some(log2_modulus) = secure(&candidate) else {
             continue;
         };
-        let key = (candidate.shape.exponential, candidate.special, candidate.digit_limbs);
+        let key = (
+            candidate.shape.exponential,
+            candidate.special,
+            candidate.digit_limbs,
+        );
         let known = costs.iter().find(|(a, b, c, _)| (*a, *b, *c) == key);
         let cost = match known {
             Some((.., cost)) => *cost,
