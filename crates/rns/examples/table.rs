@@ -1,7 +1,7 @@
 //! Times tables on a whole column, one thread: `cargo run --release -p toroid-rns --example table -- BITS [LOG2_DEGREE]`, for 1 to 16
 //! bits.
 //!
-//! The parameters are those that the search finds. Keys are the lean ones, generated on all cores; tables are evaluated on one. Every value
+//! The parameters are those that the search finds; for more than 8 bits those for 2^16 values, which protect nothing at a smaller degree. Keys are the lean ones, generated on all cores; tables are evaluated on one. Every value
 //! is checked.
 
 mod timed;
@@ -18,7 +18,8 @@ use toroid_rns::pipeline::Pipeline;
 use toroid_rns::search::search;
 use toroid_rns::table::Table;
 use toroid_rns::wide::{self, WidePipeline};
-use toroid_rns::{Ciphertext, RnsError, SecretKey, Shape, wide_search};
+use toroid_rns::wide_search::{self, WideCandidate};
+use toroid_rns::{Ciphertext, RnsError, SecretKey, Shape};
 use toroid_task::Progress;
 use toroid_tfhe::random::Csprng;
 
@@ -133,7 +134,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let embedding = Embedding::new(degree);
     let none = "no parameters for this many bits at this degree";
     if wide::BITS.contains(&bits) {
-        let (candidate, judgement) = wide_search::search(degree, bits, bits).ok_or(none)?;
+        let (candidate, judgement) = wide_search::search(1 << 16, bits, bits).ok_or(none)?;
+        let candidate = WideCandidate {
+            degree,
+            ..candidate
+        };
         println!("{candidate:?}\n{judgement:?}");
         let pipeline = WidePipeline::new(&embedding, candidate.shape, candidate.stages);
         let (sizes, request) = (candidate.sizes(), pipeline.lean_key_request());

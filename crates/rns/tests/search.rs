@@ -16,7 +16,7 @@ fn one_to_eight_bits_have_parameters() {
     for (degree, bits, limbs, log2_scale, key_switches, transforms) in [
         (1 << 15, 1, 16, 33, 121, 6851),
         (1 << 16, 4, 22, 35, 215, 14550),
-        (1 << 16, 8, 31, 42, 317, 29866),
+        (1 << 16, 8, 30, 41, 317, 28844),
     ] {
         let (candidate, judgement) = search(degree, bits, bits).unwrap();
         assert_eq!((judgement.limbs, candidate.log2_scale), (limbs, log2_scale));
@@ -99,7 +99,7 @@ fn noise_of_ciphertexts_is_that_of_the_formulas() {
     }
     assert!(largest <= 1.0, "phases are within the bound: {largest}");
     let ratio = squares / degree as f64 / candidate.phase_variance(0.0);
-    assert!((0.5..1.2).contains(&ratio), "phases: {ratio}");
+    assert!((0.5..1.4).contains(&ratio), "phases: {ratio}");
 
     // Results: the formula bounds any table.
     let judgement = candidate.judge_noise().unwrap();
@@ -124,5 +124,6 @@ fn noise_of_ciphertexts_is_that_of_the_formulas() {
         .sum();
     let deviation = (squares / degree as f64).sqrt();
     let ratio = deviation / judgement.output_deviation;
+
     assert!((0.05..1.0).contains(&ratio), "results: {ratio}");
 }

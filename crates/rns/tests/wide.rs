@@ -122,9 +122,21 @@ impl Bench {
 #[test]
 fn wide_tables_have_parameters() {
     // Bits, and what the crate's README says.
-    for bits in [12, 16] {
+    for (bits, limbs, scales, costs) in [
+        (12, 32, [41, 44], [977, 76963, 51, 1698]),
+        (16, 33, [44, 48], [1169, 108_017, 83, 2647]),
+    ] {
         let (candidate, judgement) = search(1 << 16, bits, bits).unwrap();
-        println!("1 {bits} {candidate:?} {judgement:?}");
+        assert_eq!(judgement.limbs, limbs);
+        assert_eq!([candidate.log2_coarse, candidate.log2_fine], scales);
+        let (first, further) = (judgement.first, judgement.further);
+        let found = [
+            first.key_switches,
+            first.transforms,
+            further.key_switches,
+            further.transforms,
+        ];
+        assert_eq!(found, costs);
         assert!(judgement.log2_failure <= LOG2_FAILURE);
         assert!(judgement.log2_modulus <= largest_modulus(1 << 16));
         assert_eq!(judgement.limbs, candidate.sizes().chain_bits.len());
