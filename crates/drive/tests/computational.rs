@@ -91,31 +91,8 @@ fn with_id(mut request: Request) -> Request {
     request
 }
 
-/// A command; its descriptor says how many bytes it moves, as over a transport.
 fn command(opcode: u8, nsid: u32, words: [u32; 6], data: Vec<u8>, reply: u32) -> Request {
-    let [cdw10, cdw11, cdw12, cdw13, cdw14, cdw15] = words.map(Into::into);
-    let length = if data.is_empty() {
-        reply
-    } else {
-        data.len() as u32
-    };
-    Request {
-        sqe: Sqe {
-            opcode,
-            cid: CID.into(),
-            nsid: nsid.into(),
-            dptr: Sgl::Transport { length }.to_bytes(),
-            cdw10,
-            cdw11,
-            cdw12,
-            cdw13,
-            cdw14,
-            cdw15,
-            ..Sqe::default()
-        },
-        data,
-        metadata: Vec::new(),
-    }
+    with_id(request::command(opcode, nsid, words, data, reply))
 }
 
 fn load_part(index: u16, key_id: u32, size: u32, offset: u32, bytes: &[u8]) -> Request {

@@ -18,8 +18,9 @@ pub struct MemoryRange {
     pub len: u32,
 }
 
-/// A command with its data, or with room for `reply` bytes. The descriptor says how many bytes move, which transports need.
-fn command(opcode: u8, nsid: u32, words: [u32; 6], data: Vec<u8>, reply: u32) -> Request {
+/// A command with these dwords 10 to 15 and its data, or with room for `reply` bytes. The descriptor says how many bytes move, which transports need.
+#[must_use]
+pub fn command(opcode: u8, nsid: u32, words: [u32; 6], data: Vec<u8>, reply: u32) -> Request {
     let [cdw10, cdw11, cdw12, cdw13, cdw14, cdw15] = words.map(Into::into);
     let length = if data.is_empty() {
         reply
