@@ -11,8 +11,8 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
@@ -25,11 +25,13 @@ use toroid_task::{CancelToken, Progress};
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::serialize::ObjectReader;
 use toroid_tfhe::{Ciphertext, ClientKey, TfheError};
+use uuid::Uuid;
 
 use crate::blob::{self, BlobError, MountOptions};
 #[cfg(target_os = "linux")]
 use crate::block_device::{BlockDeviceController, BlockDeviceError};
 use crate::host_identity::HostIdentityError;
+use crate::ledger::{Ledger, LedgerError};
 use crate::location::Location;
 use crate::session::{ComputedEntry, Object, Outputs, Session, SessionError};
 
@@ -119,6 +121,21 @@ pub enum DriveError {
         /// What the operating system says.
         source: std::io::Error,
     },
+    /// The drive has another blob store than the ledger's client has seen there.
+    #[error(
+        "{location} has blob store {found}, but had {expected} when this ledger last saw it: another drive, or formatted since"
+    )]
+    OtherStore {
+        /// Where the drive is.
+        location: Location,
+        /// Identifier of the store that was there.
+        expected: Uuid,
+        /// Identifier of the one that is.
+        found: Uuid,
+    },
+    /// The ledger cannot be used.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
     /// The drive shows this host no namespace that holds blocks.
     #[error("the drive shows this host no namespace")]
     NoNamespace,
@@ -247,7 +264,8 @@ impl Drive {
     fn open_with(location: &Location, options: &OpenOptions) -> Result<Drive, DriveError> {
         let runtime = runtime()?;
         let link = connect(location, options, &runtime)?;
-        Drive::with_session(link, options, runtime, async |controller, nsid| {
+        let place = (location, options.new_store);
+        Drive::with_session(link, options, place, runtime, async |controller, nsid| {
             let mount = MountOptions {
                 read_only: options.read_only || options.reads,
                 ..MountOptions::default()
@@ -268,7 +286,8 @@ impl Drive {
     ) -> Result<Drive, DriveError> {
         let runtime = runtime()?;
         let link = connect(location, options, &runtime)?;
-        Drive::with_session(link, options, runtime, async |controller, nsid| {
+        let place = (location, true);
+        Drive::with_session(link, options, place, runtime, async |controller, nsid| {
             let location = location.clone();
             if !force {
                 let look = MountOptions {
@@ -300,6 +319,7 @@ impl Drive {
     fn with_session(
         link: Box<dyn Link>,
         options: &OpenOptions,
+        (location, new_store): (&Location, bool),
         runtime: Runtime,
         open: impl AsyncFnOnce(Arc<dyn Controller>, u32) -> Result<Session, DriveError>,
     ) -> Result<Drive, DriveError> {
@@ -311,6 +331,7 @@ impl Drive {
         let mut session = runtime.block_on(open(Arc::clone(&controller), nsid))?;
         if let Some(ledger) = &options.ledger {
             session = session.with_ledger(Arc::clone(ledger));
+            check_place(ledger, location, nsid, (&session, new_store))?;
         }
         let seen = runtime.block_on(link.newest_failure());
         Ok(Drive {
@@ -520,6 +541,34 @@ impl Drive {
         let Drive { session, link, .. } = self;
         drop(session);
         link.close()
+    }
+}
+
+/// Checks that a drive has the store that the ledger saw at its place, or enters a new one.
+fn check_place(
+    ledger: &Mutex<Ledger>,
+    location: &Location,
+    nsid: u32,
+    (session, new_store): (&Session, bool),
+) -> Result<(), DriveError> {
+    let shown = match location {
+        // However the path was given.
+        Location::Image(path) | Location::Device(path) => {
+            let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+            path.display().to_string()
+        }
+        Location::Remote(address) => address.to_string(),
+    };
+    let (place, found) = (format!("{shown} {nsid}"), session.store().uuid());
+    let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
+    ledger.refresh()?;
+    match ledger.other_store(&place, found) {
+        Some(expected) if !new_store => Err(DriveError::OtherStore {
+            location: location.clone(),
+            expected,
+            found,
+        }),
+        _ => Ok(ledger.enter_place(&place, found)?),
     }
 }
 

@@ -1,10 +1,13 @@
 //! The ledger: what a client keeps of the objects that it put onto drives, so that it notices when a drive gives back something else.
 //!
-//! Each sample that a session with a ledger puts carries a *binding* in the name of its blob: a version and a message authentication code of the
+//! Each object that a session with a ledger puts carries a *binding* in the name of its blob: a version and a message authentication code of the
 //! store, register, version, metadata and content under a key that follows from the client key. The drive cannot make one. The
-//! ledger keeps the newest version and a digest for each register, which the drive cannot turn back. Of a program's results, which nobody
-//! can bind before they are there, it keeps what they were computed from, and their digest. Versions that another ledger of the same
-//! client key has counted on are learned when they come back, and count from then on.
+//! ledger keeps the newest version, a digest and the metadata for each register, which the drive cannot turn back. Of a program's results, which nobody
+//! can bind before they are there, it keeps what they were computed from, their digest, and the noise that the client expects of them. Versions that
+//! another ledger of the same client key has counted on are learned when they come back, and count from then on. A version is
+//! entered as given away before the object goes to the drive, so that no two objects ever have the same one.
+//!
+//! It also keeps which store was at which place, so that another one in its place is noticed.
 //!
 //! | | with the ledger | with the client key and an empty ledger |
 //! | --- | --- | --- |
@@ -21,10 +24,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
-use toroid_isa::VrNumber;
 use toroid_isa::metadata::ScMetadata;
+use toroid_isa::{VrNumber, VrType};
 use toroid_tfhe::ClientKey;
 use toroid_tfhe::mac::MacKey;
+use toroid_tfhe::noise::StatedNoise;
 use uuid::Uuid;
 
 use crate::unfinished::Unfinished;
@@ -34,7 +38,11 @@ pub type Digest = [u8; 32];
 
 /// Bytes of a code in a blob's name.
 const CODE_BYTES: usize = 16;
-const MAGIC: &str = "toroid ledger 1";
+/// The first line, and that of files which know no places and of each register only version, digest and origin.
+const MAGIC: &str = "toroid ledger 2";
+const FORMER_MAGIC: &str = "toroid ledger 1";
+/// The first word of a place's line, where a register's has the store's identifier.
+const PLACE: &str = "place";
 
 /// Why a ledger cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -89,12 +97,17 @@ pub struct Origin {
 }
 
 /// What the ledger has of a register.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entry {
-    /// Counts what was put there.
+    /// Counts what was put there; 0 before anything was.
     pub version: u64,
+    /// The largest version that was given away, also to an object that the drive may not have stored in the end.
+    pub reserved: u64,
     /// Of metadata and content; `None` once the object is deleted.
     pub digest: Option<Digest>,
+    /// The metadata as this client gave it; of a result with the noise that the client expects. `None` where the ledger is of
+    /// a former form, and once the object is deleted.
+    pub metadata: Option<ScMetadata>,
     /// Of a result: what it was computed from.
     pub origin: Option<Origin>,
 }
@@ -110,10 +123,28 @@ struct Binding {
 pub struct Ledger {
     key: MacKey,
     path: Option<PathBuf>,
-    entries: Entries,
+    known: Known,
 }
 
-type Entries = BTreeMap<(Uuid, VrNumber), Entry>;
+/// What a ledger's file has.
+#[derive(Debug, Default)]
+struct Known {
+    entries: BTreeMap<(Uuid, VrNumber), Entry>,
+    /// The stores by the digest of their place.
+    places: BTreeMap<Digest, Uuid>,
+}
+
+impl Known {
+    /// Takes an entry over, but for one of an earlier version than it has. What was given away stays given away.
+    fn merge(&mut self, key: (Uuid, VrNumber), entry: Entry) {
+        let known = self.entries.entry(key).or_default();
+        let reserved = known.reserved.max(entry.reserved).max(entry.version);
+        if known.version <= entry.version {
+            *known = entry;
+        }
+        known.reserved = reserved;
+    }
+}
 
 impl Ledger {
     /// The ledger of a client key in a file, which is made with the first entry.
@@ -123,20 +154,20 @@ impl Ledger {
     pub fn open(client: &ClientKey, path: impl Into<PathBuf>) -> Result<Ledger, LedgerError> {
         let path = path.into();
         let mut ledger = Ledger::in_memory(client);
-        ledger.entries = ledger.read(&path)?;
+        ledger.known = ledger.read(&path)?;
         ledger.path = Some(path);
         Ok(ledger)
     }
 
     /// What the file has; nothing where there is none.
-    fn read(&self, path: &Path) -> Result<Entries, LedgerError> {
+    fn read(&self, path: &Path) -> Result<Known, LedgerError> {
         match fs::read(path) {
             Ok(bytes) => {
-                let entries = std::str::from_utf8(&bytes).ok();
-                let entries = entries.and_then(|text| self.parse(text));
-                entries.ok_or_else(|| LedgerError::NotOurs(path.to_owned()))
+                let known = std::str::from_utf8(&bytes).ok();
+                let known = known.and_then(|text| self.parse(text));
+                known.ok_or_else(|| LedgerError::NotOurs(path.to_owned()))
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Entries::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Known::default()),
             Err(source) => Err(LedgerError::File {
                 path: path.to_owned(),
                 source,
@@ -148,38 +179,52 @@ impl Ledger {
     #[must_use]
     pub fn in_memory(client: &ClientKey) -> Ledger {
         Ledger {
-            key: client.mac_key("toroid ledger 1"),
+            key: client.mac_key(FORMER_MAGIC),
             path: None,
-            entries: BTreeMap::new(),
+            known: Known::default(),
         }
     }
 
     /// What it has of a register of a store.
     #[must_use]
     pub fn entry(&self, store: Uuid, register: VrNumber) -> Option<&Entry> {
-        self.entries.get(&(store, register))
+        self.known.entries.get(&(store, register))
     }
 
-    /// The name of the blob for a new object, and its entry.
+    /// Gives versions away, durably, for objects that are about to be put into registers; the names of those that stand there may be of
+    /// versions that another ledger of the same client key has counted on.
+    pub(crate) fn reserve(
+        &mut self,
+        store: Uuid,
+        registers: &[(VrNumber, Option<String>)],
+    ) -> Result<Vec<u64>, LedgerError> {
+        self.change(|known| {
+            let reserve = |(register, former_name): &(VrNumber, Option<String>)| {
+                let former = former_name.as_deref();
+                let former = former.and_then(|name| Binding::of(name, *register));
+                let former = former.map_or(0, |binding| binding.version.min(u64::MAX / 2));
+                let entry = known.entries.entry((store, *register)).or_default();
+                entry.reserved = entry.reserved.max(former) + 1;
+                entry.reserved
+            };
+            registers.iter().map(reserve).collect()
+        })
+    }
+
+    /// The name of the blob for an object of a version that was given away, and its entry.
     pub(crate) fn bind(
         &self,
         store: Uuid,
         sc: &ScMetadata,
-        content: &[u8],
-        former_name: Option<&str>,
+        digest: Digest,
+        version: u64,
     ) -> (String, Entry) {
-        let register = sc.vr();
-        let newest = self.entry(store, register).map_or(0, |entry| entry.version);
-        // Where another ledger of the same client key has counted on.
-        let digest = digest(sc, content);
-        let former = former_name.and_then(|name| Binding::of(name, register));
-        let former = former.map_or(0, |binding| binding.version);
-        let version = newest.max(former.min(u64::MAX / 2)) + 1;
-        let code = self.code(store, register, version, &digest);
-        let name = format!("{register} {version} {}", hex(&code[..CODE_BYTES]));
+        let name = self.name(store, sc.vr(), version, &digest);
         let entry = Entry {
             version,
+            reserved: version,
             digest: Some(digest),
+            metadata: Some(sc.whole()),
             origin: None,
         };
         (name, entry)
@@ -190,11 +235,10 @@ impl Ledger {
         &self,
         store: Uuid,
         sc: &ScMetadata,
-        content: &[u8],
+        digest: Digest,
         name: &str,
     ) -> Result<Option<Entry>, LedgerFault> {
         let register = sc.vr();
-        let digest = digest(sc, content);
         let entry = self.entry(store, register);
         if entry.is_some_and(|entry| entry.digest == Some(digest)) {
             return Ok(None);
@@ -212,28 +256,61 @@ impl Ledger {
         match entry.map(|entry| entry.version) {
             Some(newest) if found == newest => Err(LedgerFault::Gone { found }),
             Some(newest) if found < newest => Err(LedgerFault::RolledBack { found, newest }),
-            _ => Ok(Some(Entry {
-                version: found,
-                digest: Some(digest),
-                origin: None,
-            })),
+            _ => Ok(Some(self.bind(store, sc, digest, found).1)),
         }
     }
 
-    /// The entry of a result that a run gave.
+    /// What this client gave as the metadata of an object that a program reads, of a result with the noise that it expects, if what the
+    /// drive's records say of the object agrees. `None` where the ledger cannot tell: of objects that it does not know, of
+    /// newer versions, and of a TLWE-CoW sample, in whose place a result may stand.
+    pub(crate) fn operand(
+        &self,
+        store: Uuid,
+        sc: &ScMetadata,
+        name: &str,
+    ) -> Result<Option<ScMetadata>, LedgerFault> {
+        let register = sc.vr();
+        let Some(entry) = self.entry(store, register) else {
+            return Ok(None);
+        };
+        let (Some(digest), Some(metadata)) = (entry.digest, entry.metadata) else {
+            return Ok(None);
+        };
+        if entry.origin.is_some() {
+            return Ok(Some(metadata));
+        }
+        if name != self.name(store, register, entry.version, &digest) {
+            let newest = entry.version;
+            return match Binding::of(name, register).map(|binding| binding.version) {
+                Some(found) if found > newest => Ok(None),
+                Some(found) if found < newest => Err(LedgerFault::RolledBack { found, newest }),
+                _ => Err(LedgerFault::Changed),
+            };
+        }
+        if sc.whole() != metadata {
+            return Err(LedgerFault::Changed);
+        }
+        Ok((register.ty() != VrType::LweCow).then_some(metadata))
+    }
+
+    /// The entry of a result that a run gave: the drive's metadata and the digest of it and the content, and the noise that the client expects.
     pub(crate) fn result(
         &self,
         store: Uuid,
         sc: &ScMetadata,
-        content: &[u8],
+        (digest, noise): (Digest, StatedNoise),
         program: Digest,
         operands: impl IntoIterator<Item = VrNumber>,
     ) -> Entry {
         let version = |register| self.entry(store, register).map(|entry| entry.version);
         let inputs = operands.into_iter();
+        let expected = sc.with_noise(noise.log2_variance, noise.log2_failure);
+        let version_of_it = version(sc.vr()).unwrap_or(0);
         Entry {
-            version: version(sc.vr()).unwrap_or(0),
-            digest: Some(digest(sc, content)),
+            version: version_of_it,
+            reserved: version_of_it,
+            digest: Some(digest),
+            metadata: Some(expected.whole()),
             origin: Some(Origin {
                 program,
                 inputs: inputs
@@ -248,9 +325,22 @@ impl Ledger {
         let entry = self.entry(store, register)?;
         Some(Entry {
             version: entry.version,
-            digest: None,
-            origin: None,
+            reserved: entry.reserved,
+            ..Entry::default()
         })
+    }
+
+    /// Learns what other processes have entered into the file.
+    pub(crate) fn refresh(&mut self) -> Result<(), LedgerError> {
+        let Some(path) = &self.path else {
+            return Ok(());
+        };
+        let read = self.read(path)?;
+        for (key, entry) in read.entries {
+            self.known.merge(key, entry);
+        }
+        self.known.places.extend(read.places);
+        Ok(())
     }
 
     /// Enters registers of a store, durably. Where the file has newer versions, which another process entered meanwhile, those stay.
@@ -259,11 +349,34 @@ impl Ledger {
         store: Uuid,
         entries: impl IntoIterator<Item = (VrNumber, Entry)>,
     ) -> Result<(), LedgerError> {
-        let entered = entries.into_iter();
-        let entered = entered.map(|(register, entry)| ((store, register), entry));
-        let Some(path) = self.path.clone() else {
-            self.merge(entered);
+        self.change(|known| {
+            for (register, entry) in entries {
+                known.merge((store, register), entry);
+            }
+        })
+    }
+
+    /// The store that was at a place before, if it is not this one.
+    pub(crate) fn other_store(&self, place: &str, store: Uuid) -> Option<Uuid> {
+        let known = self.known.places.get(&place_digest(place)).copied();
+        known.filter(|known| *known != store)
+    }
+
+    /// Enters which store is at a place.
+    pub(crate) fn enter_place(&mut self, place: &str, store: Uuid) -> Result<(), LedgerError> {
+        let place = place_digest(place);
+        if self.known.places.get(&place) == Some(&store) {
             return Ok(());
+        }
+        self.change(|known| {
+            known.places.insert(place, store);
+        })
+    }
+
+    /// Changes what the file has, durably.
+    fn change<T>(&mut self, change: impl FnOnce(&mut Known) -> T) -> Result<T, LedgerError> {
+        let Some(path) = self.path.clone() else {
+            return Ok(change(&mut self.known));
         };
         let failed = |source| LedgerError::File {
             path: path.clone(),
@@ -271,19 +384,15 @@ impl Ledger {
         };
         // Held until the file is replaced.
         let _lock = lock(&path).map_err(failed)?;
-        self.merge(self.read(&path)?);
-        self.merge(entered);
-        replace(&path, &self.text()).map_err(failed)
+        self.refresh()?;
+        let changed = change(&mut self.known);
+        replace(&path, &self.text()).map_err(failed)?;
+        Ok(changed)
     }
 
-    /// Takes entries over, but for those of earlier versions than it has.
-    fn merge(&mut self, entries: impl IntoIterator<Item = ((Uuid, VrNumber), Entry)>) {
-        for (key, entry) in entries {
-            let known = self.entries.get(&key);
-            if known.is_none_or(|known| known.version <= entry.version) {
-                self.entries.insert(key, entry);
-            }
-        }
+    fn name(&self, store: Uuid, register: VrNumber, version: u64, digest: &Digest) -> String {
+        let code = self.code(store, register, version, digest);
+        format!("{register} {version} {}", hex(&code[..CODE_BYTES]))
     }
 
     fn code(&self, store: Uuid, register: VrNumber, version: u64, digest: &Digest) -> [u8; 32] {
@@ -293,10 +402,19 @@ impl Ledger {
 
     fn text(&self) -> String {
         let mut text = format!("{MAGIC}\n");
-        for ((store, register), entry) in &self.entries {
-            let digest = entry.digest.map_or("-".to_owned(), |digest| hex(&digest));
+        for (place, store) in &self.known.places {
             // Writing to a string does not fail.
-            let _ = write!(text, "{store} {register} {} {digest}", entry.version);
+            let _ = writeln!(text, "{PLACE} {} {store}", hex(place));
+        }
+        for ((store, register), entry) in &self.known.entries {
+            let digest = entry.digest.map_or("-".to_owned(), |digest| hex(&digest));
+            let metadata = entry.metadata.map(|sc| hex(&sc.to_bytes()));
+            let metadata = metadata.unwrap_or("-".to_owned());
+            let (version, reserved) = (entry.version, entry.reserved);
+            let _ = write!(
+                text,
+                "{store} {register} {version} {reserved} {digest} {metadata}"
+            );
             if let Some(origin) = &entry.origin {
                 let _ = write!(text, " {}", hex(&origin.program));
                 for (register, version) in &origin.inputs {
@@ -309,7 +427,7 @@ impl Ledger {
         text + &hex(&code) + "\n"
     }
 
-    fn parse(&self, text: &str) -> Option<Entries> {
+    fn parse(&self, text: &str) -> Option<Known> {
         let (entries, code) = text.strip_suffix('\n')?.rsplit_once('\n')?;
         let signed = text.get(..=entries.len())?;
         if !self
@@ -319,19 +437,47 @@ impl Ledger {
             return None;
         }
         let mut lines = entries.lines();
-        let entries = (lines.next() == Some(MAGIC)).then_some(lines)?;
-        entries.map(parse_entry).collect()
+        let former = match lines.next()? {
+            MAGIC => false,
+            FORMER_MAGIC => true,
+            _ => return None,
+        };
+        let mut known = Known::default();
+        for line in lines {
+            let mut words = line.split(' ');
+            if !former && let Some(place) = line.strip_prefix(PLACE) {
+                let (place, store) = place.strip_prefix(' ')?.split_once(' ')?;
+                let place = from_hex(place)?.try_into().ok()?;
+                known.places.insert(place, store.parse().ok()?);
+            } else {
+                let store = words.next()?.parse().ok()?;
+                let register = words.next()?.parse().ok()?;
+                let entry = parse_entry(&mut words, former)?;
+                known.entries.insert((store, register), entry);
+            }
+        }
+        Some(known)
     }
 }
 
-fn parse_entry(line: &str) -> Option<((Uuid, VrNumber), Entry)> {
-    let mut words = line.split(' ');
-    let store = words.next()?.parse().ok()?;
-    let register = words.next()?.parse().ok()?;
+/// The words of an entry after store and register.
+fn parse_entry<'a>(words: &mut impl Iterator<Item = &'a str>, former: bool) -> Option<Entry> {
     let version = words.next()?.parse().ok()?;
+    let reserved = match former {
+        true => version,
+        false => words.next()?.parse().ok()?,
+    };
     let digest = match words.next()? {
         "-" => None,
         digest => Some(from_hex(digest)?.try_into().ok()?),
+    };
+    let metadata = match former {
+        true => "-",
+        false => words.next()?,
+    };
+    let metadata = match metadata {
+        "-" => None,
+        metadata => ScMetadata::from_bytes(&from_hex(metadata)?).ok()?,
     };
     let origin = match words.next() {
         None => None,
@@ -345,12 +491,13 @@ fn parse_entry(line: &str) -> Option<((Uuid, VrNumber), Entry)> {
                 .collect::<Option<_>>()?,
         }),
     };
-    let entry = Entry {
+    Some(Entry {
         version,
+        reserved,
         digest,
+        metadata,
         origin,
-    };
-    Some(((store, register), entry))
+    })
 }
 
 impl Binding {
@@ -376,12 +523,34 @@ fn parts(store: Uuid, register: VrNumber, version: u64, digest: &Digest) -> [Vec
     ]
 }
 
-/// Of what the metadata says of the object as a whole, with the start of the key tag, and of its content.
-fn digest(sc: &ScMetadata, content: &[u8]) -> Digest {
-    let mut sha = Sha256::new();
-    sha.update(sc.whole().to_bytes());
-    sha.update(content);
-    sha.finalize().into()
+/// Digest of what the metadata says of an object as a whole, with the start of the key tag, and of its content, piece by piece.
+pub(crate) struct ObjectDigest(Sha256);
+
+impl ObjectDigest {
+    pub(crate) fn new(sc: &ScMetadata) -> ObjectDigest {
+        let mut sha = Sha256::new();
+        sha.update(sc.whole().to_bytes());
+        ObjectDigest(sha)
+    }
+
+    pub(crate) fn update(&mut self, content: &[u8]) {
+        self.0.update(content);
+    }
+
+    pub(crate) fn finish(self) -> Digest {
+        self.0.finalize().into()
+    }
+
+    /// Of an object as a whole.
+    pub(crate) fn of(sc: &ScMetadata, content: &[u8]) -> Digest {
+        let mut digest = ObjectDigest::new(sc);
+        digest.update(content);
+        digest.finish()
+    }
+}
+
+fn place_digest(place: &str) -> Digest {
+    Sha256::digest(place).into()
 }
 
 /// Digest of a program's binary form.
@@ -415,4 +584,35 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
     pairs
         .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use toroid_tfhe::params::TINY;
+    use toroid_tfhe::random::Csprng;
+
+    use super::*;
+
+    #[test]
+    fn a_ledger_of_the_former_form_is_read() {
+        let client = ClientKey::generate(&TINY, &mut Csprng::from_seed([1; 32]));
+        let ledger = Ledger::in_memory(&client);
+        let (store, digest) = (Uuid::from_bytes([2; 16]), hex(&[3; 32]));
+        let lines = format!(
+            "{FORMER_MAGIC}\n{store} cor:0:1 4 {digest}\n{store} cor:0:2 5 -\n{store} cow:0:2 6 {digest} {digest} cor:0:1=4\n"
+        );
+        let code = ledger.key.code(&[b"ledger", lines.as_bytes()]);
+        let known = ledger.parse(&format!("{lines}{}\n", hex(&code))).unwrap();
+        let entries: Vec<_> = known.entries.values().collect();
+        let versions: Vec<_> = entries.iter().map(|e| (e.version, e.reserved)).collect();
+        assert_eq!(versions, [(4, 4), (5, 5), (6, 6)]);
+        assert_eq!(entries[0].digest, Some([3; 32]));
+        assert_eq!((entries[1].digest, entries[1].metadata), (None, None));
+        let origin = entries[2].origin.as_ref().unwrap();
+        assert_eq!(origin.inputs, [("cor:0:1".parse().unwrap(), 4)]);
+        // It is written in the present one, and comes back the same.
+        let written = Ledger { known, ..ledger };
+        let again = written.parse(&written.text()).unwrap();
+        assert_eq!(again.entries, written.known.entries);
+    }
 }

@@ -33,7 +33,7 @@ pub use object::Object;
 #[cfg(feature = "image")]
 pub(crate) use program::inputs;
 use program::noise_of_result;
-pub use program::{Outputs, result_name};
+pub use program::{Outputs, predicted_noise, result_name};
 #[cfg(feature = "image")]
 pub(crate) use width::check as check_widths;
 
@@ -41,7 +41,9 @@ use crate::blob::{
     BlobError, BlobId, BlobStat, BlobStore, BlobWriter, FormatOptions, MountOptions, NewBlob,
 };
 use crate::columns::error::ColumnError;
-use crate::ledger::{Digest, Entry, Ledger, LedgerError, LedgerFault, Origin, program_digest};
+use crate::ledger::{
+    Digest, Entry, Ledger, LedgerError, LedgerFault, ObjectDigest, Origin, program_digest,
+};
 
 /// What a ledger is to have of a program's result: [`Session::accept`].
 #[derive(Debug)]
@@ -241,10 +243,7 @@ impl StoredSample {
         else {
             return Ok(None);
         };
-        let noise = StatedNoise {
-            log2_variance: sc.log2_variance().map(f64::from),
-            log2_failure: sc.log2_p_fail().map(f64::from),
-        };
+        let noise = stated_noise(&sc);
         let encoding = Encoding::of_samples(params, sc.message_bits().into(), sc.signed()).ok();
         Ok(Some(StoredSample {
             register: sc.vr(),
@@ -347,7 +346,6 @@ impl Session {
     }
 
     /// Whether it binds what it puts.
-    #[cfg(feature = "image")]
     pub(crate) fn has_ledger(&self) -> bool {
         self.ledger.is_some()
     }
@@ -386,15 +384,16 @@ impl Session {
     async fn writer(
         &self,
         sc: ScMetadata,
-        name: Option<String>,
         progress: &Progress,
     ) -> Result<BlobWriter, SessionError> {
-        let name = name.unwrap_or_else(|| sc.vr().to_string());
+        let name = sc.vr().to_string();
         // One that a failed first write left counts too.
         let writer = match self.store.find_by_sc(sc.vr()).pop() {
             Some(stat) => {
                 let writer = self.store.writer_with_sc(stat.id, sc.size(), Some(sc));
-                writer.await?.with_name(name)?
+                let mut writer = writer.await?;
+                writer.set_name(name)?;
+                writer
             }
             None => {
                 let blob = NewBlob { name, sc: Some(sc) };
@@ -404,15 +403,20 @@ impl Session {
         Ok(writer.with_progress(progress.clone()))
     }
 
-    /// The name under which an object is stored, and its entry in the ledger.
-    fn bind(&self, object: &Object<'_>) -> (Option<String>, Option<(VrNumber, Entry)>) {
-        let (Some(ledger), Some(bytes)) = (self.ledger(), object.bytes()) else {
-            return (None, None);
+    /// Versions for objects that are about to be put, if there is a ledger.
+    fn reserve_versions(&self, objects: &[Object<'_>]) -> Result<Option<Vec<u64>>, SessionError> {
+        let Some(mut ledger) = self.ledger() else {
+            return Ok(None);
         };
-        let sc = object.metadata();
-        let former = self.find(sc.vr()).map(|blob| blob.name);
-        let (name, entry) = ledger.bind(self.store.uuid(), sc, bytes, former.as_deref());
-        (Some(name), Some((sc.vr(), entry)))
+        let registers = objects.iter().map(|object| object.metadata().vr());
+        let registers = registers.map(|vr| (vr, self.find(vr).map(|blob| blob.name)));
+        let registers: Vec<_> = registers.collect();
+        Ok(Some(ledger.reserve(self.store.uuid(), &registers)?))
+    }
+
+    /// The name under which an object of a version is stored, and its entry in the ledger.
+    fn bind(&self, sc: &ScMetadata, digest: Digest, version: u64) -> Option<(String, Entry)> {
+        Some(self.ledger()?.bind(self.store.uuid(), sc, digest, version))
     }
 
     /// Enters into the ledger what has happened on the drive.
@@ -444,14 +448,21 @@ impl Session {
             vr.ty() != VrType::Key || vr.data_id() != KeyKind::Bootstrapping.data_id()
         });
         let mut writers = Vec::with_capacity(objects.len());
-        let mut entries = Vec::new();
         for object in &objects {
-            let (name, entry) = self.bind(object);
-            entries.extend(entry);
-            writers.push(self.writer(*object.metadata(), name, progress).await?);
+            writers.push(self.writer(*object.metadata(), progress).await?);
         }
+        // Before the drive gets any of them: if this client dies now, none of its objects has the version of another.
+        let mut versions = self.reserve_versions(&objects)?.map(Vec::into_iter);
+        let mut entries = Vec::new();
         for (object, writer) in objects.into_iter().zip(&mut writers) {
-            object.write(writer).await?;
+            let sc = *object.metadata();
+            let digest = object.write(writer).await?;
+            let version = versions.as_mut().and_then(Iterator::next);
+            let bound = version.and_then(|version| self.bind(&sc, digest, version));
+            if let Some((name, entry)) = bound {
+                writer.set_name(name)?;
+                entries.push((sc.vr(), entry));
+            }
         }
         let stats = self.store.commit_all(writers).await?;
         self.enter(entries)?;
@@ -607,20 +618,37 @@ impl Session {
     /// where there is one.
     pub async fn get_sample(&self, vr: VrNumber) -> Result<StoredSample, SessionError> {
         let (sc, blob) = self.read_sample(vr).await?;
-        self.check(&sc, &blob.data, &blob.name)?;
-        blob.sample(sc)
+        self.check(&sc, ObjectDigest::of(&sc, &blob.data), &blob.name)?;
+        let mut stored = blob.sample(sc)?;
+        if let Some(noise) = self.expected_noise(vr) {
+            stored.ciphertext = stored.ciphertext.with_noise_of_at_least(&noise);
+        }
+        Ok(stored)
+    }
+
+    /// The noise of a register's result that the ledger expects, if it has one.
+    pub(crate) fn expected_noise(&self, vr: VrNumber) -> Option<Noise> {
+        let ledger = self.ledger()?;
+        let entry = ledger.entry(self.store.uuid(), vr)?;
+        entry.origin.as_ref()?;
+        let sc = entry.metadata?;
+        let params = ParamSet::by_id(sc.params())?;
+        Some(stated_noise(&sc).stored(params, true))
     }
 
     /// Checks against the ledger, if there is one, what the drive gave; learns of newer versions.
     pub(crate) fn check(
         &self,
         sc: &ScMetadata,
-        data: &[u8],
+        digest: Digest,
         name: &str,
     ) -> Result<(), SessionError> {
         let vr = sc.vr();
         let checked = match self.ledger() {
-            Some(ledger) => ledger.check(self.store.uuid(), sc, data, name),
+            Some(mut ledger) => {
+                ledger.refresh()?;
+                ledger.check(self.store.uuid(), sc, digest, name)
+            }
             None => Ok(None),
         };
         match checked.map_err(|source| SessionError::Untrusted { vr, source })? {
@@ -685,14 +713,16 @@ impl Session {
             Some(_) => Some(self.own_program(key_id).await?),
             None => None,
         };
-        let noise = match (noise, &program) {
-            (Some(noise), _) => Some(noise),
-            (None, Some((_, program))) => self.noise_of_result(program, register, sample),
-            (None, None) => {
-                let program = self.stored_program(key_id).await?;
-                program.and_then(|program| self.noise_of_result(&program, register, sample))
-            }
+        let predicted = match (&program, &noise) {
+            // Checks the operands' records as well.
+            (Some((_, program)), _) => self.noise_of_result(program, register, sample)?,
+            (None, Some(_)) => None,
+            (None, None) => match self.stored_program(key_id).await? {
+                Some(program) => self.noise_of_result(&program, register, sample)?,
+                None => None,
+            },
         };
+        let noise = noise.or(predicted);
         if let Some(sample) = sample {
             self.put_sample(register, sample).await?;
         }
@@ -704,8 +734,11 @@ impl Session {
         if !stored.computed {
             return Err(SessionError::NotComputed(register));
         }
-        // The drive says how noisy the result is, and the client does not have to believe it.
-        if let Some(noise) = noise {
+        // The drive says how noisy the result is, and a client that has a ledger does not have to believe it.
+        let params = stored.ciphertext.params();
+        let unknown = || StatedNoise::default().stored(params, true);
+        let unknown = self.has_ledger().then(unknown);
+        if let Some(noise) = noise.or(unknown) {
             stored.ciphertext = stored.ciphertext.with_noise_of_at_least(&noise);
         }
         check_key(register, tag.or(put), stored.key_tag)?;
@@ -714,9 +747,11 @@ impl Session {
         };
         let operands = program.instructions().iter();
         let operands: BTreeSet<_> = operands.flat_map(Instruction::operands).collect();
+        let found = ObjectDigest::of(&sc, &blob.data);
+        let noise = stored.ciphertext.stated_noise();
         let entry = self.ledger().map(|ledger| ComputedEntry {
             register,
-            entry: ledger.result(self.store.uuid(), &sc, &blob.data, digest, operands),
+            entry: ledger.result(self.store.uuid(), &sc, (found, noise), digest, operands),
         });
         Ok((stored, entry))
     }
@@ -744,29 +779,49 @@ impl Session {
         Ok(toroid_isa::decode(&stored.data).ok())
     }
 
-    /// The noise of a program's result, from `sample` in its register and from what the records of the store state of other registers.
+    /// The metadata of an object that a program reads: without a ledger as the store's records have it, with one as this client gave it
+    /// ([`Ledger::operand`]).
+    pub(crate) fn operand(&self, vr: VrNumber) -> Result<Option<ScMetadata>, SessionError> {
+        let Some((sc, name)) = self.find(vr).and_then(|stat| Some((stat.sc?, stat.name))) else {
+            return Ok(None);
+        };
+        let Some(mut ledger) = self.ledger() else {
+            return Ok(Some(sc));
+        };
+        ledger.refresh()?;
+        let operand = ledger.operand(self.store.uuid(), &sc, &name);
+        operand.map_err(|source| SessionError::Untrusted { vr, source })
+    }
+
+    /// The noise of a program's result, from `sample` in its register and from what is stated of other registers.
     fn noise_of_result(
         &self,
         program: &Program,
         register: VrNumber,
         sample: Option<&Ciphertext>,
-    ) -> Option<Noise> {
-        let stored = |vr: VrNumber| self.find(vr)?.sc;
-        let params = ParamSet::by_id(stored(VrNumber::program(register.key_id()).ok()?)?.params())?;
+    ) -> Result<Option<Noise>, SessionError> {
+        let mut operands = BTreeMap::new();
+        let all = program.instructions().iter();
+        for vr in all.flat_map(Instruction::operands) {
+            if sample.is_none() || vr != register {
+                operands.insert(vr, self.operand(vr)?);
+            }
+        }
+        let stated = |vr: VrNumber| operands.get(&vr).copied().flatten();
+        let stat = self.find(VrNumber::program(register.key_id())?);
+        let params = stat.and_then(|stat| ParamSet::by_id(stat.sc?.params()));
         let read = |vr| match sample {
             Some(sample) if vr == register => Some(sample.noise().clone()),
             _ => {
-                let sc = stored(vr)?;
-                let variance = f64::from(sc.log2_variance()?).exp2();
-                let failure = sc.log2_p_fail().map_or(f64::NEG_INFINITY, f64::from);
-                Some(Noise::stored(params, variance, failure, sc.computed()))
+                let sc = stated(vr)?;
+                Some(stated_noise(&sc).stored(params?, sc.computed()))
             }
         };
-        let width = |tv| match stored(tv)?.message_bits() {
-            0 => Some(params.message_bits),
+        let width = |tv| match stated(tv)?.message_bits() {
+            0 => Some(params?.message_bits),
             bits => Some(bits.into()),
         };
-        noise_of_result(program, params, read, width)
+        Ok(params.and_then(|params| noise_of_result(program, params, read, width)))
     }
 
     /// The program of a key id as this client has put it there, with its digest.
@@ -777,7 +832,7 @@ impl Session {
         let untrusted = |source| SessionError::Untrusted { vr, source };
         let changed = || untrusted(LedgerFault::Changed);
         let sc = blob.sc.filter(|sc| sc.vr() == vr).ok_or_else(changed)?;
-        self.check(&sc, &blob.data, &stat.name)?;
+        self.check(&sc, ObjectDigest::of(&sc, &blob.data), &stat.name)?;
         let program = toroid_isa::decode(&blob.data).map_err(|_| changed())?;
         Ok((program_digest(&blob.data), program))
     }
@@ -882,13 +937,30 @@ impl Session {
                 self.store.pass(sc, &bytes).await?;
             }
             let mut reader = self.store.reader(blob.id)?;
+            let mut digest = None;
             while let Some(chunk) = reader.next_chunk().await? {
                 progress.check().map_err(BlobError::from)?;
+                if let Some(sc) = reader.sc() {
+                    let digest = digest.get_or_insert_with(|| (sc, ObjectDigest::new(&sc)));
+                    digest.1.update(&chunk);
+                }
                 done += chunk.len() as u64;
                 progress.report("load", done, total);
             }
+            if let Some((sc, digest)) = digest.filter(|(sc, _)| self.is_known(sc)) {
+                self.check(&sc, digest.finish(), &blob.name)?;
+            }
         }
         Ok(done)
+    }
+
+    /// Whether the ledger can tell what a register should hold. Of a result in a TLWE-CoW register it may not: a run without it, or one
+    /// whose result was refused, leaves one there, which the next sample replaces.
+    fn is_known(&self, sc: &ScMetadata) -> bool {
+        let ledger = self.ledger();
+        let entry = ledger.as_ref();
+        let entry = entry.and_then(|ledger| ledger.entry(self.store.uuid(), sc.vr()));
+        entry.is_some_and(|entry| !sc.computed() || entry.origin.is_some())
     }
 }
 
@@ -901,6 +973,14 @@ pub fn public_key(kind: Kind) -> Option<(KeyKind, KeyForm)> {
         Kind::SeededBootstrappingKey => Some((KeyKind::Bootstrapping, KeyForm::Seeded)),
         Kind::SeededKeySwitchingKey => Some((KeyKind::KeySwitching, KeyForm::Seeded)),
         Kind::ClientKey | Kind::EncryptedClientKey | Kind::TestVector | Kind::Sample => None,
+    }
+}
+
+/// What secure computing metadata says of a sample's noise.
+pub(crate) fn stated_noise(sc: &ScMetadata) -> StatedNoise {
+    StatedNoise {
+        log2_variance: sc.log2_variance().map(f64::from),
+        log2_failure: sc.log2_p_fail().map(f64::from),
     }
 }
 

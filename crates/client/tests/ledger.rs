@@ -306,15 +306,200 @@ fn results_are_bound_to_program_and_inputs() {
     drive.install(&TINY, &other).unwrap();
     drive.close().unwrap();
     let drive = place.open();
-    drive.load().unwrap();
+    assert_eq!(
+        loaded(&drive),
+        Err((vr("cow:0:2"), LedgerFault::UnknownResult))
+    );
     let y = place.client.encrypt(1).unwrap();
     let call = drive.wait(drive.session().trigger(vr("cow:0:2"), Some(&y)));
-    match call {
-        Err(SessionError::Untrusted { vr: found, source }) => {
-            assert_eq!((found, source), (vr("prg:0:0"), LedgerFault::Changed));
-        }
-        other => panic!("{other:?}"),
+    assert_eq!(
+        fault(call.map(drop)),
+        Err((vr("prg:0:0"), LedgerFault::Changed))
+    );
+}
+
+/// What cannot be trusted, and why.
+fn fault(result: Result<(), SessionError>) -> Result<(), (VrNumber, LedgerFault)> {
+    result.map_err(|error| match error {
+        SessionError::Untrusted { vr, source } => (vr, source),
+        other => panic!("{other}"),
+    })
+}
+
+fn loaded(drive: &Drive) -> Result<(), (VrNumber, LedgerFault)> {
+    let session = drive.session();
+    fault(drive.wait(session.load(0, &Progress::none())).map(drop))
+}
+
+#[test]
+fn keys_and_operands_are_checked_when_they_are_loaded() {
+    let place = Place::new();
+    let drive = place.open();
+    drive.put_keys(&place.client).unwrap();
+    drive.install(&TINY, PROGRAM).unwrap();
+    drive.close().unwrap();
+    place.put("cor:0:1", 3);
+    let first = place.stored("cor:0:1");
+    place.put("cor:0:1", 2);
+    loaded(&place.open()).unwrap();
+    // Other keys of the same client, an earlier operand, another function.
+    let other = Place {
+        folder: tempfile::tempdir().unwrap(),
+        client: place.client.clone(),
+    };
+    let size = FormatOptions {
+        size: 64 << 20,
+        swap: 16 << 20,
+        ..FormatOptions::default()
+    };
+    let drive = Drive::create(other.image(), size).unwrap();
+    drive.put_keys(&place.client).unwrap();
+    drive
+        .install(&TINY, &PROGRAM.replace("x + 1", "x + 2"))
+        .unwrap();
+    drive.close().unwrap();
+    let rolled_back = LedgerFault::RolledBack {
+        found: 1,
+        newest: 2,
+    };
+    let bootstrapping = "key:0:1";
+    for (register, (name, sc, data), expected) in [
+        ("cor:0:1", first, rolled_back),
+        (
+            bootstrapping,
+            other.stored(bootstrapping),
+            LedgerFault::Changed,
+        ),
+        ("tv:0:0", other.stored("tv:0:0"), LedgerFault::Changed),
+    ] {
+        let ours = place.stored(register);
+        place.plant(register, &name, sc, &data);
+        assert_eq!(loaded(&place.open()), Err((vr(register), expected)));
+        place.plant(register, &ours.0, ours.1, &ours.2);
+        loaded(&place.open()).unwrap();
     }
+}
+
+#[test]
+fn what_the_drive_states_of_operands_does_not_count() {
+    let place = Place::new();
+    let drive = place.open();
+    drive.put_keys(&place.client).unwrap();
+    drive.install(&TINY, PROGRAM).unwrap();
+    drive.close().unwrap();
+    let trigger = || {
+        let drive = place.open();
+        drive.load().unwrap();
+        let y = place.client.encrypt(1).unwrap();
+        let run = drive.wait(drive.session().trigger(vr("cow:0:2"), Some(&y)));
+        drive.close().unwrap();
+        run
+    };
+    // An operand that the ledger does not know: nothing is known of the result either.
+    let x = place.client.encrypt(1).unwrap();
+    let drive = Drive::open(place.image().as_path()).unwrap();
+    drive
+        .wait(drive.session().put_sample(vr("cor:0:1"), &x))
+        .unwrap();
+    drive.close().unwrap();
+    let result = trigger().unwrap().0.ciphertext;
+    assert!(result.noise().log2_failure() > -1e-6);
+    assert!(place.client.decrypt(&result).is_err());
+    // One that is as it was put.
+    place.put("cor:0:1", 1);
+    let honest = trigger().unwrap().0.ciphertext;
+    assert_eq!(place.client.decrypt(&honest).unwrap(), 3);
+    // Records of another version and of less noise: noticed before anything is computed.
+    let (name, sc, data) = place.stored("cor:0:1");
+    let small = sc.with_noise(Some(-60.0), None);
+    for (name, sc, expected) in [
+        (name.clone(), small, LedgerFault::Changed),
+        (
+            name.replacen(" 1 ", " 0 ", 1),
+            sc,
+            LedgerFault::RolledBack {
+                found: 0,
+                newest: 1,
+            },
+        ),
+        ("mine".to_owned(), sc, LedgerFault::Changed),
+    ] {
+        place.plant("cor:0:1", &name, sc, &data);
+        let drive = place.open();
+        let y = place.client.encrypt(1).unwrap();
+        let run = drive.wait(drive.session().trigger(vr("cow:0:2"), Some(&y)));
+        assert_eq!(
+            fault(run.map(drop)),
+            Err((vr("cor:0:1"), expected)),
+            "{name} {sc:?}"
+        );
+        drive.close().unwrap();
+    }
+}
+
+#[test]
+fn a_version_is_given_away_before_the_drive_gets_its_object() {
+    let place = Place::new();
+    let image = fs::read(place.image()).unwrap();
+    // The ledger's file as it stands when the drive gets the object.
+    let (file, copy) = (place.file(), place.folder.path().join("copy"));
+    let copied = copy.clone();
+    let options = Drive::options()
+        .ledger(place.ledger())
+        .wrap(move |controller| {
+            let (file, copy) = (file.clone(), copied.clone());
+            Arc::new(Watching {
+                controller,
+                look: Box::new(move || {
+                    let _ = fs::copy(&file, &copy);
+                }),
+            }) as Arc<dyn Controller>
+        });
+    let drive = options.open(place.image().as_path()).unwrap();
+    let x = place.client.encrypt(1).unwrap();
+    drive
+        .wait(drive.session().put_sample(vr("cor:0:1"), &x))
+        .unwrap();
+    let interrupted = fs::read(&copy).unwrap();
+    drive.close().unwrap();
+    // The client died before it entered the object. It finds it when it looks again; unless the drive hides it.
+    fs::write(place.file(), &interrupted).unwrap();
+    assert_eq!(place.get("cor:0:1").unwrap(), 1);
+    fs::write(place.file(), &interrupted).unwrap();
+    let stored = place.stored("cor:0:1");
+    fs::write(place.image(), image).unwrap();
+    place.put("cor:0:1", 2);
+    let (name, _, _) = place.stored("cor:0:1");
+    assert!(name.starts_with("cor:0:1 2 "), "{name}");
+    place.plant("cor:0:1", &stored.0, stored.1, &stored.2);
+    let rolled_back = LedgerFault::RolledBack {
+        found: 1,
+        newest: 2,
+    };
+    assert_eq!(place.fault("cor:0:1"), rolled_back);
+}
+
+#[test]
+fn another_store_in_the_place_of_one_is_noticed() {
+    let (here, there) = (Place::new(), Place::new());
+    here.put("cor:0:1", 3);
+    fs::copy(there.image(), here.image()).unwrap();
+    let options = Drive::options().ledger(here.ledger());
+    let refused = options.open(here.image().as_path()).err().unwrap();
+    assert!(
+        matches!(refused, DriveError::OtherStore { .. }),
+        "{refused}"
+    );
+    // Nor by another way to write the path; unless its client says so, once.
+    let roundabout = here.folder.path().join(".").join("drive.img");
+    assert!(options.open(roundabout.as_path()).is_err());
+    options
+        .clone()
+        .new_store()
+        .open(here.image().as_path())
+        .unwrap();
+    options.open(here.image().as_path()).unwrap();
+    assert!(matches!(here.get("cor:0:1"), Err(SessionError::Missing(_))));
 }
 
 #[test]
@@ -326,7 +511,7 @@ fn a_ledger_is_of_one_client_key_and_shows_changes() {
     let refused = |result| matches!(result, Err(LedgerError::NotOurs(_)));
     assert!(refused(opened(&other, &place.file())));
     let text = fs::read_to_string(place.file()).unwrap();
-    assert!(text.starts_with("toroid ledger 1\n"));
+    assert!(text.starts_with("toroid ledger 2\n"));
     let changes = [
         text.replace(" 1 ", " 2 "),
         text.replace("cor:0:1", "cor:0:2"),
@@ -374,6 +559,23 @@ impl Controller for Lying {
     }
 }
 
+/// A drive whose client looks around at each command.
+struct Watching {
+    controller: Arc<dyn Controller>,
+    look: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Controller for Watching {
+    fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
+        (self.look)();
+        self.controller.submit(request)
+    }
+
+    fn info(&self) -> &ControllerInfo {
+        self.controller.info()
+    }
+}
+
 /// What a run of the program gives whose drive lies.
 fn run_with(lie: fn(ScMetadata) -> ScMetadata) -> Result<StoredSample, SessionError> {
     let place = Place::new();
@@ -402,6 +604,52 @@ fn a_result_of_a_run_has_the_noise_that_follows_from_the_program() {
     let lying = lying.ciphertext;
     assert!(lying.noise().variance() > 0.99 * honest.noise().variance());
     assert!((lying.noise().log2_failure() - honest.noise().log2_failure()).abs() < 0.1);
+}
+
+#[test]
+fn a_result_that_is_read_again_has_the_noise_that_follows_from_the_program() {
+    let place = Place::new();
+    let lie = |sc: ScMetadata| sc.with_noise(Some(-50.0), Some(-1000.0));
+    let options = Drive::options()
+        .ledger(place.ledger())
+        .wrap(move |controller| Arc::new(Lying { controller, lie }) as Arc<dyn Controller>);
+    let drive = options.open(place.image().as_path()).unwrap();
+    drive.put_keys(&place.client).unwrap();
+    let [x, y] = [1, 2].map(|message| place.client.encrypt(message).unwrap());
+    let outputs = drive.run(PROGRAM, &[("x", &x), ("y", &y)]).unwrap();
+    let again = drive.wait(drive.session().get_sample(vr("cow:0:2")));
+    let (first, again) = (&outputs["y"], again.unwrap().ciphertext);
+    assert!(again.noise().variance() > 0.99 * first.noise().variance());
+    assert!((again.noise().log2_failure() - first.noise().log2_failure()).abs() < 0.1);
+    assert!(again.noise().log2_failure() > -1000.0);
+}
+
+#[test]
+fn a_result_that_is_put_again_shares_its_noise_with_others() {
+    let place = Place::new();
+    let drive = Drive::open(place.image().as_path()).unwrap();
+    drive.put_keys(&place.client).unwrap();
+    let [x, y] = [1, 2].map(|message| place.client.encrypt(message).unwrap());
+    let outputs = drive.run(PROGRAM, &[("x", &x), ("y", &y)]).unwrap();
+    let one = &outputs["y"];
+    let three = &(one + one) + one;
+    // By way of files, which keep nothing but the figures.
+    let [one, three] = [one, &three].map(|c| Ciphertext::from_bytes(&c.to_bytes()).unwrap());
+    let sum = "
+        .reg x = cor:1
+        .reg y = cow:2
+            homadd y, x
+            return y
+    ";
+    let outputs = drive.run(sum, &[("x", &one), ("y", &three)]).unwrap();
+    let ratio = outputs["y"].noise().variance() / one.noise().variance();
+    assert!((ratio - 16.0).abs() < 0.01, "{ratio}");
+    // So the drive states it, too.
+    let stored = drive
+        .wait(drive.session().get_sample(vr("cow:0:2")))
+        .unwrap();
+    let ratio = stored.ciphertext.noise().variance() / one.noise().variance();
+    assert!((ratio - 16.0).abs() < 0.01, "{ratio}");
 }
 
 #[test]

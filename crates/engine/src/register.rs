@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use toroid_isa::metadata::KeyTagStart;
 use toroid_isa::{HEADER_BYTES, KeyKind, MAX_ENCODED_BYTES, VrNumber, VrType};
 use toroid_tfhe::encoding::Encoding;
-use toroid_tfhe::noise::Noise;
+use toroid_tfhe::noise::{Noise, StatedNoise};
 use toroid_tfhe::params::{ModulusKind, ParamSet};
 use toroid_tfhe::seeded::KeyForm;
 
@@ -55,13 +55,11 @@ impl Attributes {
     }
 
     pub(crate) fn noise(&self, params: &ParamSet) -> Noise {
-        let certain = 0.0;
-        let log2_failure = match self.log2_variance {
-            Some(_) => self.log2_failure.unwrap_or(f64::NEG_INFINITY),
-            None => certain,
+        let stated = StatedNoise {
+            log2_variance: self.log2_variance,
+            log2_failure: self.log2_failure,
         };
-        let variance = self.log2_variance.map_or(0.0, f64::exp2);
-        Noise::stored(params, variance, log2_failure, self.computed)
+        stated.stored(params, self.computed)
     }
 }
 

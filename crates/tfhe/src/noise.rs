@@ -106,6 +106,17 @@ impl StatedNoise {
             log2_failure: None,
         }
     }
+
+    /// [`Noise::stored`] of what is stated. Where no variance is, the sample may be anything: its failure probability is 1.
+    #[must_use]
+    pub fn stored(&self, params: &ParamSet, computed: bool) -> Noise {
+        let certain = 0.0;
+        let (variance, log2_failure) = match self.log2_variance {
+            Some(log2) => (log2.exp2(), self.log2_failure.unwrap_or(f64::NEG_INFINITY)),
+            None => (0.0, certain),
+        };
+        Noise::stored(params, variance, log2_failure, computed)
+    }
 }
 
 impl Noise {
@@ -156,18 +167,17 @@ impl Noise {
     }
 
     /// Noise of a sample of which this is stated ([`Noise::stored`]), and which this number tells from others: a fresh one that is
-    /// read twice is one source. Where no variance is stated, the sample may be anything: its failure probability is 1.
+    /// read twice is one source.
     pub(crate) fn of_sample(params: &ParamSet, stated: StatedNoise, fingerprint: u64) -> Noise {
-        let variance = stated.log2_variance.map_or(0.0, f64::exp2);
-        let log2_failure = match (stated.log2_variance, stated.log2_failure) {
-            (None, _) => 0.0,
-            (_, log2_failure) => log2_failure.unwrap_or(f64::NEG_INFINITY),
-        };
-        if log2_failure == f64::NEG_INFINITY && is_fresh(params, variance) {
+        let log2_failure = stated.log2_failure.unwrap_or(f64::NEG_INFINITY);
+        if let Some(log2_variance) = stated.log2_variance
+            && log2_failure == f64::NEG_INFINITY
+            && is_fresh(params, log2_variance.exp2())
+        {
             let source = fingerprint & (READ_SOURCE - 1) | READ_SOURCE;
             return Noise::of_source(source, params.lwe_variance(), log2_failure);
         }
-        Noise::stored(params, variance, log2_failure, true)
+        stated.stored(params, true)
     }
 
     /// What to state of this noise of a sample of `params`.

@@ -1,10 +1,9 @@
 //! The drive of one command of this program, whose commands are recorded and which Ctrl-C interrupts.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
-use toroid_client::drive::{Drive, OpenOptions};
-use toroid_client::ledger::Ledger;
+use toroid_client::drive::{Drive, DriveError, OpenOptions};
 use toroid_client::location::Location;
 use toroid_client::session::Session;
 use toroid_drive::bridge::ProgramRun;
@@ -14,6 +13,7 @@ use toroid_nvme::fabrics::DISCOVERY_NQN;
 use crate::backend::Computing;
 use crate::drive_args::{DriveArgs, HostArgs};
 use crate::interrupt;
+use crate::ledger_args::OpenLedger;
 use crate::output::usage;
 use crate::recorder::Recorder;
 
@@ -30,13 +30,13 @@ impl DriveArgs {
     }
 
     /// The same, with a ledger.
-    pub fn open_with(&self, ledger: Option<Arc<Mutex<Ledger>>>) -> anyhow::Result<Opened> {
+    pub fn open_with(&self, ledger: Option<OpenLedger>) -> anyhow::Result<Opened> {
         let computing = Computing::default();
         Opened::open(&self.location, &self.host, &computing, ledger)
     }
 
     /// Opens the drive for reads, on which it computes, with a ledger.
-    pub fn open_for_reads(&self, ledger: Option<Arc<Mutex<Ledger>>>) -> anyhow::Result<Opened> {
+    pub fn open_for_reads(&self, ledger: Option<OpenLedger>) -> anyhow::Result<Opened> {
         let options = self.host.options()?.reads();
         Opened::computing(&self.location, options, &Computing::default(), ledger)
     }
@@ -53,7 +53,7 @@ impl Opened {
         location: &Location,
         host: &HostArgs,
         computing: &Computing,
-        ledger: Option<Arc<Mutex<Ledger>>>,
+        ledger: Option<OpenLedger>,
     ) -> anyhow::Result<Opened> {
         Opened::computing(location, host.options()?, computing, ledger)
     }
@@ -62,11 +62,11 @@ impl Opened {
         location: &Location,
         options: OpenOptions,
         computing: &Computing,
-        ledger: Option<Arc<Mutex<Ledger>>>,
+        ledger: Option<OpenLedger>,
     ) -> anyhow::Result<Opened> {
         let options = options.backend(Arc::clone(&computing.backend));
         let options = match ledger {
-            Some(ledger) => options.ledger(ledger),
+            Some(ledger) => ledger.options(options),
             None => options,
         };
         Opened::with(location, options)
@@ -87,7 +87,13 @@ impl Opened {
                 let recorder = made.get_or_init(|| Arc::new(Recorder::new(controller)));
                 Arc::clone(recorder) as Arc<dyn Controller>
             })
-            .open(location.clone())?;
+            .open(location.clone())
+            .map_err(|error| match error {
+                DriveError::OtherStore { .. } => {
+                    anyhow::Error::new(error).context("--new-store takes another store from now on")
+                }
+                error => error.into(),
+            })?;
         let info = drive.wait(drive.session().store().info());
         let recorder = Arc::clone(recorder.wait());
         recorder.set_first_data_lba(info.first_data_lba);

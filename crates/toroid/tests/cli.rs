@@ -10,6 +10,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
+use toroid_tfhe::Ciphertext;
+use toroid_tfhe::noise::StatedNoise;
 
 use common::{Place, Said};
 
@@ -181,6 +183,53 @@ fn parameter_sets_are_shown() {
         text.contains("extraction") && !text.contains("modulus switch"),
         "{text}"
     );
+}
+
+/// `bench/scheme/estimator/estimate.py` wrote the file, from the same figures.
+#[test]
+fn the_estimator_finds_every_key_as_secure_as_its_set_claims() {
+    let place = Place::new();
+    let path = common::example("bench/scheme/estimator/results.txt");
+    let results = fs::read_to_string(path).unwrap();
+    let results: Vec<Vec<&str>> = results
+        .lines()
+        .skip_while(|line| !line.starts_with("set "))
+        .skip(1)
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let sets = place.json("params");
+    for set in sets["sets"].as_array().unwrap() {
+        if set["insecure"].as_bool().unwrap() {
+            continue;
+        }
+        let number = |value: &Value| value.as_f64().unwrap();
+        let dimension = number(&set["glwe_dimension"]) * number(&set["ring_degree"]);
+        let mut keys = vec![
+            (
+                number(&set["lwe_dimension"]),
+                number(&set["log2_lwe_noise"]),
+            ),
+            (dimension, number(&set["log2_glwe_noise"])),
+        ];
+        let stages = set["stages"].as_array().into_iter().flatten();
+        keys.extend(stages.filter_map(|stage| {
+            Some((number(&stage["samples"]), stage["log2_lwe_noise"].as_f64()?))
+        }));
+        let name = set["name"].as_str().unwrap();
+        let claimed = number(&set["security_bits"]);
+        for (dimension, noise) in keys {
+            // More dimensions and more noise are no less secure.
+            let bits = results.iter().filter_map(|row| {
+                let number = |at: usize| row[at].parse::<f64>().unwrap();
+                (number(1) <= dimension && number(2) <= noise).then(|| number(3))
+            });
+            let bits = bits.fold(0.0, f64::max);
+            assert!(
+                bits >= claimed,
+                "{name} claims {claimed} bits, {bits} found for dimension {dimension} and noise 2^{noise}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -905,11 +954,45 @@ fn a_ledger_notices_what_a_drive_gives_in_place_of_what_it_was_given() {
     fs::write(place.path("other.tasm"), text.replace("homsub", "homadd")).unwrap();
     place.ok("put d.img other.tasm");
     let run = "run d.img cow:0:2 --write minus_two.ct --out y.ct --ledger l";
+    place.fails(1, run, &["cor:0:1", "cannot be trusted"]);
+    place.ok("put d.img two.ct --as cor:0:1 --ledger l");
     place.fails(1, run, &["prg:0:0", "cannot be trusted"]);
     assert!(!place.path("y.ct").exists());
     place.ok("keys generate --params tiny --unencrypted --out others");
     let other = "get d.img cor:0:1 --out y.ct --ledger l --key others/client.key";
     place.fails(1, other, &["no ledger of this client key"]);
+    // Another store in the place of the drive's.
+    place.ok("drive format d.img --size 64MiB --swap 16MiB --force");
+    let put = "put d.img two.ct --as cor:0:1 --ledger l";
+    place.fails(1, put, &["has blob store", "--new-store"]);
+    place.ok(&format!("{put} --new-store"));
+    place.ok("get d.img cor:0:1 --out z.ct --ledger l");
+    place.fails(2, "get d.img cor:0:1 --out y.ct --new-store", &["--ledger"]);
+}
+
+#[test]
+fn what_a_drive_forges_is_not_decrypted() {
+    let place = Place::prepared("second-half");
+    let three = Ciphertext::from_bytes(&fs::read(place.path("three.ct")).unwrap()).unwrap();
+    let forged = |sample: &[u8], noise| {
+        let tag = *three.tag().unwrap();
+        let forged = Ciphertext::from_sample(three.params(), three.encoding(), sample, noise);
+        fs::write(
+            place.path("forged"),
+            forged.unwrap().with_tag(tag).to_bytes(),
+        )
+        .unwrap();
+    };
+    // Without its figures of noise, as if its header were blanked.
+    forged(three.sample(), StatedNoise::default());
+    place.fails(3, "decrypt forged", &["failure probability"]);
+    place.ok("decrypt forged --max-failure 1");
+    // Without a mask, so that anybody can have made it.
+    let mut plain = three.sample().to_vec();
+    let body = plain.len() - 8;
+    plain[..body].fill(0);
+    forged(&plain, three.stated_noise());
+    place.fails(1, "decrypt forged --max-failure 1", &["encrypts nothing"]);
 }
 
 #[test]

@@ -424,7 +424,7 @@ impl Inner {
                     let name = content.name.clone();
                     (id, name.unwrap_or_else(|| current.name.clone()))
                 }
-                Target::New(name) => (BlobId(sequence), name),
+                Target::New(name) => (BlobId(sequence), content.name.clone().unwrap_or(name)),
             };
             versions.push(Version {
                 id,

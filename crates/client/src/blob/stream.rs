@@ -76,9 +76,15 @@ impl BlobWriter {
 
     /// Gives the blob another name together with the new content.
     pub fn with_name(mut self, name: String) -> Result<Self, BlobError> {
+        self.set_name(name)?;
+        Ok(self)
+    }
+
+    /// [`BlobWriter::with_name`] for a name that is known only once the content has been written.
+    pub fn set_name(&mut self, name: String) -> Result<(), BlobError> {
         check_name(&name)?;
         self.name = Some(name);
-        Ok(self)
+        Ok(())
     }
 
     /// Appends `data`. After an error other than [`BlobError::SizeMismatch`] the writer is of no more use.

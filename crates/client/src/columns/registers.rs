@@ -7,6 +7,7 @@ use toroid_tfhe::params::ParamSet;
 
 use super::{ColumnError, EncryptedRows, MAX_OBJECT_BYTES, of};
 use crate::blob::BlobStat;
+use crate::ledger::ObjectDigest;
 use crate::session::{Object, Session, SessionError};
 
 impl Session {
@@ -53,7 +54,12 @@ impl Session {
     /// As [`Session::get_sample`]; [`SessionError::Column`] for anything but a column.
     pub async fn get_rows(&self, register: VrNumber) -> Result<EncryptedRows, SessionError> {
         let (sc, blob) = self.read_sample(register).await?;
-        self.check(&sc, &blob.data, &blob.name)?;
-        EncryptedRows::from_object(&sc, &blob.data).map_err(of(&register.to_string()))
+        self.check(&sc, ObjectDigest::of(&sc, &blob.data), &blob.name)?;
+        let rows = EncryptedRows::from_object(&sc, &blob.data);
+        let rows = rows.map_err(of(&register.to_string()))?;
+        Ok(match self.expected_noise(register) {
+            Some(noise) => rows.with_noise_of_at_least(&noise),
+            None => rows,
+        })
     }
 }

@@ -9,9 +9,7 @@ use toroid_task::Progress;
 use toroid_tfhe::ciphertext::MAX_LOG2_FAILURE;
 use toroid_tfhe::column::{Column, ColumnBytesBuilder, ColumnForm, rows_per_chunk};
 use toroid_tfhe::encoding::Encoding;
-#[cfg(feature = "image")]
-use toroid_tfhe::noise::Noise;
-use toroid_tfhe::noise::{StatedNoise, log2_decoding_failure};
+use toroid_tfhe::noise::{Noise, StatedNoise, log2_decoding_failure};
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::{ClientKey, TfheError};
@@ -19,7 +17,7 @@ use zeroize::Zeroizing;
 
 use super::head::set_of;
 use super::{ColumnError, mismatch};
-use crate::session::{SessionError, tag_start};
+use crate::session::{SessionError, stated_noise, tag_start};
 
 /// What all rows of a column have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,10 +44,7 @@ impl RowFacts {
         Ok(RowFacts {
             params: set_of(sc.params())?,
             encoding,
-            noise: StatedNoise {
-                log2_variance: sc.log2_variance().map(f64::from),
-                log2_failure: sc.log2_p_fail().map(f64::from),
-            },
+            noise: stated_noise(sc),
             computed: sc.computed(),
             tag: sc.key_tag(),
         })
@@ -84,13 +79,7 @@ impl RowFacts {
     /// The noise that is stated, of rows that a drive may have `computed`.
     #[cfg(feature = "image")]
     pub(super) fn stored_noise(&self, computed: bool) -> Noise {
-        let certain = 0.0;
-        let log2_failure = match self.noise.log2_variance {
-            Some(_) => self.noise.log2_failure.unwrap_or(f64::NEG_INFINITY),
-            None => certain,
-        };
-        let variance = self.noise.log2_variance.map_or(0.0, f64::exp2);
-        Noise::stored(self.params, variance, log2_failure, computed)
+        self.noise.stored(self.params, computed)
     }
 
     /// What holds of both.
@@ -283,7 +272,6 @@ impl EncryptedRows {
     }
 
     /// The rows with at least this noise, whatever was stated of them.
-    #[cfg(feature = "image")]
     pub(super) fn with_noise_of_at_least(mut self, noise: &Noise) -> EncryptedRows {
         let least = noise.stated(self.facts.params);
         let stated = &mut self.facts.noise;

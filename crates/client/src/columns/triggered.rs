@@ -12,6 +12,7 @@ use toroid_tfhe::params::ParamSet;
 
 use super::rows::RowFacts;
 use super::{EncryptedRows, of, result_bytes};
+use crate::ledger::ObjectDigest;
 use crate::session::{Session, SessionError, check_key, inputs};
 
 /// A number of no other source of noise: others have those of their blobs.
@@ -88,7 +89,9 @@ impl Session {
         let entry = digest.and_then(|digest| {
             let ledger = self.ledger()?;
             let store = self.store().uuid();
-            Some(ledger.result(store, &sc, &blob.data, digest, operands))
+            let found = ObjectDigest::of(&sc, &blob.data);
+            let noise = result.facts.noise;
+            Some(ledger.result(store, &sc, (found, noise), digest, operands))
         });
         let stays = register.ty() == VrType::LweCow;
         self.enter(entry.filter(|_| stays).map(|entry| (register, entry)))?;
@@ -115,11 +118,18 @@ impl Session {
             let stat = self.find(vr);
             let stated = stat.and_then(|stat| Some((stat.sequence, stat.sc?)));
             let (stat, sc) = stated.ok_or(SessionError::Missing(vr))?;
+            let unknown = sc.with_noise(None, None);
+            let sc = self.operand(vr)?.unwrap_or(unknown);
             let facts = RowFacts::of(&sc).map_err(of(&vr.to_string()))?;
             known.insert(vr, facts.known(1, facts.computed || several, stat));
         }
+        let vectors = program.instructions().iter();
+        let vectors = vectors.flat_map(Instruction::operands);
+        let vectors = vectors.filter(|vr| vr.ty() == VrType::Tv);
+        let vectors = vectors.map(|tv| Ok((tv, self.operand(tv)?)));
+        let vectors: BTreeMap<_, _> = vectors.collect::<Result<_, SessionError>>()?;
         let functions = |tv| {
-            let stored = self.find(tv).and_then(|stat| stat.sc);
+            let stored = vectors.get(&tv).copied().flatten();
             stored.map_or((None, None), |sc| {
                 let encoding = |bits: u8| Encoding::new(bits.into(), sc.signed()).ok();
                 let input = match sc.message_bits() {

@@ -44,6 +44,7 @@ pub struct OpenOptions {
     pub(super) cancel: CancelToken,
     pub(super) wrap: Option<Arc<Wrap>>,
     pub(super) ledger: Option<Arc<Mutex<Ledger>>>,
+    pub(super) new_store: bool,
     #[cfg(feature = "image")]
     pub(super) verifier: Option<Arc<super::Verifier>>,
     #[cfg(feature = "image")]
@@ -161,6 +162,14 @@ impl OpenOptions {
     pub fn ledger(self, ledger: Arc<Mutex<Ledger>>) -> OpenOptions {
         OpenOptions {
             ledger: Some(ledger),
+            ..self
+        }
+    }
+
+    /// Takes a store that the ledger does not know at the drive's place, from then on. Without it, the place must have the store that it had before.
+    pub fn new_store(self) -> OpenOptions {
+        OpenOptions {
+            new_store: true,
             ..self
         }
     }

@@ -15,6 +15,7 @@ use toroid_tfhe::{Ciphertext, ClientKey, TfheError};
 
 use super::{SessionError, TestVectorReport, public_key, sample_metadata, test_vector_bytes};
 use crate::blob::BlobWriter;
+use crate::ledger::{Digest, ObjectDigest};
 
 /// Something to put into a register of a drive ([`Session::put`](super::Session::put)).
 pub struct Object<'a> {
@@ -136,6 +137,7 @@ impl<'a> Object<'a> {
     }
 
     /// The content, where it is in memory: of anything but a key.
+    #[cfg(feature = "image")]
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         match &self.content {
             Content::Bytes(bytes) => Some(bytes),
@@ -143,20 +145,25 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Hands the content to the drive.
-    pub(super) async fn write(self, writer: &mut BlobWriter) -> Result<(), SessionError> {
+    /// Hands the content to the drive. Returns the digest of it with the metadata.
+    pub(super) async fn write(self, writer: &mut BlobWriter) -> Result<Digest, SessionError> {
+        let mut digest = ObjectDigest::new(&self.sc);
         match self.content {
-            Content::Bytes(bytes) => writer.write(&bytes).await?,
+            Content::Bytes(bytes) => {
+                digest.update(&bytes);
+                writer.write(&bytes).await?;
+            }
             Content::File(mut reader) => {
                 let vr = self.sc.vr();
                 let failed = |source| SessionError::Source { vr, source };
                 while let Some(chunk) = reader.next().map_err(failed)? {
+                    digest.update(chunk);
                     writer.write(chunk).await?;
                 }
             }
-            Content::Key(client, kind) => generate(client, kind, writer).await?,
+            Content::Key(client, kind) => generate(client, kind, writer, &mut digest).await?,
         }
-        Ok(())
+        Ok(digest.finish())
     }
 }
 
@@ -165,6 +172,7 @@ async fn generate(
     client: &ClientKey,
     kind: KeyKind,
     writer: &mut BlobWriter,
+    digest: &mut ObjectDigest,
 ) -> Result<(), SessionError> {
     let (sender, mut receiver) = mpsc::channel::<Vec<u8>>(1);
     let client = client.clone();
@@ -186,6 +194,7 @@ async fn generate(
         }
     });
     while let Some(bytes) = receiver.recv().await {
+        digest.update(&bytes);
         writer.write(&bytes).await?;
     }
     Ok(task.await??)

@@ -105,17 +105,7 @@ impl Session {
         for (register, sample) in samples.iter().filter(|(register, _)| *register != trigger) {
             self.put_sample(*register, sample).await?;
         }
-        let noises: BTreeMap<_, _> = samples
-            .iter()
-            .map(|(register, sample)| (*register, sample.noise().clone()))
-            .collect();
-        let width = |tv| {
-            let mut vectors = assembly.test_vectors.iter();
-            let vector = vectors.find(|vector| vector.vr == tv)?;
-            Some(vector.p_in.unwrap_or(last.params().message_bits))
-        };
-        let read = |register| noises.get(&register).cloned();
-        let noise = noise_of_result(&assembly.program, last.params(), read, width);
+        let noise = predicted_noise(assembly, inputs);
         let (stored, entry) = self.trigger_knowing(trigger, Some(last), noise).await?;
         let output = stored.ciphertext;
         // The drive keeps the start of it alone.
@@ -126,6 +116,26 @@ impl Session {
         let outputs = BTreeMap::from([(result_name(assembly)?, output)]);
         Ok((outputs, entry))
     }
+}
+
+/// The noise of a program's result that follows from its inputs, with the arithmetic that has more of it; `None` where the program reads
+/// registers that are none of them.
+#[must_use]
+pub fn predicted_noise(assembly: &Assembly, inputs: &[(&str, &Ciphertext)]) -> Option<Noise> {
+    let (_, first) = inputs.first()?;
+    let params = first.params();
+    let noises = inputs.iter().map(|(name, sample)| {
+        let register = assembly.registers.get(*name)?;
+        Some((*register, sample.noise().clone()))
+    });
+    let noises: BTreeMap<_, _> = noises.collect::<Option<_>>()?;
+    let width = |tv| {
+        let mut vectors = assembly.test_vectors.iter();
+        let vector = vectors.find(|vector| vector.vr == tv)?;
+        Some(vector.p_in.unwrap_or(params.message_bits))
+    };
+    let read = |register| noises.get(&register).cloned();
+    noise_of_result(&assembly.program, params, read, width)
 }
 
 /// The name of the register that a program returns.

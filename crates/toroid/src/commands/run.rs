@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use toroid_client::drive::Verifier;
-use toroid_client::session::{ComputedEntry, Outputs, SessionError, result_name};
+use toroid_client::session::{ComputedEntry, Outputs, SessionError, predicted_noise, result_name};
 use toroid_drive::bridge::status::KEY_MISSING;
 use toroid_isa::{VrNumber, VrType};
 use toroid_nvme::Status;
@@ -79,16 +79,17 @@ fn parse_share(text: &str) -> Result<f64, String> {
 }
 
 impl VerifyArgs {
-    /// Refuses a result that is not what the program gives. `written` is the sample of --write, in its register.
+    /// Refuses a result that is not what the program gives, and states no less noise of it than follows from the program and its inputs.
+    /// `written` is the sample of --write, in its register.
     fn check(
         &self,
         register: VrNumber,
         written: Option<&Ciphertext>,
-        result: &Ciphertext,
+        result: Ciphertext,
         output: &Output,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Ciphertext> {
         let Some(path) = &self.verify else {
-            return Ok(());
+            return Ok(result);
         };
         let program = assemble_file(path)?;
         let files = self.inputs.iter();
@@ -103,7 +104,10 @@ impl VerifyArgs {
         if verifier.check(&program, &inputs, &results)? {
             output.note("the result is what the program gives, computed again here");
         }
-        Ok(())
+        Ok(match predicted_noise(&program, &inputs) {
+            Some(noise) => result.with_noise_of_at_least(&noise),
+            None => result,
+        })
     }
 }
 
@@ -212,8 +216,8 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         )),
         None => output.line(format!("the drive answered after {trigger_ms:.1} ms")),
     }
-    args.verify
-        .check(register, trigger.as_ref(), &result.ciphertext, output)?;
+    let verify = &args.verify;
+    result.ciphertext = verify.check(register, trigger.as_ref(), result.ciphertext, output)?;
     opened.session().accept(entry)?;
     opened.close()?;
     // A drive keeps the start of tags alone: the result has that of the sample that was written.
