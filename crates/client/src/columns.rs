@@ -8,6 +8,8 @@
 //! Execute Program command, with the result as another column. Each unit is committed with a record of the job, so that a run that ended early goes on where
 //! it was, and one that is complete computes nothing again.
 //!
+//! A *ring column* ([`RingRows`]) has its numbers in whole ciphertexts of a ring, on which `Session::map` computes by tens of thousands.
+//!
 //! A column can also be the object of a register, which triggers a program when it is written or read: [`Session::put_rows`].
 //!
 //! Open `columns/head.rs` first, which has the form of a column in its blob, then `columns/map.rs`.
@@ -25,6 +27,7 @@ mod head;
 mod map;
 mod object;
 mod registers;
+mod ring;
 mod rows;
 mod stored;
 #[cfg(feature = "image")]
@@ -36,8 +39,9 @@ use error::PREFIX;
 pub use error::{ColumnError, MAX_NAME_BYTES, MAX_OBJECT_BYTES};
 pub use head::JobRecord;
 #[cfg(feature = "image")]
-pub use map::{MapPlan, MapReport, MapRequest};
+pub use map::{MapPlan, MapReport, MapRequest, Route};
 pub use object::result_bytes;
+pub use ring::{RingColumn, RingRows};
 pub use rows::EncryptedRows;
 pub use stored::{ColumnStat, StoredColumn};
 

@@ -19,6 +19,7 @@ use toroid_isa::{
     VrError, VrNumber, VrType, wrap_count,
 };
 use toroid_nvme::{Controller, Status};
+use toroid_rns::ring_set::RingSet;
 use toroid_task::Progress;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
@@ -533,6 +534,43 @@ impl Session {
         self.put(keys, progress).await.map(drop)
     }
 
+    /// Generates the key by which the drive computes on ring columns, and writes it to the drive as it comes ([`Object::ring_key`]).
+    ///
+    /// # Errors
+    /// As [`Session::generate_key`].
+    pub async fn generate_ring_key(
+        &self,
+        key_id: u32,
+        client: &ClientKey,
+        set: &'static RingSet,
+        progress: &Progress,
+    ) -> Result<BlobStat, SessionError> {
+        let key = Object::ring_key(key_id, client, set)?;
+        self.put_one(key, progress).await
+    }
+
+    /// Has the drive load the ring key of a key id, which nothing else loads: it is large, and only programs on ring columns need it. Returns
+    /// the bytes read.
+    ///
+    /// # Errors
+    /// [`SessionError::Missing`], those of the store.
+    pub async fn load_ring_key(
+        &self,
+        key_id: u32,
+        progress: &Progress,
+    ) -> Result<u64, SessionError> {
+        let vr = VrNumber::key(key_id, KeyKind::Ring)?;
+        let blob = self.find(vr).ok_or(SessionError::Missing(vr))?;
+        let mut reader = self.store.reader(blob.id)?;
+        let mut done = 0;
+        while let Some(chunk) = reader.next_chunk().await? {
+            progress.check().map_err(BlobError::from)?;
+            done += chunk.len() as u64;
+            progress.report("load", done, blob.size);
+        }
+        Ok(done)
+    }
+
     /// Writes a public key from its file, in the form that it has there.
     ///
     /// # Errors
@@ -920,6 +958,10 @@ impl Session {
             // No register holds a column.
             let fits =
                 |sc: ScMetadata| sc.vr().key_id() == key_id && wanted(sc.vr().ty()) && !sc.column();
+            let is_ring_key = |sc: ScMetadata| {
+                sc.vr().ty() == VrType::Key && sc.vr().data_id() == KeyKind::Ring.data_id()
+            };
+            let fits = |sc: ScMetadata| fits(sc) && !is_ring_key(sc);
             blob.written && blob.sc.is_some_and(fits)
         });
         blobs.sort_by_key(|blob| blob.sc.is_some_and(|sc| sc.vr().ty() == VrType::Prg));

@@ -11,6 +11,9 @@ use std::any::Any;
 use std::sync::Arc;
 
 use toroid_isa::KeyKind;
+use toroid_rns::batch::Step;
+use toroid_rns::ring_set::RingSet;
+use toroid_rns::stored::{Layout, Statement, StoredColumn};
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::seeded::KeyForm;
@@ -55,7 +58,22 @@ pub struct BootstrapTask<'a> {
     pub input_bits: u32,
 }
 
-/// Arithmetic on LWE samples. Every method may be called from several threads at a time.
+/// A program on ring columns, as a back end gets it: as a whole, so that values between its steps need no form in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct RingProgram<'a> {
+    /// What to do.
+    pub steps: &'a [Step],
+    /// The number of the value that is wanted.
+    pub output: usize,
+    /// How it is to be stored, and the bits of a word.
+    pub place: (Layout, u32),
+    /// Its rows.
+    pub rows: usize,
+    /// What is known of it.
+    pub statement: Statement,
+}
+
+/// Arithmetic on LWE samples, and on ring columns where a back end has that. Every method may be called from several threads at a time.
 ///
 /// The engine promises that samples have [`StageParams::lwe_bytes`](toroid_tfhe::params::StageParams::lwe_bytes) bytes, test vectors [`ParamSet::test_vector_bytes`], that
 /// all their words are canonical (below the modulus), and that keys come from this back end and belong to `params`.
@@ -150,6 +168,23 @@ pub trait Backend: Send + Sync {
     ) -> Result<Vec<u8>, BackendError> {
         Err(BackendError::Unsupported {
             reason: format!("{} does not pack samples", self.name()),
+        })
+    }
+
+    /// Runs a program on ring columns under a key of [`KeyKind::Ring`]. It gives its turn to other requesters between operations, and looks at the
+    /// cancellation token there.
+    ///
+    /// # Errors
+    /// [`BackendError::Unsupported`] where the back end has no ring columns, [`BackendError::Cancelled`] or a failure.
+    fn run_ring(
+        &self,
+        _key: &dyn LoadedKey,
+        _columns: &[&StoredColumn],
+        _program: &RingProgram<'_>,
+        _requester: Requester<'_>,
+    ) -> Result<StoredColumn, BackendError> {
+        Err(BackendError::Unsupported {
+            reason: format!("{} does not compute on ring columns", self.name()),
         })
     }
 
@@ -249,6 +284,11 @@ pub trait LoadedKey: Any + Send + Sync {
 
     /// Memory that it holds, in bytes.
     fn bytes(&self) -> u64;
+
+    /// The ring of a key of [`KeyKind::Ring`].
+    fn ring_set(&self) -> Option<&'static RingSet> {
+        None
+    }
 
     /// The key as the type of the back end that made it.
     fn as_any(&self) -> &dyn Any;

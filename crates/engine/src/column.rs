@@ -9,7 +9,7 @@
 mod bytes;
 mod execute;
 mod forecast;
-mod plan;
+pub(crate) mod plan;
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -16,6 +16,12 @@ pub enum EngineError {
         /// The register.
         vr: VrNumber,
     },
+    /// The ring key of a program on ring columns is not loaded.
+    #[error("{vr} is empty: a program on ring columns needs a ring key there")]
+    MissingRingKey {
+        /// The key's register.
+        vr: VrNumber,
+    },
     /// Registers of this type do not hold LWE samples.
     #[error("virtual register {vr} is not an LWE sample (expected type cor or cow)")]
     NotASample {

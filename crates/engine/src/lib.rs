@@ -25,13 +25,15 @@ mod partial;
 mod processor;
 mod register;
 mod requester;
+mod ring;
 mod store;
 mod swap;
 mod table;
 
 pub use address::{AddressError, PAGE_BYTES, PageTableEntry, SwapSlot, VirtualAddress};
 pub use backend::{
-    Backend, BackendError, BackendStatistics, BootstrapTask, KeySink, LoadedKey, results_of_tasks,
+    Backend, BackendError, BackendStatistics, BootstrapTask, KeySink, LoadedKey, RingProgram,
+    results_of_tasks,
 };
 pub use column::{
     Checkpoint, ColumnBytes, ColumnFacts, ColumnInput, ColumnRun, Forecast, MAX_ROWS, MadeColumn,
@@ -45,6 +47,7 @@ pub use part::Part;
 pub use processor::{InstructionTiming, PreparedRun, Run, RunOutcome};
 pub use register::{Attributes, RegisterInfo, check_size, register_bytes};
 pub use requester::Requester;
+pub use ring::{FunctionOf, MadeRingColumn, RingFacts, RingForecast, RingInput, RingJob};
 pub use store::{Prepared, StoreOutcome};
 pub use swap::{MemorySwap, PagingContext, Swap, SwapError};
 pub use toroid_isa::KeyKind;

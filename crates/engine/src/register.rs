@@ -100,16 +100,20 @@ pub struct RegisterInfo {
 
 /// Which key the register holds, if Table 3 has a key with its data id.
 pub(crate) fn key_kind(vr: VrNumber) -> Option<KeyKind> {
-    [KeyKind::Bootstrapping, KeyKind::KeySwitching]
+    [KeyKind::Bootstrapping, KeyKind::KeySwitching, KeyKind::Ring]
         .into_iter()
         .find(|kind| vr.ty() == VrType::Key && kind.data_id() == vr.data_id())
 }
 
-/// Bytes of a key object. The two forms never have the same size.
-pub(crate) fn key_bytes(kind: KeyKind, form: KeyForm, params: &ParamSet) -> u64 {
+/// Most bytes of a ring key.
+const MAX_RING_KEY_BYTES: u64 = 4 << 30;
+
+/// Bytes of a key object. The two forms never have the same size. `None` for a ring key, whose ring has its own.
+fn key_bytes(kind: KeyKind, form: KeyForm, params: &ParamSet) -> Option<u64> {
     match kind {
-        KeyKind::Bootstrapping => form.bootstrapping_key_bytes(params),
-        KeyKind::KeySwitching => form.key_switching_key_bytes(params),
+        KeyKind::Bootstrapping => Some(form.bootstrapping_key_bytes(params)),
+        KeyKind::KeySwitching => Some(form.key_switching_key_bytes(params)),
+        KeyKind::Ring => None,
     }
 }
 
@@ -117,17 +121,17 @@ pub(crate) fn key_bytes(kind: KeyKind, form: KeyForm, params: &ParamSet) -> u64 
 pub(crate) fn key_form(kind: KeyKind, params: &ParamSet, size: u64) -> Option<KeyForm> {
     KeyForm::ALL
         .into_iter()
-        .find(|form| key_bytes(kind, *form, params) == size)
+        .find(|form| key_bytes(kind, *form, params) == Some(size))
 }
 
-/// Size of a register's content in bytes (Table 3); `None` for programs, whose size is their own, and for data ids that the
-/// table does not have.
+/// Size of a register's content in bytes (Table 3); `None` for programs and ring keys, whose size is their own, and for data ids
+/// that the table does not have.
 #[must_use]
 pub fn register_bytes(vr: VrNumber, params: &ParamSet) -> Option<u64> {
     match vr.ty() {
         VrType::Prg => None,
         VrType::Tv => Some(params.test_vector_bytes() as u64),
-        VrType::Key => key_kind(vr).map(|kind| key_bytes(kind, KeyForm::Expanded, params)),
+        VrType::Key => key_kind(vr).and_then(|kind| key_bytes(kind, KeyForm::Expanded, params)),
         VrType::LweCor | VrType::LweCow => Some(params.lwe_bytes() as u64),
     }
 }
@@ -156,13 +160,26 @@ pub fn check_size(vr: VrNumber, params: &ParamSet, found: u64) -> Result<(), Eng
         }
         return Ok(());
     }
+    if key_kind(vr) == Some(KeyKind::Ring) {
+        // What is in it says how long it is; its reader finds out.
+        if !(1..=MAX_RING_KEY_BYTES).contains(&found) {
+            return Err(EngineError::Size {
+                vr,
+                params: params.name,
+                expected: MAX_RING_KEY_BYTES,
+                seeded: None,
+                found,
+            });
+        }
+        return Ok(());
+    }
     let Some(expected) = register_bytes(vr, params) else {
         return Err(EngineError::DataId {
             vr,
-            expected: "the data id of a key is 1 (bootstrapping key) or 2 (key-switching key)",
+            expected: "the data id of a key is 1 (bootstrapping key), 2 (key-switching key) or 3 (ring key)",
         });
     };
-    let seeded = key_kind(vr).map(|kind| key_bytes(kind, KeyForm::Seeded, params));
+    let seeded = key_kind(vr).and_then(|kind| key_bytes(kind, KeyForm::Seeded, params));
     if found != expected && Some(found) != seeded {
         return Err(EngineError::Size {
             vr,

@@ -94,6 +94,8 @@ pub(crate) struct Table {
     touched: BTreeMap<VrNumber, u64>,
     /// The same for key ids that were cleared.
     cleared: BTreeMap<u32, u64>,
+    /// When each ring key was stored or used last.
+    ring_keys: BTreeMap<VrNumber, u64>,
 }
 
 impl Table {
@@ -110,6 +112,7 @@ impl Table {
             key_tags: BTreeMap::new(),
             touched: BTreeMap::new(),
             cleared: BTreeMap::new(),
+            ring_keys: BTreeMap::new(),
         }
     }
 
@@ -263,6 +266,38 @@ impl Table {
         }
     }
 
+    /// The ring key in a register, and the parameter set of its key id. It counts as used now.
+    pub(crate) fn use_ring_key(
+        &mut self,
+        vr: VrNumber,
+    ) -> Option<(Arc<dyn LoadedKey>, &'static ParamSet)> {
+        let stamp = self.stamp();
+        let register = self.registers.get(&vr)?;
+        let Content::Key(key) = &register.content else {
+            return None;
+        };
+        self.ring_keys.insert(vr, stamp);
+        Some((Arc::clone(key), register.params))
+    }
+
+    /// Drops ring keys but that of `vr`, the least recently used first, until so many units of the persistent area are free. They are large, and
+    /// whoever needs one loads it again.
+    fn drop_ring_keys(&mut self, vr: VrNumber, units: u64) {
+        while self.total_units.saturating_sub(self.used_units) < units {
+            let others = self.ring_keys.iter().filter(|(other, _)| **other != vr);
+            let Some(oldest) = others.min_by_key(|(_, stamp)| **stamp) else {
+                return;
+            };
+            let oldest = *oldest.0;
+            self.ring_keys.remove(&oldest);
+            self.touch(oldest);
+            if let Some(register) = self.registers.remove(&oldest) {
+                self.free(register.reservation);
+                self.forget_key_tag_unless_used(oldest.key_id());
+            }
+        }
+    }
+
     /// Takes room in the persistent area; `returning` units count as free already.
     fn reserve(
         &mut self,
@@ -271,6 +306,7 @@ impl Table {
         returning: u64,
     ) -> Result<Reservation, EngineError> {
         let units = units_of(bytes);
+        self.drop_ring_keys(vr, units.saturating_sub(returning));
         let available = (self.total_units + returning).saturating_sub(self.used_units);
         if units > available {
             let unit = PAGE_BYTES as u64;
@@ -426,6 +462,7 @@ impl Table {
             return Ok(None);
         };
         let units = units_of(bytes);
+        self.drop_ring_keys(vr, units.saturating_sub(reservation.units));
         // The key that this one replaces may still be there.
         let replaced = self
             .get(vr)
@@ -451,6 +488,10 @@ impl Table {
     pub(crate) fn insert(&mut self, memory: &PagedMemory, vr: VrNumber, register: Register) {
         self.touch(vr);
         self.write(memory, vr, register);
+        if vr.ty() == VrType::Key && vr.data_id() == KeyKind::Ring.data_id() {
+            let stamp = self.stamp();
+            self.ring_keys.insert(vr, stamp);
+        }
     }
 
     /// Puts in a register that a run wrote.
@@ -499,6 +540,7 @@ impl Table {
     fn take_out(&mut self, memory: &PagedMemory, vr: VrNumber) -> bool {
         match self.registers.remove(&vr) {
             Some(register) => {
+                self.ring_keys.remove(&vr);
                 self.free(register.reservation);
                 if let Content::Sample {
                     page, fingerprint, ..

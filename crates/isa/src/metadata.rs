@@ -166,16 +166,17 @@ impl ScMetadata {
     /// Metadata for the first part (offset 0) of an object of `size` bytes, encrypted with the parameter set `params`.
     ///
     /// # Errors
-    /// [`MetadataError::DataId`] for a program with a data id other than 0 or a key that is neither BKNTT nor KSK,
+    /// [`MetadataError::DataId`] for a program with a data id other than 0 or a key that is neither BKNTT, KSK nor a ring key,
     /// [`MetadataError::Size`] for a size of 0 or above 2^38.
     pub fn new(vr: VrNumber, params: u16, size: u64) -> Result<ScMetadata, MetadataError> {
         let expected = match vr.ty() {
             VrType::Prg if vr.data_id() != 0 => Some("0"),
             VrType::Key
-                if vr.data_id() != KeyKind::Bootstrapping.data_id()
-                    && vr.data_id() != KeyKind::KeySwitching.data_id() =>
+                if ![KeyKind::Bootstrapping, KeyKind::KeySwitching, KeyKind::Ring]
+                    .iter()
+                    .any(|kind| kind.data_id() == vr.data_id()) =>
             {
-                Some("1 (BKNTT) or 2 (KSK)")
+                Some("1 (BKNTT), 2 (KSK) or 3 (ring)")
             }
             _ => None,
         };

@@ -84,6 +84,8 @@ pub enum KeyKind {
     Bootstrapping = 1,
     /// KSK, the public functional key-switching key.
     KeySwitching = 2,
+    /// The evaluation keys of ring columns.
+    Ring = 3,
 }
 
 impl KeyKind {
@@ -98,6 +100,7 @@ impl fmt::Display for KeyKind {
         f.pad(match self {
             KeyKind::Bootstrapping => "bootstrapping key",
             KeyKind::KeySwitching => "key-switching key",
+            KeyKind::Ring => "ring key",
         })
     }
 }

@@ -36,6 +36,23 @@ pub struct KeyRequest {
     pub mod_raise: bool,
 }
 
+impl KeyRequest {
+    /// The exponents g of its automorphisms X -> X^g at ring degree N, each with the most limbs of what it is applied to.
+    fn automorphisms(&self, degree: usize) -> BTreeMap<usize, usize> {
+        let rotations = self.rotations.iter();
+        let rotations = rotations.map(|(steps, limbs)| (rotation_exponent(degree, *steps), *limbs));
+        let conjugation = self
+            .conjugation
+            .map(|limbs| (conjugation_exponent(degree), limbs));
+        let mut automorphisms = BTreeMap::new();
+        for (exponent, limbs) in rotations.chain(conjugation).filter(|(e, _)| *e != 1) {
+            let most = automorphisms.entry(exponent).or_insert(limbs);
+            *most = limbs.max(*most);
+        }
+        automorphisms
+    }
+}
+
 /// A key that brings X -> X^g of a ciphertext back under its secret.
 pub(crate) struct GaloisKey {
     pub(crate) automorphism: Automorphism,
@@ -538,18 +555,7 @@ fn plans(secret: &SecretKey, request: &KeyRequest) -> Result<Vec<Plan>, RnsError
             secret: main,
         });
     }
-    let degree = context.degree();
-    let mut galois = BTreeMap::new();
-    let rotations = request.rotations.iter();
-    let rotations = rotations.map(|(steps, limbs)| (rotation_exponent(degree, *steps), *limbs));
-    let conjugation = request
-        .conjugation
-        .map(|limbs| (conjugation_exponent(degree), limbs));
-    for (exponent, limbs) in rotations.chain(conjugation).filter(|(e, _)| *e != 1) {
-        let most = galois.entry(exponent).or_insert(limbs);
-        *most = limbs.max(*most);
-    }
-    for (exponent, limbs) in galois {
+    for (exponent, limbs) in request.automorphisms(context.degree()) {
         let basis = basis(limbs)?;
         let automorphism = Automorphism::new(context, exponent);
         let back = Automorphism::new(context, automorphism.inverse_exponent());

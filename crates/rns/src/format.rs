@@ -213,6 +213,19 @@ impl RnsParams {
     }
 }
 
+/// Bytes of a file with so many bytes of payload behind the parameters.
+pub(crate) fn file_bytes(params: &RnsParams, rest: u64) -> u64 {
+    let frame = Frame {
+        kind: Kind::EvaluationKeys.number(),
+        params: 0,
+        encoding: [0; 2],
+        payload: params_bytes(params).len() as u64 + rest,
+        tag: [0; 16],
+        rest: [0; 20],
+    };
+    frame.file_bytes()
+}
+
 /// Begins a file: writes header and parameters. `rest` is what follows in the payload; `set` the parameter set of samples, or 0.
 pub(crate) fn begin<W: Write>(
     inner: W,

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 pub mod automorphism;
+pub mod batch;
 mod buffer;
 pub mod ciphertext;
 pub mod column;
@@ -22,6 +23,7 @@ pub mod noise;
 pub mod params;
 pub mod pipeline;
 pub mod poly;
+pub mod ring_set;
 pub mod samples;
 pub mod search;
 pub mod secret;
@@ -33,6 +35,7 @@ pub mod wide;
 pub mod wide_search;
 
 pub use automorphism::Automorphism;
+pub use batch::Batch;
 pub use ciphertext::{Ciphertext, Plaintext};
 pub use context::{Basis, Context, Threads};
 pub use error::RnsError;
@@ -40,5 +43,6 @@ pub use evaluation::{EvaluationKeys, Extended, Hoisted, KeyRequest};
 pub use key_switch::KeySwitchKey;
 pub use params::{RnsParams, Shape};
 pub use poly::{Form, RnsPoly};
+pub use ring_set::RingSet;
 pub use secret::SecretKey;
 pub use stored::StoredColumn;

@@ -89,7 +89,29 @@ pub struct Judgement {
     pub transforms: usize,
 }
 
+/// What a table makes of a column, by the formulas.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TableNoise {
+    /// Standard deviation of a result, in turns.
+    pub deviation: f64,
+    /// The most that cleaning leaves of the input's noise in a result, in turns.
+    pub bias: f64,
+    /// log2 of the probability that any value of the batch is wrong.
+    pub log2_failure: f64,
+}
+
 impl Candidate {
+    /// The noise of results for a column with noise of this standard deviation, in turns; nothing where the pipeline lacks levels.
+    #[must_use]
+    pub fn table_noise(&self, input: f64) -> Option<TableNoise> {
+        let (deviation, bias, log2_failure) = self.failure(input).ok()?;
+        Some(TableNoise {
+            deviation,
+            bias,
+            log2_failure,
+        })
+    }
+
     /// Levels of the pipeline.
     #[must_use]
     pub fn levels(&self) -> usize {

@@ -110,6 +110,19 @@ fn tag_of(main: &[i64], sparse: &[i64]) -> KeyTag {
     std::array::from_fn(|i| digest[i])
 }
 
+/// The beginning of the hash that [`SecretKey::derive`] seeds secrets with.
+pub(crate) fn derivation() -> Sha256 {
+    let mut hash = Sha256::new();
+    hash.update(b"toroid ring secrets of a client key");
+    hash
+}
+
+/// The generator that such a hash seeds.
+pub(crate) fn generator(hash: Sha256) -> Csprng {
+    let seed: Zeroizing<[u8; 32]> = Zeroizing::new(hash.finalize().into());
+    Csprng::from_seed(*seed)
+}
+
 impl SecretKey {
     /// Fresh secrets.
     ///

@@ -155,6 +155,14 @@ fn check_rows(degree: usize, rows: usize) -> Result<(), FormatError> {
     Err(field(OBJECT, "the number of rows", problem))
 }
 
+fn check_width(layout: Layout, width: u32) -> Result<(), FormatError> {
+    if (layout.places()..=MAX_WIDTH).contains(&width) {
+        return Ok(());
+    }
+    let problem = format!("is {width}, not {} to {MAX_WIDTH}", layout.places());
+    Err(field(OBJECT, "the width of a word", problem))
+}
+
 impl StoredColumn {
     /// Encrypts up to N messages as a seeded column; rows behind them have 0.
     ///
@@ -166,9 +174,25 @@ impl StoredColumn {
         messages: &[u32],
         rng: &mut Csprng,
     ) -> Result<StoredColumn, FormatError> {
+        layout.check(secret.context().degree())?;
+        let width = seeded_width(secret.context().params(), layout.places());
+        StoredColumn::encrypt_in(secret, (layout, width), messages, rng)
+    }
+
+    /// The same in words of `width` bits: wider ones than reading needs leave less noise.
+    ///
+    /// # Errors
+    /// As [`StoredColumn::encrypt`]; [`FormatError::Field`] for a width that no column has.
+    pub fn encrypt_in(
+        secret: &SecretKey,
+        (layout, width): (Layout, u32),
+        messages: &[u32],
+        rng: &mut Csprng,
+    ) -> Result<StoredColumn, FormatError> {
         let context = secret.context();
         let (params, degree) = (context.params(), context.degree());
         layout.check(degree)?;
+        check_width(layout, width)?;
         check_rows(degree, messages.len())?;
         let mut placed = vec![0; degree];
         for (row, message) in messages.iter().enumerate() {
@@ -180,7 +204,6 @@ impl StoredColumn {
         }
         let plaintext = column::encode(context, layout.places(), &placed)?;
         let fresh = secret.encrypt_seeded(&plaintext, rng)?;
-        let width = seeded_width(params, layout.places());
         let q = params.chain[0] as f64;
         let variance = noise::fresh(params) / (q * q) + body_variance(width);
         let mut column = StoredColumn {
@@ -213,11 +236,28 @@ impl StoredColumn {
         statement: Statement,
     ) -> Result<StoredColumn, FormatError> {
         let context = ciphertext.context();
+        layout.check(context.degree())?;
+        let width = computed_width(context.params(), layout.places());
+        StoredColumn::of_ciphertext_in(ciphertext, (layout, width), rows, tag, statement)
+    }
+
+    /// The same in words of `width` bits: wider ones than reading needs leave less noise.
+    ///
+    /// # Errors
+    /// As [`StoredColumn::of_ciphertext`]; [`FormatError::Field`] for a width that no column has.
+    pub fn of_ciphertext_in(
+        ciphertext: &Ciphertext,
+        (layout, width): (Layout, u32),
+        rows: usize,
+        tag: KeyTag,
+        statement: Statement,
+    ) -> Result<StoredColumn, FormatError> {
+        let context = ciphertext.context();
         let (params, degree) = (context.params(), context.degree());
         layout.check(degree)?;
+        check_width(layout, width)?;
         check_rows(degree, rows)?;
         expect(OBJECT, "the number of limbs", 1, ciphertext.limbs())?;
-        let width = computed_width(params, layout.places());
         let rounded = |variance: f32| {
             let sum = f64::from(variance).exp2() + pair_variance(params, width);
             sum.log2() as f32
@@ -260,7 +300,7 @@ impl StoredColumn {
     /// [`FormatError::Field`] for a column of other parameters.
     pub fn to_ciphertext(&self, context: &Arc<Context>) -> Result<Ciphertext, FormatError> {
         let params = context.params();
-        if self.params != params.tag() || self.degree != params.degree {
+        if !self.is_of(params) {
             let problem = "names others than those of the context";
             return Err(field(OBJECT, "the tag of its parameters", problem));
         }
@@ -325,6 +365,18 @@ impl StoredColumn {
     #[must_use]
     pub fn width(&self) -> u32 {
         self.width
+    }
+
+    /// Whether the column is one of these parameters.
+    #[must_use]
+    pub fn is_of(&self, params: &RnsParams) -> bool {
+        self.params == params.tag() && self.degree == params.degree
+    }
+
+    /// Bytes of a computed column of so many rows in words of `width` bits.
+    #[must_use]
+    pub fn computed_bytes(params: &RnsParams, width: u32, rows: usize) -> usize {
+        HEADER_BYTES + Self::body_bytes(params.degree, rows, width, false)
     }
 
     /// Whether a seed stands for the mask.
@@ -513,10 +565,7 @@ impl StoredColumn {
         };
         layout.check(degree)?;
         let width = u32::from(header[7]);
-        if !(layout.places()..=MAX_WIDTH).contains(&width) {
-            let problem = format!("is {width}, not {} to {MAX_WIDTH}", layout.places());
-            return Err(field(OBJECT, "the width of a word", problem));
-        }
+        check_width(layout, width)?;
         let rows = u32_at(12) as usize;
         check_rows(degree, rows)?;
         let expected = Self::body_bytes(degree, rows, width, seeded);

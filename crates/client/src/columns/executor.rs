@@ -163,6 +163,12 @@ impl Executor {
         Ok(bytes)
     }
 
+    /// Bytes of the memory that these objects take.
+    pub(super) fn object_bytes(inputs: &[(ScMetadata, &[u8])]) -> u64 {
+        let of_input = |bytes: &[u8]| padded((ScMetadata::SIZE + bytes.len()) as u64);
+        inputs.iter().map(|(_, bytes)| of_input(bytes)).sum()
+    }
+
     /// Bytes of the memory that these inputs take.
     pub(super) fn bytes_of(inputs: &[(VrNumber, &EncryptedRows)]) -> u64 {
         let of_input = |rows: &EncryptedRows| padded((ScMetadata::SIZE + rows.bytes.len()) as u64);
@@ -170,22 +176,61 @@ impl Executor {
     }
 
     /// Runs a program on columns. `None` where the result has no room behind the inputs: fewer rows may have.
-    pub(super) async fn run(
+    pub(super) async fn run<'r>(
         &mut self,
         program: &Program,
-        inputs: &[(VrNumber, &EncryptedRows)],
+        inputs: &[(VrNumber, &'r EncryptedRows)],
     ) -> Result<Option<EncryptedRows>, SessionError> {
-        let of_inputs = Executor::bytes_of(inputs);
+        let object = |(vr, rows): &(VrNumber, &'r EncryptedRows)| {
+            let sc = rows.facts.metadata(*vr, rows.bytes.len() as u64)?;
+            Ok((sc, rows.bytes.as_slice()))
+        };
+        let objects = inputs.iter().map(object);
+        let objects = objects.collect::<Result<Vec<_>, SessionError>>()?;
+        let Some((sc, mut bytes)) = self.run_objects(program, &objects).await? else {
+            return Ok(None);
+        };
+        let facts = RowFacts::of(&sc).map_err(|error| self.damaged(error.to_string()))?;
+        if !facts.computed {
+            return Err(self.damaged("something that no program computed".to_owned()));
+        }
+        if !sc.column() {
+            let sample = Segment::of_chunk(facts.params, ColumnForm::Expanded, 1, 0, &bytes)?;
+            bytes = assemble(facts.params, [(sample, bytes.as_slice())])?;
+        }
+        let mut result = EncryptedRows {
+            facts,
+            bytes,
+            count: 0,
+        };
+        result.count = result.column()?.header().rows();
+        Ok(Some(result))
+    }
+
+    fn damaged(&self, found: String) -> SessionError {
+        SessionError::Unexpected {
+            vr: self.name,
+            expected: "the result of a program on columns".to_owned(),
+            found,
+        }
+    }
+
+    /// Runs a program on objects, each with its metadata. `None` where the result has no room behind the inputs.
+    pub(super) async fn run_objects(
+        &mut self,
+        program: &Program,
+        inputs: &[(ScMetadata, &[u8])],
+    ) -> Result<Option<(ScMetadata, Vec<u8>)>, SessionError> {
+        let of_inputs = Executor::object_bytes(inputs);
         let Some(room) = self.len.checked_sub(of_inputs).filter(|room| *room >= 4096) else {
             return Ok(None);
         };
         self.load(program).await?;
         let mut ranges = Vec::with_capacity(inputs.len() + 1);
         let mut at = self.start;
-        for (vr, rows) in inputs {
-            let sc = rows.facts.metadata(*vr, rows.bytes.len() as u64)?;
+        for (sc, object) in inputs {
             let mut bytes = sc.to_bytes().to_vec();
-            bytes.extend_from_slice(&rows.bytes);
+            bytes.extend_from_slice(object);
             bytes.resize(padded(bytes.len() as u64) as usize, 0);
             self.write(at, &bytes).await?;
             ranges.push(MemoryRange {
@@ -210,33 +255,15 @@ impl Executor {
             return Err(failed(error));
         }
         let head = self.read(at, ScMetadata::SIZE as u64).await?;
-        let damaged = |found: String| SessionError::Unexpected {
-            vr: self.name,
-            expected: "the result of a program on columns".to_owned(),
-            found,
-        };
-        let sc = ScMetadata::from_bytes(&head)?.ok_or_else(|| damaged("none".to_owned()))?;
+        let sc = ScMetadata::from_bytes(&head)?;
+        let sc = sc.ok_or_else(|| self.damaged("none".to_owned()))?;
         if sc.size() > room - ScMetadata::SIZE as u64 {
-            return Err(damaged(format!("one of {} bytes", sc.size())));
+            return Err(self.damaged(format!("one of {} bytes", sc.size())));
         }
         let bytes = self.read(at + ScMetadata::SIZE as u64, sc.size().next_multiple_of(4));
         let mut bytes = bytes.await?;
         bytes.truncate(sc.size() as usize);
-        let facts = RowFacts::of(&sc).map_err(|error| damaged(error.to_string()))?;
-        if !facts.computed {
-            return Err(damaged("something that no program computed".to_owned()));
-        }
-        if !sc.column() {
-            let sample = Segment::of_chunk(facts.params, ColumnForm::Expanded, 1, 0, &bytes)?;
-            bytes = assemble(facts.params, [(sample, bytes.as_slice())])?;
-        }
-        let mut result = EncryptedRows {
-            facts,
-            bytes,
-            count: 0,
-        };
-        result.count = result.column()?.header().rows();
-        Ok(Some(result))
+        Ok(Some((sc, bytes)))
     }
 }
 

@@ -39,10 +39,10 @@ pub struct JobRecord {
 }
 
 impl JobRecord {
-    const SIZE: usize = 64;
+    pub(super) const SIZE: usize = 64;
     const MAGIC: [u8; 4] = *b"TMAP";
 
-    fn to_bytes(self) -> [u8; JobRecord::SIZE] {
+    pub(super) fn to_bytes(self) -> [u8; JobRecord::SIZE] {
         let mut bytes = [0; JobRecord::SIZE];
         bytes[..4].copy_from_slice(&Self::MAGIC);
         bytes[4] = self.complete.into();
@@ -54,7 +54,9 @@ impl JobRecord {
         bytes
     }
 
-    fn from_bytes(bytes: &[u8; JobRecord::SIZE]) -> Result<Option<JobRecord>, ColumnError> {
+    pub(super) fn from_bytes(
+        bytes: &[u8; JobRecord::SIZE],
+    ) -> Result<Option<JobRecord>, ColumnError> {
         if bytes == &[0; JobRecord::SIZE] {
             return Ok(None);
         }

@@ -10,6 +10,7 @@ use std::ops::Range;
 use sha2::{Digest as _, Sha256};
 use toroid_engine::{ColumnFacts, Forecast, MapFacts, MapOutput, packed_noise};
 use toroid_isa::{Assembly, Instruction, Program, VrNumber, VrType};
+use toroid_rns::ring_set::RingSet;
 use toroid_task::Progress;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::column::{ColumnForm, Segment, rows_per_chunk};
@@ -45,11 +46,22 @@ pub struct MapRequest<'a> {
     pub unit: Option<u64>,
 }
 
+/// How the rows of columns are computed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Route {
+    /// Sample by sample: the columns are samples.
+    Samples,
+    /// Ciphertext by ciphertext of a ring: the columns are ring columns.
+    Ring(&'static RingSet),
+}
+
 /// What a program will do with columns of a drive.
 #[derive(Clone, Debug)]
 pub struct MapPlan {
     /// The parameter set.
     pub params: &'static ParamSet,
+    /// How the rows are computed.
+    pub route: Route,
     /// Rows of the inputs.
     pub rows: u64,
     /// Rows, noise and bootstraps of a run in one command, whose rows are not packed.
@@ -77,6 +89,10 @@ impl MapPlan {
     #[must_use]
     pub fn log2_failure(&self) -> f64 {
         let of_output = |output: &MapOutput| {
+            if let (Route::Ring(_), Some(encoding)) = (self.route, output.encoding) {
+                let stated = self.noise.stated(self.params);
+                return super::ring::log2_failure(encoding, stated);
+            }
             let bits = output.encoding.map_or(0, Encoding::bits);
             log2_decoding_failure(bits, self.noise.variance(), self.noise.log2_failure())
         };
@@ -258,11 +274,11 @@ impl Job<'_> {
 
 /// The functions of a program, in registers that no other functions have: programs that run at the same time, or are stored on the drive,
 /// keep theirs.
-struct Tables {
-    program: Program,
+pub(super) struct Tables {
+    pub(super) program: Program,
     /// Encodings of input and output.
-    functions: BTreeMap<VrNumber, (Option<Encoding>, Option<Encoding>)>,
-    objects: Vec<Object<'static>>,
+    pub(super) functions: BTreeMap<VrNumber, (Option<Encoding>, Option<Encoding>)>,
+    pub(super) objects: Vec<Object<'static>>,
 }
 
 /// The register of a function: its data id is the beginning of a digest, with the highest bit set, which no assembler sets by itself.
@@ -295,6 +311,9 @@ impl Session {
     /// # Errors
     /// Those of [`Session::map`] that come before the first row.
     pub async fn plan_map(&self, request: &MapRequest<'_>) -> Result<MapPlan, SessionError> {
+        if let Some(job) = self.prepare_ring(request).await? {
+            return Ok(job.plan);
+        }
         Ok(self.prepare(request).await?.plan)
     }
 
@@ -312,6 +331,9 @@ impl Session {
         request: &MapRequest<'_>,
         progress: &Progress,
     ) -> Result<MapReport, SessionError> {
+        if let Some(job) = self.prepare_ring(request).await? {
+            return self.map_ring(job, progress).await;
+        }
         let mut job = self.prepare(request).await?;
         let before = job.plan.done;
         let mut commands = 0;
@@ -328,13 +350,7 @@ impl Session {
             let released = executor.release().await;
             commands = run?;
             released?;
-            for table in tables {
-                // Another run of the same function may have been quicker.
-                match self.delete(table).await {
-                    Ok(()) | Err(SessionError::Missing(_)) => {}
-                    Err(error) => return Err(error),
-                }
-            }
+            self.delete_tables(tables).await?;
         }
         Ok(MapReport {
             output: self.column(request.output).await?.stat(),
@@ -342,6 +358,18 @@ impl Session {
             computed: job.plan.rows - before,
             commands,
         })
+    }
+
+    /// Deletes the functions of a run.
+    pub(super) async fn delete_tables(&self, tables: Vec<VrNumber>) -> Result<(), SessionError> {
+        for table in tables {
+            // Another run of the same function may have been quicker.
+            match self.delete(table).await {
+                Ok(()) | Err(SessionError::Missing(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     async fn prepare<'a>(&self, request: &'a MapRequest<'a>) -> Result<Job<'a>, SessionError> {
@@ -441,6 +469,7 @@ impl Session {
             objects,
             plan: MapPlan {
                 params,
+                route: Route::Samples,
                 rows,
                 facts,
                 noise,
@@ -473,7 +502,7 @@ impl Session {
     }
 
     /// The functions that a program's text has, and those that it finds on the drive.
-    fn tables(
+    pub(super) fn tables(
         &self,
         params: &'static ParamSet,
         key_id: u32,

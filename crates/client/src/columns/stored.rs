@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use toroid_isa::VrNumber;
+use toroid_rns::ring_set::RingSet;
 use toroid_task::Progress;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::column::{ColumnForm, ColumnHeader, Segment, assemble};
@@ -30,6 +31,8 @@ pub struct ColumnStat {
     pub name: String,
     /// The parameter set.
     pub params: &'static ParamSet,
+    /// The ring of a ring column; `None` for samples.
+    pub ring: Option<&'static RingSet>,
     /// The key id of the keys that compute on it.
     pub key_id: u32,
     /// Its rows.
@@ -44,7 +47,7 @@ pub struct ColumnStat {
     pub bytes: u64,
     /// Rows of the seeded, packed and expanded form.
     pub forms: [u64; 3],
-    /// Pieces that it consists of: runs of rows of a chunk.
+    /// Pieces that it consists of: runs of rows of a chunk, or ciphertexts of a ring.
     pub pieces: usize,
     /// The run that fills it, or has filled it.
     pub job: Option<JobRecord>,
@@ -54,6 +57,9 @@ impl ColumnStat {
     /// log2 of the probability that decrypting a row gives a wrong number, as [`EncryptedRows::log2_failure`].
     #[must_use]
     pub fn log2_failure(&self) -> f64 {
+        if let (Some(_), Some(encoding)) = (self.ring, self.encoding) {
+            return super::ring::log2_failure(encoding, self.noise);
+        }
         log2_failure(self.encoding, self.noise)
     }
 }
@@ -99,6 +105,7 @@ impl StoredColumn {
         ColumnStat {
             name: self.name.clone(),
             params: facts.params,
+            ring: None,
             key_id: self.head.key_id,
             rows: header.rows(),
             encoding: facts.encoding,
@@ -269,7 +276,7 @@ impl Change {
     }
 }
 
-fn blob_name(name: &str) -> Result<String, SessionError> {
+pub(super) fn blob_name(name: &str) -> Result<String, SessionError> {
     let fits = (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.chars().any(char::is_control);
     if fits {
         Ok(format!("{PREFIX}{name}"))
@@ -320,8 +327,12 @@ impl Session {
         let mut columns = BTreeMap::new();
         for blob in self.store().list() {
             if let Some(name) = blob.name.strip_prefix(PREFIX).filter(|_| blob.written) {
-                let column = self.column(name).await;
-                columns.insert(name.to_owned(), column.map(|column| column.stat()));
+                let stat = match self.ring_column(name).await {
+                    Ok(Some(column)) => Ok(column.stat()),
+                    Ok(None) => self.column(name).await.map(|column| column.stat()),
+                    Err(error) => Err(error),
+                };
+                columns.insert(name.to_owned(), stat);
             }
         }
         columns

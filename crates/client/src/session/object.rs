@@ -5,6 +5,9 @@ use std::io::Read;
 use tokio::sync::mpsc;
 use toroid_isa::metadata::ScMetadata;
 use toroid_isa::{KeyKind, Program, TestVector, VrNumber};
+use toroid_rns::format::FormatError;
+use toroid_rns::ring_set::RingSet;
+use toroid_rns::{SecretKey, batch};
 use toroid_task::Progress;
 use toroid_tfhe::keys::KeyTag;
 use toroid_tfhe::params::ParamSet;
@@ -27,6 +30,7 @@ enum Content<'a> {
     Bytes(Vec<u8>),
     File(Box<dyn Chunks + Send + 'a>),
     Key(&'a ClientKey, KeyKind),
+    RingKey(&'a ClientKey, &'static RingSet),
 }
 
 /// The payload of an object's file, piece by piece.
@@ -54,6 +58,24 @@ impl<'a> Object<'a> {
         let sc = key_metadata(key_id, client.params(), kind, KeyForm::Seeded, client.tag())?;
         let content = Content::Key(client, kind);
         Ok(Object { sc, content })
+    }
+
+    /// The key by which a drive computes on ring columns, generated on its way, on all cores.
+    ///
+    /// # Errors
+    /// [`SessionError::Register`], [`SessionError::Tfhe`] for a ring that cannot be.
+    pub fn ring_key(
+        key_id: u32,
+        client: &'a ClientKey,
+        set: &'static RingSet,
+    ) -> Result<Object<'a>, SessionError> {
+        let size = batch::key_bytes(set).map_err(of_ring)?;
+        let vr = VrNumber::key(key_id, KeyKind::Ring)?;
+        let sc = ScMetadata::new(vr, client.params().id, size)?;
+        Ok(Object {
+            sc: sc.with_key_tag(super::tag_start(client.tag())),
+            content: Content::RingKey(client, set),
+        })
     }
 
     /// A public key from its file, in the form that it has there.
@@ -162,6 +184,9 @@ impl<'a> Object<'a> {
                 }
             }
             Content::Key(client, kind) => generate(client, kind, writer, &mut digest).await?,
+            Content::RingKey(client, set) => {
+                generate_ring(client, set, writer, &mut digest).await?;
+            }
         }
         Ok(digest.finish())
     }
@@ -191,7 +216,57 @@ async fn generate(
                 client.bootstrapping_key(form, &mut rng, &progress, &mut sink)
             }
             KeyKind::KeySwitching => client.key_switching_key(form, &mut rng, &progress, &mut sink),
+            KeyKind::Ring => Err(TfheError::Format(
+                "a ring key has another source".to_owned(),
+            )),
         }
+    });
+    while let Some(bytes) = receiver.recv().await {
+        digest.update(&bytes);
+        writer.write(&bytes).await?;
+    }
+    Ok(task.await??)
+}
+
+fn of_ring(error: FormatError) -> TfheError {
+    match error {
+        FormatError::File(error) => error,
+        error => TfheError::Format(error.to_string()),
+    }
+}
+
+/// The bytes of a key on their way to whoever writes them.
+struct Sender(mpsc::Sender<Vec<u8>>);
+
+impl std::io::Write for Sender {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let sent = self.0.blocking_send(bytes.to_vec());
+        sent.map_err(|_| std::io::ErrorKind::BrokenPipe)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Generates a ring key as the drive takes it.
+async fn generate_ring(
+    client: &ClientKey,
+    set: &'static RingSet,
+    writer: &mut BlobWriter,
+    digest: &mut ObjectDigest,
+) -> Result<(), SessionError> {
+    let (sender, mut receiver) = mpsc::channel::<Vec<u8>>(1);
+    let client = client.clone();
+    let task = tokio::task::spawn_blocking(move || {
+        let mut rng = Csprng::from_os()?;
+        let secret = SecretKey::derive(set, &client).map_err(|error| of_ring(error.into()))?;
+        // The store's writer looks at the cancellation token; when it stops, the channel closes.
+        let buffered = std::io::BufWriter::with_capacity(1 << 20, Sender(sender));
+        let written = batch::write_keys(buffered, set, &secret, &mut rng, &Progress::none());
+        let mut buffered = written.map_err(of_ring)?;
+        Ok::<(), TfheError>(std::io::Write::flush(&mut buffered)?)
     });
     while let Some(bytes) = receiver.recv().await {
         digest.update(&bytes);
@@ -210,6 +285,10 @@ fn key_metadata(
     let size = match kind {
         KeyKind::Bootstrapping => form.bootstrapping_key_bytes(params),
         KeyKind::KeySwitching => form.key_switching_key_bytes(params),
+        KeyKind::Ring => {
+            let vr = VrNumber::key(key_id, kind)?;
+            return Err(SessionError::WrongType(vr, "keys of samples"));
+        }
     };
     let sc = ScMetadata::new(VrNumber::key(key_id, kind)?, params.id, size)?;
     Ok(sc.with_key_tag(super::tag_start(tag)))

@@ -162,6 +162,12 @@ impl From<EngineError> for BackendError {
     }
 }
 
+fn no_ring() -> BackendError {
+    BackendError::Unsupported {
+        reason: "the engine in hardware does not compute on ring columns".to_owned(),
+    }
+}
+
 impl Backend for RtlBackend {
     fn name(&self) -> &'static str {
         "rtl"
@@ -182,6 +188,7 @@ impl Backend for RtlBackend {
         let total = match kind {
             KeyKind::Bootstrapping => form.bootstrapping_key_bytes(params),
             KeyKind::KeySwitching => form.key_switching_key_bytes(params),
+            KeyKind::Ring => return Err(no_ring()),
         };
         // Expanded bootstrapping keys are laid out row by row; the others are small, and taken whole.
         let key = (kind == KeyKind::Bootstrapping && form == KeyForm::Expanded)
@@ -354,6 +361,7 @@ impl KeySink for Loading {
                 self.shape,
                 &layout::expand_switching_key(params, &self.bytes),
             ),
+            (KeyKind::Ring, _, None) => return Err(no_ring()),
         };
         Ok(Arc::new(Laid {
             shape: self.shape,

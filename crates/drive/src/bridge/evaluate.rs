@@ -2,8 +2,11 @@
 
 use std::time::Instant;
 
-use toroid_engine::{PagingContext, Requester};
+use toroid_engine::{Attributes, PagingContext, Requester, RingInput, RingJob};
 use toroid_isa::{Program, VrNumber};
+use toroid_rns::ring_set::RingSet;
+use toroid_rns::stored::StoredColumn;
+use toroid_tfhe::encoding::Encoding;
 
 use super::columns::{Input, columns, job};
 use super::command::Context;
@@ -31,6 +34,9 @@ impl Bridge {
         (place, room): (Option<usize>, u64),
     ) -> Result<Described, Fault> {
         context.keys().check_register(name)?;
+        if let Some(set) = inputs.iter().find_map(|i| RingSet::by_id(i.sc.params())) {
+            return self.map_ring(context, (name, program), (set, inputs), room);
+        }
         if inputs.iter().any(|input| input.sc.column()) {
             return self.map(context, (name, program), inputs, (place, room));
         }
@@ -133,6 +139,81 @@ impl Bridge {
         Ok(Described {
             sc: with_result(sc, made.facts.encoding, &made.facts.noise)?,
             bytes: made.bytes,
+        })
+    }
+}
+
+/// A ring column that came with the command.
+fn ring_column(set: &RingSet, input: &Described) -> Result<(StoredColumn, Attributes), Fault> {
+    let sc = &input.sc;
+    let refused = |what: String| Fault::new(METADATA_INVALID, format!("{sc}: {what}"));
+    if sc.params() != set.id || !sc.column() || !sc.vr().ty().is_sample() {
+        let what = format!("expected a column of {}, like the other inputs", set.name);
+        return Err(Fault::new(METADATA_MISMATCH, format!("{sc}: {what}")));
+    }
+    if sc.offset() != 0 || input.bytes.len() as u64 != sc.size() {
+        return Err(refused(format!("found {} bytes of it", input.bytes.len())));
+    }
+    let column =
+        StoredColumn::from_bytes(&input.bytes).map_err(|error| refused(error.to_string()))?;
+    let encoding = Encoding::new(sc.message_bits().into(), sc.signed());
+    let attributes = Attributes {
+        encoding: Some(encoding.map_err(|error| refused(error.to_string()))?),
+        output: None,
+        computed: sc.computed(),
+        log2_variance: sc.log2_variance().map(f64::from),
+        log2_failure: sc.log2_p_fail().map(f64::from),
+        key_tag: sc.key_tag(),
+    };
+    Ok((column, attributes))
+}
+
+impl Bridge {
+    /// A program on ring columns, which are all of its inputs.
+    fn map_ring(
+        &self,
+        context: &Context,
+        (name, program): (VrNumber, &Program),
+        (set, inputs): (&'static RingSet, &[Described]),
+        room: u64,
+    ) -> Result<Described, Fault> {
+        let mut columns = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            context.keys().check_register(input.sc.vr())?;
+            columns.push(ring_column(set, input)?);
+        }
+        let columns = inputs.iter().zip(&columns);
+        let columns: Vec<RingInput<'_>> = columns
+            .map(|(input, (column, attributes))| RingInput {
+                vr: input.sc.vr(),
+                attributes: *attributes,
+                column,
+            })
+            .collect();
+        let job = RingJob {
+            program_vr: name,
+            program,
+            set,
+            inputs: &columns,
+        };
+        let (requester, _) = requester(context);
+        let begun = Instant::now();
+        let made = self.engine.map_ring(&job, room, requester);
+        let made = made
+            .map_err(Fault::from)
+            .inspect_err(|_| self.program_failed(context, name.key_id()))?;
+        self.map_ran(context, name, &made.facts, begun.elapsed());
+        let output = made.facts.outputs.first();
+        let output =
+            output.ok_or_else(|| Fault::new(PROGRAM_REFUSED, "the program returned nothing"))?;
+        let bytes = made.column.to_bytes();
+        let tag = inputs.iter().find_map(|input| input.sc.key_tag());
+        let sc = ScMetadata::new(output.vr, set.id, bytes.len() as u64)?
+            .with_column(true)
+            .with_key_tag(tag.unwrap_or_default());
+        Ok(Described {
+            sc: with_result(sc, output.encoding, &output.noise)?,
+            bytes,
         })
     }
 }

@@ -95,6 +95,7 @@ impl From<EngineError> for Fault {
                 ..
             } => return Fault::cancelled(),
             EngineError::NoSuchRegister { .. } => (REGISTER_EMPTY, true),
+            EngineError::MissingRingKey { .. } => (KEY_MISSING, true),
             EngineError::DataId { .. }
             | EngineError::EmptyPart { .. }
             | EngineError::PartTooLong { .. }

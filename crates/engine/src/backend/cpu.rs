@@ -1,11 +1,16 @@
 //! The CPU back end: `toroid-tfhe` on NTT (exact) or f64 FFT (fast) arithmetic.
 
+mod ring;
+
 use std::any::Any;
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use toroid_isa::KeyKind;
 use toroid_ring::simd::SimdLevel;
+use toroid_rns::stored::StoredColumn;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::any_key::{AnyBootstrappingKey, AnyKeyLoader, AnyKeySwitchingKey, Task};
 use toroid_tfhe::arithmetic::ArithmeticKind;
@@ -19,9 +24,11 @@ use toroid_tfhe::with_modulus;
 
 use super::schedule::{Call, MAX_PASS, Pass, Scheduler, Work};
 use super::{
-    Backend, BackendError, BackendStatistics, BootstrapTask, KeySink, LoadedKey, check_results,
+    Backend, BackendError, BackendStatistics, BootstrapTask, KeySink, LoadedKey, RingProgram,
+    check_results,
 };
 use crate::requester::Requester;
+use ring::{RingKey, RingSink};
 
 /// Runs everything on the processor of this machine, with the kernels of one instruction set.
 #[derive(Debug)]
@@ -29,6 +36,8 @@ pub struct CpuBackend {
     arithmetic: ArithmeticKind,
     simd: SimdLevel,
     scheduler: Scheduler,
+    /// Threads for operations on ring columns, by their number.
+    pools: Mutex<BTreeMap<usize, Arc<ThreadPool>>>,
 }
 
 impl CpuBackend {
@@ -46,7 +55,22 @@ impl CpuBackend {
             arithmetic,
             simd: SimdLevel::best(),
             scheduler: Scheduler::new(cores),
+            pools: Mutex::default(),
         }
+    }
+
+    /// Threads that share an operation on ring columns.
+    fn pool(&self, threads: usize) -> Result<Arc<ThreadPool>, BackendError> {
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = pools.get(&threads) {
+            return Ok(Arc::clone(pool));
+        }
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+        let pool = pool.map(Arc::new).map_err(|error| BackendError::Failed {
+            reason: error.to_string(),
+        })?;
+        pools.insert(threads, Arc::clone(&pool));
+        Ok(pool)
     }
 }
 
@@ -184,6 +208,7 @@ impl Backend for CpuBackend {
             KeyKind::KeySwitching => {
                 Box::new(AnyKeyLoader::key_switching(params, form, self.simd)?)
             }
+            KeyKind::Ring => Box::new(RingSink::new(params)?),
         })
     }
 
@@ -255,6 +280,16 @@ impl Backend for CpuBackend {
             Ok(())
         })?;
         Ok(packed)
+    }
+
+    fn run_ring(
+        &self,
+        key: &dyn LoadedKey,
+        columns: &[&StoredColumn],
+        program: &RingProgram<'_>,
+        requester: Requester<'_>,
+    ) -> Result<StoredColumn, BackendError> {
+        ring::run(self, loaded::<RingKey>(key)?, columns, program, requester)
     }
 
     fn statistics(&self) -> BackendStatistics {

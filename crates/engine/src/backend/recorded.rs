@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use toroid_isa::KeyKind;
+use toroid_rns::stored::StoredColumn;
 use toroid_task::CancelToken;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::modulus::Words;
@@ -21,7 +22,8 @@ use toroid_tfhe::with_modulus;
 use super::schedule::{Pass, Scheduler, Work};
 use super::testing::test_vector;
 use super::{
-    Backend, BackendError, BackendStatistics, BootstrapTask, KeySink, LoadedKey, check_results,
+    Backend, BackendError, BackendStatistics, BootstrapTask, KeySink, LoadedKey, RingProgram,
+    check_results,
 };
 use crate::requester::Requester;
 
@@ -301,6 +303,16 @@ impl Backend for RecordedBackend {
         form: KeyForm,
     ) -> Result<Box<dyn KeySink>, BackendError> {
         self.inner.begin_key(params, kind, form)
+    }
+
+    fn run_ring(
+        &self,
+        key: &dyn LoadedKey,
+        columns: &[&StoredColumn],
+        program: &RingProgram<'_>,
+        requester: Requester<'_>,
+    ) -> Result<StoredColumn, BackendError> {
+        self.inner.run_ring(key, columns, program, requester)
     }
 
     fn bootstrap_batch(

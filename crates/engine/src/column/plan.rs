@@ -23,11 +23,11 @@ pub const MAX_ROWS: u64 = 1 << 40;
 const MAX_FUNCTIONS: usize = 64;
 
 /// The place of a value in [`Plan::values`]. A value comes after those that it is made of.
-pub(super) type ValueId = usize;
+pub(crate) type ValueId = usize;
 
 /// How a value comes about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Operation {
+pub(crate) enum Operation {
     /// It is there: the input of this register.
     Input(VrNumber),
     Add(ValueId, ValueId),
@@ -61,7 +61,7 @@ impl Operation {
     }
 
     /// Whether it takes the rows of whole columns to other places.
-    pub(super) fn moves_rows(self) -> bool {
+    pub(crate) fn moves_rows(self) -> bool {
         matches!(
             self,
             Operation::Lower(..) | Operation::Upper(..) | Operation::Join(..)
@@ -76,34 +76,34 @@ impl Operation {
 
 /// What is known of a value.
 #[derive(Clone, Debug)]
-pub(super) struct Value {
-    pub(super) operation: Operation,
-    pub(super) rows: u64,
-    pub(super) encoding: Option<Encoding>,
+pub(crate) struct Value {
+    pub(crate) operation: Operation,
+    pub(crate) rows: u64,
+    pub(crate) encoding: Option<Encoding>,
     /// The stage in which its operation runs.
-    pub(super) stage: usize,
+    pub(crate) stage: usize,
     /// Whether rows were moved on the way to it from inputs and bootstraps.
     moved: bool,
 }
 
 /// The operations that read a value.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Readers {
+pub(crate) struct Readers {
     /// The last stage of one of them.
-    pub(super) last_stage: usize,
+    pub(crate) last_stage: usize,
     /// Whether one of them moves rows.
-    pub(super) moves_rows: bool,
+    pub(crate) moves_rows: bool,
     /// Whether one of them works on several rows, or in a later stage.
-    pub(super) beyond: bool,
+    pub(crate) beyond: bool,
 }
 
 /// Bootstraps of one value, which the back end gets as one task for each row.
 #[derive(Clone, Debug)]
-pub(super) struct Task {
-    pub(super) input: ValueId,
-    pub(super) input_bits: u32,
+pub(crate) struct Task {
+    pub(crate) input: ValueId,
+    pub(crate) input_bits: u32,
     /// Test vectors, each with its result.
-    pub(super) functions: Vec<(VrNumber, ValueId)>,
+    pub(crate) functions: Vec<(VrNumber, ValueId)>,
 }
 
 /// What is known of a column, or of a single sample, before a program runs on it.
@@ -120,26 +120,26 @@ pub struct ColumnFacts {
 }
 
 /// What the engine knows where it plans.
-pub(super) struct Setting<'a> {
-    pub(super) program: VrNumber,
-    pub(super) params: &'static ParamSet,
-    pub(super) arithmetic: ArithmeticKind,
+pub(crate) struct Setting<'a> {
+    pub(crate) program: VrNumber,
+    pub(crate) params: &'static ParamSet,
+    pub(crate) arithmetic: ArithmeticKind,
     /// The columns and samples that the program finds.
-    pub(super) inputs: &'a BTreeMap<VrNumber, ColumnFacts>,
+    pub(crate) inputs: &'a BTreeMap<VrNumber, ColumnFacts>,
     /// Encodings of a test vector's input and output, as far as they are stated.
-    pub(super) functions: &'a dyn Fn(VrNumber) -> (Option<Encoding>, Option<Encoding>),
+    pub(crate) functions: &'a dyn Fn(VrNumber) -> (Option<Encoding>, Option<Encoding>),
 }
 
 /// A program on columns, taken apart.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
-    pub(super) params: &'static ParamSet,
-    pub(super) values: Vec<Value>,
-    pub(super) tasks: Vec<Task>,
+pub(crate) struct Plan {
+    pub(crate) params: &'static ParamSet,
+    pub(crate) values: Vec<Value>,
+    pub(crate) tasks: Vec<Task>,
     /// The registers asked for, with the values that they hold at the end.
-    pub(super) outputs: Vec<(VrNumber, ValueId)>,
+    pub(crate) outputs: Vec<(VrNumber, ValueId)>,
     /// The noise of each output.
-    pub(super) noises: Vec<Noise>,
+    pub(crate) noises: Vec<Noise>,
 }
 
 impl Plan {
@@ -147,7 +147,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`EngineError::Rows`] where the numbers of rows do not fit together.
-    pub(super) fn new(
+    pub(crate) fn new(
         setting: &Setting<'_>,
         program: &Program,
         outputs: &[VrNumber],
@@ -200,7 +200,7 @@ impl Plan {
     }
 
     /// The values that an operation reads.
-    pub(super) fn operands(&self, operation: Operation) -> impl Iterator<Item = ValueId> {
+    pub(crate) fn operands(&self, operation: Operation) -> impl Iterator<Item = ValueId> {
         let bootstrapped = match operation {
             Operation::Bootstrap(task) => self.tasks.get(task).map(|task| task.input),
             _ => None,
@@ -217,7 +217,7 @@ impl Plan {
     }
 
     /// The values that the outputs are made of.
-    pub(super) fn needed(&self) -> BTreeSet<ValueId> {
+    pub(crate) fn needed(&self) -> BTreeSet<ValueId> {
         let mut needed = BTreeSet::new();
         let mut open: Vec<ValueId> = self.outputs.iter().map(|(_, value)| *value).collect();
         while let Some(value) = open.pop() {
@@ -231,7 +231,7 @@ impl Plan {
     }
 
     /// What reads each of these values; nothing of one that none of them reads.
-    pub(super) fn readers(&self, needed: &BTreeSet<ValueId>) -> HashMap<ValueId, Readers> {
+    pub(crate) fn readers(&self, needed: &BTreeSet<ValueId>) -> HashMap<ValueId, Readers> {
         let mut readers: HashMap<ValueId, Readers> = HashMap::new();
         for id in needed {
             let value = &self.values[*id];
@@ -246,7 +246,7 @@ impl Plan {
     }
 
     /// The most rows that lie in pages at a time: those that moves of rows, or later stages, read.
-    pub(super) fn kept_rows(&self) -> u128 {
+    pub(crate) fn kept_rows(&self) -> u128 {
         let needed = self.needed();
         let outputs: BTreeSet<ValueId> = self.outputs.iter().map(|(_, value)| *value).collect();
         let readers = self.readers(&needed);
@@ -280,7 +280,7 @@ impl Plan {
     }
 
     /// The bootstraps of the whole run.
-    pub(super) fn bootstraps(&self) -> u64 {
+    pub(crate) fn bootstraps(&self) -> u64 {
         let of_task = |task: &Task| {
             let rows = task
                 .functions

@@ -322,6 +322,31 @@ impl EvaluationKeys {
         })
     }
 
+    /// Bytes of the file of a request's keys.
+    ///
+    /// # Errors
+    /// [`FormatError::Rns`] for keys of no limbs, or of more than the context has.
+    pub fn file_bytes(context: &Context, request: &KeyRequest) -> Result<u64, FormatError> {
+        let full = context.full_basis().chain;
+        let products = request.relinearization.map(|l| (Purpose::Relinearize, l));
+        let automorphisms = request.automorphisms(context.degree()).into_iter();
+        let automorphisms = automorphisms.map(|(exponent, l)| (Purpose::Galois(exponent), l));
+        let raise = [(Purpose::Enter, 1), (Purpose::Leave, full)];
+        let raise = raise.into_iter().filter(|_| request.mod_raise);
+        let uses = products.into_iter().chain(automorphisms).chain(raise);
+        let entries = uses.map(|(purpose, limbs)| {
+            KeySwitchKey::basis(context, limbs)?;
+            Ok(Entry {
+                purpose,
+                basis: purpose.basis(context, limbs),
+                seed: MaskSeed::from_bytes([0; SEED_BYTES]),
+            })
+        });
+        let entries = entries.collect::<Result<Vec<Entry>, FormatError>>()?;
+        let rest = payload_bytes(context, &entries);
+        Ok(format::file_bytes(context.params(), rest))
+    }
+
     /// Generates the keys of a request and writes them, a batch of rows at a time: the same bytes as [`EvaluationKeys::generate`] and
     /// [`EvaluationKeys::write_to`], without the set in memory.
     ///

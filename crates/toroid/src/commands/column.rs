@@ -10,12 +10,15 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use clap::Subcommand;
 use serde_json::{Value, json};
-use toroid_client::columns::{ColumnStat, EncryptedRows, MapPlan, MapRequest, result_bytes};
+use toroid_client::columns::{
+    ColumnStat, EncryptedRows, MapPlan, MapRequest, RingRows, Route, result_bytes,
+};
 use toroid_client::raw;
 use toroid_client::session::SessionError;
 use toroid_drive::image::display_size;
 use toroid_engine::backend::recorded::RecordedTimes;
 use toroid_isa::{VrNumber, VrType};
+use toroid_rns::ring_set::RingSet;
 use toroid_tfhe::ClientKey;
 use toroid_tfhe::encoding::Encoding;
 use zeroize::Zeroizing;
@@ -44,6 +47,8 @@ pub enum Command {
     Put(PutArgs),
     /// Decrypt rows of a column.
     Get(GetArgs),
+    /// Make the key by which a drive computes on ring columns, and put it on the drive as it comes.
+    Keys(KeysArgs),
     /// List the columns of a drive.
     List(ListArgs),
     /// Delete a column.
@@ -79,12 +84,37 @@ pub struct PutArgs {
     /// Key id of the keys that compute on a new column.
     #[arg(long, default_value_t = 0, conflicts_with_all = ["append", "at"])]
     key_id: u32,
+    /// Form of a new column: seeded samples, or ciphertexts of a ring, on which tables take far less time a row.
+    #[arg(long, value_enum, default_value_t, conflicts_with_all = ["append", "at"])]
+    form: Form,
     /// Append to a column that is there.
     #[arg(long)]
     append: bool,
     /// Replace as many rows of a column that is there, from this one on.
     #[arg(long, value_name = "ROW", conflicts_with = "append")]
     at: Option<u64>,
+}
+
+/// Form of a new column.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Form {
+    /// Samples, 7 to 8 bytes each.
+    #[default]
+    Seeded,
+    /// Ciphertexts of a ring, 2.75 bytes a row.
+    Ring,
+}
+
+/// Arguments of `toroid column keys`.
+#[derive(clap::Args)]
+pub struct KeysArgs {
+    #[command(flatten)]
+    drive: DriveArgs,
+    #[command(flatten)]
+    client: KeyArgs,
+    /// Key id of the columns.
+    #[arg(long, default_value_t = 0)]
+    key_id: u32,
 }
 
 /// Arguments of `toroid column get`.
@@ -263,6 +293,7 @@ pub fn run(command: &Command, output: &Output) -> anyhow::Result<()> {
     match command {
         Command::Put(args) => put(args, output),
         Command::Get(args) => get(args, output),
+        Command::Keys(args) => keys(args, output),
         Command::List(args) => list(args, output),
         Command::Delete(args) => delete(args, output),
         Command::Run(args) => trigger(args, output),
@@ -317,6 +348,10 @@ fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
     let client = read_client_key(&args.key, &args.passphrase, output)?;
     let opened = args.drive.open()?;
     let session = opened.session();
+    if let Some(stat) = put_ring(args, &opened, (&client, &numbers), output)? {
+        opened.close()?;
+        return output.result(&described(&stat), || line(&stat));
+    }
     let changes = args.append || args.at.is_some();
     let stated = match changes {
         true => wait(&opened, session.column(&args.name))?.stat().encoding,
@@ -353,6 +388,102 @@ fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
     let mut value = described(&stat);
     value["seconds"] = json!(seconds);
     output.result(&value, || line(&stat))
+}
+
+/// The ring of a client key's columns of so many bits.
+fn ring_of(client: &ClientKey, bits: u32) -> anyhow::Result<&'static RingSet> {
+    let insecure = client.params().is_insecure();
+    RingSet::for_bits(bits, insecure).ok_or_else(|| {
+        let most = RingSet::ALL.into_iter();
+        let most = most
+            .filter(|set| set.is_insecure == insecure)
+            .map(RingSet::bits);
+        let most = most.max().unwrap_or(0);
+        usage(format!(
+            "ring columns have numbers of at most {most} bits, not {bits}"
+        ))
+    })
+}
+
+/// Puts rows into a ring column; nothing of those of samples.
+fn put_ring(
+    args: &PutArgs,
+    opened: &Opened,
+    (client, numbers): (&ClientKey, &[i64]),
+    output: &Output,
+) -> anyhow::Result<Option<ColumnStat>> {
+    let session = opened.session();
+    let changes = args.append || args.at.is_some();
+    let former = match (changes, args.form) {
+        (true, _) => match wait(opened, session.ring_column(&args.name))? {
+            Some(column) => Some(column.stat()),
+            None => return Ok(None),
+        },
+        (false, Form::Seeded) => return Ok(None),
+        (false, Form::Ring) => None,
+    };
+    if args.at.is_some() {
+        return Err(usage(
+            "rows of a ring column cannot be replaced: put them into another column".to_owned(),
+        ));
+    }
+    let known = former
+        .as_ref()
+        .and_then(|stat| Some((stat.ring?, stat.encoding?)));
+    let (set, encoding) = match known {
+        Some((set, encoding)) => {
+            let bits = args.bits.unwrap_or(encoding.bits());
+            (set, Encoding::new(bits, encoding.is_signed())?)
+        }
+        None => {
+            let bits = args.bits.unwrap_or(client.params().message_bits.max(1));
+            (ring_of(client, bits)?, Encoding::new(bits, !args.unsigned)?)
+        }
+    };
+    let bar = progress::counter(output, "encrypting");
+    let progress = progress::report_to(&bar);
+    let rows = RingRows::encrypt(client, (set, encoding), numbers, &progress).map_err(own)?;
+    bar.finish_and_clear();
+    let bar = progress::bar(output, "writing");
+    let (name, progress) = (&args.name, progress::report_to(&bar));
+    let stat = match former {
+        Some(_) => wait(opened, session.append_ring_rows(name, &rows, &progress))?,
+        None => wait(
+            opened,
+            session.create_ring_column(name, args.key_id, &rows, &progress),
+        )?,
+    };
+    bar.finish_and_clear();
+    Ok(Some(stat))
+}
+
+fn keys(args: &KeysArgs, output: &Output) -> anyhow::Result<()> {
+    let client = args.client.read(output)?;
+    let set = ring_of(&client, 1)?;
+    let opened = args.drive.open()?;
+    let bar = progress::bar(output, "ring key");
+    let started = Instant::now();
+    let progress = progress::report_to(&bar);
+    let put = opened
+        .session()
+        .generate_ring_key(args.key_id, &client, set, &progress);
+    let stat = wait(&opened, put)?;
+    bar.finish_and_clear();
+    let seconds = started.elapsed().as_secs_f64();
+    opened.close()?;
+    let value = json!({
+        "ring": set.name,
+        "key_id": args.key_id,
+        "bytes": stat.size,
+        "seconds": seconds,
+    });
+    output.result(&value, || {
+        let (size, time) = (display_size(stat.size), duration(seconds));
+        format!(
+            "ring key of {}, key id {}: {size} in {time}",
+            set.name, args.key_id
+        )
+    })
 }
 
 impl KeyArgs {
@@ -403,7 +534,18 @@ impl DecryptArgs {
         client: &ClientKey,
         output: &Output,
     ) -> anyhow::Result<()> {
-        let numbers = rows.decrypt_above(client, self.max_failure).map_err(own);
+        let numbers = rows.decrypt_above(client, self.max_failure);
+        self.give((name, numbers), rows.log2_failure(), output)
+    }
+
+    /// Gives numbers that were decrypted.
+    fn give(
+        &self,
+        (name, numbers): (&str, Result<Vec<i64>, SessionError>),
+        log2: f64,
+        output: &Output,
+    ) -> anyhow::Result<()> {
+        let numbers = numbers.map_err(own);
         let numbers = numbers.with_context(|| {
             format!("column {name} is not decrypted (--max-failure sets another limit)")
         })?;
@@ -411,7 +553,6 @@ impl DecryptArgs {
         for number in &numbers {
             let _ = writeln!(text, "{number}");
         }
-        let log2 = rows.log2_failure();
         match &self.out {
             Some(out) => {
                 write_file(out, self.force, true, |writer| {
@@ -448,20 +589,35 @@ fn get(args: &GetArgs, output: &Output) -> anyhow::Result<()> {
     let name = args.name.as_deref().unwrap_or_default();
     let bar = progress::counter(output, "reading");
     let progress = progress::report_to(&bar);
+    if let Some(column) = wait(&opened, opened.session().ring_column(name))? {
+        let stat = column.stat();
+        note_unfinished(&stat, output);
+        let all = rows.unwrap_or(0..stat.rows);
+        let rows = wait(&opened, column.rows(all, &progress))?;
+        bar.finish_and_clear();
+        let numbers = rows.decrypt_above(&client, args.numbers.max_failure);
+        return args
+            .numbers
+            .give((name, numbers), rows.log2_failure(), output);
+    }
     let column = wait(&opened, opened.session().column(name))?;
     let stat = column.stat();
-    if let Some(job) = stat.job.filter(|job| !job.complete) {
-        output.note(format!(
-            "the run that fills {} is not complete: it has done {} of {} rows",
-            name, job.done, job.total
-        ));
-    }
+    note_unfinished(&stat, output);
     let rows = wait(
         &opened,
         column.rows(rows.unwrap_or(0..stat.rows), &progress),
     )?;
     bar.finish_and_clear();
     args.numbers.report((name, &rows), &client, output)
+}
+
+fn note_unfinished(stat: &ColumnStat, output: &Output) {
+    if let Some(job) = stat.job.filter(|job| !job.complete) {
+        output.note(format!(
+            "the run that fills {} is not complete: it has done {} of {} rows",
+            stat.name, job.done, job.total
+        ));
+    }
 }
 
 /// Triggers a program by a column, as `toroid run` does by a sample.
@@ -540,6 +696,7 @@ fn described(stat: &ColumnStat) -> Value {
         "column": stat.name,
         "rows": stat.rows,
         "params": stat.params.name,
+        "ring": stat.ring.map(|set| set.name),
         "key_id": stat.key_id,
         "message_bits": stat.encoding.map(Encoding::bits),
         "signed": stat.encoding.map(Encoding::is_signed),
@@ -569,7 +726,10 @@ fn line(stat: &ColumnStat) -> String {
     };
     let names = ["seeded", "packed", "expanded"];
     let forms = names.iter().zip(stat.forms).filter(|(_, rows)| *rows > 0);
-    let forms: Vec<String> = forms.map(|(name, rows)| format!("{rows} {name}")).collect();
+    let mut forms: Vec<String> = forms.map(|(name, rows)| format!("{rows} {name}")).collect();
+    if let Some(set) = stat.ring {
+        forms.push(format!("{} ciphertexts of {}", stat.pieces, set.name));
+    }
     let unfinished = match stat.job {
         Some(job) if !job.complete => {
             format!("; a run has done {} of {} rows", job.done, job.total)
@@ -657,13 +817,19 @@ fn estimate(args: &MapArgs, plan: &MapPlan, output: &Output) -> anyhow::Result<(
         None => std::thread::available_parallelism()?.get(),
     };
     let left = plan.rows - plan.done;
-    let seconds = estimated_seconds(plan, cores);
+    let seconds = match plan.route {
+        Route::Samples => estimated_seconds(plan, cores),
+        Route::Ring(_) => None,
+    };
     let rate = seconds
         .filter(|seconds| *seconds > 0.0)
         .map(|seconds| left as f64 / seconds);
     let log2_failure = plan.log2_failure();
+    let (how, why) = route(plan);
     let value = json!({
         "params": plan.params.name,
+        "route": how,
+        "why": why,
         "rows": plan.rows,
         "done": plan.done,
         "output_rows": plan.output_rows(),
@@ -675,7 +841,7 @@ fn estimate(args: &MapArgs, plan: &MapPlan, output: &Output) -> anyhow::Result<(
     });
     output.result(&value, || {
         let mut text = format!(
-            "{} rows give {}; {} bootstraps of {}\n",
+            "{} rows give {}; {} bootstraps of {}\n{why}\n",
             plan.rows,
             plan.output_rows(),
             plan.facts.bootstraps,
@@ -694,7 +860,13 @@ fn estimate(args: &MapArgs, plan: &MapPlan, output: &Output) -> anyhow::Result<(
                 text,
                 "no bootstraps are left, so the time is that of additions"
             ),
-            (None, _) => writeln!(text, "no times of {} are documented", plan.params.name),
+            (None, _) => {
+                let name = match plan.route {
+                    Route::Samples => plan.params.name,
+                    Route::Ring(set) => set.name,
+                };
+                writeln!(text, "no times of {name} are documented")
+            }
         };
         let _ = write!(
             text,
@@ -705,12 +877,47 @@ fn estimate(args: &MapArgs, plan: &MapPlan, output: &Output) -> anyhow::Result<(
     })
 }
 
+/// How the rows of a plan are computed, and why so.
+fn route(plan: &MapPlan) -> (&'static str, String) {
+    match plan.route {
+        Route::Samples => (
+            "samples",
+            "sample by sample, since the columns are samples".to_owned(),
+        ),
+        Route::Ring(set) => (
+            "ring",
+            format!(
+                "by ciphertexts of {} with up to {} rows, since the columns are ring columns",
+                set.name,
+                set.rows()
+            ),
+        ),
+    }
+}
+
 fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 120.0 => format!("{s:.1} s"),
         s if s < 7200.0 => format!("{:.0} min", s / 60.0),
         s => format!("{:.1} h", s / 3600.0),
     }
+}
+
+/// Has the drive load the ring key of a key id.
+fn load_ring(opened: &Opened, key_id: u32, output: &Output) -> anyhow::Result<()> {
+    let bar = progress::bar(output, "loading the ring key");
+    let progress = progress::report_to(&bar);
+    match opened
+        .drive
+        .wait(opened.session().load_ring_key(key_id, &progress))
+    {
+        Err(SessionError::Missing(vr)) => {
+            anyhow::bail!("the drive has no ring key in {vr}: make one by toroid column keys")
+        }
+        loaded => wait(opened, async { loaded })?,
+    };
+    bar.finish_and_clear();
+    Ok(())
 }
 
 /// `toroid map`.
@@ -743,8 +950,12 @@ pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
         .first()
         .and_then(|(name, _)| program.registers.get(*name));
     let key_id = of_inputs.map_or(args.key_id, |register| register.key_id());
+    let load = || match plan.route {
+        Route::Samples => load(&opened, key_id, true, output),
+        Route::Ring(_) => load_ring(&opened, key_id, output),
+    };
     if !plan.complete && !opened.is_shared() {
-        load(&opened, key_id, true, output)?;
+        load()?;
     }
     let started = Instant::now();
     let bar = progress::counter(output, "computing rows");
@@ -753,7 +964,7 @@ pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
     let mut report = opened.drive.wait(call());
     // A drive that others use usually holds its keys already, and they take long to load.
     if opened.is_shared() && report.as_ref().is_err_and(lacks_keys) {
-        load(&opened, key_id, true, output)?;
+        load()?;
         report = opened.drive.wait(call());
     }
     let report = wait(&opened, async { report });
@@ -767,6 +978,9 @@ pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
     let mut value = described(&report.output);
     value["computed"] = json!(report.computed);
     value["commands"] = json!(report.commands);
+    let (how, why) = route(&plan);
+    value["route"] = json!(how);
+    value["why"] = json!(why);
     value["seconds"] = json!(seconds);
     let log2_failure = report.output.log2_failure();
     value["log2_p_fail"] = json!(log2_failure);
@@ -776,7 +990,7 @@ pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
             rows => format!("{rows} rows in {}", duration(seconds)),
         };
         format!(
-            "{}\n{computed}; a row is wrong with probability {}",
+            "{}\n{computed}, {why}; a row is wrong with probability {}",
             line(&report.output),
             power_of_two(log2_failure)
         )

@@ -470,7 +470,9 @@ fn generate_public(
         Some((KeyKind::KeySwitching, form)) => {
             client.key_switching_key(form, rng, progress, sink)?;
         }
-        None => anyhow::bail!("a {} is not a public key", kind.name()),
+        Some((KeyKind::Ring, _)) | None => {
+            anyhow::bail!("a {} is not a public key", kind.name())
+        }
     }
     Ok(())
 }

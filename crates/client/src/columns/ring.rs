@@ -1,0 +1,647 @@
+//! Ring columns in the blob store: numbers in whole ciphertexts of a ring, tens of thousands in each.
+//!
+//! The blob of a ring column:
+//!
+//! | bytes | content |
+//! | --- | --- |
+//! | 0..64 | secure computing metadata: the number of the ring's set in place of a parameter set, key id, encoding, noise, key tag of the client key |
+//! | 64..128 | the [`JobRecord`] of the run that makes the column; zeroes without one |
+//! | 128..144 | `RDIR`, version 1 (u16), parameter set of the client key (u16), number of ciphertexts (u32), CRC-32C of these 12 bytes and all entries |
+//! | 144.. | an entry of 24 bytes for each ciphertext: its offset in the blob (u64), its bytes, its rows, its CRC-32C (u32 each), and 0 (u32) |
+//! | 65536.. | the ciphertexts ([`toroid_rns::stored`]), in the order of their rows |
+//!
+//! Rows that are appended come as ciphertexts of their own: a mask is never used for other rows than those that it was made for.
+
+#[cfg(feature = "image")]
+mod map;
+
+use std::ops::Range;
+
+use toroid_isa::metadata::{KeyTagStart, ScMetadata};
+use toroid_isa::{VrNumber, VrType};
+use toroid_rns::SecretKey;
+use toroid_rns::format::FormatError;
+use toroid_rns::ring_set::RingSet;
+use toroid_rns::stored::{Layout, StoredColumn as Ciphertext};
+use toroid_task::Progress;
+use toroid_tfhe::ciphertext::MAX_LOG2_FAILURE;
+use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::noise::{StatedNoise, log2_add, log2_tail};
+use toroid_tfhe::params::ParamSet;
+use toroid_tfhe::random::Csprng;
+use toroid_tfhe::{ClientKey, TfheError};
+
+use super::head::{damaged, set_of};
+use super::stored::blob_name;
+use super::{ColumnError, ColumnStat, JobRecord, mismatch, of};
+use crate::blob::{BlobError, BlobId, BlobReader, BlobStat, NewBlob};
+use crate::session::{Session, SessionError, tag_start};
+
+const MAGIC: [u8; 4] = *b"RDIR";
+const VERSION: u16 = 1;
+/// Where the directory begins.
+const DIRECTORY: usize = ScMetadata::SIZE + JobRecord::SIZE;
+/// Where its entries begin.
+const ENTRIES: usize = DIRECTORY + 16;
+const ENTRY_BYTES: usize = 24;
+/// Where the ciphertexts begin.
+const HEAD_BYTES: usize = 64 << 10;
+/// The most ciphertexts of a column.
+const MAX_PIECES: usize = (HEAD_BYTES - ENTRIES) / ENTRY_BYTES;
+
+impl From<FormatError> for ColumnError {
+    fn from(error: FormatError) -> ColumnError {
+        ColumnError::Damaged(error.to_string())
+    }
+}
+
+/// log2 of the probability that a row of so many bits without padding decrypts to a wrong number; 0 where its noise is not stated.
+pub(super) fn log2_failure(encoding: Encoding, noise: StatedNoise) -> f64 {
+    let Some(log2_variance) = noise.log2_variance else {
+        return 0.0;
+    };
+    let half = (-f64::from(encoding.bits()) - 1.0).exp2();
+    let own = log2_tail(half, log2_variance.exp2());
+    let behind = noise.log2_failure.unwrap_or(f64::NEG_INFINITY);
+    log2_add(own, behind).min(0.0)
+}
+
+/// What all rows of a ring column have in common.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct RingRowFacts {
+    set: &'static RingSet,
+    /// The parameter set of the client key.
+    params: &'static ParamSet,
+    encoding: Encoding,
+    /// Of the noisiest row.
+    noise: StatedNoise,
+    computed: bool,
+    tag: Option<KeyTagStart>,
+}
+
+impl RingRowFacts {
+    /// What metadata says of a column whose client key has this set.
+    fn of(sc: &ScMetadata, params: &'static ParamSet) -> Result<RingRowFacts, ColumnError> {
+        let set = RingSet::by_id(sc.params());
+        let set = set.ok_or_else(|| damaged(format!("ring set {} is unknown", sc.params())))?;
+        let encoding = Encoding::new(sc.message_bits().into(), sc.signed())?;
+        if encoding.bits() > set.bits() {
+            let (bits, name) = (encoding.bits(), set.name);
+            return Err(damaged(format!("messages of {bits} bits in {name}")));
+        }
+        Ok(RingRowFacts {
+            set,
+            params,
+            encoding,
+            noise: StatedNoise {
+                log2_variance: sc.log2_variance().map(f64::from),
+                log2_failure: sc.log2_p_fail().map(f64::from),
+            },
+            computed: sc.computed(),
+            tag: sc.key_tag(),
+        })
+    }
+
+    fn metadata(&self, vr: VrNumber, size: u64) -> Result<ScMetadata, SessionError> {
+        let bits = self.encoding.bits() as u8;
+        Ok(ScMetadata::new(vr, self.set.id, size)?
+            .with_message(bits, self.encoding.is_signed())?
+            .with_noise(self.noise.log2_variance, self.noise.log2_failure)
+            .with_computed(self.computed)
+            .with_column(true)
+            .with_key_tag(self.tag.unwrap_or_default()))
+    }
+
+    /// Refuses rows of another ring, set or client key.
+    fn check_same(&self, other: &RingRowFacts) -> Result<(), ColumnError> {
+        if self.set != other.set {
+            return Err(mismatch("the ring", self.set.name, other.set.name));
+        }
+        let (own, theirs) = (self.params, other.params);
+        if own.id != theirs.id {
+            return Err(mismatch("the parameter set", own.name, theirs.name));
+        }
+        match (self.tag, other.tag) {
+            (Some(own), Some(theirs)) if own != theirs => {
+                Err(TfheError::KeyMismatch("the rows").into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What holds of both.
+    fn with(self, other: &RingRowFacts) -> RingRowFacts {
+        let worse = |a: Option<f64>, b: Option<f64>| Some(a?.max(b?));
+        let (a, b) = (self.noise, other.noise);
+        let failures = a.log2_failure.into_iter().chain(b.log2_failure);
+        RingRowFacts {
+            noise: StatedNoise {
+                log2_variance: worse(a.log2_variance, b.log2_variance),
+                log2_failure: failures.reduce(f64::max),
+            },
+            computed: self.computed || other.computed,
+            tag: self.tag.or(other.tag),
+            ..self
+        }
+    }
+}
+
+/// Rows of a ring column, encrypted: on their way to a drive, or back.
+#[derive(Clone, Debug)]
+pub struct RingRows {
+    facts: RingRowFacts,
+    /// Ciphertexts, and which of their rows are meant.
+    pieces: Vec<(Ciphertext, Range<usize>)>,
+}
+
+impl RingRows {
+    /// Encrypts numbers of at most the ring's bits under the ring secrets that follow from a client key, as many in a ciphertext as there is room for.
+    ///
+    /// # Errors
+    /// [`TfheError::MessageRange`] for a number that the encoding does not have, [`TfheError::ChunkRows`] for no numbers, [`TfheError::MessageTooWide`],
+    /// [`TfheError::Cancelled`].
+    pub fn encrypt(
+        client: &ClientKey,
+        (set, encoding): (&'static RingSet, Encoding),
+        numbers: &[i64],
+        progress: &Progress,
+    ) -> Result<RingRows, SessionError> {
+        let params = set_of(client.params().id).map_err(of("ring"))?;
+        let (bits, range) = (encoding.bits(), encoding.messages());
+        if bits > set.bits() {
+            let found = set.bits();
+            return Err(TfheError::MessageTooWide {
+                bits,
+                found,
+                params: set.name,
+            }
+            .into());
+        }
+        if numbers.is_empty() {
+            return Err(of("ring")(mismatch("the number of rows", "at least 1", 0)));
+        }
+        if let Some(row) = numbers.iter().position(|number| !range.contains(number)) {
+            // The number itself is a secret.
+            let found = format!("one beyond it in row {row}");
+            let range = format!("{} to {}", range.start, range.end - 1);
+            return Err(of("ring")(mismatch("a number", range, found)));
+        }
+        let secret = SecretKey::derive(set, client).map_err(|error| own(error.into()))?;
+        let mut rng = Csprng::from_os()?;
+        let (mut pieces, mut done) = (Vec::new(), 0);
+        for numbers in numbers.chunks(set.rows()) {
+            progress.check().map_err(|_| TfheError::Cancelled)?;
+            let messages = numbers.iter().map(|number| {
+                let message = number.rem_euclid(1 << bits);
+                message as u32
+            });
+            let messages = zeroize::Zeroizing::new(messages.collect::<Vec<u32>>());
+            let place = (Layout::plain(bits), set.seeded_width);
+            let piece = Ciphertext::encrypt_in(&secret, place, &messages, &mut rng).map_err(own)?;
+            pieces.push((piece, 0..numbers.len()));
+            done += numbers.len() as u64;
+            progress.report("encrypt", done, done);
+        }
+        let variance = pieces
+            .iter()
+            .filter_map(|(piece, _)| piece.statement().log2_variance)
+            .fold(f32::NEG_INFINITY, f32::max);
+        Ok(RingRows {
+            facts: RingRowFacts {
+                set,
+                params,
+                encoding,
+                noise: StatedNoise {
+                    log2_variance: Some(variance.into()),
+                    log2_failure: None,
+                },
+                computed: false,
+                tag: Some(tag_start(client.tag())),
+            },
+            pieces,
+        })
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.pieces.iter().map(|(_, rows)| rows.len() as u64).sum()
+    }
+
+    /// Never: a column has rows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// log2 of the probability that decrypting a row gives a wrong number; 0 where its noise is not stated.
+    #[must_use]
+    pub fn log2_failure(&self) -> f64 {
+        log2_failure(self.facts.encoding, self.facts.noise)
+    }
+
+    /// Decrypts all rows if the failure probability of each is at most 2^[`MAX_LOG2_FAILURE`].
+    ///
+    /// # Errors
+    /// Those of [`RingRows::decrypt_above`].
+    pub fn decrypt(&self, client: &ClientKey) -> Result<Vec<i64>, SessionError> {
+        self.decrypt_above(client, MAX_LOG2_FAILURE)
+    }
+
+    /// Decrypts all rows up to another failure probability of a row, given by its base-2 logarithm: 0 takes anything. Numbers are those
+    /// of the encoding: a sum wraps modulo 2^bits.
+    ///
+    /// # Errors
+    /// [`TfheError::KeyMismatch`] for rows of another client key, [`TfheError::FailureProbability`].
+    pub fn decrypt_above(
+        &self,
+        client: &ClientKey,
+        max_log2_failure: f64,
+    ) -> Result<Vec<i64>, SessionError> {
+        let RingRowFacts { set, encoding, .. } = self.facts;
+        if self
+            .facts
+            .tag
+            .is_some_and(|tag| tag != tag_start(client.tag()))
+        {
+            return Err(TfheError::KeyMismatch("the column").into());
+        }
+        let log2 = self.log2_failure();
+        // Not a number is no figure either.
+        let is_low = log2 <= max_log2_failure;
+        if !is_low {
+            let max_log2 = max_log2_failure;
+            return Err(TfheError::FailureProbability { log2, max_log2 }.into());
+        }
+        let secret = SecretKey::derive(set, client).map_err(|error| own(error.into()))?;
+        let (bits, first) = (encoding.bits(), encoding.messages().start);
+        let mut numbers = Vec::with_capacity(self.len() as usize);
+        for (piece, rows) in &self.pieces {
+            if piece.layout() != Layout::plain(bits) {
+                let reason = "a ciphertext has another layout than the column".to_owned();
+                return Err(of("ring")(ColumnError::Damaged(reason)));
+            }
+            if piece.tag() != secret.tag() {
+                return Err(TfheError::KeyMismatch("the column").into());
+            }
+            let messages = zeroize::Zeroizing::new(piece.decrypt(&secret).map_err(own)?);
+            let messages = messages.get(rows.clone()).unwrap_or_default();
+            let number =
+                |message: &u32| (i64::from(*message) - first).rem_euclid(1 << bits) + first;
+            numbers.extend(messages.iter().map(number));
+        }
+        Ok(numbers)
+    }
+}
+
+/// An error of the ring layer on numbers here.
+fn own(error: FormatError) -> SessionError {
+    TfheError::Format(error.to_string()).into()
+}
+
+/// Where a ciphertext stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Place {
+    offset: u64,
+    bytes: u32,
+    rows: u32,
+    crc32c: u32,
+}
+
+/// The head of a ring column.
+#[derive(Clone, Debug)]
+struct RingHead {
+    facts: RingRowFacts,
+    key_id: u32,
+    job: Option<JobRecord>,
+    places: Vec<Place>,
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    let four = bytes.get(at..at + 4)?.first_chunk()?;
+    Some(u32::from_le_bytes(*four))
+}
+
+impl RingHead {
+    fn rows(&self) -> u64 {
+        self.places.iter().map(|place| u64::from(place.rows)).sum()
+    }
+
+    fn end(&self) -> u64 {
+        let ends = self
+            .places
+            .iter()
+            .map(|place| place.offset + u64::from(place.bytes));
+        ends.max().unwrap_or(HEAD_BYTES as u64)
+    }
+
+    fn from_bytes(bytes: &[u8], size: u64) -> Result<RingHead, ColumnError> {
+        let short = || damaged("its head is too short");
+        let (sc, rest) = bytes.split_at_checked(ScMetadata::SIZE).ok_or_else(short)?;
+        let job = rest
+            .first_chunk::<{ JobRecord::SIZE }>()
+            .ok_or_else(short)?;
+        let sc = ScMetadata::from_bytes(sc).map_err(damaged)?;
+        let sc = sc.ok_or_else(|| damaged("it does not begin with secure computing metadata"))?;
+        let word = |at: usize| u32_at(bytes, at).ok_or_else(short);
+        if bytes.get(DIRECTORY..DIRECTORY + 4) != Some(&MAGIC) {
+            return Err(damaged("its directory does not begin with RDIR"));
+        }
+        let versions = word(DIRECTORY + 4)?;
+        if versions as u16 != VERSION {
+            return Err(damaged(format!(
+                "its directory has version {}",
+                versions as u16
+            )));
+        }
+        let params = set_of((versions >> 16) as u16)?;
+        let count = word(DIRECTORY + 8)? as usize;
+        if count == 0 || count > MAX_PIECES {
+            return Err(damaged(format!("a directory of {count} ciphertexts")));
+        }
+        let end = ENTRIES + count * ENTRY_BYTES;
+        let entries = bytes.get(ENTRIES..end).ok_or_else(short)?;
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[DIRECTORY..DIRECTORY + 12]), entries);
+        if word(DIRECTORY + 12)? != crc {
+            return Err(damaged("its directory has another checksum"));
+        }
+        let facts = RingRowFacts::of(&sc, params)?;
+        let mut places = Vec::with_capacity(count);
+        for at in (ENTRIES..end).step_by(ENTRY_BYTES) {
+            let offset = u64::from(word(at)?) | u64::from(word(at + 4)?) << 32;
+            let place = Place {
+                offset,
+                bytes: word(at + 8)?,
+                rows: word(at + 12)?,
+                crc32c: word(at + 16)?,
+            };
+            let ends = offset.checked_add(place.bytes.into());
+            let fits = offset >= HEAD_BYTES as u64 && ends.is_some_and(|end| end <= size);
+            let rows = 1..=facts.set.rows() as u64;
+            if !fits || !rows.contains(&place.rows.into()) || word(at + 20)? != 0 {
+                return Err(damaged("its directory names a ciphertext that cannot be"));
+            }
+            places.push(place);
+        }
+        Ok(RingHead {
+            facts,
+            key_id: sc.vr().key_id(),
+            job: JobRecord::from_bytes(job)?,
+            places,
+        })
+    }
+
+    fn to_bytes(&self) -> Result<Vec<u8>, SessionError> {
+        let vr = VrNumber::new(VrType::LweCor, self.key_id, 0)?;
+        let size = self.rows().clamp(1, ScMetadata::MAX_OBJECT);
+        let mut bytes = self.facts.metadata(vr, size)?.to_bytes().to_vec();
+        bytes.extend(self.job.map_or([0; JobRecord::SIZE], JobRecord::to_bytes));
+        bytes.extend(MAGIC);
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend(self.facts.params.id.to_le_bytes());
+        bytes.extend((self.places.len() as u32).to_le_bytes());
+        let mut entries = Vec::with_capacity(self.places.len() * ENTRY_BYTES);
+        for place in &self.places {
+            entries.extend(place.offset.to_le_bytes());
+            for word in [place.bytes, place.rows, place.crc32c, 0] {
+                entries.extend(word.to_le_bytes());
+            }
+        }
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[DIRECTORY..]), &entries);
+        bytes.extend(crc.to_le_bytes());
+        bytes.extend(entries);
+        Ok(bytes)
+    }
+
+    /// Places ciphertexts behind the others; gives their bytes with their offsets.
+    fn place(&mut self, rows: &RingRows) -> Result<Vec<(u64, Vec<u8>)>, ColumnError> {
+        self.facts.check_same(&rows.facts)?;
+        if self.facts.encoding != rows.facts.encoding {
+            let (own, theirs) = (self.facts.encoding, rows.facts.encoding);
+            return Err(mismatch("the encoding of the rows", own, theirs));
+        }
+        let mut placed = Vec::new();
+        for (piece, _) in &rows.pieces {
+            let bytes = piece.to_bytes();
+            let offset = self.end();
+            self.places.push(Place {
+                offset,
+                bytes: bytes.len() as u32,
+                rows: piece.rows() as u32,
+                crc32c: crc32c::crc32c(&bytes),
+            });
+            placed.push((offset, bytes));
+        }
+        self.facts = self.facts.with(&rows.facts);
+        match self.places.len() {
+            pieces if pieces > MAX_PIECES => Err(ColumnError::Pieces(pieces)),
+            _ => Ok(placed),
+        }
+    }
+}
+
+/// A ring column as it stands in the store: what others do to it later does not show.
+pub struct RingColumn {
+    name: String,
+    head: RingHead,
+    blob: BlobStat,
+    reader: BlobReader,
+}
+
+impl RingColumn {
+    /// What the drive has of it.
+    #[must_use]
+    pub fn stat(&self) -> ColumnStat {
+        let facts = self.head.facts;
+        ColumnStat {
+            name: self.name.clone(),
+            params: facts.params,
+            ring: Some(facts.set),
+            key_id: self.head.key_id,
+            rows: self.head.rows(),
+            encoding: Some(facts.encoding),
+            noise: facts.noise,
+            computed: facts.computed,
+            bytes: self.blob.size,
+            forms: [0; 3],
+            pieces: self.head.places.len(),
+            job: self.head.job,
+        }
+    }
+
+    /// The bytes of a ciphertext.
+    async fn piece(&self, place: &Place) -> Result<Vec<u8>, SessionError> {
+        let bytes = self
+            .reader
+            .read_at(place.offset, place.bytes as usize)
+            .await?;
+        if crc32c::crc32c(&bytes) != place.crc32c {
+            return Err(of(&self.name)(damaged("a ciphertext has another checksum")));
+        }
+        Ok(bytes)
+    }
+
+    /// Rows of the column, of which the drive reads those ciphertexts that hold them.
+    ///
+    /// # Errors
+    /// [`ColumnError::Rows`], [`ColumnError::Damaged`], those of the store.
+    pub async fn rows(
+        &self,
+        rows: Range<u64>,
+        progress: &Progress,
+    ) -> Result<RingRows, SessionError> {
+        let at = of(&self.name);
+        let count = self.head.rows();
+        if rows.is_empty() || rows.end > count {
+            return Err(at(ColumnError::Rows { rows, of: count }));
+        }
+        let (mut first, mut pieces) = (0, Vec::new());
+        for place in &self.head.places {
+            progress.check().map_err(BlobError::from)?;
+            let end = first + u64::from(place.rows);
+            let (from, to) = (rows.start.max(first), rows.end.min(end));
+            if from < to {
+                let bytes = self.piece(place).await?;
+                let piece = Ciphertext::from_bytes(&bytes);
+                let piece = piece.map_err(|error| of(&self.name)(error.into()))?;
+                if piece.rows() as u64 != u64::from(place.rows) {
+                    return Err(of(&self.name)(damaged("a ciphertext has other rows")));
+                }
+                pieces.push((piece, (from - first) as usize..(to - first) as usize));
+                progress.report("read", to - rows.start, rows.end - rows.start);
+            }
+            first = end;
+        }
+        let facts = self.head.facts;
+        Ok(RingRows { facts, pieces })
+    }
+}
+
+impl Session {
+    /// A ring column as it stands; `None` for a column of samples.
+    ///
+    /// # Errors
+    /// [`ColumnError::Missing`], [`ColumnError::Damaged`], those of the store.
+    pub async fn ring_column(&self, name: &str) -> Result<Option<RingColumn>, SessionError> {
+        let blob = self.column_blob(name)?;
+        let blob = blob.ok_or_else(|| of(name)(ColumnError::Missing))?;
+        let reader = self.store().reader(blob.id)?;
+        // The reader's version counts from here on.
+        let blob = reader.stat();
+        let len = blob.size.min(HEAD_BYTES as u64) as usize;
+        let bytes = reader.read_at(0, len).await?;
+        let sc = bytes.get(..ScMetadata::SIZE).unwrap_or_default();
+        let sc = ScMetadata::from_bytes(sc).ok().flatten();
+        if sc.is_none_or(|sc| RingSet::by_id(sc.params()).is_none()) {
+            return Ok(None);
+        }
+        let head = RingHead::from_bytes(&bytes, blob.size).map_err(of(name))?;
+        Ok(Some(RingColumn {
+            name: name.to_owned(),
+            head,
+            blob,
+            reader,
+        }))
+    }
+
+    /// Makes a ring column of rows, for the keys of a key id.
+    ///
+    /// # Errors
+    /// [`ColumnError::Exists`], [`ColumnError::Name`], those of the store.
+    pub async fn create_ring_column(
+        &self,
+        name: &str,
+        key_id: u32,
+        rows: &RingRows,
+        progress: &Progress,
+    ) -> Result<ColumnStat, SessionError> {
+        self.new_ring_column((name, None), (key_id, None), rows, progress)
+            .await
+    }
+
+    /// The same, with the record of a run, and perhaps in the place of the blob that has the name.
+    async fn new_ring_column(
+        &self,
+        (name, former): (&str, Option<BlobId>),
+        (key_id, job): (u32, Option<JobRecord>),
+        rows: &RingRows,
+        progress: &Progress,
+    ) -> Result<ColumnStat, SessionError> {
+        if former.is_none() && self.column_blob(name)?.is_some() {
+            return Err(of(name)(ColumnError::Exists));
+        }
+        let mut head = RingHead {
+            facts: rows.facts,
+            key_id,
+            job,
+            places: Vec::new(),
+        };
+        let pieces = head.place(rows).map_err(of(name))?;
+        let mut bytes = head.to_bytes()?;
+        bytes.resize(HEAD_BYTES, 0);
+        let store = self.store();
+        let writer = match former {
+            Some(id) => store.writer(id, head.end()).await?,
+            None => {
+                let name = blob_name(name)?;
+                let blob = NewBlob { name, sc: None };
+                store.new_writer(blob, head.end()).await?
+            }
+        };
+        let mut writer = writer.with_progress(progress.clone());
+        writer.write(&bytes).await?;
+        for (_, piece) in pieces {
+            writer.write(&piece).await?;
+        }
+        writer.commit().await?;
+        self.stat_of_ring(name).await
+    }
+
+    async fn stat_of_ring(&self, name: &str) -> Result<ColumnStat, SessionError> {
+        let column = self.ring_column(name).await?;
+        let column = column.ok_or_else(|| of(name)(ColumnError::Missing))?;
+        Ok(column.stat())
+    }
+
+    /// Appends rows to a ring column, as ciphertexts of their own: all of them or none. A run that fills the column does not go on.
+    ///
+    /// # Errors
+    /// [`ColumnError::Missing`], [`ColumnError::Mismatch`] for a column of samples and rows of another ring or encoding, [`TfheError::KeyMismatch`],
+    /// [`BlobError::Changed`] where somebody else changed the column meanwhile, those of the store.
+    pub async fn append_ring_rows(
+        &self,
+        name: &str,
+        rows: &RingRows,
+        progress: &Progress,
+    ) -> Result<ColumnStat, SessionError> {
+        let column = self.ring_column(name).await?;
+        let column = column.ok_or_else(|| {
+            of(name)(mismatch("its form", "a ring column", "a column of samples"))
+        })?;
+        self.extend_ring_column(column, rows, None, progress).await
+    }
+
+    async fn extend_ring_column(
+        &self,
+        column: RingColumn,
+        rows: &RingRows,
+        job: Option<JobRecord>,
+        progress: &Progress,
+    ) -> Result<ColumnStat, SessionError> {
+        let RingColumn {
+            name,
+            mut head,
+            blob,
+            ..
+        } = column;
+        head.job = job;
+        let mut pieces = head.place(rows).map_err(of(&name))?;
+        pieces.insert(0, (0, head.to_bytes()?));
+        let (id, expected) = (blob.id, blob.sequence);
+        let store = self.store();
+        store
+            .update(id, expected, head.end(), pieces, progress)
+            .await?;
+        self.stat_of_ring(&name).await
+    }
+}

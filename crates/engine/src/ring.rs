@@ -1,0 +1,578 @@
+//! Programs on ring columns: whole ciphertexts of a ring ([`toroid_rns`]) at a time, each with tens of thousands of rows.
+//!
+//! A plan is that of any program on columns, and its values become steps of a [`Batch`](toroid_rns::Batch), which the back end
+//! does under a ring key. A row of a ring column is a number modulo 2^bits, without the bit of padding that a sample has.
+//! Rows stay where they are: there are no sums of rows, and no moves.
+
+use std::collections::{BTreeMap, HashMap};
+
+use toroid_isa::{AssumePresent, Instruction, KeyKind, Program, VrNumber, verify};
+use toroid_rns::batch::Step;
+use toroid_rns::modulus_switch::pair_variance;
+use toroid_rns::ring_set::RingSet;
+use toroid_rns::stored::{Layout, Statement, StoredColumn};
+use toroid_rns::table::Table as RingTable;
+use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::modulus::{Goldilocks, Modulus};
+use toroid_tfhe::noise::{Noise, log2_add};
+use toroid_tfhe::params::{ModulusKind, ParamSet};
+use toroid_tfhe::random::fingerprint;
+
+use crate::backend::RingProgram;
+use crate::column::plan::{ColumnFacts, Operation, Plan, Setting, ValueId};
+use crate::column::{MapFacts, MapOutput, MapTask};
+use crate::config::EngineConfig;
+use crate::engine::Engine;
+use crate::error::{EngineError, RowError};
+use crate::partial::Origin;
+use crate::register::Attributes;
+use crate::requester::Requester;
+use crate::table::Content;
+
+/// What is known of a ring column before a program runs on it.
+#[derive(Clone, Copy, Debug)]
+pub struct RingFacts {
+    /// Its rows.
+    pub rows: u64,
+    /// The variance of a row's noise, in turns squared.
+    pub variance: f64,
+    /// log2 of the failure probability of all that led to it.
+    pub log2_failure: f64,
+    /// Encoding of its messages.
+    pub encoding: Encoding,
+    /// Whether its noise may have sources in common with that of others: a program made it.
+    pub computed: bool,
+    /// A number that columns of the same rows have in common, and no others.
+    pub number: u64,
+}
+
+/// Encodings of the input and the output of a test vector.
+pub type FunctionOf<'a> = dyn Fn(VrNumber) -> Option<(Encoding, Encoding)> + 'a;
+
+/// What a program is to do with ring columns.
+#[derive(Clone, Copy)]
+pub struct RingForecast<'a> {
+    /// The name of the program in errors.
+    pub program_vr: VrNumber,
+    /// The program.
+    pub program: &'a Program,
+    /// The ring.
+    pub set: &'static RingSet,
+    /// The parameter set of the samples and test vectors of the key id.
+    pub params: &'static ParamSet,
+    /// The columns, by the registers that they stand in.
+    pub inputs: &'a BTreeMap<VrNumber, RingFacts>,
+    /// The functions of test vectors.
+    pub functions: &'a FunctionOf<'a>,
+}
+
+/// A program on ring columns, taken apart.
+struct RingPlan {
+    plan: Plan,
+    output: ValueId,
+    facts: MapFacts,
+    /// The variance of a row of the output before it is rounded for storage.
+    variance: f64,
+}
+
+/// Noise as a sum of that of sources, each a value with its factor.
+#[derive(Clone, Default)]
+struct Sources {
+    factors: BTreeMap<ValueId, f64>,
+    log2_failure: f64,
+}
+
+impl Sources {
+    fn of(source: ValueId, log2_failure: f64) -> Sources {
+        Sources {
+            factors: BTreeMap::from([(source, 1.0)]),
+            log2_failure,
+        }
+    }
+
+    fn plus(&self, other: &Sources, sign: f64) -> Sources {
+        let mut sum = self.clone();
+        for (source, factor) in &other.factors {
+            *sum.factors.entry(*source).or_default() += sign * factor;
+        }
+        sum.log2_failure = log2_add(self.log2_failure, other.log2_failure).min(0.0);
+        sum
+    }
+
+    fn times(&self, factor: f64) -> Sources {
+        let mut product = self.clone();
+        product.factors.values_mut().for_each(|own| *own *= factor);
+        product
+    }
+
+    /// Fresh sources are independent. Of others nobody knows, so that their deviations add up.
+    fn variance(&self, known: &HashMap<ValueId, (f64, bool)>) -> f64 {
+        let (mut independent, mut together) = (0.0, 0.0);
+        for (source, factor) in &self.factors {
+            let (variance, is_fresh) = known.get(source).copied().unwrap_or((1.0, false));
+            if is_fresh {
+                independent += factor * factor * variance;
+            } else {
+                together += factor.abs() * variance.sqrt();
+            }
+        }
+        independent + together * together
+    }
+}
+
+impl RingForecast<'_> {
+    /// Rows, noise and failure probability of the result, and the tables behind it. Nothing runs.
+    ///
+    /// # Errors
+    /// [`EngineError::Verify`] for a program that would not run, [`EngineError::Rows`] for instructions that ring columns do not have
+    /// and widths that do not fit, [`EngineError::Column`] for columns of several numbers of rows.
+    pub fn facts(&self) -> Result<MapFacts, EngineError> {
+        Ok(self.plan()?.facts)
+    }
+
+    fn refused(
+        &self,
+        place: Option<(usize, &Instruction)>,
+        what: impl Into<String>,
+    ) -> EngineError {
+        match place {
+            Some((index, instruction)) => EngineError::Rows {
+                vr: self.program_vr,
+                index,
+                text: instruction.to_string(),
+                what: what.into(),
+            },
+            None => RowError::Refused(what.into()).of(self.program_vr),
+        }
+    }
+
+    fn plan(&self) -> Result<RingPlan, EngineError> {
+        let everything = AssumePresent {
+            stack_slots: EngineConfig::default().stack_slots,
+        };
+        verify(self.program, &everything, None).map_err(|errors| EngineError::Verify {
+            vr: self.program_vr,
+            errors,
+        })?;
+        let moves = self.program.instructions().iter().enumerate();
+        let mut moves = moves.filter(|(_, instruction)| {
+            matches!(
+                instruction,
+                Instruction::HomSum { .. }
+                    | Instruction::Lower { .. }
+                    | Instruction::Upper { .. }
+                    | Instruction::Join { .. }
+            )
+        });
+        if let Some(place) = moves.next() {
+            let what = "rows of a ring column stay where they are; map columns of samples instead";
+            return Err(self.refused(Some(place), what));
+        }
+        let mut all = self.inputs.values();
+        let rows = all.next().map_or(0, |facts| facts.rows);
+        if rows == 0 || rows > self.set.rows() as u64 || all.any(|facts| facts.rows != rows) {
+            let most = self.set.rows();
+            let what = format!(
+                "ring columns of one number of rows expected, from 1 to {most} in a ciphertext"
+            );
+            return Err(self.refused(None, what));
+        }
+        let inputs = self.inputs.iter().map(|(vr, facts)| {
+            let noise = Noise::stored(self.params, facts.variance, facts.log2_failure, true);
+            let known = ColumnFacts {
+                rows: facts.rows,
+                noise,
+                encoding: Some(facts.encoding),
+                number: facts.number,
+            };
+            (*vr, known)
+        });
+        let inputs: BTreeMap<VrNumber, ColumnFacts> = inputs.collect();
+        let setting = Setting {
+            program: self.program_vr,
+            params: self.params,
+            arithmetic: ArithmeticKind::Fft,
+            inputs: &inputs,
+            functions: &|tv| (self.functions)(tv).map_or((None, None), |(i, o)| (Some(i), Some(o))),
+        };
+        let plan = Plan::new(&setting, self.program, &[])?;
+        let (vr, output) = *plan
+            .outputs
+            .first()
+            .ok_or_else(|| self.refused(None, "a program without a result"))?;
+        let (variance, log2_failure) = self.noise(&plan, output)?;
+        let encoding = self.encoding(&plan, output)?;
+        let tasks = plan.tasks.iter().filter(|task| !task.functions.is_empty());
+        let tasks = tasks.map(|task| MapTask {
+            rows,
+            input_bits: task.input_bits,
+            functions: task.functions.len(),
+        });
+        let tasks: Vec<MapTask> = tasks.collect();
+        let bootstraps = tasks.iter().map(|task| task.functions as u64).sum::<u64>() * rows;
+        let rounding = pair_variance(self.set.params(), self.set.computed_width);
+        let noise = Noise::stored(self.params, variance + rounding, log2_failure, true);
+        let facts = MapFacts {
+            outputs: vec![MapOutput {
+                vr,
+                rows,
+                noise,
+                encoding: Some(encoding),
+            }],
+            bootstraps,
+            tasks,
+        };
+        Ok(RingPlan {
+            plan,
+            output,
+            facts,
+            variance,
+        })
+    }
+
+    fn encoding(&self, plan: &Plan, value: ValueId) -> Result<Encoding, EngineError> {
+        let encoding = plan.values.get(value).and_then(|value| value.encoding);
+        encoding
+            .filter(|encoding| encoding.bits() <= self.set.bits())
+            .ok_or_else(|| {
+                let (most, name) = (self.set.bits(), self.set.name);
+                self.refused(
+                    None,
+                    format!("a value has more than the {most} bits of {name}"),
+                )
+            })
+    }
+
+    /// The variance of a row of the output, and the failure probability; checks the widths of all values.
+    fn noise(&self, plan: &Plan, output: ValueId) -> Result<(f64, f64), EngineError> {
+        let mut sources: HashMap<ValueId, Sources> = HashMap::new();
+        let mut known: HashMap<ValueId, (f64, bool)> = HashMap::new();
+        for id in plan.needed() {
+            let value = &plan.values[id];
+            let bits = self.encoding(plan, id)?.bits();
+            let of = |id: &ValueId| sources.get(id).cloned().unwrap_or_default();
+            let made = match value.operation {
+                Operation::Input(vr) => {
+                    let facts = self.inputs.get(&vr);
+                    let facts = facts.ok_or(EngineError::NoSuchRegister { vr })?;
+                    known.insert(id, (facts.variance, !facts.computed));
+                    Sources::of(id, facts.log2_failure)
+                }
+                Operation::Add(a, b) | Operation::Sub(a, b) => {
+                    for operand in [a, b] {
+                        let own = self.encoding(plan, operand)?.bits();
+                        if own != bits {
+                            let what = format!("a sum of messages of {own} and {bits} bits");
+                            return Err(self.refused(None, what));
+                        }
+                    }
+                    let sign = match value.operation {
+                        Operation::Add(..) => 1.0,
+                        _ => -1.0,
+                    };
+                    of(&a).plus(&of(&b), sign)
+                }
+                Operation::Mul(a, factor) => of(&a).times(factor.into()),
+                Operation::AddInt(a, _) => of(&a),
+                Operation::Bootstrap(task) => {
+                    let task = &plan.tasks[task];
+                    let own = self.encoding(plan, task.input)?.bits();
+                    if own != task.input_bits {
+                        let expected = task.input_bits;
+                        let what = format!("a function of {expected} bits of a message of {own}");
+                        return Err(self.refused(None, what));
+                    }
+                    let input = of(&task.input);
+                    let (variance, failure) = self.set.table_noise(input.variance(&known));
+                    known.insert(id, (variance, false));
+                    Sources::of(id, log2_add(input.log2_failure, failure).min(0.0))
+                }
+                Operation::Sum(..)
+                | Operation::Lower(..)
+                | Operation::Upper(..)
+                | Operation::Join(..) => {
+                    return Err(self.refused(None, "rows of a ring column stay where they are"));
+                }
+            };
+            sources.insert(id, made);
+        }
+        let made = sources.get(&output).cloned().unwrap_or_default();
+        Ok((made.variance(&known), made.log2_failure))
+    }
+}
+
+/// The table of a wide function's test vector, as the ring has it: the value of every message of the set's bits.
+fn table_of(
+    set: &RingSet,
+    params: &ParamSet,
+    (input, output): (Encoding, Encoding),
+    bytes: &[u8],
+) -> Result<RingTable, RowError> {
+    let refused = |what: String| RowError::Refused(what);
+    if !params.is_wide() || params.modulus != ModulusKind::Goldilocks {
+        let name = params.name;
+        return Err(refused(format!(
+            "ring columns take functions of sets for wide functions, not of {name}"
+        )));
+    }
+    let words = bytes.as_chunks::<8>().0;
+    let (shift, bits) = (params.message_bits - input.bits(), set.bits());
+    if words.len() != 1 << params.message_bits || input.bits() > bits || output.bits() > bits {
+        return Err(refused(format!(
+            "a function from {} to {} bits; {} takes at most {bits}",
+            input.bits(),
+            output.bits(),
+            set.name
+        )));
+    }
+    let value = |message: usize| {
+        let word = u64::from_le_bytes(words[message << shift]);
+        // The value has a bit of padding above it.
+        let value = Goldilocks::decode(word, output.bits() + 1);
+        value as u32 & ((1 << output.bits()) - 1)
+    };
+    let values: Vec<u32> = (0..1usize << bits)
+        .map(|entry| value(entry >> (bits - input.bits())))
+        .collect();
+    let table = RingTable::new(bits, output.bits(), values);
+    table.map_err(|error| refused(error.to_string()))
+}
+
+impl RingPlan {
+    /// The steps of the plan, and the number of the value that is wanted.
+    fn steps(
+        &self,
+        registers: &[VrNumber],
+        table: impl Fn(VrNumber) -> Result<RingTable, EngineError>,
+    ) -> Result<(Vec<Step>, usize), EngineError> {
+        let plan = &self.plan;
+        let mut numbers: HashMap<ValueId, usize> = HashMap::new();
+        let (mut steps, mut made) = (Vec::new(), 0);
+        for id in plan.needed() {
+            if numbers.contains_key(&id) {
+                continue;
+            }
+            let value = &plan.values[id];
+            let number = |id: ValueId| numbers.get(&id).copied().unwrap_or(usize::MAX);
+            let bits = value.encoding.map_or(0, Encoding::bits);
+            let step = match value.operation {
+                Operation::Input(vr) => {
+                    let place = registers.iter().position(|register| *register == vr);
+                    Step::Input(place.ok_or(EngineError::NoSuchRegister { vr })?)
+                }
+                Operation::Add(a, b) => Step::Add(number(a), number(b)),
+                Operation::Sub(a, b) => Step::Sub(number(a), number(b)),
+                Operation::Mul(a, factor) => Step::Multiply(number(a), factor),
+                Operation::AddInt(a, constant) => Step::AddConstant(number(a), constant, bits),
+                Operation::Bootstrap(task) => {
+                    let task = &plan.tasks[task];
+                    let functions = task.functions.iter();
+                    let tables = functions.map(|(tv, _)| table(*tv));
+                    let tables = tables.collect::<Result<Vec<_>, _>>()?;
+                    steps.push(Step::Tables(number(task.input), tables));
+                    for (_, value) in &task.functions {
+                        numbers.insert(*value, made);
+                        made += 1;
+                    }
+                    continue;
+                }
+                Operation::Sum(..)
+                | Operation::Lower(..)
+                | Operation::Upper(..)
+                | Operation::Join(..) => continue,
+            };
+            steps.push(step);
+            numbers.insert(id, made);
+            made += 1;
+        }
+        let output = numbers.get(&self.output).copied().unwrap_or(usize::MAX);
+        Ok((steps, output))
+    }
+}
+
+/// A ring column that a program reads: one ciphertext.
+pub struct RingInput<'a> {
+    /// The register that it stands in.
+    pub vr: VrNumber,
+    /// What is stated of it beside its own header.
+    pub attributes: Attributes,
+    /// The ciphertext.
+    pub column: &'a StoredColumn,
+}
+
+/// What a program is to do with ring columns.
+pub struct RingJob<'a> {
+    /// The name of the program in errors; its key id is that of every register.
+    pub program_vr: VrNumber,
+    /// The program.
+    pub program: &'a Program,
+    /// The ring.
+    pub set: &'static RingSet,
+    /// The columns. A program on ring columns reads no single samples.
+    pub inputs: &'a [RingInput<'a>],
+}
+
+/// The result of a program on ring columns.
+#[derive(Clone, Debug)]
+pub struct MadeRingColumn {
+    /// What the run did, and what is known of the result.
+    pub facts: MapFacts,
+    /// The result.
+    pub column: StoredColumn,
+}
+
+impl Engine {
+    /// Runs a program on ring columns under the ring key of its key id. It changes no register. The result has at most `room` bytes.
+    ///
+    /// # Errors
+    /// [`EngineError::MissingRingKey`] where the key is not loaded, those of [`RingForecast::facts`], [`EngineError::MapTooLarge`] before anything
+    /// is computed, [`EngineError::KeyTagMismatch`], and a failure of the back end.
+    pub fn map_ring<'r>(
+        &self,
+        job: &RingJob<'_>,
+        room: u64,
+        requester: impl Into<Requester<'r>>,
+    ) -> Result<MadeRingColumn, EngineError> {
+        let requester = requester.into();
+        let key_id = job.program_vr.key_id();
+        let key_vr = VrNumber::key(key_id, KeyKind::Ring)
+            .map_err(|_| EngineError::NoSuchRegister { vr: job.program_vr })?;
+        let mut functions = BTreeMap::new();
+        let (key, params) = {
+            let mut table = self.table();
+            for input in job.inputs {
+                if input.vr.key_id() != key_id {
+                    return Err(EngineError::KeyIdDenied { vr: job.program_vr });
+                }
+                table.check_key_tag((input.vr, Origin::Write), input.attributes.key_tag)?;
+            }
+            let (key, params) = table
+                .use_ring_key(key_vr)
+                .ok_or(EngineError::MissingRingKey { vr: key_vr })?;
+            for instruction in job.program.instructions() {
+                let Instruction::Bootstrap { tv, .. } = *instruction else {
+                    continue;
+                };
+                let register = table.get(tv);
+                let register = register.ok_or(EngineError::NoSuchRegister { vr: tv })?;
+                if let Content::TestVector { bytes, output } = &register.content
+                    && let Some(input) = register.encoding
+                {
+                    let output = output.unwrap_or(input);
+                    functions.insert(tv, ((input, output), bytes.clone()));
+                }
+            }
+            (key, params)
+        };
+        let found = key.ring_set().map_or("another key", |set| set.name);
+        if key.ring_set() != Some(job.set) {
+            return Err(EngineError::ParamsMismatch {
+                vr: job.program_vr,
+                expected: found,
+                found: job.set.name,
+            });
+        }
+        let mut inputs = BTreeMap::new();
+        for input in job.inputs {
+            let facts = ring_facts(job.set, input)?;
+            if inputs.insert(input.vr, facts).is_some() {
+                let what = "two columns stand in one register".to_owned();
+                return Err(RowError::Refused(what).of(input.vr));
+            }
+        }
+        let forecast = RingForecast {
+            program_vr: job.program_vr,
+            program: job.program,
+            set: job.set,
+            params,
+            inputs: &inputs,
+            functions: &|tv| functions.get(&tv).map(|(encodings, _)| *encodings),
+        };
+        let plan = forecast.plan()?;
+        let output = plan.facts.outputs.first();
+        let (vr, rows, encoding) = output
+            .and_then(|output| Some((output.vr, output.rows, output.encoding?)))
+            .ok_or(EngineError::NoSuchRegister { vr: job.program_vr })?;
+        let log2_failure = output.map_or(0.0, |output| output.noise.log2_failure());
+        let width = job.set.computed_width;
+        let needed = StoredColumn::computed_bytes(job.set.params(), width, rows as usize) as u64;
+        if needed > room {
+            return Err(EngineError::MapTooLarge {
+                vr: job.program_vr,
+                what: "a result",
+                needed: needed.into(),
+                room,
+            });
+        }
+        let registers: Vec<VrNumber> = job.inputs.iter().map(|input| input.vr).collect();
+        let (steps, output) = plan.steps(&registers, |tv| {
+            let (encodings, bytes) = functions
+                .get(&tv)
+                .ok_or(EngineError::NoSuchRegister { vr: tv })?;
+            table_of(job.set, params, *encodings, bytes).map_err(|error| error.of(tv))
+        })?;
+        let program = RingProgram {
+            steps: &steps,
+            output,
+            place: (Layout::plain(encoding.bits()), width),
+            rows: rows as usize,
+            statement: Statement {
+                log2_variance: Some(plan.variance.log2() as f32),
+                log2_failure: Some(log2_failure as f32).filter(|log2| log2.is_finite()),
+            },
+        };
+        let columns: Vec<&StoredColumn> = job.inputs.iter().map(|input| input.column).collect();
+        let column = self
+            .backend
+            .run_ring(&*key, &columns, &program, requester)
+            .map_err(|source| match source {
+                crate::backend::BackendError::Cancelled => EngineError::Cancelled,
+                source => EngineError::Backend { vr, source },
+            })?;
+        Ok(MadeRingColumn {
+            facts: plan.facts,
+            column,
+        })
+    }
+}
+
+/// What is known of an input; refuses a column that is not of the set, or not what is stated of it.
+fn ring_facts(set: &'static RingSet, input: &RingInput<'_>) -> Result<RingFacts, EngineError> {
+    let refused = |what: String| RowError::Refused(what).of(input.vr);
+    input.attributes.check(input.vr)?;
+    let (column, name) = (input.column, set.name);
+    if !column.is_of(set.params()) {
+        return Err(refused(format!("the column is not one of {name}")));
+    }
+    let encoding = input.attributes.encoding;
+    let encoding = encoding.filter(|encoding| column.layout() == Layout::plain(encoding.bits()));
+    let encoding = encoding.ok_or_else(|| {
+        let layout = column.layout();
+        refused(format!(
+            "the column has {layout:?}, other than what is stated"
+        ))
+    })?;
+    // What is worse counts: the statement in the metadata, or that in the header.
+    let stated = [
+        input.attributes.log2_variance,
+        column.statement().log2_variance.map(f64::from),
+    ];
+    let log2_variance = stated.into_iter().flatten().reduce(f64::max);
+    let failures = [
+        input.attributes.log2_failure,
+        column.statement().log2_failure.map(f64::from),
+    ];
+    let log2_failure = failures.into_iter().flatten().reduce(f64::max);
+    Ok(RingFacts {
+        rows: column.rows() as u64,
+        variance: log2_variance.map_or(1.0, f64::exp2),
+        log2_failure: match log2_variance {
+            Some(_) => log2_failure.unwrap_or(f64::NEG_INFINITY),
+            None => 0.0,
+        },
+        encoding,
+        computed: input.attributes.computed || !column.is_seeded(),
+        number: fingerprint(&column.to_bytes()),
+    })
+}
