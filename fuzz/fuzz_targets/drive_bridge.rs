@@ -263,6 +263,7 @@ impl Bench {
                 let bytes = match kind {
                     KeyKind::Bootstrapping => TINY.bootstrapping_key_bytes(),
                     KeyKind::KeySwitching => TINY.key_switching_key_bytes(),
+                    KeyKind::Ring => 0,
                 };
                 let vr = VrNumber::key(0, kind).expect("key id 0");
                 bench.store(vr, &KEY[..bytes as usize]);

@@ -63,6 +63,7 @@ fn load(
     let generated = match kind {
         KeyKind::Bootstrapping => client.bootstrapping_key(form, rng, progress, sink),
         KeyKind::KeySwitching => client.key_switching_key(form, rng, progress, sink),
+        KeyKind::Ring => unreachable!("the engine in hardware has no ring key"),
     };
     if let Some(error) = failure {
         return Err(error.into());
