@@ -111,7 +111,7 @@ fn ring_keys_come_in_parts_and_go_when_others_need_their_room() {
     let mut damaged = key.clone();
     damaged[key.len() / 2] ^= 1;
     let longer = [&key[..], &[0; 5000]].concat();
-    for bytes in [&damaged, &key[..key.len() - 1], &longer] {
+    for bytes in [&damaged[..], &key[..key.len() - 1], &longer[..]] {
         let error = store(&engine, 0, bytes, 4096).unwrap_err();
         let is_malformed = matches!(
             error,

@@ -66,6 +66,12 @@ pub(super) fn log2_failure(encoding: Encoding, noise: StatedNoise) -> f64 {
     log2_add(own, behind).min(0.0)
 }
 
+/// The ring of a column whose blob begins so; `None` for samples.
+pub(super) fn set_of_head(bytes: &[u8]) -> Option<&'static RingSet> {
+    let sc = ScMetadata::from_bytes(bytes.get(..ScMetadata::SIZE)?);
+    RingSet::by_id(sc.ok().flatten()?.params())
+}
+
 /// What all rows of a ring column have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RingRowFacts {
@@ -530,9 +536,7 @@ impl Session {
         let blob = reader.stat();
         let len = blob.size.min(HEAD_BYTES as u64) as usize;
         let bytes = reader.read_at(0, len).await?;
-        let sc = bytes.get(..ScMetadata::SIZE).unwrap_or_default();
-        let sc = ScMetadata::from_bytes(sc).ok().flatten();
-        if sc.is_none_or(|sc| RingSet::by_id(sc.params()).is_none()) {
+        if set_of_head(&bytes).is_none() {
             return Ok(None);
         }
         let head = RingHead::from_bytes(&bytes, blob.size).map_err(of(name))?;
@@ -643,5 +647,53 @@ impl Session {
             .update(id, expected, head.end(), pieces, progress)
             .await?;
         self.stat_of_ring(&name).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use toroid_rns::ring_set::TINY_RING;
+    use toroid_tfhe::params::TINY_WOPBS;
+
+    #[test]
+    fn heads_are_read_as_written_or_refused() {
+        let facts = RingRowFacts {
+            set: &TINY_RING,
+            params: &TINY_WOPBS,
+            encoding: Encoding::new(4, true).unwrap(),
+            noise: StatedNoise {
+                log2_variance: Some(-40.0),
+                log2_failure: Some(-130.0),
+            },
+            computed: true,
+            tag: Some([3; 12]),
+        };
+        let place = |offset, rows| Place {
+            offset,
+            bytes: 100,
+            rows,
+            crc32c: 7,
+        };
+        let head = RingHead {
+            facts,
+            key_id: 5,
+            job: None,
+            places: vec![place(65536, 256), place(65636, 9)],
+        };
+        let bytes = head.to_bytes().unwrap();
+        let read = RingHead::from_bytes(&bytes, 65736).unwrap();
+        assert_eq!((read.facts, read.key_id), (facts, 5));
+        assert_eq!((&read.places, read.rows()), (&head.places, 265));
+        // A ciphertext beyond the end, and any byte that is another.
+        assert!(RingHead::from_bytes(&bytes, 65735).is_err());
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x10;
+            assert!(RingHead::from_bytes(&damaged, 65736).is_err(), "byte {at}");
+            assert!(RingHead::from_bytes(&bytes[..at], 65736).is_err());
+        }
     }
 }

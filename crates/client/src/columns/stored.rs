@@ -14,7 +14,7 @@ use toroid_tfhe::params::ParamSet;
 
 use super::head::{BASE, Head, JobRecord, damaged};
 use super::rows::{EncryptedRows, log2_failure};
-use super::{ColumnError, MAX_NAME_BYTES, PREFIX, of};
+use super::{ColumnError, MAX_NAME_BYTES, PREFIX, mismatch, of};
 use crate::blob::{BlobId, BlobReader, BlobStat, NewBlob};
 use crate::session::{Session, SessionError};
 
@@ -307,6 +307,10 @@ impl Session {
             return Err(of(name)(damaged(format!("it has {} bytes", blob.size))));
         }
         let fixed = reader.read_at(0, Head::FIXED).await?;
+        if super::ring::set_of_head(&fixed).is_some() {
+            let samples = "a column of samples";
+            return Err(of(name)(mismatch("its form", samples, "a ring column")));
+        }
         let len = Head::byte_len_of(&fixed).map_err(of(name))?;
         if len > blob.size {
             let reason = format!("a head of {len} bytes in {}", blob.size);
