@@ -91,7 +91,7 @@ impl MapPlan {
         let of_output = |output: &MapOutput| {
             if let (Route::Ring(_), Some(encoding)) = (self.route, output.encoding) {
                 let stated = self.noise.stated(self.params);
-                return super::ring::log2_failure(encoding, stated);
+                return super::head::ring_log2_failure(encoding, stated);
             }
             let bits = output.encoding.map_or(0, Encoding::bits);
             log2_decoding_failure(bits, self.noise.variance(), self.noise.log2_failure())

@@ -26,12 +26,12 @@ use toroid_rns::stored::{Layout, StoredColumn as Ciphertext};
 use toroid_task::Progress;
 use toroid_tfhe::ciphertext::MAX_LOG2_FAILURE;
 use toroid_tfhe::encoding::Encoding;
-use toroid_tfhe::noise::{StatedNoise, log2_add, log2_tail};
+use toroid_tfhe::noise::StatedNoise;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::{ClientKey, TfheError};
 
-use super::head::{damaged, set_of};
+use super::head::{damaged, ring_log2_failure, ring_of_head, set_of};
 use super::stored::blob_name;
 use super::{ColumnError, ColumnStat, JobRecord, mismatch, of};
 use crate::blob::{BlobError, BlobId, BlobReader, BlobStat, NewBlob};
@@ -53,23 +53,6 @@ impl From<FormatError> for ColumnError {
     fn from(error: FormatError) -> ColumnError {
         ColumnError::Damaged(error.to_string())
     }
-}
-
-/// log2 of the probability that a row of so many bits without padding decrypts to a wrong number; 0 where its noise is not stated.
-pub(super) fn log2_failure(encoding: Encoding, noise: StatedNoise) -> f64 {
-    let Some(log2_variance) = noise.log2_variance else {
-        return 0.0;
-    };
-    let half = (-f64::from(encoding.bits()) - 1.0).exp2();
-    let own = log2_tail(half, log2_variance.exp2());
-    let behind = noise.log2_failure.unwrap_or(f64::NEG_INFINITY);
-    log2_add(own, behind).min(0.0)
-}
-
-/// The ring of a column whose blob begins so; `None` for samples.
-pub(super) fn set_of_head(bytes: &[u8]) -> Option<&'static RingSet> {
-    let sc = ScMetadata::from_bytes(bytes.get(..ScMetadata::SIZE)?);
-    RingSet::by_id(sc.ok().flatten()?.params())
 }
 
 /// What all rows of a ring column have in common.
@@ -243,7 +226,7 @@ impl RingRows {
     /// log2 of the probability that decrypting a row gives a wrong number; 0 where its noise is not stated.
     #[must_use]
     pub fn log2_failure(&self) -> f64 {
-        log2_failure(self.facts.encoding, self.facts.noise)
+        ring_log2_failure(self.facts.encoding, self.facts.noise)
     }
 
     /// Decrypts all rows if the failure probability of each is at most 2^[`MAX_LOG2_FAILURE`].
@@ -536,7 +519,7 @@ impl Session {
         let blob = reader.stat();
         let len = blob.size.min(HEAD_BYTES as u64) as usize;
         let bytes = reader.read_at(0, len).await?;
-        if set_of_head(&bytes).is_none() {
+        if ring_of_head(&bytes).is_none() {
             return Ok(None);
         }
         let head = RingHead::from_bytes(&bytes, blob.size).map_err(of(name))?;

@@ -58,7 +58,7 @@ impl ColumnStat {
     #[must_use]
     pub fn log2_failure(&self) -> f64 {
         if let (Some(_), Some(encoding)) = (self.ring, self.encoding) {
-            return super::ring::log2_failure(encoding, self.noise);
+            return super::head::ring_log2_failure(encoding, self.noise);
         }
         log2_failure(self.encoding, self.noise)
     }
@@ -307,7 +307,7 @@ impl Session {
             return Err(of(name)(damaged(format!("it has {} bytes", blob.size))));
         }
         let fixed = reader.read_at(0, Head::FIXED).await?;
-        if super::ring::set_of_head(&fixed).is_some() {
+        if super::head::ring_of_head(&fixed).is_some() {
             let samples = "a column of samples";
             return Err(of(name)(mismatch("its form", samples, "a ring column")));
         }
