@@ -319,6 +319,19 @@ impl Slots for Turning<'_> {
         self.inner.level(value)
     }
 
+    fn lower(&mut self, a: &Ciphertext, level: usize) -> Result<Ciphertext, RnsError> {
+        self.turn(0, |inner| Slots::lower(inner, a, level))
+    }
+
+    fn weigh(
+        &mut self,
+        values: &[&Ciphertext],
+        rows: &[Vec<u32>],
+        log2_unit: u32,
+    ) -> Result<Vec<Ciphertext>, RnsError> {
+        self.turn(0, |inner| inner.weigh(values, rows, log2_unit))
+    }
+
     fn add(&mut self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, RnsError> {
         self.turn(0, |inner| inner.add(a, b))
     }
