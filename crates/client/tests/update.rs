@@ -315,6 +315,38 @@ async fn what_does_not_fit_is_refused_and_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_whole_content_takes_the_place_of_its_version_alone() {
+    for metadata_size in [0, 64] {
+        let controller = controller(metadata_size);
+        let store = format(&controller, CLUSTER).await;
+        let old = put(&store, &pattern(1, 20_000)).await;
+        let writer = |sequence: u64| {
+            let store = store.clone();
+            async move {
+                let writer = store.writer(old.id, 9000).await.unwrap();
+                let mut writer = writer.in_place_of(sequence);
+                writer.write(&pattern(2, 9000)).await.unwrap();
+                writer
+            }
+        };
+        let late = writer(old.sequence).await;
+        // The other change comes once all has been written but the commit.
+        let new = update(&store, &old, 20_000, vec![(0, vec![1])])
+            .await
+            .unwrap();
+        let before = get(&store, old.id).await;
+        assert!(matches!(
+            late.commit().await,
+            Err(BlobError::Changed { id, expected, found })
+                if (id, expected, found) == (old.id, old.sequence, new.sequence)
+        ));
+        assert!(get(&store, old.id).await == before);
+        writer(new.sequence).await.commit().await.unwrap();
+        assert!(get(&store, old.id).await == pattern(2, 9000));
+    }
+}
+
+#[tokio::test]
 async fn an_update_of_another_version_is_refused() {
     for metadata_size in [0, 64] {
         let controller = controller(metadata_size);

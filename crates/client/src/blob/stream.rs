@@ -23,6 +23,8 @@ pub struct BlobWriter {
     target: Target,
     name: Option<String>,
     sc: Option<ScMetadata>,
+    /// The version that alone may be replaced.
+    made_from: Option<u64>,
     size: u64,
     lease: Arc<Lease>,
     clusters: Vec<u32>,
@@ -53,6 +55,7 @@ impl BlobWriter {
             target,
             name: None,
             sc,
+            made_from: None,
             size,
             clusters: lease.iter().collect(),
             lease: Arc::new(lease),
@@ -87,6 +90,14 @@ impl BlobWriter {
         Ok(())
     }
 
+    /// Has the content replace that version of the blob which has this sequence number ([`BlobStat::sequence`]), and no other: where another
+    /// is the current one at the commit, that fails with [`BlobError::Changed`].
+    #[must_use]
+    pub fn in_place_of(mut self, sequence: u64) -> Self {
+        self.made_from = Some(sequence);
+        self
+    }
+
     /// Appends `data`. After an error other than [`BlobError::SizeMismatch`] the writer is of no more use.
     pub async fn write(&mut self, mut data: &[u8]) -> Result<(), BlobError> {
         let given = self.sent + self.buffer.len() as u64 + data.len() as u64;
@@ -113,8 +124,8 @@ impl BlobWriter {
 
     /// Makes the content that of the blob, durably; gives what the store then knows of the blob.
     ///
-    /// Fails with [`BlobError::SizeMismatch`] if not all bytes were given, and with [`BlobError::NoSuchBlob`] if the blob was deleted
-    /// meanwhile.
+    /// Fails with [`BlobError::SizeMismatch`] if not all bytes were given, with [`BlobError::NoSuchBlob`] if the blob was deleted
+    /// meanwhile, and with [`BlobError::Changed`] as [`in_place_of`](Self::in_place_of) says.
     pub async fn commit(self) -> Result<BlobStat, BlobError> {
         let inner = self.inner.clone();
         let content = self.finish().await?;
@@ -145,7 +156,7 @@ impl BlobWriter {
             sc: self.sc,
             size: self.size,
             lease: self.lease,
-            made_from: None,
+            made_from: self.made_from,
         };
         Ok((self.target, content))
     }

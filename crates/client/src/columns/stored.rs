@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use futures::stream::{self, StreamExt, TryStreamExt};
 use toroid_isa::VrNumber;
 use toroid_rns::ring_set::RingSet;
 use toroid_task::Progress;
@@ -15,7 +16,7 @@ use toroid_tfhe::params::ParamSet;
 use super::head::{BASE, Head, JobRecord, damaged};
 use super::rows::{EncryptedRows, log2_failure};
 use super::{ColumnError, MAX_NAME_BYTES, PREFIX, mismatch, of};
-use crate::blob::{BlobId, BlobReader, BlobStat, NewBlob};
+use crate::blob::{BlobError, BlobId, BlobReader, BlobStat, NewBlob};
 use crate::session::{Session, SessionError};
 
 /// Chunks that a change may leave behind, in bytes, before the column is written anew without them.
@@ -128,47 +129,47 @@ impl StoredColumn {
         slice.map_err(|error| of(&self.name)(error.into()))
     }
 
-    /// The chunks of these segments, each read once, those that lie one behind the other together.
+    /// The chunks of these segments, each read once, those that lie one behind the other together. Nobody has checked their checksums.
     async fn chunks(
         &self,
         segments: &[Segment],
         progress: &Progress,
     ) -> Result<Chunks, SessionError> {
         let params = self.head.facts.params;
-        let mut wanted: BTreeMap<u64, (Segment, u64)> = BTreeMap::new();
+        let mut wanted: BTreeMap<u64, u64> = BTreeMap::new();
         for segment in segments {
             let len = segment.chunk_len(params);
             let len = len.map_err(|error| of(&self.name)(error.into()))?;
-            wanted.insert(segment.offset, (*segment, len));
+            wanted.insert(segment.offset, len);
         }
-        let total = wanted.values().map(|(_, len)| len).sum();
+        let total = wanted.values().sum();
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for (start, len) in &wanted {
+            let end = start.saturating_add(*len);
+            match runs.last_mut() {
+                Some(run) if run.end == *start && end - run.start <= READ => run.end = end,
+                _ => runs.push(*start..end),
+            }
+        }
+        let reads = runs.into_iter().map(|run| async move {
+            progress.check().map_err(BlobError::from)?;
+            let at = BASE.saturating_add(run.start);
+            let len = (run.end - run.start) as usize;
+            let bytes = self.reader.read_at(at, len).await?;
+            Ok::<_, SessionError>((run, bytes))
+        });
+        // While one is on its way to its end, the next begins.
+        let mut reads = stream::iter(reads).buffered(2);
         let mut chunks = Chunks::default();
         let mut done = 0;
-        let mut left = wanted.into_values().peekable();
-        while let Some(first) = left.next() {
-            progress.check().map_err(crate::blob::BlobError::from)?;
-            let mut together = vec![first];
-            let start = first.0.offset;
-            let mut end = start.saturating_add(first.1);
-            while let Some(next) =
-                left.next_if(|(next, len)| next.offset == end && end + len - start <= READ)
-            {
-                end += next.1;
-                together.push(next);
-            }
-            let at = BASE.saturating_add(start);
-            let bytes = self.reader.read_at(at, (end - start) as usize).await?;
-            for (segment, len) in together {
-                let first = (segment.offset - start) as usize;
-                let place = first..first + len as usize;
-                let checked =
-                    segment.check_chunk(params, bytes.get(place.clone()).unwrap_or_default());
-                checked.map_err(|error| of(&self.name)(damaged(error)))?;
-                let piece = chunks.pieces.len();
-                chunks.places.insert(segment.offset, (piece, place));
+        while let Some((run, bytes)) = reads.try_next().await? {
+            for (offset, len) in wanted.range(run.clone()) {
+                let first = (offset - run.start) as usize;
+                let place = first..first + *len as usize;
+                chunks.places.insert(*offset, (chunks.pieces.len(), place));
             }
             chunks.pieces.push(bytes);
-            done += end - start;
+            done += run.end - run.start;
             progress.report("read", done, total);
         }
         Ok(chunks)
@@ -187,22 +188,21 @@ impl StoredColumn {
         let segments = self.slice(rows)?;
         let chunks = self.chunks(&segments, progress).await?;
         let params = self.head.facts.params;
-        let pieces = segments.iter().filter_map(|segment| {
-            let chunk = chunks.get(segment.offset)?;
-            Some(cut(params, *segment, chunk))
+        let pieces = segments.iter().map(|segment| {
+            let chunk = chunks.get(segment.offset).unwrap_or_default();
+            cut(params, *segment, chunk)
         });
         let pieces = pieces.collect::<Result<Vec<_>, _>>();
-        let pieces = pieces.map_err(|error| of(&self.name)(error.into()))?;
-        let bytes = assemble(params, pieces);
+        let bytes = pieces.and_then(|pieces| assemble(params, pieces));
         Ok(EncryptedRows {
             facts: self.head.facts,
-            bytes: bytes.map_err(|error| of(&self.name)(error.into()))?,
+            bytes: bytes.map_err(|error| of(&self.name)(damaged(error)))?,
             count,
         })
     }
 }
 
-/// The rows of a segment without the others of its chunk, where each row has words of its own.
+/// The rows of a segment without the others of its chunk, where each row has words of its own and the chunk its checksum.
 fn cut<'a>(
     params: &ParamSet,
     segment: Segment,
@@ -211,6 +211,7 @@ fn cut<'a>(
     if segment.form != ColumnForm::Expanded {
         return Ok((segment, chunk));
     }
+    segment.check_chunk(params, chunk)?;
     let rows = segment.rows_in_chunk();
     let bytes = rows.start * params.lwe_bytes()..rows.end * params.lwe_bytes();
     let own = chunk.get(bytes).unwrap_or_default();
@@ -274,6 +275,17 @@ impl Change {
         self.head.facts = self.head.facts.with(&with.facts);
         self.head.check()
     }
+}
+
+/// Where a column is written as a whole.
+#[derive(Clone, Copy)]
+enum Place {
+    /// A blob that comes into being with it.
+    New,
+    /// A blob, whatever it holds.
+    Any(BlobId),
+    /// A blob that still is of this version.
+    Version(BlobId, u64),
 }
 
 pub(super) fn blob_name(name: &str) -> Result<String, SessionError> {
@@ -385,14 +397,15 @@ impl Session {
             let chunk = chunk.map_err(|error| of(name)(error.into()))?;
             chunks.push((*segment, chunk));
         }
-        self.write_whole(name, former, head, chunks, progress).await
+        let place = former.map_or(Place::New, Place::Any);
+        self.write_whole(name, place, head, chunks, progress).await
     }
 
     /// Writes a column from its beginning, with its chunks in the order of their segments and room for more of these.
     async fn write_whole(
         &self,
         name: &str,
-        blob: Option<BlobId>,
+        place: Place,
         mut head: Head,
         segments: Vec<(Segment, &[u8])>,
         progress: &Progress,
@@ -421,9 +434,10 @@ impl Session {
         bytes.resize(room as usize, 0);
         let store = self.store();
         let size = BASE + end;
-        let writer = match blob {
-            Some(id) => store.writer(id, size).await?,
-            None => {
+        let writer = match place {
+            Place::Version(id, sequence) => store.writer(id, size).await?.in_place_of(sequence),
+            Place::Any(id) => store.writer(id, size).await?,
+            Place::New => {
                 let blob = NewBlob {
                     name: blob_name(name)?,
                     sc: None,
@@ -462,25 +476,22 @@ impl Session {
                 .into_iter()
                 .filter(|segment| !new.contains_key(&segment.offset))
                 .collect();
-            let old = column.chunks(&old, progress).await?;
+            let kept = column.chunks(&old, progress).await?;
+            for segment in old {
+                let chunk = kept.get(segment.offset).unwrap_or_default();
+                let checked = segment.check_chunk(head.facts.params, chunk);
+                checked.map_err(|error| of(&column.name)(damaged(error)))?;
+            }
             let segments = head.header.segments().iter();
-            let segments = segments.filter_map(|segment| {
+            let segments = segments.map(|segment| {
                 let chunk = new.get(&segment.offset).map(Vec::as_slice);
-                Some((*segment, chunk.or_else(|| old.get(segment.offset))?))
+                let chunk = chunk.or_else(|| kept.get(segment.offset));
+                (*segment, chunk.unwrap_or_default())
             });
             let segments = segments.collect();
-            let (name, blob) = (&column.name, column.blob.id);
-            let current = self.store().stat(blob)?;
-            if current.sequence != column.blob.sequence {
-                return Err(crate::blob::BlobError::Changed {
-                    id: blob,
-                    expected: column.blob.sequence,
-                    found: current.sequence,
-                }
-                .into());
-            }
+            let place = Place::Version(column.blob.id, column.blob.sequence);
             return self
-                .write_whole(name, Some(blob), head, segments, progress)
+                .write_whole(&column.name, place, head, segments, progress)
                 .await;
         }
         let mut pieces = vec![(0, head.to_bytes()?)];
@@ -501,7 +512,7 @@ impl Session {
     /// [`BlobError::Changed`] where somebody else changed the column meanwhile, those of the store.
     ///
     /// [`TfheError::KeyMismatch`]: toroid_tfhe::TfheError::KeyMismatch
-    /// [`BlobError::Changed`]: crate::blob::BlobError::Changed
+    /// [`BlobError::Changed`]: BlobError::Changed
     pub async fn append_rows(
         &self,
         name: &str,
