@@ -3,10 +3,12 @@
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
+use toroid_client::blob::BlobError;
 use toroid_client::drive::{Drive, DriveError, OpenOptions};
 use toroid_client::location::Location;
-use toroid_client::session::Session;
+use toroid_client::session::{Session, SessionError};
 use toroid_drive::bridge::ProgramRun;
+use toroid_drive::image::display_size;
 use toroid_nvme::Controller;
 use toroid_nvme::fabrics::DISCOVERY_NQN;
 
@@ -123,6 +125,12 @@ impl Opened {
             let error = anyhow::Error::new(error);
             if interrupt::token().is_cancelled() && self.is_shared() {
                 return error.context("interrupted");
+            }
+            if let Some(SessionError::Blob(BlobError::NoSpace { needed, free })) = error.downcast_ref() {
+                let [needed, free] = [*needed, *free].map(display_size);
+                return error.context(format!(
+                    "the drive has {free} free, and this needs {needed}: delete something there, or make a larger drive (toroid drive format --size)"
+                ));
             }
             match self.drive.new_failure() {
                 Some(reason) => error.context(reason),

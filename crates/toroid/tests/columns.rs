@@ -334,6 +334,34 @@ fn rows_are_appended_and_replaced() {
 
 /// The pieces that small units leave are packed again, and sums of units are added up.
 #[test]
+fn damaged_chunks_are_noticed() {
+    let place = Place::prepared("nvme");
+    place.column("x", &[1, 2, 3], "--unsigned");
+    place.column("x", &[4, 5], "--append");
+    let mut image = fs::read(place.path("d.img")).unwrap();
+    // The first chunk stands 64 KiB behind the beginning of the blob, where 128 bytes come before the header. The version before is still there.
+    let windows = image.windows(4).enumerate();
+    let headers = windows.filter_map(|(at, bytes)| (bytes == b"TCOL").then_some(at));
+    for header in headers.collect::<Vec<_>>() {
+        image[header - 128 + (64 << 10) + 40] ^= 1;
+    }
+    fs::write(place.path("d.img"), image).unwrap();
+    let words = ["column x", "damaged", "checksum"];
+    place.fails(1, "column get d.img x", &words);
+    // Other chunks are not read.
+    assert_eq!(place.rows("x", "--rows 3..5"), [4, 5]);
+    place.fails(1, "column get d.img x --rows 2..4", &words);
+    // Nor is a column that the program does not look at.
+    place.column("y", &[1, 2, 3, 4, 5], "--unsigned");
+    let map = "map d.img p.tasm --input x=y --input y=x --output z";
+    fs::write(place.path("p.tasm"), text_of(&[Step::Plus(0, 1)])).unwrap();
+    place.ok(map);
+    assert_eq!(place.rows("z", ""), [2, 3, 4, 5, 6]);
+    fs::write(place.path("p.tasm"), text_of(&[Step::Add(0, 1)])).unwrap();
+    place.fails(1, &format!("{map} --replace"), &words);
+}
+
+#[test]
 fn units_leave_whole_chunks_behind() {
     let place = Place::new();
     place.ok("keys generate --params tiny-wopbs --unencrypted");
@@ -422,6 +450,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     put("1\n2\n", &["column x", "rows 2..4"], "x numbers --at 2");
     put("1\n", &["encoding"], "x numbers --append --bits 3");
     put("1\n", &["column's name"], "a\u{1}b numbers");
+    put("1\n", &["noise of tiny", "--bits"], "y numbers --bits 40");
     place.ok("keys generate --params tiny --unencrypted --out other");
     put(
         "1\n",
@@ -455,7 +484,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
         (
             1,
             "map d.img p.tasm --input x=x --output o",
-            "nothing is stored for cor:0:1",
+            "no column stands in register y, and no sample in cor:0:1",
         ),
         (
             1,

@@ -248,15 +248,18 @@ impl Job<'_> {
         Ok(result)
     }
 
-    /// Rows of the inputs, counted from the first of the job, read from the drive.
+    /// Rows of the inputs, counted from the first of the job, read from the drive. What the program never looks at stays there, unless that is all.
     async fn read(
         &self,
         unit: &Range<u64>,
         progress: &Progress,
     ) -> Result<Vec<(VrNumber, EncryptedRows)>, SessionError> {
         let quiet = Progress::from(progress.cancel_token().clone());
+        let read = crate::session::inputs(&self.program);
+        let nothing = !self.inputs.iter().any(|(vr, ..)| read.contains(vr));
         let mut inputs = Vec::with_capacity(self.inputs.len());
-        for (vr, column, rows) in &self.inputs {
+        let needed = self.inputs.iter();
+        for (vr, column, rows) in needed.filter(|(vr, ..)| nothing || read.contains(vr)) {
             let rows = if self.is_single(rows) {
                 rows.clone()
             } else {

@@ -70,7 +70,7 @@ impl RowFacts {
         }
         match (self.tag, other.tag) {
             (Some(own), Some(theirs)) if own != theirs => {
-                Err(TfheError::KeyMismatch("the rows").into())
+                Err(TfheError::KeyMismatch("the data").into())
             }
             _ => Ok(()),
         }

@@ -10,6 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use clap::Subcommand;
 use serde_json::{Value, json};
+use toroid_client::blob::BlobError;
 use toroid_client::columns::{
     ColumnStat, EncryptedRows, MapPlan, MapRequest, RingRows, Route, result_bytes,
 };
@@ -17,9 +18,10 @@ use toroid_client::raw;
 use toroid_client::session::SessionError;
 use toroid_drive::image::display_size;
 use toroid_engine::backend::recorded::RecordedTimes;
-use toroid_isa::{VrNumber, VrType};
+use toroid_isa::{Assembly, VrNumber, VrType};
 use toroid_rns::ring_set::RingSet;
 use toroid_tfhe::ClientKey;
+use toroid_tfhe::ciphertext::MAX_LOG2_FAILURE;
 use toroid_tfhe::encoding::Encoding;
 use zeroize::Zeroizing;
 
@@ -516,6 +518,14 @@ fn encrypt(
     let rows = EncryptedRows::encrypt(client, encoding, numbers, &progress::report_to(&bar));
     let rows = rows.map_err(own)?;
     bar.finish_and_clear();
+    let log2 = rows.log2_failure();
+    ensure!(
+        log2 <= MAX_LOG2_FAILURE,
+        "numbers of {} bits drown in the noise of {}: each would be wrong with probability {}; give fewer --bits",
+        encoding.bits(),
+        client.params().name,
+        power_of_two(log2)
+    );
     Ok(rows)
 }
 
@@ -562,10 +572,8 @@ impl DecryptArgs {
                 let value = json!({ "file": shown, "rows": numbers.len(), "log2_p_fail": log2 });
                 output.result(&value, || {
                     let probability = power_of_two(log2);
-                    format!(
-                        "{shown}: {} rows (failure probability of each {probability})",
-                        numbers.len()
-                    )
+                    let rows = counted(numbers.len() as u64);
+                    format!("{shown}: {rows} (failure probability of each {probability})")
                 })
             }
             None => {
@@ -714,16 +722,20 @@ fn described(stat: &ColumnStat) -> Value {
     })
 }
 
+fn counted(rows: u64) -> String {
+    match rows {
+        1 => "1 row".to_owned(),
+        rows => format!("{rows} rows"),
+    }
+}
+
 fn line(stat: &ColumnStat) -> String {
     let encoding = match stat.encoding {
         Some(encoding) if encoding.is_signed() => format!("{} bits signed", encoding.bits()),
         Some(encoding) => format!("{} bits unsigned", encoding.bits()),
         None => "no encoding".to_owned(),
     };
-    let rows = match stat.rows {
-        1 => "1 row".to_owned(),
-        rows => format!("{rows} rows"),
-    };
+    let rows = counted(stat.rows);
     let names = ["seeded", "packed", "expanded"];
     let forms = names.iter().zip(stat.forms).filter(|(_, rows)| *rows > 0);
     let mut forms: Vec<String> = forms.map(|(name, rows)| format!("{rows} {name}")).collect();
@@ -841,9 +853,9 @@ fn estimate(args: &MapArgs, plan: &MapPlan, output: &Output) -> anyhow::Result<(
     });
     output.result(&value, || {
         let mut text = format!(
-            "{} rows give {}; {} bootstraps of {}\n{why}\n",
-            plan.rows,
-            plan.output_rows(),
+            "{} in, {} out; {} bootstraps of {}\n{why}\n",
+            counted(plan.rows),
+            counted(plan.output_rows()),
             plan.facts.bootstraps,
             plan.params.name
         );
@@ -920,6 +932,21 @@ fn load_ring(opened: &Opened, key_id: u32, output: &Output) -> anyhow::Result<()
     Ok(())
 }
 
+/// Names the register in which nothing stands.
+fn without_input(error: anyhow::Error, program: &Assembly) -> anyhow::Error {
+    let Some(SessionError::Missing(missing)) = error.downcast_ref() else {
+        return error;
+    };
+    let named = program.registers.iter().find(|(_, vr)| *vr == missing);
+    let Some((name, vr)) = named.filter(|(_, vr)| vr.ty().is_sample()) else {
+        return error;
+    };
+    let reason = format!(
+        "no column stands in register {name}, and no sample in {vr}: give --input {name}=COLUMN, or put a sample there"
+    );
+    error.context(reason)
+}
+
 /// `toroid map`.
 pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
     let program = assemble_file_for(args.key_id, &args.program)?;
@@ -942,7 +969,8 @@ pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
         false => Opened::open(&args.drive.location, &args.drive.host, &computing, None)?,
     };
     let session = opened.session();
-    let plan = wait(&opened, session.plan_map(&request))?;
+    let plan = wait(&opened, session.plan_map(&request));
+    let plan = plan.map_err(|error| without_input(error, &program))?;
     if args.estimate {
         return estimate(args, &plan, output);
     }
@@ -969,10 +997,16 @@ pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
     }
     let report = wait(&opened, async { report });
     bar.finish_and_clear();
-    if report.is_err() && interrupt::is_interrupted() {
-        output.note("rows that are done stay; the same command goes on behind them");
-    }
-    let report = report?;
+    let report = report.inspect_err(|error| {
+        let source = error.downcast_ref();
+        let taken = matches!(
+            source,
+            Some(SessionError::Blob(BlobError::MountedElsewhere))
+        );
+        if taken || interrupt::is_interrupted() {
+            output.note("rows that are done stay; the same command goes on behind them");
+        }
+    })?;
     let seconds = started.elapsed().as_secs_f64();
     opened.close()?;
     let mut value = described(&report.output);
@@ -987,7 +1021,7 @@ pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
     output.result(&value, || {
         let computed = match report.computed {
             0 => "nothing was left to compute".to_owned(),
-            rows => format!("{rows} rows in {}", duration(seconds)),
+            rows => format!("{} in {}", counted(rows), duration(seconds)),
         };
         format!(
             "{}\n{computed}, {why}; a row is wrong with probability {}",

@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde_json::json;
-use toroid_client::blob::BlobError;
 use toroid_client::session::{Object, SessionError, StoredSample, public_key};
-use toroid_drive::image::display_size;
 use toroid_isa::{Instruction, Program, TestVector, VrNumber};
 use toroid_tfhe::Ciphertext;
 use toroid_tfhe::params::ParamSet;
@@ -243,12 +241,6 @@ pub fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
             let file = row.and_then(|row| row["file"].as_str());
             let shown = file.unwrap_or_default().to_owned();
             error.context(shown)
-        }
-        Some(SessionError::Blob(BlobError::NoSpace { needed, free })) => {
-            let [needed, free] = [*needed, *free].map(display_size);
-            error.context(format!(
-                "the drive has {free} free, and this needs {needed}: delete something there, or make a larger drive (toroid drive format --size)"
-            ))
         }
         _ => error,
     })?;
