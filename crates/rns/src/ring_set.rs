@@ -15,7 +15,7 @@ use crate::evaluation::KeyRequest;
 use crate::evaluator::{lean_key_request, order_primes};
 use crate::params::RnsParams;
 use crate::pipeline::Pipeline;
-use crate::search::{Candidate, TAIL, TableNoise};
+use crate::search::{Candidate, TableNoise};
 use crate::table::{Digits, Exponential, Shape};
 
 /// The first number of a ring set. Parameter sets of samples have smaller ones, so that a number names one or the other.
@@ -55,12 +55,12 @@ pub static RING8: RingSet = RingSet {
     seeded_width: 22,
     computed_width: 28,
     degree: 1 << 16,
-    log2_scale: 42,
+    log2_scale: 46,
     special: 7,
-    digit_limbs: 8,
+    digit_limbs: 7,
     stages: 3,
     digits: (4, 4),
-    exponential: (27, 3),
+    exponential: (31, 3),
     params: OnceLock::new(),
     context: Mutex::new(Weak::new()),
 };
@@ -197,20 +197,14 @@ impl RingSet {
 
     /// The variance of a table's result in turns squared, and log2 of the probability that any value of the batch is wrong, for a
     /// column whose rows have noise of this variance.
-    ///
-    /// What cleaning leaves of the input's noise grows with its square, so that its mean is that at [`TAIL`] standard deviations
-    /// over TAIL²; the mean counts as a deviation.
     #[must_use]
     pub fn table_noise(&self, variance: f64) -> (f64, f64) {
         match self.candidate().table_noise(variance.sqrt()) {
             Some(TableNoise {
                 deviation,
-                bias,
                 log2_failure,
-            }) if log2_failure < 0.0 => {
-                let mean = bias / (TAIL * TAIL);
-                (deviation * deviation + mean * mean, log2_failure)
-            }
+                ..
+            }) if log2_failure < 0.0 => (deviation * deviation, log2_failure),
             _ => (1.0, 0.0),
         }
     }

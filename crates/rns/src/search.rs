@@ -6,7 +6,7 @@
 //! - **Overflow**: a mod-raise leaves |x| ≤ (h + 1)/2 for a sparse secret of weight h, as x is the sum of h + 1 numbers in
 //!   [-1/2, 1/2]. The exponential is made for that bound: no phase is outside, and there is no probability to count.
 //! - **Noise** comes from [`Formula`] on the very pipeline that runs: first order, average case. What is squared by cleaning is bounded
-//!   at [`TAIL`] standard deviations of each selector.
+//!   at [`TAIL`] standard deviations of each selector; what is left of it counts as noise of the next table.
 //! - **Failure** of a batch: all rows' and selectors' chances of noise beyond that, and of a result beyond half a step of the output.
 //! - **Security** of the main secret: log2(Q·P) at most [`largest_modulus`]. That of the sparse one, used at q_0·p_0 alone: bounded
 //!   by [`crate::params::MAX_ENCAPSULATION_BITS`].
@@ -92,7 +92,7 @@ pub struct Judgement {
 /// What a table makes of a column, by the formulas.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TableNoise {
-    /// Standard deviation of a result, in turns.
+    /// Standard deviation of a result, in turns, with what cleaning leaves: what the next table meets.
     pub deviation: f64,
     /// The most that cleaning leaves of the input's noise in a result, in turns.
     pub bias: f64,
@@ -106,7 +106,7 @@ impl Candidate {
     pub fn table_noise(&self, input: f64) -> Option<TableNoise> {
         let (deviation, bias, log2_failure) = self.failure(input).ok()?;
         Some(TableNoise {
-            deviation,
+            deviation: carried(deviation, bias),
             bias,
             log2_failure,
         })
@@ -162,10 +162,12 @@ impl Candidate {
             return None;
         }
         // A fixed point: the input is a sum of results.
-        let first = self.failure(RnsParams::SIGMA / f64::from(self.first_bits).exp2());
-        let (output_deviation, _, _) = first.ok()?;
-        let input = output_deviation * INPUT_NORM.sqrt();
-        let (output_deviation, bias, log2_failure) = self.failure(input).ok()?;
+        let fresh = RnsParams::SIGMA / f64::from(self.first_bits).exp2();
+        let (mut output_deviation, mut bias, mut log2_failure) = self.failure(fresh).ok()?;
+        for _ in 0..3 {
+            let input = carried(output_deviation, bias) * INPUT_NORM.sqrt();
+            (output_deviation, bias, log2_failure) = self.failure(input).ok()?;
+        }
         let (key_switches, transforms) = self.cost().ok()?;
         Some(Judgement {
             limbs: self.levels() + 1,
@@ -333,6 +335,13 @@ impl Candidate {
     }
 }
 
+/// The standard deviation of a result for the next table: that of its noise, and of a Gaussian for what cleaning leaves. At its bound that
+/// one has a tail of [`TAIL`] standard deviations. Cleaning leaves squares of Gaussian noise, which below the bound are rarer: the exponent
+/// of their tail falls as x, that of a Gaussian as x².
+fn carried(deviation: f64, bias: f64) -> f64 {
+    deviation.hypot(bias / TAIL)
+}
+
 /// Key switches of a stage of a linear map: baby and giant steps, about twice the root of its diagonals.
 pub(crate) fn matrix_switches(degree: usize, stages: usize) -> usize {
     let levels = (degree as f64 / 2.0).log2() / stages as f64;
@@ -386,12 +395,14 @@ impl Maps {
         let rise = rounding + noise::rounding(2.0 * self.degree as f64 / 3.0) + self.key_noise;
         let degree = self.degree as f64;
         let mut variance = degree * (input * input + rise * unit * unit);
-        // Rounded matrices meet the largest values in the first stage: N coefficients with the variance of h + 1 numbers in
-        // [-1/2, 1/2] in a slot, by each of its diagonals.
+        // Diagonals of matrices are rounded, and each meets a slot: N coefficients with the variance of h + 1 numbers in [-1/2, 1/2]
+        // in the first stage.
         let weight = RnsParams::ENCAPSULATION_WEIGHT as f64;
-        let size = degree * (weight + 1.0) / 12.0;
-        let matrix_scale = (2.0 * f64::from(self.log2_scale) - f64::from(self.first_bits)).exp2();
-        let rounded = degree / 12.0 / (matrix_scale * matrix_scale);
+        let mut size = degree * (weight + 1.0) / 12.0;
+        // A diagonal of the first stage has N coefficients.
+        let mut coefficients = degree;
+        // The raised column has the scale q_0, what comes after it that of its level.
+        let mut matrix_scale = 2.0 * f64::from(self.log2_scale) - f64::from(self.first_bits);
         // Each level of butterflies halves the variance; the last stage divides by 2K as well.
         let levels = self.levels();
         for stage in 0..self.stages {
@@ -404,9 +415,12 @@ impl Maps {
                 self.noise.at(self.top - stage - 1),
             );
             variance = (variance + self.baby_switches * here.key_switch) * gain + below.rescale;
-            if stage == 0 {
-                variance += size * rounded * levels.exp2() * 2.0;
-            }
+            let rounded = coefficients / 12.0 / (2.0 * matrix_scale).exp2();
+            variance += size * rounded * levels.exp2() * 2.0;
+            // Slots shrink as their noise does, and the diagonals of the next stage repeat themselves in shorter blocks.
+            size *= (-levels).exp2();
+            coefficients *= (-levels).exp2();
+            matrix_scale = f64::from(self.log2_scale);
         }
         // Twice the real part, and the noise of a conjugation.
         2.0 * variance + self.noise.at(self.top - self.stages).key_switch / 2.0
