@@ -512,7 +512,6 @@ impl Session {
     /// [`BlobError::Changed`] where somebody else changed the column meanwhile, those of the store.
     ///
     /// [`TfheError::KeyMismatch`]: toroid_tfhe::TfheError::KeyMismatch
-    /// [`BlobError::Changed`]: BlobError::Changed
     pub async fn append_rows(
         &self,
         name: &str,
