@@ -90,6 +90,8 @@ fn wrong_sizes_and_numbers_change_nothing() {
         ("tv:0:0", 8191),
         ("key:0:1", 1),
         ("key:0:2", u64::MAX),
+        ("key:0:3", 0),
+        ("key:0:3", (4 << 30) + 1),
     ] {
         let part = Part {
             total_size: total,
@@ -102,7 +104,7 @@ fn wrong_sizes_and_numbers_change_nothing() {
         );
         assert!(error.to_string().starts_with(text), "{error}");
     }
-    for text in ["key:0:0", "key:0:3", "prg:0:1"] {
+    for text in ["key:0:0", "key:0:4", "prg:0:1"] {
         assert!(matches!(
             store(&engine, vr(text), &TINY, &[0; 16]),
             Err(EngineError::DataId { .. })
