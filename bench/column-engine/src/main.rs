@@ -6,6 +6,7 @@
 
 mod ours;
 mod peer;
+mod process;
 mod row;
 mod samples;
 
@@ -13,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::Parser;
-use serde::de::DeserializeOwned;
 use toroid_bench_common::{Error, machine, pages};
 
 /// Measures tables on whole columns.
@@ -69,7 +69,7 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
             let mut child = Command::new(std::env::current_exe()?);
             child.args(["--child", &bits.to_string()]);
             child.args(["--threads", &threads.to_string()]);
-            let ours: ours::Figures = answer(&mut child)?;
+            let ours: ours::Figures = process::answer(&mut child)?;
             if arguments.alone {
                 println!("{}", serde_json::to_string(&ours)?);
             }
@@ -103,13 +103,4 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
     let out = arguments.write.then_some(Path::new(pages::RESULTS));
     pages::publish("column-engine", &rows, &data, out)?;
     Ok(())
-}
-
-/// What a process prints as JSON; its errors go where ours go.
-fn answer<T: DeserializeOwned>(command: &mut Command) -> Result<T, Error> {
-    let output = command.stderr(std::process::Stdio::inherit()).output()?;
-    if !output.status.success() {
-        return Err(format!("{command:?} ended with {}", output.status).into());
-    }
-    Ok(serde_json::from_slice(&output.stdout)?)
 }

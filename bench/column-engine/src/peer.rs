@@ -83,7 +83,7 @@ pub fn measure(python: &Path, bits: u32, threads: usize) -> Result<Figures, Erro
     let mut script = Command::new(python);
     script.args(["-I", SCRIPT, &bits.to_string()]);
     script.env("OMP_NUM_THREADS", threads.to_string());
-    let mut figures: Figures = crate::answer(&mut script)?;
+    let mut figures: Figures = crate::process::answer(&mut script)?;
     figures.threads = threads;
     Ok(figures)
 }
