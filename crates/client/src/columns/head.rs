@@ -13,8 +13,6 @@ use toroid_isa::metadata::ScMetadata;
 use toroid_isa::{VrNumber, VrType};
 use toroid_rns::ring_set::RingSet;
 use toroid_tfhe::column::{ColumnHeader, Segment};
-use toroid_tfhe::encoding::Encoding;
-use toroid_tfhe::noise::{StatedNoise, log2_add, log2_tail};
 use toroid_tfhe::params::ParamSet;
 
 use super::rows::RowFacts;
@@ -194,17 +192,6 @@ impl Head {
 /// The parameter set of an identifier.
 pub(super) fn set_of(id: u16) -> Result<&'static ParamSet, ColumnError> {
     ParamSet::by_id(id).ok_or_else(|| damaged(format!("parameter set {id} is unknown")))
-}
-
-/// log2 of the probability that a row of so many bits without padding decrypts to a wrong number; 0 where its noise is not stated.
-pub(super) fn ring_log2_failure(encoding: Encoding, noise: StatedNoise) -> f64 {
-    let Some(log2_variance) = noise.log2_variance else {
-        return 0.0;
-    };
-    let half = (-f64::from(encoding.bits()) - 1.0).exp2();
-    let own = log2_tail(half, log2_variance.exp2());
-    let behind = noise.log2_failure.unwrap_or(f64::NEG_INFINITY);
-    log2_add(own, behind).min(0.0)
 }
 
 /// The ring of a column whose blob begins so; `None` for samples.

@@ -15,12 +15,13 @@ use toroid_task::Progress;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::column::{ColumnForm, Segment, rows_per_chunk};
 use toroid_tfhe::encoding::Encoding;
-use toroid_tfhe::noise::{Noise, log2_decoding_failure};
+use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
 
 use super::executor::Executor;
 use super::head::JobRecord;
-use super::rows::EncryptedRows;
+use super::ring::RingJob;
+use super::rows::{EncryptedRows, log2_failure};
 use super::stored::{Change, StoredColumn};
 use super::{ColumnError, ColumnStat, mismatch, of};
 use crate::blob::BlobError;
@@ -88,14 +89,12 @@ impl MapPlan {
     /// log2 of the probability that a row of the result decrypts to a wrong number.
     #[must_use]
     pub fn log2_failure(&self) -> f64 {
-        let of_output = |output: &MapOutput| {
-            if let (Route::Ring(_), Some(encoding)) = (self.route, output.encoding) {
-                let stated = self.noise.stated(self.params);
-                return super::head::ring_log2_failure(encoding, stated);
-            }
-            let bits = output.encoding.map_or(0, Encoding::bits);
-            log2_decoding_failure(bits, self.noise.variance(), self.noise.log2_failure())
+        let ring = match self.route {
+            Route::Samples => None,
+            Route::Ring(set) => Some(set),
         };
+        let noise = self.noise.stated(self.params);
+        let of_output = |output: &MapOutput| log2_failure(ring, output.encoding, noise);
         self.output().map_or(0.0, of_output)
     }
 }
@@ -275,6 +274,37 @@ impl Job<'_> {
     }
 }
 
+/// A job on columns of either form.
+enum AnyJob<'a> {
+    Samples(Job<'a>),
+    Ring(RingJob<'a>),
+}
+
+impl AnyJob<'_> {
+    fn plan(&self) -> &MapPlan {
+        match self {
+            AnyJob::Samples(job) => &job.plan,
+            AnyJob::Ring(job) => &job.plan,
+        }
+    }
+
+    /// The key id, and the program with test-vector registers of its own.
+    fn program(&self) -> (u32, &Program) {
+        match self {
+            AnyJob::Samples(job) => (job.key_id, &job.program),
+            AnyJob::Ring(job) => (job.key_id, &job.program),
+        }
+    }
+
+    /// The functions, for the drive.
+    fn take_objects(&mut self) -> Vec<Object<'static>> {
+        std::mem::take(match self {
+            AnyJob::Samples(job) => &mut job.objects,
+            AnyJob::Ring(job) => &mut job.objects,
+        })
+    }
+}
+
 /// The functions of a program, in registers that no other functions have: programs that run at the same time, or are stored on the drive,
 /// keep theirs.
 pub(super) struct Tables {
@@ -334,45 +364,47 @@ impl Session {
         request: &MapRequest<'_>,
         progress: &Progress,
     ) -> Result<MapReport, SessionError> {
-        if let Some(job) = self.prepare_ring(request).await? {
-            return self.map_ring(job, progress).await;
-        }
-        let mut job = self.prepare(request).await?;
-        let before = job.plan.done;
+        let mut job = match self.prepare_ring(request).await? {
+            Some(job) => AnyJob::Ring(job),
+            None => AnyJob::Samples(self.prepare(request).await?),
+        };
+        let plan = job.plan();
+        let (complete, rows, before) = (plan.complete, plan.rows, plan.done);
         let mut commands = 0;
-        if !job.plan.complete {
-            let objects = std::mem::take(&mut job.objects);
+        if !complete {
+            let objects = job.take_objects();
             let tables: Vec<VrNumber> = objects.iter().map(|o| o.metadata().vr()).collect();
             self.put(objects, &Progress::none()).await?;
             let controller = self.store().controller();
-            let name = VrNumber::program(job.key_id)?;
-            let executor = Executor::take(controller, name, &job.program).await?;
+            let (key_id, program) = job.program();
+            let executor = Executor::take(controller, VrNumber::program(key_id)?, program).await?;
             let mut executor = executor.map_err(of(request.output))?;
-            let run = self.run_units(&job, &mut executor, progress).await;
+            let run = match &job {
+                AnyJob::Samples(job) => self.run_units(job, &mut executor, progress).await,
+                AnyJob::Ring(job) => self.run_ciphertexts(job, &mut executor, progress).await,
+            };
             // A drive that failed, or was told to stop, may refuse this too; the first failure counts.
             let released = executor.release().await;
             commands = run?;
             released?;
-            self.delete_tables(tables).await?;
-        }
-        Ok(MapReport {
-            output: self.column(request.output).await?.stat(),
-            rows: job.plan.rows,
-            computed: job.plan.rows - before,
-            commands,
-        })
-    }
-
-    /// Deletes the functions of a run.
-    pub(super) async fn delete_tables(&self, tables: Vec<VrNumber>) -> Result<(), SessionError> {
-        for table in tables {
-            // Another run of the same function may have been quicker.
-            match self.delete(table).await {
-                Ok(()) | Err(SessionError::Missing(_)) => {}
-                Err(error) => return Err(error),
+            for table in tables {
+                // Another run of the same function may have been quicker.
+                match self.delete(table).await {
+                    Ok(()) | Err(SessionError::Missing(_)) => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
-        Ok(())
+        let output = match job {
+            AnyJob::Samples(_) => self.column(request.output).await?.stat(),
+            AnyJob::Ring(_) => self.stat_of_ring(request.output).await?,
+        };
+        Ok(MapReport {
+            output,
+            rows,
+            computed: rows - before,
+            commands,
+        })
     }
 
     async fn prepare<'a>(&self, request: &'a MapRequest<'a>) -> Result<Job<'a>, SessionError> {

@@ -14,6 +14,8 @@
 
 #[cfg(feature = "image")]
 mod map;
+#[cfg(feature = "image")]
+pub(super) use map::RingJob;
 
 use std::ops::Range;
 
@@ -24,14 +26,14 @@ use toroid_rns::format::FormatError;
 use toroid_rns::ring_set::RingSet;
 use toroid_rns::stored::{Layout, StoredColumn as Ciphertext};
 use toroid_task::Progress;
-use toroid_tfhe::ciphertext::MAX_LOG2_FAILURE;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise::StatedNoise;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::{ClientKey, TfheError};
 
-use super::head::{damaged, ring_log2_failure, ring_of_head, set_of};
+use super::head::{damaged, ring_of_head, set_of};
+use super::rows::{check_decryption, check_tags, log2_failure, noisier};
 use super::stored::blob_name;
 use super::{ColumnError, ColumnStat, JobRecord, mismatch, of};
 use crate::blob::{BlobError, BlobId, BlobReader, BlobStat, NewBlob};
@@ -110,24 +112,13 @@ impl RingRowFacts {
         if own.id != theirs.id {
             return Err(mismatch("the parameter set", own.name, theirs.name));
         }
-        match (self.tag, other.tag) {
-            (Some(own), Some(theirs)) if own != theirs => {
-                Err(TfheError::KeyMismatch("the rows").into())
-            }
-            _ => Ok(()),
-        }
+        check_tags(self.tag, other.tag)
     }
 
     /// What holds of both.
     fn with(self, other: &RingRowFacts) -> RingRowFacts {
-        let worse = |a: Option<f64>, b: Option<f64>| Some(a?.max(b?));
-        let (a, b) = (self.noise, other.noise);
-        let failures = a.log2_failure.into_iter().chain(b.log2_failure);
         RingRowFacts {
-            noise: StatedNoise {
-                log2_variance: worse(a.log2_variance, b.log2_variance),
-                log2_failure: failures.reduce(f64::max),
-            },
+            noise: noisier(self.noise, other.noise),
             computed: self.computed || other.computed,
             tag: self.tag.or(other.tag),
             ..self
@@ -226,18 +217,16 @@ impl RingRows {
     /// log2 of the probability that decrypting a row gives a wrong number; 0 where its noise is not stated.
     #[must_use]
     pub fn log2_failure(&self) -> f64 {
-        ring_log2_failure(self.facts.encoding, self.facts.noise)
+        let RingRowFacts {
+            set,
+            encoding,
+            noise,
+            ..
+        } = self.facts;
+        log2_failure(Some(set), Some(encoding), noise)
     }
 
-    /// Decrypts all rows if the failure probability of each is at most 2^[`MAX_LOG2_FAILURE`].
-    ///
-    /// # Errors
-    /// Those of [`RingRows::decrypt_above`].
-    pub fn decrypt(&self, client: &ClientKey) -> Result<Vec<i64>, SessionError> {
-        self.decrypt_above(client, MAX_LOG2_FAILURE)
-    }
-
-    /// Decrypts all rows up to another failure probability of a row, given by its base-2 logarithm: 0 takes anything. Numbers are those
+    /// Decrypts all rows up to a failure probability of a row, given by its base-2 logarithm: 0 takes anything. Numbers are those
     /// of the encoding: a sum wraps modulo 2^bits.
     ///
     /// # Errors
@@ -248,20 +237,8 @@ impl RingRows {
         max_log2_failure: f64,
     ) -> Result<Vec<i64>, SessionError> {
         let RingRowFacts { set, encoding, .. } = self.facts;
-        if self
-            .facts
-            .tag
-            .is_some_and(|tag| tag != tag_start(client.tag()))
-        {
-            return Err(TfheError::KeyMismatch("the column").into());
-        }
         let log2 = self.log2_failure();
-        // Not a number is no figure either.
-        let is_low = log2 <= max_log2_failure;
-        if !is_low {
-            let max_log2 = max_log2_failure;
-            return Err(TfheError::FailureProbability { log2, max_log2 }.into());
-        }
+        check_decryption(client, self.facts.tag, log2, max_log2_failure)?;
         let secret = SecretKey::derive(set, client).map_err(|error| own(error.into()))?;
         let (bits, first) = (encoding.bits(), encoding.messages().start);
         let mut numbers = Vec::with_capacity(self.len() as usize);
@@ -584,7 +561,7 @@ impl Session {
         self.stat_of_ring(name).await
     }
 
-    async fn stat_of_ring(&self, name: &str) -> Result<ColumnStat, SessionError> {
+    pub(super) async fn stat_of_ring(&self, name: &str) -> Result<ColumnStat, SessionError> {
         let column = self.ring_column(name).await?;
         let column = column.ok_or_else(|| of(name)(ColumnError::Missing))?;
         Ok(column.stat())

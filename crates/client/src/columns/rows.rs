@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 use toroid_isa::VrNumber;
 use toroid_isa::metadata::{KeyTagStart, ScMetadata};
+use toroid_rns::ring_set::RingSet;
 use toroid_task::Progress;
 use toroid_tfhe::ciphertext::MAX_LOG2_FAILURE;
 use toroid_tfhe::column::{Column, ColumnBytesBuilder, ColumnForm, rows_per_chunk};
 use toroid_tfhe::encoding::Encoding;
-use toroid_tfhe::noise::{Noise, StatedNoise, log2_decoding_failure};
+use toroid_tfhe::noise::{Noise, StatedNoise, log2_add, log2_decoding_failure, log2_tail};
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::{ClientKey, TfheError};
@@ -68,12 +69,7 @@ impl RowFacts {
         if own.id != theirs.id {
             return Err(mismatch("the parameter set", own.name, theirs.name));
         }
-        match (self.tag, other.tag) {
-            (Some(own), Some(theirs)) if own != theirs => {
-                Err(TfheError::KeyMismatch("the data").into())
-            }
-            _ => Ok(()),
-        }
+        check_tags(self.tag, other.tag)
     }
 
     /// The noise that is stated, of rows that a drive may have `computed`.
@@ -84,14 +80,8 @@ impl RowFacts {
 
     /// What holds of both.
     pub(super) fn with(self, other: &RowFacts) -> RowFacts {
-        let worse = |a: Option<f64>, b: Option<f64>| Some(a?.max(b?));
-        let (a, b) = (self.noise, other.noise);
-        let failures = a.log2_failure.into_iter().chain(b.log2_failure);
         RowFacts {
-            noise: StatedNoise {
-                log2_variance: worse(a.log2_variance, b.log2_variance),
-                log2_failure: failures.reduce(f64::max),
-            },
+            noise: noisier(self.noise, other.noise),
             computed: self.computed || other.computed,
             tag: self.tag.or(other.tag),
             ..self
@@ -99,14 +89,68 @@ impl RowFacts {
     }
 }
 
-/// log2 of the probability that a row of this encoding and noise decrypts to a wrong number; 0 where its noise is not stated.
-pub(super) fn log2_failure(encoding: Option<Encoding>, noise: StatedNoise) -> f64 {
+/// Refuses rows of two client keys.
+pub(super) fn check_tags(
+    own: Option<KeyTagStart>,
+    theirs: Option<KeyTagStart>,
+) -> Result<(), ColumnError> {
+    match (own, theirs) {
+        (Some(own), Some(theirs)) if own != theirs => {
+            Err(TfheError::KeyMismatch("the data").into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What is stated of the noisiest of all rows.
+pub(super) fn noisier(a: StatedNoise, b: StatedNoise) -> StatedNoise {
+    let worse = |a: Option<f64>, b: Option<f64>| Some(a?.max(b?));
+    let failures = a.log2_failure.into_iter().chain(b.log2_failure);
+    StatedNoise {
+        log2_variance: worse(a.log2_variance, b.log2_variance),
+        log2_failure: failures.reduce(f64::max),
+    }
+}
+
+/// log2 of the probability that a row decrypts to a wrong number, one of a sample or of a ciphertext of a ring; 0 where its noise is not stated.
+pub(super) fn log2_failure(
+    ring: Option<&RingSet>,
+    encoding: Option<Encoding>,
+    noise: StatedNoise,
+) -> f64 {
     let Some(log2_variance) = noise.log2_variance else {
         return 0.0;
     };
-    let bits = encoding.map_or(0, Encoding::bits);
+    let variance = log2_variance.exp2();
     let behind = noise.log2_failure.unwrap_or(f64::NEG_INFINITY);
-    log2_decoding_failure(bits, log2_variance.exp2(), behind)
+    let bits = encoding.map_or(0, Encoding::bits);
+    match ring {
+        None => log2_decoding_failure(bits, variance, behind),
+        // Messages of a ring have no bit of padding.
+        Some(_) => {
+            let margin = (-f64::from(bits) - 1.0).exp2();
+            log2_add(log2_tail(margin, variance), behind)
+        }
+    }
+}
+
+/// Refuses to decrypt rows of another client key, and rows that are wrong with a higher probability than this.
+pub(super) fn check_decryption(
+    client: &ClientKey,
+    tag: Option<KeyTagStart>,
+    log2: f64,
+    max_log2: f64,
+) -> Result<(), TfheError> {
+    if tag.is_some_and(|tag| tag != tag_start(client.tag())) {
+        return Err(TfheError::KeyMismatch("the column"));
+    }
+    // Not a number is no figure either.
+    let is_low = log2 <= max_log2;
+    if is_low {
+        Ok(())
+    } else {
+        Err(TfheError::FailureProbability { log2, max_log2 })
+    }
 }
 
 /// Rows of a column, encrypted: on their way to a drive, or back.
@@ -202,7 +246,7 @@ impl EncryptedRows {
     /// noise is not stated.
     #[must_use]
     pub fn log2_failure(&self) -> f64 {
-        log2_failure(self.facts.encoding, self.facts.noise)
+        log2_failure(None, self.facts.encoding, self.facts.noise)
     }
 
     /// Decrypts all rows if the failure probability of each is at most 2^[`MAX_LOG2_FAILURE`].
@@ -232,23 +276,8 @@ impl EncryptedRows {
                 expected: "an integer".to_owned(),
                 found: "none".to_owned(),
             })?;
-        if self
-            .facts
-            .tag
-            .is_some_and(|tag| tag != tag_start(client.tag()))
-        {
-            return Err(TfheError::KeyMismatch("the column").into());
-        }
         let log2 = self.log2_failure();
-        // Not a number is no figure either.
-        let is_low = log2 <= max_log2_failure;
-        if !is_low {
-            return Err(TfheError::FailureProbability {
-                log2,
-                max_log2: max_log2_failure,
-            }
-            .into());
-        }
+        check_decryption(client, self.facts.tag, log2, max_log2_failure)?;
         let column = Column::new(self.facts.params, &self.bytes)?;
         let segments = column.header().segments();
         // Each chunk once, whatever number of segments it has.

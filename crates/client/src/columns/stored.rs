@@ -58,10 +58,7 @@ impl ColumnStat {
     /// log2 of the probability that decrypting a row gives a wrong number, as [`EncryptedRows::log2_failure`].
     #[must_use]
     pub fn log2_failure(&self) -> f64 {
-        if let (Some(_), Some(encoding)) = (self.ring, self.encoding) {
-            return super::head::ring_log2_failure(encoding, self.noise);
-        }
-        log2_failure(self.encoding, self.noise)
+        log2_failure(self.ring, self.encoding, self.noise)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Objects on their way to a drive.
 
-use std::io::Read;
+use std::io::{BufWriter, Read, Write};
 
 use tokio::sync::mpsc;
 use toroid_isa::metadata::ScMetadata;
@@ -183,44 +183,29 @@ impl<'a> Object<'a> {
                     writer.write(chunk).await?;
                 }
             }
-            Content::Key(client, kind) => generate(client, kind, writer, &mut digest).await?,
+            Content::Key(client, kind) => {
+                let client = client.clone();
+                let generate = move |sink| key(&client, kind, sink);
+                generated(writer, &mut digest, generate).await?;
+            }
             Content::RingKey(client, set) => {
-                generate_ring(client, set, writer, &mut digest).await?;
+                let client = client.clone();
+                let generate = move |sink| ring_key(&client, set, sink);
+                generated(writer, &mut digest, generate).await?;
             }
         }
         Ok(digest.finish())
     }
 }
 
-/// Generates a key as the drive takes it.
-async fn generate(
-    client: &ClientKey,
-    kind: KeyKind,
+/// Hands over a key that `generate` writes into a sink, as it comes.
+async fn generated(
     writer: &mut BlobWriter,
     digest: &mut ObjectDigest,
+    generate: impl FnOnce(Sink) -> Result<(), TfheError> + Send + 'static,
 ) -> Result<(), SessionError> {
     let (sender, mut receiver) = mpsc::channel::<Vec<u8>>(1);
-    let client = client.clone();
-    let task = tokio::task::spawn_blocking(move || {
-        let mut rng = Csprng::from_os()?;
-        let form = KeyForm::Seeded;
-        // The store's writer looks at the cancellation token; when it stops, the channel closes.
-        let progress = Progress::none();
-        let mut sink = |bytes: &[u8]| {
-            sender
-                .blocking_send(bytes.to_vec())
-                .map_err(|_| TfheError::Cancelled)
-        };
-        match kind {
-            KeyKind::Bootstrapping => {
-                client.bootstrapping_key(form, &mut rng, &progress, &mut sink)
-            }
-            KeyKind::KeySwitching => client.key_switching_key(form, &mut rng, &progress, &mut sink),
-            KeyKind::Ring => Err(TfheError::Format(
-                "a ring key has another source".to_owned(),
-            )),
-        }
-    });
+    let task = tokio::task::spawn_blocking(move || generate(Sink(sender)));
     while let Some(bytes) = receiver.recv().await {
         digest.update(&bytes);
         writer.write(&bytes).await?;
@@ -228,17 +213,10 @@ async fn generate(
     Ok(task.await??)
 }
 
-fn of_ring(error: FormatError) -> TfheError {
-    match error {
-        FormatError::File(error) => error,
-        error => TfheError::Format(error.to_string()),
-    }
-}
+/// The bytes of a key on their way to whoever writes them. That one looks at the cancellation token; when it stops, the sink is closed.
+struct Sink(mpsc::Sender<Vec<u8>>);
 
-/// The bytes of a key on their way to whoever writes them.
-struct Sender(mpsc::Sender<Vec<u8>>);
-
-impl std::io::Write for Sender {
+impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let sent = self.0.blocking_send(bytes.to_vec());
         sent.map_err(|_| std::io::ErrorKind::BrokenPipe)?;
@@ -250,29 +228,34 @@ impl std::io::Write for Sender {
     }
 }
 
-/// Generates a ring key as the drive takes it.
-async fn generate_ring(
-    client: &ClientKey,
-    set: &'static RingSet,
-    writer: &mut BlobWriter,
-    digest: &mut ObjectDigest,
-) -> Result<(), SessionError> {
-    let (sender, mut receiver) = mpsc::channel::<Vec<u8>>(1);
-    let client = client.clone();
-    let task = tokio::task::spawn_blocking(move || {
-        let mut rng = Csprng::from_os()?;
-        let secret = SecretKey::derive(set, &client).map_err(|error| of_ring(error.into()))?;
-        // The store's writer looks at the cancellation token; when it stops, the channel closes.
-        let buffered = std::io::BufWriter::with_capacity(1 << 20, Sender(sender));
-        let written = batch::write_keys(buffered, set, &secret, &mut rng, &Progress::none());
-        let mut buffered = written.map_err(of_ring)?;
-        Ok::<(), TfheError>(std::io::Write::flush(&mut buffered)?)
-    });
-    while let Some(bytes) = receiver.recv().await {
-        digest.update(&bytes);
-        writer.write(&bytes).await?;
+/// Generates a key of samples.
+fn key(client: &ClientKey, kind: KeyKind, mut sink: Sink) -> Result<(), TfheError> {
+    let mut rng = Csprng::from_os()?;
+    let (form, progress) = (KeyForm::Seeded, Progress::none());
+    let mut sink = |bytes: &[u8]| sink.write_all(bytes).map_err(|_| TfheError::Cancelled);
+    match kind {
+        KeyKind::Bootstrapping => client.bootstrapping_key(form, &mut rng, &progress, &mut sink),
+        KeyKind::KeySwitching => client.key_switching_key(form, &mut rng, &progress, &mut sink),
+        KeyKind::Ring => Err(TfheError::Format(
+            "a ring key has another source".to_owned(),
+        )),
     }
-    Ok(task.await??)
+}
+
+/// Generates a ring key.
+fn ring_key(client: &ClientKey, set: &RingSet, sink: Sink) -> Result<(), TfheError> {
+    let mut rng = Csprng::from_os()?;
+    let secret = SecretKey::derive(set, client).map_err(|error| of_ring(error.into()))?;
+    let buffered = BufWriter::with_capacity(1 << 20, sink);
+    let written = batch::write_keys(buffered, set, &secret, &mut rng, &Progress::none());
+    Ok(written.map_err(of_ring)?.flush()?)
+}
+
+fn of_ring(error: FormatError) -> TfheError {
+    match error {
+        FormatError::File(error) => error,
+        error => TfheError::Format(error.to_string()),
+    }
 }
 
 fn key_metadata(

@@ -13,17 +13,17 @@ use super::{RingColumn, RingRowFacts, RingRows};
 use crate::blob::BlobError;
 use crate::columns::executor::Executor;
 use crate::columns::head::damaged;
-use crate::columns::map::{MapPlan, MapReport, MapRequest, Route, Tables};
+use crate::columns::map::{MapPlan, MapRequest, Route, Tables};
 use crate::columns::{ColumnError, JobRecord, mismatch, of};
 use crate::session::{Object, Session, SessionError};
 
 /// A run on ring columns with what it runs on.
 pub(in crate::columns) struct RingJob<'a> {
     request: &'a MapRequest<'a>,
-    program: Program,
-    key_id: u32,
+    pub(in crate::columns) program: Program,
+    pub(in crate::columns) key_id: u32,
     inputs: Vec<(VrNumber, RingColumn)>,
-    objects: Vec<Object<'static>>,
+    pub(in crate::columns) objects: Vec<Object<'static>>,
     /// What is known of the result's rows.
     result: RingRowFacts,
     digest: [u8; 32],
@@ -234,39 +234,8 @@ impl Session {
         Ok(Some(job))
     }
 
-    /// Runs a job on ring columns.
-    pub(in crate::columns) async fn map_ring(
-        &self,
-        mut job: RingJob<'_>,
-        progress: &Progress,
-    ) -> Result<MapReport, SessionError> {
-        let before = job.plan.done;
-        let mut commands = 0;
-        if !job.plan.complete {
-            let objects = std::mem::take(&mut job.objects);
-            let tables: Vec<VrNumber> = objects.iter().map(|o| o.metadata().vr()).collect();
-            self.put(objects, &Progress::none()).await?;
-            let controller = self.store().controller();
-            let name = VrNumber::program(job.key_id)?;
-            let executor = Executor::take(controller, name, &job.program).await?;
-            let mut executor = executor.map_err(of(job.request.output))?;
-            let run = self.run_ciphertexts(&job, &mut executor, progress).await;
-            // A drive that failed, or was told to stop, may refuse this too; the first failure counts.
-            let released = executor.release().await;
-            commands = run?;
-            released?;
-            self.delete_tables(tables).await?;
-        }
-        Ok(MapReport {
-            output: self.stat_of_ring(job.request.output).await?,
-            rows: job.plan.rows,
-            computed: job.plan.rows - before,
-            commands,
-        })
-    }
-
     /// Runs the program on the ciphertexts that are not done yet; gives the number of commands.
-    async fn run_ciphertexts(
+    pub(in crate::columns) async fn run_ciphertexts(
         &self,
         job: &RingJob<'_>,
         executor: &mut Executor,
