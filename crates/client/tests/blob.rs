@@ -711,7 +711,11 @@ async fn a_mount_for_changes_ends_those_of_the_mount_before() {
             first.write_blob(id, b"newest", &none).await.map(drop),
             first.update(id, sequence, 5, pieces, &none).await.map(drop),
             first.delete_blob(id).await,
-            under_way.write(&clusters[1]).await,
+            async {
+                under_way.write(&clusters[1]).await?;
+                under_way.commit().await.map(drop)
+            }
+            .await,
         ];
         for refused in refused {
             assert!(matches!(refused, Err(BlobError::MountedElsewhere)));

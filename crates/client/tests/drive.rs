@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use toroid_client::blob::BlobError;
-use toroid_client::columns::EncryptedRows;
+use toroid_client::columns::{ColumnError, EncryptedRows};
 use toroid_client::drive::{PUBLIC_KEY_FILES, create_image};
 use toroid_client::ledger::Ledger;
 use toroid_client::prelude::*;
@@ -373,5 +373,37 @@ fn a_ledger_takes_columns_of_registers() {
         .unwrap();
     let untrusted = drive.wait(session.get_rows(register)).unwrap_err();
     assert!(matches!(untrusted, SessionError::Untrusted { .. }));
+    drive.close().unwrap();
+}
+
+#[test]
+fn of_columns_that_are_made_at_once_under_a_name_one_stays() {
+    let client = client();
+    let drive = Drive::temporary().unwrap();
+    let session = drive.session();
+    let (encoding, quiet) = (Encoding::new(4, true).unwrap(), Progress::none());
+    let columns = [vec![1; 20], vec![2; 30]];
+    let columns =
+        columns.map(|numbers| EncryptedRows::encrypt(&client, encoding, &numbers, &quiet).unwrap());
+    let [first, second] = columns
+        .each_ref()
+        .map(|rows| session.create_column("x", 0, rows, &quiet));
+    let made = drive.wait(async { futures::join!(first, second) });
+    let (stays, refused, rows) = match made {
+        (Ok(stays), Err(refused)) => (stays, refused, &columns[0]),
+        (Err(refused), Ok(stays)) => (stays, refused, &columns[1]),
+        other => panic!("{other:?}"),
+    };
+    let SessionError::Column { name, source } = refused else {
+        panic!("{refused}");
+    };
+    assert_eq!((name.as_str(), stays.rows), ("x", rows.len()));
+    assert!(matches!(source, ColumnError::Exists));
+    let read = drive.wait(session.read_rows("x", None, &quiet)).unwrap();
+    let expected = rows.decrypt(&client).unwrap();
+    assert_eq!(read.decrypt(&client).unwrap(), expected);
+    // Nothing is left of the other.
+    drive.wait(session.delete_column("x")).unwrap();
+    assert!(session.store().list().is_empty());
     drive.close().unwrap();
 }

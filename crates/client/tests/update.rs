@@ -361,7 +361,8 @@ async fn an_update_of_another_version_is_refused() {
             Err(BlobError::Changed { id, expected, found })
                 if (id, expected, found) == (old.id, old.sequence, new.sequence)
         ));
-        // The other change comes while the clusters are written.
+        // The other change comes while the clusters are written, which are more than commands are on their way at a time.
+        let size = 24 * CLUSTER;
         for how in 0..3 {
             let before = get(&store, old.id).await;
             let stat = store.stat(old.id).unwrap();
@@ -369,7 +370,7 @@ async fn an_update_of_another_version_is_refused() {
             let progress = Progress::new(move |_, done, _| {
                 let _ = begun.send(done);
             });
-            let slow = store.update(old.id, stat.sequence, 30_000, vec![(7, vec![7])], &progress);
+            let slow = store.update(old.id, stat.sequence, size, vec![(7, vec![7])], &progress);
             let mut slow = Box::pin(slow);
             while reached.try_recv().is_err() {
                 assert!(futures::poll!(&mut slow).is_pending());

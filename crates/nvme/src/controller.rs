@@ -1,5 +1,6 @@
 //! The [`Controller`] trait, through which a program submits commands, and helpers that read and write blocks.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -429,15 +430,16 @@ pub async fn read_blocks<C: Controller + ?Sized>(
 /// Writes `data`, a whole number of blocks, from `slba`, with as many sequential commands as the controller's limits
 /// require. `metadata` holds the metadata of each block, or is empty: the metadata is then all zero.
 ///
-/// When a command fails, those before it have taken effect.
-pub async fn write_blocks<C: Controller + ?Sized>(
+/// When a command fails, those before it have taken effect. Data that are given away and fit one command are not copied.
+pub async fn write_blocks<'d, C: Controller + ?Sized>(
     controller: &C,
     nsid: u32,
     slba: u64,
-    data: &[u8],
+    data: impl Into<Cow<'d, [u8]>>,
     metadata: &[u8],
     fua: bool,
 ) -> Result<(), NvmeError> {
+    let mut data = data.into();
     let namespace = namespace(controller, nsid)?;
     let block_size = namespace.block_size() as usize;
     let metadata_size = usize::from(namespace.metadata_size());
@@ -456,10 +458,15 @@ pub async fn write_blocks<C: Controller + ?Sized>(
             found: metadata.len(),
         });
     }
-    let (mut data, mut metadata) = (data, metadata);
+    let (mut metadata, mut done) = (metadata, 0);
     for (slba, blocks) in commands(controller, namespace, slba, blocks as u64)? {
-        let (now, later) = data.split_at(blocks as usize * block_size);
-        data = later;
+        let len = blocks as usize * block_size;
+        let now = if len == data.len() {
+            std::mem::take(&mut data).into_owned()
+        } else {
+            data[done..done + len].to_vec()
+        };
+        done += len;
         let metadata_len = blocks as usize * metadata_size;
         let now_metadata = if metadata.is_empty() {
             vec![0; metadata_len]
@@ -471,7 +478,7 @@ pub async fn write_blocks<C: Controller + ?Sized>(
         let sqe = Sqe::write(next_cid(), nsid, slba, (blocks - 1) as u16);
         let request = Request {
             sqe: if fua { sqe.with_fua() } else { sqe },
-            data: now.to_vec(),
+            data: now,
             metadata: now_metadata,
         };
         execute(controller, request).await?;

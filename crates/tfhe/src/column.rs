@@ -48,7 +48,7 @@ pub use chunk::{Chunk, expand};
 pub use form::{ColumnForm, chunk_bytes, rows_per_chunk};
 pub use header::ColumnHeader;
 pub use noise::{packed_variance, packed_width, seeded_width};
-pub use object::{Column, ColumnBytesBuilder, assemble, column_bytes};
+pub use object::{Column, ColumnBytesBuilder, assemble, column_bytes, put_header};
 pub(crate) use pack::pack;
 pub use segment::Segment;
 pub use sum::RowSum;

@@ -91,6 +91,9 @@ pub enum BlobError {
     /// Two pieces of an update give the same byte.
     #[error("two pieces of an update give the byte at offset {0}")]
     Overlap(u64),
+    /// Another blob of the name got content first ([`BlobWriter::alone`](super::BlobWriter::alone)).
+    #[error("there is a blob {0:?} already")]
+    NameTaken(String),
     /// The blob has secure computing metadata, and the operation is for plain data only.
     #[error("blob {0} has secure computing metadata, and its content is replaced as a whole only")]
     NotPlain(BlobId),

@@ -1,11 +1,12 @@
 //! The mounted store: the table of blobs, and the commit that changes it.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use futures::future::{BoxFuture, FutureExt};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OnceCell};
 use toroid_isa::VrNumber;
 use toroid_isa::metadata::ScMetadata;
 use toroid_nvme::{self as nvme, Controller};
@@ -81,8 +82,12 @@ impl Pages {
 /// The blob that gets a content.
 pub(super) enum Target {
     Blob(BlobId),
-    /// One of this name, which comes into being with it.
-    New(String),
+    /// One that comes into being with it.
+    New {
+        name: String,
+        /// Whether it must be the only written one of the name.
+        alone: bool,
+    },
 }
 
 /// What a commit puts in place of a blob's current version.
@@ -202,6 +207,54 @@ impl InFlight {
     }
 }
 
+/// A cluster that gets content: the first command that has some for it tells the drive whose it is.
+#[derive(Clone)]
+pub(super) struct OpenCluster {
+    inner: Arc<Inner>,
+    cluster: u32,
+    sc: Option<ScMetadata>,
+    lease: Arc<Lease>,
+    prepared: Arc<OnceCell<()>>,
+}
+
+impl OpenCluster {
+    /// A cluster of a lease, which gets an object with this metadata, or plain data.
+    pub fn new(
+        inner: &Arc<Inner>,
+        cluster: u32,
+        sc: Option<ScMetadata>,
+        lease: &Arc<Lease>,
+    ) -> OpenCluster {
+        OpenCluster {
+            inner: Arc::clone(inner),
+            cluster,
+            sc,
+            lease: Arc::clone(lease),
+            prepared: Arc::default(),
+        }
+    }
+
+    /// Writes blocks by one command, from byte `within` of the cluster on. The cluster finds no other owner while that runs.
+    pub async fn write(
+        self,
+        within: u64,
+        data: Vec<u8>,
+        metadata: Vec<u8>,
+    ) -> Result<(), BlobError> {
+        let OpenCluster {
+            inner,
+            cluster,
+            sc,
+            lease,
+            prepared,
+        } = &self;
+        let prepare = || inner.prepare(*cluster, *sc, lease);
+        prepared.get_or_try_init(prepare).await?;
+        let lba = inner.sb.cluster_lba(*cluster) + within / u64::from(inner.sb.block_bytes);
+        inner.write(lba, data, &metadata).await
+    }
+}
+
 impl Inner {
     pub fn version(&self, id: BlobId) -> Result<Arc<Version>, BlobError> {
         self.table
@@ -210,6 +263,16 @@ impl Inner {
             .get(&id)
             .cloned()
             .ok_or(BlobError::NoSuchBlob(id))
+    }
+
+    /// Fails with [`BlobError::NameTaken`] where a blob of this name has content.
+    fn check_is_free(&self, name: &str) -> Result<(), BlobError> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let mut versions = table.values();
+        match versions.any(|version| version.written && version.name == name) {
+            true => Err(BlobError::NameTaken(name.to_owned())),
+            false => Ok(()),
+        }
     }
 
     /// Puts versions into the table, all at once; gives those that they replace.
@@ -270,7 +333,7 @@ impl Inner {
                     Some(sc) => {
                         let mut block = sc.to_bytes().to_vec();
                         block.resize(inner.sb.block_bytes as usize, 0);
-                        inner.write(lba, &block, &[]).await?;
+                        inner.write(lba, block, &[]).await?;
                     }
                     None => inner.write_zeroes(lba, 1).await?,
                 }
@@ -289,7 +352,12 @@ impl Inner {
         }
     }
 
-    pub async fn write(&self, lba: u64, data: &[u8], metadata: &[u8]) -> Result<(), BlobError> {
+    pub async fn write<'d>(
+        &self,
+        lba: u64,
+        data: impl Into<Cow<'d, [u8]>>,
+        metadata: &[u8],
+    ) -> Result<(), BlobError> {
         Ok(nvme::write_blocks(&*self.controller, self.nsid, lba, data, metadata, false).await?)
     }
 
@@ -424,7 +492,12 @@ impl Inner {
                     let name = content.name.clone();
                     (id, name.unwrap_or_else(|| current.name.clone()))
                 }
-                Target::New(name) => (BlobId(sequence), content.name.clone().unwrap_or(name)),
+                Target::New { name, alone } => {
+                    if alone {
+                        self.check_is_free(&name)?;
+                    }
+                    (BlobId(sequence), content.name.clone().unwrap_or(name))
+                }
             };
             versions.push(Version {
                 id,
@@ -711,7 +784,11 @@ impl BlobStore {
     /// Starts a blob of `size` bytes, which comes into being with the commit.
     pub async fn new_writer(&self, blob: NewBlob, size: u64) -> Result<BlobWriter, BlobError> {
         check_name(&blob.name)?;
-        BlobWriter::new(self.inner.clone(), Target::New(blob.name), size, blob.sc).await
+        let target = Target::New {
+            name: blob.name,
+            alone: false,
+        };
+        BlobWriter::new(self.inner.clone(), target, size, blob.sc).await
     }
 
     /// Makes the contents of several writers those of their blobs, durably and all at once: after any failure, all blobs have their new

@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use toroid_isa::metadata::ScMetadata;
 use toroid_nvme as nvme;
@@ -12,7 +11,8 @@ use toroid_task::Progress;
 use super::clusters::Lease;
 use super::layout::MAX_NAME_BYTES;
 use super::store::{
-    Content, IN_FLIGHT, InFlight, Inner, Target, Version, drive_may_replace, to_the_end,
+    Content, IN_FLIGHT, InFlight, Inner, OpenCluster, Target, Version, drive_may_replace,
+    to_the_end,
 };
 use super::{BlobError, BlobStat, ScCarrier};
 
@@ -32,8 +32,8 @@ pub struct BlobWriter {
     sent: u64,
     written: u64,
     in_flight: InFlight,
-    /// The next cluster, once the drive knows whose it is.
-    prepared: Option<BoxFuture<'static, Result<(), BlobError>>>,
+    /// The cluster of the next command, unless that begins another.
+    cluster: Option<OpenCluster>,
     /// Bytes of the next command so far.
     buffer: Vec<u8>,
     crc: u32,
@@ -62,7 +62,7 @@ impl BlobWriter {
             sent: 0,
             written: 0,
             in_flight: InFlight::default(),
-            prepared: None,
+            cluster: None,
             buffer: Vec::new(),
             crc: 0,
             failed: false,
@@ -98,7 +98,16 @@ impl BlobWriter {
         self
     }
 
-    /// Appends `data`. After an error other than [`BlobError::SizeMismatch`] the writer is of no more use.
+    /// Has the commit of a new blob fail with [`BlobError::NameTaken`] where another one has the name, with content, by then.
+    #[must_use]
+    pub fn alone(mut self) -> Self {
+        if let Target::New { alone, .. } = &mut self.target {
+            *alone = true;
+        }
+        self
+    }
+
+    /// Appends `data`. Where a command fails, this call or a later one does. After an error other than [`BlobError::SizeMismatch`] the writer is of no more use.
     pub async fn write(&mut self, mut data: &[u8]) -> Result<(), BlobError> {
         let given = self.sent + self.buffer.len() as u64 + data.len() as u64;
         if given > self.size {
@@ -112,6 +121,12 @@ impl BlobWriter {
             None => self.inner.plain_command_bytes(),
         } as usize;
         while !data.is_empty() {
+            if self.buffer.is_empty() {
+                let block_bytes = u64::from(self.inner.sb.block_bytes);
+                let left = (self.size - self.sent).next_multiple_of(block_bytes);
+                let bytes = usize::try_from(left).map_or(command_bytes, |l| l.min(command_bytes));
+                self.buffer.reserve_exact(bytes);
+            }
             let (now, later) = data.split_at(data.len().min(command_bytes - self.buffer.len()));
             self.buffer.extend_from_slice(now);
             data = later;
@@ -190,7 +205,7 @@ impl BlobWriter {
         Ok(true)
     }
 
-    /// Sends the buffer as one command, preceded by what its cluster needs.
+    /// Sends the buffer as one command.
     async fn send(&mut self) -> Result<(), BlobError> {
         if self.failed {
             return Err(BlobError::WriterFailed);
@@ -202,28 +217,16 @@ impl BlobWriter {
         let cluster_bytes = inner.sb.cluster_bytes();
         let offset = self.sent;
         let within = offset % cluster_bytes;
-        let Some(&cluster) = self.clusters.get((offset / cluster_bytes) as usize) else {
-            return Err(BlobError::WriterFailed);
+        let cluster = match self.cluster.take() {
+            Some(cluster) if within > 0 => cluster,
+            _ => self.open(offset)?,
         };
+        self.cluster = Some(cluster.clone());
         let mut data = std::mem::take(&mut self.buffer);
         let bytes = data.len() as u64;
         self.crc = crc32c::crc32c_append(self.crc, &data);
         data.resize((bytes.div_ceil(block_bytes) * block_bytes) as usize, 0);
 
-        if within == 0 {
-            match self.prepared.take() {
-                Some(prepared) => {
-                    prepared.await?;
-                    // Another client may have come since.
-                    inner.check_mount().await?;
-                }
-                None => self.prepare(offset)?.await?,
-            }
-            let next = offset + cluster_bytes;
-            if self.sc.is_none() && next < self.size {
-                self.prepared = Some(self.prepare(next)?);
-            }
-        }
         let mut metadata = Vec::new();
         if let (Some(sc), ScCarrier::NvmeMetadata) = (self.sc, inner.sb.carrier) {
             for block in 0..bytes.div_ceil(block_bytes) {
@@ -231,17 +234,10 @@ impl BlobWriter {
                 metadata.extend_from_slice(&sc.with_blocks(0).to_bytes());
             }
         }
-        let lba = inner.sb.cluster_lba(cluster) + within / block_bytes;
-        let lease = self.lease.clone();
-        let write = async move {
-            inner.write(lba, &data, &metadata).await?;
-            // Kept to here, so that the clusters find no other owner while the commands run.
-            drop(lease);
-            Ok(())
-        };
         while self.in_flight.is_full() {
             self.end_one().await?;
         }
+        let write = cluster.write(within, data, metadata);
         self.in_flight.start(bytes, write);
         self.sent += bytes;
         if self.sc.is_some() {
@@ -252,8 +248,8 @@ impl BlobWriter {
         Ok(())
     }
 
-    /// Prepares the cluster of the data at `offset`, the first that it holds.
-    fn prepare(&self, offset: u64) -> Result<BoxFuture<'static, Result<(), BlobError>>, BlobError> {
+    /// The cluster of the data at `offset`, the first that it holds.
+    fn open(&self, offset: u64) -> Result<OpenCluster, BlobError> {
         let sb = &self.inner.sb;
         let place = offset / sb.cluster_bytes();
         let Some(&cluster) = self.clusters.get(place as usize) else {
@@ -267,7 +263,7 @@ impl BlobWriter {
             }
             None => None,
         };
-        Ok(self.inner.prepare(cluster, sc, &self.lease).boxed())
+        Ok(OpenCluster::new(&self.inner, cluster, sc, &self.lease))
     }
 }
 
@@ -338,27 +334,47 @@ impl BlobReader {
     /// [`BlobError::OutOfRange`] if the content ends before the range does, [`BlobError::OutOfMemory`],
     /// [`BlobError::Cancelled`], [`BlobError::Nvme`].
     pub async fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>, BlobError> {
-        let size = self.version.size;
-        let out_of_range = BlobError::OutOfRange {
-            offset,
-            len: len as u64,
-            size,
-        };
-        let end = offset.checked_add(len as u64).filter(|&end| end <= size);
-        let end = end.ok_or(out_of_range)?;
+        let range = offset..offset.saturating_add(len as u64);
         let mut bytes = Vec::new();
-        bytes
-            .try_reserve_exact(len)
-            .map_err(|_| BlobError::OutOfMemory(len as u64))?;
-        let mut reads = Vec::new();
-        let mut done = offset;
-        while done < end {
-            let (lba, range) = self.command_at(done, end)?;
-            done += range.len() as u64;
-            reads.push((lba, range));
+        self.read_ranges(std::slice::from_ref(&range), &mut bytes, &self.progress)
+            .await?;
+        Ok(bytes)
+    }
+
+    /// Appends ranges of the content to `bytes`, one behind the other, as [`read_at`](Self::read_at) reads one. Reports each command to
+    /// `progress`, and stops before the next one when it is cancelled.
+    ///
+    /// # Errors
+    /// Those of [`read_at`](Self::read_at).
+    pub async fn read_ranges(
+        &self,
+        ranges: &[Range<u64>],
+        bytes: &mut Vec<u8>,
+        progress: &Progress,
+    ) -> Result<(), BlobError> {
+        let size = self.version.size;
+        let (mut reads, mut len) = (Vec::new(), 0u64);
+        for range in ranges {
+            if range.start > range.end || range.end > size {
+                return Err(BlobError::OutOfRange {
+                    offset: range.start,
+                    len: range.end.saturating_sub(range.start),
+                    size,
+                });
+            }
+            let mut done = range.start;
+            while done < range.end {
+                let (lba, wanted) = self.command_at(done, range.end)?;
+                done += wanted.len() as u64;
+                reads.push((lba, wanted));
+            }
+            len = len.saturating_add(range.end - range.start);
         }
+        let room = usize::try_from(len).ok();
+        room.and_then(|len| bytes.try_reserve_exact(len).ok())
+            .ok_or(BlobError::OutOfMemory(len))?;
         let reads = reads.into_iter().map(|(lba, range)| async move {
-            self.progress.check()?;
+            progress.check()?;
             let blocks = (range.end as u64).div_ceil(self.inner.sb.block_bytes.into());
             let read = nvme::read_blocks(&*self.inner.controller, self.inner.nsid, lba, blocks);
             Ok::<_, BlobError>((read.await?.data, range))
@@ -369,11 +385,13 @@ impl BlobReader {
             None => IN_FLIGHT,
         };
         let mut reads = stream::iter(reads).buffered(in_flight);
+        let mut done = 0;
         while let Some((data, range)) = reads.try_next().await? {
+            done += range.len() as u64;
             bytes.extend_from_slice(data.get(range).unwrap_or_default());
-            self.progress.report("read", bytes.len() as u64, len as u64);
+            progress.report("read", done, len);
         }
-        Ok(bytes)
+        Ok(())
     }
 
     /// The block where a command begins that reads from byte `offset` on, and the bytes of its data that are wanted, up to `end`

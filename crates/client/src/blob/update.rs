@@ -6,7 +6,7 @@ use std::sync::Arc;
 use toroid_task::Progress;
 
 use super::clusters::Lease;
-use super::store::{Content, InFlight, Inner, Target, to_the_end};
+use super::store::{Content, InFlight, Inner, OpenCluster, Target, to_the_end};
 use super::{BlobError, BlobId, BlobReader, BlobStat, BlobStore};
 
 /// What an update writes: pieces that do not overlap, in the order of their offsets, none of them empty.
@@ -188,18 +188,16 @@ impl Rewrite<'_> {
             let Some((_, cluster)) = clusters.find(|(at, _)| at == place) else {
                 return Err(BlobError::WriterFailed);
             };
+            let cluster = OpenCluster::new(self.inner, cluster, None, self.lease);
             let extent = extent(place);
             let mut offset = extent.start;
             while offset < extent.end {
                 self.progress.check()?;
                 let end = extent.end.min(offset + self.inner.plain_command_bytes());
                 let data = self.content(offset..end).await?;
-                if offset == extent.start {
-                    self.inner.prepare(cluster, None, self.lease).await?;
-                }
-                let lba = self.inner.sb.cluster_lba(cluster)
-                    + offset % cluster_bytes / u64::from(self.inner.sb.block_bytes);
-                let write = self.write(lba, data);
+                let write = cluster
+                    .clone()
+                    .write(offset % cluster_bytes, data, Vec::new());
                 while in_flight.is_full() {
                     done += in_flight.end_one().await?.unwrap_or(0);
                     self.progress.report("write", done, total);
@@ -228,20 +226,5 @@ impl Rewrite<'_> {
         data.resize(bytes as usize, 0);
         self.pieces.overlay(range.start, &mut data);
         Ok(data)
-    }
-
-    /// Writes blocks by one command.
-    fn write(
-        &self,
-        lba: u64,
-        data: Vec<u8>,
-    ) -> impl Future<Output = Result<(), BlobError>> + Send + 'static {
-        let (inner, lease) = (self.inner.clone(), self.lease.clone());
-        async move {
-            inner.write(lba, &data, &[]).await?;
-            // Kept to here, so that the clusters find no other owner while the commands run.
-            drop(lease);
-            Ok(())
-        }
     }
 }

@@ -67,7 +67,8 @@ pub enum ColumnError {
     /// The drive has no namespaces through which programs run on columns.
     #[cfg(feature = "image")]
     #[error(
-        "the drive shows this host no namespace that runs programs on columns: serve it with --experimental-computational-programs"
+        "the drive shows this host no namespace that runs programs on columns: serve it with --experimental-computational-programs; on a Linux block \
+         device run this as root, on Linux 6.0 or later"
     )]
     NoPrograms,
     /// The drive runs so many programs of this host already.

@@ -34,9 +34,9 @@ use toroid_tfhe::{ClientKey, TfheError};
 
 use super::head::{damaged, ring_of_head, set_of};
 use super::rows::{check_decryption, check_tags, log2_failure, noisier};
-use super::stored::blob_name;
+use super::stored::Destination;
 use super::{ColumnError, ColumnStat, JobRecord, mismatch, of};
-use crate::blob::{BlobError, BlobId, BlobReader, BlobStat, NewBlob};
+use crate::blob::{BlobError, BlobId, BlobReader, BlobStat};
 use crate::session::{Session, SessionError, tag_start};
 
 const MAGIC: [u8; 4] = *b"RDIR";
@@ -540,24 +540,14 @@ impl Session {
             job,
             places: Vec::new(),
         };
-        let pieces = head.place(rows).map_err(of(name))?;
+        let placed = head.place(rows).map_err(of(name))?;
         let mut bytes = head.to_bytes()?;
         bytes.resize(HEAD_BYTES, 0);
-        let store = self.store();
-        let writer = match former {
-            Some(id) => store.writer(id, head.end()).await?,
-            None => {
-                let name = blob_name(name)?;
-                let blob = NewBlob { name, sc: None };
-                store.new_writer(blob, head.end()).await?
-            }
-        };
-        let mut writer = writer.with_progress(progress.clone());
-        writer.write(&bytes).await?;
-        for (_, piece) in pieces {
-            writer.write(&piece).await?;
-        }
-        writer.commit().await?;
+        let mut pieces = vec![bytes];
+        pieces.extend(placed.into_iter().map(|(_, piece)| piece));
+        let place = former.map_or(Destination::New, Destination::Any);
+        self.write_blob(name, place, head.end(), pieces, progress)
+            .await?;
         self.stat_of_ring(name).await
     }
 

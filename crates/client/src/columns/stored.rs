@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use futures::stream::{self, StreamExt, TryStreamExt};
 use toroid_isa::VrNumber;
 use toroid_rns::ring_set::RingSet;
 use toroid_task::Progress;
 use toroid_tfhe::TfheError;
-use toroid_tfhe::column::{ColumnForm, ColumnHeader, Segment, assemble};
+use toroid_tfhe::column::{ColumnForm, ColumnHeader, Segment, assemble, put_header};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise::StatedNoise;
 use toroid_tfhe::params::ParamSet;
@@ -22,8 +21,8 @@ use crate::session::{Session, SessionError};
 /// Chunks that a change may leave behind, in bytes, before the column is written anew without them.
 const SPARE: u64 = 4 << 20;
 
-/// Most bytes of chunks that are read together, unless a single one has more.
-const READ: u64 = 4 << 20;
+/// Bytes that are read of a column before anything is known of it: the heads of most columns have no more.
+const HEAD: u64 = 32 << 10;
 
 /// What a drive has of a column.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,18 +62,14 @@ impl ColumnStat {
 }
 
 /// Chunks in memory, by their offsets.
-#[derive(Default)]
 struct Chunks {
-    /// What was read at once.
-    pieces: Vec<Vec<u8>>,
-    /// The piece of a chunk, and its bytes there.
-    places: BTreeMap<u64, (usize, Range<usize>)>,
+    bytes: Vec<u8>,
+    places: BTreeMap<u64, Range<usize>>,
 }
 
 impl Chunks {
     fn get(&self, offset: u64) -> Option<&[u8]> {
-        let (piece, place) = self.places.get(&offset)?;
-        self.pieces.get(*piece)?.get(place.clone())
+        self.bytes.get(self.places.get(&offset)?.clone())
     }
 }
 
@@ -86,11 +81,10 @@ pub struct StoredColumn {
     reader: BlobReader,
 }
 
-impl StoredColumn {
-    /// What the drive has of it.
-    #[must_use]
-    pub fn stat(&self) -> ColumnStat {
-        let Head { facts, header, .. } = &self.head;
+impl Head {
+    /// What a drive has of the column of this head, in a blob of so many bytes.
+    fn stat(&self, name: &str, bytes: u64) -> ColumnStat {
+        let Head { facts, header, .. } = self;
         let mut forms = [0; 3];
         for segment in header.segments() {
             let place = ColumnForm::ALL
@@ -101,19 +95,27 @@ impl StoredColumn {
             }
         }
         ColumnStat {
-            name: self.name.clone(),
+            name: name.to_owned(),
             params: facts.params,
             ring: None,
-            key_id: self.head.key_id,
+            key_id: self.key_id,
             rows: header.rows(),
             encoding: facts.encoding,
             noise: facts.noise,
             computed: facts.computed,
-            bytes: self.blob.size,
+            bytes,
             forms,
             pieces: header.segments().len(),
-            job: self.head.job,
+            job: self.job,
         }
+    }
+}
+
+impl StoredColumn {
+    /// What the drive has of it.
+    #[must_use]
+    pub fn stat(&self) -> ColumnStat {
+        self.head.stat(&self.name, self.blob.size)
     }
 
     /// The segments of a range of rows.
@@ -126,10 +128,11 @@ impl StoredColumn {
         slice.map_err(|error| of(&self.name)(error.into()))
     }
 
-    /// The chunks of these segments, each read once, those that lie one behind the other together. Nobody has checked their checksums.
+    /// The chunks of these segments behind so much room, each read once. Nobody has checked their checksums.
     async fn chunks(
         &self,
         segments: &[Segment],
+        room: usize,
         progress: &Progress,
     ) -> Result<Chunks, SessionError> {
         let params = self.head.facts.params;
@@ -139,37 +142,23 @@ impl StoredColumn {
             let len = len.map_err(|error| of(&self.name)(error.into()))?;
             wanted.insert(segment.offset, len);
         }
-        let total = wanted.values().sum();
         let mut runs: Vec<Range<u64>> = Vec::new();
-        for (start, len) in &wanted {
-            let end = start.saturating_add(*len);
+        let mut places = BTreeMap::new();
+        let mut first = room;
+        for (offset, len) in wanted {
+            let start = BASE.saturating_add(offset);
+            let end = start.saturating_add(len);
             match runs.last_mut() {
-                Some(run) if run.end == *start && end - run.start <= READ => run.end = end,
-                _ => runs.push(*start..end),
+                Some(run) if run.end == start => run.end = end,
+                _ => runs.push(start..end),
             }
+            places.insert(offset, first..first + len as usize);
+            first += len as usize;
         }
-        let reads = runs.into_iter().map(|run| async move {
-            progress.check().map_err(BlobError::from)?;
-            let at = BASE.saturating_add(run.start);
-            let len = (run.end - run.start) as usize;
-            let bytes = self.reader.read_at(at, len).await?;
-            Ok::<_, SessionError>((run, bytes))
-        });
-        // While one is on its way to its end, the next begins.
-        let mut reads = stream::iter(reads).buffered(2);
-        let mut chunks = Chunks::default();
-        let mut done = 0;
-        while let Some((run, bytes)) = reads.try_next().await? {
-            for (offset, len) in wanted.range(run.clone()) {
-                let first = (offset - run.start) as usize;
-                let place = first..first + *len as usize;
-                chunks.places.insert(*offset, (chunks.pieces.len(), place));
-            }
-            chunks.pieces.push(bytes);
-            done += run.end - run.start;
-            progress.report("read", done, total);
-        }
-        Ok(chunks)
+        let mut bytes = vec![0; room];
+        let read = self.reader.read_ranges(&runs, &mut bytes, progress);
+        read.await?;
+        Ok(Chunks { bytes, places })
     }
 
     /// Rows of the column, of which the drive reads those chunks that hold them.
@@ -183,20 +172,52 @@ impl StoredColumn {
     ) -> Result<EncryptedRows, SessionError> {
         let count = rows.end.saturating_sub(rows.start);
         let segments = self.slice(rows)?;
-        let chunks = self.chunks(&segments, progress).await?;
-        let params = self.head.facts.params;
-        let pieces = segments.iter().map(|segment| {
-            let chunk = chunks.get(segment.offset).unwrap_or_default();
-            cut(params, *segment, chunk)
+        // Chunks that stay as they are need not be moved.
+        let whole = segments.iter().all(|segment| {
+            segment.form != ColumnForm::Expanded || segment.rows == segment.chunk_rows
         });
-        let pieces = pieces.collect::<Result<Vec<_>, _>>();
-        let bytes = pieces.and_then(|pieces| assemble(params, pieces));
+        let room = match whole {
+            true => ColumnHeader::byte_len_for(segments.len()) as usize,
+            false => 0,
+        };
+        let chunks = self.chunks(&segments, room, progress).await?;
+        let params = self.head.facts.params;
+        let bytes = if whole {
+            whole_column(params, segments, chunks)
+        } else {
+            let pieces = segments.iter().map(|segment| {
+                let chunk = chunks.get(segment.offset).unwrap_or_default();
+                cut(params, *segment, chunk)
+            });
+            let pieces = pieces.collect::<Result<Vec<_>, _>>();
+            pieces.and_then(|pieces| assemble(params, pieces))
+        };
         Ok(EncryptedRows {
             facts: self.head.facts,
             bytes: bytes.map_err(|error| of(&self.name)(damaged(error)))?,
             count,
         })
     }
+}
+
+/// A column of chunks that were read behind room for its header.
+fn whole_column(
+    params: &ParamSet,
+    mut segments: Vec<Segment>,
+    chunks: Chunks,
+) -> Result<Vec<u8>, TfheError> {
+    let mut former: Option<Segment> = None;
+    for segment in &mut segments {
+        let stored = *segment;
+        if !former.is_some_and(|former| former.shares_chunk(&stored)) {
+            let chunk = chunks.get(stored.offset).unwrap_or_default();
+            stored.check_chunk(params, chunk)?;
+        }
+        let place = chunks.places.get(&stored.offset);
+        segment.offset = place.map_or(0, |place| place.start as u64);
+        former = Some(stored);
+    }
+    put_header(params, segments, chunks.bytes)
 }
 
 /// The rows of a segment without the others of its chunk, where each row has words of its own and the chunk its checksum.
@@ -276,7 +297,7 @@ impl Change {
 
 /// Where a column is written as a whole.
 #[derive(Clone, Copy)]
-enum Place {
+pub(super) enum Destination {
     /// A blob that comes into being with it.
     New,
     /// A blob, whatever it holds.
@@ -315,17 +336,19 @@ impl Session {
         if blob.size < Head::FIXED as u64 {
             return Err(of(name)(damaged(format!("it has {} bytes", blob.size))));
         }
-        let fixed = reader.read_at(0, Head::FIXED).await?;
-        if super::head::ring_of_head(&fixed).is_some() {
+        let mut bytes = reader.read_at(0, blob.size.min(HEAD) as usize).await?;
+        if super::head::ring_of_head(&bytes).is_some() {
             let samples = "a column of samples";
             return Err(of(name)(mismatch("its form", samples, "a ring column")));
         }
-        let len = Head::byte_len_of(&fixed).map_err(of(name))?;
+        let len = Head::byte_len_of(&bytes).map_err(of(name))?;
         if len > blob.size {
             let reason = format!("a head of {len} bytes in {}", blob.size);
             return Err(of(name)(damaged(reason)));
         }
-        let bytes = reader.read_at(0, len as usize).await?;
+        if len > bytes.len() as u64 {
+            bytes = reader.read_at(0, len as usize).await?;
+        }
         let head = Head::from_bytes(&bytes).map_err(of(name))?;
         Ok(StoredColumn {
             name: name.to_owned(),
@@ -379,22 +402,20 @@ impl Session {
         if former.is_none() && self.column_blob(name)?.is_some() {
             return Err(of(name)(ColumnError::Exists));
         }
-        let header = rows.column().map(|column| column.header().clone());
-        let header = header.map_err(|error| of(name)(error.into()))?;
+        let column = rows.column().map_err(|error| of(name)(error.into()))?;
         let head = Head {
             facts: rows.facts,
             key_id,
             job,
-            header,
+            header: column.header().clone(),
         };
         let mut chunks = Vec::new();
-        let column = rows.column().map_err(|error| of(name)(error.into()))?;
         for (number, segment) in head.header.segments().iter().enumerate() {
             let chunk = column.chunk_bytes(number);
             let chunk = chunk.map_err(|error| of(name)(error.into()))?;
             chunks.push((*segment, chunk));
         }
-        let place = former.map_or(Place::New, Place::Any);
+        let place = former.map_or(Destination::New, Destination::Any);
         self.write_whole(name, place, head, chunks, progress).await
     }
 
@@ -402,7 +423,7 @@ impl Session {
     async fn write_whole(
         &self,
         name: &str,
-        place: Place,
+        place: Destination,
         mut head: Head,
         segments: Vec<(Segment, &[u8])>,
         progress: &Progress,
@@ -429,26 +450,44 @@ impl Session {
         head.header = header.map_err(|error| of(name)(error.into()))?;
         let mut bytes = head.to_bytes()?;
         bytes.resize(room as usize, 0);
-        let store = self.store();
         let size = BASE + end;
+        chunks.insert(0, &bytes);
+        let blob = self.write_blob(name, place, size, chunks, progress).await?;
+        let head = Head::from_bytes(&bytes).map_err(of(name))?;
+        Ok(head.stat(name, blob.size))
+    }
+
+    /// Writes the blob of a column as a whole, piece by piece.
+    pub(super) async fn write_blob<P: AsRef<[u8]>>(
+        &self,
+        name: &str,
+        place: Destination,
+        size: u64,
+        pieces: Vec<P>,
+        progress: &Progress,
+    ) -> Result<BlobStat, SessionError> {
+        let store = self.store();
         let writer = match place {
-            Place::Version(id, sequence) => store.writer(id, size).await?.in_place_of(sequence),
-            Place::Any(id) => store.writer(id, size).await?,
-            Place::New => {
+            Destination::Version(id, sequence) => {
+                store.writer(id, size).await?.in_place_of(sequence)
+            }
+            Destination::Any(id) => store.writer(id, size).await?,
+            Destination::New => {
                 let blob = NewBlob {
                     name: blob_name(name)?,
                     sc: None,
                 };
-                store.new_writer(blob, size).await?
+                store.new_writer(blob, size).await?.alone()
             }
         };
         let mut writer = writer.with_progress(progress.clone());
-        writer.write(&bytes).await?;
-        for chunk in chunks {
-            writer.write(chunk).await?;
+        for piece in pieces {
+            writer.write(piece.as_ref()).await?;
         }
-        writer.commit().await?;
-        Ok(self.column(name).await?.stat())
+        match writer.commit().await {
+            Err(BlobError::NameTaken(_)) => Err(of(name)(ColumnError::Exists)),
+            committed => Ok(committed?),
+        }
     }
 
     /// Makes a change of a column durable, if the column is still as it was when the change began.
@@ -473,7 +512,7 @@ impl Session {
                 .into_iter()
                 .filter(|segment| !new.contains_key(&segment.offset))
                 .collect();
-            let kept = column.chunks(&old, progress).await?;
+            let kept = column.chunks(&old, 0, progress).await?;
             for segment in old {
                 let chunk = kept.get(segment.offset).unwrap_or_default();
                 let checked = segment.check_chunk(head.facts.params, chunk);
@@ -486,20 +525,22 @@ impl Session {
                 (*segment, chunk.unwrap_or_default())
             });
             let segments = segments.collect();
-            let place = Place::Version(column.blob.id, column.blob.sequence);
+            let place = Destination::Version(column.blob.id, column.blob.sequence);
             return self
                 .write_whole(&column.name, place, head, segments, progress)
                 .await;
         }
-        let mut pieces = vec![(0, head.to_bytes()?)];
+        let bytes = head.to_bytes()?;
+        let head = Head::from_bytes(&bytes).map_err(of(&column.name))?;
+        let mut pieces = vec![(0, bytes)];
         let chunks = chunks.into_iter();
         pieces.extend(chunks.map(|(offset, chunk)| (BASE + offset, chunk)));
         let (id, expected) = (column.blob.id, column.blob.sequence);
         let store = self.store();
-        store
+        let blob = store
             .update(id, expected, BASE + end, pieces, progress)
             .await?;
-        Ok(self.column(&column.name).await?.stat())
+        Ok(head.stat(&column.name, blob.size))
     }
 
     /// Appends rows to a column: all of them or none. A run that fills the column does not go on.

@@ -366,6 +366,10 @@ impl Ssd for FileSsd {
             return Ok(());
         }
         let (mut offset, len) = (medium.offset(lba), medium.offset(count));
+        // To make a hole of a hole would give the file system something to keep.
+        if medium.is_hole(offset, len) {
+            return Ok(());
+        }
         let error = |source| SsdError::from_write(lba, source);
         if medium.zero(offset, len).map_err(error)? {
             return Ok(());

@@ -94,7 +94,13 @@ impl ColumnHeader {
     /// Bytes of the header: 32, and 32 for each segment.
     #[must_use]
     pub fn byte_len(&self) -> u64 {
-        header_len(self.segments.len() as u64)
+        ColumnHeader::byte_len_for(self.segments.len())
+    }
+
+    /// Bytes of a header of so many segments.
+    #[must_use]
+    pub fn byte_len_for(segments: usize) -> u64 {
+        header_len(segments as u64)
     }
 
     /// Bytes of the whole header that begins with these, of which it looks at [`ColumnHeader::FIXED_BYTES`]. They are not checked by

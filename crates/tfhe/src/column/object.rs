@@ -202,6 +202,29 @@ impl ColumnBytesBuilder {
     }
 }
 
+/// The bytes of a column whose chunks are in place already, behind room for its header ([`ColumnHeader::byte_len_for`]): the segments count their
+/// offsets from the first byte. Nobody looks at the checksums of the chunks.
+///
+/// # Errors
+/// Those of [`ColumnHeader::new`] and [`Column::new`].
+pub fn put_header(
+    params: &ParamSet,
+    segments: Vec<Segment>,
+    mut bytes: Vec<u8>,
+) -> Result<Vec<u8>, TfheError> {
+    let header = ColumnHeader::new(params, segments)?.to_bytes();
+    let found = bytes.len();
+    let room = bytes.get_mut(..header.len()).ok_or_else(|| {
+        let len = header.len();
+        malformed(format!(
+            "a column of {found} bytes; its header alone has {len}"
+        ))
+    })?;
+    room.copy_from_slice(&header);
+    Column::new(params, &bytes)?;
+    Ok(bytes)
+}
+
 /// The bytes of a column of these segments, each with the bytes of its chunk, as [`ColumnBytesBuilder`] makes them: of segments that
 /// [`ColumnHeader::slice`] cut out of a stored column, say.
 ///

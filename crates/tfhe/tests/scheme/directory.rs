@@ -9,7 +9,7 @@ use proptest::sample::Index;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::column::{
     Column, ColumnBytesBuilder, ColumnForm, ColumnHeader, Segment, assemble, chunk_bytes,
-    column_bytes, rows_per_chunk,
+    column_bytes, put_header, rows_per_chunk,
 };
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
@@ -314,8 +314,14 @@ fn columns_are_cut_and_put_together() {
         offset: segment.offset + room as u64,
         ..*segment
     });
-    let header = ColumnHeader::new(PARAMS, moved.collect()).unwrap();
-    stored[..header.byte_len() as usize].copy_from_slice(&header.to_bytes());
+    let moved: Vec<Segment> = moved.collect();
+    let header = ColumnHeader::new(PARAMS, moved.clone()).unwrap();
+    assert_eq!(ColumnHeader::byte_len_for(moved.len()), header.byte_len());
+    // A header that reaches into the first chunk, and one that ends behind the last byte.
+    for len in [room, 40] {
+        assert!(put_header(PARAMS, moved.clone(), stored[room..][..len].to_vec()).is_err());
+    }
+    let stored = put_header(PARAMS, moved, stored).unwrap();
     let stored = Column::new(PARAMS, &stored).unwrap();
     let mut expected: Vec<i64> = (0..276).collect();
     expected[130] = 5;
