@@ -1,8 +1,13 @@
 """The cases: what each does on this machine. Their scripts, for the guest, are in cases/NAME.sh."""
 
 import base64
+import functools
+import http.server
 import json
 import re
+import shutil
+import subprocess
+import tarfile
 import threading
 import time
 import zlib
@@ -173,6 +178,56 @@ def computational(setting):
     setting.values["PROGRAM"] = base64.b64encode((setting.folder / "program.tscp").read_bytes()).decode()
 
 
+NUMBERS = [row * 7 % 16 for row in range(40)]
+BOUND = 9
+EXCESS = f""".reg x = cor:0
+.tv excess unsigned = x > {BOUND} ? x - {BOUND} : 0
+
+    bootstrap excess, x
+    return x
+"""
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+def offer_program(setting):
+    """Offers the guest the program under test with what it links to, as an archive, and gives the port."""
+    offered, folder = setting.folder / "offered", setting.folder / "toroid"
+    offered.mkdir()
+    folder.mkdir()
+    subprocess.run(["strip", "-o", folder / "toroid", setting.toroid], check=True)
+    linked = subprocess.run(["ldd", setting.toroid], capture_output=True, text=True, check=True).stdout
+    for path in map(Path, re.findall(r"/\S+", linked)):
+        shutil.copy(path, folder / ("loader" if path.name.startswith("ld-linux") else path.name))
+    with tarfile.open(offered / "toroid.tar", "w") as archive:
+        archive.add(folder, "toroid")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=offered))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server.server_address[1]
+
+
+def mapped(setting):
+    """A drive that runs programs on columns, with a column."""
+    setting.format(size="512MiB", swap="64MiB")
+    setting.serve_image("--experimental-computational-programs")
+    client = ["--host-nqn", GUESTS[0]]
+    setting.cli("keys", "generate", "--unencrypted", "--params", PARAMS, "--out", "keys")
+    setting.cli("put", setting.url, "keys/bootstrapping.key", "keys/key-switching.key", *client)
+    (setting.folder / "numbers.txt").write_text("".join(f"{number}\n" for number in NUMBERS))
+    setting.cli("column", "put", setting.url, "readings", "numbers.txt", "--bits", 4, "--unsigned", *client)
+    setting.values = {"ARCHIVE": offer_program(setting), "EXCESS": base64.b64encode(EXCESS.encode()).decode()}
+
+
+def excess(setting):
+    """Whether the column that the guest has had computed decrypts to the right numbers."""
+    said = setting.cli("column", "get", setting.url, "result", "--host-nqn", GUESTS[0])
+    expected = [max(number - BOUND, 0) for number in NUMBERS]
+    return (0 if [int(number) for number in said.split()] == expected else 1), said
+
+
 def tenants(setting):
     """A drive whose two hosts have a key id each."""
     setting.format(size="512MiB", swap="64MiB")
@@ -292,6 +347,7 @@ CASES = {
                              requests={"product": product}),
     "computational": Case(before=computational, variables=lambda setting: setting.values,
                           requests={"product": product}, errors=True),
+    "map": Case(before=mapped, variables=lambda setting: setting.values, requests={"excess": excess}, seconds=300),
     "busy": Case(script="keep-alive", before=compute, requests={"burn": bootstraps, "burnt": no_more_bootstraps}),
     "tenants": Case(script="compute", before=tenants, variables=lambda setting: setting.values,
                     requests={"product": product, "meet": meeting(2)}, guests=2, errors=True),

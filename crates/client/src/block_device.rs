@@ -1,8 +1,11 @@
-//! [`BlockDeviceController`]: a drive that Linux shows as a block device, by the system's own read and write alone.
+//! [`BlockDeviceController`]: a drive that Linux shows as a block device, by the system's own read and write. Commands for the drive's
+//! namespaces of other command sets go through the driver's passthrough, where this process may use that.
 //!
 //! For hosts where a kernel is connected to the drive (`/dev/nvme0n1`). A block device has no metadata beside its blocks, so secure
 //! computing metadata goes through the second half of the LBA space. I/O is direct: each read and write is one command, which
 //! reaches the drive whole and when it is made, as commands that trigger programs must.
+
+mod passthrough;
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -65,7 +68,8 @@ pub enum BlockDeviceError {
     },
 }
 
-/// A block device as a controller with one namespace, [`NSID`], without metadata.
+/// A block device as a controller with one namespace of blocks, [`NSID`], without metadata. Namespaces of other command sets have the
+/// identifiers that they have on the drive.
 ///
 /// Commands run on Tokio's threads for blocking work, each as one system call; they cannot be aborted. Outside of a Tokio runtime they
 /// fail. The kernel tells no more of a
@@ -73,6 +77,7 @@ pub enum BlockDeviceError {
 pub struct BlockDeviceController {
     info: ControllerInfo,
     device: Arc<Device>,
+    others: Vec<Arc<passthrough::Other>>,
 }
 
 struct Device {
@@ -153,6 +158,10 @@ impl BlockDeviceController {
         } else {
             MOST_BYTES
         };
+        let others = match is_device {
+            true => passthrough::others(&file, device_number),
+            false => Vec::new(),
+        };
         let info = ControllerInfo {
             mdts_bytes: most.max(u64::from(block_size)) as u32,
             volatile_write_cache: true,
@@ -160,7 +169,7 @@ impl BlockDeviceController {
             model: "Linux block device".to_owned(),
             firmware: String::new(),
             namespaces: vec![namespace],
-            other_namespaces: Vec::new(),
+            other_namespaces: others.iter().map(|other| other.namespace).collect(),
             vendor_statuses: &[],
         };
         Ok(BlockDeviceController {
@@ -171,7 +180,36 @@ impl BlockDeviceController {
                 block_size: block_size.into(),
                 errors: Mutex::default(),
             }),
+            others,
         })
+    }
+
+    /// Does work of a command on a thread that may block.
+    fn run(
+        &self,
+        sqe: Sqe,
+        work: impl FnOnce(&Device) -> Result<Response, Failure> + Send + 'static,
+    ) -> BoxFuture<'static, Response> {
+        let cid = sqe.cid.get();
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            let status = Status::INTERNAL_ERROR;
+            let reason = format!(
+                "{sqe} was submitted outside of a Tokio runtime; expected one, whose threads do the work"
+            );
+            self.device.note(sqe, &Failure { status, reason });
+            return async move { Response::failure(cid, status, true) }.boxed();
+        };
+        let device = Arc::clone(&self.device);
+        let task = runtime
+            .spawn_blocking(move || work(&device).inspect_err(|failure| device.note(sqe, failure)));
+        async move {
+            match task.await {
+                Ok(Ok(response)) => response,
+                Ok(Err(failure)) => Response::failure(cid, failure.status, false),
+                Err(_) => Response::failure(cid, Status::INTERNAL_ERROR, false),
+            }
+        }
+        .boxed()
     }
 }
 
@@ -331,6 +369,21 @@ impl Device {
         }
     }
 
+    fn not_passed(&self, sqe: Sqe, error: &io::Error) -> Failure {
+        let status = match Errno::from_io_error(error) {
+            // Files, and devices of other drivers.
+            Some(Errno::NOTTY) => Status::INVALID_OPCODE,
+            _ => Status::INTERNAL_ERROR,
+        };
+        Failure {
+            status,
+            reason: format!(
+                "{sqe} was not passed on by {}: {error}",
+                self.path.display()
+            ),
+        }
+    }
+
     fn note(&self, sqe: Sqe, failure: &Failure) {
         self.errors()
             .push(sqe, failure.status, failure.reason.clone());
@@ -344,6 +397,14 @@ impl Device {
 impl Controller for BlockDeviceController {
     fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
         let sqe = request.sqe;
+        let mut others = self.others.iter();
+        if let Some(other) = others.find(|other| other.namespace.nsid == sqe.nsid.get()) {
+            let other = Arc::clone(other);
+            return self.run(sqe, move |device| {
+                let passed = other.execute(&request);
+                passed.map_err(|error| device.not_passed(sqe, &error))
+            });
+        }
         let cid = sqe.cid.get();
         let command = match self.info.check(&request) {
             Ok(command) => command,
@@ -353,31 +414,20 @@ impl Controller for BlockDeviceController {
                 return async move { Response::failure(cid, status, true) }.boxed();
             }
         };
-        let device = Arc::clone(&self.device);
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            let status = Status::INTERNAL_ERROR;
-            let reason = format!(
-                "{sqe} was submitted outside of a Tokio runtime; expected one, whose threads do the work"
-            );
-            self.device.note(sqe, &Failure { status, reason });
-            return async move { Response::failure(cid, status, true) }.boxed();
-        };
-        let task = runtime.spawn_blocking(move || {
-            device
-                .execute(command, &request.data)
-                .inspect_err(|failure| device.note(sqe, failure))
-        });
-        async move {
-            match task.await {
-                Ok(Ok(data)) => Response {
-                    data,
-                    ..Response::success(cid)
-                },
-                Ok(Err(failure)) => Response::failure(cid, failure.status, false),
-                Err(_) => Response::failure(cid, Status::INTERNAL_ERROR, false),
-            }
-        }
-        .boxed()
+        self.run(sqe, move |device| {
+            Ok(Response {
+                data: device.execute(command, &request.data)?,
+                ..Response::success(cid)
+            })
+        })
+    }
+
+    fn admin(&self, request: Request) -> BoxFuture<'_, Response> {
+        let sqe = request.sqe;
+        self.run(sqe, move |device| {
+            let passed = passthrough::admin(&device.file, &request);
+            passed.map_err(|error| device.not_passed(sqe, &error))
+        })
     }
 
     fn info(&self) -> &ControllerInfo {

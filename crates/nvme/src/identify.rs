@@ -4,6 +4,7 @@ use thiserror::Error;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::admin::csi;
 use crate::{ControllerInfo, Namespace, NamespaceError};
 
 /// Unit of MDTS: the smallest memory page, 4096 bytes (CAP.MPSMIN = 0).
@@ -334,6 +335,26 @@ impl IdentifyNamespace {
     /// Whether metadata follows the data of each block.
     pub fn is_interleaved(&self) -> bool {
         self.flbas & FLBAS_EXTENDED != 0
+    }
+
+    /// Command set and NGUID in a list of namespace identification descriptors: NVM and zeroes where it does not have them.
+    pub fn descriptors(mut list: &[u8]) -> (u8, [u8; 16]) {
+        let (mut csi, mut nguid) = (csi::NVM, [0; 16]);
+        while let [kind, len, _, _, rest @ ..] = list {
+            let Some((value, next)) = rest.split_at_checked(usize::from(*len)) else {
+                break;
+            };
+            if *kind == 0 {
+                break;
+            }
+            match (kind, value) {
+                (2, value) => nguid = value.try_into().unwrap_or(nguid),
+                (4, [value]) => csi = *value,
+                _ => {}
+            }
+            list = next;
+        }
+        (csi, nguid)
     }
 
     /// Geometry of the namespace, whose identifier the structure does not hold.

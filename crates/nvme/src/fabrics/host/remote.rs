@@ -78,7 +78,7 @@ impl RemoteController {
         let mut interleaved = Vec::new();
         for nsid in admin.namespaces().await? {
             let descriptors = admin.identify(cns::DESCRIPTORS, nsid, 0).await?;
-            let (csi, nguid) = descriptor(&descriptors);
+            let (csi, nguid) = IdentifyNamespace::descriptors(&descriptors);
             if csi != csi::NVM {
                 info.other_namespaces
                     .push(OtherNamespace { nsid, csi, nguid });
@@ -259,24 +259,4 @@ impl Controller for RemoteController {
     fn info(&self) -> &ControllerInfo {
         &self.info
     }
-}
-
-/// Command set and NGUID in a list of namespace identification descriptors.
-fn descriptor(mut list: &[u8]) -> (u8, [u8; 16]) {
-    let (mut csi, mut nguid) = (csi::NVM, [0; 16]);
-    while let [kind, len, _, _, rest @ ..] = list {
-        let Some((value, next)) = rest.split_at_checked(usize::from(*len)) else {
-            break;
-        };
-        if *kind == 0 {
-            break;
-        }
-        match (kind, value) {
-            (2, value) => nguid = value.try_into().unwrap_or(nguid),
-            (4, [value]) => csi = *value,
-            _ => {}
-        }
-        list = next;
-    }
-    (csi, nguid)
 }
