@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use toroid_task::CancelToken;
 
+use super::command::csts;
 use super::subsystem::Subsystem;
 use crate::log::{TEMPERATURE, feature, log_page};
 use crate::{Controller, ControllerInfo, Cqe, Namespace};
@@ -244,6 +245,12 @@ impl FabricsController {
 
     pub(super) fn is_dead(&self) -> bool {
         self.dead.load(Ordering::Acquire)
+    }
+
+    /// Whether the host has enabled it, and not shut it down since.
+    pub(super) fn is_active(&self) -> bool {
+        let shutdown = csts::SHUTDOWN_OCCURRING | csts::SHUTDOWN_COMPLETE;
+        self.state().status & (csts::RDY | shutdown) == csts::RDY
     }
 
     /// Ends every queue.

@@ -925,6 +925,12 @@ impl TargetQueue {
         self.ending = Ending::Now;
     }
 
+    /// Whether the host has enabled its controller, and not shut it down since.
+    pub fn is_active(&self) -> bool {
+        let connected = self.connected.as_ref();
+        connected.is_some_and(|connected| connected.controller.is_active())
+    }
+
     /// Whether the queue takes commands.
     pub fn takes_commands(&self) -> bool {
         self.ending == Ending::No

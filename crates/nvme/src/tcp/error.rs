@@ -14,6 +14,9 @@ pub enum ConnectionError {
     /// The stream ended within a PDU.
     #[error("the stream ended within a PDU")]
     CutOff,
+    /// An encrypted stream ended, and the peer has not announced it.
+    #[error("the stream ended without TLS's close_notify, so it may have been cut")]
+    Unannounced,
     /// The host let a deadline pass.
     #[error(transparent)]
     Expired(#[from] Expired),

@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 const MISSES: u32 = 4;
 /// Wake-ups after which such a connection is polled once more.
 const RETRY: u32 = 64;
+/// How long a thread polls before other tasks get a turn. Where the runtime has several threads, each turn wakes one that looks for tasks and
+/// finds none.
+const STRETCH: Duration = Duration::from_micros(10);
 
 /// Decides when to poll for input before sleeping.
 #[derive(Debug)]
@@ -21,10 +24,11 @@ impl Polling {
         Polling { time, misses: 0 }
     }
 
-    /// Polls for input, and lets other tasks run in between. `read` tries once; [`io::ErrorKind::WouldBlock`] stands for no input. Returns
-    /// whether input arrived.
+    /// Polls for input, and lets other tasks run now and then; after each try, if input is only found `by_turns`, while other tasks run. `read`
+    /// tries once; [`io::ErrorKind::WouldBlock`] stands for no input. Returns whether input arrived.
     pub(crate) async fn look(
         &mut self,
+        by_turns: bool,
         mut read: impl FnMut() -> io::Result<()>,
     ) -> io::Result<bool> {
         if self.time.is_zero() {
@@ -38,21 +42,30 @@ impl Polling {
             // One more miss stops the polling again.
             self.misses = MISSES - 1;
         }
+        let stretch = if by_turns { Duration::ZERO } else { STRETCH };
         let start = Instant::now();
-        loop {
+        let mut now = start;
+        while now - start < self.time {
             tokio::task::yield_now().await;
-            match read() {
-                Ok(()) => {
-                    self.misses = 0;
-                    return Ok(true);
+            let begin = Instant::now();
+            now = begin;
+            loop {
+                match read() {
+                    Ok(()) => {
+                        self.misses = 0;
+                        return Ok(true);
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(error),
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
-            }
-            if start.elapsed() >= self.time {
-                self.misses += 1;
-                return Ok(false);
+                if now - begin >= stretch {
+                    break;
+                }
+                std::hint::spin_loop();
+                now = Instant::now();
             }
         }
+        self.misses += 1;
+        Ok(false)
     }
 }

@@ -1,7 +1,8 @@
 //! A connected socket, encrypted or not.
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Read};
 
+use socket2::SockRef;
 use tokio::io::{Interest, Ready};
 use tokio::net::TcpStream;
 
@@ -40,10 +41,24 @@ impl Socket {
         self.tcp().ready(interest).await
     }
 
-    /// Reads what is there; 0 for the end of the stream.
+    /// Reads what is there; 0 for the end of the stream. [`io::ErrorKind::UnexpectedEof`] stands for the end of an encrypted stream that the peer
+    /// has not announced (close_notify): whoever is between the two may have cut it.
     pub(super) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Socket::Plain(stream) => stream.try_read(buffer),
+            Socket::Tls(session) => session.try_read(buffer),
+        }
+    }
+
+    /// Whether the runtime must have learned of input before it can be polled for.
+    pub(super) fn is_polled_by_turns(&self) -> bool {
+        matches!(self, Socket::Tls(_))
+    }
+
+    /// [`Socket::try_read`] that asks the kernel where it can, whether or not the runtime has learned of input.
+    pub(super) fn poll_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Plain(stream) => (&*SockRef::from(stream)).read(buffer),
             Socket::Tls(session) => session.try_read(buffer),
         }
     }

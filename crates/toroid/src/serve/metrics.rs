@@ -187,7 +187,7 @@ impl Sources {
         )?;
         page.counter(
             "connections_failed",
-            "Connections that ended with a protocol error, a time-out or a stall",
+            "Connections that ended with a protocol error, a time-out or a stall, or that were cut",
             target.failed,
         )
     }

@@ -147,8 +147,7 @@ impl Connection {
             if self.receiver.is_within_pdu() {
                 self.error = Some(ConnectionError::CutOff);
             }
-            self.queue.end_now();
-            return self.abandon();
+            return self.broken();
         }
         self.heard = now;
         if self.receiver.filled(count) && self.queue.has_room(self.memory(), self.receiver.len()) {
@@ -157,6 +156,20 @@ impl Connection {
         self.begin_progress(now);
         self.process(now);
         self.account();
+    }
+
+    /// The stream has ended, and the host has not announced it though it is encrypted. Hosts that never do, as Linux, end an I/O queue without
+    /// commands, and the admin queue of a controller that they have shut down or reset: there is nothing to cut off.
+    pub(super) fn cut(&mut self) {
+        let is_under_way = if self.queue.is_io() {
+            !self.commands.is_empty()
+        } else {
+            self.queue.is_active()
+        };
+        if is_under_way || self.receiver.is_within_pdu() {
+            self.error = Some(ConnectionError::Unannounced);
+        }
+        self.broken();
     }
 
     /// Bytes that the connection takes up beyond what every connection needs.

@@ -440,10 +440,9 @@ impl Serving<'_> {
                 newcomer = None;
             }
             if work.is_empty() && connection.wants_input() && !connection.has_output() {
-                let came = polling.look(|| {
-                    let count = self.socket.try_read(connection.space())?;
-                    connection.received(count, Instant::now());
-                    Ok(())
+                let came = polling.look(self.socket.is_polled_by_turns(), || {
+                    let count = self.socket.poll_read(connection.space());
+                    received(count, connection).map(|_| ())
                 });
                 if came.await? {
                     continue;
@@ -520,9 +519,9 @@ impl Serving<'_> {
             }
             let space = connection.space();
             let room = space.len();
-            match self.socket.try_read(space) {
+            let count = self.socket.try_read(space);
+            match received(count, connection) {
                 Ok(count) => {
-                    connection.received(count, Instant::now());
                     self.begin(connection, work);
                     if count < room {
                         break;
@@ -545,6 +544,21 @@ impl Serving<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Takes what a reading has given: the number of its bytes.
+fn received(count: io::Result<usize>, connection: &mut Connection) -> io::Result<usize> {
+    match count {
+        Ok(count) => {
+            connection.received(count, Instant::now());
+            Ok(count)
+        }
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            connection.cut();
+            Ok(0)
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -160,10 +160,9 @@ async fn run(
             return Ok(());
         }
         if connection.in_flight() > 0 && !connection.has_output() && commands.is_empty() {
-            let came = polling.look(|| {
-                let count = stream.try_read(connection.space())?;
-                connection.received(count);
-                Ok(())
+            let came = polling.look(stream.is_polled_by_turns(), || {
+                let count = stream.poll_read(connection.space());
+                received(count, &mut connection)
             });
             if came.await? {
                 deliver(&mut connection, &mut answers);
@@ -180,8 +179,9 @@ async fn run(
             biased;
             ready = stream.ready(interest) => {
                 if ready?.is_readable() {
-                    match stream.try_read(connection.space()) {
-                        Ok(count) => connection.received(count),
+                    let count = stream.try_read(connection.space());
+                    match received(count, &mut connection) {
+                        Ok(()) => {}
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                         Err(error) => return Err(error.into()),
                     }
@@ -197,6 +197,16 @@ async fn run(
             },
         }
     }
+}
+
+/// Takes what a reading has given.
+fn received(count: io::Result<usize>, connection: &mut Connection) -> io::Result<()> {
+    match count {
+        Ok(count) => connection.received(count),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => connection.cut(),
+        Err(error) => return Err(error),
+    }
+    Ok(())
 }
 
 /// Returns completions to the submitters.

@@ -184,6 +184,11 @@ impl Connection {
         }
     }
 
+    /// The stream has ended, and the controller has not announced it though it is encrypted.
+    pub(super) fn cut(&mut self) {
+        self.error.get_or_insert(ConnectionError::Unannounced);
+    }
+
     fn header(&mut self, header: Header, data: usize) -> Result<(), ProtocolError> {
         let sequence = Err(ProtocolError::Sequence {
             kind: header.kind(),

@@ -152,6 +152,7 @@ impl Session {
         self.paused.load(Ordering::Relaxed)
     }
 
+    /// Reads what is there; 0 for the end that the peer has announced. [`io::ErrorKind::UnexpectedEof`] stands for one that it has not.
     pub(in crate::tcp) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut context = Context::from_waker(Waker::noop());
         let mut buffer = ReadBuf::new(buffer);
@@ -167,10 +168,7 @@ impl Session {
             .store(polled.is_pending() && paused, Ordering::Relaxed);
         match polled {
             Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
-            Poll::Ready(Ok(())) => Ok(buffer.filled().len()),
-            // No close_notify: a command without its completion, or part of a PDU, tells that something is missing.
-            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
-            Poll::Ready(Err(error)) => Err(error),
+            Poll::Ready(result) => result.map(|()| buffer.filled().len()),
         }
     }
 
@@ -538,6 +536,26 @@ mod tests {
                 server.tcp().ready(Interest::READABLE).await.unwrap();
                 assert_eq!(server.try_read(&mut [0; 8]).unwrap(), 0);
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_end_without_close_notify_is_not_taken_for_one() {
+        let key = TlsKey::generate(AuthHash::Sha256).unwrap();
+        let acceptor = acceptor(&key);
+        let psk = key.psk(HOST, SUB);
+        let (near, far) = streams().await;
+        let (client, accepted) = tokio::join!(connect(near, &psk), acceptor.accept(far));
+        let (client, (server, _)) = (client.unwrap(), accepted.unwrap());
+        // As if someone between the two sent FIN to both of them.
+        for (session, other) in [(&client, &server), (&server, &client)] {
+            write(session, b"last").await;
+            let socket = socket2::SockRef::from(session.tcp());
+            socket.shutdown(std::net::Shutdown::Write).unwrap();
+            assert_eq!(read(other, 4).await, b"last");
+            other.tcp().ready(Interest::READABLE).await.unwrap();
+            let error = other.try_read(&mut [0; 8]).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         }
     }
 
