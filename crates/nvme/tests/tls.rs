@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use toroid_nvme::fabrics::auth::{AuthHash, FailureReason, Secret, TlsKey};
 use toroid_nvme::fabrics::{
     AllowedHost, ConnectError, ConnectOptions, HostQueue, Hosts, Limits, QueueSettings,
@@ -49,6 +49,17 @@ async fn start(mode: TlsMode, limits: Limits) -> Served {
 }
 
 async fn serve_hosts(mode: TlsMode, limits: Limits, keys: [TlsKey; 2], hosts: Hosts) -> Served {
+    let target = target(limits, hosts);
+    let (address, _stop) = listen(&target, "127.0.0.1:0", mode).await;
+    Served {
+        address,
+        target,
+        keys,
+        _stop,
+    }
+}
+
+fn target(limits: Limits, hosts: Hosts) -> Arc<Target> {
     let namespace = Namespace::new(1, 4096, 1024, 0)
         .unwrap()
         .with_nguid([1; 16]);
@@ -58,20 +69,23 @@ async fn serve_hosts(mode: TlsMode, limits: Limits, keys: [TlsKey; 2], hosts: Ho
         storage: Arc::new(move |_: &str| Ok(Arc::clone(&ram) as Arc<dyn Controller>)),
         hosts,
     };
-    let target = Target::new(vec![subsystem], limits, None).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    Target::new(vec![subsystem], limits, None).unwrap()
+}
+
+/// Another listener of the target, until the sender is dropped.
+async fn listen(
+    target: &Arc<Target>,
+    address: &str,
+    mode: TlsMode,
+) -> (SocketAddr, oneshot::Sender<()>) {
+    let listener = TcpListener::bind(address).await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (_stop, stopped) = oneshot::channel::<()>();
+    let (stop, stopped) = oneshot::channel::<()>();
     let listener = Listener::new(listener, mode);
-    tokio::spawn(serve(listener, Arc::clone(&target), 64, async {
+    tokio::spawn(serve(listener, Arc::clone(target), 64, async {
         let _ = stopped.await;
     }));
-    Served {
-        address,
-        target,
-        keys,
-        _stop,
-    }
+    (address, stop)
 }
 
 fn at(address: SocketAddr) -> Address {
@@ -290,6 +304,47 @@ async fn discovery_says_who_must_use_tls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn discovery_lists_every_listener_with_its_own_address_and_tls() {
+    let served = start(TlsMode::Off, Limits::default()).await;
+    let (second, _stop) = listen(&served.target, "127.0.0.2:0", TlsMode::Required).await;
+    let plain = Connector::from(&at(served.address));
+    let secure = Connector::from(&at(second));
+    let place = |id: u16, address: SocketAddr, tls| {
+        let (ip, port) = (address.ip().to_string(), address.port().to_string());
+        (id, ip, port, tls)
+    };
+    let expected = [place(1, served.address, false), place(2, second, true)];
+    let key = Some(&served.keys[0]);
+    // Once the second one listens, the log has both, first the one that the host has used.
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    loop {
+        let entries = plain.discover(&options(HOST, None)).await.unwrap();
+        if entries.len() == 2 {
+            break;
+        }
+        assert!(tokio::time::Instant::now() < deadline);
+    }
+    let here = expected.clone();
+    let [first, other] = expected;
+    for (connector, key, expected) in [(&plain, None, here), (&secure, key, [other, first])] {
+        let entries = connector.discover(&options(HOST, key)).await.unwrap();
+        let found = entries.iter().map(|entry| {
+            let id = entry.portid.get();
+            (id, entry.traddr(), entry.trsvcid(), entry.requires_tls())
+        });
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+        // A host gets to the subsystem by each entry as it says.
+        for entry in &entries {
+            let address = format!("{}:{}", entry.traddr(), entry.trsvcid());
+            let key = entry.requires_tls().then_some(&served.keys[0]);
+            let there = attempt(address.parse().unwrap(), HOST, key).await;
+            // The plain listener does not admit a host whose queues must be encrypted.
+            assert_eq!(there.is_ok(), entry.requires_tls());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn authentication_goes_through_the_channel() {
     let secret = Secret::generate(AuthHash::Sha256).unwrap();
     let keys = [AuthHash::Sha256, AuthHash::Sha256].map(|hash| TlsKey::generate(hash).unwrap());
@@ -405,6 +460,48 @@ async fn a_cut_connection_ends_both_sides() {
         connections(&served, 0).await;
         assert_eq!(served.target.statistics().bytes_in_flight, 0);
     }
+}
+
+/// Passes the bytes of every connection to `address` on, until `cut` says so: then both sides see the ends of their streams.
+async fn relay_until(address: SocketAddr, cut: watch::Receiver<bool>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let own = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut host, _) = listener.accept().await.unwrap();
+            let mut cut = cut.clone();
+            tokio::spawn(async move {
+                let mut target = TcpStream::connect(address).await.unwrap();
+                tokio::select! {
+                    _ = tokio::io::copy_bidirectional(&mut host, &mut target) => {}
+                    _ = cut.wait_for(|cut| *cut) => {}
+                }
+            });
+        }
+    });
+    own
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_between_two_commands_is_noticed_and_an_announced_end_is_none() {
+    let served = start(TlsMode::Required, Limits::default()).await;
+    let key = Some(&served.keys[0]);
+    // The host says that it ends.
+    let controller = attempt(served.address, HOST, key).await.unwrap();
+    round_trip(&controller).await;
+    drop(controller);
+    connections(&served, 0).await;
+    assert_eq!(served.target.statistics().failed, 0);
+    // Nothing is under way, so that only TLS can tell.
+    let (cut, until) = watch::channel(false);
+    let relay = relay_until(served.address, until).await;
+    let controller = attempt(relay, HOST, key).await.unwrap();
+    round_trip(&controller).await;
+    cut.send(true).unwrap();
+    connections(&served, 0).await;
+    // The admin queue's end, that is: I/O queues without commands may end so.
+    assert_eq!(served.target.statistics().failed, 1);
+    assert!(read_blocks(&controller, 1, 0, 1).await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]

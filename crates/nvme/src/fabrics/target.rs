@@ -72,7 +72,7 @@ pub struct TargetStatistics {
     pub accepted: u64,
     /// Connect commands and authentications that were refused.
     pub refused: u64,
-    /// Connections that ended with a protocol error, a time-out or a stall.
+    /// Connections that ended with a protocol error, a time-out or a stall, or that were cut.
     pub failed: u64,
 }
 
@@ -472,23 +472,25 @@ impl Target {
         controller.end();
     }
 
-    /// The ports that a host can reach which has used `port`.
-    fn ports(&self, port: Port) -> Vec<(Port, TlsMode)> {
-        let mut ports = vec![(port, TlsMode::Off)];
-        for (mut other, tls) in self.registry().ports.iter().copied() {
+    /// The ports that a host can reach which has used `port`, that one first, with their identifiers.
+    fn ports(&self, port: Port) -> Vec<(u16, Port, TlsMode)> {
+        let mut ports = vec![(1, port, TlsMode::Off)];
+        for (id, (mut other, tls)) in (1..).zip(self.registry().ports.iter().copied()) {
             // A listener on every address is reached under the one that the host knows.
             if other.address.ip().is_unspecified() {
                 other.address.set_ip(port.address.ip());
             }
             let reachable = other.address.ip().is_loopback() == port.address.ip().is_loopback();
+            let known = |of: &(u16, Port, TlsMode)| (of.1, of.2) == (other, tls);
             if other == port {
-                ports[0].1 = tls;
-            } else if reachable && !ports.contains(&(other, tls)) {
-                ports.push((other, tls));
+                ports[0] = (id, port, tls);
+            } else if reachable && !ports.iter().any(known) {
+                ports.push((id, other, tls));
             }
         }
         if let Some(address) = self.advertised {
-            return vec![(Port { address, ..port }, ports[0].1)];
+            let (id, _, tls) = ports[0];
+            return vec![(id, Port { address, ..port }, tls)];
         }
         ports
     }
@@ -503,13 +505,13 @@ impl Target {
             .flat_map(|(subsystem, host)| {
                 // One whose key comes from its authentication connects without TLS first.
                 let has_key = host.is_some_and(|host| host.tls_key.is_some());
-                (1..).zip(&ports).map(move |(id, (port, tls))| {
+                ports.iter().map(move |(id, port, tls)| {
                     let secure = match tls {
                         TlsMode::Off => false,
                         TlsMode::Allowed => has_key,
                         TlsMode::Required => true,
                     };
-                    DiscoveryEntry::new(&subsystem.nqn, *port, id).with_secure_channel(secure)
+                    DiscoveryEntry::new(&subsystem.nqn, *port, *id).with_secure_channel(secure)
                 })
             })
             .collect()
