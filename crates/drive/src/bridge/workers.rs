@@ -59,6 +59,8 @@ impl Queue {
         if jobs.len() == 1 {
             state.turns.push_back(tenant);
         }
+        // A thread that is called while the lock is held only waits again.
+        drop(state);
         self.changed.notify_one();
     }
 
@@ -114,8 +116,14 @@ impl Queue {
                 state.tenants.remove(&id);
             }
         }
-        // Its tenant, or with one tenant less every other, may use another thread.
-        self.changed.notify_all();
+        // Of jobs that wait for their tenant's share of the threads, this one's tenant, or with one tenant less every other, may have one now. Jobs
+        // that wait for a thread alone have called one already.
+        let waits = self.sharing == Sharing::Reserved && !state.turns.is_empty();
+        let tells = waits || state.closed;
+        drop(state);
+        if tells {
+            self.changed.notify_all();
+        }
     }
 }
 
