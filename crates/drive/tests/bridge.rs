@@ -6,6 +6,7 @@ mod common;
 
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::*;
 use futures::executor::block_on;
@@ -14,6 +15,7 @@ use proptest::prelude::*;
 use toroid_drive::bridge::{Effect, TraceKind, status};
 use toroid_drive::ssd::Fault;
 use toroid_drive::{Drive, DriveError, SWAP_NSID};
+use toroid_engine::PARTIAL_LIFETIME;
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::testing::{decode_sample, encode_sample, test_vector};
 use toroid_isa::metadata::ScMetadata;
@@ -674,6 +676,36 @@ fn a_key_in_parts_survives_faults_of_the_ssd() {
         assert_eq!(bench.fail(rest), status::PART_ORDER);
         bench.ssd.power_on();
         assert_eq!(bench.write_object(KSK_LBA, key, &bytes), Effect::Stored);
+    }
+}
+
+#[test]
+fn an_upload_that_nobody_continues_expires() {
+    for mode in MODES {
+        let bench = Bench::new(mode);
+        let engine = bench.drive.engine();
+        let bytes = vec![1; TINY.key_switching_key_bytes() as usize];
+        let key = sc(vr("key:0:2"), &bytes);
+        let parts = bench.requests(KSK_LBA, key, &bytes);
+        // Its first blocks, in the second half with their registration.
+        let begun = if mode == NVME { 1 } else { 2 };
+        assert!(parts.len() > begun);
+        for part in &parts[..begun] {
+            bench.succeed(part.clone());
+        }
+        assert!(engine.persistent_bytes().0 > 0);
+        assert_eq!(engine.drop_idle_parts(PARTIAL_LIFETIME), 0);
+        assert_eq!(engine.drop_idle_parts(Duration::ZERO), 1);
+        assert_eq!(engine.persistent_bytes().0, 0);
+        // What comes later continues nothing; from its beginning on the key finds room again.
+        let (last, before) = parts.split_last().unwrap();
+        if mode == SECOND_HALF {
+            // Its registration.
+            bench.succeed(before.last().unwrap().clone());
+        }
+        assert_eq!(bench.fail(last.clone()), status::PART_ORDER);
+        assert_eq!(bench.write_object(KSK_LBA, key, &bytes), Effect::Stored);
+        assert_eq!(engine.drop_idle_parts(Duration::ZERO), 0);
     }
 }
 

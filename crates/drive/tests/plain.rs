@@ -14,7 +14,7 @@ use toroid_drive::image::{self, Image, MetadataMode};
 use toroid_drive::ssd::{
     Done, FaultySsd, Injection, IoEngine, IoMode, IoOptions, MemSsd, Operation, Ssd, SsdError,
 };
-use toroid_drive::{Drive, DriveError};
+use toroid_drive::{Drive, DriveError, HostIdentity, KeyAccess};
 use toroid_engine::backend::testing::PlaintextBackend;
 use toroid_nvme::{Controller, Request, Response, Sqe, Status};
 
@@ -45,6 +45,8 @@ impl Ssd for Waiting {
 /// An asynchronous SSD that keeps what is submitted, while it is closed, and never reads at once.
 struct Held {
     inner: Arc<MemSsd>,
+    /// Which operations it keeps.
+    keeps: fn(&Operation) -> bool,
     /// `None` while it is open.
     kept: Mutex<Option<Vec<(Operation, Done)>>>,
 }
@@ -53,6 +55,7 @@ impl Held {
     fn new(inner: Arc<MemSsd>) -> Held {
         Held {
             inner,
+            keeps: |_| true,
             kept: Mutex::new(None),
         }
     }
@@ -98,9 +101,9 @@ impl Ssd for Held {
     }
     fn submit(&self, operation: Operation, done: Done) {
         let mut kept = self.kept.lock().unwrap();
-        match kept.as_mut() {
+        match kept.as_mut().filter(|_| (self.keeps)(&operation)) {
             Some(kept) => kept.push((operation, done)),
-            None => {
+            _ => {
                 drop(kept);
                 self.inner.submit(operation, done);
             }
@@ -329,6 +332,42 @@ fn commands_that_wait_for_the_ssd_take_no_thread() {
         held.open();
         for response in block_on(join_all(pending)) {
             assert_eq!(response.data, [1; BLOCK]);
+        }
+    }
+}
+
+#[test]
+fn flushes_of_one_tenant_hold_up_no_other() {
+    for mode in MODES {
+        let memory = memory_ssd();
+        let held = Arc::new(Held {
+            keeps: |operation| matches!(operation, Operation::Flush),
+            ..Held::new(memory.clone())
+        });
+        let bench = Bench::on(mode, held.clone(), memory, |_| ());
+        let [one, other] = [1, 2].map(|tenant| {
+            bench.drive.controller_for(HostIdentity {
+                name: format!("nqn.x:{tenant}"),
+                tenant,
+                keys: KeyAccess::All,
+            })
+        });
+        held.close();
+        // Far more than there are threads, or places in a ring.
+        let flush = || Request::new(Sqe::flush(CID, 1));
+        let flushes: Vec<_> = (0..5000).map(|_| one.submit(flush())).collect();
+        assert_eq!(held.kept(), 5000);
+        for lba in 0..20 {
+            let written = write(mode, lba + 40, vec![lba as u8; BLOCK]);
+            assert!(block_on(other.submit(written)).cqe.status().is_success());
+            let found = block_on(other.submit(read(lba + 40, BLOCK)));
+            assert_eq!(found.data, vec![lba as u8; BLOCK]);
+        }
+        let flushed = other.submit(flush());
+        held.open();
+        let all = flushes.into_iter().chain([flushed]);
+        for response in block_on(join_all(all)) {
+            assert!(response.cqe.status().is_success());
         }
     }
 }

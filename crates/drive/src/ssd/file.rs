@@ -461,3 +461,59 @@ impl Ssd for FileSsd {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn flushes_take_no_place_that_a_transfer_needs() {
+        for choice in [IoEngine::Auto, IoEngine::Threads] {
+            let medium = Arc::new(Medium::for_test(1 << 20));
+            // The first synchronization takes as long as the test wants.
+            let (go, gate) = mpsc::channel::<()>();
+            let syncs = Syncs::new(move || {
+                let _ = gate.recv();
+                Ok(())
+            });
+            let ssd = FileSsd {
+                engine: OnceLock::from(Some(Engine::start(choice, &medium).unwrap())),
+                syncs: syncs.unwrap(),
+                medium,
+            };
+            let submit = |operation, tell: &mpsc::Sender<bool>| {
+                let tell = tell.clone();
+                ssd.submit(
+                    operation,
+                    Box::new(move |result| tell.send(result.is_ok()).unwrap()),
+                );
+            };
+            let (flushed, flushes) = mpsc::channel();
+            let (moved, transfers) = mpsc::channel();
+            // Many times what the ring holds, and what the pool has threads for.
+            for lba in 0..2000 {
+                submit(Operation::Flush, &flushed);
+                let (lba, data) = (lba % 1000, vec![lba as u8; 512]);
+                submit(
+                    Operation::Write {
+                        lba,
+                        data,
+                        fua: false,
+                    },
+                    &moved,
+                );
+                let buf = vec![0; 512];
+                submit(Operation::Read { lba, buf }, &moved);
+            }
+            for _ in 0..4000 {
+                assert!(transfers.recv().unwrap());
+            }
+            assert!(flushes.try_recv().is_err());
+            drop(go);
+            for _ in 0..2000 {
+                assert!(flushes.recv().unwrap());
+            }
+        }
+    }
+}
