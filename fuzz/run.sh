@@ -3,7 +3,7 @@
 #
 #   fuzz/run.sh [SECONDS [TARGET...]]       300 seconds each, every target of Cargo.toml
 #
-#   SANITIZER=address|none   AddressSanitizer, with a nightly compiler and cargo-fuzz; or none of them. Without it: what there is
+#   SANITIZER=address        AddressSanitizer, some three times slower; none without it
 #   JOBS=2                   targets at a time; 1 without it
 #   CORPUS=FOLDER            new inputs; fuzz/corpus without it
 #   RUNS=NUMBER              inputs of each target at most, seeds among them; any number without it
@@ -19,26 +19,20 @@ if [ ${#targets[@]} -eq 0 ]; then
     mapfile -t targets < <(sed -n '/^\[\[bin\]\]/,/^path/s/^name = "\(.*\)"/\1/p' Cargo.toml)
 fi
 corpus=${CORPUS:-corpus}
-if [ -z "${SANITIZER:-}" ]; then
-    SANITIZER=none
-    if cargo "+${TOOLCHAIN:-nightly}" fuzz --version >/dev/null 2>&1; then SANITIZER=address; fi
-fi
-
-if [ "$SANITIZER" = address ]; then
-    toolchain=+${TOOLCHAIN:-nightly}
-    for target in "${targets[@]}"; do
-        cargo "$toolchain" fuzz build "$target" >&2
-    done
-    triple=$(rustc "$toolchain" -vV | sed -n 's/^host: //p')
-else
-    # What cargo-fuzz asks for, but for the sanitizer: a stable compiler has it. With a target, build scripts and macros do without.
-    triple=$(rustc -vV | sed -n 's/^host: //p')
-    export RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+# What cargo-fuzz asks a nightly compiler for; a stable one has it too. With a target, build scripts and macros do without.
+triple=$(rustc -vV | sed -n 's/^host: //p')
+export RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Clink-arg=-Wl,-z,nostart-stop-gc"
-    cargo build --locked --release --target "$triple" "${targets[@]/#/--bin=}" >&2
+built=${CARGO_TARGET_DIR:-target}
+if [ "${SANITIZER:-none}" = address ]; then
+    # The option is not stable, the sanitizer's library comes with the compiler. Its builds do not replace the others.
+    export RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$built/address
+    RUSTFLAGS+=" -Zsanitizer=address"
+    built=$CARGO_TARGET_DIR
 fi
-binaries=${CARGO_TARGET_DIR:-target}/$triple/release
+cargo build --locked --release --target "$triple" "${targets[@]/#/--bin=}" >&2
+binaries=$built/$triple/release
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 
@@ -50,7 +44,7 @@ fuzz() {
     [ -n "${RUNS:-}" ] && options+=(-runs="$RUNS")
     [ -n "${SEED:-}" ] && options+=(-seed="$SEED")
     [ -f "dictionaries/$target" ] && options+=(-dict="dictionaries/$target")
-    # Entropic schedules take longer than most inputs. cargo-fuzz sets the same option of the sanitizer.
+    # Entropic schedules take longer than most inputs. The sanitizer's option is cargo-fuzz's own.
     ASAN_OPTIONS=${ASAN_OPTIONS:-detect_odr_violation=0} \
         bash -c 'TIMEFORMAT="cpu: %U %S"; time "$@"' _ "$binaries/$target" "$corpus/$target" "seeds/$target" "${options[@]}" \
         2> "$logs/$target" || touch "$logs/$target.failed"

@@ -25,7 +25,8 @@ use toroid_isa::metadata::ScMetadata;
 use toroid_isa::{VrNumber, VrType, assemble, encode};
 use toroid_nvme::{Command, Controller, Request, Response, Sqe, Status};
 use toroid_tfhe::encoding::Encoding;
-use toroid_tfhe::params::{ParamSet, TINY, TINY32};
+use toroid_tfhe::noise::Noise;
+use toroid_tfhe::params::{ParamSet, StageParams, TINY, TINY32};
 use zerocopy::FromBytes;
 
 const BLOCK: usize = 512;
@@ -72,9 +73,20 @@ static PROGRAMS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
         .map(|text| encode(&assemble(text).expect("sound programs").program))
         .to_vec()
 });
-/// The back end counts the bytes of keys, and does not use them.
+/// The back end counts the bytes of keys, and does not use them, but the drive takes their fingerprints: those that it begins with are the keys
+/// of a set like [`TINY`] with the least of them.
+static LEAST: ParamSet = ParamSet {
+    stage: StageParams {
+        lwe_dimension: 1,
+        ..TINY.stage
+    },
+    ..TINY
+};
 static KEY: LazyLock<Vec<u8>> = LazyLock::new(|| vec![0; 1 << 20]);
 static SQUARE4: LazyLock<Vec<u8>> = LazyLock::new(|| test_vector(&TINY, 4, |x| x * x / 4));
+
+/// Memory of the SSD of the input before, all zero: to fetch and clear fresh memory takes as long as some inputs.
+static SPARE: Mutex<Option<Vec<u8>>> = Mutex::new(None);
 
 /// An SSD that tells what has changed since it was asked to watch, and fails when it is told to.
 struct FuzzSsd {
@@ -85,6 +97,8 @@ struct FuzzSsd {
 
 struct Contents {
     bytes: Vec<u8>,
+    /// Blocks that are not as the SSD was made, more than once perhaps.
+    dirty: Vec<u64>,
     /// What the blocks that were changed since held.
     before: BTreeMap<u64, Vec<u8>>,
     /// Changes that pass before one is done in part, how many of its bytes are, and whether there is no space.
@@ -99,7 +113,12 @@ impl FuzzSsd {
             blocks,
             asynchronous,
             state: Mutex::new(Contents {
-                bytes: vec![0; blocks as usize * BLOCK],
+                bytes: SPARE
+                    .lock()
+                    .ok()
+                    .and_then(|mut spare| spare.take())
+                    .unwrap_or_else(|| vec![0; blocks as usize * BLOCK]),
+                dirty: Vec::new(),
                 before: BTreeMap::new(),
                 change_fault: None,
                 read_fault: None,
@@ -143,7 +162,13 @@ impl FuzzSsd {
     fn change(&self, lba: u64, count: u64, new: Option<&[u8]>) -> Result<(), SsdError> {
         let range = self.range(lba, count)?;
         let mut state = self.state();
-        let Contents { bytes, before, .. } = &mut *state;
+        let Contents {
+            bytes,
+            dirty,
+            before,
+            ..
+        } = &mut *state;
+        dirty.extend(lba..lba + count);
         for lba in lba..lba + count {
             let at = lba as usize * BLOCK;
             before
@@ -175,6 +200,22 @@ impl FuzzSsd {
             None => target.fill(0),
         }
         error.map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for FuzzSsd {
+    /// Leaves its memory, zero again, for the SSD of the next input.
+    fn drop(&mut self) {
+        let Ok(state) = self.state.get_mut() else {
+            return;
+        };
+        let mut bytes = std::mem::take(&mut state.bytes);
+        for lba in state.dirty.drain(..) {
+            bytes[lba as usize * BLOCK..][..BLOCK].fill(0);
+        }
+        if let Ok(mut spare) = SPARE.lock() {
+            *spare = Some(bytes);
+        }
     }
 }
 
@@ -215,7 +256,9 @@ impl Ssd for Shared {
 
 /// What a failed command must leave as it was beside the blocks: registers, keys aside, for the first part of a key drops the key that
 /// it replaces.
-type Registers = Vec<(VrNumber, Vec<u8>, String)>;
+type Registers = Vec<(VrNumber, Vec<u8>, Facts)>;
+/// Parameter set, size, encoding, whether a program wrote it, and noise.
+type Facts = (u16, u64, Option<Encoding>, bool, Option<Noise>);
 
 struct Bench {
     drive: Drive,
@@ -261,24 +304,25 @@ impl Bench {
         if loaded {
             for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
                 let bytes = match kind {
-                    KeyKind::Bootstrapping => TINY.bootstrapping_key_bytes(),
-                    KeyKind::KeySwitching => TINY.key_switching_key_bytes(),
+                    KeyKind::Bootstrapping => LEAST.bootstrapping_key_bytes(),
+                    KeyKind::KeySwitching => LEAST.key_switching_key_bytes(),
                     KeyKind::Ring => 0,
                 };
                 let vr = VrNumber::key(0, kind).expect("key id 0");
-                bench.store(vr, &KEY[..bytes as usize]);
+                bench.store(vr, &LEAST, &KEY[..bytes as usize]);
             }
-            bench.store(VrNumber::new(VrType::Tv, 0, 0).expect("key id 0"), &SQUARE4);
-            bench.store(VrNumber::program(0).expect("key id 0"), &PROGRAMS[0]);
+            let square4 = VrNumber::new(VrType::Tv, 0, 0).expect("key id 0");
+            bench.store(square4, &TINY, &SQUARE4);
+            bench.store(VrNumber::program(0).expect("key id 0"), &TINY, &PROGRAMS[0]);
         }
         bench
     }
 
-    fn store(&self, vr: VrNumber, bytes: &[u8]) {
+    fn store(&self, vr: VrNumber, params: &'static ParamSet, bytes: &[u8]) {
         let part = Part {
             context: PagingContext::default(),
             vr,
-            params: &TINY,
+            params,
             total_size: bytes.len() as u64,
             offset: 0,
             bytes,
@@ -316,8 +360,13 @@ impl Bench {
             } else {
                 Vec::new()
             };
-            let facts = (info.params.id, info.bytes, info.encoding);
-            let facts = format!("{facts:?} {} {:?}", info.computed, info.noise);
+            let facts = (
+                info.params.id,
+                info.bytes,
+                info.encoding,
+                info.computed,
+                info.noise,
+            );
             registers.push((info.vr, bytes, facts));
         }
         registers

@@ -7,7 +7,7 @@
 use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
-use toroid_fuzz::{Input, repeat};
+use toroid_fuzz::{Input, alone, repeat};
 use toroid_rns::format::{Kind, Reader, read_secret_key, write_params, write_secret_key};
 use toroid_rns::samples::SampleKeys;
 use toroid_rns::{Context, EvaluationKeys, RnsParams, Shape};
@@ -25,6 +25,14 @@ static CONTEXTS: LazyLock<[Arc<Context>; 2]> = LazyLock::new(|| {
             digit_limbs: 1,
         });
         Context::new(params.expect("there are such primes")).expect("they make a context")
+    })
+});
+
+/// Their parameters as a payload begins with them.
+static PARAMS: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
+    CONTEXTS.each_ref().map(|context| {
+        let params = write_params(Vec::new(), context.params()).expect("a vector takes everything");
+        params[HEADER_BYTES..params.len() - 4].to_vec()
     })
 });
 
@@ -62,9 +70,7 @@ fn check(file: &[u8]) {
 fn made_up(input: &mut Input) -> Vec<u8> {
     let choice = input.u8();
     let kind = Kind::ALL[usize::from(choice & 3)];
-    let context = &CONTEXTS[usize::from(choice >> 2 & 1)];
-    let params = write_params(Vec::new(), context.params()).expect("a vector takes everything");
-    let mut payload = params[HEADER_BYTES..params.len() - 4].to_vec();
+    let mut payload = PARAMS[usize::from(choice >> 2 & 1)].clone();
     let mut frame = Frame {
         kind: kind.number(),
         params: if kind == Kind::SampleKeys {
@@ -113,6 +119,7 @@ fn made_up(input: &mut Input) -> Vec<u8> {
 }
 
 fuzz_target!(|data: &[u8]| {
+    alone();
     let Some((first, rest)) = data.split_first() else {
         return;
     };

@@ -5,7 +5,7 @@
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use toroid_fuzz::{Input, repeat};
+use toroid_fuzz::{Input, alone, repeat};
 use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
@@ -324,6 +324,7 @@ static KEY32: OnceLock<ClientKey> = OnceLock::new();
 static WIDE_KEY: OnceLock<ClientKey> = OnceLock::new();
 
 fuzz_target!(|data: &[u8]| {
+    alone();
     let input = &mut Input::new(data);
     match input.u8() % 20 {
         0 => words::<Goldilocks>(&TINY, input.rest()),

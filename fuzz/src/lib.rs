@@ -56,5 +56,21 @@ pub fn repeat(pattern: &[u8], len: usize) -> Vec<u8> {
     if pattern.is_empty() {
         return vec![0; len];
     }
-    pattern.iter().copied().cycle().take(len).collect()
+    // By doubling: a byte at a time, each would be a comparison that libFuzzer follows.
+    let mut bytes = Vec::with_capacity(len);
+    bytes.extend_from_slice(&pattern[..pattern.len().min(len)]);
+    while bytes.len() < len {
+        bytes.extend_from_within(..bytes.len().min(len - bytes.len()));
+    }
+    bytes
+}
+
+/// Has parallel work done by the calling thread: to wake others takes longer than the work of an input. Call from the thread that runs inputs.
+pub fn alone() {
+    static DONE: std::sync::Once = std::sync::Once::new();
+    DONE.call_once(|| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1);
+        // Fails if something parallel has run already, which makes inputs slow, not wrong.
+        let _ = pool.use_current_thread().build_global();
+    });
 }
