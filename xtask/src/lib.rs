@@ -1,9 +1,11 @@
 //! Checks of the tree itself, for `cargo xtask` and for the tests.
 //!
-//! [`modules`] finds which module uses which, and the circles among them; [`links`] finds the links of pages that lead nowhere.
+//! [`modules`] finds which module uses which, and the circles among them; [`links`] finds the links of pages that lead nowhere, [`named`] the tests
+//! that they name and that are not there.
 
 pub mod links;
 pub mod modules;
+pub mod named;
 
 use std::path::{Path, PathBuf};
 

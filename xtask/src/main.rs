@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use xtask::modules::Graph;
-use xtask::{links, root};
+use xtask::{links, named, root};
 
 #[derive(Parser)]
 #[command(about = "Checks of the tree itself", version)]
@@ -24,7 +24,7 @@ enum Command {
         #[arg(long)]
         circles: bool,
     },
-    /// Check that every link of a page and every path that the tree names leads somewhere
+    /// Check that every link of a page and every path that the tree names leads somewhere, and that every test that a page names is there
     Links,
 }
 
@@ -52,8 +52,16 @@ fn main() -> anyhow::Result<ExitCode> {
             for link in &broken {
                 println!("{link}");
             }
-            println!("{} links lead nowhere", broken.len());
-            broken.len()
+            let missing = named::missing(&root())?;
+            for line in &missing {
+                println!("{line}");
+            }
+            println!(
+                "{} links lead nowhere, {} tests are not there",
+                broken.len(),
+                missing.len()
+            );
+            broken.len() + missing.len()
         }
     };
     Ok(if bad == 0 {

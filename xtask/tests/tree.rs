@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use xtask::links;
 use xtask::modules::Graph;
+use xtask::{links, named};
 
 fn write(root: &Path, name: &str, text: &str) {
     let path = root.join(name);
@@ -31,6 +31,12 @@ fn no_link_leads_nowhere() {
     let broken = links::broken(&xtask::root()).unwrap();
     let broken: Vec<_> = broken.iter().map(ToString::to_string).collect();
     assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn every_test_that_a_page_names_is_there() {
+    let missing = named::missing(&xtask::root()).unwrap();
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
 #[test]
@@ -104,4 +110,18 @@ fn broken_links_are_found() {
             "docs/a.md: docs/none.md: the tree has no such file",
         ]
     );
+}
+
+#[test]
+fn missing_tests_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    write(root, "src/lib.rs", "#[test]\nfn it_is_there() {}\n");
+    write(
+        root,
+        "a.md",
+        "| `no_name` | test |\n| --- | --- |\n| `not_there` | `it_is_there`, `is_missing`; `a path/of.rs` |\n\n| what | where |\n| --- | --- |\n| x | `not_there` |\n",
+    );
+    let missing = named::missing(root).unwrap();
+    assert_eq!(missing, ["a.md: is_missing: the tree has no such test"]);
 }
