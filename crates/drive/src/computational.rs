@@ -87,11 +87,11 @@ impl Default for ComputationalConfig {
 }
 
 impl ComputationalConfig {
-    /// The namespace of programs, one memory namespace of 16 MiB behind it, 16 MiB for programs, 64 hosts.
+    /// The namespace of programs, one memory namespace of 32 MiB behind it, 16 MiB for programs, 64 hosts.
     pub fn new(programs_nsid: u32) -> ComputationalConfig {
         ComputationalConfig {
             programs_nsid,
-            memories: vec![(programs_nsid.saturating_add(1), 16 << 20)],
+            memories: vec![(programs_nsid.saturating_add(1), 32 << 20)],
             program_bytes: 16 << 20,
             hosts: 64,
         }

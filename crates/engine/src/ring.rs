@@ -2,7 +2,8 @@
 //!
 //! A plan is that of any program on columns, and its values become steps of a [`Batch`](toroid_rns::Batch), which the back end
 //! does under a ring key. A row of a ring column is a number modulo 2^bits, without the bit of padding that a sample has.
-//! Rows stay where they are: there are no sums of rows, and no moves.
+//! Rows stay where they are: nothing moves them. Sums of groups of rows come from a product with a polynomial, without any key, and a group's
+//! row is then the coefficient at which the group began: the column has as many *pieces* more ([`Layout`]) as the group has rows.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -43,6 +44,8 @@ pub struct RingFacts {
     pub encoding: Encoding,
     /// Whether its noise may have sources in common with that of others: a program made it.
     pub computed: bool,
+    /// log2 of the number of pieces in which its rows stand ([`Layout`]).
+    pub log2_pieces: u32,
     /// A number that columns of the same rows have in common, and no others.
     pub number: u64,
 }
@@ -71,9 +74,32 @@ pub struct RingForecast<'a> {
 struct RingPlan {
     plan: Plan,
     output: ValueId,
+    /// log2 of the pieces of each value.
+    pieces: HashMap<ValueId, u32>,
     facts: MapFacts,
     /// The variance of a row of the output before it is rounded for storage.
     variance: f64,
+}
+
+/// Noise of a row from one source, in turns squared.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    variance: f64,
+    /// What of it is rounding of masks for storage.
+    rounding: f64,
+    /// Whether it has nothing in common with that of any other source or row.
+    is_fresh: bool,
+}
+
+impl Known {
+    /// Noise of which nobody knows what it has in common with other noise.
+    fn shared(variance: f64) -> Known {
+        Known {
+            variance,
+            rounding: 0.0,
+            is_fresh: false,
+        }
+    }
 }
 
 /// Noise as a sum of that of sources, each a value with its factor.
@@ -107,28 +133,51 @@ impl Sources {
     }
 
     /// Fresh sources are independent. Of others nobody knows, so that their deviations add up.
-    fn variance(&self, known: &HashMap<ValueId, (f64, bool)>) -> f64 {
+    fn variance(&self, known: &HashMap<ValueId, Known>) -> f64 {
+        self.variance_of(known, |of| of.variance)
+    }
+
+    fn variance_of(
+        &self,
+        known: &HashMap<ValueId, Known>,
+        variance: impl Fn(&Known) -> f64,
+    ) -> f64 {
         let (mut independent, mut together) = (0.0, 0.0);
         for (source, factor) in &self.factors {
-            let (variance, is_fresh) = known.get(source).copied().unwrap_or((1.0, false));
-            if is_fresh {
-                independent += factor * factor * variance;
+            let of = known.get(source).copied().unwrap_or(Known::shared(1.0));
+            if of.is_fresh {
+                independent += factor * factor * variance(&of);
             } else {
-                together += factor.abs() * variance.sqrt();
+                together += factor.abs() * variance(&of).sqrt();
             }
         }
         independent + together * together
     }
+
+    /// The variance of sums of `group` rows of N.
+    ///
+    /// A table's noise is independent from row to row, as the formulas have it, which are those of the average case. What rounding a mask adds is a
+    /// product with the secret: a sum of rows has the square norm of `group` coefficients' sums of the secret, which is that of `group` rows
+    /// on average alone. It is a sum of about N/group squares of equal size, and above `1 + 2√(x·group/N) + 2x·group/N` times the average
+    /// with a probability of e^-x (Laurent and Massart, 2000): that of 2^-128 is taken here.
+    fn variance_of_sums(&self, known: &HashMap<ValueId, Known>, group: u64, degree: usize) -> f64 {
+        let share = 128.0 * std::f64::consts::LN_2 * group as f64 / degree as f64;
+        let excess = 2.0 * share.sqrt() + 2.0 * share;
+        group as f64 * self.variance_of(known, |of| of.variance + excess * of.rounding)
+    }
 }
 
 impl RingForecast<'_> {
-    /// Rows, noise and failure probability of the result, and the tables behind it. Nothing runs.
+    /// Rows, noise and failure probability of the result, and the tables behind it; then log2 of the pieces in which the result's rows stand.
+    /// Nothing runs.
     ///
     /// # Errors
     /// [`EngineError::Verify`] for a program that would not run, [`EngineError::Rows`] for instructions that ring columns do not have
     /// and widths that do not fit, [`EngineError::Column`] for columns of several numbers of rows.
-    pub fn facts(&self) -> Result<MapFacts, EngineError> {
-        Ok(self.plan()?.facts)
+    pub fn facts(&self) -> Result<(MapFacts, u32), EngineError> {
+        let plan = self.plan()?;
+        let log2_pieces = plan.log2_pieces();
+        Ok((plan.facts, log2_pieces))
     }
 
     fn refused(
@@ -159,10 +208,7 @@ impl RingForecast<'_> {
         let mut moves = moves.filter(|(_, instruction)| {
             matches!(
                 instruction,
-                Instruction::HomSum { .. }
-                    | Instruction::Lower { .. }
-                    | Instruction::Upper { .. }
-                    | Instruction::Join { .. }
+                Instruction::Lower { .. } | Instruction::Upper { .. } | Instruction::Join { .. }
             )
         });
         if let Some(place) = moves.next() {
@@ -201,22 +247,23 @@ impl RingForecast<'_> {
             .outputs
             .first()
             .ok_or_else(|| self.refused(None, "a program without a result"))?;
+        let pieces = self.pieces(&plan)?;
         let (variance, log2_failure) = self.noise(&plan, output)?;
         let encoding = self.encoding(&plan, output)?;
         let tasks = plan.tasks.iter().filter(|task| !task.functions.is_empty());
         let tasks = tasks.map(|task| MapTask {
-            rows,
+            rows: plan.values[task.input].rows,
             input_bits: task.input_bits,
             functions: task.functions.len(),
         });
         let tasks: Vec<MapTask> = tasks.collect();
-        let bootstraps = tasks.iter().map(|task| task.functions as u64).sum::<u64>() * rows;
+        let bootstraps = plan.bootstraps();
         let rounding = pair_variance(self.set.params(), self.set.computed_width);
         let noise = Noise::stored(self.params, variance + rounding, log2_failure, true);
         let facts = MapFacts {
             outputs: vec![MapOutput {
                 vr,
-                rows,
+                rows: plan.values[output].rows,
                 noise,
                 encoding: Some(encoding),
             }],
@@ -226,9 +273,55 @@ impl RingForecast<'_> {
         Ok(RingPlan {
             plan,
             output,
+            pieces,
             facts,
             variance,
         })
+    }
+
+    /// log2 of the pieces in which the rows of each value stand; refuses sums of groups that no pieces are made of, and operands whose rows stand
+    /// in different places.
+    fn pieces(&self, plan: &Plan) -> Result<HashMap<ValueId, u32>, EngineError> {
+        let mut pieces: HashMap<ValueId, u32> = HashMap::new();
+        for id in plan.needed() {
+            let value = &plan.values[id];
+            let of = |id: &ValueId| pieces.get(id).copied().unwrap_or(0);
+            let own = match value.operation {
+                Operation::Input(vr) => self.inputs.get(&vr).map_or(0, |facts| facts.log2_pieces),
+                Operation::Add(a, b) | Operation::Sub(a, b) => {
+                    let rows = [a, b].map(|operand| plan.values[operand].rows);
+                    if rows[0] != rows[1] || of(&a) != of(&b) {
+                        let what = format!(
+                            "a sum of {} and {} rows, which stand in different places of ring columns",
+                            rows[0], rows[1]
+                        );
+                        return Err(self.refused(None, what));
+                    }
+                    of(&a)
+                }
+                Operation::Sum(a, group) => {
+                    let (rows, most) = (plan.values[a].rows, self.set.rows() as u64 >> of(&a));
+                    let groups = group.is_power_of_two() && rows.is_multiple_of(group);
+                    if group > most || !(groups || group == rows) {
+                        let what = format!(
+                            "sums of {group} of {rows} rows; ring columns have sums of all rows of a ciphertext, and of groups of 2, 4, 8, ... rows of which none is short"
+                        );
+                        return Err(self.refused(None, what));
+                    }
+                    // The sum of all is the first coefficient, as it is in any number of pieces.
+                    match value.rows {
+                        1 => of(&a),
+                        _ => of(&a) + group.ilog2(),
+                    }
+                }
+                operation => {
+                    let operands = plan.operands(operation);
+                    operands.map(|operand| of(&operand)).max().unwrap_or(0)
+                }
+            };
+            pieces.insert(id, own);
+        }
+        Ok(pieces)
     }
 
     fn encoding(&self, plan: &Plan, value: ValueId) -> Result<Encoding, EngineError> {
@@ -247,7 +340,7 @@ impl RingForecast<'_> {
     /// The variance of a row of the output, and the failure probability; checks the widths of all values.
     fn noise(&self, plan: &Plan, output: ValueId) -> Result<(f64, f64), EngineError> {
         let mut sources: HashMap<ValueId, Sources> = HashMap::new();
-        let mut known: HashMap<ValueId, (f64, bool)> = HashMap::new();
+        let mut known: HashMap<ValueId, Known> = HashMap::new();
         for id in plan.needed() {
             let value = &plan.values[id];
             let bits = self.encoding(plan, id)?.bits();
@@ -256,7 +349,16 @@ impl RingForecast<'_> {
                 Operation::Input(vr) => {
                     let facts = self.inputs.get(&vr);
                     let facts = facts.ok_or(EngineError::NoSuchRegister { vr })?;
-                    known.insert(id, (facts.variance, !facts.computed));
+                    let (params, width) = (self.set.params(), self.set.computed_width);
+                    let of = Known {
+                        variance: facts.variance,
+                        rounding: match facts.computed {
+                            true => pair_variance(params, width).min(facts.variance),
+                            false => 0.0,
+                        },
+                        is_fresh: !facts.computed,
+                    };
+                    known.insert(id, of);
                     Sources::of(id, facts.log2_failure)
                 }
                 Operation::Add(a, b) | Operation::Sub(a, b) => {
@@ -285,13 +387,17 @@ impl RingForecast<'_> {
                     }
                     let input = of(&task.input);
                     let (variance, failure) = self.set.table_noise(input.variance(&known));
-                    known.insert(id, (variance, false));
+                    known.insert(id, Known::shared(variance));
                     Sources::of(id, log2_add(input.log2_failure, failure).min(0.0))
                 }
-                Operation::Sum(..)
-                | Operation::Lower(..)
-                | Operation::Upper(..)
-                | Operation::Join(..) => {
+                Operation::Sum(a, group) => {
+                    let rows = of(&a);
+                    let variance = rows.variance_of_sums(&known, group, self.set.rows());
+                    known.insert(id, Known::shared(variance));
+                    let failure = rows.log2_failure + (group as f64).log2();
+                    Sources::of(id, failure.min(0.0))
+                }
+                Operation::Lower(..) | Operation::Upper(..) | Operation::Join(..) => {
                     return Err(self.refused(None, "rows of a ring column stay where they are"));
                 }
             };
@@ -340,6 +446,11 @@ fn table_of(
 }
 
 impl RingPlan {
+    /// log2 of the pieces of the result.
+    fn log2_pieces(&self) -> u32 {
+        self.pieces.get(&self.output).copied().unwrap_or(0)
+    }
+
     /// The steps of the plan, and the number of the value that is wanted.
     fn steps(
         &self,
@@ -377,10 +488,11 @@ impl RingPlan {
                     }
                     continue;
                 }
-                Operation::Sum(..)
-                | Operation::Lower(..)
-                | Operation::Upper(..)
-                | Operation::Join(..) => continue,
+                Operation::Sum(a, group) => {
+                    let log2_stride = self.pieces.get(&a).copied().unwrap_or(0);
+                    Step::Sum(number(a), group as usize, log2_stride)
+                }
+                Operation::Lower(..) | Operation::Upper(..) | Operation::Join(..) => continue,
             };
             steps.push(step);
             numbers.insert(id, made);
@@ -505,6 +617,10 @@ impl Engine {
                 room,
             });
         }
+        let layout = Layout {
+            log2_pieces: plan.log2_pieces(),
+            ..Layout::plain(encoding.bits())
+        };
         let registers: Vec<VrNumber> = job.inputs.iter().map(|input| input.vr).collect();
         let (steps, output) = plan.steps(&registers, |tv| {
             let (encodings, bytes) = functions
@@ -515,7 +631,7 @@ impl Engine {
         let program = RingProgram {
             steps: &steps,
             output,
-            place: (Layout::plain(encoding.bits()), width),
+            place: (layout, width),
             rows: rows as usize,
             statement: Statement {
                 log2_variance: Some(plan.variance.log2() as f32),
@@ -546,9 +662,9 @@ fn ring_facts(set: &'static RingSet, input: &RingInput<'_>) -> Result<RingFacts,
         return Err(refused(format!("the column is not one of {name}")));
     }
     let encoding = input.attributes.encoding;
-    let encoding = encoding.filter(|encoding| column.layout() == Layout::plain(encoding.bits()));
+    let layout = column.layout();
+    let encoding = encoding.filter(|encoding| layout.is_plain(encoding.bits()));
     let encoding = encoding.ok_or_else(|| {
-        let layout = column.layout();
         refused(format!(
             "the column has {layout:?}, other than what is stated"
         ))
@@ -573,6 +689,7 @@ fn ring_facts(set: &'static RingSet, input: &RingInput<'_>) -> Result<RingFacts,
         },
         encoding,
         computed: input.attributes.computed || !column.is_seeded(),
+        log2_pieces: layout.log2_pieces,
         number: fingerprint(&column.to_bytes()),
     })
 }

@@ -8,13 +8,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::*;
-use toroid_engine::backend::recorded::{RecordedBackend, RecordedTimes, SetTimes};
+use toroid_engine::backend::recorded::{RecordedBackend, RecordedTimes, RingTimes, SetTimes};
 use toroid_engine::backend::testing::{
     PlaintextBackend, decode_sample, encode_sample, test_vector,
 };
 use toroid_engine::{
     Backend, BackendError, BootstrapTask, CancelToken, KeyForm, LoadedKey, Requester,
 };
+use toroid_rns::ring_set::{TINY_RING, TINY_RING9};
 use toroid_tfhe::params::{MESSAGE16, ParamSet, TINY, TINY_WOPBS};
 
 fn times(slots: usize, params: &ParamSet, bit_ms: f64, function_ms: f64) -> RecordedTimes {
@@ -28,7 +29,30 @@ fn times(slots: usize, params: &ParamSet, bit_ms: f64, function_ms: f64) -> Reco
             bit_ms,
             function_ms,
         }],
+        rings: vec![RingTimes {
+            ring: TINY_RING.name.to_owned(),
+            machine: "none".to_owned(),
+            date: "2026-11-24".to_owned(),
+            digits_s: 1.0,
+            function_s: 0.25,
+        }],
     }
+}
+
+#[test]
+fn ciphertexts_and_samples_break_even() {
+    for slots in [1, 2] {
+        let times = times(slots, &TINY_WOPBS, 5.0, 20.0);
+        let two = times.ciphertext(&TINY_RING, [2, 1]).unwrap();
+        assert_eq!(two, ms(2750) / slots as u32);
+        // A row takes 4·5 + 20 ms on one slot, a ciphertext 1.25 s.
+        let rows = times.break_even(&TINY_WOPBS, &TINY_RING, &[(4, 1)]);
+        assert_eq!(rows.unwrap(), Some(32));
+    }
+    let slow = times(1, &TINY_WOPBS, 0.0, 1.0);
+    let rows = slow.break_even(&TINY_WOPBS, &TINY_RING, &[(4, 1)]);
+    assert_eq!(rows.unwrap(), None, "a ciphertext has 256 rows");
+    assert!(slow.ciphertext(&TINY_RING9, [1]).is_err());
 }
 
 fn ms(ms: u64) -> Duration {

@@ -20,11 +20,10 @@ use crate::evaluation::EvaluationKeys;
 use crate::evaluator::Evaluator;
 use crate::format::{FormatError, Reader, field};
 use crate::matrix::Matrices;
-use crate::pipeline::Pipeline;
 use crate::poly::RnsPoly;
-use crate::ring_set::RingSet;
+use crate::ring_set::{RingPipeline, RingSet};
 use crate::secret::SecretKey;
-use crate::slots::{LinearSlots, Slots};
+use crate::slots::{ColumnSlots, LinearSlots, Slots};
 use crate::stored::StoredColumn;
 use crate::table::Table;
 use crate::transform::StepPlan;
@@ -54,6 +53,8 @@ pub enum Step {
     Multiply(usize, i32),
     /// A value with a constant number added to every row, in messages of so many bits.
     AddConstant(usize, i32, u32),
+    /// Sums of `.1` coefficients of a value, from each on, 2^`.2` apart. Those of which fewer follow are of no use.
+    Sum(usize, usize, u32),
     /// Tables of a value, which share its digits. A table takes as many bits as the set has.
     Tables(usize, Vec<Table>),
 }
@@ -62,7 +63,7 @@ pub enum Step {
 pub struct Batch {
     set: &'static RingSet,
     embedding: Embedding,
-    pipeline: Pipeline,
+    pipeline: RingPipeline,
     keys: EvaluationKeys,
     matrices: Arc<Matrices>,
 }
@@ -221,6 +222,11 @@ impl Batch {
                     sum.add_plain(&self.constant(*constant, *bits)?)?;
                     sum
                 }
+                Step::Sum(a, count, log2_stride) => {
+                    let mut sums = value(a)?.clone();
+                    sums.mul_plain(&self.window(*count, *log2_stride)?)?;
+                    sums
+                }
                 Step::Tables(a, tables) => {
                     let made = self.tables(value(a)?, tables, turns)?;
                     values.extend(made);
@@ -248,6 +254,24 @@ impl Batch {
         Ok(Plaintext::new(poly, q as f64))
     }
 
+    /// The polynomial Σ X^-(j·2^log2_stride) of `count` terms: a product with it takes neither a key nor a level.
+    fn window(&self, count: usize, log2_stride: u32) -> Result<Plaintext, FormatError> {
+        let context = self.keys.context();
+        let degree = context.degree();
+        let most = degree.checked_shr(log2_stride).unwrap_or(0);
+        if !(1..=most).contains(&count) {
+            return Err(step_error(format!("sums up {count} rows, not 1 to {most}")));
+        }
+        let mut terms = vec![0; degree];
+        terms[0] = 1;
+        for term in 1..count {
+            // X^-k = -X^(N-k).
+            terms[degree - (term << log2_stride)] = -1;
+        }
+        let poly = RnsPoly::from_i64(context, Basis::chain(1), &terms)?;
+        Ok(Plaintext::new(poly, 1.0))
+    }
+
     fn tables(
         &self,
         column: &Ciphertext,
@@ -267,13 +291,7 @@ impl Batch {
             inner: evaluator.with_matrices(Arc::clone(&self.matrices)),
             turns,
         };
-        let top = self.pipeline.levels();
-        let raised = slots.turn(self.key_words(top), |inner| inner.raise(column))?;
-        let digits = self.pipeline.digits(&mut slots, &raised)?;
-        let made = tables
-            .iter()
-            .map(|table| self.pipeline.look_up(&mut slots, &digits, table));
-        Ok(made.collect::<Result<_, RnsError>>()?)
+        Ok(self.pipeline.look_up(&mut slots, column, tables)?)
     }
 }
 
@@ -378,5 +396,11 @@ impl LinearSlots for Turning<'_> {
         let level = self.level(a);
         let keys = plan.rotations().len();
         self.switches((keys, level), |inner| inner.transform(plan, a))
+    }
+}
+
+impl ColumnSlots for Turning<'_> {
+    fn raise(&mut self, column: &Ciphertext, level: usize) -> Result<Ciphertext, RnsError> {
+        self.switches((1, level), |inner| ColumnSlots::raise(inner, column, level))
     }
 }

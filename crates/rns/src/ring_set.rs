@@ -12,11 +12,14 @@ use crate::RnsError;
 use crate::context::{Context, Threads};
 use crate::embedding::Embedding;
 use crate::evaluation::KeyRequest;
-use crate::evaluator::{lean_key_request, order_primes};
-use crate::params::RnsParams;
+use crate::evaluator::{lean_key_request, order_primes_by};
+use crate::params::{RnsParams, Shape as Sizes};
 use crate::pipeline::Pipeline;
 use crate::search::{Candidate, TableNoise};
-use crate::table::{Digits, Exponential, Shape};
+use crate::slots::ColumnSlots;
+use crate::table::{Digits, Exponential, Shape, Table};
+use crate::wide::{WidePipeline, WideShape};
+use crate::wide_search::WideCandidate;
 
 /// The first number of a ring set. Parameter sets of samples have smaller ones, so that a number names one or the other.
 pub const FIRST_ID: u16 = 0x4000;
@@ -35,16 +38,29 @@ pub struct RingSet {
     /// Bits of a word of a computed one.
     pub computed_width: u32,
     degree: usize,
-    log2_scale: u32,
     special: usize,
     digit_limbs: usize,
     stages: usize,
-    /// Bits of the high and of the low digit.
-    digits: (u32, u32),
     /// Degree of the exponential's polynomial, and doublings.
     exponential: (usize, u32),
+    tables: Tables,
     params: OnceLock<RnsParams>,
     context: Mutex<Weak<Context>>,
+}
+
+/// How messages are taken apart. Pairs are the bits of a high and of a low digit.
+#[derive(Clone, Copy, Debug)]
+enum Tables {
+    /// In one pass, at one scale.
+    Narrow { digits: (u32, u32), log2_scale: u32 },
+    /// In two passes, at two scales, on columns at rest of a modulus of so many bits.
+    Wide {
+        high: (u32, u32),
+        low: (u32, u32),
+        log2_coarse: u32,
+        log2_fine: u32,
+        first_bits: u32,
+    },
 }
 
 /// Tables of 8 bits on 65536 numbers.
@@ -55,12 +71,14 @@ pub static RING8: RingSet = RingSet {
     seeded_width: 22,
     computed_width: 28,
     degree: 1 << 16,
-    log2_scale: 46,
     special: 7,
     digit_limbs: 7,
     stages: 3,
-    digits: (4, 4),
     exponential: (31, 3),
+    tables: Tables::Narrow {
+        digits: (4, 4),
+        log2_scale: 46,
+    },
     params: OnceLock::new(),
     context: Mutex::new(Weak::new()),
 };
@@ -73,15 +91,187 @@ pub static TINY_RING: RingSet = RingSet {
     seeded_width: 16,
     computed_width: 20,
     degree: 1 << 8,
-    log2_scale: 42,
     special: 6,
     digit_limbs: 7,
     stages: 2,
-    digits: (2, 2),
     exponential: (31, 3),
+    tables: Tables::Narrow {
+        digits: (2, 2),
+        log2_scale: 42,
+    },
     params: OnceLock::new(),
     context: Mutex::new(Weak::new()),
 };
+
+/// Tables of 12 bits on 65536 numbers, for about two thirds of the work of [`RING16`].
+pub static RING12: RingSet = RingSet {
+    id: FIRST_ID + 2,
+    name: "ring12",
+    is_insecure: false,
+    seeded_width: 30,
+    computed_width: 32,
+    degree: 1 << 16,
+    special: 8,
+    digit_limbs: 8,
+    stages: 3,
+    exponential: (47, 2),
+    tables: Tables::Wide {
+        high: (4, 4),
+        low: (4, 0),
+        log2_coarse: 41,
+        log2_fine: 44,
+        first_bits: 44,
+    },
+    params: OnceLock::new(),
+    context: Mutex::new(Weak::new()),
+};
+
+/// Tables of 16 bits on 65536 numbers.
+pub static RING16: RingSet = RingSet {
+    id: FIRST_ID + 3,
+    name: "ring16",
+    is_insecure: false,
+    seeded_width: 36,
+    computed_width: 36,
+    degree: 1 << 16,
+    special: 5,
+    digit_limbs: 5,
+    stages: 3,
+    exponential: (47, 2),
+    tables: Tables::Wide {
+        high: (4, 4),
+        low: (4, 4),
+        log2_coarse: 44,
+        log2_fine: 48,
+        first_bits: 44,
+    },
+    params: OnceLock::new(),
+    context: Mutex::new(Weak::new()),
+};
+
+/// Tables of 9 bits in two passes on 256 numbers, for tests: fast and insecure.
+pub static TINY_RING9: RingSet = RingSet {
+    id: FIRST_ID + 4,
+    name: "tiny-ring9",
+    is_insecure: true,
+    seeded_width: 24,
+    computed_width: 26,
+    degree: 1 << 8,
+    special: 7,
+    digit_limbs: 7,
+    stages: 2,
+    exponential: (31, 3),
+    tables: Tables::Wide {
+        high: (3, 2),
+        low: (2, 2),
+        log2_coarse: 41,
+        log2_fine: 46,
+        first_bits: 44,
+    },
+    params: OnceLock::new(),
+    context: Mutex::new(Weak::new()),
+};
+
+/// The parameters of a set as the search for its kind of tables has them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Parameters {
+    /// Of tables of up to 8 bits.
+    Narrow(Candidate),
+    /// Of wider ones.
+    Wide(WideCandidate),
+}
+
+impl Parameters {
+    /// What primes are searched for.
+    fn sizes(&self) -> Sizes {
+        match self {
+            Parameters::Narrow(candidate) => candidate.sizes(),
+            Parameters::Wide(candidate) => candidate.sizes(),
+        }
+    }
+
+    /// log2 of the scale of a level.
+    fn log2_scale_at(&self, level: usize) -> f64 {
+        match self {
+            Parameters::Narrow(candidate) => candidate.log2_scale.into(),
+            Parameters::Wide(candidate) => candidate.log2_scale_at(level).into(),
+        }
+    }
+
+    /// Levels of the pipeline.
+    fn levels(&self) -> usize {
+        match self {
+            Parameters::Narrow(candidate) => candidate.levels(),
+            Parameters::Wide(candidate) => candidate.levels(),
+        }
+    }
+
+    /// log2(Q·P), and log2 of the failure probability of a batch on sums of results with squared norm
+    /// [`INPUT_NORM`](crate::search::INPUT_NORM); nothing where key switches are not sound.
+    #[must_use]
+    pub fn judge_noise(&self) -> Option<(f64, f64)> {
+        match self {
+            Parameters::Narrow(candidate) => {
+                let judgement = candidate.judge_noise()?;
+                Some((judgement.log2_modulus, judgement.log2_failure))
+            }
+            Parameters::Wide(candidate) => {
+                let judgement = candidate.judge_noise()?;
+                Some((judgement.log2_modulus, judgement.log2_failure))
+            }
+        }
+    }
+
+    fn table_noise(&self, input: f64) -> Option<TableNoise> {
+        match self {
+            Parameters::Narrow(candidate) => candidate.table_noise(input),
+            Parameters::Wide(candidate) => candidate.table_noise(input),
+        }
+    }
+}
+
+/// The pipeline of a set's tables.
+pub(crate) enum RingPipeline {
+    Narrow(Pipeline),
+    Wide(WidePipeline),
+}
+
+impl RingPipeline {
+    /// The evaluation keys, few of them: two or three for each stage of a matrix.
+    fn key_request(&self) -> KeyRequest {
+        match self {
+            RingPipeline::Narrow(pipeline) => lean_key_request(pipeline),
+            RingPipeline::Wide(pipeline) => pipeline.lean_key_request(),
+        }
+    }
+
+    /// Tables of a column at level 0. They share what takes its messages apart.
+    pub(crate) fn look_up<S: ColumnSlots>(
+        &self,
+        slots: &mut S,
+        column: &S::Value,
+        tables: &[Table],
+    ) -> Result<Vec<S::Value>, S::Error> {
+        match self {
+            RingPipeline::Narrow(pipeline) => {
+                let raised = slots.raise(column, pipeline.levels())?;
+                let digits = pipeline.digits(slots, &raised)?;
+                drop(raised);
+                let tables = tables.iter();
+                tables
+                    .map(|table| pipeline.look_up(slots, &digits, table))
+                    .collect()
+            }
+            RingPipeline::Wide(pipeline) => {
+                let digits = pipeline.digits(slots, column)?;
+                let tables = tables.iter();
+                tables
+                    .map(|table| pipeline.look_up(slots, &digits, table))
+                    .collect()
+            }
+        }
+    }
+}
 
 impl PartialEq for RingSet {
     fn eq(&self, other: &RingSet) -> bool {
@@ -91,7 +281,7 @@ impl PartialEq for RingSet {
 
 impl RingSet {
     /// All sets.
-    pub const ALL: [&'static RingSet; 2] = [&RING8, &TINY_RING];
+    pub const ALL: [&'static RingSet; 5] = [&RING8, &TINY_RING, &RING12, &RING16, &TINY_RING9];
 
     /// The set of a number.
     #[must_use]
@@ -116,7 +306,10 @@ impl RingSet {
     /// The most bits of a message.
     #[must_use]
     pub fn bits(&self) -> u32 {
-        self.digits.0 + self.digits.1
+        match self.tables {
+            Tables::Narrow { digits, .. } => digits.0 + digits.1,
+            Tables::Wide { high, low, .. } => high.0 + high.1 + low.0 + low.1,
+        }
     }
 
     /// The rows of a full ciphertext, N.
@@ -125,35 +318,59 @@ impl RingSet {
         self.degree
     }
 
-    /// The parameters as the search has them.
+    /// The parameters as their search has them.
     ///
     /// # Panics
     /// Never: the sets' digits and polynomials are possible ones.
     #[must_use]
-    pub fn candidate(&self) -> Candidate {
+    pub fn parameters(&self) -> Parameters {
         let bound = (RnsParams::ENCAPSULATION_WEIGHT + 1) as f64 / 2.0;
         let (degree, doublings) = self.exponential;
-        let digits = Digits::new(self.digits.0, self.digits.1);
+        let digits = |(high, low)| Digits::new(high, low).expect("a set has digits of 1 to 4 bits");
         let exponential = Exponential::new(bound, degree, doublings);
-        Candidate {
-            degree: self.degree,
-            log2_scale: self.log2_scale,
-            first_bits: self.log2_scale,
-            special: self.special,
-            digit_limbs: self.digit_limbs,
-            stages: self.stages,
-            shape: Shape {
-                digits: digits.expect("a set has digits of 1 to 4 bits"),
-                exponential: exponential.expect("a set has an exponential"),
-                cleanings: 1,
-            },
-            output_bits: self.bits(),
+        let exponential = exponential.expect("a set has an exponential");
+        match self.tables {
+            Tables::Narrow {
+                digits: own,
+                log2_scale,
+            } => Parameters::Narrow(Candidate {
+                degree: self.degree,
+                log2_scale,
+                first_bits: log2_scale,
+                special: self.special,
+                digit_limbs: self.digit_limbs,
+                stages: self.stages,
+                shape: Shape {
+                    digits: digits(own),
+                    exponential,
+                    cleanings: 1,
+                },
+                output_bits: self.bits(),
+            }),
+            Tables::Wide {
+                high,
+                low,
+                log2_coarse,
+                log2_fine,
+                first_bits,
+            } => Parameters::Wide(WideCandidate {
+                degree: self.degree,
+                log2_coarse,
+                log2_fine,
+                first_bits,
+                special: self.special,
+                digit_limbs: self.digit_limbs,
+                stages: self.stages,
+                shape: WideShape::of_digits(digits(high), digits(low), exponential),
+                output_bits: self.bits(),
+            }),
         }
     }
 
-    /// log2 of a coefficient's scale.
+    /// log2 of the scale of the highest level.
     pub(crate) fn log2_scale(&self) -> f64 {
-        f64::from(self.log2_scale)
+        let parameters = self.parameters();
+        parameters.log2_scale_at(parameters.levels())
     }
 
     /// The primes.
@@ -163,9 +380,10 @@ impl RingSet {
     #[must_use]
     pub fn params(&self) -> &RnsParams {
         self.params.get_or_init(|| {
-            let found = RnsParams::search(&self.candidate().sizes());
+            let parameters = self.parameters();
+            let found = RnsParams::search(&parameters.sizes());
             let mut params = found.expect("a set has primes");
-            order_primes(&mut params, self.log2_scale());
+            order_primes_by(&mut params, |level| parameters.log2_scale_at(level));
             params
         })
     }
@@ -185,21 +403,28 @@ impl RingSet {
     }
 
     /// The pipeline of its tables.
-    pub(crate) fn pipeline(&self, embedding: &Embedding) -> Pipeline {
-        Pipeline::new(embedding, self.candidate().shape, self.stages)
+    pub(crate) fn pipeline(&self, embedding: &Embedding) -> RingPipeline {
+        match self.parameters() {
+            Parameters::Narrow(candidate) => {
+                RingPipeline::Narrow(Pipeline::new(embedding, candidate.shape, self.stages))
+            }
+            Parameters::Wide(candidate) => {
+                RingPipeline::Wide(WidePipeline::new(embedding, candidate.shape, self.stages))
+            }
+        }
     }
 
     /// The evaluation keys that its tables need, few of them: two or three for each stage of a matrix.
     #[must_use]
     pub fn key_request(&self) -> KeyRequest {
-        lean_key_request(&self.pipeline(&Embedding::new(self.degree)))
+        self.pipeline(&Embedding::new(self.degree)).key_request()
     }
 
     /// The variance of a table's result in turns squared, and log2 of the probability that any value of the batch is wrong, for a
     /// column whose rows have noise of this variance.
     #[must_use]
     pub fn table_noise(&self, variance: f64) -> (f64, f64) {
-        match self.candidate().table_noise(variance.sqrt()) {
+        match self.parameters().table_noise(variance.sqrt()) {
             Some(TableNoise {
                 deviation,
                 log2_failure,
@@ -216,21 +441,24 @@ mod tests {
 
     use super::*;
     use crate::modulus_switch::{body_variance, pair_variance};
+    use crate::samples::{GADGET, Padding, column_variance, sample_variance};
     use crate::search::{LOG2_FAILURE, largest_modulus};
+    use toroid_tfhe::params::{Gadget, MESSAGE16};
 
     #[test]
     fn sets_are_found_and_judged() {
         for set in RingSet::ALL {
             assert_eq!(RingSet::by_id(set.id), Some(set));
             assert_eq!(RingSet::by_name(set.name), Some(set));
-            let judgement = set.candidate().judge_noise().unwrap();
-            assert!(judgement.log2_failure <= LOG2_FAILURE);
-            let is_secure = judgement.log2_modulus <= largest_modulus(set.degree);
+            let (log2_modulus, log2_failure) = set.parameters().judge_noise().unwrap();
+            assert!(log2_failure <= LOG2_FAILURE, "{}", set.name);
+            let is_secure = log2_modulus <= largest_modulus(set.degree);
             assert_eq!(is_secure, !set.is_insecure);
         }
     }
 
-    /// A table bears columns at rest, the sum of two of them, and what another table has made and storing has rounded.
+    /// A table bears columns at rest, twice such a column, and what another table has made and storing has rounded; one in two passes also
+    /// a pair of fresh columns in one message, and the sum of four results.
     #[test]
     fn tables_bear_columns_at_rest() {
         for set in RingSet::ALL {
@@ -241,9 +469,47 @@ mod tests {
                 let (_, failure) = set.table_noise(variance);
                 assert!(failure <= LOG2_FAILURE, "{}: {failure}", set.name);
             }
+            if let Tables::Wide { low, .. } = set.tables {
+                let up = 2.0 * f64::from(low.0 + low.1);
+                let pair = (1.0 + up.exp2()) * body_variance(set.seeded_width);
+                for variance in [pair, 4.0 * (result + rest)] {
+                    let (_, failure) = set.table_noise(variance);
+                    assert!(failure <= LOG2_FAILURE, "{}: {failure}", set.name);
+                }
+            }
             // Decryption would bear far more.
             let coarse = crate::modulus_switch::computed_width(set.params(), set.bits());
             assert!(coarse < set.computed_width);
+        }
+    }
+
+    /// Samples of `message16` as columns: what the packing of bootstrapped ones has left is too much for tables of 16 bits. Fresh ones, and
+    /// columns as samples, are not.
+    #[test]
+    fn tables_bear_samples_or_not() {
+        let samples = &MESSAGE16;
+        let fine = Gadget {
+            levels: 4,
+            log2_base: 11,
+        };
+        // docs/results/wide.md: of a bootstrap, and of packing by automorphisms.
+        let packed = (-2.0f64 * 24.26).exp2() + (-2.0f64 * 25.8).exp2();
+        let fresh = (2.0 * samples.log2_glwe_noise).exp2();
+        for set in [&RING8, &RING12, &RING16] {
+            let params = set.params();
+            let bears = |gadget, variance| {
+                let variance = column_variance(params, samples, gadget, Padding::Drop, variance);
+                let (_, failure) = set.table_noise(variance);
+                failure <= LOG2_FAILURE
+            };
+            assert!(bears(fine, fresh), "{}", set.name);
+            assert_eq!(bears(GADGET, packed), set.bits() < 16, "{}", set.name);
+            // Results that become samples can be read there.
+            let rest = pair_variance(params, set.computed_width);
+            let (result, _) = set.table_noise(rest);
+            let back = sample_variance(params, samples, GADGET, Padding::Drop, result + rest);
+            let half = (-f64::from(set.bits()) - 2.0).exp2();
+            assert!(half > 14.3 * back.sqrt(), "{}", set.name);
         }
     }
 }

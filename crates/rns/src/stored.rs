@@ -30,6 +30,7 @@
 //! coefficients, then the bodies. Values stand in w bits each, without gaps ([`toroid_tfhe::bits`]). Row ρ is coefficient
 //! (ρ mod N/r)·r + ⌊ρ/(N/r)⌋: with one piece, coefficient ρ. Coefficients of no row have no body, and a reader takes 0 for it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use toroid_tfhe::bits;
@@ -75,6 +76,12 @@ impl Layout {
             padding: false,
             log2_pieces: 0,
         }
+    }
+
+    /// Whether messages have so many bits and no padding, whatever the pieces.
+    #[must_use]
+    pub fn is_plain(&self, bits: u32) -> bool {
+        self.bits == bits && !self.padding
     }
 
     /// log2 of the distance between messages is minus this.
@@ -324,6 +331,28 @@ impl StoredColumn {
                 Ok(Ciphertext::new(b, a, scale)?)
             }
         }
+    }
+
+    /// Some of its rows as a computed column in words of `width` bits, of which the first of them is row 0. Rows of several pieces have no
+    /// such parts.
+    ///
+    /// # Errors
+    /// [`FormatError::Field`] for rows that are not there, several pieces, a width that no column has, and a column of other parameters.
+    pub fn slice_in(
+        &self,
+        context: &Arc<Context>,
+        rows: Range<usize>,
+        width: u32,
+    ) -> Result<StoredColumn, FormatError> {
+        if rows.is_empty() || rows.end > self.rows() || self.layout.log2_pieces != 0 {
+            let (of, pieces) = (self.rows(), self.layout.log2_pieces);
+            let problem = format!("is {rows:?} of {of} in 2^{pieces} pieces");
+            return Err(field(OBJECT, "a range of rows", problem));
+        }
+        let mut ciphertext = self.to_ciphertext(context)?;
+        ciphertext.mul_monomial(-(rows.start as i64));
+        let place = (self.layout, width);
+        StoredColumn::of_ciphertext_in(&ciphertext, place, rows.len(), self.tag, self.statement)
     }
 
     /// The messages of all rows; of rows with padding, its bit above the message's.

@@ -96,14 +96,21 @@ impl WideShape {
         } else {
             low
         };
-        Ok(WideShape {
-            high: Digits::new(4, 4)?,
-            low: Digits::new(first, low - first)?,
+        let [high, low] = [Digits::new(4, 4)?, Digits::new(first, low - first)?];
+        Ok(WideShape::of_digits(high, low, exponential))
+    }
+
+    /// The shape of any two parts, with selectors cleaned as in [`WideShape::new`].
+    #[must_use]
+    pub fn of_digits(high: Digits, low: Digits, exponential: Exponential) -> WideShape {
+        WideShape {
+            high,
+            low,
             exponential,
             late_cleanings: 2,
             early_cleanings: 2,
             spare: 0,
-        })
+        }
     }
 
     /// Bits of a message.

@@ -23,8 +23,8 @@ use crate::params::{
     MAX_DIGIT_LIMBS, MAX_DIGITS, MAX_PRIME_BITS, MIN_PRIME_BITS, RnsParams, Shape as Sizes,
 };
 use crate::search::{
-    INPUT_NORM, LOG2_FAILURE, Maps, SPECIAL_BITS, TAIL, largest_modulus, matrix_switches,
-    transforms,
+    INPUT_NORM, LOG2_FAILURE, Maps, SPECIAL_BITS, TAIL, TableNoise, largest_modulus,
+    matrix_switches, transforms,
 };
 use crate::table::{Digits, Exponential, Table};
 use crate::wide::{Apart, Part, WidePipeline, WideShape, clean_down, raw_selectors};
@@ -248,6 +248,20 @@ impl WideCandidate {
             log2_failure: self.log2_failure(&noise),
             first,
             further,
+        })
+    }
+
+    /// The noise of results for a column with noise of this standard deviation, in turns; nothing where the pipeline lacks levels.
+    ///
+    /// What cleaning has left in a column that a table made is no more than this noise at [`TAIL`] deviations, but does not become rarer
+    /// where phases are rare. So that much counts as a shift as well, whatever the noise is made of.
+    #[must_use]
+    pub fn table_noise(&self, input: f64) -> Option<TableNoise> {
+        let noise = self.noise(input, TAIL * input).ok()?;
+        Some(TableNoise {
+            deviation: noise.output.sqrt() + noise.bias / TAIL,
+            bias: noise.bias,
+            log2_failure: self.log2_failure(&noise),
         })
     }
 

@@ -6,21 +6,49 @@ mod serving;
 
 use std::fmt::Write as _;
 use std::fs;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use common::Place;
 use serving::{Numbers, Server};
 
-/// Rows of two full ciphertexts of `tiny-ring` and a part of a third.
+/// Rows of two full ciphertexts of a tiny ring and a part of a third.
 const ROWS: usize = 600;
 
-/// x - y + 5 to f and g, and f of the sum of these: messages of 4 bits, modulo 16.
-const PROGRAM: &str = "\
+/// A ring for tests, and the bits of its messages.
+#[derive(Clone, Copy)]
+struct Ring {
+    name: &'static str,
+    bits: u32,
+}
+
+/// Tables in one pass.
+const NARROW: Ring = Ring {
+    name: "tiny-ring",
+    bits: 4,
+};
+
+/// Tables in two passes.
+const WIDE: Ring = Ring {
+    name: "tiny-ring9",
+    bits: 9,
+};
+
+impl Ring {
+    fn modulus(self) -> i64 {
+        1 << self.bits
+    }
+
+    /// x - y + 5 to f and g, and the sum of f and twice g, modulo 2^bits.
+    fn program(self) -> String {
+        let (bits, modulus) = (self.bits, self.modulus());
+        format!(
+            "\
 .reg x = cor:0
 .reg y = cor:1
-.tv f unsigned in=4 out=4 = (x * 5 + 3) % 16
-.tv g unsigned in=4 out=4 = x > 9 ? x - 9 : 0
+.tv f unsigned in={bits} out={bits} = (x * 5 + 3) % {modulus}
+.tv g unsigned in={bits} out={bits} = x > 9 ? x - 9 : 0
 
     homsub x, y
     homintadd x, 5
@@ -30,20 +58,51 @@ const PROGRAM: &str = "\
     homintmult y, 2
     homadd x, y
     return x
-";
+"
+        )
+    }
 
-fn interpret(x: &[i64], y: &[i64]) -> Vec<i64> {
-    let row = |(x, y): (&i64, &i64)| {
-        let d = (x - y + 5).rem_euclid(16);
-        let g = if d > 9 { d - 9 } else { 0 };
-        ((d * 5 + 3) % 16 + 2 * g) % 16
-    };
-    x.iter().zip(y).map(row).collect()
-}
+    fn interpret(self, x: &[i64], y: &[i64]) -> Vec<i64> {
+        let modulus = self.modulus();
+        let row = |(x, y): (&i64, &i64)| {
+            let d = (x - y + 5).rem_euclid(modulus);
+            let g = if d > 9 { d - 9 } else { 0 };
+            ((d * 5 + 3) % modulus + 2 * g) % modulus
+        };
+        x.iter().zip(y).map(row).collect()
+    }
 
-fn random_numbers(seed: u64, count: usize) -> Vec<i64> {
-    let mut random = Numbers(seed);
-    (0..count).map(|_| random.below(16).cast_signed()).collect()
+    fn random_numbers(self, seed: u64, count: usize) -> Vec<i64> {
+        let (mut random, modulus) = (Numbers(seed), self.modulus().cast_unsigned());
+        (0..count)
+            .map(|_| random.below(modulus).cast_signed())
+            .collect()
+    }
+
+    /// Options of `column put`.
+    fn options(self) -> String {
+        format!("--ring {} --bits {} --unsigned", self.name, self.bits)
+    }
+
+    /// A drive with a ring key and ring columns x and y, without any key of samples.
+    fn drive(self) -> (Place, Vec<i64>, Vec<i64>) {
+        let place = Place::new();
+        place.ok("keys generate --params tiny-wopbs --unencrypted --client-only");
+        place.ok("drive format d.img --size 256MiB --swap 16MiB --metadata nvme");
+        let keys = place.json(&format!("column keys d.img --ring {}", self.name));
+        assert_eq!(keys["ring"], self.name);
+        let (x, y) = (self.random_numbers(1, ROWS), self.random_numbers(2, ROWS));
+        for (name, rows) in [("x", &x), ("y", &y)] {
+            let put = place.column(name, rows, &self.options());
+            assert_eq!(put["rows"], ROWS);
+            assert_eq!(
+                (&put["ring"], &put["pieces"]),
+                (&self.name.into(), &3.into())
+            );
+        }
+        fs::write(place.path("p.tasm"), self.program()).unwrap();
+        (place, x, y)
+    }
 }
 
 impl Place {
@@ -69,31 +128,20 @@ impl Place {
     }
 }
 
-/// A drive with a ring key and ring columns x and y, without any key of samples.
-fn drive() -> (Place, Vec<i64>, Vec<i64>) {
-    let place = Place::new();
-    place.ok("keys generate --params tiny-wopbs --unencrypted --client-only");
-    place.ok("drive format d.img --size 256MiB --swap 16MiB --metadata nvme");
-    let keys = place.json("column keys d.img");
-    assert_eq!(keys["ring"], "tiny-ring");
-    let (x, y) = (random_numbers(1, ROWS), random_numbers(2, ROWS));
-    for (name, rows) in [("x", &x), ("y", &y)] {
-        let put = place.column(name, rows, "--form ring --bits 4 --unsigned");
-        assert_eq!(put["rows"], ROWS);
-        assert_eq!(
-            (&put["ring"], &put["pieces"]),
-            (&"tiny-ring".into(), &3.into())
-        );
-    }
-    fs::write(place.path("p.tasm"), PROGRAM).unwrap();
-    (place, x, y)
-}
-
 const MAP: &str = "p.tasm --input x=x --input y=y --output o";
 
 #[test]
 fn a_program_on_ring_columns_gives_what_an_interpreter_gives() {
-    let (place, x, y) = drive();
+    computes(NARROW);
+}
+
+#[test]
+fn a_program_of_wide_tables_gives_what_an_interpreter_gives() {
+    computes(WIDE);
+}
+
+fn computes(ring: Ring) {
+    let (place, x, y) = ring.drive();
     assert_eq!(place.rows("x", ""), x);
     assert_eq!(place.rows("x", "--rows 250..520"), x[250..520]);
 
@@ -113,16 +161,23 @@ fn a_program_on_ring_columns_gives_what_an_interpreter_gives() {
         (&done["route"], &done["complete"]),
         (&"ring".into(), &true.into())
     );
-    let expected = interpret(&x, &y);
+    let expected = ring.interpret(&x, &y);
     assert_eq!(place.rows("o", ""), expected);
     // The same again computes nothing, and a result is an input.
     assert_eq!(place.json(&format!("map d.img {MAP}"))["computed"], 0);
     let again = "map d.img p.tasm --input x=o --input y=y --output o2";
     place.ok(again);
-    assert_eq!(place.rows("o2", ""), interpret(&expected, &y));
+    assert_eq!(place.rows("o2", ""), ring.interpret(&expected, &y));
+
+    // A part of the rows, of three ciphertexts, of a fresh and of a computed column.
+    let part = "map d.img p.tasm --input x=o --input y=y --output part --rows 200..530";
+    let done = place.json(part);
+    assert_eq!((&done["rows"], &done["pieces"]), (&330.into(), &3.into()));
+    let right = ring.interpret(&expected[200..530], &y[200..530]);
+    assert_eq!(place.rows("part", ""), right);
 
     // Appended rows are ciphertexts of their own, and another result.
-    let more = random_numbers(3, 40);
+    let more = ring.random_numbers(3, 40);
     let put = place.column("x", &more, "--append");
     assert_eq!((&put["rows"], &put["pieces"]), (&640.into(), &4.into()));
     place.column("y", &more, "--append");
@@ -130,26 +185,57 @@ fn a_program_on_ring_columns_gives_what_an_interpreter_gives() {
     let done = place.json(&format!("map d.img {MAP} --replace"));
     assert_eq!(done["commands"], 4);
     let [x, y] = [x, y].map(|rows| [rows, more.clone()].concat());
-    assert_eq!(place.rows("o", ""), interpret(&x, &y));
+    assert_eq!(place.rows("o", ""), ring.interpret(&x, &y));
 }
 
-/// The process, with the drive in it, is killed again and again.
 #[test]
-fn a_map_of_ring_columns_survives_kills() {
-    let (place, x, y) = drive();
-    let (mut kills, mut before) = (0, 0);
-    for wait in [150, 300, 450, 600, 800, 1000] {
+fn a_map_of_ring_columns_survives_kills_and_cancellations() {
+    survives(NARROW);
+}
+
+#[test]
+fn a_map_of_wide_tables_survives_kills_and_cancellations() {
+    survives(WIDE);
+}
+
+/// The process, with the drive in it, is killed again and again, or told to stop by Ctrl-C. What is there afterwards are whole ciphertexts, with the
+/// record of how many; a run that could stop by itself leaves nothing else, and the same command goes on.
+fn survives(ring: Ring) {
+    let (place, x, y) = ring.drive();
+    let map = format!("map d.img {MAP}");
+    let (mut stops, mut before) = (0, 0);
+    for (round, wait) in [150, 300, 450, 600, 700, 800, 900, 1000]
+        .into_iter()
+        .enumerate()
+    {
         let mut child = place
-            .command(&format!("-q map d.img {MAP}"))
+            .command(&format!("-q {map}"))
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         thread::sleep(Duration::from_millis(wait));
         if child.try_wait().unwrap().is_some() {
             break;
         }
-        child.kill().unwrap();
-        child.wait().unwrap();
-        kills += 1;
+        let interrupted = round % 2 == 1;
+        let ended = if interrupted {
+            let kill = format!("kill -INT {}", child.id());
+            Command::new("sh").args(["-c", &kill]).status().unwrap();
+            child.wait().unwrap().code()
+        } else {
+            child.kill().unwrap();
+            child.wait().unwrap().code()
+        };
+        if ended == Some(0) {
+            break;
+        }
+        assert_eq!(ended, interrupted.then_some(130));
+        stops += 1;
+        if interrupted {
+            // The functions of a run go with it.
+            let key = "key:0:3".to_owned();
+            assert_eq!(place.registers("d.img"), [key]);
+        }
         let Some(column) = place.listed("o") else {
             assert_eq!(before, 0, "the output is gone");
             continue;
@@ -158,50 +244,151 @@ fn a_map_of_ring_columns_survives_kills() {
         assert!(done >= before && (done % 256 == 0 || done == ROWS as u64));
         assert_eq!(column["rows"], done);
         before = done;
+        let right = ring.interpret(&x, &y);
+        assert_eq!(place.rows("o", ""), right[..done as usize]);
     }
-    assert!(kills > 0, "the run was never killed");
-    let ended = place.json(&format!("map d.img {MAP}"));
+    assert!(stops > 0, "the run was never stopped");
+    let ended = place.json(&map);
     assert!(ended["computed"].as_u64().unwrap() <= ROWS as u64 - before);
-    assert_eq!(place.rows("o", ""), interpret(&x, &y));
+    assert_eq!(place.rows("o", ""), ring.interpret(&x, &y));
 }
 
 #[test]
 fn ring_columns_over_tcp() {
-    let (place, x, y) = drive();
-    let server = Server::start(
-        &place.path("d.img"),
-        &["--experimental-computational-programs"],
+    for ring in [NARROW, WIDE] {
+        let (place, x, y) = ring.drive();
+        let server = Server::start(
+            &place.path("d.img"),
+            &["--experimental-computational-programs"],
+        );
+        // The server has not loaded the ring key: the host finds out, and has it loaded.
+        let done = place.json(&format!("map {} {MAP}", server.address));
+        assert_eq!(
+            (&done["computed"], &done["route"]),
+            (&ROWS.into(), &"ring".into())
+        );
+        drop(server);
+        assert_eq!(place.rows("o", ""), ring.interpret(&x, &y));
+    }
+}
+
+/// Sums of groups and of whole columns, of numbers and of functions of them, in one ciphertext and in several.
+#[test]
+fn sums_of_rows() {
+    sums(NARROW);
+    sums(WIDE);
+}
+
+fn sums(ring: Ring) {
+    let (place, ..) = ring.drive();
+    let modulus = ring.modulus();
+    let x: Vec<i64> = ring.random_numbers(4, 592);
+    place.column("s", &x, &ring.options());
+    let bits = ring.bits;
+    let header = format!(
+        ".reg x = cor:0\n.tv odd unsigned in={bits} out={bits} = x % 2\n.tv up unsigned in={bits} out={bits} = x + 1\n"
     );
-    // The server has not loaded the ring key: the host finds out, and has it loaded.
-    let done = place.json(&format!("map {} {MAP}", server.address));
-    assert_eq!(
-        (&done["computed"], &done["route"]),
-        (&ROWS.into(), &"ring".into())
+    let run = |text: &str, options: &str| {
+        fs::write(
+            place.path("s.tasm"),
+            format!("{header}{text}    return x\n"),
+        )
+        .unwrap();
+        let map = format!("map d.img s.tasm --input x=s --output sums --replace {options}");
+        let done = place.json(&map);
+        (done, place.rows("sums", "--max-failure 2^-40"))
+    };
+    let groups = |size: usize, f: &dyn Fn(i64) -> i64| -> Vec<i64> {
+        let sums = x
+            .chunks(size)
+            .map(|rows| rows.iter().map(|x| f(*x)).sum::<i64>());
+        sums.map(|sum| sum % modulus).collect()
+    };
+    let (done, sums) = run("    homsum x, 4\n", "");
+    assert_eq!((&done["rows"], &done["pieces"]), (&148.into(), &3.into()));
+    assert_eq!(sums, groups(4, &|x| x));
+    // A sum of sums, a function of a sum, and a sum of functions.
+    let (_, sums) = run(
+        "    homsum x, 4\n    homsum x, 2\n    homintmult x, 3\n",
+        "",
     );
-    drop(server);
-    assert_eq!(place.rows("o", ""), interpret(&x, &y));
+    assert_eq!(sums, groups(8, &|x| 3 * x));
+    let (_, sums) = run("    homsum x, 2\n    bootstrap up, x\n", "");
+    let up = groups(2, &|x| x).into_iter().map(|x| (x + 1) % modulus);
+    assert_eq!(sums, up.collect::<Vec<_>>());
+    let (_, sums) = run("    bootstrap odd, x\n    homsum x, 8\n", "");
+    assert_eq!(sums, groups(8, &|x| x % 2));
+    // The sum of all rows of all ciphertexts.
+    let (done, sums) = run("    homsum x, 0\n", "");
+    assert_eq!((&done["rows"], &done["commands"]), (&1.into(), &3.into()));
+    assert_eq!(sums, groups(592, &|x| x));
+    let (_, sums) = run("    bootstrap odd, x\n    homsum x, 0\n", "");
+    assert_eq!(sums, groups(592, &|x| x % 2));
+    // Groups that end within a ciphertext's last rows, or that no pieces are made of.
+    place.column("t", &x[..6], &ring.options());
+    for (column, size) in [("s", 32), ("s", 3), ("t", 3)] {
+        let text = format!(".reg x = cor:0\n    homsum x, {size}\n    return x\n");
+        fs::write(place.path("s.tasm"), text).unwrap();
+        let map = format!("map d.img s.tasm --input x={column} --output sums --replace");
+        place.fails(1, &map, &["2, 4, 8"]);
+    }
+    // A function of the sum of several ciphertexts, which no command has.
+    let text = format!("{header}    homsum x, 0\n    bootstrap up, x\n    return x\n");
+    fs::write(place.path("s.tasm"), text).unwrap();
+    let map = "map d.img s.tasm --input x=s --output sums --replace";
+    place.fails(1, map, &["those of one ciphertext"]);
+}
+
+/// Two columns in one message, and functions of it: a table of two arguments.
+#[test]
+fn a_function_of_two_columns() {
+    let (place, ..) = WIDE.drive();
+    let mut random = Numbers(11);
+    let mut draw = |modulus: u64| -> Vec<i64> {
+        (0..300)
+            .map(|_| random.below(modulus).cast_signed())
+            .collect()
+    };
+    let (x, y) = (draw(32), draw(16));
+    for (name, rows) in [("a", &x), ("b", &y)] {
+        place.column(name, rows, &WIDE.options());
+    }
+    let program = "\
+.reg x = cor:0
+.reg y = cor:1
+.tv product unsigned in=9 out=9 = (x / 16) * (x % 16)
+
+    homintmult x, 16
+    homadd x, y
+    bootstrap product, x
+    return x
+";
+    fs::write(place.path("product.tasm"), program).unwrap();
+    place.ok("map d.img product.tasm --input x=a --input y=b --output o");
+    let products = x.iter().zip(&y).map(|(x, y)| x * y);
+    assert_eq!(place.rows("o", ""), products.collect::<Vec<_>>());
 }
 
 #[test]
 fn what_ring_columns_refuse() {
-    let (place, x, _) = drive();
+    let (place, x, _) = NARROW.drive();
     place.column("s", &x, "--bits 4 --unsigned");
     place.fails(
         1,
         "map d.img p.tasm --input x=x --input y=s --output o",
         &["column s", "ring column"],
     );
-    // Other rows, other keys, a part of the rows, a program that moves rows, rows in the place of others, and wide numbers.
-    place.column("short", &x[..40], "--form ring --bits 4 --unsigned");
+    // Other rows, other keys, rows that are not there, a program that moves rows, rows in the place of others, and wide numbers.
+    place.column("short", &x[..40], &NARROW.options());
     place.fails(
         1,
         "map d.img p.tasm --input x=x --input y=short --output o",
         &["column short", "rows"],
     );
-    place.fails(1, &format!("map d.img {MAP} --rows 0..9"), &["all"]);
+    place.fails(1, &format!("map d.img {MAP} --rows 9..601"), &["600"]);
     fs::write(
         place.path("sum.tasm"),
-        ".reg x = cor:0\n    homsum x, 2\n    return x\n",
+        ".reg x = cor:0\n    lower x, 2\n    return x\n",
     )
     .unwrap();
     place.fails(
@@ -212,9 +399,19 @@ fn what_ring_columns_refuse() {
     place.fails(2, "column put d.img x numbers --at 3", &["replaced"]);
     place.fails(
         2,
-        "column put d.img w numbers --form ring --bits 5",
+        "column put d.img w numbers --ring tiny-ring --bits 5",
         &["at most 4 bits"],
     );
+    place.fails(
+        2,
+        "column put d.img w numbers --ring ring8 --bits 4",
+        &["ring8 and tiny-wopbs"],
+    );
+    place.fails(2, "column keys d.img --ring ring9", &["tiny-ring9"]);
+    // A key of another ring than the columns.
+    place.column("w", &x[..40], "--form ring --bits 4 --unsigned");
+    let other = "map d.img p.tasm --input x=w --input y=w --output o";
+    place.fails(1, other, &["tiny-ring9"]);
     place.ok("keys generate --params tiny-wopbs --unencrypted --client-only --out other");
     let said = place.run("column get d.img x --key other/client.key");
     assert_ne!(said.code, Some(0));
@@ -222,7 +419,149 @@ fn what_ring_columns_refuse() {
     assert_ne!(said.code, Some(0));
     // Without a ring key the message says what to do.
     place.ok("drive format e.img --size 64MiB --swap 16MiB --metadata nvme");
-    place.ok("column put e.img x numbers --form ring --bits 4 --unsigned");
-    place.ok("column put e.img y numbers --form ring --bits 4 --unsigned");
+    place.ok("column put e.img x numbers --ring tiny-ring --bits 4 --unsigned");
+    place.ok("column put e.img y numbers --ring tiny-ring --bits 4 --unsigned");
     place.fails(1, &format!("map e.img {MAP}"), &["toroid column keys"]);
+}
+
+/// What both ways take by the documented times, and from how many rows on a ciphertext takes less.
+#[test]
+fn estimates_of_both_ways() {
+    let place = Place::new();
+    place.ok("keys generate --params message16 --unencrypted --client-only");
+    place.ok("drive format d.img --size 64MiB --swap 16MiB --metadata nvme");
+    let numbers: Vec<i64> = (0..100).collect();
+    place.column("x", &numbers, "--form ring --unsigned");
+    place.column("s", &numbers, "--unsigned");
+    let program = ".reg x = cor:0\n.tv f unsigned in=16 out=16 = 65535 - x\n    bootstrap f, x\n    return x\n";
+    fs::write(place.path("f.tasm"), program).unwrap();
+    for (column, route) in [("x", "ring"), ("s", "samples")] {
+        let map = format!("map d.img f.tasm --input x={column} --output o --estimate --cores 1");
+        let plan = place.json(&map);
+        assert_eq!(
+            (&plan["route"], &plan["ring"]),
+            (&route.into(), &"ring16".into())
+        );
+        let seconds = |way: &str| plan[format!("seconds_by_{way}")].as_f64().unwrap();
+        // docs/results/cpu.md and column-map.md: 220.1 ms a row, 81.6 s a ciphertext.
+        assert!((seconds("samples") - 22.01).abs() < 0.1, "{plan}");
+        assert!((seconds("ring") - 81.6).abs() < 0.1, "{plan}");
+        assert_eq!(plan["seconds"].as_f64(), Some(seconds(route)));
+        assert_eq!(plan["break_even_rows"], 371);
+        let why = plan["why"].as_str().unwrap();
+        assert!(why.contains("371 rows"), "{why}");
+    }
+}
+
+/// What a process took.
+#[derive(Default)]
+struct Took {
+    peak_mib: u64,
+    processor_seconds: u64,
+}
+
+/// Runs a line to its end; its JSON, and what /proc says of it.
+fn watched(place: &Place, line: &str) -> (serde_json::Value, Took) {
+    let command = place.command(&format!("--json {line}"));
+    let mut child = { command }.stdout(Stdio::piped()).spawn().unwrap();
+    let folder = format!("/proc/{}", child.id());
+    let mut took = Took::default();
+    while child.try_wait().unwrap().is_none() {
+        let status = fs::read_to_string(format!("{folder}/status")).unwrap_or_default();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = peak.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
+        took.peak_mib = kib.map_or(took.peak_mib, |kib| kib >> 10);
+        let stat = fs::read_to_string(format!("{folder}/stat")).unwrap_or_default();
+        // Behind the name, user and system time are fields 12 and 13, in hundredths of a second.
+        let fields: Vec<u64> = stat
+            .rsplit_once(')')
+            .map_or("", |(_, rest)| rest)
+            .split_whitespace()
+            .map(|field| field.parse().unwrap_or(0))
+            .collect();
+        if let Some([user, system]) = fields.get(11..13) {
+            took.processor_seconds = (user + system) / 100;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{line}");
+    (serde_json::from_slice(&output.stdout).unwrap(), took)
+}
+
+/// Whole columns of 65,536 rows from upload to decryption, one function and two, in every ring:
+/// `cargo test --release -p toroid --test ring_columns -- --ignored --nocapture`. It takes minutes, 12 GB of memory, and 3 GB of a disk.
+/// `RINGS=ring16` picks one. `docs/results/column-map.md` has its last result.
+#[test]
+#[ignore = "takes minutes and 12 GB of memory"]
+fn full_columns() {
+    let wanted = std::env::var("RINGS").unwrap_or_else(|_| "ring8 ring12 ring16".to_owned());
+    for (name, bits) in [("ring8", 8u32), ("ring12", 12), ("ring16", 16)] {
+        if !wanted.split_whitespace().any(|ring| ring == name) {
+            continue;
+        }
+        let place = Place::new();
+        place.ok("keys generate --params message16 --unencrypted --client-only");
+        place.ok("drive format d.img --size 4GiB --swap 16MiB --metadata nvme");
+        let keys = place.json(&format!("column keys d.img --ring {name}"));
+        let (bytes, seconds) = (&keys["bytes"], &keys["seconds"]);
+        println!("{name}: key {bytes} bytes in {seconds} s");
+        // Every message, in another order than theirs.
+        let modulus = 1i64 << bits;
+        let numbers: Vec<i64> = (0..65536)
+            .map(|row| row * 40503 % 65536 % modulus)
+            .collect();
+        let put = place.column(
+            "x",
+            &numbers,
+            &format!("--ring {name} --bits {bits} --unsigned"),
+        );
+        let header = format!(
+            "\
+.reg x = cor:0
+.reg y = cor:1
+.tv f unsigned in={bits} out={bits} = (x * x + 40503 * (x / 3)) % {modulus}
+.tv g unsigned in={bits} out={bits} = x > 99 ? {modulus} - x : x * 5 % {modulus}
+
+    mov y, x
+"
+        );
+        let f = |x: i64| (x * x + 40503 * (x / 3)) % modulus;
+        let g = |x: i64| if x > 99 { modulus - x } else { x * 5 % modulus };
+        let one = numbers.iter().map(|&x| f(x)).collect::<Vec<_>>();
+        let two = numbers.iter().map(|&x| (f(x) + g(x)) % modulus);
+        let two = two.collect::<Vec<_>>();
+        for (output, text, expected) in [
+            ("one", "    bootstrap f, x\n", one),
+            (
+                "two",
+                "    bootstrap f, x\n    bootstrap g, y\n    homadd x, y\n",
+                two,
+            ),
+        ] {
+            fs::write(
+                place.path("p.tasm"),
+                format!("{header}{text}    return x\n"),
+            )
+            .unwrap();
+            let map = format!("map d.img p.tasm --input x=x --output {output}");
+            let (done, took) = watched(&place, &map);
+            let (seconds, failure) = (&done["seconds"], &done["log2_p_fail"]);
+            let bytes = put["bytes"].as_u64().unwrap() + done["bytes"].as_u64().unwrap();
+            let found = place.rows(output, "");
+            let wrong = found
+                .iter()
+                .zip(&expected)
+                .filter(|(found, right)| found != right);
+            let wrong = wrong.count();
+            println!(
+                "{name}, {output}: {seconds} s, {} s of processors, {} MiB at most, {bytes} bytes of columns, 2^{failure}, {wrong} of {} rows wrong",
+                took.processor_seconds,
+                took.peak_mib,
+                found.len()
+            );
+            assert_eq!((wrong, found.len()), (0, expected.len()));
+            assert!(bytes <= 16_000_000);
+        }
+    }
 }

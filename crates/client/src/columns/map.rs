@@ -65,6 +65,8 @@ pub struct MapPlan {
     pub route: Route,
     /// Rows of the inputs.
     pub rows: u64,
+    /// Commands of a run from its beginning: units of rows, or ciphertexts.
+    pub commands: u64,
     /// Rows, noise and bootstraps of a run in one command, whose rows are not packed.
     pub facts: MapFacts,
     /// Noise of a row of the result: that of the facts, and what packing and adding up units put to it.
@@ -114,7 +116,7 @@ pub struct MapReport {
 
 /// How the rows of a register follow from those of the inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+pub(super) enum Shape {
     /// One row, whatever the inputs have.
     Single,
     /// One for so many rows.
@@ -138,7 +140,7 @@ impl Shape {
 }
 
 /// How a program can be run in units: the shape of its result, and the rows of which a unit has a multiple.
-fn shape(program: &Program, columns: &[VrNumber]) -> (Shape, u64) {
+pub(super) fn shape(program: &Program, columns: &[VrNumber]) -> (Shape, u64) {
     let mut registers: BTreeMap<VrNumber, Shape> =
         columns.iter().map(|vr| (*vr, Shape::Each(1))).collect();
     let mut stack = Vec::new();
@@ -385,15 +387,10 @@ impl Session {
             };
             // A drive that failed, or was told to stop, may refuse this too; the first failure counts.
             let released = executor.release().await;
+            let deleted = self.delete_tables(tables).await;
             commands = run?;
             released?;
-            for table in tables {
-                // Another run of the same function may have been quicker.
-                match self.delete(table).await {
-                    Ok(()) | Err(SessionError::Missing(_)) => {}
-                    Err(error) => return Err(error),
-                }
-            }
+            deleted?;
         }
         let output = match job {
             AnyJob::Samples(_) => self.column(request.output).await?.stat(),
@@ -405,6 +402,18 @@ impl Session {
             computed: rows - before,
             commands,
         })
+    }
+
+    /// Deletes the functions of a run.
+    async fn delete_tables(&self, tables: Vec<VrNumber>) -> Result<(), SessionError> {
+        for table in tables {
+            // Another run of the same function may have been quicker.
+            match self.delete(table).await {
+                Ok(()) | Err(SessionError::Missing(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     async fn prepare<'a>(&self, request: &'a MapRequest<'a>) -> Result<Job<'a>, SessionError> {
@@ -506,6 +515,7 @@ impl Session {
                 params,
                 route: Route::Samples,
                 rows,
+                commands: rows.div_ceil(unit.max(1)),
                 facts,
                 noise,
                 done: 0,

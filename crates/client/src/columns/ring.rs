@@ -7,7 +7,7 @@
 //! | 0..64 | secure computing metadata: the number of the ring's set in place of a parameter set, key id, encoding, noise, key tag of the client key |
 //! | 64..128 | the [`JobRecord`] of the run that makes the column; zeroes without one |
 //! | 128..144 | `RDIR`, version 1 (u16), parameter set of the client key (u16), number of ciphertexts (u32), CRC-32C of these 12 bytes and all entries |
-//! | 144.. | an entry of 24 bytes for each ciphertext: its offset in the blob (u64), its bytes, its rows, its CRC-32C (u32 each), and 0 (u32) |
+//! | 144.. | an entry of 24 bytes for each ciphertext: its offset in the blob (u64), its bytes, its rows, its CRC-32C, log2 of its pieces (u32 each) |
 //! | 65536.. | the ciphertexts ([`toroid_rns::stored`]), in the order of their rows |
 //!
 //! Rows that are appended come as ciphertexts of their own: a mask is never used for other rows than those that it was made for.
@@ -243,7 +243,7 @@ impl RingRows {
         let (bits, first) = (encoding.bits(), encoding.messages().start);
         let mut numbers = Vec::with_capacity(self.len() as usize);
         for (piece, rows) in &self.pieces {
-            if piece.layout() != Layout::plain(bits) {
+            if !piece.layout().is_plain(bits) {
                 let reason = "a ciphertext has another layout than the column".to_owned();
                 return Err(of("ring")(ColumnError::Damaged(reason)));
             }
@@ -272,6 +272,8 @@ struct Place {
     bytes: u32,
     rows: u32,
     crc32c: u32,
+    /// log2 of the pieces in which its rows stand, those of all ciphertexts of a column.
+    log2_pieces: u32,
 }
 
 /// The head of a ring column.
@@ -291,6 +293,11 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 impl RingHead {
     fn rows(&self) -> u64 {
         self.places.iter().map(|place| u64::from(place.rows)).sum()
+    }
+
+    /// log2 of the pieces in which the rows of each ciphertext stand.
+    fn log2_pieces(&self) -> u32 {
+        self.places.first().map_or(0, |place| place.log2_pieces)
     }
 
     fn end(&self) -> u64 {
@@ -340,11 +347,17 @@ impl RingHead {
                 bytes: word(at + 8)?,
                 rows: word(at + 12)?,
                 crc32c: word(at + 16)?,
+                log2_pieces: word(at + 20)?,
             };
             let ends = offset.checked_add(place.bytes.into());
             let fits = offset >= HEAD_BYTES as u64 && ends.is_some_and(|end| end <= size);
             let rows = 1..=facts.set.rows() as u64;
-            if !fits || !rows.contains(&place.rows.into()) || word(at + 20)? != 0 {
+            let log2_pieces = places
+                .first()
+                .map_or(place.log2_pieces, |first: &Place| first.log2_pieces);
+            let stands =
+                place.log2_pieces == log2_pieces && log2_pieces <= facts.set.rows().ilog2();
+            if !fits || !rows.contains(&place.rows.into()) || !stands {
                 return Err(damaged("its directory names a ciphertext that cannot be"));
             }
             places.push(place);
@@ -369,7 +382,7 @@ impl RingHead {
         let mut entries = Vec::with_capacity(self.places.len() * ENTRY_BYTES);
         for place in &self.places {
             entries.extend(place.offset.to_le_bytes());
-            for word in [place.bytes, place.rows, place.crc32c, 0] {
+            for word in [place.bytes, place.rows, place.crc32c, place.log2_pieces] {
                 entries.extend(word.to_le_bytes());
             }
         }
@@ -388,6 +401,10 @@ impl RingHead {
         }
         let mut placed = Vec::new();
         for (piece, _) in &rows.pieces {
+            let (own, theirs) = (self.log2_pieces(), piece.layout().log2_pieces);
+            if !self.places.is_empty() && own != theirs {
+                return Err(mismatch("log2 of the pieces of its rows", own, theirs));
+            }
             let bytes = piece.to_bytes();
             let offset = self.end();
             self.places.push(Place {
@@ -395,6 +412,7 @@ impl RingHead {
                 bytes: bytes.len() as u32,
                 rows: piece.rows() as u32,
                 crc32c: crc32c::crc32c(&bytes),
+                log2_pieces: theirs,
             });
             placed.push((offset, bytes));
         }
@@ -470,7 +488,8 @@ impl RingColumn {
                 let bytes = self.piece(place).await?;
                 let piece = Ciphertext::from_bytes(&bytes);
                 let piece = piece.map_err(|error| of(&self.name)(error.into()))?;
-                if piece.rows() as u64 != u64::from(place.rows) {
+                let found = (piece.rows(), piece.layout().log2_pieces);
+                if found != (place.rows as usize, place.log2_pieces) {
                     return Err(of(&self.name)(damaged("a ciphertext has other rows")));
                 }
                 pieces.push((piece, (from - first) as usize..(to - first) as usize));
@@ -572,14 +591,16 @@ impl Session {
         let column = column.ok_or_else(|| {
             of(name)(mismatch("its form", "a ring column", "a column of samples"))
         })?;
-        self.extend_ring_column(column, rows, None, progress).await
+        self.change_ring_column(column, rows, (None, false), progress)
+            .await
     }
 
-    async fn extend_ring_column(
+    /// Puts rows behind those of a column, or in the place of all of them, with the record of a run.
+    async fn change_ring_column(
         &self,
         column: RingColumn,
         rows: &RingRows,
-        job: Option<JobRecord>,
+        (job, replaces): (Option<JobRecord>, bool),
         progress: &Progress,
     ) -> Result<ColumnStat, SessionError> {
         let RingColumn {
@@ -589,6 +610,9 @@ impl Session {
             ..
         } = column;
         head.job = job;
+        if replaces {
+            head.places.clear();
+        }
         let mut pieces = head.place(rows).map_err(of(&name))?;
         pieces.insert(0, (0, head.to_bytes()?));
         let (id, expected) = (blob.id, blob.sequence);
@@ -626,6 +650,7 @@ mod tests {
             bytes: 100,
             rows,
             crc32c: 7,
+            log2_pieces: 3,
         };
         let head = RingHead {
             facts,

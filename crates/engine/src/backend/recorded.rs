@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use toroid_isa::KeyKind;
+use toroid_rns::ring_set::RingSet;
 use toroid_rns::stored::StoredColumn;
 use toroid_task::CancelToken;
 use toroid_tfhe::arithmetic::ArithmeticKind;
@@ -46,6 +47,22 @@ pub struct SetTimes {
     pub function_ms: f64,
 }
 
+/// What tables on a ciphertext of a ring take on one slot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RingTimes {
+    /// Name of the ring set.
+    pub ring: String,
+    /// What was measured: processor and arithmetic.
+    pub machine: String,
+    /// The day of the measurement.
+    pub date: String,
+    /// Seconds to take the messages of a ciphertext apart, which its functions share.
+    pub digits_s: f64,
+    /// Seconds a function.
+    pub function_s: f64,
+}
+
 /// The times of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -56,6 +73,9 @@ pub struct RecordedTimes {
     pub hint: usize,
     /// What each set takes.
     pub sets: Vec<SetTimes>,
+    /// What each ring takes.
+    #[serde(default)]
+    pub rings: Vec<RingTimes>,
 }
 
 impl SetTimes {
@@ -129,7 +149,8 @@ fn random_sample(params: &ParamSet, rng: &mut Csprng) -> Vec<u8> {
 }
 
 impl RecordedTimes {
-    /// The documented times on one core of the machines of `docs/results/`, with the f64 arithmetic, on this many cores.
+    /// The documented times on one core of the machines of `docs/results/`, with the f64 arithmetic, on this many cores; of rings, those that were
+    /// measured.
     #[must_use]
     pub fn documented(slots: usize) -> RecordedTimes {
         const EPYC: (&str, &str) = ("AMD EPYC (Zen 4, AVX-512), f64", "2026-11-22");
@@ -145,9 +166,19 @@ impl RecordedTimes {
             ("message14", EPYC, 10.5, 43.7),
             ("message16", EPYC, 10.5, 52.1),
         ];
+        // column-map.md has them, as processor time on one thread.
+        let rings = [("ring16", 72.3, 9.3)];
+        let rings = rings.map(|(ring, digits_s, function_s)| RingTimes {
+            ring: ring.to_owned(),
+            machine: "Intel Xeon (AVX-512)".to_owned(),
+            date: "2026-11-24".to_owned(),
+            digits_s,
+            function_s,
+        });
         RecordedTimes {
             slots,
             hint: 4 * slots,
+            rings: rings.into(),
             sets: sets
                 .into_iter()
                 .map(|(set, (machine, date), bit_ms, function_ms)| SetTimes {
@@ -195,6 +226,51 @@ impl RecordedTimes {
             }
         }
         Ok(busy_until.into_iter().max().unwrap_or_default())
+    }
+}
+
+impl RecordedTimes {
+    /// What the functions of a program take on one ciphertext of a ring, given by their numbers for each value that they are applied to. All slots
+    /// share each operation.
+    ///
+    /// # Errors
+    /// [`BackendError::Unsupported`] for a ring without times, [`BackendError::Failed`] for times that are none.
+    pub fn ciphertext(
+        &self,
+        set: &RingSet,
+        functions: impl IntoIterator<Item = usize>,
+    ) -> Result<Duration, BackendError> {
+        let times = self.rings.iter().find(|times| times.ring == set.name);
+        let times = times.ok_or_else(|| BackendError::Unsupported {
+            reason: format!("no times of {} are recorded", set.name),
+        })?;
+        let of_value = |functions: usize| times.digits_s + functions as f64 * times.function_s;
+        let seconds: f64 = functions.into_iter().map(of_value).sum();
+        let seconds = seconds / self.slots.max(1) as f64;
+        Duration::try_from_secs_f64(seconds).map_err(|error| BackendError::Failed {
+            reason: format!("the recorded times of {}: {error}", set.name),
+        })
+    }
+
+    /// The fewest rows that take no longer on a ciphertext of a ring than sample by sample, for a program's tasks on a row: input bits and functions.
+    /// `None` where no rows of one ciphertext do.
+    ///
+    /// # Errors
+    /// As [`RecordedTimes::task`] and [`RecordedTimes::ciphertext`].
+    pub fn break_even(
+        &self,
+        params: &ParamSet,
+        set: &RingSet,
+        tasks: &[(u32, usize)],
+    ) -> Result<Option<u64>, BackendError> {
+        let batch = self.ciphertext(set, tasks.iter().map(|(_, functions)| *functions))?;
+        let mut row = Duration::ZERO;
+        for (bits, functions) in tasks {
+            row = row.saturating_add(self.task(params, *bits, *functions)?);
+        }
+        let row = row.as_secs_f64() / self.slots.max(1) as f64;
+        let rows = (batch.as_secs_f64() / row).ceil().max(1.0);
+        Ok((rows <= set.rows() as f64).then_some(rows as u64))
     }
 }
 

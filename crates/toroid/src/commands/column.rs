@@ -89,6 +89,9 @@ pub struct PutArgs {
     /// Form of a new column: seeded samples, or ciphertexts of a ring, on which tables take far less time a row.
     #[arg(long, value_enum, default_value_t, conflicts_with_all = ["append", "at"])]
     form: Form,
+    /// The ring of a new ring column, which must be that of the drive's ring key; the one for the parameter set's width if not given.
+    #[arg(long, value_parser = parse_ring, conflicts_with_all = ["append", "at"])]
+    ring: Option<&'static RingSet>,
     /// Append to a column that is there.
     #[arg(long)]
     append: bool,
@@ -103,7 +106,7 @@ enum Form {
     /// Samples, 7 to 8 bytes each.
     #[default]
     Seeded,
-    /// Ciphertexts of a ring, 2.75 bytes a row.
+    /// Ciphertexts of a ring, 2.75 to 4.5 bytes a row.
     Ring,
 }
 
@@ -117,6 +120,9 @@ pub struct KeysArgs {
     /// Key id of the columns.
     #[arg(long, default_value_t = 0)]
     key_id: u32,
+    /// The ring; the one for the width of the client key's parameter set if not given.
+    #[arg(long, value_parser = parse_ring)]
+    ring: Option<&'static RingSet>,
 }
 
 /// Arguments of `toroid column get`.
@@ -392,19 +398,31 @@ fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
     output.result(&value, || line(&stat))
 }
 
-/// The ring of a client key's columns of so many bits.
-fn ring_of(client: &ClientKey, bits: u32) -> anyhow::Result<&'static RingSet> {
-    let insecure = client.params().is_insecure();
-    RingSet::for_bits(bits, insecure).ok_or_else(|| {
-        let most = RingSet::ALL.into_iter();
-        let most = most
-            .filter(|set| set.is_insecure == insecure)
-            .map(RingSet::bits);
-        let most = most.max().unwrap_or(0);
-        usage(format!(
-            "ring columns have numbers of at most {most} bits, not {bits}"
-        ))
+fn parse_ring(name: &str) -> Result<&'static RingSet, String> {
+    RingSet::by_name(name).ok_or_else(|| {
+        let names: Vec<&str> = RingSet::ALL.into_iter().map(|set| set.name).collect();
+        format!("expected one of {}", names.join(", "))
     })
+}
+
+/// The ring of a client key's columns: the one that was asked for, or that which has all messages of the key's parameter set.
+fn ring_of(
+    client: &ClientKey,
+    wanted: Option<&'static RingSet>,
+) -> anyhow::Result<&'static RingSet> {
+    let params = client.params();
+    let insecure = params.is_insecure();
+    match wanted {
+        Some(set) if set.is_insecure == insecure => Ok(set),
+        Some(set) => Err(usage(format!(
+            "{} and {}: one of them is for tests and protects nothing",
+            set.name, params.name
+        ))),
+        None => RingSet::for_bits(params.message_bits, insecure).ok_or_else(|| {
+            let bits = params.message_bits;
+            usage(format!("no ring has messages of {bits} bits"))
+        }),
+    }
 }
 
 /// Puts rows into a ring column; nothing of those of samples.
@@ -421,8 +439,8 @@ fn put_ring(
             Some(column) => Some(column.stat()),
             None => return Ok(None),
         },
-        (false, Form::Seeded) => return Ok(None),
-        (false, Form::Ring) => None,
+        (false, Form::Seeded) if args.ring.is_none() => return Ok(None),
+        (false, _) => None,
     };
     if args.at.is_some() {
         return Err(usage(
@@ -439,7 +457,14 @@ fn put_ring(
         }
         None => {
             let bits = args.bits.unwrap_or(client.params().message_bits.max(1));
-            (ring_of(client, bits)?, Encoding::new(bits, !args.unsigned)?)
+            let set = ring_of(client, args.ring)?;
+            if bits > set.bits() {
+                let (name, most) = (set.name, set.bits());
+                return Err(usage(format!(
+                    "columns of {name} have numbers of at most {most} bits, not {bits}"
+                )));
+            }
+            (set, Encoding::new(bits, !args.unsigned)?)
         }
     };
     let bar = progress::counter(output, "encrypting");
@@ -461,7 +486,7 @@ fn put_ring(
 
 fn keys(args: &KeysArgs, output: &Output) -> anyhow::Result<()> {
     let client = args.client.read(output)?;
-    let set = ring_of(&client, 1)?;
+    let set = ring_of(&client, args.ring)?;
     let opened = args.drive.open()?;
     let bar = progress::bar(output, "ring key");
     let started = Instant::now();
@@ -808,18 +833,89 @@ fn delete(args: &DeleteArgs, output: &Output) -> anyhow::Result<()> {
     })
 }
 
-/// Seconds that the documented times make of a plan; `None` for a parameter set without such times.
-fn estimated_seconds(plan: &MapPlan, cores: usize) -> Option<f64> {
-    let times = RecordedTimes::documented(cores);
-    let tasks = plan.facts.tasks.iter();
-    let tasks = tasks.flat_map(|task| {
-        let rows = task.rows as usize;
-        std::iter::repeat_n((task.input_bits, task.functions), rows)
-    });
-    let time = times.estimate(plan.params, tasks).ok()?;
-    let all: u64 = plan.rows;
-    let left = (all - plan.done) as f64 / all.max(1) as f64;
-    Some(time.as_secs_f64() * left)
+/// What the documented times make of a plan, either way, as if nothing were done yet.
+struct Ways {
+    /// Seconds sample by sample; `None` for a parameter set without such times.
+    samples: Option<f64>,
+    /// The ring of the columns, or the one that has the program's messages.
+    ring: Option<&'static RingSet>,
+    /// Seconds by ciphertexts of that ring; `None` without such times.
+    batch: Option<f64>,
+    /// The fewest rows that take no longer by ciphertexts.
+    break_even: Option<u64>,
+}
+
+impl Ways {
+    fn new(plan: &MapPlan, cores: usize) -> Ways {
+        let times = RecordedTimes::documented(cores);
+        let tasks: Vec<(u32, usize)> = plan
+            .facts
+            .tasks
+            .iter()
+            .map(|task| (task.input_bits, task.functions))
+            .collect();
+        let all = plan.facts.tasks.iter().flat_map(|task| {
+            let rows = task.rows as usize;
+            std::iter::repeat_n((task.input_bits, task.functions), rows)
+        });
+        let samples = times.estimate(plan.params, all).ok();
+        let ring = match plan.route {
+            Route::Ring(set) => Some(set),
+            Route::Samples => {
+                let output = plan
+                    .facts
+                    .outputs
+                    .first()
+                    .and_then(|output| output.encoding);
+                let output = output.map_or(0, Encoding::bits);
+                let bits = tasks.iter().map(|(bits, _)| *bits).fold(output, u32::max);
+                RingSet::for_bits(bits, plan.params.is_insecure())
+            }
+        };
+        let ciphertexts = match (plan.route, ring) {
+            (Route::Samples, Some(set)) => plan.rows.div_ceil(set.rows() as u64),
+            _ => plan.commands,
+        };
+        let functions = tasks.iter().map(|(_, functions)| *functions);
+        let ciphertext = ring.and_then(|set| times.ciphertext(set, functions).ok());
+        let break_even = ring.filter(|_| !tasks.is_empty()).and_then(|set| {
+            let rows = times.break_even(plan.params, set, &tasks);
+            rows.ok().flatten()
+        });
+        Ways {
+            samples: samples.map(|time| time.as_secs_f64()),
+            ring,
+            batch: ciphertext.map(|time| time.as_secs_f64() * ciphertexts as f64),
+            break_even,
+        }
+    }
+
+    /// The name of the way that a plan goes, and why so.
+    fn reason(&self, plan: &MapPlan) -> (&'static str, String) {
+        let set = self.ring.map_or("a ring", |set| set.name);
+        match plan.route {
+            Route::Samples => {
+                let mut why = "sample by sample, since the columns are samples".to_owned();
+                if let Some(rows) = self.break_even {
+                    let _ = write!(
+                        why,
+                        "; ring columns of {set} would take less time from {rows} rows on"
+                    );
+                }
+                ("samples", why)
+            }
+            Route::Ring(set) => {
+                let (name, most) = (set.name, set.rows());
+                let mut why = format!(
+                    "by ciphertexts of {name} with up to {most} rows, since the columns are ring columns"
+                );
+                if let Some(rows) = self.break_even {
+                    let _ = write!(why, "; samples would take less time below {rows} rows");
+                }
+                ("ring", why)
+            }
+        }
+    }
 }
 
 fn estimate(args: &MapArgs, plan: &MapPlan, output: &Output) -> anyhow::Result<()> {
@@ -829,17 +925,21 @@ fn estimate(args: &MapArgs, plan: &MapPlan, output: &Output) -> anyhow::Result<(
         None => std::thread::available_parallelism()?.get(),
     };
     let left = plan.rows - plan.done;
+    let ways = Ways::new(plan, cores);
+    let share = left as f64 / plan.rows.max(1) as f64;
+    let [samples, batch] = [ways.samples, ways.batch].map(|way| way.map(|all| all * share));
     let seconds = match plan.route {
-        Route::Samples => estimated_seconds(plan, cores),
-        Route::Ring(_) => None,
+        Route::Samples => samples,
+        Route::Ring(_) => batch,
     };
     let rate = seconds
         .filter(|seconds| *seconds > 0.0)
         .map(|seconds| left as f64 / seconds);
     let log2_failure = plan.log2_failure();
-    let (how, why) = route(plan);
+    let (how, why) = ways.reason(plan);
     let value = json!({
         "params": plan.params.name,
+        "ring": ways.ring.map(|set| set.name),
         "route": how,
         "why": why,
         "rows": plan.rows,
@@ -848,6 +948,9 @@ fn estimate(args: &MapArgs, plan: &MapPlan, output: &Output) -> anyhow::Result<(
         "bootstraps": plan.facts.bootstraps,
         "cores": cores,
         "seconds": seconds,
+        "seconds_by_samples": samples,
+        "seconds_by_ring": batch,
+        "break_even_rows": ways.break_even,
         "rows_per_second": rate,
         "log2_p_fail": log2_failure,
     });
@@ -880,6 +983,14 @@ fn estimate(args: &MapArgs, plan: &MapPlan, output: &Output) -> anyhow::Result<(
                 writeln!(text, "no times of {name} are documented")
             }
         };
+        let other = match plan.route {
+            Route::Samples => batch.zip(ways.ring.map(|set| set.name)),
+            Route::Ring(_) => samples.zip(Some(plan.params.name)),
+        };
+        if let Some((seconds, name)) = other.filter(|_| rate.is_some()) {
+            let seconds = duration(seconds);
+            let _ = writeln!(text, "the other way, by {name}, would take about {seconds}");
+        }
         let _ = write!(
             text,
             "a row of the result is wrong with probability {}",
@@ -887,24 +998,6 @@ fn estimate(args: &MapArgs, plan: &MapPlan, output: &Output) -> anyhow::Result<(
         );
         text
     })
-}
-
-/// How the rows of a plan are computed, and why so.
-fn route(plan: &MapPlan) -> (&'static str, String) {
-    match plan.route {
-        Route::Samples => (
-            "samples",
-            "sample by sample, since the columns are samples".to_owned(),
-        ),
-        Route::Ring(set) => (
-            "ring",
-            format!(
-                "by ciphertexts of {} with up to {} rows, since the columns are ring columns",
-                set.name,
-                set.rows()
-            ),
-        ),
-    }
 }
 
 fn duration(seconds: f64) -> String {
@@ -1012,7 +1105,7 @@ pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
     let mut value = described(&report.output);
     value["computed"] = json!(report.computed);
     value["commands"] = json!(report.commands);
-    let (how, why) = route(&plan);
+    let (how, why) = Ways::new(&plan, 1).reason(&plan);
     value["route"] = json!(how);
     value["why"] = json!(why);
     value["seconds"] = json!(seconds);

@@ -1,21 +1,60 @@
 //! Programs over ring columns, ciphertext by ciphertext.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ops::Range;
 
 use sha2::{Digest as _, Sha256};
-use toroid_engine::{FunctionOf, RingFacts, RingForecast};
+use toroid_engine::{FunctionOf, MapFacts, RingFacts, RingForecast};
 use toroid_isa::{Program, VrNumber};
-use toroid_rns::stored::StoredColumn as Ciphertext;
+use toroid_rns::format::FormatError;
+use toroid_rns::modulus_switch::pair_variance;
+use toroid_rns::stored::{Layout, StoredColumn as Ciphertext};
 use toroid_task::Progress;
 use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::noise::Noise;
 
 use super::{RingColumn, RingRowFacts, RingRows};
 use crate::blob::BlobError;
 use crate::columns::executor::Executor;
 use crate::columns::head::damaged;
-use crate::columns::map::{MapPlan, MapRequest, Route, Tables};
+use crate::columns::map::{MapPlan, MapRequest, Route, Shape, Tables, shape};
 use crate::columns::{ColumnError, JobRecord, mismatch, of};
 use crate::session::{Object, Session, SessionError};
+
+/// The rows of a ciphertext that a command computes on.
+#[derive(Clone, Debug)]
+struct Unit {
+    /// The place of the ciphertext in each column.
+    number: usize,
+    /// Its rows.
+    rows: Range<u32>,
+    /// Whether these are all of them.
+    is_whole: bool,
+    /// How many rows the program makes of them.
+    made: u32,
+}
+
+impl Unit {
+    /// The units of a part of rows that stand in ciphertexts of so many rows.
+    fn of(ciphertexts: &[u32], wanted: &Range<u64>) -> Vec<Unit> {
+        let (mut first, mut units) = (0, Vec::new());
+        for (number, rows) in ciphertexts.iter().enumerate() {
+            let end = first + u64::from(*rows);
+            let (from, to) = (wanted.start.max(first), wanted.end.min(end));
+            if from < to {
+                units.push(Unit {
+                    number,
+                    rows: (from - first) as u32..(to - first) as u32,
+                    is_whole: (from, to) == (first, end),
+                    made: 0,
+                });
+            }
+            first = end;
+        }
+        units
+    }
+}
 
 /// A run on ring columns with what it runs on.
 pub(in crate::columns) struct RingJob<'a> {
@@ -26,6 +65,11 @@ pub(in crate::columns) struct RingJob<'a> {
     pub(in crate::columns) objects: Vec<Object<'static>>,
     /// What is known of the result's rows.
     result: RingRowFacts,
+    units: Vec<Unit>,
+    /// log2 of the pieces in which they stand.
+    log2_pieces: u32,
+    /// Whether the result is the sum of what the program makes of each ciphertext.
+    is_total: bool,
     digest: [u8; 32],
     pub(in crate::columns) plan: MapPlan,
 }
@@ -40,11 +84,28 @@ impl RingJob<'_> {
         }
     }
 
+    /// The rows of a unit, of the bytes of its ciphertext.
+    fn part(&self, bytes: Vec<u8>, unit: &Unit) -> Result<Vec<u8>, ColumnError> {
+        if unit.is_whole {
+            return Ok(bytes);
+        }
+        let set = self.result.set;
+        let context = set.context().map_err(FormatError::from)?;
+        let rows = unit.rows.start as usize..unit.rows.end as usize;
+        let column = Ciphertext::from_bytes(&bytes)?;
+        Ok(column
+            .slice_in(&context, rows, set.computed_width)?
+            .to_bytes())
+    }
+
     /// A result with what follows from the program, whatever the drive states.
     fn checked(&self, bytes: &[u8], rows: u32) -> Result<RingRows, ColumnError> {
         let column = Ciphertext::from_bytes(bytes)?;
         let bits = self.result.encoding.bits();
-        let layout = toroid_rns::stored::Layout::plain(bits);
+        let layout = Layout {
+            log2_pieces: self.log2_pieces,
+            ..Layout::plain(bits)
+        };
         let is_of_set = column.is_of(self.result.set.params());
         if column.rows() != rows as usize || column.layout() != layout || !is_of_set {
             return Err(damaged(
@@ -114,20 +175,19 @@ impl Session {
                 return Err(at(ColumnError::IsInput));
             }
         }
-        let total: u64 = rows.iter().map(|rows| u64::from(*rows)).sum();
-        let at = of(request.output);
-        if request
-            .rows
-            .as_ref()
-            .is_some_and(|wanted| *wanted != (0..total))
-        {
-            let found = "a part of them";
-            return Err(at(mismatch(
-                "the range of rows of ring columns",
-                "all",
-                found,
-            )));
+        let all: u64 = rows.iter().map(|rows| u64::from(*rows)).sum();
+        let wanted = request.rows.clone().unwrap_or(0..all);
+        if wanted.is_empty() || wanted.end > all {
+            let rows = wanted;
+            return Err(of(&column.name)(ColumnError::Rows { rows, of: all }));
         }
+        let mut units = Unit::of(&rows, &wanted);
+        let (total, is_whole) = (
+            wanted.end - wanted.start,
+            units.iter().all(|unit| unit.is_whole),
+        );
+        let rows: Vec<u32> = units.iter().map(|unit| unit.rows.len() as u32).collect();
+        let at = |error: ColumnError| of(request.output)(error);
         let tables = self.tables(facts.params, key_id, assembly)?;
         let Tables {
             program,
@@ -139,6 +199,12 @@ impl Session {
         let bytes = toroid_isa::encode(&program);
         hash.update((bytes.len() as u64).to_le_bytes());
         hash.update(bytes);
+        for unit in &units {
+            hash.update((unit.number as u64).to_le_bytes());
+            for row in [unit.rows.start, unit.rows.end] {
+                hash.update(row.to_le_bytes());
+            }
+        }
         let mut known = BTreeMap::new();
         for (vr, column) in &inputs {
             let own = column.head.facts;
@@ -147,22 +213,33 @@ impl Session {
             of_rows.update([own.encoding.bits() as u8, own.encoding.is_signed().into()]);
             of_rows.update(own.tag.unwrap_or_default());
             for place in &column.head.places {
-                for word in [place.bytes, place.rows, place.crc32c] {
+                for word in [place.bytes, place.rows, place.crc32c, place.log2_pieces] {
                     of_rows.update(word.to_le_bytes());
                 }
             }
             let of_rows: [u8; 32] = of_rows.finalize().into();
             hash.update(vr.to_u64().to_le_bytes());
             hash.update(of_rows);
+            if !is_whole && column.head.log2_pieces() != 0 {
+                let (whole, found) = ("whole ciphertexts of sums", "a part of one");
+                return Err(of(&column.name)(mismatch("a range of rows", whole, found)));
+            }
+            // A part of a ciphertext is rounded again.
+            let rounding = match is_whole {
+                true => 0.0,
+                false => pair_variance(own.set.params(), own.set.computed_width),
+            };
+            let variance = own.noise.log2_variance.map_or(1.0, f64::exp2);
             let facts = RingFacts {
-                rows: rows.iter().copied().max().unwrap_or(0).into(),
-                variance: own.noise.log2_variance.map_or(1.0, f64::exp2),
+                rows: 0,
+                variance: variance + rounding,
                 log2_failure: match own.noise.log2_variance {
                     Some(_) => own.noise.log2_failure.unwrap_or(f64::NEG_INFINITY),
                     None => 0.0,
                 },
                 encoding: own.encoding,
-                computed: own.computed,
+                computed: own.computed || !is_whole,
+                log2_pieces: column.head.log2_pieces(),
                 number: of_rows[..8].iter().fold(0, |n, b| n << 8 | u64::from(*b)),
             };
             known.insert(*vr, facts);
@@ -172,26 +249,70 @@ impl Session {
             Some(((*input)?, (*output).or(*input)?))
         };
         let functions: &FunctionOf<'_> = &function;
-        let forecast = RingForecast {
-            program_vr: VrNumber::program(key_id)?,
-            program: &program,
-            set: facts.set,
-            params: facts.params,
-            inputs: &known,
-            functions,
+        let name = VrNumber::program(key_id)?;
+        let forecast = |rows: u32| -> Result<(MapFacts, u32), SessionError> {
+            let mut inputs = known.clone();
+            inputs
+                .values_mut()
+                .for_each(|facts| facts.rows = rows.into());
+            let forecast = RingForecast {
+                program_vr: name,
+                program: &program,
+                set: facts.set,
+                params: facts.params,
+                inputs: &inputs,
+                functions,
+            };
+            forecast.facts().map_err(|error| at(error.into()))
         };
-        let forecast = forecast.facts();
-        let mut of_program = forecast.map_err(|error| at(error.into()))?;
+        // Ciphertexts of equally many rows have one forecast; the largest comes last, and its noise counts for all.
+        let mut by_rows: BTreeMap<u32, (MapFacts, u32)> = BTreeMap::new();
+        for rows in &rows {
+            if let Entry::Vacant(place) = by_rows.entry(*rows) {
+                place.insert(forecast(*rows)?);
+            }
+        }
+        let registers: Vec<VrNumber> = inputs.iter().map(|(vr, _)| *vr).collect();
+        let (of_units, _) = shape(&program, &registers);
+        let is_total = rows.len() > 1 && of_units == Shape::Total;
+        if rows.len() > 1 && !matches!(of_units, Shape::Each(_) | Shape::Total) {
+            let (what, found) = ("the rows of the ciphertexts", format!("{rows:?}"));
+            let expected = "those of one ciphertext, as a step of the program needs all rows";
+            return Err(at(mismatch(what, expected, found)));
+        }
+        let largest = by_rows.values().next_back().cloned();
+        let (mut of_program, log2_pieces) = largest.ok_or(SessionError::NoResult)?;
+        if by_rows.values().any(|(_, pieces)| *pieces != log2_pieces) {
+            let what = "the rows of the ciphertexts";
+            let expected = "more than those of one group, or those of one ciphertext";
+            return Err(at(mismatch(what, expected, format!("{rows:?}"))));
+        }
+        let rows_of = |facts: &MapFacts| facts.outputs.first().map_or(0, |output| output.rows);
+        let facts_of: Vec<&MapFacts> = rows
+            .iter()
+            .filter_map(|rows| Some(&by_rows.get(rows)?.0))
+            .collect();
+        for (unit, facts) in units.iter_mut().zip(&facts_of) {
+            unit.made = rows_of(facts) as u32;
+        }
+        of_program.bootstraps = facts_of.iter().map(|facts| facts.bootstraps).sum();
+        for (number, task) in of_program.tasks.iter_mut().enumerate() {
+            let tasks = facts_of.iter().filter_map(|facts| facts.tasks.get(number));
+            task.rows = tasks.map(|task| task.rows).sum();
+        }
         let output = of_program.outputs.first_mut();
         let output = output.ok_or(SessionError::NoResult)?;
-        output.rows = total;
+        if is_total {
+            // Nobody knows what the noises of the ciphertexts have in common.
+            let count = rows.len() as f64;
+            let (variance, failure) = (output.noise.variance(), output.noise.log2_failure());
+            let failure = (failure + count.log2()).min(0.0);
+            output.noise = Noise::stored(facts.params, variance * count * count, failure, true);
+        } else {
+            output.rows = units.iter().map(|unit| u64::from(unit.made)).sum();
+        }
         let noise = output.noise.clone();
         let encoding = output.encoding.ok_or(SessionError::NoResult)?;
-        of_program.bootstraps = 0;
-        for task in &mut of_program.tasks {
-            task.rows = total;
-            of_program.bootstraps += total * task.functions as u64;
-        }
         let result = RingRowFacts {
             encoding,
             noise: noise.stated(facts.params),
@@ -205,11 +326,15 @@ impl Session {
             key_id,
             objects,
             result,
+            units,
+            log2_pieces,
+            is_total,
             digest,
             plan: MapPlan {
                 params: facts.params,
                 route: Route::Ring(facts.set),
                 rows: total,
+                commands: rows.len() as u64,
                 facts: of_program,
                 noise,
                 done: 0,
@@ -244,11 +369,11 @@ impl Session {
         let name = job.request.output;
         let quiet = Progress::from(progress.cancel_token().clone());
         let (total, mut commands) = (job.plan.rows, 0);
-        let places = job.inputs.first().map(|(_, column)| &column.head.places);
         let mut first = 0;
         progress.report("map", job.plan.done, total);
-        for (number, place) in places.into_iter().flatten().enumerate() {
-            let (start, end) = (first, first + u64::from(place.rows));
+        for unit in &job.units {
+            let rows = unit.rows.len() as u64;
+            let (start, end) = (first, first + rows);
             first = end;
             if start < job.plan.done {
                 continue;
@@ -256,17 +381,18 @@ impl Session {
             progress.check().map_err(BlobError::from)?;
             let mut inputs = Vec::with_capacity(job.inputs.len());
             for (vr, column) in &job.inputs {
-                let Some(place) = column.head.places.get(number) else {
+                let Some(place) = column.head.places.get(unit.number) else {
                     continue;
                 };
-                let bytes = column.piece(place).await?;
+                let bytes = job.part(column.piece(place).await?, unit);
+                let bytes = bytes.map_err(of(&column.name))?;
                 let sc = column.head.facts.metadata(*vr, bytes.len() as u64)?;
                 inputs.push((sc, bytes));
             }
             let given: Vec<_> = inputs.iter().map(|(sc, b)| (*sc, b.as_slice())).collect();
             let Some((sc, bytes)) = executor.run_objects(&job.program, &given).await? else {
                 return Err(of(name)(ColumnError::Memory {
-                    rows: place.rows.into(),
+                    rows,
                     needed: Executor::object_bytes(&given),
                     room: executor.room(),
                 }));
@@ -276,7 +402,7 @@ impl Session {
                 let reason = "the drive returned something else than a ring column";
                 return Err(of(name)(damaged(reason)));
             }
-            let result = job.checked(&bytes, place.rows).map_err(of(name))?;
+            let result = job.checked(&bytes, unit.made).map_err(of(name))?;
             let record = job.record(end);
             self.commit_ciphertext(job, (start, record), &result, &quiet)
                 .await?;
@@ -285,7 +411,7 @@ impl Session {
         Ok(commands)
     }
 
-    /// Appends the result of a ciphertext, with the record that says so.
+    /// Appends the result of a ciphertext, or adds it to the sum of those before, with the record that says so.
     async fn commit_ciphertext(
         &self,
         job: &RingJob<'_>,
@@ -305,8 +431,18 @@ impl Session {
             record.is_some_and(|record| record.digest == job.digest && record.done == start)
         });
         match (own, blob) {
+            (Some(column), _) if job.is_total => {
+                let rows = 0..column.head.rows();
+                let mut sum = column.rows(rows, progress).await?;
+                for ((own, _), (other, _)) in sum.pieces.iter_mut().zip(&result.pieces) {
+                    own.add_assign(other).map_err(super::own)?;
+                }
+                sum.facts = result.facts;
+                self.change_ring_column(column, &sum, (Some(record), true), progress)
+                    .await?;
+            }
             (Some(column), _) => {
-                self.extend_ring_column(column, result, Some(record), progress)
+                self.change_ring_column(column, result, (Some(record), false), progress)
                     .await?;
             }
             // Somebody else works on the same output, or has deleted it.
