@@ -922,6 +922,17 @@ fn a_key_id_belongs_to_one_client_key() {
 }
 
 #[test]
+fn a_set_of_fewer_than_128_bits_is_named_when_keys_are_made() {
+    let place = Place::new();
+    let generated = |set: &str| {
+        let line = "keys generate --unencrypted --client-only";
+        place.ok(&format!("{line} --params {set} --out {set}"))
+    };
+    assert!(generated("paper").contains("warning: this set has 122 bits of security"));
+    assert!(!generated("gate").contains("warning"));
+}
+
+#[test]
 fn a_ledger_notices_what_a_drive_gives_in_place_of_what_it_was_given() {
     let place = Place::prepared("second-half");
     let multiply = place.copy_example("crates/isa/examples/multiply.tasm");
