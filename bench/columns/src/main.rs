@@ -18,6 +18,8 @@ use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::params::{MESSAGE16, ParamSet};
 use toroid_tfhe::random::Csprng;
 
+use crate::row::Part;
+
 /// Rows of the column on a drive in a quick run.
 const QUICK_NUMBERS: usize = 20_000;
 /// Rows that a quick run filters.
@@ -39,6 +41,9 @@ struct Arguments {
     /// A few rows, no example but the filter
     #[arg(long, conflicts_with = "write")]
     quick: bool,
+    /// One part alone
+    #[arg(long, value_enum, conflicts_with = "write")]
+    only: Option<Part>,
     /// Write columns.md and columns.json to docs/results
     #[arg(long, conflicts_with_all = ["set", "numbers"])]
     write: bool,
@@ -69,14 +74,20 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
     let (date, load) = (machine::date(), machine::load_average());
     let client = ClientKey::generate(params, &mut Csprng::from_os()?);
     let mut rows = Vec::new();
+    let wants = |part| arguments.only.is_none_or(|only| only == part);
     // First, so that the peak of the memory is that of programs.
-    if *params == MESSAGE16 {
-        rows.extend(programs::measure(&client, filtered, quick)?);
+    if *params == MESSAGE16 && (wants(Part::Filter) || wants(Part::Examples)) {
+        let others = !quick && wants(Part::Examples);
+        rows.extend(programs::measure(&client, filtered, !others)?);
     }
     let column = storage::Numbers::new(params, count)?;
-    rows.extend(storage::on_an_image(&client, &column)?);
-    rows.extend(storage::over_tcp(&client, &column)?);
-    rows.extend(sizes::measure(params, count as u64)?);
+    if wants(Part::Storage) {
+        rows.extend(storage::on_an_image(&client, &column)?);
+        rows.extend(storage::over_tcp(&client, &column)?);
+    }
+    if wants(Part::Sizes) {
+        rows.extend(sizes::measure(params, count as u64)?);
+    }
     let data = serde_json::json!({
         "date": date,
         "machine": machine::describe(),

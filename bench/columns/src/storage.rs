@@ -3,18 +3,21 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::stream::{self, StreamExt, TryStreamExt};
 use toroid_bench_common::Error;
 use toroid_client::blob;
 use toroid_client::columns::{EncryptedRows, MapRequest};
 use toroid_client::drive::Drive;
 use toroid_client::session::Session;
 use toroid_drive::image::{FormatOptions, MetadataMode};
-use toroid_nvme::Controller;
+use toroid_nvme::fabrics::RemoteController;
 use toroid_nvme::tcp::Digests;
-use toroid_nvme_bench::load::Load;
+use toroid_nvme::{Controller, flush, read_blocks, write_blocks};
+use toroid_nvme_bench::load::{BLOCK, Load};
 use toroid_nvme_bench::loopback::{connect, make_image, runtime, serve_here};
 use toroid_nvme_bench::row::Unit;
 use toroid_task::Progress;
+use toroid_tfhe::column::{ColumnForm, column_bytes};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::params::ParamSet;
@@ -32,6 +35,10 @@ const SUMMED: usize = 1 << 16;
 const SUM: &str = ".reg x = cor:0\n    homsum x, 65536\n    return x\n";
 /// How long plain commands run at a time.
 const PLAIN: Duration = Duration::from_secs(1);
+/// Bytes of a plain command.
+const PLAIN_BYTES: u64 = 128 << 10;
+/// Plain commands on their way at a time.
+const PLAIN_DEPTH: usize = 16;
 /// Columns are to move at this share of the rate of plain commands.
 const RATE_BAR: f64 = 0.5;
 
@@ -161,6 +168,45 @@ pub fn on_an_image(client: &ClientKey, numbers: &Numbers) -> Result<Vec<Row>, Er
     ])
 }
 
+/// Plain commands that go on for a while, in MB/s.
+async fn steady(host: &RemoteController, write: bool) -> Result<f64, Error> {
+    let load = Load {
+        name: "plain commands",
+        depth: PLAIN_DEPTH,
+        bytes: PLAIN_BYTES,
+        write,
+        unit: Unit::Bytes,
+        bar: None,
+        host,
+    };
+    Ok(load.rate(PLAIN).await? / 1e6)
+}
+
+/// Plain commands that move so many bytes, one behind the other, in MB/s. A Flush ends writes, so that they are as durable as a column.
+async fn as_many(host: &RemoteController, bytes: u64, write: bool) -> Result<f64, Error> {
+    let commands = bytes.div_ceil(PLAIN_BYTES);
+    let data = vec![7; PLAIN_BYTES as usize];
+    // What others wrote before is not counted.
+    flush(host, 1).await?;
+    let start = Instant::now();
+    let submitted = (0..commands).map(|command| {
+        let (blocks, data) = (PLAIN_BYTES / BLOCK, &data);
+        async move {
+            let slba = command * blocks;
+            match write {
+                true => write_blocks(host, 1, slba, data, &[], false).await,
+                false => read_blocks(host, 1, slba, blocks).await.map(drop),
+            }
+        }
+    });
+    let ended = stream::iter(submitted).buffer_unordered(PLAIN_DEPTH);
+    ended.try_collect::<()>().await?;
+    if write {
+        flush(host, 1).await?;
+    }
+    Ok((commands * PLAIN_BYTES) as f64 / start.elapsed().as_secs_f64() / 1e6)
+}
+
 /// The rows of a drive over NVMe/TCP, beside plain commands on the same connection.
 pub fn over_tcp(client: &ClientKey, numbers: &Numbers) -> Result<Vec<Row>, Error> {
     eprintln!("moving columns over NVMe/TCP …");
@@ -183,22 +229,14 @@ pub fn over_tcp(client: &ClientKey, numbers: &Numbers) -> Result<Vec<Row>, Error
     let rows = EncryptedRows::encrypt(client, numbers.encoding, &numbers.values, &none)?;
     runtime()?.block_on(async {
         let host = connect(address, Digests::default()).await?;
-        let mut rates = Vec::new();
-        for (name, write) in [("plain writes", true), ("plain reads", false)] {
-            let load = Load {
-                name,
-                depth: 16,
-                bytes: 128 << 10,
-                write,
-                unit: Unit::Bytes,
-                bar: None,
-                host: &host,
-            };
-            let mut rate: f64 = 0.0;
+        let size = column_bytes(rows.params(), ColumnForm::Seeded, rows.len())?;
+        // Of writes, then of reads.
+        let (mut steadily, mut at_once) = ([0.0f64; 2], [0.0f64; 2]);
+        for (number, write) in [(0, true), (1, false)] {
             for _ in 0..RUNS {
-                rate = rate.max(load.rate(PLAIN).await? / 1e6);
+                steadily[number] = steadily[number].max(steady(&host, write).await?);
+                at_once[number] = at_once[number].max(as_many(&host, size, write).await?);
             }
-            rates.push((name, rate));
         }
         let store = blob::FormatOptions {
             cluster_bytes: 256 * 4096,
@@ -222,14 +260,20 @@ pub fn over_tcp(client: &ClientKey, numbers: &Numbers) -> Result<Vec<Row>, Error
             check("the column", found.decrypt(client)? == numbers.values)?;
         }
         let mut table = Vec::new();
-        let columns = [("uploaded", up), ("downloaded", down)];
-        for ((what, times), (name, rate)) in columns.into_iter().zip(rates) {
-            let row = row(
-                &format!("{what} over NVMe/TCP"),
-                bytes / best(&times),
-                "MB/s",
+        for (number, times) in [up, down].iter().enumerate() {
+            let what = ["uploaded over NVMe/TCP", "downloaded over NVMe/TCP"][number];
+            let peers = [
+                ["plain writes, not durable", "plain reads"][number],
+                ["as many bytes and a Flush", "as many bytes"][number],
+            ];
+            let (rates, names) = (
+                [steadily[number], at_once[number]],
+                [what.to_owned(), format!("{what}, like for like")],
             );
-            table.push(row.beside(name, rate).ratio_at_least(RATE_BAR));
+            for ((name, peer), peer_rate) in names.iter().zip(peers).zip(rates) {
+                let row = row(name, bytes / best(times), "MB/s");
+                table.push(row.beside(peer, peer_rate).ratio_at_least(RATE_BAR));
+            }
         }
         Ok(table)
     })
