@@ -12,6 +12,8 @@
 //!
 //! A column can also be the object of a register, which triggers a program when it is written or read: [`Session::put_rows`].
 //!
+//! A session with a [ledger](crate::ledger) binds the columns that it writes, and checks those that it reads, chunk by chunk: `columns/binding.rs`.
+//!
 //! Open `columns/head.rs` first, which has the form of a column in its blob, then `columns/map.rs`.
 //!
 //! [`Session::append_rows`]: crate::session::Session::append_rows
@@ -19,6 +21,7 @@
 //! [`Session::read_rows`]: crate::session::Session::read_rows
 //! [`Session::put_rows`]: crate::session::Session::put_rows
 
+mod binding;
 pub(crate) mod error;
 #[cfg(feature = "image")]
 mod executor;

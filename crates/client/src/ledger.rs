@@ -7,20 +7,24 @@
 //! another ledger of the same client key has counted on are learned when they come back, and count from then on. A version is
 //! entered as given away before the object goes to the drive, so that no two objects ever have the same one.
 //!
+//! A [column at rest](crate::columns) carries its binding behind its head, with the digest of each of its chunks, so that rows are checked as
+//! they are read. A program's result that is a column is written by the client, and bound like any other; the ledger keeps what it was computed from.
+//!
 //! It also keeps which store was at which place, so that another one in its place is noticed.
 //!
 //! | | with the ledger | with the client key and an empty ledger |
 //! | --- | --- | --- |
 //! | another sample in its place, another register's, another client's, a plaintext | noticed | noticed |
 //! | an earlier version | noticed | not noticed |
-//! | a result | noticed if it is not the one of the latest run | refused |
+//! | a result in a register | noticed if it is not the one of the latest run | refused |
 //!
 //! The file is text, with a code of the whole in its last line; `docs/reference/formats.md` has its form.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
@@ -36,13 +40,19 @@ use crate::unfinished::Unfinished;
 /// SHA-256 of an object.
 pub type Digest = [u8; 32];
 
-/// Bytes of a code in a blob's name.
-const CODE_BYTES: usize = 16;
-/// The first line, and that of files which know no places and of each register only version, digest and origin.
-const MAGIC: &str = "toroid ledger 2";
-const FORMER_MAGIC: &str = "toroid ledger 1";
-/// The first word of a place's line, where a register's has the store's identifier.
+/// Bytes of the code of a binding.
+pub(crate) const CODE_BYTES: usize = 16;
+/// The first line; that of files which know no columns; and that of files which know no places and of each register only version, digest
+/// and origin.
+const MAGIC: &str = "toroid ledger 3";
+const MAGIC_WITHOUT_COLUMNS: &str = "toroid ledger 2";
+const FIRST_MAGIC: &str = "toroid ledger 1";
+/// The first word of a place's line, where others have the store's identifier.
 const PLACE: &str = "place";
+/// What the word of a column begins with, before its name in hexadecimal digits.
+const COLUMN: &str = "column:";
+/// What the word of the rows that a program has run on begins with.
+const ROWS: &str = "rows:";
 
 /// Why a ledger cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -60,10 +70,51 @@ pub enum LedgerError {
     NotOurs(PathBuf),
 }
 
+/// What a client binds: what an entry of a ledger is of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// The object of a register.
+    Register(VrNumber),
+    /// The column at rest of this name.
+    Column(String),
+}
+
+impl From<VrNumber> for Subject {
+    fn from(register: VrNumber) -> Subject {
+        Subject::Register(register)
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Subject::Register(register) => write!(f, "{register}"),
+            Subject::Column(name) => write!(f, "column {name}"),
+        }
+    }
+}
+
+impl Subject {
+    /// As a word of the ledger's file, which names of columns need not be.
+    fn word(&self) -> String {
+        match self {
+            Subject::Register(register) => register.to_string(),
+            Subject::Column(name) => format!("{COLUMN}{}", hex(name.as_bytes())),
+        }
+    }
+
+    fn of_word(word: &str) -> Option<Subject> {
+        match word.strip_prefix(COLUMN) {
+            Some(name) => Some(Subject::Column(String::from_utf8(from_hex(name)?).ok()?)),
+            None => Some(Subject::Register(word.parse().ok()?)),
+        }
+    }
+}
+
 /// Why an object of a drive is not what the ledger expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LedgerFault {
-    /// Other content or metadata than this client key has bound to the register.
+    /// Other content or metadata than this client key has bound to the register, or to the name of the column.
     #[error("it is not what this client put there")]
     Changed,
     /// Of the newest version, but deleted since, or replaced by a program's result.
@@ -92,11 +143,13 @@ pub enum LedgerFault {
 pub struct Origin {
     /// SHA-256 of the program's binary form.
     pub program: Digest,
+    /// Of a column: the rows of its inputs that the program ran on.
+    pub rows: Option<Range<u64>>,
     /// The program's operands that the ledger knows, with their versions when it was run.
-    pub inputs: Vec<(VrNumber, u64)>,
+    pub inputs: Vec<(Subject, u64)>,
 }
 
-/// What the ledger has of a register.
+/// What the ledger has of a register or of a column.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entry {
     /// Counts what was put there; 0 before anything was.
@@ -112,10 +165,21 @@ pub struct Entry {
     pub origin: Option<Origin>,
 }
 
-/// A version with its code, as a blob's name carries it.
-struct Binding {
-    version: u64,
-    code: Vec<u8>,
+/// A version with its code, as the name of a register's blob carries it, or a column behind its head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Binding {
+    pub(crate) version: u64,
+    pub(crate) code: [u8; CODE_BYTES],
+}
+
+/// What a binding is of.
+#[derive(Clone, Copy)]
+pub(crate) struct Content<'a> {
+    /// What describes all of it.
+    pub(crate) sc: &'a ScMetadata,
+    /// A sample is a column of one row.
+    pub(crate) rows: u64,
+    pub(crate) digest: Digest,
 }
 
 /// What a client knows of its objects on drives. One file serves all drives of a client key.
@@ -129,14 +193,14 @@ pub struct Ledger {
 /// What a ledger's file has.
 #[derive(Debug, Default)]
 struct Known {
-    entries: BTreeMap<(Uuid, VrNumber), Entry>,
+    entries: BTreeMap<(Uuid, Subject), Entry>,
     /// The stores by the digest of their place.
     places: BTreeMap<Digest, Uuid>,
 }
 
 impl Known {
     /// Takes an entry over, but for one of an earlier version than it has. What was given away stays given away.
-    fn merge(&mut self, key: (Uuid, VrNumber), entry: Entry) {
+    fn merge(&mut self, key: (Uuid, Subject), entry: Entry) {
         let known = self.entries.entry(key).or_default();
         let reserved = known.reserved.max(entry.reserved).max(entry.version);
         if known.version <= entry.version {
@@ -179,35 +243,33 @@ impl Ledger {
     #[must_use]
     pub fn in_memory(client: &ClientKey) -> Ledger {
         Ledger {
-            key: client.mac_key(FORMER_MAGIC),
+            key: client.mac_key(FIRST_MAGIC),
             path: None,
             known: Known::default(),
         }
     }
 
-    /// What it has of a register of a store.
+    /// What it has of a register or a column of a store.
     #[must_use]
-    pub fn entry(&self, store: Uuid, register: VrNumber) -> Option<&Entry> {
-        self.known.entries.get(&(store, register))
+    pub fn entry(&self, store: Uuid, subject: impl Into<Subject>) -> Option<&Entry> {
+        self.known.entries.get(&(store, subject.into()))
     }
 
-    /// Gives versions away, durably, for objects that are about to be put into registers; the names of those that stand there may be of
+    /// Gives versions away, durably, for what is about to be put; the bindings of what stands there may be of
     /// versions that another ledger of the same client key has counted on.
     pub(crate) fn reserve(
         &mut self,
         store: Uuid,
-        registers: &[(VrNumber, Option<String>)],
+        subjects: Vec<(Subject, Option<Binding>)>,
     ) -> Result<Vec<u64>, LedgerError> {
         self.change(|known| {
-            let reserve = |(register, former_name): &(VrNumber, Option<String>)| {
-                let former = former_name.as_deref();
-                let former = former.and_then(|name| Binding::of(name, *register));
+            let reserve = |(subject, former): (Subject, Option<Binding>)| {
                 let former = former.map_or(0, |binding| binding.version.min(u64::MAX / 2));
-                let entry = known.entries.entry((store, *register)).or_default();
+                let entry = known.entries.entry((store, subject)).or_default();
                 entry.reserved = entry.reserved.max(former) + 1;
                 entry.reserved
             };
-            registers.iter().map(reserve).collect()
+            subjects.into_iter().map(reserve).collect()
         })
     }
 
@@ -219,15 +281,35 @@ impl Ledger {
         digest: Digest,
         version: u64,
     ) -> (String, Entry) {
-        let name = self.name(store, sc.vr(), version, &digest);
+        let content = Content {
+            sc,
+            rows: 1,
+            digest,
+        };
+        let (binding, entry) = self.binding(store, &sc.vr().into(), content, version);
+        (binding.name(sc.vr()), entry)
+    }
+
+    /// The binding of a version that was given away, and its entry.
+    pub(crate) fn binding(
+        &self,
+        store: Uuid,
+        subject: &Subject,
+        content: Content<'_>,
+        version: u64,
+    ) -> (Binding, Entry) {
+        let parts = parts(store, subject, content, version);
+        let parts: Vec<_> = parts.iter().map(Vec::as_slice).collect();
+        let whole = self.key.code(&parts);
+        let code = std::array::from_fn(|at| whole[at]);
         let entry = Entry {
             version,
             reserved: version,
-            digest: Some(digest),
-            metadata: Some(sc.whole()),
+            digest: Some(content.digest),
+            metadata: Some(content.sc.whole()),
             origin: None,
         };
-        (name, entry)
+        (Binding { version, code }, entry)
     }
 
     /// Checks what a drive gave for a register. The entry is one to enter: of a version that another ledger has counted on.
@@ -240,23 +322,46 @@ impl Ledger {
     ) -> Result<Option<Entry>, LedgerFault> {
         let register = sc.vr();
         let entry = self.entry(store, register);
-        if entry.is_some_and(|entry| entry.digest == Some(digest)) {
-            return Ok(None);
-        }
-        if sc.computed() {
+        let is_known = entry.is_some_and(|entry| entry.digest == Some(digest));
+        if sc.computed() && !is_known {
             return Err(LedgerFault::UnknownResult);
         }
-        let binding = Binding::of(name, register).ok_or(LedgerFault::Changed)?;
-        let parts = parts(store, register, binding.version, &digest);
-        let parts = parts.each_ref().map(Vec::as_slice);
+        let content = Content {
+            sc,
+            rows: 1,
+            digest,
+        };
+        self.check_bound(
+            store,
+            &register.into(),
+            content,
+            Binding::of(name, register).as_ref(),
+        )
+    }
+
+    /// Checks what a drive gave with a binding, or without one. The entry is one to enter: of a version that another ledger has counted on.
+    pub(crate) fn check_bound(
+        &self,
+        store: Uuid,
+        subject: &Subject,
+        content: Content<'_>,
+        binding: Option<&Binding>,
+    ) -> Result<Option<Entry>, LedgerFault> {
+        let entry = self.entry(store, subject.clone());
+        if entry.is_some_and(|entry| entry.digest == Some(content.digest)) {
+            return Ok(None);
+        }
+        let binding = binding.ok_or(LedgerFault::Changed)?;
+        let found = binding.version;
+        let parts = parts(store, subject, content, found);
+        let parts: Vec<_> = parts.iter().map(Vec::as_slice).collect();
         if !self.key.verify(&parts, &binding.code) {
             return Err(LedgerFault::Changed);
         }
-        let found = binding.version;
         match entry.map(|entry| entry.version) {
             Some(newest) if found == newest => Err(LedgerFault::Gone { found }),
             Some(newest) if found < newest => Err(LedgerFault::RolledBack { found, newest }),
-            _ => Ok(Some(self.bind(store, sc, digest, found).1)),
+            _ => Ok(Some(self.binding(store, subject, content, found).1)),
         }
     }
 
@@ -279,7 +384,7 @@ impl Ledger {
         if entry.origin.is_some() {
             return Ok(Some(metadata));
         }
-        if name != self.name(store, register, entry.version, &digest) {
+        if name != self.bind(store, &metadata, digest, entry.version).0 {
             let newest = entry.version;
             return match Binding::of(name, register).map(|binding| binding.version) {
                 Some(found) if found > newest => Ok(None),
@@ -293,36 +398,47 @@ impl Ledger {
         Ok((register.ty() != VrType::LweCow).then_some(metadata))
     }
 
+    /// What a result is computed from: a program, with those of its operands that the ledger knows.
+    pub(crate) fn origin(
+        &self,
+        store: Uuid,
+        program: Digest,
+        rows: Option<Range<u64>>,
+        operands: impl IntoIterator<Item = Subject>,
+    ) -> Origin {
+        let known = |operand: Subject| {
+            let version = self.entry(store, operand.clone())?.version;
+            Some((operand, version))
+        };
+        Origin {
+            program,
+            rows,
+            inputs: operands.into_iter().filter_map(known).collect(),
+        }
+    }
+
     /// The entry of a result that a run gave: the drive's metadata and the digest of it and the content, and the noise that the client expects.
     pub(crate) fn result(
         &self,
         store: Uuid,
         sc: &ScMetadata,
         (digest, noise): (Digest, StatedNoise),
-        program: Digest,
-        operands: impl IntoIterator<Item = VrNumber>,
+        origin: Origin,
     ) -> Entry {
-        let version = |register| self.entry(store, register).map(|entry| entry.version);
-        let inputs = operands.into_iter();
         let expected = sc.with_noise(noise.log2_variance, noise.log2_failure);
-        let version_of_it = version(sc.vr()).unwrap_or(0);
+        let version = self.entry(store, sc.vr()).map_or(0, |entry| entry.version);
         Entry {
-            version: version_of_it,
-            reserved: version_of_it,
+            version,
+            reserved: version,
             digest: Some(digest),
             metadata: Some(expected.whole()),
-            origin: Some(Origin {
-                program,
-                inputs: inputs
-                    .filter_map(|register| Some((register, version(register)?)))
-                    .collect(),
-            }),
+            origin: Some(origin),
         }
     }
 
-    /// What is left of a register whose object is deleted.
-    pub(crate) fn deleted(&self, store: Uuid, register: VrNumber) -> Option<Entry> {
-        let entry = self.entry(store, register)?;
+    /// What is left of an entry whose object is deleted.
+    pub(crate) fn deleted(&self, store: Uuid, subject: Subject) -> Option<Entry> {
+        let entry = self.entry(store, subject)?;
         Some(Entry {
             version: entry.version,
             reserved: entry.reserved,
@@ -343,15 +459,15 @@ impl Ledger {
         Ok(())
     }
 
-    /// Enters registers of a store, durably. Where the file has newer versions, which another process entered meanwhile, those stay.
+    /// Enters registers and columns of a store, durably. Where the file has newer versions, which another process entered meanwhile, those stay.
     pub(crate) fn enter(
         &mut self,
         store: Uuid,
-        entries: impl IntoIterator<Item = (VrNumber, Entry)>,
+        entries: impl IntoIterator<Item = (Subject, Entry)>,
     ) -> Result<(), LedgerError> {
         self.change(|known| {
-            for (register, entry) in entries {
-                known.merge((store, register), entry);
+            for (subject, entry) in entries {
+                known.merge((store, subject), entry);
             }
         })
     }
@@ -390,35 +506,29 @@ impl Ledger {
         Ok(changed)
     }
 
-    fn name(&self, store: Uuid, register: VrNumber, version: u64, digest: &Digest) -> String {
-        let code = self.code(store, register, version, digest);
-        format!("{register} {version} {}", hex(&code[..CODE_BYTES]))
-    }
-
-    fn code(&self, store: Uuid, register: VrNumber, version: u64, digest: &Digest) -> [u8; 32] {
-        let parts = parts(store, register, version, digest);
-        self.key.code(&parts.each_ref().map(Vec::as_slice))
-    }
-
     fn text(&self) -> String {
         let mut text = format!("{MAGIC}\n");
         for (place, store) in &self.known.places {
             // Writing to a string does not fail.
             let _ = writeln!(text, "{PLACE} {} {store}", hex(place));
         }
-        for ((store, register), entry) in &self.known.entries {
+        for ((store, subject), entry) in &self.known.entries {
+            let subject = subject.word();
             let digest = entry.digest.map_or("-".to_owned(), |digest| hex(&digest));
             let metadata = entry.metadata.map(|sc| hex(&sc.to_bytes()));
             let metadata = metadata.unwrap_or("-".to_owned());
             let (version, reserved) = (entry.version, entry.reserved);
             let _ = write!(
                 text,
-                "{store} {register} {version} {reserved} {digest} {metadata}"
+                "{store} {subject} {version} {reserved} {digest} {metadata}"
             );
             if let Some(origin) = &entry.origin {
                 let _ = write!(text, " {}", hex(&origin.program));
-                for (register, version) in &origin.inputs {
-                    let _ = write!(text, " {register}={version}");
+                if let Some(rows) = &origin.rows {
+                    let _ = write!(text, " {ROWS}{}..{}", rows.start, rows.end);
+                }
+                for (subject, version) in &origin.inputs {
+                    let _ = write!(text, " {}={version}", subject.word());
                 }
             }
             text.push('\n');
@@ -437,33 +547,34 @@ impl Ledger {
             return None;
         }
         let mut lines = entries.lines();
-        let former = match lines.next()? {
-            MAGIC => false,
-            FORMER_MAGIC => true,
+        let first = match lines.next()? {
+            MAGIC | MAGIC_WITHOUT_COLUMNS => false,
+            FIRST_MAGIC => true,
             _ => return None,
         };
         let mut known = Known::default();
         for line in lines {
             let mut words = line.split(' ');
-            if !former && let Some(place) = line.strip_prefix(PLACE) {
+            if !first && let Some(place) = line.strip_prefix(PLACE) {
                 let (place, store) = place.strip_prefix(' ')?.split_once(' ')?;
                 let place = from_hex(place)?.try_into().ok()?;
                 known.places.insert(place, store.parse().ok()?);
             } else {
                 let store = words.next()?.parse().ok()?;
-                let register = words.next()?.parse().ok()?;
-                let entry = parse_entry(&mut words, former)?;
-                known.entries.insert((store, register), entry);
+                let subject = Subject::of_word(words.next()?)?;
+                let entry = parse_entry(&mut words, first)?;
+                known.entries.insert((store, subject), entry);
             }
         }
         Some(known)
     }
 }
 
-/// The words of an entry after store and register.
-fn parse_entry<'a>(words: &mut impl Iterator<Item = &'a str>, former: bool) -> Option<Entry> {
+/// The words of an entry after store and register or column; in the `first` form of the file it has fewer.
+fn parse_entry<'a>(words: &mut impl Iterator<Item = &'a str>, first: bool) -> Option<Entry> {
+    let mut words = words.peekable();
     let version = words.next()?.parse().ok()?;
-    let reserved = match former {
+    let reserved = match first {
         true => version,
         false => words.next()?.parse().ok()?,
     };
@@ -471,7 +582,7 @@ fn parse_entry<'a>(words: &mut impl Iterator<Item = &'a str>, former: bool) -> O
         "-" => None,
         digest => Some(from_hex(digest)?.try_into().ok()?),
     };
-    let metadata = match former {
+    let metadata = match first {
         true => "-",
         false => words.next()?,
     };
@@ -481,15 +592,25 @@ fn parse_entry<'a>(words: &mut impl Iterator<Item = &'a str>, former: bool) -> O
     };
     let origin = match words.next() {
         None => None,
-        Some(program) => Some(Origin {
-            program: from_hex(program)?.try_into().ok()?,
-            inputs: words
-                .map(|input| {
-                    let (register, version) = input.split_once('=')?;
-                    Some((register.parse().ok()?, version.parse().ok()?))
-                })
-                .collect::<Option<_>>()?,
-        }),
+        Some(program) => {
+            let rows = words.next_if(|word| word.starts_with(ROWS));
+            Some(Origin {
+                program: from_hex(program)?.try_into().ok()?,
+                rows: match rows {
+                    None => None,
+                    Some(rows) => {
+                        let (start, end) = rows.strip_prefix(ROWS)?.split_once("..")?;
+                        Some(start.parse().ok()?..end.parse().ok()?)
+                    }
+                },
+                inputs: words
+                    .map(|input| {
+                        let (subject, version) = input.split_once('=')?;
+                        Some((Subject::of_word(subject)?, version.parse().ok()?))
+                    })
+                    .collect::<Option<_>>()?,
+            })
+        }
     };
     Some(Entry {
         version,
@@ -502,25 +623,35 @@ fn parse_entry<'a>(words: &mut impl Iterator<Item = &'a str>, former: bool) -> O
 
 impl Binding {
     /// The one in the name of a blob of this register.
-    fn of(name: &str, register: VrNumber) -> Option<Binding> {
+    pub(crate) fn of(name: &str, register: VrNumber) -> Option<Binding> {
         let mut words = name.split(' ');
         let named: VrNumber = words.next()?.parse().ok()?;
         let version = words.next()?.parse().ok()?;
-        let code = from_hex(words.next()?).filter(|code| code.len() == CODE_BYTES)?;
+        let code = from_hex(words.next()?)?.try_into().ok()?;
         (named == register && words.next().is_none()).then_some(Binding { version, code })
+    }
+
+    /// The name of a blob of this register.
+    fn name(&self, register: VrNumber) -> String {
+        format!("{register} {} {}", self.version, hex(&self.code))
     }
 }
 
-/// What the code of a binding is of. A sample is a column of one row.
-fn parts(store: Uuid, register: VrNumber, version: u64, digest: &Digest) -> [Vec<u8>; 5] {
-    let rows = [0u64, 1].map(u64::to_le_bytes).concat();
-    [
+/// What the code of a binding is of. That of a column has a part more than that of a register.
+fn parts(store: Uuid, subject: &Subject, content: Content<'_>, version: u64) -> Vec<Vec<u8>> {
+    let (named, kind) = match subject {
+        Subject::Register(register) => (u64::from(*register).to_le_bytes().to_vec(), None),
+        Subject::Column(name) => (name.as_bytes().to_vec(), Some(b"column".to_vec())),
+    };
+    let mut parts = vec![
         store.as_bytes().to_vec(),
-        u64::from(register).to_le_bytes().to_vec(),
-        rows,
+        named,
+        [0, content.rows].map(u64::to_le_bytes).concat(),
         version.to_le_bytes().to_vec(),
-        digest.to_vec(),
-    ]
+        content.digest.to_vec(),
+    ];
+    parts.extend(kind);
+    parts
 }
 
 /// Digest of what the metadata says of an object as a whole, with the start of the key tag, and of its content, piece by piece.
@@ -549,13 +680,13 @@ impl ObjectDigest {
     }
 }
 
-fn place_digest(place: &str) -> Digest {
-    Sha256::digest(place).into()
+/// SHA-256 of bytes as they are.
+pub(crate) fn bytes_digest(bytes: &[u8]) -> Digest {
+    Sha256::digest(bytes).into()
 }
 
-/// Digest of a program's binary form.
-pub(crate) fn program_digest(bytes: &[u8]) -> Digest {
-    Sha256::digest(bytes).into()
+fn place_digest(place: &str) -> Digest {
+    bytes_digest(place.as_bytes())
 }
 
 /// Keeps other processes from replacing the ledger until it is dropped. The lock has a file of its own, as the ledger's is replaced.
@@ -599,7 +730,7 @@ mod tests {
         let ledger = Ledger::in_memory(&client);
         let (store, digest) = (Uuid::from_bytes([2; 16]), hex(&[3; 32]));
         let lines = format!(
-            "{FORMER_MAGIC}\n{store} cor:0:1 4 {digest}\n{store} cor:0:2 5 -\n{store} cow:0:2 6 {digest} {digest} cor:0:1=4\n"
+            "{FIRST_MAGIC}\n{store} cor:0:1 4 {digest}\n{store} cor:0:2 5 -\n{store} cow:0:2 6 {digest} {digest} cor:0:1=4\n"
         );
         let code = ledger.key.code(&[b"ledger", lines.as_bytes()]);
         let known = ledger.parse(&format!("{lines}{}\n", hex(&code))).unwrap();
@@ -609,10 +740,55 @@ mod tests {
         assert_eq!(entries[0].digest, Some([3; 32]));
         assert_eq!((entries[1].digest, entries[1].metadata), (None, None));
         let origin = entries[2].origin.as_ref().unwrap();
-        assert_eq!(origin.inputs, [("cor:0:1".parse().unwrap(), 4)]);
+        assert_eq!(
+            origin.inputs,
+            [(Subject::Register("cor:0:1".parse().unwrap()), 4)]
+        );
         // It is written in the present one, and comes back the same.
         let written = Ledger { known, ..ledger };
         let again = written.parse(&written.text()).unwrap();
         assert_eq!(again.entries, written.known.entries);
+    }
+
+    #[test]
+    fn columns_come_back_as_written() {
+        let client = ClientKey::generate(&TINY, &mut Csprng::from_seed([1; 32]));
+        let mut ledger = Ledger::in_memory(&client);
+        let column = |name: &str| Subject::Column(name.to_owned());
+        let of_column = Origin {
+            program: [4; 32],
+            rows: Some(3..100),
+            inputs: vec![
+                (column("a = é"), 7),
+                (Subject::Register("tv:0:2".parse().unwrap()), 2),
+            ],
+        };
+        let of_register = Origin {
+            rows: None,
+            ..of_column.clone()
+        };
+        let store = Uuid::from_bytes([2; 16]);
+        let entry = |origin| Entry {
+            version: 3,
+            reserved: 4,
+            digest: Some([1; 32]),
+            metadata: None,
+            origin: Some(origin),
+        };
+        let register = Subject::Register("cow:0:2".parse().unwrap());
+        let entries = [
+            (column(" x"), entry(of_column)),
+            (register, entry(of_register)),
+        ];
+        ledger.enter(store, entries).unwrap();
+        let text = ledger.text();
+        let known = ledger.parse(&text).unwrap();
+        assert_eq!(known.entries, ledger.known.entries);
+        // The former form differs in its first line.
+        let (lines, _) = text.trim_end().rsplit_once('\n').unwrap();
+        let lines = lines.replacen(MAGIC, MAGIC_WITHOUT_COLUMNS, 1) + "\n";
+        let code = ledger.key.code(&[b"ledger", lines.as_bytes()]);
+        let known = ledger.parse(&format!("{lines}{}\n", hex(&code))).unwrap();
+        assert_eq!(known.entries, ledger.known.entries);
     }
 }

@@ -43,7 +43,8 @@ use crate::blob::{
 };
 use crate::columns::error::ColumnError;
 use crate::ledger::{
-    Digest, Entry, Ledger, LedgerError, LedgerFault, ObjectDigest, Origin, program_digest,
+    Binding, Digest, Entry, Ledger, LedgerError, LedgerFault, ObjectDigest, Origin, Subject,
+    bytes_digest,
 };
 
 /// What a ledger is to have of a program's result: [`Session::accept`].
@@ -410,9 +411,9 @@ impl Session {
             return Ok(None);
         };
         let registers = objects.iter().map(|object| object.metadata().vr());
-        let registers = registers.map(|vr| (vr, self.find(vr).map(|blob| blob.name)));
-        let registers: Vec<_> = registers.collect();
-        Ok(Some(ledger.reserve(self.store.uuid(), &registers)?))
+        let former = |vr| Binding::of(&self.find(vr)?.name, vr);
+        let registers = registers.map(|vr| (vr.into(), former(vr))).collect();
+        Ok(Some(ledger.reserve(self.store.uuid(), registers)?))
     }
 
     /// The name under which an object of a version is stored, and its entry in the ledger.
@@ -423,8 +424,10 @@ impl Session {
     /// Enters into the ledger what has happened on the drive.
     pub(crate) fn enter(
         &self,
-        entries: impl IntoIterator<Item = (VrNumber, Entry)>,
+        entries: impl IntoIterator<Item = (impl Into<Subject>, Entry)>,
     ) -> Result<(), SessionError> {
+        let entries = entries.into_iter();
+        let entries = entries.map(|(subject, entry)| (subject.into(), entry));
         match self.ledger() {
             Some(mut ledger) => Ok(ledger.enter(self.store.uuid(), entries)?),
             None => Ok(()),
@@ -561,12 +564,30 @@ impl Session {
     ) -> Result<u64, SessionError> {
         let vr = VrNumber::key(key_id, KeyKind::Ring)?;
         let blob = self.find(vr).ok_or(SessionError::Missing(vr))?;
+        self.pass_through(&blob, (0, blob.size), progress).await
+    }
+
+    /// Reads a blob, so that it comes into its register, and checks it if the ledger knows it. Its bytes count on from `done` of `total`;
+    /// gives what is done then.
+    async fn pass_through(
+        &self,
+        blob: &BlobStat,
+        (mut done, total): (u64, u64),
+        progress: &Progress,
+    ) -> Result<u64, SessionError> {
         let mut reader = self.store.reader(blob.id)?;
-        let mut done = 0;
+        let mut digest = None;
         while let Some(chunk) = reader.next_chunk().await? {
             progress.check().map_err(BlobError::from)?;
+            if let Some(sc) = reader.sc() {
+                let digest = digest.get_or_insert_with(|| (sc, ObjectDigest::new(&sc)));
+                digest.1.update(&chunk);
+            }
             done += chunk.len() as u64;
-            progress.report("load", done, blob.size);
+            progress.report("load", done, total);
+        }
+        if let Some((sc, digest)) = digest.filter(|(sc, _)| self.is_known(sc)) {
+            self.check(&sc, digest.finish(), &blob.name)?;
         }
         Ok(done)
     }
@@ -783,15 +804,27 @@ impl Session {
         let Some((digest, program)) = program else {
             return Ok((stored, None));
         };
-        let operands = program.instructions().iter();
-        let operands: BTreeSet<_> = operands.flat_map(Instruction::operands).collect();
         let found = ObjectDigest::of(&sc, &blob.data);
         let noise = stored.ciphertext.stated_noise();
-        let entry = self.ledger().map(|ledger| ComputedEntry {
-            register,
-            entry: ledger.result(self.store.uuid(), &sc, (found, noise), digest, operands),
-        });
+        let entry = self.result_entry(&sc, (found, noise), (digest, &program));
+        let entry = entry.map(|entry| ComputedEntry { register, entry });
         Ok((stored, entry))
+    }
+
+    /// What a ledger is to have of a result in a register ([`Ledger::result`]), if there is one.
+    pub(crate) fn result_entry(
+        &self,
+        sc: &ScMetadata,
+        found: (Digest, StatedNoise),
+        (digest, program): (Digest, &Program),
+    ) -> Option<Entry> {
+        let ledger = self.ledger()?;
+        let store = self.store.uuid();
+        let operands = program.instructions().iter();
+        let operands: BTreeSet<_> = operands.flat_map(Instruction::operands).collect();
+        let operands = operands.into_iter().map(Subject::from);
+        let origin = ledger.origin(store, digest, None, operands);
+        Some(ledger.result(store, sc, found, origin))
     }
 
     /// Enters a result into the ledger, so that it is taken when it comes again. Whoever computes it again does that before.
@@ -872,7 +905,7 @@ impl Session {
         let sc = blob.sc.filter(|sc| sc.vr() == vr).ok_or_else(changed)?;
         self.check(&sc, ObjectDigest::of(&sc, &blob.data), &stat.name)?;
         let program = toroid_isa::decode(&blob.data).map_err(|_| changed())?;
-        Ok((program_digest(&blob.data), program))
+        Ok((bytes_digest(&blob.data), program))
     }
 
     /// Deletes what is stored for a register. The register itself keeps its content until the drive is opened anew.
@@ -883,7 +916,7 @@ impl Session {
         let stat = self.find(vr).ok_or(SessionError::Missing(vr))?;
         self.store.delete_blob(stat.id).await?;
         let deleted = self.ledger();
-        let deleted = deleted.and_then(|ledger| ledger.deleted(self.store.uuid(), vr));
+        let deleted = deleted.and_then(|ledger| ledger.deleted(self.store.uuid(), vr.into()));
         self.enter(deleted.map(|entry| (vr, entry)))
     }
 
@@ -978,20 +1011,7 @@ impl Session {
                 let sc = ScMetadata::new(program, sc.params(), bytes.len() as u64)?;
                 self.store.pass(sc, &bytes).await?;
             }
-            let mut reader = self.store.reader(blob.id)?;
-            let mut digest = None;
-            while let Some(chunk) = reader.next_chunk().await? {
-                progress.check().map_err(BlobError::from)?;
-                if let Some(sc) = reader.sc() {
-                    let digest = digest.get_or_insert_with(|| (sc, ObjectDigest::new(&sc)));
-                    digest.1.update(&chunk);
-                }
-                done += chunk.len() as u64;
-                progress.report("load", done, total);
-            }
-            if let Some((sc, digest)) = digest.filter(|(sc, _)| self.is_known(sc)) {
-                self.check(&sc, digest.finish(), &blob.name)?;
-            }
+            done = self.pass_through(&blob, (done, total), progress).await?;
         }
         Ok(done)
     }

@@ -2,6 +2,9 @@
 #![cfg(feature = "image")]
 #![allow(clippy::unwrap_used)]
 
+#[path = "ledger/columns.rs"]
+mod columns;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -37,9 +40,13 @@ fn vr(text: &str) -> VrNumber {
 
 impl Place {
     fn new() -> Place {
+        Place::of(&TINY)
+    }
+
+    fn of(params: &'static ParamSet) -> Place {
         let place = Place {
             folder: tempfile::tempdir().unwrap(),
-            client: ClientKey::generate(&TINY, &mut Csprng::from_os().unwrap()),
+            client: ClientKey::generate(params, &mut Csprng::from_os().unwrap()),
         };
         let options = FormatOptions {
             size: 64 << 20,
@@ -294,7 +301,7 @@ fn results_are_bound_to_program_and_inputs() {
         let origin = ledger.entry(store, vr("cow:0:2")).unwrap().origin.clone();
         let origin = origin.unwrap();
         let versions = [("tv:0:0", 2), ("cor:0:1", 2), ("cow:0:2", 2)];
-        let versions = versions.map(|(register, version)| (vr(register), version));
+        let versions = versions.map(|(register, version)| (vr(register).into(), version));
         assert_eq!(origin.inputs, versions);
     }
     // The result of the earlier run, and one that no run gave.
@@ -511,7 +518,7 @@ fn a_ledger_is_of_one_client_key_and_shows_changes() {
     let refused = |result| matches!(result, Err(LedgerError::NotOurs(_)));
     assert!(refused(opened(&other, &place.file())));
     let text = fs::read_to_string(place.file()).unwrap();
-    assert!(text.starts_with("toroid ledger 2\n"));
+    assert!(text.starts_with("toroid ledger 3\n"));
     let changes = [
         text.replace(" 1 ", " 2 "),
         text.replace("cor:0:1", "cor:0:2"),

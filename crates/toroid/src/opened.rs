@@ -45,7 +45,20 @@ impl DriveArgs {
 
     /// Opens the drive to see what is on it.
     pub fn open_read_only(&self) -> anyhow::Result<Opened> {
-        Opened::with(&self.location, self.host.options()?.read_only())
+        self.open_read_only_with(None)
+    }
+
+    /// The same, with a ledger.
+    pub fn open_read_only_with(&self, ledger: Option<OpenLedger>) -> anyhow::Result<Opened> {
+        let options = self.host.options()?.read_only();
+        Opened::with(&self.location, with_ledger(options, ledger))
+    }
+}
+
+fn with_ledger(options: OpenOptions, ledger: Option<OpenLedger>) -> OpenOptions {
+    match ledger {
+        Some(ledger) => ledger.options(options),
+        None => options,
     }
 }
 
@@ -67,11 +80,7 @@ impl Opened {
         ledger: Option<OpenLedger>,
     ) -> anyhow::Result<Opened> {
         let options = options.backend(Arc::clone(&computing.backend));
-        let options = match ledger {
-            Some(ledger) => ledger.options(options),
-            None => options,
-        };
-        Opened::with(location, options)
+        Opened::with(location, with_ledger(options, ledger))
     }
 
     fn with(location: &Location, options: OpenOptions) -> anyhow::Result<Opened> {

@@ -612,3 +612,57 @@ fn columns_in_registers_trigger_programs() {
         );
     }
 }
+
+#[test]
+fn a_ledger_notices_what_a_drive_gives_in_place_of_columns() {
+    let place = Place::prepared("nvme");
+    place.column("x", &[1, 2, 3], "--unsigned --ledger l");
+    let yesterday = fs::read(place.path("d.img")).unwrap();
+    place.column("x", &[4, 5], "--append --ledger l");
+    fs::write(
+        place.path("p.tasm"),
+        ".reg x = cor:0\n.tv f unsigned = 15 - x\nbootstrap f, x\nreturn x\n",
+    )
+    .unwrap();
+    let map = "map d.img p.tasm --input x=x --output o --unit 2 --ledger l";
+    assert_eq!(place.json(map)["computed"], 5);
+    assert_eq!(place.rows("o", "--ledger l"), [14, 13, 12, 11, 10]);
+    assert_eq!(place.json(map)["computed"], 0);
+    // The drive of yesterday.
+    fs::write(place.path("d.img"), yesterday).unwrap();
+    let words: &[&str] = &["column x", "version 1"];
+    place.fails(1, "column get d.img x --ledger l", words);
+    place.fails(1, map, words);
+    place.fails(1, &format!("{map} --estimate"), words);
+    place.fails(1, "column put d.img x numbers --append --ledger l", words);
+    assert!(
+        place
+            .ok("column list d.img --ledger l")
+            .contains("version 1")
+    );
+    assert_eq!(place.rows("x", ""), [1, 2, 3]);
+    // One that was put without a ledger, and a ledger whose name is mistyped.
+    place.column("plain", &[1], "--unsigned");
+    let words: &[&str] = &["not what this client put there"];
+    place.fails(1, "column get d.img plain --ledger l", words);
+    let words: &[&str] = &["ledger ll does not exist"];
+    place.fails(1, "column get d.img x --ledger ll", words);
+    place.ok("column delete d.img x --ledger l");
+    place.column("x", &[6], "--unsigned --ledger l");
+    assert_eq!(place.rows("x", "--ledger l"), [6]);
+    // In registers, with a program that the same client has put.
+    fs::write(
+        place.path("write.tasm"),
+        ".reg x = cow:2\n.tv f unsigned = 15 - x\nbootstrap f, x\nreturn x\n",
+    )
+    .unwrap();
+    place.ok("put d.img write.tasm --ledger l");
+    fs::write(place.path("numbers"), "1\n2\n").unwrap();
+    place.ok("column run d.img cow:0:2 numbers --unsigned --out r --ledger l");
+    let read = "column get d.img --register cow:0:2 --ledger l";
+    assert_eq!(place.ok(read).trim(), "14\n13");
+    place.ok("put d.img write.tasm");
+    let untrusted: &[&str] = &["tv:0:0", "cannot be trusted"];
+    let run = "column run d.img cow:0:2 numbers --unsigned --out s --ledger l";
+    place.fails(1, run, untrusted);
+}

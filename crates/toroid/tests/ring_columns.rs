@@ -565,3 +565,32 @@ fn full_columns() {
         }
     }
 }
+
+#[test]
+fn a_ledger_binds_ring_columns_and_what_is_made_of_them() {
+    let (place, x, y) = drive();
+    for (name, rows) in [("a", &x), ("b", &y)] {
+        let form = "--form ring --bits 4 --unsigned --ledger l";
+        place.column(name, rows, form);
+    }
+    let map = "map d.img p.tasm --input x=a --input y=b --output o --ledger l";
+    place.ok(map);
+    assert_eq!(place.rows("o", "--ledger l"), interpret(&x, &y));
+    assert_eq!(place.json(map)["computed"], 0);
+    let earlier = fs::read(place.path("d.img")).unwrap();
+    for name in ["a", "b"] {
+        place.column(name, &x[..40], "--append --ledger l");
+    }
+    let again = place.json(&format!("{map} --replace"));
+    assert_eq!(again["computed"], ROWS + 40);
+    let expected = [interpret(&x, &y), interpret(&x[..40], &x[..40])].concat();
+    assert_eq!(place.rows("o", "--ledger l"), expected);
+    // The drive of before, and columns that were put without the ledger.
+    fs::write(place.path("d.img"), earlier).unwrap();
+    let words: &[&str] = &["cannot be trusted", "this client has put version"];
+    for name in ["a", "o"] {
+        place.fails(1, &format!("column get d.img {name} --ledger l"), words);
+    }
+    let words: &[&str] = &["not what this client put there"];
+    place.fails(1, "column get d.img x --ledger l", words);
+}

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use toroid_tfhe::TfheError;
 
+use crate::ledger::LedgerFault;
+
 /// What names of columns are in the blob store.
 pub(super) const PREFIX: &str = "column:";
 
@@ -29,6 +31,9 @@ pub enum ColumnError {
     /// What the drive has of it is not a column, or damaged.
     #[error("it is damaged: {0}")]
     Damaged(String),
+    /// The drive gave something else than what this client put there.
+    #[error("what the drive has of it cannot be trusted: {0}")]
+    Untrusted(#[from] LedgerFault),
     /// Rows of another kind.
     #[error("{what} is {found}; expected {expected}")]
     Mismatch {

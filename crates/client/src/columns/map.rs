@@ -19,12 +19,13 @@ use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
 
 use super::executor::Executor;
-use super::head::JobRecord;
+use super::head::{JobRecord, Run};
 use super::ring::RingJob;
 use super::rows::{EncryptedRows, log2_failure};
 use super::stored::{Change, StoredColumn};
 use super::{ColumnError, ColumnStat, mismatch, of};
-use crate::blob::BlobError;
+use crate::blob::{BlobError, BlobStat};
+use crate::ledger::Origin;
 use crate::session::{Object, Session, SessionError, check_widths};
 
 /// Rows of a unit of a program with bootstraps, which take most of its time.
@@ -207,6 +208,8 @@ struct Job<'a> {
     objects: Vec<Object<'static>>,
     plan: MapPlan,
     digest: [u8; 32],
+    /// What a ledger is to have of the run.
+    origin: Option<Origin>,
     shape: Shape,
     step: u64,
     /// Rows of a unit.
@@ -271,6 +274,26 @@ impl Job<'_> {
         Ok(inputs)
     }
 
+    fn origin(&self, session: &Session) -> Option<Origin> {
+        let ranges = self.inputs.iter().map(|(_, _, rows)| rows.clone());
+        let rows = ranges.max_by_key(|rows| rows.end - rows.start)?;
+        let inputs = self.inputs.iter();
+        let inputs = inputs.map(|(vr, column, _)| (*vr, column.name.as_str()));
+        session.origin_of_run(&self.program, rows, inputs)
+    }
+
+    fn run(&self, done: u64, complete: bool) -> Run {
+        Run {
+            record: JobRecord {
+                digest: self.digest,
+                done,
+                total: self.plan.rows,
+                complete,
+            },
+            origin: self.origin.clone(),
+        }
+    }
+
     fn is_single(&self, rows: &Range<u64>) -> bool {
         rows.end - rows.start == 1 && self.plan.rows > 1
     }
@@ -295,6 +318,14 @@ impl AnyJob<'_> {
         match self {
             AnyJob::Samples(job) => (job.key_id, &job.program),
             AnyJob::Ring(job) => (job.key_id, &job.program),
+        }
+    }
+
+    /// Notes what a ledger is to have of the run, once it has the functions.
+    fn enter_origin(&mut self, session: &Session) {
+        match self {
+            AnyJob::Samples(job) => job.origin = job.origin(session),
+            AnyJob::Ring(job) => job.origin = job.origin(session),
         }
     }
 
@@ -377,6 +408,7 @@ impl Session {
             let objects = job.take_objects();
             let tables: Vec<VrNumber> = objects.iter().map(|o| o.metadata().vr()).collect();
             self.put(objects, &Progress::none()).await?;
+            job.enter_origin(self);
             let controller = self.store().controller();
             let (key_id, program) = job.program();
             let executor = Executor::take(controller, VrNumber::program(key_id)?, program).await?;
@@ -522,6 +554,7 @@ impl Session {
                 complete: false,
             },
             digest,
+            origin: None,
             shape,
             step,
             unit,
@@ -574,8 +607,11 @@ impl Session {
                 *tv = *vr;
                 continue;
             }
-            let sc = self.find(*tv).and_then(|stat| stat.sc);
-            let sc = sc.ok_or(SessionError::Missing(*tv))?;
+            self.find(*tv).ok_or(SessionError::Missing(*tv))?;
+            let Some(sc) = self.operand(*tv)? else {
+                functions.insert(*tv, (None, None));
+                continue;
+            };
             let encoding = |bits: u8| Encoding::new(bits.into(), sc.signed()).ok();
             let output = match sc.output_bits() {
                 0 => sc.message_bits(),
@@ -621,6 +657,10 @@ impl Session {
                 ] {
                     of_rows.update(word.to_le_bytes());
                 }
+                let bound = column.head.bound.as_ref();
+                if let Some(digest) = bound.and_then(|bound| bound.chunk(segment.offset)) {
+                    of_rows.update(digest);
+                }
             }
             let of_rows: [u8; 32] = of_rows.finalize().into();
             hash.update(of_rows);
@@ -662,8 +702,7 @@ impl Session {
             })
         {
             let stat = self.find(vr).ok_or(SessionError::Missing(vr))?;
-            hash.update(stat.id.0.to_le_bytes());
-            hash.update(stat.sequence.to_le_bytes());
+            hash_stored(hash, vr, &stat);
         }
         let mut samples = crate::session::inputs(program);
         samples.retain(|vr| vr.ty().is_sample() && !known.contains_key(vr));
@@ -673,8 +712,9 @@ impl Session {
             let stat = self.find(vr).ok_or(SessionError::Missing(vr))?;
             let sc = stat.sc.ok_or(SessionError::Missing(vr))?;
             hash.update(vr.to_u64().to_le_bytes());
-            hash.update(stat.id.0.to_le_bytes());
-            hash.update(stat.sequence.to_le_bytes());
+            hash_stored(hash, vr, &stat);
+            let unknown = sc.with_noise(None, None);
+            let sc = self.operand(vr)?.unwrap_or(unknown);
             let facts = super::rows::RowFacts::of(&sc).map_err(of(&vr.to_string()))?;
             known.insert(
                 vr,
@@ -744,7 +784,7 @@ impl Session {
         };
         let column = self.own_output(job).await?;
         let mut change = Change::of(&column);
-        change.head.job = Some(Session::record(job, total, true));
+        change.run(job.run(total, true));
         let quiet = Progress::from(progress.cancel_token().clone());
         self.commit_change(&column, change, &quiet).await?;
         Ok(commands)
@@ -764,15 +804,6 @@ impl Session {
         }
     }
 
-    fn record(job: &Job<'_>, done: u64, complete: bool) -> JobRecord {
-        JobRecord {
-            digest: job.digest,
-            done,
-            total: job.plan.rows,
-            complete,
-        }
-    }
-
     /// Appends the result of a unit, with the record that says so.
     async fn commit_unit(
         &self,
@@ -783,7 +814,7 @@ impl Session {
     ) -> Result<(), SessionError> {
         let quiet = Progress::from(progress.cancel_token().clone());
         let name = job.request.output;
-        let record = Session::record(job, rows.end, false);
+        let run = job.run(rows.end, false);
         let found = self.column(name).await;
         let is_own = |column: &StoredColumn| {
             let found = column.head.job;
@@ -794,7 +825,7 @@ impl Session {
                 let end = column.head.header.rows();
                 let mut change = Change::of(&column);
                 change.replace(end..end, result).map_err(of(name))?;
-                change.head.job = Some(record);
+                change.run(run);
                 self.commit_change(&column, change, &quiet).await?;
             }
             // Somebody else works on the same output, or has deleted it.
@@ -807,7 +838,7 @@ impl Session {
                     true => self.column_blob(name)?.map(|blob| blob.id),
                     false => None,
                 };
-                let of_job = (job.key_id, Some(record));
+                let of_job = (job.key_id, Some(run));
                 self.new_column((name, former), of_job, result, &quiet)
                     .await?;
             }
@@ -857,6 +888,7 @@ impl Session {
             let result = job.checked(result, 2).map_err(of(name))?;
             let mut change = Change::of(&column);
             change.replace(rows, &result).map_err(of(name))?;
+            change.origin.clone_from(&job.origin);
             self.commit_change(&column, change, &quiet).await?;
         }
         Ok(commands)
@@ -903,6 +935,7 @@ impl Session {
             change
                 .replace(rows - count..rows, &result)
                 .map_err(of(name))?;
+            change.origin.clone_from(&job.origin);
             self.commit_change(&column, change, &quiet).await?;
         }
     }
@@ -954,6 +987,15 @@ fn is_packed(rows: &EncryptedRows) -> bool {
         let mut segments = column.header().segments().iter();
         segments.any(|segment| segment.form == ColumnForm::Packed)
     })
+}
+
+/// Which object stands in a register: its version, with the code of it if it is bound.
+fn hash_stored(hash: &mut Sha256, vr: VrNumber, stat: &BlobStat) {
+    hash.update(stat.id.0.to_le_bytes());
+    hash.update(stat.sequence.to_le_bytes());
+    if stat.name != vr.to_string() {
+        hash_bytes(hash, stat.name.as_bytes());
+    }
 }
 
 fn hash_bytes(hash: &mut Sha256, bytes: &[u8]) {

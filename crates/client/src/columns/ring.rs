@@ -8,6 +8,7 @@
 //! | 64..128 | the [`JobRecord`] of the run that makes the column; zeroes without one |
 //! | 128..144 | `RDIR`, version 1 (u16), parameter set of the client key (u16), number of ciphertexts (u32), CRC-32C of these 12 bytes and all entries |
 //! | 144.. | an entry of 24 bytes for each ciphertext: its offset in the blob (u64), its bytes, its rows, its CRC-32C, log2 of its pieces (u32 each) |
+//! | behind them | what binds the column to a client key ([`Bound`]) |
 //! | 65536.. | the ciphertexts ([`toroid_rns::stored`]), in the order of their rows |
 //!
 //! Rows that are appended come as ciphertexts of their own: a mask is never used for other rows than those that it was made for.
@@ -32,11 +33,13 @@ use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::{ClientKey, TfheError};
 
-use super::head::{damaged, ring_of_head, set_of};
+use super::binding::{Bound, Described};
+use super::head::{Run, damaged, ring_of_head, set_of};
 use super::rows::{check_decryption, check_tags, log2_failure, noisier};
 use super::stored::Destination;
 use super::{ColumnError, ColumnStat, JobRecord, mismatch, of};
 use crate::blob::{BlobError, BlobId, BlobReader, BlobStat};
+use crate::ledger::Entry;
 use crate::session::{Session, SessionError, tag_start};
 
 const MAGIC: [u8; 4] = *b"RDIR";
@@ -48,7 +51,7 @@ const ENTRIES: usize = DIRECTORY + 16;
 const ENTRY_BYTES: usize = 24;
 /// Where the ciphertexts begin.
 const HEAD_BYTES: usize = 64 << 10;
-/// The most ciphertexts of a column.
+/// The most ciphertexts of a column that is not bound.
 const MAX_PIECES: usize = (HEAD_BYTES - ENTRIES) / ENTRY_BYTES;
 
 impl From<FormatError> for ColumnError {
@@ -283,6 +286,8 @@ struct RingHead {
     key_id: u32,
     job: Option<JobRecord>,
     places: Vec<Place>,
+    /// What binds it to a client key; nobody has checked it yet.
+    bound: Option<Bound>,
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
@@ -362,19 +367,42 @@ impl RingHead {
             }
             places.push(place);
         }
+        let behind = bytes.get(end..HEAD_BYTES.min(bytes.len()));
+        let offsets = places.iter().map(|place| place.offset);
         Ok(RingHead {
             facts,
             key_id: sc.vr().key_id(),
             job: JobRecord::from_bytes(job)?,
+            bound: Bound::from_bytes(behind.unwrap_or_default(), offsets),
             places,
         })
     }
 
-    fn to_bytes(&self) -> Result<Vec<u8>, SessionError> {
+    /// What is said of the column as a whole.
+    fn metadata(&self) -> Result<ScMetadata, SessionError> {
         let vr = VrNumber::new(VrType::LweCor, self.key_id, 0)?;
         let size = self.rows().clamp(1, ScMetadata::MAX_OBJECT);
-        let mut bytes = self.facts.metadata(vr, size)?.to_bytes().to_vec();
-        bytes.extend(self.job.map_or([0; JobRecord::SIZE], JobRecord::to_bytes));
+        self.facts.metadata(vr, size)
+    }
+
+    /// What is bound of it.
+    fn described(&self) -> Result<Described, SessionError> {
+        let params = self.facts.params.id.into();
+        let pieces = self.places.iter().map(|place| {
+            let words = [place.bytes, place.rows, params, place.log2_pieces];
+            (place.offset, words)
+        });
+        Ok(Described {
+            sc: self.metadata()?,
+            job: JobRecord::bytes_of(self.job).to_vec(),
+            rows: self.rows(),
+            pieces: pieces.collect(),
+        })
+    }
+
+    fn to_bytes(&self) -> Result<Vec<u8>, SessionError> {
+        let mut bytes = self.metadata()?.to_bytes().to_vec();
+        bytes.extend(JobRecord::bytes_of(self.job));
         bytes.extend(MAGIC);
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend(self.facts.params.id.to_le_bytes());
@@ -389,6 +417,7 @@ impl RingHead {
         let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[DIRECTORY..]), &entries);
         bytes.extend(crc.to_le_bytes());
         bytes.extend(entries);
+        bytes.extend(Bound::to_bytes(self.bound.as_ref()));
         Ok(bytes)
     }
 
@@ -428,6 +457,8 @@ impl RingHead {
 pub struct RingColumn {
     name: String,
     head: RingHead,
+    /// Whether a ledger knows the head, so that its digests of ciphertexts count.
+    is_bound: bool,
     blob: BlobStat,
     reader: BlobReader,
 }
@@ -462,13 +493,17 @@ impl RingColumn {
         if crc32c::crc32c(&bytes) != place.crc32c {
             return Err(of(&self.name)(damaged("a ciphertext has another checksum")));
         }
+        if let Some(bound) = self.head.bound.as_ref().filter(|_| self.is_bound) {
+            let checked = bound.check_chunk(place.offset, &bytes);
+            checked.map_err(of(&self.name))?;
+        }
         Ok(bytes)
     }
 
     /// Rows of the column, of which the drive reads those ciphertexts that hold them.
     ///
     /// # Errors
-    /// [`ColumnError::Rows`], [`ColumnError::Damaged`], those of the store.
+    /// [`ColumnError::Rows`], [`ColumnError::Damaged`], [`ColumnError::Untrusted`], those of the store.
     pub async fn rows(
         &self,
         rows: Range<u64>,
@@ -506,7 +541,8 @@ impl Session {
     /// A ring column as it stands; `None` for a column of samples.
     ///
     /// # Errors
-    /// [`ColumnError::Missing`], [`ColumnError::Damaged`], those of the store.
+    /// [`ColumnError::Missing`], [`ColumnError::Damaged`], [`ColumnError::Untrusted`] for another column than the ledger expects, where
+    /// there is one, those of the store.
     pub async fn ring_column(&self, name: &str) -> Result<Option<RingColumn>, SessionError> {
         let blob = self.column_blob(name)?;
         let blob = blob.ok_or_else(|| of(name)(ColumnError::Missing))?;
@@ -519,9 +555,11 @@ impl Session {
             return Ok(None);
         }
         let head = RingHead::from_bytes(&bytes, blob.size).map_err(of(name))?;
+        self.check_column(name, head.bound.as_ref(), &head.described()?)?;
         Ok(Some(RingColumn {
             name: name.to_owned(),
             head,
+            is_bound: self.has_ledger(),
             blob,
             reader,
         }))
@@ -542,11 +580,11 @@ impl Session {
             .await
     }
 
-    /// The same, with the record of a run, and perhaps in the place of the blob that has the name.
+    /// The same, by a run, and perhaps in the place of the blob that has the name.
     async fn new_ring_column(
         &self,
         (name, former): (&str, Option<BlobId>),
-        (key_id, job): (u32, Option<JobRecord>),
+        (key_id, run): (u32, Option<Run>),
         rows: &RingRows,
         progress: &Progress,
     ) -> Result<ColumnStat, SessionError> {
@@ -556,10 +594,12 @@ impl Session {
         let mut head = RingHead {
             facts: rows.facts,
             key_id,
-            job,
+            job: run.as_ref().map(|run| run.record),
             places: Vec::new(),
+            bound: None,
         };
         let placed = head.place(rows).map_err(of(name))?;
+        let entry = self.bind_ring_column(name, &mut head, &placed, run)?;
         let mut bytes = head.to_bytes()?;
         bytes.resize(HEAD_BYTES, 0);
         let mut pieces = vec![bytes];
@@ -567,7 +607,35 @@ impl Session {
         let place = former.map_or(Destination::New, Destination::Any);
         self.write_blob(name, place, head.end(), pieces, progress)
             .await?;
+        self.enter_column(name, entry)?;
         self.stat_of_ring(name).await
+    }
+
+    /// Binds the column of a head that gets these ciphertexts, if there is a ledger; the entry is one to enter once the drive has them.
+    fn bind_ring_column(
+        &self,
+        name: &str,
+        head: &mut RingHead,
+        new: &[(u64, Vec<u8>)],
+        run: Option<Run>,
+    ) -> Result<Option<Entry>, SessionError> {
+        let former = head.bound.as_ref();
+        let digests = || {
+            let places = head.places.iter().map(|place| place.offset);
+            let new = new.iter().map(|(place, bytes)| (*place, bytes.as_slice()));
+            Bound::chunks_with(former, places, new)
+        };
+        let origin = run.and_then(|run| run.origin);
+        let bound = self.bind_column(name, former, &head.described()?, digests, origin)?;
+        let (bound, entry) = bound.unzip();
+        head.bound = bound;
+        let end = ENTRIES + head.places.len() * ENTRY_BYTES;
+        let room = (HEAD_BYTES - end) as u64;
+        let pieces = head.bound.is_some().then_some(head.places.len());
+        match Bound::byte_len(pieces) {
+            bytes if bytes > room => Err(of(name)(ColumnError::Pieces(head.places.len()))),
+            _ => Ok(entry),
+        }
     }
 
     pub(super) async fn stat_of_ring(&self, name: &str) -> Result<ColumnStat, SessionError> {
@@ -600,7 +668,7 @@ impl Session {
         &self,
         column: RingColumn,
         rows: &RingRows,
-        (job, replaces): (Option<JobRecord>, bool),
+        (run, replaces): (Option<Run>, bool),
         progress: &Progress,
     ) -> Result<ColumnStat, SessionError> {
         let RingColumn {
@@ -609,17 +677,19 @@ impl Session {
             blob,
             ..
         } = column;
-        head.job = job;
+        head.job = run.as_ref().map(|run| run.record);
         if replaces {
             head.places.clear();
         }
         let mut pieces = head.place(rows).map_err(of(&name))?;
+        let entry = self.bind_ring_column(&name, &mut head, &pieces, run)?;
         pieces.insert(0, (0, head.to_bytes()?));
         let (id, expected) = (blob.id, blob.sequence);
         let store = self.store();
         store
             .update(id, expected, head.end(), pieces, progress)
             .await?;
+        self.enter_column(&name, entry)?;
         self.stat_of_ring(&name).await
     }
 }
@@ -657,14 +727,15 @@ mod tests {
             key_id: 5,
             job: None,
             places: vec![place(65536, 256), place(65636, 9)],
+            bound: None,
         };
         let bytes = head.to_bytes().unwrap();
         let read = RingHead::from_bytes(&bytes, 65736).unwrap();
         assert_eq!((read.facts, read.key_id), (facts, 5));
         assert_eq!((&read.places, read.rows()), (&head.places, 265));
-        // A ciphertext beyond the end, and any byte that is another.
+        // A ciphertext beyond the end, and any byte that is another before that there is no binding.
         assert!(RingHead::from_bytes(&bytes, 65735).is_err());
-        for at in 0..bytes.len() {
+        for at in 0..bytes.len() - Bound::byte_len(None) as usize {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x10;
             assert!(RingHead::from_bytes(&damaged, 65736).is_err(), "byte {at}");

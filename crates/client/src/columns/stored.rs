@@ -12,10 +12,12 @@ use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise::StatedNoise;
 use toroid_tfhe::params::ParamSet;
 
-use super::head::{BASE, Head, JobRecord, damaged};
+use super::binding::Bound;
+use super::head::{BASE, Head, JobRecord, Run, damaged};
 use super::rows::{EncryptedRows, log2_failure};
 use super::{ColumnError, MAX_NAME_BYTES, PREFIX, mismatch, of};
 use crate::blob::{BlobError, BlobId, BlobReader, BlobStat, NewBlob};
+use crate::ledger::{Origin, Subject};
 use crate::session::{Session, SessionError};
 
 /// Chunks that a change may leave behind, in bytes, before the column is written anew without them.
@@ -77,6 +79,8 @@ impl Chunks {
 pub struct StoredColumn {
     pub(super) name: String,
     pub(super) head: Head,
+    /// Whether a ledger knows the head, so that its digests of chunks count.
+    is_bound: bool,
     blob: BlobStat,
     reader: BlobReader,
 }
@@ -128,7 +132,8 @@ impl StoredColumn {
         slice.map_err(|error| of(&self.name)(error.into()))
     }
 
-    /// The chunks of these segments behind so much room, each read once. Nobody has checked their checksums.
+    /// The chunks of these segments behind so much room, each read once. They are those that were bound, if the column is bound; nobody
+    /// has checked their checksums.
     async fn chunks(
         &self,
         segments: &[Segment],
@@ -158,13 +163,26 @@ impl StoredColumn {
         let mut bytes = vec![0; room];
         let read = self.reader.read_ranges(&runs, &mut bytes, progress);
         read.await?;
-        Ok(Chunks { bytes, places })
+        let chunks = Chunks { bytes, places };
+        if self.is_bound {
+            for offset in chunks.places.keys() {
+                self.check_chunk(*offset, chunks.get(*offset).unwrap_or_default())?;
+            }
+        }
+        Ok(chunks)
+    }
+
+    fn check_chunk(&self, offset: u64, chunk: &[u8]) -> Result<(), SessionError> {
+        let bound = self.head.bound.as_ref();
+        let checked = bound.map_or(Ok(()), |bound| bound.check_chunk(offset, chunk));
+        checked.map_err(of(&self.name))
     }
 
     /// Rows of the column, of which the drive reads those chunks that hold them.
     ///
     /// # Errors
-    /// [`ColumnError::Rows`], [`ColumnError::Damaged`] for a chunk of another checksum, those of the store.
+    /// [`ColumnError::Rows`], [`ColumnError::Damaged`] for a chunk of another checksum, [`ColumnError::Untrusted`] for another than was put, those of the
+    /// store.
     pub async fn rows(
         &self,
         rows: Range<u64>,
@@ -243,6 +261,8 @@ pub(super) struct Change {
     /// Chunks with their places, in bytes from [`BASE`].
     chunks: Vec<(u64, Vec<u8>)>,
     end: u64,
+    /// Of the rows of a run: what a ledger is to have of it.
+    pub(super) origin: Option<Origin>,
 }
 
 impl Change {
@@ -252,7 +272,15 @@ impl Change {
             head: column.head.clone(),
             chunks: Vec::new(),
             end: column.blob.size.saturating_sub(BASE),
+            origin: None,
         }
+    }
+
+    /// Enters how far the run has come that makes the change.
+    #[cfg(feature = "image")]
+    pub(super) fn run(&mut self, run: Run) {
+        self.head.job = Some(run.record);
+        self.origin = run.origin;
     }
 
     /// The segments of rows, whose chunks come behind all others.
@@ -326,7 +354,8 @@ impl Session {
     /// A column as it stands.
     ///
     /// # Errors
-    /// [`ColumnError::Missing`], [`ColumnError::Damaged`], those of the store.
+    /// [`ColumnError::Missing`], [`ColumnError::Damaged`], [`ColumnError::Untrusted`] for another column than the ledger expects, where
+    /// there is one, those of the store.
     pub async fn column(&self, name: &str) -> Result<StoredColumn, SessionError> {
         let blob = self.column_blob(name)?;
         let blob = blob.ok_or_else(|| of(name)(ColumnError::Missing))?;
@@ -341,18 +370,21 @@ impl Session {
             let samples = "a column of samples";
             return Err(of(name)(mismatch("its form", samples, "a ring column")));
         }
-        let len = Head::byte_len_of(&bytes).map_err(of(name))?;
+        let (len, most) = Head::byte_len_of(&bytes).map_err(of(name))?;
         if len > blob.size {
             let reason = format!("a head of {len} bytes in {}", blob.size);
             return Err(of(name)(damaged(reason)));
         }
-        if len > bytes.len() as u64 {
-            bytes = reader.read_at(0, len as usize).await?;
+        let most = most.min(blob.size);
+        if most > bytes.len() as u64 {
+            bytes = reader.read_at(0, most as usize).await?;
         }
         let head = Head::from_bytes(&bytes).map_err(of(name))?;
+        self.check_column(name, head.bound.as_ref(), &head.described()?)?;
         Ok(StoredColumn {
             name: name.to_owned(),
             head,
+            is_bound: self.has_ledger(),
             blob,
             reader,
         })
@@ -389,11 +421,11 @@ impl Session {
             .await
     }
 
-    /// The same, with the record of a run, and perhaps in the place of the blob that has the name.
+    /// The same, by a run, and perhaps in the place of the blob that has the name.
     pub(super) async fn new_column(
         &self,
         (name, former): (&str, Option<BlobId>),
-        (key_id, job): (u32, Option<JobRecord>),
+        (key_id, run): (u32, Option<Run>),
         rows: &EncryptedRows,
         progress: &Progress,
     ) -> Result<ColumnStat, SessionError> {
@@ -406,8 +438,9 @@ impl Session {
         let head = Head {
             facts: rows.facts,
             key_id,
-            job,
+            job: run.as_ref().map(|run| run.record),
             header: column.header().clone(),
+            bound: None,
         };
         let mut chunks = Vec::new();
         for (number, segment) in head.header.segments().iter().enumerate() {
@@ -416,13 +449,15 @@ impl Session {
             chunks.push((*segment, chunk));
         }
         let place = former.map_or(Destination::New, Destination::Any);
-        self.write_whole(name, place, head, chunks, progress).await
+        let origin = run.and_then(|run| run.origin);
+        self.write_whole((name, origin), place, head, chunks, progress)
+            .await
     }
 
     /// Writes a column from its beginning, with its chunks in the order of their segments and room for more of these.
     async fn write_whole(
         &self,
-        name: &str,
+        (name, origin): (&str, Option<Origin>),
         place: Destination,
         mut head: Head,
         segments: Vec<(Segment, &[u8])>,
@@ -433,13 +468,13 @@ impl Session {
         let room = head.room();
         let mut end = room - BASE;
         let mut placed: Vec<Segment> = Vec::new();
-        let mut chunks: Vec<&[u8]> = Vec::new();
+        let mut chunks: Vec<(u64, &[u8])> = Vec::new();
         let mut places: BTreeMap<u64, u64> = BTreeMap::new();
         for (segment, chunk) in segments {
             let place = *places.entry(segment.offset).or_insert(end);
             if place == end {
                 end += chunk.len() as u64;
-                chunks.push(chunk);
+                chunks.push((place, chunk));
             }
             placed.push(Segment {
                 offset: place,
@@ -448,11 +483,18 @@ impl Session {
         }
         let header = ColumnHeader::new(params, placed);
         head.header = header.map_err(|error| of(name)(error.into()))?;
+        let digests = || Bound::chunks_with(None, head.places(), chunks.iter().copied());
+        let former = head.bound.as_ref();
+        let bound = self.bind_column(name, former, &head.described()?, digests, origin)?;
+        let (bound, entry) = bound.unzip();
+        head.bound = bound;
         let mut bytes = head.to_bytes()?;
         bytes.resize(room as usize, 0);
         let size = BASE + end;
-        chunks.insert(0, &bytes);
-        let blob = self.write_blob(name, place, size, chunks, progress).await?;
+        let mut pieces: Vec<&[u8]> = vec![&bytes];
+        pieces.extend(chunks.into_iter().map(|(_, chunk)| chunk));
+        let blob = self.write_blob(name, place, size, pieces, progress).await?;
+        self.enter_column(name, entry)?;
         let head = Head::from_bytes(&bytes).map_err(of(name))?;
         Ok(head.stat(name, blob.size))
     }
@@ -497,7 +539,12 @@ impl Session {
         change: Change,
         progress: &Progress,
     ) -> Result<ColumnStat, SessionError> {
-        let Change { head, chunks, end } = change;
+        let Change {
+            mut head,
+            chunks,
+            end,
+            origin,
+        } = change;
         let chunk_bytes = |head: &Head| -> u64 {
             let lens = head.chunks();
             let lens = lens.iter().map(|chunk| chunk.chunk_len(head.facts.params));
@@ -505,7 +552,8 @@ impl Session {
         };
         let live = chunk_bytes(&head);
         let spare = end.saturating_sub(head.first_chunk().saturating_sub(BASE) + live);
-        if head.byte_len() > head.first_chunk() || spare > SPARE + live {
+        let bound = self.has_ledger().then(|| head.chunks().len());
+        if head.byte_len(bound) > head.first_chunk() || spare > SPARE + live {
             let new: BTreeMap<u64, Vec<u8>> = chunks.into_iter().collect();
             let old: Vec<Segment> = head.chunks();
             let old: Vec<Segment> = old
@@ -527,9 +575,20 @@ impl Session {
             let segments = segments.collect();
             let place = Destination::Version(column.blob.id, column.blob.sequence);
             return self
-                .write_whole(&column.name, place, head, segments, progress)
+                .write_whole((&column.name, origin), place, head, segments, progress)
                 .await;
         }
+        let former = head.bound.as_ref();
+        let digests = || {
+            let new = chunks
+                .iter()
+                .map(|(place, chunk)| (*place, chunk.as_slice()));
+            Bound::chunks_with(former, head.places(), new)
+        };
+        let described = head.described()?;
+        let bound = self.bind_column(&column.name, former, &described, digests, origin)?;
+        let (bound, entry) = bound.unzip();
+        head.bound = bound;
         let bytes = head.to_bytes()?;
         let head = Head::from_bytes(&bytes).map_err(of(&column.name))?;
         let mut pieces = vec![(0, bytes)];
@@ -540,6 +599,7 @@ impl Session {
         let blob = store
             .update(id, expected, BASE + end, pieces, progress)
             .await?;
+        self.enter_column(&column.name, entry)?;
         Ok(head.stat(&column.name, blob.size))
     }
 
@@ -605,6 +665,12 @@ impl Session {
     pub async fn delete_column(&self, name: &str) -> Result<(), SessionError> {
         let blob = self.column_blob(name)?;
         let blob = blob.ok_or_else(|| of(name)(ColumnError::Missing))?;
-        Ok(self.store().delete_blob(blob.id).await?)
+        self.store().delete_blob(blob.id).await?;
+        let deleted = self.ledger();
+        let deleted = deleted.and_then(|ledger| {
+            let subject = Subject::Column(name.to_owned());
+            ledger.deleted(self.store().uuid(), subject)
+        });
+        self.enter_column(name, deleted)
     }
 }

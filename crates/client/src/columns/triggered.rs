@@ -1,6 +1,6 @@
 //! Compute-on-write and compute-on-read of all rows of a column.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use toroid_engine::{ColumnFacts, Forecast, MapOutput, packed_noise};
 use toroid_isa::{Instruction, Program, VrNumber, VrType};
@@ -84,14 +84,9 @@ impl Session {
             let noise = noise(result.params(), &output);
             result = result.with_noise_of_at_least(&noise);
         }
-        let operands = program.instructions().iter();
-        let operands: BTreeSet<_> = operands.flat_map(Instruction::operands).collect();
         let entry = digest.and_then(|digest| {
-            let ledger = self.ledger()?;
-            let store = self.store().uuid();
             let found = ObjectDigest::of(&sc, &blob.data);
-            let noise = result.facts.noise;
-            Some(ledger.result(store, &sc, (found, noise), digest, operands))
+            self.result_entry(&sc, (found, result.facts.noise), (digest, &program))
         });
         let stays = register.ty() == VrType::LweCow;
         self.enter(entry.filter(|_| stays).map(|entry| (register, entry)))?;

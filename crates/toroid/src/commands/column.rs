@@ -31,9 +31,9 @@ use super::raw::{BlockFiles, PackedFiles};
 use super::run::{lacks_keys, load};
 use super::sample::parse_log2_probability;
 use super::write_file;
-use crate::backend::Computing;
 use crate::drive_args::DriveArgs;
 use crate::interrupt;
+use crate::ledger_args::{LedgerArgs, LedgerFile};
 use crate::opened::Opened;
 use crate::output::{Output, power_of_two, usage};
 use crate::passphrase::PassphraseArgs;
@@ -77,6 +77,8 @@ pub struct PutArgs {
     key: PathBuf,
     #[command(flatten)]
     passphrase: PassphraseArgs,
+    #[command(flatten)]
+    ledger: LedgerFile,
     /// Message bits beside the padding bit; the column's or the parameter set's width if not given.
     #[arg(long, short)]
     bits: Option<u32>,
@@ -138,6 +140,8 @@ pub struct GetArgs {
     register: Option<VrNumber>,
     #[command(flatten)]
     client: KeyArgs,
+    #[command(flatten)]
+    ledger: LedgerFile,
     /// Rows FROM..TO, counted from 0, without the last; all of them if not given.
     #[arg(long, value_parser = parse_rows)]
     rows: Option<Rows>,
@@ -192,6 +196,8 @@ pub struct RunArgs {
     #[command(flatten)]
     client: KeyArgs,
     #[command(flatten)]
+    ledger: LedgerFile,
+    #[command(flatten)]
     encoding: EncodingArgs,
     #[command(flatten)]
     result: DecryptArgs,
@@ -231,6 +237,8 @@ pub struct UnpackArgs {
 pub struct ListArgs {
     #[command(flatten)]
     drive: DriveArgs,
+    #[command(flatten)]
+    ledger: LedgerArgs,
 }
 
 /// Arguments of `toroid column delete`.
@@ -238,6 +246,8 @@ pub struct ListArgs {
 pub struct DeleteArgs {
     #[command(flatten)]
     drive: DriveArgs,
+    #[command(flatten)]
+    ledger: LedgerArgs,
     /// Names of columns.
     #[arg(required = true)]
     names: Vec<String>,
@@ -248,6 +258,8 @@ pub struct DeleteArgs {
 pub struct MapArgs {
     #[command(flatten)]
     drive: DriveArgs,
+    #[command(flatten)]
+    ledger: LedgerArgs,
     /// The program's text.
     program: PathBuf,
     /// A register of the program and the column that stands in it; repeat it for more of them.
@@ -354,7 +366,7 @@ fn own(error: SessionError) -> anyhow::Error {
 fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
     let numbers = read_numbers(&args.numbers)?;
     let client = read_client_key(&args.key, &args.passphrase, output)?;
-    let opened = args.drive.open()?;
+    let opened = args.drive.open_with(args.ledger.open_or_make(&client)?)?;
     let session = opened.session();
     if let Some(stat) = put_ring(args, &opened, (&client, &numbers), output)? {
         opened.close()?;
@@ -612,7 +624,8 @@ impl DecryptArgs {
 fn get(args: &GetArgs, output: &Output) -> anyhow::Result<()> {
     args.numbers.check()?;
     let client = args.client.read(output)?;
-    let opened = args.drive.open_read_only()?;
+    let ledger = args.ledger.open(&client)?;
+    let opened = args.drive.open_read_only_with(ledger)?;
     let rows = args.rows.clone().map(|rows| rows.0);
     if let Some(register) = args.register {
         let rows = wait(&opened, opened.session().get_rows(register))?;
@@ -676,8 +689,7 @@ fn trigger(args: &RunArgs, output: &Output) -> anyhow::Result<()> {
         anyhow::Ok(rows)
     });
     let rows = rows.transpose()?;
-    let computing = Computing::default();
-    let opened = Opened::open(&args.drive.location, &args.drive.host, &computing, None)?;
+    let opened = args.drive.open_with(args.ledger.open(&client)?)?;
     let session = opened.session();
     let key_id = register.key_id();
     // A drive that others use usually holds its keys already, and they take long to load.
@@ -784,7 +796,8 @@ fn line(stat: &ColumnStat) -> String {
 }
 
 fn list(args: &ListArgs, output: &Output) -> anyhow::Result<()> {
-    let opened = args.drive.open_read_only()?;
+    let ledger = args.ledger.open(output)?;
+    let opened = args.drive.open_read_only_with(ledger)?;
     let columns = opened.drive.wait(opened.session().columns());
     let value = columns.iter().map(|(name, column)| match column {
         Ok(stat) => described(stat),
@@ -823,7 +836,7 @@ fn wait<T>(
 }
 
 fn delete(args: &DeleteArgs, output: &Output) -> anyhow::Result<()> {
-    let opened = args.drive.open()?;
+    let opened = args.drive.open_with(args.ledger.open(output)?)?;
     for name in &args.names {
         wait(&opened, opened.session().delete_column(name))?;
     }
@@ -1056,10 +1069,10 @@ pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
         replace: args.replace,
         unit: args.unit,
     };
-    let computing = Computing::default();
+    let ledger = args.ledger.open(output)?;
     let opened = match args.estimate {
-        true => args.drive.open_read_only()?,
-        false => Opened::open(&args.drive.location, &args.drive.host, &computing, None)?,
+        true => args.drive.open_read_only_with(ledger)?,
+        false => args.drive.open_with(ledger)?,
     };
     let session = opened.session();
     let plan = wait(&opened, session.plan_map(&request));

@@ -204,7 +204,7 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
     let (mut result, entry) = opened.wait(async { result })?;
     if let Some(origin) = entry.as_ref().and_then(ComputedEntry::origin) {
         let inputs = origin.inputs.iter();
-        let inputs = inputs.map(|(register, version)| format!("{register} version {version}"));
+        let inputs = inputs.map(|(subject, version)| format!("{subject} version {version}"));
         let inputs: Vec<_> = inputs.collect();
         output.note(format!("computed from {}", inputs.join(", ")));
     }

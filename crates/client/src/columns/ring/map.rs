@@ -17,9 +17,10 @@ use toroid_tfhe::noise::Noise;
 use super::{RingColumn, RingRowFacts, RingRows};
 use crate::blob::BlobError;
 use crate::columns::executor::Executor;
-use crate::columns::head::damaged;
+use crate::columns::head::{Run, damaged};
 use crate::columns::map::{MapPlan, MapRequest, Route, Shape, Tables, shape};
 use crate::columns::{ColumnError, JobRecord, mismatch, of};
+use crate::ledger::Origin;
 use crate::session::{Object, Session, SessionError};
 
 /// The rows of a ciphertext that a command computes on.
@@ -71,16 +72,27 @@ pub(in crate::columns) struct RingJob<'a> {
     /// Whether the result is the sum of what the program makes of each ciphertext.
     is_total: bool,
     digest: [u8; 32],
+    /// What a ledger is to have of the run.
+    pub(in crate::columns) origin: Option<Origin>,
     pub(in crate::columns) plan: MapPlan,
 }
 
 impl RingJob<'_> {
-    fn record(&self, done: u64) -> JobRecord {
-        JobRecord {
-            digest: self.digest,
-            done,
-            total: self.plan.rows,
-            complete: done == self.plan.rows,
+    pub(in crate::columns) fn origin(&self, session: &Session) -> Option<Origin> {
+        let inputs = self.inputs.iter();
+        let inputs = inputs.map(|(vr, column)| (*vr, column.name.as_str()));
+        session.origin_of_run(&self.program, 0..self.plan.rows, inputs)
+    }
+
+    fn run(&self, done: u64) -> Run {
+        Run {
+            record: JobRecord {
+                digest: self.digest,
+                done,
+                total: self.plan.rows,
+                complete: done == self.plan.rows,
+            },
+            origin: self.origin.clone(),
         }
     }
 
@@ -216,6 +228,10 @@ impl Session {
                 for word in [place.bytes, place.rows, place.crc32c, place.log2_pieces] {
                     of_rows.update(word.to_le_bytes());
                 }
+                let bound = column.head.bound.as_ref();
+                if let Some(digest) = bound.and_then(|bound| bound.chunk(place.offset)) {
+                    of_rows.update(digest);
+                }
             }
             let of_rows: [u8; 32] = of_rows.finalize().into();
             hash.update(vr.to_u64().to_le_bytes());
@@ -330,6 +346,7 @@ impl Session {
             log2_pieces,
             is_total,
             digest,
+            origin: None,
             plan: MapPlan {
                 params: facts.params,
                 route: Route::Ring(facts.set),
@@ -403,8 +420,7 @@ impl Session {
                 return Err(of(name)(damaged(reason)));
             }
             let result = job.checked(&bytes, unit.made).map_err(of(name))?;
-            let record = job.record(end);
-            self.commit_ciphertext(job, (start, record), &result, &quiet)
+            self.commit_ciphertext(job, (start, job.run(end)), &result, &quiet)
                 .await?;
             progress.report("map", end, total);
         }
@@ -415,7 +431,7 @@ impl Session {
     async fn commit_ciphertext(
         &self,
         job: &RingJob<'_>,
-        (start, record): (u64, JobRecord),
+        (start, run): (u64, Run),
         result: &RingRows,
         progress: &Progress,
     ) -> Result<(), SessionError> {
@@ -438,11 +454,11 @@ impl Session {
                     own.add_assign(other).map_err(super::own)?;
                 }
                 sum.facts = result.facts;
-                self.change_ring_column(column, &sum, (Some(record), true), progress)
+                self.change_ring_column(column, &sum, (Some(run), true), progress)
                     .await?;
             }
             (Some(column), _) => {
-                self.change_ring_column(column, result, (Some(record), false), progress)
+                self.change_ring_column(column, result, (Some(run), false), progress)
                     .await?;
             }
             // Somebody else works on the same output, or has deleted it.
@@ -450,7 +466,7 @@ impl Session {
             (None, Some(_)) if !job.request.replace => return Err(other()),
             (None, former) => {
                 let former = former.map(|blob| blob.id);
-                let of_job = (job.key_id, Some(record));
+                let of_job = (job.key_id, Some(run));
                 self.new_ring_column((name, former), of_job, result, progress)
                     .await?;
             }
