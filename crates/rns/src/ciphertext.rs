@@ -112,7 +112,8 @@ pub(crate) fn check_contexts(left: &RnsPoly, right: &RnsPoly) -> Result<(), RnsE
     }
 }
 
-fn check_limbs(what: &'static str, needed: usize, found: usize) -> Result<(), RnsError> {
+/// Refuses fewer limbs than an operation needs.
+pub(crate) fn check_limbs(what: &'static str, needed: usize, found: usize) -> Result<(), RnsError> {
     if found < needed {
         return Err(RnsError::Limbs {
             what,

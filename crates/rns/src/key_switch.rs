@@ -13,9 +13,11 @@ use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::MaskSeed;
 
 use crate::RnsError;
+use crate::automorphism::Automorphism;
+use crate::buffer::Buffer;
 use crate::ciphertext::Ciphertext;
 use crate::context::{Basis, Context};
-use crate::division::Digits;
+use crate::division::{Digits, Divisor, convert};
 use crate::params::MAX_DIGITS;
 use crate::poly::{Form, RnsPoly, dot_tile, tiles};
 use crate::secret::{SecretKey, SecretPoly, encrypt_zero};
@@ -98,9 +100,8 @@ impl KeySwitchKey {
                 limbs: ciphertext.limbs(),
             });
         }
-        let digits = Digits::new(&ciphertext.a, self.basis.special);
-        let switched = self.multiply(&digits, [Some(&ciphertext.b), None]);
-        let [b, a] = switched.map(RnsPoly::divide_by_special);
+        let more = [Some(&ciphertext.b), None];
+        let [b, a] = self.switch_poly(&ciphertext.a, more, Divisor::Special, None);
         let scale = ciphertext.scale;
         Ok(Ciphertext { b, a, scale })
     }
@@ -184,15 +185,114 @@ impl KeySwitchKey {
         sums
     }
 
+    /// [`KeySwitchKey::multiply`] of the digits of a polynomial, divided, and the image under an automorphism of what is left: the same words as
+    /// one after the other. Digits are transformed limb by limb where they are used, and each limb of the result is made in one go, so that what is
+    /// in the cache is read from there.
+    ///
+    /// # Panics
+    /// If the polynomial has more limbs than the key, or nothing would be left of it.
+    pub(crate) fn switch_poly(
+        &self,
+        poly: &RnsPoly,
+        more: [Option<&RnsPoly>; 2],
+        divisor: Divisor,
+        automorphism: Option<&Automorphism>,
+    ) -> [RnsPoly; 2] {
+        let context = poly.context();
+        let degree = context.degree();
+        let mut digits = Digits::in_coefficients(poly, self.basis.special);
+        let basis = digits.basis();
+        let (keep, conversion) = divisor.of(context, basis);
+        let mut own = Vec::with_capacity(MAX_DIGITS);
+        let (mut kept, mut dropped) = (Vec::new(), Vec::new());
+        for (range, words) in digits.raised() {
+            own.push(range);
+            let (first, last) = words.split_at_mut(keep.limbs() * degree);
+            kept.push(first);
+            dropped.push(last);
+        }
+        let product = |limb: usize, raised: &mut [&mut [u64]], out: [&mut [u64]; 2]| {
+            let plan = &context.modulus(basis, limb).plan;
+            let is_own = |digit: usize| own[digit].contains(&limb);
+            for (digit, words) in raised.iter_mut().enumerate() {
+                if !is_own(digit) {
+                    plan.forward(words);
+                }
+            }
+            let digits = raised.iter().enumerate();
+            let digits = digits.map(|(digit, words)| match is_own(digit) {
+                true => poly.limb(limb),
+                false => &**words,
+            });
+            self.multiply_parts(context, basis, digits, more, limb, out);
+        };
+
+        // What is divided away comes first: both polynomials' coefficients.
+        let gone = basis.limbs() - keep.limbs();
+        let mut last = [0, 1].map(|_| context.pool.take(gone * degree));
+        let words = last.iter_mut().map(Buffer::words_mut);
+        context.each_limb_of_all(words.chain(dropped).collect(), |number, mut words| {
+            let limb = keep.limbs() + number;
+            if let [b, a, raised @ ..] = words.as_mut_slice() {
+                product(limb, raised, [b, a]);
+                for part in [b, a] {
+                    context.modulus(basis, limb).plan.inverse(part);
+                }
+            }
+        });
+        let mut result = [0, 1].map(|_| RnsPoly::raw(context, keep, Form::Values));
+        for (last, rest) in last.into_iter().zip(&mut result) {
+            let to = rest.words_mut().chunks_exact_mut(degree).enumerate();
+            convert(context, conversion, last.words(), to.collect());
+            context.pool.put(last);
+        }
+
+        let words = result.iter_mut().map(RnsPoly::words_mut);
+        context.each_limb_of_all(words.chain(kept).collect(), |limb, mut words| {
+            let modulus = context.modulus(keep, limb);
+            let inverse = conversion.divisor_inverse(limb);
+            let mut buffer = context.pool.take(2 * degree);
+            let (b, a) = buffer.words_mut().split_at_mut(degree);
+            if let [rest_b, rest_a, raised @ ..] = words.as_mut_slice() {
+                product(limb, raised, [b, a]);
+                for (part, rest) in [(b, rest_b), (a, rest_a)] {
+                    modulus.plan.forward(rest);
+                    if let Some(automorphism) = automorphism {
+                        modulus.plan.sub_scale_assign(part, rest, inverse);
+                        automorphism.values(part, rest);
+                    } else {
+                        let inverse = prime::neg(inverse, modulus.q());
+                        modulus.plan.sub_scale_assign(rest, part, inverse);
+                    }
+                }
+            }
+            context.pool.put(buffer);
+        });
+        result
+    }
+
     /// One limb of [`KeySwitchKey::multiply`].
     pub(crate) fn multiply_limb(
         &self,
         digits: &Digits,
         more: [Option<&RnsPoly>; 2],
         limb: usize,
-        [b, a]: [&mut [u64]; 2],
+        out: [&mut [u64]; 2],
     ) {
         let (context, basis) = (digits.context(), digits.basis());
+        self.multiply_parts(context, basis, digits.limbs(limb), more, limb, out);
+    }
+
+    /// The same for a limb's words of each digit.
+    fn multiply_parts<'w>(
+        &self,
+        context: &Context,
+        basis: Basis,
+        digits: impl Iterator<Item = &'w [u64]>,
+        more: [Option<&RnsPoly>; 2],
+        limb: usize,
+        [b, a]: [&mut [u64]; 2],
+    ) {
         assert!(
             basis.chain <= self.basis.chain && basis.special == self.basis.special,
             "a key with {:?} for digits with {basis:?}",
@@ -207,7 +307,7 @@ impl KeySwitchKey {
         let p = context.special_product(basis.special, plan.modulus());
         let mut terms: [[(&[u64], &[u64]); MAX_DIGITS]; 2] = Default::default();
         let mut count = 0;
-        for (digit, key) in digits.limbs(limb).zip(&self.rows) {
+        for (digit, key) in digits.zip(&self.rows) {
             for (terms, key) in terms.iter_mut().zip(key) {
                 terms[count] = (digit, key.limb(row));
             }

@@ -569,7 +569,7 @@ impl RnsPoly {
         self.basis = basis;
         let words = basis.limbs() * self.context.degree();
         if let Some(buffer) = &mut self.buffer {
-            buffer.truncate(words);
+            self.context.pool.shrink(buffer, words);
         }
     }
 
