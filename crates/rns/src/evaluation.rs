@@ -16,9 +16,7 @@ use toroid_tfhe::seeded::MaskSeed;
 
 use crate::RnsError;
 use crate::automorphism::{Automorphism, conjugation_exponent, rotation_exponent};
-use crate::ciphertext::{
-    Ciphertext, Plaintext, Tensor, check_contexts, check_limbs, check_scales,
-};
+use crate::ciphertext::{Ciphertext, Plaintext, Tensor, check_contexts, check_limbs, check_scales};
 use crate::context::{Basis, Context};
 use crate::division::{Digits, Divisor};
 use crate::key_switch::KeySwitchKey;

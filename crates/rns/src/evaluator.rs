@@ -314,19 +314,21 @@ impl Slots for Evaluator<'_> {
         Ok(product)
     }
 
-    fn combine(
+    fn combine_at(
         &mut self,
+        below: usize,
         terms: &[(&Ciphertext, Complex)],
         constant: Complex,
     ) -> Result<Ciphertext, RnsError> {
         let levels = terms.iter().map(|(value, _)| level(value));
-        let common = Self::common_level("a combination of slots", 1, levels)?;
-        let scale = self.scales[common - 1] * self.prime(common);
+        Self::common_level("a combination of slots", below + 1, levels)?;
+        let scale = self.scales[below] * self.prime(below + 1);
         let terms: Vec<_> = terms
             .iter()
             .map(|&(value, factor)| (value, gaussian(factor, scale / value.scale())))
             .collect();
-        let mut result = self.rescaled(common, &terms)?;
+        // What is above the level drops before it costs anything.
+        let mut result = self.rescaled(below + 1, &terms)?;
         Self::add_constant(&mut result, constant);
         Ok(result)
     }

@@ -323,3 +323,78 @@ impl KeySwitchKey {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use toroid_ring::simd::SimdLevel;
+
+    use super::*;
+    use crate::automorphism::rotation_exponent;
+    use crate::context::Threads;
+    use crate::params::RnsParams;
+
+    /// Digits, products, divisions and an automorphism one after the other.
+    fn in_steps(
+        key: &KeySwitchKey,
+        poly: &RnsPoly,
+        more: [Option<&RnsPoly>; 2],
+        divisor: Divisor,
+        automorphism: Option<&Automorphism>,
+    ) -> [RnsPoly; 2] {
+        let digits = Digits::new(poly, key.basis.special);
+        key.multiply(&digits, more).map(|part| {
+            let divided = match divisor {
+                Divisor::Special => part.divide_by_special(),
+                Divisor::SpecialAndLast => part.divide_by_special_and_last().unwrap(),
+            };
+            match automorphism {
+                Some(automorphism) => divided.automorphism(automorphism),
+                None => divided,
+            }
+        })
+    }
+
+    #[test]
+    fn switching_limb_by_limb_gives_the_words_of_the_steps() {
+        let params = RnsParams::uniform(1 << 9, 5, 2).unwrap();
+        let one = SimdLevel::available().map(|simd| (simd, Threads::One));
+        let mut results: Vec<Vec<u64>> = Vec::new();
+        for (simd, threads) in one.chain([(SimdLevel::best(), Threads::Pool)]) {
+            let context = Context::with(params.clone(), simd, threads).unwrap();
+            let mut rng = Csprng::from_seed([3; 32]);
+            let from = SecretKey::generate(&context, &mut rng);
+            let to = SecretKey::generate(&context, &mut rng);
+            let key = KeySwitchKey::between(&from, &to, 4, &mut rng).unwrap();
+            let exponent = rotation_exponent(context.degree(), 3);
+            let automorphism = Automorphism::new(&context, exponent);
+            let mut words = Vec::new();
+            for limbs in 1..=4 {
+                let [x, y, z] = [0, 1, 2].map(|_| {
+                    let mut poly = RnsPoly::zero(&context, Basis::chain(limbs), Form::Values);
+                    for limb in 0..limbs {
+                        let q = poly.prime(limb);
+                        poly.limb_mut(limb).fill_with(|| rng.next_u64() % q);
+                    }
+                    poly
+                });
+                for more in [[None; 2], [Some(&y), None], [Some(&y), Some(&z)]] {
+                    for automorphism in [None, Some(&automorphism)] {
+                        for divisor in [Divisor::Special, Divisor::SpecialAndLast] {
+                            if divisor == Divisor::SpecialAndLast && limbs == 1 {
+                                continue;
+                            }
+                            let found = key.switch_poly(&x, more, divisor, automorphism);
+                            let expected = in_steps(&key, &x, more, divisor, automorphism);
+                            assert!(found == expected, "{limbs} limbs, {divisor:?}, {simd}");
+                            words.extend_from_slice(found[0].words());
+                        }
+                    }
+                }
+            }
+            results.push(words);
+        }
+        assert!(results.iter().all(|words| *words == results[0]));
+    }
+}
