@@ -19,7 +19,7 @@ use crate::automorphism::{Automorphism, conjugation_exponent, rotation_exponent}
 use crate::ciphertext::{Ciphertext, Plaintext, Tensor, check_contexts, check_limbs, check_scales};
 use crate::context::{Basis, Context};
 use crate::division::{Digits, Divisor};
-use crate::key_switch::KeySwitchKey;
+use crate::key_switch::{Addend, KeySwitchKey};
 use crate::poly::{Form, RnsPoly};
 use crate::secret::{SecretKey, SecretPoly};
 
@@ -278,17 +278,46 @@ impl EvaluationKeys {
     }
 
     fn relinearized(&self, tensor: &Tensor, divisor: Divisor) -> Result<[RnsPoly; 2], RnsError> {
-        let limbs = tensor.limbs();
-        let key = self
-            .relinearization
-            .as_ref()
-            .filter(|key| limbs <= key.limbs());
-        let key = key.ok_or_else(|| missing("relinearization", limbs))?;
+        let key = self.relinearization(tensor.limbs())?;
         let [b, a, square] = &tensor.parts;
         if !Arc::ptr_eq(&self.context, b.context()) {
             return Err(RnsError::Context);
         }
-        Ok(key.switch_poly(square, [Some(b), Some(a)], divisor, None))
+        let more = [b, a].map(|part| Some(Addend::Poly(part)));
+        Ok(key.switch_poly(square, more, divisor, None))
+    }
+
+    fn relinearization(&self, limbs: usize) -> Result<&KeySwitchKey, RnsError> {
+        let key = self.relinearization.as_ref();
+        let key = key.filter(|key| limbs <= key.limbs());
+        key.ok_or_else(|| missing("relinearization", limbs))
+    }
+
+    /// `Σ x·y` over at least one pair, relinearized and rescaled by one prime: [`Tensor::sum`], then [`EvaluationKeys::relinearize_rescale`], with the same
+    /// words. Two of the product's three polynomials are made limb by limb where they are used.
+    ///
+    /// # Errors
+    /// Those of both.
+    ///
+    /// # Panics
+    /// If there are no pairs.
+    pub fn products_rescale(
+        &self,
+        pairs: &[(&Ciphertext, &Ciphertext)],
+    ) -> Result<Ciphertext, RnsError> {
+        let (limbs, scale) = Tensor::check(pairs)?;
+        check_limbs("rescaling", 2, limbs)?;
+        let key = self.relinearization(limbs)?;
+        self.check(pairs[0].0)?;
+        let basis = Basis::chain(limbs);
+        let masks: Vec<_> = pairs.iter().map(|(x, y)| (&x.a, &y.a)).collect();
+        let square = RnsPoly::dot(basis, &masks);
+        let own = |limb: usize, out: &mut [u64]| Tensor::own_limb(pairs, limb, out);
+        let cross = |limb: usize, out: &mut [u64]| Tensor::cross_limb(pairs, limb, out);
+        let more = [Some(Addend::Made(&own)), Some(Addend::Made(&cross))];
+        let [b, a] = key.switch_poly(&square, more, Divisor::SpecialAndLast, None);
+        let scale = scale / self.context.params().chain[limbs - 1] as f64;
+        Ok(Ciphertext { b, a, scale })
     }
 
     /// Rotates slots by `steps` to the left.
@@ -339,7 +368,7 @@ impl EvaluationKeys {
             };
         }
         let GaloisKey { automorphism, key } = self.galois_key(exponent, limbs)?;
-        let more = [Some(&ciphertext.b), None];
+        let more = [Some(Addend::Poly(&ciphertext.b)), None];
         let [b, a] = key.switch_poly(&ciphertext.a, more, divisor, Some(automorphism));
         let scale = match divisor {
             Divisor::Special => ciphertext.scale,
@@ -395,7 +424,7 @@ impl EvaluationKeys {
             .encapsulation
             .as_ref()
             .ok_or_else(|| missing("mod-raise", 1))?;
-        let more = [Some(&ciphertext.b), None];
+        let more = [Some(Addend::Poly(&ciphertext.b)), None];
         let enter = &keys.enter;
         let [b, a] = enter.switch_poly(&ciphertext.a, more, Divisor::Special, None);
         // Under the sparse secret now; the raised a is small, a digit by itself.

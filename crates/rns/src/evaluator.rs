@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::RnsError;
-use crate::ciphertext::{Ciphertext, Plaintext, Tensor};
+use crate::ciphertext::{Ciphertext, Plaintext};
 use crate::complex::Complex;
 use crate::context::{Basis, Context};
 use crate::embedding::Embedding;
@@ -309,7 +309,7 @@ impl Slots for Evaluator<'_> {
                 (left.as_ref(), right.as_ref())
             })
             .collect();
-        let mut product = self.keys.relinearize_rescale(&Tensor::sum(&pairs)?)?;
+        let mut product = self.keys.products_rescale(&pairs)?;
         product.set_scale(self.scales[common - 1]);
         Ok(product)
     }

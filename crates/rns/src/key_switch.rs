@@ -22,6 +22,15 @@ use crate::params::MAX_DIGITS;
 use crate::poly::{Form, RnsPoly, dot_tile, tiles};
 use crate::secret::{SecretKey, SecretPoly, encrypt_zero};
 
+/// What is added to the result of a key switch.
+#[derive(Clone, Copy)]
+pub(crate) enum Addend<'a> {
+    /// A polynomial.
+    Poly(&'a RnsPoly),
+    /// One whose limbs are made where they are used: the words of a limb of this number.
+    Made(&'a (dyn Fn(usize, &mut [u64]) + Sync)),
+}
+
 /// A key for one payload: for each digit an encryption (b, a), in values; a expands from a seed.
 #[derive(Debug)]
 pub struct KeySwitchKey {
@@ -100,7 +109,7 @@ impl KeySwitchKey {
                 limbs: ciphertext.limbs(),
             });
         }
-        let more = [Some(&ciphertext.b), None];
+        let more = [Some(Addend::Poly(&ciphertext.b)), None];
         let [b, a] = self.switch_poly(&ciphertext.a, more, Divisor::Special, None);
         let scale = ciphertext.scale;
         Ok(Ciphertext { b, a, scale })
@@ -194,7 +203,7 @@ impl KeySwitchKey {
     pub(crate) fn switch_poly(
         &self,
         poly: &RnsPoly,
-        more: [Option<&RnsPoly>; 2],
+        more: [Option<Addend>; 2],
         divisor: Divisor,
         automorphism: Option<&Automorphism>,
     ) -> [RnsPoly; 2] {
@@ -224,7 +233,19 @@ impl KeySwitchKey {
                 true => poly.limb(limb),
                 false => &**words,
             });
+            // P is 0 modulo the special primes.
+            let more = more.map(|more| more.filter(|_| limb < basis.chain));
+            let mut buffer = context.pool.take(2 * degree);
+            let (first, second) = buffer.words_mut().split_at_mut(degree);
+            let more = [(more[0], first), (more[1], second)].map(|(more, made)| match more? {
+                Addend::Poly(poly) => Some(poly.limb(limb)),
+                Addend::Made(make) => {
+                    make(limb, made);
+                    Some(&*made)
+                }
+            });
             self.multiply_parts(context, basis, digits, more, limb, out);
+            context.pool.put(buffer);
         };
 
         // What is divided away comes first: both polynomials' coefficients.
@@ -280,16 +301,18 @@ impl KeySwitchKey {
         out: [&mut [u64]; 2],
     ) {
         let (context, basis) = (digits.context(), digits.basis());
+        let more = more.map(|poly| poly.filter(|_| limb < basis.chain));
+        let more = more.map(|poly| poly.map(|poly| poly.limb(limb)));
         self.multiply_parts(context, basis, digits.limbs(limb), more, limb, out);
     }
 
-    /// The same for a limb's words of each digit.
+    /// The same for a limb's words of each digit, and of what is added P times.
     fn multiply_parts<'w>(
         &self,
         context: &Context,
         basis: Basis,
         digits: impl Iterator<Item = &'w [u64]>,
-        more: [Option<&RnsPoly>; 2],
+        more: [Option<&[u64]>; 2],
         limb: usize,
         [b, a]: [&mut [u64]; 2],
     ) {
@@ -313,9 +336,7 @@ impl KeySwitchKey {
             }
             count += 1;
         }
-        // P is 0 modulo the special primes.
-        let more = more.map(|poly| poly.filter(|_| limb < basis.chain));
-        let more = more.map(|poly| poly.map(|poly| (poly.limb(limb), p)));
+        let more = more.map(|words| words.map(|words| (words, p)));
         for ((at, b), (_, a)) in tiles(b).zip(tiles(a)) {
             for ((out, terms), more) in [b, a].into_iter().zip(&terms).zip(more) {
                 dot_tile(plan, out, at, &terms[..count], more);
@@ -385,7 +406,8 @@ mod tests {
                             if divisor == Divisor::SpecialAndLast && limbs == 1 {
                                 continue;
                             }
-                            let found = key.switch_poly(&x, more, divisor, automorphism);
+                            let added = more.map(|poly| poly.map(Addend::Poly));
+                            let found = key.switch_poly(&x, added, divisor, automorphism);
                             let expected = in_steps(&key, &x, more, divisor, automorphism);
                             assert!(found == expected, "{limbs} limbs, {divisor:?}, {simd}");
                             words.extend_from_slice(found[0].words());
