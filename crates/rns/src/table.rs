@@ -551,10 +551,7 @@ pub fn select<S: Slots>(
         clean_all(slots, &mut selected, shape.cleanings)?;
         return Ok(Selected::One(selected));
     }
-    // Both digits are wanted where the high one is there.
-    let end = slots.level(t).saturating_sub(shape.levels());
-    let level = end + 1 + 2 * shape.cleanings as usize;
-    let [mut high, mut low] = two_digits(slots, &z, shape.digits, [level; 2])?;
+    let [mut high, mut low] = two_digits(slots, &z, shape.digits, [usize::MAX; 2])?;
     clean_all(slots, &mut low, shape.cleanings)?;
     clean_all(slots, &mut high, shape.cleanings)?;
     Ok(Selected::Two(high, low))

@@ -16,7 +16,7 @@ fn one_to_eight_bits_have_parameters() {
     for (degree, bits, limbs, log2_scale, key_switches, transforms) in [
         (1 << 15, 1, 16, 36, 121, 7424),
         (1 << 16, 4, 22, 38, 215, 15389),
-        (1 << 16, 8, 30, 46, 321, 29578),
+        (1 << 16, 8, 30, 46, 321, 31348),
     ] {
         let (candidate, judgement) = search(degree, bits, bits).unwrap();
         assert_eq!((judgement.limbs, candidate.log2_scale), (limbs, log2_scale));
