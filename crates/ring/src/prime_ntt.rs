@@ -796,6 +796,72 @@ impl Ntt50Plan {
         }
     }
 
+    /// Whether sums of hundreds of products of words need no folding in between, as with IFMA: then [`Self::weigh`] is the fastest way to sums with small
+    /// weights.
+    #[must_use]
+    pub fn sums_integers(&self) -> bool {
+        match &self.kernel {
+            Kernel::Portable { .. } => false,
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Vectors { unit, .. } => matches!(unit, Unit::Ifma),
+        }
+    }
+
+    /// The most values of a sum by [`Self::weigh`].
+    pub const MAX_WEIGHED: usize = 512;
+
+    /// `out_r = c·sum_k rows[r][k]·values_k mod q`, position by position, for each of R rows of weights: all canonical, `c` any number. Parts of
+    /// polynomials, a multiple of 16 words each, stand one after the other: a result for each row in `out`, a value for each weight in `values`.
+    ///
+    /// # Panics
+    /// If lengths do not fit, or there are more weights than [`Self::MAX_WEIGHED`].
+    pub fn weigh<const R: usize>(
+        &self,
+        out: &mut [u64],
+        values: &[u64],
+        rows: [&[u64]; R],
+        c: u64,
+    ) {
+        let part = out.len() / R;
+        let count = rows[0].len();
+        assert!(
+            part.is_multiple_of(16)
+                && out.len() == R * part
+                && values.len() == count * part
+                && count <= Self::MAX_WEIGHED
+                && rows.iter().all(|row| row.len() == count),
+            "{count} weights for {} words of values and {} of results",
+            values.len(),
+            out.len()
+        );
+        let w = self.factor(c % self.q);
+        match &self.kernel {
+            Kernel::Portable { .. } => {
+                for (row, out) in rows.iter().zip(out.chunks_exact_mut(part.max(1))) {
+                    out.fill(0);
+                    for (value, weight) in values.chunks_exact(part.max(1)).zip(*row) {
+                        portable::add_scaled_assign(out, value, shoup(*weight, self.q), self.q);
+                    }
+                    portable::scale_assign(out, w, self.q);
+                }
+            }
+            // SAFETY: lengths are checked above, 16 words are two vectors or four; the rest as in `forward`.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Vectors { unit, .. } => unsafe {
+                run_doubles(
+                    *unit,
+                    task::Weigh {
+                        modulus: &self.modulus,
+                        out,
+                        values,
+                        rows,
+                        w,
+                    },
+                );
+            },
+        }
+    }
+
     /// `a = c·(a - b) mod q`, position by position; slices canonical, `c` any number.
     ///
     /// # Panics
@@ -910,6 +976,14 @@ mod tests {
                         let terms = [(a.as_slice(), b.as_slice()); Ntt50Plan::TERMS - 1];
                         plan.dot(&mut dot, &terms, Some((&a, q - 1)));
                         plan.sub_scale_assign(&mut quotient, &b, q - 2);
+                        let mut weighed = vec![0; 4 * 128];
+                        let values = [&a[..128], &b[..128]].concat().repeat(256);
+                        let rows = [0u64, 1, 2, 5].map(|step| -> Vec<u64> {
+                            let weights = (0..512).map(|k| 65535 - k * k * step % 65536);
+                            weights.collect()
+                        });
+                        let rows = rows.each_ref().map(Vec::as_slice);
+                        plan.weigh(&mut weighed, &values, rows, q - 2);
                         [
                             values,
                             coefficients,
@@ -919,6 +993,7 @@ mod tests {
                             combined,
                             dot,
                             quotient,
+                            weighed,
                         ]
                     });
                     assert!(results[1] == results[0], "with IFMA, N = {n}, {q}");

@@ -373,12 +373,13 @@ impl Slots for Turning<'_> {
         self.switches((1, level), |inner| inner.products(pairs))
     }
 
-    fn combine(
+    fn combine_at(
         &mut self,
+        level: usize,
         terms: &[(&Ciphertext, Complex)],
         constant: Complex,
     ) -> Result<Ciphertext, RnsError> {
-        self.turn(0, |inner| inner.combine(terms, constant))
+        self.turn(0, |inner| inner.combine_at(level, terms, constant))
     }
 
     fn conjugate(&mut self, a: &Ciphertext) -> Result<Ciphertext, RnsError> {

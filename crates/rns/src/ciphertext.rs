@@ -112,7 +112,8 @@ pub(crate) fn check_contexts(left: &RnsPoly, right: &RnsPoly) -> Result<(), RnsE
     }
 }
 
-fn check_limbs(what: &'static str, needed: usize, found: usize) -> Result<(), RnsError> {
+/// Refuses fewer limbs than an operation needs.
+pub(crate) fn check_limbs(what: &'static str, needed: usize, found: usize) -> Result<(), RnsError> {
     if found < needed {
         return Err(RnsError::Limbs {
             what,
@@ -454,6 +455,23 @@ impl Tensor {
     /// # Panics
     /// If there are no pairs.
     pub fn sum(pairs: &[(&Ciphertext, &Ciphertext)]) -> Result<Tensor, RnsError> {
+        let (limbs, scale) = Self::check(pairs)?;
+        let basis = Basis::chain(limbs);
+        let context = pairs[0].0.context();
+        let mut parts = [0, 1].map(|_| RnsPoly::raw(context, basis, Form::Values));
+        let words = parts.each_mut().map(RnsPoly::words_mut);
+        context.each_limb_of(words, |limb, [own, cross]| {
+            Self::own_limb(pairs, limb, own);
+            Self::cross_limb(pairs, limb, cross);
+        });
+        let [own, cross] = parts;
+        let masks: Vec<_> = pairs.iter().map(|(x, y)| (&x.a, &y.a)).collect();
+        let parts = [own, cross, RnsPoly::dot(basis, &masks)];
+        Ok(Tensor { parts, scale })
+    }
+
+    /// The limbs and the scale of a sum of products, where it has one of each.
+    pub(crate) fn check(pairs: &[(&Ciphertext, &Ciphertext)]) -> Result<(usize, f64), RnsError> {
         let (first, second) = pairs.first().expect("a sum of products has a term");
         let scale = first.scale * second.scale;
         for (x, y) in pairs {
@@ -462,34 +480,38 @@ impl Tensor {
             check_scales(scale, x.scale * y.scale)?;
         }
         let limbs = pairs.iter().map(|(x, y)| x.limbs().min(y.limbs())).min();
-        let basis = Basis::chain(limbs.unwrap_or(1));
-        let context = first.context();
-        let simd = context.simd();
+        Ok((limbs.unwrap_or(1), scale))
+    }
+
+    /// A limb of the part of a sum of products without the secret.
+    pub(crate) fn own_limb(pairs: &[(&Ciphertext, &Ciphertext)], limb: usize, out: &mut [u64]) {
+        let own = pairs.iter().map(|(x, y)| (x.b.limb(limb), y.b.limb(limb)));
+        let own: Vec<_> = own.collect();
+        let context = pairs[0].0.context();
+        let plan = &context.modulus(Basis::chain(limb + 1), limb).plan;
+        for (at, out) in tiles(out) {
+            dot_tile(plan, out, at, &own, None);
+        }
+    }
+
+    /// A limb of the part that the secret multiplies.
+    pub(crate) fn cross_limb(pairs: &[(&Ciphertext, &Ciphertext)], limb: usize, out: &mut [u64]) {
         let squares = pairs.iter().all(|(x, y)| std::ptr::eq(*x, *y));
-        let mut parts = [0, 1, 2].map(|_| RnsPoly::raw(context, basis, Form::Values));
-        let words = parts.each_mut().map(RnsPoly::words_mut);
-        context.each_limb_of(words, |limb, [bb, ba, aa]| {
-            let modulus = context.modulus(basis, limb);
-            let [mut own, mut cross, mut masks] = [(); 3].map(|()| Vec::new());
-            for (x, y) in pairs {
-                let [xb, xa, yb, ya] = [&x.b, &x.a, &y.b, &y.a].map(|part| part.limb(limb));
-                own.push((xb, yb));
-                masks.push((xa, ya));
-                cross.push((xb, ya));
-                if !squares {
-                    cross.push((xa, yb));
-                }
+        let mut cross = Vec::with_capacity(2 * pairs.len());
+        for (x, y) in pairs {
+            cross.push((x.b.limb(limb), y.a.limb(limb)));
+            if !squares {
+                cross.push((x.a.limb(limb), y.b.limb(limb)));
             }
-            for (((at, bb), (_, ba)), (_, aa)) in tiles(bb).zip(tiles(ba)).zip(tiles(aa)) {
-                dot_tile(&modulus.plan, bb, at, &own, None);
-                dot_tile(&modulus.plan, ba, at, &cross, None);
-                dot_tile(&modulus.plan, aa, at, &masks, None);
-                if squares {
-                    double(simd, ba, modulus.q());
-                }
+        }
+        let context = pairs[0].0.context();
+        let modulus = context.modulus(Basis::chain(limb + 1), limb);
+        for (at, out) in tiles(out) {
+            dot_tile(&modulus.plan, out, at, &cross, None);
+            if squares {
+                double(context.simd(), out, modulus.q());
             }
-        });
-        Ok(Tensor { parts, scale })
+        }
     }
 
     /// Limbs.

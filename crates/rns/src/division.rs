@@ -28,6 +28,20 @@ struct Digit<'a> {
 impl<'a> Digits<'a> {
     /// Of values without special limbs, in the first `special` special primes too.
     pub(crate) fn new(poly: &'a RnsPoly, special: usize) -> Digits<'a> {
+        let mut digits = Self::in_coefficients(poly, special);
+        let (context, basis) = (poly.context(), digits.basis);
+        for (own, words) in digits.raised() {
+            context.each_limb(words, |limb, words| {
+                if !own.contains(&limb) {
+                    context.modulus(basis, limb).plan.forward(words);
+                }
+            });
+        }
+        digits
+    }
+
+    /// The same digits, but for the limbs that are not the polynomial's own: these are coefficients still, for whoever transforms them where they are used.
+    pub(crate) fn in_coefficients(poly: &'a RnsPoly, special: usize) -> Digits<'a> {
         let context = poly.context();
         let (limbs, degree) = (poly.limbs(), context.degree());
         let coefficients = unscaled_coefficients(poly);
@@ -45,11 +59,6 @@ impl<'a> Digits<'a> {
                 .filter(|(limb, _)| !own.contains(limb))
                 .map(|(limb, words)| (context.index(basis, limb), words));
             convert(context, context.raise(index, limbs), from, to.collect());
-            context.each_limb(raised.words_mut(), |limb, words| {
-                if !own.contains(&limb) {
-                    context.modulus(basis, limb).plan.forward(words);
-                }
-            });
             Digit {
                 own,
                 poly,
@@ -61,6 +70,15 @@ impl<'a> Digits<'a> {
             basis,
             digits: (0..count).map(digit).collect(),
         }
+    }
+
+    /// Of each digit the limbs that are the polynomial's own, and the words of all limbs, where those are not used.
+    pub(crate) fn raised(&mut self) -> impl Iterator<Item = (Range<usize>, &mut [u64])> {
+        let digits = self.digits.iter_mut();
+        digits.filter_map(|digit| {
+            let raised = digit.raised.as_mut()?;
+            Some((digit.own.clone(), raised.words_mut()))
+        })
     }
 
     /// A small polynomial, in values, as its only digit.
@@ -95,7 +113,13 @@ impl<'a> Digits<'a> {
     }
 }
 
-fn convert(context: &Context, conversion: &Conversion, from: &[u64], to: Vec<(usize, &mut [u64])>) {
+/// [`Conversion::convert`] with the kernels and the threads of a context.
+pub(crate) fn convert(
+    context: &Context,
+    conversion: &Conversion,
+    from: &[u64],
+    to: Vec<(usize, &mut [u64])>,
+) {
     let (simd, parallel) = (context.simd(), context.is_parallel());
     conversion.convert(context.moduli(), simd, parallel, from, to);
 }
@@ -138,6 +162,28 @@ fn divide(mut poly: RnsPoly, keep: Basis, conversion: &Conversion) -> RnsPoly {
     poly
 }
 
+/// By what the result of a key switch is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Divisor {
+    /// By the key's special primes, as by [`RnsPoly::divide_by_special`].
+    Special,
+    /// By these and the last prime of the chain, as by [`RnsPoly::divide_by_special_and_last`].
+    SpecialAndLast,
+}
+
+impl Divisor {
+    /// The basis that is left of another, and the conversion from what is dropped to it.
+    pub(crate) fn of(self, context: &Context, basis: Basis) -> (Basis, &Conversion) {
+        match self {
+            Divisor::Special => (Basis::chain(basis.chain), context.lower(basis.special)),
+            Divisor::SpecialAndLast => (
+                Basis::chain(basis.chain - 1),
+                context.lower_rescale(basis.chain),
+            ),
+        }
+    }
+}
+
 impl RnsPoly {
     /// round(x/P), for values x modulo Q·P, P the product of their special primes: one, or all that the context has.
     ///
@@ -155,11 +201,8 @@ impl RnsPoly {
             self.form()
         );
         let context = Arc::clone(self.context());
-        divide(
-            self,
-            Basis::chain(basis.chain),
-            context.lower(basis.special),
-        )
+        let (keep, conversion) = Divisor::Special.of(&context, basis);
+        divide(self, keep, conversion)
     }
 
     /// round(x/(P·q)), for values x modulo Q·P, P the product of all special primes and q the last prime of the chain, which is
@@ -185,8 +228,8 @@ impl RnsPoly {
             });
         }
         let context = Arc::clone(self.context());
-        let conversion = context.lower_rescale(basis.chain);
-        Ok(divide(self, Basis::chain(basis.chain - 1), conversion))
+        let (keep, conversion) = Divisor::SpecialAndLast.of(&context, basis);
+        Ok(divide(self, keep, conversion))
     }
 
     /// P·x in `basis`, for values x without special limbs; P is the product of its special primes, and 0 modulo each of them.

@@ -16,10 +16,10 @@ use toroid_tfhe::seeded::MaskSeed;
 
 use crate::RnsError;
 use crate::automorphism::{Automorphism, conjugation_exponent, rotation_exponent};
-use crate::ciphertext::{Ciphertext, Plaintext, Tensor, check_contexts, check_scales};
+use crate::ciphertext::{Ciphertext, Plaintext, Tensor, check_contexts, check_limbs, check_scales};
 use crate::context::{Basis, Context};
-use crate::division::Digits;
-use crate::key_switch::KeySwitchKey;
+use crate::division::{Digits, Divisor};
+use crate::key_switch::{Addend, KeySwitchKey};
 use crate::poly::{Form, RnsPoly};
 use crate::secret::{SecretKey, SecretPoly};
 
@@ -225,7 +225,10 @@ impl EvaluationKeys {
 
     /// The key that rotates by `steps`, other than 0.
     pub(crate) fn rotation_key(&self, steps: i64, limbs: usize) -> Result<&GaloisKey, RnsError> {
-        let exponent = rotation_exponent(self.context.degree(), steps);
+        self.galois_key(rotation_exponent(self.context.degree(), steps), limbs)
+    }
+
+    fn galois_key(&self, exponent: usize, limbs: usize) -> Result<&GaloisKey, RnsError> {
         let galois = self.galois(exponent, limbs);
         galois.ok_or_else(|| missing(&format!("X -> X^{exponent}"), limbs))
     }
@@ -256,7 +259,7 @@ impl EvaluationKeys {
     /// # Errors
     /// As for [`EvaluationKeys::mul`].
     pub fn relinearize(&self, tensor: &Tensor) -> Result<Ciphertext, RnsError> {
-        let [b, a] = self.relinearized(tensor)?.map(RnsPoly::divide_by_special);
+        let [b, a] = self.relinearized(tensor, Divisor::Special)?;
         let scale = tensor.scale;
         Ok(Ciphertext { b, a, scale })
     }
@@ -267,29 +270,54 @@ impl EvaluationKeys {
     /// # Errors
     /// As for [`EvaluationKeys::mul`]; [`RnsError::Limbs`] unless there are two limbs.
     pub fn relinearize_rescale(&self, tensor: &Tensor) -> Result<Ciphertext, RnsError> {
-        let [b, a] = self.relinearized(tensor)?;
-        let dropped = b.prime(tensor.limbs() - 1) as f64;
-        Ok(Ciphertext {
-            b: b.divide_by_special_and_last()?,
-            a: a.divide_by_special_and_last()?,
-            scale: tensor.scale / dropped,
-        })
+        check_limbs("rescaling", 2, tensor.limbs())?;
+        let [b, a] = self.relinearized(tensor, Divisor::SpecialAndLast)?;
+        let dropped = self.context.params().chain[tensor.limbs() - 1] as f64;
+        let scale = tensor.scale / dropped;
+        Ok(Ciphertext { b, a, scale })
     }
 
-    /// P times a relinearized product, modulo Q·P.
-    fn relinearized(&self, tensor: &Tensor) -> Result<[RnsPoly; 2], RnsError> {
-        let limbs = tensor.limbs();
-        let key = self
-            .relinearization
-            .as_ref()
-            .filter(|key| limbs <= key.limbs());
-        let key = key.ok_or_else(|| missing("relinearization", limbs))?;
+    fn relinearized(&self, tensor: &Tensor, divisor: Divisor) -> Result<[RnsPoly; 2], RnsError> {
+        let key = self.relinearization(tensor.limbs())?;
         let [b, a, square] = &tensor.parts;
         if !Arc::ptr_eq(&self.context, b.context()) {
             return Err(RnsError::Context);
         }
-        let digits = Digits::new(square, self.context.full_basis().special);
-        Ok(key.multiply(&digits, [Some(b), Some(a)]))
+        let more = [b, a].map(|part| Some(Addend::Poly(part)));
+        Ok(key.switch_poly(square, more, divisor, None))
+    }
+
+    fn relinearization(&self, limbs: usize) -> Result<&KeySwitchKey, RnsError> {
+        let key = self.relinearization.as_ref();
+        let key = key.filter(|key| limbs <= key.limbs());
+        key.ok_or_else(|| missing("relinearization", limbs))
+    }
+
+    /// `Σ x·y` over at least one pair, relinearized and rescaled by one prime: [`Tensor::sum`], then [`EvaluationKeys::relinearize_rescale`], with the same
+    /// words. Two of the product's three polynomials are made limb by limb where they are used.
+    ///
+    /// # Errors
+    /// Those of both.
+    ///
+    /// # Panics
+    /// If there are no pairs.
+    pub fn products_rescale(
+        &self,
+        pairs: &[(&Ciphertext, &Ciphertext)],
+    ) -> Result<Ciphertext, RnsError> {
+        let (limbs, scale) = Tensor::check(pairs)?;
+        check_limbs("rescaling", 2, limbs)?;
+        let key = self.relinearization(limbs)?;
+        self.check(pairs[0].0)?;
+        let basis = Basis::chain(limbs);
+        let masks: Vec<_> = pairs.iter().map(|(x, y)| (&x.a, &y.a)).collect();
+        let square = RnsPoly::dot(basis, &masks);
+        let own = |limb: usize, out: &mut [u64]| Tensor::own_limb(pairs, limb, out);
+        let cross = |limb: usize, out: &mut [u64]| Tensor::cross_limb(pairs, limb, out);
+        let more = [Some(Addend::Made(&own)), Some(Addend::Made(&cross))];
+        let [b, a] = key.switch_poly(&square, more, Divisor::SpecialAndLast, None);
+        let scale = scale / self.context.params().chain[limbs - 1] as f64;
+        Ok(Ciphertext { b, a, scale })
     }
 
     /// Rotates slots by `steps` to the left.
@@ -298,7 +326,21 @@ impl EvaluationKeys {
     /// [`RnsError::Context`]; [`RnsError::MissingKey`].
     pub fn rotate(&self, ciphertext: &Ciphertext, steps: i64) -> Result<Ciphertext, RnsError> {
         let exponent = rotation_exponent(self.context.degree(), steps);
-        self.apply(ciphertext, exponent)
+        self.apply(ciphertext, exponent, Divisor::Special)
+    }
+
+    /// [`EvaluationKeys::rotate`], then [`Ciphertext::rescale`] by one prime, by one division instead of two, with one rounding.
+    ///
+    /// # Errors
+    /// As for [`EvaluationKeys::rotate`]; [`RnsError::Limbs`] unless there are two limbs.
+    pub fn rotate_rescale(
+        &self,
+        ciphertext: &Ciphertext,
+        steps: i64,
+    ) -> Result<Ciphertext, RnsError> {
+        check_limbs("rescaling", 2, ciphertext.limbs())?;
+        let exponent = rotation_exponent(self.context.degree(), steps);
+        self.apply(ciphertext, exponent, Divisor::SpecialAndLast)
     }
 
     /// Conjugates every slot.
@@ -306,16 +348,33 @@ impl EvaluationKeys {
     /// # Errors
     /// As for [`EvaluationKeys::rotate`].
     pub fn conjugate(&self, ciphertext: &Ciphertext) -> Result<Ciphertext, RnsError> {
-        self.apply(ciphertext, conjugation_exponent(self.context.degree()))
+        let exponent = conjugation_exponent(self.context.degree());
+        self.apply(ciphertext, exponent, Divisor::Special)
     }
 
     /// X -> X^`exponent` on the plaintext.
-    fn apply(&self, ciphertext: &Ciphertext, exponent: usize) -> Result<Ciphertext, RnsError> {
+    fn apply(
+        &self,
+        ciphertext: &Ciphertext,
+        exponent: usize,
+        divisor: Divisor,
+    ) -> Result<Ciphertext, RnsError> {
         self.check(ciphertext)?;
+        let limbs = ciphertext.limbs();
         if exponent == 1 {
-            return Ok(ciphertext.clone());
+            return match divisor {
+                Divisor::Special => Ok(ciphertext.clone()),
+                Divisor::SpecialAndLast => ciphertext.clone().rescale(1),
+            };
         }
-        self.hoist(ciphertext)?.apply(exponent)
+        let GaloisKey { automorphism, key } = self.galois_key(exponent, limbs)?;
+        let more = [Some(Addend::Poly(&ciphertext.b)), None];
+        let [b, a] = key.switch_poly(&ciphertext.a, more, divisor, Some(automorphism));
+        let scale = match divisor {
+            Divisor::Special => ciphertext.scale,
+            Divisor::SpecialAndLast => ciphertext.scale / ciphertext.b.prime(limbs - 1) as f64,
+        };
+        Ok(Ciphertext { b, a, scale })
     }
 
     /// Prepares a ciphertext for several rotations, which share the costlier half of their work.
@@ -365,9 +424,9 @@ impl EvaluationKeys {
             .encapsulation
             .as_ref()
             .ok_or_else(|| missing("mod-raise", 1))?;
-        let enter = Digits::new(&ciphertext.a, 1);
-        let entered = keys.enter.multiply(&enter, [Some(&ciphertext.b), None]);
-        let [b, a] = entered.map(RnsPoly::divide_by_special);
+        let more = [Some(Addend::Poly(&ciphertext.b)), None];
+        let enter = &keys.enter;
+        let [b, a] = enter.switch_poly(&ciphertext.a, more, Divisor::Special, None);
         // Under the sparse secret now; the raised a is small, a digit by itself.
         let basis = Basis {
             chain: limbs,
@@ -484,9 +543,7 @@ impl Hoisted<'_> {
     }
 
     fn galois(&self, exponent: usize) -> Result<&GaloisKey, RnsError> {
-        let limbs = self.ciphertext.limbs();
-        let galois = self.keys.galois(exponent, limbs);
-        galois.ok_or_else(|| missing(&format!("X -> X^{exponent}"), limbs))
+        self.keys.galois_key(exponent, self.ciphertext.limbs())
     }
 
     /// Rotates slots by `steps` to the left.

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::RnsError;
-use crate::ciphertext::{Ciphertext, Plaintext, Tensor};
+use crate::ciphertext::{Ciphertext, Plaintext};
 use crate::complex::Complex;
 use crate::context::{Basis, Context};
 use crate::embedding::Embedding;
@@ -309,24 +309,26 @@ impl Slots for Evaluator<'_> {
                 (left.as_ref(), right.as_ref())
             })
             .collect();
-        let mut product = self.keys.relinearize_rescale(&Tensor::sum(&pairs)?)?;
+        let mut product = self.keys.products_rescale(&pairs)?;
         product.set_scale(self.scales[common - 1]);
         Ok(product)
     }
 
-    fn combine(
+    fn combine_at(
         &mut self,
+        below: usize,
         terms: &[(&Ciphertext, Complex)],
         constant: Complex,
     ) -> Result<Ciphertext, RnsError> {
         let levels = terms.iter().map(|(value, _)| level(value));
-        let common = Self::common_level("a combination of slots", 1, levels)?;
-        let scale = self.scales[common - 1] * self.prime(common);
+        Self::common_level("a combination of slots", below + 1, levels)?;
+        let scale = self.scales[below] * self.prime(below + 1);
         let terms: Vec<_> = terms
             .iter()
             .map(|&(value, factor)| (value, gaussian(factor, scale / value.scale())))
             .collect();
-        let mut result = self.rescaled(common, &terms)?;
+        // What is above the level drops before it costs anything.
+        let mut result = self.rescaled(below + 1, &terms)?;
         Self::add_constant(&mut result, constant);
         Ok(result)
     }

@@ -245,11 +245,17 @@ impl Slots for Formula {
         Ok(self.rescaled(sum))
     }
 
-    fn combine(&mut self, terms: &[(&Dual, Complex)], constant: Complex) -> Result<Dual, NoLevel> {
-        let level = terms.iter().map(|(value, _)| value.0.level).min();
-        let level = level.filter(|&level| level > 0).ok_or(NoLevel)?;
+    fn combine_at(
+        &mut self,
+        level: usize,
+        terms: &[(&Dual, Complex)],
+        constant: Complex,
+    ) -> Result<Dual, NoLevel> {
+        if terms.iter().any(|(value, _)| value.0.level <= level) {
+            return Err(NoLevel);
+        }
         let points = terms.first().map_or(0, |(value, _)| value.0.points.len());
-        let mut sum = Inner::zero(level, points);
+        let mut sum = Inner::zero(level + 1, points);
         sum.points.fill(constant);
         for (value, factor) in terms {
             sum.add_product(&value.0, |_| *factor);

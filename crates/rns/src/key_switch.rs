@@ -13,12 +13,23 @@ use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::MaskSeed;
 
 use crate::RnsError;
+use crate::automorphism::Automorphism;
+use crate::buffer::Buffer;
 use crate::ciphertext::Ciphertext;
 use crate::context::{Basis, Context};
-use crate::division::Digits;
+use crate::division::{Digits, Divisor, convert};
 use crate::params::MAX_DIGITS;
 use crate::poly::{Form, RnsPoly, dot_tile, tiles};
 use crate::secret::{SecretKey, SecretPoly, encrypt_zero};
+
+/// What is added to the result of a key switch.
+#[derive(Clone, Copy)]
+pub(crate) enum Addend<'a> {
+    /// A polynomial.
+    Poly(&'a RnsPoly),
+    /// One whose limbs are made where they are used: the words of a limb of this number.
+    Made(&'a (dyn Fn(usize, &mut [u64]) + Sync)),
+}
 
 /// A key for one payload: for each digit an encryption (b, a), in values; a expands from a seed.
 #[derive(Debug)]
@@ -98,9 +109,8 @@ impl KeySwitchKey {
                 limbs: ciphertext.limbs(),
             });
         }
-        let digits = Digits::new(&ciphertext.a, self.basis.special);
-        let switched = self.multiply(&digits, [Some(&ciphertext.b), None]);
-        let [b, a] = switched.map(RnsPoly::divide_by_special);
+        let more = [Some(Addend::Poly(&ciphertext.b)), None];
+        let [b, a] = self.switch_poly(&ciphertext.a, more, Divisor::Special, None);
         let scale = ciphertext.scale;
         Ok(Ciphertext { b, a, scale })
     }
@@ -184,15 +194,128 @@ impl KeySwitchKey {
         sums
     }
 
+    /// [`KeySwitchKey::multiply`] of the digits of a polynomial, divided, and the image under an automorphism of what is left: the same words as
+    /// one after the other. Digits are transformed limb by limb where they are used, and each limb of the result is made in one go, so that what is
+    /// in the cache is read from there.
+    ///
+    /// # Panics
+    /// If the polynomial has more limbs than the key, or nothing would be left of it.
+    pub(crate) fn switch_poly(
+        &self,
+        poly: &RnsPoly,
+        more: [Option<Addend>; 2],
+        divisor: Divisor,
+        automorphism: Option<&Automorphism>,
+    ) -> [RnsPoly; 2] {
+        let context = poly.context();
+        let degree = context.degree();
+        let mut digits = Digits::in_coefficients(poly, self.basis.special);
+        let basis = digits.basis();
+        let (keep, conversion) = divisor.of(context, basis);
+        let mut own = Vec::with_capacity(MAX_DIGITS);
+        let (mut kept, mut dropped) = (Vec::new(), Vec::new());
+        for (range, words) in digits.raised() {
+            own.push(range);
+            let (first, last) = words.split_at_mut(keep.limbs() * degree);
+            kept.push(first);
+            dropped.push(last);
+        }
+        let product = |limb: usize, raised: &mut [&mut [u64]], out: [&mut [u64]; 2]| {
+            let plan = &context.modulus(basis, limb).plan;
+            let is_own = |digit: usize| own[digit].contains(&limb);
+            for (digit, words) in raised.iter_mut().enumerate() {
+                if !is_own(digit) {
+                    plan.forward(words);
+                }
+            }
+            let digits = raised.iter().enumerate();
+            let digits = digits.map(|(digit, words)| match is_own(digit) {
+                true => poly.limb(limb),
+                false => &**words,
+            });
+            // P is 0 modulo the special primes.
+            let more = more.map(|more| more.filter(|_| limb < basis.chain));
+            let mut buffer = context.pool.take(2 * degree);
+            let (first, second) = buffer.words_mut().split_at_mut(degree);
+            let more = [(more[0], first), (more[1], second)].map(|(more, made)| match more? {
+                Addend::Poly(poly) => Some(poly.limb(limb)),
+                Addend::Made(make) => {
+                    make(limb, made);
+                    Some(&*made)
+                }
+            });
+            self.multiply_parts(context, basis, digits, more, limb, out);
+            context.pool.put(buffer);
+        };
+
+        // What is divided away comes first: both polynomials' coefficients.
+        let gone = basis.limbs() - keep.limbs();
+        let mut last = [0, 1].map(|_| context.pool.take(gone * degree));
+        let words = last.iter_mut().map(Buffer::words_mut);
+        context.each_limb_of_all(words.chain(dropped).collect(), |number, mut words| {
+            let limb = keep.limbs() + number;
+            if let [b, a, raised @ ..] = words.as_mut_slice() {
+                product(limb, raised, [b, a]);
+                for part in [b, a] {
+                    context.modulus(basis, limb).plan.inverse(part);
+                }
+            }
+        });
+        let mut result = [0, 1].map(|_| RnsPoly::raw(context, keep, Form::Values));
+        for (last, rest) in last.into_iter().zip(&mut result) {
+            let to = rest.words_mut().chunks_exact_mut(degree).enumerate();
+            convert(context, conversion, last.words(), to.collect());
+            context.pool.put(last);
+        }
+
+        let words = result.iter_mut().map(RnsPoly::words_mut);
+        context.each_limb_of_all(words.chain(kept).collect(), |limb, mut words| {
+            let modulus = context.modulus(keep, limb);
+            let inverse = conversion.divisor_inverse(limb);
+            let mut buffer = context.pool.take(2 * degree);
+            let (b, a) = buffer.words_mut().split_at_mut(degree);
+            if let [rest_b, rest_a, raised @ ..] = words.as_mut_slice() {
+                product(limb, raised, [b, a]);
+                for (part, rest) in [(b, rest_b), (a, rest_a)] {
+                    modulus.plan.forward(rest);
+                    if let Some(automorphism) = automorphism {
+                        modulus.plan.sub_scale_assign(part, rest, inverse);
+                        automorphism.values(part, rest);
+                    } else {
+                        let inverse = prime::neg(inverse, modulus.q());
+                        modulus.plan.sub_scale_assign(rest, part, inverse);
+                    }
+                }
+            }
+            context.pool.put(buffer);
+        });
+        result
+    }
+
     /// One limb of [`KeySwitchKey::multiply`].
     pub(crate) fn multiply_limb(
         &self,
         digits: &Digits,
         more: [Option<&RnsPoly>; 2],
         limb: usize,
-        [b, a]: [&mut [u64]; 2],
+        out: [&mut [u64]; 2],
     ) {
         let (context, basis) = (digits.context(), digits.basis());
+        let more = more.map(|poly| poly.filter(|_| limb < basis.chain));
+        let more = more.map(|poly| poly.map(|poly| poly.limb(limb)));
+        self.multiply_parts(context, basis, digits.limbs(limb), more, limb, out);
+    }
+
+    /// The same for a limb's words of each digit, and of what is added P times.
+    fn multiply_parts<'w>(
+        &self,
+        context: &Context,
+        basis: Basis,
+        digits: impl Iterator<Item = &'w [u64]>,
+        more: [Option<&[u64]>; 2],
+        limb: usize,
+        [b, a]: [&mut [u64]; 2],
+    ) {
         assert!(
             basis.chain <= self.basis.chain && basis.special == self.basis.special,
             "a key with {:?} for digits with {basis:?}",
@@ -207,19 +330,93 @@ impl KeySwitchKey {
         let p = context.special_product(basis.special, plan.modulus());
         let mut terms: [[(&[u64], &[u64]); MAX_DIGITS]; 2] = Default::default();
         let mut count = 0;
-        for (digit, key) in digits.limbs(limb).zip(&self.rows) {
+        for (digit, key) in digits.zip(&self.rows) {
             for (terms, key) in terms.iter_mut().zip(key) {
                 terms[count] = (digit, key.limb(row));
             }
             count += 1;
         }
-        // P is 0 modulo the special primes.
-        let more = more.map(|poly| poly.filter(|_| limb < basis.chain));
-        let more = more.map(|poly| poly.map(|poly| (poly.limb(limb), p)));
+        let more = more.map(|words| words.map(|words| (words, p)));
         for ((at, b), (_, a)) in tiles(b).zip(tiles(a)) {
             for ((out, terms), more) in [b, a].into_iter().zip(&terms).zip(more) {
                 dot_tile(plan, out, at, &terms[..count], more);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use toroid_ring::simd::SimdLevel;
+
+    use super::*;
+    use crate::automorphism::rotation_exponent;
+    use crate::context::Threads;
+    use crate::params::RnsParams;
+
+    /// Digits, products, divisions and an automorphism one after the other.
+    fn in_steps(
+        key: &KeySwitchKey,
+        poly: &RnsPoly,
+        more: [Option<&RnsPoly>; 2],
+        divisor: Divisor,
+        automorphism: Option<&Automorphism>,
+    ) -> [RnsPoly; 2] {
+        let digits = Digits::new(poly, key.basis.special);
+        key.multiply(&digits, more).map(|part| {
+            let divided = match divisor {
+                Divisor::Special => part.divide_by_special(),
+                Divisor::SpecialAndLast => part.divide_by_special_and_last().unwrap(),
+            };
+            match automorphism {
+                Some(automorphism) => divided.automorphism(automorphism),
+                None => divided,
+            }
+        })
+    }
+
+    #[test]
+    fn switching_limb_by_limb_gives_the_words_of_the_steps() {
+        let params = RnsParams::uniform(1 << 9, 5, 2).unwrap();
+        let one = SimdLevel::available().map(|simd| (simd, Threads::One));
+        let mut results: Vec<Vec<u64>> = Vec::new();
+        for (simd, threads) in one.chain([(SimdLevel::best(), Threads::Pool)]) {
+            let context = Context::with(params.clone(), simd, threads).unwrap();
+            let mut rng = Csprng::from_seed([3; 32]);
+            let from = SecretKey::generate(&context, &mut rng);
+            let to = SecretKey::generate(&context, &mut rng);
+            let key = KeySwitchKey::between(&from, &to, 4, &mut rng).unwrap();
+            let exponent = rotation_exponent(context.degree(), 3);
+            let automorphism = Automorphism::new(&context, exponent);
+            let mut words = Vec::new();
+            for limbs in 1..=4 {
+                let [x, y, z] = [0, 1, 2].map(|_| {
+                    let mut poly = RnsPoly::zero(&context, Basis::chain(limbs), Form::Values);
+                    for limb in 0..limbs {
+                        let q = poly.prime(limb);
+                        poly.limb_mut(limb).fill_with(|| rng.next_u64() % q);
+                    }
+                    poly
+                });
+                for more in [[None; 2], [Some(&y), None], [Some(&y), Some(&z)]] {
+                    for automorphism in [None, Some(&automorphism)] {
+                        for divisor in [Divisor::Special, Divisor::SpecialAndLast] {
+                            if divisor == Divisor::SpecialAndLast && limbs == 1 {
+                                continue;
+                            }
+                            let added = more.map(|poly| poly.map(Addend::Poly));
+                            let found = key.switch_poly(&x, added, divisor, automorphism);
+                            let expected = in_steps(&key, &x, more, divisor, automorphism);
+                            assert!(found == expected, "{limbs} limbs, {divisor:?}, {simd}");
+                            words.extend_from_slice(found[0].words());
+                        }
+                    }
+                }
+            }
+            results.push(words);
+        }
+        assert!(results.iter().all(|words| *words == results[0]));
     }
 }

@@ -438,7 +438,7 @@ impl EvaluationKeys {
             }
         }
         let total = total.unwrap_or_else(|| Ciphertext::zero(context, basis.chain, x.scale()));
-        self.rotate(&total, lowest as i64)?.rescale(1)
+        self.rotate_rescale(&total, lowest as i64)
     }
 }
 

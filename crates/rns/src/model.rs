@@ -233,13 +233,15 @@ impl Slots for Model {
         })
     }
 
-    fn combine(
+    fn combine_at(
         &mut self,
+        level: usize,
         terms: &[(&Vector, Complex)],
         constant: Complex,
     ) -> Result<Vector, NoLevel> {
-        let level = terms.iter().map(|(value, _)| value.level).min();
-        let level = level.filter(|&level| level > 0).ok_or(NoLevel)?;
+        if terms.iter().any(|(value, _)| value.level <= level) {
+            return Err(NoLevel);
+        }
         let mut sum = Vec::new();
         for (value, factor) in terms {
             sum.resize(value.slots.len(), constant);
@@ -247,12 +249,9 @@ impl Slots for Model {
                 *sum += x * *factor;
             }
         }
-        self.note(Operation::Constant, level, terms.len());
-        self.rescale(level, &mut sum);
-        Ok(Vector {
-            level: level - 1,
-            slots: sum,
-        })
+        self.note(Operation::Constant, level + 1, terms.len());
+        self.rescale(level + 1, &mut sum);
+        Ok(Vector { level, slots: sum })
     }
 
     fn conjugate(&mut self, a: &Vector) -> Result<Vector, NoLevel> {

@@ -569,7 +569,7 @@ impl RnsPoly {
         self.basis = basis;
         let words = basis.limbs() * self.context.degree();
         if let Some(buffer) = &mut self.buffer {
-            buffer.truncate(words);
+            self.context.pool.shrink(buffer, words);
         }
     }
 
@@ -643,7 +643,8 @@ const ROWS: usize = 4;
 /// Bits of the low half of a word in [`weigh_limb`].
 const HALF_BITS: u32 = 25;
 
-/// A limb of weighted sums: words are cut into halves of 25 bits, and sums of halves times weights reduced at their end.
+/// A limb of weighted sums. Where there is a kernel for sums of whole words, it takes them; else words are cut into halves of 25 bits, and sums of halves
+/// times weights reduced at their end.
 fn weigh_limb(
     context: &Context,
     plan: &Ntt50Plan,
@@ -660,6 +661,30 @@ fn weigh_limb(
     let mut buffer = context.pool.take(part * values.len());
     let halves = buffer.words_mut();
     let mut split = vec![0; 2 * ROWS * part];
+    if plan.sums_integers() && part.is_multiple_of(LANES) {
+        let wide: Vec<Vec<u64>> = rows
+            .iter()
+            .map(|row| row.iter().map(|weight| u64::from(*weight)).collect())
+            .collect();
+        for at in (0..degree).step_by(part) {
+            for (value, words) in values.iter().zip(halves.chunks_exact_mut(part)) {
+                words.copy_from_slice(&value[at..][..part]);
+            }
+            for (rows, sums) in wide.chunks(ROWS).zip(sums.chunks_mut(ROWS)) {
+                let mut all: [&[u64]; ROWS] = [&rows[0]; ROWS];
+                for (own, row) in all.iter_mut().zip(rows) {
+                    *own = row;
+                }
+                let out = &mut split[..ROWS * part];
+                plan.weigh(out, halves, all, factor);
+                for (sum, out) in sums.iter_mut().zip(out.chunks_exact(part)) {
+                    sum[at..][..part].copy_from_slice(out);
+                }
+            }
+        }
+        context.pool.put(buffer);
+        return;
+    }
     for at in (0..degree).step_by(part) {
         for (value, halves) in values.iter().zip(halves.chunks_exact_mut(part)) {
             cut(simd, &value[at..][..part], halves);

@@ -440,7 +440,7 @@ impl Maps {
 /// The selectors of each digit, those of a digit that is not cleaned too.
 fn digits_of(formula: &mut Formula, selected: &Selected<Dual>) -> Result<Vec<Vec<Dual>>, NoLevel> {
     Ok(match selected {
-        Selected::Harmonics(harmonics) => vec![table::selectors(formula, harmonics)?],
+        Selected::Harmonics(harmonics) => vec![table::selectors(formula, harmonics, usize::MAX)?],
         Selected::One(digit) => vec![digit.clone()],
         Selected::Two(high, low) => vec![high.clone(), low.clone()],
     })

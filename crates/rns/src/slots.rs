@@ -1,10 +1,12 @@
 //! What can be done with vectors of complex slots of which every product costs a level.
 
+use toroid_ring::prime_ntt::Ntt50Plan;
+
 use crate::complex::Complex;
 use crate::transform::StepPlan;
 
 /// The most values of a sum by [`Slots::weigh`].
-pub const MAX_WEIGHTS: usize = 512;
+pub const MAX_WEIGHTS: usize = Ntt50Plan::MAX_WEIGHED;
 
 /// Arithmetic on vectors of slots with levels.
 ///
@@ -52,12 +54,13 @@ pub trait Slots {
         pairs: &[(&Self::Value, &Self::Value)],
     ) -> Result<Self::Value, Self::Error>;
 
-    /// `Σ factor·value + constant` over at least one term; one level.
+    /// `Σ factor·value + constant` over at least one term, at a level below those of all its values.
     ///
     /// # Errors
     /// As [`Slots::add`].
-    fn combine(
+    fn combine_at(
         &mut self,
+        level: usize,
         terms: &[(&Self::Value, Complex)],
         constant: Complex,
     ) -> Result<Self::Value, Self::Error>;
@@ -99,6 +102,21 @@ pub trait Slots {
                 self.combine(&terms, Complex::ZERO)
             })
             .collect()
+    }
+
+    /// `Σ factor·value + constant` over at least one term; one level.
+    ///
+    /// # Errors
+    /// As [`Slots::add`].
+    fn combine(
+        &mut self,
+        terms: &[(&Self::Value, Complex)],
+        constant: Complex,
+    ) -> Result<Self::Value, Self::Error> {
+        let levels = terms.iter().map(|(value, _)| self.level(value));
+        // Where a value has no level to spend, no level is below its own.
+        let level = levels.min().unwrap_or(0).saturating_sub(1);
+        self.combine_at(level, terms, constant)
     }
 
     /// `a·b`; one level.

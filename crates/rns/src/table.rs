@@ -428,30 +428,37 @@ pub fn interpolate<S: Slots>(
 ) -> Result<S::Value, S::Error> {
     let cosines = harmonics.cosines.iter().zip(&function.cosines);
     let sines = harmonics.sines.iter().zip(&function.sines);
-    weighted_sum(slots, cosines.chain(sines), function.constant)
+    weighted_sum(slots, cosines.chain(sines), function.constant, usize::MAX)
 }
 
-/// `Σ factor·value + constant` without the factors that are 0; one level.
+/// `Σ factor·value + constant` without the factors that are 0; one level, and at most `level`.
 pub(crate) fn weighted_sum<'a, S: Slots<Value: 'a>>(
     slots: &mut S,
     terms: impl Iterator<Item = (&'a S::Value, &'a Complex)>,
     constant: Complex,
+    level: usize,
 ) -> Result<S::Value, S::Error> {
     let all: Vec<_> = terms.map(|(value, &factor)| (value, factor)).collect();
     let mut terms = all.clone();
     terms.retain(|(_, factor)| *factor != Complex::ZERO);
     // A sum has a term, if only for its level.
     terms.extend(all.first().filter(|_| terms.is_empty()));
-    slots.combine(&terms, constant)
+    if terms.iter().all(|(value, _)| slots.level(value) > level) {
+        slots.combine_at(level, &terms, constant)
+    } else {
+        slots.combine(&terms, constant)
+    }
 }
 
-/// The indicators of all values of a digit. Those of m and m + n/2 are sum and difference of the same even and odd harmonics.
+/// The indicators of all values of a digit, one level below its harmonics, and at most at `level`: what follows costs less there. Those of m and
+/// m + n/2 are sum and difference of the same even and odd harmonics.
 ///
 /// # Errors
 /// Those of the arithmetic.
 pub fn selectors<S: Slots>(
     slots: &mut S,
     harmonics: &RealHarmonics<S::Value>,
+    level: usize,
 ) -> Result<Vec<S::Value>, S::Error> {
     let n = 2 * harmonics.cosines.len();
     let (mut first, mut second) = (Vec::new(), Vec::new());
@@ -462,14 +469,15 @@ pub fn selectors<S: Slots>(
         let (odd, even): (Vec<_>, Vec<_>) = (cosines.enumerate())
             .chain(sines.enumerate())
             .partition(|(index, _)| index.is_multiple_of(2));
-        let odd = weighted_sum(slots, odd.into_iter().map(|(_, term)| term), Complex::ZERO)?;
+        let odd = odd.into_iter().map(|(_, term)| term);
+        let odd = weighted_sum(slots, odd, Complex::ZERO, level)?;
         if even.is_empty() {
             first.push(slots.affine(&odd, 1, function.constant)?);
             second.push(slots.affine(&odd, -1, function.constant)?);
             continue;
         }
         let even = even.into_iter().map(|(_, term)| term);
-        let even = weighted_sum(slots, even, function.constant)?;
+        let even = weighted_sum(slots, even, function.constant, level)?;
         first.push(slots.add(&even, &odd)?);
         second.push(slots.sub(&even, &odd)?);
     }
@@ -539,17 +547,17 @@ pub fn select<S: Slots>(
         if shape.cleanings == 0 {
             return Ok(Selected::Harmonics(harmonics));
         }
-        let mut selected = selectors(slots, &harmonics)?;
+        let mut selected = selectors(slots, &harmonics, usize::MAX)?;
         clean_all(slots, &mut selected, shape.cleanings)?;
         return Ok(Selected::One(selected));
     }
-    let [mut high, mut low] = two_digits(slots, &z, shape.digits)?;
+    let [mut high, mut low] = two_digits(slots, &z, shape.digits, [usize::MAX; 2])?;
     clean_all(slots, &mut low, shape.cleanings)?;
     clean_all(slots, &mut high, shape.cleanings)?;
     Ok(Selected::Two(high, low))
 }
 
-/// The selectors of the high and of the low digit, not cleaned, from exp(2πi·x).
+/// The selectors of the high and of the low digit, not cleaned, from exp(2πi·x), at these levels at most.
 ///
 /// # Errors
 /// Those of the arithmetic.
@@ -557,6 +565,7 @@ pub fn two_digits<S: Slots>(
     slots: &mut S,
     z: &S::Value,
     digits: Digits,
+    levels: [usize; 2],
 ) -> Result<[Vec<S::Value>; 2], S::Error> {
     let Digits { high, low } = digits;
     let mut turned = z.clone();
@@ -564,12 +573,12 @@ pub fn two_digits<S: Slots>(
         turned = slots.mul(&turned, &turned)?;
     }
     let low_harmonics = harmonics(slots, &turned, low)?;
-    let low_selected = selectors(slots, &low_harmonics)?;
+    let low_selected = selectors(slots, &low_harmonics, levels[1])?;
     let (size, all) = (1usize << low, 1usize << (high + low));
     let back: Vec<_> = (0..size).map(|l| Complex::root(l, all).conj()).collect();
     let z = multiply(slots, z, &low_harmonics, &Harmonics::interpolate(&back))?;
     let high_harmonics = harmonics(slots, &z, high)?;
-    let high_selected = selectors(slots, &high_harmonics)?;
+    let high_selected = selectors(slots, &high_harmonics, levels[0])?;
     Ok([high_selected, low_selected])
 }
 
@@ -634,7 +643,12 @@ fn weigh<S: Slots>(
     weights: &[Complex],
 ) -> Result<S::Value, S::Error> {
     assert_eq!(selectors.len(), weights.len());
-    weighted_sum(slots, selectors.iter().zip(weights), Complex::ZERO)
+    weighted_sum(
+        slots,
+        selectors.iter().zip(weights),
+        Complex::ZERO,
+        usize::MAX,
+    )
 }
 
 /// The real and imaginary parts of a value, each twice as large.

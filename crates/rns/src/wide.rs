@@ -332,9 +332,10 @@ impl WidePipeline {
         t: &S::Value,
         part: Part,
     ) -> Result<[Vec<S::Value>; 2], S::Error> {
-        let mut selected = raw_selectors(slots, t, &self.shape, part)?;
+        let below = self.to_coefficients.len();
+        let mut selected = raw_selectors(slots, t, &self.shape, part, below)?;
         for (digit, (cleanings, level)) in selected.iter_mut().zip(self.shape.cleanings_of(part)) {
-            clean_down(slots, digit, cleanings, self.to_coefficients.len() + level)?;
+            clean_down(slots, digit, cleanings, below + level)?;
         }
         Ok(selected)
     }
@@ -394,7 +395,8 @@ impl WidePipeline {
                 terms.extend(places(&late[half], unit * f64::from(1 << early)));
             }
             let terms = terms.iter().map(|(value, factor)| (value, factor));
-            halves.push(table::weighted_sum(slots, terms, Complex::ZERO)?);
+            let sum = table::weighted_sum(slots, terms, Complex::ZERO, usize::MAX)?;
+            halves.push(sum);
         }
         let value = table::join(slots, &halves[0], &halves[1])?;
         self.back(slots, value)
@@ -693,7 +695,8 @@ fn below<S: Slots>(
     }
 }
 
-/// The selectors of a part's digits, not cleaned, from phases over K: the late digit's, none where there is no such digit, and the early one's.
+/// The selectors of a part's digits, not cleaned, from phases over K: the late digit's, none where there is no such digit, and the early one's. They
+/// are at the levels from which [`clean_down`] cleans them, where `below` stages follow.
 ///
 /// # Errors
 /// Those of the arithmetic.
@@ -702,14 +705,19 @@ pub fn raw_selectors<S: Slots>(
     t: &S::Value,
     shape: &WideShape,
     part: Part,
+    below: usize,
 ) -> Result<[Vec<S::Value>; 2], S::Error> {
     let digits = shape.digits(part);
+    let levels = shape
+        .cleanings_of(part)
+        .map(|(cleanings, level)| below + level + 2 * cleanings as usize);
     let z = table::exponential(slots, t, &shape.exponential)?;
     if digits.low() == 0 {
         let harmonics = table::harmonics(slots, &z, digits.high())?;
-        Ok([Vec::new(), table::selectors(slots, &harmonics)?])
+        let early = table::selectors(slots, &harmonics, levels[1])?;
+        Ok([Vec::new(), early])
     } else {
-        table::two_digits(slots, &z, digits)
+        table::two_digits(slots, &z, digits, levels)
     }
 }
 
@@ -723,8 +731,11 @@ pub fn clean_down<S: Slots>(
     cleanings: u32,
     level: usize,
 ) -> Result<(), S::Error> {
+    let level = level + 2 * cleanings as usize;
     for value in selectors.iter_mut() {
-        *value = slots.lower(value, level + 2 * cleanings as usize)?;
+        if slots.level(value) != level {
+            *value = slots.lower(value, level)?;
+        }
     }
     clean_all(slots, selectors, cleanings)
 }

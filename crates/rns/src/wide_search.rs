@@ -359,7 +359,7 @@ impl WideCandidate {
         let tails: Vec<f64> = points.iter().map(|t| tail_at(t * bound)).collect();
         let mut formula = Formula::new(self.noise_by_level());
         let t = formula.input(self.top(part) - self.stages, &points, phases);
-        let mut selected = raw_selectors(&mut formula, &t, shape, part)?;
+        let mut selected = raw_selectors(&mut formula, &t, shape, part, self.stages)?;
         let exponential = shape.exponential.error() * f64::from(1 << digits.high());
         let mut bias = 0.0;
         let mut variances = [0.0; 2];
@@ -406,7 +406,8 @@ impl WideCandidate {
         };
         let mut apart = |part: Part| -> Result<Apart<Vector>, NoLevel> {
             let mut half = || {
-                let mut selected = raw_selectors(&mut model, &t(part), &self.shape, part)?;
+                let mut selected =
+                    raw_selectors(&mut model, &t(part), &self.shape, part, self.stages)?;
                 for (digit, (cleanings, level)) in
                     selected.iter_mut().zip(self.shape.cleanings_of(part))
                 {

@@ -422,6 +422,9 @@ unsafe fn combine_block<F: Elements, const B: usize>(
     }
 }
 
+/// How many words ahead [`dot`] asks for its rows: rows are many, and each starts anew with every page.
+const WORDS_AHEAD: usize = 128;
+
 /// `out = sum_r a[r] ⊙ b[r] + w·c` for a term (c, w) in `scaled`, all canonical.
 ///
 /// # Safety
@@ -447,12 +450,65 @@ pub(super) unsafe fn dot<F: Elements>(
                     sum = f.fold(sum);
                 }
                 for (a, b) in terms {
+                    // The next parts of long rows are where these go on.
+                    F::Vector::prefetch(a.as_ptr().wrapping_add(at + WORDS_AHEAD));
+                    F::Vector::prefetch(b.as_ptr().wrapping_add(at + WORDS_AHEAD));
                     let a = F::Vector::load(a.as_ptr().add(at));
                     let b = F::Vector::load(b.as_ptr().add(at));
                     sum = f.add_product(sum, a, b);
                 }
             }
             f.leave_products(sum).store(out.as_mut_ptr().add(at));
+        }
+    }
+}
+
+/// Vectors and rows whose sums [`weigh`] makes side by side.
+const WEIGHED: usize = 2;
+
+/// `out_r = w·sum_k rows[r][k]·values_k`: parts of values stand one after the other in `values`, those of results in `out`. Weights are canonical.
+///
+/// # Safety
+/// A part is a multiple of [`WEIGHED`] vectors, `out` has `R` of them, `values` as many as each row has weights; the processor runs `F`.
+#[inline(always)]
+pub(super) unsafe fn weigh<F: Elements, const R: usize>(
+    modulus: &Modulus<u64>,
+    out: &mut [u64],
+    values: &[u64],
+    rows: [&[u64]; R],
+    w: [u64; 2],
+) {
+    let part = out.len() / R;
+    let lanes = F::Vector::LANES;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let f = F::new(modulus);
+        let w = [F::Vector::splat(w[0]), F::Vector::splat(w[1])];
+        for at in (0..part).step_by(WEIGHED * lanes) {
+            let mut sums = [[f.nothing(); WEIGHED]; R];
+            for k in 0..rows[0].len() {
+                if k > 0 && k.is_multiple_of(PRODUCTS) {
+                    for sum in sums.iter_mut().flatten() {
+                        *sum = f.fold(*sum);
+                    }
+                }
+                let mut words = [F::Vector::load(values.as_ptr().add(k * part + at)); WEIGHED];
+                for (i, words) in words.iter_mut().enumerate() {
+                    *words = F::Vector::load(values.as_ptr().add(k * part + at + i * lanes));
+                }
+                for (sums, row) in sums.iter_mut().zip(rows) {
+                    let weight = F::Vector::splat(*row.as_ptr().add(k));
+                    for (sum, words) in sums.iter_mut().zip(words) {
+                        *sum = f.add_product(*sum, words, weight);
+                    }
+                }
+            }
+            for (r, sums) in sums.into_iter().enumerate() {
+                for (i, sum) in sums.into_iter().enumerate() {
+                    let to = out.as_mut_ptr().add(r * part + at + i * lanes);
+                    f.scale(f.leave_products(sum), w).store(to);
+                }
+            }
         }
     }
 }

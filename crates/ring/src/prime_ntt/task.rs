@@ -206,6 +206,23 @@ impl DoublesTask for Dot<'_> {
     }
 }
 
+/// [`double::weigh`]
+pub(super) struct Weigh<'a, const R: usize> {
+    pub(super) modulus: &'a Modulus<u64>,
+    pub(super) out: &'a mut [u64],
+    pub(super) values: &'a [u64],
+    pub(super) rows: [&'a [u64]; R],
+    pub(super) w: [u64; 2],
+}
+
+impl<const R: usize> DoublesTask for Weigh<'_, R> {
+    #[inline(always)]
+    unsafe fn run<F: Elements>(self) {
+        // SAFETY: the caller's promise.
+        unsafe { double::weigh::<F, R>(self.modulus, self.out, self.values, self.rows, self.w) }
+    }
+}
+
 /// [`double::sub_scale_assign`]
 pub(super) struct SubScaleAssign<'a> {
     pub(super) modulus: &'a Modulus<u64>,

@@ -96,12 +96,15 @@ impl Slots for Timed<'_> {
         self.time("products", |inner| inner.products(pairs))
     }
 
-    fn combine(
+    fn combine_at(
         &mut self,
+        level: usize,
         terms: &[(&Ciphertext, Complex)],
         constant: Complex,
     ) -> Result<Ciphertext, RnsError> {
-        self.time("combinations", |inner| inner.combine(terms, constant))
+        self.time("combinations", |inner| {
+            inner.combine_at(level, terms, constant)
+        })
     }
 
     fn conjugate(&mut self, a: &Ciphertext) -> Result<Ciphertext, RnsError> {

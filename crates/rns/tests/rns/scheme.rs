@@ -211,7 +211,23 @@ fn one_division_relinearizes_and_rescales() {
         difference.sub_assign(twice);
         assert!(difference.to_i128().iter().all(|d| d.abs() <= 1));
     }
+    let turned = f.keys.rotate_rescale(&x, 1).unwrap();
+    let twice = f.keys.rotate(&x, 1).unwrap().rescale(1).unwrap();
+    assert_eq!(
+        (turned.limbs(), turned.scale()),
+        (twice.limbs(), twice.scale())
+    );
+    for (once, twice) in [(turned.b(), twice.b()), (turned.a(), twice.a())] {
+        let mut difference = once.clone();
+        difference.sub_assign(twice);
+        assert!(difference.to_i128().iter().all(|d| d.abs() <= 1));
+    }
+    assert!(f.keys.rotate_rescale(&x, 0).unwrap() == x.clone().rescale(1).unwrap());
     let low = f.encrypt(&message(3), 1);
+    assert!(matches!(
+        f.keys.rotate_rescale(&low, 1),
+        Err(RnsError::Limbs { .. })
+    ));
     let refused = f.keys.relinearize_rescale(&low.tensor(&low).unwrap());
     assert!(matches!(refused, Err(RnsError::Limbs { .. })));
 }
@@ -229,12 +245,18 @@ fn sums_of_products_are_those_of_each() {
             expected.add_assign(&x.tensor(y).unwrap()).unwrap();
         }
         assert!(Tensor::sum(&pairs).unwrap() == expected, "{count}");
+        let rescaled = f.keys.relinearize_rescale(&expected).unwrap();
+        let at_once = f.keys.products_rescale(&pairs).unwrap();
+        assert!(at_once == rescaled, "{count}");
     }
     let copy = values[0].clone();
     let square = Tensor::sum(&[(&values[0], &values[0])]).unwrap();
     assert!(square == values[0].tensor(&copy).unwrap());
     let mut other = copy;
     other.set_scale(2.0 * SCALE);
+    let rescaled = f.keys.relinearize_rescale(&square).unwrap();
+    let at_once = f.keys.products_rescale(&[(&values[0], &values[0])]);
+    assert!(at_once.unwrap() == rescaled);
     let refused = Tensor::sum(&[(&values[0], &values[0]), (&other, &values[0])]);
     assert!(matches!(refused, Err(RnsError::Scale { .. })));
 }
