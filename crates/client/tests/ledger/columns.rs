@@ -5,6 +5,7 @@ use std::ops::Range;
 use toroid_client::columns::{ColumnError, EncryptedRows, MapReport, MapRequest, RingRows};
 use toroid_client::ledger::Subject;
 use toroid_rns::ring_set::{RingSet, TINY_RING};
+use toroid_tfhe::ciphertext::MAX_LOG2_FAILURE;
 use toroid_tfhe::column::{ColumnHeader, Segment};
 use toroid_tfhe::params::TINY_WOPBS;
 
@@ -69,7 +70,7 @@ impl Place {
             let rows = session.read_rows(name, rows, none);
             rows.await
         });
-        rows?.decrypt(&self.client)
+        rows?.decrypt_above(&self.client, MAX_LOG2_FAILURE)
     }
 
     fn rows(&self, name: &str) -> Vec<i64> {
@@ -82,7 +83,7 @@ impl Place {
             let all = 0..column.stat().rows;
             column.rows(all, none).await
         });
-        rows?.decrypt(&self.client)
+        rows?.decrypt_above(&self.client, MAX_LOG2_FAILURE)
     }
 
     /// The blob of a column, as an attacker sees it.
