@@ -568,22 +568,32 @@ fn full_columns() {
 
 #[test]
 fn a_ledger_binds_ring_columns_and_what_is_made_of_them() {
-    let (place, x, y) = drive();
+    let (place, x, y) = NARROW.drive();
     for (name, rows) in [("a", &x), ("b", &y)] {
-        let form = "--form ring --bits 4 --unsigned --ledger l";
-        place.column(name, rows, form);
+        let form = format!("{} --ledger l", NARROW.options());
+        place.column(name, rows, &form);
     }
     let map = "map d.img p.tasm --input x=a --input y=b --output o --ledger l";
     place.ok(map);
-    assert_eq!(place.rows("o", "--ledger l"), interpret(&x, &y));
+    assert_eq!(place.rows("o", "--ledger l"), NARROW.interpret(&x, &y));
     assert_eq!(place.json(map)["computed"], 0);
+    // A sum of all ciphertexts, which stands in the place of the one before.
+    let total = ".reg x = cor:0\n    homsum x, 0\n    return x\n";
+    fs::write(place.path("t.tasm"), total).unwrap();
+    place.ok("map d.img t.tasm --input x=a --output t --ledger l");
+    let sum = x.iter().sum::<i64>() % NARROW.modulus();
+    assert_eq!(place.rows("t", "--ledger l --max-failure 2^-20"), [sum]);
     let earlier = fs::read(place.path("d.img")).unwrap();
     for name in ["a", "b"] {
         place.column(name, &x[..40], "--append --ledger l");
     }
     let again = place.json(&format!("{map} --replace"));
     assert_eq!(again["computed"], ROWS + 40);
-    let expected = [interpret(&x, &y), interpret(&x[..40], &x[..40])].concat();
+    let expected = [
+        NARROW.interpret(&x, &y),
+        NARROW.interpret(&x[..40], &x[..40]),
+    ]
+    .concat();
     assert_eq!(place.rows("o", "--ledger l"), expected);
     // The drive of before, and columns that were put without the ledger.
     fs::write(place.path("d.img"), earlier).unwrap();
