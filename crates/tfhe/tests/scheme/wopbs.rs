@@ -624,6 +624,62 @@ fn look_ups_keep_the_bound_of_narrow_messages() {
     }
 }
 
+/// The correlation of look-ups of different tables by the same bits, at messages that are multiples of N. All rows of a bit's samples share
+/// their noise there, so any mean of the digits is an error that all tables have in common.
+fn tables_by_the_same_bits_share_no_noise<A: Arithmetic<Goldilocks>>(keys_count: u8) {
+    let (bootstraps, tables) = (6, 8);
+    let params = &TINY_WOPBS;
+    let bits = params.message_bits;
+    let multiples = (1 << bits) / params.ring_degree as u64;
+    let (mut squares, mut products) = (0.0, 0.0);
+    for seed in 0..keys_count {
+        let keys = keys::<A>(params, 30 + seed);
+        let mut rng = Csprng::from_seed([130 + seed; 32]);
+        for _ in 0..bootstraps {
+            let message = rng.next_u64() % multiples * params.ring_degree as u64;
+            let encoding = Encoding::new(bits, false).unwrap();
+            let sample = keys
+                .client
+                .encrypt_sample(message as i64, encoding, &mut rng);
+            let sample = words(&sample.unwrap());
+            let bits = keys
+                .key
+                .extract_bits(&keys.switching, bits, &sample, alone())
+                .unwrap();
+            let (mut sum, mut square) = (0.0, 0.0);
+            for _ in 0..tables {
+                let (_, table) = random_table(params, &mut rng);
+                let out = keys.key.look_up(&bits, &table, alone()).unwrap();
+                let phase = keys.client.lwe().phase::<Goldilocks>(&out);
+                let error = Goldilocks::sub(phase, table[message as usize]);
+                let error = Goldilocks::centered(error) as f64;
+                sum += error;
+                square += error * error;
+            }
+            squares += square / f64::from(tables);
+            products += (sum * sum - square) / f64::from(tables * (tables - 1));
+        }
+    }
+    // Of tables without anything in common it has a standard deviation of (2/(groups·tables·(tables - 1)))^(1/2).
+    let groups = u32::from(keys_count) * bootstraps;
+    let error = (2.0 / f64::from(groups * tables * (tables - 1))).sqrt();
+    let correlation = products / squares;
+    assert!(
+        correlation.abs() < 4.0 * error,
+        "a correlation of {correlation}; its standard deviation is {error}"
+    );
+}
+
+#[test]
+fn tables_at_multiples_of_the_ring_degree_share_no_noise_on_the_fast_path() {
+    tables_by_the_same_bits_share_no_noise::<Fft>(16);
+}
+
+#[test]
+fn tables_at_multiples_of_the_ring_degree_share_no_noise_on_the_exact_path() {
+    tables_by_the_same_bits_share_no_noise::<Ntt>(12);
+}
+
 /// Every stage's noise over keys of ten bootstraps each, within five standard errors of its formula.
 fn stages_have_the_noise_of_their_formulas<A: Arithmetic<Goldilocks>>(keys_count: u8, bits: u32) {
     let runs = 10;
