@@ -15,7 +15,7 @@ use toroid_tfhe::glwe;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::lwe::words_from_bytes;
 use toroid_tfhe::modulus::{Goldilocks, Modulus};
-use toroid_tfhe::params::TINY;
+use toroid_tfhe::params::{ParamSet, TINY, TINY32};
 use toroid_tfhe::random::Csprng;
 
 /// What counting can fail with.
@@ -154,7 +154,7 @@ pub static ALL: &[Kernel] = &[
     Kernel {
         name: "key-switch",
         prepare: || {
-            let (client, mut rng) = client();
+            let (client, mut rng) = client(&TINY, OURS.0);
             let progress = Progress::none();
             let key = client.loaded_key_switching_key::<Goldilocks>(
                 SimdLevel::best(),
@@ -169,30 +169,73 @@ pub static ALL: &[Kernel] = &[
     },
     Kernel {
         name: "encryption",
-        prepare: || {
-            let (client, mut rng) = client();
-            let encoding = encoding()?;
-            Ok(Box::new(move || {
-                client.encrypt_sample(1, encoding, &mut rng)?;
-                Ok(())
-            }))
-        },
+        prepare: || encryption(&TINY, OURS),
+    },
+    Kernel {
+        name: "encryption-other",
+        prepare: || encryption(&TINY, OTHERS),
+    },
+    Kernel {
+        name: "encryption-32",
+        prepare: || encryption(&TINY32, OURS),
+    },
+    Kernel {
+        name: "encryption-32-other",
+        prepare: || encryption(&TINY32, OTHERS),
     },
     Kernel {
         name: "decryption",
-        prepare: || {
-            let (client, mut rng) = client();
-            let encoding = encoding()?;
-            let sample = client.encrypt_sample(1, encoding, &mut rng)?;
-            Ok(Box::new(move || {
-                match client.decrypt_sample(&sample, encoding)? {
-                    1 => Ok(()),
-                    other => Err(format!("1 decrypts to {other}").into()),
-                }
-            }))
-        },
+        prepare: || decryption(&TINY, OURS),
+    },
+    Kernel {
+        name: "decryption-other",
+        prepare: || decryption(&TINY, OTHERS),
+    },
+    Kernel {
+        name: "decryption-32",
+        prepare: || decryption(&TINY32, OURS),
+    },
+    Kernel {
+        name: "decryption-32-other",
+        prepare: || decryption(&TINY32, OTHERS),
     },
 ];
+
+/// Kernels that differ in their secrets alone, so that they must take the same number of instructions.
+pub const SAME: [[&str; 2]; 4] = [
+    ["encryption", "encryption-other"],
+    ["encryption-32", "encryption-32-other"],
+    ["decryption", "decryption-other"],
+    ["decryption-32", "decryption-32-other"],
+];
+
+/// Seed of a client key and of the noise under it, and a message.
+type Secrets = (u8, i64);
+
+const OURS: Secrets = (7, 1);
+const OTHERS: Secrets = (8, 6);
+
+fn encryption(params: &ParamSet, (seed, message): Secrets) -> Result<Work, Error> {
+    let (client, mut rng) = client(params, seed);
+    let encoding = encoding(params)?;
+    Ok(Box::new(move || {
+        client.encrypt_sample(message, encoding, &mut rng)?;
+        Ok(())
+    }))
+}
+
+fn decryption(params: &ParamSet, (seed, message): Secrets) -> Result<Work, Error> {
+    let (client, mut rng) = client(params, seed);
+    let encoding = encoding(params)?;
+    let sample = client.encrypt_sample(message, encoding, &mut rng)?;
+    Ok(Box::new(move || {
+        let found = client.decrypt_sample(&sample, encoding)?;
+        match found == message {
+            true => Ok(()),
+            false => Err(format!("{message} decrypts to {found}").into()),
+        }
+    }))
+}
 
 /// Ring degree of the transforms.
 const N: usize = 16384;
@@ -268,22 +311,22 @@ fn dft(transform: fn(&DftPlan, &mut [u32], &mut [u32])) -> Result<Work, Error> {
 }
 
 /// A client key that is the same in every process.
-fn client() -> (ClientKey, Csprng) {
-    let mut rng = Csprng::from_seed([7; 32]);
-    (ClientKey::generate(&TINY, &mut rng), rng)
+fn client(params: &ParamSet, seed: u8) -> (ClientKey, Csprng) {
+    let mut rng = Csprng::from_seed([seed; 32]);
+    (ClientKey::generate(params, &mut rng), rng)
 }
 
-fn encoding() -> Result<Encoding, Error> {
-    Ok(Encoding::new(TINY.message_bits, false)?)
+fn encoding(params: &ParamSet) -> Result<Encoding, Error> {
+    Ok(Encoding::new(params.message_bits, false)?)
 }
 
 /// A blind rotation of the set `tiny`.
 fn blind_rotation<A: Arithmetic<Goldilocks>>() -> Result<Work, Error> {
-    let (client, mut rng) = client();
+    let (client, mut rng) = client(&TINY, OURS.0);
     let progress = Progress::none();
     let key: BootstrappingKey<Goldilocks, A> =
         client.loaded_bootstrapping_key(SimdLevel::best(), &mut rng, &progress)?;
-    let encoding = encoding()?;
+    let encoding = encoding(&TINY)?;
     let table: Vec<u64> = encoding
         .messages()
         .map(|message| Goldilocks::encode(message, encoding.bits() + 1))
