@@ -447,6 +447,60 @@ fn hosts_encrypt_their_connections() {
     }
 }
 
+#[cfg(feature = "tls")]
+#[test]
+fn hosts_take_their_tls_key_from_their_authentication() {
+    let place = Place::new(&["a.img"]);
+    for file in ["alice", "vault", "other"] {
+        place.ok(&format!("keys host-secret --out {file}.dhchap"));
+    }
+    place.write(
+        "serve.toml",
+        r#"
+        [[subsystem]]
+        nqn = "nqn.2024-01.example:vault"
+        [[subsystem.namespace]]
+        image = "a.img"
+        [[subsystem.host]]
+        nqn = "nqn.2024-01.example:alice"
+        secret_file = "alice.dhchap"
+        controller_secret_file = "vault.dhchap"
+        concatenate = true
+        "#,
+    );
+    let server = place.serve("--config serve.toml --metrics 0 --log-level debug");
+    let url = server.address().to_string();
+    let secrets = |host: &str, controller: &str| {
+        format!("--host-nqn {ALICE} --host-secret {host} --controller-secret {controller}")
+    };
+    let both = secrets("alice.dhchap", "vault.dhchap");
+    place.ok(&format!("drive info {url} {both} --concatenate"));
+    // Without the key, or with another secret on either side, there is no way in.
+    let wrong = [
+        both.clone(),
+        secrets("other.dhchap", "vault.dhchap") + " --concatenate",
+        secrets("alice.dhchap", "other.dhchap") + " --concatenate",
+    ];
+    for arguments in wrong {
+        place.fails(
+            1,
+            &format!("drive info {url} {arguments}"),
+            &["authenticat"],
+        );
+    }
+    // An option that cannot do what it says is refused before anything connects.
+    for arguments in [
+        format!("--host-nqn {ALICE} --host-secret alice.dhchap --concatenate"),
+        format!("{both} --tls-key alice.dhchap --concatenate"),
+    ] {
+        let words = ["--concatenate"];
+        place.fails(2, &format!("drive info {url} {arguments}"), &words);
+    }
+    server.terminate();
+    let (code, log) = server.ended();
+    assert_eq!(code, Some(0), "{log}");
+}
+
 /// x + y by table; writing y runs it.
 const PROGRAM: &str = "
     .key 5
