@@ -339,6 +339,21 @@ fn sums(ring: Ring) {
     place.fails(1, map, &["those of one ciphertext"]);
 }
 
+#[test]
+fn more_inputs_than_a_command_has_are_refused() {
+    let (place, ..) = NARROW.drive();
+    let (mut program, mut inputs) = (String::new(), String::new());
+    for number in 0..70 {
+        writeln!(program, ".reg x{number} = cor:{number}").unwrap();
+        write!(inputs, " --input x{number}=x").unwrap();
+    }
+    fs::write(place.path("m.tasm"), program + "    return x0\n").unwrap();
+    for estimate in ["", " --estimate"] {
+        let map = format!("map d.img m.tasm{inputs} --output o{estimate}");
+        place.fails(1, &map, &["the number of inputs"]);
+    }
+}
+
 /// Two columns in one message, and functions of it: a table of two arguments.
 #[test]
 fn a_function_of_two_columns() {
@@ -577,6 +592,11 @@ fn a_ledger_binds_ring_columns_and_what_is_made_of_them() {
     place.ok(map);
     assert_eq!(place.rows("o", "--ledger l"), NARROW.interpret(&x, &y));
     assert_eq!(place.json(map)["computed"], 0);
+    // The rows of a part, which an append to the inputs does not change, are those of the inputs in the ledger.
+    let part = "map d.img p.tasm --input x=a --input y=b --output part --rows 300..310 --ledger l";
+    place.ok(part);
+    let ledger = fs::read(place.path("l")).unwrap();
+    assert!(String::from_utf8_lossy(&ledger).contains("300..310"));
     // A sum of all ciphertexts, which stands in the place of the one before.
     let total = ".reg x = cor:0\n    homsum x, 0\n    return x\n";
     fs::write(place.path("t.tasm"), total).unwrap();
@@ -587,6 +607,7 @@ fn a_ledger_binds_ring_columns_and_what_is_made_of_them() {
     for name in ["a", "b"] {
         place.column(name, &x[..40], "--append --ledger l");
     }
+    assert_eq!(place.json(part)["computed"], 0);
     let again = place.json(&format!("{map} --replace"));
     assert_eq!(again["computed"], ROWS + 40);
     let expected = [

@@ -81,7 +81,9 @@ impl RingJob<'_> {
     pub(in crate::columns) fn origin(&self, session: &Session) -> Option<Origin> {
         let inputs = self.inputs.iter();
         let inputs = inputs.map(|(vr, column)| (*vr, column.name.as_str()));
-        session.origin_of_run(&self.program, 0..self.plan.rows, inputs)
+        let rows = self.request.rows.clone();
+        let rows = rows.unwrap_or(0..self.plan.rows);
+        session.origin_of_run(&self.program, rows, inputs)
     }
 
     fn run(&self, done: u64) -> Run {
@@ -151,6 +153,11 @@ impl Session {
         let Some((first, column)) = inputs.first() else {
             return Ok(None);
         };
+        if inputs.len() > Executor::MAX_INPUTS {
+            let what = "the number of inputs";
+            let wrong = mismatch(what, Executor::MAX_INPUTS, inputs.len());
+            return Err(of(request.output)(wrong));
+        }
         if let Some(name) = samples {
             let (ring, found) = ("a ring column like the others", "a column of samples");
             return Err(of(name)(mismatch("its form", ring, found)));
@@ -207,7 +214,7 @@ impl Session {
             objects,
         } = tables;
         let mut hash = Sha256::new();
-        hash.update(b"toroid ring map 1");
+        hash.update(b"toroid ring map 2");
         let bytes = toroid_isa::encode(&program);
         hash.update((bytes.len() as u64).to_le_bytes());
         hash.update(bytes);
@@ -224,7 +231,8 @@ impl Session {
             of_rows.update(own.set.id.to_le_bytes());
             of_rows.update([own.encoding.bits() as u8, own.encoding.is_signed().into()]);
             of_rows.update(own.tag.unwrap_or_default());
-            for place in &column.head.places {
+            let used = units.iter();
+            for place in used.filter_map(|unit| column.head.places.get(unit.number)) {
                 for word in [place.bytes, place.rows, place.crc32c, place.log2_pieces] {
                     of_rows.update(word.to_le_bytes());
                 }
