@@ -505,10 +505,10 @@ fn watched(place: &Place, line: &str) -> (serde_json::Value, Took) {
 }
 
 /// Whole columns of 65,536 rows from upload to decryption, one function and two, in every ring:
-/// `cargo test --release -p toroid --test ring_columns -- --ignored --nocapture`. It takes minutes, 12 GB of memory, and 3 GB of a disk.
+/// `cargo test --release -p toroid --test ring_columns -- --ignored --nocapture`. It takes minutes, 7 GB of memory, and 3 GB of a disk.
 /// `RINGS=ring16` picks one. `docs/results/column-map.md` has its last result.
 #[test]
-#[ignore = "takes minutes and 12 GB of memory"]
+#[ignore = "takes minutes and 7 GB of memory"]
 fn full_columns() {
     let wanted = std::env::var("RINGS").unwrap_or_else(|_| "ring8 ring12 ring16".to_owned());
     for (name, bits) in [("ring8", 8u32), ("ring12", 12), ("ring16", 16)] {
