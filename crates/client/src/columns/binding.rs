@@ -74,9 +74,13 @@ impl Bound {
         self.chunks.get(&place)
     }
 
-    /// Refuses another chunk than the one that was bound.
-    pub(super) fn check_chunk(&self, place: u64, chunk: &[u8]) -> Result<(), ColumnError> {
-        match self.chunk(place) {
+    /// Refuses another chunk than the one that was bound, and any where nothing was.
+    pub(super) fn check_chunk(
+        bound: Option<&Bound>,
+        place: u64,
+        chunk: &[u8],
+    ) -> Result<(), ColumnError> {
+        match bound.and_then(|bound| bound.chunk(place)) {
             Some(digest) if *digest == bytes_digest(chunk) => Ok(()),
             _ => Err(LedgerFault::Changed.into()),
         }

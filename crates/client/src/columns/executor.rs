@@ -11,8 +11,8 @@ use toroid_nvme::admin::csi;
 use toroid_nvme::{Controller, NvmeError, Request, execute, execute_admin};
 use toroid_tfhe::column::{ColumnForm, Segment, assemble};
 
-use super::ColumnError;
 use super::rows::{EncryptedRows, RowFacts};
+use super::{ColumnError, mismatch};
 use crate::blob::BlobError;
 use crate::session::SessionError;
 
@@ -85,8 +85,14 @@ impl Executor {
         self.len
     }
 
-    /// The most inputs of a run.
-    pub(super) const MAX_INPUTS: usize = MAX_RANGES - 1;
+    /// Refuses more inputs than a run has memory ranges for, beside that of its result.
+    pub(super) fn check_inputs(count: usize) -> Result<(), ColumnError> {
+        let most = MAX_RANGES - 1;
+        if count > most {
+            return Err(mismatch("the number of inputs", most, count));
+        }
+        Ok(())
+    }
 
     async fn admin(&self, request: Request) -> Result<(), SessionError> {
         let submitted = execute_admin(&*self.controller, request).await;

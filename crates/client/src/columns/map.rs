@@ -748,14 +748,7 @@ impl Session {
             let rows = done..total.min(done.saturating_add(unit));
             let inputs = job.read(&rows, progress).await?;
             let inputs: Vec<_> = inputs.iter().map(|(vr, rows)| (*vr, rows)).collect();
-            if inputs.len() > Executor::MAX_INPUTS {
-                let most = Executor::MAX_INPUTS;
-                return Err(of(name)(mismatch(
-                    "the number of inputs",
-                    most,
-                    inputs.len(),
-                )));
-            }
+            Executor::check_inputs(inputs.len()).map_err(of(name))?;
             let Some(result) = executor.run(program, &inputs).await? else {
                 let smaller = unit_of(job.params, unit / 2, job.step, total);
                 if divisible && smaller < unit {

@@ -493,9 +493,9 @@ impl RingColumn {
         if crc32c::crc32c(&bytes) != place.crc32c {
             return Err(of(&self.name)(damaged("a ciphertext has another checksum")));
         }
-        if let Some(bound) = self.head.bound.as_ref().filter(|_| self.is_bound) {
-            let checked = bound.check_chunk(place.offset, &bytes);
-            checked.map_err(of(&self.name))?;
+        if self.is_bound {
+            let bound = self.head.bound.as_ref();
+            Bound::check_chunk(bound, place.offset, &bytes).map_err(of(&self.name))?;
         }
         Ok(bytes)
     }

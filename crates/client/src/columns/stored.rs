@@ -165,17 +165,13 @@ impl StoredColumn {
         read.await?;
         let chunks = Chunks { bytes, places };
         if self.is_bound {
+            let bound = self.head.bound.as_ref();
             for offset in chunks.places.keys() {
-                self.check_chunk(*offset, chunks.get(*offset).unwrap_or_default())?;
+                let chunk = chunks.get(*offset).unwrap_or_default();
+                Bound::check_chunk(bound, *offset, chunk).map_err(of(&self.name))?;
             }
         }
         Ok(chunks)
-    }
-
-    fn check_chunk(&self, offset: u64, chunk: &[u8]) -> Result<(), SessionError> {
-        let bound = self.head.bound.as_ref();
-        let checked = bound.map_or(Ok(()), |bound| bound.check_chunk(offset, chunk));
-        checked.map_err(of(&self.name))
     }
 
     /// Rows of the column, of which the drive reads those chunks that hold them.

@@ -153,11 +153,7 @@ impl Session {
         let Some((first, column)) = inputs.first() else {
             return Ok(None);
         };
-        if inputs.len() > Executor::MAX_INPUTS {
-            let what = "the number of inputs";
-            let wrong = mismatch(what, Executor::MAX_INPUTS, inputs.len());
-            return Err(of(request.output)(wrong));
-        }
+        Executor::check_inputs(inputs.len()).map_err(of(request.output))?;
         if let Some(name) = samples {
             let (ring, found) = ("a ring column like the others", "a column of samples");
             return Err(of(name)(mismatch("its form", ring, found)));
