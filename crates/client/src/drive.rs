@@ -328,6 +328,11 @@ impl Drive {
             Some(wrap) => wrap(link.controller()),
             None => link.controller(),
         };
+        if let Some(ledger) = &options.ledger {
+            // Before the store is read, which may be newer then, but never older than the ledger.
+            let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
+            ledger.refresh()?;
+        }
         let mut session = runtime.block_on(open(Arc::clone(&controller), nsid))?;
         if let Some(ledger) = &options.ledger {
             session = session.with_ledger(Arc::clone(ledger));
@@ -561,7 +566,6 @@ fn check_place(
     };
     let (place, found) = (format!("{shown} {nsid}"), session.store().uuid());
     let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
-    ledger.refresh()?;
     match ledger.other_store(&place, found) {
         Some(expected) if !new_store => Err(DriveError::OtherStore {
             location: location.clone(),

@@ -347,6 +347,16 @@ impl Session {
         Some(ledger.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The ledger with what other processes have entered since. A session that only reads sees the store as it was when it was opened: what was
+    /// entered after that is of objects that it does not see, and would make those that it sees look rolled back.
+    pub(crate) fn newest_ledger(&self) -> Result<Option<MutexGuard<'_, Ledger>>, LedgerError> {
+        let mut ledger = self.ledger();
+        if let Some(ledger) = ledger.as_mut().filter(|_| !self.store.is_read_only()) {
+            ledger.refresh()?;
+        }
+        Ok(ledger)
+    }
+
     /// Whether it binds what it puts.
     pub(crate) fn has_ledger(&self) -> bool {
         self.ledger.is_some()
@@ -703,11 +713,8 @@ impl Session {
         name: &str,
     ) -> Result<(), SessionError> {
         let vr = sc.vr();
-        let checked = match self.ledger() {
-            Some(mut ledger) => {
-                ledger.refresh()?;
-                ledger.check(self.store.uuid(), sc, digest, name)
-            }
+        let checked = match self.newest_ledger()? {
+            Some(ledger) => ledger.check(self.store.uuid(), sc, digest, name),
             None => Ok(None),
         };
         match checked.map_err(|source| SessionError::Untrusted { vr, source })? {
@@ -856,10 +863,9 @@ impl Session {
         let Some((sc, name)) = self.find(vr).and_then(|stat| Some((stat.sc?, stat.name))) else {
             return Ok(None);
         };
-        let Some(mut ledger) = self.ledger() else {
+        let Some(ledger) = self.newest_ledger()? else {
             return Ok(Some(sc));
         };
-        ledger.refresh()?;
         let operand = ledger.operand(self.store.uuid(), &sc, &name);
         operand.map_err(|source| SessionError::Untrusted { vr, source })
     }

@@ -106,7 +106,6 @@ impl Encoding {
     pub fn encode<M: Modulus>(self, message: i64) -> Result<M::Word, TfheError> {
         if !self.messages().contains(&message) {
             return Err(TfheError::MessageRange {
-                message,
                 range: self.messages(),
             });
         }

@@ -24,11 +24,9 @@ pub enum TfheError {
         /// Name of the set.
         params: &'static str,
     },
-    /// A message outside the range of its encoding.
-    #[error("message {message} is outside {}..={}", range.start, range.end - 1)]
+    /// A message outside the range of its encoding. The error does not name it, since errors get into logs.
+    #[error("a message is outside {}..={}", range.start, range.end - 1)]
     MessageRange {
-        /// The message.
-        message: i64,
         /// The messages that the encoding takes.
         range: Range<i64>,
     },

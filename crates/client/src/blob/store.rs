@@ -921,6 +921,12 @@ impl BlobStore {
         Uuid::from_bytes(self.inner.sb.uuid)
     }
 
+    /// Whether it was mounted for reads alone.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.inner.read_only
+    }
+
     /// Size and use of the store.
     pub async fn info(&self) -> StoreInfo {
         let free_metadata_pages = self.inner.pages.lock().await.free.len() as u32;

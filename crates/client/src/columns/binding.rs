@@ -164,10 +164,9 @@ impl Session {
         bound: Option<&Bound>,
         described: &Described,
     ) -> Result<(), SessionError> {
-        let Some(mut ledger) = self.ledger() else {
+        let Some(mut ledger) = self.newest_ledger()? else {
             return Ok(());
         };
-        ledger.refresh()?;
         let (store, subject) = (self.store().uuid(), Subject::Column(name.to_owned()));
         let bound = bound.and_then(|bound| Some((bound, described.content(&bound.chunks)?)));
         let checked = bound

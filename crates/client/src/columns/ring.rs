@@ -544,8 +544,7 @@ impl Session {
     /// [`ColumnError::Missing`], [`ColumnError::Damaged`], [`ColumnError::Untrusted`] for another column than the ledger expects, where
     /// there is one, those of the store.
     pub async fn ring_column(&self, name: &str) -> Result<Option<RingColumn>, SessionError> {
-        let blob = self.column_blob(name)?;
-        let blob = blob.ok_or_else(|| of(name)(ColumnError::Missing))?;
+        let blob = self.find_column(name)?;
         let reader = self.store().reader(blob.id)?;
         // The reader's version counts from here on.
         let blob = reader.stat();

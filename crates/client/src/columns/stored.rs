@@ -347,14 +347,22 @@ impl Session {
         Ok(blobs.find(|blob| blob.name == blob_name && blob.written && blob.sc.is_none()))
     }
 
+    /// The blob of a column that is there.
+    ///
+    /// # Errors
+    /// [`ColumnError::Missing`], [`ColumnError::Name`].
+    pub fn find_column(&self, name: &str) -> Result<BlobStat, SessionError> {
+        let blob = self.column_blob(name)?;
+        blob.ok_or_else(|| of(name)(ColumnError::Missing))
+    }
+
     /// A column as it stands.
     ///
     /// # Errors
     /// [`ColumnError::Missing`], [`ColumnError::Damaged`], [`ColumnError::Untrusted`] for another column than the ledger expects, where
     /// there is one, those of the store.
     pub async fn column(&self, name: &str) -> Result<StoredColumn, SessionError> {
-        let blob = self.column_blob(name)?;
-        let blob = blob.ok_or_else(|| of(name)(ColumnError::Missing))?;
+        let blob = self.find_column(name)?;
         let reader = self.store().reader(blob.id)?;
         // The reader's version counts from here on.
         let blob = reader.stat();
@@ -659,8 +667,7 @@ impl Session {
     /// # Errors
     /// [`ColumnError::Missing`], those of the store.
     pub async fn delete_column(&self, name: &str) -> Result<(), SessionError> {
-        let blob = self.column_blob(name)?;
-        let blob = blob.ok_or_else(|| of(name)(ColumnError::Missing))?;
+        let blob = self.find_column(name)?;
         self.store().delete_blob(blob.id).await?;
         let deleted = self.ledger();
         let deleted = deleted.and_then(|ledger| {

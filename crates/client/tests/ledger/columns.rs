@@ -194,6 +194,32 @@ fn replayed_columns_and_rolled_back_appends_are_noticed() {
 }
 
 #[test]
+fn what_others_change_after_a_session_that_only_reads_was_opened_is_no_rollback() {
+    let place = Place::new();
+    place.column("x", &[1, 2, 3]);
+    let copy = place.folder.path().join("copy.img");
+    fs::copy(place.image(), &copy).unwrap();
+    let options = Drive::options().ledger(place.ledger()).read_only();
+    let early = options.open(copy.as_path()).unwrap();
+    place.append("x", &[4]);
+    let none = Progress::none();
+    let rows = early.wait(early.session().read_rows("x", None, &none));
+    let rows = rows.unwrap();
+    let numbers = rows.decrypt_above(&place.client, MAX_LOG2_FAILURE);
+    assert_eq!(numbers.unwrap(), [1, 2, 3]);
+    early.close().unwrap();
+    // Whoever opens it now knows better.
+    let options = Drive::options().ledger(place.ledger()).read_only();
+    let late = options.open(copy.as_path()).unwrap();
+    let rows = late.wait(late.session().read_rows("x", None, &none));
+    let rolled_back = LedgerFault::RolledBack {
+        found: 1,
+        newest: 2,
+    };
+    assert_eq!(untrusted(rows, "x"), rolled_back);
+}
+
+#[test]
 fn a_deleted_column_does_not_come_back() {
     let place = Place::new();
     place.column("x y = z", &[1, 2, 3]);

@@ -813,7 +813,12 @@ fn list(args: &ListArgs, output: &Output) -> anyhow::Result<()> {
             Err(error) => format!("{name}: {}", reason(error)),
         });
         lines.collect::<Vec<_>>().join("\n")
-    })
+    })?;
+    let refused = columns.iter().filter(|(_, column)| column.is_err()).count();
+    if refused > 0 {
+        anyhow::bail!("{refused} of {} columns cannot be used", columns.len());
+    }
+    Ok(())
 }
 
 /// Why a column cannot be read, without its name.
@@ -837,6 +842,10 @@ fn wait<T>(
 
 fn delete(args: &DeleteArgs, output: &Output) -> anyhow::Result<()> {
     let opened = args.drive.open_with(args.ledger.open(output)?)?;
+    // All of them or, where a name is mistyped, none.
+    for name in &args.names {
+        opened.session().find_column(name)?;
+    }
     for name in &args.names {
         wait(&opened, opened.session().delete_column(name))?;
     }
