@@ -1,6 +1,6 @@
 //! Columns as objects of registers, which trigger programs when they are written or read.
 
-use toroid_isa::VrNumber;
+use toroid_isa::{VrNumber, VrType};
 use toroid_isa::metadata::ScMetadata;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::column::{Column, ColumnForm, column_bytes, packed_width};
@@ -71,6 +71,36 @@ impl EncryptedRows {
             count,
         })
     }
+
+    /// The rows for a file or another process: what describes them, and then the column.
+    ///
+    /// # Errors
+    /// [`SessionError::Metadata`].
+    pub fn to_bytes(&self) -> Result<Vec<u8>, SessionError> {
+        let register = VrNumber::new(VrType::LweCor, 0, 0)?;
+        let sc = self.facts.metadata(register, self.byte_len())?;
+        Ok([&sc.to_bytes()[..], &self.bytes].concat())
+    }
+
+    /// The rows that [`EncryptedRows::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// [`ColumnError::Damaged`] for anything else, and those of [`Column::new`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<EncryptedRows, ColumnError> {
+        let (sc, column) = bytes
+            .split_at_checked(ScMetadata::SIZE)
+            .ok_or_else(|| damaged(format!("{} bytes are too few for rows", bytes.len())))?;
+        let sc = ScMetadata::from_bytes(sc)
+            .map_err(|error| damaged(error.to_string()))?
+            .ok_or_else(|| damaged("nothing describes the rows".to_owned()))?;
+        EncryptedRows::from_object(&sc, column)
+    }
+
+    /// Bytes of the column in memory.
+    #[must_use]
+    pub fn byte_len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
 }
 
 impl Object<'static> {
@@ -120,6 +150,13 @@ mod tests {
                 assert_eq!(found.decrypt(&client).unwrap(), numbers);
                 assert!(EncryptedRows::from_object(&sc, &bytes[1..]).is_err());
                 assert!(EncryptedRows::from_object(&sc.with_column(false), &bytes).is_err());
+            }
+            let written = rows.to_bytes().unwrap();
+            let read = EncryptedRows::from_bytes(&written).unwrap();
+            assert_eq!((read.len(), read.facts), (300, rows.facts));
+            assert_eq!(read.decrypt(&client).unwrap(), numbers);
+            for end in [0, 40, ScMetadata::SIZE, written.len() - 1] {
+                assert!(EncryptedRows::from_bytes(&written[..end]).is_err(), "{end}");
             }
             assert!(rows.object(register, MAX_OBJECT_BYTES + 1).is_err());
             let vector: VrNumber = "tv:3:2".parse().unwrap();

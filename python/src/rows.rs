@@ -1,0 +1,80 @@
+//! Encrypted rows.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple, PyType};
+use toroid_client::columns;
+use toroid_tfhe::encoding::Encoding;
+
+use crate::failure::Failure;
+
+/// Encrypted numbers on their way to a drive or from it.
+#[pyclass(frozen, module = "toroid._core")]
+pub(crate) struct EncryptedRows {
+    pub(crate) rows: columns::EncryptedRows,
+}
+
+impl EncryptedRows {
+    fn bytes(&self) -> Result<Vec<u8>, Failure> {
+        Ok(self.rows.to_bytes()?)
+    }
+}
+
+#[pymethods]
+impl EncryptedRows {
+    /// The rows that `to_bytes` wrote.
+    #[classmethod]
+    fn from_bytes(_class: &Bound<'_, PyType>, bytes: &[u8]) -> PyResult<EncryptedRows> {
+        let rows = columns::EncryptedRows::from_bytes(bytes).map_err(Failure::from)?;
+        Ok(EncryptedRows { rows })
+    }
+
+    /// The rows for a file or another process.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &self.bytes()?))
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let read = py.get_type::<EncryptedRows>().getattr("from_bytes")?;
+        let arguments = (self.to_bytes(py)?,).into_pyobject(py)?;
+        (read, arguments).into_pyobject(py)
+    }
+
+    fn __len__(&self) -> usize {
+        self.rows.len() as usize
+    }
+
+    /// Name of the parameter set.
+    #[getter]
+    fn params(&self) -> &'static str {
+        self.rows.params().name
+    }
+
+    /// Message bits beside the padding bit; None where nobody states them.
+    #[getter]
+    fn bits(&self) -> Option<u32> {
+        self.rows.encoding().map(Encoding::bits)
+    }
+
+    /// Whether the messages are signed numbers.
+    #[getter]
+    fn signed(&self) -> bool {
+        self.rows.encoding().is_some_and(Encoding::is_signed)
+    }
+
+    /// log2 of the probability that decrypting a row gives a wrong number; 0 where nothing is stated of the noise.
+    #[getter]
+    fn log2_failure(&self) -> f64 {
+        self.rows.log2_failure()
+    }
+
+    /// Bytes in memory.
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        self.rows.byte_len()
+    }
+
+    fn __repr__(&self) -> String {
+        let rows = self.rows.len();
+        format!("<EncryptedRows: {rows} of {}>", self.rows.params().name)
+    }
+}
