@@ -23,17 +23,23 @@
 //! # Ok::<(), toroid_compiler::Error>(())
 //! ```
 
+mod compiled;
 mod error;
 mod evaluate;
 mod graph;
 mod interval;
+mod lower;
 mod text;
 
+pub use compiled::{
+    Alternative, Compiled, CompiledInput, CompiledOutput, Cost, Digit, Layout, Options, Part,
+};
 pub use error::{Error, Location};
 pub use graph::{
     BitOperation, Comparison, Graph, MAX_STATEMENTS, MAX_TABLE_ENTRIES, Node, Op, Output, Width,
 };
 pub use interval::{Interval, MAX_MAGNITUDE};
+pub use lower::compile;
 pub use text::MAX_SOURCE_BYTES;
 
 #[cfg(doctest)]

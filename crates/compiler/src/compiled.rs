@@ -1,0 +1,285 @@
+//! What a compilation is asked for, and what it gives: a program, how its columns are encrypted, and how its results are read.
+//!
+//! [`Options`] and [`Compiled`] have a form in JSON, with the names of their fields, which other languages read. A field of [`Options`] that is
+//! not there has its default.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::interval::Interval;
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// The parameter sets to choose from, by their names.
+    pub sets: Vec<String>,
+    /// The rows of the input columns: the failure probability is that of all of them together, and a sum is one of so many.
+    pub rows: u64,
+    /// log2 of the failure probability that the results of all rows together may have.
+    pub log2_failure: f64,
+    /// The bits of a digit of a number that takes several; chosen by the set if not given.
+    pub digit_bits: Option<u32>,
+    /// The layouts of columns that are encrypted already, by the names of the inputs.
+    pub inputs: BTreeMap<String, Layout>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            sets: ["message16", "message14", "message8", "message4"]
+                .map(str::to_owned)
+                .into(),
+            rows: 1,
+            log2_failure: -64.0,
+            digit_bits: None,
+            inputs: BTreeMap::new(),
+        }
+    }
+}
+
+/// How a number is encrypted: as the sum of its digits, each times 2^shift. A digit is a column of its own, of messages of the set's width.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Layout {
+    /// The digits, the lowest first.
+    pub digits: Vec<Digit>,
+}
+
+/// A digit of a [`Layout`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Digit {
+    /// Its bits, with that of the sign. The message is encrypted with as many as the set has.
+    pub bits: u32,
+    /// Whether it has a sign: the highest digit of numbers that may be negative.
+    pub signed: bool,
+    /// The bits of the number below it.
+    pub shift: u32,
+}
+
+impl Layout {
+    /// The layout of the numbers of an interval for digits of so many bits, where a digit alone may have `single_bits`. It depends on nothing
+    /// else, so that a column serves several programs.
+    #[must_use]
+    pub fn of(interval: Interval, single_bits: u32, digit_bits: u32) -> Layout {
+        let signed = interval.low < 0;
+        let magnitude = |value: i128| i128::BITS - (value ^ (value >> 127)).leading_zeros();
+        let bits = magnitude(interval.low).max(magnitude(interval.high)) + u32::from(signed);
+        let bits = bits.max(1);
+        let digit_bits = digit_bits.max(1);
+        if bits <= single_bits {
+            return Layout {
+                digits: vec![Digit {
+                    bits,
+                    signed,
+                    shift: 0,
+                }],
+            };
+        }
+        let digits = (0..bits.div_ceil(digit_bits)).map(|digit| {
+            let shift = digit * digit_bits;
+            Digit {
+                bits: digit_bits.min(bits - shift),
+                signed: signed && shift + digit_bits >= bits,
+                shift,
+            }
+        });
+        Layout {
+            digits: digits.collect(),
+        }
+    }
+
+    /// The digits of a number, the lowest first; none if the layout cannot hold it.
+    #[must_use]
+    pub fn split(&self, value: i128) -> Option<Vec<i64>> {
+        let mut rest = value;
+        let mut digits = Vec::with_capacity(self.digits.len());
+        for (place, digit) in self.digits.iter().enumerate() {
+            let count = 1_i128 << digit.bits;
+            let low = if digit.signed { -(count / 2) } else { 0 };
+            let message = (rest - low).rem_euclid(count) + low;
+            digits.push(message as i64);
+            let next = self.digits.get(place + 1);
+            rest -= message;
+            match next {
+                Some(next) => rest >>= next.shift - digit.shift,
+                None if rest != 0 => return None,
+                None => {}
+            }
+        }
+        Some(digits)
+    }
+
+    /// Whether the layout holds every number of an interval.
+    #[must_use]
+    pub(crate) fn holds(&self, interval: Interval) -> bool {
+        self.digits
+            .iter()
+            .all(|digit| (1..=32).contains(&digit.bits))
+            && self.digits.first().is_some_and(|digit| digit.shift == 0)
+            && self
+                .digits
+                .windows(2)
+                .all(|pair| !pair[0].signed && pair[0].shift + pair[0].bits == pair[1].shift)
+            && self.split(interval.low).is_some()
+            && self.split(interval.high).is_some()
+    }
+}
+
+/// A program, with what encrypts its inputs and reads its results.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Compiled {
+    /// The name of the parameter set.
+    pub set: String,
+    /// The program, as text of the instruction set, for columns.
+    pub program: String,
+    /// The inputs.
+    pub inputs: Vec<CompiledInput>,
+    /// The outputs.
+    pub outputs: Vec<CompiledOutput>,
+    /// Rows of the result for each row of the inputs, or for each group of them: 1, 2, 4 and so on.
+    pub result_rows: u64,
+    /// Rows of the inputs that one group of the result is the sum of; nothing where each row has its own results.
+    pub group: Option<u64>,
+    /// The bits of a message of the result.
+    pub result_bits: u32,
+    /// Whether messages of the result have a sign.
+    pub result_signed: bool,
+    /// What a row costs.
+    pub cost: Cost,
+    /// All sets that were asked for, with what the program costs there or why it is refused.
+    pub alternatives: Vec<Alternative>,
+}
+
+/// An input of a program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompiledInput {
+    /// The name of the graph's input.
+    pub name: String,
+    /// Its values.
+    pub interval: Interval,
+    /// How it is encrypted.
+    pub layout: Layout,
+    /// The registers of its digits, by their names in the program, in the layout's order.
+    pub registers: Vec<String>,
+}
+
+/// An output of a program: offset + Σ factor·part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompiledOutput {
+    /// The name of the graph's output.
+    pub name: String,
+    /// Where it stands in the rows of the result.
+    pub parts: Vec<Part>,
+    /// What is added to the parts of each row or group.
+    pub offset: i128,
+    /// Whether it is the sum of all rows: the client adds what it decodes of each group.
+    pub sum: bool,
+    /// What is added for each row of a group, beside the offset.
+    pub offset_per_row: i128,
+}
+
+/// Some bits of a row of the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The row, from 0 to one less than [`Compiled::result_rows`].
+    pub row: u64,
+    /// The bits of the message below it.
+    pub shift: u32,
+    /// Its bits, which are not negative.
+    pub bits: u32,
+    /// What it counts.
+    pub factor: i128,
+}
+
+/// What a row of the inputs costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Functions that are applied.
+    pub bootstraps: u64,
+    /// Samples that functions are applied to; those of one sample share a part of the work.
+    pub tasks: u64,
+    /// Seconds on one core of the machine of the documented times.
+    pub seconds_per_row: f64,
+    /// log2 of the probability that a result of any row is wrong.
+    pub log2_failure: f64,
+    /// Bytes of the keys that the drive needs.
+    pub key_bytes: u64,
+    /// Bytes of a row of the inputs on the drive, once they are seeded.
+    pub input_bytes_per_row: u64,
+    /// Bytes of the result for a row of the inputs, before the drive packs it.
+    pub result_bytes_per_row: u64,
+}
+
+/// A parameter set that was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Alternative {
+    /// Its name.
+    pub set: String,
+    /// What the program costs there.
+    pub cost: Option<Cost>,
+    /// Why the program is refused there.
+    pub refused: Option<String>,
+}
+
+impl CompiledOutput {
+    /// The number that stands in the rows of the result that belong to one row of the inputs, or to one group of `rows` rows.
+    ///
+    /// # Errors
+    /// Fewer rows than the output has parts in.
+    pub fn decode(&self, results: &[i64], rows: u64) -> Result<i128, Error> {
+        let mut value = self.offset + self.offset_per_row * i128::from(rows);
+        for part in &self.parts {
+            let row = usize::try_from(part.row).ok();
+            let row = row.and_then(|row| results.get(row)).ok_or_else(|| {
+                Error::new(format!(
+                    "output `{}` stands in row {} of {} rows of the result",
+                    self.name,
+                    part.row,
+                    results.len()
+                ))
+            })?;
+            let message = (i128::from(*row) >> part.shift) & ((1 << part.bits) - 1);
+            value += part.factor * message;
+        }
+        Ok(value)
+    }
+}
+
+impl Compiled {
+    /// The outputs of all rows of the result, by their names: a number for each row of the inputs, or one for a sum. `rows` is how many the
+    /// inputs had.
+    ///
+    /// # Errors
+    /// Results that are not those of so many rows.
+    pub fn decode(&self, results: &[i64], rows: u64) -> Result<BTreeMap<String, Vec<i128>>, Error> {
+        let group = self.group.unwrap_or(1).max(1);
+        let groups = rows.div_ceil(group);
+        let width = self.result_rows.max(1);
+        if groups.checked_mul(width) != Some(results.len() as u64) {
+            return Err(Error::new(format!(
+                "the result has {} rows; {rows} rows of the inputs make {groups} times {width}",
+                results.len()
+            )));
+        }
+        let mut outputs = BTreeMap::new();
+        for output in &self.outputs {
+            let chunks = results.chunks(width as usize).enumerate();
+            let values = chunks.map(|(number, results)| {
+                let left = rows - number as u64 * group;
+                output.decode(results, left.min(group))
+            });
+            let values = values.collect::<Result<Vec<_>, _>>()?;
+            let values = if output.sum {
+                vec![values.iter().sum()]
+            } else {
+                values
+            };
+            outputs.insert(output.name.clone(), values);
+        }
+        Ok(outputs)
+    }
+}

@@ -1,0 +1,403 @@
+//! From a graph to a program: for each parameter set that may be taken, and then the one that costs least.
+
+mod digits;
+mod emit;
+mod noise;
+mod operations;
+mod samples;
+
+use std::collections::BTreeMap;
+
+use toroid_engine::backend::recorded::RecordedTimes;
+use toroid_engine::{ColumnFacts, Forecast, MapFacts, packed_noise};
+use toroid_isa::VrNumber;
+use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::noise::{Noise, log2_decoding_failure};
+use toroid_tfhe::params::ParamSet;
+
+use self::digits::Radix;
+use self::emit::Writer;
+use self::noise::Placement;
+use self::operations::Operations;
+use self::samples::{Combo, Samples};
+use crate::compiled::{Alternative, Compiled, CompiledOutput, Cost, Options, Part};
+use crate::error::Error;
+use crate::graph::{Graph, Op};
+
+/// Milliseconds of a function with sets for tests, of which no times are recorded.
+const TEST_SET_MS: f64 = 1.0;
+
+/// The least logarithm of a probability that is told apart from others.
+const LEAST_LOG2: f64 = -10_000.0;
+
+/// Sums are made in groups of so many rows at least, where their numbers can be taken apart for it.
+const WANTED_GROUP: u64 = 256;
+
+/// Compiles a graph: simplifies it, lowers it for each of the sets of the options, and takes the program that costs least.
+///
+/// # Errors
+/// What no set can compute, with the place in the program, and sets and layouts that do not exist or do not fit.
+pub fn compile(graph: &Graph, options: &Options) -> Result<Compiled, Error> {
+    if graph.outputs().is_empty() {
+        return Err(Error::new("the graph has no output").with_help("add `output NAME = VALUE`"));
+    }
+    if graph.inputs().next().is_none() {
+        return Err(Error::new("the graph has no input")
+            .with_help("what depends on no encrypted number needs no drive"));
+    }
+    if let Some(name) = options
+        .inputs
+        .keys()
+        .find(|name| graph.find_input(name).is_none())
+    {
+        return Err(Error::new(format!("the graph has no input `{name}`")));
+    }
+    let mut best: Option<Compiled> = None;
+    let mut alternatives = Vec::new();
+    let mut refusals = Vec::new();
+    for name in &options.sets {
+        let params = ParamSet::by_name(name)
+            .filter(|params| params.message_bits > 0)
+            .ok_or_else(|| {
+                Error::new(format!("there is no parameter set `{name}` for integers"))
+            })?;
+        match compile_for(graph, params, options) {
+            Ok(compiled) => {
+                alternatives.push(Alternative {
+                    set: params.name.to_owned(),
+                    cost: Some(compiled.cost),
+                    refused: None,
+                });
+                let seconds = |compiled: &Compiled| compiled.cost.seconds_per_row;
+                if best
+                    .as_ref()
+                    .is_none_or(|best| seconds(&compiled) < seconds(best))
+                {
+                    best = Some(compiled);
+                }
+            }
+            Err(error) => {
+                alternatives.push(Alternative {
+                    set: params.name.to_owned(),
+                    cost: None,
+                    refused: Some(error.to_string()),
+                });
+                refusals.push(error);
+            }
+        }
+    }
+    match best {
+        Some(best) => Ok(Compiled {
+            alternatives,
+            ..best
+        }),
+        // The first set asked for is the one that most can be computed with.
+        None => Err(refusals
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| Error::new("no parameter set was given to choose from"))),
+    }
+}
+
+/// Compiles for one set.
+fn compile_for(
+    graph: &Graph,
+    params: &'static ParamSet,
+    options: &Options,
+) -> Result<Compiled, Error> {
+    let digit_bits = options.digit_bits.unwrap_or(params.message_bits / 2).max(1);
+    if digit_bits > params.message_bits / 2 {
+        return Err(Error::new(format!(
+            "digits of {digit_bits} bits leave functions of two of them no room; {} takes at most {}",
+            params.name,
+            params.message_bits / 2
+        )));
+    }
+    let rows = options.rows.max(1);
+    let is_sum = is_sum(graph)?;
+    let mut limit = is_sum.then_some(rows);
+    loop {
+        let lowered = lower(graph, params, (options, digit_bits), limit)?;
+        let parts = match lowered.group {
+            Some(group) => rows.div_ceil(group),
+            None => rows,
+        };
+        let log2_failure = lowered.cost.log2_failure + (parts as f64).log2();
+        if log2_failure <= options.log2_failure {
+            let mut compiled = lowered;
+            compiled.cost.log2_failure = log2_failure;
+            return Ok(compiled);
+        }
+        match lowered.group {
+            Some(group) if group > 1 => limit = Some(group / 2),
+            _ => {
+                return Err(Error::new(format!(
+                    "with {} some result of {rows} rows is wrong with a probability of 2^{:.0}, where 2^{:.0} is allowed",
+                    params.name, log2_failure, options.log2_failure
+                ))
+                .with_help("take another parameter set, or narrower numbers"));
+            }
+        }
+    }
+}
+
+/// Whether the outputs are sums of rows. All are or none is, since they stand in one column.
+fn is_sum(graph: &Graph) -> Result<bool, Error> {
+    let mut sums = graph
+        .outputs()
+        .iter()
+        .map(|output| matches!(graph.op(output.node), Op::Sum(_)));
+    let first = sums.next().unwrap_or(false);
+    if sums.all(|sum| sum == first) {
+        Ok(first)
+    } else {
+        Err(
+            Error::new("sums of rows and results of single rows stand in different columns")
+                .with_help("compile them as two programs"),
+        )
+    }
+}
+
+/// A field of a result's sample.
+struct Field {
+    output: usize,
+    combo: Combo,
+    /// The power of two that it counts.
+    weight: u32,
+    bits: u32,
+}
+
+fn lower(
+    graph: &Graph,
+    params: &'static ParamSet,
+    (options, digit_bits): (&Options, u32),
+    limit: Option<u64>,
+) -> Result<Compiled, Error> {
+    let samples = Samples::new(params);
+    let radix = Radix { bits: digit_bits };
+    let mut operations = Operations::new(graph, samples, radix);
+    operations.lower(options)?;
+    let mut outputs: Vec<CompiledOutput> = Vec::new();
+    let mut found = Vec::new();
+    for (number, output) in graph.outputs().iter().enumerate() {
+        outputs.push(CompiledOutput {
+            name: output.name.to_string(),
+            parts: Vec::new(),
+            offset: 0,
+            sum: limit.is_some(),
+            offset_per_row: 0,
+        });
+        for (weight, combo) in operations.result(output.node) {
+            found.push((number, weight, combo));
+        }
+    }
+    let inputs = std::mem::take(&mut operations.inputs);
+    let mut samples = operations.samples;
+    let room = params.message_bits + 1;
+    let widest = |found: &[(usize, u32, Combo)]| {
+        let widths = found.iter().map(|(_, _, combo)| combo.bits());
+        widths.max().unwrap_or(1)
+    };
+    if let Some(rows) = limit {
+        // Numbers of many bits leave no room for sums of many rows: they are taken apart.
+        let wanted = rows.min(WANTED_GROUP).next_power_of_two().trailing_zeros();
+        let most = room.saturating_sub(wanted).max(1);
+        let mut taken = Vec::new();
+        for (number, weight, combo) in found {
+            if combo.bits() <= most || combo.bits() > params.message_bits {
+                taken.push((number, weight, combo));
+                continue;
+            }
+            let pieces = Radix { bits: most }.split(&mut samples, &combo)?;
+            for (place, piece) in (0..).zip(pieces) {
+                taken.push((number, weight + place * most, piece));
+            }
+        }
+        found = taken;
+    }
+    // The largest group whose sums fit.
+    let group = limit.map(|rows| {
+        let left = room.saturating_sub(widest(&found));
+        rows.min(1_u64 << left).max(1)
+    });
+    let summands = i128::from(group.unwrap_or(1));
+    let mut fields = Vec::new();
+    for (output, weight, combo) in found {
+        let Some(of_output) = outputs.get_mut(output) else {
+            continue;
+        };
+        let low = combo.interval.low << weight;
+        if limit.is_some() {
+            of_output.offset_per_row += low;
+        } else {
+            of_output.offset += low;
+        }
+        let span = (combo.interval.high - combo.interval.low) * summands;
+        if span == 0 {
+            continue;
+        }
+        fields.push(Field {
+            output,
+            weight,
+            bits: i128::BITS - span.leading_zeros(),
+            combo,
+        });
+    }
+    // Side by side, each with the width of all its values.
+    let mut results: Vec<(u32, Combo)> = Vec::new();
+    for field in &fields {
+        if field.bits > room {
+            let node = graph.outputs()[field.output].node;
+            return Err(graph
+                .error(
+                    node,
+                    format!(
+                        "a result has {} bits, and a row of {} holds {room}",
+                        field.bits, params.name
+                    ),
+                )
+                .with_help("take a parameter set of wider messages"));
+        }
+        let place = results
+            .iter()
+            .position(|(used, _)| used + field.bits <= room);
+        let row = place.unwrap_or(results.len());
+        if place.is_none() {
+            results.push((0, Combo::constant(0)));
+        }
+        let (used, sum) = &mut results[row];
+        *sum = sum.plus(&field.combo.offset(-field.combo.interval.low), 1 << *used);
+        outputs[field.output].parts.push(Part {
+            row: row as u64,
+            shift: *used,
+            bits: field.bits,
+            factor: 1 << field.weight,
+        });
+        *used += field.bits;
+    }
+    let registers: Vec<(String, bool)> = operations::signs(&inputs);
+    if results.is_empty() {
+        // Nothing depends on an input; some row must stand there all the same.
+        let first = samples
+            .bases
+            .iter()
+            .position(|base| matches!(base.origin, samples::Origin::Input(_)));
+        let interval = first.map(|base| samples.bases[base].interval);
+        if let (Some(base), Some(interval)) = (first, interval) {
+            let combo = Combo {
+                terms: BTreeMap::from([(base, 1)]),
+                constant: 0,
+                interval,
+            };
+            results.push((0, combo));
+        }
+    }
+    let results = results.into_iter().map(|(_, combo)| combo).collect();
+    let mut placement = Placement::new(samples, results, group.unwrap_or(1));
+    // Each reader has its share of what is allowed.
+    let shares = placement.samples.tasks.len() as f64 + 2.0;
+    let rows = options.rows.max(1) as f64;
+    placement.settle(options.log2_failure - (shares * rows).log2() - 2.0)?;
+    let program = Writer::new(&placement, &registers).write(group)?;
+    let result_rows = placement.results.len().next_power_of_two() as u64;
+    let facts = forecast(&program.text, params, &registers, group.unwrap_or(1))?;
+    let cost = cost(params, &facts, (&registers, result_rows, group))?;
+    Ok(Compiled {
+        set: params.name.to_owned(),
+        program: program.text,
+        inputs,
+        outputs,
+        result_rows,
+        group,
+        result_bits: params.message_bits,
+        result_signed: program.is_signed,
+        cost,
+        alternatives: Vec::new(),
+    })
+}
+
+/// What the engine will do with a program on fresh rows, with enough of them for two groups.
+fn forecast(
+    text: &str,
+    params: &'static ParamSet,
+    registers: &[(String, bool)],
+    group: u64,
+) -> Result<MapFacts, Error> {
+    let internal = |error: &dyn std::fmt::Display| {
+        Error::new(format!("the program that was made is refused: {error}"))
+    };
+    let assembly = toroid_isa::assemble(text).map_err(|error| internal(&error))?;
+    let mut inputs = BTreeMap::new();
+    for (number, (name, signed)) in (1..).zip(registers) {
+        let Some(register) = assembly.registers.get(name) else {
+            continue;
+        };
+        let encoding = Encoding::new(params.message_bits, *signed);
+        let facts = ColumnFacts {
+            rows: 2 * group,
+            noise: Noise::encryption(params),
+            encoding: Some(encoding.map_err(|error| internal(&error))?),
+            number,
+        };
+        inputs.insert(*register, facts);
+    }
+    let mut functions = BTreeMap::new();
+    for vector in &assembly.test_vectors {
+        let encoding = |bits: Option<u32>| {
+            Encoding::new(bits.unwrap_or(params.message_bits), vector.signed).ok()
+        };
+        functions.insert(vector.vr, (encoding(vector.p_in), encoding(vector.p_out)));
+    }
+    let program_vr = VrNumber::program(0).map_err(|error| internal(&error))?;
+    let forecast = Forecast {
+        program_vr,
+        program: &assembly.program,
+        params,
+        arithmetic: ArithmeticKind::Fft,
+        inputs: &inputs,
+        functions: &|vr| functions.get(&vr).copied().unwrap_or_default(),
+    };
+    forecast.facts().map_err(|error| internal(&error))
+}
+
+fn cost(
+    params: &'static ParamSet,
+    facts: &MapFacts,
+    (registers, result_rows, group): (&[(String, bool)], u64, Option<u64>),
+) -> Result<Cost, Error> {
+    let output = facts
+        .outputs
+        .first()
+        .ok_or_else(|| Error::new("the program that was made has no result"))?;
+    let packed = packed_noise(params, ArithmeticKind::Fft, &output.noise);
+    let packed = packed_noise(params, ArithmeticKind::Fft, &packed);
+    let bits = output.encoding.map_or(params.message_bits, Encoding::bits);
+    // The packed rows' noise comes with the failures behind them.
+    let variance = packed.variance().max(output.noise.variance());
+    let of_row = log2_decoding_failure(bits, variance, packed.log2_failure());
+    let times = RecordedTimes::documented(1);
+    let mut seconds = 0.0;
+    let mut bootstraps = 0;
+    for task in &facts.tasks {
+        let time = times.task(params, task.input_bits, task.functions);
+        seconds += time.map_or_else(
+            |_| {
+                let work = task.functions as f64 + f64::from(task.input_bits);
+                TEST_SET_MS * work / 1000.0
+            },
+            |time| time.as_secs_f64(),
+        );
+        bootstraps += task.functions as u64;
+    }
+    let sample = params.lwe_bytes() as u64;
+    Ok(Cost {
+        bootstraps,
+        tasks: facts.tasks.len() as u64,
+        seconds_per_row: seconds,
+        log2_failure: (of_row + (result_rows as f64).log2()).clamp(LEAST_LOG2, 0.0),
+        key_bytes: params.bootstrapping_key_bytes() + params.key_switching_key_bytes(),
+        input_bytes_per_row: registers.len() as u64 * params.modulus.word_bytes() as u64,
+        result_bytes_per_row: (sample * result_rows).div_ceil(group.unwrap_or(1)),
+    })
+}

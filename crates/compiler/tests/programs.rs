@@ -1,0 +1,334 @@
+//! Compiled programs, run in clear on the exact torus, against the meaning of their graphs.
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+
+use toroid_compiler::{Compiled, Graph, Options, compile};
+use toroid_isa::{Instruction, VrNumber};
+use toroid_tfhe::params::ParamSet;
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    fn within(&mut self, low: i128, high: i128) -> i128 {
+        // The bounds come often.
+        match self.below(6) {
+            0 => low,
+            1 => high,
+            _ => low + i128::from(self.next()) % (high - low + 1),
+        }
+    }
+}
+
+/// Rows of exact phases, in units of 2^-64 turns, with the bits of their messages.
+type Rows = (Vec<u64>, u32);
+
+/// Runs a program in clear. Samples have no noise, so each must stand exactly at a message where a function reads it.
+fn run(compiled: &Compiled, columns: &BTreeMap<String, Vec<i64>>) -> Vec<i64> {
+    let params = ParamSet::by_name(&compiled.set).unwrap();
+    let width = params.message_bits;
+    let assembly = toroid_isa::assemble(&compiled.program).unwrap();
+    let tables: HashMap<VrNumber, (Vec<i64>, u32, u32)> = assembly
+        .test_vectors
+        .iter()
+        .map(|vector| {
+            assert!(!vector.signed);
+            let table = vector.table(width).unwrap();
+            let out = vector.p_out.unwrap();
+            assert!(out <= width);
+            (vector.vr, (table, vector.p_in.unwrap(), out))
+        })
+        .collect();
+    let mut registers: HashMap<VrNumber, Rows> = columns
+        .iter()
+        .map(|(name, messages)| {
+            let phases = messages.iter().map(|m| (*m as u64) << (63 - width));
+            (assembly.registers[name], (phases.collect(), width))
+        })
+        .collect();
+    for instruction in assembly.program.instructions() {
+        match *instruction {
+            Instruction::Return { n } => {
+                let (rows, bits) = &registers[&n];
+                assert_eq!(*bits, compiled.result_bits);
+                return rows
+                    .iter()
+                    .map(|phase| {
+                        assert_eq!(phase << (bits + 1), 0, "a result stands between messages");
+                        let message = (phase >> (63 - bits)) as i64;
+                        if compiled.result_signed && message >> bits == 1 {
+                            message - (2 << bits)
+                        } else {
+                            message
+                        }
+                    })
+                    .collect();
+            }
+            Instruction::Move { dst, src } => {
+                let rows = registers[&src].clone();
+                registers.insert(dst, rows);
+            }
+            Instruction::HomAdd { dst, src } | Instruction::HomSub { dst, src } => {
+                let (other, other_bits) = registers[&src].clone();
+                let (rows, bits) = registers.get_mut(&dst).unwrap();
+                let negate = matches!(instruction, Instruction::HomSub { .. });
+                for (phase, other) in rows.iter_mut().zip(other) {
+                    let other = if negate { other.wrapping_neg() } else { other };
+                    *phase = phase.wrapping_add(other);
+                }
+                *bits = other_bits.max(*bits);
+            }
+            Instruction::HomIntMult { n, v } => {
+                for phase in &mut registers.get_mut(&n).unwrap().0 {
+                    *phase = phase.wrapping_mul(i64::from(v) as u64);
+                }
+            }
+            Instruction::HomIntAdd { n, v } => {
+                let (rows, bits) = registers.get_mut(&n).unwrap();
+                for phase in rows {
+                    *phase = phase.wrapping_add((i64::from(v) as u64) << (63 - *bits));
+                }
+            }
+            Instruction::Bootstrap { tv, n } => {
+                let (table, p_in, out) = &tables[&tv];
+                let (rows, bits) = registers.get_mut(&n).unwrap();
+                for phase in rows {
+                    assert_eq!(*phase << (p_in + 1), 0, "a sample stands between messages");
+                    let message = *phase >> (63 - p_in);
+                    if !params.is_wide() {
+                        assert_eq!(message >> p_in, 0, "the padding bit is set");
+                    }
+                    let message = message as usize % table.len();
+                    *phase = (table[message] as u64) << (63 - out);
+                }
+                *bits = *out;
+            }
+            Instruction::HomSum { n, g } => {
+                let rows = &mut registers.get_mut(&n).unwrap().0;
+                let g = if g == 0 { rows.len() } else { g as usize };
+                let sum = |rows: &[u64]| rows.iter().fold(0_u64, |sum, row| sum.wrapping_add(*row));
+                *rows = rows.chunks(g).map(sum).collect();
+            }
+            Instruction::Join { lower, upper, d } => {
+                let (others, other_bits) = registers[&upper].clone();
+                let (rows, bits) = registers.get_mut(&lower).unwrap();
+                assert_eq!(*bits, other_bits);
+                let d = d as usize;
+                let pairs = rows.chunks(d).zip(others.chunks(d));
+                *rows = pairs.flat_map(|(a, b)| [a, b].concat()).collect();
+            }
+            _ => panic!("{instruction} is not expected"),
+        }
+    }
+    panic!("no return");
+}
+
+/// Compares a compiled program with the graph on these rows.
+fn check(graph: &Graph, compiled: &Compiled, columns: &BTreeMap<&str, Vec<i128>>) {
+    let rows = columns.values().next().unwrap().len();
+    let mut registers = BTreeMap::new();
+    for input in &compiled.inputs {
+        for (digit, register) in input.registers.iter().enumerate() {
+            let digits = columns[&*input.name]
+                .iter()
+                .map(|value| input.layout.split(*value).unwrap()[digit]);
+            registers.insert(register.clone(), digits.collect());
+        }
+    }
+    let results = run(compiled, &registers);
+    let decoded = compiled.decode(&results, rows as u64).unwrap();
+    let slices = columns.iter().map(|(name, rows)| (*name, rows.as_slice()));
+    let expected = graph.evaluate_columns(&slices.collect()).unwrap();
+    assert_eq!(decoded, expected, "{graph}\n{}", head(&compiled.program));
+}
+
+/// A program without its long lines.
+fn head(program: &str) -> String {
+    let lines = program.lines().filter(|line| line.len() < 400);
+    lines.take(400).collect::<Vec<_>>().join("\n")
+}
+
+fn random_rows<'g>(
+    random: &mut Random,
+    graph: &'g Graph,
+    rows: usize,
+) -> BTreeMap<&'g str, Vec<i128>> {
+    graph
+        .inputs()
+        .map(|(name, node)| {
+            let interval = graph.interval(node);
+            let row = |_| random.within(interval.low, interval.high);
+            (name, (0..rows).map(row).collect())
+        })
+        .collect()
+}
+
+/// A random graph with inputs of these bits, as text.
+fn random_graph(random: &mut Random, bits: u32, statements: usize) -> Graph {
+    loop {
+        let mut text = String::new();
+        let mut names = Vec::new();
+        for input in ["x", "y", "z"] {
+            let (low, high) = if random.below(2) == 0 {
+                (0, (1_i128 << bits) - 1)
+            } else {
+                (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1)
+            };
+            let _ = writeln!(text, "input {input}: {low}..{high}");
+            names.push(input.to_owned());
+        }
+        let mut flags: Vec<String> = Vec::new();
+        for number in 0..statements {
+            let mut value = || names[random.below(names.len() as u64) as usize].clone();
+            let (a, b) = (value(), value());
+            let name = format!("v{number}");
+            let constant = 1 + random.below(1 << bits.min(6));
+            let expression = match random.below(14) {
+                0 => format!("{a} + {b}"),
+                1 => format!("{a} - {b}"),
+                2 => format!("{}*{a} - {b} + {constant}", 1 + random.below(5)),
+                3 => format!("min({a}, {b})"),
+                4 => format!("max({a}, {b})"),
+                5 => format!("{a} // {constant}"),
+                6 => format!("{a} % {constant}"),
+                7 => format!("{a} {} {b}", ["&", "|", "^"][random.below(3) as usize]),
+                8 => format!("abs({a})"),
+                9 => {
+                    let sign = ["u", "i"][random.below(2) as usize];
+                    format!("wrap({a}, {sign}{})", 1 + random.below(u64::from(bits)))
+                }
+                10 if !flags.is_empty() => {
+                    let flag = &flags[random.below(flags.len() as u64) as usize];
+                    format!("select({flag}, {a}, {b})")
+                }
+                11 => format!("{a} >> {}", random.below(u64::from(bits) + 2)),
+                12 => format!("{a} * {b}"),
+                _ => {
+                    let symbols = ["<", "<=", ">", ">=", "==", "!="];
+                    flags.push(name.clone());
+                    format!("{a} {} {b}", symbols[random.below(6) as usize])
+                }
+            };
+            let _ = writeln!(text, "{name} = {expression}");
+            names.push(name);
+        }
+        for (number, name) in names.iter().rev().take(3).enumerate() {
+            let _ = writeln!(text, "output o{number} = {name}");
+        }
+        // What grows beyond all bounds is refused.
+        if let Ok(graph) = Graph::parse(&text) {
+            return graph;
+        }
+    }
+}
+
+fn options(set: &str) -> Options {
+    Options {
+        sets: vec![set.to_owned()],
+        log2_failure: -30.0,
+        ..Options::default()
+    }
+}
+
+/// Random graphs for a set; how many of them it took.
+fn random_graphs(
+    set: &str,
+    seed: u64,
+    (cases, statements): (usize, usize),
+    widths: &[u32],
+) -> usize {
+    let mut random = Random(seed);
+    let mut compiled = 0;
+    let mut refused: BTreeMap<String, usize> = BTreeMap::new();
+    for case in 0..cases {
+        let bits = widths[case % widths.len()];
+        let graph = random_graph(&mut random, bits, statements);
+        let rows = random_rows(&mut random, &graph, 12);
+        match compile(&graph, &options(set)) {
+            Ok(program) => {
+                compiled += 1;
+                check(&graph, &program, &rows);
+            }
+            Err(error) => *refused.entry(error.message).or_default() += 1,
+        }
+    }
+    println!("{set}: {compiled} of {cases}; {refused:#?}");
+    compiled
+}
+
+#[test]
+fn random_graphs_of_tiny_give_what_they_mean() {
+    let compiled = random_graphs("tiny", 1, (600, 4), &[2, 3, 4, 6, 8]);
+    assert!(compiled > 300, "{compiled}");
+}
+
+#[test]
+fn random_graphs_of_tiny_wopbs_give_what_they_mean() {
+    let compiled = random_graphs("tiny-wopbs", 2, (600, 5), &[3, 4, 8, 9, 12, 16, 32]);
+    assert!(compiled > 300, "{compiled}");
+}
+
+#[test]
+fn random_graphs_of_message8_and_message4_give_what_they_mean() {
+    let compiled = random_graphs("message8", 3, (300, 5), &[4, 8, 16, 32]);
+    assert!(compiled > 150, "{compiled}");
+    let compiled = random_graphs("message4", 4, (300, 4), &[2, 4, 8, 16]);
+    assert!(compiled > 100, "{compiled}");
+}
+
+#[test]
+fn random_graphs_of_message16_give_what_they_mean() {
+    let compiled = random_graphs("message16", 5, (24, 4), &[8, 16, 32, 60]);
+    assert!(compiled > 12, "{compiled}");
+}
+
+#[test]
+fn sums_of_rows_are_those_of_groups() {
+    let graph = Graph::parse(
+        "
+        input x: 0..65535
+        input y: -20..100
+        big = x > 30000
+        total = sum(x)
+        count = sum(big)
+        other = sum(y)
+        output total = total
+        output count = count
+        output other = other
+        ",
+    )
+    .unwrap();
+    let mut random = Random(6);
+    let rows = random_rows(&mut random, &graph, 700);
+    let options = Options {
+        rows: 700,
+        ..options("message16")
+    };
+    let compiled = compile(&graph, &options).unwrap();
+    assert!(compiled.group.unwrap() >= 64, "{:?}", compiled.group);
+    check(&graph, &compiled, &rows);
+}
+
+#[test]
+fn options_and_programs_have_a_form_in_json() {
+    let graph = Graph::parse("input x: -8..7\ny = abs(x)\noutput y = y").unwrap();
+    let options: Options = serde_json::from_str(r#"{"sets": ["tiny", "tiny-wopbs"]}"#).unwrap();
+    let compiled = compile(&graph, &options).unwrap();
+    assert_eq!(compiled.alternatives.len(), 2);
+    let json = serde_json::to_string(&compiled).unwrap();
+    assert_eq!(serde_json::from_str::<Compiled>(&json).unwrap(), compiled);
+}
