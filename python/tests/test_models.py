@@ -1,0 +1,303 @@
+"""Models against the estimators they come from: the program's numbers are the integer model's, and its answers the estimator's."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from toroid import models
+from toroid.models import Layer, ModelError, Network
+
+CANCER, IRIS, DIABETES = load_breast_cancer(), load_iris(), load_diabetes()
+
+
+def evaluate(text, columns):
+    """The outputs of a graph of inputs, tables and linear combinations, in clear."""
+    values, outputs = {}, {}
+    for line in text.splitlines():
+        if match := re.fullmatch(r"input (\w+): (-?\d+)\.\.(-?\d+)", line):
+            column = np.asarray(columns[match[1]])
+            assert int(match[2]) <= column.min() and column.max() <= int(match[3])
+            values[match[1]] = (column, int(match[2]), int(match[3]))
+        elif match := re.fullmatch(r"output (\w+) = (\w+)", line):
+            outputs[match[1]] = values[match[2]][0]
+        elif match := re.fullmatch(r"(\w+) = table\((\w+), \[(.*)\]\)", line):
+            argument, low, high = values[match[2]]
+            entries = np.array([int(entry) for entry in match[3].split(",")])
+            assert len(entries) == high - low + 1 <= 1 << 16
+            values[match[1]] = (entries[argument - low], int(entries.min()), int(entries.max()))
+        else:
+            name, expression = line.split(" = ")
+            total, low, high = np.zeros(len(next(iter(values.values()))[0]), np.int64), 0, 0
+            for sign, weight, operand in re.findall(r"(^-|[+-]|^)\s*(\d+)(?:\*(\w+))?", expression):
+                weight = -int(weight) if sign == "-" else int(weight)
+                column, least, most = values[operand] if operand else (1, 1, 1)
+                total = total + weight * column
+                low += min(weight * least, weight * most)
+                high += max(weight * least, weight * most)
+            values[name] = (total, low, high)
+    return outputs
+
+
+def check(model, X):
+    """The program gives the integer model's scores on these rows."""
+    columns = model.quantise(X)
+    outputs = evaluate(model.graph(), columns)
+    scores = model.predict_quantized(columns)
+    assert scores.dtype == np.int64 and scores.shape == (len(X), len(model.outputs))
+    for k, name in enumerate(model.outputs):
+        assert np.array_equal(np.broadcast_to(outputs[name], len(X)), scores[:, k])
+    return scores
+
+
+TREES = [
+    (DecisionTreeClassifier(max_depth=4, random_state=0), CANCER),
+    (DecisionTreeClassifier(random_state=0), IRIS),
+    (RandomForestClassifier(10, max_depth=5, random_state=0), CANCER),
+    (RandomForestClassifier(8, max_depth=4, random_state=0), IRIS),
+    (ExtraTreesClassifier(6, max_depth=5, random_state=0), CANCER),
+    (GradientBoostingClassifier(n_estimators=10, random_state=0), CANCER),
+    (GradientBoostingClassifier(n_estimators=6, loss="exponential", random_state=0), CANCER),
+    (GradientBoostingClassifier(n_estimators=4, random_state=0), IRIS),
+    (HistGradientBoostingClassifier(max_iter=5, random_state=0), CANCER),
+    (HistGradientBoostingClassifier(max_iter=3, random_state=0), IRIS),
+]
+
+
+@pytest.mark.parametrize(("estimator", "data"), TREES, ids=lambda value: type(value).__name__)
+def test_trees_classify_as_the_estimator(estimator, data):
+    estimator.fit(data.data[::2], data.target[::2])
+    model = models.compile(estimator, data.data[::2])
+    scores = check(model, data.data)
+    proba = estimator.predict_proba(data.data)
+    assert np.allclose(model.predict_proba(scores), proba, atol=0.002)
+    # Rounded leaves can only change answers that are all but a tie.
+    ordered = np.sort(proba, axis=1)
+    clear = ordered[:, -1] - ordered[:, -2] > 0.004
+    assert clear.mean() > 0.9
+    assert np.array_equal(model.predict(scores)[clear], estimator.predict(data.data)[clear])
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DecisionTreeRegressor(max_depth=5, random_state=0),
+        RandomForestRegressor(5, max_depth=4, random_state=0),
+        GradientBoostingRegressor(n_estimators=12, random_state=0),
+        HistGradientBoostingRegressor(max_iter=5, random_state=0),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_trees_regress_as_the_estimator(estimator):
+    X, y = DIABETES.data, DIABETES.target
+    estimator.fit(X, y)
+    model = models.compile(estimator, X)
+    scores = check(model, X)
+    assert np.abs(model.predict(scores) - estimator.predict(X)).max() < 0.1
+
+
+@pytest.mark.parametrize("table_bits", [2, 3, 5, 9])
+def test_trees_are_cut_where_a_table_ends(table_bits):
+    X, y = CANCER.data, CANCER.target
+    estimator = RandomForestClassifier(4, random_state=1).fit(X, y)
+    model = models.compile(estimator, X, table_bits=table_bits)
+    check(model, X)
+    for line in model.graph().splitlines():
+        if match := re.search(r"table\(_.*\[(.*)\]", line):
+            assert match[1].count(",") < 1 << table_bits
+
+
+def test_values_on_a_threshold_go_where_the_estimator_sends_them():
+    X, y = IRIS.data, IRIS.target
+    estimator = DecisionTreeClassifier(random_state=0).fit(X, y)
+    model = models.compile(estimator, X)
+    thresholds = {(int(j), t) for j, t in zip(estimator.tree_.feature, estimator.tree_.threshold) if j >= 0}
+    rows = []
+    for j, threshold in sorted(thresholds):
+        for value in (threshold, np.nextafter(np.float32(threshold), np.float32(9)), np.nextafter(np.float32(threshold), np.float32(0))):
+            for row in X[::10]:
+                rows.append(np.where(np.arange(4) == j, value, row))
+    rows = np.array(rows)
+    assert np.array_equal(model.predict(check(model, rows)), estimator.predict(rows))
+
+
+def test_uniform_features_serve_several_models():
+    X, y = CANCER.data, CANCER.target
+    tree = models.compile(DecisionTreeClassifier(max_depth=4, random_state=0).fit(X, y), X, quantise="uniform", bits=8)
+    forest = models.compile(RandomForestClassifier(5, max_depth=4, random_state=0).fit(X, y), X, quantise="uniform", bits=8)
+    check(tree, X)
+    check(forest, X)
+    shared = set(tree.columns) & set(forest.columns)
+    assert shared
+    for name in shared:
+        assert np.array_equal(tree.quantise(X)[name], forest.quantise(X)[name])
+    assert tree.score(X, y) > 0.95
+
+
+@pytest.mark.parametrize("kind", ["XGBClassifier", "XGBRegressor", "multi"])
+def test_xgboost(kind, tmp_path):
+    xgboost = pytest.importorskip("xgboost")
+    data = DIABETES if kind == "XGBRegressor" else IRIS if kind == "multi" else CANCER
+    X, y = data.data, data.target
+    options = {"n_estimators": 8, "max_depth": 3, "random_state": 0, "n_jobs": 1}
+    estimator = (xgboost.XGBRegressor if kind == "XGBRegressor" else xgboost.XGBClassifier)(**options).fit(X, y)
+    model = models.compile(estimator, X)
+    scores = check(model, X)
+    margin = estimator.predict(X, output_margin=True)
+    assert np.allclose(model.decision(scores), margin, rtol=1e-4, atol=2e-3 * max(1, np.abs(margin).max() / 10))
+    if kind != "XGBRegressor":
+        assert (model.predict(scores) == estimator.predict(X)).mean() > 0.99
+    # Values on thresholds, which lie between the values of a sample.
+    rows = np.repeat(X[:40], 3, axis=0)
+    for i, row in enumerate(rows):
+        j = next(iter(model.quantisers)) if i % 2 else list(model.quantisers)[-1]
+        row[j] = model.quantisers[j].thresholds[i % model.quantisers[j].levels]
+    assert np.allclose(model.decision(check(model, rows)), estimator.predict(rows, output_margin=True), rtol=1e-4, atol=0.5 if kind == "XGBRegressor" else 2e-3)
+    path = tmp_path / "model.json"
+    estimator.save_model(path)
+    dumped = models.compile(path, X)
+    assert np.array_equal(dumped.predict_quantized(X), scores)
+    assert np.array_equal(models.compile(json.loads(path.read_text()), X).predict_quantized(X), scores)
+
+
+@pytest.mark.parametrize("kind", ["LGBMClassifier", "LGBMRegressor", "multi"])
+def test_lightgbm(kind, tmp_path):
+    lightgbm = pytest.importorskip("lightgbm")
+    data = DIABETES if kind == "LGBMRegressor" else IRIS if kind == "multi" else CANCER
+    X, y = data.data, data.target
+    options = {"n_estimators": 6, "num_leaves": 12, "random_state": 0, "n_jobs": 1, "verbose": -1}
+    estimator = (lightgbm.LGBMRegressor if kind == "LGBMRegressor" else lightgbm.LGBMClassifier)(**options).fit(X, y)
+    model = models.compile(estimator, X)
+    scores = check(model, X)
+    raw = estimator.predict(X, raw_score=True)
+    assert np.abs(model.decision(scores) - raw).max() < 2e-3 * max(1, np.ptp(raw) / 10)
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(estimator.booster_.dump_model()))
+    assert np.array_equal(models.compile(path, X).predict_quantized(X), scores)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [LogisticRegression(max_iter=1000), LinearSVC(dual=False), RidgeClassifier()],
+    ids=lambda value: type(value).__name__,
+)
+@pytest.mark.parametrize("data", [CANCER, IRIS], ids=["two", "three"])
+def test_linear_classifiers(estimator, data):
+    X, y = StandardScaler().fit_transform(data.data), data.target
+    estimator.fit(X, y)
+    model = models.compile(estimator, X, score_bits=20)
+    scores = check(model, X)
+    assert np.ptp(scores, axis=0).max() < 1 << 20
+    assert abs(model.score(X, y) - estimator.score(X, y)) <= 0.01
+    if isinstance(estimator, LogisticRegression):
+        assert np.abs(model.predict_proba(scores) - estimator.predict_proba(X)).max() < 0.1
+    else:
+        with pytest.raises(ModelError, match="no probabilities"):
+            model.predict_proba(scores)
+
+
+@pytest.mark.parametrize("estimator", [LinearRegression(), Ridge()], ids=lambda value: type(value).__name__)
+def test_linear_regressors(estimator):
+    X, y = DIABETES.data, DIABETES.target
+    for targets in (y, np.stack([y, -2 * y], axis=1)):
+        estimator.fit(X, targets)
+        model = models.compile(estimator, X, bits=10, score_bits=24)
+        scores = check(model, X)
+        assert model.predict(scores).shape == targets.shape
+        assert np.abs(model.predict(scores) - estimator.predict(X)).max() < 2
+
+
+def test_values_outside_the_sample_are_clipped():
+    model = models.compile(LinearRegression().fit([[0.0], [1.0]], [0.0, 2.0]), [[0.0], [1.0]], bits=8)
+    assert np.array_equal(check(model, [[-5.0], [0.0]])[:, 0], [0, 0])
+    assert np.array_equal(model.quantise([[9.0]])["x0"], [255])
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "logistic", "identity"])
+def test_perceptrons(activation):
+    X, y = StandardScaler().fit_transform(IRIS.data), IRIS.target
+    estimator = MLPClassifier((6, 5), activation, solver="lbfgs", max_iter=300, random_state=0).fit(X, y)
+    model = models.compile(estimator, X, bits=7)
+    check(model, X)
+    assert model.score(X, y) > 0.94
+
+
+def test_binary_and_regressing_perceptrons():
+    X, y = StandardScaler().fit_transform(CANCER.data[:, :6]), CANCER.target
+    estimator = MLPClassifier((4,), solver="lbfgs", max_iter=300, random_state=0).fit(X, y)
+    model = models.compile(estimator, X)
+    assert np.abs(model.predict_proba(check(model, X)) - estimator.predict_proba(X)).mean() < 0.05
+    regressor = MLPRegressor(hidden_layer_sizes=(4,), solver="lbfgs", max_iter=300, random_state=0).fit(X, X[:, 0] * 2)
+    model = models.compile(regressor, X)
+    check(model, X)
+    assert model.score(X, regressor.predict(X)) > 0.95
+
+
+def test_networks_of_integers():
+    network = Network(
+        [Layer([[1, -2], [3, 1]], [0, -4], lambda value: max(value, 0)), Layer([[2, -1]], [5])], inputs=[(-3, 7), (0, 7)]
+    )
+    X = np.array([[x, y] for x in range(-3, 8) for y in range(8)])
+    expected = [2 * max(x - 2 * y, 0) - max(3 * x + y - 4, 0) + 5 for x, y in X.tolist()]
+    assert np.array_equal(check(network, X)[:, 0], expected)
+    with pytest.raises(ModelError, match=r"-3\.\.7"):
+        network.quantise([[8, 0]])
+    with pytest.raises(ModelError, match="integers"):
+        network.quantise([[0.5, 0]])
+
+
+def test_refusals_say_what_would_help():
+    X, y = IRIS.data, IRIS.target
+    with pytest.raises(ModelError, match="KNeighborsClassifier is not supported; linear models"):
+        models.compile(KNeighborsClassifier().fit(X, y), X)
+    for estimator in (LogisticRegression(), DecisionTreeClassifier(), GradientBoostingRegressor(), MLPClassifier()):
+        with pytest.raises(ModelError, match=f"{type(estimator).__name__} is not fitted; call fit first"):
+            models.compile(estimator, X)
+    with pytest.raises(ModelError, match="fitted on 4 features, and X has 3"):
+        models.compile(DecisionTreeClassifier().fit(X, y), X[:, :3])
+    forest = RandomForestClassifier(20, random_state=0).fit(X, y)
+    with pytest.raises(ModelError, match=r"thresholds, which take \d+ bits, and bits=2"):
+        models.compile(forest, X, bits=2)
+    with pytest.raises(ModelError, match="do not fit a score of 4 bits"):
+        models.compile(forest, X, score_bits=4)
+    with pytest.raises(ModelError, match="do not fit a score of 8 bits"):
+        models.compile(LogisticRegression(max_iter=1000).fit(X, y), X, score_bits=8)
+    with pytest.raises(ModelError, match="bits must lie in 1..16"):
+        models.compile(forest, X, bits=17)
+    with pytest.raises(ModelError, match="whatever its features"):
+        models.compile(DecisionTreeClassifier().fit(X, np.zeros(len(X))), X)
+    model = models.compile(forest, X)
+    with pytest.raises(ModelError, match="finite"):
+        model.quantise(np.full((1, 4), np.nan))
+    with pytest.raises(ModelError, match="must lie in"):
+        model.predict_quantized({name: [999] for name in model.columns})
+    with pytest.raises(ModelError, match="neither"):
+        models.compile({}, X)
+
+
+def test_columns_have_the_names_of_the_features():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(IRIS.data, columns=["sepal_length", "sepal_width", "petal_length", "petal_width"])
+    estimator = DecisionTreeClassifier(max_depth=2, random_state=0).fit(frame, IRIS.target)
+    model = models.compile(estimator, frame)
+    assert set(model.columns) <= set(frame.columns)
+    check(model, frame)
+    awkward = frame.rename(columns={"petal_width": "min"})
+    assert models.compile(estimator.fit(awkward, IRIS.target), awkward).features == ("x0", "x1", "x2", "x3")

@@ -1,0 +1,150 @@
+"""From estimators to models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import _boosted, _forest
+from ._errors import ModelError
+from ._linear import Linear
+from ._model import Finish, Model, bounded, feature_names, matrix
+from ._network import perceptron
+from ._quantise import Uniform
+from ._trees import Trees
+
+LINEAR_REGRESSORS = {
+    "LinearRegression", "Ridge", "RidgeCV", "Lasso", "LassoCV", "ElasticNet", "ElasticNetCV", "Lars", "LassoLars",
+    "BayesianRidge", "ARDRegression", "HuberRegressor", "TheilSenRegressor", "SGDRegressor", "LinearSVR",
+    "QuantileRegressor", "OrthogonalMatchingPursuit",
+}  # fmt: skip
+LINEAR_CLASSIFIERS = {"LogisticRegression", "LogisticRegressionCV"}
+MARGIN_CLASSIFIERS = {"LinearSVC", "RidgeClassifier", "RidgeClassifierCV", "SGDClassifier", "Perceptron"}
+NETWORKS = {"MLPClassifier", "MLPRegressor"}
+
+
+def compile(
+    estimator: Any,
+    X: Any,
+    *,
+    bits: int | None = None,
+    score_bits: int = 16,
+    table_bits: int = 14,
+    quantise: str = "ranks",
+) -> Model:
+    """A fitted estimator as a model of integers.
+
+    Parameters
+    ----------
+    estimator
+        A linear model, decision tree, forest, gradient boosting or multi-layer perceptron of scikit-learn; a model of XGBoost or
+        LightGBM; or their dumps: XGBoost's JSON (as a dict or the path of a `.json` file), LightGBM's `dump_model()` (the same).
+    X
+        Rows × features in clear, for the ranges of the features: a sample of the training data.
+    bits
+        Bits of a feature, at most 16. By default 8; for trees quantised by ranks this is a limit, by default 16.
+    score_bits
+        Bits of a score (and of a network's sums), at most 16 for networks and 40 otherwise.
+    table_bits
+        Bits of the widest table of an ensemble of trees: at most 14 on `message14`, 8 on `message8`.
+    quantise
+        For trees: `"ranks"` (a feature becomes the number of thresholds that it is beyond, which loses nothing) or
+        `"uniform"` (equal steps over the range in `X`, so that one column serves many models). All other models are
+        quantised uniformly.
+
+    Raises
+    ------
+    ModelError
+        If the estimator is not supported or not fitted, or its integers do not fit the widths.
+    """
+    X = matrix(X)
+    if not len(X):
+        raise ModelError("X has no rows; ranges of features come from a sample")
+    if quantise not in ("ranks", "uniform"):
+        raise ModelError(f"quantise must be 'ranks' or 'uniform', not {quantise!r}")
+    kind = "dump" if isinstance(estimator, (Mapping, str, PathLike)) else type(estimator).__name__
+    bounded("table_bits", table_bits, 2, 16)
+    bounded("score_bits", score_bits, 1, 16 if kind in NETWORKS else 40)
+
+    if kind in LINEAR_REGRESSORS | LINEAR_CLASSIFIERS | MARGIN_CLASSIFIERS:
+        return _linear(kind, estimator, X, _bits(bits, 8), score_bits)
+    if kind in NETWORKS:
+        return _perceptron(kind, estimator, X, _bits(bits, 8), score_bits)
+    if kind == "dump":
+        ensemble = _boosted.from_dump(_read(estimator), X.shape[1])
+    else:
+        ensemble = _forest.read(kind, estimator, X) or _boosted.read(kind, estimator, X.shape[1])
+    if ensemble is None:
+        raise ModelError(
+            f"{kind} is not supported; linear models, decision trees, forests, gradient boosting and multi-layer "
+            "perceptrons of scikit-learn are, and models of XGBoost and LightGBM"
+        )
+    if len(ensemble.features) != X.shape[1]:
+        raise ModelError(f"{ensemble.kind} was fitted on {len(ensemble.features)} features, and X has {X.shape[1]}")
+    return Trees(ensemble, X, quantise, _bits(bits, 16 if quantise == "ranks" else 8), score_bits, table_bits)
+
+
+def _bits(bits: int | None, default: int) -> int:
+    bits = default if bits is None else bits
+    bounded("bits", bits, 1, 16)
+    return bits
+
+
+def _read(dump: Any) -> Mapping[str, Any]:
+    if isinstance(dump, Mapping):
+        return dump
+    try:
+        found = json.loads(Path(dump).read_text())
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{dump} is not a model in JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ModelError(f"{dump} is not a model in JSON")
+    return found
+
+
+def fitted(kind: str, estimator: Any, attribute: str) -> Any:
+    """An attribute that fitting makes."""
+    found = getattr(estimator, attribute, None)
+    if found is None:
+        raise ModelError(f"this {kind} is not fitted; call fit first")
+    return found
+
+
+def _features(kind: str, estimator: Any, X: np.ndarray) -> list[str]:
+    count = fitted(kind, estimator, "n_features_in_")
+    if count != X.shape[1]:
+        raise ModelError(f"{kind} was fitted on {count} features, and X has {X.shape[1]}")
+    return feature_names(getattr(estimator, "feature_names_in_", None), count)
+
+
+def _linear(kind: str, estimator: Any, X: np.ndarray, bits: int, score_bits: int) -> Model:
+    coefficients = np.atleast_2d(np.asarray(fitted(kind, estimator, "coef_"), np.float64))
+    features = _features(kind, estimator, X)
+    intercept = np.broadcast_to(np.asarray(estimator.intercept_, np.float64), (len(coefficients),))
+    classes = None if kind in LINEAR_REGRESSORS else estimator.classes_
+    link = "identity" if classes is None else "logistic" if len(coefficients) == 1 else "softmax"
+    if kind in MARGIN_CLASSIFIERS:
+        link = "margin"
+    if kind in LINEAR_CLASSIFIERS and link == "softmax" and estimator.solver == "liblinear":
+        link = "margin"
+    quantisers = {j: Uniform.fit(X[:, j], bits) for j in range(X.shape[1])}
+    return Linear(kind, features, quantisers, coefficients, intercept, score_bits, link, classes)
+
+
+def _perceptron(kind: str, estimator: Any, X: np.ndarray, bits: int, score_bits: int) -> Model:
+    weights = fitted(kind, estimator, "coefs_")
+    features = _features(kind, estimator, X)
+    classes = None if kind == "MLPRegressor" else estimator.classes_
+    outputs = estimator.n_outputs_
+    link = {"identity": "identity", "logistic": "logistic", "softmax": "softmax"}.get(estimator.out_activation_)
+    if link is None or (link == "logistic" and outputs > 1):
+        raise ModelError(f"{kind} with {outputs} outputs and {estimator.out_activation_} is not supported; take one label a row")
+    finish = Finish(np.ones(outputs), np.zeros(outputs), link, classes)
+    return perceptron(
+        kind, features, X, weights, estimator.intercepts_, estimator.activation, bits, score_bits, finish
+    )

@@ -1,0 +1,154 @@
+"""What all compiled models have in common."""
+
+from __future__ import annotations
+
+import keyword
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ._errors import ModelError
+
+RESERVED = {"input", "output", "table", "sum", "min", "max", "abs", "select", "wrap"}
+
+
+@dataclass(frozen=True)
+class Finish:
+    """How the client turns integer scores into the estimator's answers.
+
+    A score s of output k means `s * scale[k] + offset[k]`. `link` is `identity`, `logistic`, `softmax`, `probability` (the
+    value is one already) or `margin` (a classifier without probabilities). `tie` is the class of a binary decision on the border.
+    """
+
+    scale: np.ndarray
+    offset: np.ndarray
+    link: str
+    classes: np.ndarray | None = None
+    tie: int = 0
+
+
+class Model(ABC):
+    """A fitted model of integers, and the program that computes it.
+
+    `columns` names the encrypted inputs, features that the model ignores left out; `outputs` names the integer scores.
+    """
+
+    def __init__(self, kind: str, features: Sequence[str], quantisers: Mapping[int, Any], finish: Finish) -> None:
+        if not quantisers:
+            raise ModelError(f"{kind} gives one answer whatever its features are; nothing is left to encrypt")
+        self.kind = kind
+        self.features = tuple(features)
+        self.quantisers = dict(quantisers)
+        self.finish = finish
+        self.columns = tuple(self.features[j] for j in self.quantisers)
+        outputs = len(finish.scale)
+        self.outputs = ("score",) if outputs == 1 else tuple(f"score_{k}" for k in range(outputs))
+        self._text: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<toroid.models.Model of {self.kind}: {len(self.columns)} columns, {len(self.outputs)} outputs>"
+
+    def quantise(self, X: Any) -> dict[str, np.ndarray]:
+        """The integer columns (int64) that the program reads, of a matrix of rows × features or a table of named columns."""
+        X = matrix(X)
+        if X.shape[1] != len(self.features):
+            raise ModelError(f"{self.kind} was fitted on {len(self.features)} features, and here are {X.shape[1]}")
+        return {self.features[j]: quantiser.encode(X[:, j]) for j, quantiser in self.quantisers.items()}
+
+    def predict_quantized(self, columns: Any) -> np.ndarray:
+        """The integer scores in clear, rows × outputs (int64), of a matrix of floats or of the columns of `quantise`.
+
+        An encrypted run of `graph` gives the same numbers.
+        """
+        columns = columns if isinstance(columns, Mapping) else self.quantise(columns)
+        codes = {j: np.asarray(columns[self.features[j]], np.int64) for j in self.quantisers}
+        for j, code in codes.items():
+            low, high = self.quantisers[j].least, self.quantisers[j].levels
+            if code.size and not low <= code.min() <= code.max() <= high:
+                raise ModelError(f"column {self.features[j]} must lie in {low}..{high}")
+        return self._scores(codes)
+
+    def graph(self) -> str:
+        """The program as the text of a graph."""
+        if self._text is None:
+            self._text = self._build()
+        return self._text
+
+    def decision(self, scores: Any) -> np.ndarray:
+        """The estimator's raw values (margins, or probabilities of a forest, or a regressor's numbers) of integer scores.
+
+        `scores` is what `predict_quantized` gives, or the decrypted columns by the names of `outputs`.
+        """
+        if isinstance(scores, Mapping):
+            scores = np.stack([np.asarray(scores[name], np.int64) for name in self.outputs], axis=1)
+        scores = np.asarray(scores, np.int64).reshape(-1, len(self.outputs))
+        values = scores * self.finish.scale + self.finish.offset
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def predict(self, scores: Any) -> np.ndarray:
+        """Classes, or a regressor's numbers, of integer scores."""
+        values, classes = self.decision(scores), self.finish.classes
+        if classes is None:
+            return values
+        if values.ndim == 2:
+            return classes[values.argmax(axis=1)]
+        border = 0.5 if self.finish.link == "probability" else 0.0
+        one = (values > border) | ((values == border) & bool(self.finish.tie))
+        return classes[one.astype(int)]
+
+    def predict_proba(self, scores: Any) -> np.ndarray:
+        """Probabilities of the classes, rows × classes, of integer scores; an error for models that have none."""
+        values, link = self.decision(scores), self.finish.link
+        if self.finish.classes is None or link == "margin":
+            raise ModelError(f"{self.kind} has no probabilities; use decision")
+        if link == "softmax":
+            powers = np.exp(values - values.max(axis=1, keepdims=True))
+            return powers / powers.sum(axis=1, keepdims=True)
+        if values.ndim == 2:
+            return values / values.sum(axis=1, keepdims=True)
+        one = values if link == "probability" else 1 / (1 + np.exp(-values))
+        return np.stack([1 - one, one], axis=1)
+
+    def score(self, X: Any, y: Any) -> float:
+        """The integer model's accuracy, or R² of a regressor, on rows in clear: compare it with the estimator's own `score`."""
+        answers, y = self.predict(self.predict_quantized(X)), np.asarray(y)
+        if self.finish.classes is not None:
+            return float((answers == y).mean())
+        return float(1 - ((answers - y) ** 2).sum() / ((y - y.mean(axis=0)) ** 2).sum())
+
+    @abstractmethod
+    def _scores(self, codes: dict[int, np.ndarray]) -> np.ndarray: ...
+
+    @abstractmethod
+    def _build(self) -> str: ...
+
+
+def matrix(X: Any) -> np.ndarray:
+    """Rows × features as float64."""
+    X = np.asarray(X, np.float64)
+    if X.ndim != 2:
+        raise ModelError(f"features must be a matrix of rows and features, not {X.ndim}-dimensional")
+    return X
+
+
+def feature_names(names: Sequence[Any] | None, count: int) -> list[str]:
+    """Names of input columns: the estimator's own where a graph can have them, else `x0`, `x1`, …"""
+    given = [str(name) for name in names] if names is not None else []
+    if len(given) != count or len(set(given)) != count:
+        return [f"x{j}" for j in range(count)]
+    usable = [
+        name.isascii() and name.isidentifier() and name[0] != "_" and name not in RESERVED and not keyword.iskeyword(name)
+        for name in given
+    ]
+    if all(usable):
+        return given
+    return [f"x{j}" for j in range(count)]
+
+
+def bounded(name: str, value: int, low: int, high: int) -> None:
+    """Refuses an option out of its range."""
+    if not low <= value <= high:
+        raise ModelError(f"{name} must lie in {low}..{high}, not {value}")
