@@ -1,0 +1,150 @@
+"""Clients, tables and how they are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import toroid
+
+
+@pytest.fixture(scope="module", params=["tiny", "tiny-wopbs"])
+def client(request: pytest.FixtureRequest) -> toroid.Client:
+    return toroid.Client.generate(request.param)
+
+
+DATA: dict[str, Any] = {
+    "u8": np.array([0, 1, 200, 255], np.uint8),
+    "i16": np.array([-32768, -1, 0, 32767], np.int16),
+    "u64": np.array([0, 1, 2**63, 2**64 - 1], np.uint64),
+    "i64": np.array([-(2**63), -5, 5, 2**63 - 1], np.int64),
+    "flag": np.array([True, False, True, True]),
+    "list": [3, 1, 4, 1],
+}
+
+
+def same(found: dict[str, Any], expected: dict[str, Any]) -> bool:
+    return list(found) == list(expected) and all(found[name].tolist() == np.asarray(values).tolist() for name, values in expected.items())
+
+
+def test_tables_of_all_types_come_back(client: toroid.Client) -> None:
+    table = client.encrypt(DATA)
+    assert isinstance(table, toroid.EncryptedTable)
+    assert same(client.decrypt(table), DATA)
+    assert client.decrypt(table)["u8"].dtype == np.uint8
+    assert client.decrypt(table)["flag"].dtype == np.bool_
+    copy = pickle.loads(pickle.dumps(table))
+    assert same(client.decrypt(copy), DATA)
+    assert repr(table) == "<EncryptedTable: 6 columns, 4 rows>"
+
+
+def test_data_frames_are_tables(client: toroid.Client) -> None:
+    data = {"a": [1, 2, 3], "b": [-1, 0, 1]}
+    for name, make in (("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "table")):
+        module = pytest.importorskip(name)
+        assert same(client.decrypt(client.encrypt(getattr(module, make)(data))), data), name
+
+
+def test_types_are_kept_and_checked(client: toroid.Client) -> None:
+    column = client.encrypt([1, 2, 3], "u16")
+    assert isinstance(column, toroid.EncryptedColumn)
+    assert (column.layout.low, column.layout.high) == (0, 65535)
+    assert client.decrypt(column).dtype == np.uint16
+    assert client.decrypt(client.encrypt([5, -5], (-5, 5))).tolist() == [5, -5]
+    with pytest.raises(toroid.RangeError, match="row 1 is outside -5..5"):
+        client.encrypt([5, -6], (-5, 5))
+    with pytest.raises(TypeError, match="no type of a column"):
+        client.encrypt([1], "u17")
+    with pytest.raises(TypeError, match="float64"):
+        client.encrypt([1.5])
+    with pytest.raises(TypeError, match="dimensions"):
+        client.encrypt(np.zeros((2, 2), np.int64))
+    with pytest.raises(TypeError, match="integers or booleans"):
+        client.encrypt(["one"])
+    with pytest.raises(toroid.RowsError):
+        client.encrypt([])
+    with pytest.raises(ValueError, match="no column of the table"):
+        client.encrypt({"a": [1]}, {"b": "u8"})
+    with pytest.raises(ValueError, match="same number of rows"):
+        client.encrypt({"a": [1], "b": [1, 2]})
+    with pytest.raises(TypeError, match="nothing encrypted"):
+        client.decrypt(1)
+
+
+def test_tables_on_drives_are_opened_by_name_again(client: toroid.Client, tmp_path: Path) -> None:
+    image = tmp_path / "drive.img"
+    with toroid.open(image, create="256MiB") as drive:
+        drive.install(client.public_keys())
+        drive.install(client.public_keys())
+        table = drive.upload("staff", client.encrypt(DATA))
+        assert (table.rows, list(table.columns)) == (4, list(DATA))
+        with pytest.raises(toroid.ExistsError):
+            drive.upload("staff", client.encrypt(DATA))
+    with toroid.open(image) as drive:
+        table = drive["staff"]
+        assert same(client.decrypt(table.download()), DATA)
+        table.append(client.encrypt(DATA, {"list": "u8"}))
+        assert len(table) == 8
+        assert client.decrypt(table.download((3, 5)))["u8"].tolist() == [255, 0]
+        with pytest.raises(toroid.KeyMismatch, match="another type"):
+            table.append(client.encrypt(DATA, {"list": "u64"}))
+        with pytest.raises(toroid.KeyMismatch, match="has the columns"):
+            table.append(client.encrypt([1]))
+        drive.upload("staff", client.encrypt([7, 8]), replace=True)
+        assert client.decrypt(drive["staff"].download())["value"].tolist() == [7, 8]
+        assert list(drive.tables()) == ["staff"]
+        drive.delete("staff")
+        with pytest.raises(toroid.MissingError):
+            drive.table("staff")
+        with pytest.raises(toroid.MissingError):
+            drive.delete("staff")
+
+
+def test_tables_that_lack_digits_are_refused(client: toroid.Client) -> None:
+    with toroid.open() as drive:
+        drive.upload("x", client.encrypt([2**40]))
+        names = [name for name in drive.columns() if name.startswith("x/")]
+        drive.core.delete(names[0])
+        with pytest.raises(toroid.DamagedError, match="lacks digits"):
+            drive.table("x")
+        with pytest.raises(ValueError, match="no name"):
+            drive.upload("a/b", client.encrypt([1]))
+        with pytest.raises(TypeError, match="not encrypted"):
+            drive.upload("y", [1])  # type: ignore[arg-type]
+
+
+def test_keys_are_saved_under_a_passphrase(client: toroid.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "client.key"
+    monkeypatch.delenv("TOROID_PASSPHRASE", raising=False)
+    with pytest.raises(toroid.PassphraseError, match="TOROID_PASSPHRASE"):
+        client.save(path)
+    monkeypatch.setenv("TOROID_PASSPHRASE", "a passphrase")
+    client.save(path)
+    assert toroid.Client.load(path).tag == client.tag
+    assert toroid.Client.loads(client.dumps("p"), "p").tag == client.tag
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(client)
+    assert repr(client) == f"<Client: {client.params}, tag {client.tag}>"
+
+
+def test_calls_can_be_awaited(client: toroid.Client) -> None:
+    async def work() -> Any:
+        with toroid.open() as drive:
+            await drive.ainstall(await client.apublic_keys())
+            table = await drive.aupload("x", await client.aencrypt([1, 2]))
+            await table.aappend(await client.aencrypt([3]))
+            return await client.adecrypt(await table.adownload())
+
+    assert asyncio.run(work())["value"].tolist() == [1, 2, 3]
+
+
+def test_progress_is_shown(client: toroid.Client, capsys: pytest.CaptureFixture[str]) -> None:
+    client.encrypt([1, 2], progress=True)
+    assert "encrypt: 2 of 2 (100 %)" in capsys.readouterr().err
+    with pytest.raises(TypeError, match="callable"):
+        client.encrypt([1], progress=3)  # type: ignore[arg-type]

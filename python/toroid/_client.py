@@ -1,0 +1,148 @@
+"""The client, which alone can decrypt."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn, overload
+
+import numpy.typing as npt
+
+from toroid import _core
+from toroid._columns import EncryptedColumn, EncryptedTable, Layout, columns_of, numbers_of
+from toroid._errors import PassphraseError
+from toroid._progress import Progress, reporter
+
+DEFAULT_SET = "message16"
+MAX_LOG2_FAILURE = -64.0
+VARIABLE = "TOROID_PASSPHRASE"
+
+
+def _passphrase(given: str | None) -> str | None:
+    return given if given is not None else os.environ.get(VARIABLE)
+
+
+class Client:
+    """A client with its secret key, which stays in this process."""
+
+    def __init__(self, key: _core.ClientKey) -> None:
+        self._key = key
+
+    @staticmethod
+    def generate(params: str = DEFAULT_SET) -> Client:
+        """Makes a client with a new key for a parameter set."""
+        return Client(_core.ClientKey.generate(params))
+
+    @staticmethod
+    def load(path: str | os.PathLike[str] = "keys/client.key", passphrase: str | None = None) -> Client:
+        """Reads the key of a file of `save` or of `toroid keys generate`. The passphrase is that of TOROID_PASSPHRASE, if it is not given."""
+        return Client(_core.ClientKey.load(Path(path), _passphrase(passphrase)))
+
+    def save(self, path: str | os.PathLike[str], passphrase: str | None = None, *, replace: bool = False, unencrypted: bool = False) -> None:
+        """Writes the key to a file, encrypted under a passphrase: the given one, or that of TOROID_PASSPHRASE."""
+        chosen = None if unencrypted else _passphrase(passphrase)
+        if not chosen and not unencrypted:
+            raise PassphraseError(f"there is no passphrase to encrypt the key with: give passphrase or {VARIABLE}, or unencrypted=True")
+        self._key.save(Path(path), chosen, replace)
+
+    def dumps(self, passphrase: str) -> bytes:
+        """The key as bytes, encrypted under a passphrase."""
+        return self._key.dumps(passphrase)
+
+    @staticmethod
+    def loads(data: bytes, passphrase: str) -> Client:
+        """The client whose key `dumps` gave."""
+        return Client(_core.ClientKey.loads(data, passphrase))
+
+    @property
+    def key(self) -> _core.ClientKey:
+        """The key."""
+        return self._key
+
+    @property
+    def params(self) -> str:
+        """The name of the parameter set."""
+        return self._key.params
+
+    @property
+    def tag(self) -> str:
+        """What tells the objects of this client from those of others. It is no secret."""
+        return self._key.tag
+
+    def public_keys(self, progress: Progress = None) -> _core.PublicKeys:
+        """The keys with which a drive computes."""
+        return self._key.public_keys(reporter(progress))
+
+    def encrypt(
+        self,
+        data: object,
+        types: Mapping[str, object] | object = None,
+        *,
+        digit_bits: int | None = None,
+        progress: Progress = None,
+    ) -> EncryptedColumn | EncryptedTable:
+        """Encrypts a column of integers or booleans, or a table of them: a dict, or a data frame of pandas, polars or pyarrow.
+
+        `types` gives the type of a column, or those of a table's columns by their names: a name such as "u16", or a pair of the least and the greatest
+        number. Numbers wider than a message of the parameter set become digits of `digit_bits` bits, half a message if not given.
+        """
+        columns = columns_of(data)
+        if columns is None:
+            return self._encrypt("the column", data, types, digit_bits, progress)
+        if types is not None and not isinstance(types, Mapping):
+            raise TypeError("the types of a table are a dict by the names of its columns")
+        given: Mapping[str, object] = types or {}
+        unknown = [name for name in given if name not in columns]
+        if unknown:
+            raise ValueError(f"types has {unknown[0]!r}, which is no column of the table")
+        return EncryptedTable({name: self._encrypt(name, values, given.get(name), digit_bits, progress) for name, values in columns.items()})
+
+    def _encrypt(self, name: str, values: object, kind: object, digit_bits: int | None, progress: Progress) -> EncryptedColumn:
+        numbers, (low, high) = numbers_of(name, values, kind)
+        bits = self._key.message_bits
+        layout = Layout.of(low, high, bits, digit_bits or max(1, bits // 2))
+        report = reporter(progress)
+        parts = zip(layout.digits, layout.split(numbers), strict=True)
+        return EncryptedColumn(layout, tuple(self._key.encrypt_column(messages, bits, digit.signed, report) for digit, messages in parts))
+
+    @overload
+    def decrypt(self, data: EncryptedColumn | _core.EncryptedRows, *, max_log2_failure: float = ...) -> npt.NDArray[Any]: ...
+    @overload
+    def decrypt(self, data: EncryptedTable, *, max_log2_failure: float = ...) -> dict[str, npt.NDArray[Any]]: ...
+    @overload
+    def decrypt(self, data: object, *, max_log2_failure: float = ...) -> Any: ...
+    def decrypt(self, data: object, *, max_log2_failure: float = MAX_LOG2_FAILURE) -> Any:
+        """Decrypts a column to an array, a table to a dict of arrays, and the result of a query to what the query gives.
+
+        A result that is wrong with a probability above 2^`max_log2_failure` is refused.
+        """
+        if isinstance(data, _core.EncryptedRows):
+            return self._key.decrypt_column(data, max_log2_failure)
+        if isinstance(data, EncryptedColumn):
+            return data.layout.join([self._key.decrypt_column(rows, max_log2_failure) for rows in data.digits])
+        if isinstance(data, EncryptedTable):
+            return {name: self.decrypt(column, max_log2_failure=max_log2_failure) for name, column in data.items()}
+        decrypt = getattr(data, "__toroid_decrypt__", None)
+        if decrypt is None:
+            raise TypeError(f"a {type(data).__name__} is nothing encrypted")
+        return decrypt(self, max_log2_failure)
+
+    async def apublic_keys(self, progress: Progress = None) -> _core.PublicKeys:
+        """`public_keys`, to await."""
+        return await asyncio.to_thread(self.public_keys, progress)
+
+    async def aencrypt(self, data: object, types: Mapping[str, object] | object = None, **options: Any) -> EncryptedColumn | EncryptedTable:
+        """`encrypt`, to await."""
+        return await asyncio.to_thread(self.encrypt, data, types, **options)
+
+    async def adecrypt(self, data: object, **options: Any) -> Any:
+        """`decrypt`, to await."""
+        return await asyncio.to_thread(lambda: self.decrypt(data, **options))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a client has a secret key and is not pickled: client.dumps(passphrase) gives it encrypted, and Client.loads reads it")
+
+    def __repr__(self) -> str:
+        return f"<Client: {self.params}, tag {self.tag}>"

@@ -1,0 +1,208 @@
+"""Drives, and the tables on them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from types import TracebackType
+from typing import Any
+
+from toroid import _core
+from toroid._client import Client
+from toroid._columns import EncryptedColumn, EncryptedTable, StoredColumn, check_name, stored_names, stored_tables
+from toroid._errors import ExistsError, KeyMismatch, MissingError, RowsError
+from toroid._progress import Progress, reporter
+
+_ENVIRONMENT = ("host_nqn", "host_id", "host_secret", "controller_secret", "tls_key", "nsid")
+
+
+class Table:
+    """A table on a drive: columns by their names."""
+
+    def __init__(self, drive: Drive, name: str, columns: dict[str, StoredColumn]) -> None:
+        self.drive = drive
+        self.name = name
+        self.columns = columns
+
+    @property
+    def rows(self) -> int:
+        """The rows that all columns have."""
+        return min(column.rows for column in self.columns.values())
+
+    @property
+    def params(self) -> str:
+        """The parameter set of its columns."""
+        return next(iter(self.columns.values())).params
+
+    def append(self, data: EncryptedTable | EncryptedColumn, progress: Progress = None) -> None:
+        """Puts rows behind those of the table. Each digit is appended as a whole or not at all; a table whose digits have different numbers of rows,
+        because an append ended early, is refused here."""
+        added = _as_table(data)
+        if list(added) != list(self.columns):
+            raise KeyMismatch(f"table {self.name} has the columns {', '.join(self.columns)}, and the rows have {', '.join(added)}")
+        for name, column in self.columns.items():
+            if added[name].layout != column.layout:
+                raise KeyMismatch(f"column {name} has numbers of another type: give client.encrypt the types of the table")
+            if column.rows != self.rows:
+                raise RowsError(f"column {name} has more rows than the others, since an append ended early: upload the table again with replace=True")
+        for name, column in self.columns.items():
+            for stored, rows in zip(column.names, added[name].digits, strict=True):
+                self.drive.core.append(stored, rows, reporter(progress))
+        self.columns = self.drive.table(self.name).columns
+
+    def download(self, rows: tuple[int, int] | None = None, progress: Progress = None) -> EncryptedTable:
+        """The encrypted rows from the first of a pair up to, and without, the second; all if not given."""
+        chosen = rows or (0, self.rows)
+        report = reporter(progress)
+        return EncryptedTable(
+            {
+                name: EncryptedColumn(column.layout, tuple(self.drive.core.get_column(stored, chosen, report) for stored in column.names))
+                for name, column in self.columns.items()
+            }
+        )
+
+    async def aappend(self, data: EncryptedTable | EncryptedColumn, progress: Progress = None) -> None:
+        """`append`, to await."""
+        await asyncio.to_thread(self.append, data, progress)
+
+    async def adownload(self, rows: tuple[int, int] | None = None, progress: Progress = None) -> EncryptedTable:
+        """`download`, to await."""
+        return await asyncio.to_thread(self.download, rows, progress)
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __repr__(self) -> str:
+        return f"<Table: {self.rows} rows of {self.params}>"
+
+
+class Drive:
+    """An open drive. Its calls may come from several threads at once."""
+
+    def __init__(self, core: _core.Drive) -> None:
+        self.core = core
+
+    def install(self, keys: _core.PublicKeys, key_id: int = 0, progress: Progress = None) -> None:
+        """Stores the public keys of a client, unless they are there already."""
+        if not self.core.has_keys(keys.tag, key_id):
+            self.core.put_keys(keys, key_id, reporter(progress))
+
+    def upload(
+        self, name: str, data: EncryptedTable | EncryptedColumn, *, replace: bool = False, key_id: int = 0, progress: Progress = None
+    ) -> Table:
+        """Makes a table of encrypted columns. A column alone becomes a table of the column `value`."""
+        check_name(name)
+        table = _as_table(data)
+        former = [stored for stored in self.core.columns() if stored.startswith(f"{name}/")]
+        if former and not replace:
+            raise ExistsError(f"the drive has a table {name} already: give another name, or replace=True")
+        for stored in former:
+            self.core.delete(stored)
+        for place, (column, encrypted) in enumerate(table.items()):
+            for stored, rows in zip(stored_names(name, place, column, encrypted.layout), encrypted.digits, strict=True):
+                self.core.put_column(stored, rows, False, key_id, reporter(progress))
+        return self.table(name)
+
+    def tables(self) -> dict[str, Table]:
+        """The tables on the drive by their names, whoever put them there."""
+        return {name: Table(self, name, columns) for name, columns in stored_tables(self.core.columns()).items()}
+
+    def table(self, name: str) -> Table:
+        """A table on the drive."""
+        own = {stored: stat for stored, stat in self.core.columns().items() if stored.startswith(f"{name}/")}
+        tables = stored_tables(own)
+        if name not in tables:
+            raise MissingError(f"the drive has no table {name}")
+        return Table(self, name, tables[name])
+
+    def __getitem__(self, name: str) -> Table:
+        return self.table(name)
+
+    def columns(self) -> dict[str, dict[str, Any]]:
+        """What the drive has of every column, the digits of tables and results of programs included."""
+        return self.core.columns()
+
+    def delete(self, name: str) -> None:
+        """Deletes a table, or a column that belongs to none."""
+        names = list(self.core.columns())
+        own = [stored for stored in names if stored.startswith(f"{name}/")] or [stored for stored in names if stored == name]
+        if not own:
+            raise MissingError(f"the drive has neither a table nor a column {name}")
+        for stored in own:
+            self.core.delete(stored)
+
+    def info(self) -> dict[str, Any]:
+        """What the drive is, and how full."""
+        return self.core.info()
+
+    def run(self, program: str, inputs: dict[str, str], output: str, *, progress: Progress = None, **options: Any) -> dict[str, Any]:
+        """Runs the text of a program on columns of the drive, by registers, with the result as another column."""
+        return self.core.map(program, inputs, output, progress=reporter(progress), **options)
+
+    async def ainstall(self, keys: _core.PublicKeys, key_id: int = 0, progress: Progress = None) -> None:
+        """`install`, to await."""
+        await asyncio.to_thread(self.install, keys, key_id, progress)
+
+    async def aupload(self, name: str, data: EncryptedTable | EncryptedColumn, **options: Any) -> Table:
+        """`upload`, to await."""
+        return await asyncio.to_thread(self.upload, name, data, **options)
+
+    async def arun(self, program: str, inputs: dict[str, str], output: str, **options: Any) -> dict[str, Any]:
+        """`run`, to await."""
+        return await asyncio.to_thread(self.run, program, inputs, output, **options)
+
+    def close(self) -> None:
+        """Ends the drive's work and makes everything durable."""
+        self.core.close()
+
+    def __enter__(self) -> Drive:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return repr(self.core)
+
+
+def _as_table(data: EncryptedTable | EncryptedColumn) -> EncryptedTable:
+    if isinstance(data, EncryptedTable):
+        return data
+    if isinstance(data, EncryptedColumn):
+        return EncryptedTable({"value": data})
+    raise TypeError(f"a {type(data).__name__} is not encrypted: client.encrypt makes a table of it")
+
+
+def open(
+    location: str | os.PathLike[str] | None = None,
+    *,
+    create: str | bool | None = None,
+    overwrite: bool = False,
+    ledger: str | os.PathLike[str] | None = None,
+    client: Client | None = None,
+    new_store: bool = False,
+    read_only: bool = False,
+    concatenate: bool = False,
+    **host: Any,
+) -> Drive:
+    """Opens a drive: the path of an image, `nvme+tcp://HOST:PORT/NQN`, a block device, or, without a location, a temporary drive in this process.
+
+    `create` makes an image of this size, such as "4GiB", or of the usual size if it is True. `ledger` is the file that binds what is put to the key of
+    `client`. Drives on the network take `host_nqn`, `host_id`, `nsid`, and the files `host_secret`, `controller_secret` and `tls_key`; those that are not
+    given come from TOROID_HOST_NQN and so on, as the command line has them.
+    """
+    if location is None:
+        return Drive(_core.Drive.temporary())
+    place = os.fspath(location)
+    options: dict[str, Any] = {name: os.environ.get(f"TOROID_{name.upper()}") for name in _ENVIRONMENT} if "://" in place else {}
+    if options.get("nsid") is not None:
+        options["nsid"] = int(options["nsid"])
+    options.update(host)
+    options.update(new_store=new_store, read_only=read_only, concatenate=concatenate)
+    if ledger is not None:
+        options["ledger"] = os.fspath(ledger)
+        options["client"] = None if client is None else client.key
+    if create:
+        size = None if create is True else create
+        return Drive(_core.Drive.create(place, size, overwrite=overwrite, **options))
+    return Drive(_core.Drive.open(place, **options))
