@@ -1,0 +1,23 @@
+"""Every block of Python in docs/python runs, those of a page one after the other."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+PAGES = sorted((Path(__file__).parents[2] / "docs" / "python").rglob("*.md"))
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def test_pages_are_found():
+    assert any(BLOCK.search(page.read_text()) for page in PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text, names = page.read_text(), {"__name__": page.stem}
+    for block in BLOCK.finditer(text):
+        # Lines of errors are those of the page.
+        code = "\n" * text.count("\n", 0, block.start(1)) + block[1]
+        exec(compile(code, str(page), "exec"), names)
