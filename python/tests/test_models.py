@@ -21,7 +21,6 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-
 from toroid import models
 from toroid.models import Layer, ModelError, Network
 

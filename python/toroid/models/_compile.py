@@ -16,7 +16,7 @@ from ._linear import Linear
 from ._model import Finish, Model, bounded, feature_names, matrix
 from ._network import perceptron
 from ._quantise import Uniform
-from ._trees import Trees
+from ._trees import Ensemble, Trees
 
 LINEAR_REGRESSORS = {
     "LinearRegression", "Ridge", "RidgeCV", "Lasso", "LassoCV", "ElasticNet", "ElasticNetCV", "Lars", "LassoLars",
@@ -76,17 +76,17 @@ def compile(
     if kind in NETWORKS:
         return _perceptron(kind, estimator, X, _bits(bits, 8), score_bits)
     if kind == "dump":
-        ensemble = _boosted.from_dump(_read(estimator), X.shape[1])
+        found: Ensemble | None = _boosted.from_dump(_read(estimator), X.shape[1])
     else:
-        ensemble = _forest.read(kind, estimator, X) or _boosted.read(kind, estimator, X.shape[1])
-    if ensemble is None:
+        found = _forest.read(kind, estimator, X) or _boosted.read(kind, estimator, X.shape[1])
+    if found is None:
         raise ModelError(
             f"{kind} is not supported; linear models, decision trees, forests, gradient boosting and multi-layer "
             "perceptrons of scikit-learn are, and models of XGBoost and LightGBM"
         )
-    if len(ensemble.features) != X.shape[1]:
-        raise ModelError(f"{ensemble.kind} was fitted on {len(ensemble.features)} features, and X has {X.shape[1]}")
-    return Trees(ensemble, X, quantise, _bits(bits, 16 if quantise == "ranks" else 8), score_bits, table_bits)
+    if len(found.features) != X.shape[1]:
+        raise ModelError(f"{found.kind} was fitted on {len(found.features)} features, and X has {X.shape[1]}")
+    return Trees(found, X, quantise, _bits(bits, 16 if quantise == "ranks" else 8), score_bits, table_bits)
 
 
 def _bits(bits: int | None, default: int) -> int:

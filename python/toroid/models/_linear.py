@@ -49,7 +49,9 @@ class Linear(Model):
         super().__init__(kind, features, {used[i]: quantisers[used[i]] for i in kept}, finish)
 
     def _scores(self, codes: dict[int, np.ndarray]) -> np.ndarray:
-        return np.stack([codes[j] for j in self.quantisers], axis=1) @ self.weights.T
+        columns = np.stack([codes[j] for j in self.quantisers], axis=1)
+        scores: np.ndarray = columns @ self.weights.T
+        return scores
 
     def _build(self) -> str:
         graph = GraphText()

@@ -85,7 +85,7 @@ class Model(ABC):
         if isinstance(scores, Mapping):
             scores = np.stack([np.asarray(scores[name], np.int64) for name in self.outputs], axis=1)
         scores = np.asarray(scores, np.int64).reshape(-1, len(self.outputs))
-        values = scores * self.finish.scale + self.finish.offset
+        values: np.ndarray = scores * self.finish.scale + self.finish.offset
         return values[:, 0] if values.shape[1] == 1 else values
 
     def predict(self, scores: Any) -> np.ndarray:
@@ -94,10 +94,10 @@ class Model(ABC):
         if classes is None:
             return values
         if values.ndim == 2:
-            return classes[values.argmax(axis=1)]
+            return np.asarray(np.take(classes, values.argmax(axis=1)))
         border = 0.5 if self.finish.link == "probability" else 0.0
         one = (values > border) | ((values == border) & bool(self.finish.tie))
-        return classes[one.astype(int)]
+        return np.asarray(np.take(classes, one.astype(int)))
 
     def predict_proba(self, scores: Any) -> np.ndarray:
         """Probabilities of the classes, rows × classes, of integer scores; an error for models that have none."""
@@ -106,9 +106,9 @@ class Model(ABC):
             raise ModelError(f"{self.kind} has no probabilities; use decision")
         if link == "softmax":
             powers = np.exp(values - values.max(axis=1, keepdims=True))
-            return powers / powers.sum(axis=1, keepdims=True)
+            return np.asarray(powers / powers.sum(axis=1, keepdims=True))
         if values.ndim == 2:
-            return values / values.sum(axis=1, keepdims=True)
+            return np.asarray(values / values.sum(axis=1, keepdims=True))
         one = values if link == "probability" else 1 / (1 + np.exp(-values))
         return np.stack([1 - one, one], axis=1)
 
@@ -128,10 +128,10 @@ class Model(ABC):
 
 def matrix(X: Any) -> np.ndarray:
     """Rows × features as float64."""
-    X = np.asarray(X, np.float64)
-    if X.ndim != 2:
-        raise ModelError(f"features must be a matrix of rows and features, not {X.ndim}-dimensional")
-    return X
+    rows: np.ndarray = np.asarray(X, np.float64)
+    if rows.ndim != 2:
+        raise ModelError(f"features must be a matrix of rows and features, not {rows.ndim}-dimensional")
+    return rows
 
 
 def feature_names(names: Sequence[Any] | None, count: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -81,15 +82,16 @@ class Network(Model):
                     f"a sum of layer {number} has {widest + 1} values, and a table takes 2^{TABLE_BITS}; "
                     "take smaller weights or narrower inputs"
                 )
-            tables = []
+            # Neurons have most of their sums in common.
+            activation, tables = functools.cache(layer.activation), []
             for least, most in bounds:
-                entries = [int(layer.activation(value)) for value in range(least, most + 1)]
+                entries = [int(activation(value)) for value in range(least, most + 1)]
                 tables.append((least, np.array(entries, np.int64)))
             self._tables.append(tables)
             bounds = [(int(entries.min()), int(entries.max())) for _, entries in tables]
 
     def _scores(self, codes: dict[int, np.ndarray]) -> np.ndarray:
-        values = np.stack([codes[j] for j in self.quantisers], axis=1)
+        values: np.ndarray = np.stack([codes[j] for j in self.quantisers], axis=1)
         for layer, tables in zip(self.layers, self._tables):
             values = values @ layer.weights.T + layer.bias
             if tables is not None:
@@ -119,10 +121,10 @@ class Integers:
 
     def encode(self, values: Any) -> np.ndarray:
         """The values themselves, checked."""
-        values = _integers(values, "inputs")
-        if values.size and not self.least <= values.min() <= values.max() <= self.levels:
+        whole = _integers(values, "inputs")
+        if whole.size and not self.least <= whole.min() <= whole.max() <= self.levels:
             raise ModelError(f"inputs must lie in {self.least}..{self.levels}")
-        return values
+        return whole
 
 
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -188,7 +190,7 @@ def perceptron(
 
 def _integers(values: Any, what: str) -> np.ndarray:
     found = np.asarray(values)
-    whole = found.astype(np.int64)
+    whole: np.ndarray = found.astype(np.int64)
     if not np.array_equal(whole, found):
         raise ModelError(f"{what} must be integers")
     return whole

@@ -56,11 +56,12 @@ class Ranks:
     def encode(self, values: Any) -> np.ndarray:
         """The integers of floats, int64."""
         values = _floats(values).astype(self.dtype).astype(np.float64)
-        return np.searchsorted(self.thresholds, values, side="right" if self.strict else "left").astype(np.int64)
+        ranks: np.ndarray = np.searchsorted(self.thresholds, values, side="right" if self.strict else "left")
+        return ranks.astype(np.int64)
 
 
 def _floats(values: Any) -> np.ndarray:
-    values = np.asarray(values, np.float64)
-    if not values.size or not np.isfinite(values).all():
+    floats: np.ndarray = np.asarray(values, np.float64)
+    if not floats.size or not np.isfinite(floats).all():
         raise ModelError("features must be finite numbers, and there must be some; fill missing values before")
-    return values
+    return floats
