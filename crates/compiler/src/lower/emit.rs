@@ -25,7 +25,7 @@ pub(super) struct Writer<'a> {
     placement: &'a Placement,
     /// Registers of inputs with their messages' signs, in the order of the inputs.
     inputs: &'a [(String, bool)],
-    /// Digits of inputs as messages of 0 and more, where functions read no sign.
+    /// Data ids of the registers, by their names.
     registers: BTreeMap<String, u32>,
     vectors: String,
     known_vectors: HashMap<(String, u32, u32), String>,
