@@ -50,7 +50,7 @@ impl Failure {
         Failure::new(class, chain(error))
     }
 
-    fn with(mut self, name: &'static str, value: impl Into<String>) -> Failure {
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Failure {
         self.attributes.push((name, value.into()));
         self
     }

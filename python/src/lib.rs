@@ -5,6 +5,7 @@
 
 mod drive;
 mod failure;
+mod graph;
 mod keys;
 mod numbers;
 mod rows;
@@ -18,6 +19,8 @@ use pyo3::prelude::*;
 mod _core {
     #[pymodule_export]
     use super::drive::Drive;
+    #[pymodule_export]
+    use super::graph::{evaluate, interval};
     #[pymodule_export]
     use super::keys::parameter_sets;
     #[pymodule_export]

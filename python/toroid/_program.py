@@ -1,0 +1,264 @@
+"""Ordinary functions as programs: `@toroid.table` evaluates a function on every value, `@toroid.program` records what it does."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from toroid import _core
+from toroid._errors import GraphError
+from toroid._trace import MAX_TABLE_ENTRIES, Graph, _entry, graph_of, refuse
+from toroid._types import Range, len_of, range_of
+
+
+def _where(function: Callable[..., Any]) -> str:
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
+
+
+def _ranges(function: Callable[..., Any], given: Mapping[str, Any]) -> tuple[dict[str, Range], Range | None]:
+    """The intervals of a function's arguments and of its result, from annotations and from what is given beside them."""
+    where = _where(function)
+
+    def refused(message: str) -> GraphError:
+        return GraphError(f"{where}: {message}", line=where)
+
+    try:
+        annotations = inspect.get_annotations(function, eval_str=True)
+    except NameError as error:
+        raise refused(f"an annotation cannot be read: {error}") from error
+    ranges = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise refused(f"{function.__name__} takes any number of arguments, and a program has a fixed number")
+        found = range_of(given.get(parameter.name, annotations.get(parameter.name)))
+        if found is None:
+            raise refused(f"argument `{parameter.name}` needs a type such as toroid.u16, or Annotated[int, toroid.Range(low, high)]")
+        ranges[parameter.name] = found
+    if unknown := sorted(set(given) - set(ranges)):
+        raise refused(f"{function.__name__} has no argument `{unknown[0]}`")
+    return ranges, range_of(annotations.get("return"))
+
+
+class Table:
+    """A function of one number, or of two, as a table of its values.
+
+    Args:
+        function: The function. It is called once with every value, or with every pair, when the table is first used.
+        out: The type of the results; the annotation of the result, or nothing, if not given.
+
+    Raises:
+        GraphError: An argument has no type, or there are more than 65,536 values; when it is used: the function raises, gives no integer, or one
+            outside `out`.
+    """
+
+    def __init__(self, function: Callable[..., Any], out: Any = None) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._ranges, result = _ranges(function, {})
+        self._out = result if out is None else range_of(out)
+        where = _where(function)
+        if out is not None and self._out is None:
+            raise GraphError(f"{where}: out={out!r} is no type such as toroid.u16", line=where)
+        if len(self._ranges) not in (1, 2):
+            raise GraphError(f"{where}: a table has one argument or two, not {len(self._ranges)}", line=where, help="use @toroid.program")
+        entries = 1
+        for numbers in self._ranges.values():
+            entries *= len_of(numbers)
+        if entries > MAX_TABLE_ENTRIES:
+            raise GraphError(
+                f"{where}: the arguments have {entries} values, and a table has at most {MAX_TABLE_ENTRIES} entries",
+                line=where,
+                help="take narrower types, or @toroid.program",
+            )
+
+    @functools.cached_property
+    def entries(self) -> list[int]:
+        """The function's value for each argument from the lowest; of two arguments for each first one all of the second."""
+        first, *rest = (range(numbers.low, numbers.high + 1) for numbers in self._ranges.values())
+        arguments = [(x,) for x in first] if not rest else [(x, y) for x in first for y in rest[0]]
+        entries = []
+        for numbers in arguments:
+            entry = _entry(self._function, numbers)
+            if self._out is not None and entry not in self._out:
+                name, shown = self._function.__name__, ", ".join(map(str, numbers))
+                refuse(f"{name}({shown}) is {entry}, outside {self._out}", interval=str(self._out), help="take a wider `out`")
+            entries.append(entry)
+        return entries
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The function's value: a number of numbers, an encrypted value of encrypted ones.
+
+        Raises:
+            TypeError: The function has another number of arguments.
+            GraphError: An argument may lie outside its type.
+        """
+        if len(arguments) != len(self._ranges):
+            raise TypeError(f"{self._function.__name__} takes {len(self._ranges)} arguments, not {len(arguments)}")
+        graph = graph_of(arguments)
+        if graph is None:
+            return self._plain(arguments)
+        values = []
+        for (name, numbers), argument in zip(self._ranges.items(), arguments, strict=True):
+            value = graph.value(argument)
+            found = value.interval
+            if found.low < numbers.low or found.high > numbers.high:
+                refuse(
+                    f"argument `{name}` of {self._function.__name__} is {numbers}, and the value lies in {found}",
+                    interval=str(found),
+                    help="widen the argument's type, or narrow the value by toroid.wrap, minimum or maximum",
+                )
+            values.append((value, numbers, found))
+        # The table of the values that the arguments can have.
+        places = [range(found.low - numbers.low, found.high - numbers.low + 1) for _, numbers, found in values]
+        names = ", ".join(value._name for value, _, _ in values)
+        entries = self.entries
+        if len(values) == 1:
+            chosen: Iterable[int] = (entries[place] for place in places[0])
+        else:
+            row = len_of(values[1][1])
+            chosen = (entries[x * row + y] for x in places[0] for y in places[1])
+        return graph.record(f"table({names}, [{', '.join(map(str, chosen))}])")
+
+    def _plain(self, arguments: Sequence[Any]) -> int:
+        place = 0
+        for (name, numbers), argument in zip(self._ranges.items(), arguments, strict=True):
+            number = operator.index(argument)
+            if number not in numbers:
+                raise ValueError(f"argument `{name}` of {self._function.__name__} is {numbers}, not {number}")
+            place = place * len_of(numbers) + number - numbers.low
+        return self.entries[place]
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}: {numbers}" for name, numbers in self._ranges.items())
+        return f"<table {self._function.__name__}({arguments})>"
+
+
+class Program:
+    """A function that mixes encrypted values, as a graph of operations.
+
+    The function runs once, with values that record what is done to them. It returns a value, a tuple of values, or a dictionary of them; the
+    outputs are named `result`, `result0`, `result1`, …, or by the dictionary's keys.
+
+    Args:
+        function: The function.
+        types: Types of arguments, in the place of annotations.
+
+    Raises:
+        GraphError: An argument has no type, or the function does something that programs cannot do; the message names the line.
+    """
+
+    def __init__(self, function: Callable[..., Any], **types: Any) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._ranges, _ = _ranges(function, types)
+        graph = Graph()
+        values = {name: graph.input(name, numbers.low, numbers.high) for name, numbers in self._ranges.items()}
+        outputs = self._named(function(**values))
+        for name, value in outputs.items():
+            graph.output(name, value)
+        self._text = graph.text()
+        self._outputs = list(outputs)
+        # What the graph itself refuses shows here, before anything is encrypted.
+        for name in self._outputs:
+            graph.interval(graph.value(outputs[name]))
+
+    def _named(self, returned: Any) -> dict[str, Any]:
+        where = _where(self._function)
+        if isinstance(returned, Mapping):
+            named = {str(name): value for name, value in returned.items()}
+        elif isinstance(returned, tuple | list):
+            named = {f"result{place}": value for place, value in enumerate(returned)}
+        else:
+            named = {"result": returned}
+        if not named or any(value is None for value in named.values()):
+            raise GraphError(f"{where}: {self._function.__name__} returns nothing", line=where, help="return the value that the program computes")
+        for name in named:
+            if not name.isascii() or not name.isidentifier():
+                raise GraphError(f"{where}: `{name}` cannot name an output: names are ASCII identifiers", line=where)
+        return named
+
+    @property
+    def inputs(self) -> dict[str, Range]:
+        """The arguments, with the values that they may have."""
+        return dict(self._ranges)
+
+    @property
+    def outputs(self) -> list[str]:
+        """The names of the results."""
+        return list(self._outputs)
+
+    @property
+    def text(self) -> str:
+        """The graph as recorded, in the text form of the compiler."""
+        return self._text
+
+    def simulate(self, *arguments: Any, **columns: Any) -> Any:
+        """What the program computes, in clear and exactly: of numbers a number, of columns a column.
+
+        Args:
+            arguments: Numbers, or one-dimensional columns of equally many, in the order of the function's arguments.
+            columns: The same by their names.
+
+        Returns:
+            The result; a dictionary of results where the program has several. Columns are arrays of int64, or lists where a number does not fit.
+
+        Raises:
+            TypeError: An argument is missing, unknown, or given twice.
+            GraphError: A number lies outside its type.
+        """
+        bound = inspect.signature(self._function).bind(*arguments, **columns)
+        are_numbers = all(np.ndim(column) == 0 for column in bound.arguments.values())
+        given = {}
+        for name, column in bound.arguments.items():
+            numbers = [column] if np.ndim(column) == 0 else list(column)
+            given[name] = [operator.index(number) for number in numbers]
+        rows = max((len(column) for column in given.values()), default=1)
+        # A number goes with every row of a column.
+        for name, column in given.items():
+            if len(column) == 1:
+                given[name] = column * rows
+        results = _core.evaluate(self._text, given)
+        shown = {name: column[0] if are_numbers else _array(column) for name, column in results.items()}
+        return shown["result"] if self._outputs == ["result"] else shown
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Within another program: the function's operations become part of it. Of plain numbers: [Program.simulate][]."""
+        if graph_of([*arguments, *named.values()]) is None:
+            return self.simulate(*arguments, **named)
+        return self._function(*arguments, **named)
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}: {numbers}" for name, numbers in self._ranges.items())
+        return f"<program {self._function.__name__}({arguments})>"
+
+
+def _array(numbers: list[int]) -> Any:
+    fits = all(-(1 << 63) <= number < 1 << 63 for number in numbers)
+    return np.array(numbers, dtype=np.int64) if fits else numbers
+
+
+@overload
+def table(function: Callable[..., Any], /) -> Table: ...
+@overload
+def table(*, out: Any = None) -> Callable[[Callable[..., Any]], Table]: ...
+def table(function: Callable[..., Any] | None = None, /, *, out: Any = None) -> Any:
+    """Makes a [Table][toroid.Table] of a function of one number of up to 16 bits, or of two of together as many.
+
+    The function is called with every value of its arguments' types, so that branches, loops, dictionaries and models all work in it.
+    """
+    return Table(function, out) if function is not None else lambda function: Table(function, out)
+
+
+@overload
+def program(function: Callable[..., Any], /) -> Program: ...
+@overload
+def program(**types: Any) -> Callable[[Callable[..., Any]], Program]: ...
+def program(function: Callable[..., Any] | None = None, /, **types: Any) -> Any:
+    """Makes a [Program][toroid.Program] of a function of encrypted values; types of arguments may be given here instead of by annotations."""
+    return Program(function) if function is not None else lambda function: Program(function, **types)

@@ -1,0 +1,402 @@
+"""Graphs of operations on encrypted integers, written down by calling functions with values that record what is done to them."""
+
+from __future__ import annotations
+
+import operator
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn, SupportsIndex
+
+from toroid import _core
+from toroid._errors import GraphError
+from toroid._types import Range, wrap_name
+
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+#: The most entries of a table.
+MAX_TABLE_ENTRIES = 1 << 16
+
+
+def _caller() -> tuple[str, int]:
+    """The file and the line that the user wrote."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def refuse(message: str, **attributes: object) -> NoReturn:
+    """Raises a GraphError that names the user's line.
+
+    Raises:
+        GraphError: Always.
+    """
+    file, line = _caller()
+    where = f"{file}:{line}"
+    raise GraphError(f"{where}: {message}", line=where, **attributes)
+
+
+class Graph:
+    """The statements of a program, in the text form that the compiler reads."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._names: set[str] = set()
+        self._values = 0
+
+    def input(self, name: str, low: int, high: int) -> Value:
+        """An input with values from `low` to `high`.
+
+        Raises:
+            GraphError: The name is no identifier, begins with `_`, or is taken.
+        """
+        if not name.isascii() or not name.isidentifier() or name.startswith("_") or name in self._names:
+            refuse(f"`{name}` cannot name an input: names are ASCII identifiers without a leading `_`, each once")
+        self._names.add(name)
+        self._write(f"input {name}: {low}..{high}")
+        return Value(self, name)
+
+    def output(self, name: str, value: Value | int) -> None:
+        """Names a result of the program."""
+        value = self.value(value)
+        self._write(f"output {name} = {value._name}")
+
+    def constant(self, number: int) -> Value:
+        """A number that is known to everybody."""
+        return self.record(str(number))
+
+    def record(self, expression: str) -> Value:
+        """A value for an expression of the text form."""
+        name = f"_{self._values}"
+        self._values += 1
+        self._write(f"{name} = {expression}")
+        return Value(self, name)
+
+    def value(self, operand: Value | int) -> Value:
+        """The operand as a value of this graph."""
+        if isinstance(operand, Value):
+            if operand._graph is not self:
+                refuse("values of two programs do not go together")
+            return operand
+        return self.constant(_integer(operand))
+
+    def sum(self, value: Value) -> Value:
+        """The sum of all rows of a column; it can only be an output."""
+        return self.record(f"sum({self.value(value)._name})")
+
+    def text(self) -> str:
+        """The graph in text form."""
+        return "\n".join(self._lines) + "\n"
+
+    def interval(self, value: Value) -> Range:
+        """What a value may be.
+
+        Raises:
+            GraphError: A statement before it is refused.
+        """
+        low, high = _core.interval(self.text(), value._name)
+        return Range(low, high)
+
+    def _write(self, statement: str) -> None:
+        file, line = _caller()
+        file = "".join(letter for letter in file if letter.isprintable() and letter not in '"\\')
+        self._lines.append(f'{statement} @ "{file}":{line}')
+
+
+def _integer(operand: object) -> int:
+    """A number that a program may have as a constant."""
+    if isinstance(operand, float):
+        refuse(f"programs compute with integers, and {operand} is none: scale it, or use //")
+    try:
+        return operator.index(operand)  # type: ignore[arg-type]
+    except TypeError:
+        refuse(f"programs compute with integers, not with {type(operand).__name__}")
+
+
+class Value:
+    """An integer that a program computes with, and nobody but the client can read.
+
+    It takes `+ - * // % << >> & | ^`, comparisons, `abs`, and a table by [Value.table][]. Nothing that needs to know the number works on it:
+    `if`, `while`, `int()`, `float()`, an index.
+    """
+
+    __slots__ = ("_graph", "_name")
+    __hash__ = None  # type: ignore[assignment]
+    # numpy leaves operations with its arrays to this class.
+    __array_ufunc__ = None
+
+    def __init__(self, graph: Graph, name: str) -> None:
+        self._graph = graph
+        self._name = name
+
+    @property
+    def interval(self) -> Range:
+        """The values that it may have."""
+        return self._graph.interval(self)
+
+    def __repr__(self) -> str:
+        return f"<encrypted {self._name}>"
+
+    def table(self, function: Callable[[int], int] | Sequence[int]) -> Value:
+        """What a function of one number makes of it: by a list with one entry for each value from the lowest, or by calling it with each.
+
+        Raises:
+            GraphError: The value has more than 65,536 possible numbers, the function raises, or gives something else than an integer.
+        """
+        interval = self.interval
+        if interval.high - interval.low >= MAX_TABLE_ENTRIES:
+            refuse(
+                f"a table has at most {MAX_TABLE_ENTRIES} entries, and the value lies in {interval}",
+                interval=str(interval),
+                help="narrow the value first, for example by // or toroid.wrap",
+            )
+        if callable(function):
+            entries = [_entry(function, (number,)) for number in range(interval.low, interval.high + 1)]
+        else:
+            entries = [_integer(number) for number in function]
+        return self._graph.record(f"table({self._name}, [{', '.join(map(str, entries))}])")
+
+    def _linear(self, own: int, other: object, weight: int, sign: str = "+") -> Value:
+        if isinstance(other, Value):
+            self._graph.value(other)
+            first = f"{own}*{self._name}" if own >= 0 else f"-{-own}*{self._name}"
+            return self._graph.record(f"{first} {'+' if weight >= 0 else '-'} {abs(weight)}*{other._name}")
+        number = weight * _integer(other)
+        first = f"{own}*{self._name}" if own >= 0 else f"-{-own}*{self._name}"
+        return self._graph.record(f"{first} {'+' if number >= 0 else '-'} {abs(number)}")
+
+    def _binary(self, symbol: str, other: object, reflected: bool = False) -> Value:
+        name = self._graph.value(other)._name if isinstance(other, Value) else str(_integer(other))
+        left, right = (name, self._name) if reflected else (self._name, name)
+        return self._graph.record(f"{left} {symbol} {right}")
+
+    def _by_constant(self, symbol: str, other: object) -> Value:
+        if isinstance(other, Value):
+            refuse(f"the right side of {symbol} must be a number that is known to everybody")
+        return self._graph.record(f"{self._name} {symbol} {_integer(other)}")
+
+    def __add__(self, other: Value | int) -> Value:
+        return self._linear(1, other, 1)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Value | int) -> Value:
+        return self._linear(1, other, -1)
+
+    def __rsub__(self, other: int) -> Value:
+        return self._linear(-1, other, 1)
+
+    def __neg__(self) -> Value:
+        return self._graph.record(f"-{self._name}")
+
+    def __pos__(self) -> Value:
+        return self
+
+    def __invert__(self) -> Value:
+        return self._linear(-1, 1, -1)
+
+    def __mul__(self, other: Value | int) -> Value:
+        if isinstance(other, Value):
+            return self._binary("*", other)
+        number = _integer(other)
+        if number == 0:
+            return self._graph.constant(0)
+        return self._graph.record(f"{'-' if number < 0 else ''}{abs(number)}*{self._name}")
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: int) -> Value:
+        return self._by_constant("//", other)
+
+    def __mod__(self, other: int) -> Value:
+        return self._by_constant("%", other)
+
+    def __lshift__(self, other: int) -> Value:
+        return self._by_constant("<<", other)
+
+    def __rshift__(self, other: int) -> Value:
+        return self._by_constant(">>", other)
+
+    def __and__(self, other: Value | int) -> Value:
+        return self._binary("&", other)
+
+    def __or__(self, other: Value | int) -> Value:
+        return self._binary("|", other)
+
+    def __xor__(self, other: Value | int) -> Value:
+        return self._binary("^", other)
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __lt__(self, other: Value | int) -> Value:
+        return self._binary("<", other)
+
+    def __le__(self, other: Value | int) -> Value:
+        return self._binary("<=", other)
+
+    def __gt__(self, other: Value | int) -> Value:
+        return self._binary(">", other)
+
+    def __ge__(self, other: Value | int) -> Value:
+        return self._binary(">=", other)
+
+    def __eq__(self, other: object) -> Value:  # type: ignore[override]
+        return self._binary("==", other)
+
+    def __ne__(self, other: object) -> Value:  # type: ignore[override]
+        return self._binary("!=", other)
+
+    def __abs__(self) -> Value:
+        return self._graph.record(f"abs({self._name})")
+
+    def __bool__(self) -> bool:
+        self._unknown("`if`, `while`, `and`, `or` and `not` need", "use toroid.select(condition, then, otherwise), & and |")
+
+    def __int__(self) -> int:
+        self._unknown("int() needs", "keep the value as it is: it is an integer")
+
+    def __index__(self) -> int:
+        self._unknown("an index needs", "use value.table(list)")
+
+    def __float__(self) -> float:
+        self._unknown("float() needs", "programs compute with integers: scale instead")
+
+    def __truediv__(self, _other: object) -> Value:
+        refuse("/ gives fractions, and programs compute with integers: use //")
+
+    def __rtruediv__(self, _other: object) -> Value:
+        refuse("/ gives fractions, and programs compute with integers: use a table")
+
+    def __rfloordiv__(self, _other: object) -> Value:
+        refuse("programs divide by numbers that are known to everybody: use a table of the divisor")
+
+    def __rmod__(self, _other: object) -> Value:
+        refuse("programs divide by numbers that are known to everybody: use a table of the divisor")
+
+    def __rlshift__(self, _other: object) -> Value:
+        refuse("programs shift by numbers that are known to everybody: use a table of the distance")
+
+    __rrshift__ = __rlshift__
+
+    def __pow__(self, exponent: SupportsIndex) -> Value:
+        if isinstance(exponent, Value):
+            refuse("the exponent must be a number that is known to everybody")
+        power = _integer(exponent)
+        if power < 1:
+            refuse(f"the exponent must be at least 1, not {power}")
+        result, square = None, self
+        while power:
+            if power & 1:
+                result = square if result is None else result * square
+            power >>= 1
+            if power:
+                square = square * square
+        return self if result is None else result
+
+    def __iter__(self) -> NoReturn:
+        refuse("an encrypted number has no elements")
+
+    def _unknown(self, what: str, instead: str) -> NoReturn:
+        interval = self.interval
+        refuse(f"{what} the number, which is encrypted (it lies in {interval}): {instead}", interval=str(interval), help=instead)
+
+
+def _entry(function: Callable[..., Any], arguments: tuple[int, ...]) -> int:
+    """What a function makes of numbers, as an entry of a table."""
+    shown = ", ".join(map(str, arguments))
+    name = getattr(function, "__name__", "the function")
+    try:
+        result = function(*arguments)
+    except Exception as error:
+        refuse(f"{name}({shown}) raises {type(error).__name__}: {error}", help="return a number for every value of the argument's type")
+    try:
+        return operator.index(result)
+    except TypeError:
+        refuse(f"{name}({shown}) gives {type(result).__name__}, not an integer", help="round the result, for example by int() or //")
+
+
+def graph_of(operands: Iterable[object]) -> Graph | None:
+    """The graph of the operands that are encrypted; none where all are plain numbers."""
+    for operand in operands:
+        if isinstance(operand, Value):
+            return operand._graph
+    return None
+
+
+def _of_several(name: str, plain: Callable[..., int], operands: tuple[Value | int, ...]) -> Any:
+    graph = graph_of(operands)
+    if graph is None:
+        return plain(operands)
+    if not operands:
+        refuse(f"{name} needs a value")
+    result = graph.value(operands[0])
+    for operand in operands[1:]:
+        result = graph.record(f"{name}({result._name}, {graph.value(operand)._name})")
+    return result
+
+
+def minimum(*operands: Value | int) -> Any:
+    """The smallest of several values; of plain numbers a plain number."""
+    return _of_several("min", min, operands)
+
+
+def maximum(*operands: Value | int) -> Any:
+    """The largest of several values; of plain numbers a plain number."""
+    return _of_several("max", max, operands)
+
+
+def select(condition: Value | int, then: Value | int, otherwise: Value | int) -> Any:
+    """`then` where the condition is 1, `otherwise` where it is 0. Both are computed."""
+    graph = graph_of((condition, then, otherwise))
+    if graph is None:
+        return then if condition else otherwise
+    if not isinstance(condition, Value):
+        return graph.value(then if condition else otherwise)
+    names = ", ".join(graph.value(operand)._name for operand in (condition, then, otherwise))
+    return graph.record(f"select({names})")
+
+
+def wrap(value: Value | int, numbers: Any) -> Any:
+    """The number of a type that equals the value modulo 2^bits, as machine integers do: `wrap(x + y, toroid.u8)`.
+
+    Raises:
+        ValueError: The type is not one of whole bits.
+    """
+    width = wrap_name(numbers)
+    if isinstance(value, Value):
+        return value._graph.record(f"wrap({value._name}, {width})")
+    number, bits = _integer(value), int(width[1:])
+    number %= 1 << bits
+    return number - (1 << bits) if width[0] == "i" and number >> (bits - 1) else number
+
+
+def dot(values: Iterable[Value | int], weights: Iterable[int]) -> Any:
+    """Σ weight·value, with weights that everybody knows.
+
+    Raises:
+        ValueError: There are more of one than of the other.
+    """
+    pairs = list(zip(values, weights, strict=True))
+    graph = graph_of(value for value, _ in pairs)
+    if graph is None:
+        return sum(_integer(value) * _integer(weight) for value, weight in pairs)
+    text, constant = "", 0
+    for value, weight in pairs:
+        number = _integer(weight)
+        if isinstance(value, Value):
+            graph.value(value)
+            if number:
+                text += f" {'-' if number < 0 else '+'} {abs(number)}*{value._name}"
+        else:
+            constant += number * _integer(value)
+    if not text:
+        return graph.constant(constant)
+    if constant:
+        text += f" {'-' if constant < 0 else '+'} {abs(constant)}"
+    return graph.record(text[3:] if text.startswith(" + ") else "-" + text[3:])
+
+
+def matmul(weights: Iterable[Iterable[int]], values: Sequence[Value | int]) -> list[Any]:
+    """The product of a matrix that everybody knows, given by its rows, and a vector of values."""
+    return [dot(values, row) for row in weights]

@@ -1,0 +1,89 @@
+"""Types of encrypted integers: annotations that give the interval of an argument or a result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args, get_origin
+
+
+@dataclass(frozen=True)
+class Range:
+    """The integers from `low` to `high`, both included.
+
+    In an annotation it stands as ``Annotated[int, Range(0, 9)]``; ``u8`` and its like are such annotations.
+
+    Raises:
+        ValueError: `low` is above `high`.
+    """
+
+    low: int
+    high: int
+
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise ValueError(f"no integer lies between {self.low} and {self.high}")
+
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, int) and self.low <= value <= self.high
+
+    def __str__(self) -> str:
+        return f"{self.low}..{self.high}"
+
+
+def _unsigned(bits: int) -> Range:
+    return Range(0, (1 << bits) - 1)
+
+
+def _signed(bits: int) -> Range:
+    return Range(-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+
+
+u1 = Annotated[int, _unsigned(1)]
+u2 = Annotated[int, _unsigned(2)]
+u4 = Annotated[int, _unsigned(4)]
+u8 = Annotated[int, _unsigned(8)]
+u12 = Annotated[int, _unsigned(12)]
+u16 = Annotated[int, _unsigned(16)]
+u32 = Annotated[int, _unsigned(32)]
+u64 = Annotated[int, _unsigned(64)]
+i4 = Annotated[int, _signed(4)]
+i8 = Annotated[int, _signed(8)]
+i12 = Annotated[int, _signed(12)]
+i16 = Annotated[int, _signed(16)]
+i32 = Annotated[int, _signed(32)]
+i64 = Annotated[int, _signed(64)]
+
+
+def range_of(annotation: Any) -> Range | None:
+    """The interval that an annotation gives; none where it gives none."""
+    if isinstance(annotation, Range):
+        return annotation
+    if annotation is bool:
+        return Range(0, 1)
+    if get_origin(annotation) is Annotated:
+        for part in get_args(annotation)[1:]:
+            if isinstance(part, Range):
+                return part
+    return None
+
+
+def wrap_name(annotation: Any) -> str:
+    """The width of numbers modulo a power of two, as the text of graphs has it: `u16`, `i8`.
+
+    Raises:
+        ValueError: The interval is not that of so many bits with or without sign.
+    """
+    found = range_of(annotation)
+    if found is not None:
+        bits = (len_of(found) - 1).bit_length()
+        if 1 <= bits <= 64 and found == _unsigned(bits):
+            return f"u{bits}"
+        if 1 <= bits <= 64 and found == _signed(bits):
+            return f"i{bits}"
+    raise ValueError("numbers wrap at a whole number of bits: give a type such as toroid.u8 or toroid.i16")
+
+
+def len_of(numbers: Range) -> int:
+    """How many numbers an interval has; `len` stops at 2^63."""
+    return numbers.high - numbers.low + 1
