@@ -1,12 +1,14 @@
-//! Graphs in text form: what their values may be, and what they compute, in clear.
+//! Graphs in text form: what their values may be, what they compute in clear, and the programs that they become. Options and compiled programs are
+//! text in JSON, as `toroid_compiler` describes them.
 
 use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use toroid_compiler::{Error, Graph};
+use toroid_compiler::{Compiled, Error, Graph, Options};
 
 use crate::failure::Failure;
+use crate::numbers;
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
@@ -55,6 +57,40 @@ pub(crate) fn evaluate<'py>(
     });
     let outputs = PyDict::new(py);
     for (name, column) in results.map_err(Failure::from)? {
+        outputs.set_item(name, column)?;
+    }
+    Ok(outputs)
+}
+
+/// Text in JSON as what it describes.
+fn read<T: serde::de::DeserializeOwned>(what: &str, text: &str) -> Result<T, Failure> {
+    serde_json::from_str(text)
+        .map_err(|error| Failure::new("OptionError", format!("{what}: {error}")))
+}
+
+/// The program that a graph becomes, with the layouts of its inputs and outputs and what it costs.
+#[pyfunction]
+pub(crate) fn compile(py: Python<'_>, graph: &str, options: &str) -> PyResult<String> {
+    let options: Options = read("options of a compilation", options)?;
+    let compiled = py.detach(|| toroid_compiler::compile(&Graph::parse(graph)?, &options));
+    let compiled = compiled.map_err(Failure::from)?;
+    let text = serde_json::to_string(&compiled);
+    Ok(text.map_err(|error| Failure::new("Error", error.to_string()))?)
+}
+
+/// The outputs of a compiled program from the numbers of its result, of as many rows of the inputs.
+#[pyfunction]
+pub(crate) fn decode<'py>(
+    py: Python<'py>,
+    compiled: &str,
+    results: &Bound<'py, PyAny>,
+    rows: u64,
+) -> PyResult<Bound<'py, PyDict>> {
+    let compiled: Compiled = read("a compiled program", compiled)?;
+    let numbers = numbers::take(results)?;
+    let decoded = compiled.decode(&numbers, rows).map_err(Failure::from)?;
+    let outputs = PyDict::new(py);
+    for (name, column) in decoded {
         outputs.set_item(name, column)?;
     }
     Ok(outputs)

@@ -20,7 +20,7 @@ mod _core {
     #[pymodule_export]
     use super::drive::Drive;
     #[pymodule_export]
-    use super::graph::{evaluate, interval};
+    use super::graph::{compile, decode, evaluate, interval};
     #[pymodule_export]
     use super::keys::parameter_sets;
     #[pymodule_export]

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import hashlib
 import inspect
+import json
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, overload
 
 import numpy as np
 
 from toroid import _core
-from toroid._errors import GraphError
+from toroid._client import Client
+from toroid._columns import Layout
+from toroid._drive import Table as StoredTable
+from toroid._errors import GraphError, MissingError
+from toroid._progress import Progress
 from toroid._trace import MAX_TABLE_ENTRIES, Graph, _entry, graph_of, refuse
 from toroid._types import Range, len_of, range_of
 
@@ -139,6 +147,95 @@ class Table:
         return f"<table {self._function.__name__}({arguments})>"
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What a program takes for a row: functions applied, seconds on one core of the machine whose times are documented, log2 of the probability
+    that any result is wrong, bytes of keys, of inputs and of results."""
+
+    params: str
+    bootstraps: int
+    tasks: int
+    seconds_per_row: float
+    log2_failure: float
+    key_bytes: int
+    input_bytes_per_row: int
+    result_bytes_per_row: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.bootstraps} functions of {self.tasks} samples a row with {self.params}: {self.seconds_per_row:.3g} s on one core; "
+            f"failure 2^{self.log2_failure:.1f}; keys {self.key_bytes / 1e6:.1f} MB, inputs {self.input_bytes_per_row} and results "
+            f"{self.result_bytes_per_row} bytes a row"
+        )
+
+
+class Compiled:
+    """A program of the drive, with how its inputs are encrypted and its results are read. It can be pickled."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._facts: dict[str, Any] = json.loads(text)
+
+    @property
+    def params(self) -> str:
+        """The parameter set."""
+        return str(self._facts["set"])
+
+    @property
+    def program(self) -> str:
+        """The text of the program, in the language of the drive."""
+        return str(self._facts["program"])
+
+    @property
+    def cost(self) -> Cost:
+        """What a row costs."""
+        return Cost(self.params, **self._facts["cost"])
+
+    @property
+    def alternatives(self) -> dict[str, Cost | str]:
+        """What the program costs with each parameter set that was asked for, or why it is refused there."""
+        return {
+            each["set"]: Cost(each["set"], **each["cost"]) if each["cost"] is not None else str(each["refused"]) for each in self._facts["alternatives"]
+        }
+
+    def registers(self, inputs: Mapping[str, Sequence[str]]) -> dict[str, str]:
+        """The columns of the drive that stand in the program's registers, from those of the digits of each input."""
+        found = {}
+        for given in self._facts["inputs"]:
+            found.update(zip(given["registers"], inputs[given["name"]], strict=True))
+        return found
+
+    def decode(self, numbers: Any, rows: int) -> dict[str, list[int]]:
+        """The outputs from the decrypted numbers of a result of as many rows of the inputs."""
+        return _core.decode(self._text, numbers, rows)
+
+    def __reduce__(self) -> tuple[type[Compiled], tuple[str]]:
+        return (Compiled, (self._text,))
+
+    def __repr__(self) -> str:
+        return f"<Compiled: {self.cost}>"
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """The encrypted results of a program: `client.decrypt` makes arrays of them, by the names of the outputs. It can be pickled."""
+
+    compiled: Compiled
+    encrypted: _core.EncryptedRows
+    rows: int
+
+    def __toroid_decrypt__(self, client: Client, max_log2_failure: float) -> Any:
+        numbers = client.decrypt(self.encrypted, max_log2_failure=max_log2_failure)
+        outputs = {name: _array(column) for name, column in self.compiled.decode(numbers, self.rows).items()}
+        return outputs["result"] if list(outputs) == ["result"] else outputs
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __repr__(self) -> str:
+        return f"<Result: {self.rows} rows of {self.compiled.params}>"
+
+
 class Program:
     """A function that mixes encrypted values, as a graph of operations.
 
@@ -226,6 +323,87 @@ class Program:
         results = _core.evaluate(self._text, given)
         shown = {name: column[0] if are_numbers else _array(column) for name, column in results.items()}
         return shown["result"] if self._outputs == ["result"] else shown
+
+    def compile(
+        self,
+        table: StoredTable | None = None,
+        *,
+        params: str | Sequence[str] | None = None,
+        rows: int | None = None,
+        log2_failure: float = -128.0,
+        **columns: str,
+    ) -> Compiled:
+        """The program of the drive.
+
+        Args:
+            table: A table whose columns become the inputs, as they are encrypted there. Without it the compiler chooses.
+            params: The parameter set, or those to choose from; that of the table if not given.
+            rows: How many rows the failure probability is for; those of the table, or 1, if not given.
+            log2_failure: log2 of the probability that any result of any row may be wrong with.
+            columns: The names of the columns, where they are not those of the inputs.
+
+        Raises:
+            GraphError: No parameter set can compute it; the message names the line, what the values may be, and what would help.
+            MissingError: The table lacks a column.
+        """
+        options: dict[str, Any] = {"log2_failure": log2_failure, "rows": rows or (1 if table is None else table.rows)}
+        if params is None and table is not None:
+            params = table.params
+        if params is not None:
+            options["sets"] = [params] if isinstance(params, str) else list(params)
+        if table is not None:
+            options["inputs"] = {name: self._layout(table, name, columns) for name in self._ranges}
+        return Compiled(_core.compile(self._text, json.dumps(options)))
+
+    def _layout(self, table: StoredTable, name: str, columns: Mapping[str, str]) -> dict[str, Any]:
+        column = columns.get(name, name)
+        if column not in table.columns:
+            raise MissingError(f"table {table.name} has no column {column}: give {name}=… as the name of one")
+        layout: Layout = table.columns[column].layout
+        numbers = self._ranges[name]
+        if layout.low < numbers.low or layout.high > numbers.high:
+            where = _where(self._function)
+            raise GraphError(
+                f"{where}: argument `{name}` is {numbers}, and column {column} has numbers in {layout.low}..{layout.high}",
+                line=where,
+                interval=f"{layout.low}..{layout.high}",
+                help="widen the argument's type",
+            )
+        return {"digits": [{"bits": digit.bits, "signed": digit.signed, "shift": digit.shift} for digit in layout.digits]}
+
+    def run(
+        self, table: StoredTable, *, rows: tuple[int, int] | None = None, log2_failure: float = -128.0, progress: Progress = None, **columns: str
+    ) -> Result:
+        """Runs the program on the rows of a table, and gives its encrypted results.
+
+        Args:
+            table: The table, whose columns become the inputs of the same names.
+            rows: The rows from the first of a pair up to, and without, the second; all if not given.
+            log2_failure: log2 of the probability that any result may be wrong with.
+            progress: True for a line that shows how far it is, or a callable of the stage, the steps done and those in total.
+            columns: The names of the columns, where they are not those of the inputs.
+
+        Raises:
+            GraphError: As [Program.compile][] has it.
+            DriveError: The drive does not do it. Ctrl-C ends the run with KeyboardInterrupt; the same call then goes on where it was.
+        """
+        count = table.rows if rows is None else rows[1] - rows[0]
+        compiled = self.compile(table, rows=count, log2_failure=log2_failure, **columns)
+        inputs = {name: table.columns[columns.get(name, name)].names for name in self._ranges}
+        digest = hashlib.sha256(json.dumps([compiled.program, inputs, rows], sort_keys=True).encode()).hexdigest()
+        output = f"result {digest[:32]}"
+        table.drive.run(compiled.program, compiled.registers(inputs), output, rows=rows, progress=progress)
+        encrypted = table.drive.core.get_column(output, None, None)
+        table.drive.core.delete(output)
+        return Result(compiled, encrypted, count)
+
+    async def arun(self, table: StoredTable, **options: Any) -> Result:
+        """`run`, to await."""
+        return await asyncio.to_thread(lambda: self.run(table, **options))
+
+    def cost(self, table: StoredTable | None = None, **options: Any) -> Cost:
+        """What a row costs, before anything is encrypted; options are those of [Program.compile][]."""
+        return self.compile(table, **options).cost
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Within another program: the function's operations become part of it. Of plain numbers: [Program.simulate][]."""

@@ -1,7 +1,7 @@
 //! Columns as objects of registers, which trigger programs when they are written or read.
 
-use toroid_isa::{VrNumber, VrType};
 use toroid_isa::metadata::ScMetadata;
+use toroid_isa::{VrNumber, VrType};
 use toroid_tfhe::TfheError;
 use toroid_tfhe::column::{Column, ColumnForm, column_bytes, packed_width};
 use toroid_tfhe::params::ParamSet;
