@@ -5,7 +5,7 @@ from toroid._client import Client
 from toroid._columns import EncryptedColumn, EncryptedTable
 from toroid._core import EncryptedRows, PublicKeys
 from toroid._drive import Drive, Table, open
-from toroid._errors import *  # noqa: F403
+from toroid._errors import *
 from toroid._errors import __all__ as _errors
 from toroid._program import Compiled, Cost, Program, Result, program, table
 from toroid._trace import Value, dot, matmul, maximum, minimum, select, wrap

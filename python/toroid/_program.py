@@ -200,7 +200,7 @@ class Compiled:
 
     def registers(self, inputs: Mapping[str, Sequence[str]]) -> dict[str, str]:
         """The columns of the drive that stand in the program's registers, from those of the digits of each input."""
-        found = {}
+        found: dict[str, str] = {}
         for given in self._facts["inputs"]:
             found.update(zip(given["registers"], inputs[given["name"]], strict=True))
         return found

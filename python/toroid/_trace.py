@@ -26,15 +26,20 @@ def _caller() -> tuple[str, int]:
     return frame.f_code.co_filename, frame.f_lineno
 
 
+def refusal(message: str, **attributes: object) -> GraphError:
+    """An error that names the user's line."""
+    file, line = _caller()
+    where = f"{file}:{line}"
+    return GraphError(f"{where}: {message}", line=where, **attributes)
+
+
 def refuse(message: str, **attributes: object) -> NoReturn:
-    """Raises a GraphError that names the user's line.
+    """Raises an error that names the user's line.
 
     Raises:
         GraphError: Always.
     """
-    file, line = _caller()
-    where = f"{file}:{line}"
-    raise GraphError(f"{where}: {message}", line=where, **attributes)
+    raise refusal(message, **attributes)
 
 
 class Graph:
@@ -251,16 +256,16 @@ class Value:
         return self._graph.record(f"abs({self._name})")
 
     def __bool__(self) -> bool:
-        self._unknown("`if`, `while`, `and`, `or` and `not` need", "use toroid.select(condition, then, otherwise), & and |")
+        raise self._unknown("`if`, `while`, `and`, `or` and `not` need", "use toroid.select(condition, then, otherwise), & and |")
 
     def __int__(self) -> int:
-        self._unknown("int() needs", "keep the value as it is: it is an integer")
+        raise self._unknown("int() needs", "keep the value as it is: it is an integer")
 
     def __index__(self) -> int:
-        self._unknown("an index needs", "use value.table(list)")
+        raise self._unknown("an index needs", "use value.table(list)")
 
     def __float__(self) -> float:
-        self._unknown("float() needs", "programs compute with integers: scale instead")
+        raise self._unknown("float() needs", "programs compute with integers: scale instead")
 
     def __truediv__(self, _other: object) -> Value:
         refuse("/ gives fractions, and programs compute with integers: use //")
@@ -297,9 +302,9 @@ class Value:
     def __iter__(self) -> NoReturn:
         refuse("an encrypted number has no elements")
 
-    def _unknown(self, what: str, instead: str) -> NoReturn:
+    def _unknown(self, what: str, instead: str) -> GraphError:
         interval = self.interval
-        refuse(f"{what} the number, which is encrypted (it lies in {interval}): {instead}", interval=str(interval), help=instead)
+        return refusal(f"{what} the number, which is encrypted (it lies in {interval}): {instead}", interval=str(interval), help=instead)
 
 
 def _entry(function: Callable[..., Any], arguments: tuple[int, ...]) -> int:
@@ -308,7 +313,7 @@ def _entry(function: Callable[..., Any], arguments: tuple[int, ...]) -> int:
     name = getattr(function, "__name__", "the function")
     try:
         result = function(*arguments)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001, the function may raise anything
         refuse(f"{name}({shown}) raises {type(error).__name__}: {error}", help="return a number for every value of the argument's type")
     try:
         return operator.index(result)
