@@ -5,8 +5,29 @@ from toroid._client import Client
 from toroid._columns import EncryptedColumn, EncryptedTable
 from toroid._core import EncryptedRows, PublicKeys
 from toroid._drive import Drive, Table, open
-from toroid._errors import *
-from toroid._errors import __all__ as _errors
+from toroid._errors import (
+    BusyError,
+    ClosedError,
+    DamagedError,
+    DriveError,
+    Error,
+    ExistsError,
+    FileError,
+    FullError,
+    GraphError,
+    KeyMismatch,
+    MissingError,
+    NoiseError,
+    OptionError,
+    ParamsError,
+    PassphraseError,
+    ProgramError,
+    RangeError,
+    ReadOnlyError,
+    RowsError,
+    UntrustedError,
+    WidthError,
+)
 from toroid._program import Compiled, Cost, Program, Result, program, table
 from toroid._trace import Value, dot, matmul, maximum, minimum, select, wrap
 from toroid._types import Range, i4, i8, i12, i16, i32, i64, u1, u2, u4, u8, u12, u16, u32, u64
@@ -14,19 +35,40 @@ from toroid._types import Range, i4, i8, i12, i16, i32, i64, u1, u2, u4, u8, u12
 __version__: str = _core.__version__
 
 __all__ = [
+    "BusyError",
     "Client",
+    "ClosedError",
     "Compiled",
     "Cost",
+    "DamagedError",
     "Drive",
+    "DriveError",
     "EncryptedColumn",
     "EncryptedRows",
     "EncryptedTable",
+    "Error",
+    "ExistsError",
+    "FileError",
+    "FullError",
+    "GraphError",
+    "KeyMismatch",
+    "MissingError",
+    "NoiseError",
+    "OptionError",
+    "ParamsError",
+    "PassphraseError",
     "Program",
+    "ProgramError",
     "PublicKeys",
     "Range",
+    "RangeError",
+    "ReadOnlyError",
     "Result",
+    "RowsError",
     "Table",
+    "UntrustedError",
     "Value",
+    "WidthError",
     "__version__",
     "dot",
     "i4",
@@ -51,5 +93,4 @@ __all__ = [
     "u32",
     "u64",
     "wrap",
-    *_errors,
 ]

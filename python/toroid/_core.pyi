@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 __version__: str
 
-type Progress = Callable[[str, int, int], object]
-type Numbers = npt.NDArray[np.int64] | Sequence[int]
+Progress: TypeAlias = Callable[[str, int, int], object]
+Numbers: TypeAlias = npt.NDArray[np.int64] | Sequence[int]
 
 def parameter_sets() -> list[tuple[str, int, bool]]: ...
 def interval(graph: str, value: str) -> tuple[int, int]: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from toroid import _core
 from toroid._client import Client
@@ -155,7 +155,7 @@ class Drive:
         """Ends the drive's work and makes everything durable."""
         self.core.close()
 
-    def __enter__(self) -> Drive:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:

@@ -20,18 +20,13 @@ from toroid._columns import Layout
 from toroid._drive import Table as StoredTable
 from toroid._errors import GraphError, MissingError
 from toroid._progress import Progress
-from toroid._trace import MAX_TABLE_ENTRIES, Graph, _entry, graph_of, refuse
+from toroid._trace import MAX_TABLE_ENTRIES, Graph, entry_of, graph_of, refuse, where_of
 from toroid._types import Range, len_of, range_of
-
-
-def _where(function: Callable[..., Any]) -> str:
-    code = getattr(function, "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
 
 
 def _ranges(function: Callable[..., Any], given: Mapping[str, Any]) -> tuple[dict[str, Range], Range | None]:
     """The intervals of a function's arguments and of its result, from annotations and from what is given beside them."""
-    where = _where(function)
+    where = where_of(function)
 
     def refused(message: str) -> GraphError:
         return GraphError(f"{where}: {message}", line=where)
@@ -70,7 +65,7 @@ class Table:
         self._function = function
         self._ranges, result = _ranges(function, {})
         self._out = result if out is None else range_of(out)
-        where = _where(function)
+        where = where_of(function)
         if out is not None and self._out is None:
             raise GraphError(f"{where}: out={out!r} is no type such as toroid.u16", line=where)
         if len(self._ranges) not in (1, 2):
@@ -92,10 +87,15 @@ class Table:
         arguments = [(x,) for x in first] if not rest else [(x, y) for x in first for y in rest[0]]
         entries = []
         for numbers in arguments:
-            entry = _entry(self._function, numbers)
+            entry = entry_of(self._function, numbers)
             if self._out is not None and entry not in self._out:
-                name, shown = self._function.__name__, ", ".join(map(str, numbers))
-                refuse(f"{name}({shown}) is {entry}, outside {self._out}", interval=str(self._out), help="take a wider `out`")
+                where, shown = where_of(self._function), ", ".join(map(str, numbers))
+                raise GraphError(
+                    f"{where}: {self._function.__name__}({shown}) is {entry}, outside {self._out}",
+                    line=where,
+                    interval=str(self._out),
+                    help="take a wider `out`",
+                )
             entries.append(entry)
         return entries
 
@@ -266,7 +266,7 @@ class Program:
             graph.interval(graph.value(outputs[name]))
 
     def _named(self, returned: Any) -> dict[str, Any]:
-        where = _where(self._function)
+        where = where_of(self._function)
         if isinstance(returned, Mapping):
             named = {str(name): value for name, value in returned.items()}
         elif isinstance(returned, tuple | list):
@@ -362,7 +362,7 @@ class Program:
         layout: Layout = table.columns[column].layout
         numbers = self._ranges[name]
         if layout.low < numbers.low or layout.high > numbers.high:
-            where = _where(self._function)
+            where = where_of(self._function)
             raise GraphError(
                 f"{where}: argument `{name}` is {numbers}, and column {column} has numbers in {layout.low}..{layout.high}",
                 line=where,

@@ -157,7 +157,7 @@ class Value:
                 help="narrow the value first, for example by // or toroid.wrap",
             )
         if callable(function):
-            entries = [_entry(function, (number,)) for number in range(interval.low, interval.high + 1)]
+            entries = [entry_of(function, (number,)) for number in range(interval.low, interval.high + 1)]
         else:
             entries = [_integer(number) for number in function]
         return self._graph.record(f"table({self._name}, [{', '.join(map(str, entries))}])")
@@ -307,18 +307,30 @@ class Value:
         return refusal(f"{what} the number, which is encrypted (it lies in {interval}): {instead}", interval=str(interval), help=instead)
 
 
-def _entry(function: Callable[..., Any], arguments: tuple[int, ...]) -> int:
-    """What a function makes of numbers, as an entry of a table."""
-    shown = ", ".join(map(str, arguments))
-    name = getattr(function, "__name__", "the function")
+def where_of(function: Callable[..., Any]) -> str:
+    """The file and the line of a function."""
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
+
+
+def entry_of(function: Callable[..., Any], arguments: tuple[int, ...]) -> int:
+    """What a function makes of numbers, as an entry of a table.
+
+    Raises:
+        GraphError: It raises, or gives no integer.
+    """
+    where = where_of(function)
+    call = f"{getattr(function, '__name__', 'the function')}({', '.join(map(str, arguments))})"
     try:
         result = function(*arguments)
-    except Exception as error:  # noqa: BLE001, the function may raise anything
-        refuse(f"{name}({shown}) raises {type(error).__name__}: {error}", help="return a number for every value of the argument's type")
+    except Exception as error:
+        message = f"{where}: {call} raises {type(error).__name__}: {error}"
+        raise GraphError(message, line=where, help="return a number for every value of the argument's type") from error
     try:
         return operator.index(result)
     except TypeError:
-        refuse(f"{name}({shown}) gives {type(result).__name__}, not an integer", help="round the result, for example by int() or //")
+        message = f"{where}: {call} gives {type(result).__name__}, not an integer"
+        raise GraphError(message, line=where, help="round the result, for example by int() or //") from None
 
 
 def graph_of(operands: Iterable[object]) -> Graph | None:
