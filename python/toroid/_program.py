@@ -150,7 +150,7 @@ class Table:
 @dataclass(frozen=True)
 class Cost:
     """What a program takes for a row: functions applied, seconds on one core of the machine whose times are documented, log2 of the probability
-    that any result is wrong, bytes of keys, of inputs and of results."""
+    that a result of the row is wrong, bytes of keys, of inputs and of results."""
 
     params: str
     bootstraps: int
@@ -329,7 +329,6 @@ class Program:
         table: StoredTable | None = None,
         *,
         params: str | Sequence[str] | None = None,
-        rows: int | None = None,
         log2_failure: float = -128.0,
         **columns: str,
     ) -> Compiled:
@@ -338,15 +337,14 @@ class Program:
         Args:
             table: A table whose columns become the inputs, as they are encrypted there. Without it the compiler chooses.
             params: The parameter set, or those to choose from; that of the table if not given.
-            rows: How many rows the failure probability is for; those of the table, or 1, if not given.
-            log2_failure: log2 of the probability that any result of any row may be wrong with.
+            log2_failure: log2 of the probability that the results of a row may be wrong with.
             columns: The names of the columns, where they are not those of the inputs.
 
         Raises:
             GraphError: No parameter set can compute it; the message names the line, what the values may be, and what would help.
             MissingError: The table lacks a column.
         """
-        options: dict[str, Any] = {"log2_failure": log2_failure, "rows": rows or (1 if table is None else table.rows)}
+        options: dict[str, Any] = {"log2_failure": log2_failure}
         if params is None and table is not None:
             params = table.params
         if params is not None:
@@ -379,7 +377,7 @@ class Program:
         Args:
             table: The table, whose columns become the inputs of the same names.
             rows: The rows from the first of a pair up to, and without, the second; all if not given.
-            log2_failure: log2 of the probability that any result may be wrong with.
+            log2_failure: log2 of the probability that the results of a row may be wrong with.
             progress: True for a line that shows how far it is, or a callable of the stage, the steps done and those in total.
             columns: The names of the columns, where they are not those of the inputs.
 
@@ -388,7 +386,7 @@ class Program:
             DriveError: The drive does not do it. Ctrl-C ends the run with KeyboardInterrupt; the same call then goes on where it was.
         """
         count = table.rows if rows is None else rows[1] - rows[0]
-        compiled = self.compile(table, rows=count, log2_failure=log2_failure, **columns)
+        compiled = self.compile(table, log2_failure=log2_failure, **columns)
         inputs = {name: table.columns[columns.get(name, name)].names for name in self._ranges}
         digest = hashlib.sha256(json.dumps([compiled.program, inputs, rows], sort_keys=True).encode()).hexdigest()
         output = f"result {digest[:32]}"
