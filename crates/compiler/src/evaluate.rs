@@ -75,10 +75,14 @@ impl Graph {
         let mut results: Vec<Vec<i128>> = vec![Vec::new(); self.outputs().len()];
         let mut values: Vec<i128> = vec![0; self.len()];
         for row in 0..rows {
+            let inputs: BTreeMap<&str, i128> = columns
+                .iter()
+                .map(|(&name, column)| (name, column[row]))
+                .collect();
             for node in self.nodes() {
                 let op = self.op(node);
                 values[node.index()] = match op {
-                    Op::Input { name, .. } => columns[&**name][row],
+                    Op::Input { name, .. } => inputs[&**name],
                     _ => apply(self, op, |node| values[node.index()]),
                 };
             }

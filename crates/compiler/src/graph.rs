@@ -458,7 +458,7 @@ impl Graph {
                 let start = Interval::of(constant).ok_or_else(too_wide)?;
                 terms.iter().try_fold(start, |sum, &(node, weight)| {
                     let term = of(node).scale(weight);
-                    term.and_then(|term| sum.add(term)).ok_or_else(too_wide)
+                    term.and_then(|term| sum.plus(term)).ok_or_else(too_wide)
                 })
             }
             Op::Multiply(x, y) if x == y => of(x).square().ok_or_else(too_wide),

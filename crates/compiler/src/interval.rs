@@ -94,7 +94,7 @@ impl Interval {
 
     /// All sums.
     #[must_use]
-    pub fn add(self, other: Interval) -> Option<Interval> {
+    pub fn plus(self, other: Interval) -> Option<Interval> {
         Interval::new(
             self.low.checked_add(other.low)?,
             self.high.checked_add(other.high)?,
