@@ -1,7 +1,7 @@
 //! The native module of the Python package `toroid`: keys, encrypted rows, drives and the compiler.
 //!
-//! Long calls run on a thread of their own, without the interpreter's lock ([`work`]); the exceptions are classes of `toroid._errors`
-//! ([`failure`]).
+//! Long calls run on a thread of their own, without the interpreter's lock (`work`); the exceptions are classes of `toroid._errors`
+//! (`failure`).
 
 mod drive;
 mod failure;
