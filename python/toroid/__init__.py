@@ -28,13 +28,17 @@ from toroid._errors import (
     UntrustedError,
     WidthError,
 )
+from toroid._expr import Aggregate, Expr, col, count
 from toroid._program import Compiled, Cost, Program, Result, program, table
+from toroid._query import Answer, Query
 from toroid._trace import Value, dot, matmul, maximum, minimum, select, wrap
 from toroid._types import Range, i4, i8, i12, i16, i32, i64, u1, u2, u4, u8, u12, u16, u32, u64
 
 __version__: str = _core.__version__
 
 __all__ = [
+    "Aggregate",
+    "Answer",
     "BusyError",
     "Client",
     "ClosedError",
@@ -48,6 +52,7 @@ __all__ = [
     "EncryptedTable",
     "Error",
     "ExistsError",
+    "Expr",
     "FileError",
     "FullError",
     "GraphError",
@@ -60,6 +65,7 @@ __all__ = [
     "Program",
     "ProgramError",
     "PublicKeys",
+    "Query",
     "Range",
     "RangeError",
     "ReadOnlyError",
@@ -70,6 +76,8 @@ __all__ = [
     "Value",
     "WidthError",
     "__version__",
+    "col",
+    "count",
     "dot",
     "i4",
     "i8",

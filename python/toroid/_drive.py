@@ -11,7 +11,9 @@ from toroid import _core
 from toroid._client import Client
 from toroid._columns import EncryptedColumn, EncryptedTable, StoredColumn, check_name, stored_names, stored_tables
 from toroid._errors import ExistsError, KeyMismatch, MissingError, RowsError
+from toroid._expr import Aggregate, Expr
 from toroid._progress import Progress, reporter
+from toroid._query import Query
 
 _ENVIRONMENT = ("host_nqn", "host_id", "host_secret", "controller_secret", "tls_key", "nsid")
 
@@ -33,6 +35,26 @@ class Table:
     def params(self) -> str:
         """The parameter set of its columns."""
         return next(iter(self.columns.values())).params
+
+    def where(self, condition: Expr) -> Query:
+        """A question to the rows for which a condition holds: `table.where(toroid.col("salary") > 30_000)`."""
+        return Query(self).where(condition)
+
+    def group_by(self, key: str | Expr) -> Query:
+        """A question to the rows of each value of a key."""
+        return Query(self).group_by(key)
+
+    def agg(self, **results: Aggregate) -> Query:
+        """A question for sums, counts and means over all rows."""
+        return Query(self).agg(**results)
+
+    def select(self, *columns: str | Expr, **named: Expr) -> Query:
+        """A question for values of every row."""
+        return Query(self).select(*columns, **named)
+
+    def histogram(self, column: str | Expr, edges: list[int]) -> Query:
+        """A question for how many values lie between neighbours of ascending edges."""
+        return Query(self).histogram(column, edges)
 
     def append(self, data: EncryptedTable | EncryptedColumn, progress: Progress = None) -> None:
         """Puts rows behind those of the table. Each digit is appended as a whole or not at all; a table whose digits have different numbers of rows,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import hashlib
 import inspect
 import json
 import operator
@@ -19,7 +18,9 @@ from toroid._client import Client
 from toroid._columns import Layout
 from toroid._drive import Table as StoredTable
 from toroid._errors import GraphError, MissingError
+from toroid._expr import applied
 from toroid._progress import Progress
+from toroid._query import _array, run_compiled
 from toroid._trace import MAX_TABLE_ENTRIES, Graph, entry_of, graph_of, refuse, where_of
 from toroid._types import Range, len_of, range_of
 
@@ -108,6 +109,8 @@ class Table:
         """
         if len(arguments) != len(self._ranges):
             raise TypeError(f"{self._function.__name__} takes {len(self._ranges)} arguments, not {len(arguments)}")
+        if (expression := applied(self, self._function.__name__, arguments)) is not None:
+            return expression
         graph = graph_of(arguments)
         if graph is None:
             return self._plain(arguments)
@@ -388,12 +391,7 @@ class Program:
         count = table.rows if rows is None else rows[1] - rows[0]
         compiled = self.compile(table, log2_failure=log2_failure, **columns)
         inputs = {name: table.columns[columns.get(name, name)].names for name in self._ranges}
-        digest = hashlib.sha256(json.dumps([compiled.program, inputs, rows], sort_keys=True).encode()).hexdigest()
-        output = f"result {digest[:32]}"
-        table.drive.run(compiled.program, compiled.registers(inputs), output, rows=rows, progress=progress)
-        encrypted = table.drive.core.get_column(output, None, None)
-        table.drive.core.delete(output)
-        return Result(compiled, encrypted, count)
+        return Result(compiled, run_compiled(table, compiled, inputs, rows, progress), count)
 
     async def arun(self, table: StoredTable, **options: Any) -> Result:
         """`run`, to await."""
@@ -405,6 +403,8 @@ class Program:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Within another program: the function's operations become part of it. Of plain numbers: [Program.simulate][]."""
+        if (expression := applied(self, self._function.__name__, arguments)) is not None:
+            return expression
         if graph_of([*arguments, *named.values()]) is None:
             return self.simulate(*arguments, **named)
         return self._function(*arguments, **named)
@@ -412,11 +412,6 @@ class Program:
     def __repr__(self) -> str:
         arguments = ", ".join(f"{name}: {numbers}" for name, numbers in self._ranges.items())
         return f"<program {self._function.__name__}({arguments})>"
-
-
-def _array(numbers: list[int]) -> Any:
-    fits = all(-(1 << 63) <= number < 1 << 63 for number in numbers)
-    return np.array(numbers, dtype=np.int64) if fits else numbers
 
 
 @overload

@@ -1,0 +1,173 @@
+"""Expressions of columns, which questions to tables are made of."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from toroid._trace import Value
+
+
+class Expr:
+    """A value of every row, of the columns of a table: `col("salary") // 100`. It takes the operations of [Value][toroid.Value]."""
+
+    __hash__ = None  # type: ignore[assignment]
+    __array_ufunc__ = None
+
+    def __init__(self, of: Callable[[Mapping[str, Value]], Any], columns: frozenset[str], name: str) -> None:
+        self._of = of
+        self._columns = columns
+        self._name = name
+
+    def of(self, values: Mapping[str, Value]) -> Any:
+        """The value, of those of the columns."""
+        return self._of(values)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that it looks at."""
+        return self._columns
+
+    @property
+    def name(self) -> str:
+        """How it is written; of a column its name."""
+        return self._name
+
+    def sum(self) -> Aggregate:
+        """The sum over the rows."""
+        return Aggregate("sum", self)
+
+    def mean(self) -> Aggregate:
+        """The mean over the rows: their sum and their number, which the client divides. It is not a number where there are none."""
+        return Aggregate("mean", self)
+
+    def _binary(self, symbol: str, apply: Callable[[Any, Any], Any], other: object, reflected: bool = False) -> Expr:
+        right = as_expr(other)
+        first, second = (right, self) if reflected else (self, right)
+        return Expr(
+            lambda values: apply(first.of(values), second.of(values)),
+            self._columns | right.columns,
+            f"({first.name} {symbol} {second.name})",
+        )
+
+    def __add__(self, other: object) -> Expr:
+        return self._binary("+", operator.add, other)
+
+    def __radd__(self, other: object) -> Expr:
+        return self._binary("+", operator.add, other, True)
+
+    def __sub__(self, other: object) -> Expr:
+        return self._binary("-", operator.sub, other)
+
+    def __rsub__(self, other: object) -> Expr:
+        return self._binary("-", operator.sub, other, True)
+
+    def __mul__(self, other: object) -> Expr:
+        return self._binary("*", operator.mul, other)
+
+    def __rmul__(self, other: object) -> Expr:
+        return self._binary("*", operator.mul, other, True)
+
+    def __floordiv__(self, other: object) -> Expr:
+        return self._binary("//", operator.floordiv, other)
+
+    def __truediv__(self, other: object) -> Expr:
+        return self._binary("/", operator.truediv, other)
+
+    def __mod__(self, other: object) -> Expr:
+        return self._binary("%", operator.mod, other)
+
+    def __lshift__(self, other: object) -> Expr:
+        return self._binary("<<", operator.lshift, other)
+
+    def __rshift__(self, other: object) -> Expr:
+        return self._binary(">>", operator.rshift, other)
+
+    def __and__(self, other: object) -> Expr:
+        return self._binary("&", operator.and_, other)
+
+    def __or__(self, other: object) -> Expr:
+        return self._binary("|", operator.or_, other)
+
+    def __xor__(self, other: object) -> Expr:
+        return self._binary("^", operator.xor, other)
+
+    def __lt__(self, other: object) -> Expr:
+        return self._binary("<", operator.lt, other)
+
+    def __le__(self, other: object) -> Expr:
+        return self._binary("<=", operator.le, other)
+
+    def __gt__(self, other: object) -> Expr:
+        return self._binary(">", operator.gt, other)
+
+    def __ge__(self, other: object) -> Expr:
+        return self._binary(">=", operator.ge, other)
+
+    def __eq__(self, other: object) -> Expr:  # type: ignore[override]
+        return self._binary("==", operator.eq, other)
+
+    def __ne__(self, other: object) -> Expr:  # type: ignore[override]
+        return self._binary("!=", operator.ne, other)
+
+    def __neg__(self) -> Expr:
+        return Expr(lambda values: -self.of(values), self._columns, f"-{self._name}")
+
+    def __invert__(self) -> Expr:
+        """The rows for which a condition does not hold."""
+        return Expr(lambda values: 1 - self.of(values), self._columns, f"~{self._name}")
+
+    def __abs__(self) -> Expr:
+        return Expr(lambda values: abs(self.of(values)), self._columns, f"abs({self._name})")
+
+    def __bool__(self) -> bool:
+        raise TypeError("an expression of columns is neither true nor false: write & for `and`, | for `or`, ~ for `not`, with parentheses")
+
+    def __repr__(self) -> str:
+        return f"<Expr: {self._name}>"
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """What becomes of the values of all rows: a sum, a mean, or the number of rows."""
+
+    kind: str
+    of: Expr | None = None
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that it looks at."""
+        return frozenset() if self.of is None else self.of.columns
+
+    @property
+    def name(self) -> str:
+        """How it is written."""
+        return f"{self.kind}({'' if self.of is None else self.of.name})"
+
+
+def col(name: str) -> Expr:
+    """A column of a table, by its name."""
+    return Expr(lambda values: values[name], frozenset([name]), name)
+
+
+def count() -> Aggregate:
+    """The number of rows."""
+    return Aggregate("count")
+
+
+def as_expr(value: object) -> Expr:
+    """An expression, or a number that everybody knows as one."""
+    if isinstance(value, Expr):
+        return value
+    return Expr(lambda _: value, frozenset(), str(value))
+
+
+def applied(function: Callable[..., Any], name: str, arguments: tuple[Any, ...]) -> Expr | None:
+    """A function of expressions as an expression; none where no argument is one."""
+    if not any(isinstance(argument, Expr) for argument in arguments):
+        return None
+    parts = [as_expr(argument) for argument in arguments]
+    columns = frozenset[str]().union(*(part.columns for part in parts))
+    return Expr(lambda values: function(*(part.of(values) for part in parts)), columns, f"{name}({', '.join(part.name for part in parts)})")
