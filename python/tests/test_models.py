@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+import toroid
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -21,38 +22,16 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-from toroid import models
+from toroid import _core, models
 from toroid.models import Layer, ModelError, Network
 
 CANCER, IRIS, DIABETES = load_breast_cancer(), load_iris(), load_diabetes()
 
 
 def evaluate(text, columns):
-    """The outputs of a graph of inputs, tables and linear combinations, in clear."""
-    values, outputs = {}, {}
-    for line in text.splitlines():
-        if match := re.fullmatch(r"input (\w+): (-?\d+)\.\.(-?\d+)", line):
-            column = np.asarray(columns[match[1]])
-            assert int(match[2]) <= column.min() and column.max() <= int(match[3])
-            values[match[1]] = (column, int(match[2]), int(match[3]))
-        elif match := re.fullmatch(r"output (\w+) = (\w+)", line):
-            outputs[match[1]] = values[match[2]][0]
-        elif match := re.fullmatch(r"(\w+) = table\((\w+), \[(.*)\]\)", line):
-            argument, low, high = values[match[2]]
-            entries = np.array([int(entry) for entry in match[3].split(",")])
-            assert len(entries) == high - low + 1 <= 1 << 16
-            values[match[1]] = (entries[argument - low], int(entries.min()), int(entries.max()))
-        else:
-            name, expression = line.split(" = ")
-            total, low, high = np.zeros(len(next(iter(values.values()))[0]), np.int64), 0, 0
-            for sign, weight, operand in re.findall(r"(^-|[+-]|^)\s*(\d+)(?:\*(\w+))?", expression):
-                weight = -int(weight) if sign == "-" else int(weight)
-                column, least, most = values[operand] if operand else (1, 1, 1)
-                total = total + weight * column
-                low += min(weight * least, weight * most)
-                high += max(weight * least, weight * most)
-            values[name] = (total, low, high)
-    return outputs
+    """The outputs of a graph in clear."""
+    outputs = _core.evaluate(text, {name: np.asarray(column).tolist() for name, column in columns.items()})
+    return {name: np.array(column) for name, column in outputs.items()}
 
 
 def check(model, X):
@@ -300,3 +279,23 @@ def test_columns_have_the_names_of_the_features():
     check(model, frame)
     awkward = frame.rename(columns={"petal_width": "min"})
     assert models.compile(estimator.fit(awkward, IRIS.target), awkward).features == ("x0", "x1", "x2", "x3")
+
+
+def test_models_on_encrypted_rows():
+    X, y = IRIS.data, IRIS.target
+    client = toroid.Client.generate("tiny-wopbs")
+    with toroid.open() as drive:
+        drive.install(client.public_keys())
+        for estimator in [
+            DecisionTreeClassifier(max_depth=3, random_state=1).fit(X, y),
+            GradientBoostingRegressor(n_estimators=2, max_depth=2, random_state=1).fit(X, X[:, 3]),
+            LogisticRegression(max_iter=1000).fit(X, y == 1),
+        ]:
+            model = models.compile(estimator, X, bits=4, score_bits=8, table_bits=8)
+            rows = X[::15]
+            table = drive.upload("flowers", client.encrypt(model.quantise(rows), model.types), replace=True)
+            scores = client.decrypt(model.program.run(table, log2_failure=-40))
+            expected = model.predict_quantized(rows)
+            found = np.stack([scores[name] for name in model.outputs], axis=1)
+            assert (found == expected).all(), model
+            assert (model.predict(scores) == model.predict(expected)).all()

@@ -29,7 +29,7 @@ from toroid._errors import (
     WidthError,
 )
 from toroid._expr import Aggregate, Expr, col, count
-from toroid._program import Compiled, Cost, Program, Result, program, table
+from toroid._program import Compiled, Cost, GraphProgram, Program, Result, program, table
 from toroid._query import Answer, Query
 from toroid._trace import Value, dot, matmul, maximum, minimum, select, wrap
 from toroid._types import Range, i4, i8, i12, i16, i32, i64, u1, u2, u4, u8, u12, u16, u32, u64
@@ -56,6 +56,7 @@ __all__ = [
     "FileError",
     "FullError",
     "GraphError",
+    "GraphProgram",
     "KeyMismatch",
     "MissingError",
     "NoiseError",

@@ -239,49 +239,21 @@ class Result:
         return f"<Result: {self.rows} rows of {self.compiled.params}>"
 
 
-class Program:
-    """A function that mixes encrypted values, as a graph of operations.
-
-    The function runs once, with values that record what is done to them. It returns a value, a tuple of values, or a dictionary of them; the
-    outputs are named `result`, `result0`, `result1`, …, or by the dictionary's keys.
+class GraphProgram:
+    """A program from the text of a graph.
 
     Args:
-        function: The function.
-        types: Types of arguments, in the place of annotations.
-
-    Raises:
-        GraphError: An argument has no type, or the function does something that programs cannot do; the message names the line.
+        text: The graph, in the text form of the compiler.
+        inputs: Its inputs, with the values that they may have.
+        outputs: The names of its outputs.
+        where: The place that made it, for errors.
     """
 
-    def __init__(self, function: Callable[..., Any], **types: Any) -> None:
-        functools.update_wrapper(self, function)
-        self._function = function
-        self._ranges, _ = _ranges(function, types)
-        graph = Graph()
-        values = {name: graph.input(name, numbers.low, numbers.high) for name, numbers in self._ranges.items()}
-        outputs = self._named(function(**values))
-        for name, value in outputs.items():
-            graph.output(name, value)
-        self._text = graph.text()
+    def __init__(self, text: str, inputs: Mapping[str, Range], outputs: Sequence[str], where: str) -> None:
+        self._text = text
+        self._ranges = dict(inputs)
         self._outputs = list(outputs)
-        # What the graph itself refuses shows here, before anything is encrypted.
-        for name in self._outputs:
-            graph.interval(graph.value(outputs[name]))
-
-    def _named(self, returned: Any) -> dict[str, Any]:
-        where = where_of(self._function)
-        if isinstance(returned, Mapping):
-            named = {str(name): value for name, value in returned.items()}
-        elif isinstance(returned, tuple | list):
-            named = {f"result{place}": value for place, value in enumerate(returned)}
-        else:
-            named = {"result": returned}
-        if not named or any(value is None for value in named.values()):
-            raise GraphError(f"{where}: {self._function.__name__} returns nothing", line=where, help="return the value that the program computes")
-        for name in named:
-            if not name.isascii() or not name.isidentifier():
-                raise GraphError(f"{where}: `{name}` cannot name an output: names are ASCII identifiers", line=where)
-        return named
+        self._where = where
 
     @property
     def inputs(self) -> dict[str, Range]:
@@ -312,10 +284,10 @@ class Program:
             TypeError: An argument is missing, unknown, or given twice.
             GraphError: A number lies outside its type.
         """
-        bound = inspect.signature(self._function).bind(*arguments, **columns)
-        are_numbers = all(np.ndim(column) == 0 for column in bound.arguments.values())
+        bound = self._bind(arguments, columns)
+        are_numbers = all(np.ndim(column) == 0 for column in bound.values())
         given = {}
-        for name, column in bound.arguments.items():
+        for name, column in bound.items():
             numbers = [column] if np.ndim(column) == 0 else list(column)
             given[name] = [operator.index(number) for number in numbers]
         rows = max((len(column) for column in given.values()), default=1)
@@ -363,10 +335,9 @@ class Program:
         layout: Layout = table.columns[column].layout
         numbers = self._ranges[name]
         if layout.low < numbers.low or layout.high > numbers.high:
-            where = where_of(self._function)
             raise GraphError(
-                f"{where}: argument `{name}` is {numbers}, and column {column} has numbers in {layout.low}..{layout.high}",
-                line=where,
+                f"{self._where}: argument `{name}` is {numbers}, and column {column} has numbers in {layout.low}..{layout.high}",
+                line=self._where,
                 interval=f"{layout.low}..{layout.high}",
                 help="widen the argument's type",
             )
@@ -400,6 +371,59 @@ class Program:
     def cost(self, table: StoredTable | None = None, **options: Any) -> Cost:
         """What a row costs, before anything is encrypted; options are those of [Program.compile][]."""
         return self.compile(table, **options).cost
+
+    def _bind(self, arguments: Sequence[Any], columns: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by the names of the inputs."""
+        parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in self._ranges]
+        return inspect.Signature(parameters).bind(*arguments, **columns).arguments
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{name}: {numbers}" for name, numbers in self._ranges.items())
+        return f"<{type(self).__name__}({inputs})>"
+
+
+class Program(GraphProgram):
+    """A function that mixes encrypted values, as a graph of operations.
+
+    The function runs once, with values that record what is done to them. It returns a value, a tuple of values, or a dictionary of them; the
+    outputs are named `result`, `result0`, `result1`, …, or by the dictionary's keys.
+
+    Args:
+        function: The function.
+        types: Types of arguments, in the place of annotations.
+
+    Raises:
+        GraphError: An argument has no type, or the function does something that programs cannot do; the message names the line.
+    """
+
+    def __init__(self, function: Callable[..., Any], **types: Any) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        ranges, _ = _ranges(function, types)
+        graph = Graph()
+        values = {name: graph.input(name, numbers.low, numbers.high) for name, numbers in ranges.items()}
+        outputs = self._named(function(**values))
+        for name, value in outputs.items():
+            graph.output(name, value)
+        super().__init__(graph.text(), ranges, list(outputs), where_of(function))
+        # What the graph itself refuses shows here, before anything is encrypted.
+        for value in outputs.values():
+            graph.interval(graph.value(value))
+
+    def _named(self, returned: Any) -> dict[str, Any]:
+        where = where_of(self._function)
+        if isinstance(returned, Mapping):
+            named = {str(name): value for name, value in returned.items()}
+        elif isinstance(returned, tuple | list):
+            named = {f"result{place}": value for place, value in enumerate(returned)}
+        else:
+            named = {"result": returned}
+        if not named or any(value is None for value in named.values()):
+            raise GraphError(f"{where}: {self._function.__name__} returns nothing", line=where, help="return the value that the program computes")
+        for name in named:
+            if not name.isascii() or not name.isidentifier():
+                raise GraphError(f"{where}: `{name}` cannot name an output: names are ASCII identifiers", line=where)
+        return named
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Within another program: the function's operations become part of it. Of plain numbers: [Program.simulate][]."""

@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from toroid._program import GraphProgram
+from toroid._types import Range
+
 from ._errors import ModelError
 
 RESERVED = {"input", "output", "table", "sum", "min", "max", "abs", "select", "wrap"}
@@ -76,6 +79,17 @@ class Model(ABC):
         if self._text is None:
             self._text = self._build()
         return self._text
+
+    @property
+    def types(self) -> dict[str, tuple[int, int]]:
+        """The least and the greatest number of each column, as `client.encrypt` takes them."""
+        return {self.features[j]: (quantiser.least, quantiser.levels) for j, quantiser in self.quantisers.items()}
+
+    @property
+    def program(self) -> GraphProgram:
+        """The program, which runs on a table of encrypted columns; its results go to `predict` and the like once they are decrypted."""
+        inputs = {name: Range(low, high) for name, (low, high) in self.types.items()}
+        return GraphProgram(self.graph(), inputs, self.outputs, f"the model of {self.kind}")
 
     def decision(self, scores: Any) -> np.ndarray:
         """The estimator's raw values (margins, or probabilities of a forest, or a regressor's numbers) of integer scores.
