@@ -201,6 +201,21 @@ class Compiled:
             each["set"]: Cost(each["set"], **each["cost"]) if each["cost"] is not None else str(each["refused"]) for each in self._facts["alternatives"]
         }
 
+    def explain(self) -> str:
+        """What the program does and costs, as text: the cost and that of other parameter sets, how inputs are encrypted, where results stand, and
+        the program of the drive, whose comments name the lines that its parts come from."""
+        lines = [f"cost: {self.cost}"]
+        lines.extend(f"  {name}: {cost}" for name, cost in self.alternatives.items() if name != self.params)
+        for given in self._facts["inputs"]:
+            interval, digits = given["interval"], given["layout"]["digits"]
+            shown = ", ".join(f"{digit['bits']} bits{' with a sign' if digit['signed'] else ''} from bit {digit['shift']} on" for digit in digits)
+            lines.append(f"input {given['name']}, {interval['low']}..{interval['high']}: {shown}")
+        for output in self._facts["outputs"]:
+            parts = ", ".join(f"{part['bits']} bits of row {part['row']} from bit {part['shift']} on, times {part['factor']}" for part in output["parts"])
+            lines.append(f"output {output['name']}{', the sum of all rows' if output['sum'] else ''}: {parts or 'a constant'}")
+        lines.append(f"a result has {self._facts['result_rows']} rows for each {'group of ' + str(self._facts['group']) if self._facts['group'] else 'row'}")
+        return "\n".join([*lines, "", self.program])
+
     def registers(self, inputs: Mapping[str, Sequence[str]]) -> dict[str, str]:
         """The columns of the drive that stand in the program's registers, from those of the digits of each input."""
         found: dict[str, str] = {}
@@ -356,7 +371,7 @@ class GraphProgram:
             columns: The names of the columns, where they are not those of the inputs.
 
         Raises:
-            GraphError: As [Program.compile][] has it.
+            GraphError: As [GraphProgram.compile][] has it.
             DriveError: The drive does not do it. Ctrl-C ends the run with KeyboardInterrupt; the same call then goes on where it was.
         """
         count = table.rows if rows is None else rows[1] - rows[0]
@@ -368,8 +383,12 @@ class GraphProgram:
         """`run`, to await."""
         return await asyncio.to_thread(lambda: self.run(table, **options))
 
+    def explain(self, table: StoredTable | None = None, **options: Any) -> str:
+        """The graph, what it costs, and the program of the drive, as text; options are those of [GraphProgram.compile][]."""
+        return f"{self._text}\n{self.compile(table, **options).explain()}"
+
     def cost(self, table: StoredTable | None = None, **options: Any) -> Cost:
-        """What a row costs, before anything is encrypted; options are those of [Program.compile][]."""
+        """What a row costs, before anything is encrypted; options are those of [GraphProgram.compile][]."""
         return self.compile(table, **options).cost
 
     def _bind(self, arguments: Sequence[Any], columns: Mapping[str, Any]) -> dict[str, Any]:
@@ -426,7 +445,7 @@ class Program(GraphProgram):
         return named
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Within another program: the function's operations become part of it. Of plain numbers: [Program.simulate][]."""
+        """Within another program: the function's operations become part of it. Of plain numbers: [GraphProgram.simulate][]."""
         if (expression := applied(self, self._function.__name__, arguments)) is not None:
             return expression
         if graph_of([*arguments, *named.values()]) is None:

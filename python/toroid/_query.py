@@ -222,6 +222,11 @@ class Query:
         options = {"sets": [self._table.params], "rows": rows, "log2_failure": min(bound, 0.0), "inputs": layouts}
         return Compiled(_core.compile(plan.graph, json.dumps(options)))
 
+    def explain(self, log2_failure: float = -128.0) -> str:
+        """The graph, what it costs, and the program of the drive, as text; options are those of [Query.compile][]."""
+        plan = self._plan()
+        return f"{plan.graph}\n{self._compiled(plan, log2_failure).explain()}"
+
     def cost(self, log2_failure: float = -128.0) -> Cost:
         """What a row costs, before anything runs; options are those of [Query.compile][]."""
         return self.compile(log2_failure).cost
