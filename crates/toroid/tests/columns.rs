@@ -447,7 +447,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     put("1\n", &["column x", "such a column already"], "x numbers");
     put("1\n2.5\n", &["line 2", "not an integer"], "y numbers");
     put("\n\n", &["no numbers"], "y numbers");
-    put("16\n", &["16"], "x numbers --append");
+    put("16\n", &["outside 0..=15"], "x numbers --append");
     put("1\n", &["no such column"], "y numbers --append");
     put("1\n2\n", &["column x", "rows 2..4"], "x numbers --at 2");
     put("1\n", &["encoding"], "x numbers --append --bits 3");
