@@ -32,6 +32,8 @@ pub(crate) struct Drive {
     location: String,
     /// None once it is closed. A call that runs keeps it open.
     inner: RwLock<Option<Arc<Inner>>>,
+    /// Held by the run of a program: two runs of one session choose the same program index.
+    turn: Mutex<()>,
 }
 
 /// What a program is to do with columns.
@@ -234,6 +236,7 @@ impl Drive {
         Drive {
             location: location.into(),
             inner: RwLock::new(Some(Arc::new(inner))),
+            turn: Mutex::new(()),
         }
     }
 
@@ -527,6 +530,7 @@ impl Drive {
             unit,
         };
         let report = self.call(py, progress, |drive, progress| {
+            let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
             let session = drive.session();
             request.with(|request_of_map| {
                 let run = || drive.wait(session.map(request_of_map, progress));

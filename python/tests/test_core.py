@@ -190,6 +190,8 @@ def test_several_threads_use_a_drive_at_once(drive: _core.Drive) -> None:
 
 
 def test_interrupts_end_a_run_that_goes_on_later(drive: _core.Drive) -> None:
+    # A shell starts commands in the background with the signal ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     key = _core.ClientKey.generate("tiny")
     drive.put_keys(key.public_keys())
     numbers = np.arange(512) % 16
