@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,10 @@ class Layout:
             return Layout(low, high, (Digit(bits, signed, 0),))
         digits = tuple(Digit(min(digit_bits, bits - shift), signed and shift + digit_bits >= bits, shift) for shift in range(0, bits, digit_bits))
         return Layout(low, high, digits)
+
+    def described(self) -> dict[str, Any]:
+        """The layout as options of a compilation have it."""
+        return {"digits": [asdict(digit) for digit in self.digits]}
 
     def split(self, numbers: npt.NDArray[Any]) -> list[npt.NDArray[np.int64]]:
         """The digits of numbers, the lowest first."""

@@ -356,7 +356,7 @@ class GraphProgram:
                 interval=f"{layout.low}..{layout.high}",
                 help="widen the argument's type",
             )
-        return {"digits": [{"bits": digit.bits, "signed": digit.signed, "shift": digit.shift} for digit in layout.digits]}
+        return layout.described()
 
     def run(
         self, table: StoredTable, *, rows: tuple[int, int] | None = None, log2_failure: float = -128.0, progress: Progress = None, **columns: str

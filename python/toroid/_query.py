@@ -212,10 +212,7 @@ class Query:
     def _compiled(self, plan: _Plan, log2_failure: float) -> Compiled:
         from toroid._program import Compiled
 
-        layouts = {}
-        for place, name in enumerate(plan.inputs):
-            digits = self._table.columns[name].layout.digits
-            layouts[f"c{place}"] = {"digits": [{"bits": digit.bits, "signed": digit.signed, "shift": digit.shift} for digit in digits]}
+        layouts = {f"c{place}": self._table.columns[name].layout.described() for place, name in enumerate(plan.inputs)}
         # A bound for all rows together, as a row's.
         rows = self._table.rows
         bound = log2_failure + float(np.log2(rows))
