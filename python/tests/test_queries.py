@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 import toroid
 from toroid import col
+from toroid._expr import applied
 
 ROWS = 24
 
@@ -114,3 +116,39 @@ def test_wrong_questions_are_refused(place: Any) -> None:
         table.select(half=col("salary") / 2).run()
     with pytest.raises(ValueError, match="use agg"):
         table.group_by("dept").select("salary")
+
+
+def test_errors_name_the_line_of_the_expression(place: Any) -> None:
+    _, table = place
+    here = sys._getframe().f_lineno
+    half = col("salary") / 2
+    wide = (col("salary") + 1) * 5
+    wage = col("wage")
+    with pytest.raises(toroid.GraphError) as fraction:
+        table.select(half=half + 1).run()
+    assert fraction.value.line == f"{__file__}:{here + 1}"
+    with pytest.raises(toroid.GraphError) as key:
+        table.group_by(wide).agg(n=toroid.count()).run()
+    assert key.value.line == f"{__file__}:{here + 2}"
+    with pytest.raises(toroid.MissingError, match=f"{here + 3}: table staff has no column wage"):
+        table.where(wage > 3).agg(n=toroid.count()).run()
+    # What the compiler refuses names it, too.
+    with pytest.raises(toroid.GraphError) as bound:
+        table.agg(total=(col("salary") << 99).sum()).compile()
+    assert bound.value.line == f"{__file__}:{sys._getframe().f_lineno - 1}"
+
+
+def test_errors_within_programs_name_the_line_of_the_program(place: Any) -> None:
+    _, table = place
+
+    @toroid.program
+    def raised(x: toroid.u8) -> Any:
+        return x + 1
+
+    line = sys._getframe().f_lineno + 2
+    def halved(x: Any) -> Any:
+        return x / 2
+
+    with pytest.raises(toroid.GraphError) as error:
+        table.select(x=applied(halved, "halved", (raised(col("salary")),))).run()
+    assert error.value.line == f"{__file__}:{line}"

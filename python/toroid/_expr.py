@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toroid._trace import Value
+from toroid._trace import Place, Value, caller, located
 
 
 class Expr:
@@ -16,19 +16,25 @@ class Expr:
     __hash__ = None  # type: ignore[assignment]
     __array_ufunc__ = None
 
-    def __init__(self, of: Callable[[Mapping[str, Value]], Any], columns: frozenset[str], name: str) -> None:
+    def __init__(self, of: Callable[[Mapping[str, Value]], Any], columns: Mapping[str, Place], name: str) -> None:
         self._of = of
         self._columns = columns
         self._name = name
+        self._place = caller()
 
     def of(self, values: Mapping[str, Value]) -> Any:
-        """The value, of those of the columns."""
-        return self._of(values)
+        """The value, of those of the columns. What is wrong with it names the line that the expression was written on."""
+        return located(self._place, self._of, values)
 
     @property
-    def columns(self) -> frozenset[str]:
-        """The columns that it looks at."""
+    def columns(self) -> Mapping[str, Place]:
+        """The columns that it looks at, each with a line that names it."""
         return self._columns
+
+    @property
+    def place(self) -> Place:
+        """The file and the line that it was written on."""
+        return self._place
 
     @property
     def name(self) -> str:
@@ -48,7 +54,7 @@ class Expr:
         first, second = (right, self) if reflected else (self, right)
         return Expr(
             lambda values: apply(first.of(values), second.of(values)),
-            self._columns | right.columns,
+            {**self._columns, **right.columns},
             f"({first.name} {symbol} {second.name})",
         )
 
@@ -137,9 +143,9 @@ class Aggregate:
     of: Expr | None = None
 
     @property
-    def columns(self) -> frozenset[str]:
-        """The columns that it looks at."""
-        return frozenset() if self.of is None else self.of.columns
+    def columns(self) -> Mapping[str, Place]:
+        """The columns that it looks at, each with a line that names it."""
+        return {} if self.of is None else self.of.columns
 
     @property
     def name(self) -> str:
@@ -149,7 +155,7 @@ class Aggregate:
 
 def col(name: str) -> Expr:
     """A column of a table, by its name."""
-    return Expr(lambda values: values[name], frozenset([name]), name)
+    return Expr(lambda values: values[name], {name: caller()}, name)
 
 
 def count() -> Aggregate:
@@ -161,7 +167,7 @@ def as_expr(value: object) -> Expr:
     """An expression, or a number that everybody knows as one."""
     if isinstance(value, Expr):
         return value
-    return Expr(lambda _: value, frozenset(), str(value))
+    return Expr(lambda _: value, {}, str(value))
 
 
 def applied(function: Callable[..., Any], name: str, arguments: tuple[Any, ...]) -> Expr | None:
@@ -169,5 +175,5 @@ def applied(function: Callable[..., Any], name: str, arguments: tuple[Any, ...])
     if not any(isinstance(argument, Expr) for argument in arguments):
         return None
     parts = [as_expr(argument) for argument in arguments]
-    columns = frozenset[str]().union(*(part.columns for part in parts))
+    columns = {column: place for part in parts for column, place in part.columns.items()}
     return Expr(lambda values: function(*(part.of(values) for part in parts)), columns, f"{name}({', '.join(part.name for part in parts)})")

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toroid import _core
-from toroid._errors import GraphError, MissingError
+from toroid._errors import MissingError
 from toroid._expr import Aggregate, Expr, as_expr, col, count
 from toroid._progress import Progress
-from toroid._trace import Graph, Value, select
+from toroid._trace import Graph, Value, located, refuse, select
 
 if TYPE_CHECKING:
     from toroid._client import Client
@@ -97,11 +97,12 @@ class Query:
         """A graph with the columns that the question looks at."""
         graph, values = Graph(), {}
         wanted = [self._condition, self._key, *(self._results or {}).values()]
-        names = sorted({name for expression in wanted if expression is not None for name in expression.columns})
-        for place, name in enumerate(names):
+        named = {name: line for expression in wanted if expression is not None for name, line in expression.columns.items()}
+        for place, name in enumerate(sorted(named)):
             column = self._table.columns.get(name)
             if column is None:
-                raise MissingError(f"table {self._table.name} has no column {name}; it has {', '.join(self._table.columns)}")
+                file, line = named[name]
+                raise MissingError(f"{file}:{line}: table {self._table.name} has no column {name}; it has {', '.join(self._table.columns)}")
             values[name] = graph.input(f"c{place}", column.layout.low, column.layout.high)
         return graph, values
 
@@ -138,7 +139,9 @@ class Query:
             key = graph.value(self._key.of(values))
             interval = key.interval
             if interval.high - interval.low >= MAX_GROUPS:
-                raise GraphError(
+                located(
+                    self._key.place,
+                    refuse,
                     f"the key of the groups lies in {interval}, and it has at most {MAX_GROUPS} values",
                     interval=str(interval),
                     help="encrypt the key with a narrower type, or group by a part of it, such as col(...) // 100",

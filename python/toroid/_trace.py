@@ -18,17 +18,29 @@ _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 MAX_TABLE_ENTRIES = 1 << 16
 
 
-def _caller() -> tuple[str, int]:
-    """The file and the line that the user wrote."""
+#: A file and a line that the user wrote.
+Place = tuple[str, int]
+
+
+def caller() -> Place:
+    """The file and the line that the user wrote: that of the innermost call from outside of this package, or that of [located][] if that is nearer."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        if frame.f_code is located.__code__:
+            place: Place = frame.f_locals["place"]
+            return place
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
 
 
+def located(place: Place, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Calls a function in the name of a line that was written before, such as that of an expression of columns."""
+    return function(*arguments, **named)
+
+
 def refusal(message: str, **attributes: object) -> GraphError:
     """An error that names the user's line."""
-    file, line = _caller()
+    file, line = caller()
     where = f"{file}:{line}"
     return GraphError(f"{where}: {message}", line=where, **attributes)
 
@@ -104,7 +116,7 @@ class Graph:
         return Range(low, high)
 
     def _write(self, statement: str) -> None:
-        file, line = _caller()
+        file, line = caller()
         file = "".join(letter for letter in file if letter.isprintable() and letter not in '"\\')
         self._lines.append(f'{statement} @ "{file}":{line}')
 
