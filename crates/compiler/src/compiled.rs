@@ -22,6 +22,8 @@ pub struct Options {
     pub log2_failure: f64,
     /// The bits of a digit of a number that takes several; chosen by the set if not given.
     pub digit_bits: Option<u32>,
+    /// Whether simpler graphs of the same meaning are tried, beside the graph as it is written; the cheapest program is taken.
+    pub simplify: bool,
     /// The layouts of columns that are encrypted already, by the names of the inputs.
     pub inputs: BTreeMap<String, Layout>,
 }
@@ -35,6 +37,7 @@ impl Default for Options {
             rows: 1,
             log2_failure: -64.0,
             digit_bits: None,
+            simplify: true,
             inputs: BTreeMap::new(),
         }
     }
@@ -206,7 +209,7 @@ pub struct Cost {
     pub seconds_per_row: f64,
     /// log2 of the probability that a result of any row is wrong.
     pub log2_failure: f64,
-    /// Bytes of the keys that the drive needs.
+    /// Bytes of the keys that the drive needs, as they are sent: each with a seed in place of its masks.
     pub key_bytes: u64,
     /// Bytes of a row of the inputs on the drive, once they are seeded.
     pub input_bytes_per_row: u64,

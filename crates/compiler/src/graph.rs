@@ -266,7 +266,7 @@ struct Statement {
 /// What to compute: statements, each with its exact interval, and outputs.
 ///
 /// Every statement goes in by [`add`](Graph::add), which checks it and computes its interval. So no value of a graph ever overflows.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Graph {
     statements: Vec<Statement>,
     inputs: HashMap<Arc<str>, Node>,
@@ -414,7 +414,11 @@ impl Graph {
         Ok(node)
     }
 
-    fn check(&self, op: &Op) -> Result<Interval, Error> {
+    /// The interval of what an operation computes.
+    ///
+    /// # Errors
+    /// As [`add`](Graph::add).
+    pub(crate) fn check(&self, op: &Op) -> Result<Interval, Error> {
         if self.statements.len() >= MAX_STATEMENTS {
             return Err(Error::new(format!(
                 "a graph has at most {MAX_STATEMENTS} statements"
@@ -580,6 +584,23 @@ impl Graph {
         terms: impl IntoIterator<Item = (Node, i128)>,
         constant: i128,
     ) -> Result<Node, Error> {
+        let (terms, constant) = self.in_order(terms, constant)?;
+        match terms[..] {
+            [] => self.constant(constant),
+            [(node, 1)] if constant == 0 => Ok(node),
+            _ => self.add(Op::Linear { terms, constant }),
+        }
+    }
+
+    /// Terms as [`Op::Linear`] has them, without constants, and the constant.
+    ///
+    /// # Errors
+    /// A weight beyond 2^127.
+    pub(crate) fn in_order(
+        &self,
+        terms: impl IntoIterator<Item = (Node, i128)>,
+        constant: i128,
+    ) -> Result<(Vec<(Node, i128)>, i128), Error> {
         let overflow = || Error::new("a weight exceeds 2^127");
         let mut terms: Vec<_> = terms.into_iter().collect();
         let mut constant = constant;
@@ -605,14 +626,7 @@ impl Graph {
             }
         }
         merged.retain(|&(_, weight)| weight != 0);
-        match merged[..] {
-            [] => self.constant(constant),
-            [(node, 1)] if constant == 0 => Ok(node),
-            _ => self.add(Op::Linear {
-                terms: merged,
-                constant,
-            }),
-        }
+        Ok((merged, constant))
     }
 
     /// A product; by a constant it is a linear combination.

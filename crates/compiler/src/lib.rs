@@ -29,6 +29,7 @@ mod evaluate;
 mod graph;
 mod interval;
 mod lower;
+mod simplify;
 mod text;
 
 pub use compiled::{
@@ -40,6 +41,7 @@ pub use graph::{
 };
 pub use interval::{Interval, MAX_MAGNITUDE};
 pub use lower::compile;
+pub use simplify::Pass;
 pub use text::MAX_SOURCE_BYTES;
 
 #[cfg(doctest)]

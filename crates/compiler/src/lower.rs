@@ -15,6 +15,7 @@ use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise::{Noise, log2_decoding_failure};
 use toroid_tfhe::params::ParamSet;
+use toroid_tfhe::seeded::KeyForm;
 
 use self::digits::Radix;
 use self::emit::Writer;
@@ -24,6 +25,7 @@ use self::samples::{Combo, Samples};
 use crate::compiled::{Alternative, Compiled, CompiledOutput, Cost, Options, Part};
 use crate::error::Error;
 use crate::graph::{Graph, Op};
+use crate::simplify::Pass;
 
 /// Milliseconds of a function with sets for tests, of which no times are recorded.
 const TEST_SET_MS: f64 = 1.0;
@@ -100,8 +102,42 @@ pub fn compile(graph: &Graph, options: &Options) -> Result<Compiled, Error> {
     }
 }
 
-/// Compiles for one set.
+/// Compiles for one set: the graph as it is written, and simpler ones of the same meaning, of which the cheapest stays.
 fn compile_for(
+    graph: &Graph,
+    params: &'static ParamSet,
+    options: &Options,
+) -> Result<Compiled, Error> {
+    let mut best = compile_as_it_is(graph, params, options);
+    if !options.simplify {
+        return best;
+    }
+    // Tables of two values save functions, but theirs read more bits, so that only the costs tell.
+    let without_pairs: Vec<Pass> = Pass::ALL
+        .into_iter()
+        .filter(|pass| *pass != Pass::FuseTwo)
+        .collect();
+    let mut tried = vec![graph.clone()];
+    for passes in [without_pairs.as_slice(), &Pass::ALL] {
+        let simpler = graph.simplify(passes, params.message_bits);
+        if tried.contains(&simpler) {
+            continue;
+        }
+        if let Ok(compiled) = compile_as_it_is(&simpler, params, options) {
+            let is_better = best.as_ref().map_or(true, |best| {
+                compiled.cost.seconds_per_row < best.cost.seconds_per_row
+            });
+            if is_better {
+                best = Ok(compiled);
+            }
+        }
+        tried.push(simpler);
+    }
+    best
+}
+
+/// Compiles a graph for one set without a change.
+fn compile_as_it_is(
     graph: &Graph,
     params: &'static ParamSet,
     options: &Options,
@@ -396,7 +432,8 @@ fn cost(
         tasks: facts.tasks.len() as u64,
         seconds_per_row: seconds,
         log2_failure: (of_row + (result_rows as f64).log2()).clamp(LEAST_LOG2, 0.0),
-        key_bytes: params.bootstrapping_key_bytes() + params.key_switching_key_bytes(),
+        key_bytes: KeyForm::Seeded.bootstrapping_key_bytes(params)
+            + KeyForm::Seeded.key_switching_key_bytes(params),
         input_bytes_per_row: registers.len() as u64 * params.modulus.word_bytes() as u64,
         result_bytes_per_row: (sample * result_rows).div_ceil(group.unwrap_or(1)),
     })
