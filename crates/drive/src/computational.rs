@@ -55,8 +55,8 @@ pub const PROGRAM_TYPE: u8 = 0xC0;
 pub const MAX_PROGRAMS: usize = 16;
 /// Memory range sets of a host.
 pub const MAX_RANGE_SETS: usize = 64;
-/// Ranges in a set, or of one command.
-pub const MAX_RANGES: usize = 16;
+/// Ranges in a set, or of one command: as many as the bits that say which of them are inputs.
+pub const MAX_RANGES: usize = 64;
 
 /// Memory namespaces have at most 1 GiB.
 const MOST_MEMORY: u32 = 1 << 30;

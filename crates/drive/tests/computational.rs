@@ -1057,7 +1057,7 @@ fn what_the_controller_tells() {
     assert_eq!(data.len(), 4096);
     assert_eq!(
         data[..17],
-        [16, 0, 64, 0, 2, 0, 16, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]
+        [16, 0, 64, 0, 2, 0, 64, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]
     );
     let data = ok(
         &controller,
