@@ -32,6 +32,8 @@ mod object;
 mod registers;
 mod ring;
 mod rows;
+#[cfg(feature = "image")]
+pub(crate) mod runs;
 mod stored;
 #[cfg(feature = "image")]
 mod triggered;

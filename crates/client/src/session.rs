@@ -42,6 +42,8 @@ use crate::blob::{
     BlobError, BlobId, BlobStat, BlobStore, BlobWriter, FormatOptions, MountOptions, NewBlob,
 };
 use crate::columns::error::ColumnError;
+#[cfg(feature = "image")]
+use crate::columns::runs::Runs;
 use crate::ledger::{
     Binding, Digest, Entry, Ledger, LedgerError, LedgerFault, ObjectDigest, Origin, Subject,
     bytes_digest,
@@ -294,9 +296,28 @@ pub struct TestVectorReport {
 pub struct Session {
     store: BlobStore,
     ledger: Option<Arc<Mutex<Ledger>>>,
+    /// What runs on columns hold.
+    #[cfg(feature = "image")]
+    runs: Runs,
 }
 
 impl Session {
+    /// A session without a ledger.
+    fn of(store: BlobStore) -> Session {
+        Session {
+            store,
+            ledger: None,
+            #[cfg(feature = "image")]
+            runs: Runs::default(),
+        }
+    }
+
+    /// What runs on columns hold.
+    #[cfg(feature = "image")]
+    pub(crate) fn runs(&self) -> &Runs {
+        &self.runs
+    }
+
     /// Formats a namespace: all that it held is lost.
     ///
     /// # Errors
@@ -307,8 +328,7 @@ impl Session {
         options: FormatOptions,
     ) -> Result<Session, SessionError> {
         let store = BlobStore::format(controller, nsid, options).await?;
-        let ledger = None;
-        Ok(Session { store, ledger })
+        Ok(Session::of(store))
     }
 
     /// Opens the store on a namespace.
@@ -329,8 +349,7 @@ impl Session {
         options: MountOptions,
     ) -> Result<Session, SessionError> {
         let store = BlobStore::mount(controller, nsid, options).await?;
-        let ledger = None;
-        Ok(Session { store, ledger })
+        Ok(Session::of(store))
     }
 
     /// The same session, which binds what it puts and checks what it gets ([`ledger`](crate::ledger)).
@@ -968,8 +987,7 @@ impl Session {
         let (store, progress) = (self.store.clone(), progress.clone());
         // On its own: a caller that goes away must not leave another program in the register.
         let task = tokio::spawn(async move {
-            let ledger = None;
-            let session = Session { store, ledger };
+            let session = Session::of(store);
             let filled = session.fill(key_id, wanted, true, &progress).await;
             if filled.is_err() {
                 // That the load is cancelled does not cancel this.

@@ -33,7 +33,8 @@ const TEST_SET_MS: f64 = 1.0;
 /// The least logarithm of a probability that is told apart from others.
 const LEAST_LOG2: f64 = -10_000.0;
 
-/// Sums are made in groups of so many rows at least, where their numbers can be taken apart for it.
+/// Sums are made in groups of so many rows, where their numbers can be taken apart for it. A drive computes a group in one command, which a run
+/// that goes on does not begin in the middle of, so that groups have no more.
 const WANTED_GROUP: u64 = 256;
 
 /// Compiles a graph: simplifies it, lowers it for each of the sets of the options, and takes the program that costs least.
@@ -252,10 +253,10 @@ fn lower(
         }
         found = taken;
     }
-    // The largest group whose sums fit.
+    // The largest group whose sums fit, and a command.
     let group = limit.map(|rows| {
         let left = room.saturating_sub(widest(&found));
-        rows.min(1_u64 << left).max(1)
+        rows.min(1_u64 << left).clamp(1, WANTED_GROUP)
     });
     let summands = i128::from(group.unwrap_or(1));
     let mut fields = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use toroid_drive::bridge::status::{NO_ROOM, PROGRAM_IN_USE};
+use toroid_drive::bridge::status::{NO_ROOM, PART_ORDER, PROGRAM_IN_USE};
 use toroid_drive::computational::request::{self, MemoryRange};
 use toroid_drive::computational::{MAX_PROGRAMS, MAX_RANGES};
 use toroid_isa::metadata::ScMetadata;
@@ -12,7 +12,8 @@ use toroid_nvme::{Controller, NvmeError, Request, execute, execute_admin};
 use toroid_tfhe::column::{ColumnForm, Segment, assemble};
 
 use super::rows::{EncryptedRows, RowFacts};
-use super::{ColumnError, mismatch};
+use super::runs::{Index, Runs};
+use super::{ColumnError, mismatch, of};
 use crate::blob::BlobError;
 use crate::session::SessionError;
 
@@ -21,12 +22,13 @@ pub(super) struct Executor {
     controller: Arc<dyn Controller>,
     programs: u32,
     memory: u32,
-    index: u16,
-    /// First byte and bytes of the part of the memory.
-    start: u64,
+    runs: Runs,
+    /// The index that is held, and the program that is loaded there and active.
+    held: Option<(Index, Vec<u8>)>,
+    /// Bytes of the part of the memory.
     len: u64,
-    /// The program that is loaded and active.
-    loaded: Option<Vec<u8>>,
+    /// The column that the run makes.
+    output: String,
     name: VrNumber,
 }
 
@@ -39,45 +41,40 @@ fn padded(len: u64) -> u64 {
 }
 
 impl Executor {
-    /// Takes a free program index of the drive.
+    /// Takes a free program index of the drive for a run of a session, which makes the column `output`.
     ///
     /// # Errors
-    /// [`ColumnError::NoPrograms`], [`ColumnError::Busy`], in a pair with the column's name by the caller; those of the commands.
+    /// [`ColumnError::NoPrograms`], [`ColumnError::Busy`]; those of the commands.
     pub(super) async fn take(
-        controller: Arc<dyn Controller>,
+        (controller, runs): (Arc<dyn Controller>, Runs),
+        output: &str,
         name: VrNumber,
         program: &Program,
-    ) -> Result<Result<Executor, ColumnError>, SessionError> {
-        let namespace = |csi| {
-            let mut others = controller.info().other_namespaces.iter();
-            others
-                .find(|other| other.csi == csi)
-                .map(|other| other.nsid)
+    ) -> Result<Executor, SessionError> {
+        let Some((programs, memory)) = namespaces(&*controller) else {
+            return Err(of(output)(ColumnError::NoPrograms));
         };
-        let (Some(programs), Some(memory)) = (namespace(csi::PROGRAMS), namespace(csi::MEMORY))
-        else {
-            return Ok(Err(ColumnError::NoPrograms));
+        let len = bytes_of_a_run(&*controller, memory).await?;
+        let mut executor = Executor {
+            controller,
+            programs,
+            memory,
+            runs,
+            held: None,
+            len,
+            output: output.to_owned(),
+            name,
         };
-        let total = memory_bytes(&*controller, memory).await?;
-        let len = total / MAX_PROGRAMS as u64 / 4096 * 4096;
-        for index in 0..MAX_PROGRAMS as u16 {
-            let mut executor = Executor {
-                controller: Arc::clone(&controller),
-                programs,
-                memory,
-                index,
-                start: u64::from(index) * len,
-                len,
-                loaded: None,
-                name,
-            };
-            match executor.load(program).await {
-                Ok(()) => return Ok(Ok(executor)),
-                Err(error) if error.status() == Some(PROGRAM_IN_USE) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(Err(ColumnError::Busy(MAX_PROGRAMS)))
+        executor.load(program).await?;
+        Ok(executor)
+    }
+
+    /// Bytes of memory that inputs and result of a run on this drive have; nothing where it runs no programs on columns.
+    pub(super) async fn room_on(controller: &dyn Controller) -> Result<Option<u64>, SessionError> {
+        Ok(match namespaces(controller) {
+            Some((_, memory)) => Some(bytes_of_a_run(controller, memory).await?),
+            None => None,
+        })
     }
 
     /// Bytes of memory for inputs and result of a run.
@@ -99,36 +96,56 @@ impl Executor {
         submitted.map(drop).map_err(failed)
     }
 
-    async fn load(&mut self, program: &Program) -> Result<(), SessionError> {
+    /// Has a program loaded and active; gives its index. Other sessions of this host may take the index between two programs, so that each program
+    /// looks for one that is free.
+    async fn load(&mut self, program: &Program) -> Result<u16, SessionError> {
         let bytes = toroid_isa::encode(program);
-        if self.loaded.as_ref() == Some(&bytes) {
-            return Ok(());
+        match &self.held {
+            Some((held, loaded)) if *loaded == bytes => return Ok(held.get()),
+            _ => self.release().await?,
         }
-        self.release().await?;
+        for index in 0..MAX_PROGRAMS as u16 {
+            let Some(held) = self.runs.take_index(index) else {
+                continue;
+            };
+            match self.load_at(index, &bytes).await {
+                Ok(()) => {
+                    self.held = Some((held, bytes));
+                    return Ok(index);
+                }
+                // Whoever loads a program of several parts there has begun.
+                Err(error)
+                    if [Some(PROGRAM_IN_USE), Some(PART_ORDER)].contains(&error.status()) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(of(&self.output)(ColumnError::Busy(MAX_PROGRAMS)))
+    }
+
+    async fn load_at(&self, index: u16, bytes: &[u8]) -> Result<(), SessionError> {
         // MDTS is a multiple of 4 KiB.
         let most = self.controller.info().mdts_bytes.max(4096) as usize;
         let size = bytes.len() as u32;
         for (number, part) in bytes.chunks(most).enumerate() {
             let place = (size, (number * most) as u32);
-            let load = request::load_program(self.programs, self.index, self.name, place, part);
+            let load = request::load_program(self.programs, index, self.name, place, part);
             self.admin(load).await?;
         }
-        let activate = request::activate_program(self.programs, self.index, true);
-        self.admin(activate).await?;
-        self.loaded = Some(bytes);
-        Ok(())
+        let activate = request::activate_program(self.programs, index, true);
+        self.admin(activate).await
     }
 
     /// Gives the index back.
     pub(super) async fn release(&mut self) -> Result<(), SessionError> {
-        if self.loaded.is_none() {
+        let Some((held, _)) = &self.held else {
             return Ok(());
-        }
-        let deactivate = request::activate_program(self.programs, self.index, false);
+        };
+        let index = held.get();
+        let deactivate = request::activate_program(self.programs, index, false);
         self.admin(deactivate).await?;
-        let unload = request::unload_program(self.programs, self.index);
+        let unload = request::unload_program(self.programs, index);
         self.admin(unload).await?;
-        self.loaded = None;
+        self.held = None;
         Ok(())
     }
 
@@ -169,16 +186,25 @@ impl Executor {
         Ok(bytes)
     }
 
+    /// Bytes of the memory that an object of so many bytes takes.
+    pub(super) fn bytes_for(object: u64) -> u64 {
+        padded(object.saturating_add(ScMetadata::SIZE as u64))
+    }
+
     /// Bytes of the memory that these objects take.
     pub(super) fn object_bytes(inputs: &[(ScMetadata, &[u8])]) -> u64 {
-        let of_input = |bytes: &[u8]| padded((ScMetadata::SIZE + bytes.len()) as u64);
-        inputs.iter().map(|(_, bytes)| of_input(bytes)).sum()
+        let inputs = inputs.iter();
+        inputs
+            .map(|(_, bytes)| Executor::bytes_for(bytes.len() as u64))
+            .sum()
     }
 
     /// Bytes of the memory that these inputs take.
     pub(super) fn bytes_of(inputs: &[(VrNumber, &EncryptedRows)]) -> u64 {
-        let of_input = |rows: &EncryptedRows| padded((ScMetadata::SIZE + rows.bytes.len()) as u64);
-        inputs.iter().map(|(_, rows)| of_input(rows)).sum()
+        let inputs = inputs.iter();
+        inputs
+            .map(|(_, rows)| Executor::bytes_for(rows.bytes.len() as u64))
+            .sum()
     }
 
     /// Runs a program on columns. `None` where the result has no room behind the inputs: fewer rows may have.
@@ -231,9 +257,9 @@ impl Executor {
         let Some(room) = self.len.checked_sub(of_inputs).filter(|room| *room >= 4096) else {
             return Ok(None);
         };
-        self.load(program).await?;
+        let index = self.load(program).await?;
         let mut ranges = Vec::with_capacity(inputs.len() + 1);
-        let mut at = self.start;
+        let mut at = u64::from(index) * self.len;
         for (sc, object) in inputs {
             let mut bytes = sc.to_bytes().to_vec();
             bytes.extend_from_slice(object);
@@ -253,7 +279,7 @@ impl Executor {
         };
         ranges.push(result);
         let which = ((1 << inputs.len()) - 1, ranges.len() as u64);
-        let run = request::execute_on_ranges(self.programs, self.index, &ranges, which);
+        let run = request::execute_on_ranges(self.programs, index, &ranges, which);
         if let Err(error) = execute(&*self.controller, run).await {
             if error.status() == Some(NO_ROOM) {
                 return Ok(None);
@@ -273,10 +299,21 @@ impl Executor {
     }
 }
 
-/// Bytes of a memory namespace.
-async fn memory_bytes(controller: &dyn Controller, nsid: u32) -> Result<u64, SessionError> {
+/// The namespaces for programs and for their memory.
+fn namespaces(controller: &dyn Controller) -> Option<(u32, u32)> {
+    let namespace = |csi| {
+        let mut others = controller.info().other_namespaces.iter();
+        others
+            .find(|other| other.csi == csi)
+            .map(|other| other.nsid)
+    };
+    Some((namespace(csi::PROGRAMS)?, namespace(csi::MEMORY)?))
+}
+
+/// Bytes of a memory namespace that a run has.
+async fn bytes_of_a_run(controller: &dyn Controller, nsid: u32) -> Result<u64, SessionError> {
     let identify = request::identify_memory(nsid);
     let response = execute_admin(controller, identify).await.map_err(failed)?;
     let bytes = response.data.first_chunk().copied().unwrap_or_default();
-    Ok(u64::from_le_bytes(bytes))
+    Ok(u64::from_le_bytes(bytes) / MAX_PROGRAMS as u64 / 4096 * 4096)
 }

@@ -1,8 +1,9 @@
 //! Programs over columns, unit of rows by unit of rows.
 //!
-//! A program that works row by row, or sums groups of rows, runs on one unit of rows after the other; each result is appended to the output
-//! together with the [`JobRecord`], in one change. A sum of all rows is that of the units' sums. Any other program, one that moves rows or goes
-//! on with a sum, runs once.
+//! A program that works row by row, or on groups of rows, runs on one unit of rows after the other; each result is appended to the output
+//! together with the [`JobRecord`], in one change. The rows stand as one run would leave them: a unit has whole groups, whether they are summed,
+//! taken apart or joined, so that its result is a part of the whole one. A sum of all rows is that of the units' sums. A program that goes on
+//! with such a sum runs once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -20,9 +21,10 @@ use toroid_tfhe::params::ParamSet;
 
 use super::executor::Executor;
 use super::head::{JobRecord, Run};
+use super::object::result_bytes;
 use super::ring::RingJob;
 use super::rows::{EncryptedRows, log2_failure};
-use super::stored::{Change, StoredColumn};
+use super::stored::{Change, StoredColumn, bytes_of_segments};
 use super::{ColumnError, ColumnStat, mismatch, of};
 use crate::blob::{BlobError, BlobStat};
 use crate::ledger::Origin;
@@ -120,40 +122,94 @@ pub struct MapReport {
 pub(super) enum Shape {
     /// One row, whatever the inputs have.
     Single,
-    /// One for so many rows.
-    Each(u64),
-    /// The sum of all.
-    Total,
+    /// So many rows for every so many of the inputs, in lowest terms; fewer of the last ones where those do not fill a sum.
+    Each { made: u64, of: u64 },
+    /// So many sums of all.
+    Totals(u64),
     /// All rows are needed for each.
     Whole,
 }
 
+/// The most sums of all rows that are added up side by side, a power of two.
+const MOST_TOTALS: u64 = 1 << 10;
+
 impl Shape {
+    /// A row for each of the inputs.
+    pub(super) const ROW_BY_ROW: Shape = Shape::Each { made: 1, of: 1 };
+
+    /// `made` rows, less by `by`, for every `of` rows.
+    fn each(made: u64, of: u64, by: u64) -> Shape {
+        let common = gcd(made, by);
+        let (made, by) = (made / common, by / common);
+        match of.checked_mul(by) {
+            Some(of) => {
+                let common = gcd(made, of);
+                Shape::Each {
+                    made: made / common,
+                    of: of / common,
+                }
+            }
+            None => Shape::Whole,
+        }
+    }
+
     /// That of a sum or difference.
     fn with(self, other: Shape) -> Shape {
         match (self, other) {
-            (Shape::Single, other @ (Shape::Single | Shape::Each(_))) => other,
-            (own @ Shape::Each(_), Shape::Single) => own,
-            (Shape::Each(a), Shape::Each(b)) if a == b => self,
+            (Shape::Single, other @ (Shape::Single | Shape::Each { .. })) => other,
+            (own @ Shape::Each { .. }, Shape::Single) => own,
+            (Shape::Each { .. }, other) if self == other => self,
             _ => Shape::Whole,
         }
+    }
+
+    /// That of what goes on with these rows.
+    fn alone(self) -> Shape {
+        match self {
+            Shape::Totals(_) => Shape::Whole,
+            shape => shape,
+        }
+    }
+
+    /// That of the rows of two registers, put together.
+    fn joined(self, other: Shape) -> Shape {
+        match (self, other) {
+            (Shape::Each { made, of }, other) if self == other => match made.checked_mul(2) {
+                Some(made) => Shape::each(made, of, 1),
+                None => Shape::Whole,
+            },
+            (Shape::Totals(count), other) if self == other && count < MOST_TOTALS => {
+                Shape::Totals(2 * count)
+            }
+            _ => Shape::Whole,
+        }
+    }
+
+    /// Whether a program with such a result runs in units.
+    pub(super) fn is_divisible(self) -> bool {
+        matches!(self, Shape::Each { .. } | Shape::Totals(_))
     }
 }
 
 /// How a program can be run in units: the shape of its result, and the rows of which a unit has a multiple.
 pub(super) fn shape(program: &Program, columns: &[VrNumber]) -> (Shape, u64) {
     let mut registers: BTreeMap<VrNumber, Shape> =
-        columns.iter().map(|vr| (*vr, Shape::Each(1))).collect();
+        columns.iter().map(|vr| (*vr, Shape::ROW_BY_ROW)).collect();
     let mut stack = Vec::new();
     let mut step = 1;
+    // A unit holds rows of this shape in whole groups of so many.
+    let mut in_groups = |shape: Shape, group: u64| {
+        if let Shape::Each { made, of } = shape {
+            step = lcm(step, of.saturating_mul(group / gcd(group, made)));
+        }
+    };
     for instruction in program.instructions() {
         let of = |vr: &VrNumber| registers.get(vr).copied().unwrap_or(Shape::Single);
-        let alone = |shape| match shape {
-            Shape::Total => Shape::Whole,
-            shape => shape,
-        };
         let (register, shape) = match instruction {
-            Instruction::Return { n } => return (of(n), step),
+            Instruction::Return { n } => {
+                let shape = of(n);
+                return (shape, step);
+            }
             Instruction::Push { n } => {
                 stack.push(of(n));
                 continue;
@@ -162,38 +218,93 @@ pub(super) fn shape(program: &Program, columns: &[VrNumber]) -> (Shape, u64) {
             Instruction::Move { dst, src } => (dst, of(src)),
             Instruction::Bootstrap { n, .. }
             | Instruction::HomIntMult { n, .. }
-            | Instruction::HomIntAdd { n, .. } => (n, alone(of(n))),
+            | Instruction::HomIntAdd { n, .. } => (n, of(n).alone()),
             Instruction::HomAdd { dst, src } | Instruction::HomSub { dst, src } => {
                 (dst, of(dst).with(of(src)))
             }
             Instruction::HomSum { n, g } => {
-                let shape = match (of(n), u64::from(*g)) {
-                    (Shape::Each(_), 0) => Shape::Total,
-                    (Shape::Each(rows), g) => match rows.checked_mul(g) {
-                        Some(rows) => {
-                            step = lcm(step, rows);
-                            Shape::Each(rows)
-                        }
-                        None => Shape::Whole,
-                    },
-                    (shape, _) => alone(shape),
+                let group = u64::from(*g);
+                let shape = match of(n) {
+                    Shape::Each { .. } if group == 0 => Shape::Totals(1),
+                    shape @ Shape::Each { made, of } => {
+                        in_groups(shape, group);
+                        Shape::each(made, of, group)
+                    }
+                    shape => shape.alone(),
                 };
                 (n, shape)
             }
-            Instruction::Lower { n, .. } | Instruction::Upper { n, .. } => (n, Shape::Whole),
-            Instruction::Join { lower, .. } => (lower, Shape::Whole),
+            Instruction::Lower { n, d } | Instruction::Upper { n, d } => {
+                let shape = match of(n) {
+                    shape @ Shape::Each { made, of } if *d > 0 => {
+                        in_groups(shape, 2 * u64::from(*d));
+                        Shape::each(made, of, 2)
+                    }
+                    _ => Shape::Whole,
+                };
+                (n, shape)
+            }
+            Instruction::Join { lower, upper, d } => {
+                let shape = of(lower);
+                if *d > 0 {
+                    in_groups(shape, u64::from(*d));
+                }
+                (lower, shape.joined(of(upper)))
+            }
         };
         registers.insert(*register, shape);
     }
     (Shape::Whole, step)
 }
 
-fn lcm(a: u64, b: u64) -> u64 {
+/// The program that adds up sums of all rows: of every `count` rows of the first register, a power of two, the first ones, the second ones, and
+/// so on.
+fn sums_of_totals(key_id: u32, count: u64) -> Result<Program, SessionError> {
+    let registers = (0..count as u32).map(|id| VrNumber::new(VrType::LweCor, key_id, id));
+    let registers = registers.collect::<Result<Vec<_>, _>>()?;
+    let pairs = |half: usize| {
+        let (first, second) = registers.split_at(half.min(registers.len()));
+        let pairs = first.iter().copied().zip(second.iter().copied());
+        pairs.collect::<Vec<_>>()
+    };
+    let mut instructions = Vec::new();
+    let mut halves = Vec::new();
+    let mut known = 1;
+    while known < registers.len() {
+        for (lower, upper) in pairs(known) {
+            instructions.push(Instruction::Move {
+                dst: upper,
+                src: lower,
+            });
+            instructions.push(Instruction::Lower { n: lower, d: 1 });
+            instructions.push(Instruction::Upper { n: upper, d: 1 });
+        }
+        halves.push(known);
+        known *= 2;
+    }
+    let sums = registers
+        .iter()
+        .map(|n| Instruction::HomSum { n: *n, g: 0 });
+    instructions.extend(sums);
+    for half in halves.into_iter().rev() {
+        let joined = pairs(half).into_iter();
+        instructions.extend(joined.map(|(lower, upper)| Instruction::Join { lower, upper, d: 1 }));
+    }
+    let first = registers.first().copied();
+    instructions.extend(first.map(|n| Instruction::Return { n }));
+    Ok(Program::new(instructions)?)
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
     let (mut x, mut y) = (a, b);
     while y != 0 {
         (x, y) = (y, x % y);
     }
-    (a / x.max(1)).saturating_mul(b)
+    x.max(1)
+}
+
+fn lcm(a: u64, b: u64) -> u64 {
+    (a / gcd(a, b)).saturating_mul(b)
 }
 
 /// A job with what it runs on.
@@ -217,15 +328,21 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// What the drive is not believed to be below.
-    fn noise(&self) -> Option<&Noise> {
-        Some(&self.plan.output()?.noise)
+    /// What the drive is not believed to be below, of sums that have this share of the rows.
+    fn noise(&self, share: f64) -> Option<Noise> {
+        let noise = &self.plan.output()?.noise;
+        Some(match self.shape {
+            Shape::Totals(_) if share < 1.0 => noise_of_share(self.params, noise, share),
+            _ => noise.clone(),
+        })
     }
 
-    /// A result with what follows from the program, whatever the drive states. `packings` is how often its rows were packed.
+    /// A result with what follows from the program, whatever the drive states. Sums of all rows have this `share` of them yet; `packings` is how
+    /// often the rows were packed.
     fn checked(
         &self,
         mut result: EncryptedRows,
+        share: f64,
         packings: usize,
     ) -> Result<EncryptedRows, ColumnError> {
         let of_inputs = self.inputs.first().map(|(_, column, _)| column.head.facts);
@@ -242,8 +359,7 @@ impl Job<'_> {
                 format!("{} bits", bits(result.facts.encoding)),
             ));
         }
-        if let Some(noise) = self.noise() {
-            let mut noise = noise.clone();
+        if let Some(mut noise) = self.noise(share) {
             for _ in 0..packings {
                 noise = packed_noise(self.params, ArithmeticKind::Fft, &noise);
             }
@@ -318,6 +434,14 @@ impl AnyJob<'_> {
         match self {
             AnyJob::Samples(job) => (job.key_id, &job.program),
             AnyJob::Ring(job) => (job.key_id, &job.program),
+        }
+    }
+
+    /// The column that the result becomes.
+    fn output(&self) -> &str {
+        match self {
+            AnyJob::Samples(job) => job.request.output,
+            AnyJob::Ring(job) => job.request.output,
         }
     }
 
@@ -405,23 +529,12 @@ impl Session {
         let (complete, rows, before) = (plan.complete, plan.rows, plan.done);
         let mut commands = 0;
         if !complete {
-            let objects = job.take_objects();
-            let tables: Vec<VrNumber> = objects.iter().map(|o| o.metadata().vr()).collect();
-            self.put(objects, &Progress::none()).await?;
+            let functions = self.put_functions(job.take_objects()).await?;
             job.enter_origin(self);
-            let controller = self.store().controller();
-            let (key_id, program) = job.program();
-            let executor = Executor::take(controller, VrNumber::program(key_id)?, program).await?;
-            let mut executor = executor.map_err(of(request.output))?;
-            let run = match &job {
-                AnyJob::Samples(job) => self.run_units(job, &mut executor, progress).await,
-                AnyJob::Ring(job) => self.run_ciphertexts(job, &mut executor, progress).await,
-            };
+            let run = self.run_job(&job, progress).await;
             // A drive that failed, or was told to stop, may refuse this too; the first failure counts.
-            let released = executor.release().await;
-            let deleted = self.delete_tables(tables).await;
+            let deleted = self.delete_functions(functions).await;
             commands = run?;
-            released?;
             deleted?;
         }
         let output = match job {
@@ -436,16 +549,20 @@ impl Session {
         })
     }
 
-    /// Deletes the functions of a run.
-    async fn delete_tables(&self, tables: Vec<VrNumber>) -> Result<(), SessionError> {
-        for table in tables {
-            // Another run of the same function may have been quicker.
-            match self.delete(table).await {
-                Ok(()) | Err(SessionError::Missing(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+    /// Runs what is not done yet; gives the number of commands.
+    async fn run_job(&self, job: &AnyJob<'_>, progress: &Progress) -> Result<u64, SessionError> {
+        let (key_id, program) = job.program();
+        let name = VrNumber::program(key_id)?;
+        let drive = (self.store().controller(), self.runs().clone());
+        let mut executor = Executor::take(drive, job.output(), name, program).await?;
+        let run = match job {
+            AnyJob::Samples(job) => self.run_units(job, &mut executor, progress).await,
+            AnyJob::Ring(job) => self.run_ciphertexts(job, &mut executor, progress).await,
+        };
+        let released = executor.release().await;
+        let commands = run?;
+        released?;
+        Ok(commands)
     }
 
     async fn prepare<'a>(&self, request: &'a MapRequest<'a>) -> Result<Job<'a>, SessionError> {
@@ -524,18 +641,24 @@ impl Session {
         let many: Vec<VrNumber> = many.map(|(vr, ..)| *vr).collect();
         let (shape, step) = shape(&program, &many);
         let digest = hash.finalize().into();
-        let divisible = matches!(shape, Shape::Each(_) | Shape::Total);
         let wanted = match request.unit {
             Some(unit) => unit.max(1),
             None if facts.bootstraps > 0 => UNIT_ROWS,
             None => rows,
         };
-        let unit = if divisible {
-            unit_of(params, wanted, step, rows)
-        } else {
-            rows
-        };
-        let noise = expected_noise(params, &facts, shape, rows.div_ceil(unit.max(1)));
+        let mut unit = rows;
+        if shape.is_divisible() {
+            unit = unit_of(params, wanted, step, rows);
+            let room = Executor::room_on(&*self.store().controller()).await?;
+            while room.is_some_and(|room| bytes_of_unit(&inputs, shape, unit) > room) {
+                let smaller = unit_of(params, unit / 2, step, rows);
+                if smaller >= unit {
+                    break;
+                }
+                unit = smaller;
+            }
+        }
+        let noise = expected_noise(params, &facts, shape, (unit, rows));
         let mut job = Job {
             request,
             program,
@@ -740,7 +863,6 @@ impl Session {
         let program = &job.program;
         let mut commands = 0;
         let mut done = job.plan.done;
-        let divisible = matches!(job.shape, Shape::Each(_) | Shape::Total);
         let mut unit = job.unit;
         progress.report("map", done, total);
         while done < total {
@@ -751,7 +873,7 @@ impl Session {
             Executor::check_inputs(inputs.len()).map_err(of(name))?;
             let Some(result) = executor.run(program, &inputs).await? else {
                 let smaller = unit_of(job.params, unit / 2, job.step, total);
-                if divisible && smaller < unit {
+                if job.shape.is_divisible() && smaller < unit {
                     unit = smaller;
                     continue;
                 }
@@ -763,16 +885,17 @@ impl Session {
             };
             commands += 1;
             let packings = usize::from(is_packed(&result));
-            let result = job.checked(result, packings).map_err(of(name))?;
+            let share = (rows.end - rows.start) as f64 / total as f64;
+            let result = job.checked(result, share, packings).map_err(of(name))?;
             done = rows.end;
             self.commit_unit(job, &rows, &result, progress).await?;
-            if job.shape != Shape::Total {
+            if !matches!(job.shape, Shape::Totals(_)) {
                 commands += self.join_pieces(job, executor, false, progress).await?;
             }
             progress.report("map", done, total);
         }
         commands += match job.shape {
-            Shape::Total => self.add_up(job, executor, progress).await?,
+            Shape::Totals(count) => self.add_up(job, count, executor, progress).await?,
             _ => self.join_pieces(job, executor, true, progress).await?,
         };
         let column = self.own_output(job).await?;
@@ -878,7 +1001,7 @@ impl Session {
             if !is_packed(&result) {
                 break;
             }
-            let result = job.checked(result, 2).map_err(of(name))?;
+            let result = job.checked(result, 1.0, 2).map_err(of(name))?;
             let mut change = Change::of(&column);
             change.replace(rows, &result).map_err(of(name))?;
             change.origin.clone_from(&job.origin);
@@ -887,34 +1010,32 @@ impl Session {
         Ok(commands)
     }
 
-    /// Adds up the sums of the units, as many at a time as have room.
+    /// Adds up the sums of the units, `totals` of each, as many at a time as have room.
     async fn add_up(
         &self,
         job: &Job<'_>,
+        totals: u64,
         executor: &mut Executor,
         progress: &Progress,
     ) -> Result<u64, SessionError> {
         let name = job.request.output;
         let quiet = Progress::from(progress.cancel_token().clone());
         let vr = VrNumber::new(VrType::LweCor, job.key_id, 0)?;
-        let sum = Program::new(vec![
-            Instruction::HomSum { n: vr, g: 0 },
-            Instruction::Return { n: vr },
-        ])?;
+        let sum = sums_of_totals(job.key_id, totals)?;
         let mut commands = 0;
         let mut most = u64::MAX;
         loop {
             let column = self.own_output(job).await?;
             let rows = column.head.header.rows();
-            if rows == 1 {
+            if rows == totals {
                 return Ok(commands);
             }
             progress.check().map_err(BlobError::from)?;
             let count = rows.min(most);
             let input = column.rows(rows - count..rows, &quiet).await?;
             let Some(result) = executor.run(&sum, &[(vr, &input)]).await? else {
-                most = count / 2;
-                if most < 2 {
+                most = count / totals / 2 * totals;
+                if most < 2 * totals {
                     let needed = Executor::bytes_of(&[(vr, &input)]);
                     let room = executor.room();
                     let rows = count;
@@ -923,7 +1044,9 @@ impl Session {
                 continue;
             };
             commands += 1;
-            let result = job.checked(result, 0).map_err(of(name))?;
+            let share = count as f64 / rows as f64;
+            let packings = 2 * usize::from(is_packed(&result));
+            let result = job.checked(result, share, packings).map_err(of(name))?;
             let mut change = Change::of(&column);
             change
                 .replace(rows - count..rows, &result)
@@ -934,8 +1057,31 @@ impl Session {
     }
 }
 
+/// Bytes of the drive's memory that the inputs of a unit of so many rows take with its result, by the first unit.
+fn bytes_of_unit(inputs: &[(VrNumber, StoredColumn, Range<u64>)], shape: Shape, unit: u64) -> u64 {
+    let mut bytes = 0_u64;
+    for (_, column, rows) in inputs {
+        let params = column.head.facts.params;
+        let end = rows.end.min(rows.start.saturating_add(unit));
+        let segments = column.slice(rows.start..end).unwrap_or_default();
+        bytes = bytes.saturating_add(Executor::bytes_for(bytes_of_segments(params, &segments)));
+    }
+    let made = match shape {
+        Shape::Each { made, of } => unit.saturating_mul(made).div_ceil(of),
+        Shape::Totals(count) => count,
+        Shape::Single | Shape::Whole => 1,
+    };
+    let result = inputs.first().map_or(0, |(_, column, _)| {
+        result_bytes(column.head.facts.params, made.max(1)).unwrap_or(0)
+    });
+    bytes.saturating_add(Executor::bytes_for(result))
+}
+
 /// Rows of a unit of about this many: a multiple of `step`, and beyond a chunk a whole number of chunks where that is one.
 fn unit_of(params: &ParamSet, wanted: u64, step: u64, total: u64) -> u64 {
+    if wanted >= total {
+        return total;
+    }
     let multiple = |rows: u64, of: u64| (rows / of).max(1).saturating_mul(of);
     let chunk = rows_per_chunk(params) as u64;
     let unit = multiple(wanted, step);
@@ -947,24 +1093,40 @@ fn unit_of(params: &ParamSet, wanted: u64, step: u64, total: u64) -> u64 {
     }
 }
 
-/// The noise of the result of so many units: their sums count as if they shared their noise.
-fn expected_noise(params: &ParamSet, facts: &MapFacts, shape: Shape, units: u64) -> Noise {
+/// The noise of the result of these units: their sums count as if they shared their noise, and as if each were of as many rows.
+fn expected_noise(
+    params: &ParamSet,
+    facts: &MapFacts,
+    shape: Shape,
+    (unit, rows): (u64, u64),
+) -> Noise {
     let Some(output) = facts.outputs.first() else {
         return Noise::fresh(0.0);
     };
     let noise = output.noise.clone();
+    // A single row stays a sample.
+    let packed = |noise: Noise| match output.rows {
+        0 | 1 => noise,
+        _ => packed_noise(params, ArithmeticKind::Fft, &noise),
+    };
+    let units = rows.div_ceil(unit.max(1));
     match shape {
-        Shape::Total if units > 1 => {
-            let variance = noise.variance() * units as f64;
-            Noise::stored(params, variance, noise.log2_failure(), true)
+        Shape::Totals(_) if units > 1 => {
+            let count = units as f64;
+            let of_unit = packed(noise_of_share(params, &noise, unit as f64 / rows as f64));
+            let failure = (of_unit.log2_failure() + count.log2()).min(0.0);
+            let variance = of_unit.variance() * count * count;
+            packed(Noise::stored(params, variance, failure, true))
         }
-        Shape::Each(_) if units > 1 && output.rows > 1 => {
-            let packed = packed_noise(params, ArithmeticKind::Fft, &noise);
-            packed_noise(params, ArithmeticKind::Fft, &packed)
-        }
-        _ if output.rows > 1 => packed_noise(params, ArithmeticKind::Fft, &noise),
-        _ => noise,
+        Shape::Each { .. } if units > 1 => packed(packed(noise)),
+        _ => packed(noise),
     }
+}
+
+/// The noise of a sum of this share of the rows of a sum of this noise.
+fn noise_of_share(params: &ParamSet, noise: &Noise, share: f64) -> Noise {
+    let failure = (noise.log2_failure() + share.log2()).min(0.0);
+    Noise::stored(params, noise.variance() * share, failure, true)
 }
 
 fn is_missing(error: &SessionError) -> bool {
@@ -1000,6 +1162,10 @@ fn hash_bytes(hash: &mut Sha256, bytes: &[u8]) {
 mod tests {
     use super::*;
 
+    fn each(made: u64, of: u64) -> Shape {
+        Shape::Each { made, of }
+    }
+
     /// The shape of a program's result and the step of its units; x and y are columns, s is a sample.
     fn of_text(body: &str) -> (Shape, u64) {
         let text = format!(
@@ -1018,26 +1184,57 @@ mod tests {
             "push y\npop x",
             "mov x, s\nhomadd x, y",
         ] {
-            assert_eq!(of_text(body), (Shape::Each(1), 1), "{body}");
+            assert_eq!(of_text(body), (Shape::ROW_BY_ROW, 1), "{body}");
         }
         // The sum of groups, of a sum of groups, and of what goes with a single sample.
-        assert_eq!(of_text("homsum x, 4"), (Shape::Each(4), 4));
+        assert_eq!(of_text("homsum x, 4"), (each(1, 4), 4));
         assert_eq!(
             of_text("homsum x, 4\nbootstrap f, x\nhomsum x, 6"),
-            (Shape::Each(24), 24)
+            (each(1, 24), 24)
         );
         assert_eq!(
             of_text("homsum x, 4\nhomsum y, 6\nmov y, s\nhomadd x, y"),
-            (Shape::Each(4), 12)
+            (each(1, 4), 12)
         );
-        assert_eq!(of_text("homsum s, 5\nhomadd x, s"), (Shape::Each(1), 1));
+        assert_eq!(of_text("homsum s, 5\nhomadd x, s"), (Shape::ROW_BY_ROW, 1));
+    }
+
+    #[test]
+    fn programs_that_move_rows_within_groups_run_in_units() {
+        // Results side by side, as they are and as sums of groups.
+        assert_eq!(of_text("join x, y, 1"), (each(2, 1), 1));
+        assert_eq!(of_text("join x, y, 1\njoin x, x, 2"), (each(4, 1), 1));
+        assert_eq!(
+            of_text("homsum x, 3\nhomsum y, 3\njoin x, y, 1"),
+            (each(2, 3), 3)
+        );
+        // Sums across what was joined: 3 of 2 rows each, and 4.
+        assert_eq!(of_text("join x, y, 1\nhomsum x, 3"), (each(2, 3), 3));
+        assert_eq!(of_text("join x, y, 1\nhomsum x, 4"), (each(1, 2), 2));
+        // Groups of 2d rows are taken apart, and of d rows put together.
+        assert_eq!(of_text("lower x, 2"), (each(1, 2), 4));
+        assert_eq!(of_text("join x, y, 6"), (each(2, 1), 6));
+        assert_eq!(
+            of_text("mov y, x\nlower x, 3\nupper y, 3\njoin x, y, 1"),
+            (Shape::ROW_BY_ROW, 6)
+        );
+        // A group of more rows than there are.
+        let huge = "lower x, 4294967295\nlower x, 4294967291\nhomsum x, 4294967279";
+        assert_eq!(of_text(huge).1, u64::MAX);
     }
 
     #[test]
     fn sums_of_all_rows_are_sums_of_units() {
-        assert_eq!(of_text("bootstrap f, x\nhomsum x, 0"), (Shape::Total, 1));
-        assert_eq!(of_text("homsum x, 3\nhomsum x, 0"), (Shape::Total, 3));
-        assert_eq!(of_text("homsum y, 0\nmov x, y"), (Shape::Total, 1));
+        assert_eq!(
+            of_text("bootstrap f, x\nhomsum x, 0"),
+            (Shape::Totals(1), 1)
+        );
+        assert_eq!(of_text("homsum x, 3\nhomsum x, 0"), (Shape::Totals(1), 3));
+        assert_eq!(of_text("homsum y, 0\nmov x, y"), (Shape::Totals(1), 1));
+        let sums = "homsum x, 0\nhomsum y, 0\njoin x, y, 1";
+        assert_eq!(of_text(sums), (Shape::Totals(2), 1));
+        let sums = format!("{sums}\njoin x, x, 2");
+        assert_eq!(of_text(&sums), (Shape::Totals(4), 1));
     }
 
     #[test]
@@ -1049,9 +1246,10 @@ mod tests {
             "homsum x, 0\nhomintadd x, 1",
             "homsum x, 0\nhomsum x, 0",
             "homsum x, 2\nhomadd x, y",
-            "lower x, 2",
-            "upper x, 2\nhomsum x, 0",
-            "mov s, x\nlower x, 1\nupper s, 1\njoin x, s, 1",
+            "homsum x, 0\nlower x, 1",
+            // As many rows as the other only where there is one.
+            "homsum y, 0\njoin x, y, 1",
+            "homsum x, 2\njoin x, y, 1",
         ] {
             assert_eq!(of_text(body).0, Shape::Whole, "{body}");
         }

@@ -1,12 +1,16 @@
 //! Columns in the blob store.
 
 use std::collections::BTreeMap;
+#[cfg(feature = "image")]
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use toroid_isa::VrNumber;
 use toroid_rns::ring_set::RingSet;
 use toroid_task::Progress;
 use toroid_tfhe::TfheError;
+#[cfg(feature = "image")]
+use toroid_tfhe::column::chunk_bytes;
 use toroid_tfhe::column::{ColumnForm, ColumnHeader, Segment, assemble, put_header};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise::StatedNoise;
@@ -212,6 +216,22 @@ impl StoredColumn {
             count,
         })
     }
+}
+
+/// Bytes of the rows of segments as [`StoredColumn::rows`] gives them: chunks without rows of their own come whole.
+#[cfg(feature = "image")]
+pub(super) fn bytes_of_segments(params: &ParamSet, segments: &[Segment]) -> u64 {
+    let mut known = BTreeSet::new();
+    let chunks = segments.iter().map(|segment| {
+        if segment.form == ColumnForm::Expanded {
+            return u64::from(segment.rows) * params.lwe_bytes() as u64;
+        }
+        if !known.insert(segment.offset) {
+            return 0;
+        }
+        chunk_bytes(params, segment.form, segment.chunk_rows as usize).unwrap_or(0) as u64
+    });
+    chunks.sum::<u64>() + ColumnHeader::byte_len_for(segments.len())
 }
 
 /// A column of chunks that were read behind room for its header.

@@ -59,7 +59,7 @@ impl Unit {
 
 /// A run on ring columns with what it runs on.
 pub(in crate::columns) struct RingJob<'a> {
-    request: &'a MapRequest<'a>,
+    pub(in crate::columns) request: &'a MapRequest<'a>,
     pub(in crate::columns) program: Program,
     pub(in crate::columns) key_id: u32,
     inputs: Vec<(VrNumber, RingColumn)>,
@@ -294,8 +294,8 @@ impl Session {
         }
         let registers: Vec<VrNumber> = inputs.iter().map(|(vr, _)| *vr).collect();
         let (of_units, _) = shape(&program, &registers);
-        let is_total = rows.len() > 1 && of_units == Shape::Total;
-        if rows.len() > 1 && !matches!(of_units, Shape::Each(_) | Shape::Total) {
+        let is_total = rows.len() > 1 && matches!(of_units, Shape::Totals(_));
+        if rows.len() > 1 && !of_units.is_divisible() {
             let (what, found) = ("the rows of the ciphertexts", format!("{rows:?}"));
             let expected = "those of one ciphertext, as a step of the program needs all rows";
             return Err(at(mismatch(what, expected, found)));
