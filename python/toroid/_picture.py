@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape
 
 from toroid import _core
 
 _STATEMENT = re.compile(r'(?P<head>.*?)(?: @ "(?P<file>[^"]*)":(?P<line>\d+))?')
+_CONSTANT = re.compile(r"(?P<name>\w+) = (?P<number>-?\d+)")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _TABLE = re.compile(r"\[.*\]")
 _BOOTSTRAP = re.compile(r"bootstrap (?:\[(?P<several>[^\]]*)\]|\w+), .*")
@@ -42,7 +44,7 @@ class _Box:
         return len(self.lines) * LINE + PAD
 
 
-def picture(graph: str, title: str = "", program: str | None = None) -> str:
+def picture(graph: str, title: str = "", program: str = "") -> str:
     """A graph in text form as an SVG.
 
     Args:
@@ -50,7 +52,7 @@ def picture(graph: str, title: str = "", program: str | None = None) -> str:
         title: Text above it; `; ` parts its lines.
         program: The text of the drive's program, whose bootstraps are counted at the values that its comments name.
     """
-    boxes, edges = _boxes(graph, _functions(program or ""))
+    boxes, edges = _boxes(graph, program)
     drawn = _layered(boxes, edges)
     layers: list[list[_Box]] = [[] for _ in range(1 + max(box.layer for box in boxes))]
     for box in boxes:
@@ -59,49 +61,58 @@ def picture(graph: str, title: str = "", program: str | None = None) -> str:
     return _svg(layers, drawn, [part for part in title.split("; ") if part])
 
 
-def _functions(program: str) -> dict[str, list[int]]:
-    """How many functions are applied to samples for a value, one number for each sample, by the names of the values."""
-    found: dict[str, list[int]] = {}
+def _functions(program: str, values: Mapping[str, str]) -> dict[str, int]:
+    """How many functions bootstraps apply for each value, by its name. What the compiler made without a name counts for the last value of its line.
+
+    Args:
+        program: The text of the drive's program.
+        values: The places of the values in the user's code, by their names.
+    """
+    found: dict[str, int] = {}
+    last = {place: name for name, place in values.items()}
     value = ""
     for line in program.splitlines():
         text = line.strip()
         if text.startswith(";"):
-            value = text.removeprefix(";").rsplit(": ", 1)[-1].strip()
+            place, _, name = text.removeprefix("; ").rpartition(": ")
+            value = name if name in values else last.get(place, name)
         elif match := _BOOTSTRAP.fullmatch(text):
-            found.setdefault(value, []).append((match["several"] or "").count(",") + 1)
+            found[value] = found.get(value, 0) + (match["several"] or "").count(",") + 1
     return found
 
 
-def _boxes(graph: str, functions: Mapping[str, Sequence[int]]) -> tuple[list[_Box], list[tuple[_Box, _Box]]]:
+def _boxes(graph: str, program: str) -> tuple[list[_Box], list[tuple[_Box, _Box]]]:
     """The boxes of a graph's statements, in their order, and the edges between them. Constants stand in the boxes that take them."""
     named: dict[str, _Box] = {}
     constants: dict[str, str] = {}
     boxes: list[_Box] = []
     edges: list[tuple[_Box, _Box]] = []
+    statements = []
     for statement in graph.splitlines():
         match = _STATEMENT.fullmatch(statement)
-        if match is None or not match["head"].strip():
-            continue
-        head = match["head"]
-        place = f"{match['file']}:{match['line']}" if match["file"] is not None else ""
+        if match is not None and match["head"].strip():
+            statements.append((match["head"], f"{match['file']}:{match['line']}" if match["file"] is not None else ""))
+    values = {head.split(" = ")[0]: place for head, place in statements if not head.startswith(("input ", "output ")) and not _CONSTANT.fullmatch(head)}
+    functions = _functions(program, values)
+    for head, place in statements:
         if head.startswith("input "):
             name, interval = head.removeprefix("input ").split(": ")
             low, high = map(int, interval.split(".."))
             box = _Box([name, _width(low, high)], "input")
             named[name] = box
         else:
-            name, expression = head.removeprefix("output ").split(" = ", 1)
-            if re.fullmatch(r"-?\d+", expression):
-                constants[name] = expression
+            if constant := _CONSTANT.fullmatch(head):
+                constants[constant["name"]] = constant["number"]
                 continue
+            name, expression = head.removeprefix("output ").split(" = ", 1)
             shown = _NAME.sub(lambda match: constants.get(match[0], match[0]), _shown(expression))
             box = _Box([f"{name} = {shown}"], "output")
             if not head.startswith("output "):
                 box.lines.append(_width(*_core.interval(graph, name)))
-                applied = functions.get(name, [])
+                applied = functions.get(name, 0)
                 box.kind = "function" if applied or "(" in expression else "linear"
                 if applied:
-                    box.lines.append(f"{_counted(sum(applied), 'function')} of {_counted(len(applied), 'sample')}")
+                    box.lines.append(_counted(applied, "function"))
             operands = dict.fromkeys(match[0] for match in _NAME.finditer(_TABLE.sub("", expression)))
             edges.extend((named[operand], box) for operand in operands if operand in named)
             if not head.startswith("output "):
@@ -160,7 +171,7 @@ def _place(layers: list[list[_Box]], ways: list[list[_Box]]) -> None:
     above: dict[int, list[_Box]] = {}
     below: dict[int, list[_Box]] = {}
     for way in ways:
-        for source, target in zip(way, way[1:], strict=False):
+        for source, target in itertools.pairwise(way):
             above.setdefault(id(target), []).append(source)
             below.setdefault(id(source), []).append(target)
     for layer in layers:
@@ -197,17 +208,17 @@ def _svg(layers: list[list[_Box]], ways: list[list[_Box]], title: list[str]) -> 
     right = max(box.x + box.width / 2 for layer in layers for box in layer) + MARGIN
     width = max(right - left, max((len(line) for line in title), default=0) * LETTER + 2 * MARGIN)
     shift = (width - (right - left)) / 2 - left
-    y = MARGIN + len(title) * LINE
+    y: float = MARGIN + len(title) * LINE
     tops: list[tuple[float, float]] = []
     for layer in layers:
         height = max(box.height for box in layer)
         tops.append((y, height))
         y += height + LAYER
     height = y - LAYER + MARGIN
+    size = f'width="{width:.0f}" height="{height:.0f}"'
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" '
-        'font-family="monospace" font-size="12">',
-        f'<rect width="{width:.0f}" height="{height:.0f}" fill="white"/>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width:.0f} {height:.0f}" font-family="monospace" font-size="12">',
+        f'<rect {size} fill="white"/>',
     ]
     out.extend(f'<text x="{MARGIN}" y="{MARGIN + place * LINE}">{escape(line)}</text>' for place, line in enumerate(title))
 

@@ -19,6 +19,7 @@ from toroid._columns import Layout
 from toroid._drive import Table as StoredTable
 from toroid._errors import GraphError, MissingError
 from toroid._expr import applied
+from toroid._picture import picture
 from toroid._progress import Progress
 from toroid._query import _array, run_compiled
 from toroid._trace import MAX_TABLE_ENTRIES, Graph, entry_of, graph_of, refuse, where_of
@@ -254,6 +255,19 @@ class Result:
         return f"<Result: {self.rows} rows of {self.compiled.params}>"
 
 
+def explained(graph: str, compiled: Compiled, format: str) -> str:
+    """A graph and the program that it became, as text or as a picture.
+
+    Raises:
+        ValueError: There is no such format.
+    """
+    if format == "text":
+        return f"{graph}\n{compiled.explain()}"
+    if format == "svg":
+        return picture(graph, str(compiled.cost), compiled.program)
+    raise ValueError(f"format is 'text' or 'svg', not {format!r}")
+
+
 class GraphProgram:
     """A program from the text of a graph.
 
@@ -383,9 +397,23 @@ class GraphProgram:
         """`run`, to await."""
         return await asyncio.to_thread(lambda: self.run(table, **options))
 
-    def explain(self, table: StoredTable | None = None, **options: Any) -> str:
-        """The graph, what it costs, and the program of the drive, as text; options are those of [GraphProgram.compile][]."""
-        return f"{self._text}\n{self.compile(table, **options).explain()}"
+    def explain(self, table: StoredTable | None = None, *, format: str = "text", **options: Any) -> str:
+        """What the program does and costs; further options are those of [GraphProgram.compile][].
+
+        Args:
+            table: As [GraphProgram.compile][] has it.
+            format: "text" for the graph, its costs and the program of the drive; "svg" for a picture of the graph, with the bits of all values and
+                the functions that bootstraps apply for them.
+
+        Raises:
+            ValueError: There is no such format.
+            GraphError: As [GraphProgram.compile][] has it.
+        """
+        return explained(self._text, self.compile(table, **options), format)
+
+    def _repr_svg_(self) -> str:
+        """What a notebook shows: the graph, which needs no compilation."""
+        return picture(self._text)
 
     def cost(self, table: StoredTable | None = None, **options: Any) -> Cost:
         """What a row costs, before anything is encrypted; options are those of [GraphProgram.compile][]."""

@@ -222,10 +222,13 @@ class Query:
         options = {"sets": [self._table.params], "rows": rows, "log2_failure": min(bound, 0.0), "inputs": layouts}
         return Compiled(_core.compile(plan.graph, json.dumps(options)))
 
-    def explain(self, log2_failure: float = -128.0) -> str:
-        """The graph, what it costs, and the program of the drive, as text; options are those of [Query.compile][]."""
+    def explain(self, log2_failure: float = -128.0, *, format: str = "text") -> str:
+        """What the question computes and costs: with the format "text" the graph, its costs and the program of the drive, with "svg" a picture of the
+        graph. `log2_failure` and the errors are those of [Query.compile][]; another format raises ValueError."""
+        from toroid._program import explained
+
         plan = self._plan()
-        return f"{plan.graph}\n{self._compiled(plan, log2_failure).explain()}"
+        return explained(plan.graph, self._compiled(plan, log2_failure), format)
 
     def cost(self, log2_failure: float = -128.0) -> Cost:
         """What a row costs, before anything runs; options are those of [Query.compile][]."""
