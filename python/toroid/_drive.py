@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from toroid import _core
 from toroid._client import Client
@@ -13,16 +17,18 @@ from toroid._columns import EncryptedColumn, EncryptedTable, StoredColumn, check
 from toroid._errors import ExistsError, KeyMismatch, MissingError, RowsError
 from toroid._expr import Aggregate, Expr
 from toroid._progress import Progress, reporter
-from toroid._query import Query
+from toroid._query import EncryptedParts, Finish, Query
+
+if TYPE_CHECKING:
+    from toroid._program import Compiled
 
 _ENVIRONMENT = ("host_nqn", "host_id", "host_secret", "controller_secret", "tls_key", "nsid")
 
 
-class Table:
-    """A table on a drive: columns by their names."""
+class BaseTable(ABC):
+    """A table that questions and programs run on: columns by their names."""
 
-    def __init__(self, drive: Drive, name: str, columns: dict[str, StoredColumn]) -> None:
-        self.drive = drive
+    def __init__(self, name: str, columns: dict[str, StoredColumn]) -> None:
         self.name = name
         self.columns = columns
 
@@ -56,10 +62,45 @@ class Table:
         """A question for how many values lie between neighbours of ascending edges."""
         return Query(self).histogram(column, edges)
 
+    @abstractmethod
+    def compute(
+        self, compiled: Compiled, columns: Mapping[str, str], rows: tuple[int, int] | None, progress: Progress, finish: Finish | None = None
+    ) -> _core.EncryptedRows | EncryptedParts:
+        """Runs a program of the drive on columns by the names of its inputs; `finish` is what a question makes of the result."""
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.rows} rows of {self.params}>"
+
+
+class Table(BaseTable):
+    """A table on a drive: columns by their names."""
+
+    def __init__(self, drive: Drive, name: str, columns: dict[str, StoredColumn]) -> None:
+        super().__init__(name, columns)
+        self.drive = drive
+
+    def compute(
+        self, compiled: Compiled, columns: Mapping[str, str], rows: tuple[int, int] | None, progress: Progress, finish: Finish | None = None
+    ) -> _core.EncryptedRows:
+        """Runs a program on columns of the table, and takes its result from the drive.
+
+        The name of the result follows from what is computed, so that a call that was interrupted goes on where it was.
+        """
+        inputs = {name: self.columns[column].names for name, column in columns.items()}
+        digest = hashlib.sha256(json.dumps([compiled.program, inputs, rows], sort_keys=True).encode()).hexdigest()
+        output = f"result {digest[:32]}"
+        self.drive.run(compiled.program, compiled.registers(inputs), output, rows=rows, progress=progress)
+        encrypted = self.drive.core.get_column(output, None, None)
+        self.drive.core.delete(output)
+        return encrypted
+
     def append(self, data: EncryptedTable | EncryptedColumn, progress: Progress = None) -> None:
         """Puts rows behind those of the table. Each digit is appended as a whole or not at all; a table whose digits have different numbers of rows,
         because an append ended early, is refused here."""
-        added = _as_table(data)
+        added = as_table(data)
         if list(added) != list(self.columns):
             raise KeyMismatch(f"table {self.name} has the columns {', '.join(self.columns)}, and the rows have {', '.join(added)}")
         for name, column in self.columns.items():
@@ -91,12 +132,6 @@ class Table:
         """`download`, to await."""
         return await asyncio.to_thread(self.download, rows, progress)
 
-    def __len__(self) -> int:
-        return self.rows
-
-    def __repr__(self) -> str:
-        return f"<Table: {self.rows} rows of {self.params}>"
-
 
 class Drive:
     """An open drive. Its calls may come from several threads at once."""
@@ -114,7 +149,7 @@ class Drive:
     ) -> Table:
         """Makes a table of encrypted columns. A column alone becomes a table of the column `value`."""
         check_name(name)
-        table = _as_table(data)
+        table = as_table(data)
         former = [stored for stored in self.core.columns() if stored.startswith(f"{name}/")]
         if former and not replace:
             raise ExistsError(f"the drive has a table {name} already: give another name, or replace=True")
@@ -187,7 +222,8 @@ class Drive:
         return repr(self.core)
 
 
-def _as_table(data: EncryptedTable | EncryptedColumn) -> EncryptedTable:
+def as_table(data: EncryptedTable | EncryptedColumn) -> EncryptedTable:
+    """A table of encrypted columns; a column alone is its column `value`."""
     if isinstance(data, EncryptedTable):
         return data
     if isinstance(data, EncryptedColumn):

@@ -16,12 +16,12 @@ import numpy as np
 from toroid import _core
 from toroid._client import Client
 from toroid._columns import Layout
-from toroid._drive import Table as StoredTable
+from toroid._drive import BaseTable
 from toroid._errors import GraphError, MissingError
 from toroid._expr import applied
 from toroid._picture import picture
 from toroid._progress import Progress
-from toroid._query import _array, run_compiled
+from toroid._query import EncryptedParts, _array, decrypted
 from toroid._trace import MAX_TABLE_ENTRIES, Graph, entry_of, graph_of, refuse, where_of
 from toroid._types import Range, len_of, range_of
 
@@ -202,6 +202,16 @@ class Compiled:
             each["set"]: Cost(each["set"], **each["cost"]) if each["cost"] is not None else str(each["refused"]) for each in self._facts["alternatives"]
         }
 
+    @property
+    def sums(self) -> frozenset[str]:
+        """The names of the outputs that are sums of all rows."""
+        return frozenset(output["name"] for output in self._facts["outputs"] if output["sum"])
+
+    @property
+    def group(self) -> int | None:
+        """How many rows at most the drive adds up in one row of the result; nothing without sums."""
+        return self._facts["group"] or None
+
     def explain(self) -> str:
         """What the program does and costs, as text: the cost and that of other parameter sets, how inputs are encrypted, where results stand, and
         the program of the drive, whose comments name the lines that its parts come from."""
@@ -240,12 +250,12 @@ class Result:
     """The encrypted results of a program: `client.decrypt` makes arrays of them, by the names of the outputs. It can be pickled."""
 
     compiled: Compiled
-    encrypted: _core.EncryptedRows
+    encrypted: _core.EncryptedRows | EncryptedParts
     rows: int
 
     def __toroid_decrypt__(self, client: Client, max_log2_failure: float) -> Any:
-        numbers = client.decrypt(self.encrypted, max_log2_failure=max_log2_failure)
-        outputs = {name: _array(column) for name, column in self.compiled.decode(numbers, self.rows).items()}
+        found = decrypted(client, self.compiled, self.encrypted, self.rows, max_log2_failure)
+        outputs = {name: _array(column) for name, column in found.items()}
         return outputs["result"] if list(outputs) == ["result"] else outputs
 
     def __len__(self) -> int:
@@ -330,7 +340,7 @@ class GraphProgram:
 
     def compile(
         self,
-        table: StoredTable | None = None,
+        table: BaseTable | None = None,
         *,
         params: str | Sequence[str] | None = None,
         log2_failure: float = -128.0,
@@ -357,7 +367,7 @@ class GraphProgram:
             options["inputs"] = {name: self._layout(table, name, columns) for name in self._ranges}
         return Compiled(_core.compile(self._text, json.dumps(options)))
 
-    def _layout(self, table: StoredTable, name: str, columns: Mapping[str, str]) -> dict[str, Any]:
+    def _layout(self, table: BaseTable, name: str, columns: Mapping[str, str]) -> dict[str, Any]:
         column = columns.get(name, name)
         if column not in table.columns:
             raise MissingError(f"table {table.name} has no column {column}: give {name}=… as the name of one")
@@ -373,7 +383,7 @@ class GraphProgram:
         return layout.described()
 
     def run(
-        self, table: StoredTable, *, rows: tuple[int, int] | None = None, log2_failure: float = -128.0, progress: Progress = None, **columns: str
+        self, table: BaseTable, *, rows: tuple[int, int] | None = None, log2_failure: float = -128.0, progress: Progress = None, **columns: str
     ) -> Result:
         """Runs the program on the rows of a table, and gives its encrypted results.
 
@@ -390,14 +400,14 @@ class GraphProgram:
         """
         count = table.rows if rows is None else rows[1] - rows[0]
         compiled = self.compile(table, log2_failure=log2_failure, **columns)
-        inputs = {name: table.columns[columns.get(name, name)].names for name in self._ranges}
-        return Result(compiled, run_compiled(table, compiled, inputs, rows, progress), count)
+        chosen = {name: columns.get(name, name) for name in self._ranges}
+        return Result(compiled, table.compute(compiled, chosen, rows, progress), count)
 
-    async def arun(self, table: StoredTable, **options: Any) -> Result:
+    async def arun(self, table: BaseTable, **options: Any) -> Result:
         """`run`, to await."""
         return await asyncio.to_thread(lambda: self.run(table, **options))
 
-    def explain(self, table: StoredTable | None = None, *, format: str = "text", **options: Any) -> str:
+    def explain(self, table: BaseTable | None = None, *, format: str = "text", **options: Any) -> str:
         """What the program does and costs; further options are those of [GraphProgram.compile][].
 
         Args:
@@ -415,7 +425,7 @@ class GraphProgram:
         """What a notebook shows: the graph, which needs no compilation."""
         return picture(self._text)
 
-    def cost(self, table: StoredTable | None = None, **options: Any) -> Cost:
+    def cost(self, table: BaseTable | None = None, **options: Any) -> Cost:
         """What a row costs, before anything is encrypted; options are those of [GraphProgram.compile][]."""
         return self.compile(table, **options).cost
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
 import json
 import operator
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,11 +20,66 @@ from toroid._trace import Graph, Value, located, refuse, select
 
 if TYPE_CHECKING:
     from toroid._client import Client
-    from toroid._drive import Table
+    from toroid._drive import BaseTable
     from toroid._program import Compiled, Cost
 
 #: The most values that a key of groups may have: each is a function of the key.
 MAX_GROUPS = 256
+
+
+@dataclass(frozen=True)
+class Finish:
+    """What becomes of the outputs of a question's program once they are decrypted. It is plain data, so that it can be stored.
+
+    `results` are the names of the results and what they are: value, sum, count or mean. `groups` are the values of the key `key`; one group without a key.
+    `known` are outputs that do not depend on encrypted numbers, `has_where` tells whether rows come with the condition, `bins` are those of a histogram.
+    """
+
+    results: tuple[tuple[str, str], ...]
+    groups: tuple[int, ...] = (0,)
+    key: str | None = None
+    known: Mapping[str, int] = field(default_factory=dict)
+    has_where: bool = False
+    bins: tuple[tuple[int, int], ...] | None = None
+
+    @staticmethod
+    def of(facts: Mapping[str, Any]) -> Finish:
+        """The same from what `dataclasses.asdict` and JSON have made of it."""
+        bins = facts["bins"]
+        return Finish(
+            tuple((name, kind) for name, kind in facts["results"]),
+            tuple(facts["groups"]),
+            facts["key"],
+            dict(facts["known"]),
+            facts["has_where"],
+            None if bins is None else tuple((low, high) for low, high in bins),
+        )
+
+    def __call__(self, outputs: Mapping[str, list[int]]) -> dict[str, Any]:
+        """The answer from the outputs by their names."""
+        if any(kind == "value" for _, kind in self.results):
+            found = {name: _array(outputs[f"r{place}"]) for place, (name, _) in enumerate(self.results)}
+            return {**found, "where": np.array(outputs["where"], dtype=np.bool_)} if self.has_where else found
+
+        def number(name: str) -> int:
+            return self.known[name] if name in self.known else outputs[name][0]
+
+        found = {} if self.key is None else {self.key: np.array(self.groups)}
+        for place, (name, kind) in enumerate(self.results):
+            column: list[Any] = []
+            for group in range(len(self.groups)):
+                if kind == "count":
+                    column.append(number(f"n{group}"))
+                elif kind == "sum":
+                    column.append(number(f"s{group}_{place}"))
+                else:
+                    members = number(f"n{group}")
+                    column.append(number(f"s{group}_{place}") / members if members else float("nan"))
+            found[name] = _array(column) if self.key is not None else column[0]
+        if self.bins is None:
+            return found
+        low, high = zip(*self.bins, strict=True)
+        return {"low": np.array(low), "high": np.array(high), "count": np.array([found[name] for name, _ in self.results])}
 
 
 @dataclass(frozen=True)
@@ -34,14 +88,14 @@ class _Plan:
 
     graph: str
     inputs: tuple[str, ...]
-    finish: Callable[[Mapping[str, list[int]]], dict[str, Any]]
+    finish: Finish
 
 
 class Query:
     """A question to a table. Nothing runs before [Query.run][]; each method gives a new question."""
 
     def __init__(
-        self, table: Table, condition: Expr | None = None, key: Expr | None = None, results: Mapping[str, Expr | Aggregate] | None = None
+        self, table: BaseTable, condition: Expr | None = None, key: Expr | None = None, results: Mapping[str, Expr | Aggregate] | None = None
     ) -> None:
         self._table = table
         self._condition = condition
@@ -117,23 +171,16 @@ class Query:
             finish = self._values(graph, values, holds)
         return _Plan(graph.text(), tuple(values), finish)
 
-    def _values(self, graph: Graph, values: Mapping[str, Value], holds: Value | None) -> Callable[[Mapping[str, list[int]]], dict[str, Any]]:
+    def _values(self, graph: Graph, values: Mapping[str, Value], holds: Value | None) -> Finish:
         results = dict(self._results or {})
         for place, expression in enumerate(results.values()):
             assert isinstance(expression, Expr)
             graph.output(f"r{place}", graph.value(expression.of(values)))
         if holds is not None:
             graph.output("where", holds)
+        return Finish(tuple((name, "value") for name in results), has_where=holds is not None)
 
-        def finish(outputs: Mapping[str, list[int]]) -> dict[str, Any]:
-            found = {name: _array(outputs[f"r{place}"]) for place, name in enumerate(results)}
-            if holds is not None:
-                found["where"] = np.array(outputs["where"], dtype=np.bool_)
-            return found
-
-        return finish
-
-    def _aggregates(self, graph: Graph, values: Mapping[str, Value], holds: Value | None) -> Callable[[Mapping[str, list[int]]], dict[str, Any]]:
+    def _aggregates(self, graph: Graph, values: Mapping[str, Value], holds: Value | None) -> Finish:
         groups: list[tuple[int | None, Value | None]] = [(None, holds)]
         if self._key is not None:
             key = graph.value(self._key.of(values))
@@ -166,29 +213,10 @@ class Query:
                 if result.kind != "sum" and not counted:
                     counted = True
                     total(f"n{group}", 1 if member is None else member)
-        names = dict(self._results or {})
-        key_name = None if self._key is None else self._key.name
-
-        def finish(outputs: Mapping[str, list[int]]) -> dict[str, Any]:
-            def number(name: str) -> int:
-                return known[name] if name in known else outputs[name][0]
-
-            found: dict[str, Any] = {} if key_name is None else {key_name: np.array([key for key, _ in groups])}
-            for place, (name, result) in enumerate(names.items()):
-                assert isinstance(result, Aggregate)
-                column: list[Any] = []
-                for group in range(len(groups)):
-                    if result.kind == "count":
-                        column.append(number(f"n{group}"))
-                    elif result.kind == "sum":
-                        column.append(number(f"s{group}_{place}"))
-                    else:
-                        members = number(f"n{group}")
-                        column.append(number(f"s{group}_{place}") / members if members else float("nan"))
-                found[name] = _array(column) if key_name is not None else column[0]
-            return found
-
-        return finish
+        kinds = [(name, result.kind) for name, result in (self._results or {}).items() if isinstance(result, Aggregate)]
+        if self._key is None:
+            return Finish(tuple(kinds), known=known)
+        return Finish(tuple(kinds), tuple(number for number, _ in groups if number is not None), self._key.name, known)
 
     def simulate(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """What the question gives, in clear and exactly, of columns of plain numbers by their names.
@@ -247,8 +275,8 @@ class Query:
         """
         plan = self._plan()
         compiled = self._compiled(plan, log2_failure)
-        inputs = {f"c{place}": self._table.columns[name].names for place, name in enumerate(plan.inputs)}
-        encrypted = run_compiled(self._table, compiled, inputs, None, progress)
+        columns = {f"c{place}": name for place, name in enumerate(plan.inputs)}
+        encrypted = self._table.compute(compiled, columns, None, progress, plan.finish)
         return Answer(compiled, encrypted, self._table.rows, plan.finish)
 
     async def arun(self, **options: Any) -> Answer:
@@ -266,7 +294,7 @@ class Query:
 
 
 class _Histogram(Query):
-    def __init__(self, table: Table, condition: Expr | None, value: Expr, edges: tuple[int, ...]) -> None:
+    def __init__(self, table: BaseTable, condition: Expr | None, value: Expr, edges: tuple[int, ...]) -> None:
         super().__init__(table, condition, None, {"count": count()})
         self._value = value
         self._edges = edges
@@ -275,48 +303,48 @@ class _Histogram(Query):
         bins = list(itertools.pairwise(self._edges))
         results = {f"bin{place}": Aggregate("sum", self._between(low, high)) for place, (low, high) in enumerate(bins)}
         plan = Query(self._table, self._condition, None, results)._plan()
-
-        def finish(outputs: Mapping[str, list[int]]) -> dict[str, Any]:
-            counts = plan.finish(outputs)
-            low, high = zip(*bins, strict=True)
-            return {"low": np.array(low), "high": np.array(high), "count": np.array([counts[name] for name in results])}
-
-        return _Plan(plan.graph, plan.inputs, finish)
+        return replace(plan, finish=replace(plan.finish, bins=tuple(bins)))
 
     def _between(self, low: int, high: int) -> Expr:
         return (self._value >= low) & (self._value < high)
 
 
+@dataclass(frozen=True)
+class EncryptedParts:
+    """The results of ranges of rows, in their order: what the drives of a cluster give. Each is the number of rows and their encrypted results."""
+
+    parts: tuple[tuple[int, _core.EncryptedRows], ...]
+
+
+def decrypted(
+    client: Client, compiled: Compiled, encrypted: _core.EncryptedRows | EncryptedParts, rows: int, max_log2_failure: float
+) -> dict[str, list[int]]:
+    """The outputs of a program by their names. Sums of ranges of rows add up."""
+    parts = encrypted.parts if isinstance(encrypted, EncryptedParts) else ((rows, encrypted),)
+    found = [compiled.decode(client.decrypt(part, max_log2_failure=max_log2_failure), count) for count, part in parts]
+    if len(found) == 1:
+        return found[0]
+    return {
+        name: [sum(part[name][0] for part in found)] if name in compiled.sums else [number for part in found for number in part[name]]
+        for name in found[0]
+    }
+
+
 @dataclass(frozen=True, repr=False)
 class Answer:
-    """The encrypted answer to a question: `client.decrypt` makes a dictionary of it, of numbers, or of arrays where there are groups or rows."""
+    """The encrypted answer to a question: `client.decrypt` makes a dictionary of it, of numbers, or of arrays where there are groups or rows.
+    It can be pickled."""
 
     compiled: Compiled
-    encrypted: _core.EncryptedRows
+    encrypted: _core.EncryptedRows | EncryptedParts
     rows: int
-    finish: Callable[[Mapping[str, list[int]]], dict[str, Any]]
+    finish: Finish
 
     def __toroid_decrypt__(self, client: Client, max_log2_failure: float) -> dict[str, Any]:
-        numbers = client.decrypt(self.encrypted, max_log2_failure=max_log2_failure)
-        return self.finish(self.compiled.decode(numbers, self.rows))
+        return self.finish(decrypted(client, self.compiled, self.encrypted, self.rows, max_log2_failure))
 
     def __repr__(self) -> str:
         return f"<Answer: of {self.rows} rows of {self.compiled.params}>"
-
-
-def run_compiled(
-    table: Table, compiled: Compiled, inputs: Mapping[str, tuple[str, ...]], rows: tuple[int, int] | None, progress: Progress
-) -> _core.EncryptedRows:
-    """Runs a program on columns of a table, and takes its result from the drive.
-
-    The name of the result follows from what is computed, so that a call that was interrupted goes on where it was.
-    """
-    digest = hashlib.sha256(json.dumps([compiled.program, inputs, rows], sort_keys=True).encode()).hexdigest()
-    output = f"result {digest[:32]}"
-    table.drive.run(compiled.program, compiled.registers(inputs), output, rows=rows, progress=progress)
-    encrypted = table.drive.core.get_column(output, None, None)
-    table.drive.core.delete(output)
-    return encrypted
 
 
 def _both(one: Value, other: Value | None) -> Value:
