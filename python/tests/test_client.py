@@ -19,6 +19,7 @@ def client(request: pytest.FixtureRequest) -> toroid.Client:
 
 DATA: dict[str, Any] = {
     "u8": np.array([0, 1, 200, 255], np.uint8),
+    "i8": np.array([-128, -7, 20, 127], np.int8),
     "i16": np.array([-32768, -1, 0, 32767], np.int16),
     "u64": np.array([0, 1, 2**63, 2**64 - 1], np.uint64),
     "i64": np.array([-(2**63), -5, 5, 2**63 - 1], np.int64),
@@ -39,7 +40,7 @@ def test_tables_of_all_types_come_back(client: toroid.Client) -> None:
     assert client.decrypt(table)["flag"].dtype == np.bool_
     copy = pickle.loads(pickle.dumps(table))
     assert same(client.decrypt(copy), DATA)
-    assert repr(table) == "<EncryptedTable: 6 columns, 4 rows>"
+    assert repr(table) == "<EncryptedTable: 7 columns, 4 rows>"
 
 
 def test_data_frames_are_tables(client: toroid.Client) -> None:

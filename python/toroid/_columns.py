@@ -51,6 +51,8 @@ class Layout:
 
     def split(self, numbers: npt.NDArray[Any]) -> list[npt.NDArray[np.int64]]:
         """The digits of numbers, the lowest first."""
+        # Masks of digits do not fit into narrow types with a sign.
+        numbers = numbers if numbers.dtype == np.uint64 else numbers.astype(np.int64)
         digits = []
         for digit in self.digits:
             low = (numbers >> digit.shift) & ((1 << digit.bits) - 1)
