@@ -220,10 +220,11 @@ class StoredColumn:
     names: tuple[str, ...]
     rows: int
     params: str
+    key_id: int = 0
 
 
-def stored_tables(columns: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, StoredColumn]]:
-    """The tables that the columns of a drive make up, by their names. What a writer left incomplete is none."""
+def stored_tables(columns: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, dict[str, StoredColumn]], dict[str, DamagedError]]:
+    """The tables that the columns of a drive make up, by their names, and what is wrong with those that lack digits or cannot be read."""
     found: dict[str, dict[tuple[int, str], list[tuple[int, int, Digit, str, tuple[int, int]]]]] = {}
     for name in columns:
         match = _STORED.fullmatch(name)
@@ -234,17 +235,21 @@ def stored_tables(columns: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[st
         place = (int(match["place"]), match["column"])
         found.setdefault(match["table"], {}).setdefault(place, []).append((int(match["digit"]), int(match["digits"]), digit, name, interval))
     tables: dict[str, dict[str, StoredColumn]] = {}
+    damaged: dict[str, DamagedError] = {}
     for table, parts in found.items():
         for (_, column), digits in sorted(parts.items()):
             digits.sort()
             if [number for number, *_ in digits] != list(range(digits[0][1])):
-                raise DamagedError(f"column {column} of table {table} lacks digits: an upload ended early; delete the table and upload it again")
-            for *_, name, _ in digits:
-                if "error" in columns[name]:
-                    raise DamagedError(f"column {column} of table {table}: {columns[name]['error']}")
+                reason = f"column {column} of table {table} lacks digits: an upload ended early; delete the table and upload it again"
+                damaged.setdefault(table, DamagedError(reason))
+                continue
             names = tuple(name for *_, name, _ in digits)
+            errors = [columns[name]["error"] for name in names if "error" in columns[name]]
+            if errors:
+                damaged.setdefault(table, DamagedError(f"column {column} of table {table}: {errors[0]}"))
+                continue
             low, high = digits[0][4]
             layout = Layout(low, high, tuple(digit for _, _, digit, _, _ in digits))
             rows = min(int(columns[name]["rows"]) for name in names)
-            tables.setdefault(table, {})[column] = StoredColumn(layout, names, rows, str(columns[names[0]]["params"]))
-    return tables
+            tables.setdefault(table, {})[column] = StoredColumn(layout, names, rows, str(columns[names[0]]["params"]), int(columns[names[0]]["key_id"]))
+    return {name: found for name, found in tables.items() if name not in damaged}, damaged

@@ -7,14 +7,14 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from toroid import _core
 from toroid._client import Client
 from toroid._columns import EncryptedColumn, EncryptedTable, StoredColumn, check_name, stored_names, stored_tables
-from toroid._errors import ExistsError, KeyMismatch, MissingError, RowsError
+from toroid._errors import ExistsError, KeyMismatch, MissingError, OptionError, RowsError
 from toroid._expr import Aggregate, Expr
 from toroid._progress import Progress, reporter
 from toroid._query import EncryptedParts, Finish, Query
@@ -41,6 +41,11 @@ class BaseTable(ABC):
     def params(self) -> str:
         """The parameter set of its columns."""
         return next(iter(self.columns.values())).params
+
+    @property
+    def key_id(self) -> int:
+        """The key id that its columns are stored under."""
+        return next(iter(self.columns.values())).key_id
 
     def where(self, condition: Expr) -> Query:
         """A question to the rows for which a condition holds: `table.where(toroid.col("salary") > 30_000)`."""
@@ -92,7 +97,7 @@ class Table(BaseTable):
         inputs = {name: self.columns[column].names for name, column in columns.items()}
         digest = hashlib.sha256(json.dumps([compiled.program, inputs, rows], sort_keys=True).encode()).hexdigest()
         output = f"result {digest[:32]}"
-        self.drive.run(compiled.program, compiled.registers(inputs), output, rows=rows, progress=progress)
+        self.drive.run(compiled.program, compiled.registers(inputs), output, rows=rows, key_id=self.key_id, progress=progress)
         encrypted = self.drive.core.get_column(output, None, None)
         self.drive.core.delete(output)
         return encrypted
@@ -161,19 +166,34 @@ class Drive:
         return self.table(name)
 
     def tables(self) -> dict[str, Table]:
-        """The tables on the drive by their names, whoever put them there."""
-        return {name: Table(self, name, columns) for name, columns in stored_tables(self.core.columns()).items()}
+        """The tables on the drive by their names, whoever put them there. A table that lacks digits, or whose columns cannot be read, is none;
+        [Drive.table][] says what is wrong with it."""
+        tables, _ = stored_tables(self.core.columns())
+        return {name: Table(self, name, columns) for name, columns in tables.items()}
 
     def table(self, name: str) -> Table:
-        """A table on the drive."""
+        """A table on the drive.
+
+        Raises:
+            MissingError: There is none of this name.
+            DamagedError: It lacks digits, because an upload ended early, or a column cannot be read.
+        """
         own = {stored: stat for stored, stat in self.core.columns().items() if stored.startswith(f"{name}/")}
-        tables = stored_tables(own)
+        tables, damaged = stored_tables(own)
+        if name in damaged:
+            raise damaged[name]
         if name not in tables:
             raise MissingError(f"the drive has no table {name}")
         return Table(self, name, tables[name])
 
     def __getitem__(self, name: str) -> Table:
         return self.table(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.tables()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables())
 
     def columns(self) -> dict[str, dict[str, Any]]:
         """What the drive has of every column, the digits of tables and results of programs included."""
@@ -246,10 +266,22 @@ def open(
     """Opens a drive: the path of an image, `nvme+tcp://HOST:PORT/NQN`, a block device, or, without a location, a temporary drive in this process.
 
     `create` makes an image of this size, such as "4GiB", or of the usual size if it is True. `ledger` is the file that binds what is put to the key of
-    `client`. Drives on the network take `host_nqn`, `host_id`, `nsid`, and the files `host_secret`, `controller_secret` and `tls_key`; those that are not
+    `client`, so the two go together. Drives on the network take `host_nqn`, `host_id`, `nsid`, and the files `host_secret`, `controller_secret` and `tls_key`; those that are not
     given come from TOROID_HOST_NQN and so on, as the command line has them.
+
+    Raises:
+        OptionError: There is no such option, or it does not go with the location: a temporary drive has none.
     """
+    if create is not None and not isinstance(create, str | bool):
+        raise OptionError(f'create={create!r} is no size such as "4GiB", and not True')
+    if client is not None and ledger is None:
+        raise OptionError("a client goes with a ledger: give ledger, the file that binds what is put to its key")
     if location is None:
+        chosen = {"create": create, "overwrite": overwrite, "ledger": ledger, "client": client, "new_store": new_store}
+        chosen.update(read_only=read_only, concatenate=concatenate, **host)
+        given = [name for name, value in chosen.items() if value is not None and value is not False]
+        if given:
+            raise OptionError(f"{given[0]} needs a location: a drive without one is temporary, in this process, and has no options")
         return Drive(_core.Drive.temporary())
     place = os.fspath(location)
     options: dict[str, Any] = {name: os.environ.get(f"TOROID_{name.upper()}") for name in _ENVIRONMENT} if "://" in place else {}

@@ -357,7 +357,12 @@ class GraphProgram:
         Raises:
             GraphError: No parameter set can compute it; the message names the line, what the values may be, and what would help.
             MissingError: The table lacks a column.
+            TypeError: A further argument names no input, or there is no table to take its column from.
         """
+        if unknown := [name for name in columns if name not in self._ranges]:
+            raise TypeError(f"{unknown[0]} is neither an option nor an input; inputs are {', '.join(self._ranges)}")
+        if columns and table is None:
+            raise TypeError(f"{next(iter(columns))} names a column: give the table that has it")
         options: dict[str, Any] = {"log2_failure": log2_failure}
         if params is None and table is not None:
             params = table.params
@@ -396,6 +401,7 @@ class GraphProgram:
 
         Raises:
             GraphError: As [GraphProgram.compile][] has it.
+            TypeError: As [GraphProgram.compile][] has it.
             DriveError: The drive does not do it. Ctrl-C ends the run with KeyboardInterrupt; the same call then goes on where it was.
         """
         count = table.rows if rows is None else rows[1] - rows[0]
