@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Iterator
 
 import pytest
 from toroid import _core
+
+# Clusters of Ray that tests start admit this process and its children. Ray reads this when it is imported.
+os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
 
 
 @pytest.fixture(scope="session", params=["tiny", "tiny-wopbs"])

@@ -60,7 +60,10 @@ class ReadOnlyError(DriveError):
 
 
 class UntrustedError(DriveError):
-    """The drive gave something else than what this client put there."""
+    """A drive gave something else than what this client put there, or than other drives did of the same rows: then `drives` are those that may be
+    wrong."""
+
+    drives: tuple[str, ...] = ()
 
 
 class MissingError(Error, KeyError):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toroid import _core
-from toroid._errors import MissingError
+from toroid._errors import MissingError, UntrustedError
 from toroid._expr import Aggregate, Expr, as_expr, col, count
 from toroid._progress import Progress
 from toroid._trace import Graph, Value, located, refuse, select
@@ -311,23 +311,49 @@ class _Histogram(Query):
 
 @dataclass(frozen=True)
 class EncryptedParts:
-    """The results of ranges of rows, in their order: what the drives of a cluster give. Each is the number of rows and their encrypted results."""
+    """The results of ranges of rows, in their order: what the drives of a cluster give. Each is the number of rows and their encrypted results, by the
+    drives that computed them: the first one counts, and the others check it."""
 
-    parts: tuple[tuple[int, _core.EncryptedRows], ...]
+    parts: tuple[tuple[int, Mapping[str, _core.EncryptedRows]], ...]
 
 
 def decrypted(
     client: Client, compiled: Compiled, encrypted: _core.EncryptedRows | EncryptedParts, rows: int, max_log2_failure: float
 ) -> dict[str, list[int]]:
-    """The outputs of a program by their names. Sums of ranges of rows add up."""
-    parts = encrypted.parts if isinstance(encrypted, EncryptedParts) else ((rows, encrypted),)
-    found = [compiled.decode(client.decrypt(part, max_log2_failure=max_log2_failure), count) for count, part in parts]
-    if len(found) == 1:
-        return found[0]
+    """The outputs of a program by their names. Sums of ranges of rows add up.
+
+    Raises:
+        UntrustedError: Drives that computed the same rows differ.
+    """
+
+    def decoded(part: _core.EncryptedRows, size: int) -> dict[str, list[int]]:
+        return compiled.decode(client.decrypt(part, max_log2_failure=max_log2_failure), size)
+
+    if isinstance(encrypted, _core.EncryptedRows):
+        return decoded(encrypted, rows)
+    found: list[dict[str, list[int]]] = []
+    first = 0
+    for size, by_drive in encrypted.parts:
+        copies = {drive: decoded(part, size) for drive, part in by_drive.items()}
+        _agree(copies, (first, first + size))
+        found.append(next(iter(copies.values())))
+        first += size
     return {
         name: [sum(part[name][0] for part in found)] if name in compiled.sums else [number for part in found for number in part[name]]
         for name in found[0]
     }
+
+
+def _agree(copies: Mapping[str, dict[str, list[int]]], rows: tuple[int, int]) -> None:
+    """Refuses results of the same rows that differ. The drives that are alone against most of the others are named, or all if there is no majority."""
+    votes = list(copies.values())
+    if all(vote == votes[0] for vote in votes):
+        return
+    against = [drive for drive, vote in copies.items() if 2 * votes.count(vote) <= len(votes)]
+    raise UntrustedError(
+        f"drives differ on rows {rows[0]}..{rows[1]}: " + (f"{against[0]} is wrong" if len(against) == 1 else f"one of {', '.join(against)} is wrong"),
+        drives=tuple(against),
+    )
 
 
 @dataclass(frozen=True, repr=False)

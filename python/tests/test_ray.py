@@ -1,0 +1,294 @@
+"""Tables over a cluster of drives, with a real Ray on this machine. Where processes are killed, the job's own progress says when."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import toroid
+from toroid import col
+
+pytest.importorskip("ray", reason="Ray is not installed, so tables over a cluster are not tested: pip install 'toroid[ray]'")
+
+ROWS = 12
+DATA = {"pay": np.arange(ROWS) * 5 % 64, "dept": np.arange(ROWS) % 3}
+TYPES = {"pay": (0, 63), "dept": (0, 2)}
+LOOSE = {"log2_failure": -30.0}  # sets for tests are noisier than those that protect something
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[Any]:
+    """A cluster of this machine, which admits those with the token of conftest.py."""
+    import ray
+
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)
+    yield ray
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def client() -> toroid.Client:
+    return toroid.Client.generate("tiny-wopbs")
+
+
+@pytest.fixture(scope="module")
+def cluster(ray: Any, client: toroid.Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from toroid.ray import Cluster
+
+    folder = tmp_path_factory.mktemp("drives")
+    images = [folder / f"{name}.img" for name in "abc"]
+    for image in images:
+        toroid.open(image, create="64MiB").close()
+    with Cluster(images) as cluster:
+        assert cluster.install(client.public_keys()) == [str(image) for image in images]
+        # They have them now.
+        assert cluster.install(client.public_keys()) == []
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def staff(cluster: Any, client: toroid.Client) -> Any:
+    return cluster.upload("staff", client.encrypt(DATA, TYPES), shards=3, replicas=2)
+
+
+def question(table: Any) -> toroid.Query:
+    return table.where(col("pay") > 20).group_by("dept").agg(n=toroid.count(), pay=col("pay").sum())
+
+
+def check(client: toroid.Client, query: toroid.Query, answer: Any) -> None:
+    found, expected = client.decrypt(answer, max_log2_failure=-20), query.simulate(DATA)
+    assert {name: column.tolist() for name, column in found.items()} == {name: column.tolist() for name, column in expected.items()}
+
+
+def after(units: int, then: Callable[[], object]) -> Callable[[str, int, int], None]:
+    """Progress that does something once so many units are done."""
+    calls: list[int] = []
+
+    def report(_stage: str, done: int, _total: int) -> None:
+        calls.append(done)
+        if len(calls) == units:
+            then()
+
+    return report
+
+
+def test_importing_the_package_does_not_import_ray() -> None:
+    code = "import sys, toroid; sys.exit('ray' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_rows_are_spread_with_replicas(cluster: Any, staff: Any) -> None:
+    a, b, c = cluster.locations
+    assert staff.shards == {(0, 4): (a, b), (4, 8): (b, c), (8, 12): (a, c)}
+    assert cluster["staff"].shards == staff.shards
+    assert (staff.rows, staff.params, list(staff.columns)) == (ROWS, "tiny-wopbs", ["pay", "dept"])
+
+
+def test_questions_and_programs_run_unchanged(client: toroid.Client, staff: Any) -> None:
+    @toroid.program
+    def more(pay: toroid.Range(0, 63)) -> Any:  # type: ignore[valid-type]
+        return toroid.minimum(pay, 40)
+
+    query = question(staff)
+    check(client, query, query.run(**LOOSE))
+    query = staff.where(col("dept") == 1).select("pay")
+    check(client, query, query.run(**LOOSE))
+    query = staff.options(unit_rows=3).histogram("pay", [0, 20, 40, 64])
+    check(client, query, query.run(**LOOSE))
+    result = more.run(staff.options(unit_rows=3), rows=(2, 10), **LOOSE)
+    assert client.decrypt(result, max_log2_failure=-20).tolist() == np.minimum(DATA["pay"], 40)[2:10].tolist()
+
+
+def test_no_object_of_ray_has_the_client_key(
+    ray: Any, cluster: Any, client: toroid.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.save(tmp_path / "key", unencrypted=True)
+    key = (tmp_path / "key").read_bytes()
+    # 64 bytes say what it is; behind them are the bits of the key, and a checksum.
+    secrets = [key[place : place + 8] for place in range(64, len(key) - 12)]
+    sent: list[bytes] = []
+    submit, put = type(cluster)._submit, ray.put
+
+    def seen(self: Any, *arguments: Any) -> Any:
+        sent.append(ray.cloudpickle.dumps(arguments))
+        return submit(self, *arguments)
+
+    def kept(value: Any) -> Any:
+        sent.append(ray.cloudpickle.dumps(value))
+        return put(value)
+
+    monkeypatch.setattr(type(cluster), "_submit", seen)
+    monkeypatch.setattr(ray, "put", kept)
+    cluster.install(client.public_keys())
+    table = cluster.upload("secret", client.encrypt(DATA, TYPES))
+    question(table).run(**LOOSE)
+    cluster.delete("secret")
+    assert len(sent) > 10 and len(secrets) > 10
+    assert not [secret for secret in secrets if any(secret in message for message in sent)]
+    with pytest.raises(TypeError, match="is not pickled"):
+        put(client)
+
+
+def test_options_that_need_a_client_are_refused(ray: Any) -> None:
+    from toroid.ray import Cluster
+
+    with pytest.raises(ValueError, match="ledger is no option"):
+        Cluster(["a.img"], ledger="ledger")
+    with pytest.raises(ValueError, match="each of them once"):
+        Cluster(["a.img", "a.img"])
+
+
+def test_tables_that_are_wrong_are_refused(cluster: Any, client: toroid.Client, staff: Any) -> None:
+    rows = client.encrypt(DATA, TYPES)
+    with pytest.raises(toroid.ExistsError, match="has a table staff already"):
+        cluster.upload("staff", rows)
+    with pytest.raises(ValueError, match="from 1 to 3 replicas"):
+        cluster.upload("other", rows, replicas=4)
+    with pytest.raises(toroid.MissingError, match="no table other"):
+        cluster.table("other")
+    with pytest.raises(toroid.RowsError, match="and not 0..13"):
+        staff.compute(question(staff).compile(**LOOSE), {"c0": "dept", "c1": "pay"}, (0, 13), None)
+
+
+def test_killed_actors_are_started_again(ray: Any, cluster: Any, client: toroid.Client, staff: Any) -> None:
+    query = question(staff.options(unit_rows=1))
+
+    def kill() -> None:
+        for location in cluster.locations[:2]:
+            os.kill(ray.get(cluster._actors[location].pid.remote()), signal.SIGKILL)
+
+    check(client, query, query.run(progress=after(2, kill), **LOOSE))
+
+
+def test_a_job_goes_on_where_its_process_was_killed(ray: Any, cluster: Any, client: toroid.Client, tmp_path: Path, staff: Any) -> None:
+    from toroid.ray import resume
+
+    # The other process has drives of its own, as an image has one session at a time.
+    image, job = tmp_path / "d.img", tmp_path / "job"
+    with toroid.open(image, create="64MiB") as drive:
+        drive.install(client.public_keys())
+    (tmp_path / "rows").write_bytes(ray.cloudpickle.dumps(client.encrypt(DATA, TYPES)))
+    code = f"""
+import os, pickle, signal, sys
+import ray, toroid
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_ray import LOOSE, after, question
+from toroid.ray import Cluster
+ray.init(address={ray.get_runtime_context().gcs_address!r}, log_to_driver=False)
+rows = pickle.loads(open({str(tmp_path / "rows")!r}, "rb").read())
+table = Cluster([{str(image)!r}]).upload("staff", rows)
+kill = after(3, lambda: os.kill(os.getpid(), signal.SIGKILL))
+question(table.options(unit_rows=2, job={str(job)!r})).run(progress=kill, **LOOSE)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    lines = job.read_bytes().splitlines()
+    assert len(lines) == 4 and job.stat().st_mode & 0o777 == 0o600
+    # What the process was about to write is left out.
+    with job.open("ab") as file:
+        file.write(b'{"rows": [6, 8], "dri')
+    seen: list[int] = []
+    answer = resume(job, progress=lambda _stage, done, _total: seen.append(done), patience=60)
+    assert seen == [8, 10, 12]
+    check(client, question(staff), answer)
+    # A job that is done has nothing more to compute.
+    records = [json.loads(line)["rows"] for line in job.read_bytes().splitlines()[1:]]
+    assert sorted(records) == [[first, first + 2] for first in range(0, ROWS, 2)]
+    with pytest.raises(toroid.ExistsError, match="file of another job"):
+        question(staff.options(job=job)).run(**LOOSE)
+
+
+def test_files_that_are_no_jobs_are_refused(ray: Any, tmp_path: Path) -> None:
+    from toroid.ray import resume
+
+    with pytest.raises(toroid.FileError, match="No such file"):
+        resume(tmp_path / "job")
+    (tmp_path / "job").write_text("something\n")
+    with pytest.raises(toroid.DamagedError, match="no file of a job"):
+        resume(tmp_path / "job")
+
+
+def test_drives_that_refuse_say_why(cluster: Any, client: toroid.Client) -> None:
+    from toroid.ray import MissingRows
+
+    stranger = toroid.Client.generate("tiny-wopbs")
+    table = cluster.upload("strange", stranger.encrypt(DATA, TYPES))
+    with pytest.raises(MissingRows, match=r"rows 0\.\.12 of table strange") as error:
+        question(table).run(**LOOSE)
+    assert error.value.rows == ((0, 12),)
+    assert set(error.value.reasons) == set(cluster.locations)
+    assert all("key" in reason for reason in error.value.reasons.values())
+    assert isinstance(error.value.__cause__, toroid.Error)
+    cluster.delete("strange")
+
+
+def test_a_drive_that_gives_other_results_is_named(cluster: Any, client: toroid.Client) -> None:
+    table = cluster.upload("checked", client.encrypt(DATA, TYPES), shards=1, replicas=3).options(verify=0.5, unit_rows=2)
+    query = question(table)
+    answer = query.run(**LOOSE)
+    check(client, query, answer)
+    assert sorted(len(by_drive) for _, by_drive in answer.encrypted.parts) == [1, 1, 1, 3, 3, 3]
+    # The second drive computes on other rows than were put there.
+    cheat = cluster.locations[1]
+    other = client.encrypt({**DATA, "pay": (DATA["pay"] + 1) % 64}, TYPES)
+    cluster._got(cheat, cluster._submit(cheat, "upload", table._shards[0].name, other, 0))
+    with pytest.raises(toroid.UntrustedError, match=re.escape(f"{cheat} is wrong")) as error:
+        client.decrypt(question(table.options(verify=1)).run(**LOOSE), max_log2_failure=-20)
+    assert error.value.drives == (cheat,)
+    with pytest.raises(ValueError, match="verify needs a second drive"):
+        cluster.upload("checked", client.encrypt(DATA, TYPES), replace=True).options(verify=0.5)
+    cluster.delete("checked")
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[dict[str, subprocess.Popen[str]]]:
+    program = os.environ.get("TOROID") or shutil.which("toroid")
+    if program is None or not Path(program).exists():
+        pytest.skip("there is no command `toroid` that serves drives; TOROID can name it")
+    servers: dict[str, subprocess.Popen[str]] = {}
+    try:
+        for name in "ab":
+            image = str(tmp_path / f"{name}.img")
+            toroid.open(image, create="64MiB").close()
+            serve = [program, "drive", "serve", "--listen", "127.0.0.1:0", "--experimental-computational-programs", image]
+            server = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            servers[name] = server
+            assert server.stdout is not None
+            found = next(filter(None, (re.search(r"nvme\+tcp://\S+", line) for line in server.stdout)))
+            servers[found[0]] = servers.pop(name)
+        yield servers
+    finally:
+        for server in servers.values():
+            server.kill()
+            server.communicate()
+
+
+def test_a_killed_drive_costs_only_the_rows_that_no_other_has(ray: Any, client: toroid.Client, served: Any, tmp_path: Path) -> None:
+    from toroid.ray import Cluster, MissingRows
+
+    first, second = served
+    with Cluster(served, patience=0) as cluster:
+        cluster.install(client.public_keys())
+        rows = client.encrypt(DATA, TYPES)
+        single = cluster.upload("single", rows)
+        query = question(cluster.upload("double", rows, replicas=2).options(unit_rows=1))
+        check(client, query, query.run(progress=after(2, served[second].kill), **LOOSE))
+        with pytest.raises(MissingRows, match=r"rows 6\.\.12 of table single") as error:
+            question(single.options(job=tmp_path / "job")).run(**LOOSE)
+        assert error.value.rows == ((6, 12),)
+        assert list(error.value.reasons) == [second]
+        # A table that is looked up now lacks them from the start.
+        with pytest.raises(MissingRows) as error:
+            question(cluster["single"]).run(**LOOSE)
+        assert error.value.rows == ((6, 12),)
+        assert second in error.value.reasons and first not in error.value.reasons

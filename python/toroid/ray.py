@@ -1,0 +1,684 @@
+"""Encrypted tables over the drives of a Ray cluster: `pip install 'toroid[ray]'`.
+
+One actor a drive owns its session. Rows, keys and programs go to the drives; results of ranges of rows come back, and the client alone decrypts them and
+adds them up. Nothing here takes a client, so that its key cannot enter an object of Ray.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import itertools
+import json
+import math
+import os
+import random
+import re
+import statistics
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+try:
+    import ray
+except ImportError as error:
+    raise ImportError("toroid.ray needs Ray: pip install 'toroid[ray]'") from error
+
+from toroid import _core
+from toroid._columns import EncryptedColumn, EncryptedTable, StoredColumn, check_name, stored_tables
+from toroid._drive import BaseTable, Drive, as_table
+from toroid._drive import open as open_drive
+from toroid._errors import BusyError, DamagedError, DriveError, Error, ExistsError, FileError, MissingError, RowsError
+from toroid._program import Compiled, Result
+from toroid._progress import Progress, reporter
+from toroid._query import Answer, EncryptedParts, Finish
+
+__all__ = ["Cluster", "MissingRows", "ShardedTable", "resume"]
+
+#: Drives that may compute a row that is verified: with three, the one that is wrong is known.
+MAX_COPIES = 3
+#: Failures in a row after which a job asks a drive no more.
+MAX_FAILURES = 2
+#: A unit is given to another drive, too, once it takes so many times the median of the others.
+STEAL_AFTER = 2.0
+
+# A table's shard on a drive is a table of this name: the table, when it was uploaded, its rows, and how many there are.
+_SHARD = re.compile(r"(?P<table>.+) (?P<upload>[0-9a-f]{16}) rows (?P<first>\d+)\.\.(?P<end>\d+) of (?P<total>\d+)")
+
+
+class MissingRows(DriveError):
+    """No drive could compute some rows. `rows` are their ranges, `reasons` what was wrong with each drive, by its location."""
+
+    rows: tuple[tuple[int, int], ...] = ()
+    reasons: Mapping[str, str] = {}
+
+
+class _Keeper:
+    """Keeps the session of a drive, in a process of Ray. Its calls are idempotent, so that Ray may repeat them."""
+
+    def __init__(self, location: str, options: Mapping[str, Any], patience: float) -> None:
+        self._location = location
+        self._options = dict(options)
+        self._patience = patience
+        self._drive: Drive | None = None
+
+    def call(self, action: str, *arguments: Any) -> Any:
+        """Does something with the drive: what it gives, or the error that it is, which stays whole on this way."""
+        had_session = self._drive is not None
+        try:
+            if self._drive is None:
+                self._drive = self._open()
+            return getattr(self, f"_{action}")(self._drive, *arguments)
+        except DriveError as error:
+            self._drop()
+            # A drive that was started again refuses what comes by a session of before.
+            return self.call(action, *arguments) if had_session else error
+        except Error as error:
+            return error
+
+    def close(self) -> None:
+        """Ends the session."""
+        self._drop()
+
+    def pid(self) -> int:
+        """The process."""
+        return os.getpid()
+
+    def _open(self) -> Drive:
+        # The drive may start just now, or its last session may be about to end.
+        end = time.monotonic() + self._patience
+        while True:
+            try:
+                return open_drive(self._location, **self._options)
+            except DriveError:
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(0.1)
+
+    def _drop(self) -> None:
+        drive, self._drive = self._drive, None
+        if drive is not None:
+            # A session that has failed may fail to end, too.
+            with contextlib.suppress(Error):
+                drive.close()
+
+    @staticmethod
+    def _install(drive: Drive, keys: Sequence[Any], tag: str, key_id: int) -> bool:
+        # The object is fetched for a drive that lacks the keys, and for no other.
+        if drive.core.has_keys(tag, key_id):
+            return False
+        drive.install(_core.PublicKeys.from_bytes(ray.get(keys[0])), key_id)
+        return True
+
+    @staticmethod
+    def _upload(drive: Drive, name: str, table: EncryptedTable, key_id: int) -> None:
+        drive.upload(name, table, replace=True, key_id=key_id)
+
+    @staticmethod
+    def _columns(drive: Drive) -> dict[str, dict[str, Any]]:
+        columns = drive.columns()
+        errors = [stat["error"] for stat in columns.values() if "error" in stat]
+        if errors and len(errors) == len(columns):
+            raise DriveError(errors[0])
+        return columns
+
+    @staticmethod
+    def _delete(drive: Drive, name: str) -> None:
+        drive.delete(name)
+
+    @staticmethod
+    def _info(drive: Drive) -> dict[str, Any]:
+        return drive.info()
+
+    @staticmethod
+    def _compute(drive: Drive, shard: str, compiled: Compiled, columns: Mapping[str, str], rows: tuple[int, int]) -> Any:
+        return drive.table(shard).compute(compiled, columns, rows, None)
+
+
+@dataclass(frozen=True)
+class _Shard:
+    """Rows of a table from `first` up to, and without, `end`, and the drives that have them."""
+
+    name: str
+    first: int
+    end: int
+    drives: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Settings:
+    job: Path | None = None
+    unit_seconds: float = 7.5
+    unit_rows: int | None = None
+    verify: float = 0.0
+
+
+@dataclass(eq=False)
+class _Unit:
+    """A range of rows that a drive computes in one call, and the drives that do so or have done so."""
+
+    shard: _Shard
+    first: int
+    end: int
+    copies: int = 1
+    running: set[str] = field(default_factory=set)
+    done: set[str] = field(default_factory=set)
+    started: float = 0.0
+
+
+class Cluster:
+    """Drives of a Ray cluster, each kept by one actor.
+
+    Args:
+        locations: Images, served drives (`nvme+tcp://HOST:PORT/NQN`) or block devices, as [toroid.open][] takes them. An image is opened on the node
+            that the actor runs on.
+        patience: Seconds for which an actor tries to open a drive that cannot be opened.
+        placement: Options of Ray for the actor of a location, such as `{"resources": {"drive-a": 1}}`, which let it run on the drive's node.
+        options: Options of [toroid.open][] for all drives. A ledger needs the client's key, which must not leave the client's process, so there is none.
+
+    Ray is started on this machine, if the process is not connected to a cluster. It admits those who have its token (`RAY_AUTH_MODE=token`).
+    """
+
+    def __init__(
+        self,
+        locations: Sequence[str | os.PathLike[str]],
+        *,
+        patience: float = 10.0,
+        placement: Mapping[str, Mapping[str, Any]] | None = None,
+        **options: Any,
+    ) -> None:
+        self.locations = tuple(os.fspath(location) for location in locations)
+        if not self.locations or len(set(self.locations)) != len(self.locations):
+            raise ValueError("a cluster has at least one drive, and each of them once")
+        if refused := sorted({"client", "ledger", "create", "overwrite"} & set(options)):
+            raise ValueError(f"the drives of a cluster are opened by other processes, again after each failure, so {refused[0]} is no option of theirs")
+        if not ray.is_initialized():
+            ray.init()
+        kind = ray.remote(max_restarts=-1, max_task_retries=3, num_cpus=0)(_Keeper)
+        self._actors: dict[str, Any] = {
+            location: kind.options(**dict((placement or {}).get(location, {}))).remote(location, options, patience) for location in self.locations
+        }
+
+    def install(self, keys: _core.PublicKeys, key_id: int = 0) -> list[str]:
+        """Stores the public keys of a client on the drives that lack them, and gives the locations of those. The keys enter Ray's object store once."""
+        held = ray.put(keys.to_bytes())
+        done = self._all("install", [held], keys.tag, key_id)
+        return [location for location, is_new in done.items() if is_new]
+
+    def upload(
+        self,
+        name: str,
+        data: EncryptedTable | EncryptedColumn,
+        *,
+        shards: int | None = None,
+        replicas: int = 1,
+        replace: bool = False,
+        key_id: int = 0,
+    ) -> ShardedTable:
+        """Spreads a table over the drives by its rows: in as many shards as there are drives, if not given, each on `replicas` drives."""
+        check_name(name)
+        table = as_table(data)
+        count = min(len(self.locations) if shards is None else shards, table.rows)
+        if count < 1 or not 1 <= replicas <= len(self.locations):
+            raise ValueError(f"there is at least one shard, and from 1 to {len(self.locations)} replicas, as many as drives")
+        former = self._shards_on_drives(name)
+        if former and not replace:
+            raise ExistsError(f"the cluster has a table {name} already: give another name, or replace=True")
+        upload = f"{time.time_ns():016x}"
+        ends = [table.rows * number // count for number in range(count + 1)]
+        calls: list[tuple[str, Any]] = []
+        # A drive of this process cuts columns: it knows how to, and keeps them as small as they came.
+        with open_drive() as cutter:
+            whole = cutter.upload("table", table)
+            for number, (first, end) in enumerate(itertools.pairwise(ends)):
+                part = ray.put(whole.download((first, end)))
+                shard = f"{name} {upload} rows {first}..{end} of {table.rows}"
+                for replica in range(replicas):
+                    location = self.locations[(number + replica) % len(self.locations)]
+                    calls.append((location, self._submit(location, "upload", shard, part, key_id)))
+            for location, call in calls:
+                self._got(location, call)
+        for location, names in former.items():
+            for shard in names:
+                self._got(location, self._submit(location, "delete", shard))
+        return self.table(name)
+
+    def table(self, name: str) -> ShardedTable:
+        """A table of the cluster. Drives that do not answer have none of it, until they answer again."""
+        found = self.tables(name)
+        if name not in found:
+            raise MissingError(f"the drives of the cluster that answer have no table {name}")
+        return found[name]
+
+    def tables(self, name: str | None = None) -> dict[str, ShardedTable]:
+        """The tables of the cluster by their names; that of one name, if it is given."""
+        shards: dict[str, dict[str, dict[tuple[int, int, int], list[str]]]] = {}
+        columns: dict[str, dict[str, StoredColumn]] = {}
+        silent: dict[str, str] = {}
+        for location, held in self._answers("columns").items():
+            if isinstance(held, Exception):
+                silent[location] = str(held)
+                continue
+            own: dict[str, dict[str, Any]] = {}
+            for stored, stat in held.items():
+                own.setdefault(stored.split("/", 1)[0], {})[stored] = stat
+            for shard, digits in own.items():
+                match = _SHARD.fullmatch(shard)
+                if match is None or name not in (None, match["table"]):
+                    continue
+                try:
+                    found = stored_tables(digits)[shard]
+                except DamagedError as error:
+                    # Another drive may have the rows whole.
+                    silent[location] = str(error)
+                    continue
+                place = (int(match["first"]), int(match["end"]), int(match["total"]))
+                shards.setdefault(match["table"], {}).setdefault(match["upload"], {}).setdefault(place, []).append(location)
+                columns[f"{match['table']} {match['upload']}"] = found
+        tables = {}
+        for table, uploads in shards.items():
+            # A drive that was away while the table was replaced still has rows of before.
+            upload, places = max(uploads.items())
+            held_by = [
+                _Shard(f"{table} {upload} rows {first}..{end} of {total}", first, end, tuple(locations))
+                for (first, end, total), locations in sorted(places.items())
+            ]
+            total = next(iter(places))[2]
+            own_columns = {column: replace(stored, rows=total) for column, stored in columns[f"{table} {upload}"].items()}
+            tables[table] = ShardedTable(self, table, own_columns, held_by, silent)
+        return tables
+
+    def __getitem__(self, name: str) -> ShardedTable:
+        return self.table(name)
+
+    def delete(self, name: str) -> None:
+        """Deletes a table from all drives that answer."""
+        found = self._shards_on_drives(name)
+        if not found:
+            raise MissingError(f"the drives of the cluster that answer have no table {name}")
+        for location, names in found.items():
+            for shard in names:
+                self._got(location, self._submit(location, "delete", shard))
+
+    def info(self) -> dict[str, dict[str, Any] | Exception]:
+        """What each drive is, and how full, or the error of one that does not answer."""
+        return self._answers("info")
+
+    def close(self) -> None:
+        """Ends the sessions and the actors."""
+        for actor in self._actors.values():
+            # An actor that is gone has no session.
+            with contextlib.suppress(ray.exceptions.RayError):
+                ray.get(actor.close.remote())
+            ray.kill(actor)
+        self._actors = {}
+
+    def _submit(self, location: str, action: str, *arguments: Any) -> Any:
+        """Asks the actor of a drive. All that goes to drives goes through here."""
+        return self._actors[location].call.remote(action, *arguments)
+
+    def _answer(self, location: str, call: Any) -> Any:
+        """What a call gave, or the error that it ended with."""
+        try:
+            return ray.get(call)
+        except ray.exceptions.RayError as error:
+            return DriveError(f"the actor of drive {location} is gone: {error}")
+
+    def _got(self, location: str, call: Any) -> Any:
+        answer = self._answer(location, call)
+        if isinstance(answer, Exception):
+            answer.add_note(f"on drive {location}")
+            raise answer
+        return answer
+
+    def _answers(self, action: str, *arguments: Any) -> dict[str, Any]:
+        calls = {location: self._submit(location, action, *arguments) for location in self.locations}
+        return {location: self._answer(location, call) for location, call in calls.items()}
+
+    def _all(self, action: str, *arguments: Any) -> dict[str, Any]:
+        calls = {location: self._submit(location, action, *arguments) for location in self.locations}
+        return {location: self._got(location, call) for location, call in calls.items()}
+
+    def _shards_on_drives(self, name: str) -> dict[str, list[str]]:
+        found: dict[str, set[str]] = {}
+        for location, columns in self._answers("columns").items():
+            for stored in () if isinstance(columns, Exception) else columns:
+                shard = stored.split("/", 1)[0]
+                if (match := _SHARD.fullmatch(shard)) and match["table"] == name:
+                    found.setdefault(location, set()).add(shard)
+        return {location: sorted(names) for location, names in found.items()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Cluster: {', '.join(self.locations)}>"
+
+
+class ShardedTable(BaseTable):
+    """A table over the drives of a cluster. Questions and programs run on it as on a table of one drive."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: str,
+        columns: dict[str, StoredColumn],
+        shards: Sequence[_Shard],
+        silent: Mapping[str, str],
+        settings: _Settings | None = None,
+    ) -> None:
+        super().__init__(name, columns)
+        self.cluster = cluster
+        self._shards = tuple(shards)
+        # Rows that were uploaded later are another table, though its name is the same.
+        match = _SHARD.fullmatch(self._shards[0].name)
+        assert match is not None
+        self._upload = match["upload"]
+        self._silent = dict(silent)
+        self._settings = settings or _Settings()
+
+    @property
+    def shards(self) -> dict[tuple[int, int], tuple[str, ...]]:
+        """The locations of the drives that have the rows from the first of a pair up to, and without, the second."""
+        return {(shard.first, shard.end): shard.drives for shard in self._shards}
+
+    def options(
+        self,
+        *,
+        job: str | os.PathLike[str] | None = None,
+        unit_seconds: float | None = None,
+        unit_rows: int | None = None,
+        verify: float | None = None,
+    ) -> ShardedTable:
+        """The same table with other ways to compute.
+
+        Args:
+            job: A file for results of ranges of rows, with which `resume`, or the same call, goes on after the process has ended. It has no secrets.
+            unit_seconds: Seconds of one core that a unit of work shall take, by the cost of a row; 7.5 if not given.
+            unit_rows: Rows of a unit of work, in place of that.
+            verify: The share of the rows that up to three drives compute, for `client.decrypt` to compare; each drive with other rows needs a replica.
+        """
+        changes: dict[str, Any] = {"unit_seconds": unit_seconds, "unit_rows": unit_rows, "verify": verify, "job": None if job is None else Path(job)}
+        settings = replace(self._settings, **{name: value for name, value in changes.items() if value is not None})
+        if settings.unit_seconds <= 0 or (settings.unit_rows is not None and settings.unit_rows < 1) or not 0 <= settings.verify <= 1:
+            raise ValueError("a unit of work takes time and has rows, and a share of rows lies from 0 to 1")
+        if settings.verify and any(len(shard.drives) < 2 for shard in self._shards):
+            raise ValueError("verify needs a second drive with the rows: upload the table with replicas=2, or 3 to know which drive is wrong")
+        return ShardedTable(self.cluster, self.name, self.columns, self._shards, self._silent, settings)
+
+    def compute(
+        self, compiled: Compiled, columns: Mapping[str, str], rows: tuple[int, int] | None, progress: Progress, finish: Finish | None = None
+    ) -> EncryptedParts:
+        """Runs a program on the drives, in units of rows.
+
+        Raises:
+            MissingRows: No drive could compute some rows.
+            ExistsError: The file of the job is that of another job.
+        """
+        first, end = rows or (0, self.rows)
+        if not 0 <= first < end <= self.rows:
+            raise RowsError(f"table {self.name} has the rows 0..{self.rows}, and not {first}..{end}")
+        header = {
+            "toroid job": 1,
+            "locations": self.cluster.locations,
+            "table": self.name,
+            "upload": self._upload,
+            "compiled": compiled.__reduce__()[1][0],
+            "columns": dict(columns),
+            "rows": [first, end],
+            "unit_seconds": self._settings.unit_seconds,
+            "unit_rows": self._settings.unit_rows,
+            "verify": self._settings.verify,
+            "finish": None if finish is None else asdict(finish),
+        }
+        with _Job.open(self._settings.job, json.loads(json.dumps(header))) as job:
+            return _Run(self, compiled, columns, (first, end), job).run(progress)
+
+    def _units(self, compiled: Compiled, rows: tuple[int, int], done: Sequence[tuple[int, int]]) -> Iterator[_Unit]:
+        """The units of work for the rows that are not done."""
+        size = self._settings.unit_rows
+        if size is None:
+            size = max(1, int(self._settings.unit_seconds / max(compiled.cost.seconds_per_row, 1e-6)))
+            if compiled.group is not None and size > compiled.group:
+                # No more rows of results than the sums of whole groups have.
+                size -= size % compiled.group
+        for shard in self._shards:
+            start, end = max(shard.first, rows[0]), min(shard.end, rows[1])
+            inside = [(low, high) for low, high in sorted(done) if start <= low and high <= end]
+            for low, high in [*inside, (end, end)]:
+                for first in range(start, low, size):
+                    yield _Unit(shard, first, min(first + size, low))
+                start = high
+
+
+class _Run:
+    """A job under way: units wait by shards, drives take them when they are idle."""
+
+    def __init__(self, table: ShardedTable, compiled: Compiled, columns: Mapping[str, str], rows: tuple[int, int], job: _Job) -> None:
+        self._table = table
+        self._cluster = table.cluster
+        self._compiled = compiled
+        self._columns = dict(columns)
+        self._rows = rows
+        self._job = job
+        self._waiting: dict[_Shard, deque[_Unit]] = {}
+        self._checks: list[_Unit] = []
+        self._calls: dict[Any, tuple[_Unit, str]] = {}
+        self._seconds: list[float] = []
+        self._failures: dict[str, int] = dict.fromkeys(self._cluster.locations, 0)
+        self._reasons: dict[str, str] = dict(table._silent)
+        self._last: Exception | None = None
+
+    def run(self, progress: Progress) -> EncryptedParts:
+        """Computes the rows, and gives their results in order."""
+        report = reporter(progress)
+        units = list(self._table._units(self._compiled, self._rows, list(self._job.done)))
+        if absent := _gaps(self._rows, [*((unit.first, unit.end) for unit in units), *self._job.done]):
+            raise self._missing(absent)
+        for unit in units:
+            self._waiting.setdefault(unit.shard, deque()).append(unit)
+        share = self._table._settings.verify
+        # Drives must not know which rows are compared.
+        for unit in random.SystemRandom().sample(units, math.ceil(share * len(units))):
+            unit.copies = min(MAX_COPIES, len(unit.shard.drives))
+        total = self._rows[1] - self._rows[0]
+        finished = total - sum(unit.end - unit.first for unit in units)
+        while True:
+            busy = {drive for _, drive in self._calls.values()}
+            for drive in self._cluster.locations:
+                if drive not in busy and self._is_alive(drive) and (chosen := self._next(drive)) is not None:
+                    self._start(chosen, drive)
+            if not self._calls or not (any(self._waiting.values()) or self._checks or any(self._counts(unit) for unit, _ in self._calls.values())):
+                break
+            ready, _ = ray.wait(list(self._calls), num_returns=1, timeout=0.5)
+            for call in ready:
+                unit, drive = self._calls.pop(call)
+                unit.running.discard(drive)
+                answer = self._cluster._answer(drive, call)
+                if isinstance(answer, Exception):
+                    self._failed(unit, drive, answer)
+                    continue
+                self._failures[drive] = 0
+                self._seconds.append(time.monotonic() - unit.started)
+                is_first = not unit.done
+                unit.done.add(drive)
+                self._job.record((unit.first, unit.end), drive, answer)
+                if is_first:
+                    finished += unit.end - unit.first
+                    if report is not None:
+                        report("compute", finished, total)
+        if absent := _gaps(self._rows, list(self._job.done)):
+            raise self._missing(absent)
+        return EncryptedParts(tuple((end - first, by_drive) for (first, end), by_drive in sorted(self._job.done.items())))
+
+    def _is_alive(self, drive: str) -> bool:
+        return self._failures[drive] < MAX_FAILURES
+
+    @staticmethod
+    def _counts(unit: _Unit) -> bool:
+        """Whether something under way is still needed, and is no second try of what another drive has done meanwhile."""
+        return len(unit.done) < unit.copies
+
+    def _next(self, drive: str) -> _Unit | None:
+        own = [units for shard, units in self._waiting.items() if units and drive in shard.drives]
+        if own:
+            return max(own, key=len).popleft()
+        self._checks = [unit for unit in self._checks if len(unit.done | unit.running) < unit.copies and self._can_be_checked(unit)]
+        for check in self._checks:
+            if drive in check.shard.drives and drive not in check.done | check.running:
+                return check
+        if not self._seconds:
+            return None
+        slow = time.monotonic() - STEAL_AFTER * statistics.median(self._seconds)
+        late = [unit for unit, _ in self._calls.values() if not unit.done and len(unit.running) == 1 and unit.started < slow]
+        return next((unit for unit in sorted(late, key=lambda unit: unit.started) if drive in unit.shard.drives and drive not in unit.running), None)
+
+    def _can_be_checked(self, unit: _Unit) -> bool:
+        return any(self._is_alive(drive) for drive in unit.shard.drives if drive not in unit.done | unit.running)
+
+    def _start(self, unit: _Unit, drive: str) -> None:
+        if not unit.running and not unit.done and unit.copies > 1:
+            self._checks.append(unit)
+        unit.running.add(drive)
+        unit.started = time.monotonic()
+        shard = unit.shard
+        rows = (unit.first - shard.first, unit.end - shard.first)
+        self._calls[self._cluster._submit(drive, "compute", shard.name, self._compiled, self._columns, rows)] = (unit, drive)
+
+    def _failed(self, unit: _Unit, drive: str, error: Exception) -> None:
+        self._failures[drive] += 1
+        self._reasons[drive] = str(error)
+        self._last = error
+        if unit.done or unit.running:
+            unit.copies = max(1, unit.copies - 1) if unit.copies > 1 and not self._can_be_checked(unit) else unit.copies
+            return
+        self._checks = [other for other in self._checks if other is not unit]
+        self._waiting[unit.shard].appendleft(unit)
+
+    def _missing(self, rows: list[tuple[int, int]]) -> MissingRows:
+        shown = ", ".join(f"{first}..{end}" for first, end in rows)
+        why = "; ".join(f"{drive}: {reason}" for drive, reason in self._reasons.items())
+        error = MissingRows(
+            f"no drive could compute the rows {shown} of table {self._table.name}" + (f" ({why})" if why else ""),
+            rows=tuple(rows),
+            reasons=self._reasons,
+            reason=getattr(self._last, "reason", None),
+            status=getattr(self._last, "status", None),
+        )
+        error.__cause__ = self._last
+        return error
+
+
+def _gaps(rows: tuple[int, int], ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What ranges that do not overlap leave out."""
+    found, start = [], rows[0]
+    for first, end in [*sorted(ranges), (rows[1], rows[1])]:
+        if first > start:
+            found.append((start, first))
+        start = max(start, end)
+    return found
+
+
+class _Job:
+    """The results of ranges of rows, by the drives that computed them, in a file if there is one: a line for the job, and one for each result."""
+
+    def __init__(self, header: Mapping[str, Any], file: Any = None) -> None:
+        self.header = header
+        self.done: dict[tuple[int, int], dict[str, _core.EncryptedRows]] = {}
+        self._file = file
+
+    @staticmethod
+    def open(path: Path | None, header: Mapping[str, Any] | None) -> _Job:
+        """The job of a file, which becomes that of the header if it is new; without a header it is there already."""
+        if path is None:
+            return _Job(header or {})
+        try:
+            descriptor = os.open(path, os.O_RDWR | (0 if header is None else os.O_CREAT), 0o600)
+        except OSError as error:
+            raise FileError(f"{path}: {error.strerror}") from error
+        file = os.fdopen(descriptor, "r+b")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The last line may have been cut where the process ended.
+            lines = file.read().split(b"\n")[:-1]
+            file.seek(sum(len(line) + 1 for line in lines))
+            file.truncate()
+            found = json.loads(lines[0]) if lines else header
+            if found is None or "toroid job" not in found:
+                raise DamagedError(f"{path} is no file of a job")
+            # Where the drives are now, and how the work is cut, changes no result.
+            free = ("locations", "unit_seconds", "unit_rows", "verify")
+            if header is not None and any(found[name] != value for name, value in header.items() if name not in free):
+                raise ExistsError(f"{path} is the file of another job: give another name, or delete it")
+            job = _Job(found, file)
+            if not lines:
+                job._write(found)
+            for line in lines[1:]:
+                record = json.loads(line)
+                rows = _core.EncryptedRows.from_bytes(base64.b64decode(record["result"]))
+                job.done.setdefault((record["rows"][0], record["rows"][1]), {})[record["drive"]] = rows
+            return job
+        except BlockingIOError as error:
+            file.close()
+            raise BusyError(f"{path}: another process works on this job") from error
+        except (ValueError, KeyError, IndexError) as error:
+            file.close()
+            raise error if isinstance(error, Error) else DamagedError(f"{path} is no file of a job: {error}") from error
+        except Error:
+            file.close()
+            raise
+
+    def record(self, rows: tuple[int, int], drive: str, result: _core.EncryptedRows) -> None:
+        """Keeps a result, durably if there is a file."""
+        self.done.setdefault(rows, {})[drive] = result
+        self._write({"rows": rows, "drive": drive, "result": base64.b64encode(result.to_bytes()).decode()})
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        if self._file is not None:
+            self._file.write(json.dumps(line).encode() + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def resume(job: str | os.PathLike[str], cluster: Cluster | None = None, *, progress: Progress = None, **options: Any) -> Answer | Result:
+    """Goes on with the job of a file where its process ended, and gives what the call would have given.
+
+    Args:
+        job: The file that `ShardedTable.options` named.
+        cluster: The drives; if not given, those of the job, with options as [Cluster][toroid.ray.Cluster] has them.
+        progress: True for a line that shows how far it is, or a callable of the stage, the rows done and those in total.
+
+    Raises:
+        MissingRows: No drive could compute some rows.
+        MissingError: The table was deleted, or uploaded again, since.
+    """
+    with _Job.open(Path(job), None) as found:
+        header = found.header
+    own = cluster or Cluster(header["locations"], **options)
+    try:
+        table = own.table(header["table"])
+        compiled = Compiled(header["compiled"])
+        ways = {name: header[name] for name in ("unit_seconds", "unit_rows", "verify")}
+        finish = None if header["finish"] is None else Finish.of(header["finish"])
+        rows = (header["rows"][0], header["rows"][1])
+        encrypted = table.options(job=job, **ways).compute(compiled, header["columns"], rows, progress, finish)
+    finally:
+        if cluster is None:
+            own.close()
+    count = rows[1] - rows[0]
+    return Result(compiled, encrypted, count) if finish is None else Answer(compiled, encrypted, count, finish)
