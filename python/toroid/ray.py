@@ -140,6 +140,12 @@ class _Keeper:
         return drive.table(shard).compute(compiled, columns, rows, None)
 
 
+def _is_shard_of(stored: str, name: str | None) -> bool:
+    """Whether a table on a drive is a shard of the table of a cluster; of any, without a name."""
+    match = _SHARD.fullmatch(stored)
+    return match is not None and name in (None, match["table"])
+
+
 @dataclass(frozen=True)
 class _Shard:
     """Rows of a table from `first` up to, and without, `end`, and the drives that have them."""
@@ -264,18 +270,12 @@ class Cluster:
             if isinstance(held, Exception):
                 silent[location] = str(held)
                 continue
-            own: dict[str, dict[str, Any]] = {}
-            for stored, stat in held.items():
-                own.setdefault(stored.split("/", 1)[0], {})[stored] = stat
-            for shard, digits in own.items():
+            whole, damaged = stored_tables(held)
+            # Another drive may have their rows whole.
+            silent.update((location, str(error)) for shard, error in damaged.items() if _is_shard_of(shard, name))
+            for shard, found in whole.items():
                 match = _SHARD.fullmatch(shard)
-                if match is None or name not in (None, match["table"]):
-                    continue
-                try:
-                    found = stored_tables(digits)[shard]
-                except DamagedError as error:
-                    # Another drive may have the rows whole.
-                    silent[location] = str(error)
+                if match is None or not _is_shard_of(shard, name):
                     continue
                 place = (int(match["first"]), int(match["end"]), int(match["total"]))
                 shards.setdefault(match["table"], {}).setdefault(match["upload"], {}).setdefault(place, []).append(location)
@@ -349,7 +349,7 @@ class Cluster:
         for location, columns in self._answers("columns").items():
             for stored in () if isinstance(columns, Exception) else columns:
                 shard = stored.split("/", 1)[0]
-                if (match := _SHARD.fullmatch(shard)) and match["table"] == name:
+                if _is_shard_of(shard, name):
                     found.setdefault(location, set()).add(shard)
         return {location: sorted(names) for location, names in found.items()}
 
