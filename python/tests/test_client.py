@@ -36,7 +36,9 @@ def test_tables_of_all_types_come_back(client: toroid.Client) -> None:
     table = client.encrypt(DATA)
     assert isinstance(table, toroid.EncryptedTable)
     assert same(client.decrypt(table), DATA)
-    assert client.decrypt(table)["u8"].dtype == np.uint8
+    assert {name: str(column.dtype) for name, column in client.decrypt(table).items()} == {
+        name: "int64" if name == "list" else str(numbers.dtype) for name, numbers in DATA.items()
+    }
     assert client.decrypt(table)["flag"].dtype == np.bool_
     copy = pickle.loads(pickle.dumps(table))
     assert same(client.decrypt(copy), DATA)
@@ -74,6 +76,49 @@ def test_types_are_kept_and_checked(client: toroid.Client) -> None:
         client.encrypt({"a": [1], "b": [1, 2]})
     with pytest.raises(TypeError, match="nothing encrypted"):
         client.decrypt(1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "interval", "dtype"),
+    [
+        ("u4", (0, 15), "int64"),
+        (toroid.u4, (0, 15), "int64"),
+        (toroid.u16, (0, 65535), "uint16"),
+        (toroid.Range(0, 255), (0, 255), "int64"),
+        ([0, 15], (0, 15), "int64"),
+        ((np.int64(0), np.int64(255)), (0, 255), "int64"),
+        ((0, 1), (0, 1), "int64"),
+        (toroid.u1, (0, 1), "int64"),
+        (np.uint8, (0, 255), "uint8"),
+        (np.dtype(np.int16), (-32768, 32767), "int16"),
+        ("uint8", (0, 255), "uint8"),
+        (bool, (0, 1), "bool"),
+        (np.bool_, (0, 1), "bool"),
+        ("u64", (0, 2**64 - 1), "uint64"),
+        ((0, 2**63), (0, 2**63), "uint64"),
+        (None, (0, 255), "int64"),
+    ],
+)
+def test_numbers_come_back_in_the_type_that_they_were_given(client: toroid.Client, kind: Any, interval: tuple[int, int], dtype: str) -> None:
+    column = client.encrypt(np.array([1, 0, 1]), kind)
+    assert isinstance(column, toroid.EncryptedColumn)
+    assert (column.layout.low, column.layout.high) == interval
+    found = client.decrypt(column)
+    assert (str(found.dtype), found.tolist()) == (dtype, [1, 0, 1])
+    with toroid.open() as drive:
+        stored = drive.upload("t", column).download()
+    assert str(client.decrypt(stored)["value"].dtype) == dtype
+
+
+def test_types_wider_than_64_bits_and_digits_of_no_bits_are_refused(client: toroid.Client) -> None:
+    for interval in ((0, 2**64), (-(2**70), 5), (-1, 2**63)):
+        with pytest.raises(toroid.RangeError, match="wider than 64 bits"):
+            client.encrypt([1, 2], interval)
+    for bits in (-3, 0, 64):
+        with pytest.raises(toroid.OptionError, match=f"digit_bits is {bits}"):
+            client.encrypt([1, 2], "u32", digit_bits=bits)
+    with pytest.raises(TypeError, match="no type of a column"):
+        client.encrypt([1], (5, 1))
 
 
 def test_tables_on_drives_are_opened_by_name_again(client: toroid.Client, tmp_path: Path) -> None:

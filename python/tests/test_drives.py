@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -87,3 +88,85 @@ def test_tables_under_another_key_id_are_computed_with(client: toroid.Client, ke
         assert client.decrypt(successor.run(table, log2_failure=-40)).tolist() == [2, 5]
         total = table.agg(total=col("x").sum()).run(log2_failure=-40)
         assert client.decrypt(total, max_log2_failure=-20) == {"total": 5}
+
+
+def fails_at(place: int, error: type[BaseException]) -> Any:
+    """A callable for progress that raises at its call of this number."""
+    calls = iter(range(place))
+
+    def report(*_: object) -> None:
+        if next(calls, None) is None:
+            raise error
+
+    return report
+
+
+def test_a_table_stays_until_its_replacement_is_complete(client: toroid.Client, drive: toroid.Drive) -> None:
+    drive.upload("t", client.encrypt({"a": [1], "b": [2]}))
+    wider = client.encrypt({"a": [2**20, 3], "b": [4, 5]})
+    for place in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            drive.upload("t", wider, replace=True, progress=fails_at(place, KeyboardInterrupt))
+        assert client.decrypt(drive["t"].download())["a"].tolist() == [1]
+        assert all(name.startswith("t/0") for name in drive.columns())
+    table = drive.upload("t", wider, replace=True)
+    assert client.decrypt(table.download())["a"].tolist() == [2**20, 3]
+    # What somebody left who could not clean up: parts of a replacement, and parts of what was replaced.
+    names = list(drive.columns())
+    one = client.encrypt([7], (0, 15)).digits[0]
+    drive.core.put_column("t/9.01 b 0..15 0/1 4u@0", one)
+    assert client.decrypt(drive["t"].download())["b"].tolist() == [4, 5]
+    drive.core.put_column("t/01 b 0..15 0/1 4u@0", one)
+    assert client.decrypt(drive["t"].download())["b"].tolist() == [4, 5]
+    assert set(names) < set(drive.columns())
+    drive.delete("t")
+    assert not drive.columns()
+
+
+def test_names_of_columns_are_checked_before_anything_is_deleted(client: toroid.Client, drive: toroid.Drive) -> None:
+    drive.upload("t", client.encrypt([1]))
+    for name in ("", "a\nb", "x" * 300):
+        with pytest.raises(ValueError, match="name"):
+            drive.upload("t", client.encrypt({"a": [1], name: [2]}), replace=True)
+        with pytest.raises(ValueError, match="name"):
+            drive.upload("new", client.encrypt({name: [2]}))
+    assert list(drive.tables()) == ["t"] and len(drive.columns()) == 1
+
+
+def test_a_handle_answers_for_the_rows_that_it_states(client: toroid.Client, drive: toroid.Drive) -> None:
+    before = drive.upload("t", client.encrypt({"x": [1] * 20}, {"x": (0, 15)}))
+    drive["t"].append(client.encrypt({"x": [2] * 13}, {"x": (0, 15)}))
+    question = before.agg(total=col("x").sum(), mean=col("x").mean())
+    found = client.decrypt(question.run(log2_failure=-30), max_log2_failure=-20)
+    assert found == {"total": 20, "mean": 1.0}
+    assert client.decrypt(successor.run(before, log2_failure=-40)).tolist() == [2] * 20
+    assert len(successor.run(drive["t"], log2_failure=-40)) == 33
+
+
+def test_a_question_whose_columns_were_replaced_after_an_interruption_is_answered(
+    client: toroid.Client, drive: toroid.Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = drive.upload("t", client.encrypt({"x": [1, 2]}, {"x": (0, 15)}))
+    run = toroid.Drive.run
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        run(*arguments, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(toroid.Drive, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        successor.run(table, log2_failure=-40)
+    monkeypatch.setattr(toroid.Drive, "run", run)
+    assert any(name.startswith("result ") for name in drive.columns())
+    drive.delete("t")
+    table = drive.upload("t", client.encrypt({"x": [5, 6]}, {"x": (0, 15)}))
+    assert client.decrypt(successor.run(table, log2_failure=-40)).tolist() == [6, 7]
+    assert not any(name.startswith("result ") for name in drive.columns())
+
+
+def test_equal_questions_of_several_threads_are_answered(client: toroid.Client, drive: toroid.Drive) -> None:
+    table = drive.upload("t", client.encrypt({"x": list(range(12))}, {"x": (0, 15)}))
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda _: successor.run(table, log2_failure=-40), range(12)))
+    assert all(client.decrypt(result).tolist() == list(range(1, 13)) for result in results)
+    assert not any(name.startswith("result ") for name in drive.columns())

@@ -38,6 +38,19 @@ def test_a_table_is_the_function_on_every_value() -> None:
         score(8)
 
 
+def test_booleans_of_numpy_are_numbers() -> None:
+    @toroid.table
+    def large(x: toroid.u4) -> int:
+        return np.log2(x + 1) > 3  # type: ignore[return-value]
+
+    @toroid.program
+    def chosen(x: toroid.u1) -> Any:
+        return toroid.select(x == 1, np.True_, 5)
+
+    assert [large(7), large(8)] == [0, 1]
+    assert chosen.simulate(np.array([True, False])).tolist() == [1, 5]
+
+
 def test_a_table_of_two_arguments() -> None:
     @toroid.table
     def quotient(x: toroid.u4, y: toroid.u4) -> int:

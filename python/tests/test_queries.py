@@ -51,6 +51,11 @@ def test_sums_and_counts_of_rows_that_meet_a_condition(place: Any, data: dict[st
     assert answer(place, query) == expected
 
 
+def test_columns_of_booleans_are_simulated(place: Any, data: dict[str, Any]) -> None:
+    _, table = place
+    assert table.where(col("dept") == 1).agg(n=toroid.count()).simulate({"dept": np.array([True, False, True])}) == {"n": 2}
+
+
 def test_groups(place: Any, data: dict[str, Any]) -> None:
     _, table = place
     query = table.group_by("dept").agg(n=toroid.count(), mean=col("salary").mean(), tax=tax(col("salary")).sum())

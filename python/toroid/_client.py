@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from toroid import _core
 from toroid._columns import EncryptedColumn, EncryptedTable, Layout, columns_of, numbers_of
-from toroid._errors import PassphraseError
+from toroid._errors import OptionError, PassphraseError
 from toroid._progress import Progress, reporter
 
 DEFAULT_SET = "message16"
@@ -85,8 +85,11 @@ class Client:
     ) -> EncryptedColumn | EncryptedTable:
         """Encrypts a column of integers or booleans, or a table of them: a dict, or a data frame of pandas, polars or pyarrow.
 
-        `types` gives the type of a column, or those of a table's columns by their names: a name such as "u16", or a pair of the least and the greatest
-        number. Numbers wider than a message of the parameter set become digits of `digit_bits` bits, half a message if not given.
+        `types` gives the type of a column, or those of a table's columns by their names: a name such as "u16", a type such as `toroid.u12` or
+        `numpy.uint16`, or a pair of the least and the greatest number. The interval of the type is public. Numbers wider than a message of the parameter set become digits of `digit_bits` bits, half a message if not given.
+
+        Decrypted numbers have the type of numpy that they were given with, be it by a narrower array or by `types`; others are int64, or uint64 where the
+        interval ends above it.
         """
         columns = columns_of(data)
         if columns is None:
@@ -100,9 +103,11 @@ class Client:
         return EncryptedTable({name: self._encrypt(name, values, given.get(name), digit_bits, progress) for name, values in columns.items()})
 
     def _encrypt(self, name: str, values: object, kind: object, digit_bits: int | None, progress: Progress) -> EncryptedColumn:
-        numbers, (low, high) = numbers_of(name, values, kind)
+        numbers, (low, high), dtype = numbers_of(name, values, kind)
         bits = self._key.message_bits
-        layout = Layout.of(low, high, bits, digit_bits or max(1, bits // 2))
+        if digit_bits is not None and not 1 <= digit_bits <= bits:
+            raise OptionError(f"digit_bits is {digit_bits}, and a message of {self.params} has 1 to {bits} bits")
+        layout = Layout.of(low, high, bits, digit_bits or max(1, bits // 2), dtype)
         report = reporter(progress)
         parts = zip(layout.digits, layout.split(numbers), strict=True)
         return EncryptedColumn(layout, tuple(self._key.encrypt_column(messages, bits, digit.signed, report) for digit, messages in parts))

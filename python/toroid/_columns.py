@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,12 @@ import numpy.typing as npt
 
 from toroid._core import EncryptedRows
 from toroid._errors import DamagedError, KeyMismatch, RangeError, RowsError
+from toroid._types import NAMED, Range, range_of
 
-_TYPES = {
-    f"{sign}{bits}": (0, 2**bits - 1) if sign == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64) for sign in "ui"
+#: The intervals of numpy's types, the narrowest first.
+_NUMPY = {
+    "bool": (0, 1),
+    **{f"{sign}int{bits}": (int(np.iinfo(f"{sign}int{bits}").min), int(np.iinfo(f"{sign}int{bits}").max)) for bits in (8, 16, 32, 64) for sign in ("u", "")},
 }
 
 
@@ -29,21 +34,23 @@ class Digit:
 
 @dataclass(frozen=True)
 class Layout:
-    """How the numbers of an interval are encrypted: as digits, the lowest first."""
+    """How the numbers of an interval are encrypted: as digits, the lowest first. `dtype` is numpy's type of the numbers, if they were given with one;
+    decrypted numbers have it, or else that of 64 bits."""
 
     low: int
     high: int
     digits: tuple[Digit, ...]
+    dtype: str | None = field(default=None, compare=False)
 
     @staticmethod
-    def of(low: int, high: int, single_bits: int, digit_bits: int) -> Layout:
+    def of(low: int, high: int, single_bits: int, digit_bits: int, dtype: str | None = None) -> Layout:
         """The layout for digits of so many bits, where a digit alone may have `single_bits`. It depends on nothing else."""
         signed = low < 0
         bits = max(1, max((value if value >= 0 else ~value).bit_length() for value in (low, high)) + signed)
         if bits <= single_bits:
-            return Layout(low, high, (Digit(bits, signed, 0),))
+            return Layout(low, high, (Digit(bits, signed, 0),), dtype)
         digits = tuple(Digit(min(digit_bits, bits - shift), signed and shift + digit_bits >= bits, shift) for shift in range(0, bits, digit_bits))
-        return Layout(low, high, digits)
+        return Layout(low, high, digits, dtype)
 
     def described(self) -> dict[str, Any]:
         """The layout as options of a compilation have it."""
@@ -68,56 +75,77 @@ class Layout:
         total = np.zeros(len(digits[0]), dtype=kind)
         for digit, messages in zip(self.digits, digits, strict=True):
             total += messages.astype(kind) << kind(digit.shift)
-        if (self.low, self.high) == (0, 1):
-            return total.astype(np.bool_)
-        return total.astype(np.min_scalar_type(self.low) if self.low < 0 and -self.low > self.high else _dtype(self.low, self.high))
+        return total if self.dtype is None else total.astype(self.dtype)
 
 
-def _dtype(low: int, high: int) -> np.dtype[Any]:
-    """The narrowest type that holds an interval."""
-    for name, (least, most) in _TYPES.items():
-        if least <= low and high <= most:
-            return np.dtype(name.replace("u", "uint") if name[0] == "u" else name.replace("i", "int"))
-    raise RangeError(f"{low}..{high} is wider than 64 bits")
+def interval_of(kind: object) -> tuple[tuple[int, int], str | None]:
+    """The interval of a type, and numpy's name of the type where it has one. A type is a name such as u16 or uint16, an annotation such as `toroid.u16`, a
+    type of numpy, a pair of its ends, or an object with `low` and `high`, as a Range is.
 
-
-def interval_of(kind: object) -> tuple[int, int]:
-    """The interval of a type: a pair of its ends, a name such as u16, or an object with `low` and `high`."""
-    if isinstance(kind, str) and kind in _TYPES:
-        return _TYPES[kind]
-    if kind == "bool" or kind is bool:
-        return (0, 1)
-    if isinstance(kind, tuple) and len(kind) == 2 and all(isinstance(end, int) for end in kind) and kind[0] <= kind[1]:
-        return kind
+    Raises:
+        TypeError: It is none of these.
+    """
+    if isinstance(kind, str) and kind in NAMED:
+        return _named(NAMED[kind])
+    if isinstance(kind, np.dtype) or (isinstance(kind, type) and issubclass(kind, np.generic | bool)):
+        kind = np.dtype(kind).name
+    if isinstance(kind, str) and kind in _NUMPY:
+        return _NUMPY[kind], kind
+    if isinstance(kind, tuple | list) and len(kind) == 2 and all(hasattr(end, "__index__") for end in kind):
+        ends = operator.index(kind[0]), operator.index(kind[1])
+        if ends[0] <= ends[1]:
+            return ends, None
     low, high = getattr(kind, "low", None), getattr(kind, "high", None)
     if isinstance(low, int) and isinstance(high, int):
-        return (low, high)
-    raise TypeError(f"{kind!r} is no type of a column; expected u8 to u64, i8 to i64, bool, or a pair of the least and the greatest number")
+        return (low, high), None
+    if (found := range_of(kind)) is not None:
+        return _named(found)
+    raise TypeError(
+        f"{kind!r} is no type of a column; expected a name such as u16 or i8, a type such as toroid.u16, numpy.uint16 or bool, or a pair of the least and "
+        "the greatest number"
+    )
 
 
-def numbers_of(name: str, values: object, kind: object = None) -> tuple[npt.NDArray[Any], tuple[int, int]]:
-    """The numbers of a column, and the interval that their type has. A type that is not given is the narrowest that holds them, or that of an array."""
+def _named(numbers: Range) -> tuple[tuple[int, int], str | None]:
+    interval = (numbers.low, numbers.high)
+    # One bit is a number, unless it is called a boolean.
+    named = [name for name, own in _NUMPY.items() if own == interval and name != "bool"]
+    return interval, named[0] if named else None
+
+
+def numbers_of(name: str, values: object, kind: object = None) -> tuple[npt.NDArray[Any], tuple[int, int], str | None]:
+    """The numbers of a column, the interval that their type has, and numpy's name of the type, if they were given with one. A type that is not given is
+    the narrowest that holds them, or that of an array.
+
+    Raises:
+        TypeError: They are no column of integers or booleans, or `kind` is no type.
+        RangeError: A number is outside the type, or the type is wider than 64 bits.
+        RowsError: There are none.
+    """
     array = np.asarray(values)
     if array.size == 0:
         raise RowsError(f"{name} has no rows; a column has at least one")
     if array.ndim != 1:
         raise TypeError(f"{name}: {array.ndim} dimensions; a column has one")
+    dtype: str | None
     if array.dtype == np.bool_:
-        array, own = array.astype(np.uint8), (0, 1)
+        array, own, dtype = array.astype(np.uint8), (0, 1), "bool"
     elif array.dtype.kind in "iu":
         least, most = int(array.min()), int(array.max())
-        wide = array.dtype.itemsize == 8
-        dtype = _dtype(least, most) if wide else array.dtype
-        info = np.iinfo(dtype)
-        own = (int(info.min), int(info.max))
+        # Numbers of 64 bits are what Python and numpy make of any; nobody chose that width.
+        dtype = array.dtype.name if array.dtype.itemsize < 8 else None
+        narrowest = (name for name, (low, high) in _NUMPY.items() if name != "bool" and low <= least and most <= high)
+        own = _NUMPY[dtype or next(narrowest)]
     else:
         raise TypeError(f"{name}: values of type {array.dtype}; a column has integers or booleans: scale and round them, or give each a number first")
     if kind is not None:
-        own = interval_of(kind)
+        own, dtype = interval_of(kind)
+        if not (-(2**63) <= own[0] and own[1] < 2**63) and not (0 <= own[0] and own[1] < 2**64):
+            raise RangeError(f"{name}: {own[0]}..{own[1]} is wider than 64 bits; columns have numbers of i64 or of u64")
         outside = np.flatnonzero((array < own[0]) | (array > own[1]))
         if outside.size:
             raise RangeError(f"{name}: the number in row {outside[0]} is outside {own[0]}..{own[1]}")
-    return array, own
+    return array, own, dtype
 
 
 def columns_of(data: object) -> dict[str, object] | None:
@@ -188,11 +216,18 @@ class EncryptedTable(Mapping[str, EncryptedColumn]):
         return f"<EncryptedTable: {len(self)} columns, {self.rows} rows>"
 
 
-# A digit of a column of a table, on the drive: TABLE/PLACE COLUMN LOW..HIGH DIGIT/DIGITS BITS(u|s)@SHIFT. It stands in the name, which a ledger
-# binds to the client's key, so that nobody else can give the digits another meaning.
+# A digit of a column of a table, on the drive: TABLE/VERSION.PLACE COLUMN TYPE DIGIT/DIGITS BITS(u|s)@SHIFT, where TYPE is numpy's name or LOW..HIGH, and
+# the first version is not written. It stands in the name, which a ledger binds to the client's key, so that nobody else can give the digits another meaning.
+#
+# What replaces a table is its next version. Place 0 is written last and deleted first, so that a version with all places is whole, and the lowest whole
+# version is the table: that of before until its replacement is complete.
 _STORED = re.compile(
-    r"(?P<table>[^/]+)/(?P<place>\d+) (?P<column>.+) (?P<low>-?\d+)\.\.(?P<high>-?\d+) (?P<digit>\d+)/(?P<digits>\d+) (?P<bits>\d+)(?P<sign>[us])@(?P<shift>\d+)"
+    r"(?P<table>[^/]+)/(?:(?P<version>\d+)\.)?(?P<place>\d+) (?P<column>.+) (?:(?P<dtype>bool|u?int(?:8|16|32|64))|(?P<low>-?\d+)\.\.(?P<high>-?\d+)) "
+    r"(?P<digit>\d+)/(?P<digits>\d+) (?P<bits>\d+)(?P<sign>[us])@(?P<shift>\d+)"
 )
+
+#: The bytes that a name on the drive has at most.
+_MAX_NAME_BYTES = 248
 
 
 def check_name(name: str) -> None:
@@ -203,13 +238,27 @@ def check_name(name: str) -> None:
         raise ValueError(f"{name!r} is no name of a table: it is not empty, and has neither / nor control characters")
 
 
-def stored_names(table: str, place: int, column: str, layout: Layout) -> list[str]:
-    """The names of a column's digits on the drive."""
+def stored_names(table: str, version: int, place: int, column: str, layout: Layout) -> list[str]:
+    """The names of a column's digits on the drive.
+
+    Raises:
+        ValueError: The column's name is empty, has control characters, or is too long.
+    """
+    if not column or any(unicodedata.category(character) == "Cc" for character in column):
+        raise ValueError(f"{column!r} is no name of a column: it is not empty, and has no control characters")
     count = len(layout.digits)
-    return [
-        f"{table}/{place:02} {column} {layout.low}..{layout.high} {number}/{count} {digit.bits}{'s' if digit.signed else 'u'}@{digit.shift}"
-        for number, digit in enumerate(layout.digits)
-    ]
+    first = f"{table}/{f'{version}.' if version else ''}{place:02} {column} {layout.dtype or f'{layout.low}..{layout.high}'}"
+    names = [f"{first} {number}/{count} {digit.bits}{'s' if digit.signed else 'u'}@{digit.shift}" for number, digit in enumerate(layout.digits)]
+    too_long = max(len(name.encode()) for name in names) - _MAX_NAME_BYTES
+    if too_long > 0:
+        raise ValueError(f"the names of table {table} and column {column} are together {too_long} bytes too long")
+    return names
+
+
+def stored_version(name: str) -> tuple[int, int, int] | None:
+    """The version, the place and the digit that a name on the drive stands for; none where it is that of no table."""
+    match = _STORED.fullmatch(name)
+    return None if match is None else (int(match["version"] or 0), int(match["place"]), int(match["digit"]))
 
 
 @dataclass(frozen=True)
@@ -223,33 +272,55 @@ class StoredColumn:
     key_id: int = 0
 
 
-def stored_tables(columns: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, dict[str, StoredColumn]], dict[str, DamagedError]]:
+def stored_tables(columns: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, StoredColumn]]:
+    """The tables that the columns of a drive make up, by their names. What a writer left incomplete, or what cannot be read, is none."""
+    return examined_tables(columns)[0]
+
+
+def examined_tables(columns: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, dict[str, StoredColumn]], dict[str, DamagedError]]:
     """The tables that the columns of a drive make up, by their names, and what is wrong with those that lack digits or cannot be read."""
-    found: dict[str, dict[tuple[int, str], list[tuple[int, int, Digit, str, tuple[int, int]]]]] = {}
+    found: dict[str, dict[int, dict[tuple[int, str], list[tuple[int, re.Match[str]]]]]] = {}
     for name in columns:
         match = _STORED.fullmatch(name)
-        if match is None:
-            continue
-        digit = Digit(int(match["bits"]), match["sign"] == "s", int(match["shift"]))
-        interval = (int(match["low"]), int(match["high"]))
-        place = (int(match["place"]), match["column"])
-        found.setdefault(match["table"], {}).setdefault(place, []).append((int(match["digit"]), int(match["digits"]), digit, name, interval))
+        if match is not None:
+            version = found.setdefault(match["table"], {}).setdefault(int(match["version"] or 0), {})
+            version.setdefault((int(match["place"]), match["column"]), []).append((int(match["digit"]), match))
     tables: dict[str, dict[str, StoredColumn]] = {}
     damaged: dict[str, DamagedError] = {}
-    for table, parts in found.items():
-        for (_, column), digits in sorted(parts.items()):
-            digits.sort()
-            if [number for number, *_ in digits] != list(range(digits[0][1])):
-                reason = f"column {column} of table {table} lacks digits: an upload ended early; delete the table and upload it again"
-                damaged.setdefault(table, DamagedError(reason))
-                continue
-            names = tuple(name for *_, name, _ in digits)
-            errors = [columns[name]["error"] for name in names if "error" in columns[name]]
-            if errors:
-                damaged.setdefault(table, DamagedError(f"column {column} of table {table}: {errors[0]}"))
-                continue
-            low, high = digits[0][4]
-            layout = Layout(low, high, tuple(digit for _, _, digit, _, _ in digits))
-            rows = min(int(columns[name]["rows"]) for name in names)
-            tables.setdefault(table, {})[column] = StoredColumn(layout, names, rows, str(columns[names[0]]["params"]), int(columns[names[0]]["key_id"]))
-    return {name: found for name, found in tables.items() if name not in damaged}, damaged
+    for table, versions in found.items():
+        for _, parts in sorted(versions.items()):
+            try:
+                tables[table] = _whole(table, parts, columns)
+                break
+            except DamagedError as error:
+                damaged.setdefault(table, error)
+    return tables, {table: error for table, error in damaged.items() if table not in tables}
+
+
+def _whole(
+    table: str, parts: Mapping[tuple[int, str], list[tuple[int, re.Match[str]]]], columns: Mapping[str, Mapping[str, Any]]
+) -> dict[str, StoredColumn]:
+    """The columns of a version of a table.
+
+    Raises:
+        DamagedError: It lacks columns or digits, or one cannot be read.
+    """
+    again = "an upload ended early; delete the table and upload it again"
+    if [place for place, _ in sorted(parts)] != list(range(len(parts))):
+        raise DamagedError(f"table {table} lacks columns: {again}")
+    whole = {}
+    for (_, column), unordered in sorted(parts.items()):
+        digits = [match for _, match in sorted(unordered, key=lambda digit: digit[0])]
+        first = digits[0]
+        if [int(match["digit"]) for match in digits] != list(range(int(first["digits"]))):
+            raise DamagedError(f"column {column} of table {table} lacks digits: {again}")
+        names = tuple(match[0] for match in digits)
+        for name in names:
+            if "error" in columns[name]:
+                raise DamagedError(f"column {column} of table {table}: {columns[name]['error']}")
+        low, high = _NUMPY[first["dtype"]] if first["dtype"] else (int(first["low"]), int(first["high"]))
+        split = tuple(Digit(int(match["bits"]), match["sign"] == "s", int(match["shift"])) for match in digits)
+        rows = min(int(columns[name]["rows"]) for name in names)
+        stat = columns[names[0]]
+        whole[column] = StoredColumn(Layout(low, high, split, first["dtype"]), names, rows, str(stat["params"]), int(stat["key_id"]))
+    return whole

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
+import threading
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from types import TracebackType
@@ -13,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from toroid import _core
 from toroid._client import Client
-from toroid._columns import EncryptedColumn, EncryptedTable, StoredColumn, check_name, stored_names, stored_tables
-from toroid._errors import ExistsError, KeyMismatch, MissingError, OptionError, RowsError
+from toroid._columns import EncryptedColumn, EncryptedTable, StoredColumn, check_name, examined_tables, stored_names, stored_tables, stored_version
+from toroid._errors import Error, ExistsError, FullError, KeyMismatch, MissingError, OptionError, RowsError
 from toroid._expr import Aggregate, Expr
 from toroid._progress import Progress, reporter
 from toroid._query import EncryptedParts, Finish, Query
@@ -90,16 +93,23 @@ class Table(BaseTable):
     def compute(
         self, compiled: Compiled, columns: Mapping[str, str], rows: tuple[int, int] | None, progress: Progress, finish: Finish | None = None
     ) -> _core.EncryptedRows:
-        """Runs a program on columns of the table, and takes its result from the drive.
+        """Runs a program on columns of the table, and takes its result from the drive. All rows are those that the table had when it was looked up.
 
         The name of the result follows from what is computed, so that a call that was interrupted goes on where it was.
         """
+        rows = (0, self.rows) if rows is None else rows
         inputs = {name: self.columns[column].names for name, column in columns.items()}
         digest = hashlib.sha256(json.dumps([compiled.program, inputs, rows], sort_keys=True).encode()).hexdigest()
         output = f"result {digest[:32]}"
-        self.drive.run(compiled.program, compiled.registers(inputs), output, rows=rows, key_id=self.key_id, progress=progress)
-        encrypted = self.drive.core.get_column(output, None, None)
-        self.drive.core.delete(output)
+        options: dict[str, Any] = {"rows": rows, "key_id": self.key_id, "progress": progress}
+        with self.drive.turn(output):
+            try:
+                self.drive.run(compiled.program, compiled.registers(inputs), output, **options)
+            except ExistsError:
+                # An interrupted run has left it, and the columns were replaced since.
+                self.drive.run(compiled.program, compiled.registers(inputs), output, replace=True, **options)
+            encrypted = self.drive.core.get_column(output, None, None)
+            self.drive.core.delete(output)
         return encrypted
 
     def append(self, data: EncryptedTable | EncryptedColumn, progress: Progress = None) -> None:
@@ -143,6 +153,13 @@ class Drive:
 
     def __init__(self, core: _core.Drive) -> None:
         self.core = core
+        self._guard = threading.Lock()
+        self._turns: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+
+    def turn(self, output: str) -> Any:
+        """A lock for who computes the column `output`, reads and deletes it. Equal questions of several threads have the same."""
+        with self._guard:
+            return self._turns.setdefault(output, threading.Lock())
 
     def install(self, keys: _core.PublicKeys, key_id: int = 0, progress: Progress = None) -> None:
         """Stores the public keys of a client, unless they are there already."""
@@ -152,24 +169,56 @@ class Drive:
     def upload(
         self, name: str, data: EncryptedTable | EncryptedColumn, *, replace: bool = False, key_id: int = 0, progress: Progress = None
     ) -> Table:
-        """Makes a table of encrypted columns. A column alone becomes a table of the column `value`."""
+        """Makes a table of encrypted columns. A column alone becomes a table of the column `value`.
+
+        Args:
+            name: The table's name.
+            data: The columns.
+            replace: Whether the table takes the place of one of this name, which stays until all rows are there: the drive has room for both.
+            key_id: The key id of the public keys that compute with it.
+            progress: True for a line that shows how far it is, or a callable of the stage, the steps done and those in total.
+
+        Raises:
+            ExistsError: There is a table of this name.
+            ValueError: A name is none, or is too long.
+            DriveError: The drive does not do it, for example because it is full. What was put is deleted; a table of before is as it was.
+        """
         check_name(name)
         table = as_table(data)
-        former = [stored for stored in self.core.columns() if stored.startswith(f"{name}/")]
+        former = self._stored(name)
         if former and not replace:
             raise ExistsError(f"the drive has a table {name} already: give another name, or replace=True")
+        version = 1 + max(number for number, _, _ in former.values()) if former else 0
+        digits: list[tuple[str, _core.EncryptedRows]] = []
+        for place, (column, encrypted) in enumerate(table.items()):
+            digits.extend(zip(stored_names(name, version, place, column, encrypted.layout), encrypted.digits, strict=True))
+        put: list[str] = []
+        try:
+            # The first place comes last: with it the table is there.
+            for stored, rows in reversed(digits):
+                put.append(stored)
+                self.core.put_column(stored, rows, False, key_id, reporter(progress))
+        except BaseException as error:
+            for stored in reversed(put):
+                # What failed may have left nothing, or the drive may no longer be there.
+                with contextlib.suppress(Error):
+                    self.core.delete(stored)
+            if isinstance(error, FullError) and former:
+                error.add_note(f"Table {name} is as it was. Delete it first where the drive has no room for both.")
+            raise
         for stored in former:
             self.core.delete(stored)
-        for place, (column, encrypted) in enumerate(table.items()):
-            for stored, rows in zip(stored_names(name, place, column, encrypted.layout), encrypted.digits, strict=True):
-                self.core.put_column(stored, rows, False, key_id, reporter(progress))
         return self.table(name)
+
+    def _stored(self, name: str) -> dict[str, tuple[int, int, int]]:
+        """What the drive has of a table, in the order to delete it in: the latest version first, and of each the first place."""
+        found = {stored: stored_version(stored) or (0, 0, 0) for stored in self.core.columns() if stored.startswith(f"{name}/")}
+        return dict(sorted(found.items(), key=lambda item: (-item[1][0], *item[1][1:])))
 
     def tables(self) -> dict[str, Table]:
         """The tables on the drive by their names, whoever put them there. A table that lacks digits, or whose columns cannot be read, is none;
         [Drive.table][] says what is wrong with it."""
-        tables, _ = stored_tables(self.core.columns())
-        return {name: Table(self, name, columns) for name, columns in tables.items()}
+        return {name: Table(self, name, columns) for name, columns in stored_tables(self.core.columns()).items()}
 
     def table(self, name: str) -> Table:
         """A table on the drive.
@@ -179,7 +228,7 @@ class Drive:
             DamagedError: It lacks digits, because an upload ended early, or a column cannot be read.
         """
         own = {stored: stat for stored, stat in self.core.columns().items() if stored.startswith(f"{name}/")}
-        tables, damaged = stored_tables(own)
+        tables, damaged = examined_tables(own)
         if name in damaged:
             raise damaged[name]
         if name not in tables:
@@ -201,8 +250,7 @@ class Drive:
 
     def delete(self, name: str) -> None:
         """Deletes a table, or a column that belongs to none."""
-        names = list(self.core.columns())
-        own = [stored for stored in names if stored.startswith(f"{name}/")] or [stored for stored in names if stored == name]
+        own = list(self._stored(name)) or [stored for stored in self.core.columns() if stored == name]
         if not own:
             raise MissingError(f"the drive has neither a table nor a column {name}")
         for stored in own:

@@ -6,7 +6,6 @@ import asyncio
 import functools
 import inspect
 import json
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
@@ -22,7 +21,7 @@ from toroid._expr import applied
 from toroid._picture import picture
 from toroid._progress import Progress
 from toroid._query import EncryptedParts, _array, decrypted
-from toroid._trace import MAX_TABLE_ENTRIES, Graph, entry_of, graph_of, refuse, where_of
+from toroid._trace import MAX_TABLE_ENTRIES, Graph, entry_of, graph_of, index_of, refuse, where_of
 from toroid._types import Range, len_of, range_of
 
 
@@ -140,7 +139,7 @@ class Table:
     def _plain(self, arguments: Sequence[Any]) -> int:
         place = 0
         for (name, numbers), argument in zip(self._ranges.items(), arguments, strict=True):
-            number = operator.index(argument)
+            number = index_of(argument)
             if number not in numbers:
                 raise ValueError(f"argument `{name}` of {self._function.__name__} is {numbers}, not {number}")
             place = place * len_of(numbers) + number - numbers.low
@@ -328,7 +327,7 @@ class GraphProgram:
         given = {}
         for name, column in bound.items():
             numbers = [column] if np.ndim(column) == 0 else list(column)
-            given[name] = [operator.index(number) for number in numbers]
+            given[name] = [index_of(number) for number in numbers]
         rows = max((len(column) for column in given.values()), default=1)
         # A number goes with every row of a column.
         for name, column in given.items():

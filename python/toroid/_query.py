@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from toroid import _core
 from toroid._errors import MissingError, UntrustedError
 from toroid._expr import Aggregate, Expr, as_expr, col, count
 from toroid._progress import Progress
-from toroid._trace import Graph, Value, located, refuse, select
+from toroid._trace import Graph, Value, index_of, located, refuse, select
 
 if TYPE_CHECKING:
     from toroid._client import Client
@@ -225,7 +224,7 @@ class Query:
             GraphError: A number lies outside the type of its column.
         """
         plan = self._plan()
-        columns = {f"c{place}": [operator.index(number) for number in data[name]] for place, name in enumerate(plan.inputs)}
+        columns = {f"c{place}": [index_of(number) for number in data[name]] for place, name in enumerate(plan.inputs)}
         return plan.finish(_core.evaluate(plan.graph, columns))
 
     def compile(self, log2_failure: float = -128.0) -> Compiled:

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, SupportsIndex
 
+import numpy as np
+
 from toroid import _core
 from toroid._errors import GraphError
 from toroid._types import Range, wrap_name
@@ -126,9 +128,18 @@ def _integer(operand: object) -> int:
     if isinstance(operand, float):
         refuse(f"programs compute with integers, and {operand} is none: scale it, or use //")
     try:
-        return operator.index(operand)  # type: ignore[arg-type]
+        return index_of(operand)
     except TypeError:
         refuse(f"programs compute with integers, not with {type(operand).__name__}")
+
+
+def index_of(number: Any) -> int:
+    """An integer or a boolean, of Python or of numpy, as a number of Python.
+
+    Raises:
+        TypeError: It is neither.
+    """
+    return int(number) if isinstance(number, np.bool_) else operator.index(number)
 
 
 class Value:
@@ -339,7 +350,7 @@ def entry_of(function: Callable[..., Any], arguments: tuple[int, ...]) -> int:
         message = f"{where}: {call} raises {type(error).__name__}: {error}"
         raise GraphError(message, line=where, help="return a number for every value of the argument's type") from error
     try:
-        return operator.index(result)
+        return index_of(result)
     except TypeError:
         message = f"{where}: {call} gives {type(result).__name__}, not an integer"
         raise GraphError(message, line=where, help="round the result, for example by int() or //") from None

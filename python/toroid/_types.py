@@ -55,6 +55,10 @@ i32 = Annotated[int, _signed(32)]
 i64 = Annotated[int, _signed(64)]
 
 
+#: The types by their names.
+NAMED = {f"u{bits}": _unsigned(bits) for bits in (1, 2, 4, 8, 12, 16, 32, 64)} | {f"i{bits}": _signed(bits) for bits in (4, 8, 12, 16, 32, 64)}
+
+
 def range_of(annotation: Any) -> Range | None:
     """The interval that an annotation gives; none where it gives none."""
     if isinstance(annotation, Range):
