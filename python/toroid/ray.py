@@ -30,7 +30,7 @@ except ImportError as error:
     raise ImportError("toroid.ray needs Ray: pip install 'toroid[ray]'") from error
 
 from toroid import _core
-from toroid._columns import EncryptedColumn, EncryptedTable, StoredColumn, check_name, stored_tables
+from toroid._columns import EncryptedColumn, EncryptedTable, StoredColumn, check_name, examined_tables
 from toroid._drive import BaseTable, Drive, as_table
 from toroid._drive import open as open_drive
 from toroid._errors import BusyError, DamagedError, DriveError, Error, ExistsError, FileError, MissingError, RowsError
@@ -270,7 +270,7 @@ class Cluster:
             if isinstance(held, Exception):
                 silent[location] = str(held)
                 continue
-            whole, damaged = stored_tables(held)
+            whole, damaged = examined_tables(held)
             # Another drive may have their rows whole.
             silent.update((location, str(error)) for shard, error in damaged.items() if _is_shard_of(shard, name))
             for shard, found in whole.items():
