@@ -24,6 +24,8 @@ def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
     text, names = page.read_text(), {"__name__": page.stem}
     if '["toroid", ' in text and shutil.which("toroid") is None:
         pytest.skip("the page runs the command `toroid`, and there is none; TOROID can name it")
+    if "import ray\n" in text:
+        pytest.importorskip("ray", reason="the page needs Ray: pip install 'toroid[ray]'")
     try:
         for block in BLOCK.finditer(text):
             # Lines of errors are those of the page.

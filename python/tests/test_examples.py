@@ -29,6 +29,13 @@ def test_salaries_on_an_image(tmp_path: Path) -> None:
     assert salaries(image, "tiny-wopbs") == EXPECTED
 
 
+def test_salaries_over_a_cluster() -> None:
+    pytest.importorskip("ray", reason="Ray is not installed, so the example of a cluster is not tested: pip install 'toroid[ray]'")
+    done = subprocess.run([sys.executable, str(SALARIES.with_name("cluster.py")), "tiny-wopbs"], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-4:] == EXPECTED
+
+
 def test_salaries_on_a_served_drive(tmp_path: Path) -> None:
     program = os.environ.get("TOROID") or shutil.which("toroid")
     if program is None or not Path(program).exists():

@@ -250,6 +250,24 @@ def test_a_drive_that_gives_other_results_is_named(cluster: Any, client: toroid.
     cluster.delete("checked")
 
 
+def test_an_upload_that_fails_leaves_the_table_of_before(cluster: Any, client: toroid.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = cluster.upload("kept", client.encrypt(DATA, TYPES))
+    submit, last = type(cluster)._submit, cluster.locations[-1]
+
+    def refuse(self: Any, location: str, action: str, *arguments: Any) -> Any:
+        return submit(self, location, "delete" if (location, action) == (last, "upload") else action, *arguments[: 1 if location == last else None])
+
+    monkeypatch.setattr(type(cluster), "_submit", refuse)
+    with pytest.raises(toroid.MissingError) as error:
+        cluster.upload("kept", client.encrypt(DATA, TYPES), replace=True)
+    assert error.value.__notes__ == [f"on drive {last}"]
+    monkeypatch.undo()
+    query = question(cluster.table("kept"))
+    assert cluster["kept"]._upload == table._upload
+    check(client, query, query.run(**LOOSE))
+    cluster.delete("kept")
+
+
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[dict[str, subprocess.Popen[str]]]:
     program = os.environ.get("TOROID") or shutil.which("toroid")

@@ -140,6 +140,12 @@ class _Keeper:
         return drive.table(shard).compute(compiled, columns, rows, None)
 
 
+def _place(location: str | os.PathLike[str]) -> str:
+    """A location as another process understands it, whose folder may be another."""
+    place = os.fspath(location)
+    return place if "://" in place else os.path.abspath(place)
+
+
 def _is_shard_of(stored: str, name: str | None) -> bool:
     """Whether a table on a drive is a shard of the table of a cluster; of any, without a name."""
     match = _SHARD.fullmatch(stored)
@@ -198,7 +204,8 @@ class Cluster:
         placement: Mapping[str, Mapping[str, Any]] | None = None,
         **options: Any,
     ) -> None:
-        self.locations = tuple(os.fspath(location) for location in locations)
+        self.locations = tuple(_place(location) for location in locations)
+        placed = {_place(location): dict(chosen) for location, chosen in (placement or {}).items()}
         if not self.locations or len(set(self.locations)) != len(self.locations):
             raise ValueError("a cluster has at least one drive, and each of them once")
         if refused := sorted({"client", "ledger", "create", "overwrite"} & set(options)):
@@ -207,7 +214,7 @@ class Cluster:
             ray.init()
         kind = ray.remote(max_restarts=-1, max_task_retries=3, num_cpus=0)(_Keeper)
         self._actors: dict[str, Any] = {
-            location: kind.options(**dict((placement or {}).get(location, {}))).remote(location, options, patience) for location in self.locations
+            location: kind.options(**placed.get(location, {})).remote(location, options, patience) for location in self.locations
         }
 
     def install(self, keys: _core.PublicKeys, key_id: int = 0) -> list[str]:
@@ -238,17 +245,24 @@ class Cluster:
         upload = f"{time.time_ns():016x}"
         ends = [table.rows * number // count for number in range(count + 1)]
         calls: list[tuple[str, Any]] = []
-        # A drive of this process cuts columns: it knows how to, and keeps them as small as they came.
-        with open_drive() as cutter:
-            whole = cutter.upload("table", table)
-            for number, (first, end) in enumerate(itertools.pairwise(ends)):
-                part = ray.put(whole.download((first, end)))
-                shard = f"{name} {upload} rows {first}..{end} of {table.rows}"
-                for replica in range(replicas):
-                    location = self.locations[(number + replica) % len(self.locations)]
-                    calls.append((location, self._submit(location, "upload", shard, part, key_id)))
-            for location, call in calls:
-                self._got(location, call)
+        try:
+            # A drive of this process cuts columns: it knows how to, and keeps them as small as they came.
+            with open_drive() as cutter:
+                whole = cutter.upload("table", table)
+                for number, (first, end) in enumerate(itertools.pairwise(ends)):
+                    part = ray.put(whole.download((first, end)))
+                    shard = f"{name} {upload} rows {first}..{end} of {table.rows}"
+                    for replica in range(replicas):
+                        location = self.locations[(number + replica) % len(self.locations)]
+                        calls.append((location, self._submit(location, "upload", shard, part, key_id)))
+                for location, call in calls:
+                    self._got(location, call)
+        except Error:
+            # Shards without the others are no table, and those of before are still there.
+            for location, names in self._shards_on_drives(name).items():
+                for shard in set(names) - set(former.get(location, ())):
+                    self._answer(location, self._submit(location, "delete", shard))
+            raise
         for location, names in former.items():
             for shard in names:
                 self._got(location, self._submit(location, "delete", shard))
