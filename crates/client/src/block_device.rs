@@ -23,7 +23,7 @@ use toroid_nvme::{
     NamespaceError, Request, Response, Sqe, Status,
 };
 
-/// The one namespace of a [`BlockDeviceController`].
+/// The one namespace of blocks of a [`BlockDeviceController`] on a file, or on a device whose driver does not tell another identifier.
 pub const NSID: u32 = 1;
 
 /// Alignment of buffers: that of pages, which no device asks more than.
@@ -68,8 +68,8 @@ pub enum BlockDeviceError {
     },
 }
 
-/// A block device as a controller with one namespace of blocks, [`NSID`], without metadata. Namespaces of other command sets have the
-/// identifiers that they have on the drive.
+/// A block device as a controller with one namespace of blocks, without metadata. It and those of other command sets have the identifiers
+/// that they have on the drive.
 ///
 /// Commands run on Tokio's threads for blocking work, each as one system call; they cannot be aborted. Outside of a Tokio runtime they
 /// fail. The kernel tells no more of a
@@ -151,7 +151,12 @@ impl BlockDeviceController {
             path: path.to_owned(),
             source,
         };
-        let namespace = Namespace::new(NSID, block_size, blocks, 0).map_err(unfit)?;
+        // One of another command set may have the identifier that a file gets.
+        let nsid = match is_device {
+            true => passthrough::nsid(&file).unwrap_or(NSID),
+            false => NSID,
+        };
+        let namespace = Namespace::new(nsid, block_size, blocks, 0).map_err(unfit)?;
         let device_number = file.metadata().map_err(failed("open"))?.rdev();
         let most = if is_device {
             most_bytes(device_number)

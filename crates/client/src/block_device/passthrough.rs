@@ -118,6 +118,11 @@ fn call<I: Ioctl>(device: impl AsFd, call: I) -> io::Result<I::Output> {
     Ok(unsafe { rustix::ioctl::ioctl(device, call) }?)
 }
 
+/// The identifier of the namespace behind a device; none of a device of another driver.
+pub(super) fn nsid(device: &File) -> Option<u32> {
+    call(device, Nsid).ok().filter(|nsid| *nsid > 0)
+}
+
 /// Hands a command over, and waits for its end. Fails where the kernel did not send it.
 fn pass(device: &File, queue: Queue, request: &Request) -> io::Result<Response> {
     let sqe = &request.sqe;
@@ -181,7 +186,7 @@ impl Other {
     /// The namespace of a character device, if it is of another command set than NVM.
     fn open(block: &File, path: &Path) -> io::Result<Option<Other>> {
         let device = OpenOptions::new().read(true).write(true).open(path)?;
-        let nsid = call(&device, Nsid)?;
+        let nsid = nsid(&device).ok_or(io::ErrorKind::Unsupported)?;
         let identify = Request::new(Sqe {
             opcode: admin_opcode::IDENTIFY,
             nsid: nsid.into(),
@@ -255,7 +260,7 @@ mod tests {
             ..Sqe::default()
         });
         assert!(admin(&file, &identify).is_err());
-        assert!(call(&file, Nsid).is_err());
+        assert_eq!(nsid(&file), None);
         assert!(others(&file, 0).is_empty());
     }
 }
