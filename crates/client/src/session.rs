@@ -178,9 +178,10 @@ pub enum SessionError {
     /// Two objects of one call are for the same register.
     #[error("two objects are for {0}")]
     Twice(VrNumber),
-    /// What is stored for the key id belongs to another client key.
+    /// What is stored for the key id, or comes with it, belongs to another client key.
     #[error(
-        "{vr} belongs to another client key than {other}: put it under another key id, or delete what the other key has there"
+        "{vr} would belong to another client key than {other} does: put it under another key id, delete what the other key has there, or have its keys \
+         replaced"
     )]
     KeyTag {
         /// The object to be put.
@@ -468,14 +469,36 @@ impl Session {
     /// [`Session::load`] brings the old ones back.
     ///
     /// # Errors
-    /// Before anything is written [`SessionError::Twice`], [`SessionError::KeyTag`] and [`BlobError::NoSpace`]; those of the objects'
-    /// sources, of the store and of the drive.
+    /// Before anything is written [`SessionError::Twice`], [`BlobError::NoSpace`], and, where another client key has something under the key id,
+    /// [`SessionError::KeyTag`] and [`ColumnError::OtherKey`]; those of the objects' sources, of the store and of the drive.
     pub async fn put(
         &self,
-        mut objects: Vec<Object<'_>>,
+        objects: Vec<Object<'_>>,
         progress: &Progress,
     ) -> Result<Vec<BlobStat>, SessionError> {
-        self.check_together(&objects)?;
+        self.check_columns(&objects).await?;
+        self.put_checked(objects, false, progress).await
+    }
+
+    /// [`Session::put`], by which keys take the place of another client key's: programs no longer run on columns of that one.
+    ///
+    /// # Errors
+    /// Those of [`Session::put`]; also [`SessionError::KeyTag`] where another object of the other client key stays under the key id.
+    pub async fn replace(
+        &self,
+        objects: Vec<Object<'_>>,
+        progress: &Progress,
+    ) -> Result<Vec<BlobStat>, SessionError> {
+        self.put_checked(objects, true, progress).await
+    }
+
+    async fn put_checked(
+        &self,
+        mut objects: Vec<Object<'_>>,
+        replaces: bool,
+        progress: &Progress,
+    ) -> Result<Vec<BlobStat>, SessionError> {
+        self.check_together(&objects, replaces)?;
         objects.sort_by_key(|object| {
             let vr = object.metadata().vr();
             vr.ty() != VrType::Key || vr.data_id() != KeyKind::Bootstrapping.data_id()
@@ -510,8 +533,9 @@ impl Session {
         Ok(self.put(vec![object], progress).await?.remove(0))
     }
 
-    /// Checks that what will be stored for each key id belongs to one client key.
-    fn check_together(&self, objects: &[Object<'_>]) -> Result<(), SessionError> {
+    /// Checks that what will be stored for each key id belongs to one client key. A key takes the place of another client key's only where
+    /// that is what the caller wants.
+    fn check_together(&self, objects: &[Object<'_>], replaces: bool) -> Result<(), SessionError> {
         let mut put = BTreeMap::new();
         for object in objects {
             let sc = object.metadata();
@@ -519,19 +543,67 @@ impl Session {
                 return Err(SessionError::Twice(sc.vr()));
             }
         }
-        let stored = self.store.list().into_iter().filter(|blob| blob.written);
-        let stays = |sc: &ScMetadata| !put.contains_key(&sc.vr());
-        let stored = stored.filter_map(|blob| blob.sc).filter(stays);
         let mut tags: BTreeMap<u32, (KeyTagStart, VrNumber)> = BTreeMap::new();
-        let all = stored.chain(put.values().copied());
-        for (sc, tag) in all.filter_map(|sc| Some((sc, sc.key_tag()?))) {
-            let vr = sc.vr();
-            let (held, other) = *tags.entry(vr.key_id()).or_insert((tag, vr));
-            if held != tag && put.contains_key(&vr) {
-                return Err(SessionError::KeyTag { vr, other });
+        for sc in self.stored() {
+            let counts = !put.contains_key(&sc.vr()) || sc.vr().ty() == VrType::Key && !replaces;
+            if let Some(tag) = sc.key_tag().filter(|_| counts) {
+                tags.entry(sc.vr().key_id()).or_insert((tag, sc.vr()));
+            }
+        }
+        for (vr, sc) in put {
+            if let Some(tag) = sc.key_tag() {
+                let (held, other) = *tags.entry(vr.key_id()).or_insert((tag, vr));
+                if held != tag {
+                    return Err(SessionError::KeyTag { vr, other });
+                }
             }
         }
         Ok(())
+    }
+
+    /// Checks that keys which come to a key id find no columns of another client key there.
+    async fn check_columns(&self, objects: &[Object<'_>]) -> Result<(), SessionError> {
+        let keys = objects.iter().map(Object::metadata);
+        for sc in keys.filter(|sc| sc.vr().ty() == VrType::Key) {
+            let (vr, tag) = (sc.vr(), sc.key_tag());
+            let of_id = |stored: &ScMetadata| {
+                stored.vr().ty() == VrType::Key && stored.vr().key_id() == vr.key_id()
+            };
+            let is_known = self
+                .stored()
+                .filter(of_id)
+                .any(|stored| stored.key_tag() == tag);
+            if let Some(tag) = tag.filter(|_| !is_known)
+                && let Some(name) = self.column_of_other_key(vr.key_id(), tag).await
+            {
+                let source = ColumnError::OtherKey(vr);
+                return Err(SessionError::Column { name, source });
+            }
+        }
+        Ok(())
+    }
+
+    /// What the drive states of all objects that are stored.
+    fn stored(&self) -> impl Iterator<Item = ScMetadata> {
+        let blobs = self.store.list().into_iter();
+        blobs.filter(|blob| blob.written).filter_map(|blob| blob.sc)
+    }
+
+    /// Refuses a column for a key id that has keys of another client key.
+    pub(crate) fn check_column_key(
+        &self,
+        key_id: u32,
+        tag: Option<KeyTagStart>,
+    ) -> Result<(), ColumnError> {
+        let other = self.stored().find(|stored| {
+            let vr = stored.vr();
+            let differs = |tag| stored.key_tag().is_some_and(|other| other != tag);
+            vr.ty() == VrType::Key && vr.key_id() == key_id && tag.is_some_and(differs)
+        });
+        match other {
+            Some(other) => Err(ColumnError::OtherKey(other.vr())),
+            None => Ok(()),
+        }
     }
 
     /// Generates a public key and writes it to the drive as it comes ([`Object::generated_key`]).

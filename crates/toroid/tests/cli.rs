@@ -912,13 +912,39 @@ fn a_key_id_belongs_to_one_client_key() {
         refused,
     );
     place.ok("put d.img other.ct --as cor:1:1");
-    // Both keys may be replaced as long as there are no samples of the former ones.
-    place.ok("put d.img others/key-switching.key others/bootstrapping.key");
+    // Both keys are replaced on demand alone, and as long as there are no samples of the former ones.
+    let others = "put d.img others/key-switching.key others/bootstrapping.key";
+    place.fails(1, others, refused);
+    place.ok(&format!("{others} --replace"));
     place.ok("put d.img other.ct --as cor:0:1");
     let ours = "put d.img keys/bootstrapping.key keys/key-switching.key";
-    place.fails(1, ours, &["another client key", "cor:0:1"]);
+    let replaced = format!("{ours} --replace");
+    place.fails(1, &replaced, &["another client key", "cor:0:1"]);
     place.ok("delete d.img cor:0:1");
-    place.ok(ours);
+    // No keys, but a column of the other client key.
+    place.ok("delete d.img key:0:1 key:0:2");
+    fs::write(place.path("numbers"), "1\n2\n").unwrap();
+    place.ok("column put d.img theirs numbers --key others/client.key");
+    place.fails(1, ours, &["column theirs", "another client key", "key:0:"]);
+    place.ok(&replaced);
+    place.fails(
+        1,
+        "column put d.img more numbers --key others/client.key",
+        &["column more", "another client key"],
+    );
+    fs::write(place.path("same.tasm"), ".reg x = cor:0\n return x\n").unwrap();
+    place.fails(
+        1,
+        "map d.img same.tasm --input x=theirs --output o",
+        &["column theirs", "another client key"],
+    );
+    // A ring key, too.
+    let ring = |key: &str| format!("column keys d.img --ring tiny-ring --key {key}/client.key");
+    place.ok(&ring("keys"));
+    place.fails(1, &ring("others"), &["another client key", "key:0:"]);
+    place.ok("delete d.img key:0:1 key:0:2");
+    place.fails(1, &ring("others"), &["another client key", "key:0:3"]);
+    place.ok(&format!("{} --replace", ring("others")));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use toroid_isa::VrNumber;
 use toroid_tfhe::TfheError;
 
 use crate::ledger::LedgerFault;
@@ -62,6 +63,11 @@ pub enum ColumnError {
         "an object of {0} bytes; a drive takes a column of at most {MAX_OBJECT_BYTES} in one command"
     )]
     Object(u64),
+    /// It belongs to another client key than a key of its key id.
+    #[error(
+        "it belongs to another client key than {0}: take another key id, or delete what the other key has there"
+    )]
+    OtherKey(VrNumber),
     /// The scheme refused.
     #[error(transparent)]
     Tfhe(#[from] TfheError),

@@ -601,6 +601,8 @@ impl Session {
                 return Err(at(mismatch("its number of rows", rows, count)));
             }
         }
+        self.check_column_key(key_id, facts.tag)
+            .map_err(of(&column.name))?;
         let at = of(request.output);
         if inputs
             .iter()

@@ -484,6 +484,11 @@ impl RingColumn {
         }
     }
 
+    /// The key id, and the start of the tag of the client key.
+    pub(super) fn key(&self) -> (u32, Option<KeyTagStart>) {
+        (self.head.key_id, self.head.facts.tag)
+    }
+
     /// The bytes of a ciphertext.
     async fn piece(&self, place: &Place) -> Result<Vec<u8>, SessionError> {
         let bytes = self
@@ -567,7 +572,7 @@ impl Session {
     /// Makes a ring column of rows, for the keys of a key id.
     ///
     /// # Errors
-    /// [`ColumnError::Exists`], [`ColumnError::Name`], those of the store.
+    /// [`ColumnError::Exists`], [`ColumnError::Name`], [`ColumnError::OtherKey`] where the key id has keys of another client key, those of the store.
     pub async fn create_ring_column(
         &self,
         name: &str,
@@ -575,6 +580,8 @@ impl Session {
         rows: &RingRows,
         progress: &Progress,
     ) -> Result<ColumnStat, SessionError> {
+        self.check_column_key(key_id, rows.facts.tag)
+            .map_err(of(name))?;
         self.new_ring_column((name, None), (key_id, None), rows, progress)
             .await
     }

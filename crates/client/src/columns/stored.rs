@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use toroid_isa::VrNumber;
+use toroid_isa::metadata::KeyTagStart;
 use toroid_rns::ring_set::RingSet;
 use toroid_task::Progress;
 use toroid_tfhe::TfheError;
@@ -430,10 +431,39 @@ impl Session {
         columns
     }
 
+    /// A column of a key id that belongs to another client key than what has this tag.
+    pub(crate) async fn column_of_other_key(
+        &self,
+        key_id: u32,
+        tag: KeyTagStart,
+    ) -> Option<String> {
+        for blob in self.store().list() {
+            let Some(name) = blob.name.strip_prefix(PREFIX).filter(|_| blob.written) else {
+                continue;
+            };
+            // Nobody computes with one that cannot be read.
+            let of_column = match self.ring_column(name).await {
+                Ok(Some(column)) => Some(column.key()),
+                Ok(None) => {
+                    let column = self.column(name).await.ok();
+                    column.map(|column| (column.head.key_id, column.head.facts.tag))
+                }
+                Err(_) => None,
+            };
+            if let Some((id, Some(other))) = of_column
+                && id == key_id
+                && other != tag
+            {
+                return Some(name.to_owned());
+            }
+        }
+        None
+    }
+
     /// Makes a column of rows, for the keys of a key id.
     ///
     /// # Errors
-    /// [`ColumnError::Exists`], [`ColumnError::Name`], those of the store.
+    /// [`ColumnError::Exists`], [`ColumnError::Name`], [`ColumnError::OtherKey`] where the key id has keys of another client key, those of the store.
     pub async fn create_column(
         &self,
         name: &str,
@@ -441,6 +471,8 @@ impl Session {
         rows: &EncryptedRows,
         progress: &Progress,
     ) -> Result<ColumnStat, SessionError> {
+        self.check_column_key(key_id, rows.facts.tag)
+            .map_err(of(name))?;
         self.new_column((name, None), (key_id, None), rows, progress)
             .await
     }

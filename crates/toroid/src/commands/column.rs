@@ -15,7 +15,7 @@ use toroid_client::columns::{
     ColumnStat, EncryptedRows, MapPlan, MapRequest, RingRows, Route, result_bytes,
 };
 use toroid_client::raw;
-use toroid_client::session::SessionError;
+use toroid_client::session::{Object, SessionError};
 use toroid_drive::image::display_size;
 use toroid_engine::backend::recorded::RecordedTimes;
 use toroid_isa::{Assembly, VrNumber, VrType};
@@ -125,6 +125,9 @@ pub struct KeysArgs {
     /// The ring; the one for the width of the client key's parameter set if not given.
     #[arg(long, value_parser = parse_ring)]
     ring: Option<&'static RingSet>,
+    /// Replace a ring key of another client key. Programs no longer run on its ring columns.
+    #[arg(long)]
+    replace: bool,
 }
 
 /// Arguments of `toroid column get`.
@@ -503,10 +506,14 @@ fn keys(args: &KeysArgs, output: &Output) -> anyhow::Result<()> {
     let bar = progress::bar(output, "ring key");
     let started = Instant::now();
     let progress = progress::report_to(&bar);
-    let put = opened
-        .session()
-        .generate_ring_key(args.key_id, &client, set, &progress);
-    let stat = wait(&opened, put)?;
+    let session = opened.session();
+    let stat = if args.replace {
+        let key = Object::ring_key(args.key_id, &client, set)?;
+        wait(&opened, session.replace(vec![key], &progress))?.remove(0)
+    } else {
+        let put = session.generate_ring_key(args.key_id, &client, set, &progress);
+        wait(&opened, put)?
+    };
     bar.finish_and_clear();
     let seconds = started.elapsed().as_secs_f64();
     opened.close()?;

@@ -39,6 +39,9 @@ pub struct PutArgs {
     /// Parameter set of a program; that of the key id's objects on the drive if not given.
     #[arg(long, value_parser = parse_param_set)]
     params: Option<&'static ParamSet>,
+    /// Replace keys of another client key. Programs no longer run on its columns.
+    #[arg(long)]
+    replace: bool,
 }
 
 /// Arguments of `toroid get`.
@@ -232,7 +235,11 @@ pub fn put(args: &PutArgs, output: &Output) -> anyhow::Result<()> {
     }
     let bar = progress::bar(output, "put");
     let progress = progress::report_to(&bar);
-    let put = opened.wait(opened.session().put(objects, &progress));
+    let session = opened.session();
+    let put = match args.replace {
+        true => opened.wait(session.replace(objects, &progress)),
+        false => opened.wait(session.put(objects, &progress)),
+    };
     put.map_err(|error| match error.downcast_ref() {
         Some(SessionError::Source { vr, .. }) => {
             let register = vr.to_string();

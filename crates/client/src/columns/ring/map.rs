@@ -153,6 +153,8 @@ impl Session {
         let Some((first, column)) = inputs.first() else {
             return Ok(None);
         };
+        self.check_column_key(first.key_id(), column.head.facts.tag)
+            .map_err(of(&column.name))?;
         Executor::check_inputs(inputs.len()).map_err(of(request.output))?;
         if let Some(name) = samples {
             let (ring, found) = ("a ring column like the others", "a column of samples");
