@@ -170,6 +170,16 @@ def test_killed_actors_are_started_again(ray: Any, cluster: Any, client: toroid.
     check(client, query, query.run(progress=after(2, kill), **LOOSE))
 
 
+def test_units_of_a_drive_that_stands_still_go_to_others(ray: Any, cluster: Any, client: toroid.Client, staff: Any) -> None:
+    query = question(staff.options(unit_rows=1))
+    process = ray.get(cluster._actors[cluster.locations[0]].pid.remote())
+    try:
+        answer = query.run(progress=after(2, lambda: os.kill(process, signal.SIGSTOP)), **LOOSE)
+    finally:
+        os.kill(process, signal.SIGCONT)
+    check(client, query, answer)
+
+
 def test_a_job_goes_on_where_its_process_was_killed(ray: Any, cluster: Any, client: toroid.Client, tmp_path: Path, staff: Any) -> None:
     from toroid.ray import resume
 
@@ -268,22 +278,26 @@ def test_an_upload_that_fails_leaves_the_table_of_before(cluster: Any, client: t
     cluster.delete("kept")
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[dict[str, subprocess.Popen[str]]]:
+def serve(image: str, address: str) -> tuple[str, subprocess.Popen[str]]:
+    """The location of an image that is served, and the process."""
     program = os.environ.get("TOROID") or shutil.which("toroid")
     if program is None or not Path(program).exists():
         pytest.skip("there is no command `toroid` that serves drives; TOROID can name it")
+    command = [program, "drive", "serve", "--listen", address, "--experimental-computational-programs", image]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert server.stdout is not None
+    return next(found[0] for line in server.stdout if (found := re.search(r"nvme\+tcp://\S+", line))), server
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[dict[str, subprocess.Popen[str]]]:
     servers: dict[str, subprocess.Popen[str]] = {}
     try:
         for name in "ab":
             image = str(tmp_path / f"{name}.img")
             toroid.open(image, create="64MiB").close()
-            serve = [program, "drive", "serve", "--listen", "127.0.0.1:0", "--experimental-computational-programs", image]
-            server = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            servers[name] = server
-            assert server.stdout is not None
-            found = next(filter(None, (re.search(r"nvme\+tcp://\S+", line) for line in server.stdout)))
-            servers[found[0]] = servers.pop(name)
+            location, server = serve(image, "127.0.0.1:0")
+            servers[location] = server
         yield servers
     finally:
         for server in servers.values():
@@ -292,7 +306,7 @@ def served(tmp_path: Path) -> Iterator[dict[str, subprocess.Popen[str]]]:
 
 
 def test_a_killed_drive_costs_only_the_rows_that_no_other_has(ray: Any, client: toroid.Client, served: Any, tmp_path: Path) -> None:
-    from toroid.ray import Cluster, MissingRows
+    from toroid.ray import Cluster, MissingRows, resume
 
     first, second = served
     with Cluster(served, patience=0) as cluster:
@@ -310,3 +324,11 @@ def test_a_killed_drive_costs_only_the_rows_that_no_other_has(ray: Any, client: 
             question(cluster["single"]).run(**LOOSE)
         assert error.value.rows == ((6, 12),)
         assert second in error.value.reasons and first not in error.value.reasons
+        # Once the drive is back, the job goes on with the rows that it has.
+        image, address = served[second].args[-1], second.split("/")[2]
+        served[second].communicate()
+        _, served[second] = serve(image, address)
+        seen: list[int] = []
+        answer = resume(tmp_path / "job", cluster, progress=lambda _stage, done, _total: seen.append(done))
+        assert seen == [12]
+        check(client, question(single), answer)

@@ -572,7 +572,6 @@ class _Run:
         self._reasons[drive] = str(error)
         self._last = error
         if unit.done or unit.running:
-            unit.copies = max(1, unit.copies - 1) if unit.copies > 1 and not self._can_be_checked(unit) else unit.copies
             return
         self._checks = [other for other in self._checks if other is not unit]
         self._waiting[unit.shard].appendleft(unit)
