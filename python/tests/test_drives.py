@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -170,3 +172,54 @@ def test_equal_questions_of_several_threads_are_answered(client: toroid.Client, 
         results = list(pool.map(lambda _: successor.run(table, log2_failure=-40), range(12)))
     assert all(client.decrypt(result).tolist() == list(range(1, 13)) for result in results)
     assert not any(name.startswith("result ") for name in drive.columns())
+
+
+@pytest.mark.parametrize("kind", ["program", "question"])
+def test_a_task_that_is_cancelled_ends_its_run(client: toroid.Client, drive: toroid.Drive, kind: str) -> None:
+    table = drive.upload("t", client.encrypt({"x": [1, 2] * 100}, {"x": (0, 15)}))
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+
+        def cancel(*_: object) -> None:
+            loop.call_soon_threadsafe(task.cancel)
+            while not task.cancelling():
+                time.sleep(0.001)
+            time.sleep(0.1)
+
+        run = successor.arun(table, log2_failure=-40, progress=cancel) if kind == "program" else question.arun(log2_failure=-30, progress=cancel)
+        task = asyncio.ensure_future(run)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        # No call is running.
+        drive.close()
+
+    question = table.where(col("x") > 1).agg(total=col("x").sum())
+    asyncio.run(work())
+    assert drive.core.is_closed
+
+
+def test_awaited_calls_give_what_the_others_give(client: toroid.Client, drive: toroid.Drive) -> None:
+    table = drive.upload("t", client.encrypt({"x": [1, 2]}, {"x": (0, 15)}))
+    steps: list[str] = []
+    result = asyncio.run(successor.arun(table, log2_failure=-40, progress=lambda stage, *_: steps.append(stage)))
+    assert client.decrypt(result).tolist() == [2, 3]
+    assert "map" in steps
+    with pytest.raises(TypeError, match="y is neither"):
+        asyncio.run(successor.arun(table, y="x"))
+
+
+def test_files_that_are_there_already_are_named_with_what_replaces_them(client: toroid.Client, tmp_path: Path) -> None:
+    path = tmp_path / "drive.img"
+    toroid.open(path, create="16MiB").close()
+    with pytest.raises(toroid.FileError, match=r"drive\.img already.*overwrite=True"):
+        toroid.open(path, create="16MiB")
+    toroid.open(path, create="16MiB", overwrite=True).close()
+    with pytest.raises(toroid.Error) as missing:
+        toroid.open(tmp_path / "none" / "drive.img", create="16MiB")
+    assert "overwrite" not in str(missing.value)
+    client.save(tmp_path / "client.key", unencrypted=True)
+    with pytest.raises(toroid.FileError, match=r"client\.key already.*replace=True"):
+        client.save(tmp_path / "client.key", unencrypted=True)
+    with pytest.raises(toroid.PassphraseError, match="empty"):
+        client.dumps("")

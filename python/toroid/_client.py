@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from toroid import _core
 from toroid._columns import EncryptedColumn, EncryptedTable, Layout, columns_of, numbers_of
-from toroid._errors import OptionError, PassphraseError
-from toroid._progress import Progress, reporter
+from toroid._errors import FileError, OptionError, PassphraseError
+from toroid._progress import Progress, awaited, reporter
 
 DEFAULT_SET = "message16"
 MAX_LOG2_FAILURE = -64.0
@@ -45,10 +45,18 @@ class Client:
         chosen = None if unencrypted else _passphrase(passphrase)
         if not chosen and not unencrypted:
             raise PassphraseError(f"there is no passphrase to encrypt the key with: give passphrase or {VARIABLE}, or unencrypted=True")
+        if Path(path).exists() and not replace:
+            raise FileError(f"there is a file {os.fspath(path)} already: give another path, or replace=True")
         self._key.save(Path(path), chosen, replace)
 
     def dumps(self, passphrase: str) -> bytes:
-        """The key as bytes, encrypted under a passphrase."""
+        """The key as bytes, encrypted under a passphrase.
+
+        Raises:
+            PassphraseError: The passphrase is empty.
+        """
+        if not passphrase:
+            raise PassphraseError("an empty passphrase protects nothing")
         return self._key.dumps(passphrase)
 
     @staticmethod
@@ -136,11 +144,11 @@ class Client:
 
     async def apublic_keys(self, progress: Progress = None) -> _core.PublicKeys:
         """`public_keys`, to await."""
-        return await asyncio.to_thread(self.public_keys, progress)
+        return await awaited(self.public_keys, progress=progress)
 
     async def aencrypt(self, data: object, types: Mapping[str, object] | object = None, **options: Any) -> EncryptedColumn | EncryptedTable:
         """`encrypt`, to await."""
-        return await asyncio.to_thread(self.encrypt, data, types, **options)
+        return await awaited(self.encrypt, data, types, **options)
 
     async def adecrypt(self, data: object, **options: Any) -> Any:
         """`decrypt`, to await."""

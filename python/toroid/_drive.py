@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import json
@@ -17,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Self
 from toroid import _core
 from toroid._client import Client
 from toroid._columns import EncryptedColumn, EncryptedTable, StoredColumn, check_name, examined_tables, stored_names, stored_tables, stored_version
-from toroid._errors import Error, ExistsError, FullError, KeyMismatch, MissingError, OptionError, RowsError
+from toroid._errors import Error, ExistsError, FileError, FullError, KeyMismatch, MissingError, OptionError, RowsError
 from toroid._expr import Aggregate, Expr
-from toroid._progress import Progress, reporter
+from toroid._progress import Progress, awaited, reporter
 from toroid._query import EncryptedParts, Finish, Query
 
 if TYPE_CHECKING:
@@ -141,11 +140,11 @@ class Table(BaseTable):
 
     async def aappend(self, data: EncryptedTable | EncryptedColumn, progress: Progress = None) -> None:
         """`append`, to await."""
-        await asyncio.to_thread(self.append, data, progress)
+        await awaited(self.append, data, progress=progress)
 
     async def adownload(self, rows: tuple[int, int] | None = None, progress: Progress = None) -> EncryptedTable:
         """`download`, to await."""
-        return await asyncio.to_thread(self.download, rows, progress)
+        return await awaited(self.download, rows, progress=progress)
 
 
 class Drive:
@@ -266,15 +265,15 @@ class Drive:
 
     async def ainstall(self, keys: _core.PublicKeys, key_id: int = 0, progress: Progress = None) -> None:
         """`install`, to await."""
-        await asyncio.to_thread(self.install, keys, key_id, progress)
+        await awaited(self.install, keys, key_id, progress=progress)
 
     async def aupload(self, name: str, data: EncryptedTable | EncryptedColumn, **options: Any) -> Table:
         """`upload`, to await."""
-        return await asyncio.to_thread(self.upload, name, data, **options)
+        return await awaited(self.upload, name, data, **options)
 
     async def arun(self, program: str, inputs: dict[str, str], output: str, **options: Any) -> dict[str, Any]:
         """`run`, to await."""
-        return await asyncio.to_thread(self.run, program, inputs, output, **options)
+        return await awaited(self.run, program, inputs, output, **options)
 
     def close(self) -> None:
         """Ends the drive's work and makes everything durable."""
@@ -314,10 +313,11 @@ def open(
     """Opens a drive: the path of an image, `nvme+tcp://HOST:PORT/NQN`, a block device, or, without a location, a temporary drive in this process.
 
     `create` makes an image of this size, such as "4GiB", or of the usual size if it is True. `ledger` is the file that binds what is put to the key of
-    `client`, so the two go together. Drives on the network take `host_nqn`, `host_id`, `nsid`, and the files `host_secret`, `controller_secret` and `tls_key`; those that are not
-    given come from TOROID_HOST_NQN and so on, as the command line has them.
+    `client`, so the two go together. Drives on the network take `host_nqn`, `host_id`, `nsid`, and the files `host_secret`, `controller_secret` and
+    `tls_key`; those that are not given come from TOROID_HOST_NQN and so on, as the command line has them.
 
     Raises:
+        FileError: `create` finds a file there, and `overwrite` is not given.
         OptionError: There is no such option, or it does not go with the location: a temporary drive has none.
     """
     if create is not None and not isinstance(create, str | bool):
@@ -342,5 +342,7 @@ def open(
         options["client"] = None if client is None else client.key
     if create:
         size = None if create is True else create
+        if os.path.exists(place) and not overwrite:
+            raise FileError(f"there is a file {place} already: open it without create, or give overwrite=True to lose what it has")
         return Drive(_core.Drive.create(place, size, overwrite=overwrite, **options))
     return Drive(_core.Drive.open(place, **options))

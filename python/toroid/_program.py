@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import json
@@ -19,7 +18,7 @@ from toroid._drive import BaseTable
 from toroid._errors import GraphError, MissingError
 from toroid._expr import applied
 from toroid._picture import picture
-from toroid._progress import Progress
+from toroid._progress import Progress, awaited
 from toroid._query import EncryptedParts, _array, decrypted
 from toroid._trace import MAX_TABLE_ENTRIES, Graph, entry_of, graph_of, index_of, refuse, where_of
 from toroid._types import Range, len_of, range_of
@@ -409,8 +408,8 @@ class GraphProgram:
         return Result(compiled, table.compute(compiled, chosen, rows, progress), count)
 
     async def arun(self, table: BaseTable, **options: Any) -> Result:
-        """`run`, to await."""
-        return await asyncio.to_thread(lambda: self.run(table, **options))
+        """`run`, to await. Cancelling the task ends the run, as Ctrl-C does."""
+        return await awaited(self.run, table, **options)
 
     def explain(self, table: BaseTable | None = None, *, format: str = "text", **options: Any) -> str:
         """What the program does and costs; further options are those of [GraphProgram.compile][].

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ import numpy as np
 from toroid import _core
 from toroid._errors import MissingError, UntrustedError
 from toroid._expr import Aggregate, Expr, as_expr, col, count
-from toroid._progress import Progress
+from toroid._progress import Progress, awaited
 from toroid._trace import Graph, Value, index_of, located, refuse, select
 
 if TYPE_CHECKING:
@@ -279,8 +278,8 @@ class Query:
         return Answer(compiled, encrypted, self._table.rows, plan.finish)
 
     async def arun(self, **options: Any) -> Answer:
-        """`run`, to await."""
-        return await asyncio.to_thread(lambda: self.run(**options))
+        """`run`, to await. Cancelling the task ends the run, as Ctrl-C does."""
+        return await awaited(self.run, **options)
 
     def __repr__(self) -> str:
         parts = [f"table {self._table.name}"]
