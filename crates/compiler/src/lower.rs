@@ -330,7 +330,8 @@ fn lower(
             results.push((0, combo));
         }
     }
-    let results = results.into_iter().map(|(_, combo)| combo).collect();
+    let results = results.into_iter().map(|(_, combo)| combo.seen(room));
+    let results = results.collect();
     let mut placement = Placement::new(samples, results, group.unwrap_or(1));
     // Each reader has its share of what is allowed.
     let shares = placement.samples.tasks.len() as f64 + 2.0;

@@ -5,7 +5,7 @@ mod random;
 
 use std::collections::{BTreeMap, HashMap};
 
-use random::{Random, random_graph, random_rows};
+use random::{Random, far_graph, random_graph, random_rows};
 use toroid_compiler::{Compiled, Graph, Options, compile};
 use toroid_isa::{Instruction, VrNumber};
 use toroid_tfhe::params::ParamSet;
@@ -147,18 +147,22 @@ fn options(set: &str) -> Options {
 }
 
 /// Random graphs for a set; how many of them it took.
-fn random_graphs(
+fn random_graphs(set: &str, seed: u64, cases: (usize, usize), widths: &[u32]) -> usize {
+    graphs_of(random_graph, set, seed, (cases, widths))
+}
+
+fn graphs_of(
+    graph: impl Fn(&mut Random, u32, usize) -> Graph,
     set: &str,
     seed: u64,
-    (cases, statements): (usize, usize),
-    widths: &[u32],
+    ((cases, statements), widths): ((usize, usize), &[u32]),
 ) -> usize {
     let mut random = Random(seed);
     let mut compiled = 0;
     let mut refused: BTreeMap<String, usize> = BTreeMap::new();
     for case in 0..cases {
         let bits = widths[case % widths.len()];
-        let graph = random_graph(&mut random, bits, statements);
+        let graph = graph(&mut random, bits, statements);
         let rows = random_rows(&mut random, &graph, 12);
         match compile(&graph, &options(set)) {
             Ok(program) => {
@@ -196,6 +200,76 @@ fn random_graphs_of_message8_and_message4_give_what_they_mean() {
 fn random_graphs_of_message16_give_what_they_mean() {
     let compiled = random_graphs("message16", 5, (24, 4), &[8, 16, 32, 60]);
     assert!(compiled > 12, "{compiled}");
+}
+
+#[test]
+fn random_graphs_of_numbers_far_from_zero_give_what_they_mean() {
+    for (set, seed, cases) in [
+        ("tiny", 7, 200),
+        ("tiny-wopbs", 8, 300),
+        ("message8", 9, 100),
+        ("message16", 10, 12),
+    ] {
+        let compiled = graphs_of(far_graph, set, seed, ((cases, 4), &[8, 16, 32, 45]));
+        assert!(2 * compiled > cases, "{set}: {compiled} of {cases}");
+    }
+}
+
+/// Compiles a text for a set, and checks it on random rows of its inputs.
+fn checked(text: &str, set: &str) -> Compiled {
+    let graph = Graph::parse(text).unwrap();
+    let compiled = compile(&graph, &options(set)).unwrap();
+    check(&graph, &compiled, &random_rows(&mut Random(11), &graph, 40));
+    compiled
+}
+
+#[test]
+fn numbers_are_capped_at_wide_constants() {
+    let capped = "
+        input x: 0..4294967295
+        least = min(x, 100000)
+        most = max(x, 3000000000)
+        capped = least // 7
+        output capped = capped
+        output most = most
+    ";
+    let chosen = "
+        input x: 0..255
+        is_large = x > 5
+        chosen = select(is_large, 10, 3000000)
+        output chosen = chosen
+    ";
+    for set in ["message16", "message8"] {
+        checked(capped, set);
+        checked(chosen, set);
+    }
+}
+
+#[test]
+fn numbers_far_from_zero_take_no_more_functions_than_others() {
+    let text = "
+        input x: 3000000000..3000000050
+        third = x // 3
+        last = x % 10
+        output third = third
+        output last = last
+    ";
+    // An input whose digits all change.
+    let carried = "
+        input x: 16777200..16777250
+        last = x % 10
+        output last = last
+    ";
+    for set in ["message16", "message8"] {
+        assert!(checked(text, set).cost.bootstraps <= 2);
+        assert_eq!(checked(carried, set).cost.bootstraps, 1);
+    }
+    let sum = "
+        input x: 1099511627776..1099511627826
+        y = x + 5
+        output y = y
+    ";
+    assert_eq!(checked(sum, "message16").cost.bootstraps, 0);
 }
 
 #[test]

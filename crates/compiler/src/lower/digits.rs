@@ -19,7 +19,8 @@ impl Radix {
         1 << self.bits
     }
 
-    /// How many canonical digits the numbers of an interval have, when the highest has at most d bits.
+    /// How many canonical digits the numbers of an interval have, when the highest has at most d bits. These number its values: a digit of few
+    /// values counts as small however far from zero they are.
     pub(super) fn count(&self, interval: Interval) -> usize {
         let mut count = 1;
         let mut rest = interval;
@@ -53,9 +54,11 @@ impl Radix {
         digits
     }
 
-    /// The canonical digits of one sample's number, of as many values as functions read.
+    /// The canonical digits of one sample's number, of as many values as functions read. The highest is small itself, so that numbers far from
+    /// zero have as many digits as others of their size.
     pub(super) fn split(&self, samples: &mut Samples, number: &Combo) -> Result<Digits, Error> {
-        let count = self.count(number.interval);
+        let zero = Interval { low: 0, high: 0 };
+        let count = self.count(number.interval.union(zero));
         let mut digits = Vec::with_capacity(count);
         for place in 0..count {
             let shift = self.bits * place as u32;
@@ -192,7 +195,7 @@ impl Radix {
             )));
         }
         let values: Vec<i128> = (low..=high).map(&function).collect();
-        let hull = Interval::hull(&values).unwrap_or(Interval { low: 0, high: 0 });
+        let hull = samples.hull(&values)?;
         let count = self.count(hull);
         let mut pieces = Vec::with_capacity(count);
         for place in 0..count {

@@ -103,7 +103,9 @@ impl<'g> Operations<'g> {
     fn digits(&mut self, node: Node) -> Result<Digits, Error> {
         let interval = self.graph.interval(node);
         match &self.forms[node.index()] {
-            Form::Single(combo) if combo.bits() <= self.radix.bits => Ok(vec![combo.clone()]),
+            Form::Single(combo) if combo.known().is_none() && combo.bits() <= self.radix.bits => {
+                Ok(vec![combo.clone()])
+            }
             Form::Single(_) => self.canonical(node),
             Form::Digits(digits) => {
                 let small = digits
@@ -127,8 +129,13 @@ impl<'g> Operations<'g> {
             Form::Single(combo) => self.radix.split(&mut self.samples, &combo)?,
             Form::Digits(digits) => {
                 let interval = self.graph.interval(node);
-                self.radix
-                    .normalize(&mut self.samples, &digits, Some(interval))?
+                let mut digits =
+                    self.radix
+                        .normalize(&mut self.samples, &digits, Some(interval))?;
+                if let Some(top) = digits.pop() {
+                    digits.extend(self.radix.split(&mut self.samples, &top)?);
+                }
+                digits
             }
         };
         self.canonical.insert(node, digits.clone());
@@ -274,7 +281,22 @@ impl<'g> Operations<'g> {
                     high: interval.high >> digit.shift,
                 };
             }
-            digits.push((digit.shift, self.samples.input(register.clone(), values)));
+            let above = digit.shift + digit.bits;
+            let combo = if interval.low >> above == interval.high >> above {
+                // The digits above are the same for all numbers.
+                let of = |number: i128| {
+                    values.low + ((number >> digit.shift) - values.low).rem_euclid(count)
+                };
+                let (low, high) = (of(interval.low), of(interval.high));
+                if low == high && interval.low != interval.high {
+                    Combo::constant(low)
+                } else {
+                    self.samples.input(register.clone(), Interval { low, high })
+                }
+            } else {
+                self.samples.input(register.clone(), values)
+            };
+            digits.push((digit.shift, combo));
             registers.push(register);
         }
         self.inputs.push(CompiledInput {
@@ -501,7 +523,9 @@ impl<'g> Operations<'g> {
             return Ok(self.forms[chosen.index()].clone());
         }
         let interval = self.graph.interval(node);
-        if let (Some(a), Some(b)) = (self.single(x), self.single(y)) {
+        if let (Some(a), Some(b)) = (self.single(x), self.single(y))
+            && interval.bits() <= self.width()
+        {
             let difference = a.plus(&b, -1);
             if difference.bits() < self.width() {
                 let part = self

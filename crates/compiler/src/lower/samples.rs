@@ -17,6 +17,9 @@ pub(super) type BaseId = usize;
 /// The place of a task in [`Samples::tasks`].
 pub(super) type TaskId = usize;
 
+/// Entries of tables are below this: messages, with their padding bits, have far fewer bits.
+const MOST_ENTRY: i128 = 1 << 48;
+
 /// constant + Σ weight·base, with the interval of the sum.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Combo {
@@ -74,6 +77,16 @@ impl Combo {
         if low <= high {
             self.interval = Interval { low, high };
         }
+        self
+    }
+
+    /// The same number to a reader of `bits` bits, to which 2^bits is nothing: weights of small magnitudes, without those that it cannot see.
+    pub(super) fn seen(mut self, bits: u32) -> Combo {
+        let half = 1_i128 << (bits - 1);
+        self.terms.retain(|_, weight| {
+            *weight = (*weight + half - 1).rem_euclid(2 * half) - half + 1;
+            *weight != 0
+        });
         self
     }
 
@@ -163,6 +176,11 @@ impl Samples {
         self.params.message_bits
     }
 
+    /// The bits above a message that functions read: the padding bit, where they need it.
+    pub(super) fn padding_bits(&self) -> u32 {
+        u32::from(!self.params.is_wide())
+    }
+
     /// An error at the statement that is being lowered.
     pub(super) fn error(&self, message: impl Into<String>) -> Error {
         Error::new(message).at(self.location.as_ref())
@@ -223,6 +241,7 @@ impl Samples {
     pub(super) fn task(&mut self, combo: &Combo) -> TaskId {
         let bits = combo.bits().max(1);
         let low = combo.interval.low;
+        let combo = combo.clone().seen(bits + self.padding_bits());
         let terms = combo.terms.iter().map(|(base, weight)| (*base, *weight));
         let key = (terms.collect(), combo.constant, low, bits);
         if let Some(task) = self.known_tasks.get(&key) {
@@ -232,9 +251,9 @@ impl Samples {
         }
         let task = self.tasks.len();
         self.tasks.push(Task {
-            combo: combo.clone(),
             low,
             count: combo.interval.count() as usize,
+            combo,
             bits,
             location: self.location.clone(),
             what: self.what.clone(),
@@ -245,10 +264,12 @@ impl Samples {
 
     /// A function of a task, by its values from the lowest message.
     pub(super) fn value(&mut self, task: TaskId, values: &[i128]) -> Result<Combo, Error> {
-        let hull = Interval::hull(values).ok_or_else(|| self.error("a table has no values"))?;
-        // What never comes out of a message does not matter.
+        let hull = self.hull(values)?;
         let span = hull.high - hull.low;
-        let entries = values.iter().map(|value| (value - hull.low) as i64);
+        // No place keeps more bits of an entry than these.
+        let entries = values
+            .iter()
+            .map(|value| (value - hull.low).rem_euclid(MOST_ENTRY) as i64);
         let entries: Arc<[i64]> = entries.collect();
         let key = (task, entries.clone());
         let base = match self.known_bases.get(&key) {
@@ -270,6 +291,17 @@ impl Samples {
                 low: hull.low,
                 high: hull.low + span,
             },
+        })
+    }
+
+    /// The interval of the values of a function.
+    ///
+    /// # Errors
+    /// Values beyond 2^100.
+    pub(super) fn hull(&self, values: &[i128]) -> Result<Interval, Error> {
+        Interval::hull(values).ok_or_else(|| {
+            self.error("a number on the way exceeds 2^100")
+                .with_help("give the inputs narrower intervals, or wrap or divide the operands")
         })
     }
 

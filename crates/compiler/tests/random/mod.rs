@@ -47,17 +47,36 @@ pub fn random_rows<'g>(
         .collect()
 }
 
-/// A random graph with inputs of these bits, as text.
+/// A random graph with inputs of these bits.
 pub fn random_graph(random: &mut Random, bits: u32, statements: usize) -> Graph {
+    random_graph_of(random, (bits, statements), |random| {
+        if random.below(2) == 0 {
+            (0, (1_i128 << bits) - 1)
+        } else {
+            (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1)
+        }
+    })
+}
+
+/// A random graph whose inputs have few values, most of them far from zero, and all of at most these bits.
+pub fn far_graph(random: &mut Random, bits: u32, statements: usize) -> Graph {
+    random_graph_of(random, (bits, statements), |random| {
+        let low = (1_i128 << random.below(u64::from(bits))) - random.below(4) as i128;
+        let low = if random.below(4) == 0 { -low } else { low };
+        (low, low + random.below(12) as i128)
+    })
+}
+
+fn random_graph_of(
+    random: &mut Random,
+    (bits, statements): (u32, usize),
+    interval: impl Fn(&mut Random) -> (i128, i128),
+) -> Graph {
     loop {
         let mut text = String::new();
         let mut names = Vec::new();
         for input in ["x", "y", "z"] {
-            let (low, high) = if random.below(2) == 0 {
-                (0, (1_i128 << bits) - 1)
-            } else {
-                (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1)
-            };
+            let (low, high) = interval(random);
             let _ = writeln!(text, "input {input}: {low}..{high}");
             names.push(input.to_owned());
         }
